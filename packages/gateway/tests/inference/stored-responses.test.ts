@@ -1,6 +1,10 @@
 import { expect, test } from "bun:test";
+import { ManualClock } from "@model-gateway/testing/clock.ts";
 import { onEachDatabase, withDatabase } from "@model-gateway/testing/databases.ts";
-import { ResponseStore } from "../../src/rooms/inference/responses/store.ts";
+import type { Log } from "../../src/kernel/log.ts";
+import { nextTurn } from "../../src/kernel/turns.ts";
+import { type ResponseRow, ResponseStore } from "../../src/rooms/inference/responses/store.ts";
+import { ResponseWriter } from "../../src/rooms/inference/responses/writer.ts";
 import type { Database } from "../../src/storage/contract.ts";
 
 const uuid = (n: number) => `00000000-0000-7000-8000-${String(n).padStart(12, "0")}`;
@@ -12,25 +16,32 @@ const addUser = (db: Database, n: number) =>
     [uuid(n), `${n}@example.com`, "x", "x", false, AT],
   );
 
+interface RowOptions {
+  user?: number;
+  previous?: number | null;
+  created_at?: string;
+}
+
+const rowOf = (n: number, { user = 1, previous = null, created_at = AT }: RowOptions = {}): ResponseRow => ({
+  id: uuid(n),
+  user_id: uuid(user),
+  previous_id: previous === null ? null : uuid(previous),
+  conversation_id: null,
+  messages: JSON.stringify([{ role: "user", content: `${n} \u0000` }]),
+  created_at,
+});
+
+/** The numbers of the rows from `first` on. */
+const rowsFrom = (first: number, count: number) => Array.from({ length: count }, (_, i) => rowOf(first + i));
+
 onEachDatabase("stored responses", (fresh) => {
   test("lead back to their first, for their owner alone; old and excess ones go", () =>
     withDatabase(fresh, async (db) => {
       await addUser(db, 1);
       await addUser(db, 2);
       const store = new ResponseStore(db);
-      const add = (n: number, previous: number | null, created_at = AT) =>
-        store.insert({
-          id: uuid(n),
-          user_id: uuid(1),
-          previous_id: previous === null ? null : uuid(previous),
-          conversation_id: null,
-          messages: JSON.stringify([{ role: "user", content: `${n} \u0000` }]),
-          created_at,
-        });
-      await add(10, null, "2026-01-01T00:00:00.000Z");
-      await add(11, 10);
-      await add(12, 11);
-      await add(13, 11);
+      await store.insert([rowOf(10, { created_at: "2026-01-01T00:00:00.000Z" })]);
+      await store.insert([11, 12, 13].map((n) => rowOf(n, { previous: n === 11 ? 10 : 11 })));
       const chain = async (n: number, limit = 100, user = 1) =>
         (await store.chain(uuid(user), uuid(n), limit)).map(({ id }) => id);
       expect(await chain(13)).toEqual([uuid(13), uuid(11), uuid(10)]);
@@ -38,8 +49,89 @@ onEachDatabase("stored responses", (fresh) => {
       expect(await chain(13, 100, 2)).toEqual([]);
       expect(await store.removeOlderThan("2026-06-01T00:00:00.000Z", 10)).toBe(1);
       expect(await chain(13)).toEqual([uuid(13), uuid(11)]);
-      for (let n = 100; n < 1_100; n++) await add(n, null);
+
+      const count = async () =>
+        (await db.get<{ rows: number }>("SELECT COUNT(*) AS rows FROM stored_responses"))!.rows;
+      for (let n = 100; n < 1_500; n += 7) {
+        await store.insert(rowsFrom(n, 7));
+        expect(await count()).toBeLessThan(1_110);
+      }
       expect(await chain(13)).toEqual([]);
-      expect(await chain(100)).toEqual([uuid(100)]);
+      expect(await chain(500)).toEqual([uuid(500)]);
+      // Another process of the service knows of no earlier one.
+      await new ResponseStore(db).insert([rowOf(2_000)]);
+      expect(await count()).toBe(1_000);
+    }));
+
+  test("turns that are answered together are stored together, and each is there once it is said to be", () =>
+    withDatabase(fresh, async (db) => {
+      await addUser(db, 1);
+      const store = new ResponseStore(db);
+      let transactions = 0;
+      const counted = {
+        transaction: (work: Parameters<Database["transaction"]>[0]) => {
+          transactions++;
+          return db.transaction(work);
+        },
+      } as unknown as Database;
+      const writer = writerOn(new ResponseStore(counted));
+      const kept = await Promise.all(
+        rowsFrom(1, 100).map(async (row) => {
+          expect(await writer.write(row)).toBe(true);
+          return (await store.chain(uuid(1), row.id, 1)).length;
+        }),
+      );
+      expect(kept).toEqual(kept.map(() => 1));
+      expect(transactions).toBeLessThanOrEqual(3);
+    }));
+
+  test("a turn whose user is gone does not keep others from being stored", () =>
+    withDatabase(fresh, async (db) => {
+      await addUser(db, 1);
+      const failures: string[] = [];
+      const writer = writerOn(new ResponseStore(db), { failures });
+      const written = [rowOf(1), rowOf(2, { user: 9 }), rowOf(3)].map((row) => writer.write(row));
+      expect(await Promise.all(written)).toEqual([true, false, true]);
+      expect(failures).toEqual([uuid(2)]);
     }));
 });
+
+test("a database that does not answer holds an answer up for a moment, and later ones not at all", async () => {
+  const clock = new ManualClock();
+  const { promise: stored, resolve: finish } = Promise.withResolvers<void>();
+  const { promise: begun, resolve: begin } = Promise.withResolvers<void>();
+  const inserted: string[] = [];
+  const store = {
+    insert: (rows: readonly ResponseRow[]) => {
+      inserted.push(...rows.map(({ id }) => id));
+      begin();
+      return stored;
+    },
+  } as unknown as ResponseStore;
+  const writer = writerOn(store, { clock });
+  const first = writer.write(rowOf(1));
+  await begun;
+  const second = writer.write(rowOf(2));
+  clock.advance(2_000);
+  expect(await Promise.all([first, second, writer.write(rowOf(3))])).toEqual([false, false, false]);
+  finish();
+  await nextTurn();
+  expect(await writer.write(rowOf(4))).toBe(true);
+  expect(inserted).toEqual([uuid(1), uuid(4)]);
+});
+
+test("what waits to be stored is bounded", async () => {
+  const store = { insert: () => Promise.resolve() } as unknown as ResponseStore;
+  const writer = writerOn(store);
+  const large = { ...rowOf(1), messages: "x".repeat(256 * 1024) };
+  const written = await Promise.all(Array.from({ length: 100 }, () => writer.write(large)));
+  expect(written.filter(Boolean)).toHaveLength(64);
+});
+
+function writerOn(
+  store: ResponseStore,
+  { clock = new ManualClock(), failures = [] as string[] } = {},
+): ResponseWriter {
+  const error = (_: string, { request_id }: { request_id: string }) => failures.push(request_id);
+  return new ResponseWriter({ store, clock, log: { error } as unknown as Log });
+}

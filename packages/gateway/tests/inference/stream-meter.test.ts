@@ -1,4 +1,4 @@
-import { describe, expect, test } from "bun:test";
+import { describe, expect, spyOn, test } from "bun:test";
 import { chunk, DONE, usageChunk, wholeStream } from "@model-gateway/testing/upstream.ts";
 import fc from "fast-check";
 import { StreamMeter, type StreamMeterOptions } from "../../src/rooms/inference/stream/stream-meter.ts";
@@ -88,6 +88,39 @@ describe("the stream meter", () => {
     expect(meter.textBytes).toBe('abc"d\\e'.length);
     const sly = `data: {"choices": [{"delta": {"content": "x"}, "finish_reason": "stop", "z": "y"}, "index": 0}], "id": "x"}\n\n`;
     expect(metered(first + text + sly).meter.failure).toContain("not JSON");
+  });
+
+  test("reads and counts the same whatever the frames; frames that never come again are not tried each time", () => {
+    const said = (content: string, created: number) =>
+      event({ id: "x", created, choices: [{ index: 0, delta: { content }, finish_reason: null }] });
+    const streamOf = (frames: readonly number[]) =>
+      frames.map((created, i) => said(` w${i}`, created)).join("");
+    const readOf = (text: string) => {
+      let seen = "";
+      const { meter } = metered(text, {
+        onChunk: (_, choices) => {
+          for (const { delta } of choices) seen += String(delta.content ?? "");
+        },
+      });
+      return { seen, textBytes: meter.textBytes, tokens: meter.tokens };
+    };
+    fc.assert(
+      fc.property(fc.array(fc.nat({ max: 3 }), { maxLength: 200 }), (frames) => {
+        expect(readOf(streamOf(frames))).toEqual(readOf(streamOf(frames.map(() => 0))));
+      }),
+      { numRuns: 100 },
+    );
+    const parse = spyOn(JSON, "parse");
+    try {
+      metered(streamOf(Array.from({ length: 300 }, (_, i) => i)));
+      expect(parse.mock.calls.length).toBeLessThan(320);
+      parse.mockClear();
+      // From here on every frame is the same, and it is found again.
+      metered(streamOf(Array.from({ length: 300 }, (_, i) => Math.min(i, 50))));
+      expect(parse.mock.calls.length).toBeLessThan(150);
+    } finally {
+      parse.mockRestore();
+    }
   });
 
   test("adds what strict clients need", () => {

@@ -50,8 +50,7 @@ export class ReplyStream implements ReplyWriter {
 
   write(piece: Uint8Array | string): boolean {
     if (this.#isOver) return true;
-    const bytes = typeof piece === "string" ? Buffer.from(piece) : piece;
-    if (bytes.length > 0) this.#put(bytes, false);
+    if (piece.length > 0) this.#put(piece, false);
     if (this.#outbox.waitingBytes === 0) return true;
     this.#carrier.streamBlocked();
     return false;
@@ -81,7 +80,7 @@ export class ReplyStream implements ReplyWriter {
     this.#source.left();
   }
 
-  #put(piece: Uint8Array, isLast: boolean): void {
+  #put(piece: Uint8Array | string, isLast: boolean): void {
     const head = this.#head;
     this.#head = "";
     if (this.#isChunked) this.#outbox.sendChunk(head, piece, isLast);

@@ -101,12 +101,12 @@ export class Outbox {
   }
 
   /** One chunk: `before` (a head, or nothing), the size, the bytes, and the final chunk if it is the last. */
-  sendChunk(before: string, piece: Uint8Array, isLast: boolean): void {
-    const { length } = piece;
+  sendChunk(before: string, piece: Uint8Array | string, isLast: boolean): void {
+    const length = typeof piece === "string" ? Buffer.byteLength(piece) : piece.length;
     if (before.length + length > MESSAGE_BYTES_MAX - FRAMING_BYTES_MAX || isFlushing) {
       if (length > 0) {
         this.send(Buffer.from(`${before}${length.toString(16)}\r\n`, "latin1"));
-        this.send(piece);
+        this.send(typeof piece === "string" ? Buffer.from(piece) : piece);
       } else this.send(Buffer.from(before, "latin1"));
       const end = `${length > 0 ? "\r\n" : ""}${isLast ? "0\r\n\r\n" : ""}`;
       this.send(Buffer.from(end, "latin1"));
@@ -116,7 +116,8 @@ export class Outbox {
     let at = before === "" ? start : start + ARENA.write(before, start, "latin1");
     if (length > 0) {
       at = writeSize(length, at);
-      ARENA.set(piece, at);
+      if (typeof piece === "string") ARENA.write(piece, at, "utf8");
+      else ARENA.set(piece, at);
       at = writeLineEnd(at + length);
     }
     if (isLast) {

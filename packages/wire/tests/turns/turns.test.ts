@@ -108,6 +108,16 @@ describe("the outbox", () => {
     }
   });
 
+  test("frames a text by its bytes, not by its characters", async () => {
+    for (const text of ["a", "Grüße", "世界 😀", "\ud800", "世".repeat(21_000), "世".repeat(30_000)]) {
+      const socket = new FakeSocket();
+      outboxOn(socket).sendChunk("H", text, false);
+      await turn();
+      const expected = Buffer.from(text).toString("latin1");
+      expect(socket.text).toBe(`H${expected.length.toString(16)}\r\n${expected}\r\n`);
+    }
+  });
+
   test("ends a stream in the same write as its last piece, and an empty one too", async () => {
     const socket = new FakeSocket();
     const outbox = outboxOn(socket);

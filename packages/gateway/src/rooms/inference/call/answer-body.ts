@@ -17,10 +17,18 @@ export class AnswerBody {
   readonly tail: string;
   readonly tailStart: number;
 
+  #parsed: { value: unknown } | null = null;
+
   constructor(readonly bytes: Buffer) {
     this.tailStart = Math.max(0, bytes.length - EDGE_BYTES);
     this.tail = bytes.toString("latin1", this.tailStart);
     this.#head = this.tailStart === 0 ? this.tail : bytes.toString("latin1", 0, EDGE_BYTES);
+  }
+
+  /** The answer, parsed once; undefined when it is not JSON. */
+  get parsed(): unknown {
+    this.#parsed ??= { value: parseAnswer(this.bytes) };
+    return this.#parsed.value;
   }
 
   /** Whether `name` stands in it anywhere. */
@@ -46,6 +54,14 @@ export class AnswerBody {
   }
 }
 
+function parseAnswer(bytes: Buffer): unknown {
+  try {
+    return JSON.parse(bytes.toString());
+  } catch {
+    return undefined;
+  }
+}
+
 const LISTS = { choices: '"choices"', data: '"data"', results: '"results"' } as const;
 
 interface RequiredList {
@@ -61,12 +77,9 @@ export function requireList(body: AnswerBody, { list, endsProperly, contentType 
   if (contentType?.includes("event-stream") && body.bytes.length > 0)
     throw new BackendError("mismatch", "the upstream answered with a stream where none was asked for");
   if (endsProperly && body.opensList(LISTS[list])) return;
-  let parsed: unknown;
-  try {
-    parsed = JSON.parse(body.bytes.toString());
-  } catch {
+  const { parsed } = body;
+  if (parsed === undefined)
     throw new BackendError("transport", "the upstream answered with something that is not JSON");
-  }
   const answer = isObject(parsed) ? parsed : {};
   const { [list]: entries } = answer;
   const told = errorIn(answer);

@@ -4,7 +4,8 @@ import type { Log } from "../../../kernel/log.ts";
 import type { Database } from "../../../storage/contract.ts";
 import type { Conversations, StoredMessage } from "../../conversations/index.ts";
 import { textOf, toStored } from "../turn/messages.ts";
-import { ResponseStore } from "./store.ts";
+import { type ResponseRow, ResponseStore } from "./store.ts";
+import { ResponseWriter, WAIT_MS_MAX } from "./writer.ts";
 
 const KEPT_MS = 30 * 86_400_000;
 /** A larger turn is answered with `store: false`. */
@@ -12,7 +13,6 @@ const TURN_CHARS_MAX = 256 * 1024;
 /** What one request may go on from. */
 const CHAIN_LENGTH_MAX = 1_000;
 const TITLE_CHARS_MAX = 60;
-const KEEP_WAIT_MS = 2_000;
 const ID = /^resp_([0-9a-f]{8})([0-9a-f]{4})([0-9a-f]{4})([0-9a-f]{4})([0-9a-f]{12})$/;
 
 type Message = Record<string, unknown>;
@@ -52,9 +52,12 @@ const requestIdOf = (responseId: string): string | null => {
  */
 export class StoredResponses {
   readonly #store: ResponseStore;
+  readonly #writer: ResponseWriter;
 
   constructor(readonly options: { db: Database; clock: Clock; log: Log; conversations: Conversations }) {
-    this.#store = new ResponseStore(options.db);
+    const { db, clock, log } = options;
+    this.#store = new ResponseStore(db);
+    this.#writer = new ResponseWriter({ store: this.#store, clock, log });
   }
 
   of(userId: string, requestId: string): CallerResponses {
@@ -68,7 +71,7 @@ export class StoredResponses {
           const separator = asked.length > 0 ? "," : "";
           const messages = `${askedJson.slice(0, -1)}${separator}${answerJson}]`;
           if (messages.length > TURN_CHARS_MAX) return false;
-          return this.#keepSoon({ requestId, userId, previousResponseId, messages });
+          return this.#keep({ requestId, userId, previousResponseId, messages });
         };
       },
     };
@@ -87,32 +90,38 @@ export class StoredResponses {
   }
 
   /** Whether a turn was kept. The answer waits for a moment at most, and is sent in any case. */
-  #keepSoon(turn: KeptTurn): Promise<boolean> {
+  #keep({ requestId, userId, previousResponseId, messages }: KeptTurn): Promise<boolean> {
+    const { clock } = this.options;
+    const previous_id = previousResponseId && requestIdOf(previousResponseId);
+    // Postgres keeps no NUL in a text; in JSON it is always escaped.
+    const row: ResponseRow = {
+      id: requestId,
+      user_id: userId,
+      previous_id,
+      conversation_id: null,
+      messages,
+      created_at: isoTime(clock.now()),
+    };
+    if (previous_id === null) return this.#writer.write(row);
     const { promise, resolve } = Promise.withResolvers<boolean>();
-    const cancel = this.options.clock.after(KEEP_WAIT_MS, () => resolve(false));
-    void this.#keep(turn).then((isKept) => {
+    const cancel = clock.after(WAIT_MS_MAX, () => resolve(false));
+    void this.#keepNext(row, previous_id).then((isKept) => {
       cancel();
       resolve(isKept);
     });
     return promise;
   }
 
-  async #keep({ requestId, userId, previousResponseId, messages }: KeptTurn): Promise<boolean> {
-    const { clock, log } = this.options;
-    const previous_id = previousResponseId && requestIdOf(previousResponseId);
+  /** A turn that went on from another one. */
+  async #keepNext(row: ResponseRow, previousId: string): Promise<boolean> {
+    const turn = JSON.parse(row.messages) as Message[];
     try {
-      const conversation_id = previous_id
-        ? await this.#conversationOf(userId, previous_id, JSON.parse(messages) as Message[])
-        : null;
-      const created_at = isoTime(clock.now());
-      // Postgres keeps no NUL in a text; in JSON it is always escaped.
-      const row = { id: requestId, user_id: userId, previous_id, conversation_id, created_at };
-      await this.#store.insert({ ...row, messages });
-      return true;
+      row.conversation_id = await this.#conversationOf(row.user_id, previousId, turn);
     } catch (error) {
-      log.error("a response could not be stored", { request_id: requestId, error });
+      this.options.log.error("a response could not be stored", { request_id: row.id, error });
       return false;
     }
+    return this.#writer.write(row);
   }
 
   /** The conversation that the turn is added to, begun with the turn before it where there is none yet. */

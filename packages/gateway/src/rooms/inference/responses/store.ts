@@ -1,4 +1,5 @@
-import type { Database } from "../../../storage/contract.ts";
+import { BoundedMap } from "../../../kernel/bounded.ts";
+import { type Database, insertRows } from "../../../storage/contract.ts";
 
 export interface ResponseRow {
   id: string;
@@ -13,9 +14,15 @@ export interface ResponseRow {
 
 /** The newest ones of each user that are kept. */
 const KEPT_PER_USER_MAX = 1_000;
+/** A user's older ones are removed after this many more: to find them, all that are kept must be counted. */
+const REMOVED_EVERY = 100;
+const USERS_COUNTED_MAX = 10_000;
 
 /** SQL of the stored responses. */
 export class ResponseStore {
+  /** How many more responses of a user are stored before the older ones are removed. */
+  readonly #untilCount = new BoundedMap<string, number>(USERS_COUNTED_MAX);
+
   constructor(readonly db: Database) {}
 
   /** Those that lead to this one, the newest first, as far as one user has them and `limit` allows. */
@@ -33,20 +40,43 @@ export class ResponseStore {
     );
   }
 
-  async insert(row: ResponseRow): Promise<void> {
-    await this.db.transaction(async (tx) => {
-      await tx.run(
-        `INSERT INTO stored_responses (id, user_id, previous_id, conversation_id, messages, created_at)
-         VALUES ($1, $2, $3, $4, $5, $6)`,
-        [row.id, row.user_id, row.previous_id, row.conversation_id, row.messages, row.created_at],
-      );
-      // Ids are in the order of time.
-      await tx.run(
-        `DELETE FROM stored_responses WHERE user_id = $1 AND id <=
-           (SELECT id FROM stored_responses WHERE user_id = $1 ORDER BY id DESC LIMIT 1 OFFSET ${KEPT_PER_USER_MAX})`,
-        [row.user_id],
-      );
-    });
+  async insert(rows: readonly ResponseRow[]): Promise<void> {
+    await this.db.transaction(
+      async (tx) => {
+        await insertRows(
+          tx,
+          "stored_responses (id, user_id, previous_id, conversation_id, messages, created_at)",
+          rows.map((row) => [
+            row.id,
+            row.user_id,
+            row.previous_id,
+            row.conversation_id,
+            row.messages,
+            row.created_at,
+          ]),
+        );
+        for (const userId of this.#usersToCount(rows)) {
+          // Ids are in the order of time.
+          await tx.run(
+            `DELETE FROM stored_responses WHERE user_id = $1 AND id <=
+             (SELECT id FROM stored_responses WHERE user_id = $1 ORDER BY id DESC LIMIT 1 OFFSET ${KEPT_PER_USER_MAX})`,
+            [userId],
+          );
+        }
+      },
+      { isUnsynced: true },
+    );
+  }
+
+  /** Users whose older responses are to be removed now: at their first one here, and then every so often. */
+  #usersToCount(rows: readonly ResponseRow[]): Set<string> {
+    const users = new Set<string>();
+    for (const { user_id } of rows) {
+      const left = (this.#untilCount.get(user_id) ?? 1) - 1;
+      if (left === 0) users.add(user_id);
+      this.#untilCount.set(user_id, left || REMOVED_EVERY);
+    }
+    return users;
   }
 
   async setConversation(id: string, conversationId: string): Promise<void> {

@@ -13,6 +13,9 @@ const PENDING_BYTES_MAX = 1024 * 1024;
 const textOfBytes = (bytes: Uint8Array, encoding: "latin1" | "utf8", start = 0, end = bytes.length): string =>
   Buffer.prototype.toString.call(bytes, encoding, start, end);
 
+/** Events that are parsed before another frame is tried, at most. */
+const LEARN_GAP_MAX = 64;
+
 const NEWLINE = 10;
 const DONE = "[DONE]";
 const EVENT_END = Buffer.from("\n\n");
@@ -36,6 +39,8 @@ interface Template {
   /** The chunk that it was taken from, and the place of its choice. */
   chunk: ChatChunk;
   index: number;
+  /** An event has matched it. */
+  isUsed: boolean;
 }
 
 type Verdict = "keep" | "drop" | "end" | { replacement: string };
@@ -78,6 +83,9 @@ export class StreamMeter {
   /** Data of an event so far, where it takes several lines. */
   #partial: string | null = null;
   #template: Template | null = null;
+  /** Where each event has another frame, because of its time for example, trying one costs as much as parsing. */
+  #learnGap = 0;
+  #learnIn = 0;
   #last: ChatChunk | null = null;
   /** Choices that have begun, each with whether it has finished. */
   readonly #ends = new Map<number, boolean>();
@@ -267,6 +275,7 @@ export class StreamMeter {
       if (content === null) return false;
       onChunk(template.chunk, [{ index: template.index, delta: { content }, finish_reason: null }]);
     }
+    template.isUsed = true;
     this.textBytes += textEnd - textStart;
     this.#counter.addJson(bytes, textStart, textEnd);
     if (textEnd > textStart) this.#textEvents++;
@@ -275,7 +284,7 @@ export class StreamMeter {
 
   /** Keeps the frame of an event that consists of nothing but one text. */
   #learn(data: string, chunk: ChatChunk): void {
-    if (this.#form.isText) return;
+    if (this.#form.isText || this.#learnIn-- > 0) return;
     const [choice] = chunk.choices as Choice[];
     const isPlain =
       choice && (chunk.choices as unknown[]).length === 1 && !choice.finish_reason && !isObject(chunk.usage);
@@ -289,10 +298,15 @@ export class StreamMeter {
     const textEnd = data.indexOf('"', textStart);
     if (data.slice(textStart, textEnd).includes("\\")) return;
     const { index } = choice;
-    const template = { before: data.slice(0, textStart), after: data.slice(textEnd), chunk, index };
+    const before = data.slice(0, textStart);
+    const after = data.slice(textEnd);
     const probe = "text of the gateway";
-    const check = parseChunk(`${template.before}${probe}${template.after}`);
-    if ((check?.choices as Choice[] | undefined)?.[0]?.delta.content === probe) this.#template = template;
+    const check = parseChunk(`${before}${probe}${after}`);
+    if ((check?.choices as Choice[] | undefined)?.[0]?.delta.content !== probe) return;
+    const wasUseless = this.#template?.isUsed === false;
+    this.#learnGap = wasUseless ? Math.min(LEARN_GAP_MAX, this.#learnGap * 2 + 1) : 0;
+    this.#learnIn = this.#learnGap;
+    this.#template = { before, after, chunk, index, isUsed: false };
   }
 
   #chunk(chunk: ChatChunk): Verdict | "hold" {

@@ -83,7 +83,7 @@ export class ChatTurn {
       keep,
     });
     const admit = () => ChatTurn.#admit(parts, options, fields, record);
-    return record.collector ? record.prepare(client.signal).then(admit) : admit();
+    return record.comesFirst ? record.prepare(client.signal).then(admit) : admit();
   }
 
   static #admit(
@@ -152,7 +152,7 @@ export class ChatTurn {
   /** The whole answer; settled when this returns. */
   async answer(): Promise<WholeAnswer> {
     const { record } = this;
-    if (record.collector) await this.#orSettle(record.sent());
+    if (record.comesFirst) await this.#orSettle(record.sent());
     return this.call.untilAnswered(() => this.#wholeAnswer());
   }
 
@@ -167,15 +167,15 @@ export class ChatTurn {
     call.begun();
     call.route.succeeded();
     const isReported = reported !== null && reported !== ABSURD && reported.lacks === undefined;
-    const delivered = isReported ? 0 : tokensIn(body.bytes);
+    const delivered = isReported ? 0 : tokensIn(body);
     // Settling ends the record.
     const { capture } = this;
     if (capture) {
-      const message = answerOf(body.bytes);
+      const message = answerOf(body);
       capture.answered = () => message;
     }
     const owed = call.settle({ isWhole: true, reported, delivered });
-    if (record.collector) await record.completedWith(body.bytes);
+    if (record.collector) await record.completedWith(body);
     return new WholeAnswer(body, this.#head, { isReported, owed }, this.#form);
   }
 
@@ -193,7 +193,7 @@ export class ChatTurn {
   /** Starts the stream; throws while a failure can still set the status. */
   async begin(): Promise<this> {
     const { call, record } = this;
-    if (record.collector) await this.#orSettle(record.sent());
+    if (record.comesFirst) await this.#orSettle(record.sent());
     for (;;) {
       try {
         await this.#beginOnce();
@@ -305,7 +305,7 @@ const sendChat: UpstreamCallOptions["send"] = (backend, call) => backend.chat?.(
 const sendCompletion: UpstreamCallOptions["send"] = (backend, call) => backend.post?.("/completions", call);
 
 /** Tokens of a whole answer, counted where the upstream reports no usage. */
-function tokensIn(body: Buffer): number {
+function tokensIn(body: AnswerBody): number {
   const counter = new TokenCounter();
   for (const { message, text, delta } of choicesOf(body)) countTexts([message, text, delta], counter);
   return counter.tokens;

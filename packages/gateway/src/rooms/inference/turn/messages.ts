@@ -1,5 +1,6 @@
 import { isObject } from "../../../kernel/json.ts";
 import type { StoredMessage } from "../../conversations/index.ts";
+import type { AnswerBody } from "../call/answer-body.ts";
 import type { Payload } from "../request/payload.ts";
 import type { Choice } from "../stream/chunk-normaliser.ts";
 
@@ -50,23 +51,19 @@ export function userTurn(messages: unknown): StoredMessage | null {
 }
 
 /** The choices of a whole answer; none when it cannot be read. */
-export function choicesOf(body: Buffer): Record<string, unknown>[] {
-  try {
-    const { choices } = JSON.parse(body.toString()) as { choices: unknown[] };
-    return choices.filter(isObject);
-  } catch {
-    return [];
-  }
+export function choicesOf({ parsed }: AnswerBody): Record<string, unknown>[] {
+  const choices = isObject(parsed) ? parsed.choices : null;
+  return Array.isArray(choices) ? choices.filter(isObject) : [];
 }
 
 /** The messages of a whole answer, one a choice. */
-export const messagesOf = (body: Buffer): Record<string, unknown>[] =>
+export const messagesOf = (body: AnswerBody): Record<string, unknown>[] =>
   choicesOf(body)
     .map(({ message }) => message)
     .filter(isObject);
 
 /** The answer of a whole body that people would look at: its first choice. */
-export function answerOf(body: Buffer): Record<string, unknown> | null {
+export function answerOf(body: AnswerBody): Record<string, unknown> | null {
   const [choice] = choicesOf(body);
   if (!choice) return null;
   return isObject(choice.message) ? choice.message : { role: "assistant", content: choice.text ?? "" };

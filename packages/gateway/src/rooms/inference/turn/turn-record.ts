@@ -1,6 +1,7 @@
 import type { Log } from "../../../kernel/log.ts";
 import type { Conversations, StoredMessage } from "../../conversations/index.ts";
 import { inject, type Memory, type RecallState } from "../../memory/index.ts";
+import type { AnswerBody } from "../call/answer-body.ts";
 import type { ChatFields } from "../request/fields.ts";
 import type { Payload } from "../request/payload.ts";
 import { continueWith } from "./history.ts";
@@ -46,7 +47,12 @@ export class TurnRecord {
     this.collector = fields.conversationId || parts.memory.enabled || keep ? new AnswerCollector() : null;
   }
 
-  /** Checks the conversation, assembles history and recalls; only where there is a collector. */
+  /** Whether anything is read, or written, before the request is sent. */
+  get comesFirst(): boolean {
+    return this.options.fields.conversationId !== null || this.parts.memory.enabled;
+  }
+
+  /** Checks the conversation, assembles history and recalls. */
   async prepare(signal: AbortSignal): Promise<void> {
     const { conversations, memory } = this.parts;
     const { userId, payload, fields, isConversation } = this.options;
@@ -80,7 +86,7 @@ export class TurnRecord {
   }
 
   /** The whole answer of a request that did not stream. */
-  async completedWith(body: Buffer): Promise<void> {
+  async completedWith(body: AnswerBody): Promise<void> {
     const [message] = messagesOf(body);
     await this.#completed(message ? toStored({ role: "assistant", ...message }) : null);
   }

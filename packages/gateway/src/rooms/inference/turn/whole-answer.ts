@@ -1,4 +1,5 @@
 import { fail } from "../../../kernel/errors.ts";
+import { isObject } from "../../../kernel/json.ts";
 import type { AnswerBody } from "../call/answer-body.ts";
 import type { AnswerForm } from "../call/answer-form.ts";
 import { type AnswerHead, completeAnswer, type Owed } from "../call/answer-shape.ts";
@@ -18,10 +19,9 @@ export class WholeAnswer {
   }
 
   object(): Record<string, unknown> {
-    try {
-      return JSON.parse(this.body.bytes.toString()) as Record<string, unknown>;
-    } catch {
-      return fail("bad_gateway", "the upstream answered with something that is not JSON");
-    }
+    const { parsed } = this.body;
+    return isObject(parsed)
+      ? parsed
+      : fail("bad_gateway", "the upstream answered with something that is not a JSON object");
   }
 }

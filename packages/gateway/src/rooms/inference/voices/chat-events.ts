@@ -14,39 +14,35 @@ export type ChatEvent =
   | { type: "finish"; finish: Finish; usage: TokenCounts }
   | { type: "failure"; failure: Failure };
 
-const NOTHING: readonly ChatEvent[] = [];
-
 /** Splits the deltas of a chat into events. Only the first choice is used. */
 export class ChatEvents {
   readonly #calls = new ToolCalls();
   #finish: Finish | null = null;
 
-  read(choice: Choice): readonly ChatEvent[] {
+  constructor(readonly tell: (event: ChatEvent) => void) {}
+
+  read(choice: Choice): void {
     const { index, delta } = choice;
-    if (index !== 0) return NOTHING;
-    const events: ChatEvent[] = [];
-    this.#text(events, "reasoning", reasoningOf(delta));
-    this.#text(events, "text", textOf(delta.content));
-    this.#text(events, "refusal", textOf(delta.refusal));
+    if (index !== 0) return;
+    this.#text("reasoning", reasoningOf(delta));
+    this.#text("text", textOf(delta.content));
+    this.#text("refusal", textOf(delta.refusal));
     if (Array.isArray(delta.tool_calls)) {
       for (const call of delta.tool_calls.filter(isObject))
-        events.push(...this.#calls.add(call as ToolCallDelta));
+        this.#calls.add(call as ToolCallDelta).forEach(this.tell);
     }
     this.#finish ??= finishOf(choice);
-    return events;
   }
 
-  #text(events: ChatEvent[], type: "reasoning" | "text" | "refusal", text: string): void {
+  #text(type: "reasoning" | "text" | "refusal", text: string): void {
     if (text === "") return;
-    if (this.#calls.count > 0) events.push(...this.#calls.close());
-    events.push({ type, text });
+    if (this.#calls.count > 0) this.#calls.close().forEach(this.tell);
+    this.tell({ type, text });
   }
 
-  end(usage: TokenCounts): ChatEvent[] {
+  end(usage: TokenCounts): void {
     const reason = this.#calls.count > 0 ? "tool_calls" : "stop";
-    return [
-      ...this.#calls.close(),
-      { type: "finish", finish: this.#finish ?? { reason, stopSequence: null }, usage },
-    ];
+    this.#calls.close().forEach(this.tell);
+    this.tell({ type: "finish", finish: this.#finish ?? { reason, stopSequence: null }, usage });
   }
 }

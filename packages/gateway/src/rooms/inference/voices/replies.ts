@@ -49,8 +49,8 @@ type Told = (failure: ServiceError) => ServiceError;
 
 /** Replies to one request that a voice has read. */
 export class VoicedReply {
-  /** Receives the answer, unless the upstream's own bytes are relayed. */
-  readonly listener: SpokenStream | undefined;
+  /** Receives a streamed answer, unless the upstream's own bytes are relayed. */
+  readonly listener?: SpokenStream;
 
   constructor(
     readonly form: Form,
@@ -58,7 +58,8 @@ export class VoicedReply {
     readonly requestId: string,
     readonly options: ReplyOptions,
   ) {
-    this.listener = read.speaker && new SpokenStream(read.speaker, options.clock);
+    const { speaker, payload } = read;
+    if (speaker && payload.value("stream") === true) this.listener = new SpokenStream(speaker, options.clock);
   }
 
   async to(turn: ChatTurn): Promise<Reply | StreamedReply> {

@@ -5,7 +5,7 @@ import type { AnswerHead } from "../call/answer-shape.ts";
 import type { Choice } from "../stream/chunk-normaliser.ts";
 import type { Listener, TurnUsage } from "../turn/listener.ts";
 import { tokenCounts } from "./chat-answer.ts";
-import { ChatEvents } from "./chat-events.ts";
+import { type ChatEvent, ChatEvents } from "./chat-events.ts";
 import { failureOf, type Speaker } from "./voice.ts";
 
 /** Proxies cut connections that are silent for a minute or less. */
@@ -13,7 +13,7 @@ const SILENCE_MS_MAX = 10_000;
 
 /** Writes a streamed answer in its speaker's format, at the client's pace. */
 export class SpokenStream implements Listener {
-  readonly #events = new ChatEvents();
+  readonly #events = new ChatEvents((event) => this.#tell(event));
   #writer: ReplyWriter | null = null;
   #waiting = "";
   #wroteAtMs: number;
@@ -31,16 +31,19 @@ export class SpokenStream implements Listener {
   }
 
   begin({ model, created }: AnswerHead): void {
-    this.#waiting += this.speaker.write({ type: "start", model, createdSeconds: created });
+    this.#tell({ type: "start", model, createdSeconds: created });
   }
   delta(choice: Choice): void {
-    for (const event of this.#events.read(choice)) this.#waiting += this.speaker.write(event);
+    this.#events.read(choice);
   }
   finish(usage: TurnUsage | null): void {
-    for (const event of this.#events.end(tokenCounts(usage))) this.#waiting += this.speaker.write(event);
+    this.#events.end(tokenCounts(usage));
   }
   error(failure: ServiceError): void {
-    this.#waiting += this.speaker.write({ type: "failure", failure: failureOf(failure) });
+    this.#tell({ type: "failure", failure: failureOf(failure) });
+  }
+  #tell(event: ChatEvent): void {
+    this.#waiting += this.speaker.write(event);
   }
 
   write(): boolean {

@@ -14,6 +14,13 @@ import {
 
 type OpenBlock = "text" | "thinking" | "tool";
 
+/** What a delta of each kind says before its text. */
+const DELTAS: Record<OpenBlock, string> = {
+  text: '"type":"text_delta","text"',
+  thinking: '"type":"thinking_delta","thinking"',
+  tool: '"type":"input_json_delta","partial_json"',
+};
+
 const event = (data: { type: string; [field: string]: unknown }) => sseEvent(data.type, data);
 
 /** Writes an answer as a Message, or as the events of one. */
@@ -43,17 +50,17 @@ export class MessageSpeaker implements Speaker {
         return this.#start(happened.model);
       case "reasoning":
         if (!this.options.thinking) return "";
-        return this.#into("thinking", { type: "thinking_delta", thinking: happened.text });
+        return this.#into("thinking", happened.text);
       case "refusal":
         this.#refused = true;
-        return this.#into("text", { type: "text_delta", text: happened.text });
+        return this.#into("text", happened.text);
       case "text":
-        return this.#into("text", { type: "text_delta", text: happened.text });
+        return this.#into("text", happened.text);
       case "tool_start":
         this.#hasCalls = true;
         return this.#begin("tool", toolUseBlock(happened, {}));
       case "tool_arguments":
-        return this.#delta({ type: "input_json_delta", partial_json: happened.text });
+        return this.#delta("tool", happened.text);
       case "tool_end":
         return this.#stop();
       case "finish":
@@ -82,14 +89,14 @@ export class MessageSpeaker implements Speaker {
   }
 
   /** A delta of the given kind, in a new block unless one of that kind is open. */
-  #into(kind: "text" | "thinking", delta: object): string {
-    if (this.#open === kind) return this.#delta(delta);
-    return this.#begin(kind, kind === "text" ? textBlock("") : thinkingBlock("")) + this.#delta(delta);
+  #into(kind: "text" | "thinking", text: string): string {
+    if (this.#open === kind) return this.#delta(kind, text);
+    return this.#begin(kind, kind === "text" ? textBlock("") : thinkingBlock("")) + this.#delta(kind, text);
   }
 
-  #delta(delta: object): string {
+  #delta(kind: OpenBlock, text: string): string {
     // Serialised by hand: this is by far the most frequent event.
-    return `event: content_block_delta\ndata: {"type":"content_block_delta","index":${this.#index},"delta":${JSON.stringify(delta)}}\n\n`;
+    return `event: content_block_delta\ndata: {"type":"content_block_delta","index":${this.#index},"delta":{${DELTAS[kind]}:${JSON.stringify(text)}}}\n\n`;
   }
 
   #stop(): string {

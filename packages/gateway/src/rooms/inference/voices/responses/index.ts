@@ -21,7 +21,10 @@ function readRequest(
   const { store, previous_response_id } = request;
   const previousResponseId = typeof previous_response_id === "string" ? previous_response_id : null;
   const stored = store === false ? null : responses();
-  const turn = stored?.turn({ previousResponseId, asked: askedMessages(request) }) ?? null;
+  // Without history and instructions, what is asked is all that is sent.
+  const isAll = history.length === 0 && request.instructions == null;
+  const asked = stored && (isAll ? chat.messages : askedMessages(request));
+  const turn = asked && stored.turn({ previousResponseId, asked });
   const identity: ResponseIdentity = {
     token: idToken(requestId),
     createdSeconds: Math.floor(nowMs / 1000),

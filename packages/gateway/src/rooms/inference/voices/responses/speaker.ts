@@ -22,11 +22,13 @@ import {
 /** The last event repeats the whole answer, so it must be kept; a longer answer is aborted. */
 const ANSWER_CHARS_MAX = 64 * 1024 * 1024;
 
-type PartKind = "text" | "refusal" | "reasoning";
+type PartKind = keyof typeof PARTS;
 
 interface OpenPart {
   kind: PartKind;
   text: string;
+  /** What its deltas say between their number and their text. */
+  place: string;
 }
 
 /** The item that is being written: a message or reasoning, with its parts, or a call. */
@@ -34,11 +36,32 @@ type OpenItem =
   | { type: "message" | "reasoning"; id: string; parts: object[]; part: OpenPart | null }
   | { type: "call"; id: string; call: AnsweredCall };
 
-const PARTS: Record<PartKind, { make(text: string): object; event: string; field: string }> = {
-  text: { make: textPart, event: "response.output_text", field: "text" },
-  refusal: { make: refusalPart, event: "response.refusal", field: "refusal" },
-  reasoning: { make: reasoningPart, event: "response.reasoning_text", field: "text" },
-};
+/** What stands around the number, the place and the text of each delta. */
+const deltaOf = (event: string, rest = "") => ({
+  start: `event: ${event}.delta\ndata: {"type":"${event}.delta","sequence_number":`,
+  end: `${rest}}\n\n`,
+});
+
+const PARTS = {
+  text: {
+    make: textPart,
+    event: "response.output_text",
+    field: "text",
+    delta: deltaOf("response.output_text", ',"logprobs":[]'),
+  },
+  refusal: {
+    make: refusalPart,
+    event: "response.refusal",
+    field: "refusal",
+    delta: deltaOf("response.refusal"),
+  },
+  reasoning: {
+    make: reasoningPart,
+    event: "response.reasoning_text",
+    field: "text",
+    delta: deltaOf("response.reasoning_text"),
+  },
+} as const;
 
 /** Writes an answer as a response, or as the events of one. */
 export class ResponseSpeaker implements Speaker {
@@ -117,11 +140,8 @@ export class ResponseSpeaker implements Speaker {
     const part = item.part as OpenPart;
     part.text += text;
     // Serialised by hand: this is by far the most frequent event.
-    const type = `${PARTS[kind].event}.delta`;
-    const place = `"item_id":"${item.id}","output_index":${this.#output.length},"content_index":${item.parts.length}`;
-    const rest = `"delta":${JSON.stringify(text)}${kind === "text" ? ',"logprobs":[]' : ""}`;
-    const sequence = this.#sequence++;
-    return `${opened}event: ${type}\ndata: {"type":"${type}","sequence_number":${sequence},${place},${rest}}\n\n`;
+    const { delta } = PARTS[kind];
+    return `${opened}${delta.start}${this.#sequence++}${part.place}${JSON.stringify(text)}${delta.end}`;
   }
 
   /** Events that lead to an open part of the kind, none when it is open already. */
@@ -136,8 +156,8 @@ export class ResponseSpeaker implements Speaker {
     const item = this.#open as Extract<OpenItem, { parts: object[] }>;
     if (item.part?.kind === kind) return events;
     events += this.#closePart(item);
-    item.part = { kind, text: "" };
     const place = { ...this.#place, content_index: item.parts.length };
+    item.part = { kind, text: "", place: `,${JSON.stringify(place).slice(1, -1)},"delta":` };
     return events + this.#event("response.content_part.added", { ...place, part: PARTS[kind].make("") });
   }
 
