@@ -254,7 +254,7 @@ export class PurseGroup {
         for (const { purse, asks } of batch) this.#decide(purse, asks);
       },
     );
-    inBackground(log, "holding in Redis", held);
+    inBackground(log, "holding what instances share", held);
   }
 
   #answered({ purse, asks, order }: Sent, { units, ahead, isTight }: PurseAnswer, isCurrent: boolean): void {
@@ -370,7 +370,7 @@ export class PurseGroup {
   /** The server does not know this id: it lost its data, unless we have taken a new id since. */
   #unknown(asInstance: string): Promise<void> {
     if (this.#entering || asInstance !== this.#instance) return this.#entering ?? Promise.resolve();
-    this.options.log.warn("Redis lost the holds; every instance sends them again");
+    this.options.log.warn("the shared holds were lost; every instance sends its own again");
     return this.enter();
   }
 
@@ -383,7 +383,7 @@ export class PurseGroup {
     this.#endPause?.();
     this.#entering ??= this.#enter()
       .catch((error) => {
-        this.options.log.warn("sending holds to Redis failed", { error });
+        this.options.log.warn("sending holds failed", { error });
         this.#decideAlone();
       })
       .finally(() => {

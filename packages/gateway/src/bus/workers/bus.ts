@@ -37,7 +37,7 @@ export class WorkerBus implements Bus {
     if (!ready) {
       // Without a connection: the next one begins with all topics.
       ready = this.link
-        .ask((id) => ["subscribe", id, topic])
+        .ask("subscribe", topic)
         .then(
           () => {},
           () => {},
