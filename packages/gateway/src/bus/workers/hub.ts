@@ -3,15 +3,13 @@ import type { Socket, UnixSocketListener } from "bun";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Log } from "../../kernel/log.ts";
 import { InProcessBus } from "../in-process/bus.ts";
-import type { Holding, PurseOrder } from "../slices/contract.ts";
+import type { PurseOrder } from "../slices/contract.ts";
 import { MemoryLimits } from "../slices/memory-limits.ts";
-import { MemoryPurses } from "../slices/memory-purses.ts";
 import { Channel } from "./channel.ts";
+import { WorkerHolds } from "./holds.ts";
 import type { Answers, Asked, ToHub, ToWorker } from "./messages.ts";
 import { WriteQueue } from "./write-queue.ts";
 
-/** How long the holds of a worker that has lost its connection stay: it may come back, or be replaced. */
-const LOST_MS = 15_000;
 const OWNER_ONLY = 0o177;
 
 interface HubOptions {
@@ -35,21 +33,17 @@ interface Peer {
 export class WorkerHub {
   readonly #topics = new InProcessBus();
   readonly #limits: MemoryLimits;
-  readonly #purses: MemoryPurses;
+  readonly #holds: WorkerHolds;
   readonly #writes: WriteQueue<Peer>;
   readonly #listener: UnixSocketListener<Peer>;
   readonly #peers = new Set<Peer>();
   /** Whose message is being handed on: it has had it already. */
   #publisher: Peer | null = null;
-  /** The id under which each worker holds what it holds. */
-  readonly #instances = new Map<string, string>();
-  /** How to keep a lost worker's holds after all. */
-  readonly #lost = new Map<string, () => void>();
 
   constructor(readonly options: HubOptions) {
     const { path, clock } = options;
     this.#limits = new MemoryLimits(clock);
-    this.#purses = new MemoryPurses(clock);
+    this.#holds = new WorkerHolds(clock);
     this.#writes = new WriteQueue(clock);
     // Left by a supervisor that was killed.
     rmSync(path, { force: true });
@@ -74,14 +68,11 @@ export class WorkerHub {
 
   /** Frees what a worker held: it is dead, and what it had spent is in the database. */
   forget(worker: string): void {
-    this.#lost.get(worker)?.();
-    this.#lost.delete(worker);
-    this.#purses.leave(this.#instances.get(worker) ?? "");
-    this.#instances.delete(worker);
+    this.#holds.forget(worker);
   }
 
   close(): void {
-    for (const cancel of this.#lost.values()) cancel();
+    this.#holds.close();
     this.#listener.stop(true);
     rmSync(this.options.path, { force: true });
   }
@@ -105,12 +96,8 @@ export class WorkerHub {
     this.#writes.forget(peer);
     const { worker } = peer;
     // It may already be back on another connection.
-    if (worker === null || [...this.#peers].some((other) => other.worker === worker)) return;
-    this.#lost.get(worker)?.();
-    this.#lost.set(
-      worker,
-      this.options.clock.after(LOST_MS, () => this.forget(worker)),
-    );
+    if (worker !== null && ![...this.#peers].some((other) => other.worker === worker))
+      this.#holds.lost(worker);
   }
 
   #receive(peer: Peer, message: ToHub): void {
@@ -124,13 +111,14 @@ export class WorkerHub {
       case "hit":
         return this.#limits.hit(message[2]);
       case "hold":
-        return this.#purses.hold(message[2], unlimited(message[3]));
+        return this.#holds.purses.hold(message[2], unlimited(message[3]));
       case "lives":
-        return this.#purses.beat(message[2]);
+        return this.#holds.purses.beat(message[2]);
       case "enter":
-        return this.#enter(peer, message[2], message[3], message[4]);
+        peer.worker = message[2];
+        return this.#holds.enter(message[2], message[3], message[4]);
       case "leave":
-        this.#purses.leave(message[2]);
+        this.#holds.purses.leave(message[2]);
         return true;
       case "publish":
         this.#publish(peer, message[1], message[2]);
@@ -153,15 +141,6 @@ export class WorkerHub {
       case "beat":
         return true;
     }
-  }
-
-  #enter(peer: Peer, worker: string, instance: string, holdings: readonly Holding[]): string {
-    peer.worker = worker;
-    this.#lost.get(worker)?.();
-    this.#lost.delete(worker);
-    const before = this.#instances.get(worker) ?? "";
-    this.#instances.set(worker, instance);
-    return this.#purses.enter(instance, before, holdings);
   }
 
   #publish(peer: Peer, topic: string, message: string): void {
