@@ -4,7 +4,7 @@ import type { Quantity } from "../../../src/bus/contract.ts";
 import type { Holding, PurseAnswer, PurseOrder } from "../../../src/bus/slices/contract.ts";
 import { MemoryPurses } from "../../../src/bus/slices/memory-purses.ts";
 import { ALIVE_MS } from "../../../src/bus/slices/purse-group.ts";
-import { WorkerHolds } from "../../../src/bus/workers/holds.ts";
+import { LOST_MS, WorkerHolds } from "../../../src/bus/workers/holds.ts";
 
 export interface Entering {
   instance: string;
@@ -13,9 +13,14 @@ export interface Entering {
   before: string;
 }
 
+export interface SharedPursesOptions {
+  clock: ManualClock;
+  leftPerAhead: number;
+  /** The instance is taken for dead, so others may have what it held. */
+  died(instance: string): void;
+}
+
 export interface SharedPurses {
-  /** Whether an instance that was stopped for long is taken for dead. */
-  readonly diesOfSilence: boolean;
   hold(as: string, orders: readonly PurseOrder[]): PurseAnswer[] | null;
   enter(entering: Entering, holdings: readonly Holding[]): string;
   beat(as: string): boolean;
@@ -24,34 +29,43 @@ export interface SharedPurses {
   lost(instance: string): void;
   /** Loses everything. */
   forget(): void;
-  held(name: string): Quantity;
+  /** What each instance holds in the purse. */
+  held(name: string): ReadonlyMap<string, Quantity>;
 }
 
-function heldIn({ purses }: MemoryPurses, name: string): Quantity {
-  const sum = { money: 0, tokens: 0 };
-  for (const { money, tokens } of purses.get(name)?.held.values() ?? []) {
-    sum.money += money;
-    sum.tokens += tokens;
-  }
-  return sum;
+/** By instance, of what is known by the ids that they have at the server. */
+function byInstance(
+  { purses }: MemoryPurses,
+  name: string,
+  instanceOf: ReadonlyMap<string, string>,
+): Map<string, Quantity> {
+  const held = [...(purses.get(name)?.held ?? [])];
+  return new Map(held.map(([as, quantity]) => [instanceOf.get(as)!, quantity]));
 }
 
 /** As Redis does: an instance lives for a while after it last said so. */
 export class ServerPurses implements SharedPurses {
-  readonly diesOfSilence = true;
   #purses: MemoryPurses;
   readonly #aliveUntilMs = new Map<string, number>();
+  readonly #instanceOf = new Map<string, string>();
+  /** The id that each instance entered under last. */
+  readonly #current = new Map<string, string>();
 
-  constructor(
-    readonly clock: ManualClock,
-    readonly leftPerAhead: number,
-  ) {
-    this.#purses = new MemoryPurses(clock, leftPerAhead);
+  constructor(readonly options: SharedPursesOptions) {
+    this.#purses = this.#empty();
+  }
+
+  #empty(): MemoryPurses {
+    return new MemoryPurses(this.options.clock, this.options.leftPerAhead);
   }
 
   #bury(): void {
-    for (const [instance, untilMs] of this.#aliveUntilMs)
-      if (untilMs <= this.clock.elapsed()) this.leave(instance);
+    for (const [as, untilMs] of this.#aliveUntilMs) {
+      if (untilMs > this.options.clock.elapsed()) continue;
+      this.leave(as);
+      const instance = this.#instanceOf.get(as)!;
+      if (this.#current.get(instance) === as) this.options.died(instance);
+    }
   }
 
   hold(as: string, orders: readonly PurseOrder[]): PurseAnswer[] | null {
@@ -59,17 +73,19 @@ export class ServerPurses implements SharedPurses {
     return this.#purses.hold(as, orders);
   }
 
-  enter({ as, before }: Entering, holdings: readonly Holding[]): string {
+  enter({ instance, as, before }: Entering, holdings: readonly Holding[]): string {
     this.#bury();
+    this.#instanceOf.set(as, instance);
+    this.#current.set(instance, as);
     this.#aliveUntilMs.delete(before);
-    this.#aliveUntilMs.set(as, this.clock.elapsed() + ALIVE_MS);
+    this.#aliveUntilMs.set(as, this.options.clock.elapsed() + ALIVE_MS);
     return this.#purses.enter(as, before, holdings);
   }
 
   beat(as: string): boolean {
     this.#bury();
     const lives = this.#purses.beat(as);
-    if (lives) this.#aliveUntilMs.set(as, this.clock.elapsed() + ALIVE_MS);
+    if (lives) this.#aliveUntilMs.set(as, this.options.clock.elapsed() + ALIVE_MS);
     return lives;
   }
 
@@ -82,29 +98,28 @@ export class ServerPurses implements SharedPurses {
 
   forget(): void {
     this.#aliveUntilMs.clear();
-    this.#purses = new MemoryPurses(this.clock, this.leftPerAhead);
+    this.#purses = this.#empty();
   }
 
-  held(name: string): Quantity {
+  held(name: string): Map<string, Quantity> {
     this.#bury();
-    return heldIn(this.#purses, name);
+    return byInstance(this.#purses, name, this.#instanceOf);
   }
 }
 
 /** As the supervisor of workers does: one lives as long as its connection, and what it held stays for a while. */
 export class SupervisorPurses implements SharedPurses {
-  readonly diesOfSilence = false;
   #holds: WorkerHolds;
+  readonly #instanceOf = new Map<string, string>();
+  readonly #lost = new Map<string, () => void>();
 
-  constructor(
-    readonly clock: ManualClock,
-    readonly leftPerAhead: number,
-  ) {
+  constructor(readonly options: SharedPursesOptions) {
     this.#holds = this.#empty();
   }
 
   #empty(): WorkerHolds {
-    return new WorkerHolds(this.clock, new MemoryPurses(this.clock, this.leftPerAhead));
+    const { clock, leftPerAhead } = this.options;
+    return new WorkerHolds(clock, new MemoryPurses(clock, leftPerAhead));
   }
 
   hold(as: string, orders: readonly PurseOrder[]): PurseAnswer[] | null {
@@ -112,6 +127,8 @@ export class SupervisorPurses implements SharedPurses {
   }
 
   enter({ instance, as }: Entering, holdings: readonly Holding[]): string {
+    this.#instanceOf.set(as, instance);
+    this.#lost.get(instance)?.();
     return this.#holds.enter(instance, as, holdings);
   }
 
@@ -124,7 +141,12 @@ export class SupervisorPurses implements SharedPurses {
   }
 
   lost(instance: string): void {
+    const { clock, died } = this.options;
     this.#holds.lost(instance);
+    this.#lost.set(
+      instance,
+      clock.after(LOST_MS, () => died(instance)),
+    );
   }
 
   forget(): void {
@@ -132,7 +154,7 @@ export class SupervisorPurses implements SharedPurses {
     this.#holds = this.#empty();
   }
 
-  held(name: string): Quantity {
-    return heldIn(this.#holds.purses, name);
+  held(name: string): Map<string, Quantity> {
+    return byInstance(this.#holds.purses, name, this.#instanceOf);
   }
 }

@@ -25,6 +25,8 @@ export interface World {
   readonly delayMsMax: number;
   /** The chance that a message between instances is lost. */
   readonly lose: number;
+  /** The server has changed what it knows of purses. */
+  served(): void;
 }
 
 /** One request that was admitted. */
@@ -55,10 +57,18 @@ class PausableClock {
   }
   after = (delayMs: number, run: () => void): (() => void) =>
     this.clock.after(delayMs, () => this.whenRunning(run));
-  every = (periodMs: number, run: () => void): (() => void) =>
-    this.clock.every(periodMs, () => {
-      if (!this.isPaused) run();
+  /** What fell due several times meanwhile runs once, as a process's timers do. */
+  every = (periodMs: number, run: () => void): (() => void) => {
+    let isWaiting = false;
+    return this.clock.every(periodMs, () => {
+      if (isWaiting) return;
+      isWaiting = true;
+      this.whenRunning(() => {
+        isWaiting = false;
+        run();
+      });
     });
+  };
 }
 
 /** Messages arrive in order, later, or not at all when the line is cut. */
@@ -111,28 +121,34 @@ export class Instance {
   readonly limits: LimitGroup;
   readonly #gaps = new Set<() => void>();
   isDead = false;
-  /** How often it was cut off: decisions that were under way then are its own. */
-  cuts = 0;
+  /** How often it was cut off or taken for dead: decisions that were under way then are its own. */
+  lapses = 0;
 
   constructor(readonly world: World) {
     this.clock = new PausableClock(world.clock);
     this.line = new Line(world, this.clock);
     const { line, clock, id } = this;
     const { purses, limits } = world;
+    const serve = <T>(run: () => T): Promise<T> =>
+      line.call(() => {
+        const answer = run();
+        world.served();
+        return answer;
+      });
     const server: PurseServer = {
       get available() {
         return line.isUp;
       },
       hold: (as, orders) => {
         const sent = structuredClone(orders.map(plain));
-        return line.call(() => purses.hold(as, sent));
+        return serve(() => purses.hold(as, sent));
       },
       enter: (as, before, holdings) => {
         const sent = structuredClone(holdings);
-        return line.call(() => purses.enter({ instance: id, as, before }, sent));
+        return serve(() => purses.enter({ instance: id, as, before }, sent));
       },
       beat: (as) => line.call(() => purses.beat(as)),
-      leave: (as) => line.call(() => purses.leave(as)),
+      leave: (as) => serve(() => purses.leave(as)),
     };
     const limitServer: LimitServer = {
       get available() {
@@ -180,7 +196,7 @@ export class Instance {
   }
 
   cut(): void {
-    this.cuts++;
+    this.lapses++;
     this.line.cut();
     this.world.purses.lost(this.id);
   }

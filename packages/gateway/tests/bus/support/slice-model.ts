@@ -9,6 +9,8 @@ import { type Held, Instance, type World } from "./slice-instance.ts";
 import { ServerPurses, type SharedPurses, SupervisorPurses } from "./shared-purses.ts";
 
 const INSTANCES = 3;
+/** What has not been used for longer than this must be had by others. */
+const IDLE_MS = 1_000;
 const STEP_MS_MAX = 12;
 /** Now and then so much passes at once that slices go back and those who stopped are taken for dead. */
 const LONG_STEP = { chance: 0.04, msMax: 6_000 };
@@ -44,6 +46,32 @@ interface Wish extends Cost {
   unitsMax: number;
 }
 
+const NOTHING: Quantity = { money: 0, tokens: 0 };
+const less = (a: Quantity, b: Quantity): Quantity => ({
+  money: a.money - b.money,
+  tokens: a.tokens - b.tokens,
+});
+
+/** How much was free lately. */
+class FreeHistory {
+  #sizes: (Quantity & { atMs: number })[] = [];
+
+  add(size: Quantity & { atMs: number }): void {
+    this.#sizes.push(size);
+    // The last one before counts until the first one since.
+    while ((this.#sizes[1]?.atMs ?? Number.POSITIVE_INFINITY) < size.atMs - IDLE_MS) this.#sizes.shift();
+  }
+
+  /** What was free all the time. */
+  least(nowMs: number): Quantity {
+    if (this.#sizes.length === 0 || this.#sizes[0]!.atMs > nowMs - IDLE_MS) return NOTHING;
+    return {
+      money: Math.min(...this.#sizes.map(({ money }) => money)),
+      tokens: Math.min(...this.#sizes.map(({ tokens }) => tokens)),
+    };
+  }
+}
+
 export class Model implements World {
   readonly clock = new ManualClock();
   readonly random: Seeded;
@@ -53,8 +81,8 @@ export class Model implements World {
   readonly faults: Faults;
   readonly instances: Instance[] = [];
   readonly spent = new Map<string, Quantity & { version: number }>();
-  /** Since when instances hold more than they use. */
-  readonly #idleSince = new Map<string, number>();
+  /** What is free of each purse, at the server and in the slice of each instance. */
+  readonly #free = new Map<string, FreeHistory>();
   readonly problems: string[] = [];
   admitted = 0;
   refused = 0;
@@ -67,7 +95,11 @@ export class Model implements World {
     this.faults = faults;
     // Servers that are more generous than the real ones give slices that last until everything is used.
     const leftPerAhead = this.oneOf([LEFT_PER_AHEAD, 3, 1]);
-    this.purses = new (counts === "a server" ? ServerPurses : SupervisorPurses)(this.clock, leftPerAhead);
+    this.purses = new (counts === "a server" ? ServerPurses : SupervisorPurses)({
+      clock: this.clock,
+      leftPerAhead,
+      died: (id) => this.#takenForDead(id),
+    });
     this.limits = new MemoryLimits(this.clock, leftPerAhead);
     for (const name of NAMES) this.spent.set(name, { money: 0, tokens: 0, version: 0 });
     for (let i = 0; i < INSTANCES; i++) this.#add();
@@ -202,12 +234,13 @@ export class Model implements World {
 
   ask(instance: Instance, { names, ...wish }: Wish): void {
     const { unitsMin, unitsMax } = wish;
-    const { cuts } = instance;
+    const { lapses } = instance;
+    const wasUp = instance.line.isUp;
     const decided = (units: number) => {
       if (instance.isDead) return;
       if (units === REFUSED) return this.#refuse(instance, names, grantedAmount(wish, unitsMin));
       this.admitted++;
-      const isExempt = cuts !== instance.cuts || !instance.line.isUp;
+      const isExempt = lapses !== instance.lapses || !wasUp || !instance.line.isUp;
       instance.held.push({ names, cost: grantedAmount(wish, units), isExempt });
       if (units > unitsMax || units < unitsMin) this.problems.push(`${units} units were granted`);
       this.check();
@@ -229,16 +262,28 @@ export class Model implements World {
     const { cut, pause, die, delayMsMax } = this.faults;
     // Those who are gone keep theirs until they are taken for dead, and what is late comes too late.
     if (!instance.line.isUp || cut > 0 || pause > 0 || die > 0 || delayMsMax > 10) return;
-    const nowMs = this.clock.now();
-    const isIdle = (name: string): boolean =>
-      nowMs - (this.#idleSince.get(name) ?? nowMs) > 1_000 &&
-      this.#free(name).money >= need.money &&
-      this.#free(name).tokens >= need.tokens;
+    this.check();
+    const isIdle = (name: string): boolean => {
+      const idle = this.#idle(name);
+      return idle.money >= need.money && idle.tokens >= need.tokens;
+    };
     if (names.every(isIdle)) this.problems.push(`refused ${JSON.stringify(need)} of ${names} that was idle`);
   }
 
+  /** What was free for long, at the server or in slices. */
+  #idle(name: string): Quantity {
+    const idle = { money: 0, tokens: 0 };
+    for (const [key, history] of this.#free) {
+      if (!key.startsWith(name)) continue;
+      const { money, tokens } = history.least(this.clock.now());
+      idle.money += money;
+      idle.tokens += tokens;
+    }
+    return idle;
+  }
+
   /** What nobody uses. */
-  #free(name: string): Quantity {
+  #unused(name: string): Quantity {
     const spent = this.spent.get(name)!;
     const used = this.used(name);
     return {
@@ -288,9 +333,9 @@ export class Model implements World {
 
   hit(instance: Instance): void {
     const waiting = instance.limits.hit("k", LIMIT_HITS, WINDOW_MS);
-    const { cuts } = instance;
+    const { lapses } = instance;
     const counted = (waitMs: number, atMs: number) => {
-      if (waitMs !== 0 || cuts !== instance.cuts || instance.isDead) return;
+      if (waitMs !== 0 || lapses !== instance.lapses || instance.isDead) return;
       instance.hits.push(atMs);
       this.#checkHits(atMs);
     };
@@ -320,11 +365,13 @@ export class Model implements World {
   #pause(instance: Instance, ms: number): void {
     if (instance.clock.isPaused) return;
     instance.clock.pause(ms);
-    // Taken for dead: what it holds is given to others, as the operator's guide says.
-    if (this.purses.diesOfSilence)
-      this.clock.after(ALIVE_MS - 5_100, () => {
-        if (ms > ALIVE_MS - 5_100) for (const held of instance.held) held.isExempt = true;
-      });
+  }
+
+  /** What it holds is given to others, as the operator's guide says. */
+  #takenForDead(id: string): void {
+    const instance = this.instances.find((each) => each.id === id)!;
+    instance.lapses++;
+    for (const held of instance.held) held.isExempt = true;
   }
 
   #die(instance: Instance): void {
@@ -342,12 +389,25 @@ export class Model implements World {
           this.problems.push(
             `${name}: ${used[measure]} ${measure} of ${this.limit[measure]} less ${spent[measure]}`,
           );
-      const held = this.purses.held(name);
-      const all = this.used(name);
-      if (held.money > all.money || held.tokens > all.tokens)
-        this.#idleSince.set(name, this.#idleSince.get(name) ?? this.clock.now());
-      else this.#idleSince.delete(name);
+      this.#noteFree(name);
     }
+  }
+
+  served(): void {
+    for (const name of NAMES) this.#noteFree(name);
+  }
+
+  #noteFree(name: string): void {
+    const note = (where: string, free: Quantity) => {
+      const history = this.#free.get(`${name} ${where}`) ?? new FreeHistory();
+      this.#free.set(`${name} ${where}`, history);
+      history.add({ atMs: this.clock.now(), ...free });
+    };
+    const held = this.purses.held(name);
+    const left = less(this.limit, this.spent.get(name)!);
+    note("at the server", [...held.values()].reduce(less, left));
+    for (const instance of this.living)
+      note(instance.id, less(held.get(instance.id) ?? NOTHING, instance.used(name)));
   }
 
   /** When nothing goes on any more, everything can be had again, wherever it is asked for. */
@@ -356,10 +416,9 @@ export class Model implements World {
     for (const instance of this.living) this.#endAll(instance);
     await this.advance(ALIVE_MS + 1_000);
     for (const name of NAMES) {
-      const held = this.purses.held(name);
-      if (held.money !== 0 || held.tokens !== 0)
-        this.problems.push(`${name}: ${JSON.stringify(held)} is held for nothing`);
-      const { money, tokens } = this.#free(name);
+      for (const [id, held] of this.purses.held(name))
+        this.problems.push(`${name}: ${JSON.stringify(held)} is held for nothing by ${id}`);
+      const { money, tokens } = this.#unused(name);
       if (money < 0 || tokens < 0) continue;
       const whole = {
         purses: [this.#purse(name)],
