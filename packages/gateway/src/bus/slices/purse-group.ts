@@ -78,6 +78,8 @@ export class PurseGroup {
   #isEnteringAgain = false;
   #isClosed = false;
   #endPause: (() => void) | null = null;
+  /** Until then others may not have told a new memory what they hold. */
+  #pauseUntilMs = Number.NEGATIVE_INFINITY;
   /** The memory of the server that we have entered. */
   #memory: string | null = null;
   /** What the server knows may differ from what we hold. */
@@ -409,22 +411,32 @@ export class PurseGroup {
         if (!this.#isEnteringAgain) throw error;
         return this.#memory;
       });
-      if (memory === this.#memory || this.#isEnteringAgain || this.#isClosed) continue;
-      // Whoever comes to a memory that others made finds what they hold in it.
+      if (this.#isEnteringAgain || this.#isClosed) continue;
+      // An instance that enters a memory which others made finds what they hold in it.
       const isNew = this.#memory !== null || memory === memoryOf(this.#instance);
+      if (memory !== this.#memory && isNew) {
+        bus.publish(FORGOTTEN, `${group}\n${memory}`);
+        this.#pauseUntilMs = clock.elapsed() + FORGOTTEN_PAUSE_MS;
+      }
       this.#memory = memory;
-      if (!isNew) continue;
-      bus.publish(FORGOTTEN, `${group}\n${memory}`);
-      await new Promise<void>((resolve) => {
-        const cancel = clock.after(FORGOTTEN_PAUSE_MS, resolve);
-        this.#endPause = () => {
-          cancel();
-          resolve();
-        };
-      });
-      this.#endPause = null;
+      await this.#pause();
     }
     this.#uncertain = false;
+  }
+
+  /** Ends early when all has to be told again; what is left of it follows. */
+  async #pause(): Promise<void> {
+    const { clock } = this.options;
+    const leftMs = this.#pauseUntilMs - clock.elapsed();
+    if (leftMs <= 0) return;
+    await new Promise<void>((resolve) => {
+      const cancel = clock.after(leftMs, resolve);
+      this.#endPause = () => {
+        cancel();
+        resolve();
+      };
+    });
+    this.#endPause = null;
   }
 
   /** Returns the name of the memory that all of it is in. */
