@@ -115,6 +115,8 @@ export class Instance {
   readonly clock: PausableClock;
   readonly held: Held[] = [];
   readonly hits: number[] = [];
+  /** What it got of hits ahead of need. */
+  readonly slices: { atMs: number; hits: number }[] = [];
   /** When the server last counted hits of this instance. */
   countedAtMs = 0;
   readonly reservations: SlicedReservations;
@@ -157,7 +159,10 @@ export class Instance {
       hit: (orders) =>
         line.call(() => {
           this.countedAtMs = world.clock.now();
-          return limits.hit(orders);
+          const answers = limits.hit(orders);
+          for (const { ahead } of answers)
+            if (ahead > 0) this.slices.push({ atMs: this.countedAtMs, hits: ahead });
+          return answers;
         }),
     };
     const shared: Bus = {

@@ -15,6 +15,8 @@ const STEP_MS_MAX = 12;
 /** Now and then so much passes at once that slices go back and those who stopped are taken for dead. */
 const LONG_STEP = { chance: 0.04, msMax: 6_000 };
 const NAMES = ["p", "q"] as const;
+/** Slices that have ended are told of by timers and messages. */
+const LATE_MS = 300;
 const LIMIT_HITS = 60;
 const WINDOW_MS = 2_000;
 
@@ -172,7 +174,7 @@ export class Model implements World {
     if (!instance.canAct) return;
     const dice = this.random.next();
     if (dice < 0.5) for (let n = this.below(6); n >= 0; n--) this.ask(instance, this.#little());
-    else if (dice < 0.53) this.ask(instance, this.#everything());
+    else if (dice < 0.53) this.ask(instance, this.#everything(this.#names()));
     else if (dice < 0.72) this.end(instance);
     else if (dice < 0.76) this.#endAll(instance);
     else for (let n = this.below(this.#happens(0.2) ? LIMIT_HITS : 9); n >= 0; n--) this.hit(instance);
@@ -194,7 +196,8 @@ export class Model implements World {
     later(warmMs, () => {
       happen(ms);
       for (const other of this.living)
-        if (other !== instance) later(this.below(ms), () => this.#takeAll(other));
+        // At any time, or just before it is over: then those who may be taken for dead have been.
+        if (other !== instance) later(ms - this.below(this.oneOf([ms, 500])), () => this.#takeAll(other));
       later(ms, busy);
       for (let n = this.below(6); n >= 0; n--) later(ms + this.below(this.oneOf([60, 600])), busy);
       for (const other of this.living) later(ms + this.below(2 * SLICE_MS), () => this.#takeAll(other));
@@ -203,14 +206,18 @@ export class Model implements World {
 
   #takeAll(instance: Instance): void {
     if (!instance.canAct) return;
-    if (this.#happens(0.7)) this.ask(instance, this.#everything());
+    for (const name of NAMES) if (this.#happens(0.7)) this.ask(instance, this.#everything([name]));
     if (this.#happens(0.7)) for (let n = 0; n < LIMIT_HITS; n++) this.hit(instance);
+  }
+
+  #names(): readonly string[] {
+    return this.oneOf([["p"], ["q"], ["p", "q"]]);
   }
 
   #little(): Wish {
     const unitsMin = this.below(2);
     return {
-      names: this.oneOf([["p"], ["q"], ["p", "q"]]),
+      names: this.#names(),
       fixed: { money: 1 + this.below(4), tokens: this.below(3) },
       perUnit: { money: 1, tokens: 0 },
       unitsMin,
@@ -219,9 +226,9 @@ export class Model implements World {
   }
 
   /** As much as there is. */
-  #everything(): Wish {
+  #everything(names: readonly string[]): Wish {
     return {
-      names: this.oneOf([["p"], ["q"], ["p", "q"]]),
+      names,
       fixed: { money: 1, tokens: 0 },
       perUnit: this.oneOf([
         { money: 1, tokens: 0 },
@@ -238,7 +245,7 @@ export class Model implements World {
     const wasUp = instance.line.isUp;
     const decided = (units: number) => {
       if (instance.isDead) return;
-      if (units === REFUSED) return this.#refuse(instance, names, grantedAmount(wish, unitsMin));
+      if (units === REFUSED) return this.#refuse(names, grantedAmount(wish, unitsMin));
       this.admitted++;
       const isExempt = lapses !== instance.lapses || !wasUp || !instance.line.isUp;
       instance.held.push({ names, cost: grantedAmount(wish, units), isExempt });
@@ -256,12 +263,16 @@ export class Model implements World {
     } else void granted.then(decided);
   }
 
-  /** Nobody else may have had what was refused here for longer than a second, without a use for it. */
-  #refuse(instance: Instance, names: readonly string[], need: Quantity): void {
-    this.refused++;
+  /** Instances that are gone keep theirs until they are taken for dead, and what is late comes too late. */
+  get #isUnreachable(): boolean {
     const { cut, pause, die, delayMsMax } = this.faults;
-    // Those who are gone keep theirs until they are taken for dead, and what is late comes too late.
-    if (!instance.line.isUp || cut > 0 || pause > 0 || die > 0 || delayMsMax > 10) return;
+    return cut > 0 || pause > 0 || die > 0 || delayMsMax > 10;
+  }
+
+  /** Nobody else may have had what was refused here for longer than a second, without a use for it. */
+  #refuse(names: readonly string[], need: Quantity): void {
+    this.refused++;
+    if (this.#isUnreachable) return;
     this.check();
     const isIdle = (name: string): boolean => {
       const idle = this.#idle(name);
@@ -335,12 +346,24 @@ export class Model implements World {
     const waiting = instance.limits.hit("k", LIMIT_HITS, WINDOW_MS);
     const { lapses } = instance;
     const counted = (waitMs: number, atMs: number) => {
-      if (waitMs !== 0 || lapses !== instance.lapses || instance.isDead) return;
+      if (lapses !== instance.lapses || instance.isDead) return;
+      if (waitMs !== 0) return this.#checkRefused(atMs);
       instance.hits.push(atMs);
       this.#checkHits(atMs);
     };
     if (typeof waiting === "number") counted(waiting, this.clock.now());
     else void waiting.then((waitMs) => counted(waitMs, instance.countedAtMs));
+  }
+
+  /** All hits and slices that may count at this moment, and others that have gone back, are together the limit at least. */
+  #checkRefused(atMs: number): void {
+    if (this.#isUnreachable) return;
+    const since = (ms: number, each: { atMs: number; hits: number }[]): number =>
+      each.reduce((sum, { atMs: thenMs, hits }) => sum + (thenMs > atMs - ms ? hits : 0), 0);
+    const all = this.instances.flatMap(({ hits }) => hits).map((thenMs) => ({ atMs: thenMs, hits: 1 }));
+    const slices = this.instances.flatMap(({ slices: each }) => each);
+    if (since(WINDOW_MS + SLICE_MS + LATE_MS, all) + since(SLICE_MS + LATE_MS, slices) < LIMIT_HITS)
+      this.problems.push("a hit was refused although slices were idle");
   }
 
   /** No window that has this moment in it has more hits than the limit. */
