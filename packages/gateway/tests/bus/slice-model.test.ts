@@ -24,7 +24,7 @@ const LIMITS = [
   { money: 400, tokens: Number.POSITIVE_INFINITY },
   { money: 90, tokens: 60 },
 ];
-const RUNS = Number(process.env.SLICE_MODEL_RUNS ?? 8);
+const RUNS = Number(process.env.SLICE_MODEL_RUNS ?? 12);
 const STEPS = 150;
 
 for (const counts of COUNTS)

@@ -36,7 +36,12 @@ export class MemoryLimits {
     const counted = window.count(hits, limit, nowMs);
     if (counted < hits) {
       const isRecall = !isFinal && this.#recalls(window, nowMs);
-      return { counted, waitMs: isRecall ? RECALL : Math.max(1, Math.ceil(window.waitMs(nowMs))), ahead: 0, slice: "" };
+      return {
+        counted,
+        waitMs: isRecall ? RECALL : Math.max(1, Math.ceil(window.waitMs(nowMs))),
+        ahead: 0,
+        slice: "",
+      };
     }
     const given = this.#given(window, { limit, ahead }, nowMs);
     const untilMs = nowMs + SLICE_MS;

@@ -165,7 +165,6 @@ export class WorkerLink {
       const silent = this.#channel;
       this.#lost();
       silent.close();
-    } else if (this.#isConnected && ++this.#ticks % BEAT_TICKS === 0)
-      this.#request("beat").catch(() => {});
+    } else if (this.#isConnected && ++this.#ticks % BEAT_TICKS === 0) this.#request("beat").catch(() => {});
   }
 }

@@ -115,7 +115,8 @@ export class Instance {
   readonly clock: PausableClock;
   readonly held: Held[] = [];
   readonly hits: number[] = [];
-  /** What it got of hits ahead of need. */
+  /** Hits that the server counted or that were taken from slices, and slices. */
+  readonly counted: { atMs: number; hits: number }[] = [];
   readonly slices: { atMs: number; hits: number }[] = [];
   /** When the server last counted hits of this instance. */
   countedAtMs = 0;
@@ -160,8 +161,10 @@ export class Instance {
         line.call(() => {
           this.countedAtMs = world.clock.now();
           const answers = limits.hit(orders);
-          for (const { ahead } of answers)
-            if (ahead > 0) this.slices.push({ atMs: this.countedAtMs, hits: ahead });
+          for (const { counted, ahead } of answers) {
+            this.counted.push({ atMs: this.countedAtMs, hits: counted });
+            this.slices.push({ atMs: this.countedAtMs, hits: ahead });
+          }
           return answers;
         }),
     };

@@ -5,8 +5,8 @@ import { type Cost, grantedAmount, type Purse, type Quantity, REFUSED } from "..
 import { LEFT_PER_AHEAD, SLICE_MS } from "../../../src/bus/slices/contract.ts";
 import { MemoryLimits } from "../../../src/bus/slices/memory-limits.ts";
 import { ALIVE_MS } from "../../../src/bus/slices/purse-group.ts";
-import { type Held, Instance, type World } from "./slice-instance.ts";
 import { ServerPurses, type SharedPurses, SupervisorPurses } from "./shared-purses.ts";
+import { type Held, Instance, type World } from "./slice-instance.ts";
 
 const INSTANCES = 3;
 /** What has not been used for longer than this must be had by others. */
@@ -195,8 +195,8 @@ export class Model implements World {
     for (let atMs = 0; atMs < warmMs; atMs += 5) later(atMs, () => this.#act(instance));
     later(warmMs, () => {
       happen(ms);
+      // At any time, or just before it is over: then those who may be taken for dead have been.
       for (const other of this.living)
-        // At any time, or just before it is over: then those who may be taken for dead have been.
         if (other !== instance) later(ms - this.below(this.oneOf([ms, 500])), () => this.#takeAll(other));
       later(ms, busy);
       for (let n = this.below(6); n >= 0; n--) later(ms + this.below(this.oneOf([60, 600])), busy);
@@ -351,8 +351,10 @@ export class Model implements World {
       instance.hits.push(atMs);
       this.#checkHits(atMs);
     };
-    if (typeof waiting === "number") counted(waiting, this.clock.now());
-    else void waiting.then((waitMs) => counted(waitMs, instance.countedAtMs));
+    if (typeof waiting === "number") {
+      if (waiting === 0) instance.counted.push({ atMs: this.clock.now(), hits: 1 });
+      counted(waiting, this.clock.now());
+    } else void waiting.then((waitMs) => counted(waitMs, instance.countedAtMs));
   }
 
   /** All hits and slices that may count at this moment, and others that have gone back, are together the limit at least. */
@@ -360,9 +362,9 @@ export class Model implements World {
     if (this.#isUnreachable) return;
     const since = (ms: number, each: { atMs: number; hits: number }[]): number =>
       each.reduce((sum, { atMs: thenMs, hits }) => sum + (thenMs > atMs - ms ? hits : 0), 0);
-    const all = this.instances.flatMap(({ hits }) => hits).map((thenMs) => ({ atMs: thenMs, hits: 1 }));
-    const slices = this.instances.flatMap(({ slices: each }) => each);
-    if (since(WINDOW_MS + SLICE_MS + LATE_MS, all) + since(SLICE_MS + LATE_MS, slices) < LIMIT_HITS)
+    const counted = this.instances.flatMap((each) => each.counted);
+    const slices = this.instances.flatMap((each) => each.slices);
+    if (since(WINDOW_MS + SLICE_MS + LATE_MS, counted) + since(SLICE_MS + LATE_MS, slices) < LIMIT_HITS)
       this.problems.push("a hit was refused although slices were idle");
   }
 
