@@ -7,18 +7,12 @@ import { MemoryLimits } from "../../../src/bus/slices/memory-limits.ts";
 import { ALIVE_MS } from "../../../src/bus/slices/purse-group.ts";
 import { ServerPurses, type SharedPurses, SupervisorPurses } from "./shared-purses.ts";
 import { type Held, Instance, type World } from "./slice-instance.ts";
+import { LIMIT_HITS, NAMES, Promises, WINDOW_MS } from "./slice-promises.ts";
 
 const INSTANCES = 3;
-/** What has not been used for longer than this must be had by others. */
-const IDLE_MS = 1_000;
 const STEP_MS_MAX = 12;
 /** Now and then so much passes at once that slices go back and those who stopped are taken for dead. */
 const LONG_STEP = { chance: 0.04, msMax: 6_000 };
-const NAMES = ["p", "q"] as const;
-/** Slices that have ended are told of by timers and messages. */
-const LATE_MS = 300;
-const LIMIT_HITS = 60;
-const WINDOW_MS = 2_000;
 
 export interface Faults {
   /** Chances that a step begins a story with this in it. */
@@ -48,32 +42,6 @@ interface Wish extends Cost {
   unitsMax: number;
 }
 
-const NOTHING: Quantity = { money: 0, tokens: 0 };
-const less = (a: Quantity, b: Quantity): Quantity => ({
-  money: a.money - b.money,
-  tokens: a.tokens - b.tokens,
-});
-
-/** How much was free lately. */
-class FreeHistory {
-  #sizes: (Quantity & { atMs: number })[] = [];
-
-  add(size: Quantity & { atMs: number }): void {
-    this.#sizes.push(size);
-    // The last one before counts until the first one since.
-    while ((this.#sizes[1]?.atMs ?? Number.POSITIVE_INFINITY) < size.atMs - IDLE_MS) this.#sizes.shift();
-  }
-
-  /** What was free all the time. */
-  least(nowMs: number): Quantity {
-    if (this.#sizes.length === 0 || this.#sizes[0]!.atMs > nowMs - IDLE_MS) return NOTHING;
-    return {
-      money: Math.min(...this.#sizes.map(({ money }) => money)),
-      tokens: Math.min(...this.#sizes.map(({ tokens }) => tokens)),
-    };
-  }
-}
-
 export class Model implements World {
   readonly clock = new ManualClock();
   readonly random: Seeded;
@@ -83,9 +51,7 @@ export class Model implements World {
   readonly faults: Faults;
   readonly instances: Instance[] = [];
   readonly spent = new Map<string, Quantity & { version: number }>();
-  /** What is free of each purse, at the server and in the slice of each instance. */
-  readonly #free = new Map<string, FreeHistory>();
-  readonly problems: string[] = [];
+  readonly promises: Promises;
   admitted = 0;
   refused = 0;
   /** Admitted without a message to the server. */
@@ -104,7 +70,16 @@ export class Model implements World {
     });
     this.limits = new MemoryLimits(this.clock, leftPerAhead);
     for (const name of NAMES) this.spent.set(name, { money: 0, tokens: 0, version: 0 });
+    this.promises = new Promises(this);
     for (let i = 0; i < INSTANCES; i++) this.#add();
+  }
+
+  get problems(): readonly string[] {
+    return this.promises.problems;
+  }
+
+  served(): void {
+    this.promises.noteFree();
   }
 
   get delayMsMax(): number {
@@ -152,7 +127,7 @@ export class Model implements World {
       this.clock.advance(nextMs - this.clock.now());
       await this.settle();
     }
-    this.check();
+    this.promises.check();
   }
 
   async step(): Promise<void> {
@@ -245,12 +220,15 @@ export class Model implements World {
     const wasUp = instance.line.isUp;
     const decided = (units: number) => {
       if (instance.isDead) return;
-      if (units === REFUSED) return this.#refuse(names, grantedAmount(wish, unitsMin));
+      if (units === REFUSED) {
+        this.refused++;
+        return this.promises.refused(names, grantedAmount(wish, unitsMin));
+      }
       this.admitted++;
       const isExempt = lapses !== instance.lapses || !wasUp || !instance.line.isUp;
       instance.held.push({ names, cost: grantedAmount(wish, units), isExempt });
-      if (units > unitsMax || units < unitsMin) this.problems.push(`${units} units were granted`);
-      this.check();
+      if (units > unitsMax || units < unitsMin) this.promises.problems.push(`${units} units were granted`);
+      this.promises.check();
     };
     const granted = instance.reservations.grant({
       ...wish,
@@ -261,36 +239,6 @@ export class Model implements World {
       this.atOnce++;
       decided(granted);
     } else void granted.then(decided);
-  }
-
-  /** Instances that are gone keep theirs until they are taken for dead, and what is late comes too late. */
-  get #isUnreachable(): boolean {
-    const { cut, pause, die, delayMsMax } = this.faults;
-    return cut > 0 || pause > 0 || die > 0 || delayMsMax > 10;
-  }
-
-  /** Nobody else may have had what was refused here for longer than a second, without a use for it. */
-  #refuse(names: readonly string[], need: Quantity): void {
-    this.refused++;
-    if (this.#isUnreachable) return;
-    this.check();
-    const isIdle = (name: string): boolean => {
-      const idle = this.#idle(name);
-      return idle.money >= need.money && idle.tokens >= need.tokens;
-    };
-    if (names.every(isIdle)) this.problems.push(`refused ${JSON.stringify(need)} of ${names} that was idle`);
-  }
-
-  /** What was free for long, at the server or in slices. */
-  #idle(name: string): Quantity {
-    const idle = { money: 0, tokens: 0 };
-    for (const [key, history] of this.#free) {
-      if (!key.startsWith(name)) continue;
-      const { money, tokens } = history.least(this.clock.now());
-      idle.money += money;
-      idle.tokens += tokens;
-    }
-    return idle;
   }
 
   /** What nobody uses. */
@@ -347,38 +295,14 @@ export class Model implements World {
     const { lapses } = instance;
     const counted = (waitMs: number, atMs: number) => {
       if (lapses !== instance.lapses || instance.isDead) return;
-      if (waitMs !== 0) return this.#checkRefused(atMs);
+      if (waitMs !== 0) return this.promises.hitRefused(atMs);
       instance.hits.push(atMs);
-      this.#checkHits(atMs);
+      this.promises.hit(atMs);
     };
     if (typeof waiting === "number") {
       if (waiting === 0) instance.counted.push({ atMs: this.clock.now(), hits: 1 });
       counted(waiting, this.clock.now());
     } else void waiting.then((waitMs) => counted(waitMs, instance.countedAtMs));
-  }
-
-  /** All hits and slices that may count at this moment, and others that have gone back, are together the limit at least. */
-  #checkRefused(atMs: number): void {
-    if (this.#isUnreachable) return;
-    const since = (ms: number, each: { atMs: number; hits: number }[]): number =>
-      each.reduce((sum, { atMs: thenMs, hits }) => sum + (thenMs > atMs - ms ? hits : 0), 0);
-    const counted = this.instances.flatMap((each) => each.counted);
-    const slices = this.instances.flatMap((each) => each.slices);
-    if (since(WINDOW_MS + SLICE_MS + LATE_MS, counted) + since(SLICE_MS + LATE_MS, slices) < LIMIT_HITS)
-      this.problems.push("a hit was refused although slices were idle");
-  }
-
-  /** No window that has this moment in it has more hits than the limit. */
-  #checkHits(atMs: number): void {
-    const near = this.instances
-      .flatMap(({ hits }) => hits)
-      .filter((each) => Math.abs(each - atMs) < WINDOW_MS)
-      .sort((a, b) => a - b);
-    for (let last = LIMIT_HITS; last < near.length; last++)
-      if (near[last]! - near[last - LIMIT_HITS]! < WINDOW_MS) {
-        this.problems.push(`more than ${LIMIT_HITS} hits within a window`);
-        return;
-      }
   }
 
   #cut(instance: Instance, ms: number): void {
@@ -405,36 +329,6 @@ export class Model implements World {
     this.#add();
   }
 
-  check(): void {
-    for (const name of NAMES) {
-      const spent = this.spent.get(name)!;
-      const used = this.used(name, ({ isExempt }) => !isExempt);
-      for (const measure of ["money", "tokens"] as const)
-        if (used[measure] + spent[measure] > this.limit[measure])
-          this.problems.push(
-            `${name}: ${used[measure]} ${measure} of ${this.limit[measure]} less ${spent[measure]}`,
-          );
-      this.#noteFree(name);
-    }
-  }
-
-  served(): void {
-    for (const name of NAMES) this.#noteFree(name);
-  }
-
-  #noteFree(name: string): void {
-    const note = (where: string, free: Quantity) => {
-      const history = this.#free.get(`${name} ${where}`) ?? new FreeHistory();
-      this.#free.set(`${name} ${where}`, history);
-      history.add({ atMs: this.clock.now(), ...free });
-    };
-    const held = this.purses.held(name);
-    const left = less(this.limit, this.spent.get(name)!);
-    note("at the server", [...held.values()].reduce(less, left));
-    for (const instance of this.living)
-      note(instance.id, less(held.get(instance.id) ?? NOTHING, instance.used(name)));
-  }
-
   /** When nothing goes on any more, everything can be had again, wherever it is asked for. */
   async quiet(): Promise<void> {
     await this.advance(ALIVE_MS + 4_000);
@@ -442,7 +336,7 @@ export class Model implements World {
     await this.advance(ALIVE_MS + 1_000);
     for (const name of NAMES) {
       for (const [id, held] of this.purses.held(name))
-        this.problems.push(`${name}: ${JSON.stringify(held)} is held for nothing by ${id}`);
+        this.promises.problems.push(`${name}: ${JSON.stringify(held)} is held for nothing by ${id}`);
       const { money, tokens } = this.#unused(name);
       if (money < 0 || tokens < 0) continue;
       const whole = {
@@ -458,7 +352,7 @@ export class Model implements World {
         outcome = units;
       });
       await this.advance(500);
-      if (outcome !== 0) this.problems.push(`${name}: all that is free is refused (${outcome})`);
+      if (outcome !== 0) this.promises.problems.push(`${name}: all that is free is refused (${outcome})`);
     }
   }
 }
