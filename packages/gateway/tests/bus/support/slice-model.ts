@@ -10,6 +10,8 @@ import { type Held, Instance, type World } from "./slice-instance.ts";
 import { LIMIT_HITS, NAMES, Promises, WINDOW_MS } from "./slice-promises.ts";
 
 const INSTANCES = 3;
+/** For about so long a process stops: most often so long that it may be taken for dead. */
+const STOPS_MS = [200, SLICE_MS, 2.5 * SLICE_MS, ALIVE_MS, ALIVE_MS, ALIVE_MS];
 const STEP_MS_MAX = 12;
 /** Now and then so much passes at once that slices go back and those who stopped are taken for dead. */
 const LONG_STEP = { chance: 0.04, msMax: 6_000 };
@@ -135,8 +137,7 @@ export class Model implements World {
     const dice = this.random.next();
     const instance = this.oneOf(this.living);
     if (dice < cut) this.#story(instance, (ms) => this.#cut(instance, ms), [20, 150, 400, 2_000]);
-    else if (dice < cut + pause)
-      this.#story(instance, (ms) => this.#pause(instance, ms), [200, SLICE_MS, 2.5 * SLICE_MS, ALIVE_MS]);
+    else if (dice < cut + pause) this.#story(instance, (ms) => this.#pause(instance, ms), STOPS_MS);
     else if (dice < cut + pause + die) this.#die(instance);
     else if (dice < cut + pause + die + forget)
       this.#story(instance, () => this.purses.forget(), [20, 150, 400, 2_000]);
