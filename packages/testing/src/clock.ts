@@ -28,6 +28,13 @@ export class ManualClock implements Clock {
     return () => this.#tasks.delete(task);
   }
 
+  /** When the next task falls due; infinite where there is none. */
+  get nextDueMs(): number {
+    let nextMs = Number.POSITIVE_INFINITY;
+    for (const { dueMs } of this.#tasks) nextMs = Math.min(nextMs, dueMs);
+    return nextMs;
+  }
+
   /** Moves time on, running what falls due in order. */
   advance(ms: number): void {
     const target = this.nowMs + ms;

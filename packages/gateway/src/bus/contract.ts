@@ -109,15 +109,6 @@ export interface ReservedChange {
   spent?: Spent;
 }
 
-/** What a grant of this many units reserves on each of its names. */
-export function grantedChanges(asking: Asking, units: number): ReservedChange[] {
-  const amount = grantedAmount(asking, units);
-  return [
-    ...asking.purses.map(({ name, cost }) => ({ name, amount: cost ? grantedAmount(cost, units) : amount })),
-    ...asking.alsoOn.map((name) => ({ name, amount })),
-  ];
-}
-
 /** What `grant` returns when nothing was reserved. */
 export const REFUSED = -1;
 

@@ -1,13 +1,14 @@
-/** The scripts on Redis answer as the servers do that the model check runs on. */
+/** The scripts on Redis answer as the supervisor of workers does, on whose servers the model check runs. */
 import { afterAll, describe, expect, test } from "bun:test";
 import { Seeded } from "@model-gateway/testing/seeded.ts";
 import { RedisLimits } from "../../src/bus/redis/limits.ts";
 import { RedisPurses } from "../../src/bus/redis/purses.ts";
 import { RedisScripts } from "../../src/bus/redis/scripts.ts";
 import type { LimitOrder, PurseAsk, PurseOrder } from "../../src/bus/slices/contract.ts";
+import { MemoryLimits } from "../../src/bus/slices/memory-limits.ts";
+import { MemoryPurses } from "../../src/bus/slices/memory-purses.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
 import { silentLog } from "../../src/kernel/log.ts";
-import { MemoryLimits, MemoryPurses } from "./support/memory-servers.ts";
 
 const url = process.env.TEST_REDIS_URL;
 const seed = Date.now() % 1e6;

@@ -1,4 +1,5 @@
 import type { Cost, Quantity, Spent } from "../contract.ts";
+import { AHEAD_MS_MAX } from "../in-process/windows.ts";
 
 /**
  * What the server that counts for all instances answers where others may hold something that they do not need: they
@@ -88,7 +89,7 @@ export interface LimitAnswer {
 }
 
 /** How long the hits of a slice may be used. */
-export const SLICE_MS = 1_000;
+export const SLICE_MS = AHEAD_MS_MAX;
 
 /** Counts the hits of all instances on some of the keys. */
 export interface LimitServer {

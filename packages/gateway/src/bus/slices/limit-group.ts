@@ -192,7 +192,7 @@ export class LimitGroup {
         }
       },
     );
-    inBackground(log, "counting in Redis", counted);
+    inBackground(log, "counting shared limits", counted);
   }
 
   #answered({ key, hits, order }: Sent, answer: LimitAnswer, sentAtMs: number): void {

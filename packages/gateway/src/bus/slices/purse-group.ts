@@ -78,6 +78,8 @@ export class PurseGroup {
   #isEnteringAgain = false;
   #isClosed = false;
   #endPause: (() => void) | null = null;
+  /** Until then others may not have told a new memory what they hold. */
+  #pauseUntilMs = Number.NEGATIVE_INFINITY;
   /** The memory of the server that we have entered. */
   #memory: string | null = null;
   /** What the server knows may differ from what we hold. */
@@ -254,7 +256,7 @@ export class PurseGroup {
         for (const { purse, asks } of batch) this.#decide(purse, asks);
       },
     );
-    inBackground(log, "holding in Redis", held);
+    inBackground(log, "holding what instances share", held);
   }
 
   #answered({ purse, asks, order }: Sent, { units, ahead, isTight }: PurseAnswer, isCurrent: boolean): void {
@@ -370,7 +372,7 @@ export class PurseGroup {
   /** The server does not know this id: it lost its data, unless we have taken a new id since. */
   #unknown(asInstance: string): Promise<void> {
     if (this.#entering || asInstance !== this.#instance) return this.#entering ?? Promise.resolve();
-    this.options.log.warn("Redis lost the holds; every instance sends them again");
+    this.options.log.warn("the shared holds were lost; every instance sends its own again");
     return this.enter();
   }
 
@@ -383,7 +385,7 @@ export class PurseGroup {
     this.#endPause?.();
     this.#entering ??= this.#enter()
       .catch((error) => {
-        this.options.log.warn("sending holds to Redis failed", { error });
+        this.options.log.warn("sending holds failed", { error });
         this.#decideAlone();
       })
       .finally(() => {
@@ -409,22 +411,32 @@ export class PurseGroup {
         if (!this.#isEnteringAgain) throw error;
         return this.#memory;
       });
-      if (memory === this.#memory || this.#isEnteringAgain || this.#isClosed) continue;
-      // Whoever comes to a memory that others made finds what they hold in it.
+      if (this.#isEnteringAgain || this.#isClosed) continue;
+      // An instance that enters a memory which others made finds what they hold in it.
       const isNew = this.#memory !== null || memory === memoryOf(this.#instance);
+      if (memory !== this.#memory && isNew) {
+        bus.publish(FORGOTTEN, `${group}\n${memory}`);
+        this.#pauseUntilMs = clock.elapsed() + FORGOTTEN_PAUSE_MS;
+      }
       this.#memory = memory;
-      if (!isNew) continue;
-      bus.publish(FORGOTTEN, `${group}\n${memory}`);
-      await new Promise<void>((resolve) => {
-        const cancel = clock.after(FORGOTTEN_PAUSE_MS, resolve);
-        this.#endPause = () => {
-          cancel();
-          resolve();
-        };
-      });
-      this.#endPause = null;
+      await this.#pause();
     }
     this.#uncertain = false;
+  }
+
+  /** Ends early when all has to be told again; what is left of it follows. */
+  async #pause(): Promise<void> {
+    const { clock } = this.options;
+    const leftMs = this.#pauseUntilMs - clock.elapsed();
+    if (leftMs <= 0) return;
+    await new Promise<void>((resolve) => {
+      const cancel = clock.after(leftMs, resolve);
+      this.#endPause = () => {
+        cancel();
+        resolve();
+      };
+    });
+    this.#endPause = null;
   }
 
   /** Returns the name of the memory that all of it is in. */

@@ -36,12 +36,10 @@ export class WorkerBus implements Bus {
     let ready = this.#topics.get(topic);
     if (!ready) {
       // Without a connection: the next one begins with all topics.
-      ready = this.link
-        .ask((id) => ["subscribe", id, topic])
-        .then(
-          () => {},
-          () => {},
-        );
+      ready = this.link.ask("subscribe", topic).then(
+        () => {},
+        () => {},
+      );
       this.#topics.set(topic, ready);
     }
     return Object.assign(

@@ -1,44 +1,55 @@
-import { BoundedMap } from "../../kernel/bounded.ts";
-import { type Asking, grantedChanges, REFUSED, type ReservedChange, type Spent } from "../contract.ts";
-import { InProcessReservations } from "../in-process/reservations.ts";
-import { ReservedSums } from "./sums.ts";
+import type { Clock } from "../../kernel/clock.ts";
+import type { Holding } from "../slices/contract.ts";
+import { MemoryPurses } from "../slices/memory-purses.ts";
 
-/** Names whose newest known use is kept; beyond it, what a worker read from the database counts. */
-const SPENT_MAX = 100_000;
+/** How long the holds of a worker that has lost its connection stay: it may come back, or be replaced. */
+export const LOST_MS = 15_000;
 
-/** What all workers have reserved together, and each of them. */
+/**
+ * What the workers hold. A worker lives as long as its connection. What it held then stays for a while, because nobody
+ * knows how much of it requests had used.
+ */
 export class WorkerHolds {
-  readonly #all = new InProcessReservations();
-  readonly #byWorker = new Map<string, ReservedSums>();
-  readonly #spent = new BoundedMap<string, Spent>(SPENT_MAX);
+  /** The id under which each worker holds what it holds. */
+  readonly #instances = new Map<string, string>();
+  /** How to keep a lost worker's holds after all. */
+  readonly #lost = new Map<string, () => void>();
 
-  /** From now on the worker has reserved this, and nothing else. */
-  enter(worker: string, reserved: readonly ReservedChange[]): void {
-    this.forget(worker);
-    this.#byWorker.set(worker, new ReservedSums());
-    this.change(worker, reserved);
+  constructor(
+    readonly clock: Clock,
+    readonly purses = new MemoryPurses(clock),
+  ) {}
+
+  /** From now on the worker has this id, and nothing counts that it held under another one. */
+  enter(worker: string, instance: string, holdings: readonly Holding[]): string {
+    this.#found(worker);
+    const before = this.#instances.get(worker) ?? "";
+    this.#instances.set(worker, instance);
+    return this.purses.enter(instance, before, holdings);
   }
 
-  grant(worker: string, asking: Asking): number {
-    const purses = asking.purses.map((purse) => {
-      const newest = this.#spent.get(purse.name);
-      return newest && newest.version > purse.spent.version ? { ...purse, spent: newest } : purse;
-    });
-    const units = this.#all.grant({ ...asking, purses });
-    if (units !== REFUSED) this.#byWorker.get(worker)?.change(grantedChanges(asking, units));
-    return units;
+  /** The worker's connection is gone. */
+  lost(worker: string): void {
+    this.#found(worker);
+    this.#lost.set(
+      worker,
+      this.clock.after(LOST_MS, () => this.forget(worker)),
+    );
   }
 
-  change(worker: string, changes: readonly ReservedChange[]): void {
-    this.#all.change(changes);
-    this.#byWorker.get(worker)?.change(changes);
-    for (const { name, spent } of changes)
-      if (spent && spent.version > (this.#spent.get(name)?.version ?? -1)) this.#spent.set(name, spent);
+  #found(worker: string): void {
+    this.#lost.get(worker)?.();
+    this.#lost.delete(worker);
   }
 
-  /** Frees everything that the worker has reserved. */
+  /** Frees what a worker held: it is dead, and what it had spent is in the database. */
   forget(worker: string): void {
-    this.#all.change(this.#byWorker.get(worker)?.all(-1) ?? []);
-    this.#byWorker.delete(worker);
+    this.#found(worker);
+    this.purses.leave(this.#instances.get(worker) ?? "");
+    this.#instances.delete(worker);
+  }
+
+  close(): void {
+    for (const cancel of this.#lost.values()) cancel();
   }
 }

@@ -2,16 +2,14 @@ import { rmSync } from "node:fs";
 import type { Socket, UnixSocketListener } from "bun";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Log } from "../../kernel/log.ts";
-import type { Asking, ReservedChange } from "../contract.ts";
 import { InProcessBus } from "../in-process/bus.ts";
-import { InProcessRateLimiter } from "../in-process/rate-limiter.ts";
+import type { PurseOrder } from "../slices/contract.ts";
+import { MemoryLimits } from "../slices/memory-limits.ts";
 import { Channel } from "./channel.ts";
 import { WorkerHolds } from "./holds.ts";
-import type { ToHub, ToWorker } from "./messages.ts";
+import type { Answers, Asked, ToHub, ToWorker } from "./messages.ts";
 import { WriteQueue } from "./write-queue.ts";
 
-/** How long the holds of a worker that has lost its connection stay: it may come back, or be replaced. */
-const LOST_MS = 15_000;
 const OWNER_ONLY = 0o177;
 
 interface HubOptions {
@@ -34,19 +32,18 @@ interface Peer {
  */
 export class WorkerHub {
   readonly #topics = new InProcessBus();
-  readonly #limiter: InProcessRateLimiter;
-  readonly #holds = new WorkerHolds();
+  readonly #limits: MemoryLimits;
+  readonly #holds: WorkerHolds;
   readonly #writes: WriteQueue<Peer>;
   readonly #listener: UnixSocketListener<Peer>;
   readonly #peers = new Set<Peer>();
   /** Whose message is being handed on: it has had it already. */
   #publisher: Peer | null = null;
-  /** How to keep a lost worker's holds after all. */
-  readonly #lost = new Map<string, () => void>();
 
   constructor(readonly options: HubOptions) {
     const { path, clock } = options;
-    this.#limiter = new InProcessRateLimiter(clock);
+    this.#limits = new MemoryLimits(clock);
+    this.#holds = new WorkerHolds(clock);
     this.#writes = new WriteQueue(clock);
     // Left by a supervisor that was killed.
     rmSync(path, { force: true });
@@ -69,15 +66,13 @@ export class WorkerHub {
     }
   }
 
-  /** Frees what a worker had reserved: it is dead, and what it had spent is in the database. */
+  /** Frees what a worker held: it is dead, and what it had spent is in the database. */
   forget(worker: string): void {
-    this.#lost.get(worker)?.();
-    this.#lost.delete(worker);
     this.#holds.forget(worker);
   }
 
   close(): void {
-    for (const cancel of this.#lost.values()) cancel();
+    this.#holds.close();
     this.#listener.stop(true);
     rmSync(this.options.path, { force: true });
   }
@@ -101,63 +96,51 @@ export class WorkerHub {
     this.#writes.forget(peer);
     const { worker } = peer;
     // It may already be back on another connection.
-    if (worker === null || [...this.#peers].some((other) => other.worker === worker)) return;
-    this.#lost.get(worker)?.();
-    this.#lost.set(
-      worker,
-      this.options.clock.after(LOST_MS, () => this.forget(worker)),
-    );
+    if (worker !== null && ![...this.#peers].some((other) => other.worker === worker))
+      this.#holds.lost(worker);
   }
 
   #receive(peer: Peer, message: ToHub): void {
     const answer = this.#handle(peer, message);
-    if (answer !== null) peer.channel.send(["answer", message[1] as number, answer]);
+    if (answer !== undefined) peer.channel.send(["answer", message[1] as number, answer]);
   }
 
-  /** The answer, where one is waited for. */
-  #handle(peer: Peer, message: ToHub): number | null {
+  /** The answer, where one is waited for now. */
+  #handle(peer: Peer, message: ToHub): Answers[Asked] | undefined {
     switch (message[0]) {
       case "hit":
-        return this.#limiter.hit(message[2], message[3], message[4]);
-      case "grant":
-        return this.#holds.grant(known(peer), unlimited(message[2]));
-      case "change":
-        this.#holds.change(known(peer), message[1]);
-        return null;
+        return this.#limits.hit(message[2]);
+      case "hold":
+        return this.#holds.purses.hold(message[2], unlimited(message[3]));
+      case "lives":
+        return this.#holds.purses.beat(message[2]);
+      case "enter":
+        peer.worker = message[2];
+        return this.#holds.enter(message[2], message[3], message[4]);
+      case "leave":
+        this.#holds.purses.leave(message[2]);
+        return true;
       case "publish":
         this.#publish(peer, message[1], message[2]);
-        return null;
+        return;
       case "subscribe":
         this.#subscribe(peer, message[2]);
-        return 0;
+        return true;
       case "unsubscribe":
         peer.topics.get(message[1])?.();
         peer.topics.delete(message[1]);
-        return null;
+        return;
       case "write": {
         const [, id] = message;
-        this.#writes.enter(peer, () => peer.channel.send(["answer", id, 0]));
-        return null;
+        this.#writes.enter(peer, () => peer.channel.send(["answer", id, true]));
+        return;
       }
       case "written":
         this.#writes.leave(peer);
-        return null;
+        return;
       case "beat":
-        return 0;
-      case "enter":
-        this.#enter(peer, message[2], message[3]);
-        return 0;
-      case "leave":
-        this.#holds.enter(known(peer), []);
-        return 0;
+        return true;
     }
-  }
-
-  #enter(peer: Peer, worker: string, reserved: readonly ReservedChange[]): void {
-    peer.worker = worker;
-    this.#lost.get(worker)?.();
-    this.#lost.delete(worker);
-    this.#holds.enter(worker, reserved);
   }
 
   #publish(peer: Peer, topic: string, message: string): void {
@@ -175,16 +158,12 @@ export class WorkerHub {
   }
 }
 
-function known({ worker }: Peer): string {
-  if (worker === null) throw new Error("a worker must say who it is first");
-  return worker;
-}
-
 /** JSON has no infinity: it arrives as null. */
-function unlimited(asking: Asking): Asking {
-  for (const { limit } of asking.purses) {
-    limit.money ??= Number.POSITIVE_INFINITY;
-    limit.tokens ??= Number.POSITIVE_INFINITY;
-  }
-  return asking;
+function unlimited(orders: readonly PurseOrder[]): readonly PurseOrder[] {
+  for (const { asks } of orders)
+    for (const { limit } of asks) {
+      limit.money ??= Number.POSITIVE_INFINITY;
+      limit.tokens ??= Number.POSITIVE_INFINITY;
+    }
+  return orders;
 }

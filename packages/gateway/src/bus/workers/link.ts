@@ -2,7 +2,7 @@ import type { Socket } from "bun";
 import { systemClock } from "../../kernel/clock.ts";
 import type { Log } from "../../kernel/log.ts";
 import { Channel } from "./channel.ts";
-import type { ToHub, ToWorker } from "./messages.ts";
+import type { Answers, Asked, Said, ToHub, ToWorker } from "./messages.ts";
 
 const TICK_MS = 250;
 /** A supervisor that has not answered for this many ticks counts as away. They stand still while this process does. */
@@ -34,7 +34,7 @@ export class WorkerLink {
   #isConnected = false;
   #wasConnected = false;
   #isClosed = false;
-  readonly #waiting = new Map<number, { resolve(value: number): void; reject(error: Error): void }>();
+  readonly #waiting = new Map<number, { resolve(answer: unknown): void; reject(error: Error): void }>();
   #asked = 0;
   #silentTicks = 0;
   #ticks = 0;
@@ -58,7 +58,7 @@ export class WorkerLink {
   async open(): Promise<void> {
     const channel = await this.#connect();
     for (const user of this.#users) user.entered();
-    await this.#request((id) => ["beat", id]);
+    await this.#request("beat");
     if (this.#channel !== channel) throw new Error("the connection was lost");
     const again = this.#wasConnected;
     this.#isConnected = true;
@@ -73,9 +73,9 @@ export class WorkerLink {
   }
 
   /** Fails at once without a connection, and when it breaks before the answer. */
-  ask(message: (id: number) => ToHub): Promise<number> {
+  ask<Name extends Asked>(name: Name, ...said: Said<Name>): Promise<Answers[Name]> {
     if (!this.#isConnected) return Promise.reject(new Error("the supervisor cannot be reached"));
-    return this.#request(message);
+    return this.#request(name, ...said);
   }
 
   close(): void {
@@ -87,13 +87,13 @@ export class WorkerLink {
     this.#lost();
   }
 
-  #request(message: (id: number) => ToHub): Promise<number> {
+  #request<Name extends Asked>(name: Name, ...said: Said<Name>): Promise<Answers[Name]> {
     const channel = this.#channel;
     if (!channel) return Promise.reject(new Error("the supervisor cannot be reached"));
     const id = ++this.#asked;
-    return new Promise<number>((resolve, reject) => {
-      this.#waiting.set(id, { resolve, reject });
-      channel.send(message(id));
+    return new Promise((resolve, reject) => {
+      this.#waiting.set(id, { resolve: (answer) => resolve(answer as Answers[Name]), reject });
+      channel.send([name, id, ...said] as unknown as ToHub);
     });
   }
 
@@ -129,10 +129,10 @@ export class WorkerLink {
 
   #receive(message: ToWorker): void {
     if (message[0] === "answer") {
-      const [, id, value] = message;
+      const [, id, answer] = message;
       const waiting = this.#waiting.get(id);
       this.#waiting.delete(id);
-      waiting?.resolve(value);
+      waiting?.resolve(answer);
     } else for (const user of this.#users) user.published?.(message[1], message[2]);
   }
 
@@ -165,7 +165,6 @@ export class WorkerLink {
       const silent = this.#channel;
       this.#lost();
       silent.close();
-    } else if (this.#isConnected && ++this.#ticks % BEAT_TICKS === 0)
-      this.#request((id) => ["beat", id]).catch(() => {});
+    } else if (this.#isConnected && ++this.#ticks % BEAT_TICKS === 0) this.#request("beat").catch(() => {});
   }
 }

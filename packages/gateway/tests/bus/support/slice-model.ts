@@ -1,34 +1,23 @@
-/** Instances with the real code of slices, a server in memory, and a network and a clock that a seed decides on. */
+/** Several instances that share limits in slices, what happens to them, and what must hold all the same. */
 import { ManualClock } from "@model-gateway/testing/clock.ts";
 import { Seeded } from "@model-gateway/testing/seeded.ts";
-import {
-  type Bus,
-  grantedAmount,
-  type Purse,
-  type Quantity,
-  type RateLimiter,
-  REFUSED,
-} from "../../../src/bus/contract.ts";
-import { InProcessBus } from "../../../src/bus/in-process/bus.ts";
-import { LEFT_PER_AHEAD, type LimitServer, type PurseServer } from "../../../src/bus/slices/contract.ts";
-import { LimitGroup } from "../../../src/bus/slices/limit-group.ts";
-import { ALIVE_MS, PurseGroup } from "../../../src/bus/slices/purse-group.ts";
-import { SlicedReservations } from "../../../src/bus/slices/reservations.ts";
-import { randomIds } from "../../../src/kernel/ids.ts";
-import { silentLog } from "../../../src/kernel/log.ts";
-import { MemoryLimits, MemoryPurses } from "./memory-servers.ts";
+import { type Cost, grantedAmount, type Purse, type Quantity, REFUSED } from "../../../src/bus/contract.ts";
+import { LEFT_PER_AHEAD, SLICE_MS } from "../../../src/bus/slices/contract.ts";
+import { MemoryLimits } from "../../../src/bus/slices/memory-limits.ts";
+import { ALIVE_MS } from "../../../src/bus/slices/purse-group.ts";
+import { ServerPurses, type SharedPurses, SupervisorPurses } from "./shared-purses.ts";
+import { type Held, Instance, type World } from "./slice-instance.ts";
+import { LIMIT_HITS, NAMES, Promises, WINDOW_MS } from "./slice-promises.ts";
 
-const DELAY_MS_MAX = 4;
-const ANSWER_WITHIN_MS = 500;
+const INSTANCES = 3;
+/** For about so long a process stops: most often so long that it may be taken for dead. */
+const STOPS_MS = [200, SLICE_MS, 2.5 * SLICE_MS, ALIVE_MS, ALIVE_MS, ALIVE_MS];
 const STEP_MS_MAX = 12;
 /** Now and then so much passes at once that slices go back and those who stopped are taken for dead. */
 const LONG_STEP = { chance: 0.04, msMax: 6_000 };
-export const NAMES = ["p", "q"] as const;
-export const LIMIT_HITS = 60;
-export const WINDOW_MS = 2_000;
 
 export interface Faults {
-  /** Chances in a step. */
+  /** Chances that a step begins a story with this in it. */
   cut: number;
   die: number;
   pause: number;
@@ -37,205 +26,73 @@ export interface Faults {
   lose: number;
   /** Of a request that ends. */
   spend: number;
+  /** The longest that a message takes. */
+  delayMsMax: number;
 }
 
-/** One request that was admitted. */
-interface Held {
-  units: number;
+export interface ModelOptions {
+  seed: number;
+  counts: "a server" | "a supervisor";
+  limit: Quantity;
+  faults: Faults;
+}
+
+/** Something that may be asked for. */
+interface Wish extends Cost {
   names: readonly string[];
-  cost: Quantity;
-  /** Decided without the server, or freed as if its instance were dead: not what the server promises. */
-  isExempt: boolean;
+  unitsMin: number;
+  unitsMax: number;
 }
 
-/** Messages arrive in order, later, or not at all when the line is cut. */
-class Line {
-  isUp = true;
-  #cuts = 0;
-  #lastMs = 0;
-  #lastAnswerMs = 0;
-
-  constructor(
-    readonly model: Model,
-    readonly process: PausableClock,
-  ) {}
-
-  call<T>(run: () => T, isBothWays = true): Promise<T> {
-    const { clock, random } = this.model;
-    const cuts = this.#cuts;
-    return new Promise((resolve, reject) => {
-      const fail = () => this.process.after(ANSWER_WITHIN_MS, () => reject(new Error("no answer")));
-      const at = (from: number): number => {
-        this.#lastMs = Math.max(this.#lastMs, from + random.next() * DELAY_MS_MAX);
-        return this.#lastMs - clock.now();
-      };
-      clock.after(at(clock.now()), () => {
-        // What was on its way when the line was cut may have arrived or not.
-        if (cuts !== this.#cuts && random.next() < 0.5) return fail();
-        const answer = run();
-        if (cuts !== this.#cuts) return fail();
-        const answered = () => (cuts === this.#cuts ? resolve(answer) : fail());
-        this.#lastAnswerMs = Math.max(this.#lastAnswerMs, clock.now() + random.next() * DELAY_MS_MAX);
-        if (isBothWays) this.process.after(this.#lastAnswerMs - clock.now(), answered);
-        else this.process.whenRunning(answered);
-      });
-    });
-  }
-
-  cut(): void {
-    this.#cuts++;
-    this.isUp = false;
-  }
-}
-
-class Instance {
-  readonly bus = new InProcessBus();
-  readonly line: Line;
-  readonly clock: PausableClock;
-  readonly held: Held[] = [];
-  readonly hits: number[] = [];
-  readonly reservations: SlicedReservations;
-  readonly limits: LimitGroup;
-  readonly #gaps = new Set<() => void>();
-  isDead = false;
-  /** How often it was cut off: decisions that were under way then are its own. */
-  cuts = 0;
-  asks = 0;
-
-  constructor(readonly model: Model) {
-    this.clock = new PausableClock(model.clock);
-    this.line = new Line(model, this.clock);
-    const { line, clock } = this;
-    const { purses, limits } = model;
-    const server: PurseServer = {
-      get available() {
-        return line.isUp;
-      },
-      hold: (id, orders) => line.call(() => purses.hold(id, structuredClone(orders.map(plain)))),
-      enter: (id, before, holdings) => line.call(() => purses.enter(id, before, structuredClone(holdings))),
-      beat: (id) => line.call(() => purses.beat(id)),
-      leave: (id) => line.call(() => purses.leave(id)),
-    };
-    const limitServer: LimitServer = {
-      get available() {
-        return line.isUp;
-      },
-      hit: (orders) => line.call(() => limits.hit(orders), false),
-    };
-    const shared: Bus = {
-      shared: true,
-      connected: true,
-      publish: (topic, message) => this.#publish(topic, message),
-      subscribe: (topic, receive) => this.bus.subscribe(topic, receive),
-      ready: async () => {},
-      onGap: (forget) => this.#gaps.add(forget),
-      close: async () => {},
-    };
-    const fallback: RateLimiter = { hit: () => 1 };
-    const common = { bus: shared, clock, log: silentLog };
-    this.reservations = new SlicedReservations(
-      [new PurseGroup({ ...common, server, group: 0, ids: randomIds })],
-      () => 0,
-    );
-    this.limits = new LimitGroup({ ...common, server: limitServer, fallback });
-  }
-
-  #publish(topic: string, message: string): void {
-    const { model } = this;
-    this.bus.publish(topic, message);
-    for (const other of model.instances) {
-      if (other === this || model.random.next() < model.faults.lose) continue;
-      model.clock.after(model.random.next() * DELAY_MS_MAX, () =>
-        other.clock.whenRunning(() => {
-          if (!other.isDead && other.line.isUp) other.bus.publish(topic, message);
-        }),
-      );
-    }
-  }
-
-  reconnect(): void {
-    this.line.isUp = true;
-    for (const forget of this.#gaps) forget();
-  }
-
-  used(name: string, which: (held: Held) => boolean = () => true): Quantity {
-    const sum = { money: 0, tokens: 0 };
-    for (const held of this.held) {
-      if (!held.names.includes(name) || !which(held)) continue;
-      sum.money += held.cost.money;
-      sum.tokens += held.cost.tokens;
-    }
-    return sum;
-  }
-
-  /** Dead processes do nothing any more. */
-  die(): void {
-    this.isDead = true;
-    this.clock.pause(Number.POSITIVE_INFINITY);
-    this.held.length = 0;
-  }
-}
-
-const plain = <T extends { asks: readonly object[] }>(order: T): T => ({
-  ...order,
-  asks: order.asks.map((ask) => ({ ...ask, resolve: undefined })),
-});
-
-/** Its timers do not run while the process is stopped, and time goes on. */
-class PausableClock {
-  #untilMs = 0;
-  constructor(readonly clock: ManualClock) {}
-
-  now = (): number => this.clock.now();
-  elapsed = (): number => this.clock.elapsed();
-  get isPaused(): boolean {
-    return this.clock.now() < this.#untilMs;
-  }
-  pause(ms: number): void {
-    this.#untilMs = this.clock.now() + ms;
-  }
-  whenRunning(run: () => void): void {
-    if (!this.isPaused) run();
-    else if (Number.isFinite(this.#untilMs))
-      this.clock.after(this.#untilMs - this.clock.now(), () => this.whenRunning(run));
-  }
-  after = (delayMs: number, run: () => void): (() => void) =>
-    this.clock.after(delayMs, () => this.whenRunning(run));
-  every = (periodMs: number, run: () => void): (() => void) =>
-    this.clock.every(periodMs, () => {
-      if (!this.isPaused) run();
-    });
-}
-
-export class Model {
+export class Model implements World {
   readonly clock = new ManualClock();
   readonly random: Seeded;
-  readonly purses: MemoryPurses;
+  readonly purses: SharedPurses;
   readonly limits: MemoryLimits;
+  readonly limit: Quantity;
+  readonly faults: Faults;
   readonly instances: Instance[] = [];
   readonly spent = new Map<string, Quantity & { version: number }>();
-  /** Since when an instance holds so much more than it uses. */
-  readonly #idleSince = new Map<string, number>();
-  readonly problems: string[] = [];
+  readonly promises: Promises;
   admitted = 0;
   refused = 0;
   /** Admitted without a message to the server. */
   atOnce = 0;
 
-  constructor(
-    seed: number,
-    readonly limit: Quantity,
-    readonly faults: Faults,
-  ) {
+  constructor({ seed, counts, limit, faults }: ModelOptions) {
     this.random = new Seeded(seed);
+    this.limit = limit;
+    this.faults = faults;
+    // Servers that are more generous than the real ones give slices that last until everything is used.
     const leftPerAhead = this.oneOf([LEFT_PER_AHEAD, 3, 1]);
-    this.purses = new MemoryPurses(this.clock, leftPerAhead);
+    this.purses = new (counts === "a server" ? ServerPurses : SupervisorPurses)({
+      clock: this.clock,
+      leftPerAhead,
+      died: (id) => this.#takenForDead(id),
+    });
     this.limits = new MemoryLimits(this.clock, leftPerAhead);
     for (const name of NAMES) this.spent.set(name, { money: 0, tokens: 0, version: 0 });
-    for (let i = 0; i < 3; i++) this.add();
+    this.promises = new Promises(this);
+    for (let i = 0; i < INSTANCES; i++) this.#add();
   }
 
-  add(): void {
+  get problems(): readonly string[] {
+    return this.promises.problems;
+  }
+
+  served(): void {
+    this.promises.noteFree();
+  }
+
+  get delayMsMax(): number {
+    return this.faults.delayMsMax;
+  }
+
+  get lose(): number {
+    return this.faults.lose;
+  }
+
+  #add(): void {
     this.instances.push(new Instance(this));
   }
 
@@ -251,7 +108,11 @@ export class Model {
     return values[this.below(values.length)]!;
   }
 
-  purse(name: string): Purse {
+  #happens(chance: number): boolean {
+    return this.random.next() < chance;
+  }
+
+  #purse(name: string): Purse {
     return { name, limit: this.limit, spent: { ...this.spent.get(name)! }, unitsBeyond: null };
   }
 
@@ -261,76 +122,128 @@ export class Model {
   }
 
   async advance(ms: number): Promise<void> {
+    await this.settle();
     const endMs = this.clock.now() + ms;
     while (this.clock.now() < endMs) {
-      this.clock.advance(Math.min(1, endMs - this.clock.now()));
+      const nextMs = Math.min(Math.max(this.clock.nextDueMs, this.clock.now()), endMs);
+      this.clock.advance(nextMs - this.clock.now());
       await this.settle();
     }
-    this.check();
+    this.promises.check();
   }
 
   async step(): Promise<void> {
-    const { faults, random } = this;
+    const { cut, die, pause, forget } = this.faults;
+    const dice = this.random.next();
     const instance = this.oneOf(this.living);
-    const { isPaused } = instance.clock;
-    const dice = random.next();
-    if (dice < 0.5 && !isPaused) for (let n = this.below(6); n >= 0; n--) this.ask(instance);
-    else if (dice < 0.7 && !isPaused) this.end(instance);
-    else if (dice < 0.8 && !isPaused) for (let n = this.below(9); n >= 0; n--) this.hit(instance);
-    else if (random.next() < faults.cut) this.cut(instance);
-    else if (random.next() < faults.die && this.living.length > 2) {
-      instance.die();
-      this.add();
-    } else if (random.next() < faults.pause && !isPaused) this.pause(instance);
-    else if (random.next() < faults.forget) this.purses.forgetAll();
-    await this.settle();
-    await this.advance(this.below(random.next() < LONG_STEP.chance ? LONG_STEP.msMax : STEP_MS_MAX));
+    if (dice < cut) this.#story(instance, (ms) => this.#cut(instance, ms), [20, 150, 400, 2_000]);
+    else if (dice < cut + pause) this.#story(instance, (ms) => this.#pause(instance, ms), STOPS_MS);
+    else if (dice < cut + pause + die) this.#die(instance);
+    else if (dice < cut + pause + die + forget)
+      this.#story(instance, () => this.purses.forget(), [20, 150, 400, 2_000]);
+    else this.#act(instance);
+    await this.advance(this.below(this.#happens(LONG_STEP.chance) ? LONG_STEP.msMax : STEP_MS_MAX));
   }
 
-  ask(instance: Instance): void {
-    const names = this.oneOf([["p"], ["q"], ["p", "q"]]);
-    const cost = {
+  /** What an instance does of its own accord. */
+  #act(instance: Instance): void {
+    if (!instance.canAct) return;
+    const dice = this.random.next();
+    if (dice < 0.5) for (let n = this.below(6); n >= 0; n--) this.ask(instance, this.#little());
+    else if (dice < 0.53) this.ask(instance, this.#everything(this.#names()));
+    else if (dice < 0.72) this.end(instance);
+    else if (dice < 0.76) this.#endAll(instance);
+    else for (let n = this.below(this.#happens(0.2) ? LIMIT_HITS : 9); n >= 0; n--) this.hit(instance);
+  }
+
+  /**
+   * An instance that is busy, and so has slices; something happens to it, for about one of these times; others take
+   * meanwhile what they can get; and as soon as it is over, it goes on as if nothing had been. Where slices are wrong,
+   * that is when they do harm.
+   */
+  #story(instance: Instance, happen: (ms: number) => void, aboutMs: readonly number[]): void {
+    const ms = this.oneOf(aboutMs) + this.below(this.oneOf([10, 1_000]));
+    const later = (delayMs: number, run: () => void) => this.clock.after(delayMs, run);
+    const busy = () => {
+      for (let n = this.below(4); n >= 0; n--) this.#act(instance);
+    };
+    const warmMs = 5 * (1 + this.below(8));
+    for (let atMs = 0; atMs < warmMs; atMs += 5) later(atMs, () => this.#act(instance));
+    later(warmMs, () => {
+      happen(ms);
+      // At any time, or just before it is over: then those who may be taken for dead have been.
+      for (const other of this.living)
+        if (other !== instance) later(ms - this.below(this.oneOf([ms, 500])), () => this.#takeAll(other));
+      later(ms, busy);
+      for (let n = this.below(6); n >= 0; n--) later(ms + this.below(this.oneOf([60, 600])), busy);
+      for (const other of this.living) later(ms + this.below(2 * SLICE_MS), () => this.#takeAll(other));
+    });
+  }
+
+  #takeAll(instance: Instance): void {
+    if (!instance.canAct) return;
+    for (const name of NAMES) if (this.#happens(0.7)) this.ask(instance, this.#everything([name]));
+    if (this.#happens(0.7)) for (let n = 0; n < LIMIT_HITS; n++) this.hit(instance);
+  }
+
+  #names(): readonly string[] {
+    return this.oneOf([["p"], ["q"], ["p", "q"]]);
+  }
+
+  #little(): Wish {
+    const unitsMin = this.below(2);
+    return {
+      names: this.#names(),
       fixed: { money: 1 + this.below(4), tokens: this.below(3) },
       perUnit: { money: 1, tokens: 0 },
+      unitsMin,
+      unitsMax: unitsMin + this.below(3),
     };
-    const unitsMin = this.below(2);
-    const unitsMax = unitsMin + this.below(3);
-    const { cuts } = instance;
-    const nowMs = this.clock.now();
+  }
+
+  /** As much as there is. */
+  #everything(names: readonly string[]): Wish {
+    return {
+      names,
+      fixed: { money: 1, tokens: 0 },
+      perUnit: this.oneOf([
+        { money: 1, tokens: 0 },
+        { money: 1, tokens: 1 },
+      ]),
+      unitsMin: 0,
+      unitsMax: this.limit.money,
+    };
+  }
+
+  ask(instance: Instance, { names, ...wish }: Wish): void {
+    const { unitsMin, unitsMax } = wish;
+    const { lapses } = instance;
+    const wasUp = instance.line.isUp;
     const decided = (units: number) => {
       if (instance.isDead) return;
-      if (units === REFUSED) return this.refuse(instance, names, grantedAmount(cost, unitsMin));
+      if (units === REFUSED) {
+        this.refused++;
+        return this.promises.refused(names, grantedAmount(wish, unitsMin));
+      }
       this.admitted++;
-      const isExempt = cuts !== instance.cuts || !instance.line.isUp;
-      instance.held.push({ units, names, cost: grantedAmount(cost, units), isExempt });
-      if (units > unitsMax || units < unitsMin) this.problems.push(`${units} units were granted`);
-      this.check();
+      const isExempt = lapses !== instance.lapses || !wasUp || !instance.line.isUp;
+      instance.held.push({ names, cost: grantedAmount(wish, units), isExempt });
+      if (units > unitsMax || units < unitsMin) this.promises.problems.push(`${units} units were granted`);
+      this.promises.check();
     };
-    const purses = names.map((name) => this.purse(name));
-    const granted = instance.reservations.grant({ purses, alsoOn: [], ...cost, unitsMin, unitsMax });
+    const granted = instance.reservations.grant({
+      ...wish,
+      purses: names.map((name) => this.#purse(name)),
+      alsoOn: [],
+    });
     if (typeof granted === "number") {
       this.atOnce++;
       decided(granted);
     } else void granted.then(decided);
-    instance.asks = nowMs;
-  }
-
-  /** Nobody else may have had what was refused here for longer than a second, without a use for it. */
-  refuse(instance: Instance, names: readonly string[], need: Quantity): void {
-    this.refused++;
-    const { cut, pause, die } = this.faults;
-    // Those who are gone keep theirs until they are taken for dead.
-    if (!instance.line.isUp || cut > 0 || pause > 0 || die > 0) return;
-    const nowMs = this.clock.now();
-    const isIdle = (name: string): boolean =>
-      nowMs - (this.#idleSince.get(name) ?? nowMs) > 1_000 &&
-      this.#free(name).money >= need.money &&
-      this.#free(name).tokens >= need.tokens;
-    if (names.every(isIdle)) this.problems.push(`refused ${JSON.stringify(need)} of ${names} that was idle`);
   }
 
   /** What nobody uses. */
-  #free(name: string): Quantity {
+  #unused(name: string): Quantity {
     const spent = this.spent.get(name)!;
     const used = this.used(name);
     return {
@@ -349,12 +262,16 @@ export class Model {
     return sum;
   }
 
+  #endAll(instance: Instance): void {
+    while (instance.held.length > 0) this.end(instance);
+  }
+
   /** A request ends: it is given back, or spent and settled. */
   end(instance: Instance): void {
     const [held] = instance.held.splice(this.below(instance.held.length), 1);
     if (!held) return;
     const back = { money: -held.cost.money, tokens: -held.cost.tokens };
-    const isSpent = !held.isExempt && this.random.next() < this.faults.spend;
+    const isSpent = !held.isExempt && held.cost.money < 10 && this.#happens(this.faults.spend);
     instance.reservations.change(
       held.names.flatMap((name) => {
         if (!isSpent) return [{ name, amount: back }];
@@ -376,64 +293,59 @@ export class Model {
 
   hit(instance: Instance): void {
     const waiting = instance.limits.hit("k", LIMIT_HITS, WINDOW_MS);
-    const { cuts } = instance;
-    const counted = (waitMs: number) => {
-      if (waitMs !== 0 || cuts !== instance.cuts || instance.isDead) return;
-      instance.hits.push(this.clock.now());
-      const all = this.instances
-        .flatMap(({ hits }) => hits)
-        .filter((at) => at > this.clock.now() - WINDOW_MS);
-      if (all.length > LIMIT_HITS) this.problems.push(`${all.length} hits within a window`);
+    const { lapses } = instance;
+    const counted = (waitMs: number, atMs: number) => {
+      if (lapses !== instance.lapses || instance.isDead) return;
+      if (waitMs !== 0) return this.promises.hitRefused(atMs);
+      instance.hits.push(atMs);
+      this.promises.hit(atMs);
     };
-    if (typeof waiting === "number") counted(waiting);
-    else void waiting.then(counted);
+    if (typeof waiting === "number") {
+      if (waiting === 0) instance.counted.push({ atMs: this.clock.now(), hits: 1 });
+      counted(waiting, this.clock.now());
+    } else void waiting.then((waitMs) => counted(waitMs, instance.countedAtMs));
   }
 
-  cut(instance: Instance): void {
-    instance.cuts++;
-    instance.line.cut();
-    this.clock.after(100 + this.below(2_000), () => instance.clock.whenRunning(() => instance.reconnect()));
+  #cut(instance: Instance, ms: number): void {
+    if (!instance.line.isUp) return;
+    instance.cut();
+    this.clock.after(ms, () => instance.clock.whenRunning(() => instance.reconnect()));
   }
 
-  pause(instance: Instance): void {
-    const ms = this.oneOf([200, 3_000, ALIVE_MS + 2_000]);
+  #pause(instance: Instance, ms: number): void {
+    if (instance.clock.isPaused) return;
     instance.clock.pause(ms);
-    // Taken for dead: what it holds is given to others, as the operator's guide says.
-    this.clock.after(ALIVE_MS - 5_100, () => {
-      if (ms > ALIVE_MS) for (const held of instance.held) held.isExempt = true;
-    });
   }
 
-  check(): void {
-    for (const name of NAMES) {
-      const spent = this.spent.get(name)!;
-      const used = this.used(name, ({ isExempt }) => !isExempt);
-      for (const measure of ["money", "tokens"] as const)
-        if (used[measure] + spent[measure] > this.limit[measure])
-          this.problems.push(
-            `${name}: ${used[measure]} ${measure} of ${this.limit[measure]} less ${spent[measure]}`,
-          );
-      const held = this.purses.heldBy(name);
-      const all = this.used(name);
-      if (held.money > all.money || held.tokens > all.tokens)
-        this.#idleSince.set(name, this.#idleSince.get(name) ?? this.clock.now());
-      else this.#idleSince.delete(name);
-    }
+  /** What it holds is given to others, as the operator's guide says. */
+  #takenForDead(id: string): void {
+    const instance = this.instances.find((each) => each.id === id)!;
+    instance.lapses++;
+    for (const held of instance.held) held.isExempt = true;
+  }
+
+  #die(instance: Instance): void {
+    if (this.living.length < INSTANCES) return;
+    instance.die();
+    this.#add();
   }
 
   /** When nothing goes on any more, everything can be had again, wherever it is asked for. */
   async quiet(): Promise<void> {
     await this.advance(ALIVE_MS + 4_000);
-    for (const instance of this.living) while (instance.held.length > 0) this.end(instance);
+    for (const instance of this.living) this.#endAll(instance);
     await this.advance(ALIVE_MS + 1_000);
     for (const name of NAMES) {
-      const held = this.purses.heldBy(name);
-      if (held.money !== 0 || held.tokens !== 0)
-        this.problems.push(`${name}: ${JSON.stringify(held)} is held for nothing`);
-      const { money, tokens } = this.#free(name);
+      for (const [id, held] of this.purses.held(name))
+        this.promises.problems.push(`${name}: ${JSON.stringify(held)} is held for nothing by ${id}`);
+      const { money, tokens } = this.#unused(name);
       if (money < 0 || tokens < 0) continue;
-      const fixed = { money, tokens };
-      const whole = { purses: [this.purse(name)], alsoOn: [], fixed, perUnit: { money: 0, tokens: 0 } };
+      const whole = {
+        purses: [this.#purse(name)],
+        alsoOn: [],
+        fixed: { money, tokens },
+        perUnit: { money: 0, tokens: 0 },
+      };
       let outcome: number | null = null;
       void Promise.resolve(
         this.oneOf(this.living).reservations.grant({ ...whole, unitsMin: 0, unitsMax: 0 }),
@@ -441,7 +353,7 @@ export class Model {
         outcome = units;
       });
       await this.advance(500);
-      if (outcome !== 0) this.problems.push(`${name}: all that is free is refused (${outcome})`);
+      if (outcome !== 0) this.promises.problems.push(`${name}: all that is free is refused (${outcome})`);
     }
   }
 }

@@ -1,0 +1,147 @@
+const KEYS_MAX = 50_000;
+/** Keys kept after an eviction; evicting one at a time would add work to every request. */
+const KEYS_KEPT = 45_000;
+/** Up to this limit each hit is remembered with its time; beyond it hits that come close together share one. */
+const TIMES_MAX = 1024;
+const TIMES_AT_FIRST = 8;
+/** Hits are counted ahead of need at most for so long. */
+export const AHEAD_MS_MAX = 1_000;
+
+/** The times of hits that still count, in the order in which they were counted, as a ring. */
+export class Window {
+  #times = new Float64Array(TIMES_AT_FIRST);
+  #counts = new Uint32Array(TIMES_AT_FIRST);
+  #oldest = 0;
+  #size = 0;
+  #hits = 0;
+  /** How many entries have been dropped: the number of the oldest one. */
+  #dropped = 0;
+  /** When the newest entry began; its time is that of its last hit. */
+  #newestBeganMs = Number.NEGATIVE_INFINITY;
+
+  constructor(readonly windowMs: number) {}
+
+  hit(limit: number, nowMs: number): number {
+    return this.count(1, limit, nowMs) === 1 ? 0 : this.waitMs(nowMs);
+  }
+
+  /** Counts as many of the hits as the limit allows. */
+  count(hits: number, limit: number, nowMs: number): number {
+    this.#forgetPast(nowMs);
+    const counted = Math.min(hits, limit - this.#hits);
+    if (counted <= 0) return 0;
+    this.#hits += counted;
+    const isShared = limit > TIMES_MAX && nowMs - this.#newestBeganMs < this.windowMs / TIMES_MAX;
+    if (isShared && this.#size > 0) {
+      const newest = this.#at(this.#size - 1);
+      this.#times[newest] = nowMs;
+      this.#counts[newest]! += counted;
+    } else {
+      this.#add(nowMs, counted);
+      this.#newestBeganMs = nowMs;
+    }
+    return counted;
+  }
+
+  /** After a hit that was not counted. The limit may have been lowered meanwhile: then more than one entry has to pass. */
+  waitMs(nowMs: number): number {
+    return Math.min(this.#times[this.#oldest]! + this.windowMs - nowMs, this.windowMs);
+  }
+
+  /** How many more hits the limit allows. */
+  left(limit: number): number {
+    return limit - this.#hits;
+  }
+
+  /**
+   * Counts hits that may be used until `untilMs`, as of that time: whenever they are used, no window has more than
+   * the limit. Returns the id of this slice, or null when there is no room for another entry.
+   */
+  countAhead(hits: number, untilMs: number): string | null {
+    if (this.#size >= 2 * TIMES_MAX) return null;
+    this.#hits += hits;
+    this.#add(untilMs, hits);
+    this.#newestBeganMs = Number.NEGATIVE_INFINITY;
+    return `${this.#dropped + this.#size - 1} ${untilMs}`;
+  }
+
+  /** Takes back what was not used of a slice. Nothing happens to one that is past, or of a key forgotten since. */
+  endAhead(slice: string, unused: number, nowMs: number): void {
+    const [number, untilMs] = slice.split(" ").map(Number) as [number, number];
+    const index = number - this.#dropped;
+    if (index < 0 || index >= this.#size) return;
+    const at = this.#at(index);
+    if (this.#times[at] !== untilMs) return;
+    const back = Math.min(unused, this.#counts[at]!);
+    this.#counts[at]! -= back;
+    this.#hits -= back;
+    this.#times[at] = Math.min(untilMs, nowMs);
+  }
+
+  isPast(nowMs: number): boolean {
+    this.#forgetPast(nowMs);
+    return this.#size === 0;
+  }
+
+  /** Hits in the far future do not count either: a clock that was set back must not lock anyone out. */
+  #forgetPast(nowMs: number): void {
+    while (this.#size > 0) {
+      const ageMs = nowMs - this.#times[this.#oldest]!;
+      if (ageMs >= -AHEAD_MS_MAX && ageMs < this.windowMs) return;
+      this.#hits -= this.#counts[this.#oldest]!;
+      this.#oldest = this.#at(1);
+      this.#size--;
+      this.#dropped++;
+    }
+  }
+
+  #at(index: number): number {
+    return (this.#oldest + index) & (this.#times.length - 1);
+  }
+
+  #add(timeMs: number, hits: number): void {
+    if (this.#size === this.#times.length) this.#grow();
+    const end = this.#at(this.#size++);
+    this.#times[end] = timeMs;
+    this.#counts[end] = hits;
+  }
+
+  /** To a power of two again, which makes the ring's arithmetic cheap. */
+  #grow(): void {
+    const times = new Float64Array(this.#size * 2);
+    const counts = new Uint32Array(this.#size * 2);
+    for (let i = 0; i < this.#size; i++) {
+      times[i] = this.#times[this.#at(i)]!;
+      counts[i] = this.#counts[this.#at(i)]!;
+    }
+    this.#times = times;
+    this.#counts = counts;
+    this.#oldest = 0;
+  }
+}
+
+/** The windows of many keys, of which the oldest are forgotten so that memory stays bounded. */
+export class Windows<W extends Window> {
+  readonly #windows = new Map<string, W>();
+
+  constructor(readonly create: (windowMs: number) => W) {}
+
+  of(key: string, windowMs: number, nowMs: number): W {
+    let window = this.#windows.get(key);
+    if (!window) {
+      if (this.#windows.size >= KEYS_MAX) this.#makeRoom(nowMs);
+      window = this.create(windowMs);
+      this.#windows.set(key, window);
+    }
+    return window;
+  }
+
+  #makeRoom(nowMs: number): void {
+    for (const [key, window] of this.#windows) if (window.isPast(nowMs)) this.#windows.delete(key);
+    // Every key is active: the oldest lose their history.
+    for (const key of this.#windows.keys()) {
+      if (this.#windows.size <= KEYS_KEPT) break;
+      this.#windows.delete(key);
+    }
+  }
+}
