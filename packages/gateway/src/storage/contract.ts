@@ -117,7 +117,9 @@ export async function insertRows<T = Row>(
   const returned: T[] = [];
   for (const chunk of chunks(rows)) {
     const text = insertText(into, suffix, { rows: chunk.length, columns: chunk[0]!.length });
-    returned.push(...(await on.all<T>(text, chunk.flat())));
+    const values: SqlValue[] = [];
+    for (const row of chunk) for (const value of row) values.push(value);
+    returned.push(...(await on.all<T>(text, values)));
   }
   return returned;
 }

@@ -253,7 +253,14 @@ test("sums are gathered over several writes, wait for the database, and are adde
     captured() {},
   });
   let id = 0;
-  const ask = () => new RequestRecord(writer, "/v1/chat/completions", firstIdAt(NOW + id++)).end(200);
+  const ASKERS = 100;
+  const ask = () => {
+    for (let asker = 0; asker < ASKERS; asker++) {
+      const record = new RequestRecord(writer, "/v1/chat/completions", firstIdAt(NOW + id++));
+      record.userId = `user ${asker}`;
+      record.end(200);
+    }
+  };
   const seconds = async (count: number) => {
     for (let i = 0; i < count; i++) {
       clock.advance(1_000);
@@ -272,10 +279,10 @@ test("sums are gathered over several writes, wait for the database, and are adde
   ask();
   isAway = false;
   await seconds(SUMS_EVERY_MS / 1_000);
-  expect(added).toEqual([5]);
+  expect(added).toEqual(new Array(ASKERS).fill(5));
   ask();
   await writer.close(100);
-  expect(added).toEqual([5, 1]);
+  expect(added).toEqual([...new Array(ASKERS).fill(5), ...new Array(ASKERS).fill(1)]);
 });
 
 test("rows that the database refuses do not stop later ones", async () => {

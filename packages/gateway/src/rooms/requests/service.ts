@@ -21,7 +21,7 @@ const READ_FLUSH_MS = 1_000;
 const CLOSE_FLUSH_MS = 2_000;
 /** Periods that one statement looks through. */
 /** Sums of other instances may be late by this much, differences of their clocks included. */
-const UNSUMMED_MS = 2 * SUMS_EVERY_MS;
+const UNSUMMED_MS = SUMS_EVERY_MS + 5_000;
 const RANGES_AT_ONCE = 16;
 const LIST = { fallback: 50, max: 500 };
 /** Bars of the histogram at most. */

@@ -23,6 +23,8 @@ export interface SumRow {
 }
 
 interface Minute {
+  readonly minuteMs: number;
+  readonly facetId: number;
   sums: number[];
   firstMs: number;
   lastMs: number;
@@ -46,9 +48,14 @@ function inner<K, V>(outer: Map<K, Map<number, V>>, key: K): Map<number, V> {
  */
 export class Sums {
   readonly #byMinute = new Map<number, Map<number, Map<number, Minute>>>();
+  /** Of each asker: the next request is mostly of the same minute and facet. */
+  readonly #latest = new Map<number, Minute>();
 
-  get isEmpty(): boolean {
-    return this.#byMinute.size === 0;
+  #size = 0;
+
+  /** Of minutes, askers and facets together. */
+  get size(): number {
+    return this.#size;
   }
 
   add(rows: readonly RecordRow[]): this {
@@ -57,32 +64,46 @@ export class Sums {
   }
 
   #addRow(row: RecordRow): void {
-    const { atMs } = row;
-    const byFacet = inner(inner(this.#byMinute, atMs - (atMs % MINUTE_MS)), row.askerId);
-    let sum = byFacet.get(row.facetId);
-    if (!sum) {
-      sum = { sums: noSums(), firstMs: atMs, lastMs: atMs, isUnanswered: row.status >= 400 };
-      byFacet.set(row.facetId, sum);
+    const { atMs, askerId, facetId } = row;
+    const minuteMs = atMs - (atMs % MINUTE_MS);
+    let minute = this.#latest.get(askerId);
+    if (minute?.minuteMs !== minuteMs || minute.facetId !== facetId) {
+      minute = this.#minute(row, minuteMs);
+      this.#latest.set(askerId, minute);
     }
-    if (atMs < sum.firstMs) sum.firstMs = atMs;
-    if (atMs > sum.lastMs) sum.lastMs = atMs;
-    addRow(sum.sums, row);
+    if (atMs < minute.firstMs) minute.firstMs = atMs;
+    if (atMs > minute.lastMs) minute.lastMs = atMs;
+    addRow(minute.sums, row);
+  }
+
+  #minute({ atMs, askerId, facetId, status }: RecordRow, minuteMs: number): Minute {
+    const byFacet = inner(inner(this.#byMinute, minuteMs), askerId);
+    let minute = byFacet.get(facetId);
+    if (!minute) {
+      const sums = noSums();
+      minute = { minuteMs, facetId, sums, firstMs: atMs, lastMs: atMs, isUnanswered: status >= 400 };
+      byFacet.set(facetId, minute);
+      this.#size++;
+    }
+    return minute;
   }
 
   clear(): void {
     this.#byMinute.clear();
+    this.#latest.clear();
+    this.#size = 0;
   }
 
-  *#minutes(): Generator<Minute & { startMs: number; askerId: number; facetId: number }> {
-    for (const [startMs, byAsker] of this.#byMinute)
+  *#minutes(): Generator<Minute & { askerId: number }> {
+    for (const byAsker of this.#byMinute.values())
       for (const [askerId, byFacet] of byAsker)
-        for (const [facetId, minute] of byFacet) yield { ...minute, startMs, askerId, facetId };
+        for (const minute of byFacet.values()) yield { ...minute, askerId };
   }
 
   /** By minute, hour and day, of everyone and of each asker. */
   rows(): SumRow[] {
     const all = new Map<string, SumRow>();
-    for (const { startMs: minuteMs, askerId, facetId, sums, firstMs, lastMs } of this.#minutes())
+    for (const { minuteMs, askerId, facetId, sums, firstMs, lastMs } of this.#minutes())
       for (const grainMs of GRAINS_MS)
         for (const asker of [null, askerId]) {
           const times =
@@ -96,8 +117,8 @@ export class Sums {
   /** What of an asker is compared with others, by day: rows of `request_asker_days`. */
   askerDays(): number[][] {
     const byDay = new Map<number, Map<number, number[]>>();
-    for (const { startMs, askerId, sums, isUnanswered } of this.#minutes()) {
-      const day = startMs - (startMs % DAY_MS);
+    for (const { minuteMs, askerId, sums, isUnanswered } of this.#minutes()) {
+      const day = minuteMs - (minuteMs % DAY_MS);
       const byAsker = inner(byDay, day);
       let days = byAsker.get(askerId);
       if (!days) {

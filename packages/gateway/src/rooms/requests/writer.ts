@@ -15,11 +15,13 @@ const WAITING_MAX = 20_000;
 /** Few enough that writing them takes a millisecond or two. */
 const BATCH_ROWS = 1_000;
 const WRITE_EVERY_MS = 1_000;
+/** So few sums are written with the records. */
+const FEW_SUMS_MAX = 64;
 /**
- * Sums are gathered for longer than records: with hundreds of keys, most sums of a second's batch would be of one or two
- * requests, and adding each to the database costs more than the record. What a crash may leave uncounted.
+ * More are gathered: with hundreds of keys most sums of a second would be of one or two requests, and adding one to the
+ * database costs several times a record. A crash leaves uncounted what was gathered; the records are there.
  */
-export const SUMS_EVERY_MS = 5_000;
+export const SUMS_EVERY_MS = 20_000;
 const RETRY_AFTER_MS = 2_000;
 /** Facets, and askers, that are remembered. */
 const KNOWN_MAX = 50_000;
@@ -89,16 +91,20 @@ export class RecordWriter implements RecordSink {
   #write({ isAll, withSums = false }: { isAll: boolean; withSums?: boolean }): Promise<void> {
     if (this.#retryAtMs > this.clock.now()) return Promise.resolve();
     this.#writing ??= this.#writeBatches(isAll)
-      .then(() => (withSums || this.#sumsDueMs <= this.clock.now() ? this.#writeSums() : undefined))
+      .then(() => (withSums || this.#areSumsDue ? this.#writeSums() : undefined))
       .finally(() => {
         this.#writing = null;
       });
     return this.#writing;
   }
 
+  get #areSumsDue(): boolean {
+    return this.#sums.size <= FEW_SUMS_MAX || this.#sumsDueMs <= this.clock.now();
+  }
+
   async #writeSums(): Promise<void> {
     this.#sumsDueMs = this.clock.now() + SUMS_EVERY_MS;
-    if (this.#sums.isEmpty) return;
+    if (this.#sums.size === 0) return;
     try {
       await this.options.store.addSums(this.#sums);
       this.#sums.clear();
@@ -229,7 +235,7 @@ export class RecordWriter implements RecordSink {
 
   /** Resolves when everything so far is in the database, or cannot be for now, or the time is over. */
   async flush(timeoutMs: number): Promise<void> {
-    if (this.waitingCount === 0 && this.#sums.isEmpty) return;
+    if (this.waitingCount === 0 && this.#sums.size === 0) return;
     let cancel = () => {};
     const late = new Promise<void>((resolve) => {
       cancel = this.clock.after(timeoutMs, resolve);
