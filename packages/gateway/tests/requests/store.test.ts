@@ -9,7 +9,7 @@ import { RequestRecord } from "../../src/kernel/request-record.ts";
 import { nextTurn } from "../../src/kernel/turns.ts";
 import { Metrics } from "../../src/observe/metrics.ts";
 import { Requests } from "../../src/rooms/requests/index.ts";
-import { firstIdAt, numberFor, type RecordRow } from "../../src/rooms/requests/rows.ts";
+import { firstIdAt, numberFor, type StoredRow } from "../../src/rooms/requests/rows.ts";
 import { RequestStore } from "../../src/rooms/requests/store.ts";
 import { RecordWriter, SUMS_EVERY_MS } from "../../src/rooms/requests/writer.ts";
 import type { Database } from "../../src/storage/contract.ts";
@@ -198,7 +198,7 @@ onEachDatabase("request records", (fresh) => {
 test("while the database is away records wait, a bounded number of them, and the rest are counted", async () => {
   const clock = new ManualClock(NOW);
   const dropped = new Metrics().counter("dropped", "");
-  const written: RecordRow[] = [];
+  const written: StoredRow[] = [];
   let isAway = true;
   const writer = new RecordWriter({
     store: {
@@ -293,8 +293,8 @@ test("rows that the database refuses do not stop later ones", async () => {
     store: {
       existing: async () => new Set(),
       async insert({ rows }) {
-        if (rows.some(({ detail }) => detail?.ref === "poison")) throw new Error("refused");
-        written.push(...rows.map(({ id }) => id));
+        if (rows.some(([, , , facts]) => facts.includes("poison"))) throw new Error("refused");
+        written.push(...rows.map(([id]) => id));
       },
       addSums: async () => {},
     },

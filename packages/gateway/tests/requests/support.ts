@@ -4,6 +4,7 @@ import {
   firstIdAt,
   numberFor,
   type RecordRow,
+  storedRow,
 } from "../../src/rooms/requests/rows.ts";
 import { RequestStore } from "../../src/rooms/requests/store.ts";
 import { Sums } from "../../src/rooms/requests/sums.ts";
@@ -54,11 +55,13 @@ export async function seedRequests(
   const write = async () => {
     await store.insert({
       mayExist: false,
-      rows,
+      rows: rows.map(storedRow),
       facets: [...facets.values()],
       askers: seeded.length <= BATCH_ROWS ? askers : [],
     });
-    await store.addSums(new Sums().add(rows));
+    const sums = new Sums();
+    for (const row of rows) sums.add(row);
+    await store.addSums(sums);
     rows = [];
   };
   for (let i = 0; i < count; i++) {

@@ -10,11 +10,10 @@ import {
   type Asker,
   DAY_MS,
   type Facet,
-  factsOf,
   firstIdAt,
   HOUR_MS,
   MINUTE_MS,
-  type RecordRow,
+  type StoredRow,
   SUM_COLUMNS,
 } from "./rows.ts";
 import type { SumRow, Sums } from "./sums.ts";
@@ -238,7 +237,7 @@ export class RequestStore {
     askers,
     mayExist,
   }: {
-    rows: readonly RecordRow[];
+    rows: readonly StoredRow[];
     /** Some of them may have been written by another process meanwhile. */
     mayExist: boolean;
     facets: readonly Facet[];
@@ -263,8 +262,7 @@ export class RequestStore {
       ];
       await insertRows(tx, FACETS, facets.map(ofFacet), ONCE);
       await insertRows(tx, ASKERS, askers.map(ofAsker), ONCE);
-      const ofRecord = (row: RecordRow) => [row.id, row.askerId, row.facetId, factsOf(row)];
-      await insertRows(tx, RECORDS, rows.map(ofRecord), mayExist ? ONCE : "");
+      await insertRows(tx, RECORDS, rows, mayExist ? ONCE : "");
     };
     // No money is in them, and the event loop would wait for the disk.
     await this.db.transaction(insertAll, { isUnsynced: true });

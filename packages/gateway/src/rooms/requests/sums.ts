@@ -58,12 +58,7 @@ export class Sums {
     return this.#size;
   }
 
-  add(rows: readonly RecordRow[]): this {
-    for (const row of rows) this.#addRow(row);
-    return this;
-  }
-
-  #addRow(row: RecordRow): void {
+  add(row: RecordRow): void {
     const { atMs, askerId, facetId } = row;
     const minuteMs = atMs - (atMs % MINUTE_MS);
     let minute = this.#latest.get(askerId);

@@ -5,7 +5,7 @@ import { fail } from "../../kernel/errors.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import { PRINCIPAL_CHANGED } from "../../kernel/topics.ts";
 import { requestsEnded } from "./notifications.ts";
-import { type Asker, type Facet, factsOf, type RecordRow } from "./rows.ts";
+import type { Asker, Facet, StoredRow } from "./rows.ts";
 import { outcomeOf } from "./stats.ts";
 import type { Filter } from "./store.ts";
 import { viewOf } from "./view.ts";
@@ -22,7 +22,7 @@ const SHOWN_MAX = 20;
 
 /** What was written together. */
 export interface Written {
-  rows: readonly RecordRow[];
+  rows: readonly StoredRow[];
   facets: ReadonlyMap<number, Facet>;
   askers: ReadonlyMap<number, Asker>;
 }
@@ -97,9 +97,13 @@ export class Tail {
   }
 }
 
-function matches({ scope, ...wanted }: Filter, row: RecordRow, { facets, askers }: Written): boolean {
-  const facet = facets.get(row.facetId);
-  const asker = askers.get(row.askerId);
+function matches(
+  { scope, ...wanted }: Filter,
+  [, askerId, facetId]: StoredRow,
+  { facets, askers }: Written,
+): boolean {
+  const facet = facets.get(facetId);
+  const asker = askers.get(askerId);
   if (!facet || !asker) return false;
   const isOf = (want: string | null, has: string | null) => want === null || want === has;
   return (
@@ -115,11 +119,11 @@ function matches({ scope, ...wanted }: Filter, row: RecordRow, { facets, askers 
 }
 
 /** As the list has it, without the names that only the database knows. */
-function listed(row: RecordRow, { facets, askers }: Written) {
-  const { id: _facet, ...facet } = facets.get(row.facetId)!;
-  const { userId, keyId, groupId, project, keyPrefix } = askers.get(row.askerId)!;
+function listed([id, askerId, facetId, facts]: StoredRow, { facets, askers }: Written) {
+  const { id: _facet, ...facet } = facets.get(facetId)!;
+  const { userId, keyId, groupId, project, keyPrefix } = askers.get(askerId)!;
   return {
-    id: row.id,
+    id,
     ...facet,
     user_id: userId,
     user_email: null,
@@ -128,6 +132,6 @@ function listed(row: RecordRow, { facets, askers }: Written) {
     key_name: null,
     group_id: groupId,
     project,
-    facts: factsOf(row),
+    facts,
   };
 }

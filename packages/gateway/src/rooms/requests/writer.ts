@@ -5,7 +5,16 @@ import type { RecordSink, RequestRecord } from "../../kernel/request-record.ts";
 import { hideSecrets } from "../../kernel/secrets.ts";
 import { nextTurn } from "../../kernel/turns.ts";
 import type { Counter } from "../../observe/metrics.ts";
-import { type Asker, type Detail, type Facet, numberFor, type RecordRow, timeOfId } from "./rows.ts";
+import {
+  type Asker,
+  type Detail,
+  type Facet,
+  numberFor,
+  type RecordRow,
+  type StoredRow,
+  storedRow,
+  timeOfId,
+} from "./rows.ts";
 import type { RequestStore } from "./store.ts";
 import { Sums } from "./sums.ts";
 import type { Written } from "./tail.ts";
@@ -14,6 +23,11 @@ import type { Written } from "./tail.ts";
 const WAITING_MAX = 20_000;
 /** Few enough that writing them takes a millisecond or two. */
 const BATCH_ROWS = 1_000;
+/**
+ * Ended requests that become rows together. One after the other would cost more, and each that waits longer survives a
+ * garbage collection, which costs more than the row.
+ */
+const CONVERTED_TOGETHER = 32;
 const WRITE_EVERY_MS = 1_000;
 /** So few sums are written with the records. */
 const FEW_SUMS_MAX = 64;
@@ -41,12 +55,18 @@ export interface WriterOptions {
   captured(record: RequestRecord): void;
 }
 
+interface Batch {
+  rows: readonly StoredRow[];
+  mayExist: boolean;
+}
+
 /** Keeps ended requests until the next write, a bounded number of them: nobody ever waits for it. */
 export class RecordWriter implements RecordSink {
   readonly clock: Clock;
-  #waiting: RequestRecord[] = [];
+  readonly #ended: RequestRecord[] = [];
+  readonly #waiting: StoredRow[] = [];
   /** Being written; kept when that fails, to be tried again. */
-  #batch: { rows: RecordRow[]; mayExist: boolean } | null = null;
+  #batch: Batch | null = null;
   readonly #sums = new Sums();
   #sumsDueMs = 0;
   #writing: Promise<void> | null = null;
@@ -75,7 +95,9 @@ export class RecordWriter implements RecordSink {
       this.options.dropped.add();
       return;
     }
-    if (this.#waiting.push(record) < BATCH_ROWS || this.#isScheduled || this.#retryAtMs > 0) return;
+    if (this.#ended.push(record) < CONVERTED_TOGETHER) return;
+    this.#convert();
+    if (this.#waiting.length < BATCH_ROWS || this.#isScheduled || this.#retryAtMs > 0) return;
     this.#isScheduled = true;
     setImmediate(() => {
       this.#isScheduled = false;
@@ -83,8 +105,17 @@ export class RecordWriter implements RecordSink {
     });
   }
 
+  #convert(): void {
+    for (const record of this.#ended) {
+      const row = this.#rowOf(record);
+      this.#sums.add(row);
+      this.#waiting.push(storedRow(row));
+    }
+    this.#ended.length = 0;
+  }
+
   get waitingCount(): number {
-    return this.#waiting.length + (this.#batch?.rows.length ?? 0);
+    return this.#ended.length + this.#waiting.length + (this.#batch?.rows.length ?? 0);
   }
 
   /** Writes what waits, as long as the database takes it. */
@@ -118,12 +149,10 @@ export class RecordWriter implements RecordSink {
 
   /** Full batches; with `isAll` also what waits now. What comes meanwhile is left to become a batch. */
   async #writeBatches(isAll: boolean): Promise<void> {
+    if (isAll) this.#convert();
     let asked = isAll ? this.waitingCount : 0;
-    while (asked > 0 || this.waitingCount >= BATCH_ROWS) {
-      const batch = this.#batch ?? {
-        rows: this.#waiting.splice(0, BATCH_ROWS).map(this.#rowOf),
-        mayExist: false,
-      };
+    while (asked > 0 || this.#batch || this.#waiting.length >= BATCH_ROWS) {
+      const batch = this.#batch ?? { rows: this.#waiting.splice(0, BATCH_ROWS), mayExist: false };
       this.#batch = batch;
       try {
         await this.#store(batch);
@@ -140,7 +169,7 @@ export class RecordWriter implements RecordSink {
   }
 
   /** An outage is waited for. Rows that the database refuses twice would stop all later ones, so they are dropped. */
-  #failed(batch: { rows: RecordRow[]; mayExist: boolean }, error: unknown): void {
+  #failed(batch: Batch, error: unknown): void {
     const { log, dropped } = this.options;
     const isGivenUp = batch.mayExist && !(error instanceof Outage);
     if (isGivenUp) {
@@ -153,16 +182,15 @@ export class RecordWriter implements RecordSink {
     this.#retryAtMs = this.clock.now() + RETRY_AFTER_MS;
   }
 
-  async #store({ rows, mayExist }: { rows: RecordRow[]; mayExist: boolean }): Promise<void> {
+  async #store({ rows, mayExist }: Batch): Promise<void> {
     const { store, written } = this.options;
-    const existing = mayExist ? await store.existing(rows.map(({ id }) => id)) : null;
-    const missing = existing ? rows.filter(({ id }) => !existing.has(id)) : rows;
+    const existing = mayExist ? await store.existing(rows.map(([id]) => id)) : null;
+    const missing = existing ? rows.filter(([id]) => !existing.has(id)) : rows;
     const facets = [...this.#newFacets];
     const askers = [...this.#newAskers];
     await store.insert({ rows: missing, facets, askers, mayExist });
     this.#newFacets.splice(0, facets.length);
     this.#newAskers.splice(0, askers.length);
-    this.#sums.add(rows);
     written({ rows, facets: this.#facetsById, askers: this.#askersById });
     // What is forgotten is stored again when it is next seen, which changes nothing.
     if (this.#facetsById.size > KNOWN_MAX) {
@@ -175,7 +203,7 @@ export class RecordWriter implements RecordSink {
     }
   }
 
-  readonly #rowOf = (record: RequestRecord): RecordRow => {
+  #rowOf(record: RequestRecord): RecordRow {
     const { startedMs, firstSentMs, firstTokenMs, endedMs, promptTokens, completionTokens } = record;
     const model = record.model ?? (record.modelAsked && this.options.knownModel(record.modelAsked));
     const isUsed = promptTokens + completionTokens > 0;
@@ -196,7 +224,7 @@ export class RecordWriter implements RecordSink {
       reason: record.reason,
       detail: detailOf(record, model),
     };
-  };
+  }
 
   #facetOf({ surface, backend, status, code }: RequestRecord, model: string): Facet {
     const known = this.#facets.get(model);
