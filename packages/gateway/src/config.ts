@@ -1,7 +1,17 @@
-import { readFileSync } from "node:fs";
+import { fstatSync, readFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { isNetwork } from "@model-gateway/wire/http";
 import { z } from "zod";
+
+/** Only a character device can be a terminal. Asking process.stderr loads its streams, which takes 10 ms. */
+function stderrIsTerminal(): boolean {
+  try {
+    return fstatSync(2).isCharacterDevice() && process.stderr.isTTY;
+  } catch {
+    // It is closed.
+    return false;
+  }
+}
 
 /** `1`/`true` and `0`/`false`. */
 const flag = z
@@ -310,7 +320,7 @@ const settings = {
   ),
   logFormat: setting("SERVICE_LOG", "json or pretty", {
     schema: z.enum(["json", "pretty"]),
-    fallback: (process.stderr.isTTY ? "pretty" : "json") as "json" | "pretty",
+    fallback: (stderrIsTerminal() ? "pretty" : "json") as "json" | "pretty",
     shown: "pretty on a terminal, else json",
   }),
   logLevel: setting("SERVICE_LOG_LEVEL", "debug, info, warn or error", {

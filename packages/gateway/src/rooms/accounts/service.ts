@@ -1,4 +1,3 @@
-import { createHmac } from "node:crypto";
 import { networkOf } from "@model-gateway/wire/server";
 import type { Bus, RateLimiter } from "../../bus/contract.ts";
 import { BoundedMap, Gate } from "../../kernel/bounded.ts";
@@ -6,6 +5,7 @@ import { type Clock, isoTime, sleep } from "../../kernel/clock.ts";
 import type { Actor, Authenticator, CallSource, Identity, SignedIn } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
 import { constantTimeEqual, type Ids, sha256Hex } from "../../kernel/ids.ts";
+import { hmacSha256 } from "../../kernel/keyed-hash.ts";
 import { PRINCIPAL_CHANGED, USER_CHANGED } from "../../kernel/topics.ts";
 import type { Database, Sweep, Transaction } from "../../storage/contract.ts";
 import { People } from "./people.ts";
@@ -106,7 +106,7 @@ export class Accounts implements Authenticator {
     this.people = new People({ ...options, store: this.#store, accounts: this });
     this.#tokens = createAccessTokens({ secret: options.jwtSecret, clock: options.clock, ids: options.ids });
     this.#decoyHash = Bun.password.hash(options.ids.secret(16), PASSWORD_HASH);
-    this.setupToken = createHmac("sha256", options.jwtSecret).update("setup link").digest("base64url");
+    this.setupToken = hmacSha256(options.jwtSecret, "setup link").toString("base64url");
     options.bus.onGap(() => this.#actors.clear());
     options.bus.subscribe(USER_CHANGED, (userId) => this.#actors.delete(userId));
   }
