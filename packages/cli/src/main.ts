@@ -14,5 +14,5 @@ async function runOther(): Promise<void> {
   process.exitCode = await runCli(process.argv.slice(2));
 }
 
-// No top-level await, which would rule out bytecode in packages.
+// Not awaited at the top level, which bundles with bytecode cannot do.
 void (name === serve.name ? serve.run({ words }) : runOther());
