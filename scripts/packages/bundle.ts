@@ -16,7 +16,7 @@ const BANNER = `var ${FOLDER} = __dirname;`;
  * same for all systems; a Bun of another version ignores it.
  */
 export async function bundle(program: Program, dir: string): Promise<void> {
-  const define = { ...(await program.defines()), "import.meta.dir": FOLDER };
+  const define: Record<string, string> = { ...(await program.defines()), "import.meta.dir": FOLDER };
   for (const { constant, file } of program.workers) define[constant] = JSON.stringify(`./${file}`);
   for (const { entry, file } of [{ entry: program.entry, file: MAIN_FILE }, ...program.workers]) {
     const built = await Bun.build({

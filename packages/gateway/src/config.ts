@@ -1,12 +1,14 @@
-import { fstatSync, readFileSync } from "node:fs";
-import { availableParallelism } from "node:os";
+import { fstatSync, readFileSync, statSync } from "node:fs";
+import { availableParallelism, devNull } from "node:os";
 import { isNetwork } from "@model-gateway/wire/http";
 import { z } from "zod";
 
-/** Only a character device can be a terminal. Asking process.stderr loads its streams, which takes 10 ms. */
+/** Asking process.stderr loads its streams, which takes 10 ms; files, pipes and /dev/null need not be asked. */
 function stderrIsTerminal(): boolean {
   try {
-    return fstatSync(2).isCharacterDevice() && process.stderr.isTTY;
+    const stderr = fstatSync(2);
+    const isNull = stderr.rdev === statSync(devNull, { throwIfNoEntry: false })?.rdev;
+    return stderr.isCharacterDevice() && !isNull && process.stderr.isTTY;
   } catch {
     // It is closed.
     return false;
