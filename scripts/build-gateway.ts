@@ -22,6 +22,8 @@ for (const { constant, pathInExecutable } of gateway.workers)
 const built = await Bun.build({
   entrypoints: [gateway.entry, ...gateway.workers.map(({ entry }) => entry)],
   target: "bun",
+  format: "esm",
+  bytecode: true,
   minify: true,
   define,
   compile: {

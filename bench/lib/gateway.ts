@@ -26,6 +26,8 @@ export interface GatewayOptions {
   shared?: { databaseUrl: string; redisUrl: string };
   /** Processes; one unless given. */
   workers?: number;
+  /** The arguments with which Bun runs it; the source unless given. */
+  program?: readonly string[];
   /** Environment variables besides those of `gatewaySettings`. */
   settings?: Readonly<Record<string, string>>;
 }
@@ -72,6 +74,7 @@ export async function launchGateway({
   name,
   shared,
   workers = 1,
+  program = ["packages/gateway/src/main.ts"],
   settings = {},
 }: Omit<GatewayOptions, "upstreamPort">) {
   mkdirSync(dataDirOf(name), { recursive: true });
@@ -79,7 +82,7 @@ export async function launchGateway({
   const url = `http://127.0.0.1:${port}`;
   const beganAt = performance.now();
   const flags = process.env.BENCH_GATEWAY_FLAGS?.split(" ") ?? [];
-  const { pid } = startCommand([process.execPath, ...flags, "packages/gateway/src/main.ts"], {
+  const { pid } = startCommand([process.execPath, ...flags, ...program], {
     ...gatewaySettings({ port, dataDir: dataDirOf(name) }),
     ...settings,
     ...(workers > 1 && { SERVICE_WORKERS: String(workers) }),

@@ -117,6 +117,25 @@ function roomProblems({ from, to }: Edge): string[] {
   return problems;
 }
 
+/** Built-in modules that take milliseconds to load. */
+const SLOW_BUILT_IN = /^node:(child_process|crypto|dns|https?|net|readline|stream|tls|util|zlib)(\/|$)/;
+/** Code that only some configurations need. */
+const OPTIONAL = /^packages\/gateway\/src\/(storage\/postgres\/(database|watch)\.ts|bus\/redis\/)/;
+
+/** Every start of the service would wait for these; what needs them loads them then. */
+function startProblems(file: string, text: string): string[] {
+  if (!/^packages\/(gateway|protocol|wire)\/src\//.test(file)) return [];
+  const slow = [...text.matchAll(IMPORT)]
+    .filter(([, , type, target]) => !type && SLOW_BUILT_IN.test(target!))
+    .map(
+      ([, , , target]) => `${file} imports ${target}: use process.getBuiltinModule or import() where needed`,
+    );
+  const optional = importsOf(file, text)
+    .filter(({ to, typeOnly }) => !typeOnly && OPTIONAL.test(to) && !OPTIONAL.test(file))
+    .map(({ to }) => `${file} imports ${to}: use import() where it is configured`);
+  return [...slow, ...optional];
+}
+
 /** Code without what only looks like code; a template keeps what it evaluates. */
 const withoutTexts = (text: string) =>
   text
@@ -244,6 +263,7 @@ function withoutKnown(graph: Map<string, Set<string>>): string[] {
 export function importProblems(sources: Sources): string[] {
   const problems: string[] = [];
   for (const [file, text] of sources) {
+    problems.push(...startProblems(file, text));
     for (const edge of importsOf(file, text)) {
       const rules = [...packageProblems(edge), ...layerProblems(edge), ...roomProblems(edge)];
       problems.push(...rules.map((rule) => `${edge.from} imports ${edge.to}: ${rule}`));

@@ -2,13 +2,14 @@
  * `npm run pack [-- --out dist]`
  *
  * npm packages that run from their tarball alone: writes model-gateway-<version>.tgz, model-agent-<version>.tgz
- * and browser-tool-<version>.tgz. Each holds its program in one file; Bun is its only dependency.
+ * and browser-tool-<version>.tgz. Each holds its program in one file, with bytecode; Bun is its only dependency.
  */
 import "../lib/help.ts";
 import { copyFileSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import manifest from "../../package.json" with { type: "json" };
+import { bundle } from "./bundle.ts";
 import { browserTool, gateway, nodeProgram, type Program, ROOT } from "./programs.ts";
 
 /** Of Node, which only starts Bun. */
@@ -18,19 +19,7 @@ async function pack(program: Program, outDir: string): Promise<void> {
   const dir = join(outDir, "npm", program.name);
   rmSync(dir, { recursive: true, force: true });
   mkdirSync(join(dir, "bin"), { recursive: true });
-  const define = await program.defines();
-  for (const { constant, file } of program.workers) define[constant] = JSON.stringify(`./${file}`);
-  for (const { entry, file } of [{ entry: program.entry, file: "main.js" }, ...program.workers]) {
-    const built = await Bun.build({
-      entrypoints: [entry],
-      target: "bun",
-      minify: true,
-      outdir: join(dir, "lib"),
-      naming: { entry: file },
-      define,
-    });
-    if (!built.success) throw new AggregateError(built.logs, `${program.name} could not be built`);
-  }
+  await bundle(program, join(dir, "lib"));
   const bin = `bin/${program.name}.js`;
   copyFileSync(join(import.meta.dir, "launcher.js"), join(dir, bin));
   copyFileSync(program.readme, join(dir, "README.md"));

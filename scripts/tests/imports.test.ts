@@ -101,3 +101,17 @@ test.each([
   expect(problems[0]).toStartWith(`${file} imports `);
   expect(problems[0]).toContain(rule);
 });
+
+test("what would slow down every start of the service is not imported at its top", () => {
+  const file = "packages/gateway/src/storage/index.ts";
+  const problems = (text: string) => importProblems(house({ [file]: text }));
+  expect(problems('import { isIP } from "node:net";\n')).toEqual([
+    `${file} imports node:net: use process.getBuiltinModule or import() where needed`,
+  ]);
+  expect(problems('import { Db } from "./postgres/database.ts";\n')).toEqual([
+    `${file} imports packages/gateway/src/storage/postgres/database.ts: use import() where it is configured`,
+  ]);
+  expect(problems('import type { BlockList } from "node:net";\n')).toEqual([]);
+  expect(problems('const { Db } = await import("./postgres/database.ts");\n')).toEqual([]);
+  expect(problems('import { readFileSync } from "node:fs";\n')).toEqual([]);
+});

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { settleChat } from "@model-gateway/testing/built-gateway.ts";
 import { until } from "@model-gateway/testing/until.ts";
 
 const ROOT = join(import.meta.dir, "../..");
@@ -77,6 +78,19 @@ test("the gateway serves its console and documentation, and ends in order on SIG
   }
 });
 
+test("the gateway brings the usage of a chat into its database, in the thread whose code lies beside it", () =>
+  settleChat(["npx", "model-gateway"], { dir: folder, env: outside() }));
+
+test("programs run from their bytecode", () => {
+  for (const name of ["model-gateway", "model-agent", "browser-tool"]) {
+    const { stderr, stdout } = Bun.spawnSync(["npx", name, "--help"], {
+      cwd: folder,
+      env: outside({ BUN_JSC_verboseDiskCache: "1" }),
+    });
+    expect([name, `${stdout}${stderr}`]).toEqual([name, expect.stringContaining("Cache hit for sourceCode")]);
+  }
+});
+
 test("the command line answers, and names what it does not know", () => {
   expect(run(["npx", "model-gateway", "--version"], folder)).toBe("0.1.0\n");
   expect(run(["npx", "model-gateway", "--help"], folder)).toContain("serve");
@@ -85,7 +99,12 @@ test("the command line answers, and names what it does not know", () => {
 test("the node program answers, and has the guard that ends its engines beside it", () => {
   expect(run(["npx", "model-agent", "--help"], folder)).toContain("--gateway");
   const lib = join(folder, "node_modules/model-agent/lib");
-  expect(readdirSync(lib).sort()).toEqual(["engine-guard.js", "main.js"]);
+  expect(readdirSync(lib).sort()).toEqual([
+    "engine-guard.js",
+    "engine-guard.js.jsc",
+    "main.js",
+    "main.js.jsc",
+  ]);
   expect(readFileSync(join(lib, "main.js"), "utf8")).toContain("./engine-guard.js");
 });
 

@@ -33,10 +33,12 @@ async function main(): Promise<void> {
   log.info("stopped");
 }
 
-try {
-  await main();
-  process.exit(0);
-} catch (error) {
-  process.stderr.write(error instanceof UsageError ? `${describeError(error)}\nSee --help.\n` : `${error}\n`);
-  process.exit(error instanceof UsageError ? 2 : 1);
-}
+main().then(
+  () => process.exit(0),
+  (error) => {
+    process.stderr.write(
+      error instanceof UsageError ? `${describeError(error)}\nSee --help.\n` : `${error}\n`,
+    );
+    process.exit(error instanceof UsageError ? 2 : 1);
+  },
+);

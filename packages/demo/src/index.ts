@@ -1,4 +1,3 @@
-import { randomBytes } from "node:crypto";
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Config } from "@model-gateway/gateway/config.ts";
@@ -27,7 +26,8 @@ const OWN_POINTS = 300;
 const ROUTABLE_WITHIN_MS = 10_000;
 const ROUTABLE_POLL_MS = 50;
 
-const secret = (byteCount: number) => randomBytes(byteCount).toString("base64url");
+const secret = (byteCount: number) =>
+  crypto.getRandomValues(new Uint8Array(byteCount)).toBase64({ alphabet: "base64url", omitPadding: true });
 const Credentials = z.object({
   email: z.string(),
   password: z.string(),

@@ -1,7 +1,19 @@
-import { readFileSync } from "node:fs";
-import { availableParallelism } from "node:os";
+import { fstatSync, readFileSync, statSync } from "node:fs";
+import { availableParallelism, devNull } from "node:os";
 import { isNetwork } from "@model-gateway/wire/http";
 import { z } from "zod";
+
+/** Asking process.stderr loads its streams, which takes 10 ms; files, pipes and /dev/null need not be asked. */
+function stderrIsTerminal(): boolean {
+  try {
+    const stderr = fstatSync(2);
+    const isNull = stderr.rdev === statSync(devNull, { throwIfNoEntry: false })?.rdev;
+    return stderr.isCharacterDevice() && !isNull && process.stderr.isTTY;
+  } catch {
+    // It is closed.
+    return false;
+  }
+}
 
 /** `1`/`true` and `0`/`false`. */
 const flag = z
@@ -310,7 +322,7 @@ const settings = {
   ),
   logFormat: setting("SERVICE_LOG", "json or pretty", {
     schema: z.enum(["json", "pretty"]),
-    fallback: (process.stderr.isTTY ? "pretty" : "json") as "json" | "pretty",
+    fallback: (stderrIsTerminal() ? "pretty" : "json") as "json" | "pretty",
     shown: "pretty on a terminal, else json",
   }),
   logLevel: setting("SERVICE_LOG_LEVEL", "debug, info, warn or error", {

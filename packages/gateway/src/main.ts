@@ -1,11 +1,8 @@
 import { networkInterfaces } from "node:os";
-import { type Demo, startDemo } from "@model-gateway/demo";
-import { writePast } from "./app/demo-past.ts";
+import type { Demo } from "@model-gateway/demo";
 import { exposureOf, ownProcess } from "./app/exposure.ts";
 import { type App, startApp } from "./app/index.ts";
 import { lockAlone, lockForWorkers, warnUnlessAlone } from "./app/single-process.ts";
-import { Supervisor } from "./app/workers/supervisor.ts";
-import { runWorker } from "./app/workers/worker.ts";
 import { type Config, describeSettings, readConfig } from "./config.ts";
 import { createLog, type Log } from "./kernel/log.ts";
 import { VERSION } from "./kernel/version.ts";
@@ -27,9 +24,15 @@ const HINT = "`model-gateway doctor`, with the same settings, checks everything 
 const COMMAND = "serve";
 /** Given by the supervisor to the processes that it starts. */
 const WORKER_FLAG = "--worker";
+/** Loading the log's stream takes 10 ms, which the first requests need not wait for. */
+const EXPOSURE_DELAY_MS = 1_000;
 
 async function main(args: readonly string[]): Promise<void> {
-  if (args.includes(WORKER_FLAG) && process.connected) return runWorker(introduction);
+  // What only some starts need is loaded by them alone: the others are ready sooner.
+  if (args.includes(WORKER_FLAG) && process.connected) {
+    const { runWorker } = await import("./app/workers/worker.ts");
+    return runWorker(introduction);
+  }
   const options = readOptions(args);
   if (options.isHelp || options.isVersion) {
     process.stdout.write(options.isHelp ? HELP : `${VERSION}\n`);
@@ -42,7 +45,7 @@ async function main(args: readonly string[]): Promise<void> {
     ...(options.workers !== null && { SERVICE_WORKERS: options.workers }),
   });
   if ("problems" in read) stopWith(read.problems);
-  const demo = options.isDemo ? startDemo(read.config) : null;
+  const demo = options.isDemo ? (await import("@model-gateway/demo")).startDemo(read.config) : null;
   const config = demo?.config ?? read.config;
   const serve = config.workers > 1 ? serveByWorkers : serveAlone;
   const service = await serve(config).catch((error: Error) => stopWith([explain(error), HINT]));
@@ -50,15 +53,20 @@ async function main(args: readonly string[]): Promise<void> {
   // Installed before the "listening" line: a supervisor may send SIGTERM as soon as it sees that.
   watchProcess(service, demo);
 
-  for (const { message, remedy } of exposureOf(config, ownProcess()))
-    service.log.warn(`${message}; ${remedy}`);
-  process.stdout.write(service.introduction);
+  // Neither this nor the warnings load the streams of process.stdout and process.stderr before the first answer.
+  console.write(service.introduction);
+  setTimeout(() => warnOfExposure(config, service.log), EXPOSURE_DELAY_MS);
   if (demo) {
+    const { writePast } = await import("./app/demo-past.ts");
     const { text } = await demo
       .introduce(service.url, (past) => writePast(config, past))
       .catch((error: Error) => stopWith([error.message]));
-    process.stdout.write(`\n${text}`);
+    console.write(`\n${text}`);
   }
+}
+
+function warnOfExposure(config: Config, log: Log): void {
+  for (const { message, remedy } of exposureOf(config, ownProcess())) log.warn(`${message}; ${remedy}`);
 }
 
 interface Options {
@@ -113,6 +121,7 @@ async function serveAlone(config: Config): Promise<Service> {
 }
 
 async function serveByWorkers(config: Config): Promise<Service> {
+  const { Supervisor } = await import("./app/workers/supervisor.ts");
   const lock = lockForWorkers(config);
   const log = createLog({ level: config.logLevel, format: config.logFormat });
   const supervisor = await Supervisor.start({ config, log, command: workerCommand() });
@@ -201,4 +210,4 @@ function stopWith(problems: readonly string[]): never {
   process.exit(1);
 }
 
-await main(process.argv.slice(2));
+void main(process.argv.slice(2));

@@ -102,9 +102,13 @@ async function obey(commands: AsyncGenerator<string>, stop: (graceMs: number) =>
   stop(ORPHAN_GRACE_MS);
 }
 
-process.stdout.on("error", () => undefined);
-becomeSubreaper();
-const lines = linesOf(Bun.stdin.stream());
-const first = await lines.next();
-if (!first.done) await guard(JSON.parse(first.value) as GuardOrder, lines);
-process.exit(0);
+async function main(): Promise<void> {
+  process.stdout.on("error", () => undefined);
+  becomeSubreaper();
+  const lines = linesOf(Bun.stdin.stream());
+  const first = await lines.next();
+  if (!first.done) await guard(JSON.parse(first.value) as GuardOrder, lines);
+  process.exit(0);
+}
+
+void main();

@@ -1,5 +1,3 @@
-import { timingSafeEqual } from "node:crypto";
-
 /** Randomness, injected so that tests can make it repeatable. */
 export interface Ids {
   uuid(): string;
@@ -27,5 +25,5 @@ export const sha256Hex = (text: string): string => Bun.SHA256.hash(text, "hex");
 /** Equality whose time does not depend on where the two differ. */
 export function constantTimeEqual(a: string, b: string): boolean {
   // Comparing digests makes the lengths equal without revealing which one was longer.
-  return timingSafeEqual(Bun.SHA256.hash(a), Bun.SHA256.hash(b));
+  return crypto.timingSafeEqual(Bun.SHA256.hash(a), Bun.SHA256.hash(b));
 }

@@ -4,7 +4,6 @@ import { privateFile, privateFolder } from "../kernel/private-files.ts";
 import { shownUrl } from "../kernel/shown-address.ts";
 import type { Database } from "./contract.ts";
 import { migrate } from "./migrate.ts";
-import { PostgresDatabase } from "./postgres/database.ts";
 import { SqliteDatabase } from "./sqlite/database.ts";
 
 export interface StorageOptions {
@@ -24,6 +23,8 @@ export async function openDatabase(
   { forSettling = false } = {},
 ): Promise<Database> {
   if (databaseUrl) {
+    // Loaded only where it is used: Bun's Postgres client takes several milliseconds.
+    const { PostgresDatabase } = await import("./postgres/database.ts");
     const options = forSettling ? { connectionsMax: SETTLING_CONNECTIONS_MAX } : {};
     return PostgresDatabase.open(databaseUrl, options).catch((error: Error) => {
       throw new Error(`${shownUrl(databaseUrl)} cannot be reached: ${error.message}`, { cause: error });

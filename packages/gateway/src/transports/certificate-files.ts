@@ -1,4 +1,3 @@
-import { createPrivateKey, X509Certificate } from "node:crypto";
 import { readFileSync } from "node:fs";
 import type { Certificate } from "@model-gateway/wire/server";
 import { type Clock, isoTime } from "../kernel/clock.ts";
@@ -48,6 +47,7 @@ export class CertificateFiles {
     const { certFile, keyFile } = this.options;
     const cert = read(certFile, "SERVICE_TLS_CERT");
     const key = read(keyFile, "SERVICE_TLS_KEY");
+    const { createPrivateKey, X509Certificate } = process.getBuiltinModule("node:crypto");
     const parsed = attempt(
       `SERVICE_TLS_CERT: ${certFile} is not a certificate in PEM`,
       () => new X509Certificate(cert),

@@ -1,5 +1,4 @@
-import { isIP } from "node:net";
-import { ClientAddress, type HttpRequest } from "@model-gateway/wire/http";
+import { ClientAddress, type HttpRequest, ipFamily } from "@model-gateway/wire/http";
 import type { CallSource } from "../kernel/context.ts";
 import { ServiceError } from "../kernel/errors.ts";
 
@@ -17,7 +16,7 @@ const nameOf = (host: string): string =>
     .replace(/\.$/, "");
 
 const isLoopbackAddress = (address: string): boolean =>
-  address === "::1" || (isIP(address) === 4 && address.startsWith("127."));
+  address === "::1" || (ipFamily(address) === 4 && address.startsWith("127."));
 
 /** Browsers resolve `*.localhost` to this machine without asking anyone. */
 export const isLoopbackName = (host: string): boolean => {
@@ -40,7 +39,7 @@ export class Hosts {
   refusal(request: Pick<HttpRequest, "header">): ServiceError | null {
     const host = request.header("host") ?? "";
     const name = nameOf(host);
-    if (isLoopbackName(host) || isIP(name) !== 0 || this.#names.has(name)) return null;
+    if (isLoopbackName(host) || ipFamily(name) !== 0 || this.#names.has(name)) return null;
     return new ServiceError(
       "forbidden",
       `This service does not answer to the name ${name.slice(0, 200) || "(none)"} without credentials; ` +

@@ -7,8 +7,9 @@ import { redisCommand, startRedisCluster } from "@model-gateway/testing/services
 import { until } from "@model-gateway/testing/until.ts";
 import { forgetShared } from "../../../cli/src/service/postgres-tools.ts";
 import { REFUSED } from "../../src/bus/contract.ts";
-import { CLUSTER_GROUPS, openBus, type Shared } from "../../src/bus/index.ts";
+import { openBus, type Shared } from "../../src/bus/index.ts";
 import { slotOf } from "../../src/bus/redis/cluster.ts";
+import { CLUSTER_GROUPS } from "../../src/bus/redis/index.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import { silentLog } from "../../src/kernel/log.ts";

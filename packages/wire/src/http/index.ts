@@ -1,4 +1,5 @@
 export { ClientAddress } from "./client-address.ts";
+export { ipFamily } from "./ip-family.ts";
 export { isNetwork, Networks } from "./networks.ts";
 export {
   EVENT_STREAM_HEADERS,

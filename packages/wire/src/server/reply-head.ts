@@ -1,6 +1,6 @@
-import { STATUS_CODES } from "node:http";
 import type { Reply, ReplyHead } from "../http/reply.ts";
 import type { Outbox } from "../turns/outbox.ts";
+import { STATUS_TEXTS } from "./status-texts.ts";
 
 /**
  * Characters that a header's value must not contain. A line break would start another header, and so would a character
@@ -40,7 +40,7 @@ export function headText(
   { status, contentType, requestId, headers }: ReplyHead,
   { framing, lengthBytes, keepsAlive, isHttp10 }: HeadOptions,
 ): string {
-  let text = status === 200 ? "HTTP/1.1 200 OK\r\n" : `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}\r\n`;
+  let text = status === 200 ? "HTTP/1.1 200 OK\r\n" : `HTTP/1.1 ${status} ${STATUS_TEXTS[status] ?? ""}\r\n`;
   if (contentType !== "") text += headerLine("content-type", contentType);
   if (requestId !== "") text += headerLine("x-request-id", requestId);
   for (const name in headers) text += headerLine(name, headers[name]!);

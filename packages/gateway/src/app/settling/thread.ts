@@ -1,3 +1,4 @@
+import { join } from "node:path";
 import type { Log } from "../../kernel/log.ts";
 import {
   RefusedRows,
@@ -31,7 +32,7 @@ const isExecutable = Bun.main.startsWith("/$bunfs/") || Bun.main.includes("~BUN"
 function startWorker(): Worker {
   const path = typeof SETTLING_WORKER === "string" ? SETTLING_WORKER : "./worker.ts";
   // Within an executable only the path itself is found.
-  const found = isExecutable ? path : new URL(path, import.meta.url).href;
+  const found = isExecutable ? path : join(import.meta.dir, path);
   return new Worker(found, { smol: true, ref: false });
 }
 

@@ -1,8 +1,7 @@
-import { lookup } from "node:dns/promises";
-import { isIP } from "node:net";
 import { hostProblem, urlHost } from "@model-gateway/protocol/host.ts";
 import type { TunnelFetchInit } from "@model-gateway/protocol/tunnel/client.ts";
 import { TunnelError } from "@model-gateway/protocol/tunnel/frames.ts";
+import { ipFamily } from "@model-gateway/wire/http";
 import { inBackground } from "../../kernel/background.ts";
 import { keepSecret } from "../../kernel/secrets.ts";
 import {
@@ -42,8 +41,10 @@ interface Member {
 /** The addresses that a host name has now. */
 export type Resolve = (host: string) => Promise<readonly string[]>;
 
-const resolveBySystem: Resolve = async (host) =>
-  (await lookup(host, { all: true })).map(({ address }) => address);
+const resolveBySystem: Resolve = async (host) => {
+  const { lookup } = await import("node:dns/promises");
+  return (await lookup(host, { all: true })).map(({ address }) => address);
+};
 
 export interface AgentPoolOptions {
   modelId: string;
@@ -91,7 +92,7 @@ export class AgentPool implements ModelPool {
     const { ended } = replica;
     if (throughTunnel) this.#members.set(agentId, newMember({ via: "tunnel", ways: [throughTunnel], ended }));
     if (!replica.direct) return;
-    const address = isIP(replica.host) ? replica.host : await this.#addressOf(replica);
+    const address = ipFamily(replica.host) !== 0 ? replica.host : await this.#addressOf(replica);
     if (address === null) return;
     const direct = this.#direct({ ...replica, host: address });
     const usable = !throughTunnel || (await this.#answers(direct));

@@ -1,4 +1,3 @@
-import { createHmac } from "node:crypto";
 import { networkOf } from "@model-gateway/wire/server";
 import type { Bus, RateLimiter } from "../../bus/contract.ts";
 import { BoundedMap, Gate } from "../../kernel/bounded.ts";
@@ -6,8 +5,10 @@ import { type Clock, isoTime, sleep } from "../../kernel/clock.ts";
 import type { Actor, Authenticator, CallSource, Identity, SignedIn } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
 import { constantTimeEqual, type Ids, sha256Hex } from "../../kernel/ids.ts";
+import { hmacSha256 } from "../../kernel/keyed-hash.ts";
 import { PRINCIPAL_CHANGED, USER_CHANGED } from "../../kernel/topics.ts";
 import type { Database, Sweep, Transaction } from "../../storage/contract.ts";
+import { decoyHash, hashPassword } from "./password-hash.ts";
 import { People } from "./people.ts";
 import { AccountStore, type SessionRow, type UserRow } from "./store.ts";
 import { ACCESS_TOKEN_SECONDS, type AccessTokens, createAccessTokens, type TokenHolder } from "./tokens.ts";
@@ -24,8 +25,6 @@ const ACTORS_MAX = 10_000;
 const ACTOR_TRUSTED_MS = 1_000;
 /** A database that takes longer is treated as down. */
 const REREAD_WITHIN_MS = 500;
-/** OWASP's argon2id figures: 19 MiB and two passes. */
-const PASSWORD_HASH = { algorithm: "argon2id", memoryCost: 19_456, timeCost: 2 } as const;
 /** Hashing is slow on purpose; only so many run or wait at once. */
 const HASHES_AT_ONCE = 2;
 const HASHES_WAITING_MAX = 100;
@@ -99,14 +98,13 @@ export class Accounts implements Authenticator {
   /** What the link that the start prints carries. The same on every instance, and good for one account: the first. */
   readonly setupToken: string;
   /** Verified against when the account does not exist, so that both refusals take the same time. */
-  readonly #decoyHash: Promise<string>;
+  readonly #decoyHash = decoyHash();
 
   constructor(readonly options: AccountsOptions) {
     this.#store = new AccountStore(options.db);
     this.people = new People({ ...options, store: this.#store, accounts: this });
     this.#tokens = createAccessTokens({ secret: options.jwtSecret, clock: options.clock, ids: options.ids });
-    this.#decoyHash = Bun.password.hash(options.ids.secret(16), PASSWORD_HASH);
-    this.setupToken = createHmac("sha256", options.jwtSecret).update("setup link").digest("base64url");
+    this.setupToken = hmacSha256(options.jwtSecret, "setup link").toString("base64url");
     options.bus.onGap(() => this.#actors.clear());
     options.bus.subscribe(USER_CHANGED, (userId) => this.#actors.delete(userId));
   }
@@ -165,7 +163,7 @@ export class Accounts implements Authenticator {
 
   hash(password: string): Promise<string> {
     this.#requirePasswords();
-    return this.#hashing.run(() => Bun.password.hash(password, PASSWORD_HASH));
+    return this.#hashing.run(() => hashPassword(password));
   }
 
   #requirePasswords(): void {
@@ -233,7 +231,7 @@ export class Accounts implements Authenticator {
 
   /** An account whose password was reset has none until its link is used. */
   async #matches(user: UserRow | null, password: string): Promise<boolean> {
-    const hash = user?.password_hash || (await this.#decoyHash);
+    const hash = user?.password_hash || this.#decoyHash;
     return this.#hashing.run(() => Bun.password.verify(password, hash));
   }
 

@@ -1,6 +1,6 @@
-import { createHmac } from "node:crypto";
 import type { Bus } from "../../bus/contract.ts";
 import { BoundedMap } from "../../kernel/bounded.ts";
+import { hmacSha256 } from "../../kernel/keyed-hash.ts";
 import type { Log } from "../../kernel/log.ts";
 
 const TOPIC = "signing-secret";
@@ -19,7 +19,7 @@ interface SigningWatchOptions {
  */
 export async function watchSigning({ bus, log, secret }: SigningWatchOptions): Promise<void> {
   if (!bus.shared) return;
-  const own = createHmac("sha256", secret).update(TOPIC).digest("hex").slice(0, FINGERPRINT_LENGTH);
+  const own = hmacSha256(secret, TOPIC).toString("hex").slice(0, FINGERPRINT_LENGTH);
   const others = new BoundedMap<string, true>(OTHERS_MAX);
   const heard = bus.subscribe(TOPIC, (other) => {
     if (other === own || others.get(other)) return;

@@ -92,9 +92,15 @@ function stepAfter(state: number, byte: number): number {
   return step(kind, weightAfter(before, kind));
 }
 
-const STEPS = Uint32Array.from({ length: states << KIND_SHIFT }, (_, at) =>
-  stepAfter(at >> KIND_SHIFT, at & 255),
-);
+let steps: Uint32Array | null = null;
+
+/** Made when it is first needed: it takes several milliseconds, which a start would wait for. */
+function makeSteps(): Uint32Array {
+  const made = new Uint32Array(states << KIND_SHIFT);
+  for (let at = 0; at < made.length; at++) made[at] = stepAfter(at >> KIND_SHIFT, at & 255);
+  return made;
+}
+
 const WEIGHT_MASK = (1 << NEXT_SHIFT) - 1;
 const IN_WORD = SMALL << KIND_SHIFT;
 
@@ -154,6 +160,8 @@ export class TokenCounter {
     bytes: Uint8Array,
     { start, end: until, isJson }: { start: number; end: number; isJson: boolean },
   ): void {
+    steps ??= makeSteps();
+    const table = steps;
     const end = Math.min(until, bytes.length);
     let before = this.#before;
     let weight = this.#weight;
@@ -164,7 +172,7 @@ export class TokenCounter {
         byte = escapedAs(bytes, i);
         i += bytes[i + 1] === SMALL_U ? ESCAPE_LENGTH - 1 : 1;
       }
-      const step = STEPS[before | byte]!;
+      const step = table[before | byte]!;
       weight += step & WEIGHT_MASK;
       before = step >>> NEXT_SHIFT;
       if (before !== IN_WORD) {

@@ -1,4 +1,4 @@
-import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from "node:crypto";
+import { derivedKey } from "../../kernel/keyed-hash.ts";
 
 /** Keeps secrets that must be given out again, such as upstream keys, unreadable in the database. */
 export interface Sealer {
@@ -9,18 +9,20 @@ export interface Sealer {
 }
 
 const CIPHER = "aes-256-gcm";
-const KEY_BYTES = 32;
 const IV_BYTES = 12;
 const TAG_BYTES = 16;
 const PREFIX = "sealed:v1:";
 
+/** Loaded when it is first needed: many services have nothing sealed. */
+const ciphers = () => process.getBuiltinModule("node:crypto");
+
 /** A key of its own is derived from `secret`, so that sealing reveals nothing about its other uses. */
 export function createSealer(secret: Uint8Array): Sealer {
-  const key = new Uint8Array(hkdfSync("sha256", secret, "", "secrets at rest", KEY_BYTES));
+  const key = derivedKey(secret, "secrets at rest");
   return {
     seal(text, context) {
-      const iv = randomBytes(IV_BYTES);
-      const cipher = createCipheriv(CIPHER, key, iv).setAAD(Buffer.from(context));
+      const iv = crypto.getRandomValues(new Uint8Array(IV_BYTES));
+      const cipher = ciphers().createCipheriv(CIPHER, key, iv).setAAD(Buffer.from(context));
       const sealed = Buffer.concat([cipher.update(text, "utf8"), cipher.final()]);
       return PREFIX + Buffer.concat([iv, cipher.getAuthTag(), sealed]).toString("base64url");
     },
@@ -28,7 +30,8 @@ export function createSealer(secret: Uint8Array): Sealer {
       if (!text.startsWith(PREFIX)) return text;
       const bytes = Buffer.from(text.slice(PREFIX.length), "base64url");
       try {
-        const decipher = createDecipheriv(CIPHER, key, bytes.subarray(0, IV_BYTES))
+        const decipher = ciphers()
+          .createDecipheriv(CIPHER, key, bytes.subarray(0, IV_BYTES))
           .setAAD(Buffer.from(context))
           .setAuthTag(bytes.subarray(IV_BYTES, IV_BYTES + TAG_BYTES));
         return Buffer.concat([

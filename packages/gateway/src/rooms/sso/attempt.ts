@@ -1,11 +1,10 @@
-import { hkdfSync } from "node:crypto";
 import { EncryptJWT, jwtDecrypt } from "jose";
 import { z } from "zod";
 import type { Clock } from "../../kernel/clock.ts";
+import { derivedKey } from "../../kernel/keyed-hash.ts";
 
 /** How long someone may take at the provider. */
 export const ATTEMPT_SECONDS = 600;
-const KEY_BYTES = 32;
 const SEALED_LENGTH_MAX = 4_000;
 
 const Attempt = z.object({
@@ -35,7 +34,7 @@ export class Attempts {
     secret: Uint8Array,
     readonly clock: Clock,
   ) {
-    this.#key = new Uint8Array(hkdfSync("sha256", secret, "", "sign-in attempts", KEY_BYTES));
+    this.#key = derivedKey(secret, "sign-in attempts");
   }
 
   seal(attempt: Attempt): Promise<string> {

@@ -1,4 +1,3 @@
-import { gunzip } from "node:zlib";
 import { fail, ServiceError } from "../../kernel/errors.ts";
 
 /** The body of a request as it was before its client compressed it. Never inflates to more than `bytesMax`. */
@@ -10,6 +9,7 @@ export function inflated(bytes: Buffer, encoding: string, bytesMax: number): Pro
       `content-encoding ${JSON.stringify(encoding.slice(0, 64))} is not read here: send gzip, or the body as it is`,
     );
   }
+  const { gunzip } = process.getBuiltinModule("node:zlib");
   return new Promise((resolve, reject) => {
     gunzip(bytes, { maxOutputLength: bytesMax }, (error, whole) => {
       if (!error) resolve(whole);

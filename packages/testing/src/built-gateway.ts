@@ -1,0 +1,49 @@
+import { Database } from "bun:sqlite";
+import { join } from "node:path";
+import { freePort } from "./services.ts";
+import { until } from "./until.ts";
+
+/**
+ * Runs a built gateway with its demonstration in `dir`, and waits until the usage of a chat is in its database: what
+ * brings it there is a thread whose code the program has to find within itself, or beside itself.
+ */
+export async function settleChat(
+  command: readonly string[],
+  { dir, env }: { dir: string; env: Record<string, string | undefined> },
+): Promise<void> {
+  const port = await freePort();
+  const service = Bun.spawn([...command, "serve", "--demo"], {
+    cwd: dir,
+    env: { ...env, SERVICE_PORT: String(port), SERVICE_DATA_DIR: dir },
+    stdout: "pipe",
+    stderr: "ignore",
+  });
+  try {
+    let text = "";
+    const decoder = new TextDecoder();
+    for await (const chunk of service.stdout) {
+      text += decoder.decode(chunk, { stream: true });
+      if (text.includes("curl")) break;
+    }
+    const key = /service-[0-9a-f-]{36}/.exec(text)![0];
+    const dataDir = /data\s+SQLite, (.*)/.exec(text)![1]!;
+    const answer = await fetch(`http://127.0.0.1:${port}/v1/chat/completions`, {
+      method: "POST",
+      headers: {
+        authorization: `Bearer ${key}`,
+        "content-type": "application/json",
+        "x-service-ref": "built",
+      },
+      body: JSON.stringify({ model: "demo", messages: [{ role: "user", content: "hi" }] }),
+    });
+    if (answer.status !== 200) throw new Error(`${answer.status}: ${await answer.text()}`);
+    using db = new Database(join(dataDir, "gateway.sqlite"), { readonly: true });
+    const rows = db.query<{ n: number }, []>(
+      "SELECT COUNT(*) AS n FROM usage_records WHERE ref_id = 'built'",
+    );
+    await until("the row is in the database", () => rows.get()!.n === 1);
+  } finally {
+    service.kill();
+    await service.exited;
+  }
+}
