@@ -49,7 +49,7 @@ export class TurnRecord {
 
   /** Whether anything is read, or written, before the request is sent. */
   get comesFirst(): boolean {
-    return this.options.fields.conversationId !== null || this.parts.memory.enabled;
+    return Boolean(this.options.fields.conversationId) || this.parts.memory.enabled;
   }
 
   /** Checks the conversation, assembles history and recalls. */
