@@ -1,12 +1,14 @@
+import { systemClock } from "../../kernel/clock.ts";
 import type { BusOptions, Shared, SupervisorAddress } from "../index.ts";
 import { Sliced } from "../slices/sliced.ts";
 import { WorkerBus } from "./bus.ts";
 import { WorkerLink } from "./link.ts";
 import { WorkerLimits, WorkerPurses } from "./servers.ts";
 
+/** In real time, as the link is, even when tests give the rooms another clock. */
 export async function openWorkerBus(
   { path, worker }: SupervisorAddress,
-  { clock, ids, log }: BusOptions,
+  { ids, log }: BusOptions,
 ): Promise<Shared> {
   await using half = new AsyncDisposableStack();
   const link = new WorkerLink({ path, log });
@@ -14,7 +16,7 @@ export async function openWorkerBus(
   const bus = new WorkerBus(link);
   half.defer(() => bus.close());
   const servers = [{ limits: new WorkerLimits(link), purses: new WorkerPurses(link, worker) }];
-  const sliced = new Sliced({ servers, groupOf: () => 0, bus, clock, ids, log });
+  const sliced = new Sliced({ servers, groupOf: () => 0, bus, clock: systemClock, ids, log });
   half.defer(() => sliced.close());
   await link.open().catch((error: Error) => {
     throw new Error(`the supervisor's socket ${path} cannot be used: ${error.message}`, { cause: error });
