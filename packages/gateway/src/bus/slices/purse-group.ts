@@ -469,7 +469,8 @@ export class PurseGroup {
     this.#cancelTelling?.();
     this.#isClosed = true;
     this.#endPause?.();
-    await this.#entering;
+    // Who entered has been told why it failed.
+    await this.#entering?.catch(() => {});
     const { server } = this.options;
     if (server.available) await server.leave(this.#instance).catch(() => {});
   }

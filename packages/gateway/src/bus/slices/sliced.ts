@@ -40,7 +40,8 @@ export class Sliced {
   }
 
   async close(): Promise<void> {
-    await this.reservations.close();
-    await this.limiter.close();
+    // One that fails does not keep the other open.
+    const closed = await Promise.allSettled([this.reservations.close(), this.limiter.close()]);
+    for (const each of closed) if (each.status === "rejected") throw each.reason;
   }
 }
