@@ -1,4 +1,5 @@
 export type * from "./admin.ts";
+export * from "./cli-sign-in.ts";
 export * from "./client.ts";
 export { ConnectionError, isAbort, RestError, RPC_CODE, RpcError } from "./errors.ts";
 export type { ChatStream, EventsOptions, ModelsProgress, Notification } from "./events.ts";

@@ -6,7 +6,7 @@ import type { Ids } from "../../kernel/ids.ts";
 import type { Database, Sweep, Transaction } from "../../storage/contract.ts";
 import type { Accounts, Session } from "../accounts/index.ts";
 import { type Groups, isGroupInvitation } from "../groups/index.ts";
-import { ATTEMPT_SECONDS, type Attempt, Attempts } from "./attempt.ts";
+import { ATTEMPT_SECONDS, Attempt } from "./attempt.ts";
 import {
   type ClaimRule,
   type Claims,
@@ -16,7 +16,9 @@ import {
   nameOf,
   valuesOf,
 } from "./claims.ts";
+import { CliSignIns } from "./cli.ts";
 import { OidcProvider, type Person, type ProviderOptions } from "./provider.ts";
+import { Sealed } from "./sealed.ts";
 import { type IdentityRow, IdentityStore } from "./store.ts";
 
 const TRIES_PER_IP = 20;
@@ -73,13 +75,21 @@ interface Enabled {
 /** Sign-in by an OpenID Connect provider. Accounts are bound to the provider's subject, never to an address. */
 export class Sso {
   readonly #store: IdentityStore;
-  readonly #attempts: Attempts;
+  readonly #attempts: Sealed<Attempt>;
+  readonly cli: CliSignIns;
   readonly #enabled: Enabled | null;
 
   constructor(readonly options: SsoOptions) {
     const { db, jwtSecret, clock, settings, log, fetch } = options;
     this.#store = new IdentityStore(db);
-    this.#attempts = new Attempts(jwtSecret, clock);
+    this.#attempts = new Sealed({
+      schema: Attempt,
+      secret: jwtSecret,
+      purpose: "sign-in attempts",
+      seconds: ATTEMPT_SECONDS,
+      clock,
+    });
+    this.cli = new CliSignIns({ ...options, store: this.#store });
     this.#enabled = settings && {
       settings,
       provider: new OidcProvider({
