@@ -38,6 +38,8 @@ test("the code that the browser brings back signs the command line in, and secre
   expect([code, out]).toEqual([0, `Signed in at ${gateway.url} as ada@example.com\n`]);
   expect(err).toMatch(/the code [0-9A-F]{4}-[0-9A-F]{4}/);
   expect((await shell.run(["keys", "create", "made"])).out).toStartWith("service-");
+  const [session] = await gateway.rpc("auth.sessions.list", {}, ada);
+  expect(session.user_agent).toMatch(/^model-gateway-cli\/\d/);
 });
 
 test("what did not begin here is turned away, and the real answer still counts", async () => {
