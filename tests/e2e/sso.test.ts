@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
+import { oneTimeLink } from "@model-gateway/client";
 import { PASSWORD } from "@model-gateway/testing/gateway.ts";
 import { startProvider, type TestProvider } from "@model-gateway/testing/oidc-provider.ts";
 import { freePort } from "@model-gateway/testing/services.ts";
@@ -70,6 +71,34 @@ test("who has an account with a password links it", async () => {
   await page.getByRole("button", { name: "Link an account" }).click();
   await page.getByText("Your account is linked").waitFor();
   await page.getByRole("button", { name: /Unlink grace@example.com/ }).waitFor();
+});
+
+test("under a path of its own, and by an invitation whose token is in no request", async () => {
+  const origin = `http://127.0.0.1:${await freePort()}`;
+  const url = `${origin}/gateway`;
+  const people = await startProvider(url);
+  const below = await openSite({ config: people.settings(url) });
+  try {
+    people.people.set("bob", { email: "bob@example.org", email_verified: true });
+    const root = await below.gateway.signIn("root");
+    const group = await below.gateway.rpc("group.create", { name: "Analysts" }, root);
+    const { token } = await below.gateway.rpc("group.invite.create", { group_id: group.id }, root);
+    const { page } = await below.visit();
+    const asked: string[] = [];
+    page.on("request", (request) => asked.push(request.url()));
+    await page.goto(oneTimeLink(url, "join", token));
+    await page.getByText("invites you to the group Analysts").waitFor();
+    await page.getByRole("button", { name: "Sign in with single sign-on" }).click();
+    await signInThere(page, people, "bob");
+    await page.getByRole("button", { name: "Join", exact: true }).click();
+    await page.getByRole("heading", { name: "Analysts" }).waitFor();
+    expect(page.url()).toBe(`${url}/groups/${group.id}`);
+    expect(asked.length).toBeGreaterThan(3);
+    expect(asked.filter((address) => address.includes(token))).toEqual([]);
+  } finally {
+    await below.stop();
+    people.stop();
+  }
 });
 
 test("a redirect that nobody here began signs nobody in", async () => {

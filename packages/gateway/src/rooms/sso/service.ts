@@ -1,4 +1,5 @@
 import * as oauth from "oauth4webapi";
+import { basePathOf } from "../../kernel/base-path.ts";
 import { isoTime } from "../../kernel/clock.ts";
 import type { Actor, CallSource } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
@@ -301,7 +302,8 @@ export class Sso {
   readonly sweepUsed: Sweep = (nowMs, rowsMax) => this.#store.deleteUsed(isoTime(nowMs), rowsMax);
 }
 
-export const callbackUrl = (publicUrl: string): string => `${new URL(publicUrl).origin}${CALLBACK_PATH}`;
+export const callbackUrl = (publicUrl: string): string =>
+  `${new URL(publicUrl).origin}${basePathOf(publicUrl)}${CALLBACK_PATH}`;
 
 /** A path of this service and nothing else: `//evil.example` and the like become the start page. */
 function pathWithin(publicUrl: string, path: string | undefined): string {
@@ -309,7 +311,7 @@ function pathWithin(publicUrl: string, path: string | undefined): string {
   if (path === undefined || path.length > RETURN_LENGTH_MAX || !path.startsWith("/")) return "/";
   const url = URL.canParse(path, origin) ? new URL(path, origin) : null;
   if (url?.origin !== origin || url.pathname.startsWith("//") || url.pathname === CALLBACK_PATH) return "/";
-  return `${url.pathname}${url.search}`;
+  return `${url.pathname}${url.search}${url.hash}`;
 }
 
 function refuseAttempt(): never {
