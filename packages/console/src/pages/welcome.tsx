@@ -19,7 +19,7 @@ const PASSWORD_LENGTH_MIN = 8;
 interface Asked {
   title: string;
   text: string;
-  /** Null: whoever has the link chooses. */
+  /** Null: the person with the link chooses. */
   email: string | null;
   /** Null: the account has a name already. */
   asksName: boolean;
