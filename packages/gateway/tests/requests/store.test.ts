@@ -193,6 +193,46 @@ onEachDatabase("request records", (fresh) => {
       await writer.close(1_000);
       expect(dropped.total()).toBe(0);
     }));
+
+  test("requests that end while sums are written are counted, too", () =>
+    withDatabase(fresh, async (db) => {
+      const store = new RequestStore(db);
+      const writer = new RecordWriter({
+        store,
+        clock: new ManualClock(NOW),
+        log: silentLog,
+        dropped: new Metrics().counter("dropped", ""),
+        costNanoUsd: () => null,
+        knownModel: () => null,
+        written() {},
+        captured() {},
+      });
+      let count = 0;
+      const end = (records: number) => {
+        for (let i = 0; i < records; i++, count++) {
+          const record = new RequestRecord(writer, "/v1/chat/completions", firstIdAt(NOW + count));
+          record.userId = firstIdAt(count % 300);
+          record.end(200);
+        }
+      };
+      for (let i = 0; i < 5; i++) {
+        end(300);
+        const flushed = writer.flush(10_000);
+        for (let turn = 0; turn < 20; turn++) {
+          end(33);
+          await nextTurn();
+        }
+        await flushed;
+      }
+      await writer.close(10_000);
+      expect(await db.get("SELECT COUNT(*) AS n FROM request_records")).toEqual({ n: count });
+      const summed = (table: string, where = "") =>
+        db.get(`SELECT CAST(SUM(requests) AS BIGINT) AS n FROM ${table} ${where}`);
+      for (const grainMs of [60_000, HOUR, 24 * HOUR])
+        for (const table of ["request_sums", "request_asker_sums"])
+          expect(await summed(table, `WHERE grain_ms = ${grainMs}`)).toEqual({ n: count });
+      expect(await summed("request_asker_days")).toEqual({ n: count });
+    }));
 });
 
 test("while the database is away records wait, a bounded number of them, and the rest are counted", async () => {

@@ -36,6 +36,8 @@ const FEW_SUMS_MAX = 64;
  * database costs several times a record. A crash leaves uncounted what was gathered; the records are there.
  */
 export const SUMS_EVERY_MS = 20_000;
+/** Sums that wait for the database; with more than this, those that it does not take are dropped. */
+const SUMS_MAX = 50_000;
 const RETRY_AFTER_MS = 2_000;
 /** Facets, and askers, that are remembered. */
 const KNOWN_MAX = 50_000;
@@ -67,7 +69,7 @@ export class RecordWriter implements RecordSink {
   readonly #waiting: StoredRow[] = [];
   /** Being written; kept when that fails, to be tried again. */
   #batch: Batch | null = null;
-  readonly #sums = new Sums();
+  #sums = new Sums();
   #sumsDueMs = 0;
   #writing: Promise<void> | null = null;
   #retryAtMs = 0;
@@ -136,14 +138,15 @@ export class RecordWriter implements RecordSink {
   async #writeSums(): Promise<void> {
     this.#sumsDueMs = this.clock.now() + SUMS_EVERY_MS;
     if (this.#sums.size === 0) return;
+    // Requests that end meanwhile are counted in the next ones.
+    const sums = this.#sums;
+    this.#sums = new Sums();
     try {
-      await this.options.store.addSums(this.#sums);
-      this.#sums.clear();
+      await this.options.store.addSums(sums);
     } catch (error) {
       this.options.log.warn("writing sums of requests failed", { error });
-      // Sums that the database refuses would be refused again. No records are written while it is away, so these
-      // do not become more.
-      if (!(error instanceof Outage)) this.#sums.clear();
+      // Sums that the database refuses would be refused again.
+      if (error instanceof Outage && sums.size <= SUMS_MAX) this.#sums.addAll(sums);
     }
   }
 
@@ -263,7 +266,7 @@ export class RecordWriter implements RecordSink {
 
   /** Resolves when everything so far is in the database, or cannot be for now, or the time is over. */
   async flush(timeoutMs: number): Promise<void> {
-    if (this.waitingCount === 0 && this.#sums.size === 0) return;
+    if (this.waitingCount === 0 && this.#sums.size === 0 && this.#writing === null) return;
     let cancel = () => {};
     const late = new Promise<void>((resolve) => {
       cancel = this.clock.after(timeoutMs, resolve);
