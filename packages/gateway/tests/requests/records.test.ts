@@ -177,6 +177,19 @@ onEachDatabase("request records", (fresh) => {
       expect(await latest(bench)).toMatchObject({ outcome: "left", status: 499, code: "client_left" });
     }));
 
+  test("a model whose name cannot be stored as it is keeps no record out", () =>
+    withBench(async (bench) => {
+      const other = startUpstream({ models: ["odd\u0000name", "half\ud800name", "constructor"] });
+      await bench.addBackend({ name: "odd", type: "external", url: other.url });
+      const names = ["odd\u0000name", "half\ud800name", "constructor", "m"];
+      for (const model of names) expect((await bench.chat({ model })).status).toBe(200);
+      const models = (await list(bench)).map(({ model }) => model);
+      expect(models).toEqual(["m", "constructor", expect.stringMatching(/^half.name$/), expect.any(String)]);
+      const { totals } = await bench.rpc("requests.stats", {}, bench.token);
+      expect(totals).toMatchObject({ requests: names.length, ok: names.length });
+      other.stop();
+    }));
+
   test("own requests for a person, everyone's for an administrator, a group's for its admins", () =>
     withBench(async (bench) => {
       const bob = await bench.signIn("bob");

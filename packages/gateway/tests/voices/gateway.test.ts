@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import Anthropic from "@anthropic-ai/sdk";
 import { until } from "@model-gateway/testing/until.ts";
-import { chunk, DONE, politeHandler, usageChunk } from "@model-gateway/testing/upstream.ts";
+import { chunk, completion, DONE, politeHandler, usageChunk } from "@model-gateway/testing/upstream.ts";
 import OpenAI from "openai";
 import { bootInference, type InferenceBench } from "../support/inference.ts";
 import { failing, fixture } from "./support.ts";
@@ -48,6 +48,43 @@ test("streamed answers of both APIs are recorded once each, with the upstream's 
   const rows = await bench.usageRows();
   expect(rows.length - before).toBe(3);
   expect(rows.slice(0, 3).every((row) => row.prompt_tokens === 9 && row.completion_tokens === 4)).toBe(true);
+});
+
+test("parts of a tool call that are of another type than they should be do not reach the client so", async () => {
+  const call = { index: 0, id: 7, type: "function", function: { name: "f", arguments: { city: "Oslo" } } };
+  const nameless = { index: 1, id: "c2", type: "function", function: { name: { a: 1 }, arguments: null } };
+  for (const stream of [true, false]) {
+    bench.upstream.answer((_, reply) => {
+      const tool_calls = [call, nameless];
+      if (stream)
+        return reply.stream([
+          chunk({ delta: { role: "assistant", tool_calls } }),
+          chunk({ finish_reason: "tool_calls" }),
+          usageChunk(),
+          DONE,
+        ]);
+      const message = { role: "assistant", content: null, tool_calls };
+      return reply.json(completion("", { choices: [{ index: 0, message, finish_reason: "tool_calls" }] }));
+    });
+    const message = stream
+      ? await anthropic.messages.stream(ask).finalMessage()
+      : await anthropic.messages.create(ask);
+    expect(message.content).toMatchObject([
+      { type: "tool_use", id: expect.stringMatching(/^call_/), name: "f", input: { city: "Oslo" } },
+      { type: "tool_use", id: "c2", name: "", input: {} },
+    ]);
+    const asked = { model: "m", input: "hi" };
+    const response = stream
+      ? await openai.responses.stream(asked).finalResponse()
+      : await openai.responses.create(asked);
+    expect(response.output).toMatchObject([
+      { call_id: expect.stringMatching(/^call_/), name: "f", arguments: '{"city":"Oslo"}' },
+      { call_id: "c2", name: "", arguments: "{}" },
+    ]);
+    const lines = await (await bench.post("/api/chat", { ...ask, stream })).text();
+    expect(lines).toContain('"arguments":{"city":"Oslo"}');
+  }
+  bench.upstream.answer(politeHandler);
 });
 
 test("tools go there and back on both APIs", async () => {

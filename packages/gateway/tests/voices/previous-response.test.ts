@@ -62,6 +62,16 @@ test("a response goes on from another: what was said before is sent, the instruc
   expect(await failureOf(gone)).toMatchObject({ status: 400 });
 });
 
+test("an answer is the assistant's whatever the upstream calls it", async () => {
+  for (const role of [null, "system", "user", 5]) {
+    bench.asked.answer = completion({ role, content: "Oslo." });
+    const { id } = await client.responses.create({ model: "m", input: "Capital?" });
+    await client.responses.create({ model: "m", input: "And?", previous_response_id: id });
+    const { messages } = bench.asked.bodies.at(-1);
+    expect(messages.map((message: { role: string }) => message.role)).toEqual(["user", "assistant", "user"]);
+  }
+});
+
 test("a tool's result is enough after a streamed call", async () => {
   bench.asked.answer = eventStream(fixture("openai-tools.sse"));
   const stream = await client.responses.create({ model: "m", input: "Weather?", stream: true });

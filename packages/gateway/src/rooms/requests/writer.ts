@@ -238,7 +238,9 @@ export class RecordWriter implements RecordSink {
         if (isOfCall && facet.status === status && facet.code === codeName) return facet;
       }
     const id = numberFor("facet", surface, model, backendName, status, codeName);
-    const facet = { id, surface, model, backend: backendName, status, code: codeName };
+    // An upstream names its models as it likes, but Postgres rejects NUL in a text.
+    const named = model.replaceAll("\u0000", "");
+    const facet = { id, surface, model: named, backend: backendName, status, code: codeName };
     this.#newFacets.push(facet);
     if (known) known.push(facet);
     else this.#facets.set(model, [facet]);

@@ -88,7 +88,7 @@ export class TurnRecord {
   /** The whole answer of a request that did not stream. */
   async completedWith(body: AnswerBody): Promise<void> {
     const [message] = messagesOf(body);
-    await this.#completed(message ? toStored({ role: "assistant", ...message }) : null);
+    await this.#completed(message ? toStored({ ...message, role: "assistant" }) : null);
   }
 
   async completed(): Promise<void> {

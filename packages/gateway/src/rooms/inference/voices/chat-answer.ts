@@ -1,7 +1,7 @@
 import { isObject } from "../../../kernel/json.ts";
 import type { TurnUsage } from "../turn/listener.ts";
 import type { WholeAnswer } from "../turn/whole-answer.ts";
-import { newCallId } from "./tool-calls.ts";
+import { argumentsText, newCallId } from "./tool-calls.ts";
 
 /** Token counts of one answer; each API reports them under its own names. */
 export interface TokenCounts {
@@ -89,7 +89,7 @@ export function readAnswer(whole: WholeAnswer): ChatAnswer {
     calls: calls.map((call) => ({
       id: textOf(call.id) || newCallId(),
       name: textOf(details(call.function).name),
-      arguments: textOf(details(call.function).arguments) || "{}",
+      arguments: argumentsText(details(call.function).arguments) || "{}",
     })),
     finish: finishOf(choice) ?? { reason: "stop", stopSequence: null },
     usage: tokenCounts(owed && { ...owed, reported: details(body.usage) }),
