@@ -87,6 +87,24 @@ test("parts of a tool call that are of another type than they should be do not r
   bench.upstream.answer(politeHandler);
 });
 
+test("a part of the tokens is not told as more than all of them", async () => {
+  const usage = {
+    prompt_tokens: 9,
+    completion_tokens: 4,
+    total_tokens: 13,
+    prompt_tokens_details: { cached_tokens: 1e308, cache_write_tokens: -7 },
+    completion_tokens_details: { reasoning_tokens: 5 },
+  };
+  bench.upstream.answer((_, reply) => reply.json(completion("ok", { usage })));
+  const response = await openai.responses.create({ model: "m", input: "hi" });
+  expect(response.usage).toMatchObject({
+    input_tokens: 9,
+    input_tokens_details: { cached_tokens: 9, cache_write_tokens: 0 },
+    output_tokens_details: { reasoning_tokens: 4 },
+  });
+  bench.upstream.answer(politeHandler);
+});
+
 test("tools go there and back on both APIs", async () => {
   const message = await anthropic.messages
     .stream({ ...ask, tools: [{ name: "look_up", input_schema: lookUp }] })

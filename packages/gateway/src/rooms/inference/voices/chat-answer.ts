@@ -17,17 +17,21 @@ export interface TokenCounts {
 const count = (value: unknown): number =>
   typeof value === "number" && Number.isFinite(value) && value > 0 ? Math.floor(value) : 0;
 
+/** A part of a count cannot be more than the whole. */
+const partOf = (whole: number, value: unknown): number => Math.min(whole, count(value));
+
 const details = (value: unknown): Record<string, unknown> => (isObject(value) ? value : {});
 
 /** What the gateway settled, with the details that the upstream reported. */
 export function tokenCounts(usage: TurnUsage | null): TokenCounts {
-  const prompt = details(usage?.reported?.prompt_tokens_details);
+  const { promptTokens = 0, completionTokens = 0, reported } = usage ?? {};
+  const prompt = details(reported?.prompt_tokens_details);
   return {
-    prompt: usage?.promptTokens ?? 0,
-    cached: count(prompt.cached_tokens),
-    cacheWritten: count(prompt.cache_write_tokens),
-    completion: usage?.completionTokens ?? 0,
-    reasoning: count(details(usage?.reported?.completion_tokens_details).reasoning_tokens),
+    prompt: promptTokens,
+    cached: partOf(promptTokens, prompt.cached_tokens),
+    cacheWritten: partOf(promptTokens, prompt.cache_write_tokens),
+    completion: completionTokens,
+    reasoning: partOf(completionTokens, details(reported?.completion_tokens_details).reasoning_tokens),
   };
 }
 
