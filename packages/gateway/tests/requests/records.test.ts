@@ -311,6 +311,26 @@ test("creating a video and a voice session leave records", async () => {
   }
 });
 
+test("calls of strangers leave no records", async () => {
+  const bench = await bootInference();
+  try {
+    const call = { jsonrpc: "2.0", id: 1, method: "chat.send", params: { model: "m", messages: [] } };
+    const answer = await fetch(`${bench.url}/api/rpc`, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify(new Array(100).fill(call)),
+    });
+    expect(await answer.json()).toHaveLength(100);
+    expect(await list(bench, { everyone: true })).toEqual([]);
+    await bench.call("chat.send", { model: "m", messages: [] }, bench.token);
+    expect(await list(bench, { everyone: true })).toMatchObject([
+      { surface: "chat.send", outcome: "refused" },
+    ]);
+  } finally {
+    await bench.stop();
+  }
+});
+
 test("with 0 days nothing is recorded", async () => {
   const bench = await bootInference({ config: { requestRecordsDays: 0 } });
   try {

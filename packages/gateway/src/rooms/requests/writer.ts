@@ -33,7 +33,8 @@ const WRITE_EVERY_MS = 1_000;
 const FEW_SUMS_MAX = 64;
 /**
  * More are gathered: with hundreds of keys most sums of a second would be of one or two requests, and adding one to the
- * database costs several times a record. A crash leaves uncounted what was gathered; the records are there.
+ * database costs several times a record. A crash leaves uncounted what was gathered; the records are there, but lists find
+ * their times by these sums.
  */
 export const SUMS_EVERY_MS = 20_000;
 /** Sums that wait for the database; with more than this, those that it does not take are dropped. */
