@@ -311,6 +311,20 @@ test("creating a video and a voice session leave records", async () => {
   }
 });
 
+test("a key that was sent as the name of a model is not recorded, and periods before any time are refused", async () => {
+  const bench = await bootInference();
+  try {
+    await (await bench.chat({ model: `my ${bench.key}` })).text();
+    expect(await latest(bench)).toMatchObject({ status: 404, model_asked: "my [redacted]" });
+    expect(JSON.stringify(await list(bench))).not.toContain(bench.key);
+    const until = "0000-01-01T00:00:00Z";
+    const { error } = await bench.call("requests.stats", { until }, bench.token);
+    expect(error.message).toContain("`since` must be before `until`");
+  } finally {
+    await bench.stop();
+  }
+});
+
 test("calls of strangers leave no records", async () => {
   const bench = await bootInference();
   try {

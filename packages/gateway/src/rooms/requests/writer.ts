@@ -300,7 +300,9 @@ function detailOf(record: RequestRecord, model: string | null): Detail | null {
     message === null && failures === null && refId === null && clientIp === null && !isEstimated;
   if (isOrdinary && (modelAsked === null || modelAsked === model)) return null;
   const detail: Detail = {};
-  if (modelAsked !== null && modelAsked !== model) detail.asked = name(modelAsked);
+  // A name that stands for no model is any text of the client's, a key perhaps.
+  if (modelAsked !== null && modelAsked !== model)
+    detail.asked = name(model === null ? words(modelAsked) : modelAsked);
   if (message) detail.message = words(message);
   if (failures)
     detail.failed = failures.map(({ backend, model: tried, sentMs, endedMs, message: why }) => ({
