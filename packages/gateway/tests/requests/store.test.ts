@@ -325,15 +325,16 @@ test("sums are gathered over several writes, wait for the database, and are adde
   expect(added).toEqual([...new Array(ASKERS).fill(5), ...new Array(ASKERS).fill(1)]);
 });
 
-test("rows that the database refuses do not stop later ones", async () => {
+test.each(["row", "model"])("a %s that the database refuses does not stop later ones", async (what) => {
   const clock = new ManualClock(NOW);
   const dropped = new Metrics().counter("dropped", "");
   const written: string[] = [];
   const writer = new RecordWriter({
     store: {
       existing: async () => new Set(),
-      async insert({ rows }) {
+      async insert({ rows, facets }) {
         if (rows.some(([, , , facts]) => facts.includes("poison"))) throw new Error("refused");
+        if (facets.some(({ model }) => model === "poison")) throw new Error("refused");
         written.push(...rows.map(([id]) => id));
       },
       addSums: async () => {},
@@ -347,7 +348,8 @@ test("rows that the database refuses do not stop later ones", async () => {
     captured() {},
   });
   const poison = new RequestRecord(writer, "/v1/chat/completions", firstIdAt(NOW));
-  poison.refId = "poison";
+  if (what === "row") poison.refId = "poison";
+  else poison.model = "poison";
   poison.end(200);
   await writer.flush(100);
   new RequestRecord(writer, "/v1/chat/completions", firstIdAt(NOW + 1)).end(200);

@@ -180,6 +180,10 @@ export class RecordWriter implements RecordSink {
       log.error("request records could not be written", { error, rows: batch.rows.length });
       dropped.add(batch.rows.length);
       this.#batch = null;
+      // One of these may be what it refuses.
+      this.#newFacets.length = 0;
+      this.#newAskers.length = 0;
+      this.#forget();
     } else log.warn("writing request records failed; will retry", { error });
     // Whether it was committed is not known.
     batch.mayExist = true;
@@ -196,15 +200,15 @@ export class RecordWriter implements RecordSink {
     this.#newFacets.splice(0, facets.length);
     this.#newAskers.splice(0, askers.length);
     written({ rows, facets: this.#facetsById, askers: this.#askersById });
-    // What is forgotten is stored again when it is next seen, which changes nothing.
-    if (this.#facetsById.size > KNOWN_MAX) {
-      this.#facets.clear();
-      this.#facetsById.clear();
-    }
-    if (this.#askers.size > KNOWN_MAX) {
-      this.#askers.clear();
-      this.#askersById.clear();
-    }
+    if (this.#facetsById.size > KNOWN_MAX || this.#askers.size > KNOWN_MAX) this.#forget();
+  }
+
+  /** What is forgotten is stored again when it is next seen, which changes nothing. */
+  #forget(): void {
+    this.#facets.clear();
+    this.#facetsById.clear();
+    this.#askers.clear();
+    this.#askersById.clear();
   }
 
   #rowOf(record: RequestRecord): RecordRow {
