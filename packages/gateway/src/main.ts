@@ -66,15 +66,22 @@ async function main(args: readonly string[]): Promise<void> {
   watchProcess(service, demo);
 
   // Neither this nor the warnings load the streams of process.stdout and process.stderr before the first answer.
-  console.write(service.introduction);
+  print(service.introduction);
   setTimeout(() => warnOfExposure(config, service.log), EXPOSURE_DELAY_MS);
   if (demo) {
     const { writePast } = await import("./app/demo-past.ts");
     const { text } = await demo
       .introduce(service.url, (past) => writePast(config, past))
       .catch((error: Error) => stopWith([error.message]));
-    console.write(`\n${text}`);
+    print(`\n${text}`);
   }
+}
+
+/** The service runs even where nobody reads this any longer. */
+function print(text: string): void {
+  try {
+    console.write(text);
+  } catch {}
 }
 
 function warnOfExposure(config: Config, log: Log): void {
