@@ -1,7 +1,8 @@
 import { isObject } from "../../../kernel/json.ts";
 import type { Choice } from "../stream/chunk-normaliser.ts";
+import { argumentsText } from "../stream/tool-deltas.ts";
 import { type Finish, finishOf, reasoningOf, type TokenCounts, textOf } from "./chat-answer.ts";
-import { argumentsText, type ToolCallDelta, ToolCalls } from "./tool-calls.ts";
+import { type ToolCallDelta, ToolCalls } from "./tool-calls.ts";
 import type { Failure } from "./voice.ts";
 
 /** What happens in a streamed answer, in order and one thing at a time. */

@@ -1,5 +1,6 @@
 import { fail } from "../../../kernel/errors.ts";
 import { JsonNesting } from "../../../kernel/json-scan.ts";
+import { newCallId } from "../stream/tool-deltas.ts";
 
 /** A chunk's piece of a tool call; empty texts where a field is missing. */
 export interface ToolCallDelta {
@@ -8,10 +9,6 @@ export interface ToolCallDelta {
   name: string;
   arguments: string;
 }
-
-/** Some servers send the arguments as the object that they stand for. */
-export const argumentsText = (args: unknown): string =>
-  typeof args === "string" || args == null ? (args ?? "") : JSON.stringify(args);
 
 export type ToolCallEvent =
   | { type: "tool_start"; id: string; name: string }
@@ -39,9 +36,6 @@ function begins(known: Call, { index, id, name }: ToolCallDelta): boolean {
   if (known.name === "" || name === "") return false;
   return id !== "" ? id !== known.sentId : index === undefined && known.nesting.isClosed;
 }
-
-/** Clients key results by the id, so each call needs one of its own even where the upstream gave none. */
-export const newCallId = (): string => `call_${crypto.randomUUID().replaceAll("-", "").slice(0, 24)}`;
 
 /** Arguments as the object that an API promises; what is not one is kept under a name that says so. */
 export function toolInput(text: string): unknown {
