@@ -105,6 +105,18 @@ test("a part of the tokens is not told as more than all of them", async () => {
   bench.upstream.answer(politeHandler);
 });
 
+test("what was left out is named, but not thousands of names", async () => {
+  const input = Array.from({ length: 2_000 }, (_, i) => ({ type: `odd_${i}` }));
+  const answer = await bench.post("/v1/responses", {
+    model: "m",
+    input: [{ role: "user", content: "hi" }, ...input],
+  });
+  expect(answer.status).toBe(200);
+  const named = answer.headers.get("x-service-dropped")!;
+  expect(named).toStartWith("odd_0, odd_1, ");
+  expect(named).toEndWith("odd_31, 1968 more");
+});
+
 test("tools go there and back on both APIs", async () => {
   const message = await anthropic.messages
     .stream({ ...ask, tools: [{ name: "look_up", input_schema: lookUp }] })
