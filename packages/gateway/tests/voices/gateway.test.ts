@@ -117,6 +117,36 @@ test("what was left out is named, but not thousands of names", async () => {
   expect(named).toEndWith("odd_31, 1968 more");
 });
 
+test("an answer that is nested without end is the upstream's failure", async () => {
+  const deep = "[".repeat(400_000) + "]".repeat(400_000);
+  const head = '"id":"c","created":1,"model":"m"';
+  const part = `{"content":"x","more":${deep}}`;
+  for (const stream of [true, false]) {
+    for (const path of ["/v1/chat/completions", "/v1/messages", "/api/chat"]) {
+      bench.upstream.answer(async (_, reply) => {
+        if (stream)
+          return reply.stream([
+            `data: {${head},"object":"chat.completion.chunk","choices":[{"index":0,"delta":${part},"finish_reason":null}]}\n\n`,
+            DONE,
+          ]);
+        reply.head(200, { "content-type": "application/json" });
+        await reply.write(`{${head},"choices":[{"index":0,"message":${part},"finish_reason":"stop"}]}`);
+        await reply.end();
+      });
+      const answer = await bench.post(path, { ...ask, stream });
+      expect([path, stream, answer.status, await answer.text()]).toEqual([
+        path,
+        stream,
+        502,
+        expect.stringContaining("nested too deeply"),
+      ]);
+      // A backend that fails three times in a row is left alone.
+      bench.upstream.answer(politeHandler);
+      expect((await bench.post(path, { ...ask, stream: false })).status).toBe(200);
+    }
+  }
+});
+
 test("tools go there and back on both APIs", async () => {
   const message = await anthropic.messages
     .stream({ ...ask, tools: [{ name: "look_up", input_schema: lookUp }] })
