@@ -127,6 +127,7 @@ export function openTransports({ config, life, foundation, rooms, worker }: Tran
     keys: rooms.keys,
     limiter,
     tries,
+    keyTries: new FailedTries(clock, bus, "failed-key-tries"),
     apiRateLimitRpm: config.apiRateLimitRpm,
     checkTierRate: (principal) => metering.checkRate(payerOf(principal)),
   });
