@@ -1,56 +1,24 @@
 import { expect, test } from "bun:test";
 import { ManualClock } from "@model-gateway/testing/clock.ts";
 import { onEachDatabase, withDatabase } from "@model-gateway/testing/databases.ts";
-import { InProcessBus } from "../../src/bus/in-process/bus.ts";
 import { Outage } from "../../src/kernel/errors.ts";
-import { randomIds } from "../../src/kernel/ids.ts";
-import { silentLog } from "../../src/kernel/log.ts";
 import { RequestRecord } from "../../src/kernel/request-record.ts";
 import { nextTurn } from "../../src/kernel/turns.ts";
 import { Metrics } from "../../src/observe/metrics.ts";
-import { Requests } from "../../src/rooms/requests/index.ts";
 import { firstIdAt, numberFor, type StoredRow } from "../../src/rooms/requests/rows.ts";
 import { RequestStore } from "../../src/rooms/requests/store.ts";
 import { RecordWriter, SUMS_EVERY_MS } from "../../src/rooms/requests/writer.ts";
-import type { Database } from "../../src/storage/contract.ts";
+import { ADMIN, listed, NOW, room, writerNeeds } from "./room.ts";
 import { seedRequests } from "./support.ts";
 
-const NOW = Date.parse("2026-11-15T12:30:00Z");
 const HOUR = 3_600_000;
-const ADMIN = { userId: "00000000-0000-4000-8000-000000000001", email: "", name: "", isAdmin: true };
-
-const room = (db: Database, clock = new ManualClock(NOW), more: object = {}) =>
-  new Requests({
-    db,
-    bus: new InProcessBus(),
-    events: {} as never,
-    clock,
-    ids: randomIds,
-    log: silentLog,
-    metrics: new Metrics(),
-    groups: { requireAdmin: async () => {} },
-    costNanoUsd: () => null,
-    knownModel: () => null,
-    keptDays: 30,
-    keptMax: 1_000_000,
-    ...more,
-  });
 
 onEachDatabase("request records", (fresh) => {
   test("pages follow each other without gaps or repeats, and filters find what is rare", () =>
     withDatabase(fresh, async (db) => {
       const seeded = await seedRequests(db, { count: 3_000, untilMs: NOW, days: 20, keys: 40 });
       const requests = room(db);
-      const walk = async (params: object) => {
-        const ids: string[] = [];
-        let cursor: string | undefined;
-        do {
-          const page = await requests.list(ADMIN, { everyone: true, limit: 100, ...params, cursor });
-          ids.push(...page.records.map(({ id }) => id));
-          cursor = page.next_cursor ?? undefined;
-        } while (cursor);
-        return ids;
-      };
+      const walk = (params: object) => listed(requests, params);
       const newestFirst = seeded.toSorted((a, b) => (a.id < b.id ? 1 : -1));
       const idsOf = (rows: typeof seeded) => rows.map(({ id }) => id);
       expect(await walk({})).toEqual(idsOf(newestFirst));
@@ -170,12 +138,9 @@ onEachDatabase("request records", (fresh) => {
           },
         },
         clock,
-        log: silentLog,
+        ...writerNeeds(),
         dropped,
         costNanoUsd: () => 5,
-        knownModel: () => null,
-        written() {},
-        captured() {},
       });
       const record = new RequestRecord(writer, "/v1/chat/completions", firstIdAt(NOW));
       record.used(1, 2, false);
@@ -200,12 +165,7 @@ onEachDatabase("request records", (fresh) => {
       const writer = new RecordWriter({
         store,
         clock: new ManualClock(NOW),
-        log: silentLog,
-        dropped: new Metrics().counter("dropped", ""),
-        costNanoUsd: () => null,
-        knownModel: () => null,
-        written() {},
-        captured() {},
+        ...writerNeeds(),
       });
       let count = 0;
       const end = (records: number) => {
@@ -250,12 +210,8 @@ test("while the database is away records wait, a bounded number of them, and the
       addSums: async () => {},
     },
     clock,
-    log: silentLog,
+    ...writerNeeds(),
     dropped,
-    costNanoUsd: () => null,
-    knownModel: () => null,
-    written() {},
-    captured() {},
   });
   const count = 30_000;
   for (let i = 0; i < count; i++) {
@@ -285,12 +241,7 @@ test("sums are gathered over several writes, wait for the database, and are adde
       },
     },
     clock,
-    log: silentLog,
-    dropped: new Metrics().counter("dropped", ""),
-    costNanoUsd: () => null,
-    knownModel: () => null,
-    written() {},
-    captured() {},
+    ...writerNeeds(),
   });
   let id = 0;
   const ASKERS = 100;
@@ -340,12 +291,8 @@ test.each(["row", "model"])("a %s that the database refuses does not stop later 
       addSums: async () => {},
     },
     clock,
-    log: silentLog,
+    ...writerNeeds(),
     dropped,
-    costNanoUsd: () => null,
-    knownModel: () => null,
-    written() {},
-    captured() {},
   });
   const poison = new RequestRecord(writer, "/v1/chat/completions", firstIdAt(NOW));
   if (what === "row") poison.refId = "poison";

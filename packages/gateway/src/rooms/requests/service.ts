@@ -14,14 +14,12 @@ import { binsOf, groupsOf, totalsOf } from "./stats.ts";
 import { type Filter, isEveryone, type ListedRecord, type Period, RequestStore } from "./store.ts";
 import { Tail } from "./tail.ts";
 import { viewOf } from "./view.ts";
-import { RecordWriter, SUMS_EVERY_MS, type WriterOptions } from "./writer.ts";
+import { RecordWriter, type WriterOptions } from "./writer.ts";
 
 /** How long a reader waits for the requests that have just ended. */
 const READ_FLUSH_MS = 1_000;
 const CLOSE_FLUSH_MS = 2_000;
 /** Periods that one statement looks through. */
-/** Sums of other instances may be late by this much, differences of their clocks included. */
-const UNSUMMED_MS = SUMS_EVERY_MS + 5_000;
 const RANGES_AT_ONCE = 16;
 const LIST = { fallback: 50, max: 500 };
 /** Bars of the histogram at most. */
@@ -84,6 +82,7 @@ export class Requests {
     this.#writer = new RecordWriter({
       store: this.#store,
       clock,
+      ids,
       log,
       dropped,
       costNanoUsd,
@@ -119,21 +118,19 @@ export class Requests {
     filter: Filter,
     { fromMs, belowId, limit }: { fromMs: number; belowId: string; limit: number },
   ): Promise<ListedRecord[]> {
-    // Each of these times has at least one, but for the first and the last, which may reach out of the period.
+    // Each hour has at least one, but for the first and the last, which may reach out of the period.
     const within = { fromMs, belowMs: timeOfId(belowId) + 1, limit: limit + 2 };
-    const times = isEveryone(filter.scope)
-      ? [...stretches(await this.#store.hours(filter, within))]
+    const marked = (await this.#store.marks(within)).map(({ from_ms, below_ms }) => ({
+      startMs: from_ms,
+      endMs: below_ms,
+    }));
+    const summed = isEveryone(filter.scope)
+      ? (await this.#store.hours(filter, within)).map((startMs) => ({ startMs, endMs: startMs + HOUR_MS }))
       : (await this.#store.hoursOfAsker(filter, within)).map(({ first_ms, last_ms }) => ({
           startMs: first_ms,
           endMs: last_ms + 1,
         }));
-    // Another instance may not have told the newest to the sums yet.
-    const summedMs = this.options.clock.now() - UNSUMMED_MS;
-    const summed = times.filter(({ startMs }) => startMs < summedMs);
-    const ranges = [
-      { startMs: summedMs, endMs: within.belowMs },
-      ...summed.map(({ startMs, endMs }) => ({ startMs, endMs: Math.min(endMs, summedMs) })),
-    ]
+    const ranges = joined([...marked, ...summed])
       .map(({ startMs, endMs }) => {
         const end = firstIdAt(endMs);
         return { fromId: firstIdAt(Math.max(startMs, fromMs)), belowId: end < belowId ? end : belowId };
@@ -270,7 +267,9 @@ export class Requests {
       if (removed < rowsMax)
         removed += await this.#store.deleteSumsBefore(grainMs, nowMs - ageMs, rowsMax - removed);
     }
-    return removed;
+    return (
+      removed + (await this.#store.sweepMarks({ beforeMs: nowMs - keptMs, newId: this.options.ids.uuid() }))
+    );
   };
 
   /** Resolves when what has ended so far can be read, or cannot be for now. */
@@ -287,12 +286,18 @@ export class Requests {
 
 const NOT_FOUND = "There is no such request, or it is no longer kept; requests.list shows yours";
 
-/** Hours that follow each other as one stretch; newest first, as they come. */
-function* stretches(starts: readonly number[]): Generator<{ startMs: number; endMs: number }> {
-  for (let i = 0; i < starts.length; ) {
-    const newest = starts[i]!;
-    let oldest = newest;
-    while (starts[++i] === oldest - HOUR_MS) oldest = starts[i]!;
-    yield { startMs: oldest, endMs: newest + HOUR_MS };
+interface Time {
+  startMs: number;
+  endMs: number;
+}
+
+/** Newest first; those that overlap or follow each other are one. */
+function joined(times: readonly Time[]): Time[] {
+  const all: Time[] = [];
+  for (const { startMs, endMs } of times.toSorted((a, b) => b.endMs - a.endMs)) {
+    const newer = all.at(-1);
+    if (newer && endMs >= newer.startMs) newer.startMs = Math.min(newer.startMs, startMs);
+    else all.push({ startMs, endMs });
   }
+  return all;
 }

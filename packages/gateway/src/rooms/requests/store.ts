@@ -6,6 +6,7 @@ import {
   selectIn,
   type Transaction,
 } from "../../storage/contract.ts";
+import { deleteMarks, insertMarks, type MarkedTime, type Marks, marksIn, sweepMarks } from "./marks.ts";
 import {
   type Asker,
   DAY_MS,
@@ -236,8 +237,11 @@ export class RequestStore {
     facets,
     askers,
     mayExist,
+    marks = null,
   }: {
     rows: readonly StoredRow[];
+    /** Lists find rows by these until their sums are added. */
+    marks?: Marks | null;
     /** Some of them may have been written by another process meanwhile. */
     mayExist: boolean;
     facets: readonly Facet[];
@@ -260,6 +264,7 @@ export class RequestStore {
         project,
         keyPrefix,
       ];
+      if (marks) await insertMarks(tx, marks);
       await insertRows(tx, FACETS, facets.map(ofFacet), ONCE);
       await insertRows(tx, ASKERS, askers.map(ofAsker), ONCE);
       await insertRows(tx, RECORDS, rows, mayExist ? ONCE : "");
@@ -268,8 +273,8 @@ export class RequestStore {
     await this.db.transaction(insertAll, { isUnsynced: true });
   }
 
-  /** Adds these to the sums in the database. */
-  async addSums(sums: Sums): Promise<void> {
+  /** Adds these to the sums in the database, which then need no marks of this writer any more. */
+  async addSums(sums: Sums, { unmarkedId = null }: { unmarkedId?: string | null } = {}): Promise<void> {
     const rows = sums.rows();
     const ofAskers = rows
       .filter(({ askerId }) => askerId !== null)
@@ -281,9 +286,19 @@ export class RequestStore {
         await insertInTurns(tx, ASKER_DAYS, sums.askerDays());
         // Every instance adds to the same few rows, so they are locked last and for the shortest time.
         await insertInTurns(tx, SUMS, ofEveryone);
+        if (unmarkedId) await deleteMarks(tx, unmarkedId);
       },
       { isUnsynced: true },
     );
+  }
+
+  /** Times that may hold requests which are not in the sums. To be read before the sums: then each is in one of them. */
+  marks(within: { fromMs: number; belowMs: number }): Promise<MarkedTime[]> {
+    return marksIn(this.db, within);
+  }
+
+  sweepMarks(limits: { beforeMs: number; newId: string }): Promise<number> {
+    return sweepMarks(this.db, limits);
   }
 
   /** All that have been seen; there are few. */

@@ -60,6 +60,11 @@ export class Sums {
     return this.#size;
   }
 
+  /** When they came, each minute once. */
+  get minutes(): Iterable<number> {
+    return this.#byMinute.keys();
+  }
+
   add(row: RecordRow): void {
     const { atMs, askerId, facetId } = row;
     const minuteMs = atMs - (atMs % MINUTE_MS);

@@ -1,5 +1,6 @@
 import type { Clock } from "../../kernel/clock.ts";
 import { Outage } from "../../kernel/errors.ts";
+import type { Ids } from "../../kernel/ids.ts";
 import { type Log, redactText } from "../../kernel/log.ts";
 import type { RecordSink, RequestRecord } from "../../kernel/request-record.ts";
 import { hideSecrets } from "../../kernel/secrets.ts";
@@ -33,8 +34,8 @@ const WRITE_EVERY_MS = 1_000;
 const FEW_SUMS_MAX = 64;
 /**
  * More are gathered: with hundreds of keys most sums of a second would be of one or two requests, and adding one to the
- * database costs several times a record. A crash leaves uncounted what was gathered; the records are there, but lists find
- * their times by these sums.
+ * database costs several times a record. A crash leaves uncounted what was gathered; lists find those records by their
+ * marks. The marks are removed as often.
  */
 export const SUMS_EVERY_MS = 20_000;
 /** Sums that wait for the database; with more than this, those that it does not take are dropped. */
@@ -48,6 +49,7 @@ const NAME_LENGTH_MAX = 128;
 export interface WriterOptions {
   store: Pick<RequestStore, "insert" | "existing" | "addSums">;
   clock: Clock;
+  ids: Pick<Ids, "uuid">;
   log: Log;
   dropped: Counter;
   costNanoUsd(model: string, tokens: { promptTokens: number; completionTokens: number }): number | null;
@@ -72,6 +74,12 @@ export class RecordWriter implements RecordSink {
   #batch: Batch | null = null;
   #sums = new Sums();
   #sumsDueMs = 0;
+  /** Names this writer's marks. */
+  #markId: string;
+  /** Minutes that are certainly marked in the database. */
+  readonly #markedMinutes = new Set<number>();
+  /** Whether the database may have marks of this writer. */
+  #hasMarks = false;
   #writing: Promise<void> | null = null;
   #retryAtMs = 0;
   readonly #stop: () => void;
@@ -88,6 +96,7 @@ export class RecordWriter implements RecordSink {
 
   constructor(readonly options: WriterOptions) {
     this.clock = options.clock;
+    this.#markId = options.ids.uuid();
     this.#sumsDueMs = options.clock.now() + SUMS_EVERY_MS;
     this.#stop = options.clock.every(WRITE_EVERY_MS, () => void this.#write({ isAll: true }));
   }
@@ -125,30 +134,40 @@ export class RecordWriter implements RecordSink {
   #write({ isAll, withSums = false }: { isAll: boolean; withSums?: boolean }): Promise<void> {
     if (this.#retryAtMs > this.clock.now()) return Promise.resolve();
     this.#writing ??= this.#writeBatches(isAll)
-      .then(() => (withSums || this.#areSumsDue ? this.#writeSums() : undefined))
+      .then(() => this.#writeSums(withSums))
       .finally(() => {
         this.#writing = null;
       });
     return this.#writing;
   }
 
-  get #areSumsDue(): boolean {
-    return this.#sums.size <= FEW_SUMS_MAX || this.#sumsDueMs <= this.clock.now();
-  }
-
-  async #writeSums(): Promise<void> {
-    this.#sumsDueMs = this.clock.now() + SUMS_EVERY_MS;
-    if (this.#sums.size === 0) return;
+  /** Few sums are written each time, but their marks stay for the next records until all are due. */
+  async #writeSums(isAsked: boolean): Promise<void> {
+    const areAllDue = isAsked || this.#sumsDueMs <= this.clock.now();
+    if (areAllDue) this.#sumsDueMs = this.clock.now() + SUMS_EVERY_MS;
+    else if (this.#sums.size > FEW_SUMS_MAX) return;
+    const isUnmarked = areAllDue && this.#hasMarks;
+    if (this.#sums.size === 0 && !isUnmarked) return;
     // Requests that end meanwhile are counted in the next ones.
     const sums = this.#sums;
     this.#sums = new Sums();
+    // Should this fail, whether it was committed is not known.
+    if (isUnmarked) this.#markedMinutes.clear();
     try {
-      await this.options.store.addSums(sums);
+      await this.options.store.addSums(sums, { unmarkedId: isUnmarked ? this.#markId : null });
+      if (isUnmarked) this.#hasMarks = false;
     } catch (error) {
       this.options.log.warn("writing sums of requests failed", { error });
-      // Sums that the database refuses would be refused again.
       if (error instanceof Outage && sums.size <= SUMS_MAX) this.#sums.addAll(sums);
+      // Sums that the database refuses would be refused again. The marks of their records stay.
+      else this.#leaveMarks();
     }
+  }
+
+  #leaveMarks(): void {
+    this.#markId = this.options.ids.uuid();
+    this.#markedMinutes.clear();
+    this.#hasMarks = false;
   }
 
   /** Full batches; with `isAll` also what waits now. What comes meanwhile is left to become a batch. */
@@ -196,7 +215,11 @@ export class RecordWriter implements RecordSink {
     const missing = existing ? rows.filter(([id]) => !existing.has(id)) : rows;
     const facets = [...this.#newFacets];
     const askers = [...this.#newAskers];
-    await store.insert({ rows: missing, facets, askers, mayExist });
+    const minutes = [...this.#sums.minutes].filter((minuteMs) => !this.#markedMinutes.has(minuteMs));
+    if (minutes.length > 0) this.#hasMarks = true;
+    const marks = minutes.length > 0 ? { writerId: this.#markId, minutes } : null;
+    await store.insert({ rows: missing, facets, askers, mayExist, marks });
+    for (const minuteMs of minutes) this.#markedMinutes.add(minuteMs);
     this.#newFacets.splice(0, facets.length);
     this.#newAskers.splice(0, askers.length);
     written({ rows, facets: this.#facetsById, askers: this.#askersById });
@@ -273,7 +296,8 @@ export class RecordWriter implements RecordSink {
 
   /** Resolves when everything so far is in the database, or cannot be for now, or the time is over. */
   async flush(timeoutMs: number): Promise<void> {
-    if (this.waitingCount === 0 && this.#sums.size === 0 && this.#writing === null) return;
+    const isAllWritten = this.waitingCount === 0 && this.#sums.size === 0 && !this.#hasMarks;
+    if (isAllWritten && this.#writing === null) return;
     let cancel = () => {};
     const late = new Promise<void>((resolve) => {
       cancel = this.clock.after(timeoutMs, resolve);

@@ -23,6 +23,7 @@ import { usageSettlements } from "./021-usage-settlements.ts";
 import { signInProvider } from "./022-sign-in-provider.ts";
 import { pricesAndCaptures } from "./023-prices-and-captures.ts";
 import { usageMonths } from "./024-usage-months.ts";
+import { requestMarks } from "./025-request-marks.ts";
 
 /** In order of application; a released migration is never edited, only followed by another. */
 export const migrations: readonly Migration[] = [
@@ -50,4 +51,5 @@ export const migrations: readonly Migration[] = [
   signInProvider,
   pricesAndCaptures,
   usageMonths,
+  requestMarks,
 ];

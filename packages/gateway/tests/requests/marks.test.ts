@@ -1,0 +1,221 @@
+import { expect, test } from "bun:test";
+import { join } from "node:path";
+import { ManualClock } from "@model-gateway/testing/clock.ts";
+import { onEachDatabase, openStorage, withDatabase } from "@model-gateway/testing/databases.ts";
+import { until } from "@model-gateway/testing/until.ts";
+import { Outage } from "../../src/kernel/errors.ts";
+import { randomIds } from "../../src/kernel/ids.ts";
+import { RequestRecord } from "../../src/kernel/request-record.ts";
+import { nextTurn } from "../../src/kernel/turns.ts";
+import { MARKS_MAX, type Marks } from "../../src/rooms/requests/marks.ts";
+import { firstIdAt } from "../../src/rooms/requests/rows.ts";
+import { RequestStore } from "../../src/rooms/requests/store.ts";
+import { RecordWriter, SUMS_EVERY_MS } from "../../src/rooms/requests/writer.ts";
+import type { Database } from "../../src/storage/contract.ts";
+import { listed, NOW, room, writerNeeds } from "./room.ts";
+
+const MINUTE = 60_000;
+const DAY = 86_400_000;
+const SURFACE = "/v1/chat/completions";
+/** So many that their sums are gathered. */
+const ASKERS = 100;
+
+const later = (ms = 10 * MINUTE) => new ManualClock(NOW + ms);
+const marksIn = (db: Database) =>
+  db.all<{ from_ms: number; below_ms: number }>("SELECT * FROM request_marks");
+const countIn = async (db: Database, table: string) =>
+  (await db.get<{ n: number }>(`SELECT COUNT(*) AS n FROM ${table}`))!.n;
+
+/** Ends requests of many people that came at this time: their ids, newest first. */
+function ask(opened: (id: string) => RequestRecord, fromMs: number): string[] {
+  const ids = Array.from({ length: ASKERS }, (_, asker) => {
+    const id = firstIdAt(fromMs + asker);
+    const record = opened(id);
+    record.userId = firstIdAt(asker);
+    record.end(200);
+    return id;
+  });
+  return ids.toReversed();
+}
+
+onEachDatabase("requests that are not in the sums", (fresh) => {
+  test.each([1, ASKERS])("are listed after the writer was killed, of %d people", async (askers) => {
+    const { options, drop } = await fresh();
+    const db = await openStorage(options);
+    const script = join(import.meta.dir, "killed-writer.ts");
+    const worker = Bun.spawn(
+      [process.execPath, script, ...[options, NOW, askers].map((value) => JSON.stringify(value))],
+      { stdout: "inherit", stderr: "inherit" },
+    );
+    await worker.exited;
+    expect(worker.signalCode).toBe("SIGKILL");
+    const rows = await db.all<{ id: string; user_id: string }>(
+      "SELECT r.id, a.user_id FROM request_records r JOIN request_askers a ON a.id = r.asker_id ORDER BY r.id DESC",
+    );
+    expect(rows.length).toBeGreaterThan(500);
+    expect(await countIn(db, "request_sums")).toBe(0);
+    const requests = room(db, later());
+    expect(await listed(requests)).toEqual(rows.map(({ id }) => id));
+    const [{ user_id }] = [rows.at(-1)!];
+    expect(await listed(requests, { user_id })).toEqual(
+      rows.filter((row) => row.user_id === user_id).map(({ id }) => id),
+    );
+    await requests.close();
+    await db.close();
+    await drop();
+  });
+
+  test("are listed by other instances, also those that came long before they ended", () =>
+    withDatabase(fresh, async (db) => {
+      const clock = new ManualClock(NOW);
+      const [first, second] = [room(db, clock), room(db, later(1_000))];
+      const ids = ask((id) => first.open(SURFACE, id)!, NOW - 10 * MINUTE);
+      clock.advance(1_000);
+      await until("the records are written", async () => (await countIn(db, "request_records")) === ASKERS);
+      expect(await countIn(db, "request_sums")).toBe(0);
+      expect(await listed(second)).toEqual(ids);
+      expect(await listed(second, { user_id: firstIdAt(7) })).toEqual([firstIdAt(NOW - 10 * MINUTE + 7)]);
+      expect(await listed(second, { since: new Date(NOW - 9 * MINUTE).toISOString() })).toEqual([]);
+      await first.close();
+      expect(await marksIn(db)).toEqual([]);
+      expect(await listed(second)).toEqual(ids);
+      await second.close();
+    }));
+
+  test("are listed when the database refuses their sums", () =>
+    withDatabase(fresh, async (db) => {
+      const store = new RequestStore(db);
+      let isRefused = true;
+      const writer = new RecordWriter({
+        ...writerNeeds(),
+        clock: new ManualClock(NOW),
+        store: {
+          insert: (batch) => store.insert(batch),
+          existing: (ids) => store.existing(ids),
+          addSums: (sums, options) =>
+            isRefused ? Promise.reject(new Error("out of range")) : store.addSums(sums, options),
+        },
+      });
+      const refused = ask((id) => new RequestRecord(writer, SURFACE, id), NOW - 2 * MINUTE);
+      await writer.flush(10_000);
+      isRefused = false;
+      const counted = ask((id) => new RequestRecord(writer, SURFACE, id), NOW);
+      await writer.close(10_000);
+      const minuteMs = NOW - 2 * MINUTE;
+      expect(await marksIn(db)).toMatchObject([{ from_ms: minuteMs, below_ms: minuteMs + MINUTE }]);
+      const requests = room(db, later());
+      expect(await listed(requests)).toEqual([...counted, ...refused]);
+      await requests.close();
+    }));
+
+  test("are listed when it was in doubt whether sums before them were added", () =>
+    withDatabase(fresh, async (db) => {
+      const store = new RequestStore(db);
+      const clock = new ManualClock(NOW);
+      let fails = 1;
+      const writer = new RecordWriter({
+        ...writerNeeds(),
+        clock,
+        store: {
+          insert: (batch) => store.insert(batch),
+          existing: (ids) => store.existing(ids),
+          async addSums(sums, options) {
+            await store.addSums(sums, options);
+            if (fails-- > 0) throw new Outage("the connection broke after the commit");
+          },
+        },
+      });
+      const opened = (id: string) => new RequestRecord(writer, SURFACE, id);
+      const before = ask(opened, NOW);
+      await writer.flush(10_000);
+      expect(await marksIn(db)).toEqual([]);
+      const last = opened(firstIdAt(NOW + 30_000));
+      last.model = "seldom used";
+      last.end(200);
+      clock.advance(1_000);
+      await until("it is written", async () => (await countIn(db, "request_records")) === ASKERS + 1);
+      // That writer is not heard of again.
+      const requests = room(db, later());
+      expect(await listed(requests, { model: "seldom used" })).toEqual([last.id]);
+      expect(await listed(requests)).toEqual([last.id, ...before]);
+      await requests.close();
+    }));
+
+  test("are listed however many marks crashes left, until the sums of their time are deleted", () =>
+    withDatabase(fresh, async (db) => {
+      const store = new RequestStore(db);
+      const crashes = MARKS_MAX + 200;
+      const ids: string[] = [];
+      for (let i = 0; i < crashes; i++) {
+        const atMs = NOW - i * 20 * MINUTE;
+        ids.push(firstIdAt(atMs));
+        const minutes = [atMs - (atMs % MINUTE)];
+        await store.insert({
+          rows: [[ids[i]!, 1, 1, "[1,0,null,0,0,0,null,null]"]],
+          facets: i > 0 ? [] : [{ id: 1, surface: SURFACE, model: "", backend: "", status: 200, code: "" }],
+          askers:
+            i > 0
+              ? []
+              : [{ id: 1, userId: null, keyId: null, groupId: null, project: null, keyPrefix: null }],
+          mayExist: false,
+          marks: { writerId: randomIds.uuid(), minutes },
+        });
+      }
+      const requests = room(db);
+      expect(await requests.sweepSums(NOW, 1_000)).toBe(200);
+      expect(await marksIn(db)).toHaveLength(MARKS_MAX);
+      expect(await listed(requests, { limit: 500 })).toEqual(ids);
+      expect(await requests.sweepSums(NOW + 70 * DAY, 1_000)).toBe(MARKS_MAX);
+      expect(await marksIn(db)).toEqual([]);
+      await requests.close();
+    }));
+});
+
+test("minutes are marked once while sums are gathered, and no longer marked when these are added", async () => {
+  const clock = new ManualClock(NOW);
+  const marked: (readonly number[] | null)[] = [];
+  const unmarked: (string | null)[] = [];
+  const ids = new Set<string>();
+  const writer = new RecordWriter({
+    ...writerNeeds(),
+    clock,
+    store: {
+      existing: async () => new Set(),
+      async insert({ marks }: { marks?: Marks | null }) {
+        marked.push(marks?.minutes ?? null);
+        if (marks) ids.add(marks.writerId);
+      },
+      async addSums(_sums, { unmarkedId = null } = {}) {
+        unmarked.push(unmarkedId);
+      },
+    },
+  });
+  const second = async () => {
+    clock.advance(1_000);
+    await nextTurn();
+    await nextTurn();
+  };
+  const opened = (id: string) => new RequestRecord(writer, SURFACE, id);
+  for (const atMs of [NOW, NOW + 1_000, NOW - 5 * MINUTE, NOW + 2_000, NOW - 5 * MINUTE]) {
+    ask(opened, atMs);
+    await second();
+  }
+  expect(marked).toEqual([[NOW], null, [NOW - 5 * MINUTE], null, null]);
+  expect(unmarked).toEqual([]);
+  for (let i = 0; i < SUMS_EVERY_MS / 1_000; i++) await second();
+  expect(ids.size).toBe(1);
+  expect(unmarked).toEqual([...ids]);
+  // Few sums are added at once, but their marks stay for those that follow.
+  marked.length = 0;
+  unmarked.length = 0;
+  for (let i = 0; i < 3; i++) {
+    opened(firstIdAt(NOW)).end(200);
+    await second();
+  }
+  expect(marked).toEqual([[NOW], null, null]);
+  expect(unmarked).toEqual([null, null, null]);
+  for (let i = 0; i < SUMS_EVERY_MS / 1_000; i++) await second();
+  expect(unmarked).toEqual([null, null, null, ...ids]);
+  await writer.close(1_000);
+  expect(unmarked).toHaveLength(4);
+});

@@ -1,0 +1,52 @@
+import { ManualClock } from "@model-gateway/testing/clock.ts";
+import { InProcessBus } from "../../src/bus/in-process/bus.ts";
+import { randomIds } from "../../src/kernel/ids.ts";
+import { silentLog } from "../../src/kernel/log.ts";
+import { Metrics } from "../../src/observe/metrics.ts";
+import { Requests } from "../../src/rooms/requests/index.ts";
+import type { WriterOptions } from "../../src/rooms/requests/writer.ts";
+import type { Database } from "../../src/storage/contract.ts";
+
+export const NOW = Date.parse("2026-11-15T12:30:00Z");
+export const ADMIN = { userId: "00000000-0000-4000-8000-000000000001", email: "", name: "", isAdmin: true };
+
+/** The room alone, whose time stands still. */
+export const room = (db: Database, clock = new ManualClock(NOW), more: object = {}) =>
+  new Requests({
+    db,
+    bus: new InProcessBus(),
+    events: {} as never,
+    clock,
+    ids: randomIds,
+    log: silentLog,
+    metrics: new Metrics(),
+    groups: { requireAdmin: async () => {} },
+    costNanoUsd: () => null,
+    knownModel: () => null,
+    keptDays: 30,
+    keptMax: 1_000_000,
+    ...more,
+  });
+
+/** What a writer needs besides its store and clock. */
+export const writerNeeds = (): Omit<WriterOptions, "store" | "clock"> => ({
+  ids: randomIds,
+  log: silentLog,
+  dropped: new Metrics().counter("dropped", ""),
+  costNanoUsd: () => null,
+  knownModel: () => null,
+  written() {},
+  captured() {},
+});
+
+/** Ids of all requests that these parameters find, page by page. */
+export async function listed(requests: Requests, params: object = {}): Promise<string[]> {
+  const ids: string[] = [];
+  let cursor: string | undefined;
+  do {
+    const page = await requests.list(ADMIN, { everyone: true, limit: 100, ...params, cursor });
+    ids.push(...page.records.map(({ id }) => id));
+    cursor = page.next_cursor ?? undefined;
+  } while (cursor);
+  return ids;
+}
