@@ -11,16 +11,13 @@ import { ResponseSpeaker } from "./speaker.ts";
 const DROPPED_HEADER = "x-service-dropped";
 const headerSafe = (name: string): string => name.replace(/[^\w.-]/g, "").slice(0, 64);
 
-function readRequest(
-  body: unknown,
-  { requestId, nowMs, responses }: RequestContext,
-  history: readonly ChatMessage[],
-): ReadRequest {
+function readRequest(body: unknown, context: RequestContext, history: readonly ChatMessage[]): ReadRequest {
+  const { requestId, nowMs } = context;
   const { chat, clientTools, dropped } = chatBodyOfResponses(body, history);
   const request = body as Record<string, unknown>;
   const { store, previous_response_id } = request;
   const previousResponseId = typeof previous_response_id === "string" ? previous_response_id : null;
-  const stored = store === false ? null : responses();
+  const stored = store === false ? null : context.responses();
   // Without history and instructions, what is asked is all that is sent.
   const isAll = history.length === 0 && request.instructions == null;
   const asked = stored && (isAll ? chat.messages : askedMessages(request));
