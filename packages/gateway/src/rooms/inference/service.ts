@@ -199,18 +199,20 @@ export class Inference {
       traceparent,
       record,
     };
-    return work(asker).then(
-      (answer) => {
-        this.options.countRequest();
-        this.#watchers.answered(principal);
-        return answer;
-      },
-      (error) => {
-        if (!isAboutClient(error)) throw error;
-        this.options.countRequest();
-        return new Reply({ status: CLIENT_CLOSED_STATUS, contentType: "", requestId }, "");
-      },
-    );
+    return this.#counted(work(asker), call);
+  }
+
+  async #counted(work: Promise<Answered>, { principal, requestId }: KeyedCall): Promise<Answered> {
+    try {
+      const answer = await work;
+      this.options.countRequest();
+      this.#watchers.answered(principal);
+      return answer;
+    } catch (error) {
+      if (!isAboutClient(error)) throw error;
+      this.options.countRequest();
+      return new Reply({ status: CLIENT_CLOSED_STATUS, contentType: "", requestId }, "");
+    }
   }
 
   /** Counts a failure, even one before the handler ran, notifies the key's watchers, and answers in the API's form. */

@@ -167,7 +167,11 @@ export class MeteringService implements Metering {
       fail("unavailable", "Usage cannot be recorded right now; try again later", { retryAfterSeconds: 30 });
     }
     const cover = this.#check.check(demandOf(this.options.billing, options));
-    return whenKnown(cover, (known) => this.#admitted(options, known));
+    return cover instanceof Promise ? this.#admittedLater(options, cover) : this.#admitted(options, cover);
+  }
+
+  async #admittedLater(options: AdmitOptions, cover: Promise<Cover>): Promise<Admission> {
+    return this.#admitted(options, await cover);
   }
 
   async resume(options: AdmitOptions): Promise<Admission> {
