@@ -209,8 +209,9 @@ export class Supervisor {
     waiting?.reject(Object.assign(new Error(reason), failure?.code && { code: failure.code }));
     this.#tellBusy();
     this.#checkEnded();
-    // While the service starts, the failure of one worker is that of the start.
-    if (this.#isStopping || this.introduction === "") return;
+    // A worker that was never ready fails the start of the service.
+    const failedFirst = seat.starts === 1 && seat.readyAtMs === null;
+    if (this.#isStopping || failedFirst) return;
     this.#restart(seat, { code, signal, ...(failure && { failure: failure.message }) });
   }
 
