@@ -146,7 +146,7 @@ export class Supervisor {
       stdio: ["ignore", "inherit", "inherit"],
       env: process.env,
       serialization: "json",
-      ipc: (message) => this.#heard(seat, message as FromWorker),
+      ipc: (message) => this.#heard(seat, message),
       onExit: ({ signalCode: signal }, code) => this.#ended(seat, { code, signal }),
     });
     seat.child = child;
@@ -183,7 +183,9 @@ export class Supervisor {
     } catch {}
   }
 
-  #heard(seat: Seat, message: FromWorker): void {
+  #heard(seat: Seat, said: unknown): void {
+    if (typeof said !== "object" || said === null) return;
+    const message = said as FromWorker;
     if ("ready" in message) this.#ready(seat, message.ready);
     else if ("failed" in message) seat.failure = message.failed;
     else {
