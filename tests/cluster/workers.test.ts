@@ -192,6 +192,49 @@ test.if(isLinux)(
 );
 
 test.if(isLinux)(
+  "a worker that joins another takes requests when it knows its backends",
+  async () => {
+    const stage = await openWorkers(2);
+    try {
+      const probe = Promise.withResolvers<void>();
+      stage.upstream.listing(async (_, reply) => {
+        await probe.promise;
+        await reply.json({ object: "list", data: [{ id: "m", object: "model" }] });
+      });
+      const [victim] = stage.workers();
+      const probesBefore = stage.upstream.probeCount;
+      process.kill(victim!, "SIGKILL");
+      await until("the new one probes", () => stage.upstream.probeCount > probesBefore);
+      /** The kernel chooses a worker for each connection: so many of them find every one that listens. */
+      const statuses = () =>
+        Promise.all(
+          Array.from({ length: 16 }, async () => {
+            const headers = { authorization: `Bearer ${stage.groupKey}`, connection: "close" };
+            const answer = await fetch(`${stage.service.url}/v1/chat/completions`, {
+              method: "POST",
+              headers: { ...headers, "content-type": "application/json" },
+              body: JSON.stringify({
+                model: "m",
+                max_tokens: 8,
+                messages: [{ role: "user", content: "hi" }],
+              }),
+            });
+            await answer.text();
+            return answer.status;
+          }),
+        );
+      for (let round = 0; round < 8; round++) expect(new Set(await statuses())).toEqual(new Set([200]));
+      probe.resolve();
+      await stage.whole([victim!]);
+      expect(new Set(await statuses())).toEqual(new Set([200]));
+    } finally {
+      await stage.end();
+    }
+  },
+  PATIENCE_MS,
+);
+
+test.if(isLinux)(
   "kill -9 of workers and of the supervisor under load loses nothing and doubles nothing",
   async () => {
     const stage = await openWorkers(2, { SERVICE_DRAIN_TIMEOUT_MS: "1000" });
