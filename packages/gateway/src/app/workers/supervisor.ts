@@ -196,10 +196,19 @@ export class Supervisor {
 
   #ready(seat: Seat, ready: Ready): void {
     seat.readyAtMs = systemClock.elapsed();
-    // What its predecessors left in the journal is settled, so their holds need not stand for it any longer.
-    for (const id of seat.predecessors.splice(0)) this.#hub?.forget(id);
+    this.#forgetDead();
     seat.waiting?.resolve(ready);
     seat.waiting = null;
+  }
+
+  /**
+   * A worker that is ready has settled what it found in the journal, also of other seats. So once none is starting,
+   * what the dead had spent is in the database, and their holds need not stand for it any longer.
+   */
+  #forgetDead(): void {
+    if (this.#seats.some(({ child, readyAtMs }) => child !== null && readyAtMs === null)) return;
+    for (const { predecessors } of this.#seats)
+      for (const id of predecessors.splice(0)) this.#hub?.forget(id);
   }
 
   #ended(seat: Seat, { code, signal }: { code: number | null; signal: string | number | null }): void {
