@@ -143,7 +143,8 @@ describe.each(sharings)("two instances %s", (sharing) => {
 test.each(sharings)(
   "a key that an instance revokes while it alone is cut off is refused %s once it is back",
   async (sharing) => {
-    const { boot, line: openLine, stop } = await company(sharing);
+    const redis = sharing === "over Redis" ? await startOwnRedis() : null;
+    const { boot, line: openLine, stop } = await company(sharing, redis?.url);
     const line = await openLine();
     const [a, b] = [await boot({ line }), await boot()];
     try {
@@ -163,6 +164,7 @@ test.each(sharings)(
       await b.stop();
       line.close();
       await stop();
+      await redis?.kill();
     }
   },
 );
