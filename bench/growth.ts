@@ -7,13 +7,13 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { parseArgs } from "node:util";
 import { type App, startApp } from "../packages/gateway/src/app/index.ts";
 import { type Config, readConfig } from "../packages/gateway/src/config.ts";
 import { silentLog } from "../packages/gateway/src/kernel/log.ts";
 import { MULTIPLIER_ONE, type Payer } from "../packages/gateway/src/kernel/payer.ts";
 import type { MeteringService } from "../packages/gateway/src/rooms/metering/index.ts";
 import { openStorage } from "../packages/gateway/src/storage/index.ts";
+import { parseArgs } from "../scripts/lib/args.ts";
 import { seedUsage } from "./growth-seed.ts";
 
 const ADMIN_TOKEN = "growth-bench-admin-token";

@@ -3,12 +3,12 @@
  * and a month is dropped while others insert. How long did an insert wait at most? On a Postgres of its own.
  */
 import "../scripts/lib/help.ts";
-import { parseArgs } from "node:util";
 import { startServices } from "@model-gateway/testing/services.ts";
 import type { Database } from "../packages/gateway/src/storage/contract.ts";
 import { openDatabase } from "../packages/gateway/src/storage/index.ts";
 import { migrate } from "../packages/gateway/src/storage/migrate.ts";
 import { migrations } from "../packages/gateway/src/storage/migrations/index.ts";
+import { parseArgs } from "../scripts/lib/args.ts";
 
 const USAGE_MONTHS = 24;
 const INSERTERS = 4;

@@ -8,13 +8,13 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { parseArgs } from "node:util";
 import { type App, startApp } from "../packages/gateway/src/app/index.ts";
 import { type Config, readConfig } from "../packages/gateway/src/config.ts";
 import { silentLog } from "../packages/gateway/src/kernel/log.ts";
 import { type Database, insertRows } from "../packages/gateway/src/storage/contract.ts";
 import { openStorage } from "../packages/gateway/src/storage/index.ts";
 import { seedRequests } from "../packages/gateway/tests/requests/support.ts";
+import { parseArgs } from "../scripts/lib/args.ts";
 import { seedUsage } from "./growth-seed.ts";
 
 const CALLS = 7;

@@ -11,7 +11,7 @@ import "../scripts/lib/help.ts";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { cpus, loadavg } from "node:os";
 import { join } from "node:path";
-import { parseArgs } from "node:util";
+import { parseArgs } from "../scripts/lib/args.ts";
 import { writeDocs } from "./docs/write.ts";
 import type { Bench } from "./lib/bench.ts";
 import { type Figure, format, type Measured, type Results } from "./lib/figures.ts";

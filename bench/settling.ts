@@ -11,8 +11,8 @@
 import { Database } from "bun:sqlite";
 import { existsSync, mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { parseArgs } from "node:util";
 import { freePort } from "@model-gateway/testing/services.ts";
+import { parseArgs } from "../scripts/lib/args.ts";
 import { CHAT_PATH, chatBody, runPlan } from "./lib/bench.ts";
 import { median } from "./lib/figures.ts";
 import { ADMIN_TOKEN, gatewaySettings, LIMIT_RPM, POOL_POINTS, post, rpc, signUp } from "./lib/gateway.ts";

@@ -2,8 +2,9 @@
  * Runs a dishonest client and a dishonest upstream against the real service for the given time: everything that
  * the upstream served must have been paid for. docs/metering.md says what is checked. The tests run it for seconds.
  */
-import { parseArgs } from "node:util";
+
 import { startServices } from "@model-gateway/testing/services.ts";
+import { parseArgs } from "./lib/args.ts";
 
 const HELP = `A storm of dishonest requests against the service's metering
 
@@ -39,15 +40,7 @@ function stopWith(problem: string): never {
   process.exit(2);
 }
 
-function readOptions() {
-  try {
-    return parseArgs({ options }).values;
-  } catch (error) {
-    return stopWith((error as Error).message);
-  }
-}
-
-const values = readOptions();
+const { values } = parseArgs({ options });
 if (values.help) {
   process.stdout.write(HELP);
   process.exit(0);

@@ -7,7 +7,6 @@ import "./lib/help.ts";
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import { parseArgs } from "node:util";
 import {
   type Embed,
   embedLibraries,
@@ -15,6 +14,7 @@ import {
   type TargetOs,
 } from "../packages/browser/src/bundle/index.ts";
 import { fetchForBuild, readFeatures } from "../packages/browser/src/resolve/index.ts";
+import { parseArgs } from "./lib/args.ts";
 
 const root = join(import.meta.dir, "..");
 const { values } = parseArgs({

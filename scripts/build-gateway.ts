@@ -4,7 +4,7 @@
  *   bun scripts/build-gateway.ts [--target bun-linux-x64] [--bun <path of that system's Bun>] [--outfile dist/model-gateway]
  */
 import "./lib/help.ts";
-import { parseArgs } from "node:util";
+import { parseArgs } from "./lib/args.ts";
 import { gateway } from "./packages/programs.ts";
 
 const { values } = parseArgs({

@@ -18,7 +18,7 @@
  * Exit status: 0 nothing is wrong, 1 something is, 2 it could not be run.
  */
 import "./lib/help.ts";
-import { parseArgs } from "node:util";
+import { parseArgs } from "./lib/args.ts";
 
 const options = {
   minutes: { type: "string", default: "1" },
@@ -39,13 +39,9 @@ function stopWith(problem: string): never {
 }
 
 function readOptions() {
-  try {
-    const { values, positionals } = parseArgs({ options, allowPositionals: true });
-    // A number alone has always meant chats to a route.
-    return { ...values, "route-chats": values["route-chats"] ?? positionals[0] };
-  } catch (error) {
-    return stopWith((error as Error).message);
-  }
+  const { values, positionals } = parseArgs({ options, allowPositionals: true });
+  // A number alone has always meant chats to a route.
+  return { ...values, "route-chats": values["route-chats"] ?? positionals[0] };
 }
 
 const values = readOptions();

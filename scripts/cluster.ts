@@ -9,8 +9,8 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { parseArgs } from "node:util";
 import { startServices } from "@model-gateway/testing/services.ts";
+import { parseArgs } from "./lib/args.ts";
 
 const MAIN = join(import.meta.dir, "../packages/gateway/src/main.ts");
 const INSTANCES_MAX = 16;

@@ -1,6 +1,7 @@
 /** Feeds the parsers at the edges with inputs made from right ones, for the given time. The tests do it for seconds. */
-import { parseArgs } from "node:util";
+
 import { Fuzzing, PARSERS } from "../tests/fuzz/run.ts";
+import { parseArgs } from "./lib/args.ts";
 
 const HELP = `Fuzzes the parsers at the edges of the service
 

@@ -6,12 +6,12 @@
 import "./lib/help.ts";
 import { readConfig } from "../packages/gateway/src/config.ts";
 import { verifyLedger } from "../packages/gateway/src/rooms/ledger/index.ts";
-import { openDatabase } from "../packages/gateway/src/storage/index.ts";
+import { openUsedDatabase } from "../packages/gateway/src/storage/index.ts";
 
 async function main(): Promise<number> {
   const read = readConfig(process.env);
   if ("problems" in read) throw new Error(read.problems.join("\n"));
-  const db = await openDatabase(read.config);
+  const db = await openUsedDatabase(read.config);
   try {
     const report = await verifyLedger(db);
     if (process.argv.includes("--json")) console.log(JSON.stringify(report));

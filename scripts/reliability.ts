@@ -13,7 +13,6 @@
  * Exit status: 0 the figure is what the document promises, 1 it is not, 2 it could not be run.
  */
 import "./lib/help.ts";
-import { parseArgs } from "node:util";
 import { measureAborts } from "../tests/chaos/numbers/aborts.ts";
 import { measureIdle } from "../tests/chaos/numbers/idle.ts";
 import { measureOutages } from "../tests/chaos/numbers/outages.ts";
@@ -22,6 +21,7 @@ import { measurePool } from "../tests/chaos/numbers/pool.ts";
 import { measureRolling } from "../tests/chaos/numbers/rolling.ts";
 import { measureSoak } from "../tests/chaos/numbers/soak.ts";
 import { closeWorlds } from "../tests/chaos/world.ts";
+import { parseArgs } from "./lib/args.ts";
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,

@@ -4,8 +4,8 @@
  * ledger's sums hold. The ordinary tests do the same some fifty times.
  */
 import "./lib/help.ts";
-import { parseArgs } from "node:util";
 import { startServices } from "@model-gateway/testing/services.ts";
+import { parseArgs } from "./lib/args.ts";
 
 const CYCLES_PER_ROUND = 50;
 

@@ -4,8 +4,8 @@
  * when no answered request lost its row, none has two, and the ledger's sums hold.
  */
 import "./lib/help.ts";
-import { parseArgs } from "node:util";
 import { killWorkers, openWorkers } from "../tests/cluster/support/workers.ts";
+import { parseArgs } from "./lib/args.ts";
 
 const { values } = parseArgs({
   options: { kills: { type: "string", default: "30" }, workers: { type: "string", default: "2" } },

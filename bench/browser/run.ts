@@ -8,7 +8,7 @@
 import { existsSync, mkdirSync, readFileSync } from "node:fs";
 import { loadavg } from "node:os";
 import { join } from "node:path";
-import { parseArgs } from "node:util";
+import { parseArgs } from "../../scripts/lib/args.ts";
 import { contestants, installDir, packages } from "./contestants.ts";
 import { type Figures, newFigures, table } from "./figures.ts";
 import { startFloor } from "./floor.ts";

@@ -6,8 +6,8 @@
 import "../../scripts/lib/help.ts";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { parseArgs } from "node:util";
 import { startServices } from "@model-gateway/testing/services.ts";
+import { parseArgs } from "../../scripts/lib/args.ts";
 import { Lookup, markdownTable } from "../docs/lookup.ts";
 import { writeBlocks } from "../docs/write.ts";
 import type { Results } from "../lib/figures.ts";

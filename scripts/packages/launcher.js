@@ -13,27 +13,32 @@ const isProgram = (path) => (statSync(path, { throwIfNoEntry: false })?.size ?? 
 
 /** The program in Bun's package, or in the one for this system, of which npm installs the one that fits. */
 function findBun() {
-  const home = dirname(createRequire(import.meta.url).resolve("bun/package.json"));
+  const home = folderOf("bun", import.meta.url);
+  if (home === null) return undefined;
   const system = process.platform === "win32" ? "windows" : process.platform;
   const arch = process.arch === "arm64" ? "aarch64" : process.arch;
   const name = process.platform === "win32" ? "bun.exe" : "bun";
-  const near = createRequire(join(home, "package.json"));
   const candidates = [join(home, "bin", "bun.exe")];
   for (const libc of ["", "-musl"]) {
-    try {
-      const found = near.resolve(`@oven/bun-${system}-${arch}${libc}/package.json`);
-      candidates.push(join(dirname(found), "bin", name));
-    } catch {
-      // Not for this system.
-    }
+    const found = folderOf(`@oven/bun-${system}-${arch}${libc}`, join(home, "package.json"));
+    if (found !== null) candidates.push(join(found, "bin", name));
   }
   return candidates.find(isProgram);
+}
+
+/** Where a package is installed, as the file at `from` finds it; null when it is not. */
+function folderOf(name, from) {
+  try {
+    return dirname(createRequire(from).resolve(`${name}/package.json`));
+  } catch {
+    return null;
+  }
 }
 
 const bun = findBun();
 if (bun === undefined) {
   console.error(
-    `No Bun for ${process.platform} ${process.arch} is installed; install again without --omit=optional.`,
+    `No Bun for ${process.platform} ${process.arch} is installed beside this program; install it again without --omit=optional.`,
   );
   process.exit(1);
 }

@@ -7,8 +7,8 @@
 import "../lib/help.ts";
 import { copyFileSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { parseArgs } from "node:util";
 import manifest from "../../package.json" with { type: "json" };
+import { parseArgs } from "../lib/args.ts";
 import { bundle } from "./bundle.ts";
 import { browserTool, gateway, nodeProgram, type Program, ROOT } from "./programs.ts";
 

@@ -195,6 +195,30 @@ for (const width of [1280, 390])
     await shot(page, `${width}-code`);
   });
 
+test("what matters in a table is on a phone's screen: balances, sessions, the providers' actions", async () => {
+  const token = await site.gateway.signIn("owner");
+  const { rpc } = site.gateway;
+  const group = await rpc("group.create", { name: "Payers" }, token);
+  await rpc("group.credits.topup", { group_id: group.id, points: 100 }, token);
+  const given = { group_id: group.id, user_id: "owner@example.com", points: 40 };
+  await rpc("group.credits.allocate", given, token);
+  const { page } = await site.visitAs("owner", { width: 390 });
+  for (const [path, label] of [
+    ["/wallet", "Ledger"],
+    [`/groups/${group.id}/credits`, "Ledger"],
+    ["/settings", "Sessions"],
+    ["/settings", "Providers"],
+  ] as const) {
+    await page.goto(site.gateway.url + path);
+    const table = page.getByRole("region", { name: label }).getByRole("table");
+    await table.waitFor();
+    const overhang = await table.evaluate(
+      (element) => element.scrollWidth - element.parentElement!.clientWidth,
+    );
+    expect([path, label, overhang <= 0]).toEqual([path, label, true]);
+  }
+});
+
 test("that the service is away is said once, and what was there stays", async () => {
   const { page, context } = await site.visitAs("owner");
   await page.getByRole("region", { name: "Latest failures" }).waitFor();

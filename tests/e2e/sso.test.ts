@@ -1,8 +1,10 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
+import { oneTimeLink } from "@model-gateway/client";
 import { PASSWORD } from "@model-gateway/testing/gateway.ts";
 import { startProvider, type TestProvider } from "@model-gateway/testing/oidc-provider.ts";
 import { freePort } from "@model-gateway/testing/services.ts";
 import type { Page } from "playwright-core";
+import { openShell } from "../../packages/cli/tests/support.ts";
 import { axeFindings, openSite, type Site, shot } from "./support/site.ts";
 
 let site: Site;
@@ -20,8 +22,8 @@ afterAll(async () => {
 });
 
 /** The provider's own page, where any password is right. */
-async function signInThere(page: Page, login: string): Promise<void> {
-  await page.waitForURL(`${provider.issuer}/**`);
+async function signInThere(page: Page, { issuer }: TestProvider, login: string): Promise<void> {
+  await page.waitForURL(`${issuer}/**`);
   await page.locator("input[name=login]").fill(login);
   await page.locator("input[name=password]").fill("any");
   await page.locator("button[type=submit]").click();
@@ -34,7 +36,7 @@ test("one button, the provider's form, and back on the page that was asked for",
   await shot(page, "sign-in-provider");
   expect(await axeFindings(page)).toEqual([]);
   await page.getByRole("button", { name: "Sign in with Example" }).click();
-  await signInThere(page, "ada");
+  await signInThere(page, provider, "ada");
   await page.getByRole("heading", { name: "Usage", level: 1 }).waitFor();
   expect(page.url()).toBe(`${site.gateway.url}/usage?by=model`);
   await page.goto(`${site.gateway.url}/settings`);
@@ -54,7 +56,7 @@ test("who has an account with a password links it", async () => {
   const { page } = await site.visit({ theme: "dark", width: 390 });
   await page.goto(site.gateway.url);
   await page.getByRole("button", { name: "Sign in with Example" }).click();
-  await signInThere(page, "grace");
+  await signInThere(page, provider, "grace");
   await page.getByRole("heading", { name: "Sign-in failed" }).waitFor();
   await page.getByText("link this sign-in under Settings").waitFor();
   await shot(page, "dark-390-sign-in-failed");
@@ -69,6 +71,34 @@ test("who has an account with a password links it", async () => {
   await page.getByRole("button", { name: "Link an account" }).click();
   await page.getByText("Your account is linked").waitFor();
   await page.getByRole("button", { name: /Unlink grace@example.com/ }).waitFor();
+});
+
+test("under a path of its own, and by an invitation whose token is in no request", async () => {
+  const origin = `http://127.0.0.1:${await freePort()}`;
+  const url = `${origin}/gateway`;
+  const people = await startProvider(url);
+  const below = await openSite({ config: people.settings(url) });
+  try {
+    people.people.set("bob", { email: "bob@example.org", email_verified: true });
+    const root = await below.gateway.signIn("root");
+    const group = await below.gateway.rpc("group.create", { name: "Analysts" }, root);
+    const { token } = await below.gateway.rpc("group.invite.create", { group_id: group.id }, root);
+    const { page } = await below.visit();
+    const asked: string[] = [];
+    page.on("request", (request) => asked.push(request.url()));
+    await page.goto(oneTimeLink(url, "join", token));
+    await page.getByText("invites you to the group Analysts").waitFor();
+    await page.getByRole("button", { name: "Sign in with single sign-on" }).click();
+    await signInThere(page, people, "bob");
+    await page.getByRole("button", { name: "Join", exact: true }).click();
+    await page.getByRole("heading", { name: "Analysts" }).waitFor();
+    expect(page.url()).toBe(`${url}/groups/${group.id}`);
+    expect(asked.length).toBeGreaterThan(3);
+    expect(asked.filter((address) => address.includes(token))).toEqual([]);
+  } finally {
+    await below.stop();
+    people.stop();
+  }
 });
 
 test("a redirect that nobody here began signs nobody in", async () => {
@@ -90,5 +120,44 @@ test("without passwords there is the button alone", async () => {
     await shot(page, "sign-in-provider-only");
   } finally {
     await bare.stop();
+  }
+});
+
+test("without passwords the command line signs in by way of the browser", async () => {
+  const url = `http://127.0.0.1:${await freePort()}`;
+  const people = await startProvider(url);
+  const bare = await openSite({ config: { ...people.settings(url), passwordSignIn: false } });
+  const shell = openShell({ MODEL_GATEWAY_URL: bare.gateway.url });
+  const cli = shell.begin(["login"]);
+  try {
+    people.people.set("ada", { email: "ada@example.org", email_verified: true });
+    const [, address] = await cli.said(/ {2}(http\S+)\n/);
+    const [, code] = await cli.said(/the code (\S+)/);
+    const { page } = await bare.visit();
+    await page.goto(address!);
+    await page.getByRole("button", { name: "Sign in with single sign-on" }).click();
+    await signInThere(page, people, "ada");
+    await page.getByRole("heading", { name: "Sign in the command line" }).waitFor();
+    await page.getByText(code!).waitFor();
+    await shot(page, "cli-sign-in");
+    expect(await axeFindings(page)).toEqual([]);
+    await page.getByRole("button", { name: "Sign in", exact: true }).click();
+    await page.getByRole("heading", { name: "Signed in" }).waitFor();
+    expect(await cli.ended).toMatchObject({ code: 0, out: expect.stringContaining("as ada@example.org") });
+    expect((await shell.run(["keys", "create", "made"])).out).toStartWith("service-");
+  } finally {
+    cli.stop();
+    shell.end();
+    await bare.stop();
+    people.stop();
+  }
+});
+
+test("an address that no command line made offers nothing", async () => {
+  const { page } = await site.visitAs("root");
+  for (const query of ["", "?port=80&challenge=x&state=y", "?port=9999@evil.example&challenge=x&state=y"]) {
+    await page.goto(`${site.gateway.url}/cli-sign-in${query}`);
+    await page.getByText("This address is incomplete").waitFor();
+    expect(await page.getByRole("button", { name: "Sign in", exact: true }).count()).toBe(0);
   }
 });

@@ -1,6 +1,6 @@
 /** What people install: the packages' tarballs in an empty folder, with nothing of this repository around. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, renameSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { settleChat } from "@model-gateway/testing/built-gateway.ts";
@@ -94,6 +94,26 @@ test("programs run from their bytecode", () => {
 test("the command line answers, and names what it does not know", () => {
   expect(run(["npx", "model-gateway", "--version"], folder)).toBe("0.1.0\n");
   expect(run(["npx", "model-gateway", "--help"], folder)).toContain("serve");
+  const help = run(["npx", "model-gateway", "serve", "--help"], folder);
+  expect(help).toContain("  model-gateway serve --demo  ");
+  expect(help).not.toContain("npm start");
+});
+
+test("a program whose Bun is missing says so, and what to do", () => {
+  const bun = join(folder, "node_modules/bun");
+  renameSync(bun, `${bun}-away`);
+  try {
+    const { exitCode, stderr } = Bun.spawnSync(["npx", "model-gateway", "--version"], {
+      cwd: folder,
+      env: outside(),
+    });
+    expect({ exitCode, said: stderr.toString() }).toEqual({
+      exitCode: 1,
+      said: expect.stringMatching(/^No Bun for \S+ \S+ is installed beside this program; install it again/m),
+    });
+  } finally {
+    renameSync(`${bun}-away`, bun);
+  }
 });
 
 test("the node program answers, and has the guard that ends its engines beside it", () => {

@@ -37,6 +37,38 @@ test("SIGTERM reaches the service through npm start", async () => {
   }
 });
 
+test.if(process.platform === "linux")(
+  "a full disk under the log, or a reader that is gone, ends no service",
+  async () => {
+    const dataDir = mkdtempSync(join(tmpdir(), "full-log-"));
+    const env = { PATH: process.env.PATH!, HOME: dataDir, SERVICE_DATA_DIR: dataDir };
+    for (const redirect of ["2>/dev/full", "2> >(true) > >(true)"]) {
+      const listener = Bun.listen({ hostname: "127.0.0.1", port: 0, socket: { data() {} } });
+      const url = `http://127.0.0.1:${listener.port}`;
+      listener.stop(true);
+      const main = `exec ${process.execPath} packages/gateway/src/main.ts ${redirect}`;
+      const child = Bun.spawn(["bash", "-c", main], {
+        cwd: ROOT,
+        env: { ...env, SERVICE_PORT: String(listener.port) },
+      });
+      try {
+        const serves = () =>
+          fetch(`${url}/healthz`).then(
+            ({ ok }) => ok,
+            () => false,
+          );
+        await until("it serves", serves);
+        // It says in the log that it drains.
+        child.kill("SIGTERM");
+        expect(await child.exited).toBe(0);
+      } finally {
+        child.kill("SIGKILL");
+      }
+    }
+    rmSync(dataDir, { recursive: true, force: true });
+  },
+);
+
 test("the limit is in the environment file that the scripts name", async () => {
   const file = /--env-file=(\S+)/.exec(manifest.scripts.start)![1]!;
   const read = Bun.spawnSync(

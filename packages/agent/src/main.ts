@@ -4,6 +4,8 @@ import { describeError, UsageError } from "./errors.ts";
 import { createLog } from "./log.ts";
 import { createNode } from "./node.ts";
 
+// Lines are lost while the disk of the log is full or its reader is gone; otherwise that would end the program.
+process.stderr.on("error", () => {});
 const log = createLog();
 
 async function main(): Promise<void> {

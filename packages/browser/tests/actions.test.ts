@@ -241,6 +241,20 @@ onEachEngine("actions in a real browser", (engine) => {
     ]);
   });
 
+  test("selector and ref are other names of target, on every operation and in a batch", async () => {
+    await open("/editor");
+    await tool.post("/type", { selector: "#plain", text: "one" });
+    await tool.post("/type", { ref: "#rich", text: "two" });
+    const steps = [{ op: "type", selector: "#plain", text: "+", append: true }];
+    expect((await tool.post("/batch", { steps })).body.completed).toBe(1);
+    expect(await tool.evaluate("[plain.value, rich.innerText.trim()]")).toEqual(["one+", "two"]);
+    expect(
+      (await tool.post("/click", { selector: "#nowhere", timeout_ms: 200 })).body.error.message,
+    ).toContain("#nowhere");
+    const both = await tool.post("/type", { target: "#plain", selector: "#rich", text: "three" });
+    expect(both.body.value).toBe("three");
+  });
+
   test("a checkbox behind its styled label is clicked through it", async () => {
     await open("/box");
     await tool.post("/click", { target: "#c" });
@@ -270,7 +284,7 @@ onEachEngine("actions in a real browser", (engine) => {
     const never = await tool.post("/wait-for-selector", { selector: "i", timeout_ms: 200 });
     expect(never.status).toBe(504);
     expect(never.body.error.message).toStartWith("Timeout 200ms exceeded.");
-    expect((await tool.post("/wait-for-selector", {})).body.error.message).toContain("selector: is required");
+    expect((await tool.post("/wait-for-selector", {})).body.error.message).toContain("target: is required");
   });
 
   test("evaluate takes expressions, functions, statements and elements", async () => {

@@ -1,7 +1,8 @@
 import { chmodSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { homedir } from "node:os";
 import { dirname, join } from "node:path";
-import { type Client, createClient, type Session, type TokenStore } from "@model-gateway/client";
+import { type Client, createClient, type Fetch, type Session, type TokenStore } from "@model-gateway/client";
+import manifest from "../package.json" with { type: "json" };
 import { CliError } from "./command.ts";
 import type { Env } from "./secrets.ts";
 
@@ -18,6 +19,14 @@ interface Saved {
 }
 
 const DEFAULT_URL = "http://127.0.0.1:8080";
+
+/** Under this name people see the session in the console, and administrators in the audit log. */
+const USER_AGENT = `model-gateway-cli/${manifest.version}`;
+const namedFetch: Fetch = (url, init) =>
+  fetch(url, {
+    ...init,
+    headers: { "user-agent": USER_AGENT, ...(init?.headers as Record<string, string>) },
+  });
 
 /** Which service to talk to and as whom. For the address: the option, then the environment, then the last login. */
 export class Connection {
@@ -41,6 +50,7 @@ export class Connection {
     this.#client ??= createClient({
       baseUrl: this.url,
       tokens: this.#tokens(),
+      fetch: namedFetch,
       apiKey: () => this.key,
       adminToken: () => this.adminToken,
     });

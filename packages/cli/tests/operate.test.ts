@@ -26,7 +26,7 @@ afterAll(async () => {
 
 test("people are invited, created, disabled, promoted and found", async () => {
   const invited = await shell.run(["users", "invite"]);
-  expect(invited.out).toStartWith(`${gateway.url}/welcome?token=link-`);
+  expect(invited.out).toStartWith(`${gateway.url}/welcome#token=link-`);
   const made = await shell.run(["users", "create", "ada@example.com", "--name", "Ada"]);
   expect(made.err).toContain("good once");
   expect((await shell.run(["users", "disable", "ada@example.com"])).out).toContain("is disabled");
@@ -34,7 +34,7 @@ test("people are invited, created, disabled, promoted and found", async () => {
   expect((await shell.run(["users", "enable", "ada@example.com"])).code).toBe(0);
   expect((await shell.run(["users", "promote", "ada@example.com"])).out).toContain("administrator now");
   expect((await shell.run(["users", "tier", "ada@example.com", "pro"])).out).toContain("pro");
-  expect((await shell.run(["users", "reset", "ada@example.com"])).out).toContain("/welcome?token=link-");
+  expect((await shell.run(["users", "reset", "ada@example.com"])).out).toContain("/welcome#token=link-");
   const unknown = await shell.run(["users", "disable", "nobody@example.com"]);
   expect([unknown.code, unknown.err]).toEqual([
     1,
@@ -49,7 +49,7 @@ test("groups are made, joined, invited to and left", async () => {
   expect(added.out).toBe("ada@example.com is in Analysts, as admin\n");
   const members = await shell.run(["groups", "members", "Analysts"]);
   expect(members.out).toMatch(/operator@example\.com\s+operator\s+owner\s+active/);
-  expect((await shell.run(["groups", "invite", "Analysts"])).out).toContain("/join?token=");
+  expect((await shell.run(["groups", "invite", "Analysts"])).out).toContain("/join#token=");
   expect((await shell.run(["groups", "remove", "Analysts", "ada@example.com"])).code).toBe(0);
   // Numbers stand under each other by their last digit, to the right of their column.
   expect((await shell.run(["groups"])).out).toMatch(/^name {6}members {2}my role.*\nAnalysts {8}1 {2}owner/);

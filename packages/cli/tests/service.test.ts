@@ -1,6 +1,6 @@
 import { Database } from "bun:sqlite";
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { mkdirSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { createServer, type Server } from "node:net";
 import { join } from "node:path";
 import { bootGateway } from "@model-gateway/testing/gateway.ts";
@@ -130,6 +130,16 @@ test("migrate, backup and ledger verify work on the service's data", async () =>
   });
   copy.close();
   expect((await shell.run(["backup", target], { env })).err).toContain("not empty");
+});
+
+test("ledger verify makes no database where there is none", async () => {
+  const dataDir = join(shell.dir, "nothing");
+  const missing = await shell.run(["ledger", "verify"], { env: { SERVICE_DATA_DIR: dataDir } });
+  expect([missing.code, missing.err]).toEqual([
+    1,
+    `model-gateway ledger: no service has used ${join(dataDir, "gateway.sqlite")}; set SERVICE_DATA_DIR or SERVICE_DATABASE_URL as it has them\n`,
+  ]);
+  expect(existsSync(dataDir)).toBe(false);
 });
 
 test("serve runs the service and ends it on a signal", async () => {

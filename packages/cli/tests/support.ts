@@ -14,6 +14,11 @@ export interface Shell {
   dir: string;
   /** Runs the command line as a process of its own. */
   run(args: readonly string[], options?: { env?: Record<string, string>; stdin?: string }): Promise<Ran>;
+  /** Starts it, and goes on when its error stream has what is looked for. */
+  begin(
+    args: readonly string[],
+    options?: { env?: Record<string, string> },
+  ): { said(what: RegExp): Promise<RegExpExecArray>; ended: Promise<Ran>; stop(): void };
   /** The same on a terminal; `typed` is entered when the text before it has appeared. */
   onTerminal(args: readonly string[], typed: readonly Typed[]): Promise<Ran>;
   end(): void;
@@ -80,6 +85,46 @@ export function openShell(env: Record<string, string> = {}): Shell {
         child.exited,
       ]);
       return { code, out, err };
+    },
+    begin(args, { env: more = {} } = {}) {
+      const child = Bun.spawn(command(args), {
+        cwd: dir,
+        env: { ...base, ...more },
+        stdin: "ignore",
+        stdout: "pipe",
+        stderr: "pipe",
+      });
+      let err = "";
+      let isOver = false;
+      let heard = Promise.withResolvers<void>();
+      const news = () => {
+        heard.resolve();
+        heard = Promise.withResolvers<void>();
+      };
+      const reading = (async () => {
+        const decoder = new TextDecoder();
+        for await (const bytes of child.stderr) {
+          err += decoder.decode(bytes, { stream: true });
+          news();
+        }
+        isOver = true;
+        news();
+      })();
+      return {
+        async said(what) {
+          for (;;) {
+            const found = what.exec(err);
+            if (found) return found;
+            if (isOver) throw new Error(`it ended without saying ${what}: ${err}`);
+            await heard.promise;
+          }
+        },
+        ended: (async () => {
+          const [out, code] = await Promise.all([new Response(child.stdout).text(), child.exited, reading]);
+          return { code, out, err };
+        })(),
+        stop: () => child.kill(),
+      };
     },
     async onTerminal(args, typed) {
       const { code, out } = await onPty({ command: command(args), cwd: dir, env: base, typed });

@@ -1,9 +1,11 @@
 export type * from "./admin.ts";
+export * from "./cli-sign-in.ts";
 export * from "./client.ts";
 export { ConnectionError, isAbort, RestError, RPC_CODE, RpcError } from "./errors.ts";
 export type { ChatStream, EventsOptions, ModelsProgress, Notification } from "./events.ts";
 export { METHOD_AUTH, type Methods } from "./methods.gen.ts";
 export type { Notifications } from "./notifications.gen.ts";
+export { oneTimeLink } from "./one-time-link.ts";
 export type * from "./rest.ts";
 export type { Routes } from "./routes.gen.ts";
 export type { Fetch } from "./rpc.ts";

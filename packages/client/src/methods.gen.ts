@@ -217,6 +217,15 @@ export interface Methods {
     params: { user_id: string; name?: string; tier?: string; is_admin?: boolean; disabled?: boolean };
     result: { ok: true };
   };
+  /** Let a command line sign in as you; the code works once, for a minute, and only there. */
+  "auth.cli.approve": {
+    auth: "jwt";
+    params: {
+      /** S256 challenge of RFC 7636 for the verifier that the command line keeps */
+      challenge: string;
+    };
+    result: { code: string };
+  };
   /** Your accounts at the sign-in provider that sign you in here. */
   "auth.identities.list": {
     auth: "jwt";
@@ -231,6 +240,19 @@ export interface Methods {
       /** RFC 3339 timestamp, UTC */
       last_used_at: string;
     }[];
+  };
+  /** Sign in with a code of auth.cli.approve and the verifier that it was made for. */
+  "auth.cli.redeem": {
+    auth: "public";
+    params: { code: string; verifier: string };
+    result: {
+      access_token: string;
+      refresh_token: string;
+      token_type: "Bearer";
+      /** Lifetime of the access token in seconds */
+      expires_in: number;
+      user: { id: string; email: string; name: string; is_admin: boolean };
+    };
   };
   /** Unlink an account at the sign-in provider; sessions that it began go on. */
   "auth.identities.remove": {
@@ -2401,7 +2423,9 @@ export const METHOD_AUTH: { readonly [M in keyof Methods]: Methods[M]["auth"] } 
   "auth.password.set": "jwt",
   "auth.link.show": "public",
   "users.update": "admin",
+  "auth.cli.approve": "jwt",
   "auth.identities.list": "jwt",
+  "auth.cli.redeem": "public",
   "auth.identities.remove": "jwt",
   "ledger.self": "jwt_or_admin_token",
   "group.invite.accept": "jwt",

@@ -7,21 +7,33 @@ import { type Config, describeSettings, readConfig } from "./config.ts";
 import { createLog, type Log } from "./kernel/log.ts";
 import { VERSION } from "./kernel/version.ts";
 
-const HELP = `Model gateway ${VERSION}
-
-  npm start                      serve on http://127.0.0.1:8080, data in ./data
-  SERVICE_PORT=9000 npm start    the same on another port
-  npm start -- --workers 4       with four processes on that port (auto: as many as there are cores)
-  npm start -- --demo            with a built-in model, memory, a user and a key, to try it out
-
-Settings (environment variables):
-${describeSettings()}
-`;
-
 const HINT = "`model-gateway doctor`, with the same settings, checks everything that a start needs";
 
 /** How the command line runs this program; it names itself in the place of a file. */
 const COMMAND = "serve";
+const isCommand = process.argv[1] === COMMAND;
+/** How people start it, alone and with options. */
+const START = isCommand ? "model-gateway serve" : "npm start";
+const START_WITH = isCommand ? START : `${START} --`;
+
+function help(): string {
+  const starts = [
+    [START, "serve on http://127.0.0.1:8080, data in ./data"],
+    [`SERVICE_PORT=9000 ${START}`, "the same on another port"],
+    [`${START_WITH} --workers 4`, "with four processes on that port (auto: as many as there are cores)"],
+    [`${START_WITH} --demo`, "with a built-in model, memory, a user and a key, to try it out"],
+  ] as const;
+  const width = Math.max(...starts.map(([start]) => start.length));
+  const lines = starts.map(([start, does]) => `  ${start.padEnd(width)}    ${does}`);
+  return `Model gateway ${VERSION}
+
+${lines.join("\n")}
+
+Settings (environment variables):
+${describeSettings()}
+`;
+}
+
 /** Given by the supervisor to the processes that it starts. */
 const WORKER_FLAG = "--worker";
 /** Loading the log's stream takes 10 ms, which the first requests need not wait for. */
@@ -35,10 +47,10 @@ async function main(args: readonly string[]): Promise<void> {
   }
   const options = readOptions(args);
   if (options.isHelp || options.isVersion) {
-    process.stdout.write(options.isHelp ? HELP : `${VERSION}\n`);
+    process.stdout.write(options.isHelp ? help() : `${VERSION}\n`);
     return;
   }
-  if (options.problem !== null) stopWith([`${options.problem}; npm start -- --help lists the options`]);
+  if (options.problem !== null) stopWith([`${options.problem}; ${START_WITH} --help lists the options`]);
 
   const read = readConfig({
     ...process.env,
@@ -54,15 +66,22 @@ async function main(args: readonly string[]): Promise<void> {
   watchProcess(service, demo);
 
   // Neither this nor the warnings load the streams of process.stdout and process.stderr before the first answer.
-  console.write(service.introduction);
+  print(service.introduction);
   setTimeout(() => warnOfExposure(config, service.log), EXPOSURE_DELAY_MS);
   if (demo) {
     const { writePast } = await import("./app/demo-past.ts");
     const { text } = await demo
       .introduce(service.url, (past) => writePast(config, past))
       .catch((error: Error) => stopWith([error.message]));
-    console.write(`\n${text}`);
+    print(`\n${text}`);
   }
+}
+
+/** The service runs even where nobody reads this any longer. */
+function print(text: string): void {
+  try {
+    console.write(text);
+  } catch {}
 }
 
 function warnOfExposure(config: Config, log: Log): void {
@@ -144,7 +163,7 @@ function workerCommand(): string[] {
     process.execPath,
     ...process.execArgv,
     ...(isExecutable ? [] : [Bun.main]),
-    ...(process.argv[1] === COMMAND ? [COMMAND] : []),
+    ...(isCommand ? [COMMAND] : []),
     WORKER_FLAG,
   ];
 }

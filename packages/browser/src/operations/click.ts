@@ -4,7 +4,7 @@ import { type Destination, drag } from "../page/drag.ts";
 import { primaryModifier } from "../page/keys.ts";
 import type { Page } from "../page/page.ts";
 import type { ActionResult } from "../page/settle.ts";
-import { type Context, defineOperation, refAsTarget } from "./define.ts";
+import { type Context, defineOperation } from "./define.ts";
 import {
   actionTimeoutMs,
   dialogParams,
@@ -118,14 +118,13 @@ export const clickOperation = defineOperation({
         .describe("Target, page x and y, or x and y in the target"),
       dialog: toolDialog,
     }),
-    toParams: ({ doubleClick, clickCount, dragTo, dialog, ...input }) =>
-      refAsTarget({
-        ...input,
-        double_click: doubleClick,
-        click_count: clickCount,
-        drag_to: dragTo,
-        dialog: dialogParams(dialog),
-      }),
+    toParams: ({ doubleClick, clickCount, dragTo, dialog, ...input }) => ({
+      ...input,
+      double_click: doubleClick,
+      click_count: clickCount,
+      drag_to: dragTo,
+      dialog: dialogParams(dialog),
+    }),
     present,
   },
 });

@@ -66,13 +66,6 @@ interface Definition<P extends z.ZodObject, R extends z.ZodType>
   };
 }
 
-/** Older clients say `ref`, newer ones `target`. */
-export function refAsTarget(input: Record<string, unknown>): Record<string, unknown> {
-  const { ref, target, ...rest } = input;
-  const value = target ?? ref;
-  return value === undefined ? rest : { ...rest, target: value };
-}
-
 export function defineOperation<P extends z.ZodObject, R extends z.ZodType>(
   definition: Definition<P, R>,
 ): Operation {

@@ -28,9 +28,16 @@ export class OperationFailed extends Error {
   }
 }
 
+/** `ref` and `selector` are other names of `target`: left unread, a text would go to whatever has the focus. */
+function withTarget(operation: Operation, params: unknown): unknown {
+  if (!("target" in operation.params.shape) || typeof params !== "object" || params === null) return params;
+  const { target, ref, selector, ...rest } = params as Record<string, unknown>;
+  return { ...rest, target: target ?? ref ?? selector };
+}
+
 /** The parameters as the operation wants them, or an error that names each field that is wrong. */
 export function checkParams(operation: Operation, params: unknown): unknown {
-  const parsed = operation.params.safeParse(params);
+  const parsed = operation.params.safeParse(withTarget(operation, params));
   if (parsed.success) return parsed.data;
   const problems = parsed.error.issues.map(({ path, message }) => {
     const missing = /^Invalid input: expected (.+), received undefined$/.exec(message)?.[1];

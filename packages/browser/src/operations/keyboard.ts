@@ -2,7 +2,7 @@ import { z } from "zod";
 import { pressKeys } from "../page/actions.ts";
 import { upload } from "../page/files.ts";
 import { type } from "../page/typing.ts";
-import { defineOperation, refAsTarget } from "./define.ts";
+import { defineOperation } from "./define.ts";
 import {
   actionTimeoutMs,
   dialogParams,
@@ -74,7 +74,7 @@ export const typeOperation = defineOperation({
       slowly: z.boolean().optional().describe("Key by key"),
       dialog: toolDialog,
     }),
-    toParams: ({ dialog, ...input }) => refAsTarget({ ...input, dialog: dialogParams(dialog) }),
+    toParams: ({ dialog, ...input }) => ({ ...input, dialog: dialogParams(dialog) }),
     present,
   },
 });
@@ -107,7 +107,6 @@ export const pressKeyOperation = defineOperation({
     name: "browser_press_key",
     description: "Press keys, or scroll: Enter, Control+a Delete, ArrowDown*3, あ, Wheel+400 (down)",
     input: z.object({ key: z.string(), target: toolTarget.optional() }),
-    toParams: refAsTarget,
     present,
   },
 });

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { evaluate } from "../page/evaluate.ts";
 import { screenshot } from "../page/screenshot.ts";
-import { defineOperation, refAsTarget } from "./define.ts";
+import { defineOperation } from "./define.ts";
 import { Target, TimeoutMs } from "./schemas.ts";
 import { activePage } from "./snapshot.ts";
 
@@ -49,7 +49,7 @@ export const evaluateOperation = defineOperation({
       target: z.string().optional().describe("Ref or selector"),
       element: z.string().optional(),
     }),
-    toParams: ({ function: code, ...input }) => refAsTarget({ ...input, expression: code }),
+    toParams: ({ function: code, ...input }) => ({ ...input, expression: code }),
     present: async ({ json, cut_from, navigated }, context) => {
       const text = json ?? "undefined";
       // After a new document most of the room is for its snapshot.
@@ -107,8 +107,7 @@ export const screenshotOperation = defineOperation({
       type: z.enum(["png", "jpeg"]).optional(),
       fullPage: z.boolean().optional(),
     }),
-    toParams: ({ fullPage, ...input }) =>
-      refAsTarget({ ...input, full_page: fullPage, max_bytes: pictureBytesMax }),
+    toParams: ({ fullPage, ...input }) => ({ ...input, full_page: fullPage, max_bytes: pictureBytesMax }),
     present: async ({ data, mime_type, width, height, cut }) => ({
       result: `${width}×${height} ${mime_type}${cut ? ", cut at the largest size a picture may have" : ""}`,
       image: { base64: data, mimeType: mime_type },

@@ -5,7 +5,7 @@ import { reportMomentary } from "../page/settle.ts";
 import { type SnapshotOptions, snapshot } from "../page/snapshot.ts";
 import { notFound } from "../page/targets.ts";
 import { isWaiting, waitUntil } from "../page/wait.ts";
-import { type Context, defineOperation, refAsTarget, type ToolOutput } from "./define.ts";
+import { type Context, defineOperation, type ToolOutput } from "./define.ts";
 import { networkLines, socketLines } from "./logs.ts";
 import { type PageChoice, pagesAs } from "./pages.ts";
 import { QueryTimeoutMs, queryFlag, queryInt, Target } from "./schemas.ts";
@@ -154,7 +154,7 @@ export const a11yOperation = defineOperation({
       const { text, selector, gone, ms } = (waitFor ?? {}) as Record<string, unknown>;
       const wait = { wait_text: text, wait_selector: selector, wait_gone: gone, wait_ms: ms };
       const chosen = page === undefined ? {} : { page: String(page) };
-      return refAsTarget({ ...input, ...wait, ...chosen, max_chars: undefined });
+      return { ...input, ...wait, ...chosen, max_chars: undefined };
     },
     present: async ({ url, title, snapshot: yaml, changes, network, websockets }, { session }) => ({
       page: { url, title, isNews: true },
@@ -176,7 +176,6 @@ export const domOperation = defineOperation({
   timeoutMs: readTimeoutMs,
   params: z.object({
     target: Target.optional(),
-    selector: Target.optional().describe("Same as target"),
     offset: queryInt(0, offsetMax).default(0).describe("First character to return"),
     max_chars: queryInt(1, 10_000_000).optional(),
     timeout_ms: QueryTimeoutMs,
@@ -188,7 +187,7 @@ export const domOperation = defineOperation({
     next_offset: z.number().int().nullable().describe("Where to go on; null at the end"),
   }),
   run: async ({ browser, session, deadline }, params) => {
-    const target = params.target ?? params.selector ?? null;
+    const target = params.target ?? null;
     const page = await (await browser()).page();
     const charsMax = params.max_chars ?? session.contentCharsMax;
     const frame = target === null ? page.mainFrame : await frameHolding(page, target, deadline);
@@ -209,7 +208,6 @@ export const domOperation = defineOperation({
       target: z.string().optional().describe("Ref or selector"),
       offset: z.number().optional().describe("First character"),
     }),
-    toParams: refAsTarget,
     present: async ({ html, total_chars, next_offset }) => ({
       result:
         next_offset === null

@@ -13,21 +13,15 @@ export const waitForSelectorOperation = defineOperation({
   method: "POST",
   path: "/wait-for-selector",
   timeoutMs: waitTimeoutMs,
-  params: z
-    .object({
-      selector: Target.optional(),
-      target: Target.optional().describe("Same as selector"),
-      state: z.enum(["visible", "hidden", "attached", "detached"]).default("visible"),
-      timeout_ms: TimeoutMs,
-    })
-    .refine((value) => value.selector ?? value.target, {
-      path: ["selector"],
-      message: "is required: a CSS selector, ref, text=… or role=…",
-    }),
+  params: z.object({
+    target: Target,
+    state: z.enum(["visible", "hidden", "attached", "detached"]).default("visible"),
+    timeout_ms: TimeoutMs,
+  }),
   result: z.object({ matches: z.number().int() }),
-  run: async ({ browser, deadline }, { selector, target, state }) => {
+  run: async ({ browser, deadline }, { target, state }) => {
     const page = await (await browser()).page();
-    return { matches: await waitFor(page, selector ?? target!, state, deadline) };
+    return { matches: await waitFor(page, target, state, deadline) };
   },
 });
 

@@ -1,4 +1,4 @@
-import type { Client, Result } from "@model-gateway/client";
+import { type Client, oneTimeLink, type Result } from "@model-gateway/client";
 import { act, CliError, type Command, needed, text } from "../command.ts";
 
 type Group = Result<"group.list">[number];
@@ -93,7 +93,7 @@ export const groups: Command = {
       output.note(
         `Good until ${made.expires_at.slice(0, 10)}, ${made.max_uses === 1 ? "once" : `${made.max_uses} times`}:`,
       );
-      output.result(made, () => `${connection.url}/join?token=${encodeURIComponent(made.token)}`);
+      output.result(made, () => oneTimeLink(connection.url, "join", made.token));
     };
     const drop = async () => {
       const found = await find(client, group());

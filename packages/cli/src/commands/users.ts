@@ -1,4 +1,4 @@
-import type { Client, Result } from "@model-gateway/client";
+import { type Client, oneTimeLink, type Result } from "@model-gateway/client";
 import { act, CliError, type Command, needed, text } from "../command.ts";
 
 type Person = Result<"users.list">["users"][number];
@@ -37,7 +37,7 @@ export const users: Command = {
   async run({ words, options, output, connection }) {
     const client = await connection.signedIn();
     const tier = text(options, "tier");
-    const linkOf = (token: string) => `${connection.url}/welcome?token=${encodeURIComponent(token)}`;
+    const linkOf = (token: string) => oneTimeLink(connection.url, "welcome", token);
     const list = async () => {
       const { users: rows, total } = await client.call("users.list", {
         search: text(options, "search") ?? "",

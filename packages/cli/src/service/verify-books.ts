@@ -1,11 +1,14 @@
 import { verifyLedger } from "@model-gateway/gateway/rooms/ledger/index.ts";
-import { openDatabase } from "@model-gateway/gateway/storage/index.ts";
+import { openUsedDatabase } from "@model-gateway/gateway/storage/index.ts";
+import { CliError } from "../command.ts";
 import type { Output } from "../output.ts";
 import { serviceConfig } from "./migrate.ts";
 
 /** Recomputes every balance of the service on this machine. */
 export async function verifyBooks(output: Output): Promise<void> {
-  const db = await openDatabase(serviceConfig(process.env));
+  const db = await openUsedDatabase(serviceConfig(process.env)).catch((error: Error) => {
+    throw new CliError(error.message);
+  });
   try {
     const report = await verifyLedger(db);
     output.result(report, () => [

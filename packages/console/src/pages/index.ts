@@ -1,3 +1,4 @@
+import { CLI_SIGN_IN_PATH } from "@model-gateway/client";
 import { type ComponentType, createElement, lazy, useState } from "react";
 import { matchPath } from "../lib/router.ts";
 import { Told } from "../lib/told.ts";
@@ -177,6 +178,14 @@ export const PAGES: readonly PageEntry[] = [
     icon: "settings",
     section: "about",
     ...page(() => import("./settings/page.tsx")),
+  },
+  {
+    patterns: [CLI_SIGN_IN_PATH],
+    title: "Sign in the command line",
+    icon: "shield",
+    section: "about",
+    hidden: true,
+    ...page(() => import("./cli-sign-in.tsx")),
   },
   {
     patterns: ["/join"],

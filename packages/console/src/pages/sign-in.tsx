@@ -1,5 +1,6 @@
 import { type FormEvent, useState } from "react";
 import { useAction } from "../lib/action.ts";
+import { pathHere } from "../lib/base.ts";
 import { client, expired, online } from "../lib/client.ts";
 import { useQuery } from "../lib/query.ts";
 import { loadSetup } from "../lib/setup.ts";
@@ -76,7 +77,7 @@ export function SignIn() {
 /** Leaves for the provider; it sends the browser back to /signed-in, and from there to this page. */
 export function ProviderButton({
   label,
-  returnTo = location.pathname + location.search,
+  returnTo = pathHere() + location.search + location.hash,
   invitation,
 }: {
   label: string;

@@ -1,7 +1,9 @@
+import { oneTimeLink } from "@model-gateway/client";
 import { type FormEvent, useState } from "react";
 import { useAction } from "../lib/action.ts";
 import { api } from "../lib/api.ts";
 import { client, online } from "../lib/client.ts";
+import { linkToken } from "../lib/link-token.ts";
 import { useQuery } from "../lib/query.ts";
 import { navigate, useSearch } from "../lib/router.ts";
 import { loadSetup } from "../lib/setup.ts";
@@ -17,7 +19,7 @@ const PASSWORD_LENGTH_MIN = 8;
 interface Asked {
   title: string;
   text: string;
-  /** Null: whoever has the link chooses. */
+  /** Null: the person with the link chooses. */
   email: string | null;
   /** Null: the account has a name already. */
   asksName: boolean;
@@ -56,7 +58,7 @@ async function askedBy(kind: "link" | "group", token: string): Promise<Asked> {
 /** The page behind an invitation: who invites to what, and an account in one form. */
 export function Welcome({ kind, onSignIn }: { kind: "link" | "group"; onSignIn(): void }) {
   const [search] = useSearch();
-  const token = search.get("token") ?? "";
+  const token = linkToken(search);
   const asked = useQuery(`asked ${kind} ${token}`, () => askedBy(kind, token));
   const setup = useQuery("setup", loadSetup);
   const connected = useStore(online);
@@ -78,7 +80,7 @@ export function Welcome({ kind, onSignIn }: { kind: "link" | "group"; onSignIn()
           // A group is joined after the sign-in, on the page that this one is then.
           <ProviderButton
             label={setup.data.provider}
-            returnTo={kind === "group" ? undefined : "/"}
+            returnTo={kind === "group" ? oneTimeLink("", "join", token) : "/"}
             invitation={asked.data.asksName ? token : undefined}
           />
         )}

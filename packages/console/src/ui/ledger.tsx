@@ -19,12 +19,13 @@ const counterparty = ({ type, id }: LedgerEntry["counterparty"]) =>
   type === "system" ? (SYSTEM_NAMES[id] ?? "the platform") : OWNER_NAMES[type];
 
 const columns: Column<LedgerEntry>[] = [
-  { id: "seq", label: "No.", numeric: true, cell: ({ seq }) => count(seq) },
+  { id: "seq", label: "No.", numeric: true, wide: true, cell: ({ seq }) => count(seq) },
   { id: "when", label: "When", cell: ({ created_at }) => <When time={created_at} /> },
   { id: "kind", label: "What", cell: ({ kind }) => KINDS[kind] ?? kind },
   {
     id: "other",
     label: "Other side",
+    wide: true,
     cell: (entry) => (
       <span className="row">
         {counterparty(entry.counterparty)}
@@ -37,6 +38,7 @@ const columns: Column<LedgerEntry>[] = [
   {
     id: "note",
     label: "Reference",
+    wide: true,
     cell: ({ note, request_id }) =>
       note ?? (request_id ? <Copyable text={request_id} shown={shortRequestId(request_id)} /> : ""),
   },

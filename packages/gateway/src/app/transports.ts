@@ -1,6 +1,7 @@
 import { Networks } from "@model-gateway/wire/http";
 import type { Listener } from "@model-gateway/wire/server";
 import type { Config } from "../config.ts";
+import { basePathOf } from "../kernel/base-path.ts";
 import { systemClock } from "../kernel/clock.ts";
 import { FailedTries } from "../kernel/failed-tries.ts";
 import { Registry } from "../kernel/registry.ts";
@@ -9,7 +10,6 @@ import type { Metrics } from "../observe/metrics.ts";
 import { surfaces } from "../rooms/index.ts";
 import { payerOf } from "../rooms/keys/index.ts";
 import { AgentTunnel } from "../transports/agent-tunnel/index.ts";
-import { basePathOf } from "../transports/base-path.ts";
 import { CertificateFiles } from "../transports/certificate-files.ts";
 import { createConsole } from "../transports/console/handler.ts";
 import { consoleRoutes } from "../transports/console/routes.ts";
@@ -127,6 +127,7 @@ export function openTransports({ config, life, foundation, rooms, worker }: Tran
     keys: rooms.keys,
     limiter,
     tries,
+    keyTries: new FailedTries(clock, bus, "failed-key-tries"),
     apiRateLimitRpm: config.apiRateLimitRpm,
     checkTierRate: (principal) => metering.checkRate(payerOf(principal)),
   });

@@ -1,7 +1,7 @@
 import { networkOf } from "@model-gateway/wire/server";
 import { BoundedMap } from "./bounded.ts";
 import type { Clock } from "./clock.ts";
-import { fail } from "./errors.ts";
+import { ServiceError } from "./errors.ts";
 
 /** Wrong bearers that one address, or one /64 of IPv6, may present in a minute. */
 export const FAILED_TRIES_MAX = 100;
@@ -12,6 +12,9 @@ interface Tries {
   count: number;
   endsMs: number;
 }
+
+/** One of very many refusals of the same kind; the first ones were recorded. */
+export class TooManyTries extends ServiceError {}
 
 /** How the instances of the service tell each other of failures. */
 interface Teller {
@@ -40,7 +43,8 @@ export class FailedTries {
     const tries = this.#of(networkOf(ip));
     if (!tries || tries.count < FAILED_TRIES_MAX) return;
     const retryAfterSeconds = Math.ceil((tries.endsMs - this.clock.now()) / 1000);
-    fail("rate_limited", `Too many wrong tokens; try again in ${retryAfterSeconds} s`, { retryAfterSeconds });
+    const message = `Too many wrong tokens or keys; try again in ${retryAfterSeconds} s`;
+    throw new TooManyTries("rate_limited", message, { retryAfterSeconds });
   }
 
   failed(ip: string): void {

@@ -50,7 +50,18 @@ interface LogOptions {
   write?: (line: string) => void;
 }
 
-export function createLog({ level, format, write = (line) => process.stderr.write(line) }: LogOptions): Log {
+let isGuarded = false;
+
+/** Lines are lost while the disk of the log is full or its reader is gone; otherwise that would end the service. */
+function writeToStderr(line: string): void {
+  if (!isGuarded) {
+    isGuarded = true;
+    process.stderr.on("error", () => {});
+  }
+  process.stderr.write(line);
+}
+
+export function createLog({ level, format, write = writeToStderr }: LogOptions): Log {
   const threshold = LEVELS.indexOf(level);
   const make = (bound: LogFields): Log => {
     const emit = (at: LogLevel, message: string, fields?: LogFields) => {

@@ -1,4 +1,4 @@
-/** Files and folders that only the service's own account can read, whatever its umask and whoever made them. */
+/** Files and folders that only the service's own account can read, whatever its umask and no matter who made them. */
 import { chmodSync, closeSync, existsSync, mkdirSync, openSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 

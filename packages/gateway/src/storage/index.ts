@@ -39,6 +39,23 @@ export async function openDatabase(
   });
 }
 
+/** For those who only look: a database that no service has used is refused, and none is made. */
+export async function openUsedDatabase(options: StorageOptions): Promise<Database> {
+  const { databaseUrl, dataDir } = options;
+  const file = join(dataDir, SQLITE_FILE);
+  const refuse = (): never => {
+    const where = databaseUrl ? shownUrl(databaseUrl) : file;
+    throw new Error(
+      `no service has used ${where}; set SERVICE_DATA_DIR or SERVICE_DATABASE_URL as it has them`,
+    );
+  };
+  if (!databaseUrl && !existsSync(file)) refuse();
+  const db = await openDatabase(options);
+  if (await db.get("SELECT id FROM schema_migrations LIMIT 1").catch(() => null)) return db;
+  await db.close();
+  return refuse();
+}
+
 /** An open database whose schema is up to date. */
 export async function openStorage(options: StorageOptions): Promise<Database> {
   const db = await openDatabase(options);

@@ -3,6 +3,7 @@ import type { AnyReply, Certificate, IncomingRequest } from "@model-gateway/wire
 import { connectionsByOpenFiles, Listener, SocketReply } from "@model-gateway/wire/server";
 import type { SocketHandlers } from "@model-gateway/wire/websocket";
 import type { AuditSink } from "../kernel/audit.ts";
+import { withoutBase } from "../kernel/base-path.ts";
 import type { Clock } from "../kernel/clock.ts";
 import type { CallSource, Rooms } from "../kernel/context.ts";
 import { ServiceError, toRestReply, toServiceError } from "../kernel/errors.ts";
@@ -10,7 +11,6 @@ import type { Ids } from "../kernel/ids.ts";
 import type { Log } from "../kernel/log.ts";
 import type { RequestRecord } from "../kernel/request-record.ts";
 import { type AnyRoute, checkRoute } from "../kernel/route.ts";
-import { withoutBase } from "./base-path.ts";
 import { Cors } from "./cors.ts";
 import type { EventsTransport } from "./events/sse.ts";
 import { type Hosts, RequestSource } from "./hosts.ts";

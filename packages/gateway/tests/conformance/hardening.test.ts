@@ -136,6 +136,53 @@ describe("limits by address", () => {
     expect(await admin("203.0.113.5", ADMIN_TOKEN)).toBe(200);
   });
 
+  test("nor can an API key; a known one at the same address is not touched, and no more than the first are recorded", async () => {
+    await boot();
+    const admin = await gateway.signIn("ada");
+    const { key } = await gateway.rpc("keys.create", { name: "k" }, admin);
+    const ask = (from: string, path: string, headers: Record<string, string>) =>
+      fetch(`${gateway.url}${path}`, {
+        method: "POST",
+        headers: { "content-type": "application/json", "x-forwarded-for": from, ...headers },
+        body: JSON.stringify({ model: "m", max_tokens: 9, messages: [{ role: "user", content: "hi" }] }),
+      });
+    const chat = (from: string, bearer: string) =>
+      ask(from, "/v1/chat/completions", { authorization: `Bearer ${bearer}` });
+    for (let i = 0; i < FAILED_TRIES_MAX; i++) {
+      const { status } =
+        i % 2 === 0
+          ? await chat("203.0.113.9", `service-${crypto.randomUUID()}`)
+          : await ask("203.0.113.9", "/v1/messages", { "x-api-key": `guess-${i}` });
+      expect(status).toBe(401);
+    }
+    for (const path of [
+      "/v1/chat/completions",
+      "/v1/messages",
+      "/v1/responses",
+      "/v1/embeddings",
+      "/api/chat",
+    ]) {
+      const refused = await ask("203.0.113.9", path, { authorization: "Bearer service-guess" });
+      expect(refused.status).toBe(429);
+      expect(Number(refused.headers.get("retry-after"))).toBeWithin(1, 61);
+    }
+    expect(
+      (await fetch(`${gateway.url}/v1/realtime`, { headers: { "x-forwarded-for": "203.0.113.9" } })).status,
+    ).toBe(429);
+    // Nothing serves the model; the key is known.
+    expect((await chat("203.0.113.9", key)).status).toBe(404);
+    expect((await chat("203.0.113.10", "service-guess")).status).toBe(401);
+    const { records } = await gateway.rpc(
+      "requests.list",
+      { everyone: true, limit: 500, until: "2100-01-01T00:00:00Z" },
+      admin,
+    );
+    const guessed = records.filter((record: { client_ip: string }) => record.client_ip === "203.0.113.9");
+    expect(guessed).toHaveLength(FAILED_TRIES_MAX + 1);
+    clock.advance(60_000);
+    expect((await chat("203.0.113.9", "service-guess")).status).toBe(401);
+  });
+
   test("nor can a node's, and nodes with old tokens shut out nobody else at their address", async () => {
     await boot();
     const admin = await gateway.signIn("ada");

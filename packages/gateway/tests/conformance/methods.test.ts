@@ -130,6 +130,8 @@ auth.sessions.list | jwt | | id current ip user_agent created_at last_used_at
 auth.sessions.end | jwt | session_id? | ended
 auth.identities.list | jwt | | id issuer email created_at last_used_at
 auth.identities.remove | jwt | identity_id | ok
+auth.cli.approve | jwt | challenge | code
+auth.cli.redeem | public | code verifier | access_token refresh_token token_type expires_in user
 auth.link.show | public | token | kind invited_by email name expires_at
 auth.link.accept | public | token password email? name? | access_token refresh_token token_type expires_in user
 group.invite.show | public | token | group_name group_description invited_by role email expires_at

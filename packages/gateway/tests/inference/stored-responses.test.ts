@@ -1,13 +1,17 @@
 import { expect, test } from "bun:test";
 import { ManualClock } from "@model-gateway/testing/clock.ts";
 import { onEachDatabase, withDatabase } from "@model-gateway/testing/databases.ts";
-import type { Log } from "../../src/kernel/log.ts";
+import { randomIds } from "../../src/kernel/ids.ts";
+import { type Log, silentLog } from "../../src/kernel/log.ts";
 import { nextTurn } from "../../src/kernel/turns.ts";
+import { Conversations } from "../../src/rooms/conversations/index.ts";
+import { StoredResponses } from "../../src/rooms/inference/responses/service.ts";
 import { type ResponseRow, ResponseStore } from "../../src/rooms/inference/responses/store.ts";
 import { ResponseWriter } from "../../src/rooms/inference/responses/writer.ts";
 import type { Database } from "../../src/storage/contract.ts";
 
 const uuid = (n: number) => `00000000-0000-7000-8000-${String(n).padStart(12, "0")}`;
+const idOf = (n: number) => `resp_${uuid(n).replaceAll("-", "")}`;
 const AT = "2026-11-15T12:00:00.000Z";
 
 const addUser = (db: Database, n: number) =>
@@ -42,8 +46,8 @@ onEachDatabase("stored responses", (fresh) => {
       const store = new ResponseStore(db);
       await store.insert([rowOf(10, { created_at: "2026-01-01T00:00:00.000Z" })]);
       await store.insert([11, 12, 13].map((n) => rowOf(n, { previous: n === 11 ? 10 : 11 })));
-      const chain = async (n: number, limit = 100, user = 1) =>
-        (await store.chain(uuid(user), uuid(n), limit)).map(({ id }) => id);
+      const chain = async (n: number, turnsMax = 100, user = 1) =>
+        (await store.chain(uuid(user), uuid(n), { turnsMax, charsMax: 1_000 })).map(({ id }) => id);
       expect(await chain(13)).toEqual([uuid(13), uuid(11), uuid(10)]);
       expect(await chain(12, 2)).toEqual([uuid(12), uuid(11)]);
       expect(await chain(13, 100, 2)).toEqual([]);
@@ -78,11 +82,45 @@ onEachDatabase("stored responses", (fresh) => {
       const kept = await Promise.all(
         rowsFrom(1, 100).map(async (row) => {
           expect(await writer.write(row)).toBe(true);
-          return (await store.chain(uuid(1), row.id, 1)).length;
+          return (await store.chain(uuid(1), row.id, { turnsMax: 1, charsMax: 0 })).length;
         }),
       );
       expect(kept).toEqual(kept.map(() => 1));
       expect(transactions).toBeLessThanOrEqual(3);
+    }));
+
+  test("what leads to a response is read up to a limit, and a longer conversation is refused", () =>
+    withDatabase(fresh, async (db) => {
+      await addUser(db, 1);
+      const clock = new ManualClock();
+      const conversations = new Conversations({ db, clock, ids: randomIds });
+      const responses = new StoredResponses({ db, clock, log: silentLog, conversations });
+      const store = new ResponseStore(db);
+      // 34 turns of 250,000 characters are more than 8 MiB.
+      for (let n = 1; n <= 34; n++) {
+        const messages = JSON.stringify([{ role: "user", content: "x".repeat(250_000) }]);
+        await store.insert([{ ...rowOf(n, { previous: n === 1 ? null : n - 1 }), messages }]);
+      }
+      const { history } = responses.of(uuid(1), uuid(99));
+      expect(await history(idOf(33))).toHaveLength(33);
+      expect(await history(idOf(34)).catch(({ message }) => message)).toContain("`previous_response_id`");
+    }));
+
+  test("a conversation is named after its first words, whatever is in them", () =>
+    withDatabase(fresh, async (db) => {
+      await addUser(db, 1);
+      const clock = new ManualClock();
+      const conversations = new Conversations({ db, clock, ids: randomIds });
+      const responses = new StoredResponses({ db, clock, log: silentLog, conversations });
+      const asked = [{ role: "user", content: `\u0000${"x".repeat(58)}😀 and more` }];
+      const keep = (n: number, previousResponseId: string | null) =>
+        responses.of(uuid(1), uuid(n)).turn({ previousResponseId, asked })!({
+          role: "assistant",
+          content: "ok",
+        });
+      expect(await keep(1, null)).toBe(true);
+      expect(await keep(2, idOf(1))).toBe(true);
+      expect(await conversations.list(uuid(1))).toMatchObject([{ title: `${"x".repeat(58)}\ufffd` }]);
     }));
 
   test("a turn whose user is gone does not keep others from being stored", () =>

@@ -177,6 +177,19 @@ onEachDatabase("request records", (fresh) => {
       expect(await latest(bench)).toMatchObject({ outcome: "left", status: 499, code: "client_left" });
     }));
 
+  test("a model whose name cannot be stored as it is keeps no record out", () =>
+    withBench(async (bench) => {
+      const other = startUpstream({ models: ["odd\u0000name", "half\ud800name", "constructor"] });
+      await bench.addBackend({ name: "odd", type: "external", url: other.url });
+      const names = ["odd\u0000name", "half\ud800name", "constructor", "m"];
+      for (const model of names) expect((await bench.chat({ model })).status).toBe(200);
+      const models = (await list(bench)).map(({ model }) => model);
+      expect(models).toEqual(["m", "constructor", expect.stringMatching(/^half.name$/), expect.any(String)]);
+      const { totals } = await bench.rpc("requests.stats", {}, bench.token);
+      expect(totals).toMatchObject({ requests: names.length, ok: names.length });
+      other.stop();
+    }));
+
   test("own requests for a person, everyone's for an administrator, a group's for its admins", () =>
     withBench(async (bench) => {
       const bob = await bench.signIn("bob");
@@ -294,6 +307,40 @@ test("creating a video and a voice session leave records", async () => {
   } finally {
     film.stop();
     voice.stop();
+    await bench.stop();
+  }
+});
+
+test("a key that was sent as the name of a model is not recorded, and periods before any time are refused", async () => {
+  const bench = await bootInference();
+  try {
+    await (await bench.chat({ model: `my ${bench.key}` })).text();
+    expect(await latest(bench)).toMatchObject({ status: 404, model_asked: "my [redacted]" });
+    expect(JSON.stringify(await list(bench))).not.toContain(bench.key);
+    const until = "0000-01-01T00:00:00Z";
+    const { error } = await bench.call("requests.stats", { until }, bench.token);
+    expect(error.message).toContain("`since` must be before `until`");
+  } finally {
+    await bench.stop();
+  }
+});
+
+test("calls of strangers leave no records", async () => {
+  const bench = await bootInference();
+  try {
+    const call = { jsonrpc: "2.0", id: 1, method: "chat.send", params: { model: "m", messages: [] } };
+    const answer = await fetch(`${bench.url}/api/rpc`, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify(new Array(100).fill(call)),
+    });
+    expect(await answer.json()).toHaveLength(100);
+    expect(await list(bench, { everyone: true })).toEqual([]);
+    await bench.call("chat.send", { model: "m", messages: [] }, bench.token);
+    expect(await list(bench, { everyone: true })).toMatchObject([
+      { surface: "chat.send", outcome: "refused" },
+    ]);
+  } finally {
     await bench.stop();
   }
 });

@@ -193,6 +193,46 @@ onEachDatabase("request records", (fresh) => {
       await writer.close(1_000);
       expect(dropped.total()).toBe(0);
     }));
+
+  test("requests that end while sums are written are counted, too", () =>
+    withDatabase(fresh, async (db) => {
+      const store = new RequestStore(db);
+      const writer = new RecordWriter({
+        store,
+        clock: new ManualClock(NOW),
+        log: silentLog,
+        dropped: new Metrics().counter("dropped", ""),
+        costNanoUsd: () => null,
+        knownModel: () => null,
+        written() {},
+        captured() {},
+      });
+      let count = 0;
+      const end = (records: number) => {
+        for (let i = 0; i < records; i++, count++) {
+          const record = new RequestRecord(writer, "/v1/chat/completions", firstIdAt(NOW + count));
+          record.userId = firstIdAt(count % 300);
+          record.end(200);
+        }
+      };
+      for (let i = 0; i < 5; i++) {
+        end(300);
+        const flushed = writer.flush(10_000);
+        for (let turn = 0; turn < 20; turn++) {
+          end(33);
+          await nextTurn();
+        }
+        await flushed;
+      }
+      await writer.close(10_000);
+      expect(await db.get("SELECT COUNT(*) AS n FROM request_records")).toEqual({ n: count });
+      const summed = (table: string, where = "") =>
+        db.get(`SELECT CAST(SUM(requests) AS BIGINT) AS n FROM ${table} ${where}`);
+      for (const grainMs of [60_000, HOUR, 24 * HOUR])
+        for (const table of ["request_sums", "request_asker_sums"])
+          expect(await summed(table, `WHERE grain_ms = ${grainMs}`)).toEqual({ n: count });
+      expect(await summed("request_asker_days")).toEqual({ n: count });
+    }));
 });
 
 test("while the database is away records wait, a bounded number of them, and the rest are counted", async () => {
@@ -285,15 +325,16 @@ test("sums are gathered over several writes, wait for the database, and are adde
   expect(added).toEqual([...new Array(ASKERS).fill(5), ...new Array(ASKERS).fill(1)]);
 });
 
-test("rows that the database refuses do not stop later ones", async () => {
+test.each(["row", "model"])("a %s that the database refuses does not stop later ones", async (what) => {
   const clock = new ManualClock(NOW);
   const dropped = new Metrics().counter("dropped", "");
   const written: string[] = [];
   const writer = new RecordWriter({
     store: {
       existing: async () => new Set(),
-      async insert({ rows }) {
+      async insert({ rows, facets }) {
         if (rows.some(([, , , facts]) => facts.includes("poison"))) throw new Error("refused");
+        if (facets.some(({ model }) => model === "poison")) throw new Error("refused");
         written.push(...rows.map(([id]) => id));
       },
       addSums: async () => {},
@@ -307,7 +348,8 @@ test("rows that the database refuses do not stop later ones", async () => {
     captured() {},
   });
   const poison = new RequestRecord(writer, "/v1/chat/completions", firstIdAt(NOW));
-  poison.refId = "poison";
+  if (what === "row") poison.refId = "poison";
+  else poison.model = "poison";
   poison.end(200);
   await writer.flush(100);
   new RequestRecord(writer, "/v1/chat/completions", firstIdAt(NOW + 1)).end(200);

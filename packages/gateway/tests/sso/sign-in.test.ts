@@ -9,8 +9,8 @@ test("someone whom the provider knows gets an account, and an ordinary session",
   sso = await openSso();
   const root = await sso.gateway.signIn("root");
   sso.provider.people.set("ada", verified("Ada@Example.org", { name: "Ada Lovelace" }));
-  const { session, return_to } = await sso.signIn("ada", { return_to: "/usage?by=model" });
-  expect(return_to).toBe("/usage?by=model");
+  const { session, return_to } = await sso.signIn("ada", { return_to: "/usage?by=model#now" });
+  expect(return_to).toBe("/usage?by=model#now");
   expect(session?.user).toMatchObject({ email: "ada@example.org", name: "Ada Lovelace", is_admin: false });
 
   const { rpc, call } = sso.gateway;

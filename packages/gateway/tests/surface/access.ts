@@ -37,6 +37,7 @@ auth.register | public |
 auth.login | public |
 auth.refresh | public |
 auth.logout | public |
+auth.cli.redeem | public |
 auth.link.show | public |
 auth.link.accept | public |
 group.invite.show | public |
@@ -48,6 +49,7 @@ auth.me | person |
 auth.password.set | person | {"current_password":"wrong password","new_password":"another password"}
 auth.sessions.list | person |
 auth.identities.list | person |
+auth.cli.approve | person | {"challenge":"E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"}
 keys.list | person |
 keys.create | person | {"name":"x"}
 conversations.list | person |

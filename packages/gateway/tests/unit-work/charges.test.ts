@@ -163,6 +163,29 @@ onEachDatabase("work with a price of its own", (fresh) => {
     bench.upstream.answer(worker);
   });
 
+  test("an error inside a stream is a failure: alone it costs nothing, after a part of the answer it does", async () => {
+    const part = `event: image_generation.partial_image\ndata: ${JSON.stringify({ type: "image_generation.partial_image", b64_json: "A".repeat(40_000) })}\n\n`;
+    const word = `data: ${JSON.stringify({ type: "transcript.text.delta", delta: "an error, she said", error: null })}\n\n`;
+    const error = `event: error\ndata: ${JSON.stringify({ type: "error", error: { message: "out of memory" } })}\n\n`;
+    const cut = (text: string) => [text.slice(0, 20), text.slice(20, 31), text.slice(31)];
+    const kinds: [string[], number, string][] = [
+      [cut(error), 0, "failed"],
+      [cut(`data: {"error":"out of memory"}\n`), 0, "failed"],
+      [[part, ...cut(error)], 0.008, "failed"],
+      [[word, error], 0.008, "failed"],
+      [[part, word], 0.008, "ok"],
+    ];
+    for (const [pieces, usd, outcome] of kinds) {
+      bench.upstream.answer((_, reply) => reply.stream(pieces));
+      expect(await image({ stream: true })).toMatchObject({ status: 200, usd, text: pieces.join("") });
+      const { records } = await bench.rpc("requests.list", {}, who.token);
+      expect([pieces.length, records[0]]).toMatchObject([pieces.length, { outcome }]);
+      if (outcome === "failed") expect(records[0].message).toContain("out of memory");
+      bench.upstream.answer(worker);
+      expect((await image({ size: "1024x1024" })).status).toBe(200);
+    }
+  });
+
   test("30 at once get no more than two points pay", async () => {
     const poor = await bench.spender(`poor-${++count}`, { points: 2, drained: true });
     const before = bench.upstream.requests.length;

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import Anthropic from "@anthropic-ai/sdk";
 import { until } from "@model-gateway/testing/until.ts";
-import { chunk, DONE, politeHandler, usageChunk } from "@model-gateway/testing/upstream.ts";
+import { chunk, completion, DONE, politeHandler, usageChunk } from "@model-gateway/testing/upstream.ts";
 import OpenAI from "openai";
 import { bootInference, type InferenceBench } from "../support/inference.ts";
 import { failing, fixture } from "./support.ts";
@@ -48,6 +48,103 @@ test("streamed answers of both APIs are recorded once each, with the upstream's 
   const rows = await bench.usageRows();
   expect(rows.length - before).toBe(3);
   expect(rows.slice(0, 3).every((row) => row.prompt_tokens === 9 && row.completion_tokens === 4)).toBe(true);
+});
+
+test("parts of a tool call that are of another type than they should be do not reach the client so", async () => {
+  const call = { index: 0, id: 7, type: "function", function: { name: "f", arguments: { city: "Oslo" } } };
+  const nameless = { index: 1, id: "c2", type: "function", function: { name: { a: 1 }, arguments: null } };
+  for (const stream of [true, false]) {
+    bench.upstream.answer((_, reply) => {
+      const tool_calls = [call, nameless];
+      if (stream)
+        return reply.stream([
+          chunk({ delta: { role: "assistant", tool_calls } }),
+          chunk({ finish_reason: "tool_calls" }),
+          usageChunk(),
+          DONE,
+        ]);
+      const message = { role: "assistant", content: null, tool_calls };
+      return reply.json(completion("", { choices: [{ index: 0, message, finish_reason: "tool_calls" }] }));
+    });
+    const message = stream
+      ? await anthropic.messages.stream(ask).finalMessage()
+      : await anthropic.messages.create(ask);
+    expect(message.content).toMatchObject([
+      { type: "tool_use", id: expect.stringMatching(/^call_/), name: "f", input: { city: "Oslo" } },
+      { type: "tool_use", id: "c2", name: "", input: {} },
+    ]);
+    const asked = { model: "m", input: "hi" };
+    const response = stream
+      ? await openai.responses.stream(asked).finalResponse()
+      : await openai.responses.create(asked);
+    expect(response.output).toMatchObject([
+      { call_id: expect.stringMatching(/^call_/), name: "f", arguments: '{"city":"Oslo"}' },
+      { call_id: "c2", name: "", arguments: "{}" },
+    ]);
+    const lines = await (await bench.post("/api/chat", { ...ask, stream })).text();
+    expect(lines).toContain('"arguments":{"city":"Oslo"}');
+  }
+  bench.upstream.answer(politeHandler);
+});
+
+test("a part of the tokens is not told as more than all of them", async () => {
+  const usage = {
+    prompt_tokens: 9,
+    completion_tokens: 4,
+    total_tokens: 13,
+    prompt_tokens_details: { cached_tokens: 1e308, cache_write_tokens: -7 },
+    completion_tokens_details: { reasoning_tokens: 5 },
+  };
+  bench.upstream.answer((_, reply) => reply.json(completion("ok", { usage })));
+  const response = await openai.responses.create({ model: "m", input: "hi" });
+  expect(response.usage).toMatchObject({
+    input_tokens: 9,
+    input_tokens_details: { cached_tokens: 9, cache_write_tokens: 0 },
+    output_tokens_details: { reasoning_tokens: 4 },
+  });
+  bench.upstream.answer(politeHandler);
+});
+
+test("what was left out is named, but not thousands of names", async () => {
+  const input = Array.from({ length: 2_000 }, (_, i) => ({ type: `odd_${i}` }));
+  const answer = await bench.post("/v1/responses", {
+    model: "m",
+    input: [{ role: "user", content: "hi" }, ...input],
+  });
+  expect(answer.status).toBe(200);
+  const named = answer.headers.get("x-service-dropped")!;
+  expect(named).toStartWith("odd_0, odd_1, ");
+  expect(named).toEndWith("odd_31, 1968 more");
+});
+
+test("an answer that is nested without end is the upstream's failure", async () => {
+  const deep = "[".repeat(400_000) + "]".repeat(400_000);
+  const head = '"id":"c","created":1,"model":"m"';
+  const part = `{"content":"x","more":${deep}}`;
+  for (const stream of [true, false]) {
+    for (const path of ["/v1/chat/completions", "/v1/messages", "/api/chat"]) {
+      bench.upstream.answer(async (_, reply) => {
+        if (stream)
+          return reply.stream([
+            `data: {${head},"object":"chat.completion.chunk","choices":[{"index":0,"delta":${part},"finish_reason":null}]}\n\n`,
+            DONE,
+          ]);
+        reply.head(200, { "content-type": "application/json" });
+        await reply.write(`{${head},"choices":[{"index":0,"message":${part},"finish_reason":"stop"}]}`);
+        await reply.end();
+      });
+      const answer = await bench.post(path, { ...ask, stream });
+      expect([path, stream, answer.status, await answer.text()]).toEqual([
+        path,
+        stream,
+        502,
+        expect.stringContaining("nested too deeply"),
+      ]);
+      // A backend that fails three times in a row is left alone.
+      bench.upstream.answer(politeHandler);
+      expect((await bench.post(path, { ...ask, stream: false })).status).toBe(200);
+    }
+  }
 });
 
 test("tools go there and back on both APIs", async () => {

@@ -275,6 +275,23 @@ test("an upstream that breaks is told in the stream, one that refuses by the sta
   await expect(read()).rejects.toThrow(/out of memory/);
 });
 
+test("arguments of a tool that do not end are cut off", async () => {
+  const call = {
+    index: 0,
+    id: "c",
+    type: "function",
+    function: { name: "f", arguments: "x".repeat(500_000) },
+  };
+  bench.asked.answer = endlessStream(bench.asked, chunk({ delta: { tool_calls: [call] } }));
+  const text = await (
+    await bench.post("/api/chat", { model: "m", messages: [{ role: "user", content: "hi" }] })
+  ).text();
+  expect(JSON.parse(text.trim().split("\n").at(-1)!)).toEqual({
+    error: expect.stringContaining("characters of arguments"),
+  });
+  await until("the upstream is stopped", () => bench.asked.aborts === 1);
+});
+
 test("a client that aborts frees the upstream", async () => {
   bench.asked.answer = endlessStream(bench.asked, chunk({ delta: { content: "x" } }));
   const own = new Ollama({ host: bench.url, headers: headers() });

@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
 import OpenAI from "openai";
-import { bootVoices, completion, eventStream, fixture, type VoiceBench } from "./support.ts";
+import { type Any, bootVoices, completion, eventStream, fixture, type VoiceBench } from "./support.ts";
 
 let bench: VoiceBench;
 let client: OpenAI;
@@ -60,6 +60,72 @@ test("a response goes on from another: what was said before is sent, the instruc
   await bench.rpc("conversations.delete", { id: found.id }, bench.token);
   const gone = client.responses.create({ model: "m", input: "x", previous_response_id: second.id });
   expect(await failureOf(gone)).toMatchObject({ status: 400 });
+});
+
+test("tool calls are kept as they were told, in whatever form they came", async () => {
+  const call = (fields: object, name: string, args: unknown) => ({
+    ...fields,
+    function: { name, arguments: args },
+  });
+  const calls: Record<string, object[]> = {
+    "one index for two": [
+      call({ index: 0, id: "a" }, "f", '{"x":1}'),
+      call({ index: 0, id: "b" }, "g", "{}"),
+    ],
+    "no index": [call({ id: "a" }, "f", '{"x":1}'), call({ id: "b" }, "g", "{}")],
+    "no id": [call({ index: 0 }, "f", '{"x":1}'), call({ index: 1 }, "g", "{}")],
+    "the name in every piece": [
+      call({ index: 0, id: "a" }, "f", '{"x":'),
+      call({ index: 0, id: "a" }, "f", "1}"),
+    ],
+    "arguments as an object": [
+      call({ index: 0, id: "a" }, "f", { x: 1 }),
+      call({ index: 1, id: "b" }, "g", {}),
+    ],
+  };
+  const asChunk = (delta: object, finish_reason: string | null = null) =>
+    `data: ${JSON.stringify({ id: "c", object: "chat.completion.chunk", created: 1, model: "m", choices: [{ index: 0, delta, finish_reason }] })}\n\n`;
+  for (const [how, pieces] of Object.entries(calls)) {
+    for (const stream of [true, false]) {
+      if (!stream && how === "the name in every piece") continue;
+      const chunks = pieces.map((piece) => asChunk({ tool_calls: [piece] }));
+      bench.asked.answer = stream
+        ? eventStream(`${chunks.join("")}${asChunk({}, "tool_calls")}data: [DONE]\n\n`)
+        : completion({ content: null, tool_calls: pieces }, "tool_calls");
+      const asked = { model: "m", input: "Weather?" };
+      const first = stream
+        ? await client.responses.stream(asked).finalResponse()
+        : await client.responses.create(asked);
+      const told = first.output.flatMap((item) => (item.type === "function_call" ? [item] : []));
+      expect([how, told.map(({ name }) => name)]).toEqual([
+        how,
+        how === "the name in every piece" ? ["f"] : ["f", "g"],
+      ]);
+      bench.asked.answer = completion({ content: "Sunny." });
+      await client.responses.create({
+        model: "m",
+        previous_response_id: first.id,
+        input: told.map(({ call_id }) => ({ type: "function_call_output" as const, call_id, output: "1" })),
+      });
+      const [, { tool_calls }] = bench.asked.bodies.at(-1).messages;
+      const kept = tool_calls.map(({ id, function: { name, arguments: args } }: Any) => [id, name, args]);
+      expect([how, stream, kept]).toEqual([
+        how,
+        stream,
+        told.map(({ call_id, name, arguments: args }) => [call_id, name, args]),
+      ]);
+    }
+  }
+});
+
+test("an answer is the assistant's whatever the upstream calls it", async () => {
+  for (const role of [null, "system", "user", 5]) {
+    bench.asked.answer = completion({ role, content: "Oslo." });
+    const { id } = await client.responses.create({ model: "m", input: "Capital?" });
+    await client.responses.create({ model: "m", input: "And?", previous_response_id: id });
+    const { messages } = bench.asked.bodies.at(-1);
+    expect(messages.map((message: { role: string }) => message.role)).toEqual(["user", "assistant", "user"]);
+  }
 });
 
 test("a tool's result is enough after a streamed call", async () => {

@@ -45,12 +45,8 @@ test("tool calls come out one after the other and whole, however their pieces ar
       const next = pieces.map(() => 0);
       const events = order.flatMap((index) => {
         const i = next[index]!++;
-        const opening = i === 0 ? { id: `c${index}`, name: `f${index}` } : null;
-        return toolCalls.add({
-          index,
-          ...(opening && { id: opening.id }),
-          function: { ...(opening && { name: opening.name }), arguments: pieces[index]![i]! },
-        });
+        const opening = i === 0 ? { id: `c${index}`, name: `f${index}` } : { id: "", name: "" };
+        return toolCalls.add({ index, ...opening, arguments: pieces[index]![i]! });
       });
       const collected = collect([...events, ...toolCalls.close()]);
       expect(collected.size).toBe(calls.length);

@@ -82,6 +82,11 @@ export class Exchange implements HttpAnswer, ResponseEvents, Flow {
     return this.#settled;
   }
 
+  /** No connection has it yet. */
+  get isUnsent(): boolean {
+    return !this.#settled && this.#carrier === null;
+  }
+
   /** The exchange runs on this connection from now on. */
   carriedBy(carrier: Carrier): void {
     this.#carrier = carrier;

@@ -159,7 +159,7 @@ export class Listener {
       for (const connection of [...this.#connections]) connection.spare(nowMs - SPARE_AFTER_MS);
       if (this.#connections.size < connectionsMax) return true;
     }
-    // Whoever this is may be signed in, and goes before someone who is not.
+    // The new connection may be that of someone who is signed in, and goes before one that is not.
     if (this.#strangers?.makeRoom()) return true;
     this.#turnedAway();
     return false;

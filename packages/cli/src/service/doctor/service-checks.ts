@@ -115,7 +115,7 @@ async function checkBackends(client: Client): Promise<Finding[]> {
     );
 }
 
-/** The service at an address, from outside: as whoever runs the command line would use it. */
+/** The service at an address, from outside: as a user of the command line sees it. */
 export async function examineService(connection: Connection): Promise<Finding[]> {
   const reached = await checkReached(connection);
   if (reached.state === "failed") return [reached];

@@ -1,6 +1,7 @@
 import { type FormEvent, useState } from "react";
 import { useAction } from "../../lib/action.ts";
 import { api } from "../../lib/api.ts";
+import { linkToken } from "../../lib/link-token.ts";
 import { invalidate } from "../../lib/query.ts";
 import { navigate, useSearch } from "../../lib/router.ts";
 import { toast } from "../../lib/toast.ts";
@@ -10,7 +11,7 @@ import { FormError } from "../../ui/states.tsx";
 
 export function Page() {
   const [search] = useSearch();
-  const [token, setToken] = useState(search.get("token") ?? "");
+  const [token, setToken] = useState(linkToken(search));
   const join = useAction(async () => {
     const group = await api("group.invite.accept", { token: token.trim() });
     invalidate("groups");

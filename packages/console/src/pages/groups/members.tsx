@@ -1,3 +1,4 @@
+import { oneTimeLink } from "@model-gateway/client";
 import { useState } from "react";
 import { api } from "../../lib/api.ts";
 import { SERVICE_URL } from "../../lib/base.ts";
@@ -163,7 +164,7 @@ function Invite({ groupId, onClose }: { groupId: string; onClose(): void }) {
       <Dialog title="The invitation" onClose={onClose}>
         <div className="stack">
           <p>Send this link to the person you invite:</p>
-          <Code label="Invitation link" text={`${SERVICE_URL}/join?token=${encodeURIComponent(token)}`} />
+          <Code label="Invitation link" text={oneTimeLink(SERVICE_URL, "join", token)} />
           <Note tone="warn">
             It is shown once. Anyone who has it can join until it expires or is used up.
           </Note>

@@ -33,7 +33,7 @@ const columns: Column<MemoryEvent>[] = [
       ),
   },
   { id: "count", label: "Facts", numeric: true, cell: ({ count: facts }) => count(facts) },
-  { id: "time", label: "Took", numeric: true, cell: ({ duration_ms }) => seconds(duration_ms) },
+  { id: "time", label: "Took", numeric: true, wide: true, cell: ({ duration_ms }) => seconds(duration_ms) },
 ];
 
 export function Page() {

@@ -22,6 +22,7 @@ const columns: Column<VideoPrice>[] = [
   {
     id: "resolution",
     label: "Resolution factors",
+    wide: true,
     cell: ({ resolution_coeff }) =>
       Object.entries(resolution_coeff)
         .map(([side, factor]) => `${side === "*" ? "others" : `${side}p`} × ${factor}`)

@@ -48,6 +48,7 @@ const columns: Column<RequestFailure>[] = [
   {
     id: "where",
     label: "Model",
+    wide: true,
     cell: ({ model, backend }) =>
       model === null ? (
         <span className="muted" title="The request was refused before its model was known">
@@ -72,6 +73,7 @@ const columns: Column<RequestFailure>[] = [
   {
     id: "request",
     label: "Request",
+    wide: true,
     cell: ({ request_id }) => <Copyable text={request_id} shown={shortRequestId(request_id)} />,
   },
 ];

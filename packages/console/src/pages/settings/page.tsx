@@ -98,10 +98,11 @@ function Providers({ isAdmin }: { isAdmin: boolean }) {
       label: "What",
       cell: ({ description }) => <span className="muted">{description}</span>,
     },
-    { id: "domain", label: "Website", cell: ({ website_domain }) => website_domain },
+    { id: "domain", label: "Website", wide: true, cell: ({ website_domain }) => website_domain },
     {
       id: "kind",
       label: "Entry",
+      wide: true,
       cell: ({ is_official }) => <span className="tag">{is_official ? "built in" : "own"}</span>,
     },
     ...(isAdmin

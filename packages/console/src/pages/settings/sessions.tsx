@@ -32,7 +32,7 @@ export function Sessions() {
       id: "program",
       label: "Program",
       cell: ({ user_agent, current }) => (
-        <span className="row">
+        <span className="row wrap">
           <strong title={user_agent ?? undefined}>{programOf(user_agent)}</strong>
           {current && <Status tone="good">This one</Status>}
         </span>

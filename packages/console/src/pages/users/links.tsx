@@ -1,4 +1,4 @@
-import type { Result } from "@model-gateway/client";
+import { oneTimeLink, type Result } from "@model-gateway/client";
 import { useAction } from "../../lib/action.ts";
 import { api } from "../../lib/api.ts";
 import { SERVICE_URL } from "../../lib/base.ts";
@@ -18,7 +18,7 @@ export function LinkDialog({ token, text, onClose }: { token: string; text: stri
     <Dialog title="One-time link" onClose={onClose}>
       <div className="stack">
         <p>{text}</p>
-        <Code label="One-time link" text={`${SERVICE_URL}/welcome?token=${encodeURIComponent(token)}`} />
+        <Code label="One-time link" text={oneTimeLink(SERVICE_URL, "welcome", token)} />
         <Note tone="warn">It is shown once, works once, and ends in 7 days.</Note>
       </div>
     </Dialog>

@@ -10,7 +10,7 @@ interface Waiting<Peer> {
 
 /**
  * Workers that wait for the database's lock in the order in which they came. Left alone each would try again and
- * again, and whoever sleeps when the lock is freed would miss it.
+ * again, and a process that sleeps when the lock is freed would miss it.
  */
 export class WriteQueue<Peer> {
   readonly #waiting: Waiting<Peer>[] = [];

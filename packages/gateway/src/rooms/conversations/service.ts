@@ -65,7 +65,15 @@ export class Conversations {
 
   async create(userId: string, title = DEFAULT_TITLE): Promise<ConversationRow> {
     const now = isoTime(this.options.clock.now());
-    const row = { id: this.options.ids.uuid(), user_id: userId, title, created_at: now, updated_at: now };
+    const id = this.options.ids.uuid();
+    // It may be the beginning of a prompt, which can be any text, but Postgres rejects NUL.
+    const row = {
+      id,
+      user_id: userId,
+      title: title.replaceAll("\u0000", ""),
+      created_at: now,
+      updated_at: now,
+    };
     await this.#store.insert(row);
     return row;
   }

@@ -87,8 +87,8 @@ export async function settleEntries(
 }
 
 /**
- * Which of these have their row. A request ends once, so that whoever writes its row again writes it into the same
- * month, whose key refuses it. A job's cost may be recorded once more at another time, maybe in another month: its id,
+ * Which of these have their row. A request ends once, so its row would be written again into the same month, whose
+ * key refuses it. A job's cost may be recorded once more at another time, maybe in another month: its id,
  * which is of another kind, is looked up in any case, by one transaction at a time.
  */
 async function existingOf(

@@ -207,6 +207,7 @@ export class Requests {
     const sinceMs = Math.max(
       since ? Date.parse(since) : untilMs - PERIOD_MS.fallback,
       untilMs - PERIOD_MS.max,
+      0,
     );
     if (sinceMs >= untilMs) fail("bad_since", "`since` must be before `until`");
     const lengthMs = untilMs - sinceMs;

@@ -32,6 +32,8 @@ interface Minute {
   isUnanswered: boolean;
 }
 
+type MinuteOfAsker = Omit<Minute, "sums" | "lastMs"> & { askerId: number };
+
 /** A map of maps whose inner one is made when it is first needed. */
 function inner<K, V>(outer: Map<K, Map<number, V>>, key: K): Map<number, V> {
   let found = outer.get(key);
@@ -63,7 +65,7 @@ export class Sums {
     const minuteMs = atMs - (atMs % MINUTE_MS);
     let minute = this.#latest.get(askerId);
     if (minute?.minuteMs !== minuteMs || minute.facetId !== facetId) {
-      minute = this.#minute(row, minuteMs);
+      minute = this.#minute({ minuteMs, askerId, facetId, firstMs: atMs, isUnanswered: row.status >= 400 });
       this.#latest.set(askerId, minute);
     }
     if (atMs < minute.firstMs) minute.firstMs = atMs;
@@ -71,22 +73,25 @@ export class Sums {
     addRow(minute.sums, row);
   }
 
-  #minute({ atMs, askerId, facetId, status }: RecordRow, minuteMs: number): Minute {
+  /** The sums of a minute, empty ones if there are none yet. */
+  #minute({ minuteMs, askerId, facetId, firstMs, isUnanswered }: MinuteOfAsker): Minute {
     const byFacet = inner(inner(this.#byMinute, minuteMs), askerId);
     let minute = byFacet.get(facetId);
     if (!minute) {
-      const sums = noSums();
-      minute = { minuteMs, facetId, sums, firstMs: atMs, lastMs: atMs, isUnanswered: status >= 400 };
+      minute = { minuteMs, facetId, sums: noSums(), firstMs, lastMs: firstMs, isUnanswered };
       byFacet.set(facetId, minute);
       this.#size++;
     }
     return minute;
   }
 
-  clear(): void {
-    this.#byMinute.clear();
-    this.#latest.clear();
-    this.#size = 0;
+  addAll(others: Sums): void {
+    for (const other of others.#minutes()) {
+      const minute = this.#minute(other);
+      addSums(minute.sums, other.sums);
+      minute.firstMs = Math.min(minute.firstMs, other.firstMs);
+      minute.lastMs = Math.max(minute.lastMs, other.lastMs);
+    }
   }
 
   *#minutes(): Generator<Minute & { askerId: number }> {

@@ -33,9 +33,12 @@ const WRITE_EVERY_MS = 1_000;
 const FEW_SUMS_MAX = 64;
 /**
  * More are gathered: with hundreds of keys most sums of a second would be of one or two requests, and adding one to the
- * database costs several times a record. A crash leaves uncounted what was gathered; the records are there.
+ * database costs several times a record. A crash leaves uncounted what was gathered; the records are there, but lists find
+ * their times by these sums.
  */
 export const SUMS_EVERY_MS = 20_000;
+/** Sums that wait for the database; with more than this, those that it does not take are dropped. */
+const SUMS_MAX = 50_000;
 const RETRY_AFTER_MS = 2_000;
 /** Facets, and askers, that are remembered. */
 const KNOWN_MAX = 50_000;
@@ -67,7 +70,7 @@ export class RecordWriter implements RecordSink {
   readonly #waiting: StoredRow[] = [];
   /** Being written; kept when that fails, to be tried again. */
   #batch: Batch | null = null;
-  readonly #sums = new Sums();
+  #sums = new Sums();
   #sumsDueMs = 0;
   #writing: Promise<void> | null = null;
   #retryAtMs = 0;
@@ -136,14 +139,15 @@ export class RecordWriter implements RecordSink {
   async #writeSums(): Promise<void> {
     this.#sumsDueMs = this.clock.now() + SUMS_EVERY_MS;
     if (this.#sums.size === 0) return;
+    // Requests that end meanwhile are counted in the next ones.
+    const sums = this.#sums;
+    this.#sums = new Sums();
     try {
-      await this.options.store.addSums(this.#sums);
-      this.#sums.clear();
+      await this.options.store.addSums(sums);
     } catch (error) {
       this.options.log.warn("writing sums of requests failed", { error });
-      // Sums that the database refuses would be refused again. No records are written while it is away, so these
-      // do not become more.
-      if (!(error instanceof Outage)) this.#sums.clear();
+      // Sums that the database refuses would be refused again.
+      if (error instanceof Outage && sums.size <= SUMS_MAX) this.#sums.addAll(sums);
     }
   }
 
@@ -176,6 +180,10 @@ export class RecordWriter implements RecordSink {
       log.error("request records could not be written", { error, rows: batch.rows.length });
       dropped.add(batch.rows.length);
       this.#batch = null;
+      // One of these may be what it refuses.
+      this.#newFacets.length = 0;
+      this.#newAskers.length = 0;
+      this.#forget();
     } else log.warn("writing request records failed; will retry", { error });
     // Whether it was committed is not known.
     batch.mayExist = true;
@@ -192,15 +200,15 @@ export class RecordWriter implements RecordSink {
     this.#newFacets.splice(0, facets.length);
     this.#newAskers.splice(0, askers.length);
     written({ rows, facets: this.#facetsById, askers: this.#askersById });
-    // What is forgotten is stored again when it is next seen, which changes nothing.
-    if (this.#facetsById.size > KNOWN_MAX) {
-      this.#facets.clear();
-      this.#facetsById.clear();
-    }
-    if (this.#askers.size > KNOWN_MAX) {
-      this.#askers.clear();
-      this.#askersById.clear();
-    }
+    if (this.#facetsById.size > KNOWN_MAX || this.#askers.size > KNOWN_MAX) this.#forget();
+  }
+
+  /** What is forgotten is stored again when it is next seen, which changes nothing. */
+  #forget(): void {
+    this.#facets.clear();
+    this.#facetsById.clear();
+    this.#askers.clear();
+    this.#askersById.clear();
   }
 
   #rowOf(record: RequestRecord): RecordRow {
@@ -235,7 +243,9 @@ export class RecordWriter implements RecordSink {
         if (isOfCall && facet.status === status && facet.code === codeName) return facet;
       }
     const id = numberFor("facet", surface, model, backendName, status, codeName);
-    const facet = { id, surface, model, backend: backendName, status, code: codeName };
+    // An upstream names its models as it likes, but Postgres rejects NUL in a text.
+    const named = model.replaceAll("\u0000", "");
+    const facet = { id, surface, model: named, backend: backendName, status, code: codeName };
     this.#newFacets.push(facet);
     if (known) known.push(facet);
     else this.#facets.set(model, [facet]);
@@ -263,7 +273,7 @@ export class RecordWriter implements RecordSink {
 
   /** Resolves when everything so far is in the database, or cannot be for now, or the time is over. */
   async flush(timeoutMs: number): Promise<void> {
-    if (this.waitingCount === 0 && this.#sums.size === 0) return;
+    if (this.waitingCount === 0 && this.#sums.size === 0 && this.#writing === null) return;
     let cancel = () => {};
     const late = new Promise<void>((resolve) => {
       cancel = this.clock.after(timeoutMs, resolve);
@@ -294,7 +304,9 @@ function detailOf(record: RequestRecord, model: string | null): Detail | null {
     message === null && failures === null && refId === null && clientIp === null && !isEstimated;
   if (isOrdinary && (modelAsked === null || modelAsked === model)) return null;
   const detail: Detail = {};
-  if (modelAsked !== null && modelAsked !== model) detail.asked = name(modelAsked);
+  // A name that stands for no model is any text of the client's, a key perhaps.
+  if (modelAsked !== null && modelAsked !== model)
+    detail.asked = name(model === null ? words(modelAsked) : modelAsked);
   if (message) detail.message = words(message);
   if (failures)
     detail.failed = failures.map(({ backend, model: tried, sentMs, endedMs, message: why }) => ({

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { defineMethod, GivenId, NoParams, Ok, ok, Timestamp } from "../../kernel/method.ts";
+import { SessionResult } from "../accounts/index.ts";
 
 export const listIdentities = defineMethod({
   name: "auth.identities.list",
@@ -29,4 +30,32 @@ export const removeIdentity = defineMethod({
     await rooms.sso.unlink(actor, params.identity_id);
     return ok;
   },
+});
+
+export const approveCli = defineMethod({
+  name: "auth.cli.approve",
+  summary: "Let a command line sign in as you; the code works once, for a minute, and only there",
+  auth: "jwt",
+  params: z.object({
+    challenge: z
+      .string()
+      .regex(/^[\w-]{43}$/, "must be the SHA-256 of the verifier in base64url")
+      .describe("S256 challenge of RFC 7636 for the verifier that the command line keeps"),
+  }),
+  result: z.object({ code: z.string() }),
+  handler: async ({ params, actor, caller, rooms }) => ({
+    code: await rooms.sso.cli.approve(actor, caller.sessionId, params.challenge),
+  }),
+});
+
+export const redeemCli = defineMethod({
+  name: "auth.cli.redeem",
+  summary: "Sign in with a code of auth.cli.approve and the verifier that it was made for",
+  auth: "public",
+  params: z.object({
+    code: z.string().min(1).max(4_000),
+    verifier: z.string().regex(/^[\w.~-]{43,128}$/, "must be a code verifier of RFC 7636"),
+  }),
+  result: SessionResult,
+  handler: ({ params, caller, rooms }) => rooms.sso.cli.redeem(params, caller),
 });

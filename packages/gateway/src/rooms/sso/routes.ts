@@ -1,6 +1,7 @@
 import { bearerOf, type HttpRequest, jsonReply } from "@model-gateway/wire/http";
 import { z } from "zod";
 import { auditEntry } from "../../kernel/audit.ts";
+import { basePathOf } from "../../kernel/base-path.ts";
 import { fail } from "../../kernel/errors.ts";
 import { defineRoute, raw } from "../../kernel/route.ts";
 import { SessionResult } from "../accounts/index.ts";
@@ -33,7 +34,7 @@ const cookieOf = (request: HttpRequest): string | null => {
 function setCookie(sso: Sso, value: string, maxAgeSeconds: number): Record<string, string> {
   const secure = sso.publicUrl?.startsWith("https:") ? "; Secure" : "";
   return {
-    "set-cookie": `${COOKIE}=${value}; Path=/api/auth/oidc; Max-Age=${maxAgeSeconds}; HttpOnly; SameSite=Lax${secure}`,
+    "set-cookie": `${COOKIE}=${value}; Path=${basePathOf(sso.publicUrl)}/api/auth/oidc; Max-Age=${maxAgeSeconds}; HttpOnly; SameSite=Lax${secure}`,
     "cache-control": "no-store",
   };
 }

@@ -1,4 +1,5 @@
 import * as oauth from "oauth4webapi";
+import { basePathOf } from "../../kernel/base-path.ts";
 import { isoTime } from "../../kernel/clock.ts";
 import type { Actor, CallSource } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
@@ -6,7 +7,7 @@ import type { Ids } from "../../kernel/ids.ts";
 import type { Database, Sweep, Transaction } from "../../storage/contract.ts";
 import type { Accounts, Session } from "../accounts/index.ts";
 import { type Groups, isGroupInvitation } from "../groups/index.ts";
-import { ATTEMPT_SECONDS, type Attempt, Attempts } from "./attempt.ts";
+import { ATTEMPT_SECONDS, Attempt } from "./attempt.ts";
 import {
   type ClaimRule,
   type Claims,
@@ -16,7 +17,9 @@ import {
   nameOf,
   valuesOf,
 } from "./claims.ts";
+import { CliSignIns } from "./cli.ts";
 import { OidcProvider, type Person, type ProviderOptions } from "./provider.ts";
+import { Sealed } from "./sealed.ts";
 import { type IdentityRow, IdentityStore } from "./store.ts";
 
 const TRIES_PER_IP = 20;
@@ -73,13 +76,21 @@ interface Enabled {
 /** Sign-in by an OpenID Connect provider. Accounts are bound to the provider's subject, never to an address. */
 export class Sso {
   readonly #store: IdentityStore;
-  readonly #attempts: Attempts;
+  readonly #attempts: Sealed<Attempt>;
+  readonly cli: CliSignIns;
   readonly #enabled: Enabled | null;
 
   constructor(readonly options: SsoOptions) {
     const { db, jwtSecret, clock, settings, log, fetch } = options;
     this.#store = new IdentityStore(db);
-    this.#attempts = new Attempts(jwtSecret, clock);
+    this.#attempts = new Sealed({
+      schema: Attempt,
+      secret: jwtSecret,
+      purpose: "sign-in attempts",
+      seconds: ATTEMPT_SECONDS,
+      clock,
+    });
+    this.cli = new CliSignIns({ ...options, store: this.#store });
     this.#enabled = settings && {
       settings,
       provider: new OidcProvider({
@@ -291,7 +302,8 @@ export class Sso {
   readonly sweepUsed: Sweep = (nowMs, rowsMax) => this.#store.deleteUsed(isoTime(nowMs), rowsMax);
 }
 
-export const callbackUrl = (publicUrl: string): string => `${new URL(publicUrl).origin}${CALLBACK_PATH}`;
+export const callbackUrl = (publicUrl: string): string =>
+  `${new URL(publicUrl).origin}${basePathOf(publicUrl)}${CALLBACK_PATH}`;
 
 /** A path of this service and nothing else: `//evil.example` and the like become the start page. */
 function pathWithin(publicUrl: string, path: string | undefined): string {
@@ -299,7 +311,7 @@ function pathWithin(publicUrl: string, path: string | undefined): string {
   if (path === undefined || path.length > RETURN_LENGTH_MAX || !path.startsWith("/")) return "/";
   const url = URL.canParse(path, origin) ? new URL(path, origin) : null;
   if (url?.origin !== origin || url.pathname.startsWith("//") || url.pathname === CALLBACK_PATH) return "/";
-  return `${url.pathname}${url.search}`;
+  return `${url.pathname}${url.search}${url.hash}`;
 }
 
 function refuseAttempt(): never {

@@ -118,7 +118,7 @@ export class PostgresDatabase implements Database {
       try {
         const on = queryable((text, params) => session.unsafe(text, params));
         const key = "hashtextextended($1, 0)";
-        // Asked again and again: whoever waits inside a statement would hold up others that change indexes.
+        // Polled: a session that waits inside a statement would hold up others that change indexes.
         const tryLock = () =>
           on.get<{ locked: boolean }>(`SELECT pg_try_advisory_lock(${key}) AS locked`, [lock]);
         while (!(await tryLock())?.locked) await Bun.sleep(SESSION_LOCK_RETRY_MS);

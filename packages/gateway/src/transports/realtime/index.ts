@@ -2,6 +2,7 @@ import { bearerOf, type HttpRequest, Reply } from "@model-gateway/wire/http";
 import { type ServerSocket, webSocketHandshake } from "@model-gateway/wire/websocket";
 import type { CallSource, Principal } from "../../kernel/context.ts";
 import { ServiceError, toRestBody, toRestReply, toServiceError } from "../../kernel/errors.ts";
+import { TooManyTries } from "../../kernel/failed-tries.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import { isObject } from "../../kernel/json.ts";
 import type { RequestRecord } from "../../kernel/request-record.ts";
@@ -124,7 +125,7 @@ export class RealtimeSocket implements SocketTransport<Carried> {
     const record = this.options.record(this.path, requestId);
     try {
       const secret = bearerOf(request) ?? keyOffered(request);
-      await gate.keyHolder(secret, { request, record });
+      await gate.keyHolder(secret, { request, record, caller: { ip } });
       const model = query.get("model") ?? "";
       if (model === "" || model.length > MODEL_LENGTH_MAX)
         throw new ServiceError("missing_fields", "`model` is required in the query: /v1/realtime?model=…");
@@ -143,7 +144,7 @@ export class RealtimeSocket implements SocketTransport<Carried> {
       const failure = toServiceError(error);
       const reply = toRestReply(failure, requestId);
       if (record) record.clientIp = ip;
-      record?.refused(failure, reply.head.status);
+      if (!(failure instanceof TooManyTries)) record?.refused(failure, reply.head.status);
       return reply;
     }
   }

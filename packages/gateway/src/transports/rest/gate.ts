@@ -1,6 +1,6 @@
 import { bearerOf } from "@model-gateway/wire/http";
 import type { RateLimiter } from "../../bus/contract.ts";
-import { type Authenticator, callerFrom, type Principal } from "../../kernel/context.ts";
+import { type Authenticator, type CallSource, callerFrom, type Principal } from "../../kernel/context.ts";
 import { authorize } from "../../kernel/dispatch.ts";
 import { KeyRefusal } from "../../kernel/errors.ts";
 import type { FailedTries } from "../../kernel/failed-tries.ts";
@@ -19,6 +19,8 @@ interface GateOptions {
   limiter: RateLimiter;
   /** Of wrong tokens on routes for people and administrators. */
   tries: FailedTries;
+  /** Of requests without a known API key. */
+  keyTries: FailedTries;
   /** Requests a minute that each API key may make. */
   apiRateLimitRpm: number;
   /** Counts the request against the tier and the group of its key, or throws the refusal. */
@@ -29,7 +31,7 @@ function refuseKey(): never {
   throw new KeyRefusal("auth_required", UNAUTHORIZED);
 }
 
-type Keyed = Pick<RouteCall, "request" | "principal" | "record">;
+type Keyed = Pick<RouteCall, "request" | "principal" | "record"> & { caller: Pick<CallSource, "ip"> };
 type Rated = Pick<AnyRoute, "outsideTierRate">;
 
 /**
@@ -58,9 +60,9 @@ export class Gate {
   /** The holder of a key that a WebSocket was opened with: opening it counts as a request. */
   async keyHolder(
     secret: string | null,
-    { request, record }: Pick<Keyed, "request" | "record">,
+    { request, record, caller }: Pick<Keyed, "request" | "record" | "caller">,
   ): Promise<Principal> {
-    const call: Keyed = { request, principal: null, record };
+    const call: Keyed = { request, principal: null, record, caller };
     await this.#known(secret ? await this.options.keys.authenticate(secret) : null, {}, call);
     return call.principal!;
   }
@@ -72,7 +74,7 @@ export class Gate {
   }
 
   #known(principal: Principal | null, route: Rated, call: Keyed): void | Promise<void> {
-    if (!principal) return refuseKey();
+    if (!principal) return this.#unknown(call);
     call.request.vouch();
     // Also of one that is refused for its pace.
     if (call.record) call.record.principal = principal;
@@ -81,6 +83,14 @@ export class Gate {
     return typeof hit === "number"
       ? this.#paced(principal, hit, route, call)
       : hit.then((waitMs) => this.#paced(principal, waitMs, route, call));
+  }
+
+  /** Only now: others at the same address may have a key that is known. */
+  #unknown({ caller: { ip } }: Keyed): never {
+    const { keyTries } = this.options;
+    keyTries.check(ip);
+    keyTries.failed(ip);
+    return refuseKey();
   }
 
   #paced(principal: Principal, waitMs: number, route: Rated, call: Keyed): void | Promise<void> {

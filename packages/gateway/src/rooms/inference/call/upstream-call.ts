@@ -103,6 +103,8 @@ export class UpstreamCall {
   readonly watched: WatchedCall;
   readonly observed: ObservedCall;
   readonly #tried: Route[] = [];
+  /** The number of the latest attempt of which nothing was sent; 0: there is none. */
+  #unsentAttempt = 0;
   /** Why the latest attempt broke; null once an answer came. */
   #failure: string | null = null;
   #isEndedByAsker = false;
@@ -337,6 +339,7 @@ export class UpstreamCall {
 
   /** The call failed: reports it to the circuit breaker, unless the client caused it. */
   failed(error: unknown): void {
+    if (error instanceof BackendError && error.kind === "connect") this.unsent();
     const reason = this.watched.isAborted ? this.watched.reason : error;
     const left = isAboutClient(reason);
     this.#isEndedByAsker = isEndedByAsker(reason);
@@ -383,7 +386,12 @@ export class UpstreamCall {
 
   /** The client left, or its key was revoked, after the request had been sent. */
   get #isOwedUnanswered(): boolean {
-    return this.#isEndedByAsker && this.#tried.length > 0;
+    return this.#isEndedByAsker && this.#tried.length > this.#unsentAttempt;
+  }
+
+  /** The latest attempt ended while its connection was being made. */
+  unsent(): void {
+    this.#unsentAttempt = this.#tried.length;
   }
 
   /**
@@ -486,23 +494,27 @@ class OutgoingCall implements ChatCall, PostCall {
   readonly requestId: string;
   readonly stream: boolean;
   readonly contentType?: string;
-  readonly #watched: WatchedCall;
+  readonly #call: UpstreamCall;
 
   constructor(
-    { route, options, watched }: UpstreamCall,
+    call: UpstreamCall,
     readonly body: JsonBody,
   ) {
+    const { route, options } = call;
     this.model = route.model;
     this.requestId = options.asker.requestId;
     this.stream = options.stream ?? false;
     this.contentType = options.contentType;
-    this.#watched = watched;
+    this.#call = call;
   }
 
   get signal(): AbortSignal {
-    return this.#watched.signal;
+    return this.#call.watched.signal;
   }
   whenAborted(run: (reason: unknown) => void): void {
-    this.#watched.whenAborted(run);
+    this.#call.watched.whenAborted(run);
+  }
+  unsent(): void {
+    this.#call.unsent();
   }
 }

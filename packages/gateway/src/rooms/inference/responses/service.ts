@@ -10,8 +10,9 @@ import { ResponseWriter, WAIT_MS_MAX } from "./writer.ts";
 const KEPT_MS = 30 * 86_400_000;
 /** A larger turn is answered with `store: false`. */
 const TURN_CHARS_MAX = 256 * 1024;
-/** What one request may go on from. */
-const CHAIN_LENGTH_MAX = 1_000;
+/** What one request may go on from. It is read before anything is charged for it, so it must not be much. */
+const CHAIN = { turnsMax: 1_000, charsMax: 8 * 1024 * 1024 };
+const ONE_TURN = { turnsMax: 1, charsMax: 0 };
 const TITLE_CHARS_MAX = 60;
 const ID = /^resp_([0-9a-f]{8})([0-9a-f]{4})([0-9a-f]{4})([0-9a-f]{4})([0-9a-f]{12})$/;
 
@@ -79,12 +80,12 @@ export class StoredResponses {
 
   async #history(userId: string, responseId: string): Promise<object[]> {
     const id = requestIdOf(responseId);
-    const chain = id ? await this.#store.chain(userId, id, CHAIN_LENGTH_MAX) : [];
+    const chain = id ? await this.#store.chain(userId, id, CHAIN) : [];
     if (chain.length === 0) fail("invalid_params", `\`previous_response_id\`: ${NOT_KEPT}`);
     if (chain.at(-1)!.previous_id !== null)
       fail(
         "invalid_params",
-        "`previous_response_id`: what it began with is no longer kept; send it in `input`",
+        `\`previous_response_id\`: what it began with is no longer kept, or all of it is more than ${CHAIN.turnsMax} turns or ${CHAIN.charsMax} characters; send the whole conversation in \`input\``,
       );
     return chain.reverse().flatMap(({ messages }) => JSON.parse(messages) as object[]);
   }
@@ -131,14 +132,15 @@ export class StoredResponses {
     turn: readonly Message[],
   ): Promise<string | null> {
     const { conversations } = this.options;
-    const [previous] = await this.#store.chain(userId, previousId, 1);
+    const [previous] = await this.#store.chain(userId, previousId, ONE_TURN);
     if (!previous) return null;
     let id = previous.conversation_id;
     let messages = turn;
     if (id === null) {
       const before = JSON.parse(previous.messages) as Message[];
       const opening = textOf(before.find(({ role }) => role === "user")?.content).trim();
-      ({ id } = await conversations.create(userId, opening.slice(0, TITLE_CHARS_MAX) || undefined));
+      const title = opening.slice(0, TITLE_CHARS_MAX).toWellFormed();
+      ({ id } = await conversations.create(userId, title || undefined));
       await this.#store.setConversation(previousId, id);
       messages = [...before, ...turn];
     }

@@ -12,6 +12,12 @@ export interface ResponseRow {
   created_at: string;
 }
 
+/** How much of what led to a response is read. */
+interface ChainLimits {
+  turnsMax: number;
+  charsMax: number;
+}
+
 /** The newest ones of each user that are kept. */
 const KEPT_PER_USER_MAX = 1_000;
 /** A user's older ones are removed after this many more: to find them, all that are kept must be counted. */
@@ -25,18 +31,19 @@ export class ResponseStore {
 
   constructor(readonly db: Database) {}
 
-  /** Those that lead to this one, the newest first, as far as one user has them and `limit` allows. */
-  chain(userId: string, id: string, limit: number): Promise<ResponseRow[]> {
+  /** Those that lead to this one, the newest first, as far as one user has them and the limits allow. */
+  chain(userId: string, id: string, { turnsMax, charsMax }: ChainLimits): Promise<ResponseRow[]> {
     return this.db.all<ResponseRow>(
-      `WITH RECURSIVE chain (id, previous_id, depth) AS (
-         SELECT id, previous_id, 1 FROM stored_responses WHERE id = $1 AND user_id = $2
+      `WITH RECURSIVE chain (id, previous_id, depth, chars) AS (
+         SELECT id, previous_id, 1, length(messages) FROM stored_responses WHERE id = $1 AND user_id = $2
          UNION ALL
-         SELECT r.id, r.previous_id, chain.depth + 1 FROM stored_responses r
-         JOIN chain ON r.id = chain.previous_id WHERE r.user_id = $2 AND chain.depth < $3
+         SELECT r.id, r.previous_id, chain.depth + 1, chain.chars + length(r.messages) FROM stored_responses r
+         JOIN chain ON r.id = chain.previous_id
+         WHERE r.user_id = $2 AND chain.depth < $3 AND chain.chars + length(r.messages) <= $4
        )
        SELECT r.id, r.user_id, r.previous_id, r.conversation_id, r.messages, r.created_at
        FROM chain JOIN stored_responses r ON r.id = chain.id ORDER BY chain.depth`,
-      [id, userId, limit],
+      [id, userId, turnsMax, charsMax],
     );
   }
 

@@ -1,6 +1,7 @@
 import { isObject } from "../../../kernel/json.ts";
 import { type AnswerForm, CHAT_FORM } from "../call/answer-form.ts";
 import type { AnswerHead } from "../call/answer-shape.ts";
+import { ToolDeltas } from "./tool-deltas.ts";
 
 /** One event of a streamed chat answer, as far as it is looked at. */
 export interface ChatChunk {
@@ -9,13 +10,6 @@ export interface ChatChunk {
   created?: unknown;
   choices?: unknown;
   usage?: unknown;
-  [field: string]: unknown;
-}
-
-interface ToolDelta {
-  index?: unknown;
-  id?: unknown;
-  type?: unknown;
   [field: string]: unknown;
 }
 
@@ -34,14 +28,14 @@ export interface Choice {
 
 /**
  * Adds what strict client libraries refuse to do without and some upstreams leave out: what the chunk is part of,
- * `choices`, each choice's `index`, `delta` and `finish_reason`, the role in the first delta, and `index` and `type`
- * of tool-call deltas.
+ * `choices`, each choice's `index`, `delta` and `finish_reason`, the role in the first delta, and what tool-call deltas
+ * lack.
  */
 export class ChunkNormaliser {
   /** Choices whose role has been sent. */
   readonly #opened = new Set<number>();
-  /** Tool-call ids by choice, in order of appearance: the position is the index that is missing. */
-  readonly #toolIds = new Map<number, string[]>();
+  /** By choice. */
+  readonly #toolDeltas = new Map<number, ToolDeltas>();
 
   constructor(
     readonly head: AnswerHead | null = null,
@@ -102,27 +96,14 @@ export class ChunkNormaliser {
 
   #completeTools({ index, delta }: Choice): boolean {
     if (!Array.isArray(delta.tool_calls)) return false;
-    let changed = false;
-    for (const tool of delta.tool_calls.filter(isObject) as ToolDelta[]) {
-      if (typeof tool.index !== "number") {
-        tool.index = this.#toolIndex(index, tool.id);
-        changed = true;
-      }
-      if (typeof tool.id === "string" && tool.type === undefined) {
-        tool.type = "function";
-        changed = true;
-      }
+    let deltas = this.#toolDeltas.get(index);
+    if (!deltas) {
+      deltas = new ToolDeltas();
+      this.#toolDeltas.set(index, deltas);
     }
+    let changed = false;
+    for (const piece of delta.tool_calls.filter(isObject)) if (deltas.complete(piece)) changed = true;
     return changed;
-  }
-
-  #toolIndex(choice: number, id: unknown): number {
-    const ids = this.#toolIds.get(choice) ?? [];
-    this.#toolIds.set(choice, ids);
-    // A fragment without an id belongs to the call that was opened last.
-    if (typeof id !== "string") return Math.max(0, ids.length - 1);
-    const known = ids.indexOf(id);
-    return known === -1 ? ids.push(id) - 1 : known;
   }
 }
 

@@ -1,3 +1,4 @@
+import { BackendError } from "../../../backends/contract.ts";
 import { isObject } from "../../../kernel/json.ts";
 import { IMAGE_TOKENS, mediaTokens, type TokenCounter } from "../../metering/index.ts";
 
@@ -30,12 +31,21 @@ export function countTexts(value: unknown, counter: TokenCounter): number {
       seen.add(part);
       bytes += count(key, part, counter);
     } else if (depth >= DEPTH_MAX) {
-      bytes += count("", JSON.stringify(part) ?? "", counter);
+      bytes += count("", serialised(part), counter);
     } else if (Array.isArray(part)) for (const each of part) visit(key, each, depth + 1);
     else if (isObject(part)) for (const [name, each] of Object.entries(part)) visit(name, each, depth + 1);
   };
   visit("", value, 0);
   return bytes;
+}
+
+/** There is an end to the depth that can be written, too. */
+function serialised(part: unknown): string {
+  try {
+    return JSON.stringify(part) ?? "";
+  } catch {
+    throw new BackendError("transport", "the upstream's answer is nested too deeply");
+  }
 }
 
 function count(key: string, text: string, counter: TokenCounter): number {

@@ -108,7 +108,8 @@ export class AnswerCollector {
       ? piece.function
       : ({} as Record<string, unknown>);
     if (typeof piece.id === "string") call.id = piece.id;
-    if (typeof name === "string") call.function.name += name;
+    // Some servers repeat it in every piece.
+    if (typeof name === "string") call.function.name ||= name;
     if (typeof args === "string" && call.function.arguments.length < COLLECTED_CHARS_MAX)
       call.function.arguments += args;
   }

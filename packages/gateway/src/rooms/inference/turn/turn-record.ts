@@ -4,6 +4,7 @@ import { inject, type Memory, type RecallState } from "../../memory/index.ts";
 import type { AnswerBody } from "../call/answer-body.ts";
 import type { ChatFields } from "../request/fields.ts";
 import type { Payload } from "../request/payload.ts";
+import { completeCalls } from "../stream/tool-deltas.ts";
 import { continueWith } from "./history.ts";
 import { AnswerCollector, messagesOf, toStored, userTurn } from "./messages.ts";
 
@@ -88,7 +89,9 @@ export class TurnRecord {
   /** The whole answer of a request that did not stream. */
   async completedWith(body: AnswerBody): Promise<void> {
     const [message] = messagesOf(body);
-    await this.#completed(message ? toStored({ role: "assistant", ...message }) : null);
+    // In place: what is told is what is kept.
+    if (message) completeCalls(message);
+    await this.#completed(message ? toStored({ ...message, role: "assistant" }) : null);
   }
 
   async completed(): Promise<void> {

@@ -1,5 +1,6 @@
 import type { ReplySource, ReplyWriter } from "@model-gateway/wire/http";
 import { type Answer, BackendError, type Flow, type PieceReader } from "../../../backends/contract.ts";
+import { isObject } from "../../../kernel/json.ts";
 import { hideSecrets, hideSecretsIn } from "../../../kernel/secrets.ts";
 import { CLIENT_LEFT } from "../call/deadlines.ts";
 import type { UpstreamCall } from "../call/upstream-call.ts";
@@ -15,6 +16,10 @@ const NOTHING: Buffer = Buffer.alloc(0);
 
 /** Passes on the lines of an event stream, without the upstream's key where they tell of an error. */
 class ErrorFilter {
+  /** What the stream said went wrong; null: nothing. */
+  failure: string | null = null;
+  /** There was more than an error. */
+  hasContent = false;
   /** The beginning of a line, while it is not known to be too long to tell of an error. */
   #line = NOTHING;
   #isLong = false;
@@ -28,6 +33,7 @@ class ErrorFilter {
     const passed = this.#lines(bytes.subarray(0, end));
     if (end > 0) this.#isLong = false;
     this.#isLong ||= rest.length > ERROR_LINE_BYTES_MAX;
+    this.hasContent ||= this.#isLong;
     this.#line = this.#isLong ? NOTHING : Buffer.from(rest);
     return this.#isLong ? Buffer.concat([passed, rest]) : passed;
   }
@@ -38,7 +44,10 @@ class ErrorFilter {
   }
 
   #lines(bytes: Buffer): Buffer {
-    if (!this.#isError && !bytes.includes("error")) return bytes;
+    if (!this.#isError && !bytes.includes("error")) {
+      this.hasContent ||= bytes.includes("data:");
+      return bytes;
+    }
     let start = 0;
     const passed: Buffer[] = [];
     while (start < bytes.length) {
@@ -53,21 +62,35 @@ class ErrorFilter {
     if (line.length <= 2) this.#isError = false;
     if (line.length > ERROR_LINE_BYTES_MAX || this.#isLong) {
       this.#isLong = false;
+      this.hasContent = true;
       return line;
     }
     this.#isError ||= line.includes("error");
-    return this.#isError ? Buffer.from(hideSecretsInLine(line.toString())) : line;
+    return this.#isError ? Buffer.from(this.#withoutSecrets(line.toString())) : line;
+  }
+
+  /** The words of an error are texts of a JSON value, where they are escaped once more. */
+  #withoutSecrets(line: string): string {
+    const [, field = "", value = ""] = /^(data:\s*)?(.*?)\s*$/s.exec(line) ?? [];
+    try {
+      const told: unknown = hideSecretsIn(JSON.parse(value));
+      const failure = failureIn(told);
+      this.failure ??= failure;
+      this.hasContent ||= failure === null;
+      return `${field}${JSON.stringify(told)}\n`;
+    } catch {
+      return `${field}${hideSecrets(value)}\n`;
+    }
   }
 }
 
-/** The words of an error are texts of a JSON value, where they are escaped once more. */
-function hideSecretsInLine(line: string): string {
-  const [, field = "", value = ""] = /^(data:\s*)?(.*?)\s*$/s.exec(line) ?? [];
-  try {
-    return `${field}${JSON.stringify(hideSecretsIn(JSON.parse(value)))}\n`;
-  } catch {
-    return `${field}${hideSecrets(value)}\n`;
-  }
+/** The words of an event that reports an error; null for any other. */
+function failureIn(event: unknown): string | null {
+  if (!isObject(event)) return null;
+  const { type, error, message } = event;
+  if (type !== "error" && !isObject(error) && typeof error !== "string") return null;
+  const words = isObject(error) ? error.message : (error ?? message);
+  return typeof words === "string" ? words : "the upstream reported an error";
 }
 
 /** A sound or a stream of events on its way to the client, at the client's pace. Settled before its end is sent. */
@@ -127,9 +150,11 @@ export class WorkStream implements ReplySource, PieceReader {
       return;
     }
     this.#isOver = true;
-    this.call.route.succeeded();
-    this.#settle(true);
     const rest = this.#errors?.end() ?? NOTHING;
+    const failure = this.#errors?.failure ?? null;
+    if (failure === null) this.call.route.succeeded();
+    else this.call.failed(new BackendError("upstream", failure, 500));
+    this.#settle(failure === null);
     if (rest.length > 0) this.#writer?.write(rest);
     this.#writer?.end();
   }
@@ -150,6 +175,7 @@ export class WorkStream implements ReplySource, PieceReader {
 
   #settle(isWhole: boolean): void {
     const reported = this.options.isEvents ? usageOfEvents(this.#tail.toString("latin1")) : null;
-    this.call.settle({ isWhole, reported, delivered: this.#hasDelivered ? 1 : 0 });
+    const hasContent = this.#hasDelivered && (this.#errors?.hasContent ?? true);
+    this.call.settle({ isWhole, reported, delivered: hasContent ? 1 : 0 });
   }
 }

@@ -1,7 +1,7 @@
 import { isObject } from "../../../kernel/json.ts";
+import { argumentsText, newCallId } from "../stream/tool-deltas.ts";
 import type { TurnUsage } from "../turn/listener.ts";
 import type { WholeAnswer } from "../turn/whole-answer.ts";
-import { newCallId } from "./tool-calls.ts";
 
 /** Token counts of one answer; each API reports them under its own names. */
 export interface TokenCounts {
@@ -17,17 +17,21 @@ export interface TokenCounts {
 const count = (value: unknown): number =>
   typeof value === "number" && Number.isFinite(value) && value > 0 ? Math.floor(value) : 0;
 
+/** A part of a count cannot be more than the whole. */
+const partOf = (whole: number, value: unknown): number => Math.min(whole, count(value));
+
 const details = (value: unknown): Record<string, unknown> => (isObject(value) ? value : {});
 
 /** What the gateway settled, with the details that the upstream reported. */
 export function tokenCounts(usage: TurnUsage | null): TokenCounts {
-  const prompt = details(usage?.reported?.prompt_tokens_details);
+  const { promptTokens = 0, completionTokens = 0, reported } = usage ?? {};
+  const prompt = details(reported?.prompt_tokens_details);
   return {
-    prompt: usage?.promptTokens ?? 0,
-    cached: count(prompt.cached_tokens),
-    cacheWritten: count(prompt.cache_write_tokens),
-    completion: usage?.completionTokens ?? 0,
-    reasoning: count(details(usage?.reported?.completion_tokens_details).reasoning_tokens),
+    prompt: promptTokens,
+    cached: partOf(promptTokens, prompt.cached_tokens),
+    cacheWritten: partOf(promptTokens, prompt.cache_write_tokens),
+    completion: completionTokens,
+    reasoning: partOf(completionTokens, details(reported?.completion_tokens_details).reasoning_tokens),
   };
 }
 
@@ -89,7 +93,7 @@ export function readAnswer(whole: WholeAnswer): ChatAnswer {
     calls: calls.map((call) => ({
       id: textOf(call.id) || newCallId(),
       name: textOf(details(call.function).name),
-      arguments: textOf(details(call.function).arguments) || "{}",
+      arguments: argumentsText(details(call.function).arguments) || "{}",
     })),
     finish: finishOf(choice) ?? { reason: "stop", stopSequence: null },
     usage: tokenCounts(owed && { ...owed, reported: details(body.usage) }),

@@ -1,11 +1,13 @@
 import { fail } from "../../../kernel/errors.ts";
 import { JsonNesting } from "../../../kernel/json-scan.ts";
+import { newCallId } from "../stream/tool-deltas.ts";
 
-/** A chunk's piece of a tool call, as upstreams really send it: any field may be missing. */
+/** A chunk's piece of a tool call; empty texts where a field is missing. */
 export interface ToolCallDelta {
-  index?: number;
-  id?: string | null;
-  function?: { name?: string | null; arguments?: string | null };
+  index: number | undefined;
+  id: string;
+  name: string;
+  arguments: string;
 }
 
 export type ToolCallEvent =
@@ -30,13 +32,10 @@ interface Call {
 }
 
 /** Whether the piece begins another call although it has the index of a known one. */
-function begins(known: Call, { index, id, function: fn }: ToolCallDelta): boolean {
-  if (known.name === "" || !fn?.name) return false;
-  return id ? id !== known.sentId : index === undefined && known.nesting.isClosed;
+function begins(known: Call, { index, id, name }: ToolCallDelta): boolean {
+  if (known.name === "" || name === "") return false;
+  return id !== "" ? id !== known.sentId : index === undefined && known.nesting.isClosed;
 }
-
-/** Clients key results by the id, so each call needs one of its own even where the upstream gave none. */
-export const newCallId = (): string => `call_${crypto.randomUUID().replaceAll("-", "").slice(0, 24)}`;
 
 /** Arguments as the object that an API promises; what is not one is kept under a name that says so. */
 export function toolInput(text: string): unknown {
@@ -62,8 +61,8 @@ export class ToolCalls {
 
   add(delta: ToolCallDelta): ToolCallEvent[] {
     const call = this.#find(delta);
-    call.name ||= delta.function?.name ?? "";
-    const text = delta.function?.arguments ?? "";
+    call.name ||= delta.name;
+    const text = delta.arguments;
     if (call.state === "closed") {
       if (text.trim() !== "")
         fail("bad_gateway", "the upstream continued a tool call that it had already finished");
@@ -89,12 +88,12 @@ export class ToolCalls {
     return events;
   }
 
-  #find({ index, id, function: fn }: ToolCallDelta): Call {
+  #find(delta: ToolCallDelta): Call {
+    const { index, id: sentId } = delta;
     const known = index === undefined ? this.#calls.at(-1) : this.#byIndex.get(index);
-    if (known && !begins(known, { index, id, function: fn })) return known;
+    if (known && !begins(known, delta)) return known;
     if (this.#calls.length >= CALLS_MAX)
       fail("bad_gateway", `the upstream began more than ${CALLS_MAX} tool calls`);
-    const sentId = id ?? "";
     const unique = sentId !== "" && !this.#calls.some((other) => other.sentId === sentId);
     const call: Call = {
       id: unique ? sentId : newCallId(),

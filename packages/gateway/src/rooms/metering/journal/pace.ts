@@ -2,7 +2,7 @@
 export const GATHER_MS = { least: 500, most: 30_000 };
 /**
  * Transactions a second that all instances together may settle with. Each one changes rows that all of them share:
- * the account of spent points, the sums of the day, and those of whoever is busiest. They wait for each other there.
+ * the account of spent points, the sums of the day, and those of the busiest accounts. They wait for each other there.
  */
 const SETTLEMENTS_PER_SECOND = 4;
 /** With this many rows a transaction costs next to nothing a row; more would only keep others waiting. */

@@ -1,9 +1,12 @@
+import { fail } from "../../../../kernel/errors.ts";
 import type { ChatAnswer, Finish, TokenCounts } from "../chat-answer.ts";
 import type { ChatEvent } from "../chat-events.ts";
 import { toolInput } from "../tool-calls.ts";
 import type { Speaker } from "../voice.ts";
 
 const NANOS_PER_MS = 1_000_000;
+/** A call is told when it is whole; one with longer arguments is refused. */
+const ARGUMENTS_CHARS_MAX = 8 * 1024 * 1024;
 
 /** How one of the two paths writes a piece of its answer. */
 export type Said = (said: { content?: string; thinking?: string; tool_calls?: object[] }) => object;
@@ -64,6 +67,8 @@ export class OllamaSpeaker implements Speaker {
         return "";
       case "tool_arguments":
         if (this.#call) this.#call.text += event.text;
+        if (this.#call && this.#call.text.length > ARGUMENTS_CHARS_MAX)
+          fail("bad_gateway", `a tool call has more than ${ARGUMENTS_CHARS_MAX} characters of arguments`);
         return "";
       case "tool_end":
         return this.#endCall();

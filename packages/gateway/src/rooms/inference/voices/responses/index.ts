@@ -9,7 +9,14 @@ import { ResponseSpeaker } from "./speaker.ts";
 
 /** Names what could not be passed on, so that it is not dropped silently. */
 const DROPPED_HEADER = "x-service-dropped";
+/** Longer headers do not pass through proxies. */
+const NAMED_MAX = 32;
 const headerSafe = (name: string): string => name.replace(/[^\w.-]/g, "").slice(0, 64);
+const namesOf = (dropped: readonly string[]): string =>
+  [
+    ...dropped.slice(0, NAMED_MAX).map(headerSafe),
+    ...(dropped.length > NAMED_MAX ? [`${dropped.length - NAMED_MAX} more`] : []),
+  ].join(", ");
 
 function readRequest(body: unknown, context: RequestContext, history: readonly ChatMessage[]): ReadRequest {
   const { requestId, nowMs } = context;
@@ -33,7 +40,7 @@ function readRequest(body: unknown, context: RequestContext, history: readonly C
   return {
     payload: new ObjectPayload(chat),
     speaker: new ResponseSpeaker(identity),
-    headers: dropped.length > 0 ? { [DROPPED_HEADER]: dropped.map(headerSafe).join(", ") } : undefined,
+    headers: dropped.length > 0 ? { [DROPPED_HEADER]: namesOf(dropped) } : undefined,
     ...(turn && {
       keep: async (answer) => {
         identity.isStored = await turn(answer);

@@ -1,0 +1,87 @@
+import { isObject } from "../../../kernel/json.ts";
+
+/** Calls of one choice that are told apart. */
+const CALLS_MAX = 1_000;
+
+interface Call {
+  index: number;
+  /** Empty until the upstream gave one, or the call its name. */
+  id: string;
+  hasName: boolean;
+}
+
+/** Clients key results by the id, so each call needs one of its own even where the upstream gave none. */
+export const newCallId = (): string => `call_${crypto.randomUUID().replaceAll("-", "").slice(0, 24)}`;
+
+/** Some servers send the arguments as the object that they stand for. */
+export const argumentsText = (args: unknown): string =>
+  typeof args === "string" || args == null ? (args ?? "") : JSON.stringify(args);
+
+/**
+ * Completes the pieces of one choice's tool calls: each call has an index and an id of its own, a type, and its
+ * arguments as text. Everyone who reads the stream then sees the same calls.
+ */
+export class ToolDeltas {
+  readonly #calls: Call[] = [];
+  /** The latest call that came under an index. */
+  readonly #bySentIndex = new Map<number, Call>();
+
+  /** Whether the piece was altered in place. */
+  complete(piece: Record<string, unknown>): boolean {
+    const { index, function: fn } = piece;
+    const name = isObject(fn) && typeof fn.name === "string" ? fn.name : "";
+    const sentId = typeof piece.id === "string" ? piece.id : "";
+    const call = this.#find(typeof index === "number" ? index : null, sentId, name);
+    if (!call) return false;
+    call.hasName ||= name !== "";
+    let changed = textArguments(fn);
+    if (call.index !== index) {
+      piece.index = call.index;
+      changed = true;
+    }
+    if (call.id === "" && sentId === "" && name !== "") {
+      piece.id = newCallId();
+      changed = true;
+    }
+    if (call.id === "" && typeof piece.id === "string") call.id = piece.id;
+    if (typeof piece.id === "string" && piece.type === undefined) {
+      piece.type = "function";
+      changed = true;
+    }
+    return changed;
+  }
+
+  #find(sentIndex: number | null, id: string, name: string): Call | null {
+    const known = sentIndex === null ? this.#withId(id) : this.#bySentIndex.get(sentIndex);
+    // Some servers give two calls the same index.
+    const isOther = known?.hasName && name !== "" && id !== "" && id !== known.id;
+    if (known && !isOther) return known;
+    if (this.#calls.length >= CALLS_MAX) return null;
+    const isFree = sentIndex !== null && !this.#calls.some(({ index }) => index === sentIndex);
+    const next = this.#calls.reduce((max, { index }) => Math.max(max, index), -1) + 1;
+    const call = { index: isFree ? sentIndex : next, id: "", hasName: false };
+    this.#calls.push(call);
+    if (sentIndex !== null) this.#bySentIndex.set(sentIndex, call);
+    return call;
+  }
+
+  /** A piece without an id belongs to the call that was opened last. */
+  #withId(id: string): Call | undefined {
+    return id === "" ? this.#calls.at(-1) : this.#calls.find((call) => call.id === id);
+  }
+}
+
+function textArguments(fn: unknown): boolean {
+  if (!isObject(fn) || fn.arguments == null || typeof fn.arguments === "string") return false;
+  fn.arguments = argumentsText(fn.arguments);
+  return true;
+}
+
+/** The same for the calls of a whole answer. */
+export function completeCalls(message: Record<string, unknown>): void {
+  if (!Array.isArray(message.tool_calls)) return;
+  for (const call of message.tool_calls.filter(isObject)) {
+    if (typeof call.id !== "string" || call.id === "") call.id = newCallId();
+    textArguments(call.function);
+  }
+}

@@ -1,0 +1,71 @@
+import { z } from "zod";
+import { type Clock, isoTime } from "../../kernel/clock.ts";
+import type { Actor, CallSource } from "../../kernel/context.ts";
+import { fail } from "../../kernel/errors.ts";
+import { constantTimeEqual, type Ids } from "../../kernel/ids.ts";
+import type { Accounts, Session } from "../accounts/index.ts";
+import { Sealed } from "./sealed.ts";
+import type { IdentityStore } from "./store.ts";
+
+/** The browser hands the code to the command line at once. */
+const CODE_SECONDS = 60;
+const TRIES_PER_IP = 20;
+
+const Grant = z.object({
+  id: z.string(),
+  userId: z.string(),
+  /** The browser's session: when it has ended, its approval has too. */
+  sessionId: z.string().optional(),
+  challenge: z.string(),
+});
+type Grant = z.infer<typeof Grant>;
+
+interface CliOptions {
+  accounts: Pick<Accounts, "limit" | "isInForce" | "startSessionOf">;
+  store: IdentityStore;
+  jwtSecret: Uint8Array;
+  clock: Clock;
+  ids: Ids;
+}
+
+/** The S256 challenge of RFC 7636. */
+const challengeOf = (verifier: string): string =>
+  new Bun.CryptoHasher("sha256").update(verifier).digest("base64url");
+
+/**
+ * Sign-in of the command line by way of the browser. Someone who is signed in to the console approves it there; the
+ * browser carries a code to the command line, which works once and only with the verifier that never left it.
+ */
+export class CliSignIns {
+  readonly #grants: Sealed<Grant>;
+
+  constructor(readonly options: CliOptions) {
+    const { jwtSecret: secret, clock } = options;
+    this.#grants = new Sealed({
+      schema: Grant,
+      secret,
+      purpose: "cli sign-ins",
+      seconds: CODE_SECONDS,
+      clock,
+    });
+  }
+
+  async approve({ userId }: Actor, sessionId: string | undefined, challenge: string): Promise<string> {
+    return this.#grants.seal({ id: this.options.ids.uuid(), userId, sessionId, challenge });
+  }
+
+  async redeem({ code, verifier }: { code: string; verifier: string }, source: CallSource): Promise<Session> {
+    const { accounts, store, clock } = this.options;
+    await accounts.limit("cli", source.ip, TRIES_PER_IP);
+    const grant = (await this.#grants.open(code)) ?? refuseCode();
+    // Checked first: a stolen code cannot be used up by someone who has no verifier for it.
+    if (!constantTimeEqual(challengeOf(verifier), grant.challenge)) refuseCode();
+    if (!(await accounts.isInForce(grant))) refuseCode();
+    if (!(await store.use(grant.id, isoTime(clock.now() + 2 * CODE_SECONDS * 1000)))) refuseCode();
+    return accounts.startSessionOf(grant.userId, source);
+  }
+}
+
+function refuseCode(): never {
+  fail("auth_required", "This sign-in took too long, was used before, or was begun elsewhere; log in again");
+}

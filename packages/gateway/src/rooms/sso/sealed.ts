@@ -1,0 +1,51 @@
+import { EncryptJWT, jwtDecrypt } from "jose";
+import type { z } from "zod";
+import type { Clock } from "../../kernel/clock.ts";
+import { derivedKey } from "../../kernel/keyed-hash.ts";
+
+const SEALED_LENGTH_MAX = 4_000;
+
+interface SealedOptions<T> {
+  schema: z.ZodType<T>;
+  secret: Uint8Array;
+  /** What is sealed for one purpose does not open for another. */
+  purpose: string;
+  seconds: number;
+  clock: Clock;
+}
+
+/**
+ * What a browser carries for the service and cannot read or change. No instance has to remember it, so any instance
+ * can go on with it, and a flood of it fills nothing.
+ */
+export class Sealed<T extends Record<string, unknown>> {
+  readonly #key: Uint8Array;
+
+  constructor(readonly options: SealedOptions<T>) {
+    this.#key = derivedKey(options.secret, options.purpose);
+  }
+
+  seal(value: T): Promise<string> {
+    const { clock, seconds } = this.options;
+    return new EncryptJWT({ ...value })
+      .setProtectedHeader({ alg: "dir", enc: "A256GCM" })
+      .setExpirationTime(Math.floor(clock.now() / 1000) + seconds)
+      .encrypt(this.#key);
+  }
+
+  /** Null when it was not sealed here, was changed, or is too old. */
+  async open(sealed: string | null): Promise<T | null> {
+    if (sealed === null || sealed.length > SEALED_LENGTH_MAX) return null;
+    try {
+      const { payload } = await jwtDecrypt(sealed, this.#key, {
+        keyManagementAlgorithms: ["dir"],
+        contentEncryptionAlgorithms: ["A256GCM"],
+        requiredClaims: ["exp"],
+        currentDate: new Date(this.options.clock.now()),
+      });
+      return this.options.schema.parse(payload);
+    } catch {
+      return null;
+    }
+  }
+}
