@@ -1,19 +1,24 @@
 import type { Books, Row } from "./books.ts";
 import type { ClipJob } from "./clips.ts";
-import { type Flight, numberOf } from "./flights.ts";
+import { type Flight, numberOf, type Payer } from "./flights.ts";
 import { deliveredTokens, owedTokens, type Tokens, usdOf } from "./owed.ts";
 import { type Plot, TIERS } from "./plot.ts";
 import type { Population, Someone } from "./population.ts";
+import type { Round } from "./round.ts";
 import { forbidden, spelled } from "./spelling.ts";
 import { IMAGE_TOKENS } from "./upstream/reading.ts";
 import { isPlausible } from "./upstream/usage.ts";
 import { clipUsd } from "./upstream/video.ts";
+import { workRows } from "./work-checks.ts";
 
 /** Something that must not be, with the request or the person that it is about. */
 export interface Problem {
   rule: string;
   message: string;
 }
+
+/** What people asked for in a round. */
+type Served = Pick<Round, "flights" | "works" | "clips">;
 
 export const POINTS_PER_USD = 100;
 /** Dollars are doubles in the database. */
@@ -159,20 +164,36 @@ export function checkClips(books: Books, clips: readonly ClipJob[]): Problem[] {
   });
 }
 
+/** Recorded with more output than its upstream was allowed, because it had to be estimated. */
+const isBeyondLimit = ({ dispatches }: Flight, rows: readonly Row[]): boolean =>
+  dispatches.every(({ limit }) => limit !== null) &&
+  sum(rows.map(({ completionTokens }) => completionTokens)) >
+    sum(dispatches.map(({ choices, limit }) => choices * limit!));
+
 /**
  * At most one request crosses a quota's line, in every window that limits it. What has no price can only be paid
- * by the quota: where its upstream reports too much, several such requests that were under way may cross.
+ * by the quota: where its upstream reports too much, several such requests that were under way may cross. So may
+ * one that was held in points and is estimated to have cost a little more than these: the quota pays it as a whole,
+ * beside what is held there.
  */
 export function checkQuotas(
   books: Books,
   { people }: Pick<Population, "people">,
-  { exaggerates }: Pick<Plot, "exaggerates">,
+  { flights, plot }: { flights: readonly Flight[]; plot: Pick<Plot, "exaggerates"> },
 ): Problem[] {
+  const moved = new Set(
+    [...rowsByFlight(books.rows, flights)].flatMap(([flight, rows]) =>
+      rows.length > 0 && isBeyondLimit(flight, rows) ? rows : [],
+    ),
+  );
   return people.flatMap((someone) => {
     const { usd, tokens } = TIERS[someone.tier];
     const own = books.rows.filter(
-      ({ userId, points, costUsd }) =>
-        userId === someone.userId && points === null && !(exaggerates && costUsd === null),
+      (row) =>
+        row.userId === someone.userId &&
+        row.points === null &&
+        !(plot.exaggerates && row.costUsd === null) &&
+        !(moved.has(row) && row.costUsd !== null),
     );
     const byKeys = own.filter(({ signedIn }) => !signedIn);
     const windows: [string, Row[]][] = [
@@ -209,24 +230,35 @@ function crossings(name: string, quota: number | null, amounts: readonly number[
   ];
 }
 
-/** Points are what the cost is worth, for the group's pool too: nobody but the platform gives a discount. */
+/** The rows of everything that was asked for, with who pays for them. */
+function paidRows(rows: readonly Row[], { flights, works, clips }: Served): { payer: Payer; own: Row[] }[] {
+  return [
+    ...Array.from(rowsByFlight(rows, flights), ([{ payer }, own]) => ({ payer, own })),
+    ...works.map((job) => ({ payer: job.payer, own: workRows(rows, job) })),
+    ...clips.map(({ payer, jobId }) => ({ payer, own: rows.filter(({ id }) => id === jobId) })),
+  ];
+}
+
+/**
+ * Points are what the cost is worth, for the group's pool too: nobody but the platform gives a discount. An account
+ * carries its rounding from one charge to the next, whatever each is for: one chat may pay nothing and the clip after
+ * it for both. So only all charges of an account together are exact, to half a point.
+ */
 export function checkPoints(
   books: Books,
-  flights: readonly Flight[],
+  served: Served,
   { isDisbanded }: Pick<Population, "isDisbanded">,
 ): Problem[] {
   const problems: Problem[] = [];
-  const byFlight = rowsByFlight(books.rows, flights);
   // Keys of a deleted group draw on their members' wallets.
-  const byAccount = Map.groupBy(byFlight.keys(), ({ payer }) =>
+  const byAccount = Map.groupBy(paidRows(books.rows, served), ({ payer }) =>
     isDisbanded ? "all accounts" : payer.account,
   );
-  for (const [account, own] of byAccount) {
-    const rows = own.flatMap((flight) => byFlight.get(flight)!).filter(({ points }) => points !== null);
+  for (const [account, paid] of byAccount) {
+    const rows = paid.flatMap(({ own }) => own).filter(({ points }) => points !== null);
     const points = sum(rows.map((row) => row.points!));
     const worth = sum(rows.map(({ costUsd }) => costUsd ?? 0)) * POINTS_PER_USD;
-    const accounts = new Set(own.map(({ payer }) => payer.account)).size;
-    // Each account carries the rounding of its charges along.
+    const accounts = new Set(paid.map(({ payer }) => payer.account)).size;
     if (points < worth - accounts)
       problems.push({
         rule: "points",

@@ -59,13 +59,13 @@ export async function judge(stage: Stage, plot: Plot, killed: Instance | null = 
       ...checkWorks(books, works),
       ...checkBounds(round),
       ...checkValue(round),
-      ...checkQuotas(books, population, plot),
-      ...checkPoints(books, flights, population),
+      ...checkQuotas(books, population, round),
+      ...checkPoints(books, round, population),
       ...sums,
     ];
     problems.push(...(await probe(round, books)), ...(await payDebts(round, books)));
     return { problems, round, books };
   } finally {
-    stage.flights.forget(flights);
+    round.forget();
   }
 }

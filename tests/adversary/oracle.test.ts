@@ -1,7 +1,9 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
+import { charge, FEMTO_PER_POINT } from "../../packages/gateway/src/rooms/ledger/charge.ts";
 import type { Books, Row } from "./books.ts";
 import { checkPoints, checkQuotas, checkRequests } from "./checks.ts";
+import type { ClipJob } from "./clips.ts";
 import { type Asked, type Dispatch, Flight } from "./flights.ts";
 import { plot } from "./grammar.ts";
 import { owedTokens } from "./owed.ts";
@@ -133,18 +135,52 @@ describe("what is found", () => {
   test("two requests beyond a quota's line, but not one", () => {
     const population = { people: [{ userId: USER, tier: "storm-dollar" }] } as unknown as Population;
     const quota = { points: null, costUsd: 0.9 };
-    const found = (...rows: Row[]) =>
-      rules(checkQuotas(booksOf(...rows), population, { exaggerates: false }));
+    const plot = { exaggerates: false };
+    const found = (...rows: Row[]) => rules(checkQuotas(booksOf(...rows), population, { flights: [], plot }));
     expect(found(rowOf(quota), rowOf(quota))).toEqual([]);
     expect(found(rowOf(quota), rowOf(quota), rowOf(quota))).toContain("quota");
     // A label for each request does not make it three quotas.
     expect(found(...["a", "b", "c"].map((project) => rowOf({ ...quota, project })))).toEqual(["quota"]);
+    // One that was held in points, and was estimated to cost more than these, comes beside what the quota holds.
+    const beyond = (completionTokens: number) => {
+      const rows = [
+        rowOf({ ...quota, completionTokens }),
+        ...["s", "t"].map((id) => rowOf({ ...quota, id, model: "m" })),
+      ];
+      return rules(
+        checkQuotas(booksOf(...rows), population, { flights: [flightOf({ limit: 1_000 })], plot }),
+      );
+    };
+    expect([beyond(1_001), beyond(1_000)]).toEqual([[], ["quota", "quota"]]);
   });
 
   test("points that are worth less than the cost, and a negative balance", () => {
-    expect(rules(checkPoints(booksOf(rowOf({ points: 1 })), [flightOf()], GROUP))).toEqual(["points"]);
+    const served = { flights: [flightOf()], works: [], clips: [] };
+    expect(rules(checkPoints(booksOf(rowOf({ points: 1 })), served, GROUP))).toEqual(["points"]);
     const books = { ...booksOf(rowOf()), balances: new Map([[`user:${USER}`, -1]]) };
-    expect(rules(checkPoints(books, [flightOf()], GROUP))).toEqual(["negative"]);
+    expect(rules(checkPoints(books, served, GROUP))).toEqual(["negative"]);
+  });
+
+  test("not the rounding that a chat and a clip carry for each other", () => {
+    const { payer } = flightOf();
+    const clips = Array.from({ length: 8 }, (_, i) => ({ payer, jobId: `clip ${i}` }) as ClipJob);
+    const flights = clips.map((_, i) => Object.assign(flightOf(), { modelNumber: i }));
+    let account = { balance: 100, remainder: 0 };
+    /** Four tenths of a point, as the ledger charges them. */
+    const row = (change: Partial<Row>): Row => {
+      const { points, ...after } = charge(account, { points: 0, femto: 0.4 * FEMTO_PER_POINT });
+      account = after;
+      return rowOf({ ...change, costUsd: 0.004, points });
+    };
+    const rows = clips.flatMap(({ jobId }, i) => [
+      row({ model: `cheap-${i}` }),
+      row({ id: jobId!, model: "clip" }),
+    ]);
+    const chats = rows.reduce((sum, { model, points }) => sum + (model === "clip" ? 0 : points!), 0);
+    expect(chats).toBeLessThan(8 * 0.4 - 1);
+    expect(checkPoints(booksOf(...rows), { flights, works: [], clips }, GROUP)).toEqual([]);
+    const cheaper = rows.map((each) => ({ ...each, points: each.model === "clip" ? 0 : each.points }));
+    expect(rules(checkPoints(booksOf(...cheaper), { flights, works: [], clips }, GROUP))).toEqual(["points"]);
   });
 });
 

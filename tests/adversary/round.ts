@@ -206,14 +206,21 @@ export class Round {
   }
 
   #workNumber = 0;
+  readonly #workCanaries: number[] = [];
 
   async #work(step: WorkStep): Promise<void> {
     const number = this.#workNumber++;
     if (number >= WORK_NUMBERS.count) return;
     const { key, payer } = await this.population.key(this.population.person(step.who), step.key);
     const canary = this.stage.flights.number();
+    this.#workCanaries.push(canary);
     this.works.push(await work(this.stage, step, { number, canary, payer, key }));
-    this.stage.upstream.works.delete(canary);
+  }
+
+  /** Its upstream may read a request after the client has gone, so all of them are known until the round is judged. */
+  forget(): void {
+    this.stage.flights.forget(this.flights);
+    for (const canary of this.#workCanaries) this.stage.upstream.works.delete(canary);
   }
 
   /** A group admin who is not the platform's gives a member, or himself, another price. */

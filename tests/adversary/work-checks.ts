@@ -13,16 +13,16 @@ export const servedUsd = ({ task, status, left }: WorkJob): number =>
   task.end === "whole" && (status === 200 || left) ? (task.worthUsd ?? 0) : 0;
 
 export const isWorkComplete = (rows: readonly Row[], jobs: readonly WorkJob[]): boolean =>
-  jobs.every((job) => servedUsd(job) === 0 || rowsOf(rows, job).length > 0);
+  jobs.every((job) => servedUsd(job) === 0 || workRows(rows, job).length > 0);
 
-const rowsOf = (rows: readonly Row[], { payer, number }: WorkJob) =>
+export const workRows = (rows: readonly Row[], { payer, number }: WorkJob) =>
   rows.filter(({ userId, model }) => userId === payer.userId && numberOf(model) === number);
 
 /** Work is paid by what the upstream was asked for and made, once, and only when there is something. */
 export function checkWorks(books: Books, jobs: readonly WorkJob[]): Problem[] {
   return jobs.flatMap((job) => {
     const { step, task, status, left, words } = job;
-    const rows = rowsOf(books.rows, job);
+    const rows = workRows(books.rows, job);
     const paid = rows.reduce((sum, { costUsd }) => sum + (costUsd ?? 0), 0);
     const about = `${step.kind}, ${step.amount} of ${step.size}, ${JSON.stringify(step.members)}: status ${status}${left ? ", left" : ""}, upstream ${task.end} with ${task.worthUsd} USD; ${rows.length} rows of ${paid} USD; ${words}`;
     const problem = (rule: string): Problem[] => [

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { until } from "@model-gateway/testing/until.ts";
 import type { Reply } from "@model-gateway/testing/upstream.ts";
 import { Instance } from "./support/cluster.ts";
-import { isAlive, killWorkers, openWorkers, type WorkersStage } from "./support/workers.ts";
+import { childrenOf, isAlive, killWorkers, openWorkers, type WorkersStage } from "./support/workers.ts";
 
 /** Linux alone spreads the connections of one port over processes. */
 const isLinux = process.platform === "linux";
@@ -169,6 +169,70 @@ describe.if(isLinux)("npm start -- --workers 2", () => {
     PATIENCE_MS,
   );
 });
+
+test.if(isLinux)(
+  "a worker that dies while another one starts for the first time is replaced",
+  async () => {
+    const service = new Instance({ databaseUrl: null, redisUrl: null, env: { SERVICE_WORKERS: "2" } });
+    try {
+      const started = service.start();
+      const workers = () => (service.pid > 0 ? childrenOf(service.pid) : []);
+      // The second is started when the first is ready.
+      await until("the second worker is started", () => workers().length === 2);
+      const [first] = workers();
+      process.kill(first!, "SIGKILL");
+      await started;
+      await until("there are two again", () => workers().length === 2 && !workers().includes(first!));
+      expect(await service.drain()).toBe(0);
+    } finally {
+      await service.remove();
+    }
+  },
+  PATIENCE_MS,
+);
+
+test.if(isLinux)(
+  "a worker that joins another takes requests when it knows its backends",
+  async () => {
+    const stage = await openWorkers(2);
+    try {
+      const probe = Promise.withResolvers<void>();
+      stage.upstream.listing(async (_, reply) => {
+        await probe.promise;
+        await reply.json({ object: "list", data: [{ id: "m", object: "model" }] });
+      });
+      const [victim] = stage.workers();
+      const probesBefore = stage.upstream.probeCount;
+      process.kill(victim!, "SIGKILL");
+      await until("the new one probes", () => stage.upstream.probeCount > probesBefore);
+      /** The kernel chooses a worker for each connection: so many of them find every one that listens. */
+      const statuses = () =>
+        Promise.all(
+          Array.from({ length: 16 }, async () => {
+            const headers = { authorization: `Bearer ${stage.groupKey}`, connection: "close" };
+            const answer = await fetch(`${stage.service.url}/v1/chat/completions`, {
+              method: "POST",
+              headers: { ...headers, "content-type": "application/json" },
+              body: JSON.stringify({
+                model: "m",
+                max_tokens: 8,
+                messages: [{ role: "user", content: "hi" }],
+              }),
+            });
+            await answer.text();
+            return answer.status;
+          }),
+        );
+      for (let round = 0; round < 8; round++) expect(new Set(await statuses())).toEqual(new Set([200]));
+      probe.resolve();
+      await stage.whole([victim!]);
+      expect(new Set(await statuses())).toEqual(new Set([200]));
+    } finally {
+      await stage.end();
+    }
+  },
+  PATIENCE_MS,
+);
 
 test.if(isLinux)(
   "kill -9 of workers and of the supervisor under load loses nothing and doubles nothing",

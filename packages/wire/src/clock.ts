@@ -10,9 +10,25 @@ export interface Clock {
   every(periodMs: number, task: () => void): () => void;
 }
 
+/** While what has arrived is handled: the times at which that began. */
+let heldNowMs = 0;
+let heldElapsedMs = 0;
+
+/**
+ * Between these two calls `systemClock` stands still: each request asks it a dozen times, and asking the system takes
+ * as long as a few dozen instructions of ours. What is handled in between is one turn of the event loop.
+ */
+export function holdTime(): void {
+  heldNowMs = Date.now();
+  heldElapsedMs = performance.now();
+}
+export function releaseTime(): void {
+  heldNowMs = 0;
+}
+
 export const systemClock: Clock = {
-  now: () => Date.now(),
-  elapsed: () => performance.now(),
+  now: () => (heldNowMs === 0 ? Date.now() : heldNowMs),
+  elapsed: () => (heldNowMs === 0 ? performance.now() : heldElapsedMs),
   after(delayMs, task) {
     const timer = setTimeout(task, delayMs);
     return () => clearTimeout(timer);

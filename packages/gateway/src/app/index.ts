@@ -93,6 +93,9 @@ class RunningApp implements App {
   }
 }
 
+/** How long a worker that joins others waits for the first probes of its backends before it takes requests. */
+const JOIN_WITHIN_MS = 2_000;
+
 /** Wires the whole service together. If anything fails to open, everything that was opened is closed again. */
 export async function startApp(config: Config, overrides: AppOverrides = {}): Promise<App> {
   const { deadlines, clock, ids, localServers, worker = null } = overrides;
@@ -102,6 +105,9 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
     const foundation = await openFoundation({ config, life, log, clock, ids, worker });
     const ownPort = () => transports.server.port;
     const rooms = await openRooms({ config, life, foundation, ownPort, deadlines, localServers });
+    // Others serve the same port already, and know their backends.
+    if (worker !== null && (worker.number > 1 || worker.starts > 1))
+      await rooms.routing.probed(JOIN_WITHIN_MS);
     const parts = { config, life, foundation, rooms, worker };
     const transports = openTransports(parts);
     // Others may ask at once for what this instance answers on the bus.

@@ -1,5 +1,6 @@
 import type { OriginOptions } from "@model-gateway/wire/client";
 import { HttpOrigin } from "@model-gateway/wire/client";
+import { beforeSending } from "@model-gateway/wire/turns";
 import { AgentPool } from "../backends/agent-node/index.ts";
 import { Bridge } from "../backends/bridge/index.ts";
 import { backendFactory, localServers } from "../backends/index.ts";
@@ -142,7 +143,7 @@ export async function openRooms(options: RoomOptions) {
   const money = { limiter, reservations, billing, usage, ledger, pointsPerUsd };
   const metering = await open(
     "metering",
-    new MeteringService({ settler, clock, ids, log, dataDir, ...money }),
+    new MeteringService({ settler, clock, ids, log, dataDir, beforeAnswers: beforeSending, ...money }),
     {
       start: (room) => room.start(),
       close: (room) => room.close(life.isPatient ? JOURNAL_DRAIN_MS : JOURNAL_STOP_MS),

@@ -91,6 +91,8 @@ export interface ModelCall {
   readonly signal: AbortSignal;
   /** Calls back once when that happens or has happened: a cheaper listener on `signal`. There can be only one. */
   whenAborted(run: (reason: unknown) => void): void;
+  /** Told when it was aborted before anything was sent. */
+  unsent?(): void;
 }
 
 export interface ChatCall extends ModelCall {

@@ -169,11 +169,12 @@ export function startHttpServer(options: HttpServerOptions): Listener {
     new Reply({ status: 308, contentType: "", requestId, headers: { location: `${basePath}/` } }, "");
 
   /** What is thrown past every handler still gets an answer. */
+  const failed = (error: unknown) => {
+    log.error("unhandled error in a request", { error });
+    return toRestReply(toServiceError(error), ids.uuid());
+  };
+
   function handle(request: IncomingRequest): AnyReply | Promise<AnyReply> {
-    const failed = (error: unknown) => {
-      log.error("unhandled error in a request", { error });
-      return toRestReply(toServiceError(error), ids.uuid());
-    };
     try {
       const answer = route(request);
       return answer instanceof Promise ? answer.then(challenged, failed) : challenged(answer);

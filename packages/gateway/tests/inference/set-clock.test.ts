@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { until } from "@model-gateway/testing/until.ts";
-import { chunk, wholeStream } from "@model-gateway/testing/upstream.ts";
+import { chunk, completion, wholeStream } from "@model-gateway/testing/upstream.ts";
 import { type Clock, systemClock } from "../../src/kernel/clock.ts";
 import { bootInference, type InferenceBench } from "../support/inference.ts";
 
@@ -56,5 +56,34 @@ test.each([
   const [stream, whole] = await Promise.all(asked.map(async (answer) => (await answer).text()));
   expect(stream).toEndWith("data: [DONE]\n\n");
   expect(whole).toContain("whole");
+  offsetMs = 0;
+});
+
+test.each([
+  ["forward", HOURS_MS],
+  ["back", -HOURS_MS],
+])("a clock that is set %s by hours gives no key another minute", async (_where, byMs) => {
+  const usage = { prompt_tokens: 9, completion_tokens: 491, total_tokens: 500 };
+  bench.upstream.answer((_, reply) => reply.json(completion("hi", { usage })));
+  const keys = await Promise.all(
+    [{ requests_per_minute: 1 }, { tokens_per_minute: 900 }].map((limit) =>
+      bench.rpc("keys.create", { name: "slow", ...limit }, bench.token),
+    ),
+  );
+  const statuses = () =>
+    Promise.all(
+      keys.map(async ({ key }) => {
+        const headers = { authorization: `Bearer ${key}` };
+        const answer = await bench.chat({ max_tokens: 500 }, { headers });
+        await answer.text();
+        return answer.status;
+      }),
+    );
+  expect(await statuses()).toEqual([200, 200]);
+  expect(await statuses()).toEqual([429, 429]);
+  offsetMs = byMs;
+  // Whatever looks at the clock notices.
+  await bench.chat({});
+  expect(await statuses()).toEqual([429, 429]);
   offsetMs = 0;
 });

@@ -1,5 +1,5 @@
 /** Ways to have inference for nothing, each tried as a client with an ordinary key would. */
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
+import { afterAll, beforeAll, beforeEach, describe, expect, spyOn, test } from "bun:test";
 import { until } from "@model-gateway/testing/until.ts";
 import { chunk, completion, DONE, usageChunk } from "@model-gateway/testing/upstream.ts";
 import { verifyLedger } from "../../src/rooms/ledger/index.ts";
@@ -650,4 +650,30 @@ describe("figures that no request can have", () => {
     expect(await who.charged()).toBeCloseTo(costUsd({ prompt_tokens: 400_002, completion_tokens: 1_002 }), 6);
     expect(await (await fetch(`${bench.url}/metrics`)).text()).toContain("gateway_implausible_usage ");
   });
+});
+
+test("who leaves, or is revoked, while the upstream cannot be reached owes nothing", async () => {
+  const own = await bootSpending();
+  // A network that drops packets: the connection is neither made nor refused.
+  const connecting = spyOn(Bun, "connect").mockImplementation(() => new Promise<never>(() => {}));
+  try {
+    const who = await own.spender("unheard");
+    const { id, key } = await own.rpc("keys.create", { name: "burnt" }, who.token);
+    const leaving = new AbortController();
+    const left = who.chat({}, { signal: leaving.signal }).catch((error: Error) => error);
+    const revoked = who.chat({ stream: true }, { key });
+    await until("both try to connect", () => connecting.mock.calls.length === 2);
+    leaving.abort();
+    expect(await left).toBeInstanceOf(Error);
+    await own.rpc("keys.revoke", { key_id: id }, who.token);
+    expect(await (await revoked).text()).toContain("was revoked");
+    connecting.mockRestore();
+    await (await who.chat({ max_tokens: 1 })).text();
+    await until("the last row is there", async () => (await who.rows()).length > 0);
+    expect(await who.rows()).toHaveLength(1);
+    expect(own.app.rooms.metering).toMatchObject({ holdCount: 0 });
+  } finally {
+    connecting.mockRestore();
+    await own.stop();
+  }
 });

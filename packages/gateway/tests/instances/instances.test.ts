@@ -7,7 +7,7 @@ import { until } from "@model-gateway/testing/until.ts";
 import { startUpstream } from "@model-gateway/testing/upstream.ts";
 import { FAILED_TRIES_MAX } from "../../src/kernel/failed-tries.ts";
 import { createLog } from "../../src/kernel/log.ts";
-import { bootPair, canShare, registerBackend, sharings, startOwnRedis } from "./support.ts";
+import { bootPair, canShare, company, registerBackend, sharings, startOwnRedis } from "./support.ts";
 
 describe.each(sharings)("two instances %s", (sharing) => {
   test("a client event and a stop reach the instance that holds the voice session", async () => {
@@ -139,6 +139,35 @@ describe.each(sharings)("two instances %s", (sharing) => {
     }
   });
 });
+
+test.each(sharings)(
+  "a key that an instance revokes while it alone is cut off is refused %s once it is back",
+  async (sharing) => {
+    const redis = sharing === "over Redis" ? await startOwnRedis() : null;
+    const { boot, line: openLine, stop } = await company(sharing, redis?.url);
+    const line = await openLine();
+    const [a, b] = [await boot({ line }), await boot()];
+    try {
+      const token = await a.signIn("ada");
+      const { id, key } = await a.rpc("keys.create", { name: "dead" }, token);
+      const known = () => b.app.rooms.keys.authenticate(key);
+      expect(await known()).toMatchObject({ keyId: id });
+      line.interrupt();
+      await until("it has noticed", () => !a.app.rooms.keys.options.bus.connected);
+      await a.rpc("keys.revoke", { key_id: id }, token);
+      expect(b.app.rooms.keys.options.bus.connected).toBe(true);
+      line.resume();
+      await until("it is back", () => a.app.rooms.keys.options.bus.connected);
+      await until("the other refuses the key", async () => (await known()) === null);
+    } finally {
+      await a.stop();
+      await b.stop();
+      line.close();
+      await stop();
+      await redis?.kill();
+    }
+  },
+);
 
 // Not over the Redis that other tests share: they come from the same address.
 test("wrong tokens count on all workers together", async () => {

@@ -1,4 +1,5 @@
 import { mkdtempSync, rmSync } from "node:fs";
+import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { freshDatabase } from "@model-gateway/testing/databases.ts";
@@ -15,10 +16,18 @@ import type { StorageOptions } from "../../src/storage/index.ts";
 export const canShare =
   process.env.TEST_REDIS_URL !== undefined && process.env.TEST_POSTGRES_URL !== undefined;
 
+interface BootOptions {
+  config?: Partial<Config>;
+  overrides?: AppOverrides;
+  line?: SharedLine;
+}
+
 /** Instances that share one database, and their limits, holds and messages. */
 export interface Company {
   storage: StorageOptions;
-  boot(options?: { config?: Partial<Config>; overrides?: AppOverrides }): Promise<TestGateway>;
+  boot(options?: BootOptions): Promise<TestGateway>;
+  /** A way to what they share that can be interrupted for the instance that is booted with it. */
+  line(): Promise<SharedLine>;
   /** After the instances. */
   stop(): Promise<void>;
 }
@@ -38,8 +47,11 @@ async function overRedis(redisUrl: string): Promise<Company> {
   const jwtSecret = "a secret that all instances share, long";
   return {
     storage: options,
-    boot: ({ config, overrides } = {}) =>
-      bootGateway({ config: { databaseUrl, redisUrl, jwtSecret, ...config }, overrides }),
+    boot({ config, overrides, line } = {}) {
+      const url = line ? `redis://127.0.0.1:${line.port}` : redisUrl;
+      return bootGateway({ config: { databaseUrl, redisUrl: url, jwtSecret, ...config }, overrides });
+    },
+    line: () => SharedLine.open({ host: "127.0.0.1", port: Number(new URL(redisUrl).port) }),
     stop: drop,
   };
 }
@@ -52,16 +64,68 @@ async function asWorkers(): Promise<Company> {
   let count = 0;
   return {
     storage: { dataDir, databaseUrl: null },
-    boot({ config, overrides } = {}) {
-      const supervisor = { path, worker: crypto.randomUUID() };
+    boot({ config, overrides, line } = {}) {
+      const supervisor = { path: line?.path ?? path, worker: crypto.randomUUID() };
       const worker = { number: ++count, count: 3, starts: 1, service, supervisor };
       return bootGateway({ config, dataDir, overrides: { ...overrides, worker } });
     },
+    line: () => SharedLine.open({ path }, join(dataDir, "line.sock")),
     async stop() {
       hub.close();
       rmSync(dataDir, { recursive: true, force: true });
     },
   };
+}
+
+/** Passes on what goes between one instance and what it shares with others, unless it is interrupted. */
+export class SharedLine {
+  readonly #sockets = new Set<Socket>();
+  #isOpen = true;
+  readonly #server = createServer((near) => {
+    const far = connect(this.target);
+    const pair = [near, far];
+    for (const socket of pair) {
+      this.#sockets.add(socket);
+      socket.on("error", () => {});
+      socket.on("close", () => {
+        this.#sockets.delete(socket);
+        for (const each of pair) each.destroy();
+      });
+    }
+    near.pipe(far).pipe(near);
+    if (!this.#isOpen) near.destroy();
+  });
+
+  private constructor(readonly target: { path: string } | { host: string; port: number }) {}
+
+  static async open(target: SharedLine["target"], path?: string): Promise<SharedLine> {
+    const line = new SharedLine(target);
+    const listen = path === undefined ? { host: "127.0.0.1", port: 0 } : { path };
+    await new Promise<void>((resolve) => line.#server.listen(listen, resolve));
+    return line;
+  }
+
+  get port(): number {
+    return (this.#server.address() as AddressInfo).port;
+  }
+
+  get path(): string {
+    return this.#server.address() as string;
+  }
+
+  interrupt(): void {
+    this.#isOpen = false;
+    for (const socket of this.#sockets) socket.destroy();
+  }
+
+  resume(): void {
+    this.#isOpen = true;
+  }
+
+  close(): void {
+    this.interrupt();
+    this.#server.close();
+  }
 }
 
 export interface PairOptions {

@@ -40,6 +40,57 @@ describe("a journal file", () => {
     expect(textOf(file)).toBe(rows.map(encodeEntry).join(""));
   });
 
+  describe("of a service that answers in turns", () => {
+    const openInTurns = (dir: string) => {
+      const due: (() => void)[] = [];
+      const journal = open(dir, { beforeAnswers: (run) => due.push(run) });
+      const answer = () => {
+        for (const run of due.splice(0)) run();
+      };
+      return { journal, answer, due: () => due.length };
+    };
+    const written = (dir: string) =>
+      files(dir)
+        .map((name) => textOf(join(dir, name)))
+        .join("");
+
+    test("has the rows of a turn before its answers are sent", () => {
+      const dir = temporaryDir();
+      const { journal, answer, due } = openInTurns(dir);
+      const rows = [entry(), entry(), entry()];
+      for (const row of rows) journal.append(row);
+      expect(due()).toBe(1);
+      expect(written(dir)).toBe("");
+      expect(journal.ownRows).toBe(3);
+      answer();
+      expect(written(dir)).toBe(rows.map(encodeEntry).join(""));
+      const next = entry();
+      journal.append(next);
+      answer();
+      expect(drain(journal, 1_000)).toEqual([...rows, next]);
+      journal.close();
+    });
+
+    test("does not gather without end", () => {
+      const dir = temporaryDir();
+      const { journal } = openInTurns(dir);
+      const rows = Array.from({ length: 300 }, () => entry());
+      for (const row of rows) journal.append(row);
+      expect(written(dir).split("\n").length).toBeGreaterThan(200);
+      journal.close();
+      expect(written(dir)).toBe(rows.map(encodeEntry).join(""));
+    });
+
+    test("has them when it is drained before that", () => {
+      const dir = temporaryDir();
+      const { journal } = openInTurns(dir);
+      const rows = [entry(), entry()];
+      for (const row of rows) journal.append(row);
+      expect(drain(journal, 1_000)).toEqual(rows);
+      journal.close();
+    });
+  });
+
   test("is filled to its last byte and not beyond", () => {
     const dir = temporaryDir();
     const journal = open(dir);

@@ -52,9 +52,11 @@ export interface OriginOptions {
   errorOf(answer: HttpAnswer): Promise<Error>;
 }
 
-/** Calls `run` once, with the reason, when the caller gives up or already has. */
 export interface Abort {
+  /** Calls `run` once, with the reason, when the caller gives up or already has. */
   whenAborted(run: (reason: unknown) => void): void;
+  /** Told when the caller gave up before anything was sent: the server has done nothing. */
+  unsent?(): void;
 }
 
 /** One plain-http server. */

@@ -50,13 +50,7 @@ export class Exchange implements HttpAnswer, ResponseEvents, Flow {
   /** The rest is not needed. */
   #discards = false;
   #settled = false;
-  #resolve!: (answer: Answer | Promise<never>) => void;
-  #reject!: (error: unknown) => void;
-  /** Resolves with a 2xx answer once its head has arrived. */
-  readonly answered = new Promise<Answer>((resolve, reject) => {
-    this.#resolve = resolve;
-    this.#reject = reject;
-  });
+  readonly #answering = Promise.withResolvers<Answer>();
   /** Part of the answer has arrived. */
   hasBegun = false;
 
@@ -67,6 +61,10 @@ export class Exchange implements HttpAnswer, ResponseEvents, Flow {
     readonly errors: Pick<OriginOptions, "failure" | "errorOf">,
   ) {}
 
+  /** Resolves with a 2xx answer once its head has arrived. */
+  get answered(): Promise<Answer> {
+    return this.#answering.promise;
+  }
   get status(): number {
     return this.#answerHead!.status;
   }
@@ -82,6 +80,11 @@ export class Exchange implements HttpAnswer, ResponseEvents, Flow {
   /** Finished, one way or the other. */
   get isOver(): boolean {
     return this.#settled;
+  }
+
+  /** No connection has it yet. */
+  get isUnsent(): boolean {
+    return !this.#settled && this.#carrier === null;
   }
 
   /** The exchange runs on this connection from now on. */
@@ -124,7 +127,7 @@ export class Exchange implements HttpAnswer, ResponseEvents, Flow {
     if (this.#settled) return;
     this.#failure = error;
     this.#over(false);
-    this.#reject(error);
+    this.#answering.reject(error);
     this.#taker?.reject(error);
     this.#taker = null;
     this.#reader?.failed(error);
@@ -143,8 +146,8 @@ export class Exchange implements HttpAnswer, ResponseEvents, Flow {
   headed(head: ResponseHead): void {
     this.#answerHead = head;
     headRead();
-    if (head.status >= 200 && head.status < 300) this.#resolve(this);
-    else this.#resolve(this.errors.errorOf(this).then((error) => Promise.reject(error)));
+    if (head.status >= 200 && head.status < 300) this.#answering.resolve(this);
+    else this.#answering.resolve(this.errors.errorOf(this).then((error) => Promise.reject(error)));
   }
 
   piece(bytes: Buffer): void {

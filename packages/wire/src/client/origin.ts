@@ -51,7 +51,10 @@ export class HttpOrigin implements Origin {
     const bytes = typeof body === "string" ? Buffer.from(body) : body;
     const head = `POST ${path}${this.#fixedHead}${bytes.length}\r\n\r\n`;
     const exchange = new Exchange(head, bytes, this.#errors);
-    abort.whenAborted((reason) => exchange.failed(reason));
+    abort.whenAborted((reason) => {
+      if (exchange.isUnsent) abort.unsent?.();
+      exchange.failed(reason);
+    });
     if (!exchange.isOver) {
       const kept = this.#take();
       if (kept) kept.carry(exchange);

@@ -1,3 +1,4 @@
+import { holdTime, releaseTime } from "../clock.ts";
 import { collectAfter } from "./collector.ts";
 
 /**
@@ -53,7 +54,9 @@ function handOver(): void {
   recipients = [];
   arrivals = [];
   gatheredBytes = 0;
+  holdTime();
   for (let i = 0; i < to.length; i++) deliver(to[i]!, what[i]!);
+  releaseTime();
   collectAfter(to.length);
 }
 

@@ -33,6 +33,8 @@ let senders: Outbox[] = [];
 let ends: number[] = [];
 let isScheduled = false;
 let isFlushing = false;
+/** What is to be done before anything else is sent. */
+let first: (() => void)[] = [];
 /** Messages queued while the arena was being sent; they go out afterwards. */
 let late: { sender: Outbox; bytes: Uint8Array }[] = [];
 
@@ -47,6 +49,28 @@ function atEndOfTurn(): void {
   Outbox.flush();
 }
 
+function schedule(): void {
+  if (isScheduled) return;
+  isScheduled = true;
+  setImmediate(atEndOfTurn);
+}
+
+/**
+ * Calls `run` once before anything more is sent on any connection, at the latest at the end of this turn of the event
+ * loop. What an answer must not overtake, such as a line in a file, is then written once for all answers of a turn.
+ * `run` must not throw or send.
+ */
+export function beforeSending(run: () => void): void {
+  first.push(run);
+  schedule();
+}
+
+function doFirst(): void {
+  const due = first;
+  first = [];
+  for (const run of due) run();
+}
+
 /** The outgoing bytes of one connection. What its socket does not accept is kept, in order, until it drains. */
 export class Outbox {
   #kept: Uint8Array[] | null = null;
@@ -57,6 +81,7 @@ export class Outbox {
 
   /** Sends everything queued so far, on every connection. */
   static flush(): void {
+    if (first.length > 0) doFirst();
     if (senders.length === 0 || isFlushing) return;
     isFlushing = true;
     const to = senders;
@@ -136,9 +161,7 @@ export class Outbox {
       senders.push(this);
       ends.push(used);
     }
-    if (isScheduled) return;
-    isScheduled = true;
-    setImmediate(atEndOfTurn);
+    schedule();
   }
 
   #deliver(from: number, to: number): void {

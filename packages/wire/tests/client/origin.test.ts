@@ -261,6 +261,29 @@ describe("an origin", () => {
     expect(sockets.size).toBe(0);
   });
 
+  test("says whether anything was sent before it was aborted", async () => {
+    const { origin } = await serving((socket, { request }) => {
+      if (request === 1) socket.write(withLength("{}"));
+    });
+    let unsent = 0;
+    const ask = () => {
+      const leaving = new AbortController();
+      const abort = { ...abortable(leaving.signal), unsent: () => unsent++ };
+      const asked = failureOf(origin.post("/", "{}", abort));
+      return { asked, leave: () => leaving.abort(new Error("left")) };
+    };
+    const first = ask();
+    first.leave();
+    expect((await first.asked)?.message).toBe("left");
+    expect(unsent).toBe(1);
+    await whole(await origin.post("/", "{}", never()));
+    // The connection is kept, so this one is sent at once.
+    const second = ask();
+    second.leave();
+    expect((await second.asked)?.message).toBe("left");
+    expect(unsent).toBe(1);
+  });
+
   test("an answer with another status than 2xx becomes the error that its user makes of it", async () => {
     const { origin, connections } = await serving((socket, { request }) => {
       if (request === 1) socket.write("HTTP/1.1 429 Slow down\r\ncontent-length: 7\r\n\r\nlater x");

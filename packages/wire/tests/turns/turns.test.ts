@@ -1,7 +1,8 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
+import { systemClock } from "../../src/clock.ts";
 import { arrived, departed, type Recipient } from "../../src/turns/inbox.ts";
-import { Outbox } from "../../src/turns/outbox.ts";
+import { beforeSending, Outbox } from "../../src/turns/outbox.ts";
 
 const turn = () => new Promise<void>((resolve) => setImmediate(resolve));
 const bytes = (text: string) => Buffer.from(text);
@@ -47,6 +48,24 @@ describe("the inbox", () => {
     await turn();
     await turn();
     expect(heard).toEqual(["late:x"]);
+  });
+
+  test("the clock stands still for those who are handed what arrived in one turn, and goes on after it", async () => {
+    const times: number[][] = [];
+    const slow: Recipient = {
+      received() {
+        times.push([systemClock.now(), systemClock.elapsed()]);
+        Bun.sleepSync(3);
+      },
+      disconnected: () => {},
+      broke: () => {},
+    };
+    for (let i = 0; i < 3; i++) arrived(slow, bytes("x"));
+    await turn();
+    expect(times[1]).toEqual(times[0]!);
+    expect(times[2]).toEqual(times[0]!);
+    expect(systemClock.now()).toBeGreaterThanOrEqual(times[0]![0]! + 8);
+    expect(systemClock.elapsed()).toBeGreaterThan(times[0]![1]! + 8);
   });
 
   test("does not gather without end: beyond a megabyte it hands over at once", () => {
@@ -178,5 +197,42 @@ describe("the outbox", () => {
       }),
       { numRuns: 60 },
     );
+  });
+});
+
+describe("what is to be done before anything is sent", () => {
+  const socket = (name: string, seen: string[]) => ({
+    write(data: unknown, from = 0, length = (data as Uint8Array).length) {
+      seen.push(`${name}:${Buffer.from((data as Uint8Array).subarray(from, from + length))}`.slice(0, 20));
+      return length;
+    },
+  });
+
+  test("is done once, before the messages of the turn, queued earlier or later", async () => {
+    const seen: string[] = [];
+    const outbox = new Outbox(socket("a", seen));
+    outbox.send(bytes("1"));
+    beforeSending(() => seen.push("written"));
+    outbox.send(bytes("2"));
+    expect(seen).toEqual([]);
+    await turn();
+    expect(seen).toEqual(["written", "a:12"]);
+    outbox.send(bytes("3"));
+    await turn();
+    expect(seen).toEqual(["written", "a:12", "a:3"]);
+  });
+
+  test("is done before a large message, which is not queued", () => {
+    const seen: string[] = [];
+    beforeSending(() => seen.push("written"));
+    new Outbox(socket("a", seen)).send(Buffer.alloc(100_000, "x"));
+    expect(seen).toEqual(["written", `a:${"x".repeat(18)}`]);
+  });
+
+  test("is done at the end of the turn when nothing is sent", async () => {
+    const seen: string[] = [];
+    beforeSending(() => seen.push("written"));
+    await turn();
+    expect(seen).toEqual(["written"]);
   });
 });

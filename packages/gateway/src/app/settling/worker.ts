@@ -2,6 +2,7 @@
  * The settling thread: brings journaled usage into the database through connections of its own, so that neither the
  * transactions nor the checkpoints hold the event loop that serves requests.
  */
+import { edenGC } from "bun:jsc";
 import { type JournalSettler, RefusedRows, type SettleOrder } from "../../rooms/metering/settler.ts";
 import type { Database } from "../../storage/contract.ts";
 import { openDatabase } from "../../storage/index.ts";
@@ -13,7 +14,10 @@ declare const self: Worker;
 /** The log is moved into the database file after this many rows, or this long after a change. */
 const CHECKPOINT_ROWS = 16_384;
 const CHECKPOINT_MS = 10_000;
-/** After this many rows garbage is collected: left alone, the thread would keep ten megabytes more. */
+/**
+ * After this many rows garbage is collected: left alone, the thread would keep ten megabytes more. Only what is young:
+ * a full GC takes as long as the rows, and drops compiled code.
+ */
 const COLLECT_ROWS = 4_096;
 
 interface Open {
@@ -55,7 +59,7 @@ async function checkpoint(): Promise<void> {
 
 function collect(): void {
   rowsSinceCollection = 0;
-  Bun.gc(true);
+  edenGC();
 }
 
 const send = (answer: Answer) => self.postMessage(answer);

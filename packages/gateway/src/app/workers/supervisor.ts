@@ -146,7 +146,7 @@ export class Supervisor {
       stdio: ["ignore", "inherit", "inherit"],
       env: process.env,
       serialization: "json",
-      ipc: (message) => this.#heard(seat, message as FromWorker),
+      ipc: (message) => this.#heard(seat, message),
       onExit: ({ signalCode: signal }, code) => this.#ended(seat, { code, signal }),
     });
     seat.child = child;
@@ -183,7 +183,9 @@ export class Supervisor {
     } catch {}
   }
 
-  #heard(seat: Seat, message: FromWorker): void {
+  #heard(seat: Seat, said: unknown): void {
+    if (typeof said !== "object" || said === null) return;
+    const message = said as FromWorker;
     if ("ready" in message) this.#ready(seat, message.ready);
     else if ("failed" in message) seat.failure = message.failed;
     else {
@@ -194,10 +196,19 @@ export class Supervisor {
 
   #ready(seat: Seat, ready: Ready): void {
     seat.readyAtMs = systemClock.elapsed();
-    // What its predecessors left in the journal is settled, so their holds need not stand for it any longer.
-    for (const id of seat.predecessors.splice(0)) this.#hub?.forget(id);
+    this.#forgetDead();
     seat.waiting?.resolve(ready);
     seat.waiting = null;
+  }
+
+  /**
+   * A worker that is ready has settled what it found in the journal, also of other seats. So once none is starting,
+   * what the dead had spent is in the database, and their holds need not stand for it any longer.
+   */
+  #forgetDead(): void {
+    if (this.#seats.some(({ child, readyAtMs }) => child !== null && readyAtMs === null)) return;
+    for (const { predecessors } of this.#seats)
+      for (const id of predecessors.splice(0)) this.#hub?.forget(id);
   }
 
   #ended(seat: Seat, { code, signal }: { code: number | null; signal: string | number | null }): void {
@@ -209,8 +220,9 @@ export class Supervisor {
     waiting?.reject(Object.assign(new Error(reason), failure?.code && { code: failure.code }));
     this.#tellBusy();
     this.#checkEnded();
-    // While the service starts, the failure of one worker is that of the start.
-    if (this.#isStopping || this.introduction === "") return;
+    // A worker that was never ready fails the start of the service.
+    const failedFirst = seat.starts === 1 && seat.readyAtMs === null;
+    if (this.#isStopping || failedFirst) return;
     this.#restart(seat, { code, signal, ...(failure && { failure: failure.message }) });
   }
 

@@ -13,7 +13,7 @@ export class InProcessRateLimiter implements RateLimiter {
 
   hit(key: string, limit: number, windowMs: number): number {
     if (limit <= 0) return windowMs;
-    const nowMs = this.clock.now();
+    const nowMs = this.clock.elapsed();
     return this.#windows.of(key, windowMs, nowMs).hit(limit, nowMs);
   }
 }

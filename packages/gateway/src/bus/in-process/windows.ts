@@ -4,8 +4,6 @@ const KEYS_KEPT = 45_000;
 /** Up to this limit each hit is remembered with its time; beyond it hits that come close together share one. */
 const TIMES_MAX = 1024;
 const TIMES_AT_FIRST = 8;
-/** Hits are counted ahead of need at most for so long. */
-export const AHEAD_MS_MAX = 1_000;
 
 /** The times of hits that still count, in the order in which they were counted, as a ring. */
 export class Window {
@@ -83,11 +81,9 @@ export class Window {
     return this.#size === 0;
   }
 
-  /** Hits in the far future do not count either: a clock that was set back must not lock anyone out. */
   #forgetPast(nowMs: number): void {
     while (this.#size > 0) {
-      const ageMs = nowMs - this.#times[this.#oldest]!;
-      if (ageMs >= -AHEAD_MS_MAX && ageMs < this.windowMs) return;
+      if (nowMs - this.#times[this.#oldest]! < this.windowMs) return;
       this.#hits -= this.#counts[this.#oldest]!;
       this.#oldest = this.#at(1);
       this.#size--;

@@ -3,6 +3,7 @@ import type { Log } from "../../kernel/log.ts";
 import { shownUrl } from "../../kernel/shown-address.ts";
 import type { Bus, Subscription } from "../contract.ts";
 import { InProcessBus } from "../in-process/bus.ts";
+import { UntoldChanges } from "../untold-changes.ts";
 
 const CHANNEL_PREFIX = "gateway:";
 /** The client's largest value: an instance never gives up on its Redis. */
@@ -64,6 +65,7 @@ export class RedisBus implements Bus {
   /** Resolves when Redis has confirmed the subscription to the channel. */
   readonly #channels = new Map<string, Promise<void>>();
   readonly #forget = new Set<() => void>();
+  readonly #untold = new UntoldChanges();
   #wasConnected = false;
   #closing = false;
 
@@ -134,10 +136,13 @@ export class RedisBus implements Bus {
 
   publish(topic: string, message: string): void {
     this.#local.publish(topic, message);
-    if (!this.#commands.connected) return;
-    this.#commands.publish(CHANNEL_PREFIX + topic, `${this.options.instanceId} ${message}`).catch(() => {
-      // Disconnected between the check and the send: the others clear their caches when they notice the gap.
-    });
+    this.#send(topic, message);
+  }
+
+  #send(topic: string, message: string): void {
+    const keep = () => this.#untold.keep(topic, message);
+    if (!this.#commands.connected) keep();
+    else this.#commands.publish(CHANNEL_PREFIX + topic, `${this.options.instanceId} ${message}`).catch(keep);
   }
 
   subscribe(topic: string, receive: (message: string) => void): Subscription {
@@ -183,6 +188,7 @@ export class RedisBus implements Bus {
     void this.#subscribe(this.#beatChannel, () => {
       this.#unheardBeats = 0;
       this.#isRenewed = false;
+      this.#untold.tell((topic, message) => this.#send(topic, message));
     });
     for (const channel of this.#channels.keys()) {
       this.#channels.set(channel, this.#listen(channel, channel.slice(CHANNEL_PREFIX.length)));

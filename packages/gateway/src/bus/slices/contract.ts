@@ -1,5 +1,4 @@
 import type { Cost, Quantity, Spent } from "../contract.ts";
-import { AHEAD_MS_MAX } from "../in-process/windows.ts";
 
 /**
  * What the server that counts for all instances answers where others may hold something that they do not need: they
@@ -89,7 +88,7 @@ export interface LimitAnswer {
 }
 
 /** How long the hits of a slice may be used. */
-export const SLICE_MS = AHEAD_MS_MAX;
+export const SLICE_MS = 1_000;
 
 /** Counts the hits of all instances on some of the keys. */
 export interface LimitServer {

@@ -1,5 +1,6 @@
 import type { Bus, Subscription } from "../contract.ts";
 import { InProcessBus } from "../in-process/bus.ts";
+import { UntoldChanges } from "../untold-changes.ts";
 import type { WorkerLink } from "./link.ts";
 
 /** Topics shared by the workers of one service. A message reaches this process's own receivers by a function call. */
@@ -9,6 +10,7 @@ export class WorkerBus implements Bus {
   /** Resolves when the supervisor hands on what is published on the topic. */
   readonly #topics = new Map<string, Promise<void>>();
   readonly #forget = new Set<() => void>();
+  readonly #untold = new UntoldChanges();
 
   constructor(readonly link: WorkerLink) {
     link.use({
@@ -17,6 +19,7 @@ export class WorkerBus implements Bus {
       },
       connected: (again) => {
         if (again) for (const forget of this.#forget) forget();
+        this.#untold.tell((topic, message) => this.#send(topic, message));
       },
       published: (topic, message) => this.#local.publish(topic, message),
     });
@@ -28,7 +31,11 @@ export class WorkerBus implements Bus {
 
   publish(topic: string, message: string): void {
     this.#local.publish(topic, message);
-    this.link.send(["publish", topic, message]);
+    this.#send(topic, message);
+  }
+
+  #send(topic: string, message: string): void {
+    if (!this.link.send(["publish", topic, message])) this.#untold.keep(topic, message);
   }
 
   subscribe(topic: string, receive: (message: string) => void): Subscription {

@@ -67,9 +67,10 @@ export class WorkerLink {
     for (const user of this.#users) user.connected?.(again);
   }
 
-  /** Not sent while there is no connection. */
-  send(message: ToHub): void {
+  /** False while there is no connection: then it is not sent. */
+  send(message: ToHub): boolean {
     this.#channel?.send(message);
+    return this.#channel !== null;
   }
 
   /** Fails at once without a connection, and when it breaks before the answer. */

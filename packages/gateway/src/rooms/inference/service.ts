@@ -34,17 +34,18 @@ import { embed, type ReadEmbeddings } from "./embeddings.ts";
 import { KeyWatchers } from "./key-watchers.ts";
 import { QUICK_START_MODELS } from "./quick-start.ts";
 import { BytesPayload } from "./request/bytes-payload.ts";
-import { StoredResponses } from "./responses/service.ts";
+import { type CallerResponses, StoredResponses } from "./responses/service.ts";
 import { type ChatParts, ChatTurn } from "./turn/chat-turn.ts";
 import type { WorkKind } from "./unit-work/kind.ts";
 import { serveWork } from "./unit-work/serve.ts";
 import { ChatSender } from "./voices/notifications/send.ts";
 import { type OllamaModel, ollamaModelOf, withTag } from "./voices/ollama/models.ts";
-import { type Form, jsonReplyIn, refusalIn, VoicedReply } from "./voices/replies.ts";
+import { type Form, jsonReplyIn, type ReplyOptions, refusalIn, VoicedReply } from "./voices/replies.ts";
 import {
   type Answered as AnsweredRequest,
   failureOf,
   type ReadRequest,
+  type RequestContext,
   type Voice,
   type VoiceRoute,
 } from "./voices/voice.ts";
@@ -98,6 +99,7 @@ export class Inference {
   readonly #watch: CallWatch;
   readonly #watchers: KeyWatchers;
   readonly responses: StoredResponses;
+  readonly #replyOptions: ReplyOptions;
 
   constructor(readonly options: InferenceOptions) {
     const { clock, log, metering, routing, conversations, memory, events, billing } = options;
@@ -121,6 +123,7 @@ export class Inference {
       limitsOf: (model) => billing.limitsOf(model),
       unitPriceOf: (model, units) => billing.unitPriceOf(model, units),
     };
+    this.#replyOptions = { clock, told: (form, failure) => this.#told(form, failure) };
     this.#sender = new ChatSender(this.#parts, events);
     this.#watchers = new KeyWatchers(events);
     this.responses = new StoredResponses({ db: options.db, clock, log, conversations });
@@ -133,32 +136,32 @@ export class Inference {
 
   /** A request to one of a voice's paths. */
   speak(voice: Voice, route: VoiceRoute, call: KeyedCall): Answered | Promise<Answered> {
-    const { request: client, requestId, body } = call;
+    const { requestId, body } = call;
     if (route.answer) return whenKnown(route.answer(body), (answer) => jsonReplyIn(voice, answer, requestId));
-    const { clock, storesResponses } = this.options;
-    const { userId } = call.principal;
-    return this.#metered(call, (asker) => {
-      const open = (read: ReadRequest | AnsweredRequest) => {
-        if ("answer" in read) return Promise.resolve(jsonReplyIn(voice, read.answer, requestId));
-        const reply = new VoicedReply(voice, read, requestId, {
-          clock,
-          told: (failure) => this.#told(voice, failure),
-        });
-        const { payload, form, keep } = read;
-        const { listener } = reply;
-        const options = { asker, payload, client, isConversation: false, listener, form, keep };
-        const opening = ChatTurn.open(this.#parts, options);
-        return whenKnown(opening, (turn) => reply.to(turn));
-      };
-      const read = voice.read(body, {
-        requestId,
-        nowMs: clock.now(),
-        now: () => clock.now(),
-        requireModel: (model) => this.ollamaModel(model),
-        responses: () => (storesResponses ? this.responses.of(userId, requestId) : null),
-      });
-      return whenKnown(read, open);
-    });
+    return this.#metered(call, (asker) => this.#speak(voice, call, asker));
+  }
+
+  #speak(voice: Voice, call: KeyedCall, asker: Asker): Promise<Answered> {
+    const read = voice.read(call.body, new Reading(this, call));
+    return read instanceof Promise
+      ? read.then((later) => this.#open(voice, later, call, asker))
+      : this.#open(voice, read, call, asker);
+  }
+
+  /** Opens the turn of a request that a voice has read, and answers it. */
+  #open(
+    voice: Voice,
+    read: ReadRequest | AnsweredRequest,
+    { request: client, requestId }: KeyedCall,
+    asker: Asker,
+  ): Promise<Answered> {
+    if ("answer" in read) return Promise.resolve(jsonReplyIn(voice, read.answer, requestId));
+    const reply = new VoicedReply(voice, read, requestId, this.#replyOptions);
+    const { payload, form, keep } = read;
+    const { listener } = reply;
+    const options = { asker, payload, client, isConversation: false, listener, form, keep };
+    const turn = ChatTurn.open(this.#parts, options);
+    return turn instanceof Promise ? reply.toLater(turn) : reply.to(turn);
   }
 
   /** `POST /v1/embeddings`, or another API's request for vectors that `read` turns into one. */
@@ -196,18 +199,20 @@ export class Inference {
       traceparent,
       record,
     };
-    return work(asker).then(
-      (answer) => {
-        this.options.countRequest();
-        this.#watchers.answered(principal);
-        return answer;
-      },
-      (error) => {
-        if (!isAboutClient(error)) throw error;
-        this.options.countRequest();
-        return new Reply({ status: CLIENT_CLOSED_STATUS, contentType: "", requestId }, "");
-      },
-    );
+    return this.#counted(work(asker), call);
+  }
+
+  async #counted(work: Promise<Answered>, { principal, requestId }: KeyedCall): Promise<Answered> {
+    try {
+      const answer = await work;
+      this.options.countRequest();
+      this.#watchers.answered(principal);
+      return answer;
+    } catch (error) {
+      if (!isAboutClient(error)) throw error;
+      this.options.countRequest();
+      return new Reply({ status: CLIENT_CLOSED_STATUS, contentType: "", requestId }, "");
+    }
   }
 
   /** Counts a failure, even one before the handler ran, notifies the key's watchers, and answers in the API's form. */
@@ -361,6 +366,31 @@ export class Inference {
   /** Ends every call; their usage is journaled when this resolves. */
   close(): Promise<void> {
     return this.#watch.close();
+  }
+}
+
+/** What a voice may ask while it reads a request. One object: a closure for each of these would cost more. */
+class Reading implements RequestContext {
+  readonly requestId: string;
+  readonly nowMs: number;
+
+  constructor(
+    readonly inference: Inference,
+    readonly call: KeyedCall,
+  ) {
+    this.requestId = call.requestId;
+    this.nowMs = inference.options.clock.now();
+  }
+
+  now(): number {
+    return this.inference.options.clock.now();
+  }
+  requireModel(model: string): void {
+    this.inference.ollamaModel(model);
+  }
+  responses(): CallerResponses | null {
+    const { options, responses } = this.inference;
+    return options.storesResponses ? responses.of(this.call.principal.userId, this.requestId) : null;
   }
 }
 

@@ -7,7 +7,6 @@ import { type Ids, sha256Hex } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
 import { type KeyLimits, MULTIPLIER_ONE, type Payer } from "../../kernel/payer.ts";
 import { PRINCIPAL_CHANGED } from "../../kernel/topics.ts";
-import { whenKnown } from "../../kernel/when-known.ts";
 import type { Database } from "../../storage/contract.ts";
 import type { Groups, ModelRules } from "../groups/index.ts";
 import { NANO_PER_USD, type Usage, utcMonth } from "../usage/index.ts";
@@ -215,10 +214,17 @@ export class Keys {
    * refused with its reason.
    */
   authenticate(secret: string): Principal | null | Promise<Principal | null> {
-    return whenKnown(this.#holder(secret), (principal) => {
-      if (principal && principal.expiresAtMs <= this.options.clock.now()) this.#refuseExpired(principal);
-      return principal;
-    });
+    const holder = this.#holder(secret);
+    return holder instanceof Promise ? this.#inTimeLater(holder) : this.#inTime(holder);
+  }
+
+  async #inTimeLater(holder: Promise<Principal | null>): Promise<Principal | null> {
+    return this.#inTime(await holder);
+  }
+
+  #inTime(principal: Principal | null): Principal | null {
+    if (principal && principal.expiresAtMs <= this.options.clock.now()) this.#refuseExpired(principal);
+    return principal;
   }
 
   #refuseExpired(principal: Principal): never {

@@ -25,9 +25,9 @@ export class RecentTokens {
   add(name: string, tokens: number): void {
     if (tokens <= 0) return;
     const { clock, reservations } = this.options;
-    const nowMs = clock.now();
+    const nowMs = clock.elapsed();
     let step = this.#steps.at(-1);
-    if (!step || nowMs > step.endMs || nowMs < step.endMs - STEP_MS) {
+    if (!step || nowMs > step.endMs) {
       step = { endMs: nowMs + STEP_MS, tokens: new Map() };
       this.#steps.push(step);
     }
@@ -40,27 +40,24 @@ export class RecentTokens {
   secondsUntilFewer(name: string): number | null {
     const step = this.#steps.find(({ tokens }) => tokens.has(name));
     if (!step) return null;
-    return Math.max(1, Math.ceil((step.endMs + TOKEN_WINDOW_MS - this.options.clock.now()) / 1000));
+    return Math.max(1, Math.ceil((step.endMs + TOKEN_WINDOW_MS - this.options.clock.elapsed()) / 1000));
   }
 
   #schedule(): void {
     const oldest = this.#steps[0];
     if (this.#cancel || !oldest) return;
-    const waitMs = oldest.endMs + TOKEN_WINDOW_MS - this.options.clock.now();
-    this.#cancel = this.options.clock.after(Math.min(Math.max(waitMs, 0), TOKEN_WINDOW_MS + STEP_MS), () => {
+    const waitMs = oldest.endMs + TOKEN_WINDOW_MS - this.options.clock.elapsed();
+    this.#cancel = this.options.clock.after(Math.max(waitMs, 0), () => {
       this.#cancel = null;
       this.#leave();
       this.#schedule();
     });
   }
 
-  /** A clock that was set back must not keep anyone waiting, so the oldest step leaves in any case. */
   #leave(): void {
     const { clock, reservations } = this.options;
-    const nowMs = clock.now();
-    let isFirst = true;
-    while (this.#steps[0] && (isFirst || this.#steps[0].endMs + TOKEN_WINDOW_MS <= nowMs)) {
-      isFirst = false;
+    const nowMs = clock.elapsed();
+    while (this.#steps[0] && this.#steps[0].endMs + TOKEN_WINDOW_MS <= nowMs) {
       const { tokens } = this.#steps.shift()!;
       const changes = Array.from(
         tokens,

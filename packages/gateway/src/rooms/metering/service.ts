@@ -49,6 +49,8 @@ export interface MeteringOptions {
   ledger: Pick<Ledger, "publish" | "balances" | "transaction" | "lockDebt" | "payFromQuota">;
   pointsPerUsd: number;
   dataDir: string;
+  /** Calls `run` once before any more answers are sent: usage is on record by then. Right away unless given. */
+  beforeAnswers?(run: () => void): void;
 }
 
 /** Says which limit of requests a minute was exceeded. */
@@ -118,6 +120,7 @@ export class MeteringService implements Metering {
       },
     };
     const { settler, clock, log, ids, usage, ledger, pointsPerUsd, reservations, dataDir } = options;
+    const { beforeAnswers } = options;
     this.#windows = new QuotaWindows({ store: usage.store, clock, log });
     this.#keyBudgets = new KeyBudgets({ store: usage.store, clock, log });
     this.#recentTokens = new RecentTokens({ clock, reservations });
@@ -133,7 +136,13 @@ export class MeteringService implements Metering {
       pointsPerUsd,
       payDebt: (payer) => this.#payDebt(payer),
     });
-    this.#journal = Journal.open({ dir: join(dataDir, JOURNAL_DIR), instance: ids.uuid(), clock, log });
+    this.#journal = Journal.open({
+      dir: join(dataDir, JOURNAL_DIR),
+      instance: ids.uuid(),
+      clock,
+      log,
+      ...(beforeAnswers && { beforeAnswers }),
+    });
     this.#writer = new JournalWriter({
       journal: this.#journal,
       clock,
@@ -158,7 +167,11 @@ export class MeteringService implements Metering {
       fail("unavailable", "Usage cannot be recorded right now; try again later", { retryAfterSeconds: 30 });
     }
     const cover = this.#check.check(demandOf(this.options.billing, options));
-    return whenKnown(cover, (known) => this.#admitted(options, known));
+    return cover instanceof Promise ? this.#admittedLater(options, cover) : this.#admitted(options, cover);
+  }
+
+  async #admittedLater(options: AdmitOptions, cover: Promise<Cover>): Promise<Admission> {
+    return this.#admitted(options, await cover);
   }
 
   async resume(options: AdmitOptions): Promise<Admission> {

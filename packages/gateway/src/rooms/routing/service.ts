@@ -7,7 +7,7 @@ import {
   type CapabilityName,
 } from "../../backends/contract.ts";
 import type { Bus } from "../../bus/contract.ts";
-import { type Clock, isoTime } from "../../kernel/clock.ts";
+import { type Clock, isoTime, sleep } from "../../kernel/clock.ts";
 import { fail } from "../../kernel/errors.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { Metrics } from "../../observe/metrics.ts";
@@ -154,6 +154,13 @@ export class Routing {
   async start(): Promise<void> {
     await Promise.all([this.reload(), this.routes.reload()]);
     this.#health.start();
+  }
+
+  /** Resolves when every backend has been probed, at the latest after this time. */
+  async probed(timeoutMs: number): Promise<void> {
+    const unknown = this.#entries.filter(({ probedAtMs }) => probedAtMs === null);
+    const probes = Promise.allSettled(unknown.map((entry) => this.#health.probe(entry)));
+    await Promise.race([probes, sleep(this.options.clock, timeoutMs)]);
   }
 
   close(): void {

@@ -107,6 +107,9 @@ export class SqliteDatabase implements Database {
     writer.handle.run("PRAGMA synchronous = FULL");
     // Pages that a large transaction changes are written once, at its end.
     writer.handle.run("PRAGMA cache_spill = OFF");
+    // A statement that changes many rows copies each page before that, in case it has to be undone: to a file unless
+    // told otherwise. Not where indexes of large tables are made, which sort in the same place.
+    if (isAttended) writer.handle.run("PRAGMA temp_store = MEMORY");
     const reader = open(path);
     reader.handle.run("PRAGMA query_only = ON");
     const db = new SqliteDatabase(writer, reader);

@@ -50,7 +50,11 @@ export class Gate {
     const { request } = call;
     const secret = bearerOf(request) ?? (route.keyHeader ? request.header(route.keyHeader) : null);
     const found = secret ? this.options.keys.authenticate(secret) : null;
-    return whenKnown(found, (principal) => this.#known(principal, route, call));
+    return found instanceof Promise ? this.#knownLater(found, route, call) : this.#known(found, route, call);
+  }
+
+  async #knownLater(found: Promise<Principal | null>, route: Rated, call: Keyed): Promise<void> {
+    await this.#known(await found, route, call);
   }
 
   /** The holder of a key that a WebSocket was opened with: opening it counts as a request. */

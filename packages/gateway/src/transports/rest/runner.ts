@@ -1,4 +1,5 @@
 import { type HttpRequest, jsonReply, Reply, replyOf, type StreamedReply } from "@model-gateway/wire/http";
+import type { ZodType } from "zod";
 import { type AuditSink, auditEntry } from "../../kernel/audit.ts";
 import {
   type Actor,
@@ -78,14 +79,21 @@ export class RouteRunner {
     try {
       const admitted = gate.admit(route, call);
       const received = admitted
-        ? admitted.then(() => receive(route, call, uploadBytesMax))
+        ? receiveLater(admitted, route, call, uploadBytesMax)
         : receive(route, call, uploadBytesMax);
       const handled = isAudited(route) ? this.#recorded(route, received, call) : received;
       return handled instanceof Promise
-        ? handled
-            .then((result) => answered(answerOf(route, result, requestId), record))
-            .catch((error) => this.#refuse(route, error, call))
+        ? this.#later(route, handled, call)
         : answered(answerOf(route, handled, requestId), record);
+    } catch (error) {
+      return this.#refuse(route, error, call);
+    }
+  }
+
+  async #later(route: AnyRoute, handling: Promise<unknown>, call: RoutedCall): Promise<Answered> {
+    try {
+      const answer = answerOf(route, await handling, call.requestId);
+      return answered(answer instanceof Promise ? await answer : answer, call.record);
     } catch (error) {
       return this.#refuse(route, error, call);
     }
@@ -140,6 +148,16 @@ function noteRefusal(
   else record.refused(failure);
 }
 
+async function receiveLater(
+  admitted: Promise<void>,
+  route: AnyRoute,
+  call: RoutedCall,
+  uploadBytesMax: number,
+): Promise<unknown> {
+  await admitted;
+  return receive(route, call, uploadBytesMax);
+}
+
 /** Reads what the route declares and hands it to the handler. */
 function receive(route: AnyRoute, call: RoutedCall, uploadBytesMax: number): unknown {
   const { request } = call;
@@ -152,14 +170,21 @@ function receive(route: AnyRoute, call: RoutedCall, uploadBytesMax: number): unk
   if (!route.body) return route.handler(call);
   const bytesMax = route.bodyBytesMax === UPLOAD ? uploadBytesMax : route.bodyBytesMax!;
   const body = wholeBody(request, bytesMax);
-  return whenKnown(body, (bytes) => handled(route, call, bytes));
+  return body instanceof Promise ? handledLater(route, call, body) : handled(route, call, body);
+}
+
+async function handledLater(route: AnyRoute, call: RoutedCall, body: Promise<Buffer>): Promise<unknown> {
+  return handled(route, call, await body);
 }
 
 function wholeBody(request: HttpRequest, bytesMax: number): Buffer | Promise<Buffer> {
   const body = request.body(bytesMax);
   const encoding = request.header("content-encoding");
-  if (encoding === null || encoding === "identity") return body;
-  return Promise.resolve(body).then((bytes) => inflated(bytes, encoding, bytesMax));
+  return encoding === null || encoding === "identity" ? body : inflatedBody(body, encoding, bytesMax);
+}
+
+async function inflatedBody(body: Buffer | Promise<Buffer>, encoding: string, bytesMax: number) {
+  return inflated(await body, encoding, bytesMax);
 }
 
 function handled(route: AnyRoute, call: RoutedCall, bytes: Buffer): unknown {
@@ -168,8 +193,12 @@ function handled(route: AnyRoute, call: RoutedCall, bytes: Buffer): unknown {
     call.body = bytes;
     return route.handler(call);
   }
+  return handledJson(route, call, bytes);
+}
+
+function handledJson(route: AnyRoute, call: RoutedCall, bytes: Buffer): unknown {
   return whenKnown(jsonOf(bytes), (value) => {
-    call.body = validate(body!, value, route.invalid);
+    call.body = validate(route.body as ZodType, value, route.invalid);
     return route.handler(call);
   });
 }

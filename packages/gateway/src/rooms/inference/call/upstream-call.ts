@@ -9,7 +9,6 @@ import {
 import type { Payer } from "../../../kernel/payer.ts";
 import type { RequestRecord } from "../../../kernel/request-record.ts";
 import { LARGE_BODY_BYTES, nextTurn } from "../../../kernel/turns.ts";
-import { whenKnown } from "../../../kernel/when-known.ts";
 import { CLIENT_LEFT_OUTCOME } from "../../../observe/request-records.ts";
 import type { ModelLimits, UnitPrice, WorkUnit } from "../../billing/index.ts";
 import { type ModelTerms, modelRefusal } from "../../keys/index.ts";
@@ -104,6 +103,8 @@ export class UpstreamCall {
   readonly watched: WatchedCall;
   readonly observed: ObservedCall;
   readonly #tried: Route[] = [];
+  /** The number of the latest attempt of which nothing was sent; 0: there is none. */
+  #unsentAttempt = 0;
   /** Why the latest attempt broke; null once an answer came. */
   #failure: string | null = null;
   #isEndedByAsker = false;
@@ -147,8 +148,18 @@ export class UpstreamCall {
       modelRefusal(asker.rules, name),
     );
     const chosen = plan ? plan.first() : routing.acquire({ model, capability, provider, conversationId });
-    const admitOn = (route: Route) => UpstreamCall.#admitOn(parts, options, { model, route, plan });
-    return whenKnown(chosen, admitOn);
+    return chosen instanceof Promise
+      ? UpstreamCall.#admitLater(parts, options, { model, chosen, plan })
+      : UpstreamCall.#admitOn(parts, options, { model, route: chosen, plan });
+  }
+
+  /** Apart from the others, which are on the path of every chat and make no closures. */
+  static async #admitLater(
+    parts: CallParts,
+    options: UpstreamCallOptions,
+    { model, chosen, plan }: { model: string; chosen: Promise<Route>; plan: RoutePlan | null },
+  ): Promise<UpstreamCall> {
+    return UpstreamCall.#admitOn(parts, options, { model, route: await chosen, plan });
   }
 
   static #admitOn(
@@ -157,18 +168,39 @@ export class UpstreamCall {
     { model, route, plan }: { model: string; route: Route; plan: RoutePlan | null },
   ): UpstreamCall | Promise<UpstreamCall> {
     const outgoing = outgoingOn(parts, options, { model, route });
-    const admitted = (admission: Admission) => new UpstreamCall(parts, options, outgoing, admission, plan);
-    const hold = () => holdFor(parts, options, outgoing);
-    // Composing a large body, counting it and sending it each take a while.
-    const body = outgoing.body();
-    if (body.size() > LARGE_BODY_BYTES)
-      return nextTurn()
-        .then(() => body.bytes())
-        .then(nextTurn)
-        .then(hold)
-        .then((admission) => nextTurn().then(() => admitted(admission)));
-    const admission = hold();
-    return whenKnown(admission, admitted);
+    if (outgoing.body().size() > LARGE_BODY_BYTES)
+      return UpstreamCall.#admitLarge(parts, options, outgoing, plan);
+    const admission = holdFor(parts, options, outgoing);
+    if (admission instanceof Promise)
+      return UpstreamCall.#heldLater(parts, options, { outgoing, admission, plan });
+    return new UpstreamCall(parts, options, outgoing, admission, plan);
+  }
+
+  static async #heldLater(
+    parts: CallParts,
+    options: UpstreamCallOptions,
+    {
+      outgoing,
+      admission,
+      plan,
+    }: { outgoing: Outgoing; admission: Promise<Admission>; plan: RoutePlan | null },
+  ): Promise<UpstreamCall> {
+    return new UpstreamCall(parts, options, outgoing, await admission, plan);
+  }
+
+  /** Composing a large body, counting it and sending it each take a while. */
+  static async #admitLarge(
+    parts: CallParts,
+    options: UpstreamCallOptions,
+    outgoing: Outgoing,
+    plan: RoutePlan | null,
+  ): Promise<UpstreamCall> {
+    await nextTurn();
+    outgoing.body().bytes();
+    await nextTurn();
+    const admission = await holdFor(parts, options, outgoing);
+    await nextTurn();
+    return new UpstreamCall(parts, options, outgoing, admission, plan);
   }
 
   get route(): Route {
@@ -187,22 +219,11 @@ export class UpstreamCall {
     return new StreamHold({ admission, promptTokens, isTold: outgoing.isTold });
   }
 
-  /** The upstream's 2xx answer. A backend that cannot be reached at all is replaced once by another candidate. */
+  /** The upstream's 2xx answer; when it fails, `fallBack` says what comes next. */
   send(): Promise<Answer> {
     this.#failure = null;
-    if (this.plan) return this.#dispatchWithin(this.plan);
-    return this.#dispatch().then(undefined, this.#again);
+    return this.plan ? this.#dispatchWithin(this.plan) : this.#dispatch();
   }
-
-  readonly #again = (error: unknown): Promise<Answer> => {
-    this.failed(error);
-    if (this.watched.isAborted) throw this.watched.reason;
-    const isUnsent = error instanceof BackendError && error.kind === "connect";
-    const next = isUnsent && this.#tried.length < ATTEMPTS_MAX ? this.#another() : null;
-    if (!next) throw error;
-    this.outgoing.route = next;
-    return this.send();
-  };
 
   /** A target of a model route has so long to begin, as long as there is another. */
   #dispatchWithin({ beginWithinMs, hasNext }: RoutePlan): Promise<Answer> {
@@ -224,15 +245,16 @@ export class UpstreamCall {
   }
 
   /**
-   * The call broke before its client has got anything: null when another target of the model route was taken, and
-   * the call can be sent again; otherwise what to tell.
+   * The call broke before its client has got anything: null when another backend was taken, and the call can be sent
+   * again; otherwise what to tell. Without a model route that is done once, where the backend could not be reached.
    */
   async fallBack(error: unknown): Promise<unknown> {
     this.#cancelBegin?.();
     this.#cancelBegin = null;
     this.failed(error);
-    if (this.#isSettled || !this.plan || this.watched.isAborted || !mayFallBack(error)) return error;
-    const next = this.plan.next();
+    if (this.watched.isAborted) return this.watched.reason;
+    if (this.#isSettled) return error;
+    const next = this.plan ? mayFallBack(error) && this.plan.next() : this.#another(error);
     if (!next) return error;
     try {
       await this.#moveTo(next);
@@ -248,12 +270,17 @@ export class UpstreamCall {
       try {
         return await once();
       } catch (error) {
-        const failure = await this.fallBack(error);
-        if (failure === null) continue;
-        this.settle();
-        throw this.told(failure);
+        await this.elsewhere(error);
       }
     }
+  }
+
+  /** The call broke: returns when it can be sent again, otherwise settles it and throws what to tell. */
+  async elsewhere(error: unknown): Promise<void> {
+    const failure = await this.fallBack(error);
+    if (failure === null) return;
+    this.settle();
+    throw this.told(failure);
   }
 
   /** A failure as the caller's error, which says who was asked. */
@@ -292,7 +319,10 @@ export class UpstreamCall {
     );
   }
 
-  #another(): Route | null {
+  /** Instead of a backend that could not be reached, so that nothing was sent. */
+  #another(error: unknown): Route | null {
+    const isUnsent = error instanceof BackendError && error.kind === "connect";
+    if (!isUnsent || this.#tried.length >= ATTEMPTS_MAX) return null;
     const { capability, provider, conversationId } = this.options;
     try {
       return this.parts.routing.choose({
@@ -309,6 +339,7 @@ export class UpstreamCall {
 
   /** The call failed: reports it to the circuit breaker, unless the client caused it. */
   failed(error: unknown): void {
+    if (error instanceof BackendError && error.kind === "connect") this.unsent();
     const reason = this.watched.isAborted ? this.watched.reason : error;
     const left = isAboutClient(reason);
     this.#isEndedByAsker = isEndedByAsker(reason);
@@ -355,7 +386,12 @@ export class UpstreamCall {
 
   /** The client left, or its key was revoked, after the request had been sent. */
   get #isOwedUnanswered(): boolean {
-    return this.#isEndedByAsker && this.#tried.length > 0;
+    return this.#isEndedByAsker && this.#tried.length > this.#unsentAttempt;
+  }
+
+  /** The latest attempt ended while its connection was being made. */
+  unsent(): void {
+    this.#unsentAttempt = this.#tried.length;
   }
 
   /**
@@ -429,19 +465,26 @@ function holdFor(
   outgoing: Outgoing,
 ): Admission | Promise<Admission> {
   const { route, demanded: bound } = outgoing;
-  const held = (admission: Admission): Admission => {
-    if (admission.lowered) outgoing.lower(admission.outputTokensHeld);
-    return admission;
-  };
-  const refused = (error: unknown): never => {
-    route.abandoned();
-    throw error;
-  };
   try {
     const admission = metering.admit({ requestId, payer, model: route.model, bound, refId });
-    return admission instanceof Promise ? admission.then(held, refused) : held(admission);
+    return admission instanceof Promise ? heldLater(admission, outgoing) : held(admission, outgoing);
   } catch (error) {
-    return refused(error);
+    route.abandoned();
+    throw error;
+  }
+}
+
+function held(admission: Admission, outgoing: Outgoing): Admission {
+  if (admission.lowered) outgoing.lower(admission.outputTokensHeld);
+  return admission;
+}
+
+async function heldLater(admission: Promise<Admission>, outgoing: Outgoing): Promise<Admission> {
+  try {
+    return held(await admission, outgoing);
+  } catch (error) {
+    outgoing.route.abandoned();
+    throw error;
   }
 }
 
@@ -451,23 +494,27 @@ class OutgoingCall implements ChatCall, PostCall {
   readonly requestId: string;
   readonly stream: boolean;
   readonly contentType?: string;
-  readonly #watched: WatchedCall;
+  readonly #call: UpstreamCall;
 
   constructor(
-    { route, options, watched }: UpstreamCall,
+    call: UpstreamCall,
     readonly body: JsonBody,
   ) {
+    const { route, options } = call;
     this.model = route.model;
     this.requestId = options.asker.requestId;
     this.stream = options.stream ?? false;
     this.contentType = options.contentType;
-    this.#watched = watched;
+    this.#call = call;
   }
 
   get signal(): AbortSignal {
-    return this.#watched.signal;
+    return this.#call.watched.signal;
   }
   whenAborted(run: (reason: unknown) => void): void {
-    this.#watched.whenAborted(run);
+    this.#call.watched.whenAborted(run);
+  }
+  unsent(): void {
+    this.#call.unsent();
   }
 }

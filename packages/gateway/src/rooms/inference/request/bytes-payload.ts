@@ -96,13 +96,20 @@ class Reading {
     const onString: OnString = (_, start, end) => {
       if (!this.mayHaveMedia && isMediaKey(text, start, end)) this.mayHaveMedia = true;
     };
-    this.members = orRefuse(() => scanMembers(bytes, text, onString));
+    try {
+      this.members = scanMembers(bytes, text, onString);
+    } catch (error) {
+      refuseScan(error);
+    }
   }
 
   /** What is parsed is not kept: it would be a second copy of the request until the answer is there. */
   #parse(): void {
-    const { messages } = orRefuse(() => parseLatin1(this.text));
-    this.messagesProblem = problemOfMessages(messages);
+    try {
+      this.messagesProblem = problemOfMessages(parseLatin1(this.text).messages);
+    } catch (error) {
+      refuseScan(error);
+    }
   }
 }
 
@@ -317,17 +324,17 @@ const asBuffer = (bytes: Uint8Array): Buffer =>
 function scan(bytes: Buffer, name: string): Member[] {
   if (bytes.length > INNER_BYTES_MAX)
     fail("invalid_request", `\`${name}\` is larger than ${INNER_BYTES_MAX} bytes`);
-  return orRefuse(() => scanObject(bytes));
+  try {
+    return scanObject(bytes);
+  } catch (error) {
+    return refuseScan(error);
+  }
 }
 
-function orRefuse<T>(read: () => T): T {
-  try {
-    return read();
-  } catch (error) {
-    if (error instanceof JsonScanError)
-      fail("invalid_request", `The body is not a valid JSON object: ${error.message}`);
-    throw error;
-  }
+function refuseScan(error: unknown): never {
+  if (error instanceof JsonScanError)
+    fail("invalid_request", `The body is not a valid JSON object: ${error.message}`);
+  throw error;
 }
 
 function parseObject(bytes: Uint8Array): Record<string, unknown> {

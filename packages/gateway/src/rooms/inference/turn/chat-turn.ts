@@ -3,7 +3,6 @@ import { type Answer, BackendError } from "../../../backends/contract.ts";
 import type { Clock } from "../../../kernel/clock.ts";
 import { toRestBody, toServiceError } from "../../../kernel/errors.ts";
 import type { Capture } from "../../../kernel/request-record.ts";
-import { whenKnown } from "../../../kernel/when-known.ts";
 import type { StoredMessage } from "../../conversations/index.ts";
 import { TokenCounter } from "../../metering/index.ts";
 import { AnswerBody, readAnswer, requireList } from "../call/answer-body.ts";
@@ -71,7 +70,7 @@ export class ChatTurn {
 
   /** Validates, routes and admits, or throws the refusal. Nothing has been sent yet. */
   static open(parts: ChatParts, options: ChatTurnOptions): ChatTurn | Promise<ChatTurn> {
-    const { asker, payload, client, isConversation, form, keep } = options;
+    const { asker, payload, isConversation, form, keep } = options;
     const fields = form?.isText ? readCompletionFields(payload) : readChatFields(payload);
     if (asker.record?.capture) asker.record.capture.asked = askedOf(payload);
     const record = new TurnRecord(parts, {
@@ -82,8 +81,19 @@ export class ChatTurn {
       isConversation,
       keep,
     });
-    const admit = () => ChatTurn.#admit(parts, options, fields, record);
-    return record.comesFirst ? record.prepare(client.signal).then(admit) : admit();
+    return record.comesFirst
+      ? ChatTurn.#prepare(parts, options, fields, record)
+      : ChatTurn.#admit(parts, options, fields, record);
+  }
+
+  static async #prepare(
+    parts: ChatParts,
+    options: ChatTurnOptions,
+    fields: ChatFields,
+    record: TurnRecord,
+  ): Promise<ChatTurn> {
+    await record.prepare(options.client.signal);
+    return ChatTurn.#admit(parts, options, fields, record);
   }
 
   static #admit(
@@ -107,8 +117,21 @@ export class ChatTurn {
       limitFields: form?.limitFields,
       send: form?.isText ? sendCompletion : sendChat,
     });
-    const admitted = (call: UpstreamCall) => new ChatTurn(parts, options, fields, record, call);
-    return whenKnown(admitting, admitted);
+    if (admitting instanceof Promise)
+      return ChatTurn.#admitted(parts, options, { fields, record, admitting });
+    return new ChatTurn(parts, options, fields, record, admitting);
+  }
+
+  static async #admitted(
+    parts: ChatParts,
+    options: ChatTurnOptions,
+    {
+      fields,
+      record,
+      admitting,
+    }: { fields: ChatFields; record: TurnRecord; admitting: Promise<UpstreamCall> },
+  ): Promise<ChatTurn> {
+    return new ChatTurn(parts, options, fields, record, await admitting);
   }
 
   /** The client is gone: the upstream is stopped at once, and what was delivered is settled. */
@@ -151,18 +174,26 @@ export class ChatTurn {
 
   /** The whole answer; settled when this returns. */
   async answer(): Promise<WholeAnswer> {
-    const { record } = this;
+    const { call, record } = this;
     if (record.comesFirst) await this.#orSettle(record.sent());
-    return this.call.untilAnswered(() => this.#wholeAnswer());
+    for (;;) {
+      try {
+        const answer = await call.send();
+        const reading = readAnswer(answer);
+        const bytes = reading instanceof Promise ? await reading : reading;
+        const whole = this.#wholeAnswer(new AnswerBody(bytes), answer.contentType);
+        if (record.collector) await record.completedWith(whole.body);
+        return whole;
+      } catch (error) {
+        await call.elsewhere(error);
+      }
+    }
   }
 
-  async #wholeAnswer(): Promise<WholeAnswer> {
-    const { call, record } = this;
-    const answer = await call.send();
-    const reading = readAnswer(answer);
-    const body = new AnswerBody(reading instanceof Promise ? await reading : reading);
+  /** Checks and settles it. */
+  #wholeAnswer(body: AnswerBody, contentType: string): WholeAnswer {
+    const { call } = this;
     const reported = usageOfTail(body);
-    const { contentType } = answer;
     requireList(body, { list: "choices", endsProperly: reported !== null, contentType });
     call.begun();
     call.route.succeeded();
@@ -175,7 +206,6 @@ export class ChatTurn {
       capture.answered = () => message;
     }
     const owed = call.settle({ isWhole: true, reported, delivered });
-    if (record.collector) await record.completedWith(body);
     return new WholeAnswer(body, this.#head, { isReported, owed }, this.#form);
   }
 

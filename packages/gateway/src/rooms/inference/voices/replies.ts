@@ -40,12 +40,11 @@ export const jsonReplyIn = (form: Form, body: object, requestId: string): Reply 
     JSON.stringify(body),
   );
 
-interface ReplyOptions {
+export interface ReplyOptions {
   clock: Clock;
   /** A failure as the clients of the API are told it. */
-  told: Told;
+  told(form: Form, failure: ServiceError): ServiceError;
 }
-type Told = (failure: ServiceError) => ServiceError;
 
 /** Replies to one request that a voice has read. */
 export class VoicedReply {
@@ -60,6 +59,10 @@ export class VoicedReply {
   ) {
     const { speaker, payload } = read;
     if (speaker && payload.value("stream") === true) this.listener = new SpokenStream(speaker, options.clock);
+  }
+
+  async toLater(turn: Promise<ChatTurn>): Promise<Reply | StreamedReply> {
+    return this.to(await turn);
   }
 
   async to(turn: ChatTurn): Promise<Reply | StreamedReply> {
@@ -77,7 +80,7 @@ export class VoicedReply {
     const begins = isLate ? beginning : null;
     return new StreamedReply(
       { status: 200, contentType, requestId, headers },
-      new TurnSource(turn, this.listener, { beginning: begins, told: this.options.told }),
+      new TurnSource(turn, this, begins),
     );
   }
 
@@ -111,31 +114,29 @@ function isLateToBegin({ call }: ChatTurn, beginning: Promise<unknown>): Promise
 class TurnSource implements ReplySource {
   constructor(
     readonly turn: ChatTurn,
-    readonly listener: SpokenStream | undefined,
-    readonly options: {
-      /** Set when the upstream has not begun: the reply does not wait for it any longer. */
-      beginning: Promise<unknown> | null;
-      told: Told;
-    },
+    readonly reply: VoicedReply,
+    /** Set when the upstream has not begun: the reply does not wait for it any longer. */
+    readonly beginning: Promise<unknown> | null,
   ) {}
 
   begin(writer: ReplyWriter): void {
-    this.listener?.writeTo(writer);
+    const { listener } = this.reply;
+    listener?.writeTo(writer);
     // The failure has been written to the stream by then; the status was sent long ago.
-    const { beginning } = this.options;
-    if (beginning) this.#beginLate(writer, beginning).catch(() => {});
-    else this.turn.run(this.listener ?? writer).catch(() => {});
+    if (this.beginning) this.#beginLate(writer, this.beginning).catch(() => {});
+    else this.turn.run(listener ?? writer).catch(() => {});
   }
 
   async #beginLate(writer: ReplyWriter, beginning: Promise<unknown>): Promise<void> {
-    const { turn, listener } = this;
+    const { turn, reply } = this;
+    const { listener } = reply;
     const ping = () => (listener ? listener.keepAlive() : writer.write(KEEP_ALIVE));
     turn.call.watched.onSilence = ping;
     ping();
     try {
       await beginning;
     } catch (error) {
-      const failure = this.options.told(toServiceError(error));
+      const failure = reply.options.told(reply.form, toServiceError(error));
       listener?.error(failure);
       const sink = listener ?? writer;
       sink.end(Buffer.from(`data: ${JSON.stringify(toRestBody(failure))}\n\n`));

@@ -9,6 +9,8 @@ import { LeftSegment, OwnSegment, readLines, type Segment } from "./segment.ts";
 
 /** Longest time that a written line may wait for the disk: what a power cut can take. */
 const SYNC_DELAY_MS = 50;
+/** Lines that are written together at most. */
+const GATHERED_MAX = 256;
 /** Rows kept in memory while the disk refuses them. */
 const REFUSED_ROWS_MAX = 10_000;
 /** For a left-behind segment the rows are not counted, only guessed from its size. */
@@ -28,6 +30,8 @@ export interface JournalOptions {
   instance: string;
   clock: Clock;
   log: Log;
+  /** Calls `run` once before any more answers are sent; right away unless given. */
+  beforeAnswers?(run: () => void): void;
 }
 
 /** What of a segment waits; as much of it as one transaction takes is settled at a time. */
@@ -59,7 +63,10 @@ export class Journal {
   #segments: Segment[] = [];
   #active: OwnSegment;
   #sequence = 0;
-  #refused: JournalEntry[] = [];
+  /** Lines of requests that ended in this turn of the event loop: one `write` for all of them. */
+  #gathered: string[] = [];
+  readonly #beforeAnswers: (run: () => void) => void;
+  #refused: string[] = [];
   /** Written and not drained, over all segments. */
   #backlogBytes = 0;
   #syncing = false;
@@ -72,6 +79,7 @@ export class Journal {
   lost = 0;
 
   private constructor(readonly options: JournalOptions) {
+    this.#beforeAnswers = options.beforeAnswers ?? ((run) => run());
     this.#active = this.#newSegment();
   }
 
@@ -133,56 +141,64 @@ export class Journal {
     return segment;
   }
 
-  /** The row is in the file when this returns; if the disk refuses it, in memory. */
+  /** The row is in the file before its answer is sent; if the disk refuses it, in memory. */
   append(entry: JournalEntry): void {
     this.appended++;
-    if (this.#refused.length > 0) this.retryRefused();
-    try {
-      this.#put(entry);
-    } catch (error) {
-      this.#refuse(entry, error);
-    }
+    const count = this.#gathered.push(encodeEntry(entry));
+    if (count === 1) this.#beforeAnswers(this.#writeGathered);
+    else if (count >= GATHERED_MAX) this.#writeGathered();
   }
 
-  #put(entry: JournalEntry): void {
-    const line = encodeEntry(entry);
+  readonly #writeGathered = (): void => {
+    const lines = this.#gathered;
+    if (lines.length === 0) return;
+    this.#gathered = [];
+    if (this.#refused.length > 0) this.retryRefused();
+    try {
+      this.#put(lines.length === 1 ? lines[0]! : lines.join(""));
+    } catch (error) {
+      this.#refuse(lines, error);
+    }
+  };
+
+  /** Whole lines. */
+  #put(text: string): void {
     const before = this.#active.size;
-    if (this.#active.append(line)) this.#backlogBytes += this.#active.size - before;
+    if (this.#active.append(text)) this.#backlogBytes += this.#active.size - before;
     else {
       this.#rotate();
-      if (!this.#active.append(line)) throw new Error("an empty file of the journal took no line");
+      if (!this.#active.append(text)) throw new Error("an empty file of the journal took no line");
       this.#backlogBytes += this.#active.size;
     }
     this.#syncSoon();
   }
 
-  #refuse(entry: JournalEntry, error: unknown): void {
+  #refuse(lines: readonly string[], error: unknown): void {
     const { log } = this.options;
-    if (this.#refused.length < REFUSED_ROWS_MAX) {
-      if (this.#refused.length === 0)
-        log.error("usage journal write failed; keeping rows in memory", { error });
-      this.#refused.push(entry);
-      return;
+    if (this.#refused.length === 0)
+      log.error("usage journal write failed; keeping rows in memory", { error });
+    for (const line of lines) {
+      if (this.#refused.length < REFUSED_ROWS_MAX) this.#refused.push(line);
+      else {
+        this.lost++;
+        // The log line is the last copy of the row.
+        log.error("usage row lost: journal write failed and the buffer is full", { line, error });
+      }
     }
-    this.lost++;
-    // The log line is the last copy of the row.
-    const line = encodeEntry(entry);
-    log.error("usage row lost: journal write failed and the buffer is full", { line, error });
   }
 
   /** Writes what the disk refused before, as far as it takes it now. */
   retryRefused(): void {
-    const entries = this.#refused;
-    for (let i = 0; i < entries.length; i++) {
+    const lines = this.#refused;
+    for (let i = 0; i < lines.length; i++) {
       try {
-        this.#put(entries[i]!);
+        this.#put(lines[i]!);
       } catch {
-        this.#refused = entries.slice(i);
+        this.#refused = lines.slice(i);
         return;
       }
     }
-    if (entries.length > 0)
-      this.options.log.info("usage journal is writable again", { rows: entries.length });
+    if (lines.length > 0) this.options.log.info("usage journal is writable again", { rows: lines.length });
     this.#refused = [];
   }
 
@@ -220,6 +236,7 @@ export class Journal {
 
   /** Where the oldest rows stand that are not drained; null when there are none. */
   next(): Batch | null {
+    this.#writeGathered();
     for (;;) {
       const segment = this.#segments[0]!;
       if (segment.drained < segment.size) return { segment, start: segment.drained, end: segment.size };
@@ -295,9 +312,10 @@ export class Journal {
   close(): void {
     this.#closed = true;
     this.#cancelSync?.();
+    this.#writeGathered();
     this.retryRefused();
-    for (const entry of this.#refused)
-      this.options.log.error("usage row lost: journal write failed", { line: encodeEntry(entry) });
+    for (const line of this.#refused)
+      this.options.log.error("usage row lost: journal write failed", { line });
     for (const segment of this.#segments) {
       if (segment.drained === segment.size) segment.delete();
       else if (segment.own) segment.leave();

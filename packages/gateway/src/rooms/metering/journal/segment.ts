@@ -99,15 +99,15 @@ export class OwnSegment extends SegmentFile {
   }
 
   /**
-   * Appends a line, which ends in a newline. False when there is no room for it: another segment must take it.
-   * Throws when it cannot be written whole; none of it counts then.
+   * Appends whole lines. False when there is no room for them: another segment must take them. Throws when they cannot
+   * all be written; none of them count then.
    */
-  append(line: string): boolean {
-    const bytes = Buffer.byteLength(line);
+  append(lines: string): boolean {
+    const bytes = Buffer.byteLength(lines);
     if (this.#broken || (this.size > 0 && this.size + bytes > SEGMENT_BYTES)) return false;
-    const written = writeSync(this.#opened, line);
+    const written = writeSync(this.#opened, lines);
     if (written !== bytes) {
-      // A disk that fills up may take a part of the line; should the part stay, nothing may follow it.
+      // A disk that fills up may take a part; should that stay, nothing may follow it.
       this.#broken = true;
       ftruncateSync(this.#opened, this.size);
       this.#broken = false;

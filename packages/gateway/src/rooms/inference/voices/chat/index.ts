@@ -1,5 +1,4 @@
 import { z } from "zod";
-import { whenKnown } from "../../../../kernel/when-known.ts";
 import { BytesPayload } from "../../request/bytes-payload.ts";
 import { ObjectPayload } from "../../request/object-payload.ts";
 import type { Payload } from "../../request/payload.ts";
@@ -21,6 +20,9 @@ function fromResponses(bytes: Buffer, sent: Payload): ReadRequest | Promise<Read
     return { payload: new ObjectPayload({ ...chat, ...Object.fromEntries(own) }) };
   });
 }
+
+const requestFrom = (body: Buffer, sent: BytesPayload): ReadRequest | Promise<ReadRequest> =>
+  sent.has("messages") || !sent.has("input") ? { payload: sent } : fromResponses(body, sent);
 
 const ChatRequest = z.looseObject({
   model: z.string().describe("Id from GET /v1/models, or an alias"),
@@ -94,9 +96,7 @@ export const chat: Voice = {
   },
   wrapsUpstreamErrors: true,
   read(body) {
-    const requestFrom = (sent: BytesPayload): ReadRequest | Promise<ReadRequest> =>
-      sent.has("messages") || !sent.has("input") ? { payload: sent } : fromResponses(body, sent);
     const sent = BytesPayload.read(body);
-    return whenKnown(sent, requestFrom);
+    return sent instanceof Promise ? sent.then((later) => requestFrom(body, later)) : requestFrom(body, sent);
   },
 };

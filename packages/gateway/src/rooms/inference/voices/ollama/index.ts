@@ -46,9 +46,15 @@ const GenerateAsked = Asked.extend({
 /** A refusal as this API's clients read it. */
 export const errorBody = ({ message }: Failure): object => ({ error: message });
 
-function speakerOf(body: Record<string, unknown>, said: Said, { nowMs, now }: RequestContext): OllamaSpeaker {
+function speakerOf(body: Record<string, unknown>, said: Said, context: RequestContext): OllamaSpeaker {
   const model = String(body.model);
-  return new OllamaSpeaker({ model, said, thinking: body.think !== false, startedAtMs: nowMs, now });
+  return new OllamaSpeaker({
+    model,
+    said,
+    thinking: body.think !== false,
+    startedAtMs: context.nowMs,
+    now: () => context.now(),
+  });
 }
 
 const droppedHeaders = (dropped: readonly string[]): ReadRequest["headers"] =>
@@ -74,8 +80,8 @@ function readGenerate(given: unknown, context: RequestContext): ReadRequest | An
   return { payload: new ObjectPayload(chat), speaker, headers: droppedHeaders(dropped) };
 }
 
-function loaded(speaker: OllamaSpeaker, model: string, { requireModel }: RequestContext): Answered {
-  requireModel(model);
+function loaded(speaker: OllamaSpeaker, model: string, context: RequestContext): Answered {
+  context.requireModel(model);
   return { answer: speaker.loaded() };
 }
 

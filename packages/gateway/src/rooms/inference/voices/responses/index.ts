@@ -18,16 +18,13 @@ const namesOf = (dropped: readonly string[]): string =>
     ...(dropped.length > NAMED_MAX ? [`${dropped.length - NAMED_MAX} more`] : []),
   ].join(", ");
 
-function readRequest(
-  body: unknown,
-  { requestId, nowMs, responses }: RequestContext,
-  history: readonly ChatMessage[],
-): ReadRequest {
+function readRequest(body: unknown, context: RequestContext, history: readonly ChatMessage[]): ReadRequest {
+  const { requestId, nowMs } = context;
   const { chat, clientTools, dropped } = chatBodyOfResponses(body, history);
   const request = body as Record<string, unknown>;
   const { store, previous_response_id } = request;
   const previousResponseId = typeof previous_response_id === "string" ? previous_response_id : null;
-  const stored = store === false ? null : responses();
+  const stored = store === false ? null : context.responses();
   // Without history and instructions, what is asked is all that is sent.
   const isAll = history.length === 0 && request.instructions == null;
   const asked = stored && (isAll ? chat.messages : askedMessages(request));

@@ -1,0 +1,26 @@
+import { BoundedMap } from "../kernel/bounded.ts";
+import { PRINCIPAL_CHANGED, USER_CHANGED } from "../kernel/topics.ts";
+
+/** Others trust what they know of rights until they hear of a change, so these messages must not be lost. */
+const KEPT_TOPICS: ReadonlySet<string> = new Set([PRINCIPAL_CHANGED, USER_CHANGED]);
+const CHANGES_MAX = 10_000;
+
+/**
+ * Changes of rights that were made while this instance could not reach the others. They may be connected all the
+ * while and notice no gap, so they are told once it is back. Hearing of a change twice does no harm.
+ */
+export class UntoldChanges {
+  readonly #changes = new BoundedMap<string, readonly [topic: string, message: string]>(CHANGES_MAX);
+
+  /** Nothing happens to messages that are worthless later. */
+  keep(topic: string, message: string): void {
+    if (KEPT_TOPICS.has(topic)) this.#changes.set(`${topic} ${message}`, [topic, message]);
+  }
+
+  tell(publish: (topic: string, message: string) => void): void {
+    if (this.#changes.size === 0) return;
+    const changes = [...this.#changes.entries()];
+    this.#changes.clear();
+    for (const [, [topic, message]] of changes) publish(topic, message);
+  }
+}

@@ -1,0 +1,1 @@
+export { beforeSending } from "./outbox.ts";
