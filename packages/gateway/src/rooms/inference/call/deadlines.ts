@@ -71,6 +71,8 @@ export class WatchedCall {
   onAborted: (() => void) | null = null;
   /** Called when a stream has been silent for a while. */
   onSilence: (() => void) | null = null;
+  /** Where it stands in the list of all calls. */
+  index = -1;
 
   constructor(
     readonly clock: Clock,
@@ -128,6 +130,7 @@ export class WatchedCall {
     this.#phase = "closed";
     this.onSilence = null;
     this.onAborted = null;
+    this.#onAbort = null;
   }
 
   get isClosed(): boolean {
@@ -174,7 +177,12 @@ const idsOf = ({ keyId, userId, groupId }: Payer): string[] =>
 
 /** Checks the timeouts of all calls with one timer, and ends those whose rights were taken away. */
 export class CallWatch {
-  readonly #calls = new Set<WatchedCall>();
+  /**
+   * In no order. Not a set: one that elements come to and leave all the time is copied to new memory again and again,
+   * and the copies lead to each other. The first that has survived some collections keeps all later ones, with every
+   * call in them, until a full GC.
+   */
+  readonly #calls: WatchedCall[] = [];
   readonly #stop: () => void;
   readonly #tickMs: number;
   #tickedAtMs: number;
@@ -191,27 +199,33 @@ export class CallWatch {
   }
 
   get count(): number {
-    return this.#calls.size;
+    return this.#calls.length;
   }
 
   open(payer: Payer): WatchedCall {
     const { clock, deadlines, log } = this.options;
     const call = new WatchedCall(clock, deadlines, payer);
-    this.#calls.add(call);
+    call.index = this.#calls.push(call) - 1;
     if (this.#changed.size > 0 && this.#hasChanged(payer))
       inBackground(log, "checking a call whose rights changed", this.#recheck([call]));
     return call;
   }
   release(call: WatchedCall): void {
     call.close();
-    this.#calls.delete(call);
-    if (this.#calls.size === 0) this.#emptied?.();
+    if (call.index === -1) return;
+    const last = this.#calls.pop()!;
+    if (last !== call) {
+      this.#calls[call.index] = last;
+      last.index = call.index;
+    }
+    call.index = -1;
+    if (this.#calls.length === 0) this.#emptied?.();
   }
 
   /** Ends the calls of this key, user or group that may no longer be made. */
   async recheck(id: string | null): Promise<void> {
     if (id !== null) this.#changed.set(id, this.options.clock.now());
-    await this.#recheck([...this.#calls].filter(({ payer }) => id === null || idsOf(payer).includes(id)));
+    await this.#recheck(this.#calls.filter(({ payer }) => id === null || idsOf(payer).includes(id)));
   }
 
   /** One question after another: there may be many calls, and requests need the database too. */
@@ -234,7 +248,8 @@ export class CallWatch {
     // yet, so its silence is not known: without this, one pause would cut every stream.
     const lateMs = nowMs - this.#tickedAtMs - this.#tickMs;
     this.#tickedAtMs = nowMs;
-    for (const call of this.#calls) {
+    // A copy: those that are too late leave the list.
+    for (const call of this.#calls.slice()) {
       if (lateMs > this.#tickMs) call.forgive(lateMs);
       call.check(nowMs);
     }
@@ -243,11 +258,12 @@ export class CallWatch {
   /** The service stops: every call ends now, and has settled when this resolves. */
   async close(): Promise<void> {
     this.#stop();
-    if (this.#calls.size === 0) return;
+    if (this.#calls.length === 0) return;
     const emptied = new Promise<void>((resolve) => {
       this.#emptied = resolve;
     });
-    for (const call of this.#calls) call.abort(new BackendError("transport", "the service is stopping"));
+    for (const call of this.#calls.slice())
+      call.abort(new BackendError("transport", "the service is stopping"));
     await Promise.race([emptied, Bun.sleep(SETTLED_WITHIN_MS)]);
   }
 }
