@@ -301,6 +301,11 @@ export class Journal {
     return this.#backlogBytes;
   }
 
+  /** Something waits for the database, even if it is not in the file yet. */
+  get hasBacklog(): boolean {
+    return this.#backlogBytes > 0 || this.#gathered.length > 0;
+  }
+
   get backlog(): Backlog {
     let rows = this.ownRows;
     for (const segment of this.#segments)
