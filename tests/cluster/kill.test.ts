@@ -3,9 +3,12 @@ import { join } from "node:path";
 import { until } from "@model-gateway/testing/until.ts";
 import { politeHandler } from "@model-gateway/testing/upstream.ts";
 import { startLoad } from "./support/load.ts";
+import { VideoStage } from "./support/video-stage.ts";
 import { isAlive, lossesOf, openWorkers } from "./support/workers.ts";
 
-const DEATHS = 8;
+const DIES_AT_WRITE = join(import.meta.dir, "support/dies-at-write.ts");
+
+const DEATHS = 6;
 /** It dies at one of its first writes. */
 const WRITES_MAX = 30;
 const LANES = 24;
@@ -32,7 +35,7 @@ test(
   "a service that dies at any of its writes has sent no end of an answer without a usage row",
   async () => {
     const env: Record<string, string> = { SERVICE_DRAIN_TIMEOUT_MS: "1000" };
-    const stage = await openWorkers(1, env, join(import.meta.dir, "support/dies-at-write.ts"));
+    const stage = await openWorkers(1, env, DIES_AT_WRITE);
     const { service, upstream, groupKey } = stage;
     try {
       // Several answers at once, so that several requests end in one turn.
@@ -75,5 +78,54 @@ test(
       await stage.end();
     }
   },
+  PATIENCE_MS * 2,
+);
+
+test(
+  "a service that dies before the usage of an answer is written has not stored the answer in its conversation",
+  async () => {
+    const env: Record<string, string> = {};
+    const stage = await openWorkers(1, env, DIES_AT_WRITE);
+    const { service, admin, groupKey } = stage;
+    try {
+      const { id } = await service.rpc("conversations.create", {}, admin);
+      await service.kill();
+      env.DIES_AT_WRITE = "before 1";
+      await service.start();
+      const asked = fetch(`${service.url}/v1/chat/completions`, {
+        method: "POST",
+        headers: { "content-type": "application/json", authorization: `Bearer ${groupKey}` },
+        body: JSON.stringify({ model: "m", conversation_id: id, messages }),
+      });
+      await expect(asked).rejects.toThrow();
+      await until("it has died", () => !isAlive(service.pid), PATIENCE_MS);
+      delete env.DIES_AT_WRITE;
+      await service.start();
+      const stored = await service.rpc("conversations.get", { conversation_id: id }, admin);
+      expect(stored.messages.map(({ role }: { role: string }) => role)).toEqual(["user"]);
+    } finally {
+      await stage.end();
+    }
+  },
+  PATIENCE_MS * 2,
+);
+
+test(
+  "a service that dies before the usage of a video is written has not noted it as settled, and charges it later",
+  () =>
+    VideoStage.with("sqlite", async (stage) => {
+      const { instance } = stage;
+      const { options } = instance;
+      const env = options.env ?? {};
+      await instance.kill();
+      Object.assign(options, { preload: DIES_AT_WRITE, env: { ...env, DIES_AT_WRITE: "before 1" } });
+      await instance.start();
+      await stage.create("clip");
+      await until("it has died", () => !isAlive(instance.pid), PATIENCE_MS);
+      expect(await stage.isSettled("clip")).toBe(false);
+      options.env = env;
+      await instance.start();
+      await until("it is charged", () => stage.hasRow("clip"), PATIENCE_MS);
+    }),
   PATIENCE_MS * 2,
 );
