@@ -43,7 +43,12 @@ export interface WorkersStage {
   end(): Promise<void>;
 }
 
-export async function openWorkers(count: number, env: Record<string, string> = {}): Promise<WorkersStage> {
+/** `env` is read at each start. */
+export async function openWorkers(
+  count: number,
+  env: Record<string, string> = {},
+  preload?: string,
+): Promise<WorkersStage> {
   const dir = mkdtempSync(join(tmpdir(), "gateway-workers-"));
   const upstream = startUpstream();
   const pricingFile = join(dir, "prices.json");
@@ -52,7 +57,8 @@ export async function openWorkers(count: number, env: Record<string, string> = {
     databaseUrl: null,
     redisUrl: null,
     dataDir: join(dir, "data"),
-    env: { SERVICE_WORKERS: String(count), SERVICE_PRICING_FILE: pricingFile, ...env },
+    env: Object.assign(env, { SERVICE_WORKERS: String(count), SERVICE_PRICING_FILE: pricingFile }),
+    ...(preload && { preload }),
   });
   const end = async () => {
     const pids = service.pid > 0 && isAlive(service.pid) ? childrenOf(service.pid) : [];
@@ -161,7 +167,17 @@ export async function killWorkers(stage: WorkersStage, kills: number): Promise<K
   if (code !== 0) problems.push(`the service ended with ${code}`);
   for (const status of load.statuses.keys())
     if (status !== 200 && status !== 0) problems.push(`status ${status}: ${load.failures.join("; ")}`);
+  const losses = await lossesOf(stage, answered);
+  problems.push(...losses.problems);
+  return { kills, answered: answered.length, rows: losses.rows, problems };
+}
 
+/** Compares the rows of a service that has ended with the requests that were answered, and with the pool. */
+export async function lossesOf(
+  { service }: WorkersStage,
+  answered: readonly string[],
+): Promise<Pick<KillReport, "rows" | "problems">> {
+  const problems: string[] = [];
   const db = await openStorage({ dataDir: service.dataDir, databaseUrl: null });
   const rows = (await db.all<{ id: string }>("SELECT id FROM usage_records")).map(({ id }) => id);
   const known = new Set(rows);
@@ -178,5 +194,5 @@ export async function killWorkers(stage: WorkersStage, kills: number): Promise<K
   if (paid!.points + left!.points !== POOL_POINTS)
     problems.push(`${paid!.points} points were paid and ${left!.points} are left of ${POOL_POINTS}`);
   await db.close();
-  return { kills, answered: answered.length, rows: rows.length, problems };
+  return { rows: rows.length, problems };
 }

@@ -5,6 +5,7 @@ import { freshDatabase } from "@model-gateway/testing/databases.ts";
 import { bootGateway, type TestGateway } from "@model-gateway/testing/gateway.ts";
 import { startRedis } from "@model-gateway/testing/services.ts";
 import { until } from "@model-gateway/testing/until.ts";
+import { beforeSending } from "@model-gateway/wire/turns";
 import { z } from "zod";
 import { REFUSED } from "../../src/bus/contract.ts";
 import { BusEventHub } from "../../src/bus/event-hub.ts";
@@ -48,6 +49,14 @@ const ticked = defineNotification({
 });
 
 describe.if(url !== undefined)("the bus over Redis", () => {
+  test("a message does not leave before what has to be done before answers are sent", async () => {
+    const { bus } = await instance(url!);
+    const seen: string[] = [];
+    beforeSending(() => seen.push("written"));
+    bus.publish("topic", "the end of an answer");
+    expect(seen).toEqual(["written"]);
+  });
+
   test("a message reaches its own and every other instance exactly once, in order", async () => {
     const [a, b] = [await instance(url!), await instance(url!)];
     const heard: string[] = [];

@@ -4,10 +4,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { ManualClock } from "@model-gateway/testing/clock.ts";
 import { until } from "@model-gateway/testing/until.ts";
+import { beforeSending } from "@model-gateway/wire/turns";
 import type { Socket } from "bun";
 import { REFUSED } from "../../src/bus/contract.ts";
 import { openBus, type Shared } from "../../src/bus/index.ts";
-import { FRAME_BYTES_MAX } from "../../src/bus/workers/channel.ts";
+import { Channel, FRAME_BYTES_MAX } from "../../src/bus/workers/channel.ts";
 import { WorkerHub } from "../../src/bus/workers/hub.ts";
 import { WorkerLink } from "../../src/bus/workers/link.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
@@ -45,6 +46,22 @@ async function joined(path: string, worker: string): Promise<Shared> {
   cleanups.push(() => shared.close());
   return shared;
 }
+
+test("a message does not leave before what has to be done before answers are sent", async () => {
+  const seen: string[] = [];
+  const socket = { write: (frame: Uint8Array) => seen.push("sent") && frame.length, terminate: () => {} };
+  const channel = new Channel<string, string>({
+    socket: socket as never,
+    receive: () => {},
+    dropped: () => {},
+    broke: () => {},
+  });
+  channel.send("an answer begins");
+  beforeSending(() => seen.push("written"));
+  channel.send("and ends");
+  await new Promise((resolve) => setImmediate(resolve));
+  expect(seen).toEqual(["written", "sent"]);
+});
 
 const room = (limit: number) => ({
   purses: [

@@ -1,6 +1,7 @@
 import { expect, test } from "bun:test";
 import { ManualClock } from "@model-gateway/testing/clock.ts";
 import { silentLog } from "../../src/kernel/log.ts";
+import type { JournalOptions } from "../../src/rooms/metering/journal/journal.ts";
 import { BATCH_ROWS_MAX } from "../../src/rooms/metering/journal/pace.ts";
 import { readLines } from "../../src/rooms/metering/journal/segment.ts";
 import { JournalWriter } from "../../src/rooms/metering/journal/writer.ts";
@@ -14,9 +15,10 @@ const LONGER_THAN_THE_DELAY_MS = 1_000;
 function openWriter(
   whileWriting: () => void | Promise<void> = () => {},
   settlements: () => number | null = () => null,
+  options: Partial<JournalOptions> = {},
 ) {
   const clock = new ManualClock();
-  const journal = open(temporaryDir(), { clock });
+  const journal = open(temporaryDir(), { clock, ...options });
   const sizes: number[] = [];
   const writer = new JournalWriter({
     journal,
@@ -68,6 +70,29 @@ test("rows that come one after the other share a transaction", async () => {
   clock.advance(LONGER_THAN_THE_DELAY_MS);
   await turns();
   expect(sizes).toEqual([10]);
+  await close();
+});
+
+test("a row is settled even if a transaction ends between its request and the end of that turn", async () => {
+  const due: (() => void)[] = [];
+  const whileWriting = () => {
+    if (sizes.length === 1) settle(1);
+  };
+  const { clock, sizes, settle, turns, close } = openWriter(whileWriting, undefined, {
+    beforeAnswers: (run) => due.push(run),
+  });
+  const endTurn = () => {
+    for (const run of due.splice(0)) run();
+  };
+  settle(1);
+  endTurn();
+  clock.advance(LONGER_THAN_THE_DELAY_MS);
+  await turns();
+  expect(sizes).toEqual([1]);
+  endTurn();
+  clock.advance(LONGER_THAN_THE_DELAY_MS);
+  await turns();
+  expect(sizes).toEqual([1, 1]);
   await close();
 });
 

@@ -115,7 +115,7 @@ async function setUp(fresh: Parameters<Parameters<typeof onEachDatabase>[1]>[0])
         backendNamed: (name) => (name === backend.config.name ? backend : null),
         callEnded() {},
       },
-      metering: { admit, resume: async (options) => admit(options), record },
+      metering: { admit, resume: async (options) => admit(options), record, written() {} },
       billing: { videoCostNanoUsd: async (_, { durationSeconds }) => durationSeconds * 0.01 * 1e9 },
       revocations: { onChange() {} },
       isInForce: async () => true,

@@ -55,8 +55,11 @@ function handOver(): void {
   arrivals = [];
   gatheredBytes = 0;
   holdTime();
-  for (let i = 0; i < to.length; i++) deliver(to[i]!, what[i]!);
-  releaseTime();
+  try {
+    for (let i = 0; i < to.length; i++) deliver(to[i]!, what[i]!);
+  } finally {
+    releaseTime();
+  }
   collectAfter(to.length);
 }
 

@@ -1,1 +1,1 @@
-export { beforeSending } from "./outbox.ts";
+export { beforeSending, sendsElsewhere } from "./outbox.ts";

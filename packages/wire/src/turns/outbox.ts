@@ -65,6 +65,11 @@ export function beforeSending(run: () => void): void {
   schedule();
 }
 
+/** To be called before anything is sent past the outbox, e.g. to another process that hands it on to a client. */
+export function sendsElsewhere(): void {
+  if (first.length > 0) doFirst();
+}
+
 function doFirst(): void {
   const due = first;
   first = [];

@@ -68,6 +68,17 @@ describe("the inbox", () => {
     expect(systemClock.elapsed()).toBeGreaterThan(times[0]![1]! + 8);
   });
 
+  test("the clock goes on even if a recipient fails at its own failure", () => {
+    const fail = () => {
+      throw new Error("boom");
+    };
+    const broken: Recipient = { received: fail, disconnected: () => {}, broke: fail };
+    expect(() => arrived(broken, Buffer.alloc(2 * 1024 * 1024))).toThrow("boom");
+    const beforeMs = systemClock.elapsed();
+    Bun.sleepSync(2);
+    expect(systemClock.elapsed()).toBeGreaterThan(beforeMs);
+  });
+
   test("does not gather without end: beyond a megabyte it hands over at once", () => {
     let count = 0;
     const big: Recipient = { received: () => count++, disconnected: () => {}, broke: () => {} };

@@ -1,3 +1,4 @@
+import { sendsElsewhere } from "@model-gateway/wire/turns";
 import { RedisClient } from "bun";
 import type { Log } from "../../kernel/log.ts";
 import { shownUrl } from "../../kernel/shown-address.ts";
@@ -140,6 +141,8 @@ export class RedisBus implements Bus {
   }
 
   #send(topic: string, message: string): void {
+    // An instance that gets the end of an answer sends it to its client.
+    sendsElsewhere();
     const keep = () => this.#untold.keep(topic, message);
     if (!this.#commands.connected) keep();
     else this.#commands.publish(CHANNEL_PREFIX + topic, `${this.options.instanceId} ${message}`).catch(keep);

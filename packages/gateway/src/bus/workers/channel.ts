@@ -1,3 +1,4 @@
+import { sendsElsewhere } from "@model-gateway/wire/turns";
 import type { Socket } from "bun";
 
 const HEADER_BYTES = 4;
@@ -39,6 +40,8 @@ export class Channel<In, Out> {
   /** Sends what waits for the end of the turn. */
   flush(): void {
     if (this.#batch.length === 0 || this.#isClosed) return;
+    // A worker that gets the end of an answer sends it to its client.
+    sendsElsewhere();
     const batch = this.#batch;
     this.#batch = [];
     this.#frame(batch);

@@ -215,6 +215,10 @@ export class MeteringService implements Metering {
     this.#append(options, usage, "none");
   }
 
+  written(): void {
+    this.#journal.writeGathered();
+  }
+
   #append({ requestId, payer, model, refId }: RecordOptions, usage: FinalUsage, hold: Cover["kind"]): void {
     try {
       const promptTokens = within(usage.promptTokens, TOKENS_MAX);

@@ -52,7 +52,7 @@ export interface Admission {
    * in the quota as a whole. Synchronous when the bus is.
    */
   grow(total: { promptTokens: number; completionTokens: number }): boolean | Promise<boolean>;
-  /** Writes the usage to the journal before it returns. Never throws: a failure is logged. */
+  /** The usage is in the journal before any more answers are sent. Never throws: a failure is logged. */
   settle(usage: FinalUsage): void;
   /** Nothing is owed; the hold ends. */
   release(): void;
@@ -79,6 +79,11 @@ export interface Metering {
    * restart. Once per request id, like every row. Never throws.
    */
   record(options: RecordOptions, usage: FinalUsage): void;
+  /**
+   * Usage that was settled or recorded so far is in the journal when this returns. Answers wait for that anyway; to be
+   * called before an answer is stored, or that it was charged.
+   */
+  written(): void;
   /**
    * Holds points for a transfer, so that it cannot move away what requests under way hold; null when fewer are free.
    * To be released when the transfer is committed, or will not be.

@@ -15,13 +15,13 @@ interface JobCharge {
 
 /** The hold for what a job may cost. */
 export interface JobHold {
-  /** Writes the usage row. */
+  /** The usage is in the journal when this returns: then the job is noted as settled. */
   settle(costUsd: number): void;
   release(): void;
 }
 
 export interface ChargesOptions {
-  metering: Pick<Metering, "admit" | "resume" | "record">;
+  metering: Pick<Metering, "admit" | "resume" | "record" | "written">;
   billing: Pick<Billing, "videoCostNanoUsd">;
 }
 
@@ -31,11 +31,6 @@ const usageOf = (costUsd: number): FinalUsage => ({
   completionTokens: 0,
   estimated: false,
   costUsd,
-});
-
-const holdOf = (admission: Admission): JobHold => ({
-  settle: (spentUsd) => admission.settle(usageOf(spentUsd)),
-  release: () => admission.release(),
 });
 
 /** What jobs cost. */
@@ -48,16 +43,28 @@ export class Charges {
 
   /** Checks limits and holds the cost, or throws the refusal. */
   async admit({ costUsd, ...job }: JobCharge): Promise<JobHold> {
-    return holdOf(await this.options.metering.admit({ ...job, refId: null, bound: { costUsd } }));
+    return this.#holdOf(await this.options.metering.admit({ ...job, refId: null, bound: { costUsd } }));
   }
 
   /** Holds again the cost of a job that was admitted before. */
   async resume({ costUsd, ...job }: JobCharge): Promise<JobHold> {
-    return holdOf(await this.options.metering.resume({ ...job, refId: null, bound: { costUsd } }));
+    return this.#holdOf(await this.options.metering.resume({ ...job, refId: null, bound: { costUsd } }));
   }
 
-  /** Writes the usage row; harmless when it is called again with the same request id. */
+  #holdOf(admission: Admission): JobHold {
+    return {
+      settle: (spentUsd) => {
+        admission.settle(usageOf(spentUsd));
+        this.options.metering.written();
+      },
+      release: () => admission.release(),
+    };
+  }
+
+  /** As `settle` of a hold; harmless when it is called again with the same request id. */
   record({ costUsd, ...job }: JobCharge): void {
-    this.options.metering.record({ ...job, refId: null }, usageOf(costUsd));
+    const { metering } = this.options;
+    metering.record({ ...job, refId: null }, usageOf(costUsd));
+    metering.written();
   }
 }

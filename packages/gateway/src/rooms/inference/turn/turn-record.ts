@@ -1,6 +1,7 @@
 import type { Log } from "../../../kernel/log.ts";
 import type { Conversations, StoredMessage } from "../../conversations/index.ts";
 import { inject, type Memory, type RecallState } from "../../memory/index.ts";
+import type { Metering } from "../../metering/index.ts";
 import type { AnswerBody } from "../call/answer-body.ts";
 import type { ChatFields } from "../request/fields.ts";
 import type { Payload } from "../request/payload.ts";
@@ -11,6 +12,7 @@ import { AnswerCollector, messagesOf, toStored, userTurn } from "./messages.ts";
 export interface RecordParts {
   conversations: Conversations;
   memory: Memory;
+  metering: Metering;
   log: Log;
 }
 
@@ -103,6 +105,7 @@ export class TurnRecord {
     const { fields, isConversation } = this.options;
     const content = this.collector?.message().content ?? "";
     if (!isConversation || !fields.conversationId || content === "") return;
+    this.parts.metering.written();
     await this.#append({ role: "assistant", content, incomplete: reason.slice(0, REASON_CHARS_MAX) });
   }
 
@@ -119,6 +122,7 @@ export class TurnRecord {
   async #completed(answer: StoredMessage | null): Promise<void> {
     if (!answer || (answer.content === "" && !answer.tool_calls)) return;
     const { userId, requestId, keep } = this.options;
+    this.parts.metering.written();
     if (keep) await keep(answer);
     await this.#append(answer);
     if (this.parts.memory.enabled && this.#userTurn) {

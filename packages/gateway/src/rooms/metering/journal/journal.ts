@@ -145,11 +145,12 @@ export class Journal {
   append(entry: JournalEntry): void {
     this.appended++;
     const count = this.#gathered.push(encodeEntry(entry));
-    if (count === 1) this.#beforeAnswers(this.#writeGathered);
-    else if (count >= GATHERED_MAX) this.#writeGathered();
+    if (count === 1) this.#beforeAnswers(this.writeGathered);
+    else if (count >= GATHERED_MAX) this.writeGathered();
   }
 
-  readonly #writeGathered = (): void => {
+  /** Every row so far is in the file when this returns; if the disk refuses it, in memory. */
+  readonly writeGathered = (): void => {
     const lines = this.#gathered;
     if (lines.length === 0) return;
     this.#gathered = [];
@@ -236,7 +237,7 @@ export class Journal {
 
   /** Where the oldest rows stand that are not drained; null when there are none. */
   next(): Batch | null {
-    this.#writeGathered();
+    this.writeGathered();
     for (;;) {
       const segment = this.#segments[0]!;
       if (segment.drained < segment.size) return { segment, start: segment.drained, end: segment.size };
@@ -301,6 +302,11 @@ export class Journal {
     return this.#backlogBytes;
   }
 
+  /** Something waits for the database, even if it is not in the file yet. */
+  get hasBacklog(): boolean {
+    return this.#backlogBytes > 0 || this.#gathered.length > 0;
+  }
+
   get backlog(): Backlog {
     let rows = this.ownRows;
     for (const segment of this.#segments)
@@ -312,7 +318,7 @@ export class Journal {
   close(): void {
     this.#closed = true;
     this.#cancelSync?.();
-    this.#writeGathered();
+    this.writeGathered();
     this.retryRefused();
     for (const line of this.#refused)
       this.options.log.error("usage row lost: journal write failed", { line });

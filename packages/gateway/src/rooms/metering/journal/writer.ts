@@ -95,7 +95,7 @@ export class JournalWriter {
         const backoffMs = Math.min(BACKOFF_MS.most, BACKOFF_MS.first * 2 ** (this.#failures - 1));
         // Instances that lost the same database should not retry all at once.
         this.#schedule(backoffMs * (0.5 + Math.random() / 2));
-      } else if (this.options.journal.backlogBytes > 0) this.#gather();
+      } else if (this.options.journal.hasBacklog) this.#gather();
     });
   }
 
