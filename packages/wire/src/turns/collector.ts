@@ -10,7 +10,7 @@ const MINOR_GC_AFTER_BYTES = 24 * 1024 * 1024;
  * A full GC marks everything that is live, some 25 ms in which nobody is served, and drops code that then has to be
  * compiled again. It waits until the minor ones have let this much through.
  */
-const FULL_GC_AFTER_GROWTH_BYTES = 32 * 1024 * 1024;
+const FULL_GC_AFTER_GROWTH_BYTES = 16 * 1024 * 1024;
 
 /** Measured averages of the garbage that a read from a socket and the head of a request or response leave. */
 const GARBAGE_PER_ARRIVAL_BYTES = 2_000;
