@@ -1,5 +1,6 @@
 import { type Bench, type Row, runLoad, runPlan } from "../lib/bench.ts";
 import { Samples } from "../lib/figures.ts";
+import { signUp } from "../lib/gateway.ts";
 import { cpuUs } from "../lib/processes.ts";
 import type { SocketPlan, SocketReport } from "../lib/socket-load.ts";
 
@@ -8,13 +9,15 @@ const CONNECTIONS = 32;
 
 async function measure({ gateway, rounds, scale }: Bench) {
   const requests = scale(15_000);
+  // A new one: tokens last for fifteen minutes, and in a whole run this row comes later than that.
+  const { accessToken } = await signUp(gateway.url);
   const byHttp = () =>
     runLoad(
-      { ...gateway, key: gateway.accessToken },
+      { ...gateway, key: accessToken, keys: [accessToken] },
       { path: "/api/rpc", body: message, connections: CONNECTIONS, requests, stream: false },
     );
   const plan: SocketPlan = {
-    url: `ws://127.0.0.1:${gateway.port}/api/rpc?token=${gateway.accessToken}`,
+    url: `ws://127.0.0.1:${gateway.port}/api/rpc?token=${accessToken}`,
     message,
     connections: CONNECTIONS,
     requests,
