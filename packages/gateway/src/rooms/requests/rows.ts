@@ -65,18 +65,16 @@ export type Facts = readonly [
   detail?: Detail,
 ];
 
-/** `Facts` as JSON, written by hand: there is one for every request. */
-function factsOf(row: RecordRow): string {
+/** `Facts` as JSON. */
+export function factsOf(row: RecordRow): string {
   const { attempts, queueMs, firstTokenMs, durationMs, promptTokens, completionTokens, costNanoUsd } = row;
   const reason = row.reason === null ? "null" : `"${row.reason}"`;
   const detail = row.detail === null ? "" : `,${JSON.stringify(row.detail)}`;
   return `[${attempts},${queueMs},${firstTokenMs},${durationMs},${promptTokens},${completionTokens},${costNanoUsd},${reason}${detail}]`;
 }
 
-/** A row as the database has it, in the order of its columns. */
-export type StoredRow = readonly [id: string, askerId: number, facetId: number, facts: string];
-
-export const storedRow = (row: RecordRow): StoredRow => [row.id, row.askerId, row.facetId, factsOf(row)];
+/** A row as the database has it. */
+export type StoredRow = readonly [id: string, askerId: number, facetId: number, facts: Facts];
 
 const ID_HEX_DIGITS = 13;
 

@@ -1,9 +1,10 @@
 import { z } from "zod";
 import { isoTime } from "../../kernel/clock.ts";
 import { Timestamp } from "../../kernel/method.ts";
-import { type Facts, timeOfId } from "./rows.ts";
+import type { ListedRecord } from "./block-store.ts";
+import { OUTCOMES } from "./filter.ts";
+import { timeOfId } from "./rows.ts";
 import { outcomeOf } from "./stats.ts";
-import { type ListedRecord, OUTCOMES } from "./store.ts";
 
 const NANO_PER_USD = 1e9;
 
@@ -60,7 +61,7 @@ export function viewOf(row: ListedRecord): z.input<typeof RecordView> {
     costNanoUsd,
     reason,
     detail = {},
-  ] = JSON.parse(row.facts) as Facts;
+  ] = row.facts;
   const { id, surface, status, code, model, backend } = row;
   const { user_id, user_email, key_id, key_prefix, key_name, group_id, project } = row;
   const answeringMs = duration_ms - (first_token_ms ?? queue_ms);
