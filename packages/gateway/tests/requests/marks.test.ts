@@ -54,7 +54,7 @@ onEachDatabase("requests that are not in the sums", (fresh) => {
     const people = await db.all<{ id: number; user_id: string }>("SELECT id, user_id FROM request_askers");
     const rows = stored.map(([id, askerId]) => ({
       id,
-      user_id: people.find((person) => person.id === askerId)!.user_id,
+      user_id: people.find((person) => `${person.id}` === askerId)!.user_id,
     }));
     expect(rows.length).toBeGreaterThan(500);
     expect(await countIn(db, "request_sums")).toBe(0);
@@ -154,7 +154,7 @@ onEachDatabase("requests that are not in the sums", (fresh) => {
         const minutes = [atMs - (atMs % MINUTE)];
         await store.insert({
           blocks: [
-            { firstId: ids[i]!, requests: 1, records: `[["${ids[i]}",1,1,[1,0,null,0,0,0,null,null]]]` },
+            { firstId: ids[i]!, requests: 1, records: `[["${ids[i]}","1","1",1,0,null,0,0,0,null,null]]` },
           ],
           facets: i > 0 ? [] : [{ id: 1, surface: SURFACE, model: "", backend: "", status: 200, code: "" }],
           askers:

@@ -54,8 +54,8 @@ export const newestBlocks = (
 
 /** What a list looks for; null: everything. */
 interface Sought {
-  facets: ReadonlySet<number> | null;
-  askers: ReadonlySet<number> | null;
+  facets: ReadonlySet<string> | null;
+  askers: ReadonlySet<string> | null;
 }
 
 /** SQL of the blocks that request records lie in. */
@@ -101,12 +101,12 @@ export class BlockStore {
     return removed;
   }
 
-  async #numbers(select: (sql: Sql) => string | null): Promise<ReadonlySet<number> | null> {
+  async #numbers(select: (sql: Sql) => string | null): Promise<ReadonlySet<string> | null> {
     const sql = new Sql();
     const text = select(sql);
     if (text === null) return null;
     const rows = await this.db.all<{ id: number }>(text, sql.params);
-    return new Set(rows.map(({ id }) => id));
+    return new Set(rows.map(({ id }) => `${id}`));
   }
 
   /**
@@ -140,7 +140,7 @@ export class BlockStore {
     const common = new Sql(sql.params);
     for (const numbers of [facets, askers]) {
       if (!numbers || numbers.size > SOUGHT_MAX) continue;
-      const has = [...numbers].map((number) => this.#contains(`,${number},`, common));
+      const has = [...numbers].map((number) => this.#contains(number, common));
       common.add(has.length > 0 ? `(${has.join(" OR ")})` : "1 = 0");
     }
     if (belowId !== null) common.add(`first_id < ${common.value(belowId)}`);
@@ -157,7 +157,7 @@ export class BlockStore {
     );
   }
 
-  /** Whether the text stands in a block: an asker or facet, or a number that looks like one. */
+  /** Whether the text stands in a block: it may do so by chance, too. */
   #contains(text: string, sql: Sql): string {
     const position = this.db.dialect === "sqlite" ? "INSTR" : "STRPOS";
     return `${position}(records, ${sql.value(text)}) > 0`;
@@ -166,7 +166,7 @@ export class BlockStore {
   async #named(rows: readonly StoredRow[]): Promise<ListedRecord[]> {
     const facets = await this.#byId<Facet>(
       (list) => `SELECT id, surface, model, backend, status, code FROM request_facets WHERE id IN ${list}`,
-      rows.map(([, , facetId]) => facetId),
+      rows.map(([, , facetId]) => Number(facetId)),
     );
     const askers = await this.#byId<AskerRow>(
       (
@@ -175,10 +175,10 @@ export class BlockStore {
           a.project
         FROM request_askers a LEFT JOIN users u ON u.id = a.user_id LEFT JOIN api_keys k ON k.id = a.key_id
         WHERE a.id IN ${list}`,
-      rows.map(([, askerId]) => askerId),
+      rows.map(([, askerId]) => Number(askerId)),
     );
-    return rows.flatMap(([id, askerId, facetId, facts]) => {
-      const [facet, asker] = [facets.get(facetId), askers.get(askerId)];
+    return rows.flatMap(([id, askerId, facetId, ...facts]) => {
+      const [facet, asker] = [facets.get(Number(facetId)), askers.get(Number(askerId))];
       return facet && asker ? [{ ...facet, ...asker, id, facts }] : [];
     });
   }

@@ -1,4 +1,4 @@
-import { factsOf, firstIdAt, type RecordRow, type StoredRow, timeOfId } from "./rows.ts";
+import { firstIdAt, type RecordRow, type StoredRow, storedRow, timeOfId } from "./rows.ts";
 
 /** Requests that came within this time lie together: the last 8 bits of an id's time tell them apart. */
 const BUCKET_MS = 256;
@@ -40,14 +40,10 @@ export interface IdRange {
   belowId: string;
 }
 
-/** A row's text in its block, written by hand: there is one for every request. The numbers come as text. */
-export const recordText = (row: RecordRow, askerId: string, facetId: string): string =>
-  `["${row.id}",${askerId},${facetId},${factsOf(row)}]`;
-
 interface Filling {
   bucket: string;
   firstId: string;
-  texts: string[];
+  rows: StoredRow[];
 }
 
 /** Gathers requests into blocks. */
@@ -63,27 +59,28 @@ export class Blocks {
     return this.#size;
   }
 
-  add(id: string, text: string): void {
+  add(row: StoredRow): void {
+    const [id] = row;
     let filling = this.#latest;
     if (filling === null || !id.startsWith(filling.bucket)) filling = this.#bucketOf(id);
-    filling.texts.push(text);
+    filling.rows.push(row);
     this.#size++;
-    if (filling.texts.length === BLOCK_ROWS_MAX) this.#close(filling);
+    if (filling.rows.length === BLOCK_ROWS_MAX) this.#close(filling);
   }
 
   #bucketOf(id: string): Filling {
     const bucket = id.slice(0, BUCKET_ID_LENGTH);
     let filling = this.#filling.get(bucket);
     if (!filling) {
-      filling = { bucket, firstId: id, texts: [] };
+      filling = { bucket, firstId: id, rows: [] };
       this.#filling.set(bucket, filling);
     }
     this.#latest = filling;
     return filling;
   }
 
-  #close({ bucket, firstId, texts }: Filling): void {
-    this.#full.push({ firstId, requests: texts.length, records: `[${texts.join(",")}]` });
+  #close({ bucket, firstId, rows }: Filling): void {
+    this.#full.push({ firstId, requests: rows.length, records: JSON.stringify(rows) });
     this.#filling.delete(bucket);
     this.#latest = null;
   }
@@ -99,6 +96,6 @@ export class Blocks {
 
 export function blocksOf(rows: readonly RecordRow[]): Block[] {
   const blocks = new Blocks();
-  for (const row of rows) blocks.add(row.id, recordText(row, `${row.askerId}`, `${row.facetId}`));
+  for (const row of rows) blocks.add(storedRow(row, `${row.askerId}`, `${row.facetId}`));
   return blocks.take(rows.length);
 }

@@ -104,8 +104,8 @@ function matches(
   [, askerId, facetId]: StoredRow,
   { facets, askers }: Written,
 ): boolean {
-  const facet = facets.get(facetId);
-  const asker = askers.get(askerId);
+  const facet = facets.get(Number(facetId));
+  const asker = askers.get(Number(askerId));
   if (!facet || !asker) return false;
   const isOf = (want: string | null, has: string | null) => want === null || want === has;
   return (
@@ -121,9 +121,9 @@ function matches(
 }
 
 /** As the list has it, without the names that only the database knows. */
-function listed([id, askerId, facetId, facts]: StoredRow, { facets, askers }: Written) {
-  const { id: _facet, ...facet } = facets.get(facetId)!;
-  const { userId, keyId, groupId, project, keyPrefix } = askers.get(askerId)!;
+function listed([id, askerId, facetId, ...facts]: StoredRow, { facets, askers }: Written) {
+  const { id: _facet, ...facet } = facets.get(Number(facetId))!;
+  const { userId, keyId, groupId, project, keyPrefix } = askers.get(Number(askerId))!;
   return {
     id,
     ...facet,

@@ -6,8 +6,16 @@ import type { RecordSink, RequestRecord } from "../../kernel/request-record.ts";
 import { hideSecrets } from "../../kernel/secrets.ts";
 import { nextTurn } from "../../kernel/turns.ts";
 import type { Counter } from "../../observe/metrics.ts";
-import { type Block, Blocks, recordText, requestsIn } from "./blocks.ts";
-import { type Asker, type Detail, type Facet, numberFor, type RecordRow, timeOfId } from "./rows.ts";
+import { type Block, Blocks, requestsIn } from "./blocks.ts";
+import {
+  type Asker,
+  type Detail,
+  type Facet,
+  numberFor,
+  type RecordRow,
+  storedRow,
+  timeOfId,
+} from "./rows.ts";
 import type { RequestStore } from "./store.ts";
 import { Sums } from "./sums.ts";
 import type { Written } from "./tail.ts";
@@ -122,7 +130,7 @@ export class RecordWriter implements RecordSink {
       const facet = this.#facetOf(record, model ?? "");
       const row = this.#rowOf(record, { model, askerId: asker.id, facetId: facet.id });
       this.#sums.add(row);
-      this.#waiting.add(row.id, recordText(row, asker.idText, facet.idText));
+      this.#waiting.add(storedRow(row, asker.idText, facet.idText));
     }
     this.#ended.length = 0;
   }

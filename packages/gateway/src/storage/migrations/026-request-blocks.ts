@@ -15,8 +15,8 @@ export const requestBlocks: Migration = {
     )`,
     `INSERT INTO request_blocks (first_id, requests, records)
       SELECT CAST(MIN(CAST(id AS TEXT)) AS {uuid}), COUNT(*),
-        '[' || STRING_AGG('["' || CAST(id AS TEXT) || '",' || CAST(asker_id AS TEXT) || ',' ||
-          CAST(facet_id AS TEXT) || ',' || facts || ']', ',') || ']'
+        '[' || STRING_AGG('["' || CAST(id AS TEXT) || '","' || CAST(asker_id AS TEXT) || '","' ||
+          CAST(facet_id AS TEXT) || '",' || SUBSTR(facts, 2), ',') || ']'
       FROM request_records GROUP BY SUBSTR(CAST(id AS TEXT), 1, 11)`,
     "DROP TABLE request_records",
   ],
