@@ -1,4 +1,3 @@
-import { isoTime } from "../../kernel/clock.ts";
 import { isOrderedId } from "../../kernel/ids.ts";
 import type { Database, Transaction } from "../../storage/contract.ts";
 import type { BalanceChange, Settled, Settlement, Settling } from "../ledger/index.ts";
@@ -24,7 +23,7 @@ const toSettlement = (entry: JournalEntry): Settlement => ({
   requestId: entry.requestId,
   costNanoUsd: BigInt(entry.costNanoUsd ?? 0),
   multiplierMicros: entry.costMultiplierMicros,
-  now: isoTime(entry.atMs),
+  atMs: entry.atMs,
 });
 
 const toRow = (entry: JournalEntry, points: number | null): UsageRow => ({
