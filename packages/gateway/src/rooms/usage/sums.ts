@@ -1,0 +1,43 @@
+type KeyPart = string | boolean;
+
+interface Sum {
+  key: readonly KeyPart[];
+  values: number[];
+}
+
+/** Sums by key. Keys are found part by part: the parts recur, a text made of them would be new each time. */
+export class Sums {
+  readonly #root = new Map<KeyPart, unknown>();
+  readonly #sums: Sum[] = [];
+
+  add(key: readonly KeyPart[], values: readonly number[]): void {
+    let level = this.#root;
+    const last = key.length - 1;
+    for (let i = 0; i < last; i++) {
+      let next = level.get(key[i]!) as Map<KeyPart, unknown> | undefined;
+      if (!next) {
+        next = new Map();
+        level.set(key[i]!, next);
+      }
+      level = next;
+    }
+    const sum = level.get(key[last]!) as Sum | undefined;
+    if (!sum) {
+      const first = { key, values: [...values] };
+      level.set(key[last]!, first);
+      this.#sums.push(first);
+    } else for (let i = 0; i < values.length; i++) sum.values[i]! += values[i]!;
+  }
+
+  get isEmpty(): boolean {
+    return this.#sums.length === 0;
+  }
+
+  /** Rows of key and sums, in the order of the keys: two writers then lock rows in the same order. */
+  rows(): (readonly (KeyPart | number)[])[] {
+    return this.#sums
+      .map(({ key, values }) => ({ id: key.join("\u0000"), row: [...key, ...values] }))
+      .sort((a, b) => (a.id < b.id ? -1 : 1))
+      .map(({ row }) => row);
+  }
+}
