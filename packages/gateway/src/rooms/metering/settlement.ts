@@ -26,7 +26,7 @@ const toSettlement = (entry: JournalEntry): Settlement => ({
   atMs: entry.atMs,
 });
 
-const toRow = (entry: JournalEntry, points: number | null): UsageRow => ({
+const toRow = (entry: JournalEntry, settled: Settled): UsageRow => ({
   id: entry.requestId,
   userId: entry.userId,
   keyId: entry.keyId,
@@ -39,8 +39,8 @@ const toRow = (entry: JournalEntry, points: number | null): UsageRow => ({
   costNanoUsd: entry.costNanoUsd,
   createdAtMs: entry.atMs,
   refId: entry.refId,
-  points,
-  accountType: points === null ? null : accountOf(entry).type,
+  points: settled === null ? null : settled.points,
+  accountType: settled === null ? null : accountOf(entry).type,
   estimated: entry.estimated,
 });
 
@@ -69,8 +69,8 @@ export async function settleEntries(
     const quota = new TierQuota({ store, tiers }, fresh);
     let { days, ...inserted } = NOTHING_WRITTEN;
     const meanwhile = async (settled: readonly Settled[]) => {
-      const points = new Map(priced.map(({ requestId }, i) => [requestId, settled[i]?.points ?? null]));
-      const rows = fresh.map((entry) => toRow(entry, points.get(entry.requestId) ?? null));
+      let next = 0;
+      const rows = fresh.map((entry) => toRow(entry, takesPoints(entry) ? settled[next++]! : null));
       if (rows.length > 0) ({ days, ...inserted } = await store.insertExceptDays(tx, rows));
     };
     await ledger.settleBatch(tx, priced.map(toSettlement), { mayExist, quota, meanwhile });

@@ -149,7 +149,7 @@ export class UsageStore {
     const rollups = batch.rollUp();
     const months = await this.#addToMonths(tx, rollups.months.rows());
     const keys = await rollups.keys.write(tx);
-    if (!rollups.refDays.isEmpty)
+    if (rollups.refDays.all.length > 0)
       await insertRows(tx, REF_DAYS.into, rollups.refDays.rows(), REF_DAYS.adding);
     await insertRows(tx, KEY_DAYS.into, rollups.keyDays.rows(), KEY_DAYS.adding);
     return { months, keys, days: rollups.days.rows() };

@@ -1,16 +1,16 @@
 type KeyPart = string | boolean;
 
-interface Sum {
-  key: readonly KeyPart[];
+interface Sum<Key> {
+  key: Key;
   values: number[];
 }
 
 /** Sums by key. Keys are found part by part: the parts recur, a text made of them would be new each time. */
-export class Sums {
+export class Sums<Key extends readonly KeyPart[] = readonly KeyPart[]> {
   readonly #root = new Map<KeyPart, unknown>();
-  readonly #sums: Sum[] = [];
+  readonly #sums: Sum<Key>[] = [];
 
-  add(key: readonly KeyPart[], values: readonly number[]): void {
+  add(key: Key, values: readonly number[]): void {
     let level = this.#root;
     const last = key.length - 1;
     for (let i = 0; i < last; i++) {
@@ -21,7 +21,7 @@ export class Sums {
       }
       level = next;
     }
-    const sum = level.get(key[last]!) as Sum | undefined;
+    const sum = level.get(key[last]!) as Sum<Key> | undefined;
     if (!sum) {
       const first = { key, values: [...values] };
       level.set(key[last]!, first);
@@ -29,8 +29,9 @@ export class Sums {
     } else for (let i = 0; i < values.length; i++) sum.values[i]! += values[i]!;
   }
 
-  get isEmpty(): boolean {
-    return this.#sums.length === 0;
+  /** In the order in which the keys came. */
+  get all(): readonly Sum<Key>[] {
+    return this.#sums;
   }
 
   /** Rows of key and sums, in the order of the keys: two writers then lock rows in the same order. */
