@@ -59,18 +59,29 @@ async function inTurn<T>(writeTurn: WriteTurn, work: () => Promise<T>): Promise<
   }
 }
 
+/** A statement as it takes all its values in one array: as arguments, a thousand of them would be copied twice. */
+interface Prepared {
+  all(values: readonly SqlValue[]): unknown[];
+  get(values: readonly SqlValue[]): unknown;
+  run(values: readonly SqlValue[]): { changes: number };
+}
+
 class Connection implements Queryable {
   readonly dialect = "sqlite";
   constructor(readonly handle: Sqlite) {}
 
+  #prepared(sql: string): Prepared {
+    return this.handle.query(toSqlite(sql)) as unknown as Prepared;
+  }
+
   async all<T = Row>(sql: string, params: readonly SqlValue[] = []): Promise<T[]> {
-    return whenUnlocked(() => this.handle.query(toSqlite(sql)).all(...(params as SqlValue[])) as T[]);
+    return whenUnlocked(() => this.#prepared(sql).all(params) as T[]);
   }
   async get<T = Row>(sql: string, params: readonly SqlValue[] = []): Promise<T | null> {
-    return whenUnlocked(() => this.handle.query(toSqlite(sql)).get(...(params as SqlValue[])) as T | null);
+    return whenUnlocked(() => this.#prepared(sql).get(params) as T | null);
   }
   async run(sql: string, params: readonly SqlValue[] = []): Promise<number> {
-    return whenUnlocked(() => this.handle.query(toSqlite(sql)).run(...(params as SqlValue[])).changes);
+    return whenUnlocked(() => this.#prepared(sql).run(params).changes);
   }
 }
 
