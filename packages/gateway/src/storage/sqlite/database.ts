@@ -102,7 +102,7 @@ export class SqliteDatabase implements Database {
   readonly dialect = "sqlite";
   readonly #writer: Connection;
   readonly #reader: Connection;
-  #lastWrite: Promise<unknown> = Promise.resolve();
+  #lastWrite: Promise<void> = Promise.resolve();
   #writeTurn: WriteTurn | null = null;
   #logPagesMax = 0;
 
@@ -138,13 +138,21 @@ export class SqliteDatabase implements Database {
     this.#writeTurn = writeTurn;
   }
 
-  /** Queues `work` behind every earlier write of this process, and of others that take turns with it. */
-  #exclusively<T>(work: () => Promise<T>): Promise<T> {
+  /**
+   * Queues `work` behind every earlier write of this process, and of others that take turns with it. The next one waits
+   * for a promise of its own: made from the result, each would keep what `work` refers to until a full GC.
+   */
+  async #exclusively<T>(work: () => Promise<T>): Promise<T> {
     const writeTurn = this.#writeTurn;
-    const run = writeTurn === null ? work : () => inTurn(writeTurn, work);
-    const result = this.#lastWrite.then(run, run);
-    this.#lastWrite = result.catch(() => {});
-    return result;
+    const before = this.#lastWrite;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#lastWrite = promise;
+    await before;
+    try {
+      return await (writeTurn === null ? work() : inTurn(writeTurn, work));
+    } finally {
+      resolve();
+    }
   }
 
   all<T = Row>(sql: string, params?: readonly SqlValue[]): Promise<T[]> {
