@@ -55,7 +55,8 @@ export async function settleEntries(
   entries: readonly JournalEntry[],
   { mayExist, reserved }: { mayExist: boolean; reserved: boolean },
 ): Promise<Settlements & { settlements: number | null }> {
-  const byId = new Map(entries.map((entry) => [entry.requestId, entry]));
+  const byId = new Map<string, JournalEntry>();
+  for (const entry of entries) byId.set(entry.requestId, entry);
   let used: Transaction | undefined;
   let settlements: number | null = null;
   const written = await db.transaction(async (tx) => {
