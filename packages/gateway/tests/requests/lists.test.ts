@@ -51,6 +51,17 @@ onEachDatabase("lists of requests", (fresh) => {
       await requests.close();
     }));
 
+  test("a request of which the database lost the kind does not end the list", () =>
+    withDatabase(fresh, async (db) => {
+      const past = [1, 2, 3, 4, 5].map((n) => ({ atMs: NOW - n * 1_000, model: n === 2 ? "lost" : "kept" }));
+      const ids = await write(db, past);
+      await db.run("DELETE FROM request_facets WHERE model = 'lost'");
+      const requests = room(db);
+      for (const limit of [1, 2, 50])
+        expect(await listed(requests, { limit })).toEqual(ids.filter((_, i) => i !== 1));
+      await requests.close();
+    }));
+
   test("other work has its turn while blocks are searched for what is rare", () =>
     withDatabase(fresh, async (db) => {
       const blocks = 640;

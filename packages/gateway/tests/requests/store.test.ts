@@ -14,6 +14,14 @@ import { seedRequests, storedRows } from "./support.ts";
 
 const HOUR = 3_600_000;
 
+/** Somebody may set the machine's clock; time goes on all the same. */
+class SettableClock extends ManualClock {
+  setBackMs = 0;
+  override now(): number {
+    return super.now() - this.setBackMs;
+  }
+}
+
 onEachDatabase("request records", (fresh) => {
   test("pages follow each other without gaps or repeats, and filters find what is rare", () =>
     withDatabase(fresh, async (db) => {
@@ -255,6 +263,44 @@ test("while the database is away records wait, a bounded number of them, and the
   clock.advance(3_000);
   await writer.close(60_000);
   expect(written).toBe(kept);
+});
+
+test("records are written though the machine's clock is set back while the database is away", async () => {
+  const clock = new SettableClock(NOW);
+  let [written, added, isAway] = [0, 0, true];
+  const writer = new RecordWriter({
+    store: {
+      async insert({ blocks }) {
+        if (isAway) throw new Outage("away");
+        written += requestsIn(blocks);
+      },
+      addSums: async (sums) => {
+        added += sums.size;
+      },
+    },
+    clock,
+    ...writerNeeds(),
+  });
+  const askers = 100;
+  for (let i = 0; i < askers; i++) {
+    const record = new RequestRecord(writer, "/v1/chat/completions", firstIdAt(NOW + i));
+    record.userId = firstIdAt(i);
+    record.end(200);
+  }
+  const seconds = async (count: number) => {
+    for (let i = 0; i < count; i++) {
+      clock.advance(1_000);
+      await nextTurn();
+      await nextTurn();
+    }
+  };
+  await seconds(1);
+  clock.setBackMs = HOUR;
+  isAway = false;
+  await seconds(SUMS_EVERY_MS / 1_000);
+  expect(written).toBe(askers);
+  expect(added).toBe(askers);
+  await writer.close(100);
 });
 
 test("sums are gathered over several writes, wait for the database, and are added once", async () => {

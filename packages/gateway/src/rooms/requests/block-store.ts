@@ -1,3 +1,4 @@
+import { nextTurn } from "../../kernel/turns.ts";
 import {
   type Database,
   insertRows,
@@ -5,7 +6,6 @@ import {
   selectIn,
   type Transaction,
 } from "../../storage/contract.ts";
-import { nextTurn } from "../../kernel/turns.ts";
 import { type Block, blockIdsFor, endOfBucket, type IdRange, rowsIn } from "./blocks.ts";
 import { type Filter, Sql } from "./filter.ts";
 import type { Facet, Facts, StoredRow } from "./rows.ts";

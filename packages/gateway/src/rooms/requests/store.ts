@@ -99,12 +99,12 @@ export class RequestStore {
     blocks,
     facets,
     askers,
-    marks = null,
+    marks = [],
   }: {
     /** Those that are there already are passed over: whether an earlier attempt was committed may not be known. */
     blocks: readonly Block[];
     /** Lists find records by these until their sums are added. */
-    marks?: Marks | null;
+    marks?: readonly Marks[];
     facets: readonly Facet[];
     askers: readonly Asker[];
   }): Promise<void> {
@@ -125,7 +125,7 @@ export class RequestStore {
         project,
         keyPrefix,
       ];
-      if (marks) await insertMarks(tx, marks);
+      await insertMarks(tx, marks);
       await insertRows(tx, FACETS, facets.map(ofFacet), "ON CONFLICT (id) DO NOTHING");
       await insertRows(tx, ASKERS, askers.map(ofAsker), "ON CONFLICT (id) DO NOTHING");
       await insertBlocks(tx, blocks);
