@@ -2,6 +2,8 @@ import { expect, test } from "bun:test";
 import { ManualClock } from "@model-gateway/testing/clock.ts";
 import { onEachDatabase, withDatabase } from "@model-gateway/testing/databases.ts";
 import { Outage } from "../../src/kernel/errors.ts";
+import { randomIds } from "../../src/kernel/ids.ts";
+import { silentLog } from "../../src/kernel/log.ts";
 import { RequestRecord } from "../../src/kernel/request-record.ts";
 import { nextTurn } from "../../src/kernel/turns.ts";
 import { Metrics } from "../../src/observe/metrics.ts";
@@ -196,6 +198,33 @@ onEachDatabase("request records", (fresh) => {
       expect(sums.map(({ requests }) => requests)).toEqual([1, 1, 1, 1, 1, 1]);
       await writer.close(1_000);
       expect(dropped.total()).toBe(0);
+    }));
+
+  test("two instances that first see the same people in opposite order do not block each other", () =>
+    withDatabase(fresh, async (db) => {
+      const warnings: string[] = [];
+      const log = { ...silentLog, warn: (text: string) => warnings.push(text) };
+      const opened = () =>
+        new RecordWriter({
+          ...writerNeeds(),
+          log,
+          store: new RequestStore(db),
+          clock: new ManualClock(NOW),
+        });
+      const writers = [opened(), opened()];
+      const people = 200;
+      for (let round = 0; round < 10; round++) {
+        for (const [at, writer] of writers.entries())
+          for (let i = 0; i < people; i++) {
+            const record = new RequestRecord(writer, "/v1/chat/completions", randomIds.ordered());
+            record.userId = firstIdAt(round * people + (at === 0 ? i : people - 1 - i));
+            record.end(200);
+          }
+        await Promise.all(writers.map((writer) => writer.flush(10_000)));
+      }
+      for (const writer of writers) await writer.close(10_000);
+      expect(warnings).toEqual([]);
+      expect(await storedRows(db)).toHaveLength(10 * people * writers.length);
     }));
 
   test("requests that end while sums are written are counted, too", () =>

@@ -49,6 +49,8 @@ async function insertInTurns(tx: Transaction, table: ReturnType<typeof sumTable>
   }
 }
 
+const byId = (a: { id: number }, b: { id: number }): number => a.id - b.id;
+
 /** Blocks that are counted to find the cut: a millisecond or so. */
 const COUNTED_BLOCKS_MAX = 5_000;
 
@@ -126,8 +128,9 @@ export class RequestStore {
         keyPrefix,
       ];
       await insertMarks(tx, marks);
-      await insertRows(tx, FACETS, facets.map(ofFacet), "ON CONFLICT (id) DO NOTHING");
-      await insertRows(tx, ASKERS, askers.map(ofAsker), "ON CONFLICT (id) DO NOTHING");
+      // Two instances that first see the same ones then lock them in the same order.
+      await insertRows(tx, FACETS, facets.toSorted(byId).map(ofFacet), "ON CONFLICT (id) DO NOTHING");
+      await insertRows(tx, ASKERS, askers.toSorted(byId).map(ofAsker), "ON CONFLICT (id) DO NOTHING");
       await insertBlocks(tx, blocks);
     };
     // No money is in them, and the event loop would wait for the disk.
