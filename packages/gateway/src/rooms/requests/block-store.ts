@@ -135,16 +135,16 @@ export class BlockStore {
       (sought.facets?.has(facetId) ?? true) &&
       ranges.some(({ fromId, belowId }) => id >= fromId && id < belowId);
     const found: StoredRow[] = [];
+    const newest = () => found.sort(([a], [b]) => (a < b ? 1 : -1)).slice(0, limit);
     let { belowId } = blockIdsFor(ranges[0]!);
     for (;;) {
       const { blocks, isLast } = await this.#blocks(sought, ranges, belowId);
-      for (const { records } of blocks)
-        if (records !== null) for (const row of rowsIn({ records })) if (isWanted(row)) found.push(row);
-      found.sort(([a], [b]) => (a < b ? 1 : -1));
-      if (isLast) return found.slice(0, limit);
-      belowId = blocks.at(-1)!.first_id;
-      const last = found[limit - 1];
-      if (last && last[0] >= endOfBucket(belowId)) return found.slice(0, limit);
+      for (const { first_id, records } of blocks) {
+        if (records !== null) found.push(...rowsIn({ records }).filter(isWanted));
+        belowId = first_id;
+        if (found.length >= limit && newest().at(-1)![0] >= endOfBucket(belowId)) return newest();
+      }
+      if (isLast) return newest();
       // There may be thousands of blocks, and SQLite answers at once.
       await nextTurn();
     }
