@@ -111,6 +111,31 @@ onEachDatabase("requests that are not in the sums", (fresh) => {
       await requests.close();
     }));
 
+  test("are listed when their sums were refused while they waited", () =>
+    withDatabase(fresh, async (db) => {
+      const store = new RequestStore(db);
+      const clock = new ManualClock(NOW);
+      let isAway = true;
+      const writer = new RecordWriter({
+        ...writerNeeds(),
+        clock,
+        store: {
+          insert: (batch) => (isAway ? Promise.reject(new Outage("away")) : store.insert(batch)),
+          addSums: (sums, options) =>
+            isAway ? Promise.reject(new Error("out of range")) : store.addSums(sums, options),
+        },
+      });
+      const waited = ask((id) => new RequestRecord(writer, SURFACE, id), NOW - 120 * MINUTE);
+      await writer.flush(10_000);
+      isAway = false;
+      clock.advance(10_000);
+      const counted = ask((id) => new RequestRecord(writer, SURFACE, id), NOW);
+      await writer.close(10_000);
+      const requests = room(db, later());
+      expect(await listed(requests)).toEqual([...counted, ...waited]);
+      await requests.close();
+    }));
+
   test("are listed when it was in doubt whether sums before them were added", () =>
     withDatabase(fresh, async (db) => {
       const store = new RequestStore(db);
@@ -161,7 +186,7 @@ onEachDatabase("requests that are not in the sums", (fresh) => {
             i > 0
               ? []
               : [{ id: 1, userId: null, keyId: null, groupId: null, project: null, keyPrefix: null }],
-          marks: { writerId: randomIds.uuid(), minutes },
+          marks: [{ writerId: randomIds.uuid(), minutes }],
         });
       }
       const requests = room(db);
@@ -183,9 +208,9 @@ test("minutes are marked once while sums are gathered, and no longer marked when
     ...writerNeeds(),
     clock,
     store: {
-      async insert({ marks }: { marks?: Marks | null }) {
-        marked.push(marks?.minutes ?? null);
-        if (marks) ids.add(marks.writerId);
+      async insert({ marks = [] }: { marks?: readonly Marks[] }) {
+        marked.push(marks[0]?.minutes ?? null);
+        for (const { writerId } of marks) ids.add(writerId);
       },
       async addSums(_sums, { unmarkedId = null } = {}) {
         unmarked.push(unmarkedId);

@@ -2,6 +2,8 @@ import { expect, test } from "bun:test";
 import { ManualClock } from "@model-gateway/testing/clock.ts";
 import { onEachDatabase, withDatabase } from "@model-gateway/testing/databases.ts";
 import { Outage } from "../../src/kernel/errors.ts";
+import { randomIds } from "../../src/kernel/ids.ts";
+import { silentLog } from "../../src/kernel/log.ts";
 import { RequestRecord } from "../../src/kernel/request-record.ts";
 import { nextTurn } from "../../src/kernel/turns.ts";
 import { Metrics } from "../../src/observe/metrics.ts";
@@ -13,6 +15,14 @@ import { ADMIN, listed, NOW, room, writerNeeds } from "./room.ts";
 import { seedRequests, storedRows } from "./support.ts";
 
 const HOUR = 3_600_000;
+
+/** Somebody may set the machine's clock; time goes on all the same. */
+class SettableClock extends ManualClock {
+  setBackMs = 0;
+  override now(): number {
+    return super.now() - this.setBackMs;
+  }
+}
 
 onEachDatabase("request records", (fresh) => {
   test("pages follow each other without gaps or repeats, and filters find what is rare", () =>
@@ -190,6 +200,33 @@ onEachDatabase("request records", (fresh) => {
       expect(dropped.total()).toBe(0);
     }));
 
+  test("two instances that first see the same people in opposite order do not block each other", () =>
+    withDatabase(fresh, async (db) => {
+      const warnings: string[] = [];
+      const log = { ...silentLog, warn: (text: string) => warnings.push(text) };
+      const opened = () =>
+        new RecordWriter({
+          ...writerNeeds(),
+          log,
+          store: new RequestStore(db),
+          clock: new ManualClock(NOW),
+        });
+      const writers = [opened(), opened()];
+      const people = 200;
+      for (let round = 0; round < 10; round++) {
+        for (const [at, writer] of writers.entries())
+          for (let i = 0; i < people; i++) {
+            const record = new RequestRecord(writer, "/v1/chat/completions", randomIds.ordered());
+            record.userId = firstIdAt(round * people + (at === 0 ? i : people - 1 - i));
+            record.end(200);
+          }
+        await Promise.all(writers.map((writer) => writer.flush(10_000)));
+      }
+      for (const writer of writers) await writer.close(10_000);
+      expect(warnings).toEqual([]);
+      expect(await storedRows(db)).toHaveLength(10 * people * writers.length);
+    }));
+
   test("requests that end while sums are written are counted, too", () =>
     withDatabase(fresh, async (db) => {
       const store = new RequestStore(db);
@@ -255,6 +292,44 @@ test("while the database is away records wait, a bounded number of them, and the
   clock.advance(3_000);
   await writer.close(60_000);
   expect(written).toBe(kept);
+});
+
+test("records are written though the machine's clock is set back while the database is away", async () => {
+  const clock = new SettableClock(NOW);
+  let [written, added, isAway] = [0, 0, true];
+  const writer = new RecordWriter({
+    store: {
+      async insert({ blocks }) {
+        if (isAway) throw new Outage("away");
+        written += requestsIn(blocks);
+      },
+      addSums: async (sums) => {
+        added += sums.size;
+      },
+    },
+    clock,
+    ...writerNeeds(),
+  });
+  const askers = 100;
+  for (let i = 0; i < askers; i++) {
+    const record = new RequestRecord(writer, "/v1/chat/completions", firstIdAt(NOW + i));
+    record.userId = firstIdAt(i);
+    record.end(200);
+  }
+  const seconds = async (count: number) => {
+    for (let i = 0; i < count; i++) {
+      clock.advance(1_000);
+      await nextTurn();
+      await nextTurn();
+    }
+  };
+  await seconds(1);
+  clock.setBackMs = HOUR;
+  isAway = false;
+  await seconds(SUMS_EVERY_MS / 1_000);
+  expect(written).toBe(askers);
+  expect(added).toBe(askers);
+  await writer.close(100);
 });
 
 test("sums are gathered over several writes, wait for the database, and are added once", async () => {

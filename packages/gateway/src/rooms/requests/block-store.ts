@@ -1,3 +1,4 @@
+import { nextTurn } from "../../kernel/turns.ts";
 import {
   type Database,
   insertRows,
@@ -11,9 +12,11 @@ import type { Facet, Facts, StoredRow } from "./rows.ts";
 
 /** Blocks that are read at once: few enough that reading them takes a millisecond. */
 const BLOCKS_AT_ONCE = 8;
+/** The same where the database looks into them first, and most have nothing that is sought. */
+const SEARCHED_AT_ONCE = 32;
 /** Periods that one statement looks through. */
 const RANGES_AT_ONCE = 16;
-/** With at most so many numbers to look for, the database leaves out blocks that have none of them. */
+/** With at most so many numbers to look for, the database leaves out the text of blocks that have none of them. */
 const SOUGHT_MAX = 8;
 
 /** A request with what its numbers stand for. */
@@ -27,6 +30,11 @@ export interface ListedRecord extends Omit<Facet, "id"> {
   group_id: string | null;
   project: string | null;
   facts: Facts;
+}
+
+export interface ListedPage {
+  records: ListedRecord[];
+  nextCursor: string | null;
 }
 
 type AskerRow = Omit<ListedRecord, keyof Facet | "facts"> & { id: number };
@@ -62,16 +70,24 @@ interface Sought {
 export class BlockStore {
   constructor(readonly db: Database) {}
 
-  /** Requests of these periods, newest first. The periods do not overlap, and the newest is the first. */
-  async list(filter: Filter, ranges: readonly IdRange[], limit: number): Promise<ListedRecord[]> {
+  /** Requests of these periods, newest first. No two periods share a block, and the newest is the first. */
+  async list(filter: Filter, ranges: readonly IdRange[], limit: number): Promise<ListedPage> {
     const sought: Sought = {
       facets: await this.#numbers((sql) => sql.facetsOf(filter)),
       askers: await this.#numbers((sql) => sql.askersOf(filter.scope)),
     };
     const found: StoredRow[] = [];
-    for (let i = 0; i < ranges.length && found.length < limit; i += RANGES_AT_ONCE)
-      found.push(...(await this.#find(sought, ranges.slice(i, i + RANGES_AT_ONCE), limit - found.length)));
-    return this.#named(found);
+    if (sought.facets?.size === 0 || sought.askers?.size === 0) return { records: [], nextCursor: null };
+    // One more than asked for says whether there is another page.
+    for (let i = 0; i < ranges.length && found.length <= limit; i += RANGES_AT_ONCE)
+      found.push(
+        ...(await this.#find(sought, ranges.slice(i, i + RANGES_AT_ONCE), limit + 1 - found.length)),
+      );
+    const page = found.slice(0, limit);
+    return {
+      records: await this.#named(page),
+      nextCursor: found.length > limit ? page.at(-1)![0] : null,
+    };
   }
 
   async find(id: string): Promise<ListedRecord | null> {
@@ -119,42 +135,43 @@ export class BlockStore {
       (sought.facets?.has(facetId) ?? true) &&
       ranges.some(({ fromId, belowId }) => id >= fromId && id < belowId);
     const found: StoredRow[] = [];
-    let belowId: string | null = null;
+    const newest = () => found.sort(([a], [b]) => (a < b ? 1 : -1)).slice(0, limit);
+    let { belowId } = blockIdsFor(ranges[0]!);
     for (;;) {
-      const blocks: (Pick<Block, "records"> & { first_id: string })[] = await this.#blocks(
-        sought,
-        ranges,
-        belowId,
-      );
-      for (const block of blocks) for (const row of rowsIn(block)) if (isWanted(row)) found.push(row);
-      found.sort(([a], [b]) => (a < b ? 1 : -1));
-      if (blocks.length < BLOCKS_AT_ONCE) return found.slice(0, limit);
-      belowId = blocks.at(-1)!.first_id;
-      const last = found[limit - 1];
-      if (last && last[0] >= endOfBucket(belowId)) return found.slice(0, limit);
+      const { blocks, isLast } = await this.#blocks(sought, ranges, belowId);
+      for (const { first_id, records } of blocks) {
+        if (records !== null) found.push(...rowsIn({ records }).filter(isWanted));
+        belowId = first_id;
+        if (found.length >= limit && newest().at(-1)![0] >= endOfBucket(belowId)) return newest();
+      }
+      if (isLast) return newest();
+      // There may be thousands of blocks, and SQLite answers at once.
+      await nextTurn();
     }
   }
 
-  #blocks({ facets, askers }: Sought, ranges: readonly IdRange[], belowId: string | null) {
+  /** The next blocks below this id. A block that cannot have what is sought comes without its text. */
+  async #blocks({ facets, askers }: Sought, ranges: readonly IdRange[], belowId: string) {
     const sql = new Sql();
-    const common = new Sql(sql.params);
-    for (const numbers of [facets, askers]) {
-      if (!numbers || numbers.size > SOUGHT_MAX) continue;
-      const has = [...numbers].map((number) => this.#contains(number, common));
-      common.add(has.length > 0 ? `(${has.join(" OR ")})` : "1 = 0");
-    }
-    if (belowId !== null) common.add(`first_id < ${common.value(belowId)}`);
-    const parts = ranges.map((range) => {
-      const part = new Sql(sql.params);
-      const ids = blockIdsFor(range);
-      part.add(`first_id >= ${part.value(ids.fromId)}`).add(`first_id < ${part.value(ids.belowId)}`);
-      for (const condition of common.conditions) part.add(condition);
-      return `SELECT first_id, records FROM request_blocks ${part.where}`;
-    });
-    return this.db.all<Pick<Block, "records"> & { first_id: string }>(
-      `SELECT * FROM (${parts.join(" UNION ALL ")}) AS blocks ORDER BY first_id DESC LIMIT ${BLOCKS_AT_ONCE}`,
+    const mayHave = [facets, askers]
+      .filter((numbers) => numbers !== null && numbers.size <= SOUGHT_MAX)
+      .map((numbers) => `(${[...numbers!].map((number) => this.#contains(number, sql)).join(" OR ")})`);
+    const isSearched = mayHave.length > 0;
+    const records = isSearched ? `CASE WHEN ${mayHave.join(" AND ")} THEN records END AS records` : "records";
+    // One upper bound for each: of two, SQLite would look up one and pass over what the other excludes.
+    const parts = ranges
+      .map(blockIdsFor)
+      .map((ids) => ({ ...ids, belowId: ids.belowId < belowId ? ids.belowId : belowId }))
+      .map(
+        (ids) => `SELECT first_id, ${records} FROM request_blocks
+          WHERE first_id >= ${sql.value(ids.fromId)} AND first_id < ${sql.value(ids.belowId)}`,
+      );
+    const blocksMax = isSearched ? SEARCHED_AT_ONCE : BLOCKS_AT_ONCE;
+    const blocks = await this.db.all<{ first_id: string; records: string | null }>(
+      `SELECT * FROM (${parts.join(" UNION ALL ")}) AS blocks ORDER BY first_id DESC LIMIT ${blocksMax}`,
       sql.params,
     );
+    return { blocks, isLast: blocks.length < blocksMax };
   }
 
   /** Whether the text stands in a block: it may do so by chance, too. */

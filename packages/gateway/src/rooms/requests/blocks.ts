@@ -1,7 +1,7 @@
 import { firstIdAt, type RecordRow, type StoredRow, storedRow, timeOfId } from "./rows.ts";
 
 /** Requests that came within this time lie together: the last 8 bits of an id's time tell them apart. */
-const BUCKET_MS = 256;
+export const BUCKET_MS = 256;
 /** The part of an id that those have in common. */
 const BUCKET_ID_LENGTH = 11;
 /** Few enough that reading one takes a fraction of a millisecond. */

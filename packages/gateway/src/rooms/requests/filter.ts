@@ -38,10 +38,6 @@ export class Sql {
   /** Parts of one statement share their values. */
   constructor(readonly params: SqlValue[] = []) {}
 
-  get conditions(): readonly string[] {
-    return this.#conditions;
-  }
-
   value(value: SqlValue): string {
     return `$${this.params.push(value)}`;
   }

@@ -17,8 +17,10 @@ export interface MarkedTime {
   below_ms: number;
 }
 
-export async function insertMarks(tx: Transaction, { writerId, minutes }: Marks): Promise<void> {
-  const rows = minutes.map((minuteMs) => [writerId, minuteMs, minuteMs + MINUTE_MS]);
+export async function insertMarks(tx: Transaction, marks: readonly Marks[]): Promise<void> {
+  const rows = marks.flatMap(({ writerId, minutes }) =>
+    minutes.map((minuteMs) => [writerId, minuteMs, minuteMs + MINUTE_MS]),
+  );
   await insertRows(tx, MARKS, rows, "ON CONFLICT (writer_id, from_ms) DO NOTHING");
 }
 

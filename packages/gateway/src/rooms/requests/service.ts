@@ -8,7 +8,8 @@ import { RequestRecord } from "../../kernel/request-record.ts";
 import type { Metrics } from "../../observe/metrics.ts";
 import type { Database, Sweep } from "../../storage/contract.ts";
 import type { Groups } from "../groups/index.ts";
-import { BlockStore, type ListedRecord } from "./block-store.ts";
+import { BlockStore, type ListedPage } from "./block-store.ts";
+import { BUCKET_MS } from "./blocks.ts";
 import { Captures } from "./captures.ts";
 import { type Filter, isEveryone } from "./filter.ts";
 import { DAY_MS, type Facet, firstIdAt, HOUR_MS, MINUTE_MS, timeOfId } from "./rows.ts";
@@ -107,21 +108,18 @@ export class Requests {
     const fromMs = wanted.since ? Date.parse(wanted.since) : nowMs - PERIOD_MS.max;
     const belowMs = wanted.until ? Date.parse(wanted.until) : nowMs + HOUR_MS;
     const belowId = wanted.cursor && timeOfId(wanted.cursor) < belowMs ? wanted.cursor : firstIdAt(belowMs);
-    const found = await this.#find(filter, { fromMs, belowId, limit: limit + 1 });
-    const page = found.slice(0, limit);
-    return {
-      records: page.map(viewOf),
-      next_cursor: found.length > limit ? page.at(-1)!.id : null,
-    };
+    const { records, nextCursor } = await this.#find(filter, { fromMs, belowId, limit });
+    return { records: records.map(viewOf), next_cursor: nextCursor };
   }
 
   /** Only the times that hold such requests are looked through, the newest first. */
   async #find(
     filter: Filter,
     { fromMs, belowId, limit }: { fromMs: number; belowId: string; limit: number },
-  ): Promise<ListedRecord[]> {
-    // Each hour has at least one, but for the first and the last, which may reach out of the period.
-    const within = { fromMs, belowMs: timeOfId(belowId) + 1, limit: limit + 2 };
+  ): Promise<ListedPage> {
+    // Each hour has at least one, but for the first and the last, which may reach out of the period. One more than
+    // asked for says whether there is another page.
+    const within = { fromMs, belowMs: timeOfId(belowId) + 1, limit: limit + 3 };
     const marked = (await this.#store.marks(within)).map(({ from_ms, below_ms }) => ({
       startMs: from_ms,
       endMs: below_ms,
@@ -288,12 +286,12 @@ interface Time {
   endMs: number;
 }
 
-/** Newest first; those that overlap or follow each other are one. */
+/** Newest first; those that overlap, follow each other or share a block are one. */
 function joined(times: readonly Time[]): Time[] {
   const all: Time[] = [];
   for (const { startMs, endMs } of times.toSorted((a, b) => b.endMs - a.endMs)) {
     const newer = all.at(-1);
-    if (newer && endMs >= newer.startMs) newer.startMs = Math.min(newer.startMs, startMs);
+    if (newer && endMs + BUCKET_MS > newer.startMs) newer.startMs = Math.min(newer.startMs, startMs);
     else all.push({ startMs, endMs });
   }
   return all;

@@ -49,6 +49,8 @@ async function insertInTurns(tx: Transaction, table: ReturnType<typeof sumTable>
   }
 }
 
+const byId = (a: { id: number }, b: { id: number }): number => a.id - b.id;
+
 /** Blocks that are counted to find the cut: a millisecond or so. */
 const COUNTED_BLOCKS_MAX = 5_000;
 
@@ -99,12 +101,12 @@ export class RequestStore {
     blocks,
     facets,
     askers,
-    marks = null,
+    marks = [],
   }: {
     /** Those that are there already are passed over: whether an earlier attempt was committed may not be known. */
     blocks: readonly Block[];
     /** Lists find records by these until their sums are added. */
-    marks?: Marks | null;
+    marks?: readonly Marks[];
     facets: readonly Facet[];
     askers: readonly Asker[];
   }): Promise<void> {
@@ -125,9 +127,10 @@ export class RequestStore {
         project,
         keyPrefix,
       ];
-      if (marks) await insertMarks(tx, marks);
-      await insertRows(tx, FACETS, facets.map(ofFacet), "ON CONFLICT (id) DO NOTHING");
-      await insertRows(tx, ASKERS, askers.map(ofAsker), "ON CONFLICT (id) DO NOTHING");
+      await insertMarks(tx, marks);
+      // Two instances that first see the same ones then lock them in the same order.
+      await insertRows(tx, FACETS, facets.toSorted(byId).map(ofFacet), "ON CONFLICT (id) DO NOTHING");
+      await insertRows(tx, ASKERS, askers.toSorted(byId).map(ofAsker), "ON CONFLICT (id) DO NOTHING");
       await insertBlocks(tx, blocks);
     };
     // No money is in them, and the event loop would wait for the disk.

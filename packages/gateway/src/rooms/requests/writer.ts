@@ -7,6 +7,7 @@ import { hideSecrets } from "../../kernel/secrets.ts";
 import { nextTurn } from "../../kernel/turns.ts";
 import type { Counter } from "../../observe/metrics.ts";
 import { type Block, Blocks, requestsIn } from "./blocks.ts";
+import type { Marks } from "./marks.ts";
 import {
   type Asker,
   type Detail,
@@ -86,6 +87,8 @@ export class RecordWriter implements RecordSink {
   readonly #markedMinutes = new Set<number>();
   /** Whether the database may have marks of this writer. */
   #hasMarks = false;
+  /** Minutes of records that still wait, though their sums were dropped: their marks are to stay. */
+  readonly #unsummedMinutes = new Set<number>();
   #writing: Promise<void> | null = null;
   #retryAtMs = 0;
   readonly #stop: () => void;
@@ -103,7 +106,7 @@ export class RecordWriter implements RecordSink {
   constructor(readonly options: WriterOptions) {
     this.clock = options.clock;
     this.#markId = options.ids.uuid();
-    this.#sumsDueMs = options.clock.now() + SUMS_EVERY_MS;
+    this.#sumsDueMs = options.clock.elapsed() + SUMS_EVERY_MS;
     this.#stop = options.clock.every(WRITE_EVERY_MS, () => void this.#write({ isAll: true }));
   }
 
@@ -141,7 +144,7 @@ export class RecordWriter implements RecordSink {
 
   /** Writes what waits, as long as the database takes it. */
   #write({ isAll, withSums = false }: { isAll: boolean; withSums?: boolean }): Promise<void> {
-    if (this.#retryAtMs > this.clock.now()) return Promise.resolve();
+    if (this.#retryAtMs > this.clock.elapsed()) return Promise.resolve();
     this.#writing ??= this.#writeBatches(isAll)
       .then(() => this.#writeSums(withSums))
       .finally(() => {
@@ -152,8 +155,9 @@ export class RecordWriter implements RecordSink {
 
   /** Few sums are written each time, but their marks stay for the next records until all are due. */
   async #writeSums(isAsked: boolean): Promise<void> {
-    const areAllDue = isAsked || this.#sumsDueMs <= this.clock.now();
-    if (areAllDue) this.#sumsDueMs = this.clock.now() + SUMS_EVERY_MS;
+    const nowMs = this.clock.elapsed();
+    const areAllDue = isAsked || this.#sumsDueMs <= nowMs;
+    if (areAllDue) this.#sumsDueMs = nowMs + SUMS_EVERY_MS;
     else if (this.#sums.size > FEW_SUMS_MAX) return;
     const isUnmarked = areAllDue && this.#hasMarks;
     if (this.#sums.size === 0 && !isUnmarked) return;
@@ -169,14 +173,15 @@ export class RecordWriter implements RecordSink {
       this.options.log.warn("writing sums of requests failed", { error });
       if (error instanceof Outage && sums.size <= SUMS_MAX) this.#sums.addAll(sums);
       // Sums that the database refuses would be refused again. The marks of their records stay.
-      else this.#leaveMarks();
+      else this.#leaveMarks(sums);
     }
   }
 
-  #leaveMarks(): void {
+  #leaveMarks({ minutes }: Sums): void {
     this.#markId = this.options.ids.uuid();
     this.#markedMinutes.clear();
     this.#hasMarks = false;
+    if (this.waitingCount > 0) for (const minuteMs of minutes) this.#unsummedMinutes.add(minuteMs);
   }
 
   /** Full batches; with `isAll` also what waits now. What comes meanwhile is left to become a batch. */
@@ -216,7 +221,7 @@ export class RecordWriter implements RecordSink {
     } else log.warn("writing request records failed; will retry", { error });
     // Whether it was committed is not known.
     batch.mayExist = true;
-    this.#retryAtMs = this.clock.now() + RETRY_AFTER_MS;
+    this.#retryAtMs = this.clock.elapsed() + RETRY_AFTER_MS;
   }
 
   async #store({ blocks }: Batch): Promise<void> {
@@ -224,10 +229,16 @@ export class RecordWriter implements RecordSink {
     const facets = [...this.#newFacets];
     const askers = [...this.#newAskers];
     const minutes = [...this.#sums.minutes].filter((minuteMs) => !this.#markedMinutes.has(minuteMs));
-    if (minutes.length > 0) this.#hasMarks = true;
-    const marks = minutes.length > 0 ? { writerId: this.#markId, minutes } : null;
+    const marks: Marks[] = [];
+    if (minutes.length > 0) {
+      this.#hasMarks = true;
+      marks.push({ writerId: this.#markId, minutes });
+    }
+    if (this.#unsummedMinutes.size > 0)
+      marks.push({ writerId: this.options.ids.uuid(), minutes: [...this.#unsummedMinutes] });
     await store.insert({ blocks, facets, askers, marks });
     for (const minuteMs of minutes) this.#markedMinutes.add(minuteMs);
+    this.#unsummedMinutes.clear();
     this.#newFacets.splice(0, facets.length);
     this.#newAskers.splice(0, askers.length);
     written({ blocks, facets: this.#facetsById, askers: this.#askersById });

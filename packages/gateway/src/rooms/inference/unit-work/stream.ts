@@ -1,5 +1,6 @@
 import type { ReplySource, ReplyWriter } from "@model-gateway/wire/http";
 import { type Answer, BackendError, type Flow, type PieceReader } from "../../../backends/contract.ts";
+import { toServiceError } from "../../../kernel/errors.ts";
 import { isObject } from "../../../kernel/json.ts";
 import { hideSecrets, hideSecretsIn } from "../../../kernel/secrets.ts";
 import { CLIENT_LEFT } from "../call/deadlines.ts";
@@ -162,8 +163,11 @@ export class WorkStream implements ReplySource, PieceReader {
   failed(error: unknown): void {
     if (this.#isOver) return;
     this.#isOver = true;
-    this.call.failed(error);
+    const { call } = this;
+    call.failed(error);
     this.#settle(false);
+    // Settling ends the record where something was delivered, or the client left.
+    call.options.asker.record?.refused(toServiceError(call.told(error)));
     this.#flow.cancel();
     this.#writer?.terminate();
   }

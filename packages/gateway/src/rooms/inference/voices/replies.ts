@@ -136,7 +136,9 @@ class TurnSource implements ReplySource {
     try {
       await beginning;
     } catch (error) {
-      const failure = reply.options.told(reply.form, toServiceError(error));
+      const refusal = toServiceError(error);
+      turn.options.asker.record?.refused(refusal);
+      const failure = reply.options.told(reply.form, refusal);
       listener?.error(failure);
       const sink = listener ?? writer;
       sink.end(Buffer.from(`data: ${JSON.stringify(toRestBody(failure))}\n\n`));
