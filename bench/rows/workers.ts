@@ -5,6 +5,7 @@ import { type GatewayTarget, startGateway } from "../lib/gateway.ts";
 import { cpuUs, ownCpuUs, startServer, stop, treePids } from "../lib/processes.ts";
 
 const WORKERS = 2;
+/** Of each process: one that has fewer does less in one turn of its event loop, which costs more a request. */
 const CONNECTIONS = 64;
 const REQUESTS = 30_000;
 /** Whole in a quick run, too: each worker compiles its own code, and has half of the requests to do it. */
@@ -34,10 +35,11 @@ function pin(pid: number, to: readonly number[]): void {
 interface Side {
   name: string;
   gateway: GatewayTarget;
+  processes: number;
   requests: number;
 }
 
-async function measureLoad({ name, gateway, requests }: Side, samples: Samples): Promise<void> {
+async function measureLoad({ name, gateway, processes, requests }: Side, samples: Samples): Promise<void> {
   for (const load of LOADS) {
     const before = { all: cpuUs(gateway.pid), supervisor: ownCpuUs(gateway.pid) };
     const report = await runLoad(
@@ -45,7 +47,7 @@ async function measureLoad({ name, gateway, requests }: Side, samples: Samples):
       {
         path: CHAT_PATH,
         body: chatBody("hi", { max_tokens: 100 }),
-        connections: CONNECTIONS,
+        connections: CONNECTIONS * processes,
         requests,
         stream: false,
       },
@@ -91,8 +93,8 @@ async function measure(bench: Bench) {
     for (let round = -WARM_UP_ROUNDS; round < bench.rounds; round++) {
       const into = round < 0 ? new Samples("") : samples;
       const requests = round < 0 ? REQUESTS : bench.scale(REQUESTS);
-      await measureLoad({ name: "one process", gateway: one, requests }, into);
-      await measureLoad({ name: "two workers", gateway: two, requests }, into);
+      await measureLoad({ name: "one process", gateway: one, processes: 1, requests }, into);
+      await measureLoad({ name: "two workers", gateway: two, processes: WORKERS, requests }, into);
     }
     for (const { name } of LOADS) {
       const served = (side: string) =>

@@ -2,7 +2,7 @@ import type { Past } from "@model-gateway/demo";
 import type { Config } from "../config.ts";
 import { isoTime, systemClock } from "../kernel/clock.ts";
 import { randomIds } from "../kernel/ids.ts";
-import { RequestStore, Sums, storedRow } from "../rooms/requests/index.ts";
+import { blocksOf, RequestStore, Sums } from "../rooms/requests/index.ts";
 import { Usage } from "../rooms/usage/index.ts";
 import { openStorage } from "../storage/index.ts";
 import { requestsOf } from "./demo-requests.ts";
@@ -22,7 +22,7 @@ export async function writePast(config: Config, { usage, people }: Past): Promis
     const requests = new RequestStore(db);
     for (let start = 0; start < rows.length; start += BATCH_ROWS) {
       const batch = rows.slice(start, start + BATCH_ROWS);
-      await requests.insert({ rows: batch.map(storedRow), facets, askers, mayExist: false });
+      await requests.insert({ blocks: blocksOf(batch), facets, askers });
       const sums = new Sums();
       for (const row of batch) sums.add(row);
       await requests.addSums(sums);

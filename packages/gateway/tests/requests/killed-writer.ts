@@ -11,7 +11,7 @@ import { openStorage, type StorageOptions } from "../../src/storage/index.ts";
 import { writerNeeds } from "./room.ts";
 
 const REQUESTS = 1_024;
-const STEP_MS = 200;
+const STEP_MS = 20;
 const LONG_MS = 2 * 3_600_000;
 
 const [options, lastMs, askers] = process.argv.slice(2).map((text) => JSON.parse(text)) as [

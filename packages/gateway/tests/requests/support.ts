@@ -1,10 +1,11 @@
+import { blocksOf, rowsIn } from "../../src/rooms/requests/blocks.ts";
 import {
   type Asker,
   type Facet,
   firstIdAt,
   numberFor,
   type RecordRow,
-  storedRow,
+  type StoredRow,
 } from "../../src/rooms/requests/rows.ts";
 import { RequestStore } from "../../src/rooms/requests/store.ts";
 import { Sums } from "../../src/rooms/requests/sums.ts";
@@ -54,8 +55,7 @@ export async function seedRequests(
   const stepMs = (days * 86_400_000) / count;
   const write = async () => {
     await store.insert({
-      mayExist: false,
-      rows: rows.map(storedRow),
+      blocks: blocksOf(rows),
       facets: [...facets.values()],
       askers: seeded.length <= BATCH_ROWS ? askers : [],
     });
@@ -98,4 +98,10 @@ export async function seedRequests(
   }
   if (rows.length > 0) await write();
   return seeded;
+}
+
+/** Every stored request, newest first. */
+export async function storedRows(db: Database): Promise<StoredRow[]> {
+  const blocks = await db.all<{ records: string }>("SELECT records FROM request_blocks");
+  return blocks.flatMap(rowsIn).sort(([a], [b]) => (a < b ? 1 : -1));
 }

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { defineMethod, GivenId, Timestamp, WholeNumber } from "../../kernel/method.ts";
-import { OUTCOMES } from "./store.ts";
+import { OUTCOMES } from "./filter.ts";
 import { RecordView } from "./view.ts";
 
 const Name = z.string().min(1).max(256);

@@ -8,10 +8,12 @@ import { RequestRecord } from "../../kernel/request-record.ts";
 import type { Metrics } from "../../observe/metrics.ts";
 import type { Database, Sweep } from "../../storage/contract.ts";
 import type { Groups } from "../groups/index.ts";
+import { BlockStore, type ListedRecord } from "./block-store.ts";
 import { Captures } from "./captures.ts";
+import { type Filter, isEveryone } from "./filter.ts";
 import { DAY_MS, type Facet, firstIdAt, HOUR_MS, MINUTE_MS, timeOfId } from "./rows.ts";
 import { binsOf, groupsOf, totalsOf } from "./stats.ts";
-import { type Filter, isEveryone, type ListedRecord, type Period, RequestStore } from "./store.ts";
+import { type Period, RequestStore } from "./store.ts";
 import { Tail } from "./tail.ts";
 import { viewOf } from "./view.ts";
 import { RecordWriter, type WriterOptions } from "./writer.ts";
@@ -19,8 +21,6 @@ import { RecordWriter, type WriterOptions } from "./writer.ts";
 /** How long a reader waits for the requests that have just ended. */
 const READ_FLUSH_MS = 1_000;
 const CLOSE_FLUSH_MS = 2_000;
-/** Periods that one statement looks through. */
-const RANGES_AT_ONCE = 16;
 const LIST = { fallback: 50, max: 500 };
 /** Bars of the histogram at most. */
 const BINS_MAX = 100;
@@ -65,6 +65,7 @@ export interface Wanted {
 /** A record of every request, answered or not. */
 export class Requests {
   readonly #store: RequestStore;
+  readonly #blocks: BlockStore;
   readonly #writer: RecordWriter;
   readonly #tail: Tail;
   readonly #captures: Captures;
@@ -73,6 +74,7 @@ export class Requests {
   constructor(readonly options: RequestsOptions) {
     const { db, bus, events, clock, ids, log, metrics, costNanoUsd, knownModel } = options;
     this.#store = new RequestStore(db);
+    this.#blocks = new BlockStore(db);
     this.#captures = new Captures({ db, clock, log });
     this.#tail = new Tail({ bus, events, clock, ids });
     const dropped = metrics.counter(
@@ -136,17 +138,12 @@ export class Requests {
         return { fromId: firstIdAt(Math.max(startMs, fromMs)), belowId: end < belowId ? end : belowId };
       })
       .filter((range) => range.fromId < range.belowId);
-    const found: ListedRecord[] = [];
-    for (let i = 0; i < ranges.length && found.length < limit; i += RANGES_AT_ONCE)
-      found.push(
-        ...(await this.#store.list(filter, ranges.slice(i, i + RANGES_AT_ONCE), limit - found.length)),
-      );
-    return found;
+    return this.#blocks.list(filter, ranges, limit);
   }
 
   async get(actor: Actor, id: string) {
     await this.#writer.flush(READ_FLUSH_MS);
-    const found = await this.#store.find(id);
+    const found = await this.#blocks.find(id);
     const isOwn = found?.user_id === actor.userId;
     if (found && !isOwn && !actor.isAdmin) {
       if (found.group_id === null) fail("not_found", NOT_FOUND);
@@ -247,12 +244,12 @@ export class Requests {
   /** Removes records that are too old or too many. */
   readonly sweepRecords: Sweep = async (nowMs, rowsMax) => {
     const { keptDays, keptMax } = this.options;
-    const old = await this.#store.deleteBefore(nowMs - keptDays * DAY_MS, rowsMax);
-    if (old === rowsMax) return old;
+    const old = await this.#blocks.deleteUpTo(firstIdAt(nowMs - keptDays * DAY_MS), rowsMax);
+    if (old >= rowsMax) return old;
     if (!this.#cut || nowMs - this.#cut.foundMs > CUT_KEPT_MS)
       this.#cut = { id: await this.#store.idAfterNewest(keptMax), foundMs: nowMs };
     if (this.#cut.id === null) return old;
-    return old + (await this.#store.deleteUpTo(this.#cut.id, rowsMax - old));
+    return old + (await this.#blocks.deleteUpTo(this.#cut.id, rowsMax - old));
   };
 
   readonly sweepSums: Sweep = async (nowMs, rowsMax) => {

@@ -1,5 +1,6 @@
 import { isoTime } from "../../kernel/clock.ts";
 import { quantile } from "../../kernel/quantile.ts";
+import type { Outcome } from "./filter.ts";
 import {
   addSums,
   BUCKETS_MS,
@@ -9,7 +10,6 @@ import {
   noSums,
   SUM_COLUMNS,
 } from "./rows.ts";
-import type { Outcome } from "./store.ts";
 
 const NANO_PER_USD = 1e9;
 /** Rows of one breakdown; the rest is in the totals. */

@@ -1,25 +1,12 @@
 import { nextTurn } from "../../kernel/turns.ts";
-import {
-  type Database,
-  insertRows,
-  type SqlValue,
-  selectIn,
-  type Transaction,
-} from "../../storage/contract.ts";
+import { type Database, insertRows, type SqlValue, type Transaction } from "../../storage/contract.ts";
+import { insertBlocks, newestBlocks } from "./block-store.ts";
+import type { Block } from "./blocks.ts";
+import { type Filter, isEveryone, Sql } from "./filter.ts";
 import { deleteMarks, insertMarks, type MarkedTime, type Marks, marksIn, sweepMarks } from "./marks.ts";
-import {
-  type Asker,
-  DAY_MS,
-  type Facet,
-  firstIdAt,
-  HOUR_MS,
-  MINUTE_MS,
-  type StoredRow,
-  SUM_COLUMNS,
-} from "./rows.ts";
+import { type Asker, DAY_MS, type Facet, firstIdAt, HOUR_MS, MINUTE_MS, SUM_COLUMNS } from "./rows.ts";
 import type { SumRow, Sums } from "./sums.ts";
 
-const RECORDS = "request_records (id, asker_id, facet_id, facts)";
 const FACETS = "request_facets (id, surface, model, backend, status, code)";
 const ASKERS = "request_askers (id, user_id, key_id, group_id, project, key_prefix)";
 interface SumTable {
@@ -62,119 +49,8 @@ async function insertInTurns(tx: Transaction, table: ReturnType<typeof sumTable>
   }
 }
 
-const ONCE = "ON CONFLICT (id) DO NOTHING";
-/** Rows that a query may step over: a millisecond or so. */
-const WALKED_ROWS_MAX = 10_000;
-
-/** Which requests are asked for; null members ask for all. */
-export interface Filter {
-  surface: string | null;
-  model: string | null;
-  backend: string | null;
-  code: string | null;
-  outcome: Outcome | null;
-  scope: Scope;
-}
-
-export const OUTCOMES = ["ok", "refused", "failed", "left"] as const;
-export type Outcome = (typeof OUTCOMES)[number];
-
-/** Whose requests: everyone's, or those of a user, a group or a key; the last may narrow the others. */
-export interface Scope {
-  userId: string | null;
-  groupId: string | null;
-  keyId: string | null;
-}
-
-export interface ListedRecord {
-  id: string;
-  surface: string;
-  model: string;
-  backend: string;
-  status: number;
-  code: string;
-  user_id: string | null;
-  user_email: string | null;
-  key_id: string | null;
-  key_prefix: string | null;
-  key_name: string | null;
-  group_id: string | null;
-  project: string | null;
-  /** `Facts` as JSON. */
-  facts: string;
-}
-
-const listedFrom = (
-  source: string,
-) => `SELECT r.id, f.surface, f.model, f.backend, f.status, f.code, a.user_id, u.email AS user_email, a.key_id,
-    a.key_prefix, k.name AS key_name, a.group_id, a.project, r.facts
-  FROM ${source} r
-  JOIN request_facets f ON f.id = r.facet_id
-  JOIN request_askers a ON a.id = r.asker_id
-  LEFT JOIN users u ON u.id = a.user_id
-  LEFT JOIN api_keys k ON k.id = a.key_id`;
-
-/** By HTTP status: what the client did wrong or may not do, what went wrong here or upstream, and clients that left. */
-const OUTCOME_SQL: Record<Outcome, string> = {
-  ok: "status < 400",
-  refused: "status >= 400 AND status < 500 AND status <> 499",
-  failed: "status >= 500",
-  left: "status = 499",
-};
-
-/** Conditions and their values in placeholder order. */
-class Sql {
-  readonly #conditions: string[] = [];
-
-  /** Parts of one statement share their values. */
-  constructor(readonly params: SqlValue[] = []) {}
-
-  get conditions(): readonly string[] {
-    return this.#conditions;
-  }
-
-  value(value: SqlValue): string {
-    return `$${this.params.push(value)}`;
-  }
-  add(condition: string): this {
-    this.#conditions.push(condition);
-    return this;
-  }
-  get where(): string {
-    return `WHERE ${this.#conditions.join(" AND ")}`;
-  }
-
-  /** Only rows whose `column` names a row of `table` that has these values; null members do not matter. */
-  naming(
-    column: string,
-    table: string,
-    has: Record<string, string | null>,
-    more: string | null = null,
-  ): this {
-    const given = Object.entries(has).filter(([, value]) => value !== null);
-    const conditions = given.map(([name, value]) => `${name} = ${this.value(value)}`);
-    if (more !== null) conditions.push(more);
-    if (conditions.length > 0)
-      this.add(`${column} IN (SELECT id FROM ${table} WHERE ${conditions.join(" AND ")})`);
-    return this;
-  }
-
-  matching({ scope, surface, model, backend, code, outcome }: Filter): this {
-    const facet = { surface, model, backend, code };
-    this.naming("facet_id", "request_facets", facet, outcome && OUTCOME_SQL[outcome]);
-    return this.ofScope(scope);
-  }
-
-  ofScope({ userId, groupId, keyId }: Scope): this {
-    return this.naming("asker_id", "request_askers", { user_id: userId, group_id: groupId, key_id: keyId });
-  }
-}
-
-/** Requests of a period, newest first. Bounds are ids: from, inclusive, and below, exclusive. */
-interface IdRange {
-  fromId: string;
-  belowId: string;
-}
+/** Blocks that are counted to find the cut: a millisecond or so. */
+const COUNTED_BLOCKS_MAX = 5_000;
 
 export interface Period {
   grainMs: number;
@@ -215,35 +91,20 @@ function splitByDay(period: Period): { days: Omit<Period, "grainMs"> | null; res
   };
 }
 
-export const isEveryone = ({ userId, groupId, keyId }: Scope): boolean =>
-  userId === null && groupId === null && keyId === null;
-
 /** SQL of request records and of their sums, which change only together. */
 export class RequestStore {
   constructor(readonly db: Database) {}
 
-  /** Which of these have been written already. */
-  async existing(ids: readonly string[]): Promise<Set<string>> {
-    const rows = await selectIn<{ id: string }>(
-      this.db,
-      (list) => `SELECT id FROM request_records WHERE id IN ${list}`,
-      ids,
-    );
-    return new Set(rows.map(({ id }) => id));
-  }
-
   async insert({
-    rows,
+    blocks,
     facets,
     askers,
-    mayExist,
     marks = null,
   }: {
-    rows: readonly StoredRow[];
-    /** Lists find rows by these until their sums are added. */
+    /** Those that are there already are passed over: whether an earlier attempt was committed may not be known. */
+    blocks: readonly Block[];
+    /** Lists find records by these until their sums are added. */
     marks?: Marks | null;
-    /** Some of them may have been written by another process meanwhile. */
-    mayExist: boolean;
     facets: readonly Facet[];
     askers: readonly Asker[];
   }): Promise<void> {
@@ -265,9 +126,9 @@ export class RequestStore {
         keyPrefix,
       ];
       if (marks) await insertMarks(tx, marks);
-      await insertRows(tx, FACETS, facets.map(ofFacet), ONCE);
-      await insertRows(tx, ASKERS, askers.map(ofAsker), ONCE);
-      await insertRows(tx, RECORDS, rows, mayExist ? ONCE : "");
+      await insertRows(tx, FACETS, facets.map(ofFacet), "ON CONFLICT (id) DO NOTHING");
+      await insertRows(tx, ASKERS, askers.map(ofAsker), "ON CONFLICT (id) DO NOTHING");
+      await insertBlocks(tx, blocks);
     };
     // No money is in them, and the event loop would wait for the disk.
     await this.db.transaction(insertAll, { isUnsynced: true });
@@ -334,25 +195,6 @@ export class RequestStore {
     );
   }
 
-  /** Requests of these periods, newest first; the periods do not overlap. */
-  list(filter: Filter, ranges: readonly IdRange[], limit: number): Promise<ListedRecord[]> {
-    const sql = new Sql();
-    const matching = new Sql(sql.params).matching(filter).conditions;
-    const parts = ranges.map(({ fromId, belowId }) => {
-      const part = new Sql(sql.params);
-      part.add(`id >= ${part.value(fromId)}`).add(`id < ${part.value(belowId)}`);
-      for (const condition of matching) part.add(condition);
-      return `SELECT * FROM request_records ${part.where}`;
-    });
-    // The page is cut before anything is joined to it.
-    const page = `SELECT * FROM (${parts.join(" UNION ALL ")}) AS periods ORDER BY id DESC LIMIT ${sql.value(limit)}`;
-    return this.db.all<ListedRecord>(`${listedFrom(`(${page})`)} ORDER BY r.id DESC`, sql.params);
-  }
-
-  find(id: string): Promise<ListedRecord | null> {
-    return this.db.get<ListedRecord>(`${listedFrom("request_records")} WHERE r.id = $1`, [id]);
-  }
-
   /** Sums of a period by facet. */
   sums(filter: Filter, period: Period): Promise<({ facet_id: number } & Record<string, number>)[]> {
     const { sql, from } = sumsIn(filter, period);
@@ -400,8 +242,8 @@ export class RequestStore {
   }
 
   /**
-   * The id of the record that has so many newer ones; null when there are fewer. Sums say in which hour and minute it
-   * lies, because walking over all records would take a while. In a minute with very many, all of them are spared.
+   * The id of the block that has so many newer requests, or up to a block more; null when there are fewer. Sums say in which hour and minute it lies, because counting all blocks would take a while. In a minute
+   * with very many, all of them are spared.
    */
   async idAfterNewest(count: number): Promise<string | null> {
     const hour = await this.#partAfterNewest(HOUR_MS, { fromMs: 0, belowMs: Number.MAX_SAFE_INTEGER }, count);
@@ -409,13 +251,13 @@ export class RequestStore {
     // Sums by minute of older hours are gone.
     const minute = await this.#partAfterNewest(MINUTE_MS, hour, count - hour.newer);
     const { fromMs, belowMs } = minute ?? hour;
-    const offset = count - hour.newer - (minute?.newer ?? 0);
-    const isWalked = offset <= WALKED_ROWS_MAX;
-    const row = await this.db.get<{ id: string }>(
-      "SELECT id FROM request_records WHERE id < $1 ORDER BY id DESC LIMIT 1 OFFSET $2",
-      [firstIdAt(isWalked ? belowMs : fromMs), isWalked ? offset : 0],
-    );
-    return row?.id ?? null;
+    const blocks = await newestBlocks(this.db, firstIdAt(belowMs), COUNTED_BLOCKS_MAX);
+    let newer = hour.newer + (minute?.newer ?? 0);
+    for (const { first_id, requests } of blocks) {
+      if (newer >= count) return first_id;
+      newer += requests;
+    }
+    return firstIdAt(fromMs);
   }
 
   /** The part of a period before which fewer than `count` newer requests lie, and with which there are more. */
@@ -431,19 +273,6 @@ export class RequestStore {
       newer += requests;
     }
     return null;
-  }
-
-  /** Deletes some of the records up to this one. */
-  deleteUpTo(id: string, rowsMax: number): Promise<number> {
-    return this.db.run(
-      `DELETE FROM request_records WHERE id IN
-         (SELECT id FROM request_records WHERE id <= $1 ORDER BY id LIMIT $2)`,
-      [id, rowsMax],
-    );
-  }
-
-  deleteBefore(beforeMs: number, rowsMax: number): Promise<number> {
-    return this.deleteUpTo(firstIdAt(beforeMs), rowsMax);
   }
 
   /** Deletes sums of the oldest times: about as many as `rowsMax`, and at least that many where there are. */

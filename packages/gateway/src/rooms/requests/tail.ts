@@ -4,10 +4,11 @@ import type { Actor } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import { PRINCIPAL_CHANGED } from "../../kernel/topics.ts";
+import { type Block, rowsIn } from "./blocks.ts";
+import type { Filter } from "./filter.ts";
 import { requestsEnded } from "./notifications.ts";
 import type { Asker, Facet, StoredRow } from "./rows.ts";
 import { outcomeOf } from "./stats.ts";
-import type { Filter } from "./store.ts";
 import { viewOf } from "./view.ts";
 
 const WATCHED = "requests-watched";
@@ -22,7 +23,7 @@ const SHOWN_MAX = 20;
 
 /** What was written together. */
 export interface Written {
-  rows: readonly StoredRow[];
+  blocks: readonly Block[];
   facets: ReadonlyMap<number, Facet>;
   askers: ReadonlyMap<number, Asker>;
 }
@@ -82,9 +83,10 @@ export class Tail {
   written(written: Written): void {
     if (this.#watchers.size === 0) return;
     this.#forgetOld();
+    const rows = written.blocks.flatMap(rowsIn);
     for (const { streamId, filter, isPaused } of this.#watchers.values()) {
       if (isPaused) continue;
-      const matching = written.rows.filter((row) => matches(filter, row, written));
+      const matching = rows.filter((row) => matches(filter, row, written));
       if (matching.length === 0) continue;
       const shown = matching.slice(-SHOWN_MAX).map((row) => viewOf(listed(row, written)));
       const skipped = matching.length - shown.length;
@@ -102,8 +104,8 @@ function matches(
   [, askerId, facetId]: StoredRow,
   { facets, askers }: Written,
 ): boolean {
-  const facet = facets.get(facetId);
-  const asker = askers.get(askerId);
+  const facet = facets.get(Number(facetId));
+  const asker = askers.get(Number(askerId));
   if (!facet || !asker) return false;
   const isOf = (want: string | null, has: string | null) => want === null || want === has;
   return (
@@ -119,9 +121,9 @@ function matches(
 }
 
 /** As the list has it, without the names that only the database knows. */
-function listed([id, askerId, facetId, facts]: StoredRow, { facets, askers }: Written) {
-  const { id: _facet, ...facet } = facets.get(facetId)!;
-  const { userId, keyId, groupId, project, keyPrefix } = askers.get(askerId)!;
+function listed([id, askerId, facetId, ...facts]: StoredRow, { facets, askers }: Written) {
+  const { id: _facet, ...facet } = facets.get(Number(facetId))!;
+  const { userId, keyId, groupId, project, keyPrefix } = askers.get(Number(askerId))!;
   return {
     id,
     ...facet,

@@ -1,9 +1,10 @@
 import { z } from "zod";
 import { isoTime } from "../../kernel/clock.ts";
 import { Timestamp } from "../../kernel/method.ts";
-import { type Facts, timeOfId } from "./rows.ts";
+import type { ListedRecord } from "./block-store.ts";
+import { OUTCOMES } from "./filter.ts";
+import { timeOfId } from "./rows.ts";
 import { outcomeOf } from "./stats.ts";
-import { type ListedRecord, OUTCOMES } from "./store.ts";
 
 const NANO_PER_USD = 1e9;
 
@@ -59,8 +60,8 @@ export function viewOf(row: ListedRecord): z.input<typeof RecordView> {
     completion_tokens,
     costNanoUsd,
     reason,
-    detail = {},
-  ] = JSON.parse(row.facts) as Facts;
+    detail,
+  ] = row.facts;
   const { id, surface, status, code, model, backend } = row;
   const { user_id, user_email, key_id, key_prefix, key_name, group_id, project } = row;
   const answeringMs = duration_ms - (first_token_ms ?? queue_ms);
@@ -71,13 +72,13 @@ export function viewOf(row: ListedRecord): z.input<typeof RecordView> {
     outcome: outcomeOf(status),
     status,
     code: code || null,
-    message: detail.message ?? null,
+    message: detail?.message ?? null,
     model: model || null,
-    model_asked: detail.asked ?? null,
+    model_asked: detail?.asked ?? null,
     backend: backend || null,
     reason,
     attempts,
-    failed_attempts: detail.failed ?? [],
+    failed_attempts: detail?.failed ?? [],
     queue_ms,
     first_token_ms,
     duration_ms,
@@ -87,7 +88,7 @@ export function viewOf(row: ListedRecord): z.input<typeof RecordView> {
       completion_tokens > 0 && answeringMs > 0
         ? Math.round((completion_tokens * 10_000) / answeringMs) / 10
         : null,
-    estimated: detail.estimated ?? false,
+    estimated: detail?.estimated ?? false,
     cost_usd: costNanoUsd === null ? null : costNanoUsd / NANO_PER_USD,
     user_id,
     user_email,
@@ -96,7 +97,7 @@ export function viewOf(row: ListedRecord): z.input<typeof RecordView> {
     key_name,
     group_id,
     project,
-    ref_id: detail.ref ?? null,
-    client_ip: detail.ip ?? null,
+    ref_id: detail?.ref ?? null,
+    client_ip: detail?.ip ?? null,
   };
 }

@@ -6,13 +6,13 @@ import type { RecordSink, RequestRecord } from "../../kernel/request-record.ts";
 import { hideSecrets } from "../../kernel/secrets.ts";
 import { nextTurn } from "../../kernel/turns.ts";
 import type { Counter } from "../../observe/metrics.ts";
+import { type Block, Blocks, requestsIn } from "./blocks.ts";
 import {
   type Asker,
   type Detail,
   type Facet,
   numberFor,
   type RecordRow,
-  type StoredRow,
   storedRow,
   timeOfId,
 } from "./rows.ts";
@@ -22,8 +22,10 @@ import type { Written } from "./tail.ts";
 
 /** Records that may wait for the database; beyond that new ones are dropped and counted. */
 const WAITING_MAX = 20_000;
-/** Few enough that writing them takes a millisecond or two. */
+/** So many are written at once, without waiting for the next second. */
 const BATCH_ROWS = 1_000;
+/** Few enough that writing them takes a millisecond or two. */
+const BATCH_BLOCKS_MAX = 128;
 /**
  * Ended requests that become rows together. One after the other would cost more, and each that waits longer survives a
  * garbage collection, which costs more than the row.
@@ -47,7 +49,7 @@ const MESSAGE_LENGTH_MAX = 500;
 const NAME_LENGTH_MAX = 128;
 
 export interface WriterOptions {
-  store: Pick<RequestStore, "insert" | "existing" | "addSums">;
+  store: Pick<RequestStore, "insert" | "addSums">;
   clock: Clock;
   ids: Pick<Ids, "uuid">;
   log: Log;
@@ -61,15 +63,19 @@ export interface WriterOptions {
 }
 
 interface Batch {
-  rows: readonly StoredRow[];
+  blocks: readonly Block[];
+  /** Whether an attempt to write it failed, of which nobody knows if it was committed. */
   mayExist: boolean;
 }
+
+/** The number of an asker or facet as text, which every record of it needs. */
+type Numbered<T> = T & { idText: string };
 
 /** Keeps ended requests until the next write, a bounded number of them: nobody ever waits for it. */
 export class RecordWriter implements RecordSink {
   readonly clock: Clock;
   readonly #ended: RequestRecord[] = [];
-  readonly #waiting: StoredRow[] = [];
+  readonly #waiting = new Blocks();
   /** Being written; kept when that fails, to be tried again. */
   #batch: Batch | null = null;
   #sums = new Sums();
@@ -86,9 +92,9 @@ export class RecordWriter implements RecordSink {
   #isScheduled = false;
   #isClosed = false;
   /** By model: a text of everything would have to be made for every request. */
-  readonly #facets = new Map<string, Facet[]>();
+  readonly #facets = new Map<string, Numbered<Facet>[]>();
   readonly #facetsById = new Map<number, Facet>();
-  readonly #askers = new Map<string, Asker>();
+  readonly #askers = new Map<string, Numbered<Asker>>();
   readonly #askersById = new Map<number, Asker>();
   /** Not in the database yet, as far as is known here. */
   readonly #newFacets: Facet[] = [];
@@ -103,13 +109,13 @@ export class RecordWriter implements RecordSink {
 
   ended(record: RequestRecord): void {
     if (record.capture) this.options.captured(record);
-    if (this.#isClosed || this.#waiting.length >= WAITING_MAX) {
+    if (this.#isClosed || this.#waiting.size >= WAITING_MAX) {
       this.options.dropped.add();
       return;
     }
     if (this.#ended.push(record) < CONVERTED_TOGETHER) return;
     this.#convert();
-    if (this.#waiting.length < BATCH_ROWS || this.#isScheduled || this.#retryAtMs > 0) return;
+    if (this.#waiting.size < BATCH_ROWS || this.#isScheduled || this.#retryAtMs > 0) return;
     this.#isScheduled = true;
     setImmediate(() => {
       this.#isScheduled = false;
@@ -119,15 +125,18 @@ export class RecordWriter implements RecordSink {
 
   #convert(): void {
     for (const record of this.#ended) {
-      const row = this.#rowOf(record);
+      const model = record.model ?? (record.modelAsked && this.options.knownModel(record.modelAsked));
+      const asker = this.#askerOf(record);
+      const facet = this.#facetOf(record, model ?? "");
+      const row = this.#rowOf(record, { model, askerId: asker.id, facetId: facet.id });
       this.#sums.add(row);
-      this.#waiting.push(storedRow(row));
+      this.#waiting.add(storedRow(row, asker.idText, facet.idText));
     }
     this.#ended.length = 0;
   }
 
   get waitingCount(): number {
-    return this.#ended.length + this.#waiting.length + (this.#batch?.rows.length ?? 0);
+    return this.#ended.length + this.#waiting.size + requestsIn(this.#batch?.blocks ?? []);
   }
 
   /** Writes what waits, as long as the database takes it. */
@@ -174,12 +183,12 @@ export class RecordWriter implements RecordSink {
   async #writeBatches(isAll: boolean): Promise<void> {
     if (isAll) this.#convert();
     let asked = isAll ? this.waitingCount : 0;
-    while (asked > 0 || this.#batch || this.#waiting.length >= BATCH_ROWS) {
-      const batch = this.#batch ?? { rows: this.#waiting.splice(0, BATCH_ROWS), mayExist: false };
+    while (asked > 0 || this.#batch || this.#waiting.size >= BATCH_ROWS) {
+      const batch = this.#batch ?? { blocks: this.#waiting.take(BATCH_BLOCKS_MAX), mayExist: false };
       this.#batch = batch;
       try {
         await this.#store(batch);
-        asked -= batch.rows.length;
+        asked -= requestsIn(batch.blocks);
         this.#batch = null;
         this.#retryAtMs = 0;
       } catch (error) {
@@ -191,13 +200,14 @@ export class RecordWriter implements RecordSink {
     }
   }
 
-  /** An outage is waited for. Rows that the database refuses twice would stop all later ones, so they are dropped. */
+  /** An outage is waited for. What the database refuses twice would stop all that follows, so it is dropped. */
   #failed(batch: Batch, error: unknown): void {
     const { log, dropped } = this.options;
+    const requests = requestsIn(batch.blocks);
     const isGivenUp = batch.mayExist && !(error instanceof Outage);
     if (isGivenUp) {
-      log.error("request records could not be written", { error, rows: batch.rows.length });
-      dropped.add(batch.rows.length);
+      log.error("request records could not be written", { error, requests });
+      dropped.add(requests);
       this.#batch = null;
       // One of these may be what it refuses.
       this.#newFacets.length = 0;
@@ -209,20 +219,18 @@ export class RecordWriter implements RecordSink {
     this.#retryAtMs = this.clock.now() + RETRY_AFTER_MS;
   }
 
-  async #store({ rows, mayExist }: Batch): Promise<void> {
+  async #store({ blocks }: Batch): Promise<void> {
     const { store, written } = this.options;
-    const existing = mayExist ? await store.existing(rows.map(([id]) => id)) : null;
-    const missing = existing ? rows.filter(([id]) => !existing.has(id)) : rows;
     const facets = [...this.#newFacets];
     const askers = [...this.#newAskers];
     const minutes = [...this.#sums.minutes].filter((minuteMs) => !this.#markedMinutes.has(minuteMs));
     if (minutes.length > 0) this.#hasMarks = true;
     const marks = minutes.length > 0 ? { writerId: this.#markId, minutes } : null;
-    await store.insert({ rows: missing, facets, askers, mayExist, marks });
+    await store.insert({ blocks, facets, askers, marks });
     for (const minuteMs of minutes) this.#markedMinutes.add(minuteMs);
     this.#newFacets.splice(0, facets.length);
     this.#newAskers.splice(0, askers.length);
-    written({ rows, facets: this.#facetsById, askers: this.#askersById });
+    written({ blocks, facets: this.#facetsById, askers: this.#askersById });
     if (this.#facetsById.size > KNOWN_MAX || this.#askers.size > KNOWN_MAX) this.#forget();
   }
 
@@ -234,15 +242,17 @@ export class RecordWriter implements RecordSink {
     this.#askersById.clear();
   }
 
-  #rowOf(record: RequestRecord): RecordRow {
+  #rowOf(
+    record: RequestRecord,
+    { model, askerId, facetId }: { model: string | null; askerId: number; facetId: number },
+  ): RecordRow {
     const { startedMs, firstSentMs, firstTokenMs, endedMs, promptTokens, completionTokens } = record;
-    const model = record.model ?? (record.modelAsked && this.options.knownModel(record.modelAsked));
     const isUsed = promptTokens + completionTokens > 0;
     return {
       id: record.id,
       atMs: timeOfId(record.id),
-      askerId: this.#askerOf(record).id,
-      facetId: this.#facetOf(record, model ?? "").id,
+      askerId,
+      facetId,
       status: record.status,
       attempts: record.attempts,
       queueMs: firstSentMs === 0 ? 0 : firstSentMs - startedMs,
@@ -257,7 +267,7 @@ export class RecordWriter implements RecordSink {
     };
   }
 
-  #facetOf({ surface, backend, status, code }: RequestRecord, model: string): Facet {
+  #facetOf({ surface, backend, status, code }: RequestRecord, model: string): Numbered<Facet> {
     const known = this.#facets.get(model);
     const [backendName, codeName] = [backend ?? "", code ?? ""];
     if (known)
@@ -268,7 +278,15 @@ export class RecordWriter implements RecordSink {
     const id = numberFor("facet", surface, model, backendName, status, codeName);
     // An upstream names its models as it likes, but Postgres rejects NUL in a text.
     const named = model.replaceAll("\u0000", "");
-    const facet = { id, surface, model: named, backend: backendName, status, code: codeName };
+    const facet = {
+      id,
+      idText: `${id}`,
+      surface,
+      model: named,
+      backend: backendName,
+      status,
+      code: codeName,
+    };
     this.#newFacets.push(facet);
     if (known) known.push(facet);
     else this.#facets.set(model, [facet]);
@@ -276,7 +294,7 @@ export class RecordWriter implements RecordSink {
     return facet;
   }
 
-  #askerOf(record: RequestRecord): Asker {
+  #askerOf(record: RequestRecord): Numbered<Asker> {
     const { principal } = record;
     const userId = principal?.userId ?? record.userId;
     const keyId = principal?.keyId ?? null;
@@ -287,7 +305,7 @@ export class RecordWriter implements RecordSink {
     if (known && known.groupId === groupId && known.project === project) return known;
     const keyPrefix = principal?.keyPrefix ?? null;
     const id = numberFor("asker", userId, keyId, groupId, project);
-    const asker = { id, userId, keyId, groupId, project, keyPrefix };
+    const asker = { id, idText: `${id}`, userId, keyId, groupId, project, keyPrefix };
     this.#newAskers.push(asker);
     this.#askers.set(key, asker);
     this.#askersById.set(id, asker);

@@ -24,6 +24,7 @@ import { signInProvider } from "./022-sign-in-provider.ts";
 import { pricesAndCaptures } from "./023-prices-and-captures.ts";
 import { usageMonths } from "./024-usage-months.ts";
 import { requestMarks } from "./025-request-marks.ts";
+import { requestBlocks } from "./026-request-blocks.ts";
 
 /** In order of application; a released migration is never edited, only followed by another. */
 export const migrations: readonly Migration[] = [
@@ -52,4 +53,5 @@ export const migrations: readonly Migration[] = [
   pricesAndCaptures,
   usageMonths,
   requestMarks,
+  requestBlocks,
 ];
