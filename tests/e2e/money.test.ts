@@ -118,7 +118,7 @@ test("what is owed stands on the wallet and the overview until points have paid 
     requestId: crypto.randomUUID(),
     costNanoUsd: 500_000_000n,
     multiplierMicros: 1_000_000,
-    now: new Date().toISOString(),
+    atMs: Date.now(),
   };
   const drained = { load: async () => {}, begin() {}, pays: () => false };
   await ledger.transaction((tx) => ledger.settleBatch(tx, [request], { mayExist: false, quota: drained }));

@@ -115,9 +115,10 @@ export async function insertRows<T = Row>(
   suffix = "",
 ): Promise<T[]> {
   const returned: T[] = [];
+  const values: SqlValue[] = [];
   for (const chunk of chunks(rows)) {
     const text = insertText(into, suffix, { rows: chunk.length, columns: chunk[0]!.length });
-    const values: SqlValue[] = [];
+    values.length = 0;
     for (const row of chunk) for (const value of row) values.push(value);
     returned.push(...(await on.all<T>(text, values)));
   }

@@ -4,7 +4,7 @@ import { randomIds } from "../../src/kernel/ids.ts";
 import { type AccountRef, Ledger, type Settled, type Settlement } from "../../src/rooms/ledger/index.ts";
 import type { Database } from "../../src/storage/contract.ts";
 
-export const NOW = "2026-11-15T12:00:00.000Z";
+const NOW_MS = Date.UTC(2026, 10, 15, 12);
 export const POINTS_PER_USD = 100;
 /** What one point costs, in nano-dollars. */
 export const NANO_PER_POINT = 10_000_000n;
@@ -42,6 +42,6 @@ export const settlement = (item: Partial<Settlement>): Settlement => ({
   requestId: crypto.randomUUID(),
   costNanoUsd: NANO_PER_POINT,
   multiplierMicros: 1_000_000,
-  now: NOW,
+  atMs: NOW_MS,
   ...item,
 });

@@ -47,6 +47,25 @@ describe("the usage journal", () => {
     }
   });
 
+  test("lines count in bytes: with other scripts, with bytes that are no text, and up to the most rows", () => {
+    const [a, b] = [entry({ model: "模型 ü" }), entry({ refId: "🚀" })];
+    const noText = Buffer.from([0x30, 0xff, 0xc3, 0x0a]);
+    const lines = [Buffer.from(encodeEntry(a)), noText, Buffer.from(encodeEntry(b))];
+    const bytes = Buffer.concat([...lines, Buffer.from("half")]);
+    const damaged = ["0\ufffd\ufffd"];
+    const expected = [
+      { entries: [], damaged: [] },
+      { entries: [a], damaged: [] },
+      { entries: [a], damaged },
+      { entries: [a, b], damaged },
+    ];
+    for (const [rowsMax, read] of expected.entries()) {
+      const { length } = Buffer.concat(lines.slice(0, rowsMax));
+      expect(decodeLines(bytes, rowsMax)).toEqual({ ...read, length });
+    }
+    expect(decodeLines(bytes, 100)).toEqual(decodeLines(bytes, 3));
+  });
+
   test("a damaged line is set aside for a person and the others go on", () => {
     const dir = temporaryDir();
     const [a, b, c] = [entry(), entry(), entry()];

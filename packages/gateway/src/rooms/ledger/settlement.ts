@@ -1,3 +1,4 @@
+import { isoTime } from "../../kernel/clock.ts";
 import type { Transaction } from "../../storage/contract.ts";
 import { accountKey, type DebtRef, debtId, debtKey, settlementId } from "./account.ts";
 import { charge, type ExactPoints, exactPoints } from "./charge.ts";
@@ -114,7 +115,7 @@ class Charging {
       to_account_id: this.options.spent,
       note: item.note ?? null,
       actor: null,
-      created_at: item.now,
+      created_at: isoTime(item.atMs),
     };
     drawing.movements.push({
       ...common,

@@ -33,8 +33,8 @@ export interface Settlement {
   costNanoUsd: bigint;
   /** The member's multiplier in millionths. */
   multiplierMicros: number;
-  /** When the request finished, RFC 3339. */
-  now: string;
+  /** When the request finished. */
+  atMs: number;
   note?: string;
 }
 

@@ -1,4 +1,3 @@
-import { isoTime } from "../../kernel/clock.ts";
 import { isOrderedId } from "../../kernel/ids.ts";
 import type { Database, Transaction } from "../../storage/contract.ts";
 import type { BalanceChange, Settled, Settlement, Settling } from "../ledger/index.ts";
@@ -24,10 +23,10 @@ const toSettlement = (entry: JournalEntry): Settlement => ({
   requestId: entry.requestId,
   costNanoUsd: BigInt(entry.costNanoUsd ?? 0),
   multiplierMicros: entry.costMultiplierMicros,
-  now: isoTime(entry.atMs),
+  atMs: entry.atMs,
 });
 
-const toRow = (entry: JournalEntry, points: number | null): UsageRow => ({
+const toRow = (entry: JournalEntry, settled: Settled): UsageRow => ({
   id: entry.requestId,
   userId: entry.userId,
   keyId: entry.keyId,
@@ -40,8 +39,8 @@ const toRow = (entry: JournalEntry, points: number | null): UsageRow => ({
   costNanoUsd: entry.costNanoUsd,
   createdAtMs: entry.atMs,
   refId: entry.refId,
-  points,
-  accountType: points === null ? null : accountOf(entry).type,
+  points: settled === null ? null : settled.points,
+  accountType: settled === null ? null : accountOf(entry).type,
   estimated: entry.estimated,
 });
 
@@ -56,7 +55,8 @@ export async function settleEntries(
   entries: readonly JournalEntry[],
   { mayExist, reserved }: { mayExist: boolean; reserved: boolean },
 ): Promise<Settlements & { settlements: number | null }> {
-  const byId = new Map(entries.map((entry) => [entry.requestId, entry]));
+  const byId = new Map<string, JournalEntry>();
+  for (const entry of entries) byId.set(entry.requestId, entry);
   let used: Transaction | undefined;
   let settlements: number | null = null;
   const written = await db.transaction(async (tx) => {
@@ -70,8 +70,8 @@ export async function settleEntries(
     const quota = new TierQuota({ store, tiers }, fresh);
     let { days, ...inserted } = NOTHING_WRITTEN;
     const meanwhile = async (settled: readonly Settled[]) => {
-      const points = new Map(priced.map(({ requestId }, i) => [requestId, settled[i]?.points ?? null]));
-      const rows = fresh.map((entry) => toRow(entry, points.get(entry.requestId) ?? null));
+      let next = 0;
+      const rows = fresh.map((entry) => toRow(entry, takesPoints(entry) ? settled[next++]! : null));
       if (rows.length > 0) ({ days, ...inserted } = await store.insertExceptDays(tx, rows));
     };
     await ledger.settleBatch(tx, priced.map(toSettlement), { mayExist, quota, meanwhile });

@@ -1,8 +1,8 @@
-import type { ReservedChange } from "../../bus/contract.ts";
+import type { Quantity, ReservedChange } from "../../bus/contract.ts";
 import type { Tiers } from "../billing/settling.ts";
 import { accountKey, accountOf } from "../ledger/settling.ts";
 import type { KeySpend } from "../usage/index.ts";
-import { MonthNames, utcMonth } from "../usage/settling.ts";
+import { MonthNames, Sums, utcMonth, WHOLE_USER } from "../usage/settling.ts";
 import type { JournalEntry } from "./journal/codec.ts";
 import { type Lines, readLines } from "./journal/segment.ts";
 import { budgetNames } from "./key-budgets.ts";
@@ -79,15 +79,20 @@ export function reservedBy(entry: JournalEntry, options: ReservingOptions): Rese
 
 function reservedOfPayer(entry: JournalEntry, { pointsPerUsd, names }: ReservingOptions): ReservedChange[] {
   if (entry.hold === "none") return [];
-  const { costMultiplierMicros, promptTokens, completionTokens } = entry;
-  const costNanoUsd = entry.costNanoUsd ?? 0;
-  if (entry.hold === "points") {
-    const money = nanoPoints(costNanoUsd, costMultiplierMicros, pointsPerUsd);
-    return [{ name: accountKey(accountOf(entry)), amount: { money, tokens: 0 } }];
-  }
-  const amount = { money: costNanoUsd, tokens: promptTokens + completionTokens };
+  if (entry.hold === "points") return [reservedPoints(entry, pointsPerUsd)];
+  const amount = quotaOf(entry);
   return names(entry).map((name) => ({ name, amount }));
 }
+
+function reservedPoints(entry: JournalEntry, pointsPerUsd: number): ReservedChange {
+  const money = nanoPoints(entry.costNanoUsd ?? 0, entry.costMultiplierMicros, pointsPerUsd);
+  return { name: accountKey(accountOf(entry)), amount: { money, tokens: 0 } };
+}
+
+const quotaOf = ({ costNanoUsd, promptTokens, completionTokens }: JournalEntry): Quantity => ({
+  money: costNanoUsd ?? 0,
+  tokens: promptTokens + completionTokens,
+});
 
 function reservedOfKey({ keyId, budgets, costNanoUsd, atMs }: JournalEntry): ReservedChange[] {
   if (budgets === 0 || keyId === null) return [];
@@ -175,16 +180,25 @@ export class JournalSettler implements Settler {
     const budgets = new Map<string, number>();
     for (const month of months) news.of(month.userId).months.push(month);
     for (const change of balances) news.of(accountKey(change.account)).balances.push(change);
-    const { pointsPerUsd } = this.options;
-    const names = ({ userId, project, atMs }: JournalEntry) =>
-      windowNames({ userId, project, month: this.#months.at(atMs) });
+    // Many entries have the same windows, whose names are long.
+    const quota = new Sums<[userId: string, month: string, project: string]>();
     for (const entry of entries) {
-      const { keyId, userId, hold } = entry;
+      const { keyId, userId, project, hold } = entry;
       if (keyId !== null && entry.budgets > 0) budgets.set(keyId, (budgets.get(keyId) ?? 0) | entry.budgets);
       if (!reserved) continue;
-      const payer = hold === "points" ? accountKey(accountOf(entry)) : userId;
-      for (const change of reservedOfPayer(entry, { pointsPerUsd, names })) news.free(payer, change);
+      if (hold === "quota") {
+        const { money, tokens } = quotaOf(entry);
+        quota.add([userId, this.#months.at(entry.atMs), project ?? WHOLE_USER], [money, tokens]);
+      } else if (hold === "points") {
+        const change = reservedPoints(entry, this.options.pointsPerUsd);
+        news.free(change.name, change);
+      }
       for (const change of reservedOfKey(entry)) news.free(ownerOf(keyId!), change);
+    }
+    for (const { key, values } of quota.all) {
+      const [userId, month, project] = key;
+      const amount = { money: values[0]!, tokens: values[1]! };
+      for (const name of windowNames({ userId, month, project })) news.free(userId, { name, amount });
     }
     for (const key of keys)
       news.of(ownerOf(key.keyId)).keys.push({ ...key, budgets: budgets.get(key.keyId) ?? 0 });

@@ -42,15 +42,10 @@ const nameOf = ({ userId, month, project }: MonthKey) => `${userId} ${month} ${p
 /** A name of its own: it begins like no other, so no project label can be mistaken for it. */
 const keysNameOf = ({ userId, month }: MonthKey) => `keys ${userId} ${month}`;
 
-/** The names on which a request is reserved that a month's quota pays. */
-export const windowNames = ({
-  userId,
-  month,
-  project,
-}: Omit<MonthKey, "project"> & { project: string | null }) => {
-  const whole = nameOf({ userId, month, project: WHOLE_USER });
-  if (project === null) return [whole];
-  return [nameOf({ userId, month, project }), keysNameOf({ userId, month, project }), whole];
+/** The names on which a request is reserved that a month's quota pays; without a key its project is `WHOLE_USER`. */
+export const windowNames = (month: MonthKey): string[] => {
+  const whole = nameOf({ ...month, project: WHOLE_USER });
+  return month.project === WHOLE_USER ? [whole] : [nameOf(month), keysNameOf(month), whole];
 };
 
 /** What is spent under each name that the month stands for. */

@@ -37,14 +37,22 @@ interface KeySum {
   lastUsedMs: number;
 }
 
+/** What a key was used for within one month. */
+interface KeyUse {
+  month: string;
+  nanoUsd: number;
+  requests: number;
+  lastUsedMs: number;
+}
+
 /** What the rows of a batch add to their keys: one sum a key, or Postgres would refuse to change a row twice. */
 export class KeySums {
   readonly #sums = new Map<string, KeySum>();
 
-  add(keyId: string, { month, nanoUsd, atMs }: { month: string; nanoUsd: number; atMs: number }): void {
+  add(keyId: string, { month, nanoUsd, requests, lastUsedMs }: KeyUse): void {
     const sum = this.#sums.get(keyId);
     if (!sum) {
-      const first = { month, monthNanoUsd: nanoUsd, totalNanoUsd: nanoUsd, requests: 1, lastUsedMs: atMs };
+      const first = { month, monthNanoUsd: nanoUsd, totalNanoUsd: nanoUsd, requests, lastUsedMs };
       this.#sums.set(keyId, first);
       return;
     }
@@ -54,8 +62,8 @@ export class KeySums {
     }
     if (month === sum.month) sum.monthNanoUsd += nanoUsd;
     sum.totalNanoUsd += nanoUsd;
-    sum.requests++;
-    if (atMs > sum.lastUsedMs) sum.lastUsedMs = atMs;
+    sum.requests += requests;
+    if (lastUsedMs > sum.lastUsedMs) sum.lastUsedMs = lastUsedMs;
   }
 
   async write(on: Queryable): Promise<KeySpend[]> {

@@ -2,3 +2,4 @@
 export { MonthNames, utcMonth } from "./calendar.ts";
 export { NANO_PER_USD, WHOLE_USER } from "./rows.ts";
 export { UsageStore } from "./store.ts";
+export { Sums } from "./sums.ts";

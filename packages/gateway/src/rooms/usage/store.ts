@@ -1,4 +1,3 @@
-import { isoTime } from "../../kernel/clock.ts";
 import {
   type Database,
   insertRows,
@@ -7,7 +6,8 @@ import {
   selectIn,
   type Transaction,
 } from "../../storage/contract.ts";
-import { KeySums, readKeySpend } from "./key-spend.ts";
+import { Batch } from "./batch.ts";
+import { readKeySpend } from "./key-spend.ts";
 import {
   type KeySpend,
   type MonthKey,
@@ -16,6 +16,7 @@ import {
   type UsageRow,
   WHOLE_USER,
 } from "./rows.ts";
+import { Sums } from "./sums.ts";
 
 const ROWS = `usage_records (id, user_id, key_id, project, api_key_id, model, backend, prompt_tokens,
   completion_tokens, total_tokens, cost, created_at, created_ms, ref_id, points, account_type, estimated)`;
@@ -87,101 +88,6 @@ const toQuota = (row: QuotaRow): MonthQuota => ({
   keyQuotaCostNanoUsd: row.key_quota_cost_nano_usd,
 });
 
-type KeyPart = string | boolean;
-
-interface Sum {
-  key: readonly KeyPart[];
-  values: number[];
-}
-
-/** Sums by key. Keys are found part by part: the parts recur, a text made of them would be new each time. */
-class Sums {
-  readonly #root = new Map<KeyPart, unknown>();
-  readonly #sums: Sum[] = [];
-
-  add(key: readonly KeyPart[], values: readonly number[]): void {
-    let level = this.#root;
-    const last = key.length - 1;
-    for (let i = 0; i < last; i++) {
-      let next = level.get(key[i]!) as Map<KeyPart, unknown> | undefined;
-      if (!next) {
-        next = new Map();
-        level.set(key[i]!, next);
-      }
-      level = next;
-    }
-    const sum = level.get(key[last]!) as Sum | undefined;
-    if (!sum) {
-      const first = { key, values: [...values] };
-      level.set(key[last]!, first);
-      this.#sums.push(first);
-    } else for (let i = 0; i < values.length; i++) sum.values[i]! += values[i]!;
-  }
-
-  get isEmpty(): boolean {
-    return this.#sums.length === 0;
-  }
-
-  /** Rows of key and sums, in the order of the keys: two writers then lock rows in the same order. */
-  rows(): (readonly (KeyPart | number)[])[] {
-    return this.#sums
-      .map(({ key, values }) => ({ id: key.join("\u0000"), row: [...key, ...values] }))
-      .sort((a, b) => (a.id < b.id ? -1 : 1))
-      .map(({ row }) => row);
-  }
-}
-
-/** The rollups' parts of a batch. */
-interface Rollups {
-  months: Sums;
-  days: Sums;
-  refDays: Sums;
-  keyDays: Sums;
-  keys: KeySums;
-}
-
-const totalTokens = (row: UsageRow) => row.promptTokens + row.completionTokens;
-
-/** Counts the row in every rollup; month and day are parts of its time, which is cheaper than formatting a date. */
-function rollUp(
-  { months, days, refDays, keyDays, keys }: Rollups,
-  row: UsageRow,
-  { month, day }: Stamp,
-): void {
-  const tokens = totalTokens(row);
-  const cost = row.costNanoUsd ?? 0;
-  const ofQuota = row.points === null ? 1 : 0;
-  // Only what is done with a key has a project.
-  const ofKeys = row.project === null ? 0 : ofQuota;
-  const monthValues = [1, tokens, cost, ofQuota * tokens, ofQuota * cost, ofKeys * tokens, ofKeys * cost];
-  months.add([row.userId, month, WHOLE_USER], monthValues);
-  if (row.project !== null) months.add([row.userId, month, row.project], monthValues);
-  const dayValues = [1, row.promptTokens, row.completionTokens, tokens, cost];
-  days.add([day, row.model, row.backend, row.refId !== null], dayValues);
-  if (row.refId !== null) refDays.add([row.refId, day, row.model, row.backend], dayValues);
-  keyDays.add(
-    [day, row.apiKeyId, row.project ?? WHOLE_USER, row.userId],
-    [1, row.promptTokens, row.completionTokens, cost, row.costNanoUsd === null ? 1 : 0],
-  );
-  if (row.keyId !== null) keys.add(row.keyId, { month, nanoUsd: cost, atMs: row.createdAtMs });
-}
-
-/** An instant as text, with its month and day. */
-interface Stamp {
-  ms: number;
-  text: string;
-  month: string;
-  day: string;
-}
-
-/** The stamp of `ms`; what it has in common with the one before is taken from there. */
-function stampOf(ms: number, before: Stamp | null): Stamp {
-  if (before?.ms === ms) return before;
-  const text = isoTime(ms);
-  if (before && text.startsWith(before.day)) return { ...before, ms, text };
-  return { ms, text, month: text.slice(0, 7), day: text.slice(0, 10) };
-}
-
 const toValues = (row: UsageRow, createdAt: string): SqlValue[] => [
   row.id,
   row.userId,
@@ -192,7 +98,7 @@ const toValues = (row: UsageRow, createdAt: string): SqlValue[] => [
   row.backend,
   row.promptTokens,
   row.completionTokens,
-  totalTokens(row),
+  row.promptTokens + row.completionTokens,
   row.costNanoUsd === null ? null : row.costNanoUsd / NANO_PER_USD,
   createdAt,
   row.createdAtMs,
@@ -237,24 +143,13 @@ export class UsageStore {
     tx: Transaction,
     rows: readonly UsageRow[],
   ): Promise<WrittenSums & { days: DaySumRows }> {
-    const rollups: Rollups = {
-      months: new Sums(),
-      days: new Sums(),
-      refDays: new Sums(),
-      keyDays: new Sums(),
-      keys: new KeySums(),
-    };
-    let stamp: Stamp | null = null;
-    const values: SqlValue[][] = [];
-    for (const row of rows) {
-      stamp = stampOf(row.createdAtMs, stamp);
-      values.push(toValues(row, stamp.text));
-      rollUp(rollups, row, stamp);
-    }
+    const batch = new Batch();
+    const values = rows.map((row) => toValues(row, batch.add(row)));
     await insertRows(tx, ROWS, values);
+    const rollups = batch.rollUp();
     const months = await this.#addToMonths(tx, rollups.months.rows());
     const keys = await rollups.keys.write(tx);
-    if (!rollups.refDays.isEmpty)
+    if (rollups.refDays.all.length > 0)
       await insertRows(tx, REF_DAYS.into, rollups.refDays.rows(), REF_DAYS.adding);
     await insertRows(tx, KEY_DAYS.into, rollups.keyDays.rows(), KEY_DAYS.adding);
     return { months, keys, days: rollups.days.rows() };

@@ -59,18 +59,29 @@ async function inTurn<T>(writeTurn: WriteTurn, work: () => Promise<T>): Promise<
   }
 }
 
+/** A statement as it takes all its values in one array: as arguments, a thousand of them would be copied twice. */
+interface Prepared {
+  all(values: readonly SqlValue[]): unknown[];
+  get(values: readonly SqlValue[]): unknown;
+  run(values: readonly SqlValue[]): { changes: number };
+}
+
 class Connection implements Queryable {
   readonly dialect = "sqlite";
   constructor(readonly handle: Sqlite) {}
 
+  #prepared(sql: string): Prepared {
+    return this.handle.query(toSqlite(sql)) as unknown as Prepared;
+  }
+
   async all<T = Row>(sql: string, params: readonly SqlValue[] = []): Promise<T[]> {
-    return whenUnlocked(() => this.handle.query(toSqlite(sql)).all(...(params as SqlValue[])) as T[]);
+    return whenUnlocked(() => this.#prepared(sql).all(params) as T[]);
   }
   async get<T = Row>(sql: string, params: readonly SqlValue[] = []): Promise<T | null> {
-    return whenUnlocked(() => this.handle.query(toSqlite(sql)).get(...(params as SqlValue[])) as T | null);
+    return whenUnlocked(() => this.#prepared(sql).get(params) as T | null);
   }
   async run(sql: string, params: readonly SqlValue[] = []): Promise<number> {
-    return whenUnlocked(() => this.handle.query(toSqlite(sql)).run(...(params as SqlValue[])).changes);
+    return whenUnlocked(() => this.#prepared(sql).run(params).changes);
   }
 }
 
@@ -91,7 +102,7 @@ export class SqliteDatabase implements Database {
   readonly dialect = "sqlite";
   readonly #writer: Connection;
   readonly #reader: Connection;
-  #lastWrite: Promise<unknown> = Promise.resolve();
+  #lastWrite: Promise<void> = Promise.resolve();
   #writeTurn: WriteTurn | null = null;
   #logPagesMax = 0;
 
@@ -127,13 +138,21 @@ export class SqliteDatabase implements Database {
     this.#writeTurn = writeTurn;
   }
 
-  /** Queues `work` behind every earlier write of this process, and of others that take turns with it. */
-  #exclusively<T>(work: () => Promise<T>): Promise<T> {
+  /**
+   * Queues `work` behind every earlier write of this process, and of others that take turns with it. The next one waits
+   * for a promise of its own: made from the result, each would keep what `work` refers to until a full GC.
+   */
+  async #exclusively<T>(work: () => Promise<T>): Promise<T> {
     const writeTurn = this.#writeTurn;
-    const run = writeTurn === null ? work : () => inTurn(writeTurn, work);
-    const result = this.#lastWrite.then(run, run);
-    this.#lastWrite = result.catch(() => {});
-    return result;
+    const before = this.#lastWrite;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#lastWrite = promise;
+    await before;
+    try {
+      return await (writeTurn === null ? work() : inTurn(writeTurn, work));
+    } finally {
+      resolve();
+    }
   }
 
   all<T = Row>(sql: string, params?: readonly SqlValue[]): Promise<T[]> {

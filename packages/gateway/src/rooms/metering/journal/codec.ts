@@ -37,8 +37,7 @@ const FORMAT = 1;
 const CRC_LENGTH = 8;
 const NEWLINE = 10;
 
-const crcHex = (content: string | Uint8Array): string =>
-  Bun.hash.crc32(content).toString(16).padStart(CRC_LENGTH, "0");
+const crcHex = (json: string): string => Bun.hash.crc32(json).toString(16).padStart(CRC_LENGTH, "0");
 
 /** The fields of a line in their order; the types are those that `encodeEntry` wrote. */
 type Fields = [
@@ -91,11 +90,11 @@ export function encodeEntry(entry: JournalEntry): string {
 }
 
 /** The entry of a line without its newline; null when the line is not whole or not ours. */
-function decodeLine(line: Buffer): JournalEntry | null {
+function decodeLine(line: string): JournalEntry | null {
   if (line.length <= CRC_LENGTH + 1) return null;
-  const json = line.subarray(CRC_LENGTH + 1);
-  if (line.toString("latin1", 0, CRC_LENGTH) !== crcHex(json)) return null;
-  const fields = JSON.parse(json.toString("utf8")) as Fields;
+  const json = line.slice(CRC_LENGTH + 1);
+  if (line.slice(0, CRC_LENGTH) !== crcHex(json)) return null;
+  const fields = JSON.parse(json) as Fields;
   if (fields[0] !== FORMAT) return null;
   return {
     requestId: fields[1],
@@ -129,15 +128,24 @@ export interface Decoded {
 
 /** Reads the whole lines of `bytes`, at most `rowsMax` of them; what follows the last newline is left alone. */
 export function decodeLines(bytes: Buffer, rowsMax: number): Decoded {
-  const result: Decoded = { entries: [], damaged: [], length: 0 };
-  for (let rows = 0; rows < rowsMax; rows++) {
-    const end = bytes.indexOf(NEWLINE, result.length);
-    if (end === -1) break;
-    const line = bytes.subarray(result.length, end);
+  const length = endOfLines(bytes, rowsMax);
+  const result: Decoded = { entries: [], damaged: [], length };
+  if (length === 0) return result;
+  // All lines become text at once: a view and a text of each cost more than what is in it.
+  for (const line of bytes.toString("utf8", 0, length - 1).split("\n")) {
     const entry = decodeLine(line);
     if (entry) result.entries.push(entry);
-    else result.damaged.push(line.toString("utf8"));
-    result.length = end + 1;
+    else result.damaged.push(line);
   }
   return result;
+}
+
+function endOfLines(bytes: Buffer, rowsMax: number): number {
+  let end = 0;
+  for (let rows = 0; rows < rowsMax; rows++) {
+    const newline = bytes.indexOf(NEWLINE, end);
+    if (newline === -1) break;
+    end = newline + 1;
+  }
+  return end;
 }
