@@ -4,6 +4,17 @@ const BLOCK_BYTES_MIN = 1024;
 const BLOCK_BYTES_MAX = 64 * 1024;
 
 /**
+ * A part of what a read brought. A small one is copied: for a view, the runtime first moves all the bytes of a small
+ * read into an `ArrayBuffer` object, which costs more than the copy, and the view then keeps the whole read alive.
+ */
+export function partOf(bytes: Buffer, from: number, to: number): Buffer {
+  if (to - from >= KEEP_FROM_BYTES) return bytes.subarray(from, to);
+  const part = Buffer.allocUnsafeSlow(to - from);
+  bytes.copy(part, 0, from, to);
+  return part;
+}
+
+/**
  * Pieces of one body or message, joined once at the end. Uses at most about twice their bytes, however small they are
  * and whatever else arrived in the same reads.
  */

@@ -26,13 +26,13 @@ const TOO_DEEP = `it is nested deeper than ${JSON_DEPTH_MAX} levels`;
 /** Told where each string inside a value begins and ends, quotes included. */
 export type OnString = (text: string, start: number, end: number) => void;
 
+/** Whether a character, or a byte, is white space between the parts of a JSON text. */
+export const isSpace = (char: number): boolean => char === 32 || char === 10 || char === 13 || char === 9;
+
 /** The position of the first character from `at` on that is not white space. */
 export function skipSpace(text: string, at: number): number {
-  for (;;) {
-    const char = text.charCodeAt(at);
-    if (char !== 32 && char !== 10 && char !== 13 && char !== 9) return at;
-    at++;
-  }
+  while (isSpace(text.charCodeAt(at))) at++;
+  return at;
 }
 
 /** The position after the closing quote of a string whose text begins at `from`; -1 when it does not end. */

@@ -20,6 +20,7 @@ describe("what a chat request may be", () => {
     ["no messages", { model: "m" }, "`messages`"],
     ["messages that are no list", { model: "m", messages: "hi" }, "`messages`"],
     ["no message", { model: "m", messages: [] }, "`messages`"],
+    ["no message, but blanks", `{"model":"m","messages":[${" ".repeat(100)}]}`, "`messages`"],
     ["a stream that is no flag", { model: "m", messages: [1], stream: "yes" }, "`stream`"],
     ["a temperature that is no number", { model: "m", messages: [1], temperature: "hot" }, "`temperature`"],
     ["max_tokens that is no count", { model: "m", messages: [1], max_tokens: 1.5 }, "`max_tokens`"],

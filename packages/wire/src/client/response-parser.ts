@@ -1,4 +1,6 @@
 import { ChunkDecoder, type ChunkReader } from "../http/chunks.ts";
+import { isHeaderName } from "../http/header-name.ts";
+import { partOf } from "../pieces.ts";
 
 export interface ResponseHead {
   status: number;
@@ -26,12 +28,24 @@ const TAB = 9;
 const LF = 10;
 const CR = 13;
 const SPACE = 32;
+const NO_BREAK_SPACE = 160;
 const HEAD_END = Buffer.from("\r\n\r\n");
 /** The ends of heads whose lines end with bare line feeds. */
 const BARE_HEAD_END = /\n\r?\n/;
 const FOLD = /\r?\n[\t ]+/g;
 
 const STATUS_LINE = /^HTTP\/1\.[01] \d{3}(?:[ \r\n]|$)/;
+
+/** The headers that matter. */
+const HEADER_NAMES = [
+  "content-type",
+  "content-length",
+  "connection",
+  "transfer-encoding",
+  "content-encoding",
+  "retry-after",
+] as const;
+type HeaderName = (typeof HEADER_NAMES)[number];
 
 type State = "head" | "length" | "chunks" | "until-close" | "done";
 
@@ -41,7 +55,7 @@ interface Framing extends ResponseHead {
   closes: boolean;
 }
 
-/** Parses one HTTP/1.1 answer as its bytes arrive. Pieces of its body are views of the input, not copies. */
+/** Parses one HTTP/1.1 answer as its bytes arrive. Large pieces of its body are views of the input. */
 export class ResponseParser implements ChunkReader {
   #state: State = "head";
   /** Bytes of an incomplete head. */
@@ -135,7 +149,7 @@ export class ResponseParser implements ChunkReader {
     this.#left -= end - at;
     const isWhole = this.#left === 0;
     if (isWhole) this.#state = "done";
-    this.events.piece(bytes.subarray(at, end));
+    this.events.piece(partOf(bytes, at, end));
     if (isWhole) this.events.end();
     return end;
   }
@@ -172,11 +186,10 @@ function endOfHead(bytes: Buffer, from: number): { end: number; bodyFrom: number
 /** Status line and headers, without the empty line. */
 function parseHead(text: string): Framing {
   if (!STATUS_LINE.test(text)) throw new HttpParseError("the upstream's answer is not HTTP/1.1");
-  const status = Number(text.slice(9, 12));
   let lineEnd = endOfLine(text, 0);
   const head: Framing = {
-    status,
-    statusText: text.slice(13, lineEnd).trimEnd(),
+    status: Number(text.slice(9, 12)),
+    statusText: text.slice(13, Math.max(13, trimmedEnd(text, 13, lineEnd))),
     contentType: "",
     retryAfter: null,
     contentLength: null,
@@ -193,10 +206,9 @@ function parseHead(text: string): Framing {
     if (initial !== LETTER_C && initial !== LETTER_T && initial !== LETTER_R) continue;
     const colon = text.indexOf(":", start);
     if (colon === -1 || colon > lineEnd) throw new HttpParseError("a header has no colon");
-    // RFC 9112 (5.1 and 5.2): blanks before the colon of an answer's header are removed, and its lines unfolded.
-    const name = text.slice(start, colon).trimEnd().toLowerCase();
-    let value = text.slice(colon + 1, lineEnd).trim();
-    if (value.includes("\n")) value = value.replace(FOLD, " ");
+    const name = nameIn(text, start, colon);
+    if (name === null) continue;
+    const value = valueIn(text, colon + 1, lineEnd);
     if (name === "transfer-encoding") {
       hasEncoding = true;
       head.chunked = /(?:^|,)\s*chunked$/i.test(value);
@@ -204,6 +216,30 @@ function parseHead(text: string): Framing {
   }
   return framed(head, hasEncoding);
 }
+
+/** The name before a colon, if it is one that matters. RFC 9112 (5.1): blanks before the colon are removed. */
+function nameIn(text: string, start: number, colon: number): HeaderName | null {
+  const end = trimmedEnd(text, start, colon);
+  for (const name of HEADER_NAMES) if (isHeaderName(text, start, end, name)) return name;
+  return null;
+}
+
+/** RFC 9112 (5.2): a value that continues on the next line is unfolded. */
+function valueIn(text: string, from: number, lineEnd: number): string {
+  let start = from;
+  while (start < lineEnd && isWhiteSpace(text.charCodeAt(start))) start++;
+  const value = text.slice(start, trimmedEnd(text, start, lineEnd));
+  return value.includes("\n") ? value.replace(FOLD, " ") : value;
+}
+
+function trimmedEnd(text: string, start: number, end: number): number {
+  while (end > start && isWhiteSpace(text.charCodeAt(end - 1))) end--;
+  return end;
+}
+
+/** What `trim()` removes. */
+const isWhiteSpace = (code: number): boolean =>
+  code === SPACE || (code >= TAB && code <= CR) || code === NO_BREAK_SPACE;
 
 /** The line feed that ends a header, past the lines that continue it. */
 function endOfLine(text: string, from: number): number {
@@ -216,7 +252,7 @@ function endOfLine(text: string, from: number): number {
   }
 }
 
-function readHeader(head: Framing, name: string, value: string): void {
+function readHeader(head: Framing, name: HeaderName, value: string): void {
   switch (name) {
     case "content-type":
       head.contentType = value;

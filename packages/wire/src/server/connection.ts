@@ -3,6 +3,7 @@ import type { Clock } from "../clock.ts";
 import { Reply, type ReplyHead, StreamedReply } from "../http/reply.ts";
 import { BadRequest } from "../http/request.ts";
 import type { WireLog } from "../log.ts";
+import { partOf } from "../pieces.ts";
 import { headRead } from "../turns/collector.ts";
 import type { Recipient } from "../turns/inbox.ts";
 import { type BytePipe, ServerSocket } from "../websocket/server-socket.ts";
@@ -237,7 +238,7 @@ export class Connection implements Recipient, RequestCarrier, StreamCarrier, Byt
     const length = head.contentLength ?? 0;
     if (!head.isChunked && bytes.length - from >= length) {
       this.#hold(bytes, from + length);
-      return length === 0 ? NOTHING : bytes.subarray(from, from + length);
+      return length === 0 ? NOTHING : partOf(bytes, from, from + length);
     }
     const body = new RequestBody(head.contentLength);
     const to = from + body.feed(bytes.subarray(from));

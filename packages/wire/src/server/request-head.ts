@@ -1,13 +1,20 @@
+import { isHeaderName } from "../http/header-name.ts";
 import { BadRequest } from "../http/request.ts";
 
 export const HEAD_BYTES_MAX = 64 * 1024;
 
 const REQUEST_LINE = /^([!#$%&'*+\-.^_`|~\w]{1,32}) ([!-~]+) HTTP\/1\.([01])\r\n/;
 const OTHER_VERSION = /^\S+ \S+ HTTP\/(?!1\.[01]\r)\d(?:\.\d)?\r\n/;
-/** A name, a colon and a value without control characters; folded lines are refused. */
-const HEADER_LINES = /^(?:[!#$%&'*+\-.^_`|~\w]+:[\t -~\x80-\xff]*\r\n)*$/;
 const LENGTH = /^\d{1,15}$/;
+const NAME_CHAR = 1;
+const VALUE_CHAR = 2;
 const TOKEN = /[!#$%&'*+\-.^_`|~\w]/;
+/** What each character may be part of. */
+const KINDS = Uint8Array.from({ length: 256 }, (_, code) => {
+  const char = String.fromCharCode(code);
+  return (TOKEN.test(char) ? NAME_CHAR : 0) | (/[\t -~\x80-\xff]/.test(char) ? VALUE_CHAR : 0);
+});
+const COLON = 58;
 const TAB = 9;
 const LF = 10;
 const CR = 13;
@@ -29,19 +36,17 @@ export class RequestHead {
   readonly expectsContinue: boolean;
   readonly isHttp10: boolean;
   readonly keepsAlive: boolean;
-  /** Starts with the line end before the first header. */
   readonly #text: string;
-  readonly #lower: string;
+  /** Three positions for each header: where its name begins, its colon, and its line end. */
+  readonly #lines: number[] = [];
 
   /** `text` is everything up to the line end before the empty line, inclusive, as Latin-1. */
   constructor(text: string) {
     const line = REQUEST_LINE.exec(text);
     if (!line) throw notHttp(text);
     this.method = line[1]!;
-    const linesFrom = line[0].length;
-    if (!HEADER_LINES.test(text.slice(linesFrom))) throw new BadRequest(400, "a header line is malformed");
-    this.#text = text.slice(linesFrom - 2);
-    this.#lower = this.#text.toLowerCase();
+    this.#text = text;
+    this.#findLines(line[0].length);
     const target = targetOf(line[2]!, this.method);
     const queryAt = target.indexOf("?");
     this.path = queryAt === -1 ? target : target.slice(0, queryAt);
@@ -59,31 +64,49 @@ export class RequestHead {
   }
 
   header(name: string): string | null {
-    const needle = `\r\n${name}:`;
-    const at = this.#lower.indexOf(needle);
-    if (at === -1) return null;
-    let value = this.#valueAt(at + needle.length);
-    for (let next = this.#lower.indexOf(needle, at + needle.length); next !== -1; ) {
-      value += `, ${this.#valueAt(next + needle.length)}`;
-      next = this.#lower.indexOf(needle, next + needle.length);
-    }
+    const first = this.#find(name, 0);
+    if (first === -1) return null;
+    let value = this.#value(first);
+    for (let next = this.#find(name, first + 3); next !== -1; next = this.#find(name, next + 3))
+      value += `, ${this.#value(next)}`;
     return value;
   }
 
-  /** Trims spaces and tabs only: `trim()` would remove more than other servers do. */
-  #valueAt(from: number): string {
+  /** A line is a name, a colon and a value without control characters; folded lines are refused. */
+  #findLines(from: number): void {
     const text = this.#text;
-    let start = from;
-    let end = text.indexOf("\r\n", from);
+    for (let at = from; at < text.length; at += 2) {
+      const start = at;
+      while (KINDS[text.charCodeAt(at)]! & NAME_CHAR) at++;
+      const colon = at;
+      if (colon === start || text.charCodeAt(at++) !== COLON) throw malformedLine();
+      while (KINDS[text.charCodeAt(at)]! & VALUE_CHAR) at++;
+      if (text.charCodeAt(at) !== CR || text.charCodeAt(at + 1) !== LF) throw malformedLine();
+      this.#lines.push(start, colon, at);
+    }
+  }
+
+  /** Where the positions of the next header of that name stand, from `from` on; -1 when there is none. */
+  #find(name: string, from: number): number {
+    const lines = this.#lines;
+    for (let i = from; i < lines.length; i += 3)
+      if (isHeaderName(this.#text, lines[i]!, lines[i + 1]!, name)) return i;
+    return -1;
+  }
+
+  /** Trims spaces and tabs only: `trim()` would remove more than other servers do. */
+  #value(at: number): string {
+    const text = this.#text;
+    let start = this.#lines[at + 1]! + 1;
+    let end = this.#lines[at + 2]!;
     while (start < end && isBlank(text.charCodeAt(start))) start++;
     while (end > start && isBlank(text.charCodeAt(end - 1))) end--;
     return text.slice(start, end);
   }
 
   #count(name: string): number {
-    const needle = `\r\n${name}:`;
-    const first = this.#lower.indexOf(needle);
-    return first === -1 ? 0 : this.#lower.lastIndexOf(needle) === first ? 1 : 2;
+    const first = this.#find(name, 0);
+    return first === -1 ? 0 : this.#find(name, first + 3) === -1 ? 1 : 2;
   }
 
   #checkHost(): void {
@@ -128,6 +151,7 @@ export class RequestHead {
   }
 }
 
+const malformedLine = (): BadRequest => new BadRequest(400, "a header line is malformed");
 const isBlank = (code: number): boolean => code === SPACE || code === TAB;
 
 const notHttp = (text: string): BadRequest =>

@@ -7,8 +7,9 @@ const TIMES_AT_FIRST = 8;
 
 /** The times of hits that still count, in the order in which they were counted, as a ring. */
 export class Window {
-  #times = new Float64Array(TIMES_AT_FIRST);
-  #counts = new Uint32Array(TIMES_AT_FIRST);
+  /** Of each entry its time and then its hits, next to each other: keys are many, and seldom in the processor's caches. */
+  #entries = new Float64Array(2 * TIMES_AT_FIRST);
+  /** Where the oldest entry stands. */
   #oldest = 0;
   #size = 0;
   #hits = 0;
@@ -32,8 +33,8 @@ export class Window {
     const isShared = limit > TIMES_MAX && nowMs - this.#newestBeganMs < this.windowMs / TIMES_MAX;
     if (isShared && this.#size > 0) {
       const newest = this.#at(this.#size - 1);
-      this.#times[newest] = nowMs;
-      this.#counts[newest]! += counted;
+      this.#entries[newest] = nowMs;
+      this.#entries[newest + 1]! += counted;
     } else {
       this.#add(nowMs, counted);
       this.#newestBeganMs = nowMs;
@@ -43,7 +44,7 @@ export class Window {
 
   /** After a hit that was not counted. The limit may have been lowered meanwhile: then more than one entry has to pass. */
   waitMs(nowMs: number): number {
-    return Math.min(this.#times[this.#oldest]! + this.windowMs - nowMs, this.windowMs);
+    return Math.min(this.#entries[this.#oldest]! + this.windowMs - nowMs, this.windowMs);
   }
 
   /** How many more hits the limit allows. */
@@ -69,11 +70,11 @@ export class Window {
     const index = number - this.#dropped;
     if (index < 0 || index >= this.#size) return;
     const at = this.#at(index);
-    if (this.#times[at] !== untilMs) return;
-    const back = Math.min(unused, this.#counts[at]!);
-    this.#counts[at]! -= back;
+    if (this.#entries[at] !== untilMs) return;
+    const back = Math.min(unused, this.#entries[at + 1]!);
+    this.#entries[at + 1]! -= back;
     this.#hits -= back;
-    this.#times[at] = Math.min(untilMs, nowMs);
+    this.#entries[at] = Math.min(untilMs, nowMs);
   }
 
   isPast(nowMs: number): boolean {
@@ -83,8 +84,8 @@ export class Window {
 
   #forgetPast(nowMs: number): void {
     while (this.#size > 0) {
-      if (nowMs - this.#times[this.#oldest]! < this.windowMs) return;
-      this.#hits -= this.#counts[this.#oldest]!;
+      if (nowMs - this.#entries[this.#oldest]! < this.windowMs) return;
+      this.#hits -= this.#entries[this.#oldest + 1]!;
       this.#oldest = this.#at(1);
       this.#size--;
       this.#dropped++;
@@ -92,26 +93,22 @@ export class Window {
   }
 
   #at(index: number): number {
-    return (this.#oldest + index) & (this.#times.length - 1);
+    return (this.#oldest + 2 * index) & (this.#entries.length - 1);
   }
 
   #add(timeMs: number, hits: number): void {
-    if (this.#size === this.#times.length) this.#grow();
+    if (2 * this.#size === this.#entries.length) this.#grow();
     const end = this.#at(this.#size++);
-    this.#times[end] = timeMs;
-    this.#counts[end] = hits;
+    this.#entries[end] = timeMs;
+    this.#entries[end + 1] = hits;
   }
 
   /** To a power of two again, which makes the ring's arithmetic cheap. */
   #grow(): void {
-    const times = new Float64Array(this.#size * 2);
-    const counts = new Uint32Array(this.#size * 2);
-    for (let i = 0; i < this.#size; i++) {
-      times[i] = this.#times[this.#at(i)]!;
-      counts[i] = this.#counts[this.#at(i)]!;
-    }
-    this.#times = times;
-    this.#counts = counts;
+    const entries = new Float64Array(2 * this.#entries.length);
+    entries.set(this.#entries.subarray(this.#oldest));
+    entries.set(this.#entries.subarray(0, this.#oldest), this.#entries.length - this.#oldest);
+    this.#entries = entries;
     this.#oldest = 0;
   }
 }

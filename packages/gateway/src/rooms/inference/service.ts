@@ -138,10 +138,11 @@ export class Inference {
   speak(voice: Voice, route: VoiceRoute, call: KeyedCall): Answered | Promise<Answered> {
     const { requestId, body } = call;
     if (route.answer) return whenKnown(route.answer(body), (answer) => jsonReplyIn(voice, answer, requestId));
-    return this.#metered(call, (asker) => this.#speak(voice, call, asker));
+    return this.#counted(this.#speak(voice, call), call);
   }
 
-  #speak(voice: Voice, call: KeyedCall, asker: Asker): Promise<Answered> {
+  #speak(voice: Voice, call: KeyedCall): Promise<Answered> {
+    const asker = this.#askerOf(call);
     const read = voice.read(call.body, new Reading(this, call));
     return read instanceof Promise
       ? read.then((later) => this.#open(voice, later, call, asker))
@@ -167,30 +168,27 @@ export class Inference {
   /** `POST /v1/embeddings`, or another API's request for vectors that `read` turns into one. */
   embeddings(call: KeyedCall, read: EmbeddingsReader = readBytes): Promise<Answered> {
     const { request: client, body } = call;
-    return this.#metered(call, (asker) => {
-      const open = (request: ReadEmbeddings) => embed(this.#parts, { asker, client, ...request });
-      const request = read(body);
-      return whenKnown(request, open);
-    });
+    const asker = this.#askerOf(call);
+    const open = (request: ReadEmbeddings) => embed(this.#parts, { asker, client, ...request });
+    return this.#counted(whenKnown(read(body), open), call);
   }
 
   /** Images, sounds, rankings and moderations. */
   work(kind: WorkKind, call: KeyedCall): Promise<Answered> {
     const { request: client, body } = call;
     const contentType = client.header("content-type");
-    return this.#metered(call, async (asker) =>
-      serveWork(this.#parts, { kind, asker, body, contentType, client }),
-    );
+    const asker = this.#askerOf(call);
+    const serving = serveWork(this.#parts, { kind, asker, body, contentType, client });
+    return this.#counted(serving, call);
   }
 
-  /** A request that spends. */
-  #metered(call: KeyedCall, work: (asker: Asker) => Promise<Answered>): Promise<Answered> {
-    const { principal, request, requestId, record } = call;
+  /** Who makes a request that spends. */
+  #askerOf({ principal, request, requestId, record }: KeyedCall): Asker {
     const traceparent = this.options.tracer.enabled ? request.header("traceparent") : null;
     const payer = payerOf(principal);
     if (principal.captureUntilMs !== 0 && record && principal.captureUntilMs > this.options.clock.now())
       record.capture = { asked: null, answered: null };
-    const asker: Asker = {
+    return {
       requestId,
       payer,
       rules: principal,
@@ -199,7 +197,6 @@ export class Inference {
       traceparent,
       record,
     };
-    return this.#counted(work(asker), call);
   }
 
   async #counted(work: Promise<Answered>, { principal, requestId }: KeyedCall): Promise<Answered> {

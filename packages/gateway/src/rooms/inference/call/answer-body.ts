@@ -37,6 +37,17 @@ export class AnswerBody {
     return this.tailStart > 0 && (this.tail.includes(name) || this.bytes.includes(name));
   }
 
+  /** Whether all of them do. Each is first looked for after the one before it: most servers keep the same order. */
+  mentionsAll(names: readonly string[]): boolean {
+    let at = 0;
+    for (const name of names) {
+      const found = this.#head.indexOf(name, at);
+      if (found !== -1) at = found + name.length;
+      else if (!this.mentions(name)) return false;
+    }
+    return true;
+  }
+
   /** Whether `pattern` is found where everything but text and vectors stands. */
   hasAtEdges(pattern: RegExp): boolean {
     return pattern.test(this.#head) || (this.tailStart > 0 && pattern.test(this.tail));

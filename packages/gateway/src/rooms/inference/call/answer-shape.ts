@@ -17,29 +17,15 @@ export interface Owed {
 }
 
 const quoted = (names: readonly string[]) => names.map((name) => `"${name}"`);
-const SHARED_FIELDS = [
-  "id",
-  "object",
-  "created",
-  "model",
-  "index",
-  "finish_reason",
-  "prompt_tokens",
-  "completion_tokens",
-  "total_tokens",
-] as const;
-const CHAT_FIELDS = quoted([...SHARED_FIELDS, "role"]);
-const TEXT_FIELDS = quoted([...SHARED_FIELDS, "text"]);
+const HEAD_FIELDS = ["id", "object", "created", "model", "index"] as const;
+const TAIL_FIELDS = ["finish_reason", "prompt_tokens", "completion_tokens", "total_tokens"] as const;
+const CHAT_FIELDS = quoted([...HEAD_FIELDS, "role", ...TAIL_FIELDS]);
+const TEXT_FIELDS = quoted([...HEAD_FIELDS, "text", ...TAIL_FIELDS]);
 const LIST_FIELDS = quoted(["object", "index", "model", "prompt_tokens", "total_tokens"]);
 const IS_LIST = /"object"\s*:\s*"list"/;
 const HAS_EMBEDDINGS = /"object"\s*:\s*"embedding"/;
 const USAGE_BYTES_MAX = 8 * 1024;
 const NO_COMPLETION = Buffer.from('"completion_tokens":0,');
-
-function mentionsAll(body: AnswerBody, names: readonly string[]): boolean {
-  for (const name of names) if (!body.mentions(name)) return false;
-  return true;
-}
 
 /** The answer with its fields added by `complete`; one that cannot be read passes as it is. */
 function rewritten(body: Buffer, complete: (answer: Record<string, unknown>) => object): Buffer {
@@ -87,7 +73,7 @@ export function completeAnswer(
   { usage, form }: { usage: Owed; form: AnswerForm },
 ): Buffer {
   const { isText } = form;
-  if (usage.isReported && mentionsAll(body, isText ? TEXT_FIELDS : CHAT_FIELDS)) return body.bytes;
+  if (usage.isReported && body.mentionsAll(isText ? TEXT_FIELDS : CHAT_FIELDS)) return body.bytes;
   return rewritten(body.bytes, (answer) => ({
     id: answer.id ?? head.id,
     object: form.whole,
@@ -113,7 +99,7 @@ export function completeEmbeddings(body: AnswerBody, model: string, usage: Owed)
 
 function completeList(body: AnswerBody, model: string, usage: Owed): Buffer {
   const isTyped = body.hasAtEdges(IS_LIST) && body.hasAtEdges(HAS_EMBEDDINGS);
-  if (usage.isReported && isTyped && mentionsAll(body, LIST_FIELDS)) return body.bytes;
+  if (usage.isReported && isTyped && body.mentionsAll(LIST_FIELDS)) return body.bytes;
   return rewritten(body.bytes, (answer) => ({
     object: "list",
     data: entries(answer.data).map((entry, index) => ({ index, object: "embedding", ...entry })),

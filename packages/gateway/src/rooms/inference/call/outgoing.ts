@@ -6,7 +6,7 @@ import type { ComposedBody, Payload } from "../request/payload.ts";
 import type { SpendFields } from "../request/spend-fields.ts";
 import { WorkBound } from "../unit-work/bound.ts";
 import type { Asked } from "../unit-work/kind.ts";
-import { ChatBound, EmbeddingsBound, loweredFields } from "./bound.ts";
+import { ChatBound, EmbeddingsBound, loweredFields, type SentBody } from "./bound.ts";
 import type { ReportedUsage } from "./usage-tail.ts";
 
 const NOTHING: ReadonlyMap<string, string> = new Map();
@@ -26,7 +26,7 @@ interface OutgoingOptions {
 }
 
 /** What is sent to the backend that was chosen, and the bound that follows from it. */
-export class Outgoing {
+export class Outgoing implements SentBody {
   readonly bound: ChatBound | EmbeddingsBound | WorkBound;
   readonly limits: ModelLimits;
   /** The limit on each choice when the payer cannot cover more. */
@@ -43,13 +43,19 @@ export class Outgoing {
   ) {
     const { spend, payload, set, work } = options;
     this.limits = limits;
-    const body = { bytes: () => this.body().bytes() };
     // The stored history was not checked for media.
     const mayHaveMedia = payload.mayHaveMedia || set?.has("messages") === true;
-    if (work) this.bound = new WorkBound({ asked: work, price, body });
+    if (work) this.bound = new WorkBound({ asked: work, price, body: this });
     else if (spend)
-      this.bound = new ChatBound({ body, payload, mayHaveMedia, spend, limits, honoured: this.#honoured });
-    else this.bound = new EmbeddingsBound(body, payload);
+      this.bound = new ChatBound({
+        body: this,
+        payload,
+        mayHaveMedia,
+        spend,
+        limits,
+        honoured: this.#honoured,
+      });
+    else this.bound = new EmbeddingsBound(this, payload);
   }
 
   /** What has to be held: money where the price is not by the token. */
@@ -68,6 +74,10 @@ export class Outgoing {
       this.#composed = { route: this.route, body: this.options.payload.compose(this.#set()) };
     }
     return this.#composed.body;
+  }
+
+  bytes(): Uint8Array | string {
+    return this.body().bytes();
   }
 
   #set(): ReadonlyMap<string, string> {

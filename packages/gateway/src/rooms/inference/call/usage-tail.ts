@@ -17,6 +17,8 @@ export const usageFields = ({ promptTokens, completionTokens }: ReportedUsage) =
 });
 
 const KEY = '"usage"';
+/** Up to the object that it is. */
+const KEY_OF_OBJECT = /"usage"\s*:\s*(?=\{)/y;
 
 /** More than any request can have; a report with a larger figure is ignored. */
 const TOKENS_MAX = 10_000_000;
@@ -57,7 +59,7 @@ export function readUsage(value: unknown): UsageReport {
 export function usageOfTail({ bytes, tail, tailStart }: AnswerBody): UsageReport {
   const last = tail.lastIndexOf(KEY);
   if (last === -1 && (tailStart === 0 || !bytes.includes(KEY))) return null;
-  const closing = last === -1 ? null : closingUsage(tail.slice(last));
+  const closing = last === -1 ? null : closingUsage(tail, last);
   // Usage is not at the end, or the name appears again after it: parse the whole answer, which is rare.
   return readUsage(closing ?? parsed(bytes.toString("utf8"))?.usage);
 }
@@ -65,9 +67,8 @@ export function usageOfTail({ bytes, tail, tailStart }: AnswerBody): UsageReport
 /** The usage in the last event that has one, from the end of an event stream. */
 export function usageOfEvents(tail: string): UsageReport {
   const last = tail.lastIndexOf(KEY);
-  const key = last === -1 ? null : /^"usage"\s*:\s*(?=\{)/.exec(tail.slice(last));
-  if (!key) return null;
-  const start = last + key[0].length;
+  const start = last === -1 ? -1 : startOfUsage(tail, last);
+  if (start === -1) return null;
   try {
     return readUsage(JSON.parse(tail.slice(start, skipValue(tail, start))));
   } catch {
@@ -75,15 +76,20 @@ export function usageOfEvents(tail: string): UsageReport {
   }
 }
 
-/** The usage that `text` begins with, when what follows it closes no more than the outermost object. */
-function closingUsage(text: string): unknown {
-  const key = /^"usage"\s*:\s*(?=\{)/.exec(text);
-  if (!key) return null;
-  const start = key[0].length;
+/** Where the object begins whose key is at `at`; -1 when it is something else. */
+function startOfUsage(text: string, at: number): number {
+  KEY_OF_OBJECT.lastIndex = at;
+  return KEY_OF_OBJECT.test(text) ? KEY_OF_OBJECT.lastIndex : -1;
+}
+
+/** The usage whose key is at `at`, when what follows it closes no more than the outermost object. */
+function closingUsage(text: string, at: number): unknown {
+  const start = startOfUsage(text, at);
+  if (start === -1) return null;
   try {
     const end = skipValue(text, start);
     let close = skipSpace(text, end);
-    if (text[close] !== "}") close = skipValue(`{${text}`, 0) - 2;
+    if (text[close] !== "}") close = at - 2 + skipValue(`{${text.slice(at)}`, 0);
     return text.includes("}", close + 1) ? null : JSON.parse(text.slice(start, end));
   } catch {
     return null;

@@ -1,6 +1,7 @@
 import { fail } from "../../../kernel/errors.ts";
 import { costProblem } from "../../../kernel/json-cost.ts";
 import {
+  isSpace,
   JsonScanError,
   type Member,
   type OnString,
@@ -42,8 +43,9 @@ const MEDIA_KEYS = [
 const KEY_LENGTH_MAX = 100;
 const COLON = 58;
 const OPENING_BRACE = 123;
+const CLOSING_BRACKET = 93;
 /** Stands in JSON as it is: ASCII, and nothing escaped. */
-const PLAIN_STRING = /^"[ !#-[\]-~]*"$/;
+const PLAIN_STRING = /"[ !#-[\]-~]*"/y;
 /** An array whose first element, or whose first array's first element, is a number. */
 const TOKEN_ARRAY = /^\[\s*(\[\s*)?\d/;
 /** What is read of a list to see what is in it. */
@@ -155,13 +157,15 @@ export class BytesPayload implements Payload {
   kindOf(key: string): Kind | undefined {
     const member = this.#members.get(key);
     if (!member) return undefined;
-    const { valueStart, end } = member;
-    const byte = this.#bytes[valueStart];
-    if (byte === 91) {
-      const opening = this.#bytes.toString("latin1", valueStart, Math.min(end, valueStart + OPENING_BYTES));
-      return /^\[\s*\]$/.test(opening) ? "empty array" : "array";
-    }
+    const byte = this.#bytes[member.valueStart];
+    if (byte === 91) return this.#isEmptyArray(member) ? "empty array" : "array";
     return byte === 34 ? "string" : byte === 123 ? "object" : byte === 110 ? "null" : "scalar";
+  }
+
+  #isEmptyArray({ valueStart }: Member): boolean {
+    let at = valueStart + 1;
+    while (isSpace(this.#bytes[at]!)) at++;
+    return this.#bytes[at] === CLOSING_BRACKET;
   }
 
   tokenCount(key: string): number | null {
@@ -184,11 +188,11 @@ export class BytesPayload implements Payload {
     const member = this.#members.get(key);
     if (!member) return undefined;
     const { valueStart, end } = member;
-    const raw = this.#text?.slice(valueStart, end);
-    if (raw !== undefined && PLAIN_STRING.test(raw)) return raw.slice(1, -1);
-    const text = this.#bytes.toString("utf8", valueStart, end);
+    PLAIN_STRING.lastIndex = valueStart;
+    if (this.#text !== null && PLAIN_STRING.test(this.#text))
+      return this.#text.slice(valueStart + 1, end - 1);
     try {
-      return JSON.parse(text);
+      return JSON.parse(this.#bytes.toString("utf8", valueStart, end));
     } catch {
       return fail("missing_fields", `\`${key}\` is not valid JSON`);
     }

@@ -172,21 +172,23 @@ export class ChatTurn {
     return this.call.settle({ isWhole: isWhole && isFinal, reported, delivered: meter.tokens });
   }
 
-  /** The whole answer; settled when this returns. */
-  async answer(): Promise<WholeAnswer> {
+  /** The whole answer, settled, as `reply` writes it. One promise for both: each costs. */
+  async answer<T>(reply: { whole(turn: ChatTurn, answer: WholeAnswer): T }): Promise<T> {
     const { call, record } = this;
     if (record.comesFirst) await this.#orSettle(record.sent());
     for (;;) {
+      let whole: WholeAnswer;
       try {
         const answer = await call.send();
         const reading = readAnswer(answer);
         const bytes = reading instanceof Promise ? await reading : reading;
-        const whole = this.#wholeAnswer(new AnswerBody(bytes), answer.contentType);
+        whole = this.#wholeAnswer(new AnswerBody(bytes), answer.contentType);
         if (record.collector) await record.completedWith(whole.body);
-        return whole;
       } catch (error) {
         await call.elsewhere(error);
+        continue;
       }
+      return reply.whole(this, whole);
     }
   }
 

@@ -12,6 +12,7 @@ import { type ServiceError, toRestBody, toServiceError } from "../../../kernel/e
 import { answerHeaders, NO_HEADERS } from "../call/answer-headers.ts";
 import { KEEP_ALIVE } from "../stream/relay.ts";
 import type { ChatTurn } from "../turn/chat-turn.ts";
+import type { WholeAnswer } from "../turn/whole-answer.ts";
 import { readAnswer } from "./chat-answer.ts";
 import { SpokenStream } from "./spoken-stream.ts";
 import type { Failure, ReadRequest, Voice } from "./voice.ts";
@@ -65,14 +66,19 @@ export class VoicedReply {
     return this.to(await turn);
   }
 
-  async to(turn: ChatTurn): Promise<Reply | StreamedReply> {
+  to(turn: ChatTurn): Promise<Reply | StreamedReply> {
+    return turn.fields.stream ? this.#stream(turn) : turn.answer(this);
+  }
+
+  whole(turn: ChatTurn, answer: WholeAnswer): Reply {
     const { requestId, read } = this;
-    if (!turn.fields.stream) {
-      const answer = await turn.answer();
-      const body = read.speaker ? JSON.stringify(read.speaker.whole(readAnswer(answer))) : answer.bytes();
-      const headers = this.#headers(turn, NO_HEADERS);
-      return new Reply({ status: 200, contentType: JSON_TYPE, requestId, headers }, body);
-    }
+    const body = read.speaker ? JSON.stringify(read.speaker.whole(readAnswer(answer))) : answer.bytes();
+    const headers = this.#headers(turn, NO_HEADERS);
+    return new Reply({ status: 200, contentType: JSON_TYPE, requestId, headers }, body);
+  }
+
+  async #stream(turn: ChatTurn): Promise<StreamedReply> {
+    const { requestId, read } = this;
     const beginning = turn.begin();
     const isLate = await isLateToBegin(turn, beginning);
     const contentType = read.speaker?.contentType ?? EVENT_STREAM_TYPE;
