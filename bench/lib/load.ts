@@ -41,7 +41,7 @@ export interface LoadReport {
 }
 
 /** The upstream writes there when it sent an event, in microseconds. */
-const SENT_AT = /"system_fingerprint":"t(\d+)"/g;
+const SENT_AT = /"t(\d{16})"/g;
 
 const CHUNKED_END = "0\r\n\r\n";
 

@@ -26,17 +26,17 @@ const encode = (text: string) => new TextEncoder().encode(text);
 const event = (data: unknown) =>
   encode(`data: ${typeof data === "string" ? data : JSON.stringify(data)}\n\n`);
 const head = { id: "chatcmpl-1", object: "chat.completion.chunk", created: 1_763_000_000, model: "bench" };
+/** Stands for a token's text: events of real servers differ in that, too, and in nothing else. */
 const SENT_AT = "t0000000000000000";
 const token = Buffer.from(
   event({
     ...head,
-    system_fingerprint: SENT_AT,
-    choices: [{ index: 0, delta: { content: " token" }, logprobs: null, finish_reason: null }],
+    choices: [{ index: 0, delta: { content: SENT_AT }, logprobs: null, finish_reason: null }],
   }),
 );
 const sentAtIndex = token.indexOf(SENT_AT) + 1;
 
-/** A token that says when it was sent, in microseconds; its bytes are reused for the next. */
+/** A token whose text says when it was sent, in microseconds; its bytes are reused for the next. */
 function tokenNow(): Uint8Array {
   const sentUs = Math.floor((performance.timeOrigin + performance.now()) * 1_000);
   token.write(String(sentUs), sentAtIndex, "latin1");
