@@ -6,13 +6,12 @@ import { until } from "@model-gateway/testing/until.ts";
 import { Outage } from "../../src/kernel/errors.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import { RequestRecord } from "../../src/kernel/request-record.ts";
-import { nextTurn } from "../../src/kernel/turns.ts";
 import { MARKS_MAX, type Marks } from "../../src/rooms/requests/marks.ts";
 import { firstIdAt } from "../../src/rooms/requests/rows.ts";
 import { RequestStore } from "../../src/rooms/requests/store.ts";
 import { RecordWriter, SUMS_EVERY_MS } from "../../src/rooms/requests/writer.ts";
 import type { Database } from "../../src/storage/contract.ts";
-import { listed, NOW, room, writerNeeds } from "./room.ts";
+import { listed, NOW, room, seconds, writerNeeds } from "./room.ts";
 import { storedRows } from "./support.ts";
 
 const MINUTE = 60_000;
@@ -217,19 +216,14 @@ test("minutes are marked once while sums are gathered, and no longer marked when
       },
     },
   });
-  const second = async () => {
-    clock.advance(1_000);
-    await nextTurn();
-    await nextTurn();
-  };
   const opened = (id: string) => new RequestRecord(writer, SURFACE, id);
   for (const atMs of [NOW, NOW + 1_000, NOW - 5 * MINUTE, NOW + 2_000, NOW - 5 * MINUTE]) {
     ask(opened, atMs);
-    await second();
+    await seconds(clock, 1);
   }
   expect(marked).toEqual([[NOW], null, [NOW - 5 * MINUTE], null, null]);
   expect(unmarked).toEqual([]);
-  for (let i = 0; i < SUMS_EVERY_MS / 1_000; i++) await second();
+  await seconds(clock, SUMS_EVERY_MS / 1_000);
   expect(ids.size).toBe(1);
   expect(unmarked).toEqual([...ids]);
   // Few sums are added at once, but their marks stay for those that follow.
@@ -237,11 +231,11 @@ test("minutes are marked once while sums are gathered, and no longer marked when
   unmarked.length = 0;
   for (let i = 0; i < 3; i++) {
     opened(firstIdAt(NOW)).end(200);
-    await second();
+    await seconds(clock, 1);
   }
   expect(marked).toEqual([[NOW], null, null]);
   expect(unmarked).toEqual([null, null, null]);
-  for (let i = 0; i < SUMS_EVERY_MS / 1_000; i++) await second();
+  await seconds(clock, SUMS_EVERY_MS / 1_000);
   expect(unmarked).toEqual([null, null, null, ...ids]);
   await writer.close(1_000);
   expect(unmarked).toHaveLength(4);

@@ -2,6 +2,7 @@ import { ManualClock } from "@model-gateway/testing/clock.ts";
 import { InProcessBus } from "../../src/bus/in-process/bus.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import { silentLog } from "../../src/kernel/log.ts";
+import { nextTurn } from "../../src/kernel/turns.ts";
 import { Metrics } from "../../src/observe/metrics.ts";
 import { Requests } from "../../src/rooms/requests/index.ts";
 import type { WriterOptions } from "../../src/rooms/requests/writer.ts";
@@ -49,4 +50,13 @@ export async function listed(requests: Requests, params: object = {}): Promise<s
     cursor = page.next_cursor ?? undefined;
   } while (cursor);
   return ids;
+}
+
+/** So many seconds pass, each with time to write what is due. */
+export async function seconds(clock: ManualClock, count: number): Promise<void> {
+  for (let i = 0; i < count; i++) {
+    clock.advance(1_000);
+    await nextTurn();
+    await nextTurn();
+  }
 }

@@ -11,7 +11,7 @@ import { BLOCK_ROWS_MAX, requestsIn, rowsIn } from "../../src/rooms/requests/blo
 import { firstIdAt, numberFor } from "../../src/rooms/requests/rows.ts";
 import { RequestStore } from "../../src/rooms/requests/store.ts";
 import { RecordWriter, SUMS_EVERY_MS } from "../../src/rooms/requests/writer.ts";
-import { ADMIN, listed, NOW, room, writerNeeds } from "./room.ts";
+import { ADMIN, listed, NOW, room, seconds, writerNeeds } from "./room.ts";
 import { seedRequests, storedRows } from "./support.ts";
 
 const HOUR = 3_600_000;
@@ -316,17 +316,10 @@ test("records are written though the machine's clock is set back while the datab
     record.userId = firstIdAt(i);
     record.end(200);
   }
-  const seconds = async (count: number) => {
-    for (let i = 0; i < count; i++) {
-      clock.advance(1_000);
-      await nextTurn();
-      await nextTurn();
-    }
-  };
-  await seconds(1);
+  await seconds(clock, 1);
   clock.setBackMs = HOUR;
   isAway = false;
-  await seconds(SUMS_EVERY_MS / 1_000);
+  await seconds(clock, SUMS_EVERY_MS / 1_000);
   expect(written).toBe(askers);
   expect(added).toBe(askers);
   await writer.close(100);
@@ -356,24 +349,17 @@ test("sums are gathered over several writes, wait for the database, and are adde
       record.end(200);
     }
   };
-  const seconds = async (count: number) => {
-    for (let i = 0; i < count; i++) {
-      clock.advance(1_000);
-      await nextTurn();
-      await nextTurn();
-    }
-  };
   for (let i = 0; i < 4; i++) {
     ask();
-    await seconds(1);
+    await seconds(clock, 1);
   }
   expect(writer.waitingCount).toBe(0);
   expect(added).toEqual([]);
   isAway = true;
-  await seconds(SUMS_EVERY_MS / 1_000);
+  await seconds(clock, SUMS_EVERY_MS / 1_000);
   ask();
   isAway = false;
-  await seconds(SUMS_EVERY_MS / 1_000);
+  await seconds(clock, SUMS_EVERY_MS / 1_000);
   expect(added).toEqual(new Array(ASKERS).fill(5));
   ask();
   await writer.close(100);
