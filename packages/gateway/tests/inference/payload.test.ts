@@ -2,7 +2,7 @@ import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { JsonScanError, scanObject } from "../../src/kernel/json-scan.ts";
 import { AnswerBody } from "../../src/rooms/inference/call/answer-body.ts";
-import { usageOfTail } from "../../src/rooms/inference/call/usage-tail.ts";
+import { usageOfEvents, usageOfTail } from "../../src/rooms/inference/call/usage-tail.ts";
 import { BytesPayload } from "../../src/rooms/inference/request/bytes-payload.ts";
 
 const usageIn = (bytes: Buffer) => usageOfTail(new AnswerBody(bytes));
@@ -169,8 +169,19 @@ describe("usage at the end of an answer", () => {
   });
 
   test("is nothing when it is null, missing or the body is no JSON", () => {
-    for (const value of [{ usage: null }, {}, { usage: {} }, "not json", '{"usage":{'])
+    const whole = '{"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":2}}';
+    const broken = [
+      "not json",
+      '{"usage":{',
+      `${whole}x`,
+      `${whole}{`,
+      `${whole}]`,
+      `${whole}\v`,
+      `[${whole}]`,
+    ];
+    for (const value of [{ usage: null }, {}, { usage: {} }, ...broken])
       expect(usageIn(body(value))).toBeNull();
+    expect(usageIn(body(`${whole}\r\n \t`))).toEqual({ promptTokens: 1, completionTokens: 2 });
     expect(usageIn(body({ usage: { total_tokens: 8 } }))).toEqual({
       promptTokens: 8,
       completionTokens: 0,
@@ -196,5 +207,20 @@ describe("usage at the end of an answer", () => {
     }
     const most = { prompt_tokens: 10_000_000, completion_tokens: 0 };
     expect(usageIn(body({ usage: most }))).toEqual({ promptTokens: 10_000_000, completionTokens: 0 });
+  });
+});
+
+describe("usage in a stream of events", () => {
+  const event = (usage: unknown) => `data: ${JSON.stringify({ type: "x", usage })}\n\n`;
+
+  test("is that of the last event that tells of tokens", () => {
+    const first = event({ input_tokens: 1, output_tokens: 2 });
+    const last = event({ input_tokens: 3, output_tokens: 4 });
+    expect(usageOfEvents(first + last)).toEqual({ promptTokens: 3, completionTokens: 4 });
+    for (const nothing of [null, {}, "usage", { seconds: 5 }])
+      expect(usageOfEvents(first + last + event(nothing))).toEqual({ promptTokens: 3, completionTokens: 4 });
+    expect(usageOfEvents(first + event({ input_tokens: -1 }))).toBe("absurd");
+    for (const none of ["", event(null), '"usage":null', '"usage":{"input_tokens":1'])
+      expect(usageOfEvents(none)).toBeNull();
   });
 });

@@ -202,7 +202,9 @@ describe("TokenCounter", () => {
   });
 
   test("weighs JSON as the text that it stands for, escaped backslashes too", () => {
-    for (const text of ['say "hi"\n', "\\u4e2d\\u4e2d is written like that", "a\tb\nc", "\u{1F600} 中文 é"]) {
+    const texts = ['say "hi"\n', "\\u4e2d\\u4e2d is written like that", "a\tb\nc", "\u{1F600} 中文 é"];
+    // Words that are nearly too long to be any.
+    for (const text of [...texts, "straightforwardé", "abcdefghijklmn\nabcdefghijklmn", "élémentairement"]) {
       const plain = new TokenCounter();
       plain.addText(text);
       for (const json of [JSON.stringify(text), escaped(text)]) {
@@ -211,6 +213,11 @@ describe("TokenCounter", () => {
         expect({ text, weight: counter.weight }).toEqual({ text, weight: plain.weight });
       }
     }
+    const word = new TokenCounter();
+    word.addJson(bytes("\\u0077ords"));
+    const plain = new TokenCounter();
+    plain.addText("words");
+    expect(word.weight).toBe(plain.weight);
   });
 });
 

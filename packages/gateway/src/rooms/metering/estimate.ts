@@ -170,7 +170,10 @@ export class TokenCounter {
       let byte = bytes[i]!;
       if (byte === BACKSLASH && isJson) {
         byte = escapedAs(bytes, i);
-        i += bytes[i + 1] === SMALL_U ? ESCAPE_LENGTH - 1 : 1;
+        const moreBytes = bytes[i + 1] === SMALL_U ? ESCAPE_LENGTH - 1 : 1;
+        i += moreBytes;
+        // However it is written, it is one character of its word.
+        wordStart += moreBytes;
       }
       const step = table[before | byte]!;
       weight += step & WEIGHT_MASK;

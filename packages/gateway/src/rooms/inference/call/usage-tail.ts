@@ -66,11 +66,21 @@ export function usageOfTail({ bytes, tail, tailStart }: AnswerBody): UsageReport
 
 /** The usage in the last event that has one, from the end of an event stream. */
 export function usageOfEvents(tail: string): UsageReport {
-  const last = tail.lastIndexOf(KEY);
-  const start = last === -1 ? -1 : startOfUsage(tail, last);
+  for (let end = tail.length; end > 0; ) {
+    const at = tail.lastIndexOf(KEY, end - 1);
+    if (at === -1) break;
+    const told = usageAt(tail, at);
+    if (told !== null) return told;
+    end = at;
+  }
+  return null;
+}
+
+function usageAt(text: string, at: number): UsageReport {
+  const start = startOfUsage(text, at);
   if (start === -1) return null;
   try {
-    return readUsage(JSON.parse(tail.slice(start, skipValue(tail, start))));
+    return readUsage(JSON.parse(text.slice(start, skipValue(text, start))));
   } catch {
     return null;
   }
@@ -82,7 +92,7 @@ function startOfUsage(text: string, at: number): number {
   return KEY_OF_OBJECT.test(text) ? KEY_OF_OBJECT.lastIndex : -1;
 }
 
-/** The usage whose key is at `at`, when what follows it closes no more than the outermost object. */
+/** The usage whose key is at `at`, when the object that it stands in is all that the text ends with. */
 function closingUsage(text: string, at: number): unknown {
   const start = startOfUsage(text, at);
   if (start === -1) return null;
@@ -90,7 +100,7 @@ function closingUsage(text: string, at: number): unknown {
     const end = skipValue(text, start);
     let close = skipSpace(text, end);
     if (text[close] !== "}") close = at - 2 + skipValue(`{${text.slice(at)}`, 0);
-    return text.includes("}", close + 1) ? null : JSON.parse(text.slice(start, end));
+    return skipSpace(text, close + 1) < text.length ? null : JSON.parse(text.slice(start, end));
   } catch {
     return null;
   }
