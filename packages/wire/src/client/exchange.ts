@@ -7,7 +7,7 @@ import {
   type OriginOptions,
   type PieceReader,
 } from "./answer.ts";
-import { type ResponseEvents, type ResponseHead, ResponseParser } from "./response-parser.ts";
+import { HttpParseError, type ResponseEvents, type ResponseHead, ResponseParser } from "./response-parser.ts";
 
 /** Buffered bytes before anything reads them; then the connection is paused. */
 const UNREAD_BYTES_MAX = 256 * 1024;
@@ -98,7 +98,9 @@ export class Exchange implements HttpAnswer, ResponseEvents, Flow {
     try {
       this.#parser.feed(bytes);
     } catch (error) {
-      this.failed(this.errors.failure("transport", (error as Error).message));
+      // More than the whole answer: it stands, as it does when the rest comes later, but the connection goes.
+      if (this.#parser.isDone && error instanceof HttpParseError) this.#over(false);
+      else this.failed(this.errors.failure("transport", (error as Error).message));
       return;
     }
     this.#reader?.flush();

@@ -160,6 +160,8 @@ const notHttp = (text: string): BadRequest =>
     : new BadRequest(400, "the request line is not HTTP/1.1");
 
 function targetOf(target: string, method: string): string {
+  // What follows its head is a tunnel's to other servers, and no body.
+  if (method === "CONNECT") throw new BadRequest(400, "CONNECT is for proxies, and this server is none");
   // Servers disagree on whether a fragment is part of the path.
   if (target.includes("#")) throw new BadRequest(400, "the request's target has a fragment (#)");
   if (target.startsWith("/")) return target;

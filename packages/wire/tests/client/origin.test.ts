@@ -216,6 +216,23 @@ describe("an origin", () => {
     expect([error?.kind, connections()]).toEqual(["transport", 3]);
   });
 
+  test("takes a whole answer whatever follows it, together or later, and asks next over a new connection", async () => {
+    for (const rest of ["\r\n", "x", withLength("another")]) {
+      for (const isTogether of [true, false]) {
+        const { origin, connections } = await serving((socket, { connection }) => {
+          if (connection > 1) socket.write(withLength("{}"));
+          else if (isTogether) socket.write(withLength("{}") + rest);
+          else socket.write(withLength("{}"), () => setTimeout(() => socket.write(rest), 20));
+        });
+        const answer = await origin.post("/", "{}", never());
+        await Bun.sleep(40);
+        expect(await whole(answer)).toBe("{}");
+        expect(await origin.post("/", "{}", never()).then(whole)).toBe("{}");
+        expect(connections()).toBe(2);
+      }
+    }
+  });
+
   test("does not ask again when the server had the request for a while: it may have begun to work on it", async () => {
     const clock = new ManualClock();
     const { origin, connections } = await serving((socket, { request }) => {

@@ -27,6 +27,11 @@ const BAD: [what: string, status: number, request: string][] = [
   ["a method without end", 400, `${"A".repeat(33)} /x HTTP/1.1\r\n${HOST}\r\n`],
   ["a target without a slash", 400, `GET x HTTP/1.1\r\n${HOST}\r\n`],
   ["an authority as the target", 400, `CONNECT a:443 HTTP/1.1\r\n${HOST}\r\n`],
+  [
+    "CONNECT to a path, with what may be a body or a tunnel's",
+    400,
+    `CONNECT /x HTTP/1.1\r\n${HOST}Content-Length: 5\r\n\r\nhello`,
+  ],
   ["a star that is no OPTIONS", 400, `GET * HTTP/1.1\r\n${HOST}\r\n`],
   ["another scheme", 400, `GET ftp://a/x HTTP/1.1\r\n${HOST}\r\n`],
   ["line feeds only", 400, "GET /x HTTP/1.1\nHost: a\n\n"],
