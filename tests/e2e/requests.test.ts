@@ -3,19 +3,25 @@ import { readFileSync } from "node:fs";
 import { axeFindings, openSite, type Site, shot } from "./support/site.ts";
 
 let site: Site;
+let token: string;
 let key: string;
 beforeAll(async () => {
   site = await openSite();
   await site.withBackend();
-  const token = await site.gateway.signIn("operator");
-  ({ key } = await site.gateway.rpc<{ key: string }>("keys.create", { name: "ci-pipeline" }, token));
+  token = await site.gateway.signIn("operator");
+  key = await newKey("ci-pipeline");
 });
 afterAll(() => site.stop());
 
-const chat = async (body: Record<string, unknown> = {}) => {
+async function newKey(name: string): Promise<string> {
+  const made = await site.gateway.rpc<{ key: string }>("keys.create", { name }, token);
+  return made.key;
+}
+
+const chat = async (body: Record<string, unknown> = {}, by = key) => {
   const response = await fetch(`${site.gateway.url}/v1/chat/completions`, {
     method: "POST",
-    headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
+    headers: { authorization: `Bearer ${by}`, "content-type": "application/json" },
     body: JSON.stringify({ model: "demo-chat", messages: [{ role: "user", content: "hi" }], ...body }),
   });
   await response.text();
@@ -128,8 +134,47 @@ test("live: a request appears when it ends, without a reload", async () => {
   const row = page.getByRole("row", { name: /404 no such model gone-live/ });
   await row.waitFor();
   await row.click();
-  await page.getByRole("dialog").getByRole("button", { name: id }).waitFor();
+  const sheet = page.getByRole("dialog");
+  await sheet.getByRole("button", { name: id }).waitFor();
+  await sheet.getByRole("button", { name: "Close" }).click();
+  // What was shown stays, and so does what comes between two times.
+  await page.getByRole("button", { name: "Stop live" }).click();
+  await page.getByText("Requests appear here as they end.").waitFor({ state: "detached" });
+  await row.waitFor();
+  await chat({ model: "between-two" });
+  await page.getByRole("button", { name: "Live" }).click();
+  await page.getByRole("row", { name: /404 no such model between-two/ }).waitFor();
+  await row.waitFor();
   expect(complaints).toEqual([]);
+});
+
+test("older ones follow the newest without a gap when the list was loaded again", async () => {
+  // Each may make few requests a minute.
+  const keys = await Promise.all([..."abcdefgh"].map(newKey));
+  const ask = async (from: number, to: number) => {
+    for (let i = from; i < to; i++) await chat({ model: `row-${i}` }, keys[i % keys.length]);
+  };
+  await ask(0, 58);
+  const { page, complaints } = await site.visitAs("operator");
+  await page.goto(`${site.gateway.url}/requests`);
+  await page.getByRole("row", { name: /row-57/ }).waitFor();
+  await page.getByRole("button", { name: "Show older ones" }).click();
+  await page.getByRole("row", { name: /row-0 / }).waitFor();
+  await ask(58, 63);
+  await page.getByRole("button", { name: "Live" }).click();
+  await page.getByRole("row", { name: /row-62/ }).waitFor();
+  const names = page.getByRole("region", { name: "Requests", exact: true }).getByText(/^row-\d+$/);
+  const shown = (await names.allInnerTexts()).map((name) => Number(name.slice(4)));
+  expect(shown).toEqual(Array.from(shown, (_, i) => 62 - i));
+  expect(complaints).toEqual([]);
+});
+
+test("on a phone the filters fit, however long the name of a key", async () => {
+  await chat({}, await newKey("k".repeat(60)));
+  const { page } = await site.visitAs("operator", { width: 390 });
+  await page.goto(`${site.gateway.url}/requests?by=keys`);
+  await page.getByLabel("Key", { exact: true }).waitFor();
+  expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(390);
 });
 
 test("someone else sees their own requests only, and is told when there are none", async () => {

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { toCsv } from "../src/lib/download.ts";
-import { ago, compact, money, seconds } from "../src/lib/format.ts";
+import { ago, compact, money, periodText, seconds } from "../src/lib/format.ts";
 import { parseMarkdown } from "../src/lib/markdown.ts";
 import { snippet } from "../src/lib/snippets.ts";
 
@@ -19,6 +19,16 @@ test("figures are short, and unknown is never zero", () => {
   ]);
   expect([seconds(88), seconds(1_500), seconds(3_700_000)]).toEqual(["88 ms", "1.5 s", "1 h 1 min"]);
   expect([ago(1_000, 62_000), ago(90_000, 60_000), ago(null)]).toEqual(["1 min ago", "in 30 s", "never"]);
+});
+
+test("a period names the days that are not plain from today", () => {
+  const at = (day: number, hour: number) => new Date(2026, 9, day, hour).toISOString();
+  const now = Date.parse(at(20, 23));
+  // Some versions of the formatter put a narrow blank before AM and PM.
+  const text = (since: string, until: string) => periodText(since, until, now).replaceAll("\u202f", " ");
+  expect(text(at(20, 9), at(20, 10))).toBe("9:00 AM to 10:00 AM");
+  expect(text(at(19, 9), at(19, 10))).toBe("Oct 19 9:00 AM to 10:00 AM");
+  expect(text(at(19, 9), at(20, 10))).toBe("Oct 19 9:00 AM to Oct 20 10:00 AM");
 });
 
 test("CSV quotes what it must and disarms formulas", () => {

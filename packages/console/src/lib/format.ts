@@ -123,4 +123,13 @@ export const shortTime = (time: string | number, nowMs = Date.now()): string =>
     ? clockTime(time)
     : dayFormat.format(new Date(time));
 
+/** From one time to another, with the day of each that the reader could not guess. */
+export function periodText(since: string, until: string, nowMs = Date.now()): string {
+  const sameDay = (a: string, b: string | number) =>
+    new Date(a).toDateString() === new Date(b).toDateString();
+  const withDay = (time: string) => `${dayFormat.format(new Date(time))} ${clockTime(time)}`;
+  if (!sameDay(since, until)) return `${withDay(since)} to ${withDay(until)}`;
+  return `${sameDay(since, nowMs) ? clockTime(since) : withDay(since)} to ${clockTime(until)}`;
+}
+
 export const dayOf = (date: Date) => date.toISOString().slice(0, 10);

@@ -88,22 +88,31 @@ export type Filters = ReturnType<typeof useFilters>;
 const TAIL_MAX = 200;
 const RETRY_MS = 3_000;
 
-/** Requests as they end, newest first, and how many were too many to be sent. */
-export function useTail(which: Which, live: boolean) {
+/**
+ * Requests as they end, newest first, and how many were too many to be sent. `reload` loads the list that they are shown
+ * above: it has to have what ended before they are followed, and what was shown here afterwards.
+ */
+export function useTail(which: Which, live: boolean, reload: () => Promise<void>) {
   const [tail, setTail] = useState<{ records: readonly RequestRecord[]; skipped: number }>(NOTHING);
   const wanted = JSON.stringify(which);
   useEffect(() => {
-    setTail(NOTHING);
-    if (!live) return;
+    const begin = () => {
+      setTail(NOTHING);
+      void reload();
+    };
+    if (!live) {
+      begin();
+      return;
+    }
     const aborter = new AbortController();
-    void follow(JSON.parse(wanted) as Which, aborter.signal, (records, skipped) =>
+    const heard = (records: RequestRecord[], skipped: number) =>
       setTail((now) => ({
         records: [...records.toReversed(), ...now.records].slice(0, TAIL_MAX),
         skipped: now.skipped + skipped,
-      })),
-    );
+      }));
+    void follow(JSON.parse(wanted) as Which, aborter.signal, { begin, heard });
     return () => aborter.abort();
-  }, [wanted, live]);
+  }, [wanted, live, reload]);
   return tail;
 }
 const NOTHING = { records: [], skipped: 0 };
@@ -111,11 +120,13 @@ const NOTHING = { records: [], skipped: 0 };
 async function follow(
   which: Which,
   signal: AbortSignal,
-  heard: (records: RequestRecord[], skipped: number) => void,
+  { begin, heard }: { begin(): void; heard(records: RequestRecord[], skipped: number): void },
 ): Promise<void> {
   while (!signal.aborted) {
     try {
       const { stream_id, renew_after_seconds } = await api("requests.watch", which);
+      if (signal.aborted) return;
+      begin();
       const renewing = setInterval(
         () => void api("requests.watch", { ...which, stream_id }).catch(() => {}),
         renew_after_seconds * 1000,
@@ -140,8 +151,9 @@ export const EXPORT_ROWS_MAX = 10_000;
 export const firstPage = ({ which, period }: Filters) =>
   api("requests.list", { ...which, ...period(), limit: PAGE_ROWS });
 
-/** Further pages after the first one, which may be loaded again meanwhile. */
-export function useMorePages({ which, period, key }: Filters) {
+/** Further pages after the first one, which ends at `after`; when it is loaded again and ends elsewhere, they are dropped. */
+export function useMorePages({ which, period, key: filterKey }: Filters, after: string | null) {
+  const key = `${filterKey} ${after}`;
   const [more, setMore] = useState<{
     key: string;
     records: readonly RequestRecord[];

@@ -2,16 +2,7 @@ import { useMemo, useState } from "react";
 import { api } from "../../lib/api.ts";
 import { session } from "../../lib/client.ts";
 import { downloadText, toCsv } from "../../lib/download.ts";
-import {
-  clockTime,
-  compact,
-  count,
-  countParts,
-  money,
-  percent,
-  seconds,
-  shortTime,
-} from "../../lib/format.ts";
+import { compact, count, countParts, money, percent, periodText, seconds } from "../../lib/format.ts";
 import { withChosen } from "../../lib/models.ts";
 import { useQuery } from "../../lib/query.ts";
 import { useSearch } from "../../lib/router.ts";
@@ -187,15 +178,8 @@ function FilterBar({
         value={range ?? "custom"}
         onChange={(value) => set({ range: value === "24h" ? null : value, since: null, until: null })}
         choices={[
+          ...(range === null ? [{ value: "custom", label: periodText(since!, until!) }] : []),
           ...(Object.keys(RANGES) as RangeName[]).map((value) => ({ value, label: RANGES[value].label })),
-          ...(range === null
-            ? [
-                {
-                  value: "custom",
-                  label: `${shortTime(since!)} ${clockTime(since!)} to ${clockTime(until!)}`,
-                },
-              ]
-            : []),
         ]}
       />
       <SmallSelect
@@ -368,8 +352,8 @@ const timeFormat = (kind: keyof typeof FORMATS) => {
 function List({ filters }: { filters: Filters }) {
   const { key, which, live, set } = filters;
   const page = useQuery(`requests ${key}`, () => firstPage(filters));
-  const more = useMorePages(filters);
-  const tail = useTail(which, live);
+  const more = useMorePages(filters, page.data?.next_cursor ?? null);
+  const tail = useTail(which, live, page.reload);
   return (
     <Section title={live ? "Live" : "Latest"}>
       {live && (
