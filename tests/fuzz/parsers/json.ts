@@ -4,6 +4,7 @@ import { JsonNesting } from "@model-gateway/gateway/kernel/json-scan.ts";
 import { AnswerBody } from "@model-gateway/gateway/rooms/inference/call/answer-body.ts";
 import {
   ABSURD,
+  readUsage,
   usageOfEvents,
   usageOfTail,
 } from "@model-gateway/gateway/rooms/inference/call/usage-tail.ts";
@@ -169,7 +170,12 @@ export const usage: FuzzedParser = {
     '"total_tokens":"3"',
   ],
   check(bytes) {
-    for (const told of [usageOfTail(new AnswerBody(bytes)), usageOfEvents(bytes.toString("latin1"))]) {
+    const tail = usageOfTail(new AnswerBody(bytes));
+    const text = bytes.toString("utf8");
+    const parsed = parsedOr(text) as { usage?: unknown } | typeof REFUSED | null;
+    // A name that is written with escapes is not looked for.
+    if (parsed !== REFUSED && !text.includes("\\u")) same("by JSON.parse", tail, readUsage(parsed?.usage));
+    for (const told of [tail, usageOfEvents(bytes.toString("latin1"))]) {
       if (told === null || told === ABSURD) continue;
       for (const figure of [told.promptTokens, told.completionTokens])
         holds(`${figure} is a number of tokens`, Number.isInteger(figure) && figure >= 0);

@@ -17,8 +17,8 @@ export const usageFields = ({ promptTokens, completionTokens }: ReportedUsage) =
 });
 
 const KEY = '"usage"';
-/** Up to the object that it is. */
-const KEY_OF_OBJECT = /"usage"\s*:\s*(?=\{)/y;
+/** Up to the object that it is; a quote that is escaped is part of another key. */
+const KEY_OF_OBJECT = /(?<!\\)"usage"\s*:\s*(?=\{)/y;
 
 /** More than any request can have; a report with a larger figure is ignored. */
 const TOKENS_MAX = 10_000_000;
