@@ -51,6 +51,8 @@ export class Connection implements Recipient, RequestCarrier, StreamCarrier, Byt
   readonly #client: ClientSocket;
   /** Bytes that have not been parsed yet. */
   #held: Buffer | null = null;
+  /** How many of them are the beginning of a head that has been looked at. */
+  #checkedBytes = 0;
   #request: IncomingRequest | null = null;
   /** The current request's body while some of it is still to come. */
   #body: RequestBody | null = null;
@@ -210,12 +212,14 @@ export class Connection implements Recipient, RequestCarrier, StreamCarrier, Byt
     let from = 0;
     // Some clients send an extra line break after a body (RFC 9112 section 2.2).
     while (held[from] === 13 && held[from + 1] === 10) from += 2;
-    const end = held.indexOf(HEAD_END, from);
+    const end = held.indexOf(HEAD_END, Math.max(from, this.#checkedBytes - HEAD_END.length + 1));
     if (end === -1 || end - from > HEAD_BYTES_MAX) {
       this.#held = from === held.length ? null : held.subarray(from);
-      if (this.#held) checkBeginning(this.#held);
+      if (this.#held) checkBeginning(this.#held, Math.max(0, this.#checkedBytes - from));
+      this.#checkedBytes = this.#held?.length ?? 0;
       return false;
     }
+    this.#checkedBytes = 0;
     const head = new RequestHead(held.toString("latin1", from, end + 2));
     headRead();
     this.#held = null;

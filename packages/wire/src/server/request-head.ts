@@ -176,17 +176,20 @@ function targetOf(target: string, method: string): string {
   throw new BadRequest(400, "the request's target is neither a path nor a URL");
 }
 
-/** Throws as soon as the beginning of a head can no longer become a valid one, instead of waiting for its end. */
-export function checkBeginning(bytes: Buffer): void {
+/**
+ * Throws as soon as the beginning of a head can no longer become a valid one, instead of waiting for its end. Of its
+ * lines only what comes after `checkedBytes` is looked at: a head may arrive byte by byte.
+ */
+export function checkBeginning(bytes: Buffer, checkedBytes = 0): void {
   const first = bytes[0]!;
   const isHalfEmptyLine = first === CR && bytes.length === 1;
   if (!TOKEN.test(String.fromCharCode(first)) && !isHalfEmptyLine)
     throw new BadRequest(400, "this is no HTTP request");
-  const lineEnd = bytes.indexOf(LF);
-  for (let at = lineEnd; at !== -1; at = bytes.indexOf(LF, at + 1)) {
+  for (let at = bytes.indexOf(LF, checkedBytes); at !== -1; at = bytes.indexOf(LF, at + 1)) {
     if (bytes[at - 1] !== CR) throw new BadRequest(400, "lines end with a carriage return and a line feed");
   }
   if (bytes.length <= HEAD_BYTES_MAX) return;
+  const lineEnd = bytes.indexOf(LF);
   if (lineEnd === -1 || lineEnd > HEAD_BYTES_MAX)
     throw new BadRequest(414, "the request's target is too long");
   throw new BadRequest(431, "the headers are too large");

@@ -208,6 +208,23 @@ describe("the table of requests", () => {
     expect(server.requests.slice(seen)).toEqual([]);
   });
 
+  test.each([
+    ["after the request line", "GET /x HTTP/1.1\nHost", "GET /x HTTP/1.1\n"],
+    ["after a header", "GET /x HTTP/1.1\r\nHost: a\nX: b", "GET /x HTTP/1.1\r\nHost: a\n"],
+    ["behind empty lines", "\r\n\r\nGET /x HTTP/1.1\r\nHost: a\nX", "\r\n\r\nGET /x HTTP/1.1\r\nHost: a\n"],
+  ])("refused byte by byte, as soon as it is there: a line feed only %s", async (_where, bytes, refused) => {
+    const client = await server.connect();
+    for (const byte of bytes) await client.sendPieces([Buffer.from(byte)]);
+    expect((await client.answer()).status).toBe(400);
+    client.leave();
+    // The last byte makes the difference.
+    const patient = await server.connect();
+    await patient.sendPieces(Array.from(refused.slice(0, -1), (byte) => Buffer.from(byte)));
+    patient.send(`\r\n${refused.includes("Host") ? "" : HOST}\r\n`);
+    expect((await patient.answer()).status).toBe(200);
+    patient.leave();
+  });
+
   test.each(GOOD)("accepted: %s", async (_what, request, body) => {
     const client = await server.connect();
     client.send(request);
