@@ -124,14 +124,16 @@ test("an operator has a key's prompts captured: its owner sees that, and a reque
 });
 
 test("live: a request appears when it ends, without a reload", async () => {
+  const own = await newKey("live-key");
+  await chat({}, own);
   const { page, complaints } = await site.visitAs("operator");
   await page.goto(`${site.gateway.url}/requests`);
   const watching = page.waitForRequest((request) => request.url().includes("/api/rpc/events"));
   await page.getByRole("button", { name: "Live" }).click();
   await watching;
   await page.getByText("Requests appear here as they end.").waitFor();
-  const id = await chat({ model: "gone-live" });
-  const row = page.getByRole("row", { name: /404 no such model gone-live/ });
+  const id = await chat({ model: "gone-live" }, own);
+  const row = page.getByRole("row", { name: /404 no such model gone-live live-key/ });
   await row.waitFor();
   await row.click();
   const sheet = page.getByRole("dialog");
@@ -141,7 +143,7 @@ test("live: a request appears when it ends, without a reload", async () => {
   await page.getByRole("button", { name: "Stop live" }).click();
   await page.getByText("Requests appear here as they end.").waitFor({ state: "detached" });
   await row.waitFor();
-  await chat({ model: "between-two" });
+  await chat({ model: "between-two" }, own);
   await page.getByRole("button", { name: "Live" }).click();
   await page.getByRole("row", { name: /404 no such model between-two/ }).waitFor();
   await row.waitFor();

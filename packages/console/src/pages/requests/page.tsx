@@ -26,6 +26,7 @@ import {
   RANGES,
   type RangeName,
   type RequestFigures,
+  type RequestRecord,
   type RequestStats,
   useFilters,
   useMorePages,
@@ -349,6 +350,15 @@ const timeFormat = (kind: keyof typeof FORMATS) => {
   return (at: number) => format.format(new Date(at * 1000));
 };
 
+/** Names of keys and people are left out of what is told live; most are in the list already. */
+function withNames(told: readonly RequestRecord[], listed: readonly RequestRecord[]): RequestRecord[] {
+  const byAsker = new Map(listed.map((record) => [record.key_id ?? record.user_id, record]));
+  return told.map((record) => {
+    const known = byAsker.get(record.key_id ?? record.user_id) ?? record;
+    return { ...record, key_name: known.key_name, user_email: known.user_email };
+  });
+}
+
 function List({ filters }: { filters: Filters }) {
   const { key, which, live, set } = filters;
   const page = useQuery(`requests ${key}`, () => firstPage(filters));
@@ -365,11 +375,12 @@ function List({ filters }: { filters: Filters }) {
       <Loaded query={page} outline={<TableSkeleton columns={REQUEST_COLUMNS} />}>
         {({ records, next_cursor }) => {
           const fresh = new Set(tail.records.map(({ id }) => id));
-          const older = [...records, ...more.records].filter(({ id }) => !fresh.has(id));
+          const listed = [...records, ...more.records];
+          const older = listed.filter(({ id }) => !fresh.has(id));
           const cursor = more.cursor === undefined ? next_cursor : more.cursor;
           return (
             <RequestTable
-              records={[...tail.records, ...older]}
+              records={[...withNames(tail.records, listed), ...older]}
               onOpen={(id) => set({ open: id })}
               onMore={cursor ? () => more.load(cursor) : undefined}
             />
