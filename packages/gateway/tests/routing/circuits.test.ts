@@ -1,4 +1,5 @@
 import { afterEach, describe, expect, test } from "bun:test";
+import { bootGateway } from "@model-gateway/testing/gateway.ts";
 import { until } from "@model-gateway/testing/until.ts";
 import { completion, startUpstream, wholeStream } from "@model-gateway/testing/upstream.ts";
 import type { Log, LogFields } from "../../src/kernel/log.ts";
@@ -130,4 +131,28 @@ describe("recovery", () => {
     expect((await entryOf("first")).circuit.state).toBe("open");
     expect((await say("h")).status).toBe(500);
   });
+});
+
+test("calls of a service that has just started wait for the first probes of its backends", async () => {
+  bench = await bootInference();
+  const { dataDir, key, upstream } = bench;
+  await bench.rpc("routes.set", { name: "fast", targets: [{ model: "m" }] }, bench.token);
+  await bench.app.stop();
+  upstream.listing(async (_, reply) => {
+    await Bun.sleep(300);
+    reply.json({ data: [{ id: "m" }] });
+  });
+  const again = await bootGateway({ dataDir });
+  cleanup.push(() => again.stop());
+  const statuses = await Promise.all(
+    ["m", "fast", "nobody has it"].map(async (model) => {
+      const answer = await fetch(`${again.url}/v1/chat/completions`, {
+        method: "POST",
+        headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
+        body: JSON.stringify({ model, messages: [{ role: "user", content: "hi" }] }),
+      });
+      return answer.status;
+    }),
+  );
+  expect(statuses).toEqual([200, 200, 404]);
 });

@@ -1,7 +1,7 @@
 import { ServiceError } from "../../kernel/errors.ts";
 import { whenKnown } from "../../kernel/when-known.ts";
 import type { RouteTarget } from "./model-routes.ts";
-import { AllBusy, type Route, type RouteRequest, type Router } from "./router.ts";
+import type { Route, RouteRequest, Router } from "./router.ts";
 
 /** Targets of one call that are tried at most, each on one backend. */
 const ATTEMPTS_MAX = 6;
@@ -19,16 +19,17 @@ export class RoutePlan {
     readonly request: PlanRequest,
   ) {}
 
-  /** The first target that can be taken now, or the first that is merely busy as soon as it is free. */
+  /** The first target that can be taken now, or the first that is merely busy or not probed yet as soon as it serves. */
   first(): Route | Promise<Route> {
     let refusal: unknown = null;
     let busy: RouteTarget | null = null;
     for (const target of this.targets) {
+      const request = this.#requestFor(target);
       try {
-        return this.#took(this.router.choose(this.#requestFor(target)));
+        return this.#took(this.router.choose(request));
       } catch (error) {
         if (!(error instanceof ServiceError)) throw error;
-        if (error instanceof AllBusy) busy ??= target;
+        if (this.router.waitMsFor(request, error) > 0) busy ??= target;
         // A target that is known and away says more than one that nobody serves.
         if (refusal === null || error.kind === "all_unhealthy") refusal = error;
       }

@@ -16,6 +16,9 @@ const LATEST = ":latest";
 /** Calls that wait for a backend with a free place, and for how long. */
 const WAITING_MAX = 256;
 const WAIT_MS_MAX = 60_000;
+/** While a service starts, calls wait for the first probes of its backends: so long, and until so long after the start. */
+const FIRST_PROBES_MS = 2_000;
+const STARTING_MS = 5_000;
 const BUSY_RETRY_SECONDS = 1;
 /** How much a new measurement counts in the mean time to the first byte. */
 const LATENCY_SHARE = 0.2;
@@ -203,13 +206,16 @@ export class Router {
   /** By requested model id; rebuilt after the list or a listing changed. */
   #index: Map<string, Candidate[]> | null = null;
   #waiting: Waiting[] = [];
+  readonly #startedMs: number;
 
   constructor(
     readonly entries: readonly Entry[],
     readonly clock: Clock,
     readonly watcher: CircuitWatcher = NOBODY,
     readonly choice: BackendChoice = "requests",
-  ) {}
+  ) {
+    this.#startedMs = clock.elapsed();
+  }
 
   /** The list of backends, or what one of them serves, has changed. */
   changed(): void {
@@ -217,14 +223,24 @@ export class Router {
     this.freed();
   }
 
+  /** How long a refused request may wait: its backend is busy, or may not have been probed yet. */
+  waitMsFor({ model }: RouteRequest, refusal: unknown): number {
+    if (refusal instanceof AllBusy) return WAIT_MS_MAX;
+    if (this.clock.elapsed() - this.#startedMs >= STARTING_MS) return 0;
+    const listing = this.#candidates(model).map(({ entry }) => entry);
+    const mayServe = listing.length > 0 ? listing : this.entries;
+    return mayServe.some(({ probedAtMs }) => probedAtMs === null) ? FIRST_PROBES_MS : 0;
+  }
+
   /** The backend of a request, as soon as one that could serve it has a free place. */
   acquire(request: RouteRequest): Route | Promise<Route> {
     try {
       return this.choose(request);
     } catch (error) {
-      if (!(error instanceof AllBusy) || this.#waiting.length >= WAITING_MAX) throw error;
+      const waitMs = this.waitMsFor(request, error);
+      if (waitMs === 0 || this.#waiting.length >= WAITING_MAX) throw error;
       return new Promise((resolve, reject) => {
-        const cancel = this.clock.after(WAIT_MS_MAX, () => {
+        const cancel = this.clock.after(waitMs, () => {
           this.#waiting = this.#waiting.filter((each) => each !== waiting);
           reject(error);
         });
@@ -234,7 +250,7 @@ export class Router {
     }
   }
 
-  /** A backend may have a free place: those who wait get it in the order in which they came. */
+  /** A backend may have a free place, or be known now: those who wait get it in the order in which they came. */
   freed(): void {
     if (this.#waiting.length === 0) return;
     const still: Waiting[] = [];
@@ -246,7 +262,7 @@ export class Router {
         waiting.cancel();
         waiting.resolve(route);
       } catch (error) {
-        if (error instanceof AllBusy) still.push(waiting);
+        if (this.waitMsFor(waiting.request, error) > 0) still.push(waiting);
         else {
           waiting.cancel();
           waiting.reject(error);
