@@ -72,7 +72,7 @@ export class VoicedReply {
 
   whole(turn: ChatTurn, answer: WholeAnswer): Reply {
     const { requestId, read } = this;
-    const body = read.speaker ? JSON.stringify(read.speaker.whole(readAnswer(answer))) : answer.bytes();
+    const body = read.speaker ? read.speaker.whole(readAnswer(answer)) : answer.bytes();
     const headers = this.#headers(turn, NO_HEADERS);
     return new Reply({ status: 200, contentType: JSON_TYPE, requestId, headers }, body);
   }

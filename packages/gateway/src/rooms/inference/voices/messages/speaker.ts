@@ -40,8 +40,8 @@ export class MessageSpeaker implements Speaker {
     },
   ) {}
 
-  whole(answer: ChatAnswer): object {
-    return messageOf(answer, this.options);
+  whole(answer: ChatAnswer): string {
+    return JSON.stringify(messageOf(answer, this.options));
   }
 
   write(happened: ChatEvent): string {

@@ -12,9 +12,8 @@ export interface ResponseIdentity {
   /** The request, parts of which the response repeats. */
   request: Record<string, unknown>;
   clientTools: ReadonlyMap<string, ClientTool>;
-  /** Whether it is to be stored once it is whole. */
-  willBeStored: boolean;
-  isStored: boolean;
+  /** Stores the JSON of the response and says whether it could; null when it is not to be stored. */
+  keep: ((responseJson: string) => boolean) | null;
 }
 
 export function usageOf(counts: TokenCounts | null) {
@@ -62,15 +61,30 @@ function repeated(request: Record<string, unknown>, store: boolean) {
   };
 }
 
-interface ResponseParts {
+/** What the model answered. */
+interface Answered {
   model: string;
-  output: OutputItem[];
+  output: readonly OutputItem[];
   ending: Ending;
   usage: TokenCounts | null;
 }
 
+/** JSON of a response that has come to its end, stored if it is to be. One without a word is nothing to go on from. */
+export function finishedJson(identity: ResponseIdentity, answered: Answered): string {
+  const { keep } = identity;
+  if (keep && answered.output.length > 0) {
+    const json = JSON.stringify(responseObject(identity, answered, true));
+    if (keep(json)) return json;
+  }
+  return JSON.stringify(responseObject(identity, answered, false));
+}
+
 /** The response object, which is also what the stream's first and last events carry. */
-export function responseObject(identity: ResponseIdentity, { model, output, ending, usage }: ResponseParts) {
+export function responseObject(
+  identity: ResponseIdentity,
+  { model, output, ending, usage }: Answered,
+  isStored: boolean,
+) {
   const failure = ending.status === "failed" ? ending.failure : null;
   return {
     id: `resp_${identity.token}`,
@@ -82,10 +96,7 @@ export function responseObject(identity: ResponseIdentity, { model, output, endi
     model,
     output,
     usage: usageOf(usage),
-    ...repeated(
-      identity.request,
-      ending.status === "in_progress" ? identity.willBeStored : identity.isStored,
-    ),
+    ...repeated(identity.request, isStored),
   };
 }
 
@@ -141,8 +152,8 @@ export function freeTextOf(json: string): string {
   return json;
 }
 
-/** A whole answer as a response object. */
-export function responseOf(identity: ResponseIdentity, answer: ChatAnswer) {
+/** A whole answer as the JSON of a response. */
+export function responseJsonOf(identity: ResponseIdentity, answer: ChatAnswer): string {
   const status = "completed";
   const { token, clientTools } = identity;
   const content = [
@@ -158,7 +169,7 @@ export function responseOf(identity: ResponseIdentity, answer: ChatAnswer) {
     const tool = clientTools.get(call.name);
     output.push(callItem(`${callIdPrefix(tool)}_${token}_${i}`, { call, tool, status }));
   }
-  return responseObject(identity, {
+  return finishedJson(identity, {
     model: answer.model,
     output,
     ending: endingOf(answer.finish),
