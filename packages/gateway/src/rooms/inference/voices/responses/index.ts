@@ -12,10 +12,10 @@ const DROPPED_HEADER = "x-service-dropped";
 /** Longer headers do not pass through proxies. */
 const NAMED_MAX = 32;
 const headerSafe = (name: string): string => name.replace(/[^\w.-]/g, "").slice(0, 64);
-const namesOf = (dropped: readonly string[]): string =>
+const namesOf = (dropped: ReadonlySet<string>): string =>
   [
-    ...dropped.slice(0, NAMED_MAX).map(headerSafe),
-    ...(dropped.length > NAMED_MAX ? [`${dropped.length - NAMED_MAX} more`] : []),
+    ...[...dropped].slice(0, NAMED_MAX).map(headerSafe),
+    ...(dropped.size > NAMED_MAX ? [`${dropped.size - NAMED_MAX} more`] : []),
   ].join(", ");
 
 function readRequest(body: unknown, context: RequestContext, history: readonly StoredTurn[]): ReadRequest {
@@ -35,7 +35,7 @@ function readRequest(body: unknown, context: RequestContext, history: readonly S
   return {
     payload: new ObjectPayload(chat),
     speaker: new ResponseSpeaker(identity),
-    headers: dropped.length > 0 ? { [DROPPED_HEADER]: namesOf(dropped) } : undefined,
+    headers: dropped.size > 0 ? { [DROPPED_HEADER]: namesOf(dropped) } : undefined,
   };
 }
 

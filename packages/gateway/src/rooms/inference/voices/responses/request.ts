@@ -4,8 +4,9 @@ import {
   type ChatBody,
   type ChatMessage,
   type ChatPart,
+  copyFields,
   countAt,
-  gatewayFields,
+  GATEWAY_FIELDS,
   invalid,
   objectAt,
   pick,
@@ -21,7 +22,7 @@ interface ConvertedRequest {
   chat: ChatBody;
   clientTools: Map<string, ClientTool>;
   /** Tool and item types that could not be passed on and were left out. */
-  dropped: string[];
+  dropped: ReadonlySet<string>;
 }
 
 const NO_STATE =
@@ -49,20 +50,18 @@ export function chatBodyOfResponses(value: unknown, history: readonly StoredTurn
   const naming = readTools(body.tools);
   const dropped = new Set(naming.dropped);
   const tools = chatToolFields(naming, body.tool_choice);
-  const chat: ChatBody = {
-    ...gatewayFields(body),
-    model,
-    messages: chatMessages(body, dropped, history),
-    ...pick(body, PASSED),
-    ...(body.max_output_tokens != null && {
-      max_tokens: countAt(body.max_output_tokens, "max_output_tokens"),
-    }),
-    ...tools,
-    ...("tools" in tools && pick(body, ["parallel_tool_calls"])),
-    ...outputFields(body),
-    ...streamFields(body.stream),
-  };
-  return { chat, clientTools: naming.clientTools, dropped: [...dropped] };
+  // Field by field: spreading costs more than all of the rest.
+  const chat: ChatBody = { model, messages: chatMessages(body, dropped, history) };
+  copyFields(body, chat, PASSED);
+  if (body.max_output_tokens != null) chat.max_tokens = countAt(body.max_output_tokens, "max_output_tokens");
+  if (tools) {
+    Object.assign(chat, tools);
+    copyFields(body, chat, ["parallel_tool_calls"]);
+  }
+  if (body.text != null || body.reasoning != null) Object.assign(chat, outputFields(body));
+  if (body.stream === true) Object.assign(chat, streamFields(true));
+  copyFields(body, chat, GATEWAY_FIELDS);
+  return { chat, clientTools: naming.clientTools, dropped };
 }
 
 function outputFields({ text, reasoning }: Record<string, unknown>): Record<string, unknown> {

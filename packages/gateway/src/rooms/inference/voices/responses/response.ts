@@ -39,27 +39,10 @@ export function endingOf({ reason }: Finish): Ending {
   return { status: "completed" };
 }
 
-/** The parts of a request that the response repeats. */
-function repeated(request: Record<string, unknown>, store: boolean) {
-  const text = isObject(request.text) ? request.text : {};
-  const reasoning = isObject(request.reasoning) ? request.reasoning : {};
-  return {
-    background: false,
-    instructions: request.instructions ?? null,
-    max_output_tokens: request.max_output_tokens ?? null,
-    metadata: request.metadata ?? {},
-    parallel_tool_calls: request.parallel_tool_calls ?? true,
-    previous_response_id: request.previous_response_id ?? null,
-    reasoning: { effort: reasoning.effort ?? null, summary: null },
-    store,
-    temperature: request.temperature ?? null,
-    text: { ...text, format: text.format ?? { type: "text" } },
-    tool_choice: request.tool_choice ?? "auto",
-    tools: request.tools ?? [],
-    top_p: request.top_p ?? null,
-    truncation: "disabled",
-  };
-}
+const NOTHING = {};
+const PLAIN_TEXT = { format: { type: "text" } };
+const textOf = (text: unknown) =>
+  isObject(text) ? { ...text, format: text.format ?? PLAIN_TEXT.format } : PLAIN_TEXT;
 
 /** What the model answered. */
 interface Answered {
@@ -85,7 +68,9 @@ export function responseObject(
   { model, output, ending, usage }: Answered,
   isStored: boolean,
 ) {
+  const { request } = identity;
   const failure = ending.status === "failed" ? ending.failure : null;
+  const effort = isObject(request.reasoning) ? request.reasoning.effort : null;
   return {
     id: `resp_${identity.token}`,
     object: "response",
@@ -96,7 +81,21 @@ export function responseObject(
     model,
     output,
     usage: usageOf(usage),
-    ...repeated(identity.request, isStored),
+    background: false,
+    // What follows, unless it is constant, repeats the request.
+    instructions: request.instructions ?? null,
+    max_output_tokens: request.max_output_tokens ?? null,
+    metadata: request.metadata ?? NOTHING,
+    parallel_tool_calls: request.parallel_tool_calls ?? true,
+    previous_response_id: request.previous_response_id ?? null,
+    reasoning: { effort: effort ?? null, summary: null },
+    store: isStored,
+    temperature: request.temperature ?? null,
+    text: textOf(request.text),
+    tool_choice: request.tool_choice ?? "auto",
+    tools: request.tools ?? [],
+    top_p: request.top_p ?? null,
+    truncation: "disabled",
   };
 }
 
@@ -156,10 +155,9 @@ export function freeTextOf(json: string): string {
 export function responseJsonOf(identity: ResponseIdentity, answer: ChatAnswer): string {
   const status = "completed";
   const { token, clientTools } = identity;
-  const content = [
-    ...(answer.text ? [textPart(answer.text)] : []),
-    ...(answer.refusal ? [refusalPart(answer.refusal)] : []),
-  ];
+  const content: object[] = [];
+  if (answer.text) content.push(textPart(answer.text));
+  if (answer.refusal) content.push(refusalPart(answer.refusal));
   const output: OutputItem[] = [];
   if (answer.reasoning) {
     output.push(reasoningItem(`rs_${token}`, { content: [reasoningPart(answer.reasoning)], status }));
