@@ -12,9 +12,13 @@ import { ResponseStore } from "../../src/rooms/inference/responses/store.ts";
 import { ResponseWriter } from "../../src/rooms/inference/responses/writer.ts";
 import type { StoredTurn } from "../../src/rooms/inference/voices/responses/request.ts";
 import type { Database } from "../../src/storage/contract.ts";
+import { openDatabase } from "../../src/storage/index.ts";
+import { migrate } from "../../src/storage/migrate.ts";
+import { migrations } from "../../src/storage/migrations/index.ts";
 
 const uuid = (n: number) => `00000000-0000-7000-8000-${String(n).padStart(12, "0")}`;
 const idOf = (n: number) => `resp_${uuid(n).replaceAll("-", "")}`;
+const BEFORE_BLOCKS = 26;
 const AT = "2026-11-15T12:00:00.000Z";
 
 const addUser = (db: Database, n: number) =>
@@ -171,26 +175,60 @@ onEachDatabase("stored responses", (fresh) => {
       expect(await conversations.list(uuid(1))).toMatchObject([{ title: `${"x".repeat(58)}\ufffd` }]);
     }));
 
-  test("what was stored as chat messages can be gone on from, and says that it cannot be given back", () =>
+  test("what an earlier release stored can be gone on from, and says that it cannot be given back", async () => {
+    const { options, drop } = await fresh();
+    const db = await openDatabase(options);
+    try {
+      await migrate(
+        db,
+        migrations.filter(({ id }) => id <= BEFORE_BLOCKS),
+      );
+      await addUser(db, 1);
+      const said = (content: string, answer: string) => [
+        { role: "user", content },
+        { role: "assistant", content: answer },
+      ];
+      const turns = [said("Capital?", "Oslo."), said("Its weather?", "Rainy.")];
+      for (const [i, messages] of turns.entries())
+        await db.run(
+          "INSERT INTO stored_responses (id, user_id, previous_id, messages, created_at) VALUES ($1, $2, $3, $4, $5)",
+          [uuid(i + 1), uuid(1), i === 0 ? null : uuid(i), JSON.stringify(messages), AT],
+        );
+      await migrate(db);
+      const clock = new ManualClock();
+      const conversations = new Conversations({ db, clock, ids: randomIds });
+      const responses = new StoredResponses({ db, clock, log: silentLog, conversations, isShared: false });
+      const caller = responses.of(uuid(1), uuid(3));
+      expect(await caller.history(idOf(2))).toEqual(turns as StoredTurn[]);
+      const failure = await responses.get(uuid(1), idOf(1)).catch(({ kind, message }) => [kind, message]);
+      expect(failure).toEqual(["not_found", expect.stringContaining("previous_response_id")]);
+
+      const keep = caller.turn({ previousResponseId: idOf(1), input: "And of Sweden?" })!;
+      expect(keep(JSON.stringify({ id: idOf(3), output: [] }))).toBe(true);
+      await responses.close();
+      const [found] = await conversations.list(uuid(1));
+      expect(found).toMatchObject({ title: "Capital?" });
+      expect(await caller.history(idOf(3))).toHaveLength(2);
+      await responses.remove(uuid(1), idOf(1));
+      expect(await caller.history(idOf(3)).catch(({ kind }) => kind)).toBe("invalid_params");
+    } finally {
+      await db.close();
+      await drop();
+    }
+  });
+
+  test("what another process has yet to write is waited for", () =>
     withDatabase(fresh, async (db) => {
       await addUser(db, 1);
       const clock = new ManualClock();
       const conversations = new Conversations({ db, clock, ids: randomIds });
-      const responses = new StoredResponses({ db, clock, log: silentLog, conversations, isShared: false });
-      const messages = [
-        { role: "user", content: "Capital?" },
-        { role: "assistant", content: "Oslo." },
-      ];
-      const content = JSON.stringify(messages);
-      await new ResponseStore(db).insert([{ ...rowFor(1), turns: 0, content }]);
-      expect(await responses.of(uuid(1), uuid(9)).history(idOf(1))).toEqual([messages as StoredTurn]);
-      const failure = await responses.get(uuid(1), idOf(1)).catch(({ kind, message }) => ({ kind, message }));
-      expect(failure).toEqual({
-        kind: "not_found",
-        message: expect.stringContaining("previous_response_id"),
-      });
-      await responses.remove(uuid(1), idOf(1));
-      expect(await new ResponseStore(db).find(uuid(1), uuid(1))).toBeNull();
+      const options = { db, clock, log: silentLog, conversations, isShared: true };
+      const [here, there] = [new StoredResponses(options), new StoredResponses(options)];
+      const keep = there.of(uuid(1), uuid(1)).turn({ previousResponseId: null, input: "hi" });
+      expect(keep!(JSON.stringify({ id: idOf(1), object: "response", output: [] }))).toBe(true);
+      const asking = here.get(uuid(1), idOf(1));
+      clock.advance(100);
+      expect(await asking).toMatchObject({ input: "hi", response: { id: idOf(1) } });
     }));
 
   test("a turn whose user is gone does not keep others from being stored", () =>

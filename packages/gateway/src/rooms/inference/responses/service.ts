@@ -144,14 +144,8 @@ export class StoredResponses {
     if (isWhole(turn)) setApart(row, turn);
   }
 
-  /** Writes what waits, if the database takes it. */
-  async close(): Promise<void> {
-    let cancel = () => {};
-    const late = new Promise<void>((resolve) => {
-      cancel = this.options.clock.after(CLOSE_WITHIN_MS, resolve);
-    });
-    await Promise.race([this.#writer.flush(), late]);
-    cancel();
+  close(): Promise<void> {
+    return this.#writer.close(CLOSE_WITHIN_MS);
   }
 
   readonly sweep = (nowMs: number, rowsMax: number): Promise<number> =>

@@ -1,5 +1,5 @@
 import { BoundedMap } from "../../../kernel/bounded.ts";
-import { type Database, insertRows, type Queryable } from "../../../storage/contract.ts";
+import { type Database, insertRows, type Queryable, type Transaction } from "../../../storage/contract.ts";
 import { requestIdOf, responseIdOf } from "./ids.ts";
 import type { ResponseRow } from "./rows.ts";
 
@@ -107,7 +107,9 @@ export class ResponseStore {
   }
 
   /** Removes a response from its row, and the row where that was all; returns it as a row of its own. */
-  async #takeOut(tx: Queryable, userId: string, id: string): Promise<ResponseRow | null> {
+  async #takeOut(tx: Transaction, userId: string, id: string): Promise<ResponseRow | null> {
+    // Two at a time would each put back what the other has taken.
+    await tx.lock(`stored responses of ${userId}`);
     const row = await this.find(userId, id, tx);
     if (!row) return null;
     await tx.run("DELETE FROM stored_responses WHERE id = $1", [row.id]);

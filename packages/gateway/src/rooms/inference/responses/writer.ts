@@ -30,6 +30,7 @@ export class ResponseWriter {
   #batch: { rows: readonly ResponseRow[]; turns: readonly KeptTurn[] } | null = null;
   #writing: Promise<boolean> | null = null;
   #isScheduled = false;
+  #isClosed = false;
 
   constructor(readonly options: WriterOptions) {}
 
@@ -60,7 +61,19 @@ export class ResponseWriter {
     return this.#writing;
   }
 
+  /** Writes what waits, if the database takes it in time. */
+  async close(timeoutMs: number): Promise<void> {
+    this.#isClosed = true;
+    let cancel = () => {};
+    const late = new Promise<void>((resolve) => {
+      cancel = this.options.clock.after(timeoutMs, resolve);
+    });
+    await Promise.race([this.flush(), late]);
+    cancel();
+  }
+
   #schedule(delayMs: number): void {
+    if (this.#isClosed) return;
     this.#isScheduled = true;
     this.options.clock.after(delayMs, () => {
       this.#isScheduled = false;
