@@ -115,6 +115,38 @@ onEachDatabase("stored responses", (fresh) => {
       expect(await found(1)).toBeNull();
     }));
 
+  test("one that took long does not take new ones, which it is stored with, for old", () =>
+    withDatabase(fresh, async (db) => {
+      await addUser(db, 1);
+      const store = new ResponseStore(db);
+      for (let n = 1_000; n < 2_100; n += 50)
+        await store.insert(rowsFor(...numbers(n, 50).map((each) => turnOf(each))));
+      await new ResponseStore(db).insert(rowsFor(turnOf(1), ...numbers(5_000, 10).map((n) => turnOf(n))));
+      expect(await store.find(uuid(1), uuid(5_005))).toMatchObject({ turns: 11 });
+      expect(await store.find(uuid(1), uuid(1_149))).not.toBeNull();
+      expect(await store.find(uuid(1), uuid(1_050))).toBeNull();
+    }));
+
+  test("what a client sends is not taken for a response", () =>
+    withDatabase(fresh, async (db) => {
+      await addUser(db, 1);
+      const store = new ResponseStore(db);
+      const sent = (n: number, named: number): KeptTurn => ({
+        ...turnOf(n),
+        json: JSON.stringify({
+          input: [{ role: "user", content: "x", response: { id: idOf(named) } }],
+          response: { id: idOf(n), output: [] },
+        }),
+      });
+      await store.insert(rowsFor(sent(1, 3), turnOf(5)));
+      await store.insert(rowsFor(turnOf(2), turnOf(3), turnOf(6)));
+      expect(await store.find(uuid(1), uuid(3))).toMatchObject({ id: uuid(2), turns: 3 });
+      expect(await store.remove(uuid(1), uuid(3))).toBe(true);
+      expect(await store.find(uuid(1), uuid(3))).toBeNull();
+      expect(await store.remove(uuid(1), uuid(3))).toBe(false);
+      expect(await store.find(uuid(1), uuid(5))).toMatchObject({ id: uuid(1), turns: 2 });
+    }));
+
   test("turns that are answered together are stored together, and each is there for whoever asks", () =>
     withDatabase(fresh, async (db) => {
       await addUser(db, 1);
@@ -132,7 +164,7 @@ onEachDatabase("stored responses", (fresh) => {
       for (const turn of turns) expect(writer.keep(turn)).toBe(true);
       const rows = await Promise.all(
         turns.map(async ({ id, userId }) => {
-          await writer.written(id);
+          await writer.written(userId, id);
           return (await store.find(userId, id))?.turns;
         }),
       );
@@ -231,6 +263,31 @@ onEachDatabase("stored responses", (fresh) => {
       expect(await asking).toMatchObject({ input: "hi", response: { id: idOf(1) } });
     }));
 
+  test("one that cannot be written now is not told to be missing, and cannot be deleted", () =>
+    withDatabase(fresh, async (db) => {
+      await addUser(db, 1);
+      const clock = new ManualClock();
+      const conversations = new Conversations({ db, clock, ids: randomIds });
+      let isFull = true;
+      const full = new Proxy(db, {
+        get: (target, name) => {
+          if (name === "transaction" && isFull) return () => Promise.reject(new Outage("full"));
+          const value = Reflect.get(target, name);
+          return typeof value === "function" ? value.bind(target) : value;
+        },
+      });
+      const options = { db: full, clock, log: silentLog, conversations, isShared: false };
+      const responses = new StoredResponses(options);
+      const keep = responses.of(uuid(1), uuid(1)).turn({ previousResponseId: null, input: "hi" })!;
+      keep(JSON.stringify({ id: idOf(1), object: "response", output: [] }));
+      const { history } = responses.of(uuid(1), uuid(2));
+      for (const asking of [responses.get(uuid(1), idOf(1)), history(idOf(1)), responses.remove(uuid(1), idOf(1))])
+        expect(await asking.catch((error) => error)).toBeInstanceOf(Outage);
+      expect(await responses.get(uuid(2), idOf(1)).catch(({ kind }) => kind)).toBe("not_found");
+      isFull = false;
+      expect(await history(idOf(1))).toHaveLength(1);
+    }));
+
   test("a turn whose user is gone does not keep others from being stored", () =>
     withDatabase(fresh, async (db) => {
       await addUser(db, 1);
@@ -257,11 +314,52 @@ test("a database that is away holds nobody up; what waits is written when it is 
   clock.advance(100);
   await nextTurn();
   expect(writer.keep(turnOf(2))).toBe(true);
-  await writer.written(uuid(2));
+  expect(await writer.written(uuid(1), uuid(2))).toBe(false);
   isAway = false;
   clock.advance(2_000);
   await writer.flush();
   expect(inserted).toEqual([uuid(1), uuid(2)]);
+});
+
+test("what is answered during a write is written before a stop", async () => {
+  const inserted: string[] = [];
+  const insert = async (rows: readonly ResponseRow[]) => {
+    await nextTurn();
+    inserted.push(...rows.map(({ id }) => id));
+  };
+  const writer = writerOn({ insert });
+  writer.keep(turnOf(1));
+  void writer.flush();
+  writer.keep(turnOf(2));
+  await writer.close(1_000);
+  expect(inserted).toEqual([uuid(1), uuid(2)]);
+});
+
+test("a thousand users' turns are written in steps, between which others have their turn", async () => {
+  const steps: { rows: number; turn: number }[] = [];
+  let [turn, isDone] = [0, false];
+  const count = () => {
+    turn++;
+    if (!isDone) setImmediate(count);
+  };
+  const insert = async (rows: readonly ResponseRow[]) => {
+    steps.push({ rows: rows.length, turn });
+  };
+  const writer = writerOn({ insert });
+  for (const n of numbers(1, 1_000)) writer.keep(turnOf(n, { user: n }));
+  count();
+  await writer.flush();
+  isDone = true;
+  expect(Math.max(...steps.map(({ rows }) => rows))).toBe(64);
+  expect(steps.reduce((sum, { rows }) => sum + rows, 0)).toBe(1_000);
+  expect(new Set(steps.map((step) => step.turn)).size).toBe(steps.length);
+});
+
+test("who asks for another user's response waits for no write", async () => {
+  const { promise: never } = Promise.withResolvers<void>();
+  const writer = writerOn({ insert: () => never });
+  writer.keep(turnOf(1));
+  expect(await writer.written(uuid(2), uuid(1))).toBe(true);
 });
 
 test("what waits to be stored is bounded", async () => {

@@ -1,5 +1,5 @@
 import type { Clock } from "../../../kernel/clock.ts";
-import { fail } from "../../../kernel/errors.ts";
+import { fail, Outage } from "../../../kernel/errors.ts";
 import type { Log } from "../../../kernel/log.ts";
 import type { Database } from "../../../storage/contract.ts";
 import type { Conversations } from "../../conversations/index.ts";
@@ -99,7 +99,7 @@ export class StoredResponses {
   async #row(userId: string, responseId: string): Promise<ResponseRow | null> {
     const id = requestIdOf(responseId);
     if (id === null) return null;
-    await this.#writer.written(id);
+    if (!(await this.#writer.written(userId, id))) throw new Outage("stored responses cannot be written");
     const row = await this.#store.find(userId, id);
     if (row || !this.options.isShared) return row;
     await Bun.sleep(ELSEWHERE_MS);

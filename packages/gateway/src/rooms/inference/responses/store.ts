@@ -14,6 +14,8 @@ const KEPT_PER_USER_MAX = 1_000;
 /** A user's older ones are removed after this many more: to find them, all that are kept must be counted. */
 const REMOVED_EVERY = 100;
 const USERS_COUNTED_MAX = 10_000;
+/** Of one transaction: after a start, it is the first one here of everybody. */
+const COUNTED_AT_ONCE_MAX = 8;
 
 const NAMES = [
   "id",
@@ -36,6 +38,9 @@ const insertAll = (on: Queryable, rows: readonly ResponseRow[]) =>
     "ON CONFLICT (id) DO NOTHING",
   );
 
+const turnsIn = ({ content }: ResponseRow) => JSON.parse(content) as { response: { id: string } }[];
+const idsIn = (row: ResponseRow): string[] => turnsIn(row).map(({ response }) => response.id);
+
 /** SQL of the stored responses. */
 export class ResponseStore {
   /** How many more responses of a user are stored before the older ones are removed. */
@@ -44,13 +49,16 @@ export class ResponseStore {
   constructor(readonly db: Database) {}
 
   /** The row that a user's response is in. */
-  find(userId: string, id: string, on: Queryable = this.db): Promise<ResponseRow | null> {
+  async find(userId: string, id: string, on: Queryable = this.db): Promise<ResponseRow | null> {
+    const responseId = responseIdOf(id);
     // Ids of one row may lie between those of another: what was asked first may be answered last.
-    return on.get<ResponseRow>(
+    const rows = await on.all<ResponseRow>(
       `SELECT ${COLUMNS} FROM stored_responses
        WHERE user_id = $1 AND id <= $2 AND last_id >= $2 AND (id = last_id OR content LIKE $3)`,
-      [userId, id, `%"response":{"id":"${responseIdOf(id)}"%`],
+      [userId, id, `%"response":{"id":"${responseId}"%`],
     );
+    // The same may stand in what a client sent.
+    return rows.find((row) => row.turns <= 1 || idsIn(row).includes(responseId)) ?? null;
   }
 
   /** The row and those that lead to it, the newest first, as far as its user has them and the limits allow. */
@@ -87,8 +95,9 @@ export class ResponseStore {
     const users = new Set<string>();
     for (const { user_id, turns } of rows) {
       const left = (this.#untilCount.get(user_id) ?? 1) - turns;
-      if (left <= 0) users.add(user_id);
-      this.#untilCount.set(user_id, left > 0 ? left : REMOVED_EVERY);
+      const isCounted = left <= 0 && users.size < COUNTED_AT_ONCE_MAX;
+      if (isCounted) users.add(user_id);
+      this.#untilCount.set(user_id, isCounted ? REMOVED_EVERY : left);
     }
     return users;
   }
@@ -115,7 +124,7 @@ export class ResponseStore {
     await tx.run("DELETE FROM stored_responses WHERE id = $1", [row.id]);
     if (row.turns <= 1) return row;
     const responseId = responseIdOf(id);
-    const turns = JSON.parse(row.content) as { response: { id: string } }[];
+    const turns = turnsIn(row);
     const rest = turns.filter(({ response }) => response.id !== responseId);
     const ids = rest.map(({ response }) => requestIdOf(response.id)!).sort();
     const content = JSON.stringify(rest);
@@ -134,15 +143,20 @@ export class ResponseStore {
   }
 }
 
-/** Ids are in the order of time. */
+/**
+ * Ids are in the order of time. A row is as old as its newest response: one that took long is stored with those that
+ * were asked for much later. Added up here: in SQL that takes SQLite several times as long.
+ */
 async function removeExcess(tx: Queryable, userId: string): Promise<void> {
-  await tx.run(
-    `DELETE FROM stored_responses WHERE user_id = $1 AND id IN (
-       SELECT id FROM (
-         SELECT id, SUM(turns + CASE turns WHEN 0 THEN 1 ELSE 0 END) OVER (ORDER BY id DESC)
-           - turns - CASE turns WHEN 0 THEN 1 ELSE 0 END AS newer
-         FROM stored_responses WHERE user_id = $1
-       ) AS counted WHERE newer >= ${KEPT_PER_USER_MAX})`,
+  const rows = await tx.all<Pick<ResponseRow, "last_id" | "turns">>(
+    "SELECT last_id, turns FROM stored_responses WHERE user_id = $1 ORDER BY last_id DESC",
     [userId],
   );
+  let kept = 0;
+  for (const { last_id, turns } of rows) {
+    kept += Math.max(turns, 1);
+    if (kept < KEPT_PER_USER_MAX) continue;
+    await tx.run("DELETE FROM stored_responses WHERE user_id = $1 AND last_id < $2", [userId, last_id]);
+    return;
+  }
 }

@@ -10,9 +10,10 @@ const WRITE_EVERY_MS = 100;
 const RETRY_AFTER_MS = 2_000;
 /** Turns that wait to be stored. */
 const WAITING_CHARS_MAX = 16 * 1024 * 1024;
-/** Of one transaction: with SQLite other requests wait for it. */
 const BATCH_TURNS_MAX = 1_000;
 const BATCH_CHARS_MAX = 1024 * 1024;
+/** Of one transaction: with SQLite all else waits for it. */
+const TRANSACTION_ROWS_MAX = 64;
 
 interface WriterOptions {
   store: Pick<ResponseStore, "insert">;
@@ -26,8 +27,8 @@ interface WriterOptions {
 export class ResponseWriter {
   readonly #waiting: KeptTurn[] = [];
   #waitingChars = 0;
-  /** Being written, or to be tried again. */
-  #batch: { rows: readonly ResponseRow[]; turns: readonly KeptTurn[] } | null = null;
+  /** Being written, or to be tried again: its turns, and the rows that are left of them. */
+  #batch: { rows: ResponseRow[]; turns: readonly KeptTurn[] } | null = null;
   #writing: Promise<boolean> | null = null;
   #isScheduled = false;
   #isClosed = false;
@@ -44,10 +45,13 @@ export class ResponseWriter {
     return true;
   }
 
-  /** Resolves when the turn, if it waits here, is written, or cannot be for now. */
-  async written(turnId: string): Promise<void> {
-    const isIt = ({ id }: KeptTurn) => id === turnId;
-    while (this.#waiting.some(isIt) || this.#batch?.turns.some(isIt)) if (!(await this.flush())) return;
+  /** Resolves when the user's turn, if it waits here, is written; false when it cannot be for now. */
+  async written(userId: string, turnId: string): Promise<boolean> {
+    // Who asks for another user's waits no longer than for none at all.
+    const isIt = (turn: KeptTurn) => turn.id === turnId && turn.userId === userId;
+    while (this.#waiting.some(isIt) || this.#batch?.turns.some(isIt))
+      if (!(await this.flush())) return false;
+    return true;
   }
 
   /** Writes what waits now; false when the database does not take it. */
@@ -68,8 +72,13 @@ export class ResponseWriter {
     const late = new Promise<void>((resolve) => {
       cancel = this.options.clock.after(timeoutMs, resolve);
     });
-    await Promise.race([this.flush(), late]);
+    await Promise.race([this.#flushAll(), late]);
     cancel();
+  }
+
+  /** A write that is under way leaves what came after its beginning. */
+  async #flushAll(): Promise<void> {
+    while ((await this.flush()) && this.#waiting.length > 0);
   }
 
   #schedule(delayMs: number): void {
@@ -90,15 +99,20 @@ export class ResponseWriter {
         asked -= turns.length;
         this.#batch = { rows: rowsOf(turns, this.options.clock.now()), turns };
       }
+      const { rows } = this.#batch;
       try {
-        await this.#write(this.#batch.rows);
+        while (rows.length > 0) {
+          await this.#write(rows.slice(0, TRANSACTION_ROWS_MAX));
+          rows.splice(0, TRANSACTION_ROWS_MAX);
+          // Streams go first.
+          if (rows.length > 0) await nextTurn();
+        }
       } catch (error) {
         this.options.log.warn("storing responses failed; will retry", { error });
         return false;
       }
       for (const { json } of this.#batch.turns) this.#waitingChars -= json.length;
       this.#batch = null;
-      // Streams go first.
       if (asked > 0) await nextTurn();
     }
     return true;
@@ -115,7 +129,11 @@ export class ResponseWriter {
   /** One row that cannot be stored, because its user was deleted for example, does not keep the others out. */
   async #write(rows: readonly ResponseRow[]): Promise<void> {
     try {
-      for (const row of rows) if (row.previous_id !== null) await this.options.joined(row, row.previous_id);
+      for (const row of rows) {
+        if (row.previous_id === null) continue;
+        await this.options.joined(row, row.previous_id);
+        await nextTurn();
+      }
       await this.options.store.insert(rows);
     } catch (error) {
       if (error instanceof Outage) throw error;

@@ -12,7 +12,8 @@ const partsOf = ({ role, content }: Item): unknown => {
 export function inputItemsOf({ input, response }: WholeTurn): (Item & { id: string; type: string })[] {
   const sent = typeof input === "string" ? [{ role: "user", content: input }] : (input as Item[]);
   return sent.map((item, i) => {
-    const { type = "message", id = `item_${response.id.slice("resp_".length)}_${i}` } = item;
+    const type = item.type ?? "message";
+    const id = item.id ?? `item_${response.id.slice("resp_".length)}_${i}`;
     const own = { ...item, id: String(id), type: String(type) };
     return type === "message" ? { status: "completed", ...own, content: partsOf(item) } : own;
   });
