@@ -281,7 +281,11 @@ onEachDatabase("stored responses", (fresh) => {
       const keep = responses.of(uuid(1), uuid(1)).turn({ previousResponseId: null, input: "hi" })!;
       keep(JSON.stringify({ id: idOf(1), object: "response", output: [] }));
       const { history } = responses.of(uuid(1), uuid(2));
-      for (const asking of [responses.get(uuid(1), idOf(1)), history(idOf(1)), responses.remove(uuid(1), idOf(1))])
+      for (const asking of [
+        responses.get(uuid(1), idOf(1)),
+        history(idOf(1)),
+        responses.remove(uuid(1), idOf(1)),
+      ])
         expect(await asking.catch((error) => error)).toBeInstanceOf(Outage);
       expect(await responses.get(uuid(2), idOf(1)).catch(({ kind }) => kind)).toBe("not_found");
       isFull = false;

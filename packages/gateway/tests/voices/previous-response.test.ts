@@ -300,6 +300,54 @@ test("a stored response is given back as it was answered, and what was sent for 
   expect(await client.responses.retrieve(second.id)).toMatchObject({ id: second.id });
 });
 
+test("whatever is in a request and its answer is given back, alone and as part of a conversation", async () => {
+  const odd = '\u0000 \ud800 \u2028 😀 "response":{"id":"resp_0"} \\u0000';
+  const post = async (body: string) => {
+    const headers = { authorization: `Bearer ${bench.key}`, "content-type": "application/json" };
+    const answer = await fetch(`${bench.url}/v1/responses`, { method: "POST", headers, body });
+    expect(answer.status).toBe(200);
+    const text = await answer.text();
+    const [, last] = /^event: response\.(?:completed|incomplete)\ndata: ([^\n]*)\n/m.exec(text) ?? [];
+    return last ? JSON.parse(last).response : JSON.parse(text);
+  };
+  const get = async (path: string) => {
+    const headers = { authorization: `Bearer ${bench.key}` };
+    return (await fetch(`${bench.url}/v1/responses/${path}`, { headers })).json() as Any;
+  };
+  const messages = [
+    { content: odd, refusal: odd },
+    { content: null, refusal: "No." },
+    { content: odd, tool_calls: [{ id: "c", type: "function", function: { name: "f", arguments: odd } }] },
+  ];
+  const asChunk = (delta: object, finish_reason: string | null) =>
+    `data: ${JSON.stringify({ id: "c", object: "chat.completion.chunk", created: 1, model: "m", choices: [{ index: 0, delta, finish_reason }] })}\n\n`;
+  for (const stream of [false, true]) {
+    for (const message of messages) {
+      bench.asked.answer = stream
+        ? eventStream(`${asChunk(message, null)}${asChunk({}, "length")}data: [DONE]\n\n`)
+        : completion(message, "length");
+      const body = `{"model":"m","stream":${stream},"instructions":${JSON.stringify(odd)},"temperature":0.30000000000000004,
+        "metadata":{"__proto__":"x","2":"b","1":"a","huge":1e400,"long":12345678901234567890},
+        "tools":[{"type":"function","name":"f","parameters":{"response":{"id":"resp_${"0".repeat(32)}"}}}],
+        "input":[{"id":null,"type":null,"role":"user","content":${JSON.stringify(odd)}},
+          {"id":null,"role":"user","content":[{"type":"input_image","image_url":"data:image/png;base64,AA=="}]}]`;
+      const first = await post(`${body}}`);
+      expect(first).toMatchObject({ store: true, status: "incomplete" });
+      expect(await get(first.id)).toEqual(first);
+      const second = await post(`${body},"previous_response_id":"${first.id}"}`);
+      expect(await get(second.id)).toEqual(second);
+      expect(await get(first.id)).toEqual(first);
+      const { data } = await get(`${second.id}/input_items?order=asc`);
+      expect(data.map(({ type, content }: Any) => [type, content[0].type])).toEqual([
+        ["message", "input_text"],
+        ["message", "input_image"],
+      ]);
+      expect(data[0].content[0].text).toBe(odd);
+      expect(new Set(data.map(({ id }: Any) => id)).size).toBe(2);
+    }
+  }
+});
+
 test("a response is its user's alone, in the API's form, and not to be had as a stream", async () => {
   const own = await client.responses.create({ model: "m", input: "secret" });
   const token = await bench.signIn("mallory");

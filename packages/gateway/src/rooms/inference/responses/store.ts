@@ -15,7 +15,7 @@ const KEPT_PER_USER_MAX = 1_000;
 const REMOVED_EVERY = 100;
 const USERS_COUNTED_MAX = 10_000;
 /** Of one transaction: after a start, it is the first one here of everybody. */
-const COUNTED_AT_ONCE_MAX = 8;
+const COUNTED_AT_ONCE_MAX = 4;
 
 const NAMES = [
   "id",

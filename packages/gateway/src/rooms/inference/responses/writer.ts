@@ -49,8 +49,7 @@ export class ResponseWriter {
   async written(userId: string, turnId: string): Promise<boolean> {
     // Who asks for another user's waits no longer than for none at all.
     const isIt = (turn: KeptTurn) => turn.id === turnId && turn.userId === userId;
-    while (this.#waiting.some(isIt) || this.#batch?.turns.some(isIt))
-      if (!(await this.flush())) return false;
+    while (this.#waiting.some(isIt) || this.#batch?.turns.some(isIt)) if (!(await this.flush())) return false;
     return true;
   }
 
