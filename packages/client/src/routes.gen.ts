@@ -472,6 +472,11 @@ export interface Routes {
     auth: "public";
     answer: { version: string };
   };
+  /** Deletes a stored response of yours; a conversation that it is part of stays. */
+  "DELETE /v1/responses/{id}": {
+    auth: "api_key";
+    answer: { id: string; object: "response"; deleted: true };
+  };
   /** Vectors of texts, as numbers or as base64 of little-endian float32. */
   "POST /v1/embeddings": {
     auth: "api_key";
@@ -526,6 +531,35 @@ export interface Routes {
         /** What its server says, e.g. the context length */
         meta?: Record<string, unknown>;
       }[];
+    };
+  };
+  /** A stored response of yours as it was answered; not as a stream. */
+  "GET /v1/responses/{id}": {
+    auth: "api_key";
+    query: { stream?: "false" };
+    answer: {
+      id: string;
+      object: "response";
+      status: string;
+      output: { id: string; type: string; [field: string]: unknown }[];
+      [field: string]: unknown;
+    };
+  };
+  /** What was sent for a stored response of yours, without what it went on from. */
+  "GET /v1/responses/{id}/input_items": {
+    auth: "api_key";
+    query: {
+      /** The last item of the page before */
+      after?: string;
+      limit?: number;
+      order?: "asc" | "desc";
+    };
+    answer: {
+      object: "list";
+      data: { id: string; type: string; [field: string]: unknown }[];
+      first_id: string | null;
+      last_id: string | null;
+      has_more: boolean;
     };
   };
   /** Images from a description, as a whole or as an event stream. */

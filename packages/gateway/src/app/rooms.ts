@@ -286,6 +286,7 @@ export async function openRooms(options: RoomOptions) {
     "inference",
     new Inference({
       db,
+      isShared: bus.shared,
       clock,
       ids,
       log,

@@ -1,17 +1,24 @@
 import { expect, test } from "bun:test";
 import { ManualClock } from "@model-gateway/testing/clock.ts";
 import { onEachDatabase, withDatabase } from "@model-gateway/testing/databases.ts";
+import { Outage } from "../../src/kernel/errors.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import { type Log, silentLog } from "../../src/kernel/log.ts";
 import { nextTurn } from "../../src/kernel/turns.ts";
 import { Conversations } from "../../src/rooms/conversations/index.ts";
+import { type KeptTurn, type ResponseRow, rowOf, rowsOf } from "../../src/rooms/inference/responses/rows.ts";
 import { StoredResponses } from "../../src/rooms/inference/responses/service.ts";
-import { type ResponseRow, ResponseStore } from "../../src/rooms/inference/responses/store.ts";
+import { ResponseStore } from "../../src/rooms/inference/responses/store.ts";
 import { ResponseWriter } from "../../src/rooms/inference/responses/writer.ts";
+import type { StoredTurn } from "../../src/rooms/inference/voices/responses/request.ts";
 import type { Database } from "../../src/storage/contract.ts";
+import { openDatabase } from "../../src/storage/index.ts";
+import { migrate } from "../../src/storage/migrate.ts";
+import { migrations } from "../../src/storage/migrations/index.ts";
 
 const uuid = (n: number) => `00000000-0000-7000-8000-${String(n).padStart(12, "0")}`;
 const idOf = (n: number) => `resp_${uuid(n).replaceAll("-", "")}`;
+const BEFORE_BLOCKS = 26;
 const AT = "2026-11-15T12:00:00.000Z";
 
 const addUser = (db: Database, n: number) =>
@@ -20,23 +27,28 @@ const addUser = (db: Database, n: number) =>
     [uuid(n), `${n}@example.com`, "x", "x", false, AT],
   );
 
-interface RowOptions {
+interface TurnOptions {
   user?: number;
   previous?: number | null;
-  created_at?: string;
+  text?: string;
 }
 
-const rowOf = (n: number, { user = 1, previous = null, created_at = AT }: RowOptions = {}): ResponseRow => ({
+const turnOf = (
+  n: number,
+  { user = 1, previous = null, text = `${n} \u0000` }: TurnOptions = {},
+): KeptTurn => ({
   id: uuid(n),
-  user_id: uuid(user),
-  previous_id: previous === null ? null : uuid(previous),
-  conversation_id: null,
-  messages: JSON.stringify([{ role: "user", content: `${n} \u0000` }]),
-  created_at,
+  userId: uuid(user),
+  previousId: previous === null ? null : uuid(previous),
+  json: JSON.stringify({
+    input: text,
+    response: { id: idOf(n), output: [{ type: "message", role: "assistant", content: "ok" }] },
+  }),
 });
 
-/** The numbers of the rows from `first` on. */
-const rowsFrom = (first: number, count: number) => Array.from({ length: count }, (_, i) => rowOf(first + i));
+const rowFor = (n: number, options?: TurnOptions): ResponseRow => rowOf([turnOf(n, options)], Date.parse(AT));
+const rowsFor = (...turns: KeptTurn[]): ResponseRow[] => rowsOf(turns, Date.parse(AT));
+const numbers = (first: number, count: number) => Array.from({ length: count }, (_, i) => first + i);
 
 onEachDatabase("stored responses", (fresh) => {
   test("lead back to their first, for their owner alone; old and excess ones go", () =>
@@ -44,32 +56,101 @@ onEachDatabase("stored responses", (fresh) => {
       await addUser(db, 1);
       await addUser(db, 2);
       const store = new ResponseStore(db);
-      await store.insert([rowOf(10, { created_at: "2026-01-01T00:00:00.000Z" })]);
-      await store.insert([11, 12, 13].map((n) => rowOf(n, { previous: n === 11 ? 10 : 11 })));
-      const chain = async (n: number, turnsMax = 100, user = 1) =>
-        (await store.chain(uuid(user), uuid(n), { turnsMax, charsMax: 1_000 })).map(({ id }) => id);
+      await store.insert([rowFor(10)]);
+      await store.insert([11, 12, 13].map((n) => rowFor(n, { previous: n === 11 ? 10 : 11 })));
+      const chain = async (n: number, turnsMax = 100, user = 1) => {
+        const row = await store.find(uuid(user), uuid(n));
+        return row && (await store.chain(row, { turnsMax, charsMax: 1_000 })).map(({ id }) => id);
+      };
       expect(await chain(13)).toEqual([uuid(13), uuid(11), uuid(10)]);
       expect(await chain(12, 2)).toEqual([uuid(12), uuid(11)]);
-      expect(await chain(13, 100, 2)).toEqual([]);
-      expect(await store.removeOlderThan("2026-06-01T00:00:00.000Z", 10)).toBe(1);
+      expect(await chain(13, 100, 2)).toBeNull();
+      expect(await store.removeBelow(uuid(11), 10)).toBe(1);
       expect(await chain(13)).toEqual([uuid(13), uuid(11)]);
 
       const count = async () =>
-        (await db.get<{ rows: number }>("SELECT COUNT(*) AS rows FROM stored_responses"))!.rows;
+        (await db.get<{ turns: number }>("SELECT SUM(turns) AS turns FROM stored_responses"))!.turns;
       for (let n = 100; n < 1_500; n += 7) {
-        await store.insert(rowsFrom(n, 7));
-        expect(await count()).toBeLessThan(1_110);
+        await store.insert(rowsFor(...numbers(n, 7).map((each) => turnOf(each))));
+        expect(Number(await count())).toBeLessThan(1_120);
       }
-      expect(await chain(13)).toEqual([]);
-      expect(await chain(500)).toEqual([uuid(500)]);
+      expect(await chain(13)).toBeNull();
+      expect(await store.find(uuid(1), uuid(501))).toMatchObject({ turns: 7 });
       // Another process of the service knows of no earlier one.
-      await new ResponseStore(db).insert([rowOf(2_000)]);
-      expect(await count()).toBe(1_000);
+      await new ResponseStore(db).insert([rowFor(2_000)]);
+      expect(Number(await count())).toBeLessThan(1_007);
     }));
 
-  test("turns that are answered together are stored together, and each is there once it is said to be", () =>
+  test("one of several that are stored together is found, taken out and deleted alone", () =>
     withDatabase(fresh, async (db) => {
       await addUser(db, 1);
+      await addUser(db, 2);
+      const store = new ResponseStore(db);
+      // Answered in another order than they were asked in: the ids of both rows overlap.
+      await store.insert(rowsFor(...[1, 5, 3].map((n) => turnOf(n)), turnOf(6, { user: 2 })));
+      await store.insert(rowsFor(...[2, 4].map((n) => turnOf(n))));
+      const found = async (n: number, user = 1) => {
+        const row = await store.find(uuid(user), uuid(n));
+        return row && [row.id, row.last_id, row.turns];
+      };
+      expect(await found(3)).toEqual([uuid(1), uuid(5), 3]);
+      expect(await found(4)).toEqual([uuid(2), uuid(4), 2]);
+      expect(await found(6)).toBeNull();
+      expect(await found(6, 2)).toEqual([uuid(6), uuid(6), 1]);
+
+      const { id } = await new Conversations({ db, clock: new ManualClock(), ids: randomIds }).create(
+        uuid(1),
+      );
+      await store.setConversation(uuid(1), uuid(1), id);
+      expect(await store.find(uuid(1), uuid(1))).toMatchObject({ turns: 1, conversation_id: id });
+      expect(await found(3)).toEqual([uuid(3), uuid(5), 2]);
+      expect(await store.remove(uuid(2), uuid(3))).toBe(false);
+      expect(await store.remove(uuid(1), uuid(3))).toBe(true);
+      expect(await found(3)).toBeNull();
+      expect(await store.remove(uuid(1), uuid(3))).toBe(false);
+      expect(await found(5)).toEqual([uuid(5), uuid(5), 1]);
+      expect(await store.remove(uuid(1), uuid(5))).toBe(true);
+      expect(await found(4)).toEqual([uuid(2), uuid(4), 2]);
+      await db.run("DELETE FROM conversations WHERE id = $1", [id]);
+      expect(await found(1)).toBeNull();
+    }));
+
+  test("one that took long does not take new ones, which it is stored with, for old", () =>
+    withDatabase(fresh, async (db) => {
+      await addUser(db, 1);
+      const store = new ResponseStore(db);
+      for (let n = 1_000; n < 2_100; n += 50)
+        await store.insert(rowsFor(...numbers(n, 50).map((each) => turnOf(each))));
+      await new ResponseStore(db).insert(rowsFor(turnOf(1), ...numbers(5_000, 10).map((n) => turnOf(n))));
+      expect(await store.find(uuid(1), uuid(5_005))).toMatchObject({ turns: 11 });
+      expect(await store.find(uuid(1), uuid(1_149))).not.toBeNull();
+      expect(await store.find(uuid(1), uuid(1_050))).toBeNull();
+    }));
+
+  test("what a client sends is not taken for a response", () =>
+    withDatabase(fresh, async (db) => {
+      await addUser(db, 1);
+      const store = new ResponseStore(db);
+      const sent = (n: number, named: number): KeptTurn => ({
+        ...turnOf(n),
+        json: JSON.stringify({
+          input: [{ role: "user", content: "x", response: { id: idOf(named) } }],
+          response: { id: idOf(n), output: [] },
+        }),
+      });
+      await store.insert(rowsFor(sent(1, 3), turnOf(5)));
+      await store.insert(rowsFor(turnOf(2), turnOf(3), turnOf(6)));
+      expect(await store.find(uuid(1), uuid(3))).toMatchObject({ id: uuid(2), turns: 3 });
+      expect(await store.remove(uuid(1), uuid(3))).toBe(true);
+      expect(await store.find(uuid(1), uuid(3))).toBeNull();
+      expect(await store.remove(uuid(1), uuid(3))).toBe(false);
+      expect(await store.find(uuid(1), uuid(5))).toMatchObject({ id: uuid(1), turns: 2 });
+    }));
+
+  test("turns that are answered together are stored together, and each is there for whoever asks", () =>
+    withDatabase(fresh, async (db) => {
+      await addUser(db, 1);
+      await addUser(db, 2);
       const store = new ResponseStore(db);
       let transactions = 0;
       const counted = {
@@ -79,14 +160,16 @@ onEachDatabase("stored responses", (fresh) => {
         },
       } as unknown as Database;
       const writer = writerOn(new ResponseStore(counted));
-      const kept = await Promise.all(
-        rowsFrom(1, 100).map(async (row) => {
-          expect(await writer.write(row)).toBe(true);
-          return (await store.chain(uuid(1), row.id, { turnsMax: 1, charsMax: 0 })).length;
+      const turns = numbers(1, 100).map((n) => turnOf(n, { user: 1 + (n % 2) }));
+      for (const turn of turns) expect(writer.keep(turn)).toBe(true);
+      const rows = await Promise.all(
+        turns.map(async ({ id, userId }) => {
+          await writer.written(userId, id);
+          return (await store.find(userId, id))?.turns;
         }),
       );
-      expect(kept).toEqual(kept.map(() => 1));
-      expect(transactions).toBeLessThanOrEqual(3);
+      expect(rows).toEqual(rows.map(() => 50));
+      expect(transactions).toBe(1);
     }));
 
   test("what leads to a response is read up to a limit, and a longer conversation is refused", () =>
@@ -94,12 +177,12 @@ onEachDatabase("stored responses", (fresh) => {
       await addUser(db, 1);
       const clock = new ManualClock();
       const conversations = new Conversations({ db, clock, ids: randomIds });
-      const responses = new StoredResponses({ db, clock, log: silentLog, conversations });
+      const responses = new StoredResponses({ db, clock, log: silentLog, conversations, isShared: false });
       const store = new ResponseStore(db);
       // 34 turns of 250,000 characters are more than 8 MiB.
       for (let n = 1; n <= 34; n++) {
-        const messages = JSON.stringify([{ role: "user", content: "x".repeat(250_000) }]);
-        await store.insert([{ ...rowOf(n, { previous: n === 1 ? null : n - 1 }), messages }]);
+        const text = "x".repeat(250_000);
+        await store.insert([rowFor(n, { previous: n === 1 ? null : n - 1, text })]);
       }
       const { history } = responses.of(uuid(1), uuid(99));
       expect(await history(idOf(33))).toHaveLength(33);
@@ -111,65 +194,191 @@ onEachDatabase("stored responses", (fresh) => {
       await addUser(db, 1);
       const clock = new ManualClock();
       const conversations = new Conversations({ db, clock, ids: randomIds });
-      const responses = new StoredResponses({ db, clock, log: silentLog, conversations });
-      const asked = [{ role: "user", content: `\u0000${"x".repeat(58)}😀 and more` }];
+      const responses = new StoredResponses({ db, clock, log: silentLog, conversations, isShared: false });
+      const input = `\u0000${"x".repeat(58)}😀 and more`;
       const keep = (n: number, previousResponseId: string | null) =>
-        responses.of(uuid(1), uuid(n)).turn({ previousResponseId, asked })!({
-          role: "assistant",
-          content: "ok",
-        });
-      expect(await keep(1, null)).toBe(true);
-      expect(await keep(2, idOf(1))).toBe(true);
+        responses.of(uuid(1), uuid(n)).turn({ previousResponseId, input })!(
+          JSON.stringify({ id: idOf(n), output: [] }),
+        );
+      expect(keep(1, null)).toBe(true);
+      await responses.close();
+      expect(keep(2, idOf(1))).toBe(true);
+      await responses.close();
       expect(await conversations.list(uuid(1))).toMatchObject([{ title: `${"x".repeat(58)}\ufffd` }]);
+    }));
+
+  test("what an earlier release stored can be gone on from, and says that it cannot be given back", async () => {
+    const { options, drop } = await fresh();
+    const db = await openDatabase(options);
+    try {
+      await migrate(
+        db,
+        migrations.filter(({ id }) => id <= BEFORE_BLOCKS),
+      );
+      await addUser(db, 1);
+      const said = (content: string, answer: string) => [
+        { role: "user", content },
+        { role: "assistant", content: answer },
+      ];
+      const turns = [said("Capital?", "Oslo."), said("Its weather?", "Rainy.")];
+      for (const [i, messages] of turns.entries())
+        await db.run(
+          "INSERT INTO stored_responses (id, user_id, previous_id, messages, created_at) VALUES ($1, $2, $3, $4, $5)",
+          [uuid(i + 1), uuid(1), i === 0 ? null : uuid(i), JSON.stringify(messages), AT],
+        );
+      await migrate(db);
+      const clock = new ManualClock();
+      const conversations = new Conversations({ db, clock, ids: randomIds });
+      const responses = new StoredResponses({ db, clock, log: silentLog, conversations, isShared: false });
+      const caller = responses.of(uuid(1), uuid(3));
+      expect(await caller.history(idOf(2))).toEqual(turns as StoredTurn[]);
+      const failure = await responses.get(uuid(1), idOf(1)).catch(({ kind, message }) => [kind, message]);
+      expect(failure).toEqual(["not_found", expect.stringContaining("previous_response_id")]);
+
+      const keep = caller.turn({ previousResponseId: idOf(1), input: "And of Sweden?" })!;
+      expect(keep(JSON.stringify({ id: idOf(3), output: [] }))).toBe(true);
+      await responses.close();
+      const [found] = await conversations.list(uuid(1));
+      expect(found).toMatchObject({ title: "Capital?" });
+      expect(await caller.history(idOf(3))).toHaveLength(2);
+      await responses.remove(uuid(1), idOf(1));
+      expect(await caller.history(idOf(3)).catch(({ kind }) => kind)).toBe("invalid_params");
+    } finally {
+      await db.close();
+      await drop();
+    }
+  });
+
+  test("what another process has yet to write is waited for", () =>
+    withDatabase(fresh, async (db) => {
+      await addUser(db, 1);
+      const clock = new ManualClock();
+      const conversations = new Conversations({ db, clock, ids: randomIds });
+      const options = { db, clock, log: silentLog, conversations, isShared: true };
+      const [here, there] = [new StoredResponses(options), new StoredResponses(options)];
+      const keep = there.of(uuid(1), uuid(1)).turn({ previousResponseId: null, input: "hi" });
+      expect(keep!(JSON.stringify({ id: idOf(1), object: "response", output: [] }))).toBe(true);
+      const asking = here.get(uuid(1), idOf(1));
+      clock.advance(100);
+      expect(await asking).toMatchObject({ input: "hi", response: { id: idOf(1) } });
+    }));
+
+  test("one that cannot be written now is not told to be missing, and cannot be deleted", () =>
+    withDatabase(fresh, async (db) => {
+      await addUser(db, 1);
+      const clock = new ManualClock();
+      const conversations = new Conversations({ db, clock, ids: randomIds });
+      let isFull = true;
+      const full = new Proxy(db, {
+        get: (target, name) => {
+          if (name === "transaction" && isFull) return () => Promise.reject(new Outage("full"));
+          const value = Reflect.get(target, name);
+          return typeof value === "function" ? value.bind(target) : value;
+        },
+      });
+      const options = { db: full, clock, log: silentLog, conversations, isShared: false };
+      const responses = new StoredResponses(options);
+      const keep = responses.of(uuid(1), uuid(1)).turn({ previousResponseId: null, input: "hi" })!;
+      keep(JSON.stringify({ id: idOf(1), object: "response", output: [] }));
+      const { history } = responses.of(uuid(1), uuid(2));
+      for (const asking of [
+        responses.get(uuid(1), idOf(1)),
+        history(idOf(1)),
+        responses.remove(uuid(1), idOf(1)),
+      ])
+        expect(await asking.catch((error) => error)).toBeInstanceOf(Outage);
+      expect(await responses.get(uuid(2), idOf(1)).catch(({ kind }) => kind)).toBe("not_found");
+      isFull = false;
+      expect(await history(idOf(1))).toHaveLength(1);
     }));
 
   test("a turn whose user is gone does not keep others from being stored", () =>
     withDatabase(fresh, async (db) => {
       await addUser(db, 1);
       const failures: string[] = [];
-      const writer = writerOn(new ResponseStore(db), { failures });
-      const written = [rowOf(1), rowOf(2, { user: 9 }), rowOf(3)].map((row) => writer.write(row));
-      expect(await Promise.all(written)).toEqual([true, false, true]);
+      const store = new ResponseStore(db);
+      const writer = writerOn(store, { failures });
+      for (const turn of [turnOf(1), turnOf(2, { user: 9 }), turnOf(3)]) writer.keep(turn);
+      expect(await writer.flush()).toBe(true);
+      expect(await store.find(uuid(1), uuid(3))).toMatchObject({ turns: 2 });
       expect(failures).toEqual([uuid(2)]);
     }));
 });
 
-test("a database that does not answer holds an answer up for a moment, and later ones not at all", async () => {
+test("a database that is away holds nobody up; what waits is written when it is back", async () => {
   const clock = new ManualClock();
-  const { promise: stored, resolve: finish } = Promise.withResolvers<void>();
-  const { promise: begun, resolve: begin } = Promise.withResolvers<void>();
   const inserted: string[] = [];
-  const store = {
-    insert: (rows: readonly ResponseRow[]) => {
-      inserted.push(...rows.map(({ id }) => id));
-      begin();
-      return stored;
-    },
-  } as unknown as ResponseStore;
-  const writer = writerOn(store, { clock });
-  const first = writer.write(rowOf(1));
-  await begun;
-  const second = writer.write(rowOf(2));
-  clock.advance(2_000);
-  expect(await Promise.all([first, second, writer.write(rowOf(3))])).toEqual([false, false, false]);
-  finish();
+  let isAway = true;
+  const insert = async (rows: readonly ResponseRow[]) => {
+    if (isAway) throw new Outage("away");
+    inserted.push(...rows.map(({ id }) => id));
+  };
+  const writer = writerOn({ insert }, { clock });
+  expect(writer.keep(turnOf(1))).toBe(true);
+  clock.advance(100);
   await nextTurn();
-  expect(await writer.write(rowOf(4))).toBe(true);
-  expect(inserted).toEqual([uuid(1), uuid(4)]);
+  expect(writer.keep(turnOf(2))).toBe(true);
+  expect(await writer.written(uuid(1), uuid(2))).toBe(false);
+  isAway = false;
+  clock.advance(2_000);
+  await writer.flush();
+  expect(inserted).toEqual([uuid(1), uuid(2)]);
+});
+
+test("what is answered during a write is written before a stop", async () => {
+  const inserted: string[] = [];
+  const insert = async (rows: readonly ResponseRow[]) => {
+    await nextTurn();
+    inserted.push(...rows.map(({ id }) => id));
+  };
+  const writer = writerOn({ insert });
+  writer.keep(turnOf(1));
+  void writer.flush();
+  writer.keep(turnOf(2));
+  await writer.close(1_000);
+  expect(inserted).toEqual([uuid(1), uuid(2)]);
+});
+
+test("a thousand users' turns are written in steps, between which others have their turn", async () => {
+  const steps: { rows: number; turn: number }[] = [];
+  let [turn, isDone] = [0, false];
+  const count = () => {
+    turn++;
+    if (!isDone) setImmediate(count);
+  };
+  const insert = async (rows: readonly ResponseRow[]) => {
+    steps.push({ rows: rows.length, turn });
+  };
+  const writer = writerOn({ insert });
+  for (const n of numbers(1, 1_000)) writer.keep(turnOf(n, { user: n }));
+  count();
+  await writer.flush();
+  isDone = true;
+  expect(Math.max(...steps.map(({ rows }) => rows))).toBe(64);
+  expect(steps.reduce((sum, { rows }) => sum + rows, 0)).toBe(1_000);
+  expect(new Set(steps.map((step) => step.turn)).size).toBe(steps.length);
+});
+
+test("who asks for another user's response waits for no write", async () => {
+  const { promise: never } = Promise.withResolvers<void>();
+  const writer = writerOn({ insert: () => never });
+  writer.keep(turnOf(1));
+  expect(await writer.written(uuid(2), uuid(1))).toBe(true);
 });
 
 test("what waits to be stored is bounded", async () => {
-  const store = { insert: () => Promise.resolve() } as unknown as ResponseStore;
-  const writer = writerOn(store);
-  const large = { ...rowOf(1), messages: "x".repeat(256 * 1024) };
-  const written = await Promise.all(Array.from({ length: 100 }, () => writer.write(large)));
-  expect(written.filter(Boolean)).toHaveLength(64);
+  const { promise: never } = Promise.withResolvers<void>();
+  const writer = writerOn({ insert: () => never });
+  const large = { ...turnOf(1), json: "x".repeat(256 * 1024) };
+  const kept = Array.from({ length: 100 }, () => writer.keep(large));
+  expect(kept.filter(Boolean)).toHaveLength(64);
 });
 
 function writerOn(
-  store: ResponseStore,
+  store: Pick<ResponseStore, "insert">,
   { clock = new ManualClock(), failures = [] as string[] } = {},
 ): ResponseWriter {
   const error = (_: string, { request_id }: { request_id: string }) => failures.push(request_id);
-  return new ResponseWriter({ store, clock, log: { error } as unknown as Log });
+  const log = { error, warn: () => {} } as unknown as Log;
+  return new ResponseWriter({ store, clock, log, joined: async () => {} });
 }

@@ -214,6 +214,9 @@ export const ROUTES = {
     "POST /api/auth/oidc/start",
   ],
   api_key: [
+    "DELETE /v1/responses/{id}",
+    "GET /v1/responses/{id}",
+    "GET /v1/responses/{id}/input_items",
     "GET /v1/video/generations/{id}",
     "POST /api/chat",
     "POST /api/embed",

@@ -200,8 +200,9 @@ test.each(routes.filter(({ auth }) => auth !== "public").map((route) => [nameOf(
   async (name, route) => {
     const answer = await call(route, "");
     const text = await answer.text();
-    if (name === "POST /v1/responses") {
-      const error = { message: OWN_FORM, type: "auth_error", param: null, code: "unauthorized" };
+    if (route.path.startsWith("/v1/responses")) {
+      const message = route.method === "POST" ? OWN_FORM : PLAIN.trim();
+      const error = { message, type: "auth_error", param: null, code: "unauthorized" };
       expect(JSON.parse(text)).toEqual({ error });
     } else if (name.startsWith("POST /v1/messages")) {
       const message = name.endsWith("count_tokens") ? PLAIN.trim() : OWN_FORM;

@@ -1,4 +1,5 @@
 import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
+import { until } from "@model-gateway/testing/until.ts";
 import OpenAI from "openai";
 import { type Any, bootVoices, completion, eventStream, fixture, type VoiceBench } from "./support.ts";
 
@@ -48,8 +49,12 @@ test("a response goes on from another: what was said before is sent, the instruc
     "And of Sweden?",
   ]);
 
-  const conversations = await bench.rpc("conversations.list", {}, bench.token);
-  const found = conversations.find(({ title }: { title: string }) => title === "Capital of Norway?");
+  const conversation = async () => {
+    const conversations = await bench.rpc("conversations.list", {}, bench.token);
+    return conversations.find(({ title }: { title: string }) => title === "Capital of Norway?");
+  };
+  await until("the turns are a conversation", async () => (await conversation()) !== undefined);
+  const found = await conversation();
   const { messages } = await bench.rpc("conversations.get", { id: found.id }, bench.token);
   expect(messages.map(({ content }: { content: string }) => content).slice(0, 4)).toEqual([
     "Capital of Norway?",
@@ -235,4 +240,156 @@ test("an operator can have nothing stored", async () => {
   } finally {
     await own.stop();
   }
+});
+
+test("a stored response is given back as it was answered, and what was sent for it, until it is deleted", async () => {
+  bench.asked.answer = completion({ content: "Oslo.", reasoning_content: "Norway…" });
+  const asked = {
+    model: "m",
+    instructions: "Be brief.",
+    metadata: { trip: "north" },
+    tools: [{ type: "function" as const, name: "f", parameters: {}, strict: false }],
+    input: [
+      { role: "developer" as const, content: "Answer in English." },
+      {
+        type: "message" as const,
+        role: "user" as const,
+        content: [{ type: "input_text" as const, text: "Capital?" }],
+      },
+    ],
+  };
+  const first = await client.responses.create(asked);
+  expect(await client.responses.retrieve(first.id)).toEqual(first);
+  bench.asked.answer = eventStream(fixture("openai-tools.sse"));
+  let second: OpenAI.Responses.Response = first;
+  const stream = await client.responses.create({
+    model: "m",
+    input: "Weather?",
+    instructions: "Be kind.",
+    previous_response_id: first.id,
+    stream: true,
+  });
+  for await (const event of stream) if (event.type === "response.completed") second = event.response;
+  expect(second.previous_response_id).toBe(first.id);
+  expect(await client.responses.retrieve(second.id)).toMatchObject(second);
+  // It was taken out of those that it was stored with.
+  expect(await client.responses.retrieve(first.id)).toEqual(first);
+
+  const items = await client.responses.inputItems.list(first.id, { order: "asc" });
+  expect(items.data).toMatchObject([
+    { type: "message", role: "developer", content: [{ type: "input_text", text: "Answer in English." }] },
+    { type: "message", role: "user", content: [{ type: "input_text", text: "Capital?" }] },
+  ]);
+  const pages = [];
+  for await (const item of client.responses.inputItems.list(first.id, { limit: 1 })) pages.push(item);
+  expect(pages).toEqual(items.data.toReversed());
+  expect((await client.responses.inputItems.list(second.id)).data).toMatchObject([
+    { role: "user", content: [{ type: "input_text", text: "Weather?" }] },
+  ]);
+
+  await client.responses.delete(first.id);
+  const missing = { status: 404, message: expect.stringContaining("no such response of yours is kept") };
+  expect(await failureOf(client.responses.retrieve(first.id))).toEqual(missing);
+  expect(await failureOf(client.responses.delete(first.id))).toEqual(missing);
+  expect(await failureOf(client.responses.inputItems.list(first.id))).toEqual(missing);
+  const next = { model: "m", input: "And?" };
+  for (const { id } of [first, second]) {
+    const going = client.responses.create({ ...next, previous_response_id: id });
+    expect(await failureOf(going)).toMatchObject({ status: 400 });
+  }
+  expect(await client.responses.retrieve(second.id)).toMatchObject({ id: second.id });
+});
+
+test("whatever is in a request and its answer is given back, alone and as part of a conversation", async () => {
+  const odd = '\u0000 \ud800 \u2028 😀 "response":{"id":"resp_0"} \\u0000';
+  const post = async (body: string) => {
+    const headers = { authorization: `Bearer ${bench.key}`, "content-type": "application/json" };
+    const answer = await fetch(`${bench.url}/v1/responses`, { method: "POST", headers, body });
+    expect(answer.status).toBe(200);
+    const text = await answer.text();
+    const [, last] = /^event: response\.(?:completed|incomplete)\ndata: ([^\n]*)\n/m.exec(text) ?? [];
+    return last ? JSON.parse(last).response : JSON.parse(text);
+  };
+  const get = async (path: string) => {
+    const headers = { authorization: `Bearer ${bench.key}` };
+    return (await fetch(`${bench.url}/v1/responses/${path}`, { headers })).json() as Any;
+  };
+  const messages = [
+    { content: odd, refusal: odd },
+    { content: null, refusal: "No." },
+    { content: odd, tool_calls: [{ id: "c", type: "function", function: { name: "f", arguments: odd } }] },
+  ];
+  const asChunk = (delta: object, finish_reason: string | null) =>
+    `data: ${JSON.stringify({ id: "c", object: "chat.completion.chunk", created: 1, model: "m", choices: [{ index: 0, delta, finish_reason }] })}\n\n`;
+  for (const stream of [false, true]) {
+    for (const message of messages) {
+      bench.asked.answer = stream
+        ? eventStream(`${asChunk(message, null)}${asChunk({}, "length")}data: [DONE]\n\n`)
+        : completion(message, "length");
+      const body = `{"model":"m","stream":${stream},"instructions":${JSON.stringify(odd)},"temperature":0.30000000000000004,
+        "metadata":{"__proto__":"x","2":"b","1":"a","huge":1e400,"long":12345678901234567890},
+        "tools":[{"type":"function","name":"f","parameters":{"response":{"id":"resp_${"0".repeat(32)}"}}}],
+        "input":[{"id":null,"type":null,"role":"user","content":${JSON.stringify(odd)}},
+          {"id":null,"role":"user","content":[{"type":"input_image","image_url":"data:image/png;base64,AA=="}]}]`;
+      const first = await post(`${body}}`);
+      expect(first).toMatchObject({ store: true, status: "incomplete" });
+      expect(await get(first.id)).toEqual(first);
+      const second = await post(`${body},"previous_response_id":"${first.id}"}`);
+      expect(await get(second.id)).toEqual(second);
+      expect(await get(first.id)).toEqual(first);
+      const { data } = await get(`${second.id}/input_items?order=asc`);
+      expect(data.map(({ type, content }: Any) => [type, content[0].type])).toEqual([
+        ["message", "input_text"],
+        ["message", "input_image"],
+      ]);
+      expect(data[0].content[0].text).toBe(odd);
+      expect(new Set(data.map(({ id }: Any) => id)).size).toBe(2);
+    }
+  }
+});
+
+test("a response is its user's alone, in the API's form, and not to be had as a stream", async () => {
+  const own = await client.responses.create({ model: "m", input: "secret" });
+  const token = await bench.signIn("mallory");
+  const { key } = await bench.rpc("keys.create", { name: "mallory" }, token);
+  const mallory = new OpenAI({ baseURL: `${bench.url}/v1`, apiKey: key, maxRetries: 0 });
+  const refusals = [
+    await failureOf(mallory.responses.retrieve(own.id)),
+    await failureOf(mallory.responses.delete(own.id)),
+    await failureOf(mallory.responses.inputItems.list(own.id)),
+    await failureOf(client.responses.retrieve("resp_0")),
+    await failureOf(client.responses.retrieve(`resp_${"0".repeat(32)}`)),
+  ];
+  for (const refusal of refusals) expect(refusal).toEqual(refusals[0]!);
+  const other = await bench.rpc("keys.create", { name: "another of the same user" }, bench.token);
+  const same = new OpenAI({ baseURL: `${bench.url}/v1`, apiKey: other.key, maxRetries: 0 });
+  expect(await same.responses.retrieve(own.id)).toMatchObject({ id: own.id });
+
+  const get = async (path: string, bearer = bench.key) => {
+    const answer = await fetch(`${bench.url}/v1/responses/${path}`, {
+      headers: { authorization: `Bearer ${bearer}` },
+    });
+    return [answer.status, await answer.json()] as const;
+  };
+  const error = (type: string, code: string) => ({
+    error: { message: expect.any(String), type, param: null, code },
+  });
+  expect(await get("resp_0")).toEqual([404, error("invalid_request", "not_found")]);
+  expect(await get(own.id, "wrong")).toEqual([401, error("auth_error", "unauthorized")]);
+  expect((await get(`${own.id}?stream=true`))[0]).toBe(400);
+  expect((await get(`${own.id}/input_items?limit=0`))[0]).toBe(400);
+});
+
+test("a response that is too large with its tools can be gone on from, but not given back", async () => {
+  const tools = [
+    { type: "function" as const, name: "f", parameters: { about: "x".repeat(300_000) }, strict: false },
+  ];
+  const large = await client.responses.create({ model: "m", input: "hi", tools });
+  expect(large).toMatchObject({ store: true } as object);
+  expect(await failureOf(client.responses.retrieve(large.id))).toEqual({
+    status: 404,
+    message: expect.stringContaining("kept for `previous_response_id` only"),
+  });
+  await client.responses.create({ model: "m", input: "And?", previous_response_id: large.id });
+  expect(bench.asked.bodies.at(-1).messages).toHaveLength(3);
 });

@@ -25,8 +25,7 @@ const SPEAKERS: Record<string, () => Speaker> = {
       createdSeconds: 1,
       request: { model: "m", input: "hi" },
       clientTools: new Map(),
-      willBeStored: false,
-      isStored: false,
+      keep: null,
     }),
 };
 

@@ -8,6 +8,8 @@ import { voices } from "./voices/index.ts";
 import { messagesModelOf, messagesModelsOf, VERSION_HEADER } from "./voices/messages/models.ts";
 import type { Voice, VoiceRoute } from "./voices/voice.ts";
 
+export { deleteResponse, response, responseInputItems } from "./responses/routes.ts";
+
 /** Images travel inside the body. */
 const BODY_BYTES_MAX = 32 * 1024 * 1024;
 

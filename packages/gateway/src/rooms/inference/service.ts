@@ -64,6 +64,8 @@ const OWN: { form: Form; isRequest: boolean } = { form: { wrapsUpstreamErrors: t
 
 export interface InferenceOptions {
   db: Database;
+  /** Whether other processes use the same database. */
+  isShared: boolean;
   clock: Clock;
   ids: Ids;
   log: Log;
@@ -126,7 +128,8 @@ export class Inference {
     this.#replyOptions = { clock, told: (form, failure) => this.#told(form, failure) };
     this.#sender = new ChatSender(this.#parts, events);
     this.#watchers = new KeyWatchers(events);
-    this.responses = new StoredResponses({ db: options.db, clock, log, conversations });
+    const { db, isShared } = options;
+    this.responses = new StoredResponses({ db, clock, log, conversations, isShared });
   }
 
   /** Calls to upstreams that are under way. */
@@ -158,9 +161,9 @@ export class Inference {
   ): Promise<Answered> {
     if ("answer" in read) return Promise.resolve(jsonReplyIn(voice, read.answer, requestId));
     const reply = new VoicedReply(voice, read, requestId, this.#replyOptions);
-    const { payload, form, keep } = read;
+    const { payload, form } = read;
     const { listener } = reply;
-    const options = { asker, payload, client, isConversation: false, listener, form, keep };
+    const options = { asker, payload, client, isConversation: false, listener, form };
     const turn = ChatTurn.open(this.#parts, options);
     return turn instanceof Promise ? reply.toLater(turn) : reply.to(turn);
   }
@@ -361,8 +364,9 @@ export class Inference {
   }
 
   /** Ends every call; their usage is journaled when this resolves. */
-  close(): Promise<void> {
-    return this.#watch.close();
+  async close(): Promise<void> {
+    await this.#watch.close();
+    await this.responses.close();
   }
 }
 

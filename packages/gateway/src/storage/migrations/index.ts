@@ -25,6 +25,8 @@ import { pricesAndCaptures } from "./023-prices-and-captures.ts";
 import { usageMonths } from "./024-usage-months.ts";
 import { requestMarks } from "./025-request-marks.ts";
 import { requestBlocks } from "./026-request-blocks.ts";
+import { responseBlocks } from "./027-response-blocks.ts";
+import { responseIndexes } from "./028-response-indexes.ts";
 
 /** In order of application; a released migration is never edited, only followed by another. */
 export const migrations: readonly Migration[] = [
@@ -54,4 +56,6 @@ export const migrations: readonly Migration[] = [
   usageMonths,
   requestMarks,
   requestBlocks,
+  responseBlocks,
+  responseIndexes,
 ];

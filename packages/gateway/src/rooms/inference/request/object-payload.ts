@@ -23,9 +23,9 @@ export class ObjectPayload implements Payload {
 
   constructor(fields: Fields) {
     this.#fields = fields;
-    for (const [key, value] of Object.entries(fields)) {
+    for (const key in fields) {
       requireName(key);
-      requireSettings(key, value);
+      requireSettings(key, fields[key]);
     }
   }
 
@@ -68,8 +68,9 @@ export class ObjectPayload implements Payload {
     const fields = new SpendFields();
     const extra = this.#extra();
     const replaced = namesSent(extra);
-    for (const [name, value] of Object.entries(this.#fields)) {
+    for (const name in this.#fields) {
       if (replaced.has(name)) continue;
+      const value = this.#fields[name];
       if (name === PREDICTION) fields.predictionTokens = tokensOf(value);
       else if (name === OPTIONS) readOptions(fields, value);
       else if (isSpendField(name) && value !== undefined) fields.add(name, value, "");
@@ -94,9 +95,9 @@ export class ObjectPayload implements Payload {
     return new ComposedObject(Object.fromEntries(kept), set);
   }
 
-  #extra(): ExtraField[] {
+  #extra(): readonly ExtraField[] {
     const { extra } = this.#fields;
-    if (!isObject(extra)) return [];
+    if (!isObject(extra)) return NO_EXTRA;
     return Object.entries(extra).map(([name, value]) => {
       requireSettings(name, value, "extra.");
       return { name, value, isSent: isExtraSent(this, name) };
@@ -116,8 +117,10 @@ interface ExtraField {
   isSent: boolean;
 }
 
+const NO_EXTRA: readonly ExtraField[] = [];
+const NONE: ReadonlySet<string> = new Set();
 const namesSent = (extra: readonly ExtraField[]): ReadonlySet<string> =>
-  new Set(extra.filter(({ isSent }) => isSent).map(({ name }) => name));
+  extra.length === 0 ? NONE : new Set(extra.filter(({ isSent }) => isSent).map(({ name }) => name));
 
 function readOptions(fields: SpendFields, options: unknown): void {
   if (!isObject(options)) return;

@@ -3,7 +3,6 @@ import { type Answer, BackendError } from "../../../backends/contract.ts";
 import type { Clock } from "../../../kernel/clock.ts";
 import { toRestBody, toServiceError } from "../../../kernel/errors.ts";
 import type { Capture } from "../../../kernel/request-record.ts";
-import type { StoredMessage } from "../../conversations/index.ts";
 import { TokenCounter } from "../../metering/index.ts";
 import { AnswerBody, readAnswer, requireList } from "../call/answer-body.ts";
 import { type AnswerForm, CHAT_FORM } from "../call/answer-form.ts";
@@ -41,8 +40,6 @@ interface ChatTurnOptions {
   listener?: Listener;
   /** What is asked for; absent: a chat. */
   form?: AnswerForm;
-  /** Stores the answer once it is whole. */
-  keep?(answer: StoredMessage): Promise<void>;
 }
 
 /** One chat request from admission to settlement, on any surface. */
@@ -70,7 +67,7 @@ export class ChatTurn {
 
   /** Validates, routes and admits, or throws the refusal. Nothing has been sent yet. */
   static open(parts: ChatParts, options: ChatTurnOptions): ChatTurn | Promise<ChatTurn> {
-    const { asker, payload, isConversation, form, keep } = options;
+    const { asker, payload, isConversation, form } = options;
     const fields = form?.isText ? readCompletionFields(payload) : readChatFields(payload);
     if (asker.record?.capture) asker.record.capture.asked = askedOf(payload);
     const record = new TurnRecord(parts, {
@@ -79,7 +76,6 @@ export class ChatTurn {
       payload,
       fields,
       isConversation,
-      keep,
     });
     return record.comesFirst
       ? ChatTurn.#prepare(parts, options, fields, record)

@@ -23,8 +23,6 @@ export interface RecordOptions {
   fields: ChatFields;
   /** The stored history goes before the messages of the request; otherwise those are all that is sent. */
   isConversation: boolean;
-  /** Stores the answer elsewhere, too. */
-  keep?(answer: StoredMessage): Promise<void>;
 }
 
 /** Of a conversation whose client sends all of it: where what is new is looked for. */
@@ -46,8 +44,8 @@ export class TurnRecord {
     readonly parts: RecordParts,
     readonly options: RecordOptions,
   ) {
-    const { fields, keep } = options;
-    this.collector = fields.conversationId || parts.memory.enabled || keep ? new AnswerCollector() : null;
+    const { fields } = options;
+    this.collector = fields.conversationId || parts.memory.enabled ? new AnswerCollector() : null;
   }
 
   /** Whether anything is read, or written, before the request is sent. */
@@ -121,9 +119,8 @@ export class TurnRecord {
 
   async #completed(answer: StoredMessage | null): Promise<void> {
     if (!answer || (answer.content === "" && !answer.tool_calls)) return;
-    const { userId, requestId, keep } = this.options;
+    const { userId, requestId } = this.options;
     this.parts.metering.written();
-    if (keep) await keep(answer);
     await this.#append(answer);
     if (this.parts.memory.enabled && this.#userTurn) {
       const messages = [this.#userTurn, answer].map(({ role, content }) => ({ role, content }));

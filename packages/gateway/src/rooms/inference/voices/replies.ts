@@ -72,7 +72,7 @@ export class VoicedReply {
 
   whole(turn: ChatTurn, answer: WholeAnswer): Reply {
     const { requestId, read } = this;
-    const body = read.speaker ? JSON.stringify(read.speaker.whole(readAnswer(answer))) : answer.bytes();
+    const body = read.speaker ? read.speaker.whole(readAnswer(answer)) : answer.bytes();
     const headers = this.#headers(turn, NO_HEADERS);
     return new Reply({ status: 200, contentType: JSON_TYPE, requestId, headers }, body);
   }
@@ -99,12 +99,11 @@ export class VoicedReply {
     // Another backend may still be asked when the first one is that slow.
     const base = isLate ? plain : answerHeaders(call, plain);
     if (call.loweredTo === null && !read.headers && !form.requestIdHeader) return base;
-    return {
-      ...base,
-      ...read.headers,
-      ...idHeader(form, requestId),
-      ...(call.loweredTo !== null && { [LOWERED_HEADER]: String(call.loweredTo) }),
-    };
+    const headers: Record<string, string> = { ...base };
+    if (read.headers) Object.assign(headers, read.headers);
+    if (form.requestIdHeader) headers[form.requestIdHeader] = requestId;
+    if (call.loweredTo !== null) headers[LOWERED_HEADER] = String(call.loweredTo);
+    return headers;
   }
 }
 

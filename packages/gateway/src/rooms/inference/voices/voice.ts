@@ -1,7 +1,6 @@
 import type { z } from "zod";
 import type { Overflow } from "../../../backends/contract.ts";
 import { ERRORS, type ServiceError } from "../../../kernel/errors.ts";
-import type { StoredMessage } from "../../conversations/index.ts";
 import type { AnswerForm } from "../call/answer-form.ts";
 import type { Payload } from "../request/payload.ts";
 import type { CallerResponses } from "../responses/service.ts";
@@ -32,7 +31,7 @@ export interface Speaker {
   /** The bytes of a streamed answer's next event; empty when the API has no such event. */
   write(event: ChatEvent): string;
   /** The body of an answer that does not stream. */
-  whole(answer: ChatAnswer): object;
+  whole(answer: ChatAnswer): string;
 }
 
 export interface RequestContext {
@@ -57,8 +56,6 @@ export interface ReadRequest {
   form?: AnswerForm;
   /** Absent: the answer passes as the upstream's own bytes. */
   speaker?: Speaker;
-  /** Stores the answer, before the reply ends. */
-  keep?(answer: StoredMessage): Promise<void>;
   /** Headers of the reply besides those that every reply has. */
   headers?: Readonly<Record<string, string>>;
 }

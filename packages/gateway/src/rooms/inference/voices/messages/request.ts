@@ -3,11 +3,11 @@ import {
   arrayAt,
   type ChatBody,
   type ChatPart,
+  copyFields,
   countAt,
-  gatewayFields,
+  GATEWAY_FIELDS,
   invalid,
   objectAt,
-  pick,
   requestAt,
   streamFields,
   stringAt,
@@ -30,17 +30,16 @@ export function chatBodyOfMessages(value: unknown): ChatBody {
     if (body[name] != null) invalid(name, "is a feature of Anthropic's own servers; leave it out here");
   }
   const tools = chatTools(body.tools);
-  return {
-    ...gatewayFields(body),
-    model,
-    messages: chatMessages(body),
-    ...pick(body, SAMPLING),
-    ...(body.max_tokens != null && { max_tokens: countAt(body.max_tokens, "max_tokens") }),
-    ...(body.stop_sequences != null && { stop: body.stop_sequences }),
-    ...(tools.length > 0 && { tools, ...chatToolChoice(body.tool_choice) }),
-    ...outputFields(body),
-    ...streamFields(body.stream),
-  };
+  // Field by field: spreading costs more than all of the rest.
+  const chat: ChatBody = { model, messages: chatMessages(body) };
+  copyFields(body, chat, SAMPLING);
+  if (body.max_tokens != null) chat.max_tokens = countAt(body.max_tokens, "max_tokens");
+  if (body.stop_sequences != null) chat.stop = body.stop_sequences;
+  if (tools.length > 0) Object.assign(chat, { tools }, chatToolChoice(body.tool_choice));
+  if (body.output_config != null || body.output_format != null) Object.assign(chat, outputFields(body));
+  if (body.stream === true) Object.assign(chat, streamFields(true));
+  copyFields(body, chat, GATEWAY_FIELDS);
+  return chat;
 }
 
 function chatMessages(body: Record<string, unknown>) {

@@ -36,7 +36,16 @@ export function usageOf({ prompt, cached, cacheWritten, completion, reasoning }:
   };
 }
 
-export const messageHead = (id: string, model: string) => ({
+interface MessageParts {
+  id: string;
+  model: string;
+  content: object[];
+  stop: Stop | null;
+  usage: TokenCounts;
+}
+
+/** The message object, which is also what the first event of a stream carries. */
+export const messageWith = ({ id, model, content, stop, usage }: MessageParts) => ({
   id,
   type: "message",
   role: "assistant",
@@ -44,6 +53,10 @@ export const messageHead = (id: string, model: string) => ({
   container: null,
   diagnostics: null,
   stop_details: null,
+  content,
+  stop_reason: stop?.stop_reason ?? null,
+  stop_sequence: stop?.stop_sequence ?? null,
+  usage: usageOf(usage),
 });
 
 export const toolUseBlock = (call: { id: string; name: string }, input: unknown) => ({
@@ -60,20 +73,14 @@ export const textBlock = (text: string) => ({ type: "text", text, citations: nul
 
 /** A whole answer as a Message. */
 export function messageOf(answer: ChatAnswer, { id, thinking }: { id: string; thinking: boolean }) {
-  const text = answer.text || answer.refusal;
-  return {
-    ...messageHead(id, answer.model),
-    content: [
-      ...(thinking && answer.reasoning ? [thinkingBlock(answer.reasoning)] : []),
-      ...(text ? [textBlock(text)] : []),
-      ...answer.calls.map((call) => toolUseBlock(call, toolInput(call.arguments))),
-    ],
-    ...stopOf(
-      answer.refusal ? { ...answer.finish, reason: "content_filter" } : answer.finish,
-      answer.calls.length > 0,
-    ),
-    usage: usageOf(answer.usage),
-  };
+  const { refusal, reasoning, calls, finish, usage } = answer;
+  const text = answer.text || refusal;
+  const content: object[] = [];
+  if (thinking && reasoning) content.push(thinkingBlock(reasoning));
+  if (text) content.push(textBlock(text));
+  for (const call of calls) content.push(toolUseBlock(call, toolInput(call.arguments)));
+  const stop = stopOf(refusal ? { ...finish, reason: "content_filter" } : finish, calls.length > 0);
+  return messageWith({ id, model: answer.model, content, stop, usage });
 }
 
 const ERROR_TYPES: Record<number, string> = {

@@ -3,8 +3,8 @@ import type { ChatEvent } from "../chat-events.ts";
 import { type Speaker, sseEvent } from "../voice.ts";
 import {
   errorBody,
-  messageHead,
   messageOf,
+  messageWith,
   stopOf,
   textBlock,
   thinkingBlock,
@@ -40,8 +40,8 @@ export class MessageSpeaker implements Speaker {
     },
   ) {}
 
-  whole(answer: ChatAnswer): object {
-    return messageOf(answer, this.options);
+  whole(answer: ChatAnswer): string {
+    return JSON.stringify(messageOf(answer, this.options));
   }
 
   write(happened: ChatEvent): string {
@@ -71,13 +71,9 @@ export class MessageSpeaker implements Speaker {
   }
 
   #start(model: string): string {
-    const message = {
-      ...messageHead(this.options.id, model),
-      content: [],
-      stop_reason: null,
-      stop_sequence: null,
-      usage: usageOf({ ...tokenCounts(null), prompt: this.options.promptTokens() }),
-    };
+    const { id, promptTokens } = this.options;
+    const usage = { ...tokenCounts(null), prompt: promptTokens() };
+    const message = messageWith({ id, model, content: [], stop: null, usage });
     return event({ type: "message_start", message });
   }
 

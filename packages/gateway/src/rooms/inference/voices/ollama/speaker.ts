@@ -99,7 +99,7 @@ export class OllamaSpeaker implements Speaker {
     };
   }
 
-  whole({ text, refusal, reasoning, calls, finish, usage }: ChatAnswer): object {
+  whole({ text, refusal, reasoning, calls, finish, usage }: ChatAnswer): string {
     const { said, thinking } = this.options;
     const told = said({
       content: text || refusal,
@@ -108,7 +108,7 @@ export class OllamaSpeaker implements Speaker {
         tool_calls: calls.map((call) => callOf({ ...call, text: call.arguments })),
       }),
     });
-    return { ...this.#head(), ...told, ...this.#ending(finish, usage) };
+    return JSON.stringify({ ...this.#head(), ...told, ...this.#ending(finish, usage) });
   }
 
   /** The model is there; nothing was asked. */

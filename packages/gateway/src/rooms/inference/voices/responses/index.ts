@@ -1,9 +1,9 @@
 import { z } from "zod";
 import { isObject } from "../../../../kernel/json.ts";
 import { ObjectPayload } from "../../request/object-payload.ts";
-import { type ChatMessage, invalid, parseBody, stringAt } from "../chat-body.ts";
+import { invalid, parseBody, stringAt } from "../chat-body.ts";
 import { idToken, type ReadRequest, type RequestContext, type Voice } from "../voice.ts";
-import { askedMessages, chatBodyOfResponses } from "./request.ts";
+import { chatBodyOfResponses, type StoredTurn } from "./request.ts";
 import type { ResponseIdentity } from "./response.ts";
 import { ResponseSpeaker } from "./speaker.ts";
 
@@ -12,40 +12,30 @@ const DROPPED_HEADER = "x-service-dropped";
 /** Longer headers do not pass through proxies. */
 const NAMED_MAX = 32;
 const headerSafe = (name: string): string => name.replace(/[^\w.-]/g, "").slice(0, 64);
-const namesOf = (dropped: readonly string[]): string =>
+const namesOf = (dropped: ReadonlySet<string>): string =>
   [
-    ...dropped.slice(0, NAMED_MAX).map(headerSafe),
-    ...(dropped.length > NAMED_MAX ? [`${dropped.length - NAMED_MAX} more`] : []),
+    ...[...dropped].slice(0, NAMED_MAX).map(headerSafe),
+    ...(dropped.size > NAMED_MAX ? [`${dropped.size - NAMED_MAX} more`] : []),
   ].join(", ");
 
-function readRequest(body: unknown, context: RequestContext, history: readonly ChatMessage[]): ReadRequest {
+function readRequest(body: unknown, context: RequestContext, history: readonly StoredTurn[]): ReadRequest {
   const { requestId, nowMs } = context;
   const { chat, clientTools, dropped } = chatBodyOfResponses(body, history);
   const request = body as Record<string, unknown>;
   const { store, previous_response_id } = request;
   const previousResponseId = typeof previous_response_id === "string" ? previous_response_id : null;
   const stored = store === false ? null : context.responses();
-  // Without history and instructions, what is asked is all that is sent.
-  const isAll = history.length === 0 && request.instructions == null;
-  const asked = stored && (isAll ? chat.messages : askedMessages(request));
-  const turn = asked && stored.turn({ previousResponseId, asked });
   const identity: ResponseIdentity = {
     token: idToken(requestId),
     createdSeconds: Math.floor(nowMs / 1000),
     request,
     clientTools,
-    willBeStored: turn !== null,
-    isStored: false,
+    keep: stored?.turn({ previousResponseId, input: request.input }) ?? null,
   };
   return {
     payload: new ObjectPayload(chat),
     speaker: new ResponseSpeaker(identity),
-    headers: dropped.length > 0 ? { [DROPPED_HEADER]: namesOf(dropped) } : undefined,
-    ...(turn && {
-      keep: async (answer) => {
-        identity.isStored = await turn(answer);
-      },
-    }),
+    headers: dropped.size > 0 ? { [DROPPED_HEADER]: namesOf(dropped) } : undefined,
   };
 }
 
@@ -79,7 +69,7 @@ export const responses: Voice = {
       if (previousId == null) return readRequest(body, context, []);
       const id = stringAt(previousId, "previous_response_id");
       const stored = context.responses() ?? invalid("previous_response_id", NOTHING_STORED);
-      return stored.history(id).then((messages) => readRequest(body, context, messages as ChatMessage[]));
+      return stored.history(id).then((turns) => readRequest(body, context, turns));
     });
   },
   errorBody: ({ message, type, code }) => ({ error: { message, type, param: null, code } }),

@@ -4,8 +4,9 @@ import {
   type ChatBody,
   type ChatMessage,
   type ChatPart,
+  copyFields,
   countAt,
-  gatewayFields,
+  GATEWAY_FIELDS,
   invalid,
   objectAt,
   pick,
@@ -14,13 +15,14 @@ import {
   stringAt,
 } from "../chat-body.ts";
 import { ChatMessages } from "../chat-messages.ts";
+import type { OutputItem } from "./response.ts";
 import { type ClientTool, chatToolFields, chatToolName, readTools } from "./tools.ts";
 
 interface ConvertedRequest {
   chat: ChatBody;
   clientTools: Map<string, ClientTool>;
   /** Tool and item types that could not be passed on and were left out. */
-  dropped: string[];
+  dropped: ReadonlySet<string>;
 }
 
 const NO_STATE =
@@ -40,7 +42,7 @@ const PASSED = [
 ] as const;
 
 /** A Responses request as a chat-completions body. */
-export function chatBodyOfResponses(value: unknown, history: readonly ChatMessage[] = []): ConvertedRequest {
+export function chatBodyOfResponses(value: unknown, history: readonly StoredTurn[] = []): ConvertedRequest {
   const { body, model } = requestAt(value);
   for (const name in SERVER_SIDE) if (body[name] != null) invalid(name, SERVER_SIDE[name]!);
   if (body.background === true)
@@ -48,20 +50,18 @@ export function chatBodyOfResponses(value: unknown, history: readonly ChatMessag
   const naming = readTools(body.tools);
   const dropped = new Set(naming.dropped);
   const tools = chatToolFields(naming, body.tool_choice);
-  const chat: ChatBody = {
-    ...gatewayFields(body),
-    model,
-    messages: chatMessages(body, dropped, history),
-    ...pick(body, PASSED),
-    ...(body.max_output_tokens != null && {
-      max_tokens: countAt(body.max_output_tokens, "max_output_tokens"),
-    }),
-    ...tools,
-    ...("tools" in tools && pick(body, ["parallel_tool_calls"])),
-    ...outputFields(body),
-    ...streamFields(body.stream),
-  };
-  return { chat, clientTools: naming.clientTools, dropped: [...dropped] };
+  // Field by field: spreading costs more than all of the rest.
+  const chat: ChatBody = { model, messages: chatMessages(body, dropped, history) };
+  copyFields(body, chat, PASSED);
+  if (body.max_output_tokens != null) chat.max_tokens = countAt(body.max_output_tokens, "max_output_tokens");
+  if (tools) {
+    Object.assign(chat, tools);
+    copyFields(body, chat, ["parallel_tool_calls"]);
+  }
+  if (body.text != null || body.reasoning != null) Object.assign(chat, outputFields(body));
+  if (body.stream === true) Object.assign(chat, streamFields(true));
+  copyFields(body, chat, GATEWAY_FIELDS);
+  return { chat, clientTools: naming.clientTools, dropped };
 }
 
 function outputFields({ text, reasoning }: Record<string, unknown>): Record<string, unknown> {
@@ -83,28 +83,64 @@ function outputFields({ text, reasoning }: Record<string, unknown>): Record<stri
 
 const INPUT_NEEDED = "is required: a text, or a list of items";
 
-/** What a request asks on its own, without its instructions, which are not kept for the next. */
-export const askedMessages = ({ input }: Record<string, unknown>): ChatMessage[] =>
-  chatMessages({ input }, new Set());
+/** A turn as it was sent and answered. */
+export interface WholeTurn {
+  input: unknown;
+  response: {
+    id: string;
+    object: "response";
+    status: string;
+    output: OutputItem[];
+    [field: string]: unknown;
+  };
+}
+/** Of one that was too large, no more than is needed to go on from it. */
+export interface PartialTurn {
+  input: unknown;
+  response: Pick<WholeTurn["response"], "id" | "output">;
+}
+/** As it is stored: some were before their items were kept, as chat messages. */
+export type StoredTurn = WholeTurn | PartialTurn | ChatMessage[];
+
+/** What was asked in a turn and answered, without its instructions, which are not kept for the next. */
+export function messagesOfTurn(turn: StoredTurn): ChatMessage[] {
+  const messages = new ChatMessages();
+  addTurn(messages, turn);
+  return messages.done();
+}
+
+function addTurn(messages: ChatMessages, turn: StoredTurn): void {
+  if (Array.isArray(turn)) {
+    messages.earlier(turn);
+    return;
+  }
+  addInput(messages, turn.input, new Set());
+  const said = turn.response.output.filter(({ type }) => type !== "reasoning");
+  addInput(messages, said, new Set());
+}
 
 function chatMessages(
   body: Record<string, unknown>,
   dropped: Set<string>,
-  history: readonly ChatMessage[] = [],
+  history: readonly StoredTurn[],
 ): ChatMessage[] {
   const messages = new ChatMessages();
   const { instructions, input } = body;
   if (instructions != null) messages.system(stringAt(instructions, "instructions"));
-  messages.earlier(history);
+  for (const turn of history) addTurn(messages, turn);
+  addInput(messages, input, dropped);
+  const done = messages.done();
+  if (done.length === 0) invalid("input", INPUT_NEEDED);
+  return done;
+}
+
+function addInput(messages: ChatMessages, input: unknown, dropped: Set<string>): void {
   if (typeof input === "string") messages.user([{ type: "text", text: input }]);
   else if (Array.isArray(input)) {
     for (const [i, item] of input.entries()) {
       addItem(messages, { item: objectAt(item, `input.${i}`), path: `input.${i}`, dropped });
     }
   } else invalid("input", INPUT_NEEDED);
-  const done = messages.done();
-  if (done.length === 0) invalid("input", INPUT_NEEDED);
-  return done;
 }
 
 interface ItemAt {

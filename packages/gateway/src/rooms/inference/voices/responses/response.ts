@@ -12,9 +12,8 @@ export interface ResponseIdentity {
   /** The request, parts of which the response repeats. */
   request: Record<string, unknown>;
   clientTools: ReadonlyMap<string, ClientTool>;
-  /** Whether it is to be stored once it is whole. */
-  willBeStored: boolean;
-  isStored: boolean;
+  /** Stores the JSON of the response and says whether it could; null when it is not to be stored. */
+  keep: ((responseJson: string) => boolean) | null;
 }
 
 export function usageOf(counts: TokenCounts | null) {
@@ -40,38 +39,38 @@ export function endingOf({ reason }: Finish): Ending {
   return { status: "completed" };
 }
 
-/** The parts of a request that the response repeats. */
-function repeated(request: Record<string, unknown>, store: boolean) {
-  const text = isObject(request.text) ? request.text : {};
-  const reasoning = isObject(request.reasoning) ? request.reasoning : {};
-  return {
-    background: false,
-    instructions: request.instructions ?? null,
-    max_output_tokens: request.max_output_tokens ?? null,
-    metadata: request.metadata ?? {},
-    parallel_tool_calls: request.parallel_tool_calls ?? true,
-    previous_response_id: request.previous_response_id ?? null,
-    reasoning: { effort: reasoning.effort ?? null, summary: null },
-    store,
-    temperature: request.temperature ?? null,
-    text: { ...text, format: text.format ?? { type: "text" } },
-    tool_choice: request.tool_choice ?? "auto",
-    tools: request.tools ?? [],
-    top_p: request.top_p ?? null,
-    truncation: "disabled",
-  };
-}
+const NOTHING = {};
+const PLAIN_TEXT = { format: { type: "text" } };
+const textOf = (text: unknown) =>
+  isObject(text) ? { ...text, format: text.format ?? PLAIN_TEXT.format } : PLAIN_TEXT;
 
-interface ResponseParts {
+/** What the model answered. */
+interface Answered {
   model: string;
-  output: OutputItem[];
+  output: readonly OutputItem[];
   ending: Ending;
   usage: TokenCounts | null;
 }
 
+/** JSON of a response that has come to its end, stored if it is to be. One without a word is nothing to go on from. */
+export function finishedJson(identity: ResponseIdentity, answered: Answered): string {
+  const { keep } = identity;
+  if (keep && answered.output.length > 0) {
+    const json = JSON.stringify(responseObject(identity, answered, true));
+    if (keep(json)) return json;
+  }
+  return JSON.stringify(responseObject(identity, answered, false));
+}
+
 /** The response object, which is also what the stream's first and last events carry. */
-export function responseObject(identity: ResponseIdentity, { model, output, ending, usage }: ResponseParts) {
+export function responseObject(
+  identity: ResponseIdentity,
+  { model, output, ending, usage }: Answered,
+  isStored: boolean,
+) {
+  const { request } = identity;
   const failure = ending.status === "failed" ? ending.failure : null;
+  const effort = isObject(request.reasoning) ? request.reasoning.effort : null;
   return {
     id: `resp_${identity.token}`,
     object: "response",
@@ -82,10 +81,21 @@ export function responseObject(identity: ResponseIdentity, { model, output, endi
     model,
     output,
     usage: usageOf(usage),
-    ...repeated(
-      identity.request,
-      ending.status === "in_progress" ? identity.willBeStored : identity.isStored,
-    ),
+    background: false,
+    // What follows, unless it is constant, repeats the request.
+    instructions: request.instructions ?? null,
+    max_output_tokens: request.max_output_tokens ?? null,
+    metadata: request.metadata ?? NOTHING,
+    parallel_tool_calls: request.parallel_tool_calls ?? true,
+    previous_response_id: request.previous_response_id ?? null,
+    reasoning: { effort: effort ?? null, summary: null },
+    store: isStored,
+    temperature: request.temperature ?? null,
+    text: textOf(request.text),
+    tool_choice: request.tool_choice ?? "auto",
+    tools: request.tools ?? [],
+    top_p: request.top_p ?? null,
+    truncation: "disabled",
   };
 }
 
@@ -141,14 +151,13 @@ export function freeTextOf(json: string): string {
   return json;
 }
 
-/** A whole answer as a response object. */
-export function responseOf(identity: ResponseIdentity, answer: ChatAnswer) {
+/** A whole answer as the JSON of a response. */
+export function responseJsonOf(identity: ResponseIdentity, answer: ChatAnswer): string {
   const status = "completed";
   const { token, clientTools } = identity;
-  const content = [
-    ...(answer.text ? [textPart(answer.text)] : []),
-    ...(answer.refusal ? [refusalPart(answer.refusal)] : []),
-  ];
+  const content: object[] = [];
+  if (answer.text) content.push(textPart(answer.text));
+  if (answer.refusal) content.push(refusalPart(answer.refusal));
   const output: OutputItem[] = [];
   if (answer.reasoning) {
     output.push(reasoningItem(`rs_${token}`, { content: [reasoningPart(answer.reasoning)], status }));
@@ -158,7 +167,7 @@ export function responseOf(identity: ResponseIdentity, answer: ChatAnswer) {
     const tool = clientTools.get(call.name);
     output.push(callItem(`${callIdPrefix(tool)}_${token}_${i}`, { call, tool, status }));
   }
-  return responseObject(identity, {
+  return finishedJson(identity, {
     model: answer.model,
     output,
     ending: endingOf(answer.finish),

@@ -7,6 +7,7 @@ import {
   callItem,
   type Ending,
   endingOf,
+  finishedJson,
   freeTextOf,
   messageItem,
   type OutputItem,
@@ -14,13 +15,15 @@ import {
   reasoningItem,
   reasoningPart,
   refusalPart,
+  responseJsonOf,
   responseObject,
-  responseOf,
   textPart,
 } from "./response.ts";
 
 /** The last event repeats the whole answer, so it must be kept; a longer answer is aborted. */
 const ANSWER_CHARS_MAX = 64 * 1024 * 1024;
+
+const IN_PROGRESS: Ending = { status: "in_progress" };
 
 type PartKind = keyof typeof PARTS;
 
@@ -75,8 +78,8 @@ export class ResponseSpeaker implements Speaker {
 
   constructor(readonly identity: ResponseIdentity) {}
 
-  whole(answer: ChatAnswer): object {
-    return responseOf(this.identity, answer);
+  whole(answer: ChatAnswer): string {
+    return responseJsonOf(this.identity, answer);
   }
 
   write(happened: ChatEvent): string {
@@ -105,18 +108,10 @@ export class ResponseSpeaker implements Speaker {
     return sseEvent(type, { type, sequence_number: this.#sequence++, ...fields });
   }
 
-  #lifecycle(
-    type: string,
-    ending: Ending = { status: "in_progress" },
-    usage: TokenCounts | null = null,
-  ): string {
-    const response = responseObject(this.identity, {
-      model: this.#model,
-      output: this.#output,
-      ending,
-      usage,
-    });
-    return this.#event(type, { response });
+  #lifecycle(type: string, ending: Ending = IN_PROGRESS): string {
+    const answered = { model: this.#model, output: this.#output, ending, usage: null };
+    const willBeStored = ending === IN_PROGRESS && this.identity.keep !== null;
+    return this.#event(type, { response: responseObject(this.identity, answered, willBeStored) });
   }
 
   #id(prefix: string): string {
@@ -240,7 +235,10 @@ export class ResponseSpeaker implements Speaker {
   #finish(finish: Finish, usage: TokenCounts): string {
     const ending = endingOf(finish);
     const closed = this.#closeItem(ending.status === "completed" ? "completed" : "incomplete");
-    return closed + this.#lifecycle(`response.${ending.status}`, ending, usage);
+    const answered = { model: this.#model, output: this.#output, ending, usage };
+    const type = `response.${ending.status}`;
+    const response = finishedJson(this.identity, answered);
+    return `${closed}event: ${type}\ndata: {"type":"${type}","sequence_number":${this.#sequence++},"response":${response}}\n\n`;
   }
 
   /** Clients look for the failure in different places: in the response, in the event, in its `error`. */

@@ -40,9 +40,11 @@ function grammarHint(format: unknown): string {
   return `It must follow this ${format.syntax ?? ""} grammar:\n${format.definition}`;
 }
 
+const NO_TOOLS: ToolNaming = { tools: [], clientTools: new Map(), dropped: [] };
+
 export function readTools(given: unknown): ToolNaming {
+  if (given == null) return NO_TOOLS;
   const naming: ToolNaming = { tools: [], clientTools: new Map(), dropped: [] };
-  if (given == null) return naming;
   for (const [i, one] of arrayAt(given, "tools").entries()) addTool(naming, one, `tools.${i}`);
   return naming;
 }
@@ -77,15 +79,15 @@ function addTool(naming: ToolNaming, value: unknown, path: string, namespace?: s
   });
 }
 
-/** `tools` and `tool_choice` of the chat body. */
-export function chatToolFields({ tools }: ToolNaming, choice: unknown): Record<string, unknown> {
+/** `tools` and `tool_choice` of the chat body; null when there are none. */
+export function chatToolFields({ tools }: ToolNaming, choice: unknown): Record<string, unknown> | null {
   if (isObject(choice) && choice.type === "allowed_tools") {
     const names = new Set(arrayAt(choice.tools, "tool_choice.tools").map((one) => nameIn(one)));
     const allowed = tools.filter((tool) => names.has(tool.function.name));
-    return allowed.length > 0 ? { tools: allowed, tool_choice: choice.mode ?? "auto" } : {};
+    return allowed.length > 0 ? { tools: allowed, tool_choice: choice.mode ?? "auto" } : null;
   }
   const chosen = chatChoice(choice);
-  if (tools.length === 0) return {};
+  if (tools.length === 0) return null;
   return { tools, ...(chosen !== undefined && { tool_choice: chosen }) };
 }
 

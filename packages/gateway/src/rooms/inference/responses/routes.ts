@@ -1,0 +1,86 @@
+import { z } from "zod";
+import { toRestReply, toServiceError } from "../../../kernel/errors.ts";
+import { type AnyRoute, defineRoute, type RefusedCall } from "../../../kernel/route.ts";
+import { refusalIn } from "../voices/replies.ts";
+import { responses } from "../voices/responses/index.ts";
+import { inputItemsOf } from "../voices/responses/input-items.ts";
+import { failureOf } from "../voices/voice.ts";
+
+/** As the clients of this API read it. A response that is not there concerns no model, so it is not counted. */
+function refuse(error: unknown, { requestId }: RefusedCall) {
+  const refusal = toServiceError(error);
+  const failure = failureOf(refusal);
+  const message = failure.message.trim();
+  return refusalIn(responses, toRestReply(refusal, requestId), { ...failure, message });
+}
+
+const Items = z.array(z.looseObject({ id: z.string(), type: z.string() }));
+const PAGE_ITEMS_MAX = 100;
+
+export const response: AnyRoute = defineRoute({
+  method: "GET",
+  path: "/v1/responses/{id}",
+  summary: "A stored response of yours as it was answered; not as a stream",
+  auth: "api_key",
+  outsideTierRate: true,
+  query: z.object({ stream: z.literal("false").optional() }),
+  response: z.looseObject({
+    id: z.string(),
+    object: z.literal("response"),
+    status: z.string(),
+    output: Items,
+  }),
+  handler: async ({ rooms, principal, path }) => {
+    const { response: stored } = await rooms.inference.responses.get(principal.userId, path.id);
+    return stored;
+  },
+  refuse,
+});
+
+export const deleteResponse: AnyRoute = defineRoute({
+  method: "DELETE",
+  path: "/v1/responses/{id}",
+  summary: "Deletes a stored response of yours; a conversation that it is part of stays",
+  auth: "api_key",
+  outsideTierRate: true,
+  response: z.object({ id: z.string(), object: z.literal("response"), deleted: z.literal(true) }),
+  handler: async ({ rooms, principal, path: { id } }) => {
+    await rooms.inference.responses.remove(principal.userId, id);
+    return { id, object: "response" as const, deleted: true as const };
+  },
+  refuse,
+});
+
+export const responseInputItems: AnyRoute = defineRoute({
+  method: "GET",
+  path: "/v1/responses/{id}/input_items",
+  summary: "What was sent for a stored response of yours, without what it went on from",
+  auth: "api_key",
+  outsideTierRate: true,
+  query: z.object({
+    after: z.string().optional().describe("The last item of the page before"),
+    limit: z.coerce.number().int().min(1).max(PAGE_ITEMS_MAX).default(20),
+    order: z.enum(["asc", "desc"]).default("desc"),
+  }),
+  response: z.object({
+    object: z.literal("list"),
+    data: Items,
+    first_id: z.string().nullable(),
+    last_id: z.string().nullable(),
+    has_more: z.boolean(),
+  }),
+  handler: async ({ rooms, principal, path, query: { after, limit, order } }) => {
+    const items = inputItemsOf(await rooms.inference.responses.get(principal.userId, path.id));
+    if (order === "desc") items.reverse();
+    const start = after === undefined ? 0 : items.findIndex(({ id }) => id === after) + 1;
+    const data = items.slice(start, start + limit);
+    return {
+      object: "list" as const,
+      data,
+      first_id: data[0]?.id ?? null,
+      last_id: data.at(-1)?.id ?? null,
+      has_more: start + limit < items.length,
+    };
+  },
+  refuse,
+});
