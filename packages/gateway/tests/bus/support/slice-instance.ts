@@ -229,7 +229,8 @@ export class Instance {
     this.isDead = true;
     this.clock.pause(Number.POSITIVE_INFINITY);
     this.held.length = 0;
-    this.world.purses.lost(this.id);
+    // What was on its way arrives before the end of the connection is noticed.
+    void this.line.call(() => this.world.purses.lost(this.id));
   }
 }
 

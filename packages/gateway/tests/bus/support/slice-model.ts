@@ -307,7 +307,7 @@ export class Model implements World {
   }
 
   #cut(instance: Instance, ms: number): void {
-    if (!instance.line.isUp) return;
+    if (instance.isDead || !instance.line.isUp) return;
     instance.cut();
     this.clock.after(ms, () => instance.clock.whenRunning(() => instance.reconnect()));
   }
