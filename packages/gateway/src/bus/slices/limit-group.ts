@@ -6,9 +6,9 @@ import {
   type LimitAnswer,
   type LimitOrder,
   type LimitServer,
-  LONG_SLICE_MS,
   RECALL,
   RECALL_WAIT_MS,
+  SLICE_MS,
 } from "./contract.ts";
 
 const KEYS_PER_CALL_MAX = 200;
@@ -16,8 +16,9 @@ const HITS_PER_KEY_MAX = 256;
 /** A slice from which nothing was used for so many of these goes back. */
 const PERIOD_MS = 250;
 const IDLE_PERIODS = 4;
-/** A slice that is used up so soon is followed by a larger one; after the time of a long slice by none. */
-const CLOSE_MS = 2_500;
+/** After asks within half a slice's time more is wanted ahead of need, after two such times nothing. */
+const CLOSE_SLICES = 0.5;
+const FAR_SLICES = 2;
 /** Ahead of need: the least, how much more each time, and at most so many times what is asked for. */
 const AHEAD = { least: 8, growth: 4, most: 1_024 };
 /** The topic on which hits that others do not need are asked for. */
@@ -41,23 +42,13 @@ interface Waiting {
 }
 
 /** Hits that may be used without asking. */
-class Slice {
-  constructor(
-    readonly id: string,
-    public left: number,
-    readonly untilMs: number,
-    /** The limit that it was given under; a changed one is asked for. */
-    readonly limit: number,
-    readonly windowMs: number,
-  ) {}
-
-  /** Whether a hit could be taken from it. */
-  takes(limit: number, windowMs: number, clock: Clock): boolean {
-    if (this.left <= 0 || this.limit !== limit || this.windowMs !== windowMs) return false;
-    if (clock.elapsed() >= this.untilMs) return false;
-    this.left--;
-    return true;
-  }
+interface Slice {
+  id: string;
+  left: number;
+  untilMs: number;
+  /** The limit that it was given under; a changed one is asked for. */
+  limit: number;
+  windowMs: number;
 }
 
 class LimitKey {
@@ -68,10 +59,22 @@ class LimitKey {
   recalledAtMs = Number.NEGATIVE_INFINITY;
   askedAtMs = Number.NEGATIVE_INFINITY;
   ahead = 0;
+  /** How long the last slice could be used. */
+  sliceMs = SLICE_MS;
   /** Periods since a hit was last taken from the slice. */
   idlePeriods = 0;
 
   constructor(readonly key: string) {}
+
+  /** Takes a hit from the slice, where that has one for this limit. */
+  takes(limit: number, windowMs: number, nowMs: number): boolean {
+    const { slice } = this;
+    if (!slice || slice.left === 0 || slice.limit !== limit || slice.windowMs !== windowMs) return false;
+    if (nowMs >= slice.untilMs) return false;
+    slice.left--;
+    this.idlePeriods = 0;
+    return true;
+  }
 
   get isIdle(): boolean {
     return !this.isSending && this.slice === null && this.line.length === 0 && this.recalls === 0;
@@ -106,10 +109,7 @@ export class LimitGroup {
     const { server, fallback, clock } = this.options;
     if (!server.available) return fallback.hit(key, limit, windowMs);
     let known = this.#keys.get(key);
-    if (known?.slice?.takes(limit, windowMs, clock)) {
-      known.idlePeriods = 0;
-      return 0;
-    }
+    if (known?.takes(limit, windowMs, clock.elapsed())) return 0;
     if (!known) {
       known = new LimitKey(key);
       this.#keys.set(key, known);
@@ -177,9 +177,9 @@ export class LimitGroup {
     const nowMs = this.options.clock.elapsed();
     const sinceMs = nowMs - key.askedAtMs;
     key.askedAtMs = nowMs;
-    if (sinceMs >= LONG_SLICE_MS) return 0;
+    if (sinceMs >= FAR_SLICES * key.sliceMs) return 0;
     const { least, growth, most } = AHEAD;
-    const isMore = isShort && sinceMs < CLOSE_MS;
+    const isMore = isShort && sinceMs < CLOSE_SLICES * key.sliceMs;
     return Math.min(isMore ? Math.max(growth * key.ahead, least, hits) : key.ahead, most * hits);
   }
 
@@ -205,7 +205,11 @@ export class LimitGroup {
     const { counted, waitMs, ahead, slice, sliceMs } = answer;
     if (order.ahead > 0) key.ahead = ahead;
     key.idlePeriods = 0;
-    if (ahead > 0) key.slice = new Slice(slice, ahead, sentAtMs + sliceMs, order.limit, order.windowMs);
+    if (ahead > 0) {
+      const { limit, windowMs } = order;
+      key.slice = { id: slice, left: ahead, untilMs: sentAtMs + sliceMs, limit, windowMs };
+      key.sliceMs = sliceMs;
+    }
     for (const [index, hit] of hits.entries()) {
       if (index < counted) hit.resolve(0);
       else if (waitMs === RECALL) this.#recall(key, hit);
@@ -216,10 +220,10 @@ export class LimitGroup {
 
   #go(key: LimitKey): void {
     key.isSending = false;
-    const { slice, line } = key;
+    const { line } = key;
+    const nowMs = this.options.clock.elapsed();
     // What came meanwhile is taken from what has just been given.
-    while (line.length > 0 && slice?.takes(line[0]!.limit, line[0]!.windowMs, this.options.clock))
-      line.shift()!.resolve(0);
+    while (line.length > 0 && key.takes(line[0]!.limit, line[0]!.windowMs, nowMs)) line.shift()!.resolve(0);
     if (line.length > 0) this.#askSoon(key);
   }
 
@@ -250,7 +254,7 @@ export class LimitGroup {
       const { slice } = key;
       if (slice) {
         if (++key.idlePeriods >= IDLE_PERIODS || slice.untilMs <= nowMs) this.#askSoon(key);
-      } else if (key.isIdle && nowMs - key.askedAtMs >= LONG_SLICE_MS) this.#keys.delete(key.key);
+      } else if (key.isIdle && nowMs - key.askedAtMs >= FAR_SLICES * key.sliceMs) this.#keys.delete(key.key);
     }
   }
 
