@@ -13,8 +13,6 @@ export class Window {
   #oldest = 0;
   #size = 0;
   #hits = 0;
-  /** How many entries have been dropped: the number of the oldest one. */
-  #dropped = 0;
   /** When the newest entry began; its time is that of its last hit. */
   #newestBeganMs = Number.NEGATIVE_INFINITY;
 
@@ -44,7 +42,7 @@ export class Window {
 
   /** After a hit that was not counted. The limit may have been lowered meanwhile: then more than one entry has to pass. */
   waitMs(nowMs: number): number {
-    return Math.min(this.#entries[this.#oldest]! + this.windowMs - nowMs, this.windowMs);
+    return Math.min(this.oldestMs + this.windowMs - nowMs, this.windowMs);
   }
 
   /** How many more hits the limit allows. */
@@ -52,29 +50,24 @@ export class Window {
     return limit - this.#hits;
   }
 
-  /**
-   * Counts hits that may be used until `untilMs`, as of that time: whenever they are used, no window has more than
-   * the limit. Returns the id of this slice, or null when there is no room for another entry.
-   */
-  countAhead(hits: number, untilMs: number): string | null {
-    if (this.#size >= 2 * TIMES_MAX) return null;
+  /** Counts hits that have no time yet. */
+  protected countAhead(hits: number): void {
     this.#hits += hits;
-    this.#add(untilMs, hits);
-    this.#newestBeganMs = Number.NEGATIVE_INFINITY;
-    return `${this.#dropped + this.#size - 1} ${untilMs}`;
   }
 
-  /** Takes back what was not used of a slice. Nothing happens to one that is past, or of a key forgotten since. */
-  endAhead(slice: string, unused: number, nowMs: number): void {
-    const [number, untilMs] = slice.split(" ").map(Number) as [number, number];
-    const index = number - this.#dropped;
-    if (index < 0 || index >= this.#size) return;
-    const at = this.#at(index);
-    if (this.#entries[at] !== untilMs) return;
-    const back = Math.min(unused, this.#entries[at + 1]!);
-    this.#entries[at + 1]! -= back;
-    this.#hits -= back;
-    this.#entries[at] = Math.min(untilMs, nowMs);
+  /** Of hits that were counted ahead, so many were used, at this time at the latest. */
+  protected endAhead(hits: number, used: number, atMs: number): void {
+    this.#hits -= hits - used;
+    if (used > 0) this.#add(atMs, used);
+  }
+
+  protected get hasRoom(): boolean {
+    return this.#size < 2 * TIMES_MAX;
+  }
+
+  /** When the oldest hit was counted. */
+  protected get oldestMs(): number {
+    return this.#size > 0 ? this.#entries[this.#oldest]! : Number.POSITIVE_INFINITY;
   }
 
   isPast(nowMs: number): boolean {
@@ -88,7 +81,6 @@ export class Window {
       this.#hits -= this.#entries[this.#oldest + 1]!;
       this.#oldest = this.#at(1);
       this.#size--;
-      this.#dropped++;
     }
   }
 
@@ -96,11 +88,18 @@ export class Window {
     return (this.#oldest + 2 * index) & (this.#entries.length - 1);
   }
 
+  /** Behind everything that is not younger. */
   #add(timeMs: number, hits: number): void {
     if (2 * this.#size === this.#entries.length) this.#grow();
-    const end = this.#at(this.#size++);
-    this.#entries[end] = timeMs;
-    this.#entries[end + 1] = hits;
+    let at = this.#at(this.#size);
+    for (let index = this.#size++; index > 0; index--) {
+      const before = this.#at(index - 1);
+      if (this.#entries[before]! <= timeMs) break;
+      this.#entries.copyWithin(at, before, before + 2);
+      at = before;
+    }
+    this.#entries[at] = timeMs;
+    this.#entries[at + 1] = hits;
   }
 
   /** To a power of two again, which makes the ring's arithmetic cheap. */

@@ -153,7 +153,8 @@ export class RedisLimits implements LimitServer {
     const answer = (await this.scripts.run(HIT, keys, args)) as number[];
     return orders.map((_, index) => {
       const [counted, waitMs, ahead, field, ends] = answer.slice(index * 5, index * 5 + 5);
-      return { counted: counted!, waitMs: waitMs!, ahead: ahead!, slice: `${field} ${ends}` };
+      const slice = `${field} ${ends}`;
+      return { counted: counted!, waitMs: waitMs!, ahead: ahead!, slice, sliceMs: SLICE_MS };
     });
   }
 }

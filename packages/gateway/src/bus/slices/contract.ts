@@ -82,13 +82,16 @@ export interface LimitAnswer {
   counted: number;
   /** For those that were not: milliseconds until the next may be, or `RECALL`. */
   waitMs: number;
-  /** A slice of hits that may be used within `SLICE_MS` of the asking: they are counted as of its end. */
+  /** A slice of hits that may be used within `sliceMs` of the asking: they are counted as of its end. */
   ahead: number;
   slice: string;
+  sliceMs: number;
 }
 
 /** How long the hits of a slice may be used. */
 export const SLICE_MS = 1_000;
+/** How long at most where the slice is a small part of what is left. */
+export const LONG_SLICE_MS = 10_000;
 
 /** Counts the hits of all instances on some of the keys. */
 export interface LimitServer {

@@ -3,7 +3,7 @@ import type { Holding, PurseOrder } from "./contract.ts";
 import type { Waiting } from "./purse-group.ts";
 
 /** Asks that follow each other so closely are answered with more ahead of need; after the longer time with nothing. */
-const CLOSE_MS = 250;
+const CLOSE_MS = 500;
 const FAR_MS = 1_000;
 /** Ahead of need at most so many times what is asked for. */
 const AHEAD_MAX = 1_024;

@@ -13,12 +13,14 @@ import {
 
 const KEYS_PER_CALL_MAX = 200;
 const HITS_PER_KEY_MAX = 256;
-/** A slice from which nothing was used for two of these goes back. */
+/** A slice from which nothing was used for so many of these goes back. */
 const PERIOD_MS = 250;
-/** Asks that follow each other so closely are answered with more ahead of need; after a slice's time with nothing. */
-const CLOSE_MS = 500;
-/** Ahead of need at most so many times what is asked for. */
-const AHEAD_MAX = 1_024;
+const IDLE_PERIODS = 4;
+/** After asks within half a slice's time more is wanted ahead of need, after two such times nothing. */
+const CLOSE_SLICES = 0.5;
+const FAR_SLICES = 2;
+/** Ahead of need: the least, how much more each time, and at most so many times what is asked for. */
+const AHEAD = { least: 8, growth: 4, most: 1_024 };
 /** The topic on which hits that others do not need are asked for. */
 const RECALLED = "limits-recalled";
 
@@ -57,10 +59,22 @@ class LimitKey {
   recalledAtMs = Number.NEGATIVE_INFINITY;
   askedAtMs = Number.NEGATIVE_INFINITY;
   ahead = 0;
+  /** How long the last slice could be used. */
+  sliceMs = SLICE_MS;
   /** Periods since a hit was last taken from the slice. */
   idlePeriods = 0;
 
   constructor(readonly key: string) {}
+
+  /** Takes a hit from the slice, where that has one for this limit. */
+  takes(limit: number, windowMs: number, nowMs: number): boolean {
+    const { slice } = this;
+    if (!slice || slice.left === 0 || slice.limit !== limit || slice.windowMs !== windowMs) return false;
+    if (nowMs >= slice.untilMs) return false;
+    slice.left--;
+    this.idlePeriods = 0;
+    return true;
+  }
 
   get isIdle(): boolean {
     return !this.isSending && this.slice === null && this.line.length === 0 && this.recalls === 0;
@@ -95,18 +109,7 @@ export class LimitGroup {
     const { server, fallback, clock } = this.options;
     if (!server.available) return fallback.hit(key, limit, windowMs);
     let known = this.#keys.get(key);
-    const slice = known?.slice;
-    if (
-      slice &&
-      slice.left > 0 &&
-      slice.limit === limit &&
-      slice.windowMs === windowMs &&
-      clock.elapsed() < slice.untilMs
-    ) {
-      slice.left--;
-      known!.idlePeriods = 0;
-      return 0;
-    }
+    if (known?.takes(limit, windowMs, clock.elapsed())) return 0;
     if (!known) {
       known = new LimitKey(key);
       this.#keys.set(key, known);
@@ -154,13 +157,14 @@ export class LimitGroup {
     );
     const count = Math.min(different < 0 ? line.length : different, HITS_PER_KEY_MAX);
     const hits = line.splice(0, count);
-    if (slice) key.ahead = Math.max(0, key.ahead - slice.left);
+    const isShort = !slice || slice.left === 0;
+    if (slice) key.ahead -= slice.left;
     const order = {
       key: key.key,
       limit,
       windowMs,
       hits: count,
-      ahead: count > 0 ? this.#wantedAhead(key, count) : 0,
+      ahead: count > 0 ? this.#wantedAhead(key, count, isShort) : 0,
       ended: slice && { slice: slice.id, unused: slice.left },
       isFinal,
     };
@@ -169,12 +173,14 @@ export class LimitGroup {
     return { key, hits, order };
   }
 
-  #wantedAhead(key: LimitKey, hits: number): number {
+  #wantedAhead(key: LimitKey, hits: number, isShort: boolean): number {
     const nowMs = this.options.clock.elapsed();
     const sinceMs = nowMs - key.askedAtMs;
     key.askedAtMs = nowMs;
-    if (sinceMs >= SLICE_MS) return 0;
-    return Math.min(sinceMs < CLOSE_MS ? Math.max(2 * key.ahead, hits) : key.ahead, AHEAD_MAX * hits);
+    if (sinceMs >= FAR_SLICES * key.sliceMs) return 0;
+    const { least, growth, most } = AHEAD;
+    const isMore = isShort && sinceMs < CLOSE_SLICES * key.sliceMs;
+    return Math.min(isMore ? Math.max(growth * key.ahead, least, hits) : key.ahead, most * hits);
   }
 
   #count(batch: readonly Sent[]): void {
@@ -196,12 +202,13 @@ export class LimitGroup {
   }
 
   #answered({ key, hits, order }: Sent, answer: LimitAnswer, sentAtMs: number): void {
-    const { counted, waitMs, ahead, slice } = answer;
-    key.ahead = ahead;
+    const { counted, waitMs, ahead, slice, sliceMs } = answer;
+    if (order.ahead > 0) key.ahead = ahead;
     key.idlePeriods = 0;
     if (ahead > 0) {
       const { limit, windowMs } = order;
-      key.slice = { id: slice, left: ahead, untilMs: sentAtMs + SLICE_MS, limit, windowMs };
+      key.slice = { id: slice, left: ahead, untilMs: sentAtMs + sliceMs, limit, windowMs };
+      key.sliceMs = sliceMs;
     }
     for (const [index, hit] of hits.entries()) {
       if (index < counted) hit.resolve(0);
@@ -213,7 +220,11 @@ export class LimitGroup {
 
   #go(key: LimitKey): void {
     key.isSending = false;
-    if (key.line.length > 0) this.#askSoon(key);
+    const { line } = key;
+    const nowMs = this.options.clock.elapsed();
+    // What came meanwhile is taken from what has just been given.
+    while (line.length > 0 && key.takes(line[0]!.limit, line[0]!.windowMs, nowMs)) line.shift()!.resolve(0);
+    if (line.length > 0) this.#askSoon(key);
   }
 
   /** Others are asked for what they do not need before a hit is refused. */
@@ -241,10 +252,9 @@ export class LimitGroup {
     const nowMs = this.options.clock.elapsed();
     for (const key of this.#keys.values()) {
       const { slice } = key;
-      // All of it was used, so it is rightly counted.
-      if (slice?.left === 0) key.slice = null;
-      else if (slice && (++key.idlePeriods >= 2 || slice.untilMs <= nowMs)) this.#askSoon(key);
-      else if (key.isIdle && nowMs - key.askedAtMs >= SLICE_MS) this.#keys.delete(key.key);
+      if (slice) {
+        if (++key.idlePeriods >= IDLE_PERIODS || slice.untilMs <= nowMs) this.#askSoon(key);
+      } else if (key.isIdle && nowMs - key.askedAtMs >= FAR_SLICES * key.sliceMs) this.#keys.delete(key.key);
     }
   }
 

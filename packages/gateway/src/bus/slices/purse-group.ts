@@ -104,12 +104,17 @@ export class PurseGroup {
     ];
   }
 
-  /** Whether the purse's slice has room for `need`. A limit that was lowered meanwhile counts as well. */
-  hasRoom({ name, limit, spent }: Purse, need: Quantity): boolean {
-    const purse = this.#purses.get(name);
-    if (!purse || !this.#isTrusted) return false;
+  /** Whether the purse's slice has room for `need`. */
+  hasRoom(purse: Purse, need: Quantity): boolean {
+    const held = this.#purses.get(purse.name);
+    return held !== undefined && this.#isIn(held, purse, need);
+  }
+
+  /** A limit that was lowered since the slice was given counts as well. */
+  #isIn(purse: HeldPurse, { limit, spent }: Pick<PurseAsk, "limit" | "spent">, need: Quantity): boolean {
     const { used } = purse;
     return (
+      this.#isTrusted &&
       purse.fits(need) &&
       limit.money - spent.money - used.money >= need.money &&
       limit.tokens - spent.tokens - used.tokens >= need.tokens
@@ -285,10 +290,18 @@ export class PurseGroup {
     this.#go(purse);
   }
 
-  /** After a message the next one may go. */
+  /** After a message the next one may go. What came meanwhile is taken from what has just been given. */
   #go(purse: HeldPurse): void {
     purse.done();
-    if (purse.line.length > 0) this.#askSoon(purse);
+    const { line } = purse;
+    for (let ask = line[0]; ask; ask = line[0]) {
+      const need = grantedAmount(ask.cost, ask.unitsMax);
+      if (!this.#isIn(purse, ask, need)) break;
+      purse.use(need);
+      ask.resolve(ask.unitsMax);
+      line.shift();
+    }
+    if (line.length > 0) this.#askSoon(purse);
     this.#noticed(purse);
   }
 

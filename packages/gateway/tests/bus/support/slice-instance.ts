@@ -11,6 +11,7 @@ import { SlicedReservations } from "../../../src/bus/slices/reservations.ts";
 import { randomIds } from "../../../src/kernel/ids.ts";
 import { silentLog } from "../../../src/kernel/log.ts";
 import type { SharedPurses } from "./shared-purses.ts";
+import { IDLE_MS, WINDOW_MS } from "./slice-promises.ts";
 
 const ANSWER_WITHIN_MS = 500;
 
@@ -115,9 +116,11 @@ export class Instance {
   readonly clock: PausableClock;
   readonly held: Held[] = [];
   readonly hits: number[] = [];
-  /** Hits that the server counted or that were taken from slices, and slices. */
-  readonly counted: { atMs: number; hits: number }[] = [];
-  readonly slices: { atMs: number; hits: number }[] = [];
+  /** Hits that the server counted or that were taken from slices, and slices: until when they may count. */
+  readonly counted: { untilMs: number; hits: number }[] = [];
+  readonly slices: { untilMs: number; hits: number; endMs: number }[] = [];
+  /** Hits that the server has counted and that are about to be admitted. */
+  #due = 0;
   /** When the server last counted hits of this instance. */
   countedAtMs = 0;
   readonly reservations: SlicedReservations;
@@ -158,15 +161,22 @@ export class Instance {
         return line.isUp;
       },
       hit: (orders) =>
-        line.call(() => {
-          this.countedAtMs = world.clock.now();
-          const answers = limits.hit(orders);
-          for (const { counted, ahead } of answers) {
-            this.counted.push({ atMs: this.countedAtMs, hits: counted });
-            this.slices.push({ atMs: this.countedAtMs, hits: ahead });
-          }
-          return answers;
-        }),
+        line
+          .call(() => {
+            this.countedAtMs = world.clock.now();
+            const answers = limits.hit(orders);
+            for (const { counted, ahead, sliceMs } of answers) {
+              this.counted.push({ untilMs: this.countedAtMs + WINDOW_MS, hits: counted });
+              if (ahead === 0) continue;
+              const endMs = this.countedAtMs + sliceMs;
+              this.slices.push({ untilMs: Math.min(endMs, this.countedAtMs + IDLE_MS), hits: ahead, endMs });
+            }
+            return answers;
+          })
+          .then((answers) => {
+            for (const { counted } of answers) this.#due += counted;
+            return answers;
+          }),
     };
     const shared: Bus = {
       shared: true,
@@ -184,6 +194,17 @@ export class Instance {
       () => 0,
     );
     this.limits = new LimitGroup({ ...common, server: limitServer, fallback });
+  }
+
+  /** A hit that the server has not counted was taken from the last slice, and is counted as of its end. */
+  admitted(): void {
+    if (this.#due > 0) {
+      this.#due--;
+      return;
+    }
+    const slice = this.slices.at(-1)!;
+    slice.untilMs = Math.min(slice.endMs, this.world.clock.now() + IDLE_MS);
+    this.counted.push({ untilMs: slice.endMs + WINDOW_MS, hits: 1 });
   }
 
   get canAct(): boolean {
@@ -229,7 +250,8 @@ export class Instance {
     this.isDead = true;
     this.clock.pause(Number.POSITIVE_INFINITY);
     this.held.length = 0;
-    this.world.purses.lost(this.id);
+    // What was on its way arrives before the end of the connection is noticed.
+    void this.line.call(() => this.world.purses.lost(this.id));
   }
 }
 

@@ -70,7 +70,11 @@ export class Model implements World {
       leftPerAhead,
       died: (id) => this.#takenForDead(id),
     });
-    this.limits = new MemoryLimits(this.clock, leftPerAhead);
+    this.limits = new MemoryLimits(this.clock, {
+      leftPerAhead,
+      leftPerLong: this.oneOf([64, 8, 1]),
+      windowPerLong: this.oneOf([6, 1, 0.4]),
+    });
     for (const name of NAMES) this.spent.set(name, { money: 0, tokens: 0, version: 0 });
     this.promises = new Promises(this);
     for (let i = 0; i < INSTANCES; i++) this.#add();
@@ -297,17 +301,16 @@ export class Model implements World {
     const counted = (waitMs: number, atMs: number) => {
       if (lapses !== instance.lapses || instance.isDead) return;
       if (waitMs !== 0) return this.promises.hitRefused(atMs);
+      instance.admitted();
       instance.hits.push(atMs);
       this.promises.hit(atMs);
     };
-    if (typeof waiting === "number") {
-      if (waiting === 0) instance.counted.push({ atMs: this.clock.now(), hits: 1 });
-      counted(waiting, this.clock.now());
-    } else void waiting.then((waitMs) => counted(waitMs, instance.countedAtMs));
+    if (typeof waiting === "number") counted(waiting, this.clock.now());
+    else void waiting.then((waitMs) => counted(waitMs, instance.countedAtMs));
   }
 
   #cut(instance: Instance, ms: number): void {
-    if (!instance.line.isUp) return;
+    if (instance.isDead || !instance.line.isUp) return;
     instance.cut();
     this.clock.after(ms, () => instance.clock.whenRunning(() => instance.reconnect()));
   }

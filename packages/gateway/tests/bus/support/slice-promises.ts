@@ -1,6 +1,5 @@
 /** What must hold whatever happens to instances that share limits in slices. */
 import type { Quantity } from "../../../src/bus/contract.ts";
-import { SLICE_MS } from "../../../src/bus/slices/contract.ts";
 import type { Model } from "./slice-model.ts";
 
 /** The purses and the limit that instances share. */
@@ -9,7 +8,7 @@ export const LIMIT_HITS = 60;
 export const WINDOW_MS = 2_000;
 
 /** What has not been used for longer than this must be had by others. */
-const IDLE_MS = 1_000;
+export const IDLE_MS = 1_000;
 /** Slices that have ended are told of by timers and messages. */
 const LATE_MS = 300;
 
@@ -122,11 +121,10 @@ export class Promises {
   /** A hit is refused only where the hits and slices that may count at this moment make up the limit. */
   hitRefused(atMs: number): void {
     if (this.#isUnreachable) return;
-    const since = (ms: number, each: { atMs: number; hits: number }[]): number =>
-      each.reduce((sum, { atMs: thenMs, hits }) => sum + (thenMs > atMs - ms ? hits : 0), 0);
-    const counted = this.model.instances.flatMap((each) => each.counted);
-    const slices = this.model.instances.flatMap((each) => each.slices);
-    if (since(WINDOW_MS + SLICE_MS + LATE_MS, counted) + since(SLICE_MS + LATE_MS, slices) < LIMIT_HITS)
+    const mayCount = this.model.instances
+      .flatMap(({ counted, slices }) => [...counted, ...slices])
+      .filter(({ untilMs }) => untilMs > atMs - LATE_MS);
+    if (mayCount.reduce((sum, { hits }) => sum + hits, 0) < LIMIT_HITS)
       this.problems.push("a hit was refused although slices were idle");
   }
 }
