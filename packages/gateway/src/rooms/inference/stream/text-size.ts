@@ -39,13 +39,23 @@ export function countTexts(value: unknown, counter: TokenCounter): number {
   return bytes;
 }
 
-/** There is an end to the depth that can be written, too. */
+/** Writing what is nested takes time with the square of its depth: seconds for an answer of a megabyte. */
+const WRITTEN_DEPTH_MAX = 1_000;
+
 function serialised(part: unknown): string {
-  try {
-    return JSON.stringify(part) ?? "";
-  } catch {
+  if (isDeeperThan(WRITTEN_DEPTH_MAX, part))
     throw new BackendError("transport", "the upstream's answer is nested too deeply");
+  return JSON.stringify(part) ?? "";
+}
+
+/** Level by level: a function that calls itself would run out of stack. */
+function isDeeperThan(depthMax: number, part: unknown): boolean {
+  let level = [part];
+  for (let depth = 0; level.length > 0; depth++) {
+    if (depth > depthMax) return true;
+    level = level.flatMap((each) => (typeof each === "object" && each !== null ? Object.values(each) : []));
   }
+  return false;
 }
 
 function count(key: string, text: string, counter: TokenCounter): number {
