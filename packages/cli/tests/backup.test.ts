@@ -3,7 +3,7 @@ import { mkdirSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { systemClock } from "@model-gateway/gateway/kernel/clock.ts";
 import { openStorage } from "@model-gateway/gateway/storage/index.ts";
-import { freshDatabase, onEachDatabase } from "@model-gateway/testing/databases.ts";
+import { emptyDatabase, onEachDatabase } from "@model-gateway/testing/databases.ts";
 import { centUsage, openBench, payer, spend } from "../../gateway/tests/metering/support.ts";
 import { openShell } from "./support.ts";
 
@@ -13,7 +13,7 @@ afterAll(() => shell.end());
 onEachDatabase("a backup", (fresh, kind) => {
   test("is restored into a fresh place: rows, points and what was still in the journal", async () => {
     const { options, drop } = await fresh();
-    const empty = await freshDatabase(kind);
+    const empty = await emptyDatabase(kind);
     const env = (dataDir: string, databaseUrl: string | null) => ({
       SERVICE_DATA_DIR: dataDir,
       ...(databaseUrl && { SERVICE_DATABASE_URL: databaseUrl }),

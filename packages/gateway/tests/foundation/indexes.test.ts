@@ -1,6 +1,6 @@
 /** Indexes of a table that has grown change while others use it. */
 import { expect, test } from "bun:test";
-import { onEachDatabase } from "@model-gateway/testing/databases.ts";
+import { emptyDatabase, onEachDatabase } from "@model-gateway/testing/databases.ts";
 import type { Database } from "../../src/storage/contract.ts";
 import { openDatabase, openStorage } from "../../src/storage/index.ts";
 import { type Migration, migrate } from "../../src/storage/migrate.ts";
@@ -25,9 +25,9 @@ const addRow = (db: Database, n: number) =>
     [crypto.randomUUID(), crypto.randomUUID(), `key-${n}`, new Date(n).toISOString(), n],
   );
 
-onEachDatabase("indexes of usage rows", (fresh, kind) => {
+onEachDatabase("indexes of usage rows", (_, kind) => {
   test("are new in a new database and replaced in an old one, whose rows stay", async () => {
-    const { options, drop } = await fresh();
+    const { options, drop } = await emptyDatabase(kind);
     const db = await openDatabase(options);
     await migrate(
       db,
@@ -57,7 +57,7 @@ onEachDatabase("indexes of usage rows", (fresh, kind) => {
   });
 
   test("that an attempt did not finish are made by the next one", async () => {
-    const { options, drop } = await fresh();
+    const { options, drop } = await emptyDatabase(kind);
     const db = await openDatabase(options);
     await migrate(
       db,

@@ -1,7 +1,13 @@
 import { Database as Sqlite } from "bun:sqlite";
 import { expect, test } from "bun:test";
 import { join } from "node:path";
-import { onEachDatabase, openDatabase, openStorage, withDatabase } from "@model-gateway/testing/databases.ts";
+import {
+  emptyDatabase,
+  onEachDatabase,
+  openDatabase,
+  openStorage,
+  withDatabase,
+} from "@model-gateway/testing/databases.ts";
 import { isUniqueViolation } from "../../src/storage/contract.ts";
 import { SQLITE_FILE } from "../../src/storage/index.ts";
 import { type Migration, migrate } from "../../src/storage/migrate.ts";
@@ -98,7 +104,7 @@ onEachDatabase("storage", (fresh, kind) => {
     }));
 
   test("two processes that start at once migrate once", async () => {
-    const { options, drop } = await fresh();
+    const { options, drop } = await emptyDatabase(kind);
     const script = `
       const { openStorage } = await import(${JSON.stringify(join(import.meta.dir, "../../src/storage/index.ts"))});
       const db = await openStorage(${JSON.stringify(options)});
@@ -130,7 +136,7 @@ onEachDatabase("storage", (fresh, kind) => {
   });
 
   test("a migration that fails leaves nothing behind", async () => {
-    const { options, drop } = await fresh();
+    const { options, drop } = await emptyDatabase(kind);
     const db = await openDatabase(options);
     const broken: Migration = {
       id: 2,

@@ -3,7 +3,7 @@ import { describe, expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { freshDatabase, onEachDatabase, withDatabase } from "@model-gateway/testing/databases.ts";
+import { emptyDatabase, onEachDatabase, withDatabase } from "@model-gateway/testing/databases.ts";
 import { splitGrownTable } from "../../../../bench/months.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
 import type { Database } from "../../src/storage/contract.ts";
@@ -44,7 +44,7 @@ const countIn = async (db: Database, table: string) =>
 
 /** A database as the version before left it, with some rows. */
 async function grown(work: (db: Database, open: () => Promise<Database>) => Promise<void>): Promise<void> {
-  const { options, drop } = await freshDatabase("postgres");
+  const { options, drop } = await emptyDatabase("postgres");
   const db = await openDatabase(options);
   try {
     await migrate(db, before);
@@ -59,7 +59,7 @@ async function grown(work: (db: Database, open: () => Promise<Database>) => Prom
 describe.if(process.env.TEST_POSTGRES_URL !== undefined)("usage by month", () => {
   test("a new database has each month in a table of its own, and takes any time", () =>
     withDatabase(
-      () => freshDatabase("postgres"),
+      () => emptyDatabase("postgres"),
       async (db) => {
         const { name, startMs } = monthOf(Date.now());
         expect(await tables(db)).toEqual(

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { ManualClock } from "@model-gateway/testing/clock.ts";
-import { onEachDatabase, withDatabase } from "@model-gateway/testing/databases.ts";
+import { emptyDatabase, onEachDatabase, withDatabase } from "@model-gateway/testing/databases.ts";
 import { Outage } from "../../src/kernel/errors.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import { type Log, silentLog } from "../../src/kernel/log.ts";
@@ -50,7 +50,7 @@ const rowFor = (n: number, options?: TurnOptions): ResponseRow => rowOf([turnOf(
 const rowsFor = (...turns: KeptTurn[]): ResponseRow[] => rowsOf(turns, Date.parse(AT));
 const numbers = (first: number, count: number) => Array.from({ length: count }, (_, i) => first + i);
 
-onEachDatabase("stored responses", (fresh) => {
+onEachDatabase("stored responses", (fresh, kind) => {
   test("lead back to their first, for their owner alone; old and excess ones go", () =>
     withDatabase(fresh, async (db) => {
       await addUser(db, 1);
@@ -208,7 +208,7 @@ onEachDatabase("stored responses", (fresh) => {
     }));
 
   test("what an earlier release stored can be gone on from, and says that it cannot be given back", async () => {
-    const { options, drop } = await fresh();
+    const { options, drop } = await emptyDatabase(kind);
     const db = await openDatabase(options);
     try {
       await migrate(

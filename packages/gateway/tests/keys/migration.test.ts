@@ -1,15 +1,15 @@
 /** What keys spent before they had limits comes through the migration. */
 import { expect, test } from "bun:test";
-import { onEachDatabase } from "@model-gateway/testing/databases.ts";
+import { emptyDatabase, onEachDatabase } from "@model-gateway/testing/databases.ts";
 import { openDatabase } from "../../src/storage/index.ts";
 import { migrate } from "../../src/storage/migrate.ts";
 import { migrations } from "../../src/storage/migrations/index.ts";
 
 const BEFORE_LIMITS = 15;
 
-onEachDatabase("the migration to limits of keys", (fresh) => {
+onEachDatabase("the migration to limits of keys", (_, kind) => {
   test("sums up what each key has spent, in its newest month and in all", async () => {
-    const { options, drop } = await fresh();
+    const { options, drop } = await emptyDatabase(kind);
     const db = await openDatabase(options);
     try {
       await migrate(

@@ -1,6 +1,6 @@
 /** Books and rollups of the version before debts come through the migration whole. */
 import { expect, test } from "bun:test";
-import { onEachDatabase } from "@model-gateway/testing/databases.ts";
+import { emptyDatabase, onEachDatabase } from "@model-gateway/testing/databases.ts";
 import { verifyLedger } from "../../src/rooms/ledger/index.ts";
 import { openDatabase } from "../../src/storage/index.ts";
 import { migrate } from "../../src/storage/migrate.ts";
@@ -9,9 +9,9 @@ import { NANO_PER_POINT, onLedger, pool } from "./support.ts";
 
 const BEFORE_DEBTS = 9;
 
-onEachDatabase("the migration to debts", (fresh) => {
+onEachDatabase("the migration to debts", (_, kind) => {
   test("keeps every account, movement and entry, and sums up what keys used", async () => {
-    const { options, drop } = await fresh();
+    const { options, drop } = await emptyDatabase(kind);
     const db = await openDatabase(options);
     try {
       await migrate(

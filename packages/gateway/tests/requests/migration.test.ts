@@ -1,7 +1,7 @@
 /** Records that were rows come through the migration into blocks. */
 import { expect, test } from "bun:test";
 import { ManualClock } from "@model-gateway/testing/clock.ts";
-import { onEachDatabase } from "@model-gateway/testing/databases.ts";
+import { emptyDatabase, onEachDatabase } from "@model-gateway/testing/databases.ts";
 import { firstIdAt } from "../../src/rooms/requests/rows.ts";
 import { openDatabase } from "../../src/storage/index.ts";
 import { migrate } from "../../src/storage/migrate.ts";
@@ -12,9 +12,9 @@ const BEFORE_BLOCKS = 25;
 const ROWS = 1_000;
 const STEP_MS = 30;
 
-onEachDatabase("the migration to blocks of request records", (fresh) => {
+onEachDatabase("the migration to blocks of request records", (_, kind) => {
   test("keeps every record, with what it said", async () => {
-    const { options, drop } = await fresh();
+    const { options, drop } = await emptyDatabase(kind);
     const db = await openDatabase(options);
     try {
       await migrate(
