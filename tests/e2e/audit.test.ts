@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from "bun:test";
+import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
 import { PASSWORD } from "@model-gateway/testing/gateway.ts";
 import { axeFindings, openSite, type Site, shot } from "./support/site.ts";
 
@@ -20,6 +20,7 @@ beforeAll(async () => {
   for (let i = 0; i < 55; i++)
     await site.gateway.rpc("aliases.set", { alias: `alias-${i}`, target: "m" }, operator);
 });
+afterEach(() => site.closeVisits());
 afterAll(() => site.stop());
 
 test("an administrator sees who did what, filters it, reads one entry and goes back in time", async () => {

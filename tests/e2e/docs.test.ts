@@ -1,10 +1,11 @@
-import { afterAll, beforeAll, expect, test } from "bun:test";
+import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
 import { axeFindings, openSite, type Site, shot } from "./support/site.ts";
 
 let site: Site;
 beforeAll(async () => {
   site = await openSite();
 });
+afterEach(() => site.closeVisits());
 afterAll(() => site.stop());
 
 test("guides are apart by their readers, and every page has an outline", async () => {

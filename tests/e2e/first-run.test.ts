@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from "bun:test";
+import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
 import { PASSWORD } from "@model-gateway/testing/gateway.ts";
 import type { Page } from "playwright-core";
 import { axeFindings, openSite, type Site, shot } from "./support/site.ts";
@@ -7,6 +7,7 @@ let site: Site;
 beforeAll(async () => {
   site = await openSite({ config: { registrationOpen: null } });
 });
+afterEach(() => site.closeVisits());
 afterAll(() => site.stop());
 
 /** Signs the administrator in and makes a key: what follows is the page that waits for its first call. */

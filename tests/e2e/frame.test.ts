@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from "bun:test";
+import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
 import { openSite, type Site } from "./support/site.ts";
 
 let site: Site;
@@ -8,6 +8,7 @@ beforeAll(async () => {
   const token = await site.gateway.signIn("operator");
   for (const name of ["first", "second"]) await site.gateway.rpc("keys.create", { name }, token);
 });
+afterEach(() => site.closeVisits());
 afterAll(() => site.stop());
 
 test("Enter opens a row, Back closes it, and the focus returns to where it was", async () => {

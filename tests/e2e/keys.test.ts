@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from "bun:test";
+import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
 import { axeFindings, openSite, type Site, shot } from "./support/site.ts";
 
 let site: Site;
@@ -7,6 +7,7 @@ beforeAll(async () => {
   await site.withBackend();
   await site.gateway.signIn("owner");
 });
+afterEach(() => site.closeVisits());
 afterAll(() => site.stop());
 
 const call = (key: string, model = "demo-chat") =>

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from "bun:test";
+import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
 import { ADMIN_TOKEN } from "@model-gateway/testing/gateway.ts";
 import { type RealtimeUpstream, startRealtimeUpstream } from "@model-gateway/testing/realtime.ts";
 import { until } from "@model-gateway/testing/until.ts";
@@ -35,6 +35,7 @@ beforeAll(async () => {
     ADMIN_TOKEN,
   );
 }, 60_000);
+afterEach(() => site.closeVisits());
 afterAll(async () => {
   await site.stop();
   films.stop();

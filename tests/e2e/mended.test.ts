@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from "bun:test";
+import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -30,6 +30,7 @@ beforeAll(async () => {
   ] as const)
     await chat(bearer, "demo-chat", ref);
 });
+afterEach(() => site.closeVisits());
 afterAll(async () => {
   await site.stop();
   rmSync(dataDir, { recursive: true });

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from "bun:test";
+import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
 import { openSite, type Site, shot } from "./support/site.ts";
 
 let site: Site;
@@ -17,6 +17,7 @@ beforeAll(async () => {
     expect(answer.status).toBe(200);
   }
 });
+afterEach(() => site.closeVisits());
 afterAll(() => site.stop());
 
 test("usage: chart, groups, filters in the address, the request's sheet and CSV", async () => {

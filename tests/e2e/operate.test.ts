@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from "bun:test";
+import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
 import { dialRaw } from "../../packages/gateway/tests/agents/support.ts";
 import { axeFindings, openSite, type Site, shot } from "./support/site.ts";
 
@@ -7,6 +7,7 @@ beforeAll(async () => {
   site = await openSite();
   await site.gateway.signIn("operator");
 });
+afterEach(() => site.closeVisits());
 afterAll(() => site.stop());
 
 test("backends: a server is tested and registered, its status is one sentence, it is priced, edited, disabled and removed", async () => {

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from "bun:test";
+import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
 import type { LocalServer } from "../../packages/gateway/src/rooms/system/index.ts";
 import { axeFindings, openSite, type Site, shot } from "./support/site.ts";
 
@@ -15,6 +15,7 @@ beforeAll(async () => {
   const token = await site.gateway.signIn("operator");
   ({ key } = await site.gateway.rpc<{ key: string }>("keys.create", { name: "k" }, token));
 });
+afterEach(() => site.closeVisits());
 afterAll(() => site.stop());
 
 const chat = async (body: Record<string, unknown>) => {

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from "bun:test";
+import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
 import { PASSWORD } from "@model-gateway/testing/gateway.ts";
 import type { Page } from "playwright-core";
 import { axeFindings, openSite, type Site, shot } from "./support/site.ts";
@@ -8,6 +8,7 @@ beforeAll(async () => {
   // Nothing but a start: no account, no backend, no admin token.
   site = await openSite({ config: { registrationOpen: null, adminToken: null } });
 });
+afterEach(() => site.closeVisits());
 afterAll(() => site.stop());
 
 /** What a person does, counted. */

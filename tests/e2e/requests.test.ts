@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from "bun:test";
+import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { axeFindings, openSite, type Site, shot } from "./support/site.ts";
 
@@ -11,6 +11,7 @@ beforeAll(async () => {
   token = await site.gateway.signIn("operator");
   key = await newKey("ci-pipeline");
 });
+afterEach(() => site.closeVisits());
 afterAll(() => site.stop());
 
 async function newKey(name: string): Promise<string> {

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from "bun:test";
+import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
 import { oneTimeLink } from "@model-gateway/client";
 import { PASSWORD } from "@model-gateway/testing/gateway.ts";
 import { startProvider, type TestProvider } from "@model-gateway/testing/oidc-provider.ts";
@@ -16,6 +16,7 @@ beforeAll(async () => {
   await site.gateway.signIn("root");
   provider.people.set("ada", { email: "ada@example.org", email_verified: true, name: "Ada Lovelace" });
 });
+afterEach(() => site.closeVisits());
 afterAll(async () => {
   await site.stop();
   provider.stop();

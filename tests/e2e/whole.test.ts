@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from "bun:test";
+import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
 import { axeFindings, openSite, type Site, shot, type Visit } from "./support/site.ts";
 
 const PAGES = [
@@ -35,6 +35,7 @@ beforeAll(async () => {
   await site.withBackend();
   await site.gateway.signIn("operator");
 });
+afterEach(() => site.closeVisits());
 afterAll(() => site.stop());
 
 const settled = async ({ page }: Visit) => {

@@ -83,8 +83,9 @@ onEachEngine("the snapshot", (engine) => {
   test.skipIf(engine.lacks("Chromium's styles"))("is byte-equal to Playwright's on a corpus", async () => {
     const other = await chromium.launch({ executablePath: chromiumPath, args: ["--no-sandbox"] });
     try {
+      const context = await other.newContext();
       for (const path of Object.keys(corpus)) {
-        const page = await other.newPage();
+        const page = await context.newPage();
         await page.goto(site.url + path);
         const theirs = await page.ariaSnapshot({ mode: "ai" });
         await page.close();

@@ -48,6 +48,8 @@ export interface Site {
   withBackend(): Promise<void>;
   /** Registers a backend and waits until its models can be called. */
   addBackend(registration: Record<string, unknown> & { name: string }): Promise<void>;
+  /** Open pages go on asking the service for news, which takes the next test's time. */
+  closeVisits(): Promise<void>;
   stop(): Promise<void>;
 }
 
@@ -151,6 +153,9 @@ export async function openSite(config: Parameters<typeof bootGateway>[0] = {}): 
       return visited;
     },
     addBackend,
+    async closeVisits() {
+      for (const context of browser.contexts()) await context.close();
+    },
     withBackend: () => addBackend({ name: "demo", type: "external", url: upstream.url }),
     async stop() {
       await browser.close();
