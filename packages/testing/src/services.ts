@@ -91,7 +91,7 @@ export interface PostgresServer {
 }
 
 /** A cluster of its own in `dir`, on a free port. */
-export async function startPostgres(dir: string): Promise<PostgresServer> {
+export async function startPostgres(dir: string, settings: readonly string[] = []): Promise<PostgresServer> {
   const initdb = postgresBin("initdb");
   if (!initdb) throw new Error("no Postgres server binaries found");
   const data = join(dir, "pg");
@@ -106,13 +106,13 @@ export async function startPostgres(dir: string): Promise<PostgresServer> {
   const [command, args] = asPostgres(initdb, options);
   const made = spawnSync(command, args, { cwd: dir });
   if (made.status !== 0) throw new Error(`initdb failed: ${made.stderr?.toString().trim()}`);
-  return launchPostgres(data, await freePort());
+  return launchPostgres(data, await freePort(), settings);
 }
 
-async function launchPostgres(data: string, port: number): Promise<PostgresServer> {
+async function launchPostgres(data: string, port: number, more: readonly string[]): Promise<PostgresServer> {
   const server = postgresBin("postgres");
   if (!server) throw new Error("no Postgres server binaries found");
-  const settings = ["listen_addresses=127.0.0.1", "max_connections=300", "shared_buffers=64MB"];
+  const settings = ["listen_addresses=127.0.0.1", "max_connections=300", "shared_buffers=64MB", ...more];
   const [command, args] = asPostgres(server, [
     ...["-D", data, "-p", String(port), "-k", data],
     ...settings.flatMap((setting) => ["-c", setting]),
@@ -124,7 +124,7 @@ async function launchPostgres(data: string, port: number): Promise<PostgresServe
   return {
     url: `postgres://postgres@127.0.0.1:${port}/postgres`,
     child,
-    restart: () => launchPostgres(data, port),
+    restart: () => launchPostgres(data, port, more),
   };
 }
 
@@ -226,7 +226,7 @@ export async function startRedisCluster(
   };
 }
 
-export async function startServices(): Promise<Services> {
+export async function startServices(postgresSettings: readonly string[] = []): Promise<Services> {
   installMissing();
   const dir = mkdtempSync(join(tmpdir(), "model-gateway-services-"));
   const children: ChildProcess[] = [];
@@ -245,7 +245,7 @@ export async function startServices(): Promise<Services> {
       missing.push(`${name}: ${(error as Error).message}`);
     }
   };
-  await attempt("Postgres", "TEST_POSTGRES_URL", startPostgres);
+  await attempt("Postgres", "TEST_POSTGRES_URL", (at) => startPostgres(at, postgresSettings));
   await attempt("Redis", "TEST_REDIS_URL", startRedis);
   const chromium = findChromium();
   if (chromium) env.TEST_CHROMIUM = chromium;
