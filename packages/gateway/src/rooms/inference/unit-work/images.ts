@@ -63,7 +63,9 @@ const said = (text: string, name: "size" | "quality"): string | null =>
 
 function made(answer: AnswerBody): Made {
   requireList(answer, { list: "data", endsProperly: false });
-  const text = answer.bytes.toString("latin1");
+  let text = answer.bytes.toString("latin1");
+  // Keys may have escapes in them.
+  if (!IMAGE_KEYS.some((pattern) => text.search(pattern) !== -1)) text = JSON.stringify(answer.parsed);
   const image = Math.max(...IMAGE_KEYS.map((pattern) => occurrences(text, pattern)));
   const size = said(text, "size");
   const quality = said(text, "quality");
