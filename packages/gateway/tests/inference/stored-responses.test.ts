@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { ManualClock } from "@model-gateway/testing/clock.ts";
-import { onEachDatabase, withDatabase } from "@model-gateway/testing/databases.ts";
+import { onEachDatabase, withDatabase, withDatabaseAt } from "@model-gateway/testing/databases.ts";
 import { Outage } from "../../src/kernel/errors.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import { type Log, silentLog } from "../../src/kernel/log.ts";
@@ -12,9 +12,7 @@ import { ResponseStore } from "../../src/rooms/inference/responses/store.ts";
 import { ResponseWriter } from "../../src/rooms/inference/responses/writer.ts";
 import type { StoredTurn } from "../../src/rooms/inference/voices/responses/request.ts";
 import type { Database } from "../../src/storage/contract.ts";
-import { openDatabase } from "../../src/storage/index.ts";
 import { migrate } from "../../src/storage/migrate.ts";
-import { migrations } from "../../src/storage/migrations/index.ts";
 
 const uuid = (n: number) => `00000000-0000-7000-8000-${String(n).padStart(12, "0")}`;
 const idOf = (n: number) => `resp_${uuid(n).replaceAll("-", "")}`;
@@ -207,14 +205,8 @@ onEachDatabase("stored responses", (fresh) => {
       expect(await conversations.list(uuid(1))).toMatchObject([{ title: `${"x".repeat(58)}\ufffd` }]);
     }));
 
-  test("what an earlier release stored can be gone on from, and says that it cannot be given back", async () => {
-    const { options, drop } = await fresh();
-    const db = await openDatabase(options);
-    try {
-      await migrate(
-        db,
-        migrations.filter(({ id }) => id <= BEFORE_BLOCKS),
-      );
+  test("what an earlier release stored can be gone on from, and says that it cannot be given back", () =>
+    withDatabaseAt(fresh, BEFORE_BLOCKS, async (db) => {
       await addUser(db, 1);
       const said = (content: string, answer: string) => [
         { role: "user", content },
@@ -243,11 +235,7 @@ onEachDatabase("stored responses", (fresh) => {
       expect(await caller.history(idOf(3))).toHaveLength(2);
       await responses.remove(uuid(1), idOf(1));
       expect(await caller.history(idOf(3)).catch(({ kind }) => kind)).toBe("invalid_params");
-    } finally {
-      await db.close();
-      await drop();
-    }
-  });
+    }));
 
   test("what another process has yet to write is waited for", () =>
     withDatabase(fresh, async (db) => {

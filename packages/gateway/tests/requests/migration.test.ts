@@ -1,11 +1,9 @@
 /** Records that were rows come through the migration into blocks. */
 import { expect, test } from "bun:test";
 import { ManualClock } from "@model-gateway/testing/clock.ts";
-import { onEachDatabase } from "@model-gateway/testing/databases.ts";
+import { onEachDatabase, withDatabaseAt } from "@model-gateway/testing/databases.ts";
 import { firstIdAt } from "../../src/rooms/requests/rows.ts";
-import { openDatabase } from "../../src/storage/index.ts";
 import { migrate } from "../../src/storage/migrate.ts";
-import { migrations } from "../../src/storage/migrations/index.ts";
 import { ADMIN, listed, NOW, room } from "./room.ts";
 
 const BEFORE_BLOCKS = 25;
@@ -13,14 +11,8 @@ const ROWS = 1_000;
 const STEP_MS = 30;
 
 onEachDatabase("the migration to blocks of request records", (fresh) => {
-  test("keeps every record, with what it said", async () => {
-    const { options, drop } = await fresh();
-    const db = await openDatabase(options);
-    try {
-      await migrate(
-        db,
-        migrations.filter(({ id }) => id <= BEFORE_BLOCKS),
-      );
+  test("keeps every record, with what it said", () =>
+    withDatabaseAt(fresh, BEFORE_BLOCKS, async (db) => {
       const facetId = 3_456_789_012_345_678;
       await db.run(
         "INSERT INTO request_facets VALUES ($1, '/v1/chat/completions', 'm', 'b', 502, 'bad_gateway')",
@@ -51,9 +43,5 @@ onEachDatabase("the migration to blocks of request records", (fresh) => {
       });
       expect(await requests.get(ADMIN, ids[301]!)).toMatchObject({ message: null, duration_ms: 301 });
       await requests.close();
-    } finally {
-      await db.close();
-      await drop();
-    }
-  });
+    }));
 });
