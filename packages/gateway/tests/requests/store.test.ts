@@ -105,7 +105,7 @@ onEachDatabase("request records", (fresh) => {
       });
       while ((await requests.sweepRecords(NOW, 50)) > 0);
       expect(await count()).toBe(100);
-      const [oldestId] = (await storedRows(db)).at(-1)!;
+      const { id: oldestId } = (await storedRows(db)).at(-1)!;
       expect(oldestId > firstIdAt(NOW - 10 * 24 * HOUR)).toBe(true);
       while ((await requests.sweepSums(NOW, 50)) > 0);
       const after = await requests.stats(ADMIN, { everyone: true, since: before.since });
@@ -373,9 +373,9 @@ test.each(["row", "model"])("a %s that the database refuses does not stop later 
   const writer = new RecordWriter({
     store: {
       async insert({ blocks, facets }) {
-        if (blocks.some(({ records }) => records.includes("poison"))) throw new Error("refused");
+        if (blocks.some(({ records }) => Buffer.from(records).includes("poison"))) throw new Error("refused");
         if (facets.some(({ model }) => model === "poison")) throw new Error("refused");
-        written.push(...blocks.flatMap(rowsIn).map(([id]) => id));
+        written.push(...blocks.flatMap(rowsIn).map(({ id }) => id));
       },
       addSums: async () => {},
     },

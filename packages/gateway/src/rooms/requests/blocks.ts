@@ -1,4 +1,4 @@
-import { firstIdAt, type RecordRow, type StoredRow, storedRow, timeOfId } from "./rows.ts";
+import { type Detail, firstIdAt, type RecordRow, ROW_NUMBERS, type Rows, rowAt, timeOfId } from "./rows.ts";
 
 /** Requests that came within this time lie together: the last 8 bits of an id's time tell them apart. */
 export const BUCKET_MS = 256;
@@ -12,15 +12,31 @@ export interface Block {
   /** Of any one of them: it says when they came, and no other block has it. */
   firstId: string;
   requests: number;
-  /** `StoredRow`s as JSON. */
-  records: string;
+  /** Their numbers as `Rows` has them, then their ids, then places and details of those that have one, as JSON. */
+  records: Uint8Array;
 }
+
+const ID_LENGTH = 36;
+const NUMBERS_BYTES = ROW_NUMBERS * Float64Array.BYTES_PER_ELEMENT;
 
 export const requestsIn = (blocks: readonly Block[]): number =>
   blocks.reduce((sum, { requests }) => sum + requests, 0);
 
-export const rowsIn = ({ records }: Pick<Block, "records">): StoredRow[] =>
-  JSON.parse(records) as StoredRow[];
+export function rowsIn({ requests, records }: Pick<Block, "requests" | "records">): RecordRow[] {
+  // A copy, which begins where numbers may.
+  const bytes = Buffer.from(new Uint8Array(records).buffer);
+  const numbers = new Float64Array(bytes.buffer, 0, requests * ROW_NUMBERS);
+  const detailsAt = requests * (NUMBERS_BYTES + ID_LENGTH);
+  const ids = bytes.toString("latin1", numbers.byteLength, detailsAt);
+  const details = detailsAt === bytes.length ? [] : JSON.parse(bytes.toString("utf8", detailsAt));
+  const byPlace = new Map(details as [number, Detail][]);
+  return Array.from({ length: requests }, (_, place) =>
+    rowAt(numbers, place * ROW_NUMBERS, {
+      id: ids.slice(place * ID_LENGTH, (place + 1) * ID_LENGTH),
+      detail: byPlace.get(place) ?? null,
+    }),
+  );
+}
 
 /** Ids of blocks that may hold requests with ids from `fromId` on and below `belowId`; the upper end is exclusive. */
 export function blockIdsFor({ fromId, belowId }: IdRange): IdRange {
@@ -40,62 +56,49 @@ export interface IdRange {
   belowId: string;
 }
 
-interface Filling {
-  bucket: string;
-  firstId: string;
-  rows: StoredRow[];
-}
-
-/** Gathers requests into blocks. */
-export class Blocks {
-  /** By bucket: most requests came in the latest one, long streams earlier. */
-  readonly #filling = new Map<string, Filling>();
-  #latest: Filling | null = null;
-  readonly #full: Block[] = [];
-  #size = 0;
-
-  /** Requests in them. */
-  get size(): number {
-    return this.#size;
-  }
-
-  add(row: StoredRow): void {
-    const [id] = row;
-    let filling = this.#latest;
-    if (filling === null || !id.startsWith(filling.bucket)) filling = this.#bucketOf(id);
-    filling.rows.push(row);
-    this.#size++;
-    if (filling.rows.length === BLOCK_ROWS_MAX) this.#close(filling);
-  }
-
-  #bucketOf(id: string): Filling {
-    const bucket = id.slice(0, BUCKET_ID_LENGTH);
-    let filling = this.#filling.get(bucket);
-    if (!filling) {
-      filling = { bucket, firstId: id, rows: [] };
-      this.#filling.set(bucket, filling);
+export function blocksOf(rows: Rows): Block[] {
+  const blocks: Block[] = [];
+  const filling = new Map<number, number[]>();
+  let latest = Number.NaN;
+  let places: number[] = [];
+  for (let place = 0; place < rows.size; place++) {
+    const timeMs = rows.timesMs[place]!;
+    const bucket = timeMs - (timeMs % BUCKET_MS);
+    // Most came in the same one, long streams earlier.
+    if (bucket !== latest) {
+      places = filling.get(bucket) ?? [];
+      filling.set(bucket, places);
+      latest = bucket;
     }
-    this.#latest = filling;
-    return filling;
+    if (places.push(place) < BLOCK_ROWS_MAX) continue;
+    blocks.push(blockOf(rows, places));
+    places.length = 0;
   }
-
-  #close({ bucket, firstId, rows }: Filling): void {
-    this.#full.push({ firstId, requests: rows.length, records: JSON.stringify(rows) });
-    this.#filling.delete(bucket);
-    this.#latest = null;
-  }
-
-  /** The oldest, at most so many; the last ones may have room for more. */
-  take(blocksMax: number): Block[] {
-    for (const filling of [...this.#filling.values()]) this.#close(filling);
-    const blocks = this.#full.splice(0, blocksMax);
-    this.#size -= requestsIn(blocks);
-    return blocks;
-  }
+  for (const left of filling.values()) if (left.length > 0) blocks.push(blockOf(rows, left));
+  return blocks;
 }
 
-export function blocksOf(rows: readonly RecordRow[]): Block[] {
-  const blocks = new Blocks();
-  for (const row of rows) blocks.add(storedRow(row, `${row.askerId}`, `${row.facetId}`));
-  return blocks.take(rows.length);
+function blockOf(rows: Rows, places: readonly number[]): Block {
+  const requests = places.length;
+  const details = detailsAt(rows, places);
+  const numbersBytes = requests * NUMBERS_BYTES;
+  const idsBytes = requests * ID_LENGTH;
+  const bytes = Buffer.from(new ArrayBuffer(numbersBytes + idsBytes + Buffer.byteLength(details)));
+  const numbers = new Float64Array(bytes.buffer, 0, requests * ROW_NUMBERS);
+  let ids = "";
+  let to = 0;
+  for (const place of places) {
+    ids += rows.ids[place]!;
+    const from = place * ROW_NUMBERS;
+    for (let i = 0; i < ROW_NUMBERS; i++) numbers[to++] = rows.numbers[from + i]!;
+  }
+  bytes.write(ids, numbersBytes, "latin1");
+  bytes.write(details, numbersBytes + idsBytes);
+  return { firstId: rows.ids[places[0]!]!, requests, records: bytes };
+}
+
+function detailsAt({ details }: Rows, places: readonly number[]): string {
+  if (details.size === 0) return "";
+  const found = places.flatMap((from, place) => (details.has(from) ? [[place, details.get(from)]] : []));
+  return found.length === 0 ? "" : JSON.stringify(found);
 }

@@ -32,12 +32,12 @@ export interface Detail {
   estimated?: true;
 }
 
+/** One request as it is stored. */
 export interface RecordRow {
+  /** It says when the request came. */
   id: string;
-  atMs: number;
   askerId: number;
   facetId: number;
-  status: number;
   attempts: number;
   /** From the request's arrival to its first sending. */
   queueMs: number;
@@ -52,36 +52,101 @@ export interface RecordRow {
   detail: Detail | null;
 }
 
-/** What of a row is only shown. */
-export type Facts = readonly [
-  attempts: number,
-  queueMs: number,
-  firstTokenMs: number | null,
-  durationMs: number,
-  promptTokens: number,
-  completionTokens: number,
-  costNanoUsd: number | null,
-  reason: string | null,
-  detail?: Detail | null,
+/** The router's words by number. Rows have the numbers, so words are only added. */
+const REASONS = [
+  "only_backend",
+  "fewest_requests",
+  "fastest",
+  "conversation",
+  "provider_asked_for",
+  "model_route",
+  "fallback",
 ];
 
-/** A request as its block has it. Numbers of askers and facets are texts: these are quicker to write. */
-export type StoredRow = readonly [id: string, askerId: string, facetId: string, ...facts: Facts];
+/** Where each number of a row stands. NaN: there is none. */
+export const AT = {
+  asker: 0,
+  facet: 1,
+  attempts: 2,
+  queueMs: 3,
+  firstTokenMs: 4,
+  durationMs: 5,
+  promptTokens: 6,
+  completionTokens: 7,
+  costNanoUsd: 8,
+  reason: 9,
+} as const;
+export const ROW_NUMBERS = 10;
 
-export const storedRow = (row: RecordRow, askerId: string, facetId: string): StoredRow => [
-  row.id,
-  askerId,
-  facetId,
-  row.attempts,
-  row.queueMs,
-  row.firstTokenMs,
-  row.durationMs,
-  row.promptTokens,
-  row.completionTokens,
-  row.costNanoUsd,
-  row.reason,
-  row.detail,
-];
+const orNull = (number: number): number | null => (Number.isNaN(number) ? null : number);
+
+/** The row whose numbers begin there. */
+export function rowAt(
+  numbers: Float64Array,
+  at: number,
+  { id, detail }: Pick<RecordRow, "id" | "detail">,
+): RecordRow {
+  const number = (of: keyof typeof AT) => numbers[at + AT[of]]!;
+  return {
+    id,
+    askerId: number("asker"),
+    facetId: number("facet"),
+    attempts: number("attempts"),
+    queueMs: number("queueMs"),
+    firstTokenMs: orNull(number("firstTokenMs")),
+    durationMs: number("durationMs"),
+    promptTokens: number("promptTokens"),
+    completionTokens: number("completionTokens"),
+    costNanoUsd: orNull(number("costNanoUsd")),
+    reason: REASONS[number("reason")] ?? null,
+    detail,
+  };
+}
+
+/**
+ * Requests as numbers, in memory that is used again: objects that wait to be written survive garbage collections, which
+ * costs more than everything else about a record.
+ */
+export class Rows {
+  size = 0;
+  readonly ids: string[] = [];
+  readonly timesMs: Float64Array;
+  readonly statuses: Uint16Array;
+  readonly numbers: Float64Array;
+  /** By place, of the few that have one. */
+  readonly details = new Map<number, Detail>();
+
+  constructor(readonly sizeMax: number) {
+    this.timesMs = new Float64Array(sizeMax);
+    this.statuses = new Uint16Array(sizeMax);
+    this.numbers = new Float64Array(sizeMax * ROW_NUMBERS);
+  }
+
+  add(row: RecordRow, status: number): void {
+    const place = this.size++;
+    this.ids[place] = row.id;
+    this.timesMs[place] = timeOfId(row.id);
+    this.statuses[place] = status;
+    if (row.detail !== null) this.details.set(place, row.detail);
+    const { numbers } = this;
+    const at = place * ROW_NUMBERS;
+    numbers[at + AT.asker] = row.askerId;
+    numbers[at + AT.facet] = row.facetId;
+    numbers[at + AT.attempts] = row.attempts;
+    numbers[at + AT.queueMs] = row.queueMs;
+    numbers[at + AT.firstTokenMs] = row.firstTokenMs ?? Number.NaN;
+    numbers[at + AT.durationMs] = row.durationMs;
+    numbers[at + AT.promptTokens] = row.promptTokens;
+    numbers[at + AT.completionTokens] = row.completionTokens;
+    numbers[at + AT.costNanoUsd] = row.costNanoUsd ?? Number.NaN;
+    numbers[at + AT.reason] = row.reason === null ? Number.NaN : REASONS.indexOf(row.reason);
+  }
+
+  clear(): void {
+    this.size = 0;
+    this.details.clear();
+  }
+}
 
 const ID_HEX_DIGITS = 13;
 
@@ -142,13 +207,16 @@ const DURATION_AT = FIRST_TOKEN_AT + BUCKET_COUNT;
 
 export const noSums = (): number[] => new Array(SUM_COLUMNS.length).fill(0);
 
-export function addRow(sums: number[], row: RecordRow): void {
+/** Adds the request whose numbers begin there. */
+export function addRow(sums: number[], numbers: Float64Array, at: number): void {
+  const firstTokenMs = numbers[at + AT.firstTokenMs]!;
+  const costNanoUsd = numbers[at + AT.costNanoUsd]!;
   sums[0]! += 1;
-  sums[1]! += row.promptTokens;
-  sums[2]! += row.completionTokens;
-  sums[3]! += row.costNanoUsd ?? 0;
-  if (row.firstTokenMs !== null) sums[FIRST_TOKEN_AT + bucketOf(row.firstTokenMs)]! += 1;
-  sums[DURATION_AT + bucketOf(row.durationMs)]! += 1;
+  sums[1]! += numbers[at + AT.promptTokens]!;
+  sums[2]! += numbers[at + AT.completionTokens]!;
+  if (!Number.isNaN(costNanoUsd)) sums[3]! += costNanoUsd;
+  if (!Number.isNaN(firstTokenMs)) sums[FIRST_TOKEN_AT + bucketOf(firstTokenMs)]! += 1;
+  sums[DURATION_AT + bucketOf(numbers[at + AT.durationMs]!)]! += 1;
 }
 
 export const totalsIn = ([requests, promptTokens, completionTokens, costNanoUsd]: readonly number[]) => ({

@@ -1,4 +1,5 @@
 import {
+  AT,
   addRow,
   addSums,
   DAY_MS,
@@ -6,7 +7,8 @@ import {
   HOUR_MS,
   MINUTE_MS,
   noSums,
-  type RecordRow,
+  ROW_NUMBERS,
+  type Rows,
   totalsIn,
 } from "./rows.ts";
 
@@ -65,17 +67,22 @@ export class Sums {
     return this.#byMinute.keys();
   }
 
-  add(row: RecordRow): void {
-    const { atMs, askerId, facetId } = row;
-    const minuteMs = atMs - (atMs % MINUTE_MS);
-    let minute = this.#latest.get(askerId);
-    if (minute?.minuteMs !== minuteMs || minute.facetId !== facetId) {
-      minute = this.#minute({ minuteMs, askerId, facetId, firstMs: atMs, isUnanswered: row.status >= 400 });
-      this.#latest.set(askerId, minute);
+  add({ size, numbers, timesMs, statuses }: Rows): void {
+    for (let place = 0, at = 0; place < size; place++, at += ROW_NUMBERS) {
+      const atMs = timesMs[place]!;
+      const askerId = numbers[at + AT.asker]!;
+      const facetId = numbers[at + AT.facet]!;
+      const minuteMs = atMs - (atMs % MINUTE_MS);
+      let minute = this.#latest.get(askerId);
+      if (minute?.minuteMs !== minuteMs || minute.facetId !== facetId) {
+        const isUnanswered = statuses[place]! >= 400;
+        minute = this.#minute({ minuteMs, askerId, facetId, firstMs: atMs, isUnanswered });
+        this.#latest.set(askerId, minute);
+      }
+      if (atMs < minute.firstMs) minute.firstMs = atMs;
+      if (atMs > minute.lastMs) minute.lastMs = atMs;
+      addRow(minute.sums, numbers, at);
     }
-    if (atMs < minute.firstMs) minute.firstMs = atMs;
-    if (atMs > minute.lastMs) minute.lastMs = atMs;
-    addRow(minute.sums, row);
   }
 
   /** The sums of a minute, empty ones if there are none yet. */
