@@ -200,6 +200,42 @@ onEachDatabase("request records", (fresh) => {
       expect(dropped.total()).toBe(0);
     }));
 
+  test("a request is listed though another of the same key and kind was refused by the database before", () =>
+    withDatabase(fresh, async (db) => {
+      const store = new RequestStore(db);
+      const clock = new ManualClock(NOW);
+      const writer = new RecordWriter({
+        store: {
+          addSums: (...sums) => store.addSums(...sums),
+          async insert(batch) {
+            if (batch.blocks.some(({ records }) => Buffer.from(records).includes("poison")))
+              throw new Error("refused");
+            await store.insert(batch);
+          },
+        },
+        clock,
+        ...writerNeeds(),
+      });
+      const end = (id: string, refId: string | null) => {
+        const record = new RequestRecord(writer, "/v1/chat/completions", id);
+        record.userId = ADMIN.userId;
+        record.refId = refId;
+        record.end(200);
+      };
+      end(firstIdAt(NOW), "poison");
+      await writer.flush(100);
+      const good = firstIdAt(NOW + 1);
+      end(good, null);
+      for (let i = 0; i < 2; i++) {
+        clock.advance(3_000);
+        await writer.flush(1_000);
+      }
+      await writer.close(1_000);
+      const requests = room(db, new ManualClock(NOW + 1_000));
+      expect(await listed(requests)).toEqual([good]);
+      await requests.close();
+    }));
+
   test("two instances that first see the same people in opposite order do not block each other", () =>
     withDatabase(fresh, async (db) => {
       const warnings: string[] = [];

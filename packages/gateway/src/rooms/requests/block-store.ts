@@ -53,10 +53,10 @@ export const newestBlocks = (
   belowId: string,
   blocksMax: number,
 ): Promise<{ first_id: string; requests: number }[]> =>
-  on.all(
-    "SELECT first_id, requests FROM record_blocks WHERE first_id < $1 ORDER BY first_id DESC LIMIT $2",
-    [belowId, blocksMax],
-  );
+  on.all("SELECT first_id, requests FROM record_blocks WHERE first_id < $1 ORDER BY first_id DESC LIMIT $2", [
+    belowId,
+    blocksMax,
+  ]);
 
 /** What a list looks for; null: everything. */
 interface Sought {

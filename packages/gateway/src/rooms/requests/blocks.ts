@@ -85,14 +85,12 @@ function blockOf(rows: Rows, places: readonly number[]): Block {
   const idsBytes = requests * ID_LENGTH;
   const bytes = Buffer.from(new ArrayBuffer(numbersBytes + idsBytes + Buffer.byteLength(details)));
   const numbers = new Float64Array(bytes.buffer, 0, requests * ROW_NUMBERS);
-  let ids = "";
   let to = 0;
   for (const place of places) {
-    ids += rows.ids[place]!;
     const from = place * ROW_NUMBERS;
     for (let i = 0; i < ROW_NUMBERS; i++) numbers[to++] = rows.numbers[from + i]!;
   }
-  bytes.write(ids, numbersBytes, "latin1");
+  bytes.write(places.map((place) => rows.ids[place]).join(""), numbersBytes, "latin1");
   bytes.write(details, numbersBytes + idsBytes);
   return { firstId: rows.ids[places[0]!]!, requests, records: bytes };
 }
