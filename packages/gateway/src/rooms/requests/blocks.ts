@@ -1,4 +1,13 @@
-import { type Detail, firstIdAt, type RecordRow, ROW_NUMBERS, type Rows, rowAt, timeOfId } from "./rows.ts";
+import {
+  COUNTS,
+  type Detail,
+  DOUBLES,
+  firstIdAt,
+  type RecordRow,
+  type Rows,
+  rowAt,
+  timeOfId,
+} from "./rows.ts";
 
 /** Requests that came within this time lie together: the last 8 bits of an id's time tell them apart. */
 export const BUCKET_MS = 256;
@@ -12,26 +21,37 @@ export interface Block {
   /** Of any one of them: it says when they came, and no other block has it. */
   firstId: string;
   requests: number;
-  /** Their numbers as `Rows` has them, then their ids, then places and details of those that have one, as JSON. */
+  /** `layoutOf` says what stands where. */
   records: Uint8Array;
 }
 
 const ID_LENGTH = 36;
-const NUMBERS_BYTES = ROW_NUMBERS * Float64Array.BYTES_PER_ELEMENT;
+
+/**
+ * What a block's bytes are: doubles and counts as `Rows` has them, ids, then places and details of those that have one,
+ * as JSON.
+ */
+function layoutOf(buffer: ArrayBuffer, requests: number) {
+  const doubles = new Float64Array(buffer, 0, requests * DOUBLES);
+  const counts = new Uint32Array(buffer, doubles.byteLength, requests * COUNTS);
+  const idsAt = doubles.byteLength + counts.byteLength;
+  const detailsAt = idsAt + requests * ID_LENGTH;
+  return { doubles, counts, idsAt, detailsAt, bytes: Buffer.from(buffer) };
+}
+const ROW_BYTES = layoutOf(new ArrayBuffer(256), 1).detailsAt;
 
 export const requestsIn = (blocks: readonly Block[]): number =>
   blocks.reduce((sum, { requests }) => sum + requests, 0);
 
 export function rowsIn({ requests, records }: Pick<Block, "requests" | "records">): RecordRow[] {
   // A copy, which begins where numbers may.
-  const bytes = Buffer.from(new Uint8Array(records).buffer);
-  const numbers = new Float64Array(bytes.buffer, 0, requests * ROW_NUMBERS);
-  const detailsAt = requests * (NUMBERS_BYTES + ID_LENGTH);
-  const ids = bytes.toString("latin1", numbers.byteLength, detailsAt);
+  const layout = layoutOf(new Uint8Array(records).buffer, requests);
+  const { bytes, idsAt, detailsAt } = layout;
+  const ids = bytes.toString("latin1", idsAt, detailsAt);
   const details = detailsAt === bytes.length ? [] : JSON.parse(bytes.toString("utf8", detailsAt));
   const byPlace = new Map(details as [number, Detail][]);
   return Array.from({ length: requests }, (_, place) =>
-    rowAt(numbers, place * ROW_NUMBERS, {
+    rowAt(layout, place, {
       id: ids.slice(place * ID_LENGTH, (place + 1) * ID_LENGTH),
       detail: byPlace.get(place) ?? null,
     }),
@@ -80,22 +100,21 @@ export function blocksOf(rows: Rows): Block[] {
 
 function blockOf(rows: Rows, places: readonly number[]): Block {
   const requests = places.length;
-  const details = detailsAt(rows, places);
-  const numbersBytes = requests * NUMBERS_BYTES;
-  const idsBytes = requests * ID_LENGTH;
-  const bytes = Buffer.from(new ArrayBuffer(numbersBytes + idsBytes + Buffer.byteLength(details)));
-  const numbers = new Float64Array(bytes.buffer, 0, requests * ROW_NUMBERS);
-  let to = 0;
-  for (const place of places) {
-    const from = place * ROW_NUMBERS;
-    for (let i = 0; i < ROW_NUMBERS; i++) numbers[to++] = rows.numbers[from + i]!;
+  const details = detailsOf(rows, places);
+  const buffer = new ArrayBuffer(requests * ROW_BYTES + Buffer.byteLength(details));
+  const { doubles, counts, bytes, idsAt, detailsAt } = layoutOf(buffer, requests);
+  for (let to = 0; to < requests; to++) {
+    const from = places[to]!;
+    for (let i = 0; i < DOUBLES; i++) doubles[to * DOUBLES + i] = rows.doubles[from * DOUBLES + i]!;
+    for (let i = 0; i < COUNTS; i++) counts[to * COUNTS + i] = rows.counts[from * COUNTS + i]!;
   }
-  bytes.write(places.map((place) => rows.ids[place]).join(""), numbersBytes, "latin1");
-  bytes.write(details, numbersBytes + idsBytes);
+  const ids = places.map((place) => rows.ids[place]).join("");
+  bytes.write(ids, idsAt, "latin1");
+  bytes.write(details, detailsAt);
   return { firstId: rows.ids[places[0]!]!, requests, records: bytes };
 }
 
-function detailsAt({ details }: Rows, places: readonly number[]): string {
+function detailsOf({ details }: Rows, places: readonly number[]): string {
   if (details.size === 0) return "";
   const found = places.flatMap((from, place) => (details.has(from) ? [[place, details.get(from)]] : []));
   return found.length === 0 ? "" : JSON.stringify(found);

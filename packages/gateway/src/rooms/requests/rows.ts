@@ -63,42 +63,50 @@ const REASONS = [
   "fallback",
 ];
 
-/** Where each number of a row stands. NaN: there is none. */
-export const AT = {
-  asker: 0,
-  facet: 1,
-  attempts: 2,
-  queueMs: 3,
-  firstTokenMs: 4,
-  durationMs: 5,
-  promptTokens: 6,
-  completionTokens: 7,
-  costNanoUsd: 8,
-  reason: 9,
+/** Where the numbers of a row stand: those for names and the cost are doubles (NaN: none), ... */
+export const DOUBLE_AT = { asker: 0, facet: 1, costNanoUsd: 2 } as const;
+export const DOUBLES = 3;
+/** ... and the rest as whole numbers of 32 bits. */
+export const COUNT_AT = {
+  attempts: 0,
+  queueMs: 1,
+  firstTokenMs: 2,
+  durationMs: 3,
+  promptTokens: 4,
+  completionTokens: 5,
+  reason: 6,
 } as const;
-export const ROW_NUMBERS = 10;
+export const COUNTS = 7;
+/** In place of a count: there is none. */
+const NO_COUNT = 2 ** 32 - 1;
 
-const orNull = (number: number): number | null => (Number.isNaN(number) ? null : number);
+/** A clock that was set back makes times negative, and an upstream may report any number of tokens. */
+const countOf = (number: number): number =>
+  number >= 0 && number < NO_COUNT ? number : number > 0 ? NO_COUNT - 1 : 0;
 
-/** The row whose numbers begin there. */
+export type Numbers = Pick<Rows, "doubles" | "counts">;
+
+/** The row whose numbers stand at this place. */
 export function rowAt(
-  numbers: Float64Array,
-  at: number,
+  { doubles, counts }: Numbers,
+  place: number,
   { id, detail }: Pick<RecordRow, "id" | "detail">,
 ): RecordRow {
-  const number = (of: keyof typeof AT) => numbers[at + AT[of]]!;
+  const count = (of: keyof typeof COUNT_AT) => counts[place * COUNTS + COUNT_AT[of]]!;
+  const firstTokenMs = count("firstTokenMs");
+  const costNanoUsd = doubles[place * DOUBLES + DOUBLE_AT.costNanoUsd]!;
   return {
     id,
-    askerId: number("asker"),
-    facetId: number("facet"),
-    attempts: number("attempts"),
-    queueMs: number("queueMs"),
-    firstTokenMs: orNull(number("firstTokenMs")),
-    durationMs: number("durationMs"),
-    promptTokens: number("promptTokens"),
-    completionTokens: number("completionTokens"),
-    costNanoUsd: orNull(number("costNanoUsd")),
-    reason: REASONS[number("reason")] ?? null,
+    askerId: doubles[place * DOUBLES + DOUBLE_AT.asker]!,
+    facetId: doubles[place * DOUBLES + DOUBLE_AT.facet]!,
+    attempts: count("attempts"),
+    queueMs: count("queueMs"),
+    firstTokenMs: firstTokenMs === NO_COUNT ? null : firstTokenMs,
+    durationMs: count("durationMs"),
+    promptTokens: count("promptTokens"),
+    completionTokens: count("completionTokens"),
+    costNanoUsd: Number.isNaN(costNanoUsd) ? null : costNanoUsd,
+    reason: REASONS[count("reason")] ?? null,
     detail,
   };
 }
@@ -112,34 +120,38 @@ export class Rows {
   readonly ids: string[] = [];
   readonly timesMs: Float64Array;
   readonly statuses: Uint16Array;
-  readonly numbers: Float64Array;
+  readonly doubles: Float64Array;
+  readonly counts: Uint32Array;
   /** By place, of the few that have one. */
   readonly details = new Map<number, Detail>();
 
   constructor(readonly sizeMax: number) {
     this.timesMs = new Float64Array(sizeMax);
     this.statuses = new Uint16Array(sizeMax);
-    this.numbers = new Float64Array(sizeMax * ROW_NUMBERS);
+    this.doubles = new Float64Array(sizeMax * DOUBLES);
+    this.counts = new Uint32Array(sizeMax * COUNTS);
   }
 
   add(row: RecordRow, status: number): void {
+    const { doubles, counts } = this;
     const place = this.size++;
     this.ids[place] = row.id;
     this.timesMs[place] = timeOfId(row.id);
     this.statuses[place] = status;
     if (row.detail !== null) this.details.set(place, row.detail);
-    const { numbers } = this;
-    const at = place * ROW_NUMBERS;
-    numbers[at + AT.asker] = row.askerId;
-    numbers[at + AT.facet] = row.facetId;
-    numbers[at + AT.attempts] = row.attempts;
-    numbers[at + AT.queueMs] = row.queueMs;
-    numbers[at + AT.firstTokenMs] = row.firstTokenMs ?? Number.NaN;
-    numbers[at + AT.durationMs] = row.durationMs;
-    numbers[at + AT.promptTokens] = row.promptTokens;
-    numbers[at + AT.completionTokens] = row.completionTokens;
-    numbers[at + AT.costNanoUsd] = row.costNanoUsd ?? Number.NaN;
-    numbers[at + AT.reason] = row.reason === null ? Number.NaN : REASONS.indexOf(row.reason);
+    const doublesAt = place * DOUBLES;
+    doubles[doublesAt + DOUBLE_AT.asker] = row.askerId;
+    doubles[doublesAt + DOUBLE_AT.facet] = row.facetId;
+    doubles[doublesAt + DOUBLE_AT.costNanoUsd] = row.costNanoUsd ?? Number.NaN;
+    const countsAt = place * COUNTS;
+    counts[countsAt + COUNT_AT.attempts] = countOf(row.attempts);
+    counts[countsAt + COUNT_AT.queueMs] = countOf(row.queueMs);
+    counts[countsAt + COUNT_AT.firstTokenMs] =
+      row.firstTokenMs === null ? NO_COUNT : countOf(row.firstTokenMs);
+    counts[countsAt + COUNT_AT.durationMs] = countOf(row.durationMs);
+    counts[countsAt + COUNT_AT.promptTokens] = countOf(row.promptTokens);
+    counts[countsAt + COUNT_AT.completionTokens] = countOf(row.completionTokens);
+    counts[countsAt + COUNT_AT.reason] = row.reason === null ? NO_COUNT : REASONS.indexOf(row.reason);
   }
 
   clear(): void {
@@ -207,16 +219,17 @@ const DURATION_AT = FIRST_TOKEN_AT + BUCKET_COUNT;
 
 export const noSums = (): number[] => new Array(SUM_COLUMNS.length).fill(0);
 
-/** Adds the request whose numbers begin there. */
-export function addRow(sums: number[], numbers: Float64Array, at: number): void {
-  const firstTokenMs = numbers[at + AT.firstTokenMs]!;
-  const costNanoUsd = numbers[at + AT.costNanoUsd]!;
+/** Adds the request at this place. */
+export function addRow(sums: number[], { doubles, counts }: Numbers, place: number): void {
+  const at = place * COUNTS;
+  const firstTokenMs = counts[at + COUNT_AT.firstTokenMs]!;
+  const costNanoUsd = doubles[place * DOUBLES + DOUBLE_AT.costNanoUsd]!;
   sums[0]! += 1;
-  sums[1]! += numbers[at + AT.promptTokens]!;
-  sums[2]! += numbers[at + AT.completionTokens]!;
+  sums[1]! += counts[at + COUNT_AT.promptTokens]!;
+  sums[2]! += counts[at + COUNT_AT.completionTokens]!;
   if (!Number.isNaN(costNanoUsd)) sums[3]! += costNanoUsd;
-  if (!Number.isNaN(firstTokenMs)) sums[FIRST_TOKEN_AT + bucketOf(firstTokenMs)]! += 1;
-  sums[DURATION_AT + bucketOf(numbers[at + AT.durationMs]!)]! += 1;
+  if (firstTokenMs !== NO_COUNT) sums[FIRST_TOKEN_AT + bucketOf(firstTokenMs)]! += 1;
+  sums[DURATION_AT + bucketOf(counts[at + COUNT_AT.durationMs]!)]! += 1;
 }
 
 export const totalsIn = ([requests, promptTokens, completionTokens, costNanoUsd]: readonly number[]) => ({

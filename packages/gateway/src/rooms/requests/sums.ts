@@ -1,13 +1,13 @@
 import {
-  AT,
   addRow,
   addSums,
   DAY_MS,
+  DOUBLE_AT,
+  DOUBLES,
   GRAINS_MS,
   HOUR_MS,
   MINUTE_MS,
   noSums,
-  ROW_NUMBERS,
   type Rows,
   totalsIn,
 } from "./rows.ts";
@@ -67,11 +67,12 @@ export class Sums {
     return this.#byMinute.keys();
   }
 
-  add({ size, numbers, timesMs, statuses }: Rows): void {
-    for (let place = 0, at = 0; place < size; place++, at += ROW_NUMBERS) {
+  add(rows: Rows): void {
+    const { size, doubles, timesMs, statuses } = rows;
+    for (let place = 0; place < size; place++) {
       const atMs = timesMs[place]!;
-      const askerId = numbers[at + AT.asker]!;
-      const facetId = numbers[at + AT.facet]!;
+      const askerId = doubles[place * DOUBLES + DOUBLE_AT.asker]!;
+      const facetId = doubles[place * DOUBLES + DOUBLE_AT.facet]!;
       const minuteMs = atMs - (atMs % MINUTE_MS);
       let minute = this.#latest.get(askerId);
       if (minute?.minuteMs !== minuteMs || minute.facetId !== facetId) {
@@ -81,7 +82,7 @@ export class Sums {
       }
       if (atMs < minute.firstMs) minute.firstMs = atMs;
       if (atMs > minute.lastMs) minute.lastMs = atMs;
-      addRow(minute.sums, numbers, at);
+      addRow(minute.sums, rows, place);
     }
   }
 

@@ -3,8 +3,10 @@ import type { Migration } from "../migrate.ts";
 
 /** Blocks that are in memory at once. */
 const AT_ONCE = 64;
-const NUMBERS = 10;
+const DOUBLES = 3;
+const COUNTS = 7;
 const ID_LENGTH = 36;
+const NO_COUNT = 2 ** 32 - 1;
 const REASONS = [
   "only_backend",
   "fewest_requests",
@@ -17,19 +19,24 @@ const REASONS = [
 
 type Row = [id: string, asker: string, facet: string, ...facts: (number | null)[]];
 
-/** Texts of JSON become numbers, then ids, then details. */
+const countOf = (fact: number | null): number =>
+  fact === null ? NO_COUNT : Math.min(NO_COUNT - 1, Math.max(0, fact));
+
+/** Numbers, then ids, then places and details of those that have one. */
 function bytesOf(records: string): Uint8Array {
-  const rows = JSON.parse(records) as unknown[][];
+  const rows = JSON.parse(records) as Row[];
   const found = rows.flatMap((row, place) => (row[11] ? [[place, row[11]]] : []));
   const details = found.length === 0 ? "" : JSON.stringify(found);
-  const idsAt = rows.length * NUMBERS * 8;
+  const countsAt = rows.length * DOUBLES * 8;
+  const idsAt = countsAt + rows.length * COUNTS * 4;
   const detailsAt = idsAt + rows.length * ID_LENGTH;
   const bytes = Buffer.from(new ArrayBuffer(detailsAt + Buffer.byteLength(details)));
-  const numbers = new Float64Array(bytes.buffer, 0, rows.length * NUMBERS);
-  for (const [place, [id, asker, facet, ...facts]] of (rows as Row[]).entries()) {
-    const shown = facts.slice(0, 7).map((fact) => fact ?? Number.NaN);
+  const doubles = new Float64Array(bytes.buffer, 0, rows.length * DOUBLES);
+  const counts = new Uint32Array(bytes.buffer, countsAt, rows.length * COUNTS);
+  for (const [place, [id, asker, facet, ...facts]] of rows.entries()) {
+    doubles.set([Number(asker), Number(facet), facts[6] ?? Number.NaN], place * DOUBLES);
     const reason = REASONS.indexOf(String(facts[7]));
-    numbers.set([Number(asker), Number(facet), ...shown, reason], place * NUMBERS);
+    counts.set([...facts.slice(0, 6).map(countOf), reason < 0 ? NO_COUNT : reason], place * COUNTS);
     bytes.write(id, idsAt + place * ID_LENGTH, "latin1");
   }
   bytes.write(details, detailsAt);
