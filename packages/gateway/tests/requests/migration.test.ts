@@ -1,4 +1,4 @@
-/** Records that were rows come through the migration into blocks. */
+/** Records that were rows come through the migrations into blocks, of text and then of bytes. */
 import { expect, test } from "bun:test";
 import { ManualClock } from "@model-gateway/testing/clock.ts";
 import { onEachDatabase, withDatabaseAt } from "@model-gateway/testing/databases.ts";
@@ -10,7 +10,7 @@ const BEFORE_BLOCKS = 25;
 const ROWS = 1_000;
 const STEP_MS = 30;
 
-onEachDatabase("the migration to blocks of request records", (fresh) => {
+onEachDatabase("the migrations of request records", (fresh) => {
   test("keeps every record, with what it said", () =>
     withDatabaseAt(fresh, BEFORE_BLOCKS, async (db) => {
       const facetId = 3_456_789_012_345_678;
@@ -38,7 +38,9 @@ onEachDatabase("the migration to blocks of request records", (fresh) => {
         ref_id: "r",
         attempts: 2,
         duration_ms: 300,
+        first_token_ms: null,
         completion_tokens: 20,
+        reason: "only_backend",
         project: "p",
       });
       expect(await requests.get(ADMIN, ids[301]!)).toMatchObject({ message: null, duration_ms: 301 });
