@@ -476,7 +476,7 @@ export class PurseGroup {
     return [...memories].at(-1)!;
   }
 
-  /** A clean shutdown frees at once what is held. */
+  /** A clean shutdown frees at once what is held, after others have been told what was spent of it. */
   async close(): Promise<void> {
     for (const end of this.#ends) end();
     this.#cancelTelling?.();
@@ -485,6 +485,9 @@ export class PurseGroup {
     // Who entered has been told why it failed.
     await this.#entering?.catch(() => {});
     const { server } = this.options;
+    const orders = [...this.#purses.values()].filter(({ spent }) => spent).map((purse) => purse.lastOrder());
+    for (let at = 0; at < orders.length && server.available; at += NAMES_PER_CALL_MAX)
+      await server.hold(this.#instance, orders.slice(at, at + NAMES_PER_CALL_MAX)).catch(() => {});
     if (server.available) await server.leave(this.#instance).catch(() => {});
   }
 }

@@ -1,0 +1,65 @@
+/** Slices of purses: what an instance that stops has spent, and what it keeps from others while it is busy. */
+import { beforeEach, expect, test } from "bun:test";
+import { ManualClock } from "@model-gateway/testing/clock.ts";
+import { REFUSED, type Spent } from "../../src/bus/contract.ts";
+import { InProcessBus } from "../../src/bus/in-process/bus.ts";
+import { MemoryPurses } from "../../src/bus/slices/memory-purses.ts";
+import { PurseGroup } from "../../src/bus/slices/purse-group.ts";
+import { SlicedReservations } from "../../src/bus/slices/reservations.ts";
+import { randomIds } from "../../src/kernel/ids.ts";
+import { silentLog } from "../../src/kernel/log.ts";
+
+const LIMIT = { money: 100, tokens: Number.POSITIVE_INFINITY };
+const NOTHING_SPENT: Spent = { money: 0, tokens: 0, version: 0 };
+let clock: ManualClock;
+let purses: MemoryPurses;
+beforeEach(() => {
+  clock = new ManualClock();
+  purses = new MemoryPurses(clock);
+});
+
+/** An instance on a bus of its own: nobody hears of recalls. */
+async function instance(): Promise<SlicedReservations> {
+  const server = {
+    available: true,
+    hold: async (...asked: Parameters<MemoryPurses["hold"]>) => purses.hold(...asked),
+    enter: async (...asked: Parameters<MemoryPurses["enter"]>) => purses.enter(...asked),
+    beat: async (as: string) => purses.beat(as),
+    leave: async (as: string) => purses.leave(as),
+  };
+  const common = { bus: new InProcessBus(), clock, ids: randomIds, log: silentLog };
+  const group = new PurseGroup({ ...common, server, group: 0 });
+  const entered = group.enter();
+  await settle();
+  clock.advance(50);
+  await entered;
+  return new SlicedReservations([group], () => 0);
+}
+
+async function settle(): Promise<void> {
+  for (let i = 0; i < 20; i++) await null;
+}
+
+const grant = ({ reservations }: { reservations: SlicedReservations }, money: number) =>
+  reservations.grant({
+    purses: [{ name: "p", limit: LIMIT, spent: NOTHING_SPENT, unitsBeyond: null }],
+    alsoOn: [],
+    fixed: { money, tokens: 0 },
+    perUnit: { money: 0, tokens: 0 },
+    unitsMin: 0,
+    unitsMax: 0,
+  });
+
+test("what an instance has spent just before it stops is told", async () => {
+  const [stops, stays] = [await instance(), await instance()];
+  expect(await grant({ reservations: stops }, 60)).toBe(0);
+  const spent = { money: 60, tokens: 0, version: 1 };
+  stops.change([
+    { name: "p", amount: { money: -60, tokens: 0 } },
+    { name: "p", amount: { money: 0, tokens: 0 }, spent },
+  ]);
+  await stops.close();
+  // It has read what is spent before that.
+  expect(await grant({ reservations: stays }, 41)).toBe(REFUSED);
+  expect(await grant({ reservations: stays }, 40)).toBe(0);
+});
