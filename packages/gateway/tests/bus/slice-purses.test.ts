@@ -9,7 +9,7 @@ import { SlicedReservations } from "../../src/bus/slices/reservations.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import { silentLog } from "../../src/kernel/log.ts";
 
-const LIMIT = { money: 100, tokens: Number.POSITIVE_INFINITY };
+const LIMIT = { money: 1_000, tokens: Number.POSITIVE_INFINITY };
 const NOTHING_SPENT: Spent = { money: 0, tokens: 0, version: 0 };
 let clock: ManualClock;
 let purses: MemoryPurses;
@@ -40,7 +40,7 @@ async function settle(): Promise<void> {
   for (let i = 0; i < 20; i++) await null;
 }
 
-const grant = ({ reservations }: { reservations: SlicedReservations }, money: number) =>
+const grant = async (reservations: SlicedReservations, money: number): Promise<number> =>
   reservations.grant({
     purses: [{ name: "p", limit: LIMIT, spent: NOTHING_SPENT, unitsBeyond: null }],
     alsoOn: [],
@@ -52,14 +52,33 @@ const grant = ({ reservations }: { reservations: SlicedReservations }, money: nu
 
 test("what an instance has spent just before it stops is told", async () => {
   const [stops, stays] = [await instance(), await instance()];
-  expect(await grant({ reservations: stops }, 60)).toBe(0);
-  const spent = { money: 60, tokens: 0, version: 1 };
+  expect(await grant(stops, 600)).toBe(0);
+  const spent = { money: 600, tokens: 0, version: 1 };
   stops.change([
-    { name: "p", amount: { money: -60, tokens: 0 } },
+    { name: "p", amount: { money: -600, tokens: 0 } },
     { name: "p", amount: { money: 0, tokens: 0 }, spent },
   ]);
   await stops.close();
   // It has read what is spent before that.
-  expect(await grant({ reservations: stays }, 41)).toBe(REFUSED);
-  expect(await grant({ reservations: stays }, 40)).toBe(0);
+  expect(await grant(stays, 401)).toBe(REFUSED);
+  expect(await grant(stays, 400)).toBe(0);
+});
+
+test("where a recall is lost, a busy instance's slice can be had within a second of its last request", async () => {
+  const [busy, other] = [await instance(), await instance()];
+  for (let i = 0; i < 4; i++) {
+    expect(await grant(busy, 1)).toBe(0);
+    clock.advance(100);
+    await settle();
+  }
+  const all = async () => {
+    const granted = grant(other, 996);
+    await settle();
+    clock.advance(25);
+    return granted;
+  };
+  expect(await all()).toBe(REFUSED);
+  clock.advance(975);
+  await settle();
+  expect(await all()).toBe(0);
 });
