@@ -50,14 +50,28 @@ const grant = async (reservations: SlicedReservations, money: number): Promise<n
     unitsMax: 0,
   });
 
+/** Settles a request that was granted 600. */
+function settled600(reservations: SlicedReservations): void {
+  reservations.change([
+    { name: "p", amount: { money: -600, tokens: 0 } },
+    { name: "p", amount: { money: 0, tokens: 0 }, spent: { money: 600, tokens: 0, version: 1 } },
+  ]);
+}
+
+test("what is spent is told at once: its process may be killed, and what it held freed", async () => {
+  const [dies, stays] = [await instance(), await instance()];
+  expect(await grant(dies, 600)).toBe(0);
+  const [as] = [...purses.purses.get("p")!.held.keys()];
+  settled600(dies);
+  await settle();
+  purses.leave(as!);
+  expect(await grant(stays, 401)).toBe(REFUSED);
+});
+
 test("what an instance has spent just before it stops is told", async () => {
   const [stops, stays] = [await instance(), await instance()];
   expect(await grant(stops, 600)).toBe(0);
-  const spent = { money: 600, tokens: 0, version: 1 };
-  stops.change([
-    { name: "p", amount: { money: -600, tokens: 0 } },
-    { name: "p", amount: { money: 0, tokens: 0 }, spent },
-  ]);
+  settled600(stops);
   await stops.close();
   // It has read what is spent before that.
   expect(await grant(stays, 401)).toBe(REFUSED);

@@ -86,6 +86,7 @@ export class PurseGroup {
   #uncertain = true;
   #confirmedAtMs = Number.NEGATIVE_INFINITY;
   #willAsk = false;
+  #willTell = false;
   #cancelTelling: (() => void) | null = null;
   readonly #ends: (() => void)[];
 
@@ -178,7 +179,9 @@ export class PurseGroup {
     if (purse.isTightAt(this.options.clock.elapsed())) purse.shrink();
     if (purse.needsTelling) {
       this.#changed.add(purse);
-      this.#tellSoon();
+      // Others must know it even if this process is killed now: what it held may be freed before they read it.
+      if (purse.spent) this.#tellNow();
+      else this.#tellSoon();
     } else if (purse.hasSlice) this.#ahead.add(purse);
     else this.#forgetIdle(purse);
   }
@@ -197,6 +200,16 @@ export class PurseGroup {
     queueMicrotask(() => {
       this.#willAsk = false;
       this.#send(this.#asking);
+    });
+  }
+
+  /** At the end of this turn of the event loop. */
+  #tellNow(): void {
+    if (this.#willTell) return;
+    this.#willTell = true;
+    queueMicrotask(() => {
+      this.#willTell = false;
+      this.#send(this.#changed);
     });
   }
 
