@@ -4,6 +4,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Database } from "@model-gateway/gateway/storage/contract.ts";
 import { openDatabase, openStorage, type StorageOptions } from "@model-gateway/gateway/storage/index.ts";
+import { migrate } from "@model-gateway/gateway/storage/migrate.ts";
+import { migrations } from "@model-gateway/gateway/storage/migrations/index.ts";
 
 export interface TestDatabase {
   /** A fresh place to store things. */
@@ -76,13 +78,29 @@ export function onEachDatabase(
   for (const kind of kinds) describe(`${title} on ${kind}`, () => tests(() => freshDatabase(kind), kind));
 }
 
+type Work = (db: Database) => Promise<void>;
+type Fresh = () => Promise<TestDatabase>;
+
 /** Runs `work` on a migrated database of its own. */
-export async function withDatabase(
-  fresh: () => Promise<TestDatabase>,
-  work: (db: Database) => Promise<void>,
-): Promise<void> {
+export const withDatabase = (fresh: Fresh, work: Work): Promise<void> => withOpened(fresh, openStorage, work);
+
+/** Runs `work` on a database as an earlier release left it, whose last migration has that id. */
+export const withDatabaseAt = (kind: DatabaseName, lastMigrationId: number, work: Work): Promise<void> =>
+  withOpened(
+    () => emptyDatabase(kind),
+    openDatabase,
+    async (db) => {
+      await migrate(
+        db,
+        migrations.filter(({ id }) => id <= lastMigrationId),
+      );
+      await work(db);
+    },
+  );
+
+async function withOpened(fresh: Fresh, open: typeof openStorage, work: Work): Promise<void> {
   const { options, drop } = await fresh();
-  const db = await openStorage(options);
+  const db = await open(options);
   try {
     await work(db);
   } finally {

@@ -2,7 +2,7 @@ import type { Past } from "@model-gateway/demo";
 import type { Config } from "../config.ts";
 import { isoTime, systemClock } from "../kernel/clock.ts";
 import { randomIds } from "../kernel/ids.ts";
-import { blocksOf, RequestStore, Sums } from "../rooms/requests/index.ts";
+import { blocksOf, RequestStore, Rows, Sums } from "../rooms/requests/index.ts";
 import { Usage } from "../rooms/usage/index.ts";
 import { openStorage } from "../storage/index.ts";
 import { requestsOf } from "./demo-requests.ts";
@@ -21,10 +21,11 @@ export async function writePast(config: Config, { usage, people }: Past): Promis
     const { rows, facets, askers } = requestsOf(usage, BACKEND);
     const requests = new RequestStore(db);
     for (let start = 0; start < rows.length; start += BATCH_ROWS) {
-      const batch = rows.slice(start, start + BATCH_ROWS);
+      const batch = new Rows(BATCH_ROWS);
+      for (const { status, ...row } of rows.slice(start, start + BATCH_ROWS)) batch.add(row, status);
       await requests.insert({ blocks: blocksOf(batch), facets, askers });
       const sums = new Sums();
-      for (const row of batch) sums.add(row);
+      sums.add(batch);
       await requests.addSums(sums);
     }
     const now = isoTime(systemClock.now());

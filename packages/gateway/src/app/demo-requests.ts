@@ -22,7 +22,7 @@ const FAILURES = {
 export function requestsOf(usage: readonly UsageRow[], backend: string) {
   const facets = new Map<number, Facet>();
   const askers = new Map<number, Asker>();
-  const rows: RecordRow[] = [];
+  const rows: (RecordRow & { status: number })[] = [];
   const add = (row: UsageRow, place: number, status: 200 | 429 | 502) => {
     const failure = status === 200 ? null : FAILURES[status];
     const facet = {
@@ -44,7 +44,6 @@ export function requestsOf(usage: readonly UsageRow[], backend: string) {
     const atMs = Math.max(0, row.createdAtMs - durationMs - (status === 200 ? 0 : 1_000));
     rows.push({
       id: `${firstIdAt(atMs).slice(0, 13)}-7000-8${status}-${place.toString(16).padStart(12, "0")}`,
-      atMs,
       askerId,
       facetId,
       status,

@@ -121,6 +121,16 @@ export function isTooDeep(text: string): boolean {
   return nesting.problem === TOO_DEEP;
 }
 
+/** An escape that stands for an ASCII letter, behind backslashes that escape each other. */
+const ESCAPED_LETTER = /(?<!\\)((?:\\\\)*)\\u00([46][1-9a-fA-F]|[57][0-9aA])/g;
+
+/** JSON that says the same, with its letters as they are: a key may be written `"us\u0061ge"`. */
+export const withoutEscapedLetters = (json: string): string =>
+  json.replace(
+    ESCAPED_LETTER,
+    (_, slashes: string, hex: string) => slashes + String.fromCharCode(Number.parseInt(hex, 16)),
+  );
+
 /** The position after the value that begins at `at`. */
 export function skipValue(
   text: string,

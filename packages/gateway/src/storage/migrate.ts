@@ -1,16 +1,24 @@
 import { isoTime } from "../kernel/clock.ts";
-import type { Database, Queryable } from "./contract.ts";
+import type { Database, Queryable, Transaction } from "./contract.ts";
 import { migrations } from "./migrations/index.ts";
 
 /** Column types that the two databases name differently; migrations write them as `{name}`. */
 const TYPES = {
-  sqlite: { timestamp: "TEXT", uuid: "TEXT", bigint: "INTEGER", double: "REAL", boolean: "INTEGER" },
+  sqlite: {
+    timestamp: "TEXT",
+    uuid: "TEXT",
+    bigint: "INTEGER",
+    double: "REAL",
+    boolean: "INTEGER",
+    bytes: "BLOB",
+  },
   postgres: {
     timestamp: "TIMESTAMPTZ",
     uuid: "UUID",
     bigint: "BIGINT",
     double: "DOUBLE PRECISION",
     boolean: "BOOLEAN",
+    bytes: "BYTEA",
   },
 } as const;
 
@@ -20,9 +28,11 @@ export interface Migration {
   name: string;
   /** Statements in the common subset, with `{timestamp}`-style types, or what each database needs instead. */
   statements: readonly (string | Record<Database["dialect"], readonly string[]>)[];
+  /** What SQL cannot do, after the statements and together with them. */
+  work?: (tx: Transaction) => Promise<void>;
   /**
    * Indexes of tables that may have grown large. Postgres changes them while others read and write the table, which
-   * it cannot do in a transaction: a migration has statements, or indexes, or work of the next kind.
+   * it cannot do in a transaction: a migration has statements, or indexes, or what is of the next kind.
    */
   indexes?: {
     /** What each new one is on, by name. */
@@ -38,7 +48,7 @@ export interface Migration {
 
 const forDialect = (sql: string, dialect: Database["dialect"]) =>
   sql.replace(
-    /\{(timestamp|uuid|bigint|double|boolean)\}/g,
+    /\{(timestamp|uuid|bigint|double|boolean|bytes)\}/g,
     (_, type: keyof (typeof TYPES)["sqlite"]) => TYPES[dialect][type],
   );
 
@@ -92,6 +102,7 @@ function applyStatements(db: Database, known: readonly Migration[]): Promise<Mig
         const texts = typeof statement === "string" ? [statement] : statement[tx.dialect];
         for (const text of texts) await tx.run(forDialect(text, tx.dialect));
       }
+      await migration.work?.(tx);
       await record(tx, migration);
     }
     return null;

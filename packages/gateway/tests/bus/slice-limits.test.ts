@@ -42,23 +42,39 @@ test("what was used of a slice counts as of when that was told, the rest not at 
   expect(hit({ hits: 1_001 }).counted).toBe(1_000);
 });
 
-test("a key with ten hits a second asks a few times a minute", async () => {
-  let orders = 0;
+/** One that asks the limits above, and how many orders it has sent. */
+function groupOf() {
+  const seen = { orders: 0 };
   const server = {
     available: true,
     hit: async (each: Parameters<MemoryLimits["hit"]>[0]) => {
-      orders += each.length;
+      seen.orders += each.length;
       return limits.hit(each);
     },
   };
   const fallback = new InProcessRateLimiter(clock);
   const group = new LimitGroup({ server, fallback, bus: new InProcessBus(), clock, log: silentLog });
+  return { group, seen };
+}
+
+test("a key with ten hits a second asks a few times a minute", async () => {
+  const { group, seen } = groupOf();
   for (let i = 0; i < 600; i++) {
     expect(await group.hit("k", 1_000_000, WINDOW_MS)).toBe(0);
     clock.advance(100);
   }
-  expect(orders).toBeLessThan(15);
+  expect(seen.orders).toBeLessThan(15);
   clock.advance(1_500);
   await group.close();
   expect(limits.hit([{ ...order, limit: 1_000_000, hits: 1_000_000 }])[0]!.counted).toBeGreaterThan(999_390);
+});
+
+test("what an instance that stops has of any key goes back", async () => {
+  const { group } = groupOf();
+  const keys = Array.from({ length: 1_000 }, (_, i) => `k${i}`);
+  for (let n = 0; n < 2; n++) for (const key of keys) await group.hit(key, 1_000, WINDOW_MS);
+  expect(hit({ key: "k999", hits: 1_000 }).counted).toBeLessThan(998);
+  await group.close();
+  const counted = keys.slice(0, 999).map((key) => hit({ key, hits: 1_000 }).counted);
+  expect(new Set(counted)).toEqual(new Set([998]));
 });

@@ -25,6 +25,8 @@ const LIMITS = [
   { money: 90, tokens: 60 },
 ];
 const RUNS = Number(process.env.SLICE_MODEL_RUNS ?? 12);
+/** Found slices that only looked idle: they were given back in part, or replaced. */
+const SEEDS_ONCE_FAILED = [396, 951];
 const STEPS = 150;
 
 for (const counts of COUNTS)
@@ -32,12 +34,13 @@ for (const counts of COUNTS)
     test(`no limit that ${counts} counts is exceeded, and nothing is kept or lost, when ${world}`, async () => {
       const first = Number(process.env.SLICE_MODEL_SEED ?? Date.now() % 1e6);
       let [admitted, refused, atOnce] = [0, 0, 0];
+      const seeds = [...SEEDS_ONCE_FAILED, ...Array.from({ length: RUNS }, (_, run) => first + run)];
       for (const limit of LIMITS) {
-        for (let run = 0; run < RUNS; run++) {
-          const model = new Model({ seed: first + run, counts, limit, faults });
+        for (const seed of seeds) {
+          const model = new Model({ seed, counts, limit, faults });
           for (let step = 0; step < STEPS && model.problems.length === 0; step++) await model.step();
           if (model.problems.length === 0) await model.quiet();
-          expect({ seed: first + run, limit, problems: model.problems.slice(0, 3) }).toMatchObject({
+          expect({ seed, limit, problems: model.problems.slice(0, 3) }).toMatchObject({
             problems: [],
           });
           admitted += model.admitted;

@@ -168,6 +168,17 @@ describe("usage at the end of an answer", () => {
     });
   });
 
+  test("is found where its name has escapes in it, whatever else is there", () => {
+    const expected = { promptTokens: 3, completionTokens: 4 };
+    const usage = '"us\\u0061g\\u0065" : {"prompt_t\\u006Fkens":3,"completion_tokens":4}';
+    const nested = { usage: { prompt_tokens: 5 } };
+    for (const content of ["short", "x".repeat(20_000), '"usage":{"prompt_tokens":9}', "\\", nested]) {
+      const choices = JSON.stringify([{ message: { content } }]);
+      expect(usageIn(body(`{"choices":${choices},${usage}}`))).toEqual(expected);
+      expect(usageIn(body(`{${usage},"choices":${choices}}`))).toEqual(expected);
+    }
+  });
+
   test("is nothing when it is null, missing or the body is no JSON", () => {
     const whole = '{"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":2}}';
     const broken = [
@@ -220,7 +231,10 @@ describe("usage in a stream of events", () => {
     for (const nothing of [null, {}, "usage", { seconds: 5 }])
       expect(usageOfEvents(first + last + event(nothing))).toEqual({ promptTokens: 3, completionTokens: 4 });
     expect(usageOfEvents(first + event({ input_tokens: -1 }))).toBe("absurd");
-    for (const none of ["", event(null), '"usage":null', '"usage":{"input_tokens":1'])
+    const escaped = last.replace("usage", "\\u0075sage").replace("input", "\\u0069nput");
+    expect(usageOfEvents(event(null) + escaped)).toEqual({ promptTokens: 3, completionTokens: 4 });
+    const text = event("").replace("usage", "\\\\u0075sage");
+    for (const none of ["", event(null), text, '"usage":null', '"usage":{"input_tokens":1'])
       expect(usageOfEvents(none)).toBeNull();
   });
 });

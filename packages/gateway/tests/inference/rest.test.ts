@@ -329,6 +329,22 @@ describe("embeddings", () => {
     expect(await embedded("float")).toEqual(vectors);
   });
 
+  test("are read where names have escapes in them", async () => {
+    const data = vectors.map((embedding, index) => ({ object: "embedding", index, embedding }));
+    const usage = { prompt_tokens: 2, total_tokens: 2 };
+    const body = JSON.stringify({ object: "list", data, model: "m", usage })
+      .replaceAll('"embedding":', '"embeddin\\u0067":')
+      .replace("usage", "us\\u0061ge");
+    bench.upstream.answer(async (_, reply) => {
+      reply.head(200, { "content-type": "application/json" });
+      await reply.write(body);
+      reply.end();
+    });
+    expect(await embedded("base64")).toEqual(base64);
+    const [newest] = await bench.usageRows();
+    expect(newest).toMatchObject({ prompt_tokens: 2, estimated: false });
+  });
+
   test("are metered and tagged", async () => {
     const headers = { "x-service-ref": "batch-1" };
     await bench.post("/v1/embeddings", { model: "tagged", input: "abc" }, { headers });

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { ManualClock } from "@model-gateway/testing/clock.ts";
-import { emptyDatabase, onEachDatabase, withDatabase } from "@model-gateway/testing/databases.ts";
+import { onEachDatabase, withDatabase, withDatabaseAt } from "@model-gateway/testing/databases.ts";
 import { Outage } from "../../src/kernel/errors.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import { type Log, silentLog } from "../../src/kernel/log.ts";
@@ -12,14 +12,13 @@ import { ResponseStore } from "../../src/rooms/inference/responses/store.ts";
 import { ResponseWriter } from "../../src/rooms/inference/responses/writer.ts";
 import type { StoredTurn } from "../../src/rooms/inference/voices/responses/request.ts";
 import type { Database } from "../../src/storage/contract.ts";
-import { openDatabase } from "../../src/storage/index.ts";
 import { migrate } from "../../src/storage/migrate.ts";
-import { migrations } from "../../src/storage/migrations/index.ts";
 
 const uuid = (n: number) => `00000000-0000-7000-8000-${String(n).padStart(12, "0")}`;
 const idOf = (n: number) => `resp_${uuid(n).replaceAll("-", "")}`;
 const BEFORE_BLOCKS = 26;
 const AT = "2026-11-15T12:00:00.000Z";
+const TIME_OF_IDS_MS = 0;
 
 const addUser = (db: Database, n: number) =>
   db.run(
@@ -49,6 +48,15 @@ const turnOf = (
 const rowFor = (n: number, options?: TurnOptions): ResponseRow => rowOf([turnOf(n, options)], Date.parse(AT));
 const rowsFor = (...turns: KeptTurn[]): ResponseRow[] => rowsOf(turns, Date.parse(AT));
 const numbers = (first: number, count: number) => Array.from({ length: count }, (_, i) => first + i);
+
+/** The database with one of its functions replaced. */
+const withOwn = <K extends keyof Database>(db: Database, name: K, own: Database[K]): Database =>
+  new Proxy(db, {
+    get: (target, key) => {
+      const value = key === name ? own : Reflect.get(target, key);
+      return typeof value === "function" ? value.bind(target) : value;
+    },
+  });
 
 onEachDatabase("stored responses", (fresh, kind) => {
   test("lead back to their first, for their owner alone; old and excess ones go", () =>
@@ -153,12 +161,10 @@ onEachDatabase("stored responses", (fresh, kind) => {
       await addUser(db, 2);
       const store = new ResponseStore(db);
       let transactions = 0;
-      const counted = {
-        transaction: (work: Parameters<Database["transaction"]>[0]) => {
-          transactions++;
-          return db.transaction(work);
-        },
-      } as unknown as Database;
+      const counted = withOwn(db, "transaction", (work, options) => {
+        transactions++;
+        return db.transaction(work, options);
+      });
       const writer = writerOn(new ResponseStore(counted));
       const turns = numbers(1, 100).map((n) => turnOf(n, { user: 1 + (n % 2) }));
       for (const turn of turns) expect(writer.keep(turn)).toBe(true);
@@ -207,14 +213,8 @@ onEachDatabase("stored responses", (fresh, kind) => {
       expect(await conversations.list(uuid(1))).toMatchObject([{ title: `${"x".repeat(58)}\ufffd` }]);
     }));
 
-  test("what an earlier release stored can be gone on from, and says that it cannot be given back", async () => {
-    const { options, drop } = await emptyDatabase(kind);
-    const db = await openDatabase(options);
-    try {
-      await migrate(
-        db,
-        migrations.filter(({ id }) => id <= BEFORE_BLOCKS),
-      );
+  test("what an earlier release stored can be gone on from, and says that it cannot be given back", () =>
+    withDatabaseAt(kind, BEFORE_BLOCKS, async (db) => {
       await addUser(db, 1);
       const said = (content: string, answer: string) => [
         { role: "user", content },
@@ -243,16 +243,12 @@ onEachDatabase("stored responses", (fresh, kind) => {
       expect(await caller.history(idOf(3))).toHaveLength(2);
       await responses.remove(uuid(1), idOf(1));
       expect(await caller.history(idOf(3)).catch(({ kind }) => kind)).toBe("invalid_params");
-    } finally {
-      await db.close();
-      await drop();
-    }
-  });
+    }));
 
   test("what another process has yet to write is waited for", () =>
     withDatabase(fresh, async (db) => {
       await addUser(db, 1);
-      const clock = new ManualClock();
+      const clock = new ManualClock(TIME_OF_IDS_MS);
       const conversations = new Conversations({ db, clock, ids: randomIds });
       const options = { db, clock, log: silentLog, conversations, isShared: true };
       const [here, there] = [new StoredResponses(options), new StoredResponses(options)];
@@ -263,19 +259,112 @@ onEachDatabase("stored responses", (fresh, kind) => {
       expect(await asking).toMatchObject({ input: "hi", response: { id: idOf(1) } });
     }));
 
+  test("an id that no process can be about to write is looked for once", () =>
+    withDatabase(fresh, async (db) => {
+      let looks = 0;
+      const all: Database["all"] = (...query) => {
+        looks++;
+        return db.all(...query);
+      };
+      const HOUR_MS = 3_600_000;
+      for (const [nowMs, expected] of [
+        [TIME_OF_IDS_MS + HOUR_MS, 2],
+        [TIME_OF_IDS_MS + 3 * HOUR_MS, 1],
+      ] as const) {
+        const clock = new ManualClock(nowMs);
+        const conversations = new Conversations({ db, clock, ids: randomIds });
+        const options = { clock, log: silentLog, conversations, isShared: true };
+        const responses = new StoredResponses({ ...options, db: withOwn(db, "all", all) });
+        looks = 0;
+        expect(await responses.get(uuid(1), idOf(1)).catch(({ kind }) => kind)).toBe("not_found");
+        expect(looks).toBe(expected);
+        looks = 0;
+        const ahead = `resp_${"f".repeat(32)}`;
+        expect(await responses.get(uuid(1), ahead).catch(({ kind }) => kind)).toBe("not_found");
+        expect(looks).toBe(1);
+      }
+    }));
+
+  // With SQLite an error says that nothing was stored.
+  test.if(kind === "postgres")("one that was deleted stays so when its commit was taken for an outage", () =>
+    withDatabase(fresh, async (db) => {
+      for (const user of [1, 2]) await addUser(db, user);
+      let isBroken = true;
+      const broken = withOwn(db, "transaction", async (work, options) => {
+        const result = await db.transaction(work, options);
+        if (isBroken) throw new Outage("the connection broke");
+        return result;
+      });
+      const writer = writerOn(new ResponseStore(broken));
+      const store = new ResponseStore(db);
+      const has = async (n: number, user = 1) => (await store.find(uuid(user), uuid(n))) !== null;
+      for (const turn of [turnOf(1), turnOf(2), turnOf(3, { user: 2 })]) writer.keep(turn);
+      expect(await writer.flush()).toBe(false);
+      expect(await store.remove(uuid(1), uuid(1))).toBe(true);
+      expect(await store.remove(uuid(2), uuid(3))).toBe(true);
+      isBroken = false;
+      writer.keep(turnOf(4));
+      expect(await writer.flush()).toBe(true);
+      expect([await has(1), await has(2), await has(3, 2), await has(4)]).toEqual([false, true, false, true]);
+
+      // What was not stored is, on the next attempt.
+      const undone = withOwn(db, "transaction", (work, options) =>
+        db.transaction(async (tx) => {
+          await work(tx);
+          throw new Outage("the connection broke");
+        }, options),
+      );
+      isBroken = true;
+      const late = new ResponseStore(
+        withOwn(db, "transaction", (work, options) => (isBroken ? undone : db).transaction(work, options)),
+      );
+      const row = rowFor(5);
+      expect(await late.insert([row]).catch((error) => error)).toBeInstanceOf(Outage);
+      isBroken = false;
+      await late.insert([row]);
+      expect(await has(5)).toBe(true);
+    }),
+  );
+
+  test("users at their cap are counted one after the other, between which others have their turn", () =>
+    withDatabase(fresh, async (db) => {
+      const users = [1, 2, 3, 4];
+      const store = new ResponseStore(db);
+      for (const user of users) {
+        await addUser(db, user);
+        for (const n of numbers(0, 22))
+          await store.insert(
+            rowsFor(...numbers(user * 10_000 + n * 50, 50).map((id) => turnOf(id, { user }))),
+          );
+      }
+      let [turn, isDone] = [0, false];
+      const count = () => {
+        turn++;
+        if (!isDone) setImmediate(count);
+      };
+      const steps: number[] = [];
+      const counted = withOwn(db, "transaction", (work, options) => {
+        steps.push(turn);
+        return db.transaction(work, options);
+      });
+      count();
+      await new ResponseStore(counted).insert(users.map((user) => rowFor(user * 10_000 + 5_000, { user })));
+      isDone = true;
+      expect(steps).toHaveLength(users.length + 1);
+      expect(new Set(steps.slice(0, users.length)).size).toBe(users.length);
+      const turns = await db.all("SELECT SUM(turns) AS turns FROM stored_responses GROUP BY user_id");
+      expect(turns.map((row) => Number(row.turns))).toEqual(users.map(() => 1_001));
+    }));
+
   test("one that cannot be written now is not told to be missing, and cannot be deleted", () =>
     withDatabase(fresh, async (db) => {
       await addUser(db, 1);
       const clock = new ManualClock();
       const conversations = new Conversations({ db, clock, ids: randomIds });
       let isFull = true;
-      const full = new Proxy(db, {
-        get: (target, name) => {
-          if (name === "transaction" && isFull) return () => Promise.reject(new Outage("full"));
-          const value = Reflect.get(target, name);
-          return typeof value === "function" ? value.bind(target) : value;
-        },
-      });
+      const full = withOwn(db, "transaction", (work, options) =>
+        isFull ? Promise.reject(new Outage("full")) : db.transaction(work, options),
+      );
       const options = { db: full, clock, log: silentLog, conversations, isShared: false };
       const responses = new StoredResponses(options);
       const keep = responses.of(uuid(1), uuid(1)).turn({ previousResponseId: null, input: "hi" })!;

@@ -1,21 +1,13 @@
 /** What keys spent before they had limits comes through the migration. */
 import { expect, test } from "bun:test";
-import { emptyDatabase, onEachDatabase } from "@model-gateway/testing/databases.ts";
-import { openDatabase } from "../../src/storage/index.ts";
+import { onEachDatabase, withDatabaseAt } from "@model-gateway/testing/databases.ts";
 import { migrate } from "../../src/storage/migrate.ts";
-import { migrations } from "../../src/storage/migrations/index.ts";
 
 const BEFORE_LIMITS = 15;
 
 onEachDatabase("the migration to limits of keys", (_, kind) => {
-  test("sums up what each key has spent, in its newest month and in all", async () => {
-    const { options, drop } = await emptyDatabase(kind);
-    const db = await openDatabase(options);
-    try {
-      await migrate(
-        db,
-        migrations.filter(({ id }) => id <= BEFORE_LIMITS),
-      );
+  test("sums up what each key has spent, in its newest month and in all", () =>
+    withDatabaseAt(kind, BEFORE_LIMITS, async (db) => {
       const [busy, idle] = [crypto.randomUUID(), crypto.randomUUID()];
       const rows: [string | null, string, number | null][] = [
         [busy, "2026-10-31T23:59:59.999Z", 0.1],
@@ -51,9 +43,5 @@ onEachDatabase("the migration to limits of keys", (_, kind) => {
           last_used_ms: Date.parse("2026-09-01T00:00:00.000Z"),
         },
       });
-    } finally {
-      await db.close();
-      await drop();
-    }
-  });
+    }));
 });

@@ -1,23 +1,15 @@
 /** Books and rollups of the version before debts come through the migration whole. */
 import { expect, test } from "bun:test";
-import { emptyDatabase, onEachDatabase } from "@model-gateway/testing/databases.ts";
+import { onEachDatabase, withDatabaseAt } from "@model-gateway/testing/databases.ts";
 import { verifyLedger } from "../../src/rooms/ledger/index.ts";
-import { openDatabase } from "../../src/storage/index.ts";
 import { migrate } from "../../src/storage/migrate.ts";
-import { migrations } from "../../src/storage/migrations/index.ts";
 import { NANO_PER_POINT, onLedger, pool } from "./support.ts";
 
 const BEFORE_DEBTS = 9;
 
 onEachDatabase("the migration to debts", (_, kind) => {
-  test("keeps every account, movement and entry, and sums up what keys used", async () => {
-    const { options, drop } = await emptyDatabase(kind);
-    const db = await openDatabase(options);
-    try {
-      await migrate(
-        db,
-        migrations.filter(({ id }) => id <= BEFORE_DEBTS),
-      );
+  test("keeps every account, movement and entry, and sums up what keys used", () =>
+    withDatabaseAt(kind, BEFORE_DEBTS, async (db) => {
       const account = pool();
       const user = crypto.randomUUID();
       const now = new Date().toISOString();
@@ -75,9 +67,5 @@ onEachDatabase("the migration to debts", (_, kind) => {
       await expect(db.run("DELETE FROM ledger_accounts WHERE type = 'group'")).rejects.toThrow();
       await expect(db.run("DELETE FROM ledger_movements")).rejects.toThrow();
       expect((await verifyLedger(db)).problems).toEqual([]);
-    } finally {
-      await db.close();
-      await drop();
-    }
-  });
+    }));
 });

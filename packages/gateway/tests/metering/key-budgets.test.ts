@@ -5,15 +5,26 @@ import { join } from "node:path";
 import { ManualClock } from "@model-gateway/testing/clock.ts";
 import { freshDatabase, onEachDatabase, type TestDatabase } from "@model-gateway/testing/databases.ts";
 import { until } from "@model-gateway/testing/until.ts";
+import { REFUSED, type Reservations } from "../../src/bus/contract.ts";
 import { openBus } from "../../src/bus/index.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
 import { ServiceError } from "../../src/kernel/errors.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import { silentLog } from "../../src/kernel/log.ts";
 import type { KeyLimits, Payer } from "../../src/kernel/payer.ts";
+import { whenKnown } from "../../src/kernel/when-known.ts";
 import type { Admission, AdmitOptions } from "../../src/rooms/metering/index.ts";
 import { openStorage } from "../../src/storage/index.ts";
-import { type Bench, centRequest, centUsage, openBench, outputRequest, payer, spend } from "./support.ts";
+import {
+  type Bench,
+  CENT_TOKENS,
+  centRequest,
+  centUsage,
+  openBench,
+  outputRequest,
+  payer,
+  spend,
+} from "./support.ts";
 
 const CENT = 1e7;
 const limited = (limits: Partial<KeyLimits>, fields: Partial<Payer> = {}): Payer =>
@@ -106,6 +117,42 @@ onEachDatabase("budgets of keys", (fresh) => {
     expect(admitted).toHaveLength(6);
     for (const admission of admitted) admission.release();
     expect(admittedOf(await atOnce([bench], who, 50))).toHaveLength(6);
+  });
+
+  test("what comes free while a refusal looks for its reason admits the request", async () => {
+    const { options, drop } = await fresh();
+    const db = await openStorage(options);
+    const clock = new ManualClock();
+    const alone = await openBus({ redisUrl: null, clock, ids: randomIds, log: silentLog });
+    let whenRefused = () => {};
+    const reservations: Reservations = {
+      grant: (asking) =>
+        whenKnown(alone.reservations.grant(asking), (granted) => {
+          if (granted === REFUSED) whenRefused();
+          return granted;
+        }),
+      change: (changes) => alone.reservations.change(changes),
+      close: () => alone.reservations.close(),
+    };
+    const bench = await openBench({
+      db,
+      dataDir: options.dataDir,
+      clock,
+      shared: { ...alone, reservations },
+    });
+    cleanups.push(async () => {
+      await bench.close();
+      await db.close();
+      await drop();
+    });
+    for (const limits of [{ totalNanoUsd: 2 * CENT }, { tokensPerMinute: 2 * CENT_TOKENS }]) {
+      const who = limited(limits);
+      const other = (await attempt(bench, centRequest(who, 2))) as Admission;
+      whenRefused = () => other.release();
+      expect(admittedOf([await attempt(bench, centRequest(who))])).toHaveLength(1);
+      whenRefused = () => {};
+      expect((await refused(bench, centRequest(who, 2))).message).toMatch(/this key/i);
+    }
   });
 
   test("a monthly budget is back with the month: 429 until then; a total one is not: 402", async () => {

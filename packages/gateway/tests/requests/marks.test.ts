@@ -6,8 +6,9 @@ import { until } from "@model-gateway/testing/until.ts";
 import { Outage } from "../../src/kernel/errors.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import { RequestRecord } from "../../src/kernel/request-record.ts";
+import { blocksOf } from "../../src/rooms/requests/blocks.ts";
 import { MARKS_MAX, type Marks } from "../../src/rooms/requests/marks.ts";
-import { firstIdAt } from "../../src/rooms/requests/rows.ts";
+import { firstIdAt, Rows } from "../../src/rooms/requests/rows.ts";
 import { RequestStore } from "../../src/rooms/requests/store.ts";
 import { RecordWriter, SUMS_EVERY_MS } from "../../src/rooms/requests/writer.ts";
 import type { Database } from "../../src/storage/contract.ts";
@@ -38,6 +39,15 @@ function ask(opened: (id: string) => RequestRecord, fromMs: number): string[] {
   return ids.toReversed();
 }
 
+/** A block of one request. */
+function blockOf(id: string) {
+  const rows = new Rows(1);
+  const figures = { attempts: 1, queueMs: 0, firstTokenMs: null, durationMs: 0 };
+  const usage = { promptTokens: 0, completionTokens: 0, costNanoUsd: null };
+  rows.add({ id, askerId: 1, facetId: 1, ...figures, ...usage, reason: null, detail: null }, 200);
+  return blocksOf(rows);
+}
+
 onEachDatabase("requests that are not in the sums", (fresh) => {
   test.each([1, ASKERS])("are listed after the writer was killed, of %d people", async (askers) => {
     const { options, drop } = await fresh();
@@ -51,9 +61,9 @@ onEachDatabase("requests that are not in the sums", (fresh) => {
     expect(worker.signalCode).toBe("SIGKILL");
     const stored = await storedRows(db);
     const people = await db.all<{ id: number; user_id: string }>("SELECT id, user_id FROM request_askers");
-    const rows = stored.map(([id, askerId]) => ({
+    const rows = stored.map(({ id, askerId }) => ({
       id,
-      user_id: people.find((person) => `${person.id}` === askerId)!.user_id,
+      user_id: people.find((person) => person.id === askerId)!.user_id,
     }));
     expect(rows.length).toBeGreaterThan(500);
     expect(await countIn(db, "request_sums")).toBe(0);
@@ -177,9 +187,7 @@ onEachDatabase("requests that are not in the sums", (fresh) => {
         ids.push(firstIdAt(atMs));
         const minutes = [atMs - (atMs % MINUTE)];
         await store.insert({
-          blocks: [
-            { firstId: ids[i]!, requests: 1, records: `[["${ids[i]}","1","1",1,0,null,0,0,0,null,null]]` },
-          ],
+          blocks: blockOf(ids[i]!),
           facets: i > 0 ? [] : [{ id: 1, surface: SURFACE, model: "", backend: "", status: 200, code: "" }],
           askers:
             i > 0

@@ -1,26 +1,18 @@
-/** Records that were rows come through the migration into blocks. */
+/** Records that were rows come through the migrations into blocks, of text and then of bytes. */
 import { expect, test } from "bun:test";
 import { ManualClock } from "@model-gateway/testing/clock.ts";
-import { emptyDatabase, onEachDatabase } from "@model-gateway/testing/databases.ts";
+import { onEachDatabase, withDatabaseAt } from "@model-gateway/testing/databases.ts";
 import { firstIdAt } from "../../src/rooms/requests/rows.ts";
-import { openDatabase } from "../../src/storage/index.ts";
 import { migrate } from "../../src/storage/migrate.ts";
-import { migrations } from "../../src/storage/migrations/index.ts";
 import { ADMIN, listed, NOW, room } from "./room.ts";
 
 const BEFORE_BLOCKS = 25;
 const ROWS = 1_000;
 const STEP_MS = 30;
 
-onEachDatabase("the migration to blocks of request records", (_, kind) => {
-  test("keeps every record, with what it said", async () => {
-    const { options, drop } = await emptyDatabase(kind);
-    const db = await openDatabase(options);
-    try {
-      await migrate(
-        db,
-        migrations.filter(({ id }) => id <= BEFORE_BLOCKS),
-      );
+onEachDatabase("the migrations of request records", (_, kind) => {
+  test("keeps every record, with what it said", () =>
+    withDatabaseAt(kind, BEFORE_BLOCKS, async (db) => {
       const facetId = 3_456_789_012_345_678;
       await db.run(
         "INSERT INTO request_facets VALUES ($1, '/v1/chat/completions', 'm', 'b', 502, 'bad_gateway')",
@@ -46,14 +38,12 @@ onEachDatabase("the migration to blocks of request records", (_, kind) => {
         ref_id: "r",
         attempts: 2,
         duration_ms: 300,
+        first_token_ms: null,
         completion_tokens: 20,
+        reason: "only_backend",
         project: "p",
       });
       expect(await requests.get(ADMIN, ids[301]!)).toMatchObject({ message: null, duration_ms: 301 });
       await requests.close();
-    } finally {
-      await db.close();
-      await drop();
-    }
-  });
+    }));
 });

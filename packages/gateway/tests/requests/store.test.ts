@@ -105,7 +105,7 @@ onEachDatabase("request records", (fresh) => {
       });
       while ((await requests.sweepRecords(NOW, 50)) > 0);
       expect(await count()).toBe(100);
-      const [oldestId] = (await storedRows(db)).at(-1)!;
+      const { id: oldestId } = (await storedRows(db)).at(-1)!;
       expect(oldestId > firstIdAt(NOW - 10 * 24 * HOUR)).toBe(true);
       while ((await requests.sweepSums(NOW, 50)) > 0);
       const after = await requests.stats(ADMIN, { everyone: true, since: before.since });
@@ -198,6 +198,42 @@ onEachDatabase("request records", (fresh) => {
       expect(sums.map(({ requests }) => requests)).toEqual([1, 1, 1, 1, 1, 1]);
       await writer.close(1_000);
       expect(dropped.total()).toBe(0);
+    }));
+
+  test("a request is listed though another of the same key and kind was refused by the database before", () =>
+    withDatabase(fresh, async (db) => {
+      const store = new RequestStore(db);
+      const clock = new ManualClock(NOW);
+      const writer = new RecordWriter({
+        store: {
+          addSums: (...sums) => store.addSums(...sums),
+          async insert(batch) {
+            if (batch.blocks.some(({ records }) => Buffer.from(records).includes("poison")))
+              throw new Error("refused");
+            await store.insert(batch);
+          },
+        },
+        clock,
+        ...writerNeeds(),
+      });
+      const end = (id: string, refId: string | null) => {
+        const record = new RequestRecord(writer, "/v1/chat/completions", id);
+        record.userId = ADMIN.userId;
+        record.refId = refId;
+        record.end(200);
+      };
+      end(firstIdAt(NOW), "poison");
+      await writer.flush(100);
+      const good = firstIdAt(NOW + 1);
+      end(good, null);
+      for (let i = 0; i < 2; i++) {
+        clock.advance(3_000);
+        await writer.flush(1_000);
+      }
+      await writer.close(1_000);
+      const requests = room(db, new ManualClock(NOW + 1_000));
+      expect(await listed(requests)).toEqual([good]);
+      await requests.close();
     }));
 
   test("two instances that first see the same people in opposite order do not block each other", () =>
@@ -373,9 +409,9 @@ test.each(["row", "model"])("a %s that the database refuses does not stop later 
   const writer = new RecordWriter({
     store: {
       async insert({ blocks, facets }) {
-        if (blocks.some(({ records }) => records.includes("poison"))) throw new Error("refused");
+        if (blocks.some(({ records }) => Buffer.from(records).includes("poison"))) throw new Error("refused");
         if (facets.some(({ model }) => model === "poison")) throw new Error("refused");
-        written.push(...blocks.flatMap(rowsIn).map(([id]) => id));
+        written.push(...blocks.flatMap(rowsIn).map(({ id }) => id));
       },
       addSums: async () => {},
     },

@@ -5,7 +5,7 @@ import {
   firstIdAt,
   numberFor,
   type RecordRow,
-  type StoredRow,
+  Rows,
 } from "../../src/rooms/requests/rows.ts";
 import { RequestStore } from "../../src/rooms/requests/store.ts";
 import { Sums } from "../../src/rooms/requests/sums.ts";
@@ -51,7 +51,7 @@ export async function seedRequests(
     return { id, userId, keyId, groupId: null, project: "default", keyPrefix: keyId.slice(-8) };
   });
   const seeded: SeededRequest[] = [];
-  let rows: RecordRow[] = [];
+  const rows = new Rows(BATCH_ROWS);
   const stepMs = (days * 86_400_000) / count;
   const write = async () => {
     await store.insert({
@@ -60,9 +60,9 @@ export async function seedRequests(
       askers: seeded.length <= BATCH_ROWS ? askers : [],
     });
     const sums = new Sums();
-    for (const row of rows) sums.add(row);
+    sums.add(rows);
     await store.addSums(sums);
-    rows = [];
+    rows.clear();
   };
   for (let i = 0; i < count; i++) {
     const atMs = Math.floor(untilMs - (count - i) * stepMs);
@@ -78,10 +78,8 @@ export async function seedRequests(
     const durationMs = Math.floor(200 + random() ** 4 * 20_000);
     const row: RecordRow = {
       id: `${firstIdAt(atMs).slice(0, 13)}-7000-8000-${i.toString(16).padStart(12, "0")}`,
-      atMs,
       askerId: asker.id,
       facetId,
-      status,
       attempts: 1,
       queueMs: 1,
       firstTokenMs: status === 200 ? Math.floor(durationMs / 4) : null,
@@ -92,16 +90,18 @@ export async function seedRequests(
       reason: "fewest_requests",
       detail: null,
     };
-    rows.push(row);
+    rows.add(row, status);
     seeded.push({ id: row.id, atMs, model, status, userId: asker.userId!, keyId: asker.keyId!, durationMs });
-    if (rows.length === BATCH_ROWS) await write();
+    if (rows.size === BATCH_ROWS) await write();
   }
-  if (rows.length > 0) await write();
+  if (rows.size > 0) await write();
   return seeded;
 }
 
 /** Every stored request, newest first. */
-export async function storedRows(db: Database): Promise<StoredRow[]> {
-  const blocks = await db.all<{ records: string }>("SELECT records FROM request_blocks");
-  return blocks.flatMap(rowsIn).sort(([a], [b]) => (a < b ? 1 : -1));
+export async function storedRows(db: Database): Promise<RecordRow[]> {
+  const blocks = await db.all<{ requests: number; records: Uint8Array }>(
+    "SELECT requests, records FROM record_blocks",
+  );
+  return blocks.flatMap(rowsIn).sort((a, b) => (a.id < b.id ? 1 : -1));
 }

@@ -80,6 +80,24 @@ onEachDatabase("work with a price of its own", (fresh) => {
     bench.upstream.answer(worker);
   });
 
+  test("names with escapes in them are read as what they say", async () => {
+    const answered = (json: string) =>
+      bench.upstream.answer(async (_, reply) => {
+        reply.head(200, { "content-type": "application/json" });
+        await reply.write(json);
+        reply.end();
+      });
+    answered('{"created":1,"data":[{"\\u0075rl":"https://x/y.png"}],"siz\\u0065":"1024x1024"}');
+    expect((await image({ size: "auto", n: 4 })).usd).toBe(0.002);
+    answered('{"text":"x","usage":{"type":"duration","second\\u0073":2}}');
+    expect((await costOf(() => hear(wave(4)))).usd).toBe(0.002);
+    answered('{"err\\u006fr":{"message":"busy"}}');
+    expect(await costOf(() => hear(wave(4)))).toMatchObject({ status: 502, usd: 0 });
+    bench.upstream.answer((_, reply) => reply.stream(['data: {"err\\u006fr":"out of memory"}\n\n']));
+    expect((await image({ stream: true })).usd).toBe(0);
+    bench.upstream.answer(worker);
+  });
+
   test("counts that are no counts are refused, under every name", async () => {
     for (const more of [
       { n: 0 },

@@ -286,6 +286,11 @@ test("a stored response is given back as it was answered, and what was sent for 
   expect((await client.responses.inputItems.list(second.id)).data).toMatchObject([
     { role: "user", content: [{ type: "input_text", text: "Weather?" }] },
   ]);
+  for (const after of ["item_0", second.id, items.data[0]!.id])
+    expect(await failureOf(client.responses.inputItems.list(second.id, { after }))).toEqual({
+      status: 400,
+      message: expect.stringContaining("`after`"),
+    });
 
   await client.responses.delete(first.id);
   const missing = { status: 404, message: expect.stringContaining("no such response of yours is kept") };

@@ -160,6 +160,12 @@ export class HeldPurse {
     return { ...this.#holding(), asks, ahead };
   }
 
+  /** What is spent, and that nothing is held any more. */
+  lastOrder(): PurseOrder {
+    const { name, spent } = this;
+    return { name, base: zero(), spent, asks: [], ahead: zero() };
+  }
+
   #holding(): Holding {
     const base = {
       money: Math.max(this.#held.money, this.used.money),

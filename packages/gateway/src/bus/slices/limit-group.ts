@@ -262,9 +262,9 @@ export class LimitGroup {
     for (const end of this.#ends) end();
     const { server } = this.options;
     const ended = [...this.#keys.values()].filter(({ slice, isSending }) => slice && !isSending);
-    const batch = ended.slice(0, KEYS_PER_CALL_MAX).flatMap((key) => this.#next(key) ?? []);
-    if (batch.length > 0 && server.available)
-      await server.hit(batch.map(({ order }) => order)).catch(() => {});
+    const orders = ended.flatMap((key) => this.#next(key)?.order ?? []);
+    for (let at = 0; at < orders.length && server.available; at += KEYS_PER_CALL_MAX)
+      await server.hit(orders.slice(at, at + KEYS_PER_CALL_MAX)).catch(() => {});
   }
 }
 

@@ -86,6 +86,7 @@ export class PurseGroup {
   #uncertain = true;
   #confirmedAtMs = Number.NEGATIVE_INFINITY;
   #willAsk = false;
+  #willTell = false;
   #cancelTelling: (() => void) | null = null;
   readonly #ends: (() => void)[];
 
@@ -178,7 +179,9 @@ export class PurseGroup {
     if (purse.isTightAt(this.options.clock.elapsed())) purse.shrink();
     if (purse.needsTelling) {
       this.#changed.add(purse);
-      this.#tellSoon();
+      // Others must know it even if this process is killed now: what it held may be freed before they read it.
+      if (purse.spent) this.#tellNow();
+      else this.#tellSoon();
     } else if (purse.hasSlice) this.#ahead.add(purse);
     else this.#forgetIdle(purse);
   }
@@ -197,6 +200,16 @@ export class PurseGroup {
     queueMicrotask(() => {
       this.#willAsk = false;
       this.#send(this.#asking);
+    });
+  }
+
+  /** At the end of this turn of the event loop. */
+  #tellNow(): void {
+    if (this.#willTell) return;
+    this.#willTell = true;
+    queueMicrotask(() => {
+      this.#willTell = false;
+      this.#send(this.#changed);
     });
   }
 
@@ -476,7 +489,7 @@ export class PurseGroup {
     return [...memories].at(-1)!;
   }
 
-  /** A clean shutdown frees at once what is held. */
+  /** A clean shutdown frees at once what is held, after others have been told what was spent of it. */
   async close(): Promise<void> {
     for (const end of this.#ends) end();
     this.#cancelTelling?.();
@@ -485,6 +498,9 @@ export class PurseGroup {
     // Who entered has been told why it failed.
     await this.#entering?.catch(() => {});
     const { server } = this.options;
+    const orders = [...this.#purses.values()].filter(({ spent }) => spent).map((purse) => purse.lastOrder());
+    for (let at = 0; at < orders.length && server.available; at += NAMES_PER_CALL_MAX)
+      await server.hold(this.#instance, orders.slice(at, at + NAMES_PER_CALL_MAX)).catch(() => {});
     if (server.available) await server.leave(this.#instance).catch(() => {});
   }
 }

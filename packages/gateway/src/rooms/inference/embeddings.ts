@@ -49,7 +49,7 @@ async function embedOnce(
   const body = new AnswerBody(await readAnswer(await call.send()));
   const reported = usageOfTail(body);
   requireList(body, { list: "data", endsProperly: reported !== null });
-  const actual = encodingOfAnswer(body.bytes);
+  const actual = encodingOfAnswer(body);
   const encoded =
     actual === null || actual === encoding ? body : new AnswerBody(reencode(body.bytes, encoding));
   const list = write ? listOf(encoded.bytes) : null;
@@ -72,9 +72,12 @@ function giveBack({ buffer, length }: Buffer): void {
 }
 
 /** What the first vector looks like; null when there is none. */
-function encodingOfAnswer(body: Buffer): "float" | "base64" | null {
-  const first = /"embedding"\s*:\s*(\[|")/.exec(body.toString("latin1", 0, HEAD_BYTES));
-  return first ? (first[1] === "[" ? "float" : "base64") : null;
+function encodingOfAnswer({ bytes }: AnswerBody): "float" | "base64" | null {
+  const first = /"embedding"\s*:\s*(\[|")/.exec(bytes.toString("latin1", 0, HEAD_BYTES));
+  if (first) return first[1] === "[" ? "float" : "base64";
+  // Much stands before it, or its name has escapes in it.
+  const vector = listOf(bytes).data[0]?.embedding;
+  return Array.isArray(vector) ? "float" : typeof vector === "string" ? "base64" : null;
 }
 
 export interface EmbeddingsBody {

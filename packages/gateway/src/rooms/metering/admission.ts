@@ -72,6 +72,8 @@ interface Facts {
   /** Null while the account is not known. */
   balance: Balance | null;
   share: KeyShare | null;
+  /** It was refused before, and then no limit of the key was full. */
+  isAgain?: true;
 }
 
 /** The order in which covers are tried. */
@@ -291,10 +293,11 @@ export class AdmissionCheck {
     );
   }
 
-  /** Names what has no room: a budget of the key, otherwise what pays. */
-  #refuse(facts: Facts, budgets: readonly KeyLimitKind[] = KEY_BUDGETS): never | Promise<never> {
-    const { demand, share, balance } = facts;
+  /** Names what has no room: a budget of the key, otherwise what pays. Room may have come free since: then once more. */
+  #refuse(facts: Facts, budgets: readonly KeyLimitKind[] = KEY_BUDGETS): Verdict {
+    const { demand, share, balance, isAgain } = facts;
     const [kind, ...rest] = budgets;
+    if (share && !kind && !isAgain) return this.#tryFrom(STEPS.pointsWhole, { ...facts, isAgain: true });
     if (!share || !kind) {
       if (balance) refuseUncovered(balance, this.options.clock.now());
       return this.#refuseByKey("monthly_budget", demand);

@@ -8,7 +8,7 @@ import {
 } from "../../storage/contract.ts";
 import { type Block, blockIdsFor, endOfBucket, type IdRange, rowsIn } from "./blocks.ts";
 import { type Filter, Sql } from "./filter.ts";
-import type { Facet, Facts, StoredRow } from "./rows.ts";
+import type { Facet, RecordRow } from "./rows.ts";
 
 /** Blocks that are read at once: few enough that reading them takes a millisecond. */
 const BLOCKS_AT_ONCE = 8;
@@ -16,12 +16,11 @@ const BLOCKS_AT_ONCE = 8;
 const SEARCHED_AT_ONCE = 32;
 /** Periods that one statement looks through. */
 const RANGES_AT_ONCE = 16;
-/** With at most so many numbers to look for, the database leaves out the text of blocks that have none of them. */
+/** With at most so many numbers to look for, the database leaves out the records of blocks that have none of them. */
 const SOUGHT_MAX = 8;
 
 /** A request with what its numbers stand for. */
-export interface ListedRecord extends Omit<Facet, "id"> {
-  id: string;
+export interface ListedRecord extends Omit<Facet, "id">, RecordRow {
   user_id: string | null;
   user_email: string | null;
   key_id: string | null;
@@ -29,7 +28,6 @@ export interface ListedRecord extends Omit<Facet, "id"> {
   key_name: string | null;
   group_id: string | null;
   project: string | null;
-  facts: Facts;
 }
 
 export interface ListedPage {
@@ -37,13 +35,13 @@ export interface ListedPage {
   nextCursor: string | null;
 }
 
-type AskerRow = Omit<ListedRecord, keyof Facet | "facts"> & { id: number };
+type AskerRow = Omit<ListedRecord, keyof Facet | keyof RecordRow> & { id: number };
 
 export async function insertBlocks(tx: Transaction, blocks: readonly Block[]): Promise<void> {
   const rows = blocks.map(({ firstId, requests, records }) => [firstId, requests, records]);
   await insertRows(
     tx,
-    "request_blocks (first_id, requests, records)",
+    "record_blocks (first_id, requests, records)",
     rows,
     "ON CONFLICT (first_id) DO NOTHING",
   );
@@ -55,15 +53,15 @@ export const newestBlocks = (
   belowId: string,
   blocksMax: number,
 ): Promise<{ first_id: string; requests: number }[]> =>
-  on.all(
-    "SELECT first_id, requests FROM request_blocks WHERE first_id < $1 ORDER BY first_id DESC LIMIT $2",
-    [belowId, blocksMax],
-  );
+  on.all("SELECT first_id, requests FROM record_blocks WHERE first_id < $1 ORDER BY first_id DESC LIMIT $2", [
+    belowId,
+    blocksMax,
+  ]);
 
 /** What a list looks for; null: everything. */
 interface Sought {
-  facets: ReadonlySet<string> | null;
-  askers: ReadonlySet<string> | null;
+  facets: ReadonlySet<number> | null;
+  askers: ReadonlySet<number> | null;
 }
 
 /** SQL of the blocks that request records lie in. */
@@ -76,7 +74,7 @@ export class BlockStore {
       facets: await this.#numbers((sql) => sql.facetsOf(filter)),
       askers: await this.#numbers((sql) => sql.askersOf(filter.scope)),
     };
-    const found: StoredRow[] = [];
+    const found: RecordRow[] = [];
     if (sought.facets?.size === 0 || sought.askers?.size === 0) return { records: [], nextCursor: null };
     // One more than asked for says whether there is another page.
     for (let i = 0; i < ranges.length && found.length <= limit; i += RANGES_AT_ONCE)
@@ -86,24 +84,24 @@ export class BlockStore {
     const page = found.slice(0, limit);
     return {
       records: await this.#named(page),
-      nextCursor: found.length > limit ? page.at(-1)![0] : null,
+      nextCursor: found.length > limit ? page.at(-1)!.id : null,
     };
   }
 
   async find(id: string): Promise<ListedRecord | null> {
     const { fromId, belowId } = blockIdsFor({ fromId: id, belowId: id });
-    const blocks = await this.db.all<Pick<Block, "records">>(
-      "SELECT records FROM request_blocks WHERE first_id >= $1 AND first_id < $2",
+    const blocks = await this.db.all<Pick<Block, "requests" | "records">>(
+      "SELECT requests, records FROM record_blocks WHERE first_id >= $1 AND first_id < $2",
       [fromId, belowId],
     );
-    const row = blocks.flatMap(rowsIn).find(([rowId]) => rowId === id);
+    const row = blocks.flatMap(rowsIn).find((row) => row.id === id);
     return row ? ((await this.#named([row]))[0] ?? null) : null;
   }
 
   /** Deletes the oldest blocks up to this id, with about so many requests: returns how many they held. */
   async deleteUpTo(id: string, requestsMax: number): Promise<number> {
     const oldest = await this.db.all<{ first_id: string; requests: number }>(
-      "SELECT first_id, requests FROM request_blocks WHERE first_id <= $1 ORDER BY first_id LIMIT $2",
+      "SELECT first_id, requests FROM record_blocks WHERE first_id <= $1 ORDER BY first_id LIMIT $2",
       [id, requestsMax],
     );
     let removed = 0;
@@ -113,36 +111,36 @@ export class BlockStore {
       removed += requests;
       last = first_id;
     }
-    if (last !== null) await this.db.run("DELETE FROM request_blocks WHERE first_id <= $1", [last]);
+    if (last !== null) await this.db.run("DELETE FROM record_blocks WHERE first_id <= $1", [last]);
     return removed;
   }
 
-  async #numbers(select: (sql: Sql) => string | null): Promise<ReadonlySet<string> | null> {
+  async #numbers(select: (sql: Sql) => string | null): Promise<ReadonlySet<number> | null> {
     const sql = new Sql();
     const text = select(sql);
     if (text === null) return null;
     const rows = await this.db.all<{ id: number }>(text, sql.params);
-    return new Set(rows.map(({ id }) => `${id}`));
+    return new Set(rows.map(({ id }) => id));
   }
 
   /**
    * Blocks are read newest first until the page is full. Those of the same moment are in no order, so what the last
    * block read has in common with the next one is not final yet.
    */
-  async #find(sought: Sought, ranges: readonly IdRange[], limit: number): Promise<StoredRow[]> {
-    const isWanted = ([id, askerId, facetId]: StoredRow) =>
+  async #find(sought: Sought, ranges: readonly IdRange[], limit: number): Promise<RecordRow[]> {
+    const isWanted = ({ id, askerId, facetId }: RecordRow) =>
       (sought.askers?.has(askerId) ?? true) &&
       (sought.facets?.has(facetId) ?? true) &&
       ranges.some(({ fromId, belowId }) => id >= fromId && id < belowId);
-    const found: StoredRow[] = [];
-    const newest = () => found.sort(([a], [b]) => (a < b ? 1 : -1)).slice(0, limit);
+    const found: RecordRow[] = [];
+    const newest = () => found.sort((a, b) => (a.id < b.id ? 1 : -1)).slice(0, limit);
     let { belowId } = blockIdsFor(ranges[0]!);
     for (;;) {
       const { blocks, isLast } = await this.#blocks(sought, ranges, belowId);
-      for (const { first_id, records } of blocks) {
-        if (records !== null) found.push(...rowsIn({ records }).filter(isWanted));
+      for (const { first_id, requests, records } of blocks) {
+        if (records !== null) found.push(...rowsIn({ requests, records }).filter(isWanted));
         belowId = first_id;
-        if (found.length >= limit && newest().at(-1)![0] >= endOfBucket(belowId)) return newest();
+        if (found.length >= limit && newest().at(-1)!.id >= endOfBucket(belowId)) return newest();
       }
       if (isLast) return newest();
       // There may be thousands of blocks, and SQLite answers at once.
@@ -150,7 +148,7 @@ export class BlockStore {
     }
   }
 
-  /** The next blocks below this id. A block that cannot have what is sought comes without its text. */
+  /** The next blocks below this id. A block that cannot have what is sought comes without its records. */
   async #blocks({ facets, askers }: Sought, ranges: readonly IdRange[], belowId: string) {
     const sql = new Sql();
     const mayHave = [facets, askers]
@@ -163,27 +161,29 @@ export class BlockStore {
       .map(blockIdsFor)
       .map((ids) => ({ ...ids, belowId: ids.belowId < belowId ? ids.belowId : belowId }))
       .map(
-        (ids) => `SELECT first_id, ${records} FROM request_blocks
+        (ids) => `SELECT first_id, requests, ${records} FROM record_blocks
           WHERE first_id >= ${sql.value(ids.fromId)} AND first_id < ${sql.value(ids.belowId)}`,
       );
     const blocksMax = isSearched ? SEARCHED_AT_ONCE : BLOCKS_AT_ONCE;
-    const blocks = await this.db.all<{ first_id: string; records: string | null }>(
+    const blocks = await this.db.all<{ first_id: string; requests: number; records: Uint8Array | null }>(
       `SELECT * FROM (${parts.join(" UNION ALL ")}) AS blocks ORDER BY first_id DESC LIMIT ${blocksMax}`,
       sql.params,
     );
     return { blocks, isLast: blocks.length < blocksMax };
   }
 
-  /** Whether the text stands in a block: it may do so by chance, too. */
-  #contains(text: string, sql: Sql): string {
-    const position = this.db.dialect === "sqlite" ? "INSTR" : "STRPOS";
-    return `${position}(records, ${sql.value(text)}) > 0`;
+  /** Whether the number stands in a block: its bytes may do so by chance, too. */
+  #contains(number: number, sql: Sql): string {
+    const sought = sql.value(new Uint8Array(new Float64Array([number]).buffer));
+    return this.db.dialect === "sqlite"
+      ? `INSTR(records, ${sought}) > 0`
+      : `POSITION(${sought} IN records) > 0`;
   }
 
-  async #named(rows: readonly StoredRow[]): Promise<ListedRecord[]> {
+  async #named(rows: readonly RecordRow[]): Promise<ListedRecord[]> {
     const facets = await this.#byId<Facet>(
       (list) => `SELECT id, surface, model, backend, status, code FROM request_facets WHERE id IN ${list}`,
-      rows.map(([, , facetId]) => Number(facetId)),
+      rows.map(({ facetId }) => facetId),
     );
     const askers = await this.#byId<AskerRow>(
       (
@@ -192,11 +192,11 @@ export class BlockStore {
           a.project
         FROM request_askers a LEFT JOIN users u ON u.id = a.user_id LEFT JOIN api_keys k ON k.id = a.key_id
         WHERE a.id IN ${list}`,
-      rows.map(([, askerId]) => Number(askerId)),
+      rows.map(({ askerId }) => askerId),
     );
-    return rows.flatMap(([id, askerId, facetId, ...facts]) => {
-      const [facet, asker] = [facets.get(Number(facetId)), askers.get(Number(askerId))];
-      return facet && asker ? [{ ...facet, ...asker, id, facts }] : [];
+    return rows.flatMap((row) => {
+      const [facet, asker] = [facets.get(row.facetId), askers.get(row.askerId)];
+      return facet && asker ? [{ ...facet, ...asker, ...row }] : [];
     });
   }
 

@@ -32,12 +32,12 @@ export interface Detail {
   estimated?: true;
 }
 
+/** One request as it is stored. */
 export interface RecordRow {
+  /** It says when the request came. */
   id: string;
-  atMs: number;
   askerId: number;
   facetId: number;
-  status: number;
   attempts: number;
   /** From the request's arrival to its first sending. */
   queueMs: number;
@@ -52,36 +52,113 @@ export interface RecordRow {
   detail: Detail | null;
 }
 
-/** What of a row is only shown. */
-export type Facts = readonly [
-  attempts: number,
-  queueMs: number,
-  firstTokenMs: number | null,
-  durationMs: number,
-  promptTokens: number,
-  completionTokens: number,
-  costNanoUsd: number | null,
-  reason: string | null,
-  detail?: Detail | null,
+/** The router's words by number. Rows have the numbers, so words are only added. */
+const REASONS = [
+  "only_backend",
+  "fewest_requests",
+  "fastest",
+  "conversation",
+  "provider_asked_for",
+  "model_route",
+  "fallback",
 ];
 
-/** A request as its block has it. Numbers of askers and facets are texts: these are quicker to write. */
-export type StoredRow = readonly [id: string, askerId: string, facetId: string, ...facts: Facts];
+/** Where the numbers of a row stand: those for names and the cost are doubles (NaN: none), ... */
+export const DOUBLE_AT = { asker: 0, facet: 1, costNanoUsd: 2 } as const;
+export const DOUBLES = 3;
+/** ... and the rest as whole numbers of 32 bits. */
+export const COUNT_AT = {
+  attempts: 0,
+  queueMs: 1,
+  firstTokenMs: 2,
+  durationMs: 3,
+  promptTokens: 4,
+  completionTokens: 5,
+  reason: 6,
+} as const;
+export const COUNTS = 7;
+/** In place of a count: there is none. */
+const NO_COUNT = 2 ** 32 - 1;
 
-export const storedRow = (row: RecordRow, askerId: string, facetId: string): StoredRow => [
-  row.id,
-  askerId,
-  facetId,
-  row.attempts,
-  row.queueMs,
-  row.firstTokenMs,
-  row.durationMs,
-  row.promptTokens,
-  row.completionTokens,
-  row.costNanoUsd,
-  row.reason,
-  row.detail,
-];
+/** A clock that was set back makes times negative, and an upstream may report any number of tokens. */
+const countOf = (number: number): number =>
+  number >= 0 && number < NO_COUNT ? number : number > 0 ? NO_COUNT - 1 : 0;
+
+export type Numbers = Pick<Rows, "doubles" | "counts">;
+
+/** The row whose numbers stand at this place. */
+export function rowAt(
+  { doubles, counts }: Numbers,
+  place: number,
+  { id, detail }: Pick<RecordRow, "id" | "detail">,
+): RecordRow {
+  const count = (of: keyof typeof COUNT_AT) => counts[place * COUNTS + COUNT_AT[of]]!;
+  const firstTokenMs = count("firstTokenMs");
+  const costNanoUsd = doubles[place * DOUBLES + DOUBLE_AT.costNanoUsd]!;
+  return {
+    id,
+    askerId: doubles[place * DOUBLES + DOUBLE_AT.asker]!,
+    facetId: doubles[place * DOUBLES + DOUBLE_AT.facet]!,
+    attempts: count("attempts"),
+    queueMs: count("queueMs"),
+    firstTokenMs: firstTokenMs === NO_COUNT ? null : firstTokenMs,
+    durationMs: count("durationMs"),
+    promptTokens: count("promptTokens"),
+    completionTokens: count("completionTokens"),
+    costNanoUsd: Number.isNaN(costNanoUsd) ? null : costNanoUsd,
+    reason: REASONS[count("reason")] ?? null,
+    detail,
+  };
+}
+
+/**
+ * Requests as numbers, in memory that is used again: objects that wait to be written survive garbage collections, which
+ * costs more than everything else about a record.
+ */
+export class Rows {
+  size = 0;
+  readonly ids: string[] = [];
+  readonly timesMs: Float64Array;
+  readonly statuses: Uint16Array;
+  readonly doubles: Float64Array;
+  readonly counts: Uint32Array;
+  /** By place, of the few that have one. */
+  readonly details = new Map<number, Detail>();
+
+  constructor(readonly sizeMax: number) {
+    this.timesMs = new Float64Array(sizeMax);
+    this.statuses = new Uint16Array(sizeMax);
+    this.doubles = new Float64Array(sizeMax * DOUBLES);
+    this.counts = new Uint32Array(sizeMax * COUNTS);
+  }
+
+  add(row: RecordRow, status: number): void {
+    const { doubles, counts } = this;
+    const place = this.size++;
+    this.ids[place] = row.id;
+    this.timesMs[place] = timeOfId(row.id);
+    this.statuses[place] = status;
+    if (row.detail !== null) this.details.set(place, row.detail);
+    const doublesAt = place * DOUBLES;
+    doubles[doublesAt + DOUBLE_AT.asker] = row.askerId;
+    doubles[doublesAt + DOUBLE_AT.facet] = row.facetId;
+    doubles[doublesAt + DOUBLE_AT.costNanoUsd] = row.costNanoUsd ?? Number.NaN;
+    const countsAt = place * COUNTS;
+    counts[countsAt + COUNT_AT.attempts] = countOf(row.attempts);
+    counts[countsAt + COUNT_AT.queueMs] = countOf(row.queueMs);
+    counts[countsAt + COUNT_AT.firstTokenMs] =
+      row.firstTokenMs === null ? NO_COUNT : countOf(row.firstTokenMs);
+    counts[countsAt + COUNT_AT.durationMs] = countOf(row.durationMs);
+    counts[countsAt + COUNT_AT.promptTokens] = countOf(row.promptTokens);
+    counts[countsAt + COUNT_AT.completionTokens] = countOf(row.completionTokens);
+    counts[countsAt + COUNT_AT.reason] = row.reason === null ? NO_COUNT : REASONS.indexOf(row.reason);
+  }
+
+  clear(): void {
+    this.size = 0;
+    this.details.clear();
+  }
+}
 
 const ID_HEX_DIGITS = 13;
 
@@ -142,13 +219,17 @@ const DURATION_AT = FIRST_TOKEN_AT + BUCKET_COUNT;
 
 export const noSums = (): number[] => new Array(SUM_COLUMNS.length).fill(0);
 
-export function addRow(sums: number[], row: RecordRow): void {
+/** Adds the request at this place. */
+export function addRow(sums: number[], { doubles, counts }: Numbers, place: number): void {
+  const at = place * COUNTS;
+  const firstTokenMs = counts[at + COUNT_AT.firstTokenMs]!;
+  const costNanoUsd = doubles[place * DOUBLES + DOUBLE_AT.costNanoUsd]!;
   sums[0]! += 1;
-  sums[1]! += row.promptTokens;
-  sums[2]! += row.completionTokens;
-  sums[3]! += row.costNanoUsd ?? 0;
-  if (row.firstTokenMs !== null) sums[FIRST_TOKEN_AT + bucketOf(row.firstTokenMs)]! += 1;
-  sums[DURATION_AT + bucketOf(row.durationMs)]! += 1;
+  sums[1]! += counts[at + COUNT_AT.promptTokens]!;
+  sums[2]! += counts[at + COUNT_AT.completionTokens]!;
+  if (!Number.isNaN(costNanoUsd)) sums[3]! += costNanoUsd;
+  if (firstTokenMs !== NO_COUNT) sums[FIRST_TOKEN_AT + bucketOf(firstTokenMs)]! += 1;
+  sums[DURATION_AT + bucketOf(counts[at + COUNT_AT.durationMs]!)]! += 1;
 }
 
 export const totalsIn = ([requests, promptTokens, completionTokens, costNanoUsd]: readonly number[]) => ({

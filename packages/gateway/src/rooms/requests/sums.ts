@@ -2,11 +2,13 @@ import {
   addRow,
   addSums,
   DAY_MS,
+  DOUBLE_AT,
+  DOUBLES,
   GRAINS_MS,
   HOUR_MS,
   MINUTE_MS,
   noSums,
-  type RecordRow,
+  type Rows,
   totalsIn,
 } from "./rows.ts";
 
@@ -65,17 +67,23 @@ export class Sums {
     return this.#byMinute.keys();
   }
 
-  add(row: RecordRow): void {
-    const { atMs, askerId, facetId } = row;
-    const minuteMs = atMs - (atMs % MINUTE_MS);
-    let minute = this.#latest.get(askerId);
-    if (minute?.minuteMs !== minuteMs || minute.facetId !== facetId) {
-      minute = this.#minute({ minuteMs, askerId, facetId, firstMs: atMs, isUnanswered: row.status >= 400 });
-      this.#latest.set(askerId, minute);
+  add(rows: Rows): void {
+    const { size, doubles, timesMs, statuses } = rows;
+    for (let place = 0; place < size; place++) {
+      const atMs = timesMs[place]!;
+      const askerId = doubles[place * DOUBLES + DOUBLE_AT.asker]!;
+      const facetId = doubles[place * DOUBLES + DOUBLE_AT.facet]!;
+      const minuteMs = atMs - (atMs % MINUTE_MS);
+      let minute = this.#latest.get(askerId);
+      if (minute?.minuteMs !== minuteMs || minute.facetId !== facetId) {
+        const isUnanswered = statuses[place]! >= 400;
+        minute = this.#minute({ minuteMs, askerId, facetId, firstMs: atMs, isUnanswered });
+        this.#latest.set(askerId, minute);
+      }
+      if (atMs < minute.firstMs) minute.firstMs = atMs;
+      if (atMs > minute.lastMs) minute.lastMs = atMs;
+      addRow(minute.sums, rows, place);
     }
-    if (atMs < minute.firstMs) minute.firstMs = atMs;
-    if (atMs > minute.lastMs) minute.lastMs = atMs;
-    addRow(minute.sums, row);
   }
 
   /** The sums of a minute, empty ones if there are none yet. */

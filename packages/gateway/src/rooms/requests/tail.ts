@@ -7,7 +7,7 @@ import { PRINCIPAL_CHANGED } from "../../kernel/topics.ts";
 import { type Block, rowsIn } from "./blocks.ts";
 import type { Filter } from "./filter.ts";
 import { requestsEnded } from "./notifications.ts";
-import type { Asker, Facet, StoredRow } from "./rows.ts";
+import type { Asker, Facet, RecordRow } from "./rows.ts";
 import { outcomeOf } from "./stats.ts";
 import { viewOf } from "./view.ts";
 
@@ -101,11 +101,11 @@ export class Tail {
 
 function matches(
   { scope, ...wanted }: Filter,
-  [, askerId, facetId]: StoredRow,
+  { askerId, facetId }: RecordRow,
   { facets, askers }: Written,
 ): boolean {
-  const facet = facets.get(Number(facetId));
-  const asker = askers.get(Number(askerId));
+  const facet = facets.get(facetId);
+  const asker = askers.get(askerId);
   if (!facet || !asker) return false;
   const isOf = (want: string | null, has: string | null) => want === null || want === has;
   return (
@@ -121,12 +121,11 @@ function matches(
 }
 
 /** As the list has it, without the names that only the database knows. */
-function listed([id, askerId, facetId, ...facts]: StoredRow, { facets, askers }: Written) {
-  const { id: _facet, ...facet } = facets.get(Number(facetId))!;
-  const { userId, keyId, groupId, project, keyPrefix } = askers.get(Number(askerId))!;
+function listed(row: RecordRow, { facets, askers }: Written) {
+  const { userId, keyId, groupId, project, keyPrefix } = askers.get(row.askerId)!;
   return {
-    id,
-    ...facet,
+    ...facets.get(row.facetId)!,
+    ...row,
     user_id: userId,
     user_email: null,
     key_id: keyId,
@@ -134,6 +133,5 @@ function listed([id, askerId, facetId, ...facts]: StoredRow, { facets, askers }:
     key_name: null,
     group_id: groupId,
     project,
-    facts,
   };
 }

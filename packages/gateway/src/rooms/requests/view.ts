@@ -51,20 +51,10 @@ export const RecordView = z.object({
 });
 
 export function viewOf(row: ListedRecord): z.input<typeof RecordView> {
-  const [
-    attempts,
-    queue_ms,
-    first_token_ms,
-    duration_ms,
-    prompt_tokens,
-    completion_tokens,
-    costNanoUsd,
-    reason,
-    detail,
-  ] = row.facts;
+  const { attempts, queueMs, firstTokenMs, durationMs, promptTokens, completionTokens, detail } = row;
   const { id, surface, status, code, model, backend } = row;
   const { user_id, user_email, key_id, key_prefix, key_name, group_id, project } = row;
-  const answeringMs = duration_ms - (first_token_ms ?? queue_ms);
+  const answeringMs = durationMs - (firstTokenMs ?? queueMs);
   return {
     id,
     at: isoTime(timeOfId(id)),
@@ -76,20 +66,20 @@ export function viewOf(row: ListedRecord): z.input<typeof RecordView> {
     model: model || null,
     model_asked: detail?.asked ?? null,
     backend: backend || null,
-    reason,
+    reason: row.reason,
     attempts,
     failed_attempts: detail?.failed ?? [],
-    queue_ms,
-    first_token_ms,
-    duration_ms,
-    prompt_tokens,
-    completion_tokens,
+    queue_ms: queueMs,
+    first_token_ms: firstTokenMs,
+    duration_ms: durationMs,
+    prompt_tokens: promptTokens,
+    completion_tokens: completionTokens,
     tokens_per_second:
-      completion_tokens > 0 && answeringMs > 0
-        ? Math.round((completion_tokens * 10_000) / answeringMs) / 10
+      completionTokens > 0 && answeringMs > 0
+        ? Math.round((completionTokens * 10_000) / answeringMs) / 10
         : null,
     estimated: detail?.estimated ?? false,
-    cost_usd: costNanoUsd === null ? null : costNanoUsd / NANO_PER_USD,
+    cost_usd: row.costNanoUsd === null ? null : row.costNanoUsd / NANO_PER_USD,
     user_id,
     user_email,
     key_id,

@@ -6,17 +6,10 @@ import type { RecordSink, RequestRecord } from "../../kernel/request-record.ts";
 import { hideSecrets } from "../../kernel/secrets.ts";
 import { nextTurn } from "../../kernel/turns.ts";
 import type { Counter } from "../../observe/metrics.ts";
-import { type Block, Blocks, requestsIn } from "./blocks.ts";
+import { type Block, blocksOf, requestsIn } from "./blocks.ts";
 import type { Marks } from "./marks.ts";
-import {
-  type Asker,
-  type Detail,
-  type Facet,
-  numberFor,
-  type RecordRow,
-  storedRow,
-  timeOfId,
-} from "./rows.ts";
+import { Names } from "./names.ts";
+import { type Asker, type Detail, type Facet, Rows } from "./rows.ts";
 import type { RequestStore } from "./store.ts";
 import { Sums } from "./sums.ts";
 import type { Written } from "./tail.ts";
@@ -24,14 +17,9 @@ import type { Written } from "./tail.ts";
 /** Records that may wait for the database; beyond that new ones are dropped and counted. */
 const WAITING_MAX = 20_000;
 /** So many are written at once, without waiting for the next second. */
-const BATCH_ROWS = 1_000;
+const BATCH_ROWS = 1_024;
 /** Few enough that writing them takes a millisecond or two. */
 const BATCH_BLOCKS_MAX = 128;
-/**
- * Ended requests that become rows together. One after the other would cost more, and each that waits longer survives a
- * garbage collection, which costs more than the row.
- */
-const CONVERTED_TOGETHER = 32;
 const WRITE_EVERY_MS = 1_000;
 /** So few sums are written with the records. */
 const FEW_SUMS_MAX = 64;
@@ -44,8 +32,6 @@ export const SUMS_EVERY_MS = 20_000;
 /** Sums that wait for the database; with more than this, those that it does not take are dropped. */
 const SUMS_MAX = 50_000;
 const RETRY_AFTER_MS = 2_000;
-/** Facets, and askers, that are remembered. */
-const KNOWN_MAX = 50_000;
 const MESSAGE_LENGTH_MAX = 500;
 const NAME_LENGTH_MAX = 128;
 
@@ -69,14 +55,13 @@ interface Batch {
   mayExist: boolean;
 }
 
-/** The number of an asker or facet as text, which every record of it needs. */
-type Numbered<T> = T & { idText: string };
-
 /** Keeps ended requests until the next write, a bounded number of them: nobody ever waits for it. */
 export class RecordWriter implements RecordSink {
   readonly clock: Clock;
-  readonly #ended: RequestRecord[] = [];
-  readonly #waiting = new Blocks();
+  /** What ended since the last blocks were made. */
+  readonly #ended = new Rows(BATCH_ROWS);
+  readonly #waiting: Block[] = [];
+  #waitingRows = 0;
   /** Being written; kept when that fails, to be tried again. */
   #batch: Batch | null = null;
   #sums = new Sums();
@@ -94,14 +79,7 @@ export class RecordWriter implements RecordSink {
   readonly #stop: () => void;
   #isScheduled = false;
   #isClosed = false;
-  /** By model: a text of everything would have to be made for every request. */
-  readonly #facets = new Map<string, Numbered<Facet>[]>();
-  readonly #facetsById = new Map<number, Facet>();
-  readonly #askers = new Map<string, Numbered<Asker>>();
-  readonly #askersById = new Map<number, Asker>();
-  /** Not in the database yet, as far as is known here. */
-  readonly #newFacets: Facet[] = [];
-  readonly #newAskers: Asker[] = [];
+  readonly #names = new Names();
 
   constructor(readonly options: WriterOptions) {
     this.clock = options.clock;
@@ -112,13 +90,14 @@ export class RecordWriter implements RecordSink {
 
   ended(record: RequestRecord): void {
     if (record.capture) this.options.captured(record);
-    if (this.#isClosed || this.#waiting.size >= WAITING_MAX) {
+    if (this.#isClosed || this.#waitingRows >= WAITING_MAX) {
       this.options.dropped.add();
       return;
     }
-    if (this.#ended.push(record) < CONVERTED_TOGETHER) return;
-    this.#convert();
-    if (this.#waiting.size < BATCH_ROWS || this.#isScheduled || this.#retryAtMs > 0) return;
+    this.#take(record);
+    if (this.#ended.size < BATCH_ROWS) return;
+    this.#makeBlocks();
+    if (this.#isScheduled || this.#retryAtMs > 0) return;
     this.#isScheduled = true;
     setImmediate(() => {
       this.#isScheduled = false;
@@ -126,20 +105,37 @@ export class RecordWriter implements RecordSink {
     });
   }
 
-  #convert(): void {
-    for (const record of this.#ended) {
-      const model = record.model ?? (record.modelAsked && this.options.knownModel(record.modelAsked));
-      const asker = this.#askerOf(record);
-      const facet = this.#facetOf(record, model ?? "");
-      const row = this.#rowOf(record, { model, askerId: asker.id, facetId: facet.id });
-      this.#sums.add(row);
-      this.#waiting.add(storedRow(row, asker.idText, facet.idText));
-    }
-    this.#ended.length = 0;
+  /** What is needed of a record is taken at once, while the processor has it at hand. */
+  #take(record: RequestRecord): void {
+    const { startedMs, firstSentMs, firstTokenMs, promptTokens, completionTokens } = record;
+    const model = record.model ?? (record.modelAsked && this.options.knownModel(record.modelAsked));
+    const isPriced = model && promptTokens + completionTokens > 0;
+    const row = {
+      id: record.id,
+      askerId: this.#names.askerOf(record).id,
+      facetId: this.#names.facetOf(record, model ?? "").id,
+      attempts: record.attempts,
+      queueMs: firstSentMs === 0 ? 0 : firstSentMs - startedMs,
+      firstTokenMs: firstTokenMs === 0 ? null : firstTokenMs - startedMs,
+      durationMs: record.endedMs - startedMs,
+      promptTokens,
+      completionTokens,
+      costNanoUsd: isPriced ? this.options.costNanoUsd(model, { promptTokens, completionTokens }) : null,
+      reason: record.reason,
+      detail: detailOf(record, model),
+    };
+    this.#ended.add(row, record.status);
+  }
+
+  #makeBlocks(): void {
+    this.#sums.add(this.#ended);
+    this.#waiting.push(...blocksOf(this.#ended));
+    this.#waitingRows += this.#ended.size;
+    this.#ended.clear();
   }
 
   get waitingCount(): number {
-    return this.#ended.length + this.#waiting.size + requestsIn(this.#batch?.blocks ?? []);
+    return this.#ended.size + this.#waitingRows + requestsIn(this.#batch?.blocks ?? []);
   }
 
   /** Writes what waits, as long as the database takes it. */
@@ -186,10 +182,10 @@ export class RecordWriter implements RecordSink {
 
   /** Full batches; with `isAll` also what waits now. What comes meanwhile is left to become a batch. */
   async #writeBatches(isAll: boolean): Promise<void> {
-    if (isAll) this.#convert();
+    if (isAll) this.#makeBlocks();
     let asked = isAll ? this.waitingCount : 0;
-    while (asked > 0 || this.#batch || this.#waiting.size >= BATCH_ROWS) {
-      const batch = this.#batch ?? { blocks: this.#waiting.take(BATCH_BLOCKS_MAX), mayExist: false };
+    while (asked > 0 || this.#batch || this.#waitingRows >= BATCH_ROWS) {
+      const batch = this.#batch ?? { blocks: this.#takeBlocks(), mayExist: false };
       this.#batch = batch;
       try {
         await this.#store(batch);
@@ -198,11 +194,18 @@ export class RecordWriter implements RecordSink {
         this.#retryAtMs = 0;
       } catch (error) {
         this.#failed(batch, error);
+        if (this.#batch === null) await this.#storeNames();
         return;
       }
       // Streams go first.
       await nextTurn();
     }
+  }
+
+  #takeBlocks(): Block[] {
+    const blocks = this.#waiting.splice(0, BATCH_BLOCKS_MAX);
+    this.#waitingRows -= requestsIn(blocks);
+    return blocks;
   }
 
   /** An outage is waited for. What the database refuses twice would stop all that follows, so it is dropped. */
@@ -214,20 +217,34 @@ export class RecordWriter implements RecordSink {
       log.error("request records could not be written", { error, requests });
       dropped.add(requests);
       this.#batch = null;
-      // One of these may be what it refuses.
-      this.#newFacets.length = 0;
-      this.#newAskers.length = 0;
-      this.#forget();
     } else log.warn("writing request records failed; will retry", { error });
     // Whether it was committed is not known.
     batch.mayExist = true;
     this.#retryAtMs = this.clock.elapsed() + RETRY_AFTER_MS;
   }
 
+  /** Of a batch that was given up: later rows need them, too, and one of them may be what the database refuses. */
+  async #storeNames(): Promise<void> {
+    const { newFacets, newAskers } = this.#names;
+    for (const facet of newFacets.splice(0)) await this.#storeName({ facets: [facet], askers: [] });
+    for (const asker of newAskers.splice(0)) await this.#storeName({ facets: [], askers: [asker] });
+  }
+
+  async #storeName(name: { facets: Facet[]; askers: Asker[] }): Promise<void> {
+    try {
+      await this.options.store.insert({ blocks: [], ...name });
+    } catch (error) {
+      if (!(error instanceof Outage)) return;
+      this.#names.newFacets.push(...name.facets);
+      this.#names.newAskers.push(...name.askers);
+    }
+  }
+
   async #store({ blocks }: Batch): Promise<void> {
     const { store, written } = this.options;
-    const facets = [...this.#newFacets];
-    const askers = [...this.#newAskers];
+    const { newFacets, newAskers, facetsById, askersById } = this.#names;
+    const facets = [...newFacets];
+    const askers = [...newAskers];
     const minutes = [...this.#sums.minutes].filter((minuteMs) => !this.#markedMinutes.has(minuteMs));
     const marks: Marks[] = [];
     if (minutes.length > 0) {
@@ -239,88 +256,10 @@ export class RecordWriter implements RecordSink {
     await store.insert({ blocks, facets, askers, marks });
     for (const minuteMs of minutes) this.#markedMinutes.add(minuteMs);
     this.#unsummedMinutes.clear();
-    this.#newFacets.splice(0, facets.length);
-    this.#newAskers.splice(0, askers.length);
-    written({ blocks, facets: this.#facetsById, askers: this.#askersById });
-    if (this.#facetsById.size > KNOWN_MAX || this.#askers.size > KNOWN_MAX) this.#forget();
-  }
-
-  /** What is forgotten is stored again when it is next seen, which changes nothing. */
-  #forget(): void {
-    this.#facets.clear();
-    this.#facetsById.clear();
-    this.#askers.clear();
-    this.#askersById.clear();
-  }
-
-  #rowOf(
-    record: RequestRecord,
-    { model, askerId, facetId }: { model: string | null; askerId: number; facetId: number },
-  ): RecordRow {
-    const { startedMs, firstSentMs, firstTokenMs, endedMs, promptTokens, completionTokens } = record;
-    const isUsed = promptTokens + completionTokens > 0;
-    return {
-      id: record.id,
-      atMs: timeOfId(record.id),
-      askerId,
-      facetId,
-      status: record.status,
-      attempts: record.attempts,
-      queueMs: firstSentMs === 0 ? 0 : firstSentMs - startedMs,
-      firstTokenMs: firstTokenMs === 0 ? null : firstTokenMs - startedMs,
-      durationMs: endedMs - startedMs,
-      promptTokens,
-      completionTokens,
-      costNanoUsd:
-        isUsed && model ? this.options.costNanoUsd(model, { promptTokens, completionTokens }) : null,
-      reason: record.reason,
-      detail: detailOf(record, model),
-    };
-  }
-
-  #facetOf({ surface, backend, status, code }: RequestRecord, model: string): Numbered<Facet> {
-    const known = this.#facets.get(model);
-    const [backendName, codeName] = [backend ?? "", code ?? ""];
-    if (known)
-      for (const facet of known) {
-        const isOfCall = facet.surface === surface && facet.backend === backendName;
-        if (isOfCall && facet.status === status && facet.code === codeName) return facet;
-      }
-    const id = numberFor("facet", surface, model, backendName, status, codeName);
-    // An upstream names its models as it likes, but Postgres rejects NUL in a text.
-    const named = model.replaceAll("\u0000", "");
-    const facet = {
-      id,
-      idText: `${id}`,
-      surface,
-      model: named,
-      backend: backendName,
-      status,
-      code: codeName,
-    };
-    this.#newFacets.push(facet);
-    if (known) known.push(facet);
-    else this.#facets.set(model, [facet]);
-    this.#facetsById.set(id, facet);
-    return facet;
-  }
-
-  #askerOf(record: RequestRecord): Numbered<Asker> {
-    const { principal } = record;
-    const userId = principal?.userId ?? record.userId;
-    const keyId = principal?.keyId ?? null;
-    const groupId = principal?.group?.id ?? null;
-    const project = principal?.project ?? null;
-    const key = keyId ?? userId ?? "";
-    const known = this.#askers.get(key);
-    if (known && known.groupId === groupId && known.project === project) return known;
-    const keyPrefix = principal?.keyPrefix ?? null;
-    const id = numberFor("asker", userId, keyId, groupId, project);
-    const asker = { id, idText: `${id}`, userId, keyId, groupId, project, keyPrefix };
-    this.#newAskers.push(asker);
-    this.#askers.set(key, asker);
-    this.#askersById.set(id, asker);
-    return asker;
+    newFacets.splice(0, facets.length);
+    newAskers.splice(0, askers.length);
+    written({ blocks, facets: facetsById, askers: askersById });
+    this.#names.forgetIfMany();
   }
 
   /** Resolves when everything so far is in the database, or cannot be for now, or the time is over. */

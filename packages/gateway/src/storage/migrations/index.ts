@@ -27,6 +27,7 @@ import { requestMarks } from "./025-request-marks.ts";
 import { requestBlocks } from "./026-request-blocks.ts";
 import { responseBlocks } from "./027-response-blocks.ts";
 import { responseIndexes } from "./028-response-indexes.ts";
+import { recordBytes } from "./029-record-bytes.ts";
 
 /** In order of application; a released migration is never edited, only followed by another. */
 export const migrations: readonly Migration[] = [
@@ -58,4 +59,5 @@ export const migrations: readonly Migration[] = [
   requestBlocks,
   responseBlocks,
   responseIndexes,
+  recordBytes,
 ];

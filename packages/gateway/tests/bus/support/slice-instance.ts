@@ -3,7 +3,7 @@ import type { ManualClock } from "@model-gateway/testing/clock.ts";
 import type { Seeded } from "@model-gateway/testing/seeded.ts";
 import type { Bus, Quantity, RateLimiter } from "../../../src/bus/contract.ts";
 import { InProcessBus } from "../../../src/bus/in-process/bus.ts";
-import type { LimitServer, PurseServer } from "../../../src/bus/slices/contract.ts";
+import type { LimitServer, PurseOrder, PurseServer } from "../../../src/bus/slices/contract.ts";
 import { LimitGroup } from "../../../src/bus/slices/limit-group.ts";
 import type { MemoryLimits } from "../../../src/bus/slices/memory-limits.ts";
 import { PurseGroup } from "../../../src/bus/slices/purse-group.ts";
@@ -26,6 +26,8 @@ export interface World {
   readonly delayMsMax: number;
   /** The chance that a message between instances is lost. */
   readonly lose: number;
+  /** The instance tells the server what it holds of a purse, and asks for more. */
+  told(instance: string, order: PurseOrder): void;
   /** The server has changed what it knows of purses. */
   served(): void;
 }
@@ -147,7 +149,10 @@ export class Instance {
       },
       hold: (as, orders) => {
         const sent = structuredClone(orders.map(plain));
-        return serve(() => purses.hold(as, sent));
+        return serve(() => {
+          for (const order of sent) world.told(id, order);
+          return purses.hold(as, sent);
+        });
       },
       enter: (as, before, holdings) => {
         const sent = structuredClone(holdings);

@@ -2,7 +2,7 @@
 import { ManualClock } from "@model-gateway/testing/clock.ts";
 import { Seeded } from "@model-gateway/testing/seeded.ts";
 import { type Cost, grantedAmount, type Purse, type Quantity, REFUSED } from "../../../src/bus/contract.ts";
-import { LEFT_PER_AHEAD, SLICE_MS } from "../../../src/bus/slices/contract.ts";
+import { LEFT_PER_AHEAD, type PurseOrder, SLICE_MS } from "../../../src/bus/slices/contract.ts";
 import { MemoryLimits } from "../../../src/bus/slices/memory-limits.ts";
 import { ALIVE_MS } from "../../../src/bus/slices/purse-group.ts";
 import { ServerPurses, type SharedPurses, SupervisorPurses } from "./shared-purses.ts";
@@ -82,6 +82,10 @@ export class Model implements World {
 
   get problems(): readonly string[] {
     return this.promises.problems;
+  }
+
+  told(instance: string, order: PurseOrder): void {
+    this.promises.told(instance, order);
   }
 
   served(): void {

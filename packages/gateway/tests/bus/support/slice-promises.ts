@@ -1,5 +1,6 @@
 /** What must hold whatever happens to instances that share limits in slices. */
 import type { Quantity } from "../../../src/bus/contract.ts";
+import type { PurseOrder } from "../../../src/bus/slices/contract.ts";
 import type { Model } from "./slice-model.ts";
 
 /** The purses and the limit that instances share. */
@@ -26,6 +27,14 @@ class FreeHistory {
     this.#sizes.push(size);
     // The last one before counts until the first one since.
     while ((this.#sizes[1]?.atMs ?? Number.POSITIVE_INFINITY) < size.atMs - IDLE_MS) this.#sizes.shift();
+  }
+
+  /** So much of what was free is somewhere else now. */
+  lower({ money, tokens }: Quantity): void {
+    for (const size of this.#sizes) {
+      size.money = Math.max(0, size.money - money);
+      size.tokens = Math.max(0, size.tokens - tokens);
+    }
   }
 
   /** What was free all the time. */
@@ -74,6 +83,17 @@ export class Promises {
       for (const instance of model.living)
         note(instance.id, less(held.get(instance.id) ?? NOTHING, instance.used(name)));
     }
+  }
+
+  /**
+   * What an instance gives back is what has been idle there, and what came free since stays. One that asks has used up
+   * its slice or gives back the rest of it, and gets another.
+   */
+  told(instance: string, { name, base, asks }: PurseOrder): void {
+    const history = this.#free.get(`${name} ${instance}`);
+    const { money, tokens } = less(this.model.purses.held(name).get(instance) ?? NOTHING, base);
+    if (asks.length > 0) history?.add({ atMs: this.model.clock.now(), ...NOTHING });
+    else history?.lower({ money: Math.max(0, money), tokens: Math.max(0, tokens) });
   }
 
   /** Instances that are gone keep theirs until they are taken for dead, and what is late comes too late. */

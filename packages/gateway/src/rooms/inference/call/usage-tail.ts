@@ -1,4 +1,5 @@
-import { skipSpace, skipValue } from "../../../kernel/json-scan.ts";
+import { isObject } from "../../../kernel/json.ts";
+import { skipSpace, skipValue, withoutEscapedLetters } from "../../../kernel/json-scan.ts";
 import type { AnswerBody } from "./answer-body.ts";
 
 /** Token counts as an upstream reports them. */
@@ -56,12 +57,14 @@ export function readUsage(value: unknown): UsageReport {
  * The usage of a whole JSON answer without parsing it: the last `"usage"` that is followed by a complete object
  * and stands at the top level, which is where every server writes it, near the end.
  */
-export function usageOfTail({ bytes, tail, tailStart }: AnswerBody): UsageReport {
+export function usageOfTail(body: AnswerBody): UsageReport {
+  const { tail } = body;
   const last = tail.lastIndexOf(KEY);
-  if (last === -1 && (tailStart === 0 || !bytes.includes(KEY))) return null;
   const closing = last === -1 ? null : closingUsage(tail, last);
-  // Usage is not at the end, or the name appears again after it: parse the whole answer, which is rare.
-  return readUsage(closing ?? parsed(bytes.toString("utf8"))?.usage);
+  if (closing !== null) return readUsage(closing);
+  // Usage is missing, not at the end, or has escapes in its name, or the name appears again after it, which is rare.
+  const { parsed } = body;
+  return isObject(parsed) ? readUsage(parsed.usage) : null;
 }
 
 /** The usage in the last event that has one, from the end of an event stream. */
@@ -73,7 +76,8 @@ export function usageOfEvents(tail: string): UsageReport {
     if (told !== null) return told;
     end = at;
   }
-  return null;
+  const plain = withoutEscapedLetters(tail);
+  return plain === tail ? null : usageOfEvents(plain);
 }
 
 function usageAt(text: string, at: number): UsageReport {
@@ -101,14 +105,6 @@ function closingUsage(text: string, at: number): unknown {
     let close = skipSpace(text, end);
     if (text[close] !== "}") close = at - 2 + skipValue(`{${text.slice(at)}`, 0);
     return skipSpace(text, close + 1) < text.length ? null : JSON.parse(text.slice(start, end));
-  } catch {
-    return null;
-  }
-}
-
-function parsed(json: string): { usage?: unknown } | null {
-  try {
-    return JSON.parse(json) as { usage?: unknown } | null;
   } catch {
     return null;
   }

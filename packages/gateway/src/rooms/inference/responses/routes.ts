@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { toRestReply, toServiceError } from "../../../kernel/errors.ts";
+import { fail, toRestReply, toServiceError } from "../../../kernel/errors.ts";
 import { type AnyRoute, defineRoute, type RefusedCall } from "../../../kernel/route.ts";
 import { refusalIn } from "../voices/replies.ts";
 import { responses } from "../voices/responses/index.ts";
@@ -73,6 +73,9 @@ export const responseInputItems: AnyRoute = defineRoute({
     const items = inputItemsOf(await rooms.inference.responses.get(principal.userId, path.id));
     if (order === "desc") items.reverse();
     const start = after === undefined ? 0 : items.findIndex(({ id }) => id === after) + 1;
+    // A client that pages would get the first page again and again.
+    if (after !== undefined && start === 0)
+      fail("invalid_params", "`after`: no item of this response has that id");
     const data = items.slice(start, start + limit);
     return {
       object: "list" as const,

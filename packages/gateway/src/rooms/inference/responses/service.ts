@@ -23,6 +23,8 @@ const TURN_CHARS_MAX = 256 * 1024;
 const CHAIN = { turnsMax: 1_000, charsMax: 8 * 1024 * 1024 };
 /** One that is not found may have been answered by another process a moment ago, which has yet to write it. */
 const ELSEWHERE_MS = 500;
+/** An id tells when the request began. No answer takes longer than an hour; clocks of other machines may be wrong. */
+const BEGAN_WITHIN_MS = 2 * 3_600_000;
 const CLOSE_WITHIN_MS = 5_000;
 const TITLE_CHARS_MAX = 60;
 
@@ -101,7 +103,7 @@ export class StoredResponses {
     if (id === null) return null;
     if (!(await this.#writer.written(userId, id))) throw new Outage("stored responses cannot be written");
     const row = await this.#store.find(userId, id);
-    if (row || !this.options.isShared) return row;
+    if (row || !this.options.isShared || !isRecent(id, this.options.clock.now())) return row;
     await Bun.sleep(ELSEWHERE_MS);
     return this.#store.find(userId, id);
   }
@@ -151,6 +153,9 @@ export class StoredResponses {
   readonly sweep = (nowMs: number, rowsMax: number): Promise<number> =>
     this.#store.removeBelow(firstIdAt(nowMs - KEPT_MS), rowsMax);
 }
+
+const isRecent = (id: string, nowMs: number): boolean =>
+  id > firstIdAt(nowMs - BEGAN_WITHIN_MS) && id < firstIdAt(nowMs + BEGAN_WITHIN_MS);
 
 /** What is stored of a turn: of a response that is too large only its output; null where that is, too. */
 function turnJson(inputJson: string, responseJson: string): string | null {

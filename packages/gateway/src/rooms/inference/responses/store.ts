@@ -1,4 +1,5 @@
 import { BoundedMap } from "../../../kernel/bounded.ts";
+import { nextTurn } from "../../../kernel/turns.ts";
 import { type Database, insertRows, type Queryable, type Transaction } from "../../../storage/contract.ts";
 import { requestIdOf, responseIdOf } from "./ids.ts";
 import type { ResponseRow } from "./rows.ts";
@@ -13,8 +14,10 @@ interface ChainLimits {
 const KEPT_PER_USER_MAX = 1_000;
 /** A user's older ones are removed after this many more: to find them, all that are kept must be counted. */
 const REMOVED_EVERY = 100;
+/** Rows of one transaction: with SQLite all else waits for it. */
+const REMOVED_AT_ONCE_MAX = 100;
 const USERS_COUNTED_MAX = 10_000;
-/** Of one transaction: after a start, it is the first one here of everybody. */
+/** Of one insert: after a start, it is the first one here of everybody. */
 const COUNTED_AT_ONCE_MAX = 4;
 
 const NAMES = [
@@ -45,6 +48,8 @@ const idsIn = (row: ResponseRow): string[] => turnsIn(row).map(({ response }) =>
 export class ResponseStore {
   /** How many more responses of a user are stored before the older ones are removed. */
   readonly #untilCount = new BoundedMap<string, number>(USERS_COUNTED_MAX);
+  /** By row, the transaction of Postgres to insert it: a connection that breaks does not say whether it committed. */
+  readonly #triedIn = new WeakMap<ResponseRow, string>();
 
   constructor(readonly db: Database) {}
 
@@ -81,13 +86,34 @@ export class ResponseStore {
 
   /** Those that are there already stay as they are. */
   async insert(rows: readonly ResponseRow[]): Promise<void> {
-    await this.db.transaction(
-      async (tx) => {
-        await insertAll(tx, rows);
-        for (const userId of this.#usersToCount(rows)) await removeExcess(tx, userId);
-      },
-      { isUnsynced: true },
-    );
+    const missing = await this.#notCommitted(rows);
+    for (const userId of this.#usersToCount(missing)) await removeExcess(this.db, userId);
+    const insertMissing = async (tx: Transaction) => {
+      if (tx.dialect === "postgres") await this.#noteTransaction(tx, missing);
+      await insertAll(tx, missing);
+    };
+    if (missing.length > 0) await this.db.transaction(insertMissing, { isUnsynced: true });
+  }
+
+  async #noteTransaction(tx: Transaction, rows: readonly ResponseRow[]): Promise<void> {
+    const current = await tx.get<{ id: string }>("SELECT CAST(pg_current_xact_id() AS text) AS id");
+    for (const row of rows) this.#triedIn.set(row, current!.id);
+  }
+
+  /** Without rows that an earlier attempt has inserted: who deleted one since then must not get it back. */
+  async #notCommitted(rows: readonly ResponseRow[]): Promise<readonly ResponseRow[]> {
+    const committed = new Set<string>();
+    for (const id of new Set(rows.map((row) => this.#triedIn.get(row)))) {
+      if (id === undefined) continue;
+      // A server that took over from the one that began it may not have come to that number.
+      const found = await this.db.get<{ status: string | null }>(
+        `SELECT CASE WHEN CAST($1 AS xid8) < pg_snapshot_xmax(pg_current_snapshot())
+           THEN pg_xact_status(CAST($1 AS xid8)) END AS status`,
+        [id],
+      );
+      if (found?.status === "committed") committed.add(id);
+    }
+    return rows.filter((row) => !committed.has(this.#triedIn.get(row)!));
   }
 
   /** Users whose older responses are to be removed now: at their first one here, and then every so often. */
@@ -147,16 +173,23 @@ export class ResponseStore {
  * Ids are in the order of time. A row is as old as its newest response: one that took long is stored with those that
  * were asked for much later. Added up here: in SQL that takes SQLite several times as long.
  */
-async function removeExcess(tx: Queryable, userId: string): Promise<void> {
-  const rows = await tx.all<Pick<ResponseRow, "last_id" | "turns">>(
+async function removeExcess(db: Database, userId: string): Promise<void> {
+  const rows = await db.all<Pick<ResponseRow, "last_id" | "turns">>(
     "SELECT last_id, turns FROM stored_responses WHERE user_id = $1 ORDER BY last_id DESC",
     [userId],
   );
   let kept = 0;
-  for (const { last_id, turns } of rows) {
+  const oldest = rows.find(({ turns }) => {
     kept += Math.max(turns, 1);
-    if (kept < KEPT_PER_USER_MAX) continue;
-    await tx.run("DELETE FROM stored_responses WHERE user_id = $1 AND last_id < $2", [userId, last_id]);
-    return;
-  }
+    return kept >= KEPT_PER_USER_MAX;
+  });
+  if (!oldest || oldest === rows.at(-1)) return;
+  const remove = (tx: Queryable) =>
+    tx.run(
+      `DELETE FROM stored_responses WHERE id IN
+         (SELECT id FROM stored_responses WHERE user_id = $1 AND last_id < $2 ORDER BY id LIMIT $3)`,
+      [userId, oldest.last_id, REMOVED_AT_ONCE_MAX],
+    );
+  do await nextTurn();
+  while ((await db.transaction(remove, { isUnsynced: true })) === REMOVED_AT_ONCE_MAX);
 }

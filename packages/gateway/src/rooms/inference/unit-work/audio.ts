@@ -65,16 +65,6 @@ function readSound(payload: Payload): Asked {
   };
 }
 
-/** An answer that may tell of seconds, or of an error; null where it is a text. */
-function parsedAnswer(answer: AnswerBody): unknown {
-  if (!['"seconds"', '"duration"', '"error"'].some((name) => answer.mentions(name))) return null;
-  try {
-    return JSON.parse(answer.bytes.toString());
-  } catch {
-    return null;
-  }
-}
-
 /** `usage.seconds`, or `duration` where the words come with their times; a number, or one written as a text. */
 function reportedSeconds(parsed: unknown): unknown {
   if (!isObject(parsed)) return null;
@@ -83,8 +73,7 @@ function reportedSeconds(parsed: unknown): unknown {
   return typeof told === "string" && told.trim() !== "" ? Number(told) : (told ?? null);
 }
 
-function madeOfSound(answer: AnswerBody, { secondsBelieved: most = 0 }: Asked): Made {
-  const parsed = parsedAnswer(answer);
+function madeOfSound({ parsed }: AnswerBody, { secondsBelieved: most = 0 }: Asked): Made {
   requireText(parsed);
   const second = reportedSeconds(parsed);
   if (second === null) return {};

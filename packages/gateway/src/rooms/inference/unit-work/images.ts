@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { withoutEscapedLetters } from "../../../kernel/json-scan.ts";
 import { ANY, type ImageLook } from "../../billing/index.ts";
 import { estimateTokens, IMAGE_TOKENS } from "../../metering/index.ts";
 import { type AnswerBody, requireList } from "../call/answer-body.ts";
@@ -63,7 +64,9 @@ const said = (text: string, name: "size" | "quality"): string | null =>
 
 function made(answer: AnswerBody): Made {
   requireList(answer, { list: "data", endsProperly: false });
-  const text = answer.bytes.toString("latin1");
+  let text = answer.bytes.toString("latin1");
+  // Keys may have escapes in them.
+  if (!IMAGE_KEYS.some((pattern) => text.search(pattern) !== -1)) text = withoutEscapedLetters(text);
   const image = Math.max(...IMAGE_KEYS.map((pattern) => occurrences(text, pattern)));
   const size = said(text, "size");
   const quality = said(text, "quality");

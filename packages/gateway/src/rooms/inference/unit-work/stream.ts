@@ -2,6 +2,7 @@ import type { ReplySource, ReplyWriter } from "@model-gateway/wire/http";
 import { type Answer, BackendError, type Flow, type PieceReader } from "../../../backends/contract.ts";
 import { toServiceError } from "../../../kernel/errors.ts";
 import { isObject } from "../../../kernel/json.ts";
+import { withoutEscapedLetters } from "../../../kernel/json-scan.ts";
 import { hideSecrets, hideSecretsIn } from "../../../kernel/secrets.ts";
 import { CLIENT_LEFT } from "../call/deadlines.ts";
 import type { UpstreamCall } from "../call/upstream-call.ts";
@@ -14,6 +15,10 @@ const TAIL_BYTES = 16 * 1024;
 const ERROR_LINE_BYTES_MAX = 16 * 1024;
 const LINE_END = 10;
 const NOTHING: Buffer = Buffer.alloc(0);
+
+const mentionsError = (bytes: Buffer): boolean =>
+  bytes.includes("error") ||
+  (bytes.includes("\\u") && withoutEscapedLetters(bytes.toString("latin1")).includes("error"));
 
 /** Passes on the lines of an event stream, without the upstream's key where they tell of an error. */
 class ErrorFilter {
@@ -45,7 +50,7 @@ class ErrorFilter {
   }
 
   #lines(bytes: Buffer): Buffer {
-    if (!this.#isError && !bytes.includes("error")) {
+    if (!this.#isError && !mentionsError(bytes)) {
       this.hasContent ||= bytes.includes("data:");
       return bytes;
     }
@@ -66,7 +71,7 @@ class ErrorFilter {
       this.hasContent = true;
       return line;
     }
-    this.#isError ||= line.includes("error");
+    this.#isError ||= mentionsError(line);
     return this.#isError ? Buffer.from(this.#withoutSecrets(line.toString())) : line;
   }
 
