@@ -208,10 +208,13 @@ export class RecordWriter implements RecordSink {
     }
   }
 
+  /** After an outage there are thousands of rows in few blocks. */
   #takeBlocks(): Block[] {
-    const blocks = this.#waiting.splice(0, BATCH_BLOCKS_MAX);
-    this.#waitingRows -= requestsIn(blocks);
-    return blocks;
+    let [blocks, rows] = [0, 0];
+    while (blocks < Math.min(this.#waiting.length, BATCH_BLOCKS_MAX) && rows < BATCH_ROWS)
+      rows += this.#waiting[blocks++]!.requests;
+    this.#waitingRows -= rows;
+    return this.#waiting.splice(0, blocks);
   }
 
   /** An outage is waited for. What the database refuses twice would stop all that follows, so it is dropped. */
