@@ -30,6 +30,8 @@ export interface TransactionOptions {
    * nothing.
    */
   isUnsynced?: boolean;
+  /** May change more than fits in memory: SQLite then does not keep it all there until the commit. */
+  isLarge?: boolean;
 }
 
 export interface Database extends Queryable {

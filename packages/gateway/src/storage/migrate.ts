@@ -78,7 +78,7 @@ async function record(on: Queryable, { id, name }: Migration): Promise<void> {
 
 /** Applies what is due up to the first migration of a grown table, which is returned; null when nothing is left. */
 function applyStatements(db: Database, known: readonly Migration[]): Promise<Migration | null> {
-  return db.transaction(async (tx) => {
+  const apply = async (tx: Transaction) => {
     await tx.lock(SCHEMA_LOCK);
     await tx.run(
       forDialect(
@@ -106,7 +106,8 @@ function applyStatements(db: Database, known: readonly Migration[]): Promise<Mig
       await record(tx, migration);
     }
     return null;
-  });
+  };
+  return db.transaction(apply, { isLarge: true });
 }
 
 /** Each step may have been done by an attempt that did not come to its end. */

@@ -185,6 +185,29 @@ onEachDatabase("storage", (fresh, kind) => {
       await drop();
     });
 
+    test("a migration of a large table is not kept in memory until it is committed", async () => {
+      const { options, drop } = await fresh();
+      const db = await openDatabase(options);
+      const tableBytes = 20_000_000;
+      const logFile = Bun.file(join(options.dataDir, `${SQLITE_FILE}-wal`));
+      let writtenBytes = 0;
+      const large: Migration = {
+        id: 1,
+        name: "large",
+        statements: ["CREATE TABLE large (row BLOB)"],
+        async work(tx) {
+          await tx.run(`INSERT INTO large
+            WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ${tableBytes / 10_000})
+            SELECT ZEROBLOB(10000) FROM n`);
+          writtenBytes = (await logFile.stat()).size;
+        },
+      };
+      await migrate(db, [large]);
+      expect(writtenBytes).toBeGreaterThan(tableBytes / 2);
+      await db.close();
+      await drop();
+    });
+
     test("commits are durable: WAL with full synchronisation", async () => {
       const { options, drop } = await fresh();
       const db = await openStorage(options);

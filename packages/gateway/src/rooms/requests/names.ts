@@ -3,7 +3,7 @@ import type { RequestRecord } from "../../kernel/request-record.ts";
 import { type Asker, type Facet, numberFor } from "./rows.ts";
 
 /** Facets, and askers, that are remembered. */
-const KNOWN_MAX = 50_000;
+export const KNOWN_MAX = 50_000;
 
 /** What the numbers in rows stand for. Whatever is not known yet is to be stored with the rows that name it. */
 export class Names {

@@ -8,8 +8,8 @@ import { nextTurn } from "../../kernel/turns.ts";
 import type { Counter } from "../../observe/metrics.ts";
 import { type Block, blocksOf, requestsIn } from "./blocks.ts";
 import type { Marks } from "./marks.ts";
-import { Names } from "./names.ts";
-import { type Asker, type Detail, type Facet, Rows } from "./rows.ts";
+import { KNOWN_MAX, Names } from "./names.ts";
+import { type Detail, Rows } from "./rows.ts";
 import type { RequestStore } from "./store.ts";
 import { Sums } from "./sums.ts";
 import type { Written } from "./tail.ts";
@@ -55,6 +55,9 @@ interface Batch {
   mayExist: boolean;
 }
 
+/** One facet or one asker. */
+type Name = Pick<Parameters<RequestStore["insert"]>[0], "facets" | "askers">;
+
 /** Keeps ended requests until the next write, a bounded number of them: nobody ever waits for it. */
 export class RecordWriter implements RecordSink {
   readonly clock: Clock;
@@ -80,6 +83,8 @@ export class RecordWriter implements RecordSink {
   #isScheduled = false;
   #isClosed = false;
   readonly #names = new Names();
+  /** Names that are stored apart from records, which they would stop. */
+  readonly #namesApart: Name[] = [];
 
   constructor(readonly options: WriterOptions) {
     this.clock = options.clock;
@@ -153,6 +158,7 @@ export class RecordWriter implements RecordSink {
   async #writeSums(isAsked: boolean): Promise<void> {
     const nowMs = this.clock.elapsed();
     const areAllDue = isAsked || this.#sumsDueMs <= nowMs;
+    if (areAllDue && this.#namesApart.length > 0) await this.#storeNames();
     if (areAllDue) this.#sumsDueMs = nowMs + SUMS_EVERY_MS;
     else if (this.#sums.size > FEW_SUMS_MAX) return;
     const isUnmarked = areAllDue && this.#hasMarks;
@@ -202,10 +208,13 @@ export class RecordWriter implements RecordSink {
     }
   }
 
+  /** After an outage there are thousands of rows in few blocks. */
   #takeBlocks(): Block[] {
-    const blocks = this.#waiting.splice(0, BATCH_BLOCKS_MAX);
-    this.#waitingRows -= requestsIn(blocks);
-    return blocks;
+    let [blocks, rows] = [0, 0];
+    while (blocks < Math.min(this.#waiting.length, BATCH_BLOCKS_MAX) && rows < BATCH_ROWS)
+      rows += this.#waiting[blocks++]!.requests;
+    this.#waitingRows -= rows;
+    return this.#waiting.splice(0, blocks);
   }
 
   /** An outage is waited for. What the database refuses twice would stop all that follows, so it is dropped. */
@@ -223,20 +232,27 @@ export class RecordWriter implements RecordSink {
     this.#retryAtMs = this.clock.elapsed() + RETRY_AFTER_MS;
   }
 
-  /** Of a batch that was given up: later rows need them, too, and one of them may be what the database refuses. */
+  /**
+   * Later rows need the names of a batch that was given up, too, and one of them may be what the database refuses. So they
+   * are stored one by one, and those that it does not take are tried again: it may have been busy only.
+   */
   async #storeNames(): Promise<void> {
     const { newFacets, newAskers } = this.#names;
-    for (const facet of newFacets.splice(0)) await this.#storeName({ facets: [facet], askers: [] });
-    for (const asker of newAskers.splice(0)) await this.#storeName({ facets: [], askers: [asker] });
-  }
-
-  async #storeName(name: { facets: Facet[]; askers: Asker[] }): Promise<void> {
-    try {
-      await this.options.store.insert({ blocks: [], ...name });
-    } catch (error) {
-      if (!(error instanceof Outage)) return;
-      this.#names.newFacets.push(...name.facets);
-      this.#names.newAskers.push(...name.askers);
+    const names: Name[] = [
+      ...newFacets.splice(0).map((facet) => ({ facets: [facet], askers: [] })),
+      ...newAskers.splice(0).map((asker) => ({ facets: [], askers: [asker] })),
+      ...this.#namesApart.splice(0),
+    ].slice(0, KNOWN_MAX);
+    for (const [at, name] of names.entries()) {
+      try {
+        await this.options.store.insert({ blocks: [], ...name });
+      } catch (error) {
+        const isAway = error instanceof Outage;
+        this.#namesApart.push(...names.slice(at, isAway ? undefined : at + 1));
+        if (isAway) return;
+      }
+      // There may be thousands, and SQLite answers at once.
+      await nextTurn();
     }
   }
 

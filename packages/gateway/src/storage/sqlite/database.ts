@@ -169,7 +169,7 @@ export class SqliteDatabase implements Database {
 
   transaction<T>(
     work: (tx: Transaction) => Promise<T>,
-    { isUnsynced = false }: TransactionOptions = {},
+    { isUnsynced = false, isLarge = false }: TransactionOptions = {},
   ): Promise<T> {
     const writer = this.#writer;
     // Transactions are already exclusive here, so a named lock has nothing to add.
@@ -191,15 +191,18 @@ export class SqliteDatabase implements Database {
         throw error;
       }
     };
-    const unsynced = async () => {
-      writer.handle.run("PRAGMA synchronous = NORMAL");
+    // These cannot change within a transaction.
+    const within = async () => {
+      if (isUnsynced) writer.handle.run("PRAGMA synchronous = NORMAL");
+      if (isLarge) writer.handle.run("PRAGMA cache_spill = ON");
       try {
         return await committed();
       } finally {
-        writer.handle.run("PRAGMA synchronous = FULL");
+        if (isLarge) writer.handle.run("PRAGMA cache_spill = OFF");
+        if (isUnsynced) writer.handle.run("PRAGMA synchronous = FULL");
       }
     };
-    return this.#exclusively(() => namingOutages(isUnsynced ? unsynced : committed));
+    return this.#exclusively(() => namingOutages(within));
   }
 
   /** Every statement is allowed in a transaction, and that is exclusive. */
