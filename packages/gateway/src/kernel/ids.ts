@@ -27,3 +27,18 @@ export function constantTimeEqual(a: string, b: string): boolean {
   // Comparing digests makes the lengths equal without revealing which one was longer.
   return crypto.timingSafeEqual(Bun.SHA256.hash(a), Bun.SHA256.hash(b));
 }
+
+const TIME_HEX_DIGITS = 12;
+const HYPHEN_AT = 8;
+const [CODE_OF_0, CODE_OF_A] = [48, 97];
+
+/** When an ordered id was made; there is one for every request, so no texts are made of its parts. */
+export function timeOfId(id: string): number {
+  let ms = 0;
+  for (let i = 0; i <= TIME_HEX_DIGITS; i++) {
+    if (i === HYPHEN_AT) continue;
+    const code = id.charCodeAt(i);
+    ms = ms * 16 + (code < CODE_OF_A ? code - CODE_OF_0 : code - CODE_OF_A + 10);
+  }
+  return ms;
+}

@@ -1,6 +1,7 @@
 import type { Clock } from "./clock.ts";
 import type { Principal } from "./context.ts";
 import { ERRORS, type ServiceError } from "./errors.ts";
+import { timeOfId } from "./ids.ts";
 
 /** Where records of ended requests go. */
 export interface RecordSink {
@@ -80,7 +81,7 @@ export class RequestRecord {
     /** Ordered by time: it says when the request came. */
     readonly id: string,
   ) {
-    this.startedMs = sink.clock.now();
+    this.startedMs = timeOfId(id);
   }
 
   /** The request goes to this backend. */

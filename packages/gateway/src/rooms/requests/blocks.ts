@@ -1,13 +1,5 @@
-import {
-  COUNTS,
-  type Detail,
-  DOUBLES,
-  firstIdAt,
-  type RecordRow,
-  type Rows,
-  rowAt,
-  timeOfId,
-} from "./rows.ts";
+import { timeOfId } from "../../kernel/ids.ts";
+import { COUNTS, type Detail, DOUBLES, firstIdAt, type RecordRow, type Rows, rowAt } from "./rows.ts";
 
 /** Requests that came within this time lie together: the last 8 bits of an id's time tell them apart. */
 export const BUCKET_MS = 256;

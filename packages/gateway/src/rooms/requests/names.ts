@@ -1,9 +1,11 @@
-import type { Principal } from "../../kernel/context.ts";
 import type { RequestRecord } from "../../kernel/request-record.ts";
 import { type Asker, type Facet, numberFor } from "./rows.ts";
 
 /** Facets, and askers, that are remembered. */
 export const KNOWN_MAX = 50_000;
+
+/** Tells what was noted on a principal here from what other names, or forgotten ones, noted. */
+let epochs = 0;
 
 /** What the numbers in rows stand for. Whatever is not known yet is to be stored with the rows that name it. */
 export class Names {
@@ -11,8 +13,7 @@ export class Names {
   readonly #facets = new Map<string, Facet[]>();
   #latestFacet: Facet | null = null;
   readonly #askers = new Map<string, Asker>();
-  /** The next request of a key mostly brings the same object. */
-  #byPrincipal = new WeakMap<Principal, Asker>();
+  #epoch = ++epochs;
   readonly facetsById = new Map<number, Facet>();
   readonly askersById = new Map<number, Asker>();
   /** Not in the database yet, as far as is known here. */
@@ -41,15 +42,16 @@ export class Names {
     return facet;
   }
 
-  askerOf(record: RequestRecord): Asker {
+  /** Noted on the principal: the next request of a key mostly brings the same one, and a map is seldom in the caches. */
+  askerIdOf(record: RequestRecord): number {
     const { principal } = record;
-    if (principal === null) return this.#asker(record);
-    let asker = this.#byPrincipal.get(principal);
-    if (!asker) {
-      asker = this.#asker(record);
-      this.#byPrincipal.set(principal, asker);
+    if (principal?.recordedIn === this.#epoch) return principal.recordedAs!;
+    const { id } = this.#asker(record);
+    if (principal !== null) {
+      principal.recordedAs = id;
+      principal.recordedIn = this.#epoch;
     }
-    return asker;
+    return id;
   }
 
   #asker({ principal, userId: signedInId }: RequestRecord): Asker {
@@ -74,7 +76,7 @@ export class Names {
     this.#facets.clear();
     this.#latestFacet = null;
     this.#askers.clear();
-    this.#byPrincipal = new WeakMap();
+    this.#epoch = ++epochs;
     this.facetsById.clear();
     this.askersById.clear();
   }

@@ -1,4 +1,4 @@
-import { sha256Hex } from "../../kernel/ids.ts";
+import { sha256Hex, timeOfId } from "../../kernel/ids.ts";
 
 /** What requests have in common, so that rows name it by number. An empty text means none. */
 export interface Facet {
@@ -132,11 +132,11 @@ export class Rows {
     this.counts = new Uint32Array(sizeMax * COUNTS);
   }
 
-  add(row: RecordRow, status: number): void {
+  add(row: RecordRow, status: number, timeMs: number = timeOfId(row.id)): void {
     const { doubles, counts } = this;
     const place = this.size++;
     this.ids[place] = row.id;
-    this.timesMs[place] = timeOfId(row.id);
+    this.timesMs[place] = timeMs;
     this.statuses[place] = status;
     if (row.detail !== null) this.details.set(place, row.detail);
     const doublesAt = place * DOUBLES;
@@ -168,19 +168,6 @@ export function numberFor(...parts: readonly (string | number | null)[]): number
 }
 
 const TIME_HEX_DIGITS = 12;
-const HYPHEN_AT = 8;
-const [CODE_OF_0, CODE_OF_A] = [48, 97];
-
-/** When an ordered id was made; there is one for every request, so no texts are made of its parts. */
-export function timeOfId(id: string): number {
-  let ms = 0;
-  for (let i = 0; i <= TIME_HEX_DIGITS; i++) {
-    if (i === HYPHEN_AT) continue;
-    const code = id.charCodeAt(i);
-    ms = ms * 16 + (code < CODE_OF_A ? code - CODE_OF_0 : code - CODE_OF_A + 10);
-  }
-  return ms;
-}
 
 /** The smallest id of an instant: ids of requests that came then or later are not below it. */
 export function firstIdAt(ms: number): string {

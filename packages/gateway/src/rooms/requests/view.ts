@@ -1,9 +1,9 @@
 import { z } from "zod";
 import { isoTime } from "../../kernel/clock.ts";
+import { timeOfId } from "../../kernel/ids.ts";
 import { Timestamp } from "../../kernel/method.ts";
 import type { ListedRecord } from "./block-store.ts";
 import { OUTCOMES } from "./filter.ts";
-import { timeOfId } from "./rows.ts";
 import { outcomeOf } from "./stats.ts";
 
 const NANO_PER_USD = 1e9;

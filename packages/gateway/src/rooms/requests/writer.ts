@@ -117,7 +117,7 @@ export class RecordWriter implements RecordSink {
     const isPriced = model && promptTokens + completionTokens > 0;
     const row = {
       id: record.id,
-      askerId: this.#names.askerOf(record).id,
+      askerId: this.#names.askerIdOf(record),
       facetId: this.#names.facetOf(record, model ?? "").id,
       attempts: record.attempts,
       queueMs: firstSentMs === 0 ? 0 : firstSentMs - startedMs,
@@ -129,7 +129,7 @@ export class RecordWriter implements RecordSink {
       reason: record.reason,
       detail: detailOf(record, model),
     };
-    this.#ended.add(row, record.status);
+    this.#ended.add(row, record.status, startedMs);
   }
 
   #makeBlocks(): void {
