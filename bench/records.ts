@@ -71,7 +71,7 @@ async function cpuOfRound(app: App, isRecorded: boolean): Promise<number> {
       record.modelAsked = "gpt-4o-mini";
       record.sent(route);
       record.firstTokenMs = Date.now();
-      record.used(400, 300, false);
+      record.used({ promptTokens: 400, completionTokens: 300, isEstimated: false }, 240_000);
       record.end(200);
     }
     await new Promise((resolve) => setImmediate(resolve));

@@ -225,7 +225,6 @@ export async function openRooms(options: RoomOptions) {
       groups,
       keptDays: config.requestRecordsDays,
       keptMax: config.requestRecordsMax,
-      costNanoUsd: (model, tokens) => billing.costNanoUsd(model, tokens),
       knownModel: (asked) => routing.knownModel(asked),
     }),
     { close: (room) => room.close() },

@@ -31,6 +31,8 @@ export interface Capture {
 export const CLIENT_CLOSED_STATUS = 499;
 const CLIENT_CLOSED_CODE = "client_left";
 
+type UsedField = "promptTokens" | "completionTokens" | "isEstimated";
+
 /**
  * One request while it is served: each part that it passes notes what it knows. Who opened it ends it, unless it was
  * handed to something that goes on, such as a stream or a session. It is on the path of every chat, so noting
@@ -64,6 +66,8 @@ export class RequestRecord {
   firstTokenMs = 0;
   promptTokens = 0;
   completionTokens = 0;
+  /** As it was charged; null when the model has no price. */
+  costNanoUsd: number | null = null;
   isEstimated = false;
 
   /** Set where the operator has the key's prompts captured. */
@@ -103,16 +107,25 @@ export class RequestRecord {
     this.failures.push({ model, backend, sentMs, endedMs: this.sink.clock.now(), message });
   }
 
-  used(promptTokens: number, completionTokens: number, isEstimated: boolean): void {
+  used(
+    { promptTokens, completionTokens, isEstimated }: Pick<RequestRecord, UsedField>,
+    costNanoUsd: number | null,
+  ): void {
     this.promptTokens += promptTokens;
     this.completionTokens += completionTokens;
     this.isEstimated ||= isEstimated;
+    if (costNanoUsd !== null) this.costNanoUsd = (this.costNanoUsd ?? 0) + costNanoUsd;
   }
 
   /** Later calls do nothing. */
-  end(status: number, code: string | null = null, message: string | null = null): void {
+  end(
+    status: number,
+    code: string | null = null,
+    message: string | null = null,
+    nowMs: number = this.sink.clock.now(),
+  ): void {
     if (this.endedMs !== 0) return;
-    this.endedMs = this.sink.clock.now();
+    this.endedMs = nowMs;
     this.status = status;
     this.code = code;
     this.message = message;

@@ -26,7 +26,13 @@ function relaying() {
       return flow;
     },
   } as unknown as Answer;
-  const admission = { outputTokensHeld: 1e6, lowered: false, grow: () => true, settle() {}, release() {} };
+  const admission = {
+    outputTokensHeld: 1e6,
+    lowered: false,
+    grow: () => true,
+    settle: () => null,
+    release() {},
+  };
   const hold = new StreamHold({ admission, promptTokens: () => 1, isTold: false });
   const relay = new Relay(answer, new StreamMeter({ keepUsage: false }), watched, clock, hold);
   const say = (text: string) => {

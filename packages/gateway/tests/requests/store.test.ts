@@ -181,10 +181,9 @@ onEachDatabase("request records", (fresh) => {
         clock,
         ...writerNeeds(),
         dropped,
-        costNanoUsd: () => 5,
       });
       const record = new RequestRecord(writer, "/v1/chat/completions", firstIdAt(NOW));
-      record.used(1, 2, false);
+      record.used({ promptTokens: 1, completionTokens: 2, isEstimated: false }, 5);
       record.end(200);
       await writer.flush(1_000);
       expect(writer.waitingCount).toBe(1);

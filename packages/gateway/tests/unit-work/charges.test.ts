@@ -280,6 +280,12 @@ onEachDatabase("work with a price of its own", (fresh) => {
     expect(await listed()).toMatchObject({ unpriced: true, source: null });
   });
 
+  test("records of the requests say what was charged", async () => {
+    const { totals } = await bench.rpc("requests.stats", {}, who.token);
+    expect(totals.cost_usd).toBeGreaterThan(0);
+    expect(totals.cost_usd).toBeCloseTo(await who.charged(), 9);
+  });
+
   test("a model without a price counts tokens, and takes no points", async () => {
     const other = await bench.spender("bea", { points: 5 });
     const answer = await other.post("/v1/images/generations", { model: "homemade", prompt: "x", n: 2 });

@@ -89,6 +89,7 @@ async function setUp(fresh: Parameters<Parameters<typeof onEachDatabase>[1]>[0])
       const settle = (usage: FinalUsage) => {
         release();
         record(job, usage);
+        return null;
       };
       return { outputTokensHeld: 0, lowered: false, grow: () => true, settle, release };
     };

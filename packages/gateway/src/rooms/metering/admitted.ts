@@ -7,8 +7,8 @@ import type { Admission, AdmitOptions, FinalUsage } from "./types.ts";
 /** What admissions have in common. */
 export interface Admitting {
   billing: Pick<Billing, "ratesOf">;
-  /** The hold is over; `usage`: what is owed, null when that is nothing. */
-  ended(admission: Admitted, usage: FinalUsage | null, kind: HoldKind): void;
+  /** The hold is over; `usage`: what is owed, null when that is nothing. Returns its price. */
+  ended(admission: Admitted, usage: FinalUsage | null, kind: HoldKind): number | null;
 }
 
 /** One request that may spend, until it is settled or released. There is one for every request: no closures. */
@@ -40,20 +40,20 @@ export class Admitted implements Admission {
     return this.cover.grow({ fixed, tokens: within(total.completionTokens, TOKENS_MAX) });
   }
 
-  settle(usage: FinalUsage): void {
-    this.#end(usage);
+  settle(usage: FinalUsage): number | null {
+    return this.#end(usage);
   }
 
   release(): void {
     this.#end(null);
   }
 
-  #end(usage: FinalUsage | null): void {
-    if (this.#isEnded) return;
+  #end(usage: FinalUsage | null): number | null {
+    if (this.#isEnded) return null;
     this.#isEnded = true;
     // As the hold is now: it may have grown from points into the quota.
     const { kind } = this.cover;
     this.cover.end();
-    this.admitting.ended(this, usage, kind);
+    return this.admitting.ended(this, usage, kind);
   }
 }

@@ -116,7 +116,7 @@ export class MeteringService implements Metering {
       billing: options.billing,
       ended: (admission, usage, kind) => {
         if (admission.isHeld) this.#holdCount--;
-        if (usage) this.#append(admission.options, usage, kind);
+        return usage && this.#append(admission.options, usage, kind);
       },
     };
     const { settler, clock, log, ids, usage, ledger, pointsPerUsd, reservations, dataDir } = options;
@@ -219,7 +219,12 @@ export class MeteringService implements Metering {
     this.#journal.writeGathered();
   }
 
-  #append({ requestId, payer, model, refId }: RecordOptions, usage: FinalUsage, hold: Cover["kind"]): void {
+  /** Returns the price; null when there is none. */
+  #append(
+    { requestId, payer, model, refId }: RecordOptions,
+    usage: FinalUsage,
+    hold: Cover["kind"],
+  ): number | null {
     try {
       const promptTokens = within(usage.promptTokens, TOKENS_MAX);
       const completionTokens = within(usage.completionTokens, TOKENS_MAX);
@@ -251,8 +256,10 @@ export class MeteringService implements Metering {
       this.#reserve(entry);
       if (payer.keyLimits) this.#countTokens(entry, payer.keyLimits);
       this.#writer.wake();
+      return entry.costNanoUsd;
     } catch (error) {
       this.options.log.error("writing usage to the journal failed", { request_id: requestId, usage, error });
+      return null;
     }
   }
 

@@ -52,8 +52,11 @@ export interface Admission {
    * in the quota as a whole. Synchronous when the bus is.
    */
   grow(total: { promptTokens: number; completionTokens: number }): boolean | Promise<boolean>;
-  /** The usage is in the journal before any more answers are sent. Never throws: a failure is logged. */
-  settle(usage: FinalUsage): void;
+  /**
+   * The usage is in the journal before any more answers are sent. Never throws: a failure is logged. Returns its price in
+   * nanodollars; null when there is none.
+   */
+  settle(usage: FinalUsage): number | null;
   /** Nothing is owed; the hold ends. */
   release(): void;
 }

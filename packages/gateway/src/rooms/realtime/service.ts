@@ -321,7 +321,8 @@ export class Realtime {
       admit: (requestId, bound) => this.#admit(owner, { requestId, model, bound, refId }),
       pace: () => whenKnown(owner.payer(model), (payer) => this.options.metering.checkRate(payer)),
       suspect: (problem, requestId) => routing.suspect(route, problem, requestId),
-      settled: (usage) => record?.used(usage.promptTokens, usage.completionTokens, usage.estimated),
+      settled: ({ estimated, ...tokens }, costNanoUsd) =>
+        record?.used({ ...tokens, isEstimated: estimated }, costNanoUsd),
     });
   }
 

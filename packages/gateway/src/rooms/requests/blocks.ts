@@ -68,46 +68,60 @@ export interface IdRange {
   belowId: string;
 }
 
+/** Rows that follow each other, the second place exclusive. */
+interface Run {
+  from: number;
+  to: number;
+}
+
+const sizeOf = (runs: readonly Run[]): number => runs.reduce((size, { from, to }) => size + to - from, 0);
+
+/** Most came in the same bucket, long streams earlier. */
 export function blocksOf(rows: Rows): Block[] {
   const blocks: Block[] = [];
-  const filling = new Map<number, number[]>();
-  let latest = Number.NaN;
-  let places: number[] = [];
-  for (let place = 0; place < rows.size; place++) {
-    const timeMs = rows.timesMs[place]!;
-    const bucket = timeMs - (timeMs % BUCKET_MS);
-    // Most came in the same one, long streams earlier.
-    if (bucket !== latest) {
-      places = filling.get(bucket) ?? [];
-      filling.set(bucket, places);
-      latest = bucket;
+  const filling = new Map<number, Run[]>();
+  const bucketAt = (place: number) => Math.floor(rows.timesMs[place]! / BUCKET_MS);
+  for (let from = 0, to = 0; from < rows.size; from = to) {
+    const bucket = bucketAt(from);
+    const runs = filling.get(bucket) ?? [];
+    const toMax = Math.min(rows.size, from + BLOCK_ROWS_MAX - sizeOf(runs));
+    for (to = from + 1; to < toMax && bucketAt(to) === bucket; ) to++;
+    runs.push({ from, to });
+    if (sizeOf(runs) < BLOCK_ROWS_MAX) filling.set(bucket, runs);
+    else {
+      blocks.push(blockOf(rows, runs));
+      filling.delete(bucket);
     }
-    if (places.push(place) < BLOCK_ROWS_MAX) continue;
-    blocks.push(blockOf(rows, places));
-    places.length = 0;
   }
-  for (const left of filling.values()) if (left.length > 0) blocks.push(blockOf(rows, left));
+  for (const runs of filling.values()) blocks.push(blockOf(rows, runs));
   return blocks;
 }
 
-function blockOf(rows: Rows, places: readonly number[]): Block {
-  const requests = places.length;
-  const details = detailsOf(rows, places);
+function blockOf(rows: Rows, runs: readonly Run[]): Block {
+  const requests = sizeOf(runs);
+  const details = detailsOf(rows, runs);
   const buffer = new ArrayBuffer(requests * ROW_BYTES + Buffer.byteLength(details));
   const { doubles, counts, bytes, idsAt, detailsAt } = layoutOf(buffer, requests);
-  for (let to = 0; to < requests; to++) {
-    const from = places[to]!;
-    for (let i = 0; i < DOUBLES; i++) doubles[to * DOUBLES + i] = rows.doubles[from * DOUBLES + i]!;
-    for (let i = 0; i < COUNTS; i++) counts[to * COUNTS + i] = rows.counts[from * COUNTS + i]!;
+  let place = 0;
+  for (const { from, to } of runs) {
+    doubles.set(rows.doubles.subarray(from * DOUBLES, to * DOUBLES), place * DOUBLES);
+    counts.set(rows.counts.subarray(from * COUNTS, to * COUNTS), place * COUNTS);
+    bytes.write(rows.ids.slice(from, to).join(""), idsAt + place * ID_LENGTH, "latin1");
+    place += to - from;
   }
-  const ids = places.map((place) => rows.ids[place]).join("");
-  bytes.write(ids, idsAt, "latin1");
   bytes.write(details, detailsAt);
-  return { firstId: rows.ids[places[0]!]!, requests, records: bytes };
+  return { firstId: rows.ids[runs[0]!.from]!, requests, records: bytes };
 }
 
-function detailsOf({ details }: Rows, places: readonly number[]): string {
+/** With their places in the block. */
+function detailsOf({ details }: Rows, runs: readonly Run[]): string {
   if (details.size === 0) return "";
-  const found = places.flatMap((from, place) => (details.has(from) ? [[place, details.get(from)]] : []));
+  const found: [number, Detail][] = [];
+  let place = 0;
+  for (const { from, to } of runs)
+    for (let row = from; row < to; row++, place++) {
+      const detail = details.get(row);
+      if (detail) found.push([place, detail]);
+    }
   return found.length === 0 ? "" : JSON.stringify(found);
 }

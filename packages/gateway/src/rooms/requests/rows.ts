@@ -206,27 +206,32 @@ const DURATION_AT = FIRST_TOKEN_AT + BUCKET_COUNT;
 
 export const noSums = (): number[] => new Array(SUM_COLUMNS.length).fill(0);
 
-/** Adds the request at this place. */
-export function addRow(sums: number[], { doubles, counts }: Numbers, place: number): void {
+/** Adds the request at this place to the sums that begin at `sumsAt`. */
+export function addRow(
+  sums: Float64Array,
+  sumsAt: number,
+  { doubles, counts }: Numbers,
+  place: number,
+): void {
   const at = place * COUNTS;
   const firstTokenMs = counts[at + COUNT_AT.firstTokenMs]!;
   const costNanoUsd = doubles[place * DOUBLES + DOUBLE_AT.costNanoUsd]!;
-  sums[0]! += 1;
-  sums[1]! += counts[at + COUNT_AT.promptTokens]!;
-  sums[2]! += counts[at + COUNT_AT.completionTokens]!;
-  if (!Number.isNaN(costNanoUsd)) sums[3]! += costNanoUsd;
-  if (firstTokenMs !== NO_COUNT) sums[FIRST_TOKEN_AT + bucketOf(firstTokenMs)]! += 1;
-  sums[DURATION_AT + bucketOf(counts[at + COUNT_AT.durationMs]!)]! += 1;
+  sums[sumsAt]! += 1;
+  sums[sumsAt + 1]! += counts[at + COUNT_AT.promptTokens]!;
+  sums[sumsAt + 2]! += counts[at + COUNT_AT.completionTokens]!;
+  if (!Number.isNaN(costNanoUsd)) sums[sumsAt + 3]! += costNanoUsd;
+  if (firstTokenMs !== NO_COUNT) sums[sumsAt + FIRST_TOKEN_AT + bucketOf(firstTokenMs)]! += 1;
+  sums[sumsAt + DURATION_AT + bucketOf(counts[at + COUNT_AT.durationMs]!)]! += 1;
 }
 
-export const totalsIn = ([requests, promptTokens, completionTokens, costNanoUsd]: readonly number[]) => ({
-  requests: requests!,
-  promptTokens: promptTokens!,
-  completionTokens: completionTokens!,
-  costNanoUsd: costNanoUsd!,
+export const totalsIn = (sums: ArrayLike<number>) => ({
+  requests: sums[0]!,
+  promptTokens: sums[1]!,
+  completionTokens: sums[2]!,
+  costNanoUsd: sums[3]!,
 });
 
-export function addSums(sums: number[], more: readonly number[]): void {
+export function addSums(sums: number[], more: ArrayLike<number>): void {
   for (let i = 0; i < more.length; i++) sums[i]! += more[i]!;
 }
 

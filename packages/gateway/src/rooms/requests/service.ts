@@ -33,7 +33,7 @@ const SUMS_OUTLIVE_FACTOR = 2;
 /** The cut by number of rows is used for a while. */
 const CUT_KEPT_MS = MINUTE_MS;
 
-export interface RequestsOptions extends Pick<WriterOptions, "costNanoUsd" | "knownModel"> {
+export interface RequestsOptions extends Pick<WriterOptions, "knownModel"> {
   db: Database;
   bus: Bus;
   events: EventHub;
@@ -73,7 +73,7 @@ export class Requests {
   #cut: { id: string | null; foundMs: number } | null = null;
 
   constructor(readonly options: RequestsOptions) {
-    const { db, bus, events, clock, ids, log, metrics, costNanoUsd, knownModel } = options;
+    const { db, bus, events, clock, ids, log, metrics, knownModel } = options;
     this.#store = new RequestStore(db);
     this.#blocks = new BlockStore(db);
     this.#captures = new Captures({ db, clock, log });
@@ -88,7 +88,6 @@ export class Requests {
       ids,
       log,
       dropped,
-      costNanoUsd,
       knownModel,
       written: (written) => this.#tail.written(written),
       captured: (record) => this.#captures.take(record),

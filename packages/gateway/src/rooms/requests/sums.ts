@@ -9,6 +9,7 @@ import {
   MINUTE_MS,
   noSums,
   type Rows,
+  SUM_COLUMNS,
   totalsIn,
 } from "./rows.ts";
 
@@ -24,17 +25,24 @@ export interface SumRow {
   lastMs: number | null;
 }
 
+/** Of one asker and facet. */
 interface Minute {
-  readonly minuteMs: number;
-  readonly facetId: number;
-  sums: number[];
+  minuteMs: number;
+  askerId: number;
+  facetId: number;
+  sums: Float64Array;
   firstMs: number;
   lastMs: number;
   /** Whether these were refused or failed. */
   isUnanswered: boolean;
 }
 
-type MinuteOfAsker = Omit<Minute, "sums" | "lastMs"> & { askerId: number };
+/** Where the numbers of a minute stand: what every request needs, and its totals, in one line of the processor's cache. */
+const MINUTE_AT = { minuteMs: 0, facetId: 1, firstMs: 2, lastMs: 3, sums: 4 } as const;
+const ASKER_AT = MINUTE_AT.sums + SUM_COLUMNS.length;
+const UNANSWERED_AT = ASKER_AT + 1;
+const MINUTE_NUMBERS = UNANSWERED_AT + 1;
+const MINUTES_AT_FIRST = 64;
 
 /** A map of maps whose inner one is made when it is first needed. */
 function inner<K, V>(outer: Map<K, Map<number, V>>, key: K): Map<number, V> {
@@ -51,10 +59,12 @@ function inner<K, V>(outer: Map<K, Map<number, V>>, key: K): Map<number, V> {
  * sums of hours, days and everyone are made of those few.
  */
 export class Sums {
-  readonly #byMinute = new Map<number, Map<number, Map<number, Minute>>>();
+  /** Places in `#numbers` by minute, asker and facet. */
+  readonly #byMinute = new Map<number, Map<number, Map<number, number>>>();
   /** Of each asker: the next request is mostly of the same minute and facet. */
-  readonly #latest = new Map<number, Minute>();
-
+  readonly #latest = new Map<number, number>();
+  /** Minutes one after the other: as objects each would be in several places of the memory. */
+  #numbers = new Float64Array(MINUTES_AT_FIRST * MINUTE_NUMBERS);
   #size = 0;
 
   /** Of minutes, askers and facets together. */
@@ -74,43 +84,63 @@ export class Sums {
       const askerId = doubles[place * DOUBLES + DOUBLE_AT.asker]!;
       const facetId = doubles[place * DOUBLES + DOUBLE_AT.facet]!;
       const minuteMs = atMs - (atMs % MINUTE_MS);
-      let minute = this.#latest.get(askerId);
-      if (minute?.minuteMs !== minuteMs || minute.facetId !== facetId) {
+      let at = this.#latest.get(askerId);
+      if (
+        at === undefined ||
+        this.#numbers[at + MINUTE_AT.minuteMs] !== minuteMs ||
+        this.#numbers[at + MINUTE_AT.facetId] !== facetId
+      ) {
         const isUnanswered = statuses[place]! >= 400;
-        minute = this.#minute({ minuteMs, askerId, facetId, firstMs: atMs, isUnanswered });
-        this.#latest.set(askerId, minute);
+        at = this.#placeOf({ minuteMs, askerId, facetId, firstMs: atMs, isUnanswered });
+        this.#latest.set(askerId, at);
       }
-      if (atMs < minute.firstMs) minute.firstMs = atMs;
-      if (atMs > minute.lastMs) minute.lastMs = atMs;
-      addRow(minute.sums, rows, place);
+      const numbers = this.#numbers;
+      if (atMs < numbers[at + MINUTE_AT.firstMs]!) numbers[at + MINUTE_AT.firstMs] = atMs;
+      if (atMs > numbers[at + MINUTE_AT.lastMs]!) numbers[at + MINUTE_AT.lastMs] = atMs;
+      addRow(numbers, at + MINUTE_AT.sums, rows, place);
     }
   }
 
-  /** The sums of a minute, empty ones if there are none yet. */
-  #minute({ minuteMs, askerId, facetId, firstMs, isUnanswered }: MinuteOfAsker): Minute {
+  /** Where the sums of a minute begin, empty ones if there are none yet. */
+  #placeOf({ minuteMs, askerId, facetId, firstMs, isUnanswered }: Omit<Minute, "sums" | "lastMs">): number {
     const byFacet = inner(inner(this.#byMinute, minuteMs), askerId);
-    let minute = byFacet.get(facetId);
-    if (!minute) {
-      minute = { minuteMs, facetId, sums: noSums(), firstMs, lastMs: firstMs, isUnanswered };
-      byFacet.set(facetId, minute);
-      this.#size++;
+    const known = byFacet.get(facetId);
+    if (known !== undefined) return known;
+    const at = this.#size++ * MINUTE_NUMBERS;
+    if (at === this.#numbers.length) {
+      const fewer = this.#numbers;
+      this.#numbers = new Float64Array(fewer.length * 2);
+      this.#numbers.set(fewer);
     }
-    return minute;
+    this.#numbers.set([minuteMs, facetId, firstMs, firstMs], at);
+    this.#numbers[at + ASKER_AT] = askerId;
+    this.#numbers[at + UNANSWERED_AT] = Number(isUnanswered);
+    byFacet.set(facetId, at);
+    return at;
   }
 
   addAll(others: Sums): void {
     for (const other of others.#minutes()) {
-      const minute = this.#minute(other);
-      addSums(minute.sums, other.sums);
-      minute.firstMs = Math.min(minute.firstMs, other.firstMs);
-      minute.lastMs = Math.max(minute.lastMs, other.lastMs);
+      const at = this.#placeOf(other);
+      const numbers = this.#numbers;
+      numbers[at + MINUTE_AT.firstMs] = Math.min(numbers[at + MINUTE_AT.firstMs]!, other.firstMs);
+      numbers[at + MINUTE_AT.lastMs] = Math.max(numbers[at + MINUTE_AT.lastMs]!, other.lastMs);
+      for (const [column, sum] of other.sums.entries()) numbers[at + MINUTE_AT.sums + column]! += sum;
     }
   }
 
-  *#minutes(): Generator<Minute & { askerId: number }> {
-    for (const byAsker of this.#byMinute.values())
-      for (const [askerId, byFacet] of byAsker)
-        for (const minute of byFacet.values()) yield { ...minute, askerId };
+  *#minutes(): Generator<Minute> {
+    const numbers = this.#numbers;
+    for (let at = 0; at < this.#size * MINUTE_NUMBERS; at += MINUTE_NUMBERS)
+      yield {
+        minuteMs: numbers[at + MINUTE_AT.minuteMs]!,
+        askerId: numbers[at + ASKER_AT]!,
+        facetId: numbers[at + MINUTE_AT.facetId]!,
+        sums: numbers.subarray(at + MINUTE_AT.sums, at + ASKER_AT),
+        firstMs: numbers[at + MINUTE_AT.firstMs]!,
+        lastMs: numbers[at + MINUTE_AT.lastMs]!,
+        isUnanswered: numbers[at + UNANSWERED_AT] === 1,
+      };
   }
 
   /** By minute, hour and day, of everyone and of each asker. */
@@ -152,14 +182,18 @@ export class Sums {
   }
 }
 
-function add(all: Map<string, SumRow>, row: SumRow): void {
+function add(all: Map<string, SumRow>, row: Omit<SumRow, "sums"> & { sums: Float64Array }): void {
   const key = `${row.grainMs} ${row.startMs} ${row.askerId} ${row.facetId}`;
   const known = all.get(key);
   if (known) {
     addSums(known.sums, row.sums);
     if (row.firstMs !== null) known.firstMs = Math.min(known.firstMs ?? row.firstMs, row.firstMs);
     if (row.lastMs !== null) known.lastMs = Math.max(known.lastMs ?? row.lastMs, row.lastMs);
-  } else all.set(key, { ...row, sums: [...row.sums] });
+  } else {
+    const sums = noSums();
+    addSums(sums, row.sums);
+    all.set(key, { ...row, sums });
+  }
 }
 
 /** Two writers then lock rows in the same order. */

@@ -41,7 +41,6 @@ export interface WriterOptions {
   ids: Pick<Ids, "uuid">;
   log: Log;
   dropped: Counter;
-  costNanoUsd(model: string, tokens: { promptTokens: number; completionTokens: number }): number | null;
   /** The model that a name stands for, if a backend or route serves it. Other names are the client's invention. */
   knownModel(asked: string): string | null;
   written(written: Written): void;
@@ -114,7 +113,6 @@ export class RecordWriter implements RecordSink {
   #take(record: RequestRecord): void {
     const { startedMs, firstSentMs, firstTokenMs, promptTokens, completionTokens } = record;
     const model = record.model ?? (record.modelAsked && this.options.knownModel(record.modelAsked));
-    const isPriced = model && promptTokens + completionTokens > 0;
     const row = {
       id: record.id,
       askerId: this.#names.askerIdOf(record),
@@ -125,7 +123,7 @@ export class RecordWriter implements RecordSink {
       durationMs: record.endedMs - startedMs,
       promptTokens,
       completionTokens,
-      costNanoUsd: isPriced ? this.options.costNanoUsd(model, { promptTokens, completionTokens }) : null,
+      costNanoUsd: record.costNanoUsd,
       reason: record.reason,
       detail: detailOf(record, model),
     };

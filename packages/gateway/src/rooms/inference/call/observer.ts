@@ -75,17 +75,20 @@ export class ObservedCall {
   end({
     failure,
     usage,
+    costNanoUsd,
     attempts,
   }: {
     failure: string | null;
     usage: (ReportedUsage & { isEstimated: boolean }) | null;
+    costNanoUsd: number | null;
     attempts: number;
   }): void {
     if (this.#ended) return;
     this.#ended = true;
     const { handles, facts, observer } = this;
     const { operation, model } = facts;
-    handles.seconds.observe((observer.clock.now() - this.#startedMs) / 1_000);
+    const nowMs = observer.clock.now();
+    handles.seconds.observe((nowMs - this.#startedMs) / 1_000);
     const waitedMs = this.#firstChunkMs === null ? null : this.#firstChunkMs - this.#startedMs;
     if (waitedMs !== null) handles.firstChunk.observe(waitedMs / 1_000);
     if (usage) {
@@ -97,7 +100,8 @@ export class ObservedCall {
       observer.requests.add(1, { operation, model, outcome: failure });
       if (failure !== CLIENT_LEFT_OUTCOME) this.#report(failure);
     }
-    if (facts.record) this.#note(facts.record, failure, usage);
+    if (usage) facts.record?.used(usage, costNanoUsd);
+    if (facts.record) this.#note(facts.record, failure, nowMs);
     this.span.end({
       [GEN_AI.inputTokens]: usage?.promptTokens,
       [GEN_AI.outputTokens]: usage?.completionTokens,
@@ -108,13 +112,8 @@ export class ObservedCall {
   }
 
   /** A failure that can still set the status of the reply is noted by what replies. */
-  #note(
-    record: RequestRecord,
-    failure: string | null,
-    usage: (ReportedUsage & { isEstimated: boolean }) | null,
-  ): void {
-    if (usage) record.used(usage.promptTokens, usage.completionTokens, usage.isEstimated);
-    if (failure === null) record.end(200);
+  #note(record: RequestRecord, failure: string | null, nowMs: number): void {
+    if (failure === null) record.end(200, null, null, nowMs);
     else if (failure === CLIENT_LEFT_OUTCOME) record.left();
     else if (this.#firstChunkMs !== null) {
       const { bad_gateway } = ERRORS;

@@ -355,14 +355,15 @@ export class UpstreamCall {
     this.parts.watch.release(this.watched);
     const { bound } = this.outgoing;
     const owed = bound instanceof WorkBound ? this.#owedForWork(bound, end) : this.#owed(end);
-    this.observed.end({ failure: this.#failure, usage: owed, attempts: this.#tried.length });
+    let costNanoUsd: number | null = null;
     if (owed === null) this.admission.release();
     else {
-      const { promptTokens, completionTokens, isEstimated, costUsd } = owed;
+      const { promptTokens, completionTokens, isEstimated: estimated, costUsd } = owed;
       const backend = this.options.asker.channel;
-      this.admission.settle({ backend, promptTokens, completionTokens, estimated: isEstimated, costUsd });
+      costNanoUsd = this.admission.settle({ backend, promptTokens, completionTokens, estimated, costUsd });
       this.#judge(end, owed);
     }
+    this.observed.end({ failure: this.#failure, usage: owed, costNanoUsd, attempts: this.#tried.length });
     return owed;
   }
 

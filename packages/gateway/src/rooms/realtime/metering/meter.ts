@@ -31,7 +31,7 @@ interface SessionMeterOptions {
   /** Counts a response as a request, or throws the refusal. */
   pace(): void | Promise<void>;
   /** What a response came to. */
-  settled?(usage: TurnUsage): void;
+  settled?(usage: TurnUsage, costNanoUsd: number | null): void;
   /** Reports implausible usage to the operator. */
   suspect(problem: string, requestId: string): void;
 }
@@ -216,9 +216,12 @@ export class SessionMeter {
 
   /** Writes a row if there are tokens, or if the session has a reference. */
   #settle({ admission }: Turn, { promptTokens, completionTokens, estimated }: TurnUsage): void {
-    this.options.settled?.({ promptTokens, completionTokens, estimated });
+    const usage = { promptTokens, completionTokens, estimated };
     if (promptTokens + completionTokens === 0 && this.options.refId === null) admission.release();
-    else admission.settle({ backend: "realtime", promptTokens, completionTokens, estimated });
+    else {
+      const costNanoUsd = admission.settle({ backend: "realtime", ...usage });
+      this.options.settled?.(usage, costNanoUsd);
+    }
   }
 
   /** Holds the tokens of transcribed audio until a response is charged for the same audio. */
