@@ -7,7 +7,7 @@ import { timeOfId } from "./ids.ts";
 export interface RecordSink {
   readonly clock: Clock;
   /** Takes the record at once and never throws. */
-  ended(record: RequestRecord): void;
+  ended(record: RequestRecord, nowMs: number): void;
 }
 
 /** An attempt that did not bring the answer. */
@@ -31,37 +31,60 @@ export interface Capture {
 export const CLIENT_CLOSED_STATUS = 499;
 const CLIENT_CLOSED_CODE = "client_left";
 
+/** Where a request goes. */
+interface Sent {
+  readonly model: string;
+  /** Of the backend. */
+  readonly name: string;
+  readonly reason: string;
+}
+
 type UsedField = "promptTokens" | "completionTokens" | "isEstimated";
+
+/** What is noted of few requests. */
+interface Seldom {
+  /** Of a call without an API key. */
+  userId: string | null;
+  /** Address of the client, noted for refusals only: looking it up costs more than the rest of the record. */
+  clientIp: string | null;
+  refId: string | null;
+  /** When the latest attempt was sent, if it is not the first. */
+  sentMs: number | null;
+  failures: readonly FailedAttempt[] | null;
+  /** Set where the operator has the key's prompts captured. */
+  capture: Capture | null;
+  code: string | null;
+  message: string | null;
+}
+
+const NOTHING: Seldom = {
+  userId: null,
+  clientIp: null,
+  refId: null,
+  sentMs: null,
+  failures: null,
+  capture: null,
+  code: null,
+  message: null,
+};
 
 /**
  * One request while it is served: each part that it passes notes what it knows. Who opened it ends it, unless it was
  * handed to something that goes on, such as a stream or a session. It is on the path of every chat, so noting
- * is assigning a field; everything else happens when records are written.
+ * is mostly assigning a field, and there are few: what a request allocates is what garbage collections cost.
  */
 export class RequestRecord {
   readonly startedMs: number;
-  endedMs = 0;
   /** Something goes on after the call that opened it has returned, and ends it. */
   goesOn = false;
-
   /** Whose key it is, as soon as that is known. */
   principal: Principal | null = null;
-  /** Of a call without an API key. */
-  userId: string | null = null;
-  /** Address of the client, noted for refusals only: looking it up costs more than the rest of the record. */
-  clientIp: string | null = null;
-  refId: string | null = null;
-
   /** As the client wrote it. */
   modelAsked: string | null = null;
   /** Where the latest attempt went, and why there. */
-  model: string | null = null;
-  backend: string | null = null;
-  reason: string | null = null;
+  route: Sent | null = null;
   attempts = 0;
   firstSentMs = 0;
-  sentMs = 0;
-  failures: FailedAttempt[] | null = null;
   /** When the first piece of a streamed answer came; 0: not at all. */
   firstTokenMs = 0;
   promptTokens = 0;
@@ -69,14 +92,9 @@ export class RequestRecord {
   /** As it was charged; null when the model has no price. */
   costNanoUsd: number | null = null;
   isEstimated = false;
-
-  /** Set where the operator has the key's prompts captured. */
-  capture: Capture | null = null;
-
-  /** HTTP status, also of what came through another door. */
+  /** HTTP status, also of what came through another door; 0: it has not ended. */
   status = 0;
-  code: string | null = null;
-  message: string | null = null;
+  seldom: Readonly<Seldom> = NOTHING;
 
   constructor(
     readonly sink: RecordSink,
@@ -88,23 +106,32 @@ export class RequestRecord {
     this.startedMs = timeOfId(id);
   }
 
+  also(notes: Partial<Seldom>): void {
+    this.seldom = { ...this.seldom, ...notes };
+  }
+
   /** The request goes to this backend. */
-  sent({ model, name, reason }: { model: string; name: string; reason: string }): void {
+  sent(route: Sent): void {
     const nowMs = this.sink.clock.now();
     if (this.attempts++ === 0) this.firstSentMs = nowMs;
-    this.sentMs = nowMs;
-    this.model = model;
-    this.backend = name;
-    this.reason = reason;
+    else this.also({ sentMs: nowMs });
+    this.route = route;
   }
 
   /** The latest attempt failed. */
   broke(cause: unknown): void {
-    const { model, backend, sentMs } = this;
-    this.failures ??= [];
-    if (model === null || backend === null || this.failures.length >= this.attempts) return;
-    const message = cause instanceof Error ? cause.message : "the answer broke off";
-    this.failures.push({ model, backend, sentMs, endedMs: this.sink.clock.now(), message });
+    const { route, firstSentMs, attempts } = this;
+    const { sentMs } = this.seldom;
+    const before = this.seldom.failures ?? [];
+    if (route === null || before.length >= attempts) return;
+    const failure = {
+      model: route.model,
+      backend: route.name,
+      sentMs: sentMs ?? firstSentMs,
+      endedMs: this.sink.clock.now(),
+      message: cause instanceof Error ? cause.message : "the answer broke off",
+    };
+    this.also({ failures: [...before, failure] });
   }
 
   used(
@@ -118,26 +145,23 @@ export class RequestRecord {
   }
 
   /** Later calls do nothing. */
-  end(
-    status: number,
-    code: string | null = null,
-    message: string | null = null,
-    nowMs: number = this.sink.clock.now(),
-  ): void {
-    if (this.endedMs !== 0) return;
-    this.endedMs = nowMs;
+  end(status: number, nowMs: number = this.sink.clock.now()): void {
+    if (this.status !== 0) return;
     this.status = status;
-    this.code = code;
-    this.message = message;
-    this.sink.ended(this);
+    this.sink.ended(this, nowMs);
+  }
+
+  #failed(status: number, code: string, message: string): void {
+    if (this.status === 0) this.also({ code, message });
+    this.end(status);
   }
 
   refused({ kind, message }: ServiceError, status: number = ERRORS[kind].status): void {
-    this.end(status, ERRORS[kind].code, message);
+    this.#failed(status, ERRORS[kind].code, message);
   }
 
   /** The client disconnected before it had the whole answer. */
   left(): void {
-    this.end(CLIENT_CLOSED_STATUS, CLIENT_CLOSED_CODE, "the client disconnected");
+    this.#failed(CLIENT_CLOSED_STATUS, CLIENT_CLOSED_CODE, "the client disconnected");
   }
 }

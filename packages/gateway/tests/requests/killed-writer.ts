@@ -6,12 +6,11 @@ import { systemClock } from "../../src/kernel/clock.ts";
 import { RequestRecord } from "../../src/kernel/request-record.ts";
 import { firstIdAt } from "../../src/rooms/requests/rows.ts";
 import { RequestStore } from "../../src/rooms/requests/store.ts";
-import { RecordWriter } from "../../src/rooms/requests/writer.ts";
+import { BATCH_ROWS, RecordWriter } from "../../src/rooms/requests/writer.ts";
 import { openStorage, type StorageOptions } from "../../src/storage/index.ts";
 import { writerNeeds } from "./room.ts";
 
-const REQUESTS = 1_024;
-const STEP_MS = 20;
+const STEP_MS = 5;
 const LONG_MS = 2 * 3_600_000;
 
 const [options, lastMs, askers] = process.argv.slice(2).map((text) => JSON.parse(text)) as [
@@ -25,10 +24,10 @@ const writer = new RecordWriter({
   clock: systemClock,
   written: () => process.kill(process.pid, "SIGKILL"),
 });
-for (let i = 0; i < REQUESTS; i++) {
+for (let i = 0; i < BATCH_ROWS; i++) {
   // The first took hours.
   const atMs = lastMs - (i === 0 ? LONG_MS : i * STEP_MS);
   const record = new RequestRecord(writer, "/v1/chat/completions", firstIdAt(atMs));
-  record.userId = firstIdAt(i % askers);
+  record.also({ userId: firstIdAt(i % askers) });
   record.end(200);
 }

@@ -27,8 +27,8 @@ async function write(db: Database, past: readonly Past[]): Promise<string[]> {
   const ids = past.map(({ atMs, model = "common" }, i) => {
     const id = `${firstIdAt(atMs).slice(0, 13)}-7000-8000-${i.toString(16).padStart(12, "0")}`;
     const record = new RequestRecord(writer, SURFACE, id);
-    record.userId = USER;
-    record.model = model;
+    record.also({ userId: USER });
+    record.route = { model: model, name: "", reason: "" };
     record.end(200);
     return id;
   });

@@ -32,7 +32,7 @@ function ask(opened: (id: string) => RequestRecord, fromMs: number): string[] {
   const ids = Array.from({ length: ASKERS }, (_, asker) => {
     const id = firstIdAt(fromMs + asker);
     const record = opened(id);
-    record.userId = firstIdAt(asker);
+    record.also({ userId: firstIdAt(asker) });
     record.end(200);
     return id;
   });
@@ -166,7 +166,7 @@ onEachDatabase("requests that are not in the sums", (fresh) => {
       await writer.flush(10_000);
       expect(await marksIn(db)).toEqual([]);
       const last = opened(firstIdAt(NOW + 30_000));
-      last.model = "seldom used";
+      last.route = { model: "seldom used", name: "", reason: "" };
       last.end(200);
       clock.advance(1_000);
       await until("it is written", async () => (await storedRows(db)).length === ASKERS + 1);

@@ -28,7 +28,8 @@ export async function embed(
   { asker, payload, write, client }: ReadEmbeddings & { asker: Asker; client: Client },
 ): Promise<Reply> {
   const { model, provider, encoding } = readEmbeddingsFields(payload);
-  if (asker.record?.capture) asker.record.capture.asked = askedOf(payload);
+  const capture = asker.record?.seldom.capture;
+  if (capture) capture.asked = askedOf(payload);
   const admitting = UpstreamCall.admit(parts, {
     asker,
     payload,

@@ -190,7 +190,7 @@ export class Inference {
     const traceparent = this.options.tracer.enabled ? request.header("traceparent") : null;
     const payer = payerOf(principal);
     if (principal.captureUntilMs !== 0 && record && principal.captureUntilMs > this.options.clock.now())
-      record.capture = { asked: null, answered: null };
+      record.also({ capture: { asked: null, answered: null } });
     return {
       requestId,
       payer,

@@ -2,7 +2,7 @@ import type { MediaRates } from "../../backends/contract.ts";
 import type { EventHub, EventStream, Requests, Revocations, Subscription } from "../../bus/contract.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Actor, SignedIn } from "../../kernel/context.ts";
-import { ERRORS, type ErrorName, fail, ServiceError, toServiceError } from "../../kernel/errors.ts";
+import { type ErrorName, fail, ServiceError, toServiceError } from "../../kernel/errors.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { Payer } from "../../kernel/payer.ts";
@@ -140,7 +140,7 @@ export class Realtime {
     const { record, refId, conversationId } = options;
     if (record) {
       record.modelAsked = options.model;
-      record.refId = refId ?? null;
+      if (refId !== undefined) record.also({ refId });
     }
     if (conversationId) await conversations.access(userId, conversationId);
     const owner: Owner = {
@@ -509,10 +509,6 @@ function noteEnd(
   if (!record?.goesOn) return;
   if (code) record.refused(new ServiceError(code as ErrorName, reason));
   else if (leftBy === "upstream")
-    record.end(
-      ERRORS.bad_gateway.status,
-      ERRORS.bad_gateway.code,
-      `the upstream closed the session: ${reason}`,
-    );
+    record.refused(new ServiceError("bad_gateway", `the upstream closed the session: ${reason}`));
   else record.end(200);
 }

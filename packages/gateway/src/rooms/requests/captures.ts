@@ -40,7 +40,7 @@ export class Captures {
   }
 
   /** Takes what a request that has ended said and was told. Never throws. */
-  take({ id, capture, principal }: RequestRecord): void {
+  take({ id, principal, seldom: { capture } }: RequestRecord): void {
     if (!capture?.asked || !principal) return;
     try {
       const answered = capture.answered?.() ?? null;

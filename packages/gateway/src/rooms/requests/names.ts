@@ -29,8 +29,8 @@ export class Names {
     return facet;
   }
 
-  #newFacet({ surface, backend, status, code }: RequestRecord, model: string): Facet {
-    const names = { surface, backend: backend ?? "", status, code: code ?? "" };
+  #newFacet({ surface, route, status, seldom }: RequestRecord, model: string): Facet {
+    const names = { surface, backend: route?.name ?? "", status, code: seldom.code ?? "" };
     const id = numberFor("facet", surface, model, names.backend, status, names.code);
     // An upstream names its models as it likes, but Postgres rejects NUL in a text.
     const facet = { id, model: model.replaceAll("\u0000", ""), ...names };
@@ -54,8 +54,8 @@ export class Names {
     return id;
   }
 
-  #asker({ principal, userId: signedInId }: RequestRecord): Asker {
-    const userId = principal?.userId ?? signedInId;
+  #asker({ principal, seldom }: RequestRecord): Asker {
+    const userId = principal?.userId ?? seldom.userId;
     const keyId = principal?.keyId ?? null;
     const groupId = principal?.group?.id ?? null;
     const project = principal?.project ?? null;
@@ -82,8 +82,8 @@ export class Names {
   }
 }
 
-const isFacetOf = (facet: Facet, { surface, backend, status, code }: RequestRecord): boolean =>
+const isFacetOf = (facet: Facet, { surface, route, status, seldom }: RequestRecord): boolean =>
   facet.surface === surface &&
-  facet.backend === (backend ?? "") &&
+  facet.backend === (route?.name ?? "") &&
   facet.status === status &&
-  facet.code === (code ?? "");
+  facet.code === (seldom.code ?? "");

@@ -16,9 +16,12 @@ import type { Written } from "./tail.ts";
 
 /** Records that may wait for the database; beyond that new ones are dropped and counted. */
 const WAITING_MAX = 20_000;
-/** So many are written at once, without waiting for the next second. */
-const BATCH_ROWS = 1_024;
-/** Few enough that writing them takes a millisecond or two. */
+/** So many are written at once, without waiting for the next second: each write has a price of its own. */
+export const BATCH_ROWS = 4_096;
+/** So many details become JSON at once: a millisecond or two if they are long. */
+const BATCH_DETAILS = 256;
+/** Little enough that writing it takes a millisecond or two. */
+const BATCH_BYTES_MAX = 512 * 1_024;
 const BATCH_BLOCKS_MAX = 128;
 const WRITE_EVERY_MS = 1_000;
 /** So few sums are written with the records. */
@@ -92,14 +95,14 @@ export class RecordWriter implements RecordSink {
     this.#stop = options.clock.every(WRITE_EVERY_MS, () => void this.#write({ isAll: true }));
   }
 
-  ended(record: RequestRecord): void {
-    if (record.capture) this.options.captured(record);
+  ended(record: RequestRecord, nowMs: number): void {
+    if (record.seldom.capture) this.options.captured(record);
     if (this.#isClosed || this.#waitingRows >= WAITING_MAX) {
       this.options.dropped.add();
       return;
     }
-    this.#take(record);
-    if (this.#ended.size < BATCH_ROWS) return;
+    this.#take(record, nowMs);
+    if (this.#ended.size < BATCH_ROWS && this.#ended.details.size < BATCH_DETAILS) return;
     this.#makeBlocks();
     if (this.#isScheduled || this.#retryAtMs > 0) return;
     this.#isScheduled = true;
@@ -110,9 +113,9 @@ export class RecordWriter implements RecordSink {
   }
 
   /** What is needed of a record is taken at once, while the processor has it at hand. */
-  #take(record: RequestRecord): void {
-    const { startedMs, firstSentMs, firstTokenMs, promptTokens, completionTokens } = record;
-    const model = record.model ?? (record.modelAsked && this.options.knownModel(record.modelAsked));
+  #take(record: RequestRecord, nowMs: number): void {
+    const { startedMs, firstSentMs, firstTokenMs, modelAsked, route } = record;
+    const model = route === null ? modelAsked && this.options.knownModel(modelAsked) : route.model;
     const row = {
       id: record.id,
       askerId: this.#names.askerIdOf(record),
@@ -120,11 +123,11 @@ export class RecordWriter implements RecordSink {
       attempts: record.attempts,
       queueMs: firstSentMs === 0 ? 0 : firstSentMs - startedMs,
       firstTokenMs: firstTokenMs === 0 ? null : firstTokenMs - startedMs,
-      durationMs: record.endedMs - startedMs,
-      promptTokens,
-      completionTokens,
+      durationMs: nowMs - startedMs,
+      promptTokens: record.promptTokens,
+      completionTokens: record.completionTokens,
       costNanoUsd: record.costNanoUsd,
-      reason: record.reason,
+      reason: route === null ? null : route.reason,
       detail: detailOf(record, model),
     };
     this.#ended.add(row, record.status, startedMs);
@@ -206,13 +209,13 @@ export class RecordWriter implements RecordSink {
     }
   }
 
-  /** After an outage there are thousands of rows in few blocks. */
   #takeBlocks(): Block[] {
-    let [blocks, rows] = [0, 0];
-    while (blocks < Math.min(this.#waiting.length, BATCH_BLOCKS_MAX) && rows < BATCH_ROWS)
-      rows += this.#waiting[blocks++]!.requests;
-    this.#waitingRows -= rows;
-    return this.#waiting.splice(0, blocks);
+    let [blocks, bytes] = [0, 0];
+    while (blocks < Math.min(this.#waiting.length, BATCH_BLOCKS_MAX) && bytes < BATCH_BYTES_MAX)
+      bytes += this.#waiting[blocks++]!.records.length;
+    const taken = this.#waiting.splice(0, blocks);
+    this.#waitingRows -= requestsIn(taken);
+    return taken;
   }
 
   /** An outage is waited for. What the database refuses twice would stop all that follows, so it is dropped. */
@@ -305,7 +308,8 @@ const name = (text: string): string => text.slice(0, NAME_LENGTH_MAX);
 const words = (text: string): string => redactText(hideSecrets(text)).slice(0, MESSAGE_LENGTH_MAX);
 
 function detailOf(record: RequestRecord, model: string | null): Detail | null {
-  const { modelAsked, message, failures, refId, clientIp, isEstimated, startedMs } = record;
+  const { modelAsked, isEstimated, startedMs } = record;
+  const { message, failures, refId, clientIp } = record.seldom;
   const isOrdinary =
     message === null && failures === null && refId === null && clientIp === null && !isEstimated;
   if (isOrdinary && (modelAsked === null || modelAsked === model)) return null;

@@ -143,7 +143,7 @@ export class RealtimeSocket implements SocketTransport<Carried> {
     } catch (error) {
       const failure = toServiceError(error);
       const reply = toRestReply(failure, requestId);
-      if (record) record.clientIp = ip;
+      record?.also({ clientIp: ip });
       if (!(failure instanceof TooManyTries)) record?.refused(failure, reply.head.status);
       return reply;
     }

@@ -142,7 +142,7 @@ function noteRefusal(
   failure: ServiceError,
   { ip }: Caller,
 ): void {
-  record.clientIp = ip;
+  record.also({ clientIp: ip });
   // The API decides about the status.
   if (reply instanceof Reply) record.refused(failure, reply.head.status);
   else record.refused(failure);

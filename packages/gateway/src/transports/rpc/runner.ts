@@ -90,7 +90,7 @@ export class RpcRunner {
     // Calls of strangers ask nothing of a model, and could crowd out the records of everyone else.
     const { actor } = caller;
     const record = actor && registry.methods.get(method)?.recorded ? this.options.record(method) : null;
-    if (record && actor) record.userId = actor.userId;
+    if (record && actor) record.also({ userId: actor.userId });
     const succeeded = (result: unknown): string => {
       if (record && !record.goesOn) record.end(200);
       this.#counterOf(method).add();
@@ -120,6 +120,6 @@ export class RpcRunner {
 }
 
 function noteRefusal(record: RequestRecord, error: unknown, { ip }: Caller): void {
-  record.clientIp = ip;
+  record.also({ clientIp: ip });
   record.refused(toServiceError(error));
 }

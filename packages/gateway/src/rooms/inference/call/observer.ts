@@ -1,7 +1,7 @@
 import { POSTED_CAPABILITIES } from "../../../backends/contract.ts";
 import { BoundedMap } from "../../../kernel/bounded.ts";
 import type { Clock } from "../../../kernel/clock.ts";
-import { ERRORS, type ServiceError } from "../../../kernel/errors.ts";
+import { ERRORS, ServiceError } from "../../../kernel/errors.ts";
 import type { RequestRecord } from "../../../kernel/request-record.ts";
 import { GATEWAY, GEN_AI, OTEL } from "../../../observe/genai-attributes.ts";
 import type { Counter, Histogram, Metrics } from "../../../observe/metrics.ts";
@@ -113,13 +113,12 @@ export class ObservedCall {
 
   /** A failure that can still set the status of the reply is noted by what replies. */
   #note(record: RequestRecord, failure: string | null, nowMs: number): void {
-    if (failure === null) record.end(200, null, null, nowMs);
+    if (failure === null) record.end(200, nowMs);
     else if (failure === CLIENT_LEFT_OUTCOME) record.left();
     else if (this.#firstChunkMs !== null) {
-      const { bad_gateway } = ERRORS;
       const cause = this.#cause;
       const message = cause instanceof Error ? cause.message : "the answer broke off";
-      record.end(bad_gateway.status, bad_gateway.code, `after the answer had begun: ${message}`);
+      record.refused(new ServiceError("bad_gateway", `after the answer had begun: ${message}`));
     }
   }
 

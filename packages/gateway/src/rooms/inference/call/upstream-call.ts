@@ -141,7 +141,7 @@ export class UpstreamCall {
     const { asker, capability, provider, conversationId } = options;
     if (asker.record) {
       asker.record.modelAsked = options.model;
-      asker.record.refId = asker.refId;
+      if (asker.refId !== null) asker.record.also({ refId: asker.refId });
     }
     const model = routing.aliases.resolve(options.model);
     const plan = routing.plan(model, { capability, provider, conversationId }, (name) =>

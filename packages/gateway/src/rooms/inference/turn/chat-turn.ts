@@ -69,7 +69,8 @@ export class ChatTurn {
   static open(parts: ChatParts, options: ChatTurnOptions): ChatTurn | Promise<ChatTurn> {
     const { asker, payload, isConversation, form } = options;
     const fields = form?.isText ? readCompletionFields(payload) : readChatFields(payload);
-    if (asker.record?.capture) asker.record.capture.asked = askedOf(payload);
+    const capture = asker.record?.seldom.capture;
+    if (capture) capture.asked = askedOf(payload);
     const record = new TurnRecord(parts, {
       userId: asker.payer.userId,
       requestId: asker.requestId,
@@ -147,7 +148,7 @@ export class ChatTurn {
 
   /** Where prompt and answer go that are to be kept for the operator; null: nowhere, as for almost all. */
   private get capture(): Capture | null {
-    return this.options.asker.record?.capture ?? null;
+    return this.options.asker.record?.seldom.capture ?? null;
   }
 
   get #head(): AnswerHead {
