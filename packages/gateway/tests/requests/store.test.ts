@@ -11,6 +11,7 @@ import { BLOCK_ROWS_MAX, type Block, requestsIn, rowsIn } from "../../src/rooms/
 import { firstIdAt, numberFor } from "../../src/rooms/requests/rows.ts";
 import { RequestStore } from "../../src/rooms/requests/store.ts";
 import { RecordWriter, SUMS_EVERY_MS } from "../../src/rooms/requests/writer.ts";
+import { TARGETS_MAX } from "../../src/rooms/routing/model-routes.ts";
 import { ADMIN, listed, NOW, room, seconds, writerNeeds } from "./room.ts";
 import { seedRequests, storedRows } from "./support.ts";
 
@@ -478,4 +479,24 @@ test("numbers of combinations are the same everywhere, and fit a double", () => 
   expect(numberFor("facet", "a", 1, null)).toBe(numberFor("facet", "a", 1, null));
   expect(numberFor("facet", "a", 1, null)).not.toBe(numberFor("facet", "a", null, 1));
   expect(Number.isSafeInteger(numberFor("x"))).toBe(true);
+});
+
+test("blocks of requests that failed on every target of a long route are no larger than others", async () => {
+  const blocks: Block[] = [];
+  const writer = new RecordWriter({
+    ...writerNeeds(),
+    clock: new ManualClock(NOW),
+    store: { insert: async (batch) => void blocks.push(...batch.blocks), addSums: async () => {} },
+  });
+  for (let i = 0; i < BLOCK_ROWS_MAX; i++) {
+    const record = new RequestRecord(writer, "/v1/chat/completions", randomIds.ordered());
+    for (let target = 0; target < TARGETS_MAX; target++) {
+      record.sent({ model: "m", name: `b${target}`, reason: "fallback" });
+      record.broke(new Error("no ".repeat(1_000)));
+    }
+    record.end(502);
+  }
+  await writer.close(1_000);
+  expect(requestsIn(blocks)).toBe(BLOCK_ROWS_MAX);
+  expect(Math.max(...blocks.map(({ records }) => records.length))).toBeLessThan(256 * 1_024);
 });

@@ -74,20 +74,26 @@ interface Run {
   to: number;
 }
 
-const sizeOf = (runs: readonly Run[]): number => runs.reduce((size, { from, to }) => size + to - from, 0);
+/** Rows of a block. */
+interface Runs {
+  list: Run[];
+  /** Rows in all of them. */
+  size: number;
+}
 
 /** Most came in the same bucket, long streams earlier. */
 export function blocksOf(rows: Rows): Block[] {
   const blocks: Block[] = [];
-  const filling = new Map<number, Run[]>();
+  const filling = new Map<number, Runs>();
   const bucketAt = (place: number) => Math.floor(rows.timesMs[place]! / BUCKET_MS);
   for (let from = 0, to = 0; from < rows.size; from = to) {
     const bucket = bucketAt(from);
-    const runs = filling.get(bucket) ?? [];
-    const toMax = Math.min(rows.size, from + BLOCK_ROWS_MAX - sizeOf(runs));
+    const runs = filling.get(bucket) ?? { list: [], size: 0 };
+    const toMax = Math.min(rows.size, from + BLOCK_ROWS_MAX - runs.size);
     for (to = from + 1; to < toMax && bucketAt(to) === bucket; ) to++;
-    runs.push({ from, to });
-    if (sizeOf(runs) < BLOCK_ROWS_MAX) filling.set(bucket, runs);
+    runs.list.push({ from, to });
+    runs.size += to - from;
+    if (runs.size < BLOCK_ROWS_MAX) filling.set(bucket, runs);
     else {
       blocks.push(blockOf(rows, runs));
       filling.delete(bucket);
@@ -97,20 +103,21 @@ export function blocksOf(rows: Rows): Block[] {
   return blocks;
 }
 
-function blockOf(rows: Rows, runs: readonly Run[]): Block {
-  const requests = sizeOf(runs);
+/** Copied one by one: of runs of one row, which are many when streams end at random, views would cost more. */
+function blockOf(rows: Rows, { list: runs, size: requests }: Runs): Block {
   const details = detailsOf(rows, runs);
   const buffer = new ArrayBuffer(requests * ROW_BYTES + Buffer.byteLength(details));
   const { doubles, counts, bytes, idsAt, detailsAt } = layoutOf(buffer, requests);
-  let place = 0;
+  const ids: string[] = [];
+  let [double, count] = [0, 0];
   for (const { from, to } of runs) {
-    doubles.set(rows.doubles.subarray(from * DOUBLES, to * DOUBLES), place * DOUBLES);
-    counts.set(rows.counts.subarray(from * COUNTS, to * COUNTS), place * COUNTS);
-    bytes.write(rows.ids.slice(from, to).join(""), idsAt + place * ID_LENGTH, "latin1");
-    place += to - from;
+    for (let i = from * DOUBLES; i < to * DOUBLES; i++) doubles[double++] = rows.doubles[i]!;
+    for (let i = from * COUNTS; i < to * COUNTS; i++) counts[count++] = rows.counts[i]!;
+    for (let i = from; i < to; i++) ids.push(rows.ids[i]!);
   }
+  bytes.write(ids.join(""), idsAt, "latin1");
   bytes.write(details, detailsAt);
-  return { firstId: rows.ids[runs[0]!.from]!, requests, records: bytes };
+  return { firstId: ids[0]!, requests, records: bytes };
 }
 
 /** With their places in the block. */

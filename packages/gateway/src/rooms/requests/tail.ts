@@ -84,12 +84,17 @@ export class Tail {
     if (this.#watchers.size === 0) return;
     this.#forgetOld();
     const rows = written.blocks.flatMap(rowsIn);
+    const groups = groupsOf(rows);
     for (const { streamId, filter, isPaused } of this.#watchers.values()) {
       if (isPaused) continue;
-      const matching = rows.filter((row) => matches(filter, row, written));
+      const matching = groups.filter(([place]) => matches(filter, rows[place!]!, written));
       if (matching.length === 0) continue;
-      const shown = matching.slice(-SHOWN_MAX).map((row) => viewOf(listed(row, written)));
-      const skipped = matching.length - shown.length;
+      const shown = matching
+        .flatMap((places) => places.slice(-SHOWN_MAX))
+        .sort((a, b) => a - b)
+        .slice(-SHOWN_MAX)
+        .map((place) => viewOf(listed(rows[place]!, written)));
+      const skipped = matching.reduce((sum, places) => sum + places.length, -shown.length);
       this.options.events.notify(streamId, requestsEnded, { stream_id: streamId, records: shown, skipped });
     }
   }
@@ -97,6 +102,18 @@ export class Tail {
   close(): void {
     for (const unsubscribe of this.#unsubscribe) unsubscribe();
   }
+}
+
+/** Places of rows of the same asker and facet: a filter wants all of them or none, and there are far fewer than rows. */
+function groupsOf(rows: readonly RecordRow[]): number[][] {
+  const groups = new Map<string, number[]>();
+  for (const [place, { askerId, facetId }] of rows.entries()) {
+    const key = `${askerId} ${facetId}`;
+    const places = groups.get(key);
+    if (places) places.push(place);
+    else groups.set(key, [place]);
+  }
+  return [...groups.values()];
 }
 
 function matches(

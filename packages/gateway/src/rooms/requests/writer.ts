@@ -18,8 +18,8 @@ import type { Written } from "./tail.ts";
 const WAITING_MAX = 20_000;
 /** So many are written at once, without waiting for the next second: each write has a price of its own. */
 export const BATCH_ROWS = 4_096;
-/** So many details become JSON at once: a millisecond or two if they are long. */
-const BATCH_DETAILS = 256;
+/** So many messages of details become JSON at once: a millisecond or two if they are long. */
+const BATCH_MESSAGES = 256;
 /** Little enough that writing it takes a millisecond or two. */
 const BATCH_BYTES_MAX = 512 * 1_024;
 const BATCH_BLOCKS_MAX = 128;
@@ -65,6 +65,8 @@ export class RecordWriter implements RecordSink {
   readonly clock: Clock;
   /** What ended since the last blocks were made. */
   readonly #ended = new Rows(BATCH_ROWS);
+  /** Of their details: each has one, and one more for each attempt that failed. */
+  #endedMessages = 0;
   readonly #waiting: Block[] = [];
   #waitingRows = 0;
   /** Being written; kept when that fails, to be tried again. */
@@ -102,7 +104,7 @@ export class RecordWriter implements RecordSink {
       return;
     }
     this.#take(record, nowMs);
-    if (this.#ended.size < BATCH_ROWS && this.#ended.details.size < BATCH_DETAILS) return;
+    if (this.#ended.size < BATCH_ROWS && this.#endedMessages < BATCH_MESSAGES) return;
     this.#makeBlocks();
     if (this.#isScheduled || this.#retryAtMs > 0) return;
     this.#isScheduled = true;
@@ -131,6 +133,7 @@ export class RecordWriter implements RecordSink {
       detail: detailOf(record, model),
     };
     this.#ended.add(row, record.status, startedMs);
+    if (row.detail !== null) this.#endedMessages += 1 + (row.detail.failed?.length ?? 0);
   }
 
   #makeBlocks(): void {
@@ -138,6 +141,7 @@ export class RecordWriter implements RecordSink {
     this.#waiting.push(...blocksOf(this.#ended));
     this.#waitingRows += this.#ended.size;
     this.#ended.clear();
+    this.#endedMessages = 0;
   }
 
   get waitingCount(): number {
