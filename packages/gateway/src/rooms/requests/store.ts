@@ -42,10 +42,18 @@ const ASKER_DAYS = sumTable("request_asker_days", { keys: ["start_ms", "asker_id
 const SUMS_PER_TURN = 128;
 
 /** Streams go first: there may be thousands of sums. */
-async function insertInTurns(tx: Transaction, table: ReturnType<typeof sumTable>, rows: SqlValue[][]) {
-  for (let start = 0; start < rows.length; start += SUMS_PER_TURN) {
-    if (start > 0) await nextTurn();
-    await insertRows(tx, table.into, rows.slice(start, start + SUMS_PER_TURN), table.adding);
+async function insertInTurns(
+  tx: Transaction,
+  table: ReturnType<typeof sumTable>,
+  rows: Iterator<SqlValue[], unknown>,
+) {
+  for (;;) {
+    const some: SqlValue[][] = [];
+    for (let row = rows.next(); !row.done; row = rows.next())
+      if (some.push(row.value) === SUMS_PER_TURN) break;
+    await insertRows(tx, table.into, some, table.adding);
+    if (some.length < SUMS_PER_TURN) return;
+    await nextTurn();
   }
 }
 
@@ -139,17 +147,13 @@ export class RequestStore {
 
   /** Adds these to the sums in the database, which then need no marks of this writer any more. */
   async addSums(sums: Sums, { unmarkedId = null }: { unmarkedId?: string | null } = {}): Promise<void> {
-    const rows = sums.rows();
-    const ofAskers = rows
-      .filter(({ askerId }) => askerId !== null)
-      .map((sum) => [...sumValues(sum), sum.firstMs, sum.lastMs]);
-    const ofEveryone = rows.filter(({ askerId }) => askerId === null).map(sumValues);
     await this.db.transaction(
       async (tx) => {
+        const ofAskers = sums.ofAskers().map((sum) => [...sumValues(sum), sum.firstMs, sum.lastMs]);
         await insertInTurns(tx, ASKER_SUMS, ofAskers);
         await insertInTurns(tx, ASKER_DAYS, sums.askerDays());
         // Every instance adds to the same few rows, so they are locked last and for the shortest time.
-        await insertInTurns(tx, SUMS, ofEveryone);
+        await insertInTurns(tx, SUMS, sums.ofEveryone().map(sumValues).values());
         if (unmarkedId) await deleteMarks(tx, unmarkedId);
       },
       { isUnsynced: true },

@@ -125,80 +125,108 @@ export class Sums {
       const numbers = this.#numbers;
       numbers[at + MINUTE_AT.firstMs] = Math.min(numbers[at + MINUTE_AT.firstMs]!, other.firstMs);
       numbers[at + MINUTE_AT.lastMs] = Math.max(numbers[at + MINUTE_AT.lastMs]!, other.lastMs);
-      for (const [column, sum] of other.sums.entries()) numbers[at + MINUTE_AT.sums + column]! += sum;
+      for (let i = 0; i < other.sums.length; i++) numbers[at + MINUTE_AT.sums + i]! += other.sums[i]!;
     }
   }
 
   *#minutes(): Generator<Minute> {
-    const numbers = this.#numbers;
-    for (let at = 0; at < this.#size * MINUTE_NUMBERS; at += MINUTE_NUMBERS)
-      yield {
-        minuteMs: numbers[at + MINUTE_AT.minuteMs]!,
-        askerId: numbers[at + ASKER_AT]!,
-        facetId: numbers[at + MINUTE_AT.facetId]!,
-        sums: numbers.subarray(at + MINUTE_AT.sums, at + ASKER_AT),
-        firstMs: numbers[at + MINUTE_AT.firstMs]!,
-        lastMs: numbers[at + MINUTE_AT.lastMs]!,
-        isUnanswered: numbers[at + UNANSWERED_AT] === 1,
-      };
+    for (let at = 0; at < this.#size * MINUTE_NUMBERS; at += MINUTE_NUMBERS) yield this.#minuteAt(at);
   }
 
-  /** By minute, hour and day, of everyone and of each asker. */
-  rows(): SumRow[] {
-    const all = new Map<string, SumRow>();
-    for (const { minuteMs, askerId, facetId, sums, firstMs, lastMs } of this.#minutes())
-      for (const grainMs of GRAINS_MS)
-        for (const asker of [null, askerId]) {
-          const times =
-            grainMs === HOUR_MS && asker !== null ? { firstMs, lastMs } : { firstMs: null, lastMs: null };
-          const startMs = minuteMs - (minuteMs % grainMs);
-          add(all, { grainMs, startMs, askerId: asker, facetId, sums, ...times });
-        }
-    return [...all.values()].sort(inKeyOrder);
+  #minuteAt(at: number): Minute {
+    const numbers = this.#numbers;
+    return {
+      minuteMs: numbers[at + MINUTE_AT.minuteMs]!,
+      askerId: numbers[at + ASKER_AT]!,
+      facetId: numbers[at + MINUTE_AT.facetId]!,
+      sums: numbers.subarray(at + MINUTE_AT.sums, at + ASKER_AT),
+      firstMs: numbers[at + MINUTE_AT.firstMs]!,
+      lastMs: numbers[at + MINUTE_AT.lastMs]!,
+      isUnanswered: numbers[at + UNANSWERED_AT] === 1,
+    };
+  }
+
+  /** Each asker's, in the order of their numbers, in which all writers lock the rows. */
+  *#byAsker(): Generator<Minute[]> {
+    const placesOf = new Map<number, number[]>();
+    for (let at = 0; at < this.#size * MINUTE_NUMBERS; at += MINUTE_NUMBERS) {
+      const askerId = this.#numbers[at + ASKER_AT]!;
+      const places = placesOf.get(askerId);
+      if (places) places.push(at);
+      else placesOf.set(askerId, [at]);
+    }
+    for (const askerId of Float64Array.from(placesOf.keys()).sort())
+      yield placesOf.get(askerId)!.map((at) => this.#minuteAt(at));
+  }
+
+  /** By minute, hour and day, of each asker: made as they are taken, since there may be thousands. */
+  *ofAskers(): Generator<SumRow> {
+    for (const minutes of this.#byAsker()) yield* rowsOf(minutes);
+  }
+
+  /** By minute, hour and day. */
+  ofEveryone(): SumRow[] {
+    const all = new Map<number, Map<number, Everyones>>();
+    for (const { minuteMs, facetId, sums } of this.#minutes()) {
+      const byFacet = inner(all, minuteMs);
+      const known = byFacet.get(facetId);
+      if (known) addSums(known.sums, sums);
+      else byFacet.set(facetId, { minuteMs, askerId: null, facetId, sums: Array.from(sums) });
+    }
+    return rowsOf([...all.values()].flatMap((byFacet) => [...byFacet.values()]));
   }
 
   /** What of an asker is compared with others, by day: rows of `request_asker_days`. */
-  askerDays(): number[][] {
-    const byDay = new Map<number, Map<number, number[]>>();
-    for (const { minuteMs, askerId, sums, isUnanswered } of this.#minutes()) {
-      const day = minuteMs - (minuteMs % DAY_MS);
-      const byAsker = inner(byDay, day);
-      let days = byAsker.get(askerId);
-      if (!days) {
-        days = [day, askerId, 0, 0, 0, 0, 0];
-        byAsker.set(askerId, days);
+  *askerDays(): Generator<number[]> {
+    for (const minutes of this.#byAsker()) {
+      const byDay = new Map<number, number[]>();
+      for (const { minuteMs, askerId, sums, isUnanswered } of minutes) {
+        const day = minuteMs - (minuteMs % DAY_MS);
+        const days = byDay.get(day) ?? [day, askerId, 0, 0, 0, 0, 0];
+        byDay.set(day, days);
+        const { requests, promptTokens, completionTokens, costNanoUsd } = totalsIn(sums);
+        days[2]! += requests;
+        if (isUnanswered) days[3]! += requests;
+        days[4]! += promptTokens;
+        days[5]! += completionTokens;
+        days[6]! += costNanoUsd;
       }
-      const { requests, promptTokens, completionTokens, costNanoUsd } = totalsIn(sums);
-      days[2]! += requests;
-      if (isUnanswered) days[3]! += requests;
-      days[4]! += promptTokens;
-      days[5]! += completionTokens;
-      days[6]! += costNanoUsd;
+      yield* [...byDay.values()].sort((a, b) => a[0]! - b[0]!);
     }
-    // Two writers then lock rows in the same order.
-    return [...byDay.values()]
-      .flatMap((byAsker) => [...byAsker.values()])
-      .sort((a, b) => a[0]! - b[0]! || a[1]! - b[1]!);
   }
 }
 
-function add(all: Map<string, SumRow>, row: Omit<SumRow, "sums"> & { sums: Float64Array }): void {
-  const key = `${row.grainMs} ${row.startMs} ${row.askerId} ${row.facetId}`;
-  const known = all.get(key);
-  if (known) {
-    addSums(known.sums, row.sums);
-    if (row.firstMs !== null) known.firstMs = Math.min(known.firstMs ?? row.firstMs, row.firstMs);
-    if (row.lastMs !== null) known.lastMs = Math.max(known.lastMs ?? row.lastMs, row.lastMs);
-  } else {
-    const sums = noSums();
-    addSums(sums, row.sums);
-    all.set(key, { ...row, sums });
-  }
+interface Everyones {
+  minuteMs: number;
+  askerId: null;
+  facetId: number;
+  sums: number[];
 }
 
-/** Two writers then lock rows in the same order. */
-const inKeyOrder = (a: SumRow, b: SumRow): number =>
-  a.grainMs - b.grainMs ||
-  a.startMs - b.startMs ||
-  (a.askerId ?? 0) - (b.askerId ?? 0) ||
-  a.facetId - b.facetId;
+/** Of these minutes, which are one asker's or everyone's, in the order in which all writers lock the rows. */
+function rowsOf(minutes: readonly (Minute | Everyones)[]): SumRow[] {
+  const all = new Map<string, SumRow>();
+  for (const minute of minutes)
+    for (const grainMs of GRAINS_MS) {
+      const { minuteMs, askerId, facetId } = minute;
+      const startMs = minuteMs - (minuteMs % grainMs);
+      const key = `${grainMs} ${startMs} ${facetId}`;
+      const row = all.get(key) ?? {
+        grainMs,
+        startMs,
+        askerId,
+        facetId,
+        sums: noSums(),
+        firstMs: null,
+        lastMs: null,
+      };
+      all.set(key, row);
+      addSums(row.sums, minute.sums);
+      if (grainMs !== HOUR_MS || minute.askerId === null) continue;
+      row.firstMs = Math.min(row.firstMs ?? minute.firstMs, minute.firstMs);
+      row.lastMs = Math.max(row.lastMs ?? minute.lastMs, minute.lastMs);
+    }
+  return [...all.values()].sort(
+    (a, b) => a.grainMs - b.grainMs || a.startMs - b.startMs || a.facetId - b.facetId,
+  );
+}
