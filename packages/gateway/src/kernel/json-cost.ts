@@ -2,6 +2,7 @@
  * How much work a JSON text makes, found out before it is done. Parsing holds up every other request of the process,
  * and takes far longer for many small values than for a few long strings, which is what images are.
  */
+import { endOfString } from "./json-strings.ts";
 
 /** Smaller texts cannot hold anything up. */
 const FREE_CHARS_MAX = 256 * 1024;
@@ -16,7 +17,6 @@ export const ESCAPES_MAX = 300_000;
 
 const QUOTE = '"';
 const BACKSLASH = "\\";
-const BACKSLASH_CODE = 92;
 const OPEN_BRACKET = 91;
 const OPEN_BRACE = 123;
 
@@ -42,17 +42,8 @@ export function costProblem(text: string): string | null {
     if (containers > CONTAINERS_MAX) return `it has more than ${CONTAINERS_MAX} objects and arrays`;
     if (start === -1) break;
     if (++strings > STRINGS_MAX) return `it has more than ${STRINGS_MAX} strings`;
-    at = endOfString(text, start);
+    at = endOfString(text, start + 1);
+    if (at === -1) break;
   }
   return null;
-}
-
-/** The position after the string that begins at `start`, or the end of a text that breaks off in it. */
-function endOfString(text: string, start: number): number {
-  for (let end = text.indexOf(QUOTE, start + 1); end !== -1; end = text.indexOf(QUOTE, end + 1)) {
-    let from = end;
-    while (from > start + 1 && text.charCodeAt(from - 1) === BACKSLASH_CODE) from--;
-    if ((end - from) % 2 === 0) return end + 1;
-  }
-  return text.length;
 }

@@ -1,16 +1,16 @@
 import { isUtf8 } from "node:buffer";
+import { endOfString, JsonStrings } from "./json-strings.ts";
 
 /**
  * Reads JSON text as far as its extents: where strings, brackets and members begin and end. Strings are skipped by
  * the runtime's own search, so a long prompt costs next to nothing. What is wrong deeper inside is left to
- * `JSON.parse`, which is faster than any check written here would be.
+ * `JSON.parse`, which is faster than a check written here would be, except of long strings (`JsonStrings`).
  */
 export const JSON_DEPTH_MAX = 100;
 
 export class JsonScanError extends Error {}
 
 const QUOTE = 34;
-const BACKSLASH = 92;
 const COMMA = 44;
 const COLON = 58;
 const OPEN_BRACE = 123;
@@ -26,6 +26,12 @@ const TOO_DEEP = `it is nested deeper than ${JSON_DEPTH_MAX} levels`;
 /** Told where each string inside a value begins and ends, quotes included. */
 export type OnString = (text: string, start: number, end: number) => void;
 
+interface Reading {
+  onString?: OnString | undefined;
+  /** Those of the same text. */
+  strings?: JsonStrings | undefined;
+}
+
 /** Whether a character, or a byte, is white space between the parts of a JSON text. */
 export const isSpace = (char: number): boolean => char === 32 || char === 10 || char === 13 || char === 9;
 
@@ -33,18 +39,6 @@ export const isSpace = (char: number): boolean => char === 32 || char === 10 || 
 export function skipSpace(text: string, at: number): number {
   while (isSpace(text.charCodeAt(at))) at++;
   return at;
-}
-
-/** The position after the closing quote of a string whose text begins at `from`; -1 when it does not end. */
-function endOfString(text: string, from: number): number {
-  for (let quote = text.indexOf('"', from); quote !== -1; quote = text.indexOf('"', quote + 1)) {
-    if (text.charCodeAt(quote - 1) !== BACKSLASH) return quote + 1;
-    // Escaped when an odd number of backslashes stands before it.
-    let slash = quote - 1;
-    while (slash > from && text.charCodeAt(slash - 1) === BACKSLASH) slash--;
-    if (slash < from || (quote - slash) % 2 === 0) return quote + 1;
-  }
-  return -1;
 }
 
 /** Follows the brackets of a JSON text, which may come in pieces. */
@@ -68,14 +62,14 @@ export class JsonNesting {
   }
 
   /** Reads on from `at`, at most to the end of the outermost bracket: the position after it, or -1. */
-  read(text: string, at = 0, onString?: OnString): number {
+  read(text: string, at = 0, { onString, strings }: Reading = {}): number {
     const closers = this.#closers;
     if (at >= text.length || this.problem !== null) return -1;
     if (this.#isInString) at = this.#string(text, this.#isEscaped ? at + 1 : at);
     while (at !== -1 && at < text.length) {
       const char = text.charCodeAt(at);
       if (char === QUOTE) {
-        const end = this.#string(text, at + 1);
+        const end = this.#string(text, at + 1, strings);
         if (end === -1) return -1;
         onString?.(text, at, end);
         at = end;
@@ -99,8 +93,8 @@ export class JsonNesting {
     for (let at = 0; at !== -1 && at < text.length; ) at = this.read(text, at);
   }
 
-  #string(text: string, from: number): number {
-    const end = endOfString(text, from);
+  #string(text: string, from: number, strings?: JsonStrings): number {
+    const end = strings ? strings.endOf(from) : endOfString(text, from);
     this.#isInString = end === -1;
     this.#isEscaped = end === -1 && /(?<!\\)(?:\\\\)*\\$/.test(text.slice(from));
     return end;
@@ -135,13 +129,13 @@ export const withoutEscapedLetters = (json: string): string =>
 export function skipValue(
   text: string,
   at: number,
-  { onString, depthMax }: { onString?: OnString; depthMax?: number } = {},
+  { onString, strings, depthMax }: Reading & { depthMax?: number } = {},
 ): number {
   const char = text.charCodeAt(at);
-  if (char === QUOTE) return skipString(text, at);
+  if (char === QUOTE) return skipString(text, at, strings);
   if (char === OPEN_BRACE || char === OPEN_BRACKET) {
     const nesting = new JsonNesting(depthMax);
-    const end = nesting.read(text, at, onString);
+    const end = nesting.read(text, at, { onString, strings });
     if (end === -1) throw new JsonScanError(nesting.problem ?? "a bracket is not closed");
     return end;
   }
@@ -150,8 +144,8 @@ export function skipValue(
   return SCALAR.lastIndex;
 }
 
-function skipString(text: string, at: number): number {
-  const end = endOfString(text, at + 1);
+function skipString(text: string, at: number, strings?: JsonStrings): number {
+  const end = strings ? strings.endOf(at + 1) : endOfString(text, at + 1);
   if (end === -1) throw new JsonScanError("a string does not end");
   return end;
 }
@@ -167,14 +161,15 @@ export interface Member {
 
 /** The members of a JSON object, in order, duplicates included; all of it is valid JSON. */
 export function scanObject(bytes: Buffer): Member[] {
-  const text = bytes.toString("latin1");
-  const members = scanMembers(bytes, text);
-  parseLatin1(text);
+  const strings = new JsonStrings(bytes, bytes.toString("latin1"));
+  const members = scanMembers(bytes, { strings });
+  parseScanned(strings);
   return members;
 }
 
-/** The same, without a check of what is inside the members. `text` is `bytes` in Latin-1. */
-export function scanMembers(bytes: Buffer, text: string, onString?: OnString): Member[] {
+/** The same, without a check of what is inside the members: that is `parseScanned`. */
+export function scanMembers(bytes: Buffer, reading: Reading & { strings: JsonStrings }): Member[] {
+  const { text } = reading.strings;
   if (!isUtf8(bytes)) throw new JsonScanError("it is not valid UTF-8");
   if (text.startsWith(BYTE_ORDER_MARK))
     throw new JsonScanError("it begins with a byte order mark; send UTF-8 without one");
@@ -184,7 +179,7 @@ export function scanMembers(bytes: Buffer, text: string, onString?: OnString): M
   let at = skipSpace(text, start + 1);
   if (text.charCodeAt(at) !== CLOSE_BRACE) {
     for (;;) {
-      const member = readMember(bytes, text, at, onString);
+      const member = readMember(bytes, text, at, reading);
       members.push(member);
       if (members.length > MEMBERS_MAX) throw new JsonScanError(`it has more than ${MEMBERS_MAX} members`);
       at = skipSpace(text, member.end);
@@ -198,23 +193,23 @@ export function scanMembers(bytes: Buffer, text: string, onString?: OnString): M
   return members;
 }
 
-/** The object, its texts in Latin-1: other letters, but the same syntax. */
-export function parseLatin1(text: string): Record<string, unknown> {
+/** The object, its texts in Latin-1 (other letters, but the same syntax), and some of the long ones empty. */
+export function parseScanned(strings: JsonStrings): Record<string, unknown> {
   try {
-    return JSON.parse(text) as Record<string, unknown>;
+    return strings.parse() as Record<string, unknown>;
   } catch (error) {
     throw new JsonScanError((error as Error).message);
   }
 }
 
-function readMember(bytes: Buffer, text: string, start: number, onString?: OnString): Member {
+function readMember(bytes: Buffer, text: string, start: number, { onString, strings }: Reading): Member {
   if (text.charCodeAt(start) !== QUOTE) throw new JsonScanError(`a key is missing at byte ${start}`);
   const keyEnd = skipString(text, start);
   const colon = skipSpace(text, keyEnd);
   if (text.charCodeAt(colon) !== COLON) throw new JsonScanError(`a colon is missing at byte ${colon}`);
   const valueStart = skipSpace(text, colon + 1);
   // The object itself is one level.
-  const end = skipValue(text, valueStart, { onString, depthMax: JSON_DEPTH_MAX - 1 });
+  const end = skipValue(text, valueStart, { onString, strings, depthMax: JSON_DEPTH_MAX - 1 });
   return { key: readKey(bytes, text, start, keyEnd), start, valueStart, end };
 }
 

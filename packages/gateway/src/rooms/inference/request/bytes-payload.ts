@@ -5,11 +5,12 @@ import {
   JsonScanError,
   type Member,
   type OnString,
-  parseLatin1,
+  parseScanned,
   scanMembers,
   scanObject,
   skipSpace,
 } from "../../../kernel/json-scan.ts";
+import { JsonStrings } from "../../../kernel/json-strings.ts";
 import { LARGE_BODY_BYTES, nextTurn } from "../../../kernel/turns.ts";
 import { estimatePromptTokens } from "../../metering/index.ts";
 import { type MessagesProblem, problemOfMessages } from "./messages-problem.ts";
@@ -59,8 +60,7 @@ const COMMA = Buffer.from(",");
 /** One look at a body, in steps that each take a while when it is large. */
 class Reading {
   readonly bytes: Buffer;
-  /** In Latin-1. */
-  text = "";
+  #strings!: JsonStrings;
   members: readonly Member[] = [];
   mayHaveMedia = false;
   messagesProblem: MessagesProblem | null = null;
@@ -87,8 +87,13 @@ class Reading {
     return this;
   }
 
+  /** In Latin-1. */
+  get text(): string {
+    return this.#strings.text;
+  }
+
   #decode(): void {
-    this.text = this.bytes.toString("latin1");
+    this.#strings = new JsonStrings(this.bytes, this.bytes.toString("latin1"));
   }
 
   #scan(): void {
@@ -99,7 +104,7 @@ class Reading {
       if (!this.mayHaveMedia && isMediaKey(text, start, end)) this.mayHaveMedia = true;
     };
     try {
-      this.members = scanMembers(bytes, text, onString);
+      this.members = scanMembers(bytes, { onString, strings: this.#strings });
     } catch (error) {
       refuseScan(error);
     }
@@ -108,7 +113,7 @@ class Reading {
   /** What is parsed is not kept: it would be a second copy of the request until the answer is there. */
   #parse(): void {
     try {
-      this.messagesProblem = problemOfMessages(parseLatin1(this.text).messages);
+      this.messagesProblem = problemOfMessages(parseScanned(this.#strings).messages);
     } catch (error) {
       refuseScan(error);
     }
