@@ -353,6 +353,18 @@ test("whatever is in a request and its answer is given back, alone and as part o
   }
 });
 
+test("items that share an id are paged to their end", async () => {
+  const item = { id: "msg_same", type: "message" as const, role: "user" as const };
+  const input = ["a", "b", "c"].map((text) => ({
+    ...item,
+    content: [{ type: "input_text" as const, text }],
+  }));
+  const { id } = await client.responses.create({ model: "m", input });
+  let pages = 0;
+  for await (const _ of (await client.responses.inputItems.list(id, { limit: 1 })).iterPages())
+    expect(++pages).toBeLessThan(5);
+});
+
 test("a response is its user's alone, in the API's form, and not to be had as a stream", async () => {
   const own = await client.responses.create({ model: "m", input: "secret" });
   const token = await bench.signIn("mallory");

@@ -72,7 +72,8 @@ export const responseInputItems: AnyRoute = defineRoute({
   handler: async ({ rooms, principal, path, query: { after, limit, order } }) => {
     const items = inputItemsOf(await rooms.inference.responses.get(principal.userId, path.id));
     if (order === "desc") items.reverse();
-    const start = after === undefined ? 0 : items.findIndex(({ id }) => id === after) + 1;
+    // The last one: a client may have sent several items with one id, and paging must come to an end.
+    const start = after === undefined ? 0 : items.findLastIndex(({ id }) => id === after) + 1;
     // A client that pages would get the first page again and again.
     if (after !== undefined && start === 0)
       fail("invalid_params", "`after`: no item of this response has that id");
