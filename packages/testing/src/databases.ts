@@ -110,3 +110,12 @@ async function withOpened(fresh: Fresh, open: typeof openStorage, work: Work): P
 }
 
 export { openDatabase, openStorage };
+
+/** The database with one of its functions replaced. */
+export const withOwn = <K extends keyof Database>(db: Database, name: K, own: Database[K]): Database =>
+  new Proxy(db, {
+    get: (target, key) => {
+      const value = key === name ? own : Reflect.get(target, key);
+      return typeof value === "function" ? value.bind(target) : value;
+    },
+  });

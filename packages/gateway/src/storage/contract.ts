@@ -140,3 +140,36 @@ export async function selectIn<T>(
   }
   return found;
 }
+
+/**
+ * Remembers in which transaction of Postgres something was written last: a connection that breaks does not say whether
+ * that was committed. With SQLite an error says that it was not.
+ */
+export class Attempts<T extends object> {
+  readonly #triedIn = new WeakMap<T, string>();
+
+  constructor(readonly db: Database) {}
+
+  /** To be called within the transaction that writes them. */
+  async note(tx: Transaction, written: readonly T[]): Promise<void> {
+    if (tx.dialect === "sqlite") return;
+    const current = await tx.get<{ id: string }>("SELECT CAST(pg_current_xact_id() AS text) AS id");
+    for (const each of written) this.#triedIn.set(each, current!.id);
+  }
+
+  /** Without what an earlier attempt has written. */
+  async notCommitted(toWrite: readonly T[]): Promise<readonly T[]> {
+    const committed = new Set<string>();
+    for (const id of new Set(toWrite.map((each) => this.#triedIn.get(each)))) {
+      if (id === undefined) continue;
+      // A server that took over from the one that began it may not have come to that number.
+      const found = await this.db.get<{ status: string | null }>(
+        `SELECT CASE WHEN CAST($1 AS xid8) < pg_snapshot_xmax(pg_current_snapshot())
+           THEN pg_xact_status(CAST($1 AS xid8)) END AS status`,
+        [id],
+      );
+      if (found?.status === "committed") committed.add(id);
+    }
+    return toWrite.filter((each) => !committed.has(this.#triedIn.get(each)!));
+  }
+}

@@ -8,6 +8,7 @@ import {
   openStorage,
   withDatabase,
 } from "@model-gateway/testing/databases.ts";
+import { Outage } from "../../src/kernel/errors.ts";
 import { isUniqueViolation } from "../../src/storage/contract.ts";
 import { SQLITE_FILE } from "../../src/storage/index.ts";
 import { type Migration, migrate } from "../../src/storage/migrate.ts";
@@ -72,6 +73,28 @@ onEachDatabase("storage", (fresh, kind) => {
       expect(isUniqueViolation(error)).toBe(true);
       expect(await db.all("SELECT n FROM numbers")).toEqual([]);
     }));
+
+  test.if(kind === "postgres")("a transaction that a deadlock ended may be tried again", () =>
+    withDatabase(fresh, async (db) => {
+      await db.run("CREATE TABLE locked (id INTEGER PRIMARY KEY, n INTEGER NOT NULL)");
+      await db.run("INSERT INTO locked VALUES (1, 0), (2, 0)");
+      const both = Promise.withResolvers<void>();
+      let begun = 0;
+      const add = (ids: readonly number[]) =>
+        db.transaction(async (tx) => {
+          for (const id of ids) {
+            await tx.run("UPDATE locked SET n = n + 1 WHERE id = $1", [id]);
+            if (++begun === 2) both.resolve();
+            await both.promise;
+          }
+        });
+      const ends = await Promise.allSettled([add([1, 2]), add([2, 1])]);
+      const failed = ends.filter((end) => end.status === "rejected");
+      expect(failed.map(({ reason }) => reason)).toEqual([expect.any(Outage)]);
+      await add([2, 1]);
+      expect(await db.all("SELECT n FROM locked")).toEqual([{ n: 2 }, { n: 2 }]);
+    }),
+  );
 
   test("a hundred concurrent increments lose none", () =>
     withDatabase(fresh, async (db) => {

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { ManualClock } from "@model-gateway/testing/clock.ts";
-import { onEachDatabase, withDatabase, withDatabaseAt } from "@model-gateway/testing/databases.ts";
+import { onEachDatabase, withDatabase, withDatabaseAt, withOwn } from "@model-gateway/testing/databases.ts";
 import { Outage } from "../../src/kernel/errors.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import { type Log, silentLog } from "../../src/kernel/log.ts";
@@ -48,15 +48,6 @@ const turnOf = (
 const rowFor = (n: number, options?: TurnOptions): ResponseRow => rowOf([turnOf(n, options)], Date.parse(AT));
 const rowsFor = (...turns: KeptTurn[]): ResponseRow[] => rowsOf(turns, Date.parse(AT));
 const numbers = (first: number, count: number) => Array.from({ length: count }, (_, i) => first + i);
-
-/** The database with one of its functions replaced. */
-const withOwn = <K extends keyof Database>(db: Database, name: K, own: Database[K]): Database =>
-  new Proxy(db, {
-    get: (target, key) => {
-      const value = key === name ? own : Reflect.get(target, key);
-      return typeof value === "function" ? value.bind(target) : value;
-    },
-  });
 
 onEachDatabase("stored responses", (fresh, kind) => {
   test("lead back to their first, for their owner alone; old and excess ones go", () =>

@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { join } from "node:path";
 import { ManualClock } from "@model-gateway/testing/clock.ts";
-import { onEachDatabase, openStorage, withDatabase } from "@model-gateway/testing/databases.ts";
+import { onEachDatabase, openStorage, withDatabase, withOwn } from "@model-gateway/testing/databases.ts";
 import { until } from "@model-gateway/testing/until.ts";
 import { Outage } from "../../src/kernel/errors.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
@@ -48,7 +48,7 @@ function blockOf(id: string) {
   return blocksOf(rows);
 }
 
-onEachDatabase("requests that are not in the sums", (fresh) => {
+onEachDatabase("requests that are not in the sums", (fresh, kind) => {
   test.each([1, ASKERS])("are listed after the writer was killed, of %d people", async (askers) => {
     const { options, drop } = await fresh();
     const db = await openStorage(options);
@@ -145,6 +145,30 @@ onEachDatabase("requests that are not in the sums", (fresh) => {
       await requests.close();
     }));
 
+  test("are listed when the database takes them before their sums, which met the same outage", () =>
+    withDatabase(fresh, async (db) => {
+      const store = new RequestStore(db);
+      const clock = new ManualClock(NOW);
+      let isAway = true;
+      const writer = new RecordWriter({
+        ...writerNeeds(),
+        clock,
+        store: {
+          insert: (batch) => (isAway ? Promise.reject(new Outage("away")) : store.insert(batch)),
+          addSums: () => Promise.reject(new Outage("away")),
+        },
+      });
+      const waited = ask((id) => new RequestRecord(writer, SURFACE, id), NOW - 120 * MINUTE);
+      await writer.flush(10_000);
+      isAway = false;
+      clock.advance(10_000);
+      await until("they are written", async () => (await storedRows(db)).length === ASKERS);
+      // That writer is not heard of again.
+      const requests = room(db, later());
+      expect(await listed(requests)).toEqual(waited);
+      await requests.close();
+    }));
+
   test("are listed when it was in doubt whether sums before them were added", () =>
     withDatabase(fresh, async (db) => {
       const store = new RequestStore(db);
@@ -176,6 +200,58 @@ onEachDatabase("requests that are not in the sums", (fresh) => {
       expect(await listed(requests)).toEqual([last.id, ...before]);
       await requests.close();
     }));
+
+  // With SQLite an error says that nothing was added.
+  test.if(kind === "postgres")("are counted once when it was in doubt whether their sums were added", () =>
+    withDatabase(fresh, async (db) => {
+      let breaks: "before the commit" | "after the commit" | null = null;
+      const breaking = withOwn(db, "transaction", async (work, options) => {
+        const result = await db.transaction(async (tx) => {
+          const done = await work(tx);
+          if (breaks === "before the commit") throw new Outage("the connection broke");
+          return done;
+        }, options);
+        if (breaks === "after the commit") throw new Outage("the connection broke");
+        return result;
+      });
+      const store = new RequestStore(db);
+      const doubtful = new RequestStore(breaking);
+      const writer = new RecordWriter({
+        ...writerNeeds(),
+        clock: new ManualClock(NOW),
+        store: {
+          insert: (batch) => store.insert(batch),
+          addSums: (sums, options) => doubtful.addSums(sums, options),
+        },
+      });
+      const counted = async () => {
+        const [days, minutes] = await Promise.all([
+          db.get<{ n: number }>("SELECT CAST(SUM(requests) AS BIGINT) AS n FROM request_asker_days"),
+          db.get<{ n: number }>(
+            "SELECT CAST(SUM(requests) AS BIGINT) AS n FROM request_sums WHERE grain_ms = $1",
+            [MINUTE],
+          ),
+        ]);
+        return [days!.n, minutes!.n];
+      };
+      let asked = 0;
+      for (const moment of ["after the commit", "before the commit", "after the commit"] as const) {
+        breaks = moment;
+        ask((id) => new RequestRecord(writer, SURFACE, id), NOW + asked);
+        await writer.flush(10_000);
+        // More come before the connection is there again.
+        ask((id) => new RequestRecord(writer, SURFACE, id), NOW + asked + MINUTE);
+        await writer.flush(10_000);
+        breaks = null;
+        await writer.flush(10_000);
+        asked += 2 * ASKERS;
+        expect(await counted()).toEqual([asked, asked]);
+      }
+      await writer.close(10_000);
+      expect(await counted()).toEqual([asked, asked]);
+      expect(await marksIn(db)).toEqual([]);
+    }),
+  );
 
   test("are listed however many marks crashes left, until the sums of their time are deleted", () =>
     withDatabase(fresh, async (db) => {

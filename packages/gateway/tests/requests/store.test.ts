@@ -437,10 +437,39 @@ test("sums are gathered over several writes, wait for the database, and are adde
   ask();
   isAway = false;
   await seconds(clock, SUMS_EVERY_MS / 1_000);
-  expect(added).toEqual(new Array(ASKERS).fill(5));
+  const ofAll = (...requests: number[]) => requests.flatMap((each) => new Array(ASKERS).fill(each));
+  // Those that met the outage stay apart: perhaps the database has them.
+  expect(added).toEqual(ofAll(4, 1));
   ask();
   await writer.close(100);
-  expect(added).toEqual([...new Array(ASKERS).fill(5), ...new Array(ASKERS).fill(1)]);
+  expect(added).toEqual(ofAll(4, 1, 1));
+});
+
+test("a request that cannot be recorded is dropped, and harms neither its end nor later ones", async () => {
+  const dropped = new Metrics().counter("dropped", "");
+  let written = 0;
+  const writer = new RecordWriter({
+    ...writerNeeds(),
+    store: {
+      async insert({ blocks }) {
+        written += requestsIn(blocks);
+      },
+      addSums: async () => {},
+    },
+    clock: new ManualClock(NOW),
+    dropped,
+    knownModel: (asked) => {
+      if (asked === "odd") throw new Error("broken");
+      return asked;
+    },
+  });
+  for (const model of ["odd", "even", "odd", "even", "even"]) {
+    const record = new RequestRecord(writer, "/v1/chat/completions", firstIdAt(NOW));
+    record.modelAsked = model;
+    record.end(200);
+  }
+  await writer.close(100);
+  expect([written, dropped.total()]).toEqual([3, 2]);
 });
 
 test.each(["row", "model"])("a %s that the database refuses does not stop later ones", async (what) => {

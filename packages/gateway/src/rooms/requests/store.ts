@@ -1,5 +1,11 @@
 import { nextTurn } from "../../kernel/turns.ts";
-import { type Database, insertRows, type SqlValue, type Transaction } from "../../storage/contract.ts";
+import {
+  Attempts,
+  type Database,
+  insertRows,
+  type SqlValue,
+  type Transaction,
+} from "../../storage/contract.ts";
 import { insertBlocks, newestBlocks } from "./block-store.ts";
 import type { Block } from "./blocks.ts";
 import { type Filter, isEveryone, Sql } from "./filter.ts";
@@ -103,7 +109,11 @@ function splitByDay(period: Period): { days: Omit<Period, "grainMs"> | null; res
 
 /** SQL of request records and of their sums, which change only together. */
 export class RequestStore {
-  constructor(readonly db: Database) {}
+  readonly #attempts: Attempts<Sums>;
+
+  constructor(readonly db: Database) {
+    this.#attempts = new Attempts(db);
+  }
 
   async insert({
     blocks,
@@ -145,10 +155,15 @@ export class RequestStore {
     await this.db.transaction(insertAll, { isUnsynced: true });
   }
 
-  /** Adds these to the sums in the database, which then need no marks of this writer any more. */
+  /**
+   * Adds these to the sums in the database, which then need no marks of this writer any more. The same ones may be
+   * given again after an outage: they are added once.
+   */
   async addSums(sums: Sums, { unmarkedId = null }: { unmarkedId?: string | null } = {}): Promise<void> {
+    if ((await this.#attempts.notCommitted([sums])).length === 0) return;
     await this.db.transaction(
       async (tx) => {
+        await this.#attempts.note(tx, [sums]);
         const ofAskers = sums.ofAskers().map((sum) => [...sumValues(sum), sum.firstMs, sum.lastMs]);
         await insertInTurns(tx, ASKER_SUMS, ofAskers);
         await insertInTurns(tx, ASKER_DAYS, sums.askerDays());

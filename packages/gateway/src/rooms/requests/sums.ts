@@ -119,16 +119,6 @@ export class Sums {
     return at;
   }
 
-  addAll(others: Sums): void {
-    for (const other of others.#minutes()) {
-      const at = this.#placeOf(other);
-      const numbers = this.#numbers;
-      numbers[at + MINUTE_AT.firstMs] = Math.min(numbers[at + MINUTE_AT.firstMs]!, other.firstMs);
-      numbers[at + MINUTE_AT.lastMs] = Math.max(numbers[at + MINUTE_AT.lastMs]!, other.lastMs);
-      for (let i = 0; i < other.sums.length; i++) numbers[at + MINUTE_AT.sums + i]! += other.sums[i]!;
-    }
-  }
-
   *#minutes(): Generator<Minute> {
     for (let at = 0; at < this.#size * MINUTE_NUMBERS; at += MINUTE_NUMBERS) yield this.#minuteAt(at);
   }

@@ -72,6 +72,8 @@ export class RecordWriter implements RecordSink {
   /** Being written; kept when that fails, to be tried again. */
   #batch: Batch | null = null;
   #sums = new Sums();
+  /** Sums that met an outage. It is not known whether they were added, so they stay apart from later ones. */
+  #unconfirmedSums: Sums | null = null;
   #sumsDueMs = 0;
   /** Names this writer's marks. */
   #markId: string;
@@ -98,12 +100,20 @@ export class RecordWriter implements RecordSink {
   }
 
   ended(record: RequestRecord, nowMs: number): void {
-    if (record.seldom.capture) this.options.captured(record);
-    if (this.#isClosed || this.#waitingRows >= WAITING_MAX) {
-      this.options.dropped.add();
+    const { captured, dropped, log } = this.options;
+    try {
+      if (record.seldom.capture) captured(record);
+      if (this.#isClosed || this.#waitingRows >= WAITING_MAX) {
+        dropped.add();
+        return;
+      }
+      this.#take(record, nowMs);
+    } catch (error) {
+      // Whoever ends a request has its client's connection to close as well.
+      dropped.add();
+      log.error("a request could not be recorded", { request_id: record.id, error });
       return;
     }
-    this.#take(record, nowMs);
     if (this.#ended.size < BATCH_ROWS && this.#endedMessages < BATCH_MESSAGES) return;
     this.#makeBlocks();
     if (this.#isScheduled || this.#retryAtMs > 0) return;
@@ -161,6 +171,7 @@ export class RecordWriter implements RecordSink {
 
   /** Few sums are written each time, but their marks stay for the next records until all are due. */
   async #writeSums(isAsked: boolean): Promise<void> {
+    if (!(await this.#confirmSums())) return;
     const nowMs = this.clock.elapsed();
     const areAllDue = isAsked || this.#sumsDueMs <= nowMs;
     if (areAllDue && this.#namesApart.length > 0) await this.#storeNames();
@@ -169,18 +180,40 @@ export class RecordWriter implements RecordSink {
     const isUnmarked = areAllDue && this.#hasMarks;
     if (this.#sums.size === 0 && !isUnmarked) return;
     // Requests that end meanwhile are counted in the next ones.
-    const sums = this.#sums;
-    this.#sums = new Sums();
+    const sums = this.#takeSums();
     // Should this fail, whether it was committed is not known.
     if (isUnmarked) this.#markedMinutes.clear();
+    if ((await this.#addSums(sums, isUnmarked ? this.#markId : null)) && isUnmarked) this.#hasMarks = false;
+  }
+
+  /** Those that met an outage come first. False: it goes on, and later ones wait, as many as may. */
+  async #confirmSums(): Promise<boolean> {
+    const sums = this.#unconfirmedSums;
+    if (!sums) return true;
+    this.#unconfirmedSums = null;
+    // Marks stay: some may be of later records.
+    await this.#addSums(sums, null);
+    if (this.#unconfirmedSums === null) return true;
+    if (this.#sums.size > SUMS_MAX) this.#leaveMarks(this.#takeSums());
+    return false;
+  }
+
+  #takeSums(): Sums {
+    const sums = this.#sums;
+    this.#sums = new Sums();
+    return sums;
+  }
+
+  async #addSums(sums: Sums, unmarkedId: string | null): Promise<boolean> {
     try {
-      await this.options.store.addSums(sums, { unmarkedId: isUnmarked ? this.#markId : null });
-      if (isUnmarked) this.#hasMarks = false;
+      await this.options.store.addSums(sums, { unmarkedId });
+      return true;
     } catch (error) {
       this.options.log.warn("writing sums of requests failed", { error });
-      if (error instanceof Outage && sums.size <= SUMS_MAX) this.#sums.addAll(sums);
+      if (error instanceof Outage && sums.size <= SUMS_MAX) this.#unconfirmedSums = sums;
       // Sums that the database refuses would be refused again. The marks of their records stay.
       else this.#leaveMarks(sums);
+      return false;
     }
   }
 
@@ -266,7 +299,8 @@ export class RecordWriter implements RecordSink {
     const { newFacets, newAskers, facetsById, askersById } = this.#names;
     const facets = [...newFacets];
     const askers = [...newAskers];
-    const minutes = [...this.#sums.minutes].filter((minuteMs) => !this.#markedMinutes.has(minuteMs));
+    const summed = new Set([...this.#sums.minutes, ...(this.#unconfirmedSums?.minutes ?? [])]);
+    const minutes = [...summed].filter((minuteMs) => !this.#markedMinutes.has(minuteMs));
     const marks: Marks[] = [];
     if (minutes.length > 0) {
       this.#hasMarks = true;
@@ -285,7 +319,8 @@ export class RecordWriter implements RecordSink {
 
   /** Resolves when everything so far is in the database, or cannot be for now, or the time is over. */
   async flush(timeoutMs: number): Promise<void> {
-    const isAllWritten = this.waitingCount === 0 && this.#sums.size === 0 && !this.#hasMarks;
+    const isAllSummed = this.#sums.size === 0 && this.#unconfirmedSums === null;
+    const isAllWritten = this.waitingCount === 0 && isAllSummed && !this.#hasMarks;
     if (isAllWritten && this.#writing === null) return;
     let cancel = () => {};
     const late = new Promise<void>((resolve) => {

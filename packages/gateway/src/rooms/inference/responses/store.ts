@@ -1,6 +1,12 @@
 import { BoundedMap } from "../../../kernel/bounded.ts";
 import { nextTurn } from "../../../kernel/turns.ts";
-import { type Database, insertRows, type Queryable, type Transaction } from "../../../storage/contract.ts";
+import {
+  Attempts,
+  type Database,
+  insertRows,
+  type Queryable,
+  type Transaction,
+} from "../../../storage/contract.ts";
 import { requestIdOf, responseIdOf } from "./ids.ts";
 import type { ResponseRow } from "./rows.ts";
 
@@ -48,10 +54,11 @@ const idsIn = (row: ResponseRow): string[] => turnsIn(row).map(({ response }) =>
 export class ResponseStore {
   /** How many more responses of a user are stored before the older ones are removed. */
   readonly #untilCount = new BoundedMap<string, number>(USERS_COUNTED_MAX);
-  /** By row, the transaction of Postgres to insert it: a connection that breaks does not say whether it committed. */
-  readonly #triedIn = new WeakMap<ResponseRow, string>();
+  readonly #attempts: Attempts<ResponseRow>;
 
-  constructor(readonly db: Database) {}
+  constructor(readonly db: Database) {
+    this.#attempts = new Attempts(db);
+  }
 
   /** The row that a user's response is in. */
   async find(userId: string, id: string, on: Queryable = this.db): Promise<ResponseRow | null> {
@@ -84,36 +91,15 @@ export class ResponseStore {
     return [last, ...earlier];
   }
 
-  /** Those that are there already stay as they are. */
+  /** Those that are there already stay as they are. One that was deleted since an earlier attempt does not come back. */
   async insert(rows: readonly ResponseRow[]): Promise<void> {
-    const missing = await this.#notCommitted(rows);
+    const missing = await this.#attempts.notCommitted(rows);
     for (const userId of this.#usersToCount(missing)) await removeExcess(this.db, userId);
     const insertMissing = async (tx: Transaction) => {
-      if (tx.dialect === "postgres") await this.#noteTransaction(tx, missing);
+      await this.#attempts.note(tx, missing);
       await insertAll(tx, missing);
     };
     if (missing.length > 0) await this.db.transaction(insertMissing, { isUnsynced: true });
-  }
-
-  async #noteTransaction(tx: Transaction, rows: readonly ResponseRow[]): Promise<void> {
-    const current = await tx.get<{ id: string }>("SELECT CAST(pg_current_xact_id() AS text) AS id");
-    for (const row of rows) this.#triedIn.set(row, current!.id);
-  }
-
-  /** Without rows that an earlier attempt has inserted: who deleted one since then must not get it back. */
-  async #notCommitted(rows: readonly ResponseRow[]): Promise<readonly ResponseRow[]> {
-    const committed = new Set<string>();
-    for (const id of new Set(rows.map((row) => this.#triedIn.get(row)))) {
-      if (id === undefined) continue;
-      // A server that took over from the one that began it may not have come to that number.
-      const found = await this.db.get<{ status: string | null }>(
-        `SELECT CASE WHEN CAST($1 AS xid8) < pg_snapshot_xmax(pg_current_snapshot())
-           THEN pg_xact_status(CAST($1 AS xid8)) END AS status`,
-        [id],
-      );
-      if (found?.status === "committed") committed.add(id);
-    }
-    return rows.filter((row) => !committed.has(this.#triedIn.get(row)!));
   }
 
   /** Users whose older responses are to be removed now: at their first one here, and then every so often. */
