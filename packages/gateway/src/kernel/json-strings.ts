@@ -24,14 +24,17 @@ export function endOfString(text: string, from: number): number {
   return -1;
 }
 
-/** Whether none of four bytes is a quote, a backslash or a control character. */
-function isPlain(word: number): boolean {
+/**
+ * A bit in the first of four bytes, least significant first, that is a quote, a backslash or a control character; 0 if
+ * none is. Later bytes may have one by mistake.
+ */
+function specialIn(word: number): number {
   const quotes = word ^ 0x22222222;
   const slashes = word ^ 0x5c5c5c5c;
   // A subtraction carries into the highest bit of a byte that is too small for it.
   const found =
     ((quotes - 0x01010101) & ~quotes) | ((slashes - 0x01010101) & ~slashes) | ((word - 0x20202020) & ~word);
-  return (found & 0x80808080) === 0;
+  return found & 0x80808080;
 }
 
 /** The bytes of the escape that begins at `at`; 0 when it is none. */
@@ -49,7 +52,7 @@ function escapeLength(bytes: Uint8Array, at: number): number {
  * code have thousands of them. So those are checked here, four bytes at a time, and the long ones are not parsed.
  */
 export class JsonStrings {
-  #words: Int32Array | null = null;
+  #view: DataView | null = null;
   /** The next backslash, as far as it was looked for. */
   #slashAt = -1;
   /** Where the contents of long strings begin and end, one after the other: each is valid. */
@@ -82,16 +85,16 @@ export class JsonStrings {
   #endOfValid(from: number): number {
     const { bytes } = this;
     const { buffer, byteOffset, length } = bytes;
-    this.#words ??= new Int32Array(buffer, 0, buffer.byteLength >> 2);
-    const words = this.#words;
-    const wordsEnd = (byteOffset + length) >> 2;
+    this.#view ??= new DataView(buffer, byteOffset, length);
+    const view = this.#view;
     for (let at = from; at < length; ) {
-      const place = byteOffset + at;
-      if ((place & 3) === 0) {
-        let word = place >> 2;
-        while (word < wordsEnd && isPlain(words[word]!)) word++;
-        at = (word << 2) - byteOffset;
-        if (at >= length) return -1;
+      if (at <= length - 4) {
+        const special = specialIn(view.getInt32(at, true));
+        if (special === 0) {
+          at += 4;
+          continue;
+        }
+        at += (31 - Math.clz32(special & -special)) >> 3;
       }
       const byte = bytes[at]!;
       if (byte === QUOTE) return at + 1;
