@@ -1,3 +1,4 @@
+import { Outage } from "../kernel/errors.ts";
 import type { WriteTurn } from "../kernel/write-turn.ts";
 
 /**
@@ -157,17 +158,20 @@ export class Attempts<T extends object> {
     for (const each of written) this.#triedIn.set(each, current!.id);
   }
 
-  /** Without what an earlier attempt has written. */
+  /** Without what an earlier attempt has written. An outage as long as that may still be committed. */
   async notCommitted(toWrite: readonly T[]): Promise<readonly T[]> {
     const committed = new Set<string>();
     for (const id of new Set(toWrite.map((each) => this.#triedIn.get(each)))) {
       if (id === undefined) continue;
-      // A server that took over from the one that began it may not have come to that number.
+      // A server that took over from the one that began it may not have come to that number. A snapshot does not say so:
+      // it ends before the latest transactions that are under way.
       const found = await this.db.get<{ status: string | null }>(
-        `SELECT CASE WHEN CAST($1 AS xid8) < pg_snapshot_xmax(pg_current_snapshot())
+        `SELECT CASE WHEN CAST($1 AS xid8) < pg_current_xact_id()
            THEN pg_xact_status(CAST($1 AS xid8)) END AS status`,
         [id],
       );
+      // The server has not noticed that the connection is gone, or the commit is still on its way.
+      if (found?.status === "in progress") throw new Outage("an earlier attempt to write is not over yet");
       if (found?.status === "committed") committed.add(id);
     }
     return toWrite.filter((each) => !committed.has(this.#triedIn.get(each)!));

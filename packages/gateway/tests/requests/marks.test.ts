@@ -10,6 +10,7 @@ import { blocksOf } from "../../src/rooms/requests/blocks.ts";
 import { MARKS_MAX, type Marks } from "../../src/rooms/requests/marks.ts";
 import { firstIdAt, Rows } from "../../src/rooms/requests/rows.ts";
 import { RequestStore } from "../../src/rooms/requests/store.ts";
+import { Sums } from "../../src/rooms/requests/sums.ts";
 import { RecordWriter, SUMS_EVERY_MS } from "../../src/rooms/requests/writer.ts";
 import type { Database } from "../../src/storage/contract.ts";
 import { listed, NOW, room, seconds, writerNeeds } from "./room.ts";
@@ -39,13 +40,12 @@ function ask(opened: (id: string) => RequestRecord, fromMs: number): string[] {
   return ids.toReversed();
 }
 
-/** A block of one request. */
-function blockOf(id: string) {
+function rowsWith(id: string): Rows {
   const rows = new Rows(1);
   const figures = { attempts: 1, queueMs: 0, firstTokenMs: null, durationMs: 0 };
   const usage = { promptTokens: 0, completionTokens: 0, costNanoUsd: null };
   rows.add({ id, askerId: 1, facetId: 1, ...figures, ...usage, reason: null, detail: null }, 200);
-  return blocksOf(rows);
+  return rows;
 }
 
 onEachDatabase("requests that are not in the sums", (fresh, kind) => {
@@ -253,6 +253,40 @@ onEachDatabase("requests that are not in the sums", (fresh, kind) => {
     }),
   );
 
+  test.if(kind === "postgres")("are counted once when a commit that was given up comes late", () =>
+    withDatabase(fresh, async (db) => {
+      const commit = Promise.withResolvers<void>();
+      let late: Promise<unknown> | null = null;
+      const lateAtFirst = withOwn(db, "transaction", (work, options) => {
+        if (late) return db.transaction(work, options);
+        const lost = Promise.withResolvers<never>();
+        late = db.transaction(async (tx) => {
+          await work(tx);
+          lost.reject(new Outage("the server does not answer"));
+          await commit.promise;
+        }, options);
+        return lost.promise;
+      });
+      const store = new RequestStore(lateAtFirst);
+      const sums = new Sums();
+      sums.add(rowsWith(firstIdAt(NOW)));
+      const added = () =>
+        store.addSums(sums).then(
+          () => "added",
+          (error) => error,
+        );
+      expect(await added()).toBeInstanceOf(Outage);
+      const again = added();
+      // Whoever adds them now waits for the rows, which the first transaction has locked.
+      await Promise.race([again, Bun.sleep(500)]);
+      commit.resolve();
+      await late;
+      expect(await again).toBeInstanceOf(Outage);
+      expect(await added()).toBe("added");
+      expect(await db.all("SELECT requests FROM request_asker_days")).toEqual([{ requests: 1 }]);
+    }),
+  );
+
   test("are listed however many marks crashes left, until the sums of their time are deleted", () =>
     withDatabase(fresh, async (db) => {
       const store = new RequestStore(db);
@@ -263,7 +297,7 @@ onEachDatabase("requests that are not in the sums", (fresh, kind) => {
         ids.push(firstIdAt(atMs));
         const minutes = [atMs - (atMs % MINUTE)];
         await store.insert({
-          blocks: blockOf(ids[i]!),
+          blocks: blocksOf(rowsWith(ids[i]!)),
           facets: i > 0 ? [] : [{ id: 1, surface: SURFACE, model: "", backend: "", status: 200, code: "" }],
           askers:
             i > 0
