@@ -504,6 +504,33 @@ test.each(["row", "model"])("a %s that the database refuses does not stop later 
   expect(dropped.total()).toBe(1);
 });
 
+test("what the database refuses once is written, also after an outage", async () => {
+  const clock = new ManualClock(NOW);
+  const failures = [new Outage("away"), new Error("refused"), new Outage("away")];
+  const dropped = new Metrics().counter("dropped", "");
+  let written = 0;
+  const writer = new RecordWriter({
+    ...writerNeeds(),
+    store: {
+      async insert({ blocks }) {
+        const failure = failures.shift();
+        if (failure) throw failure;
+        written += requestsIn(blocks);
+      },
+      addSums: async () => {},
+    },
+    clock,
+    dropped,
+  });
+  new RequestRecord(writer, "/v1/chat/completions", firstIdAt(NOW)).end(200);
+  for (let i = 0; i < 4; i++) {
+    await writer.flush(100);
+    clock.advance(3_000);
+  }
+  await writer.close(100);
+  expect([written, dropped.total(), failures]).toEqual([1, 0, []]);
+});
+
 test("numbers of combinations are the same everywhere, and fit a double", () => {
   expect(numberFor("facet", "a", 1, null)).toBe(numberFor("facet", "a", 1, null));
   expect(numberFor("facet", "a", 1, null)).not.toBe(numberFor("facet", "a", null, 1));

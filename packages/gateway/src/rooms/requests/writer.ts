@@ -53,8 +53,8 @@ export interface WriterOptions {
 
 interface Batch {
   blocks: readonly Block[];
-  /** Whether an attempt to write it failed, of which nobody knows if it was committed. */
-  mayExist: boolean;
+  /** How often the database refused it. */
+  refusals: number;
 }
 
 /** One facet or one asker. */
@@ -229,7 +229,7 @@ export class RecordWriter implements RecordSink {
     if (isAll) this.#makeBlocks();
     let asked = isAll ? this.waitingCount : 0;
     while (asked > 0 || this.#batch || this.#waitingRows >= BATCH_ROWS) {
-      const batch = this.#batch ?? { blocks: this.#takeBlocks(), mayExist: false };
+      const batch = this.#batch ?? { blocks: this.#takeBlocks(), refusals: 0 };
       this.#batch = batch;
       try {
         await this.#store(batch);
@@ -259,14 +259,12 @@ export class RecordWriter implements RecordSink {
   #failed(batch: Batch, error: unknown): void {
     const { log, dropped } = this.options;
     const requests = requestsIn(batch.blocks);
-    const isGivenUp = batch.mayExist && !(error instanceof Outage);
-    if (isGivenUp) {
+    if (!(error instanceof Outage)) batch.refusals++;
+    if (batch.refusals === 2) {
       log.error("request records could not be written", { error, requests });
       dropped.add(requests);
       this.#batch = null;
     } else log.warn("writing request records failed; will retry", { error });
-    // Whether it was committed is not known.
-    batch.mayExist = true;
     this.#retryAtMs = this.clock.elapsed() + RETRY_AFTER_MS;
   }
 
