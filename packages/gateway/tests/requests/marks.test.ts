@@ -48,6 +48,20 @@ function rowsWith(id: string): Rows {
   return rows;
 }
 
+/** A writer, and the ids of requests that met an outage, which is over: the database takes them with the next write. */
+async function waitingIn(store: RequestStore, addSums: RequestStore["addSums"]) {
+  const clock = new ManualClock(NOW);
+  let isAway = true;
+  const insert: RequestStore["insert"] = (batch) =>
+    isAway ? Promise.reject(new Outage("away")) : store.insert(batch);
+  const writer = new RecordWriter({ ...writerNeeds(), clock, store: { insert, addSums } });
+  const waited = ask((id) => new RequestRecord(writer, SURFACE, id), NOW - 120 * MINUTE);
+  await writer.flush(10_000);
+  isAway = false;
+  clock.advance(10_000);
+  return { writer, waited };
+}
+
 onEachDatabase("requests that are not in the sums", (fresh, kind) => {
   test.each([1, ASKERS])("are listed after the writer was killed, of %d people", async (askers) => {
     const { options, drop } = await fresh();
@@ -123,21 +137,11 @@ onEachDatabase("requests that are not in the sums", (fresh, kind) => {
   test("are listed when their sums were refused while they waited", () =>
     withDatabase(fresh, async (db) => {
       const store = new RequestStore(db);
-      const clock = new ManualClock(NOW);
-      let isAway = true;
-      const writer = new RecordWriter({
-        ...writerNeeds(),
-        clock,
-        store: {
-          insert: (batch) => (isAway ? Promise.reject(new Outage("away")) : store.insert(batch)),
-          addSums: (sums, options) =>
-            isAway ? Promise.reject(new Error("out of range")) : store.addSums(sums, options),
-        },
+      const failures = [new Error("out of range")];
+      const { writer, waited } = await waitingIn(store, async (...said) => {
+        const failure = failures.shift();
+        return failure ? Promise.reject(failure) : store.addSums(...said);
       });
-      const waited = ask((id) => new RequestRecord(writer, SURFACE, id), NOW - 120 * MINUTE);
-      await writer.flush(10_000);
-      isAway = false;
-      clock.advance(10_000);
       const counted = ask((id) => new RequestRecord(writer, SURFACE, id), NOW);
       await writer.close(10_000);
       const requests = room(db, later());
@@ -147,21 +151,7 @@ onEachDatabase("requests that are not in the sums", (fresh, kind) => {
 
   test("are listed when the database takes them before their sums, which met the same outage", () =>
     withDatabase(fresh, async (db) => {
-      const store = new RequestStore(db);
-      const clock = new ManualClock(NOW);
-      let isAway = true;
-      const writer = new RecordWriter({
-        ...writerNeeds(),
-        clock,
-        store: {
-          insert: (batch) => (isAway ? Promise.reject(new Outage("away")) : store.insert(batch)),
-          addSums: () => Promise.reject(new Outage("away")),
-        },
-      });
-      const waited = ask((id) => new RequestRecord(writer, SURFACE, id), NOW - 120 * MINUTE);
-      await writer.flush(10_000);
-      isAway = false;
-      clock.advance(10_000);
+      const { waited } = await waitingIn(new RequestStore(db), () => Promise.reject(new Outage("away")));
       await until("they are written", async () => (await storedRows(db)).length === ASKERS);
       // That writer is not heard of again.
       const requests = room(db, later());

@@ -10,7 +10,7 @@ import { Metrics } from "../../src/observe/metrics.ts";
 import { BLOCK_ROWS_MAX, type Block, requestsIn, rowsIn } from "../../src/rooms/requests/blocks.ts";
 import { firstIdAt, numberFor } from "../../src/rooms/requests/rows.ts";
 import { RequestStore } from "../../src/rooms/requests/store.ts";
-import { RecordWriter, SUMS_EVERY_MS } from "../../src/rooms/requests/writer.ts";
+import { RecordWriter, SUMS_EVERY_MS, type WriterOptions } from "../../src/rooms/requests/writer.ts";
 import { TARGETS_MAX } from "../../src/rooms/routing/model-routes.ts";
 import { ADMIN, listed, NOW, room, seconds, writerNeeds } from "./room.ts";
 import { seedRequests, storedRows } from "./support.ts";
@@ -445,19 +445,29 @@ test("sums are gathered over several writes, wait for the database, and are adde
   expect(added).toEqual(ofAll(4, 1, 1));
 });
 
-test("a request that cannot be recorded is dropped, and harms neither its end nor later ones", async () => {
+/** A writer, what it wrote and what it dropped; the first writes fail as told. */
+function countedWriter(options: Partial<WriterOptions>, failures: Error[] = []) {
   const dropped = new Metrics().counter("dropped", "");
   let written = 0;
   const writer = new RecordWriter({
     ...writerNeeds(),
+    clock: new ManualClock(NOW),
     store: {
       async insert({ blocks }) {
+        const failure = failures.shift();
+        if (failure) throw failure;
         written += requestsIn(blocks);
       },
       addSums: async () => {},
     },
-    clock: new ManualClock(NOW),
     dropped,
+    ...options,
+  });
+  return { writer, counts: () => ({ written, dropped: dropped.total() }) };
+}
+
+test("a request that cannot be recorded is dropped, and harms neither its end nor later ones", async () => {
+  const { writer, counts } = countedWriter({
     knownModel: (asked) => {
       if (asked === "odd") throw new Error("broken");
       return asked;
@@ -469,7 +479,7 @@ test("a request that cannot be recorded is dropped, and harms neither its end no
     record.end(200);
   }
   await writer.close(100);
-  expect([written, dropped.total()]).toEqual([3, 2]);
+  expect(counts()).toEqual({ written: 3, dropped: 2 });
 });
 
 test.each(["row", "model"])("a %s that the database refuses does not stop later ones", async (what) => {
@@ -507,28 +517,15 @@ test.each(["row", "model"])("a %s that the database refuses does not stop later 
 test("what the database refuses once is written, also after an outage", async () => {
   const clock = new ManualClock(NOW);
   const failures = [new Outage("away"), new Error("refused"), new Outage("away")];
-  const dropped = new Metrics().counter("dropped", "");
-  let written = 0;
-  const writer = new RecordWriter({
-    ...writerNeeds(),
-    store: {
-      async insert({ blocks }) {
-        const failure = failures.shift();
-        if (failure) throw failure;
-        written += requestsIn(blocks);
-      },
-      addSums: async () => {},
-    },
-    clock,
-    dropped,
-  });
+  const { writer, counts } = countedWriter({ clock }, failures);
   new RequestRecord(writer, "/v1/chat/completions", firstIdAt(NOW)).end(200);
   for (let i = 0; i < 4; i++) {
     await writer.flush(100);
     clock.advance(3_000);
   }
   await writer.close(100);
-  expect([written, dropped.total(), failures]).toEqual([1, 0, []]);
+  expect(counts()).toEqual({ written: 1, dropped: 0 });
+  expect(failures).toEqual([]);
 });
 
 test("numbers of combinations are the same everywhere, and fit a double", () => {
