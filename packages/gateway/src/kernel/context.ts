@@ -25,6 +25,8 @@ export interface Identity {
   adminToken: boolean;
   /** Of the signed-in person. */
   sessionId?: string;
+  /** The bearer is nothing that this service ever issued; one that has expired or was signed out is no guess. */
+  isGuess?: boolean;
 }
 
 /** Someone who was identified; without a session, any session of that account. */
