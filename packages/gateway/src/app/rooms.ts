@@ -118,6 +118,7 @@ export async function openRooms(options: RoomOptions) {
       jwtSecret,
       adminToken,
       registrationOpen,
+      memberInvitationsRegister: config.memberInvitationsRegister,
       passwordSignIn: config.passwordSignIn,
     }),
   );

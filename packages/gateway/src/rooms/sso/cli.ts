@@ -3,6 +3,7 @@ import { type Clock, isoTime } from "../../kernel/clock.ts";
 import type { Actor, CallSource } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
 import { constantTimeEqual, type Ids } from "../../kernel/ids.ts";
+import type { Database } from "../../storage/contract.ts";
 import type { Accounts, Session } from "../accounts/index.ts";
 import { Sealed } from "./sealed.ts";
 import type { IdentityStore } from "./store.ts";
@@ -21,7 +22,8 @@ const Grant = z.object({
 type Grant = z.infer<typeof Grant>;
 
 interface CliOptions {
-  accounts: Pick<Accounts, "limit" | "isInForce" | "startSessionOf">;
+  accounts: Pick<Accounts, "limit" | "giving" | "startSessionOf">;
+  db: Database;
   store: IdentityStore;
   jwtSecret: Uint8Array;
   clock: Clock;
@@ -55,12 +57,15 @@ export class CliSignIns {
   }
 
   async redeem({ code, verifier }: { code: string; verifier: string }, source: CallSource): Promise<Session> {
-    const { accounts, store, clock } = this.options;
-    await accounts.limit("cli", source.ip, TRIES_PER_IP);
-    const grant = (await this.#grants.open(code)) ?? refuseCode();
+    const { accounts, db, store, clock } = this.options;
+    const grant = await this.#grants.open(code);
     // Checked first: a stolen code cannot be used up by someone who has no verifier for it.
-    if (!constantTimeEqual(challengeOf(verifier), grant.challenge)) refuseCode();
-    if (!(await accounts.isInForce(grant))) refuseCode();
+    if (!grant || !constantTimeEqual(challengeOf(verifier), grant.challenge)) {
+      await accounts.limit("cli", source.ip, TRIES_PER_IP);
+      refuseCode();
+    }
+    const gift = { kind: "session", makerId: grant.userId, sessionId: grant.sessionId } as const;
+    if (!(await accounts.giving.mayGive(db, gift))) refuseCode();
     if (!(await store.use(grant.id, isoTime(clock.now() + 2 * CODE_SECONDS * 1000)))) refuseCode();
     return accounts.startSessionOf(grant.userId, source);
   }
