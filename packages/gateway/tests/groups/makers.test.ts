@@ -138,6 +138,52 @@ onEachDatabase("makers of links", (_, kind) => {
       ).toBeDefined();
   });
 
+  /** Answers of calls that begin before ben's account changes hands, and end after it. */
+  async function whileTakenOver(calls: () => ReturnType<GatewayOnDatabase["call"]>[]) {
+    const { accounts } = gateway.app.rooms;
+    const ben = await idOf(people.ben);
+    const [isTaken, isEnough] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    const taking = accounts.options.db.transaction(async (tx) => {
+      await accounts.takeOver(tx, ben);
+      isTaken.resolve();
+      await isEnough.promise;
+    });
+    await isTaken.promise;
+    const answers = calls();
+    // They are let in, since nothing of it is known yet, and wait for the transaction.
+    await Bun.sleep(500);
+    isEnough.resolve();
+    await taking;
+    return (await Promise.all(answers)).map(({ error }) => error?.code);
+  }
+
+  test("nothing is made by a session that ends while it is being made", async () => {
+    await update(await idOf(people.ben), { is_admin: true });
+    const { id: group_id } = await gateway.rpc("group.create", { name: "lab" }, people.ben);
+    const codes = await whileTakenOver(() => [
+      gateway.call("keys.create", { name: "mine" }, people.ben),
+      gateway.call("group.invite.create", { group_id }, people.ben),
+      gateway.call("users.invite", { tier: "enterprise" }, people.ben),
+      gateway.call("users.create", { email: "new@example.com", is_admin: true }, people.ben),
+    ]);
+    expect(codes).toEqual(Array(4).fill(-32005));
+    expect(await gateway.rpc("users.links.list", {}, people.root)).toEqual([]);
+    expect((await gateway.rpc("users.list", { search: "ben" }, people.root)).users).toMatchObject([
+      { active_keys: 0, email_verified: true },
+    ]);
+  });
+
+  test("a password that ends while it is checked signs nobody in, and sets no other", async () => {
+    const login = (password: string) => gateway.call("auth.login", { email: emailOf("ben"), password });
+    const change = { current_password: PASSWORD, new_password: "another good password" };
+    const codes = await whileTakenOver(() => [
+      login(PASSWORD),
+      gateway.call("auth.password.set", change, people.ben),
+    ]);
+    expect(codes).toEqual([-32005, -32602]);
+    expect((await login(change.new_password)).error.code).toBe(-32005);
+  });
+
   test("members' invitations let in people who have an account, and register nobody unless the operator allows it", async () => {
     setOptions({ registrationOpen: null });
     const { group_id, token } = await invitedByBen();

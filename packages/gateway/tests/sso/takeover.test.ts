@@ -97,6 +97,21 @@ test("an account whose address nobody has verified is not linked, until an admin
   expect(await find()).toMatchObject({ email_verified: true, active_keys: 0 });
 });
 
+test("whoever is linking their own sign-in to the account while it is taken over does not get in", async () => {
+  await opened();
+  const { link } = await sso.gateway.rpc("users.create", { email: BOSS }, root);
+  const intruder = await sso.gateway.rpc<Tokens>("auth.link.accept", { token: link.token, password: OWN });
+  let boss: Awaited<ReturnType<Sso["signIn"]>> | null = null;
+  sso.provider.tamper = async (claims, sign) => {
+    sso.provider.tamper = null;
+    boss = await sso.signIn("boss");
+    return sign(claims);
+  };
+  expect(await sso.signIn("mallory", {}, intruder.access_token)).toMatchObject({ status: 401 });
+  expect(boss).toMatchObject({ session: { user: { id: intruder.user.id, is_admin: true } } });
+  expect((await sso.signIn("mallory")).session?.user.email).toBe("mallory@corp.example");
+});
+
 test("an account that an administrator made for the address is linked, and its open link ends", async () => {
   await opened();
   const made = await sso.gateway.rpc("users.create", { email: BOSS }, root);

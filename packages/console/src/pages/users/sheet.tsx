@@ -87,9 +87,7 @@ export function UserSheet({
               {is_admin ? "Take administrator rights" : "Make administrator"}
             </Button>
             <Button onClick={() => setAsking("reset")}>Reset password</Button>
-            {isUnconfirmed && (
-              <Button onClick={() => setAsking("address")}>Confirm address</Button>
-            )}
+            {isUnconfirmed && <Button onClick={() => setAsking("address")}>Confirm address</Button>}
             {disabled ? (
               <Button busy={change.busy} onClick={() => void change.run({ disabled: false })}>
                 Enable

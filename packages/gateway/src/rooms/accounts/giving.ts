@@ -1,3 +1,5 @@
+import type { SignedIn } from "../../kernel/context.ts";
+import { fail } from "../../kernel/errors.ts";
 import type { Queryable, Transaction } from "../../storage/contract.ts";
 import type { AccountStore } from "./store.ts";
 
@@ -52,6 +54,12 @@ export class Giving {
   /** Where everyone may register, an invitation adds nothing. */
   get #membersRegister(): boolean {
     return this.options.memberInvitationsRegister || this.options.registrationOpen === true;
+  }
+
+  /** What outlives a session is made while it lasts: it may have ended, or the account changed hands, since the call began. */
+  async requireSession(tx: Transaction, { userId, sessionId }: SignedIn): Promise<void> {
+    if (!(await this.mayGive(tx, { kind: "session", makerId: userId, sessionId })))
+      fail("auth_required", "You are no longer signed in; sign in again");
   }
 
   /** Ends what someone has made and may no longer give, so that it does not come back with their rights. */

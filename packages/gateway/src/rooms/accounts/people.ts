@@ -83,6 +83,8 @@ export class People {
     if (userId === actor.userId)
       fail("forbidden", "Change your own password under Settings; a reset would sign you out");
     const link = await db.transaction(async (tx) => {
+      // Two who reset each other at once must not wait for each other's rows.
+      await tx.lock("administrators");
       if (!(await store.userById(userId, tx))) refuseUnknown();
       await store.setPassword(tx, userId, NO_PASSWORD);
       await store.endSessions(tx, { userId, now: isoTime(clock.now()) });
@@ -94,11 +96,12 @@ export class People {
   }
 
   async #makeLink(
-    tx: Parameters<AccountStore["insertLink"]>[0],
+    tx: Transaction,
     actor: Actor,
     { userId, email, tier }: { userId?: string; email?: string; tier?: string },
   ): Promise<Link> {
-    const { store, ids, clock } = this.options;
+    const { store, ids, clock, accounts } = this.options;
+    await accounts.giving.requireSession(tx, actor);
     const nowMs = clock.now();
     if ((await store.countLinks(tx, isoTime(nowMs))) >= LINKS_MAX)
       fail("app_error", `There are ${LINKS_MAX} open links, the most that are kept; revoke some first`);
@@ -187,9 +190,9 @@ export class People {
     source: CallSource,
   ): Promise<Session> {
     const { accounts, store } = this.options;
-    const { id } = await this.#find(token, source.ip);
+    await this.#find(token, source.ip);
     // Each use costs a hash, and tells whether an address is taken.
-    await accounts.limit(`link:${id}`, source.ip, LINKS_PER_IP);
+    await accounts.limit("link-use", source.ip, LINKS_PER_IP);
     const passwordHash = await accounts.hash(password);
     const user = await store.registering(async (tx) => {
       const link = await this.#take(tx, token);
@@ -204,7 +207,7 @@ export class People {
       const owner = (await store.userById(link.user_id, tx)) ?? refuseLink();
       if (owner.disabled_at !== null) fail("forbidden", "This account is disabled; ask an administrator");
       await store.setPassword(tx, owner.id, passwordHash);
-      return owner;
+      return { ...owner, password_hash: passwordHash };
     });
     return accounts.startSession(user, source);
   }

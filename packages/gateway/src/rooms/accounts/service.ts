@@ -260,15 +260,16 @@ export class Accounts implements Authenticator {
     { current, next }: { current: string; next: string },
   ): Promise<void> {
     await this.limit(`password:${userId}`, ip, LOGINS_PER_ACCOUNT);
-    const user = await this.#store.userById(userId);
-    if (!user || !(await this.#matches(user, current)))
+    const refuse = () =>
       fail("invalid_params", "`current_password`: is not your password", {
         data: { fields: ["current_password"] },
       });
+    const user = (await this.#store.userById(userId)) ?? refuse();
+    if (!(await this.#matches(user, current))) refuse();
     const passwordHash = await this.hash(next);
     const now = isoTime(this.options.clock.now());
     await this.options.db.transaction(async (tx) => {
-      await this.#store.setPassword(tx, userId, passwordHash);
+      if (!(await this.#store.replacePassword(tx, user, passwordHash))) refuse();
       await this.#store.endSessions(tx, { userId, except: sessionId, now });
     });
     this.changed(userId);
@@ -336,7 +337,11 @@ export class Accounts implements Authenticator {
   async startSession(user: UserRow, source: CallSource): Promise<Session> {
     const { db, ids } = this.options;
     const sessionId = ids.uuid();
-    const refreshToken = await this.#issueRefreshToken(db, { userId: user.id, sessionId }, source);
+    const refreshToken = await db.transaction(async (tx) => {
+      if (!(await this.#store.isUnchanged(tx, user)))
+        fail("auth_required", "The account was changed in this moment; log in again");
+      return this.#issueRefreshToken(tx, { userId: user.id, sessionId }, source);
+    });
     return this.#session(user, { sessionId, refreshToken });
   }
 

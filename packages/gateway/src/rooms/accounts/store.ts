@@ -138,6 +138,7 @@ export class AccountStore {
     userId: string,
     { groupId = null, sessionId = null }: { groupId?: string | null; sessionId?: string | null },
   ): Promise<Maker | null> {
+    await this.#keepUnchanged(on, userId);
     const row = await on.get<{ is_admin: boolean; manages: boolean; has_ended: boolean }>(
       `SELECT u.is_admin,
               EXISTS (SELECT 1 FROM group_members m WHERE m.group_id = $2 AND m.user_id = u.id AND m.is_active
@@ -155,7 +156,19 @@ export class AccountStore {
     );
   }
 
-  /** Everything by which someone could get into the account, or act in its name. The address is its owner's now. */
+  /** Until the end of the transaction the account keeps its rights and its password; SQLite runs one at a time. */
+  async #keepUnchanged(on: Queryable, userId: string): Promise<void> {
+    if (on.dialect === "postgres") await on.get("SELECT id FROM users WHERE id = $1 FOR SHARE", [userId]);
+  }
+
+  /** Whether the account can still be signed in to as when it was read. */
+  async isUnchanged(tx: Transaction, { id, password_hash }: UserRow): Promise<boolean> {
+    await this.#keepUnchanged(tx, id);
+    const now = await this.userById(id, tx);
+    return now?.password_hash === password_hash && now.disabled_at === null;
+  }
+
+  /** Ends everything by which someone could get into the account, or act in its name. The address is its owner's now. */
   async takeOver(tx: Transaction, userId: string, now: string): Promise<void> {
     await tx.run("UPDATE users SET password_hash = '', email_verified = TRUE WHERE id = $1", [userId]);
     await this.endSessions(tx, { userId, now });
@@ -262,6 +275,16 @@ export class AccountStore {
 
   async setPassword(on: Queryable, userId: string, passwordHash: string): Promise<void> {
     await on.run("UPDATE users SET password_hash = $2 WHERE id = $1", [userId, passwordHash]);
+  }
+
+  /** False when the password is no longer the one that was checked. */
+  async replacePassword(on: Queryable, user: UserRow, passwordHash: string): Promise<boolean> {
+    const changed = await on.run("UPDATE users SET password_hash = $3 WHERE id = $1 AND password_hash = $2", [
+      user.id,
+      user.password_hash,
+      passwordHash,
+    ]);
+    return changed > 0;
   }
 
   async updateUser(

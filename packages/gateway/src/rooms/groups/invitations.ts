@@ -52,7 +52,7 @@ export class Invitations {
     call: Omit<AccessOptions, "need">,
     { role, email, maxUses, ttlSeconds }: { role: Role; email?: string; maxUses: number; ttlSeconds: number },
   ): Promise<InvitationRow & { token: string }> {
-    const { db, ids, clock } = this.options;
+    const { db, ids, clock, accounts } = this.options;
     const token = `${TOKEN_PREFIX}${ids.secret(TOKEN_BYTES)}`;
     const nowMs = clock.now();
     const invitation: InvitationRow = {
@@ -67,6 +67,7 @@ export class Invitations {
       expires_at: isoTime(nowMs + ttlSeconds * 1000),
     };
     await changeGroup(db, { ...call, need: "admin" }, async (tx) => {
+      await accounts.giving.requireSession(tx, call.actor);
       if ((await store.sweepInvitations(tx, call.groupId, invitation.created_at)) >= OPEN_MAX)
         fail("app_error", `The group has ${OPEN_MAX} open invitations, the most it may; let some expire`);
       await store.insertInvitation(tx, invitation, sha256Hex(token));
@@ -139,7 +140,7 @@ export class Invitations {
     await this.#requireRegistering(db, invitation);
     const address = emailFor(invitation.email, email);
     // Each use costs a hash, and tells whether an address is taken.
-    await accounts.limit(`invitation:${invitation.id}`, source.ip, SHOWN_PER_IP);
+    await accounts.limit("invitation-use", source.ip, SHOWN_PER_IP);
     const passwordHash = await accounts.hash(password);
     const user = await db.transaction(async (tx) => {
       await lockGroup(tx, invitation.group_id);

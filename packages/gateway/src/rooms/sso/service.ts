@@ -157,13 +157,13 @@ export class Sso {
       await accounts.limit("oidc-finish", source.ip, TRIES_PER_IP);
       refuseAttempt();
     }
-    if (attempt.linksTo !== undefined) await this.#requireSignedIn(attempt.linksTo, bearer);
+    const owner = attempt.linksTo === undefined ? null : await this.#signedIn(attempt.linksTo, bearer);
     const accepted = await provider.accepted(new URLSearchParams(query), attempt);
     const expiresAt = isoTime(clock.now() + 2 * ATTEMPT_SECONDS * 1000);
     if (!(await this.#store.use(attempt.id, expiresAt))) refuseAttempt();
     const person = await provider.redeem(accepted, attempt);
-    if (attempt.linksTo !== undefined) {
-      await this.#link(person, attempt.linksTo);
+    if (owner) {
+      await this.#link(person, owner);
       return { session: null, returnTo: attempt.returnTo };
     }
     const { userId, isTakenOver, joinedGroup } = await this.#accountOf(person, attempt, source);
@@ -174,19 +174,21 @@ export class Sso {
   }
 
   /** A link opens an account for good: whose session has ended since it was begun does not get one. */
-  async #requireSignedIn(userId: string, bearer: string | null): Promise<void> {
+  async #signedIn(userId: string, bearer: string | null): Promise<Actor> {
     const { actor } = await this.options.accounts.identify(bearer);
-    if (actor?.userId !== userId)
-      fail(
-        "auth_required",
-        "You are no longer signed in to the account that was to be linked; sign in again",
-      );
+    if (actor?.userId === userId) return actor;
+    return fail(
+      "auth_required",
+      "You are no longer signed in to the account that was to be linked; sign in again",
+    );
   }
 
-  async #link(person: Person, userId: string): Promise<void> {
-    const { db } = this.options;
+  async #link(person: Person, owner: Actor): Promise<void> {
+    const { db, accounts } = this.options;
+    const { userId } = owner;
     await db.transaction(async (tx) => {
       await tx.lock("registration");
+      await accounts.giving.requireSession(tx, owner);
       const known = await this.#store.identity(tx, person.issuer, person.subject);
       if (known && known.user_id !== userId)
         fail("conflict", "This sign-in belongs to another account here; unlink it there first");

@@ -74,7 +74,7 @@ export function createRpcHttp({ runner, authenticator, events, limiter, tries }:
     }
     const sessionId = request.header("x-session-id");
     const onResponse =
-      sessionId && sessionId.length <= SESSION_ID_LENGTH_MAX
+      !refusal && sessionId && sessionId.length <= SESSION_ID_LENGTH_MAX
         ? (json: string) => events.pushAs(identity.actor?.userId ?? null, sessionId, json)
         : undefined;
     const running = runner.run(text, { caller: callerFrom(identity, source), requestId, guard, onResponse });

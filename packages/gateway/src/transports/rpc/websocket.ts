@@ -16,6 +16,7 @@ import type { FailedTries } from "../../kernel/failed-tries.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import { decodeUtf8 } from "../../kernel/json.ts";
 import type { Registry } from "../../kernel/registry.ts";
+import { LARGE_BODY_BYTES } from "../../kernel/turns.ts";
 import { strangerRefusal } from "./anonymous.ts";
 import { encodeFailure } from "./codec.ts";
 import { RPC_BODY_BYTES_MAX } from "./http.ts";
@@ -224,6 +225,7 @@ export class RpcWebSocket implements SocketHandlers<RpcSocketData> {
       const caller = callerFrom(identity, data);
       const isStranger = !caller.actor && !caller.adminToken;
       const refused = refusal ?? (isStranger ? await strangerRefusal(limiter, data.ip) : null);
+      if (refused && text.length > LARGE_BODY_BYTES) throw refused;
       const guard = (method: string) => {
         probed ||= method === PROBE_METHOD;
         return refused ?? this.#refusal(method, caller);
