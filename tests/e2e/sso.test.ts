@@ -102,6 +102,47 @@ test("under a path of its own, and by an invitation whose token is in no request
   }
 });
 
+test("an account with an unconfirmed address is linked after an administrator confirmed it, and is its owner's alone", async () => {
+  const url = `http://127.0.0.1:${await freePort()}`;
+  const people = await startProvider(url);
+  const linking = await openSite({ config: { ...people.settings(url), oidcLinkByEmail: true } });
+  try {
+    people.people.set("hedy", { email: "hedy@example.com", email_verified: true });
+    await linking.gateway.signIn("root");
+    const before = await linking.gateway.signIn("hedy");
+    const hers = await linking.visit();
+    const signIn = async () => {
+      await hers.page.goto(linking.gateway.url);
+      await hers.page.getByRole("button", { name: "Sign in with single sign-on" }).click();
+    };
+    await signIn();
+    await signInThere(hers.page, people, "hedy");
+    await hers.page.getByText("nobody has confirmed that it is yours").waitFor();
+    await shot(hers.page, "sign-in-unconfirmed");
+
+    const admin = await linking.visit();
+    await admin.page.goto(linking.gateway.url);
+    await admin.page.getByLabel("Email").fill("root@example.com");
+    await admin.page.getByLabel("Password").fill(PASSWORD);
+    await admin.page.locator("form").getByRole("button", { name: "Sign in" }).click();
+    await admin.page.getByRole("heading", { name: "Overview" }).waitFor();
+    await admin.page.goto(`${linking.gateway.url}/users`);
+    await admin.page.getByRole("row", { name: /hedy@example.com/ }).click();
+    await admin.page.getByText("(not confirmed)").waitFor();
+    await shot(admin.page, "user-unconfirmed");
+    await admin.page.getByRole("button", { name: "Confirm address" }).click();
+    await admin.page.getByRole("dialog").getByRole("button", { name: "Confirm address" }).last().click();
+    await admin.page.getByText("(not confirmed)").waitFor({ state: "detached" });
+
+    await signIn();
+    await hers.page.getByRole("heading", { name: "Overview" }).waitFor();
+    expect((await linking.gateway.call("auth.me", {}, before)).error.code).toBe(-32005);
+  } finally {
+    await linking.stop();
+    people.stop();
+  }
+});
+
 test("a redirect that nobody here began signs nobody in", async () => {
   const { page } = await site.visit();
   await page.goto(`${site.gateway.url}/signed-in?code=stolen&state=guessed`);

@@ -48,7 +48,7 @@ export function UserSheet({
           <dt>Email</dt>
           <dd>
             {email}
-            {isUnconfirmed && <span className="muted"> (not verified)</span>}
+            {isUnconfirmed && <span className="muted"> (not confirmed)</span>}
           </dd>
           <dt>Rights</dt>
           <dd>{is_admin ? "administrator" : "user"}</dd>
