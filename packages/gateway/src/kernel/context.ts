@@ -25,7 +25,7 @@ export interface Identity {
   adminToken: boolean;
   /** Of the signed-in person. */
   sessionId?: string;
-  /** The bearer is nothing that this service ever issued; one that has expired or was signed out is no guess. */
+  /** The service never issued this bearer. An expired or signed-out token is not a guess. */
   isGuess?: boolean;
 }
 

@@ -172,7 +172,7 @@ describe("limits by address", () => {
     expect((await admin("guess")).status).toBe(401);
   });
 
-  test("tokens that the service issued are no guesses, even when they have expired or their session has ended", async () => {
+  test("tokens that have expired, or whose session has ended, do not count as wrong", async () => {
     await boot();
     const from = "203.0.113.4";
     const ada = await gateway.rpc("auth.register", { email: "ada@example.com", password: PASSWORD });

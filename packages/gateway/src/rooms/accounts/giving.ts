@@ -56,7 +56,7 @@ export class Giving {
     return this.options.memberInvitationsRegister || this.options.registrationOpen === true;
   }
 
-  /** What outlives a session is made while it lasts: it may have ended, or the account changed hands, since the call began. */
+  /** Keys, links and sessions are made only while the maker's session lasts; it may have ended since the call began. */
   async requireSession(tx: Transaction, { userId, sessionId }: SignedIn): Promise<void> {
     if (!(await this.mayGive(tx, { kind: "session", makerId: userId, sessionId })))
       fail("auth_required", "You are no longer signed in; sign in again");

@@ -152,7 +152,7 @@ export class Accounts implements Authenticator {
     return this.#store.userByEmail(email, tx);
   }
 
-  /** Gives an account to someone else: nobody who had it, or had made links in its name, has anything of it any more. */
+  /** Ends every way into an account, and what was made in its name, before someone else gets it. */
   async takeOver(tx: Transaction, userId: string): Promise<void> {
     await this.#store.takeOver(tx, userId, isoTime(this.options.clock.now()));
   }
@@ -237,16 +237,17 @@ export class Accounts implements Authenticator {
     return this.#startEnabled(user, source);
   }
 
-  /** Signs in someone whom the sign-in provider vouches for. */
-  async startSessionOf(userId: string, source: CallSource): Promise<Session> {
+  /** Signs in someone whom the sign-in provider, or a session of theirs that still lasts, vouches for. */
+  async startSessionOf({ userId, sessionId }: SignedIn, source: CallSource): Promise<Session> {
     const user = await this.#store.userById(userId);
-    return this.#startEnabled(user ?? fail("auth_required", "This account no longer exists"), source);
+    const known = user ?? fail("auth_required", "This account no longer exists");
+    return this.#startEnabled(known, source, sessionId);
   }
 
-  #startEnabled(user: UserRow, source: CallSource): Promise<Session> {
+  #startEnabled(user: UserRow, source: CallSource, approvedIn?: string): Promise<Session> {
     if (user.disabled_at !== null)
       fail("auth_required", "This account is disabled; ask an administrator to enable it");
-    return this.startSession(user, source);
+    return this.startSession(user, source, approvedIn);
   }
 
   /** An account whose password was reset has none until its link is used. */
@@ -334,12 +335,14 @@ export class Accounts implements Authenticator {
     else await this.limit("refresh", ip, REFRESHES_PER_IP);
   }
 
-  async startSession(user: UserRow, source: CallSource): Promise<Session> {
+  async startSession(user: UserRow, source: CallSource, approvedIn?: string): Promise<Session> {
     const { db, ids } = this.options;
     const sessionId = ids.uuid();
     const refreshToken = await db.transaction(async (tx) => {
-      if (!(await this.#store.isUnchanged(tx, user)))
-        fail("auth_required", "The account was changed in this moment; log in again");
+      await this.giving.requireSession(tx, { userId: user.id, sessionId: approvedIn });
+      // What was checked may have ended meanwhile, together with every session.
+      if ((await this.#store.userById(user.id, tx))?.password_hash !== user.password_hash)
+        fail("auth_required", "The password of this account has just changed; log in again");
       return this.#issueRefreshToken(tx, { userId: user.id, sessionId }, source);
     });
     return this.#session(user, { sessionId, refreshToken });

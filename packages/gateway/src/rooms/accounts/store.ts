@@ -161,13 +161,6 @@ export class AccountStore {
     if (on.dialect === "postgres") await on.get("SELECT id FROM users WHERE id = $1 FOR SHARE", [userId]);
   }
 
-  /** Whether the account can still be signed in to as when it was read. */
-  async isUnchanged(tx: Transaction, { id, password_hash }: UserRow): Promise<boolean> {
-    await this.#keepUnchanged(tx, id);
-    const now = await this.userById(id, tx);
-    return now?.password_hash === password_hash && now.disabled_at === null;
-  }
-
   /** Ends everything by which someone could get into the account, or act in its name. The address is its owner's now. */
   async takeOver(tx: Transaction, userId: string, now: string): Promise<void> {
     await tx.run("UPDATE users SET password_hash = '', email_verified = TRUE WHERE id = $1", [userId]);

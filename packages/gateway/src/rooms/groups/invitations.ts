@@ -156,7 +156,10 @@ export class Invitations {
     return accounts.startSession(user, source);
   }
 
-  /** The account that is being made in `tx` joins the group; returns its id. With `registers` the invitation is what lets it be made. */
+  /**
+   * The account that is being made in `tx` joins the group, whose id is returned. With `registers` the account may be
+   * made only because of the invitation.
+   */
   async joinNewcomer(
     tx: Transaction,
     { token, user, registers }: { token: string; user: { id: string; email: string }; registers: boolean },

@@ -3,7 +3,6 @@ import { type Clock, isoTime } from "../../kernel/clock.ts";
 import type { Actor, CallSource } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
 import { constantTimeEqual, type Ids } from "../../kernel/ids.ts";
-import type { Database } from "../../storage/contract.ts";
 import type { Accounts, Session } from "../accounts/index.ts";
 import { Sealed } from "./sealed.ts";
 import type { IdentityStore } from "./store.ts";
@@ -22,8 +21,7 @@ const Grant = z.object({
 type Grant = z.infer<typeof Grant>;
 
 interface CliOptions {
-  accounts: Pick<Accounts, "limit" | "giving" | "startSessionOf">;
-  db: Database;
+  accounts: Pick<Accounts, "limit" | "startSessionOf">;
   store: IdentityStore;
   jwtSecret: Uint8Array;
   clock: Clock;
@@ -57,17 +55,15 @@ export class CliSignIns {
   }
 
   async redeem({ code, verifier }: { code: string; verifier: string }, source: CallSource): Promise<Session> {
-    const { accounts, db, store, clock } = this.options;
+    const { accounts, store, clock } = this.options;
     const grant = await this.#grants.open(code);
     // Checked first: a stolen code cannot be used up by someone who has no verifier for it.
     if (!grant || !constantTimeEqual(challengeOf(verifier), grant.challenge)) {
       await accounts.limit("cli", source.ip, TRIES_PER_IP);
       refuseCode();
     }
-    const gift = { kind: "session", makerId: grant.userId, sessionId: grant.sessionId } as const;
-    if (!(await accounts.giving.mayGive(db, gift))) refuseCode();
     if (!(await store.use(grant.id, isoTime(clock.now() + 2 * CODE_SECONDS * 1000)))) refuseCode();
-    return accounts.startSessionOf(grant.userId, source);
+    return accounts.startSessionOf(grant, source);
   }
 }
 

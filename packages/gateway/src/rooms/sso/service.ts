@@ -169,7 +169,7 @@ export class Sso {
     const { userId, isTakenOver, joinedGroup } = await this.#accountOf(person, attempt, source);
     if (isTakenOver) accounts.changed(userId);
     await this.#applyClaims(userId, person.claims);
-    const session = await accounts.startSessionOf(userId, source);
+    const session = await accounts.startSessionOf({ userId }, source);
     return { session, returnTo: joinedGroup ? `/groups/${joinedGroup}` : attempt.returnTo };
   }
 
