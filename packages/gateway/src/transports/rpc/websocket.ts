@@ -224,11 +224,11 @@ export class RpcWebSocket implements SocketHandlers<RpcSocketData> {
       data.sessionId = identity.sessionId ?? data.sessionId;
       const caller = callerFrom(identity, data);
       const isStranger = !caller.actor && !caller.adminToken;
-      const refused = refusal ?? (isStranger ? await strangerRefusal(limiter, data.ip) : null);
-      if (refused && text.length > LARGE_BODY_BYTES) throw refused;
+      const tooMany = isStranger ? await strangerRefusal(limiter, data.ip) : null;
+      if (tooMany && text.length > LARGE_BODY_BYTES) throw tooMany;
       const guard = (method: string) => {
         probed ||= method === PROBE_METHOD;
-        return refused ?? this.#refusal(method, caller);
+        return refusal ?? tooMany ?? this.#refusal(method, caller);
       };
       const onResult = (method: string, result: unknown) => {
         if (method === REFRESH_METHOD) renew(data, result as RefreshedSession);
