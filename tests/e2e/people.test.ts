@@ -173,3 +173,25 @@ test("a group's invitation shows who invites to what, and the newcomer is in the
   await page.goto(`${site.gateway.url}/groups/${group.id}`);
   await page.getByRole("heading", { name: "Analysts" }).waitFor();
 });
+
+test("a member's invitation asks people who have no account for one, and lets in those who have", async () => {
+  const { options } = site.gateway.app.rooms.accounts;
+  options.registrationOpen = true;
+  const member = await site.gateway.signIn("dorothy");
+  await site.gateway.signIn("mary");
+  options.registrationOpen = null;
+  const group = await site.gateway.rpc("group.create", { name: "Computers" }, member);
+  const invitation = await site.gateway.rpc("group.invite.create", { group_id: group.id }, member);
+  const { page } = await site.visit({ width: 390 });
+  await page.goto(`${site.gateway.url}/join#token=${invitation.token}`);
+  await page.getByText("This invitation is for people who have an account here").waitFor();
+  expect(await page.getByRole("button", { name: "Create account" }).count()).toBe(0);
+  await shot(page, "390-join-members");
+  expect(await axeFindings(page)).toEqual([]);
+  await page.getByRole("button", { name: "I have an account: sign in" }).click();
+  await page.getByLabel("Email").fill("mary@example.com");
+  await page.getByLabel("Password").fill(PASSWORD);
+  await page.locator("form").getByRole("button", { name: "Sign in" }).click();
+  await page.getByRole("button", { name: "Join", exact: true }).click();
+  await page.getByRole("heading", { name: "Computers" }).waitFor();
+});

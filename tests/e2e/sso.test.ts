@@ -91,13 +91,54 @@ test("under a path of its own, and by an invitation whose token is in no request
     await page.getByText("invites you to the group Analysts").waitFor();
     await page.getByRole("button", { name: "Sign in with single sign-on" }).click();
     await signInThere(page, people, "bob");
-    await page.getByRole("button", { name: "Join", exact: true }).click();
+    // The account is a member from the start: there is nothing left to join.
     await page.getByRole("heading", { name: "Analysts" }).waitFor();
     expect(page.url()).toBe(`${url}/groups/${group.id}`);
     expect(asked.length).toBeGreaterThan(3);
     expect(asked.filter((address) => address.includes(token))).toEqual([]);
   } finally {
     await below.stop();
+    people.stop();
+  }
+});
+
+test("an account with an unconfirmed address is linked after an administrator confirmed it, and is its owner's alone", async () => {
+  const url = `http://127.0.0.1:${await freePort()}`;
+  const people = await startProvider(url);
+  const linking = await openSite({ config: { ...people.settings(url), oidcLinkByEmail: true } });
+  try {
+    people.people.set("hedy", { email: "hedy@example.com", email_verified: true });
+    await linking.gateway.signIn("root");
+    const before = await linking.gateway.signIn("hedy");
+    const hers = await linking.visit();
+    const signIn = async () => {
+      await hers.page.goto(linking.gateway.url);
+      await hers.page.getByRole("button", { name: "Sign in with single sign-on" }).click();
+    };
+    await signIn();
+    await signInThere(hers.page, people, "hedy");
+    await hers.page.getByText("nobody has confirmed that it is yours").waitFor();
+    await shot(hers.page, "sign-in-unconfirmed");
+
+    const admin = await linking.visit();
+    await admin.page.goto(linking.gateway.url);
+    await admin.page.getByLabel("Email").fill("root@example.com");
+    await admin.page.getByLabel("Password").fill(PASSWORD);
+    await admin.page.locator("form").getByRole("button", { name: "Sign in" }).click();
+    await admin.page.getByRole("heading", { name: "Overview" }).waitFor();
+    await admin.page.goto(`${linking.gateway.url}/users`);
+    await admin.page.getByRole("row", { name: /hedy@example.com/ }).click();
+    await admin.page.getByText("(not confirmed)").waitFor();
+    await shot(admin.page, "user-unconfirmed");
+    await admin.page.getByRole("button", { name: "Confirm address" }).click();
+    await admin.page.getByRole("dialog").getByRole("button", { name: "Confirm address" }).last().click();
+    await admin.page.getByText("(not confirmed)").waitFor({ state: "detached" });
+
+    await signIn();
+    await hers.page.getByRole("heading", { name: "Overview" }).waitFor();
+    expect((await linking.gateway.call("auth.me", {}, before)).error.code).toBe(-32005);
+  } finally {
+    await linking.stop();
     people.stop();
   }
 });

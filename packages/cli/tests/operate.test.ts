@@ -33,6 +33,7 @@ test("people are invited, created, disabled, promoted and found", async () => {
   expect((await shell.run(["users", "--search", "ada"])).out).toMatch(/ada@example\.com\s+Ada\s+disabled/);
   expect((await shell.run(["users", "enable", "ada@example.com"])).code).toBe(0);
   expect((await shell.run(["users", "promote", "ada@example.com"])).out).toContain("administrator now");
+  expect((await shell.run(["users", "confirm", "ada@example.com"])).out).toContain("is confirmed");
   expect((await shell.run(["users", "tier", "ada@example.com", "pro"])).out).toContain("pro");
   expect((await shell.run(["users", "reset", "ada@example.com"])).out).toContain("/welcome#token=link-");
   const unknown = await shell.run(["users", "disable", "nobody@example.com"]);

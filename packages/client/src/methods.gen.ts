@@ -106,6 +106,8 @@ export interface Methods {
         is_admin: boolean;
         tier: string;
         disabled: boolean;
+        /** The sign-in provider or an administrator says that the address is the owner's */
+        email_verified: boolean;
         /** RFC 3339 timestamp, UTC */
         created_at: string;
         /** When a session of theirs was last renewed */
@@ -214,7 +216,15 @@ export interface Methods {
   /** Change an account; what is left out stays. A disabled one's keys and sessions end at once. */
   "users.update": {
     auth: "admin";
-    params: { user_id: string; name?: string; tier?: string; is_admin?: boolean; disabled?: boolean };
+    params: {
+      user_id: string;
+      name?: string;
+      tier?: string;
+      is_admin?: boolean;
+      disabled?: boolean;
+      /** Say that the address is the owner's, so that signing in with the provider can link the account */
+      email_verified?: boolean;
+    };
     result: { ok: true };
   };
   /** Let a command line sign in as you; the code works once, for a minute, and only there. */
@@ -637,6 +647,8 @@ export interface Methods {
       role: "admin" | "member";
       /** Only an account with this email may accept */
       email: string | null;
+      /** Someone without an account can make one with it */
+      registers: boolean;
       /** RFC 3339 timestamp, UTC */
       expires_at: string;
     };

@@ -180,6 +180,11 @@ const settings = {
     "may people register? unset: until the first user exists",
     optional(flag, "first user only"),
   ),
+  memberInvitationsRegister: setting(
+    "SERVICE_MEMBER_INVITATIONS_REGISTER",
+    "may invitations to groups register people when no administrator of the service made them?",
+    { schema: flag, fallback: false },
+  ),
   publicUrl: setting(
     "SERVICE_PUBLIC_URL",
     "URL under which people open the service, where it is not an address or localhost",
@@ -240,7 +245,7 @@ const settings = {
   ),
   oidcLinkByEmail: setting(
     "SERVICE_OIDC_LINK_BY_EMAIL",
-    "link existing accounts to those who have the same verified address at the provider",
+    "give existing accounts with a verified address to those who have it at the provider",
     { schema: flag, fallback: false },
   ),
   oidcTrustEmail: setting(
@@ -431,10 +436,6 @@ function contradictions(config: Config): string[] {
     [
       !passwordSignIn && oidcIssuer === null,
       "SERVICE_PASSWORD_SIGN_IN: without passwords and without SERVICE_OIDC_ISSUER nobody could sign in",
-    ],
-    [
-      config.oidcLinkByEmail && config.registrationOpen === true,
-      "SERVICE_OIDC_LINK_BY_EMAIL: not with SERVICE_REGISTRATION_OPEN=true; anyone could register with someone else's address and wait for them",
     ],
   ];
   return checks.filter(([isWrong]) => isWrong).map(([, problem]) => problem);

@@ -58,7 +58,7 @@ const OF_ACTIONS: Record<string, readonly (Values | null)[]> = {
   "groups invite": [groups],
   "groups delete": [groups],
   ...Object.fromEntries(
-    ["enable", "disable", "promote", "demote", "tier", "reset"].map((action) => [
+    ["enable", "disable", "promote", "demote", "confirm", "tier", "reset"].map((action) => [
       `users ${action}`,
       [people],
     ]),

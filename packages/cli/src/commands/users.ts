@@ -1,7 +1,8 @@
-import { type Client, oneTimeLink, type Result } from "@model-gateway/client";
+import { type Client, oneTimeLink, type Params, type Result } from "@model-gateway/client";
 import { act, CliError, type Command, needed, text } from "../command.ts";
 
 type Person = Result<"users.list">["users"][number];
+type Patch = Omit<Params<"users.update">, "user_id">;
 
 const FOUND_MAX = 200;
 
@@ -25,9 +26,10 @@ export const users: Command = {
     "model-gateway users create ada@example.com --name 'Ada Lovelace'",
     "model-gateway users disable ada@example.com",
     "model-gateway users promote ada@example.com",
+    "model-gateway users confirm ada@example.com",
     "model-gateway users reset ada@example.com",
   ],
-  actions: ["list", "invite", "create", "enable", "disable", "promote", "demote", "tier", "reset"],
+  actions: ["list", "invite", "create", "enable", "disable", "promote", "demote", "confirm", "tier", "reset"],
   options: {
     search: { type: "string", help: "part of the email or the name" },
     tier: { type: "string", help: "tier of the new account" },
@@ -78,12 +80,11 @@ export const users: Command = {
       );
       output.result(made, () => linkOf(made.link.token));
     };
-    const change =
-      (patch: { disabled?: boolean; is_admin?: boolean; tier?: string }, said: string) => async () => {
-        const person = await find(client, needed(words, 1, "the email or id of the account"));
-        await client.call("users.update", { user_id: person.id, ...patch });
-        output.result({ ok: true }, () => `${person.email} ${said}`);
-      };
+    const change = (patch: Patch, said: string) => async () => {
+      const person = await find(client, needed(words, 1, "the email or id of the account"));
+      await client.call("users.update", { user_id: person.id, ...patch });
+      output.result({ ok: true }, () => `${person.email} ${said}`);
+    };
     const reset = async () => {
       const person = await find(client, needed(words, 1, "the email or id of the account"));
       const link = await client.call("users.password.reset", { user_id: person.id });
@@ -102,6 +103,7 @@ export const users: Command = {
         disable: change({ disabled: true }, "is disabled; keys and sessions have ended"),
         promote: change({ is_admin: true }, "is an administrator now"),
         demote: change({ is_admin: false }, "is no longer an administrator"),
+        confirm: change({ email_verified: true }, "is confirmed as the owner's address"),
         tier: () => change({ tier: needed(words, 2, "the tier") }, `is in the tier ${words[2]} now`)(),
         reset,
       },

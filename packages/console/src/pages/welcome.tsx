@@ -11,7 +11,7 @@ import { useStore } from "../lib/store.ts";
 import { OfflineBanner } from "../shell/banner.tsx";
 import { Button, TextField } from "../ui/controls.tsx";
 import { Mark } from "../ui/icons.tsx";
-import { FormError, QueryFailure, When } from "../ui/states.tsx";
+import { FormError, Note, QueryFailure, When } from "../ui/states.tsx";
 import { ProviderButton } from "./sign-in.tsx";
 
 const PASSWORD_LENGTH_MIN = 8;
@@ -21,20 +21,23 @@ interface Asked {
   text: string;
   /** Null: the person with the link chooses. */
   email: string | null;
-  /** Null: the account has a name already. */
+  /** The account is still to be made. */
   asksName: boolean;
+  /** The person may have no account yet. */
+  registers: boolean;
   expiresAt: string;
 }
 
 async function askedBy(kind: "link" | "group", token: string): Promise<Asked> {
   if (kind === "group") {
-    const { group_name, invited_by, role, email, expires_at } = await api("group.invite.show", { token });
+    const { group_name, invited_by, role, ...shown } = await api("group.invite.show", { token });
     return {
       title: `Join ${group_name}`,
       text: `${invited_by || "Someone"} invites you to the group ${group_name}${role === "admin" ? ", to manage it with them" : ""}.`,
-      email,
+      email: shown.email,
       asksName: true,
-      expiresAt: expires_at,
+      registers: shown.registers,
+      expiresAt: shown.expires_at,
     };
   }
   const { kind: use, invited_by, email, name, expires_at } = await api("auth.link.show", { token });
@@ -44,6 +47,7 @@ async function askedBy(kind: "link" | "group", token: string): Promise<Asked> {
         text: "Choose a password for your account.",
         email,
         asksName: false,
+        registers: true,
         expiresAt: expires_at,
       }
     : {
@@ -51,6 +55,7 @@ async function askedBy(kind: "link" | "group", token: string): Promise<Asked> {
         text: `${invited_by || "An administrator"} invites you to the model gateway at ${location.host}.`,
         email,
         asksName: true,
+        registers: true,
         expiresAt: expires_at,
       };
 }
@@ -77,15 +82,21 @@ export function Welcome({ kind, onSignIn }: { kind: "link" | "group"; onSignIn()
         </div>
         <QueryFailure query={asked} />
         {asked.data && setup.data?.provider && (
-          // A group is joined after the sign-in, on the page that this one is then.
+          // Someone who has an account joins the group after the sign-in, on the page that this one is then.
           <ProviderButton
             label={setup.data.provider}
             returnTo={kind === "group" ? oneTimeLink("", "join", token) : "/"}
             invitation={asked.data.asksName ? token : undefined}
           />
         )}
-        {asked.data && setup.data?.password_sign_in && (
+        {asked.data?.registers && setup.data?.password_sign_in && (
           <NewAccount kind={kind} token={token} asked={asked.data} />
+        )}
+        {asked.data?.registers === false && (
+          <Note>
+            This invitation is for people who have an account here. Sign in to join, or ask an administrator
+            of the service for an invitation of your own.
+          </Note>
         )}
         {setup.data?.password_sign_in && (
           <Button look="quiet" onClick={onSignIn}>

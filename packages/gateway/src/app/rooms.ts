@@ -118,6 +118,7 @@ export async function openRooms(options: RoomOptions) {
       jwtSecret,
       adminToken,
       registrationOpen,
+      memberInvitationsRegister: config.memberInvitationsRegister,
       passwordSignIn: config.passwordSignIn,
     }),
   );
@@ -150,7 +151,7 @@ export async function openRooms(options: RoomOptions) {
     },
   );
   const groups = await open("groups", new Groups({ db, bus, clock, ids, accounts, ledger, metering }));
-  const keys = await open("keys", new Keys({ db, bus, clock, ids, log, groups, usage }), {
+  const keys = await open("keys", new Keys({ db, bus, clock, ids, log, accounts, groups, usage }), {
     close: (room) => room.close(),
   });
   const sso = await open(

@@ -3,7 +3,7 @@ import type { Listener } from "@model-gateway/wire/server";
 import type { Config } from "../config.ts";
 import { basePathOf } from "../kernel/base-path.ts";
 import { systemClock } from "../kernel/clock.ts";
-import { FailedTries } from "../kernel/failed-tries.ts";
+import { FailedTries, TooManyKeys } from "../kernel/failed-tries.ts";
 import { Registry } from "../kernel/registry.ts";
 import { VERSION } from "../kernel/version.ts";
 import type { Metrics } from "../observe/metrics.ts";
@@ -127,7 +127,7 @@ export function openTransports({ config, life, foundation, rooms, worker }: Tran
     keys: rooms.keys,
     limiter,
     tries,
-    keyTries: new FailedTries(clock, bus, "failed-key-tries"),
+    keyTries: new FailedTries(clock, bus, "failed-key-tries", TooManyKeys),
     apiRateLimitRpm: config.apiRateLimitRpm,
     checkTierRate: (principal) => metering.checkRate(payerOf(principal)),
   });

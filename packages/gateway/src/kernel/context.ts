@@ -25,6 +25,8 @@ export interface Identity {
   adminToken: boolean;
   /** Of the signed-in person. */
   sessionId?: string;
+  /** The service never issued this bearer. An expired or signed-out token is not a guess. */
+  isGuess?: boolean;
 }
 
 /** Someone who was identified; without a session, any session of that account. */

@@ -172,17 +172,14 @@ export function toRestReply(
 ): Reply {
   const { kind, retryAfterSeconds } = error;
   const { status } = ERRORS[kind];
-  const unauthorized = status === 401 ? UNAUTHORIZED : null;
-  if (error instanceof KeyRefusal) {
-    const headers = unauthorized ?? {};
-    return new Reply({ status, contentType: PLAIN_TYPE, requestId, headers }, error.message);
-  }
   const headers = {
-    ...unauthorized,
+    ...(status === 401 && UNAUTHORIZED),
     ...error.headers,
     ...more,
     ...(retryAfterSeconds !== undefined && { "retry-after": String(retryAfterSeconds) }),
   };
+  if (error instanceof KeyRefusal)
+    return new Reply({ status, contentType: PLAIN_TYPE, requestId, headers }, error.message);
   const head = { status, contentType: JSON_TYPE, requestId, headers };
   return new Reply(head, JSON.stringify(toRestBody(error)));
 }

@@ -1,7 +1,7 @@
 import { networkOf } from "@model-gateway/wire/server";
 import { BoundedMap } from "./bounded.ts";
 import type { Clock } from "./clock.ts";
-import { ServiceError } from "./errors.ts";
+import { KeyRefusal, ServiceError } from "./errors.ts";
 
 /** Wrong bearers that one address, or one /64 of IPv6, may present in a minute. */
 export const FAILED_TRIES_MAX = 100;
@@ -13,8 +13,8 @@ interface Tries {
   endsMs: number;
 }
 
-/** One of very many refusals of the same kind; the first ones were recorded. */
-export class TooManyTries extends ServiceError {}
+/** Refuses one of very many wrong API keys; the first ones were recorded. */
+export class TooManyKeys extends KeyRefusal {}
 
 /** How the instances of the service tell each other of failures. */
 interface Teller {
@@ -23,8 +23,8 @@ interface Teller {
 }
 
 /**
- * Slows down those who guess: after too many wrong bearers, on whichever instance, none of theirs is looked at for a
- * while.
+ * Counts bearers that turned out wrong, by address and over all instances. It is asked only about those: a right one
+ * is never refused because of wrong ones from the same address.
  */
 export class FailedTries {
   readonly #byNetwork = new BoundedMap<string, Tries>(NETWORKS_MAX);
@@ -34,21 +34,22 @@ export class FailedTries {
     readonly teller: Teller,
     /** Tries of one topic are counted together. */
     readonly topic = "failed-tries",
+    readonly Refusal: typeof ServiceError = ServiceError,
   ) {
     teller.subscribe(topic, (network) => this.#count(network));
   }
 
-  /** Throws the refusal when too many tries from there have failed lately. */
-  check(ip: string): void {
-    const tries = this.#of(networkOf(ip));
-    if (!tries || tries.count < FAILED_TRIES_MAX) return;
+  /** Counts a wrong bearer from there; returns the refusal when there were too many lately. */
+  failed(ip: string): ServiceError | null {
+    const network = networkOf(ip);
+    const tries = this.#of(network);
+    if (!tries || tries.count < FAILED_TRIES_MAX) {
+      this.teller.publish(this.topic, network);
+      return null;
+    }
     const retryAfterSeconds = Math.ceil((tries.endsMs - this.clock.now()) / 1000);
     const message = `Too many wrong tokens or keys; try again in ${retryAfterSeconds} s`;
-    throw new TooManyTries("rate_limited", message, { retryAfterSeconds });
-  }
-
-  failed(ip: string): void {
-    this.teller.publish(this.topic, networkOf(ip));
+    return new this.Refusal("rate_limited", message, { retryAfterSeconds });
   }
 
   #count(network: string): void {

@@ -6,7 +6,7 @@ import type { AuditSink } from "../kernel/audit.ts";
 import { withoutBase } from "../kernel/base-path.ts";
 import type { Clock } from "../kernel/clock.ts";
 import type { CallSource, Rooms } from "../kernel/context.ts";
-import { ServiceError, toRestReply, toServiceError } from "../kernel/errors.ts";
+import { isOurs, ServiceError, toRestReply, toServiceError } from "../kernel/errors.ts";
 import type { Ids } from "../kernel/ids.ts";
 import type { Log } from "../kernel/log.ts";
 import type { RequestRecord } from "../kernel/request-record.ts";
@@ -170,8 +170,9 @@ export function startHttpServer(options: HttpServerOptions): Listener {
 
   /** What is thrown past every handler still gets an answer. */
   const failed = (error: unknown) => {
-    log.error("unhandled error in a request", { error });
-    return toRestReply(toServiceError(error), ids.uuid());
+    const failure = toServiceError(error);
+    if (isOurs(failure)) log.error("unhandled error in a request", { error });
+    return toRestReply(failure, ids.uuid());
   };
 
   function handle(request: IncomingRequest): AnyReply | Promise<AnyReply> {

@@ -99,7 +99,10 @@ describe("limits by address", () => {
       },
       body: JSON.stringify({ jsonrpc: "2.0", id: 1, method, params }),
     });
-    return (await response.json()) as { result?: unknown; error?: { message: string; data?: object } };
+    return (await response.json()) as {
+      result?: unknown;
+      error?: { code: number; message: string; data?: object };
+    };
   };
 
   test("an IPv6 network counts as one: refreshes, calls without signing in", async () => {
@@ -120,23 +123,103 @@ describe("limits by address", () => {
     expect((await rpc("2001:db8:1:2::1", "auth.me", {}, token)).result).toBeDefined();
   });
 
-  test("the admin token cannot be guessed: after some tries even the right one is not looked at for a minute", async () => {
+  test("wrong tokens are refused after a while; a right one beside them never is, over HTTP, WebSocket and admin routes", async () => {
     await boot();
-    const admin = (from: string, token: string) =>
+    const from = "203.0.113.5";
+    const admin = (token: string) =>
       fetch(`${gateway.url}/api/admin/backends`, {
         headers: { authorization: `Bearer ${token}`, "x-forwarded-for": from },
-      }).then(({ status }) => status);
-    for (let i = 0; i < FAILED_TRIES_MAX; i++) expect(await admin("203.0.113.5", `guess-${i}`)).toBe(401);
-    expect(await admin("203.0.113.5", ADMIN_TOKEN)).toBe(429);
-    expect((await rpc("203.0.113.5", "billing.plan.set", {}, ADMIN_TOKEN)).error?.message).toContain(
-      "Too many wrong tokens",
-    );
-    expect(await admin("203.0.113.6", ADMIN_TOKEN)).toBe(200);
+      });
+    /** The HTTP status before the upgrade, or the answer to one call after it. */
+    const overSocket = async (token: string) => {
+      const url = `${gateway.url}/api/rpc?token=${token}`;
+      const upgrade = { connection: "Upgrade", upgrade: "websocket", "sec-websocket-version": "13" };
+      const { status } = await fetch(url, {
+        headers: { ...upgrade, "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==", "x-forwarded-for": from },
+      });
+      return status;
+    };
+    const ada = await gateway.signIn("ada");
+    for (let i = 0; i < FAILED_TRIES_MAX; i++) expect((await admin(`guess-${i}`)).status).toBe(401);
+
+    const refused = await admin("guess");
+    expect(refused.status).toBe(429);
+    expect(Number(refused.headers.get("retry-after"))).toBeWithin(1, 61);
+    expect(await refused.json()).toMatchObject({ error: { code: "rate_limit_exceeded" } });
+    expect(await overSocket("guess")).toBe(429);
+    expect(await rpc(from, "auth.me", {}, "guess")).toMatchObject({
+      id: 1,
+      error: { code: -32000, data: { retry_after: expect.any(Number) } },
+    });
+    const batch = await fetch(`${gateway.url}/api/rpc`, {
+      method: "POST",
+      headers: { authorization: "Bearer guess", "x-forwarded-for": from },
+      body: JSON.stringify(["one", 2].map((id) => ({ jsonrpc: "2.0", id, method: "system.status" }))),
+    });
+    const told = (await batch.json()) as { id: unknown; error: { message: string } }[];
+    expect(told.map(({ id, error }) => [id, error.message.slice(0, 21)])).toEqual([
+      ["one", "Too many wrong tokens"],
+      [2, "Too many wrong tokens"],
+    ]);
+
+    expect((await admin(ADMIN_TOKEN)).status).toBe(200);
+    expect((await rpc(from, "group.list", {}, ADMIN_TOKEN)).result).toBeDefined();
+    expect((await rpc(from, "auth.me", {}, ada)).result).toBeDefined();
+    expect(await overSocket(ada)).toBe(101);
+    // Without a token it is not a try.
+    expect((await rpc(from, "system.status")).result).toBeDefined();
     clock.advance(60_000);
-    expect(await admin("203.0.113.5", ADMIN_TOKEN)).toBe(200);
+    expect((await admin("guess")).status).toBe(401);
   });
 
-  test("nor can an API key; a known one at the same address is not touched, and no more than the first are recorded", async () => {
+  test("tokens that have expired, or whose session has ended, do not count as wrong", async () => {
+    await boot();
+    const from = "203.0.113.4";
+    const ada = await gateway.rpc("auth.register", { email: "ada@example.com", password: PASSWORD });
+    const ended = await gateway.rpc("auth.login", { email: "ada@example.com", password: PASSWORD });
+    await gateway.rpc("auth.logout", { refresh_token: ended.refresh_token });
+    const [header, payload] = ada.access_token.split(".");
+    const forged = `${header}.${payload}.${"A".repeat(43)}`;
+    for (let i = 0; i <= FAILED_TRIES_MAX; i++)
+      expect((await rpc(from, "auth.me", {}, ended.access_token)).error?.code).toBe(-32005);
+    clock.advance(16 * 60_000);
+    for (let i = 0; i <= FAILED_TRIES_MAX; i++)
+      expect((await rpc(from, "auth.me", {}, ada.access_token)).error?.code).toBe(-32005);
+    for (let i = 0; i < FAILED_TRIES_MAX; i++)
+      expect((await rpc(from, "auth.me", {}, forged)).error?.code).toBe(-32005);
+    expect((await rpc(from, "auth.me", {}, forged)).error?.code).toBe(-32000);
+    expect((await rpc(from, "auth.me", {}, ada.access_token)).error?.code).toBe(-32005);
+  });
+
+  test("wrong refresh tokens, links, invitations and codes lock out no right one", async () => {
+    await boot();
+    const from = "203.0.113.3";
+    const { access_token: ada, refresh_token } = await gateway.rpc("auth.register", {
+      email: "ada@example.com",
+      password: PASSWORD,
+    });
+    const link = await gateway.rpc("users.invite", {}, ada);
+    const group = await gateway.rpc("group.create", { name: "g" }, ada);
+    const invitation = await gateway.rpc("group.invite.create", { group_id: group.id }, ada);
+    const verifier = "a-verifier-that-the-command-line-keeps-for-itself";
+    const challenge = new Bun.CryptoHasher("sha256").update(verifier).digest("base64url");
+    const { code } = await gateway.rpc("auth.cli.approve", { challenge }, ada);
+    for (const [method, right, wrong, times] of [
+      ["auth.refresh", { refresh_token }, { refresh_token: "guess" }, 120],
+      ["auth.link.show", { token: link.token }, { token: "link-guess" }, 20],
+      ["group.invite.show", { token: invitation.token }, { token: "invite-guess" }, 20],
+      ["auth.cli.redeem", { code, verifier }, { code: "guess", verifier }, 20],
+    ] as const) {
+      for (let i = 0; i < times; i++) await rpc(from, method, wrong);
+      expect([method, (await rpc(from, method, wrong)).error?.message]).toEqual([
+        method,
+        expect.stringContaining("Too many attempts"),
+      ]);
+      expect([method, (await rpc(from, method, right)).error]).toEqual([method, undefined]);
+    }
+  });
+
+  test("API keys cannot be guessed; a known one at the same address is not touched, and no more than the first are recorded", async () => {
     await boot();
     const admin = await gateway.signIn("ada");
     const { key } = await gateway.rpc("keys.create", { name: "k" }, admin);
@@ -165,10 +248,20 @@ describe("limits by address", () => {
       const refused = await ask("203.0.113.9", path, { authorization: "Bearer service-guess" });
       expect(refused.status).toBe(429);
       expect(Number(refused.headers.get("retry-after"))).toBeWithin(1, 61);
+      const isPlain = path === "/v1/chat/completions" || path === "/v1/embeddings";
+      expect([path, refused.headers.get("content-type")]).toEqual([
+        path,
+        expect.stringContaining(isPlain ? "text/plain" : "application/json"),
+      ]);
+      expect(await refused.text()).toContain("Too many wrong tokens or keys");
     }
-    expect(
-      (await fetch(`${gateway.url}/v1/realtime`, { headers: { "x-forwarded-for": "203.0.113.9" } })).status,
-    ).toBe(429);
+    const realtime = await fetch(`${gateway.url}/v1/realtime`, {
+      headers: { "x-forwarded-for": "203.0.113.9" },
+    });
+    expect([realtime.status, realtime.headers.get("content-type")]).toEqual([
+      429,
+      "text/plain; charset=utf-8",
+    ]);
     // Nothing serves the model; the key is known.
     expect((await chat("203.0.113.9", key)).status).toBe(404);
     expect((await chat("203.0.113.10", "service-guess")).status).toBe(401);
@@ -183,7 +276,7 @@ describe("limits by address", () => {
     expect((await chat("203.0.113.9", "service-guess")).status).toBe(401);
   });
 
-  test("nor can a node's, and nodes with old tokens shut out nobody else at their address", async () => {
+  test("nodes with old tokens are refused after a while, and shut out nobody at their address", async () => {
     await boot();
     const admin = await gateway.signIn("ada");
     const { token } = await gateway.rpc("agents.register", { machine_name: "n", version: "1" }, admin);
@@ -192,12 +285,12 @@ describe("limits by address", () => {
         headers: { authorization: `Bearer ${bearer}`, "x-forwarded-for": from },
       }).then(({ status }) => status);
     for (let i = 0; i < FAILED_TRIES_MAX; i++) expect(await dial("203.0.113.7", `guess-${i}`)).toBe(401);
-    expect(await dial("203.0.113.7", token)).toBe(429);
+    expect(await dial("203.0.113.7", "guess")).toBe(429);
     expect((await rpc("203.0.113.7", "auth.me", {}, admin)).result).toBeDefined();
     // The token is right; only the upgrade is missing.
-    expect(await dial("203.0.113.8", token)).toBe(426);
-    clock.advance(60_000);
     expect(await dial("203.0.113.7", token)).toBe(426);
+    clock.advance(60_000);
+    expect(await dial("203.0.113.7", "guess")).toBe(401);
   });
 });
 

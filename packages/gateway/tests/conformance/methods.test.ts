@@ -120,7 +120,7 @@ requests.stats | jwt | everyone? group_id? user_id? key_id? surface? model? back
 requests.watch | jwt | everyone? group_id? user_id? key_id? surface? model? backend? code? outcome? stream_id? | stream_id renew_after_seconds
 users.list | admin | search? limit? offset? | users total
 users.create | admin | email name? is_admin? tier? | id email name link
-users.update | admin | user_id name? tier? is_admin? disabled? | ok
+users.update | admin | user_id name? tier? is_admin? disabled? email_verified? | ok
 users.password.reset | admin | user_id | id token expires_at
 users.invite | admin | email? tier? | id token expires_at
 users.links.list | admin | | id kind email created_by created_at expires_at

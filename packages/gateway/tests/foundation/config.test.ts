@@ -73,7 +73,6 @@ test("settings of the sign-in provider that do not fit together stop the start",
     [{ ...oidc, SERVICE_OIDC_ADMIN: "groups" }, "claim=value"],
     [{ ...oidc, SERVICE_OIDC_SCOPES: "email" }, "openid"],
     [{ ...oidc, SERVICE_OIDC_CLIENT_SECRET_FILE: "/no/such/file" }, "SERVICE_OIDC_CLIENT_SECRET_FILE"],
-    [{ ...oidc, SERVICE_OIDC_LINK_BY_EMAIL: "1", SERVICE_REGISTRATION_OPEN: "1" }, "wait for them"],
     [{ SERVICE_PASSWORD_SIGN_IN: "false" }, "nobody could sign in"],
   ] as [Record<string, string>, string][]) {
     const found = problems(env);

@@ -70,7 +70,7 @@ test("with registration off only a platform administrator's invitation lets some
   const { invite: byMember } = await groupOf("bob");
   setRegistration(false);
   const refused = await register({ token: (await byMember()).token, email: "x@example.com" });
-  expect(refused.error.message).toContain("Registration is closed");
+  expect(refused.error.message).toContain("for people who have an account here");
   const made = await register({ token: (await byAdmin()).token, email: "x@example.com" });
   expect(made.result.access_token).toBeString();
 });

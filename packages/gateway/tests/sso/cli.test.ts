@@ -78,8 +78,10 @@ test("only people approve, what is given is checked, and tries are limited", asy
     ]);
   expect((await redeem("x", "short")).error.data!.fields).toEqual(["verifier"]);
   const code = await approve();
-  for (let i = 0; i < 20; i++) await redeem(code, "b-verifier-that-the-command-line-keeps-for-itself");
-  expect((await redeem(code)).error.data!.retry_after).toBeGreaterThan(0);
+  const wrong = "b-verifier-that-the-command-line-keeps-for-itself";
+  for (let i = 0; i < 20; i++) expect((await redeem(code, wrong)).error.code).toBe(-32005);
+  expect((await redeem(code, wrong)).error.data!.retry_after).toBeGreaterThan(0);
+  expect((await redeem(code)).result.user.email).toBe("ada@example.com");
 });
 
 test("what the service sealed for a sign-in with the provider is no code", async () => {

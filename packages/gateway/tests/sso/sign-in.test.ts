@@ -91,11 +91,17 @@ test("an existing account is linked by its address only where the operator allow
 
 test("with the operator's permission a verified address links", async () => {
   sso = await openSso({ config: { oidcLinkByEmail: true } });
-  await sso.gateway.signIn("root");
-  await sso.gateway.signIn("ada");
+  const root = await sso.gateway.signIn("root");
+  const { id } = await sso.gateway.rpc("auth.me", {}, await sso.gateway.signIn("ada"));
   sso.provider.people.set("eve", { email: "ada@example.com", email_verified: false });
   expect((await sso.signIn("eve")).status).toBe(403);
   sso.provider.people.set("ada", verified("ada@example.com"));
+  // She registered herself: only the provider's word is not enough.
+  expect(await sso.signIn("ada")).toMatchObject({
+    status: 409,
+    message: expect.stringContaining("nobody has confirmed that it is yours"),
+  });
+  await sso.gateway.rpc("users.update", { user_id: id, email_verified: true }, root);
   expect((await sso.signIn("ada")).session?.user).toMatchObject({ email: "ada@example.com", name: "ada" });
 });
 

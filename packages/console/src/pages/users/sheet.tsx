@@ -1,15 +1,19 @@
+import type { Params } from "@model-gateway/client";
 import { useState } from "react";
 import { useAction } from "../../lib/action.ts";
 import { api } from "../../lib/api.ts";
 import { session } from "../../lib/client.ts";
 import { plural } from "../../lib/format.ts";
 import { invalidate, useQuery } from "../../lib/query.ts";
+import { loadSetup } from "../../lib/setup.ts";
 import { useStore } from "../../lib/store.ts";
 import { toast } from "../../lib/toast.ts";
 import { Button, Copyable, SelectField } from "../../ui/controls.tsx";
 import { Confirm, Dialog } from "../../ui/dialogs.tsx";
 import { FormError, Note, When } from "../../ui/states.tsx";
 import type { User } from "./page.tsx";
+
+type Patch = Omit<Params<"users.update">, "user_id">;
 
 export function UserSheet({
   user,
@@ -22,14 +26,17 @@ export function UserSheet({
 }) {
   const isSelf = useStore(session)?.user.id === user.id;
   const plan = useQuery("plan", () => api("billing.plan"));
-  const [asking, setAsking] = useState<"disable" | "reset" | "admin" | null>(null);
-  const { id, name, email, is_admin, disabled, active_keys } = user;
-  const change = useAction(async (patch: { tier?: string; disabled?: boolean; is_admin?: boolean }) => {
+  const [asking, setAsking] = useState<"disable" | "reset" | "admin" | "address" | null>(null);
+  const { id, name, email, email_verified, is_admin, disabled, active_keys } = user;
+  const setup = useQuery("setup", loadSetup);
+  // It matters only where accounts can be linked to a provider's.
+  const isUnconfirmed = setup.data?.provider && !email_verified;
+  const change = useAction(async (patch: Patch) => {
     await api("users.update", { user_id: id, ...patch });
     invalidate("users");
     toast(`${name} is changed`);
   });
-  const confirmed = async (patch: { disabled?: boolean; is_admin?: boolean }) => {
+  const confirmed = async (patch: Patch) => {
     await api("users.update", { user_id: id, ...patch });
     invalidate("users");
   };
@@ -39,7 +46,10 @@ export function UserSheet({
       <div className="stack">
         <dl className="facts">
           <dt>Email</dt>
-          <dd>{email}</dd>
+          <dd>
+            {email}
+            {isUnconfirmed && <span className="muted"> (not confirmed)</span>}
+          </dd>
           <dt>Rights</dt>
           <dd>{is_admin ? "administrator" : "user"}</dd>
           <dt>Keys</dt>
@@ -77,6 +87,7 @@ export function UserSheet({
               {is_admin ? "Take administrator rights" : "Make administrator"}
             </Button>
             <Button onClick={() => setAsking("reset")}>Reset password</Button>
+            {isUnconfirmed && <Button onClick={() => setAsking("address")}>Confirm address</Button>}
             {disabled ? (
               <Button busy={change.busy} onClick={() => void change.run({ disabled: false })}>
                 Enable
@@ -109,6 +120,15 @@ export function UserSheet({
           confirm={is_admin ? "Take rights" : "Make administrator"}
           onClose={close}
           onConfirm={() => confirmed({ is_admin: !is_admin })}
+        />
+      )}
+      {asking === "address" && (
+        <Confirm
+          title={`Is ${email} the address of ${name}?`}
+          consequence="Where accounts are linked by address, the person with this address at the sign-in provider then gets the account. Its password, sessions and keys end at that moment."
+          confirm="Confirm address"
+          onClose={close}
+          onConfirm={() => confirmed({ email_verified: true })}
         />
       )}
       {asking === "reset" && (

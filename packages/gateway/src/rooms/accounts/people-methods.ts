@@ -14,6 +14,9 @@ const Person = z.object({
   is_admin: z.boolean(),
   tier: z.string(),
   disabled: z.boolean(),
+  email_verified: z
+    .boolean()
+    .describe("The sign-in provider or an administrator says that the address is the owner's"),
   created_at: Timestamp,
   last_seen_at: Timestamp.nullable().describe("When a session of theirs was last renewed"),
   active_keys: z.int(),
@@ -75,11 +78,18 @@ export const updateUser = defineMethod({
     tier: Tier.optional(),
     is_admin: z.boolean().optional(),
     disabled: z.boolean().optional(),
+    email_verified: z
+      .boolean()
+      .optional()
+      .describe(
+        "Say that the address is the owner's, so that signing in with the provider can link the account",
+      ),
   }),
   result: Ok,
-  handler: async ({ params: { user_id, tier, is_admin, ...patch }, actor, rooms }) => {
+  handler: async ({ params: { user_id, tier, is_admin, email_verified, ...patch }, actor, rooms }) => {
     if (tier !== undefined) rooms.billing.requireTier(tier);
-    await rooms.accounts.people.update(actor, user_id, { ...patch, isAdmin: is_admin });
+    const changes = { ...patch, isAdmin: is_admin, emailVerified: email_verified };
+    await rooms.accounts.people.update(actor, user_id, changes);
     if (tier !== undefined) await rooms.billing.setTier(user_id, tier);
     return ok;
   },

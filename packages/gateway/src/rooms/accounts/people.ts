@@ -2,7 +2,7 @@ import { type Clock, isoTime } from "../../kernel/clock.ts";
 import type { Actor, CallSource } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
 import { type Ids, sha256Hex } from "../../kernel/ids.ts";
-import type { Database, Sweep, Transaction } from "../../storage/contract.ts";
+import type { Database, Queryable, Sweep, Transaction } from "../../storage/contract.ts";
 import type { Accounts, Session } from "./service.ts";
 import type { AccountStore, LinkRow, ListedLink, ListedUser, UserRow } from "./store.ts";
 
@@ -19,13 +19,14 @@ export interface PeopleOptions {
   clock: Clock;
   ids: Ids;
   store: AccountStore;
-  accounts: Pick<Accounts, "hash" | "insert" | "limit" | "startSession" | "changed" | "refuseUnlessInvited">;
+  accounts: Pick<Accounts, "hash" | "insert" | "limit" | "startSession" | "changed" | "giving">;
 }
 
 export interface UserPatch {
   name?: string;
   isAdmin?: boolean;
   disabled?: boolean;
+  emailVerified?: boolean;
 }
 
 export interface Link {
@@ -62,7 +63,11 @@ export class People {
   ): Promise<{ user: UserRow; link: Link }> {
     const { store, accounts } = this.options;
     return store.registering(async (tx) => {
-      const user = await accounts.insert(tx, { ...account, passwordHash: NO_PASSWORD });
+      const user = await accounts.insert(tx, {
+        ...account,
+        passwordHash: NO_PASSWORD,
+        emailVerified: true,
+      });
       return { user, link: await this.#makeLink(tx, actor, { userId: user.id }) };
     });
   }
@@ -78,6 +83,8 @@ export class People {
     if (userId === actor.userId)
       fail("forbidden", "Change your own password under Settings; a reset would sign you out");
     const link = await db.transaction(async (tx) => {
+      // Two who reset each other at once must not wait for each other's rows.
+      await tx.lock("administrators");
       if (!(await store.userById(userId, tx))) refuseUnknown();
       await store.setPassword(tx, userId, NO_PASSWORD);
       await store.endSessions(tx, { userId, now: isoTime(clock.now()) });
@@ -89,11 +96,12 @@ export class People {
   }
 
   async #makeLink(
-    tx: Parameters<AccountStore["insertLink"]>[0],
+    tx: Transaction,
     actor: Actor,
     { userId, email, tier }: { userId?: string; email?: string; tier?: string },
   ): Promise<Link> {
-    const { store, ids, clock } = this.options;
+    const { store, ids, clock, accounts } = this.options;
+    await accounts.giving.requireSession(tx, actor);
     const nowMs = clock.now();
     if ((await store.countLinks(tx, isoTime(nowMs))) >= LINKS_MAX)
       fail("app_error", `There are ${LINKS_MAX} open links, the most that are kept; revoke some first`);
@@ -126,8 +134,10 @@ export class People {
         name: patch.name ?? user.name,
         is_admin: patch.isAdmin ?? user.is_admin,
         disabled_at: patch.disabled === undefined ? user.disabled_at : disabledAt,
+        email_verified: patch.emailVerified ?? user.email_verified,
       });
       if (patch.disabled) await store.endSessions(tx, { userId, now });
+      await accounts.giving.endLinksOf(tx, userId);
       if ((await store.countAdmins(tx)) === 0)
         fail("forbidden", "This is the last administrator; make someone else one first");
     });
@@ -142,8 +152,10 @@ export class People {
       const user = (await store.userById(userId, tx)) ?? refuseUnknown();
       if (user.is_admin === isAdmin) return false;
       const isLast = user.is_admin && user.disabled_at === null && (await store.countAdmins(tx)) === 1;
-      if (!isLast) await store.updateUser(tx, { ...user, is_admin: isAdmin });
-      return !isLast;
+      if (isLast) return false;
+      await store.updateUser(tx, { ...user, is_admin: isAdmin });
+      await accounts.giving.endLinksOf(tx, userId);
+      return true;
     });
     if (isChanged) accounts.changed(userId);
   }
@@ -159,9 +171,8 @@ export class People {
 
   /** What its bearer is told of a link. */
   async show(token: string, { ip }: CallSource): Promise<ShownLink> {
-    const { accounts, store } = this.options;
-    await accounts.limit("link", ip, LINKS_PER_IP);
-    const link = await this.#find(token);
+    const { store } = this.options;
+    const link = await this.#find(token, ip);
     const creator = await store.userById(link.created_by);
     const owner = link.user_id === null ? null : await store.userById(link.user_id);
     return {
@@ -179,15 +190,16 @@ export class People {
     source: CallSource,
   ): Promise<Session> {
     const { accounts, store } = this.options;
-    await accounts.limit("link", source.ip, LINKS_PER_IP);
-    const link = await this.#find(token);
+    await this.#find(token, source.ip);
+    // Each use costs a hash, and tells whether an address is taken.
+    await accounts.limit("link-use", source.ip, LINKS_PER_IP);
     const passwordHash = await accounts.hash(password);
-    if (link.user_id === null) await accounts.refuseUnlessInvited(link.created_by);
     const user = await store.registering(async (tx) => {
-      if (!(await store.takeLink(tx, link.id))) refuseLink();
+      const link = await this.#take(tx, token);
       if (link.user_id === null)
         return accounts.insert(tx, {
           email: emailFor(link.email, email),
+          emailVerified: link.email !== null,
           name,
           passwordHash,
           ...(link.tier !== null && { tier: link.tier }),
@@ -195,25 +207,39 @@ export class People {
       const owner = (await store.userById(link.user_id, tx)) ?? refuseLink();
       if (owner.disabled_at !== null) fail("forbidden", "This account is disabled; ask an administrator");
       await store.setPassword(tx, owner.id, passwordHash);
-      return owner;
+      return { ...owner, password_hash: passwordHash };
     });
     return accounts.startSession(user, source);
   }
 
   /** Uses up an invitation for an account that is made without a password; what it says about the account. */
   async takeInvitation(tx: Transaction, token: string, email: string): Promise<{ tier: string | null }> {
-    const { accounts, store } = this.options;
-    const link = await this.#find(token);
+    const link = await this.#take(tx, token);
     if (link.user_id !== null) refuseLink();
-    await accounts.refuseUnlessInvited(link.created_by);
     emailFor(link.email, email);
-    if (!(await store.takeLink(tx, link.id))) refuseLink();
     return { tier: link.tier };
   }
 
-  async #find(token: string): Promise<LinkRow> {
-    const { store, clock } = this.options;
-    return (await store.link(sha256Hex(token), isoTime(clock.now()))) ?? refuseLink();
+  /** The link, if it can be used now; null otherwise. */
+  async #usable(on: Queryable, token: string): Promise<LinkRow | null> {
+    const { store, clock, accounts } = this.options;
+    const link = await store.link(on, sha256Hex(token), isoTime(clock.now()));
+    if (!link) return null;
+    const kind = link.user_id === null ? "account" : "password";
+    return (await accounts.giving.mayGive(on, { kind, makerId: link.created_by })) ? link : null;
+  }
+
+  async #find(token: string, ip: string): Promise<LinkRow> {
+    const link = await this.#usable(this.options.db, token);
+    if (link) return link;
+    await this.options.accounts.limit("link", ip, LINKS_PER_IP);
+    return refuseLink();
+  }
+
+  async #take(tx: Transaction, token: string): Promise<LinkRow> {
+    const link = (await this.#usable(tx, token)) ?? refuseLink();
+    if (!(await this.options.store.takeLink(tx, link.id))) refuseLink();
+    return link;
   }
 
   /** Removes links whose time is over. */
@@ -235,7 +261,10 @@ export function emailFor(wanted: string | null, given: string | undefined): stri
 }
 
 function refuseLink(): never {
-  fail("not_found", "The link is unknown, expired or was used before; ask an administrator for a new one");
+  fail(
+    "not_found",
+    "The link is unknown, expired, was used before, or its maker no longer administers the service; ask an administrator for a new one",
+  );
 }
 
 function refuseUnknown(): never {

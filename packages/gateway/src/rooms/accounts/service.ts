@@ -8,10 +8,17 @@ import { constantTimeEqual, type Ids, sha256Hex } from "../../kernel/ids.ts";
 import { hmacSha256 } from "../../kernel/keyed-hash.ts";
 import { PRINCIPAL_CHANGED, USER_CHANGED } from "../../kernel/topics.ts";
 import type { Database, Sweep, Transaction } from "../../storage/contract.ts";
+import { Giving } from "./giving.ts";
 import { decoyHash, hashPassword } from "./password-hash.ts";
 import { People } from "./people.ts";
 import { AccountStore, type SessionRow, type UserRow } from "./store.ts";
-import { ACCESS_TOKEN_SECONDS, type AccessTokens, createAccessTokens, type TokenHolder } from "./tokens.ts";
+import {
+  ACCESS_TOKEN_SECONDS,
+  type AccessTokens,
+  createAccessTokens,
+  type TokenHolder,
+  type Verified,
+} from "./tokens.ts";
 
 const REFRESH_TOKEN_MS = 30 * 24 * 3600 * 1000;
 const REFRESH_TOKEN_BYTES = 32;
@@ -39,6 +46,8 @@ export interface AccountsOptions {
   adminToken: string | null;
   /** True: open; false: closed; null: open until the first user exists. */
   registrationOpen: boolean | null;
+  /** True: also invitations that members made register people. */
+  memberInvitationsRegister: boolean;
   /** False: people sign in with the provider only. */
   passwordSignIn: boolean;
 }
@@ -69,6 +78,7 @@ interface KnownActor {
 const ENDED_SESSION_KEPT_MS = 2 * ACCESS_TOKEN_SECONDS * 1000;
 
 const NOBODY: Identity = { actor: null, adminToken: false };
+const GUESSER: Identity = { ...NOBODY, isGuess: true };
 
 function identityOf({ actor, isDisabled, endedSessions }: KnownActor, { sessionId }: TokenHolder): Identity {
   if (isDisabled || endedSessions.has(sessionId)) return NOBODY;
@@ -87,6 +97,7 @@ function refuseFirst(): never {
 
 export class Accounts implements Authenticator {
   readonly #store: AccountStore;
+  readonly giving: Giving;
   readonly people: People;
   readonly #tokens: AccessTokens;
   readonly #actors = new BoundedMap<string, KnownActor>(ACTORS_MAX);
@@ -102,6 +113,7 @@ export class Accounts implements Authenticator {
 
   constructor(readonly options: AccountsOptions) {
     this.#store = new AccountStore(options.db);
+    this.giving = new Giving(this.#store, options);
     this.people = new People({ ...options, store: this.#store, accounts: this });
     this.#tokens = createAccessTokens({ secret: options.jwtSecret, clock: options.clock, ids: options.ids });
     this.setupToken = hmacSha256(options.jwtSecret, "setup link").toString("base64url");
@@ -117,14 +129,17 @@ export class Accounts implements Authenticator {
     const user = await this.registering(async (tx, first) => {
       if (!(this.options.registrationOpen ?? first)) this.#refuseRegistration();
       if (first) this.refuseFirstUnless(account.setupToken, source);
-      return this.insert(tx, { ...account, passwordHash, isAdmin: first });
+      // The first account is the administrator's, who says so.
+      return this.insert(tx, { ...account, passwordHash, isAdmin: first, emailVerified: first });
     });
     return this.startSession(user, source);
   }
 
   /** Runs `work` while nobody else makes an account; `first` says that there is none yet. */
   registering<T>(work: (tx: Transaction, first: boolean) => Promise<T>): Promise<T> {
-    return this.#store.registering(async (tx) => work(tx, !(await this.#store.anyUser(tx))));
+    return this.#store.registering(async (tx) =>
+      work(tx, await this.giving.mayGive(tx, { kind: "first_account" })),
+    );
   }
 
   /** The first account administers the service: it is made from this machine, or with the setup link. */
@@ -137,6 +152,11 @@ export class Accounts implements Authenticator {
     return this.#store.userByEmail(email, tx);
   }
 
+  /** Ends every way into an account, and what was made in its name, before someone else gets it. */
+  async takeOver(tx: Transaction, userId: string): Promise<void> {
+    await this.#store.takeOver(tx, userId, isoTime(this.options.clock.now()));
+  }
+
   async hasPassword(tx: Transaction, userId: string): Promise<boolean> {
     return Boolean((await this.#store.userById(userId, tx))?.password_hash);
   }
@@ -144,7 +164,14 @@ export class Accounts implements Authenticator {
   /** Makes an account; the caller has decided that it may be made. */
   async insert(
     tx: Transaction,
-    account: { email: string; name?: string; passwordHash: string; isAdmin?: boolean; tier?: string },
+    account: {
+      email: string;
+      emailVerified: boolean;
+      name?: string;
+      passwordHash: string;
+      isAdmin?: boolean;
+      tier?: string;
+    },
   ): Promise<UserRow> {
     const { ids, clock } = this.options;
     const row = {
@@ -155,6 +182,7 @@ export class Accounts implements Authenticator {
       is_admin: account.isAdmin ?? false,
       tier: account.tier ?? "free",
       disabled_at: null,
+      email_verified: account.emailVerified,
     };
     if (!(await this.#store.insertUser(tx, { ...row, created_at: isoTime(clock.now()) })))
       fail("conflict", "An account with this email exists already; log in instead");
@@ -173,28 +201,20 @@ export class Accounts implements Authenticator {
 
   /** Whether the first account, asked for from there, can be made only with the setup link. */
   async needsSetupLink(source: CallSource): Promise<boolean> {
-    return this.#isElsewhere(source) && !(await this.#store.anyUser());
+    return this.#isElsewhere(source) && (await this.hasNobody());
   }
 
-  async hasNobody(): Promise<boolean> {
-    return !(await this.#store.anyUser());
+  hasNobody(): Promise<boolean> {
+    return this.giving.mayGive(this.options.db, { kind: "first_account" });
   }
 
   #isElsewhere({ isLocal }: CallSource): boolean {
     return !isLocal;
   }
 
-  /** Whether what `creatorId` made lets someone register: where registration is off, only administrators' links do. */
-  async refuseUnlessInvited(creatorId: string): Promise<void> {
-    const creator = await this.#store.userById(creatorId);
-    if (!creator || creator.disabled_at !== null)
-      fail("not_found", "The person who made this link no longer has an account here; ask for a new one");
-    if (this.options.registrationOpen === false && !creator.is_admin) this.#refuseRegistration();
-  }
-
   /** Whether `auth.register` would be accepted now. */
   async registrationIsOpen(): Promise<boolean> {
-    return this.options.registrationOpen ?? !(await this.#store.anyUser());
+    return this.options.registrationOpen ?? (await this.hasNobody());
   }
 
   #refuseRegistration(): never {
@@ -217,16 +237,17 @@ export class Accounts implements Authenticator {
     return this.#startEnabled(user, source);
   }
 
-  /** Signs in someone whom the sign-in provider vouches for. */
-  async startSessionOf(userId: string, source: CallSource): Promise<Session> {
+  /** Signs in someone whom the sign-in provider, or a session of theirs that still lasts, vouches for. */
+  async startSessionOf({ userId, sessionId }: SignedIn, source: CallSource): Promise<Session> {
     const user = await this.#store.userById(userId);
-    return this.#startEnabled(user ?? fail("auth_required", "This account no longer exists"), source);
+    const known = user ?? fail("auth_required", "This account no longer exists");
+    return this.#startEnabled(known, source, sessionId);
   }
 
-  #startEnabled(user: UserRow, source: CallSource): Promise<Session> {
+  #startEnabled(user: UserRow, source: CallSource, approvedIn?: string): Promise<Session> {
     if (user.disabled_at !== null)
       fail("auth_required", "This account is disabled; ask an administrator to enable it");
-    return this.startSession(user, source);
+    return this.startSession(user, source, approvedIn);
   }
 
   /** An account whose password was reset has none until its link is used. */
@@ -240,15 +261,16 @@ export class Accounts implements Authenticator {
     { current, next }: { current: string; next: string },
   ): Promise<void> {
     await this.limit(`password:${userId}`, ip, LOGINS_PER_ACCOUNT);
-    const user = await this.#store.userById(userId);
-    if (!user || !(await this.#matches(user, current)))
+    const refuse = () =>
       fail("invalid_params", "`current_password`: is not your password", {
         data: { fields: ["current_password"] },
       });
+    const user = (await this.#store.userById(userId)) ?? refuse();
+    if (!(await this.#matches(user, current))) refuse();
     const passwordHash = await this.hash(next);
     const now = isoTime(this.options.clock.now());
     await this.options.db.transaction(async (tx) => {
-      await this.#store.setPassword(tx, userId, passwordHash);
+      if (!(await this.#store.replacePassword(tx, user, passwordHash))) refuse();
       await this.#store.endSessions(tx, { userId, except: sessionId, now });
     });
     this.changed(userId);
@@ -275,7 +297,6 @@ export class Accounts implements Authenticator {
   }
 
   async refresh(refreshToken: string, source: CallSource): Promise<Session> {
-    await this.limit("refresh", source.ip, REFRESHES_PER_IP);
     const { clock, db } = this.options;
     const tokenHash = sha256Hex(refreshToken);
     const renewed = await db.transaction(async (tx) => {
@@ -295,6 +316,7 @@ export class Accounts implements Authenticator {
     const user = renewed && (await this.#store.userById(renewed.userId));
     if (!user || user.disabled_at !== null) {
       await this.#endReused(tokenHash);
+      await this.limit("refresh", source.ip, REFRESHES_PER_IP);
       fail("auth_required", "The refresh token is unknown, expired or was used before; log in again");
     }
     return this.#session(user, renewed);
@@ -308,15 +330,21 @@ export class Accounts implements Authenticator {
 
   /** Ends the session that a refresh token belongs to; one that is unknown is over already. */
   async signOut(refreshToken: string, ip: string): Promise<void> {
-    await this.limit("refresh", ip, REFRESHES_PER_IP);
     const session = await this.#store.sessionOfToken(sha256Hex(refreshToken));
     if (session) await this.endSessions(session.user_id, { only: session.family_id });
+    else await this.limit("refresh", ip, REFRESHES_PER_IP);
   }
 
-  async startSession(user: UserRow, source: CallSource): Promise<Session> {
+  async startSession(user: UserRow, source: CallSource, approvedIn?: string): Promise<Session> {
     const { db, ids } = this.options;
     const sessionId = ids.uuid();
-    const refreshToken = await this.#issueRefreshToken(db, { userId: user.id, sessionId }, source);
+    const refreshToken = await db.transaction(async (tx) => {
+      await this.giving.requireSession(tx, { userId: user.id, sessionId: approvedIn });
+      // What was checked may have ended meanwhile, together with every session.
+      if ((await this.#store.userById(user.id, tx))?.password_hash !== user.password_hash)
+        fail("auth_required", "The password of this account has just changed; log in again");
+      return this.#issueRefreshToken(tx, { userId: user.id, sessionId }, source);
+    });
     return this.#session(user, { sessionId, refreshToken });
   }
 
@@ -353,7 +381,10 @@ export class Accounts implements Authenticator {
     };
   }
 
-  /** Counts one attempt of this kind from an address, or from a /64 of IPv6. */
+  /**
+   * Counts one attempt of this kind from an address, or from a /64 of IPv6. Where a credential cannot be guessed it is
+   * called only once it turned out wrong, so that wrong ones lock out no right one; passwords count before.
+   */
   async limit(what: string, ip: string, limit: number): Promise<void> {
     const waitMs = await this.options.limiter.hit(`${what}:${networkOf(ip)}`, limit, LOGIN_WINDOW_MS);
     if (waitMs > 0) {
@@ -374,9 +405,11 @@ export class Accounts implements Authenticator {
     return this.#identityOf(this.#tokens.verify(bearer));
   }
 
-  async #identityOf(verifying: TokenHolder | null | Promise<TokenHolder | null>): Promise<Identity> {
+  async #identityOf(verifying: Verified | Promise<Verified>): Promise<Identity> {
     const holder = await verifying;
-    const known = holder && (await this.#knownActor(holder.userId));
+    if (holder === "foreign") return GUESSER;
+    if (holder === "expired") return NOBODY;
+    const known = await this.#knownActor(holder.userId);
     return known ? identityOf(known, holder) : NOBODY;
   }
 

@@ -12,6 +12,17 @@ export interface UserRow {
   password_hash: string;
   is_admin: boolean;
   disabled_at: string | null;
+  /** The sign-in provider or an administrator says that the address is the owner's. */
+  email_verified: boolean;
+}
+
+/** What decides which links someone may give. */
+export interface Maker {
+  isAdmin: boolean;
+  /** An admin of the group that was asked about. */
+  managesGroup: boolean;
+  /** Of the session that was asked about. */
+  sessionEnded: boolean;
 }
 
 interface RefreshTokenRow {
@@ -58,12 +69,13 @@ export interface ListedLink extends LinkRow {
   creator_name: string;
 }
 
-const toUser = <Row extends { is_admin: boolean }>(row: Row): Row => ({
+const toUser = <Row extends Pick<UserRow, "is_admin" | "email_verified">>(row: Row): Row => ({
   ...row,
   is_admin: Boolean(row.is_admin),
+  email_verified: Boolean(row.email_verified),
 });
 
-const USER_COLUMNS = "id, email, name, password_hash, is_admin, disabled_at";
+const USER_COLUMNS = "id, email, name, password_hash, is_admin, disabled_at, email_verified";
 
 const LINK_COLUMNS = "id, user_id, email, tier, created_by, created_at, expires_at";
 const SESSIONS_LISTED_MAX = 200;
@@ -90,8 +102,18 @@ export class AccountStore {
     if (taken) return false;
     try {
       await on.run(
-        "INSERT INTO users (id, email, name, password_hash, is_admin, tier, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7)",
-        [user.id, user.email, user.name, user.password_hash, user.is_admin, user.tier, user.created_at],
+        `INSERT INTO users (id, email, name, password_hash, is_admin, tier, created_at, email_verified)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
+        [
+          user.id,
+          user.email,
+          user.name,
+          user.password_hash,
+          user.is_admin,
+          user.tier,
+          user.created_at,
+          user.email_verified,
+        ],
       );
       return true;
     } catch (error) {
@@ -108,6 +130,48 @@ export class AccountStore {
   async userById(id: string, on: Queryable = this.db): Promise<UserRow | null> {
     const row = await on.get<UserRow>(`SELECT ${USER_COLUMNS} FROM users WHERE id = $1`, [id]);
     return row && toUser(row);
+  }
+
+  /** Null for an account that is disabled or does not exist. */
+  async maker(
+    on: Queryable,
+    userId: string,
+    { groupId = null, sessionId = null }: { groupId?: string | null; sessionId?: string | null },
+  ): Promise<Maker | null> {
+    await this.#keepUnchanged(on, userId);
+    const row = await on.get<{ is_admin: boolean; manages: boolean; has_ended: boolean }>(
+      `SELECT u.is_admin,
+              EXISTS (SELECT 1 FROM group_members m WHERE m.group_id = $2 AND m.user_id = u.id AND m.is_active
+                        AND m.role = 'admin') AS manages,
+              EXISTS (SELECT 1 FROM ended_sessions e WHERE e.family_id = $3) AS has_ended
+       FROM users u WHERE u.id = $1 AND u.disabled_at IS NULL`,
+      [userId, groupId, sessionId],
+    );
+    return (
+      row && {
+        isAdmin: Boolean(row.is_admin),
+        managesGroup: Boolean(row.manages),
+        sessionEnded: Boolean(row.has_ended),
+      }
+    );
+  }
+
+  /** Until the end of the transaction the account keeps its rights and its password; SQLite runs one at a time. */
+  async #keepUnchanged(on: Queryable, userId: string): Promise<void> {
+    if (on.dialect === "postgres") await on.get("SELECT id FROM users WHERE id = $1 FOR SHARE", [userId]);
+  }
+
+  /** Ends everything by which someone could get into the account, or act in its name. The address is its owner's now. */
+  async takeOver(tx: Transaction, userId: string, now: string): Promise<void> {
+    await tx.run("UPDATE users SET password_hash = '', email_verified = TRUE WHERE id = $1", [userId]);
+    await this.endSessions(tx, { userId, now });
+    await this.deleteLinksFor(tx, userId);
+    await this.deleteLinksBy(tx, userId);
+    await tx.run("DELETE FROM group_invitations WHERE created_by = $1", [userId]);
+    await tx.run("UPDATE api_keys SET active = FALSE, revoked_at = $2 WHERE user_id = $1 AND active", [
+      userId,
+      now,
+    ]);
   }
 
   async insertRefreshToken(
@@ -206,16 +270,24 @@ export class AccountStore {
     await on.run("UPDATE users SET password_hash = $2 WHERE id = $1", [userId, passwordHash]);
   }
 
+  /** False when the password is no longer the one that was checked. */
+  async replacePassword(on: Queryable, user: UserRow, passwordHash: string): Promise<boolean> {
+    const changed = await on.run("UPDATE users SET password_hash = $3 WHERE id = $1 AND password_hash = $2", [
+      user.id,
+      user.password_hash,
+      passwordHash,
+    ]);
+    return changed > 0;
+  }
+
   async updateUser(
     on: Queryable,
-    { id, name, is_admin, disabled_at }: Pick<UserRow, "id" | "name" | "is_admin" | "disabled_at">,
+    user: Pick<UserRow, "id" | "name" | "is_admin" | "disabled_at" | "email_verified">,
   ): Promise<void> {
-    await on.run("UPDATE users SET name = $2, is_admin = $3, disabled_at = $4 WHERE id = $1", [
-      id,
-      name,
-      is_admin,
-      disabled_at,
-    ]);
+    await on.run(
+      "UPDATE users SET name = $2, is_admin = $3, disabled_at = $4, email_verified = $5 WHERE id = $1",
+      [user.id, user.name, user.is_admin, user.disabled_at, user.email_verified],
+    );
   }
 
   /** Accounts that can administer the service now. */
@@ -239,7 +311,7 @@ export class AccountStore {
     const pattern = `%${search.toLowerCase().replace(/[\\%_]/g, "\\$&")}%`;
     const where = "WHERE u.email LIKE $1 ESCAPE '\\' OR LOWER(u.name) LIKE $1 ESCAPE '\\'";
     const users = await this.db.all<ListedUser>(
-      `SELECT u.id, u.email, u.name, u.is_admin, u.tier, u.disabled_at, u.created_at,
+      `SELECT u.id, u.email, u.name, u.is_admin, u.tier, u.disabled_at, u.email_verified, u.created_at,
               (SELECT MAX(r.created_at) FROM refresh_tokens r WHERE r.user_id = u.id) AS last_seen_at,
               (SELECT COUNT(*) FROM api_keys k WHERE k.user_id = u.id AND k.active) AS active_keys
        FROM users u ${where} ORDER BY u.created_at DESC, u.id LIMIT $2 OFFSET $3`,
@@ -272,8 +344,8 @@ export class AccountStore {
     return row?.n ?? 0;
   }
 
-  link(tokenHash: string, now: string): Promise<LinkRow | null> {
-    return this.db.get<LinkRow>(
+  link(on: Queryable, tokenHash: string, now: string): Promise<LinkRow | null> {
+    return on.get<LinkRow>(
       `SELECT ${LINK_COLUMNS} FROM account_links WHERE token_hash = $1 AND expires_at > $2`,
       [tokenHash, now],
     );
@@ -286,6 +358,23 @@ export class AccountStore {
 
   async deleteLinksFor(on: Queryable, userId: string): Promise<void> {
     await on.run("DELETE FROM account_links WHERE user_id = $1", [userId]);
+  }
+
+  async deleteLinksBy(on: Queryable, makerId: string): Promise<void> {
+    await on.run("DELETE FROM account_links WHERE created_by = $1", [makerId]);
+  }
+
+  /** Groups that this person has made invitations to. */
+  async groupsInvitedTo(on: Queryable, makerId: string): Promise<string[]> {
+    const rows = await on.all<{ group_id: string }>(
+      "SELECT DISTINCT group_id FROM group_invitations WHERE created_by = $1",
+      [makerId],
+    );
+    return rows.map(({ group_id }) => group_id);
+  }
+
+  async deleteInvitationsBy(on: Queryable, makerId: string, groupId: string): Promise<void> {
+    await on.run("DELETE FROM group_invitations WHERE created_by = $1 AND group_id = $2", [makerId, groupId]);
   }
 
   pendingLinks(now: string): Promise<ListedLink[]> {

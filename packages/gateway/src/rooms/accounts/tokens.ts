@@ -1,4 +1,4 @@
-import { jwtVerify, SignJWT } from "jose";
+import { errors, jwtVerify, SignJWT } from "jose";
 import { BoundedMap } from "../../kernel/bounded.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Ids } from "../../kernel/ids.ts";
@@ -21,9 +21,11 @@ export interface AccessTokens {
   issue(holder: TokenHolder): Promise<string>;
   /** The holder of a token that was verified before and is still valid; null says nothing. */
   remembered(token: string): TokenHolder | null;
-  /** The holder, or null for anything that is not a valid token of ours. */
-  verify(token: string): TokenHolder | null | Promise<TokenHolder | null>;
+  /** The holder; `expired` for a token of ours whose time is over, `foreign` for anything else. */
+  verify(token: string): Verified | Promise<Verified>;
 }
+
+export type Verified = TokenHolder | "expired" | "foreign";
 
 /** A token's id begins with that of its session. */
 const SESSION_END = ".";
@@ -39,7 +41,7 @@ export function createAccessTokens({
 }): AccessTokens {
   const verified = new BoundedMap<string, TokenHolder & { expiresAtMs: number }>(VERIFIED_MAX);
 
-  async function check(token: string): Promise<TokenHolder | null> {
+  async function check(token: string): Promise<Verified> {
     try {
       const { payload } = await jwtVerify(token, secret, {
         algorithms: [ALGORITHM],
@@ -54,8 +56,9 @@ export function createAccessTokens({
       };
       verified.set(token, holder);
       return holder;
-    } catch {
-      return null;
+    } catch (error) {
+      // The signature was checked before the time.
+      return error instanceof errors.JWTExpired ? "expired" : "foreign";
     }
   }
 
@@ -76,12 +79,12 @@ export function createAccessTokens({
       return known && known.expiresAtMs > clock.now() ? known : null;
     },
     verify(token) {
-      if (token.length > TOKEN_LENGTH_MAX) return null;
+      if (token.length > TOKEN_LENGTH_MAX) return "foreign";
       const known = verified.get(token);
       if (!known) return check(token);
       if (known.expiresAtMs > clock.now()) return known;
       verified.delete(token);
-      return null;
+      return "expired";
     },
   };
 }

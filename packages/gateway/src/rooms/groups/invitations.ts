@@ -5,7 +5,7 @@ import { fail } from "../../kernel/errors.ts";
 import { type Ids, sha256Hex } from "../../kernel/ids.ts";
 import { MULTIPLIER_ONE } from "../../kernel/payer.ts";
 import { PRINCIPAL_CHANGED } from "../../kernel/topics.ts";
-import type { Database, Sweep, Transaction } from "../../storage/contract.ts";
+import type { Database, Queryable, Sweep, Transaction } from "../../storage/contract.ts";
 import { type Accounts, emailFor } from "../accounts/index.ts";
 import { type AccessOptions, accessGroup, changeGroup, lockGroup } from "./access.ts";
 import { MEMBERS_MAX } from "./members.ts";
@@ -22,7 +22,7 @@ interface InvitationsOptions {
   bus: Bus;
   clock: Clock;
   ids: Ids;
-  accounts: Pick<Accounts, "actor" | "hash" | "insert" | "limit" | "startSession" | "refuseUnlessInvited">;
+  accounts: Pick<Accounts, "actor" | "hash" | "insert" | "limit" | "startSession" | "giving">;
 }
 
 /** What the bearer of an invitation may see before accepting it. */
@@ -32,6 +32,8 @@ export interface ShownInvitation {
   invited_by: string;
   role: Role;
   email: string | null;
+  /** Someone without an account can register with it. */
+  registers: boolean;
   expires_at: string;
 }
 
@@ -50,7 +52,7 @@ export class Invitations {
     call: Omit<AccessOptions, "need">,
     { role, email, maxUses, ttlSeconds }: { role: Role; email?: string; maxUses: number; ttlSeconds: number },
   ): Promise<InvitationRow & { token: string }> {
-    const { db, ids, clock } = this.options;
+    const { db, ids, clock, accounts } = this.options;
     const token = `${TOKEN_PREFIX}${ids.secret(TOKEN_BYTES)}`;
     const nowMs = clock.now();
     const invitation: InvitationRow = {
@@ -65,6 +67,7 @@ export class Invitations {
       expires_at: isoTime(nowMs + ttlSeconds * 1000),
     };
     await changeGroup(db, { ...call, need: "admin" }, async (tx) => {
+      await accounts.giving.requireSession(tx, call.actor);
       if ((await store.sweepInvitations(tx, call.groupId, invitation.created_at)) >= OPEN_MAX)
         fail("app_error", `The group has ${OPEN_MAX} open invitations, the most it may; let some expire`);
       await store.insertInvitation(tx, invitation, sha256Hex(token));
@@ -93,8 +96,10 @@ export class Invitations {
     return group;
   }
 
+  /** Uses the invitation up; the caller has locked the group. */
   async #join(tx: Transaction, invitation: InvitationRow, userId: string): Promise<void> {
     const now = isoTime(this.options.clock.now());
+    if (!(await this.#mayGive(tx, "membership", invitation))) refuseInvitation();
     if (!(await store.useInvitation(tx, invitation.id, now))) refuseInvitation();
     if ((await store.countMembers(tx, invitation.group_id)) >= MEMBERS_MAX)
       fail("app_error", `The group is full: it has ${MEMBERS_MAX} members`);
@@ -111,8 +116,7 @@ export class Invitations {
   /** What its bearer is told of an invitation that can still be used. */
   async show(token: string, { ip }: CallSource): Promise<ShownInvitation> {
     const { db, accounts } = this.options;
-    await accounts.limit("invitation", ip, SHOWN_PER_IP);
-    const invitation = await this.#usable(token);
+    const invitation = await this.#find(token, ip);
     const group = (await store.group(db, invitation.group_id, null)) ?? refuseInvitation();
     const creator = await accounts.actor(invitation.created_by);
     return {
@@ -121,6 +125,7 @@ export class Invitations {
       invited_by: creator?.name ?? "",
       role: invitation.role,
       email: invitation.email,
+      registers: await this.#mayGive(db, "newcomer", invitation),
       expires_at: invitation.expires_at,
     };
   }
@@ -131,33 +136,71 @@ export class Invitations {
     source: CallSource,
   ): Promise<Session> {
     const { db, accounts } = this.options;
-    await accounts.limit("invitation", source.ip, SHOWN_PER_IP);
-    const invitation = await this.#usable(token);
-    await accounts.refuseUnlessInvited(invitation.created_by);
+    const invitation = await this.#find(token, source.ip);
+    await this.#requireRegistering(db, invitation);
     const address = emailFor(invitation.email, email);
+    // Each use costs a hash, and tells whether an address is taken.
+    await accounts.limit("invitation-use", source.ip, SHOWN_PER_IP);
     const passwordHash = await accounts.hash(password);
     const user = await db.transaction(async (tx) => {
       await lockGroup(tx, invitation.group_id);
-      const made = await accounts.insert(tx, { email: address, name, passwordHash });
+      await this.#requireRegistering(tx, invitation);
+      // The address is an administrator's word, if the invitation is.
+      const emailVerified =
+        invitation.email !== null &&
+        (await accounts.giving.mayGive(tx, { kind: "account", makerId: invitation.created_by }));
+      const made = await accounts.insert(tx, { email: address, emailVerified, name, passwordHash });
       await this.#join(tx, invitation, made.id);
       return made;
     });
     return accounts.startSession(user, source);
   }
 
-  /** Refuses someone without an account unless the invitation is theirs. It is used up when they join. */
-  async refuseNewcomerUnlessInvited(token: string, email: string): Promise<void> {
-    const invitation = await this.#usable(token);
-    await this.options.accounts.refuseUnlessInvited(invitation.created_by);
-    emailFor(invitation.email, email);
+  /**
+   * The account that is being made in `tx` joins the group, whose id is returned. With `registers` the account may be
+   * made only because of the invitation.
+   */
+  async joinNewcomer(
+    tx: Transaction,
+    { token, user, registers }: { token: string; user: { id: string; email: string }; registers: boolean },
+  ): Promise<string> {
+    const invitation = (await this.#usable(tx, token)) ?? refuseInvitation();
+    emailFor(invitation.email, user.email);
+    await lockGroup(tx, invitation.group_id);
+    if (registers) await this.#requireRegistering(tx, invitation);
+    await this.#join(tx, invitation, user.id);
+    return invitation.group_id;
   }
 
-  async #usable(token: string): Promise<InvitationRow> {
-    const { db, clock } = this.options;
-    const invitation = await store.invitation(db, sha256Hex(token));
-    const isUsable =
-      invitation && invitation.uses < invitation.max_uses && invitation.expires_at > isoTime(clock.now());
-    return isUsable ? invitation : refuseInvitation();
+  #mayGive(
+    on: Queryable,
+    kind: "membership" | "newcomer",
+    { created_by, group_id }: InvitationRow,
+  ): Promise<boolean> {
+    return this.options.accounts.giving.mayGive(on, { kind, makerId: created_by, groupId: group_id });
+  }
+
+  async #requireRegistering(on: Queryable, invitation: InvitationRow): Promise<void> {
+    if (!(await this.#mayGive(on, "newcomer", invitation)))
+      fail(
+        "forbidden",
+        "This invitation is for people who have an account here: sign in to use it, or ask an administrator of the service for one that registers you",
+      );
+  }
+
+  /** The invitation, if it can be used now; null otherwise. */
+  async #usable(on: Queryable, token: string): Promise<InvitationRow | null> {
+    const invitation = await store.invitation(on, sha256Hex(token));
+    const now = isoTime(this.options.clock.now());
+    if (!invitation || invitation.uses >= invitation.max_uses || invitation.expires_at <= now) return null;
+    return (await this.#mayGive(on, "membership", invitation)) ? invitation : null;
+  }
+
+  async #find(token: string, ip: string): Promise<InvitationRow> {
+    const invitation = await this.#usable(this.options.db, token);
+    if (invitation) return invitation;
+    await this.options.accounts.limit("invitation", ip, SHOWN_PER_IP);
+    return refuseInvitation();
   }
 
   /** Those that can still be used, newest first. */
@@ -175,5 +218,8 @@ export class Invitations {
 }
 
 function refuseInvitation(): never {
-  fail("not_found", "The invitation is unknown, expired or used up; ask an admin of the group for a new one");
+  fail(
+    "not_found",
+    "The invitation is unknown, expired, used up, or its maker no longer manages the group; ask an admin of the group for a new one",
+  );
 }

@@ -15,7 +15,7 @@ interface MembersOptions {
   db: Database;
   bus: Bus;
   clock: Clock;
-  accounts: Pick<Accounts, "actor" | "actorByEmail">;
+  accounts: Pick<Accounts, "actor" | "actorByEmail" | "giving">;
 }
 
 interface MemberPatch {
@@ -95,6 +95,7 @@ export class Members {
         is_active: patch.isActive ?? before.is_active,
       };
       await store.saveMember(tx, member);
+      await this.options.accounts.giving.endLinksOf(tx, user.userId);
       // Adding an address must not be a way to learn whose it is; the platform's administrators know everyone.
       const name = isNew && !call.actor.isAdmin ? user.email : user.name;
       return { group, member: { ...member, email: user.email, name } };
@@ -110,6 +111,7 @@ export class Members {
       if (group.owner_id === user.userId)
         fail("forbidden", "The owner cannot be removed; group.delete ends the group");
       await store.removeMember(tx, call.groupId, { id: user.userId, email: user.email });
+      await this.options.accounts.giving.endLinksOf(tx, user.userId);
     });
     this.options.bus.publish(PRINCIPAL_CHANGED, user.userId);
   }
@@ -120,7 +122,7 @@ export class Members {
    * someone made a member here stays one.
    */
   async followProvider(userId: string, names: readonly string[]): Promise<void> {
-    const { db, clock, bus } = this.options;
+    const { db, clock, bus, accounts } = this.options;
     const isChanged = await db.transaction(async (tx) => {
       const wanted = await store.officialGroups(tx, names);
       const held = await store.membershipsOf(tx, userId);
@@ -129,6 +131,7 @@ export class Members {
       // In one order everywhere, so that two sign-ins cannot wait for each other.
       for (const id of [...joined, ...left.map(({ group_id }) => group_id)].sort()) await lockGroup(tx, id);
       for (const { group_id } of left) await store.removeProvided(tx, group_id, userId);
+      if (left.length > 0) await accounts.giving.endLinksOf(tx, userId);
       for (const id of joined) {
         if ((await store.countMembers(tx, id)) >= MEMBERS_MAX) continue;
         await store.insertProvided(tx, { groupId: id, userId, now: isoTime(clock.now()) });

@@ -285,6 +285,7 @@ export const showInvitation = defineMethod({
     invited_by: z.string(),
     role: Role,
     email: z.string().nullable().describe("Only an account with this email may accept"),
+    registers: z.boolean().describe("Someone without an account can make one with it"),
     expires_at: Timestamp,
   }),
   handler: ({ params, caller, rooms }) => rooms.groups.invitations.show(params.token, caller),

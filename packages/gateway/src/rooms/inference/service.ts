@@ -10,6 +10,7 @@ import type { EventHub, Revocations } from "../../bus/contract.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Actor } from "../../kernel/context.ts";
 import { ERRORS, fail, KeyRefusal, ServiceError, toRestReply, toServiceError } from "../../kernel/errors.ts";
+import { TooManyKeys } from "../../kernel/failed-tries.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { Payer } from "../../kernel/payer.ts";
@@ -222,7 +223,7 @@ export class Inference {
     { form, isRequest }: { form: Form; isRequest: boolean } = OWN,
   ): Reply {
     const refusal = toServiceError(error);
-    if (refusal instanceof KeyRefusal) {
+    if (refusal instanceof KeyRefusal && !(refusal instanceof TooManyKeys)) {
       const { status } = ERRORS[refusal.kind];
       const isExpired = refusal.rest?.limit === "expires_at";
       const message = refusal.message.trim();

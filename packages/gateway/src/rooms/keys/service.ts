@@ -8,6 +8,7 @@ import type { Log } from "../../kernel/log.ts";
 import { type KeyLimits, MULTIPLIER_ONE, type Payer } from "../../kernel/payer.ts";
 import { PRINCIPAL_CHANGED } from "../../kernel/topics.ts";
 import type { Database } from "../../storage/contract.ts";
+import type { Accounts } from "../accounts/index.ts";
 import type { Groups, ModelRules } from "../groups/index.ts";
 import { NANO_PER_USD, type Usage, utcMonth } from "../usage/index.ts";
 import {
@@ -87,6 +88,7 @@ export interface KeysOptions {
   clock: Clock;
   ids: Ids;
   log: Log;
+  accounts: Pick<Accounts, "giving">;
   groups: Pick<Groups, "requireMember" | "modelSets">;
   usage: Pick<Usage, "settled">;
 }
@@ -141,7 +143,7 @@ export class Keys {
         `You have ${ACTIVE_KEYS_MAX} active keys, the most an account may have; revoke some first`,
       );
     }
-    const { ids, clock, bus, db, groups } = this.options;
+    const { ids, clock, bus, db, accounts, groups } = this.options;
     const uuid = ids.uuid();
     const secret = `${KEY_PREFIX}${uuid}`;
     const row: KeyRow = {
@@ -159,6 +161,7 @@ export class Keys {
     };
     await db.transaction(async (tx) => {
       if (groupId) await groups.requireMember(tx, groupId, actor.userId);
+      await accounts.giving.requireSession(tx, actor);
       await this.#store.insert(tx, { ...row, user_id: actor.userId, key_hash: sha256Hex(secret) });
     });
     bus.publish(PRINCIPAL_CHANGED, row.id);

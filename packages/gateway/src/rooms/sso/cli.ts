@@ -21,7 +21,7 @@ const Grant = z.object({
 type Grant = z.infer<typeof Grant>;
 
 interface CliOptions {
-  accounts: Pick<Accounts, "limit" | "isInForce" | "startSessionOf">;
+  accounts: Pick<Accounts, "limit" | "startSessionOf">;
   store: IdentityStore;
   jwtSecret: Uint8Array;
   clock: Clock;
@@ -56,13 +56,14 @@ export class CliSignIns {
 
   async redeem({ code, verifier }: { code: string; verifier: string }, source: CallSource): Promise<Session> {
     const { accounts, store, clock } = this.options;
-    await accounts.limit("cli", source.ip, TRIES_PER_IP);
-    const grant = (await this.#grants.open(code)) ?? refuseCode();
+    const grant = await this.#grants.open(code);
     // Checked first: a stolen code cannot be used up by someone who has no verifier for it.
-    if (!constantTimeEqual(challengeOf(verifier), grant.challenge)) refuseCode();
-    if (!(await accounts.isInForce(grant))) refuseCode();
+    if (!grant || !constantTimeEqual(challengeOf(verifier), grant.challenge)) {
+      await accounts.limit("cli", source.ip, TRIES_PER_IP);
+      refuseCode();
+    }
     if (!(await store.use(grant.id, isoTime(clock.now() + 2 * CODE_SECONDS * 1000)))) refuseCode();
-    return accounts.startSessionOf(grant.userId, source);
+    return accounts.startSessionOf(grant, source);
   }
 }
 

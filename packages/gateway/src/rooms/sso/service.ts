@@ -5,7 +5,7 @@ import type { Actor, CallSource } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import type { Database, Sweep, Transaction } from "../../storage/contract.ts";
-import type { Accounts, Session } from "../accounts/index.ts";
+import type { Accounts, Session, UserRow } from "../accounts/index.ts";
 import { type Groups, isGroupInvitation } from "../groups/index.ts";
 import { ATTEMPT_SECONDS, Attempt } from "./attempt.ts";
 import {
@@ -66,6 +66,15 @@ export interface Finished {
   /** Null when the account was linked: its owner is signed in already. */
   session: Session | null;
   returnTo: string;
+}
+
+/** Whose account a sign-in ends in. */
+interface FoundAccount {
+  userId: string;
+  /** It was linked to the person by its address. */
+  isTakenOver?: boolean;
+  /** The group that a newcomer's invitation was to. */
+  joinedGroup?: string;
 }
 
 interface Enabled {
@@ -143,36 +152,43 @@ export class Sso {
   ): Promise<Finished> {
     const { provider } = this.#configured();
     const { accounts, clock } = this.options;
-    await accounts.limit("oidc-finish", source.ip, TRIES_PER_IP);
-    const attempt = (await this.#attempts.open(sealed)) ?? refuseAttempt();
-    if (attempt.linksTo !== undefined) await this.#requireSignedIn(attempt.linksTo, bearer);
+    const attempt = await this.#attempts.open(sealed);
+    if (!attempt) {
+      await accounts.limit("oidc-finish", source.ip, TRIES_PER_IP);
+      refuseAttempt();
+    }
+    const owner = attempt.linksTo === undefined ? null : await this.#signedIn(attempt.linksTo, bearer);
     const accepted = await provider.accepted(new URLSearchParams(query), attempt);
     const expiresAt = isoTime(clock.now() + 2 * ATTEMPT_SECONDS * 1000);
     if (!(await this.#store.use(attempt.id, expiresAt))) refuseAttempt();
     const person = await provider.redeem(accepted, attempt);
-    if (attempt.linksTo !== undefined) {
-      await this.#link(person, attempt.linksTo);
+    if (owner) {
+      await this.#link(person, owner);
       return { session: null, returnTo: attempt.returnTo };
     }
-    const userId = await this.#accountOf(person, attempt, source);
+    const { userId, isTakenOver, joinedGroup } = await this.#accountOf(person, attempt, source);
+    if (isTakenOver) accounts.changed(userId);
     await this.#applyClaims(userId, person.claims);
-    return { session: await accounts.startSessionOf(userId, source), returnTo: attempt.returnTo };
+    const session = await accounts.startSessionOf({ userId }, source);
+    return { session, returnTo: joinedGroup ? `/groups/${joinedGroup}` : attempt.returnTo };
   }
 
   /** A link opens an account for good: whose session has ended since it was begun does not get one. */
-  async #requireSignedIn(userId: string, bearer: string | null): Promise<void> {
+  async #signedIn(userId: string, bearer: string | null): Promise<Actor> {
     const { actor } = await this.options.accounts.identify(bearer);
-    if (actor?.userId !== userId)
-      fail(
-        "auth_required",
-        "You are no longer signed in to the account that was to be linked; sign in again",
-      );
+    if (actor?.userId === userId) return actor;
+    return fail(
+      "auth_required",
+      "You are no longer signed in to the account that was to be linked; sign in again",
+    );
   }
 
-  async #link(person: Person, userId: string): Promise<void> {
-    const { db } = this.options;
+  async #link(person: Person, owner: Actor): Promise<void> {
+    const { db, accounts } = this.options;
+    const { userId } = owner;
     await db.transaction(async (tx) => {
       await tx.lock("registration");
+      await accounts.giving.requireSession(tx, owner);
       const known = await this.#store.identity(tx, person.issuer, person.subject);
       if (known && known.user_id !== userId)
         fail("conflict", "This sign-in belongs to another account here; unlink it there first");
@@ -184,56 +200,92 @@ export class Sso {
   }
 
   /** The account that is bound to the person, made or linked on the way where the settings allow it. */
-  #accountOf(person: Person, { setupToken, invitation }: Attempt, source: CallSource): Promise<string> {
+  #accountOf(person: Person, attempt: Attempt, source: CallSource): Promise<FoundAccount> {
     const { accounts, clock } = this.options;
-    const { settings } = this.#configured();
     const { claims } = person;
     return accounts.registering(async (tx, first) => {
       const known = await this.#store.identity(tx, person.issuer, person.subject);
       if (known) {
         await this.#store.touch(tx, { id: known.id, email: emailOf(claims), now: isoTime(clock.now()) });
-        return known.user_id;
+        return { userId: known.user_id };
       }
-      const email = this.#trustedEmail(claims, settings);
+      const email = this.#trustedEmail(claims);
       const existing = await accounts.byEmail(tx, email);
-      if (existing && !settings.linksByEmail)
-        fail(
-          "conflict",
-          "An account with your address exists already. Sign in with its password and link this sign-in under Settings, or ask an administrator",
-        );
-      const invited =
-        existing || invitation === undefined ? null : await this.#invited(tx, invitation, email);
-      if (!existing && !settings.registers && !invited)
-        fail(
-          "forbidden",
-          "You have no account here; ask an administrator for an invitation and sign in from its page",
-        );
-      const isAdmin = settings.admin ? hasRight(claims, settings.admin) : first;
-      if (!existing && first && !settings.admin) accounts.refuseFirstUnless(setupToken, source);
-      const user =
-        existing ??
-        (await accounts.insert(tx, {
-          email,
-          name: nameOf(claims),
-          passwordHash: "",
-          isAdmin,
-          ...(invited?.tier && { tier: invited.tier }),
-        }));
-      await this.#insert(tx, person, user.id);
-      return user.id;
+      if (existing) {
+        await this.#takeOver(tx, person, existing);
+        return { userId: existing.id, isTakenOver: true };
+      }
+      if (first && !this.#configured().settings.admin) accounts.refuseFirstUnless(attempt.setupToken, source);
+      const made = await this.#register(tx, { claims, email, first }, attempt.invitation);
+      await this.#insert(tx, person, made.userId);
+      return made;
     });
   }
 
-  /** What the invitation of a newcomer says about the account; throws when it is not theirs, or used up. */
-  async #invited(tx: Transaction, token: string, email: string): Promise<{ tier: string | null }> {
+  /**
+   * Binds an account to the person who has its address. It is theirs alone from then on, so it must be clear that the
+   * address is its owner's: otherwise anyone could have taken it before they came.
+   */
+  async #takeOver(
+    tx: Transaction,
+    person: Person,
+    { id, email_verified, disabled_at }: UserRow,
+  ): Promise<void> {
+    const { linksByEmail } = this.#configured().settings;
+    const wayOut = "Sign in to it and link this sign-in under Settings, or ask an administrator";
+    if (!linksByEmail) fail("conflict", `An account with your address exists already. ${wayOut}`);
+    if (!email_verified)
+      fail(
+        "conflict",
+        `An account with your address exists already, and nobody has confirmed that it is yours. ${wayOut} to confirm the address under Users`,
+      );
+    if (disabled_at !== null)
+      fail("auth_required", "This account is disabled; ask an administrator to enable it");
+    const identities = await this.#store.of(tx, id);
+    if (identities.some(({ issuer }) => issuer === person.issuer))
+      fail(
+        "conflict",
+        "The account with your address belongs to another person at the sign-in provider; ask an administrator",
+      );
+    for (const identity of identities) await this.#store.remove(tx, identity.id);
+    await this.options.accounts.takeOver(tx, id);
+    await this.#insert(tx, person, id);
+  }
+
+  /** Makes an account for someone whom the provider knows, and uses up their invitation with it. */
+  async #register(
+    tx: Transaction,
+    { claims, email, first }: { claims: Claims; email: string; first: boolean },
+    invitation: string | undefined,
+  ): Promise<FoundAccount> {
     const { accounts, groups } = this.options;
-    if (!isGroupInvitation(token)) return accounts.people.takeInvitation(tx, token, email);
-    await groups.invitations.refuseNewcomerUnlessInvited(token, email);
-    return { tier: null };
+    const { registers, admin } = this.#configured().settings;
+    if (!registers && invitation === undefined)
+      fail(
+        "forbidden",
+        "You have no account here; ask an administrator for an invitation and sign in from its page",
+      );
+    const toGroup = invitation !== undefined && isGroupInvitation(invitation);
+    const invited =
+      invitation === undefined || toGroup
+        ? null
+        : await accounts.people.takeInvitation(tx, invitation, email);
+    const user = await accounts.insert(tx, {
+      email,
+      emailVerified: true,
+      name: nameOf(claims),
+      passwordHash: "",
+      isAdmin: admin ? hasRight(claims, admin) : first,
+      ...(invited?.tier && { tier: invited.tier }),
+    });
+    if (!toGroup) return { userId: user.id };
+    const joining = { token: invitation, user, registers: !registers };
+    return { userId: user.id, joinedGroup: await groups.invitations.joinNewcomer(tx, joining) };
   }
 
   /** The address for a new account: others are invited, added and found by it, so it must be the person's own. */
-  #trustedEmail(claims: Claims, { trustsEmail, emailDomains }: SsoSettings): string {
+  #trustedEmail(claims: Claims): string {
+    const { trustsEmail, emailDomains } = this.#configured().settings;
     const email =
       emailOf(claims) ??
       fail("forbidden", "The sign-in provider gave no email address; the scope `email` may be missing");

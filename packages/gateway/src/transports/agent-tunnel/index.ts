@@ -16,7 +16,7 @@ import { bearerOf, type HttpRequest } from "@model-gateway/wire/http";
 import type { ServerSocket } from "@model-gateway/wire/websocket";
 import type { Clock } from "../../kernel/clock.ts";
 import type { CallSource } from "../../kernel/context.ts";
-import { fail, toRestReply, toServiceError } from "../../kernel/errors.ts";
+import { ServiceError, toRestReply, toServiceError } from "../../kernel/errors.ts";
 import type { FailedTries } from "../../kernel/failed-tries.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
@@ -94,11 +94,9 @@ export class AgentTunnel<Identity> implements SocketTransport<SocketData<Identit
 
   async #identify(token: string, ip: string): Promise<Identity> {
     const { desk, tries } = this.options;
-    tries.check(ip);
     const identity = token && token.length <= TOKEN_CHARS_MAX ? await desk.authenticate(token) : null;
     if (identity !== null) return identity;
-    if (token) tries.failed(ip);
-    return fail("auth_required", REFUSED);
+    throw (token && tries.failed(ip)) || new ServiceError("auth_required", REFUSED);
   }
 
   #dataOf(identity: Identity): SocketData<Identity> {

@@ -2,7 +2,7 @@ import { bearerOf, type HttpRequest, Reply } from "@model-gateway/wire/http";
 import { type ServerSocket, webSocketHandshake } from "@model-gateway/wire/websocket";
 import type { CallSource, Principal } from "../../kernel/context.ts";
 import { ServiceError, toRestBody, toRestReply, toServiceError } from "../../kernel/errors.ts";
-import { TooManyTries } from "../../kernel/failed-tries.ts";
+import { TooManyKeys } from "../../kernel/failed-tries.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import { isObject } from "../../kernel/json.ts";
 import type { RequestRecord } from "../../kernel/request-record.ts";
@@ -144,7 +144,7 @@ export class RealtimeSocket implements SocketTransport<Carried> {
       const failure = toServiceError(error);
       const reply = toRestReply(failure, requestId);
       record?.also({ clientIp: ip });
-      if (!(failure instanceof TooManyTries)) record?.refused(failure, reply.head.status);
+      if (!(failure instanceof TooManyKeys)) record?.refused(failure, reply.head.status);
       return reply;
     }
   }

@@ -27,9 +27,7 @@ interface GateOptions {
   checkTierRate(principal: Principal): void | Promise<void>;
 }
 
-function refuseKey(): never {
-  throw new KeyRefusal("auth_required", UNAUTHORIZED);
-}
+const unauthorized = () => new KeyRefusal("auth_required", UNAUTHORIZED);
 
 type Keyed = Pick<RouteCall, "request" | "principal" | "record"> & { caller: Pick<CallSource, "ip"> };
 type Rated = Pick<AnyRoute, "outsideTierRate">;
@@ -70,7 +68,10 @@ export class Gate {
   /** What the key of such a socket may do now; throws the refusal of one that has expired or was revoked. */
   stillHolder(secret: string | null): Principal | Promise<Principal> {
     const found = secret ? this.options.keys.authenticate(secret) : null;
-    return whenKnown(found, (principal) => principal ?? refuseKey());
+    return whenKnown(found, (principal) => {
+      if (!principal) throw unauthorized();
+      return principal;
+    });
   }
 
   #known(principal: Principal | null, route: Rated, call: Keyed): void | Promise<void> {
@@ -85,12 +86,8 @@ export class Gate {
       : hit.then((waitMs) => this.#paced(principal, waitMs, route, call));
   }
 
-  /** Only now: others at the same address may have a key that is known. */
   #unknown({ caller: { ip } }: Keyed): never {
-    const { keyTries } = this.options;
-    keyTries.check(ip);
-    keyTries.failed(ip);
-    return refuseKey();
+    throw this.options.keyTries.failed(ip) ?? unauthorized();
   }
 
   #paced(principal: Principal, waitMs: number, route: Rated, call: Keyed): void | Promise<void> {
@@ -101,11 +98,9 @@ export class Gate {
 
   async #person(route: AnyRoute, auth: MethodAuth, call: RouteCall): Promise<void> {
     const { authenticator, tries } = this.options;
-    const bearer = bearerOf(call.request);
-    const { ip } = call.caller;
-    tries.check(ip);
-    const identity = await authenticator.identify(bearer);
-    if (bearer !== null && !identity.actor && !identity.adminToken) tries.failed(ip);
+    const identity = await authenticator.identify(bearerOf(call.request));
+    const refusal = identity.isGuess ? tries.failed(call.caller.ip) : null;
+    if (refusal) throw refusal;
     call.actor = authorize({ auth, name: `${route.method} ${route.path}` }, identity);
     call.caller = callerFrom(identity, call.caller);
     call.request.vouch();

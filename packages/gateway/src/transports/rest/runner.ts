@@ -10,7 +10,7 @@ import {
   type Rooms,
 } from "../../kernel/context.ts";
 import { isOurs, type ServiceError, toRestReply, toServiceError } from "../../kernel/errors.ts";
-import { TooManyTries } from "../../kernel/failed-tries.ts";
+import { TooManyKeys } from "../../kernel/failed-tries.ts";
 import { readJson } from "../../kernel/json.ts";
 import type { Log } from "../../kernel/log.ts";
 import { CLIENT_CLOSED_STATUS, type RequestRecord } from "../../kernel/request-record.ts";
@@ -120,7 +120,7 @@ export class RouteRunner {
     if (isOurs(failure)) log.error("route failed", { request_id: requestId, path: request.path, error });
     const reply = route.refuse ? route.refuse(error, call) : toRestReply(failure, requestId);
     // Otherwise those without a key could crowd out the records of everyone else.
-    if (call.record && !(failure instanceof TooManyTries))
+    if (call.record && !(failure instanceof TooManyKeys))
       noteRefusal(call.record, reply, failure, call.caller);
     return reply;
   }

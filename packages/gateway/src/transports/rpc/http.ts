@@ -4,7 +4,9 @@ import { type Authenticator, type CallSource, callerFrom, type Identity } from "
 import { type ErrorName, type ServiceError, toServiceError } from "../../kernel/errors.ts";
 import type { FailedTries } from "../../kernel/failed-tries.ts";
 import { decodeUtf8 } from "../../kernel/json.ts";
-import { hitAsStranger } from "./anonymous.ts";
+import { LARGE_BODY_BYTES } from "../../kernel/turns.ts";
+import { whenKnown } from "../../kernel/when-known.ts";
+import { strangerRefusal } from "./anonymous.ts";
 import { encodeFailure } from "./codec.ts";
 import { type RpcRunner, socketOnly } from "./runner.ts";
 
@@ -31,8 +33,6 @@ const STATUS: { readonly [Kind in ErrorName]?: number } = { body_too_large: 413,
 
 /** `POST /api/rpc`. At once where nothing is waited for. */
 export function createRpcHttp({ runner, authenticator, events, limiter, tries }: RpcHttpOptions) {
-  const guard = (method: string) => socketOnly(runner.options.registry, method);
-
   const unreadable = (error: unknown, requestId: string): Reply => {
     const failure = toServiceError(error);
     return jsonReply(encodeFailure(failure), requestId, STATUS[failure.kind] ?? 200);
@@ -44,27 +44,28 @@ export function createRpcHttp({ runner, authenticator, events, limiter, tries }:
     identity: Identity,
     call: RpcHttpCall,
   ): Reply | Promise<Reply> {
-    if (identity.actor || identity.adminToken) request.vouch();
-    else {
-      const refusal = call.refusal(request);
-      if (refusal) return unreadable(refusal, call.requestId);
-      if (bearerOf(request) !== null) tries.failed(call.source.ip);
-      const admitted = hitAsStranger(limiter, call.source.ip);
-      if (admitted instanceof Promise)
-        return admitted.then(
-          () => answer(request, body, identity, call),
-          (error) => unreadable(error, call.requestId),
-        );
+    if (identity.actor || identity.adminToken) {
+      request.vouch();
+      return answer(request, body, identity, call);
     }
-    return answer(request, body, identity, call);
+    const misplaced = call.refusal(request);
+    if (misplaced) return unreadable(misplaced, call.requestId);
+    const { ip } = call.source;
+    const refusal = (identity.isGuess && tries.failed(ip)) || strangerRefusal(limiter, ip);
+    return whenKnown(refusal, (known) => answer(request, body, identity, call, known));
   }
 
+  /** Runs what the body asks for; with `refusal` each of its requests is answered with that instead. */
   function answer(
     request: HttpRequest,
     body: Buffer,
     identity: Identity,
     { requestId, source }: RpcHttpCall,
+    refusal: ServiceError | null = null,
   ): Reply | Promise<Reply> {
+    // A flood must stay cheap to refuse: the ids of a large body are not worth reading it.
+    if (refusal && body.length > LARGE_BODY_BYTES) return unreadable(refusal, requestId);
+    const guard = (method: string) => refusal ?? socketOnly(runner.options.registry, method);
     let text: string;
     try {
       text = decodeUtf8(body);
@@ -73,7 +74,7 @@ export function createRpcHttp({ runner, authenticator, events, limiter, tries }:
     }
     const sessionId = request.header("x-session-id");
     const onResponse =
-      sessionId && sessionId.length <= SESSION_ID_LENGTH_MAX
+      !refusal && sessionId && sessionId.length <= SESSION_ID_LENGTH_MAX
         ? (json: string) => events.pushAs(identity.actor?.userId ?? null, sessionId, json)
         : undefined;
     const running = runner.run(text, { caller: callerFrom(identity, source), requestId, guard, onResponse });
@@ -85,9 +86,7 @@ export function createRpcHttp({ runner, authenticator, events, limiter, tries }:
   return (request: HttpRequest, call: RpcHttpCall): Reply | Promise<Reply> => {
     try {
       const body = request.body(RPC_BODY_BYTES_MAX);
-      const bearer = bearerOf(request);
-      if (bearer !== null) tries.check(call.source.ip);
-      const identity = authenticator.identify(bearer);
+      const identity = authenticator.identify(bearerOf(request));
       if (!(body instanceof Promise || identity instanceof Promise))
         return run(request, body, identity, call);
       return Promise.all([body, identity]).then(

@@ -16,7 +16,8 @@ import type { FailedTries } from "../../kernel/failed-tries.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import { decodeUtf8 } from "../../kernel/json.ts";
 import type { Registry } from "../../kernel/registry.ts";
-import { hitAsStranger } from "./anonymous.ts";
+import { LARGE_BODY_BYTES } from "../../kernel/turns.ts";
+import { strangerRefusal } from "./anonymous.ts";
 import { encodeFailure } from "./codec.ts";
 import { RPC_BODY_BYTES_MAX } from "./http.ts";
 import { type RpcRunner, socketOnly } from "./runner.ts";
@@ -107,12 +108,12 @@ export class RpcWebSocket implements SocketHandlers<RpcSocketData> {
     options.revocations.onChange((id) => this.#recheck(id));
   }
 
-  /** The data of a new socket. A token that does not verify makes it an anonymous one. */
+  /** The data of a new socket. A token that does not verify makes it an anonymous one, or too many of them a refusal. */
   async admit(token: string | null, { ip, userAgent, isLocal }: CallSource): Promise<RpcSocketData> {
     const { authenticator, tries } = this.options;
-    if (token !== null) tries.check(ip);
-    const { actor, adminToken, sessionId } = await authenticator.identify(token);
-    if (token !== null && !actor && !adminToken) tries.failed(ip);
+    const { actor, adminToken, sessionId, isGuess } = await authenticator.identify(token);
+    const refusal = isGuess ? tries.failed(ip) : null;
+    if (refusal) throw refusal;
     return {
       token,
       userId: actor?.userId ?? null,
@@ -222,10 +223,12 @@ export class RpcWebSocket implements SocketHandlers<RpcSocketData> {
       const identity = await authenticator.identify(data.token);
       data.sessionId = identity.sessionId ?? data.sessionId;
       const caller = callerFrom(identity, data);
-      if (!caller.actor && !caller.adminToken) await hitAsStranger(limiter, data.ip);
+      const isStranger = !caller.actor && !caller.adminToken;
+      const tooMany = isStranger ? await strangerRefusal(limiter, data.ip) : null;
+      if (tooMany && text.length > LARGE_BODY_BYTES) throw tooMany;
       const guard = (method: string) => {
         probed ||= method === PROBE_METHOD;
-        return refusal ?? this.#refusal(method, caller);
+        return refusal ?? tooMany ?? this.#refusal(method, caller);
       };
       const onResult = (method: string, result: unknown) => {
         if (method === REFRESH_METHOD) renew(data, result as RefreshedSession);
