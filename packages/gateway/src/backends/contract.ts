@@ -80,6 +80,8 @@ export interface JsonBody {
   /** The complete payload: model id resolved, the gateway's own fields gone, `extra` merged. */
   bytes(): Uint8Array<ArrayBuffer> | string;
   object(): Record<string, unknown>;
+  /** Of a multipart form: what is sent instead of the bytes, with the call's content type. */
+  form?(): Blob;
 }
 
 export interface ModelCall {

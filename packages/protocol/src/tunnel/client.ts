@@ -23,7 +23,7 @@ export const CLIENT_STREAMS_MAX = 1024;
 export interface TunnelFetchInit {
   method?: string;
   headers?: HeadersInit;
-  body?: string | Uint8Array<ArrayBuffer> | ReadableStream<Uint8Array> | null;
+  body?: string | Uint8Array<ArrayBuffer> | Blob | ReadableStream<Uint8Array> | null;
   signal?: AbortSignal;
   /** Deadline for the response's head; without it the caller's signal is the only deadline. */
   headTimeoutMs?: number;
@@ -218,6 +218,7 @@ function bodyOf(init: TunnelFetchInit): OutgoingBody | null {
   const { body } = init;
   if (body === undefined || body === null) return null;
   if (body instanceof ReadableStream) return { stream: body, lengthBytes: null };
+  if (body instanceof Blob) return { stream: body.stream(), lengthBytes: body.size };
   const bytes = typeof body === "string" ? new TextEncoder().encode(body) : body;
   const stream = new ReadableStream<Uint8Array>({
     start(controller) {
