@@ -1,6 +1,9 @@
 /** What the gateway reads from a form is what every server behind it reads: nothing else is sent. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
+import { until } from "@model-gateway/testing/until.ts";
+import { startUpstream } from "@model-gateway/testing/upstream.ts";
 import { worker } from "@model-gateway/testing/work.ts";
+import { deployedBefore, dialRaw, serveTunnel } from "../agents/support.ts";
 import { FORM_READERS, type ReadField } from "../support/form-readers.ts";
 import { bootInference, type InferenceBench } from "../support/inference.ts";
 
@@ -316,5 +319,41 @@ describe("what is sent is written from what was read", () => {
     ]);
     expect((await send(PLAIN, body)).status).toBe(200);
     expect(bench.upstream.requests.at(-1)!.bytes.includes(large)).toBe(true);
+  });
+
+  test("through a node's tunnel too", async () => {
+    const engine = startUpstream({ models: ["ear"] });
+    engine.answer(worker);
+    const node = await bench.rpc("agents.register", { machine_name: "n", version: "1" }, bench.token);
+    await deployedBefore(bench, node.agent_id, "ear");
+    const raw = await dialRaw(bench, node.token);
+    serveTunnel(raw, { baseUrl: engine.url, apiKey: null });
+    await raw.hello({ models: [{ model_id: "ear", port: 20_000 }] });
+    await until("it is routable", async () =>
+      (await (await fetch(`${bench.url}/v1/models`)).text()).includes('"ear"'),
+    );
+    const large = Buffer.alloc(1_000_000, "sound");
+    const answer = await send(
+      PLAIN,
+      Buffer.concat([
+        Buffer.from(`--A\r\n${text("model", "ear")}\r\n--A\r\n`),
+        Buffer.from('Content-Disposition: form-data; name="file"; filename="a"\r\n\r\n'),
+        large,
+        Buffer.from("\r\n--A--"),
+      ]),
+    );
+    expect(answer.status).toBe(200);
+    const { headers, bytes } = engine.requests.findLast(({ method }) => method === "POST")!;
+    expect(headers["content-length"]).toBe(String(bytes.length));
+    for (const [reader, readForm] of FORM_READERS)
+      expect([reader, readForm(headers["content-type"]!, bytes)]).toEqual([
+        reader,
+        [
+          { name: "model", isFile: false, value: "ear" },
+          { name: "file", isFile: true, value: large.toString("latin1") },
+        ],
+      ]);
+    raw.socket.close();
+    engine.stop();
   });
 });

@@ -70,7 +70,7 @@ export interface Registration {
 }
 
 /** Failures before anything was sent, and statuses below 500 that are about the backend, not about the request. */
-const NOT_SENT: ReadonlySet<string> = new Set(["request", "unsupported"]);
+const NOT_SENT: ReadonlySet<string> = new Set(["busy", "request", "unsupported"]);
 const BACKEND_AT_FAULT: ReadonlySet<number> = new Set([401, 408, 429]);
 /** Whether the backend did its work: a refusal of the request itself is an answer like any other. */
 const isAnswer = (error: unknown): boolean =>
