@@ -28,6 +28,7 @@ import { requestBlocks } from "./026-request-blocks.ts";
 import { responseBlocks } from "./027-response-blocks.ts";
 import { responseIndexes } from "./028-response-indexes.ts";
 import { recordBytes } from "./029-record-bytes.ts";
+import { backendIndexes } from "./030-backend-indexes.ts";
 
 /** In order of application; a released migration is never edited, only followed by another. */
 export const migrations: readonly Migration[] = [
@@ -60,4 +61,5 @@ export const migrations: readonly Migration[] = [
   responseBlocks,
   responseIndexes,
   recordBytes,
+  backendIndexes,
 ];
