@@ -35,7 +35,7 @@ export interface FormPart {
   value: Buffer;
 }
 
-export interface FormFile {
+interface FormFile {
   name: string;
   /** Media type; null where none, or an unusual one, was given. */
   type: string | null;
