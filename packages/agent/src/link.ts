@@ -49,7 +49,6 @@ export interface LinkOptions {
   /** Executes a request of the gateway; the answer is sent once it returns. Throws to refuse. */
   handlers: { [Method in keyof typeof GATEWAY_METHODS]: (params: never) => void };
   target: (modelId: string) => EngineTarget | null;
-  tunnelStreamsMax: number;
 }
 
 /** How a connection ended. */
@@ -160,11 +159,7 @@ class Session {
       send: (frame) => void socket.send(frame as Uint8Array<ArrayBuffer>),
       bufferedBytes: () => socket.bufferedAmount,
     });
-    this.#tunnel = new TunnelServer({
-      channel: this.#channel,
-      target: options.target,
-      streamsMax: options.tunnelStreamsMax,
-    });
+    this.#tunnel = new TunnelServer({ channel: this.#channel, target: options.target });
     this.#connectTimer = setTimeout(
       () => this.#abort(`no connection within ${CONNECT_TIMEOUT_MS / 1000} s`),
       CONNECT_TIMEOUT_MS,

@@ -1,6 +1,7 @@
 /** The node program's parts, wired together. */
 import { join } from "node:path";
 import { type HeartbeatParams, PROTOCOL_VERSION } from "@model-gateway/protocol/agent.ts";
+import { STREAMS_MAX } from "@model-gateway/protocol/tunnel/frames.ts";
 import manifest from "../package.json" with { type: "json" };
 import type { AgentSettings } from "./args.ts";
 import { GpuMonitor } from "./gpu.ts";
@@ -9,10 +10,6 @@ import type { Log } from "./log.ts";
 import { Deployments } from "./supervise/deployments.ts";
 import { StateFile } from "./supervise/state-file.ts";
 import { WeightsStore } from "./weights/store.ts";
-
-/** Bun runs 256 outgoing requests at once unless told otherwise; downloads and health checks need a few. */
-const TUNNEL_STREAMS_DEFAULT = 240;
-const TUNNEL_STREAMS_MAX = 1024;
 
 export interface AgentNode {
   /** Ends with the program: the promise of `run` settles after `stop`. */
@@ -51,6 +48,7 @@ export function createNode(settings: AgentSettings, log: Log): AgentNode {
       protocol: PROTOCOL_VERSION,
       direct,
       tunnel: true,
+      streams_max: STREAMS_MAX,
       ...(await report()),
     }),
     heartbeat: report,
@@ -59,7 +57,6 @@ export function createNode(settings: AgentSettings, log: Log): AgentNode {
       "agent.stop": ({ model_id }: { model_id: string }) => void deployments.stop(model_id),
     },
     target: (modelId) => deployments.target(modelId),
-    tunnelStreamsMax: process.env.BUN_CONFIG_MAX_HTTP_REQUESTS ? TUNNEL_STREAMS_MAX : TUNNEL_STREAMS_DEFAULT,
   });
   return {
     run: async () => {

@@ -1798,6 +1798,8 @@ export interface Methods {
       backends: {
         /** backend_<index>:<kind> */
         label: string;
+        /** Its registration index, which no other backend gets */
+        index: number;
         state: "Healthy" | "Degraded" | "Unhealthy";
         name: string;
         type: string;

@@ -129,6 +129,8 @@ export interface Routes {
         health: {
           /** backend_<index>:<kind> */
           label: string;
+          /** Its registration index, which no other backend gets */
+          index: number;
           state: "Healthy" | "Degraded" | "Unhealthy";
           name: string;
           type: string;

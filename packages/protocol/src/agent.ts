@@ -94,6 +94,8 @@ const HelloFields = z.object({
   direct: z.boolean().optional(),
   /** Whether this node carries inference through the tunnel. */
   tunnel: z.boolean().optional(),
+  /** Requests that it takes at once through its tunnel; older nodes do not say. */
+  streams_max: z.int().min(1).max(1_000_000).optional(),
 });
 /** A host that is not dialled is only displayed, and may be any text. */
 export const HelloParams = HelloFields.superRefine(({ host, direct }, context) => {

@@ -6,7 +6,6 @@ import { TunnelServer } from "../src/tunnel/server.ts";
 import { SocketChannel } from "../src/tunnel/socket-channel.ts";
 
 export const MODEL = "acme/echo";
-const STREAMS_MAX = 512;
 
 export interface Tunnel {
   client: TunnelClient;
@@ -21,16 +20,23 @@ export function targetOf(engine: Engine, apiKey: string | null = null) {
 }
 
 /** A channel that hands frames over on the next microtask, as a socket would: never inside `send`. */
-export function memoryTunnel(target: ReturnType<typeof targetOf>, streamsMax = STREAMS_MAX): Tunnel {
+export function memoryTunnel(
+  target: ReturnType<typeof targetOf>,
+  limits: { client?: number; server?: number; waitMs?: number } = {},
+): Tunnel {
   const channelTo = (receive: (frame: Uint8Array) => void): FrameChannel => ({
     send: (frame) => queueMicrotask(() => receive(frame)),
     writable: () => null,
   });
-  const client: TunnelClient = new TunnelClient({ channel: channelTo((frame) => server.receive(frame)) });
+  const client: TunnelClient = new TunnelClient({
+    channel: channelTo((frame) => server.receive(frame)),
+    streamsMax: limits.client,
+    waitMs: limits.waitMs,
+  });
   const server: TunnelServer = new TunnelServer({
     channel: channelTo((frame) => client.receive(frame)),
     target,
-    streamsMax,
+    streamsMax: limits.server,
   });
   const cut = () => {
     client.close("the link is dead");
@@ -78,7 +84,7 @@ export async function socketTunnel(target: ReturnType<typeof targetOf>): Promise
     send: (frame) => socket.send(frame as Uint8Array<ArrayBuffer>),
     bufferedBytes: () => socket.bufferedAmount,
   });
-  const server = new TunnelServer({ channel, target, streamsMax: STREAMS_MAX });
+  const server = new TunnelServer({ channel, target });
   socket.onmessage = (event) => server.receive(new Uint8Array(event.data as ArrayBuffer));
   socket.onclose = () => {
     server.close();

@@ -2,7 +2,15 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test
 import { failure } from "@model-gateway/testing/failure.ts";
 import { type Engine, FLOOD_BYTES, startEngine } from "@model-gateway/testing/http-engine.ts";
 import { until } from "@model-gateway/testing/until.ts";
-import { encodeCredit, encodeData, encodeHead, TunnelError, WINDOW_BYTES } from "../src/tunnel/frames.ts";
+import { type TunnelClient, type TunnelFetchInit, WAITING_MAX } from "../src/tunnel/client.ts";
+import {
+  encodeCredit,
+  encodeData,
+  encodeHead,
+  SPARE_STREAMS,
+  TunnelError,
+  WINDOW_BYTES,
+} from "../src/tunnel/frames.ts";
 import { MODEL, memoryTunnel, socketTunnel, type Tunnel, targetOf } from "./tunnel-harness.ts";
 
 let engine: Engine;
@@ -216,12 +224,94 @@ test("the engine sees the node's key, never the caller's credentials", async () 
   stop();
 });
 
-test("a node at its limit refuses the next stream and keeps the others", async () => {
-  const { client, stop } = memoryTunnel(targetOf(engine), 2);
-  const held = [client.fetch(MODEL, "/tokens?n=20&ms=5"), client.fetch(MODEL, "/tokens?n=20&ms=5")];
-  expect(await failure(client.fetch(MODEL, "/echo"))).toMatchObject({ code: "too_many_streams" });
-  for (const response of await Promise.all(held)) expect((await response.text()).length).toBeGreaterThan(0);
-  stop();
+describe("a full tunnel", () => {
+  const post = (client: TunnelClient, path: string, init: TunnelFetchInit = {}) =>
+    client.fetch(MODEL, path, { method: "POST", body: "x", ...init });
+  /** Two requests that fill it until they are let go. */
+  async function full(waitMs?: number) {
+    const tunnel = memoryTunnel(targetOf(engine), { client: 2, server: 2, waitMs });
+    const held = [new AbortController(), new AbortController()];
+    const hanging = held.map(({ signal }) => failure(post(tunnel.client, "/hang", { signal })));
+    await until("it is full", () => engine.open() === 2);
+    const free = () => held.shift()!.abort(new Error("let go"));
+    const end = async () => {
+      while (held.length > 0) free();
+      await Promise.all(hanging);
+      await until("nothing is left", () => engine.open() + tunnel.server.openStreams === 0);
+      tunnel.stop();
+    };
+    return { ...tunnel, free, end };
+  }
+
+  test("lets requests wait for a place, in the order in which they came", async () => {
+    const { client, free, end } = await full();
+    const served: number[] = [];
+    const waiting = [0, 1, 2, 3].map(async (at) => {
+      await (await post(client, "/echo")).text();
+      served.push(at);
+    });
+    await Bun.sleep(30);
+    expect([served, client.openStreams]).toEqual([[], 2]);
+    free();
+    await Promise.all(waiting);
+    expect(served).toEqual([0, 1, 2, 3]);
+    await end();
+  });
+
+  test("has room for probes", async () => {
+    const { client, end } = await full();
+    expect((await client.fetch(MODEL, "/echo")).status).toBe(200);
+    await end();
+  });
+
+  test("refuses one that has waited long enough, as one that was never sent", async () => {
+    const { client, end } = await full(20);
+    expect(await failure(post(client, "/echo"))).toMatchObject({
+      code: "too_many_streams",
+      neverStarted: true,
+      message: "the node has 2 requests, as many as it takes",
+    });
+    await end();
+  });
+
+  test("forgets a caller that leaves while it waits, and fails those that wait when it breaks", async () => {
+    const { client, cut, free, end } = await full();
+    const leaving = new AbortController();
+    const left = failure(post(client, "/echo", { signal: leaving.signal }));
+    const next = post(client, "/echo");
+    leaving.abort(new Error("gone"));
+    expect(await left).toMatchObject({ message: "gone" });
+    free();
+    expect((await next).status).toBe(200);
+    await (await next).text();
+    const again = new AbortController();
+    const refill = failure(post(client, "/hang", { signal: again.signal }));
+    await until("it is full again", () => engine.open() === 2);
+    const late = failure(post(client, "/echo"));
+    cut();
+    expect(await late).toMatchObject({ code: "tunnel_closed" });
+    await refill;
+    await end();
+  });
+
+  test("lets no more than the bound wait", async () => {
+    const { client, cut, end } = await full();
+    const waiting = Array.from({ length: WAITING_MAX }, () => failure(post(client, "/echo")));
+    expect(await failure(post(client, "/echo"))).toMatchObject({ code: "too_many_streams" });
+    cut();
+    expect(new Set((await Promise.all(waiting)).map((error) => (error as TunnelError).code))).toEqual(
+      new Set(["tunnel_closed"]),
+    );
+    await end();
+  });
+
+  test("is refused by a node that takes fewer than the gateway believes; the others go on", async () => {
+    const { client, stop } = memoryTunnel(targetOf(engine), { server: 2 - SPARE_STREAMS });
+    const held = [post(client, "/tokens?n=20&ms=5"), post(client, "/tokens?n=20&ms=5")];
+    expect(await failure(post(client, "/echo"))).toMatchObject({ code: "too_many_streams" });
+    for (const response of await Promise.all(held)) expect((await response.text()).length).toBeGreaterThan(0);
+    stop();
+  });
 });
 
 test("a path cannot lead to another host", async () => {

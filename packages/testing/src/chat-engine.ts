@@ -13,6 +13,7 @@ const { values } = parseArgs({
     host: { type: "string" },
     port: { type: "string" },
     "load-ms": { type: "string" },
+    slots: { type: "string" },
     "crash-file": { type: "string" },
   },
 });
@@ -32,10 +33,29 @@ const readyAtMs = Date.now() + Number(values["load-ms"] ?? "0");
 const key = process.env.ENGINE_KEY ?? "";
 const encoder = new TextEncoder();
 
+/** Like an engine that batches: so many chats run at once, and the others wait in it. */
+let slotsFree = Number(values.slots ?? "Infinity");
+let open = 0;
+const waiting: (() => void)[] = [];
+async function takeSlot(): Promise<void> {
+  if (slotsFree > 0) slotsFree--;
+  else await new Promise<void>((resolve) => waiting.push(resolve));
+}
+function leaveSlot(): void {
+  const next = waiting.shift();
+  if (next) next();
+  else slotsFree++;
+}
+/** Chats that say "hold" go on when they are let go. */
+const { promise: letGo, resolve: release } = Promise.withResolvers<void>();
+
 function tokens(text: string): ReadableStream<Uint8Array> {
   const words = `You said: ${text}`.split(" ");
+  open++;
   return new ReadableStream({
     async start(controller) {
+      await takeSlot();
+      if (text === "hold") await letGo;
       for (const word of words) {
         const chunk = {
           object: "chat.completion.chunk",
@@ -47,6 +67,8 @@ function tokens(text: string): ReadableStream<Uint8Array> {
       }
       controller.enqueue(encoder.encode("data: [DONE]\n\n"));
       controller.close();
+      open--;
+      leaveSlot();
     },
   });
 }
@@ -72,6 +94,11 @@ Bun.serve({
         gpus: process.env.CUDA_VISIBLE_DEVICES ?? null,
         token: process.env.AGENT_TOKEN ?? null,
       });
+    if (pathname === "/load") return Response.json({ open, waiting: waiting.length });
+    if (pathname === "/release") {
+      release();
+      return new Response(null, { status: 204 });
+    }
     if (pathname === "/crash") process.exit(7);
     if (pathname !== "/v1/chat/completions") return new Response("not found", { status: 404 });
     const body = (await request.json()) as { stream?: boolean; messages: { content: string }[] };

@@ -67,7 +67,12 @@ export interface RunningNode {
 
 const started = new Set<RunningNode>();
 
-export function startNode(options: { gateway: string; workplace: Workplace; token?: string }): RunningNode {
+export function startNode(options: {
+  gateway: string;
+  workplace: Workplace;
+  token?: string;
+  env?: Record<string, string | undefined>;
+}): RunningNode {
   const { workplace } = options;
   const child = Bun.spawn(
     [
@@ -80,6 +85,7 @@ export function startNode(options: { gateway: string; workplace: Workplace; toke
         ...process.env,
         PATH: `${workplace.binDir}:${process.env.PATH}`,
         AGENT_TOKEN: options.token ?? NODE_TOKEN,
+        ...options.env,
       },
       stdin: "ignore",
       stdout: "ignore",

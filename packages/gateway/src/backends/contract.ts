@@ -80,6 +80,8 @@ export interface JsonBody {
   /** The complete payload: model id resolved, the gateway's own fields gone, `extra` merged. */
   bytes(): Uint8Array<ArrayBuffer> | string;
   object(): Record<string, unknown>;
+  /** Of a multipart form: what is sent instead of the bytes, with the call's content type. */
+  form?(): Blob;
 }
 
 export interface ModelCall {
@@ -312,13 +314,21 @@ export interface BridgeResolver {
 /**
  * Why a backend could not answer.
  * - `connect`: nothing reached the upstream, so another candidate may be tried
+ * - `busy`: the same, because it has as many requests as it takes; that is not a failure
  * - `transport`: the connection broke or timed out after that
  * - `upstream`: a reachable upstream answered with an error, `status` and `detail` say which
  * - `mismatch`: the upstream answered well, but not what was asked for, e.g. with a stream where none was wanted
  * - `request`: a field of the request is not what this backend can take; the message names it
  * - `unsupported`: the backend cannot do this at all
  */
-export type BackendErrorKind = "connect" | "transport" | "upstream" | "mismatch" | "request" | "unsupported";
+export type BackendErrorKind =
+  | "connect"
+  | "busy"
+  | "transport"
+  | "upstream"
+  | "mismatch"
+  | "request"
+  | "unsupported";
 
 /** A prompt that does not fit into the model's context; figures where the upstream gives them. */
 export interface Overflow {
@@ -381,6 +391,10 @@ export class BackendError extends Error {
     this.refusal = refusal && boundedRefusal(refusal);
   }
 }
+
+/** Whether nothing of the request reached the upstream. */
+export const isUnsent = (error: unknown): error is BackendError =>
+  error instanceof BackendError && (error.kind === "connect" || error.kind === "busy");
 
 /** The HTTP client's failures as BackendErrors. */
 export const clientFailure = (kind: FailureKind, message: string): BackendError =>

@@ -57,6 +57,8 @@ export const ERRORS = {
   model_not_found: app(404, "invalid_request_error", "model_not_found"),
   no_job: app(404, "not_found", "no_job"),
   backend_error: app(500, "server_error", "backend_error"),
+  // Backends have as many calls as they take.
+  busy: app(429, "rate_limit_error", "backend_busy"),
   all_unhealthy: app(500, "server_error", "internal_error"),
   bad_gateway: app(502, "server_error", "bad_gateway"),
   // What an upstream refused, on surfaces that pass its status on.

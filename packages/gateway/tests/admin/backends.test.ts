@@ -104,11 +104,12 @@ describe("backends", () => {
     expect(answer).toMatchObject({ status: "ok", name: "local-server" });
     const { backends } = await bench.backends();
     expect(backends.health.at(-1)).toMatchObject({
-      label: "backend_1:local-server",
+      label: `backend_${answer.index}:local-server`,
+      index: answer.index,
       url: "http://localhost:11434",
       type: "local-server",
     });
-    await bench.admin("DELETE", "/backends", { index: 1 });
+    await bench.removeBackend("local-server");
   });
 
   test("of an existing name are replaced in their place", async () => {
@@ -118,7 +119,7 @@ describe("backends", () => {
     expect(backends.health.length).toBe(2);
     expect(models).toContain("two");
     expect(models).not.toContain("one");
-    await bench.admin("DELETE", "/backends", { index: 1 });
+    await bench.removeBackend("twin");
   });
 
   test("are removed by an index that exists", async () => {
@@ -137,6 +138,22 @@ describe("backends", () => {
       });
   });
 
+  test("that cannot be saved serve all the same, under an index of their own", async () => {
+    const { db } = bench.app.rooms.usage.store;
+    const before = (await bench.backends()).backends.health;
+    await db.run("ALTER TABLE backend_indexes RENAME TO away");
+    const unsaved = { type: "external", url: bench.upstream.url, models: ["unsaved-model"] };
+    await bench.addBackend({ ...unsaved, name: "unsaved" });
+    await bench.addBackend({ ...unsaved, name: "unsaved-too" });
+    await db.run("ALTER TABLE away RENAME TO backend_indexes");
+    const indexes = (await bench.backends()).backends.health.map(({ index }: { index: number }) => index);
+    expect(indexes.slice(-2)).toEqual([1_000_000, 1_000_001]);
+    expect((await bench.chat({ model: "unsaved-model" })).status).toBe(200);
+    for (const name of ["unsaved", "unsaved-too"]) expect((await bench.removeBackend(name)).status).toBe(200);
+    expect((await bench.backends()).backends.health.length).toBe(before.length);
+    expect((await bench.chat({ model: "unsaved-model" })).status).toBe(404);
+  });
+
   test("that redirect are not followed", async () => {
     const trap = startUpstream();
     const hop = startUpstream({ models: ["hop"] });
@@ -144,7 +161,7 @@ describe("backends", () => {
     await bench.addBackend({ name: "hop", type: "external", url: hop.url });
     expect((await bench.chat({ model: "hop" })).status).toBe(502);
     expect(trap.requests.length).toBe(0);
-    await bench.admin("DELETE", "/backends", { index: 1 });
+    await bench.removeBackend("hop");
     trap.stop();
     hop.stop();
   });
@@ -197,7 +214,7 @@ describe("the types that a form offers", () => {
       expect({ type, status: added.status }).toEqual({ type, status: 200 });
       const { index } = await added.json();
       const { backends } = await bench.backends();
-      expect(backends.health[index]).toMatchObject({ label: `backend_${index}:${kind}`, type });
+      expect(backends.health.at(-1)).toMatchObject({ label: `backend_${index}:${kind}`, type });
       expect((await bench.admin("DELETE", "/backends", { index })).status).toBe(200);
     }
   });

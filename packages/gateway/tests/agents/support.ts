@@ -90,7 +90,7 @@ export interface RegisteredNode {
   token: string;
   workplace: Workplace;
   /** Starts the node program and waits until the gateway sees it. */
-  start(): Promise<RunningNode>;
+  start(env?: Record<string, string | undefined>): Promise<RunningNode>;
 }
 
 export async function registerNode(
@@ -106,8 +106,8 @@ export async function registerNode(
     agentId: agent_id,
     token,
     workplace,
-    async start() {
-      const node = startNode({ gateway: gateway.url, workplace, token });
+    async start(env) {
+      const node = startNode({ gateway: gateway.url, workplace, token, env });
       const isOnline = async () =>
         (await gateway.rpc("agents.status", { agent_id }, admin)).online as boolean;
       await until(`${name} is online`, isOnline);
@@ -116,16 +116,19 @@ export async function registerNode(
   };
 }
 
-/** The engine's own process, asked at its port with the key that only the node's state file has. */
-export async function enginePid({ dataDir }: Workplace, modelId: string): Promise<number> {
+/** The engine's own process. */
+export async function enginePid(workplace: Workplace, modelId: string): Promise<number> {
+  const response = await askEngine(workplace, modelId, "/pids");
+  return ((await response.json()) as { pid: number }).pid;
+}
+
+/** Asks an engine at its port, with the key that only the node's state file has. */
+export async function askEngine({ dataDir }: Workplace, modelId: string, path: string): Promise<Response> {
   const state = (await Bun.file(join(dataDir, "state.json")).json()) as {
     deployments: { model_id: string; port: number; api_key: string }[];
   };
   const { port, api_key } = state.deployments.find(({ model_id }) => model_id === modelId)!;
-  const response = await fetch(`http://127.0.0.1:${port}/pids`, {
-    headers: { authorization: `Bearer ${api_key}` },
-  });
-  return ((await response.json()) as { pid: number }).pid;
+  return fetch(`http://127.0.0.1:${port}${path}`, { headers: { authorization: `Bearer ${api_key}` } });
 }
 
 const DialledSocket = WebSocket as unknown as new (
@@ -221,7 +224,6 @@ export function serveTunnel(node: RawNode, target: EngineTarget): { path: string
       bufferedBytes: () => node.socket.bufferedAmount,
     }),
     target: () => target,
-    streamsMax: 64,
     fetch: (url, init) => fetch(control.path ? `${target.baseUrl}${control.path}` : url, init),
   });
   node.servesTunnel = true;

@@ -73,7 +73,7 @@ describe("an upstream that fails before its answer", () => {
     expect(response.status).toBe(502);
     expect((await response.json()).error).toMatchObject({ type: "server_error", code: "bad_gateway" });
     expect(dead.circuit.report(Date.now()).consecutive_failures).toBe(1);
-    await bench.admin("DELETE", "/backends", { index: 1 });
+    await bench.removeBackend("gone");
   });
 
   test("resetting the connection is a 502", async () => {

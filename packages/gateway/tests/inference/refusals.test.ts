@@ -76,7 +76,7 @@ test("a provider hint does not move a conversation whose backend is healthy", as
     expect(await ask({ provider: hinted })).toBe(hinted);
     for (let i = 0; i < 3; i++) expect(await ask()).toBe(bound);
   } finally {
-    await bench.admin("DELETE", "/backends", { index: 1 });
+    await bench.removeBackend("second");
     second.stop();
   }
 });

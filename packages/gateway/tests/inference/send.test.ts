@@ -174,7 +174,7 @@ describe("engine.invoke", () => {
       });
       expect((await chat.json()).choices[0].message.content).toBe("hello engine");
     } finally {
-      await bench.admin("DELETE", "/backends", { index: 1 });
+      await bench.removeBackend("robot");
       engine.stop();
     }
   });

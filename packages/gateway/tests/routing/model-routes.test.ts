@@ -1,4 +1,5 @@
 import { afterEach, describe, expect, test } from "bun:test";
+import { ManualClock } from "@model-gateway/testing/clock.ts";
 import { bootGateway } from "@model-gateway/testing/gateway.ts";
 import { until } from "@model-gateway/testing/until.ts";
 import {
@@ -274,6 +275,29 @@ test("a backend with two places gets two calls at once, and the others wait in o
   expect(statuses).toEqual(Array.from({ length: 20 }, () => 200));
   expect(served).toEqual(Array.from({ length: 20 }, (_, i) => `${i}`));
   expect(most).toBe(2);
+});
+
+test("a call that has waited a minute for a place is told to come back, and the backend has not failed", async () => {
+  const clock = new ManualClock();
+  bench = await bootInference({ overrides: { clock } });
+  const small = await addUpstream("small", "tiny", { concurrency: 1 });
+  const { promise: gate, resolve: open } = Promise.withResolvers<void>();
+  small.answer(async (_, reply) => {
+    await gate;
+    await reply.json(completion("ok"));
+  });
+  const first = bench.chat({ model: "tiny" });
+  await until("it is asked", () => small.requests.some(({ method }) => method === "POST"));
+  const second = bench.chat({ model: "tiny" });
+  await until("it waits", () => bench.app.rooms.routing.waitingCount === 1);
+  clock.advance(60_000);
+  const refused = await second;
+  expect([refused.status, refused.headers.get("retry-after")]).toEqual([429, "1"]);
+  expect((await refused.json()).error).toMatchObject({ type: "rate_limit_error", code: "backend_busy" });
+  open();
+  expect((await first).status).toBe(200);
+  const { backends } = await bench.backends();
+  expect(backends.health.at(-1).circuit).toMatchObject({ state: "closed", consecutive_failures: 0 });
 });
 
 test("with SERVICE_BACKEND_CHOICE=latency the backend that answers sooner gets the calls", async () => {

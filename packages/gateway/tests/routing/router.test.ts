@@ -29,6 +29,7 @@ function entry(name: string, config: Partial<BackendConfig> = {}, backend: Parti
       close() {},
       ...backend,
     },
+    index: 0,
     persisted: false,
   });
   made.state = "Healthy";

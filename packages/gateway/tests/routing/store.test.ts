@@ -28,7 +28,10 @@ onEachDatabase("backend configurations", (fresh) => {
       };
       await store.save(one, "2026-11-15T12:00:00.000Z");
       await store.save(two, "2026-11-15T12:00:01.000Z");
-      expect(await store.list()).toEqual([one, two]);
+      expect(await store.list()).toEqual([
+        { ...one, index: 0 },
+        { ...two, index: 1 },
+      ]);
       await store.save(
         { ...one, url: "http://y", workflow: null, enabled: true },
         "2026-11-15T12:00:02.000Z",
@@ -37,8 +40,52 @@ onEachDatabase("backend configurations", (fresh) => {
         ["one", "http://y"],
         ["two", "bridge://n/s"],
       ]);
-      await store.remove("one");
-      expect(await store.list()).toEqual([two]);
+      expect(await store.remove(0)).toBe("one");
+      expect(await store.list()).toEqual([{ ...two, index: 1 }]);
+      expect(await store.remove(0)).toBeNull();
+    }));
+
+  test("have an index for good, which no other gets; the count begins again when none is left", () =>
+    withDatabase(fresh, async (db) => {
+      const store = new BackendStore(db, createSealer(Buffer.from("a secret")));
+      const save = (name: string) =>
+        store.save(
+          { name, type: "vllm", url: "http://x", apiKey: null, models: [], workflow: null, enabled: true },
+          "2026-11-15T12:00:00.000Z",
+        );
+      const names = Array.from({ length: 8 }, (_, at) => `b${at}`);
+      const given = await Promise.all(names.map(save));
+      expect(given.toSorted()).toEqual([0, 1, 2, 3, 4, 5, 6, 7]);
+      expect((await store.list()).map(({ name, index }) => [index, name])).toEqual(
+        given.map((_, at) => [at, names[given.indexOf(at)]!]),
+      );
+      expect(await save("b3")).toBe(given[3]!);
+      // The last one too: whoever was shown it must not remove its successor.
+      for (const index of [7, 2]) await store.remove(index);
+      expect(await save("new")).toBe(8);
+      expect(await save(names[given.indexOf(7)]!)).toBe(9);
+      expect(await store.indexOf("agent-tiny")).toBe(10);
+      expect(await store.indexOf("agent-tiny")).toBe(10);
+      expect(await store.remove(10)).toBeNull();
+      for (const { index } of await store.list()) await store.remove(index);
+      expect(await save("again")).toBe(11);
+      await store.remove(11);
+      await db.run("DELETE FROM backend_indexes WHERE name = 'agent-tiny'");
+      await save("last");
+      await store.remove((await store.list())[0]!.index);
+      expect(await save("first")).toBe(0);
+    }));
+
+  test("that an older version saves meanwhile get an index when they are read", () =>
+    withDatabase(fresh, async (db) => {
+      const store = new BackendStore(db, createSealer(Buffer.from("a secret")));
+      await db.run(
+        `INSERT INTO backend_configs (name, type, url, models, registered_at, updated_at)
+         VALUES ('old', 'vllm', 'http://x', '[]', $1, $1)`,
+        ["2026-11-15T12:00:00.000Z"],
+      );
+      expect(await store.list()).toMatchObject([{ name: "old", index: 0 }]);
+      expect(await store.remove(0)).toBe("old");
     }));
 
   test("hold keys sealed: for their own backend, with the secret that they were sealed with", () =>

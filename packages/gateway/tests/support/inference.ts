@@ -31,6 +31,8 @@ export interface InferenceBench extends TestGateway {
   admin(method: string, path: string, body?: unknown, token?: string): Promise<Response>;
   /** Registers a backend and waits until it is routable. */
   addBackend(body: Record<string, unknown>): Promise<void>;
+  /** Removes the backend of this name by its index. */
+  removeBackend(name: string): Promise<Response>;
   // biome-ignore lint/suspicious/noExplicitAny: tests look into reports freely
   backends(): Promise<any>;
   // biome-ignore lint/suspicious/noExplicitAny: tests look into rows freely
@@ -94,6 +96,11 @@ export async function bootInference(
           (entry: { name: string; state: string }) => entry.name === name && entry.state === "Healthy",
         );
       });
+    },
+    async removeBackend(name) {
+      const { health } = (await bench.backends()).backends as { health: { name: string; index: number }[] };
+      const index = health.find((entry) => entry.name === name)?.index;
+      return admin("DELETE", "/backends", { index });
     },
     usageRows: async () => {
       await settled(gateway);

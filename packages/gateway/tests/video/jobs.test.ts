@@ -93,7 +93,12 @@ async function setUp(fresh: Parameters<Parameters<typeof onEachDatabase>[1]>[0])
       };
       return { outputTokensHeld: 0, lowered: false, grow: () => true, settle, release };
     };
-    const entry = newEntry(cloudVideo, { config: serving.config, backend: serving, persisted: false });
+    const entry = newEntry(cloudVideo, {
+      config: serving.config,
+      backend: serving,
+      index: 0,
+      persisted: false,
+    });
     entry.state = "Healthy";
     const router = new Router([entry], systemClock);
     const bus = new InProcessBus();

@@ -13,17 +13,21 @@ import {
   FrameType,
   type HeadMeta,
   OpenMeta,
+  SPARE_STREAMS,
   STREAM_ID_MAX,
+  STREAMS_MAX,
   TunnelError,
 } from "./frames.ts";
 import { tunnelledHeaders } from "./headers.ts";
 
-export const CLIENT_STREAMS_MAX = 1024;
+/** Requests that wait for a place in the tunnel, in the order in which they came, and for how long. */
+export const WAITING_MAX = 2_000;
+const WAIT_MS = 60_000;
 
 export interface TunnelFetchInit {
   method?: string;
   headers?: HeadersInit;
-  body?: string | Uint8Array<ArrayBuffer> | ReadableStream<Uint8Array> | null;
+  body?: string | Uint8Array<ArrayBuffer> | Blob | ReadableStream<Uint8Array> | null;
   signal?: AbortSignal;
   /** Deadline for the response's head; without it the caller's signal is the only deadline. */
   headTimeoutMs?: number;
@@ -36,34 +40,46 @@ interface ClientStream {
   headArrived: boolean;
   resolveHead: (head: HeadMeta) => void;
   rejectHead: (error: unknown) => void;
-  /** Detaches from the caller's signal and deadline. */
+  /** Detaches from the caller's signal and deadline, and gives its place in the tunnel to the next. */
   release: () => void;
+}
+
+interface Waiting {
+  /** It has a place now. */
+  enter: () => void;
+  fail: (error: TunnelError) => void;
 }
 
 const NULL_BODY_STATUS = new Set([204, 205, 304]);
 
 export class TunnelClient {
   readonly #channel: FrameChannel;
-  readonly #streamsMax: number;
+  readonly #waitMs: number;
   readonly #streams = new Map<number, ClientStream>();
+  /** Requests with a body that the other side takes at once. */
+  streamsMax: number;
+  #placesTaken = 0;
+  readonly #waiting = new Set<Waiting>();
   #lastId = 0;
   #closedBecause: string | null = null;
 
-  constructor(options: { channel: FrameChannel; streamsMax?: number }) {
+  constructor(options: { channel: FrameChannel; streamsMax?: number; waitMs?: number }) {
     this.#channel = options.channel;
-    this.#streamsMax = options.streamsMax ?? CLIENT_STREAMS_MAX;
+    this.streamsMax = options.streamsMax ?? STREAMS_MAX;
+    this.#waitMs = options.waitMs ?? WAIT_MS;
   }
 
   get openStreams(): number {
     return this.#streams.size;
   }
 
-  /** Like `fetch`, to `path` (with query) of the engine that serves `modelId`. Failures are TunnelErrors. */
+  /**
+   * Like `fetch`, to `path` (with query) of the engine that serves `modelId`. Failures are TunnelErrors. Where the
+   * tunnel is full, a request with a body waits for a place; probes have none and do not wait.
+   */
   async fetch(modelId: string, path: string, init: TunnelFetchInit = {}): Promise<Response> {
     init.signal?.throwIfAborted();
     if (this.#closedBecause !== null) throw new TunnelError("tunnel_closed", this.#closedBecause);
-    if (this.#streams.size >= this.#streamsMax)
-      throw new TunnelError("too_many_streams", `${this.#streamsMax} requests are already in this tunnel`);
     const body = bodyOf(init);
     const meta = OpenMeta.parse({
       model_id: modelId,
@@ -72,8 +88,12 @@ export class TunnelClient {
       headers: headersOf(init, body),
       has_body: body !== null,
     });
+    if (body && this.#placesTaken >= this.streamsMax) await this.#waitForPlace(init.signal);
+    else if (body) this.#placesTaken++;
+    else if (this.#streams.size >= this.streamsMax + SPARE_STREAMS) throw this.#full();
     const head = Promise.withResolvers<HeadMeta>();
     const stream = this.#createStream(head.resolve, head.reject);
+    if (body) stream.release = () => this.#leavePlace();
     try {
       this.#channel.send(encodeOpen(stream.id, meta));
     } catch (error) {
@@ -112,8 +132,45 @@ export class TunnelClient {
   close(reason: string): void {
     if (this.#closedBecause !== null) return;
     this.#closedBecause = reason;
+    for (const { fail } of this.#waiting) fail(new TunnelError("tunnel_closed", reason));
     for (const stream of [...this.#streams.values()])
       this.#finish(stream, new TunnelError("tunnel_closed", reason));
+  }
+
+  #full(): TunnelError {
+    return new TunnelError(
+      "too_many_streams",
+      `the node has ${this.streamsMax} requests, as many as it takes`,
+    );
+  }
+
+  /** Returns with a place, or throws. */
+  async #waitForPlace(signal: AbortSignal | undefined): Promise<void> {
+    if (this.#waiting.size >= WAITING_MAX) throw this.#full();
+    await new Promise<void>((resolve, reject) => {
+      const done = (settle: () => void) => {
+        this.#waiting.delete(waiting);
+        clearTimeout(timer);
+        signal?.removeEventListener("abort", onAbort);
+        settle();
+      };
+      const waiting: Waiting = { enter: () => done(resolve), fail: (error) => done(() => reject(error)) };
+      const onAbort = () => done(() => reject(signal?.reason));
+      signal?.addEventListener("abort", onAbort, { once: true });
+      const timer = setTimeout(() => waiting.fail(this.#full()), this.#waitMs);
+      this.#waiting.add(waiting);
+    });
+    // Both may have happened since it was given its place.
+    if (this.#closedBecause === null && !signal?.aborted) return;
+    this.#leavePlace();
+    throw signal?.aborted ? signal.reason : new TunnelError("tunnel_closed", this.#closedBecause!);
+  }
+
+  /** The place goes to the one that has waited longest. */
+  #leavePlace(): void {
+    const [next] = this.#waiting;
+    if (next && this.#placesTaken <= this.streamsMax) next.enter();
+    else this.#placesTaken--;
   }
 
   #createStream(
@@ -147,15 +204,18 @@ export class TunnelClient {
         this.#abandon(stream, new TunnelError("timeout", `no response head in ${headTimeoutMs} ms`));
     };
     const timer = headTimeoutMs === undefined ? undefined : setTimeout(onLate, headTimeoutMs);
+    const { release } = stream;
     stream.release = () => {
+      release();
       signal?.removeEventListener("abort", onAbort);
       clearTimeout(timer);
     };
   }
 
   #remove(stream: ClientStream): boolean {
+    if (!this.#streams.delete(stream.id)) return false;
     stream.release();
-    return this.#streams.delete(stream.id);
+    return true;
   }
 
   #receive(stream: ClientStream, frame: Exclude<Frame, { type: typeof FrameType.open }>): void {
@@ -218,6 +278,7 @@ function bodyOf(init: TunnelFetchInit): OutgoingBody | null {
   const { body } = init;
   if (body === undefined || body === null) return null;
   if (body instanceof ReadableStream) return { stream: body, lengthBytes: null };
+  if (body instanceof Blob) return { stream: body.stream(), lengthBytes: body.size };
   const bytes = typeof body === "string" ? new TextEncoder().encode(body) : body;
   const stream = new ReadableStream<Uint8Array>({
     start(controller) {

@@ -31,6 +31,10 @@ export const DATA_BYTES_MAX = 32 * 1024;
 export const META_BYTES_MAX = 64 * 1024;
 export const FRAME_BYTES_MAX = HEADER_BYTES + META_BYTES_MAX;
 export const STREAM_ID_MAX = 0xffff_ffff;
+/** Requests that one node takes at once. */
+export const STREAMS_MAX = 2_000;
+/** What a node takes besides, so that probes are answered while it is full. */
+export const SPARE_STREAMS = 40;
 
 const HeaderList = z.array(z.tuple([z.string(), z.string()])).max(200);
 

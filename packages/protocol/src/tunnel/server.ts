@@ -13,6 +13,8 @@ import {
   FrameType,
   type OpenMeta,
   type ResetCode,
+  SPARE_STREAMS,
+  STREAMS_MAX,
   TunnelError,
 } from "./frames.ts";
 import { tunnelledHeaders } from "./headers.ts";
@@ -43,12 +45,13 @@ export class TunnelServer {
     channel: FrameChannel;
     /** Where the model is currently served; null when it is not. */
     target: (modelId: string) => EngineTarget | null;
-    streamsMax: number;
+    /** Requests at once; a few more are taken for probes. */
+    streamsMax?: number;
     fetch?: EngineFetch;
   }) {
     this.#channel = options.channel;
     this.#target = options.target;
-    this.#streamsMax = options.streamsMax;
+    this.#streamsMax = options.streamsMax ?? STREAMS_MAX;
     this.#fetch = options.fetch ?? fetch;
   }
 
@@ -93,7 +96,7 @@ export class TunnelServer {
       this.#reset(running, "protocol_error", `stream ${id} was opened twice`);
       return;
     }
-    if (this.#streams.size >= this.#streamsMax) {
+    if (this.#streams.size >= this.#streamsMax + SPARE_STREAMS) {
       refuse("too_many_streams", `this node carries at most ${this.#streamsMax} requests in its tunnel`);
       return;
     }
@@ -146,8 +149,7 @@ export class TunnelServer {
       else this.#channel.send(encodeEnd(streamId));
       this.#streams.delete(streamId);
     } catch (error) {
-      const refused = !headSent && isConnectFailure(error);
-      this.#reset(stream, refused ? "engine_unreachable" : "engine_failed", describe(error));
+      this.#reset(stream, headSent ? "engine_failed" : codeOf(error), describe(error));
     }
   }
 
@@ -173,8 +175,11 @@ function engineHeaders(meta: OpenMeta, target: EngineTarget): [string, string][]
   return headers;
 }
 
-function isConnectFailure(error: unknown): boolean {
-  return error instanceof Error && "code" in error && error.code === "ECONNREFUSED";
+/** Why the engine has not answered. Behind another tunnel, what that one says. */
+function codeOf(error: unknown): ResetCode {
+  if (error instanceof TunnelError && error.neverStarted) return error.code;
+  const { code } = error as { code?: unknown };
+  return code === "ECONNREFUSED" ? "engine_unreachable" : "engine_failed";
 }
 
 function describe(error: unknown): string {

@@ -10,6 +10,7 @@ import {
   type BackendConfig,
   type BackendDeps,
   BackendError,
+  isUnsent,
   type ModelCall,
   type ModelPool,
   POSTED_CAPABILITIES,
@@ -147,7 +148,11 @@ export class AgentPool implements ModelPool {
           return await tunnel(this.options.modelId, url.slice(base.length), init as TunnelFetchInit);
         } catch (error) {
           if (!(error instanceof TunnelError)) throw error;
-          throw new BackendError(error.neverStarted ? "connect" : "transport", error.message);
+          const isFull = error.code === "too_many_streams";
+          throw new BackendError(
+            isFull ? "busy" : error.neverStarted ? "connect" : "transport",
+            error.message,
+          );
         }
       },
     });
@@ -177,8 +182,9 @@ export class AgentPool implements ModelPool {
         } catch (error) {
           member.inFlight--;
           if (members.length > 1 && isAboutNode(error)) this.#suspect(member);
-          if (!(error instanceof BackendError) || error.kind !== "connect") throw error;
-          refusal = error;
+          if (!isUnsent(error)) throw error;
+          // A node that is full is only full; whether another one is away is known from its probes.
+          if (refusal.kind !== "busy") refusal = error;
         }
       }
     }

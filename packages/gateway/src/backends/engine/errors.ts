@@ -17,8 +17,8 @@ export function toBackendError(error: unknown): unknown {
     return new BackendError("upstream", detail, statusOf(error));
   }
   if (error instanceof RpcSocketError) {
-    const unsent = error.reason === "connect" || error.reason === "busy";
-    return new BackendError(unsent ? "connect" : "transport", error.message);
+    const isSent = error.reason === "lost" || error.reason === "timeout";
+    return new BackendError(isSent ? "transport" : error.reason, error.message);
   }
   return error;
 }

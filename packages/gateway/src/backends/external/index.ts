@@ -51,7 +51,8 @@ function create(config: BackendConfig, { fetch, openOrigin }: BackendDeps): Back
   const overFetch = async (url: string, { body, signal, contentType }: PostCall): Promise<Answer> => {
     const { apiKey } = config;
     const sent = contentType ? { ...headers, "content-type": contentType, accept: "*/*" } : headers;
-    const response = await fetchUpstream(fetch, { url, apiKey, headers: sent, signal, body: body.bytes() });
+    const content = body.form?.() ?? body.bytes();
+    const response = await fetchUpstream(fetch, { url, apiKey, headers: sent, signal, body: content });
     return new ResponseAnswer(response, signal);
   };
 

@@ -46,7 +46,7 @@ export async function callUpstream(
 interface RawRequest extends UpstreamRequest {
   headers: Record<string, string>;
   /** Sent as it is. */
-  body?: Uint8Array<ArrayBuffer> | string;
+  body?: Uint8Array<ArrayBuffer> | string | Blob;
 }
 
 /** The same for a body that is JSON already. */

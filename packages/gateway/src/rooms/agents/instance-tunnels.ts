@@ -1,14 +1,14 @@
-import { TunnelClient, type TunnelFetchInit } from "@model-gateway/protocol/tunnel/client.ts";
+import { TunnelClient, type TunnelFetchInit, WAITING_MAX } from "@model-gateway/protocol/tunnel/client.ts";
 import type { FrameChannel } from "@model-gateway/protocol/tunnel/flow.ts";
-import { FrameError, TunnelError } from "@model-gateway/protocol/tunnel/frames.ts";
+import { FrameError, STREAMS_MAX, TunnelError } from "@model-gateway/protocol/tunnel/frames.ts";
 import { TunnelServer } from "@model-gateway/protocol/tunnel/server.ts";
 import type { TunnelFetch } from "../../backends/contract.ts";
 import type { Bus } from "../../bus/contract.ts";
 import type { Log } from "../../kernel/log.ts";
 
 const topicOf = (instance: string) => `agents-tunnel:${instance}`;
-/** Concurrent requests that one other instance may send to one of our nodes. */
-const STREAMS_PER_PEER_MAX = 1_024;
+/** Requests that one other instance may send to one of our nodes: they wait here, in one line with our own. */
+const STREAMS_PER_PEER_MAX = STREAMS_MAX + WAITING_MAX;
 const SCHEME = "node:";
 
 interface InstanceTunnelsOptions {
@@ -46,7 +46,10 @@ export class InstanceTunnels {
     return (modelId, path, init) => {
       let client = this.#clients.get(key);
       if (!client) {
-        client = new TunnelClient({ channel: this.#channel({ to: holder, agentId, role: "asks" }) });
+        client = new TunnelClient({
+          channel: this.#channel({ to: holder, agentId, role: "asks" }),
+          streamsMax: STREAMS_PER_PEER_MAX,
+        });
         this.#clients.set(key, client);
       }
       return client.fetch(modelId, path, init);
@@ -119,13 +122,7 @@ export class InstanceTunnels {
     const slash = url.indexOf("/");
     const modelId = decodeURIComponent(url.slice(SCHEME.length, slash));
     const tunnel = this.options.local(agentId);
-    try {
-      if (!tunnel) throw new TunnelError("no_model", "the node is not connected here");
-      return await tunnel(modelId, url.slice(slash), init as TunnelFetchInit);
-    } catch (error) {
-      if (!(error instanceof TunnelError) || !error.neverStarted) throw error;
-      // The error that tells the tunnel's server that the engine never saw the request.
-      throw Object.assign(new Error(error.message), { code: "ECONNREFUSED" });
-    }
+    if (!tunnel) throw new TunnelError("no_model", "the node is not connected here");
+    return tunnel(modelId, url.slice(slash), init as TunnelFetchInit);
   }
 }

@@ -21,10 +21,14 @@ interface Suspicion {
 export interface Entry {
   /** As registered: a bridge URL stays one here, and `backend` talks to the resolved address. */
   config: BackendConfig;
+  /** Its registration index: the same on every instance, and never another backend's. */
+  index: number;
   backend: Backend;
   modelSources: readonly ModelSource[];
   /** Whether its row is in the database, and so every instance has it. */
   persisted: boolean;
+  /** It was not registered: nodes serve it. */
+  isAdopted: boolean;
   /** It gets no request for a model that a backend which does not yield serves. */
   yields: boolean;
   state: HealthState;
@@ -55,16 +59,14 @@ export interface Entry {
 export const newEntry = (
   { modelSources }: Pick<BackendKind, "modelSources">,
   {
-    config,
-    backend,
-    persisted,
+    isAdopted = false,
     yields = false,
-  }: Pick<Entry, "config" | "backend" | "persisted"> & { yields?: boolean },
+    ...given
+  }: Pick<Entry, "config" | "index" | "backend" | "persisted"> & Partial<Pick<Entry, "isAdopted" | "yields">>,
 ): Entry => ({
-  config,
-  backend,
+  ...given,
   modelSources,
-  persisted,
+  isAdopted,
   yields,
   state: "Unhealthy",
   detail: "not probed yet",

@@ -3,7 +3,7 @@ import type { Routing } from "./service.ts";
 export type { Entry } from "./entry.ts";
 export * as methods from "./methods.ts";
 export type { RoutePlan } from "./route-plan.ts";
-export { type RoutableModel, Route, type RouteRequest } from "./router.ts";
+export { BUSY_RETRY_SECONDS, type RoutableModel, Route, type RouteRequest } from "./router.ts";
 export * as routes from "./routes.ts";
 export { createSealer } from "./sealer.ts";
 export { type BackendFactory, type Registration, Routing, type RoutingOptions } from "./service.ts";

@@ -26,8 +26,8 @@ export const listBackends = defineMethod({
   handler: ({ rooms: { routing } }) => {
     const nowMs = routing.options.clock.now();
     return {
-      backends: routing.entries.map((entry, index) => ({
-        ...healthOf(entry, index, nowMs),
+      backends: routing.entries.map((entry) => ({
+        ...healthOf(entry, nowMs),
         enabled: entry.config.enabled ?? true,
         editable: entry.persisted,
         has_key: entry.config.apiKey !== null,

@@ -19,7 +19,7 @@ const WAIT_MS_MAX = 60_000;
 /** While a service starts, calls wait for the first probes of its backends: so long, and until so long after the start. */
 const FIRST_PROBES_MS = 2_000;
 const STARTING_MS = 5_000;
-const BUSY_RETRY_SECONDS = 1;
+export const BUSY_RETRY_SECONDS = 1;
 /** How much a new measurement counts in the mean time to the first byte. */
 const LATENCY_SHARE = 0.2;
 
@@ -29,7 +29,7 @@ export type BackendChoice = "requests" | "latency";
 /** Every backend that could serve the request has as many calls as it takes. */
 export class AllBusy extends ServiceError {
   constructor(model: string) {
-    super("unavailable", `Every backend of ${model} has as many calls as it takes at once; try again`, {
+    super("busy", `Every backend of ${model} has as many calls as it takes at once; try again`, {
       retryAfterSeconds: BUSY_RETRY_SECONDS,
     });
   }

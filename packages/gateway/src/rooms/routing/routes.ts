@@ -34,6 +34,7 @@ export const Registration = z.object(
 
 export const Health = z.object({
   label: z.string().describe("backend_<index>:<kind>"),
+  index: z.int().describe("Its registration index, which no other backend gets"),
   state: z.enum(["Healthy", "Degraded", "Unhealthy"]),
   name: z.string(),
   type: z.string(),
@@ -59,11 +60,12 @@ export const Health = z.object({
 const Done = z.object({ status: z.literal("ok"), message: z.string() });
 const done = (message: string) => ({ status: "ok" as const, message });
 
-export function healthOf(entry: Entry, index: number, nowMs: number): z.output<typeof Health> {
-  const { config, state, detail, circuit, discovered, requests, probedAtMs, suspicion } = entry;
+export function healthOf(entry: Entry, nowMs: number): z.output<typeof Health> {
+  const { config, index, state, detail, circuit, discovered, requests, probedAtMs, suspicion } = entry;
   const report = circuit.report(nowMs);
   return {
     label: `backend_${index}:${config.kind}`,
+    index,
     state,
     name: config.name,
     type: config.type,
@@ -95,7 +97,7 @@ export const registerBackend = defineRoute({
   response: Done.extend({ name: z.string(), index: z.int() }),
   handler: async ({ body: { api_key, ...fields }, rooms: { routing } }) => {
     const entry = await routing.register({ ...fields, apiKey: api_key });
-    return { ...done("backend added"), name: entry.config.name, index: routing.entries.indexOf(entry) };
+    return { ...done("backend added"), name: entry.config.name, index: entry.index };
   },
 });
 
@@ -113,7 +115,7 @@ export const listBackends = defineRoute({
     return {
       backends: {
         count: routing.healthyCount,
-        health: routing.entries.map((entry, index) => healthOf(entry, index, nowMs)),
+        health: routing.entries.map((entry) => healthOf(entry, nowMs)),
       },
       models: routing.routableModels().map(({ id }) => id),
     };

@@ -21,12 +21,14 @@ import type { TimedProbe } from "./probe-history.ts";
 import { type PlanRequest, RoutePlan } from "./route-plan.ts";
 import { type BackendChoice, type CircuitWatcher, type Route, type RouteRequest, Router } from "./router.ts";
 import type { Sealer } from "./sealer.ts";
-import { BackendStore, type StoredBackend } from "./store.ts";
+import { BackendStore, type SavedBackend, type StoredBackend } from "./store.ts";
 
 const CHANGED = "backends-changed";
 /** Message: JSON of a backend's name and what the probing instance found. */
 const PROBED = "backend-probed";
 const BACKENDS_MAX = 1_000;
+/** Backends that could not be saved are known to one instance only, and are numbered from here. */
+const UNSAVED_INDEX_MIN = 1_000_000;
 /** A backend that reports nonsense does so with every answer; log it only now and then. */
 const SUSPICION_LOGGED_EVERY_MS = 60_000;
 export const DISABLED = "disabled by an administrator";
@@ -70,7 +72,7 @@ export interface Registration {
 }
 
 /** Failures before anything was sent, and statuses below 500 that are about the backend, not about the request. */
-const NOT_SENT: ReadonlySet<string> = new Set(["request", "unsupported"]);
+const NOT_SENT: ReadonlySet<string> = new Set(["busy", "request", "unsupported"]);
 const BACKEND_AT_FAULT: ReadonlySet<number> = new Set([401, 408, 429]);
 /** Whether the backend did its work: a refusal of the request itself is an answer like any other. */
 const isAnswer = (error: unknown): boolean =>
@@ -282,19 +284,17 @@ export class Routing {
       : config.url;
     const entry = await this.#exclusively(async () => {
       this.#requireRoom(config.name);
-      const saved =
-        persist &&
-        (await this.#store.save(stored, isoTime(clock.now())).then(
-          () => true,
-          (error) => {
+      const saved = persist
+        ? await this.#store.save(stored, isoTime(clock.now())).catch((error) => {
             log.error("saving a backend failed; it will be lost on restart", {
               backend: config.name,
               error,
             });
-            return false;
-          },
-        ));
-      return this.#put(config, { address, persisted: saved });
+            return null;
+          })
+        : null;
+      const index = saved ?? this.#unsavedIndex(config.name);
+      return this.#put(config, { address, index, persisted: saved !== null });
     });
     if (entry.persisted) bus.publish(CHANGED, config.name);
     return entry;
@@ -306,7 +306,18 @@ export class Routing {
    */
   async adopt(backend: Backend, { yields }: { yields: boolean }): Promise<void> {
     const { config } = backend;
-    const entry = newEntry(this.#kindOf(config), { config, backend, persisted: false, yields });
+    const index = await this.#store.indexOf(config.name).catch((error) => {
+      this.options.log.error("numbering a backend failed", { backend: config.name, error });
+      return this.#unsavedIndex(config.name);
+    });
+    const entry = newEntry(this.#kindOf(config), {
+      config,
+      index,
+      backend,
+      persisted: false,
+      isAdopted: true,
+      yields,
+    });
     await this.#exclusively(async () => {
       this.#requireRoom(config.name);
       if (this.#find(config.name)?.persisted)
@@ -344,10 +355,32 @@ export class Routing {
     return this.#router.ownerOf(modelId);
   }
 
+  /** Removes the backend that has this index, on every instance, whichever of them knows it by now. */
   async removeAt(index: number): Promise<void> {
-    const entry = this.#entries[index];
-    if (!entry) fail("not_found", "Backend not found at given index");
-    await this.#remove(entry);
+    const name = await this.#exclusively(async () => {
+      const entry = this.#entries.find((each) => each.index === index) ?? null;
+      if (entry?.isAdopted)
+        fail("conflict", `${entry.config.name} is served by GPU nodes; stop the model with agents.stop`);
+      const isUnsaved = entry !== null && !entry.persisted;
+      const removed = isUnsaved ? entry.config.name : await this.#removeSaved(index, entry);
+      if (entry && removed !== null) this.#drop(entry);
+      return removed;
+    });
+    if (name === null) {
+      await this.reload();
+      fail("not_found", "Backend not found at given index");
+    }
+    this.options.bus.publish(CHANGED, name);
+  }
+
+  /** The name of the backend that was removed from the database; null when none has the index any more. */
+  #removeSaved(index: number, entry: Entry | null): Promise<string | null> {
+    return this.#store.remove(index).catch((error) => {
+      if (!entry) throw error;
+      const backend = entry.config.name;
+      this.options.log.error("deleting a backend failed; it will return on restart", { backend, error });
+      return backend;
+    });
   }
 
   /**
@@ -406,23 +439,8 @@ export class Routing {
   /** True when there was one. */
   async removeNamed(name: string): Promise<boolean> {
     const entry = this.#find(name);
-    if (entry) await this.#remove(entry);
+    if (entry) await this.removeAt(entry.index);
     return entry !== undefined;
-  }
-
-  async #remove(entry: Entry): Promise<void> {
-    const { name } = entry.config;
-    await this.#exclusively(async () => {
-      this.#drop(entry);
-      if (!entry.persisted) return;
-      await this.#store.remove(name).catch((error) => {
-        this.options.log.error("deleting a backend failed; it will return on restart", {
-          backend: name,
-          error,
-        });
-      });
-    });
-    if (entry.persisted) this.options.bus.publish(CHANGED, name);
   }
 
   /** Makes the list what the database says; backends that were not saved stay as they are. */
@@ -438,7 +456,7 @@ export class Routing {
     }).catch((error) => this.options.log.error("reading the list of backends failed", { error }));
   }
 
-  #restore(row: StoredBackend): void {
+  #restore({ index, ...row }: SavedBackend): void {
     const { factory, log } = this.options;
     const plan = factory.plan(row.type);
     if (!plan || !("kind" in plan)) {
@@ -447,13 +465,17 @@ export class Routing {
     }
     const config = this.#toConfig(row);
     const known = this.#find(config.name);
-    if (known && Bun.deepEquals(known.config, config)) return;
+    if (known && Bun.deepEquals(known.config, config)) {
+      known.persisted = true;
+      if (known.index !== index) this.#renumber(known, index);
+      return;
+    }
     if (!factory.isBridgeUrl(config.url)) {
-      this.#put(config, { address: config.url, persisted: true });
+      this.#put(config, { address: config.url, index, persisted: true });
       return;
     }
     // Start-up does not wait for a tunnel: until it is up the backend is listed, but not routable.
-    const entry = this.#put(config, { address: null, persisted: true });
+    const entry = this.#put(config, { address: null, index, persisted: true });
     factory.bridge.connect(config.url).then(
       (port) => this.#move(entry, this.#tunnelUrl(config, port)),
       (error) => log.warn("a saved backend's tunnel is down", { backend: row.name, error }),
@@ -499,14 +521,17 @@ export class Routing {
     return `${this.#kindOf(config).schemes[0]}//127.0.0.1:${port}`;
   }
 
-  #put(config: BackendConfig, { address, persisted }: { address: string | null; persisted: boolean }): Entry {
+  #put(
+    config: BackendConfig,
+    { address, index, persisted }: { address: string | null; index: number; persisted: boolean },
+  ): Entry {
     const { factory } = this.options;
     const backend = !config.enabled
       ? idle(config, DISABLED)
       : address === null
         ? idle(config, "the bridge tunnel is not up")
         : factory.create({ ...config, url: address });
-    const entry = newEntry(this.#kindOf(config), { config, backend, persisted });
+    const entry = newEntry(this.#kindOf(config), { config, index, backend, persisted });
     this.#place(entry);
     if (factory.isBridgeUrl(config.url)) {
       entry.stopWatching = factory.bridge.watch({
@@ -519,15 +544,26 @@ export class Routing {
     return entry;
   }
 
-  /** Puts an entry where the one of its name is, or at the end. */
+  /** Puts an entry where its index says, instead of the one of its name. */
   #place(entry: Entry): void {
-    const index = this.#entries.findIndex((other) => other.config.name === entry.config.name);
-    if (index === -1) this.#entries.push(entry);
-    else {
-      this.#retire(this.#entries[index]!);
-      this.#entries[index] = entry;
+    const replaced = this.#find(entry.config.name);
+    if (replaced) {
+      this.#entries.splice(this.#entries.indexOf(replaced), 1);
+      this.#retire(replaced);
     }
+    this.#entries.push(entry);
+    this.#renumber(entry, entry.index);
+  }
+
+  #renumber(entry: Entry, index: number): void {
+    entry.index = index;
+    this.#entries.sort((a, b) => a.index - b.index);
     this.#router.changed();
+  }
+
+  #unsavedIndex(name: string): number {
+    const known = this.#find(name);
+    return known ? known.index : Math.max(UNSAVED_INDEX_MIN, 1 + (this.#entries.at(-1)?.index ?? 0));
   }
 
   #requireRoom(name: string): void {

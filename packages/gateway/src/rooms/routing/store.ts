@@ -1,5 +1,5 @@
 import type { CapabilityName } from "../../backends/contract.ts";
-import type { Database } from "../../storage/contract.ts";
+import type { Database, Queryable, Transaction } from "../../storage/contract.ts";
 import type { Sealer } from "./sealer.ts";
 
 /** A backend as it is kept: what the operator gave. */
@@ -15,7 +15,17 @@ export interface StoredBackend {
   enabled: boolean;
 }
 
+/** A backend as it is found. */
+export interface SavedBackend extends StoredBackend {
+  /** Its registration index, which no other backend gets. */
+  index: number;
+}
+
+/** Held while indexes are given and taken away. */
+const LOCK = "backend-indexes";
+
 interface BackendRow {
+  position: number | null;
   name: string;
   type: string;
   url: string;
@@ -55,36 +65,90 @@ export class BackendStore {
     return key;
   }
 
-  /** In order of registration, which is what the indexes of the admin surface count. */
-  async list(): Promise<StoredBackend[]> {
+  /** In order of registration. */
+  async list(): Promise<SavedBackend[]> {
     const rows = await this.db.all<BackendRow>(
-      "SELECT name, type, url, api_key, models, capabilities, workflow, concurrency, enabled FROM backend_configs ORDER BY registered_at, name",
+      `SELECT position, c.name, type, url, api_key, models, capabilities, workflow, concurrency, enabled
+       FROM backend_configs c LEFT JOIN backend_indexes i ON i.name = c.name ORDER BY position, registered_at, c.name`,
     );
-    return rows.map((row) => toStored(row, this.#keyOf(row)));
+    const saved: SavedBackend[] = [];
+    for (const row of rows) {
+      // An older version, which runs beside this one for a while, gives none.
+      const index = row.position ?? (await this.indexOf(row.name));
+      saved.push({ ...toStored(row, this.#keyOf(row)), index });
+    }
+    return saved.sort((a, b) => a.index - b.index);
   }
 
-  async save(backend: StoredBackend, now: string): Promise<void> {
-    await this.db.run(
-      `INSERT INTO backend_configs (name, type, url, api_key, models, capabilities, workflow, registered_at, updated_at, enabled, concurrency)
+  /** The index of a backend, which gets one if it has none. */
+  indexOf(name: string): Promise<number> {
+    return this.#locked((tx) => indexIn(tx, name));
+  }
+
+  #locked<T>(work: (tx: Transaction) => Promise<T>): Promise<T> {
+    return this.db.transaction(async (tx) => {
+      await tx.lock(LOCK);
+      return work(tx);
+    });
+  }
+
+  /** Saves a backend, or replaces the one of the same name, which keeps its index. */
+  save(backend: StoredBackend, now: string): Promise<number> {
+    return this.#locked(async (tx) => {
+      await tx.run(
+        `INSERT INTO backend_configs (name, type, url, api_key, models, capabilities, workflow, registered_at, updated_at, enabled, concurrency)
        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $9, $10)
        ON CONFLICT (name) DO UPDATE SET type = $2, url = $3, api_key = $4, models = $5, capabilities = $6,
          workflow = $7, updated_at = $8, enabled = $9, concurrency = $10`,
-      [
-        backend.name,
-        backend.type,
-        backend.url,
-        backend.apiKey && this.sealer.seal(backend.apiKey, backend.name),
-        JSON.stringify(backend.models),
-        backend.capabilities ? JSON.stringify(backend.capabilities) : null,
-        backend.workflow === null || backend.workflow === undefined ? null : JSON.stringify(backend.workflow),
-        now,
-        backend.enabled,
-        backend.concurrency ?? null,
-      ],
-    );
+        [
+          backend.name,
+          backend.type,
+          backend.url,
+          backend.apiKey && this.sealer.seal(backend.apiKey, backend.name),
+          JSON.stringify(backend.models),
+          backend.capabilities ? JSON.stringify(backend.capabilities) : null,
+          backend.workflow === null || backend.workflow === undefined
+            ? null
+            : JSON.stringify(backend.workflow),
+          now,
+          backend.enabled,
+          backend.concurrency ?? null,
+        ],
+      );
+      return indexIn(tx, backend.name);
+    });
   }
 
-  async remove(name: string): Promise<void> {
-    await this.db.run("DELETE FROM backend_configs WHERE name = $1", [name]);
+  /** The name of the backend that was removed; null when none has the index. */
+  remove(index: number): Promise<string | null> {
+    return this.#locked(async (tx) => {
+      const found = await tx.get<{ name: string }>(
+        "SELECT c.name FROM backend_configs c JOIN backend_indexes i ON i.name = c.name WHERE position = $1",
+        [index],
+      );
+      if (!found) return null;
+      await tx.run("DELETE FROM backend_configs WHERE name = $1", [found.name]);
+      await tx.run("UPDATE backend_indexes SET name = NULL WHERE position = $1", [index]);
+      // The highest one is enough to go on counting from; when no backend is left, the count begins again.
+      await tx.run(
+        `DELETE FROM backend_indexes WHERE name IS NULL AND (position < (SELECT MAX(position) FROM backend_indexes)
+           OR NOT EXISTS (SELECT 1 FROM backend_indexes WHERE name IS NOT NULL))`,
+      );
+      return found.name;
+    });
   }
+}
+
+async function indexIn(tx: Queryable, name: string): Promise<number> {
+  const known = await tx.get<{ position: number }>("SELECT position FROM backend_indexes WHERE name = $1", [
+    name,
+  ]);
+  const given =
+    known ??
+    (await tx.get<{ position: number }>(
+      `INSERT INTO backend_indexes (position, name)
+       SELECT COALESCE(MAX(position) + 1, 0), CAST($1 AS TEXT) FROM backend_indexes RETURNING position`,
+      [name],
+    ));
+  return Number(given!.position);
 }

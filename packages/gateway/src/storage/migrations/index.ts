@@ -29,6 +29,7 @@ import { responseBlocks } from "./027-response-blocks.ts";
 import { responseIndexes } from "./028-response-indexes.ts";
 import { recordBytes } from "./029-record-bytes.ts";
 import { verifiedAddresses } from "./030-verified-addresses.ts";
+import { backendIndexes } from "./031-backend-indexes.ts";
 
 /** In order of application; a released migration is never edited, only followed by another. */
 export const migrations: readonly Migration[] = [
@@ -62,4 +63,5 @@ export const migrations: readonly Migration[] = [
   responseIndexes,
   recordBytes,
   verifiedAddresses,
+  backendIndexes,
 ];

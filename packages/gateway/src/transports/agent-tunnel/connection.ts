@@ -1,5 +1,6 @@
 import { LEAVING_METHOD, RpcErrorCode, type RpcMessage } from "@model-gateway/protocol/agent.ts";
 import { TunnelClient, type TunnelFetchInit } from "@model-gateway/protocol/tunnel/client.ts";
+import { STREAMS_MAX } from "@model-gateway/protocol/tunnel/frames.ts";
 import { SocketChannel } from "@model-gateway/protocol/tunnel/socket-channel.ts";
 import type { ServerSocket } from "@model-gateway/wire/websocket";
 import type { Clock } from "../../kernel/clock.ts";
@@ -8,6 +9,8 @@ import { ServiceError } from "../../kernel/errors.ts";
 /** How long a node may take to accept an order; the work itself is reported later. */
 const ANSWER_TIMEOUT_MS = 10_000;
 const REQUESTS_WAITING_MAX = 256;
+/** Nodes that do not say it take 240, probes included. */
+const STREAMS_MAX_UNTOLD = 200;
 const REASON_BYTES_MAX = 120;
 const DETAIL_CHARS_MAX = 500;
 
@@ -44,6 +47,11 @@ export class AgentConnection {
 
   get openStreams(): number {
     return this.#tunnel.openStreams;
+  }
+
+  /** The node has said how many requests it takes at once. */
+  carries(streamsMax = STREAMS_MAX_UNTOLD): void {
+    this.#tunnel.streamsMax = Math.min(streamsMax, STREAMS_MAX);
   }
 
   readonly fetch = (modelId: string, path: string, init?: TunnelFetchInit): Promise<Response> =>

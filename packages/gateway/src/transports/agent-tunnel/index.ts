@@ -183,6 +183,7 @@ export class AgentTunnel<Identity> implements SocketTransport<SocketData<Identit
       refuse(RpcErrorCode.invalidParams, describeIssues(parsed.error));
       return;
     }
+    if (name === "agent.hello") connection.carries((parsed.data as HelloParams).streams_max);
     const result = this.#hand(data, name, parsed.data);
     if (id !== undefined) connection.send({ jsonrpc: "2.0", id, result });
   }

@@ -1,12 +1,12 @@
 import { BackendError, type Overflow } from "../../../backends/contract.ts";
 import { type ErrorName, ServiceError } from "../../../kernel/errors.ts";
-import type { Route } from "../../routing/index.ts";
+import { BUSY_RETRY_SECONDS, type Route } from "../../routing/index.ts";
 
 /** Statuses below 500 that say something about the backend rather than about the request. */
 const BACKEND_AT_FAULT = new Set([401, 408, 429]);
 
 /** Failures that say nothing about whether the backend works. */
-const NOT_ABOUT_BACKEND: ReadonlySet<string> = new Set(["request", "unsupported", "mismatch"]);
+const NOT_ABOUT_BACKEND: ReadonlySet<string> = new Set(["busy", "request", "unsupported", "mismatch"]);
 /** A backend that has no such feature says so about the request, though its status is above 499. */
 const NOT_IMPLEMENTED = 501;
 
@@ -15,6 +15,12 @@ export function toFailure(error: unknown, headers?: Readonly<Record<string, stri
   if (!(error instanceof BackendError)) return error;
   const { message, kind, retryAfterSeconds, status } = error;
   if (kind === "request") return new ServiceError("missing_fields", message, { headers, cause: error });
+  if (kind === "busy")
+    return new ServiceError("busy", `${message}; try again`, {
+      retryAfterSeconds: BUSY_RETRY_SECONDS,
+      headers,
+      cause: error,
+    });
   if (kind === "unsupported") return new ServiceError("backend_error", message, { headers, cause: error });
   const rest = status === undefined ? undefined : { upstream: upstreamMember(error) };
   return new ServiceError("bad_gateway", message, { retryAfterSeconds, rest, headers, cause: error });

@@ -3,6 +3,7 @@ import {
   type Backend,
   BackendError,
   type ChatCall,
+  isUnsent,
   type JsonBody,
   type PostCall,
 } from "../../../backends/contract.ts";
@@ -319,10 +320,9 @@ export class UpstreamCall {
     );
   }
 
-  /** Instead of a backend that could not be reached, so that nothing was sent. */
+  /** Instead of a backend that could not be reached or is full, so that nothing was sent. */
   #another(error: unknown): Route | null {
-    const isUnsent = error instanceof BackendError && error.kind === "connect";
-    if (!isUnsent || this.#tried.length >= ATTEMPTS_MAX) return null;
+    if (!isUnsent(error) || this.#tried.length >= ATTEMPTS_MAX) return null;
     const { capability, provider, conversationId } = this.options;
     try {
       return this.parts.routing.choose({
@@ -339,7 +339,7 @@ export class UpstreamCall {
 
   /** The call failed: reports it to the circuit breaker, unless the client caused it. */
   failed(error: unknown): void {
-    if (error instanceof BackendError && error.kind === "connect") this.unsent();
+    if (isUnsent(error)) this.unsent();
     const reason = this.watched.isAborted ? this.watched.reason : error;
     const left = isAboutClient(reason);
     this.#isEndedByAsker = isEndedByAsker(reason);

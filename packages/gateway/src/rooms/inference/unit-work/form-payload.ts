@@ -9,29 +9,32 @@ import {
   requireName,
 } from "../request/payload.ts";
 import { isSpendField, SpendFields } from "../request/spend-fields.ts";
-import { type FormPart, readForm } from "./multipart.ts";
+import { type FormPart, readForm, writeForm } from "./multipart.ts";
 
 /** Of all texts together; files are bounded by the body. */
 const TEXT_BYTES_MAX = 1024 * 1024;
 /** More digits are no number that any field may have. */
 const WHOLE_NUMBER = /^\d{1,9}$/;
-/** Names that stand for a list, as form libraries write them: `image[]`. */
-const LIST = /\[[^\]]*\]$/;
+/** Names that stand for a list or an object, as form libraries write them: `image[]`. */
+const BRACKETS = /\[.*$/;
 
 const refuse = (field: string, expected: string): never =>
   fail("missing_fields", `\`${field}\` ${expected}`, { data: { fields: [field] } });
 
-/** A `multipart/form-data` body: its texts are known, its files pass as the bytes that they are. */
+/**
+ * A `multipart/form-data` body. It is sent as a form written from what was read, so that no server can find anything
+ * else in it. No client can know the boundary beforehand, so none can put it into a value.
+ */
 export class FormPayload implements Payload {
   readonly messagesProblem = null;
   readonly mayHaveMedia = false;
-  readonly #texts = new Map<string, FormPart>();
   readonly files: readonly { name: string; bytes: Buffer }[];
-  /** Of all texts together. */
-  readonly textBytes: number;
+  readonly #texts = new Map<string, Buffer>();
   readonly #parts: readonly FormPart[];
+  readonly #boundary = `form-${crypto.randomUUID()}`;
 
   constructor(
+    /** As the client sent it. */
     readonly bytes: Buffer,
     contentType: string,
   ) {
@@ -39,32 +42,37 @@ export class FormPayload implements Payload {
     let textBytes = 0;
     for (const part of this.#parts) {
       this.#add(part);
-      if (!part.isFile) textBytes += part.valueEnd - part.valueStart;
+      if (!part.file) textBytes += part.value.length;
     }
     if (textBytes > TEXT_BYTES_MAX)
       fail("body_too_large", `The texts of the form are larger than ${TEXT_BYTES_MAX} bytes`);
-    this.textBytes = textBytes;
     this.files = this.#parts
-      .filter(({ isFile }) => isFile)
-      .map(({ name, valueStart, valueEnd }) => ({ name, bytes: bytes.subarray(valueStart, valueEnd) }));
+      .filter(({ file }) => file !== null)
+      .map(({ name, value }) => ({ name, bytes: value }));
+    for (const { name } of this.files)
+      if (this.#texts.has(name)) refuse(name, "is there as a text and as a file; send one of them");
+  }
+
+  /** Of what is sent. */
+  get contentType(): string {
+    return `multipart/form-data; boundary=${this.#boundary}`;
   }
 
   /** Servers disagree on which of two fields of a name counts, and on whether a file can be a text. */
-  #add(part: FormPart): void {
-    const { name, isFile } = part;
+  #add({ name, file, value }: FormPart): void {
     requireName(name);
-    const plain = name.replace(LIST, "");
+    const plain = name.replace(BRACKETS, "");
     if (plain !== name) {
       if (isSpelledOneWay(plain) || plain !== plain.toLowerCase())
         refuse(name, `is refused: write \`${plain.toLowerCase()}\`, once`);
       return;
     }
-    if (isFile) {
+    if (file) {
       if (isSpelledOneWay(name) && name !== "file") refuse(name, "must be a text, not a file");
       return;
     }
     if (this.#texts.has(name)) refuse(name, "is there twice; send it once");
-    this.#texts.set(name, part);
+    this.#texts.set(name, value);
   }
 
   has(key: string): boolean {
@@ -76,8 +84,7 @@ export class FormPayload implements Payload {
   }
 
   value(key: string): string | undefined {
-    const part = this.#texts.get(key);
-    return part && this.bytes.toString("utf8", part.valueStart, part.valueEnd);
+    return this.#texts.get(key)?.toString();
   }
 
   tokenCount(): null {
@@ -96,40 +103,32 @@ export class FormPayload implements Payload {
     return text !== undefined && WHOLE_NUMBER.test(text) ? Number(text) : text;
   }
 
-  /** The client's own bytes, unless a field has to change. */
   compose(set: ReadonlyMap<string, string>): ComposedBody {
-    const isChanged = set.size > 0 || this.#parts.some(({ name }) => isOwnField(name));
-    return new FormBody(isChanged ? this.#spliced(set) : this.bytes);
-  }
-
-  #spliced(set: ReadonlyMap<string, string>): Buffer {
-    const pieces: Buffer[] = [];
-    let from = 0;
-    for (const { name, isFile, start, end, valueStart, valueEnd } of this.#parts) {
-      const json = isFile ? undefined : set.get(name);
-      if (json === undefined && !isOwnField(name)) continue;
-      if (json === undefined) pieces.push(this.bytes.subarray(from, start));
-      else
-        pieces.push(
-          this.bytes.subarray(from, valueStart),
-          Buffer.from(JSON.parse(json) as string),
-          this.bytes.subarray(valueEnd, end),
-        );
-      from = end;
-    }
-    pieces.push(this.bytes.subarray(from));
-    return Buffer.concat(pieces);
+    const sent = this.#parts.flatMap((part) => {
+      if (isOwnField(part.name)) return [];
+      const json = part.file ? undefined : set.get(part.name);
+      return json === undefined ? part : { ...part, value: Buffer.from(JSON.parse(json) as string) };
+    });
+    return new FormBody(this.bytes, writeForm(sent, this.#boundary));
   }
 }
 
 class FormBody implements ComposedBody {
-  constructor(readonly form: Buffer) {}
+  constructor(
+    readonly received: Buffer,
+    readonly pieces: Buffer[],
+  ) {}
 
+  /** As it came: what is sent has another boundary each time. */
   bytes(): Uint8Array<ArrayBuffer> {
-    return this.form as Uint8Array<ArrayBuffer>;
+    return this.received as Uint8Array<ArrayBuffer>;
+  }
+  /** Large files are copied once, into what the runtime sends from. */
+  form(): Blob {
+    return new Blob(this.pieces as Buffer<ArrayBuffer>[]);
   }
   size(): number {
-    return this.form.length;
+    return this.received.length;
   }
   object(): never {
     throw new BackendError("unsupported", "the backend takes no forms");

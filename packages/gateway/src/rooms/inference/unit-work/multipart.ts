@@ -1,14 +1,23 @@
+import { isUtf8 } from "node:buffer";
 import { fail } from "../../../kernel/errors.ts";
 
 const PARTS_MAX = 128;
 const PART_HEADER_BYTES_MAX = 4 * 1024;
 const CRLF = "\r\n";
 const HEADER_END = Buffer.from("\r\n\r\n");
-const BOUNDARY = /;\s*boundary=(?:"([^"]*)"|([^\s;"]+))/gi;
+/** One plain `boundary` and nothing else: servers disagree on all others. */
+const FORM_TYPE = /^multipart\/form-data[ \t]*;[ \t]*boundary=(?:"([^"]*)"|([^"]*))$/i;
 const BOUNDARY_CHARS = /^[A-Za-z0-9'()+_,\-./:=?]{1,70}$/;
-/** A file's name may be anything that stays inside its quotes. */
-const DISPOSITION =
-  /^form-data; *name="([^"\\]{1,128})"(; *filename="(?:[^"\\]|\\.)*")?(; *filename\*=[^;"]+)?$/i;
+const DISPOSITION = /^form-data((?:; *(?:name|filename\*?)=(?:"(?:[^"\\]|\\.)*"|[^\s";\\]+))*)$/i;
+const PARAMETER = /; *(name|filename\*?)=(?:"((?:[^"\\]|\\.)*)"|([^";]+))/gi;
+/** Some servers trim names, or read brackets as a path. */
+const FIELD_NAME = /^[A-Za-z0-9_][A-Za-z0-9_.-]*(\[[A-Za-z0-9_.-]*\])*$/;
+const FIELD_NAME_CHARS_MAX = 128;
+const FILE_NAME_CHARS_MAX = 128;
+/** Also what servers decode in a file's name. */
+const UNSAFE_IN_FILE_NAME = /[\p{Cc}"%&;]/gu;
+/** A part of another type could be read as a form of its own. */
+const FILE_TYPE = /^((?:application|audio|image|text|video)\/[\w.+-]{1,64})[ \t]*(?:;|$)/i;
 const HEADERS: ReadonlySet<string> = new Set([
   "content-disposition",
   "content-type",
@@ -17,15 +26,19 @@ const HEADERS: ReadonlySet<string> = new Set([
 ]);
 const PLAIN_ENCODING = /^(7bit|8bit|binary)$/i;
 
-/** One field of a form: positions in the body. */
+/** One field of a form. */
 export interface FormPart {
   name: string;
-  isFile: boolean;
-  /** Of the whole part, from its delimiter to the next one. */
-  start: number;
-  end: number;
-  valueStart: number;
-  valueEnd: number;
+  /** Null for a text. */
+  file: FormFile | null;
+  /** Of the body that was read. */
+  value: Buffer;
+}
+
+interface FormFile {
+  name: string;
+  /** Media type; null where none, or an unusual one, was given. */
+  type: string | null;
 }
 
 const refuse = (problem: string): never =>
@@ -35,17 +48,16 @@ export const isFormType = (contentType: string | null): contentType is string =>
   /^multipart\/form-data\s*(;|$)/i.test(contentType ?? "");
 
 function boundaryOf(contentType: string): string {
-  const found = [...contentType.matchAll(BOUNDARY)];
-  const boundary = found[0]?.[1] ?? found[0]?.[2] ?? "";
-  if (found.length !== 1 || !BOUNDARY_CHARS.test(boundary))
-    refuse("its content-type needs one boundary of at most 70 plain characters");
+  const found = FORM_TYPE.exec(contentType);
+  const boundary = found?.[1] ?? found?.[2] ?? "";
+  if (!BOUNDARY_CHARS.test(boundary))
+    refuse(
+      "its content-type must be `multipart/form-data; boundary=…`, with one boundary of at most 70 plain characters and no other parameter",
+    );
   return boundary;
 }
 
-/**
- * The parts of a form. Strict, because what another server would read from the same bytes decides what it does and
- * what it costs: whatever could be read in two ways is refused.
- */
+/** The parts of a form. Strict: what could be read in two ways is refused. */
 export function readForm(bytes: Buffer, contentType: string): FormPart[] {
   const mark = `--${boundaryOf(contentType)}`;
   const parts: FormPart[] = [];
@@ -59,7 +71,7 @@ export function readForm(bytes: Buffer, contentType: string): FormPart[] {
     if (ending !== CRLF) refuse("a boundary is not followed by a line end");
     const next = nextMark(bytes, mark, after);
     if (parts.length >= PARTS_MAX) refuse(`it has more than ${PARTS_MAX} parts`);
-    parts.push(partOf(bytes, { start, headersStart: after + 2, valueEnd: next - CRLF.length }));
+    parts.push(partOf(bytes, after + CRLF.length, next - CRLF.length));
     start = next;
   }
   const rest = bytes.subarray(start + mark.length + 2);
@@ -76,31 +88,77 @@ function nextMark(bytes: Buffer, mark: string, from: number): number {
   return at;
 }
 
-function partOf(
-  bytes: Buffer,
-  { start, headersStart, valueEnd }: { start: number; headersStart: number; valueEnd: number },
-): FormPart {
+function partOf(bytes: Buffer, headersStart: number, valueEnd: number): FormPart {
   const headersEnd = bytes.indexOf(HEADER_END, headersStart);
   const valueStart = headersEnd + HEADER_END.length;
   if (headersEnd === -1 || valueStart > valueEnd || headersEnd - headersStart > PART_HEADER_BYTES_MAX)
     refuse(`the headers of a part do not end within ${PART_HEADER_BYTES_MAX} bytes`);
-  const disposition = dispositionIn(bytes.toString("utf8", headersStart, headersEnd));
-  const found = DISPOSITION.exec(disposition);
-  if (!found) return refuse('a part has no plain `content-disposition: form-data; name="…"`');
-  const isFile = found[2] !== undefined || found[3] !== undefined;
-  return { name: found[1]!, isFile, start, end: valueEnd + CRLF.length, valueStart, valueEnd };
+  const headers = headersOf(bytes.toString("utf8", headersStart, headersEnd));
+  const { name, fileName } = dispositionOf(headers.get("content-disposition") ?? "");
+  const value = bytes.subarray(valueStart, valueEnd);
+  if (fileName === null && !isUtf8(value)) refuse(`\`${name}\` is not text in UTF-8`);
+  const type = FILE_TYPE.exec(headers.get("content-type") ?? "")?.[1]?.toLowerCase() ?? null;
+  return { name, file: fileName === null ? null : { name: safeFileName(fileName) || name, type }, value };
 }
 
-function dispositionIn(headers: string): string {
-  const seen = new Map<string, string>();
-  for (const line of headers.split(CRLF)) {
+function headersOf(text: string): ReadonlyMap<string, string> {
+  const headers = new Map<string, string>();
+  for (const line of text.split(CRLF)) {
     const colon = line.indexOf(":");
     const name = line.slice(0, colon).toLowerCase();
-    if (!HEADERS.has(name) || seen.has(name) || /[\r\n\0]/.test(line))
-      refuse(`a part may have ${[...HEADERS].join(", ")}, each once`);
-    seen.set(name, line.slice(colon + 1).trim());
+    if (!HEADERS.has(name) || headers.has(name) || /[\r\n\0]/.test(line))
+      refuse(`a part may have ${[...HEADERS].join(", ")}, each once and on one line`);
+    headers.set(name, line.slice(colon + 1).trim());
   }
-  if (!PLAIN_ENCODING.test(seen.get("content-transfer-encoding") ?? "binary"))
+  if (!PLAIN_ENCODING.test(headers.get("content-transfer-encoding") ?? "binary"))
     refuse("its parts must not be encoded");
-  return seen.get("content-disposition") ?? "";
+  return headers;
+}
+
+function dispositionOf(disposition: string): { name: string; fileName: string | null } {
+  const given = new Map<string, string>();
+  for (const [, key = "", quoted, token = ""] of (DISPOSITION.exec(disposition)?.[1] ?? "").matchAll(
+    PARAMETER,
+  )) {
+    const parameter = key.toLowerCase();
+    if (given.has(parameter)) refuse(`a part has \`${parameter}\` twice`);
+    given.set(parameter, quoted?.replace(/\\(["\\])/g, "$1") ?? token);
+  }
+  const name = given.get("name");
+  if (name === undefined)
+    return refuse(
+      'a part has no plain `content-disposition: form-data; name="…"`, with or without a `filename`',
+    );
+  if (!FIELD_NAME.test(name) || name.length > FIELD_NAME_CHARS_MAX)
+    refuse(
+      `the name of a field is not made of at most ${FIELD_NAME_CHARS_MAX} letters, digits and any of _ . - [ ]`,
+    );
+  const encoded = given.get("filename*");
+  return { name, fileName: encoded === undefined ? (given.get("filename") ?? null) : decoded(encoded) };
+}
+
+/** As RFC 5987 writes what is not ASCII. */
+function decoded(encoded: string): string {
+  try {
+    return decodeURIComponent(/^utf-8'[\w-]*'(.*)$/i.exec(encoded)![1]!);
+  } catch {
+    return refuse("a `filename*` is not UTF-8 with percent signs");
+  }
+}
+
+/** What every server takes for the same name: without a folder, quotes or anything that is decoded. */
+function safeFileName(name: string): string {
+  const plain = name.split(/[/\\]/).at(-1)!.replace(UNSAFE_IN_FILE_NAME, "_").trim();
+  return /^\.*$/.test(plain) ? "" : plain.slice(-FILE_NAME_CHARS_MAX);
+}
+
+/** A form as pieces of bytes, in which the values are not copied. */
+export function writeForm(parts: readonly FormPart[], boundary: string): Buffer[] {
+  const pieces = parts.flatMap(({ name, file, value }) => {
+    const fileName = file ? `; filename="${file.name}"` : "";
+    const type = file?.type ? `Content-Type: ${file.type}${CRLF}` : "";
+    const head = `--${boundary}${CRLF}Content-Disposition: form-data; name="${name}"${fileName}${CRLF}${type}${CRLF}`;
+    return [Buffer.from(head), value, Buffer.from(CRLF)];
+  });
+  return [...pieces, Buffer.from(`--${boundary}--${CRLF}`)];
 }

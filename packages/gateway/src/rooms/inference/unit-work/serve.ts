@@ -48,12 +48,11 @@ export function serveWork(parts: CallParts, request: Request): Promise<Reply | S
 
 async function serve(
   parts: CallParts,
-  { kind, asker, contentType, client }: Request,
+  { kind, asker, client }: Request,
   payload: Payload,
 ): Promise<Reply | StreamedReply> {
   const { model, provider } = readWorkFields(payload);
   const asked = kind.read(payload);
-  const isForm = payload instanceof FormPayload;
   const call = await UpstreamCall.admit(parts, {
     asker,
     payload,
@@ -61,7 +60,7 @@ async function serve(
     model,
     provider,
     work: asked,
-    contentType: isForm ? contentType! : kind.isStreamed && JSON_TYPE,
+    contentType: payload instanceof FormPayload ? payload.contentType : kind.isStreamed && JSON_TYPE,
     send: (backend, upstream) => backend.post?.(kind.path, upstream),
   });
   client.whenGone(() => call.watched.abort(CLIENT_LEFT));
