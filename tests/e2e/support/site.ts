@@ -23,6 +23,8 @@ const DISABLED_FEATURES = [
   "PaintHolding",
   "PreconnectToSearch",
 ];
+/** Where the console keeps who is signed in. */
+export const SESSION_KEY = "model-gateway.session";
 const executablePath = process.env.TEST_CHROMIUM ?? Bun.which("chromium") ?? undefined;
 
 export interface Look {
@@ -146,12 +148,15 @@ export async function openSite(
   const signedInAs: Site["signedInAs"] = async (name, look) => {
     const stored = await sessionOf(name);
     const visited = await visit(look);
-    await visited.context.addInitScript((session) => {
-      // Once: what the console does with it later, signing out included, must stay.
-      if (sessionStorage.getItem("visited")) return;
-      sessionStorage.setItem("visited", "yes");
-      localStorage.setItem("model-gateway.session", session);
-    }, stored);
+    await visited.context.addInitScript(
+      ([key, session]) => {
+        // Once: what the console does with it later, signing out included, must stay.
+        if (sessionStorage.getItem("visited")) return;
+        sessionStorage.setItem("visited", "yes");
+        localStorage.setItem(key, session);
+      },
+      [SESSION_KEY, stored] as const,
+    );
     return visited;
   };
   return {
