@@ -18,7 +18,7 @@ interface Measured {
   unit?: string;
 }
 
-function useOf({ used, limit, inWords, unit = "" }: Measured): LimitUse | null {
+function usedOf({ used, limit, inWords, unit = "" }: Measured): LimitUse | null {
   if (limit === null) return null;
   return { share: limit > 0 ? used / limit : 1, words: `${inWords(used)} of ${inWords(limit)}${unit}` };
 }
@@ -30,8 +30,8 @@ export function monthlyLimits(plan: Plan): { usd: LimitUse | null; tokens: Limit
   const { quota_cost_usd, quota_tokens } = plan.usage;
   const { monthly_usd_quota = null, monthly_token_quota = null } = tierOf(plan) ?? {};
   return {
-    usd: useOf({ used: quota_cost_usd, limit: monthly_usd_quota, inWords: money }),
-    tokens: useOf({ used: quota_tokens, limit: monthly_token_quota, inWords: compact, unit: " tokens" }),
+    usd: usedOf({ used: quota_cost_usd, limit: monthly_usd_quota, inWords: money }),
+    tokens: usedOf({ used: quota_tokens, limit: monthly_token_quota, inWords: compact, unit: " tokens" }),
   };
 }
 
@@ -40,7 +40,7 @@ export function monthlyLimits(plan: Plan): { usd: LimitUse | null; tokens: Limit
  * about to be refused: a minute later it is over.
  */
 export function tightestLimit(plan: Plan, requestsPerMinute = 0): LimitUse | null {
-  const rate = useOf({
+  const rate = usedOf({
     used: requestsPerMinute,
     limit: tierOf(plan)?.rpm ?? null,
     inWords: count,

@@ -87,10 +87,10 @@ export function Page() {
           </Button>
         </div>
       </header>
-      <QueryFailure query={callable} />
-      {callable.data?.length === 0 && <NoModels />}
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls must be reachable by keyboard */}
       <section className="chat-scroll" ref={scroll} tabIndex={0} aria-label="Answers">
+        <QueryFailure query={callable} />
+        {callable.data?.length === 0 && <NoModels />}
         <div className={`panes panes-${models.length}`}>
           {models.map((model, pane) => (
             // biome-ignore lint/suspicious/noArrayIndexKey: a pane is its place
