@@ -77,8 +77,8 @@ test("the bar on top shows the limit that is reached first, in its own unit, amb
 
   await limit({});
   for (let i = 0; i < 4; i++) await chat("bot");
-  await limit({ rpm: 2 });
-  await bar.getByText(/^\d+ of 2 requests\/min$/).waitFor();
+  await limit({ rpm: 1 });
+  await bar.getByText(/^\d+ of 1 requests\/min$/).waitFor();
   await limit({ monthly_token_quota: null });
   await bar.getByText("$0.00 of $1.00").waitFor();
   await limit({ monthly_usd_quota: null, monthly_token_quota: null });

@@ -19,11 +19,16 @@ export function useActivity() {
   return useQuery(isAdmin ? "activity" : null, () => api("system.activity"), { everyMs: EVERY_MS });
 }
 
-/** Requests a minute of the key that makes most of them, over this minute and the last: sums are kept by the minute. */
+/**
+ * Requests of the last minute by the key that makes most of them. They are summed by the clock's minutes: of the one
+ * before, the part counts that is less than a minute ago.
+ */
 export async function busiestKeyPerMinute(): Promise<number> {
   const nowMs = Date.now();
-  const sinceMs = nowMs - (nowMs % MINUTE_MS) - MINUTE_MS;
-  const { keys } = await api("requests.stats", { since: new Date(sinceMs).toISOString(), with_keys: true });
+  const since = new Date(nowMs - MINUTE_MS).toISOString();
+  const { bins, keys, totals } = await api("requests.stats", { since, with_keys: true });
+  const [before = 0, now = 0] = bins.map(({ ok, refused, failed, left }) => ok + refused + failed + left);
   const most = Math.max(0, ...keys.map(({ key_id, requests }) => (key_id === null ? 0 : requests)));
-  return (most * MINUTE_MS) / (nowMs - sinceMs);
+  const lastMinute = before * (1 - (nowMs % MINUTE_MS) / MINUTE_MS) + now;
+  return totals.requests === 0 ? 0 : lastMinute * (most / totals.requests);
 }
