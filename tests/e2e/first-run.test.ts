@@ -28,6 +28,7 @@ test("from nothing to the first answer, without leaving the console", async () =
   const { page, complaints } = await site.visit();
   await page.goto(site.gateway.url);
   await page.getByRole("heading", { name: "Set up your gateway" }).waitFor();
+  await page.getByText("administers the service and is unlimited").waitFor();
   await shot(page, "first-run");
   expect(await axeFindings(page)).toEqual([]);
   await page.getByLabel("Name").fill("Ada Lovelace");
@@ -37,6 +38,9 @@ test("from nothing to the first answer, without leaving the console", async () =
 
   const steps = page.getByRole("region", { name: "Getting started" });
   await steps.getByText("Register a backend").waitFor();
+  const bar = page.getByRole("banner");
+  await bar.getByText("Unlimited").waitFor();
+  expect(await bar.textContent()).not.toContain("$1.00");
   await shot(page, "first-run-checklist");
   await site.withBackend();
   await steps.getByText("A backend is healthy (done)").waitFor();

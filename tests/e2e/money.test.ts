@@ -8,17 +8,19 @@ beforeAll(async () => {
   await site.withBackend();
   const token = await site.gateway.signIn("owner");
   key = (await site.gateway.rpc<{ key: string }>("keys.create", { name: "program" }, token)).key;
-  for (const ref of ["nightly", "nightly", "bot"]) {
-    const answer = await fetch(`${site.gateway.url}/v1/chat/completions`, {
-      method: "POST",
-      headers: { authorization: `Bearer ${key}`, "content-type": "application/json", "x-service-ref": ref },
-      body: JSON.stringify({ model: "demo-chat", messages: [{ role: "user", content: "hi" }] }),
-    });
-    expect(answer.status).toBe(200);
-  }
+  for (const ref of ["nightly", "nightly", "bot"]) await chat(ref);
 });
 afterEach(() => site.closeVisits());
 afterAll(() => site.stop());
+
+async function chat(ref: string): Promise<void> {
+  const answer = await fetch(`${site.gateway.url}/v1/chat/completions`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${key}`, "content-type": "application/json", "x-service-ref": ref },
+    body: JSON.stringify({ model: "demo-chat", messages: [{ role: "user", content: "hi" }] }),
+  });
+  expect(answer.status).toBe(200);
+}
 
 test("usage: chart, groups, filters in the address, the request's sheet and CSV", async () => {
   const { page, complaints } = await site.visitAs("owner");
@@ -43,6 +45,46 @@ test("usage: chart, groups, filters in the address, the request's sheet and CSV"
   await page.getByRole("dialog", { name: "demo-chat" }).waitFor();
   expect(page.url()).toContain("open=");
   await shot(page, "usage-request");
+  expect(complaints).toEqual([]);
+});
+
+test("the bar on top shows the limit that is reached first, in its own unit, amber from 80 %", async () => {
+  const { page, complaints } = await site.visitAs("owner");
+  const token = await site.gateway.signIn("owner");
+  const bar = page.getByRole("banner").locator(".spend");
+  const meter = bar.getByRole("meter");
+  const limits = { name: "free", monthly_usd_quota: 1, monthly_token_quota: 1_000_000, rpm: 1_000_000 };
+  const limit = async (changes: Partial<Record<keyof typeof limits, unknown>>) => {
+    await site.gateway.rpc("billing.tiers.set", { ...limits, ...changes }, token);
+    await page.reload();
+    await bar.waitFor();
+  };
+  const { usage } = await site.gateway.rpc("billing.plan", {}, token);
+  expect(usage.tokens).toBeGreaterThan(10);
+
+  await limit({ monthly_token_quota: Math.floor(usage.tokens / 0.8) });
+  await bar.getByText(`${usage.tokens} of ${Math.floor(usage.tokens / 0.8)} tokens`).waitFor();
+  expect(await meter.getAttribute("class")).toContain("tone-warn");
+  expect(await meter.getAttribute("aria-label")).toMatch(/^Limit used: 8\d%$/);
+  await page.getByText(/^Token quota: .* tokens used$/).waitFor();
+  await shot(page, "limit-tokens");
+
+  await limit({ monthly_token_quota: 2 * usage.tokens });
+  await bar.getByText("50%", { exact: true }).waitFor();
+  expect(await meter.getAttribute("class")).not.toContain("tone");
+  await limit({ monthly_token_quota: usage.tokens });
+  expect(await meter.getAttribute("class")).toContain("tone-bad");
+
+  await limit({});
+  for (let i = 0; i < 4; i++) await chat("bot");
+  await limit({ rpm: 1 });
+  await bar.getByText(/^\d+ of 1 requests\/min$/).waitFor();
+  await limit({ monthly_token_quota: null });
+  await bar.getByText("$0.00 of $1.00").waitFor();
+  await limit({ monthly_usd_quota: null, monthly_token_quota: null });
+  await bar.getByText("Unlimited").waitFor();
+  expect(await meter.count()).toBe(0);
+  await limit({ monthly_token_quota: 100_000, rpm: 10 });
   expect(complaints).toEqual([]);
 });
 

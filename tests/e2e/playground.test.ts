@@ -113,6 +113,44 @@ test("what was said, the panes and the parameters are still there after other pa
   expect(complaints).toEqual([]);
 });
 
+test("the model of the last time is remembered, and gives way to another when it is gone", async () => {
+  const { page, complaints } = visit;
+  await site.addBackend({ name: "passing", type: "external", url: site.upstream.url, models: ["passing-1"] });
+  const model = page.getByLabel("Model", { exact: true });
+  const leaveAndReturn = async () => {
+    await page.getByRole("link", { name: "Keys" }).first().click();
+    await page.getByRole("heading", { name: "Keys", exact: true }).waitFor();
+    await page.getByRole("link", { name: "Playground" }).first().click();
+    await model.waitFor();
+  };
+  await page.goto(`${site.gateway.url}/playground?model=passing-1`);
+  await model.waitFor();
+  await leaveAndReturn();
+  expect([await model.inputValue(), new URL(page.url()).search]).toEqual(["passing-1", ""]);
+  const token = await site.gateway.signIn("player");
+  await site.gateway.rpc("routes.set", { name: "a-route", targets: [{ model: "demo-chat" }] }, token);
+  await page.goto(`${site.gateway.url}/playground?model=a-route`);
+  await model.waitFor();
+  await leaveAndReturn();
+  expect(await model.inputValue()).toBe("a-route");
+
+  // What cannot be called is shown as the address names it, but not remembered.
+  await page.goto(`${site.gateway.url}/playground?model=never-there`);
+  await model.waitFor();
+  expect(await model.inputValue()).toBe("never-there");
+  await leaveAndReturn();
+  expect(await model.inputValue()).toBe("a-route");
+
+  await site.gateway.rpc("routes.delete", { name: "a-route" }, token);
+  await site.gateway.rpc("backends.remove", { name: "passing" }, token);
+  await page.goto(`${site.gateway.url}/playground`);
+  await until("another model", async () => (await model.inputValue()) === "demo-chat");
+  await page.getByLabel("Your message").fill("who is there?");
+  await page.keyboard.press("Enter");
+  await page.getByText("You said: who is there?").waitFor();
+  expect(complaints).toEqual([]);
+});
+
 test("up to four models answer at once", async () => {
   const { page } = visit;
   await page.goto(`${site.gateway.url}/playground?model=demo-chat`);

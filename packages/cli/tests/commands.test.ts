@@ -43,6 +43,19 @@ test("mistakes are named, on the error stream, with a code", async () => {
   expect(nowhere.err).toContain("cannot be reached");
 });
 
+test("login --register on a new service makes its administrator, whom nothing limits", async () => {
+  const fresh = await bootGateway({ config: { registrationOpen: null } });
+  try {
+    const at = { env: { MODEL_GATEWAY_URL: fresh.url, XDG_CONFIG_HOME: join(shell.dir, "fresh") } };
+    const email = "ada@example.com";
+    const login = await shell.run(["login", "--register", "--email", email], { stdin: PASSWORD, ...at });
+    expect(login.out).toContain(`as ${email}, an administrator`);
+    expect((await shell.run(["users"], at)).out).toMatch(/ada@example\.com.*enterprise/);
+  } finally {
+    await fresh.stop();
+  }
+});
+
 test("a login by pipe lasts, and keys are made, listed and revoked", async () => {
   const login = await shell.run(["login", "--email", "operator@example.com", "--json"], {
     stdin: `${PASSWORD}\n`,

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { type App, type AppOverrides, startApp } from "@model-gateway/gateway/app/index.ts";
 import { type Config, readConfig } from "@model-gateway/gateway/config.ts";
 import { silentLog } from "@model-gateway/gateway/kernel/log.ts";
+import { DEFAULT_TIER } from "@model-gateway/gateway/rooms/billing/index.ts";
 
 export const ADMIN_TOKEN = "test-admin-token-0123456789";
 
@@ -12,6 +13,11 @@ export interface RpcAnswer<T> {
   id: unknown;
   result: T;
   error: { code: number; message: string; data?: Record<string, unknown> };
+}
+
+interface Registered {
+  access_token: string;
+  user: { id: string; is_admin: boolean };
 }
 
 export interface TestGateway {
@@ -24,7 +30,10 @@ export interface TestGateway {
   /** The result of one call; throws when it is an error. */
   // biome-ignore lint/suspicious/noExplicitAny: tests look into results freely
   rpc<T = any>(method: string, params?: unknown, bearer?: string): Promise<T>;
-  /** Registers (or signs in) `<name>@example.com` and returns the access token. */
+  /**
+   * Registers (or signs in) `<name>@example.com` and returns the access token. Everyone is on the free tier, the first
+   * one too, who administers the service: tests of money and limits are about people who have some.
+   */
   signIn(name: string): Promise<string>;
   stop(): Promise<void>;
 }
@@ -76,8 +85,7 @@ export async function bootGateway({
     rpc,
     async signIn(name) {
       const email = `${name}@example.com`;
-      const register = () =>
-        call<{ access_token: string }>("auth.register", { email, password: PASSWORD, name });
+      const register = () => call<Registered>("auth.register", { email, password: PASSWORD, name });
       let registered = await register();
       // Instances that share a Redis share its limits with every test that runs beside this one, from one address.
       const deadlineMs = Date.now() + LIMITED_MS_MAX;
@@ -85,7 +93,11 @@ export async function bootGateway({
         await Bun.sleep(500);
         registered = await register();
       }
-      if (registered.result) return registered.result.access_token;
+      if (registered.result) {
+        const { access_token, user } = registered.result;
+        if (user.is_admin) await app.rooms.billing.setTier(user.id, DEFAULT_TIER);
+        return access_token;
+      }
       const { result } = await call<{ access_token: string }>("auth.login", { email, password: PASSWORD });
       if (!result) throw new Error(`${email} can neither register nor sign in: ${registered.error?.message}`);
       return result.access_token;

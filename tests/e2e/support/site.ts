@@ -23,6 +23,8 @@ const DISABLED_FEATURES = [
   "PaintHolding",
   "PreconnectToSearch",
 ];
+/** Where the console keeps who is signed in. */
+export const SESSION_KEY = "model-gateway.session";
 const executablePath = process.env.TEST_CHROMIUM ?? Bun.which("chromium") ?? undefined;
 
 export interface Look {
@@ -42,7 +44,9 @@ export interface Site {
   upstream: Upstream;
   /** A browser profile of its own. */
   visit(look?: Look): Promise<Visit>;
-  /** Opens the console as a person, who gets an account on the way. */
+  /** The same as a person, who gets an account on the way; no page is open yet. */
+  signedInAs(name: string, look?: Look): Promise<Visit>;
+  /** The same with the overview open. */
   visitAs(name: string, look?: Look): Promise<Visit>;
   /** Registers the demo upstream and waits until its models can be called. */
   withBackend(): Promise<void>;
@@ -95,11 +99,9 @@ function rememberSessions(gateway: TestGateway) {
   };
 }
 
-export async function openSite(config: Parameters<typeof bootGateway>[0] = {}): Promise<Site> {
-  const gateway = await bootGateway(config);
-  const upstream = startUpstream();
-  const sessionOf = rememberSessions(gateway);
-  const browser: Browser = await chromium.launch({
+/** A browser that several sites can share. */
+export const launchBrowser = (): Promise<Browser> =>
+  chromium.launch({
     executablePath,
     args: [
       "--no-sandbox",
@@ -108,6 +110,15 @@ export async function openSite(config: Parameters<typeof bootGateway>[0] = {}): 
       `--disable-features=${DISABLED_FEATURES.join(",")}`,
     ],
   });
+
+export async function openSite(
+  config: Parameters<typeof bootGateway>[0] = {},
+  shared?: Browser,
+): Promise<Site> {
+  const gateway = await bootGateway(config);
+  const upstream = startUpstream();
+  const sessionOf = rememberSessions(gateway);
+  const browser = shared ?? (await launchBrowser());
 
   const visit: Site["visit"] = async ({ theme = "light", width = 1280 } = {}) => {
     const context = await browser.newContext({
@@ -134,22 +145,29 @@ export async function openSite(config: Parameters<typeof bootGateway>[0] = {}): 
       await Bun.sleep(50);
     }
   };
+  const signedInAs: Site["signedInAs"] = async (name, look) => {
+    const stored = await sessionOf(name);
+    const visited = await visit(look);
+    await visited.context.addInitScript(
+      ([key, session]) => {
+        // Once: what the console does with it later, signing out included, must stay.
+        if (sessionStorage.getItem("visited")) return;
+        sessionStorage.setItem("visited", "yes");
+        localStorage.setItem(key, session);
+      },
+      [SESSION_KEY, stored] as const,
+    );
+    return visited;
+  };
   return {
     gateway,
     upstream,
     visit,
+    signedInAs,
     async visitAs(name, look) {
-      const stored = await sessionOf(name);
-      const visited = await visit(look);
-      const { page, context } = visited;
-      await context.addInitScript((session) => {
-        // Once: what the console does with it later, signing out included, must stay.
-        if (sessionStorage.getItem("visited")) return;
-        sessionStorage.setItem("visited", "yes");
-        localStorage.setItem("model-gateway.session", session);
-      }, stored);
-      await page.goto(gateway.url);
-      await page.getByRole("heading", { name: "Overview" }).waitFor();
+      const visited = await signedInAs(name, look);
+      await visited.page.goto(gateway.url);
+      await visited.page.getByRole("heading", { name: "Overview" }).waitFor();
       return visited;
     },
     addBackend,
@@ -158,7 +176,7 @@ export async function openSite(config: Parameters<typeof bootGateway>[0] = {}): 
     },
     withBackend: () => addBackend({ name: "demo", type: "external", url: upstream.url }),
     async stop() {
-      await browser.close();
+      if (!shared) await browser.close();
       upstream.stop();
       await gateway.stop();
     },

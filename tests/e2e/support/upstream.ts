@@ -7,6 +7,8 @@ export interface Upstream {
   requests: { model: string; messages: { role: string; content: unknown }[]; tools?: unknown[] }[];
   /** Streams that the gateway broke off. */
   aborted(): number;
+  /** Ids that it lists; it answers for any. */
+  models: readonly string[];
   /** Until it is false again, every chat is refused with 503. */
   failing: boolean;
   stop(): void;
@@ -75,7 +77,7 @@ export function startUpstream(): Upstream {
     return new Response(body, { headers: { "content-type": "text/event-stream" } });
   }
 
-  const upstream = { failing: false };
+  const upstream: Pick<Upstream, "models" | "failing"> = { models: [FAST, SLOW], failing: false };
   const server = Bun.serve({
     hostname: "127.0.0.1",
     port: 0,
@@ -87,7 +89,7 @@ export function startUpstream(): Upstream {
       if (pathname.endsWith("/models"))
         return Response.json({
           object: "list",
-          data: [FAST, SLOW].map((id) => ({ id, object: "model", owned_by: "demo" })),
+          data: upstream.models.map((id) => ({ id, object: "model", owned_by: "demo" })),
         });
       if (!pathname.endsWith("/chat/completions")) return new Response("not found", { status: 404 });
       if (upstream.failing)

@@ -16,10 +16,12 @@ async function knownModels(): Promise<KnownModel[]> {
 /** Every model that the service lists, its suggestions for newcomers included. */
 export const useKnownModels = (): Query<KnownModel[]> => useQuery("models", knownModels);
 
-/** Ids of the models that a backend serves now; undefined until they are known. */
+/** Ids of the models that a backend serves now, and of routes that have a target; undefined until they are known. */
 export function useCallableModels(): Query<readonly string[]> {
   const query = useKnownModels();
-  const data = query.data?.filter(({ price }) => price !== undefined).map(({ id }) => id);
+  const data = query.data
+    ?.filter(({ price, available }) => price !== undefined || available)
+    .map(({ id }) => id);
   return { ...query, data };
 }
 

@@ -34,7 +34,7 @@ export function SignIn() {
           <h1>{firstRun ? "Set up your gateway" : registering ? "Create an account" : "Sign in"}</h1>
           <p className="muted">
             {firstRun
-              ? "The first account administers the service: backends, nodes, groups and points."
+              ? "The first account administers the service and is unlimited: it gets the enterprise tier. Everyone else starts on the free tier, until you change that under Users."
               : "Model gateway at "}
             {!firstRun && <strong>{location.host}</strong>}
           </p>

@@ -123,9 +123,7 @@ function NewAccount({ kind, token, asked }: { kind: "link" | "group"; token: str
       ? api("group.invite.register", given)
       : api("auth.link.accept", given));
     // Where a newcomer wants to be: at a model that answers.
-    const [first] = await client.rest.prices().catch(() => []);
-    const chosen = first ? `?model=${encodeURIComponent(first.model)}` : "";
-    navigate(`/playground${chosen}`, { replace: true });
+    navigate("/playground", { replace: true });
     await client.accept(tokens);
   });
   const submit = (event: FormEvent) => {

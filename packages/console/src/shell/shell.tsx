@@ -1,8 +1,10 @@
 import type { SessionUser } from "@model-gateway/client";
 import { type ReactNode, useEffect, useRef, useState } from "react";
+import { busiestKeyPerMinute } from "../lib/activity.ts";
 import { api } from "../lib/api.ts";
 import { client, signOut } from "../lib/client.ts";
 import { money, percent } from "../lib/format.ts";
+import { limitTone, tightestLimit } from "../lib/limits.ts";
 import { useQuery } from "../lib/query.ts";
 import { Link, matchPath, usePath } from "../lib/router.ts";
 import { useStore } from "../lib/store.ts";
@@ -129,28 +131,40 @@ function TopBar({ user, onFind }: { user: SessionUser; onFind(): void }) {
         <kbd>{apple ? "⌘K" : "Ctrl K"}</kbd>
       </button>
       <div className="grow" />
-      <SpendMeter />
+      <LimitMeter />
       <ThemeSwitch />
       <AccountMenu user={user} />
     </header>
   );
 }
 
-/** This month's spend against the quota: always in sight, never in the way. */
-function SpendMeter() {
-  const { data } = useQuery("plan", () => api("billing.plan"), { everyMs: PLAN_EVERY_MS });
-  if (!data) return null;
-  const { cost_usd, quota_cost_usd } = data.usage;
-  const left = data.remaining.cost_usd;
-  const quota = left === null ? null : quota_cost_usd + left;
-  const share = quota ? quota_cost_usd / quota : 0;
+/** The limit that is reached first: always in sight, never in the way. */
+function LimitMeter() {
+  const { data: plan } = useQuery("plan", () => api("billing.plan"), { everyMs: PLAN_EVERY_MS });
+  const { data: perMinute } = useQuery("busiest key", busiestKeyPerMinute, { everyMs: PLAN_EVERY_MS });
+  if (!plan) return null;
+  const limit = tightestLimit(plan, perMinute);
+  if (!limit)
+    return (
+      <Link href="/usage" className="spend" title={`The ${plan.current_tier} tier has no monthly limit`}>
+        <span>{money(plan.usage.cost_usd)} this month</span>
+        <span>Unlimited</span>
+      </Link>
+    );
   return (
-    <Link href="/usage" className="spend" title="Spend of this month against the quota of your tier">
-      <span>{quota === null ? money(cost_usd) : `${money(quota_cost_usd)} of ${money(quota)}`}</span>
+    <Link
+      href="/usage"
+      className="spend"
+      title={`Of the limits of the ${plan.current_tier} tier, the one you are closest to`}
+    >
+      <span className="row between">
+        <span>{limit.words}</span>
+        <span className="wide-only">{percent(limit.share)}</span>
+      </span>
       <Meter
-        share={share}
-        label={`Quota used: ${percent(share)}`}
-        tone={share >= 1 ? "bad" : share > 0.8 ? "warn" : undefined}
+        share={limit.share}
+        label={`Limit used: ${percent(limit.share)}`}
+        tone={limitTone(limit.share)}
       />
     </Link>
   );

@@ -112,3 +112,33 @@ test("a name that is not the service's gets nothing from the methods that need n
   const known = await call("auth.me", {}, { ...headers, authorization: `Bearer ${token}` });
   expect(known.body.result.email).toBe("ada@example.com");
 });
+
+test("the first account has no quota, also by the setup link; all others are on the free tier", async () => {
+  const tierOf = async (bearer: string) => {
+    const { current_tier, remaining } = await gateway.rpc("billing.plan", {}, bearer);
+    return { current_tier, ...remaining };
+  };
+  const unlimited = { current_tier: "enterprise", cost_usd: null, tokens: null };
+  const free = { current_tier: "free", cost_usd: 1, tokens: 100_000 };
+  for (const elsewhere of [false, true]) {
+    gateway = await bootGateway({ config: { registrationOpen: true } });
+    const { setupToken } = gateway.app.rooms.accounts;
+    const [params, headers] = elsewhere
+      ? [{ ...ACCOUNT, setup_token: setupToken }, { via: "1.1 proxy" }]
+      : [ACCOUNT, {}];
+    const { access_token: owner } = (await call("auth.register", params, headers)).body.result;
+    expect(await tierOf(owner)).toEqual(unlimited);
+
+    const next = { email: "grace@example.com", password: PASSWORD };
+    const registered = (await call("auth.register", { ...next, setup_token: setupToken })).body.result;
+    expect(await tierOf(registered.access_token)).toEqual(free);
+    // Rights alone do not take limits away: only the first administrator owns the machine.
+    const made = await gateway.rpc("users.create", { email: "bob@example.com", is_admin: true }, owner);
+    const { access_token } = await gateway.rpc("auth.link.accept", {
+      token: made.link.token,
+      password: PASSWORD,
+    });
+    expect(await tierOf(access_token)).toEqual(free);
+    if (!elsewhere) await gateway.stop();
+  }
+});

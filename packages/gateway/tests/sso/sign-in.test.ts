@@ -5,6 +5,9 @@ import { openSso, type Sso, verified } from "./support.ts";
 let sso: Sso;
 afterEach(() => sso.stop());
 
+const tierOf = async ({ access_token }: { access_token: string }): Promise<string> =>
+  (await sso.gateway.rpc("billing.plan", {}, access_token)).current_tier;
+
 test("someone whom the provider knows gets an account, and an ordinary session", async () => {
   sso = await openSso();
   const root = await sso.gateway.signIn("root");
@@ -155,7 +158,7 @@ test("an invitation lets a newcomer in with the provider, once and only whom it 
   const { token } = await invite();
   const { session } = await sso.signIn("ada", { invitation: token });
   expect(session!.user).toMatchObject({ email: "ada@example.org", is_admin: false });
-  expect((await sso.gateway.rpc("billing.plan", {}, session!.access_token)).current_tier).toBe("pro");
+  expect(await tierOf(session!)).toBe("pro");
   expect(await sso.signIn("bob", { invitation: token })).toMatchObject({
     status: 404,
     message: expect.stringContaining("used before"),
@@ -200,10 +203,24 @@ test("the first account comes from this machine or with the setup link, unless a
   };
   expect(await elsewhere({})).toMatchObject({ status: 403 });
   expect(await elsewhere({ setup_token: "guessed" })).toMatchObject({ status: 403 });
-  expect(await elsewhere({ setup_token: setupToken })).toMatchObject({
-    status: 200,
-    body: { session: { user: { is_admin: true } } },
-  });
+  const first = await elsewhere({ setup_token: setupToken });
+  expect(first).toMatchObject({ status: 200, body: { session: { user: { is_admin: true } } } });
+  expect(await tierOf(first.body.session)).toBe("enterprise");
+  sso.provider.people.set("bob", verified("bob@example.org"));
+  expect(await tierOf((await sso.signIn("bob")).session!)).toBe("free");
+});
+
+test("where a claim says who administers, the first person to come owns nothing by that alone", async () => {
+  const oidcAdmin = { claim: "groups", value: "admins" };
+  for (const [groups, tier] of [
+    [["admins"], "enterprise"],
+    [["staff"], "free"],
+  ] as const) {
+    sso = await openSso({ config: { registrationOpen: null, oidcAdmin } });
+    sso.provider.people.set("ada", verified("ada@example.org", { groups }));
+    expect(await tierOf((await sso.signIn("ada")).session!)).toBe(tier);
+    if (tier === "enterprise") await sso.stop();
+  }
 });
 
 test("where passwords are turned off none is set and none signs in", async () => {

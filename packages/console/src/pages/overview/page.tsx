@@ -1,6 +1,7 @@
 import { api } from "../../lib/api.ts";
 import { client, session } from "../../lib/client.ts";
 import { compact, count, money, plural, points, seconds } from "../../lib/format.ts";
+import { type LimitUse, limitTone, monthlyLimits } from "../../lib/limits.ts";
 import { useSystemStatus } from "../../lib/live.ts";
 import { useQuery } from "../../lib/query.ts";
 import type { Plan } from "../../lib/records.ts";
@@ -74,15 +75,7 @@ function Figures() {
           value={plan.data ? compact(plan.data.usage.tokens) : "–"}
           note={plan.data ? plural(plan.data.usage.requests, "request") : "unknown"}
         >
-          {plan.data && plan.data.remaining.tokens !== null && (
-            <Meter
-              share={
-                plan.data.usage.quota_tokens /
-                Math.max(1, plan.data.usage.quota_tokens + plan.data.remaining.tokens)
-              }
-              label="Token quota used"
-            />
-          )}
+          {plan.data && <QuotaUse name="Token quota" use={monthlyLimits(plan.data).tokens} />}
         </Figure>
         <Figure
           name="Points in your wallet"
@@ -121,27 +114,26 @@ const SPEND_NAME = (
 
 function SpendFigure({ plan }: { plan: Plan | undefined }) {
   if (!plan) return <Figure name={SPEND_NAME} value="–" note="unknown" />;
-  const { cost_usd, quota_cost_usd } = plan.usage;
-  const left = plan.remaining.cost_usd;
-  const quota = left === null ? null : quota_cost_usd + left;
-  const share = quota ? quota_cost_usd / quota : 0;
+  const { cost_usd } = plan.usage;
   return (
     <Figure
       name={SPEND_NAME}
       value={money(cost_usd)}
       note={`${money(projected(cost_usd))} by the month's end at this pace`}
     >
-      {quota !== null && (
-        <Meter
-          share={share}
-          label="Quota used"
-          tone={plan.quota_exceeded ? "bad" : share > 0.8 ? "warn" : undefined}
-        />
-      )}
-      <span className="note-line">
-        {plan.current_tier} tier, {quota === null ? "no limit" : `${money(left)} of ${money(quota)} left`}
-      </span>
+      <QuotaUse name={`Quota of the ${plan.current_tier} tier`} use={monthlyLimits(plan).usd} />
     </Figure>
+  );
+}
+
+function QuotaUse({ name, use }: { name: string; use: LimitUse | null }) {
+  return (
+    <>
+      {use && <Meter share={use.share} label={`${name} used`} tone={limitTone(use.share)} />}
+      <span className="note-line">
+        {name}: {use ? `${use.words} used` : "unlimited"}
+      </span>
+    </>
   );
 }
 

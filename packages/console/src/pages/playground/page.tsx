@@ -35,14 +35,18 @@ import { ToolResults } from "./tool-results.tsx";
 const PANE_NAMES = ["model", "compare", "compare-2", "compare-3"] as const;
 const WIDE = "(min-width: 1100px)";
 
-/** The panes' models: the address's, or those of the last time. */
+/** The panes' models: the address's, those of the last time, or the first that can be called; "" while there is none. */
 function useModels(callable: readonly string[] | undefined) {
   const [search, setSearch] = useSearch();
   const { models: remembered } = useStore(playground);
-  const given = PANE_NAMES.map((name) => search.get(name)).filter((id) => id !== null);
-  const models = given.length > 0 ? given : remembered.length > 0 ? remembered : [callable?.[0] ?? ""];
-  const key = models.join("\n");
-  useEffect(() => rememberModels(key.split("\n")), [key]);
+  const given = PANE_NAMES.flatMap((name) => search.get(name) || []);
+  const isCallable = (id: string) => callable?.includes(id) ?? false;
+  const lastTime = remembered.map((id) => (callable && !isCallable(id) ? (callable[0] ?? "") : id));
+  const models = given.length > 0 ? given : lastTime.length > 0 ? lastTime : [callable?.[0] ?? ""];
+  const key = models.every(isCallable) ? models.join("\n") : "";
+  useEffect(() => {
+    if (key !== "") rememberModels(key.split("\n"));
+  }, [key]);
   const choose = (next: readonly string[]) =>
     setSearch(Object.fromEntries(PANE_NAMES.map((name, i) => [name, next[i] ?? null])));
   return { models, choose };
@@ -70,7 +74,7 @@ export function Page() {
           <Button
             small
             icon="columns"
-            disabled={models.length >= PANES_MAX}
+            disabled={models.length >= PANES_MAX || known.length === 0}
             onClick={() => choose([...models, known.find((id) => !models.includes(id)) ?? models[0] ?? ""])}
           >
             Compare
@@ -78,15 +82,15 @@ export function Page() {
           <Button small icon="settings" aria-expanded={tuning} onClick={() => setTuning(!tuning)}>
             Parameters
           </Button>
-          <Button small icon="code" onClick={() => setShowCode(true)}>
+          <Button small icon="code" disabled={!models[0]} onClick={() => setShowCode(true)}>
             View as code
           </Button>
         </div>
       </header>
-      <QueryFailure query={callable} />
-      {callable.data?.length === 0 && <NoModels />}
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls must be reachable by keyboard */}
       <section className="chat-scroll" ref={scroll} tabIndex={0} aria-label="Answers">
+        <QueryFailure query={callable} />
+        {callable.data?.length === 0 && <NoModels />}
         <div className={`panes panes-${models.length}`}>
           {models.map((model, pane) => (
             // biome-ignore lint/suspicious/noArrayIndexKey: a pane is its place
@@ -94,7 +98,7 @@ export function Page() {
               <PaneHead
                 label={models.length > 1 ? `Model ${pane + 1}` : "Model"}
                 value={model}
-                models={known}
+                models={callable.data}
                 onChange={(id) => choose(models.map((old, i) => (i === pane ? id : old)))}
                 onClose={models.length > 1 ? () => choose(models.filter((_, i) => i !== pane)) : undefined}
               />
@@ -177,11 +181,12 @@ function PaneHead({
 }: {
   label: string;
   value: string;
-  models: readonly string[];
+  /** Undefined while they are loaded. */
+  models: readonly string[] | undefined;
   onChange(id: string): void;
   onClose?: () => void;
 }) {
-  const choices = withChosen(models, value);
+  const choices = withChosen(models ?? [], value);
   return (
     <div className="row pane-head">
       <select
@@ -190,7 +195,9 @@ function PaneHead({
         value={value}
         onChange={(event) => onChange(event.target.value)}
       >
-        {choices.length === 0 && <option value="">No model can be called yet</option>}
+        {choices.length === 0 && (
+          <option value="">{models ? "No model can be called yet" : "Loading models…"}</option>
+        )}
         {choices.map((id) => (
           <option key={id}>{id}</option>
         ))}

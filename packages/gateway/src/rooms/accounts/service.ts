@@ -35,6 +35,8 @@ const REREAD_WITHIN_MS = 500;
 /** Hashing is slow on purpose; only so many run or wait at once. */
 const HASHES_AT_ONCE = 2;
 const HASHES_WAITING_MAX = 100;
+/** Tiers of new accounts: the first administrator owns the machine, so nothing limits them. */
+const NEW_TIERS = { owner: "enterprise", others: "free" } as const;
 
 export interface AccountsOptions {
   db: Database;
@@ -174,13 +176,14 @@ export class Accounts implements Authenticator {
     },
   ): Promise<UserRow> {
     const { ids, clock } = this.options;
+    const isOwner = account.isAdmin === true && !(await this.#store.anyUser(tx));
     const row = {
       id: ids.uuid(),
       email: account.email,
       name: account.name ?? account.email.split("@")[0]!,
       password_hash: account.passwordHash,
       is_admin: account.isAdmin ?? false,
-      tier: account.tier ?? "free",
+      tier: account.tier ?? (isOwner ? NEW_TIERS.owner : NEW_TIERS.others),
       disabled_at: null,
       email_verified: account.emailVerified,
     };
