@@ -20,7 +20,7 @@ import {
 import { homedir, tmpdir } from "node:os";
 import { join } from "node:path";
 
-const folder = join(import.meta.dir, "../packages/browser/engines/webkit");
+const folder = join(import.meta.dir, "../packages/webkit-engine");
 const include = join(import.meta.dir, "../packages/browser/include");
 const library = "libbrowser_engine_webkit.so";
 

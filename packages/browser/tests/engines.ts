@@ -8,7 +8,7 @@ import { join } from "node:path";
 
 export const webkitLibrary =
   process.env.BROWSER_WEBKIT_LIB ??
-  join(import.meta.dir, "../engines/webkit/dist/libbrowser_engine_webkit.so");
+  join(import.meta.dir, "../../webkit-engine/dist/libbrowser_engine_webkit.so");
 
 export const hasWebkit = existsSync(webkitLibrary);
 

@@ -16,7 +16,7 @@ packages() { pkg-config "$1" json-glib-1.0 "$2" | tr '\n' ' '; }
 
 # shellcheck disable=SC2086 # flags are several words
 {
-  $cc $flags -shared -DWEBKIT_VERSION="\"$version\"" -I"$here/../../include" \
+  $cc $flags -shared -DWEBKIT_VERSION="\"$version\"" -I"$here/../browser/include" \
     -o "$out/libbrowser_engine_webkit.so" "$here"/library/*.c $link -ldl
   $cc $flags $(packages --cflags webkit2gtk-4.1) -o "$out/browser-webkit-engine" \
     "$here"/engine/*.c "$here"/common/json.c $link $(packages --libs webkit2gtk-4.1) -lm
