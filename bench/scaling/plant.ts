@@ -1,5 +1,5 @@
 /** A whole service of so many instances, with its Redis and Postgres: how large it has to be, and what a bad day does. */
-import { GATHER_MS } from "../../packages/gateway/src/rooms/metering/journal/pace.ts";
+import { BATCH_ROWS_MAX, GATHER_MS } from "../../packages/gateway/src/rooms/metering/journal/writer.ts";
 import { percentile, randomOf, type Spell, staysIn, visit } from "./queue.ts";
 
 /** Processor time: a streamed token on an instance, a request paid in points in Redis and in Postgres. */
@@ -19,17 +19,12 @@ export interface Plant {
   /** Redis servers that share the limits and holds by name. */
   redisShards: number;
   postgresCores: number;
-  /** How long each instance gathers rows. */
-  gatherS: number;
   /** Updates a second of the row of a pool that all spend from. */
   hotRowUpdates: number;
 }
 
 /** Of a core that may be planned with. */
 const USE = 0.6;
-/** Settlements a second to which all instances together come, as long as they may gather for that long. */
-const SETTLEMENTS_PER_SECOND = 4;
-const BATCH_ROWS_MAX = 16_384;
 /** Rows of the account of spent points. */
 const SPENT_ROWS = 16;
 /** Of all requests, those that the busiest pool pays for. */
@@ -40,15 +35,12 @@ export function sized(perMinute: number, costs: Costs): Plant {
   const perSecond = perMinute / 60;
   const needed = (ms: number) => Math.max(1, Math.ceil((perSecond * ms) / 1000 / USE));
   const instances = needed(costs.tokens * costs.tokenMs);
-  const { least, most } = GATHER_MS;
-  const gatherS = Math.min(most, Math.max(least, (1000 * instances) / SETTLEMENTS_PER_SECOND)) / 1000;
-  const settlements = Math.max(instances / gatherS, perSecond / BATCH_ROWS_MAX);
+  const settlements = Math.max((1000 * instances) / GATHER_MS, perSecond / BATCH_ROWS_MAX);
   return {
     perSecond,
     instances,
     redisShards: needed(costs.redisMs),
     postgresCores: needed(costs.postgresMs),
-    gatherS,
     hotRowUpdates: Math.min(perSecond, settlements),
   };
 }

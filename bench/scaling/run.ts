@@ -60,7 +60,6 @@ const table = markdownTable(
     row("instances", ({ instances }) => many(instances)),
     row("Redis servers", ({ redisShards }) => many(redisShards)),
     row("cores of Postgres", ({ postgresCores }) => many(postgresCores)),
-    row("rows are gathered for", ({ gatherS }) => shown(gatherS * 1000)),
     row("updates a second of a row that all share", ({ hotRowUpdates }) => many(hotRowUpdates)),
     dayRow("p99 added, calm", ({ calmMs }) => calmMs),
     dayRow("in a burst of twice as many for 10 s", ({ burstMs }) => burstMs),

@@ -749,7 +749,7 @@ export interface Routes {
       /** Number of listed providers */
       providers: number;
       /** Usage that waits for the database */
-      usage_journal: { rows: number; bytes: number; stalled_seconds: number; gathering_seconds: number };
+      usage_journal: { rows: number; bytes: number; stalled_seconds: number };
     };
   };
   /** Liveness, version and build. */

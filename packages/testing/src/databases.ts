@@ -4,8 +4,6 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Database } from "@model-gateway/gateway/storage/contract.ts";
 import { openDatabase, openStorage, type StorageOptions } from "@model-gateway/gateway/storage/index.ts";
-import { migrate } from "@model-gateway/gateway/storage/migrate.ts";
-import { migrations } from "@model-gateway/gateway/storage/migrations/index.ts";
 
 export interface TestDatabase {
   /** A fresh place to store things. */
@@ -83,20 +81,6 @@ type Fresh = () => Promise<TestDatabase>;
 
 /** Runs `work` on a migrated database of its own. */
 export const withDatabase = (fresh: Fresh, work: Work): Promise<void> => withOpened(fresh, openStorage, work);
-
-/** Runs `work` on a database as an earlier release left it, whose last migration has that id. */
-export const withDatabaseAt = (kind: DatabaseName, lastMigrationId: number, work: Work): Promise<void> =>
-  withOpened(
-    () => emptyDatabase(kind),
-    openDatabase,
-    async (db) => {
-      await migrate(
-        db,
-        migrations.filter(({ id }) => id <= lastMigrationId),
-      );
-      await work(db);
-    },
-  );
 
 async function withOpened(fresh: Fresh, open: typeof openStorage, work: Work): Promise<void> {
   const { options, drop } = await fresh();

@@ -62,11 +62,6 @@ function publishFigures(
       () => metering.figures.stalled_seconds,
     ],
     [
-      "gateway_usage_gathering_seconds",
-      "How long usage rows wait for others to be settled with",
-      () => metering.figures.gathering_seconds,
-    ],
-    [
       "gateway_usage_rows_lost",
       "Usage rows lost because the journal could not be written",
       () => metering.lostRows,

@@ -31,18 +31,11 @@ export interface TransactionOptions {
    * nothing.
    */
   isUnsynced?: boolean;
-  /** May change more than fits in memory: SQLite then does not keep it all there until the commit. */
-  isLarge?: boolean;
 }
 
 export interface Database extends Queryable {
   /** Runs `work` in one transaction; a throw rolls everything back. SQLite runs one at a time. */
   transaction<T>(work: (tx: Transaction) => Promise<T>, options?: TransactionOptions): Promise<T>;
-  /**
-   * Runs `work` on one connection, without a transaction where the database has statements that allow none. Until its
-   * end no other session holds the lock of this name.
-   */
-  session<T>(lock: string, work: (on: Queryable) => Promise<T>): Promise<T>;
   /**
    * Runs `work`, during which another connection of this process writes. SQLite has one writer at a time: writes made
    * here wait for `work`, and it for them, so that neither finds the database locked by the other.
@@ -52,11 +45,6 @@ export interface Database extends Queryable {
   takeTurns?(writeTurn: WriteTurn): void;
   /** Upkeep that takes a while: for a thread that serves no requests. SQLite moves its log into the database file. */
   checkpoint(): Promise<void>;
-  /**
-   * Postgres keeps usage rows by month: makes the tables of this month and the next ones, and drops those of months
-   * that end at `keptFromMs` or before; null: none.
-   */
-  rollMonths(times: { nowMs: number; keptFromMs: number | null }): Promise<void>;
   close(): Promise<void>;
 }
 

@@ -61,8 +61,6 @@ export async function openStorage(options: StorageOptions): Promise<Database> {
   const db = await openDatabase(options);
   try {
     await migrate(db);
-    // A failure is no harm: rows of a month without a table are kept elsewhere, and housekeeping tries again.
-    await db.rollMonths({ nowMs: Date.now(), keptFromMs: null }).catch(() => {});
   } catch (error) {
     await db.close();
     throw error;

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { ManualClock } from "@model-gateway/testing/clock.ts";
-import { onEachDatabase, withDatabase, withDatabaseAt, withOwn } from "@model-gateway/testing/databases.ts";
+import { onEachDatabase, withDatabase, withOwn } from "@model-gateway/testing/databases.ts";
 import { Outage } from "../../src/kernel/errors.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import { type Log, silentLog } from "../../src/kernel/log.ts";
@@ -10,13 +10,10 @@ import { type KeptTurn, type ResponseRow, rowOf, rowsOf } from "../../src/rooms/
 import { StoredResponses } from "../../src/rooms/inference/responses/service.ts";
 import { ResponseStore } from "../../src/rooms/inference/responses/store.ts";
 import { ResponseWriter } from "../../src/rooms/inference/responses/writer.ts";
-import type { StoredTurn } from "../../src/rooms/inference/voices/responses/request.ts";
 import type { Database } from "../../src/storage/contract.ts";
-import { migrate } from "../../src/storage/migrate.ts";
 
 const uuid = (n: number) => `00000000-0000-7000-8000-${String(n).padStart(12, "0")}`;
 const idOf = (n: number) => `resp_${uuid(n).replaceAll("-", "")}`;
-const BEFORE_BLOCKS = 26;
 const AT = "2026-11-15T12:00:00.000Z";
 const TIME_OF_IDS_MS = 0;
 
@@ -202,38 +199,6 @@ onEachDatabase("stored responses", (fresh, kind) => {
       expect(keep(2, idOf(1))).toBe(true);
       await responses.close();
       expect(await conversations.list(uuid(1))).toMatchObject([{ title: `${"x".repeat(58)}\ufffd` }]);
-    }));
-
-  test("what an earlier release stored can be gone on from, and says that it cannot be given back", () =>
-    withDatabaseAt(kind, BEFORE_BLOCKS, async (db) => {
-      await addUser(db, 1);
-      const said = (content: string, answer: string) => [
-        { role: "user", content },
-        { role: "assistant", content: answer },
-      ];
-      const turns = [said("Capital?", "Oslo."), said("Its weather?", "Rainy.")];
-      for (const [i, messages] of turns.entries())
-        await db.run(
-          "INSERT INTO stored_responses (id, user_id, previous_id, messages, created_at) VALUES ($1, $2, $3, $4, $5)",
-          [uuid(i + 1), uuid(1), i === 0 ? null : uuid(i), JSON.stringify(messages), AT],
-        );
-      await migrate(db);
-      const clock = new ManualClock();
-      const conversations = new Conversations({ db, clock, ids: randomIds });
-      const responses = new StoredResponses({ db, clock, log: silentLog, conversations, isShared: false });
-      const caller = responses.of(uuid(1), uuid(3));
-      expect(await caller.history(idOf(2))).toEqual(turns as StoredTurn[]);
-      const failure = await responses.get(uuid(1), idOf(1)).catch(({ kind, message }) => [kind, message]);
-      expect(failure).toEqual(["not_found", expect.stringContaining("previous_response_id")]);
-
-      const keep = caller.turn({ previousResponseId: idOf(1), input: "And of Sweden?" })!;
-      expect(keep(JSON.stringify({ id: idOf(3), output: [] }))).toBe(true);
-      await responses.close();
-      const [found] = await conversations.list(uuid(1));
-      expect(found).toMatchObject({ title: "Capital?" });
-      expect(await caller.history(idOf(3))).toHaveLength(2);
-      await responses.remove(uuid(1), idOf(1));
-      expect(await caller.history(idOf(3)).catch(({ kind }) => kind)).toBe("invalid_params");
     }));
 
   test("what another process has yet to write is waited for", () =>

@@ -495,10 +495,8 @@ describe("a check that cannot be made", () => {
         state.broken ? Promise.reject(new Error("connection lost")) : db.get(sql, params),
       run: (sql, params) => db.run(sql, params),
       transaction: (work) => db.transaction(work),
-      session: (lock, work) => db.session(lock, work),
       lendWrites: (work) => db.lendWrites(work),
       checkpoint: () => db.checkpoint(),
-      rollMonths: (times) => db.rollMonths(times),
       close: () => db.close(),
     };
     return { state, wrapped };

@@ -1,4 +1,4 @@
-/** One pool that many instances spend from: its row changes a few times a second, and what it pays stays exact. */
+/** One pool that many instances spend from: what it pays stays exact. */
 import { describe, expect, test } from "bun:test";
 import { cpSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -8,29 +8,12 @@ import { freshDatabase, withDatabase } from "@model-gateway/testing/databases.ts
 import { settlerOn } from "../../src/app/settling/settler.ts";
 import { verifyLedger } from "../../src/rooms/ledger/index.ts";
 import type { Settler } from "../../src/rooms/metering/index.ts";
-import type { Database } from "../../src/storage/contract.ts";
 import { openBench, POINTS_PER_USD, payer, spend } from "./support.ts";
 
 const INSTANCES = 12;
 const STEP_MS = 500;
-const LEARNING_STEPS = 24;
-const MEASURED_STEPS = 24;
-const UPDATES_PER_SECOND_MAX = 6;
+const STEPS = 24;
 const POOL = { type: "group", id: "hot" } as const;
-
-/** Counts every update of the pool's row, as Postgres does them. */
-async function countUpdates(db: Database): Promise<() => Promise<number>> {
-  await db.run("CREATE TABLE pool_updates (id bigserial)");
-  await db.run(
-    `CREATE FUNCTION note_pool_update() RETURNS trigger LANGUAGE plpgsql AS
-     $$ BEGIN INSERT INTO pool_updates DEFAULT VALUES; RETURN NULL; END $$`,
-  );
-  await db.run(
-    `CREATE TRIGGER note_pool_update AFTER UPDATE ON ledger_accounts
-     FOR EACH ROW WHEN (NEW.id = 'group:hot') EXECUTE FUNCTION note_pool_update()`,
-  );
-  return async () => (await db.get<{ n: number }>("SELECT COUNT(*) AS n FROM pool_updates"))!.n;
-}
 
 /** Knows how many orders are being worked on. */
 class Watched {
@@ -57,7 +40,7 @@ class Watched {
 }
 
 describe.if(process.env.TEST_POSTGRES_URL !== undefined)("a pool that all spend from", () => {
-  test("is updated a few times a second, and everything is paid once, also what a dead instance left", () =>
+  test("everything is paid once, also what a dead instance left", () =>
     withDatabase(
       () => freshDatabase("postgres"),
       async (db) => {
@@ -73,7 +56,6 @@ describe.if(process.env.TEST_POSTGRES_URL !== undefined)("a pool that all spend 
           });
         const benches = await Promise.all(Array.from({ length: INSTANCES }, (_, i) => open(`i${i}`)));
         await benches[0]!.topup(POOL, 1_000_000);
-        const updates = await countUpdates(db);
         const who = payer({ groupId: POOL.id });
         let spent = 0;
         const step = async () => {
@@ -84,15 +66,7 @@ describe.if(process.env.TEST_POSTGRES_URL !== undefined)("a pool that all spend 
           clock.advance(STEP_MS);
           await watched.quiet();
         };
-        for (let n = 0; n < LEARNING_STEPS; n++) await step();
-        const before = await updates();
-        for (let n = 0; n < MEASURED_STEPS; n++) await step();
-        const perSecond = ((await updates()) - before) / ((MEASURED_STEPS * STEP_MS) / 1000);
-        expect(perSecond).toBeGreaterThan(0);
-        expect(perSecond).toBeLessThan(UPDATES_PER_SECOND_MAX);
-        expect(
-          Math.max(...benches.map(({ metering }) => metering.figures.gathering_seconds)),
-        ).toBeGreaterThan(1);
+        for (let n = 0; n < STEPS; n++) await step();
 
         // What a process that is killed leaves: its files, which another one finds. This one goes on as well.
         const journal = join(dir, "i0", "journal");

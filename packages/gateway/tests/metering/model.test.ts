@@ -36,10 +36,8 @@ class FaultyDatabase implements Database {
     if (fault === "after commit") throw new Error("connection lost after the commit");
     return result;
   }
-  session: Database["session"] = (lock, work) => this.inner.session(lock, work);
   lendWrites: Database["lendWrites"] = (work) => this.inner.lendWrites(work);
   checkpoint = () => this.inner.checkpoint();
-  rollMonths: Database["rollMonths"] = (times) => this.inner.rollMonths(times);
   close = () => this.inner.close();
 }
 

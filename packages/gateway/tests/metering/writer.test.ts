@@ -2,9 +2,8 @@ import { expect, test } from "bun:test";
 import { ManualClock } from "@model-gateway/testing/clock.ts";
 import { silentLog } from "../../src/kernel/log.ts";
 import type { JournalOptions } from "../../src/rooms/metering/journal/journal.ts";
-import { BATCH_ROWS_MAX } from "../../src/rooms/metering/journal/pace.ts";
 import { readLines } from "../../src/rooms/metering/journal/segment.ts";
-import { JournalWriter } from "../../src/rooms/metering/journal/writer.ts";
+import { BATCH_ROWS_MAX, JournalWriter } from "../../src/rooms/metering/journal/writer.ts";
 import { entry, open, removeDirsAfterEach, temporaryDir } from "./journal-support.ts";
 
 removeDirsAfterEach();
@@ -14,7 +13,6 @@ const LONGER_THAN_THE_DELAY_MS = 1_000;
 /** A writer whose database notes the sizes of batches, and runs `whileWriting` in the middle of each. */
 function openWriter(
   whileWriting: () => void | Promise<void> = () => {},
-  settlements: () => number | null = () => null,
   options: Partial<JournalOptions> = {},
 ) {
   const clock = new ManualClock();
@@ -30,7 +28,7 @@ function openWriter(
         sizes.push(entries.length);
         await null;
         await whileWriting();
-        return { rows: entries.length, damaged, length, settlements: settlements(), news: [] };
+        return { rows: entries.length, damaged, length, news: [] };
       },
     },
     settled: () => {},
@@ -78,7 +76,7 @@ test("a row is settled even if a transaction ends between its request and the en
   const whileWriting = () => {
     if (sizes.length === 1) settle(1);
   };
-  const { clock, sizes, settle, turns, close } = openWriter(whileWriting, undefined, {
+  const { clock, sizes, settle, turns, close } = openWriter(whileWriting, {
     beforeAnswers: (run) => due.push(run),
   });
   const endTurn = () => {
@@ -144,75 +142,4 @@ test("whoever waits for rows gets them at once, also those that came meanwhile",
   expect(await Promise.all(waiting)).toEqual([true, true]);
   expect(bench.sizes).toEqual([3, 5]);
   await bench.close();
-});
-
-/** Others settle a thousand times between two settlements of this writer. */
-function amongOthers(): () => number {
-  let settlements = 0;
-  return () => {
-    settlements += 1_000;
-    return settlements;
-  };
-}
-
-test("among many that settle, rows are gathered for longer, up to a limit, and a stop settles them at once", async () => {
-  const { clock, sizes, settle, turns, writer, journal } = openWriter(() => {}, amongOthers());
-  /** Seconds of one row each until the next settlement. */
-  const secondsToNext = async () => {
-    const before = sizes.length;
-    let seconds = 0;
-    for (; sizes.length === before; seconds++) {
-      settle(1);
-      clock.advance(1_000);
-      await turns();
-    }
-    return seconds;
-  };
-  const waits: number[] = [];
-  for (let n = 0; n < 12; n++) waits.push(await secondsToNext());
-  expect(waits[0]).toBe(1);
-  expect(Math.max(...waits)).toBeLessThanOrEqual(31);
-  expect(waits.at(-1)).toBeGreaterThanOrEqual(22);
-  expect(writer.gatheringSeconds).toBe(30);
-  // Waiting for others is not a failure.
-  settle(3);
-  clock.advance(20_000);
-  expect(writer.stalledSeconds).toBe(0);
-  // Who reads does not make it settle sooner, and does not wait in vain.
-  const before = sizes.length;
-  expect(await writer.flush(1_000, { reader: true })).toBe(false);
-  await turns();
-  expect(sizes.length).toBe(before);
-  let isClosed = false;
-  const closing = writer.close(10_000).then(() => {
-    isClosed = true;
-  });
-  while (!isClosed) {
-    clock.advance(100);
-    await turns();
-  }
-  await closing;
-  expect(sizes.length).toBe(before + 1);
-  expect(journal.ownRows).toBe(0);
-  journal.close();
-});
-
-test("as many rows as a shared transaction takes do not wait for the turn", async () => {
-  const { clock, sizes, settle, turns, close } = openWriter(() => {}, amongOthers());
-  for (let n = 0; n < 4; n++) {
-    settle(1);
-    clock.advance(30_000);
-    await turns();
-  }
-  const before = sizes.length;
-  settle(4 * BATCH_ROWS_MAX);
-  clock.advance(0);
-  await turns();
-  const taken = sizes.slice(before);
-  expect(taken.reduce((sum, size) => sum + size, 0)).toBe(4 * BATCH_ROWS_MAX);
-  // One file of the journal holds most of them.
-  expect(taken.length).toBeLessThanOrEqual(2);
-  const closing = close();
-  clock.advance(5_000);
-  await closing;
 });

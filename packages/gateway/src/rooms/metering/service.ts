@@ -85,8 +85,6 @@ export interface JournalFigures {
   bytes: number;
   /** Seconds without progress while rows wait. */
   stalled_seconds: number;
-  /** How long rows wait for others to be settled with; longer where many instances settle. */
-  gathering_seconds: number;
 }
 
 /** Postgres rejects NUL in texts, and columns have maximum widths. */
@@ -152,7 +150,7 @@ export class MeteringService implements Metering {
       givenUp: (entries) => this.#release(entries),
     });
     usage.settled = async () => {
-      await this.#writer.flush(READ_FLUSH_MS, { reader: true });
+      await this.#writer.flush(READ_FLUSH_MS);
     };
     this.#writer.start();
   }
@@ -365,12 +363,7 @@ export class MeteringService implements Metering {
   }
 
   get figures(): JournalFigures {
-    const { stalledSeconds, gatheringSeconds } = this.#writer;
-    return {
-      ...this.#journal.backlog,
-      stalled_seconds: stalledSeconds,
-      gathering_seconds: gatheringSeconds,
-    };
+    return { ...this.#journal.backlog, stalled_seconds: this.#writer.stalledSeconds };
   }
   /** Requests under way for which something is reserved. */
   get holdCount(): number {

@@ -54,14 +54,12 @@ export async function settleEntries(
   { db, ledger, store, tiers }: SettlementOptions,
   entries: readonly JournalEntry[],
   { mayExist, reserved }: { mayExist: boolean; reserved: boolean },
-): Promise<Settlements & { settlements: number | null }> {
+): Promise<Settlements> {
   const byId = new Map<string, JournalEntry>();
   for (const entry of entries) byId.set(entry.requestId, entry);
   let used: Transaction | undefined;
-  let settlements: number | null = null;
   const written = await db.transaction(async (tx) => {
     used = tx;
-    settlements = await store.countSettlement(tx);
     const existing = await existingOf(tx, [...byId.keys()], { store, mayExist });
     const known = [...existing].map((id) => byId.get(id)!);
     for (const id of existing) byId.delete(id);
@@ -83,12 +81,11 @@ export async function settleEntries(
     await ledger.noteBalances(tx, known.map(accountOf));
     return { months: [...inserted.months, ...(await store.months(tx, known.flatMap(monthsOf)))], keys };
   });
-  return { ...written, balances: used ? ledger.takeChanges(used) : [], settlements };
+  return { ...written, balances: used ? ledger.takeChanges(used) : [] };
 }
 
 /**
- * Which of these have their row. A request ends once, so its row would be written again into the same month, whose
- * key refuses it. A job's cost may be recorded once more at another time, maybe in another month: its id,
+ * Which of these have their row. A request ends once. A job's cost may be recorded once more at another time: its id,
  * which is of another kind, is looked up in any case, by one transaction at a time.
  */
 async function existingOf(

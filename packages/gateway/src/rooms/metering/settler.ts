@@ -33,8 +33,6 @@ export interface SettleReport {
   length: number;
   /** Lines among them that cannot be read. */
   damaged: string[];
-  /** Settlements of all instances so far; null where there is one instance only. */
-  settlements: number | null;
   news: Iterable<SettleNews>;
 }
 
@@ -160,15 +158,13 @@ export class JournalSettler implements Settler {
   async settle(order: SettleOrder): Promise<SettleReport> {
     const { entries, damaged, length } = readLines(order);
     const rows = entries.length + damaged.length;
-    if (entries.length === 0) return { rows, length, damaged, settlements: null, news: [] };
+    if (entries.length === 0) return { rows, length, damaged, news: [] };
     await this.options.tiers.load();
-    const { settlements, ...settled } = await settleEntries(this.options, entries, order).catch(
-      (error: Error) => {
-        throw isRefusal(error) ? new RefusedRows(error.message, entries.length) : error;
-      },
-    );
+    const settled = await settleEntries(this.options, entries, order).catch((error: Error) => {
+      throw isRefusal(error) ? new RefusedRows(error.message, entries.length) : error;
+    });
     const news = this.#news(settled, entries, order);
-    return { rows, length, damaged, settlements, news: news.parts() };
+    return { rows, length, damaged, news: news.parts() };
   }
 
   #news(

@@ -25,7 +25,7 @@ export const healthz = health("/healthz", "Same as /v1/health");
 
 const Readiness = Health.extend({
   usage_journal: z
-    .object({ rows: z.int(), bytes: z.int(), stalled_seconds: z.int(), gathering_seconds: z.number() })
+    .object({ rows: z.int(), bytes: z.int(), stalled_seconds: z.int() })
     .describe("Usage that waits for the database"),
 });
 

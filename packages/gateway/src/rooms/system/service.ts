@@ -17,7 +17,7 @@ export interface StatusFigures {
   modelsRoutable: () => number;
   providers: () => number | Promise<number>;
   /** Usage rows that wait for the database. */
-  journal: () => { rows: number; bytes: number; stalled_seconds: number; gathering_seconds: number };
+  journal: () => { rows: number; bytes: number; stalled_seconds: number };
 }
 
 interface SystemOptions {

@@ -123,10 +123,9 @@ export class Usage {
     return retentionMonths === null ? 0 : monthsBeforeMs(nowMs, retentionMonths);
   }
 
-  /** Removes rows of months that are no longer kept: whole months where the database keeps them apart. */
+  /** Removes rows of months that are no longer kept. */
   readonly sweepRows: Sweep = async (nowMs, rowsMax) => {
     const fromMs = this.#keptFromMs(nowMs);
-    await this.options.db.rollMonths({ nowMs, keptFromMs: fromMs === 0 ? null : fromMs });
     return fromMs === 0 ? 0 : this.store.deleteBefore(isoTime(fromMs), rowsMax);
   };
 

@@ -112,12 +112,6 @@ const toValues = (row: UsageRow, createdAt: string): SqlValue[] => [
 export class UsageStore {
   constructor(readonly db: Database) {}
 
-  /** Counts a transaction that settles; returns how many all instances have begun. SQLite has one instance only. */
-  async countSettlement(tx: Transaction): Promise<number | null> {
-    if (tx.dialect === "sqlite") return null;
-    return (await tx.get<{ count: number }>("SELECT nextval('usage_settlements') AS count"))!.count;
-  }
-
   /** Which of these requests have their row already. */
   async existing(on: Queryable, ids: readonly string[]): Promise<Set<string>> {
     const rows = await selectIn<{ id: string }>(

@@ -1,14 +1,12 @@
 import { SQL } from "bun";
 import type { Database, Queryable, Row, SqlValue, Transaction, TransactionOptions } from "../contract.ts";
 import { namingOutages } from "../outage.ts";
-import { rollMonths } from "./months.ts";
 import { ServerWatch } from "./watch.ts";
 
 const CONNECTIONS_MAX = 10;
 const CONNECT_TIMEOUT_SECONDS = 5;
 /** Sooner than firewalls and load balancers silently drop an idle connection. */
 const IDLE_CONNECTION_SECONDS = 240;
-const SESSION_LOCK_RETRY_MS = 100;
 /** Between two statements of a transaction we only compute, and briefly. */
 const IDLE_TRANSACTION_MS = 60_000;
 
@@ -112,27 +110,6 @@ export class PostgresDatabase implements Database {
     return this.#guarded(begun);
   }
 
-  session<T>(lock: string, work: (on: Queryable) => Promise<T>): Promise<T> {
-    return this.#guarded(async () => {
-      const session = await this.#sql.reserve();
-      try {
-        const on = queryable((text, params) => session.unsafe(text, params));
-        const key = "hashtextextended($1, 0)";
-        // Polled: a session that waits inside a statement would hold up others that change indexes.
-        const tryLock = () =>
-          on.get<{ locked: boolean }>(`SELECT pg_try_advisory_lock(${key}) AS locked`, [lock]);
-        while (!(await tryLock())?.locked) await Bun.sleep(SESSION_LOCK_RETRY_MS);
-        try {
-          return await work(on);
-        } finally {
-          await on.get(`SELECT pg_advisory_unlock(${key}) AS unlocked`, [lock]);
-        }
-      } finally {
-        session.release();
-      }
-    });
-  }
-
   /** Connections do not stand in each other's way. */
   lendWrites<T>(work: () => Promise<T>): Promise<T> {
     return work();
@@ -140,10 +117,6 @@ export class PostgresDatabase implements Database {
 
   /** The server does it. */
   async checkpoint(): Promise<void> {}
-
-  rollMonths(times: Parameters<Database["rollMonths"]>[0]): Promise<void> {
-    return rollMonths(this, times);
-  }
 
   #guarded<T>(work: () => Promise<T>): Promise<T> {
     return namingOutages(() => this.#watch.during(work));

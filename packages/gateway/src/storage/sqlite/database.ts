@@ -119,7 +119,7 @@ export class SqliteDatabase implements Database {
     // Pages that a large transaction changes are written once, at its end.
     writer.handle.run("PRAGMA cache_spill = OFF");
     // A statement that changes many rows copies each page before that, in case it has to be undone: to a file unless
-    // told otherwise. Not where indexes of large tables are made, which sort in the same place.
+    // told otherwise.
     if (isAttended) writer.handle.run("PRAGMA temp_store = MEMORY");
     const reader = open(path);
     reader.handle.run("PRAGMA query_only = ON");
@@ -169,7 +169,7 @@ export class SqliteDatabase implements Database {
 
   transaction<T>(
     work: (tx: Transaction) => Promise<T>,
-    { isUnsynced = false, isLarge = false }: TransactionOptions = {},
+    { isUnsynced = false }: TransactionOptions = {},
   ): Promise<T> {
     const writer = this.#writer;
     // Transactions are already exclusive here, so a named lock has nothing to add.
@@ -191,23 +191,16 @@ export class SqliteDatabase implements Database {
         throw error;
       }
     };
-    // These cannot change within a transaction.
+    // It cannot change within a transaction.
     const within = async () => {
       if (isUnsynced) writer.handle.run("PRAGMA synchronous = NORMAL");
-      if (isLarge) writer.handle.run("PRAGMA cache_spill = ON");
       try {
         return await committed();
       } finally {
-        if (isLarge) writer.handle.run("PRAGMA cache_spill = OFF");
         if (isUnsynced) writer.handle.run("PRAGMA synchronous = FULL");
       }
     };
     return this.#exclusively(() => namingOutages(within));
-  }
-
-  /** Every statement is allowed in a transaction, and that is exclusive. */
-  session<T>(_lock: string, work: (on: Queryable) => Promise<T>): Promise<T> {
-    return this.transaction(work);
   }
 
   lendWrites<T>(work: () => Promise<T>): Promise<T> {
@@ -221,9 +214,6 @@ export class SqliteDatabase implements Database {
     // Passive: what readers still need stays in the log for the next time.
     this.#writer.handle.query("PRAGMA wal_checkpoint(PASSIVE)").all();
   }
-
-  /** One table holds all months: rows of old ones are deleted. */
-  async rollMonths(): Promise<void> {}
 
   async close(): Promise<void> {
     await this.#lastWrite;

@@ -4,14 +4,15 @@ import { nextTurn } from "../../../kernel/turns.ts";
 import { RefusedRows, type SettleNews, type Settler } from "../settler.ts";
 import type { JournalEntry } from "./codec.ts";
 import type { Batch, Journal } from "./journal.ts";
-import { BATCH_ROWS_MAX, Pace } from "./pace.ts";
 
+/** Rows that come within this time share a transaction. */
+export const GATHER_MS = 500;
+/** With this many rows a transaction costs next to nothing a row; more would only keep others waiting. */
+export const BATCH_ROWS_MAX = 4096;
 const BACKOFF_MS = { first: 100, most: 5_000 };
 /** How often a single row may be refused for its contents before it is set aside. */
 const REFUSALS_MAX = 3;
 const ADOPT_EVERY_MS = 60_000;
-/** Instances that are stopped together, and would settle at once what they have gathered, take this long for it. */
-const STOP_SPREAD_MS = 2_000;
 
 interface WriterOptions {
   journal: Journal;
@@ -35,11 +36,8 @@ export class JournalWriter {
   #rowsMax = BATCH_ROWS_MAX;
   #refusals = 0;
   #closed = false;
-  readonly #pace = new Pace();
-  /** When the timer runs out. */
-  #dueMs = 0;
   readonly #endAdopting: () => void;
-  #waiting: { target: number; reader: boolean; resolve: () => void }[] = [];
+  #waiting: { target: number; resolve: () => void }[] = [];
   /** When the journal was last seen empty, or a batch was last written. */
   #lastProgressMs: number;
 
@@ -59,8 +57,8 @@ export class JournalWriter {
     const { clock, journal } = this.options;
     if (!this.#cancelTimer) {
       this.#lastProgressMs = clock.now();
-      this.#gather();
-    } else if (this.#failures === 0 && journal.ownRows >= this.#pace.rowsMax) {
+      this.#schedule(GATHER_MS);
+    } else if (this.#failures === 0 && journal.ownRows >= BATCH_ROWS_MAX) {
       this.#cancelTimer();
       this.#isDue = true;
       // Not at once: the request whose row this is ends first.
@@ -68,14 +66,7 @@ export class JournalWriter {
     }
   }
 
-  /** Lets rows come together. Instances that share rows do not all settle at the same moment. */
-  #gather(): void {
-    const { gatherMs, isShared } = this.#pace;
-    this.#schedule(isShared ? gatherMs * (0.75 + Math.random() / 4) : gatherMs);
-  }
-
   #schedule(delayMs: number): void {
-    this.#dueMs = this.options.clock.now() + delayMs;
     this.#cancelTimer = this.options.clock.after(delayMs, () => {
       this.#cancelTimer = null;
       this.#start();
@@ -95,13 +86,12 @@ export class JournalWriter {
         const backoffMs = Math.min(BACKOFF_MS.most, BACKOFF_MS.first * 2 ** (this.#failures - 1));
         // Instances that lost the same database should not retry all at once.
         this.#schedule(backoffMs * (0.5 + Math.random() / 2));
-      } else if (this.options.journal.hasBacklog) this.#gather();
+      } else if (this.options.journal.hasBacklog) this.#schedule(GATHER_MS);
     });
   }
 
   async #drain(): Promise<void> {
     const { journal, clock, log } = this.options;
-    const target = journal.drained + journal.ownRows;
     while (!this.#closed) {
       const batch = journal.next();
       if (!batch) {
@@ -121,7 +111,7 @@ export class JournalWriter {
         if (error instanceof RefusedRows) this.#narrow(batch, error.rows);
         return;
       }
-      if (this.#maySoonTakeMore(batch, target)) return;
+      if (this.#maySoonTakeMore(batch)) return;
     }
   }
 
@@ -143,7 +133,6 @@ export class JournalWriter {
       await nextTurn();
     }
     journal.advance(batch, report);
-    if (report.settlements !== null) this.#pace.note(report.settlements, this.options.clock.now());
     this.#progress();
   }
 
@@ -157,24 +146,15 @@ export class JournalWriter {
   }
 
   /** Under load there is always a next row; a transaction for a few of them would cost as much as for many. */
-  #maySoonTakeMore({ segment }: Batch, target: number): boolean {
-    const { drained, ownRows } = this.options.journal;
-    const { isShared, rowsMax } = this.#pace;
-    // What two files hold takes two transactions, and the next turn is far off.
-    const isTaken = ownRows < rowsMax && (!isShared || drained >= target);
-    return segment.own && isTaken && !this.#waiting.some((waiter) => this.#isUrgent(waiter));
-  }
-
-  /** Readers would have rows settled as often as someone reads: that ends where instances take turns. */
-  #isUrgent({ reader }: { reader: boolean }): boolean {
-    return !(reader && this.#pace.isShared);
+  #maySoonTakeMore({ segment }: Batch): boolean {
+    return segment.own && this.options.journal.ownRows < BATCH_ROWS_MAX && this.#waiting.length === 0;
   }
 
   #progress(): void {
     if (this.#failures > 0) this.options.log.info("writing usage rows to the database works again");
     this.#failures = 0;
     this.#refusals = 0;
-    this.#rowsMax = Math.min(this.#pace.rowsMax, this.#rowsMax * 2);
+    this.#rowsMax = Math.min(BATCH_ROWS_MAX, this.#rowsMax * 2);
     this.#lastProgressMs = this.options.clock.now();
     this.#resolveWaiting();
   }
@@ -201,21 +181,16 @@ export class JournalWriter {
     });
   }
 
-  /**
-   * Waits until everything appended so far is in the database, at most for `timeoutMs`; true when it is. A `reader`
-   * does not make an instance settle more often than its turn comes, and does not wait for a turn that is far off.
-   */
-  async flush(timeoutMs: number, { reader = false } = {}): Promise<boolean> {
+  /** Waits until everything appended so far is in the database, at most for `timeoutMs`; true when it is. */
+  async flush(timeoutMs: number): Promise<boolean> {
     const { journal, clock } = this.options;
     if (journal.ownRows === 0) return true;
     const target = journal.drained + journal.ownRows;
-    const isUrgent = this.#isUrgent({ reader });
-    if (!isUrgent && !this.#running && this.#dueMs - clock.now() > timeoutMs) return false;
     // After a failure the backoff decides; asking must not hammer a database that is down.
-    if (this.#failures === 0 && isUrgent) this.#start();
+    if (this.#failures === 0) this.#start();
     let cancel = () => {};
     const settled = new Promise<boolean>((resolve) => {
-      const waiter = { target, reader, resolve: () => resolve(true) };
+      const waiter = { target, resolve: () => resolve(true) };
       this.#waiting.push(waiter);
       cancel = clock.after(timeoutMs, () => {
         this.#waiting = this.#waiting.filter((other) => other !== waiter);
@@ -231,13 +206,7 @@ export class JournalWriter {
   get stalledSeconds(): number {
     const { journal, clock } = this.options;
     if (journal.backlogBytes === 0) return 0;
-    const gatheringMs = this.#pace.isShared ? this.#pace.gatherMs : 0;
-    return Math.max(0, Math.floor((clock.now() - this.#lastProgressMs - gatheringMs) / 1000));
-  }
-
-  /** Seconds that rows wait for others to be settled with. */
-  get gatheringSeconds(): number {
-    return this.#pace.gatherMs / 1000;
+    return Math.max(0, Math.floor((clock.now() - this.#lastProgressMs) / 1000));
   }
 
   /** Starts at once, e.g. with what an earlier run left. */
@@ -252,10 +221,7 @@ export class JournalWriter {
 
   /** Drains what it can until the deadline; the rest is found by the next start. */
   async close(deadlineMs: number): Promise<void> {
-    const { clock, journal } = this.options;
-    const spreadMs = Math.random() * Math.min(STOP_SPREAD_MS, deadlineMs / 4);
-    if (this.#pace.isShared && journal.ownRows > 0) await sleep(clock, spreadMs);
-    await this.flush(deadlineMs - spreadMs);
+    await this.flush(deadlineMs);
     this.#closed = true;
     this.#endAdopting();
     this.#cancelTimer?.();

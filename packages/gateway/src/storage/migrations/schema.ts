@@ -1,0 +1,303 @@
+import type { Statement } from "../migrate.ts";
+
+const APPEND_ONLY = "the audit log is append-only";
+
+/** Accounts, keys, groups, backends, conversations and everything else that is not money or requests. */
+export const schema: readonly Statement[] = [
+  // Whether the sign-in provider or an administrator says that the address is its owner's: `email_verified`.
+  `CREATE TABLE users (
+    id {uuid} PRIMARY KEY,
+    email TEXT NOT NULL UNIQUE,
+    email_verified {boolean} NOT NULL DEFAULT FALSE,
+    name TEXT NOT NULL,
+    password_hash TEXT NOT NULL,
+    is_admin {boolean} NOT NULL,
+    tier TEXT NOT NULL DEFAULT 'free',
+    created_at {timestamp} NOT NULL,
+    disabled_at {timestamp}
+  )`,
+  `CREATE TABLE refresh_tokens (
+    token_hash TEXT PRIMARY KEY,
+    family_id {uuid} NOT NULL,
+    user_id {uuid} NOT NULL REFERENCES users (id) ON DELETE CASCADE,
+    created_at {timestamp} NOT NULL,
+    expires_at {timestamp} NOT NULL,
+    used_at {timestamp},
+    ip TEXT,
+    user_agent TEXT
+  )`,
+  "CREATE INDEX refresh_tokens_family ON refresh_tokens (family_id)",
+  "CREATE INDEX refresh_tokens_user ON refresh_tokens (user_id, expires_at)",
+  "CREATE INDEX refresh_tokens_expiry ON refresh_tokens (expires_at)",
+  // Kept while an access token of the session could still be shown.
+  `CREATE TABLE ended_sessions (
+    family_id {uuid} PRIMARY KEY,
+    user_id {uuid} NOT NULL REFERENCES users (id) ON DELETE CASCADE,
+    ended_at {timestamp} NOT NULL
+  )`,
+  "CREATE INDEX ended_sessions_user ON ended_sessions (user_id, ended_at)",
+  // With a user: that account's password can be set. Without: an account can be made.
+  `CREATE TABLE account_links (
+    id {uuid} PRIMARY KEY,
+    token_hash TEXT NOT NULL UNIQUE,
+    user_id {uuid} REFERENCES users (id) ON DELETE CASCADE,
+    email TEXT,
+    tier TEXT,
+    created_by {uuid} NOT NULL REFERENCES users (id) ON DELETE CASCADE,
+    created_at {timestamp} NOT NULL,
+    expires_at {timestamp} NOT NULL
+  )`,
+  "CREATE INDEX account_links_expiry ON account_links (expires_at)",
+  // Accounts that are bound to a person at the sign-in provider.
+  `CREATE TABLE identities (
+    id {uuid} PRIMARY KEY,
+    issuer TEXT NOT NULL,
+    subject TEXT NOT NULL,
+    user_id {uuid} NOT NULL REFERENCES users (id) ON DELETE CASCADE,
+    email TEXT,
+    created_at {timestamp} NOT NULL,
+    last_used_at {timestamp} NOT NULL,
+    UNIQUE (issuer, subject)
+  )`,
+  "CREATE INDEX identities_user ON identities (user_id)",
+  // Each attempt to sign in is good once; its row is kept until the attempt would expire anyway.
+  `CREATE TABLE used_sign_ins (
+    id TEXT PRIMARY KEY,
+    expires_at {timestamp} NOT NULL
+  )`,
+  "CREATE INDEX used_sign_ins_expiry ON used_sign_ins (expires_at)",
+
+  // `allowed_models` is a JSON array of model ids; NULL: all models.
+  `CREATE TABLE api_keys (
+    id {uuid} PRIMARY KEY,
+    user_id {uuid} NOT NULL REFERENCES users (id) ON DELETE CASCADE,
+    group_id {uuid},
+    name TEXT NOT NULL,
+    project TEXT NOT NULL,
+    key_hash TEXT NOT NULL UNIQUE,
+    key_prefix TEXT NOT NULL,
+    active {boolean} NOT NULL,
+    created_at {timestamp} NOT NULL,
+    revoked_at {timestamp},
+    expires_at {timestamp},
+    capture_until {timestamp},
+    allowed_models TEXT,
+    monthly_budget_nano_usd {bigint} CHECK (monthly_budget_nano_usd >= 0),
+    total_budget_nano_usd {bigint} CHECK (total_budget_nano_usd >= 0),
+    requests_per_minute {bigint} CHECK (requests_per_minute > 0),
+    tokens_per_minute {bigint} CHECK (tokens_per_minute > 0)
+  )`,
+  "CREATE INDEX api_keys_user ON api_keys (user_id, created_at)",
+  "CREATE INDEX api_keys_group ON api_keys (group_id)",
+  `CREATE TABLE key_refusals (
+    key_id {uuid} PRIMARY KEY,
+    refused_ms {bigint} NOT NULL,
+    code TEXT NOT NULL,
+    message TEXT NOT NULL
+  )`,
+
+  // Without an owner the group is the platform's: made with the admin token.
+  `CREATE TABLE user_groups (
+    id {uuid} PRIMARY KEY,
+    name TEXT NOT NULL,
+    description TEXT NOT NULL,
+    owner_id {uuid} REFERENCES users (id),
+    enforce_model_allowlist {boolean} NOT NULL,
+    rpm_ceiling INTEGER,
+    created_at {timestamp} NOT NULL
+  )`,
+  "CREATE INDEX user_groups_owner ON user_groups (owner_id)",
+  // A membership `from_provider` ends when the sign-in provider no longer names the group.
+  `CREATE TABLE group_members (
+    group_id {uuid} NOT NULL REFERENCES user_groups (id) ON DELETE CASCADE,
+    user_id {uuid} NOT NULL REFERENCES users (id) ON DELETE CASCADE,
+    role TEXT NOT NULL CHECK (role IN ('admin', 'member')),
+    cost_multiplier_micros {bigint} NOT NULL CHECK (cost_multiplier_micros > 0),
+    is_active {boolean} NOT NULL,
+    from_provider {boolean} NOT NULL DEFAULT FALSE,
+    created_at {timestamp} NOT NULL,
+    PRIMARY KEY (group_id, user_id)
+  )`,
+  "CREATE INDEX group_members_user ON group_members (user_id)",
+  `CREATE TABLE group_invitations (
+    id {uuid} PRIMARY KEY,
+    group_id {uuid} NOT NULL REFERENCES user_groups (id) ON DELETE CASCADE,
+    token_hash TEXT NOT NULL UNIQUE,
+    role TEXT NOT NULL CHECK (role IN ('admin', 'member')),
+    email TEXT,
+    max_uses INTEGER NOT NULL,
+    uses INTEGER NOT NULL,
+    created_by {uuid} NOT NULL,
+    created_at {timestamp} NOT NULL,
+    expires_at {timestamp} NOT NULL,
+    CHECK (uses <= max_uses)
+  )`,
+  "CREATE INDEX group_invitations_group ON group_invitations (group_id, expires_at)",
+  "CREATE INDEX group_invitations_expiry ON group_invitations (expires_at)",
+  "CREATE INDEX group_invitations_maker ON group_invitations (created_by)",
+  // A model may be in both lists: the denial wins, and lifting it brings the permission back.
+  `CREATE TABLE group_models (
+    group_id {uuid} NOT NULL REFERENCES user_groups (id) ON DELETE CASCADE,
+    rule TEXT NOT NULL CHECK (rule IN ('allow', 'deny')),
+    model_id TEXT NOT NULL,
+    PRIMARY KEY (group_id, rule, model_id)
+  )`,
+
+  `CREATE TABLE providers (
+    id TEXT PRIMARY KEY,
+    name TEXT NOT NULL,
+    description TEXT NOT NULL,
+    website_domain TEXT NOT NULL,
+    created_at {timestamp} NOT NULL
+  )`,
+  `CREATE TABLE backend_configs (
+    name TEXT PRIMARY KEY,
+    type TEXT NOT NULL,
+    url TEXT NOT NULL,
+    api_key TEXT,
+    models TEXT NOT NULL,
+    capabilities TEXT,
+    workflow TEXT,
+    concurrency INTEGER,
+    enabled {boolean} NOT NULL DEFAULT TRUE,
+    registered_at {timestamp} NOT NULL,
+    updated_at {timestamp} NOT NULL
+  )`,
+  // The index of each backend, also of models on nodes, which have no configuration of their own. A row without a name
+  // is the index of a removed backend: it is not given again.
+  `CREATE TABLE backend_indexes (
+    position INTEGER PRIMARY KEY,
+    name TEXT UNIQUE
+  )`,
+  `CREATE TABLE model_routes (
+    name TEXT PRIMARY KEY,
+    targets TEXT NOT NULL,
+    begin_within_ms INTEGER,
+    updated_at {timestamp} NOT NULL
+  )`,
+  `CREATE TABLE agents (
+    id TEXT PRIMARY KEY,
+    name TEXT NOT NULL,
+    version TEXT NOT NULL,
+    token_hash TEXT NOT NULL UNIQUE,
+    host TEXT,
+    epoch {bigint} NOT NULL DEFAULT 0,
+    created_at {timestamp} NOT NULL,
+    last_seen_at {timestamp}
+  )`,
+  // What an administrator deployed to each node: a node serves nothing else.
+  `CREATE TABLE agent_deployments (
+    agent_id TEXT NOT NULL REFERENCES agents (id) ON DELETE CASCADE,
+    model_id TEXT NOT NULL,
+    beside_backends {boolean} NOT NULL,
+    created_at {timestamp} NOT NULL,
+    PRIMARY KEY (agent_id, model_id)
+  )`,
+
+  `CREATE TABLE conversations (
+    id {uuid} PRIMARY KEY,
+    user_id {uuid} NOT NULL REFERENCES users (id) ON DELETE CASCADE,
+    title TEXT NOT NULL,
+    created_at {timestamp} NOT NULL,
+    updated_at {timestamp} NOT NULL
+  )`,
+  "CREATE INDEX conversations_user ON conversations (user_id, updated_at)",
+  // `parts` and `tool_call_id`: what a later turn needs of a message besides its text.
+  `CREATE TABLE conversation_messages (
+    id {uuid} PRIMARY KEY,
+    conversation_id {uuid} NOT NULL REFERENCES conversations (id) ON DELETE CASCADE,
+    position {bigint} NOT NULL,
+    role TEXT NOT NULL,
+    content TEXT NOT NULL,
+    images TEXT,
+    tool_calls TEXT,
+    parts TEXT,
+    tool_call_id TEXT,
+    incomplete TEXT,
+    created_at {timestamp} NOT NULL,
+    UNIQUE (conversation_id, position)
+  )`,
+  // Answers of the Responses API that a later request may go on from, each with what was asked for it. Those of a user
+  // that were answered together are one row.
+  `CREATE TABLE stored_responses (
+    id {uuid} PRIMARY KEY,
+    last_id {uuid},
+    user_id {uuid} NOT NULL REFERENCES users (id) ON DELETE CASCADE,
+    previous_id {uuid},
+    conversation_id {uuid} REFERENCES conversations (id) ON DELETE CASCADE,
+    content TEXT NOT NULL,
+    turns INTEGER NOT NULL DEFAULT 0,
+    repeated TEXT,
+    created_at {timestamp} NOT NULL
+  )`,
+  // What a user has is found and counted without reading it. Ids are in the order of time, so the age needs no index,
+  // and most responses are in no conversation.
+  "CREATE INDEX stored_responses_owned ON stored_responses (user_id, id, last_id, turns)",
+  "CREATE INDEX stored_responses_joined ON stored_responses (conversation_id) WHERE conversation_id IS NOT NULL",
+  // `facts` and `bound_usd`: what a job asks for and may cost at most, so that another instance can hold and settle it.
+  `CREATE TABLE video_jobs (
+    id {uuid} PRIMARY KEY,
+    user_id {uuid} NOT NULL REFERENCES users (id) ON DELETE CASCADE,
+    payer TEXT NOT NULL,
+    model TEXT NOT NULL,
+    backend TEXT NOT NULL,
+    request TEXT NOT NULL,
+    facts TEXT,
+    bound_usd {double},
+    warnings TEXT,
+    status TEXT NOT NULL,
+    progress {double} NOT NULL,
+    task_id TEXT,
+    result TEXT,
+    error TEXT,
+    cost {double} NOT NULL,
+    settled {boolean} NOT NULL,
+    ref_id TEXT,
+    stream_id {uuid} NOT NULL,
+    created_at {timestamp} NOT NULL,
+    deadline_at {timestamp} NOT NULL,
+    next_step_at {timestamp} NOT NULL,
+    step_count {bigint} NOT NULL,
+    lease_owner TEXT,
+    lease_until {timestamp}
+  )`,
+  "CREATE INDEX video_jobs_user ON video_jobs (user_id, created_at)",
+  "CREATE INDEX video_jobs_due ON video_jobs (settled, next_step_at)",
+  "CREATE INDEX video_jobs_payload ON video_jobs (created_at) WHERE request <> '{}'",
+
+  // Work that one instance at a time does, and until when it is that instance's.
+  `CREATE TABLE leases (
+    name TEXT PRIMARY KEY,
+    owner TEXT NOT NULL,
+    held_until {timestamp} NOT NULL
+  )`,
+  // Entries outlive the accounts that they name, so nothing here references another table.
+  `CREATE TABLE audit_log (
+    id {uuid} PRIMARY KEY,
+    created_ms {bigint} NOT NULL,
+    action TEXT NOT NULL,
+    actor_id {uuid},
+    actor TEXT NOT NULL,
+    ip TEXT NOT NULL,
+    user_agent TEXT,
+    target TEXT,
+    details TEXT NOT NULL,
+    request_id TEXT NOT NULL
+  )`,
+  "CREATE INDEX audit_log_created ON audit_log (created_ms)",
+  "CREATE INDEX audit_log_action ON audit_log (action, id)",
+  "CREATE INDEX audit_log_target ON audit_log (target, id)",
+  // Rows leave when they are old, but none is ever changed.
+  {
+    sqlite: [
+      `CREATE TRIGGER audit_log_append_only BEFORE UPDATE ON audit_log
+       BEGIN SELECT RAISE(ABORT, '${APPEND_ONLY}'); END`,
+    ],
+    postgres: [
+      `CREATE FUNCTION audit_log_append_only() RETURNS trigger LANGUAGE plpgsql AS $$
+       BEGIN RAISE EXCEPTION '${APPEND_ONLY}'; END $$`,
+      `CREATE TRIGGER audit_log_append_only BEFORE UPDATE ON audit_log
+       FOR EACH ROW EXECUTE FUNCTION audit_log_append_only()`,
+    ],
+  },
+];
