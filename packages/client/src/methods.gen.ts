@@ -1773,6 +1773,8 @@ export interface Methods {
       name?: string;
       models?: string[];
       capabilities?: ("chat" | "embeddings" | "video" | "realtime" | "invoke" | "images" | "speech" | "transcription" | "rerank" | "moderation")[];
+      /** Chat APIs that its server speaks, the one for chats first; left out: by its host */
+      dialects?: ("chat" | "responses" | "messages" | "gemini")[];
       /** Calls that it takes at once, e.g. the slots of llama.cpp; more wait in a bounded queue */
       concurrency?: number;
     };
@@ -1917,6 +1919,8 @@ export interface Methods {
       name?: string;
       models?: string[];
       capabilities?: ("chat" | "embeddings" | "video" | "realtime" | "invoke" | "images" | "speech" | "transcription" | "rerank" | "moderation")[];
+      /** Chat APIs that its server speaks, the one for chats first; left out: by its host */
+      dialects?: ("chat" | "responses" | "messages" | "gemini")[];
       /** Calls that it takes at once, e.g. the slots of llama.cpp; more wait in a bounded queue */
       concurrency?: number;
     };
@@ -1962,6 +1966,8 @@ export interface Methods {
       api_key?: string | null;
       models?: string[];
       capabilities?: ("chat" | "embeddings" | "video" | "realtime" | "invoke" | "images" | "speech" | "transcription" | "rerank" | "moderation")[];
+      /** Chat APIs that its server speaks, the one for chats first; left out: by its host */
+      dialects?: ("chat" | "responses" | "messages" | "gemini")[];
       /** Calls that it takes at once, e.g. the slots of llama.cpp; more wait in a bounded queue */
       concurrency?: number;
       name: string;

@@ -168,6 +168,8 @@ export interface Routes {
       name?: string;
       models?: string[];
       capabilities?: ("chat" | "embeddings" | "video" | "realtime" | "invoke" | "images" | "speech" | "transcription" | "rerank" | "moderation")[];
+      /** Chat APIs that its server speaks, the one for chats first; left out: by its host */
+      dialects?: ("chat" | "responses" | "messages" | "gemini")[];
       /** Calls that it takes at once, e.g. the slots of llama.cpp; more wait in a bounded queue */
       concurrency?: number;
       /** Legacy; read by no backend */

@@ -39,6 +39,10 @@ export interface VideoResult {
 
 export type HealthState = "Healthy" | "Degraded" | "Unhealthy";
 
+/** Chat APIs of vendors in which an upstream can be spoken to. */
+export const DIALECTS = ["chat", "responses", "messages", "gemini"] as const;
+export type DialectName = (typeof DIALECTS)[number];
+
 /** A backend as it is registered and persisted. */
 export interface BackendConfig {
   /** Row key and provider hint. */
@@ -48,6 +52,8 @@ export interface BackendConfig {
   type: string;
   /** Which of its kind's dialects, where the type names one. */
   dialect?: string;
+  /** Chat APIs that its server speaks, the one for chats first; absent: by its host. */
+  dialects?: readonly DialectName[];
   /** As registered; a bridge:// URL stays one here. */
   url: string;
   apiKey: string | null;
@@ -89,6 +95,8 @@ export interface ModelCall {
   model: string;
   body: JsonBody;
   requestId: string;
+  /** Whose request it is: what is kept of an answer for later requests is for these only. Absent: nothing is kept. */
+  scope?: string;
   /** Aborts the upstream; fires when the client leaves or a deadline passes. Made when it is first asked for. */
   readonly signal: AbortSignal;
   /** Calls back once when that happens or has happened: a cheaper listener on `signal`. There can be only one. */

@@ -7,6 +7,7 @@ import { fromOllamaEmbed, toOllamaEmbed } from "../../src/backends/local-server/
 import { JsonLines } from "../../src/backends/local-server/ndjson.ts";
 import { modelsOfTags } from "../../src/backends/local-server/tags.ts";
 import { chatIdentity } from "../../src/backends/shared/chat-events.ts";
+import { convertedStream } from "../../src/backends/shared/converted-stream.ts";
 import { embeddingsBody, toBase64 } from "../../src/backends/shared/embedding-encoding.ts";
 import { eventsOf } from "../support/backends.ts";
 
@@ -201,7 +202,14 @@ describe("answers", () => {
   });
 
   test("an error line ends the stream as an error, without [DONE]", async () => {
-    const events = eventsOf(replay([await fixture("ollama-chat-error.ndjson")]));
+    const stream = await convertedStream({
+      body: new Blob([await fixture("ollama-chat-error.ndjson")]).stream(),
+      objects: new JsonLines(),
+      converter: new ChatLineConverter({ identity, ids }),
+      signal: new AbortController().signal,
+      abortUpstream: () => {},
+    });
+    const events = eventsOf(await new Response(stream).text());
     expect(events).toHaveLength(2);
     expect(events[1]).toEqual({
       error: {

@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { apiBase } from "../../src/backends/external/base-url.ts";
+import { apiBase } from "../../src/backends/dialects/base-url.ts";
 import { backendKinds } from "../../src/backends/index.ts";
 import { plan } from "../../src/backends/planner.ts";
 import { PROVIDER_ADDRESSES } from "../../src/rooms/providers/addresses.ts";

@@ -1,14 +1,15 @@
 import type { Ids } from "../../kernel/ids.ts";
 import { isObject } from "../../kernel/json.ts";
+import { BackendError } from "../contract.ts";
 import {
   type ChatDelta,
   ChatEvents,
   type ChatIdentity,
   completionBody,
-  errorEvent,
   type ToolCallDelta,
   type Usage,
 } from "../shared/chat-events.ts";
+import type { StreamConverter } from "../shared/converted-stream.ts";
 
 type Line = Record<string, unknown>;
 
@@ -73,7 +74,7 @@ export function toCompletion(line: Line, { identity, ids }: { identity: ChatIden
 }
 
 /** Turns the lines of a native stream into events, one at a time. */
-export class ChatLineConverter {
+export class ChatLineConverter implements StreamConverter {
   readonly #events: ChatEvents;
   readonly #ids: Ids;
   #toolCalls = 0;
@@ -84,19 +85,17 @@ export class ChatLineConverter {
     this.#ids = ids;
   }
 
-  /** True once the answer is complete or has failed; nothing after that is looked at. */
   get done(): boolean {
     return this.#done;
   }
 
-  /** The events of one line; an empty text when there is nothing to send. */
+  failureOf(line: Line): BackendError | null {
+    const error = errorOf(line);
+    return error === null ? null : new BackendError("upstream", error, 500);
+  }
+
   convert(line: Line): string {
     if (this.#done) return "";
-    const error = errorOf(line);
-    if (error !== null) {
-      this.#done = true;
-      return errorEvent(error);
-    }
     const message = messageOf(line);
     const delta: ChatDelta = {};
     const content = text(message.content);

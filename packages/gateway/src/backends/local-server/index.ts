@@ -10,6 +10,7 @@ import {
 } from "../contract.ts";
 import { declares } from "../shared/capabilities.ts";
 import { chatIdentity, eventStream } from "../shared/chat-events.ts";
+import { convertedStream } from "../shared/converted-stream.ts";
 import { embeddingsBody, encodingOf } from "../shared/embedding-encoding.ts";
 import { addressField, KEY_FIELD, NAME_FIELD } from "../shared/form.ts";
 import { probeFailure } from "../shared/probe.ts";
@@ -17,8 +18,8 @@ import { answering, type ResponseBackend } from "../shared/response-answer.ts";
 import { callUpstream, readJson } from "../shared/upstream-http.ts";
 import { ChatLineConverter, errorOf, toCompletion } from "./chat-answer.ts";
 import { toOllamaChat } from "./chat-request.ts";
-import { relayLines } from "./chat-stream.ts";
 import { fromOllamaEmbed, toOllamaEmbed } from "./embeddings.ts";
+import { JsonLines } from "./ndjson.ts";
 import { modelsOfTags } from "./tags.ts";
 
 /** Inputs that are embedded one by one on servers without the path that takes many. */
@@ -66,8 +67,9 @@ class LocalServer implements ResponseBackend {
         throw new BackendError("transport", "the upstream answered without a message");
       return Response.json(toCompletion(line, { identity, ids }));
     }
-    const events = await relayLines({
+    const events = await convertedStream({
       body: answer.body!,
+      objects: new JsonLines(),
       converter: new ChatLineConverter({ identity, ids }),
       signal,
       abortUpstream: () => leaving.abort(),

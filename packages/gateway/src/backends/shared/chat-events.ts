@@ -56,11 +56,12 @@ export class ChatEvents {
     return event(`${this.#head}[{"index":0,"delta":${JSON.stringify(first)}${extra},"finish_reason":null}]}`);
   }
 
-  /** The finish, the usage where it is known, and `[DONE]`. */
-  end(finishReason: string, usage: unknown): string {
+  /** The finish, the usage where it is known, and `[DONE]`. `stopSequence` is the text that ended it, if one did. */
+  end(finishReason: string, usage: unknown, stopSequence?: unknown): string {
     const opening = this.#opened ? "" : this.delta({ content: "" });
+    const stop = stopSequence === undefined ? "" : `,"stop_reason":${JSON.stringify(stopSequence)}`;
     const finish = event(
-      `${this.#head}[{"index":0,"delta":{},"finish_reason":${JSON.stringify(finishReason)}}]}`,
+      `${this.#head}[{"index":0,"delta":{},"finish_reason":${JSON.stringify(finishReason)}${stop}}]}`,
     );
     const counts = usage ? event(`${this.#head}[],"usage":${JSON.stringify(usage)}}`) : "";
     return opening + finish + counts + DONE_EVENT;
@@ -72,18 +73,28 @@ export interface Completion {
   finishReason: string;
   usage: unknown;
   logprobs?: unknown;
+  /** The text that ended it, if one did. */
+  stopSequence?: unknown;
 }
 
 /** A whole answer. */
 export const completionBody = (
   { id, model, createdSeconds }: ChatIdentity,
-  { message, finishReason, usage, logprobs }: Completion,
+  { message, finishReason, usage, logprobs, stopSequence }: Completion,
 ) => ({
   id,
   object: "chat.completion",
   created: createdSeconds,
   model,
-  choices: [{ index: 0, message, finish_reason: finishReason, ...(logprobs !== undefined && { logprobs }) }],
+  choices: [
+    {
+      index: 0,
+      message,
+      finish_reason: finishReason,
+      ...(stopSequence !== undefined && { stop_reason: stopSequence }),
+      ...(logprobs !== undefined && { logprobs }),
+    },
+  ],
   ...(usage ? { usage } : {}),
 });
 

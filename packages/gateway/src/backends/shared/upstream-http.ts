@@ -38,12 +38,12 @@ export async function callUpstream(
 ): Promise<Response> {
   const headers: Record<string, string> = { accept: "application/json" };
   if (apiKey) headers.authorization = `Bearer ${apiKey}`;
-  if (body === undefined) return fetchUpstream(fetchIt, { url, apiKey, headers, signal });
+  if (body === undefined) return fetchUpstream(fetchIt, { url, headers, signal });
   headers["content-type"] = "application/json";
-  return fetchUpstream(fetchIt, { url, apiKey, headers, signal, body: JSON.stringify(body) });
+  return fetchUpstream(fetchIt, { url, headers, signal, body: JSON.stringify(body) });
 }
 
-interface RawRequest extends UpstreamRequest {
+interface RawRequest extends Omit<UpstreamRequest, "apiKey"> {
   headers: Record<string, string>;
   /** Sent as it is. */
   body?: Uint8Array<ArrayBuffer> | string | Blob;

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { CAPABILITIES } from "../../backends/contract.ts";
+import { CAPABILITIES, DIALECTS } from "../../backends/contract.ts";
 import { wholeNumber } from "../../kernel/method.ts";
 import { defineRoute } from "../../kernel/route.ts";
 import { shownUrl } from "../../kernel/shown-address.ts";
@@ -21,6 +21,11 @@ export const Registration = z.object(
     name: z.string().trim().min(1).max(64).optional().describe("Provider hint; the same name replaces"),
     models: z.array(MODEL_ID).max(1_000).optional(),
     capabilities: z.array(z.enum(CAPABILITIES)).optional(),
+    dialects: z
+      .array(z.enum(DIALECTS))
+      .min(1)
+      .optional()
+      .describe("Chat APIs that its server speaks, the one for chats first; left out: by its host"),
     concurrency: z
       .int()
       .min(1)

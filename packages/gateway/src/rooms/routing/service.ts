@@ -5,6 +5,7 @@ import {
   type BackendKind,
   type BridgeResolver,
   type CapabilityName,
+  type DialectName,
 } from "../../backends/contract.ts";
 import type { Bus } from "../../bus/contract.ts";
 import { type Clock, isoTime, sleep } from "../../kernel/clock.ts";
@@ -65,6 +66,7 @@ export interface Registration {
   name?: string;
   models?: readonly string[];
   capabilities?: readonly CapabilityName[];
+  dialects?: readonly DialectName[];
   concurrency?: number;
   workflow?: unknown;
   /** False: it is kept, and not used. */
@@ -490,6 +492,7 @@ export class Routing {
       apiKey: rest.apiKey || null,
       models: [...new Set(rest.models ?? [])],
       ...(rest.capabilities && { capabilities: rest.capabilities }),
+      ...(rest.dialects && { dialects: rest.dialects }),
       ...(rest.concurrency && { concurrency: rest.concurrency }),
       workflow: rest.workflow ?? null,
       enabled: rest.enabled ?? true,

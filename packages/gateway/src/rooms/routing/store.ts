@@ -1,4 +1,4 @@
-import type { CapabilityName } from "../../backends/contract.ts";
+import type { CapabilityName, DialectName } from "../../backends/contract.ts";
 import type { Database, Queryable, Transaction } from "../../storage/contract.ts";
 import type { Sealer } from "./sealer.ts";
 
@@ -10,6 +10,7 @@ export interface StoredBackend {
   apiKey: string | null;
   models: readonly string[];
   capabilities?: readonly CapabilityName[];
+  dialects?: readonly DialectName[];
   concurrency?: number;
   workflow: unknown;
   enabled: boolean;
@@ -32,6 +33,7 @@ interface BackendRow {
   api_key: string | null;
   models: string;
   capabilities: string | null;
+  dialects: string | null;
   workflow: string | null;
   concurrency: number | null;
   enabled: boolean;
@@ -44,6 +46,7 @@ const toStored = (row: BackendRow, apiKey: string | null): StoredBackend => ({
   apiKey,
   models: JSON.parse(row.models) as string[],
   ...(row.capabilities !== null && { capabilities: JSON.parse(row.capabilities) as CapabilityName[] }),
+  ...(row.dialects !== null && { dialects: JSON.parse(row.dialects) as DialectName[] }),
   ...(row.concurrency !== null && { concurrency: Number(row.concurrency) }),
   workflow: row.workflow === null ? null : JSON.parse(row.workflow),
   enabled: Boolean(row.enabled),
@@ -68,7 +71,7 @@ export class BackendStore {
   /** In order of registration. */
   async list(): Promise<SavedBackend[]> {
     const rows = await this.db.all<BackendRow>(
-      `SELECT position, c.name, type, url, api_key, models, capabilities, workflow, concurrency, enabled
+      `SELECT position, c.name, type, url, api_key, models, capabilities, dialects, workflow, concurrency, enabled
        FROM backend_configs c LEFT JOIN backend_indexes i ON i.name = c.name ORDER BY position, registered_at, c.name`,
     );
     const saved: SavedBackend[] = [];
@@ -96,10 +99,10 @@ export class BackendStore {
   save(backend: StoredBackend, now: string): Promise<number> {
     return this.#locked(async (tx) => {
       await tx.run(
-        `INSERT INTO backend_configs (name, type, url, api_key, models, capabilities, workflow, registered_at, updated_at, enabled, concurrency)
-       VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $9, $10)
+        `INSERT INTO backend_configs (name, type, url, api_key, models, capabilities, workflow, registered_at, updated_at, enabled, concurrency, dialects)
+       VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $9, $10, $11)
        ON CONFLICT (name) DO UPDATE SET type = $2, url = $3, api_key = $4, models = $5, capabilities = $6,
-         workflow = $7, updated_at = $8, enabled = $9, concurrency = $10`,
+         workflow = $7, updated_at = $8, enabled = $9, concurrency = $10, dialects = $11`,
         [
           backend.name,
           backend.type,
@@ -113,6 +116,7 @@ export class BackendStore {
           now,
           backend.enabled,
           backend.concurrency ?? null,
+          backend.dialects ? JSON.stringify(backend.dialects) : null,
         ],
       );
       return indexIn(tx, backend.name);

@@ -157,6 +157,7 @@ export const schema: readonly Statement[] = [
     api_key TEXT,
     models TEXT NOT NULL,
     capabilities TEXT,
+    dialects TEXT,
     workflow TEXT,
     concurrency INTEGER,
     enabled {boolean} NOT NULL DEFAULT TRUE,

@@ -493,6 +493,7 @@ async function heldLater(admission: Promise<Admission>, outgoing: Outgoing): Pro
 class OutgoingCall implements ChatCall, PostCall {
   readonly model: string;
   readonly requestId: string;
+  readonly scope: string;
   readonly stream: boolean;
   readonly contentType?: string;
   readonly #call: UpstreamCall;
@@ -504,6 +505,8 @@ class OutgoingCall implements ChatCall, PostCall {
     const { route, options } = call;
     this.model = route.model;
     this.requestId = options.asker.requestId;
+    const { keyId, userId } = options.asker.payer;
+    this.scope = keyId ?? userId;
     this.stream = options.stream ?? false;
     this.contentType = options.contentType;
     this.#call = call;

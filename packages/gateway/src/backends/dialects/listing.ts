@@ -10,8 +10,10 @@ export function modelsOfListing(body: unknown): ModelInfo[] | null {
 }
 
 function modelOf(item: Record<string, unknown>): ModelInfo[] {
-  const id = item.id ?? item.name;
-  if (typeof id !== "string") return [];
+  const listed = item.id ?? item.name;
+  if (typeof listed !== "string") return [];
+  // Google lists its models by their resource names, and takes them without.
+  const id = listed.replace(/^models\//, "");
   const meta = metaOf(item);
   return [meta ? { id, meta } : { id }];
 }

@@ -1,0 +1,235 @@
+import { isObject } from "../../kernel/json.ts";
+import { BackendError } from "../contract.ts";
+
+/** A chat request's messages as the other dialects need them: one kind of thing at a time, with a checked shape. */
+export type ChatTurn =
+  | { role: "system"; parts: TextPart[] }
+  | { role: "user"; parts: ChatPart[] }
+  | AssistantTurn
+  | { role: "tool"; callId: string; name: string; parts: ChatPart[] };
+
+export interface AssistantTurn {
+  role: "assistant";
+  text: string;
+  calls: ChatCall[];
+}
+
+export interface ChatCall {
+  id: string;
+  name: string;
+  /** JSON text of an object. */
+  arguments: string;
+}
+
+export interface TextPart {
+  type: "text";
+  text: string;
+  /** The mark of a cached prefix, which some clients put into chat parts as well. */
+  cacheControl?: unknown;
+}
+
+export type ChatPart =
+  | TextPart
+  /** `url` is an address, or a data: URL. */
+  | { type: "image"; url: string; detail?: string }
+  | { type: "file"; url: string; filename?: string }
+  | { type: "audio"; data: string; format: string };
+
+export const refuse = (field: string, problem: string): never => {
+  throw new BackendError("request", `\`${field}\` ${problem}`);
+};
+
+/** Refuses fields whose loss would change the answer; `isUnset` values are as good as absent. */
+export function refuseUnsupported(
+  body: Record<string, unknown>,
+  fields: Readonly<Record<string, (value: unknown) => boolean>>,
+): void {
+  for (const name in fields) {
+    const value = body[name];
+    if (value !== undefined && value !== null && !fields[name]!(value))
+      refuse(name, "cannot be passed to this backend's API; leave it out");
+  }
+}
+
+export const isFalse = (value: unknown): boolean => value === false;
+export const isZero = (value: unknown): boolean => value === 0;
+export const isOne = (value: unknown): boolean => value === 1;
+export const never = (): boolean => false;
+
+const text = (value: unknown): string => (typeof value === "string" ? value : "");
+
+/** The media type and base64 data of a data: URL; null for another address. */
+export function inlineData(url: string): { mimeType: string; data: string } | null {
+  const found = /^data:([^;,]*)(?:;[^,]*)?;base64,/.exec(url);
+  return found && { mimeType: found[1] || "application/octet-stream", data: url.slice(found[0].length) };
+}
+
+/** Arguments as the object that other dialects want. */
+export function argumentsObject({ arguments: json }: ChatCall): Record<string, unknown> {
+  try {
+    const value: unknown = JSON.parse(json || "{}");
+    if (isObject(value)) return value;
+  } catch {
+    // What a model wrote badly goes back as what it wrote.
+  }
+  return { INVALID_JSON: json };
+}
+
+const cacheMark = (cacheControl: unknown) => (isObject(cacheControl) ? { cacheControl } : {});
+
+function partOf(part: unknown, field: string): ChatPart[] {
+  if (typeof part === "string") return [{ type: "text", text: part }];
+  if (!isObject(part)) return refuse(field, "must be an object with a type");
+  const { image_url: image, input_audio: audio, file } = part;
+  if (image !== undefined) {
+    const url = isObject(image) ? image.url : image;
+    const detail = isObject(image) && typeof image.detail === "string" ? { detail: image.detail } : {};
+    return [{ type: "image", url: text(url) || refuse(`${field}.image_url`, "must have a url"), ...detail }];
+  }
+  if (isObject(audio))
+    return [{ type: "audio", data: text(audio.data), format: text(audio.format) || "wav" }];
+  if (isObject(file)) {
+    const url =
+      text(file.file_data) || refuse(`${field}.file`, "must have file_data: files are not kept here");
+    return [{ type: "file", url, ...(typeof file.filename === "string" && { filename: file.filename }) }];
+  }
+  const words = part.text ?? part.refusal;
+  if (typeof words === "string") return [{ type: "text", text: words, ...cacheMark(part.cache_control) }];
+  return refuse(`${field}.type`, `${JSON.stringify(part.type)} parts cannot be passed to this backend's API`);
+}
+
+/** One of a message's `images`: base64 text, an address, or an object with either. */
+function imageOf(image: unknown, field: string): ChatPart {
+  const inner = isObject(image) ? image : { url: image };
+  if (typeof inner.data_base64 === "string") {
+    const mimeType = typeof inner.mime_type === "string" ? inner.mime_type : "image/png";
+    return { type: "image", url: `data:${mimeType};base64,${inner.data_base64}` };
+  }
+  if (inner.image_url !== undefined) return imageOf(inner.image_url, field);
+  const url = text(inner.url) || refuse(field, "must be an image as base64 text or a URL");
+  return { type: "image", url: url.includes(":") ? url : `data:image/png;base64,${url}` };
+}
+
+function partsOf(message: Record<string, unknown>, field: string): ChatPart[] {
+  const { content, images } = message;
+  const given = Array.isArray(content) ? content : content === null || content === undefined ? [] : [content];
+  const parts = given.flatMap((part, i) => partOf(part, `${field}.content.${i}`));
+  if (Array.isArray(images)) parts.push(...images.map((image, i) => imageOf(image, `${field}.images.${i}`)));
+  return parts.filter((part) => part.type !== "text" || part.text !== "");
+}
+
+const textParts = (parts: readonly ChatPart[]): TextPart[] => parts.filter((part) => part.type === "text");
+export const textOfParts = (parts: readonly ChatPart[]): string =>
+  textParts(parts)
+    .map((part) => part.text)
+    .join("\n");
+
+function callOf(call: unknown, field: string): ChatCall {
+  const fn = isObject(call) ? call.function : null;
+  if (!isObject(call) || !isObject(fn) || typeof fn.name !== "string")
+    return refuse(`${field}.function`, "must have a name");
+  const args = typeof fn.arguments === "string" ? fn.arguments : JSON.stringify(fn.arguments ?? {});
+  return { id: text(call.id), name: fn.name, arguments: args };
+}
+
+export function chatTurns(messages: unknown): ChatTurn[] {
+  if (!Array.isArray(messages)) return refuse("messages", "must be an array");
+  const names = new Map<string, string>();
+  return messages.map((message: unknown, i): ChatTurn => {
+    const field = `messages.${i}`;
+    if (!isObject(message)) return refuse(field, "must be an object with role and content");
+    const parts = partsOf(message, field);
+    switch (message.role) {
+      case "system":
+      case "developer":
+        return { role: "system", parts: textParts(parts) };
+      case "user":
+        return { role: "user", parts };
+      case "assistant": {
+        const calls = Array.isArray(message.tool_calls)
+          ? message.tool_calls.map((call, at) => callOf(call, `${field}.tool_calls.${at}`))
+          : [];
+        for (const { id, name } of calls) names.set(id, name);
+        return { role: "assistant", text: textOfParts(parts), calls };
+      }
+      case "tool":
+      case "function": {
+        const callId = text(message.tool_call_id);
+        const name = text(message.name) || names.get(callId) || "";
+        return { role: "tool", callId, name, parts };
+      }
+      default:
+        return refuse(`${field}.role`, 'must be "system", "user", "assistant" or "tool"');
+    }
+  });
+}
+
+export interface ChatFunction {
+  name: string;
+  description?: string;
+  parameters: unknown;
+  strict?: boolean;
+  cacheControl?: unknown;
+}
+
+const NO_PARAMETERS = { type: "object", properties: {} };
+
+/** The functions that a chat request offers. */
+export function chatFunctions(tools: unknown): ChatFunction[] {
+  if (!Array.isArray(tools)) return [];
+  return tools.map((tool, i) => {
+    const fn = isObject(tool) ? tool.function : null;
+    if (!isObject(tool) || !isObject(fn) || typeof fn.name !== "string")
+      return refuse(
+        `tools.${i}`,
+        "must be a function with a name: no other tool exists on this backend's API",
+      );
+    return {
+      name: fn.name,
+      ...(typeof fn.description === "string" && { description: fn.description }),
+      parameters: fn.parameters ?? NO_PARAMETERS,
+      ...(typeof fn.strict === "boolean" && { strict: fn.strict }),
+      ...cacheMark(tool.cache_control),
+    };
+  });
+}
+
+export type ToolChoice = "auto" | "none" | "required" | { name: string } | null;
+
+export function chatToolChoice(choice: unknown): ToolChoice {
+  if (choice === undefined || choice === null) return null;
+  if (choice === "auto" || choice === "none" || choice === "required") return choice;
+  const fn = isObject(choice) ? choice.function : null;
+  if (isObject(fn) && typeof fn.name === "string") return { name: fn.name };
+  return refuse("tool_choice", "must be auto, none, required or a function's name on this backend's API");
+}
+
+/** The most that the answer may have, under whichever of its names. */
+export function outputLimit(body: Record<string, unknown>): number | null {
+  const limit = body.max_completion_tokens ?? body.max_tokens;
+  return typeof limit === "number" ? limit : null;
+}
+
+/** The schema that an answer must follow; null without one. */
+export function answerSchema({ response_format: format }: Record<string, unknown>): {
+  name: string;
+  schema: unknown;
+  strict?: unknown;
+  description?: unknown;
+} | null {
+  const wanted = isObject(format) && format.type === "json_schema" ? format.json_schema : null;
+  if (!isObject(wanted)) return null;
+  const { name, schema, strict, description } = wanted;
+  return {
+    name: typeof name === "string" ? name : "answer",
+    schema,
+    ...(strict != null && { strict }),
+    ...(description != null && { description }),
+  };
+}
+
+export const wantsAnyJson = ({ response_format: format }: Record<string, unknown>): boolean =>
+  isObject(format) && format.type === "json_object";
+
+export const copied = (body: Record<string, unknown>, names: readonly string[]): Record<string, unknown> =>
+  Object.fromEntries(names.flatMap((name) => (body[name] != null ? [[name, body[name]]] : [])));

@@ -1,0 +1,106 @@
+import type { DialectName, ModelInfo } from "../contract.ts";
+import type { ChatIdentity } from "../shared/chat-events.ts";
+import type { StreamConverter } from "../shared/converted-stream.ts";
+import type { AssistantTurn, ChatCall } from "./chat-turns.ts";
+
+/** Usage as chat completions report it. */
+export interface ChatUsage {
+  prompt_tokens: unknown;
+  completion_tokens: unknown;
+  total_tokens: unknown;
+  prompt_tokens_details?: Record<string, unknown>;
+  completion_tokens_details?: Record<string, unknown>;
+}
+
+interface Counts {
+  prompt: unknown;
+  completion: unknown;
+  cached?: unknown;
+  cacheWritten?: unknown;
+  /** Of what was written: kept for an hour. */
+  cacheWrittenForHour?: unknown;
+  reasoning?: unknown;
+}
+
+/** The sum of those that are there; what is no number stays what it is, so that it is seen. */
+export function sumOf(...counts: unknown[]): unknown {
+  const given = counts.filter((count) => count !== undefined && count !== null);
+  if (given.length === 0) return undefined;
+  return (
+    given.find((count) => typeof count !== "number") ?? given.reduce((a, b) => (a as number) + (b as number))
+  );
+}
+
+/** Figures are passed on as they were reported: the meter decides which of them can be true. */
+export function chatUsageOf(counts: Counts): ChatUsage | null {
+  const { prompt = 0, completion = 0 } = counts;
+  if (counts.prompt === undefined && counts.completion === undefined) return null;
+  const prompts = present({
+    cached_tokens: counts.cached,
+    cache_write_tokens: counts.cacheWritten,
+    cache_write_1h_tokens: counts.cacheWrittenForHour,
+  });
+  const completions = present({ reasoning_tokens: counts.reasoning });
+  return {
+    prompt_tokens: prompt,
+    completion_tokens: completion,
+    total_tokens: sumOf(prompt, completion),
+    ...(prompts && { prompt_tokens_details: prompts }),
+    ...(completions && { completion_tokens_details: completions }),
+  };
+}
+
+function present(fields: Record<string, unknown>): Record<string, unknown> | null {
+  const given = Object.entries(fields).filter(([, value]) => value !== undefined && value !== null);
+  return given.length > 0 ? Object.fromEntries(given) : null;
+}
+
+export interface ChatRequestOptions {
+  model: string;
+  stream: boolean;
+  /** The answer that a turn of the history repeats, in the dialect's own form; null when it is not known. */
+  kept(turn: AssistantTurn): unknown[] | null;
+}
+
+/** A whole answer in terms of a chat. */
+export interface ChatAnswer {
+  text: string;
+  reasoning: string;
+  refusal: string;
+  calls: ChatCall[];
+  finishReason: string;
+  stopSequence?: unknown;
+  usage: ChatUsage | null;
+  /** Images that the model made, as data: URLs. */
+  images?: string[];
+  /** The answer in the dialect's own form, where the chat form cannot hold all that has to be sent back; or null. */
+  content: unknown[] | null;
+}
+
+export type AnswerConverter = StreamConverter;
+
+/** How chats travel in another dialect. */
+interface Translation {
+  request(body: Record<string, unknown>, options: ChatRequestOptions): Record<string, unknown>;
+  answer(body: Record<string, unknown>): ChatAnswer;
+  stream(identity: ChatIdentity, keep: (answer: ChatAnswer) => void): AnswerConverter;
+}
+
+/** How an upstream is spoken to: what its folder exports. */
+export interface Dialect {
+  name: DialectName;
+  /** Where its paths begin, from the URL as registered. */
+  base(url: string): string;
+  /** Where a chat is posted to, below the base. */
+  path(call: { model: string; stream: boolean }): string;
+  /** Headers that carry the key, and those that every request needs. */
+  headers(apiKey: string | null): Record<string, string>;
+  /** The listing below the base; `next` is the page behind an answer, if there is one. */
+  listing: {
+    path: string;
+    models(body: unknown): ModelInfo[] | null;
+    next?(body: unknown): string | null;
+  };
+  /** Absent: the upstream speaks what the gateway speaks inside. */
+  translation?: Translation;
+}

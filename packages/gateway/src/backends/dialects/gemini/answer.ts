@@ -1,0 +1,146 @@
+import { isObject } from "../../../kernel/json.ts";
+import { BackendError } from "../../contract.ts";
+import { ChatEvents, type ChatIdentity } from "../../shared/chat-events.ts";
+import type { ChatCall } from "../chat-turns.ts";
+import type { AnswerConverter, ChatAnswer } from "../dialect.ts";
+import { chatUsage } from "./chat-usage.ts";
+
+type Part = Record<string, unknown>;
+
+const FILTERED: ReadonlySet<unknown> = new Set([
+  "SAFETY",
+  "RECITATION",
+  "LANGUAGE",
+  "BLOCKLIST",
+  "PROHIBITED_CONTENT",
+  "SPII",
+  "IMAGE_SAFETY",
+  "IMAGE_PROHIBITED_CONTENT",
+  "IMAGE_RECITATION",
+]);
+
+const text = (value: unknown): string => (typeof value === "string" ? value : "");
+const newCallId = (): string => `call_${crypto.randomUUID().replaceAll("-", "")}`;
+
+const candidateOf = ({ candidates }: Record<string, unknown>): Record<string, unknown> =>
+  Array.isArray(candidates) && isObject(candidates[0]) ? candidates[0] : {};
+const partsOf = ({ content }: Record<string, unknown>): Part[] =>
+  isObject(content) && Array.isArray(content.parts) ? content.parts.filter(isObject) : [];
+
+/** Some models give their calls no id; the one that the client is told is sent back with the call's result. */
+function callOf(part: Part): ChatCall | null {
+  const { functionCall: call } = part;
+  if (!isObject(call)) return null;
+  call.id = text(call.id) || newCallId();
+  return { id: call.id as string, name: text(call.name), arguments: JSON.stringify(call.args ?? {}) };
+}
+
+function imageOf({ inlineData: data }: Part): string | null {
+  return isObject(data) ? `data:${text(data.mimeType)};base64,${text(data.data)}` : null;
+}
+
+function finishOf(body: Record<string, unknown>, reason: unknown, hasCalls: boolean): string {
+  const { promptFeedback } = body;
+  if (FILTERED.has(reason) || (isObject(promptFeedback) && promptFeedback.blockReason))
+    return "content_filter";
+  if (reason === "MAX_TOKENS") return "length";
+  return hasCalls ? "tool_calls" : "stop";
+}
+
+/** A whole answer of `:generateContent` as a chat completion. */
+export function geminiAnswer(body: Record<string, unknown>): ChatAnswer {
+  const candidate = candidateOf(body);
+  if (!Array.isArray(body.candidates) && !isObject(body.promptFeedback))
+    throw new BackendError("transport", "the upstream answered without `candidates`");
+  const parts = partsOf(candidate);
+  const calls = parts.flatMap((part) => callOf(part) ?? []);
+  const images = parts.flatMap((part) => imageOf(part) ?? []);
+  return {
+    text: parts.map((part) => (part.thought === true ? "" : text(part.text))).join(""),
+    reasoning: parts.map((part) => (part.thought === true ? text(part.text) : "")).join(""),
+    refusal: "",
+    calls,
+    ...(images.length > 0 && { images }),
+    finishReason: finishOf(body, candidate.finishReason, calls.length > 0),
+    usage: chatUsage(body.usageMetadata),
+    content: parts.some(({ thoughtSignature }) => thoughtSignature !== undefined) ? parts : null,
+  };
+}
+
+/** Turns the chunks of `:streamGenerateContent` into events of a chat. No event ends the stream: the last finish does. */
+export class GeminiStream implements AnswerConverter {
+  done = false;
+  readonly #events: ChatEvents;
+  readonly #parts: Part[] = [];
+  #callCount = 0;
+  /** Counts are running totals. */
+  #usage: unknown;
+
+  constructor(
+    identity: ChatIdentity,
+    readonly keep: (answer: ChatAnswer) => void,
+  ) {
+    this.#events = new ChatEvents(identity);
+  }
+
+  failureOf({ error }: Record<string, unknown>): BackendError | null {
+    if (!isObject(error)) return null;
+    return new BackendError(
+      "upstream",
+      text(error.message) || "the upstream failed",
+      Number(error.code) || 500,
+    );
+  }
+
+  convert(chunk: Record<string, unknown>): string {
+    const candidate = candidateOf(chunk);
+    this.#usage = chunk.usageMetadata ?? this.#usage;
+    let events = "";
+    for (const part of partsOf(candidate)) events += this.#part(part);
+    const isBlocked = isObject(chunk.promptFeedback) && chunk.promptFeedback.blockReason !== undefined;
+    if (candidate.finishReason === undefined && !isBlocked) return events;
+    this.done = true;
+    const content = { role: "model", parts: joined(this.#parts) };
+    const answer = geminiAnswer({
+      ...chunk,
+      usageMetadata: this.#usage,
+      candidates: [{ ...candidate, content }],
+    });
+    this.keep(answer);
+    return events + this.#events.end(answer.finishReason, answer.usage);
+  }
+
+  #part(part: Part): string {
+    this.#parts.push(part);
+    const call = callOf(part);
+    if (call) {
+      const { id, name, arguments: args } = call;
+      const index = this.#callCount++;
+      return this.#events.delta({
+        tool_calls: [{ index, id, type: "function", function: { name, arguments: args } }],
+      });
+    }
+    const image = imageOf(part);
+    if (image) return this.#events.delta({ images: [{ type: "image_url", image_url: { url: image } }] });
+    const words = text(part.text);
+    if (words === "") return "";
+    return this.#events.delta(part.thought === true ? { reasoning_content: words } : { content: words });
+  }
+}
+
+/** The pieces of one text as one part, as a whole answer has them. */
+function joined(parts: readonly Part[]): Part[] {
+  const whole: Part[] = [];
+  for (const part of parts) {
+    const last = whole.at(-1);
+    const isSame =
+      last !== undefined &&
+      typeof last.text === "string" &&
+      typeof part.text === "string" &&
+      last.thought === part.thought &&
+      last.thoughtSignature === undefined;
+    if (isSame) whole[whole.length - 1] = { ...last, ...part, text: `${last.text}${part.text}` };
+    else whole.push(part);
+  }
+  return whole;
+}

@@ -1,0 +1,14 @@
+import { isObject } from "../../../kernel/json.ts";
+import { type ChatUsage, chatUsageOf, sumOf } from "../dialect.ts";
+
+/** Gemini counts thoughts beside the answer, and tools' prompts beside the prompt; both are billed. */
+export function chatUsage(usage: unknown): ChatUsage | null {
+  if (!isObject(usage)) return null;
+  const { promptTokenCount, toolUsePromptTokenCount, candidatesTokenCount, thoughtsTokenCount } = usage;
+  return chatUsageOf({
+    prompt: sumOf(promptTokenCount, toolUsePromptTokenCount),
+    completion: sumOf(candidatesTokenCount, thoughtsTokenCount),
+    cached: usage.cachedContentTokenCount,
+    reasoning: thoughtsTokenCount,
+  });
+}

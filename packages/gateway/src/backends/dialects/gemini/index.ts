@@ -1,0 +1,28 @@
+import { isObject } from "../../../kernel/json.ts";
+import { apiBase } from "../base-url.ts";
+import type { Dialect } from "../dialect.ts";
+import { modelsOfListing } from "../listing.ts";
+import { GeminiStream, geminiAnswer } from "./answer.ts";
+import { geminiRequest } from "./request.ts";
+
+/** Google's Gemini API. */
+export const gemini: Dialect = {
+  name: "gemini",
+  base: (url) => apiBase(url, "v1beta"),
+  path: ({ model, stream }) =>
+    `/models/${encodeURIComponent(model)}:${stream ? "streamGenerateContent?alt=sse" : "generateContent"}`,
+  headers: (apiKey) => ({ ...(apiKey && { "x-goog-api-key": apiKey }) }),
+  listing: {
+    path: "/models?pageSize=1000",
+    models: modelsOfListing,
+    next: (body) =>
+      isObject(body) && typeof body.nextPageToken === "string" && body.nextPageToken !== ""
+        ? `/models?pageSize=1000&pageToken=${encodeURIComponent(body.nextPageToken)}`
+        : null,
+  },
+  translation: {
+    request: geminiRequest,
+    answer: geminiAnswer,
+    stream: (identity, keep) => new GeminiStream(identity, keep),
+  },
+};

@@ -1,0 +1,69 @@
+import type { Clock } from "../../kernel/clock.ts";
+
+/** Characters of all answers together. */
+const KEPT_CHARS_MAX = 64 * 1024 * 1024;
+/** Of one answer; a longer one is not kept. */
+const ANSWER_CHARS_MAX = 4 * 1024 * 1024;
+const KEPT_MS_MAX = 6 * 60 * 60 * 1000;
+
+/** An answer as the chat form has it, which is how it comes back in the history. */
+export interface AnswerForm {
+  text: string;
+  calls: readonly { id: string }[];
+}
+
+interface Kept {
+  form: string;
+  json: string;
+  usedAtMs: number;
+}
+
+/**
+ * What an upstream answered in its own dialect, for as long as the session may send it back: thinking with its
+ * signature, sealed reasoning. The chat form has no place for these, and vendors refuse a history without them.
+ * Each backend has its own: reasoning means nothing to another vendor. Each process has its own, too: on another one,
+ * and after a restart, a history goes on without its reasoning.
+ */
+export class KeptAnswers {
+  /** The least recently used comes first. */
+  readonly #kept = new Map<string, Kept>();
+  #chars = 0;
+
+  constructor(readonly clock: Clock) {}
+
+  keep(scope: string, form: AnswerForm, content: readonly unknown[]): void {
+    const json = JSON.stringify(content);
+    if (json.length > ANSWER_CHARS_MAX) return;
+    const key = keyOf(scope, form);
+    this.#delete(key);
+    this.#kept.set(key, { form: formOf(form), json, usedAtMs: this.clock.now() });
+    this.#chars += json.length;
+    for (const [oldest, { usedAtMs }] of this.#kept) {
+      if (this.#chars <= KEPT_CHARS_MAX && usedAtMs > this.clock.now() - KEPT_MS_MAX) break;
+      this.#delete(oldest);
+    }
+  }
+
+  /** The answer that a message of the history repeats; null when it is not known, or was changed. */
+  find(scope: string, form: AnswerForm): unknown[] | null {
+    const key = keyOf(scope, form);
+    const kept = this.#kept.get(key);
+    if (!kept || kept.form !== formOf(form)) return null;
+    this.#kept.delete(key);
+    this.#kept.set(key, { ...kept, usedAtMs: this.clock.now() });
+    return JSON.parse(kept.json) as unknown[];
+  }
+
+  #delete(key: string): void {
+    this.#chars -= this.#kept.get(key)?.json.length ?? 0;
+    this.#kept.delete(key);
+  }
+}
+
+/** Clients join the parts of a text in ways of their own, so spaces do not count. */
+const digest = (text: string): string =>
+  new Bun.CryptoHasher("sha256").update(text.replace(/\s+/g, "")).digest("base64");
+const keyOf = (scope: string, { text, calls }: AnswerForm): string =>
+  JSON.stringify([scope, calls[0]?.id ?? digest(text)]);
+const formOf = ({ text, calls }: AnswerForm): string =>
+  JSON.stringify([digest(text), calls.map(({ id }) => id)]);

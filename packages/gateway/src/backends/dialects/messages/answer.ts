@@ -1,0 +1,154 @@
+import { isObject } from "../../../kernel/json.ts";
+import { BackendError } from "../../contract.ts";
+import { ChatEvents, type ChatIdentity } from "../../shared/chat-events.ts";
+import type { AnswerConverter, ChatAnswer } from "../dialect.ts";
+import { chatUsage } from "./chat-usage.ts";
+
+type Block = Record<string, unknown>;
+
+const FINISHES: Readonly<Record<string, string>> = {
+  max_tokens: "length",
+  model_context_window_exceeded: "length",
+  tool_use: "tool_calls",
+  refusal: "content_filter",
+};
+const text = (value: unknown): string => (typeof value === "string" ? value : "");
+const isSealed = ({ type }: Block): boolean => type === "thinking" || type === "redacted_thinking";
+
+/** A whole Message as a chat completion. */
+export function messagesAnswer(message: Record<string, unknown>): ChatAnswer {
+  const blocks = Array.isArray(message.content) ? message.content.filter(isObject) : null;
+  if (!blocks) throw new BackendError("transport", "the upstream answered without `content`");
+  const texts = blocks.map((block) => (block.type === "text" ? text(block.text) : ""));
+  const thoughts = blocks.map((block) => (block.type === "thinking" ? text(block.thinking) : "")).join("");
+  const calls = blocks.flatMap((block) =>
+    block.type === "tool_use"
+      ? [{ id: text(block.id), name: text(block.name), arguments: JSON.stringify(block.input ?? {}) }]
+      : [],
+  );
+  return {
+    text: texts.join(""),
+    reasoning: thoughts,
+    refusal: "",
+    calls,
+    finishReason: FINISHES[text(message.stop_reason)] ?? "stop",
+    stopSequence: message.stop_sequence ?? undefined,
+    usage: chatUsage(message.usage),
+    content: blocks.some(isSealed) ? blocks : null,
+  };
+}
+
+/** Turns the events of a streamed Message into those of a chat. */
+export class MessagesStream implements AnswerConverter {
+  done = false;
+  readonly #events: ChatEvents;
+  /** By its place in the Message. */
+  readonly #blocks: Block[] = [];
+  /** Arguments of each call, as far as they came. */
+  readonly #inputs: string[] = [];
+  #callCount = 0;
+  readonly #callIndexes: number[] = [];
+  #message: Record<string, unknown> = {};
+  #usage: Record<string, unknown> = {};
+
+  constructor(
+    identity: ChatIdentity,
+    readonly keep: (answer: ChatAnswer) => void,
+  ) {
+    this.#events = new ChatEvents(identity);
+  }
+
+  failureOf({ type, error }: Record<string, unknown>): BackendError | null {
+    if (type !== "error") return null;
+    const words = isObject(error) ? text(error.message) : "";
+    const isBusy = isObject(error) && error.type === "overloaded_error";
+    return new BackendError("upstream", words || "the upstream failed", isBusy ? 529 : 500);
+  }
+
+  convert(event: Record<string, unknown>): string {
+    const index = Number(event.index ?? 0);
+    switch (event.type) {
+      case "message_start":
+        this.#message = isObject(event.message) ? event.message : {};
+        if (isObject(this.#message.usage)) this.#usage = { ...this.#message.usage };
+        return "";
+      case "content_block_start":
+        return this.#start(index, isObject(event.content_block) ? event.content_block : {});
+      case "content_block_delta":
+        return this.#delta(index, isObject(event.delta) ? event.delta : {});
+      case "content_block_stop":
+        return this.#inputs[index] === "" ? this.#call(index, { arguments: "{}" }) : "";
+      case "message_delta":
+        if (isObject(event.delta)) Object.assign(this.#message, event.delta);
+        if (isObject(event.usage))
+          for (const [name, value] of Object.entries(event.usage))
+            if (value !== null) this.#usage[name] = value;
+        return "";
+      case "message_stop":
+        return this.#end();
+      default:
+        return "";
+    }
+  }
+
+  #start(index: number, block: Block): string {
+    this.#blocks[index] = block;
+    if (block.type === "text" && text(block.text)) return this.#events.delta({ content: text(block.text) });
+    if (block.type !== "tool_use") return "";
+    this.#callIndexes[index] = this.#callCount++;
+    this.#inputs[index] = "";
+    return this.#call(index, { id: text(block.id), name: text(block.name), arguments: "" });
+  }
+
+  #call(
+    index: number,
+    { id, name, arguments: args }: { id?: string; name?: string; arguments: string },
+  ): string {
+    const fn = { ...(name !== undefined && { name }), arguments: args };
+    const opening = id === undefined ? {} : { id, type: "function" as const };
+    return this.#events.delta({
+      tool_calls: [{ index: this.#callIndexes[index]!, ...opening, function: fn }],
+    });
+  }
+
+  #delta(index: number, delta: Record<string, unknown>): string {
+    const block = this.#blocks[index];
+    if (!block) return "";
+    switch (delta.type) {
+      case "text_delta":
+        block.text = text(block.text) + text(delta.text);
+        return this.#events.delta({ content: text(delta.text) });
+      case "thinking_delta":
+        block.thinking = text(block.thinking) + text(delta.thinking);
+        return delta.thinking ? this.#events.delta({ reasoning_content: text(delta.thinking) }) : "";
+      case "signature_delta":
+        block.signature = delta.signature;
+        return "";
+      case "input_json_delta":
+        if (this.#inputs[index] === undefined) return "";
+        this.#inputs[index] += text(delta.partial_json);
+        return delta.partial_json ? this.#call(index, { arguments: text(delta.partial_json) }) : "";
+      default:
+        return "";
+    }
+  }
+
+  #end(): string {
+    this.done = true;
+    for (const [index, input] of this.#inputs.entries())
+      if (input !== undefined && this.#blocks[index])
+        this.#blocks[index].input = parsedInput(input, this.#blocks[index]);
+    const content = this.#blocks.filter(Boolean);
+    const answer = messagesAnswer({ ...this.#message, content, usage: this.#usage });
+    this.keep(answer);
+    return this.#events.end(answer.finishReason, answer.usage, answer.stopSequence);
+  }
+}
+
+function parsedInput(json: string, block: Block): unknown {
+  try {
+    return json === "" ? (block.input ?? {}) : JSON.parse(json);
+  } catch {
+    return {};
+  }
+}

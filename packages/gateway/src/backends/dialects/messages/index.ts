@@ -1,0 +1,29 @@
+import { isObject } from "../../../kernel/json.ts";
+import { apiBase } from "../base-url.ts";
+import type { Dialect } from "../dialect.ts";
+import { modelsOfListing } from "../listing.ts";
+import { MessagesStream, messagesAnswer } from "./answer.ts";
+import { messagesRequest } from "./request.ts";
+
+const VERSION = "2023-06-01";
+
+/** Anthropic's Messages. */
+export const messages: Dialect = {
+  name: "messages",
+  base: (url) => apiBase(url),
+  path: () => "/messages",
+  headers: (apiKey) => ({ "anthropic-version": VERSION, ...(apiKey && { "x-api-key": apiKey }) }),
+  listing: {
+    path: "/models?limit=1000",
+    models: modelsOfListing,
+    next: (body) =>
+      isObject(body) && body.has_more === true && typeof body.last_id === "string"
+        ? `/models?limit=1000&after_id=${encodeURIComponent(body.last_id)}`
+        : null,
+  },
+  translation: {
+    request: messagesRequest,
+    answer: messagesAnswer,
+    stream: (identity, keep) => new MessagesStream(identity, keep),
+  },
+};

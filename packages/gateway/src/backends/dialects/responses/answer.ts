@@ -1,0 +1,145 @@
+import { isObject } from "../../../kernel/json.ts";
+import { BackendError } from "../../contract.ts";
+import { ChatEvents, type ChatIdentity } from "../../shared/chat-events.ts";
+import type { AnswerConverter, ChatAnswer } from "../dialect.ts";
+import { chatUsage } from "./chat-usage.ts";
+
+type Item = Record<string, unknown>;
+
+const text = (value: unknown): string => (typeof value === "string" ? value : "");
+const objects = (value: unknown): Item[] => (Array.isArray(value) ? value.filter(isObject) : []);
+const joined = (parts: readonly Item[], type: string, field: string): string =>
+  parts.map((part) => (part.type === type ? text(part[field]) : "")).join("");
+
+/** The failure that a response or an `error` event reports. */
+function failureIn(error: unknown): BackendError {
+  const told = isObject(error) ? error : {};
+  const isBusy = told.code === "server_is_overloaded" || told.code === "slow_down";
+  const status = told.code === "rate_limit_exceeded" ? 429 : isBusy ? 503 : 500;
+  return new BackendError("upstream", text(told.message) || "the upstream failed", status);
+}
+
+/** A whole response as a chat completion. */
+export function responsesAnswer(response: Record<string, unknown>): ChatAnswer {
+  if (response.status === "failed") throw failureIn(response.error);
+  if (!Array.isArray(response.output))
+    throw new BackendError("transport", "the upstream answered without `output`");
+  const output = objects(response.output);
+  const said = output.filter(({ type }) => type === "message").flatMap(({ content }) => objects(content));
+  const thoughts = output.filter(({ type }) => type === "reasoning");
+  const calls = output.flatMap((item) =>
+    item.type === "function_call"
+      ? [{ id: text(item.call_id), name: text(item.name), arguments: text(item.arguments) || "{}" }]
+      : [],
+  );
+  const reason = isObject(response.incomplete_details) ? response.incomplete_details.reason : null;
+  return {
+    text: joined(said, "output_text", "text"),
+    refusal: joined(said, "refusal", "refusal"),
+    reasoning: thoughts
+      .map(
+        (item) =>
+          joined(objects(item.summary), "summary_text", "text") ||
+          joined(objects(item.content), "reasoning_text", "text"),
+      )
+      .join("\n\n"),
+    calls,
+    finishReason:
+      response.status === "incomplete"
+        ? reason === "content_filter"
+          ? "content_filter"
+          : "length"
+        : calls.length > 0
+          ? "tool_calls"
+          : "stop",
+    usage: chatUsage(response.usage),
+    content: thoughts.length > 0 ? output.map(sentBack) : null,
+  };
+}
+
+/** An item as it is sent back: its state is the server's own. */
+const sentBack = ({ status: _, ...item }: Item): Item => item;
+
+/** Turns the events of a streamed response into those of a chat. */
+export class ResponsesStream implements AnswerConverter {
+  done = false;
+  readonly #events: ChatEvents;
+  /** The place of each call among the calls, by its place in the output. */
+  readonly #calls = new Map<unknown, { index: number; hasArguments: boolean }>();
+  /** Items as they were when each was done: the last event of some servers has none. */
+  readonly #items: Item[] = [];
+  #hasThoughts = false;
+
+  constructor(
+    identity: ChatIdentity,
+    readonly keep: (answer: ChatAnswer) => void,
+  ) {
+    this.#events = new ChatEvents(identity);
+  }
+
+  failureOf(event: Record<string, unknown>): BackendError | null {
+    if (event.type === "error") return failureIn(isObject(event.error) ? event.error : event);
+    if (event.type !== "response.failed") return null;
+    return failureIn(isObject(event.response) ? event.response.error : null);
+  }
+
+  convert(event: Record<string, unknown>): string {
+    const item = isObject(event.item) ? event.item : {};
+    switch (event.type) {
+      case "response.output_item.added":
+        return item.type === "function_call" ? this.#begin(event.output_index, item) : "";
+      case "response.output_text.delta":
+        return this.#events.delta({ content: text(event.delta) });
+      case "response.refusal.delta":
+        return this.#events.delta({ refusal: text(event.delta) });
+      case "response.reasoning_summary_part.added":
+        return this.#hasThoughts ? this.#events.delta({ reasoning_content: "\n\n" }) : "";
+      case "response.reasoning_summary_text.delta":
+      case "response.reasoning_text.delta":
+        this.#hasThoughts = true;
+        return this.#events.delta({ reasoning_content: text(event.delta) });
+      case "response.function_call_arguments.delta":
+        return this.#arguments(event.output_index, text(event.delta));
+      case "response.output_item.done":
+        return this.#itemDone(event.output_index, item);
+      case "response.completed":
+      case "response.incomplete":
+        return this.#end(isObject(event.response) ? event.response : {});
+      default:
+        return "";
+    }
+  }
+
+  #begin(place: unknown, item: Item): string {
+    const index = this.#calls.size;
+    this.#calls.set(place, { index, hasArguments: false });
+    const fn = { name: text(item.name), arguments: "" };
+    return this.#events.delta({
+      tool_calls: [{ index, id: text(item.call_id), type: "function", function: fn }],
+    });
+  }
+
+  #arguments(place: unknown, args: string): string {
+    const call = this.#calls.get(place);
+    if (!call || args === "") return "";
+    call.hasArguments = true;
+    return this.#events.delta({ tool_calls: [{ index: call.index, function: { arguments: args } }] });
+  }
+
+  #itemDone(place: unknown, item: Item): string {
+    this.#items.push(item);
+    if (item.type !== "function_call") return "";
+    const opened = this.#calls.has(place) ? "" : this.#begin(place, item);
+    return this.#calls.get(place)!.hasArguments
+      ? opened
+      : opened + this.#arguments(place, text(item.arguments) || "{}");
+  }
+
+  #end(response: Record<string, unknown>): string {
+    this.done = true;
+    const hasOutput = Array.isArray(response.output) && response.output.length > 0;
+    const answer = responsesAnswer(hasOutput ? response : { ...response, output: this.#items });
+    this.keep(answer);
+    return this.#events.end(answer.finishReason, answer.usage);
+  }
+}

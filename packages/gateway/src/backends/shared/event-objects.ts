@@ -1,0 +1,50 @@
+import { isObject } from "../../kernel/json.ts";
+import { BackendError } from "../contract.ts";
+
+const EVENT_CHARS_MAX = 16 * 1024 * 1024;
+
+/** Cuts the bytes of an event stream into the JSON objects of its events, wherever the network split them. */
+export class EventObjects {
+  readonly #decoder = new TextDecoder();
+  #rest = "";
+  #data: string[] = [];
+
+  push(bytes: Uint8Array): Record<string, unknown>[] {
+    return this.#take(this.#decoder.decode(bytes, { stream: true }));
+  }
+
+  /** A last event that no blank line closed. */
+  end(): Record<string, unknown>[] {
+    return this.#take(`${this.#decoder.decode()}\n\n`);
+  }
+
+  #take(text: string): Record<string, unknown>[] {
+    const lines = (this.#rest + text).split(/\r?\n/);
+    this.#rest = lines.pop()!;
+    if (this.#rest.length > EVENT_CHARS_MAX)
+      throw new BackendError(
+        "transport",
+        `the upstream sent an event of more than ${EVENT_CHARS_MAX} characters`,
+      );
+    const events: Record<string, unknown>[] = [];
+    for (const line of lines) {
+      if (line.startsWith("data:")) this.#data.push(line.slice(5));
+      else if (line === "" && this.#data.length > 0) {
+        const data = this.#data.join("\n").trim();
+        this.#data = [];
+        if (data !== "" && data !== "[DONE]") events.push(parsed(data));
+      }
+    }
+    return events;
+  }
+}
+
+function parsed(data: string): Record<string, unknown> {
+  try {
+    const value: unknown = JSON.parse(data);
+    if (isObject(value)) return value;
+  } catch {
+    // Reported below, like JSON that is not an object.
+  }
+  throw new BackendError("transport", "the upstream sent an event that is not a JSON object");
+}
