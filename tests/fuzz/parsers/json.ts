@@ -8,7 +8,7 @@ import {
   usageOfEvents,
   usageOfTail,
 } from "@model-gateway/gateway/rooms/inference/call/usage-tail.ts";
-import { BytesPayload } from "@model-gateway/gateway/rooms/inference/request/bytes-payload.ts";
+import { Payload } from "@model-gateway/gateway/rooms/inference/request/payload.ts";
 import {
   decodeLines,
   encodeEntry,
@@ -67,9 +67,9 @@ export const body: FuzzedParser = {
   seeds: BODIES,
   words: WORDS,
   async check(bytes) {
-    let payload: BytesPayload;
+    let payload: Payload;
     try {
-      payload = await BytesPayload.read(bytes);
+      payload = await Payload.read(bytes);
     } catch (error) {
       if (error instanceof ServiceError) return;
       throw error;

@@ -2,7 +2,7 @@
  * How much work a JSON text makes, found out before it is done. Parsing holds up every other request of the process,
  * and takes far longer for many small values than for a few long strings, which is what images are.
  */
-import { endOfString } from "./json-strings.ts";
+import { endOfString } from "./json-scan.ts";
 
 /** Smaller texts cannot hold anything up. */
 const FREE_CHARS_MAX = 256 * 1024;

@@ -18,10 +18,8 @@ export function decodeUtf8(bytes: Uint8Array | ArrayBuffer): string {
 }
 
 /** JSON of a request's body; a large one is read in steps. */
-export const readJson = (bytes: Uint8Array): unknown =>
-  bytes.length <= LARGE_BODY_BYTES ? parseJson(decodeUtf8(bytes)) : readLarge(bytes);
-
-async function readLarge(bytes: Uint8Array): Promise<unknown> {
+export async function readJson(bytes: Uint8Array): Promise<unknown> {
+  if (bytes.length <= LARGE_BODY_BYTES) return parseJson(decodeUtf8(bytes));
   await nextTurn();
   const text = decodeUtf8(bytes);
   await nextTurn();

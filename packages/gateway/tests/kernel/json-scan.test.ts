@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { parseJson } from "../../src/kernel/json.ts";
-import { JSON_DEPTH_MAX, JsonNesting, skipValue } from "../../src/kernel/json-scan.ts";
+import { endOfBrackets, JSON_DEPTH_MAX, JsonNesting } from "../../src/kernel/json-scan.ts";
 
 const value = fc.oneof(
   fc.dictionary(fc.string(), fc.jsonValue({ maxDepth: 3 })),
@@ -14,7 +14,7 @@ test("a value's end is found wherever its text is cut", () => {
   fc.assert(
     fc.property(value, fc.array(fc.nat(500)), (any, cuts) => {
       const json = JSON.stringify(any);
-      expect(skipValue(`${json} ]}`, 0)).toBe(json.length);
+      expect(endOfBrackets(`${json} ]}`, 0)).toBe(json.length);
       const at = [0, ...cuts.map((cut) => cut % json.length).sort((a, b) => a - b), json.length];
       const nesting = new JsonNesting();
       for (const [i, end] of at.slice(1).entries()) {

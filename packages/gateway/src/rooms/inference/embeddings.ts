@@ -30,7 +30,7 @@ export async function embed(
   const { model, provider, encoding } = readEmbeddingsFields(payload);
   const capture = asker.record?.seldom.capture;
   if (capture) capture.asked = askedOf(payload);
-  const admitting = UpstreamCall.admit(parts, {
+  const call = await UpstreamCall.admit(parts, {
     asker,
     payload,
     capability: "embeddings",
@@ -38,7 +38,6 @@ export async function embed(
     provider,
     send: (backend, upstream) => backend.embed?.(upstream),
   });
-  const call = admitting instanceof Promise ? await admitting : admitting;
   client.whenGone(() => call.watched.abort(CLIENT_LEFT));
   return call.untilAnswered(() => embedOnce(call, { asker, encoding, write }));
 }

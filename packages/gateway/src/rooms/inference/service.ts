@@ -16,7 +16,6 @@ import type { Log } from "../../kernel/log.ts";
 import type { Payer } from "../../kernel/payer.ts";
 import { CLIENT_CLOSED_STATUS, type RequestRecord } from "../../kernel/request-record.ts";
 import type { RefusedCall, RouteCall } from "../../kernel/route.ts";
-import { whenKnown } from "../../kernel/when-known.ts";
 import type { Metrics } from "../../observe/metrics.ts";
 import type { RequestFailure } from "../../observe/request-records.ts";
 import type { Tracer } from "../../observe/tracing.ts";
@@ -34,7 +33,7 @@ import type { Asker } from "./call/upstream-call.ts";
 import { embed, type ReadEmbeddings } from "./embeddings.ts";
 import { KeyWatchers } from "./key-watchers.ts";
 import { QUICK_START_MODELS } from "./quick-start.ts";
-import { BytesPayload } from "./request/bytes-payload.ts";
+import { Payload } from "./request/payload.ts";
 import { type CallerResponses, StoredResponses } from "./responses/service.ts";
 import { type ChatParts, ChatTurn } from "./turn/chat-turn.ts";
 import type { WorkKind } from "./unit-work/kind.ts";
@@ -42,14 +41,7 @@ import { serveWork } from "./unit-work/serve.ts";
 import { ChatSender } from "./voices/notifications/send.ts";
 import { type OllamaModel, ollamaModelOf, withTag } from "./voices/ollama/models.ts";
 import { type Form, jsonReplyIn, type ReplyOptions, refusalIn, VoicedReply } from "./voices/replies.ts";
-import {
-  type Answered as AnsweredRequest,
-  failureOf,
-  type ReadRequest,
-  type RequestContext,
-  type Voice,
-  type VoiceRoute,
-} from "./voices/voice.ts";
+import { failureOf, type RequestContext, type Voice, type VoiceRoute } from "./voices/voice.ts";
 
 const REF_LENGTH_MAX = 64;
 const INVOKE_TIMEOUT_MS = 30_000;
@@ -59,8 +51,8 @@ const INVALID_KEY = new ServiceError(
   "auth_required",
   "Invalid API key: send `Authorization: Bearer service-…`, as keys.create showed it",
 );
-type EmbeddingsReader = (body: Buffer) => ReadEmbeddings | Promise<ReadEmbeddings>;
-const readBytes: EmbeddingsReader = (body) => whenKnown(BytesPayload.read(body), (payload) => ({ payload }));
+type EmbeddingsReader = (body: Buffer) => Promise<ReadEmbeddings>;
+const readBytes: EmbeddingsReader = async (body) => ({ payload: await Payload.read(body) });
 const OWN: { form: Form; isRequest: boolean } = { form: { wrapsUpstreamErrors: true }, isRequest: true };
 
 export interface InferenceOptions {
@@ -139,42 +131,29 @@ export class Inference {
   }
 
   /** A request to one of a voice's paths. */
-  speak(voice: Voice, route: VoiceRoute, call: KeyedCall): Answered | Promise<Answered> {
-    const { requestId, body } = call;
-    if (route.answer) return whenKnown(route.answer(body), (answer) => jsonReplyIn(voice, answer, requestId));
-    return this.#counted(this.#speak(voice, call), call);
+  async speak(voice: Voice, route: VoiceRoute, call: KeyedCall): Promise<Answered> {
+    if (!route.answer) return this.#counted(this.#speak(voice, call), call);
+    return jsonReplyIn(voice, await route.answer(call.body), call.requestId);
   }
 
-  #speak(voice: Voice, call: KeyedCall): Promise<Answered> {
+  async #speak(voice: Voice, call: KeyedCall): Promise<Answered> {
+    const { request: client, requestId } = call;
     const asker = this.#askerOf(call);
-    const read = voice.read(call.body, new Reading(this, call));
-    return read instanceof Promise
-      ? read.then((later) => this.#open(voice, later, call, asker))
-      : this.#open(voice, read, call, asker);
-  }
-
-  /** Opens the turn of a request that a voice has read, and answers it. */
-  #open(
-    voice: Voice,
-    read: ReadRequest | AnsweredRequest,
-    { request: client, requestId }: KeyedCall,
-    asker: Asker,
-  ): Promise<Answered> {
-    if ("answer" in read) return Promise.resolve(jsonReplyIn(voice, read.answer, requestId));
-    const reply = new VoicedReply(voice, read, requestId, this.#replyOptions);
+    const read = await voice.read(call.body, new Reading(this, call));
+    if ("answer" in read) return jsonReplyIn(voice, read.answer, requestId);
     const { payload, form } = read;
+    const reply = new VoicedReply(voice, read, requestId, this.#replyOptions);
     const { listener } = reply;
     const options = { asker, payload, client, isConversation: false, listener, form };
-    const turn = ChatTurn.open(this.#parts, options);
-    return turn instanceof Promise ? reply.toLater(turn) : reply.to(turn);
+    return reply.to(await ChatTurn.open(this.#parts, options));
   }
 
   /** `POST /v1/embeddings`, or another API's request for vectors that `read` turns into one. */
   embeddings(call: KeyedCall, read: EmbeddingsReader = readBytes): Promise<Answered> {
     const { request: client, body } = call;
     const asker = this.#askerOf(call);
-    const open = (request: ReadEmbeddings) => embed(this.#parts, { asker, client, ...request });
-    return this.#counted(whenKnown(read(body), open), call);
+    const embedded = async () => embed(this.#parts, { asker, client, ...(await read(body)) });
+    return this.#counted(embedded(), call);
   }
 
   /** Images, sounds, rankings and moderations. */

@@ -1,7 +1,7 @@
 import type { ModelLimits } from "../../billing/index.ts";
 import { estimatePromptTokens, samplePromptTokens, type TokenBound } from "../../metering/index.ts";
+import { OPTIONS, type SpendFields } from "../request/field-rules.ts";
 import type { Payload } from "../request/payload.ts";
-import { OPTIONS, type SpendFields } from "../request/spend-fields.ts";
 
 /** Output tokens held at first when neither the request nor the price table limits the answer. */
 const OUTPUT_TOKENS_UNKNOWN = 8_192;

@@ -1,5 +1,5 @@
 import { isObject } from "../../../kernel/json.ts";
-import { skipSpace, skipValue, withoutEscapedLetters } from "../../../kernel/json-scan.ts";
+import { endOfBrackets, skipSpace, withoutEscapedLetters } from "../../../kernel/json-scan.ts";
 import type { AnswerBody } from "./answer-body.ts";
 
 /** Token counts as an upstream reports them. */
@@ -84,7 +84,7 @@ function usageAt(text: string, at: number): UsageReport {
   const start = startOfUsage(text, at);
   if (start === -1) return null;
   try {
-    return readUsage(JSON.parse(text.slice(start, skipValue(text, start))));
+    return readUsage(JSON.parse(text.slice(start, endOfBrackets(text, start))));
   } catch {
     return null;
   }
@@ -101,9 +101,9 @@ function closingUsage(text: string, at: number): unknown {
   const start = startOfUsage(text, at);
   if (start === -1) return null;
   try {
-    const end = skipValue(text, start);
+    const end = endOfBrackets(text, start);
     let close = skipSpace(text, end);
-    if (text[close] !== "}") close = at - 2 + skipValue(`{${text.slice(at)}`, 0);
+    if (text[close] !== "}") close = at - 2 + endOfBrackets(`{${text.slice(at)}`, 0);
     return skipSpace(text, close + 1) < text.length ? null : JSON.parse(text.slice(start, end));
   } catch {
     return null;

@@ -1,8 +1,8 @@
 import { fail } from "../../../kernel/errors.ts";
 import { isObject } from "../../../kernel/json.ts";
 import { estimateTokens } from "../../metering/index.ts";
-import type { Payload, Kind as ValueKind } from "./payload.ts";
-import type { SpendFields } from "./spend-fields.ts";
+import type { SpendFields } from "./field-rules.ts";
+import type { Payload } from "./payload.ts";
 
 const MODEL_LENGTH_MAX = 256;
 const TEXT_LENGTH_MAX = 256;
@@ -33,8 +33,7 @@ export const refuse = (field: string, expected: string): never =>
 
 /** A field that may be absent or null, of the given kind. */
 function optional<T>(payload: Payload, field: string, { is, expected }: Kind<T>): T | null {
-  if (!payload.has(field)) return null;
-  const value = payload.value(field);
+  const value = payload.value(field) ?? null;
   if (value === null) return null;
   return is(value) ? value : refuse(field, expected);
 }
@@ -52,10 +51,12 @@ const TEXT: Kind<string> = {
   is: (v): v is string => typeof v === "string" && v.length <= TEXT_LENGTH_MAX,
   expected: `must be a string of at most ${TEXT_LENGTH_MAX} characters`,
 };
+const STRING: Kind<string> = { is: (v): v is string => typeof v === "string", expected: "must be a string" };
+const TOOLS: Kind<unknown[]> = { is: Array.isArray, expected: "must be an array of {type, function}" };
 const OBJECT: Kind<Record<string, unknown>> = { is: isObject, expected: "must be an object" };
 
 function modelOf(payload: Payload): string {
-  const model = payload.kindOf("model") === "string" ? payload.value("model") : null;
+  const model = payload.value("model");
   if (typeof model !== "string" || model === "")
     return refuse("model", "is required: a model id from GET /v1/models");
   if (model.length > MODEL_LENGTH_MAX)
@@ -66,13 +67,9 @@ function modelOf(payload: Payload): string {
   return model;
 }
 
-const TOOLS_KINDS: ReadonlySet<ValueKind | undefined> = new Set([undefined, "null", "array", "empty array"]);
-
 export function readChatFields(payload: Payload): ChatFields {
   const model = modelOf(payload);
-  if (payload.kindOf("messages") !== "array")
-    refuse("messages", "is required: an array of {role, content} with at least one entry");
-  if (!TOOLS_KINDS.has(payload.kindOf("tools"))) refuse("tools", "must be an array of {type, function}");
+  optional(payload, "tools", TOOLS);
   optional(payload, "temperature", NUMBER);
   const streamOptions = optional(payload, "stream_options", OBJECT);
   const fields: ChatFields = {
@@ -90,13 +87,11 @@ export function readChatFields(payload: Payload): ChatFields {
   return fields;
 }
 
-const SUFFIX_KINDS: ReadonlySet<ValueKind | undefined> = new Set(["string", "null", undefined]);
-
 /** Of `POST /v1/completions`; the same as of a chat as far as the gateway is concerned. */
 export function readCompletionFields(payload: Payload): ChatFields {
   const model = modelOf(payload);
   const prompt = readPrompt(payload.value("prompt"));
-  if (!SUFFIX_KINDS.has(payload.kindOf("suffix"))) refuse("suffix", "must be a string");
+  optional(payload, "suffix", STRING);
   const streamOptions = optional(payload, "stream_options", OBJECT);
   const spend = payload.spendFields();
   // Each of several prompts gets as many answers as were asked for.
@@ -144,8 +139,8 @@ export const readWorkFields = (payload: Payload): { model: string; provider: str
 
 export function readEmbeddingsFields(payload: Payload): EmbeddingsFields {
   const model = modelOf(payload);
-  const input = payload.kindOf("input");
-  if (input !== "string" && input !== "array")
+  const input = payload.value("input");
+  if (typeof input !== "string" && !(Array.isArray(input) && input.length > 0))
     refuse("input", "is required: a string or an array of strings");
   const encoding = optional(payload, "encoding_format", TEXT) ?? "float";
   if (encoding !== "float" && encoding !== "base64") refuse("encoding_format", "must be float or base64");

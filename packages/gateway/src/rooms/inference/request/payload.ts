@@ -1,112 +1,35 @@
+import { isAscii } from "node:buffer";
 import type { JsonBody } from "../../../backends/contract.ts";
 import { fail } from "../../../kernel/errors.ts";
-import type { MessagesProblem } from "./messages-problem.ts";
-import { ProtectedNames, SPEND_NAMES, type SpendFields } from "./spend-fields.ts";
+import { isObject } from "../../../kernel/json.ts";
+import { costProblem } from "../../../kernel/json-cost.ts";
+import { JsonScanError } from "../../../kernel/json-scan.ts";
+import { LARGE_BODY_BYTES, nextTurn } from "../../../kernel/turns.ts";
+import {
+  type ExtraField,
+  hasOwnField,
+  type InnerField,
+  isOwnField,
+  readExtra,
+  readSpendFields,
+  requireField,
+  type SpendFields,
+} from "./field-rules.ts";
+import { type Member, outlineOf } from "./members.ts";
+import { type MessagesProblem, mayHaveMedia, problemOfMessages } from "./messages.ts";
 
-/** Fields that are the gateway's own; no upstream sees them. */
-const OWN_FIELDS: readonly string[] = ["conversation_id", "memory", "extra", "provider"];
-/** What `extra` can never set. */
-const PROTECTED: ReadonlySet<string> = new Set([
-  "model",
-  "messages",
-  "stream",
-  "temperature",
-  "max_tokens",
-  "options",
-]);
-/** What a request for vectors, or for a text that goes on from a prompt, is about and charged for. */
-const SUBJECTS: ReadonlySet<string> = new Set(["input", "prompt"]);
-/** Lists of models that OpenRouter and LiteLLM may take instead of `model`: at another price, by other rights. */
-const OTHER_MODELS: ReadonlySet<string> = new Set([
-  "models",
-  "fallbacks",
-  "context_window_fallbacks",
-  "content_policy_fallbacks",
-]);
-/** What the price of an image, a sound or a ranking depends on. */
-export const IMAGE_COUNTS = [
-  "num_images",
-  "num_outputs",
-  "number_of_images",
-  "batch_size",
-  "batch_count",
-  "n_iter",
-  "n_samples",
-  "samples",
-] as const;
-/** Sizes under other names than `size`. */
-export const IMAGE_SIDES = ["width", "height", "resolution", "image_size", "aspect_ratio"] as const;
-const PRICED_FIELDS = [
-  ...IMAGE_COUNTS,
-  ...IMAGE_SIDES,
-  "size",
-  "quality",
-  "partial_images",
-  "query",
-  "documents",
-  "file",
-];
-/** Where some servers look for settings besides the top level: they may obey what stands there instead. */
-const INNER_SETTINGS: ReadonlySet<string> = new Set([
-  "extra_body",
-  "generation_config",
-  "generationConfig",
-  "generationconfig",
-  "parameters",
-  "sampling_params",
-]);
-/** What must not stand there, because it decides what a request costs, or which model answers. */
-const NOT_INSIDE = new ProtectedNames(["model", "messages", ...SUBJECTS, ...SPEND_NAMES, ...OTHER_MODELS]);
-const SPELLED_ONE_WAY = new ProtectedNames([
-  ...PROTECTED,
-  ...SUBJECTS,
-  ...OWN_FIELDS,
-  ...SPEND_NAMES,
-  ...OTHER_MODELS,
-  "stream_options",
-  "tools",
-  "echo",
-  ...PRICED_FIELDS,
-  ...INNER_SETTINGS,
-]);
-export const SPELLED_ONE_WAY_IN_OPTIONS = new ProtectedNames(SPEND_NAMES);
+/** Of `extra` and `options`, which are read at once, and more than once. */
+const INNER_BYTES_MAX = 256 * 1024;
+/** Nearly all of a body: kept as values, they would be a second copy of it until the answer is there. */
+const MESSAGES = "messages";
 
-/** Refuses a key that some servers would take for another one, or that has another model answer. */
-export function requireName(key: string, where = ""): void {
-  SPELLED_ONE_WAY.require(key, where);
-  if (!OTHER_MODELS.has(key)) return;
-  const field = where + key;
-  fail("missing_fields", `\`${field}\` is refused: name one model, in \`model\``, {
-    data: { fields: [field] },
-  });
+/** The client's own bytes, and where the members lie. */
+interface Source {
+  bytes: Buffer;
+  /** Each key once; where a client repeats one, the last counts, as it does to every JSON parser. */
+  members: ReadonlyMap<string, Member>;
+  hasDuplicates: boolean;
 }
-
-export const isInnerSettings = (key: string): boolean => INNER_SETTINGS.has(key);
-
-/** Refuses a member of such settings that has to stand at the top level, where it is read. */
-export function requireOutside(key: string, settings: string): void {
-  NOT_INSIDE.require(key, `${settings}.`);
-  if (!NOT_INSIDE.has(key)) return;
-  const field = `${settings}.${key}`;
-  fail("missing_fields", `\`${field}\` is refused: put \`${key}\` at the top level of the request`, {
-    data: { fields: [field] },
-  });
-}
-
-/** Whether the field decides what a request costs, or which model answers. */
-export const isSpelledOneWay = (key: string): boolean => SPELLED_ONE_WAY.has(key);
-
-export const isOwnField = (key: string): boolean => OWN_FIELDS.includes(key);
-export const hasOwnField = (payload: Pick<Payload, "has">): boolean =>
-  OWN_FIELDS.some((key) => payload.has(key));
-
-/** Whether a member of `extra` goes into what is sent, unless the gateway sets it. Throws for a bad name. */
-export function isExtraSent(payload: Pick<Payload, "has">, key: string): boolean {
-  requireName(key, "extra.");
-  return !PROTECTED.has(key) && !(SUBJECTS.has(key) && payload.has(key));
-}
-
-export type Kind = "string" | "array" | "empty array" | "object" | "null" | "scalar";
 
 /** What is sent, and how long it is, before a large one is turned into bytes. */
 export interface ComposedBody extends JsonBody {
@@ -114,27 +37,191 @@ export interface ComposedBody extends JsonBody {
   size(): number;
 }
 
-/** A request body whose top level is known: the client's own bytes, or what another API's request was turned into. */
-export interface Payload {
-  /** What is wrong with the messages; null where nothing is, or where there are none. */
+/**
+ * A request body whose top level is known: the client's own bytes, or what another API's request was turned into. It is
+ * parsed once. Where there are bytes it is changed by splicing, so that everything else passes exactly as the client
+ * wrote it.
+ */
+export class Payload {
+  /** What is wrong with the messages, or that there are none. */
   readonly messagesProblem: MessagesProblem | null;
   /** Whether there may be images or sounds in the messages. */
   readonly mayHaveMedia: boolean;
-  has(key: string): boolean;
-  /** Undefined when there is no such field. */
-  kindOf(key: string): Kind | undefined;
-  /** The parsed value; only for fields that the gateway must understand. */
-  value(key: string): unknown;
+  readonly #values: Map<string, unknown>;
+  readonly #source: Source | null;
+  #extra: readonly ExtraField[] | null = null;
+
+  /** A large body is read in steps. */
+  static async read(body: Uint8Array): Promise<Payload> {
+    const bytes = Buffer.from(body.buffer, body.byteOffset, body.byteLength);
+    const isLarge = bytes.length > LARGE_BODY_BYTES;
+    if (isLarge) await nextTurn();
+    // In Latin-1 a position is the same in text and bytes, and the syntax of JSON is the same, too.
+    const text = bytes.toString("latin1");
+    if (isLarge) await nextTurn();
+    const problem = costProblem(text);
+    if (problem !== null) fail("invalid_request", `The body is too costly to read: ${problem}`);
+    const { members, shape } = orRefuse(() => outlineOf(bytes, text, MESSAGES));
+    if (isLarge) await nextTurn();
+    const fields = orRefuse(() => JSON.parse(shape) as Record<string, unknown>);
+    if (isLarge) await nextTurn();
+    const byKey = new Map<string, Member>();
+    for (const member of members) byKey.set(member.key, member);
+    const source = { bytes, members: byKey, hasDuplicates: byKey.size < members.length };
+    // Those that do not count are not sent, but nobody repeats these by mistake.
+    if (source.hasDuplicates) for (const member of members) requireField(member.key, parsedAt(bytes, member));
+    return new Payload(fields, source);
+  }
+
+  /** Where there is a source, texts of the fields are in Latin-1, and those of the messages may be empty. */
+  constructor(fields: Readonly<Record<string, unknown>>, source: Source | null = null) {
+    this.#source = source;
+    this.messagesProblem = problemOfMessages(fields[MESSAGES]);
+    this.mayHaveMedia = mayHaveMedia(fields[MESSAGES]);
+    this.#values = source ? exactValues(fields, source) : new Map(Object.entries(fields));
+    for (const [name, value] of this.#values)
+      if (value === undefined) this.#values.delete(name);
+      else requireField(name, value);
+  }
+
+  has(name: string): boolean {
+    return (this.#source?.members ?? this.#values).has(name);
+  }
+
+  names(): Iterable<string> {
+    return (this.#source?.members ?? this.#values).keys();
+  }
+
+  value(name: string): unknown {
+    const unread = name === MESSAGES && this.#source?.members.get(MESSAGES);
+    return unread ? parsedAt(this.#source!.bytes, unread) : this.#values.get(name);
+  }
+
   /** How many tokens an array of token numbers, or of such arrays, has; null when the field is something else. */
-  tokenCount(key: string): number | null;
+  tokenCount(name: "input" | "prompt"): number | null {
+    const value = this.#values.get(name);
+    const tokens = Array.isArray(value) ? value.flat() : [];
+    return tokens.length > 0 && tokens.every((token) => typeof token === "number") ? tokens.length : null;
+  }
+
+  get extra(): readonly ExtraField[] {
+    this.#extra ??= readExtra(this);
+    return this.#extra;
+  }
+
+  /** A field as it is sent: what stands in `extra` takes its place. */
+  sent(name: string): unknown {
+    const extra = this.extra.find((field) => field.isSent && field.name === name);
+    return extra ? extra.value : this.value(name);
+  }
+
+  spendFields(): SpendFields {
+    return readSpendFields(this);
+  }
+
+  /** Of a field that is an object: what is in it, repeated names included. Of any other: nothing. */
+  inner(name: string): readonly InnerField[] {
+    const value = this.#values.get(name);
+    if (!isObject(value)) return [];
+    if (this.#source) return innerFields(this.#source, name);
+    return Object.entries(value).map(([key, each]) => ({
+      name: key,
+      value: each,
+      member: memberOf(key, each),
+    }));
+  }
+
   /**
-   * What the request, as it will be sent, says about the size of its answer. Throws the refusal of a limit that is
-   * not a number, and of a key that some servers would take for one.
+   * What is sent upstream: `set` replaces or adds fields, given as JSON texts; the gateway's own fields go; the members
+   * of an `extra` object are added, in place of a field of that name, but never of one in `set`.
    */
-  spendFields(): SpendFields;
-  /**
-   * What is sent upstream: `set` replaces or adds fields, given as JSON texts; the gateway's own fields go; the
-   * members of an `extra` object are added, in place of a field of that name, but never of one in `set`.
-   */
-  compose(set: ReadonlyMap<string, string>): ComposedBody;
+  compose(set: ReadonlyMap<string, string>): ComposedBody {
+    const source = this.#source;
+    if (source && set.size === 0 && !source.hasDuplicates && !hasOwnField(this))
+      return new SentJson(source.bytes);
+    const added = this.extra.filter(({ name, isSent }) => isSent && !set.has(name));
+    const replaced = new Set([...set.keys(), ...added.map(({ name }) => name)]);
+    const parts: (Buffer | string)[] = [];
+    for (const name of this.names())
+      if (!replaced.has(name) && !isOwnField(name)) parts.push(this.#member(name));
+    for (const [name, json] of set) parts.push(`${JSON.stringify(name)}:${json}`);
+    for (const { member } of added) parts.push(member);
+    return new SentJson(source ? spliced(parts) : `{${parts.join(",")}}`);
+  }
+
+  #member(name: string): Buffer | string {
+    const source = this.#source;
+    if (!source) return memberOf(name, this.#values.get(name));
+    const { start, end } = source.members.get(name)!;
+    return source.bytes.subarray(start, end);
+  }
+}
+
+const memberOf = (name: string, value: unknown): string => `${JSON.stringify(name)}:${JSON.stringify(value)}`;
+
+const parsedAt = (bytes: Buffer, { valueStart, end }: Member): unknown =>
+  JSON.parse(bytes.toString("utf8", valueStart, end));
+
+/** All but the messages. What is not ASCII has to be read as what it is. */
+function exactValues(
+  fields: Readonly<Record<string, unknown>>,
+  { bytes, members }: Source,
+): Map<string, unknown> {
+  const isAllAscii = isAscii(bytes);
+  const values = new Map<string, unknown>();
+  for (const [name, member] of members) {
+    if (name === MESSAGES) continue;
+    const isExact = isAllAscii || isAscii(bytes.subarray(member.start, member.end));
+    values.set(name, isExact ? fields[name] : parsedAt(bytes, member));
+  }
+  return values;
+}
+
+function innerFields({ bytes, members }: Source, name: string): InnerField[] {
+  const { valueStart, end } = members.get(name)!;
+  if (end - valueStart > INNER_BYTES_MAX)
+    fail("invalid_request", `\`${name}\` is larger than ${INNER_BYTES_MAX} bytes`);
+  const object = bytes.subarray(valueStart, end);
+  const { members: found } = orRefuse(() => outlineOf(object, object.toString("latin1")));
+  return found.map((inner) => ({
+    name: inner.key,
+    value: parsedAt(object, inner),
+    member: object.subarray(inner.start, inner.end),
+  }));
+}
+
+const COMMA = Buffer.from(",");
+
+function spliced(parts: readonly (Buffer | string)[]): Buffer {
+  const pieces = parts.flatMap((part) => [COMMA, typeof part === "string" ? Buffer.from(part) : part]);
+  return Buffer.concat([Buffer.from("{"), ...pieces.slice(1), Buffer.from("}")]);
+}
+
+class SentJson implements ComposedBody {
+  /** A text until its bytes are asked for. */
+  #content: Buffer | string;
+
+  constructor(content: Buffer | string) {
+    this.#content = content;
+  }
+  size(): number {
+    return this.#content.length;
+  }
+  bytes(): Buffer<ArrayBuffer> {
+    if (typeof this.#content === "string") this.#content = Buffer.from(this.#content);
+    return this.#content as Buffer<ArrayBuffer>;
+  }
+  object(): Record<string, unknown> {
+    return JSON.parse(this.#content.toString());
+  }
+}
+
+function orRefuse<T>(read: () => T): T {
+  try {
+    return read();
+  } catch (error) {
+    if (error instanceof JsonScanError || error instanceof SyntaxError)
+      fail("invalid_request", `The body is not a valid JSON object: ${error.message}`);
+    throw error;
+  }
 }

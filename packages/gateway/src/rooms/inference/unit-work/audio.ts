@@ -7,7 +7,6 @@ import type { Payload } from "../request/payload.ts";
 import { FormPayload } from "./form-payload.ts";
 import type { Asked, Made, WorkKind } from "./kind.ts";
 import { secondsBelieved, secondsMax } from "./seconds.ts";
-import { sentValue } from "./sent.ts";
 
 /** Slow speech has ten characters a second, and a second about twenty tokens. */
 const SPEECH_TOKENS_PER_CHARACTER = 2;
@@ -32,9 +31,9 @@ export const speech: WorkKind = {
   responseType: "audio/mpeg",
   isStreamed: true,
   read(payload): Asked {
-    const input = sentValue(payload, "input");
+    const input = payload.sent("input");
     if (typeof input !== "string" || input === "") return refuse("input", "is required: the text to say");
-    const instructions = sentValue(payload, "instructions");
+    const instructions = payload.sent("instructions");
     const character = input.length + (typeof instructions === "string" ? instructions.length : 0);
     return {
       units: ["character", "call"],
@@ -54,7 +53,7 @@ function readSound(payload: Payload): Asked {
   if (!payload.files.some(({ name }) => name === "file"))
     refuse("file", "is required: the sound to write down");
   const second = sounds.reduce((sum, bytes) => sum + secondsMax(bytes), 0);
-  const prompt = payload.value("prompt") ?? "";
+  const prompt = String(payload.value("prompt") ?? "");
   return {
     units: ["second", "call"],
     counts: { second, call: 1 },

@@ -3,11 +3,11 @@ import { withoutEscapedLetters } from "../../../kernel/json-scan.ts";
 import { ANY, type ImageLook } from "../../billing/index.ts";
 import { estimateTokens, IMAGE_TOKENS } from "../../metering/index.ts";
 import { type AnswerBody, requireList } from "../call/answer-body.ts";
+import { IMAGE_COUNTS, IMAGE_SIDES, spendNumber } from "../request/field-rules.ts";
 import { refuse } from "../request/fields.ts";
-import { IMAGE_COUNTS, IMAGE_SIDES, type Payload } from "../request/payload.ts";
+import type { Payload } from "../request/payload.ts";
 import { FormPayload } from "./form-payload.ts";
 import type { Asked, Made, WorkKind } from "./kind.ts";
-import { sentCount, sentValue } from "./sent.ts";
 
 /** What the largest image of the best quality has, by the models that count images in tokens. */
 const OUTPUT_TOKENS_PER_IMAGE = 6_240;
@@ -17,17 +17,23 @@ const PARTIAL_IMAGE_TOKENS = 100;
 const INPUT_IMAGE_TOKENS = 6_240;
 
 function lower(payload: Payload, name: "size" | "quality"): string | null {
-  const value = sentValue(payload, name) ?? null;
+  const value = payload.sent(name) ?? null;
   if (value !== null && typeof value !== "string") return refuse(name, "must be a text");
   return value === null ? null : value.trim().toLowerCase();
 }
 
 /** A size in sides, or under another name, may be any. */
 function lookOf(payload: Payload): ImageLook {
-  const isElsewhere = IMAGE_SIDES.some((name) => (sentValue(payload, name) ?? null) !== null);
+  const isElsewhere = IMAGE_SIDES.some((name) => (payload.sent(name) ?? null) !== null);
   const size = lower(payload, "size");
   return { size: isElsewhere ? ANY : size, quality: lower(payload, "quality") };
 }
+
+/** A count as it is sent; null when there is none. Throws the refusal of what is not a number. */
+const sentCount = (payload: Payload, name: string): number | null => {
+  const value = payload.sent(name);
+  return value === undefined ? null : spendNumber(value, name);
+};
 
 /** Every name that servers know the number by multiplies it: only one of them is used by a client that means well. */
 const countOf = (payload: Payload): number =>
@@ -37,13 +43,13 @@ const countOf = (payload: Payload): number =>
   );
 
 function read(payload: Payload): Asked {
-  const prompt = sentValue(payload, "prompt");
+  const prompt = payload.sent("prompt");
   if (typeof prompt !== "string" || prompt === "")
     refuse("prompt", "is required: a text that describes the image");
   const image = countOf(payload);
   const isForm = payload instanceof FormPayload;
   const previews =
-    Number(sentValue(payload, "partial_images") ?? 0) === 0 ? 0 : sentCount(payload, "partial_images");
+    Number(payload.sent("partial_images") ?? 0) === 0 ? 0 : sentCount(payload, "partial_images");
   return {
     units: ["image", "call"],
     counts: { image, call: image },

@@ -1,15 +1,13 @@
 import { JSON_TYPE, Reply, StreamedReply } from "@model-gateway/wire/http";
 import { type Answer, BackendError } from "../../../backends/contract.ts";
 import { fail } from "../../../kernel/errors.ts";
-import { whenKnown } from "../../../kernel/when-known.ts";
 import { AnswerBody, readAnswer } from "../call/answer-body.ts";
 import { answerHeaders, NO_HEADERS } from "../call/answer-headers.ts";
 import { CLIENT_LEFT } from "../call/deadlines.ts";
 import { type Asker, type CallParts, UpstreamCall } from "../call/upstream-call.ts";
 import { usageOfTail } from "../call/usage-tail.ts";
-import { BytesPayload } from "../request/bytes-payload.ts";
 import { readWorkFields } from "../request/fields.ts";
-import type { Payload } from "../request/payload.ts";
+import { Payload } from "../request/payload.ts";
 import type { Client } from "../turn/chat-turn.ts";
 import { FormPayload } from "./form-payload.ts";
 import type { Asked, WorkKind } from "./kind.ts";
@@ -32,25 +30,19 @@ interface Request {
   client: Client;
 }
 
-function payloadOf({ kind, body, contentType }: Request): Payload | Promise<Payload> {
+async function payloadOf({ kind, body, contentType }: Request): Promise<Payload> {
   const isForm = isFormType(contentType);
   if (isForm ? kind.form === "never" : kind.form === "required") {
     const type = isForm ? JSON_TYPE : "multipart/form-data";
     fail("unsupported_media_type", `POST /v1${kind.path} takes ${type}`);
   }
-  return isForm ? new FormPayload(body, contentType) : BytesPayload.read(body);
+  return isForm ? new FormPayload(body, contentType) : Payload.read(body);
 }
 
 /** One piece of work: admitted by the most that it can cost, charged by what came back. */
-export function serveWork(parts: CallParts, request: Request): Promise<Reply | StreamedReply> {
-  return Promise.resolve(whenKnown(payloadOf(request), (payload) => serve(parts, request, payload)));
-}
-
-async function serve(
-  parts: CallParts,
-  { kind, asker, client }: Request,
-  payload: Payload,
-): Promise<Reply | StreamedReply> {
+export async function serveWork(parts: CallParts, request: Request): Promise<Reply | StreamedReply> {
+  const { kind, asker, client } = request;
+  const payload = await payloadOf(request);
   const { model, provider } = readWorkFields(payload);
   const asked = kind.read(payload);
   const call = await UpstreamCall.admit(parts, {

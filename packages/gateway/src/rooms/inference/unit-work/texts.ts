@@ -4,7 +4,6 @@ import { estimateTokens } from "../../metering/index.ts";
 import { type AnswerBody, requireList } from "../call/answer-body.ts";
 import { refuse } from "../request/fields.ts";
 import type { Asked, Made, WorkKind } from "./kind.ts";
-import { sentValue } from "./sent.ts";
 
 /** One search, as rerankers bill it: up to so many documents, a long one counting as several. */
 const DOCUMENTS_PER_CALL = 100;
@@ -30,8 +29,8 @@ export const rerank: WorkKind = {
     results: z.array(z.looseObject({ index: z.int(), relevance_score: z.number() })),
   }),
   read(payload): Asked {
-    const query = sentValue(payload, "query");
-    const documents = sentValue(payload, "documents");
+    const query = payload.sent("query");
+    const documents = payload.sent("documents");
     if (!isObject(query) && (typeof query !== "string" || query === ""))
       refuse("query", "is required: a text");
     if (!Array.isArray(documents) || documents.length === 0)
@@ -74,7 +73,7 @@ export const moderations: WorkKind = {
   }),
   response: z.looseObject({ id: z.string(), results: z.array(z.looseObject({ flagged: z.boolean() })) }),
   read(payload): Asked {
-    const input = sentValue(payload, "input");
+    const input = payload.sent("input");
     const isList = Array.isArray(input) && input.length > 0;
     if (!isList && (typeof input !== "string" || input === ""))
       refuse("input", "is required: a text, or an array of texts or of parts with a `type`");

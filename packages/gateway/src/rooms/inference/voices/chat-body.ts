@@ -1,6 +1,5 @@
 import { fail } from "../../../kernel/errors.ts";
-import { isObject, readJson } from "../../../kernel/json.ts";
-import { whenKnown } from "../../../kernel/when-known.ts";
+import { isObject } from "../../../kernel/json.ts";
 
 /** The part of the chat-completions request that the other APIs are turned into. */
 export type ChatPart =
@@ -82,12 +81,6 @@ export function objectAt(value: unknown, path: string): Record<string, unknown> 
 
 export function arrayAt(value: unknown, path: string): unknown[] {
   return Array.isArray(value) ? value : invalid(path, "must be an array");
-}
-
-/** The request's body, parsed once. */
-export function parseBody<T>(bytes: Buffer, use: (body: unknown) => T | Promise<T>): T | Promise<T> {
-  const body = readJson(bytes);
-  return whenKnown(body, use);
 }
 
 /** The request's body and its model, which every API calls the same. */

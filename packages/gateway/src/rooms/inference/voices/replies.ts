@@ -62,10 +62,6 @@ export class VoicedReply {
     if (speaker && payload.value("stream") === true) this.listener = new SpokenStream(speaker, options.clock);
   }
 
-  async toLater(turn: Promise<ChatTurn>): Promise<Reply | StreamedReply> {
-    return this.to(await turn);
-  }
-
   to(turn: ChatTurn): Promise<Reply | StreamedReply> {
     return turn.fields.stream ? this.#stream(turn) : turn.answer(this);
   }

@@ -70,7 +70,7 @@ export interface VoiceRoute {
   /** Each event of a streamed answer. */
   events?: z.ZodType;
   /** Answers without asking a model; absent: the request is a chat. */
-  answer?(body: Buffer): object | Promise<object>;
+  answer?(body: Buffer): Promise<object>;
 }
 
 /** A chat API that clients can use: one folder here, and one line in index.ts. */
@@ -83,7 +83,7 @@ export interface Voice {
   /** An upstream's refusal of the request is a 502, as the contract has it for its own two routes. */
   readonly wrapsUpstreamErrors?: boolean;
   /** Throws the refusal. A large body takes several turns. */
-  read(body: Buffer, context: RequestContext): ReadRequest | Answered | Promise<ReadRequest | Answered>;
+  read(body: Buffer, context: RequestContext): Promise<ReadRequest | Answered>;
   /** The body of a refusal; absent: the gateway's own form. */
   errorBody?(failure: Failure, requestId: string): object;
 }

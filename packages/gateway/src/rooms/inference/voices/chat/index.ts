@@ -1,8 +1,7 @@
 import { z } from "zod";
-import { BytesPayload } from "../../request/bytes-payload.ts";
-import { ObjectPayload } from "../../request/object-payload.ts";
-import type { Payload } from "../../request/payload.ts";
-import { invalid, parseBody } from "../chat-body.ts";
+import { readJson } from "../../../../kernel/json.ts";
+import { Payload } from "../../request/payload.ts";
+import { invalid } from "../chat-body.ts";
 import { ToolCall, Usage } from "../documented.ts";
 import { chatBodyOfResponses } from "../responses/request.ts";
 import type { ReadRequest, Voice } from "../voice.ts";
@@ -11,18 +10,13 @@ import type { ReadRequest, Voice } from "../voice.ts";
 const CHAT_FIELDS = ["stream_options", "max_tokens", "max_completion_tokens"] as const;
 
 /** Some editors send the body of the Responses API to the chat path and want a chat answer back. */
-function fromResponses(bytes: Buffer, sent: Payload): ReadRequest | Promise<ReadRequest> {
-  if ((sent.kindOf("previous_response_id") ?? "null") !== "null")
+async function fromResponses(bytes: Buffer, sent: Payload): Promise<ReadRequest> {
+  if (sent.value("previous_response_id") != null)
     invalid("previous_response_id", "is for POST /v1/responses");
-  return parseBody(bytes, (body) => {
-    const { stream_options: _, ...chat } = chatBodyOfResponses(body).chat;
-    const own = CHAT_FIELDS.filter((name) => sent.has(name)).map((name) => [name, sent.value(name)]);
-    return { payload: new ObjectPayload({ ...chat, ...Object.fromEntries(own) }) };
-  });
+  const { stream_options: _, ...chat } = chatBodyOfResponses(await readJson(bytes)).chat;
+  const own = CHAT_FIELDS.filter((name) => sent.has(name)).map((name) => [name, sent.value(name)]);
+  return { payload: new Payload({ ...chat, ...Object.fromEntries(own) }) };
 }
-
-const requestFrom = (body: Buffer, sent: BytesPayload): ReadRequest | Promise<ReadRequest> =>
-  sent.has("messages") || !sent.has("input") ? { payload: sent } : fromResponses(body, sent);
 
 const ChatRequest = z.looseObject({
   model: z.string().describe("Id from GET /v1/models, or an alias"),
@@ -95,8 +89,9 @@ export const chat: Voice = {
     },
   },
   wrapsUpstreamErrors: true,
-  read(body) {
-    const sent = BytesPayload.read(body);
-    return sent instanceof Promise ? sent.then((later) => requestFrom(body, later)) : requestFrom(body, sent);
+  async read(body) {
+    const payload = await Payload.read(body);
+    const isChat = payload.has("messages") || !payload.has("input");
+    return isChat ? { payload } : fromResponses(body, payload);
   },
 };

@@ -1,7 +1,6 @@
 import { z } from "zod";
-import { whenKnown } from "../../../../kernel/when-known.ts";
 import { TEXT_FORM } from "../../call/answer-form.ts";
-import { BytesPayload } from "../../request/bytes-payload.ts";
+import { Payload } from "../../request/payload.ts";
 import { Usage } from "../documented.ts";
 import type { Voice } from "../voice.ts";
 
@@ -40,5 +39,5 @@ export const completions: Voice = {
       events: Completion,
     },
   },
-  read: (body) => whenKnown(BytesPayload.read(body), (payload) => ({ payload, form: TEXT_FORM })),
+  read: async (body) => ({ payload: await Payload.read(body), form: TEXT_FORM }),
 };

@@ -1,6 +1,6 @@
 import { z } from "zod";
-import { ObjectPayload } from "../../request/object-payload.ts";
-import { parseBody } from "../chat-body.ts";
+import { readJson } from "../../../../kernel/json.ts";
+import { Payload } from "../../request/payload.ts";
 import { promptTokens } from "../prompt-tokens.ts";
 import { idToken, type Voice } from "../voice.ts";
 import { chatBodyOfMessages, wantsThinking } from "./request.ts";
@@ -37,22 +37,20 @@ export const messages: Voice = {
       summary: "Prompt tokens of a Messages request, estimated; costs nothing",
       body: Conversation,
       response: z.object({ input_tokens: z.int() }),
-      answer: (bytes) =>
-        parseBody(bytes, (body) => ({ input_tokens: promptTokens(chatBodyOfMessages(body)) })),
+      answer: async (bytes) => ({ input_tokens: promptTokens(chatBodyOfMessages(await readJson(bytes))) }),
     },
   },
   keyHeader: "x-api-key",
   requestIdHeader: "request-id",
-  read(bytes, { requestId }) {
-    return parseBody(bytes, (body) => {
-      const chat = chatBodyOfMessages(body);
-      const speaker = new MessageSpeaker({
-        id: `msg_${idToken(requestId)}`,
-        thinking: wantsThinking(body),
-        promptTokens: () => promptTokens(chat),
-      });
-      return { payload: new ObjectPayload(chat), speaker };
+  async read(bytes, { requestId }) {
+    const body = await readJson(bytes);
+    const chat = chatBodyOfMessages(body);
+    const speaker = new MessageSpeaker({
+      id: `msg_${idToken(requestId)}`,
+      thinking: wantsThinking(body),
+      promptTokens: () => promptTokens(chat),
     });
+    return { payload: new Payload(chat), speaker };
   },
   errorBody: (failure, requestId) => ({ ...errorBody(failure), request_id: requestId }),
 };

@@ -4,7 +4,7 @@ import type { Actor } from "../../../../kernel/context.ts";
 import { fail, toServiceError } from "../../../../kernel/errors.ts";
 import type { RequestRecord } from "../../../../kernel/request-record.ts";
 import type { RecallState } from "../../../memory/index.ts";
-import { ObjectPayload } from "../../request/object-payload.ts";
+import { Payload } from "../../request/payload.ts";
 import { type ChatParts, ChatTurn } from "../../turn/chat-turn.ts";
 import { Notifier } from "./notifier.ts";
 
@@ -43,7 +43,7 @@ export class ChatSender {
     const notifier = new Notifier();
     const turn = await ChatTurn.open(this.parts, {
       asker: { requestId, payer, rules: null, refId: null, channel: "rpc", traceparent: null, record },
-      payload: new ObjectPayload({ ...body, stream: true }),
+      payload: new Payload({ ...body, stream: true }),
       client: {
         signal: stopped.signal,
         whenGone: (run) => stopped.signal.addEventListener("abort", run, { once: true }),

@@ -1,8 +1,8 @@
 import { z } from "zod";
+import { readJson } from "../../../../kernel/json.ts";
 import { validate } from "../../../../kernel/validate.ts";
 import { TEXT_FORM } from "../../call/answer-form.ts";
-import { ObjectPayload } from "../../request/object-payload.ts";
-import { parseBody } from "../chat-body.ts";
+import { Payload } from "../../request/payload.ts";
 import type { Answered, Failure, ReadRequest, RequestContext, Voice } from "../voice.ts";
 import { withoutTag } from "./models.ts";
 import { asksNothing, chatBodyOfChat, chatBodyOfGenerate, isGap, textBodyOfGenerate } from "./request.ts";
@@ -66,7 +66,7 @@ function readChat(given: unknown, context: RequestContext): ReadRequest | Answer
   const speaker = speakerOf(body, asMessage, context);
   if (asksNothing({ messages: body.messages ?? [] })) return loaded(speaker, model, context);
   const { chat, dropped } = chatBodyOfChat(body, model);
-  return { payload: new ObjectPayload(chat), speaker, headers: droppedHeaders(dropped) };
+  return { payload: new Payload(chat), speaker, headers: droppedHeaders(dropped) };
 }
 
 function readGenerate(given: unknown, context: RequestContext): ReadRequest | Answered {
@@ -74,10 +74,9 @@ function readGenerate(given: unknown, context: RequestContext): ReadRequest | An
   const model = withoutTag(body.model);
   const speaker = speakerOf(body, asResponse, context);
   if (asksNothing({ ...body, messages: undefined })) return loaded(speaker, model, context);
-  if (isGap(body))
-    return { payload: new ObjectPayload(textBodyOfGenerate(body, model)), speaker, form: TEXT_FORM };
+  if (isGap(body)) return { payload: new Payload(textBodyOfGenerate(body, model)), speaker, form: TEXT_FORM };
   const { chat, dropped } = chatBodyOfGenerate(body, model);
-  return { payload: new ObjectPayload(chat), speaker, headers: droppedHeaders(dropped) };
+  return { payload: new Payload(chat), speaker, headers: droppedHeaders(dropped) };
 }
 
 function loaded(speaker: OllamaSpeaker, model: string, context: RequestContext): Answered {
@@ -95,7 +94,7 @@ export const ollamaChat: Voice = {
       response: Ended.extend({ message: Message }),
     },
   },
-  read: (bytes, context) => parseBody(bytes, (body) => readChat(body, context)),
+  read: async (bytes, context) => readChat(await readJson(bytes), context),
   errorBody,
 };
 
@@ -109,6 +108,6 @@ export const ollamaGenerate: Voice = {
       response: Ended.extend({ response: z.string() }),
     },
   },
-  read: (bytes, context) => parseBody(bytes, (body) => readGenerate(body, context)),
+  read: async (bytes, context) => readGenerate(await readJson(bytes), context),
   errorBody,
 };

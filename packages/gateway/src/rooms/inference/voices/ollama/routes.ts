@@ -1,9 +1,9 @@
 import { z } from "zod";
+import { readJson } from "../../../../kernel/json.ts";
 import { type AnyRoute, defineRoute, raw } from "../../../../kernel/route.ts";
 import { VERSION } from "../../../../kernel/version.ts";
-import type { ReadEmbeddings } from "../../embeddings.ts";
-import { ObjectPayload } from "../../request/object-payload.ts";
-import { parseBody, requestAt } from "../chat-body.ts";
+import { Payload } from "../../request/payload.ts";
+import { requestAt } from "../chat-body.ts";
 import { errorBody } from "./index.ts";
 import { withoutTag } from "./models.ts";
 import { embeddingsBody } from "./request.ts";
@@ -45,21 +45,19 @@ export const ollamaEmbed: AnyRoute = defineRoute({
     }),
   ),
   handler: (call) =>
-    call.rooms.inference.embeddings(call, (bytes) =>
-      parseBody<ReadEmbeddings>(bytes, (given) => {
-        const { body, model } = requestAt(given);
-        return {
-          payload: new ObjectPayload(embeddingsBody(body, withoutTag(model))),
-          write: ({ data }, usage) => ({
-            model,
-            embeddings: data.map(({ embedding }) => embedding),
-            total_duration: 0,
-            load_duration: 0,
-            prompt_eval_count: usage?.promptTokens ?? 0,
-          }),
-        };
-      }),
-    ),
+    call.rooms.inference.embeddings(call, async (bytes) => {
+      const { body, model } = requestAt(await readJson(bytes));
+      return {
+        payload: new Payload(embeddingsBody(body, withoutTag(model))),
+        write: ({ data }, usage) => ({
+          model,
+          embeddings: data.map(({ embedding }) => embedding),
+          total_duration: 0,
+          load_duration: 0,
+          prompt_eval_count: usage?.promptTokens ?? 0,
+        }),
+      };
+    }),
   refuse: (error, call) => call.rooms.inference.refuse(error, call, FORM),
 });
 

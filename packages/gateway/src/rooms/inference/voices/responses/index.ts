@@ -1,7 +1,7 @@
 import { z } from "zod";
-import { isObject } from "../../../../kernel/json.ts";
-import { ObjectPayload } from "../../request/object-payload.ts";
-import { invalid, parseBody, stringAt } from "../chat-body.ts";
+import { isObject, readJson } from "../../../../kernel/json.ts";
+import { Payload } from "../../request/payload.ts";
+import { invalid, stringAt } from "../chat-body.ts";
 import { idToken, type ReadRequest, type RequestContext, type Voice } from "../voice.ts";
 import { chatBodyOfResponses, type StoredTurn } from "./request.ts";
 import type { ResponseIdentity } from "./response.ts";
@@ -33,7 +33,7 @@ function readRequest(body: unknown, context: RequestContext, history: readonly S
     keep: stored?.turn({ previousResponseId, input: request.input }) ?? null,
   };
   return {
-    payload: new ObjectPayload(chat),
+    payload: new Payload(chat),
     speaker: new ResponseSpeaker(identity),
     headers: dropped.size > 0 ? { [DROPPED_HEADER]: namesOf(dropped) } : undefined,
   };
@@ -63,14 +63,13 @@ export const responses: Voice = {
       response: z.looseObject({ id: z.string(), object: z.literal("response"), status: z.string() }),
     },
   },
-  read(bytes, context) {
-    return parseBody(bytes, (body) => {
-      const previousId = isObject(body) ? body.previous_response_id : null;
-      if (previousId == null) return readRequest(body, context, []);
-      const id = stringAt(previousId, "previous_response_id");
-      const stored = context.responses() ?? invalid("previous_response_id", NOTHING_STORED);
-      return stored.history(id).then((turns) => readRequest(body, context, turns));
-    });
+  async read(bytes, context) {
+    const body = await readJson(bytes);
+    const previousId = isObject(body) ? body.previous_response_id : null;
+    if (previousId == null) return readRequest(body, context, []);
+    const id = stringAt(previousId, "previous_response_id");
+    const stored = context.responses() ?? invalid("previous_response_id", NOTHING_STORED);
+    return readRequest(body, context, await stored.history(id));
   },
   errorBody: ({ message, type, code }) => ({ error: { message, type, param: null, code } }),
 };

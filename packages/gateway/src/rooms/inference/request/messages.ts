@@ -11,7 +11,11 @@ const LIST_FIELDS = ["images", "tool_calls"] as const;
 
 /** What is wrong with a list of messages, by the rules that hold on every surface; null where nothing is. */
 export function problemOfMessages(messages: unknown): MessagesProblem | null {
-  if (!Array.isArray(messages)) return null;
+  if (!Array.isArray(messages) || messages.length === 0)
+    return {
+      field: "messages",
+      expected: "is required: an array of {role, content} with at least one entry",
+    };
   for (let i = 0; i < messages.length; i++) {
     const problem = problemOf(messages[i], i);
     if (problem) return problem;
@@ -33,3 +37,13 @@ function problemOf(message: unknown, i: number): MessagesProblem | null {
   if (typeof content === "string" || Array.isArray(content) || (content == null && isOptional)) return null;
   return { field: `messages.${i}.content`, expected: "is required: a text or an array of parts" };
 }
+
+const MEDIA_KEYS = ["image_url", "input_audio", "audio_url", "video_url", "input_video", "file"] as const;
+
+/** Whether there may be images or sounds in them. */
+export const mayHaveMedia = (messages: unknown): boolean =>
+  Array.isArray(messages) && messages.some((message) => isObject(message) && hasMedia(message));
+
+const hasMedia = ({ content, images }: Record<string, unknown>): boolean =>
+  images !== undefined ||
+  (Array.isArray(content) && content.some((part) => isObject(part) && MEDIA_KEYS.some((key) => key in part)));

@@ -1,0 +1,286 @@
+import { fail } from "../../../kernel/errors.ts";
+import { isObject } from "../../../kernel/json.ts";
+import { estimatePromptTokens } from "../../metering/index.ts";
+
+/**
+ * What the names of a request's fields mean to the gateway: which of them decide what it costs, which have one spelling
+ * only, which are the gateway's own, and what `extra` may set.
+ */
+
+/** Fields that limit the output, under every name that servers use. */
+const LIMIT_FIELDS = [
+  "max_tokens",
+  "max_completion_tokens",
+  "max_output_tokens",
+  "max_new_tokens",
+  "max_gen_len",
+  "max_length",
+  "max_tokens_to_sample",
+  "num_predict",
+  "n_predict",
+  "maxOutputTokens",
+  "maxTokens",
+  // A server that ignores case reads these as the two above; being lower case, they pass the check for other spellings.
+  "maxoutputtokens",
+  "maxtokens",
+] as const;
+
+/** Fields that multiply it. */
+const COUNT_FIELDS = [
+  "n",
+  "best_of",
+  "num_return_sequences",
+  "candidate_count",
+  "candidateCount",
+  "candidatecount",
+] as const;
+
+/** Text that is charged as output as far as the answer differs from it. */
+const PREDICTION = "prediction";
+/** Where a server's own options stand; limits may be among them. */
+export const OPTIONS = "options";
+
+const KINDS: ReadonlyMap<string, "limit" | "count"> = new Map([
+  ...LIMIT_FIELDS.map((name) => [name, "limit"] as const),
+  ...COUNT_FIELDS.map((name) => [name, "count"] as const),
+]);
+const SPEND_NAMES: readonly string[] = [...KINDS.keys(), PREDICTION, OPTIONS];
+
+/** The largest value that any of these fields may have. */
+const VALUE_MAX = 10_000_000;
+
+/** Whether the field limits or multiplies the output. */
+export const isSpendField = (name: string): boolean => KINDS.has(name);
+
+/** The number of such a field, or the refusal; null when it is null, as if it were not there. */
+export function spendNumber(value: unknown, field: string): number | null {
+  if (value === null) return null;
+  if (Number.isInteger(value) && (value as number) >= 1 && (value as number) <= VALUE_MAX)
+    return value as number;
+  return fail(
+    "missing_fields",
+    `\`${field}\` must be a whole number from 1 to ${VALUE_MAX}; leave it out for no limit of your own`,
+    { data: { fields: [field] } },
+  );
+}
+
+/** As Unicode folds case: these are the letters that fold to a plain one, besides the capitals. */
+const folded = (key: string): string => key.toLowerCase().replaceAll("\u017f", "s").replaceAll("\u212a", "k");
+
+/** Names that no other key may fold to, because servers that ignore case would read it as one of them. */
+class ProtectedNames {
+  readonly #names: ReadonlySet<string>;
+  readonly #byFold: ReadonlyMap<string, string>;
+
+  constructor(names: Iterable<string>) {
+    this.#names = new Set(names);
+    this.#byFold = new Map(Array.from(this.#names, (name) => [folded(name), name]));
+  }
+
+  has(name: string): boolean {
+    return this.#names.has(name);
+  }
+
+  /** Refuses a key that is another spelling of a name. Most keys are plain lower case and pass after one check. */
+  require(key: string, where = ""): void {
+    if (!UNUSUAL.test(key)) return;
+    const name = this.#byFold.get(folded(key));
+    if (name === undefined || this.#names.has(key)) return;
+    const field = where + key;
+    fail("missing_fields", `\`${field}\` is refused: write \`${name}\`, the only spelling of this field`, {
+      data: { fields: [field] },
+    });
+  }
+}
+const UNUSUAL = /[^a-z0-9_]/;
+
+/** A limit with the place where it stands in what is sent. */
+interface OutputLimit {
+  name: string;
+  /** Inside `options`. */
+  inOptions: boolean;
+  value: number;
+}
+
+/** What a request says about the size of its answer. */
+export class SpendFields {
+  readonly limits: OutputLimit[] = [];
+  /** Answers that are asked for at once. */
+  choices = 1;
+  /** Of the predicted output, estimated. */
+  predictionTokens = 0;
+  /** The prompt is nothing but token numbers, which are counted instead of their digits. */
+  isNumbered = false;
+
+  /** Notes one of these fields; `where` it stood is for the refusal of what is not a number. */
+  add(name: string, value: unknown, where: "" | "options." | "extra."): void {
+    const number = spendNumber(value, where + name);
+    if (number === null) return;
+    if (KINDS.get(name) === "count") this.choices = Math.max(this.choices, number);
+    else this.limits.push({ name, inOptions: where === "options.", value: number });
+  }
+}
+
+/** Fields that are the gateway's own; no upstream sees them. */
+const OWN_FIELDS: readonly string[] = ["conversation_id", "memory", "extra", "provider"];
+/** What `extra` can never set. */
+const PROTECTED: ReadonlySet<string> = new Set([
+  "model",
+  "messages",
+  "stream",
+  "temperature",
+  "max_tokens",
+  "options",
+]);
+/** What a request for vectors, or for a text that goes on from a prompt, is about and charged for. */
+const SUBJECTS: ReadonlySet<string> = new Set(["input", "prompt"]);
+/** Lists of models that OpenRouter and LiteLLM may take instead of `model`: at another price, by other rights. */
+const OTHER_MODELS: ReadonlySet<string> = new Set([
+  "models",
+  "fallbacks",
+  "context_window_fallbacks",
+  "content_policy_fallbacks",
+]);
+/** What the price of an image, a sound or a ranking depends on. */
+export const IMAGE_COUNTS = [
+  "num_images",
+  "num_outputs",
+  "number_of_images",
+  "batch_size",
+  "batch_count",
+  "n_iter",
+  "n_samples",
+  "samples",
+] as const;
+/** Sizes under other names than `size`. */
+export const IMAGE_SIDES = ["width", "height", "resolution", "image_size", "aspect_ratio"] as const;
+const PRICED_FIELDS = [
+  ...IMAGE_COUNTS,
+  ...IMAGE_SIDES,
+  "size",
+  "quality",
+  "partial_images",
+  "query",
+  "documents",
+  "file",
+];
+/** Where some servers look for settings besides the top level: they may obey what stands there instead. */
+const INNER_SETTINGS: ReadonlySet<string> = new Set([
+  "extra_body",
+  "generation_config",
+  "generationConfig",
+  "generationconfig",
+  "parameters",
+  "sampling_params",
+]);
+/** What must not stand there, because it decides what a request costs, or which model answers. */
+const NOT_INSIDE = new ProtectedNames(["model", "messages", ...SUBJECTS, ...SPEND_NAMES, ...OTHER_MODELS]);
+const SPELLED_ONE_WAY = new ProtectedNames([
+  ...PROTECTED,
+  ...SUBJECTS,
+  ...OWN_FIELDS,
+  ...SPEND_NAMES,
+  ...OTHER_MODELS,
+  "stream_options",
+  "tools",
+  "echo",
+  ...PRICED_FIELDS,
+  ...INNER_SETTINGS,
+]);
+const SPELLED_ONE_WAY_IN_OPTIONS = new ProtectedNames(SPEND_NAMES);
+
+/** Refuses a key that some servers would take for another one, or that has another model answer. */
+export function requireName(key: string, where = ""): void {
+  SPELLED_ONE_WAY.require(key, where);
+  if (!OTHER_MODELS.has(key)) return;
+  const field = where + key;
+  fail("missing_fields", `\`${field}\` is refused: name one model, in \`model\``, {
+    data: { fields: [field] },
+  });
+}
+
+/** Refuses the name of a field, or settings in a place of their own that say what has to stand at the top level. */
+export function requireField(name: string, value: unknown, where = ""): void {
+  requireName(name, where);
+  if (!INNER_SETTINGS.has(name) || !isObject(value)) return;
+  const settings = where + name;
+  for (const key of Object.keys(value)) {
+    NOT_INSIDE.require(key, `${settings}.`);
+    if (!NOT_INSIDE.has(key)) continue;
+    const field = `${settings}.${key}`;
+    fail("missing_fields", `\`${field}\` is refused: put \`${key}\` at the top level of the request`, {
+      data: { fields: [field] },
+    });
+  }
+}
+
+/** Whether the field decides what a request costs, or which model answers. */
+export const isSpelledOneWay = (key: string): boolean => SPELLED_ONE_WAY.has(key);
+
+export const isOwnField = (key: string): boolean => OWN_FIELDS.includes(key);
+export const hasOwnField = (payload: { has(key: string): boolean }): boolean =>
+  OWN_FIELDS.some((key) => payload.has(key));
+
+/** A member of an object inside the request. */
+export interface InnerField {
+  name: string;
+  value: unknown;
+  /** With its name, as it is sent. */
+  member: Buffer | string;
+}
+
+export interface ExtraField extends InnerField {
+  /** Whether it goes into what is sent, unless the gateway sets it. */
+  isSent: boolean;
+}
+
+/** A request as far as these rules look into it. */
+interface Fields {
+  has(name: string): boolean;
+  names(): Iterable<string>;
+  value(name: string): unknown;
+  /** Of a field that is an object: what is in it, repeated names included. Of any other: nothing. */
+  inner(name: string): readonly InnerField[];
+  readonly extra: readonly ExtraField[];
+}
+
+/** The members of `extra`, each name once; throws for a bad one. */
+export function readExtra(fields: Omit<Fields, "extra">): ExtraField[] {
+  if (!fields.has("extra")) return [];
+  const byName = new Map(fields.inner("extra").map((field) => [field.name, field]));
+  return Array.from(byName.values(), (field) => {
+    const { name, value } = field;
+    requireField(name, value, "extra.");
+    return { ...field, isSent: !PROTECTED.has(name) && !(SUBJECTS.has(name) && fields.has(name)) };
+  });
+}
+
+/** What a request, as it will be sent, says about the size of its answer. Throws the refusal of what is not a number. */
+export function readSpendFields(fields: Fields): SpendFields {
+  const spend = new SpendFields();
+  const { extra } = fields;
+  for (const name of fields.names()) {
+    if (extra.some((field) => field.isSent && field.name === name)) continue;
+    if (name === PREDICTION) spend.predictionTokens = tokensOf(fields.value(name));
+    else if (name === OPTIONS) readOptions(spend, fields.inner(OPTIONS));
+    else if (isSpendField(name)) spend.add(name, fields.value(name), "");
+  }
+  for (const { name, value, isSent } of extra) {
+    if (isSent && name === PREDICTION) spend.predictionTokens = tokensOf(value);
+    if (!isSpendField(name)) continue;
+    if (isSent) spend.add(name, value, "extra.");
+    else spendNumber(value, `extra.${name}`);
+  }
+  return spend;
+}
+
+/** A repeated name is checked each time: servers disagree on which one counts. */
+function readOptions(spend: SpendFields, options: readonly InnerField[]): void {
+  for (const { name, value } of options) {
+    SPELLED_ONE_WAY_IN_OPTIONS.require(name, "options.");
+    if (isSpendField(name)) spend.add(name, value, "options.");
+  }
+}
+
+const tokensOf = (value: unknown): number =>
+  estimatePromptTokens(Buffer.from(JSON.stringify(value) ?? ""), false);
