@@ -1,11 +1,12 @@
 import { expect, test } from "bun:test";
 import { join } from "node:path";
 import { Glob } from "bun";
+import { Marked } from "marked";
 import { splitAttachments, withAttachments } from "../src/lib/attachments.ts";
 import { countParts, moneyFormat, moneyParts } from "../src/lib/format.ts";
 import { highlight } from "../src/lib/highlight.ts";
-import { type Block, type Inline, parseMarkdown } from "../src/lib/markdown.ts";
-import { type MathNode, parseMath } from "../src/lib/math.ts";
+import { parseMarkdown, sectionsOf } from "../src/lib/markdown.ts";
+import { type MathElement, parseMath } from "../src/lib/math.ts";
 
 test("amounts that stand together have the same precision, and parts add up to their sum", () => {
   const format = moneyFormat([1.5, 0.0023, null, 0]);
@@ -26,7 +27,7 @@ test("amounts that stand together have the same precision, and parts add up to t
 
 const coloured = (text: string, language: string) =>
   highlight(text, language)
-    .filter(({ kind }) => kind !== "plain")
+    .filter(({ kind }) => kind !== null)
     .map(({ kind, text: words }) => `${kind} ${words}`);
 
 test("code is coloured by its language, and nothing of it is lost", () => {
@@ -60,73 +61,160 @@ test("code is coloured by its language, and nothing of it is lost", () => {
     ).toBe(text);
 });
 
-const outline = (parts: readonly (MathNode | string)[]): string =>
-  parts.map((part) => (typeof part === "string" ? part : `${part.tag}(${outline(part.children)})`)).join(" ");
+const outline = (element: MathElement): string =>
+  typeof element === "string"
+    ? element
+    : `${element.tag}(${element.children.map((child) => outline(child)).join(" ")})`;
 
 test("TeX becomes MathML; what is not understood stays as it was written", () => {
-  expect(outline(parseMath("\\frac{a}{2}")!)).toBe("mfrac(mi(a) mn(2))");
-  expect(outline(parseMath("x_i^2")!)).toBe("msubsup(mi(x) mi(i) mn(2))");
-  expect(outline(parseMath("\\sum_{i=1}^n i")!)).toBe(
-    "munderover(mo(∑) mrow(mi(i) mo(=) mn(1)) mi(n)) mi(i)",
-  );
-  expect(outline(parseMath("\\left( \\sqrt[3]{x} \\right]")!)).toBe("mrow(mo(() mroot(mi(x) mn(3)) mo(]))");
-  expect(outline(parseMath("\\mathbb{R}f'")!)).toBe("mi(ℝ) msup(mi(f) mo(′))");
-  expect(outline(parseMath("\\begin{cases} a & b \\\\ c & d \\end{cases}")!)).toBe(
-    "mrow(mo({) mtable(mtr(mtd(mi(a)) mtd(mi(b))) mtr(mtd(mi(c)) mtd(mi(d)))))",
-  );
-  expect(outline(parseMath("\\text{for all } x")!)).toContain("mtext(for");
+  for (const [tex, mathml] of [
+    ["\\frac{a}{2}", "mfrac(mi(a) mn(2))"],
+    ["x_i^2", "msubsup(mi(x) mi(i) mn(2))"],
+    ["\\sum_{i=1}^n i", "munderover(mo(∑) mrow(mi(i) mo(=) mn(1)) mi(n))"],
+    ["\\sqrt[3]{x}", "mroot(mi(x) mn(3))"],
+    ["\\mathbb{RK}\\mathcal{e}", "mrow(mi(ℝ) mi(𝕂)) mi(ℯ)"],
+    ["\\text{for all } x", "mtext(f o r"],
+  ] as const)
+    expect(outline(parseMath(tex, true)!)).toContain(mathml);
   for (const tex of [
     "\\frac{a",
     "\\unknown x",
     "\\left(",
     "\\begin{cases} a",
-    "{".repeat(100),
+    "{".repeat(4_000),
     "x".repeat(5_000),
   ])
     expect([tex.slice(0, 20), parseMath(tex)]).toEqual([tex.slice(0, 20), null]);
-  for (const odd of ["", "^", "_", "}", "&", "^^^", "x^", "'"]) expect(parseMath(odd)).not.toBeNull();
 });
 
+const namesIn = (element: MathElement): { tags: string[]; attributes: string[] } => {
+  if (typeof element === "string") return { tags: [], attributes: [] };
+  const inside = element.children.map(namesIn);
+  return {
+    tags: [element.tag, ...inside.flatMap(({ tags }) => tags)],
+    attributes: [...Object.keys(element.attributes), ...inside.flatMap(({ attributes }) => attributes)],
+  };
+};
+
+test("a formula cannot run anything, link anywhere, or grow without end", () => {
+  for (const tex of [
+    "\\href{javascript:alert(1)}{x}",
+    "\\url{javascript:alert(1)}",
+    "\\includegraphics{https://example.org/x.png}",
+    "\\htmlStyle{background: url(https://example.org)}{x}",
+    "\\htmlData{x=y}{z}",
+    "\\fcolorbox{red}{blue}{x}",
+    "\\text{<script>alert(1)</script>}",
+  ]) {
+    const { tags, attributes } = namesIn(parseMath(tex)!);
+    expect([tex, tags.filter((tag) => !/^(m[a-z]+|semantics|annotation)$/.test(tag))]).toEqual([tex, []]);
+    expect([tex, attributes.filter((name) => /^(on.*|style|href|src|data-.*)$/.test(name))]).toEqual([
+      tex,
+      [],
+    ]);
+  }
+  expect(parseMath("\\def\\a{\\b\\b}\\def\\b{\\c\\c}\\def\\c{\\a\\a}\\a")).toBeNull();
+});
+
+const typesOf = (text: string): string[] =>
+  parseMarkdown(text)
+    .map(({ type }) => type)
+    .filter((type) => type !== "space");
+
 test("formulas stand in the text, and dollars stay dollars", () => {
-  expect(parseMarkdown("a $x^2$ for $5 and $10, \\(y\\)")).toEqual([
+  expect(parseMarkdown("a $x^2$ for $5 and $10, \\(y\\)")).toMatchObject([
     {
-      kind: "paragraph",
-      children: [
-        { kind: "text", text: "a " },
-        { kind: "math", text: "x^2" },
-        { kind: "text", text: " for $5 and $10, " },
-        { kind: "math", text: "y" },
+      type: "paragraph",
+      tokens: [
+        { type: "text", text: "a " },
+        { type: "math", text: "x^2" },
+        { type: "text", text: " for $5 and $10, " },
+        { type: "math", text: "y" },
       ],
     },
   ]);
-  expect(parseMarkdown("before\n$$\na\nb\n$$\nafter").map(({ kind }) => kind)).toEqual([
-    "paragraph",
-    "math",
-    "paragraph",
+  expect(typesOf("before\n$$\na\nb\n$$\nafter")).toEqual(["paragraph", "math", "paragraph"]);
+  expect(typesOf("before\n\n$$\na\n\nb\n$$\n\nafter")).toEqual(["paragraph", "math", "paragraph"]);
+  expect(parseMarkdown("\\[ x \\]")).toMatchObject([{ type: "math", text: "x", block: true }]);
+  expect(parseMarkdown("$$ still being written")).toMatchObject([
+    { type: "math", text: "still being written" },
   ]);
-  expect(parseMarkdown("\\[ x \\]")).toEqual([{ kind: "math", text: "x" }]);
-  expect(parseMarkdown("$$ still being written")).toEqual([{ kind: "math", text: " still being written" }]);
-  expect(parseMarkdown("3. three\n4. four")).toMatchObject([{ kind: "list", ordered: true, start: 3 }]);
+  expect(parseMarkdown("3. three\n4. four")).toMatchObject([{ type: "list", ordered: true, start: 3 }]);
 });
 
-test("no page of the documentation is mistaken for a formula", async () => {
+const documents = async () => {
   const root = join(import.meta.dir, "../../..");
-  const inside = (parts: readonly (Block | Inline)[]): string[] =>
-    parts.flatMap((part) =>
-      part.kind === "math"
-        ? [part.text]
-        : "children" in part
-          ? inside(part.children)
-          : "items" in part
-            ? part.items.flatMap(inside)
-            : "rows" in part
-              ? [part.head, ...part.rows].flatMap((row) => row.flatMap(inside))
-              : "blocks" in part
-                ? inside(part.blocks)
-                : [],
-    );
-  for await (const path of new Glob("docs/**/*.md").scan(root))
-    expect([path, inside(parseMarkdown(await Bun.file(join(root, path)).text()))]).toEqual([path, []]);
+  const paths = await Array.fromAsync(new Glob("docs/**/*.md").scan(root));
+  return Promise.all(paths.map(async (path) => ({ path, text: await Bun.file(join(root, path)).text() })));
+};
+
+test("no page of the documentation is mistaken for a formula", async () => {
+  for (const { path, text } of await documents())
+    expect([path, JSON.stringify(parseMarkdown(text)).includes('"type":"math"')]).toEqual([path, false]);
+});
+
+test("the documentation's sections are the whole text, and each is formatted", async () => {
+  for (const { path, text } of await documents()) {
+    expect([path, sectionsOf(text).join("") === text]).toEqual([path, true]);
+    const whole = new Marked().lexer(text).map(({ type }) => type);
+    const expected: string[] = whole.filter((type) => type !== "space");
+    expect([path, typesOf(text)]).toEqual([path, expected]);
+  }
+});
+
+/** The most that anything in a text is nested. */
+const depthOf = (value: unknown): number =>
+  typeof value !== "object" || value === null
+    ? 0
+    : 1 + Math.max(0, ...Object.values(value).map((inner) => depthOf(inner)));
+
+test("hostile Markdown ends soon, and is not nested without end", () => {
+  const LENGTH = 60_000;
+  const wide = `${"|a".repeat(5_000)}|\n${"|-".repeat(5_000)}|\n${"|x|\n".repeat(1_000)}`;
+  const pieces = [
+    "> ",
+    "- ",
+    "1. ",
+    "*a ",
+    "_a_",
+    "**a *b ",
+    "[",
+    "[a](",
+    "![",
+    "`a``b",
+    "$a ",
+    "$$",
+    "\\( ",
+    "\\[ \n",
+  ];
+  const more = [
+    "<",
+    "<a ",
+    "<!--",
+    "~~a ",
+    "|",
+    "> a\nb\n",
+    "```\n",
+    "http://a ",
+    "a@b.",
+    "&amp;",
+    "\\",
+    "line\n",
+  ];
+  for (const text of [wide, ...[...pieces, ...more].map((piece) => piece.repeat(LENGTH / piece.length))]) {
+    const from = performance.now();
+    const tokens = parseMarkdown(text);
+    // Without bounds it takes minutes; a slow machine is not that slow.
+    expect([text.slice(0, 10), performance.now() - from < 5_000]).toEqual([text.slice(0, 10), true]);
+    expect(depthOf(tokens)).toBeLessThan(150);
+  }
+});
+
+test("a picture inside an answer is drawn however large it is", () => {
+  const data = `data:image/png;base64,${"A".repeat(1_000_000)}`;
+  expect(parseMarkdown(`Look: ![a dot](${data}) there`)).toMatchObject([
+    { tokens: [{ text: "Look: " }, { type: "image", href: data, text: "a dot" }, { text: " there" }] },
+  ]);
 });
 
 test("attached files travel in the message and come out of it again", () => {

@@ -1,5 +1,4 @@
-import { useMemo } from "react";
-import { highlight } from "../lib/highlight.ts";
+import { type ComponentType, lazy, Suspense } from "react";
 import { Button, useCopy } from "./controls.tsx";
 
 interface CodeProps {
@@ -9,6 +8,11 @@ interface CodeProps {
   language?: string;
   titled?: boolean;
 }
+
+/** Loaded with the first code that names its language. Without it the code is readable all the same. */
+const Colored = lazy<ComponentType<{ text: string; language: string }>>(() =>
+  import("./colored.tsx").catch(() => ({ default: ({ text }) => text })),
+);
 
 /** A piece of code to read and to copy. */
 export function Code({ text, label, language = "", titled = false }: CodeProps) {
@@ -33,23 +37,15 @@ export function Code({ text, label, language = "", titled = false }: CodeProps) 
       )}
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls must be reachable by keyboard */}
       <pre tabIndex={0}>
-        <Colored text={text} language={language} />
+        {language ? (
+          <Suspense fallback={text}>
+            <Colored text={text} language={language} />
+          </Suspense>
+        ) : (
+          text
+        )}
       </pre>
       {!titled && button}
     </figure>
-  );
-}
-
-function Colored({ text, language }: { text: string; language: string }) {
-  const tokens = useMemo(() => highlight(text, language), [text, language]);
-  return tokens.map((token, i) =>
-    token.kind === "plain" ? (
-      token.text
-    ) : (
-      // biome-ignore lint/suspicious/noArrayIndexKey: parsed text has no other identity
-      <span key={i} className={`code-${token.kind}`}>
-        {token.text}
-      </span>
-    ),
   );
 }

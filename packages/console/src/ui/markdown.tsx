@@ -1,134 +1,129 @@
-import { createElement, Fragment, memo } from "react";
-import { type Block, headingId, type Inline, parseMarkdown, plainText } from "../lib/markdown.ts";
+import type { Token, Tokens } from "marked";
+import { type ComponentType, createElement, Fragment, lazy, memo, type ReactNode, Suspense } from "react";
+import { headingId, type MarkdownToken, parseMarkdown, plainText, sectionsOf } from "../lib/markdown.ts";
 import { Link } from "../lib/router.ts";
 import { Code } from "./code.tsx";
-import { Formula } from "./math.tsx";
 
 /** Turns a link of the text into an address of the console; null means: show the words only. */
 type Resolve = (href: string) => string | null;
 
 const external: Resolve = (href) => (/^https?:\/\//.test(href) ? href : null);
-function Inlines({ parts, resolve }: { parts: readonly Inline[]; resolve: Resolve }) {
-  return parts.map((part, i) => {
-    const key = `${i}${part.kind}`;
-    if (part.kind === "text") return <Fragment key={key}>{part.text}</Fragment>;
-    if (part.kind === "code") return <code key={key}>{part.text}</code>;
-    if (part.kind === "math") return <Formula key={key} tex={part.text} />;
-    if (part.kind === "image") return <Image key={key} part={part} resolve={resolve} />;
-    const inside = <Inlines parts={part.children} resolve={resolve} />;
-    if (part.kind !== "link") return createElement(part.kind, { key }, inside);
-    const href = resolve(part.href);
-    if (href === null) return <Fragment key={key}>{inside}</Fragment>;
-    if (href.startsWith("/"))
-      return (
-        <Link key={key} href={href}>
-          {inside}
-        </Link>
-      );
-    return (
-      <a key={key} href={href} target={href.startsWith("#") ? undefined : "_blank"} rel="noreferrer">
-        {inside}
-      </a>
-    );
-  });
-}
 
-/** Pictures that a model made travel inside its answer. */
-const INSIDE = /^data:image\/(png|jpeg|gif|webp|avif);base64,/;
+const Source = ({ tex }: { tex: string }) => <code>{tex}</code>;
+/** Loaded with the first formula. */
+const Formula = lazy<ComponentType<{ tex: string; block: boolean }>>(() =>
+  import("./math.tsx").catch(() => ({ default: Source })),
+);
 
-/** A picture of the documentation; one from elsewhere is a link, because no other host is ever asked. */
-function Image({ part, resolve }: { part: Extract<Inline, { kind: "image" }>; resolve: Resolve }) {
-  if (INSIDE.test(part.href)) return <img src={part.href} alt={part.text} />;
-  const src = resolve(part.href);
-  if (src === null) return part.text;
-  if (src.startsWith("/")) return <img src={src} alt={part.text} />;
+function Anchor({ href, children }: { href: string; children: ReactNode }) {
+  if (href.startsWith("/")) return <Link href={href}>{children}</Link>;
   return (
-    <a href={src} target="_blank" rel="noreferrer">
-      {part.text || src}
+    <a href={href} target={href.startsWith("#") ? undefined : "_blank"} rel="noreferrer">
+      {children}
     </a>
   );
 }
 
-function OneBlock({ block, resolve }: { block: Block; resolve: Resolve }) {
-  switch (block.kind) {
-    case "heading":
-      return createElement(
-        `h${block.level}`,
-        { id: headingId(block.children) },
-        <Inlines parts={block.children} resolve={resolve} />,
-      );
-    case "paragraph":
+const INSIDE = /^data:image\/(png|jpeg|gif|webp|avif);base64,/;
+
+/** A picture of the documentation; one from elsewhere is a link, because no other host is ever asked. */
+function Image({ token: { href, text }, resolve }: { token: Tokens.Image; resolve: Resolve }) {
+  if (INSIDE.test(href)) return <img src={href} alt={text} />;
+  const src = resolve(href);
+  if (src === null) return text;
+  if (src.startsWith("/")) return <img src={src} alt={text} />;
+  return <Anchor href={src}>{text || src}</Anchor>;
+}
+
+function One({ token, resolve }: { token: MarkdownToken; resolve: Resolve }): ReactNode {
+  const draw = (tokens: readonly Token[]) => <All tokens={tokens} resolve={resolve} />;
+  switch (token.type) {
+    case "space":
+    case "def":
+      return null;
+    case "html":
+      // Nothing else comes here but remarks for those who write the text.
+      return token.block ? null : <br />;
+    case "br":
+      return <br />;
+    case "hr":
+      return <hr />;
+    case "text":
+      return token.tokens ? draw(token.tokens) : token.text;
+    case "escape":
+      return token.text;
+    case "checkbox":
+      return token.checked ? "☑ " : "☐ ";
+    case "codespan":
+      return <code>{token.text}</code>;
+    case "math":
       return (
-        <p>
-          <Inlines parts={block.children} resolve={resolve} />
-        </p>
+        <Suspense fallback={<Source tex={token.text} />}>
+          <Formula tex={token.text} block={token.block} />
+        </Suspense>
       );
-    case "code":
+    case "strong":
+    case "em":
+    case "del":
+    case "blockquote":
+      return createElement(token.type, null, draw(token.tokens));
+    case "paragraph":
+      return <p>{draw(token.tokens)}</p>;
+    case "heading":
+      return createElement(`h${token.depth}`, { id: headingId(token.tokens) }, draw(token.tokens));
+    case "link": {
+      const href = resolve(token.href);
+      return href === null ? draw(token.tokens) : <Anchor href={href}>{draw(token.tokens)}</Anchor>;
+    }
+    case "image":
+      return <Image token={token} resolve={resolve} />;
+    case "code": {
+      const language = /^[\w+#.-]*/.exec(token.lang ?? "")![0];
       return (
         <Code
-          text={block.text}
-          label={block.language ? `${block.language} code` : "Code"}
-          language={block.language}
-          titled={block.language !== ""}
+          text={token.text}
+          label={language ? `${language} code` : "Code"}
+          language={language}
+          titled={language !== ""}
         />
       );
-    case "math":
-      return <Formula tex={block.text} block />;
-    case "quote":
-      return (
-        <blockquote>
-          <Blocks blocks={block.blocks} resolve={resolve} />
-        </blockquote>
-      );
-    case "rule":
-      return <hr />;
+    }
     case "list":
       return createElement(
-        block.ordered ? "ol" : "ul",
-        block.ordered ? { start: block.start } : null,
-        block.items.map((item, i) => (
-          // biome-ignore lint/suspicious/noArrayIndexKey: parsed text has no other identity
-          <li key={i}>
-            <Blocks blocks={item} resolve={resolve} />
-          </li>
-        )),
+        token.ordered ? "ol" : "ul",
+        token.ordered ? { start: token.start } : null,
+        draw(token.items),
       );
+    case "list_item":
+      return <li>{draw(token.tokens)}</li>;
     case "table":
-      return <MarkdownTable block={block} resolve={resolve} />;
+      return <MarkdownTable token={token} resolve={resolve} />;
   }
 }
 
-function MarkdownTable({ block, resolve }: { block: Extract<Block, { kind: "table" }>; resolve: Resolve }) {
+function MarkdownTable({ token, resolve }: { token: Tokens.Table; resolve: Resolve }) {
+  const row = (cells: readonly Tokens.TableCell[]) => (
+    <tr>
+      {cells.map(({ header, tokens }, i) =>
+        createElement(
+          header && plainText(tokens).trim() !== "" ? "th" : "td",
+          { key: i },
+          <All tokens={tokens} resolve={resolve} />,
+        ),
+      )}
+    </tr>
+  );
   return (
     // A group and not a region: a page may have many, and landmarks must be told apart.
     // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reachable by keyboard
     // biome-ignore lint/a11y/useSemanticElements: a fieldset is for forms
     <div role="group" className="table-wrap" tabIndex={0} aria-label="Table">
       <table className="table">
-        <thead>
-          <tr>
-            {block.head.map((cell, i) => {
-              const Cell = plainText(cell).trim() === "" ? "td" : "th";
-              return (
-                // biome-ignore lint/suspicious/noArrayIndexKey: parsed text has no other identity
-                <Cell key={i}>
-                  <Inlines parts={cell} resolve={resolve} />
-                </Cell>
-              );
-            })}
-          </tr>
-        </thead>
+        <thead>{row(token.header)}</thead>
         <tbody>
-          {block.rows.map((row, i) => (
+          {token.rows.map((cells, i) => (
             // biome-ignore lint/suspicious/noArrayIndexKey: parsed text has no other identity
-            <tr key={i}>
-              {row.map((cell, j) => (
-                // biome-ignore lint/suspicious/noArrayIndexKey: parsed text has no other identity
-                <td key={j}>
-                  <Inlines parts={cell} resolve={resolve} />
-                </td>
-              ))}
-            </tr>
+            <Fragment key={i}>{row(cells)}</Fragment>
           ))}
         </tbody>
       </table>
@@ -136,10 +131,14 @@ function MarkdownTable({ block, resolve }: { block: Extract<Block, { kind: "tabl
   );
 }
 
-function Blocks({ blocks, resolve }: { blocks: readonly Block[]; resolve: Resolve }) {
+function All({ tokens, resolve }: { tokens: readonly Token[]; resolve: Resolve }) {
   // biome-ignore lint/suspicious/noArrayIndexKey: parsed text has no other identity
-  return blocks.map((block, i) => <OneBlock key={i} block={block} resolve={resolve} />);
+  return tokens.map((token, i) => <One key={i} token={token as MarkdownToken} resolve={resolve} />);
 }
+
+const Section = memo(function Section({ text, resolve }: { text: string; resolve: Resolve }) {
+  return <All tokens={parseMarkdown(text) as Token[]} resolve={resolve} />;
+});
 
 export const Markdown = memo(function Markdown({
   text,
@@ -150,7 +149,10 @@ export const Markdown = memo(function Markdown({
 }) {
   return (
     <div className="prose">
-      <Blocks blocks={parseMarkdown(text)} resolve={resolve} />
+      {sectionsOf(text).map((section, i) => (
+        // biome-ignore lint/suspicious/noArrayIndexKey: parsed text has no other identity
+        <Section key={i} text={section} resolve={resolve} />
+      ))}
     </div>
   );
 });

@@ -27,19 +27,19 @@ const OUTLINE_MIN = 3;
 /** The headings of the page, to go there. */
 function Outline({ text }: { text: string }) {
   const headings = parseMarkdown(text).flatMap((block) =>
-    block.kind === "heading" && (block.level === 2 || block.level === 3) ? [block] : [],
+    block.type === "heading" && (block.depth === 2 || block.depth === 3) ? [block] : [],
   );
   if (headings.length < OUTLINE_MIN) return null;
   return (
     <nav aria-label="On this page" className="page-outline">
       <p className="muted small">On this page</p>
-      {headings.map(({ level, children }) => (
+      {headings.map(({ depth, tokens }) => (
         <a
-          key={headingId(children)}
-          href={`#${headingId(children)}`}
-          className={level === 3 ? "deeper" : undefined}
+          key={headingId(tokens)}
+          href={`#${headingId(tokens)}`}
+          className={depth === 3 ? "deeper" : undefined}
         >
-          {plainText(children)}
+          {plainText(tokens)}
         </a>
       ))}
     </nav>
