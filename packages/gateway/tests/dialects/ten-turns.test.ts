@@ -1,0 +1,52 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { startAnthropic } from "@model-gateway/testing/vendors/anthropic.ts";
+import { startGemini } from "@model-gateway/testing/vendors/gemini.ts";
+import type { FakeVendor } from "@model-gateway/testing/vendors/model.ts";
+import { startOpenAI } from "@model-gateway/testing/vendors/openai.ts";
+import { bootInference, type InferenceBench } from "../support/inference.ts";
+import { type Agent, chatAgent, messagesAgent, responsesAgent } from "./agents.ts";
+
+/** Each kind of client against each vendor: ten turns with tools, thinking and an image, which the vendor would refuse at the second were anything lost. */
+const AGENTS: Record<string, Agent> = { chat: chatAgent, responses: responsesAgent, messages: messagesAgent };
+const VENDORS: { dialects: string[]; model: string; start: () => FakeVendor; prefix?: string }[] = [
+  { dialects: ["messages"], model: "claude-opus-5-5", start: startAnthropic },
+  { dialects: ["chat", "responses"], model: "gpt-6.1-sol", start: startOpenAI },
+  { dialects: ["responses"], model: "gpt-5.6-sol", start: startOpenAI },
+  { dialects: ["gemini"], model: "gemini-3.8-flash", start: startGemini },
+];
+
+let bench: InferenceBench;
+const fakes: FakeVendor[] = [];
+beforeAll(async () => {
+  bench = await bootInference();
+  for (const { dialects, model, start } of VENDORS) {
+    const fake = start();
+    fakes.push(fake);
+    await bench.addBackend({
+      type: "external",
+      url: fake.url,
+      api_key: fake.apiKey,
+      name: dialects.join("-"),
+      models: [model],
+      dialects,
+    });
+  }
+});
+afterAll(async () => {
+  for (const fake of fakes) fake.stop();
+  await bench.stop();
+});
+
+describe.each(VENDORS)("$model by $dialects", ({ model, dialects }) => {
+  for (const [name, agent] of Object.entries(AGENTS))
+    for (const isStream of [true, false])
+      test(`a client of ${name}, ${isStream ? "streamed" : "whole"}`, async () => {
+        const { url, key } = bench;
+        const told = await agent({ url, key, model, isStream });
+        expect(told).toMatchObject({ turns: 10, text: "Done after 10 turns." });
+        expect(told.usage.completion).toBeGreaterThan(0);
+        // What was sent in one turn was sent the same in the next.
+        expect(told.usage.cached / told.usage.prompt).toBeGreaterThan(0.9);
+        if (dialects[0] === "messages" || dialects[0] === "gemini") expect(told.thoughts).not.toBe("");
+      });
+});
