@@ -1579,6 +1579,52 @@ export interface Methods {
       /** Per million tokens; null: no price is known */
       input_usd: number | null;
       output_usd: number | null;
+      /** The rest of its price by the token, per million */
+      parts: {
+        /** Read from the upstream's cache */
+        cached_input?: number;
+        /** Written to it, for five minutes or as is usual */
+        cache_write?: number;
+        /** Written to it for an hour */
+        cache_write_1h?: number;
+        reasoning?: number;
+        audio_input?: number;
+        audio_output?: number;
+        image_input?: number;
+        image_output?: number;
+        /** Rates of the whole request, when its prompt is longer */
+        long_prompts?: {
+          input: number;
+          output: number;
+          /** Read from the upstream's cache */
+          cached_input?: number;
+          /** Written to it, for five minutes or as is usual */
+          cache_write?: number;
+          /** Written to it for an hour */
+          cache_write_1h?: number;
+          reasoning?: number;
+          audio_input?: number;
+          audio_output?: number;
+          image_input?: number;
+          image_output?: number;
+          above_tokens: number;
+        }[];
+        batch?: {
+          input: number;
+          output: number;
+          /** Read from the upstream's cache */
+          cached_input?: number;
+          /** Written to it, for five minutes or as is usual */
+          cache_write?: number;
+          /** Written to it for an hour */
+          cache_write_1h?: number;
+          reasoning?: number;
+          audio_input?: number;
+          audio_output?: number;
+          image_input?: number;
+          image_output?: number;
+        };
+      };
       /** For each request, where nothing else applies */
       per_call_usd?: number;
       /** For each image; or prices by quality, size or both: hd, 1024x1024, hd/1024x1024 */
@@ -1651,6 +1697,52 @@ export interface Methods {
       input_usd?: number;
       /** Per million tokens of the answer */
       output_usd?: number;
+      /** What else tokens cost, per million; goes with input_usd */
+      parts?: {
+        /** Read from the upstream's cache */
+        cached_input?: number;
+        /** Written to it, for five minutes or as is usual */
+        cache_write?: number;
+        /** Written to it for an hour */
+        cache_write_1h?: number;
+        reasoning?: number;
+        audio_input?: number;
+        audio_output?: number;
+        image_input?: number;
+        image_output?: number;
+        /** Rates of the whole request, when its prompt is longer */
+        long_prompts?: {
+          input: number;
+          output: number;
+          /** Read from the upstream's cache */
+          cached_input?: number;
+          /** Written to it, for five minutes or as is usual */
+          cache_write?: number;
+          /** Written to it for an hour */
+          cache_write_1h?: number;
+          reasoning?: number;
+          audio_input?: number;
+          audio_output?: number;
+          image_input?: number;
+          image_output?: number;
+          above_tokens: number;
+        }[];
+        batch?: {
+          input: number;
+          output: number;
+          /** Read from the upstream's cache */
+          cached_input?: number;
+          /** Written to it, for five minutes or as is usual */
+          cache_write?: number;
+          /** Written to it for an hour */
+          cache_write_1h?: number;
+          reasoning?: number;
+          audio_input?: number;
+          audio_output?: number;
+          image_input?: number;
+          image_output?: number;
+        };
+      };
       /** For each request, where nothing else applies */
       per_call_usd?: number;
       /** For each image; or prices by quality, size or both: hd, 1024x1024, hd/1024x1024 */

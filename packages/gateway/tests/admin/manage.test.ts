@@ -129,6 +129,7 @@ test("aliases, prices and tiers are set with the session, and are in force at on
     capabilities: ["chat", "embeddings", "images", "speech", "transcription", "rerank", "moderation"],
     input_usd: 0.25,
     output_usd: 1,
+    parts: {},
     unpriced: false,
     source: "own",
   });

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import type { CapabilityName } from "../../backends/contract.ts";
 import { defineMethod, NoParams, Ok, ok } from "../../kernel/method.ts";
-import { UsdEach, UsdPerImage, UsdPerMillion } from "./price-schema.ts";
+import { PriceParts, UsdEach, UsdPerImage, UsdPerMillion } from "./price-schema.ts";
 import { isPerUnit } from "./unit-price.ts";
 import { VideoMode } from "./video-cost.ts";
 
@@ -160,6 +160,7 @@ export const listPrices = defineMethod({
       capabilities: z.array(z.string()).describe("What the backends that list it can do, as far as is known"),
       input_usd: z.number().nullable().describe("Per million tokens; null: no price is known"),
       output_usd: z.number().nullable(),
+      parts: PriceParts.describe("The rest of its price by the token, per million"),
       ...UNIT_PRICES,
       unpriced: z
         .boolean()
@@ -181,6 +182,7 @@ export const listPrices = defineMethod({
         capabilities,
         input_usd: input,
         output_usd: output,
+        parts: billing.partsOf(model),
         per_call_usd: units.per_call,
         per_image_usd: units.per_image,
         per_second_usd: units.per_second,
@@ -207,6 +209,7 @@ export const setPrice = defineMethod({
       model: ModelId,
       input_usd: Money.optional().describe("Per million tokens of the prompt; goes with output_usd"),
       output_usd: Money.optional().describe("Per million tokens of the answer"),
+      parts: PriceParts.optional().describe("What else tokens cost, per million; goes with input_usd"),
       ...UNIT_PRICES,
     })
     .superRefine(({ input_usd, output_usd, per_call_usd, per_image_usd, ...price }, context) => {
@@ -230,6 +233,7 @@ export const setPrice = defineMethod({
       match: params.model,
       input: params.input_usd,
       output: params.output_usd,
+      ...params.parts,
       per_call: params.per_call_usd,
       per_image: params.per_image_usd,
       per_second: params.per_second_usd,

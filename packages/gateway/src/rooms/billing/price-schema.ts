@@ -3,11 +3,43 @@ import { z } from "zod";
 const USD_PER_MILLION_MAX = 1_000_000;
 const USD_EACH_MAX = 10_000;
 const IMAGE_PRICES_MAX = 100;
+const LONG_PROMPTS_MAX = 8;
+/** The same as for the limits that clients name. */
+const TOKENS_MAX = 10_000_000;
 
 /** Of a million tokens, or a million characters. */
 export const UsdPerMillion = z.number().min(0).max(USD_PER_MILLION_MAX);
 /** Of one request, image or second. */
 export const UsdEach = z.number().min(0).max(USD_EACH_MAX);
+
+export const Tokens = z.int().min(1).max(TOKENS_MAX);
+
+const PART_RATES = {
+  cached_input: UsdPerMillion.optional().describe("Read from the upstream's cache"),
+  cache_write: UsdPerMillion.optional().describe("Written to it, for five minutes or as is usual"),
+  cache_write_1h: UsdPerMillion.optional().describe("Written to it for an hour"),
+  reasoning: UsdPerMillion.optional(),
+  audio_input: UsdPerMillion.optional(),
+  audio_output: UsdPerMillion.optional(),
+  image_input: UsdPerMillion.optional(),
+  image_output: UsdPerMillion.optional(),
+};
+
+/** Of a million tokens; a part that is left out costs what `input` or `output` does. */
+const TokenRates = z.object({ input: UsdPerMillion, output: UsdPerMillion, ...PART_RATES });
+export type TokenRates = z.infer<typeof TokenRates>;
+
+/** What a price by the token may say beside `input` and `output`. */
+export const PriceParts = z.object({
+  ...PART_RATES,
+  long_prompts: z
+    .array(TokenRates.extend({ above_tokens: Tokens }))
+    .max(LONG_PROMPTS_MAX)
+    .optional()
+    .describe("Rates of the whole request, when its prompt is longer"),
+  batch: TokenRates.optional(),
+});
+export type PriceParts = z.infer<typeof PriceParts>;
 
 const ImageKey = z
   .string()

@@ -1,8 +1,10 @@
+import type { PriceParts } from "./price-schema.ts";
+
 /** One price for every image, or prices by quality, size, or both: `hd`, `1024x1024`, `hd/1024x1024`. */
 export type ImagePrices = number | Readonly<Record<string, number>>;
 
 /** Standard list prices in USD per million tokens, collected on 2026-09-23 and after; docs/pricing.md says what they leave out. */
-export interface Price {
+export interface Price extends PriceParts {
   /** Part of the lowercased model id. */
   match: string;
   /** Both or neither. */

@@ -3,7 +3,7 @@ import { z } from "zod";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Log } from "../../kernel/log.ts";
 import { describeIssues } from "../../kernel/validate.ts";
-import { UsdEach, UsdPerImage, UsdPerMillion } from "./price-schema.ts";
+import { PriceParts, Tokens, UsdEach, UsdPerImage, UsdPerMillion } from "./price-schema.ts";
 import type { Price } from "./prices.ts";
 import { isPerUnit } from "./unit-price.ts";
 
@@ -11,10 +11,6 @@ const FILE_BYTES_MAX = 1024 * 1024;
 const PRICES_MAX = 10_000;
 const CHECK_EVERY_MS = 2_000;
 
-/** The same as for the limits that clients name. */
-const TOKENS_MAX = 10_000_000;
-
-const Tokens = z.int().min(1).max(TOKENS_MAX);
 const PricingFile = z.strictObject({
   prices: z
     .array(
@@ -23,6 +19,7 @@ const PricingFile = z.strictObject({
           match: z.string().trim().min(1).max(128),
           input: UsdPerMillion.optional(),
           output: UsdPerMillion.optional(),
+          ...PriceParts.shape,
           per_call: UsdEach.optional(),
           per_image: UsdPerImage.optional(),
           per_second: UsdEach.optional(),
@@ -78,7 +75,7 @@ export function readPricingFile(path: string): OperatorPrices {
   const parsed = PricingFile.safeParse(json);
   if (!parsed.success)
     return problem(
-      `does not have the form {"prices": [{"match", "input"?, "output"?, "per_call"?, "per_image"?, "per_second"?, "per_million_characters"?, "max_output_tokens"?, "context_window"?}], "usd_per"?: {"EUR": 1.1}}: ${describeIssues(parsed.error)}`,
+      `does not have the form {"prices": [{"match", "input"?, "output"?, "cached_input"?, "cache_write"?, "cache_write_1h"?, "reasoning"?, "audio_input"?, "audio_output"?, "image_input"?, "image_output"?, "long_prompts"?, "batch"?, "per_call"?, "per_image"?, "per_second"?, "per_million_characters"?, "max_output_tokens"?, "context_window"?}], "usd_per"?: {"EUR": 1.1}}: ${describeIssues(parsed.error)}`,
     );
   const seen = new Set<string>();
   for (const { match } of parsed.data.prices) {

@@ -1,22 +1,22 @@
 import { BoundedMap } from "../../kernel/bounded.ts";
+import type { UsageParts } from "../../kernel/usage-parts.ts";
+import type { PriceParts } from "./price-schema.ts";
 import type { Price } from "./prices.ts";
+import {
+  costOf,
+  PICO_PER_NANO,
+  PICO_PER_TOKEN_PER_USD_PER_MILLION,
+  type TokenPrice,
+  tokenPrice,
+} from "./token-price.ts";
 import { isPerUnit, type UnitPrice, type UnitRates, unitPrice, type WorkUnit } from "./unit-price.ts";
 
 /** Model ids come from clients, so what is remembered about them is bounded. */
 const REMEMBERED_MODELS_MAX = 10_000;
-/** One USD per million tokens is this many picodollars a token: small enough that six decimals stay exact. */
-const PICO_PER_TOKEN_PER_USD_PER_MILLION = 1e6;
-const PICO_PER_NANO = 1000;
-
-interface TokenRate {
-  inputPico: number;
-  outputPico: number;
-}
-
 interface Row extends ModelLimits {
   match: string;
   /** Null where the model is priced by something else than tokens. */
-  rate: TokenRate | null;
+  tokens: TokenPrice | null;
   price: Price;
 }
 
@@ -29,20 +29,16 @@ export interface ModelLimits {
 
 /** What is known of a model: its price, and its limits, which may come from another row. */
 interface Known extends ModelLimits {
-  rate: TokenRate | null;
+  tokens: TokenPrice | null;
   /** Every price that matches, the one that counts first. */
   prices: readonly Price[];
 }
 
-const picoPerToken = (usdPerMillion: number): number =>
-  Math.round(usdPerMillion * PICO_PER_TOKEN_PER_USD_PER_MILLION);
-
 function toRow(price: Price): Row {
-  const { match, input, output, max_output_tokens, context_window } = price;
-  const isByToken = input !== undefined && output !== undefined;
+  const { match, max_output_tokens, context_window } = price;
   return {
     match: match.toLowerCase(),
-    rate: isByToken ? { inputPico: picoPerToken(input), outputPico: picoPerToken(output) } : null,
+    tokens: tokenPrice(price),
     price,
     outputTokensMax: max_output_tokens ?? null,
     contextTokens: context_window ?? null,
@@ -53,11 +49,6 @@ const longestFirst = (prices: readonly Price[]): Row[] =>
   prices
     .map(toRow)
     .sort((a, b) => b.match.length - a.match.length || (a.match < b.match ? -1 : a.match > b.match ? 1 : 0));
-
-export interface TokenCounts {
-  promptTokens: number;
-  completionTokens: number;
-}
 
 /** Prices by part of the model id: the operator's before the built-in ones, the longest match first in each. */
 export class Pricing {
@@ -94,7 +85,7 @@ export class Pricing {
     const applying = exact ? [exact, ...matching] : matching;
     // An operator's price need not repeat the limits of the built-in one.
     const found = {
-      rate: applying.find(({ rate }) => rate !== null)?.rate ?? null,
+      tokens: applying.find(({ tokens }) => tokens !== null)?.tokens ?? null,
       prices: applying.map(({ price }) => price),
       outputTokensMax:
         matching.find(({ outputTokensMax }) => outputTokensMax !== null)?.outputTokensMax ?? null,
@@ -131,33 +122,33 @@ export class Pricing {
     return {};
   }
 
-  /** Nanodollars a token, in fractions; null when no price matches the model. */
+  /** Nanodollars a token at the plain rates, in fractions; null when no price matches the model. */
   ratesOf(model: string): { inputNanoUsd: number; outputNanoUsd: number } | null {
-    const { rate } = this.#of(model);
-    return (
-      rate && { inputNanoUsd: rate.inputPico / PICO_PER_NANO, outputNanoUsd: rate.outputPico / PICO_PER_NANO }
-    );
+    const rates = this.#of(model).tokens?.rates;
+    return rates
+      ? { inputNanoUsd: rates.input / PICO_PER_NANO, outputNanoUsd: rates.output / PICO_PER_NANO }
+      : null;
   }
 
   /** Dollars per million tokens; null when no price matches the model. */
   priceOf(model: string): { input: number; output: number } | null {
-    const { rate } = this.#of(model);
-    return (
-      rate && {
-        input: rate.inputPico / PICO_PER_TOKEN_PER_USD_PER_MILLION,
-        output: rate.outputPico / PICO_PER_TOKEN_PER_USD_PER_MILLION,
-      }
-    );
+    const rates = this.#of(model).tokens?.rates;
+    return rates
+      ? {
+          input: rates.input / PICO_PER_TOKEN_PER_USD_PER_MILLION,
+          output: rates.output / PICO_PER_TOKEN_PER_USD_PER_MILLION,
+        }
+      : null;
+  }
+
+  /** The first price by the token that applies to the model, with its parts. */
+  partsOf(model: string): PriceParts {
+    return this.#of(model).prices.find(({ input }) => input !== undefined) ?? {};
   }
 
   /** Exact cost in whole nanodollars, halves rounded up; null when no price matches the model. */
-  costNanoUsd(model: string, { promptTokens, completionTokens }: TokenCounts): number | null {
-    const { rate } = this.#of(model);
-    if (!rate) return null;
-    const pico = promptTokens * rate.inputPico + completionTokens * rate.outputPico;
-    if (pico <= Number.MAX_SAFE_INTEGER) return Math.floor((pico + PICO_PER_NANO / 2) / PICO_PER_NANO);
-    const exact =
-      BigInt(promptTokens) * BigInt(rate.inputPico) + BigInt(completionTokens) * BigInt(rate.outputPico);
-    return Number((exact + BigInt(PICO_PER_NANO / 2)) / BigInt(PICO_PER_NANO));
+  costNanoUsd(model: string, usage: UsageParts): number | null {
+    const { tokens } = this.#of(model);
+    return tokens && costOf(tokens, usage);
   }
 }

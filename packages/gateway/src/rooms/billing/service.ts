@@ -5,11 +5,13 @@ import type { Actor } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
 import type { Log } from "../../kernel/log.ts";
 import { PRINCIPAL_CHANGED, USER_CHANGED } from "../../kernel/topics.ts";
+import type { UsageParts } from "../../kernel/usage-parts.ts";
 import type { Database } from "../../storage/contract.ts";
 import type { Balances } from "../ledger/index.ts";
 import { NANO_PER_USD, type Usage, utcMonth, WHOLE_USER } from "../usage/index.ts";
+import type { PriceParts } from "./price-schema.ts";
 import { BUILT_IN_PRICES, type Price } from "./prices.ts";
-import { type ModelLimits, Pricing, type TokenCounts } from "./pricing.ts";
+import { type ModelLimits, Pricing } from "./pricing.ts";
 import { type OperatorPrices, readPricingFile, watchPricingFile } from "./pricing-file.ts";
 import { BillingStore, type Tier } from "./store.ts";
 import { Tiers } from "./tiers.ts";
@@ -119,8 +121,8 @@ export class Billing {
     return tier;
   }
 
-  costNanoUsd(model: string, tokens: TokenCounts): number | null {
-    return this.#pricing.costNanoUsd(model, tokens);
+  costNanoUsd(model: string, usage: UsageParts): number | null {
+    return this.#pricing.costNanoUsd(model, usage);
   }
 
   /** Nanodollars a token, in fractions; null when the model has no price. */
@@ -148,6 +150,11 @@ export class Billing {
   /** Whether an administrator set the model's price; otherwise it is built in, or from the pricing file. */
   hasOwnPrice(model: string): boolean {
     return this.#ownPrices.has(model.toLowerCase());
+  }
+
+  /** What its price by the token says beside input and output. */
+  partsOf(model: string): PriceParts {
+    return this.#pricing.partsOf(model);
   }
 
   /** Of a model's work that is not counted in tokens. */

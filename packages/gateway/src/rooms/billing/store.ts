@@ -1,5 +1,5 @@
 import type { Database } from "../../storage/contract.ts";
-import type { ImagePrices, Price } from "./prices.ts";
+import type { Price } from "./prices.ts";
 import type { VideoPrice } from "./video-cost.ts";
 
 /** Limits of a tier; null means unlimited. */
@@ -17,19 +17,6 @@ interface TierRow {
   monthly_token_quota: number | null;
   rpm: number;
 }
-
-interface ModelPriceRow {
-  model: string;
-  input_usd: number | null;
-  output_usd: number | null;
-  per_call_usd: number | null;
-  per_image_usd: string | null;
-  per_second_usd: number | null;
-  per_million_characters_usd: number | null;
-}
-
-const MODEL_PRICE_COLUMNS =
-  "model, input_usd, output_usd, per_call_usd, per_image_usd, per_second_usd, per_million_characters_usd";
 
 type VideoPriceRow = Omit<VideoPrice, "resolution_coeff"> & { resolution_coeff: string };
 
@@ -78,35 +65,17 @@ export class BillingStore {
 
   /** What administrators set; `match` is a whole model id in lower case. */
   async modelPrices(): Promise<Price[]> {
-    const rows = await this.db.all<ModelPriceRow>(
-      `SELECT ${MODEL_PRICE_COLUMNS} FROM model_prices ORDER BY model`,
+    const rows = await this.db.all<{ model: string; price: string }>(
+      "SELECT model, price FROM model_prices ORDER BY model",
     );
-    return rows.map((row) => ({
-      match: row.model,
-      input: row.input_usd ?? undefined,
-      output: row.output_usd ?? undefined,
-      per_call: row.per_call_usd ?? undefined,
-      per_image: row.per_image_usd === null ? undefined : (JSON.parse(row.per_image_usd) as ImagePrices),
-      per_second: row.per_second_usd ?? undefined,
-      per_million_characters: row.per_million_characters_usd ?? undefined,
-    }));
+    return rows.map(({ model, price }) => ({ ...JSON.parse(price), match: model }));
   }
 
-  async setModelPrice(price: Price, now: string): Promise<void> {
+  async setModelPrice({ match, ...price }: Price, now: string): Promise<void> {
     await this.db.run(
-      `INSERT INTO model_prices (${MODEL_PRICE_COLUMNS}, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
-       ON CONFLICT (model) DO UPDATE SET input_usd = $2, output_usd = $3, per_call_usd = $4, per_image_usd = $5,
-         per_second_usd = $6, per_million_characters_usd = $7, updated_at = $8`,
-      [
-        price.match,
-        price.input ?? null,
-        price.output ?? null,
-        price.per_call ?? null,
-        price.per_image === undefined ? null : JSON.stringify(price.per_image),
-        price.per_second ?? null,
-        price.per_million_characters ?? null,
-        now,
-      ],
+      `INSERT INTO model_prices (model, price, updated_at) VALUES ($1, $2, $3)
+       ON CONFLICT (model) DO UPDATE SET price = excluded.price, updated_at = excluded.updated_at`,
+      [match, JSON.stringify(price), now],
     );
   }
 

@@ -113,15 +113,10 @@ export const money: readonly Statement[] = [
     currency TEXT NOT NULL,
     enabled {boolean} NOT NULL
   )`,
-  // Prices that administrators set.
+  // Prices that administrators set, each as JSON of what the pricing file has.
   `CREATE TABLE model_prices (
     model TEXT PRIMARY KEY CHECK (length(model) <= 256),
-    input_usd {double} CHECK (input_usd >= 0),
-    output_usd {double} CHECK (output_usd >= 0),
-    per_call_usd {double} CHECK (per_call_usd >= 0),
-    per_image_usd TEXT,
-    per_second_usd {double} CHECK (per_second_usd >= 0),
-    per_million_characters_usd {double} CHECK (per_million_characters_usd >= 0),
+    price TEXT NOT NULL,
     updated_at {timestamp} NOT NULL
   )`,
 

@@ -1,0 +1,117 @@
+import type { UsageParts } from "../../kernel/usage-parts.ts";
+import type { TokenRates } from "./price-schema.ts";
+import type { Price } from "./prices.ts";
+
+/** One USD per million tokens is this many picodollars a token: small enough that six decimals stay exact. */
+export const PICO_PER_TOKEN_PER_USD_PER_MILLION = 1e6;
+export const PICO_PER_NANO = 1000;
+
+/** Picodollars for one token of each part. */
+interface PicoRates {
+  input: number;
+  cached: number;
+  cacheWrite5m: number;
+  cacheWrite1h: number;
+  audioInput: number;
+  imageInput: number;
+  output: number;
+  reasoning: number;
+  audioOutput: number;
+  imageOutput: number;
+}
+
+/** What a model's tokens cost. */
+export interface TokenPrice {
+  rates: PicoRates;
+  /** For a whole request whose prompt is longer; the longest first. */
+  longPrompts: readonly { aboveTokens: number; rates: PicoRates }[];
+  batch: PicoRates | null;
+}
+
+/** A part without a rate of its own costs what the rest of its side does. */
+function picoRates(rates: TokenRates): PicoRates {
+  const pico = (usdPerMillion: number) => Math.round(usdPerMillion * PICO_PER_TOKEN_PER_USD_PER_MILLION);
+  const { input, output } = rates;
+  const write = rates.cache_write ?? input;
+  return {
+    input: pico(input),
+    cached: pico(rates.cached_input ?? input),
+    cacheWrite5m: pico(write),
+    cacheWrite1h: pico(rates.cache_write_1h ?? write),
+    audioInput: pico(rates.audio_input ?? input),
+    imageInput: pico(rates.image_input ?? input),
+    output: pico(output),
+    reasoning: pico(rates.reasoning ?? output),
+    audioOutput: pico(rates.audio_output ?? output),
+    imageOutput: pico(rates.image_output ?? output),
+  };
+}
+
+/** Null where the model is priced by something else than tokens. */
+export function tokenPrice(price: Price): TokenPrice | null {
+  const { input, output, long_prompts = [], batch } = price;
+  if (input === undefined || output === undefined) return null;
+  return {
+    rates: picoRates({ ...price, input, output }),
+    longPrompts: long_prompts
+      .map((rates) => ({ aboveTokens: rates.above_tokens, rates: picoRates(rates) }))
+      .sort((a, b) => b.aboveTokens - a.aboveTokens),
+    batch: batch ? picoRates(batch) : null,
+  };
+}
+
+/**
+ * What the request costs in whole nanodollars, halves rounded up. Parts that contradict their sums are not believed:
+ * every token costs the plain rate then.
+ */
+export function costOf(price: TokenPrice, usage: UsageParts, { isBatch = false } = {}): number {
+  const long = price.longPrompts.find(({ aboveTokens }) => usage.promptTokens > aboveTokens);
+  const rates = (isBatch ? price.batch : null) ?? long?.rates ?? price.rates;
+  return nanoUsd(partsOf(usage) ?? { input: usage.promptTokens, output: usage.completionTokens }, rates);
+}
+
+type Tokens = Partial<PicoRates>;
+
+/** Every token under one rate; null where the parts contradict each other. */
+function partsOf(usage: UsageParts): Tokens | null {
+  const { promptTokens, completionTokens, cachedTokens = 0 } = usage;
+  const {
+    cacheWrite5mTokens = 0,
+    cacheWrite1hTokens = 0,
+    audioInputTokens = 0,
+    imageInputTokens = 0,
+  } = usage;
+  const { reasoningTokens = 0, audioOutputTokens = 0, imageOutputTokens = 0 } = usage;
+  const held = cachedTokens + cacheWrite5mTokens + cacheWrite1hTokens;
+  const media = audioInputTokens + imageInputTokens;
+  const special = reasoningTokens + audioOutputTokens + imageOutputTokens;
+  if (held > promptTokens || media > promptTokens || special > completionTokens) return null;
+  // Sound and pictures may be cached too; nobody says how many of them, so they count as fresh.
+  let left = promptTokens - media;
+  const take = (tokens: number) => {
+    const taken = Math.min(tokens, left);
+    left -= taken;
+    return taken;
+  };
+  return {
+    cacheWrite1h: take(cacheWrite1hTokens),
+    cacheWrite5m: take(cacheWrite5mTokens),
+    cached: take(cachedTokens),
+    input: left,
+    audioInput: audioInputTokens,
+    imageInput: imageInputTokens,
+    output: completionTokens - special,
+    reasoning: reasoningTokens,
+    audioOutput: audioOutputTokens,
+    imageOutput: imageOutputTokens,
+  };
+}
+
+function nanoUsd(tokens: Tokens, rates: PicoRates): number {
+  const parts = Object.keys(tokens) as (keyof PicoRates)[];
+  let pico = 0;
+  for (const part of parts) pico += (tokens[part] ?? 0) * rates[part];
+  if (pico <= Number.MAX_SAFE_INTEGER) return Math.floor((pico + PICO_PER_NANO / 2) / PICO_PER_NANO);
+  const exact = parts.reduce((sum, part) => sum + BigInt(tokens[part] ?? 0) * BigInt(rates[part]), 0n);
+  return Number((exact + BigInt(PICO_PER_NANO / 2)) / BigInt(PICO_PER_NANO));
+}
