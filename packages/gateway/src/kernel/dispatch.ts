@@ -6,7 +6,6 @@ import { openRpcDocument } from "./openrpc.ts";
 import type { Registry } from "./registry.ts";
 import { validate } from "./validate.ts";
 import { VERSION } from "./version.ts";
-import { whenKnown } from "./when-known.ts";
 
 /** OpenRPC's own method: it belongs to the protocol and to no room, and says what GET /api/openrpc.json does. */
 const DISCOVER = "rpc.discover";
@@ -43,11 +42,8 @@ export function authorize({ auth, name, hint }: Protected, { actor, adminToken }
   }
 }
 
-/**
- * Runs one call: finds the method, checks the right, validates, handles, and records what was changed. Throws, or
- * rejects with, what went wrong. A promise only where the handler made one, or where something is recorded.
- */
-export function dispatch(
+/** Runs one call: finds the method, checks the right, validates, handles, and records what was changed. */
+export async function dispatch(
   registry: Registry,
   {
     method: name,
@@ -55,7 +51,7 @@ export function dispatch(
     context,
     audit,
   }: { method: string; params: unknown; context: CallContext; audit: AuditSink },
-): unknown {
+): Promise<unknown> {
   // The caller has the address already; here only the path is known.
   if (name === DISCOVER) return openRpcDocument(registry, { version: VERSION, serverUrl: "" });
   const method = registry.methods.get(name);
@@ -63,12 +59,18 @@ export function dispatch(
   const actor = authorize(method, context.caller);
   const checked = validate(method.params, params ?? {});
   const { caller, requestId, log, rooms, record } = context;
-  const result: unknown = method.handler({ caller, requestId, log, rooms, record, params: checked, actor });
+  const result: unknown = await method.handler({
+    caller,
+    requestId,
+    log,
+    rooms,
+    record,
+    params: checked,
+    actor,
+  });
   // Parsing drops every field that the definition does not list, so no handler can leak one.
-  const answered = (value: unknown): unknown => {
-    const answer = method.result.parse(value);
-    if (method.audit === false) return answer;
-    return audit.record(auditEntry({ action: name, caller, requestId }, checked, answer)).then(() => answer);
-  };
-  return whenKnown(result, answered);
+  const answer = method.result.parse(result);
+  if (method.audit !== false)
+    await audit.record(auditEntry({ action: name, caller, requestId }, checked, answer));
+  return answer;
 }

@@ -7,13 +7,3 @@ export function whenKnown<T, R>(value: T | Promise<T>, use: (value: T) => R | Pr
 export function whenKnown<T, R>(value: T | Promise<T>, use: (value: T) => R | Promise<R>): R | Promise<R> {
   return value instanceof Promise ? value.then(use) : use(value);
 }
-
-/** Runs `work`; an error it throws or rejects with is turned into a result by `failed`. */
-export function attempt<T>(work: () => T | Promise<T>, failed: (error: unknown) => T): T | Promise<T> {
-  try {
-    const done = work();
-    return done instanceof Promise ? done.catch(failed) : done;
-  } catch (error) {
-    return failed(error);
-  }
-}

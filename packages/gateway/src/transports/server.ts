@@ -175,10 +175,9 @@ export function startHttpServer(options: HttpServerOptions): Listener {
     return toRestReply(failure, ids.uuid());
   };
 
-  function handle(request: IncomingRequest): AnyReply | Promise<AnyReply> {
+  async function handle(request: IncomingRequest): Promise<AnyReply> {
     try {
-      const answer = route(request);
-      return answer instanceof Promise ? answer.then(challenged, failed) : challenged(answer);
+      return challenged(await route(request));
     } catch (error) {
       return failed(error);
     }

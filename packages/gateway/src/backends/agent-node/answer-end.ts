@@ -10,11 +10,12 @@ export function whenAnswerEnds(answer: Answer, signal: AbortSignal, ended: () =>
   signal.addEventListener("abort", once, { once: true });
   return {
     contentType: answer.contentType,
-    bytes(bytesMax) {
-      const body = answer.bytes(bytesMax);
-      if (body instanceof Promise) return body.finally(once);
-      once();
-      return body;
+    async bytes(bytesMax) {
+      try {
+        return await answer.bytes(bytesMax);
+      } finally {
+        once();
+      }
     },
     pipe: (reader) => watchedFlow(answer, reader, once),
   };

@@ -1,5 +1,4 @@
 import { ServiceError } from "../../kernel/errors.ts";
-import { whenKnown } from "../../kernel/when-known.ts";
 import type { RouteTarget } from "./model-routes.ts";
 import type { Route, RouteRequest, Router } from "./router.ts";
 
@@ -20,7 +19,7 @@ export class RoutePlan {
   ) {}
 
   /** The first target that can be taken now, or the first that is merely busy or not probed yet as soon as it serves. */
-  first(): Route | Promise<Route> {
+  async first(): Promise<Route> {
     let refusal: unknown = null;
     let busy: RouteTarget | null = null;
     for (const target of this.targets) {
@@ -35,8 +34,7 @@ export class RoutePlan {
       }
     }
     if (busy === null) throw refusal;
-    const waiting = this.router.acquire(this.#requestFor(busy));
-    return whenKnown(waiting, (route) => this.#took(route));
+    return this.#took(await this.router.acquire(this.#requestFor(busy)));
   }
 
   /** Another one after those that failed; null when there is none. */

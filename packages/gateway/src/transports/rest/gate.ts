@@ -6,7 +6,6 @@ import { KeyRefusal } from "../../kernel/errors.ts";
 import type { FailedTries } from "../../kernel/failed-tries.ts";
 import type { MethodAuth } from "../../kernel/method.ts";
 import type { AnyRoute, RouteCall } from "../../kernel/route.ts";
-import { whenKnown } from "../../kernel/when-known.ts";
 
 const WINDOW_MS = 60_000;
 const UNAUTHORIZED = "Missing or invalid API key; send it as Authorization: Bearer service-<uuid>\n";
@@ -30,70 +29,44 @@ interface GateOptions {
 const unauthorized = () => new KeyRefusal("auth_required", UNAUTHORIZED);
 
 type Keyed = Pick<RouteCall, "request" | "principal" | "record"> & { caller: Pick<CallSource, "ip"> };
-type Rated = Pick<AnyRoute, "outsideTierRate">;
 
-/**
- * Decides who may call a route, before its handler runs: notes on the call who it is, or throws the refusal. It waits
- * only where it has to, because it is around every request.
- */
+/** Decides who may call a route, before its handler runs: notes on the call who it is, or throws the refusal. */
 export class Gate {
   constructor(readonly options: GateOptions) {}
 
-  admit(route: AnyRoute, call: RouteCall): void | Promise<void> {
+  async admit(route: AnyRoute, call: RouteCall): Promise<void> {
     if (route.auth === "public") return;
-    return route.auth === "api_key" ? this.#keyHolder(route, call) : this.#person(route, route.auth, call);
-  }
-
-  #keyHolder(route: AnyRoute, call: RouteCall): void | Promise<void> {
+    if (route.auth !== "api_key") return this.#person(route, route.auth, call);
     const { request } = call;
     const secret = bearerOf(request) ?? (route.keyHeader ? request.header(route.keyHeader) : null);
-    const found = secret ? this.options.keys.authenticate(secret) : null;
-    return found instanceof Promise ? this.#knownLater(found, route, call) : this.#known(found, route, call);
-  }
-
-  async #knownLater(found: Promise<Principal | null>, route: Rated, call: Keyed): Promise<void> {
-    await this.#known(await found, route, call);
+    await this.#keyed(secret, route, call);
   }
 
   /** The holder of a key that a WebSocket was opened with: opening it counts as a request. */
-  async keyHolder(
-    secret: string | null,
-    { request, record, caller }: Pick<Keyed, "request" | "record" | "caller">,
-  ): Promise<Principal> {
-    const call: Keyed = { request, principal: null, record, caller };
-    await this.#known(secret ? await this.options.keys.authenticate(secret) : null, {}, call);
+  async keyHolder(secret: string | null, given: Omit<Keyed, "principal">): Promise<Principal> {
+    const call: Keyed = { ...given, principal: null };
+    await this.#keyed(secret, {}, call);
     return call.principal!;
   }
 
   /** What the key of such a socket may do now; throws the refusal of one that has expired or was revoked. */
-  stillHolder(secret: string | null): Principal | Promise<Principal> {
-    const found = secret ? this.options.keys.authenticate(secret) : null;
-    return whenKnown(found, (principal) => {
-      if (!principal) throw unauthorized();
-      return principal;
-    });
+  async stillHolder(secret: string | null): Promise<Principal> {
+    const principal = secret ? await this.options.keys.authenticate(secret) : null;
+    if (!principal) throw unauthorized();
+    return principal;
   }
 
-  #known(principal: Principal | null, route: Rated, call: Keyed): void | Promise<void> {
-    if (!principal) return this.#unknown(call);
+  async #keyed(secret: string | null, route: Pick<AnyRoute, "outsideTierRate">, call: Keyed): Promise<void> {
+    const { keys, keyTries, limiter, apiRateLimitRpm, checkTierRate } = this.options;
+    const principal = secret ? await keys.authenticate(secret) : null;
+    if (!principal) throw keyTries.failed(call.caller.ip) ?? unauthorized();
     call.request.vouch();
     // Also of one that is refused for its pace.
     if (call.record) call.record.principal = principal;
-    const { limiter, apiRateLimitRpm } = this.options;
-    const hit = limiter.hit(`api:${principal.keyId}`, apiRateLimitRpm, WINDOW_MS);
-    return typeof hit === "number"
-      ? this.#paced(principal, hit, route, call)
-      : hit.then((waitMs) => this.#paced(principal, waitMs, route, call));
-  }
-
-  #unknown({ caller: { ip } }: Keyed): never {
-    throw this.options.keyTries.failed(ip) ?? unauthorized();
-  }
-
-  #paced(principal: Principal, waitMs: number, route: Rated, call: Keyed): void | Promise<void> {
+    const waitMs = await limiter.hit(`api:${principal.keyId}`, apiRateLimitRpm, WINDOW_MS);
     call.principal = principal;
     if (waitMs > 0) throw new KeyRefusal("rate_limited", TOO_MANY);
-    if (!route.outsideTierRate) return this.options.checkTierRate(principal);
+    if (!route.outsideTierRate) await checkTierRate(principal);
   }
 
   async #person(route: AnyRoute, auth: MethodAuth, call: RouteCall): Promise<void> {

@@ -16,7 +16,6 @@ import type { Log } from "../../kernel/log.ts";
 import { CLIENT_CLOSED_STATUS, type RequestRecord } from "../../kernel/request-record.ts";
 import { Answer, type AnyRoute, isAudited, Raw, type RouteCall, UPLOAD } from "../../kernel/route.ts";
 import { validate } from "../../kernel/validate.ts";
-import { whenKnown } from "../../kernel/when-known.ts";
 import type { Gate } from "./gate.ts";
 import { inflated } from "./inflate.ts";
 
@@ -65,42 +64,28 @@ interface RoutedRequest {
 
 type Answered = Reply | StreamedReply;
 
-/**
- * The way of every route: who may call it, its body, its handler, its answer, its errors. Not async: each layer of
- * promises costs, and this one is around every request.
- */
+/** The way of every route: who may call it, its body, its handler, its answer, its errors. */
 export class RouteRunner {
   constructor(readonly options: RouteRunnerOptions) {}
 
-  run(route: AnyRoute, { request, path, requestId, source }: RoutedRequest): Answered | Promise<Answered> {
+  async run(route: AnyRoute, { request, path, requestId, source }: RoutedRequest): Promise<Answered> {
     const { gate, rooms, log, uploadBytesMax } = this.options;
     const record = route.recorded ? this.options.record(route.path, requestId) : null;
     const call = new RoutedCall(rooms, log, request, requestId, path, source, record);
     try {
-      const admitted = gate.admit(route, call);
-      const received = admitted
-        ? receiveLater(admitted, route, call, uploadBytesMax)
-        : receive(route, call, uploadBytesMax);
-      const handled = isAudited(route) ? this.#recorded(route, received, call) : received;
-      return handled instanceof Promise
-        ? this.#later(route, handled, call)
-        : answered(answerOf(route, handled, requestId), record);
+      await gate.admit(route, call);
+      await receive(route, call, uploadBytesMax);
+      const result = await route.handler(call);
+      if (isAudited(route)) await this.#audit(route, call, result);
+      const answer = await answerOf(route, result, requestId);
+      if (record) noteAnswer(record, answer);
+      return answer;
     } catch (error) {
       return this.#refuse(route, error, call);
     }
   }
 
-  async #later(route: AnyRoute, handling: Promise<unknown>, call: RoutedCall): Promise<Answered> {
-    try {
-      const answer = answerOf(route, await handling, call.requestId);
-      return answered(answer instanceof Promise ? await answer : answer, call.record);
-    } catch (error) {
-      return this.#refuse(route, error, call);
-    }
-  }
-
-  async #recorded({ method, path }: AnyRoute, handling: unknown, call: RoutedCall): Promise<unknown> {
-    const result = await handling;
+  async #audit({ method, path }: AnyRoute, call: RoutedCall, result: unknown): Promise<void> {
     const { caller, requestId, body } = call;
     const value = result instanceof Answer ? result.value : result;
     await this.options.audit.record(
@@ -110,7 +95,6 @@ export class RouteRunner {
         value,
       ),
     );
-    return result;
   }
 
   #refuse(route: AnyRoute, error: unknown, call: RoutedCall): Reply | Promise<Reply> {
@@ -127,13 +111,11 @@ export class RouteRunner {
 }
 
 /** A streamed answer goes on; what writes it ends the record. */
-function answered<T extends Answered | Promise<Answered>>(answer: T, record: RequestRecord | null): T {
-  if (record && answer instanceof Reply) {
-    const { status } = answer.head;
-    if (status === CLIENT_CLOSED_STATUS) record.left();
-    else record.end(status);
-  }
-  return answer;
+function noteAnswer(record: RequestRecord, answer: Answered): void {
+  if (!(answer instanceof Reply)) return;
+  const { status } = answer.head;
+  if (status === CLIENT_CLOSED_STATUS) record.left();
+  else record.end(status);
 }
 
 function noteRefusal(
@@ -148,18 +130,8 @@ function noteRefusal(
   else record.refused(failure);
 }
 
-async function receiveLater(
-  admitted: Promise<void>,
-  route: AnyRoute,
-  call: RoutedCall,
-  uploadBytesMax: number,
-): Promise<unknown> {
-  await admitted;
-  return receive(route, call, uploadBytesMax);
-}
-
-/** Reads what the route declares and hands it to the handler. */
-function receive(route: AnyRoute, call: RoutedCall, uploadBytesMax: number): unknown {
+/** Reads and checks what the route declares. */
+async function receive(route: AnyRoute, call: RoutedCall, uploadBytesMax: number): Promise<void> {
   const { request } = call;
   if (route.query)
     call.query = validate(
@@ -167,40 +139,14 @@ function receive(route: AnyRoute, call: RoutedCall, uploadBytesMax: number): unk
       Object.fromEntries(new URLSearchParams(request.search)),
       route.invalid,
     );
-  if (!route.body) return route.handler(call);
+  if (!route.body) return;
   const bytesMax = route.bodyBytesMax === UPLOAD ? uploadBytesMax : route.bodyBytesMax!;
-  const body = wholeBody(request, bytesMax);
-  return body instanceof Promise ? handledLater(route, call, body) : handled(route, call, body);
-}
-
-async function handledLater(route: AnyRoute, call: RoutedCall, body: Promise<Buffer>): Promise<unknown> {
-  return handled(route, call, await body);
-}
-
-function wholeBody(request: HttpRequest, bytesMax: number): Buffer | Promise<Buffer> {
-  const body = request.body(bytesMax);
+  const bytes = await request.body(bytesMax);
   const encoding = request.header("content-encoding");
-  return encoding === null || encoding === "identity" ? body : inflatedBody(body, encoding, bytesMax);
-}
-
-async function inflatedBody(body: Buffer | Promise<Buffer>, encoding: string, bytesMax: number) {
-  return inflated(await body, encoding, bytesMax);
-}
-
-function handled(route: AnyRoute, call: RoutedCall, bytes: Buffer): unknown {
-  const { body } = route;
-  if (body instanceof Raw) {
-    call.body = bytes;
-    return route.handler(call);
-  }
-  return handledJson(route, call, bytes);
-}
-
-function handledJson(route: AnyRoute, call: RoutedCall, bytes: Buffer): unknown {
-  return whenKnown(jsonOf(bytes), (value) => {
-    call.body = validate(route.body as ZodType, value, route.invalid);
-    return route.handler(call);
-  });
+  const isPlain = encoding === null || encoding === "identity";
+  const body = isPlain ? bytes : await inflated(bytes, encoding, bytesMax);
+  call.body =
+    route.body instanceof Raw ? body : validate(route.body as ZodType, await jsonOf(body), route.invalid);
 }
 
 /** An empty body is `{}`, as absent params are on RPC: the schema says what is missing. */

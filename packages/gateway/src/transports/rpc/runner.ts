@@ -5,7 +5,6 @@ import { isOurs, ServiceError, toServiceError } from "../../kernel/errors.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { Registry } from "../../kernel/registry.ts";
 import type { RequestRecord } from "../../kernel/request-record.ts";
-import { attempt, whenKnown } from "../../kernel/when-known.ts";
 import type { Counter } from "../../observe/metrics.ts";
 import { decodeBody, encodeFailure, encodeResult, type RpcRequest } from "./codec.ts";
 
@@ -43,26 +42,17 @@ export class RpcRunner {
 
   constructor(readonly options: RpcRunnerOptions) {}
 
-  /** The answer at once where nothing has to be waited for. */
-  run(text: string, call: RpcCallOptions): string | Promise<string> {
+  async run(text: string, call: RpcCallOptions): Promise<string> {
     let body: ReturnType<typeof decodeBody>;
     try {
       body = decodeBody(text);
     } catch (error) {
       return this.#respond(encodeFailure(toServiceError(error)), call);
     }
-    if (body.batch) return this.#batch(body.requests, call);
-    const response = this.#one(body.requests[0], call);
-    return typeof response === "string"
-      ? this.#respond(response, call)
-      : response.then((json) => this.#respond(json, call));
-  }
-
-  /** Element by element, as the contract says: a later element may rely on an earlier one. */
-  async #batch(requests: readonly RpcRequest[], call: RpcCallOptions): Promise<string> {
+    // Element by element, as the contract says: a later element may rely on an earlier one.
     const responses: string[] = [];
-    for (const request of requests) responses.push(this.#respond(await this.#one(request, call), call));
-    return `[${responses.join(",")}]`;
+    for (const request of body.requests) responses.push(this.#respond(await this.#one(request, call), call));
+    return body.batch ? `[${responses.join(",")}]` : responses[0]!;
   }
 
   /** Counting a successful call builds no label text: there is one counter per method. */
@@ -80,10 +70,7 @@ export class RpcRunner {
     return json;
   }
 
-  #one(
-    request: RpcRequest,
-    { caller, requestId, guard, onResult }: RpcCallOptions,
-  ): string | Promise<string> {
+  async #one(request: RpcRequest, { caller, requestId, guard, onResult }: RpcCallOptions): Promise<string> {
     if ("invalid" in request) return encodeFailure(request.invalid, request.idJson);
     const { registry, rooms, log, audit } = this.options;
     const { method, params, idJson } = request;
@@ -91,22 +78,19 @@ export class RpcRunner {
     const { actor } = caller;
     const record = actor && registry.methods.get(method)?.recorded ? this.options.record(method) : null;
     if (record && actor) record.also({ userId: actor.userId });
-    const succeeded = (result: unknown): string => {
+    try {
+      const refusal = guard?.(method);
+      if (refusal) throw refusal;
+      const context: CallContext = { caller, requestId, rooms, log, record };
+      const result = await dispatch(registry, { method, params, context, audit });
       if (record && !record.goesOn) record.end(200);
       this.#counterOf(method).add();
       onResult?.(method, result);
       return encodeResult(idJson, result);
-    };
-    const failed = (error: unknown): string => {
+    } catch (error) {
       if (record) noteRefusal(record, error, caller);
       return this.#failed(error, request, requestId);
-    };
-    return attempt(() => {
-      const refusal = guard?.(method);
-      if (refusal) throw refusal;
-      const context: CallContext = { caller, requestId, rooms, log, record };
-      return whenKnown(dispatch(registry, { method, params, context, audit }), succeeded);
-    }, failed);
+    }
   }
 
   #failed(error: unknown, { method, idJson }: { method: string; idJson: string }, requestId: string): string {

@@ -136,8 +136,8 @@ export class UpstreamCall {
     });
   }
 
-  /** Chooses a backend and passes admission, or throws the refusal. Synchronous when both are. */
-  static admit(parts: CallParts, options: UpstreamCallOptions): UpstreamCall | Promise<UpstreamCall> {
+  /** Chooses a backend and passes admission, or throws the refusal. */
+  static async admit(parts: CallParts, options: UpstreamCallOptions): Promise<UpstreamCall> {
     const { routing } = parts;
     const { asker, capability, provider, conversationId } = options;
     if (asker.record) {
@@ -148,59 +148,17 @@ export class UpstreamCall {
     const plan = routing.plan(model, { capability, provider, conversationId }, (name) =>
       modelRefusal(asker.rules, name),
     );
-    const chosen = plan ? plan.first() : routing.acquire({ model, capability, provider, conversationId });
-    return chosen instanceof Promise
-      ? UpstreamCall.#admitLater(parts, options, { model, chosen, plan })
-      : UpstreamCall.#admitOn(parts, options, { model, route: chosen, plan });
-  }
-
-  /** Apart from the others, which are on the path of every chat and make no closures. */
-  static async #admitLater(
-    parts: CallParts,
-    options: UpstreamCallOptions,
-    { model, chosen, plan }: { model: string; chosen: Promise<Route>; plan: RoutePlan | null },
-  ): Promise<UpstreamCall> {
-    return UpstreamCall.#admitOn(parts, options, { model, route: await chosen, plan });
-  }
-
-  static #admitOn(
-    parts: CallParts,
-    options: UpstreamCallOptions,
-    { model, route, plan }: { model: string; route: Route; plan: RoutePlan | null },
-  ): UpstreamCall | Promise<UpstreamCall> {
+    const route = await (plan?.first() ?? routing.acquire({ model, capability, provider, conversationId }));
     const outgoing = outgoingOn(parts, options, { model, route });
-    if (outgoing.body().size() > LARGE_BODY_BYTES)
-      return UpstreamCall.#admitLarge(parts, options, outgoing, plan);
-    const admission = holdFor(parts, options, outgoing);
-    if (admission instanceof Promise)
-      return UpstreamCall.#heldLater(parts, options, { outgoing, admission, plan });
-    return new UpstreamCall(parts, options, outgoing, admission, plan);
-  }
-
-  static async #heldLater(
-    parts: CallParts,
-    options: UpstreamCallOptions,
-    {
-      outgoing,
-      admission,
-      plan,
-    }: { outgoing: Outgoing; admission: Promise<Admission>; plan: RoutePlan | null },
-  ): Promise<UpstreamCall> {
-    return new UpstreamCall(parts, options, outgoing, await admission, plan);
-  }
-
-  /** Composing a large body, counting it and sending it each take a while. */
-  static async #admitLarge(
-    parts: CallParts,
-    options: UpstreamCallOptions,
-    outgoing: Outgoing,
-    plan: RoutePlan | null,
-  ): Promise<UpstreamCall> {
-    await nextTurn();
-    outgoing.body().bytes();
-    await nextTurn();
+    // Composing a large body, counting it and sending it each take a while.
+    const isLarge = outgoing.body().size() > LARGE_BODY_BYTES;
+    if (isLarge) {
+      await nextTurn();
+      outgoing.body().bytes();
+      await nextTurn();
+    }
     const admission = await holdFor(parts, options, outgoing);
-    await nextTurn();
+    if (isLarge) await nextTurn();
     return new UpstreamCall(parts, options, outgoing, admission, plan);
   }
 
@@ -460,31 +418,18 @@ function outgoingOn(
 }
 
 /** Holds what the request can cost on its backend, or throws the refusal; the answer is limited to what is held. */
-function holdFor(
+async function holdFor(
   { metering }: CallParts,
   { asker: { requestId, payer, refId } }: UpstreamCallOptions,
   outgoing: Outgoing,
-): Admission | Promise<Admission> {
+): Promise<Admission> {
   const { route, demanded: bound } = outgoing;
   try {
-    const admission = metering.admit({ requestId, payer, model: route.model, bound, refId });
-    return admission instanceof Promise ? heldLater(admission, outgoing) : held(admission, outgoing);
+    const admission = await metering.admit({ requestId, payer, model: route.model, bound, refId });
+    if (admission.lowered) outgoing.lower(admission.outputTokensHeld);
+    return admission;
   } catch (error) {
     route.abandoned();
-    throw error;
-  }
-}
-
-function held(admission: Admission, outgoing: Outgoing): Admission {
-  if (admission.lowered) outgoing.lower(admission.outputTokensHeld);
-  return admission;
-}
-
-async function heldLater(admission: Promise<Admission>, outgoing: Outgoing): Promise<Admission> {
-  try {
-    return held(await admission, outgoing);
-  } catch (error) {
-    outgoing.route.abandoned();
     throw error;
   }
 }

@@ -93,15 +93,9 @@ export class Relay implements PieceReader {
   /** The delivered tokens approach the hold: extend it, or end the stream here. */
   #ask(): void {
     if (this.#isAsking) return;
-    const mayGoOn = this.hold.delivered(this.meter.tokens);
-    if (mayGoOn === true) return;
-    if (mayGoOn === false) {
-      this.#stop();
-      return;
-    }
     this.#isAsking = true;
     this.#flow.pause();
-    mayGoOn.then(
+    this.hold.delivered(this.meter.tokens).then(
       (goesOn) => this.#answered(goesOn),
       // The hold cannot be extended right now; delivered tokens are settled in any case.
       () => this.#answered(true),

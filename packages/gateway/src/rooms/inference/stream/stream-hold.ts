@@ -29,31 +29,20 @@ export class StreamHold {
     this.askAt = Math.ceil(this.#held * ASK_AT_SHARE);
   }
 
-  /** Whether the stream may go on after this many tokens. A promise when other instances must be asked. */
-  delivered(tokens: number): boolean | Promise<boolean> {
-    return this.#grow(tokens, Math.max(STEP_TOKENS_USUAL, this.#held / 2));
-  }
-
-  /** Extends the hold: by the usual step, or by halves of it until one fits. */
-  #grow(tokens: number, step: number): boolean | Promise<boolean> {
+  /** Whether the stream may go on after this many tokens: the hold grows by the usual step, or by what fits of it. */
+  async delivered(tokens: number): Promise<boolean> {
     const { admission, promptTokens } = this.options;
+    const step = Math.max(STEP_TOKENS_USUAL, this.#held / 2);
     for (let more = step; more >= STEP_TOKENS_MIN; more /= 2) {
       const total = Math.ceil(Math.max(this.#held, tokens) + more);
-      const grown = admission.grow({ promptTokens: promptTokens(), completionTokens: total });
-      if (grown instanceof Promise) {
-        return grown.then((done) => (done ? this.#grown(total) : this.#grow(tokens, more / 2)));
-      }
-      if (grown) return this.#grown(total);
+      if (!(await admission.grow({ promptTokens: promptTokens(), completionTokens: total }))) continue;
+      this.#held = total;
+      this.askAt = Math.ceil(total * ASK_AT_SHARE);
+      return true;
     }
     // Nothing more can be held: the stream may use up the current hold.
     const { isTold } = this.options;
     this.askAt = Math.ceil(this.#held * (isTold ? COUNT_ERROR : 1)) + 1;
     return tokens < this.askAt;
-  }
-
-  #grown(total: number): true {
-    this.#held = total;
-    this.askAt = Math.ceil(total * ASK_AT_SHARE);
-    return true;
   }
 }

@@ -66,8 +66,8 @@ export class ChatTurn {
   }
 
   /** Validates, routes and admits, or throws the refusal. Nothing has been sent yet. */
-  static open(parts: ChatParts, options: ChatTurnOptions): ChatTurn | Promise<ChatTurn> {
-    const { asker, payload, isConversation, form } = options;
+  static async open(parts: ChatParts, options: ChatTurnOptions): Promise<ChatTurn> {
+    const { asker, payload, client, isConversation, form } = options;
     const fields = form?.isText ? readCompletionFields(payload) : readChatFields(payload);
     const capture = asker.record?.seldom.capture;
     if (capture) capture.asked = askedOf(payload);
@@ -78,30 +78,9 @@ export class ChatTurn {
       fields,
       isConversation,
     });
-    return record.comesFirst
-      ? ChatTurn.#prepare(parts, options, fields, record)
-      : ChatTurn.#admit(parts, options, fields, record);
-  }
-
-  static async #prepare(
-    parts: ChatParts,
-    options: ChatTurnOptions,
-    fields: ChatFields,
-    record: TurnRecord,
-  ): Promise<ChatTurn> {
-    await record.prepare(options.client.signal);
-    return ChatTurn.#admit(parts, options, fields, record);
-  }
-
-  static #admit(
-    parts: ChatParts,
-    options: ChatTurnOptions,
-    fields: ChatFields,
-    record: TurnRecord,
-  ): ChatTurn | Promise<ChatTurn> {
-    const { asker, payload, form } = options;
+    if (record.comesFirst) await record.prepare(client.signal);
     const { model, provider, conversationId, spend, stream } = fields;
-    const admitting = UpstreamCall.admit(parts, {
+    const call = await UpstreamCall.admit(parts, {
       asker,
       payload,
       capability: form?.isText ? "text_completion" : "chat",
@@ -114,21 +93,7 @@ export class ChatTurn {
       limitFields: form?.limitFields,
       send: form?.isText ? sendCompletion : sendChat,
     });
-    if (admitting instanceof Promise)
-      return ChatTurn.#admitted(parts, options, { fields, record, admitting });
-    return new ChatTurn(parts, options, fields, record, admitting);
-  }
-
-  static async #admitted(
-    parts: ChatParts,
-    options: ChatTurnOptions,
-    {
-      fields,
-      record,
-      admitting,
-    }: { fields: ChatFields; record: TurnRecord; admitting: Promise<UpstreamCall> },
-  ): Promise<ChatTurn> {
-    return new ChatTurn(parts, options, fields, record, await admitting);
+    return new ChatTurn(parts, options, fields, record, call);
   }
 
   /** The client is gone: the upstream is stopped at once, and what was delivered is settled. */
@@ -169,7 +134,7 @@ export class ChatTurn {
     return this.call.settle({ isWhole: isWhole && isFinal, reported, delivered: meter.tokens });
   }
 
-  /** The whole answer, settled, as `reply` writes it. One promise for both: each costs. */
+  /** The whole answer, settled, as `reply` writes it. */
   async answer<T>(reply: { whole(turn: ChatTurn, answer: WholeAnswer): T }): Promise<T> {
     const { call, record } = this;
     if (record.comesFirst) await this.#orSettle(record.sent());
@@ -177,9 +142,7 @@ export class ChatTurn {
       let whole: WholeAnswer;
       try {
         const answer = await call.send();
-        const reading = readAnswer(answer);
-        const bytes = reading instanceof Promise ? await reading : reading;
-        whole = this.#wholeAnswer(new AnswerBody(bytes), answer.contentType);
+        whole = this.#wholeAnswer(new AnswerBody(await readAnswer(answer)), answer.contentType);
         if (record.collector) await record.completedWith(whole.body);
       } catch (error) {
         await call.elsewhere(error);
