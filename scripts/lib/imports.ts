@@ -117,6 +117,29 @@ function roomProblems({ from, to }: Edge): string[] {
   return problems;
 }
 
+/** The folders of the inference room, each with those it may import besides itself. */
+const INFERENCE: Record<string, readonly string[]> = {
+  request: [],
+  call: ["request"],
+  stream: ["request", "call"],
+  turn: ["request", "call", "stream"],
+  voices: ["request", "call", "stream", "turn"],
+  responses: ["request", "call", "stream", "turn", "voices"],
+  "unit-work": ["request", "call", "stream"],
+};
+const inferenceFolder = (path: string) =>
+  path.match(/^packages\/gateway\/src\/rooms\/inference\/([^/]+)\//)?.[1] ?? null;
+
+function inferenceProblems({ from, to }: Edge): string[] {
+  const folder = inferenceFolder(from);
+  if (!folder || !to.startsWith(`${ROOMS}inference/`)) return [];
+  const target = inferenceFolder(to);
+  const allowed = INFERENCE[folder];
+  if (!allowed) return [`inference/${folder} is not listed in scripts/lib/imports.ts`];
+  if (!target || target === folder || allowed.includes(target)) return [];
+  return [`inference/${folder} may import ${allowed.join(", ") || "no other folder of its room"}`];
+}
+
 /** Built-in modules that take milliseconds to load. */
 const SLOW_BUILT_IN = /^node:(child_process|crypto|dns|https?|net|readline|stream|tls|util|zlib)(\/|$)/;
 /** Code that only some configurations need. */
@@ -265,7 +288,9 @@ export function importProblems(sources: Sources): string[] {
   for (const [file, text] of sources) {
     problems.push(...startProblems(file, text));
     for (const edge of importsOf(file, text)) {
-      const rules = [...packageProblems(edge), ...layerProblems(edge), ...roomProblems(edge)];
+      const rules = [packageProblems, layerProblems, roomProblems, inferenceProblems].flatMap((check) =>
+        check(edge),
+      );
       problems.push(...rules.map((rule) => `${edge.from} imports ${edge.to}: ${rule}`));
     }
   }

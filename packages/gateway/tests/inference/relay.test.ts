@@ -4,8 +4,8 @@ import { chunk, DONE } from "@model-gateway/testing/upstream.ts";
 import type { Answer, PieceReader } from "../../src/backends/contract.ts";
 import { silentLog } from "../../src/kernel/log.ts";
 import { CallWatch, CLIENT_LEFT, DEFAULT_DEADLINES } from "../../src/rooms/inference/call/deadlines.ts";
+import { StreamHold } from "../../src/rooms/inference/call/stream-hold.ts";
 import { Relay } from "../../src/rooms/inference/stream/relay.ts";
-import { StreamHold } from "../../src/rooms/inference/stream/stream-hold.ts";
 import { StreamMeter } from "../../src/rooms/inference/stream/stream-meter.ts";
 import { payer } from "../metering/support.ts";
 

@@ -5,11 +5,10 @@ import { AnswerBody, readAnswer, requireList } from "./call/answer-body.ts";
 import { answerHeaders, NO_HEADERS } from "./call/answer-headers.ts";
 import { completeEmbeddings } from "./call/answer-shape.ts";
 import { CLIENT_LEFT } from "./call/deadlines.ts";
-import { type Asker, type CallParts, UpstreamCall } from "./call/upstream-call.ts";
+import { type Asker, type CallParts, type Client, UpstreamCall } from "./call/upstream-call.ts";
 import { ABSURD, type ReportedUsage, usageOfTail } from "./call/usage-tail.ts";
 import { readEmbeddingsFields } from "./request/fields.ts";
 import type { Payload } from "./request/payload.ts";
-import type { Client } from "./turn/chat-turn.ts";
 import { askedOf } from "./turn/messages.ts";
 
 const HEAD_BYTES = 4 * 1024;

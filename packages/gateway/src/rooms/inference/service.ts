@@ -34,13 +34,14 @@ import { embed, type ReadEmbeddings } from "./embeddings.ts";
 import { KeyWatchers } from "./key-watchers.ts";
 import { QUICK_START_MODELS } from "./quick-start.ts";
 import { Payload } from "./request/payload.ts";
-import { type CallerResponses, StoredResponses } from "./responses/service.ts";
+import { StoredResponses } from "./responses/service.ts";
 import { type ChatParts, ChatTurn } from "./turn/chat-turn.ts";
 import type { WorkKind } from "./unit-work/kind.ts";
 import { serveWork } from "./unit-work/serve.ts";
 import { ChatSender } from "./voices/notifications/send.ts";
 import { type OllamaModel, ollamaModelOf, withTag } from "./voices/ollama/models.ts";
 import { type Form, jsonReplyIn, type ReplyOptions, refusalIn, VoicedReply } from "./voices/replies.ts";
+import type { CallerResponses } from "./voices/responses/stored.ts";
 import { failureOf, type RequestContext, type Voice, type VoiceRoute } from "./voices/voice.ts";
 
 const REF_LENGTH_MAX = 64;

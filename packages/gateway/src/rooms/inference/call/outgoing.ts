@@ -4,10 +4,9 @@ import type { Bound } from "../../metering/index.ts";
 import type { Route } from "../../routing/index.ts";
 import type { SpendFields } from "../request/field-rules.ts";
 import type { ComposedBody, Payload } from "../request/payload.ts";
-import { WorkBound } from "../unit-work/bound.ts";
-import type { Asked } from "../unit-work/kind.ts";
 import { ChatBound, EmbeddingsBound, loweredFields, type SentBody } from "./bound.ts";
 import type { ReportedUsage } from "./usage-tail.ts";
+import { type Asked, WorkBound } from "./work-bound.ts";
 
 const NOTHING: ReadonlyMap<string, string> = new Map();
 

@@ -1,3 +1,4 @@
+import type { HttpRequest } from "@model-gateway/wire/http";
 import {
   type Answer,
   type Backend,
@@ -17,18 +18,21 @@ import type { Admission, Metering } from "../../metering/index.ts";
 import type { Route, RoutePlan, Routing } from "../../routing/index.ts";
 import type { SpendFields } from "../request/field-rules.ts";
 import type { Payload } from "../request/payload.ts";
-import { StreamHold } from "../stream/stream-hold.ts";
-import { WorkBound } from "../unit-work/bound.ts";
-import type { Asked, Made } from "../unit-work/kind.ts";
 import { answerHeaders, NO_HEADERS } from "./answer-headers.ts";
 import { type CallWatch, isAboutClient, isEndedByAsker, type WatchedCall } from "./deadlines.ts";
 import { mayFallBack, reportTo, toFailure } from "./failures.ts";
 import type { CallObserver, ObservedCall, Operation } from "./observer.ts";
 import { Outgoing } from "./outgoing.ts";
-import { ABSURD, type ReportedUsage, type UsageReport } from "./usage-tail.ts";
+import { type CallEnd, NOTHING_CAME, owedFor, problemsIn } from "./owed.ts";
+import { StreamHold } from "./stream-hold.ts";
+import type { ReportedUsage } from "./usage-tail.ts";
+import type { Asked } from "./work-bound.ts";
 
 /** The first, and one on another backend where the first could not be reached. */
 const ATTEMPTS_MAX = 2;
+
+/** The client that waits for the answer and may disconnect. */
+export type Client = Pick<HttpRequest, "signal" | "whenGone">;
 
 /** Who asks, who pays, and where usage is attributed. */
 export interface Asker {
@@ -78,26 +82,6 @@ export interface UpstreamCallOptions {
   /** Sends it: the capability's own function. */
   send(backend: Backend, call: ChatCall & PostCall): Promise<Answer> | undefined;
 }
-
-/** How a call ended, as far as what is owed depends on it. */
-interface CallEnd {
-  /** Whether the answer is complete; otherwise it was cut short, by either side. */
-  isWhole: boolean;
-  reported: UsageReport;
-  /** Tokens of the text that was delivered, as counted here. Of other work, more than 0 once anything was. */
-  delivered: number;
-  /** Of work other than chats and vectors: what its answer says about it. */
-  made?: Made;
-}
-
-/** What is owed for a call. */
-interface Owed extends ReportedUsage {
-  isEstimated: boolean;
-  /** Set where the price is not by the token. */
-  costUsd?: number;
-}
-
-const NOTHING_CAME: CallEnd = { isWhole: false, reported: null, delivered: 0 };
 
 /** One admitted request on its way to a backend: routed, paid for, timed, and retried once elsewhere if needed. */
 export class UpstreamCall {
@@ -311,98 +295,24 @@ export class UpstreamCall {
   settle(end: CallEnd = NOTHING_CAME): ReportedUsage | null {
     this.#isSettled = true;
     this.parts.watch.release(this.watched);
-    const { bound } = this.outgoing;
-    const owed = bound instanceof WorkBound ? this.#owedForWork(bound, end) : this.#owed(end);
+    const isOwedUnanswered = this.#isEndedByAsker && this.#tried.length > this.#unsentAttempt;
+    const owed = owedFor(end, this.outgoing.bound, { isOwedUnanswered });
     let costNanoUsd: number | null = null;
     if (owed === null) this.admission.release();
     else {
       const { promptTokens, completionTokens, isEstimated: estimated, costUsd } = owed;
       const backend = this.options.asker.channel;
       costNanoUsd = this.admission.settle({ backend, promptTokens, completionTokens, estimated, costUsd });
-      this.#judge(end, owed);
+      for (const problem of problemsIn(end, owed, this.outgoing))
+        this.parts.routing.suspect(this.route, problem, this.options.asker.requestId);
     }
     this.observed.end({ failure: this.#failure, usage: owed, costNanoUsd, attempts: this.#tried.length });
     return owed;
   }
 
-  /**
-   * For a complete answer, what the upstream reported; otherwise the larger of that and what was
-   * counted here. A client that leaves, or whose key is revoked, before any answer owes the prompt, which the
-   * upstream has. An upstream that fails without having delivered anything is owed nothing.
-   */
-  #owed({ isWhole, reported, delivered }: CallEnd): Owed | null {
-    const usage = reported === ABSURD || reported === null ? null : this.#completed(reported, delivered);
-    if (isWhole && usage) return usage;
-    if (reported === null && delivered === 0 && !this.#isOwedUnanswered) return null;
-    const promptTokens = this.outgoing.bound.countPromptTokens();
-    const completionTokens = this.#isWritten ? delivered : 0;
-    return {
-      promptTokens: Math.max(usage?.promptTokens ?? 0, promptTokens),
-      completionTokens: Math.max(usage?.completionTokens ?? 0, completionTokens),
-      isEstimated: true,
-    };
-  }
-
-  /** The client left, or its key was revoked, after the request had been sent. */
-  get #isOwedUnanswered(): boolean {
-    return this.#isEndedByAsker && this.#tried.length > this.#unsentAttempt;
-  }
-
   /** The latest attempt ended while its connection was being made. */
   unsent(): void {
     this.#unsentAttempt = this.#tried.length;
-  }
-
-  /**
-   * For work with a price of its own, what its answer says was made. Cut short or left, all that was asked for: the
-   * upstream has done it, and bills it.
-   */
-  #owedForWork(bound: WorkBound, { isWhole, reported, delivered, made }: CallEnd): Owed | null {
-    const isDelivered = isWhole || delivered > 0;
-    if (!isDelivered && !this.#isOwedUnanswered) return null;
-    if (bound.mostUsd !== null) {
-      const costUsd = isWhole && made ? bound.costOf(made) : bound.mostUsd;
-      return { promptTokens: 0, completionTokens: 0, isEstimated: !isWhole, costUsd };
-    }
-    const usage = reported === ABSURD ? null : reported;
-    const isComplete = usage !== null && (usage.lacks === undefined || usage.lacks === "both");
-    if (isWhole && isComplete) return { ...usage, isEstimated: false };
-    const output = isDelivered ? bound.countOutputTokens() : 0;
-    return {
-      promptTokens: Math.max(usage?.promptTokens ?? 0, bound.countPromptTokens()),
-      completionTokens: Math.max(usage?.completionTokens ?? 0, output),
-      isEstimated: true,
-    };
-  }
-
-  /** The answer has tokens of its own; vectors have none. */
-  get #isWritten(): boolean {
-    return this.options.capability !== "embeddings";
-  }
-
-  /** The report with what it lacks. Of a sum alone, as much is output as was delivered; other gaps are counted. */
-  #completed({ promptTokens, completionTokens, lacks }: ReportedUsage, delivered: number) {
-    if (lacks === "prompt") {
-      return { promptTokens: this.outgoing.bound.countPromptTokens(), completionTokens, isEstimated: true };
-    }
-    if (lacks === undefined || !this.#isWritten)
-      return { promptTokens, completionTokens, isEstimated: false };
-    if (lacks === "completion") return { promptTokens, completionTokens: delivered, isEstimated: true };
-    const output = Math.min(promptTokens, delivered);
-    return { promptTokens: promptTokens - output, completionTokens: output, isEstimated: false };
-  }
-
-  /** Implausible usage is charged, since the operator chose the upstream, but it is reported. */
-  #judge({ isWhole, reported, made }: CallEnd, owed: ReportedUsage): void {
-    if (made?.problem) this.parts.routing.suspect(this.route, made.problem, this.options.asker.requestId);
-    if (reported === null) return;
-    const problem =
-      reported === ABSURD
-        ? "impossible usage figures; the gateway's own count was charged instead"
-        : isWhole
-          ? this.outgoing.implausible(owed)
-          : null;
-    if (problem !== null) this.parts.routing.suspect(this.route, problem, this.options.asker.requestId);
   }
 }
 

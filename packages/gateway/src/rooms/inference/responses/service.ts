@@ -11,6 +11,7 @@ import {
   type StoredTurn,
   type WholeTurn,
 } from "../voices/responses/request.ts";
+import type { CallerResponses } from "../voices/responses/stored.ts";
 import { requestIdOf, responseIdOf } from "./ids.ts";
 import type { ResponseRow } from "./rows.ts";
 import { ResponseStore } from "./store.ts";
@@ -27,20 +28,6 @@ const ELSEWHERE_MS = 500;
 const BEGAN_WITHIN_MS = 2 * 3_600_000;
 const CLOSE_WITHIN_MS = 5_000;
 const TITLE_CHARS_MAX = 60;
-
-/** A turn of the Responses API before it is answered. */
-interface AskedTurn {
-  previousResponseId: string | null;
-  input: unknown;
-}
-
-/** Stored responses as one request of a user may use them. */
-export interface CallerResponses {
-  /** All turns that lead to a response, oldest first. Another user's looks like none at all. */
-  history(responseId: string): Promise<StoredTurn[]>;
-  /** What stores the turn with the JSON of its response, and says whether it could; null when it is too large already. */
-  turn(asked: AskedTurn): ((responseJson: string) => boolean) | null;
-}
 
 interface StoredResponsesOptions {
   db: Database;

@@ -2,7 +2,7 @@ import type { ReplyWriter } from "@model-gateway/wire/http";
 import { type Answer, BackendError, type Flow, type PieceReader } from "../../../backends/contract.ts";
 import type { Clock } from "../../../kernel/clock.ts";
 import { isAboutClient, type WatchedCall } from "../call/deadlines.ts";
-import type { StreamHold } from "./stream-hold.ts";
+import type { StreamHold } from "../call/stream-hold.ts";
 import type { StreamMeter } from "./stream-meter.ts";
 
 /** How long we hold back the status line, in case the first event is an error with its own status. */

@@ -1,4 +1,3 @@
-import type { HttpRequest } from "@model-gateway/wire/http";
 import { type Answer, BackendError } from "../../../backends/contract.ts";
 import type { Clock } from "../../../kernel/clock.ts";
 import { toRestBody, toServiceError } from "../../../kernel/errors.ts";
@@ -9,7 +8,13 @@ import { type AnswerForm, CHAT_FORM } from "../call/answer-form.ts";
 import type { AnswerHead } from "../call/answer-shape.ts";
 import { CLIENT_LEFT } from "../call/deadlines.ts";
 import { toFailure } from "../call/failures.ts";
-import { type Asker, type CallParts, UpstreamCall, type UpstreamCallOptions } from "../call/upstream-call.ts";
+import {
+  type Asker,
+  type CallParts,
+  type Client,
+  UpstreamCall,
+  type UpstreamCallOptions,
+} from "../call/upstream-call.ts";
 import { ABSURD, type ReportedUsage, usageOfTail } from "../call/usage-tail.ts";
 import { type ChatFields, readChatFields, readCompletionFields } from "../request/fields.ts";
 import type { Payload } from "../request/payload.ts";
@@ -26,9 +31,6 @@ import { WholeAnswer } from "./whole-answer.ts";
 export interface ChatParts extends CallParts, RecordParts {
   clock: Clock;
 }
-
-/** The client that waits for the answer and may disconnect. */
-export type Client = Pick<HttpRequest, "signal" | "whenGone">;
 
 interface ChatTurnOptions {
   asker: Asker;

@@ -2,10 +2,11 @@ import { z } from "zod";
 import { isObject } from "../../../kernel/json.ts";
 import { estimateTokens } from "../../metering/index.ts";
 import { type AnswerBody, requireText } from "../call/answer-body.ts";
+import type { Asked, Made } from "../call/work-bound.ts";
 import { refuse } from "../request/fields.ts";
 import type { Payload } from "../request/payload.ts";
 import { FormPayload } from "./form-payload.ts";
-import type { Asked, Made, WorkKind } from "./kind.ts";
+import type { WorkKind } from "./kind.ts";
 import { secondsBelieved, secondsMax } from "./seconds.ts";
 
 /** Slow speech has ten characters a second, and a second about twenty tokens. */

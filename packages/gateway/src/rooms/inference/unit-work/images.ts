@@ -3,11 +3,12 @@ import { withoutEscapedLetters } from "../../../kernel/json-scan.ts";
 import { ANY, type ImageLook } from "../../billing/index.ts";
 import { estimateTokens, IMAGE_TOKENS } from "../../metering/index.ts";
 import { type AnswerBody, requireList } from "../call/answer-body.ts";
+import type { Asked, Made } from "../call/work-bound.ts";
 import { IMAGE_COUNTS, IMAGE_SIDES, spendNumber } from "../request/field-rules.ts";
 import { refuse } from "../request/fields.ts";
 import type { Payload } from "../request/payload.ts";
 import { FormPayload } from "./form-payload.ts";
-import type { Asked, Made, WorkKind } from "./kind.ts";
+import type { WorkKind } from "./kind.ts";
 
 /** What the largest image of the best quality has, by the models that count images in tokens. */
 const OUTPUT_TOKENS_PER_IMAGE = 6_240;

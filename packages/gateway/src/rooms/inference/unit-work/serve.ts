@@ -4,13 +4,13 @@ import { fail } from "../../../kernel/errors.ts";
 import { AnswerBody, readAnswer } from "../call/answer-body.ts";
 import { answerHeaders, NO_HEADERS } from "../call/answer-headers.ts";
 import { CLIENT_LEFT } from "../call/deadlines.ts";
-import { type Asker, type CallParts, UpstreamCall } from "../call/upstream-call.ts";
+import { type Asker, type CallParts, type Client, UpstreamCall } from "../call/upstream-call.ts";
 import { usageOfTail } from "../call/usage-tail.ts";
+import type { Asked } from "../call/work-bound.ts";
 import { readWorkFields } from "../request/fields.ts";
 import { Payload } from "../request/payload.ts";
-import type { Client } from "../turn/chat-turn.ts";
 import { FormPayload } from "./form-payload.ts";
-import type { Asked, WorkKind } from "./kind.ts";
+import type { WorkKind } from "./kind.ts";
 import { isFormType } from "./multipart.ts";
 import { WorkStream } from "./stream.ts";
 

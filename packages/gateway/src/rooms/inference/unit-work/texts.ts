@@ -2,8 +2,9 @@ import { z } from "zod";
 import { isObject } from "../../../kernel/json.ts";
 import { estimateTokens } from "../../metering/index.ts";
 import { type AnswerBody, requireList } from "../call/answer-body.ts";
+import type { Asked, Made } from "../call/work-bound.ts";
 import { refuse } from "../request/fields.ts";
-import type { Asked, Made, WorkKind } from "./kind.ts";
+import type { WorkKind } from "./kind.ts";
 
 /** One search, as rerankers bill it: up to so many documents, a long one counting as several. */
 const DOCUMENTS_PER_CALL = 100;

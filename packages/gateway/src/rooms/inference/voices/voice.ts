@@ -3,9 +3,9 @@ import type { Overflow } from "../../../backends/contract.ts";
 import { ERRORS, type ServiceError } from "../../../kernel/errors.ts";
 import type { AnswerForm } from "../call/answer-form.ts";
 import type { Payload } from "../request/payload.ts";
-import type { CallerResponses } from "../responses/service.ts";
 import type { ChatAnswer } from "./chat-answer.ts";
 import type { ChatEvent } from "./chat-events.ts";
+import type { CallerResponses } from "./responses/stored.ts";
 
 /** Why a request was refused or its answer failed; each API formats it in its own way. */
 export interface Failure {

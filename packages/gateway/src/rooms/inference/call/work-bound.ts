@@ -1,7 +1,36 @@
-import type { UnitPrice } from "../../billing/index.ts";
+import type { ImageLook, UnitPrice, WorkUnit } from "../../billing/index.ts";
 import { estimatePromptTokens, samplePromptTokens, type TokenBound } from "../../metering/index.ts";
-import { bytesOf, type SentBody } from "../call/bound.ts";
-import type { Asked, Made } from "./kind.ts";
+import { bytesOf, type SentBody } from "./bound.ts";
+
+type Counts = Readonly<Partial<Record<WorkUnit, number>>>;
+
+/** The most that a request may use, from its body as it is sent. */
+export interface Asked {
+  /** What it may be priced by. */
+  units: readonly WorkUnit[];
+  /** At most so many of each unit. */
+  counts: Counts;
+  /** Of images. */
+  look?: ImageLook;
+  /** The body is a form: `promptTokens` are all that it has. */
+  isForm: boolean;
+  /** Besides those of a body that is JSON. */
+  promptTokens: number;
+  /** At most. */
+  outputTokens: number;
+  /** What counts as output where the upstream reports no usage; absent: `outputTokens`. */
+  outputTokensCounted?: number;
+  /** A report of more seconds than this flags the backend. */
+  secondsBelieved?: number;
+}
+
+/** What an answer says was made. What it does not say is as it was asked for. */
+export interface Made {
+  counts?: Counts;
+  look?: Partial<ImageLook>;
+  /** What cannot be true. */
+  problem?: string;
+}
 
 /** The most that a piece of work can cost: by its own price, or by the tokens of a model without one. */
 export class WorkBound implements TokenBound {
