@@ -14,6 +14,8 @@ export interface Contestant {
   start: () => CommandLine;
   navigate(client: McpClient, url: string, timeoutMs?: number): Promise<ToolReply>;
   snapshot(client: McpClient, timeoutMs?: number): Promise<ToolReply>;
+  /** A look at only what holds a text, where the tool has one. */
+  find?(client: McpClient, text: string): Promise<ToolReply>;
   click(client: McpClient, ref: string): Promise<ToolReply>;
   type(client: McpClient, ref: string, text: string): Promise<ToolReply>;
   evaluate(client: McpClient, code: string): Promise<ToolReply>;
@@ -31,6 +33,7 @@ const ours = (name: string, start: CommandLine): Contestant => ({
   }),
   navigate: (client, url, timeoutMs) => client.call("browser_navigate", { url }, timeoutMs),
   snapshot: (client, timeoutMs) => client.call("browser_snapshot", {}, timeoutMs),
+  find: (client, text) => client.call("browser_snapshot", { find: text }),
   click: (client, target) => client.call("browser_click", { element: "it", target }),
   type: (client, target, text) => client.call("browser_type", { element: "it", target, text }),
   evaluate: (client, code) => client.call("browser_evaluate", { function: code }),
@@ -49,6 +52,7 @@ const playwright: Contestant = {
       chromiumPath,
     ],
   }),
+  find: (client, text) => client.call("browser_find", { text }),
 };
 
 const devtools: Contestant = {

@@ -1,5 +1,7 @@
 /** What is measured of each tool, and the table that is made of it. */
 
+import type { TaskOutcome } from "./task.ts";
+
 export interface Figures {
   startMs: number[];
   clickMs: number[];
@@ -12,11 +14,8 @@ export interface Figures {
   bigNote: string;
   /** Whether what did not fit into a snapshot is named in it, with the way to see it. */
   bigExpands: string;
-  /** All results of the twenty-step task. */
-  taskChars: number;
-  taskCalls: number;
-  taskMs: number;
-  taskNote: string;
+  /** The twenty-step task by variant: what it took, or why it was not finished. */
+  tasks: Record<string, TaskOutcome | string>;
   toolsBytes: number;
   memoryMb: number;
   leftAfterKill: string;
@@ -33,10 +32,7 @@ export const newFigures = (): Figures => ({
   bigChars: 0,
   bigNote: "",
   bigExpands: "",
-  taskChars: 0,
-  taskCalls: 0,
-  taskMs: 0,
-  taskNote: "",
+  tasks: {},
   toolsBytes: 0,
   memoryMb: 0,
   leftAfterKill: "",
@@ -53,6 +49,12 @@ const spread = (values: number[]) =>
   values.length === 0 ? "-" : `${rounded(quantile(values, 0))} to ${rounded(quantile(values, 0.95))}`;
 const tokens = (chars: number) => (chars === 0 ? "-" : `${(chars / charsPerToken / 1_000).toFixed(1)}k`);
 
+function taskCell(task: TaskOutcome | string | undefined): string {
+  if (task === undefined) return "-";
+  if (typeof task === "string") return task;
+  return `${(task.chars / 1_000).toFixed(1)}k, ${task.calls}, ${task.ms.toFixed(0)}`;
+}
+
 const rows: [string, (f: Figures) => string][] = [
   ["start → first page, ms", (f) => ms(f.startMs)],
   ["  least to p95", (f) => spread(f.startMs)],
@@ -68,9 +70,12 @@ const rows: [string, (f: Figures) => string][] = [
   ["snapshot 10 MB page, ms", (f) => f.bigNote || ms(f.bigMs)],
   ["  its tokens", (f) => tokens(f.bigChars)],
   ["  the rest can be asked for", (f) => f.bigExpands || "-"],
-  ["20-step task, tokens of all results", (f) => f.taskNote || tokens(f.taskChars)],
-  ["  calls", (f) => (f.taskCalls ? String(f.taskCalls) : "-")],
-  ["  ms", (f) => (f.taskMs ? f.taskMs.toFixed(0) : "-")],
+  ...["at once, whole", "at once, find", "late, whole", "late, find"].map(
+    (variant): [string, (f: Figures) => string] => [
+      `20-step task, ${variant}: characters, calls, ms`,
+      (f) => taskCell(f.tasks[variant]),
+    ],
+  ),
   ["tools/list, bytes", (f) => (f.toolsBytes ? String(f.toolsBytes) : "-")],
   ["own memory, MB", (f) => (f.memoryMb ? f.memoryMb.toFixed(0) : "-")],
   ["left 2 s after SIGKILL", (f) => f.leftAfterKill || "-"],

@@ -134,17 +134,26 @@ export async function measureList(subjects: OpenSubject[], url: string): Promise
   }
 }
 
+/** The page that shows what is done at once, and the one that shows it later; with whole looks and with searches. */
 export async function measureTask(subjects: OpenSubject[], url: string): Promise<void> {
-  for (const { contestant, tool, figures } of subjects) {
-    await untilQuiet();
-    progress(`task: ${contestant.name}`);
-    try {
-      const { chars, calls, ms } = await doTask(contestant, tool.client, url);
-      Object.assign(figures, { taskChars: chars, taskCalls: calls, taskMs: ms });
-    } catch (error) {
-      figures.taskNote = (error as Error).message.slice(0, 200);
-    }
-  }
+  for (const [path, page] of [
+    ["/orders", "at once"],
+    ["/orders-late", "late"],
+  ] as const)
+    for (const looks of ["whole", "find"] as const)
+      for (const { contestant, tool, figures } of subjects) {
+        if (looks === "find" && !contestant.find) continue;
+        await untilQuiet();
+        progress(`task, ${page}, looks ${looks}: ${contestant.name}`);
+        try {
+          figures.tasks[`${page}, ${looks}`] = await doTask(contestant, tool.client, {
+            url: url + path,
+            looks,
+          });
+        } catch (error) {
+          figures.tasks[`${page}, ${looks}`] = (error as Error).message.slice(0, 200);
+        }
+      }
 }
 
 /** One tool after the other: each has the large page for itself while it is looked at. */

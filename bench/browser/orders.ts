@@ -47,3 +47,19 @@ $('rows').onclick = (e) => { const what = e.target.dataset.do, order = list[Numb
 $('t1').onclick = () => { showsArchive = false; draw() }
 $('t2').onclick = () => { showsArchive = true; draw() }
 </script>`;
+
+/** The same page as most are made: what is done shows 300 ms later, and the rows are drawn anew each time. */
+export const ordersLate = orders
+  .replace(
+    "const old = new Map([...$('rows').children].map((row) => [row.dataset.id, row]))",
+    "const old = new Map()",
+  )
+  .replace(
+    "</script>",
+    `for (const [id, name] of [['login', 'onsubmit'], ['out', 'onclick'], ['search', 'oninput'], ['sort', 'onclick'], ['create', 'onclick'],
+  ['amount', 'oninput'], ['edit', 'onsubmit'], ['rows', 'onclick'], ['t1', 'onclick'], ['t2', 'onclick']]) {
+  const now = $(id)[name]
+  $(id)[name] = (e) => { e.preventDefault(); setTimeout(() => now(e), 300) }
+}
+</script>`,
+  );

@@ -1,5 +1,5 @@
 /** The pages that every tool is shown. */
-import { orders } from "./orders.ts";
+import { orders, ordersLate } from "./orders.ts";
 
 const small = `<title>Small</title><h1>Orders</h1><p>Some text with <a href="/other">a link</a>.</p>
 <form><label>Name <input id="name"></label><label>City <input></label>
@@ -20,6 +20,7 @@ export function servePages(): { url: string; stop(): Promise<void> } {
   const pages: Record<string, string> = {
     "/": small,
     "/orders": orders,
+    "/orders-late": ordersLate,
     "/list": `<title>List</title><h1>Items</h1><ul>${Array.from({ length: 3_000 }, (_, i) => item(i)).join("")}</ul><footer>End</footer>`,
     "/big": `<title>Big</title>${tenMegabytes()}<footer>End</footer>`,
   };

@@ -264,7 +264,7 @@ onEachEngine("the same through the twelve tools", (engine) => {
     const hovered = await client.call("browser_click", { target: "#k", action: "hover" });
     expect(hovered.text).toBe("### Result\nDone; nothing changed on the page.");
     expect((await client.call("browser_snapshot", { since: true })).text).toContain(
-      "### Changes\nNothing changed.",
+      "### Changes\nNothing changed on the page.",
     );
   });
 

@@ -17,7 +17,7 @@ const pages = {
     <button id="none">Nothing</button>`,
   "/toast": `<title>Toast</title><button id="b" onclick="const t = document.createElement('div'); t.role = 'status'; t.textContent = 'Saved it';
     document.body.append(t); setTimeout(() => t.remove(), 700)">Save</button>
-    <button id="late" onclick="setTimeout(() => { live.textContent = 'Later done'; setTimeout(() => { live.textContent = '' }, 200) }, 100)">Late</button>
+    <button id="late" onclick="setTimeout(() => { live.textContent = 'Later done'; setTimeout(() => { live.textContent = '' }, 200) }, 600)">Late</button>
     <div id="live" aria-live="polite"></div><button id="other">Other</button>`,
   "/fetch": `<title>Fetch</title><button onclick="fetch('/data').then((r) => r.text()).then((t) => { out.textContent = t })">Load</button><p id="out"></p>
     <button id="never" onclick="fetch('/never')">Never</button>`,
@@ -83,7 +83,7 @@ onEachEngine("what changed", (engine) => {
     await tool.post("/wait", { gone: "Saved it" });
     const late = await tool.post("/click", { target: "#late" });
     expect(late.body.changes).not.toContain("Later");
-    await tool.post("/wait", { ms: 500 });
+    await tool.post("/wait", { ms: 1_000 });
     const next = await tool.post("/click", { target: "#other" });
     expect(momentary(next.body)).toEqual(['Shown for a moment: "Later done"']);
     expect(momentary((await tool.post("/click", { target: "#other" })).body)).toEqual([]);

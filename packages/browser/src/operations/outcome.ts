@@ -4,7 +4,7 @@ import type { Page } from "../page/page.ts";
 import type { ActionResult } from "../page/settle.ts";
 import type { Context, ToolOutput } from "./define.ts";
 import type { Dialog } from "./schemas.ts";
-import { activePage } from "./snapshot.ts";
+import { activePage, comparedWith } from "./snapshot.ts";
 
 export const actionTimeoutMs = 5_000;
 
@@ -23,11 +23,13 @@ export const Outcome = z.object({
       "What changed on the page, as lines of the snapshot: + new, ~ changed, - gone; empty for nothing",
     ),
   changes_cut: z.boolean().describe("More changed than is listed"),
+  changes_partial: z.boolean().describe("The page is so large that only a part of it was compared"),
   value: z.string().nullable().optional().describe("What a field holds after it was typed into"),
 });
 
 export function outcome(result: ActionResult): z.input<typeof Outcome> {
   const { url, title, navigated, stillLoading, openedPage, matches, changes, changesCut, value } = result;
+  const { changesPartial } = result;
   return {
     url,
     title,
@@ -37,6 +39,7 @@ export function outcome(result: ActionResult): z.input<typeof Outcome> {
     matches,
     changes: changes.join("\n"),
     changes_cut: changesCut,
+    changes_partial: changesPartial,
     ...(value === null ? {} : { value }),
   };
 }
@@ -49,7 +52,8 @@ export async function present(result: z.output<typeof Outcome>, context: Context
   if (result.still_loading) notes.push("The page is still loading; take a snapshot later.");
   if (result.navigated || result.opened_page)
     return { ...(await activePage(context)), result: notes.join("\n") };
-  if (result.changes === "" && !result.still_loading) notes.push("Done; nothing changed on the page.");
+  if (result.changes === "" && !result.still_loading)
+    notes.push(`Done; nothing changed ${comparedWith(result.changes_partial)}.`);
   const more = result.changes_cut ? "\n… more changed; take a snapshot" : "";
   return {
     page: { ...result, isNews: false },

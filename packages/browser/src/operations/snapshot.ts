@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { ToolError } from "../errors.ts";
 import { frameHolding } from "../page/search.ts";
-import { reportMomentary } from "../page/settle.ts";
+import { changesInFrames, reportMomentary } from "../page/settle.ts";
 import { type SnapshotOptions, snapshot } from "../page/snapshot.ts";
 import { notFound } from "../page/targets.ts";
 import { isWaiting, waitUntil } from "../page/wait.ts";
@@ -37,16 +37,25 @@ export async function activePage(context: Context): Promise<ToolOutput> {
   return { page: { url, title, status: page.status, isNews: true }, snapshot: await inlineSnapshot(context) };
 }
 
-/** What changed since the last snapshot or action, in place of the page. */
+/** What "nothing changed" is true of. */
+export const comparedWith = (isPartial: boolean | undefined) =>
+  isPartial ? "in the part of this large page that was compared" : "on the page";
+
+/** What changed since the last snapshot or action, in place of the page; null when all of the page is new. */
 async function changesSince({ browser, session, deadline }: Context) {
   const page = await (await browser()).page();
-  const { lines, truncated, momentary, url, title } = await page.mainFrame.call(
-    "changes",
-    [session.contentCharsMax, false],
-    deadline.leftMs,
-  );
-  reportMomentary(page, momentary);
-  return { url, title, snapshot: "", changes: lines.join("\n"), truncated };
+  const main = await page.mainFrame.call("changes", [session.contentCharsMax, false], deadline.leftMs);
+  if (main.isNew) return null;
+  const all = [main, ...(await changesInFrames(page, [page.mainFrame], deadline))];
+  for (const { momentary } of all) reportMomentary(page, momentary);
+  return {
+    url: main.url,
+    title: main.title,
+    snapshot: "",
+    changes: all.flatMap(({ lines }) => lines).join("\n"),
+    partial: all.some(({ isPartial }) => isPartial),
+    truncated: all.some(({ truncated }) => truncated),
+  };
 }
 
 async function snapshotOf({ browser, deadline }: Context, options: SnapshotOptions) {
@@ -91,7 +100,11 @@ export const a11yOperation = defineOperation({
     url: z.string(),
     title: z.string(),
     snapshot: z.string(),
-    changes: z.string().optional().describe("With since: what changed, in place of the snapshot"),
+    changes: z
+      .string()
+      .optional()
+      .describe("With since: what changed, in place of the snapshot; absent when all of the page is new"),
+    partial: z.boolean().optional().describe("The page is so large that only a part of it was compared"),
     truncated: z.boolean(),
     network: z.array(z.string()).optional(),
     websockets: z.array(z.string()).optional(),
@@ -106,16 +119,16 @@ export const a11yOperation = defineOperation({
     const wait = { text, selector, gone, ms };
     if (isWaiting(wait)) await waitUntil(await browser.page(), wait, deadline);
     const charsMax = (max_chars ?? session.contentCharsMax) / (include.length > 0 ? 2 : 1);
-    const shown = params.since
-      ? await changesSince(context)
-      : await snapshotOf(context, {
-          target: target ?? null,
-          offset,
-          depth,
-          boxes,
-          find: find ?? null,
-          charsMax: Math.floor(charsMax),
-        });
+    const shown =
+      (params.since ? await changesSince(context) : null) ??
+      (await snapshotOf(context, {
+        target: target ?? null,
+        offset,
+        depth,
+        boxes,
+        find: find ?? null,
+        charsMax: Math.floor(charsMax),
+      }));
     const { network } = browser;
     return {
       ...shown,
@@ -156,9 +169,11 @@ export const a11yOperation = defineOperation({
       const chosen = page === undefined ? {} : { page: String(page) };
       return { ...input, ...wait, ...chosen, max_chars: undefined };
     },
-    present: async ({ url, title, snapshot: yaml, changes, network, websockets }, { session }) => ({
+    present: async ({ url, title, snapshot: yaml, changes, partial, network, websockets }, { session }) => ({
       page: { url, title, isNews: true },
-      ...(changes === undefined ? { snapshot: yaml } : { changes: changes || "Nothing changed." }),
+      ...(changes === undefined
+        ? { snapshot: yaml }
+        : { changes: changes || `Nothing changed ${comparedWith(partial)}.` }),
       logs: [
         ...(network ? [{ title: "Network", lines: network }] : []),
         ...(websockets ? [{ title: "WebSockets", lines: websockets }] : []),

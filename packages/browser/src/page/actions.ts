@@ -113,7 +113,7 @@ async function approach(
 export async function click(page: Page, options: PointerOptions, deadline: Deadline): Promise<ActionResult> {
   const { target } = options;
   if (target === null) return clickAnywhere(page, options, deadline);
-  const before = stateBefore(page);
+  const before = await stateBefore(page, deadline);
   let lost = 0;
   for (let attempt = 0; ; attempt++) {
     const aimed =
@@ -146,7 +146,7 @@ export async function click(page: Page, options: PointerOptions, deadline: Deadl
 
 async function clickAnywhere(page: Page, options: PointerOptions, deadline: Deadline): Promise<ActionResult> {
   const place = await checkPosition(page, options.position ?? page.pointer.at, deadline);
-  const before = stateBefore(page);
+  const before = await stateBefore(page, deadline);
   const frame = page.mainFrame;
   await frame.call("expectAnywhere", [options.clicks, deadline.leftMs], deadline.leftMs);
   if (!(await isTaken(page, page.pointer.click(place, options, deadline.leftMs)))) return stillBusy(page, 0);
@@ -158,7 +158,7 @@ async function clickAnywhere(page: Page, options: PointerOptions, deadline: Dead
 /** Puts the pointer over the target, or at a place of the page. */
 export async function hover(page: Page, options: PointerOptions, deadline: Deadline): Promise<ActionResult> {
   const { target, modifiers } = options;
-  const before = stateBefore(page);
+  const before = await stateBefore(page, deadline);
   if (target === null) {
     await page.mainFrame.call("prepare", [], deadline.leftMs);
     const place = await checkPosition(page, options.position ?? page.pointer.at, deadline);
@@ -188,7 +188,7 @@ export async function hover(page: Page, options: PointerOptions, deadline: Deadl
 
 /** The button goes down and stays down until `release`. */
 export async function press(page: Page, options: PointerOptions, deadline: Deadline): Promise<ActionResult> {
-  const before = stateBefore(page);
+  const before = await stateBefore(page, deadline);
   const { frame, matches } = await pressAt(page, options, deadline);
   return conclude(page, { before, frame, after: null, matches }, deadline);
 }
@@ -233,7 +233,7 @@ export async function release(
   if (!page.pointer.held)
     throw new ToolError("invalid_request", 'No button is down. Use the action "press" first, or "click".');
   if (options.target !== null || options.position !== null) await hover(page, options, deadline);
-  const before = stateBefore(page);
+  const before = await stateBefore(page, deadline);
   await page.mainFrame.call("prepare", [], deadline.leftMs);
   const isDone = await isTaken(page, page.pointer.release(options, deadline.leftMs));
   if (!isDone) return stillBusy(page, 0);
@@ -252,7 +252,7 @@ export async function pressKeys(
   deadline: Deadline,
 ): Promise<ActionResult> {
   const steps = parseKeys(keys);
-  const before = stateBefore(page);
+  const before = await stateBefore(page, deadline);
   let frame = page.mainFrame;
   let matches = 0;
   await frame.call("prepare", [], deadline.leftMs);

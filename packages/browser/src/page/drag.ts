@@ -57,7 +57,7 @@ export async function drag(
   to: Destination,
   deadline: Deadline,
 ): Promise<ActionResult> {
-  const before = stateBefore(page);
+  const before = await stateBefore(page, deadline);
   // Scrolled to before the press, so that as little as possible moves while something is held.
   await destinationPlace(page, to, deadline);
   const { frame, matches, place: from } = await pressAt(page, options, deadline);

@@ -88,7 +88,7 @@ async function clickOrDrop(page: Page, target: string, files: string[], deadline
 export async function upload(page: Page, options: UploadOptions, deadline: Deadline): Promise<ActionResult> {
   const { target, uploads } = options;
   const files = checkFiles(options.files, uploads);
-  const before = stateBefore(page);
+  const before = await stateBefore(page, deadline);
   await page.mainFrame.call("prepare", [], deadline.leftMs);
   if (target === null) {
     if (!page.fileChooser)

@@ -18,6 +18,8 @@ const busyMsMax = 5_000;
 /** How long a page is given to be left before its script is stopped, and how often before it is given up. */
 const leaveWaitMs = 2_000;
 const stuckLooksMax = 2;
+/** How long the answers are waited for that a page asks its server for while it loads. */
+const answersMsMax = 500;
 
 export interface NavigateResult {
   url: string;
@@ -111,6 +113,16 @@ async function waitUntil(
   );
 }
 
+/** Many pages fetch what they show; what loading began is waited for, and what its answers lead to. */
+async function waitForContent(page: Page, deadline: Deadline): Promise<void> {
+  const patience = deadline.within(answersMsMax);
+  const isDone = () => page.requests.isDoneSince(0) || page.isNavigating;
+  while (!isDone() && !patience.hasPassed) {
+    await page.until(isDone, patience.restMs);
+    if (!page.isNavigating) await page.mainFrame.call("frame", [], deadline.leftMs);
+  }
+}
+
 /**
  * A document that sends the browser on at once is not what was asked for; the one it leads to is. A refresh is
  * announced after the load event, but before the page answers what is asked of it then.
@@ -122,6 +134,7 @@ async function arrive(
   deadline: Deadline,
 ): Promise<NavigateResult> {
   const isLoaded = await waitUntil(page, stage, loaderId, deadline);
+  if (stage === "load" && isLoaded) await waitForContent(page, deadline).catch(() => {});
   let result = await describe(page, !isLoaded, deadline);
   const following = deadline.within(loadGraceMs);
   const hasArrived = () => page.hasReached("load") && !page.isNavigating;
@@ -235,5 +248,6 @@ export async function step(browser: Browser, by: -1 | 1, deadline: Deadline): Pr
     () => page.hasReached("domcontentloaded"),
     Math.min(loadGraceMs, deadline.restMs),
   );
+  if (isLoaded) await waitForContent(page, deadline).catch(() => {});
   return describe(page, !isLoaded, deadline);
 }

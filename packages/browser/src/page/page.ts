@@ -4,7 +4,7 @@ import { ToolError } from "../errors.ts";
 import { guardApplications } from "./applications.ts";
 import type { Emulation } from "./emulation.ts";
 import { Frame, type RefCount, worldName } from "./frame.ts";
-import { firstSource } from "./inpage/agent.ts";
+import { firstSource, firstSourceOfPage } from "./inpage/agent.ts";
 import { Loading, type LoadStage } from "./loading.ts";
 import type { NoticeKind, Notices } from "./notices.ts";
 import { reportRefusals } from "./permissions.ts";
@@ -182,6 +182,7 @@ export class Page {
       this.#followFrames(session);
       session.tell("Page.enable");
       session.tell("Page.addScriptToEvaluateOnNewDocument", { source: firstSource, worldName });
+      session.tell("Page.addScriptToEvaluateOnNewDocument", { source: firstSourceOfPage });
       session.on("Page.fileChooserOpened", (chooser) => this.#chooserOpened(session, chooser));
       session.tell("Page.setInterceptFileChooserDialog", { enabled: true });
       session.on("Log.entryAdded", ({ entry }) => {

@@ -2,7 +2,8 @@
 import type { CdpSession } from "../cdp/connection.ts";
 
 const openMax = 1_000;
-const awaitedTypes = new Set(["XHR", "Fetch"]);
+/** A part of a program is loaded when it is first needed, and shows what it is for once it is there. */
+const awaitedTypes = new Set(["XHR", "Fetch", "Script"]);
 
 export class OpenRequests {
   /** By request, the count at its beginning. */

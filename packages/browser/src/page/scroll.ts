@@ -22,7 +22,7 @@ export async function scroll(
     const turns = [by.x === 0 ? "" : `WheelX${signed(by.x)}`, by.y === 0 ? "" : `Wheel${signed(by.y)}`];
     return pressKeys(page, { keys: turns.join(" ").trim() || "Wheel+0", target }, deadline);
   }
-  const before = stateBefore(page);
+  const before = await stateBefore(page, deadline);
   const options = { target: target!, position: null, clicks: 0 };
   const { frame, matches } = await aim(page, options, { purpose: "over", attempt: 0 }, deadline);
   return conclude(page, { before, frame, after: null, matches }, deadline);

@@ -4,13 +4,18 @@ import { needsApplication } from "./applications.ts";
 import type { Deadline } from "./deadline.ts";
 import { type Frame, isContextGone } from "./frame.ts";
 import type { Changes } from "./inpage/changes.ts";
-import type { After } from "./inpage/contract.ts";
+import type { After, Standing } from "./inpage/contract.ts";
 import type { Page } from "./page.ts";
 
 /** How long an action waits for a document that it began to load; the result says when it is still loading. */
 const loadWaitMsMax = 5_000;
 /** How long an action waits for the answers to requests that it made. */
 const requestWaitMsMax = 500;
+/** How long an action waits for the page to show something of it, while the page has a timer running. */
+const reactionWaitMsMax = 500;
+/** How long a frame that was not acted on is waited for; one that hangs shows nothing new. */
+const otherFrameMsMax = 300;
+const framesMax = 20;
 /** A window that was asked for is there soon, or it is one that was open already. */
 const popupWaitMsMax = 1_000;
 const chooserWaitMsMax = 500;
@@ -29,6 +34,8 @@ export interface ActionResult {
   /** What changed on the page, as lines of the snapshot. */
   changes: string[];
   changesCut: boolean;
+  /** The page is so large that only a part of it was compared. */
+  changesPartial: boolean;
   /** What a field holds after it was typed into; null for other actions and where it cannot be read. */
   value: string | null;
 }
@@ -42,14 +49,27 @@ export interface Before {
   requests: number;
 }
 
-export const stateBefore = (page: Page): Before => ({
-  navigations: page.navigationsBegun,
-  documents: page.documents,
-  moves: page.moves,
-  popupsAsked: page.popupsAsked,
-  popupsArrived: page.popupsArrived,
-  requests: page.requests.begun,
-});
+/** Before an action: what the page is compared with afterwards. */
+export async function stateBefore(page: Page, deadline: Deadline): Promise<Before> {
+  await inOtherFrames(page, [page.mainFrame], (frame) =>
+    frame.call("prepare", [], Math.min(otherFrameMsMax, deadline.leftMs)),
+  );
+  return {
+    navigations: page.navigationsBegun,
+    documents: page.documents,
+    moves: page.moves,
+    popupsAsked: page.popupsAsked,
+    popupsArrived: page.popupsArrived,
+    requests: page.requests.begun,
+  };
+}
+
+/** Asks all frames but these at once; those that are gone or hang are left out. */
+async function inOtherFrames<T>(page: Page, but: Frame[], ask: (frame: Frame) => Promise<T>): Promise<T[]> {
+  const others = [...page.frames.values()].filter((frame) => !but.includes(frame)).slice(0, framesMax);
+  const answers = await Promise.allSettled(others.map(ask));
+  return answers.flatMap((answer) => (answer.status === "fulfilled" ? [answer.value] : []));
+}
 
 /** The page once it has drawn what the input brought about; null when its document is already gone. */
 export async function lookAfter(
@@ -78,19 +98,24 @@ export function reportMomentary(page: Page, texts: readonly string[]): void {
     page.report("momentary", `Shown for a moment: ${JSON.stringify(text.slice(0, momentaryCharsMax))}`);
 }
 
-/** The changes of a frame once more, from the same beginning, after answers of the server have come. */
-async function changesIn(
+/** The changes of a frame once more, from the same beginning. */
+async function changesAgain(
   frame: Frame,
-  again: boolean,
   page: Page,
   deadline: Deadline,
-): Promise<Changes | null> {
+): Promise<(Changes & Standing) | null> {
   try {
-    return await frame.call("changes", [page.changesCharsMax, again], deadline.leftMs);
+    return await frame.call("changes", [page.changesCharsMax, true], deadline.leftMs);
   } catch (error) {
     if (isGone(error)) return null;
     throw error;
   }
+}
+
+/** What has changed since the last report in the frames that were not asked yet. */
+export async function changesInFrames(page: Page, asked: Frame[], deadline: Deadline): Promise<Changes[]> {
+  const limitMs = Math.min(otherFrameMsMax, deadline.leftMs);
+  return inOtherFrames(page, asked, (frame) => frame.call("changes", [page.changesCharsMax, false], limitMs));
 }
 
 /**
@@ -126,6 +151,7 @@ export function stillBusy(page: Page, matches: number): ActionResult {
     matches,
     changes: [],
     changesCut: false,
+    changesPartial: false,
     value: null,
   };
 }
@@ -151,11 +177,9 @@ export async function conclude(page: Page, acted: Acted, deadline: Deadline): Pr
   if (inFrame?.isFileAsked && !page.fileChooser)
     await page.until(() => page.fileChooser !== null, Math.min(chooserWaitMsMax, deadline.restMs));
   if (main && !hasLeft()) {
-    const hasWaited = await waitForAnswers(page, before, deadline);
-    if (!hasLeft()) {
-      const changes = await gather(page, { frame, main, inFrame, hasWaited }, deadline);
+    const changes = await gather(page, { frame, main, inFrame, before, hasLeft }, deadline);
+    if (changes)
       return { url: main.url, title: main.title, navigated: false, stillLoading: false, ...changes, ...rest };
-    }
   }
   const isLoaded = await waitForLoad(page, deadline);
   const state = page.session.ended ? null : await stateOf(page, deadline);
@@ -166,6 +190,7 @@ export async function conclude(page: Page, acted: Acted, deadline: Deadline): Pr
     stillLoading: !isLoaded,
     changes: [],
     changesCut: false,
+    changesPartial: false,
     ...rest,
   };
 }
@@ -183,36 +208,61 @@ interface Seen {
   frame: Frame;
   main: After;
   inFrame: After | null;
-  /** Answers of the server came after the first look. */
-  hasWaited: boolean;
+  before: Before;
+  hasLeft: () => boolean;
 }
 
-async function gather(page: Page, { frame, main, inFrame, hasWaited }: Seen, deadline: Deadline) {
-  const found: (Changes | null | undefined)[] = [main.changes];
-  if (frame !== page.mainFrame) found.push(inFrame?.changes);
-  for (const changes of found) reportMomentary(page, changes?.momentary ?? []);
-  if (hasWaited) {
-    found.length = 0;
-    found.push(await changesIn(page.mainFrame, true, page, deadline));
-    if (frame !== page.mainFrame) found.push(await changesIn(frame, true, page, deadline));
-    for (const changes of found) reportMomentary(page, changes?.momentary ?? []);
+/**
+ * What changed, once the page has shown something of the action, or there is nothing to wait for any more. Null when
+ * the page went elsewhere meanwhile.
+ */
+async function gather(page: Page, seen: Seen, deadline: Deadline) {
+  const { frame, main, inFrame, before, hasLeft } = seen;
+  const frames = [...new Set([page.mainFrame, frame])];
+  const patience = deadline.within(reactionWaitMsMax);
+  const answers = deadline.within(reactionWaitMsMax + requestWaitMsMax);
+  let found: ((Changes & Standing) | null)[] = [{ ...main.changes, ...main }];
+  if (frames.length > 1) found.push(inFrame && { ...inFrame.changes, ...inFrame });
+  const tellMomentary = () => {
+    for (const each of found) reportMomentary(page, each?.momentary ?? []);
+  };
+  tellMomentary();
+  const isAnswered = () => page.requests.isDoneSince(before.requests);
+  const isAwaited = () =>
+    !patience.hasPassed &&
+    found.every((each) => each?.isBare !== false) &&
+    found.some((each) => each?.isPending === true);
+  while (!answers.hasPassed && (!isAnswered() || isAwaited())) {
+    if (isAnswered()) await firstReaction(page, frames, () => hasLeft() || !isAnswered(), patience);
+    if (!isAnswered()) await waitForAnswers(page, isAnswered, answers);
+    if (hasLeft()) return null;
+    found = await Promise.all(frames.map((each) => changesAgain(each, page, deadline)));
+    tellMomentary();
+    if (!isAnswered()) break;
   }
+  const others = await changesInFrames(page, frames, deadline);
+  for (const each of others) reportMomentary(page, each.momentary);
+  const all = [...found, ...others];
   return {
-    changes: found.flatMap((changes) => changes?.lines ?? []),
-    changesCut: found.some((changes) => changes?.truncated === true),
+    changes: all.flatMap((each) => each?.lines ?? []),
+    changesCut: all.some((each) => each?.truncated === true),
+    changesPartial: all.some((each) => each?.isPartial === true),
   };
 }
 
-/** Whether the action made requests that were not answered when the page was first looked at. */
-async function waitForAnswers(page: Page, before: Before, deadline: Deadline): Promise<boolean> {
-  if (page.requests.isDoneSince(before.requests)) return false;
-  await page.until(
-    () => page.requests.isDoneSince(before.requests) || page.isNavigating,
-    Math.min(requestWaitMsMax, deadline.restMs),
-  );
+/** Waits for the page to show something, to ask the server for something, or to leave. */
+async function firstReaction(page: Page, frames: Frame[], hasBegun: () => boolean, patience: Deadline) {
+  const waitMs = patience.restMs;
+  const shown = frames.map((frame) => frame.call("reaction", [waitMs], waitMs + otherFrameMsMax));
+  // A frame that is gone or late has nothing more to show.
+  await Promise.race([Promise.allSettled(shown), page.until(hasBegun, waitMs)]);
+}
+
+async function waitForAnswers(page: Page, isAnswered: () => boolean, deadline: Deadline): Promise<void> {
+  const waitMs = Math.min(requestWaitMsMax, deadline.restMs);
+  await page.until(() => isAnswered() || page.isNavigating, waitMs);
   // What the page makes of the answer is there one frame later.
   if (!page.isNavigating) await page.mainFrame.call("frame", [], deadline.leftMs).catch(() => {});
-  return true;
 }
 
 export async function waitForLoad(page: Page, deadline: Deadline): Promise<boolean> {

@@ -148,7 +148,7 @@ async function readBack(
 }
 
 export async function type(page: Page, options: TypeOptions, deadline: Deadline): Promise<ActionResult> {
-  const before = stateBefore(page);
+  const before = await stateBefore(page, deadline);
   const { target, submit } = options;
   const field =
     target === null ? await findFocus(page, deadline) : await findTarget(page, target, options, deadline);

@@ -3,6 +3,7 @@ import { createAct } from "./act.ts";
 import { createAffordances } from "./affordances.ts";
 import { createBrief } from "./brief.ts";
 import { createChanges } from "./changes.ts";
+import { createCompare } from "./compare.ts";
 import type { Agent, Found } from "./contract.ts";
 import { createCounters } from "./counters.ts";
 import { createCovers } from "./covers.ts";
@@ -16,8 +17,10 @@ import { createGenerated } from "./generated.ts";
 import { createHit } from "./hit.ts";
 import { createHosts } from "./hosts.ts";
 import { createLocate } from "./locate.ts";
+import { createLooks } from "./looks.ts";
 import { createMomentary } from "./momentary.ts";
 import { createNames } from "./names.ts";
+import { createPairing } from "./pairing.ts";
 import { createPrune } from "./prune.ts";
 import { createRender } from "./render.ts";
 import { createRoleTables } from "./role-tables.ts";
@@ -26,6 +29,7 @@ import { safeDocument } from "./safe-document.ts";
 import { createSilent } from "./silent.ts";
 import { createStates } from "./states.ts";
 import { storage } from "./store.ts";
+import { createTimers, followTimers } from "./timers.ts";
 import { createTree } from "./tree.ts";
 import { createWatch, listenFirst } from "./watch.ts";
 import { createYaml } from "./yaml.ts";
@@ -56,13 +60,21 @@ const parts = {
   createFields,
   createForms,
   createMomentary,
+  createLooks,
+  createPairing,
+  createCompare,
   createChanges,
+  createTimers,
   nextFrame,
   storage,
   listenFirst,
 };
 
-function createAgent(made: typeof parts, refPrefix: string, page: Document): Agent {
+function createAgent(
+  made: typeof parts,
+  { refPrefix, question }: { refPrefix: string; question: string },
+  page: Document,
+): Agent {
   const dom = made.createDom();
   const brief = made.createBrief(dom);
   const generated = made.createGenerated(dom, made.createCounters(dom));
@@ -88,6 +100,15 @@ function createAgent(made: typeof parts, refPrefix: string, page: Document): Age
     for (const [ref, held] of elementsByRef) if (!held.deref()?.isConnected) elementsByRef.delete(ref);
   }
 
+  /** What was drawn anew is found under the ref of what it has taken the place of. */
+  function passRef(ref: string, from: Element, to: Element): void {
+    const own = refsByElement.get(to);
+    if (own !== ref && own !== undefined) elementsByRef.delete(own);
+    refsByElement.delete(from);
+    refsByElement.set(to, ref);
+    elementsByRef.set(ref, new WeakRef(to));
+  }
+
   const hosts = made.createHosts(dom);
   const hit = made.createHit({ dom, brief });
   const affordances = made.createAffordances(dom, roles);
@@ -106,7 +127,29 @@ function createAgent(made: typeof parts, refPrefix: string, page: Document): Age
   const fields = made.createFields({ dom, roles, hit, act, brief, watch });
   const forms = made.createForms(brief);
   const momentary = made.createMomentary({ dom, page });
-  const changeLog = made.createChanges({ dom, tree, distiller, renderer, momentary });
+  const looks = made.createLooks({ tree, distiller });
+  const pairing = made.createPairing(passRef);
+  const comparison = made.createCompare({ dom, looks, pairing, renderer, momentary });
+  const changeLog = made.createChanges({ dom, looks, comparison, momentary });
+  const timers = made.createTimers(question);
+  const reactionMsMax = 500;
+  /** A page that changes all the time is not compared more often than this. */
+  const compareMsEach = 40;
+  /** What the page does within this time of an action's beginning is taken as done by its listeners. */
+  const inputMsMax = 100;
+  /** What the last action is on, and when it began. */
+  let acted: { element: Element | null; sinceMs: number } = { element: null, sinceMs: 0 };
+
+  function begin(element: Element | null): void {
+    changeLog.prepare();
+    acted = { element, sinceMs: performance.now() };
+  }
+
+  /** Whether the page is not done with the last action: it has set a timer since, or begun to move. */
+  function isPending(untilMs = performance.now()): boolean {
+    const span = { sinceMs: acted.sinceMs, untilMs };
+    return timers.arePending(span, reactionMsMax) || timers.isMoving(span, reactionMsMax);
+  }
 
   function locate(target: string): { element: Element | null; matches: number; problem?: string } {
     if (!/^(f\d+)?e\d+$/.test(target)) return locator.locate(target);
@@ -180,11 +223,11 @@ function createAgent(made: typeof parts, refPrefix: string, page: Document): Age
       return { found: element !== null, matches, problem, isVisible };
     },
     click(target, request) {
-      changeLog.prepare();
+      begin(locate(target).element);
       return answer(target, (element) => ({ readiness: act.prepareClick(element, request) }));
     },
     expectAnywhere(clicks, timeoutMs) {
-      changeLog.prepare();
+      begin(null);
       watch.arm({ element: null, until: "click", clicks, timeoutMs });
     },
     verdict: watch.verdict,
@@ -208,7 +251,7 @@ function createAgent(made: typeof parts, refPrefix: string, page: Document): Age
     hasDragBegun: watch.hasDragBegun,
     frame,
     type(target, request) {
-      changeLog.prepare();
+      begin(locate(target).element);
       // What came of the input before this one is not of interest any more.
       forms.take();
       return answer(target, (element) => {
@@ -221,9 +264,9 @@ function createAgent(made: typeof parts, refPrefix: string, page: Document): Age
       return element !== null && fields.insert(element, text, append);
     },
     focus() {
-      changeLog.prepare();
-      forms.take();
       const element = document.hasFocus() ? fields.focused() : null;
+      begin(element);
+      forms.take();
       const field = fields.kindOf(element);
       if (!element) return { kind: "none", field };
       if (/^(IFRAME|FRAME|OBJECT|EMBED)$/.test(dom.tagOf(element))) return { kind: "frame", field };
@@ -273,25 +316,42 @@ function createAgent(made: typeof parts, refPrefix: string, page: Document): Age
     quiet: act.quiet,
     state,
     prepare() {
-      changeLog.prepare();
+      begin(fields.focused());
       forms.take();
       return { lastRef };
     },
     async after(changesCharsMax, field) {
       const verdict = watch.verdict();
       if (verdict.hit === false) {
-        const changes = { lines: [], truncated: false, momentary: [] };
-        return { ...verdict, ...forms.take(), ...state(), changes, value: null, lastRef };
+        const changes = { lines: [], truncated: false, isPartial: false, isNew: false, momentary: [] };
+        const nothing = { changes, isBare: true, isPending: false, value: null };
+        return { ...verdict, ...forms.take(), ...state(), ...nothing, lastRef };
       }
       // While the frame is on its way the page is compared already; that holds unless the frame changes something.
       changeLog.anticipate(changesCharsMax);
       await watch.afterInput();
-      const changes = changeLog.since(changesCharsMax, false);
+      const seen = changeLog.since(changesCharsMax, false, acted.element);
       const element = field && located(field.target);
       const value = element && fields.heldBy(element);
-      return { ...verdict, ...forms.take(), ...state(), changes, value, lastRef };
+      return { ...verdict, ...forms.take(), ...state(), ...seen, isPending: isPending(), value, lastRef };
     },
-    changes: (charsMax, again) => ({ ...changeLog.since(charsMax, again), ...state(), lastRef }),
+    async reaction(timeoutMs) {
+      const { sinceMs } = acted;
+      const endsAtMs = performance.now() + timeoutMs;
+      // A change may be another's; what the action itself has set a timer for is waited for all the same.
+      let untilMs: number | undefined;
+      while (isPending(untilMs) && performance.now() < endsAtMs && acted.sinceMs === sinceMs) {
+        const hasChanged = await momentary.nextChange(Math.min(compareMsEach, endsAtMs - performance.now()));
+        if (!hasChanged || untilMs !== undefined) continue;
+        await frame();
+        if (acted.sinceMs === sinceMs && !changeLog.isBare(acted.element)) untilMs = sinceMs + inputMsMax;
+      }
+      await frame();
+    },
+    changes: (charsMax, again) => {
+      const { changes, isBare } = changeLog.since(charsMax, again, acted.element);
+      return { ...changes, isBare, isPending: isPending(), ...state(), lastRef };
+    },
     html(target, offset, charsMax) {
       const { element, matches } =
         target === null ? { element: document.documentElement, matches: 1 } : locate(target);
@@ -336,13 +396,18 @@ function createAgent(made: typeof parts, refPrefix: string, page: Document): Age
   };
 }
 
+/** The name of the event by which the tool's world asks the page's; no page can know it. */
+const question = crypto.randomUUID();
+
 /** The expression that makes the agent when evaluated in a document. */
 export function agentSource(refPrefix: string): string {
   const fields = Object.entries(parts).map(([name, part]) => `${name}:${part.toString()}`);
-  const made = `(${createAgent.toString()})({${fields.join(",")}},${JSON.stringify(refPrefix)},page)`;
+  const names = JSON.stringify({ refPrefix, question });
+  const made = `(${createAgent.toString()})({${fields.join(",")}},${names},page)`;
   // What everything in here calls `document` is the safe one; observers want the real one, which is `page`.
   return `((page,document)=>${made})(globalThis.document,(${safeDocument.toString()})(globalThis.document))`;
 }
 
-/** What runs in every new document before its own script. */
+/** What runs in every new document before its own script: in the tool's world, and in the page's. */
 export const firstSource = `(${listenFirst.toString()})()`;
+export const firstSourceOfPage = `(${followTimers.toString()})(${JSON.stringify(question)})`;

@@ -56,8 +56,15 @@ export interface PageState {
   title: string;
 }
 
+export interface Standing {
+  /** Nothing has changed but what was acted on. */
+  isBare: boolean;
+  /** The page has set a timer since it was acted on, or begun to move. */
+  isPending: boolean;
+}
+
 /** What an action led to, as the document sees it. */
-export interface After extends PageState, Verdict, FormOutcome {
+export interface After extends PageState, Verdict, FormOutcome, Standing {
   changes: Changes;
   /** Of the field that was asked for. */
   value: string | null;
@@ -110,7 +117,9 @@ export interface Agent {
    */
   after(changesCharsMax: number, field: { target: string | null } | null): Promise<After>;
   /** What has changed since the last report; `again`: since the one before that. */
-  changes(charsMax: number, again: boolean): Changes & PageState & { lastRef: number };
+  changes(charsMax: number, again: boolean): Changes & Standing & PageState & { lastRef: number };
+  /** Waits until more changes than what was acted on, or nothing more is to come of the page itself. */
+  reaction(timeoutMs: number): Promise<void>;
   html(target: string | null, offset: number, charsMax: number): DomAnswer;
   rect(target: string): { x: number; y: number; width: number; height: number } | null;
   storage(request: StoreRequest | null): Stored;

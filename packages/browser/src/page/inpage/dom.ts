@@ -44,6 +44,8 @@ export function createDom() {
   onReset(() => ownersByRoot.clear());
   let range: Range | null = null;
   let hasShadow = false;
+  /** All that were met so far; observers have to be told of each. */
+  const shadowRoots = new Set<ShadowRoot>();
 
   function tagOf(element: Element): string {
     // A form with a control named "tagName" answers with that control.
@@ -53,7 +55,10 @@ export function createDom() {
 
   function shadowOf(element: Element): ShadowRoot | null {
     const root = element.shadowRoot ?? closedRoots.get(element) ?? null;
-    if (root) hasShadow = true;
+    if (root) {
+      hasShadow = true;
+      shadowRoots.add(root);
+    }
     return root;
   }
 
@@ -291,6 +296,7 @@ export function createDom() {
     resetCaches,
     tagOf,
     shadowOf,
+    shadowRoots,
     parentOf,
     treeParentOf,
     childrenOf,

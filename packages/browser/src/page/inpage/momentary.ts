@@ -6,12 +6,15 @@ export function createMomentary({ dom, page }: { dom: Dom; page: Document }) {
   const watchMsMax = 60_000;
   /** What one frame of the page may cost. */
   const lookMsMax = 2;
+  /** How often it is looked whether something changed, while somebody waits for that. */
+  const lookMsEach = 10;
   const pendingMax = 200;
   const recordsMax = 200;
   const shownMax = 50;
   const reportedMax = 5;
   const textCharsMax = 300;
   const elementsMax = 20_000;
+  const longTextWords = 8;
   /** Attributes that make something appear or go. */
   const showing = new Set(["class", "style", "hidden", "open", "aria-hidden", "aria-expanded", "data-state"]);
 
@@ -20,6 +23,7 @@ export function createMomentary({ dom, page }: { dom: Dom; page: Document }) {
   const touched = new Set<Element>();
   /** The text that an element was seen with. */
   const shown = new Map<Element, string>();
+  const watched = new Set<ShadowRoot>();
   let isWatching = false;
   let isLookAsked = false;
   let endsAt = 0;
@@ -27,10 +31,10 @@ export function createMomentary({ dom, page }: { dom: Dom; page: Document }) {
 
   const unread = /^(SCRIPT|STYLE|TEMPLATE|NOSCRIPT|LINK|META|HEAD|TITLE|BODY|HTML)$/;
 
-  function note(node: Node | null): void {
-    const element = node instanceof Element ? node : (node?.parentElement ?? null);
+  function note(node: Node | null, mayAppear = true): void {
+    const element = node instanceof Element ? node : node && dom.parentOf(node);
     if (!element || unread.test(dom.tagOf(element))) return;
-    if (pending.size < pendingMax) pending.add(element);
+    if (mayAppear && pending.size < pendingMax) pending.add(element);
     if (touched.size < pendingMax) touched.add(element);
   }
 
@@ -43,9 +47,10 @@ export function createMomentary({ dom, page }: { dom: Dom; page: Document }) {
     const half = recordsMax / 2;
     const some = records.length > recordsMax ? [...records.slice(0, half), ...records.slice(-half)] : records;
     for (const record of some) {
-      if (record.type === "attributes" && !showing.has(record.attributeName ?? "")) continue;
-      if (record.type !== "childList") note(record.target);
+      if (record.type !== "childList")
+        note(record.target, record.type !== "attributes" || showing.has(record.attributeName ?? ""));
       else {
+        if (record.removedNodes.length > 0) note(record.target, false);
         let count = 0;
         for (const node of record.addedNodes) if (count++ < half) note(node);
       }
@@ -61,20 +66,29 @@ export function createMomentary({ dom, page }: { dom: Dom; page: Document }) {
   function stop(): void {
     observer.disconnect();
     isWatching = false;
+    watched.clear();
     pending.clear();
+  }
+
+  const observed = { subtree: true, childList: true, characterData: true, attributes: true };
+
+  /** What happens below a shadow root is not seen from the document. */
+  function watchShadows(): void {
+    for (const root of dom.shadowRoots) {
+      if (!root.isConnected) dom.shadowRoots.delete(root);
+      else if (!watched.has(root)) {
+        watched.add(root);
+        observer.observe(root, observed);
+      }
+    }
   }
 
   /** Called with every operation. */
   function watch(): void {
     endsAt = performance.now() + watchMsMax;
-    if (isWatching) return;
+    if (!isWatching) observer.observe(page, observed);
     isWatching = true;
-    observer.observe(page, {
-      subtree: true,
-      childList: true,
-      characterData: true,
-      attributes: true,
-    });
+    watchShadows();
   }
 
   const flat = (text: string) => text.trim().replace(/\s+/g, " ");
@@ -100,10 +114,19 @@ export function createMomentary({ dom, page }: { dom: Dom; page: Document }) {
     pending.clear();
   }
 
+  const wordsIn = (text: string) => ({ joined: text.replace(/\s+/g, ""), words: new Set(text.split(/\s+/)) });
+
+  /** Of a long text, such as a calendar's, the words are enough: names order and space them differently. */
+  function isTold(text: string, { joined, words }: ReturnType<typeof wordsIn>): boolean {
+    if (joined.includes(text.replace(/\s+/g, ""))) return true;
+    const own = text.split(" ");
+    return own.length >= longTextWords && own.every((word) => words.has(word));
+  }
+
   const isSmallPage = () => document.getElementsByTagName("*").length < elementsMax;
 
   /** Texts that were shown and are gone; `told` is what was reported as part of the page before. */
-  function take(told: string): string[] {
+  function take(told: () => string): string[] {
     look();
     const texts = new Set<string>();
     for (const [element, text] of shown) {
@@ -114,9 +137,12 @@ export function createMomentary({ dom, page }: { dom: Dom; page: Document }) {
         continue;
       }
       shown.delete(element);
-      if (!told.includes(text)) texts.add(text);
+      texts.add(text);
     }
     touched.clear();
+    if (texts.size === 0) return [];
+    const before = wordsIn(told());
+    for (const text of texts) if (isTold(text, before)) texts.delete(text);
     if (texts.size === 0 || !isSmallPage()) return [...texts].slice(0, reportedMax);
     // A list that is drawn again shows the same text in new elements.
     const whole = flat(document.body?.innerText ?? "");
@@ -139,7 +165,21 @@ export function createMomentary({ dom, page }: { dom: Dom; page: Document }) {
     return changeCount;
   }
 
-  return { watch, take, touched, isTouched, changesSoFar };
+  /** Resolves at the next change, at the latest after this time. */
+  function nextChange(timeoutMs: number): Promise<boolean> {
+    const before = changesSoFar();
+    const until = performance.now() + timeoutMs;
+    return new Promise((resolve) => {
+      const check = () => {
+        const hasChanged = changesSoFar() !== before;
+        if (hasChanged || performance.now() >= until) resolve(hasChanged);
+        else setTimeout(check, lookMsEach);
+      };
+      check();
+    });
+  }
+
+  return { watch, take, touched, isTouched, changesSoFar, nextChange };
 }
 
 export type Momentary = ReturnType<typeof createMomentary>;
