@@ -218,22 +218,20 @@ export const schema: readonly Statement[] = [
     created_at {timestamp} NOT NULL,
     UNIQUE (conversation_id, position)
   )`,
-  // Answers of the Responses API that a later request may go on from, each with what was asked for it. Those of a user
-  // that were answered together are one row.
+  // Answers of the Responses API that a later request may go on from, each with what was asked for it. `response` has
+  // everything but the output, which alone is needed to go on.
   `CREATE TABLE stored_responses (
     id {uuid} PRIMARY KEY,
-    last_id {uuid},
     user_id {uuid} NOT NULL REFERENCES users (id) ON DELETE CASCADE,
     previous_id {uuid},
     conversation_id {uuid} REFERENCES conversations (id) ON DELETE CASCADE,
-    content TEXT NOT NULL,
-    turns INTEGER NOT NULL DEFAULT 0,
-    repeated TEXT,
+    input TEXT NOT NULL,
+    output TEXT NOT NULL,
+    response TEXT,
     created_at {timestamp} NOT NULL
   )`,
-  // What a user has is found and counted without reading it. Ids are in the order of time, so the age needs no index,
-  // and most responses are in no conversation.
-  "CREATE INDEX stored_responses_owned ON stored_responses (user_id, id, last_id, turns)",
+  // Ids are in the order of time, so the age needs no index, and most responses are in no conversation.
+  "CREATE INDEX stored_responses_owned ON stored_responses (user_id, id)",
   "CREATE INDEX stored_responses_joined ON stored_responses (conversation_id) WHERE conversation_id IS NOT NULL",
   // `facts` and `bound_usd`: what a job asks for and may cost at most, so that another instance can hold and settle it.
   `CREATE TABLE video_jobs (

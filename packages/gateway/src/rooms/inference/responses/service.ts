@@ -1,20 +1,13 @@
-import type { Clock } from "../../../kernel/clock.ts";
+import { type Clock, isoTime } from "../../../kernel/clock.ts";
 import { fail, Outage } from "../../../kernel/errors.ts";
 import type { Log } from "../../../kernel/log.ts";
 import type { Database } from "../../../storage/contract.ts";
 import type { Conversations } from "../../conversations/index.ts";
 import { firstIdAt } from "../../requests/index.ts";
 import { textOf, toStored } from "../turn/messages.ts";
-import {
-  messagesOfTurn,
-  type PartialTurn,
-  type StoredTurn,
-  type WholeTurn,
-} from "../voices/responses/request.ts";
+import { messagesOfTurn, type StoredTurn, type WholeTurn } from "../voices/responses/request.ts";
 import type { CallerResponses } from "../voices/responses/stored.ts";
-import { requestIdOf, responseIdOf } from "./ids.ts";
-import type { ResponseRow } from "./rows.ts";
-import { ResponseStore } from "./store.ts";
+import { type ChainedRow, type ResponseRow, ResponseStore } from "./store.ts";
 import { ResponseWriter } from "./writer.ts";
 
 const KEPT_MS = 30 * 86_400_000;
@@ -61,8 +54,11 @@ export class StoredResponses {
         if (inputJson.length > TURN_CHARS_MAX) return null;
         const previousId = previousResponseId && requestIdOf(previousResponseId);
         return (responseJson) => {
-          const json = turnJson(inputJson, responseJson);
-          return json !== null && this.#writer.keep({ id: requestId, userId, previousId, json });
+          const stored = partsOf(inputJson, responseJson);
+          if (stored === null) return false;
+          const created_at = isoTime(this.options.clock.now());
+          const owner = { id: requestId, user_id: userId, previous_id: previousId, conversation_id: null };
+          return this.#writer.keep({ ...owner, ...stored, created_at });
         };
       },
     };
@@ -71,18 +67,16 @@ export class StoredResponses {
   /** A user's response and what was asked for it. */
   async get(userId: string, responseId: string): Promise<WholeTurn> {
     const row = await this.#row(userId, responseId);
-    const turn = row && turnIn(row, responseId);
-    if (!turn) return fail("not_found", NOT_KEPT);
-    if (!isWhole(turn)) return fail("not_found", NOT_KEPT_WHOLE);
-    return row.repeated === null
-      ? turn
-      : { ...turn, response: { ...turn.response, ...JSON.parse(row.repeated) } };
+    if (!row) return fail("not_found", NOT_KEPT);
+    if (row.response === null) return fail("not_found", NOT_KEPT_WHOLE);
+    const { input, output } = turnOf(row);
+    return { input, response: { ...JSON.parse(row.response), output } };
   }
 
   /** Nothing can go on from it any longer. A conversation that it is part of stays. */
   async remove(userId: string, responseId: string): Promise<void> {
     const row = await this.#row(userId, responseId);
-    if (!row || !(await this.#store.remove(userId, requestIdOf(responseId)!))) fail("not_found", NOT_KEPT);
+    if (!row || !(await this.#store.remove(userId, row.id))) fail("not_found", NOT_KEPT);
   }
 
   async #row(userId: string, responseId: string): Promise<ResponseRow | null> {
@@ -98,14 +92,14 @@ export class StoredResponses {
   async #history(userId: string, responseId: string): Promise<StoredTurn[]> {
     const last = await this.#row(userId, responseId);
     const chain = last ? await this.#store.chain(last, CHAIN) : [];
-    const turns = chain.reverse().map((row) => turnIn(row, last === row ? responseId : null));
-    if (!turns.at(-1)) fail("invalid_params", `\`previous_response_id\`: ${NOT_KEPT}; ${SEND_ALL}`);
+    if (chain.length === 0) fail("invalid_params", `\`previous_response_id\`: ${NOT_KEPT}; ${SEND_ALL}`);
+    const turns = chain.reverse().map(turnOf);
     if (chain[0]!.previous_id !== null)
       fail(
         "invalid_params",
         `\`previous_response_id\`: what it began with is no longer kept, or all of it is more than ${CHAIN.turnsMax} turns or ${CHAIN.charsMax} characters; ${SEND_ALL}`,
       );
-    return turns.filter((turn) => turn !== undefined);
+    return turns;
   }
 
   /** Adds a turn to the conversation of the one before it, which is begun with that one where there is none yet. */
@@ -113,24 +107,21 @@ export class StoredResponses {
     const { conversations } = this.options;
     if (row.conversation_id !== null) return;
     const previous = await this.#store.find(row.user_id, previousId);
-    const before = previous && turnIn(previous, responseIdOf(previousId));
-    if (!before) return;
-    const [turn] = JSON.parse(row.content) as [WholeTurn | PartialTurn];
-    const messages = messagesOfTurn(turn);
+    if (!previous) return;
+    const messages = messagesOfTurn(turnOf(row));
     let id = previous.conversation_id;
     if (id === null) {
-      messages.unshift(...messagesOfTurn(before));
+      messages.unshift(...messagesOfTurn(turnOf(previous)));
       const opening = textOf(messages.find(({ role }) => role === "user")?.content).trim();
       const title = opening.slice(0, TITLE_CHARS_MAX).toWellFormed();
       ({ id } = await conversations.create(row.user_id, title || undefined));
-      await this.#store.setConversation(row.user_id, previousId, id);
+      await this.#store.setConversation(previousId, id);
     }
     await conversations.append(
       id,
       messages.map((message) => toStored({ ...message })),
     );
     row.conversation_id = id;
-    if (isWhole(turn)) setApart(row, turn);
   }
 
   close(): Promise<void> {
@@ -141,36 +132,37 @@ export class StoredResponses {
     this.#store.removeBelow(firstIdAt(nowMs - KEPT_MS), rowsMax);
 }
 
+const ID = /^resp_([0-9a-f]{8})([0-9a-f]{4})([0-9a-f]{4})([0-9a-f]{4})([0-9a-f]{12})$/;
+
+/** The request's id in a response's; null when it cannot be one of ours. */
+const requestIdOf = (responseId: string): string | null => ID.exec(responseId)?.slice(1).join("-") ?? null;
+
 const isRecent = (id: string, nowMs: number): boolean =>
   id > firstIdAt(nowMs - BEGAN_WITHIN_MS) && id < firstIdAt(nowMs + BEGAN_WITHIN_MS);
 
-/** What is stored of a turn: of a response that is too large only its output; null where that is, too. */
-function turnJson(inputJson: string, responseJson: string): string | null {
-  const whole = `{"input":${inputJson},"response":${responseJson}}`;
-  if (whole.length <= TURN_CHARS_MAX) return whole;
-  const { id, output } = JSON.parse(responseJson) as WholeTurn["response"];
-  const part = `{"input":${inputJson},"response":${JSON.stringify({ id, output })}}`;
-  return part.length <= TURN_CHARS_MAX ? part : null;
-}
+const turnOf = ({ input, output }: ChainedRow): StoredTurn => ({
+  input: JSON.parse(input),
+  output: JSON.parse(output),
+});
 
-/** One turn of a row; without an id, the only one that it has. */
-function turnIn({ turns, content }: ResponseRow, responseId: string | null): StoredTurn | undefined {
-  const parsed: unknown[] = JSON.parse(content);
-  if (turns === 0) return parsed as StoredTurn;
-  return (parsed as PartialTurn[]).find(({ response }) => responseId === null || response.id === responseId);
-}
-
-const isWhole = (turn: StoredTurn): turn is WholeTurn => "response" in turn && "object" in turn.response;
-
-/** Tools and instructions are most of many responses, and those that go on from it read the rest only. */
-function setApart(row: ResponseRow, { input, response }: WholeTurn): void {
-  const { instructions, tools, ...rest } = response;
-  row.content = JSON.stringify([{ input, response: rest }]);
-  row.repeated = JSON.stringify({ instructions, tools });
+/**
+ * What is stored of a turn: of a response that is too large only its output; null where that is, too. Output is kept
+ * apart because the turns that go on from it need nothing else, and tools and instructions would count in each of them.
+ */
+function partsOf(
+  input: string,
+  responseJson: string,
+): Pick<ResponseRow, "input" | "output" | "response"> | null {
+  const { output: items, ...rest } = JSON.parse(responseJson) as WholeTurn["response"];
+  const output = JSON.stringify(items);
+  if (input.length + output.length > TURN_CHARS_MAX) return null;
+  const response = JSON.stringify(rest);
+  const isWhole = input.length + output.length + response.length <= TURN_CHARS_MAX;
+  return { input, output, response: isWhole ? response : null };
 }
 
 const NOT_KEPT =
   "no such response of yours is kept: it may be older than 30 days, too large, made with `store: false`, or deleted";
 const NOT_KEPT_WHOLE =
-  "this response is kept for `previous_response_id` only: with its tools and instructions it was too large to be kept whole, or it was made before responses were";
+  "this response is kept for `previous_response_id` only: with its tools and instructions it was too large to be kept whole";
 const SEND_ALL = "send the whole conversation in `input`";

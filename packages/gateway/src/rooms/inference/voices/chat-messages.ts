@@ -20,15 +20,6 @@ export class ChatMessages {
     else this.#messages.push({ role: "system", content: text });
   }
 
-  /** What was said before, as it was built then. */
-  earlier(messages: readonly ChatMessage[]): void {
-    for (const message of messages) {
-      const { role, content } = message;
-      const isPlainUser = role === "user" && typeof content === "string";
-      this.#messages.push(isPlainUser ? { ...message, content: [{ type: "text", text: content }] } : message);
-    }
-  }
-
   user(parts: readonly ChatPart[]): void {
     const all = this.#behindTools.concat(parts);
     this.#behindTools = [];

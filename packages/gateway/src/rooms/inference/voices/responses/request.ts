@@ -94,13 +94,11 @@ export interface WholeTurn {
     [field: string]: unknown;
   };
 }
-/** Of one that was too large, no more than is needed to go on from it. */
-export interface PartialTurn {
+/** What a later turn needs of one. */
+export interface StoredTurn {
   input: unknown;
-  response: Pick<WholeTurn["response"], "id" | "output">;
+  output: OutputItem[];
 }
-/** As it is stored: some were before their items were kept, as chat messages. */
-export type StoredTurn = WholeTurn | PartialTurn | ChatMessage[];
 
 /** What was asked in a turn and answered, without its instructions, which are not kept for the next. */
 export function messagesOfTurn(turn: StoredTurn): ChatMessage[] {
@@ -109,13 +107,9 @@ export function messagesOfTurn(turn: StoredTurn): ChatMessage[] {
   return messages.done();
 }
 
-function addTurn(messages: ChatMessages, turn: StoredTurn): void {
-  if (Array.isArray(turn)) {
-    messages.earlier(turn);
-    return;
-  }
-  addInput(messages, turn.input, new Set());
-  const said = turn.response.output.filter(({ type }) => type !== "reasoning");
+function addTurn(messages: ChatMessages, { input, output }: StoredTurn): void {
+  addInput(messages, input, new Set());
+  const said = output.filter(({ type }) => type !== "reasoning");
   addInput(messages, said, new Set());
 }
 
