@@ -18,9 +18,9 @@ import {
 import { ABSURD, type ReportedUsage, usageOfTail } from "../call/usage-tail.ts";
 import { type ChatFields, readChatFields, readCompletionFields } from "../request/fields.ts";
 import type { Payload } from "../request/payload.ts";
+import { ChatMeter, type ChatMeterOptions } from "../stream/chat-meter.ts";
 import { Relay, type Sink } from "../stream/relay.ts";
 import { replayAsStream } from "../stream/replay.ts";
-import { StreamMeter, type StreamMeterOptions } from "../stream/stream-meter.ts";
 import { countTexts } from "../stream/text-size.ts";
 import type { Listener } from "./listener.ts";
 import { AnswerCollector, answerOf, askedOf, choicesOf } from "./messages.ts";
@@ -46,7 +46,7 @@ interface ChatTurnOptions {
 
 /** One chat request from admission to settlement, on any surface. */
 export class ChatTurn {
-  #meter: StreamMeter | null = null;
+  #meter: ChatMeter | null = null;
   #relay: Relay | null = null;
   #running = false;
   #telling: Telling | null = null;
@@ -215,7 +215,7 @@ export class ChatTurn {
     const head = this.#head;
     if (listener) this.#telling = new Telling(listener, head);
     const keepUsage = this.fields.wantsUsage;
-    this.#meter = new StreamMeter({ keepUsage, onChunk: this.#hears(), head, form: this.#form });
+    this.#meter = new ChatMeter({ keepUsage, onChunk: this.#hears(), head, form: this.#form });
     const events = await this.#eventStream(answer);
     const relay = new Relay(events, this.#meter, call.watched, parts.clock, call.streamHold());
     await relay.peek();
@@ -225,7 +225,7 @@ export class ChatTurn {
   }
 
   /** Who sees the chunks of a stream: a listener, and the record where the answer is kept. */
-  #hears(): StreamMeterOptions["onChunk"] {
+  #hears(): ChatMeterOptions["onChunk"] {
     const telling = this.#telling;
     const { collector } = this.record;
     const { capture } = this;
