@@ -140,9 +140,9 @@ async function readTables(db: Database, isPostgres: boolean): Promise<Text[]> {
 
 async function holdsIn(redis: Bun.RedisClient): Promise<string[]> {
   const left: string[] = [];
-  for (const name of (await redis.send("KEYS", ["gateway:{0}:hold:*"])) as string[])
+  for (const name of (await redis.send("KEYS", ["gateway:hold:*"])) as string[])
     for (const field of (await redis.send("HKEYS", [name])) as string[]) {
-      const untilMs = await redis.send("ZSCORE", ["gateway:{0}:alive", field]);
+      const untilMs = await redis.send("HGET", ["gateway:instances", field]);
       if (untilMs !== null && Number(untilMs) > Date.now())
         left.push(`${name} by ${field}: ${await redis.send("HGET", [name, field])}`);
     }

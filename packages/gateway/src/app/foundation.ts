@@ -47,13 +47,13 @@ export async function openFoundation(options: FoundationOptions) {
   life.opened("tracer", () => tracer.close());
   const shared = await openBus({
     redisUrl: config.redisUrl,
-    supervisor: worker?.supervisor ?? null,
+    supervisorPath: worker?.supervisorPath ?? null,
     clock,
     ids,
     log,
   });
   life.opened("bus", () => shared.close());
-  const { bus, limiter, reservations, writeTurn } = shared;
+  const { bus, counter, writeTurn } = shared;
   if (writeTurn) db.takeTurns?.(writeTurn);
   const jwtSecret = loadJwtSecret(config.jwtSecret, config.dataDir);
   await watchSigning({ bus, log, secret: jwtSecret });
@@ -75,8 +75,7 @@ export async function openFoundation(options: FoundationOptions) {
     tracer,
     db,
     bus,
-    limiter,
-    reservations,
+    counter,
     jwtSecret,
     leases,
     events,

@@ -87,8 +87,7 @@ export async function openRooms(options: RoomOptions) {
     tracer,
     db,
     bus,
-    limiter,
-    reservations,
+    counter,
     jwtSecret,
     leases,
     events,
@@ -112,7 +111,7 @@ export async function openRooms(options: RoomOptions) {
     new Accounts({
       db,
       bus,
-      limiter,
+      counter,
       clock,
       ids,
       jwtSecret,
@@ -141,7 +140,7 @@ export async function openRooms(options: RoomOptions) {
     pointsPerUsd,
   });
   life.opened("settling thread", () => settler.close());
-  const money = { limiter, reservations, billing, usage, ledger, pointsPerUsd };
+  const money = { counter, billing, usage, ledger, pointsPerUsd };
   const metering = await open(
     "metering",
     new MeteringService({ settler, clock, ids, log, dataDir, beforeAnswers: beforeSending, ...money }),

@@ -95,7 +95,7 @@ function openCertificate(
 
 /** Opens the listener: from here on the service takes requests. */
 export function openTransports({ config, life, foundation, rooms, worker }: TransportOptions): Transports {
-  const { bus, requests, events: hub, limiter, revocations, clock, ids, log, metrics } = foundation;
+  const { bus, requests, events: hub, counter, revocations, clock, ids, log, metrics } = foundation;
   const { accounts, metering, audit } = rooms;
   const registry = new Registry(surfaces);
   const tries = new FailedTries(clock, bus);
@@ -120,11 +120,11 @@ export function openTransports({ config, life, foundation, rooms, worker }: Tran
   const gate = new Gate({
     authenticator: accounts,
     keys: rooms.keys,
-    limiter,
+    counter,
     tries,
     keyTries: new FailedTries(clock, bus, "failed-key-tries", TooManyKeys),
     apiRateLimitRpm: config.apiRateLimitRpm,
-    checkTierRate: (principal) => metering.checkRate(payerOf(principal)),
+    tierRates: (principal) => metering.ratesOf(payerOf(principal)),
   });
   const record = (surface: string, requestId: string) => rooms.requests.open(surface, requestId);
   const certificate = openCertificate(config, life, foundation);
@@ -156,12 +156,12 @@ export function openTransports({ config, life, foundation, rooms, worker }: Tran
     ],
     fallback: createConsole({ log, basePath }),
     basePath,
-    rpcHttp: createRpcHttp({ runner, authenticator: accounts, events: hub, limiter, tries }),
+    rpcHttp: createRpcHttp({ runner, authenticator: accounts, events: hub, counter, tries }),
     rpcSocket: new RpcWebSocket({
       runner,
       registry,
       authenticator: accounts,
-      limiter,
+      counter,
       tries,
       revocations,
       clock,

@@ -42,13 +42,17 @@ export interface Revocations {
   onChange(recheck: Recheck): void;
 }
 
-/** Limits counted over a sliding window: exact over every instance that shares the counter. */
-export interface RateLimiter {
-  /**
-   * Counts one hit on `key` unless that would exceed `limit` within `windowMs`. Returns 0 when it was
-   * counted, otherwise the milliseconds after which the next one may be.
-   */
-  hit(key: string, limit: number, windowMs: number): number | Promise<number>;
+/** At most `max` hits within any `windowMs`. */
+export interface RateLimit {
+  key: string;
+  max: number;
+  windowMs: number;
+}
+
+/** A limit that had no room: which of those asked for, and the milliseconds after which the next hit may be. */
+export interface Exceeded {
+  at: number;
+  waitMs: number;
 }
 
 /** An amount of money and of tokens, in whole numbers; an unused measure is 0. */
@@ -56,6 +60,9 @@ export interface Quantity {
   money: number;
   tokens: number;
 }
+
+/** Not `Infinity`, which JSON does not have. */
+export const NO_LIMIT = Number.MAX_VALUE;
 
 /** What has been spent, as last read from the database. Instances learn of it at different times. */
 export interface Spent extends Quantity {
@@ -72,7 +79,7 @@ export interface Cost {
 /** A limit that a grant must fit into. */
 export interface Purse {
   name: string;
-  /** `Infinity` where there is none. */
+  /** `NO_LIMIT` where there is none. */
   limit: Quantity;
   spent: Spent;
   /**
@@ -112,16 +119,24 @@ export interface ReservedChange {
 /** What `grant` returns when nothing was reserved. */
 export const REFUSED = -1;
 
-/** What requests in progress have reserved, summed over every instance that shares the counter. */
-export interface Reservations {
+/**
+ * Rate limits, and what requests in progress have reserved, counted over every instance that shares it. What one turn of
+ * the event loop asks is decided together and in order. It never fails: an instance that cannot reach the others
+ * decides alone.
+ */
+export interface Counter {
+  /**
+   * Counts one hit on each limit, in order, up to the first that is full: those before it stay counted. Null when all
+   * had room.
+   */
+  hit(limits: readonly RateLimit[]): Promise<Exceeded | null>;
   /**
    * Reserves as many units as fit every purse, on all names or on none, and returns how many: `REFUSED` when that
    * is fewer than `unitsMin`. `grantedAmount` of the asking, or of the purse's own cost, says what was reserved.
    */
-  grant(asking: Asking): number | Promise<number>;
+  grant(asking: Asking): Promise<number>;
   /** Reserves more, or releases (a negative amount), without checking limits. */
   change(changes: readonly ReservedChange[]): void;
-  close(): Promise<void>;
 }
 
 /** One session's channel, as the code that emits on it sees it. */

@@ -1,6 +1,5 @@
 import type { Clock } from "../kernel/clock.ts";
 import type { Ids } from "../kernel/ids.ts";
-import { whenKnown } from "../kernel/when-known.ts";
 import type { Bus, Requests, Subscription } from "./contract.ts";
 
 /** Requests that wait for an answer; beyond this a new one is not sent. */
@@ -39,10 +38,10 @@ export class BusRequests implements Requests {
 
   serve(topic: string, answer: (question: string) => string | Promise<string>): Subscription {
     const { bus } = this.options;
-    return bus.subscribe(topic, (asked) => {
+    return bus.subscribe(topic, async (asked) => {
       const [replies, rest] = cut(asked);
       const [id, question] = cut(rest);
-      whenKnown(answer(question), (text) => bus.publish(replies, `${id} ${text}`));
+      bus.publish(replies, `${id} ${await answer(question)}`);
     });
   }
 

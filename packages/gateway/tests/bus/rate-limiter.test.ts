@@ -1,17 +1,17 @@
 import { beforeEach, describe, expect, test } from "bun:test";
 import { ManualClock } from "@model-gateway/testing/clock.ts";
 import fc from "fast-check";
-import { InProcessRateLimiter } from "../../src/bus/in-process/rate-limiter.ts";
+import { MemoryCounter } from "../../src/bus/in-process/counter.ts";
 
 const WINDOW_MS = 60_000;
 let clock: ManualClock;
-let limiter: InProcessRateLimiter;
+let counter: MemoryCounter;
 beforeEach(() => {
   clock = new ManualClock();
-  limiter = new InProcessRateLimiter(clock);
+  counter = new MemoryCounter(clock);
 });
 
-const hit = (limit: number, key = "k") => limiter.hit(key, limit, WINDOW_MS);
+const hit = (max: number, key = "k") => counter.hit([{ key, max, windowMs: WINDOW_MS }])?.waitMs ?? 0;
 const hitTimes = (times: number, limit: number) =>
   Array.from({ length: times }, () => hit(limit)).filter((waitMs) => waitMs === 0).length;
 

@@ -6,7 +6,7 @@ import { ManualClock } from "@model-gateway/testing/clock.ts";
 import { until } from "@model-gateway/testing/until.ts";
 import { beforeSending } from "@model-gateway/wire/turns";
 import type { Socket } from "bun";
-import { REFUSED } from "../../src/bus/contract.ts";
+import { NO_LIMIT, REFUSED } from "../../src/bus/contract.ts";
 import { openBus, type Shared } from "../../src/bus/index.ts";
 import { Channel, FRAME_BYTES_MAX } from "../../src/bus/workers/channel.ts";
 import { WorkerHub } from "../../src/bus/workers/hub.ts";
@@ -35,10 +35,10 @@ function listen(path: string, clock = systemClock) {
   return { hub, lines };
 }
 
-async function joined(path: string, worker: string): Promise<Shared> {
+async function joined(path: string): Promise<Shared> {
   const shared = await openBus({
     redisUrl: null,
-    supervisor: { path, worker },
+    supervisorPath: path,
     clock: systemClock,
     ids: randomIds,
     log: silentLog,
@@ -67,7 +67,7 @@ const room = (limit: number) => ({
   purses: [
     {
       name: "pool",
-      limit: { money: limit, tokens: Number.POSITIVE_INFINITY },
+      limit: { money: limit, tokens: NO_LIMIT },
       spent: { money: 0, tokens: 0, version: 0 },
       unitsBeyond: null,
     },
@@ -78,12 +78,16 @@ const room = (limit: number) => ({
   unitsMin: 0,
   unitsMax: 0,
 });
-/** One of the pool, as a worker that enters tells it. */
-const holding = { name: "pool", base: { money: 1, tokens: 0 }, spent: null };
-const holdOne = async ({ reservations }: Shared, limit = 2) =>
-  (await reservations.grant(room(limit))) !== REFUSED;
-const freeOne = ({ reservations }: Shared) =>
-  reservations.change([{ name: "pool", amount: { money: -1, tokens: 0 } }]);
+/** Enters and holds one of the pool. */
+const holdsOne = (instance: string) => [
+  ["enter", 1, instance],
+  ["ask", 2, instance, [{ change: [{ name: "pool", amount: { money: 1, tokens: 0 } }] }]],
+];
+/** The milliseconds to wait; 0 when it was counted. */
+const hit = async ({ counter }: Shared, max: number): Promise<number> =>
+  (await counter.hit([{ key: "key", max, windowMs: 60_000 }]))?.waitMs ?? 0;
+const holdOne = async ({ counter }: Shared, limit = 2) => (await counter.grant(room(limit))) !== REFUSED;
+const freeOne = ({ counter }: Shared) => counter.change([{ name: "pool", amount: { money: -1, tokens: 0 } }]);
 /** Whether nothing more fits; asks for it and gives it back. */
 async function isFull(shared: Shared): Promise<boolean> {
   const granted = await holdOne(shared);
@@ -98,7 +102,7 @@ test("only the service's own account can open the socket", () => {
 
 test("a message reaches its own and every other worker exactly once, in order, and ends with the subscription", async () => {
   const { path } = startHub();
-  const workers = await Promise.all(["1", "2", "3"].map((worker) => joined(path, worker)));
+  const workers = await Promise.all([1, 2, 3].map(() => joined(path)));
   const heard: string[][] = [[], [], []];
   const subscriptions = workers.map(({ bus }, i) => bus.subscribe("topic", (text) => heard[i]!.push(text)));
   await Promise.all(subscriptions.map(({ ready }) => ready));
@@ -116,65 +120,51 @@ test("a message reaches its own and every other worker exactly once, in order, a
 
 test("limits and holds are exact over workers that ask at the same time", async () => {
   const { path } = startHub();
-  const workers = await Promise.all(["1", "2", "3"].map((worker) => joined(path, worker)));
+  const workers = await Promise.all([1, 2, 3].map(() => joined(path)));
   const of = (i: number) => workers[i % 3]!;
-  const waits = await Promise.all(
-    Array.from({ length: 1_000 }, (_, i) => of(i).limiter.hit("key", 10, 60_000)),
-  );
+  const waits = await Promise.all(Array.from({ length: 1_000 }, (_, i) => hit(of(i), 10)));
   expect(waits.filter((waitMs) => waitMs === 0)).toHaveLength(10);
   expect(Math.max(...waits)).toBeLessThanOrEqual(60_000);
   const granted = await Promise.all(Array.from({ length: 1_000 }, (_, i) => holdOne(of(i), 10)));
   expect(granted.filter(Boolean)).toHaveLength(10);
 });
 
-test("a busy worker is admitted from slices, and what it leaves unused can be had by another", async () => {
+test("what one turn of the event loop asks goes in one message, and what comes meanwhile in the next", async () => {
   const { path } = startHub();
-  const [a, b] = await Promise.all(["1", "2"].map((worker) => joined(path, worker)));
+  const worker = await joined(path);
   const asks = spyOn(WorkerLink.prototype, "ask");
   cleanups.push(() => asks.mockRestore());
-  const [limit, requests] = [100_000, 5_000];
-  for (let i = 0; i < requests; i++) {
-    expect(await a!.limiter.hit("key", limit, 60_000)).toBe(0);
-    expect(await holdOne(a!, limit)).toBe(true);
-    freeOne(a!);
-  }
-  expect(asks.mock.calls.length).toBeLessThan(requests / 10);
-  // All of it in one piece, at once: what the other holds ahead of need is asked back.
-  const whole = { ...room(limit), fixed: { money: limit, tokens: 0 } };
-  expect(await b!.reservations.grant(whole)).not.toBe(REFUSED);
-  expect(await holdOne(a!, limit)).toBe(false);
-  const waits = await Promise.all(
-    Array.from({ length: limit - requests + 1 }, () => b!.limiter.hit("key", limit, 60_000)),
-  );
-  expect(waits.filter((waitMs) => waitMs > 0)).toHaveLength(1);
+  const ask = () =>
+    Promise.all(Array.from({ length: 50 }, () => Promise.all([hit(worker, 100), holdOne(worker, 100)])));
+  const first = ask();
+  await new Promise((resolve) => setImmediate(resolve));
+  await Promise.all([first, ask(), ask()]);
+  expect(asks.mock.calls.map(([name]) => name)).toEqual(["ask", "ask"]);
 });
 
-test("the holds of a worker that died stay until its successor has settled what it left, or for 15 s", async () => {
+test("the holds of a worker that died stay for 15 s; a clean stop frees them at once", async () => {
   const clock = new ManualClock();
-  const { path, hub } = startHub(clock);
-  const [alive, dead, other] = await Promise.all(["1", "2", "3"].map((worker) => joined(path, worker)));
-  expect([await holdOne(dead!), await holdOne(other!), await holdOne(alive!)]).toEqual([true, true, false]);
-  // A clean stop frees at once.
-  await other!.close();
-  expect(await holdOne(alive!)).toBe(true);
-  freeOne(alive!);
+  const { path } = startHub(clock);
+  const [alive, other] = (await Promise.all([1, 2].map(() => joined(path)))) as [Shared, Shared];
+  expect([await holdOne(alive), await holdOne(other), await holdOne(alive)]).toEqual([true, true, false]);
+  await other.close();
+  expect(await holdOne(alive)).toBe(true);
+  freeOne(alive);
   // The connection is gone without a word, as after a kill.
   const dying = await rawWorker(path);
-  dying.say(["enter", 1, "4", "its holds", [holding]]);
-  await until("it counts", () => isFull(alive!));
+  dying.say(...holdsOne("dying"));
+  await until("it counts", () => isFull(alive));
   dying.socket.terminate();
-  await dead!.bus.subscribe("a round trip", () => {}).ready;
+  await alive.bus.subscribe("a round trip", () => {}).ready;
   clock.advance(14_999);
-  expect(await holdOne(alive!)).toBe(false);
+  expect(await holdOne(alive)).toBe(false);
   clock.advance(1);
-  expect(await holdOne(alive!)).toBe(true);
-  hub.forget("2");
-  expect([await holdOne(alive!), await holdOne(alive!)]).toEqual([true, false]);
+  expect([await holdOne(alive), await holdOne(alive)]).toEqual([true, false]);
 });
 
 test("without the supervisor each worker counts for itself; a new one is told everything, and caches are cleared", async () => {
   const { path, hub } = startHub();
-  const [a, b] = await Promise.all(["1", "2"].map((worker) => joined(path, worker)));
+  const [a, b] = await Promise.all([1, 2].map(() => joined(path)));
   const heard: string[] = [];
   let gaps = 0;
   b!.bus.onGap(() => gaps++);
@@ -184,8 +174,8 @@ test("without the supervisor each worker counts for itself; a new one is told ev
   await until("both noticed", () => !a!.bus.connected && !b!.bus.connected);
   // Neither knows of the other's.
   expect([await holdOne(a!), await holdOne(a!), await holdOne(b!)]).toEqual([true, false, true]);
-  expect(await b!.limiter.hit("key", 1, 60_000)).toBe(0);
-  expect(await b!.limiter.hit("key", 1, 60_000)).toBeGreaterThan(0);
+  expect(await hit(b!, 1)).toBe(0);
+  expect(await hit(b!, 1)).toBeGreaterThan(0);
   listen(path);
   await until("both are back", () => a!.bus.connected && b!.bus.connected && gaps === 1);
   // Three are held of the two that there was room for; with one less there is still none.
@@ -202,11 +192,7 @@ test("without the supervisor each worker counts for itself; a new one is told ev
 test("workers write one after the other, in the order in which they came; one that died or takes too long is passed over", async () => {
   const clock = new ManualClock();
   const { path } = startHub(clock);
-  const [a, b, c] = (await Promise.all(["1", "2", "3"].map((worker) => joined(path, worker)))) as [
-    Shared,
-    Shared,
-    Shared,
-  ];
+  const [a, b, c] = (await Promise.all([1, 2, 3].map(() => joined(path)))) as [Shared, Shared, Shared];
   const order: string[] = [];
   const enter = async (name: string, { writeTurn }: Shared) => {
     const end = await writeTurn!();
@@ -225,7 +211,7 @@ test("workers write one after the other, in the order in which they came; one th
   const endB = await second;
   expect(order).toEqual(["a", "b"]);
   const dying = await rawWorker(path);
-  dying.say(["enter", 1, "4", "its holds", []], ["write", 2]);
+  dying.say(["enter", 1, "dying"], ["write", 2]);
   endB();
   (await third)();
   const fourth = enter("a again", a);
@@ -266,13 +252,13 @@ async function rawWorker(path: string) {
 
 test("what is not a frame, is too large or comes from nobody ends that connection only", async () => {
   const { path, lines } = startHub();
-  const good = await joined(path, "1");
+  const good = await joined(path);
   const bad: ((raw: Awaited<ReturnType<typeof rawWorker>>) => void)[] = [
     (raw) => raw.write(Buffer.from("not JSON")),
     (raw) => raw.write(Buffer.from("{}")),
     (raw) => raw.write(Buffer.from("x"), FRAME_BYTES_MAX + 1),
-    (raw) => raw.say(["hit", 1, null]),
-    (raw) => raw.say(["enter", 1, "2", "its holds", null]),
+    (raw) => raw.say(["enter", 1, "2"], ["ask", 2, "2", null]),
+    (raw) => raw.say(["leave", 1, null]),
   ];
   for (const send of bad) {
     const raw = await rawWorker(path);
@@ -283,7 +269,7 @@ test("what is not a frame, is too large or comes from nobody ends that connectio
   expect(await holdOne(good)).toBe(true);
   // A frame in single bytes is one all the same.
   const slow = await rawWorker(path);
-  const body = Buffer.from(JSON.stringify([["enter", 1, "3", "its holds", [holding]]]));
+  const body = Buffer.from(JSON.stringify(holdsOne("3")));
   const header = Buffer.alloc(4);
   header.writeUInt32BE(body.length);
   for (const byte of Buffer.concat([header, body])) slow.socket.write(Buffer.of(byte));

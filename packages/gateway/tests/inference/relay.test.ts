@@ -29,7 +29,7 @@ function relaying() {
   const admission = {
     outputTokensHeld: 1e6,
     lowered: false,
-    grow: () => true,
+    grow: async () => true,
     settle: () => null,
     release() {},
   };

@@ -65,8 +65,8 @@ async function asWorkers(): Promise<Company> {
   return {
     storage: { dataDir, databaseUrl: null },
     boot({ config, overrides, line } = {}) {
-      const supervisor = { path: line?.path ?? path, worker: crypto.randomUUID() };
-      const worker = { number: ++count, count: 3, starts: 1, service, supervisor };
+      const supervisorPath = line?.path ?? path;
+      const worker = { number: ++count, count: 3, starts: 1, service, supervisorPath };
       return bootGateway({ config, dataDir, overrides: { ...overrides, worker } });
     },
     line: () => SharedLine.open({ path }, join(dataDir, "line.sock")),

@@ -339,7 +339,7 @@ onEachDatabase("a bound", (fresh) => {
       const crossing = await bench.metering.admit(outputRequest(who, 80_000));
       expect(crossing).toMatchObject({ outputTokensHeld: 5_000 - 10 + 1_024, lowered: true });
       expect((await refusal(bench, who)).kind).toBe("quota_exceeded");
-      expect(crossing.grow({ promptTokens: 10, completionTokens: 6_100 })).toBe(false);
+      expect(await crossing.grow({ promptTokens: 10, completionTokens: 6_100 })).toBe(false);
       crossing.release();
     }));
 
@@ -349,20 +349,20 @@ onEachDatabase("a bound", (fresh) => {
       await bench.topup({ type: "user", id: who.userId }, 10);
       const held = await bench.metering.admit(outputRequest(who, 4_000));
       const total = (completionTokens: number) => ({ promptTokens: 10, completionTokens });
-      expect(held.grow(total(9_000))).toBe(true);
+      expect(await held.grow(total(9_000))).toBe(true);
       // 10 points pay 10,000 tokens, the quota 100,000.
       await expect(async () =>
         bench.metering.admit(outputRequest(payer(), 100_000_000, 90_000_000)),
       ).toThrow();
-      expect(held.grow(total(20_000))).toBe(true);
+      expect(await held.grow(total(20_000))).toBe(true);
       // The points are free again.
       const other = await bench.metering.admit({ ...outputRequest(who, 10_000), payer: who });
       expect(other).toMatchObject({ outputTokensHeld: 10_000, lowered: false });
-      expect(held.grow(total(200_000))).toBe(false);
-      expect(held.grow(total(99_000))).toBe(true);
+      expect(await held.grow(total(200_000))).toBe(false);
+      expect(await held.grow(total(99_000))).toBe(true);
       other.release();
       held.settle({ backend: "gateway", promptTokens: 10, completionTokens: 99_000, estimated: false });
-      expect(held.grow(total(1))).toBe(false);
+      expect(await held.grow(total(1))).toBe(false);
       await bench.metering.flush(10_000);
       expect(await bench.rows()).toMatchObject([{ points: null, cost: 0.99 }]);
     }));

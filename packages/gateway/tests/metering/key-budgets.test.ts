@@ -5,14 +5,13 @@ import { join } from "node:path";
 import { ManualClock } from "@model-gateway/testing/clock.ts";
 import { freshDatabase, onEachDatabase, type TestDatabase } from "@model-gateway/testing/databases.ts";
 import { until } from "@model-gateway/testing/until.ts";
-import { REFUSED, type Reservations } from "../../src/bus/contract.ts";
+import { type Counter, REFUSED } from "../../src/bus/contract.ts";
 import { openBus } from "../../src/bus/index.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
 import { ServiceError } from "../../src/kernel/errors.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import { silentLog } from "../../src/kernel/log.ts";
 import type { KeyLimits, Payer } from "../../src/kernel/payer.ts";
-import { whenKnown } from "../../src/kernel/when-known.ts";
 import type { Admission, AdmitOptions } from "../../src/rooms/metering/index.ts";
 import { openStorage } from "../../src/storage/index.ts";
 import {
@@ -125,20 +124,20 @@ onEachDatabase("budgets of keys", (fresh) => {
     const clock = new ManualClock();
     const alone = await openBus({ redisUrl: null, clock, ids: randomIds, log: silentLog });
     let whenRefused = () => {};
-    const reservations: Reservations = {
-      grant: (asking) =>
-        whenKnown(alone.reservations.grant(asking), (granted) => {
-          if (granted === REFUSED) whenRefused();
-          return granted;
-        }),
-      change: (changes) => alone.reservations.change(changes),
-      close: () => alone.reservations.close(),
+    const counter: Counter = {
+      grant: async (asking) => {
+        const granted = await alone.counter.grant(asking);
+        if (granted === REFUSED) whenRefused();
+        return granted;
+      },
+      hit: (limits) => alone.counter.hit(limits),
+      change: (changes) => alone.counter.change(changes),
     };
     const bench = await openBench({
       db,
       dataDir: options.dataDir,
       clock,
-      shared: { ...alone, reservations },
+      shared: { ...alone, counter },
     });
     cleanups.push(async () => {
       await bench.close();
@@ -396,8 +395,7 @@ describe.if(redisUrl !== undefined && process.env.TEST_POSTGRES_URL !== undefine
       benches.push(bench);
       cleanups.push(async () => {
         await bench.close();
-        await parts.reservations.close();
-        await parts.bus.close();
+        await parts.close();
         await db.close();
         rmSync(dataDir, { recursive: true, force: true });
       });

@@ -44,8 +44,7 @@ async function openInstances(): Promise<Instances> {
     benches.push(bench);
     cleanups.push(async () => {
       await bench.close();
-      await parts.reservations.close();
-      await parts.bus.close();
+      await parts.close();
       await db.close();
       rmSync(dataDir, { recursive: true, force: true });
     });
@@ -264,7 +263,7 @@ describe.if(redisUrl !== undefined && process.env.TEST_POSTGRES_URL !== undefine
       const who = await memberWithPool(instances, 1);
       await a.metering.admit(centRequest(who));
       expect(await admitAtOnce([b], who, 1)).toEqual([null]);
-      await instances.shared[0]!.reservations.close();
+      await instances.shared[0]!.close();
       expect(await admitAtOnce([b], who, 1)).toEqual([expect.anything()]);
     });
   },

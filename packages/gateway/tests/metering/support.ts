@@ -78,8 +78,7 @@ export async function openBench({
   threadOn,
   settler,
 }: BenchOptions): Promise<Bench> {
-  const { bus, limiter, reservations } =
-    shared ?? (await openBus({ redisUrl: null, clock, ids: randomIds, log }));
+  const { bus, counter } = shared ?? (await openBus({ redisUrl: null, clock, ids: randomIds, log }));
   const ids = randomIds;
   const ledger = new Ledger({ db, bus, clock, ids, pointsPerUsd: POINTS_PER_USD });
   const usage = new Usage({ db, clock, retentionMonths: null });
@@ -95,8 +94,7 @@ export async function openBench({
     clock,
     ids,
     log,
-    limiter,
-    reservations,
+    counter,
     billing,
     usage,
     ledger,

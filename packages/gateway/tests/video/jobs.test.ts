@@ -78,7 +78,7 @@ async function setUp(fresh: Parameters<Parameters<typeof onEachDatabase>[1]>[0])
     { fetch, clock: systemClock },
   );
   const start = ({ record = journal.record, serving = backend, ...more }: Start = {}) => {
-    const admit: Metering["admit"] = ({ bound, ...job }) => {
+    const admit: Metering["admit"] = async ({ bound, ...job }) => {
       const heldUsd = "costUsd" in bound ? bound.costUsd : 0;
       holds.open++;
       holds.usd += heldUsd;
@@ -91,7 +91,7 @@ async function setUp(fresh: Parameters<Parameters<typeof onEachDatabase>[1]>[0])
         record(job, usage);
         return null;
       };
-      return { outputTokensHeld: 0, lowered: false, grow: () => true, settle, release };
+      return { outputTokensHeld: 0, lowered: false, grow: async () => true, settle, release };
     };
     const entry = newEntry(cloudVideo, {
       config: serving.config,

@@ -1,4 +1,3 @@
-import type { SupervisorAddress } from "../../bus/index.ts";
 import type { Config } from "../../config.ts";
 
 /** A process among the workers of one service. */
@@ -10,8 +9,8 @@ export interface WorkerPlace {
   starts: number;
   /** Common to the workers of one supervisor. */
   service: string;
-  /** Null where the workers share a Redis. */
-  supervisor: SupervisorAddress | null;
+  /** The supervisor's socket; null where Redis is shared instead. */
+  supervisorPath: string | null;
 }
 
 /** To a worker, over the pipe that it was started with. */

@@ -1,6 +1,5 @@
 import { join, relative } from "node:path";
 import type { Subprocess } from "bun";
-import type { SupervisorAddress } from "../../bus/index.ts";
 import { WorkerHub } from "../../bus/workers/hub.ts";
 import type { Config } from "../../config.ts";
 import { systemClock } from "../../kernel/clock.ts";
@@ -40,9 +39,6 @@ interface Waiting {
 class Seat {
   child: Subprocess<"ignore", "inherit", "inherit"> | null = null;
   starts = 0;
-  /** Those that had the seat before and whose holds have not been freed. */
-  predecessors: string[] = [];
-  id = "";
   readyAtMs: number | null = null;
   restartMs = RESTART_MS.first;
   cancelRestart: () => void = () => {};
@@ -137,8 +133,6 @@ export class Supervisor {
 
   #start(seat: Seat): Promise<Ready> {
     const { command, config } = this.options;
-    if (seat.id !== "") seat.predecessors.push(seat.id);
-    seat.id = randomIds.uuid();
     seat.starts++;
     seat.readyAtMs = null;
     seat.failure = null;
@@ -150,8 +144,6 @@ export class Supervisor {
       onExit: ({ signalCode: signal }, code) => this.#ended(seat, { code, signal }),
     });
     seat.child = child;
-    const supervisor: SupervisorAddress | null =
-      this.#hub === null ? null : { path: this.#socketPath, worker: seat.id };
     this.#tell(seat, {
       start: {
         config: {
@@ -167,7 +159,7 @@ export class Supervisor {
           count: config.workers,
           starts: seat.starts,
           service: this.#service,
-          supervisor,
+          supervisorPath: this.#hub === null ? null : this.#socketPath,
         },
       },
     });
@@ -196,19 +188,8 @@ export class Supervisor {
 
   #ready(seat: Seat, ready: Ready): void {
     seat.readyAtMs = systemClock.elapsed();
-    this.#forgetDead();
     seat.waiting?.resolve(ready);
     seat.waiting = null;
-  }
-
-  /**
-   * A worker that is ready has settled what it found in the journal, also of other seats. So once none is starting,
-   * what the dead had spent is in the database, and their holds need not stand for it any longer.
-   */
-  #forgetDead(): void {
-    if (this.#seats.some(({ child, readyAtMs }) => child !== null && readyAtMs === null)) return;
-    for (const { predecessors } of this.#seats)
-      for (const id of predecessors.splice(0)) this.#hub?.forget(id);
   }
 
   #ended(seat: Seat, { code, signal }: { code: number | null; signal: string | number | null }): void {

@@ -5,9 +5,13 @@ const KEYS_KEPT = 45_000;
 const TIMES_MAX = 1024;
 const TIMES_AT_FIRST = 8;
 
-/** The times of hits that still count, in the order in which they were counted, as a ring. */
-export class Window {
-  /** Of each entry its time and then its hits, next to each other: keys are many, and seldom in the processor's caches. */
+/**
+ * A sliding log: the times of hits that still count, oldest first, as a ring. Exact: within no window are more hits
+ * counted than the limit. A key costs as much memory as it is used, and never more than for 2,048 hits: with a limit
+ * above 1,024 a hit may be forgotten late by a thousandth of the window.
+ */
+class Window {
+  /** Interleaved [time, hits] pairs, so that one lookup touches one cache line. */
   #entries = new Float64Array(2 * TIMES_AT_FIRST);
   /** Where the oldest entry stands. */
   #oldest = 0;
@@ -18,56 +22,23 @@ export class Window {
 
   constructor(readonly windowMs: number) {}
 
-  hit(limit: number, nowMs: number): number {
-    return this.count(1, limit, nowMs) === 1 ? 0 : this.waitMs(nowMs);
-  }
-
-  /** Counts as many of the hits as the limit allows. */
-  count(hits: number, limit: number, nowMs: number): number {
+  /** Returns 0 when it was counted, otherwise the milliseconds after which the next one may be. */
+  hit(max: number, nowMs: number): number {
     this.#forgetPast(nowMs);
-    const counted = Math.min(hits, limit - this.#hits);
-    if (counted <= 0) return 0;
-    this.#hits += counted;
-    const isShared = limit > TIMES_MAX && nowMs - this.#newestBeganMs < this.windowMs / TIMES_MAX;
+    // The limit may have been lowered meanwhile: then more than one entry has to pass.
+    if (this.#hits >= max)
+      return Math.min(this.#entries[this.#oldest]! + this.windowMs - nowMs, this.windowMs);
+    this.#hits++;
+    const isShared = max > TIMES_MAX && nowMs - this.#newestBeganMs < this.windowMs / TIMES_MAX;
     if (isShared && this.#size > 0) {
       const newest = this.#at(this.#size - 1);
       this.#entries[newest] = nowMs;
-      this.#entries[newest + 1]! += counted;
+      this.#entries[newest + 1]!++;
     } else {
-      this.#add(nowMs, counted);
+      this.#add(nowMs);
       this.#newestBeganMs = nowMs;
     }
-    return counted;
-  }
-
-  /** After a hit that was not counted. The limit may have been lowered meanwhile: then more than one entry has to pass. */
-  waitMs(nowMs: number): number {
-    return Math.min(this.oldestMs + this.windowMs - nowMs, this.windowMs);
-  }
-
-  /** How many more hits the limit allows. */
-  left(limit: number): number {
-    return limit - this.#hits;
-  }
-
-  /** Counts hits that have no time yet. */
-  protected countAhead(hits: number): void {
-    this.#hits += hits;
-  }
-
-  /** Of hits that were counted ahead, so many were used, at this time at the latest. */
-  protected endAhead(hits: number, used: number, atMs: number): void {
-    this.#hits -= hits - used;
-    if (used > 0) this.#add(atMs, used);
-  }
-
-  protected get hasRoom(): boolean {
-    return this.#size < 2 * TIMES_MAX;
-  }
-
-  /** When the oldest hit was counted. */
-  protected get oldestMs(): number {
-    return this.#size > 0 ? this.#entries[this.#oldest]! : Number.POSITIVE_INFINITY;
+    return 0;
   }
 
   isPast(nowMs: number): boolean {
@@ -88,18 +59,11 @@ export class Window {
     return (this.#oldest + 2 * index) & (this.#entries.length - 1);
   }
 
-  /** Behind everything that is not younger. */
-  #add(timeMs: number, hits: number): void {
+  #add(timeMs: number): void {
     if (2 * this.#size === this.#entries.length) this.#grow();
-    let at = this.#at(this.#size);
-    for (let index = this.#size++; index > 0; index--) {
-      const before = this.#at(index - 1);
-      if (this.#entries[before]! <= timeMs) break;
-      this.#entries.copyWithin(at, before, before + 2);
-      at = before;
-    }
+    const at = this.#at(this.#size++);
     this.#entries[at] = timeMs;
-    this.#entries[at + 1] = hits;
+    this.#entries[at + 1] = 1;
   }
 
   /** To a power of two again, which makes the ring's arithmetic cheap. */
@@ -113,16 +77,14 @@ export class Window {
 }
 
 /** The windows of many keys, of which the oldest are forgotten so that memory stays bounded. */
-export class Windows<W extends Window> {
-  readonly #windows = new Map<string, W>();
+export class Windows {
+  readonly #windows = new Map<string, Window>();
 
-  constructor(readonly create: (windowMs: number) => W) {}
-
-  of(key: string, windowMs: number, nowMs: number): W {
+  of(key: string, windowMs: number, nowMs: number): Window {
     let window = this.#windows.get(key);
     if (!window) {
       if (this.#windows.size >= KEYS_MAX) this.#makeRoom(nowMs);
-      window = this.create(windowMs);
+      window = new Window(windowMs);
       this.#windows.set(key, window);
     }
     return window;

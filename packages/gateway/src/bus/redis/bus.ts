@@ -15,34 +15,29 @@ const BEAT_MS = 250;
 const UNHEARD_BEATS_MAX = 2;
 /** After this many, the connections count as dead even though nobody closed them, and are replaced. */
 const UNHEARD_BEATS_RENEW = 40;
-/** Sooner where another node can take over. */
-const UNHEARD_BEATS_RENEW_CLUSTER = 8;
 
 const FIRST_ANSWER_WITHIN_MS = 5_000;
 
-/**
- * A start without Redis fails and says so; a client that never gives up would wait in silence. Returns whether the
- * server is a node of a cluster.
- */
-export async function reach(url: string): Promise<boolean> {
+/** A start without Redis fails and says so; a client that never gives up would wait in silence. */
+export async function reach(url: string): Promise<void> {
+  let isCluster: boolean;
   const client = new RedisClient(url, { autoReconnect: false, connectionTimeout: FIRST_ANSWER_WITHIN_MS });
   try {
     await client.connect();
     await client.send("PING", []);
     // A user that may not ask is not one of a cluster, which needs more rights than that.
-    const info = await client.send("INFO", ["cluster"]).catch(() => "");
-    return String(info).includes("cluster_enabled:1");
+    isCluster = String(await client.send("INFO", ["cluster"]).catch(() => "")).includes("cluster_enabled:1");
   } catch (error) {
     throw new Error(`${shownUrl(url)} cannot be reached: ${(error as Error).message}`, { cause: error });
   } finally {
     client.close();
   }
+  if (isCluster)
+    throw new Error(`${shownUrl(url)} is a node of a Redis Cluster; name a server that is not part of one`);
 }
 
 interface RedisBusOptions {
   url: string;
-  /** Another node of the same cluster each time; null where there is one server. */
-  nextUrl: (() => string) | null;
   /** Marks this instance's own messages, which were already delivered here. */
   instanceId: string;
   log: Log;
@@ -57,7 +52,6 @@ export class RedisBus implements Bus {
   readonly #local = new InProcessBus();
   readonly #heartbeat: ReturnType<typeof setInterval>;
   readonly #beatChannel: string;
-  #url: string;
   #commands: RedisClient;
   #listener: RedisClient;
   #unheardBeats = 0;
@@ -72,7 +66,6 @@ export class RedisBus implements Bus {
 
   private constructor(readonly options: RedisBusOptions) {
     this.#beatChannel = `${CHANNEL_PREFIX}beat:${options.instanceId}`;
-    this.#url = options.url;
     this.#commands = this.#newClient();
     this.#listener = this.#newListener();
     this.#heartbeat = setInterval(() => this.#beat(), BEAT_MS);
@@ -81,7 +74,7 @@ export class RedisBus implements Bus {
 
   /** A message that cannot be sent now is worthless later, so nothing is queued while Redis is unreachable. */
   #newClient(): RedisClient {
-    return new RedisClient(this.#url, { enableOfflineQueue: false, maxRetries: RECONNECTS_MAX });
+    return new RedisClient(this.options.url, { enableOfflineQueue: false, maxRetries: RECONNECTS_MAX });
   }
 
   #newListener(): RedisClient {
@@ -103,7 +96,7 @@ export class RedisBus implements Bus {
     return bus;
   }
 
-  /** For the commands of other parts that share this connection, such as the limiter. */
+  /** For the commands of other parts that share this connection, such as the counter. */
   get client(): RedisClient {
     return this.#commands;
   }
@@ -115,11 +108,10 @@ export class RedisBus implements Bus {
   /** An open connection proves little: a frozen server or a silently dropped route looks the same. */
   #beat(): void {
     const isOpen = this.#commands.connected && this.#listener.connected;
-    const { nextUrl } = this.options;
-    // One server is waited for by the client itself.
-    if (!isOpen && !this.#isRenewed && !nextUrl) return;
+    // A closed connection is opened again by the client itself.
+    if (!isOpen && !this.#isRenewed) return;
     this.#unheardBeats++;
-    if (this.#unheardBeats > (nextUrl ? UNHEARD_BEATS_RENEW_CLUSTER : UNHEARD_BEATS_RENEW)) this.#renew();
+    if (this.#unheardBeats > UNHEARD_BEATS_RENEW) this.#renew();
     else if (isOpen) this.#commands.publish(this.#beatChannel, "").catch(() => {});
   }
 
@@ -128,7 +120,6 @@ export class RedisBus implements Bus {
     this.#isRenewed = true;
     const silent = [this.#commands, this.#listener];
     this.#unheardBeats = UNHEARD_BEATS_MAX + 1;
-    this.#url = this.options.nextUrl?.() ?? this.#url;
     this.#commands = this.#newClient();
     this.#listener = this.#newListener();
     for (const client of silent) client.close();

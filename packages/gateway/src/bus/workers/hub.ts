@@ -2,11 +2,10 @@ import { rmSync } from "node:fs";
 import type { Socket, UnixSocketListener } from "bun";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Log } from "../../kernel/log.ts";
+import { ALIVE_MS } from "../counter-server.ts";
 import { InProcessBus } from "../in-process/bus.ts";
-import type { PurseOrder } from "../slices/contract.ts";
-import { MemoryLimits } from "../slices/memory-limits.ts";
+import { MemoryCounter } from "../in-process/counter.ts";
 import { Channel } from "./channel.ts";
-import { WorkerHolds } from "./holds.ts";
 import type { Answers, Asked, ToHub, ToWorker } from "./messages.ts";
 import { WriteQueue } from "./write-queue.ts";
 
@@ -21,7 +20,8 @@ interface HubOptions {
 /** One worker's connection. */
 interface Peer {
   channel: Channel<ToHub, ToWorker>;
-  worker: string | null;
+  /** The ids under which it holds. */
+  instances: string[];
   /** Ends each subscription, by topic. */
   topics: Map<string, () => void>;
 }
@@ -32,18 +32,17 @@ interface Peer {
  */
 export class WorkerHub {
   readonly #topics = new InProcessBus();
-  readonly #limits: MemoryLimits;
-  readonly #holds: WorkerHolds;
+  readonly #counter: MemoryCounter;
   readonly #writes: WriteQueue<Peer>;
   readonly #listener: UnixSocketListener<Peer>;
-  readonly #peers = new Set<Peer>();
+  /** Ends the waits for workers whose connections are gone. */
+  readonly #lost = new Set<() => void>();
   /** Whose message is being handed on: it has had it already. */
   #publisher: Peer | null = null;
 
   constructor(readonly options: HubOptions) {
     const { path, clock } = options;
-    this.#limits = new MemoryLimits(clock);
-    this.#holds = new WorkerHolds(clock);
+    this.#counter = new MemoryCounter(clock);
     this.#writes = new WriteQueue(clock);
     // Left by a supervisor that was killed.
     rmSync(path, { force: true });
@@ -66,13 +65,8 @@ export class WorkerHub {
     }
   }
 
-  /** Frees what a worker held: it is dead, and what it had spent is in the database. */
-  forget(worker: string): void {
-    this.#holds.forget(worker);
-  }
-
   close(): void {
-    this.#holds.close();
+    for (const cancel of this.#lost) cancel();
     this.#listener.stop(true);
     rmSync(this.options.path, { force: true });
   }
@@ -85,19 +79,19 @@ export class WorkerHub {
       dropped: (bytes) => log.error("a message to a worker is too large and was dropped", { bytes }),
       broke: (error) => log.error("a worker's message failed; its connection is closed", { error }),
     });
-    const peer: Peer = { channel, worker: null, topics: new Map() };
-    this.#peers.add(peer);
+    const peer: Peer = { channel, instances: [], topics: new Map() };
     return peer;
   }
 
+  /** What it held stays for a while: it may come back, or be dead with requests whose usage is not settled yet. */
   #gone(peer: Peer): void {
-    this.#peers.delete(peer);
     for (const end of peer.topics.values()) end();
     this.#writes.forget(peer);
-    const { worker } = peer;
-    // It may already be back on another connection.
-    if (worker !== null && ![...this.#peers].some((other) => other.worker === worker))
-      this.#holds.lost(worker);
+    const cancel = this.options.clock.after(ALIVE_MS, () => {
+      this.#lost.delete(cancel);
+      this.#counter.leave(peer.instances);
+    });
+    this.#lost.add(cancel);
   }
 
   #receive(peer: Peer, message: ToHub): void {
@@ -108,17 +102,14 @@ export class WorkerHub {
   /** The answer, where one is waited for now. */
   #handle(peer: Peer, message: ToHub): Answers[Asked] | undefined {
     switch (message[0]) {
-      case "hit":
-        return this.#limits.hit(message[2]);
-      case "hold":
-        return this.#holds.purses.hold(message[2], unlimited(message[3]));
-      case "lives":
-        return this.#holds.purses.beat(message[2]);
+      case "ask":
+        return this.#counter.ask(message[2], message[3]);
       case "enter":
-        peer.worker = message[2];
-        return this.#holds.enter(message[2], message[3], message[4]);
+        peer.instances.push(message[2]);
+        return this.#counter.enter(message[2]);
       case "leave":
-        this.#holds.purses.leave(message[2]);
+        peer.instances = peer.instances.filter((each) => !message[2].includes(each));
+        this.#counter.leave(message[2]);
         return true;
       case "publish":
         this.#publish(peer, message[1], message[2]);
@@ -156,14 +147,4 @@ export class WorkerHub {
     });
     peer.topics.set(topic, end);
   }
-}
-
-/** JSON has no infinity: it arrives as null. */
-function unlimited(orders: readonly PurseOrder[]): readonly PurseOrder[] {
-  for (const { asks } of orders)
-    for (const { limit } of asks) {
-      limit.money ??= Number.POSITIVE_INFINITY;
-      limit.tokens ??= Number.POSITIVE_INFINITY;
-    }
-  return orders;
 }

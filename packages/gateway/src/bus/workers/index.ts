@@ -1,27 +1,24 @@
 import { systemClock } from "../../kernel/clock.ts";
-import type { BusOptions, Shared, SupervisorAddress } from "../index.ts";
-import { Sliced } from "../slices/sliced.ts";
+import type { BusOptions, Shared } from "../index.ts";
+import { SharedCounter } from "../shared-counter.ts";
 import { WorkerBus } from "./bus.ts";
+import { WorkerCounter } from "./counter.ts";
 import { WorkerLink } from "./link.ts";
-import { WorkerLimits, WorkerPurses } from "./servers.ts";
 
 /** In real time, as the link is, even when tests give the rooms another clock. */
-export async function openWorkerBus(
-  { path, worker }: SupervisorAddress,
-  { ids, log }: BusOptions,
-): Promise<Shared> {
+export async function openWorkerBus(path: string, { ids, log }: BusOptions): Promise<Shared> {
   await using half = new AsyncDisposableStack();
   const link = new WorkerLink({ path, log });
   half.defer(() => link.close());
   const bus = new WorkerBus(link);
   half.defer(() => bus.close());
-  const servers = [{ limits: new WorkerLimits(link), purses: new WorkerPurses(link, worker) }];
-  const sliced = new Sliced({ servers, groupOf: () => 0, bus, clock: systemClock, ids, log });
-  half.defer(() => sliced.close());
   await link.open().catch((error: Error) => {
     throw new Error(`the supervisor's socket ${path} cannot be used: ${error.message}`, { cause: error });
   });
-  await sliced.enter();
+  const server = new WorkerCounter(link);
+  const counter = new SharedCounter({ server, bus, clock: systemClock, ids, log });
+  half.defer(() => counter.close());
+  await counter.open();
   const writeTurn = async () => {
     const isOurs = await link.ask("write").catch(() => false);
     return () => {
@@ -29,6 +26,5 @@ export async function openWorkerBus(
     };
   };
   const whole = half.move();
-  const { limiter, reservations } = sliced;
-  return { bus, limiter, reservations, writeTurn, close: () => whole.disposeAsync() };
+  return { bus, counter, writeTurn, close: () => whole.disposeAsync() };
 }

@@ -95,6 +95,7 @@ export class WorkerLink {
     return new Promise((resolve, reject) => {
       this.#waiting.set(id, { resolve: (answer) => resolve(answer as Answers[Name]), reject });
       channel.send([name, id, ...said] as unknown as ToHub);
+      if (name === "ask") channel.flush();
     });
   }
 

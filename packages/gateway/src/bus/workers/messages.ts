@@ -1,15 +1,11 @@
-import type { Holding, LimitAnswer, LimitOrder, PurseAnswer, PurseOrder } from "../slices/contract.ts";
+import type { Answer, Ask, Entry } from "../counter-server.ts";
 
 /** What a worker tells its supervisor. Numbers after the name are those of requests, which are answered. */
 export type ToHub =
-  /** The worker's id, the one under which it holds from now on, and (a part of) what it holds. */
-  | readonly ["enter", number, string, string, readonly Holding[]]
-  | readonly ["hold", number, string, readonly PurseOrder[]]
-  /** Asks whether what it holds under this id is still known. */
-  | readonly ["lives", number, string]
-  /** The worker stops, and holds nothing any more. */
-  | readonly ["leave", number, string]
-  | readonly ["hit", number, readonly LimitOrder[]]
+  /** Of the counter: the instance that asks, and what. */
+  | readonly ["ask", number, string, readonly Ask[]]
+  | readonly ["enter", number, string]
+  | readonly ["leave", number, readonly string[]]
   | readonly ["publish", string, string]
   | readonly ["subscribe", number, string]
   | readonly ["unsubscribe", string]
@@ -21,11 +17,9 @@ export type ToHub =
 
 /** What each request is answered with. */
 export interface Answers {
-  enter: string;
-  hold: readonly PurseAnswer[] | null;
-  lives: boolean;
+  ask: readonly Answer[] | null;
+  enter: Entry;
   leave: true;
-  hit: readonly LimitAnswer[];
   subscribe: true;
   write: true;
   beat: true;

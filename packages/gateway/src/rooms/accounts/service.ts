@@ -1,5 +1,5 @@
 import { networkOf } from "@model-gateway/wire/server";
-import type { Bus, RateLimiter } from "../../bus/contract.ts";
+import type { Bus, Counter } from "../../bus/contract.ts";
 import { BoundedMap, Gate } from "../../kernel/bounded.ts";
 import { type Clock, isoTime, sleep } from "../../kernel/clock.ts";
 import type { Actor, Authenticator, CallSource, Identity, SignedIn } from "../../kernel/context.ts";
@@ -41,7 +41,7 @@ const NEW_TIERS = { owner: "enterprise", others: "free" } as const;
 export interface AccountsOptions {
   db: Database;
   bus: Bus;
-  limiter: RateLimiter;
+  counter: Counter;
   clock: Clock;
   ids: Ids;
   jwtSecret: Uint8Array;
@@ -389,9 +389,12 @@ export class Accounts implements Authenticator {
    * called only once it turned out wrong, so that wrong ones lock out no right one; passwords count before.
    */
   async limit(what: string, ip: string, limit: number): Promise<void> {
-    const waitMs = await this.options.limiter.hit(`${what}:${networkOf(ip)}`, limit, LOGIN_WINDOW_MS);
-    if (waitMs > 0) {
-      const retryAfterSeconds = Math.ceil(waitMs / 1000);
+    const { counter } = this.options;
+    const exceeded = await counter.hit([
+      { key: `${what}:${networkOf(ip)}`, max: limit, windowMs: LOGIN_WINDOW_MS },
+    ]);
+    if (exceeded) {
+      const retryAfterSeconds = Math.ceil(exceeded.waitMs / 1000);
       fail("rate_limited", `Too many attempts; try again in ${retryAfterSeconds} s`, { retryAfterSeconds });
     }
   }

@@ -215,20 +215,9 @@ export class Keys {
     this.options.bus.publish(PRINCIPAL_CHANGED, keyId);
   }
 
-  /**
-   * Who a key stands for; synchronous when it is cached, so that the hot path does not wait. One that has expired is
-   * refused with its reason.
-   */
-  authenticate(secret: string): Principal | null | Promise<Principal | null> {
-    const holder = this.#holder(secret);
-    return holder instanceof Promise ? this.#inTimeLater(holder) : this.#inTime(holder);
-  }
-
-  async #inTimeLater(holder: Promise<Principal | null>): Promise<Principal | null> {
-    return this.#inTime(await holder);
-  }
-
-  #inTime(principal: Principal | null): Principal | null {
+  /** Who a key stands for. One that has expired is refused with its reason. */
+  async authenticate(secret: string): Promise<Principal | null> {
+    const principal = await this.#holder(secret);
     if (principal && principal.expiresAtMs <= this.options.clock.now()) this.#refuseExpired(principal);
     return principal;
   }
@@ -243,7 +232,7 @@ export class Keys {
     throw refusal;
   }
 
-  #holder(secret: string): Principal | null | Promise<Principal | null> {
+  async #holder(secret: string): Promise<Principal | null> {
     if (!secret.startsWith(KEY_PREFIX) || secret.length > 64) return null;
     const hash = sha256Hex(secret);
     const known = this.#principals.get(hash);

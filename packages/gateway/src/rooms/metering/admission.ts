@@ -1,15 +1,14 @@
 import {
   type Asking,
+  type Counter,
   grantedAmount,
   type Purse,
   type Quantity,
   REFUSED,
-  type Reservations,
 } from "../../bus/contract.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { Payer } from "../../kernel/payer.ts";
-import { whenKnown } from "../../kernel/when-known.ts";
 import { type AccountRef, accountKey, accountOf, type Balance, type Balances } from "../ledger/index.ts";
 import { MonthNames, NANO_PER_USD, WHOLE_USER } from "../usage/index.ts";
 import {
@@ -34,15 +33,13 @@ const CHECK_TIMEOUT_MS = 500;
 const UNKNOWN_FOR_MS = 1_000;
 /** Requests that begin so shortly before the end of a month may end in the next: no request, and no job, takes longer. */
 const LONGEST_REQUEST_MS = 70 * 60_000;
-/** A check that needed more reads than this is looping. */
-const ROUNDS_MAX = 16;
 
 interface AdmissionOptions {
   clock: Clock;
   log: Log;
   balances: Balances;
   windows: QuotaWindows;
-  reservations: Reservations;
+  counter: Counter;
   keyBudgets: KeyBudgets;
   /** Seconds until the key has used fewer tokens within a minute. */
   tokenPaceSeconds(keyId: string): number;
@@ -53,31 +50,27 @@ interface AdmissionOptions {
 
 const NO_NAMES: readonly string[] = [];
 
-type Verdict = Cover | Missing | Promise<Cover | Missing>;
+type Read = () => Promise<unknown>;
 
-/** Facts that are not in memory: the check continues once they are loaded. */
-class Missing {
-  constructor(
-    readonly load: () => Promise<unknown>,
-    /** Of the key's own limits: these are never passed over. */
-    readonly isOfKey = false,
-  ) {}
-}
+/** What pays could not be looked up. */
+class Unknown extends Error {}
 
-/** What a decision goes by. */
-interface Facts {
-  demand: Demand;
+/** What may pay for a request. */
+interface Payment {
   points: Source | null;
+  /** Null: nothing that needs reserving. */
   quota: Source | null;
   /** Null while the account is not known. */
   balance: Balance | null;
+}
+const UNKNOWN_PAYMENT: Payment = { points: null, quota: null, balance: null };
+
+/** A payment, and the limits of the request's key itself. */
+interface Facts extends Payment {
+  demand: Demand;
   share: KeyShare | null;
-  /** It was refused before, and then no limit of the key was full. */
-  isAgain?: true;
 }
 
-/** The order in which covers are tried. */
-const STEPS = { pointsWhole: 0, quotaWhole: 1, lowering: 2, pointsLowered: 3, quotaLowered: 4 } as const;
 /** In this order they are named as the reason of a refusal: a total is not paid by waiting. */
 const KEY_BUDGETS: readonly KeyLimitKind[] = ["total_budget", "monthly_budget"];
 
@@ -140,12 +133,65 @@ export class AdmissionCheck {
     };
   }
 
-  /** Reserves what the request may cost, or throws the refusal. A promise only when something must be looked up. */
-  check(demand: Demand): Cover | Promise<Cover> {
-    const verdict = this.#decide(demand);
-    return verdict instanceof Missing || verdict instanceof Promise
-      ? this.#checkLater(demand, verdict)
-      : verdict;
+  /** Reserves what the request may cost, or throws the refusal. */
+  async check(demand: Demand): Promise<Cover> {
+    const payment = await this.#paymentOf(demand).catch(failOpen);
+    const share = await this.#share(demand.payer);
+    const facts: Facts = { ...payment, quota: payment.quota ?? (share && UNLIMITED), demand, share };
+    if (facts.points === null && facts.quota === null) return nothing(demand);
+    // Where no limit of the key turns out to be full, room may have come free since: then once more.
+    for (let tries = share ? 2 : 1; tries > 0; tries--) {
+      const cover = await this.#cover(facts);
+      if (cover) return cover;
+      await this.#refuseByBudget(facts);
+    }
+    if (facts.balance) refuseUncovered(facts.balance, this.options.clock.now());
+    return this.#refuseByKey("monthly_budget", demand);
+  }
+
+  /**
+   * Points first, then the quota, each for the whole bound; only when neither has room for it, as much of it as one
+   * of them has room for. The key's own limits must have room as well, each time.
+   */
+  async #cover(facts: Facts): Promise<Cover | null> {
+    const { demand, points, quota, share } = facts;
+    for (;;) {
+      const whole = wholeOf(demand);
+      const cover =
+        (await this.#coverFrom(points, facts, whole)) ?? (await this.#coverFrom(quota, facts, whole));
+      if (cover) return cover;
+      if (quota === null) return nothing(demand);
+      // Before anything is lowered or refused, the prompt is counted rather than sampled.
+      if (!demand.recount?.()) break;
+    }
+    // A pace is kept by waiting, not by shorter answers.
+    if (share && (await this.#isFull(share, "tokens_per_minute", demand, wholeOf(demand))))
+      this.#refuseByKey("tokens_per_minute", demand);
+    const least = demand.tokensMin;
+    if (least >= wholeOf(demand)) return null;
+    return (await this.#coverFrom(points, facts, least)) ?? this.#coverFrom(quota, facts, least);
+  }
+
+  /** Holds as many output tokens as fit; null when these are fewer than the least. */
+  async #coverFrom(
+    source: Source | null,
+    { demand, quota, share }: Facts,
+    least: number,
+  ): Promise<Cover | null> {
+    if (source === null) return null;
+    const { counter } = this.options;
+    const asking: Asking = {
+      purses: [...source.purses(), ...(share?.purses(plainCost(demand)) ?? [])],
+      alsoOn: source.alsoOn,
+      fixed: source.scaled(demand.fixed),
+      perUnit: source.scaled(demand.perToken),
+      unitsMin: least,
+      unitsMax: wholeOf(demand),
+    };
+    const tokens = await counter.grant(asking);
+    if (tokens === REFUSED) return null;
+    const amount = grantedAmount(asking, tokens);
+    return new Held(counter, { demand, source, quota, share, amount, tokens });
   }
 
   /** Reserves it without checking limits, where it would be charged if it were settled now. */
@@ -155,59 +201,32 @@ export class AdmissionCheck {
     const balance = await this.options.balances.load(account);
     const points = this.#points(payer, account, balance);
     const isCovered = hasPrice && points.scaled(fixed).money <= balance.balance * NANO_PER_POINT;
-    const share = await this.#knownShare(payer);
-    const quota = isCovered ? null : await this.#knownQuota(payer, limitOf(tier));
+    const share = await this.#share(payer);
+    const limit = isCovered ? null : limitOf(tier);
+    const quota = limit && (await this.#quota(payer, limit, (read) => read()));
     const source = isCovered ? points : (quota ?? (share && UNLIMITED));
     if (!source) return nothing(demand);
     const amount = source.scaled(fixed);
     const changes = changesIn(source, amount);
     if (share) changes.push(...share.names.map((name) => ({ name, amount: fixed })));
-    this.options.reservations.change(changes);
-    return new Held(this.options.reservations, { demand, source, quota: null, share, amount, tokens: 0 });
+    this.options.counter.change(changes);
+    return new Held(this.options.counter, { demand, source, quota: null, share, amount, tokens: 0 });
   }
 
-  async #knownShare(payer: Payer): Promise<KeyShare | null> {
-    const share = this.#share(payer);
-    if (!(share instanceof Missing)) return share;
-    await share.load();
-    return this.#knownShare(payer);
-  }
-
-  async #knownQuota(payer: Payer, limit: Quantity | null): Promise<Source | null> {
-    if (limit === null) return null;
-    const quota = this.#quota(payer, limit);
-    if (!(quota instanceof Missing)) return quota;
-    await quota.load();
-    return this.#knownQuota(payer, limit);
-  }
-
-  async #checkLater(demand: Demand, first: Verdict): Promise<Cover> {
+  /** Lets a request through whose facts cannot be looked up: better than refusing it because a database is down. */
+  async #load<T>(demand: Demand, load: () => Promise<T>): Promise<T> {
     const { clock, log } = this.options;
-    let isUnknown = false;
-    let verdict = await first;
-    for (let round = 0; round < ROUNDS_MAX; round++) {
-      if (!(verdict instanceof Missing)) return verdict;
-      if (verdict.isOfKey) await verdict.load();
-      else if (clock.now() < this.#unknownUntilMs) isUnknown = true;
-      else {
-        try {
-          await this.#withinDeadline(verdict.load());
-        } catch (error) {
-          // Fail open: an unchecked request is better than one refused because a database is down.
-          isUnknown = true;
-          this.#unknownUntilMs = clock.now() + UNKNOWN_FOR_MS;
-          log.error("quota check failed; request admitted unchecked", {
-            user_id: demand.payer.userId,
-            error,
-          });
-        }
-      }
-      verdict = await (isUnknown ? this.#decideByKey(demand) : this.#decide(demand));
+    if (clock.now() < this.#unknownUntilMs) throw new Unknown();
+    try {
+      return await this.#withinDeadline(load());
+    } catch (error) {
+      this.#unknownUntilMs = clock.now() + UNKNOWN_FOR_MS;
+      log.error("quota check failed; request admitted unchecked", { user_id: demand.payer.userId, error });
+      throw new Unknown();
     }
-    throw new Error("the quota check did not terminate");
   }
 
-  async #withinDeadline(work: Promise<unknown>): Promise<void> {
+  async #withinDeadline<T>(work: Promise<T>): Promise<T> {
     let cancel = () => {};
     const late = new Promise<never>((_, reject) => {
       cancel = this.options.clock.after(CHECK_TIMEOUT_MS, () =>
@@ -215,43 +234,32 @@ export class AdmissionCheck {
       );
     });
     try {
-      await Promise.race([work, late]);
+      return await Promise.race([work, late]);
     } finally {
       cancel();
     }
   }
 
-  #decide(demand: Demand): Verdict {
+  async #paymentOf(demand: Demand): Promise<Payment> {
     const { payer, tier, hasPrice } = demand;
     const account = accountOf(payer);
-    const balance = this.#balance(account);
-    if (balance instanceof Missing) return balance;
-    const owed = balance.debts?.[payer.userId] ?? 0;
-    if (owed > 0) return this.#indebted(demand, owed);
-    const share = this.#share(payer);
-    if (share instanceof Missing) return share;
+    let balance = await this.#balance(demand, account);
+    if (owedBy(payer, balance) > 0) balance = await this.#payDebt(demand, account, balance);
     const points = hasPrice && balance.balance > 0 ? this.#points(payer, account, balance) : null;
     const limit = limitOf(tier);
-    if (points === null && limit === null && share === null) return nothing(demand);
-    const quota = limit ? this.#quota(payer, limit) : share && UNLIMITED;
-    if (quota instanceof Missing) return quota;
-    return this.#tryFrom(0, { demand, points, quota, balance, share });
+    const quota = limit && (await this.#quota(payer, limit, (read) => this.#load(demand, read)));
+    return { points, quota, balance };
   }
 
-  /** Where nothing else could be looked up, the key's own limits still hold. */
-  #decideByKey(demand: Demand): Verdict {
-    const share = this.#share(demand.payer);
-    if (share instanceof Missing) return share;
-    if (share === null) return nothing(demand);
-    return this.#tryFrom(0, { demand, points: null, quota: UNLIMITED, balance: null, share });
-  }
-
-  #share(payer: Payer): KeyShare | null | Missing {
-    if (!payer.keyLimits) return null;
+  /** The key's own limits are never passed over. */
+  async #share(payer: Payer): Promise<KeyShare | null> {
     const { keyBudgets, clock } = this.options;
-    const share = keyBudgets.shareOf(payer, this.#monthsFrom(clock.now()));
-    if (share !== undefined) return share;
-    return new Missing(() => keyBudgets.read(payer, (work) => this.#withinDeadline(work)), true);
+    if (!payer.keyLimits) return null;
+    for (;;) {
+      const share = keyBudgets.shareOf(payer, this.#monthsFrom(clock.now()));
+      if (share !== undefined) return share;
+      await keyBudgets.read(payer, (work) => this.#withinDeadline(work));
+    }
   }
 
   /** A request counts in the month in which it ends, so it is held in every month in which it may. */
@@ -261,50 +269,9 @@ export class AdmissionCheck {
     return later === month ? [month] : [month, later];
   }
 
-  /**
-   * Points first, then the quota, each for the whole bound; only when neither has room for it, as much of it as one
-   * of them has room for. The key's own limits must have room as well, each time.
-   */
-  #tryFrom(step: number, facts: Facts): Verdict {
-    const { demand, points, quota } = facts;
-    if (step === STEPS.quotaWhole && quota === null) return nothing(demand);
-    if (step === STEPS.lowering) return this.#beforeLowering(facts);
-    if (step > STEPS.quotaLowered) return this.#refuse(facts);
-    const isWhole = step < STEPS.lowering;
-    const source = step === STEPS.pointsWhole || step === STEPS.pointsLowered ? points : quota;
-    const whole = wholeOf(demand);
-    if (source === null || (!isWhole && demand.tokensMin >= whole)) return this.#tryFrom(step + 1, facts);
-    const asking = this.#askingOf(facts, source, { min: isWhole ? whole : demand.tokensMin, max: whole });
-    return whenKnown(this.options.reservations.grant(asking), (tokens) =>
-      tokens === REFUSED ? this.#tryFrom(step + 1, facts) : this.#hold(facts, { source, asking, tokens }),
-    );
-  }
-
-  /**
-   * Before anything is lowered or refused, the prompt is counted rather than sampled. A pace is kept by waiting, not by
-   * shorter answers.
-   */
-  #beforeLowering(facts: Facts): Verdict {
-    const { demand, share } = facts;
-    if (demand.recount?.()) return this.#tryFrom(STEPS.pointsWhole, facts);
-    const isTooFast = share && this.#isFull(share, "tokens_per_minute", demand, wholeOf(demand));
-    return whenKnown(isTooFast, (isSo) =>
-      isSo ? this.#refuseByKey("tokens_per_minute", demand) : this.#tryFrom(STEPS.pointsLowered, facts),
-    );
-  }
-
-  /** Names what has no room: a budget of the key, otherwise what pays. Room may have come free since: then once more. */
-  #refuse(facts: Facts, budgets: readonly KeyLimitKind[] = KEY_BUDGETS): Verdict {
-    const { demand, share, balance, isAgain } = facts;
-    const [kind, ...rest] = budgets;
-    if (share && !kind && !isAgain) return this.#tryFrom(STEPS.pointsWhole, { ...facts, isAgain: true });
-    if (!share || !kind) {
-      if (balance) refuseUncovered(balance, this.options.clock.now());
-      return this.#refuseByKey("monthly_budget", demand);
-    }
-    return whenKnown(this.#isFull(share, kind, demand, demand.tokensMin), (isSo) =>
-      isSo ? this.#refuseByKey(kind, demand) : this.#refuse(facts, rest),
-    );
+  async #refuseByBudget({ demand, share }: Facts): Promise<void> {
+    for (const kind of share ? KEY_BUDGETS : [])
+      if (await this.#isFull(share!, kind, demand, demand.tokensMin)) this.#refuseByKey(kind, demand);
   }
 
   #refuseByKey(kind: KeyLimitKind, { payer, fixed, tokensMin }: Demand): never {
@@ -318,38 +285,16 @@ export class AdmissionCheck {
   }
 
   /** Whether this one limit of the key has no room for so many output tokens. */
-  #isFull(share: KeyShare, kind: KeyLimitKind, demand: Demand, tokens: number): boolean | Promise<boolean> {
+  async #isFull(share: KeyShare, kind: KeyLimitKind, demand: Demand, tokens: number): Promise<boolean> {
+    const { counter } = this.options;
     const cost = plainCost(demand);
     const purse = share.purse(kind, cost);
     if (!purse) return false;
-    const { reservations } = this.options;
     const asking = { purses: [purse], alsoOn: NO_NAMES, ...cost, unitsMin: tokens, unitsMax: tokens };
-    return whenKnown(reservations.grant(asking), (granted) => {
-      if (granted === REFUSED) return true;
-      reservations.change([{ name: purse.name, amount: negative(grantedAmount(cost, granted)) }]);
-      return false;
-    });
-  }
-
-  #askingOf({ demand, share }: Facts, source: Source, { min, max }: { min: number; max: number }): Asking {
-    const purses = source.purses();
-    if (share) purses.push(...share.purses(plainCost(demand)));
-    return {
-      purses,
-      alsoOn: source.alsoOn,
-      fixed: source.scaled(demand.fixed),
-      perUnit: source.scaled(demand.perToken),
-      unitsMin: min,
-      unitsMax: max,
-    };
-  }
-
-  #hold(
-    { demand, quota, share }: Facts,
-    { source, asking, tokens }: { source: Source; asking: Asking; tokens: number },
-  ): Cover {
-    const amount = grantedAmount(asking, tokens);
-    return new Held(this.options.reservations, { demand, source, quota, share, amount, tokens });
+    const granted = await counter.grant(asking);
+    if (granted === REFUSED) return true;
+    counter.change([{ name: purse.name, amount: negative(grantedAmount(cost, granted)) }]);
+    return false;
   }
 
   #points(payer: Payer, account: AccountRef, balance: Balance): Source {
@@ -367,13 +312,12 @@ export class AdmissionCheck {
     return { kind: "points", purses, alsoOn: NO_NAMES, names: [name], scaled };
   }
 
-  #quota(payer: Payer, limit: Quantity): Source | Missing {
+  /** What the tier gives; its windows are read unless they are known. */
+  async #quota(payer: Payer, limit: Quantity, load: (read: Read) => Promise<unknown>): Promise<Source> {
     const { clock, windows } = this.options;
     const counted = this.#monthsFrom(clock.now()).map((month) => this.#windowsIn(payer, month));
-    for (const { limiting } of counted) {
-      for (const window of limiting)
-        if (!windows.isKnown(window)) return new Missing(() => readAll(windows, limiting));
-    }
+    const unread = counted.flatMap(({ limiting }) => limiting.filter((window) => !windows.isKnown(window)));
+    if (unread.length > 0) await load(() => Promise.all(unread.map((window) => windows.read(window))));
     return {
       kind: "quota",
       purses: () => counted.flatMap((month) => month.purses(limit)),
@@ -383,52 +327,53 @@ export class AdmissionCheck {
     };
   }
 
-  /** Nothing is admitted while a debt stands. A quota that is not drained pays it first; a new month's is not. */
-  #indebted({ payer, tier }: Demand, owed: number): Verdict {
-    const { clock, windows, pointsPerUsd } = this.options;
-    const whole = windows.get({
-      userId: payer.userId,
-      month: this.#months.at(clock.now()),
-      project: WHOLE_USER,
-    });
-    if (!windows.isKnown(whole)) return new Missing(() => windows.read(whole));
-    const mayPay = clock.now() >= this.#unknownUntilMs;
+  /**
+   * Nothing is admitted while a debt stands. A quota that is not drained pays it first; a new month's is not. Returns
+   * the balance after that.
+   */
+  async #payDebt(demand: Demand, account: AccountRef, before: Balance): Promise<Balance> {
+    const { clock, windows, pointsPerUsd, balances, log } = this.options;
+    const { payer, tier } = demand;
+    const { userId } = payer;
+    const whole = windows.get({ userId, month: this.#months.at(clock.now()), project: WHOLE_USER });
+    if (!windows.isKnown(whole)) await this.#load(demand, () => windows.read(whole));
+    let balance = before;
     const left = leftForDebt(limitOf(tier), whole.used!);
-    if (mayPay && left * pointsPerUsd >= NANO_PER_USD) return new Missing(() => this.#payDebt(payer));
-    return refuseIndebted(payer, owed, clock.now());
-  }
-
-  async #payDebt(payer: Payer): Promise<void> {
-    const { clock, log, balances } = this.options;
-    try {
-      await this.options.payDebt(payer);
-      await balances.load(accountOf(payer));
-    } catch (error) {
-      // The debt is known, so this must not fail open.
-      this.#unknownUntilMs = clock.now() + UNKNOWN_FOR_MS;
-      log.warn("paying a debt from the quota failed", { user_id: payer.userId, error });
+    if (clock.now() >= this.#unknownUntilMs && left * pointsPerUsd >= NANO_PER_USD) {
+      try {
+        await this.#withinDeadline(this.options.payDebt(payer));
+        balance = await this.#withinDeadline(balances.load(account));
+      } catch (error) {
+        // The debt is known, so this must not fail open.
+        this.#unknownUntilMs = clock.now() + UNKNOWN_FOR_MS;
+        log.warn("paying a debt from the quota failed", { user_id: userId, error });
+      }
     }
+    const owed = owedBy(payer, balance);
+    if (owed > 0) refuseIndebted(payer, owed, clock.now());
+    return balance;
   }
 
   /** What the account holds; a stale balance is used while it is refreshed in the background. */
-  #balance(account: AccountRef): Balance | Missing {
+  async #balance(demand: Demand, account: AccountRef): Promise<Balance> {
     const { balances, clock, log } = this.options;
     const confirmed = balances.peek(account);
     if (confirmed) return confirmed;
     const last = balances.last(account);
-    if (!last) return new Missing(() => balances.load(account));
+    if (!last) return this.#load(demand, () => balances.load(account));
     if (clock.now() >= this.#unknownUntilMs) {
       balances.load(account).catch((error) => {
         this.#unknownUntilMs = clock.now() + UNKNOWN_FOR_MS;
-        log.warn("balance refresh failed; using the cached one", {
-          account: accountKey(account),
-          error,
-        });
+        log.warn("balance refresh failed; using the cached one", { account: accountKey(account), error });
       });
     }
     return last;
   }
 }
 
-const readAll = (windows: QuotaWindows, wanted: readonly QuotaWindow[]): Promise<unknown> =>
-  Promise.all(wanted.filter(({ used }) => used === null).map((window) => windows.read(window)));
+const owedBy = ({ userId }: Payer, { debts }: Balance): number => debts?.[userId] ?? 0;
+
+function failOpen(error: unknown): Payment {
+  if (error instanceof Unknown) return UNKNOWN_PAYMENT;
+  throw error;
+}

@@ -33,7 +33,7 @@ export class Admitted implements Admission {
     return this.cover instanceof Held;
   }
 
-  grow(total: { promptTokens: number; completionTokens: number }): boolean | Promise<boolean> {
+  async grow(total: { promptTokens: number; completionTokens: number }): Promise<boolean> {
     if (this.#isEnded) return false;
     const rates = this.admitting.billing.ratesOf(this.options.model);
     const fixed = fixedOf(within(total.promptTokens, TOKENS_MAX), rates);

@@ -1,14 +1,13 @@
 import {
   type Cost,
+  type Counter,
   grantedAmount,
   type Purse,
   type Quantity,
   REFUSED,
-  type Reservations,
   type ReservedChange,
 } from "../../bus/contract.ts";
 import type { Payer } from "../../kernel/payer.ts";
-import { whenKnown } from "../../kernel/when-known.ts";
 import type { Tier } from "../billing/index.ts";
 import type { HoldKind } from "./journal/codec.ts";
 import type { KeyShare } from "./key-budgets.ts";
@@ -29,13 +28,19 @@ export interface Demand {
   recount?(): boolean;
 }
 
+/** What a request has come to. */
+interface Total {
+  fixed: Quantity;
+  tokens: number;
+}
+
 /** What pays for a request: points, the tier's quota, or nothing that needs reserving. */
 export interface Cover {
   readonly kind: HoldKind;
   /** Output tokens that it is held for. */
   readonly tokens: number;
   /** Extends the reservation to this total; false when it cannot grow. */
-  grow(total: { fixed: Quantity; tokens: number }): boolean | Promise<boolean>;
+  grow(total: Total): Promise<boolean>;
   /** Releases the reservation. */
   end(): void;
 }
@@ -44,7 +49,7 @@ export interface Cover {
 export const nothing = ({ tokensMax }: Demand): Cover => ({
   kind: "none",
   tokens: tokensMax,
-  grow: () => true,
+  grow: async () => true,
   end() {},
 });
 
@@ -96,11 +101,10 @@ export class Held implements Cover {
   #ended = false;
   /** It has grown into a quota without limits, where nothing needs to be reserved. */
   #isFree = false;
-  /** Set while other instances are asked. */
-  #growing: Promise<boolean> | null = null;
+  #growing: Promise<unknown> = Promise.resolve();
 
   constructor(
-    readonly reservations: Reservations,
+    readonly counter: Counter,
     readonly options: HeldOptions,
   ) {
     this.tokens = options.tokens;
@@ -113,26 +117,17 @@ export class Held implements Cover {
     return this.#isFree ? "none" : this.#source.kind;
   }
 
-  grow(total: { fixed: Quantity; tokens: number }): boolean | Promise<boolean> {
-    // One at a time: each reserves what is still missing after the one before it.
-    if (this.#growing) return this.#growing.then(() => this.grow(total));
-    const grown = this.#grow(total);
-    if (!(grown instanceof Promise)) return grown;
-    this.#growing = grown.finally(() => {
-      this.#growing = null;
-    });
-    return this.#growing;
-  }
-
-  #grow(total: { fixed: Quantity; tokens: number }): boolean | Promise<boolean> {
-    if (this.#isFree) return true;
-    const grown = this.#growIn(this.#source, total, this.#amount);
-    if (grown instanceof Promise) return grown.then((done) => done || this.#growBeyondPoints(total));
-    return grown || this.#growBeyondPoints(total);
+  /** One at a time: each reserves what is still missing after the one before it. */
+  grow(total: Total): Promise<boolean> {
+    const grown = this.#growing.then(() => this.#grow(total));
+    this.#growing = grown;
+    return grown;
   }
 
   /** If points cannot cover the whole, the whole moves to the quota, which may be unlimited. */
-  #growBeyondPoints(total: { fixed: Quantity; tokens: number }): boolean | Promise<boolean> {
+  async #grow(total: Total): Promise<boolean> {
+    if (this.#isFree) return true;
+    if (await this.#growIn(this.#source, total, this.#amount)) return true;
     const { quota, demand } = this.options;
     if (this.#source.kind !== "points" || this.#ended) return false;
     if (quota) return this.#growIn(quota, total, NOTHING);
@@ -143,11 +138,7 @@ export class Held implements Cover {
   }
 
   /** Reserves in `source` what `total` takes beyond `held`, and holds it there from then on. */
-  #growIn(
-    source: Source,
-    total: { fixed: Quantity; tokens: number },
-    held: Quantity,
-  ): boolean | Promise<boolean> {
+  async #growIn(source: Source, total: Total, held: Quantity): Promise<boolean> {
     if (this.#ended) return false;
     const { demand, share } = this.options;
     const perUnit = source.scaled(demand.perToken);
@@ -158,29 +149,19 @@ export class Held implements Cover {
       : NOTHING;
     const moreOfKey = beyond(ofKey, this.#ofKey);
     if (isNothing(more) && isNothing(moreOfKey)) return true;
-    const keep = (granted: number): boolean => {
-      if (granted === REFUSED) return false;
-      if (this.#ended) {
-        this.#change(source, negative(more), negative(moreOfKey));
-        return false;
-      }
-      if (source !== this.#source) this.#change(this.#source, negative(this.#amount), NOTHING);
-      this.#source = source;
-      this.#amount = sum(held, more);
-      this.#ofKey = sum(this.#ofKey, moreOfKey);
-      return true;
-    };
     const purses = source.purses();
     if (share) purses.push(...share.pursesToGrow({ fixed: moreOfKey, perUnit: NOTHING }));
-    const granted = this.reservations.grant({
-      purses,
-      alsoOn: source.alsoOn,
-      fixed: more,
-      perUnit,
-      unitsMin: 0,
-      unitsMax: 0,
-    });
-    return whenKnown(granted, keep);
+    const asking = { purses, alsoOn: source.alsoOn, fixed: more, perUnit, unitsMin: 0, unitsMax: 0 };
+    if ((await this.counter.grant(asking)) === REFUSED) return false;
+    if (this.#ended) {
+      this.#change(source, negative(more), negative(moreOfKey));
+      return false;
+    }
+    if (source !== this.#source) this.#change(this.#source, negative(this.#amount), NOTHING);
+    this.#source = source;
+    this.#amount = sum(held, more);
+    this.#ofKey = sum(this.#ofKey, moreOfKey);
+    return true;
   }
 
   end(): void {
@@ -193,7 +174,7 @@ export class Held implements Cover {
     const changes = changesIn(source, amount);
     const { share } = this.options;
     if (share && !isNothing(ofKey)) changes.push(...share.names.map((name) => ({ name, amount: ofKey })));
-    this.reservations.change(changes);
+    this.counter.change(changes);
   }
 }
 

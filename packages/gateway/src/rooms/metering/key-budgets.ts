@@ -1,4 +1,4 @@
-import type { Cost, Purse, Quantity, Spent } from "../../bus/contract.ts";
+import { type Cost, NO_LIMIT, type Purse, type Quantity, type Spent } from "../../bus/contract.ts";
 import { BoundedMap } from "../../kernel/bounded.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { fail } from "../../kernel/errors.ts";
@@ -13,7 +13,6 @@ const REFRESH_AFTER_MS = 10_000;
 const TRUSTED_MS = 60_000;
 const UNAVAILABLE_RETRY_SECONDS = 5;
 
-const NO_LIMIT = Number.POSITIVE_INFINITY;
 const NOTHING_SPENT: Spent = { money: 0, tokens: 0, version: 0 };
 
 /** Which budgets of its key a request is held against, as the journal keeps it. */

@@ -1,4 +1,4 @@
-import type { Quantity, Spent } from "../../bus/contract.ts";
+import { NO_LIMIT, type Quantity, type Spent } from "../../bus/contract.ts";
 import type { Tier } from "../billing/index.ts";
 import type { Balance } from "../ledger/index.ts";
 import { NANO_PER_USD } from "../usage/settling.ts";
@@ -7,7 +7,6 @@ import { NANO_PER_POINT } from "./points.ts";
 /** How far the bound of the request that crosses a quota's line may go beyond what is left, in output tokens. */
 export const TOKENS_BEYOND_QUOTA = 1_024;
 
-const NO_LIMIT = Number.POSITIVE_INFINITY;
 export const POINTS_LIMIT: Quantity = { money: 0, tokens: NO_LIMIT };
 export const NOTHING: Quantity = { money: 0, tokens: 0 };
 

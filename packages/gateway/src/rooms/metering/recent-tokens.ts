@@ -1,4 +1,4 @@
-import type { Reservations, ReservedChange } from "../../bus/contract.ts";
+import type { Counter, ReservedChange } from "../../bus/contract.ts";
 import type { Clock } from "../../kernel/clock.ts";
 
 export const TOKEN_WINDOW_MS = 60_000;
@@ -20,11 +20,11 @@ export class RecentTokens {
   #steps: Step[] = [];
   #cancel: (() => void) | null = null;
 
-  constructor(readonly options: { clock: Clock; reservations: Reservations }) {}
+  constructor(readonly options: { clock: Clock; counter: Counter }) {}
 
   add(name: string, tokens: number): void {
     if (tokens <= 0) return;
-    const { clock, reservations } = this.options;
+    const { clock, counter } = this.options;
     const nowMs = clock.elapsed();
     let step = this.#steps.at(-1);
     if (!step || nowMs > step.endMs) {
@@ -32,7 +32,7 @@ export class RecentTokens {
       this.#steps.push(step);
     }
     step.tokens.set(name, (step.tokens.get(name) ?? 0) + tokens);
-    reservations.change([{ name, amount: { money: 0, tokens } }]);
+    counter.change([{ name, amount: { money: 0, tokens } }]);
     this.#schedule();
   }
 
@@ -55,7 +55,7 @@ export class RecentTokens {
   }
 
   #leave(): void {
-    const { clock, reservations } = this.options;
+    const { clock, counter } = this.options;
     const nowMs = clock.elapsed();
     while (this.#steps[0] && this.#steps[0].endMs + TOKEN_WINDOW_MS <= nowMs) {
       const { tokens } = this.#steps.shift()!;
@@ -63,7 +63,7 @@ export class RecentTokens {
         tokens,
         ([name, count]): ReservedChange => ({ name, amount: { money: 0, tokens: -count } }),
       );
-      reservations.change(changes);
+      counter.change(changes);
     }
   }
 

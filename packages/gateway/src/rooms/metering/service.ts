@@ -1,14 +1,13 @@
 import { join } from "node:path";
-import { type RateLimiter, REFUSED, type Reservations, type ReservedChange } from "../../bus/contract.ts";
+import { type Counter, REFUSED, type ReservedChange } from "../../bus/contract.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Actor } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
 import { type KeyLimits, MULTIPLIER_ONE, type Payer } from "../../kernel/payer.ts";
-import { whenKnown } from "../../kernel/when-known.ts";
 import { type Billing, UNKNOWN_TIER } from "../billing/index.ts";
-import { type AccountRef, accountKey, type Balance, type Ledger } from "../ledger/index.ts";
+import { type AccountRef, accountKey, type Ledger } from "../ledger/index.ts";
 import type { Usage } from "../usage/index.ts";
 import { AdmissionCheck } from "./admission.ts";
 import { Admitted, type Admitting } from "./admitted.ts";
@@ -23,7 +22,15 @@ import { NOTHING, negative, POINTS_LIMIT, spentPoints } from "./limits.ts";
 import { NANO_PER_POINT } from "./points.ts";
 import { RecentTokens } from "./recent-tokens.ts";
 import { reservedBy, type SettleNews, type Settler } from "./settler.ts";
-import type { Admission, AdmitOptions, FinalUsage, Metering, PointsHold, RecordOptions } from "./types.ts";
+import type {
+  Admission,
+  AdmitOptions,
+  FinalUsage,
+  Metering,
+  PointsHold,
+  Rate,
+  RecordOptions,
+} from "./types.ts";
 import { QuotaWindows, spentNames } from "./windows.ts";
 
 const JOURNAL_DIR = "journal";
@@ -42,8 +49,7 @@ export interface MeteringOptions {
   clock: Clock;
   ids: Ids;
   log: Log;
-  limiter: RateLimiter;
-  reservations: Reservations;
+  counter: Counter;
   billing: Billing;
   usage: Usage;
   ledger: Pick<Ledger, "publish" | "balances" | "transaction" | "lockDebt" | "payFromQuota">;
@@ -53,31 +59,20 @@ export interface MeteringOptions {
   beforeAnswers?(run: () => void): void;
 }
 
-/** Says which limit of requests a minute was exceeded. */
-type TooFast = (
-  limit: number,
-  waitMs: number,
-) => { message: string; retryAfterSeconds: number; rest?: Record<string, unknown> };
-
-const keyTooFast: TooFast = (limit, waitMs) => ({
-  message: `More than ${limit} requests a minute, the limit of this key; slow down, or have its owner raise the limit (keys.update)`,
-  retryAfterSeconds: Math.max(1, Math.ceil(waitMs / 1000)),
-  rest: { limit: "requests_per_minute" },
-});
+const keyTooFast: Rate["refuse"] = (max, waitMs) =>
+  fail(
+    "rate_limited",
+    `More than ${max} requests a minute, the limit of this key; slow down, or have its owner raise the limit (keys.update)`,
+    { retryAfterSeconds: Math.max(1, Math.ceil(waitMs / 1000)), rest: { limit: "requests_per_minute" } },
+  );
 const sharedTooFast =
-  (whose: string): TooFast =>
-  (limit) => ({
-    message: `More than ${limit} requests a minute, ${whose}; slow down`,
-    retryAfterSeconds: RATE_RETRY_AFTER_SECONDS,
-  });
+  (whose: string): Rate["refuse"] =>
+  (max) =>
+    fail("rate_limited", `More than ${max} requests a minute, ${whose}; slow down`, {
+      retryAfterSeconds: RATE_RETRY_AFTER_SECONDS,
+    });
 const tierTooFast = sharedTooFast("the tier's limit for a key");
 const groupTooFast = sharedTooFast("the group's ceiling");
-
-function refuseTooFast(waitMs: number, limit: number, tooFast: TooFast): void {
-  if (waitMs <= 0) return;
-  const { message, ...options } = tooFast(limit, waitMs);
-  fail("rate_limited", message, options);
-}
 
 /** State of the journal, for probes and metrics. */
 export interface JournalFigures {
@@ -117,17 +112,17 @@ export class MeteringService implements Metering {
         return usage && this.#append(admission.options, usage, kind);
       },
     };
-    const { settler, clock, log, ids, usage, ledger, pointsPerUsd, reservations, dataDir } = options;
+    const { settler, clock, log, ids, usage, ledger, pointsPerUsd, counter, dataDir } = options;
     const { beforeAnswers } = options;
     this.#windows = new QuotaWindows({ store: usage.store, clock, log });
     this.#keyBudgets = new KeyBudgets({ store: usage.store, clock, log });
-    this.#recentTokens = new RecentTokens({ clock, reservations });
+    this.#recentTokens = new RecentTokens({ clock, counter });
     this.#check = new AdmissionCheck({
       clock,
       log,
       balances: ledger.balances,
       windows: this.#windows,
-      reservations,
+      counter,
       keyBudgets: this.#keyBudgets,
       tokenPaceSeconds: (keyId) =>
         this.#recentTokens.secondsUntilFewer(tokenPaceName(keyId)) ?? RATE_RETRY_AFTER_SECONDS,
@@ -160,16 +155,11 @@ export class MeteringService implements Metering {
     return this.#writer.caughtUp(CATCH_UP_MS);
   }
 
-  admit(options: AdmitOptions): Admission | Promise<Admission> {
+  async admit(options: AdmitOptions): Promise<Admission> {
     if (this.#journal.backlogBytes > BACKLOG_BYTES_MAX) {
       fail("unavailable", "Usage cannot be recorded right now; try again later", { retryAfterSeconds: 30 });
     }
-    const cover = this.#check.check(demandOf(this.options.billing, options));
-    return cover instanceof Promise ? this.#admittedLater(options, cover) : this.#admitted(options, cover);
-  }
-
-  async #admittedLater(options: AdmitOptions, cover: Promise<Cover>): Promise<Admission> {
-    return this.#admitted(options, await cover);
+    return this.#admitted(options, await this.#check.check(demandOf(this.options.billing, options)));
   }
 
   async resume(options: AdmitOptions): Promise<Admission> {
@@ -187,26 +177,21 @@ export class MeteringService implements Metering {
     return admission;
   }
 
-  holdPoints(account: AccountRef, points: number): PointsHold | null | Promise<PointsHold | null> {
-    const { ledger, reservations } = this.options;
+  async holdPoints(account: AccountRef, points: number): Promise<PointsHold | null> {
+    const { ledger, counter } = this.options;
     const name = accountKey(account);
     const fixed = { money: points * NANO_PER_POINT, tokens: 0 };
+    const balance = ledger.balances.peek(account) ?? (await ledger.balances.load(account));
+    const purse = { name, limit: POINTS_LIMIT, spent: spentPoints(balance), unitsBeyond: null };
+    const asking = { purses: [purse], alsoOn: [], fixed, perUnit: NOTHING, unitsMin: 0, unitsMax: 0 };
+    if ((await counter.grant(asking)) === REFUSED) return null;
     // The new balance goes with it: an instance that missed the transfer would count the points twice.
     const release = () => {
       const known = ledger.balances.last(account);
       const spent = known ? { spent: spentPoints(known) } : {};
-      reservations.change([{ name, amount: negative(fixed), ...spent }]);
+      counter.change([{ name, amount: negative(fixed), ...spent }]);
     };
-    const hold = (balance: Balance): PointsHold | null | Promise<PointsHold | null> => {
-      const purse = { name, limit: POINTS_LIMIT, spent: spentPoints(balance), unitsBeyond: null };
-      const asking = { purses: [purse], alsoOn: [], fixed, perUnit: NOTHING, unitsMin: 0, unitsMax: 0 };
-      const held = (granted: number): PointsHold | null =>
-        granted === REFUSED ? null : { release: once(release) };
-      const granted = reservations.grant(asking);
-      return whenKnown(granted, held);
-    };
-    const known = ledger.balances.peek(account);
-    return known ? hold(known) : ledger.balances.load(account).then(hold);
+    return { release: once(release) };
   }
 
   record(options: RecordOptions, usage: FinalUsage): void {
@@ -263,8 +248,7 @@ export class MeteringService implements Metering {
 
   /** What the entry will take once it is in the database; until then it stays reserved. */
   #reserve(entry: JournalEntry): void {
-    if (entry.hold !== "none" || entry.budgets > 0)
-      this.options.reservations.change(this.#reservedFor(entry));
+    if (entry.hold !== "none" || entry.budgets > 0) this.options.counter.change(this.#reservedFor(entry));
   }
 
   #reservedFor(entry: JournalEntry): readonly ReservedChange[] {
@@ -284,7 +268,7 @@ export class MeteringService implements Metering {
    * them would count the freed room twice.
    */
   #settled({ months, keys, balances, freed }: SettleNews): void {
-    const { ledger, reservations } = this.options;
+    const { ledger, counter } = this.options;
     ledger.publish(balances);
     this.#windows.written(months);
     this.#keyBudgets.written(keys);
@@ -294,15 +278,13 @@ export class MeteringService implements Metering {
       changes.push({ name, amount: NOTHING, spent });
     for (const balance of balances)
       changes.push({ name: accountKey(balance.account), amount: NOTHING, spent: spentPoints(balance) });
-    reservations.change(changes);
+    counter.change(changes);
   }
 
   /** Ends the reservations of rows that will never be in the database. */
   #release(entries: readonly JournalEntry[]): void {
     const reserved = entries.flatMap((entry) => this.#reservedFor(entry));
-    this.options.reservations.change(
-      reserved.map(({ name, amount }) => ({ name, amount: negative(amount) })),
-    );
+    this.options.counter.change(reserved.map(({ name, amount }) => ({ name, amount: negative(amount) })));
   }
 
   async #payDebt(payer: Payer): Promise<void> {
@@ -311,55 +293,38 @@ export class MeteringService implements Metering {
     const months = await payDebtFromQuota(parts, payer);
     this.#windows.written(months);
     const changes = months.flatMap(spentNames).map(({ name, spent }) => ({ name, amount: NOTHING, spent }));
-    if (changes.length > 0) this.options.reservations.change(changes);
+    if (changes.length > 0) this.options.counter.change(changes);
   }
 
-  checkRate(payer: Payer): void | Promise<void> {
-    const { keyId, keyLimits } = payer;
-    if (keyId === null) return;
-    const most = keyLimits?.requestsPerMinute ?? null;
-    if (most === null) return this.#checkSharedRates(payer, keyId);
-    // The key's own limit comes first: what it refuses does not count against those of others.
-    const own = this.#hit(`key-rpm:${keyId}`, most, keyTooFast);
-    return own ? own.then(() => this.#checkSharedRates(payer, keyId)) : this.#checkSharedRates(payer, keyId);
-  }
-
-  #checkSharedRates({ groupId, rpmCeiling, tier }: Payer, keyId: string): void | Promise<void> {
+  ratesOf({ keyId, keyLimits, groupId, rpmCeiling, tier }: Payer): readonly Rate[] {
+    if (keyId === null) return [];
+    const windowMs = RATE_WINDOW_MS;
     const { rpm } = this.options.billing.tier(tier);
-    const byKey = this.#hit(`rpm:${keyId}`, rpm, tierTooFast);
-    if (groupId === null || rpmCeiling === null) return byKey;
+    const rates: Rate[] = [{ key: `rpm:${keyId}`, max: rpm, windowMs, refuse: tierTooFast }];
+    const most = keyLimits?.requestsPerMinute ?? null;
+    // The key's own limit comes first: what it refuses does not count against those of others.
+    if (most !== null) rates.unshift({ key: `key-rpm:${keyId}`, max: most, windowMs, refuse: keyTooFast });
     // The ceiling is the group's as a whole: all keys of all its members count together.
-    const name = `group-rpm:${groupId}`;
-    if (byKey) return byKey.then(() => this.#hit(name, rpmCeiling, groupTooFast));
-    return this.#hit(name, rpmCeiling, groupTooFast);
+    if (groupId !== null && rpmCeiling !== null)
+      rates.push({ key: `group-rpm:${groupId}`, max: rpmCeiling, windowMs, refuse: groupTooFast });
+    return rates;
   }
 
-  #hit(key: string, limit: number, tooFast: TooFast): void | Promise<void> {
-    const waiting = this.options.limiter.hit(key, limit, RATE_WINDOW_MS);
-    if (typeof waiting !== "number")
-      return waiting.catch(this.#rateUnknown).then((waitMs) => refuseTooFast(waitMs, limit, tooFast));
-    if (waiting > 0) refuseTooFast(waiting, limit, tooFast);
+  async checkRate(payer: Payer): Promise<void> {
+    const rates = this.ratesOf(payer);
+    const exceeded = rates.length > 0 && (await this.options.counter.hit(rates));
+    if (!exceeded) return;
+    const { refuse, max } = rates[exceeded.at]!;
+    refuse(max, exceeded.waitMs);
   }
 
-  readonly #rateUnknown = (error: unknown): number => {
-    this.options.log.error("rate limit check failed; request admitted unchecked", { error });
-    return 0;
-  };
-
-  payerOf(actor: Pick<Actor, "userId">): Payer | Promise<Payer> {
-    const tier = this.options.billing.tierOf(actor.userId);
-    if (typeof tier === "string") return personal(actor.userId, tier);
-    return tier.then(
-      (name) => personal(actor.userId, name),
-      (error) => {
-        const { userId } = actor;
-        this.options.log.warn("the tier is not known; the request is let through", {
-          user_id: userId,
-          error,
-        });
-        return personal(userId, UNKNOWN_TIER);
-      },
-    );
+  async payerOf({ userId }: Pick<Actor, "userId">): Promise<Payer> {
+    try {
+      return personal(userId, await this.options.billing.tierOf(userId));
+    } catch (error) {
+      this.options.log.warn("the tier is not known; the request is let through", { user_id: userId, error });
+      return personal(userId, UNKNOWN_TIER);
+    }
   }
 
   get figures(): JournalFigures {

@@ -1,3 +1,4 @@
+import type { RateLimit } from "../../bus/contract.ts";
 import type { Actor } from "../../kernel/context.ts";
 import type { Payer } from "../../kernel/payer.ts";
 import type { AccountRef } from "../ledger/index.ts";
@@ -49,9 +50,9 @@ export interface Admission {
   readonly lowered: boolean;
   /**
    * Extends the hold to this total; false when it cannot grow. What points cannot cover as a whole may be held
-   * in the quota as a whole. Synchronous when the bus is.
+   * in the quota as a whole.
    */
-  grow(total: { promptTokens: number; completionTokens: number }): boolean | Promise<boolean>;
+  grow(total: { promptTokens: number; completionTokens: number }): Promise<boolean>;
   /**
    * The usage is in the journal before any more answers are sent. Never throws: a failure is logged. Returns its price in
    * nanodollars; null when there is none.
@@ -66,17 +67,23 @@ export interface PointsHold {
   release(): void;
 }
 
+export interface Rate extends RateLimit {
+  refuse(max: number, waitMs: number): never;
+}
+
 /** Everything that spends goes through here. */
 export interface Metering {
-  /** Checks quota and takes the hold, or throws the refusal. Synchronous when its caches are warm. */
-  admit(options: AdmitOptions): Admission | Promise<Admission>;
+  /** Checks quota and takes the hold, or throws the refusal. */
+  admit(options: AdmitOptions): Promise<Admission>;
   /**
    * Holds again what was admitted before a restart. It is already admitted, so nothing is checked or refused:
    * the hold is taken where it would be charged now.
    */
   resume(options: RecordOptions & { bound: { readonly costUsd: number } }): Promise<Admission>;
-  /** Per-key limits of the REST surface: the tier's and the group's requests a minute. Throws the refusal. */
-  checkRate(payer: Payer): void | Promise<void>;
+  /** Requests a minute that a key may make: its own limit, the tier's and the group's. The first that is full refuses. */
+  ratesOf(payer: Payer): readonly Rate[];
+  /** Counts one request against them, or throws the refusal. */
+  checkRate(payer: Payer): Promise<void>;
   /**
    * Journals usage that is owed without an admission of this process: a job that was admitted before a
    * restart. Once per request id, like every row. Never throws.
@@ -91,7 +98,7 @@ export interface Metering {
    * Holds points for a transfer, so that it cannot move away what requests under way hold; null when fewer are free.
    * To be released when the transfer is committed, or will not be.
    */
-  holdPoints(account: AccountRef, points: number): PointsHold | null | Promise<PointsHold | null>;
-  /** Who pays for what a signed-in person does. Synchronous when the tier is known. */
-  payerOf(actor: Pick<Actor, "userId">): Payer | Promise<Payer>;
+  holdPoints(account: AccountRef, points: number): Promise<PointsHold | null>;
+  /** Who pays for what a signed-in person does. */
+  payerOf(actor: Pick<Actor, "userId">): Promise<Payer>;
 }

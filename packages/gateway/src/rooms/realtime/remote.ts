@@ -10,7 +10,7 @@ interface RemoteSessionsOptions {
   /** Null: there are no others. */
   requests: Requests | null;
   /** For a session held here: these do what another instance was asked for. */
-  send(userId: string, sessionId: string, event: Record<string, unknown>): void;
+  send(userId: string, sessionId: string, event: Record<string, unknown>): Promise<void>;
   stop(userId: string, sessionId: string): boolean;
 }
 
@@ -45,14 +45,15 @@ export class RemoteSessions {
 
   /** Answers other instances about a session that is held here, until the subscription ends; null when nobody asks. */
   serve(sessionId: string): Subscription | null {
-    const answer = (text: string) => JSON.stringify(this.#answer(sessionId, JSON.parse(text) as Question));
+    const answer = async (text: string) =>
+      JSON.stringify(await this.#answer(sessionId, JSON.parse(text) as Question));
     return this.options.requests?.serve(topicOf(sessionId), answer) ?? null;
   }
 
-  #answer(sessionId: string, question: Question): Answer {
+  async #answer(sessionId: string, question: Question): Promise<Answer> {
     try {
       if ("stop" in question) return { done: this.options.stop(question.userId, sessionId) };
-      this.options.send(question.userId, sessionId, question.event);
+      await this.options.send(question.userId, sessionId, question.event);
       return { done: true };
     } catch (error) {
       const { kind, message } = toServiceError(error);

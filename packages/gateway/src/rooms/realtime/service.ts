@@ -8,7 +8,6 @@ import type { Log } from "../../kernel/log.ts";
 import type { Payer } from "../../kernel/payer.ts";
 import type { RequestRecord } from "../../kernel/request-record.ts";
 import { hideSecrets, hideSecretsIn } from "../../kernel/secrets.ts";
-import { whenKnown } from "../../kernel/when-known.ts";
 import type { Billing } from "../billing/index.ts";
 import type { Conversations } from "../conversations/index.ts";
 import { modelRefusal, type Principal, payerOf } from "../keys/index.ts";
@@ -36,6 +35,7 @@ const tellsOfItself = (event: ServerEvent): boolean =>
 
 const REVOKED = "The account may no longer use the service";
 const QUEUE_FULL = "The session's queue is full because the upstream is too slow; send less or wait";
+const TOO_MANY_EVENTS = "The upstream sent events faster than they could be admitted; start another session";
 /** Refusals that end the session. */
 const UNPAID: ReadonlySet<ErrorName> = new Set(["payment_required", "quota_exceeded", "unavailable"]);
 
@@ -71,7 +71,7 @@ interface Owner {
   /** Besides the user, whose rights it depends on. */
   keyId: string | null;
   groupId: string | null;
-  payer(model: string): Payer | Promise<Payer>;
+  payer(model: string): Promise<Payer>;
   isInForce(): Promise<boolean>;
   /** Why it may not use a model; null: it may. */
   refusal(model: string): string | null;
@@ -85,7 +85,7 @@ interface Listener {
 
 /** A session that a WebSocket of its own carries. */
 export interface SocketSession {
-  send(event: Record<string, unknown>): void;
+  send(event: Record<string, unknown>): Promise<void>;
   close(): void;
 }
 
@@ -160,7 +160,7 @@ export class Realtime {
 
   /** `GET /v1/realtime`: a session of an API key, on a WebSocket of its own. */
   async openSocket(
-    holder: () => Principal | Promise<Principal>,
+    holder: () => Promise<Principal>,
     { model, record, hears }: { model: string; record: RequestRecord | null; hears: SocketListener },
   ): Promise<SocketSession> {
     const { isInForce } = this.options;
@@ -178,7 +178,7 @@ export class Realtime {
       opener: { userId },
       keyId,
       groupId,
-      payer: (used) => whenKnown(holder(), (now) => payerNow(now, used)),
+      payer: async (used) => payerNow(await holder(), used),
       isInForce: () => isInForce({ userId, keyId }),
       refusal: (name) => modelRefusal(principal, name),
     };
@@ -246,8 +246,8 @@ export class Realtime {
       owner,
       listener,
       meter,
-      up: new EventQueue({ failed: (error) => this.#failed(session, error) }),
-      down: new EventQueue({ failed: (error) => this.#failed(session, error) }),
+      up: new EventQueue(),
+      down: new EventQueue(),
       conversationId: conversationId ?? null,
       stream: null,
       link: null,
@@ -310,7 +310,7 @@ export class Realtime {
       record,
     }: { route: Route; rates: MediaRates; refId: string | null; record: RequestRecord | null },
   ): SessionMeter {
-    const { ids, routing, billing } = this.options;
+    const { ids, routing, billing, metering } = this.options;
     const { model } = route;
     return new SessionMeter({
       model,
@@ -319,7 +319,7 @@ export class Realtime {
       ids,
       limits: billing.limitsOf(model),
       admit: (requestId, bound) => this.#admit(owner, { requestId, model, bound, refId }),
-      pace: () => whenKnown(owner.payer(model), (payer) => this.options.metering.checkRate(payer)),
+      pace: async () => metering.checkRate(await owner.payer(model)),
       suspect: (problem, requestId) => routing.suspect(route, problem, requestId),
       settled: ({ estimated, ...tokens }, costNanoUsd) =>
         record?.used({ ...tokens, isEstimated: estimated }, costNanoUsd),
@@ -327,9 +327,9 @@ export class Realtime {
   }
 
   /** Holds what a response may cost, or throws the refusal. */
-  #admit(owner: Owner, response: Omit<AdmitOptions, "payer">): Admission | Promise<Admission> {
-    const { metering } = this.options;
-    return whenKnown(owner.payer(response.model), (payer) => metering.admit({ ...response, payer }));
+  async #admit(owner: Owner, response: Omit<AdmitOptions, "payer">): Promise<Admission> {
+    const payer = await owner.payer(response.model);
+    return this.options.metering.admit({ ...response, payer });
   }
 
   #checkRoom({ userId }: Owner): void {
@@ -341,14 +341,14 @@ export class Realtime {
       fail("app_error", `You have ${own} open realtime sessions; stop some with realtime.stop`);
   }
 
-  /** Queues one client event for the upstream, on the instance that holds the session; never waits for it. */
-  send(actor: Actor, sessionId: string, event: Record<string, unknown>): void | Promise<void> {
+  /** Sends one client event to the upstream, on the instance that holds the session; never waits for its answer. */
+  send({ userId }: Actor, sessionId: string, event: Record<string, unknown>): Promise<void> {
     if (!this.#sessions.has(sessionId) && this.#remote.possible)
-      return this.#remote.send(actor.userId, sessionId, event);
-    this.#sendHere(actor.userId, sessionId, event);
+      return this.#remote.send(userId, sessionId, event);
+    return this.#sendHere(userId, sessionId, event);
   }
 
-  #sendHere(userId: string, sessionId: string, event: Record<string, unknown>): void {
+  async #sendHere(userId: string, sessionId: string, event: Record<string, unknown>): Promise<void> {
     const session = this.#sessions.get(sessionId);
     if (session?.owner.userId !== userId)
       fail("not_found", "Realtime session not found; realtime.start opens one");
@@ -359,7 +359,7 @@ export class Realtime {
     }
     session.meter.check(event);
     try {
-      if (!session.up.push(event, () => this.#sendUp(session, event))) fail("app_error", QUEUE_FULL);
+      if (!(await session.up.push(event, () => this.#sendUp(session, event)))) fail("app_error", QUEUE_FULL);
     } catch (error) {
       if (UNPAID.has(toServiceError(error).kind)) this.#failed(session, error);
       throw error;
@@ -367,15 +367,13 @@ export class Realtime {
   }
 
   /** Sends the event once its cost is held. */
-  #sendUp(session: Session, event: Record<string, unknown>): void | Promise<void> {
+  async #sendUp(session: Session, event: Record<string, unknown>): Promise<void> {
     // The upstream's error event repeats the id, so we know which request was refused.
     const sent = event.type === "response.create" ? { event_id: this.options.ids.uuid(), ...event } : event;
-    const send = () => {
-      if (session.link?.send(sent)) return;
-      session.meter.notSent(sent);
-      fail("app_error", QUEUE_FULL);
-    };
-    return whenKnown(session.meter.client(sent), send);
+    await session.meter.client(sent);
+    if (session.link?.send(sent)) return;
+    session.meter.notSent(sent);
+    fail("app_error", QUEUE_FULL);
   }
 
   /** False when there is no such session of the caller's. */
@@ -407,6 +405,7 @@ export class Realtime {
 
   /** Ends a session that cannot be paid, or cannot go on for another reason. */
   #failed(session: Session, error: unknown): void {
+    if (!this.#sessions.has(session.id)) return;
     const { kind, message } = toServiceError(error);
     if (session.meter.isAnswering || UNPAID.has(kind)) session.link?.send({ type: "response.cancel" });
     this.#close(session, { reason: message, code: kind });
@@ -415,8 +414,10 @@ export class Realtime {
   /** Events that arrived before the upstream hung up are delivered first. */
   #hungUp(session: Session, told: string): void {
     const reason = hideSecrets(told).slice(0, REASON_CHARS_MAX);
-    const remove = () => this.#remove(session, { reason, leftBy: "upstream" });
-    if (!session.down.push({}, remove)) remove();
+    const remove = async () => this.#remove(session, { reason, leftBy: "upstream" });
+    session.down.push({}, remove).then(async (isTaken) => {
+      if (!isTaken) await remove();
+    });
   }
 
   /** Ends the sessions of this user, key or group, or of anyone, who may no longer use the service. */
@@ -454,23 +455,17 @@ export class Realtime {
 
   #forward(session: Session, event: ServerEvent): void {
     if (!this.#sessions.has(session.id)) return;
-    try {
-      if (!session.down.push(event, () => this.#letThrough(session, event)))
-        fail(
-          "app_error",
-          "The upstream sent events faster than they could be admitted; start another session",
-        );
-    } catch (error) {
-      this.#failed(session, error);
-    }
+    session.down
+      .push(event, () => this.#letThrough(session, event))
+      .then((isTaken) => {
+        if (!isTaken) fail("app_error", TOO_MANY_EVENTS);
+      })
+      .catch((error) => this.#failed(session, error));
   }
 
   /** Delivers the event once its cost is held. */
-  #letThrough(session: Session, event: ServerEvent): void | Promise<void> {
-    return whenKnown(session.meter.server(event), () => this.#pass(session, event));
-  }
-
-  #pass(session: Session, event: ServerEvent): void {
+  async #letThrough(session: Session, event: ServerEvent): Promise<void> {
+    await session.meter.server(event);
     if (!this.#sessions.has(session.id)) return;
     this.#keepTranscript(session, event);
     session.listener.event(session, event);

@@ -49,12 +49,12 @@ interface RealtimeDesk {
       record: RequestRecord | null;
       hears: { event(event: Event): void; ended(end: End): void };
     },
-  ): Promise<{ send(event: Event): void; close(): void }>;
+  ): Promise<{ send(event: Event): Promise<void>; close(): void }>;
 }
 
 /** One session and its socket, which comes a moment later. */
 class Carried {
-  session: { send(event: Event): void; close(): void } | null = null;
+  session: { send(event: Event): Promise<void>; close(): void } | null = null;
   #socket: Socket | null = null;
   #early: Event[] = [];
   #end: End | null = null;
@@ -153,11 +153,11 @@ export class RealtimeSocket implements SocketTransport<Carried> {
     socket.data.attach(socket);
   }
 
-  message({ data }: Socket, message: string | Buffer): void {
+  async message({ data }: Socket, message: string | Buffer): Promise<void> {
     const event = parsed(message);
     try {
       requirePassing(event);
-      data.session?.send(event);
+      await data.session?.send(event);
     } catch (error) {
       data.refuse(error, event?.event_id);
     }

@@ -1,5 +1,5 @@
 import { bearerOf } from "@model-gateway/wire/http";
-import type { RateLimiter } from "../../bus/contract.ts";
+import type { Counter, RateLimit } from "../../bus/contract.ts";
 import { type Authenticator, type CallSource, callerFrom, type Principal } from "../../kernel/context.ts";
 import { authorize } from "../../kernel/dispatch.ts";
 import { KeyRefusal } from "../../kernel/errors.ts";
@@ -11,21 +11,28 @@ const WINDOW_MS = 60_000;
 const UNAUTHORIZED = "Missing or invalid API key; send it as Authorization: Bearer service-<uuid>\n";
 const TOO_MANY = "Rate limit exceeded. Try again later.";
 
+interface Rate extends RateLimit {
+  refuse(max: number, waitMs: number): never;
+}
+
 interface GateOptions {
   authenticator: Authenticator;
   /** The holder of an API key; null when the key is unknown. */
-  keys: { authenticate(secret: string): Principal | null | Promise<Principal | null> };
-  limiter: RateLimiter;
+  keys: { authenticate(secret: string): Promise<Principal | null> };
+  counter: Counter;
   /** Of wrong tokens on routes for people and administrators. */
   tries: FailedTries;
   /** Of requests without a known API key. */
   keyTries: FailedTries;
   /** Requests a minute that each API key may make. */
   apiRateLimitRpm: number;
-  /** Counts the request against the tier and the group of its key, or throws the refusal. */
-  checkTierRate(principal: Principal): void | Promise<void>;
+  /** What else limits the pace of a key: itself, its tier and its group. */
+  tierRates(principal: Principal): readonly Rate[];
 }
 
+const tooMany = (): never => {
+  throw new KeyRefusal("rate_limited", TOO_MANY);
+};
 const unauthorized = () => new KeyRefusal("auth_required", UNAUTHORIZED);
 
 type Keyed = Pick<RouteCall, "request" | "principal" | "record"> & { caller: Pick<CallSource, "ip"> };
@@ -57,16 +64,24 @@ export class Gate {
   }
 
   async #keyed(secret: string | null, route: Pick<AnyRoute, "outsideTierRate">, call: Keyed): Promise<void> {
-    const { keys, keyTries, limiter, apiRateLimitRpm, checkTierRate } = this.options;
+    const { keys, keyTries, counter, apiRateLimitRpm, tierRates } = this.options;
     const principal = secret ? await keys.authenticate(secret) : null;
     if (!principal) throw keyTries.failed(call.caller.ip) ?? unauthorized();
     call.request.vouch();
     // Also of one that is refused for its pace.
     if (call.record) call.record.principal = principal;
-    const waitMs = await limiter.hit(`api:${principal.keyId}`, apiRateLimitRpm, WINDOW_MS);
+    const ofKey = {
+      key: `api:${principal.keyId}`,
+      max: apiRateLimitRpm,
+      windowMs: WINDOW_MS,
+      refuse: tooMany,
+    };
+    const rates: Rate[] = route.outsideTierRate ? [ofKey] : [ofKey, ...tierRates(principal)];
+    const exceeded = await counter.hit(rates);
     call.principal = principal;
-    if (waitMs > 0) throw new KeyRefusal("rate_limited", TOO_MANY);
-    if (!route.outsideTierRate) await checkTierRate(principal);
+    if (!exceeded) return;
+    const { refuse, max } = rates[exceeded.at]!;
+    refuse(max, exceeded.waitMs);
   }
 
   async #person(route: AnyRoute, auth: MethodAuth, call: RouteCall): Promise<void> {

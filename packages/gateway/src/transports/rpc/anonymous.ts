@@ -1,5 +1,5 @@
 import { networkOf } from "@model-gateway/wire/server";
-import type { RateLimiter } from "../../bus/contract.ts";
+import type { Counter } from "../../bus/contract.ts";
 import { ServiceError } from "../../kernel/errors.ts";
 
 /** Calls a minute of callers who are not signed in, by address, or by /64 of IPv6. */
@@ -7,10 +7,11 @@ export const ANONYMOUS_CALLS_MAX = 1_200;
 const WINDOW_MS = 60_000;
 
 /** Counts one call; the refusal when there were too many. */
-export async function strangerRefusal(limiter: RateLimiter, ip: string): Promise<ServiceError | null> {
-  const waitMs = await limiter.hit(`anonymous:${networkOf(ip)}`, ANONYMOUS_CALLS_MAX, WINDOW_MS);
-  if (waitMs <= 0) return null;
-  const retryAfterSeconds = Math.ceil(waitMs / 1000);
+export async function strangerRefusal(counter: Counter, ip: string): Promise<ServiceError | null> {
+  const limit = { key: `anonymous:${networkOf(ip)}`, max: ANONYMOUS_CALLS_MAX, windowMs: WINDOW_MS };
+  const exceeded = await counter.hit([limit]);
+  if (!exceeded) return null;
+  const retryAfterSeconds = Math.ceil(exceeded.waitMs / 1000);
   const message = `Too many calls without signing in; try again in ${retryAfterSeconds} s`;
   return new ServiceError("rate_limited", message, { retryAfterSeconds });
 }

@@ -1,5 +1,5 @@
 import { bearerOf, type HttpRequest, jsonReply, type Reply } from "@model-gateway/wire/http";
-import type { EventHub, RateLimiter } from "../../bus/contract.ts";
+import type { Counter, EventHub } from "../../bus/contract.ts";
 import { type Authenticator, type CallSource, callerFrom, type Identity } from "../../kernel/context.ts";
 import { type ErrorName, type ServiceError, toServiceError } from "../../kernel/errors.ts";
 import type { FailedTries } from "../../kernel/failed-tries.ts";
@@ -16,7 +16,7 @@ interface RpcHttpOptions {
   runner: RpcRunner;
   authenticator: Authenticator;
   events: EventHub;
-  limiter: RateLimiter;
+  counter: Counter;
   tries: FailedTries;
 }
 
@@ -31,7 +31,7 @@ interface RpcHttpCall {
 const STATUS: { readonly [Kind in ErrorName]?: number } = { body_too_large: 413, forbidden: 403 };
 
 /** `POST /api/rpc`. */
-export function createRpcHttp({ runner, authenticator, events, limiter, tries }: RpcHttpOptions) {
+export function createRpcHttp({ runner, authenticator, events, counter, tries }: RpcHttpOptions) {
   async function run(request: HttpRequest, call: RpcHttpCall): Promise<Reply> {
     const { requestId, source } = call;
     const [body, identity] = await Promise.all([
@@ -64,7 +64,7 @@ export function createRpcHttp({ runner, authenticator, events, limiter, tries }:
     }
     const misplaced = refusal(request);
     if (misplaced) throw misplaced;
-    return (identity.isGuess && tries.failed(ip)) || strangerRefusal(limiter, ip);
+    return (identity.isGuess && tries.failed(ip)) || strangerRefusal(counter, ip);
   }
 
   return async (request: HttpRequest, call: RpcHttpCall): Promise<Reply> => {

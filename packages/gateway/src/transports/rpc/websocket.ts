@@ -1,5 +1,5 @@
 import type { ServerSocket, SocketHandlers } from "@model-gateway/wire/websocket";
-import type { RateLimiter, Revocations } from "../../bus/contract.ts";
+import type { Counter, Revocations } from "../../bus/contract.ts";
 import { askedOnce } from "../../kernel/asked-once.ts";
 import { inBackground } from "../../kernel/background.ts";
 import type { Clock } from "../../kernel/clock.ts";
@@ -62,7 +62,7 @@ interface RpcWebSocketOptions {
   runner: RpcRunner;
   registry: Registry;
   authenticator: Authenticator;
-  limiter: RateLimiter;
+  counter: Counter;
   tries: FailedTries;
   revocations: Revocations;
   clock: Clock;
@@ -211,7 +211,7 @@ export class RpcWebSocket implements SocketHandlers<RpcSocketData> {
   /** Runs what the message asks for; with `refusal` it answers each of its requests with that instead. */
   async #answer(socket: Socket, message: string | Buffer, refusal?: ServiceError): Promise<void> {
     const { data } = socket;
-    const { runner, authenticator, limiter, ids } = this.options;
+    const { runner, authenticator, counter, ids } = this.options;
     const requestId = ids.uuid();
     let probed = false;
     let json: string;
@@ -224,7 +224,7 @@ export class RpcWebSocket implements SocketHandlers<RpcSocketData> {
       data.sessionId = identity.sessionId ?? data.sessionId;
       const caller = callerFrom(identity, data);
       const isStranger = !caller.actor && !caller.adminToken;
-      const tooMany = isStranger ? await strangerRefusal(limiter, data.ip) : null;
+      const tooMany = isStranger ? await strangerRefusal(counter, data.ip) : null;
       if (tooMany && text.length > LARGE_BODY_BYTES) throw tooMany;
       const guard = (method: string) => {
         probed ||= method === PROBE_METHOD;

@@ -31,7 +31,7 @@ export class StreamHold {
 
   /** Whether the stream may go on after this many tokens: the hold grows by the usual step, or by what fits of it. */
   async delivered(tokens: number): Promise<boolean> {
-    const { admission, promptTokens } = this.options;
+    const { admission, promptTokens, isTold } = this.options;
     const step = Math.max(STEP_TOKENS_USUAL, this.#held / 2);
     for (let more = step; more >= STEP_TOKENS_MIN; more /= 2) {
       const total = Math.ceil(Math.max(this.#held, tokens) + more);
@@ -41,7 +41,6 @@ export class StreamHold {
       return true;
     }
     // Nothing more can be held: the stream may use up the current hold.
-    const { isTold } = this.options;
     this.askAt = Math.ceil(this.#held * (isTold ? COUNT_ERROR : 1)) + 1;
     return tokens < this.askAt;
   }

@@ -2,7 +2,6 @@ import type { MediaRates } from "../../../backends/contract.ts";
 import { fail } from "../../../kernel/errors.ts";
 import type { Ids } from "../../../kernel/ids.ts";
 import { isObject } from "../../../kernel/json.ts";
-import { whenKnown } from "../../../kernel/when-known.ts";
 import type { ModelLimits } from "../../billing/index.ts";
 import type { Admission, Bound } from "../../metering/index.ts";
 import type { ServerEvent } from "../server-events.ts";
@@ -27,9 +26,9 @@ interface SessionMeterOptions {
   limits: ModelLimits;
   ids: Ids;
   /** Holds what a response may cost, or throws the refusal. */
-  admit(requestId: string, bound: Bound): Admission | Promise<Admission>;
+  admit(requestId: string, bound: Bound): Promise<Admission>;
   /** Counts a response as a request, or throws the refusal. */
-  pace(): void | Promise<void>;
+  pace(): Promise<void>;
   /** What a response came to. */
   settled?(usage: TurnUsage, costNanoUsd: number | null): void;
   /** Reports implausible usage to the operator. */
@@ -96,8 +95,8 @@ export class SessionMeter {
     return "none";
   }
 
-  /** Before a client event is sent: throws, or rejects, when it cannot be paid. */
-  client(event: Record<string, unknown>): void | Promise<void> {
+  /** Before a client event is sent: fails when it cannot be paid. */
+  async client(event: Record<string, unknown>): Promise<void> {
     const limit = this.check(event);
     if (event.type === "session.update" && limit !== "none") this.#limit = limit;
     if (event.type === "response.cancel") for (const turn of this.#turns.values()) turn.isCancelled = true;
@@ -107,9 +106,8 @@ export class SessionMeter {
     const own = isObject(event.response) ? event.response : {};
     const read = this.#context.read({ byClient: true });
     read.promptTokens += this.#context.tokensIn(own);
-    return whenKnown(this.#respond(read, { limit, isApart: own.conversation === "none" }), (turn) => {
-      this.#asked.push({ eventId: event.event_id, turn });
-    });
+    const turn = await this.#respond(read, { limit, isApart: own.conversation === "none" });
+    this.#asked.push({ eventId: event.event_id, turn });
   }
 
   /** A `response.create` that was admitted could not be sent. */
@@ -117,24 +115,24 @@ export class SessionMeter {
     if (event.type === "response.create") this.#asked.pop()?.turn.admission.release();
   }
 
-  #respond(read: Turn["read"], terms: TurnTerms = {}): Turn | Promise<Turn> {
-    return whenKnown(this.options.pace(), () => this.#admit(read, terms));
+  async #respond(read: Turn["read"], terms: TurnTerms = {}): Promise<Turn> {
+    await this.options.pace();
+    return this.#admit(read, terms);
   }
 
-  #admit(read: Turn["read"], { limit = "none", isApart = false }: TurnTerms): Turn | Promise<Turn> {
+  async #admit(read: Turn["read"], { limit = "none", isApart = false }: TurnTerms): Promise<Turn> {
     const { ids, admit } = this.options;
     const requestId = ids.ordered();
-    return whenKnown(admit(requestId, this.#bound(read.promptTokens, limit)), (admission) => {
-      if (this.#isClosed) {
-        admission.release();
-        fail("app_error", "The session has ended");
-      }
-      return new Turn(admission, { requestId, read, isApart, formats: this.#context.formats });
-    });
+    const admission = await admit(requestId, this.#bound(read.promptTokens, limit));
+    if (this.#isClosed) {
+      admission.release();
+      fail("app_error", "The session has ended");
+    }
+    return new Turn(admission, { requestId, read, isApart, formats: this.#context.formats });
   }
 
-  /** Before an upstream event is let through: throws, or rejects, when it cannot be paid. */
-  server(event: ServerEvent): void | Promise<void> {
+  /** Before an upstream event is let through: fails when it cannot be paid. */
+  async server(event: ServerEvent): Promise<void> {
     this.#context.server(event);
     const type = String(event.type);
     if (type === "error") return this.#refusedByUpstream(event);
@@ -142,23 +140,20 @@ export class SessionMeter {
     if (!type.startsWith("response.")) return;
     const id = responseIdOf(event);
     if (type === "response.created") this.#settleCancelled(id);
-    return whenKnown(this.#turnOf(id), (turn) => {
-      if (type === "response.done") return this.#ended(turn, event);
-      return whenKnown(turn.hear(event), requireHeld);
-    }) as void | Promise<void>;
+    const turn = await this.#turnOf(id);
+    if (type === "response.done") this.#ended(turn, event);
+    else requireHeld(await turn.hear(event));
   }
 
   /** The response with this id. A new one is the oldest that the client asked for, else the upstream started it. */
-  #turnOf(id: string | null): Turn | Promise<Turn> {
+  async #turnOf(id: string | null): Promise<Turn> {
     const known = id === null ? this.#turns.values().next().value : this.#turns.get(id);
     if (known) return known;
     if (this.#turns.size >= RESPONSES_MAX)
       fail("app_error", `The upstream started more than ${RESPONSES_MAX} responses at once`);
-    const opened = this.#asked.shift()?.turn ?? this.#respond(this.#context.read({ byClient: false }));
-    return whenKnown(opened, (turn) => {
-      this.#turns.set(id ?? "", turn);
-      return turn;
-    });
+    const turn = this.#asked.shift()?.turn ?? (await this.#respond(this.#context.read({ byClient: false })));
+    this.#turns.set(id ?? "", turn);
+    return turn;
   }
 
   #refusedByUpstream(event: ServerEvent): void {
@@ -225,19 +220,16 @@ export class SessionMeter {
   }
 
   /** Holds the tokens of transcribed audio until a response is charged for the same audio. */
-  #transcript(event: ServerEvent): void | Promise<void> {
+  async #transcript(event: ServerEvent): Promise<void> {
     const { unpaidTokens } = this.#context;
     if (unpaidTokens === 0) return;
-    const opened =
-      this.#transcribed ?? this.#admit({ promptTokens: unpaidTokens, conversationTokens: 0 }, { limit: 1 });
-    return whenKnown(opened, (turn) => {
-      this.#transcribed = turn;
-      turn.read.promptTokens = unpaidTokens;
-      return whenKnown(turn.hear(event), (isHeld) => {
-        requireHeld(isHeld);
-        if (unpaidTokens + turn.deliveredTokens > TRANSCRIBED_TOKENS_MAX) this.#settleTranscribed();
-      });
-    }) as void | Promise<void>;
+    const turn =
+      this.#transcribed ??
+      (await this.#admit({ promptTokens: unpaidTokens, conversationTokens: 0 }, { limit: 1 }));
+    this.#transcribed = turn;
+    turn.read.promptTokens = unpaidTokens;
+    requireHeld(await turn.hear(event));
+    if (unpaidTokens + turn.deliveredTokens > TRANSCRIBED_TOKENS_MAX) this.#settleTranscribed();
   }
 
   #settleTranscribed(): void {

@@ -1,5 +1,4 @@
 import { isObject } from "../../../kernel/json.ts";
-import { whenKnown } from "../../../kernel/when-known.ts";
 import type { Admission } from "../../metering/index.ts";
 import type { ServerEvent } from "../server-events.ts";
 import type { AudioFormats } from "./audio.ts";
@@ -63,34 +62,27 @@ export class Turn {
   }
 
   /** Counts the event and grows the hold for it; false when it cannot be paid. */
-  hear(event: ServerEvent): boolean | Promise<boolean> {
+  async hear(event: ServerEvent): Promise<boolean> {
     this.#heard.add(event);
     const heard = this.#heard.tokens;
-    const keep = (isHeld: boolean): boolean => {
-      if (isHeld) this.#deliveredTokens = heard;
-      return isHeld;
-    };
-    return whenKnown(this.#cover(heard), keep);
+    const isHeld = await this.#cover(heard);
+    if (isHeld) this.#deliveredTokens = heard;
+    return isHeld;
   }
 
-  #cover(heard: number): boolean | Promise<boolean> {
+  async #cover(heard: number): Promise<boolean> {
     const readsMore = this.read.promptTokens > this.#heldPromptTokens;
     if (!readsMore && heard <= this.#heldTokens * GROW_AT) return true;
-    const orExactly = (grown: boolean): boolean | Promise<boolean> =>
-      grown || (!readsMore && heard <= this.#heldTokens) || this.#grow(heard);
-    return whenKnown(this.#grow(heard + GROW_TOKENS), orExactly);
+    if (await this.#grow(heard + GROW_TOKENS)) return true;
+    return (!readsMore && heard <= this.#heldTokens) || this.#grow(heard);
   }
 
-  #grow(completionTokens: number): boolean | Promise<boolean> {
+  async #grow(completionTokens: number): Promise<boolean> {
     const { promptTokens } = this.read;
-    const keep = (grown: boolean): boolean => {
-      if (grown) {
-        this.#heldTokens = Math.max(this.#heldTokens, completionTokens);
-        this.#heldPromptTokens = promptTokens;
-      }
-      return grown;
-    };
-    return whenKnown(this.admission.grow({ promptTokens, completionTokens }), keep);
+    if (!(await this.admission.grow({ promptTokens, completionTokens }))) return false;
+    this.#heldTokens = Math.max(this.#heldTokens, completionTokens);
+    this.#heldPromptTokens = promptTokens;
+    return true;
   }
 
   /** The usage of a response that ends with this `response.done`. */

@@ -5,13 +5,14 @@ import { join } from "node:path";
 import fc from "fast-check";
 import {
   type Asking,
+  type Counter,
   grantedAmount,
+  NO_LIMIT,
   type Purse,
   type Quantity,
   REFUSED,
-  type Reservations,
 } from "../../src/bus/contract.ts";
-import { openBus, type SupervisorAddress } from "../../src/bus/index.ts";
+import { openBus } from "../../src/bus/index.ts";
 import { WorkerHub } from "../../src/bus/workers/hub.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
@@ -24,28 +25,27 @@ afterAll(async () => {
 });
 
 /** Instances that share what they reserve. */
-type Open = () => Promise<Reservations[]>;
+type Open = () => Promise<Counter[]>;
 
-async function open(url: string | null, supervisor: SupervisorAddress | null = null): Promise<Reservations> {
-  const { reservations, close } = await openBus({
+async function open(url: string | null, supervisorPath: string | null = null): Promise<Counter> {
+  const { counter, close } = await openBus({
     redisUrl: url,
-    supervisor,
+    supervisorPath,
     clock: systemClock,
     ids: randomIds,
     log: silentLog,
   });
   cleanups.push(close);
-  return reservations;
+  return counter;
 }
 
 const NOTHING: Quantity = { money: 0, tokens: 0 };
-const UNLIMITED = Number.POSITIVE_INFINITY;
 let made = 0;
 const fresh = () => `name ${process.pid} ${++made}`;
 
 const purse = (name: string, limit: Partial<Quantity>, more: Partial<Purse> = {}): Purse => ({
   name,
-  limit: { money: UNLIMITED, tokens: UNLIMITED, ...limit },
+  limit: { money: NO_LIMIT, tokens: NO_LIMIT, ...limit },
   spent: { ...NOTHING, version: 0 },
   unitsBeyond: null,
   ...more,
@@ -214,5 +214,5 @@ describe("reservations of workers", () =>
     const path = join(tmpdir(), `${crypto.randomUUID()}.sock`);
     const hub = new WorkerHub({ path, clock: systemClock, log: silentLog });
     cleanups.push(async () => hub.close());
-    return Promise.all(["1", "2"].map((worker) => open(null, { path, worker })));
+    return Promise.all([open(null, path), open(null, path)]);
   }));

@@ -1,0 +1,28 @@
+import type { Asking, RateLimit, ReservedChange } from "./contract.ts";
+
+/** An instance that has said nothing for this long counts as dead, and what it holds is freed. */
+export const ALIVE_MS = 15_000;
+/** A counter that knew nobody opens after this time: by then the others have told it what they hold. */
+export const OPENS_AFTER_MS = 50;
+
+/** What is asked of the counter. */
+export type Ask = { hit: readonly RateLimit[] } | { grant: Asking } | { change: readonly ReservedChange[] };
+
+/** Of a hit: which limit is full and for how long, or nothing. Of a grant: the units. Of a change: nothing. */
+export type Answer = readonly number[];
+
+export interface Entry {
+  /** Nobody had entered before: whatever was counted has been forgotten. */
+  isNew: boolean;
+  opensInMs: number;
+}
+
+/** Counts for several instances. */
+export interface CounterServer {
+  readonly available: boolean;
+  /** Decides all asks, in order and in one step. Null when the instance is not known. Shows that the instance lives. */
+  ask(instance: string, asks: readonly Ask[]): Promise<readonly Answer[] | null>;
+  enter(instance: string): Promise<Entry>;
+  /** Frees everything that the instances hold. */
+  leave(instances: readonly string[]): Promise<void>;
+}

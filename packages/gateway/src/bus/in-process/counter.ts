@@ -1,0 +1,180 @@
+import { BoundedMap } from "../../kernel/bounded.ts";
+import type { Clock } from "../../kernel/clock.ts";
+import {
+  type Asking,
+  type Cost,
+  type Counter,
+  type Exceeded,
+  grantedAmount,
+  HAIR,
+  type Purse,
+  type Quantity,
+  type RateLimit,
+  REFUSED,
+  type ReservedChange,
+  type Spent,
+} from "../contract.ts";
+import { type Answer, type Ask, type Entry, OPENS_AFTER_MS } from "../counter-server.ts";
+import { Windows } from "./windows.ts";
+
+/** Names whose newest known use is kept; beyond it, what an instance read from the database counts. */
+const SPENT_MAX = 100_000;
+
+/** The only instance of a process that is alone. */
+const ALONE = "alone";
+
+/**
+ * Counts in the memory of one process: for itself, or for the instances that reach it. Names on which nothing is
+ * reserved are not kept, which bounds the map.
+ */
+export class MemoryCounter {
+  readonly #windows = new Windows();
+  readonly #instances = new Set<string>();
+  /** By name, what each instance has reserved. */
+  readonly #reserved = new Map<string, Map<string, Quantity>>();
+  readonly #spent = new BoundedMap<string, Spent>(SPENT_MAX);
+  #opensAtMs: number | null = null;
+
+  constructor(readonly clock: Clock) {}
+
+  ask(instance: string, asks: readonly Ask[]): Answer[] | null {
+    if (!this.#instances.has(instance)) return null;
+    return asks.map((ask) => this.#answer(instance, ask));
+  }
+
+  #answer(instance: string, ask: Ask): Answer {
+    if ("grant" in ask) return [this.grant(instance, ask.grant)];
+    if ("change" in ask) {
+      this.change(instance, ask.change);
+      return [];
+    }
+    const exceeded = this.hit(ask.hit);
+    return exceeded ? [exceeded.at, exceeded.waitMs] : [];
+  }
+
+  hit(limits: readonly RateLimit[]): Exceeded | null {
+    const nowMs = this.clock.elapsed();
+    for (let at = 0; at < limits.length; at++) {
+      const { key, max, windowMs } = limits[at]!;
+      const waitMs = max > 0 ? this.#windows.of(key, windowMs, nowMs).hit(max, nowMs) : windowMs;
+      if (waitMs > 0) return { at, waitMs };
+    }
+    return null;
+  }
+
+  grant(instance: string, asking: Asking): number {
+    const { purses, unitsMin, unitsMax } = asking;
+    let units = unitsMax;
+    for (const purse of purses) {
+      const left = this.#leftIn(purse);
+      const { unitsBeyond, cost = asking } = purse;
+      for (const measure of ["money", "tokens"] as const)
+        units = Math.min(units, unitsThatFit(left[measure], measure, cost, unitsBeyond));
+      if (units < unitsMin) return REFUSED;
+    }
+    this.hold(instance, asking, units);
+    return units;
+  }
+
+  #leftIn({ name, limit, spent }: Purse): Quantity {
+    const known = this.#spent.get(name);
+    const newest = known && known.version > spent.version ? known : spent;
+    const left = { money: limit.money - newest.money, tokens: limit.tokens - newest.tokens };
+    for (const { money, tokens } of this.#reserved.get(name)?.values() ?? []) {
+      left.money -= money;
+      left.tokens -= tokens;
+    }
+    return left;
+  }
+
+  /** Reserves what a grant of so many units takes. */
+  hold(instance: string, asking: Asking, units: number): void {
+    const amount = grantedAmount(asking, units);
+    for (const { name, cost } of asking.purses)
+      this.#add(instance, name, cost ? grantedAmount(cost, units) : amount);
+    for (const name of asking.alsoOn) this.#add(instance, name, amount);
+  }
+
+  change(instance: string, changes: readonly ReservedChange[]): void {
+    for (const { name, amount, spent } of changes) {
+      this.#add(instance, name, amount);
+      if (spent && spent.version > (this.#spent.get(name)?.version ?? Number.NEGATIVE_INFINITY))
+        this.#spent.set(name, spent);
+    }
+  }
+
+  #add(instance: string, name: string, { money, tokens }: Quantity): void {
+    const all = this.#reserved.get(name);
+    const own = all?.get(instance);
+    const sum = { money: (own?.money ?? 0) + money, tokens: (own?.tokens ?? 0) + tokens };
+    if (sum.money > 0 || sum.tokens > 0) {
+      if (all) all.set(instance, sum);
+      else this.#reserved.set(name, new Map([[instance, sum]]));
+    } else if (all?.delete(instance) && all.size === 0) this.#reserved.delete(name);
+  }
+
+  /** What the instance has reserved. */
+  heldBy(instance: string): ReservedChange[] {
+    const held: ReservedChange[] = [];
+    for (const [name, all] of this.#reserved) {
+      const amount = all.get(instance);
+      if (amount) held.push({ name, amount });
+    }
+    return held;
+  }
+
+  enter(instance: string): Entry {
+    const nowMs = this.clock.elapsed();
+    const isNew = this.#opensAtMs === null;
+    this.#opensAtMs ??= nowMs + OPENS_AFTER_MS;
+    this.#instances.add(instance);
+    return { isNew, opensInMs: Math.max(0, this.#opensAtMs - nowMs) };
+  }
+
+  /** Frees everything that the instances have reserved. */
+  leave(instances: readonly string[]): void {
+    for (const instance of instances) {
+      if (!this.#instances.delete(instance)) continue;
+      for (const { name, amount } of this.heldBy(instance))
+        this.#add(instance, name, { money: -amount.money, tokens: -amount.tokens });
+    }
+  }
+}
+
+/** The same as `units_that_fit` in the script of the Redis counter. */
+function unitsThatFit(
+  left: number,
+  measure: keyof Quantity,
+  { fixed, perUnit }: Cost,
+  unitsBeyond: number | null,
+): number {
+  let room = left;
+  if (unitsBeyond !== null) {
+    if (left <= 0) return REFUSED;
+    room = Math.floor(left + unitsBeyond * perUnit[measure]);
+  }
+  room += HAIR - fixed[measure];
+  if (room < 0) return REFUSED;
+  return perUnit[measure] > 0 ? Math.floor(room / perUnit[measure]) : Number.POSITIVE_INFINITY;
+}
+
+/** The counter of a process that shares nothing: it decides at once. */
+export class LocalCounter implements Counter {
+  readonly #memory: MemoryCounter;
+
+  constructor(clock: Clock) {
+    this.#memory = new MemoryCounter(clock);
+  }
+
+  async hit(limits: readonly RateLimit[]): Promise<Exceeded | null> {
+    return this.#memory.hit(limits);
+  }
+
+  async grant(asking: Asking): Promise<number> {
+    return this.#memory.grant(ALONE, asking);
+  }
+
+  change(changes: readonly ReservedChange[]): void {
+    this.#memory.change(ALONE, changes);
+  }
+}

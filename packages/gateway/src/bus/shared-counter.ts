@@ -1,0 +1,217 @@
+import { type Clock, sleep } from "../kernel/clock.ts";
+import type { Ids } from "../kernel/ids.ts";
+import type { Log } from "../kernel/log.ts";
+import {
+  type Asking,
+  type Bus,
+  type Counter,
+  type Exceeded,
+  type RateLimit,
+  REFUSED,
+  type ReservedChange,
+} from "./contract.ts";
+import type { Answer, Ask, CounterServer } from "./counter-server.ts";
+import { MemoryCounter } from "./in-process/counter.ts";
+
+const BEAT_MS = 5_000;
+/** Asks in one message: what is decided in one step keeps everybody else waiting. */
+const ASKS_MAX = 256;
+const NAMES_PER_ASK_MAX = 200;
+/** After so many answers in a row that the instance is not known, it decides alone. */
+const UNKNOWN_MAX = 4;
+/** Ids of this instance whose holds may still be there. Those of older ones have ended by themselves. */
+const FORMER_MAX = 16;
+/** Tells the others that the counter has forgotten everything. */
+const EMPTIED = "counter-emptied";
+
+interface SharedCounterOptions {
+  server: CounterServer;
+  bus: Bus;
+  clock: Clock;
+  ids: Ids;
+  log: Log;
+}
+
+interface Waiting {
+  ask: Ask;
+  resolve(answer: Answer): void;
+}
+
+const SELF = "self";
+const ignore = (): void => {};
+const NOTHING = { money: 0, tokens: 0 };
+
+/**
+ * Asks a server that counts for all instances. What one turn of the event loop asks goes in one message, and one
+ * message at a time is on its way: what comes meanwhile goes with the next. This instance remembers what it holds, so
+ * that it can decide alone while the server is away, and tell it everything when it is back.
+ */
+export class SharedCounter implements Counter {
+  /** What this instance holds itself. */
+  readonly #own: MemoryCounter;
+  #waiting: Waiting[] = [];
+  #isScheduled = false;
+  #sending: Promise<void> | null = null;
+  /** What the server knows may differ from what we hold: it is told everything, under a new id. */
+  #mustEnter = true;
+  #instance = "";
+  #former: string[] = [];
+  #unknown = 0;
+  #isClosed = false;
+  readonly #ends: (() => void)[];
+
+  constructor(readonly options: SharedCounterOptions) {
+    const { bus, clock } = options;
+    this.#own = new MemoryCounter(clock);
+    bus.onGap(() => this.#enterSoon());
+    this.#ends = [
+      clock.every(BEAT_MS, () => this.change([])),
+      bus.subscribe(EMPTIED, (by) => {
+        if (by !== this.#instance) this.#enterSoon();
+      }),
+    ];
+  }
+
+  async hit(limits: readonly RateLimit[]): Promise<Exceeded | null> {
+    const [at, waitMs] = await this.#ask({ hit: limits });
+    return at === undefined ? null : { at, waitMs: waitMs! };
+  }
+
+  async grant(asking: Asking): Promise<number> {
+    const [units] = await this.#ask({ grant: asking });
+    return units!;
+  }
+
+  change(changes: readonly ReservedChange[]): void {
+    this.#own.change(SELF, changes);
+    if (!this.options.server.available) this.#mustEnter = true;
+    else this.#enqueue({ ask: { change: changes }, resolve: ignore });
+  }
+
+  #ask(ask: Ask): Promise<Answer> {
+    return new Promise((resolve) => this.#enqueue({ ask, resolve }));
+  }
+
+  #enqueue(waiting: Waiting): void {
+    this.#waiting.push(waiting);
+    this.#sendSoon();
+  }
+
+  #enterSoon(): void {
+    this.#mustEnter = true;
+    this.#sendSoon();
+  }
+
+  /** At the end of this turn of the event loop. */
+  #sendSoon(): void {
+    if (this.#isScheduled || this.#sending) return;
+    this.#isScheduled = true;
+    setImmediate(() => {
+      this.#isScheduled = false;
+      void this.#send();
+    });
+  }
+
+  /** Resolves when nothing waits any more. */
+  #send(): Promise<void> {
+    this.#sending ??= this.#sendAll().finally(() => {
+      this.#sending = null;
+    });
+    return this.#sending;
+  }
+
+  async #sendAll(): Promise<void> {
+    const { server, log } = this.options;
+    let asked: Waiting[] = [];
+    try {
+      while (server.available && !this.#isClosed && (this.#mustEnter || this.#waiting.length > 0)) {
+        if (this.#mustEnter) await this.#enter();
+        asked = this.#waiting.splice(0, ASKS_MAX);
+        const answers = await server.ask(
+          this.#instance,
+          asked.map(({ ask }) => ask),
+        );
+        if (answers) this.#answered(asked, answers);
+        else this.#notKnown(asked);
+        asked = [];
+      }
+    } catch (error) {
+      this.#mustEnter = true;
+      if (server.available) log.warn("asking the shared counter failed; counting locally", { error });
+    }
+    this.#decideAlone([...asked, ...this.#waiting.splice(0)]);
+  }
+
+  #answered(asked: readonly Waiting[], answers: readonly Answer[]): void {
+    this.#unknown = 0;
+    for (const [at, { ask, resolve }] of asked.entries()) {
+      const answer = answers[at]!;
+      if ("grant" in ask && answer[0] !== REFUSED) this.#own.hold(SELF, ask.grant, answer[0]!);
+      resolve(answer);
+    }
+  }
+
+  #notKnown(asked: readonly Waiting[]): void {
+    this.#mustEnter = true;
+    this.#waiting.unshift(...asked);
+    if (++this.#unknown >= UNKNOWN_MAX) {
+      this.#unknown = 0;
+      throw new Error("the shared counter forgets this instance again and again");
+    }
+    this.options.log.warn("the shared counter does not know this instance; it is told what is held");
+  }
+
+  /** This instance knows only what it holds itself. */
+  #decideAlone(asked: readonly Waiting[]): void {
+    if (asked.length === 0) return;
+    this.#mustEnter = true;
+    for (const { ask, resolve } of asked) {
+      if ("grant" in ask) resolve([this.#own.grant(SELF, ask.grant)]);
+      else if ("hit" in ask) {
+        const exceeded = this.#own.hit(ask.hit);
+        resolve(exceeded ? [exceeded.at, exceeded.waitMs] : []);
+      }
+    }
+  }
+
+  /**
+   * Tells the server everything that this instance holds, under a new id: what it knew under the former ones, and
+   * messages that may still arrive under them, then no longer matter.
+   */
+  async #enter(): Promise<void> {
+    const { server, bus, clock, ids } = this.options;
+    this.#mustEnter = false;
+    if (this.#instance !== "") this.#former = [...this.#former, this.#instance].slice(-FORMER_MAX);
+    this.#instance = ids.uuid();
+    const { isNew, opensInMs } = await server.enter(this.#instance);
+    if (isNew) bus.publish(EMPTIED, this.#instance);
+    const held = this.#own.heldBy(SELF);
+    this.#waiting = this.#waiting.map(withoutAmounts);
+    for (let at = 0; at < held.length; at += NAMES_PER_ASK_MAX)
+      await server.ask(this.#instance, [{ change: held.slice(at, at + NAMES_PER_ASK_MAX) }]);
+    if (this.#former.length > 0) await server.leave(this.#former);
+    this.#former = [];
+    if (opensInMs > 0) await sleep(clock, opensInMs);
+  }
+
+  /** Resolves when the server knows this instance, or cannot be reached. */
+  async open(): Promise<void> {
+    await this.#send();
+  }
+
+  /** A clean shutdown frees at once what is held, after others have been told what was spent of it. */
+  async close(): Promise<void> {
+    for (const end of this.#ends) end();
+    await this.#send();
+    this.#isClosed = true;
+    const { server } = this.options;
+    if (server.available) await server.leave([...this.#former, this.#instance]).catch(() => {});
+  }
+}
+
+/** The amounts are told with everything else that is held; what is spent is not. */
+function withoutAmounts(waiting: Waiting): Waiting {
+  if (!("change" in waiting.ask)) return waiting;
+  const news = waiting.ask.change.filter(({ spent }) => spent);
+  return { ...waiting, ask: { change: news.map((each) => ({ ...each, amount: NOTHING })) } };
+}
