@@ -109,6 +109,45 @@ export interface ChatCall extends ModelCall {
   stream: boolean;
 }
 
+/** A request in one of the backend's dialects, as its client wrote it. */
+export interface NativeCall extends ChatCall {
+  /** Those of the client's that belong to the dialect. */
+  headers: Readonly<Record<string, string>>;
+}
+
+/** Reads an answer in its own dialect on a copy, while its bytes pass. */
+export interface NativeReader {
+  /** The newest usage, as chat completions report it; null while there is none. */
+  readonly usage: unknown;
+  /** The answer has come to its end, and its usage is that of all of it. */
+  readonly isComplete: boolean;
+  /** Nothing comes after that. */
+  readonly isOver: boolean;
+  /** The upstream's failure inside the stream, in its own words. */
+  readonly failure: string | null;
+  /** Takes an event of a stream; returns what the model wrote in it, in any form. */
+  read(event: Record<string, unknown>): unknown;
+  /** Takes a whole answer; returns what the model wrote. Throws when it is not one. */
+  whole(answer: Record<string, unknown>): unknown;
+  /** Events that end the stream here, like an answer that has reached its limit. */
+  limited(usage: { promptTokens: number; completionTokens: number } | null): string;
+  /** The event that says that the stream has failed. */
+  failed(message: string): string;
+}
+
+/** A dialect of a backend, for requests that come in it and answers that go back as they are. */
+export interface NativeDialect {
+  /** The field that limits an answer; `generationConfig.x` is inside `generationConfig`. */
+  limitField: string;
+  /** Headers of clients that belong to the dialect. */
+  requestHeaders: RegExp;
+  /** Headers of its answers that are for the client. */
+  answerHeaders: RegExp;
+  /** Resolves with a 2xx answer in the dialect. Throws BackendErrors, which have the upstream's own `answer`. */
+  post(call: NativeCall): Promise<Answer>;
+  reader(): NativeReader;
+}
+
 export interface PostCall extends ModelCall {
   /** Media type of the body; absent: JSON. */
   contentType?: string;
@@ -193,6 +232,8 @@ export interface Backend {
   readonly config: BackendConfig;
   /** Resolves with a 2xx chat-completions answer: JSON, or SSE when `stream`. Otherwise throws BackendError. */
   chat?(call: ChatCall): Promise<Answer>;
+  /** The dialects in which requests pass as they are, besides chats, which always do. */
+  native?: ReadonlyMap<DialectName, NativeDialect>;
   /** As its kind declares them for this server. Absent: `max_tokens`. */
   limitFields?: LimitFields;
   /** Resolves with a 2xx embeddings answer; honours `encoding_format`. */
@@ -352,6 +393,13 @@ export interface UpstreamRefusal {
   overflow: Overflow | null;
 }
 
+/** A refusal as an upstream answered it. */
+export interface UpstreamAnswer {
+  body: string;
+  contentType: string;
+  headers: Readonly<Record<string, string>>;
+}
+
 /** Bun's advice to callers of fetch; it does not concern our clients. */
 const RUNTIME_ADVICE = / For more information, pass `verbose: true` in the second argument to fetch\(\)/;
 
@@ -384,6 +432,8 @@ export class BackendError extends Error {
   readonly detail: string;
   /** What the upstream's error body says besides its message, likewise. */
   readonly refusal?: UpstreamRefusal;
+  /** Of a request that passed as it was: the refusal as it was answered, without secrets. */
+  answer?: UpstreamAnswer;
   constructor(
     readonly kind: BackendErrorKind,
     detail: string,

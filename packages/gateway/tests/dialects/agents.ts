@@ -10,6 +10,8 @@ export interface AgentOptions {
   isStream: boolean;
   /** Of the system prompt. */
   repeated?: number;
+  /** The backend to be asked; absent: any. */
+  provider?: string;
 }
 
 export interface AgentRun {
@@ -122,7 +124,7 @@ export const responsesAgent: Agent = async ({ url, key, model, isStream, repeate
 };
 
 /** Messages by Anthropic's client, with the marks for the cache that Claude Code sets. */
-export const messagesAgent: Agent = async ({ url, key, model, isStream, repeated = 600 }) => {
+export const messagesAgent: Agent = async ({ url, key, model, isStream, repeated = 600, provider }) => {
   const client = new Anthropic({ baseURL: url, apiKey: key, authToken: null, maxRetries: 0 });
   const cache_control = { type: "ephemeral" as const };
   const messages: Anthropic.MessageParam[] = [
@@ -142,6 +144,7 @@ export const messagesAgent: Agent = async ({ url, key, model, isStream, repeated
     output_config: { effort: "high" as const },
     cache_control,
     tools: [{ name: "look", input_schema: PARAMETERS }],
+    ...(provider && { provider }),
   };
   const told = run();
   for (;;) {

@@ -101,6 +101,7 @@ async function subscribeTo(transport: EventsTransport, session: string): Promise
     path: "/api/rpc/events",
     search: `session=${session}`,
     header: () => null,
+    headersLike: () => ({}),
     body: () => Buffer.alloc(0),
     signal: new AbortController().signal,
     whenGone() {},

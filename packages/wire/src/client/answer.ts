@@ -21,6 +21,8 @@ export interface Flow {
 /** A 2xx answer on its way. Its body is taken once: as a whole or in pieces. */
 export interface Answer {
   readonly contentType: string;
+  /** Headers whose lower-case names match; absent: the answer has none of its own. */
+  headersLike?(names: RegExp): Record<string, string>;
   /** Synchronous when it has arrived. A body that breaks off or exceeds `bytesMax` is an error. */
   bytes(bytesMax: number): Buffer | Promise<Buffer>;
   pipe(reader: PieceReader): Flow;
@@ -61,8 +63,13 @@ export interface Abort {
 
 /** One plain-http server. */
 export interface Origin {
-  /** A 2xx answer. Rejects with an error from the options, or the reason of the abort. */
-  post(path: string, body: Uint8Array | string, abort: Abort): Promise<Answer>;
+  /** A 2xx answer. `headers` are sent besides those of the options. Rejects with an error from the options, or the reason of the abort. */
+  post(
+    path: string,
+    body: Uint8Array | string,
+    abort: Abort,
+    headers?: Readonly<Record<string, string>>,
+  ): Promise<Answer>;
   close(): void;
 }
 

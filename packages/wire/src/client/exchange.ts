@@ -77,6 +77,15 @@ export class Exchange implements HttpAnswer, ResponseEvents, Flow {
   get retryAfter(): string | null {
     return this.#answerHead!.retryAfter;
   }
+  headersLike(names: RegExp): Record<string, string> {
+    const found: Record<string, string> = {};
+    for (const line of this.#answerHead!.text.split(/\r?\n(?![\t ])/).slice(1)) {
+      const colon = line.indexOf(":");
+      const name = line.slice(0, colon).trim().toLowerCase();
+      if (names.test(name)) found[name] ??= line.slice(colon + 1).trim();
+    }
+    return found;
+  }
   /** Finished, one way or the other. */
   get isOver(): boolean {
     return this.#settled;

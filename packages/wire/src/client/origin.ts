@@ -38,18 +38,28 @@ export class HttpOrigin implements Origin {
     this.#hostname = hostname.replace(/^\[(.*)\]$/, "$1");
     this.#port = Number(port || 80);
     this.#clock = clock;
-    const lines = Object.entries(options.headers).map(([name, value]) => {
-      // A line break would start another header.
-      if (/[\r\n\0]/.test(value))
-        throw options.failure("request", `the header ${name} has a line break in it`);
-      return `${name}: ${value}\r\n`;
-    });
-    this.#fixedHead = ` HTTP/1.1\r\nhost: ${host}\r\n${lines.join("")}content-length: `;
+    this.#fixedHead = ` HTTP/1.1\r\nhost: ${host}\r\n${this.#lines(options.headers)}`;
   }
 
-  post(path: string, body: Uint8Array | string, abort: Abort): Promise<Answer> {
+  #lines(headers: Readonly<Record<string, string>>): string {
+    let lines = "";
+    for (const [name, value] of Object.entries(headers)) {
+      // A line break would start another header.
+      if (/[\r\n\0]/.test(value))
+        throw this.#errors.failure("request", `the header ${name} has a line break in it`);
+      lines += `${name}: ${value}\r\n`;
+    }
+    return lines;
+  }
+
+  post(
+    path: string,
+    body: Uint8Array | string,
+    abort: Abort,
+    headers: Readonly<Record<string, string>> = {},
+  ): Promise<Answer> {
     const bytes = typeof body === "string" ? Buffer.from(body) : body;
-    const head = `POST ${path}${this.#fixedHead}${bytes.length}\r\n\r\n`;
+    const head = `POST ${path}${this.#fixedHead}${this.#lines(headers)}content-length: ${bytes.length}\r\n\r\n`;
     const exchange = new Exchange(head, bytes, this.#errors);
     abort.whenAborted((reason) => {
       if (exchange.isUnsent) abort.unsent?.();

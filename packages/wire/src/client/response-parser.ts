@@ -7,6 +7,8 @@ export interface ResponseHead {
   statusText: string;
   contentType: string;
   retryAfter: string | null;
+  /** Status line and headers. */
+  text: string;
   /** Null when the length is not declared. */
   contentLength: number | null;
 }
@@ -192,6 +194,7 @@ function parseHead(text: string): Framing {
     statusText: text.slice(13, Math.max(13, trimmedEnd(text, 13, lineEnd))),
     contentType: "",
     retryAfter: null,
+    text,
     contentLength: null,
     chunked: false,
     // HTTP/1.0 closes unless it says otherwise.

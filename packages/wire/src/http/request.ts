@@ -6,6 +6,8 @@ export interface HttpRequest {
   readonly search: string;
   /** By lower-case name. Repeated headers are joined with commas. */
   header(name: string): string | null;
+  /** Those whose lower-case names match. */
+  headersLike(names: RegExp): Record<string, string>;
   /**
    * The whole body; synchronous when it has already arrived. Throws or rejects with a BadRequest: 413 as soon as
    * the body is known to exceed `bytesMax`, 400 when it cannot be read.

@@ -43,6 +43,9 @@ export class IncomingRequest implements HttpRequest {
   header(name: string): string | null {
     return this.head.header(name);
   }
+  headersLike(names: RegExp): Record<string, string> {
+    return this.head.headersLike(names);
+  }
 
   body(bytesMax: number): Buffer | Promise<Buffer> {
     const { content } = this;

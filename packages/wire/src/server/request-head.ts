@@ -72,6 +72,16 @@ export class RequestHead {
     return value;
   }
 
+  /** Those whose lower-case names match. */
+  headersLike(names: RegExp): Record<string, string> {
+    const found: Record<string, string> = {};
+    for (let i = 0; i < this.#lines.length; i += 3) {
+      const name = this.#text.slice(this.#lines[i], this.#lines[i + 1]).toLowerCase();
+      if (names.test(name)) found[name] ??= this.header(name)!;
+    }
+    return found;
+  }
+
   /** A line is a name, a colon and a value without control characters; folded lines are refused. */
   #findLines(from: number): void {
     const text = this.#text;

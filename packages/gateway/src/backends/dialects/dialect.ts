@@ -1,4 +1,4 @@
-import type { DialectName, ModelInfo } from "../contract.ts";
+import type { DialectName, ModelInfo, NativeDialect } from "../contract.ts";
 import type { ChatIdentity } from "../shared/chat-events.ts";
 import type { StreamConverter } from "../shared/converted-stream.ts";
 import type { AssistantTurn, ChatCall } from "./chat-turns.ts";
@@ -103,4 +103,6 @@ export interface Dialect {
   };
   /** Absent: the upstream speaks what the gateway speaks inside. */
   translation?: Translation;
+  /** How requests pass as they are; absent where the gateway's own path does that. */
+  native?: Omit<NativeDialect, "post">;
 }

@@ -28,6 +28,7 @@ import { probeFailure } from "../shared/probe.ts";
 import { ResponseAnswer } from "../shared/response-answer.ts";
 import { fetchUpstream, readJson, upstreamError } from "../shared/upstream-http.ts";
 import { wholeBody } from "../shared/whole-body.ts";
+import { JSON_HEADERS, nativeOf } from "./native.ts";
 
 const LISTING_BYTES_MAX = 8 * 1024 * 1024;
 const LISTING_PAGES_MAX = 20;
@@ -41,10 +42,7 @@ function create(config: BackendConfig, deps: BackendDeps): Backend {
   const own = dialects[spoken[0]!];
   const base = own.base(config.url);
   const headersFor = (dialect: Dialect): Record<string, string> => ({
-    "content-type": "application/json",
-    accept: "application/json, text/event-stream",
-    // Compressed chunks would wait for each other, and inflating costs more than the loopback or LAN saves.
-    "accept-encoding": "identity",
+    ...JSON_HEADERS,
     ...dialect.headers(config.apiKey),
   });
   const headers = headersFor(own);
@@ -89,6 +87,8 @@ function create(config: BackendConfig, deps: BackendDeps): Backend {
     ? (call) => (isForResponsesOnly(call.model, call.body) ? postResponses(call) : postChat(call))
     : postChat;
 
+  const native = new Map(spoken.flatMap((name) => nativeOf(dialects[name], { config, deps })));
+
   // Half a megabyte of numbers is buffered by the runtime outside our heap and freed at once.
   const postEmbeddings = (call: ModelCall) => overFetch(`${base}/embeddings`, call);
   const embedInGemini = async ({ model, body, signal }: ModelCall): Promise<Answer> => {
@@ -112,10 +112,13 @@ function create(config: BackendConfig, deps: BackendDeps): Backend {
       post,
       posts: POSTED_CAPABILITIES.filter((capability) => declares(config, capability)),
     }),
-    ...(declares(config, "chat") && { chat }),
+    ...(declares(config, "chat") && { chat, native }),
     ...(embed && declares(config, "embeddings") && { embed }),
     probe: (signal) => probe({ config, fetch, dialect: own, base, headers, signal }),
-    close: () => origin?.close(),
+    close() {
+      origin?.close();
+      for (const dialect of native.values()) dialect.close();
+    },
   };
 }
 

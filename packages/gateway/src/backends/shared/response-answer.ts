@@ -31,6 +31,10 @@ export class ResponseAnswer implements Answer, Flow {
     return this.response.headers.get("content-type") ?? "";
   }
 
+  headersLike(names: RegExp): Record<string, string> {
+    return Object.fromEntries([...this.response.headers].filter(([name]) => names.test(name)));
+  }
+
   async bytes(bytesMax: number): Promise<Buffer> {
     const { response } = this;
     const declared = Number(response.headers.get("content-length") ?? Number.NaN);

@@ -1,4 +1,5 @@
 import { isObject } from "../../kernel/json.ts";
+import { hideSecrets } from "../../kernel/secrets.ts";
 import { type Answer, type BackendDeps, BackendError, type HttpAnswer } from "../contract.ts";
 import { ResponseAnswer, tooLarge } from "./response-answer.ts";
 import { refusalOf } from "./upstream-refusal.ts";
@@ -45,6 +46,8 @@ export async function callUpstream(
 
 interface RawRequest extends Omit<UpstreamRequest, "apiKey"> {
   headers: Record<string, string>;
+  /** Headers of a refusal that are for the client: set where refusals pass as they are. */
+  answerHeaders?: RegExp;
   /** Sent as it is. */
   body?: Uint8Array<ArrayBuffer> | string | Blob;
 }
@@ -52,7 +55,7 @@ interface RawRequest extends Omit<UpstreamRequest, "apiKey"> {
 /** The same for a body that is JSON already. */
 export async function fetchUpstream(
   fetchIt: BackendDeps["fetch"],
-  { url, headers, signal, body }: RawRequest,
+  { url, headers, signal, body, answerHeaders }: RawRequest,
 ): Promise<Response> {
   let response: Response;
   try {
@@ -70,7 +73,7 @@ export async function fetchUpstream(
     throw transportError(error, signal);
   }
   if (response.ok) return response;
-  throw await upstreamError(response);
+  throw await upstreamError(response, answerHeaders);
 }
 
 /** A whole answer as JSON. */
@@ -97,19 +100,28 @@ export function transportError(error: unknown, signal: AbortSignal): unknown {
 }
 
 /** The error that a non-2xx answer stands for; reads a bounded part of its body. */
-export async function upstreamError(answer: HttpAnswer | Response): Promise<BackendError> {
+export async function upstreamError(
+  answer: HttpAnswer | Response,
+  answerHeaders?: RegExp,
+): Promise<BackendError> {
   const isResponse = answer instanceof Response;
-  const text = await startOf(isResponse ? new ResponseAnswer(answer, NEVER) : answer);
+  const read = isResponse ? new ResponseAnswer(answer, NEVER) : answer;
+  const text = await startOf(read);
   const body = parsed(text);
   const detail = errorDetail(body, text) || answer.statusText || "no detail";
   const retryAfter = isResponse ? answer.headers.get("retry-after") : answer.retryAfter;
-  return new BackendError(
+  const error = new BackendError(
     "upstream",
     detail,
     answer.status,
     retryAfterSeconds(retryAfter),
     refusalOf(answer.status, detail, body),
   );
+  if (answerHeaders && isObject(body)) {
+    const headers = read.headersLike?.(answerHeaders) ?? {};
+    error.answer = { body: hideSecrets(text), contentType: read.contentType, headers };
+  }
+  return error;
 }
 
 const NEVER = new AbortController().signal;

@@ -54,8 +54,20 @@ const PATHS: ReadonlyMap<string, Tokens> = new Map([
   [`${PART}/video_url/url`, film],
   [`${PART}/input_video/data`, film],
   [`${PART}/file/file_data`, file],
+  // Of Messages, also inside a tool's result; what is sealed is reasoning that is not shown.
+  [`${PART}/source/data`, film],
+  [`${PART}/content/[]/source/data`, film],
+  [`${PART}/signature`, file],
+  // Of Responses.
+  ["input/[]/content/[]/image_url", image],
+  ["input/[]/output/[]/image_url", image],
+  ["input/[]/content/[]/file_data", file],
+  ["input/[]/encrypted_content", file],
+  // Of Gemini.
+  ["contents/[]/parts/[]/inlineData/data", film],
+  ["contents/[]/parts/[]/thoughtSignature", file],
 ]);
-const PATH_DEPTH_MAX = 6;
+const PATH_DEPTH_MAX = 8;
 
 export function mediaIn(body: Uint8Array): Media {
   return walk(Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString("latin1"));

@@ -102,6 +102,11 @@ export class ModelRoutes {
     return live ? { targets: live.sequence(), beginWithinMs: live.route.beginWithinMs } : null;
   }
 
+  /** All that a call to this name may lead to; null when it is not a route's. */
+  targetsOf(name: string): readonly RouteTarget[] | null {
+    return this.#routes.get(name)?.route.targets ?? null;
+  }
+
   has(name: string): boolean {
     return this.#routes.has(name);
   }

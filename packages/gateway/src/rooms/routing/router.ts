@@ -2,6 +2,7 @@ import {
   type Backend,
   CAPABILITIES,
   type CapabilityName,
+  type DialectName,
   type ModelInfo,
   type PostedCapability,
 } from "../../backends/contract.ts";
@@ -337,6 +338,11 @@ export class Router {
   capabilitiesOf(model: string): CapabilityName[] {
     const candidates = this.#candidates(model);
     return CAPABILITIES.filter((capability) => candidates.some((each) => canServe(each, capability)));
+  }
+
+  /** Whether a backend that lists the model takes requests in the dialect as they are. */
+  speaks(model: string, dialect: DialectName): boolean {
+    return this.#candidates(model).some(({ entry }) => entry.backend.native?.has(dialect));
   }
 
   /** Whether any backend lists the model. */

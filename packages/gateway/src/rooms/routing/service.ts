@@ -213,6 +213,16 @@ export class Routing {
       fail("model_not_allowed", `This key may use no model that ${model} leads to; its owner can allow one`);
     return new RoutePlan(this.#router, targets, plan.beginWithinMs, request);
   }
+  /** Whether any backend takes requests in the dialect as they are. */
+  isSpoken(dialect: DialectName): boolean {
+    return this.#entries.some(({ backend }) => backend.native?.has(dialect));
+  }
+  /** The same for those that a name, which may be a model route's, leads to. */
+  speaks(asked: string, dialect: DialectName): boolean {
+    const model = this.aliases.resolve(asked);
+    const targets = this.routes.targetsOf(model)?.map((target) => target.model) ?? [model];
+    return targets.some((target) => this.#router.speaks(target, dialect));
+  }
   /** The model that a name stands for, if a backend lists it or a model route has it, healthy or not. */
   knownModel(asked: string): string | null {
     const model = this.aliases.resolve(asked);

@@ -3,6 +3,7 @@ import { apiBase } from "../base-url.ts";
 import type { Dialect } from "../dialect.ts";
 import { modelsOfListing } from "../listing.ts";
 import { GeminiStream, geminiAnswer } from "./answer.ts";
+import { GeminiReader } from "./reader.ts";
 import { geminiRequest } from "./request.ts";
 
 /** Google's Gemini API. */
@@ -24,5 +25,11 @@ export const gemini: Dialect = {
     request: geminiRequest,
     answer: geminiAnswer,
     stream: (identity, keep) => new GeminiStream(identity, keep),
+  },
+  native: {
+    limitField: "generationConfig.maxOutputTokens",
+    requestHeaders: /^(x-goog-api-client|x-gemini-.*|user-agent)$/,
+    answerHeaders: /^(x-gemini-.*|server-timing|retry-after)$/,
+    reader: () => new GeminiReader(),
   },
 };

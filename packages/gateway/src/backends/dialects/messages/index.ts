@@ -3,6 +3,7 @@ import { apiBase } from "../base-url.ts";
 import type { Dialect } from "../dialect.ts";
 import { modelsOfListing } from "../listing.ts";
 import { MessagesStream, messagesAnswer } from "./answer.ts";
+import { MessagesReader } from "./reader.ts";
 import { messagesRequest } from "./request.ts";
 
 const VERSION = "2023-06-01";
@@ -25,5 +26,11 @@ export const messages: Dialect = {
     request: messagesRequest,
     answer: messagesAnswer,
     stream: (identity, keep) => new MessagesStream(identity, keep),
+  },
+  native: {
+    limitField: "max_tokens",
+    requestHeaders: /^(anthropic-.*|idempotency-key|x-claude-code-.*|x-stainless-.*|x-app|user-agent)$/,
+    answerHeaders: /^(anthropic-(ratelimit|priority|fast)-.*|retry-after|x-should-retry)$/,
+    reader: () => new MessagesReader(),
   },
 };

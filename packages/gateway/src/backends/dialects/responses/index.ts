@@ -1,6 +1,7 @@
 import { chat } from "../chat/index.ts";
 import type { Dialect } from "../dialect.ts";
 import { ResponsesStream, responsesAnswer } from "./answer.ts";
+import { ResponsesReader } from "./reader.ts";
 import { responsesRequest } from "./request.ts";
 
 /** OpenAI's Responses. */
@@ -12,5 +13,14 @@ export const responses: Dialect = {
     request: responsesRequest,
     answer: responsesAnswer,
     stream: (identity, keep) => new ResponsesStream(identity, keep),
+  },
+  native: {
+    limitField: "max_output_tokens",
+    // Not those that choose the organisation or the project: these are the operator's.
+    requestHeaders:
+      /^(openai-beta|idempotency-key|(session|thread|conversation)[-_]id|x-client-request-id|originator|version|x-openai-subagent|x-codex-.*|x-stainless-.*|user-agent)$/,
+    answerHeaders:
+      /^(x-ratelimit-.*|openai-(model|processing-ms|version)|x-codex-.*|retry-after(-ms)?|x-should-retry)$/,
+    reader: () => new ResponsesReader(),
   },
 };

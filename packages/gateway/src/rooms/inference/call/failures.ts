@@ -1,3 +1,4 @@
+import { Reply } from "@model-gateway/wire/http";
 import { BackendError, type Overflow } from "../../../backends/contract.ts";
 import { type ErrorName, ServiceError } from "../../../kernel/errors.ts";
 import { BUSY_RETRY_SECONDS, type Route } from "../../routing/index.ts";
@@ -68,6 +69,17 @@ export function asUpstreamSaid(failure: ServiceError): ServiceError {
   const message = overflow ? overflowWords(overflow, detail) : detail;
   const { headers } = failure;
   return new ServiceError(kind, message, { rest, headers, cause, data: overflow ? { overflow } : undefined });
+}
+
+/** Refusals that are about the operator's account with the vendor, which is none of the client's business. */
+const OPERATORS_OWN: ReadonlySet<number> = new Set([401, 402, 403]);
+
+/** The refusal of a request that passed as it was, as its vendor answered it; null where there is none for the client. */
+export function nativeRefusal({ cause, headers }: ServiceError, requestId: string): Reply | null {
+  if (!(cause instanceof BackendError) || !cause.answer || cause.status === undefined) return null;
+  if (OPERATORS_OWN.has(cause.status)) return null;
+  const { body, contentType, headers: own } = cause.answer;
+  return new Reply({ status: cause.status, contentType, requestId, headers: { ...headers, ...own } }, body);
 }
 
 /** In the words that client libraries look for. */

@@ -1,8 +1,9 @@
-import { limitFieldsOf } from "../../../backends/contract.ts";
+import { limitFieldsOf, type NativeDialect } from "../../../backends/contract.ts";
 import type { ModelLimits, UnitPrice } from "../../billing/index.ts";
 import type { Bound } from "../../metering/index.ts";
 import type { Route } from "../../routing/index.ts";
 import type { SpendFields } from "../request/field-rules.ts";
+import type { NativeRequest } from "../request/native-request.ts";
 import type { ComposedBody, Payload } from "../request/payload.ts";
 import { ChatBound, EmbeddingsBound, loweredFields, type SentBody } from "./bound.ts";
 import type { ReportedUsage } from "./usage-tail.ts";
@@ -18,6 +19,8 @@ interface OutgoingOptions {
   set?: ReadonlyMap<string, string>;
   /** Of a chat. */
   spend?: SpendFields;
+  /** Set where the payload is in a vendor's dialect, which the backend may speak. */
+  native?: NativeRequest;
   /** Absent: those that the backend's kind honours in a chat. */
   limitFields?: readonly string[];
   /** Of work other than chats and vectors. */
@@ -30,6 +33,10 @@ export class Outgoing implements SentBody {
   readonly limits: ModelLimits;
   /** The limit on each choice when the payer cannot cover more. */
   loweredTo: number | null = null;
+  /** The dialect of the backend in which the request passes as it is; null: it is sent as a chat. */
+  readonly spoken: NativeDialect | null;
+  readonly #payload: Payload;
+  readonly #spend: SpendFields | undefined;
   #composed: { route: Route; body: ComposedBody } | null = null;
 
   constructor(
@@ -40,10 +47,16 @@ export class Outgoing implements SentBody {
     public route: Route,
     { limits, price }: { limits: ModelLimits; price: UnitPrice | null },
   ) {
-    const { spend, payload, set, work } = options;
+    const { native, set, work } = options;
+    this.spoken = this.#dialectOn(route);
+    const isTranslated = native !== undefined && this.spoken === null;
+    const payload = isTranslated ? native.chat() : options.payload;
+    const spend = isTranslated ? payload.spendFields() : options.spend;
+    this.#payload = payload;
+    this.#spend = spend;
     this.limits = limits;
     // The stored history was not checked for media.
-    const mayHaveMedia = payload.mayHaveMedia || set?.has("messages") === true;
+    const mayHaveMedia = payload.mayHaveMedia || set?.has("messages") === true || this.spoken !== null;
     if (work) this.bound = new WorkBound({ asked: work, price, body: this });
     else if (spend)
       this.bound = new ChatBound({
@@ -63,14 +76,25 @@ export class Outgoing implements SentBody {
     return bound instanceof WorkBound && bound.mostUsd !== null ? { costUsd: bound.mostUsd } : bound;
   }
 
+  #dialectOn({ backend }: Route): NativeDialect | null {
+    const { native } = this.options;
+    return native ? (backend.native?.get(native.dialect) ?? null) : null;
+  }
+
+  /** Whether what is sent here is sent there, too. */
+  isSameOn(next: Route): boolean {
+    return next.model === this.route.model && (this.#dialectOn(next) === null) === (this.spoken === null);
+  }
+
   /** The fields that limit the answer on this backend. */
   get #honoured(): readonly string[] {
+    if (this.spoken) return [this.spoken.limitField];
     return this.options.limitFields ?? limitFieldsOf(this.route.backend, this.route.model);
   }
 
   body(): ComposedBody {
     if (this.#composed?.route !== this.route) {
-      this.#composed = { route: this.route, body: this.options.payload.compose(this.#set()) };
+      this.#composed = { route: this.route, body: this.#payload.compose(this.#set()) };
     }
     return this.#composed.body;
   }
@@ -80,12 +104,17 @@ export class Outgoing implements SentBody {
   }
 
   #set(): ReadonlyMap<string, string> {
-    const { payload, model: written, set = NOTHING, spend } = this.options;
+    const { model: written, set = NOTHING, native } = this.options;
     const { route, loweredTo } = this;
+    const [payload, spend] = [this.#payload, this.#spend];
     if (written === route.model && loweredTo === null) return set;
     const own = new Map(set);
-    if (written !== route.model) own.set("model", JSON.stringify(route.model));
-    if (loweredTo !== null && spend) {
+    // Some dialects have it in the path.
+    if (written !== route.model && payload.has("model")) own.set("model", JSON.stringify(route.model));
+    if (loweredTo === null) return own;
+    if (this.spoken && native) {
+      for (const [name, json] of native.limited(loweredTo)) own.set(name, json);
+    } else if (spend) {
       const honoured = this.#honoured;
       for (const [name, json] of loweredFields(loweredTo, { payload, spend, honoured })) own.set(name, json);
     }

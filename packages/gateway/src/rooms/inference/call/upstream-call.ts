@@ -6,6 +6,7 @@ import {
   type ChatCall,
   isUnsent,
   type JsonBody,
+  type NativeCall,
   type PostCall,
 } from "../../../backends/contract.ts";
 import type { Payer } from "../../../kernel/payer.ts";
@@ -17,6 +18,7 @@ import { type ModelTerms, modelRefusal } from "../../keys/index.ts";
 import type { Admission, Metering } from "../../metering/index.ts";
 import type { Route, RoutePlan, Routing } from "../../routing/index.ts";
 import type { SpendFields } from "../request/field-rules.ts";
+import type { NativeRequest } from "../request/native-request.ts";
 import type { Payload } from "../request/payload.ts";
 import { answerHeaders, NO_HEADERS } from "./answer-headers.ts";
 import { type CallWatch, isAboutClient, isEndedByAsker, type WatchedCall } from "./deadlines.ts";
@@ -70,6 +72,8 @@ export interface UpstreamCallOptions {
   conversationId?: string | null;
   /** Of a chat: what it says about the size of its answer. */
   spend?: SpendFields;
+  /** Set where the payload is in a vendor's dialect, which the backend may speak. */
+  native?: NativeRequest;
   /** Fields to set in what is sent, besides the model. */
   set?: ReadonlyMap<string, string>;
   stream?: boolean;
@@ -234,7 +238,7 @@ export class UpstreamCall {
   /** Another model has another price: what is held is held again for that. */
   async #moveTo(next: Route): Promise<void> {
     const { parts, options } = this;
-    if (next.model === this.route.model) {
+    if (this.outgoing.isSameOn(next)) {
       this.outgoing.route = next;
       return;
     }
@@ -255,7 +259,9 @@ export class UpstreamCall {
     if (this.watched.isAborted) return Promise.reject(this.watched.reason);
     this.#tried.push(route);
     options.asker.record?.sent(route);
-    const answer = options.send(route.backend, new OutgoingCall(this, this.outgoing.body()));
+    const call = new OutgoingCall(this, this.outgoing.body());
+    const { spoken } = this.outgoing;
+    const answer = spoken ? spoken.post(call) : options.send(route.backend, call);
     return (
       answer ??
       Promise.reject(new BackendError("unsupported", `the backend does not support ${options.capability}`))
@@ -345,7 +351,7 @@ async function holdFor(
 }
 
 /** What a backend is handed. */
-class OutgoingCall implements ChatCall, PostCall {
+class OutgoingCall implements NativeCall, PostCall {
   readonly model: string;
   readonly requestId: string;
   readonly scope: string;
@@ -367,6 +373,10 @@ class OutgoingCall implements ChatCall, PostCall {
     this.#call = call;
   }
 
+  get headers(): Record<string, string> {
+    const { outgoing, options } = this.#call;
+    return outgoing.spoken ? options.native!.headersLike(outgoing.spoken.requestHeaders) : {};
+  }
   get signal(): AbortSignal {
     return this.#call.watched.signal;
   }

@@ -2,6 +2,7 @@ import { fail } from "../../../kernel/errors.ts";
 import { isObject } from "../../../kernel/json.ts";
 import { estimateTokens } from "../../metering/index.ts";
 import type { SpendFields } from "./field-rules.ts";
+import type { NativeRequest } from "./native-request.ts";
 import type { Payload } from "./payload.ts";
 
 const MODEL_LENGTH_MAX = 256;
@@ -66,6 +67,18 @@ function modelOf(payload: Payload): string {
     );
   return model;
 }
+
+/** Of a request in a vendor's dialect; the rest is the vendor's. */
+export const nativeFields = ({ payload, model, stream, spend }: NativeRequest): ChatFields => ({
+  model,
+  stream,
+  provider: optional(payload, "provider", TEXT),
+  conversationId: null,
+  memory: false,
+  spend,
+  wantsUsage: false,
+  streamOptions: null,
+});
 
 export function readChatFields(payload: Payload): ChatFields {
   const model = modelOf(payload);

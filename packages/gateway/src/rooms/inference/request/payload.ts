@@ -97,6 +97,12 @@ export class Payload {
     return unread ? parsedAt(this.#source!.bytes, unread) : this.#values.get(name);
   }
 
+  /** All of it, as the client wrote it. */
+  object(): Record<string, unknown> {
+    const source = this.#source;
+    return source ? JSON.parse(source.bytes.toString()) : Object.fromEntries(this.#values);
+  }
+
   /** How many tokens an array of token numbers, or of such arrays, has; null when the field is something else. */
   tokenCount(name: "input" | "prompt"): number | null {
     const value = this.#values.get(name);

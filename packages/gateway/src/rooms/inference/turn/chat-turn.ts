@@ -1,6 +1,7 @@
-import { type Answer, BackendError } from "../../../backends/contract.ts";
+import { type Answer, BackendError, type NativeDialect } from "../../../backends/contract.ts";
 import type { Clock } from "../../../kernel/clock.ts";
-import { toRestBody, toServiceError } from "../../../kernel/errors.ts";
+import { toServiceError } from "../../../kernel/errors.ts";
+import { isObject } from "../../../kernel/json.ts";
 import type { Capture } from "../../../kernel/request-record.ts";
 import { TokenCounter } from "../../metering/index.ts";
 import { AnswerBody, readAnswer, requireList } from "../call/answer-body.ts";
@@ -15,12 +16,14 @@ import {
   UpstreamCall,
   type UpstreamCallOptions,
 } from "../call/upstream-call.ts";
-import { ABSURD, type ReportedUsage, usageOfTail } from "../call/usage-tail.ts";
-import { type ChatFields, readChatFields, readCompletionFields } from "../request/fields.ts";
+import { ABSURD, type ReportedUsage, readUsage, type UsageReport, usageOfTail } from "../call/usage-tail.ts";
+import { type ChatFields, nativeFields, readChatFields, readCompletionFields } from "../request/fields.ts";
+import type { NativeRequest } from "../request/native-request.ts";
 import type { Payload } from "../request/payload.ts";
-import { ChatMeter, type ChatMeterOptions } from "../stream/chat-meter.ts";
+import { NativeMeter } from "../stream/native-meter.ts";
 import { Relay, type Sink } from "../stream/relay.ts";
 import { replayAsStream } from "../stream/replay.ts";
+import { StreamMeter, type StreamMeterOptions } from "../stream/stream-meter.ts";
 import { countTexts } from "../stream/text-size.ts";
 import type { Listener } from "./listener.ts";
 import { AnswerCollector, answerOf, askedOf, choicesOf } from "./messages.ts";
@@ -39,14 +42,16 @@ interface ChatTurnOptions {
   /** The stored conversation goes before the messages of the request, and a part of an answer is stored as well. */
   isConversation: boolean;
   /** Hears a streamed answer as events; absent: the upstream's own bytes are for the client. */
-  listener?: Listener;
+  listener?: () => Listener | undefined;
   /** What is asked for; absent: a chat. */
   form?: AnswerForm;
+  /** The same request in its vendor's dialect, where the payload is that. */
+  native?: NativeRequest;
 }
 
 /** One chat request from admission to settlement, on any surface. */
 export class ChatTurn {
-  #meter: ChatMeter | null = null;
+  #meter: StreamMeter | NativeMeter | null = null;
   #relay: Relay | null = null;
   #running = false;
   #telling: Telling | null = null;
@@ -55,6 +60,8 @@ export class ChatTurn {
   #owedByLeaver: ReportedUsage | null | undefined;
   /** Somebody has been told a part of the answer, so that it cannot come from elsewhere. */
   #hasHeard = false;
+  /** Of an answer that passes as it is: its headers that are for the client. */
+  nativeHeaders: Readonly<Record<string, string>> = {};
 
   private constructor(
     readonly parts: ChatParts,
@@ -69,8 +76,12 @@ export class ChatTurn {
 
   /** Validates, routes and admits, or throws the refusal. Nothing has been sent yet. */
   static async open(parts: ChatParts, options: ChatTurnOptions): Promise<ChatTurn> {
-    const { asker, payload, client, isConversation, form } = options;
-    const fields = form?.isText ? readCompletionFields(payload) : readChatFields(payload);
+    const { asker, payload, client, isConversation, form, native } = options;
+    const fields = native
+      ? nativeFields(native)
+      : form?.isText
+        ? readCompletionFields(payload)
+        : readChatFields(payload);
     const capture = asker.record?.seldom.capture;
     if (capture) capture.asked = askedOf(payload);
     const record = new TurnRecord(parts, {
@@ -79,6 +90,7 @@ export class ChatTurn {
       payload,
       fields,
       isConversation,
+      isNative: native !== undefined,
     });
     if (record.comesFirst) await record.prepare(client.signal);
     const { model, provider, conversationId, spend, stream } = fields;
@@ -90,7 +102,8 @@ export class ChatTurn {
       provider,
       conversationId,
       spend,
-      set: fieldsToSet(fields, record.messagesJson),
+      native,
+      set: native ? NOTHING_TO_SET : fieldsToSet(fields, record.messagesJson),
       stream,
       limitFields: form?.limitFields,
       send: form?.isText ? sendCompletion : sendChat,
@@ -116,6 +129,11 @@ export class ChatTurn {
   /** Where prompt and answer go that are to be kept for the operator; null: nowhere, as for almost all. */
   private get capture(): Capture | null {
     return this.options.asker.record?.seldom.capture ?? null;
+  }
+
+  /** The dialect in which the request and its answer pass as they are; null: as a chat. */
+  get spoken(): NativeDialect | null {
+    return this.call.outgoing.spoken;
   }
 
   get #head(): AnswerHead {
@@ -144,7 +162,10 @@ export class ChatTurn {
       let whole: WholeAnswer;
       try {
         const answer = await call.send();
-        whole = this.#wholeAnswer(new AnswerBody(await readAnswer(answer)), answer.contentType);
+        const body = new AnswerBody(await readAnswer(answer));
+        const { spoken } = this;
+        this.#noteHeaders(answer, spoken);
+        whole = spoken ? this.#wholeNative(body, spoken) : this.#wholeAnswer(body, answer.contentType);
         if (record.collector) await record.completedWith(whole.body);
       } catch (error) {
         await call.elsewhere(error);
@@ -154,19 +175,46 @@ export class ChatTurn {
     }
   }
 
+  #noteHeaders(answer: Answer, spoken: NativeDialect | null): void {
+    this.nativeHeaders = (spoken && answer.headersLike?.(spoken.answerHeaders)) ?? {};
+  }
+
+  #wholeNative(body: AnswerBody, spoken: NativeDialect): WholeAnswer {
+    const { parsed } = body;
+    if (!isObject(parsed))
+      throw new BackendError("transport", "the upstream answered with something that is not a JSON object");
+    const reader = spoken.reader();
+    const written = reader.whole(parsed);
+    return this.#settledWhole(body, readUsage(reader.usage), {
+      tokens: () => tokensOf([written]),
+      answer: () => parsed,
+    });
+  }
+
   /** Checks and settles it. */
   #wholeAnswer(body: AnswerBody, contentType: string): WholeAnswer {
-    const { call } = this;
     const reported = usageOfTail(body);
     requireList(body, { list: "choices", endsProperly: reported !== null, contentType });
+    return this.#settledWhole(body, reported, {
+      tokens: () => tokensOf(choicesOf(body).map(({ message, text, delta }) => [message, text, delta])),
+      answer: () => answerOf(body),
+    });
+  }
+
+  #settledWhole(
+    body: AnswerBody,
+    reported: UsageReport,
+    written: { tokens(): number; answer(): Record<string, unknown> | null },
+  ): WholeAnswer {
+    const { call } = this;
     call.begun();
     call.route.succeeded();
     const isReported = reported !== null && reported !== ABSURD && reported.lacks === undefined;
-    const delivered = isReported ? 0 : tokensIn(body);
+    const delivered = isReported ? 0 : written.tokens();
     // Settling ends the record.
     const { capture } = this;
     if (capture) {
-      const message = answerOf(body);
+      const message = written.answer();
       capture.answered = () => message;
     }
     const owed = call.settle({ isWhole: true, reported, delivered });
@@ -210,22 +258,43 @@ export class ChatTurn {
 
   async #beginOnce(): Promise<void> {
     const { call, parts } = this;
-    const { listener } = this.options;
     const answer = await call.send();
-    const head = this.#head;
-    if (listener) this.#telling = new Telling(listener, head);
-    const keepUsage = this.fields.wantsUsage;
-    this.#meter = new ChatMeter({ keepUsage, onChunk: this.#hears(), head, form: this.#form });
-    const events = await this.#eventStream(answer);
-    const relay = new Relay(events, this.#meter, call.watched, parts.clock, call.streamHold());
+    const { spoken } = this;
+    this.#noteHeaders(answer, spoken);
+    const events = spoken ? this.#nativeStream(answer, spoken) : await this.#chatStream(answer);
+    const relay = new Relay(events, this.#meter!, call.watched, parts.clock, call.streamHold());
     await relay.peek();
     call.begun();
     call.observed.firstChunk();
     this.#relay = relay;
   }
 
+  #nativeStream(answer: Answer, spoken: NativeDialect): Answer {
+    if (!answer.contentType.includes("event-stream"))
+      throw new BackendError(
+        "mismatch",
+        `the upstream answered with ${answer.contentType}, not with a stream`,
+      );
+    this.#telling = null;
+    const { capture } = this;
+    const events: Record<string, unknown>[] = [];
+    if (capture) capture.answered = () => ({ events });
+    const note = capture ? (event: Record<string, unknown>) => void events.push(event) : undefined;
+    this.#meter = new NativeMeter(spoken.reader(), note);
+    return answer;
+  }
+
+  #chatStream(answer: Answer): Promise<Answer> {
+    const head = this.#head;
+    const listener = this.options.listener?.();
+    this.#telling = listener ? new Telling(listener, head) : null;
+    const keepUsage = this.fields.wantsUsage;
+    this.#meter = new StreamMeter({ keepUsage, onChunk: this.#hears(), head, form: this.#form });
+    return this.#eventStream(answer);
+  }
+
   /** Who sees the chunks of a stream: a listener, and the record where the answer is kept. */
-  #hears(): ChatMeterOptions["onChunk"] {
+  #hears(): StreamMeterOptions["onChunk"] {
     const telling = this.#telling;
     const { collector } = this.record;
     const { capture } = this;
@@ -276,7 +345,7 @@ export class ChatTurn {
       const failure = toServiceError(toFailure(ending.error));
       if (record.collector) await record.interrupted(failure.message);
       this.#telling?.listener.error(failure);
-      sink.end(meter.failing(JSON.stringify(toRestBody(failure))));
+      sink.end(meter.failing(failure));
       throw failure;
     }
     call.route.succeeded();
@@ -299,9 +368,9 @@ const sendChat: UpstreamCallOptions["send"] = (backend, call) => backend.chat?.(
 const sendCompletion: UpstreamCallOptions["send"] = (backend, call) => backend.post?.("/completions", call);
 
 /** Tokens of a whole answer, counted where the upstream reports no usage. */
-function tokensIn(body: AnswerBody): number {
+function tokensOf(written: readonly unknown[]): number {
   const counter = new TokenCounter();
-  for (const { message, text, delta } of choicesOf(body)) countTexts([message, text, delta], counter);
+  for (const each of written) countTexts(each, counter);
   return counter.tokens;
 }
 

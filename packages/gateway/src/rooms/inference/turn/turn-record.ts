@@ -23,6 +23,8 @@ export interface RecordOptions {
   fields: ChatFields;
   /** The stored history goes before the messages of the request; otherwise those are all that is sent. */
   isConversation: boolean;
+  /** It may pass as it is: nothing is added to it, and nothing is kept of it. */
+  isNative: boolean;
 }
 
 /** Of a conversation whose client sends all of it: where what is new is looked for. */
@@ -44,13 +46,13 @@ export class TurnRecord {
     readonly parts: RecordParts,
     readonly options: RecordOptions,
   ) {
-    const { fields } = options;
-    this.collector = fields.conversationId || parts.memory.enabled ? new AnswerCollector() : null;
+    this.collector = this.comesFirst ? new AnswerCollector() : null;
   }
 
   /** Whether anything is read, or written, before the request is sent. */
   get comesFirst(): boolean {
-    return Boolean(this.options.fields.conversationId) || this.parts.memory.enabled;
+    const { fields, isNative } = this.options;
+    return !isNative && (Boolean(fields.conversationId) || this.parts.memory.enabled);
   }
 
   /** Checks the conversation, assembles history and recalls. */

@@ -83,6 +83,11 @@ export function arrayAt(value: unknown, path: string): unknown[] {
   return Array.isArray(value) ? value : invalid(path, "must be an array");
 }
 
+/** The model of a request that is not read further. */
+export function requireModelName(payload: { value(name: string): unknown }): string {
+  return requestAt({ model: payload.value("model") }).model;
+}
+
 /** The request's body and its model, which every API calls the same. */
 export function requestAt(value: unknown): { body: Record<string, unknown>; model: string } {
   const body = objectAt(value, "body");

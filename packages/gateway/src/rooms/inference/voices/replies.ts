@@ -15,7 +15,7 @@ import type { ChatTurn } from "../turn/chat-turn.ts";
 import type { WholeAnswer } from "../turn/whole-answer.ts";
 import { readAnswer } from "./chat-answer.ts";
 import { SpokenStream } from "./spoken-stream.ts";
-import type { Failure, ReadRequest, Voice } from "./voice.ts";
+import type { Failure, NativeRead, ReadRequest, Voice } from "./voice.ts";
 
 /** How the replies of an API differ from the gateway's own, besides their bodies. */
 export type Form = Pick<Voice, "keyHeader" | "requestIdHeader" | "errorBody" | "wrapsUpstreamErrors">;
@@ -49,35 +49,53 @@ export interface ReplyOptions {
 
 /** Replies to one request that a voice has read. */
 export class VoicedReply {
-  /** Receives a streamed answer, unless the upstream's own bytes are relayed. */
-  readonly listener?: SpokenStream;
+  #listener?: SpokenStream;
+  #translated?: ReadRequest;
 
   constructor(
     readonly form: Form,
-    readonly read: ReadRequest,
+    readonly read: ReadRequest | NativeRead,
     readonly requestId: string,
     readonly options: ReplyOptions,
-  ) {
-    const { speaker, payload } = read;
-    if (speaker && payload.value("stream") === true) this.listener = new SpokenStream(speaker, options.clock);
+  ) {}
+
+  /** The request as a chat. */
+  get chat(): ReadRequest {
+    this.#translated ??= "translated" in this.read ? this.read.translated() : this.read;
+    return this.#translated;
   }
+
+  /** Receives a streamed answer, unless the upstream's own bytes are relayed. */
+  readonly listener = (): SpokenStream | undefined => {
+    const { speaker, payload } = this.chat;
+    if (speaker && payload.value("stream") === true)
+      this.#listener ??= new SpokenStream(speaker, this.options.clock);
+    return this.#listener;
+  };
 
   to(turn: ChatTurn): Promise<Reply | StreamedReply> {
     return turn.fields.stream ? this.#stream(turn) : turn.answer(this);
   }
 
   whole(turn: ChatTurn, answer: WholeAnswer): Reply {
-    const { requestId, read } = this;
-    const body = read.speaker ? read.speaker.whole(readAnswer(answer)) : answer.bytes();
+    const { requestId } = this;
+    const speaker = turn.spoken ? undefined : this.chat.speaker;
+    const body = turn.spoken
+      ? answer.body.bytes
+      : speaker
+        ? speaker.whole(readAnswer(answer))
+        : answer.bytes();
     const headers = this.#headers(turn, NO_HEADERS);
     return new Reply({ status: 200, contentType: JSON_TYPE, requestId, headers }, body);
   }
 
   async #stream(turn: ChatTurn): Promise<StreamedReply> {
-    const { requestId, read } = this;
+    const { requestId } = this;
     const beginning = turn.begin();
     const isLate = await isLateToBegin(turn, beginning);
-    const contentType = read.speaker?.contentType ?? EVENT_STREAM_TYPE;
+    const contentType = turn.spoken
+      ? EVENT_STREAM_TYPE
+      : (this.chat.speaker?.contentType ?? EVENT_STREAM_TYPE);
     const headers = this.#headers(turn, EVENT_STREAM_HEADERS, { isLate });
     const begins = isLate ? beginning : null;
     return new StreamedReply(
@@ -87,16 +105,16 @@ export class VoicedReply {
   }
 
   #headers(
-    { call }: ChatTurn,
+    { call, spoken, nativeHeaders }: ChatTurn,
     plain: Readonly<Record<string, string>>,
     { isLate = false } = {},
   ): Readonly<Record<string, string>> {
-    const { form, read, requestId } = this;
+    const { form, requestId } = this;
     // Another backend may still be asked when the first one is that slow.
     const base = isLate ? plain : answerHeaders(call, plain);
-    if (call.loweredTo === null && !read.headers && !form.requestIdHeader) return base;
-    const headers: Record<string, string> = { ...base };
-    if (read.headers) Object.assign(headers, read.headers);
+    const own = spoken ? nativeHeaders : this.chat.headers;
+    if (call.loweredTo === null && !own && !form.requestIdHeader) return base;
+    const headers: Record<string, string> = { ...base, ...own };
     if (form.requestIdHeader) headers[form.requestIdHeader] = requestId;
     if (call.loweredTo !== null) headers[LOWERED_HEADER] = String(call.loweredTo);
     return headers;
@@ -121,17 +139,21 @@ class TurnSource implements ReplySource {
   ) {}
 
   begin(writer: ReplyWriter): void {
-    const { listener } = this.reply;
-    listener?.writeTo(writer);
     // The failure has been written to the stream by then; the status was sent long ago.
     if (this.beginning) this.#beginLate(writer, this.beginning).catch(() => {});
-    else this.turn.run(listener ?? writer).catch(() => {});
+    else this.turn.run(this.#sinkOf(writer)).catch(() => {});
+  }
+
+  #sinkOf(writer: ReplyWriter): SpokenStream | ReplyWriter {
+    const listener = this.turn.spoken ? undefined : this.reply.listener();
+    listener?.writeTo(writer);
+    return listener ?? writer;
   }
 
   async #beginLate(writer: ReplyWriter, beginning: Promise<unknown>): Promise<void> {
     const { turn, reply } = this;
-    const { listener } = reply;
-    const ping = () => (listener ? listener.keepAlive() : writer.write(KEEP_ALIVE));
+    const before = this.#sinkOf(writer);
+    const ping = () => ("keepAlive" in before ? before.keepAlive() : void writer.write(KEEP_ALIVE));
     turn.call.watched.onSilence = ping;
     ping();
     try {
@@ -140,12 +162,15 @@ class TurnSource implements ReplySource {
       const refusal = toServiceError(error);
       turn.options.asker.record?.refused(refusal);
       const failure = reply.options.told(reply.form, refusal);
-      listener?.error(failure);
-      const sink = listener ?? writer;
-      sink.end(Buffer.from(`data: ${JSON.stringify(toRestBody(failure))}\n\n`));
+      const sink = this.#sinkOf(writer);
+      if ("error" in sink) sink.error(failure);
+      const reader = turn.spoken?.reader();
+      sink.end(
+        Buffer.from(reader?.failed(failure.message) ?? `data: ${JSON.stringify(toRestBody(failure))}\n\n`),
+      );
       return;
     }
-    await turn.run(listener ?? writer);
+    await turn.run(this.#sinkOf(writer));
   }
   drained(): void {
     this.turn.drained();

@@ -1,7 +1,8 @@
 import type { z } from "zod";
-import type { Overflow } from "../../../backends/contract.ts";
+import type { DialectName, Overflow } from "../../../backends/contract.ts";
 import { ERRORS, type ServiceError } from "../../../kernel/errors.ts";
 import type { AnswerForm } from "../call/answer-form.ts";
+import type { NativeRequest } from "../request/native-request.ts";
 import type { Payload } from "../request/payload.ts";
 import type { ChatAnswer } from "./chat-answer.ts";
 import type { ChatEvent } from "./chat-events.ts";
@@ -38,6 +39,8 @@ export interface RequestContext {
   requestId: string;
   nowMs: number;
   now(): number;
+  /** Whether any backend speaks the dialect. */
+  isSpoken(dialect: DialectName): boolean;
   /** Refuses a model that nothing serves now. */
   requireModel(model: string): void;
   /** The caller's stored responses; null when none are kept here. */
@@ -58,6 +61,13 @@ export interface ReadRequest {
   speaker?: Speaker;
   /** Headers of the reply besides those that every reply has. */
   headers?: Readonly<Record<string, string>>;
+}
+
+/** A request that may pass as it is: to a backend that speaks the voice's own dialect. */
+export interface NativeRead {
+  native: Omit<NativeRequest, "chat" | "headersLike">;
+  /** As a chat, for other backends, and for what only chats have. Throws the refusal of what no chat can carry. */
+  translated(): ReadRequest;
 }
 
 /** A path that the voice serves, always by POST and with an API key. */
@@ -83,7 +93,7 @@ export interface Voice {
   /** An upstream's refusal of the request is a 502, as the contract has it for its own two routes. */
   readonly wrapsUpstreamErrors?: boolean;
   /** Throws the refusal. A large body takes several turns. */
-  read(body: Buffer, context: RequestContext): Promise<ReadRequest | Answered>;
+  read(body: Buffer, context: RequestContext): Promise<ReadRequest | NativeRead | Answered>;
   /** The body of a refusal; absent: the gateway's own form. */
   errorBody?(failure: Failure, requestId: string): object;
 }

@@ -1,11 +1,22 @@
 import { z } from "zod";
 import { readJson } from "../../../../kernel/json.ts";
 import { Payload } from "../../request/payload.ts";
+import { requireModelName } from "../chat-body.ts";
 import { promptTokens } from "../prompt-tokens.ts";
-import { idToken, type Voice } from "../voice.ts";
+import { idToken, type ReadRequest, type RequestContext, type Voice } from "../voice.ts";
 import { chatBodyOfMessages, wantsThinking } from "./request.ts";
 import { errorBody } from "./response.ts";
 import { MessageSpeaker } from "./speaker.ts";
+
+function translated(body: unknown, { requestId }: RequestContext): ReadRequest {
+  const chat = chatBodyOfMessages(body);
+  const speaker = new MessageSpeaker({
+    id: `msg_${idToken(requestId)}`,
+    thinking: wantsThinking(body),
+    promptTokens: () => promptTokens(chat),
+  });
+  return { payload: new Payload(chat), speaker };
+}
 
 const Conversation = z.looseObject({
   model: z.string(),
@@ -42,15 +53,20 @@ export const messages: Voice = {
   },
   keyHeader: "x-api-key",
   requestIdHeader: "request-id",
-  async read(bytes, { requestId }) {
-    const body = await readJson(bytes);
-    const chat = chatBodyOfMessages(body);
-    const speaker = new MessageSpeaker({
-      id: `msg_${idToken(requestId)}`,
-      thinking: wantsThinking(body),
-      promptTokens: () => promptTokens(chat),
-    });
-    return { payload: new Payload(chat), speaker };
+  async read(bytes, context) {
+    if (!context.isSpoken("messages")) return translated(await readJson(bytes), context);
+    const payload = await Payload.read(bytes);
+    return {
+      native: {
+        dialect: "messages",
+        payload,
+        model: requireModelName(payload),
+        stream: payload.value("stream") === true,
+        spend: payload.spendFields(),
+        limited: (tokens) => new Map([["max_tokens", String(tokens)]]),
+      },
+      translated: () => translated(payload.object(), context),
+    };
   },
   errorBody: (failure, requestId) => ({ ...errorBody(failure), request_id: requestId }),
 };

@@ -49,7 +49,7 @@ export class ChatSender {
         whenGone: (run) => stopped.signal.addEventListener("abort", run, { once: true }),
       },
       isConversation: true,
-      listener: notifier,
+      listener: () => notifier,
     });
     if (record) record.goesOn = true;
     const stream = this.events.open(actor);

@@ -1,12 +1,14 @@
 import { z } from "zod";
 import { isObject, readJson } from "../../../../kernel/json.ts";
 import { Payload } from "../../request/payload.ts";
-import { invalid, stringAt } from "../chat-body.ts";
+import { invalid, requireModelName, stringAt } from "../chat-body.ts";
 import { idToken, type ReadRequest, type RequestContext, type Voice } from "../voice.ts";
-import { chatBodyOfResponses, type StoredTurn } from "./request.ts";
+import { chatBodyOfResponses, requireOwnState, type StoredTurn } from "./request.ts";
 import type { ResponseIdentity } from "./response.ts";
 import { ResponseSpeaker } from "./speaker.ts";
 
+/** OpenAI refuses a lower limit. */
+const OUTPUT_TOKENS_MIN = 16;
 /** Names what could not be passed on, so that it is not dropped silently. */
 const DROPPED_HEADER = "x-service-dropped";
 /** Longer headers do not pass through proxies. */
@@ -64,12 +66,32 @@ export const responses: Voice = {
     },
   },
   async read(bytes, context) {
-    const body = await readJson(bytes);
-    const previousId = isObject(body) ? body.previous_response_id : null;
-    if (previousId == null) return readRequest(body, context, []);
-    const id = stringAt(previousId, "previous_response_id");
-    const stored = context.responses() ?? invalid("previous_response_id", NOTHING_STORED);
-    return readRequest(body, context, await stored.history(id));
+    if (!context.isSpoken("responses")) return translated(await readJson(bytes), context);
+    const payload = await Payload.read(bytes);
+    // What is to be stored is stored here, under an id of ours: only its owner can go on from it.
+    const isStored = payload.value("store") !== false && context.responses() !== null;
+    if (isStored || payload.value("previous_response_id") != null)
+      return translated(payload.object(), context);
+    requireOwnState(payload);
+    return {
+      native: {
+        dialect: "responses",
+        payload,
+        model: requireModelName(payload),
+        stream: payload.value("stream") === true,
+        spend: payload.spendFields(),
+        limited: (tokens) => new Map([["max_output_tokens", String(Math.max(OUTPUT_TOKENS_MIN, tokens))]]),
+      },
+      translated: () => readRequest(payload.object(), context, []),
+    };
   },
   errorBody: ({ message, type, code }) => ({ error: { message, type, param: null, code } }),
 };
+
+async function translated(body: unknown, context: RequestContext): Promise<ReadRequest> {
+  const previousId = isObject(body) ? body.previous_response_id : null;
+  if (previousId == null) return readRequest(body, context, []);
+  const id = stringAt(previousId, "previous_response_id");
+  const stored = context.responses() ?? invalid("previous_response_id", NOTHING_STORED);
+  return readRequest(body, context, await stored.history(id));
+}

@@ -41,12 +41,25 @@ const PASSED = [
   "service_tier",
 ] as const;
 
+function requireNoServerState(value: (name: string) => unknown): void {
+  for (const name in SERVER_SIDE) if (value(name) != null) invalid(name, SERVER_SIDE[name]!);
+  if (value("background") === true)
+    invalid("background", "background responses are not kept here; stream instead");
+}
+
+/** Refuses what refers to state on a vendor's servers: all of the operator's users share it there. */
+export function requireOwnState(payload: { value(name: string): unknown }): void {
+  requireNoServerState((name) => payload.value(name));
+  const input = payload.value("input");
+  if (!Array.isArray(input)) return;
+  const at = input.findIndex((item) => isObject(item) && item.type === "item_reference");
+  if (at !== -1) invalid(`input.${at}`, NO_STATE);
+}
+
 /** A Responses request as a chat-completions body. */
 export function chatBodyOfResponses(value: unknown, history: readonly StoredTurn[] = []): ConvertedRequest {
   const { body, model } = requestAt(value);
-  for (const name in SERVER_SIDE) if (body[name] != null) invalid(name, SERVER_SIDE[name]!);
-  if (body.background === true)
-    invalid("background", "background responses are not kept here; stream instead");
+  requireNoServerState((name) => body[name]);
   const naming = readTools(body.tools);
   const dropped = new Set(naming.dropped);
   const tools = chatToolFields(naming, body.tool_choice);

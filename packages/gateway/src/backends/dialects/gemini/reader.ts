@@ -1,0 +1,59 @@
+import { isObject } from "../../../kernel/json.ts";
+import { BackendError, type NativeReader } from "../../contract.ts";
+import { eventText, sealed, wordsOf } from "../native.ts";
+import { chatUsage } from "./chat-usage.ts";
+
+/** Reads an answer of Gemini's, or the chunks of one. The stream ends with its connection. */
+export class GeminiReader implements NativeReader {
+  usage: unknown = null;
+  isComplete = false;
+  readonly isOver = false;
+  failure: string | null = null;
+  #last: Record<string, unknown> = {};
+
+  read(chunk: Record<string, unknown>): unknown {
+    if (chunk.error !== undefined) {
+      this.failure = wordsOf(chunk.error);
+      return null;
+    }
+    this.#last = chunk;
+    this.usage = chatUsage(chunk.usageMetadata) ?? this.usage;
+    const candidates = Array.isArray(chunk.candidates) ? chunk.candidates.filter(isObject) : [];
+    const isBlocked = isObject(chunk.promptFeedback) && chunk.promptFeedback.blockReason !== undefined;
+    if (isBlocked || candidates.some(({ finishReason }) => finishReason !== undefined))
+      this.isComplete = true;
+    return candidates.map(({ content }) => {
+      if (!isObject(content) || !Array.isArray(content.parts)) return content;
+      return content.parts.map((part) => sealed(part, "thoughtSignature"));
+    });
+  }
+
+  whole(answer: Record<string, unknown>): unknown {
+    if (!Array.isArray(answer.candidates) && !isObject(answer.promptFeedback))
+      throw new BackendError("transport", "the upstream answered without `candidates`");
+    const written = this.read(answer);
+    this.isComplete = true;
+    return written;
+  }
+
+  limited(usage: { promptTokens: number; completionTokens: number } | null): string {
+    const { modelVersion, responseId } = this.#last;
+    const content = { role: "model", parts: [{ text: "" }] };
+    return eventText({
+      candidates: [{ content, finishReason: "MAX_TOKENS", index: 0 }],
+      ...(usage && {
+        usageMetadata: {
+          promptTokenCount: usage.promptTokens,
+          candidatesTokenCount: usage.completionTokens,
+          totalTokenCount: usage.promptTokens + usage.completionTokens,
+        },
+      }),
+      modelVersion,
+      responseId,
+    });
+  }
+
+  failed(message: string): string {
+    return eventText({ error: { code: 500, message, status: "INTERNAL" } });
+  }
+}

@@ -1,0 +1,78 @@
+import { isObject } from "../../../kernel/json.ts";
+import { BackendError, type NativeReader } from "../../contract.ts";
+import { eventText, sealed, wordsOf } from "../native.ts";
+import { chatUsage } from "./chat-usage.ts";
+
+/** Reads a Message, or the events of one. */
+export class MessagesReader implements NativeReader {
+  isComplete = false;
+  isOver = false;
+  failure: string | null = null;
+  #usage: Record<string, unknown> | null = null;
+  #openBlock: number | null = null;
+
+  get usage(): unknown {
+    return chatUsage(this.#usage);
+  }
+
+  read(event: Record<string, unknown>): unknown {
+    switch (event.type) {
+      case "message_start":
+        if (isObject(event.message)) this.#count(event.message.usage);
+        return null;
+      case "content_block_start":
+        this.#openBlock = Number(event.index);
+        return event.content_block;
+      case "content_block_delta":
+        return sealed(event.delta, "signature");
+      case "content_block_stop":
+        this.#openBlock = null;
+        return null;
+      case "message_delta":
+        this.#count(event.usage);
+        this.isComplete = true;
+        return null;
+      case "message_stop":
+        this.isComplete = this.isOver = true;
+        return null;
+      case "error":
+        this.failure = wordsOf(event.error);
+        return null;
+      default:
+        return event.delta;
+    }
+  }
+
+  /** Counts are running totals; a count that is null is as it was. */
+  #count(usage: unknown): void {
+    if (!isObject(usage)) return;
+    this.#usage ??= {};
+    for (const [name, value] of Object.entries(usage)) if (value !== null) this.#usage[name] = value;
+  }
+
+  whole(message: Record<string, unknown>): unknown {
+    if (!Array.isArray(message.content))
+      throw new BackendError("transport", "the upstream answered without `content`");
+    this.#count(message.usage);
+    this.isComplete = this.isOver = true;
+    return message.content.map((block) => sealed(block, "signature"));
+  }
+
+  limited(usage: { promptTokens: number; completionTokens: number } | null): string {
+    const closed =
+      this.#openBlock === null
+        ? ""
+        : eventText({ type: "content_block_stop", index: this.#openBlock }, "content_block_stop");
+    const delta = { stop_reason: "max_tokens", stop_sequence: null };
+    const last = { ...this.#usage, output_tokens: usage?.completionTokens ?? 0 };
+    return (
+      closed +
+      eventText({ type: "message_delta", delta, usage: last }, "message_delta") +
+      eventText({ type: "message_stop" }, "message_stop")
+    );
+  }
+
+  failed(message: string): string {
+    return eventText({ type: "error", error: { type: "api_error", message } }, "error");
+  }
+}

@@ -1,0 +1,116 @@
+import { isObject } from "../../../kernel/json.ts";
+import { BackendError, type NativeReader } from "../../contract.ts";
+import { eventText, sealed, wordsOf } from "../native.ts";
+import { chatUsage } from "./chat-usage.ts";
+
+type Item = Record<string, unknown>;
+
+const SEALED = "encrypted_content";
+
+/** Reads a response, or the events of one. */
+export class ResponsesReader implements NativeReader {
+  usage: unknown = null;
+  isComplete = false;
+  isOver = false;
+  failure: string | null = null;
+  #response: Item = {};
+  #sequence = -1;
+  readonly #done: Item[] = [];
+  /** The item that is being written, and its text so far. */
+  #open: Item | null = null;
+  #openText = "";
+  /** Items of which pieces came; others are counted when they are done. */
+  #hasPieces = false;
+
+  read(event: Item): unknown {
+    if (typeof event.sequence_number === "number") this.#sequence = event.sequence_number;
+    const response = isObject(event.response) ? event.response : null;
+    switch (event.type) {
+      case "response.created":
+      case "response.queued":
+      case "response.in_progress":
+        if (response) this.#response = response;
+        return null;
+      case "response.output_item.added":
+        this.#open = isObject(event.item) ? event.item : {};
+        this.#openText = "";
+        this.#hasPieces = false;
+        return null;
+      case "response.output_item.done":
+        this.#open = null;
+        if (isObject(event.item)) this.#done.push(event.item);
+        return this.#hasPieces ? null : sealed(event.item, SEALED);
+      case "response.completed":
+      case "response.incomplete":
+        this.isComplete = this.isOver = true;
+        if (response) {
+          this.#response = response;
+          this.usage = chatUsage(response.usage);
+        }
+        return null;
+      case "response.failed":
+        this.failure = wordsOf(response?.error);
+        return null;
+      case "error":
+        this.failure = wordsOf(isObject(event.error) ? event.error : event);
+        return null;
+      default:
+        if (event.delta === undefined) return null;
+        this.#hasPieces = true;
+        if (typeof event.delta === "string") this.#openText += event.delta;
+        return event.delta;
+    }
+  }
+
+  /** The finished response, to be stored. */
+  get response(): Item | null {
+    return this.isComplete ? this.#response : null;
+  }
+
+  whole(response: Item): unknown {
+    if (!Array.isArray(response.output))
+      throw new BackendError("transport", "the upstream answered without `output`");
+    if (response.status === "failed") throw new BackendError("upstream", wordsOf(response.error), 500);
+    this.#response = response;
+    this.usage = chatUsage(response.usage);
+    this.isComplete = this.isOver = true;
+    return response.output.map((item) => sealed(item, SEALED));
+  }
+
+  limited(usage: { promptTokens: number; completionTokens: number } | null): string {
+    const cut = this.#open && cutItem(this.#open, this.#openText);
+    const output = cut ? [...this.#done, cut] : this.#done;
+    const counts = usage && {
+      input_tokens: usage.promptTokens,
+      output_tokens: usage.completionTokens,
+      total_tokens: usage.promptTokens + usage.completionTokens,
+    };
+    const response = {
+      ...this.#response,
+      status: "incomplete",
+      incomplete_details: { reason: "max_output_tokens" },
+      output,
+      usage: counts,
+    };
+    return (
+      (cut ? this.#event("response.output_item.done", { output_index: this.#done.length, item: cut }) : "") +
+      this.#event("response.incomplete", { response })
+    );
+  }
+
+  failed(message: string): string {
+    return this.#event("error", { code: "server_error", message, param: null });
+  }
+
+  #event(type: string, fields: object): string {
+    return eventText({ type, sequence_number: ++this.#sequence, ...fields }, type);
+  }
+}
+
+/** An item as far as it came. */
+function cutItem(item: Item, text: string): Item {
+  const status = "incomplete";
+  if (item.type === "message")
+    return { ...item, status, content: [{ type: "output_text", text, annotations: [], logprobs: [] }] };
+  return item.type === "function_call" ? { ...item, status, arguments: text } : { ...item, status };
+}

@@ -1,0 +1,123 @@
+import type { NativeReader } from "../../../backends/contract.ts";
+import type { ServiceError } from "../../../kernel/errors.ts";
+import { isObject } from "../../../kernel/json.ts";
+import { TokenCounter } from "../../metering/index.ts";
+import { ABSURD, type ReportedUsage, readUsage, type UsageReport } from "../call/usage-tail.ts";
+import { countTexts } from "./text-size.ts";
+
+/** The last event of some dialects repeats the whole answer. */
+const EVENT_BYTES_MAX = 64 * 1024 * 1024;
+const EVENT_END = /\r?\n\r?\n/g;
+
+/** Meters a stream in a vendor's own dialect on a copy; whole events pass as they are. */
+export class NativeMeter {
+  textBytes = 0;
+  failure: string | null = null;
+  readonly #counter = new TokenCounter();
+  #textEvents = 0;
+  #pending: Uint8Array[] = [];
+  #pendingBytes = 0;
+  #failureEvent: Uint8Array | null = null;
+
+  constructor(
+    readonly reader: NativeReader,
+    /** Is told of every event. */
+    readonly onEvent?: (event: Record<string, unknown>) => void,
+  ) {}
+
+  /** Tokens of what was passed on, counted here; an event with text has at least one. */
+  get tokens(): number {
+    return Math.max(this.#counter.tokens, this.#textEvents);
+  }
+  get #report(): UsageReport {
+    return readUsage(this.reader.usage);
+  }
+  get usage(): ReportedUsage | null {
+    const report = this.#report;
+    return report === ABSURD ? null : report;
+  }
+  get isAbsurd(): boolean {
+    return this.#report === ABSURD;
+  }
+  get isUsageFinal(): boolean {
+    return this.reader.isComplete;
+  }
+  get complete(): boolean {
+    return this.reader.isComplete;
+  }
+  get done(): boolean {
+    return this.reader.isOver;
+  }
+  /** Only whole events are passed on. */
+  readonly atBoundary = true;
+
+  feed(piece: Uint8Array): Uint8Array | null {
+    this.#pending.push(piece);
+    this.#pendingBytes += piece.length;
+    // Without a line end nothing can have ended.
+    if (piece.indexOf(10) === -1 && this.#pendingBytes <= EVENT_BYTES_MAX) return null;
+    const bytes = this.#pending.length === 1 ? piece : Buffer.concat(this.#pending);
+    const passed = this.#events(bytes);
+    if (passed < bytes.length && this.#pendingBytes > EVENT_BYTES_MAX)
+      this.failure = "the upstream sent an event that is too long";
+    const rest = bytes.subarray(passed);
+    this.#pending = rest.length > 0 ? [rest] : [];
+    this.#pendingBytes = rest.length;
+    return passed > 0 ? bytes.subarray(0, passed) : null;
+  }
+
+  /** Reads the events that have ended, up to a failure; returns where they end. */
+  #events(bytes: Uint8Array): number {
+    // One byte, one character: positions are the same in both.
+    const text = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString("latin1");
+    let start = 0;
+    EVENT_END.lastIndex = 0;
+    for (let end = EVENT_END.exec(text); end; end = EVENT_END.exec(text)) {
+      const next = end.index + end[0].length;
+      this.#event(bytes.subarray(start, end.index));
+      if (this.reader.failure !== null) {
+        this.failure = this.reader.failure;
+        this.#failureEvent = bytes.subarray(start, next);
+        return start;
+      }
+      start = next;
+    }
+    return start;
+  }
+
+  #event(bytes: Uint8Array): void {
+    const lines = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString().split(/\r?\n/);
+    const data = lines.flatMap((line) => (line.startsWith("data:") ? [line.slice(5)] : [])).join("\n");
+    const event = parsed(data);
+    if (!event) return;
+    const counted = countTexts(this.reader.read(event), this.#counter);
+    this.textBytes += counted;
+    if (counted > 0) this.#textEvents++;
+    this.onEvent?.(event);
+  }
+
+  /** The upstream has ended: a last event that no blank line closed. */
+  flush(): Uint8Array | null {
+    if (this.#pendingBytes === 0) return null;
+    return this.feed(Buffer.from("\n\n"));
+  }
+
+  /** What ends a stream in the dialect's own way, where the gateway stopped it. */
+  closing(settled: ReportedUsage | null, { isStopped = false } = {}): Uint8Array {
+    return Buffer.from(isStopped ? this.reader.limited(settled) : "");
+  }
+
+  /** What ends a stream that failed: the upstream's own event, if it sent one. */
+  failing({ message }: ServiceError): Uint8Array {
+    return this.#failureEvent ?? Buffer.from(this.reader.failed(message));
+  }
+}
+
+function parsed(data: string): Record<string, unknown> | null {
+  try {
+    const value: unknown = JSON.parse(data);
+    return isObject(value) ? value : null;
+  } catch {
+    return null;
+  }
+}
