@@ -15,7 +15,6 @@ import { type Database, insertRows } from "../packages/gateway/src/storage/contr
 import { openStorage } from "../packages/gateway/src/storage/index.ts";
 import { seedRequests } from "../packages/gateway/tests/requests/support.ts";
 import { parseArgs } from "../scripts/lib/args.ts";
-import { seedUsage } from "./growth-seed.ts";
 
 const CALLS = 7;
 const DAYS = 30;
@@ -107,11 +106,10 @@ async function seed(db: Database, ownerId: string) {
   await seedPeople(db, counts.keys, ownerId);
   const conversation = await seedConversations(db, counts.conversations, ownerId);
   const untilMs = Date.now();
-  await seedUsage(db, counts.requests, { endMs: untilMs, heavyUser: ownerId });
-  const seeded = await seedRequests(db, { count: counts.requests, untilMs, days: DAYS, keys: counts.keys });
+  const past = { count: counts.requests, untilMs, days: DAYS, keys: counts.keys };
+  const seeded = await seedRequests(db, { ...past, refEvery: 20, heavyUser: ownerId });
   // As housekeeping leaves it: sums by minute are kept for three days.
-  for (const table of ["request_sums", "request_asker_sums"])
-    await db.run(`DELETE FROM ${table} WHERE grain_ms = 60000 AND start_ms < $1`, [untilMs - 3 * DAY_MS]);
+  await db.run("DELETE FROM request_sums WHERE grain_ms = 60000 AND start_ms < $1", [untilMs - 3 * DAY_MS]);
   if (db.dialect === "postgres") await db.run("ANALYZE");
   return { conversation, request: seeded.at(-1)! };
 }
@@ -134,9 +132,25 @@ function pagesOf({ conversation, request }: Awaited<ReturnType<typeof seed>>) {
     ["Usage", "everyone, a week, by key", "usage.series", { everyone, ...week, by: "key" }],
     ["Usage", "rows", "usage.records", { everyone, ...month, limit: 50 }],
     ["Usage", "a page of the CSV", "usage.records", { everyone, ...month, limit: 500 }],
-    ["Usage", "a page of a key's CSV", "usage.records", { everyone, ...month, api_key_id: "k7", limit: 500 }],
+    [
+      "Usage",
+      "a page of a key's CSV",
+      "usage.records",
+      { everyone, ...month, api_key_id: request.attribution, limit: 500 },
+    ],
     ["Requests", "newest", "requests.list", { everyone }],
     ["Requests", "failed", "requests.list", { everyone, outcome: "failed", since: ago(30) }],
+    ["Requests", "a rare model's", "requests.list", { everyone, model: "rare" }],
+    ["Requests", "a rare model's failures", "requests.list", { everyone, model: "rare", outcome: "failed" }],
+    ["Requests", "of no backend", "requests.list", { everyone, backend: "none" }],
+    ["Requests", "a week ago", "requests.list", { everyone, until: ago(7) }],
+    ["Requests", "own, newest", "requests.list", {}],
+    ["Requests", "own, failed", "requests.list", { outcome: "failed" }],
+    ["Requests", "own, 24 hours", "requests.stats", {}],
+    ["Requests", "own, 7 days", "requests.stats", { since: ago(7) }],
+    ["Requests", "own, 30 days", "requests.stats", { since: ago(30) }],
+    ["Requests", "one key's, 30 days", "requests.stats", { everyone, key_id: request.keyId, since: ago(30) }],
+    ["Requests", "30 days, failed", "requests.stats", { everyone, since: ago(30), outcome: "failed" }],
     ["Requests", "one key's", "requests.list", { everyone, key_id: request.keyId, since: ago(30) }],
     ["Requests", "a page of the CSV", "requests.list", { everyone, since: ago(30), limit: 500 }],
     [
@@ -151,7 +165,7 @@ function pagesOf({ conversation, request }: Awaited<ReturnType<typeof seed>>) {
     ["Requests", "24 hours, by key", "requests.stats", { everyone, with_keys: true }],
     ["Requests", "7 days, by key", "requests.stats", { everyone, since: ago(7), with_keys: true }],
     ["Requests", "30 days, by key", "requests.stats", { everyone, since: ago(30), with_keys: true }],
-    ["Requests", "one request", "requests.get", { id: request.id }],
+    ["Requests", "one request", "requests.get", { id: request.requestId }],
     ["Keys", "500 of one account", "keys.list"],
     ["Groups", "list", "group.list"],
     ["Wallet", "statement", "ledger.self"],

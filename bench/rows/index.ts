@@ -2,7 +2,6 @@ import type { Row } from "../lib/bench.ts";
 import { rows as growth } from "./growth.ts";
 import { rows as idle } from "./idle.ts";
 import { rows as loads } from "./loads.ts";
-import { rows as records } from "./records.ts";
 import { rows as rpc } from "./rpc.ts";
 import { rows as sharing } from "./sharing.ts";
 import { rows as soak } from "./soak.ts";
@@ -15,7 +14,6 @@ export const rows: readonly Row[] = [
   ...idle,
   ...start,
   ...growth,
-  ...records,
   ...soak,
   ...sharing,
   ...workers,

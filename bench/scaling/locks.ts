@@ -9,11 +9,11 @@ import { settlerOn } from "../../packages/gateway/src/app/settling/settler.ts";
 import { InProcessBus } from "../../packages/gateway/src/bus/in-process/bus.ts";
 import { systemClock } from "../../packages/gateway/src/kernel/clock.ts";
 import { randomIds } from "../../packages/gateway/src/kernel/ids.ts";
-import { MULTIPLIER_ONE } from "../../packages/gateway/src/kernel/payer.ts";
 import { Ledger } from "../../packages/gateway/src/rooms/ledger/index.ts";
 import { encodeEntry } from "../../packages/gateway/src/rooms/metering/journal/codec.ts";
 import type { Database, Transaction } from "../../packages/gateway/src/storage/contract.ts";
 import { openStorage } from "../../packages/gateway/src/storage/index.ts";
+import { journalEntry } from "../../packages/gateway/tests/support/request-lines.ts";
 
 const POINTS_PER_USD = 100;
 const ROWS = 4_096;
@@ -63,26 +63,18 @@ export async function measureLocks(server: string): Promise<LockTimes> {
 function lines(): string {
   const userId = crypto.randomUUID();
   const entries = Array.from({ length: ROWS }, () =>
-    encodeEntry({
-      requestId: Bun.randomUUIDv7(),
-      userId,
-      keyId: userId,
-      attribution: "0a1b2c3d",
-      project: "default",
-      groupId: POOL.id,
-      costMultiplierMicros: MULTIPLIER_ONE,
-      model: "gpt-4o-mini",
-      backend: "gateway",
-      promptTokens: 400,
-      completionTokens: 300,
-      costNanoUsd: 10_000_000,
-      refId: null,
-      estimated: false,
-      atMs: Date.now(),
-      hold: "points",
-      tier: "free",
-      budgets: 0,
-    }),
+    encodeEntry(
+      journalEntry({
+        userId,
+        keyId: userId,
+        groupId: POOL.id,
+        promptTokens: 400,
+        completionTokens: 300,
+        costNanoUsd: 10_000_000,
+        atMs: Date.now(),
+        hold: "points",
+      }),
+    ),
   );
   return entries.join("");
 }

@@ -1235,7 +1235,7 @@ export interface Methods {
     result: {
       /** The request id, as `x-request-id` said it */
       id: string;
-      /** RFC 3339 timestamp, UTC */
+      /** When it came; lists go by when requests ended */
       at: string;
       /** The path or method that was called */
       surface: string;
@@ -1323,7 +1323,7 @@ export interface Methods {
       records: {
         /** The request id, as `x-request-id` said it */
         id: string;
-        /** RFC 3339 timestamp, UTC */
+        /** When it came; lists go by when requests ended */
         at: string;
         /** The path or method that was called */
         surface: string;

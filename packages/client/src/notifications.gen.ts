@@ -9,7 +9,7 @@ export interface Notifications {
     records: {
       /** The request id, as `x-request-id` said it */
       id: string;
-      /** RFC 3339 timestamp, UTC */
+      /** When it came; lists go by when requests ended */
       at: string;
       /** The path or method that was called */
       surface: string;

@@ -1,4 +1,4 @@
-import type { UsageRow } from "@model-gateway/gateway/rooms/usage/index.ts";
+import type { RequestRow } from "@model-gateway/gateway/rooms/usage/index.ts";
 import { DEMO_PRICES } from "./prices.ts";
 
 const DAYS = 30;
@@ -31,38 +31,78 @@ function repeatable(seed: number): () => number {
   };
 }
 
+/** As the demonstration registers its model server. */
+const BACKEND = "demo";
+const FIRST_TOKEN_MS = 180;
+const TOKENS_PER_SECOND = 70;
+/** One in so many was refused for its pace, or failed upstream. */
+const REFUSED_EVERY = 41;
+const FAILED_EVERY = 29;
+
 /** One request of the past month, somewhere in working hours. */
-function pastRequest(dayStartMs: number, random: () => number, { userId, key }: HistoryOptions): UsageRow {
+function pastRequest(dayStartMs: number, random: () => number, { userId, key }: HistoryOptions): RequestRow {
   const pick = <T>(list: readonly T[]): T => list[Math.floor(random() ** 1.6 * list.length)]!;
   const price = pick(DEMO_PRICES);
   const promptTokens = Math.round(200 + random() ** 3 * 12_000);
   const completionTokens = Math.round(40 + random() ** 2 * 1_500);
   const viaConsole = random() < 0.15;
+  const firstTokenMs = FIRST_TOKEN_MS + Math.round(random() * 400);
   return {
-    id: Bun.randomUUIDv7(undefined, dayStartMs),
+    requestId: Bun.randomUUIDv7(undefined, dayStartMs),
+    atMs: dayStartMs + Math.round((8 + random() * 11) * 3_600_000),
     userId,
     keyId: viaConsole ? null : key.id,
+    attribution: viaConsole ? `jwt-${userId}` : key.prefix,
     project: viaConsole ? null : pick(PROJECTS),
-    apiKeyId: viaConsole ? `jwt-${userId}` : key.prefix,
+    groupId: null,
+    surface: viaConsole ? "chat.send" : "/v1/chat/completions",
     model: price.match,
-    backend: viaConsole ? "rpc" : "gateway",
+    modelAsked: null,
+    backend: BACKEND,
+    reason: "only_backend",
+    status: 200,
+    code: null,
+    message: null,
+    attempts: 1,
+    failedAttempts: null,
+    queueMs: 1,
+    firstTokenMs,
+    durationMs: firstTokenMs + Math.round((completionTokens * 1_000) / TOKENS_PER_SECOND),
     promptTokens,
     completionTokens,
+    estimated: false,
     // Dollars per million tokens are thousands of nanodollars per token.
     costNanoUsd: Math.round(promptTokens * price.input * 1_000 + completionTokens * price.output * 1_000),
-    createdAtMs: dayStartMs + Math.round((8 + random() * 11) * 3_600_000),
-    refId: viaConsole ? null : pick(REFERENCES),
+    channel: viaConsole ? "rpc" : "gateway",
     points: null,
     accountType: null,
-    estimated: false,
+    refId: viaConsole ? null : pick(REFERENCES),
+    clientIp: null,
   };
 }
 
-/** A month of plausible use. */
-export function pastMonth(options: HistoryOptions): UsageRow[] {
+/** The same request, not answered. */
+const unanswered = (
+  row: RequestRow,
+  failure: Pick<RequestRow, "status" | "code" | "message">,
+): RequestRow => ({
+  ...row,
+  ...failure,
+  requestId: Bun.randomUUIDv7(undefined, row.atMs),
+  firstTokenMs: null,
+  durationMs: 25,
+  promptTokens: 0,
+  completionTokens: 0,
+  costNanoUsd: null,
+  channel: null,
+  refId: null,
+});
+
+/** A month of plausible use, and some requests that were not answered. */
+export function pastMonth(options: HistoryOptions): RequestRow[] {
   const random = repeatable(20_261_115);
   const today = Math.floor(options.nowMs / DAY_MS) * DAY_MS;
-  const rows: UsageRow[] = [];
+  const rows: RequestRow[] = [];
   for (let day = DAYS; day >= 0; day--) {
     const dayStartMs = today - day * DAY_MS;
     const weekday = new Date(dayStartMs).getUTCDay();
@@ -74,9 +114,19 @@ export function pastMonth(options: HistoryOptions): UsageRow[] {
   for (let i = 0; i < REQUESTS_LATELY; i++)
     rows.push({
       ...pastRequest(today, random, options),
-      createdAtMs: options.nowMs - Math.round(random() ** 2 * LATELY_MS),
+      atMs: options.nowMs - Math.round(random() ** 2 * LATELY_MS),
     });
-  return rows
-    .filter(({ createdAtMs }) => createdAtMs < options.nowMs)
-    .sort((a, b) => a.createdAtMs - b.createdAtMs);
+  for (const [i, row] of [...rows.entries()]) {
+    const message = "More than 10 requests a minute, the tier's limit for a key";
+    if (i % REFUSED_EVERY === 7)
+      rows.push({
+        ...unanswered(row, { status: 429, code: "rate_limit_exceeded", message }),
+        backend: null,
+        reason: null,
+        attempts: 0,
+      });
+    const busy = { status: 502, code: "bad_gateway", message: "upstream 503: the model is loading" };
+    if (i % FAILED_EVERY === 5) rows.push(unanswered(row, busy));
+  }
+  return rows.filter(({ atMs }) => atMs < options.nowMs).sort((a, b) => a.atMs - b.atMs);
 }

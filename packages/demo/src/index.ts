@@ -1,7 +1,7 @@
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Config } from "@model-gateway/gateway/config.ts";
-import type { UsageRow } from "@model-gateway/gateway/rooms/usage/index.ts";
+import type { RequestRow } from "@model-gateway/gateway/rooms/usage/index.ts";
 import { startMemoryServer } from "@model-gateway/memory-server/server.ts";
 import { z } from "zod";
 import { callerOf, post, rpc } from "./calls.ts";
@@ -47,7 +47,7 @@ export interface Demo {
 
 /** What no call of the service can make: use in the past, and people who never signed up. */
 export interface Past {
-  usage: readonly UsageRow[];
+  requests: readonly RequestRow[];
   people: readonly { email: string; name: string }[];
 }
 export type WritePast = (past: Past) => Promise<void>;
@@ -130,8 +130,8 @@ async function account({ gatewayUrl, file, adminToken, writePast }: AccountOptio
   );
   const key = { id: made.id, prefix: made.key_prefix };
   await rpc(gatewayUrl, "billing.plan.set", { user_email: EMAIL, tier: "pro" }, adminToken);
-  const usage = pastMonth({ userId: session.user.id, key, nowMs: Date.now() });
-  await writePast({ usage, people: COLLEAGUES });
+  const requests = pastMonth({ userId: session.user.id, key, nowMs: Date.now() });
+  await writePast({ requests, people: COLLEAGUES });
   await shareGroup(gatewayUrl, token);
   const node = { machine_name: "demo-rack", version: "demo" };
   const { token: node_token } = await rpc<{ token: string }>(gatewayUrl, "agents.register", node, token);

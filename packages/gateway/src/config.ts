@@ -292,12 +292,12 @@ const settings = {
   ),
   requestRecordsDays: setting(
     "SERVICE_REQUEST_RECORDS_DAYS",
-    "days for which a record of every request is kept; 0: none are made",
+    "days for which requests are listed, and kept if nothing was charged; 0: none are",
     { schema: integer(0, 3_650), fallback: 30 },
   ),
   requestRecordsMax: setting(
     "SERVICE_REQUEST_RECORDS_MAX",
-    "records of requests that are kept; the oldest go first",
+    "requests without a charge that are kept; the oldest go first",
     { schema: integer(1_000, 1_000_000_000), fallback: 1_000_000 },
   ),
   trustedProxies: setting(

@@ -157,8 +157,8 @@ export class VideoStage {
 
   /** Takes the usage table away, so that rows stay in the journal; the returned function brings it back. */
   async hideUsage(): Promise<() => Promise<void>> {
-    await this.db.run("ALTER TABLE usage_records RENAME TO usage_records_hidden");
-    return async () => void (await this.db.run("ALTER TABLE usage_records_hidden RENAME TO usage_records"));
+    await this.db.run("ALTER TABLE requests RENAME TO requests_hidden");
+    return async () => void (await this.db.run("ALTER TABLE requests_hidden RENAME TO requests"));
   }
 
   /** Starts the process again on the same data. */

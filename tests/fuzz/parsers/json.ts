@@ -15,6 +15,7 @@ import {
   type JournalEntry,
 } from "@model-gateway/gateway/rooms/metering/journal/codec.ts";
 import { decodeBody } from "@model-gateway/gateway/transports/rpc/codec.ts";
+import { journalEntry } from "../../../packages/gateway/tests/support/request-lines.ts";
 import { inPieces } from "../mutations.ts";
 import { type FuzzedParser, holds, orRefused, REFUSED, same } from "../parser.ts";
 
@@ -184,30 +185,17 @@ export const usage: FuzzedParser = {
 };
 
 const ENTRY: JournalEntry = {
+  ...journalEntry(),
   requestId: "0190b2c0-0000-7000-8000-000000000001",
   userId: "0190b2c0-0000-7000-8000-000000000002",
   keyId: null,
-  attribution: "jwt-x",
-  project: null,
-  groupId: null,
-  costMultiplierMicros: 1_000_000,
   model: 'm\n"é',
-  backend: "up",
-  promptTokens: 1,
-  completionTokens: 2,
-  costNanoUsd: 3,
-  refId: null,
-  estimated: false,
-  atMs: 4,
-  hold: "none",
-  tier: null,
-  budgets: 0,
 };
 
 /** The journal as a crash or a disk may leave it: what is read is what was written, or nothing. */
 export const journal: FuzzedParser = {
   name: "journal",
-  seeds: [encodeEntry(ENTRY), encodeEntry(ENTRY) + encodeEntry({ ...ENTRY, keyId: "k", budgets: 3 })],
+  seeds: [encodeEntry(ENTRY), encodeEntry(ENTRY) + encodeEntry({ ...ENTRY, channel: null, budgets: 3 })],
   words: [...WORDS, "\n", "\r\n"],
   check(bytes) {
     const { entries, damaged, length } = decodeLines(bytes, 100);

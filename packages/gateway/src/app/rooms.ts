@@ -223,6 +223,8 @@ export async function openRooms(options: RoomOptions) {
       log,
       metrics,
       groups,
+      metering,
+      usage,
       keptDays: config.requestRecordsDays,
       keptMax: config.requestRecordsMax,
       knownModel: (asked) => routing.knownModel(asked),
@@ -310,7 +312,7 @@ export async function openRooms(options: RoomOptions) {
 
   const sweeps = {
     "usage rows": usage.sweepRows,
-    "request records": requests.sweepRecords,
+    requests: requests.sweepRows,
     "request sums": requests.sweepSums,
     "captured prompts": requests.sweepCaptures,
     "refresh tokens": accounts.sweepTokens,

@@ -42,3 +42,9 @@ export function timeOfId(id: string): number {
   }
   return ms;
 }
+
+/** The smallest id of an instant: ids of requests that came then or later are not below it. */
+export function firstIdAt(ms: number): string {
+  const hex = Math.max(0, Math.floor(ms)).toString(16).padStart(TIME_HEX_DIGITS, "0").slice(-TIME_HEX_DIGITS);
+  return `${hex.slice(0, 8)}-${hex.slice(8)}-0000-0000-000000000000`;
+}

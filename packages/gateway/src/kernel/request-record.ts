@@ -2,12 +2,43 @@ import type { Clock } from "./clock.ts";
 import type { Principal } from "./context.ts";
 import { ERRORS, type ServiceError } from "./errors.ts";
 import { timeOfId } from "./ids.ts";
+import { redactText } from "./log.ts";
+import type { RequestLine } from "./request-row.ts";
+import { hideSecrets } from "./secrets.ts";
 
-/** Where records of ended requests go. */
+const MESSAGE_LENGTH_MAX = 500;
+const NAME_LENGTH_MAX = 128;
+
+/** Where ended requests go. */
 export interface RecordSink {
   readonly clock: Clock;
-  /** Takes the record at once and never throws. */
+  /** Takes what was noted at once and never throws. */
   ended(record: RequestRecord, nowMs: number): void;
+}
+
+/** What a line says of a request besides who asked, and what it used. */
+type Facts = Pick<
+  RequestLine,
+  | "surface"
+  | "backend"
+  | "reason"
+  | "status"
+  | "code"
+  | "message"
+  | "modelAsked"
+  | "attempts"
+  | "failedAttempts"
+  | "queueMs"
+  | "firstTokenMs"
+  | "durationMs"
+  | "clientIp"
+>;
+
+/** How a request failed. */
+export interface Outcome {
+  status: number;
+  code: string;
+  message: string;
 }
 
 /** An attempt that did not bring the answer. */
@@ -29,7 +60,18 @@ export interface Capture {
 
 /** What proxies use for a client that closed its connection before it had its answer. */
 export const CLIENT_CLOSED_STATUS = 499;
-const CLIENT_CLOSED_CODE = "client_left";
+/** The client disconnected before it had the whole answer. */
+export const CLIENT_LEFT: Outcome = {
+  status: CLIENT_CLOSED_STATUS,
+  code: "client_left",
+  message: "the client disconnected",
+};
+
+export const outcomeOf = ({ kind, message }: ServiceError, status = ERRORS[kind].status): Outcome => ({
+  status,
+  code: ERRORS[kind].code,
+  message,
+});
 
 /** Where a request goes. */
 interface Sent {
@@ -94,6 +136,8 @@ export class RequestRecord {
   isEstimated = false;
   /** HTTP status, also of what came through another door; 0: it has not ended. */
   status = 0;
+  /** As it stands in the journal; null: it does not yet. */
+  line: RequestLine | null = null;
   seldom: Readonly<Seldom> = NOTHING;
 
   constructor(
@@ -151,17 +195,61 @@ export class RequestRecord {
     this.sink.ended(this, nowMs);
   }
 
-  #failed(status: number, code: string, message: string): void {
+  failed({ status, code, message }: Outcome): void {
     if (this.status === 0) this.also({ code, message });
     this.end(status);
   }
 
-  refused({ kind, message }: ServiceError, status: number = ERRORS[kind].status): void {
-    this.#failed(status, ERRORS[kind].code, message);
+  refused(error: ServiceError, status?: number): void {
+    this.failed(outcomeOf(error, status));
   }
 
-  /** The client disconnected before it had the whole answer. */
   left(): void {
-    this.#failed(CLIENT_CLOSED_STATUS, CLIENT_CLOSED_CODE, "the client disconnected");
+    this.failed(CLIENT_LEFT);
+  }
+
+  /** The facts of a request that ends now; `outcome`: how it fails, if it does and that is not noted yet. */
+  facts(nowMs: number, model: string | null, outcome: Outcome | null): Facts {
+    const { startedMs, firstSentMs, firstTokenMs, route, modelAsked } = this;
+    const { clientIp, failures } = this.seldom;
+    const { code, message } = outcome ?? this.seldom;
+    return {
+      surface: this.surface,
+      backend: route === null ? null : named(route.name),
+      reason: route === null ? null : route.reason,
+      // Charged before it has ended: it was answered.
+      status: outcome === null ? this.status || 200 : outcome.status,
+      code,
+      message: message === null ? null : words(message),
+      // A name that stands for no model is any text of the client's, a key perhaps.
+      modelAsked:
+        modelAsked === null || modelAsked === model
+          ? null
+          : named(model === null ? words(modelAsked) : modelAsked),
+      attempts: this.attempts,
+      failedAttempts: failures && failedAttempts(failures, startedMs),
+      queueMs: firstSentMs === 0 ? 0 : Math.max(0, firstSentMs - startedMs),
+      firstTokenMs: firstTokenMs === 0 ? null : Math.max(0, firstTokenMs - startedMs),
+      durationMs: Math.max(0, nowMs - startedMs),
+      clientIp,
+    };
   }
 }
+
+/** Postgres rejects NUL in texts. */
+const withoutNul = (text: string): string => (text.includes("\u0000") ? text.replaceAll("\u0000", "") : text);
+const named = (text: string): string => withoutNul(text).slice(0, NAME_LENGTH_MAX);
+const words = (text: string): string =>
+  withoutNul(redactText(hideSecrets(text))).slice(0, MESSAGE_LENGTH_MAX);
+
+/** Times since the request came. */
+const failedAttempts = (failures: readonly FailedAttempt[], startedMs: number): string =>
+  JSON.stringify(
+    failures.map(({ backend, model, sentMs, endedMs, message }) => ({
+      backend: named(backend),
+      model: named(model),
+      from_ms: sentMs - startedMs,
+      to_ms: endedMs - startedMs,
+      message: words(message),
+    })),
+  );

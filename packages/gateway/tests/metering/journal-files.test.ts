@@ -10,7 +10,7 @@ removeDirsAfterEach();
 const textOf = (file: string) => readFileSync(file, "utf8");
 const lineBytes = Buffer.byteLength(encodeEntry(entry()));
 /** An entry whose line has exactly this many bytes. */
-const entryOfBytes = (bytes: number) => entry({ model: `gpt-4o-mini${"m".repeat(bytes - lineBytes)}` });
+const entryOfBytes = (bytes: number) => entry({ model: `m${"m".repeat(bytes - lineBytes)}` });
 const instanceFile = (dir: string) => join(dir, `usage-${crypto.randomUUID()}-000001.jsonl`);
 
 /** Runs the worker until it has killed itself: the ids that it printed, and its last figures. */

@@ -4,9 +4,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { ManualClock } from "@model-gateway/testing/clock.ts";
 import { silentLog } from "../../src/kernel/log.ts";
-import type { JournalEntry } from "../../src/rooms/metering/journal/codec.ts";
+import type { ChargedEntry, JournalEntry } from "../../src/rooms/metering/journal/codec.ts";
 import { type Batch, Journal, type JournalOptions } from "../../src/rooms/metering/journal/journal.ts";
 import { readLines } from "../../src/rooms/metering/journal/segment.ts";
+import { journalEntry } from "../support/request-lines.ts";
 
 const dirs: string[] = [];
 export function temporaryDir(parent = tmpdir()): string {
@@ -21,27 +22,8 @@ export function removeDirsAfterEach(): void {
   });
 }
 
-export const entry = (fields: Partial<JournalEntry> = {}): JournalEntry => ({
-  requestId: crypto.randomUUID(),
-  userId: crypto.randomUUID(),
-  keyId: crypto.randomUUID(),
-  attribution: "0a1b2c3d",
-  project: "projekt ünïcode 项目",
-  groupId: null,
-  costMultiplierMicros: 1_000_000,
-  model: "gpt-4o-mini",
-  backend: "gateway",
-  promptTokens: 10,
-  completionTokens: 20,
-  costNanoUsd: 13_500,
-  refId: null,
-  estimated: false,
-  atMs: 1_763_208_000_000,
-  hold: "quota",
-  tier: "free",
-  budgets: 0,
-  ...fields,
-});
+export const entry = (fields: Partial<ChargedEntry> = {}): JournalEntry =>
+  journalEntry({ project: "projekt ünïcode 项目", ...fields });
 
 export const open = (dir: string, options: Partial<JournalOptions> = {}) =>
   Journal.open({ dir, instance: crypto.randomUUID(), clock: new ManualClock(), log: silentLog, ...options });

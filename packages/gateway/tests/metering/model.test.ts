@@ -281,11 +281,11 @@ onEachDatabase("metering with crashes", (fresh, kind) => {
       await fc.assert(
         fc.asyncProperty(fc.array(step, { minLength: 5, maxLength: 60, size: "max" }), async (steps) => {
           for (const table of [
-            "usage_records",
+            "requests",
             "usage_months",
-            "usage_days",
-            "usage_ref_days",
-            "usage_key_days",
+            "request_sums",
+            "request_asker_days",
+            "request_ref_days",
             "ledger_entries",
             "ledger_movements",
           ]) {

@@ -7,10 +7,11 @@ import { onEachDatabase } from "@model-gateway/testing/databases.ts";
 import { bootGateway } from "@model-gateway/testing/gateway.ts";
 import type { Payer } from "../../src/kernel/payer.ts";
 import type { FinalUsage } from "../../src/rooms/metering/index.ts";
-import { encodeEntry, type JournalEntry } from "../../src/rooms/metering/journal/codec.ts";
+import { encodeEntry } from "../../src/rooms/metering/journal/codec.ts";
 import { DAMAGED_FILE } from "../../src/rooms/metering/journal/journal.ts";
 import { openStorage } from "../../src/storage/index.ts";
 import { bootOn } from "../groups/support.ts";
+import { journalEntry } from "../support/request-lines.ts";
 import { centRequest, openBench, payer, person, spend } from "./support.ts";
 
 onEachDatabase("usage rows", (fresh, kind) => {
@@ -176,23 +177,8 @@ onEachDatabase("usage rows", (fresh, kind) => {
 
 test("what an earlier run journaled is in the database after the next start", async () => {
   const dataDir = mkdtempSync(join(tmpdir(), "gateway-replay-"));
-  const entries = Array.from(
-    { length: 3 },
-    (): JournalEntry => ({
-      ...payer(),
-      requestId: Bun.randomUUIDv7(),
-      model: "m",
-      backend: "gateway",
-      promptTokens: 1,
-      completionTokens: 1,
-      costNanoUsd: null,
-      refId: null,
-      estimated: false,
-      atMs: Date.parse("2026-11-15T12:00:00.000Z"),
-      hold: "none",
-      tier: "free",
-      budgets: 0,
-    }),
+  const entries = Array.from({ length: 3 }, () =>
+    journalEntry({ costNanoUsd: null, hold: "none", atMs: Date.parse("2026-11-15T12:00:00.000Z") }),
   );
   mkdirSync(join(dataDir, "journal"));
   const file = join(dataDir, "journal", `usage-${crypto.randomUUID()}-000001.jsonl`);

@@ -184,7 +184,7 @@ test("a service that stops does not wait for a thread that hangs", async () => {
   await thread.close();
   expect(await failed).toContain("the service stops");
   // Writes that waited for the thread are not stuck.
-  await db.run("DELETE FROM usage_records");
+  await db.run("DELETE FROM requests");
   await db.close();
   rmSync(dataDir, { recursive: true, force: true });
 });

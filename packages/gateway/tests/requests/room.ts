@@ -2,41 +2,31 @@ import { ManualClock } from "@model-gateway/testing/clock.ts";
 import { InProcessBus } from "../../src/bus/in-process/bus.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import { silentLog } from "../../src/kernel/log.ts";
-import { nextTurn } from "../../src/kernel/turns.ts";
 import { Metrics } from "../../src/observe/metrics.ts";
-import { Requests } from "../../src/rooms/requests/index.ts";
-import type { WriterOptions } from "../../src/rooms/requests/writer.ts";
+import { Requests, type RequestsOptions } from "../../src/rooms/requests/index.ts";
 import type { Database } from "../../src/storage/contract.ts";
 
 export const NOW = Date.parse("2026-11-15T12:30:00Z");
 export const ADMIN = { userId: "00000000-0000-4000-8000-000000000001", email: "", name: "", isAdmin: true };
 
 /** The room alone, whose time stands still. */
-export const room = (db: Database, clock = new ManualClock(NOW), more: object = {}) =>
+export const room = (db: Database, more: Partial<RequestsOptions> = {}) =>
   new Requests({
     db,
     bus: new InProcessBus(),
     events: {} as never,
-    clock,
+    clock: new ManualClock(NOW),
     ids: randomIds,
     log: silentLog,
     metrics: new Metrics(),
     groups: { requireAdmin: async () => {} },
+    metering: { write: () => true },
+    usage: { settled: async () => {} },
     knownModel: () => null,
     keptDays: 30,
     keptMax: 1_000_000,
     ...more,
   });
-
-/** What a writer needs besides its store and clock. */
-export const writerNeeds = (): Omit<WriterOptions, "store" | "clock"> => ({
-  ids: randomIds,
-  log: silentLog,
-  dropped: new Metrics().counter("dropped", ""),
-  knownModel: () => null,
-  written() {},
-  captured() {},
-});
 
 /** Ids of all requests that these parameters find, page by page. */
 export async function listed(requests: Requests, params: object = {}): Promise<string[]> {
@@ -48,13 +38,4 @@ export async function listed(requests: Requests, params: object = {}): Promise<s
     cursor = page.next_cursor ?? undefined;
   } while (cursor);
   return ids;
-}
-
-/** So many seconds pass, each with time to write what is due. */
-export async function seconds(clock: ManualClock, count: number): Promise<void> {
-  for (let i = 0; i < count; i++) {
-    clock.advance(1_000);
-    await nextTurn();
-    await nextTurn();
-  }
 }

@@ -1,32 +1,17 @@
 import { expect, test } from "bun:test";
 import { onEachDatabase, withDatabase } from "@model-gateway/testing/databases.ts";
 import { isoTime } from "../../src/kernel/clock.ts";
-import type { UsageRow } from "../../src/rooms/usage/index.ts";
+import type { RequestRow } from "../../src/rooms/usage/index.ts";
 import { UsageList } from "../../src/rooms/usage/list.ts";
 import { UsageStore } from "../../src/rooms/usage/settling.ts";
+import { requestRow } from "../support/request-lines.ts";
 
 const NOW_MS = Date.parse("2026-11-16T12:00:00Z");
 const DAY_MS = 86_400_000;
 
-const row = (userId: string, project: string | null, createdAtMs: number): UsageRow => ({
-  id: crypto.randomUUID(),
-  userId,
-  keyId: null,
-  project,
-  apiKeyId: "0a1b2c3d",
-  model: "m",
-  backend: "gateway",
-  promptTokens: 1,
-  completionTokens: 1,
-  costNanoUsd: 5,
-  createdAtMs,
-  refId: null,
-  points: null,
-  accountType: null,
-  estimated: false,
-});
+const row = (userId: string, project: string | null, atMs: number) => requestRow({ userId, project, atMs });
 
-const newestFirst = (a: UsageRow, b: UsageRow) => b.createdAtMs - a.createdAtMs || (a.id < b.id ? -1 : 1);
+const newestFirst = (a: RequestRow, b: RequestRow) => b.atMs - a.atMs || (a.requestId < b.requestId ? -1 : 1);
 
 onEachDatabase("a person's rows", (fresh) => {
   for (const projectCount of [0, 1, 5, 300, 1_100])
@@ -36,7 +21,11 @@ onEachDatabase("a person's rows", (fresh) => {
         const projects = [null, ...Array.from({ length: projectCount }, (_, n) => `project ${n}`)];
         const rows = Array.from({ length: Math.max(600, projectCount * 2) }, (_, n) =>
           // Over a good four months, often several in the same millisecond.
-          row(me, projects[n % projects.length]!, NOW_MS - Math.floor(Math.random() * 1_000) * (DAY_MS / 7)),
+          row(
+            me,
+            projects[n % projects.length]!,
+            NOW_MS - Math.floor(Math.floor(Math.random() * 1_000) * (DAY_MS / 7)),
+          ),
         );
         const theirs = Array.from({ length: 50 }, () => row(other, "project 0", NOW_MS));
         const store = new UsageStore(db);
@@ -56,13 +45,13 @@ onEachDatabase("a person's rows", (fresh) => {
         ] as const;
         for (const project of [null, "project 0", "nobody's"]) {
           const expected = rows
-            .filter((one) => one.createdAtMs >= fromMs && (project === null || one.project === project))
+            .filter((one) => one.atMs >= fromMs && (project === null || one.project === project))
             .sort(newestFirst);
           expect(await list.count({ userId: me, project, fromMs })).toBe(expected.length);
           for (const [limit, offset] of pages) {
             const page = await list.page({ userId: me, project, limit, offset, fromMs });
             expect(page.map(({ id, created_at }) => [id, created_at])).toEqual(
-              expected.slice(offset, offset + limit).map(({ id, createdAtMs }) => [id, isoTime(createdAtMs)]),
+              expected.slice(offset, offset + limit).map(({ requestId, atMs }) => [requestId, isoTime(atMs)]),
             );
           }
         }

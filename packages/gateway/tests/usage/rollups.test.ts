@@ -1,9 +1,12 @@
 import { expect, test } from "bun:test";
 import { onEachDatabase } from "@model-gateway/testing/databases.ts";
-import type { UsageRow } from "../../src/rooms/usage/index.ts";
+import { NO_ID } from "../../src/rooms/usage/batch.ts";
+import { bucketOf } from "../../src/rooms/usage/grains.ts";
+import type { RequestRow } from "../../src/rooms/usage/index.ts";
 import { UsageStore } from "../../src/rooms/usage/settling.ts";
 import type { Database } from "../../src/storage/contract.ts";
 import { openStorage } from "../../src/storage/index.ts";
+import { requestRow } from "../support/request-lines.ts";
 
 const USERS = [crypto.randomUUID(), crypto.randomUUID()];
 const KEYS = [crypto.randomUUID(), crypto.randomUUID()];
@@ -13,19 +16,23 @@ const CHOICES = {
   userId: USERS,
   keyId: [...KEYS, null],
   project: ["web", "default", null],
-  apiKeyId: ["0a1b2c3d", "jwt-someone"],
+  attribution: ["0a1b2c3d", "jwt-someone"],
   model: ["small", "large"],
-  backend: ["gateway", "rpc"],
+  backend: ["first", null],
+  channel: ["gateway", "rpc", null],
+  status: [200, 429, 502, null],
+  firstTokenMs: [null, 10, 30_000],
+  durationMs: [25, 26, 300_000],
   promptTokens: [0, 3],
   completionTokens: [0, 50],
   costNanoUsd: [null, 0, 7_000],
   refId: [null, "job 1", "job 2"],
   points: [null, 0, 12],
-  createdAtMs: TIMES.map((time) => Date.parse(time)),
+  atMs: TIMES.map((time) => Date.parse(time)),
 };
 
 /** Every value of every field, in combinations that a step prime to all their numbers goes through. */
-function rowsOf(count: number): UsageRow[] {
+function rowsOf(count: number): RequestRow[] {
   return Array.from({ length: count }, (_, i) => {
     let rest = i * 7_919;
     const chosen = Object.entries(CHOICES).map(([field, values]) => {
@@ -33,8 +40,7 @@ function rowsOf(count: number): UsageRow[] {
       rest = Math.floor(rest / values.length);
       return [field, value];
     });
-    const row = Object.fromEntries(chosen) as Omit<UsageRow, "id" | "accountType" | "estimated">;
-    return { ...row, id: Bun.randomUUIDv7(), accountType: null, estimated: false };
+    return { ...requestRow(), ...(Object.fromEntries(chosen) as Partial<RequestRow>) };
   });
 }
 
@@ -42,9 +48,9 @@ type Sums = Record<string, number>;
 
 /** The sums of rows by what they are counted under, by hand. */
 function summed(
-  rows: readonly UsageRow[],
-  partsOf: (row: UsageRow) => string[][],
-  sums: (row: UsageRow) => Sums,
+  rows: readonly RequestRow[],
+  partsOf: (row: RequestRow) => string[][],
+  sums: (row: RequestRow) => Sums,
 ) {
   const byKey = new Map<string, Sums>();
   for (const row of rows)
@@ -60,17 +66,17 @@ async function stored(db: Database, table: string, keys: readonly string[]) {
   const rows = await db.all<Record<string, string | number | boolean>>(`SELECT * FROM ${table}`);
   const split = rows.map((row) => {
     const sums = Object.fromEntries(Object.entries(row).filter(([name]) => !keys.includes(name)));
-    const parts = keys.map((key) => (key === "tagged" ? String(Boolean(row[key])) : row[key]));
+    const parts = keys.map((key) => row[key]);
     return [parts.join(" "), sums];
   });
   return Object.fromEntries(split);
 }
 
-const dayOf = ({ createdAtMs }: UsageRow) => new Date(createdAtMs).toISOString().slice(0, 10);
-const monthOf = (row: UsageRow) => dayOf(row).slice(0, 7);
-const costOf = ({ costNanoUsd }: UsageRow) => costNanoUsd ?? 0;
-const tokensOf = ({ promptTokens, completionTokens }: UsageRow) => promptTokens + completionTokens;
-const tokenSums = (row: UsageRow) => ({
+const dayOf = ({ atMs }: RequestRow) => new Date(atMs).toISOString().slice(0, 10);
+const monthOf = (row: RequestRow) => dayOf(row).slice(0, 7);
+const costOf = ({ costNanoUsd }: RequestRow) => costNanoUsd ?? 0;
+const tokensOf = ({ promptTokens, completionTokens }: RequestRow) => promptTokens + completionTokens;
+const tokenSums = (row: RequestRow) => ({
   requests: 1,
   prompt_tokens: row.promptTokens,
   completion_tokens: row.completionTokens,
@@ -87,11 +93,12 @@ onEachDatabase("the rollups of usage rows", (fresh) => {
       for (const part of [rows.slice(0, 1_000), rows.slice(1_000)])
         await db.transaction((tx) => store.insert(tx, part));
 
+      const charged = rows.filter(({ channel }) => channel !== null);
       const months = summed(
-        rows,
+        charged,
         (row) => [
-          [row.userId, monthOf(row), ""],
-          ...(row.project === null ? [] : [[row.userId, monthOf(row), row.project]]),
+          [row.userId!, monthOf(row), ""],
+          ...(row.project === null ? [] : [[row.userId!, monthOf(row), row.project]]),
         ],
         (row) => {
           const ofQuota = row.points === null ? 1 : 0;
@@ -109,33 +116,77 @@ onEachDatabase("the rollups of usage rows", (fresh) => {
       );
       expect(await stored(db, "usage_months", ["user_id", "month", "project"])).toEqual(months);
 
-      const daySums = (row: UsageRow) => ({ ...tokenSums(row), total_tokens: tokensOf(row) });
-      const days = summed(
+      const unpriced = (row: RequestRow) => (row.channel !== null && row.costNanoUsd === null ? 1 : 0);
+      const startOf = ({ atMs }: RequestRow, grainMs: number) => String(atMs - (atMs % grainMs));
+      const [MINUTE, HOUR, DAY] = [60_000, 3_600_000, 86_400_000];
+      const everyone = summed(
         rows,
-        (row) => [[dayOf(row), row.model, row.backend, String(row.refId !== null)]],
-        daySums,
+        (row) =>
+          [MINUTE, HOUR, DAY].map((grainMs) => [
+            String(grainMs),
+            startOf(row, grainMs),
+            row.surface ?? "",
+            row.model ?? "",
+            row.backend ?? "",
+            row.channel ?? "",
+            String(row.status ?? 0),
+            row.code ?? "",
+          ]),
+        (row) => ({
+          ...tokenSums(row),
+          unpriced: unpriced(row),
+          ...Object.fromEntries(
+            Array.from({ length: 15 }, (_, i) => [
+              `first_token_${i}`,
+              row.firstTokenMs !== null && bucketOf(row.firstTokenMs) === i ? 1 : 0,
+            ]),
+          ),
+          ...Object.fromEntries(
+            Array.from({ length: 15 }, (_, i) => [`duration_${i}`, bucketOf(row.durationMs) === i ? 1 : 0]),
+          ),
+        }),
       );
-      expect(await stored(db, "usage_days", ["day", "model", "backend", "tagged"])).toEqual(days);
+      const kind = ["grain_ms", "start_ms", "surface", "model", "backend", "channel", "status", "code"];
+      expect(await stored(db, "request_sums", kind)).toEqual(everyone);
 
       const refDays = summed(
         rows,
-        (row) => (row.refId === null ? [] : [[row.refId, dayOf(row), row.model, row.backend]]),
-        daySums,
+        (row) =>
+          row.refId === null || row.channel === null
+            ? []
+            : [[row.refId, startOf(row, DAY), row.model!, row.channel]],
+        tokenSums,
       );
-      expect(await stored(db, "usage_ref_days", ["ref_id", "day", "model", "backend"])).toEqual(refDays);
+      expect(await stored(db, "request_ref_days", ["ref_id", "start_ms", "model", "channel"])).toEqual(
+        refDays,
+      );
 
-      const keyDays = summed(
+      const asker = ["start_ms", "user_id", "api_key_id", "key_id", "project", "group_id", "channel"];
+      const askerDays = summed(
         rows,
-        (row) => [[dayOf(row), row.apiKeyId, row.project ?? "", row.userId]],
-        (row) => ({ ...tokenSums(row), unpriced: row.costNanoUsd === null ? 1 : 0 }),
+        (row) => [
+          [
+            startOf(row, DAY),
+            row.userId!,
+            row.attribution!,
+            row.keyId ?? NO_ID,
+            row.project ?? "",
+            NO_ID,
+            row.channel ?? "",
+          ],
+        ],
+        (row) => ({
+          ...tokenSums(row),
+          unpriced: unpriced(row),
+          charges_only: row.status === null ? 1 : 0,
+          unanswered: row.status !== null && row.status >= 400 ? 1 : 0,
+        }),
       );
-      expect(await stored(db, "usage_key_days", ["day", "api_key_id", "project", "user_id"])).toEqual(
-        keyDays,
-      );
+      expect(await stored(db, "request_asker_days", asker)).toEqual(askerDays);
 
       const spent = KEYS.map((keyId) => {
-        const own = rows.filter((row) => row.keyId === keyId);
-        const cost = (of: readonly UsageRow[]) => of.reduce((sum, row) => sum + costOf(row), 0);
+        const own = charged.filter((row) => row.keyId === keyId);
+        const cost = (of: readonly RequestRow[]) => of.reduce((sum, row) => sum + costOf(row), 0);
         return [
           keyId,
           {

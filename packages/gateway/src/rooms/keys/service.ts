@@ -69,9 +69,6 @@ export interface Principal extends ModelTerms {
   limits: KeyLimits | null;
   /** Until then its prompts and answers are captured; 0: they are not. */
   captureUntilMs: number;
-  /** Notes of the requests room: the number that its records have, and which numbering that is of. */
-  recordedAs?: number;
-  recordedIn?: number;
 }
 
 interface Cached {
@@ -319,8 +316,6 @@ export class Keys {
       expiresAtMs: row.expires_at === null ? Number.POSITIVE_INFINITY : Date.parse(row.expires_at),
       limits: keyLimitsOf(row),
       captureUntilMs: row.capture_until === null ? 0 : Date.parse(row.capture_until),
-      recordedAs: 0,
-      recordedIn: 0,
     };
   }
 }

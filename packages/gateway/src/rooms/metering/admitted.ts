@@ -1,3 +1,4 @@
+import type { Outcome } from "../../kernel/request-record.ts";
 import type { Billing } from "../billing/index.ts";
 import { type Cover, Held } from "./cover.ts";
 import { fixedOf, TOKENS_MAX, within } from "./demand.ts";
@@ -7,8 +8,13 @@ import type { Admission, AdmitOptions, FinalUsage } from "./types.ts";
 /** What admissions have in common. */
 export interface Admitting {
   billing: Pick<Billing, "ratesOf">;
-  /** The hold is over; `usage`: what is owed, null when that is nothing. Returns its price. */
-  ended(admission: Admitted, usage: FinalUsage | null, kind: HoldKind): number | null;
+  /** The hold is over; null: nothing is owed. Returns the price. */
+  ended(admission: Admitted, owed: Owed | null, kind: HoldKind): number | null;
+}
+
+export interface Owed {
+  usage: FinalUsage;
+  outcome: Outcome | null;
 }
 
 /** One request that may spend, until it is settled or released. There is one for every request: no closures. */
@@ -40,20 +46,20 @@ export class Admitted implements Admission {
     return this.cover.grow({ fixed, tokens: within(total.completionTokens, TOKENS_MAX) });
   }
 
-  settle(usage: FinalUsage): number | null {
-    return this.#end(usage);
+  settle(usage: FinalUsage, outcome: Outcome | null = null): number | null {
+    return this.#end({ usage, outcome });
   }
 
   release(): void {
     this.#end(null);
   }
 
-  #end(usage: FinalUsage | null): number | null {
+  #end(owed: Owed | null): number | null {
     if (this.#isEnded) return null;
     this.#isEnded = true;
     // As the hold is now: it may have grown from points into the quota.
     const { kind } = this.cover;
     this.cover.end();
-    return this.admitting.ended(this, usage, kind);
+    return this.admitting.ended(this, owed, kind);
   }
 }

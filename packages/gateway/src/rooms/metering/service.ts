@@ -6,15 +6,16 @@ import { fail } from "../../kernel/errors.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
 import { type KeyLimits, MULTIPLIER_ONE, type Payer } from "../../kernel/payer.ts";
+import { isCharged, type RequestLine } from "../../kernel/request-row.ts";
 import { type Billing, UNKNOWN_TIER } from "../billing/index.ts";
 import { type AccountRef, accountKey, type Ledger } from "../ledger/index.ts";
 import type { Usage } from "../usage/index.ts";
 import { AdmissionCheck } from "./admission.ts";
-import { Admitted, type Admitting } from "./admitted.ts";
+import { Admitted, type Admitting, type Owed } from "./admitted.ts";
 import type { Cover } from "./cover.ts";
 import { payDebtFromQuota } from "./debt-payment.ts";
 import { COST_NANO_USD_MAX, demandOf, nanoUsdOf, TOKENS_MAX, within } from "./demand.ts";
-import type { JournalEntry } from "./journal/codec.ts";
+import type { ChargedEntry, JournalEntry } from "./journal/codec.ts";
 import { Journal } from "./journal/journal.ts";
 import { JournalWriter } from "./journal/writer.ts";
 import { budgetsOf, KeyBudgets, spentOfKey, tokenPaceName } from "./key-budgets.ts";
@@ -42,7 +43,30 @@ const READ_FLUSH_MS = 1_000;
 const CATCH_UP_MS = 5_000;
 const RATE_WINDOW_MS = 60_000;
 const RATE_RETRY_AFTER_SECONDS = 60;
-const TEXT_MAX = { model: 128, backend: 64, ref: 64 };
+const TEXT_MAX = { model: 128, channel: 64, ref: 64 };
+/** A charge that is not a request of its own. */
+const NO_REQUEST = {
+  surface: null,
+  modelAsked: null,
+  backend: null,
+  reason: null,
+  status: null,
+  code: null,
+  message: null,
+  attempts: 0,
+  failedAttempts: null,
+  queueMs: 0,
+  firstTokenMs: null,
+  durationMs: 0,
+  clientIp: null,
+};
+const UNCHARGED = {
+  channel: null,
+  costMultiplierMicros: MULTIPLIER_ONE,
+  hold: "none",
+  tier: null,
+  budgets: 0,
+} as const;
 
 export interface MeteringOptions {
   settler: Settler;
@@ -107,9 +131,9 @@ export class MeteringService implements Metering {
   constructor(readonly options: MeteringOptions) {
     this.#admitting = {
       billing: options.billing,
-      ended: (admission, usage, kind) => {
+      ended: (admission, owed, kind) => {
         if (admission.isHeld) this.#holdCount--;
-        return usage && this.#append(admission.options, usage, kind);
+        return owed && this.#append(admission.options, owed, kind);
       },
     };
     const { settler, clock, log, ids, usage, ledger, pointsPerUsd, counter, dataDir } = options;
@@ -195,7 +219,14 @@ export class MeteringService implements Metering {
   }
 
   record(options: RecordOptions, usage: FinalUsage): void {
-    this.#append(options, usage, "none");
+    this.#append(options, { usage, outcome: null }, "none");
+  }
+
+  write(line: RequestLine): boolean {
+    if (this.#journal.backlogBytes > BACKLOG_BYTES_MAX) return false;
+    this.#journal.append({ ...line, ...UNCHARGED });
+    this.#writer.wake();
+    return true;
   }
 
   written(): void {
@@ -204,38 +235,44 @@ export class MeteringService implements Metering {
 
   /** Returns the price; null when there is none. */
   #append(
-    { requestId, payer, model, refId }: RecordOptions,
-    usage: FinalUsage,
+    { requestId, payer, model: routed, refId, record }: RecordOptions,
+    { usage, outcome }: Owed,
     hold: Cover["kind"],
   ): number | null {
     try {
+      const atMs = this.options.clock.now();
+      const model = tidy(routed, TEXT_MAX.model);
+      // A request has one line: a charge that comes after it is one of its own.
+      const isRequest = record && record.line === null;
       const promptTokens = within(usage.promptTokens, TOKENS_MAX);
       const completionTokens = within(usage.completionTokens, TOKENS_MAX);
-      const entry: JournalEntry = {
-        requestId,
+      const entry: ChargedEntry = {
+        ...(isRequest ? record.facts(atMs, model, outcome) : NO_REQUEST),
+        requestId: record?.line ? this.options.ids.ordered() : requestId,
+        atMs,
         userId: payer.userId,
         keyId: payer.keyId,
         attribution: payer.attribution,
         project: payer.project,
         groupId: payer.groupId,
         costMultiplierMicros: payer.costMultiplierMicros,
-        model: tidy(model, TEXT_MAX.model),
-        backend: tidy(usage.backend, TEXT_MAX.backend),
+        model,
+        channel: tidy(usage.backend, TEXT_MAX.channel),
         promptTokens,
         completionTokens,
         costNanoUsd:
           usage.costUsd === undefined
-            ? this.#costNanoUsd(model, { promptTokens, completionTokens })
+            ? this.#costNanoUsd(routed, { promptTokens, completionTokens })
             : nanoUsdOf(usage.costUsd),
         refId: refId === null ? null : tidy(refId, TEXT_MAX.ref),
         estimated: usage.estimated,
-        atMs: this.options.clock.now(),
         hold,
         // One that was not known is looked up when the row is written.
         tier: payer.tier === UNKNOWN_TIER ? null : payer.tier,
         budgets: budgetsOf(payer.keyLimits),
       };
       this.#journal.append(entry);
+      if (isRequest) record.line = entry;
       this.#reserve(entry);
       if (payer.keyLimits) this.#countTokens(entry, payer.keyLimits);
       this.#writer.wake();
@@ -247,18 +284,18 @@ export class MeteringService implements Metering {
   }
 
   /** What the entry will take once it is in the database; until then it stays reserved. */
-  #reserve(entry: JournalEntry): void {
+  #reserve(entry: ChargedEntry): void {
     if (entry.hold !== "none" || entry.budgets > 0) this.options.counter.change(this.#reservedFor(entry));
   }
 
-  #reservedFor(entry: JournalEntry): readonly ReservedChange[] {
+  #reservedFor(entry: ChargedEntry): readonly ReservedChange[] {
     const { pointsPerUsd } = this.options;
     return reservedBy(entry, { pointsPerUsd, names: this.#windowNames });
   }
 
-  readonly #windowNames = (entry: JournalEntry) => this.#check.windowsOf(entry, entry.atMs).names;
+  readonly #windowNames = (entry: ChargedEntry) => this.#check.windowsOf(entry, entry.atMs).names;
 
-  #countTokens({ keyId, promptTokens, completionTokens }: JournalEntry, limits: KeyLimits): void {
+  #countTokens({ keyId, promptTokens, completionTokens }: ChargedEntry, limits: KeyLimits): void {
     if (keyId !== null && limits.tokensPerMinute !== null)
       this.#recentTokens.add(tokenPaceName(keyId), promptTokens + completionTokens);
   }
@@ -283,7 +320,7 @@ export class MeteringService implements Metering {
 
   /** Ends the reservations of rows that will never be in the database. */
   #release(entries: readonly JournalEntry[]): void {
-    const reserved = entries.flatMap((entry) => this.#reservedFor(entry));
+    const reserved = entries.filter(isCharged).flatMap((entry) => this.#reservedFor(entry));
     this.options.counter.change(reserved.map(({ name, amount }) => ({ name, amount: negative(amount) })));
   }
 

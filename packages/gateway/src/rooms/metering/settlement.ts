@@ -1,10 +1,11 @@
 import { isOrderedId } from "../../kernel/ids.ts";
+import { isCharged } from "../../kernel/request-row.ts";
 import type { Database, Transaction } from "../../storage/contract.ts";
 import type { BalanceChange, Settled, Settlement, Settling } from "../ledger/index.ts";
 import { accountOf } from "../ledger/settling.ts";
-import type { KeySpend, MonthKey, UsageRow, UsageStore, WrittenSums } from "../usage/index.ts";
+import type { KeySpend, MonthKey, RequestRow, UsageStore, WrittenSums } from "../usage/index.ts";
 import { utcMonth, WHOLE_USER } from "../usage/settling.ts";
-import { type JournalEntry, takesPoints } from "./journal/codec.ts";
+import { type ChargedEntry, type JournalEntry, takesPoints } from "./journal/codec.ts";
 import { TierQuota, type TierQuotaOptions } from "./tier-quota.ts";
 
 export interface SettlementOptions extends TierQuotaOptions {
@@ -17,7 +18,7 @@ export interface Settlements extends WrittenSums {
   balances: BalanceChange[];
 }
 
-const toSettlement = (entry: JournalEntry): Settlement => ({
+const toSettlement = (entry: ChargedEntry): Settlement => ({
   account: accountOf(entry),
   userId: entry.userId,
   requestId: entry.requestId,
@@ -26,22 +27,10 @@ const toSettlement = (entry: JournalEntry): Settlement => ({
   atMs: entry.atMs,
 });
 
-const toRow = (entry: JournalEntry, settled: Settled): UsageRow => ({
-  id: entry.requestId,
-  userId: entry.userId,
-  keyId: entry.keyId,
-  project: entry.project,
-  apiKeyId: entry.attribution,
-  model: entry.model,
-  backend: entry.backend,
-  promptTokens: entry.promptTokens,
-  completionTokens: entry.completionTokens,
-  costNanoUsd: entry.costNanoUsd,
-  createdAtMs: entry.atMs,
-  refId: entry.refId,
+const toRow = (entry: JournalEntry, settled: Settled): RequestRow => ({
+  ...entry,
   points: settled === null ? null : settled.points,
-  accountType: settled === null ? null : accountOf(entry).type,
-  estimated: entry.estimated,
+  accountType: settled === null || !isCharged(entry) ? null : accountOf(entry).type,
 });
 
 /**
@@ -61,19 +50,19 @@ export async function settleEntries(
   const written = await db.transaction(async (tx) => {
     used = tx;
     const existing = await existingOf(tx, [...byId.keys()], { store, mayExist });
-    const known = [...existing].map((id) => byId.get(id)!);
+    const known = [...existing].map((id) => byId.get(id)!).filter(isCharged);
     for (const id of existing) byId.delete(id);
     const fresh = [...byId.values()];
     const priced = fresh.filter(takesPoints);
-    const quota = new TierQuota({ store, tiers }, fresh);
-    let { days, ...inserted } = NOTHING_WRITTEN;
+    const quota = new TierQuota({ store, tiers }, fresh.filter(isCharged));
+    let { sums, ...inserted } = NOTHING_WRITTEN;
     const meanwhile = async (settled: readonly Settled[]) => {
       let next = 0;
       const rows = fresh.map((entry) => toRow(entry, takesPoints(entry) ? settled[next++]! : null));
-      if (rows.length > 0) ({ days, ...inserted } = await store.insertExceptDays(tx, rows));
+      if (rows.length > 0) ({ sums, ...inserted } = await store.insertExceptSums(tx, rows));
     };
     await ledger.settleBatch(tx, priced.map(toSettlement), { mayExist, quota, meanwhile });
-    await store.addDays(tx, days);
+    await store.addSums(tx, sums);
     if (known.length === 0) return inserted;
     // An attempt that committed these did not live to report what it left.
     const keys = [...inserted.keys, ...(await spendOfBudgets(store, known, tx))];
@@ -100,14 +89,14 @@ async function existingOf(
 }
 
 const NONE: ReadonlySet<string> = new Set();
-const NOTHING_WRITTEN: Awaited<ReturnType<UsageStore["insertExceptDays"]>> = {
+const NOTHING_WRITTEN: Awaited<ReturnType<UsageStore["insertExceptSums"]>> = {
   months: [],
   keys: [],
-  days: [],
+  sums: [],
 };
 
 /** Where an entry is counted. */
-function monthsOf({ userId, project, atMs }: JournalEntry): MonthKey[] {
+function monthsOf({ userId, project, atMs }: ChargedEntry): MonthKey[] {
   const month = utcMonth(atMs);
   const whole = { userId, month, project: WHOLE_USER };
   return project === null ? [whole] : [whole, { userId, month, project }];
@@ -115,7 +104,7 @@ function monthsOf({ userId, project, atMs }: JournalEntry): MonthKey[] {
 
 async function spendOfBudgets(
   store: UsageStore,
-  entries: readonly JournalEntry[],
+  entries: readonly ChargedEntry[],
   tx: Transaction,
 ): Promise<KeySpend[]> {
   const keyIds = new Set(entries.flatMap(({ keyId, budgets }) => (budgets > 0 && keyId ? [keyId] : [])));

@@ -1,9 +1,10 @@
 import type { Quantity, ReservedChange } from "../../bus/contract.ts";
+import { isCharged } from "../../kernel/request-row.ts";
 import type { Tiers } from "../billing/settling.ts";
 import { accountKey, accountOf } from "../ledger/settling.ts";
 import type { KeySpend } from "../usage/index.ts";
 import { MonthNames, Sums, utcMonth, WHOLE_USER } from "../usage/settling.ts";
-import type { JournalEntry } from "./journal/codec.ts";
+import type { ChargedEntry, JournalEntry } from "./journal/codec.ts";
 import { type Lines, readLines } from "./journal/segment.ts";
 import { budgetNames } from "./key-budgets.ts";
 import { nanoPoints } from "./points.ts";
@@ -66,33 +67,33 @@ const NEWS_PART_SIZE = 200;
 interface ReservingOptions {
   pointsPerUsd: number;
   /** The windows of the quota that an entry counts in. */
-  names(entry: JournalEntry): readonly string[];
+  names(entry: ChargedEntry): readonly string[];
 }
 
 /** What an entry takes once it is in the database; until then it stays reserved. */
-export function reservedBy(entry: JournalEntry, options: ReservingOptions): ReservedChange[] {
+export function reservedBy(entry: ChargedEntry, options: ReservingOptions): ReservedChange[] {
   const ofPayer = reservedOfPayer(entry, options);
   return entry.budgets === 0 ? ofPayer : [...ofPayer, ...reservedOfKey(entry)];
 }
 
-function reservedOfPayer(entry: JournalEntry, { pointsPerUsd, names }: ReservingOptions): ReservedChange[] {
+function reservedOfPayer(entry: ChargedEntry, { pointsPerUsd, names }: ReservingOptions): ReservedChange[] {
   if (entry.hold === "none") return [];
   if (entry.hold === "points") return [reservedPoints(entry, pointsPerUsd)];
   const amount = quotaOf(entry);
   return names(entry).map((name) => ({ name, amount }));
 }
 
-function reservedPoints(entry: JournalEntry, pointsPerUsd: number): ReservedChange {
+function reservedPoints(entry: ChargedEntry, pointsPerUsd: number): ReservedChange {
   const money = nanoPoints(entry.costNanoUsd ?? 0, entry.costMultiplierMicros, pointsPerUsd);
   return { name: accountKey(accountOf(entry)), amount: { money, tokens: 0 } };
 }
 
-const quotaOf = ({ costNanoUsd, promptTokens, completionTokens }: JournalEntry): Quantity => ({
+const quotaOf = ({ costNanoUsd, promptTokens, completionTokens }: ChargedEntry): Quantity => ({
   money: costNanoUsd ?? 0,
   tokens: promptTokens + completionTokens,
 });
 
-function reservedOfKey({ keyId, budgets, costNanoUsd, atMs }: JournalEntry): ReservedChange[] {
+function reservedOfKey({ keyId, budgets, costNanoUsd, atMs }: ChargedEntry): ReservedChange[] {
   if (budgets === 0 || keyId === null) return [];
   const amount = { money: costNanoUsd ?? 0, tokens: 0 };
   return budgetNames({ keyId, month: utcMonth(atMs) }, budgets).map((name) => ({ name, amount }));
@@ -178,7 +179,7 @@ export class JournalSettler implements Settler {
     for (const change of balances) news.of(accountKey(change.account)).balances.push(change);
     // Many entries have the same windows, whose names are long.
     const quota = new Sums<[userId: string, month: string, project: string]>();
-    for (const entry of entries) {
+    for (const entry of entries.filter(isCharged)) {
       const { keyId, userId, project, hold } = entry;
       if (keyId !== null && entry.budgets > 0) budgets.set(keyId, (budgets.get(keyId) ?? 0) | entry.budgets);
       if (!reserved) continue;

@@ -4,7 +4,7 @@ import type { Tiers } from "../billing/settling.ts";
 import type { QuotaPayer, Settlement } from "../ledger/index.ts";
 import type { MonthKey, UsageStore } from "../usage/index.ts";
 import { MonthNames, WHOLE_USER } from "../usage/settling.ts";
-import { type JournalEntry, takesPoints } from "./journal/codec.ts";
+import { type ChargedEntry, takesPoints } from "./journal/codec.ts";
 import { limitOf } from "./limits.ts";
 import { type Used, usedOf } from "./windows.ts";
 
@@ -21,7 +21,7 @@ interface BatchWindow {
 
 /** An entry with what limits it. */
 interface Counted {
-  entry: JournalEntry;
+  entry: ChargedEntry;
   /** Null: nothing does. */
   limit: Quantity | null;
   /** The whole user's month, and the project's where there is one. */
@@ -68,7 +68,7 @@ export class TierQuota implements QuotaPayer {
 
   constructor(
     readonly options: TierQuotaOptions,
-    readonly entries: readonly JournalEntry[],
+    readonly entries: readonly ChargedEntry[],
   ) {}
 
   async load(tx: Transaction): Promise<void> {
@@ -82,7 +82,7 @@ export class TierQuota implements QuotaPayer {
   }
 
   /** The entries of one user mostly follow one another; then the windows are those of the one before. */
-  #count(entry: JournalEntry, limit: Quantity | null): Counted {
+  #count(entry: ChargedEntry, limit: Quantity | null): Counted {
     if (limit === null) return { entry, limit, whole: UNLIMITED, own: null };
     const { userId, project, atMs } = entry;
     const month = this.#months.at(atMs);

@@ -1,6 +1,8 @@
 import type { RateLimit } from "../../bus/contract.ts";
 import type { Actor } from "../../kernel/context.ts";
 import type { Payer } from "../../kernel/payer.ts";
+import type { Outcome, RequestRecord } from "../../kernel/request-record.ts";
+import type { RequestLine } from "../../kernel/request-row.ts";
 import type { AccountRef } from "../ledger/index.ts";
 
 export interface TokenBound {
@@ -24,6 +26,8 @@ export interface AdmitOptions {
   model: string;
   bound: Bound;
   refId: string | null;
+  /** What is noted of the request that is charged; absent: the charge is not a request of its own, or none are noted. */
+  record?: RequestRecord | null;
 }
 
 /** A request without its bound: what a row says besides the usage. */
@@ -54,10 +58,10 @@ export interface Admission {
    */
   grow(total: { promptTokens: number; completionTokens: number }): Promise<boolean>;
   /**
-   * The usage is in the journal before any more answers are sent. Never throws: a failure is logged. Returns its price in
-   * nanodollars; null when there is none.
+   * The request is in the journal before any more answers are sent. Never throws: a failure is logged. Returns its price
+   * in nanodollars; null when there is none. `outcome`: how the request fails all the same.
    */
-  settle(usage: FinalUsage): number | null;
+  settle(usage: FinalUsage, outcome?: Outcome | null): number | null;
   /** Nothing is owed; the hold ends. */
   release(): void;
 }
@@ -89,6 +93,8 @@ export interface Metering {
    * restart. Once per request id, like every row. Never throws.
    */
   record(options: RecordOptions, usage: FinalUsage): void;
+  /** Journals a request for which nothing is owed; false: it cannot be now. */
+  write(line: RequestLine): boolean;
   /**
    * Usage that was settled or recorded so far is in the journal when this returns. Answers wait for that anyway; to be
    * called before an answer is stored, or that it was charged.

@@ -1,9 +1,10 @@
 import type { Clock } from "../../kernel/clock.ts";
+import { firstIdAt } from "../../kernel/ids.ts";
 import { isObject } from "../../kernel/json.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { RequestRecord } from "../../kernel/request-record.ts";
 import { type Database, insertRows, type Sweep } from "../../storage/contract.ts";
-import { DAY_MS, firstIdAt } from "./rows.ts";
+import { DAY_MS } from "../usage/index.ts";
 
 /** Of a prompt, and of an answer: what is longer is cut. */
 const TEXT_CHARS_MAX = 64 * 1024;

@@ -1,3 +1,4 @@
+import type { RequestLine } from "../../kernel/request-row.ts";
 import type { SqlValue } from "../../storage/contract.ts";
 
 /** Which requests are asked for; null members ask for all. */
@@ -23,6 +24,9 @@ export interface Scope {
 export const isEveryone = ({ userId, groupId, keyId }: Scope): boolean =>
   userId === null && groupId === null && keyId === null;
 
+export const isOfAnyKind = ({ surface, model, backend, code, outcome }: Filter): boolean =>
+  [surface, model, backend, code, outcome].every((member) => member === null);
+
 /** By HTTP status: what the client did wrong or may not do, what went wrong here or upstream, and clients that left. */
 const OUTCOME_SQL: Record<Outcome, string> = {
   ok: "status < 400",
@@ -30,6 +34,25 @@ const OUTCOME_SQL: Record<Outcome, string> = {
   failed: "status >= 500",
   left: "status = 499",
 };
+
+export function outcomeOf(status: number): Outcome {
+  if (status === 499) return "left";
+  return status < 400 ? "ok" : status < 500 ? "refused" : "failed";
+}
+
+export function matches({ scope, ...wanted }: Filter, line: RequestLine): boolean {
+  const isOf = (want: string | null, has: string | null) => want === null || want === has;
+  return (
+    isOf(scope.userId, line.userId) &&
+    isOf(scope.groupId, line.groupId) &&
+    isOf(scope.keyId, line.keyId) &&
+    isOf(wanted.surface, line.surface) &&
+    isOf(wanted.model, line.model) &&
+    isOf(wanted.backend, line.backend) &&
+    isOf(wanted.code, line.code) &&
+    isOf(wanted.outcome, outcomeOf(line.status ?? 0))
+  );
+}
 
 /** Conditions and their values in placeholder order. */
 export class Sql {
@@ -41,40 +64,33 @@ export class Sql {
   value(value: SqlValue): string {
     return `$${this.params.push(value)}`;
   }
+
   add(condition: string): this {
     this.#conditions.push(condition);
     return this;
   }
+
+  within(column: string, { fromMs, belowMs }: { fromMs: number; belowMs: number }): this {
+    return this.add(`${column} >= ${this.value(fromMs)}`).add(`${column} < ${this.value(belowMs)}`);
+  }
+
+  #has(columns: Record<string, string | null>): this {
+    for (const [column, value] of Object.entries(columns))
+      if (value !== null) this.add(`${column} = ${this.value(value)}`);
+    return this;
+  }
+
+  /** Of these surfaces, models and so on. */
+  ofKind({ surface, model, backend, code, outcome }: Filter): this {
+    this.#has({ surface, model, backend, code });
+    return outcome === null ? this : this.add(OUTCOME_SQL[outcome]);
+  }
+
+  ofScope({ userId, groupId, keyId }: Scope): this {
+    return this.#has({ user_id: userId, group_id: groupId, key_id: keyId });
+  }
+
   get where(): string {
     return `WHERE ${this.#conditions.join(" AND ")}`;
-  }
-
-  /** Ids of the facets that the filter asks for; null: any. */
-  facetsOf({ surface, model, backend, code, outcome }: Filter): string | null {
-    return this.#idsIn("request_facets", { surface, model, backend, code }, outcome && OUTCOME_SQL[outcome]);
-  }
-
-  /** Ids of the askers in this scope; null: any. */
-  askersOf({ userId, groupId, keyId }: Scope): string | null {
-    return this.#idsIn("request_askers", { user_id: userId, group_id: groupId, key_id: keyId });
-  }
-
-  /** Of rows that have these values; null members do not matter. */
-  #idsIn(table: string, has: Record<string, string | null>, more: string | null = null): string | null {
-    const given = Object.entries(has).filter(([, value]) => value !== null);
-    const conditions = given.map(([name, value]) => `${name} = ${this.value(value)}`);
-    if (more !== null) conditions.push(more);
-    return conditions.length === 0 ? null : `SELECT id FROM ${table} WHERE ${conditions.join(" AND ")}`;
-  }
-
-  matching(filter: Filter): this {
-    const facets = this.facetsOf(filter);
-    if (facets !== null) this.add(`facet_id IN (${facets})`);
-    return this.ofScope(filter.scope);
-  }
-
-  ofScope(scope: Scope): this {
-    const askers = this.askersOf(scope);
-    return askers === null ? this : this.add(`asker_id IN (${askers})`);
   }
 }

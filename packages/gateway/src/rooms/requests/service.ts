@@ -4,36 +4,37 @@ import type { Actor } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
 import { type Ids, timeOfId } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
-import { RequestRecord } from "../../kernel/request-record.ts";
-import type { Metrics } from "../../observe/metrics.ts";
+import { type RecordSink, RequestRecord } from "../../kernel/request-record.ts";
+import type { RequestLine } from "../../kernel/request-row.ts";
+import type { Counter, Metrics } from "../../observe/metrics.ts";
 import type { Database, Sweep } from "../../storage/contract.ts";
 import type { Groups } from "../groups/index.ts";
-import { BlockStore, type ListedPage } from "./block-store.ts";
-import { BUCKET_MS } from "./blocks.ts";
+import type { Metering } from "../metering/index.ts";
+import { DAY_MS, HOUR_MS, MINUTE_MS, NANO_PER_USD, NO_ID, type Usage } from "../usage/index.ts";
 import { Captures } from "./captures.ts";
-import { type Filter, isEveryone } from "./filter.ts";
-import { DAY_MS, type Facet, firstIdAt, HOUR_MS, MINUTE_MS } from "./rows.ts";
+import type { Filter } from "./filter.ts";
 import { binsOf, groupsOf, totalsOf } from "./stats.ts";
-import { type Period, RequestStore } from "./store.ts";
+import { type AskerSums, type Period, RequestStore } from "./store.ts";
 import { Tail } from "./tail.ts";
 import { viewOf } from "./view.ts";
-import { RecordWriter, type WriterOptions } from "./writer.ts";
 
-/** How long a reader waits for the requests that have just ended. */
-const READ_FLUSH_MS = 1_000;
-const CLOSE_FLUSH_MS = 2_000;
 const LIST = { fallback: 50, max: 500 };
 /** Bars of the histogram at most. */
 const BINS_MAX = 100;
 const ASKERS_SHOWN_MAX = 20;
 const PERIOD_MS = { fallback: DAY_MS, max: 400 * DAY_MS };
-/** Sums by minute are for the last hours; those by hour and day outlive the records, to compare with. */
+/** Sums by minute are for the last hours; those by hour outlive the rows, to compare with. */
 const MINUTE_SUMS_KEPT_MS = 3 * DAY_MS;
 const SUMS_OUTLIVE_FACTOR = 2;
-/** The cut by number of rows is used for a while. */
-const CUT_KEPT_MS = MINUTE_MS;
+/**
+ * Requests of one account, or of nobody that is known, that are written a minute although nothing is charged for them.
+ * More are a flood: they are counted only.
+ */
+export const UNCHARGED_PER_MINUTE_MAX = 1_000;
+/** Accounts whose floods are counted apart. */
+const ACCOUNTS_MAX = 10_000;
 
-export interface RequestsOptions extends Pick<WriterOptions, "knownModel"> {
+export interface RequestsOptions {
   db: Database;
   bus: Bus;
   events: EventHub;
@@ -42,9 +43,13 @@ export interface RequestsOptions extends Pick<WriterOptions, "knownModel"> {
   log: Log;
   metrics: Metrics;
   groups: Pick<Groups, "requireAdmin">;
-  /** How long records are kept; 0: none are made. */
+  metering: Pick<Metering, "write">;
+  usage: Pick<Usage, "settled">;
+  /** The model that a name stands for, if a backend or route serves it. Other names are the client's invention. */
+  knownModel(asked: string): string | null;
+  /** How long requests that were not charged are kept, and others are listed; 0: none are noted. */
   keptDays: number;
-  /** How many are kept. */
+  /** How many of those that were not charged are kept. */
   keptMax: number;
 }
 
@@ -63,84 +68,103 @@ export interface Wanted {
   until?: string | undefined;
 }
 
-/** A record of every request, answered or not. */
-export class Requests {
+/** Every request, answered or not. */
+export class Requests implements RecordSink {
+  readonly clock: Clock;
   readonly #store: RequestStore;
-  readonly #blocks: BlockStore;
-  readonly #writer: RecordWriter;
   readonly #tail: Tail;
   readonly #captures: Captures;
-  #cut: { id: string | null; foundMs: number } | null = null;
+  readonly #unwritten: Counter;
+  /** Uncharged requests of this minute by account. */
+  readonly #uncharged = new Map<string | null, number>();
+  readonly #endMinutes: () => void;
 
   constructor(readonly options: RequestsOptions) {
-    const { db, bus, events, clock, ids, log, metrics, knownModel } = options;
+    const { db, bus, events, clock, ids, log, metrics } = options;
+    this.clock = clock;
     this.#store = new RequestStore(db);
-    this.#blocks = new BlockStore(db);
     this.#captures = new Captures({ db, clock, log });
     this.#tail = new Tail({ bus, events, clock, ids });
-    const dropped = metrics.counter(
-      "gateway_request_records_dropped_total",
-      "Request records dropped because the database did not take them in time",
+    this.#unwritten = metrics.counter(
+      "gateway_requests_unwritten_total",
+      "Requests without a charge that were counted only: a flood, or the journal was full",
     );
-    this.#writer = new RecordWriter({
-      store: this.#store,
-      clock,
-      ids,
-      log,
-      dropped,
-      knownModel,
-      written: (written) => this.#tail.written(written),
-      captured: (record) => this.#captures.take(record),
-    });
+    this.#endMinutes = clock.every(MINUTE_MS, () => this.#uncharged.clear());
   }
 
-  /** The record of a request that begins; null when none are kept. */
+  /** What is noted of a request that begins; null when nothing is. */
   open(surface: string, id: string): RequestRecord | null {
-    return this.options.keptDays === 0 ? null : new RequestRecord(this.#writer, surface, id);
+    return this.options.keptDays === 0 ? null : new RequestRecord(this, surface, id);
+  }
+
+  ended(record: RequestRecord, nowMs: number): void {
+    try {
+      if (record.seldom.capture) this.#captures.take(record);
+      record.line ??= this.#written(record, nowMs);
+      if (record.line) this.#tail.ended(record.line);
+    } catch (error) {
+      // Whoever ends a request has its client's connection to close as well.
+      this.#unwritten.add();
+      this.options.log.error("a request could not be noted", { request_id: record.id, error });
+    }
+  }
+
+  /** The line of a request that nothing is charged for; null: it is counted only. */
+  #written(record: RequestRecord, nowMs: number): RequestLine | null {
+    const { principal, modelAsked, route, seldom } = record;
+    const userId = principal?.userId ?? seldom.userId;
+    const count = (this.#uncharged.get(userId) ?? 0) + 1;
+    if (this.#uncharged.size < ACCOUNTS_MAX || count > 1) this.#uncharged.set(userId, count);
+    const known = route === null ? modelAsked && this.options.knownModel(modelAsked) : route.model;
+    const model = known ? known.replaceAll("\u0000", "").slice(0, MODEL_LENGTH_MAX) : null;
+    const line: RequestLine = {
+      ...record.facts(nowMs, known, null),
+      requestId: record.id,
+      atMs: nowMs,
+      userId,
+      keyId: principal?.keyId ?? null,
+      attribution: principal?.keyPrefix ?? (userId === null ? null : `jwt-${userId}`),
+      project: principal?.project ?? null,
+      groupId: principal?.group?.id ?? null,
+      model,
+      promptTokens: record.promptTokens,
+      completionTokens: record.completionTokens,
+      estimated: record.isEstimated,
+      costNanoUsd: record.costNanoUsd,
+      channel: null,
+      refId: seldom.refId,
+    };
+    if (count <= UNCHARGED_PER_MINUTE_MAX && this.options.metering.write(line)) return line;
+    this.#unwritten.add();
+    return null;
   }
 
   async list(actor: Actor, wanted: Wanted & { cursor?: string | undefined; limit?: number | undefined }) {
     const filter = await this.#filter(actor, wanted, "requests.list");
-    await this.#writer.flush(READ_FLUSH_MS);
+    await this.options.usage.settled();
     const limit = Math.min(LIST.max, Math.max(1, wanted.limit ?? LIST.fallback));
-    const nowMs = this.options.clock.now();
-    const fromMs = wanted.since ? Date.parse(wanted.since) : nowMs - PERIOD_MS.max;
-    const belowMs = wanted.until ? Date.parse(wanted.until) : nowMs + HOUR_MS;
-    const belowId = wanted.cursor && timeOfId(wanted.cursor) < belowMs ? wanted.cursor : firstIdAt(belowMs);
-    const { records, nextCursor } = await this.#find(filter, { fromMs, belowId, limit });
-    return { records: records.map(viewOf), next_cursor: nextCursor };
+    const nowMs = this.clock.now();
+    const rows = await this.#store.list(filter, {
+      fromMs: Math.max(wanted.since ? Date.parse(wanted.since) : 0, nowMs - this.options.keptDays * DAY_MS),
+      belowMs: wanted.until ? Date.parse(wanted.until) : nowMs + HOUR_MS,
+      cursor: wanted.cursor === undefined ? null : await this.#placeOf(wanted.cursor),
+      // One more than asked for says whether there is another page.
+      limit: limit + 1,
+    });
+    const records = rows.slice(0, limit);
+    return {
+      records: records.map(viewOf),
+      next_cursor: rows.length > limit ? records.at(-1)!.id : null,
+    };
   }
 
-  /** Only the times that hold such requests are looked through, the newest first. */
-  async #find(
-    filter: Filter,
-    { fromMs, belowId, limit }: { fromMs: number; belowId: string; limit: number },
-  ): Promise<ListedPage> {
-    // Each hour has at least one, but for the first and the last, which may reach out of the period. One more than
-    // asked for says whether there is another page.
-    const within = { fromMs, belowMs: timeOfId(belowId) + 1, limit: limit + 3 };
-    const marked = (await this.#store.marks(within)).map(({ from_ms, below_ms }) => ({
-      startMs: from_ms,
-      endMs: below_ms,
-    }));
-    const summed = isEveryone(filter.scope)
-      ? (await this.#store.hours(filter, within)).map((startMs) => ({ startMs, endMs: startMs + HOUR_MS }))
-      : (await this.#store.hoursOfAsker(filter, within)).map(({ first_ms, last_ms }) => ({
-          startMs: first_ms,
-          endMs: last_ms + 1,
-        }));
-    const ranges = joined([...marked, ...summed])
-      .map(({ startMs, endMs }) => {
-        const end = firstIdAt(endMs);
-        return { fromId: firstIdAt(Math.max(startMs, fromMs)), belowId: end < belowId ? end : belowId };
-      })
-      .filter((range) => range.fromId < range.belowId);
-    return this.#blocks.list(filter, ranges, limit);
+  async #placeOf(id: string) {
+    return { id, endedMs: (await this.#store.endOf(id)) ?? timeOfId(id) };
   }
 
   async get(actor: Actor, id: string) {
-    await this.#writer.flush(READ_FLUSH_MS);
-    const found = await this.#blocks.find(id);
+    await this.options.usage.settled();
+    const found = await this.#store.find(id);
     const isOwn = found?.user_id === actor.userId;
     if (found && !isOwn && !actor.isAdmin) {
       if (found.group_id === null) fail("not_found", NOT_FOUND);
@@ -165,29 +189,26 @@ export class Requests {
 
   async stats(actor: Actor, wanted: Wanted & { with_keys?: boolean | undefined }) {
     const filter = await this.#filter(actor, wanted, "requests.stats");
-    await this.#writer.flush(READ_FLUSH_MS);
+    await this.options.usage.settled();
     const { period, binMs, before } = this.#periods(wanted);
-    const [facetRows, sums, sumsBefore, bins, askers] = await Promise.all([
-      this.#store.facets(),
+    const [{ kinds, counts }, earlier, askers] = await Promise.all([
       this.#store.sums(filter, period),
       this.#store.sums(filter, before),
-      this.#store.bins(filter, period),
       wanted.with_keys ? this.#store.askers(filter, period, ASKERS_SHOWN_MAX) : [],
     ]);
-    const facets = new Map(facetRows.map((facet): [number, Facet] => [facet.id, facet]));
     const { fromMs, belowMs } = period;
     return {
       since: isoTime(fromMs),
       until: isoTime(belowMs),
       bin_seconds: binMs / 1_000,
-      bins: binsOf(bins, facets, { fromMs, belowMs, binMs }),
-      totals: totalsOf(sums, facets),
-      before: totalsOf(sumsBefore, facets),
-      surfaces: groupsOf(sums, facets, "surface"),
-      models: groupsOf(sums, facets, "model"),
-      backends: groupsOf(sums, facets, "backend"),
-      codes: groupsOf(sums, facets, "code"),
-      keys: askers.map(({ cost_nano_usd, ...asker }) => ({ ...asker, cost_usd: cost_nano_usd / 1e9 })),
+      bins: binsOf(counts, { fromMs, belowMs, binMs }),
+      totals: totalsOf(kinds),
+      before: totalsOf(earlier.kinds),
+      surfaces: groupsOf(kinds, "surface"),
+      models: groupsOf(kinds, "model"),
+      backends: groupsOf(kinds, "backend"),
+      codes: groupsOf(kinds, "code"),
+      keys: askers.map(askerView),
     };
   }
 
@@ -238,60 +259,36 @@ export class Requests {
     return this.#tail.watch(actor, filter, wanted.stream_id);
   }
 
-  /** Removes records that are too old or too many. */
-  readonly sweepRecords: Sweep = async (nowMs, rowsMax) => {
+  /** Removes requests without a charge that are too old or too many. */
+  readonly sweepRows: Sweep = (nowMs, rowsMax) => {
     const { keptDays, keptMax } = this.options;
-    const old = await this.#blocks.deleteUpTo(firstIdAt(nowMs - keptDays * DAY_MS), rowsMax);
-    if (old >= rowsMax) return old;
-    if (!this.#cut || nowMs - this.#cut.foundMs > CUT_KEPT_MS)
-      this.#cut = { id: await this.#store.idAfterNewest(keptMax), foundMs: nowMs };
-    if (this.#cut.id === null) return old;
-    return old + (await this.#blocks.deleteUpTo(this.#cut.id, rowsMax - old));
+    return this.#store.deleteUncharged({ beforeMs: nowMs - keptDays * DAY_MS, keptMax }, rowsMax);
   };
 
+  /** Sums by day are kept for good. */
   readonly sweepSums: Sweep = async (nowMs, rowsMax) => {
     const keptMs = this.options.keptDays * DAY_MS * SUMS_OUTLIVE_FACTOR;
-    const limits: [number, number][] = [
-      [MINUTE_MS, Math.min(MINUTE_SUMS_KEPT_MS, keptMs)],
-      [HOUR_MS, keptMs],
-      [DAY_MS, keptMs],
-    ];
-    let removed = 0;
-    for (const [grainMs, ageMs] of limits) {
-      if (removed < rowsMax)
-        removed += await this.#store.deleteSumsBefore(grainMs, nowMs - ageMs, rowsMax - removed);
-    }
-    return (
-      removed + (await this.#store.sweepMarks({ beforeMs: nowMs - keptMs, newId: this.options.ids.uuid() }))
-    );
+    const minutes = nowMs - Math.min(MINUTE_SUMS_KEPT_MS, keptMs);
+    const removed = await this.#store.deleteSumsBefore(MINUTE_MS, minutes, rowsMax);
+    if (removed >= rowsMax) return removed;
+    return removed + (await this.#store.deleteSumsBefore(HOUR_MS, nowMs - keptMs, rowsMax - removed));
   };
 
-  /** Resolves when what has ended so far can be read, or cannot be for now. */
-  flush(timeoutMs: number): Promise<void> {
-    return this.#writer.flush(timeoutMs);
-  }
-
   async close(): Promise<void> {
+    this.#endMinutes();
     this.#tail.close();
-    await this.#writer.close(CLOSE_FLUSH_MS);
     await this.#captures.close();
   }
 }
 
 const NOT_FOUND = "There is no such request, or it is no longer kept; requests.list shows yours";
+const MODEL_LENGTH_MAX = 128;
+const idOrNull = (id: string): string | null => (id === NO_ID ? null : id);
 
-interface Time {
-  startMs: number;
-  endMs: number;
-}
-
-/** Newest first; those that overlap, follow each other or share a block are one. */
-function joined(times: readonly Time[]): Time[] {
-  const all: Time[] = [];
-  for (const { startMs, endMs } of times.toSorted((a, b) => b.endMs - a.endMs)) {
-    const newer = all.at(-1);
-    if (newer && endMs + BUCKET_MS > newer.startMs) newer.startMs = Math.min(newer.startMs, startMs);
-    else all.push({ startMs, endMs });
-  }
-  return all;
-}
+const askerView = ({ user_id, key_id, api_key_id, cost_nano_usd, ...asker }: AskerSums) => ({
+  ...asker,
+  user_id: idOrNull(user_id),
+  key_id: idOrNull(key_id),
+  key_prefix: key_id === NO_ID ? null : api_key_id,
+  cost_usd: cost_nano_usd / NANO_PER_USD,
+});

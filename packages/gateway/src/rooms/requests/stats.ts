@@ -1,26 +1,20 @@
 import { isoTime } from "../../kernel/clock.ts";
 import { quantile } from "../../kernel/quantile.ts";
-import type { Outcome } from "./filter.ts";
-import {
-  addSums,
-  BUCKETS_MS,
-  durationCounts,
-  type Facet,
-  firstTokenCounts,
-  noSums,
-  SUM_COLUMNS,
-} from "./rows.ts";
+import { BUCKET_COUNT, BUCKETS_MS, NANO_PER_USD, SUM_COLUMNS } from "../usage/index.ts";
+import { type Outcome, outcomeOf } from "./filter.ts";
+import type { KindCount, KindSums } from "./store.ts";
 
-const NANO_PER_USD = 1e9;
 /** Rows of one breakdown; the rest is in the totals. */
 const GROUPS_MAX = 50;
+const FIRST_TOKEN_AT = SUM_COLUMNS.indexOf("first_token_0");
+const DURATION_AT = SUM_COLUMNS.indexOf("duration_0");
 
 type Counts = Record<Outcome, number>;
 const noCounts = (): Counts => ({ ok: 0, refused: 0, failed: 0, left: 0 });
+const noSums = (): number[] => SUM_COLUMNS.map(() => 0);
 
-export function outcomeOf(status: number): Outcome {
-  if (status === 499) return "left";
-  return status < 400 ? "ok" : status < 500 ? "refused" : "failed";
+function addTo(sums: number[], more: readonly number[]): void {
+  for (let i = 0; i < more.length; i++) sums[i]! += more[i]!;
 }
 
 /** Requests of one kind: how they ended and what they took. */
@@ -30,64 +24,48 @@ class Tally {
   /** Of what was answered: a refusal is quick, and would make everything look fast. */
   readonly answered = noSums();
 
-  add(status: number, sums: readonly number[]): void {
+  add({ status, sums }: KindSums): void {
     const outcome = outcomeOf(status);
     this.counts[outcome] += sums[0]!;
-    addSums(this.sums, sums);
-    if (outcome === "ok") addSums(this.answered, sums);
+    addTo(this.sums, sums);
+    if (outcome === "ok") addTo(this.answered, sums);
   }
 
   get figures() {
-    const [requests, prompt_tokens, completion_tokens, costNanoUsd] = this.sums as [
-      number,
-      number,
-      number,
-      number,
-    ];
+    const [requests, promptTokens, completionTokens, costNanoUsd] = this.sums;
     return {
-      requests,
+      requests: requests!,
       ...this.counts,
-      prompt_tokens,
-      completion_tokens,
-      cost_usd: costNanoUsd / NANO_PER_USD,
-      first_token: timesOf(firstTokenCounts(this.answered)),
-      duration: timesOf(durationCounts(this.answered)),
+      prompt_tokens: promptTokens!,
+      completion_tokens: completionTokens!,
+      cost_usd: costNanoUsd! / NANO_PER_USD,
+      first_token: timesOf(this.answered, FIRST_TOKEN_AT),
+      duration: timesOf(this.answered, DURATION_AT),
     };
   }
 }
 
-function timesOf(counts: readonly number[]) {
-  const at = (share: number) => quantile({ counts, bounds: BUCKETS_MS, share });
-  return { p50_ms: at(0.5), p95_ms: at(0.95) };
+function timesOf(sums: readonly number[], at: number) {
+  const counts = sums.slice(at, at + BUCKET_COUNT);
+  const of = (share: number) => quantile({ counts, bounds: BUCKETS_MS, share });
+  return { p50_ms: of(0.5), p95_ms: of(0.95) };
 }
 
-type SumsByFacet = readonly ({ facet_id: number } & Record<string, number>)[];
-
-const valuesOf = (row: Record<string, number>): number[] => SUM_COLUMNS.map((column) => row[column] ?? 0);
-
 /** Everything together. */
-export function totalsOf(rows: SumsByFacet, facets: ReadonlyMap<number, Facet>) {
+export function totalsOf(kinds: readonly KindSums[]) {
   const tally = new Tally();
-  for (const row of rows) tally.add(facets.get(row.facet_id)?.status ?? 0, valuesOf(row));
+  for (const kind of kinds) tally.add(kind);
   return tally.figures;
 }
 
-/** By one of the facets' members, the most frequent first. */
-export function groupsOf(
-  rows: SumsByFacet,
-  facets: ReadonlyMap<number, Facet>,
-  by: "surface" | "model" | "backend" | "code",
-) {
+/** By what they have in common, the most frequent first. */
+export function groupsOf(kinds: readonly KindSums[], by: "surface" | "model" | "backend" | "code") {
   const tallies = new Map<string, Tally>();
-  for (const row of rows) {
-    const facet = facets.get(row.facet_id);
-    if (!facet || (by === "code" && facet.code === "")) continue;
-    let tally = tallies.get(facet[by]);
-    if (!tally) {
-      tally = new Tally();
-      tallies.set(facet[by], tally);
-    }
-    tally.add(facet.status, valuesOf(row));
+  for (const kind of kinds) {
+    if (by === "code" && kind.code === "") continue;
+    const tally = tallies.get(kind[by]) ?? new Tally();
+    tallies.set(kind[by], tally);
+    tally.add(kind);
   }
   return Array.from(tallies, ([name, tally]) => ({ name: name || null, ...tally.figures }))
     .sort((a, b) => b.requests - a.requests || ((a.name ?? "") < (b.name ?? "") ? -1 : 1))
@@ -96,14 +74,13 @@ export function groupsOf(
 
 /** One bin for each part of the period, empty ones too. */
 export function binsOf(
-  rows: readonly { start_ms: number; facet_id: number; requests: number }[],
-  facets: ReadonlyMap<number, Facet>,
+  counts: readonly KindCount[],
   { fromMs, belowMs, binMs }: { fromMs: number; belowMs: number; binMs: number },
 ) {
   const bins: Counts[] = Array.from({ length: Math.ceil((belowMs - fromMs) / binMs) }, noCounts);
-  for (const { start_ms, facet_id, requests } of rows) {
+  for (const { start_ms, status, requests } of counts) {
     const bin = bins[Math.floor((start_ms - fromMs) / binMs)];
-    if (bin) bin[outcomeOf(facets.get(facet_id)?.status ?? 0)] += requests;
+    if (bin) bin[outcomeOf(status)] += requests;
   }
-  return bins.map((counts, i) => ({ at: isoTime(fromMs + i * binMs), ...counts }));
+  return bins.map((bin, i) => ({ at: isoTime(fromMs + i * binMs), ...bin }));
 }

@@ -3,13 +3,11 @@ import type { Clock } from "../../kernel/clock.ts";
 import type { Actor } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
 import type { Ids } from "../../kernel/ids.ts";
+import type { RequestLine } from "../../kernel/request-row.ts";
 import { PRINCIPAL_CHANGED } from "../../kernel/topics.ts";
-import { type Block, rowsIn } from "./blocks.ts";
-import type { Filter } from "./filter.ts";
+import { type Filter, matches } from "./filter.ts";
 import { requestsEnded } from "./notifications.ts";
-import type { Asker, Facet, RecordRow } from "./rows.ts";
-import { outcomeOf } from "./stats.ts";
-import { viewOf } from "./view.ts";
+import { listedOf, viewOf } from "./view.ts";
 
 const WATCHED = "requests-watched";
 /** A watcher is forgotten when it is not renewed for this long. */
@@ -18,15 +16,11 @@ const RENEW_SECONDS = 30;
 const WATCHERS_MAX = 200;
 /** Of one person; the one that was renewed longest ago gives way. */
 const WATCHERS_PER_USER_MAX = 5;
-/** Requests of one write that a watcher is shown; the rest are counted. */
+/** Watchers are told this often, or as soon as so many have ended. */
+const TELL_EVERY_MS = 500;
+export const TOLD_AT_ONCE_MAX = 1_000;
+/** Of those, how many a watcher is shown; the rest are counted. */
 const SHOWN_MAX = 20;
-
-/** What was written together. */
-export interface Written {
-  blocks: readonly Block[];
-  facets: ReadonlyMap<number, Facet>;
-  askers: ReadonlyMap<number, Asker>;
-}
 
 interface Watcher {
   streamId: string;
@@ -41,6 +35,9 @@ interface Watcher {
 export class Tail {
   readonly #watchers = new Map<string, Watcher>();
   readonly #unsubscribe: (() => void)[];
+  /** What watchers are to be told. */
+  readonly #ended: RequestLine[] = [];
+  #cancel: (() => void) | null = null;
 
   constructor(readonly options: { bus: Bus; events: EventHub; clock: Clock; ids: Ids }) {
     this.#unsubscribe = [
@@ -80,75 +77,29 @@ export class Tail {
       if (watcher.userId === id || watcher.filter.scope.groupId === id) watcher.isPaused = true;
   }
 
-  written(written: Written): void {
+  ended(line: RequestLine): void {
     if (this.#watchers.size === 0) return;
+    if (this.#ended.push(line) === TOLD_AT_ONCE_MAX) this.#tell();
+    else this.#cancel ??= this.options.clock.after(TELL_EVERY_MS, () => this.#tell());
+  }
+
+  #tell(): void {
+    this.#cancel?.();
+    this.#cancel = null;
     this.#forgetOld();
-    const rows = written.blocks.flatMap(rowsIn);
-    const groups = groupsOf(rows);
+    const ended = this.#ended.splice(0);
     for (const { streamId, filter, isPaused } of this.#watchers.values()) {
       if (isPaused) continue;
-      const matching = groups.filter(([place]) => matches(filter, rows[place!]!, written));
+      const matching = ended.filter((line) => matches(filter, line));
       if (matching.length === 0) continue;
-      const shown = matching
-        .flatMap((places) => places.slice(-SHOWN_MAX))
-        .sort((a, b) => a - b)
-        .slice(-SHOWN_MAX)
-        .map((place) => viewOf(listed(rows[place]!, written)));
-      const skipped = matching.reduce((sum, places) => sum + places.length, -shown.length);
+      const shown = matching.slice(-SHOWN_MAX).map((line) => viewOf(listedOf(line)));
+      const skipped = matching.length - shown.length;
       this.options.events.notify(streamId, requestsEnded, { stream_id: streamId, records: shown, skipped });
     }
   }
 
   close(): void {
+    this.#cancel?.();
     for (const unsubscribe of this.#unsubscribe) unsubscribe();
   }
-}
-
-/** Places of rows of the same asker and facet: a filter wants all of them or none, and there are far fewer than rows. */
-function groupsOf(rows: readonly RecordRow[]): number[][] {
-  const groups = new Map<string, number[]>();
-  for (const [place, { askerId, facetId }] of rows.entries()) {
-    const key = `${askerId} ${facetId}`;
-    const places = groups.get(key);
-    if (places) places.push(place);
-    else groups.set(key, [place]);
-  }
-  return [...groups.values()];
-}
-
-function matches(
-  { scope, ...wanted }: Filter,
-  { askerId, facetId }: RecordRow,
-  { facets, askers }: Written,
-): boolean {
-  const facet = facets.get(facetId);
-  const asker = askers.get(askerId);
-  if (!facet || !asker) return false;
-  const isOf = (want: string | null, has: string | null) => want === null || want === has;
-  return (
-    isOf(scope.userId, asker.userId) &&
-    isOf(scope.groupId, asker.groupId) &&
-    isOf(scope.keyId, asker.keyId) &&
-    isOf(wanted.surface, facet.surface) &&
-    isOf(wanted.model, facet.model) &&
-    isOf(wanted.backend, facet.backend) &&
-    isOf(wanted.code, facet.code) &&
-    isOf(wanted.outcome, outcomeOf(facet.status))
-  );
-}
-
-/** As the list has it, without the names that only the database knows. */
-function listed(row: RecordRow, { facets, askers }: Written) {
-  const { userId, keyId, groupId, project, keyPrefix } = askers.get(row.askerId)!;
-  return {
-    ...facets.get(row.facetId)!,
-    ...row,
-    user_id: userId,
-    user_email: null,
-    key_id: keyId,
-    key_prefix: keyPrefix,
-    key_name: null,
-    group_id: groupId,
-    project,
-  };
 }

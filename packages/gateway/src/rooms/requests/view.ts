@@ -1,17 +1,15 @@
 import { z } from "zod";
 import { isoTime } from "../../kernel/clock.ts";
-import { timeOfId } from "../../kernel/ids.ts";
 import { Timestamp } from "../../kernel/method.ts";
-import type { ListedRecord } from "./block-store.ts";
-import { OUTCOMES } from "./filter.ts";
-import { outcomeOf } from "./stats.ts";
-
-const NANO_PER_USD = 1e9;
+import type { RequestLine } from "../../kernel/request-row.ts";
+import { NANO_PER_USD } from "../usage/index.ts";
+import { OUTCOMES, outcomeOf } from "./filter.ts";
+import type { ListedRow } from "./store.ts";
 
 /** One request as people see it. */
 export const RecordView = z.object({
   id: z.uuid().describe("The request id, as `x-request-id` said it"),
-  at: Timestamp,
+  at: Timestamp.describe("When it came; lists go by when requests ended"),
   surface: z.string().describe("The path or method that was called"),
   outcome: z.enum(OUTCOMES),
   status: z.int().describe("HTTP status, or what it would have been; 499: the client disconnected"),
@@ -50,44 +48,51 @@ export const RecordView = z.object({
   client_ip: z.string().nullable().describe("Of a refusal"),
 });
 
-export function viewOf(row: ListedRecord): z.input<typeof RecordView> {
-  const { attempts, queueMs, firstTokenMs, durationMs, promptTokens, completionTokens, detail } = row;
-  const { id, surface, status, code, model, backend } = row;
-  const { user_id, user_email, key_id, key_prefix, key_name, group_id, project } = row;
-  const answeringMs = durationMs - (firstTokenMs ?? queueMs);
+export function viewOf(row: ListedRow): z.input<typeof RecordView> {
+  const { ended_ms, duration_ms, first_token_ms, queue_ms, completion_tokens, key_id, api_key_id } = row;
+  const answeringMs = duration_ms - (first_token_ms ?? queue_ms);
   return {
-    id,
-    at: isoTime(timeOfId(id)),
-    surface,
-    outcome: outcomeOf(status),
-    status,
-    code: code || null,
-    message: detail?.message ?? null,
-    model: model || null,
-    model_asked: detail?.asked ?? null,
-    backend: backend || null,
-    reason: row.reason,
-    attempts,
-    failed_attempts: detail?.failed ?? [],
-    queue_ms: queueMs,
-    first_token_ms: firstTokenMs,
-    duration_ms: durationMs,
-    prompt_tokens: promptTokens,
-    completion_tokens: completionTokens,
+    ...row,
+    at: isoTime(ended_ms - duration_ms),
+    outcome: outcomeOf(row.status),
+    failed_attempts: row.failed_attempts === null ? [] : JSON.parse(row.failed_attempts),
     tokens_per_second:
-      completionTokens > 0 && answeringMs > 0
-        ? Math.round((completionTokens * 10_000) / answeringMs) / 10
+      completion_tokens > 0 && answeringMs > 0
+        ? Math.round((completion_tokens * 10_000) / answeringMs) / 10
         : null,
-    estimated: detail?.estimated ?? false,
-    cost_usd: row.costNanoUsd === null ? null : row.costNanoUsd / NANO_PER_USD,
-    user_id,
-    user_email,
-    key_id,
-    key_prefix,
-    key_name,
-    group_id,
-    project,
-    ref_id: detail?.ref ?? null,
-    client_ip: detail?.ip ?? null,
+    cost_usd: row.cost_nano_usd === null ? null : row.cost_nano_usd / NANO_PER_USD,
+    key_prefix: key_id === null ? null : api_key_id,
   };
 }
+
+/** A line as the list has it, without the names that only the database knows. */
+export const listedOf = (line: RequestLine): ListedRow => ({
+  id: line.requestId,
+  ended_ms: line.atMs,
+  user_id: line.userId,
+  user_email: null,
+  key_id: line.keyId,
+  key_name: null,
+  api_key_id: line.attribution,
+  project: line.project,
+  group_id: line.groupId,
+  surface: line.surface ?? "",
+  model: line.model,
+  model_asked: line.modelAsked,
+  backend: line.backend,
+  reason: line.reason,
+  status: line.status ?? 0,
+  code: line.code,
+  message: line.message,
+  attempts: line.attempts,
+  failed_attempts: line.failedAttempts,
+  queue_ms: line.queueMs,
+  first_token_ms: line.firstTokenMs,
+  duration_ms: line.durationMs,
+  prompt_tokens: line.promptTokens,
+  completion_tokens: line.completionTokens,
+  estimated: line.estimated,
+  cost_nano_usd: line.costNanoUsd,
+  ref_id: line.refId,
+  client_ip: line.clientIp,
+});

@@ -1,120 +1,146 @@
-import { isoTime } from "../../kernel/clock.ts";
+import { isCharged } from "../../kernel/request-row.ts";
+import { DAY_MS, MonthNames } from "./calendar.ts";
+import { BUCKET_COUNT, bucketOf, GRAINS_MS, MINUTE_MS } from "./grains.ts";
 import { KeySums } from "./key-spend.ts";
-import { type UsageRow, WHOLE_USER } from "./rows.ts";
+import { type RequestRow, WHOLE_USER } from "./rows.ts";
 import { Sums } from "./sums.ts";
 
-/** An instant as text, with its month and day. */
-interface Stamp {
-  ms: number;
-  text: string;
-  month: string;
-  day: string;
-}
-
-/** The stamp of `ms`; what it has in common with the one before is taken from there. */
-function stampOf(ms: number, before: Stamp | null): Stamp {
-  if (before?.ms === ms) return before;
-  const text = isoTime(ms);
-  if (before && text.startsWith(before.day)) return { ...before, ms, text };
-  return { ms, text, month: text.slice(0, 7), day: text.slice(0, 10) };
-}
+/** Stands for null in the keys of sums. */
+export const NO_ID = "00000000-0000-0000-0000-000000000000";
 
 /** Rows that count in the same places, added up. */
 interface Group {
   /** One of them. */
-  row: UsageRow;
-  month: string;
-  day: string;
+  row: RequestRow;
+  minuteMs: number;
   requests: number;
   promptTokens: number;
   completionTokens: number;
   costNanoUsd: number;
   unpriced: number;
-  lastUsedMs: number;
+  lastMs: number;
+  /** Requests by time to the first token, and by duration. */
+  firstToken: number[];
+  duration: number[];
 }
 
-const countsIn = ({ row, day }: Group, other: UsageRow, dayOfOther: string): boolean =>
-  day === dayOfOther &&
+const countsIn = ({ row, minuteMs }: Group, other: RequestRow): boolean =>
+  other.atMs >= minuteMs &&
+  other.atMs < minuteMs + MINUTE_MS &&
   row.userId === other.userId &&
   row.keyId === other.keyId &&
   row.project === other.project &&
+  row.groupId === other.groupId &&
+  row.surface === other.surface &&
   row.model === other.model &&
   row.backend === other.backend &&
-  (row.refId === null) === (other.refId === null) &&
+  row.channel === other.channel &&
+  row.status === other.status &&
+  row.code === other.code &&
   (row.points === null) === (other.points === null);
 
-/** What a batch of rows adds to the rollups. Rows are grouped first: a batch has many of one key, which differ little. */
+const noBuckets = (): number[] => new Array(BUCKET_COUNT).fill(0);
+
+/** What a batch of rows adds to the sums. Rows are grouped first: a batch has many of one key, which differ little. */
 export class Batch {
   readonly months = new Sums();
-  readonly days = new Sums();
+  readonly everyone = new Sums();
+  readonly askerDays = new Sums();
   readonly refDays = new Sums();
-  readonly keyDays = new Sums();
   readonly keys = new KeySums();
-  /** By `apiKeyId`: of each there are as many as the key has used models, or a few more. */
-  readonly #groups = new Map<string, Group[]>();
-  #stamp: Stamp | null = null;
+  /** By `attribution`: of each there are as many as the key has used models, or a few more. */
+  readonly #groups = new Map<string | null, Group[]>();
+  readonly #monthNames = new MonthNames();
 
-  /** Returns the row's time as text. */
-  add(row: UsageRow): string {
-    const stamp = stampOf(row.createdAtMs, this.#stamp);
-    this.#stamp = stamp;
-    const group = this.#groupOf(row, stamp);
+  constructor(rows: readonly RequestRow[]) {
+    for (const row of rows) this.#add(row);
+    for (const groups of this.#groups.values()) for (const group of groups) this.#rollUp(group);
+  }
+
+  #add(row: RequestRow): void {
+    const group = this.#groupOf(row);
     group.requests++;
     group.promptTokens += row.promptTokens;
     group.completionTokens += row.completionTokens;
     group.costNanoUsd += row.costNanoUsd ?? 0;
-    if (row.costNanoUsd === null) group.unpriced++;
-    if (row.createdAtMs > group.lastUsedMs) group.lastUsedMs = row.createdAtMs;
-    if (row.refId !== null) {
-      const tokens = row.promptTokens + row.completionTokens;
-      const sums = [1, row.promptTokens, row.completionTokens, tokens, row.costNanoUsd ?? 0];
-      this.refDays.add([row.refId, stamp.day, row.model, row.backend], sums);
-    }
-    return stamp.text;
+    if (row.channel !== null && row.costNanoUsd === null) group.unpriced++;
+    if (row.atMs > group.lastMs) group.lastMs = row.atMs;
+    if (row.firstTokenMs !== null) group.firstToken[bucketOf(row.firstTokenMs)]!++;
+    group.duration[bucketOf(row.durationMs)]!++;
+    if (row.refId !== null && isCharged(row))
+      this.refDays.add(
+        [row.refId, row.atMs - (row.atMs % DAY_MS), row.model, row.channel],
+        [1, row.promptTokens, row.completionTokens, row.costNanoUsd ?? 0],
+      );
   }
 
-  #groupOf(row: UsageRow, { month, day }: Stamp): Group {
-    let groups = this.#groups.get(row.apiKeyId);
+  #groupOf(row: RequestRow): Group {
+    let groups = this.#groups.get(row.attribution);
     if (!groups) {
       groups = [];
-      this.#groups.set(row.apiKeyId, groups);
+      this.#groups.set(row.attribution, groups);
     }
-    for (const group of groups) if (countsIn(group, row, day)) return group;
-    const sums = {
+    for (const group of groups) if (countsIn(group, row)) return group;
+    const group = {
+      row,
+      minuteMs: row.atMs - (row.atMs % MINUTE_MS),
       requests: 0,
       promptTokens: 0,
       completionTokens: 0,
       costNanoUsd: 0,
       unpriced: 0,
-      lastUsedMs: 0,
+      lastMs: 0,
+      firstToken: noBuckets(),
+      duration: noBuckets(),
     };
-    const group = { row, month, day, ...sums };
     groups.push(group);
     return group;
   }
 
-  /** To be called once, when all rows are added. */
-  rollUp(): this {
-    for (const groups of this.#groups.values()) for (const group of groups) this.#rollUp(group);
-    return this;
+  #rollUp(group: Group): void {
+    const { row, minuteMs, requests, promptTokens, completionTokens, costNanoUsd, unpriced } = group;
+    const figures = [promptTokens, completionTokens, costNanoUsd, unpriced];
+    const sums = [requests, ...figures, ...group.firstToken, ...group.duration];
+    const kind = [
+      row.surface ?? "",
+      row.model ?? "",
+      row.backend ?? "",
+      row.channel ?? "",
+      row.status ?? 0,
+      row.code ?? "",
+    ];
+    for (const grainMs of GRAINS_MS)
+      this.everyone.add([grainMs, minuteMs - (minuteMs % grainMs), ...kind], sums);
+    const { userId, attribution, keyId, project, groupId } = row;
+    this.askerDays.add(
+      [
+        minuteMs - (minuteMs % DAY_MS),
+        userId ?? NO_ID,
+        attribution ?? "",
+        keyId ?? NO_ID,
+        project ?? "",
+        groupId ?? NO_ID,
+        row.channel ?? "",
+      ],
+      [
+        requests,
+        row.status === null ? requests : 0,
+        row.status !== null && row.status >= 400 ? requests : 0,
+        ...figures,
+      ],
+    );
+    if (isCharged(row)) this.#charge(group, row.userId);
   }
 
-  #rollUp({
-    row,
-    month,
-    day,
-    requests,
-    promptTokens,
-    completionTokens,
-    costNanoUsd,
-    unpriced,
-    lastUsedMs,
-  }: Group): void {
+  #charge(group: Group, userId: string): void {
+    const { row, requests, promptTokens, completionTokens, costNanoUsd, lastMs } = group;
+    const { project, keyId } = row;
     const tokens = promptTokens + completionTokens;
+    const month = this.#monthNames.at(group.minuteMs);
     const ofQuota = row.points === null ? 1 : 0;
     // Only what is done with a key has a project.
-    const ofKeys = row.project === null ? 0 : ofQuota;
-    const monthSums = [
+    const ofKeys = project === null ? 0 : ofQuota;
+    const sums = [
       requests,
       tokens,
       costNanoUsd,
@@ -123,12 +149,8 @@ export class Batch {
       ofKeys * tokens,
       ofKeys * costNanoUsd,
     ];
-    this.months.add([row.userId, month, WHOLE_USER], monthSums);
-    if (row.project !== null) this.months.add([row.userId, month, row.project], monthSums);
-    const daySums = [requests, promptTokens, completionTokens, tokens, costNanoUsd];
-    this.days.add([day, row.model, row.backend, row.refId !== null], daySums);
-    const keyDaySums = [requests, promptTokens, completionTokens, costNanoUsd, unpriced];
-    this.keyDays.add([day, row.apiKeyId, row.project ?? WHOLE_USER, row.userId], keyDaySums);
-    if (row.keyId !== null) this.keys.add(row.keyId, { month, nanoUsd: costNanoUsd, requests, lastUsedMs });
+    this.months.add([userId, month, WHOLE_USER], sums);
+    if (project !== null) this.months.add([userId, month, project], sums);
+    if (keyId !== null) this.keys.add(keyId, { month, nanoUsd: costNanoUsd, requests, lastUsedMs: lastMs });
   }
 }

@@ -1,6 +1,8 @@
 import type { Usage } from "./service.ts";
 
+export { NO_ID } from "./batch.ts";
 export { DAY_MS, MonthNames, nextMonthMs, utcDay, utcMonth } from "./calendar.ts";
+export { BUCKET_COUNT, BUCKETS_MS, HOUR_MS, MINUTE_MS, SUM_COLUMNS } from "./grains.ts";
 export * as methods from "./methods.ts";
 export * as routes from "./routes.ts";
 export {
@@ -8,7 +10,7 @@ export {
   type MonthKey,
   type MonthTotals,
   NANO_PER_USD,
-  type UsageRow,
+  type RequestRow,
   WHOLE_USER,
 } from "./rows.ts";
 export { Usage, type UsageOptions } from "./service.ts";

@@ -4,7 +4,7 @@ import { nextMonthMs, utcMonth } from "./calendar.ts";
 import { WHOLE_USER } from "./rows.ts";
 import { conditionsOf, type SeriesFilter } from "./series.ts";
 
-const COLUMNS = `id, model, backend, prompt_tokens, completion_tokens, total_tokens, cost, created_at, ref_id, api_key_id,
+const COLUMNS = `id, model, backend, prompt_tokens, completion_tokens, total_tokens, cost, created_ms, ref_id, api_key_id,
   project, points, account_type, estimated`;
 
 interface ListOptions {
@@ -16,7 +16,7 @@ interface ListOptions {
   fromMs: number;
 }
 
-interface ListedRow {
+interface StoredRow {
   id: string;
   model: string;
   backend: string;
@@ -24,7 +24,7 @@ interface ListedRow {
   completion_tokens: number;
   total_tokens: number;
   cost: number | null;
-  created_at: string;
+  created_ms: number;
   ref_id: string | null;
   api_key_id: string;
   project: string | null;
@@ -32,6 +32,13 @@ interface ListedRow {
   account_type: "user" | "group" | null;
   estimated: boolean;
 }
+
+const toListed = ({ created_ms, ...row }: StoredRow) => ({
+  ...row,
+  created_at: isoTime(created_ms),
+  estimated: Boolean(row.estimated),
+});
+type ListedRow = ReturnType<typeof toListed>;
 
 /** Months that hold a page, and how many of their rows come before it. */
 interface Months {
@@ -52,13 +59,13 @@ export class UsageList {
     const months = await this.#monthsOf(options);
     if (!months) return [];
     const narrowed = project === null ? "" : "AND project = $6";
-    const rows = await this.db.all<ListedRow>(
+    const rows = await this.db.all<StoredRow>(
       `SELECT ${COLUMNS} FROM usage_records
        WHERE user_id = $1 AND created_ms >= $2 AND created_ms < $3 ${narrowed}
        ORDER BY created_ms DESC, id LIMIT $4 OFFSET $5`,
       [userId, months.fromMs, months.toMs, limit, months.offset, ...(project === null ? [] : [project])],
     );
-    return rows.map((row) => ({ ...row, estimated: Boolean(row.estimated) }));
+    return rows.map(toListed);
   }
 
   /** A page of rows, newest first; those that came at the same instant by id. */
@@ -67,19 +74,18 @@ export class UsageList {
     { after, limit }: { after: { atMs: number; id: string } | null; limit: number },
   ): Promise<ListedRow[]> {
     const { where, params } = conditionsOf(filter);
-    const by = filter.userId === null ? "created_at" : "created_ms";
     const values: SqlValue[] = [...params];
     const value = (one: SqlValue) => `$${values.push(one)}`;
     let rest = "";
     if (after) {
-      const at = value(by === "created_at" ? isoTime(after.atMs) : after.atMs);
-      rest = `AND ${by} <= ${at} AND (${by} < ${at} OR id > ${value(after.id)})`;
+      const at = value(after.atMs);
+      rest = `AND created_ms <= ${at} AND (created_ms < ${at} OR id > ${value(after.id)})`;
     }
-    const rows = await this.db.all<ListedRow>(
-      `SELECT ${COLUMNS} FROM usage_records ${where} ${rest} ORDER BY ${by} DESC, id LIMIT ${value(limit)}`,
+    const rows = await this.db.all<StoredRow>(
+      `SELECT ${COLUMNS} FROM usage_records ${where} ${rest} ORDER BY created_ms DESC, id LIMIT ${value(limit)}`,
       values,
     );
-    return rows.map((row) => ({ ...row, estimated: Boolean(row.estimated) }));
+    return rows.map(toListed);
   }
 
   /** The months that the page is in: whole ones before it are skipped by their sums. Null when it has no rows. */

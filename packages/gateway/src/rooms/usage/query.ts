@@ -35,7 +35,6 @@ interface SumRow {
   requests: number | null;
   prompt_tokens: number | null;
   completion_tokens: number | null;
-  total_tokens: number | null;
   cost_nano_usd: number | null;
 }
 
@@ -43,14 +42,14 @@ const toTotals = (row: SumRow | null): Totals => ({
   requests: row?.requests ?? 0,
   prompt_tokens: row?.prompt_tokens ?? 0,
   completion_tokens: row?.completion_tokens ?? 0,
-  total_tokens: row?.total_tokens ?? 0,
+  total_tokens: (row?.prompt_tokens ?? 0) + (row?.completion_tokens ?? 0),
   cost_usd: (row?.cost_nano_usd ?? 0) / NANO_PER_USD,
 });
 
 /** Whole days and the rest of a period: only the rest needs raw rows. */
 interface Split {
-  /** Days from the first, inclusive, to the second, exclusive; null ends are open. */
-  days: { from: string | null; to: string | null } | null;
+  /** Starts of days from the first, inclusive, to the second, exclusive; null ends are open. */
+  days: { fromMs: number | null; toMs: number | null } | null;
   /** Periods in milliseconds, upper bound exclusive. */
   rest: { fromMs: number; toMs: number }[];
 }
@@ -65,11 +64,8 @@ function splitPeriod(sinceMs: number | null, untilMs: number | null): Split {
   const rest: Split["rest"] = [];
   if (firstDayMs !== null && sinceMs! < firstDayMs) rest.push({ fromMs: sinceMs!, toMs: firstDayMs });
   if (endDayMs !== null && endDayMs < untilMs!) rest.push({ fromMs: endDayMs, toMs: untilMs! });
-  const days = {
-    from: firstDayMs === null ? null : utcDay(firstDayMs),
-    to: endDayMs === null ? null : utcDay(endDayMs),
-  };
-  return { days: days.from !== null && days.from === days.to ? null : days, rest };
+  const days = { fromMs: firstDayMs, toMs: endDayMs };
+  return { days: firstDayMs !== null && firstDayMs === endDayMs ? null : days, rest };
 }
 
 /** `IN` lists come in few lengths, so that few statement texts exist: the last value is repeated. */
@@ -95,8 +91,15 @@ class Sql {
   }
 }
 
-const SUMS = "requests, prompt_tokens, completion_tokens, total_tokens, cost_nano_usd";
+const SUMS = ["requests", "prompt_tokens", "completion_tokens", "cost_nano_usd"];
 const NO_KEY = "CAST(NULL AS TEXT)";
+/** What each grouping goes by, where a day begins at the given instant. */
+const KEYS: Readonly<Record<GroupBy, (dayMs: string) => string>> = {
+  model: () => "model",
+  backend: () => "channel",
+  ref: () => "ref_id",
+  day: (dayMs) => `CAST(${dayMs} AS TEXT)`,
+};
 
 /** The usage query of the admin surface: sums from daily rollups as far as the period's whole days reach. */
 export class UsageQueries {
@@ -109,7 +112,8 @@ export class UsageQueries {
 
   async groups(query: UsageQuery, groupBy: GroupBy): Promise<{ groups: Group[]; truncated: boolean }> {
     const rows = await this.#sums(query, groupBy);
-    const groups = rows.slice(0, GROUPS_MAX).map((row) => ({ key: row.group_key, ...toTotals(row) }));
+    const nameOf = (key: string | null) => (key === null || groupBy !== "day" ? key : utcDay(Number(key)));
+    const groups = rows.slice(0, GROUPS_MAX).map((row) => ({ key: nameOf(row.group_key), ...toTotals(row) }));
     // Ties by key in byte order, which a database's own collation need not be; no key comes last.
     groups.sort(
       (a, b) =>
@@ -127,9 +131,10 @@ export class UsageQueries {
       ...rest.map((period) => this.#raw(sql, { ...period, refIds: query.refIds, groupBy })),
     ];
     if (parts.length === 0) return [];
-    const sums = SUMS.split(", ").map((column) => `CAST(SUM(${column}) AS BIGINT) AS ${column}`);
+    const sums = SUMS.map((column) => `CAST(SUM(${column}) AS BIGINT) AS ${column}`);
     const grouping = groupBy
-      ? `GROUP BY group_key ORDER BY SUM(total_tokens) DESC LIMIT ${GROUPS_MAX + 1}`
+      ? `GROUP BY group_key HAVING SUM(requests) > 0
+         ORDER BY SUM(prompt_tokens + completion_tokens) DESC LIMIT ${GROUPS_MAX + 1}`
       : "";
     return this.db.all<SumRow>(
       `SELECT ${groupBy ? "group_key" : `${NO_KEY} AS group_key`}, ${sums.join(", ")}
@@ -146,15 +151,22 @@ export class UsageQueries {
       groupBy,
     }: { days: NonNullable<Split["days"]>; refIds: string[] | null; groupBy: GroupBy | null },
   ): string[] {
-    const part = (table: string, key: string, condition: string | null) => {
-      const from = days.from === null ? null : `day >= ${sql.value(days.from)}`;
-      const to = days.to === null ? null : `day < ${sql.value(days.to)}`;
-      return `SELECT ${key} AS group_key, ${SUMS} FROM ${table} ${sql.where([from, to, condition])}`;
+    const part = (table: string, key: string, sums: readonly string[], condition: string | null) => {
+      const from = days.fromMs === null ? null : `start_ms >= ${sql.value(days.fromMs)}`;
+      const to = days.toMs === null ? null : `start_ms < ${sql.value(days.toMs)}`;
+      return `SELECT ${key} AS group_key, ${sums.join(", ")} FROM ${table} ${sql.where([from, to, condition])}`;
     };
-    const key = groupBy === null ? NO_KEY : groupBy === "ref" ? "ref_id" : groupBy;
-    if (refIds) return [part("usage_ref_days", key, sql.isIn("ref_id", refIds))];
-    if (groupBy !== "ref") return [part("usage_days", key, null)];
-    return [part("usage_ref_days", key, null), part("usage_days", NO_KEY, "tagged = FALSE")];
+    const key = groupBy === null ? NO_KEY : KEYS[groupBy]("start_ms");
+    const ofAll = `grain_ms = ${DAY_MS} AND channel <> ''`;
+    if (refIds) return [part("request_ref_days", key, SUMS, sql.isIn("ref_id", refIds))];
+    if (groupBy !== "ref") return [part("request_sums", key, SUMS, ofAll)];
+    // Without a reference is what all have and those with one do not.
+    const minus = SUMS.map((column) => `-${column}`);
+    return [
+      part("request_ref_days", key, SUMS, null),
+      part("request_sums", NO_KEY, SUMS, ofAll),
+      part("request_ref_days", NO_KEY, minus, null),
+    ];
   }
 
   #raw(
@@ -162,33 +174,30 @@ export class UsageQueries {
     options: { fromMs: number; toMs: number; refIds: string[] | null; groupBy: GroupBy | null },
   ): string {
     const { fromMs, toMs, refIds, groupBy } = options;
-    const day =
-      this.db.dialect === "sqlite"
-        ? "substr(created_at, 1, 10)"
-        : "to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD')";
-    const key =
-      groupBy === null ? NO_KEY : { model: "model", backend: "backend", ref: "ref_id", day }[groupBy];
-    return `SELECT ${key} AS group_key, 1 AS requests, prompt_tokens, completion_tokens, total_tokens,
-      COALESCE(CAST(ROUND(cost * 1000000000.0) AS BIGINT), 0) AS cost_nano_usd FROM usage_records
+    const key = groupBy === null ? NO_KEY : KEYS[groupBy](`ended_ms - ended_ms % ${DAY_MS}`);
+    return `SELECT ${key} AS group_key, 1 AS requests, prompt_tokens, completion_tokens,
+      COALESCE(cost_nano_usd, 0) AS cost_nano_usd FROM requests
       ${sql.where([
-        `created_at >= ${sql.value(isoTime(fromMs))}`,
-        `created_at < ${sql.value(isoTime(toMs))}`,
+        "channel IS NOT NULL",
+        `ended_ms >= ${sql.value(fromMs)}`,
+        `ended_ms < ${sql.value(toMs)}`,
         refIds && sql.isIn("ref_id", refIds),
       ])}`;
   }
 
-  records({ sinceMs, untilMs, refIds, limit, offset }: UsageQuery): Promise<RawRecord[]> {
+  async records({ sinceMs, untilMs, refIds, limit, offset }: UsageQuery): Promise<RawRecord[]> {
     const sql = new Sql();
     const conditions = sql.where([
-      sinceMs === null ? null : `created_at >= ${sql.value(isoTime(sinceMs))}`,
-      untilMs === null ? null : `created_at < ${sql.value(isoTime(untilMs))}`,
+      sinceMs === null ? null : `created_ms >= ${sql.value(sinceMs)}`,
+      untilMs === null ? null : `created_ms < ${sql.value(untilMs)}`,
       refIds && sql.isIn("ref_id", refIds),
     ]);
-    return this.db.all<RawRecord>(
-      `SELECT id, ref_id, api_key_id, model, backend, prompt_tokens, completion_tokens, total_tokens, cost, created_at
-       FROM usage_records ${conditions} ORDER BY created_at DESC, id
+    const rows = await this.db.all<Omit<RawRecord, "created_at"> & { created_ms: number }>(
+      `SELECT id, ref_id, api_key_id, model, backend, prompt_tokens, completion_tokens, total_tokens, cost, created_ms
+       FROM usage_records ${conditions} ORDER BY created_ms DESC, id
        LIMIT ${sql.value(limit)} OFFSET ${sql.value(offset)}`,
       sql.params,
     );
+    return rows.map(({ created_ms, ...row }) => ({ ...row, created_at: isoTime(created_ms) }));
   }
 }

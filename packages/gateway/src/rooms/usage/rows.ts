@@ -1,27 +1,14 @@
+import type { RequestLine } from "../../kernel/request-row.ts";
+
 export const NANO_PER_USD = 1e9;
 /** The project of the rollup row that counts everything a user did. A key's project is never empty. */
 export const WHOLE_USER = "";
 
-/** One finished request as the database keeps it. */
-export interface UsageRow {
-  /** The request's id: what makes a replay harmless. */
-  id: string;
-  userId: string;
-  keyId: string | null;
-  project: string | null;
-  apiKeyId: string;
-  model: string;
-  backend: string;
-  promptTokens: number;
-  completionTokens: number;
-  /** Null when the model has no price. */
-  costNanoUsd: number | null;
-  createdAtMs: number;
-  refId: string | null;
+/** One request as the database keeps it. */
+export interface RequestRow extends RequestLine {
   /** Set when points paid; null when the request counts against the tier's quota. */
   points: number | null;
   accountType: "user" | "group" | null;
-  estimated: boolean;
 }
 
 /** Where a month's use is counted. */

@@ -1,4 +1,3 @@
-import { isoTime } from "../../kernel/clock.ts";
 import type { Database, SqlValue } from "../../storage/contract.ts";
 import { DAY_MS, utcDay } from "./calendar.ts";
 import { NANO_PER_USD } from "./rows.ts";
@@ -32,7 +31,7 @@ const COLUMNS: Readonly<Record<SeriesBy, string>> = {
 };
 
 interface DaySums {
-  day: string;
+  start_ms: number;
   name: string | null;
   requests: number;
   prompt_tokens: number;
@@ -64,65 +63,74 @@ export class UsageSeries {
   #rows(filter: SeriesFilter, by: SeriesBy): Promise<DaySums[]> {
     const isByKey = by === "key" || by === "project";
     if (!isByKey && filter.userId === null && filter.apiKeyId === null && filter.project === null)
-      return this.#rollups(filter, by);
+      return this.#everyone(filter, by);
     const isWholeDays = filter.sinceMs % DAY_MS === 0 && filter.untilMs % DAY_MS === 0;
     return isByKey && filter.model === null && isWholeDays
-      ? this.#keyDays(filter, by)
+      ? this.#askerDays(filter, by)
       : this.#raw(filter, by);
   }
 
-  #keyDays({ userId, sinceMs, untilMs, project, apiKeyId }: SeriesFilter, by: SeriesBy): Promise<DaySums[]> {
-    const conditions = new Conditions();
+  #askerDays(
+    { userId, sinceMs, untilMs, project, apiKeyId }: SeriesFilter,
+    by: SeriesBy,
+  ): Promise<DaySums[]> {
+    const conditions = daysOf({ sinceMs, untilMs });
     conditions.add((value) => `user_id = ${value}`, userId);
-    conditions.add((value) => `day >= ${value}`, utcDay(sinceMs));
-    conditions.add((value) => `day < ${value}`, utcDay(untilMs));
     conditions.add((value) => `project = ${value}`, project);
     conditions.add((value) => `api_key_id = ${value}`, apiKeyId);
     const name = by === "key" ? "api_key_id" : "NULLIF(project, '')";
-    const source = `SELECT day, ${name} AS name, requests, prompt_tokens, completion_tokens, cost_nano_usd, unpriced
-      FROM usage_key_days ${conditions.where}`;
-    return this.#grouped(source, "CAST(SUM(unpriced) AS BIGINT)", conditions.params);
+    const source = `SELECT start_ms, ${name} AS name, ${FIGURES}, unpriced
+      FROM request_asker_days ${conditions.where} AND channel <> ''`;
+    return this.#grouped(source, conditions.params);
   }
 
   /** Everyone's, from the sums of whole days. */
-  #rollups({ sinceMs, untilMs, model }: SeriesFilter, by: SeriesBy): Promise<DaySums[]> {
-    const conditions = new Conditions();
-    conditions.add((value) => `day >= ${value}`, utcDay(sinceMs));
-    conditions.add((value) => `day < ${value}`, utcDay(untilMs + DAY_MS - 1));
+  #everyone({ sinceMs, untilMs, model }: SeriesFilter, by: SeriesBy): Promise<DaySums[]> {
+    const conditions = daysOf({ sinceMs, untilMs: untilMs + DAY_MS - 1 });
     conditions.add((value) => `model = ${value}`, model);
     const { where, params } = conditions;
-    const sums = "requests, prompt_tokens, completion_tokens, cost_nano_usd";
-    const source =
-      by === "ref"
-        ? `SELECT day, ref_id AS name, ${sums} FROM usage_ref_days ${where}
-           UNION ALL SELECT day, CAST(NULL AS TEXT), ${sums} FROM usage_days ${where} AND tagged = FALSE`
-        : `SELECT day, ${COLUMNS[by]} AS name, ${sums} FROM usage_days ${where}`;
-    return this.#grouped(source, "CAST(NULL AS BIGINT)", params);
+    const ofAll = (name: string, unpriced: string) => `SELECT start_ms, ${name} AS name, ${FIGURES},
+      ${unpriced} AS unpriced FROM request_sums ${where} AND grain_ms = ${DAY_MS} AND channel <> ''`;
+    if (by !== "ref") return this.#grouped(ofAll(by === "source" ? "channel" : by, "unpriced"), params);
+    // Without a reference is what all have and those with one do not.
+    const [noName, unknown] = ["CAST(NULL AS TEXT)", "CAST(NULL AS BIGINT)"];
+    const minus = FIGURES.split(", ").map((column) => `-${column}`);
+    const ofRefs = (name: string, figures: string) =>
+      `SELECT start_ms, ${name} AS name, ${figures}, ${unknown} AS unpriced FROM request_ref_days ${where}`;
+    const parts = [ofRefs("ref_id", FIGURES), ofAll(noName, unknown), ofRefs(noName, minus.join(", "))];
+    return this.#grouped(parts.join(" UNION ALL "), params);
   }
 
   #raw(filter: SeriesFilter, by: SeriesBy): Promise<DaySums[]> {
     const { where, params } = conditionsOf(filter);
-    const day =
-      this.db.dialect === "sqlite"
-        ? "substr(created_at, 1, 10)"
-        : "to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD')";
-    const source = `SELECT ${day} AS day, ${COLUMNS[by]} AS name, 1 AS requests, prompt_tokens, completion_tokens,
-        COALESCE(CAST(ROUND(cost * 1000000000.0) AS BIGINT), 0) AS cost_nano_usd,
-        CASE WHEN cost IS NULL THEN 1 ELSE 0 END AS unpriced
+    const source = `SELECT created_ms - created_ms % ${DAY_MS} AS start_ms, ${COLUMNS[by]} AS name, 1 AS requests,
+        prompt_tokens, completion_tokens, COALESCE(cost_nano_usd, 0) AS cost_nano_usd,
+        CASE WHEN cost_nano_usd IS NULL THEN 1 ELSE 0 END AS unpriced
       FROM usage_records ${where}`;
-    return this.#grouped(source, "CAST(SUM(unpriced) AS BIGINT)", params);
+    return this.#grouped(source, params);
   }
 
-  #grouped(source: string, unpriced: string, params: readonly SqlValue[]): Promise<DaySums[]> {
-    const sums = ["requests", "prompt_tokens", "completion_tokens", "cost_nano_usd"]
+  #grouped(source: string, params: readonly SqlValue[]): Promise<DaySums[]> {
+    const sums = `${FIGURES}, unpriced`
+      .split(", ")
       .map((column) => `CAST(SUM(${column}) AS BIGINT) AS ${column}`)
       .join(", ");
     return this.db.all<DaySums>(
-      `SELECT day, name, ${sums}, ${unpriced} AS unpriced FROM (${source}) AS rows_of_days GROUP BY day, name
+      `SELECT start_ms, name, ${sums} FROM (${source}) AS rows_of_days GROUP BY start_ms, name
+       HAVING SUM(requests) > 0
        ORDER BY SUM(prompt_tokens + completion_tokens) DESC LIMIT ${SUMS_MAX}`,
       params,
     );
   }
+}
+
+const FIGURES = "requests, prompt_tokens, completion_tokens, cost_nano_usd";
+
+function daysOf({ sinceMs, untilMs }: Pick<SeriesFilter, "sinceMs" | "untilMs">): Conditions {
+  const conditions = new Conditions();
+  conditions.add((value) => `start_ms >= ${value}`, sinceMs - (sinceMs % DAY_MS));
+  conditions.add((value) => `start_ms < ${value}`, untilMs - (untilMs % DAY_MS));
+  return conditions;
 }
 
 /** Conditions on usage rows, in the order of the index that finds them. */
@@ -130,11 +138,8 @@ export function conditionsOf(filter: SeriesFilter): Conditions {
   const { userId, sinceMs, untilMs, project, model, apiKeyId } = filter;
   const conditions = new Conditions();
   conditions.add((value) => `user_id = ${value}`, userId);
-  // A person's rows are found by created_ms, everyone's by created_at.
-  const [column, from, to] =
-    userId === null ? ["created_at", isoTime(sinceMs), isoTime(untilMs)] : ["created_ms", sinceMs, untilMs];
-  conditions.add((value) => `${column} >= ${value}`, from!);
-  conditions.add((value) => `${column} < ${value}`, to!);
+  conditions.add((value) => `created_ms >= ${value}`, sinceMs);
+  conditions.add((value) => `created_ms < ${value}`, untilMs);
   conditions.add((value) => `project = ${value}`, project);
   conditions.add((value) => `model = ${value}`, model);
   conditions.add((value) => `api_key_id = ${value}`, apiKeyId);
@@ -166,18 +171,18 @@ function add(sums: Sums, row: DaySums): void {
 
 class Group {
   readonly sums = noSums();
-  readonly days = new Map<string, Sums>();
+  readonly days = new Map<number, Sums>();
 
   add(row: DaySums): void {
     add(this.sums, row);
-    const day = this.days.get(row.day) ?? noSums();
+    const day = this.days.get(row.start_ms) ?? noSums();
     add(day, row);
-    this.days.set(row.day, day);
+    this.days.set(row.start_ms, day);
   }
 
   get view() {
-    const days = Array.from(this.days, ([day, sums]) => ({ day, ...sums }));
-    return { ...this.sums, days: days.sort((a, b) => (a.day < b.day ? -1 : 1)) };
+    const days = [...this.days].sort(([a], [b]) => a - b);
+    return { ...this.sums, days: days.map(([startMs, sums]) => ({ day: utcDay(startMs), ...sums })) };
   }
 }
 

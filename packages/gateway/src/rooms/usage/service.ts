@@ -1,5 +1,5 @@
 import type { z } from "zod";
-import { type Clock, isoTime } from "../../kernel/clock.ts";
+import type { Clock } from "../../kernel/clock.ts";
 import type { Actor } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
 import type { Database, Sweep } from "../../storage/contract.ts";
@@ -126,7 +126,7 @@ export class Usage {
   /** Removes rows of months that are no longer kept. */
   readonly sweepRows: Sweep = async (nowMs, rowsMax) => {
     const fromMs = this.#keptFromMs(nowMs);
-    return fromMs === 0 ? 0 : this.store.deleteBefore(isoTime(fromMs), rowsMax);
+    return fromMs === 0 ? 0 : this.store.deleteBefore(fromMs, rowsMax);
   };
 
   /** Answers `POST /api/admin/usage/query`. */

@@ -7,19 +7,44 @@ import {
   type Transaction,
 } from "../../storage/contract.ts";
 import { Batch } from "./batch.ts";
+import { SUM_COLUMNS } from "./grains.ts";
 import { readKeySpend } from "./key-spend.ts";
-import {
-  type KeySpend,
-  type MonthKey,
-  type MonthTotals,
-  NANO_PER_USD,
-  type UsageRow,
-  WHOLE_USER,
-} from "./rows.ts";
+import { type KeySpend, type MonthKey, type MonthTotals, type RequestRow, WHOLE_USER } from "./rows.ts";
 import { Sums } from "./sums.ts";
 
-const ROWS = `usage_records (id, user_id, key_id, project, api_key_id, model, backend, prompt_tokens,
-  completion_tokens, total_tokens, cost, created_at, created_ms, ref_id, points, account_type, estimated)`;
+/** The columns of a row, and what stands in them. */
+const COLUMNS: readonly [column: string, value: (row: RequestRow) => SqlValue][] = [
+  ["id", (row) => row.requestId],
+  ["ended_ms", (row) => row.atMs],
+  ["user_id", (row) => row.userId],
+  ["key_id", (row) => row.keyId],
+  ["api_key_id", (row) => row.attribution],
+  ["project", (row) => row.project],
+  ["group_id", (row) => row.groupId],
+  ["surface", (row) => row.surface],
+  ["model", (row) => row.model],
+  ["model_asked", (row) => row.modelAsked],
+  ["backend", (row) => row.backend],
+  ["reason", (row) => row.reason],
+  ["status", (row) => row.status],
+  ["code", (row) => row.code],
+  ["message", (row) => row.message],
+  ["attempts", (row) => row.attempts],
+  ["failed_attempts", (row) => row.failedAttempts],
+  ["queue_ms", (row) => row.queueMs],
+  ["first_token_ms", (row) => row.firstTokenMs],
+  ["duration_ms", (row) => row.durationMs],
+  ["prompt_tokens", (row) => row.promptTokens],
+  ["completion_tokens", (row) => row.completionTokens],
+  ["estimated", (row) => row.estimated],
+  ["cost_nano_usd", (row) => row.costNanoUsd],
+  ["channel", (row) => row.channel],
+  ["points", (row) => row.points],
+  ["account_type", (row) => row.accountType],
+  ["ref_id", (row) => row.refId],
+  ["client_ip", (row) => row.clientIp],
+];
+const ROWS = `requests (${COLUMNS.map(([column]) => column).join(", ")})`;
 
 /** A rollup table: rows of keys and sums, where inserting what exists adds to it. */
 function rollup(table: string, keys: readonly string[], sums: readonly string[]) {
@@ -29,13 +54,21 @@ function rollup(table: string, keys: readonly string[], sums: readonly string[])
     adding: `ON CONFLICT (${keys.join(", ")}) DO UPDATE SET ${added.join(", ")}`,
   };
 }
-const DAY_SUMS = ["requests", "prompt_tokens", "completion_tokens", "total_tokens", "cost_nano_usd"];
-const DAYS = rollup("usage_days", ["day", "model", "backend", "tagged"], DAY_SUMS);
-const REF_DAYS = rollup("usage_ref_days", ["ref_id", "day", "model", "backend"], DAY_SUMS);
-const KEY_DAYS = rollup(
-  "usage_key_days",
-  ["day", "api_key_id", "project", "user_id"],
-  ["requests", "prompt_tokens", "completion_tokens", "cost_nano_usd", "unpriced"],
+const EVERYONE = rollup(
+  "request_sums",
+  ["grain_ms", "start_ms", "surface", "model", "backend", "channel", "status", "code"],
+  SUM_COLUMNS,
+);
+const FIGURES = ["prompt_tokens", "completion_tokens", "cost_nano_usd"];
+const ASKER_DAYS = rollup(
+  "request_asker_days",
+  ["start_ms", "user_id", "api_key_id", "key_id", "project", "group_id", "channel"],
+  ["requests", "charges_only", "unanswered", ...FIGURES, "unpriced"],
+);
+const REF_DAYS = rollup(
+  "request_ref_days",
+  ["ref_id", "start_ms", "model", "channel"],
+  ["requests", ...FIGURES],
 );
 const MONTHS = rollup(
   "usage_months",
@@ -59,8 +92,8 @@ export interface MonthQuota
   extends MonthKey,
     Pick<MonthTotals, "quotaTokens" | "quotaCostNanoUsd" | "keyQuotaTokens" | "keyQuotaCostNanoUsd"> {}
 
-/** What a batch adds to the rollup of days. */
-type DaySumRows = readonly (readonly SqlValue[])[];
+/** What a batch adds to everyone's sums. */
+type SumRows = readonly (readonly SqlValue[])[];
 
 /** What a batch of rows left the rollups like. */
 export interface WrittenSums {
@@ -88,27 +121,7 @@ const toQuota = (row: QuotaRow): MonthQuota => ({
   keyQuotaCostNanoUsd: row.key_quota_cost_nano_usd,
 });
 
-const toValues = (row: UsageRow, createdAt: string): SqlValue[] => [
-  row.id,
-  row.userId,
-  row.keyId,
-  row.project,
-  row.apiKeyId,
-  row.model,
-  row.backend,
-  row.promptTokens,
-  row.completionTokens,
-  row.promptTokens + row.completionTokens,
-  row.costNanoUsd === null ? null : row.costNanoUsd / NANO_PER_USD,
-  createdAt,
-  row.createdAtMs,
-  row.refId,
-  row.points,
-  row.accountType,
-  row.estimated,
-];
-
-/** SQL of usage rows and of their rollups, which change only together. */
+/** SQL that writes requests and their sums, which change only together, and reads what of the sums is money. */
 export class UsageStore {
   constructor(readonly db: Database) {}
 
@@ -116,7 +129,7 @@ export class UsageStore {
   async existing(on: Queryable, ids: readonly string[]): Promise<Set<string>> {
     const rows = await selectIn<{ id: string }>(
       on,
-      (list) => `SELECT id FROM usage_records WHERE id IN ${list}`,
+      (list) => `SELECT id FROM requests WHERE id IN ${list}`,
       ids,
     );
     return new Set(rows.map(({ id }) => id));
@@ -126,32 +139,33 @@ export class UsageStore {
    * Inserts rows that are known to be new and bumps every rollup. Should another writer have inserted one of
    * them meanwhile, its unique id makes this throw and the transaction roll back.
    */
-  async insert(tx: Transaction, rows: readonly UsageRow[]): Promise<WrittenSums> {
-    const { days, ...written } = await this.insertExceptDays(tx, rows);
-    await this.addDays(tx, days);
+  async insert(tx: Transaction, rows: readonly RequestRow[]): Promise<WrittenSums> {
+    const { sums, ...written } = await this.insertExceptSums(tx, rows);
+    await this.addSums(tx, sums);
     return written;
   }
 
-  /** The same without the rollup of days, which `addDays` bumps at the end of the transaction. */
-  async insertExceptDays(
+  /** The same without everyone's sums, which `addSums` bumps at the end of the transaction. */
+  async insertExceptSums(
     tx: Transaction,
-    rows: readonly UsageRow[],
-  ): Promise<WrittenSums & { days: DaySumRows }> {
-    const batch = new Batch();
-    const values = rows.map((row) => toValues(row, batch.add(row)));
-    await insertRows(tx, ROWS, values);
-    const rollups = batch.rollUp();
-    const months = await this.#addToMonths(tx, rollups.months.rows());
-    const keys = await rollups.keys.write(tx);
-    if (rollups.refDays.all.length > 0)
-      await insertRows(tx, REF_DAYS.into, rollups.refDays.rows(), REF_DAYS.adding);
-    await insertRows(tx, KEY_DAYS.into, rollups.keyDays.rows(), KEY_DAYS.adding);
-    return { months, keys, days: rollups.days.rows() };
+    rows: readonly RequestRow[],
+  ): Promise<WrittenSums & { sums: SumRows }> {
+    await insertRows(
+      tx,
+      ROWS,
+      rows.map((row) => COLUMNS.map(([, value]) => value(row))),
+    );
+    const batch = new Batch(rows);
+    const months = await this.#addToMonths(tx, batch.months.rows());
+    const keys = await batch.keys.write(tx);
+    await insertRows(tx, REF_DAYS.into, batch.refDays.rows(), REF_DAYS.adding);
+    await insertRows(tx, ASKER_DAYS.into, batch.askerDays.rows(), ASKER_DAYS.adding);
+    return { months, keys, sums: batch.everyone.rows() };
   }
 
-  /** Every instance bumps the same few rows of the day, so they are locked last and for the shortest time. */
-  async addDays(tx: Transaction, days: DaySumRows): Promise<void> {
-    await insertRows(tx, DAYS.into, days, DAYS.adding);
+  /** Every instance bumps the same few rows, so they are locked last and for the shortest time. */
+  async addSums(tx: Transaction, sums: SumRows): Promise<void> {
+    await insertRows(tx, EVERYONE.into, sums, EVERYONE.adding);
   }
 
   async #addToMonths(tx: Transaction, rows: readonly (readonly SqlValue[])[]): Promise<MonthQuota[]> {
@@ -217,12 +231,12 @@ export class UsageStore {
     return readKeySpend(on, keyId);
   }
 
-  /** Deletes some of the rows that are older than `before`; the rollups keep their sums. */
-  deleteBefore(before: string, rowsMax: number): Promise<number> {
+  /** Deletes some of the charged rows that ended before; the rollups keep their sums. */
+  deleteBefore(beforeMs: number, rowsMax: number): Promise<number> {
     return this.db.run(
-      `DELETE FROM usage_records WHERE created_at < $1 AND id IN
-         (SELECT id FROM usage_records WHERE created_at < $1 ORDER BY created_at LIMIT $2)`,
-      [before, rowsMax],
+      `DELETE FROM requests WHERE id IN
+         (SELECT id FROM requests WHERE ended_ms < $1 AND channel IS NOT NULL ORDER BY ended_ms LIMIT $2)`,
+      [beforeMs, rowsMax],
     );
   }
 }

@@ -1,4 +1,4 @@
-type KeyPart = string | boolean;
+type KeyPart = string | number;
 
 interface Sum<Key> {
   key: Key;
@@ -35,7 +35,7 @@ export class Sums<Key extends readonly KeyPart[] = readonly KeyPart[]> {
   }
 
   /** Rows of key and sums, in the order of the keys: two writers then lock rows in the same order. */
-  rows(): (readonly (KeyPart | number)[])[] {
+  rows(): (readonly KeyPart[])[] {
     return this.#sums
       .map(({ key, values }) => ({ id: key.join("\u0000"), row: [...key, ...values] }))
       .sort((a, b) => (a.id < b.id ? -1 : 1))

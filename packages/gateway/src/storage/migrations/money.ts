@@ -5,28 +5,6 @@ const BUCKET_COUNT = 15;
 const buckets = (name: string): string =>
   Array.from({ length: BUCKET_COUNT }, (_, i) => `${name}${i} INTEGER NOT NULL`).join(", ");
 
-const sumColumns = (by: string): string => `grain_ms {bigint} NOT NULL,
-  start_ms {bigint} NOT NULL,
-  facet_id {bigint} NOT NULL,
-  requests {bigint} NOT NULL,
-  prompt_tokens {bigint} NOT NULL,
-  completion_tokens {bigint} NOT NULL,
-  cost_nano_usd {bigint} NOT NULL,
-  ${buckets("first_token_")}, ${buckets("duration_")},
-  PRIMARY KEY (grain_ms, start_ms, ${by})`;
-
-const askerDayColumns = `start_ms {bigint} NOT NULL,
-  asker_id {bigint} NOT NULL,
-  requests {bigint} NOT NULL,
-  unanswered {bigint} NOT NULL,
-  prompt_tokens {bigint} NOT NULL,
-  completion_tokens {bigint} NOT NULL,
-  cost_nano_usd {bigint} NOT NULL,
-  PRIMARY KEY (start_ms, asker_id)`;
-
-const askerSumColumns = `asker_id {bigint} NOT NULL, first_ms {bigint}, last_ms {bigint},
-  ${sumColumns("asker_id, facet_id")}`;
-
 /** Points, prices, and what was used. Rows outlive the users and keys that they name: nothing references those. */
 export const money: readonly Statement[] = [
   // `version` counts the account's entries; `remainder` is in 10^-15 points (docs/ledger.md). What is owed is a balance
@@ -120,32 +98,50 @@ export const money: readonly Statement[] = [
     updated_at {timestamp} NOT NULL
   )`,
 
-  `CREATE TABLE usage_records (
+  // One row a request, answered or not. `channel` says what was charged (`gateway`, `rpc`, `realtime` or a capability) and
+  // is null where nothing was; `status` is null of a charge that is not a request of its own, such as a finished video.
+  `CREATE TABLE requests (
     id {uuid} PRIMARY KEY,
-    user_id {uuid} NOT NULL,
+    ended_ms {bigint} NOT NULL,
+    user_id {uuid},
     key_id {uuid},
+    api_key_id TEXT CHECK (length(api_key_id) <= 64),
     project TEXT,
-    api_key_id TEXT NOT NULL CHECK (length(api_key_id) <= 64),
-    model TEXT NOT NULL CHECK (length(model) <= 128),
-    backend TEXT NOT NULL CHECK (length(backend) <= 64),
+    group_id {uuid},
+    surface TEXT,
+    model TEXT CHECK (length(model) <= 128),
+    model_asked TEXT,
+    backend TEXT,
+    reason TEXT,
+    status INTEGER,
+    code TEXT,
+    message TEXT,
+    attempts INTEGER NOT NULL,
+    failed_attempts TEXT,
+    queue_ms {bigint} NOT NULL,
+    first_token_ms {bigint},
+    duration_ms {bigint} NOT NULL,
     prompt_tokens {bigint} NOT NULL CHECK (prompt_tokens >= 0),
     completion_tokens {bigint} NOT NULL CHECK (completion_tokens >= 0),
-    total_tokens {bigint} NOT NULL,
-    cost {double} CHECK (cost >= 0),
-    created_at {timestamp} NOT NULL,
-    created_ms {bigint} NOT NULL,
-    ref_id TEXT CHECK (length(ref_id) <= 64),
+    estimated {boolean} NOT NULL,
+    cost_nano_usd {bigint} CHECK (cost_nano_usd >= 0),
+    channel TEXT CHECK (length(channel) <= 64),
     points {bigint},
     account_type TEXT CHECK (account_type IN ('user', 'group')),
-    estimated {boolean} NOT NULL
+    ref_id TEXT CHECK (length(ref_id) <= 64),
+    client_ip TEXT
   )`,
   // Rows arrive in the order of time, so an index that begins with the time grows at its end; one that begins with the
   // key or the user changes another page with almost each row. A person's rows need that, once.
-  "CREATE INDEX usage_records_time ON usage_records (created_at, api_key_id, model)",
-  // A person's rows are ordered by created_ms, so that no planner can take the index on created_at for it and
-  // walk through everyone's newer rows to find theirs.
-  "CREATE INDEX usage_records_person ON usage_records (user_id, created_ms, project)",
-  "CREATE INDEX usage_records_ref ON usage_records (ref_id, created_at) WHERE ref_id IS NOT NULL",
+  "CREATE INDEX requests_time ON requests (ended_ms, api_key_id, model)",
+  "CREATE INDEX requests_person ON requests (user_id, ended_ms, key_id, project)",
+  "CREATE INDEX requests_ref ON requests (ref_id, ended_ms) WHERE ref_id IS NOT NULL",
+  // What nobody was charged for goes first.
+  "CREATE INDEX requests_uncharged ON requests (ended_ms) WHERE channel IS NULL",
+  {
+    sqlite: [usageView("strftime('%Y-%m-%dT%H:%M:%fZ', ended_ms / 1000.0, 'unixepoch')")],
+    postgres: [usageView("to_timestamp(ended_ms / 1000.0)")],
+  },
   // One row a user, UTC month and project. The project '' is the whole user; its `key_quota_` columns are the sums of
   // all keys together, which no project label can reach.
   `CREATE TABLE usage_months (
@@ -170,90 +166,56 @@ export const money: readonly Statement[] = [
     requests {bigint} NOT NULL,
     last_used_ms {bigint} NOT NULL
   )`,
-  // What the usage query reads. References may be as many as requests, so they have a table of their own.
-  `CREATE TABLE usage_days (
-    day TEXT NOT NULL,
+  // Sums of everyone's requests by minute, hour and day. The empty text, and status 0, stand for null.
+  `CREATE TABLE request_sums (
+    grain_ms {bigint} NOT NULL,
+    start_ms {bigint} NOT NULL,
+    surface TEXT NOT NULL,
     model TEXT NOT NULL,
     backend TEXT NOT NULL,
-    tagged {boolean} NOT NULL,
-    requests {bigint} NOT NULL,
-    prompt_tokens {bigint} NOT NULL,
-    completion_tokens {bigint} NOT NULL,
-    total_tokens {bigint} NOT NULL,
-    cost_nano_usd {bigint} NOT NULL,
-    PRIMARY KEY (day, model, backend, tagged)
-  )`,
-  `CREATE TABLE usage_ref_days (
-    ref_id TEXT NOT NULL,
-    day TEXT NOT NULL,
-    model TEXT NOT NULL,
-    backend TEXT NOT NULL,
-    requests {bigint} NOT NULL,
-    prompt_tokens {bigint} NOT NULL,
-    completion_tokens {bigint} NOT NULL,
-    total_tokens {bigint} NOT NULL,
-    cost_nano_usd {bigint} NOT NULL,
-    PRIMARY KEY (ref_id, day, model, backend)
-  )`,
-  "CREATE INDEX usage_ref_days_day ON usage_ref_days (day)",
-  // Usage by key and project, of whole days. A row without a project has the empty text.
-  `CREATE TABLE usage_key_days (
-    day TEXT NOT NULL,
-    api_key_id TEXT NOT NULL,
-    project TEXT NOT NULL,
-    user_id {uuid} NOT NULL,
+    channel TEXT NOT NULL,
+    status INTEGER NOT NULL,
+    code TEXT NOT NULL,
     requests {bigint} NOT NULL,
     prompt_tokens {bigint} NOT NULL,
     completion_tokens {bigint} NOT NULL,
     cost_nano_usd {bigint} NOT NULL,
     unpriced {bigint} NOT NULL,
-    PRIMARY KEY (day, api_key_id, project, user_id)
+    ${buckets("first_token_")}, ${buckets("duration_")},
+    PRIMARY KEY (grain_ms, start_ms, surface, model, backend, channel, status, code)
   )`,
-  "CREATE INDEX usage_key_days_user ON usage_key_days (user_id, day)",
-
-  `CREATE TABLE request_facets (
-    id {bigint} PRIMARY KEY,
-    surface TEXT NOT NULL,
+  // Sums of each key or person by day. The empty text, and the id of zeros, stand for null.
+  `CREATE TABLE request_asker_days (
+    start_ms {bigint} NOT NULL,
+    user_id {uuid} NOT NULL,
+    api_key_id TEXT NOT NULL,
+    key_id {uuid} NOT NULL,
+    project TEXT NOT NULL,
+    group_id {uuid} NOT NULL,
+    channel TEXT NOT NULL,
+    requests {bigint} NOT NULL,
+    charges_only {bigint} NOT NULL,
+    unanswered {bigint} NOT NULL,
+    prompt_tokens {bigint} NOT NULL,
+    completion_tokens {bigint} NOT NULL,
+    cost_nano_usd {bigint} NOT NULL,
+    unpriced {bigint} NOT NULL,
+    PRIMARY KEY (start_ms, user_id, api_key_id, key_id, project, group_id, channel)
+  )`,
+  "CREATE INDEX request_asker_days_user ON request_asker_days (user_id, start_ms)",
+  // Sums of what was tagged with a reference, by day. References may be as many as requests.
+  `CREATE TABLE request_ref_days (
+    ref_id TEXT NOT NULL,
+    start_ms {bigint} NOT NULL,
     model TEXT NOT NULL,
-    backend TEXT NOT NULL,
-    status INTEGER NOT NULL,
-    code TEXT NOT NULL
+    channel TEXT NOT NULL,
+    requests {bigint} NOT NULL,
+    prompt_tokens {bigint} NOT NULL,
+    completion_tokens {bigint} NOT NULL,
+    cost_nano_usd {bigint} NOT NULL,
+    PRIMARY KEY (ref_id, start_ms, model, channel)
   )`,
-  `CREATE TABLE request_askers (
-    id {bigint} PRIMARY KEY,
-    user_id {uuid},
-    key_id {uuid},
-    group_id {uuid},
-    project TEXT,
-    key_prefix TEXT
-  )`,
-  "CREATE INDEX request_askers_user ON request_askers (user_id)",
-  "CREATE INDEX request_askers_group ON request_askers (group_id) WHERE group_id IS NOT NULL",
-  "CREATE INDEX request_askers_key ON request_askers (key_id) WHERE key_id IS NOT NULL",
-  `CREATE TABLE record_blocks (
-    first_id {uuid} PRIMARY KEY,
-    requests INTEGER NOT NULL,
-    records {bytes} NOT NULL
-  )`,
-  `CREATE TABLE request_marks (
-    writer_id {uuid} NOT NULL,
-    from_ms {bigint} NOT NULL,
-    below_ms {bigint} NOT NULL,
-    PRIMARY KEY (writer_id, from_ms)
-  )`,
-  {
-    sqlite: [
-      `CREATE TABLE request_sums (${sumColumns("facet_id")}) WITHOUT ROWID`,
-      `CREATE TABLE request_asker_sums (${askerSumColumns}) WITHOUT ROWID`,
-      `CREATE TABLE request_asker_days (${askerDayColumns}) WITHOUT ROWID`,
-    ],
-    postgres: [
-      `CREATE TABLE request_sums (${sumColumns("facet_id")})`,
-      `CREATE TABLE request_asker_sums (${askerSumColumns})`,
-      `CREATE TABLE request_asker_days (${askerDayColumns})`,
-    ],
-  },
-  "CREATE INDEX request_asker_sums_asker ON request_asker_sums (asker_id, grain_ms, start_ms)",
+  "CREATE INDEX request_ref_days_start ON request_ref_days (start_ms)",
   // Prompts of the keys that an administrator chose.
   `CREATE TABLE captured_prompts (
     request_id {uuid} PRIMARY KEY,
@@ -263,3 +225,12 @@ export const money: readonly Statement[] = [
   )`,
   "CREATE INDEX captured_prompts_key ON captured_prompts (key_id)",
 ];
+
+/** What was charged, as the contract has it. */
+function usageView(createdAt: string): string {
+  return `CREATE VIEW usage_records AS
+    SELECT id, user_id, key_id, api_key_id, project, model, channel AS backend, prompt_tokens, completion_tokens,
+      prompt_tokens + completion_tokens AS total_tokens, CAST(cost_nano_usd AS {double}) / 1000000000 AS cost, cost_nano_usd,
+      ${createdAt} AS created_at, ended_ms AS created_ms, ref_id, points, account_type, estimated
+    FROM requests WHERE channel IS NOT NULL`;
+}

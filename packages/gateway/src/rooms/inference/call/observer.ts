@@ -2,7 +2,7 @@ import { POSTED_CAPABILITIES } from "../../../backends/contract.ts";
 import { BoundedMap } from "../../../kernel/bounded.ts";
 import type { Clock } from "../../../kernel/clock.ts";
 import { ERRORS, ServiceError } from "../../../kernel/errors.ts";
-import type { RequestRecord } from "../../../kernel/request-record.ts";
+import { CLIENT_LEFT, type Outcome, outcomeOf, type RequestRecord } from "../../../kernel/request-record.ts";
 import { GATEWAY, GEN_AI, OTEL } from "../../../observe/genai-attributes.ts";
 import type { Counter, Histogram, Metrics } from "../../../observe/metrics.ts";
 import { CLIENT_LEFT_OUTCOME, type RequestFailure } from "../../../observe/request-records.ts";
@@ -101,7 +101,7 @@ export class ObservedCall {
       if (failure !== CLIENT_LEFT_OUTCOME) this.#report(failure);
     }
     if (usage) facts.record?.used(usage, costNanoUsd);
-    if (facts.record) this.#note(facts.record, failure, nowMs);
+    if (facts.record) this.#note(facts.record, { failure, isOwed: usage !== null, nowMs });
     this.span.end({
       [GEN_AI.inputTokens]: usage?.promptTokens,
       [GEN_AI.outputTokens]: usage?.completionTokens,
@@ -111,15 +111,24 @@ export class ObservedCall {
     });
   }
 
-  /** A failure that can still set the status of the reply is noted by what replies. */
-  #note(record: RequestRecord, failure: string | null, nowMs: number): void {
-    if (failure === null) record.end(200, nowMs);
-    else if (failure === CLIENT_LEFT_OUTCOME) record.left();
-    else if (this.#firstChunkMs !== null) {
-      const cause = this.#cause;
-      const message = cause instanceof Error ? cause.message : "the answer broke off";
-      record.refused(new ServiceError("bad_gateway", `after the answer had begun: ${message}`));
-    }
+  /** A failure that can still set the status of the reply is noted by what replies, unless the call is charged. */
+  #note(
+    record: RequestRecord,
+    { failure, isOwed, nowMs }: { failure: string | null; isOwed: boolean; nowMs: number },
+  ): void {
+    const outcome = this.outcome(failure);
+    if (outcome === null) record.end(200, nowMs);
+    else if (isOwed || failure === CLIENT_LEFT_OUTCOME || this.#firstChunkMs !== null) record.failed(outcome);
+  }
+
+  /** How the call fails for this reason; null: it does not. */
+  outcome(failure: string | null): Outcome | null {
+    if (failure === null) return null;
+    if (failure === CLIENT_LEFT_OUTCOME) return CLIENT_LEFT;
+    const cause = this.#cause;
+    const message = cause instanceof Error ? cause.message : "the answer broke off";
+    const begun = this.#firstChunkMs === null ? "" : "after the answer had begun: ";
+    return outcomeOf(new ServiceError("bad_gateway", begun + message));
   }
 
   #report(code: string): void {

@@ -308,7 +308,8 @@ export class UpstreamCall {
     else {
       const { promptTokens, completionTokens, isEstimated: estimated, costUsd } = owed;
       const backend = this.options.asker.channel;
-      costNanoUsd = this.admission.settle({ backend, promptTokens, completionTokens, estimated, costUsd });
+      const usage = { backend, promptTokens, completionTokens, estimated, costUsd };
+      costNanoUsd = this.admission.settle(usage, this.observed.outcome(this.#failure));
       for (const problem of problemsIn(end, owed, this.outgoing))
         this.parts.routing.suspect(this.route, problem, this.options.asker.requestId);
     }
@@ -336,12 +337,12 @@ function outgoingOn(
 /** Holds what the request can cost on its backend, or throws the refusal; the answer is limited to what is held. */
 async function holdFor(
   { metering }: CallParts,
-  { asker: { requestId, payer, refId } }: UpstreamCallOptions,
+  { asker: { requestId, payer, refId, record } }: UpstreamCallOptions,
   outgoing: Outgoing,
 ): Promise<Admission> {
   const { route, demanded: bound } = outgoing;
   try {
-    const admission = await metering.admit({ requestId, payer, model: route.model, bound, refId });
+    const admission = await metering.admit({ requestId, payer, model: route.model, bound, refId, record });
     if (admission.lowered) outgoing.lower(admission.outputTokensHeld);
     return admission;
   } catch (error) {

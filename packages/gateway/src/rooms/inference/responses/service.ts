@@ -1,9 +1,9 @@
 import { type Clock, isoTime } from "../../../kernel/clock.ts";
 import { fail, Outage } from "../../../kernel/errors.ts";
+import { firstIdAt } from "../../../kernel/ids.ts";
 import type { Log } from "../../../kernel/log.ts";
 import type { Database } from "../../../storage/contract.ts";
 import type { Conversations } from "../../conversations/index.ts";
-import { firstIdAt } from "../../requests/index.ts";
 import { textOf, toStored } from "../turn/messages.ts";
 import { messagesOfTurn, type StoredTurn, type WholeTurn } from "../voices/responses/request.ts";
 import type { CallerResponses } from "../voices/responses/stored.ts";

@@ -1,91 +1,72 @@
+import { type ChargedLine, isCharged, type RequestLine } from "../../../kernel/request-row.ts";
+
 /**
- * One finished request as the journal keeps it: a line of `<crc32 in hex> <JSON array>`. The checksum tells a
+ * One ended request as the journal keeps it: a line of `<crc32 in hex> <JSON array>`. The checksum tells a
  * line that a crash or a full disk cut short from one that is whole.
  */
-export interface JournalEntry {
-  requestId: string;
-  userId: string;
-  keyId: string | null;
-  attribution: string;
-  project: string | null;
-  groupId: string | null;
+export interface JournalEntry extends RequestLine {
   costMultiplierMicros: number;
-  model: string;
-  backend: string;
-  promptTokens: number;
-  completionTokens: number;
-  costNanoUsd: number | null;
-  refId: string | null;
-  estimated: boolean;
-  /** When the request finished, milliseconds since the epoch. */
-  atMs: number;
   /** What the admission had reserved; the same is given back once the row is in the database. */
   hold: HoldKind;
-  /** The user's tier when the request was admitted; null in lines of earlier versions. */
+  /** The user's tier when the request was admitted; null: to be looked up. */
   tier: string | null;
-  /** Budgets of the key in which the cost counts, as `budgetsOf` says; 0 in lines of earlier versions. */
+  /** Budgets of the key in which the cost counts, as `budgetsOf` says. */
   budgets: number;
 }
 
+export type ChargedEntry = JournalEntry & ChargedLine;
+
 /** What costs nothing, or has no price, takes no points. */
-export const takesPoints = ({ costNanoUsd }: JournalEntry): boolean =>
-  costNanoUsd !== null && costNanoUsd > 0;
+export const takesPoints = (entry: JournalEntry): entry is ChargedEntry =>
+  isCharged(entry) && entry.costNanoUsd !== null && entry.costNanoUsd > 0;
 
 export type HoldKind = "points" | "quota" | "none";
 
-const FORMAT = 1;
+const FORMAT = 2;
 const CRC_LENGTH = 8;
 const NEWLINE = 10;
 
+/** What a line says after its format, in this order. */
+const FIELDS = [
+  "requestId",
+  "atMs",
+  "userId",
+  "keyId",
+  "attribution",
+  "project",
+  "groupId",
+  "surface",
+  "model",
+  "modelAsked",
+  "backend",
+  "reason",
+  "status",
+  "code",
+  "message",
+  "attempts",
+  "failedAttempts",
+  "queueMs",
+  "firstTokenMs",
+  "durationMs",
+  "promptTokens",
+  "completionTokens",
+  "estimated",
+  "costNanoUsd",
+  "channel",
+  "refId",
+  "clientIp",
+  "costMultiplierMicros",
+  "hold",
+  "tier",
+  "budgets",
+] as const satisfies readonly (keyof JournalEntry)[];
+
 const crcHex = (json: string): string => Bun.hash.crc32(json).toString(16).padStart(CRC_LENGTH, "0");
 
-/** The fields of a line in their order; the types are those that `encodeEntry` wrote. */
-type Fields = [
-  format: number,
-  requestId: string,
-  userId: string,
-  keyId: string | null,
-  attribution: string,
-  project: string | null,
-  groupId: string | null,
-  costMultiplierMicros: number,
-  model: string,
-  backend: string,
-  promptTokens: number,
-  completionTokens: number,
-  costNanoUsd: number | null,
-  refId: string | null,
-  estimated: boolean,
-  atMs: number,
-  hold: HoldKind,
-  tier?: string | null,
-  budgets?: number,
-];
-
 export function encodeEntry(entry: JournalEntry): string {
-  const fields: Fields = [
-    FORMAT,
-    entry.requestId,
-    entry.userId,
-    entry.keyId,
-    entry.attribution,
-    entry.project,
-    entry.groupId,
-    entry.costMultiplierMicros,
-    entry.model,
-    entry.backend,
-    entry.promptTokens,
-    entry.completionTokens,
-    entry.costNanoUsd,
-    entry.refId,
-    entry.estimated,
-    entry.atMs,
-    entry.hold,
-    entry.tier,
-  ];
-  // Most keys have no budget: their lines are as short as they were.
-  if (entry.budgets > 0) fields.push(entry.budgets);
-  const json = JSON.stringify(fields);
+  const values: unknown[] = [FORMAT];
+  for (const field of FIELDS) values.push(entry[field]);
+  const json = JSON.stringify(values);
   return `${crcHex(json)} ${json}\n`;
 }
 
@@ -94,28 +75,11 @@ function decodeLine(line: string): JournalEntry | null {
   if (line.length <= CRC_LENGTH + 1) return null;
   const json = line.slice(CRC_LENGTH + 1);
   if (line.slice(0, CRC_LENGTH) !== crcHex(json)) return null;
-  const fields = JSON.parse(json) as Fields;
-  if (fields[0] !== FORMAT) return null;
-  return {
-    requestId: fields[1],
-    userId: fields[2],
-    keyId: fields[3],
-    attribution: fields[4],
-    project: fields[5],
-    groupId: fields[6],
-    costMultiplierMicros: fields[7],
-    model: fields[8],
-    backend: fields[9],
-    promptTokens: fields[10],
-    completionTokens: fields[11],
-    costNanoUsd: fields[12],
-    refId: fields[13],
-    estimated: fields[14],
-    atMs: fields[15],
-    hold: fields[16],
-    tier: fields[17] ?? null,
-    budgets: fields[18] ?? 0,
-  };
+  const values = JSON.parse(json) as unknown[];
+  if (values[0] !== FORMAT) return null;
+  const entry: Partial<Record<keyof JournalEntry, unknown>> = {};
+  for (let i = 0; i < FIELDS.length; i++) entry[FIELDS[i]!] = values[i + 1];
+  return entry as unknown as JournalEntry;
 }
 
 export interface Decoded {

@@ -1,0 +1,57 @@
+/** One request as its journal line and its row say it: what was asked, how it ended, and what it used. */
+export interface RequestLine {
+  /** Its key everywhere: what makes a replay harmless. Ids of requests say when they came. */
+  requestId: string;
+  /** When it ended. */
+  atMs: number;
+  /** Null: nobody that is known. */
+  userId: string | null;
+  keyId: string | null;
+  /** `api_key_id` of the row: the key's prefix, or `jwt-<user-uuid>`. */
+  attribution: string | null;
+  project: string | null;
+  groupId: string | null;
+  /** The path or method that was called; null, as is `status`: a charge that is not a request of its own. */
+  surface: string | null;
+  /** The one that served, or would have. */
+  model: string | null;
+  /** As the client wrote it, where that is not the one that served. */
+  modelAsked: string | null;
+  /** The one that was asked last, and why that one. */
+  backend: string | null;
+  reason: string | null;
+  /** HTTP status, also of what came through another door. */
+  status: number | null;
+  code: string | null;
+  /** Why it was not answered. */
+  message: string | null;
+  attempts: number;
+  /** JSON of the attempts that failed. */
+  failedAttempts: string | null;
+  /** From its arrival to its first sending. */
+  queueMs: number;
+  /** Of a streamed answer. */
+  firstTokenMs: number | null;
+  durationMs: number;
+  promptTokens: number;
+  completionTokens: number;
+  /** The upstream reported no usage. */
+  estimated: boolean;
+  /** Null when the model has no price. */
+  costNanoUsd: number | null;
+  /** What was charged: `gateway`, `rpc`, `realtime`, or the backend capability's name; null: nothing. */
+  channel: string | null;
+  refId: string | null;
+  /** Of a refusal. */
+  clientIp: string | null;
+}
+
+/** A line that is charged to someone. */
+export interface ChargedLine extends RequestLine {
+  userId: string;
+  attribution: string;
+  model: string;
+  channel: string;
+}
+
+export const isCharged = <L extends RequestLine>(line: L): line is L & ChargedLine => line.channel !== null;
