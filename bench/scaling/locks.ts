@@ -18,7 +18,7 @@ import { journalEntry } from "../../packages/gateway/tests/support/request-lines
 const POINTS_PER_USD = 100;
 const ROWS = 4_096;
 const ROUNDS = 6;
-const POOL = { type: "group", id: "pool" } as const;
+const POOL = { type: "group", id: "00000000-0000-4000-8000-000000000001" } as const;
 
 /** Milliseconds a request for which the pool's row and the account of spent points are locked. */
 export interface LockTimes {
@@ -94,7 +94,7 @@ function watching(db: Database): { db: Database; taken(): LockTimes } {
   const transaction: Database["transaction"] = async (work) => {
     let [backend, poolAtMs, spentAtMs] = [0, 0, 0];
     const note = (params: readonly unknown[] = []) => {
-      if (params.includes("group:pool")) poolAtMs ||= busyMs(backend);
+      if (params.includes(`group:${POOL.id}`)) poolAtMs ||= busyMs(backend);
       if (String(params[0]).startsWith("system:spent")) spentAtMs ||= busyMs(backend);
     };
     const result = await db.transaction(async (tx) => {

@@ -13,7 +13,7 @@ import { openBench, POINTS_PER_USD, payer, spend } from "./support.ts";
 const INSTANCES = 12;
 const STEP_MS = 500;
 const STEPS = 24;
-const POOL = { type: "group", id: "hot" } as const;
+const POOL = { type: "group", id: "00000000-0000-4000-8000-000000000001" } as const;
 
 /** Knows how many orders are being worked on. */
 class Watched {
@@ -85,7 +85,7 @@ describe.if(process.env.TEST_POSTGRES_URL !== undefined)("a pool that all spend 
         await Promise.all(closing);
 
         expect((await heir.rows()).length).toBe(spent);
-        const pool = await db.get("SELECT balance FROM ledger_accounts WHERE id = 'group:hot'");
+        const pool = await db.get(`SELECT balance FROM ledger_accounts WHERE id = 'group:${POOL.id}'`);
         expect(pool).toEqual({ balance: 1_000_000 - spent });
         const months = await db.get<{ requests: number }>(
           "SELECT CAST(SUM(requests) AS BIGINT) AS requests FROM usage_months WHERE project = ''",

@@ -38,7 +38,7 @@ const JOURNAL_DIR = "journal";
 /** With this much waiting for the database, new spending is refused before the disk fills up. */
 const BACKLOG_BYTES_MAX = 4 * 1024 ** 3;
 /** How long a reader waits for the rows of requests that have just ended. */
-const READ_FLUSH_MS = 1_000;
+const READ_FLUSH_MS = 2_000;
 /** How long a start waits for what an earlier run left in the journal: until then it is not known to be spent. */
 const CATCH_UP_MS = 5_000;
 const RATE_WINDOW_MS = 60_000;
