@@ -63,8 +63,8 @@ export async function openFoundation(options: FoundationOptions) {
   const events = new BusEventHub(bus, clock, ids);
   life.opened("notification channels", () => events.close());
   /** Requests to other instances; null when this process runs alone. */
-  const requests = bus.shared ? new BusRequests({ bus, clock, ids }) : null;
-  life.opened("requests to other instances", () => requests?.close());
+  const instances = bus.shared ? new BusRequests({ bus, clock, ids }) : null;
+  life.opened("requests to other instances", () => instances?.close());
   const revocations = new BusRevocations({ bus, clock, log });
   life.opened("revocations", () => revocations.close());
   return {
@@ -79,7 +79,7 @@ export async function openFoundation(options: FoundationOptions) {
     jwtSecret,
     leases,
     events,
-    requests,
+    instances,
     revocations,
   };
 }

@@ -7,7 +7,6 @@ import { backendFactory, localServers } from "../backends/index.ts";
 import type { Config } from "../config.ts";
 import type { Rooms } from "../kernel/context.ts";
 import type { Payer } from "../kernel/payer.ts";
-import { buildHash, VERSION } from "../kernel/version.ts";
 import { Accounts } from "../rooms/accounts/index.ts";
 import { Agents } from "../rooms/agents/index.ts";
 import { Audit } from "../rooms/audit/index.ts";
@@ -73,28 +72,19 @@ interface Needs<R> {
   close?(room: R): void | Promise<void>;
 }
 
-/**
- * Opens every room, each after those that it uses. A room is constructed, registered for closing and then started,
- * so a failure at any point closes what is open.
- */
-export async function openRooms(options: RoomOptions) {
-  const { config, life, foundation } = options;
-  const {
-    clock,
-    ids,
-    log,
-    metrics,
-    tracer,
-    db,
-    bus,
-    counter,
-    jwtSecret,
-    leases,
-    events,
-    requests: betweenInstances,
-    revocations,
-  } = foundation;
-  const open = async <R>(name: string, room: R, { start, close }: Needs<R> = {}): Promise<R> => {
+interface Closing {
+  close(): void | Promise<void>;
+}
+const CLOSES: Needs<Closing> = { close: (room) => room.close() };
+const STARTS_AND_CLOSES: Needs<Closing & { start(): Promise<void> }> = {
+  start: (room) => room.start(),
+  ...CLOSES,
+};
+
+/** A room is constructed, registered for closing and then started, so a failure at any point closes what is open. */
+const opener =
+  ({ bus }: Foundation, life: Life) =>
+  async <R>(name: string, room: R, { start, close }: Needs<NoInfer<R>> = {}): Promise<R> => {
     life.opened(name, () => close?.(room));
     if (start) {
       // Subscribed before the room loads its state, so that no change is missed.
@@ -104,251 +94,117 @@ export async function openRooms(options: RoomOptions) {
     return room;
   };
 
+/** How backends reach the network. */
+const networkOf = (config: Config, { clock, ids, log }: Foundation) => ({
+  fetch: (url: string, init?: BunFetchRequestInit) => fetch(url, init),
+  openOrigin: config.usesHttpProxy ? null : (origin: OriginOptions) => new HttpOrigin(origin, clock),
+  clock,
+  ids,
+  log,
+});
+
+/** Opens every room, each after those that it uses. */
+export async function openRooms({ config, life, foundation, ownPort, deadlines, ...options }: RoomOptions) {
+  const { db, bus, clock, ids, log, leases } = foundation;
+  const { pointsPerUsd, dataDir, databaseUrl, pricingFile } = config;
+  const open = opener(foundation, life);
+
   // Identity and spending limits.
-  const { adminToken, registrationOpen, pointsPerUsd, pricingFile, dataDir } = config;
-  const accounts = await open(
-    "accounts",
-    new Accounts({
-      db,
-      bus,
-      counter,
-      clock,
-      ids,
-      jwtSecret,
-      adminToken,
-      registrationOpen,
-      memberInvitationsRegister: config.memberInvitationsRegister,
-      passwordSignIn: config.passwordSignIn,
-    }),
-  );
-  const audit = await open(
-    "audit",
-    new Audit({ db, clock, ids, log, retentionDays: config.auditRetentionDays }),
-  );
-  const ledger = await open("ledger", new Ledger({ db, bus, clock, ids, pointsPerUsd }));
+  const { adminToken, registrationOpen, memberInvitationsRegister, passwordSignIn } = config;
+  const signUp = { adminToken, registrationOpen, memberInvitationsRegister, passwordSignIn };
+  const accounts = await open("accounts", new Accounts({ ...foundation, ...signUp }));
+  const audit = await open("audit", new Audit({ ...foundation, retentionDays: config.auditRetentionDays }));
+  const ledger = await open("ledger", new Ledger({ ...foundation, pointsPerUsd }));
   const usage = await open("usage", new Usage({ db, clock, retentionMonths: config.usageRetentionMonths }));
   const { balances } = ledger;
-  const billing = await open(
-    "billing",
-    new Billing({ db, bus, clock, log, usage, balances, pointsPerUsd, pricingFile }),
-    { start: (room) => room.start(), close: (room) => room.close() },
-  );
-  const settler = new SettlingThread({
-    db,
-    log,
-    storage: { dataDir, databaseUrl: config.databaseUrl },
-    pointsPerUsd,
-  });
+  const pricing = { usage, balances, pointsPerUsd, pricingFile };
+  const billing = await open("billing", new Billing({ ...foundation, ...pricing }), STARTS_AND_CLOSES);
+  const settler = new SettlingThread({ db, log, storage: { dataDir, databaseUrl }, pointsPerUsd });
   life.opened("settling thread", () => settler.close());
-  const money = { counter, billing, usage, ledger, pointsPerUsd };
-  const metering = await open(
-    "metering",
-    new MeteringService({ settler, clock, ids, log, dataDir, beforeAnswers: beforeSending, ...money }),
-    {
-      start: (room) => room.start(),
-      close: (room) => room.close(life.isPatient ? JOURNAL_DRAIN_MS : JOURNAL_STOP_MS),
-    },
-  );
-  const groups = await open("groups", new Groups({ db, bus, clock, ids, accounts, ledger, metering }));
-  const keys = await open("keys", new Keys({ db, bus, clock, ids, log, accounts, groups, usage }), {
-    close: (room) => room.close(),
+  const money = { settler, billing, usage, ledger, pointsPerUsd, dataDir, beforeAnswers: beforeSending };
+  const metering = await open("metering", new MeteringService({ ...foundation, ...money }), {
+    start: (room) => room.start(),
+    close: (room) => room.close(life.isPatient ? JOURNAL_DRAIN_MS : JOURNAL_STOP_MS),
   });
-  const sso = await open(
-    "sign-in provider",
-    new Sso({
-      settings: ssoSettings(config),
-      db,
-      clock,
-      ids,
-      log,
-      jwtSecret,
-      accounts,
-      groups,
-      fetch: (url, init) => fetch(url, init),
-    }),
-  );
+  const groups = await open("groups", new Groups({ ...foundation, accounts, ledger, metering }));
+  const keys = await open("keys", new Keys({ ...foundation, accounts, groups, usage }), CLOSES);
+  const network = networkOf(config, foundation);
+  const signIn = { settings: ssoSettings(config), accounts, groups, fetch: network.fetch };
+  const sso = await open("sign-in provider", new Sso({ ...foundation, ...signIn }));
 
   // Backends and routing.
-  const bridge = await open("bridge", new Bridge({ agentUrl: config.bridgeUrl, clock, log }), {
-    close: (agent) => agent.close(),
-  });
-  const backendDeps = {
-    fetch: (url: string, init?: BunFetchRequestInit) => fetch(url, init),
-    openOrigin: config.usesHttpProxy ? null : (origin: OriginOptions) => new HttpOrigin(origin, clock),
-    clock,
-    ids,
-    log,
-  };
-  const factory = backendFactory(backendDeps, bridge);
-  const routing = await open(
-    "routing",
-    new Routing({
-      db,
-      bus,
-      clock,
-      log,
-      metrics,
-      leases,
-      factory,
-      choice: config.backendChoice,
-      sealer: createSealer(jwtSecret),
-    }),
-    { start: (room) => room.start(), close: (room) => room.close() },
-  );
-  const agents = await open(
-    "agents",
-    new Agents({
-      db,
-      bus,
-      requests: betweenInstances,
-      events,
-      clock,
-      ids,
-      log,
-      backends: routing,
-      createPool: (modelId) => new AgentPool({ modelId, deps: backendDeps }),
-    }),
-    { close: (room) => room.close() },
-  );
+  const bridge = await open("bridge", new Bridge({ agentUrl: config.bridgeUrl, clock, log }), CLOSES);
+  const factory = backendFactory(network, bridge);
+  const choosing = { factory, choice: config.backendChoice, sealer: createSealer(foundation.jwtSecret) };
+  const routing = await open("routing", new Routing({ ...foundation, ...choosing }), STARTS_AND_CLOSES);
+  const createPool = (modelId: string) => new AgentPool({ modelId, deps: network });
+  const agents = await open("agents", new Agents({ ...foundation, backends: routing, createPool }), CLOSES);
 
   // What the console and the usage reports read.
+  const knownModel = (asked: string) => routing.knownModel(asked);
+  const kept = { keptDays: config.requestRecordsDays, keptMax: config.requestRecordsMax };
   const requests = await open(
     "requests",
-    new Requests({
-      db,
-      bus,
-      events,
-      clock,
-      ids,
-      log,
-      metrics,
-      groups,
-      metering,
-      usage,
-      keptDays: config.requestRecordsDays,
-      keptMax: config.requestRecordsMax,
-      knownModel: (asked) => routing.knownModel(asked),
-    }),
-    { close: (room) => room.close() },
+    new Requests({ ...foundation, groups, metering, usage, knownModel, ...kept }),
+    CLOSES,
   );
   const providers = await open("providers", new Providers(db, clock));
   const conversations = await open("conversations", new Conversations({ db, clock, ids }));
-  const memory = await open("memory", new Memory({ url: config.memoryUrl, bus, clock, log }), {
-    close: (room) => room.close(),
-  });
-  const { ownPort, localServers: servers = localServers } = options;
-  const system = await open(
-    "system",
-    new System({
-      clock,
-      version: VERSION,
-      buildHash: buildHash(),
-      metrics,
-      backends: () => routing.entries,
-      localServers: new LocalServers({ servers, create: factory.create, ownPort, routing }),
-      figures: {
-        agentsOnline: () => agents.agentsOnline(),
-        gpuNodes: () => agents.gpuNodes(),
-        modelsDeployed: () => agents.modelsDeployed(),
-        modelsRoutable: () => routing.modelCount,
-        providers: () => providers.count(),
-        journal: () => metering.figures,
-      },
-    }),
-    { close: (room) => room.close() },
-  );
+  const memory = await open("memory", new Memory({ url: config.memoryUrl, bus, clock, log }), CLOSES);
+  const { localServers: servers = localServers } = options;
+  const found = new LocalServers({ servers, create: factory.create, ownPort, routing });
+  const watched = { routing, agents, providers, metering, localServers: found };
+  const system = await open("system", new System({ ...foundation, ...watched }), CLOSES);
 
   // Rooms that spend: chat, video, realtime.
   const isInForce = ({ keyId, userId }: Pick<Payer, "keyId" | "userId">): Promise<boolean> =>
     keyId === null ? accounts.isInForce({ userId }) : keys.isInForce(keyId);
-  const video = await open(
-    "video",
-    new Video({ db, bus, events, clock, ids, log, routing, metering, billing, revocations, isInForce }),
-    { start: (room) => room.start(), close: (room) => room.close() },
-  );
-  const realtime = await open(
-    "realtime",
-    new Realtime({
-      requests: betweenInstances,
-      events,
-      clock,
-      ids,
-      log,
-      routing,
-      metering,
-      billing,
-      conversations,
-      revocations,
-      isInForce,
-    }),
-    { close: (room) => room.close() },
-  );
+  const spending = { ...foundation, routing, metering, billing, isInForce };
+  const video = await open("video", new Video(spending), STARTS_AND_CLOSES);
+  const realtime = await open("realtime", new Realtime({ ...spending, conversations }), CLOSES);
   const inference = await open(
     "inference",
     new Inference({
-      db,
-      isShared: bus.shared,
-      clock,
-      ids,
-      log,
-      events,
-      metering,
-      billing,
-      routing,
+      ...spending,
       conversations,
       memory,
-      revocations,
-      isInForce,
+      isShared: bus.shared,
       countRequest: () => system.countRequest(),
       onFailure: (failure) => system.noteFailure(failure),
-      deadlines: options.deadlines,
+      deadlines,
       passesUpstreamErrors: config.upstreamErrors === "pass",
       storesResponses: config.storeResponses,
-      metrics,
-      tracer,
     }),
-    { close: (room) => room.close() },
+    CLOSES,
   );
 
-  const sweeps = {
-    "usage rows": usage.sweepRows,
-    requests: requests.sweepRows,
-    "request sums": requests.sweepSums,
-    "captured prompts": requests.sweepCaptures,
-    "refresh tokens": accounts.sweepTokens,
-    "ended sessions": accounts.sweepSessions,
-    "account links": accounts.people.sweepLinks,
-    "used sign-ins": sso.sweepUsed,
-    invitations: groups.invitations.sweep,
-    "video payloads": video.sweepPayloads,
-    "stored responses": inference.responses.sweep,
-    "audit entries": audit.sweep,
-  };
-  await open("housekeeping", new Housekeeping({ clock, log, leases, sweeps }), {
-    close: (sweeper) => sweeper.close(),
-  });
-  return {
-    accounts,
-    audit,
-    sso,
-    ledger,
-    groups,
-    usage,
-    requests,
-    billing,
-    metering,
-    keys,
-    agents,
-    providers,
-    conversations,
-    memory,
-    routing,
-    inference,
-    video,
-    realtime,
-    system,
-  } satisfies Rooms;
+  const rooms = { accounts, audit, sso, ledger, groups, usage, requests, billing, metering, keys, agents };
+  const others = { providers, conversations, memory, routing, inference, video, realtime, system };
+  const all = { ...rooms, ...others } satisfies Rooms;
+  await open("housekeeping", new Housekeeping({ clock, log, leases, sweeps: sweepsOf(all) }), CLOSES);
+  return all;
 }
+
+/** What housekeeping removes, by name. */
+const sweepsOf = (
+  rooms: Pick<
+    OpenRooms,
+    "usage" | "requests" | "accounts" | "sso" | "groups" | "video" | "inference" | "audit"
+  >,
+) => ({
+  "usage rows": rooms.usage.sweepRows,
+  requests: rooms.requests.sweepRows,
+  "request sums": rooms.requests.sweepSums,
+  "captured prompts": rooms.requests.sweepCaptures,
+  "refresh tokens": rooms.accounts.sweepTokens,
+  "ended sessions": rooms.accounts.sweepSessions,
+  "account links": rooms.accounts.people.sweepLinks,
+  "used sign-ins": rooms.sso.sweepUsed,
+  invitations: rooms.groups.invitations.sweep,
+  "video payloads": rooms.video.sweepPayloads,
+  "stored responses": rooms.inference.responses.sweep,
+  "audit entries": rooms.audit.sweep,
+});
 
 /** The rooms as the wiring has them: some expose more here than to each other. */
 export type OpenRooms = Awaited<ReturnType<typeof openRooms>>;

@@ -95,7 +95,7 @@ function openCertificate(
 
 /** Opens the listener: from here on the service takes requests. */
 export function openTransports({ config, life, foundation, rooms, worker }: TransportOptions): Transports {
-  const { bus, requests, events: hub, counter, revocations, clock, ids, log, metrics } = foundation;
+  const { bus, instances, events: hub, counter, revocations, clock, ids, log, metrics } = foundation;
   const { accounts, metering, audit } = rooms;
   const registry = new Registry(surfaces);
   const tries = new FailedTries(clock, bus);
@@ -140,7 +140,7 @@ export function openTransports({ config, life, foundation, rooms, worker }: Tran
       ...registry.routes,
       ...documentRoutes({
         registry,
-        metricsText: worker && requests ? workerMetrics(metrics, requests, worker) : () => metrics.text(),
+        metricsText: worker && instances ? workerMetrics(metrics, instances, worker) : () => metrics.text(),
         metricsToken: config.metricsToken,
         isSecure: certificate !== null,
         version: VERSION,

@@ -41,7 +41,7 @@ export interface AgentsOptions {
   db: Database;
   bus: Bus;
   /** To the other instances; null where there are none. */
-  requests: Requests | null;
+  instances: Requests | null;
   events: EventHub;
   clock: Clock;
   ids: Ids;
@@ -73,7 +73,7 @@ export class Agents {
   #closed = false;
 
   constructor(readonly options: AgentsOptions) {
-    const { db, bus, requests, clock, ids, log } = options;
+    const { db, bus, instances: requests, clock, ids, log } = options;
     const instance = ids.uuid();
     this.#store = new AgentStore(db);
     this.#serving = new Serving(options);
@@ -413,7 +413,7 @@ export class Agents {
 
   async #command(command: Command): Promise<void> {
     const elsewhere = this.#sessions.has(command.agentId) ? null : this.#presence.get(command.agentId);
-    if (elsewhere) await sendCommand(this.options.requests, elsewhere.instance, command);
+    if (elsewhere) await sendCommand(this.options.instances, elsewhere.instance, command);
     else await this.#execute(command);
   }
 

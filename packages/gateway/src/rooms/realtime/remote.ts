@@ -8,7 +8,7 @@ const topicOf = (sessionId: string) => `realtime:${sessionId}`;
 
 interface RemoteSessionsOptions {
   /** Null: there are no others. */
-  requests: Requests | null;
+  instances: Requests | null;
   /** For a session held here: these do what another instance was asked for. */
   send(userId: string, sessionId: string, event: Record<string, unknown>): Promise<void>;
   stop(userId: string, sessionId: string): boolean;
@@ -23,7 +23,7 @@ export class RemoteSessions {
 
   /** Whether a session that is not here may be elsewhere. */
   get possible(): boolean {
-    return this.options.requests !== null;
+    return this.options.instances !== null;
   }
 
   async send(userId: string, sessionId: string, event: Record<string, unknown>): Promise<void> {
@@ -38,8 +38,8 @@ export class RemoteSessions {
   }
 
   async #ask(sessionId: string, question: Question): Promise<Answer | null> {
-    const { requests } = this.options;
-    const text = await requests?.ask(topicOf(sessionId), JSON.stringify(question), ANSWER_WITHIN_MS);
+    const { instances } = this.options;
+    const text = await instances?.ask(topicOf(sessionId), JSON.stringify(question), ANSWER_WITHIN_MS);
     return text ? (JSON.parse(text) as Answer) : null;
   }
 
@@ -47,7 +47,7 @@ export class RemoteSessions {
   serve(sessionId: string): Subscription | null {
     const answer = async (text: string) =>
       JSON.stringify(await this.#answer(sessionId, JSON.parse(text) as Question));
-    return this.options.requests?.serve(topicOf(sessionId), answer) ?? null;
+    return this.options.instances?.serve(topicOf(sessionId), answer) ?? null;
   }
 
   async #answer(sessionId: string, question: Question): Promise<Answer> {

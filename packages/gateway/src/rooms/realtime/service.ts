@@ -41,7 +41,7 @@ const UNPAID: ReadonlySet<ErrorName> = new Set(["payment_required", "quota_excee
 
 interface RealtimeOptions {
   /** Null: this process is alone. */
-  requests: Requests | null;
+  instances: Requests | null;
   events: EventHub;
   clock: Clock;
   ids: Ids;
@@ -121,7 +121,7 @@ export class Realtime {
 
   constructor(readonly options: RealtimeOptions) {
     this.#remote = new RemoteSessions({
-      requests: options.requests,
+      instances: options.instances,
       send: (userId, sessionId, event) => this.#sendHere(userId, sessionId, event),
       stop: (userId, sessionId) => this.#stopHere(userId, sessionId),
     });

@@ -5,7 +5,7 @@ export { Housekeeping } from "./housekeeping.ts";
 export { type FoundServer, findLocalServers, LocalServers } from "./local-servers.ts";
 export * as methods from "./methods.ts";
 export * as routes from "./routes.ts";
-export { type StatusFigures, System } from "./service.ts";
+export { System } from "./service.ts";
 
 declare module "../../kernel/context.ts" {
   interface Rooms {

@@ -1,7 +1,11 @@
 import { type Clock, isoTime } from "../../kernel/clock.ts";
+import { buildHash, VERSION } from "../../kernel/version.ts";
 import type { Metrics } from "../../observe/metrics.ts";
 import type { RequestFailure } from "../../observe/request-records.ts";
-import type { Entry } from "../routing/index.ts";
+import type { Agents } from "../agents/index.ts";
+import type { MeteringService } from "../metering/index.ts";
+import type { Providers } from "../providers/index.ts";
+import type { Entry, Routing } from "../routing/index.ts";
 import { LastHour } from "./last-hour.ts";
 import type { LocalServers } from "./local-servers.ts";
 import { RecentFailures } from "./recent-failures.ts";
@@ -9,25 +13,14 @@ import { RecentFailures } from "./recent-failures.ts";
 /** Those in trouble come first, so that a long list hides nothing that matters. */
 const BACKENDS_SHOWN_MAX = 50;
 
-/** What `system.status` reports; rooms that know a figure set its reader. */
-export interface StatusFigures {
-  agentsOnline: () => number;
-  gpuNodes: () => number;
-  modelsDeployed: () => number;
-  modelsRoutable: () => number;
-  providers: () => number | Promise<number>;
-  /** Usage rows that wait for the database. */
-  journal: () => { rows: number; bytes: number; stalled_seconds: number };
-}
-
 interface SystemOptions {
   clock: Clock;
-  version: string;
-  buildHash: string;
   metrics: Metrics;
-  backends: () => readonly Entry[];
+  routing: Pick<Routing, "entries" | "modelCount">;
+  agents: Pick<Agents, "agentsOnline" | "gpuNodes" | "modelsDeployed">;
+  providers: Pick<Providers, "count">;
+  metering: Pick<MeteringService, "figures">;
   localServers: LocalServers;
-  figures: StatusFigures;
 }
 
 /** A count over the last 60 seconds, in one-second slots. */
@@ -57,6 +50,7 @@ class PerMinute {
 const troubleOf = ({ state }: Entry): number => ({ Healthy: 0, Degraded: 1, Unhealthy: 2 })[state];
 
 export class System {
+  readonly #buildHash = buildHash();
   readonly #startedAtMs: number;
   readonly #perMinute = new PerMinute();
   #requestsTotal = 0;
@@ -84,7 +78,7 @@ export class System {
 
   /** What an operator watches: this instance's last hour, its backends' probes and its latest failures. */
   activity() {
-    const entries = this.options.backends();
+    const { entries } = this.options.routing;
     const shown = entries.toSorted((a, b) => troubleOf(b) - troubleOf(a)).slice(0, BACKENDS_SHOWN_MAX);
     return {
       ...this.#lastHour.report(),
@@ -117,12 +111,12 @@ export class System {
   }
 
   status() {
-    const { clock, figures } = this.options;
+    const { clock, agents } = this.options;
     const nowMs = clock.now();
     return {
-      agents_online: figures.agentsOnline(),
-      gpu_nodes: figures.gpuNodes(),
-      models_deployed: figures.modelsDeployed(),
+      agents_online: agents.agentsOnline(),
+      gpu_nodes: agents.gpuNodes(),
+      models_deployed: agents.modelsDeployed(),
       requests_total: this.#requestsTotal,
       requests_per_minute: this.#perMinute.sum(nowMs),
       uptime_seconds: Math.max(0, Math.floor((nowMs - this.#startedAtMs) / 1000)),
@@ -131,17 +125,17 @@ export class System {
 
   /** Health with what an operator watches before the service is in trouble. */
   async readiness() {
-    return { ...(await this.health()), usage_journal: this.options.figures.journal() };
+    return { ...(await this.health()), usage_journal: this.options.metering.figures };
   }
 
   async health() {
-    const { version, buildHash, figures } = this.options;
+    const { routing, providers } = this.options;
     return {
       status: "ok",
-      version,
-      build_hash: buildHash,
-      models: figures.modelsRoutable(),
-      providers: await figures.providers(),
+      version: VERSION,
+      build_hash: this.#buildHash,
+      models: routing.modelCount,
+      providers: await providers.count(),
     };
   }
 }
