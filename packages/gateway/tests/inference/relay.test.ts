@@ -5,8 +5,8 @@ import type { Answer, PieceReader } from "../../src/backends/contract.ts";
 import { silentLog } from "../../src/kernel/log.ts";
 import { CallWatch, CLIENT_LEFT, DEFAULT_DEADLINES } from "../../src/rooms/inference/call/deadlines.ts";
 import { StreamHold } from "../../src/rooms/inference/call/stream-hold.ts";
+import { ChatMeter } from "../../src/rooms/inference/stream/chat-meter.ts";
 import { Relay } from "../../src/rooms/inference/stream/relay.ts";
-import { StreamMeter } from "../../src/rooms/inference/stream/stream-meter.ts";
 import { payer } from "../metering/support.ts";
 
 function relaying() {
@@ -34,7 +34,7 @@ function relaying() {
     release() {},
   };
   const hold = new StreamHold({ admission, promptTokens: () => 1, isTold: false });
-  const relay = new Relay(answer, new StreamMeter({ keepUsage: false }), watched, clock, hold);
+  const relay = new Relay(answer, new ChatMeter({ keepUsage: false }), watched, clock, hold);
   const say = (text: string) => {
     upstream.piece(Buffer.from(text));
     upstream.flush();

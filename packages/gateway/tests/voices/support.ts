@@ -4,7 +4,7 @@ import { ManualClock } from "@model-gateway/testing/clock.ts";
 import type { BootOptions } from "@model-gateway/testing/gateway.ts";
 import { politeHandler, type ReceivedRequest, type Reply } from "@model-gateway/testing/upstream.ts";
 import { fail, ServiceError } from "../../src/kernel/errors.ts";
-import { StreamMeter } from "../../src/rooms/inference/stream/stream-meter.ts";
+import { ChatMeter } from "../../src/rooms/inference/stream/chat-meter.ts";
 import { Telling } from "../../src/rooms/inference/turn/telling.ts";
 import { SpokenStream } from "../../src/rooms/inference/voices/spoken-stream.ts";
 import type { Speaker } from "../../src/rooms/inference/voices/voice.ts";
@@ -119,7 +119,7 @@ export async function spoken(
     terminate: () => fail("internal", "a stream is ended, not terminated"),
   });
   const telling = new Telling(listener, HEAD);
-  const meter = new StreamMeter({
+  const meter = new ChatMeter({
     keepUsage: true,
     head: HEAD,
     onChunk: (chunk, choices) => telling.chunk(chunk, choices),

@@ -116,7 +116,7 @@ export const models = defineRoute({
   auth: "public",
   response: raw(z.object({ object: z.literal("list"), data: z.array(Model) })),
   handler: ({ rooms, request, requestId }) => {
-    const listed = rooms.inference.models();
+    const listed = rooms.inference.models.all();
     const inForm = request.header(VERSION_HEADER) === null ? listed : messagesModelsOf(listed.data);
     return jsonReply(JSON.stringify(inForm), requestId);
   },
@@ -129,7 +129,7 @@ export const model = defineRoute({
   auth: "public",
   response: raw(Model),
   handler: ({ rooms, path, request, requestId }) => {
-    const found = rooms.inference.model(path.model);
+    const found = rooms.inference.models.one(path.model);
     const inForm = request.header(VERSION_HEADER) === null ? found : messagesModelOf(found);
     return jsonReply(JSON.stringify(inForm), requestId);
   },

@@ -25,21 +25,20 @@ import type { Conversations } from "../conversations/index.ts";
 import { type Principal, payerOf } from "../keys/index.ts";
 import type { Memory } from "../memory/index.ts";
 import type { Metering } from "../metering/index.ts";
-import type { RoutableModel, Routing } from "../routing/index.ts";
+import type { Routing } from "../routing/index.ts";
 import { CallWatch, DEFAULT_DEADLINES, type Deadlines, isAboutClient } from "./call/deadlines.ts";
 import { asUpstreamSaid, isFinal, nativeRefusal, reportTo, toFailure } from "./call/failures.ts";
 import { CallObserver } from "./call/observer.ts";
 import type { Asker } from "./call/upstream-call.ts";
 import { embed, type ReadEmbeddings } from "./embeddings.ts";
 import { KeyWatchers } from "./key-watchers.ts";
-import { QUICK_START_MODELS } from "./quick-start.ts";
+import { ModelList } from "./model-list.ts";
 import { Payload } from "./request/payload.ts";
 import { StoredResponses } from "./responses/service.ts";
 import { type ChatParts, ChatTurn } from "./turn/chat-turn.ts";
 import type { WorkKind } from "./unit-work/kind.ts";
 import { serveWork } from "./unit-work/serve.ts";
 import { ChatSender } from "./voices/notifications/send.ts";
-import { type OllamaModel, ollamaModelOf, withTag } from "./voices/ollama/models.ts";
 import { type Form, jsonReplyIn, type ReplyOptions, refusalIn, VoicedReply } from "./voices/replies.ts";
 import type { CallerResponses } from "./voices/responses/stored.ts";
 import {
@@ -101,6 +100,7 @@ export class Inference {
   readonly #watch: CallWatch;
   readonly #watchers: KeyWatchers;
   readonly responses: StoredResponses;
+  readonly models: ModelList;
   readonly #replyOptions: ReplyOptions;
 
   constructor(readonly options: InferenceOptions) {
@@ -128,6 +128,7 @@ export class Inference {
     this.#replyOptions = { clock, told: (form, failure) => this.#told(form, failure) };
     this.#sender = new ChatSender(this.#parts, events);
     this.#watchers = new KeyWatchers(events);
+    this.models = new ModelList(routing, billing);
     const { db, isShared } = options;
     this.responses = new StoredResponses({ db, clock, log, conversations, isShared });
   }
@@ -307,62 +308,6 @@ export class Inference {
     }
   }
 
-  /** Model routes and models of healthy backends, then the quick-start ones that none of them serves. */
-  models() {
-    const callable = this.#callableModels();
-    const known = new Set(callable.map(({ id }) => id));
-    const advertised = QUICK_START_MODELS.filter(({ id }) => !known.has(id)).map(({ id, owned_by }) => ({
-      id,
-      owned_by,
-      available: false,
-      quick_start: true as const,
-    }));
-    const head = { object: "model" as const, created: 0 };
-    return {
-      object: "list" as const,
-      data: [...callable, ...advertised].map(
-        ({ id, owned_by, available, quick_start, meta }: ListedModel) => ({
-          id,
-          ...head,
-          owned_by,
-          available,
-          ...(quick_start && { quick_start }),
-          ...(meta && { meta }),
-        }),
-      ),
-    };
-  }
-
-  #callableModels(): RoutableModel[] {
-    const { routing } = this.options;
-    const routed = routing.routedModels().map((model) => ({ ...model, owned_by: "route" }));
-    const names = new Set(routed.map(({ id }) => id));
-    return [...routed, ...routing.routableModels().filter(({ id }) => !names.has(id))];
-  }
-
-  model(id: string) {
-    const found = this.models().data.find((each) => each.id === id);
-    return found ?? fail("model_not_found", `No backend available for model: ${id.slice(0, 256)}`);
-  }
-
-  /** The models that can be called now, as Ollama's API describes them. */
-  ollamaModels(): OllamaModel[] {
-    return this.#callableModels()
-      .filter(({ available }) => available)
-      .map((model) => this.#ollamaModelOf(model));
-  }
-
-  ollamaModel(name: string): OllamaModel {
-    const id = this.options.routing.aliases.resolve(name);
-    const found = this.#callableModels().find((each) => withTag(each.id) === withTag(id));
-    if (found) return this.#ollamaModelOf(found);
-    return fail("model_not_found", `No backend available for model: ${id.slice(0, 256)}`);
-  }
-
-  #ollamaModelOf(model: RoutableModel): OllamaModel {
-    return ollamaModelOf(model, this.options.billing.limitsOf(model.id).contextTokens);
-  }
-
   /** Ends every call; their usage is journaled when this resolves. */
   async close(): Promise<void> {
     await this.#watch.close();
@@ -390,15 +335,13 @@ class Reading implements RequestContext {
     return this.inference.options.routing.isSpoken(dialect);
   }
   requireModel(model: string): void {
-    this.inference.ollamaModel(model);
+    this.inference.models.ollamaOne(model);
   }
   responses(): CallerResponses | null {
     const { options, responses } = this.inference;
     return options.storesResponses ? responses.of(this.call.principal.userId, this.requestId) : null;
   }
 }
-
-type ListedModel = Omit<RoutableModel, "capabilities"> & { quick_start?: true };
 
 function refOf(request: HttpRequest): string | null {
   const ref = textOfHeader(request.header("x-service-ref") ?? "");

@@ -3,8 +3,6 @@ import { type Answer, BackendError, type Flow, type PieceReader } from "../../..
 import type { Clock } from "../../../kernel/clock.ts";
 import { isAboutClient, type WatchedCall } from "../call/deadlines.ts";
 import type { StreamHold } from "../call/stream-hold.ts";
-import type { NativeMeter } from "./native-meter.ts";
-import type { StreamMeter } from "./stream-meter.ts";
 
 /** How long we hold back the status line, in case the first event is an error with its own status. */
 const PEEK_MS = 2_000;
@@ -18,6 +16,24 @@ export interface Sink extends Pick<ReplyWriter, "write" | "end"> {
   keepAlive?(): void;
 }
 
+/** Reads a stream on its way, and says what passes and whether it is whole. */
+export interface StreamReader {
+  /** Takes bytes of the upstream and returns those for the client; null when there are none yet. */
+  feed(piece: Uint8Array): Uint8Array | null;
+  /** The upstream has ended: what is left of its bytes. */
+  flush(): Uint8Array | null;
+  /** The upstream said that this was all. */
+  readonly done: boolean;
+  readonly complete: boolean;
+  /** The upstream's error that ends the stream as a failure. */
+  readonly failure: string | null;
+  /** How much of an answer was passed on. */
+  readonly textBytes: number;
+  readonly tokens: number;
+  /** True between two upstream events, where the gateway may write one of its own. */
+  readonly atBoundary: boolean;
+}
+
 export type Ending =
   | { kind: "complete" }
   /** The gateway stopped it: the payer cannot cover more. */
@@ -27,7 +43,7 @@ export type Ending =
   /** The client is gone. */
   | { kind: "left" };
 
-/** Moves one event stream from the upstream to the client at the client's pace: each piece as it arrives. */
+/** Moves one stream from the upstream to the client at the client's pace: each piece as it arrives. */
 export class Relay implements PieceReader {
   readonly #flow: Flow;
   #sink: Sink | null = null;
@@ -47,10 +63,11 @@ export class Relay implements PieceReader {
 
   constructor(
     answer: Answer,
-    readonly meter: StreamMeter | NativeMeter,
+    readonly meter: StreamReader,
     readonly watched: WatchedCall,
     readonly clock: Clock,
-    readonly hold: StreamHold,
+    /** Grows with what is delivered; absent: all is held from the start. */
+    readonly hold?: StreamHold,
   ) {
     this.#flow = answer.pipe(this);
   }
@@ -88,27 +105,27 @@ export class Relay implements PieceReader {
       if (meter.done) this.#flow.leave();
       else this.#flow.cancel();
       this.#over();
-    } else if (meter.tokens >= this.hold.askAt) this.#ask();
+    } else if (this.hold && meter.tokens >= this.hold.askAt) this.#ask(this.hold);
   }
 
   /** The delivered tokens approach the hold: extend it, or end the stream here. */
-  #ask(): void {
+  #ask(hold: StreamHold): void {
     if (this.#isAsking) return;
     this.#isAsking = true;
     this.#flow.pause();
-    this.hold.delivered(this.meter.tokens).then(
-      (goesOn) => this.#answered(goesOn),
+    hold.delivered(this.meter.tokens).then(
+      (goesOn) => this.#answered(hold, goesOn),
       // The hold cannot be extended right now; delivered tokens are settled in any case.
-      () => this.#answered(true),
+      () => this.#answered(hold, true),
     );
   }
 
-  #answered(goesOn: boolean): void {
+  #answered(hold: StreamHold, goesOn: boolean): void {
     this.#isAsking = false;
     if (this.#isOver) return;
     if (!goesOn) this.#stop();
     // Pieces that arrived meanwhile may need a larger hold again.
-    else if (this.meter.tokens >= this.hold.askAt) this.#ask();
+    else if (this.meter.tokens >= hold.askAt) this.#ask(hold);
     else if (!this.#isBlocked) this.#flow.resume();
   }
 

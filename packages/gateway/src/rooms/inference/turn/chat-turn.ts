@@ -20,10 +20,10 @@ import { ABSURD, type ReportedUsage, readUsage, type UsageReport, usageOfTail } 
 import { type ChatFields, nativeFields, readChatFields, readCompletionFields } from "../request/fields.ts";
 import type { NativeRequest } from "../request/native-request.ts";
 import type { Payload } from "../request/payload.ts";
+import { ChatMeter, type ChatMeterOptions } from "../stream/chat-meter.ts";
 import { NativeMeter } from "../stream/native-meter.ts";
 import { Relay, type Sink } from "../stream/relay.ts";
 import { replayAsStream } from "../stream/replay.ts";
-import { StreamMeter, type StreamMeterOptions } from "../stream/stream-meter.ts";
 import { countTexts } from "../stream/text-size.ts";
 import type { Listener } from "./listener.ts";
 import { AnswerCollector, answerOf, askedOf, choicesOf } from "./messages.ts";
@@ -51,7 +51,7 @@ interface ChatTurnOptions {
 
 /** One chat request from admission to settlement, on any surface. */
 export class ChatTurn {
-  #meter: StreamMeter | NativeMeter | null = null;
+  #meter: ChatMeter | NativeMeter | null = null;
   #relay: Relay | null = null;
   #running = false;
   #telling: Telling | null = null;
@@ -289,12 +289,12 @@ export class ChatTurn {
     const listener = this.options.listener?.();
     this.#telling = listener ? new Telling(listener, head) : null;
     const keepUsage = this.fields.wantsUsage;
-    this.#meter = new StreamMeter({ keepUsage, onChunk: this.#hears(), head, form: this.#form });
+    this.#meter = new ChatMeter({ keepUsage, onChunk: this.#hears(), head, form: this.#form });
     return this.#eventStream(answer);
   }
 
   /** Who sees the chunks of a stream: a listener, and the record where the answer is kept. */
-  #hears(): StreamMeterOptions["onChunk"] {
+  #hears(): ChatMeterOptions["onChunk"] {
     const telling = this.#telling;
     const { collector } = this.record;
     const { capture } = this;

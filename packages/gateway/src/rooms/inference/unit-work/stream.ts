@@ -1,12 +1,14 @@
 import type { ReplySource, ReplyWriter } from "@model-gateway/wire/http";
-import { type Answer, BackendError, type Flow, type PieceReader } from "../../../backends/contract.ts";
+import { type Answer, BackendError } from "../../../backends/contract.ts";
 import { toServiceError } from "../../../kernel/errors.ts";
 import { isObject } from "../../../kernel/json.ts";
 import { withoutEscapedLetters } from "../../../kernel/json-scan.ts";
 import { hideSecrets, hideSecretsIn } from "../../../kernel/secrets.ts";
 import { CLIENT_LEFT } from "../call/deadlines.ts";
+import type { CallEnd } from "../call/owed.ts";
 import type { UpstreamCall } from "../call/upstream-call.ts";
 import { usageOfEvents } from "../call/usage-tail.ts";
+import { Relay, type StreamReader } from "../stream/relay.ts";
 
 /** The usage stands in the last event, after what may be a large image. */
 const TAIL_BYTES = 16 * 1024;
@@ -99,92 +101,101 @@ function failureIn(event: unknown): string | null {
   return typeof words === "string" ? words : "the upstream reported an error";
 }
 
-/** A sound or a stream of events on its way to the client, at the client's pace. Settled before its end is sent. */
-export class WorkStream implements ReplySource, PieceReader {
-  readonly #flow: Flow;
-  #writer: ReplyWriter | null = null;
+/** What passes of a sound or of events, and the end of it, where the usage stands. */
+class WorkPieces implements StreamReader {
+  readonly done = false;
+  readonly failure = null;
+  readonly tokens = 0;
+  readonly atBoundary = false;
+  textBytes = 0;
   #tail = NOTHING;
   readonly #errors: ErrorFilter | null;
-  #hasDelivered = false;
-  #isBlocked = false;
-  #isOver = false;
+
+  constructor(
+    isEvents: boolean,
+    readonly begun: () => void,
+  ) {
+    this.#errors = isEvents ? new ErrorFilter() : null;
+  }
+
+  feed(bytes: Uint8Array): Uint8Array {
+    if (this.textBytes === 0) this.begun();
+    this.textBytes += bytes.length;
+    if (!this.#errors) return bytes;
+    this.#tail = Buffer.concat([this.#tail, bytes]).subarray(-TAIL_BYTES);
+    return this.#errors.pass(bytes);
+  }
+
+  flush(): Uint8Array | null {
+    return this.#errors?.end() ?? null;
+  }
+
+  get complete(): boolean {
+    return this.textBytes > 0;
+  }
+
+  /** What an event said went wrong, which the client was told; null: nothing. */
+  get told(): string | null {
+    return this.#errors?.failure ?? null;
+  }
+
+  end(isWhole: boolean): CallEnd {
+    const reported = this.#errors ? usageOfEvents(this.#tail.toString("latin1")) : null;
+    const hasContent = this.complete && (this.#errors?.hasContent ?? true);
+    return { isWhole, reported, delivered: hasContent ? 1 : 0 };
+  }
+}
+
+/** A sound or a stream of events on its way to the client. Settled before its end is sent. */
+export class WorkStream implements ReplySource {
+  readonly #pieces: WorkPieces;
+  readonly #relay: Relay;
+  #isRunning = false;
 
   constructor(
     readonly call: UpstreamCall,
     answer: Answer,
-    readonly options: { isEvents: boolean },
+    { isEvents }: { isEvents: boolean },
   ) {
-    this.#errors = options.isEvents ? new ErrorFilter() : null;
-    this.#flow = answer.pipe(this);
+    const { watched, observed, parts } = call;
+    this.#pieces = new WorkPieces(isEvents, () => observed.firstChunk());
+    this.#relay = new Relay(answer, this.#pieces, watched, parts.watch.options.clock);
   }
 
   begin(writer: ReplyWriter): void {
-    this.#writer = writer;
-    const { watched } = this.call;
-    watched.onAborted = () => this.failed(watched.reason);
-    if (watched.isAborted) this.failed(watched.reason);
-    else this.#flow.resume();
+    this.#isRunning = true;
+    void this.#run(writer);
   }
 
-  piece(bytes: Uint8Array): void {
-    if (this.#isOver || bytes.length === 0) return;
-    const { watched, observed } = this.call;
-    if (!this.#isBlocked) watched.touch();
-    if (!this.#hasDelivered) observed.firstChunk();
-    this.#hasDelivered = true;
-    if (this.options.isEvents) this.#tail = Buffer.concat([this.#tail, bytes]).subarray(-TAIL_BYTES);
-    const passed = this.#errors?.pass(bytes) ?? bytes;
-    if (passed.length === 0 || this.#writer!.write(passed) || this.#isBlocked) return;
-    this.#isBlocked = true;
-    watched.blocked();
-    this.#flow.pause();
-  }
-
-  flush(): void {}
-
-  drained(): void {
-    if (!this.#isBlocked || this.#isOver) return;
-    this.#isBlocked = false;
-    this.call.watched.touch();
-    this.#flow.resume();
-  }
-
-  end(): void {
-    if (this.#isOver) return;
-    if (!this.#hasDelivered) {
-      this.failed(new BackendError("transport", "the upstream ended its answer before it began"));
+  async #run(writer: ReplyWriter): Promise<void> {
+    const { call } = this;
+    const ending = await this.#relay.run(writer);
+    if (ending.kind !== "complete") {
+      this.#broke(ending.kind === "cut" ? ending.error : call.watched.reason);
+      writer.terminate();
       return;
     }
-    this.#isOver = true;
-    const rest = this.#errors?.end() ?? NOTHING;
-    const failure = this.#errors?.failure ?? null;
-    if (failure === null) this.call.route.succeeded();
-    else this.call.failed(new BackendError("upstream", failure, 500));
-    this.#settle(failure === null);
-    if (rest.length > 0) this.#writer?.write(rest);
-    this.#writer?.end();
+    const { told } = this.#pieces;
+    if (told === null) call.route.succeeded();
+    else call.failed(new BackendError("upstream", told, 500));
+    call.settle(this.#pieces.end(told === null));
+    writer.end();
   }
 
-  failed(error: unknown): void {
-    if (this.#isOver) return;
-    this.#isOver = true;
+  #broke(error: unknown): void {
     const { call } = this;
     call.failed(error);
-    this.#settle(false);
+    call.settle(this.#pieces.end(false));
     // Settling ends the record where something was delivered, or the client left.
     call.options.asker.record?.refused(toServiceError(call.told(error)));
-    this.#flow.cancel();
-    this.#writer?.terminate();
+  }
+
+  drained(): void {
+    this.#relay.drained();
   }
 
   left(): void {
     this.call.watched.abort(CLIENT_LEFT);
-    this.failed(CLIENT_LEFT);
-  }
-
-  #settle(isWhole: boolean): void {
-    const reported = this.options.isEvents ? usageOfEvents(this.#tail.toString("latin1")) : null;
-    const hasContent = this.#hasDelivered && (this.#errors?.hasContent ?? true);
-    this.call.settle({ isWhole, reported, delivered: hasContent ? 1 : 0 });
+    if (!this.#isRunning) this.#broke(CLIENT_LEFT);
   }
 }

@@ -80,7 +80,7 @@ export const ollamaTags = defineRoute({
     ),
   }),
   handler: ({ rooms }) => ({
-    models: rooms.inference.ollamaModels().map(({ id, capabilities, details }) => ({
+    models: rooms.inference.models.ollama().map(({ id, capabilities, details }) => ({
       name: id,
       model: id,
       modified_at: new Date(0).toISOString(),
@@ -110,7 +110,9 @@ export const ollamaShow = defineRoute({
     modified_at: z.string(),
   }),
   handler: ({ rooms, body }) => {
-    const { capabilities, details, modelInfo } = rooms.inference.ollamaModel(body.model ?? body.name ?? "");
+    const { capabilities, details, modelInfo } = rooms.inference.models.ollamaOne(
+      body.model ?? body.name ?? "",
+    );
     return {
       modelfile: "",
       parameters: "",

@@ -5,24 +5,17 @@ import { type AnswerForm, CHAT_FORM } from "../call/answer-form.ts";
 import type { AnswerHead } from "../call/answer-shape.ts";
 import { ABSURD, type ReportedUsage, readUsage, type UsageReport, usageFields } from "../call/usage-tail.ts";
 import { type ChatChunk, type Choice, ChunkNormaliser } from "./chunk-normaliser.ts";
-import { LineEnds } from "./line-ends.ts";
+import { EventLines, type EventReader, joined, textOfBytes, type Verdict } from "./event-lines.ts";
+import type { StreamReader } from "./relay.ts";
 import { countTexts } from "./text-size.ts";
-
-/** An event that is still incomplete after this much is relayed as it comes, unread. */
-const PENDING_BYTES_MAX = 1024 * 1024;
-/** Decodes views directly: making a Buffer first costs more than the rest of a typical event. */
-const textOfBytes = (bytes: Uint8Array, encoding: "latin1" | "utf8", start = 0, end = bytes.length): string =>
-  Buffer.prototype.toString.call(bytes, encoding, start, end);
 
 /** Events that are parsed before another frame is tried, at most. */
 const LEARN_GAP_MAX = 64;
 
-const NEWLINE = 10;
 const DONE = "[DONE]";
-const EVENT_END = Buffer.from("\n\n");
 const DONE_EVENT = Buffer.from("data: [DONE]\n\n");
 
-export interface StreamMeterOptions {
+export interface ChatMeterOptions {
   /** The client asked for the usage chunk; otherwise it is held back. */
   keepUsage: boolean;
   /** Sees every chunk after its choices were normalised. */
@@ -44,15 +37,11 @@ interface Template {
   isUsed: boolean;
 }
 
-type Verdict = "keep" | "drop" | "end" | { replacement: string };
-
 /**
- * Reads an upstream's event stream as far as metering needs and passes the bytes on. An event that differs
- * from an earlier, fully parsed one only in its text is recognised by its frame and not parsed.
- *
- * The result does not depend on how the bytes are cut into pieces.
+ * Reads the events of a streamed chat as far as metering needs. An event that differs from an earlier, fully parsed one
+ * only in its text is recognised by its frame and not parsed.
  */
-export class StreamMeter {
+export class ChatMeter implements EventReader, StreamReader {
   /** The latest plausible usage; null when there is none. */
   usage: ReportedUsage | null = null;
   /** Impossible usage was reported. */
@@ -73,16 +62,7 @@ export class StreamMeter {
 
   readonly #form: AnswerForm;
   readonly #normaliser: ChunkNormaliser;
-  readonly #lineEnds = new LineEnds();
-  #pending: Uint8Array[] = [];
-  #pendingBytes = 0;
-  /** Inside an event too large to be looked at. */
-  #passing = false;
-  #dropBlank = false;
-  /** The last line that was passed on was blank, so that what follows is an event of its own. */
-  #atBoundary = true;
-  /** Data of an event so far, where it takes several lines. */
-  #partial: string | null = null;
+  readonly #lines = new EventLines(this);
   #template: Template | null = null;
   /** Where each event has another frame, because of its time for example, trying one costs as much as parsing. */
   #learnGap = 0;
@@ -94,9 +74,23 @@ export class StreamMeter {
   /** The newest event with nothing but usage, for a client that wants it: written once, at the end. */
   #usageEvent: Uint8Array | null = null;
 
-  constructor(readonly options: StreamMeterOptions) {
+  constructor(readonly options: ChatMeterOptions) {
     this.#form = options.form ?? CHAT_FORM;
     this.#normaliser = new ChunkNormaliser(options.head, this.#form);
+  }
+
+  /** Takes bytes of the upstream and returns those for the client; null when there are none yet. */
+  feed(piece: Uint8Array): Uint8Array | null {
+    return this.#lines.feed(piece);
+  }
+
+  /** The upstream has ended: what is left of its bytes. */
+  flush(): Uint8Array | null {
+    return this.#lines.flush();
+  }
+
+  get atBoundary(): boolean {
+    return this.#lines.atBoundary;
   }
 
   /** Tokens of the text that was passed on, counted here; an event has at least one. */
@@ -116,149 +110,42 @@ export class StreamMeter {
     return true;
   }
 
-  /** Takes bytes of the upstream and returns those for the client; null when there are none yet. */
-  feed(piece: Uint8Array): Uint8Array | null {
-    const bytes = this.#lineEnds.feed(piece);
-    return bytes.length === 0 ? null : this.#feed(bytes);
-  }
-
-  #feed(bytes: Uint8Array): Uint8Array | null {
-    if (!this.#passing && this.#pendingBytes === 0) return this.#lines(bytes);
-    const newline = bytes.indexOf(NEWLINE);
-    if (newline === -1) return this.#continueLine(bytes);
-    if (this.#passing) {
-      this.#passing = false;
-      this.#unread(newline);
-      const rest = this.#lines(bytes.subarray(newline + 1));
-      return rest ? Buffer.concat([bytes.subarray(0, newline + 1), rest]) : bytes.subarray(0, newline + 1);
-    }
-    return this.#lines(Buffer.concat([...this.#takePending(), bytes]));
-  }
-
-  #takePending(): Uint8Array[] {
-    const pending = this.#pending;
-    this.#pending = [];
-    this.#pendingBytes = 0;
-    return pending;
-  }
-
-  /** More of a line whose end is not here yet: kept until it is, or passed on once it is too long to keep. */
-  #continueLine(bytes: Uint8Array): Uint8Array | null {
-    if (!this.#passing) {
-      this.#pending.push(bytes);
-      this.#pendingBytes += bytes.length;
-      if (this.#pendingBytes <= PENDING_BYTES_MAX) return null;
-      this.#passing = true;
-      this.#atBoundary = false;
-      this.#unread(this.#pendingBytes);
-      return Buffer.concat(this.#takePending());
-    }
-    this.#unread(bytes.length);
-    return bytes;
-  }
-
   /** No text is that large: it is an image or audio. */
-  #unread(bytes: number): void {
+  unread(bytes: number): void {
     this.textBytes += bytes;
     this.#counter.addTokens(mediaTokens(bytes));
   }
 
-  #lines(bytes: Uint8Array): Uint8Array | null {
-    // One byte, one character: offsets in the text are offsets in the bytes, and nothing can be cut in two.
-    const text = textOfBytes(bytes, "latin1");
-    const parts: Uint8Array[] = [];
-    let keptFrom = 0;
-    let at = 0;
-    for (let newline = text.indexOf("\n"); newline !== -1; newline = text.indexOf("\n", at)) {
-      const end = newline > at && text.charCodeAt(newline - 1) === 13 ? newline - 1 : newline;
-      const verdict = this.#line(bytes, text, at, end);
-      const next = newline + 1;
-      if (verdict !== "keep") {
-        if (at > keptFrom) parts.push(bytes.subarray(keptFrom, at));
-        keptFrom = next;
-        if (verdict === "end") return join(parts);
-        if (verdict !== "drop") {
-          parts.push(Buffer.from(verdict.replacement));
-          keptFrom = end;
-        }
-      }
-      at = next;
-    }
-    if (at > keptFrom) {
-      if (parts.length === 0 && keptFrom === 0 && at === bytes.length) return bytes;
-      parts.push(bytes.subarray(keptFrom, at));
-    }
-    if (at < bytes.length) {
-      const started = this.#continueLine(bytes.subarray(at));
-      if (started) parts.push(started);
-    }
-    return join(parts);
+  broke(problem: string): void {
+    this.failure = problem;
   }
 
-  #line(bytes: Uint8Array, text: string, start: number, end: number): Verdict {
-    if (start === end) {
-      if (this.#partial !== null) return this.#wholeEvent();
-      const drop = this.#dropBlank;
-      this.#dropBlank = false;
-      if (!drop) this.#atBoundary = true;
-      return drop ? "drop" : "keep";
-    }
-    const wasAtBoundary = this.#atBoundary;
-    this.#atBoundary = false;
-    const isBare = end - start === 4 && text.startsWith("data", start);
-    if (!isBare && !text.startsWith("data:", start)) return "keep";
-    const from = isBare ? end : text.charCodeAt(start + 5) === 32 ? start + 6 : start + 5;
-    if (this.#partial !== null) return this.#addLine(textOfBytes(bytes, "utf8", from, end));
+  line(bytes: Uint8Array, text: string, from: number, end: number): Verdict | "partial" {
     if (this.#isPlainDelta(bytes, text, from, end)) return "keep";
     const data = text.slice(from, end);
-    if (data.trim() === DONE) {
+    const word = data.trim();
+    if (word === DONE) {
       this.done = true;
-      this.#atBoundary = wasAtBoundary;
       return "end";
     }
     // Several servers send events without data as heartbeats, which client libraries cannot read.
-    if (data.trim() === "") return this.#drop(wasAtBoundary);
-    const chunk = parseChunk(textOfBytes(bytes, "utf8", from, end));
-    if (chunk === undefined) return this.#addLine(textOfBytes(bytes, "utf8", from, end));
-    const verdict = this.#chunk(chunk);
-    if (verdict === "hold") {
-      this.#usageEvent = Buffer.concat([bytes.subarray(start, end), EVENT_END]);
-      return this.#drop(wasAtBoundary);
-    }
+    if (word === "") return "drop";
+    const json = textOfBytes(bytes, "utf8", from, end);
+    const chunk = parseChunk(json);
+    if (chunk === undefined) return "partial";
+    const verdict = this.#chunk(chunk, json);
     if (verdict === "keep") this.#learn(data, chunk);
-    return verdict === "drop" ? this.#drop(wasAtBoundary) : verdict;
+    return verdict;
   }
 
-  /** Leaves a line out, and the blank one behind it, unless other lines of the event have been passed on. */
-  #drop(wasAtBoundary: boolean): Verdict {
-    this.#dropBlank = wasAtBoundary;
-    this.#atBoundary = wasAtBoundary;
-    return "drop";
-  }
-
-  /** One of several lines of data; they are read together when the event is over. */
-  #addLine(data: string): Verdict {
-    this.#partial = this.#partial === null ? data : `${this.#partial}\n${data}`;
-    if (this.#partial.length <= PENDING_BYTES_MAX) return "drop";
-    this.failure = "the upstream sent an event that is too long";
-    return "end";
-  }
-
-  /** The blank line behind an event of several lines: clients get it in one. */
-  #wholeEvent(): Verdict {
-    const chunk = parseChunk(this.#partial!);
-    this.#partial = null;
-    this.#atBoundary = true;
+  event(data: string): Exclude<Verdict, "keep"> {
+    const chunk = parseChunk(data);
     if (chunk === undefined) {
-      this.failure = "the upstream sent an event that is not JSON";
+      this.broke("the upstream sent an event that is not JSON");
       return "end";
     }
     const verdict = this.#chunk(chunk);
-    if (verdict === "hold") {
-      this.#usageEvent = Buffer.from(`${dataLine(chunk)}\n\n`);
-      return "drop";
-    }
-    return verdict === "keep" ? { replacement: `${dataLine(chunk)}\n` } : withNewline(verdict);
+    return verdict === "keep" ? { replacement: dataLine(chunk) } : verdict;
   }
 
   /** Whether the event between `from` and `end` differs from the template only in its text. */
@@ -310,7 +197,8 @@ export class StreamMeter {
     this.#template = { before, after, chunk, index, isUsed: false };
   }
 
-  #chunk(chunk: ChatChunk): Verdict | "hold" {
+  /** `json` is the text of the chunk where that stands in one line. */
+  #chunk(chunk: ChatChunk, json?: string): Verdict {
     const failure = errorOf(chunk);
     if (failure !== null) {
       this.failure = failure;
@@ -325,21 +213,24 @@ export class StreamMeter {
     if (this.textBytes > bytesBefore) this.#textEvents++;
     if (usage !== null) this.#reported(usage);
     const isChanged = changed || isUsageCompleted;
-    if (choices.length === 0 && isObject(chunk.usage)) {
-      if (this.options.keepUsage) {
-        if (!isChanged) return "hold";
-        this.#usageEvent = Buffer.from(`${dataLine(chunk)}\n\n`);
-        return "drop";
-      }
-      if (!isObject(chunk.timings)) return "drop";
-      // llama.cpp moves its timings here when usage is asked for, which the client did not do.
-      const { usage: _, ...rest } = chunk;
-      const nothing = this.#form.isText ? { text: "" } : { delta: {} };
-      const event = { ...rest, choices: [{ index: 0, ...nothing, finish_reason: null }] };
-      return { replacement: dataLine(event) };
-    }
+    if (choices.length === 0 && isObject(chunk.usage))
+      return this.#usageAlone(chunk, isChanged ? undefined : json);
     if (choices.length > 0) this.#last = chunk;
     return isChanged ? { replacement: dataLine(chunk) } : "keep";
+  }
+
+  /** An event with nothing but usage. */
+  #usageAlone(chunk: ChatChunk, json: string | undefined): Verdict {
+    if (this.options.keepUsage) {
+      this.#usageEvent = Buffer.from(`data: ${json ?? JSON.stringify(chunk)}\n\n`);
+      return "drop";
+    }
+    if (!isObject(chunk.timings)) return "drop";
+    // llama.cpp moves its timings here when usage is asked for, which the client did not do.
+    const { usage: _, ...rest } = chunk;
+    const nothing = this.#form.isText ? { text: "" } : { delta: {} };
+    const event = { ...rest, choices: [{ index: 0, ...nothing, finish_reason: null }] };
+    return { replacement: dataLine(event) };
   }
 
   #reported(usage: Exclude<UsageReport, null>): void {
@@ -356,18 +247,6 @@ export class StreamMeter {
     if (choice.text !== undefined || choice.message !== undefined)
       this.textBytes += countTexts([choice.text, choice.message], this.#counter);
     if (Array.isArray(delta.tool_calls)) this.#sawTools = true;
-  }
-
-  /** True between two upstream events, where the gateway may write one of its own. */
-  get atBoundary(): boolean {
-    return this.#atBoundary && !this.#passing;
-  }
-
-  /** The upstream has ended: the rest of a last line that no newline closed. */
-  flush(): Uint8Array | null {
-    const rest = this.#lineEnds.end();
-    if (this.#pendingBytes + rest.length === 0 && this.#partial === null) return null;
-    return this.#lines(Buffer.concat([...this.#takePending(), rest, Buffer.from("\n\n")]));
   }
 
   /**
@@ -394,7 +273,7 @@ export class StreamMeter {
     if (isUsageMissing && (this.#last || isStopped)) add(last, { choices: [], usage: usageFields(settled) });
     else if (this.#usageEvent && !isUsageMissing) parts.push(this.#usageEvent);
     parts.push(DONE_EVENT);
-    return join(parts)!;
+    return joined(parts)!;
   }
 
   /** What ends a stream that failed; no `[DONE]` follows. */
@@ -404,11 +283,6 @@ export class StreamMeter {
 }
 
 const dataLine = (chunk: object): string => `data: ${JSON.stringify(chunk)}`;
-const withNewline = (verdict: Verdict): Verdict =>
-  typeof verdict === "string" ? verdict : { replacement: `${verdict.replacement}\n` };
-
-const join = (parts: Uint8Array[]): Uint8Array | null =>
-  parts.length === 0 ? null : parts.length === 1 ? parts[0]! : Buffer.concat(parts);
 
 /** ASCII, and nothing escaped: its bytes are its text. */
 const PLAIN_TEXT = /^[ !#-[\]-~]*$/;

@@ -2,17 +2,17 @@ import { describe, expect, spyOn, test } from "bun:test";
 import { chunk, DONE, usageChunk, wholeStream } from "@model-gateway/testing/upstream.ts";
 import fc from "fast-check";
 import { ServiceError } from "../../src/kernel/errors.ts";
-import { StreamMeter, type StreamMeterOptions } from "../../src/rooms/inference/stream/stream-meter.ts";
+import { ChatMeter, type ChatMeterOptions } from "../../src/rooms/inference/stream/chat-meter.ts";
 
 const event = (value: unknown) => `data: ${JSON.stringify(value)}\n\n`;
 
 /** Everything that a client would get, and the meter after it. */
 function metered(
   text: string,
-  { cuts = [], ...options }: Partial<StreamMeterOptions> & { cuts?: number[] } = {},
+  { cuts = [], ...options }: Partial<ChatMeterOptions> & { cuts?: number[] } = {},
 ) {
   const bytes = Buffer.from(text);
-  const meter = new StreamMeter({ keepUsage: false, ...options });
+  const meter = new ChatMeter({ keepUsage: false, ...options });
   const out: Uint8Array[] = [];
   const points = [...new Set(cuts.map((cut) => cut % (bytes.length + 1)))].sort((a, b) => a - b);
   let from = 0;
@@ -187,7 +187,7 @@ describe("the stream meter", () => {
   });
 
   test("an error or end of its own never becomes part of an open event", () => {
-    const meter = new StreamMeter({ keepUsage: false });
+    const meter = new ChatMeter({ keepUsage: false });
     meter.feed(Buffer.from(`${chunk({ delta: { role: "assistant", content: "a" } }).trimEnd()}\n`));
     expect(Buffer.from(meter.failing(new ServiceError("bad_gateway", "broken"))).toString()).toStartWith(
       '\n\ndata: {"error":{"message":"broken"',

@@ -1,0 +1,72 @@
+import { fail } from "../../kernel/errors.ts";
+import type { Billing } from "../billing/index.ts";
+import type { RoutableModel, Routing } from "../routing/index.ts";
+import { QUICK_START_MODELS } from "./quick-start.ts";
+import { type OllamaModel, ollamaModelOf, withTag } from "./voices/ollama/models.ts";
+
+type ListedModel = Omit<RoutableModel, "capabilities"> & { quick_start?: true };
+
+const notFound = (id: string): never =>
+  fail("model_not_found", `No backend available for model: ${id.slice(0, 256)}`);
+
+/** The models that clients are told of. */
+export class ModelList {
+  constructor(
+    readonly routing: Pick<Routing, "aliases" | "routedModels" | "routableModels">,
+    readonly billing: Pick<Billing, "limitsOf">,
+  ) {}
+
+  /** Model routes and models of healthy backends, then the quick-start ones that none of them serves. */
+  all() {
+    const callable = this.#callable();
+    const known = new Set(callable.map(({ id }) => id));
+    const advertised = QUICK_START_MODELS.filter(({ id }) => !known.has(id)).map(({ id, owned_by }) => ({
+      id,
+      owned_by,
+      available: false,
+      quick_start: true as const,
+    }));
+    const head = { object: "model" as const, created: 0 };
+    return {
+      object: "list" as const,
+      data: [...callable, ...advertised].map(
+        ({ id, owned_by, available, quick_start, meta }: ListedModel) => ({
+          id,
+          ...head,
+          owned_by,
+          available,
+          ...(quick_start && { quick_start }),
+          ...(meta && { meta }),
+        }),
+      ),
+    };
+  }
+
+  one(id: string) {
+    return this.all().data.find((each) => each.id === id) ?? notFound(id);
+  }
+
+  #callable(): RoutableModel[] {
+    const { routing } = this;
+    const routed = routing.routedModels().map((model) => ({ ...model, owned_by: "route" }));
+    const names = new Set(routed.map(({ id }) => id));
+    return [...routed, ...routing.routableModels().filter(({ id }) => !names.has(id))];
+  }
+
+  /** Those that can be called now, as Ollama's API describes them. */
+  ollama(): OllamaModel[] {
+    return this.#callable()
+      .filter(({ available }) => available)
+      .map((model) => this.#ollamaOf(model));
+  }
+
+  ollamaOne(name: string): OllamaModel {
+    const id = this.routing.aliases.resolve(name);
+    const found = this.#callable().find((each) => withTag(each.id) === withTag(id));
+    return found ? this.#ollamaOf(found) : notFound(id);
+  }
+
+  #ollamaOf(model: RoutableModel): OllamaModel {
+    return ollamaModelOf(model, this.billing.limitsOf(model.id).contextTokens);
+  }
+}

@@ -1,0 +1,171 @@
+import { LineEnds } from "./line-ends.ts";
+
+/** A line that is still incomplete after this much is relayed as it comes, unread. */
+const PENDING_BYTES_MAX = 1024 * 1024;
+const NEWLINE = 10;
+
+/** Decodes views directly: making a Buffer first costs more than the rest of a typical event. */
+export const textOfBytes = (
+  bytes: Uint8Array,
+  encoding: "latin1" | "utf8",
+  start = 0,
+  end = bytes.length,
+): string => Buffer.prototype.toString.call(bytes, encoding, start, end);
+
+export const joined = (parts: Uint8Array[]): Uint8Array | null =>
+  parts.length === 0 ? null : parts.length === 1 ? parts[0]! : Buffer.concat(parts);
+
+/** What becomes of a line of data: it passes, it is left out, another takes its place, or the stream ends before it. */
+export type Verdict = "keep" | "drop" | "end" | { replacement: string };
+
+/** Reads the data of events. */
+export interface EventReader {
+  /** Data that stands in one line, between the positions; `text` is `bytes` in Latin-1. Partial: more lines belong to it. */
+  line(bytes: Uint8Array, text: string, from: number, end: number): Verdict | "partial";
+  /** Data that took several lines; clients get it in one. */
+  event(data: string): Exclude<Verdict, "keep">;
+  /** So much of a line passed unread. */
+  unread(bytes: number): void;
+  /** The stream cannot be read on. */
+  broke(problem: string): void;
+}
+
+/**
+ * Cuts an event stream into lines and has their data read, and passes on what the reader keeps. The result does not
+ * depend on how the bytes are cut into pieces.
+ */
+export class EventLines {
+  readonly #lineEnds = new LineEnds();
+  #pending: Uint8Array[] = [];
+  #pendingBytes = 0;
+  /** Inside a line too long to be looked at. */
+  #passing = false;
+  #dropBlank = false;
+  /** The last line that was passed on was blank, so that what follows is an event of its own. */
+  #atBoundary = true;
+  /** Data of an event so far, where it takes several lines. */
+  #partial: string | null = null;
+
+  constructor(readonly reader: EventReader) {}
+
+  /** True between two upstream events, where the gateway may write one of its own. */
+  get atBoundary(): boolean {
+    return this.#atBoundary && !this.#passing;
+  }
+
+  /** Takes bytes of the upstream and returns those for the client; null when there are none yet. */
+  feed(piece: Uint8Array): Uint8Array | null {
+    const bytes = this.#lineEnds.feed(piece);
+    if (bytes.length === 0) return null;
+    if (!this.#passing && this.#pendingBytes === 0) return this.#lines(bytes);
+    const newline = bytes.indexOf(NEWLINE);
+    if (newline === -1) return this.#continueLine(bytes);
+    if (!this.#passing) return this.#lines(Buffer.concat([...this.#takePending(), bytes]));
+    this.#passing = false;
+    this.reader.unread(newline);
+    const passed = bytes.subarray(0, newline + 1);
+    const rest = this.#lines(bytes.subarray(newline + 1));
+    return rest ? Buffer.concat([passed, rest]) : passed;
+  }
+
+  /** The upstream has ended: the rest of a last line that no newline closed. */
+  flush(): Uint8Array | null {
+    const rest = this.#lineEnds.end();
+    if (this.#pendingBytes + rest.length === 0 && this.#partial === null) return null;
+    return this.#lines(Buffer.concat([...this.#takePending(), rest, Buffer.from("\n\n")]));
+  }
+
+  #takePending(): Uint8Array[] {
+    const pending = this.#pending;
+    this.#pending = [];
+    this.#pendingBytes = 0;
+    return pending;
+  }
+
+  /** More of a line whose end is not here yet: kept until it is, or passed on once it is too long to keep. */
+  #continueLine(bytes: Uint8Array): Uint8Array | null {
+    if (!this.#passing) {
+      this.#pending.push(bytes);
+      this.#pendingBytes += bytes.length;
+      if (this.#pendingBytes <= PENDING_BYTES_MAX) return null;
+      this.#passing = true;
+      this.#atBoundary = false;
+      this.reader.unread(this.#pendingBytes);
+      return Buffer.concat(this.#takePending());
+    }
+    this.reader.unread(bytes.length);
+    return bytes;
+  }
+
+  #lines(bytes: Uint8Array): Uint8Array | null {
+    // One byte, one character: offsets in the text are offsets in the bytes, and nothing can be cut in two.
+    const text = textOfBytes(bytes, "latin1");
+    const parts: Uint8Array[] = [];
+    let keptFrom = 0;
+    let at = 0;
+    for (let newline = text.indexOf("\n"); newline !== -1; newline = text.indexOf("\n", at)) {
+      const end = newline > at && text.charCodeAt(newline - 1) === 13 ? newline - 1 : newline;
+      const verdict = this.#line(bytes, text, at, end);
+      const next = newline + 1;
+      if (verdict !== "keep") {
+        if (at > keptFrom) parts.push(bytes.subarray(keptFrom, at));
+        keptFrom = next;
+        if (verdict === "end") return joined(parts);
+        if (verdict !== "drop") {
+          parts.push(Buffer.from(verdict.replacement));
+          keptFrom = end;
+        }
+      }
+      at = next;
+    }
+    if (at > keptFrom) {
+      if (parts.length === 0 && keptFrom === 0 && at === bytes.length) return bytes;
+      parts.push(bytes.subarray(keptFrom, at));
+    }
+    if (at < bytes.length) {
+      const started = this.#continueLine(bytes.subarray(at));
+      if (started) parts.push(started);
+    }
+    return joined(parts);
+  }
+
+  #line(bytes: Uint8Array, text: string, start: number, end: number): Verdict {
+    if (start === end) return this.#partial === null ? this.#blank() : this.#wholeEvent(this.#partial);
+    const wasAtBoundary = this.#atBoundary;
+    this.#atBoundary = false;
+    const isBare = end - start === 4 && text.startsWith("data", start);
+    if (!isBare && !text.startsWith("data:", start)) return "keep";
+    const from = isBare ? end : text.charCodeAt(start + 5) === 32 ? start + 6 : start + 5;
+    const verdict = this.#partial === null ? this.reader.line(bytes, text, from, end) : "partial";
+    if (verdict === "partial") return this.#addLine(textOfBytes(bytes, "utf8", from, end));
+    if (verdict === "drop" || verdict === "end") {
+      this.#atBoundary = wasAtBoundary;
+      // Unless other lines of the event have been passed on.
+      this.#dropBlank = verdict === "drop" && wasAtBoundary;
+    }
+    return verdict;
+  }
+
+  #blank(): Verdict {
+    const drop = this.#dropBlank;
+    this.#dropBlank = false;
+    if (!drop) this.#atBoundary = true;
+    return drop ? "drop" : "keep";
+  }
+
+  /** One of several lines of data; they are read together when the event is over. */
+  #addLine(data: string): Verdict {
+    this.#partial = this.#partial === null ? data : `${this.#partial}\n${data}`;
+    if (this.#partial.length <= PENDING_BYTES_MAX) return "drop";
+    this.reader.broke("the upstream sent an event that is too long");
+    return "end";
+  }
+
+  /** The blank line behind an event of several lines. */
+  #wholeEvent(data: string): Verdict {
+    this.#partial = null;
+    this.#atBoundary = true;
+    const verdict = this.reader.event(data);
+    return typeof verdict === "string" ? verdict : { replacement: `${verdict.replacement}\n` };
+  }
+}
