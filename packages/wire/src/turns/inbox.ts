@@ -1,3 +1,4 @@
+import { drainMicrotasks } from "bun:jsc";
 import { holdTime, releaseTime } from "../clock.ts";
 import { collectAfter } from "./collector.ts";
 
@@ -57,6 +58,8 @@ function handOver(): void {
   holdTime();
   try {
     for (let i = 0; i < to.length; i++) deliver(to[i]!, what[i]!);
+    // Async functions that wait for nothing end within the turn: otherwise all they have is live when garbage is collected.
+    drainMicrotasks();
   } finally {
     releaseTime();
   }
