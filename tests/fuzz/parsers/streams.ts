@@ -5,7 +5,7 @@ import { BackendError } from "@model-gateway/gateway/backends/contract.ts";
 import { JsonLines } from "@model-gateway/gateway/backends/local-server/ndjson.ts";
 import { ServiceError } from "@model-gateway/gateway/kernel/errors.ts";
 import { readPricingFile } from "@model-gateway/gateway/rooms/billing/pricing-file.ts";
-import { LineEnds } from "@model-gateway/gateway/rooms/inference/stream/line-ends.ts";
+import { LineEnds } from "@model-gateway/gateway/rooms/inference/stream/event-lines.ts";
 import { readForm, writeForm } from "@model-gateway/gateway/rooms/inference/unit-work/multipart.ts";
 import { sseEvents } from "../../../packages/client/src/sse.ts";
 import { inPieces } from "../mutations.ts";

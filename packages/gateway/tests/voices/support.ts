@@ -5,7 +5,7 @@ import type { BootOptions } from "@model-gateway/testing/gateway.ts";
 import { politeHandler, type ReceivedRequest, type Reply } from "@model-gateway/testing/upstream.ts";
 import { fail, ServiceError } from "../../src/kernel/errors.ts";
 import { ChatMeter } from "../../src/rooms/inference/stream/chat-meter.ts";
-import { Telling } from "../../src/rooms/inference/turn/telling.ts";
+import { Telling } from "../../src/rooms/inference/turn/listener.ts";
 import { SpokenStream } from "../../src/rooms/inference/voices/spoken-stream.ts";
 import type { Speaker } from "../../src/rooms/inference/voices/voice.ts";
 import { bootInference, type InferenceBench } from "../support/inference.ts";

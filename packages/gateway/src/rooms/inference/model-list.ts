@@ -1,8 +1,17 @@
 import { fail } from "../../kernel/errors.ts";
 import type { Billing } from "../billing/index.ts";
 import type { RoutableModel, Routing } from "../routing/index.ts";
-import { QUICK_START_MODELS } from "./quick-start.ts";
 import { type OllamaModel, ollamaModelOf, withTag } from "./voices/ollama/models.ts";
+
+/** Well-known models that are always advertised; each is routable once a backend serves it. */
+const QUICK_START_MODELS: readonly { id: string; owned_by: string }[] = [
+  { id: "gpt-6.1-sol", owned_by: "openai" },
+  { id: "claude-opus-5-5", owned_by: "anthropic" },
+  { id: "gemini-3.8-flash", owned_by: "google" },
+  { id: "deepseek-v4-pro", owned_by: "deepseek" },
+  { id: "qwen3.7-max", owned_by: "alibaba" },
+  { id: "kimi-k3", owned_by: "moonshot" },
+];
 
 type ListedModel = Omit<RoutableModel, "capabilities"> & { quick_start?: true };
 

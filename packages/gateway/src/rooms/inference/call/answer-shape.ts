@@ -1,7 +1,34 @@
+import { fail } from "../../../kernel/errors.ts";
 import { isObject } from "../../../kernel/json.ts";
 import type { AnswerBody } from "./answer-body.ts";
-import type { AnswerForm } from "./answer-form.ts";
 import { type ReportedUsage, usageFields } from "./usage-tail.ts";
+
+/** Which of the two conventions an answer is written in. */
+export interface AnswerForm {
+  idPrefix: string;
+  /** `object` of a whole answer and of a chunk. */
+  whole: string;
+  chunk: string;
+  /** Each choice is a `text` instead of a message or a delta. */
+  isText: boolean;
+  /** Fields that limit the answer; absent: those that the backend's kind honours in a chat. */
+  limitFields?: readonly string[];
+}
+
+export const CHAT_FORM: AnswerForm = {
+  idPrefix: "chatcmpl-",
+  whole: "chat.completion",
+  chunk: "chat.completion.chunk",
+  isText: false,
+};
+
+export const TEXT_FORM: AnswerForm = {
+  idPrefix: "cmpl-",
+  whole: "text_completion",
+  chunk: "text_completion",
+  isText: true,
+  limitFields: ["max_tokens"],
+};
 
 /** Fields that upstreams may leave out of an answer. */
 export interface AnswerHead {
@@ -67,7 +94,7 @@ const completeText = (choice: Record<string, unknown>, index: number): object =>
 });
 
 /** A whole answer in the contract's form. Almost every upstream's bytes already are, and pass unchanged. */
-export function completeAnswer(
+function completeAnswer(
   body: AnswerBody,
   head: AnswerHead,
   { usage, form }: { usage: Owed; form: AnswerForm },
@@ -106,4 +133,26 @@ function completeList(body: AnswerBody, model: string, usage: Owed): Buffer {
     model: answer.model ?? model,
     ...usageIn(answer, usage),
   }));
+}
+
+/** An answer that did not stream, settled: for clients of the chat API as bytes, for others to be read. */
+export class WholeAnswer {
+  constructor(
+    readonly body: AnswerBody,
+    readonly head: AnswerHead,
+    readonly usage: Owed,
+    readonly form: AnswerForm,
+  ) {}
+
+  /** A chat completion: the upstream's own bytes where they are complete. */
+  bytes(): Buffer {
+    return completeAnswer(this.body, this.head, { usage: this.usage, form: this.form });
+  }
+
+  object(): Record<string, unknown> {
+    const { parsed } = this.body;
+    return isObject(parsed)
+      ? parsed
+      : fail("bad_gateway", "the upstream answered with something that is not a JSON object");
+  }
 }

@@ -1,8 +1,7 @@
 import { type ServiceError, toRestBody } from "../../../kernel/errors.ts";
 import { isObject } from "../../../kernel/json.ts";
 import { mediaTokens, TokenCounter } from "../../metering/index.ts";
-import { type AnswerForm, CHAT_FORM } from "../call/answer-form.ts";
-import type { AnswerHead } from "../call/answer-shape.ts";
+import { type AnswerForm, type AnswerHead, CHAT_FORM } from "../call/answer-shape.ts";
 import { ABSURD, type ReportedUsage, readUsage, type UsageReport, usageFields } from "../call/usage-tail.ts";
 import { type ChatChunk, type Choice, ChunkNormaliser } from "./chunk-normaliser.ts";
 import { EventLines, type EventReader, joined, textOfBytes, type Verdict } from "./event-lines.ts";

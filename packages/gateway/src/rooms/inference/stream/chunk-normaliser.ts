@@ -1,6 +1,5 @@
 import { isObject } from "../../../kernel/json.ts";
-import { type AnswerForm, CHAT_FORM } from "../call/answer-form.ts";
-import type { AnswerHead } from "../call/answer-shape.ts";
+import { type AnswerForm, type AnswerHead, CHAT_FORM } from "../call/answer-shape.ts";
 import { ToolDeltas } from "./tool-deltas.ts";
 
 /** One event of a streamed chat answer, as far as it is looked at. */

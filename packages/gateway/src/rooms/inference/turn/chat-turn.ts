@@ -5,8 +5,7 @@ import { isObject } from "../../../kernel/json.ts";
 import type { Capture } from "../../../kernel/request-record.ts";
 import { TokenCounter } from "../../metering/index.ts";
 import { AnswerBody, readAnswer, requireList } from "../call/answer-body.ts";
-import { type AnswerForm, CHAT_FORM } from "../call/answer-form.ts";
-import type { AnswerHead } from "../call/answer-shape.ts";
+import { type AnswerForm, type AnswerHead, CHAT_FORM, WholeAnswer } from "../call/answer-shape.ts";
 import { CLIENT_LEFT } from "../call/deadlines.ts";
 import { toFailure } from "../call/failures.ts";
 import {
@@ -26,10 +25,9 @@ import { Relay, type Sink } from "../stream/relay.ts";
 import { replayAsStream } from "../stream/replay.ts";
 import { countTexts } from "../stream/text-size.ts";
 import type { Listener } from "./listener.ts";
+import { Telling } from "./listener.ts";
 import { AnswerCollector, answerOf, askedOf, choicesOf } from "./messages.ts";
-import { Telling } from "./telling.ts";
 import { type RecordParts, TurnRecord } from "./turn-record.ts";
-import { WholeAnswer } from "./whole-answer.ts";
 
 export interface ChatParts extends CallParts, RecordParts {
   clock: Clock;

@@ -1,7 +1,8 @@
-import type { ServiceError } from "../../../kernel/errors.ts";
+import { type ServiceError, toServiceError } from "../../../kernel/errors.ts";
+import { isObject } from "../../../kernel/json.ts";
 import type { AnswerHead } from "../call/answer-shape.ts";
 import type { ReportedUsage } from "../call/usage-tail.ts";
-import type { Choice } from "../stream/chunk-normaliser.ts";
+import type { ChatChunk, Choice } from "../stream/chunk-normaliser.ts";
 import type { Sink } from "../stream/relay.ts";
 
 /** The final token counts of an answer. */
@@ -21,4 +22,43 @@ export interface Listener extends Sink {
   /** Null: nothing was delivered, so nothing is owed. */
   finish(usage: TurnUsage | null): void;
   error(failure: ServiceError): void;
+}
+
+/** Turns the chunks of a stream into events for a listener: its start, every delta, its end. */
+export class Telling {
+  #hasBegun = false;
+  /** The upstream's newest report of usage, as it wrote it. */
+  #reported: Record<string, unknown> | null = null;
+
+  constructor(
+    readonly listener: Listener,
+    /** Used where the upstream does not report usage. */
+    readonly head: AnswerHead,
+  ) {}
+
+  /** Throws when the listener cannot convert it. */
+  chunk(chunk: ChatChunk, choices: readonly Choice[]): void {
+    if (!this.#hasBegun) this.#begin(chunk);
+    if (isObject(chunk.usage)) this.#reported = chunk.usage;
+    for (const choice of choices) this.listener.delta(choice);
+  }
+
+  finish(settled: ReportedUsage | null): void {
+    try {
+      if (!this.#hasBegun) this.#begin({});
+      this.listener.finish(settled && { ...settled, reported: this.#reported });
+    } catch (error) {
+      this.listener.error(toServiceError(error));
+    }
+  }
+
+  #begin({ id, created, model }: ChatChunk): void {
+    this.#hasBegun = true;
+    const { head } = this;
+    this.listener.begin({
+      id: typeof id === "string" ? id : head.id,
+      created: typeof created === "number" ? created : head.created,
+      model: typeof model === "string" ? model : head.model,
+    });
+  }
 }

@@ -1,7 +1,7 @@
 import { isObject } from "../../../kernel/json.ts";
+import type { WholeAnswer } from "../call/answer-shape.ts";
 import { argumentsText, newCallId } from "../stream/tool-deltas.ts";
 import type { TurnUsage } from "../turn/listener.ts";
-import type { WholeAnswer } from "../turn/whole-answer.ts";
 
 /** Token counts of one answer; each API reports them under its own names. */
 export interface TokenCounts {

@@ -10,9 +10,9 @@ import {
 import type { Clock } from "../../../kernel/clock.ts";
 import { type ServiceError, toRestBody, toServiceError } from "../../../kernel/errors.ts";
 import { answerHeaders, NO_HEADERS } from "../call/answer-headers.ts";
+import type { WholeAnswer } from "../call/answer-shape.ts";
 import { KEEP_ALIVE } from "../stream/relay.ts";
 import type { ChatTurn } from "../turn/chat-turn.ts";
-import type { WholeAnswer } from "../turn/whole-answer.ts";
 import { readAnswer } from "./chat-answer.ts";
 import { SpokenStream } from "./spoken-stream.ts";
 import type { Failure, NativeRead, ReadRequest, Voice } from "./voice.ts";

@@ -1,7 +1,7 @@
 import type { z } from "zod";
 import type { DialectName, Overflow } from "../../../backends/contract.ts";
 import { ERRORS, type ServiceError } from "../../../kernel/errors.ts";
-import type { AnswerForm } from "../call/answer-form.ts";
+import type { AnswerForm } from "../call/answer-shape.ts";
 import type { NativeRequest } from "../request/native-request.ts";
 import type { Payload } from "../request/payload.ts";
 import type { ChatAnswer } from "./chat-answer.ts";

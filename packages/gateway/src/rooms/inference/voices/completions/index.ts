@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { TEXT_FORM } from "../../call/answer-form.ts";
+import { TEXT_FORM } from "../../call/answer-shape.ts";
 import { Payload } from "../../request/payload.ts";
 import { Usage } from "../documented.ts";
 import type { Voice } from "../voice.ts";

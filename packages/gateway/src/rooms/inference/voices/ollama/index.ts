@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { readJson } from "../../../../kernel/json.ts";
 import { validate } from "../../../../kernel/validate.ts";
-import { TEXT_FORM } from "../../call/answer-form.ts";
+import { TEXT_FORM } from "../../call/answer-shape.ts";
 import { Payload } from "../../request/payload.ts";
 import type { Answered, Failure, ReadRequest, RequestContext, Voice } from "../voice.ts";
 import { withoutTag } from "./models.ts";
