@@ -56,6 +56,19 @@ test("backends: a server is tested and registered, its status is one sentence, i
   await page.getByLabel("Out, $ per million tokens").fill("2");
   await page.getByRole("button", { name: "Save" }).click();
   await page.getByRole("row", { name: /demo.*Serving.*1 unpriced/ }).waitFor();
+  await page.goto(`${site.gateway.url}/models/list`);
+  await page.getByRole("button", { name: "Import prices" }).click();
+  const entry = { litellm_provider: "openai", input_cost_per_token: 1e-6, output_cost_per_token: 2e-6 };
+  const list = { "demo-chat": { ...entry, cache_read_input_token_cost: 1e-7 } };
+  const buffer = Buffer.from(JSON.stringify(list));
+  await page
+    .getByLabel("Price list")
+    .setInputFiles({ name: "prices.json", mimeType: "application/json", buffer });
+  await page.getByRole("row", { name: /demo-chat.*0.5 → 1.*2.*none → 0.1.*openai\/demo-chat/ }).waitFor();
+  await shot(page, "import-prices");
+  await page.getByRole("button", { name: "Import", exact: true }).click();
+  await page.getByText("1 prices are in force").waitFor();
+  await page.goto(`${site.gateway.url}/models`);
 
   site.upstream.failing = true;
   const token = await site.gateway.signIn("operator");

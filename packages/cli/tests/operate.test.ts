@@ -199,3 +199,30 @@ test("ids and models are completed from the service, also behind a colon", async
   });
   expect(out).toContain("model-gateway backends unalias fast:latest");
 });
+
+test("prices are taken from a list, after it was shown what changes", async () => {
+  const file = join(shell.dir, "prices.json");
+  const entry = {
+    litellm_provider: "openai",
+    mode: "chat",
+    input_cost_per_token: 1e-6,
+    output_cost_per_token: 2e-6,
+  };
+  writeFileSync(
+    file,
+    JSON.stringify({ "demo-chat": { ...entry, cache_read_input_token_cost: 1e-7 }, other: entry }),
+  );
+  expect((await shell.run(["prices"])).out).toMatch(/demo-chat\s+unpriced/);
+  const unasked = await shell.run(["prices", "import", file]);
+  expect([unasked.code, unasked.err]).toEqual([1, expect.stringContaining("give --yes")]);
+  const asked = await shell.onTerminal(["prices", "import", file], [{ after: "[y/N]", text: "n\n" }]);
+  expect(asked.out).toContain("0 of 1 prices were written");
+  const taken = await shell.run(["prices", "import", file, "--yes"]);
+  expect(taken.out).toMatch(/demo-chat\s+unpriced\s+1\s+2\s+0\.1\s+openai\/demo-chat/);
+  expect(taken.out).toContain("1 of 1 prices were written");
+  expect((await shell.run(["prices"])).out).toMatch(/demo-chat\s+1\s+0\.1\s+2\s+own/);
+  expect((await shell.run(["prices", "import", file, "--yes"])).out).toContain("No price changes");
+  writeFileSync(file, "[]");
+  expect((await shell.run(["prices", "import", file])).err).toContain("is not a price list");
+  expect((await shell.run(["prices", "import", "/nowhere"])).err).toContain("neither a file nor an address");
+});

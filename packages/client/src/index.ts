@@ -6,6 +6,13 @@ export type { ChatStream, EventsOptions, ModelsProgress, Notification } from "./
 export { METHOD_AUTH, type Methods } from "./methods.gen.ts";
 export type { Notifications } from "./notifications.gen.ts";
 export { oneTimeLink } from "./one-time-link.ts";
+export {
+  type ListedPrice,
+  type PriceChange,
+  type PriceList,
+  priceChanges,
+  readPriceList,
+} from "./price-lists.ts";
 export type * from "./rest.ts";
 export type { Routes } from "./routes.gen.ts";
 export type { Fetch } from "./rpc.ts";

@@ -1565,6 +1565,78 @@ export interface Methods {
       }[];
     };
   };
+  /** Set what many models cost, all or none of them; as billing.prices.set does for one. */
+  "billing.prices.import": {
+    auth: "admin";
+    params: {
+      prices: {
+        model: string;
+        /** Per million tokens of the prompt; goes with output_usd */
+        input_usd?: number;
+        /** Per million tokens of the answer */
+        output_usd?: number;
+        /** What else tokens cost, per million; goes with input_usd */
+        parts?: {
+          /** Read from the upstream's cache */
+          cached_input?: number;
+          /** Written to it, for five minutes or as is usual */
+          cache_write?: number;
+          /** Written to it for an hour */
+          cache_write_1h?: number;
+          reasoning?: number;
+          audio_input?: number;
+          audio_output?: number;
+          image_input?: number;
+          image_output?: number;
+          /** Rates of the whole request, when its prompt is longer */
+          long_prompts?: {
+            input: number;
+            output: number;
+            /** Read from the upstream's cache */
+            cached_input?: number;
+            /** Written to it, for five minutes or as is usual */
+            cache_write?: number;
+            /** Written to it for an hour */
+            cache_write_1h?: number;
+            reasoning?: number;
+            audio_input?: number;
+            audio_output?: number;
+            image_input?: number;
+            image_output?: number;
+            above_tokens: number;
+          }[];
+          batch?: {
+            input: number;
+            output: number;
+            /** Read from the upstream's cache */
+            cached_input?: number;
+            /** Written to it, for five minutes or as is usual */
+            cache_write?: number;
+            /** Written to it for an hour */
+            cache_write_1h?: number;
+            reasoning?: number;
+            audio_input?: number;
+            audio_output?: number;
+            image_input?: number;
+            image_output?: number;
+          };
+        };
+        /** For each request, where nothing else applies */
+        per_call_usd?: number;
+        /** For each image; or prices by quality, size or both: hd, 1024x1024, hd/1024x1024 */
+        per_image_usd?: number | Record<string, number>;
+        /** For each second of sound that is transcribed */
+        per_second_usd?: number;
+        /** For text that is spoken */
+        per_million_characters_usd?: number;
+        /** The most tokens that one answer may have */
+        max_output_tokens?: number;
+        /** The most tokens of prompt and answer together */
+        context_window?: number;
+      }[];
+    };
+    result: { written: number };
+  };
   /** What each model that can be called now costs, and where that price comes from. */
   "billing.prices.list": {
     auth: "admin";
@@ -1751,6 +1823,10 @@ export interface Methods {
       per_second_usd?: number;
       /** For text that is spoken */
       per_million_characters_usd?: number;
+      /** The most tokens that one answer may have */
+      max_output_tokens?: number;
+      /** The most tokens of prompt and answer together */
+      context_window?: number;
     };
     result: { ok: true };
   };
@@ -2588,6 +2664,7 @@ export const METHOD_AUTH: { readonly [M in keyof Methods]: Methods[M]["auth"] } 
   "requests.stats": "jwt",
   "requests.watch": "jwt",
   "billing.video.pricing.get": "jwt",
+  "billing.prices.import": "admin",
   "billing.prices.list": "admin",
   "billing.plan": "jwt",
   "billing.prices.remove": "admin",

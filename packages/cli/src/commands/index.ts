@@ -12,6 +12,7 @@ import { groups } from "./groups.ts";
 import { keys } from "./keys.ts";
 import { ledger } from "./ledger.ts";
 import { logs } from "./logs.ts";
+import { prices } from "./prices.ts";
 import { login, logout } from "./session.ts";
 import { usage } from "./usage.ts";
 import { users } from "./users.ts";
@@ -49,6 +50,7 @@ export const COMMANDS: readonly Command[] = [
   connect,
   backends,
   models,
+  prices,
   chat,
   usage,
   logs,

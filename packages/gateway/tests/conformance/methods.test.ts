@@ -107,7 +107,8 @@ aliases.list | admin | | alias target
 aliases.set | admin | alias target | ok
 aliases.remove | admin | alias | ok
 billing.prices.list | admin | models? | model capabilities input_usd output_usd parts per_call_usd per_image_usd per_second_usd per_million_characters_usd unpriced source
-billing.prices.set | admin | model input_usd? output_usd? parts? per_call_usd? per_image_usd? per_second_usd? per_million_characters_usd? | ok
+billing.prices.set | admin | model input_usd? output_usd? parts? per_call_usd? per_image_usd? per_second_usd? per_million_characters_usd? max_output_tokens? context_window? | ok
+billing.prices.import | admin | prices | written
 billing.prices.remove | admin | model | removed
 billing.prices.video.set | admin | model mode? base_price? price_per_second? price_per_frame? resolution_coeff? currency? enabled? | ok
 billing.tiers.set | admin | name monthly_usd_quota monthly_token_quota rpm | ok

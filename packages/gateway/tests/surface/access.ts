@@ -132,6 +132,7 @@ aliases.set | admin | {"alias":"a","target":"m"}
 aliases.remove | admin | {"alias":"a"}
 billing.prices.list | admin |
 billing.prices.set | admin | {"model":"m","input_usd":0,"output_usd":0}
+billing.prices.import | admin | {"prices":[{"model":"m","input_usd":0,"output_usd":0}]}
 billing.prices.remove | admin | {"model":"m"}
 billing.prices.video.set | admin | {"model":"clip","base_price":0}
 billing.tiers.set | admin | {"name":"free","monthly_usd_quota":null,"monthly_token_quota":null,"rpm":1000}

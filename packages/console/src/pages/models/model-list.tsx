@@ -7,6 +7,7 @@ import { Button, LinkButton } from "../../ui/controls.tsx";
 import { TableSkeleton } from "../../ui/skeleton.tsx";
 import { Loaded, Status } from "../../ui/states.tsx";
 import { type Column, Table } from "../../ui/table.tsx";
+import { ImportPrices } from "./import-prices.tsx";
 import { isVideo, type ModelPrice, SetPrice, useUnitPriceInWords } from "./set-price.tsx";
 
 /** A model with its price; without one when no backend serves it. */
@@ -87,6 +88,7 @@ export function ModelList() {
   const prices = useQuery("prices", () => api("billing.prices.list")).data;
   const byUnit = useUnitPriceInWords();
   const [pricing, setPricing] = useState<ModelPrice | null>(null);
+  const [isImporting, setImporting] = useState(false);
   const byModel = new Map(prices?.map((price) => [price.model, price]));
   const perMillion = moneyFormat(
     prices?.flatMap(({ input_usd, output_usd }) => [input_usd, output_usd]) ?? [],
@@ -96,16 +98,20 @@ export function ModelList() {
     <Loaded query={models} outline={<TableSkeleton columns={columns} />}>
       {(list) => (
         <>
-          <p className="muted">
-            Models of healthy backends, and the quick-start models that are always listed; those can be called
-            only when a backend serves them.
-          </p>
+          <div className="row between">
+            <p className="muted">
+              Models of healthy backends, and the quick-start models that are always listed; those can be
+              called only when a backend serves them.
+            </p>
+            {prices && <Button onClick={() => setImporting(true)}>Import prices</Button>}
+          </div>
           <Table
             label="Models"
             columns={columns}
             rows={list.map((model): Row => ({ ...model, full: byModel.get(model.id) }))}
             rowKey={({ id, owned_by }) => `${owned_by} ${id}`}
           />
+          {isImporting && prices && <ImportPrices current={prices} onClose={() => setImporting(false)} />}
           {pricing && <SetPrice price={pricing} onClose={() => setPricing(null)} />}
         </>
       )}

@@ -67,6 +67,7 @@ const unitOf = (price: ModelPrice): Unit => {
 };
 
 const textOf = (usd: number | null | undefined): string => (usd == null ? "" : String(usd));
+const numberOf = (text: string): number | undefined => (text.trim() === "" ? undefined : Number(text));
 const linesOf = (prices: ModelPrice["per_image_usd"]): string =>
   typeof prices === "object"
     ? Object.entries(prices)
@@ -96,6 +97,9 @@ function ModelPriceForm({ price, onClose }: { price: ModelPrice; onClose(): void
   const [unit, setUnit] = useState<Unit>(unitOf(price));
   const [inputUsd, setInput] = useState(textOf(price.input_usd));
   const [outputUsd, setOutput] = useState(textOf(price.output_usd));
+  const [cached, setCached] = useState(textOf(price.parts.cached_input));
+  const [write, setWrite] = useState(textOf(price.parts.cache_write));
+  const [hour, setHour] = useState(textOf(price.parts.cache_write_1h));
   const [image, setImage] = useState(
     typeof price.per_image_usd === "number" ? textOf(price.per_image_usd) : "",
   );
@@ -104,7 +108,13 @@ function ModelPriceForm({ price, onClose }: { price: ModelPrice; onClose(): void
   const [characters, setCharacters] = useState(textOf(price.per_million_characters_usd));
   const [call, setCall] = useState(textOf(price.per_call_usd));
   const given = () => {
-    if (unit === "tokens") return { input_usd: Number(inputUsd), output_usd: Number(outputUsd) };
+    if (unit === "tokens") {
+      const parts = {
+        ...{ ...price.parts, cached_input: numberOf(cached) },
+        ...{ cache_write: numberOf(write), cache_write_1h: numberOf(hour) },
+      };
+      return { input_usd: Number(inputUsd), output_usd: Number(outputUsd), parts };
+    }
     if (unit === "image") return { per_image_usd: readLines(looks) ?? Number(image) };
     if (unit === "second") return { per_second_usd: Number(second) };
     return unit === "characters"
@@ -121,22 +131,48 @@ function ModelPriceForm({ price, onClose }: { price: ModelPrice; onClose(): void
     <FormDialog title={`Price of ${model}`} submit="Save" onSubmit={save} onClose={onClose}>
       <SelectField label="Charged by" value={unit} onChange={setUnit} choices={UNITS} />
       {unit === "tokens" && (
-        <div className="columns">
-          <Dollars
-            label="In, $ per million tokens"
-            field="input_usd"
-            value={inputUsd}
-            onChange={setInput}
-            hint={speaks ? "A token of speech costs the same: give the dearer rate" : undefined}
-          />
-          <Dollars
-            label="Out, $ per million tokens"
-            field="output_usd"
-            value={outputUsd}
-            onChange={setOutput}
-            hint={speaks ? undefined : "0 for embeddings, which write none"}
-          />
-        </div>
+        <>
+          <div className="columns">
+            <Dollars
+              label="In, $ per million tokens"
+              field="input_usd"
+              value={inputUsd}
+              onChange={setInput}
+              hint={speaks ? "A token of speech costs the same: give the dearer rate" : undefined}
+            />
+            <Dollars
+              label="Out, $ per million tokens"
+              field="output_usd"
+              value={outputUsd}
+              onChange={setOutput}
+              hint={speaks ? undefined : "0 for embeddings, which write none"}
+            />
+          </div>
+          <div className="columns">
+            <Dollars
+              label="Cached"
+              field="parts.cached_input"
+              value={cached}
+              onChange={setCached}
+              required={false}
+              hint="Empty: as In"
+            />
+            <Dollars
+              label="Cache write"
+              field="parts.cache_write"
+              value={write}
+              onChange={setWrite}
+              required={false}
+            />
+            <Dollars
+              label="For an hour"
+              field="parts.cache_write_1h"
+              value={hour}
+              onChange={setHour}
+              required={false}
+            />
+          </div>
+        </>
       )}
       {unit === "image" && (
         <>

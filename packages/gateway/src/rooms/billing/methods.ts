@@ -1,7 +1,8 @@
 import { z } from "zod";
 import type { CapabilityName } from "../../backends/contract.ts";
 import { defineMethod, NoParams, Ok, ok } from "../../kernel/method.ts";
-import { PriceParts, UsdEach, UsdPerImage, UsdPerMillion } from "./price-schema.ts";
+import { PriceParts, Tokens, UsdEach, UsdPerImage, UsdPerMillion } from "./price-schema.ts";
+import type { Price } from "./prices.ts";
 import { isPerUnit } from "./unit-price.ts";
 import { VideoMode } from "./video-cost.ts";
 
@@ -198,48 +199,67 @@ export const listPrices = defineMethod({
 const isVideoOnly = (capabilities: readonly CapabilityName[]): boolean =>
   capabilities.length > 0 && capabilities.every((capability) => capability === "video");
 
+const PriceGiven = z
+  .object({
+    model: ModelId,
+    input_usd: Money.optional().describe("Per million tokens of the prompt; goes with output_usd"),
+    output_usd: Money.optional().describe("Per million tokens of the answer"),
+    parts: PriceParts.optional().describe("What else tokens cost, per million; goes with input_usd"),
+    ...UNIT_PRICES,
+    max_output_tokens: Tokens.optional().describe("The most tokens that one answer may have"),
+    context_window: Tokens.optional().describe("The most tokens of prompt and answer together"),
+  })
+  .superRefine(({ input_usd, output_usd, per_call_usd, per_image_usd, ...price }, context) => {
+    const units = [per_call_usd, per_image_usd, price.per_second_usd, price.per_million_characters_usd];
+    const isNone = input_usd === undefined && output_usd === undefined;
+    if (isNone ? units.some((usd) => usd !== undefined) : input_usd !== undefined && output_usd !== undefined)
+      return;
+    context.addIssue({
+      code: "custom",
+      path: [input_usd === undefined ? "input_usd" : "output_usd"],
+      message: isNone
+        ? "is missing: give it with `output_usd`, or a price by another unit, such as `per_image_usd`"
+        : "is missing: `input_usd` and `output_usd` go together",
+    });
+  });
+
+const priceGiven = ({ model, parts, ...given }: z.infer<typeof PriceGiven>): Price => ({
+  match: model,
+  input: given.input_usd,
+  output: given.output_usd,
+  ...parts,
+  per_call: given.per_call_usd,
+  per_image: given.per_image_usd,
+  per_second: given.per_second_usd,
+  per_million_characters: given.per_million_characters_usd,
+  max_output_tokens: given.max_output_tokens,
+  context_window: given.context_window,
+});
+
 export const setPrice = defineMethod({
   name: "billing.prices.set",
   summary:
     "Set what a model costs, by the token or another unit; goes before all other prices and replaces the last",
   auth: "admin",
   hint,
-  params: z
-    .object({
-      model: ModelId,
-      input_usd: Money.optional().describe("Per million tokens of the prompt; goes with output_usd"),
-      output_usd: Money.optional().describe("Per million tokens of the answer"),
-      parts: PriceParts.optional().describe("What else tokens cost, per million; goes with input_usd"),
-      ...UNIT_PRICES,
-    })
-    .superRefine(({ input_usd, output_usd, per_call_usd, per_image_usd, ...price }, context) => {
-      const units = [per_call_usd, per_image_usd, price.per_second_usd, price.per_million_characters_usd];
-      const isNone = input_usd === undefined && output_usd === undefined;
-      if (
-        isNone ? units.some((usd) => usd !== undefined) : input_usd !== undefined && output_usd !== undefined
-      )
-        return;
-      context.addIssue({
-        code: "custom",
-        path: [input_usd === undefined ? "input_usd" : "output_usd"],
-        message: isNone
-          ? "is missing: give it with `output_usd`, or a price by another unit, such as `per_image_usd`"
-          : "is missing: `input_usd` and `output_usd` go together",
-      });
-    }),
+  params: PriceGiven,
   result: Ok,
   handler: async ({ params, rooms }) => {
-    await rooms.billing.setModelPrice({
-      match: params.model,
-      input: params.input_usd,
-      output: params.output_usd,
-      ...params.parts,
-      per_call: params.per_call_usd,
-      per_image: params.per_image_usd,
-      per_second: params.per_second_usd,
-      per_million_characters: params.per_million_characters_usd,
-    });
+    await rooms.billing.setModelPrices([priceGiven(params)]);
     return ok;
+  },
+});
+
+export const importPrices = defineMethod({
+  name: "billing.prices.import",
+  summary: "Set what many models cost, all or none of them; as billing.prices.set does for one",
+  auth: "admin",
+  hint,
+  params: z.object({ prices: z.array(PriceGiven).min(1).max(1_000) }),
+  result: z.object({ written: z.int() }),
+  handler: async ({ params: { prices }, rooms }) => {
+    await rooms.billing.setModelPrices(prices.map(priceGiven));
+    return { written: prices.length };
   },
 });
 

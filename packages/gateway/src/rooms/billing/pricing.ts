@@ -83,13 +83,13 @@ export class Pricing {
     const matching = this.#rows.filter(({ match }) => id.includes(match));
     const exact = this.#exact.get(id);
     const applying = exact ? [exact, ...matching] : matching;
-    // An operator's price need not repeat the limits of the built-in one.
+    // A price need not repeat the limits of the one that it replaces.
     const found = {
       tokens: applying.find(({ tokens }) => tokens !== null)?.tokens ?? null,
       prices: applying.map(({ price }) => price),
       outputTokensMax:
-        matching.find(({ outputTokensMax }) => outputTokensMax !== null)?.outputTokensMax ?? null,
-      contextTokens: matching.find(({ contextTokens }) => contextTokens !== null)?.contextTokens ?? null,
+        applying.find(({ outputTokensMax }) => outputTokensMax !== null)?.outputTokensMax ?? null,
+      contextTokens: applying.find(({ contextTokens }) => contextTokens !== null)?.contextTokens ?? null,
     };
     this.#known.set(model, found);
     return found;

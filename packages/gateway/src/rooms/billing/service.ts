@@ -162,12 +162,13 @@ export class Billing {
     return this.#pricing.unitRatesOf(model);
   }
 
-  /** `match` is a whole model id. */
-  async setModelPrice(price: Price): Promise<void> {
-    const name = price.match.toLowerCase();
-    if (this.#ownPrices.size >= MODEL_PRICES_MAX && !this.#ownPrices.has(name))
+  /** Of whole model ids, which are their `match`. All are in force at once, or none. */
+  async setModelPrices(prices: readonly Price[]): Promise<void> {
+    const named = prices.map((price) => ({ ...price, match: price.match.toLowerCase() }));
+    const models = new Set([...this.#ownPrices, ...named.map(({ match }) => match)]);
+    if (models.size > MODEL_PRICES_MAX)
       fail("app_error", `There are ${MODEL_PRICES_MAX} prices, the most that are kept; remove some first`);
-    await this.#store.setModelPrice({ ...price, match: name }, isoTime(this.options.clock.now()));
+    await this.#store.setModelPrices(named, isoTime(this.options.clock.now()));
     await this.#termsChanged();
   }
 

@@ -71,12 +71,15 @@ export class BillingStore {
     return rows.map(({ model, price }) => ({ ...JSON.parse(price), match: model }));
   }
 
-  async setModelPrice({ match, ...price }: Price, now: string): Promise<void> {
-    await this.db.run(
-      `INSERT INTO model_prices (model, price, updated_at) VALUES ($1, $2, $3)
-       ON CONFLICT (model) DO UPDATE SET price = excluded.price, updated_at = excluded.updated_at`,
-      [match, JSON.stringify(price), now],
-    );
+  async setModelPrices(prices: readonly Price[], now: string): Promise<void> {
+    await this.db.transaction(async (tx) => {
+      for (const { match, ...price } of prices)
+        await tx.run(
+          `INSERT INTO model_prices (model, price, updated_at) VALUES ($1, $2, $3)
+           ON CONFLICT (model) DO UPDATE SET price = excluded.price, updated_at = excluded.updated_at`,
+          [match, JSON.stringify(price), now],
+        );
+    });
   }
 
   async removeModelPrice(model: string): Promise<boolean> {
