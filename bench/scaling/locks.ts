@@ -5,7 +5,7 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { settlerOn } from "../../packages/gateway/src/app/settling/settler.ts";
+import { settlerOn } from "../../packages/gateway/src/app/journal-thread/open.ts";
 import { InProcessBus } from "../../packages/gateway/src/bus/in-process/bus.ts";
 import { systemClock } from "../../packages/gateway/src/kernel/clock.ts";
 import { randomIds } from "../../packages/gateway/src/kernel/ids.ts";

@@ -110,9 +110,9 @@ function roomProblems({ from, to }: Edge): string[] {
   const [fromRoom, toRoom] = [roomOf(from), roomOf(to)];
   if (!fromRoom || !toRoom || fromRoom === toRoom) return [];
   const problems = [];
-  // The second door is for the settling thread, which does without the schemas that index.ts brings along.
-  if (![`${ROOMS}${toRoom}/index.ts`, `${ROOMS}${toRoom}/settling.ts`].includes(to))
-    problems.push("rooms meet only through each other's index.ts, or settling.ts");
+  // The second door is for the journal thread, which does without the schemas that index.ts brings along.
+  if (![`${ROOMS}${toRoom}/index.ts`, `${ROOMS}${toRoom}/for-thread.ts`].includes(to))
+    problems.push("rooms meet only through each other's index.ts, or for-thread.ts");
   if (fromRoom === "ledger") problems.push("the ledger imports no room");
   return problems;
 }

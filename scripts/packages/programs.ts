@@ -33,9 +33,9 @@ export const gateway: Program = {
   entry: join(ROOT, "packages/cli/src/main.ts"),
   workers: [
     {
-      entry: join(ROOT, "packages/gateway/src/app/settling/worker.ts"),
+      entry: join(ROOT, "packages/gateway/src/app/journal-thread/worker.ts"),
       file: "settling-worker.js",
-      pathInExecutable: "./gateway/src/app/settling/worker.ts",
+      pathInExecutable: "./gateway/src/app/journal-thread/worker.ts",
       constant: "SETTLING_WORKER",
     },
   ],

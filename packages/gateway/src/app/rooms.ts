@@ -27,8 +27,8 @@ import { Housekeeping, type LocalServer, LocalServers, System } from "../rooms/s
 import { Usage } from "../rooms/usage/index.ts";
 import { Video } from "../rooms/video/index.ts";
 import type { Foundation } from "./foundation.ts";
+import { SettlingThread } from "./journal-thread/thread.ts";
 import type { Life } from "./life.ts";
-import { SettlingThread } from "./settling/thread.ts";
 
 /** How long a stopping process writes journaled usage to the database; the next start finds the rest. */
 const JOURNAL_DRAIN_MS = 10_000;

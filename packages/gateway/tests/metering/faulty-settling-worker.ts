@@ -3,7 +3,7 @@
  * transaction, or after the commit and before the answer.
  */
 
-import "../../src/app/settling/worker.ts";
+import "../../src/app/journal-thread/worker.ts";
 import { PostgresDatabase } from "../../src/storage/postgres/database.ts";
 import { SqliteDatabase } from "../../src/storage/sqlite/database.ts";
 import type { Fault } from "./faults.ts";

@@ -6,16 +6,43 @@ import { ManualClock } from "@model-gateway/testing/clock.ts";
 import { onEachDatabase, withDatabase } from "@model-gateway/testing/databases.ts";
 import fc from "fast-check";
 import type { Payer } from "../../src/kernel/payer.ts";
+import { RequestRecord } from "../../src/kernel/request-record.ts";
 import { verifyLedger } from "../../src/rooms/ledger/index.ts";
 import type { Admission } from "../../src/rooms/metering/index.ts";
 import { decodeLines } from "../../src/rooms/metering/journal/codec.ts";
 import type { Database, Transaction } from "../../src/storage/contract.ts";
+import { journalEntry } from "../support/request-lines.ts";
+import { expectSumsOfRows } from "../support/sums-of-rows.ts";
 import { type Bench, centRequest, centUsage, openBench, payer, person } from "./support.ts";
 
-/** How the next transaction goes wrong: before its commit, so that it is undone, or just after it. */
-type Fault = "before commit" | "after commit";
+/**
+ * How the next transactions go wrong: before a statement or their commit, so that they are undone, or just after it. A
+ * number is that of the statement.
+ */
+interface Fault {
+  at: number | "before commit" | "after commit";
+  /** An outage lasts for several. */
+  transactions: number;
+}
 
-/** A database that fails as told, once. */
+/** The transaction, which is cut off before its statement of this number. */
+function cutOff(tx: Transaction, at: number): Transaction {
+  let statements = 0;
+  const counted =
+    <A extends unknown[], R>(run: (...args: A) => Promise<R>) =>
+    async (...args: A) => {
+      if (statements++ === at) throw new Error(`connection lost before statement ${at}`);
+      return run(...args);
+    };
+  return {
+    ...tx,
+    all: counted(tx.all) as Transaction["all"],
+    get: counted(tx.get) as Transaction["get"],
+    run: counted(tx.run),
+  };
+}
+
+/** A database that fails as told. */
 class FaultyDatabase implements Database {
   readonly dialect: Database["dialect"];
   fault: Fault | null = null;
@@ -27,13 +54,14 @@ class FaultyDatabase implements Database {
   run: Database["run"] = (sql, params) => this.inner.run(sql, params);
   async transaction<T>(work: (tx: Transaction) => Promise<T>): Promise<T> {
     const fault = this.fault;
-    this.fault = null;
+    const at = fault?.at;
+    if (fault && --fault.transactions <= 0) this.fault = null;
     const result = await this.inner.transaction(async (tx) => {
-      const inside = await work(tx);
-      if (fault === "before commit") throw new Error("connection lost before the commit");
+      const inside = await work(typeof at === "number" ? cutOff(tx, at) : tx);
+      if (at === "before commit") throw new Error("connection lost before the commit");
       return inside;
     });
-    if (fault === "after commit") throw new Error("connection lost after the commit");
+    if (at === "after commit") throw new Error("connection lost after the commit");
     return result;
   }
   lendWrites: Database["lendWrites"] = (work) => this.inner.lendWrites(work);
@@ -41,10 +69,13 @@ class FaultyDatabase implements Database {
   close = () => this.inner.close();
 }
 
+const SINK = { clock: new ManualClock(), ended() {} };
+
 type Step =
   | { do: "admit"; who: number; cents: number }
   | { do: "settle"; which: number; cents: number }
   | { do: "abort"; which: number }
+  | { do: "refuse"; who: number; isKnown: boolean }
   | { do: "topup"; who: number; points: number }
   | { do: "drain" }
   | { do: "fault"; fault: Fault }
@@ -71,6 +102,10 @@ const step: fc.Arbitrary<Step> = fc.oneof(
   },
   { weight: 2, arbitrary: fc.record({ do: fc.constant("abort" as const), which: index }) },
   {
+    weight: 3,
+    arbitrary: fc.record({ do: fc.constant("refuse" as const), who: index, isKnown: fc.boolean() }),
+  },
+  {
     weight: 2,
     arbitrary: fc.record({
       do: fc.constant("topup" as const),
@@ -83,7 +118,10 @@ const step: fc.Arbitrary<Step> = fc.oneof(
     weight: 2,
     arbitrary: fc.record({
       do: fc.constant("fault" as const),
-      fault: fc.constantFrom<Fault>("before commit", "after commit"),
+      fault: fc.record({
+        at: fc.oneof(fc.constantFrom("before commit" as const, "after commit" as const), fc.nat(14)),
+        transactions: fc.integer({ min: 1, max: 4 }),
+      }),
     }),
   },
   {
@@ -113,6 +151,7 @@ class World {
   /** Requests whose line may have gone with the power. */
   readonly doubtful = new Set<string>();
   readonly settled = new Map<string, number>();
+  readonly refused = new Set<string>();
   issued = 0;
 
   constructor(db: Database) {
@@ -160,6 +199,10 @@ class World {
     switch (one.do) {
       case "admit": {
         const request = centRequest(this.payers[one.who % this.payers.length]!, one.cents);
+        // Some are requests of their own, and some tagged.
+        if (one.who % 2 === 0)
+          request.record = new RequestRecord(SINK, "/v1/chat/completions", request.requestId);
+        if (one.who % 3 === 0) request.refId = `job ${one.who % 2}`;
         const admission = await Promise.resolve()
           .then(() => this.bench.metering.admit(request))
           .catch(() => null);
@@ -177,6 +220,20 @@ class World {
       case "abort":
         this.open.splice(one.which % Math.max(1, this.open.length), 1)[0]?.admission.release();
         return;
+      case "refuse": {
+        const { userId, keyId } = this.payers[one.who % this.payers.length]!;
+        const who = one.isKnown ? { userId, keyId } : { userId: null, keyId: null, attribution: null };
+        const line = {
+          ...journalEntry(),
+          ...who,
+          status: 429,
+          code: "rate_limit_exceeded",
+          costNanoUsd: null,
+        };
+        this.bench.metering.write({ ...line, atMs: this.clock.now(), channel: null });
+        this.refused.add(line.requestId);
+        return;
+      }
       case "topup": {
         const who = this.payers[one.who % this.payers.length]!;
         const account = who.groupId
@@ -190,7 +247,7 @@ class World {
         return;
       }
       case "fault":
-        this.db.fault = one.fault;
+        this.db.fault = { ...one.fault };
         return;
       case "wait":
         this.clock.advance(one.ms);
@@ -204,6 +261,7 @@ class World {
 
   async check(): Promise<void> {
     expect((await verifyLedger(this.db.inner)).problems).toEqual([]);
+    await expectSumsOfRows(this.db.inner);
     const rows = await this.bench.rows();
     for (const row of rows) {
       expect(this.settled.has(row.id)).toBe(true);
@@ -232,6 +290,11 @@ class World {
     await this.check();
     const ids = new Set((await this.bench.rows()).map(({ id }) => id));
     for (const id of this.settled.keys()) if (!this.doubtful.has(id)) expect(ids.has(id)).toBe(true);
+    const uncharged = await this.db.inner.all<{ id: string }>(
+      "SELECT id FROM requests WHERE channel IS NULL",
+    );
+    for (const { id } of uncharged) expect(this.refused.delete(id)).toBe(true);
+    expect([...this.refused].filter((id) => !this.doubtful.has(id))).toEqual([]);
     const { totals } = await this.bench.usage.query({});
     expect(totals.requests).toBe(ids.size);
     expect(this.bench.metering.figures).toMatchObject({ rows: 0, bytes: 0 });
@@ -283,6 +346,7 @@ onEachDatabase("metering with crashes", (fresh, kind) => {
           for (const table of [
             "requests",
             "usage_months",
+            "key_spend",
             "request_sums",
             "request_asker_days",
             "request_ref_days",

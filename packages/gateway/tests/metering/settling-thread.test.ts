@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { onEachDatabase } from "@model-gateway/testing/databases.ts";
 import { until } from "@model-gateway/testing/until.ts";
-import { SettlingThread } from "../../src/app/settling/thread.ts";
+import { SettlingThread } from "../../src/app/journal-thread/thread.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
 import { createLog, silentLog } from "../../src/kernel/log.ts";
 import { verifyLedger } from "../../src/rooms/ledger/index.ts";
@@ -15,7 +15,7 @@ import { entry } from "./journal-support.ts";
 import { type Bench, openBench, payer, spend } from "./support.ts";
 
 const workerFile = (name: string) => new URL(name, import.meta.url).href;
-const realWorker = () => new Worker(workerFile("../../src/app/settling/worker.ts"), { ref: false });
+const realWorker = () => new Worker(workerFile("../../src/app/journal-thread/worker.ts"), { ref: false });
 const POOL_POINTS = 200;
 
 interface Scene extends Bench {

@@ -1,6 +1,6 @@
 import { firstIdAt } from "../../src/kernel/ids.ts";
+import { UsageStore } from "../../src/rooms/usage/for-thread.ts";
 import type { RequestRow } from "../../src/rooms/usage/index.ts";
-import { UsageStore } from "../../src/rooms/usage/settling.ts";
 import type { Database } from "../../src/storage/contract.ts";
 import { requestRow } from "../support/request-lines.ts";
 

@@ -1,9 +1,9 @@
 import { expect, test } from "bun:test";
 import { onEachDatabase, withDatabase } from "@model-gateway/testing/databases.ts";
 import { isoTime } from "../../src/kernel/clock.ts";
+import { UsageStore } from "../../src/rooms/usage/for-thread.ts";
 import type { RequestRow } from "../../src/rooms/usage/index.ts";
 import { UsageList } from "../../src/rooms/usage/list.ts";
-import { UsageStore } from "../../src/rooms/usage/settling.ts";
 import { requestRow } from "../support/request-lines.ts";
 
 const NOW_MS = Date.parse("2026-11-16T12:00:00Z");

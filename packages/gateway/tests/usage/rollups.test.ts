@@ -1,9 +1,9 @@
 import { expect, test } from "bun:test";
 import { onEachDatabase } from "@model-gateway/testing/databases.ts";
 import { NO_ID } from "../../src/rooms/usage/batch.ts";
+import { UsageStore } from "../../src/rooms/usage/for-thread.ts";
 import { bucketOf } from "../../src/rooms/usage/grains.ts";
 import type { RequestRow } from "../../src/rooms/usage/index.ts";
-import { UsageStore } from "../../src/rooms/usage/settling.ts";
 import type { Database } from "../../src/storage/contract.ts";
 import { openStorage } from "../../src/storage/index.ts";
 import { requestRow } from "../support/request-lines.ts";

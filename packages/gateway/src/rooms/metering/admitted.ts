@@ -9,10 +9,10 @@ import type { Admission, AdmitOptions, FinalUsage } from "./types.ts";
 export interface Admitting {
   billing: Pick<Billing, "ratesOf">;
   /** The hold is over; null: nothing is owed. Returns the price. */
-  ended(admission: Admitted, owed: Owed | null, kind: HoldKind): number | null;
+  ended(admission: Admitted, owed: OwedRequest | null, kind: HoldKind): number | null;
 }
 
-export interface Owed {
+export interface OwedRequest {
   usage: FinalUsage;
   outcome: Outcome | null;
 }
@@ -54,7 +54,7 @@ export class Admitted implements Admission {
     this.#end(null);
   }
 
-  #end(owed: Owed | null): number | null {
+  #end(owed: OwedRequest | null): number | null {
     if (this.#isEnded) return null;
     this.#isEnded = true;
     // As the hold is now: it may have grown from points into the quota.

@@ -1,7 +1,7 @@
 import { NO_LIMIT, type Quantity, type Spent } from "../../bus/contract.ts";
 import type { Tier } from "../billing/index.ts";
 import type { Balance } from "../ledger/index.ts";
-import { NANO_PER_USD } from "../usage/settling.ts";
+import { NANO_PER_USD } from "../usage/for-thread.ts";
 import { NANO_PER_POINT } from "./points.ts";
 
 /** How far the bound of the request that crosses a quota's line may go beyond what is left, in output tokens. */

@@ -11,7 +11,7 @@ import { type Billing, UNKNOWN_TIER } from "../billing/index.ts";
 import { type AccountRef, accountKey, type Ledger } from "../ledger/index.ts";
 import type { Usage } from "../usage/index.ts";
 import { AdmissionCheck } from "./admission.ts";
-import { Admitted, type Admitting, type Owed } from "./admitted.ts";
+import { Admitted, type Admitting, type OwedRequest } from "./admitted.ts";
 import type { Cover } from "./cover.ts";
 import { payDebtFromQuota } from "./debt-payment.ts";
 import { COST_NANO_USD_MAX, demandOf, nanoUsdOf, TOKENS_MAX, within } from "./demand.ts";
@@ -236,7 +236,7 @@ export class MeteringService implements Metering {
   /** Returns the price; null when there is none. */
   #append(
     { requestId, payer, model: routed, refId, record }: RecordOptions,
-    { usage, outcome }: Owed,
+    { usage, outcome }: OwedRequest,
     hold: Cover["kind"],
   ): number | null {
     try {

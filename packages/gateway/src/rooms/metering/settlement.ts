@@ -1,10 +1,10 @@
 import { isOrderedId } from "../../kernel/ids.ts";
 import { isCharged } from "../../kernel/request-row.ts";
 import type { Database, Transaction } from "../../storage/contract.ts";
+import { accountOf } from "../ledger/for-thread.ts";
 import type { BalanceChange, Settled, Settlement, Settling } from "../ledger/index.ts";
-import { accountOf } from "../ledger/settling.ts";
+import { utcMonth, WHOLE_USER } from "../usage/for-thread.ts";
 import type { KeySpend, MonthKey, RequestRow, UsageStore, WrittenSums } from "../usage/index.ts";
-import { utcMonth, WHOLE_USER } from "../usage/settling.ts";
 import { type ChargedEntry, type JournalEntry, takesPoints } from "./journal/codec.ts";
 import { TierQuota, type TierQuotaOptions } from "./tier-quota.ts";
 

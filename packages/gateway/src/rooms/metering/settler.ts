@@ -1,9 +1,9 @@
 import type { Quantity, ReservedChange } from "../../bus/contract.ts";
 import { isCharged } from "../../kernel/request-row.ts";
-import type { Tiers } from "../billing/settling.ts";
-import { accountKey, accountOf } from "../ledger/settling.ts";
+import type { Tiers } from "../billing/for-thread.ts";
+import { accountKey, accountOf } from "../ledger/for-thread.ts";
+import { MonthNames, Sums, utcMonth, WHOLE_USER } from "../usage/for-thread.ts";
 import type { KeySpend } from "../usage/index.ts";
-import { MonthNames, Sums, utcMonth, WHOLE_USER } from "../usage/settling.ts";
 import type { ChargedEntry, JournalEntry } from "./journal/codec.ts";
 import { type Lines, readLines } from "./journal/segment.ts";
 import { budgetNames } from "./key-budgets.ts";

@@ -1,9 +1,9 @@
 import type { Quantity } from "../../bus/contract.ts";
 import type { Transaction } from "../../storage/contract.ts";
-import type { Tiers } from "../billing/settling.ts";
+import type { Tiers } from "../billing/for-thread.ts";
 import type { QuotaPayer, Settlement } from "../ledger/index.ts";
+import { MonthNames, WHOLE_USER } from "../usage/for-thread.ts";
 import type { MonthKey, UsageStore } from "../usage/index.ts";
-import { MonthNames, WHOLE_USER } from "../usage/settling.ts";
 import { type ChargedEntry, takesPoints } from "./journal/codec.ts";
 import { limitOf } from "./limits.ts";
 import { type Used, usedOf } from "./windows.ts";

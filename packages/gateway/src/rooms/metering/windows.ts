@@ -1,8 +1,8 @@
 import type { Quantity, Spent } from "../../bus/contract.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Log } from "../../kernel/log.ts";
+import { WHOLE_USER } from "../usage/for-thread.ts";
 import type { MonthKey, MonthQuota, UsageStore } from "../usage/index.ts";
-import { WHOLE_USER } from "../usage/settling.ts";
 
 const WINDOWS_MAX = 50_000;
 /** After this long a window is read again in the background: other instances write to it too. */

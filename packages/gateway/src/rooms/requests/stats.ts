@@ -9,8 +9,8 @@ const GROUPS_MAX = 50;
 const FIRST_TOKEN_AT = SUM_COLUMNS.indexOf("first_token_0");
 const DURATION_AT = SUM_COLUMNS.indexOf("duration_0");
 
-type Counts = Record<Outcome, number>;
-const noCounts = (): Counts => ({ ok: 0, refused: 0, failed: 0, left: 0 });
+type OutcomeCounts = Record<Outcome, number>;
+const noCounts = (): OutcomeCounts => ({ ok: 0, refused: 0, failed: 0, left: 0 });
 const noSums = (): number[] => SUM_COLUMNS.map(() => 0);
 
 function addTo(sums: number[], more: readonly number[]): void {
@@ -77,7 +77,7 @@ export function binsOf(
   counts: readonly KindCount[],
   { fromMs, belowMs, binMs }: { fromMs: number; belowMs: number; binMs: number },
 ) {
-  const bins: Counts[] = Array.from({ length: Math.ceil((belowMs - fromMs) / binMs) }, noCounts);
+  const bins: OutcomeCounts[] = Array.from({ length: Math.ceil((belowMs - fromMs) / binMs) }, noCounts);
   for (const { start_ms, status, requests } of counts) {
     const bin = bins[Math.floor((start_ms - fromMs) / binMs)];
     if (bin) bin[outcomeOf(status)] += requests;

@@ -9,7 +9,7 @@ import { Sums } from "./sums.ts";
 export const NO_ID = "00000000-0000-0000-0000-000000000000";
 
 /** Rows that count in the same places, added up. */
-interface Group {
+interface Gathered {
   /** One of them. */
   row: RequestRow;
   minuteMs: number;
@@ -24,7 +24,7 @@ interface Group {
   duration: number[];
 }
 
-const countsIn = ({ row, minuteMs }: Group, other: RequestRow): boolean =>
+const countsIn = ({ row, minuteMs }: Gathered, other: RequestRow): boolean =>
   other.atMs >= minuteMs &&
   other.atMs < minuteMs + MINUTE_MS &&
   row.userId === other.userId &&
@@ -49,7 +49,7 @@ export class Batch {
   readonly refDays = new Sums();
   readonly keys = new KeySums();
   /** By `attribution`: of each there are as many as the key has used models, or a few more. */
-  readonly #groups = new Map<string | null, Group[]>();
+  readonly #groups = new Map<string | null, Gathered[]>();
   readonly #monthNames = new MonthNames();
 
   constructor(rows: readonly RequestRow[]) {
@@ -74,7 +74,7 @@ export class Batch {
       );
   }
 
-  #groupOf(row: RequestRow): Group {
+  #groupOf(row: RequestRow): Gathered {
     let groups = this.#groups.get(row.attribution);
     if (!groups) {
       groups = [];
@@ -97,7 +97,7 @@ export class Batch {
     return group;
   }
 
-  #rollUp(group: Group): void {
+  #rollUp(group: Gathered): void {
     const { row, minuteMs, requests, promptTokens, completionTokens, costNanoUsd, unpriced } = group;
     const figures = [promptTokens, completionTokens, costNanoUsd, unpriced];
     const sums = [requests, ...figures, ...group.firstToken, ...group.duration];
@@ -132,7 +132,7 @@ export class Batch {
     if (isCharged(row)) this.#charge(group, row.userId);
   }
 
-  #charge(group: Group, userId: string): void {
+  #charge(group: Gathered, userId: string): void {
     const { row, requests, promptTokens, completionTokens, costNanoUsd, lastMs } = group;
     const { project, keyId } = row;
     const tokens = promptTokens + completionTokens;

@@ -36,7 +36,7 @@ function startWorker(): Worker {
   return new Worker(found, { smol: true, ref: false });
 }
 
-interface Waiting {
+interface PendingOrder {
   resolve(answer: Answer): void;
   reject(error: Error): void;
   ticks: number;
@@ -52,7 +52,7 @@ function* parsed(news: readonly string[]): Generator<SettleNews> {
  */
 export class SettlingThread implements Settler {
   #worker: Worker | null = null;
-  #waiting: Waiting | null = null;
+  #waiting: PendingOrder | null = null;
   #closed = false;
   readonly #timer: ReturnType<typeof setInterval>;
 

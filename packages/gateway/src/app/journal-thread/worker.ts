@@ -7,7 +7,7 @@ import { type JournalSettler, RefusedRows, type SettleOrder } from "../../rooms/
 import type { Database } from "../../storage/contract.ts";
 import { openDatabase } from "../../storage/index.ts";
 import type { Answer, Request, ThreadOptions } from "./messages.ts";
-import { settlerOn } from "./settler.ts";
+import { settlerOn } from "./open.ts";
 
 declare const self: Worker;
 
