@@ -58,13 +58,14 @@ export async function seedUsage(db: Database, rows: number, { endMs, heavyUser }
   const figures = "COUNT(*), SUM(prompt_tokens), SUM(completion_tokens), SUM(cost_nano_usd)";
   const zeros = (count: number) => new Array(count).fill("0").join(", ");
   const day = `ended_ms - ended_ms % ${DAY_MS}`;
-  for (const grainMs of [MINUTE_MS, HOUR_MS, DAY_MS])
-    await db.run(
-      `INSERT INTO request_sums SELECT ${grainMs}, ended_ms - ended_ms % ${grainMs}, surface, model, backend, channel,
-         status, '', ${figures}, 0, ${zeros(BUCKET_COUNT)}, 0, COUNT(*), ${zeros(BUCKET_COUNT - 2)}
-       FROM requests GROUP BY 1, 2, 3, 4, 5, 6, 7, 8`,
-    );
   const none = d.id("00000000-0000-0000-0000-000000000000");
+  const wholes = [MINUTE_MS, HOUR_MS, DAY_MS].map((grainMs) => [grainMs, none] as const);
+  for (const [grainMs, whose] of [...wholes, [DAY_MS, "user_id"] as const])
+    await db.run(
+      `INSERT INTO request_sums SELECT ${grainMs}, ${whose}, ended_ms - ended_ms % ${grainMs}, surface, model, backend, channel,
+         status, '', ${figures}, 0, ${zeros(BUCKET_COUNT)}, 0, COUNT(*), ${zeros(BUCKET_COUNT - 2)}
+       FROM requests GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9`,
+    );
   await db.run(
     `INSERT INTO request_asker_days SELECT ${day}, user_id, api_key_id, key_id, project, ${none}, channel, COUNT(*), 0, 0,
        SUM(prompt_tokens), SUM(completion_tokens), SUM(cost_nano_usd), 0

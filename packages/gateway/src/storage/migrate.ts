@@ -2,7 +2,7 @@ import { isoTime } from "../kernel/clock.ts";
 import type { Database } from "./contract.ts";
 import { migrations } from "./migrations/index.ts";
 
-/** Column types that the two databases name differently; migrations write them as `{name}`. */
+/** What the two databases name differently; migrations write it as `{name}`. `by_key`: rows lie in the order of their key. */
 const TYPES = {
   sqlite: {
     timestamp: "TEXT",
@@ -11,6 +11,7 @@ const TYPES = {
     double: "REAL",
     boolean: "INTEGER",
     bytes: "BLOB",
+    by_key: "WITHOUT ROWID",
   },
   postgres: {
     timestamp: "TIMESTAMPTZ",
@@ -19,6 +20,7 @@ const TYPES = {
     double: "DOUBLE PRECISION",
     boolean: "BOOLEAN",
     bytes: "BYTEA",
+    by_key: "",
   },
 } as const;
 
@@ -34,7 +36,7 @@ export interface Migration {
 
 const forDialect = (sql: string, dialect: Database["dialect"]) =>
   sql.replace(
-    /\{(timestamp|uuid|bigint|double|boolean|bytes)\}/g,
+    /\{(timestamp|uuid|bigint|double|boolean|bytes|by_key)\}/g,
     (_, type: keyof (typeof TYPES)["sqlite"]) => TYPES[dialect][type],
   );
 

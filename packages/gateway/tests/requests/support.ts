@@ -5,6 +5,8 @@ import type { Database } from "../../src/storage/contract.ts";
 import { requestRow } from "../support/request-lines.ts";
 
 const BATCH_ROWS = 2_000;
+/** Of the user with the most requests. */
+const HEAVY_KEYS = 500;
 const MODELS = ["gpt-5", "claude", "llama", "qwen", "rare"];
 const BACKENDS = ["openai", "anthropic", "local-1", "local-2", "local-2"];
 
@@ -53,7 +55,8 @@ export async function seedRequests(
     const atMs = Math.floor(untilMs - (count - i) * stepMs);
     const at = random() < 0.002 ? 4 : Math.floor(random() * 4);
     const status = random() < 0.97 ? 200 : random() < 0.5 ? 429 : 502;
-    const key = Math.floor(random() * keys);
+    const isHeavy = heavyUser !== undefined && i % 5 === 0;
+    const key = Math.floor(random() * (isHeavy ? Math.min(keys, HEAVY_KEYS) : keys));
     const durationMs = Math.floor(200 + random() ** 4 * 20_000);
     const isAnswered = status === 200;
     const keyId = uuid(100_000 + key);
@@ -61,7 +64,7 @@ export async function seedRequests(
       requestRow({
         requestId: idAt(atMs - durationMs, i),
         atMs,
-        userId: heavyUser && i % 5 === 0 ? heavyUser : uuid(1_000 + Math.floor(key / 4)),
+        userId: isHeavy ? heavyUser : uuid(1_000 + Math.floor(key / 4)),
         keyId,
         attribution: keyId.slice(-8),
         project: i % 1_000 === 0 ? "rare" : "default",

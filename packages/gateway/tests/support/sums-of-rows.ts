@@ -25,12 +25,18 @@ const PAIRS: readonly [stored: string, counted: string][] = [
     const kind = ["surface", "model", "backend", "channel", "status", "code"];
     const stored = `SELECT start_ms, ${[...kind, ...SUMMED, "unpriced"].join(", ")},
       ${BUCKETS.map((i) => `first_token_${i}`).join(" + ")} AS first_tokens,
-      ${BUCKETS.map((i) => `duration_${i}`).join(" + ")} AS durations FROM request_sums WHERE grain_ms = ${grainMs}`;
+      ${BUCKETS.map((i) => `duration_${i}`).join(" + ")} AS durations FROM request_sums WHERE grain_ms = ${grainMs} AND user_id = '${NO_ID}'`;
     const parts = kind.map((column) => or(column, column === "status" ? "0" : "''"));
     const counted = `SELECT ${start(grainMs)}, ${parts.join(", ")}, ${[...COUNTED, UNPRICED].join(", ")},
       COUNT(first_token_ms) AS first_tokens, COUNT(*) AS durations FROM requests GROUP BY 1, 2, 3, 4, 5, 6, 7`;
     return [stored, counted];
   }),
+  [
+    `SELECT start_ms, user_id, surface, status, ${SUMMED.map((column) => sum(column)).join(", ")} FROM request_sums
+     WHERE user_id <> '${NO_ID}' GROUP BY 1, 2, 3, 4`,
+    `SELECT ${start(DAY_MS)}, user_id, ${or("surface", "''")}, ${or("status", "0")}, ${COUNTED.join(", ")} FROM requests
+     WHERE user_id IS NOT NULL GROUP BY 1, 2, 3, 4`,
+  ],
   [
     `SELECT start_ms, user_id, api_key_id, key_id, project, group_id, channel, ${SUMMED.join(", ")}, unpriced,
        charges_only, unanswered FROM request_asker_days`,

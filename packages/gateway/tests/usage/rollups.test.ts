@@ -122,16 +122,19 @@ onEachDatabase("the rollups of usage rows", (fresh) => {
       const everyone = summed(
         rows,
         (row) =>
-          [MINUTE, HOUR, DAY].map((grainMs) => [
-            String(grainMs),
-            startOf(row, grainMs),
-            row.surface ?? "",
-            row.model ?? "",
-            row.backend ?? "",
-            row.channel ?? "",
-            String(row.status ?? 0),
-            row.code ?? "",
-          ]),
+          [...[MINUTE, HOUR, DAY].map((ms) => [ms, NO_ID] as const), [DAY, row.userId!] as const].map(
+            ([grainMs, who]) => [
+              String(grainMs),
+              who,
+              startOf(row, grainMs),
+              row.surface ?? "",
+              row.model ?? "",
+              row.backend ?? "",
+              row.channel ?? "",
+              String(row.status ?? 0),
+              row.code ?? "",
+            ],
+          ),
         (row) => ({
           ...tokenSums(row),
           unpriced: unpriced(row),
@@ -146,7 +149,17 @@ onEachDatabase("the rollups of usage rows", (fresh) => {
           ),
         }),
       );
-      const kind = ["grain_ms", "start_ms", "surface", "model", "backend", "channel", "status", "code"];
+      const kind = [
+        "grain_ms",
+        "user_id",
+        "start_ms",
+        "surface",
+        "model",
+        "backend",
+        "channel",
+        "status",
+        "code",
+      ];
       expect(await stored(db, "request_sums", kind)).toEqual(everyone);
 
       const refDays = summed(

@@ -2,6 +2,9 @@ import type { Database, SqlValue } from "../../storage/contract.ts";
 import { BUCKETS_MS, DAY_MS, HOUR_MS, NO_ID, SUM_COLUMNS } from "../usage/index.ts";
 import { type Filter, isEveryone, isOfAnyKind, type Scope, Sql } from "./filter.ts";
 
+const NOBODY = `'${NO_ID}'`;
+const EVERYONE = NOBODY;
+
 /** Hours in which a list looks for what is rare, at once. */
 const HOURS_AT_ONCE = 128;
 
@@ -150,7 +153,7 @@ export class RequestStore {
       return;
     }
     for (let belowHourMs = belowMs; ; ) {
-      const sql = new Sql().add(`grain_ms = ${HOUR_MS}`);
+      const sql = new Sql().add(`grain_ms = ${HOUR_MS}`).add(`user_id = ${EVERYONE}`);
       sql.within("start_ms", { fromMs: fromMs - HOUR_MS + 1, belowMs: belowHourMs });
       sql.ofKind(filter).add("status > 0");
       const hours = await this.db.all<{ start_ms: number }>(
@@ -166,11 +169,19 @@ export class RequestStore {
 
   /** Sums of a period by kind, and how many of each status came in each part of it. */
   async sums(filter: Filter, period: Period): Promise<{ kinds: KindSums[]; counts: KindCount[] }> {
-    return isEveryone(filter.scope) ? this.#everyones(filter, period) : this.#counted(filter, period);
+    const { userId, groupId, keyId } = filter.scope;
+    const isOfPerson = userId !== null && groupId === null && keyId === null;
+    return isEveryone(filter.scope) || (isOfPerson && period.grainMs === DAY_MS)
+      ? this.#summed(filter, period)
+      : this.#counted(filter, period);
   }
 
-  async #everyones(filter: Filter, { grainMs, ...time }: Period) {
-    const sql = new Sql().add(`grain_ms = ${grainMs}`).within("start_ms", time).ofKind(filter);
+  async #summed(filter: Filter, { grainMs, ...time }: Period) {
+    const sql = new Sql().add(`grain_ms = ${grainMs}`);
+    sql
+      .add(`user_id = ${sql.value(filter.scope.userId ?? NO_ID)}`)
+      .within("start_ms", time)
+      .ofKind(filter);
     const from = `FROM request_sums ${sql.add("status > 0").where}`;
     const columns = SUM_COLUMNS.map((column) => `CAST(SUM(${column}) AS BIGINT) AS ${column}`);
     const rows = await this.db.all<Kind & Record<string, number>>(
@@ -187,7 +198,7 @@ export class RequestStore {
     };
   }
 
-  /** Of some people there are no sums: their requests are counted. */
+  /** Where there are no sums, requests are counted. */
   async #counted(filter: Filter, { grainMs, ...time }: Period) {
     const sql = new Sql().within("ended_ms", time).ofScope(await this.#withUser(filter.scope));
     const kind =
@@ -262,17 +273,17 @@ export class RequestStore {
   /** Deletes sums of the oldest times: about as many as `rowsMax`, and at least that many where there are. */
   async deleteSumsBefore(grainMs: number, beforeMs: number, rowsMax: number): Promise<number> {
     const last = await this.db.get<{ start_ms: number }>(
-      "SELECT start_ms FROM request_sums WHERE grain_ms = $1 AND start_ms < $2 ORDER BY start_ms LIMIT 1 OFFSET $3",
+      `SELECT start_ms FROM request_sums WHERE grain_ms = $1 AND user_id = ${EVERYONE} AND start_ms < $2
+       ORDER BY start_ms LIMIT 1 OFFSET $3`,
       [grainMs, beforeMs, rowsMax],
     );
-    return this.db.run("DELETE FROM request_sums WHERE grain_ms = $1 AND start_ms < $2", [
-      grainMs,
-      last ? last.start_ms + 1 : beforeMs,
-    ]);
+    return this.db.run(
+      `DELETE FROM request_sums WHERE grain_ms = $1 AND user_id = ${EVERYONE} AND start_ms < $2`,
+      [grainMs, last ? last.start_ms + 1 : beforeMs],
+    );
   }
 }
 
-const NOBODY = `'${NO_ID}'`;
 const ASKER_TOTALS = ["requests", "unanswered", "prompt_tokens", "completion_tokens", "cost_nano_usd"];
 
 export interface AskerSums {

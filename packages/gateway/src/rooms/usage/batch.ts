@@ -5,7 +5,7 @@ import { KeySums } from "./key-spend.ts";
 import { type RequestRow, WHOLE_USER } from "./rows.ts";
 import { Sums } from "./sums.ts";
 
-/** Stands for null in the keys of sums. */
+/** Stands for null in the keys of sums, and for everyone. */
 export const NO_ID = "00000000-0000-0000-0000-000000000000";
 
 /** Rows that count in the same places, added up. */
@@ -44,7 +44,8 @@ const noBuckets = (): number[] => new Array(BUCKET_COUNT).fill(0);
 /** What a batch of rows adds to the sums. Rows are grouped first: a batch has many of one key, which differ little. */
 export class Batch {
   readonly months = new Sums();
-  readonly everyone = new Sums();
+  /** Everyone's, and each person's. */
+  readonly kinds = new Sums();
   readonly askerDays = new Sums();
   readonly refDays = new Sums();
   readonly keys = new KeySums();
@@ -109,12 +110,14 @@ export class Batch {
       row.status ?? 0,
       row.code ?? "",
     ];
-    for (const grainMs of GRAINS_MS)
-      this.everyone.add([grainMs, minuteMs - (minuteMs % grainMs), ...kind], sums);
     const { userId, attribution, keyId, project, groupId } = row;
+    const dayMs = minuteMs - (minuteMs % DAY_MS);
+    for (const grainMs of GRAINS_MS)
+      this.kinds.add([grainMs, NO_ID, minuteMs - (minuteMs % grainMs), ...kind], sums);
+    if (userId !== null) this.kinds.add([DAY_MS, userId, dayMs, ...kind], sums);
     this.askerDays.add(
       [
-        minuteMs - (minuteMs % DAY_MS),
+        dayMs,
         userId ?? NO_ID,
         attribution ?? "",
         keyId ?? NO_ID,

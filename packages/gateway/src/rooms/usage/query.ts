@@ -1,5 +1,6 @@
 import { isoTime } from "../../kernel/clock.ts";
 import type { Database, SqlValue } from "../../storage/contract.ts";
+import { NO_ID } from "./batch.ts";
 import { DAY_MS, utcDay } from "./calendar.ts";
 import type { GroupBy, UsageQuery } from "./query-params.ts";
 import { NANO_PER_USD } from "./rows.ts";
@@ -157,7 +158,7 @@ export class UsageQueries {
       return `SELECT ${key} AS group_key, ${sums.join(", ")} FROM ${table} ${sql.where([from, to, condition])}`;
     };
     const key = groupBy === null ? NO_KEY : KEYS[groupBy]("start_ms");
-    const ofAll = `grain_ms = ${DAY_MS} AND channel <> ''`;
+    const ofAll = `grain_ms = ${DAY_MS} AND user_id = '${NO_ID}' AND channel <> ''`;
     if (refIds) return [part("request_ref_days", key, SUMS, sql.isIn("ref_id", refIds))];
     if (groupBy !== "ref") return [part("request_sums", key, SUMS, ofAll)];
     // Without a reference is what all have and those with one do not.

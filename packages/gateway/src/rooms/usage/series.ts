@@ -1,4 +1,5 @@
 import type { Database, SqlValue } from "../../storage/contract.ts";
+import { NO_ID } from "./batch.ts";
 import { DAY_MS, utcDay } from "./calendar.ts";
 import { NANO_PER_USD } from "./rows.ts";
 
@@ -62,9 +63,10 @@ export class UsageSeries {
 
   #rows(filter: SeriesFilter, by: SeriesBy): Promise<DaySums[]> {
     const isByKey = by === "key" || by === "project";
-    if (!isByKey && filter.userId === null && filter.apiKeyId === null && filter.project === null)
-      return this.#everyone(filter, by);
     const isWholeDays = filter.sinceMs % DAY_MS === 0 && filter.untilMs % DAY_MS === 0;
+    const isSummed = filter.userId === null || (isWholeDays && by !== "ref");
+    if (!isByKey && isSummed && filter.apiKeyId === null && filter.project === null)
+      return this.#kinds(filter, by);
     return isByKey && filter.model === null && isWholeDays
       ? this.#askerDays(filter, by)
       : this.#raw(filter, by);
@@ -84,13 +86,14 @@ export class UsageSeries {
     return this.#grouped(source, conditions.params);
   }
 
-  /** Everyone's, from the sums of whole days. */
-  #everyone({ sinceMs, untilMs, model }: SeriesFilter, by: SeriesBy): Promise<DaySums[]> {
+  /** Everyone's, or a person's, from the sums of whole days. */
+  #kinds({ userId, sinceMs, untilMs, model }: SeriesFilter, by: SeriesBy): Promise<DaySums[]> {
     const conditions = daysOf({ sinceMs, untilMs: untilMs + DAY_MS - 1 });
     conditions.add((value) => `model = ${value}`, model);
     const { where, params } = conditions;
+    const whose = `user_id = $${params.push(userId ?? NO_ID)}`;
     const ofAll = (name: string, unpriced: string) => `SELECT start_ms, ${name} AS name, ${FIGURES},
-      ${unpriced} AS unpriced FROM request_sums ${where} AND grain_ms = ${DAY_MS} AND channel <> ''`;
+      ${unpriced} AS unpriced FROM request_sums ${where} AND grain_ms = ${DAY_MS} AND ${whose} AND channel <> ''`;
     if (by !== "ref") return this.#grouped(ofAll(by === "source" ? "channel" : by, "unpriced"), params);
     // Without a reference is what all have and those with one do not.
     const [noName, unknown] = ["CAST(NULL AS TEXT)", "CAST(NULL AS BIGINT)"];

@@ -54,9 +54,9 @@ function rollup(table: string, keys: readonly string[], sums: readonly string[])
     adding: `ON CONFLICT (${keys.join(", ")}) DO UPDATE SET ${added.join(", ")}`,
   };
 }
-const EVERYONE = rollup(
+const KINDS = rollup(
   "request_sums",
-  ["grain_ms", "start_ms", "surface", "model", "backend", "channel", "status", "code"],
+  ["grain_ms", "user_id", "start_ms", "surface", "model", "backend", "channel", "status", "code"],
   SUM_COLUMNS,
 );
 const FIGURES = ["prompt_tokens", "completion_tokens", "cost_nano_usd"];
@@ -92,7 +92,7 @@ export interface MonthQuota
   extends MonthKey,
     Pick<MonthTotals, "quotaTokens" | "quotaCostNanoUsd" | "keyQuotaTokens" | "keyQuotaCostNanoUsd"> {}
 
-/** What a batch adds to everyone's sums. */
+/** What a batch adds to the sums by kind. */
 type SumRows = readonly (readonly SqlValue[])[];
 
 /** What a batch of rows left the rollups like. */
@@ -145,7 +145,7 @@ export class UsageStore {
     return written;
   }
 
-  /** The same without everyone's sums, which `addSums` bumps at the end of the transaction. */
+  /** The same without the sums by kind, which `addSums` bumps at the end of the transaction. */
   async insertExceptSums(
     tx: Transaction,
     rows: readonly RequestRow[],
@@ -160,12 +160,12 @@ export class UsageStore {
     const keys = await batch.keys.write(tx);
     await insertRows(tx, REF_DAYS.into, batch.refDays.rows(), REF_DAYS.adding);
     await insertRows(tx, ASKER_DAYS.into, batch.askerDays.rows(), ASKER_DAYS.adding);
-    return { months, keys, sums: batch.everyone.rows() };
+    return { months, keys, sums: batch.kinds.rows() };
   }
 
   /** Every instance bumps the same few rows, so they are locked last and for the shortest time. */
   async addSums(tx: Transaction, sums: SumRows): Promise<void> {
-    await insertRows(tx, EVERYONE.into, sums, EVERYONE.adding);
+    await insertRows(tx, KINDS.into, sums, KINDS.adding);
   }
 
   async #addToMonths(tx: Transaction, rows: readonly (readonly SqlValue[])[]): Promise<MonthQuota[]> {

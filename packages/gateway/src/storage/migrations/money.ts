@@ -166,9 +166,11 @@ export const money: readonly Statement[] = [
     requests {bigint} NOT NULL,
     last_used_ms {bigint} NOT NULL
   )`,
-  // Sums of everyone's requests by minute, hour and day. The empty text, and status 0, stand for null.
+  // Sums of everyone's requests by minute, hour and day, and of each person's by day. The empty text, and status 0, stand
+  // for null, and the id of zeros for everyone.
   `CREATE TABLE request_sums (
     grain_ms {bigint} NOT NULL,
+    user_id {uuid} NOT NULL,
     start_ms {bigint} NOT NULL,
     surface TEXT NOT NULL,
     model TEXT NOT NULL,
@@ -182,8 +184,8 @@ export const money: readonly Statement[] = [
     cost_nano_usd {bigint} NOT NULL,
     unpriced {bigint} NOT NULL,
     ${buckets("first_token_")}, ${buckets("duration_")},
-    PRIMARY KEY (grain_ms, start_ms, surface, model, backend, channel, status, code)
-  )`,
+    PRIMARY KEY (grain_ms, user_id, start_ms, surface, model, backend, channel, status, code)
+  ) {by_key}`,
   // Sums of each key or person by day. The empty text, and the id of zeros, stand for null.
   `CREATE TABLE request_asker_days (
     start_ms {bigint} NOT NULL,
@@ -201,7 +203,7 @@ export const money: readonly Statement[] = [
     cost_nano_usd {bigint} NOT NULL,
     unpriced {bigint} NOT NULL,
     PRIMARY KEY (start_ms, user_id, api_key_id, key_id, project, group_id, channel)
-  )`,
+  ) {by_key}`,
   "CREATE INDEX request_asker_days_user ON request_asker_days (user_id, start_ms)",
   // Sums of what was tagged with a reference, by day. References may be as many as requests.
   `CREATE TABLE request_ref_days (
@@ -214,7 +216,7 @@ export const money: readonly Statement[] = [
     completion_tokens {bigint} NOT NULL,
     cost_nano_usd {bigint} NOT NULL,
     PRIMARY KEY (ref_id, start_ms, model, channel)
-  )`,
+  ) {by_key}`,
   "CREATE INDEX request_ref_days_start ON request_ref_days (start_ms)",
   // Prompts of the keys that an administrator chose.
   `CREATE TABLE captured_prompts (
