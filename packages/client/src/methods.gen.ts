@@ -1984,6 +1984,10 @@ export interface Methods {
           consecutive_failures: number;
           cause: string | null;
           retry_at: string | null;
+          /** The model whose calls fail; null: any model */
+          model: string | null;
+          /** False: calls of one payer are kept away, whose own have failed */
+          for_all: boolean;
         };
         last_error: string | null;
         probed_at: string | null;

@@ -154,7 +154,7 @@ export async function openRooms({ config, life, foundation, ownPort, deadlines, 
   const { localServers: servers = localServers } = options;
   const found = new LocalServers({ servers, create: factory.create, ownPort, routing });
   const watched = { routing, agents, providers, metering, localServers: found };
-  const system = await open("system", new System({ ...foundation, ...watched }), CLOSES);
+  const system = await open("system", new System({ ...foundation, ...watched }), STARTS_AND_CLOSES);
 
   // Rooms that spend: chat, video, realtime.
   const isInForce = ({ keyId, userId }: Pick<Payer, "keyId" | "userId">): Promise<boolean> =>

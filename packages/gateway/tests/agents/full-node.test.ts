@@ -24,7 +24,7 @@ afterEach(async () => {
 /** How the model's backend stands on one instance. */
 async function backendOf(gateway: Pick<TestGateway, "app">) {
   const entry = gateway.app.rooms.routing.entries.find(({ config }) => config.name === `agent-${MODEL}`);
-  return entry && { state: entry.state, circuit: entry.circuit.report(Date.now()).state };
+  return entry && { state: entry.state, circuit: entry.circuits.report(Date.now()).state };
 }
 
 describe("768 streams at once through the node program, to an engine with 256 slots", () => {

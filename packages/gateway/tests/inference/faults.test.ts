@@ -72,7 +72,7 @@ describe("an upstream that fails before its answer", () => {
     const response = await bench.chat({ model: "ghost" });
     expect(response.status).toBe(502);
     expect((await response.json()).error).toMatchObject({ type: "server_error", code: "bad_gateway" });
-    expect(dead.circuit.report(Date.now()).consecutive_failures).toBe(1);
+    expect(dead.circuits.report(Date.now()).consecutive_failures).toBe(1);
     await bench.removeBackend("gone");
   });
 

@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, test } from "bun:test";
-import { bootGateway } from "@model-gateway/testing/gateway.ts";
+import { ADMIN_TOKEN, bootGateway } from "@model-gateway/testing/gateway.ts";
 import { until } from "@model-gateway/testing/until.ts";
 import { completion, startUpstream, wholeStream } from "@model-gateway/testing/upstream.ts";
 import type { Log, LogFields } from "../../src/kernel/log.ts";
@@ -27,24 +27,56 @@ afterEach(async () => {
 
 const entryOf = async (name: string) =>
   (await bench.backends()).backends.health.find((entry: { name: string }) => entry.name === name);
+/** The key of someone else. */
+const otherKey = async () => {
+  const token = await bench.signIn("bob");
+  await bench.rpc("billing.plan.set", { user_email: "bob@example.com", tier: "enterprise" }, ADMIN_TOKEN);
+  const { key } = await bench.rpc("keys.create", { name: "other" }, token);
+  return { headers: { authorization: `Bearer ${key}` } };
+};
 const say = (content: string) => bench.chat({ messages: [{ role: "user", content }] });
 
 describe("what counts against a backend", () => {
-  test("the same body counts once in 30 s, other bodies open the circuit, and the log and metrics say so", async () => {
+  test("three failures in a row keep their payer away from the model; the log and metrics say so", async () => {
     const { log, lines } = keptLog();
-    bench = await bootInference({ overrides: { log } });
+    bench = await bootInference({ overrides: { log }, upstream: { models: ["m", "n"] } });
+    const other = await otherKey();
     bench.upstream.answer((_, reply) => reply.json({ error: "tools are not supported" }, 500));
-    for (let i = 0; i < 6; i++) expect((await say("a mistake")).status).toBe(502);
-    expect((await entryOf("first")).circuit).toMatchObject({ state: "closed", consecutive_failures: 1 });
-    for (const text of ["another", "and another"]) expect((await say(text)).status).toBe(502);
-    expect((await entryOf("first")).circuit.state).toBe("open");
+    for (let i = 0; i < 3; i++) expect((await say("a mistake")).status).toBe(502);
     const refused = await say("anything");
     expect(refused.status).toBe(500);
     expect(Number(refused.headers.get("retry-after"))).toBeWithin(1, 31);
-    const opened = lines.filter(({ message }) => message === "a backend's circuit opened");
-    expect(opened).toMatchObject([{ backend: "first", cause: "upstream 500: tools are not supported" }]);
+    expect((await entryOf("first")).circuit).toMatchObject({ state: "open", model: "m", for_all: false });
+    const opened = () => lines.filter(({ message }) => message === "a backend's circuit opened");
+    expect(opened()).toMatchObject([
+      { backend: "first", model: "m", payer: bench.userId, cause: "upstream 500: tools are not supported" },
+    ]);
     const metrics = await (await fetch(`${bench.url}/metrics`)).text();
     expect(metrics).toContain('gateway_backend_circuit_changes_total{backend="first",to="open"} 1');
+
+    expect((await bench.chat({ model: "n" })).status).toBe(502);
+    expect((await bench.chat({}, other)).status).toBe(502);
+    expect((await bench.chat({}, other)).status).toBe(500);
+    expect((await entryOf("first")).circuit).toMatchObject({ state: "open", model: "m", for_all: true });
+    bench.upstream.answer((_, reply) => reply.json(completion("well")));
+    expect((await bench.chat({ model: "n" })).status).toBe(200);
+    expect((await say("still kept away")).status).toBe(500);
+  });
+
+  test("one payer's failures do not take the model from others", async () => {
+    bench = await bootInference();
+    const other = await otherKey();
+    bench.upstream.answer(({ json }, reply) =>
+      JSON.stringify(json).includes("poison")
+        ? reply.json({ error: "broken" }, 500)
+        : reply.json(completion("well")),
+    );
+    for (let i = 0; i < 5; i++) {
+      await say("poison");
+      expect((await bench.chat({}, other)).status).toBe(200);
+    }
+    expect((await say("hi")).status).toBe(500);
+    expect((await bench.chat({}, other)).status).toBe(200);
   });
 
   test("501 and a stream where none was asked for do not", async () => {
@@ -82,10 +114,10 @@ test("a bridge backend that comes back on another port starts with a closed circ
     expect((await bench.chat({ model: "far", messages: [{ role: "user", content }] })).status).toBe(502);
   expect((await entryOf("far")).circuit.state).toBe("open");
   const entry = bench.app.rooms.routing.entries.find(({ config }) => config.name === "far")!;
-  const { circuit } = entry;
+  const { circuits } = entry;
   agent.services.set("gpu/llm", next.port);
   old.stop();
-  const hasMoved = () => entry.circuit !== circuit && entry.state === "Healthy";
+  const hasMoved = () => entry.circuits !== circuits && entry.state === "Healthy";
   await until("it is reached at its new port", hasMoved);
   expect((await bench.chat({ model: "far" })).status).toBe(200);
   expect(entry.removed).toBe(false);
@@ -103,7 +135,7 @@ describe("recovery", () => {
     await until("a probe has missed it", async () => (await entryOf("first")).state === "Unhealthy");
     const again = startUpstream({ port });
     cleanup.push(() => again.stop());
-    await until("it is back", async () => (await entryOf("first")).state === "Healthy");
+    await until("it is back", async () => (await entryOf("first")).circuit.state === "half_open");
     expect((await say("e")).status).toBe(200);
     const changes = lines.filter(({ message }) => message.startsWith("a backend's circuit"));
     expect(changes.map(({ message }) => message)).toEqual([
@@ -121,13 +153,12 @@ describe("recovery", () => {
     await until("a probe has missed it", async () => (await entryOf("first")).state === "Unhealthy");
     bench.upstream.listing((_, reply) => reply.json({ data: [{ id: "m" }] }));
     bench.upstream.answer((_, reply) => reply.json(completion("well")));
-    await until("it is back", async () => (await entryOf("first")).state === "Healthy");
+    await until("it is back", async () => (await entryOf("first")).circuit.state === "half_open");
     expect((await say("d")).status).toBe(200);
 
     bench.upstream.answer((_, reply) => reply.json({ error: "broken" }, 500));
     for (const text of ["e", "f", "g"]) expect((await say(text)).status).toBe(502);
-    const probes = bench.upstream.probeCount;
-    await until("it was probed again", () => bench.upstream.probeCount >= probes + 3);
+    for (let i = 0; i < 3; i++) await bench.rpc("backends.probe", { name: "first" }, bench.token);
     expect((await entryOf("first")).circuit.state).toBe("open");
     expect((await say("h")).status).toBe(500);
   });

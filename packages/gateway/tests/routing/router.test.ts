@@ -3,7 +3,7 @@ import { ManualClock } from "@model-gateway/testing/clock.ts";
 import type { Backend, BackendConfig } from "../../src/backends/contract.ts";
 import { backendKinds } from "../../src/backends/index.ts";
 import { ResponseAnswer } from "../../src/backends/shared/response-answer.ts";
-import { Circuit } from "../../src/rooms/routing/circuit.ts";
+import { ALL, Circuits } from "../../src/rooms/routing/circuit.ts";
 import { type Entry, newEntry } from "../../src/rooms/routing/entry.ts";
 import { recoveryPauseMs } from "../../src/rooms/routing/health.ts";
 import { Router } from "../../src/rooms/routing/router.ts";
@@ -50,59 +50,75 @@ const kindOf = (act: () => unknown): string => {
   }
 };
 
-describe("the circuit", () => {
-  const now = 1_000_000;
+/** Connections to it are refused, so that its circuit opens for everyone. */
+const lose = (one: Entry, times = 3) => {
+  const failure = { model: ALL, payer: "p", cause: "refused", isUnreached: true, tested: null };
+  for (let i = 0; i < times; i++) one.circuits.apply({ ...failure, kind: "failed", atMs: clock.now() });
+};
 
-  test("opens after three consecutive failures, for 30 seconds", () => {
-    const circuit = new Circuit();
-    circuit.failed("a", now);
-    circuit.failed("b", now);
-    circuit.succeeded();
-    for (const cause of ["c", "d"]) circuit.failed(cause, now);
-    expect(circuit.canPass(now)).toBe(true);
-    circuit.failed("e", now);
-    expect(circuit.canPass(now)).toBe(false);
-    expect(circuit.report(now)).toEqual({
+describe("circuits", () => {
+  const now = 1_000_000;
+  const barred = (circuits: Circuits, model: string, payer: string, atMs = now) =>
+    circuits.barriers(model, payer).some((circuit) => !circuit.isDue(atMs));
+  const failed = (circuits: Circuits, model: string, payer: string, atMs = now) =>
+    circuits.apply({ kind: "failed", model, payer, cause: "x", isUnreached: false, tested: null, atMs });
+
+  test("open after three consecutive failures of a payer, for that payer, for 30 seconds", () => {
+    const circuits = new Circuits();
+    for (let i = 0; i < 2; i++) failed(circuits, "m", "p");
+    circuits.apply({ kind: "succeeded", model: "m", payer: "p", atMs: now });
+    for (let i = 0; i < 2; i++) failed(circuits, "m", "p");
+    expect(barred(circuits, "m", "p")).toBe(false);
+    expect(failed(circuits, "m", "p")).toHaveLength(1);
+    expect(barred(circuits, "m", "p")).toBe(true);
+    expect(barred(circuits, "m", "q")).toBe(false);
+    expect(barred(circuits, "other", "p")).toBe(false);
+    expect(circuits.report(now)).toEqual({
       state: "open",
       consecutive_failures: 3,
-      cause: "e",
+      cause: "x",
       retry_at: new Date(now + 30_000).toISOString(),
+      model: "m",
+      for_all: false,
     });
-    expect(circuit.canPass(now + 29_999)).toBe(false);
-    expect(circuit.canPass(now + 30_000)).toBe(true);
+    expect(barred(circuits, "m", "p", now + 29_999)).toBe(true);
+    expect(barred(circuits, "m", "p", now + 30_000)).toBe(false);
+    expect(barred(circuits, "m", "p", now - 3_600_000)).toBe(false);
   });
 
-  test("lets exactly one test call through, whose outcome decides", () => {
-    const circuit = new Circuit();
-    for (let i = 0; i < 3; i++) circuit.failed("x", now);
-    const later = now + 30_000;
-    expect(circuit.enter()).toBe(true);
-    expect(circuit.canPass(later)).toBe(false);
-    expect(circuit.report(later).state).toBe("half_open");
-    circuit.tested();
-    circuit.failed("again", later);
-    expect(circuit.canPass(later + 29_999)).toBe(false);
-    circuit.enter();
-    circuit.tested();
-    circuit.succeeded();
-    expect(circuit.canPass(later)).toBe(true);
-    expect(circuit.report(later).state).toBe("closed");
+  test("open for all when a second payer meets a failure, or a probe fails", () => {
+    const met = new Circuits();
+    for (const payer of ["p", "p", "p", "q"]) failed(met, "m", payer);
+    expect(barred(met, "m", "r")).toBe(true);
+    const probed = new Circuits();
+    for (let i = 0; i < 3; i++) failed(probed, "m", "p");
+    for (const event of probed.probed(false, now)) probed.apply(event);
+    expect(barred(probed, "m", "r")).toBe(true);
+    expect(probed.report(now)).toMatchObject({ state: "open", model: "m", for_all: true });
+    const between = new Circuits();
+    for (let i = 0; i < 3; i++) failed(between, "m", "p");
+    between.apply({ kind: "succeeded", model: "m", payer: "q", atMs: now });
+    failed(between, "m", "q");
+    expect([barred(between, "m", "p"), barred(between, "m", "q")]).toEqual([true, false]);
   });
 
-  test("does not stay open for as long as the clock was set back", () => {
-    const circuit = new Circuit();
-    for (let i = 0; i < 3; i++) circuit.failed("x", now);
-    expect(circuit.canPass(now - 1)).toBe(true);
-    expect(circuit.report(now - 3_600_000).state).toBe("half_open");
+  test("keep everyone from a backend of which three models fail, and for 30 seconds whatever probes say", () => {
+    const circuits = new Circuits();
+    for (const model of ["a", "b", "c"]) for (const payer of ["p", "q", "p"]) failed(circuits, model, payer);
+    expect(barred(circuits, "d", "r")).toBe(true);
+    for (let i = 0; i < 3; i++) expect(circuits.probed(true, now + 1)).toEqual([]);
+    expect(circuits.report(now)).toMatchObject({ state: "open", model: null, for_all: true });
   });
 
-  test("gives the test to the next caller when the first one left", () => {
-    const circuit = new Circuit();
-    for (let i = 0; i < 3; i++) circuit.failed("x", now);
-    const later = now + 30_000;
-    circuit.enter();
-    circuit.tested();
-    expect(circuit.canPass(later)).toBe(true);
+  test("of lost connections may be tested after two good probes in a row", () => {
+    const circuits = new Circuits();
+    for (let i = 0; i < 3; i++) circuits.probed(true, now);
+    for (let i = 0; i < 3; i++) failed(circuits, ALL, "p");
+    const probe = (isWell: boolean) => {
+      for (const event of circuits.probed(isWell, now + 1_000)) circuits.apply(event);
+      return barred(circuits, "m", "p", now + 1_000);
+    };
+    expect([true, false, true, true].map(probe)).toEqual([true, true, true, false]);
   });
 });
 
@@ -140,7 +156,7 @@ describe("the router", () => {
     const router = new Router([a, b], clock);
     a.state = "Degraded";
     expect([chosen(router), chosen(router)]).toEqual(["b", "b"]);
-    for (let i = 0; i < 3; i++) b.circuit.failed("x", clock.now());
+    lose(b);
     expect(kindOf(() => chosen(router))).toBe("all_unhealthy");
     expect(kindOf(() => chosen(router, { model: "other" }))).toBe("model_not_found");
     expect(kindOf(() => chosen(router, { capability: "video" }))).toBe("no_video_backend");
@@ -149,7 +165,7 @@ describe("the router", () => {
   test("sends one call at a time to a half-open backend", () => {
     const [a] = [entry("a")];
     const router = new Router([a!], clock);
-    for (let i = 0; i < 3; i++) a!.circuit.failed("x", clock.now());
+    lose(a!);
     clock.advance(30_000);
     const trial = router.choose({ model: "m", capability: "chat" });
     expect(kindOf(() => chosen(router))).toBe("all_unhealthy");
@@ -162,36 +178,35 @@ describe("the router", () => {
     const router = new Router([only], clock);
     const choose = () => router.choose({ model: "m", capability: "chat" });
     const [left, broken] = [choose(), choose()];
-    for (let i = 0; i < 3; i++) only.circuit.failed("x", clock.now());
+    lose(only);
     clock.advance(30_000);
     const trial = choose();
     left.abandoned();
     expect(kindOf(choose)).toBe("all_unhealthy");
-    broken.failed({ cause: "y" });
+    broken.failed({ cause: "y", isAnswered: false });
     clock.advance(30_000);
     expect(kindOf(choose)).toBe("all_unhealthy");
     trial.abandoned();
     expect(choose().name).toBe("a");
   });
 
-  test("pins a conversation, and binds it anew when its backend is gone", () => {
-    const entries = [entry("a"), entry("b")];
+  test("keeps a conversation where it is, and moves it when its backend is away", () => {
+    const entries = [entry("a"), entry("b", { models: ["m", "only-b"] })];
     const router = new Router(entries, clock);
-    const conversationId = "c1";
-    const first = chosen(router, { conversationId });
-    for (let i = 0; i < 5; i++) expect(chosen(router, { conversationId })).toBe(first);
-    const pinned = entries.find(({ config }) => config.name === first)!;
-    pinned.state = "Unhealthy";
-    const second = chosen(router, { conversationId });
-    expect(second).not.toBe(first);
-    pinned.state = "Healthy";
-    expect(chosen(router, { conversationId })).toBe(second);
-    entries.splice(
-      entries.findIndex(({ config }) => config.name === second),
-      1,
-    );
-    router.changed();
-    expect(chosen(router, { conversationId })).toBe(first);
+    const turn = (boundTo: string | null, model = "m") => {
+      const route = router.choose({ model, capability: "chat", boundTo });
+      route.succeeded();
+      return [route.name, route.rebinds];
+    };
+    expect(turn(null)).toEqual(["a", true]);
+    for (let i = 0; i < 3; i++) expect(turn("a")).toEqual(["a", false]);
+    expect(turn("a", "only-b")).toEqual(["b", false]);
+    entries[0]!.state = "Unhealthy";
+    expect(turn("a")).toEqual(["b", true]);
+    expect(turn("gone")).toEqual(["b", true]);
+    entries[0]!.state = "Healthy";
+    lose(entries[0]!);
+    expect(turn("a")).toEqual(["b", true]);
   });
 
   test("matches a bare name with :latest, and a tag only with itself", () => {

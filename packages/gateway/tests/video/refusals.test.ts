@@ -123,3 +123,37 @@ test("a refused submission is sent again five times, ever later, and opens the c
   expect(cause).toBeString();
   expect(job.cost).toBe(0);
 });
+
+test("an open circuit keeps queued jobs away; half-open, one of them tests it", async () => {
+  // What an earlier test opened may be tested by now.
+  clock.advance(60_000);
+  await ended((await create({})).result.job_id);
+  expect((await circuit()).state).toBe("closed");
+  let sent = 0;
+  upstream.onSubmit = () => {
+    sent++;
+    return new Response('{"message":"broken"}', { status: 500 });
+  };
+  const ids: string[] = [];
+  for (let i = 0; i < 3; i++) ids.push((await create({})).result.job_id);
+  await until("the circuit is open", async () => {
+    clock.advance(STEP_MS);
+    return (await circuit()).state === "open";
+  });
+  expect((await create({})).error.code).toBe(-32000);
+  for (let passedMs = 0; passedMs < 25_000; passedMs += STEP_MS) {
+    clock.advance(STEP_MS);
+    await Bun.sleep(5);
+  }
+  expect(sent).toBe(3);
+  await until("it was tested", async () => {
+    clock.advance(STEP_MS);
+    return sent > 3;
+  });
+  for (let passedMs = 0; passedMs < 20_000; passedMs += STEP_MS) {
+    clock.advance(STEP_MS);
+    await Bun.sleep(5);
+  }
+  expect(sent).toBe(4);
+  for (const job_id of ids) await gateway.rpc("video.cancel", { job_id }, token);
+}, 60_000);

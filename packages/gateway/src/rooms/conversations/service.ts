@@ -73,6 +73,7 @@ export class Conversations {
       title: title.replaceAll("\u0000", ""),
       created_at: now,
       updated_at: now,
+      backend: null,
     };
     await this.#store.insert(row);
     return row;
@@ -117,6 +118,11 @@ export class Conversations {
   /** Messages so far, oldest first, at most the newest `limit`. The caller has checked `access`. */
   async history(id: string, limit = READ_BACK.limit): Promise<StoredMessage[]> {
     return (await this.#store.messages(id, { ...READ_BACK, limit })).map(toMessage);
+  }
+
+  /** Its turns go to this backend from now on, unless another turn has decided otherwise meanwhile. */
+  bind(id: string, move: { from: string | null; to: string }): Promise<void> {
+    return this.#store.bind(id, move);
   }
 
   /** Adds messages to the end; quietly does nothing when the conversation was deleted meanwhile. */

@@ -6,6 +6,8 @@ export interface ConversationRow {
   title: string;
   created_at: string;
   updated_at: string;
+  /** The name of the backend that its turns go to. */
+  backend: string | null;
 }
 
 export interface MessageRow {
@@ -36,7 +38,7 @@ export class ConversationStore {
     );
   }
 
-  listOf(userId: string): Promise<(ConversationRow & { message_count: number })[]> {
+  listOf(userId: string): Promise<(Omit<ConversationRow, "backend"> & { message_count: number })[]> {
     return this.db.all(
       `SELECT c.id, c.user_id, c.title, c.created_at, c.updated_at,
          (SELECT COUNT(*) FROM conversation_messages m WHERE m.conversation_id = c.id) AS message_count
@@ -47,9 +49,18 @@ export class ConversationStore {
 
   find(id: string): Promise<ConversationRow | null> {
     return this.db.get<ConversationRow>(
-      "SELECT id, user_id, title, created_at, updated_at FROM conversations WHERE id = $1",
+      "SELECT id, user_id, title, created_at, updated_at, backend FROM conversations WHERE id = $1",
       [id],
     );
+  }
+
+  /** Unless another turn has bound it meanwhile. */
+  async bind(id: string, { from, to }: { from: string | null; to: string }): Promise<void> {
+    await this.db.run("UPDATE conversations SET backend = $2 WHERE id = $1 AND COALESCE(backend, '') = $3", [
+      id,
+      to,
+      from ?? "",
+    ]);
   }
 
   /** The newest messages, oldest first: at most `limit` of them and `charsMax` in all. */

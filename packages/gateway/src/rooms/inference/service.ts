@@ -25,9 +25,9 @@ import type { Conversations } from "../conversations/index.ts";
 import { type Principal, payerOf } from "../keys/index.ts";
 import type { Memory } from "../memory/index.ts";
 import type { Metering } from "../metering/index.ts";
-import type { Routing } from "../routing/index.ts";
+import { isFinal, type Routing, reportTo } from "../routing/index.ts";
 import { CallWatch, DEFAULT_DEADLINES, type Deadlines, isAboutClient } from "./call/deadlines.ts";
-import { asUpstreamSaid, isFinal, nativeRefusal, reportTo, toFailure } from "./call/failures.ts";
+import { asUpstreamSaid, nativeRefusal, toFailure } from "./call/failures.ts";
 import { CallObserver } from "./call/observer.ts";
 import type { Asker } from "./call/upstream-call.ts";
 import { embed, type ReadEmbeddings } from "./embeddings.ts";
@@ -293,7 +293,7 @@ export class Inference {
     params?: Record<string, unknown>;
   }): Promise<unknown> {
     const { routing } = this.options;
-    const route = routing.choose({ model: routing.aliases.resolve(model), capability: "invoke" });
+    const route = await routing.acquire({ model: routing.aliases.resolve(model), capability: "invoke" });
     const expiry = AbortSignal.timeout(INVOKE_TIMEOUT_MS);
     try {
       if (!route.backend.invoke) fail("backend_error", "the backend does not support generic invocation");

@@ -25,7 +25,11 @@ export class Activity {
   constructor(readonly options: { bus: Bus; clock: Clock }) {
     options.bus.subscribe(TOPIC, (message) => {
       const { userId, event } = JSON.parse(message) as { userId: string; event: MemoryEvent };
-      this.#events.set(userId, [event, ...(this.#events.get(userId) ?? [])].slice(0, EVENTS_PER_USER_MAX));
+      // Another instance's event may arrive after a newer one.
+      const events = [event, ...(this.#events.get(userId) ?? [])].toSorted((a, b) =>
+        b.at.localeCompare(a.at),
+      );
+      this.#events.set(userId, events.slice(0, EVENTS_PER_USER_MAX));
     });
   }
 

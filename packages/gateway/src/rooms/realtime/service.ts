@@ -1,4 +1,4 @@
-import type { MediaRates } from "../../backends/contract.ts";
+import { BackendError, type MediaRates } from "../../backends/contract.ts";
 import type { EventHub, EventStream, Requests, Revocations, Subscription } from "../../bus/contract.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Actor, SignedIn } from "../../kernel/context.ts";
@@ -12,7 +12,7 @@ import type { Billing } from "../billing/index.ts";
 import type { Conversations } from "../conversations/index.ts";
 import { modelRefusal, type Principal, payerOf } from "../keys/index.ts";
 import type { Admission, AdmitOptions, Metering } from "../metering/index.ts";
-import type { Route, Routing } from "../routing/index.ts";
+import { type Route, type Routing, reportTo } from "../routing/index.ts";
 import { EventQueue } from "./event-queue.ts";
 import { SessionMeter } from "./metering/meter.ts";
 import { realtimeEvent } from "./notifications.ts";
@@ -46,7 +46,7 @@ interface RealtimeOptions {
   clock: Clock;
   ids: Ids;
   log: Log;
-  routing: Pick<Routing, "aliases" | "choose" | "plan" | "suspect">;
+  routing: Pick<Routing, "aliases" | "acquire" | "plan" | "suspect">;
   metering: Pick<Metering, "payerOf" | "admit" | "checkRate">;
   billing: Pick<Billing, "limitsOf">;
   conversations: Pick<Conversations, "access" | "append">;
@@ -197,9 +197,9 @@ export class Realtime {
   async #open(owner: Owner, options: StartOptions, listener: Listener): Promise<Session> {
     const { routing } = this.options;
     const model = routing.aliases.resolve(options.model);
-    const request = { capability: "realtime" as const };
+    const request = { capability: "realtime" as const, payer: owner };
     const plan = routing.plan(model, request, owner.refusal);
-    let route = await (plan ? plan.first() : routing.choose({ ...request, model }));
+    let route = await (plan ? plan.first() : routing.acquire({ ...request, model }));
     for (;;) {
       const openWithinMs = plan?.hasNext ? plan.beginWithinMs : null;
       try {
@@ -279,7 +279,8 @@ export class Realtime {
       }
       route.succeeded();
     } catch (error) {
-      route.failed({ cause: (error as Error).message });
+      const { message } = error as Error;
+      reportTo(route, error instanceof BackendError ? error : new BackendError("transport", message));
       record?.broke(error);
       this.#sessions.delete(sessionId);
       meter.close("upstream");

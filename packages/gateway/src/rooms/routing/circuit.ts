@@ -1,12 +1,78 @@
-/** Consecutive failures that open the circuit, and for how long. */
+import { BoundedMap } from "../../kernel/bounded.ts";
+
+/** Consecutive failures that open a circuit, and for how long. */
 export const FAILURES_TO_OPEN = 3;
 export const OPEN_MS = 30_000;
-/** The same body counts once in this time: client libraries repeat what failed. */
-const BODY_COUNTS_ONCE_MS = 30_000;
-const BODIES_KEPT = 8;
-/** A probe that took this long had to wait for a backend that was not answering. */
-const SLOW_PROBE_MS = 1_000;
+/** Models of a backend whose circuits are open before the backend's own opens. */
+const MODELS_TO_OPEN = 3;
+/** Good probes in a row after which a lost backend may be tested before its time is over. */
+const PROBES_TO_TEST = 2;
+/** A test call that was not heard of for this long ended with its process. */
+const TEST_LAPSE_MS = 15_000;
+const CIRCUITS_MAX = 1_000;
 const CAUSE_LENGTH_MAX = 300;
+
+/** In place of a model: the whole backend. In place of a payer: everyone. */
+export const ALL = "";
+
+/** What every instance is told, and applies in the same way. */
+export type CircuitEvent = { atMs: number } & (
+  | {
+      kind: "failed";
+      /** `ALL`: the connection was lost or timed out, which concerns the backend. */
+      model: string;
+      payer: string;
+      cause: string;
+      /** No connection could be had. */
+      isUnreached: boolean;
+      /** The circuit that this call tested. */
+      tested: string | null;
+    }
+  | { kind: "succeeded"; model: string; payer: string }
+  | { kind: "probe_failed" }
+  /** An open circuit may be tested now. */
+  | { kind: "due"; key: string }
+  /** Its test call is on the way, or still is. */
+  | { kind: "testing"; key: string }
+  /** For an instance that has just joined. */
+  | { kind: "stands"; key: string; circuit: Pick<Circuit, "failures" | "cause" | "openUntilMs" | "isLost"> }
+);
+
+/** Counts failures in a row of one model or all, for one payer or all. */
+export class Circuit {
+  failures = 0;
+  cause: string | null = null;
+  /** Null while it is closed. */
+  openUntilMs: number | null = null;
+  /** It opened because connections were lost, so that probes can tell when they are back. */
+  isLost = false;
+  testedUntilMs: number | null = null;
+  /** Those whose calls failed, as far as that matters: one or more. */
+  readonly payers = new Set<string>();
+  /** This process may send the test call. */
+  isGranted = false;
+
+  constructor(
+    readonly key: string,
+    readonly model: string,
+    readonly payer: string,
+  ) {}
+
+  /** Events may arrive in another order elsewhere; the latest failure counts. */
+  open(atMs: number): boolean {
+    const opens = this.openUntilMs === null;
+    this.openUntilMs = Math.max(this.openUntilMs ?? 0, atMs + OPEN_MS);
+    return opens;
+  }
+  /** Further away than it was ever put: the clock was set back. */
+  isDue(nowMs: number): boolean {
+    const leftMs = this.openUntilMs! - nowMs;
+    return (leftMs <= 0 || leftMs > OPEN_MS) && !this.isTested(nowMs);
+  }
+  isTested(nowMs: number): boolean {
+    return this.testedUntilMs !== null && nowMs < this.testedUntilMs;
+  }
+}
 
 interface CircuitReport {
   state: "closed" | "open" | "half_open";
@@ -15,126 +81,191 @@ interface CircuitReport {
   cause: string | null;
   /** When an open circuit lets one test call through. */
   retry_at: string | null;
+  model: string | null;
+  for_all: boolean;
 }
 
-export interface FailureFacts {
-  /** Hash of what was sent; absent where the body cannot be what went wrong. */
-  body?: number | bigint;
-  /** Nothing reached the backend. */
-  isUnreached?: boolean;
-  /** It was the test call of an open circuit. */
-  isTest?: boolean;
-}
+const keyOf = (model: string, payer: string): string => `${model}\n${payer}`;
 
-/** Keeps calls away from a backend that keeps failing. After a while exactly one call may test it. */
-export class Circuit {
-  #failures = 0;
-  #openUntilMs: number | null = null;
-  #trialRunning = false;
-  #cause: string | null = null;
-  /** Since when it has not served a call, as far as this circuit knows. */
-  #awaySinceMs: number | null = null;
-  #isUnreached = false;
-  #hasMissedProbe = false;
-  #bodies: { hash: number | bigint; atMs: number }[] = [];
+/** All circuits of one backend. There are none while calls succeed. */
+export class Circuits {
+  readonly #circuits = new BoundedMap<string, Circuit>(CIRCUITS_MAX);
+  #goodProbes = 0;
+  /** When one first opened for all, without a call having been served since. */
+  awaySinceMs: number | null = null;
 
-  /** Whether a call may be sent; has no side effects. */
-  canPass(nowMs: number): boolean {
-    return this.#openUntilMs === null || (!this.#trialRunning && this.#isDue(nowMs));
-  }
-  /** Further away than it was ever put: the clock was set back. */
-  #isDue(nowMs: number): boolean {
-    const leftMs = this.#openUntilMs! - nowMs;
-    return leftMs <= 0 || leftMs > OPEN_MS;
-  }
-  get isOpen(): boolean {
-    return this.#openUntilMs !== null;
-  }
-  get cause(): string | null {
-    return this.#cause;
-  }
-  /** When it first opened without having served a call since. */
-  get awaySinceMs(): number | null {
-    return this.#awaySinceMs;
-  }
-  /** When an open circuit lets its test call through. */
-  get openUntilMs(): number | null {
-    return this.#openUntilMs;
+  #at(model: string, payer: string): Circuit {
+    const key = keyOf(model, payer);
+    const known = this.#circuits.get(key);
+    if (known) return known;
+    const circuit = new Circuit(key, model, payer);
+    this.#circuits.set(key, circuit);
+    return circuit;
   }
 
-  /** A call is sent. True when it is the test call of an open circuit; its outcome must be reported with `tested`. */
-  enter(): boolean {
-    if (this.#openUntilMs === null) return false;
-    this.#trialRunning = true;
-    return true;
+  get(key: string): Circuit | undefined {
+    return this.#circuits.get(key);
   }
 
-  /** The test call has ended. Calls from before the circuit opened may end meanwhile and do not count as tests. */
-  tested(): void {
-    this.#trialRunning = false;
+  get #open(): Circuit[] {
+    return [...this.#circuits.entries()]
+      .map(([, circuit]) => circuit)
+      .filter(({ openUntilMs }) => openUntilMs !== null);
   }
 
-  /** True when this closed it. */
-  succeeded(): boolean {
-    const wasOpen = this.isOpen;
-    // Nothing to forget is by far the most common case.
-    if (this.#failures === 0 && !wasOpen) return false;
-    this.#failures = 0;
-    this.#openUntilMs = null;
-    this.#cause = null;
-    this.#awaySinceMs = null;
-    this.#bodies = [];
-    return wasOpen;
+  /** The open circuits that this payer's call of this model has to pass, those that concern more first. */
+  barriers(model: string, payer: string): readonly Circuit[] {
+    if (this.#circuits.size === 0) return NONE;
+    return [keyOf(ALL, ALL), keyOf(model, ALL), keyOf(ALL, payer), keyOf(model, payer)].flatMap((key) => {
+      const circuit = this.#circuits.get(key);
+      return circuit && circuit.openUntilMs !== null ? [circuit] : [];
+    });
   }
 
-  /** True when this opened it. */
-  failed(
-    cause: string,
-    nowMs: number,
-    { body, isUnreached = false, isTest = false }: FailureFacts = {},
-  ): boolean {
-    if (body !== undefined && !isTest && this.#hasCounted(body, nowMs)) return false;
-    this.#failures++;
-    this.#cause = cause.slice(0, CAUSE_LENGTH_MAX);
-    this.#isUnreached = isUnreached;
-    if (this.#failures < FAILURES_TO_OPEN) return false;
-    const opens = !this.isOpen;
-    this.#openUntilMs = nowMs + OPEN_MS;
-    this.#awaySinceMs ??= nowMs;
-    if (opens) this.#hasMissedProbe = false;
-    return opens;
+  /** Whether calls are kept away until probes tell that it is back. */
+  isLost(nowMs: number): boolean {
+    return this.#open.some((circuit) => circuit.isLost && circuit.openUntilMs! > nowMs);
   }
 
-  #hasCounted(hash: number | bigint, nowMs: number): boolean {
-    const recent = this.#bodies.filter(({ atMs }) => nowMs - atMs < BODY_COUNTS_ONCE_MS);
-    const isKnown = recent.some((each) => each.hash === hash);
-    if (!isKnown) recent.push({ hash, atMs: nowMs });
-    this.#bodies = recent.slice(-BODIES_KEPT);
-    return isKnown;
+  /** The circuits that this opened or closed. */
+  apply(event: CircuitEvent): Circuit[] {
+    switch (event.kind) {
+      case "failed":
+        return this.#failed(event);
+      case "succeeded":
+        return this.#succeeded(event);
+      case "probe_failed":
+        return this.#open
+          .filter(({ payer }) => payer !== ALL)
+          .flatMap((circuit) => this.#widen(circuit, event.atMs));
+      case "stands": {
+        const [model, payer] = event.key.split("\n") as [string, string];
+        const circuit = this.#at(model, payer);
+        if (circuit.openUntilMs === null) Object.assign(circuit, event.circuit);
+        return [];
+      }
+      default: {
+        const circuit = this.#circuits.get(event.key);
+        if (!circuit || circuit.openUntilMs === null) return [];
+        if (event.kind === "testing") circuit.testedUntilMs = event.atMs + TEST_LAPSE_MS;
+        else {
+          circuit.openUntilMs = Math.min(circuit.openUntilMs, event.atMs);
+          circuit.testedUntilMs = null;
+        }
+        return [];
+      }
+    }
   }
 
-  /**
-   * A probe's result. One that succeeds says that the backend is back where nothing could reach it before, or where
-   * probes went unanswered as well; of a backend that answers calls with errors it says nothing, and the time of the
-   * open circuit runs on. True when this closed it: the next failure opens it again.
-   */
-  probed({ isWell, tookMs }: { isWell: boolean; tookMs: number }): boolean {
-    if (!this.isOpen) return false;
-    if (!isWell || tookMs >= SLOW_PROBE_MS) this.#hasMissedProbe = true;
-    if (!isWell || !(this.#isUnreached || this.#hasMissedProbe)) return false;
-    this.#openUntilMs = null;
-    this.#failures = FAILURES_TO_OPEN - 1;
-    return true;
+  #failed({ model, payer, cause, isUnreached, tested, atMs }: CircuitEvent & { kind: "failed" }): Circuit[] {
+    const one = this.#at(model, payer);
+    const all = this.#at(model, ALL);
+    all.payers.add(payer);
+    for (const circuit of [one, all]) {
+      circuit.failures++;
+      circuit.cause = cause.slice(0, CAUSE_LENGTH_MAX);
+      circuit.isLost = model === ALL;
+    }
+    this.#tested(tested, atMs);
+    const isForAll = isUnreached || all.payers.size > 1 || all.openUntilMs !== null;
+    if (isForAll && all.failures >= FAILURES_TO_OPEN) return this.#opened(all, atMs);
+    return one.failures >= FAILURES_TO_OPEN ? this.#opened(one, atMs) : [];
   }
 
+  /** Its test call failed. */
+  #tested(key: string | null, atMs: number): void {
+    const circuit = key === null ? undefined : this.#circuits.get(key);
+    if (!circuit) return;
+    circuit.testedUntilMs = null;
+    circuit.open(atMs);
+    this.#goodProbes = 0;
+  }
+
+  /** Opens it, and the backend's where enough of its models fail. */
+  #opened(circuit: Circuit, atMs: number): Circuit[] {
+    if (!circuit.open(atMs)) return [];
+    const { model, payer, cause } = circuit;
+    this.#goodProbes = 0;
+    if (payer === ALL) this.awaySinceMs ??= atMs;
+    const failing = this.#open.filter((each) => each.model !== ALL && each.payer === payer);
+    if (model === ALL || failing.length < MODELS_TO_OPEN) return [circuit];
+    const backend = this.#at(ALL, payer);
+    backend.failures = Math.max(backend.failures, FAILURES_TO_OPEN);
+    backend.cause = cause;
+    backend.isLost = false;
+    return [circuit, ...this.#opened(backend, atMs)];
+  }
+
+  #widen({ model, failures, cause, isLost }: Circuit, atMs: number): Circuit[] {
+    const all = this.#at(model, ALL);
+    Object.assign(all, { failures, cause, isLost });
+    return this.#opened(all, atMs);
+  }
+
+  #succeeded({ model, payer }: { model: string; payer: string }): Circuit[] {
+    if (this.#circuits.size === 0) return [];
+    const passed = [keyOf(ALL, ALL), keyOf(model, ALL), keyOf(ALL, payer), keyOf(model, payer)];
+    const closed = passed.flatMap((key) => this.#circuits.get(key) ?? []);
+    for (const { key } of closed) this.#circuits.delete(key);
+    this.awaySinceMs = null;
+    return closed.filter(({ openUntilMs }) => openUntilMs !== null);
+  }
+
+  /** Whether a success would change anything. */
+  get isQuiet(): boolean {
+    return this.#circuits.size === 0;
+  }
+
+  /** What a probe says about the circuits, for all instances. */
+  probed(isWell: boolean, nowMs: number): CircuitEvent[] {
+    this.#goodProbes = isWell ? this.#goodProbes + 1 : 0;
+    const open = this.#open;
+    if (!isWell) {
+      const isForSome = open.some(({ payer, model }) => payer !== ALL && !this.#isOpen(model));
+      return isForSome ? [{ kind: "probe_failed", atMs: nowMs }] : [];
+    }
+    if (this.#goodProbes < PROBES_TO_TEST) return [];
+    return open
+      .filter((circuit) => circuit.isLost && circuit.openUntilMs! > nowMs)
+      .map(({ key }) => ({ kind: "due", key, atMs: nowMs }));
+  }
+
+  #isOpen(model: string): boolean {
+    return this.#circuits.get(keyOf(model, ALL))?.openUntilMs != null;
+  }
+
+  /** For an instance that has just joined. */
+  standing(atMs: number): CircuitEvent[] {
+    return this.#open.map(({ key, failures, cause, openUntilMs, isLost }) => ({
+      kind: "stands",
+      key,
+      circuit: { failures, cause, openUntilMs, isLost },
+      atMs,
+    }));
+  }
+
+  /** The circuit that concerns most, an open one if there is any. */
   report(nowMs: number): CircuitReport {
-    const until = this.#openUntilMs;
-    const halfOpen = until !== null && (this.#trialRunning || this.#isDue(nowMs));
+    let shown: Circuit | null = null;
+    for (const [, circuit] of this.#circuits.entries())
+      if (shown === null || weightOf(circuit) > weightOf(shown)) shown = circuit;
+    const until = shown?.openUntilMs ?? null;
+    const halfOpen = until !== null && (shown!.isTested(nowMs) || shown!.isDue(nowMs));
     return {
       state: until === null ? "closed" : halfOpen ? "half_open" : "open",
-      consecutive_failures: this.#failures,
-      cause: this.#cause,
+      consecutive_failures: shown?.failures ?? 0,
+      cause: shown?.cause ?? null,
       retry_at: until === null ? null : new Date(until).toISOString(),
+      model: shown?.model || null,
+      for_all: shown === null || shown.payer === ALL,
     };
   }
 }
+
+const NONE: readonly Circuit[] = [];
+
+const weightOf = ({ openUntilMs, payer, model, failures }: Circuit): number =>
+  (openUntilMs === null ? 0 : 8_000) +
+  (payer === ALL ? 4_000 : 0) +
+  (model === ALL ? 2_000 : 0) +
+  Math.min(failures, 1_000);

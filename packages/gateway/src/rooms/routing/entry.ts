@@ -6,7 +6,7 @@ import type {
   ModelInfo,
   ModelSource,
 } from "../../backends/contract.ts";
-import { Circuit } from "./circuit.ts";
+import { Circuits } from "./circuit.ts";
 import { ProbeHistory } from "./probe-history.ts";
 
 interface Suspicion {
@@ -37,7 +37,7 @@ export interface Entry {
   probedAtMs: number | null;
   probes: ProbeHistory;
   discovered: readonly ModelInfo[];
-  circuit: Circuit;
+  circuits: Circuits;
   /** Requests sent to it, or credited so that a new backend is not flooded. */
   requests: number;
   /** Calls under way. */
@@ -73,7 +73,7 @@ export const newEntry = (
   probedAtMs: null,
   probes: new ProbeHistory(),
   discovered: [],
-  circuit: new Circuit(),
+  circuits: new Circuits(),
   requests: 0,
   inFlight: 0,
   latencyMs: null,
@@ -84,8 +84,9 @@ export const newEntry = (
   removed: false,
 });
 
-/** Whether calls are sent to it now. */
-export const isServing = ({ state, circuit }: Entry): boolean => state === "Healthy" && !circuit.isOpen;
+/** Whether it needs no probes before the next round. */
+export const isServing = ({ state, circuits }: Entry, nowMs: number): boolean =>
+  state === "Healthy" && !circuits.isLost(nowMs);
 
 /** The models that an entry serves, in the order and by the precedence that its kind has. */
 export function modelsOf({ config, discovered, modelSources }: Entry): ModelInfo[] {

@@ -22,6 +22,8 @@ const RECOVERY_PAUSE_MIN_MS = 500;
 const RECOVERY_PAUSE_MAX_MS = 1_500;
 /** Pauses grow with the outage: a twentieth of how long it has lasted. */
 const RECOVERY_PAUSE_SHARE = 1 / 20;
+/** Between the first good probe and the second, which lets a call test the backend. */
+const CONFIRM_PAUSE_MS = 100;
 /** After an outage of this length nobody waits for seconds. */
 const LONG_OUTAGE_MS = 600_000;
 const LONG_OUTAGE_PAUSE_MS = 10_000;
@@ -39,8 +41,8 @@ interface HealthOptions {
   refresh(): Promise<void>;
   /** An entry's state or listing may have changed. */
   changed(entry: Entry, before: HealthState): void;
-  /** A probe has shown that a backend is back whose circuit was open. */
-  circuitClosed(entry: Entry): void;
+  /** A probe has ended. */
+  probed(entry: Entry, isWell: boolean): void;
   /** Set where there are other instances: one of them probes for all. */
   team: ProbeTeam | null;
 }
@@ -62,7 +64,7 @@ interface Outage {
 
 /**
  * Probes every backend when it is registered and once a minute after that, and every second or so while it is
- * unhealthy or its circuit is open. Of several instances one does the
+ * unhealthy or its connections are lost. Of several instances one does the
  * rounds and tells the others, who believe good news, and look for themselves before they believe bad news.
  */
 export class HealthChecker {
@@ -92,24 +94,26 @@ export class HealthChecker {
 
   /** Looks at it until it serves again; from now on where its circuit has just opened. */
   watchOver(entry: Entry): void {
-    if (this.#isStopped || entry.removed || isServing(entry) || this.#outages.has(entry)) return;
-    const sinceMs = entry.circuit.awaySinceMs ?? this.options.clock.now();
+    const nowMs = this.options.clock.now();
+    if (this.#isStopped || entry.removed || isServing(entry, nowMs) || this.#outages.has(entry)) return;
+    const sinceMs = entry.circuits.awaySinceMs ?? nowMs;
     this.#outages.set(entry, { sinceMs, probes: 0, cancel: () => {} });
-    if (entry.circuit.isOpen) this.#lookAgain(entry);
+    if (entry.circuits.isLost(nowMs)) this.#lookAgain(entry);
     else this.#lookLater(entry);
   }
 
   #lookLater(entry: Entry): void {
     const outage = this.#outages.get(entry);
     if (!outage) return;
-    if (entry.removed || isServing(entry)) {
+    const { clock } = this.options;
+    const nowMs = clock.now();
+    if (entry.removed || isServing(entry, nowMs)) {
       this.#outages.delete(entry);
       entry.nextProbeMs = null;
       return;
     }
-    const { clock } = this.options;
-    const pauseMs = recoveryPauseMs(clock.now() - outage.sinceMs);
-    entry.nextProbeMs = clock.now() + pauseMs;
+    const pauseMs = entry.state === "Healthy" ? CONFIRM_PAUSE_MS : recoveryPauseMs(nowMs - outage.sinceMs);
+    entry.nextProbeMs = nowMs + pauseMs;
     outage.cancel = clock.after(pauseMs, () => this.#lookAgain(entry));
   }
 
@@ -210,7 +214,7 @@ export class HealthChecker {
     const detail = told.detail && hideSecrets(told.detail);
     const result = { ...told, detail };
     const { state, models } = result;
-    const { clock, log, changed, circuitClosed } = this.options;
+    const { clock, log, changed, probed } = this.options;
     const before = entry.state;
     entry.probedAtMs = clock.now();
     entry.probes.add(result, entry.probedAtMs);
@@ -222,8 +226,7 @@ export class HealthChecker {
       log.info("backend health changed", { backend: entry.config.name, from: before, to: state, detail });
     }
     changed(entry, before);
-    const isWell = state === "Healthy";
-    if (entry.circuit.probed({ isWell, tookMs: result.latencyMs ?? 0 })) circuitClosed(entry);
+    probed(entry, state === "Healthy");
     this.watchOver(entry);
   }
 }

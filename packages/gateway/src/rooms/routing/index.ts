@@ -2,6 +2,7 @@ import type { Routing } from "./service.ts";
 
 export type { Entry } from "./entry.ts";
 export * as methods from "./methods.ts";
+export { isFinal, reportTo } from "./outcome.ts";
 export type { RoutePlan } from "./route-plan.ts";
 export { BUSY_RETRY_SECONDS, type RoutableModel, Route, type RouteRequest } from "./router.ts";
 export * as routes from "./routes.ts";

@@ -20,6 +20,12 @@ export class RoutePlan {
 
   /** The first target that can be taken now, or the first that is merely busy or not probed yet as soon as it serves. */
   async first(): Promise<Route> {
+    const requests = this.targets.map((target) => this.#requestFor(target));
+    return this.router.withTurns(requests, () => this.#first());
+  }
+
+  /** Takes one before it waits for anything, while this instance may test what it claimed. */
+  async #first(): Promise<Route> {
     let refusal: unknown = null;
     let busy: RouteTarget | null = null;
     for (const target of this.targets) {

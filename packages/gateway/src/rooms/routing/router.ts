@@ -6,13 +6,12 @@ import {
   type ModelInfo,
   type PostedCapability,
 } from "../../backends/contract.ts";
-import { BoundedMap } from "../../kernel/bounded.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { type ErrorName, fail, ServiceError } from "../../kernel/errors.ts";
-import type { Circuit } from "./circuit.ts";
+import type { Payer } from "../../kernel/payer.ts";
+import { ALL, type Circuit, type CircuitEvent, type Circuits } from "./circuit.ts";
 import { type Entry, modelsOf } from "./entry.ts";
 
-const CONVERSATIONS_PINNED_MAX = 100_000;
 const LATEST = ":latest";
 /** Calls that wait for a backend with a free place, and for how long. */
 const WAITING_MAX = 256;
@@ -95,37 +94,58 @@ export interface RouteRequest {
   capability: Ability;
   /** Backend name, kind or type; any case. */
   provider?: string | null;
-  conversationId?: string | null;
+  /** Of a conversation: the backend that it stays with; null: none yet. */
+  boundTo?: string | null;
   /** As `provider`, by a model route; both have to match. */
   backend?: string | null;
   /** The model is a target of a model route. */
   isTarget?: boolean;
   /** What was tried for this request already. */
   exclude?: readonly Route[];
+  /** Who is kept away by failures of their own; absent: nobody in particular. */
+  payer?: Pick<Payer, "userId" | "groupId">;
+  /** `foresee` has counted it. */
+  isForeseen?: boolean;
 }
 
-/** Told when a circuit opens or closes. */
-export interface CircuitWatcher {
-  opened(entry: Entry): void;
-  closed(entry: Entry): void;
+/** How circuits are changed, here and elsewhere. */
+export interface Circuitry {
+  tell(entry: Entry, event: CircuitEvent): void;
+  /** Whether this instance may send an open circuit's test call; null where there is only one. */
+  claim: ((entry: Entry, circuit: Circuit) => Promise<boolean>) | null;
 }
-const NOBODY: CircuitWatcher = { opened() {}, closed() {} };
+const ALONE: Circuitry = { tell: (entry, event) => void entry.circuits.apply(event), claim: null };
+/** How often a test call that goes on is told again. */
+const TEST_TOLD_EVERY_MS = 5_000;
 
 /** What a failed call says about the backend. */
 export interface CallFailure {
   cause: string;
-  /** What was sent, where it can be the reason. */
-  body?: () => Uint8Array | string;
-  /** Nothing reached the backend. */
+  /** It was answered, so the failure concerns the model; otherwise the connection was lost or timed out. */
+  isAnswered: boolean;
+  /** No connection could be had. */
   isUnreached?: boolean;
+}
+
+export const payerIdOf = ({ payer }: Pick<RouteRequest, "payer">): string =>
+  payer?.groupId ?? payer?.userId ?? "nobody";
+
+interface ChosenRoute {
+  reason: RouteReason;
+  payer: string;
+  tests: Circuit | null;
+  rebinds: boolean;
 }
 
 /** One chosen backend. Exactly one of the three endings is reported; later ones do nothing. */
 export class Route {
   #open = true;
-  readonly #isTest: boolean;
-  /** A backend that moves gets a new circuit, of which this call knows nothing. */
-  readonly #circuit: Circuit;
+  /** A backend that moves gets new circuits, of which this call knows nothing. */
+  readonly #circuits: Circuits;
+  /** The circuit that this call tests. */
+  readonly #tested: string | null;
+  readonly #stopTelling: () => void;
+  readonly #payer: string;
   readonly #startedMs: number;
 
   constructor(
@@ -133,12 +153,31 @@ export class Route {
     /** The model id as this backend lists it. */
     readonly model: string,
     readonly router: Router,
-    readonly reason: RouteReason,
+    { reason, payer, tests, rebinds }: ChosenRoute,
   ) {
-    this.#circuit = entry.circuit;
-    this.#isTest = entry.circuit.enter();
+    this.reason = reason;
+    this.rebinds = rebinds;
+    this.#payer = payer;
+    this.#circuits = entry.circuits;
+    this.#tested = tests?.key ?? null;
+    this.#stopTelling = tests === null ? () => {} : this.#tellOfTest(tests);
     entry.inFlight++;
     this.#startedMs = router.choice === "latency" ? router.clock.now() : 0;
+  }
+  readonly reason: RouteReason;
+  /** The request's conversation stays here from now on. */
+  readonly rebinds: boolean;
+
+  #tellOfTest(circuit: Circuit): () => void {
+    circuit.isGranted = false;
+    const tell = () => this.#tell({ kind: "testing", key: circuit.key });
+    tell();
+    return this.router.clock.every(TEST_TOLD_EVERY_MS, tell);
+  }
+
+  #tell(event: Untimed<CircuitEvent>): void {
+    if (this.#circuits !== this.entry.circuits) return;
+    this.router.circuitry.tell(this.entry, { ...event, atMs: this.router.clock.now() } as CircuitEvent);
   }
 
   /** The answer has begun. */
@@ -160,30 +199,31 @@ export class Route {
   #end(): boolean {
     if (!this.#open) return false;
     this.#open = false;
-    if (this.#isTest) this.#circuit.tested();
+    this.#stopTelling();
     this.entry.inFlight--;
     return true;
   }
   succeeded(): void {
     if (!this.#end()) return;
-    if (this.#circuit.succeeded()) this.#watcher?.closed(this.entry);
+    if (!this.#circuits.isQuiet) this.#tell({ kind: "succeeded", model: this.model, payer: this.#payer });
     this.router.freed();
   }
-  failed({ cause, body, isUnreached }: CallFailure): void {
+  failed({ cause, isAnswered, isUnreached = false }: CallFailure): void {
     if (!this.#end()) return;
-    const facts = { body: body && Bun.hash(body()), isUnreached, isTest: this.#isTest };
-    if (this.#circuit.failed(cause, this.router.clock.now(), facts)) this.#watcher?.opened(this.entry);
+    const model = isAnswered ? this.model : ALL;
+    const [payer, tested] = [this.#payer, this.#tested];
+    this.#tell({ kind: "failed", model, payer, cause, isUnreached, tested });
     this.router.freed();
-  }
-  /** Null when the circuit is not the backend's any more. */
-  get #watcher(): CircuitWatcher | null {
-    return this.#circuit === this.entry.circuit ? this.router.watcher : null;
   }
   /** The call ended without saying anything about the backend, e.g. because the client left. */
   abandoned(): void {
-    if (this.#end()) this.router.freed();
+    if (!this.#end()) return;
+    if (this.#tested !== null) this.#tell({ kind: "due", key: this.#tested });
+    this.router.freed();
   }
 }
+
+type Untimed<Event> = Event extends unknown ? Omit<Event, "atMs"> : never;
 
 /** A model of a healthy backend, with the name of the first one that serves it. */
 export interface RoutableModel extends ModelInfo {
@@ -191,6 +231,9 @@ export interface RoutableModel extends ModelInfo {
   /** Whether it can be called now. */
   available: boolean;
 }
+
+/** Calls are kept away by an open circuit. */
+const SHUT = "shut";
 
 interface Candidate {
   entry: Entry;
@@ -203,7 +246,6 @@ const canServe = ({ entry, model }: Candidate, ability: Ability): boolean =>
 
 /** Chooses the backend of a request among the registered ones. */
 export class Router {
-  readonly #pins = new BoundedMap<string, Entry>(CONVERSATIONS_PINNED_MAX);
   /** By requested model id; rebuilt after the list or a listing changed. */
   #index: Map<string, Candidate[]> | null = null;
   #waiting: Waiting[] = [];
@@ -212,7 +254,7 @@ export class Router {
   constructor(
     readonly entries: readonly Entry[],
     readonly clock: Clock,
-    readonly watcher: CircuitWatcher = NOBODY,
+    readonly circuitry: Circuitry = ALONE,
     readonly choice: BackendChoice = "requests",
   ) {
     this.#startedMs = clock.elapsed();
@@ -235,6 +277,39 @@ export class Router {
 
   /** The backend of a request, as soon as one that could serve it has a free place. */
   acquire(request: RouteRequest): Route | Promise<Route> {
+    return this.withTurns([request], () => this.#acquire(request));
+  }
+
+  /** Chooses for these requests, any of which may be the test call of an open circuit if no other instance sends it. */
+  withTurns<T>(requests: readonly RouteRequest[], choose: () => T | Promise<T>): T | Promise<T> {
+    const { claim } = this.circuitry;
+    const due = claim === null ? [] : requests.flatMap((request) => this.#tests(request));
+    return claim === null || due.length === 0 ? choose() : this.#claimed(due, claim, choose);
+  }
+
+  #tests(request: RouteRequest): { entry: Entry; circuit: Circuit }[] {
+    return this.#eligible(request).flatMap((candidate) => {
+      const circuit = this.#barrier(candidate, payerIdOf(request));
+      return circuit === null || circuit === SHUT ? [] : { entry: candidate.entry, circuit };
+    });
+  }
+
+  async #claimed<T>(
+    due: readonly { entry: Entry; circuit: Circuit }[],
+    claim: NonNullable<Circuitry["claim"]>,
+    choose: () => T | Promise<T>,
+  ): Promise<T> {
+    const claims = due.map(async ({ entry, circuit }) => ((await claim(entry, circuit)) ? circuit : []));
+    const granted = (await Promise.all(claims)).flat();
+    for (const circuit of granted) circuit.isGranted = true;
+    try {
+      return choose();
+    } finally {
+      for (const circuit of granted) circuit.isGranted = false;
+    }
+  }
+
+  #acquire(request: RouteRequest): Route | Promise<Route> {
     try {
       return this.choose(request);
     } catch (error) {
@@ -283,6 +358,11 @@ export class Router {
     return this.#find(request).best !== null;
   }
 
+  /** Whether a backend takes such calls, though the next one may have to be a test that another instance sends. */
+  isServed(request: RouteRequest): boolean {
+    return this.#eligible(request).some((candidate) => this.#barrier(candidate, payerIdOf(request)) !== SHUT);
+  }
+
   #candidates(model: string): readonly Candidate[] {
     this.#index ??= indexByModel(this.entries);
     return this.#index.get(model) ?? [];
@@ -294,40 +374,59 @@ export class Router {
   }
 
   /** The backends that list the model, those that a provider hint rules out left out, and whether each takes calls. */
-  backendsOf(model: string, hint: string | null): { name: string; serving: boolean }[] {
-    const nowMs = this.clock.now();
-    return this.#candidates(model).flatMap(({ entry }) =>
+  backendsOf(asked: string, hint: string | null): { name: string; serving: boolean }[] {
+    return this.#candidates(asked).flatMap(({ entry, model }) =>
       hint && !matchesProvider(entry, hint)
         ? []
-        : { name: entry.config.name, serving: entry.state === "Healthy" && entry.circuit.canPass(nowMs) },
+        : {
+            name: entry.config.name,
+            serving: entry.state === "Healthy" && this.#barrier({ entry, model }, ALL) !== SHUT,
+          },
     );
   }
 
-  choose(request: RouteRequest): Route {
-    const { model, capability, provider, conversationId, backend } = request;
-    const { best, isBusy, count } = this.#find(request);
-    if (best === null && isBusy) throw new AllBusy(model);
-    if (best === null) return this.#refuse(model, capability, [provider, backend]);
-    const pinned = conversationId ? this.#pins.get(conversationId) : undefined;
-    // A hint is for this request; the conversation stays where it is as long as that is well.
-    const isBound = pinned?.state === "Healthy" && pinned.circuit.canPass(this.clock.now());
-    if (conversationId && best.entry !== pinned && !(provider && isBound))
-      this.#pins.set(conversationId, best.entry);
+  /** What would be chosen, for work that is sent later; it counts now, so that many at once are spread. */
+  foresee(request: RouteRequest): { backend: Backend; model: string; reason: RouteReason } {
+    const { best, isBusy, count } = this.#find(request, true);
+    if (best === null && isBusy) throw new AllBusy(request.model);
+    if (best === null) return this.#refuse(request);
     best.entry.requests++;
-    return new Route(
-      best.entry,
-      best.model.id,
-      this,
-      this.#reason(request, { isPinned: best.entry === pinned, count }),
-    );
+    return {
+      backend: best.entry.backend,
+      model: best.model.id,
+      reason: this.#reason(request, { isBound: false, count }),
+    };
+  }
+
+  choose(request: RouteRequest): Route {
+    const { best, tests, isBusy, count } = this.#find(request);
+    if (best === null && isBusy) throw new AllBusy(request.model);
+    if (best === null) return this.#refuse(request);
+    if (!request.isForeseen) best.entry.requests++;
+    const isBound = best.entry.config.name === request.boundTo;
+    return new Route(best.entry, best.model.id, this, {
+      reason: this.#reason(request, { isBound, count }),
+      payer: payerIdOf(request),
+      tests,
+      rebinds: this.#rebinds(request),
+    });
+  }
+
+  /** A conversation moves when its backend is away; not for a hint, or for a turn with a model that it does not have. */
+  #rebinds(request: RouteRequest): boolean {
+    const { model, boundTo } = request;
+    if (!boundTo) return boundTo === null;
+    const entry = this.entries.find(({ config }) => config.name === boundTo);
+    const isThere = entry?.state === "Healthy";
+    return !isThere || this.#barrier({ entry, model: { id: model } }, payerIdOf(request)) === SHUT;
   }
 
   #reason(
     { exclude, isTarget, provider }: RouteRequest,
-    { isPinned, count }: { isPinned: boolean; count: number },
+    { isBound, count }: { isBound: boolean; count: number },
   ): RouteReason {
     if (exclude && exclude.length > 0) return "fallback";
-    if (isPinned) return "conversation";
+    if (isBound) return "conversation";
     if (provider) return "provider_asked_for";
     if (isTarget) return "model_route";
     if (count === 1) return "only_backend";
@@ -350,28 +449,52 @@ export class Router {
     return this.#candidates(model).length > 0;
   }
 
-  #find({ model, capability, provider, conversationId, backend, exclude }: RouteRequest) {
+  /** The circuit that such a call would test; null: it may be sent; `SHUT`: it may not. */
+  #barrier({ entry, model }: Candidate, payer: string): Circuit | typeof SHUT | null {
+    const barriers = entry.circuits.barriers(model.id, payer);
+    if (barriers.length === 0) return null;
     const nowMs = this.clock.now();
-    const pinned = conversationId ? this.#pins.get(conversationId) : undefined;
+    return barriers.every((circuit) => circuit.isDue(nowMs)) ? barriers[0]! : SHUT;
+  }
+
+  /** Healthy backends that can serve the request, whatever their circuits say. */
+  #eligible({ model, capability, provider, backend, exclude }: RouteRequest): Candidate[] {
+    return this.#candidates(model).filter(
+      (candidate) =>
+        candidate.entry.state === "Healthy" &&
+        canServe(candidate, capability) &&
+        !exclude?.some((route) => isSame(route, candidate)) &&
+        (!provider || matchesProvider(candidate.entry, provider)) &&
+        (!backend || matchesProvider(candidate.entry, backend)),
+    );
+  }
+
+  /** A test call is for one instance, unless nothing is sent now. */
+  #find(request: RouteRequest, isForLater = false) {
+    const payer = payerIdOf(request);
     let best: Candidate | null = null;
+    let tests: Circuit | null = null;
     let isBusy = false;
     let count = 0;
-    for (const candidate of this.#candidates(model)) {
+    for (const candidate of this.#eligible(request)) {
       const { entry } = candidate;
-      if (entry.state !== "Healthy" || !entry.circuit.canPass(nowMs)) continue;
-      if (!canServe(candidate, capability) || exclude?.some((route) => isSame(route, candidate))) continue;
-      if (provider && !matchesProvider(entry, provider)) continue;
-      if (backend && !matchesProvider(entry, backend)) continue;
+      const barrier = this.#barrier(candidate, payer);
+      const isOthers = barrier !== null && barrier !== SHUT && this.circuitry.claim && !barrier.isGranted;
+      if (barrier === SHUT || (isOthers && !isForLater)) continue;
       const { concurrency } = entry.config;
       if (concurrency && entry.inFlight >= concurrency) {
         isBusy = true;
         continue;
       }
       count++;
-      if (entry === pinned) return { best: candidate, isBusy, count };
-      if (best === null || this.#isBetter(entry, best.entry)) best = candidate;
+      const isFirst = entry.config.name === request.boundTo || barrier?.isGranted;
+      if (isFirst || best === null || this.#isBetter(entry, best.entry)) {
+        best = candidate;
+        tests = barrier;
+      }
+      if (isFirst) break;
     }
-    return { best, isBusy, count };
+    return { best, tests, isBusy, count };
   }
 
   #isBetter(one: Entry, other: Entry): boolean {
@@ -381,27 +504,29 @@ export class Router {
   }
 
   /** Why nobody was chosen. */
-  #refuse(model: string, capability: Ability, hints: readonly (string | null | undefined)[]): never {
+  #refuse(request: RouteRequest): never {
+    const { model, capability, provider, backend } = request;
     const refuse = (kind: ErrorName, message: string): never =>
       fail(capability === "video" ? "no_video_backend" : kind, message);
     const serving = this.#candidates(model).filter(({ entry }) =>
-      hints.every((hint) => !hint || matchesProvider(entry, hint)),
+      [provider, backend].every((hint) => !hint || matchesProvider(entry, hint)),
     );
     if (serving.length === 0) refuse("model_not_found", `No backend available for model: ${model}`);
     const isAnyHealthy = serving.some(({ entry }) => entry.state === "Healthy");
     if (isAnyHealthy && !serving.some((candidate) => canServe(candidate, capability)))
       refuse("backend_error", `${model}: ${unsupported[capability]}`);
     if (capability === "video") refuse("no_video_backend", `all backends unhealthy for model: ${model}`);
-    const retryAfterSeconds = this.#secondsUntilRetry(serving);
+    const retryAfterSeconds = this.#secondsUntilRetry(serving, payerIdOf(request));
     return fail("all_unhealthy", `all backends unhealthy for model: ${model}`, { retryAfterSeconds });
   }
 
   /** Until the first of them is probed, or tested by a call. */
-  #secondsUntilRetry(serving: readonly Candidate[]): number {
+  #secondsUntilRetry(serving: readonly Candidate[], payer: string): number {
     const nowMs = this.clock.now();
-    const times = serving.flatMap(({ entry: { nextProbeMs, circuit, state } }) => {
-      const testMs = state === "Healthy" ? circuit.openUntilMs : null;
-      return [nextProbeMs, testMs].filter((timeMs) => timeMs !== null);
+    const times = serving.flatMap(({ entry, model }) => {
+      const barriers = entry.state === "Healthy" ? entry.circuits.barriers(model.id, payer) : [];
+      const testMs = barriers.length > 0 ? Math.max(...barriers.map((each) => each.openUntilMs!)) : null;
+      return [entry.nextProbeMs, testMs].filter((timeMs) => timeMs !== null);
     });
     const firstMs = times.length > 0 ? Math.min(...times) : nowMs;
     return Math.max(1, Math.ceil((firstMs - nowMs) / 1000));
@@ -423,12 +548,11 @@ export class Router {
 
   /** Models of healthy backends with the name of the backend that was registered first with each. */
   routableModels(): RoutableModel[] {
-    const nowMs = this.clock.now();
     const models = new Map<string, RoutableModel>();
     for (const entry of this.entries) {
       if (entry.state !== "Healthy") continue;
-      const canPass = entry.circuit.canPass(nowMs);
       for (const model of modelsOf(entry)) {
+        const canPass = this.#barrier({ entry, model }, ALL) !== SHUT;
         if (entry.yields && this.ownerOf(model.id) !== null) continue;
         const known = models.get(model.id);
         if (!known) models.set(model.id, { ...model, owned_by: entry.config.name, available: canPass });

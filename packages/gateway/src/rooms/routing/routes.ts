@@ -53,6 +53,8 @@ export const Health = z.object({
     consecutive_failures: z.int(),
     cause: z.string().nullable(),
     retry_at: z.string().nullable(),
+    model: z.string().nullable().describe("The model whose calls fail; null: any model"),
+    for_all: z.boolean().describe("False: calls of one payer are kept away, whose own have failed"),
   }),
   last_error: z.string().nullable(),
   probed_at: z.string().nullable(),
@@ -66,8 +68,8 @@ const Done = z.object({ status: z.literal("ok"), message: z.string() });
 const done = (message: string) => ({ status: "ok" as const, message });
 
 export function healthOf(entry: Entry, nowMs: number): z.output<typeof Health> {
-  const { config, index, state, detail, circuit, discovered, requests, probedAtMs, suspicion } = entry;
-  const report = circuit.report(nowMs);
+  const { config, index, state, detail, circuits, discovered, requests, probedAtMs, suspicion } = entry;
+  const report = circuits.report(nowMs);
   return {
     label: `backend_${index}:${config.kind}`,
     index,

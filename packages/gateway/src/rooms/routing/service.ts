@@ -7,20 +7,21 @@ import {
   type CapabilityName,
   type DialectName,
 } from "../../backends/contract.ts";
-import type { Bus } from "../../bus/contract.ts";
+import type { Bus, Counter } from "../../bus/contract.ts";
 import { type Clock, isoTime, sleep } from "../../kernel/clock.ts";
 import { fail } from "../../kernel/errors.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { Metrics } from "../../observe/metrics.ts";
 import type { Database, Leases } from "../../storage/contract.ts";
 import { Aliases } from "./aliases.ts";
-import { Circuit, OPEN_MS } from "./circuit.ts";
+import { ALL, Circuits } from "./circuit.ts";
+import { CircuitBoard } from "./circuit-board.ts";
 import { type Entry, newEntry } from "./entry.ts";
 import { HealthChecker } from "./health.ts";
 import { ModelRoutes, type RouteTarget } from "./model-routes.ts";
 import type { TimedProbe } from "./probe-history.ts";
 import { type PlanRequest, RoutePlan } from "./route-plan.ts";
-import { type BackendChoice, type CircuitWatcher, type Route, type RouteRequest, Router } from "./router.ts";
+import { type BackendChoice, payerIdOf, type Route, type RouteRequest, Router } from "./router.ts";
 import type { Sealer } from "./sealer.ts";
 import { BackendStore, type SavedBackend, type StoredBackend } from "./store.ts";
 
@@ -28,6 +29,8 @@ const CHANGED = "backends-changed";
 /** Message: JSON of a backend's name and what the probing instance found. */
 const PROBED = "backend-probed";
 const BACKENDS_MAX = 1_000;
+/** All instances together send one test call of an open circuit in this time. */
+const TEST_PAUSE_MS = 1_000;
 /** Backends that could not be saved are known to one instance only, and are numbered from here. */
 const UNSAVED_INDEX_MIN = 1_000_000;
 /** A backend that reports nonsense does so with every answer; log it only now and then. */
@@ -55,6 +58,7 @@ export interface RoutingOptions {
   leases: Leases;
   /** How one of several equal backends is chosen. */
   choice: BackendChoice;
+  counter: Pick<Counter, "hit">;
   /** Seals upstream keys before they are stored. */
   sealer: Sealer;
 }
@@ -73,23 +77,13 @@ export interface Registration {
   enabled?: boolean;
 }
 
-/** Failures before anything was sent, and statuses below 500 that are about the backend, not about the request. */
-const NOT_SENT: ReadonlySet<string> = new Set(["busy", "request", "unsupported"]);
-const BACKEND_AT_FAULT: ReadonlySet<number> = new Set([401, 408, 429]);
-/** Whether the backend did its work: a refusal of the request itself is an answer like any other. */
-const isAnswer = (error: unknown): boolean =>
-  error instanceof BackendError &&
-  error.kind === "upstream" &&
-  error.status !== undefined &&
-  error.status < 500 &&
-  !BACKEND_AT_FAULT.has(error.status);
-
 /** Registered backends, their health, and the choice among them. */
 export class Routing {
   readonly aliases: Aliases;
   readonly routes: ModelRoutes;
   readonly #store: BackendStore;
   readonly #entries: Entry[] = [];
+  readonly #circuits: CircuitBoard;
   readonly #router: Router;
   readonly #health: HealthChecker;
   /** One change of the list at a time, so that a reload and a registration cannot interleave. */
@@ -99,31 +93,26 @@ export class Routing {
   suspicions = 0;
 
   constructor(readonly options: RoutingOptions) {
-    const { db, bus, clock, log, metrics, leases, factory, sealer } = options;
+    const { db, bus, counter, clock, log, metrics, leases, factory, sealer } = options;
     this.aliases = new Aliases(bus);
     this.routes = new ModelRoutes({ db, bus, clock, log });
     this.#store = new BackendStore(db, sealer, (backend) =>
       log.error("a backend's key was sealed with another SERVICE_JWT_SECRET; register it again", { backend }),
     );
-    const changes = metrics.counter(
-      "gateway_backend_circuit_changes_total",
-      "Circuits of backends that opened (calls are kept away) or closed (calls are sent again)",
-    );
-    const circuits: CircuitWatcher = {
-      opened: (entry) => {
-        const backend = entry.config.name;
-        const { cause } = entry.circuit;
-        log.warn("a backend's circuit opened", { backend, cause, for_seconds: OPEN_MS / 1000 });
-        changes.add(1, { backend, to: "open" });
-        this.#health.watchOver(entry);
-      },
-      closed: (entry) => {
-        const backend = entry.config.name;
-        log.info("a backend's circuit closed", { backend });
-        changes.add(1, { backend, to: "closed" });
-      },
-    };
-    this.#router = new Router(this.#entries, clock, circuits, options.choice);
+    // A bridge's tunnel is this machine's own, and what was not saved is known here only.
+    const isCommon = ({ persisted, isAdopted, config }: Entry) =>
+      (persisted || isAdopted) && !factory.isBridgeUrl(config.url);
+    this.#circuits = new CircuitBoard({
+      bus,
+      clock,
+      log,
+      metrics,
+      entries: this.#entries,
+      isCommon,
+      takeTurn: async (key) => (await counter.hit([{ key, max: 1, windowMs: TEST_PAUSE_MS }])) === null,
+      mayBeLost: (entry) => this.#health.watchOver(entry),
+    });
+    this.#router = new Router(this.#entries, clock, this.#circuits, options.choice);
     this.#health = new HealthChecker({
       clock,
       log,
@@ -133,12 +122,13 @@ export class Routing {
         if (entry.state === "Healthy" && before !== "Healthy") this.#router.joined(entry);
         this.#router.changed();
       },
-      circuitClosed: circuits.closed,
+      probed: (entry, isWell) => {
+        for (const event of entry.circuits.probed(isWell, clock.now())) this.#circuits.tell(entry, event);
+      },
       team: bus.shared
         ? {
             leases,
-            // A bridge's tunnel is this machine's own, and what was not saved is known here only.
-            isCommon: ({ persisted, config }) => persisted && !factory.isBridgeUrl(config.url),
+            isCommon: (entry) => entry.persisted && isCommon(entry),
             publish: (name, result) => bus.publish(PROBED, JSON.stringify({ name, result })),
           }
         : null,
@@ -158,6 +148,7 @@ export class Routing {
   async start(): Promise<void> {
     await Promise.all([this.reload(), this.routes.reload()]);
     this.#health.start();
+    this.#circuits.join();
   }
 
   /** Resolves when every backend has been probed, at the latest after this time. */
@@ -185,6 +176,10 @@ export class Routing {
 
   choose(request: RouteRequest): Route {
     return this.#router.choose(request);
+  }
+  /** What `acquire` would choose, for work that is sent later. */
+  foresee(request: RouteRequest): { backend: Backend; model: string; reason: string } {
+    return this.#router.foresee(request);
   }
   get waitingCount(): number {
     return this.#router.waitingCount;
@@ -248,12 +243,18 @@ export class Routing {
   backendNamed(name: string): Backend | null {
     return this.#find(name)?.backend ?? null;
   }
-  /** Tells the circuit how a call outside of a chosen route ended; null: well. */
-  callEnded(name: string, error: unknown): void {
-    const circuit = this.#find(name)?.circuit;
-    if (error === null || isAnswer(error)) circuit?.succeeded();
-    else if (error instanceof BackendError && !NOT_SENT.has(error.kind))
-      circuit?.failed(error.message, this.options.clock.now());
+  /** How a call about something that a backend has taken on ended; null: well. It says whether the backend is there. */
+  callEnded(name: string, payer: RouteRequest["payer"], error: unknown): void {
+    const entry = this.#find(name);
+    if (!entry) return;
+    const isLost = error instanceof BackendError && (error.kind === "connect" || error.kind === "transport");
+    const facts = { model: ALL, payer: payerIdOf({ payer }), atMs: this.options.clock.now() };
+    if (error === null) this.#circuits.tell(entry, { ...facts, kind: "succeeded" });
+    else if (isLost) {
+      const { message: cause, kind } = error;
+      const isUnreached = kind === "connect";
+      this.#circuits.tell(entry, { ...facts, kind: "failed", cause, isUnreached, tested: null });
+    }
   }
   capabilitiesOf(model: string): CapabilityName[] {
     return this.#router.capabilitiesOf(model);
@@ -270,7 +271,7 @@ export class Routing {
     return this.routes.list().map(({ name, targets }) => ({
       id: name,
       available: targets.some(({ model, backend }) =>
-        this.#router.canChoose({ model, backend, capability: "chat" }),
+        this.#router.isServed({ model, backend, capability: "chat" }),
       ),
     }));
   }
@@ -590,7 +591,7 @@ export class Routing {
     entry.backend.close();
     entry.backend = this.options.factory.create({ ...entry.config, url: address });
     // What went wrong at the old port says nothing about the new one.
-    entry.circuit = new Circuit();
+    entry.circuits = new Circuits();
     entry.state = "Unhealthy";
     entry.detail = "the tunnel has moved; not probed yet";
     this.#router.changed();

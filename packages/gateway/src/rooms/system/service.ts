@@ -1,3 +1,4 @@
+import type { Bus } from "../../bus/contract.ts";
 import { type Clock, isoTime } from "../../kernel/clock.ts";
 import { buildHash, VERSION } from "../../kernel/version.ts";
 import type { Metrics } from "../../observe/metrics.ts";
@@ -9,11 +10,13 @@ import type { Entry, Routing } from "../routing/index.ts";
 import { LastHour } from "./last-hour.ts";
 import type { LocalServers } from "./local-servers.ts";
 import { RecentFailures } from "./recent-failures.ts";
+import { ServiceCount } from "./service-count.ts";
 
 /** Those in trouble come first, so that a long list hides nothing that matters. */
 const BACKENDS_SHOWN_MAX = 50;
 
 interface SystemOptions {
+  bus: Bus;
   clock: Clock;
   metrics: Metrics;
   routing: Pick<Routing, "entries" | "modelCount">;
@@ -23,43 +26,17 @@ interface SystemOptions {
   localServers: LocalServers;
 }
 
-/** A count over the last 60 seconds, in one-second slots. */
-class PerMinute {
-  #slots = new Uint32Array(60);
-  #second = 0;
-
-  #advance(nowMs: number): number {
-    const second = Math.floor(nowMs / 1000);
-    const passed = second - this.#second;
-    if (passed >= 60 || passed < 0) this.#slots.fill(0);
-    else for (let s = this.#second + 1; s <= second; s++) this.#slots[s % 60] = 0;
-    this.#second = second;
-    return second % 60;
-  }
-
-  add(nowMs: number): void {
-    this.#slots[this.#advance(nowMs)]! += 1;
-  }
-
-  sum(nowMs: number): number {
-    this.#advance(nowMs);
-    return this.#slots.reduce((total, count) => total + count, 0);
-  }
-}
-
 const troubleOf = ({ state }: Entry): number => ({ Healthy: 0, Degraded: 1, Unhealthy: 2 })[state];
 
 export class System {
   readonly #buildHash = buildHash();
-  readonly #startedAtMs: number;
-  readonly #perMinute = new PerMinute();
-  #requestsTotal = 0;
+  readonly #count: ServiceCount;
   readonly #lastHour: LastHour;
   readonly #failures = new RecentFailures();
   draining = false;
 
   constructor(readonly options: SystemOptions) {
-    this.#startedAtMs = options.clock.now();
+    this.#count = new ServiceCount(options);
     this.#lastHour = new LastHour(options.clock, options.metrics);
   }
 
@@ -67,7 +44,12 @@ export class System {
     return this.options.localServers;
   }
 
+  async start(): Promise<void> {
+    this.#count.join();
+  }
+
   close(): void {
+    this.#count.close();
     this.#lastHour.close();
   }
 
@@ -87,7 +69,7 @@ export class System {
         name: entry.config.name,
         kind: entry.config.kind,
         state: entry.state,
-        circuit: entry.circuit.report(this.options.clock.now()).state,
+        circuit: entry.circuits.report(this.options.clock.now()).state,
         detail: entry.detail,
         probes: entry.probes.list().map(({ atMs, state, latencyMs, detail }) => ({
           at: isoTime(atMs),
@@ -106,20 +88,16 @@ export class System {
 
   /** Counts one inference request. */
   countRequest(): void {
-    this.#requestsTotal++;
-    this.#perMinute.add(this.options.clock.now());
+    this.#count.add();
   }
 
   status() {
-    const { clock, agents } = this.options;
-    const nowMs = clock.now();
+    const { agents } = this.options;
     return {
       agents_online: agents.agentsOnline(),
       gpu_nodes: agents.gpuNodes(),
       models_deployed: agents.modelsDeployed(),
-      requests_total: this.#requestsTotal,
-      requests_per_minute: this.#perMinute.sum(nowMs),
-      uptime_seconds: Math.max(0, Math.floor((nowMs - this.#startedAtMs) / 1000)),
+      ...this.#count.report(),
     };
   }
 

@@ -1,19 +1,16 @@
 import type { Backend } from "../../backends/contract.ts";
 import { fail, ServiceError } from "../../kernel/errors.ts";
-import type { Routing } from "../routing/index.ts";
+import type { RouteRequest, Routing } from "../routing/index.ts";
 
-/** A healthy video backend that serves the model; throws when there is none. */
+/** A healthy video backend that serves the model; throws when there is none. Nothing is sent now. */
 export function chooseVideoBackend(
-  routing: Pick<Routing, "aliases" | "choose">,
+  routing: Pick<Routing, "aliases" | "foresee">,
   requested: string,
-  provider?: string,
+  asked: Pick<RouteRequest, "provider" | "payer">,
 ): { backend: Backend; model: string; reason: string } {
   const model = routing.aliases.resolve(requested);
   try {
-    const route = routing.choose({ model, capability: "video", provider });
-    // Nothing is sent now: the job's own steps report the backend's health.
-    route.abandoned();
-    return { backend: route.backend, model: route.model, reason: route.reason };
+    return routing.foresee({ ...asked, model, capability: "video" });
   } catch (error) {
     if (!(error instanceof ServiceError)) throw error;
     return fail(

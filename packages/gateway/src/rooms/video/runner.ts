@@ -11,11 +11,11 @@ import { ServiceError } from "../../kernel/errors.ts";
 import type { NotificationDefinition } from "../../kernel/notification.ts";
 import type { Payer } from "../../kernel/payer.ts";
 import { hideSecrets } from "../../kernel/secrets.ts";
+import { type Route, reportTo } from "../routing/index.ts";
 import type { Charges, JobHold } from "./charges.ts";
 import { askedFacts, boundFacts, type ClipFacts, madeFacts } from "./clip-facts.ts";
 import { videoDone, videoFailed, videoProgress } from "./notifications.ts";
 import { OwnedJobs } from "./owned-jobs.ts";
-import { chooseVideoBackend } from "./route.ts";
 import type { VideoOptions } from "./service.ts";
 import type { JobRow, JobSummary, VideoStore } from "./store.ts";
 
@@ -189,22 +189,28 @@ export class JobRunner {
       if (!(await isInForce(job))) await this.cancel(job, REVOKED);
   }
 
-  /** A call to a backend, whose circuit is told how it ended. */
-  async #called<T>(backend: string, call: Promise<T>): Promise<T> {
+  /** On the backend that was chosen for the job, if that is still there, as soon as its circuit lets it through. */
+  async #submit(job: JobRow, signal: AbortSignal): Promise<void> {
     const { routing } = this.options;
+    const backend = routing.backendNamed(job.backend) && job.backend;
+    const payer = JSON.parse(job.payer) as Payer;
+    const route = await routing.acquire({
+      model: job.model,
+      capability: "video",
+      backend,
+      payer,
+      isForeseen: true,
+    });
     try {
-      const result = await call;
-      routing.callEnded(backend, null);
-      return result;
-    } catch (error) {
-      if (!this.#submitsStopped.signal.aborted) routing.callEnded(backend, error);
-      throw error;
+      await this.#submitOn(route, job, signal);
+    } finally {
+      // Where nothing was sent, or the process stops.
+      route.abandoned();
     }
   }
 
-  async #submit(job: JobRow, signal: AbortSignal): Promise<void> {
-    const { routing } = this.options;
-    const backend = routing.backendNamed(job.backend) ?? chooseVideoBackend(routing, job.model).backend;
+  async #submitOn(route: Route, job: JobRow, signal: AbortSignal): Promise<void> {
+    const { backend } = route;
     if (!backend.video) throw new BackendError("unsupported", `backend ${job.backend} does not make videos`);
     const request = JSON.parse(job.request) as VideoRequest;
     const facts = askedFacts(request, backend.video.asked(request));
@@ -213,8 +219,10 @@ export class JobRunner {
     if (!(await this.store.submitting(job.id))) return;
     let taskId: string;
     try {
-      taskId = await this.#called(backend.config.name, backend.video.submit(request, signal));
+      taskId = await backend.video.submit(request, signal);
+      route.succeeded();
     } catch (error) {
+      if (!this.#submitsStopped.signal.aborted) reportTo(route, error);
       if (!mayBeTaken(error)) {
         await this.store.notSubmitted(job.id);
         throw error;
@@ -275,11 +283,24 @@ export class JobRunner {
     }
   }
 
+  /** What the backend says about a job, or fails to, also tells whether it is there. */
+  async #polled<T>(job: JobRow, polling: Promise<T>): Promise<T> {
+    const payer = JSON.parse(job.payer) as Payer;
+    try {
+      const poll = await polling;
+      this.options.routing.callEnded(job.backend, payer, null);
+      return poll;
+    } catch (error) {
+      if (!this.#submitsStopped.signal.aborted) this.options.routing.callEnded(job.backend, payer, error);
+      throw error;
+    }
+  }
+
   async #poll(job: JobRow, signal: AbortSignal): Promise<void> {
     const backend = this.options.routing.backendNamed(job.backend);
     // Gone for now: it may be registered again before the deadline.
     if (!backend?.video) return;
-    const poll = await this.#called(job.backend, backend.video.poll(job.task_id!, signal));
+    const poll = await this.#polled(job, backend.video.poll(job.task_id!, signal));
     if (poll.state === "pending") {
       const progress = Math.max(job.progress, Math.min(99, poll.progress ?? job.progress));
       if (progress > job.progress) await this.store.progressed(job.id, progress);

@@ -30,7 +30,7 @@ export interface VideoOptions extends ChargesOptions {
   clock: Clock;
   ids: Ids;
   log: Log;
-  routing: Pick<Routing, "aliases" | "choose" | "backendNamed" | "callEnded">;
+  routing: Pick<Routing, "aliases" | "foresee" | "acquire" | "backendNamed" | "callEnded">;
   revocations: Revocations;
   /** Whether requests with this key, or of this user, may still be made. */
   isInForce(payer: Payer): Promise<boolean>;
@@ -112,7 +112,8 @@ export class Video {
     const images = input.images ?? [];
     checkImages(images);
     const extra = checkExtra(input.extra ?? {});
-    const { backend, model, reason } = chooseVideoBackend(routing, input.model, input.provider);
+    const { provider } = input;
+    const { backend, model, reason } = chooseVideoBackend(routing, input.model, { provider, payer });
     // The job's own steps send it.
     record?.sent({ model, name: backend.config.name, reason });
     if (!backend.video) fail("no_video_backend", `The backend of ${model} does not make videos`);

@@ -200,7 +200,8 @@ export const schema: readonly Statement[] = [
     user_id {uuid} NOT NULL REFERENCES users (id) ON DELETE CASCADE,
     title TEXT NOT NULL,
     created_at {timestamp} NOT NULL,
-    updated_at {timestamp} NOT NULL
+    updated_at {timestamp} NOT NULL,
+    backend TEXT
   )`,
   "CREATE INDEX conversations_user ON conversations (user_id, updated_at)",
   // `parts` and `tool_call_id`: what a later turn needs of a message besides its text.

@@ -1,15 +1,7 @@
 import { Reply } from "@model-gateway/wire/http";
 import { BackendError, type Overflow } from "../../../backends/contract.ts";
 import { type ErrorName, ServiceError } from "../../../kernel/errors.ts";
-import { BUSY_RETRY_SECONDS, type Route } from "../../routing/index.ts";
-
-/** Statuses below 500 that say something about the backend rather than about the request. */
-const BACKEND_AT_FAULT = new Set([401, 408, 429]);
-
-/** Failures that say nothing about whether the backend works. */
-const NOT_ABOUT_BACKEND: ReadonlySet<string> = new Set(["busy", "request", "unsupported", "mismatch"]);
-/** A backend that has no such feature says so about the request, though its status is above 499. */
-const NOT_IMPLEMENTED = 501;
+import { BUSY_RETRY_SECONDS } from "../../routing/index.ts";
 
 /** The caller's error for a backend's failure. */
 export function toFailure(error: unknown, headers?: Readonly<Record<string, string>>): unknown {
@@ -88,16 +80,6 @@ function overflowWords({ promptTokens, contextTokens }: Overflow, detail: string
   return `This model's maximum context length is ${contextTokens} tokens. However, your messages resulted in ${promptTokens} tokens.`;
 }
 
-/** Whether a retry could help: an upstream that understood and refused will refuse again. */
-export function isFinal(error: unknown): boolean {
-  const cause = error instanceof ServiceError ? error.cause : error;
-  if (!(cause instanceof BackendError) || cause.kind !== "upstream" || cause.status === undefined)
-    return false;
-  const { status } = cause;
-  if (status === NOT_IMPLEMENTED) return true;
-  return status < 500 && !BACKEND_AT_FAULT.has(status) && status !== 409;
-}
-
 /** Whether another target of a model route may do better. What is wrong with the request itself stays wrong there. */
 export function mayFallBack(error: unknown): boolean {
   if (!(error instanceof BackendError) || error.kind === "request") return false;
@@ -106,14 +88,3 @@ export function mayFallBack(error: unknown): boolean {
 }
 
 const UNACCEPTABLE = new Set([400, 413, 415, 422]);
-
-/** Tells the circuit how a call ended. A refusal of the request itself is an answer like any other. */
-export function reportTo(route: Route, error: unknown, body?: () => Uint8Array | string): void {
-  if (!(error instanceof BackendError) || NOT_ABOUT_BACKEND.has(error.kind)) route.abandoned();
-  else if (isFinal(error)) route.succeeded();
-  else {
-    const isUnreached = error.kind === "connect";
-    const isAboutAny = isUnreached || BACKEND_AT_FAULT.has(error.status ?? 0);
-    route.failed({ cause: error.message, isUnreached, body: isAboutAny ? undefined : body });
-  }
-}

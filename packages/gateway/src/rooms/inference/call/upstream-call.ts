@@ -16,13 +16,13 @@ import { CLIENT_LEFT_OUTCOME } from "../../../observe/request-records.ts";
 import type { ModelLimits, UnitPrice, WorkUnit } from "../../billing/index.ts";
 import { type ModelTerms, modelRefusal } from "../../keys/index.ts";
 import type { Admission, Metering } from "../../metering/index.ts";
-import type { Route, RoutePlan, Routing } from "../../routing/index.ts";
+import { type Route, type RoutePlan, type Routing, reportTo } from "../../routing/index.ts";
 import type { SpendFields } from "../request/field-rules.ts";
 import type { NativeRequest } from "../request/native-request.ts";
 import type { Payload } from "../request/payload.ts";
 import { answerHeaders, NO_HEADERS } from "./answer-headers.ts";
 import { type CallWatch, isAboutClient, isEndedByAsker, type WatchedCall } from "./deadlines.ts";
-import { mayFallBack, reportTo, toFailure } from "./failures.ts";
+import { mayFallBack, toFailure } from "./failures.ts";
 import type { CallObserver, ObservedCall, Operation } from "./observer.ts";
 import { Outgoing } from "./outgoing.ts";
 import { type CallEnd, NOTHING_CAME, owedFor, problemsIn } from "./owed.ts";
@@ -69,7 +69,8 @@ export interface UpstreamCallOptions {
   /** As the client wrote it. */
   model: string;
   provider: string | null;
-  conversationId?: string | null;
+  /** Of a conversation: its backend; null: it has none yet. */
+  boundTo?: string | null;
   /** Of a chat: what it says about the size of its answer. */
   spend?: SpendFields;
   /** Set where the payload is in a vendor's dialect, which the backend may speak. */
@@ -127,16 +128,15 @@ export class UpstreamCall {
   /** Chooses a backend and passes admission, or throws the refusal. */
   static async admit(parts: CallParts, options: UpstreamCallOptions): Promise<UpstreamCall> {
     const { routing } = parts;
-    const { asker, capability, provider, conversationId } = options;
+    const { asker, capability, provider, boundTo } = options;
     if (asker.record) {
       asker.record.modelAsked = options.model;
       if (asker.refId !== null) asker.record.also({ refId: asker.refId });
     }
     const model = routing.aliases.resolve(options.model);
-    const plan = routing.plan(model, { capability, provider, conversationId }, (name) =>
-      modelRefusal(asker.rules, name),
-    );
-    const route = await (plan?.first() ?? routing.acquire({ model, capability, provider, conversationId }));
+    const request = { capability, provider, boundTo, payer: asker.payer };
+    const plan = routing.plan(model, request, (name) => modelRefusal(asker.rules, name));
+    const route = await (plan?.first() ?? routing.acquire({ ...request, model }));
     const outgoing = outgoingOn(parts, options, { model, route });
     // Composing a large body, counting it and sending it each take a while.
     const isLarge = outgoing.body().size() > LARGE_BODY_BYTES;
@@ -271,13 +271,14 @@ export class UpstreamCall {
   /** Instead of a backend that could not be reached or is full, so that nothing was sent. */
   #another(error: unknown): Route | null {
     if (!isUnsent(error) || this.#tried.length >= ATTEMPTS_MAX) return null;
-    const { capability, provider, conversationId } = this.options;
+    const { capability, provider, boundTo, asker } = this.options;
     try {
       return this.parts.routing.choose({
         model: this.outgoing.model,
         capability,
         provider,
-        conversationId,
+        boundTo,
+        payer: asker.payer,
         exclude: this.#tried,
       });
     } catch {
@@ -294,7 +295,7 @@ export class UpstreamCall {
     this.#failure = left ? CLIENT_LEFT_OUTCOME : reason instanceof BackendError ? reason.kind : "internal";
     this.observed.broke(reason, this.route.name);
     if (left) this.route.abandoned();
-    else reportTo(this.route, reason, () => this.outgoing.body().bytes());
+    else reportTo(this.route, reason);
   }
 
   /** Journals what is owed and ends the hold. */

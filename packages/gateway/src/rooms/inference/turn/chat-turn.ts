@@ -91,14 +91,14 @@ export class ChatTurn {
       isNative: native !== undefined,
     });
     if (record.comesFirst) await record.prepare(client.signal);
-    const { model, provider, conversationId, spend, stream } = fields;
+    const { model, provider, spend, stream } = fields;
     const call = await UpstreamCall.admit(parts, {
       asker,
       payload,
       capability: form?.isText ? "text_completion" : "chat",
       model,
       provider,
-      conversationId,
+      boundTo: record.boundTo,
       spend,
       native,
       set: native ? NOTHING_TO_SET : fieldsToSet(fields, record.messagesJson),
@@ -155,7 +155,7 @@ export class ChatTurn {
   /** The whole answer, settled, as `reply` writes it. */
   async answer<T>(reply: { whole(turn: ChatTurn, answer: WholeAnswer): T }): Promise<T> {
     const { call, record } = this;
-    if (record.comesFirst) await this.#orSettle(record.sent());
+    if (record.comesFirst) await this.#orSettle(record.sent(call.route));
     for (;;) {
       let whole: WholeAnswer;
       try {
@@ -164,7 +164,7 @@ export class ChatTurn {
         const { spoken } = this;
         this.#noteHeaders(answer, spoken);
         whole = spoken ? this.#wholeNative(body, spoken) : this.#wholeAnswer(body, answer.contentType);
-        if (record.collector) await record.completedWith(whole.body);
+        if (record.collector) await record.completedWith(whole.body, call.route);
       } catch (error) {
         await call.elsewhere(error);
         continue;
@@ -233,7 +233,7 @@ export class ChatTurn {
   /** Starts the stream; throws while a failure can still set the status. */
   async begin(): Promise<this> {
     const { call, record } = this;
-    if (record.comesFirst) await this.#orSettle(record.sent());
+    if (record.comesFirst) await this.#orSettle(record.sent(call.route));
     for (;;) {
       try {
         await this.#beginOnce();
@@ -350,7 +350,7 @@ export class ChatTurn {
     const isStopped = ending.kind === "stopped";
     const settled = this.#settle({ isWhole: !isStopped });
     const closing = meter.closing(settled, { isStopped });
-    if (record.collector) await record.completed();
+    if (record.collector) await record.completed(call.route);
     this.#telling?.finish(settled);
     sink.end(closing);
     return settled;

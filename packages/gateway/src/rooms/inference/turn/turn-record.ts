@@ -2,6 +2,7 @@ import type { Log } from "../../../kernel/log.ts";
 import type { Conversations, StoredMessage } from "../../conversations/index.ts";
 import { inject, type Memory, type RecallState } from "../../memory/index.ts";
 import type { Metering } from "../../metering/index.ts";
+import type { Route } from "../../routing/index.ts";
 import type { AnswerBody } from "../call/answer-body.ts";
 import type { ChatFields } from "../request/fields.ts";
 import type { Payload } from "../request/payload.ts";
@@ -39,6 +40,8 @@ export class TurnRecord {
   /** JSON of the messages to send instead of the client's, when anything was added to them. */
   messagesJson: string | null = null;
   #userTurn: StoredMessage | null = null;
+  /** The conversation's backend; null: it has none yet. Absent: there is no conversation. */
+  boundTo?: string | null;
   /** What the conversation does not have yet. */
   #added: StoredMessage[] = [];
 
@@ -60,7 +63,7 @@ export class TurnRecord {
     const { conversations, memory } = this.parts;
     const { userId, payload, fields, isConversation } = this.options;
     const { conversationId } = fields;
-    if (conversationId) await conversations.access(userId, conversationId);
+    if (conversationId) this.boundTo = (await conversations.access(userId, conversationId)).backend;
     let messages = payload.value("messages") as unknown[];
     this.#userTurn = userTurn(messages);
     if (conversationId) {
@@ -83,21 +86,30 @@ export class TurnRecord {
   }
 
   /** At send time: what the client says is part of the conversation whatever becomes of the answer. */
-  async sent(): Promise<void> {
+  async sent(route: Route): Promise<void> {
     const { conversationId } = this.options.fields;
-    if (conversationId) await this.parts.conversations.append(conversationId, this.#added);
+    if (!conversationId) return;
+    await this.parts.conversations.append(conversationId, this.#added);
+    await this.#bind(conversationId, route);
+  }
+
+  /** The conversation stays with its backend, or with the one that served it instead. */
+  async #bind(conversationId: string, { rebinds, name }: Route): Promise<void> {
+    if (!rebinds || this.boundTo === name) return;
+    await this.parts.conversations.bind(conversationId, { from: this.boundTo ?? null, to: name });
+    this.boundTo = name;
   }
 
   /** The whole answer of a request that did not stream. */
-  async completedWith(body: AnswerBody): Promise<void> {
+  async completedWith(body: AnswerBody, route: Route): Promise<void> {
     const [message] = messagesOf(body);
     // In place: what is told is what is kept.
     if (message) completeCalls(message);
-    await this.#completed(message ? toStored({ ...message, role: "assistant" }) : null);
+    await this.#completed(message ? toStored({ ...message, role: "assistant" }) : null, route);
   }
 
-  async completed(): Promise<void> {
-    if (this.collector) await this.#completed(this.collector.message());
+  async completed(route: Route): Promise<void> {
+    if (this.collector) await this.#completed(this.collector.message(), route);
   }
 
   /** The answer broke off: what there is of it is kept with the reason, but not a call that may be cut in two. */
@@ -109,21 +121,24 @@ export class TurnRecord {
     await this.#append({ role: "assistant", content, incomplete: reason.slice(0, REASON_CHARS_MAX) });
   }
 
-  async #append(answer: StoredMessage): Promise<void> {
+  async #append(answer: StoredMessage, servedBy?: Route): Promise<void> {
     const { conversationId } = this.options.fields;
     if (!conversationId) return;
-    // The answer is the client's already; a turn that cannot be stored must not take it away.
-    await this.parts.conversations.append(conversationId, [answer]).catch((error) => {
+    try {
+      await this.parts.conversations.append(conversationId, [answer]);
+      if (servedBy) await this.#bind(conversationId, servedBy);
+    } catch (error) {
+      // The answer is the client's already; a turn that cannot be stored must not take it away.
       const request_id = this.options.requestId;
       this.parts.log.error("an answer could not be added to its conversation", { request_id, error });
-    });
+    }
   }
 
-  async #completed(answer: StoredMessage | null): Promise<void> {
+  async #completed(answer: StoredMessage | null, route: Route): Promise<void> {
     if (!answer || (answer.content === "" && !answer.tool_calls)) return;
     const { userId, requestId } = this.options;
     this.parts.metering.written();
-    await this.#append(answer);
+    await this.#append(answer, route);
     if (this.parts.memory.enabled && this.#userTurn) {
       const messages = [this.#userTurn, answer].map(({ role, content }) => ({ role, content }));
       this.parts.memory.writeback({ userId, messages, idempotencyKey: requestId });

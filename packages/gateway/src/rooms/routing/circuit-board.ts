@@ -1,0 +1,99 @@
+import type { Bus } from "../../bus/contract.ts";
+import type { Clock } from "../../kernel/clock.ts";
+import type { Log } from "../../kernel/log.ts";
+import type { Counter, Metrics } from "../../observe/metrics.ts";
+import { ALL, type Circuit, type CircuitEvent, OPEN_MS } from "./circuit.ts";
+import type { Entry } from "./entry.ts";
+import type { Circuitry } from "./router.ts";
+
+/** Message: JSON of a `Told`. */
+const TOPIC = "circuits";
+
+interface Told {
+  from: string;
+  /** Absent: an instance has joined, and wants to know which circuits are open. */
+  backend?: string;
+  event?: CircuitEvent;
+}
+
+interface BoardOptions {
+  bus: Bus;
+  clock: Clock;
+  log: Log;
+  metrics: Metrics;
+  entries: readonly Entry[];
+  /** Whether every instance reaches the backend the same way. */
+  isCommon(entry: Entry): boolean;
+  /** True for one of all instances that ask for the same name in the same second. */
+  takeTurn(name: string): Promise<boolean>;
+  /** Probes may have to find out when it is back. */
+  mayBeLost(entry: Entry): void;
+}
+
+/** Keeps the circuits of every instance the same: whatever one of them learns, all apply. */
+export class CircuitBoard implements Circuitry {
+  readonly claim: Circuitry["claim"];
+  readonly #me = crypto.randomUUID();
+  readonly #changes: Counter;
+
+  constructor(readonly options: BoardOptions) {
+    const { bus, metrics, isCommon, takeTurn } = options;
+    this.claim = bus.shared
+      ? async (entry, { key }) => !isCommon(entry) || takeTurn(`circuit:${entry.config.name}:${key}`)
+      : null;
+    this.#changes = metrics.counter(
+      "gateway_backend_circuit_changes_total",
+      "Circuits of backends that opened (calls are kept away) or closed (calls are sent again)",
+    );
+    bus.subscribe(TOPIC, (message) => this.#heard(JSON.parse(message) as Told));
+    bus.onGap(() => this.join());
+  }
+
+  /** Asks the others which circuits are open. */
+  join(): void {
+    this.#publish({ from: this.#me });
+  }
+
+  #publish(told: Told): void {
+    this.options.bus.publish(TOPIC, JSON.stringify(told));
+  }
+
+  tell(entry: Entry, event: CircuitEvent): void {
+    if (event.kind === "succeeded" && entry.circuits.isQuiet) return;
+    const backend = entry.config.name;
+    if (this.options.isCommon(entry)) this.#publish({ from: this.#me, backend, event });
+    else this.#apply(entry, event, true);
+  }
+
+  #tellAll(): void {
+    const atMs = this.options.clock.now();
+    for (const entry of this.options.entries)
+      for (const event of entry.circuits.standing(atMs)) this.tell(entry, event);
+  }
+
+  #heard({ from, backend, event }: Told): void {
+    const isOwn = from === this.#me;
+    if (backend === undefined) {
+      if (!isOwn) this.#tellAll();
+      return;
+    }
+    const entry = this.options.entries.find(({ config }) => config.name === backend);
+    if (entry && event && this.options.isCommon(entry)) this.#apply(entry, event, isOwn);
+  }
+
+  #apply(entry: Entry, event: CircuitEvent, isOwn: boolean): void {
+    const changed = entry.circuits.apply(event);
+    if (event.kind !== "succeeded") this.options.mayBeLost(entry);
+    if (!isOwn) return;
+    for (const circuit of changed) this.#note(entry, circuit, event.kind === "succeeded" ? "closed" : "open");
+  }
+
+  /** Once for all instances: by the one whose call it was. */
+  #note({ config: { name: backend } }: Entry, { model, payer, cause }: Circuit, to: "open" | "closed"): void {
+    const { log } = this.options;
+    const scope = { backend, ...(model !== ALL && { model }), ...(payer !== ALL && { payer }) };
+    this.#changes.add(1, { backend, to });
+    if (to === "closed") log.info("a backend's circuit closed", scope);
+    else log.warn("a backend's circuit opened", { ...scope, cause, for_seconds: OPEN_MS / 1000 });
+  }
+}

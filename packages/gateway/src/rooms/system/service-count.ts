@@ -1,0 +1,111 @@
+import type { Bus } from "../../bus/contract.ts";
+import { BoundedMap } from "../../kernel/bounded.ts";
+import type { Clock } from "../../kernel/clock.ts";
+
+/** Message: JSON of a `Told`. */
+const TOPIC = "service-count";
+/** What was counted is told so often at most. */
+const TOLD_EVERY_MS = 50;
+/** Processes whose requests are remembered, those that have ended included. */
+const PROCESSES_MAX = 1_000;
+
+interface Told {
+  /** When the first process of the service began. */
+  startedAtMs: number;
+  /** Requests by process: its own, or for one that has just joined, all that are known. */
+  totals: [process: string, total: number][];
+  isAnswer?: boolean;
+}
+
+/** A count over the last 60 seconds, in one-second slots. */
+class PerMinute {
+  #slots = new Uint32Array(60);
+  #second = 0;
+
+  #advance(nowMs: number): number {
+    const second = Math.floor(nowMs / 1000);
+    const passed = second - this.#second;
+    if (passed >= 60 || passed < 0) this.#slots.fill(0);
+    else for (let s = this.#second + 1; s <= second; s++) this.#slots[s % 60] = 0;
+    this.#second = second;
+    return second % 60;
+  }
+
+  add(count: number, nowMs: number): void {
+    this.#slots[this.#advance(nowMs)]! += count;
+  }
+
+  sum(nowMs: number): number {
+    this.#advance(nowMs);
+    return this.#slots.reduce((total, count) => total + count, 0);
+  }
+}
+
+/** Requests and age of the whole service: every process tells the others what it has counted. */
+export class ServiceCount {
+  readonly #me = crypto.randomUUID();
+  readonly #totals = new BoundedMap<string, number>(PROCESSES_MAX);
+  readonly #perMinute = new PerMinute();
+  #own = 0;
+  #startedAtMs: number;
+  #cancelTelling: (() => void) | null = null;
+
+  constructor(readonly options: { bus: Bus; clock: Clock }) {
+    const { bus, clock } = options;
+    this.#startedAtMs = clock.now();
+    if (!bus.shared) return;
+    bus.subscribe(TOPIC, (message) => this.#heard(JSON.parse(message) as Told));
+    bus.onGap(() => this.join());
+  }
+
+  /** Tells the others that this process is there; they answer with what they know. */
+  join(): void {
+    this.#tell([]);
+  }
+
+  close(): void {
+    this.#cancelTelling?.();
+  }
+
+  add(): void {
+    const { bus, clock } = this.options;
+    this.#own++;
+    this.#perMinute.add(1, clock.now());
+    if (!bus.shared) return;
+    this.#cancelTelling ??= clock.after(TOLD_EVERY_MS, () => {
+      this.#cancelTelling = null;
+      this.#tell([[this.#me, this.#own]]);
+    });
+  }
+
+  #tell(totals: Told["totals"], isAnswer?: true): void {
+    const told: Told = { startedAtMs: this.#startedAtMs, totals, isAnswer };
+    this.options.bus.publish(TOPIC, JSON.stringify(told));
+  }
+
+  #heard({ startedAtMs, totals, isAnswer }: Told): void {
+    this.#startedAtMs = Math.min(this.#startedAtMs, startedAtMs);
+    for (const [process, total] of totals) {
+      const more = process === this.#me ? 0 : total - (this.#totals.get(process) ?? 0);
+      if (more <= 0) continue;
+      this.#totals.set(process, total);
+      if (!isAnswer) this.#perMinute.add(more, this.options.clock.now());
+    }
+    if (totals.length === 0 && !isAnswer) this.#answer();
+  }
+
+  #answer(): void {
+    const totals: Told["totals"] = [...this.#totals.entries(), [this.#me, this.#own]];
+    this.#tell(totals, true);
+  }
+
+  report() {
+    const nowMs = this.options.clock.now();
+    const others = [...this.#totals.entries()].reduce((sum, [, total]) => sum + total, 0);
+    return {
+      requests_total: this.#own + others,
+      requests_per_minute: this.#perMinute.sum(nowMs),
+      uptime_seconds: Math.max(0, Math.floor((nowMs - this.#startedAtMs) / 1000)),
+    };
+  }
+}

@@ -1,0 +1,101 @@
+/** Circuits of instances that serve as one: three failures in all, told at once, one test call in all. */
+import { afterEach, describe, expect, test } from "bun:test";
+import { ADMIN_TOKEN, type TestGateway } from "@model-gateway/testing/gateway.ts";
+import { until } from "@model-gateway/testing/until.ts";
+import { completion, type FakeUpstream, startUpstream } from "@model-gateway/testing/upstream.ts";
+import { systemClock } from "../../src/kernel/clock.ts";
+import { company, registerBackend, sharings } from "../instances/support.ts";
+
+const OPEN_MS = 30_000;
+/** Within this time all have heard. */
+const TOLD_MS = 100;
+
+const cleanup: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const undo of cleanup.splice(0).reverse()) await undo();
+});
+
+describe.each(sharings)("three instances %s", (sharing) => {
+  const open = async (backend: Record<string, unknown> = {}) => {
+    let aheadMs = 0;
+    const clock = { ...systemClock, now: () => systemClock.now() + aheadMs };
+    const { boot, stop } = await company(sharing);
+    cleanup.push(stop);
+    const upstream = startUpstream();
+    cleanup.push(() => upstream.stop());
+    const all: TestGateway[] = [];
+    for (let i = 0; i < 3; i++) {
+      const gateway = await boot({ overrides: { clock } });
+      all.push(gateway);
+      cleanup.push(() => gateway.stop());
+    }
+    const token = await all[0]!.signIn("ada");
+    await all[0]!.rpc("billing.plan.set", { user_email: "ada@example.com", tier: "enterprise" }, ADMIN_TOKEN);
+    const { key } = await all[0]!.rpc("keys.create", { name: "test" }, token);
+    await registerBackend(all[0]!, { name: "up", type: "external", url: upstream.url, ...backend });
+    const entry = async (gateway: TestGateway) => {
+      const answer = await fetch(`${gateway.url}/api/admin/backends`, {
+        headers: { authorization: `Bearer ${ADMIN_TOKEN}` },
+      });
+      const { backends } = (await answer.json()) as {
+        // biome-ignore lint/suspicious/noExplicitAny: tests look into reports freely
+        backends: { health: any[] };
+      };
+      return backends.health[0];
+    };
+    for (const gateway of all)
+      await until("it is healthy", async () => (await entry(gateway))?.state === "Healthy");
+    const chat = async (gateway: TestGateway) => {
+      const answer = await fetch(`${gateway.url}/v1/chat/completions`, {
+        method: "POST",
+        headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
+        body: JSON.stringify({ model: "m", messages: [{ role: "user", content: "hi" }] }),
+      });
+      await answer.text();
+      return answer.status;
+    };
+    const states = async () =>
+      (await Promise.all(all.map(entry))).map(({ circuit }) => circuit.state as string);
+    const skip = (ms: number) => {
+      aheadMs += ms;
+    };
+    return { all, upstream, chat, states, skip, boot, entry };
+  };
+  const asked = ({ requests }: FakeUpstream) => requests.length;
+
+  test("three failures, wherever they were met, and one test call", async () => {
+    const { all, upstream, chat, states, skip, boot, entry } = await open();
+    upstream.answer((_, reply) => reply.json({ error: "broken" }, 500));
+    for (const gateway of all) {
+      expect(await chat(gateway)).toBe(502);
+      await Bun.sleep(TOLD_MS);
+    }
+    expect(await states()).toEqual(["open", "open", "open"]);
+    for (const gateway of all) expect(await chat(gateway)).toBe(500);
+    expect(asked(upstream)).toBe(3);
+
+    const late = await boot();
+    cleanup.push(() => late.stop());
+    await until("a new instance has heard of it", async () => (await entry(late))?.circuit.state === "open");
+
+    skip(OPEN_MS);
+    let release = () => {};
+    const held = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    upstream.answer(async (_, reply) => {
+      await held;
+      await reply.json(completion("well"));
+    });
+    const statuses = [...all, ...all, ...all].map(chat);
+    await until("the test call is out", () => asked(upstream) > 3);
+    await Bun.sleep(TOLD_MS);
+    expect(await states()).toEqual(["half_open", "half_open", "half_open"]);
+    expect(asked(upstream)).toBe(4);
+    release();
+    expect((await Promise.all(statuses)).toSorted()).toEqual([200, ...Array(8).fill(500)]);
+    await Bun.sleep(TOLD_MS);
+    expect(await states()).toEqual(["closed", "closed", "closed"]);
+    for (const gateway of all) expect(await chat(gateway)).toBe(200);
+  });
+});
