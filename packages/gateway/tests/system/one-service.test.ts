@@ -40,7 +40,7 @@ describe.each(sharings)("three instances %s", (sharing) => {
     };
     for (let i = 0; i < 20; i++) await chat(all[i % 3]!);
     const figures = (gateways: readonly TestGateway[]) =>
-      Promise.all(gateways.map((gateway) => gateway.rpc("system.status", {})));
+      Promise.all(gateways.map((gateway) => gateway.rpc("system.status", {}, token)));
     const agree = (gateways: readonly TestGateway[], total: number) =>
       until(`all tell ${total}`, async () =>
         (await figures(gateways)).every(({ requests_total }) => requests_total === total),
