@@ -480,6 +480,36 @@ export interface Routes {
     auth: "public";
     answer: { version: string };
   };
+  /** Google's Gemini API over the chat path: `{model}:generateContent`, `:streamGenerateContent`, `:countTokens` (estimated; costs nothing), `:embedContent`, `:batchEmbedContents`. */
+  "POST /v1beta/models/{call}": {
+    auth: "api_key";
+    body: { contents?: Record<string, unknown>[]; [field: string]: unknown };
+    answer: { candidates?: Record<string, unknown>[]; [field: string]: unknown };
+  };
+  /** One of these models. */
+  "GET /v1beta/models/{model}": {
+    auth: "public";
+    answer: {
+      /** `models/` and the id */
+      name: string;
+      displayName: string;
+      supportedGenerationMethods: string[];
+      [field: string]: unknown;
+    };
+  };
+  /** Models, as Google's Gemini API lists them. */
+  "GET /v1beta/models": {
+    auth: "public";
+    answer: {
+      models: {
+        /** `models/` and the id */
+        name: string;
+        displayName: string;
+        supportedGenerationMethods: string[];
+        [field: string]: unknown;
+      }[];
+    };
+  };
   /** Deletes a stored response of yours; a conversation that it is part of stays. */
   "DELETE /v1/responses/{id}": {
     auth: "api_key";

@@ -1,5 +1,5 @@
 import Anthropic from "@anthropic-ai/sdk";
-import { type Content, GoogleGenAI, type Part } from "@google/genai";
+import { type Content, GoogleGenAI, type Part, ThinkingLevel } from "@google/genai";
 import OpenAI from "openai";
 
 /** Coding agents in miniature: the vendors' own clients, each going on until the model calls no more tools. */
@@ -181,7 +181,7 @@ export const geminiAgent: Agent = async ({ url, key, model, isStream, repeated =
   ];
   const config = {
     systemInstruction: SYSTEM.repeat(repeated),
-    thinkingConfig: { includeThoughts: true },
+    thinkingConfig: { includeThoughts: true, thinkingLevel: ThinkingLevel.HIGH },
     tools: [{ functionDeclarations: [{ name: "look", parametersJsonSchema: PARAMETERS }] }],
   };
   const told = run();

@@ -4,10 +4,15 @@ import { startGemini } from "@model-gateway/testing/vendors/gemini.ts";
 import type { FakeVendor } from "@model-gateway/testing/vendors/model.ts";
 import { startOpenAI } from "@model-gateway/testing/vendors/openai.ts";
 import { bootInference, type InferenceBench } from "../support/inference.ts";
-import { type Agent, chatAgent, messagesAgent, responsesAgent } from "./agents.ts";
+import { type Agent, chatAgent, geminiAgent, messagesAgent, responsesAgent } from "./agents.ts";
 
 /** Each kind of client against each vendor: ten turns with tools, thinking and an image, which the vendor would refuse at the second were anything lost. */
-const AGENTS: Record<string, Agent> = { chat: chatAgent, responses: responsesAgent, messages: messagesAgent };
+const AGENTS: Record<string, Agent> = {
+  chat: chatAgent,
+  responses: responsesAgent,
+  messages: messagesAgent,
+  gemini: geminiAgent,
+};
 const VENDORS: { dialects: string[]; model: string; start: () => FakeVendor; prefix?: string }[] = [
   { dialects: ["messages"], model: "claude-opus-5-5", start: startAnthropic },
   { dialects: ["chat", "responses"], model: "gpt-6.1-sol", start: startOpenAI },

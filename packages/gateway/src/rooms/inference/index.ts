@@ -1,5 +1,6 @@
 import * as own from "./routes.ts";
 import type { Inference } from "./service.ts";
+import * as gemini from "./voices/gemini/routes.ts";
 import * as ollama from "./voices/ollama/routes.ts";
 
 export type { Deadlines } from "./call/deadlines.ts";
@@ -8,7 +9,7 @@ export * as notifications from "./notifications.ts";
 export { Inference, type InferenceOptions } from "./service.ts";
 
 const { voiceRoutes, workRoutes, ...others } = own;
-export const routes = { ...voiceRoutes, ...ollama, ...others, ...workRoutes };
+export const routes = { ...voiceRoutes, ...ollama, ...gemini, ...others, ...workRoutes };
 
 declare module "../../kernel/context.ts" {
   interface Rooms {

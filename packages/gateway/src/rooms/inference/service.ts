@@ -139,7 +139,7 @@ export class Inference {
   }
 
   /** A request to one of a voice's paths. */
-  async speak(voice: Voice, route: VoiceRoute, call: KeyedCall): Promise<Answered> {
+  async speak(voice: Voice, route: Pick<VoiceRoute, "answer">, call: KeyedCall): Promise<Answered> {
     if (!route.answer) return this.#counted(this.#speak(voice, call), call);
     return jsonReplyIn(voice, await route.answer(call.body), call.requestId);
   }

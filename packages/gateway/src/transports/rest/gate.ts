@@ -45,7 +45,11 @@ export class Gate {
     if (route.auth === "public") return;
     if (route.auth !== "api_key") return this.#person(route, route.auth, call);
     const { request } = call;
-    const secret = bearerOf(request) ?? (route.keyHeader ? request.header(route.keyHeader) : null);
+    const { keyHeader, keyQuery } = route;
+    const secret =
+      bearerOf(request) ||
+      (keyHeader ? request.header(keyHeader) : null) ||
+      (keyQuery ? new URLSearchParams(request.search).get(keyQuery) : null);
     await this.#keyed(secret, route, call);
   }
 

@@ -274,6 +274,24 @@ export function readSpendFields(fields: Fields): SpendFields {
   return spend;
 }
 
+/** The same of a request to Gemini, where such fields stand in a place of their own. */
+export function geminiSpend(fields: Pick<Fields, "inner">, settings: string): SpendFields {
+  const spend = new SpendFields();
+  for (const { name, value } of fields.inner(settings)) {
+    const field = `${settings}.${name}`;
+    NOT_INSIDE.require(name, `${settings}.`);
+    if (name === "candidateCount") spend.choices = spendNumber(value, field) ?? 1;
+    else if (name === "maxOutputTokens") {
+      const limit = spendNumber(value, field);
+      if (limit !== null) spend.limits.push({ name: field, inOptions: false, value: limit });
+    } else if (NOT_INSIDE.has(name))
+      fail("missing_fields", `\`${field}\` is refused: Gemini's API has no such setting`, {
+        data: { fields: [field] },
+      });
+  }
+  return spend;
+}
+
 /** A repeated name is checked each time: servers disagree on which one counts. */
 function readOptions(spend: SpendFields, options: readonly InnerField[]): void {
   for (const { name, value } of options) {

@@ -13,6 +13,7 @@ import {
   readExtra,
   readSpendFields,
   requireField,
+  requireName,
   type SpendFields,
 } from "./field-rules.ts";
 import { type Member, outlineOf } from "./members.ts";
@@ -52,7 +53,7 @@ export class Payload {
   #extra: readonly ExtraField[] | null = null;
 
   /** A large body is read in steps. */
-  static async read(body: Uint8Array): Promise<Payload> {
+  static async read(body: Uint8Array, settings?: string): Promise<Payload> {
     const bytes = Buffer.from(body.buffer, body.byteOffset, body.byteLength);
     const isLarge = bytes.length > LARGE_BODY_BYTES;
     if (isLarge) await nextTurn();
@@ -70,17 +71,23 @@ export class Payload {
     const source = { bytes, members: byKey, hasDuplicates: byKey.size < members.length };
     // Those that do not count are not sent, but nobody repeats these by mistake.
     if (source.hasDuplicates) for (const member of members) requireField(member.key, parsedAt(bytes, member));
-    return new Payload(fields, source);
+    return new Payload(fields, source, settings);
   }
 
   /** Where there is a source, texts of the fields are in Latin-1, and those of the messages may be empty. */
-  constructor(fields: Readonly<Record<string, unknown>>, source: Source | null = null) {
+  constructor(
+    fields: Readonly<Record<string, unknown>>,
+    source: Source | null = null,
+    /** The place for settings that the request's API has: its reader checks what is in it. */
+    settings?: string,
+  ) {
     this.#source = source;
     this.messagesProblem = problemOfMessages(fields[MESSAGES]);
     this.mayHaveMedia = mayHaveMedia(fields[MESSAGES]);
     this.#values = source ? exactValues(fields, source) : new Map(Object.entries(fields));
     for (const [name, value] of this.#values)
       if (value === undefined) this.#values.delete(name);
+      else if (name === settings) requireName(name);
       else requireField(name, value);
   }
 

@@ -1,0 +1,57 @@
+import { isObject, readJson } from "../../../../kernel/json.ts";
+import { geminiSpend } from "../../request/field-rules.ts";
+import { Payload } from "../../request/payload.ts";
+import { idToken, type ReadRequest, type RequestContext, type Voice } from "../voice.ts";
+import { chatBodyOfGemini } from "./request.ts";
+import { errorBody, GeminiSpeaker } from "./speaker.ts";
+
+const CONFIG = "generationConfig";
+
+/** What a request's path says. */
+export interface GeminiCall {
+  model: string;
+  stream: boolean;
+  /** A stream that is one JSON array. */
+  isArray: boolean;
+}
+
+function translated(body: unknown, call: GeminiCall, { requestId }: RequestContext): ReadRequest {
+  const config = isObject(body) && isObject(body[CONFIG]) ? body[CONFIG] : {};
+  const thinking = isObject(config.thinkingConfig) ? config.thinkingConfig : {};
+  const { model, isArray } = call;
+  return {
+    payload: new Payload(chatBodyOfGemini(body, call)),
+    speaker: new GeminiSpeaker({
+      model,
+      responseId: idToken(requestId),
+      thoughts: thinking.includeThoughts === true,
+      isArray,
+    }),
+  };
+}
+
+export const GEMINI_FORM = { errorBody, keyHeader: "x-goog-api-key" };
+
+/** Google's Gemini API: one voice for each path, which has the model and the form of the answer in it. */
+export const geminiVoice = (call: GeminiCall): Voice => ({
+  routes: {},
+  ...GEMINI_FORM,
+  async read(bytes, context) {
+    if (call.isArray || !context.isSpoken("gemini")) return translated(await readJson(bytes), call, context);
+    const payload = await Payload.read(bytes, CONFIG);
+    return {
+      native: {
+        dialect: "gemini",
+        payload,
+        model: call.model,
+        stream: call.stream,
+        spend: geminiSpend(payload, CONFIG),
+        limited: (tokens) => {
+          const config = { ...(payload.value(CONFIG) as object | undefined), maxOutputTokens: tokens };
+          return new Map([[CONFIG, JSON.stringify(config)]]);
+        },
+      },
+      translated: () => translated(payload.object(), call, context),
+    };
+  },
+});

@@ -1,0 +1,120 @@
+import type { ChatAnswer, Finish, TokenCounts } from "../chat-answer.ts";
+import type { ChatEvent } from "../chat-events.ts";
+import { toolInput } from "../tool-calls.ts";
+import type { Failure, Speaker } from "../voice.ts";
+
+const FINISHES: Readonly<Record<string, string>> = { length: "MAX_TOKENS", content_filter: "SAFETY" };
+const STATUSES: Readonly<Record<number, string>> = {
+  400: "INVALID_ARGUMENT",
+  401: "UNAUTHENTICATED",
+  402: "RESOURCE_EXHAUSTED",
+  403: "PERMISSION_DENIED",
+  404: "NOT_FOUND",
+  413: "INVALID_ARGUMENT",
+  429: "RESOURCE_EXHAUSTED",
+  503: "UNAVAILABLE",
+  504: "DEADLINE_EXCEEDED",
+};
+
+/** A failure as Google's clients read it. */
+export const errorBody = ({ status, message }: Failure) => ({
+  error: {
+    code: status,
+    message,
+    status: STATUSES[status] ?? (status >= 500 ? "INTERNAL" : "INVALID_ARGUMENT"),
+    details: [],
+  },
+});
+
+/** Gemini counts thoughts beside the answer, chat completions among it. */
+const usageOf = ({ prompt, cached, completion, reasoning }: TokenCounts) => ({
+  promptTokenCount: prompt,
+  candidatesTokenCount: completion - reasoning,
+  totalTokenCount: prompt + completion,
+  ...(cached > 0 && { cachedContentTokenCount: cached }),
+  ...(reasoning > 0 && { thoughtsTokenCount: reasoning }),
+});
+
+const callPart = (call: { id: string; name: string; arguments: string }) => ({
+  functionCall: { id: call.id, name: call.name, args: toolInput(call.arguments || "{}") },
+});
+
+interface GeminiSpeakerOptions {
+  model: string;
+  responseId: string;
+  /** Whether the client asked to see thoughts. */
+  thoughts: boolean;
+  /** The stream is one JSON array instead of events. */
+  isArray: boolean;
+}
+
+/** Writes an answer of Gemini's, or the chunks of one. */
+export class GeminiSpeaker implements Speaker {
+  readonly contentType?: string;
+  readonly keepAlive: string;
+  #call: { id: string; name: string; arguments: string } | null = null;
+  #isOpen = false;
+
+  constructor(readonly options: GeminiSpeakerOptions) {
+    if (options.isArray) this.contentType = "application/json; charset=utf-8";
+    this.keepAlive = options.isArray ? "\n" : ": ping\n\n";
+  }
+
+  whole({ text, refusal, reasoning, calls, finish, usage }: ChatAnswer): string {
+    const parts: object[] = [];
+    if (reasoning && this.options.thoughts) parts.push({ text: reasoning, thought: true });
+    if (text || refusal) parts.push({ text: text || refusal });
+    parts.push(...calls.map(callPart));
+    return JSON.stringify(this.#answer(parts, { finish, usage }));
+  }
+
+  write(happened: ChatEvent): string {
+    switch (happened.type) {
+      case "text":
+      case "refusal":
+        return this.#chunk([{ text: happened.text }]);
+      case "reasoning":
+        return this.options.thoughts ? this.#chunk([{ text: happened.text, thought: true }]) : "";
+      case "tool_start":
+        this.#call = { id: happened.id, name: happened.name, arguments: "" };
+        return "";
+      case "tool_arguments":
+        if (this.#call) this.#call.arguments += happened.text;
+        return "";
+      case "tool_end": {
+        const call = this.#call;
+        this.#call = null;
+        return call ? this.#chunk([callPart(call)]) : "";
+      }
+      case "finish":
+        return this.#framed(this.#answer([], happened)) + (this.options.isArray ? "]" : "");
+      case "failure":
+        return this.#framed(errorBody(happened.failure)) + (this.options.isArray ? "]" : "");
+      default:
+        return "";
+    }
+  }
+
+  #chunk(parts: object[]): string {
+    return this.#framed(this.#answer(parts));
+  }
+
+  #framed(chunk: object): string {
+    const json = JSON.stringify(chunk);
+    if (!this.options.isArray) return `data: ${json}\n\n`;
+    const start = this.#isOpen ? ",\n" : "[";
+    this.#isOpen = true;
+    return start + json;
+  }
+
+  #answer(parts: object[], end?: { finish: Finish; usage: TokenCounts }) {
+    const { model, responseId } = this.options;
+    const candidate = { content: { role: "model", parts }, index: 0 };
+    return {
+      candidates: [end ? { ...candidate, finishReason: FINISHES[end.finish.reason] ?? "STOP" } : candidate],
+      ...(end && { usageMetadata: usageOf(end.usage) }),
+      modelVersion: model,
+      responseId,
+    };
+  }
+}
