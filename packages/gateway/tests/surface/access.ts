@@ -211,6 +211,8 @@ export const ROUTES = {
     "GET /v1/health",
     "GET /v1/models",
     "GET /v1/models/{model}",
+    "GET /v1beta/models",
+    "GET /v1beta/models/{model}",
     "POST /api/auth/oidc/finish",
     "POST /api/auth/oidc/start",
   ],
@@ -236,6 +238,7 @@ export const ROUTES = {
     "POST /v1/rerank",
     "POST /v1/responses",
     "POST /v1/video/generations",
+    "POST /v1beta/models/{call}",
   ],
   jwt: ["POST /api/auth/oidc/link"],
   admin_token: [

@@ -211,6 +211,9 @@ test.each(routes.filter(({ auth }) => auth !== "public").map((route) => [nameOf(
       expect(JSON.parse(text)).toEqual({ type: "error", error, request_id });
     } else if (OLLAMA_PATHS.test(route.path)) {
       expect(JSON.parse(text)).toEqual({ error: route.path === "/api/show" ? PLAIN.trim() : OWN_FORM });
+    } else if (route.path.startsWith("/v1beta/")) {
+      const error = { code: 401, message: OWN_FORM, status: "UNAUTHENTICATED", details: [] };
+      expect(JSON.parse(text)).toEqual({ error });
     } else if (route.auth === "api_key") {
       expect(answer.headers.get("content-type")).toBe("text/plain; charset=utf-8");
       expect(text).toBe(PLAIN);

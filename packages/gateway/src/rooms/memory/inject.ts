@@ -24,23 +24,24 @@ function factsText(items: readonly RecalledItem[]): string {
   return [HEADING, ...kept.map(({ line }) => line)].join("\n");
 }
 
-const isSystem = (message: unknown): message is Record<string, unknown> =>
-  isObject(message) && (message.role === "system" || message.role === "developer");
+const isUser = (message: unknown): message is Record<string, unknown> =>
+  isObject(message) && message.role === "user";
 
 /**
- * The messages with the recalled facts in the system message: at its end, so that the upstream's prompt
- * cache still holds for all that stood before, and never as a second one, which some models refuse.
+ * The messages with the recalled facts at the end of the newest one of the user's: all that came before stays what it
+ * was, or an upstream's prompt cache would end at the first fact that changed, and vendors that bind a model's
+ * reasoning to what it was told would refuse the conversation.
  */
 export function inject(messages: readonly unknown[], items: readonly RecalledItem[]): unknown[] {
   const facts = factsText(items);
-  if (!facts) return [...messages];
-  const [first, ...rest] = messages;
-  if (!isSystem(first)) return [{ role: "system", content: facts }, ...messages];
-  const { content } = first;
+  const at = messages.findLastIndex(isUser);
+  if (!facts || at === -1) return [...messages];
+  const newest = messages[at] as Record<string, unknown>;
+  const { content } = newest;
   const extended = Array.isArray(content)
     ? [...content, { type: "text", text: facts }]
     : content
       ? `${content}\n\n${facts}`
       : facts;
-  return [{ ...first, content: extended }, ...rest];
+  return messages.with(at, { ...newest, content: extended });
 }

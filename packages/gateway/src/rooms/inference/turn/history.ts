@@ -47,7 +47,11 @@ export function continueWith(
     added: [...(isNewSystem ? systems : []), ...added].map(toStored),
     sequence: [
       ...oneSystem(systems.length > 0 ? systems : storedSystems.map(fromStored)),
-      ...inOrder(known.map(fromStored), added),
+      // In the form in which they will be read the next time, so that they are sent the same.
+      ...inOrder(
+        known.map(fromStored),
+        added.map((message) => fromStored(toStored(message))),
+      ),
     ],
   };
 }

@@ -74,7 +74,7 @@ export class TurnRecord {
       const sent = messages as Record<string, unknown>[];
       const { added, sequence } = continueWith(stored, sent, { sentIsWhole: !isConversation });
       this.#added = added;
-      if (isConversation && stored.length > 0) {
+      if (isConversation) {
         messages = sequence;
         this.messagesJson = JSON.stringify(messages);
       }
