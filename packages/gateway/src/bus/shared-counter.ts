@@ -1,4 +1,5 @@
-import { type Clock, sleep } from "../kernel/clock.ts";
+import { BoundedMap } from "../kernel/bounded.ts";
+import type { Clock } from "../kernel/clock.ts";
 import type { Ids } from "../kernel/ids.ts";
 import type { Log } from "../kernel/log.ts";
 import {
@@ -9,6 +10,7 @@ import {
   type RateLimit,
   REFUSED,
   type ReservedChange,
+  type Spent,
 } from "./contract.ts";
 import type { Answer, Ask, CounterServer } from "./counter-server.ts";
 import { MemoryCounter } from "./in-process/counter.ts";
@@ -21,6 +23,8 @@ const NAMES_PER_ASK_MAX = 200;
 const UNKNOWN_MAX = 4;
 /** Ids of this instance whose holds may still be there. Those of older ones have ended by themselves. */
 const FORMER_MAX = 16;
+/** Names whose use is told once the server is back; others read the rest in the database. */
+const NEWS_MAX = 50_000;
 /** Tells the others that the counter has forgotten everything. */
 const EMPTIED = "counter-emptied";
 
@@ -49,6 +53,8 @@ const NOTHING = { money: 0, tokens: 0 };
 export class SharedCounter implements Counter {
   /** What this instance holds itself. */
   readonly #own: MemoryCounter;
+  /** What has been spent and the server may not know. */
+  readonly #news = new BoundedMap<string, Spent>(NEWS_MAX);
   #waiting: Waiting[] = [];
   #isScheduled = false;
   #sending: Promise<void> | null = null;
@@ -57,6 +63,7 @@ export class SharedCounter implements Counter {
   #instance = "";
   #former: string[] = [];
   #unknown = 0;
+  #endPause = ignore;
   #isClosed = false;
   readonly #ends: (() => void)[];
 
@@ -84,8 +91,9 @@ export class SharedCounter implements Counter {
 
   change(changes: readonly ReservedChange[]): void {
     this.#own.change(SELF, changes);
-    if (!this.options.server.available) this.#mustEnter = true;
-    else this.#enqueue({ ask: { change: changes }, resolve: ignore });
+    const waiting = { ask: { change: changes }, resolve: ignore };
+    if (this.options.server.available) this.#enqueue(waiting);
+    else this.#decideAlone([waiting]);
   }
 
   #ask(ask: Ask): Promise<Answer> {
@@ -99,6 +107,7 @@ export class SharedCounter implements Counter {
 
   #enterSoon(): void {
     this.#mustEnter = true;
+    this.#endPause();
     this.#sendSoon();
   }
 
@@ -125,7 +134,10 @@ export class SharedCounter implements Counter {
     let asked: Waiting[] = [];
     try {
       while (server.available && !this.#isClosed && (this.#mustEnter || this.#waiting.length > 0)) {
-        if (this.#mustEnter) await this.#enter();
+        if (this.#mustEnter) {
+          await this.#enter();
+          continue;
+        }
         asked = this.#waiting.splice(0, ASKS_MAX);
         const answers = await server.ask(
           this.#instance,
@@ -152,12 +164,12 @@ export class SharedCounter implements Counter {
   }
 
   #notKnown(asked: readonly Waiting[]): void {
-    this.#mustEnter = true;
-    this.#waiting.unshift(...asked);
     if (++this.#unknown >= UNKNOWN_MAX) {
       this.#unknown = 0;
       throw new Error("the shared counter forgets this instance again and again");
     }
+    this.#mustEnter = true;
+    this.#waiting.unshift(...asked);
     this.options.log.warn("the shared counter does not know this instance; it is told what is held");
   }
 
@@ -167,11 +179,16 @@ export class SharedCounter implements Counter {
     this.#mustEnter = true;
     for (const { ask, resolve } of asked) {
       if ("grant" in ask) resolve([this.#own.grant(SELF, ask.grant)]);
-      else if ("hit" in ask) {
+      else if ("change" in ask) this.#keepNews(ask.change);
+      else {
         const exceeded = this.#own.hit(ask.hit);
         resolve(exceeded ? [exceeded.at, exceeded.waitMs] : []);
       }
     }
+  }
+
+  #keepNews(changes: readonly ReservedChange[]): void {
+    for (const { name, spent } of changes) if (spent) this.#news.set(name, spent);
   }
 
   /**
@@ -179,19 +196,36 @@ export class SharedCounter implements Counter {
    * messages that may still arrive under them, then no longer matter.
    */
   async #enter(): Promise<void> {
-    const { server, bus, clock, ids } = this.options;
+    const { server, bus, ids } = this.options;
     this.#mustEnter = false;
     if (this.#instance !== "") this.#former = [...this.#former, this.#instance].slice(-FORMER_MAX);
     this.#instance = ids.uuid();
     const { isNew, opensInMs } = await server.enter(this.#instance);
     if (isNew) bus.publish(EMPTIED, this.#instance);
-    const held = this.#own.heldBy(SELF);
-    this.#waiting = this.#waiting.map(withoutAmounts);
-    for (let at = 0; at < held.length; at += NAMES_PER_ASK_MAX)
-      await server.ask(this.#instance, [{ change: held.slice(at, at + NAMES_PER_ASK_MAX) }]);
+    // Changes that wait are part of what is held.
+    this.#waiting = this.#waiting.filter(({ ask }) => {
+      if ("change" in ask) this.#keepNews(ask.change);
+      return !("change" in ask);
+    });
+    const news = Array.from(this.#news.entries(), ([name, spent]) => ({ name, amount: NOTHING, spent }));
+    const told = [...this.#own.heldBy(SELF), ...news];
+    for (let at = 0; at < told.length; at += NAMES_PER_ASK_MAX) {
+      const ask = { change: told.slice(at, at + NAMES_PER_ASK_MAX) };
+      this.#mustEnter ||= (await server.ask(this.#instance, [ask])) === null;
+    }
+    if (this.#mustEnter) return;
+    this.#news.clear();
     if (this.#former.length > 0) await server.leave(this.#former);
     this.#former = [];
-    if (opensInMs > 0) await sleep(clock, opensInMs);
+    if (opensInMs > 0) await this.#pause(opensInMs);
+  }
+
+  /** Ends early when all has to be told again: another memory may open before that. */
+  async #pause(delayMs: number): Promise<void> {
+    await new Promise<void>((resolve) => {
+      this.#endPause = resolve;
+      this.options.clock.after(delayMs, resolve);
+    });
   }
 
   /** Resolves when the server knows this instance, or cannot be reached. */
@@ -207,11 +241,4 @@ export class SharedCounter implements Counter {
     const { server } = this.options;
     if (server.available) await server.leave([...this.#former, this.#instance]).catch(() => {});
   }
-}
-
-/** The amounts are told with everything else that is held; what is spent is not. */
-function withoutAmounts(waiting: Waiting): Waiting {
-  if (!("change" in waiting.ask)) return waiting;
-  const news = waiting.ask.change.filter(({ spent }) => spent);
-  return { ...waiting, ask: { change: news.map((each) => ({ ...each, amount: NOTHING })) } };
 }
