@@ -6,12 +6,15 @@ export const ALIVE_MS = 15_000;
 export const OPENS_AFTER_MS = 50;
 
 /** What is asked of the counter. */
-export type Ask = { hit: readonly RateLimit[] } | { grant: Asking } | { change: readonly ReservedChange[] };
+export type CounterAsk =
+  | { hit: readonly RateLimit[] }
+  | { grant: Asking }
+  | { change: readonly ReservedChange[] };
 
 /** Of a hit: which limit is full and for how long, or nothing. Of a grant: the units. Of a change: nothing. */
-export type Answer = readonly number[];
+export type CounterAnswer = readonly number[];
 
-export interface Entry {
+export interface CounterEntry {
   /** Nobody had entered before: whatever was counted has been forgotten. */
   isNew: boolean;
   opensInMs: number;
@@ -21,8 +24,8 @@ export interface Entry {
 export interface CounterServer {
   readonly available: boolean;
   /** Decides all asks, in order and in one step. Null when the instance is not known. Shows that the instance lives. */
-  ask(instance: string, asks: readonly Ask[]): Promise<readonly Answer[] | null>;
-  enter(instance: string): Promise<Entry>;
+  ask(instance: string, asks: readonly CounterAsk[]): Promise<readonly CounterAnswer[] | null>;
+  enter(instance: string): Promise<CounterEntry>;
   /** Frees everything that the instances hold. */
   leave(instances: readonly string[]): Promise<void>;
 }

@@ -12,7 +12,7 @@ import {
   type ReservedChange,
   type Spent,
 } from "./contract.ts";
-import type { Answer, Ask, CounterServer } from "./counter-server.ts";
+import type { CounterAnswer, CounterAsk, CounterServer } from "./counter-server.ts";
 import { MemoryCounter } from "./in-process/counter.ts";
 
 const BEAT_MS = 5_000;
@@ -36,9 +36,9 @@ interface SharedCounterOptions {
   log: Log;
 }
 
-interface Waiting {
-  ask: Ask;
-  resolve(answer: Answer): void;
+interface PendingAsk {
+  ask: CounterAsk;
+  resolve(answer: CounterAnswer): void;
 }
 
 const SELF = "self";
@@ -55,9 +55,10 @@ export class SharedCounter implements Counter {
   readonly #own: MemoryCounter;
   /** What has been spent and the server may not know. */
   readonly #news = new BoundedMap<string, Spent>(NEWS_MAX);
-  #waiting: Waiting[] = [];
+  #waiting: PendingAsk[] = [];
   #isScheduled = false;
-  #sending: Promise<void> | null = null;
+  #isSending = false;
+  #sent: Promise<void> = Promise.resolve();
   /** What the server knows may differ from what we hold: it is told everything, under a new id. */
   #mustEnter = true;
   #instance = "";
@@ -96,11 +97,11 @@ export class SharedCounter implements Counter {
     else this.#decideAlone([waiting]);
   }
 
-  #ask(ask: Ask): Promise<Answer> {
+  #ask(ask: CounterAsk): Promise<CounterAnswer> {
     return new Promise((resolve) => this.#enqueue({ ask, resolve }));
   }
 
-  #enqueue(waiting: Waiting): void {
+  #enqueue(waiting: PendingAsk): void {
     this.#waiting.push(waiting);
     this.#sendSoon();
   }
@@ -113,7 +114,7 @@ export class SharedCounter implements Counter {
 
   /** At the end of this turn of the event loop. */
   #sendSoon(): void {
-    if (this.#isScheduled || this.#sending) return;
+    if (this.#isScheduled || this.#isSending) return;
     this.#isScheduled = true;
     setImmediate(() => {
       this.#isScheduled = false;
@@ -123,15 +124,14 @@ export class SharedCounter implements Counter {
 
   /** Resolves when nothing waits any more. */
   #send(): Promise<void> {
-    this.#sending ??= this.#sendAll().finally(() => {
-      this.#sending = null;
-    });
-    return this.#sending;
+    if (!this.#isSending) this.#sent = this.#sendAll();
+    return this.#sent;
   }
 
   async #sendAll(): Promise<void> {
     const { server, log } = this.options;
-    let asked: Waiting[] = [];
+    this.#isSending = true;
+    let asked: PendingAsk[] = [];
     try {
       while (server.available && !this.#isClosed && (this.#mustEnter || this.#waiting.length > 0)) {
         if (this.#mustEnter) {
@@ -151,10 +151,11 @@ export class SharedCounter implements Counter {
       this.#mustEnter = true;
       if (server.available) log.warn("asking the shared counter failed; counting locally", { error });
     }
+    this.#isSending = false;
     this.#decideAlone([...asked, ...this.#waiting.splice(0)]);
   }
 
-  #answered(asked: readonly Waiting[], answers: readonly Answer[]): void {
+  #answered(asked: readonly PendingAsk[], answers: readonly CounterAnswer[]): void {
     this.#unknown = 0;
     for (const [at, { ask, resolve }] of asked.entries()) {
       const answer = answers[at]!;
@@ -163,7 +164,7 @@ export class SharedCounter implements Counter {
     }
   }
 
-  #notKnown(asked: readonly Waiting[]): void {
+  #notKnown(asked: readonly PendingAsk[]): void {
     if (++this.#unknown >= UNKNOWN_MAX) {
       this.#unknown = 0;
       throw new Error("the shared counter forgets this instance again and again");
@@ -174,7 +175,7 @@ export class SharedCounter implements Counter {
   }
 
   /** This instance knows only what it holds itself. */
-  #decideAlone(asked: readonly Waiting[]): void {
+  #decideAlone(asked: readonly PendingAsk[]): void {
     if (asked.length === 0) return;
     this.#mustEnter = true;
     for (const { ask, resolve } of asked) {

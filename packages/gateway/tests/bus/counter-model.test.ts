@@ -10,7 +10,12 @@ import {
   REFUSED,
   type Spent,
 } from "../../src/bus/contract.ts";
-import { ALIVE_MS, type Answer, type Ask, type CounterServer } from "../../src/bus/counter-server.ts";
+import {
+  ALIVE_MS,
+  type CounterAnswer,
+  type CounterAsk,
+  type CounterServer,
+} from "../../src/bus/counter-server.ts";
 import { MemoryCounter } from "../../src/bus/in-process/counter.ts";
 import { SharedCounter } from "../../src/bus/shared-counter.ts";
 import type { Clock } from "../../src/kernel/clock.ts";
@@ -77,7 +82,12 @@ class Model {
   }
 
   /** `isCurrent`: the instance still waits for the answer. */
-  ask(instance: Instance, id: string, asks: readonly Ask[], isCurrent: boolean): readonly Answer[] | null {
+  ask(
+    instance: Instance,
+    id: string,
+    asks: readonly CounterAsk[],
+    isCurrent: boolean,
+  ): readonly CounterAnswer[] | null {
     this.bury();
     const answers = this.memory.ask(id, asks);
     if (!answers) return null;
@@ -233,10 +243,12 @@ class Instance implements CounterServer {
   }
 
   ask(names: readonly string[], money: number): Promise<number>;
-  ask(instance: string, asks: readonly Ask[]): Promise<readonly Answer[] | null>;
+  ask(instance: string, asks: readonly CounterAsk[]): Promise<readonly CounterAnswer[] | null>;
   ask(first: unknown, second: unknown): Promise<unknown> {
     if (typeof second === "number") return this.#grant(first as string[], second);
-    return this.#call((isCurrent) => this.model.ask(this, first as string, second as Ask[], isCurrent));
+    return this.#call((isCurrent) =>
+      this.model.ask(this, first as string, second as CounterAsk[], isCurrent),
+    );
   }
 
   enter(id: string) {

@@ -2,7 +2,7 @@
 import { afterAll, describe, expect, test } from "bun:test";
 import { Seeded } from "@model-gateway/testing/seeded.ts";
 import { NO_LIMIT, type Purse, type Quantity } from "../../src/bus/contract.ts";
-import type { Ask } from "../../src/bus/counter-server.ts";
+import type { CounterAsk } from "../../src/bus/counter-server.ts";
 import { MemoryCounter } from "../../src/bus/in-process/counter.ts";
 import { RedisCounter } from "../../src/bus/redis/counter.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
@@ -34,7 +34,7 @@ const purse = (name: string): Purse => ({
   ...(random.next() < 0.3 && { cost: cost() }),
 });
 
-function ask(): Ask {
+function ask(): CounterAsk {
   const kind = below(3);
   if (kind === 0) {
     const limits = [10, 400, 2_000].filter(() => random.next() < 0.6);
@@ -70,7 +70,7 @@ describe.if(url !== undefined)(`the script on Redis (seed ${seed})`, () => {
       memory.enter(each);
     }
     /** How long to wait depends on two clocks. */
-    const known = (answers: readonly (readonly number[])[] | null, asks: readonly Ask[]) =>
+    const known = (answers: readonly (readonly number[])[] | null, asks: readonly CounterAsk[]) =>
       answers?.map((answer, i) => ("hit" in asks[i]! ? answer.slice(0, 1) : answer));
     for (let i = 0; i < 400; i++) {
       const instance = oneOf(instances);

@@ -14,7 +14,7 @@ import {
   type ReservedChange,
   type Spent,
 } from "../contract.ts";
-import { type Answer, type Ask, type Entry, OPENS_AFTER_MS } from "../counter-server.ts";
+import { type CounterAnswer, type CounterAsk, type CounterEntry, OPENS_AFTER_MS } from "../counter-server.ts";
 import { Windows } from "./windows.ts";
 
 /** Names whose newest known use is kept; beyond it, what an instance read from the database counts. */
@@ -37,12 +37,12 @@ export class MemoryCounter {
 
   constructor(readonly clock: Clock) {}
 
-  ask(instance: string, asks: readonly Ask[]): Answer[] | null {
+  ask(instance: string, asks: readonly CounterAsk[]): CounterAnswer[] | null {
     if (!this.#instances.has(instance)) return null;
     return asks.map((ask) => this.#answer(instance, ask));
   }
 
-  #answer(instance: string, ask: Ask): Answer {
+  #answer(instance: string, ask: CounterAsk): CounterAnswer {
     if ("grant" in ask) return [this.grant(instance, ask.grant)];
     if ("change" in ask) {
       this.change(instance, ask.change);
@@ -123,7 +123,7 @@ export class MemoryCounter {
     return held;
   }
 
-  enter(instance: string): Entry {
+  enter(instance: string): CounterEntry {
     const nowMs = this.clock.elapsed();
     const isNew = this.#opensAtMs === null;
     this.#opensAtMs ??= nowMs + OPENS_AFTER_MS;

@@ -4,12 +4,14 @@ import type { Log } from "../../kernel/log.ts";
 import { HAIR, REFUSED } from "../contract.ts";
 import {
   ALIVE_MS,
-  type Answer,
-  type Ask,
+  type CounterAnswer,
+  type CounterAsk,
+  type CounterEntry,
   type CounterServer,
-  type Entry,
   OPENS_AFTER_MS,
 } from "../counter-server.ts";
+import ask from "./ask.lua" with { type: "text" };
+import enter from "./enter.lua" with { type: "text" };
 
 /** A server that is connected but does not answer within this is treated as unreachable. */
 const ANSWER_WITHIN_MS = 500;
@@ -25,207 +27,14 @@ const INSTANCES = "gateway:instances";
 const HOLD = "gateway:hold:";
 const RATE = "gateway:rate:";
 
-/** All times are the server's, so that clocks of instances do not matter. */
-const SHARED = `
-local KEPT_MS = 7200000
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-`;
+/** What is not used for this long is forgotten: no request takes as long. */
+const KEPT_MS = 2 * 60 * 60_000;
 
-/**
- * KEYS: the instances. ARGV: the asking instance, and the asks as JSON. Returns the answers, or nil when the instance is
- * not known. What several asks share is read once and written once.
- *
- * A purse is a hash: one field per instance with what it holds ("money tokens"), and `=` with the newest "version money
- * tokens" that is known to be spent. Fields of dead instances are dropped when seen.
- *
- * A limit is the same sliding log as in one process, as a hash: fields `1`, `2`, … with "time hits", oldest first, `n`
- * with the number of all hits, `a` and `z` with the first and last field.
- */
-const ASK = `${SHARED}
-local instances, me = KEYS[1], ARGV[1]
-local untilMs = tonumber(redis.call('HGET', instances, me) or 0)
-if untilMs <= now then return false end
-if untilMs < now + ${ALIVE_MS} - 1000 then
-  redis.call('HSET', instances, me, now + ${ALIVE_MS})
-  redis.call('PEXPIRE', instances, KEPT_MS)
-end
-
-local living = { [me] = true }
-local function lives(instance)
-  if living[instance] == nil then
-    living[instance] = tonumber(redis.call('HGET', instances, instance) or 0) > now
-  end
-  return living[instance]
-end
-
-local purses = {}
-local function purse_of(name)
-  local purse = purses[name]
-  if purse then return purse end
-  purse = { key = '${HOLD}' .. name, money = 0, tokens = 0, others_money = 0, others_tokens = 0 }
-  local fields = redis.call('HGETALL', purse.key)
-  for f = 1, #fields, 2 do
-    local field, value = fields[f], fields[f + 1]
-    if field == '=' then
-      local version, money, tokens = string.match(value, '(%S+) (%S+) (%S+)')
-      purse.spent = { version = tonumber(version), money = tonumber(money), tokens = tonumber(tokens) }
-    elseif lives(field) then
-      local money, tokens = string.match(value, '(%S+) (%S+)')
-      if field == me then purse.money, purse.tokens, purse.was_held = tonumber(money), tonumber(tokens), true
-      else
-        purse.others_money = purse.others_money + tonumber(money)
-        purse.others_tokens = purse.others_tokens + tonumber(tokens)
-      end
-    else redis.call('HDEL', purse.key, field) end
-  end
-  purses[name] = purse
-  return purse
-end
-
-local function hold(name, money, tokens)
-  local purse = purse_of(name)
-  purse.money, purse.tokens, purse.is_changed = purse.money + money, purse.tokens + tokens, true
-  if purse.money <= 0 and purse.tokens <= 0 then purse.money, purse.tokens = 0, 0 end
-end
-
--- The same as unitsThatFit of the counter in memory.
-local function units_that_fit(left, fixed, per_unit, beyond)
-  if beyond ~= cjson.null then
-    if left <= 0 then return ${REFUSED} end
-    left = math.floor(left + beyond * per_unit)
-  end
-  local room = left - fixed + ${HAIR}
-  if room < 0 then return ${REFUSED} end
-  if per_unit <= 0 then return math.huge end
-  return math.floor(room / per_unit)
-end
-
-local function amount(fixed, per_unit, units)
-  return math.ceil(fixed + units * per_unit - ${HAIR})
-end
-
-local function grant(asking)
-  local units = asking.unitsMax
-  for _, asked in ipairs(asking.purses) do
-    local purse, spent, cost = purse_of(asked.name), asked.spent, asked.cost or asking
-    if purse.spent and purse.spent.version > spent.version then spent = purse.spent end
-    units = math.min(units,
-      units_that_fit(asked.limit.money - spent.money - purse.money - purse.others_money,
-        cost.fixed.money, cost.perUnit.money, asked.unitsBeyond),
-      units_that_fit(asked.limit.tokens - spent.tokens - purse.tokens - purse.others_tokens,
-        cost.fixed.tokens, cost.perUnit.tokens, asked.unitsBeyond))
-    if units < asking.unitsMin then return { ${REFUSED} } end
-  end
-  local function hold_on(name, cost)
-    hold(name, amount(cost.fixed.money, cost.perUnit.money, units),
-      amount(cost.fixed.tokens, cost.perUnit.tokens, units))
-  end
-  for _, asked in ipairs(asking.purses) do hold_on(asked.name, asked.cost or asking) end
-  for _, name in ipairs(asking.alsoOn) do hold_on(name, asking) end
-  return { units }
-end
-
-local function change(changes)
-  for _, each in ipairs(changes) do
-    hold(each.name, each.amount.money, each.amount.tokens)
-    local purse, spent = purse_of(each.name), each.spent
-    if spent and (not purse.spent or spent.version > purse.spent.version) then
-      purse.spent, purse.has_news = spent, true
-    end
-  end
-  return {}
-end
-
-local windows = {}
-local function entry(window, field)
-  local at, hits = string.match(redis.call('HGET', window.key, field), '(%S+) (%S+)')
-  return tonumber(at), tonumber(hits)
-end
-local function window_of(limit)
-  local window = windows[limit.key]
-  if window then return window end
-  window = { key = '${RATE}' .. limit.key, ms = limit.windowMs, added = 0, oldest = now }
-  local known = redis.call('HMGET', window.key, 'n', 'a', 'z')
-  window.hits, window.first, window.last = tonumber(known[1] or 0), tonumber(known[2] or 1), tonumber(known[3] or 0)
-  while window.first <= window.last do
-    local at, hits = entry(window, window.first)
-    -- A clock that was set back must not keep anyone waiting.
-    if at + window.ms > now and at <= now then
-      window.oldest = at
-      break
-    end
-    redis.call('HDEL', window.key, window.first)
-    window.hits, window.first, window.is_changed = window.hits - hits, window.first + 1, true
-  end
-  windows[limit.key] = window
-  return window
-end
-
-local function hit(limits)
-  for i, limit in ipairs(limits) do
-    if limit.max <= 0 then return { i - 1, limit.windowMs } end
-    local window = window_of(limit)
-    if window.hits >= limit.max then
-      return { i - 1, math.max(1, math.min(window.oldest + window.ms - now, window.ms)) }
-    end
-    window.step = limit.max > ${TIMES_MAX} and window.ms / ${TIMES_MAX} or 1
-    window.hits, window.added, window.is_changed = window.hits + 1, window.added + 1, true
-  end
-  return {}
-end
-
-local answers = {}
-for i, ask in ipairs(cjson.decode(ARGV[2])) do
-  answers[i] = ask.grant and grant(ask.grant) or ask.hit and hit(ask.hit) or change(ask.change)
-end
-
-for _, purse in pairs(purses) do
-  if purse.is_changed then
-    if purse.money > 0 or purse.tokens > 0 then
-      redis.call('HSET', purse.key, me, string.format('%.17g %.17g', purse.money, purse.tokens))
-    elseif purse.was_held then redis.call('HDEL', purse.key, me) end
-    if purse.has_news then
-      local spent = purse.spent
-      redis.call('HSET', purse.key, '=', string.format('%.17g %.17g %.17g', spent.version, spent.money, spent.tokens))
-    end
-    redis.call('PEXPIRE', purse.key, KEPT_MS)
-  end
-end
-for _, window in pairs(windows) do
-  if window.is_changed and window.hits <= 0 then redis.call('DEL', window.key)
-  elseif window.is_changed then
-    local fields = { 'n', window.hits, 'a', window.first }
-    if window.added > 0 then
-      local hits = window.added
-      local at, before
-      if window.first <= window.last then at, before = entry(window, window.last) end
-      if at and math.floor(at / window.step) == math.floor(now / window.step) then hits = hits + before
-      else window.last = window.last + 1 end
-      for _, value in ipairs({ 'z', window.last, window.last, now .. ' ' .. hits }) do fields[#fields + 1] = value end
-    end
-    redis.call('HSET', window.key, unpack(fields))
-    redis.call('PEXPIRE', window.key, window.ms)
-  end
-end
-return answers`;
-
-/** Returns 1 if nobody had entered before, and the milliseconds until it can be asked. */
-const ENTER = `${SHARED}
-local fields = redis.call('HGETALL', KEYS[1])
-local opens
-for f = 1, #fields, 2 do
-  if fields[f] == 'opens' then opens = tonumber(fields[f + 1])
-  elseif tonumber(fields[f + 1]) <= now then redis.call('HDEL', KEYS[1], fields[f]) end
-end
-local is_new = not opens
-if is_new then
-  opens = now + ${OPENS_AFTER_MS}
-  redis.call('HSET', KEYS[1], 'opens', opens)
-end
-redis.call('HSET', KEYS[1], ARGV[1], now + ${ALIVE_MS})
-redis.call('PEXPIRE', KEYS[1], KEPT_MS)
-return { is_new and 1 or 0, math.max(0, math.min(opens - now, ${OPENS_AFTER_MS})) }`;
+const CONSTANTS = Object.entries({ ALIVE_MS, OPENS_AFTER_MS, KEPT_MS, TIMES_MAX, REFUSED, HAIR, HOLD, RATE })
+  .map(([name, value]) => `local ${name} = ${JSON.stringify(value)}\n`)
+  .join("");
+const ASK = CONSTANTS + ask;
+const ENTER = CONSTANTS + enter;
 
 interface RedisCounterOptions {
   /** The current connection, and whether the server answers on it. */
@@ -255,11 +64,11 @@ export class RedisCounter implements CounterServer {
     return !isAway;
   }
 
-  async ask(instance: string, asks: readonly Ask[]): Promise<readonly Answer[] | null> {
-    return (await this.#run(ASK, [instance, JSON.stringify(asks)])) as readonly Answer[] | null;
+  async ask(instance: string, asks: readonly CounterAsk[]): Promise<readonly CounterAnswer[] | null> {
+    return (await this.#run(ASK, [instance, JSON.stringify(asks)])) as readonly CounterAnswer[] | null;
   }
 
-  async enter(instance: string): Promise<Entry> {
+  async enter(instance: string): Promise<CounterEntry> {
     const [isNew, opensInMs] = (await this.#run(ENTER, [instance])) as [number, number];
     return { isNew: isNew === 1, opensInMs };
   }

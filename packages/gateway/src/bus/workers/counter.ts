@@ -1,4 +1,4 @@
-import type { Answer, Ask, CounterServer, Entry } from "../counter-server.ts";
+import type { CounterAnswer, CounterAsk, CounterEntry, CounterServer } from "../counter-server.ts";
 import type { WorkerLink } from "./link.ts";
 
 /** The supervisor counts. */
@@ -9,11 +9,11 @@ export class WorkerCounter implements CounterServer {
     return this.link.connected;
   }
 
-  ask(instance: string, asks: readonly Ask[]): Promise<readonly Answer[] | null> {
+  ask(instance: string, asks: readonly CounterAsk[]): Promise<readonly CounterAnswer[] | null> {
     return this.link.ask("ask", instance, asks);
   }
 
-  enter(instance: string): Promise<Entry> {
+  enter(instance: string): Promise<CounterEntry> {
     return this.link.ask("enter", instance);
   }
 

@@ -1,9 +1,9 @@
-import type { Answer, Ask, Entry } from "../counter-server.ts";
+import type { CounterAnswer, CounterAsk, CounterEntry } from "../counter-server.ts";
 
 /** What a worker tells its supervisor. Numbers after the name are those of requests, which are answered. */
 export type ToHub =
   /** Of the counter: the instance that asks, and what. */
-  | readonly ["ask", number, string, readonly Ask[]]
+  | readonly ["ask", number, string, readonly CounterAsk[]]
   | readonly ["enter", number, string]
   | readonly ["leave", number, readonly string[]]
   | readonly ["publish", string, string]
@@ -17,8 +17,8 @@ export type ToHub =
 
 /** What each request is answered with. */
 export interface Answers {
-  ask: readonly Answer[] | null;
-  enter: Entry;
+  ask: readonly CounterAnswer[] | null;
+  enter: CounterEntry;
   leave: true;
   subscribe: true;
   write: true;
