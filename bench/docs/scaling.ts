@@ -29,7 +29,7 @@ export function costsNotes(lookup: Lookup): string {
   const messages = (name: string) => format(lookup.value(`${name}, messages`, "redis"));
   const commits = (name: string) => format(lookup.value(`${name}, commits`, "postgres"));
   return [
-    `- Sharing costs an instance ${more("request")} on an unlimited tier and ${more("request paid in points")} with holds. Limits and holds come from slices that are asked for ahead of need: ${messages("request")} messages to Redis a request, ${messages("request paid in points")} with holds.`,
+    `- Sharing costs an instance ${more("request")} on an unlimited tier and ${more("request paid in points")} with holds. What one turn of the event loop asks of the counter is one message: ${messages("request")} messages to Redis a request, ${messages("request paid in points")} with holds.`,
     `- Postgres sees ${commits("request")} to ${commits("request paid in points")} commits a request: the journal's writer settles up to 4,096 rows in one transaction. A streamed token costs Postgres nothing; what is shown is the request's, spread over its 60 tokens.`,
     `- Idle connections: an event stream ${lookup.shown("idle event stream with Redis")}, a WebSocket ${lookup.shown("idle WebSocket with Redis")}, a kept-alive HTTP connection ${lookup.shown("idle HTTP connection with Redis")}. Ten thousand event streams are ${Math.round((lookup.value("idle event stream with Redis") * 10_000) / 1024)} MB.`,
     `- A key revoked on one instance was refused on another after ${lookup.shown("key revoked on one, refused on another, median")} (median of 50; ${lookup.shown("key revoked on one, refused on another, longest")} at most).`,

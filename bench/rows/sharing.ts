@@ -39,7 +39,7 @@ const runOne = (gateway: GatewayTarget, { keys, stream }: Load, requests: number
     {
       path: CHAT_PATH,
       body: chatBody("hi", { max_tokens: 100, stream }),
-      connections: stream ? 200 : 32,
+      connections: stream ? 200 : 64,
       requests: stream ? STREAMS : requests,
       stream,
     },
