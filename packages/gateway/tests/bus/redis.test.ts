@@ -27,12 +27,12 @@ async function instance(redisUrl: string): Promise<Shared> {
   return opened;
 }
 
-/** One more of the two that the pool has room for. */
-async function holdOne({ counter }: Shared): Promise<boolean> {
-  const limit = { money: 2, tokens: 0 };
+/** One more of those that the pool has room for. */
+async function holdOne({ counter }: Shared, pool = "pool", most = 2): Promise<boolean> {
+  const limit = { money: most, tokens: 0 };
   const spent = { money: 0, tokens: 0, version: 0 };
   const granted = await counter.grant({
-    purses: [{ name: "pool", limit, spent, unitsBeyond: null }],
+    purses: [{ name: pool, limit, spent, unitsBeyond: null }],
     alsoOn: [],
     fixed: { money: 1, tokens: 0 },
     perUnit: { money: 0, tokens: 0 },
@@ -156,6 +156,15 @@ describe.if(url !== undefined)("the bus over Redis", () => {
     expect(waits.filter((waitMs) => waitMs === 0)).toHaveLength(10);
     expect(Math.max(...waits)).toBeLessThanOrEqual(60_000);
     expect(await hit(instances[0]!, `${key}-0`, 0, 1_000)).toBe(1_000);
+  });
+
+  test("a pool for ten admits ten of a thousand over three instances, 100 of 100 times", async () => {
+    const instances = await Promise.all([1, 2, 3].map(() => instance(url!)));
+    for (let round = 0; round < 100; round++) {
+      const pool = crypto.randomUUID();
+      const held = Array.from({ length: 1_000 }, (_, i) => holdOne(instances[i % 3]!, pool, 10));
+      expect((await Promise.all(held)).filter(Boolean)).toHaveLength(10);
+    }
   });
 
   test("a limit opens again when its window has passed", async () => {

@@ -5,8 +5,9 @@
 -- A purse is a hash: one field per instance with what it holds ("money tokens"), and "=" with the newest "version money
 -- tokens" that is known to be spent. Fields of dead instances are dropped when seen.
 --
--- A limit is the same sliding log as in one process, as a hash: fields 1, 2, ... with "time hits", oldest first, "n" with
--- the number of all hits, "a" and "z" with the first and last field.
+-- A limit is the same sliding log as in one process, as a hash: fields 1, 2, ... with "time hits", oldest first, and "m"
+-- with what most hits can go by: all hits, first and last field, oldest and newest time, hits of the newest, and when the
+-- key expires.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local instances, me = KEYS[1], ARGV[1]
@@ -111,19 +112,21 @@ end
 local function window_of(limit)
   local window = windows[limit.key]
   if window then return window end
-  window = { key = RATE .. limit.key, ms = limit.windowMs, added = 0, oldest = now }
-  local known = redis.call('HMGET', window.key, 'n', 'a', 'z')
-  window.hits, window.first, window.last = tonumber(known[1] or 0), tonumber(known[2] or 1), tonumber(known[3] or 0)
-  while window.first <= window.last do
-    local at, hits = entry(window, window.first)
-    -- A clock that was set back must not keep anyone waiting.
-    if at + window.ms > now and at <= now then
-      window.oldest = at
-      break
-    end
+  window = { key = RATE .. limit.key, ms = limit.windowMs, added = 0 }
+  local known = redis.call('HGET', window.key, 'm') or '0 1 0 0 0 0 0'
+  local hits, first, last, oldest, newest, newest_hits, expires =
+    string.match(known, '(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+)')
+  window.hits, window.first, window.last = tonumber(hits), tonumber(first), tonumber(last)
+  window.oldest, window.newest, window.newest_hits = tonumber(oldest), tonumber(newest), tonumber(newest_hits)
+  window.expires = tonumber(expires)
+  -- A clock that was set back must not keep anyone waiting.
+  while window.first <= window.last and (window.oldest + window.ms <= now or window.oldest > now) do
+    local _, past = entry(window, window.first)
     redis.call('HDEL', window.key, window.first)
-    window.hits, window.first, window.is_changed = window.hits - hits, window.first + 1, true
+    window.hits, window.first, window.is_changed = window.hits - past, window.first + 1, true
+    if window.first <= window.last then window.oldest = entry(window, window.first) end
   end
+  if window.first > window.last then window.oldest = now end
   windows[limit.key] = window
   return window
 end
@@ -161,17 +164,20 @@ end
 for _, window in pairs(windows) do
   if window.is_changed and window.hits <= 0 then redis.call('DEL', window.key)
   elseif window.is_changed then
-    local fields = { 'n', window.hits, 'a', window.first }
+    local key, step = window.key, window.step
     if window.added > 0 then
-      local hits = window.added
-      local at, before
-      if window.first <= window.last then at, before = entry(window, window.last) end
-      if at and math.floor(at / window.step) == math.floor(now / window.step) then hits = hits + before
-      else window.last = window.last + 1 end
-      for _, value in ipairs({ 'z', window.last, window.last, now .. ' ' .. hits }) do fields[#fields + 1] = value end
+      local is_shared = window.first <= window.last and math.floor(window.newest / step) == math.floor(now / step)
+      if not is_shared then window.last, window.newest_hits = window.last + 1, 0 end
+      window.newest, window.newest_hits = now, window.newest_hits + window.added
+      -- That of the only entry is the time of its last hit.
+      if window.first == window.last then window.oldest = now end
     end
-    redis.call('HSET', window.key, unpack(fields))
-    redis.call('PEXPIRE', window.key, window.ms)
+    local renews = window.expires < now + window.ms
+    if renews then window.expires = now + 2 * window.ms end
+    local known = string.format('%d %d %d %.17g %.17g %d %.17g', window.hits, window.first, window.last,
+      window.oldest, window.newest, window.newest_hits, window.expires)
+    redis.call('HSET', key, 'm', known, window.last, string.format('%.17g %d', window.newest, window.newest_hits))
+    if renews then redis.call('PEXPIRE', key, 2 * window.ms) end
   end
 end
 return answers
