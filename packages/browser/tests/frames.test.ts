@@ -88,7 +88,7 @@ onEachEngine("frames and pages", (engine) => {
       (await tool.post("/type", sent)).body,
       (await tool.post("/click", { target: "button" })).body,
     ])
-      expect(body.events).toEqual([{ kind: "form", text: expect.stringContaining('name="card"') }]);
+      expect(body.events).toEqual([{ kind: "form", text: expect.stringContaining('textbox "card"') }]);
   });
 
   test("documents in <object> and <embed> are seen and clicked", async () => {

@@ -128,7 +128,7 @@ onEachEngine("the MCP server", (engine) => {
   test("says why a form was not sent, and with which status a page came", async () => {
     await client.call("browser_navigate", { url: `${site.url}/form` });
     const refused = await client.call("browser_click", { target: "text=Send" });
-    expect(refused.text).toMatch(/### Events\n- A field is not valid: <input name="who">.*fill out/i);
+    expect(refused.text).toMatch(/### Events\n- A field is not valid: textbox "who" .*fill out/i);
     const sent = await client.call("browser_type", { target: "[name=who]", text: "me", submit: true });
     expect(sent.text).toContain("- HTTP status: 403");
   });

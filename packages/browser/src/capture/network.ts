@@ -20,6 +20,12 @@ export interface NetworkEntry {
   started_ms: number;
   duration_ms: number | null;
   redirected_to: string | null;
+  /** What made the page ask for it: a script's place, or the kind of thing that did. */
+  initiator: string;
+  /** Until the first byte of the answer; null while there is none. */
+  waited_ms: number | null;
+  /** Counts the page's documents, so that requests of the current one can be selected. */
+  document: number;
 }
 
 export interface SocketFrame {
@@ -52,6 +58,14 @@ function trimHeaders(headers: Record<string, string>): Record<string, string> {
   return Object.fromEntries(
     Object.entries(headers).map(([name, value]) => [name, String(value).slice(0, headerCharsMax)]),
   );
+}
+
+function initiatorOf(initiator: EventParams<"Network.requestWillBeSent">["initiator"] | undefined): string {
+  const at = initiator?.stack?.callFrames[0] ?? initiator?.stack?.parent?.callFrames[0];
+  if (at) return `${at.functionName || "script"} @ ${at.url}:${at.lineNumber + 1}`.slice(0, headerCharsMax);
+  return initiator?.url
+    ? `${initiator.type} ${initiator.url}`.slice(0, headerCharsMax)
+    : (initiator?.type ?? "other");
 }
 
 interface Kept {
@@ -93,11 +107,13 @@ export class NetworkCapture {
     this.#sockets.clear();
   }
 
-  attach(session: CdpSession, page: { id: string }): void {
+  attach(session: CdpSession, page: { id: string; documents: number }): void {
     const key = (requestId: string) => `${session.id}:${requestId}`;
     session.on("Network.requestWillBeSent", (event) => {
+      // The browser's own pages, such as the viewer of PDFs, are not the page's.
+      if (/^(chrome|chrome-extension|devtools|edge):/.test(event.request.url)) return;
       if (event.redirectResponse) this.#redirected(key(event.requestId), event);
-      this.#begin(session, page.id, event);
+      this.#begin(session, page, event);
     });
     session.on("Network.responseReceived", ({ requestId, response }) => {
       const entry = this.#open.get(key(requestId))?.entry;
@@ -105,6 +121,8 @@ export class NetworkCapture {
       entry.status = response.status;
       entry.mime_type = response.mimeType;
       entry.response_headers = trimHeaders(response.headers as Record<string, string>);
+      const waitedMs = response.timing?.receiveHeadersEnd ?? null;
+      entry.waited_ms = waitedMs === null ? null : Math.max(0, Math.round(waitedMs));
     });
     session.on("Network.loadingFinished", ({ requestId, encodedDataLength, timestamp }) =>
       this.#end(key(requestId), { bytes: encodedDataLength, timestamp }),
@@ -119,15 +137,21 @@ export class NetworkCapture {
     session.tell("Network.enable", bodyBufferBytes);
   }
 
-  #begin(session: CdpSession, pageId: string, event: EventParams<"Network.requestWillBeSent">): void {
-    const { request, requestId, type, timestamp, wallTime } = event;
+  #begin(
+    session: CdpSession,
+    page: { id: string; documents: number },
+    event: EventParams<"Network.requestWillBeSent">,
+  ): void {
+    const { request, requestId, type, timestamp, wallTime, initiator } = event;
+    // The document that a navigation asks for is the next one.
+    const isNext = type === "Document" && event.loaderId === requestId;
     const kept: Kept = {
       session,
       requestId,
       startedAt: timestamp,
       entry: {
         id: `r${this.#nextId++}`,
-        page_id: pageId,
+        page_id: page.id,
         url: request.url.slice(0, payloadCharsMax),
         method: request.method,
         resource_type: (type ?? "Other").toLowerCase(),
@@ -142,6 +166,9 @@ export class NetworkCapture {
         started_ms: Math.round(wallTime * 1_000),
         duration_ms: null,
         redirected_to: null,
+        initiator: initiatorOf(initiator),
+        waited_ms: null,
+        document: page.documents + (isNext ? 1 : 0),
       },
     };
     this.#open.set(`${session.id}:${requestId}`, kept);
@@ -171,7 +198,7 @@ export class NetworkCapture {
     kept.entry.state = error ? "failed" : "done";
     kept.entry.error = error === undefined ? null : this.#explain(kept.entry.url, error);
     kept.entry.bytes = bytes ?? 0;
-    kept.entry.duration_ms = Math.round((timestamp - kept.startedAt) * 1_000);
+    kept.entry.duration_ms = Math.max(0, Math.round((timestamp - kept.startedAt) * 1_000));
   }
 
   #attachSockets(session: CdpSession, page: { id: string }): void {
@@ -220,13 +247,22 @@ export class NetworkCapture {
     });
   }
 
-  async body(id: string, timeoutMs: number): Promise<{ body: string; base64: boolean }> {
+  #find(id: string): Kept {
     const kept = this.#kept.items.find(({ entry }) => entry.id === id);
     if (!kept)
       throw new ToolError(
         "not_found",
-        `No request "${id}" in the capture. GET /network lists those that are kept.`,
+        `No request "${id}" in the capture. The list of requests names those that are kept.`,
       );
+    return kept;
+  }
+
+  entry(id: string): NetworkEntry {
+    return this.#find(id).entry;
+  }
+
+  async body(id: string, timeoutMs: number): Promise<{ body: string; base64: boolean }> {
+    const kept = this.#find(id);
     try {
       const { body, base64Encoded } = await kept.session.send(
         "Network.getResponseBody",

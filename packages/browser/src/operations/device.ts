@@ -37,8 +37,9 @@ async function grant(
   // Not Browser.grantPermissions: it refuses all others, and pages would not be seen to ask for them any more.
   const toGrant = (name: PermissionName) =>
     ({ permission: { name: name === "sensors" ? "accelerometer" : name }, setting: "granted" }) as const;
-  await root.send("Browser.resetPermissions", {}, deadline.leftMs);
+  for (const page of browser.pages.values()) page.arePermissionsChanging = true;
   try {
+    await root.send("Browser.resetPermissions", {}, deadline.leftMs);
     await Promise.all(
       [...wanted].map((name) => root.send("Browser.setPermission", toGrant(name), deadline.leftMs)),
     );
@@ -46,6 +47,14 @@ async function grant(
     root.tell("Browser.resetPermissions");
     for (const name of before) root.tell("Browser.setPermission", toGrant(name));
     throw error;
+  } finally {
+    for (const page of browser.pages.values()) {
+      const done = () => {
+        page.arePermissionsChanging = false;
+      };
+      // Pages are told of the change before they draw their next frame.
+      page.mainFrame.call("frame", [], deadline.leftMs).then(done, done);
+    }
   }
   browser.granted = [...wanted];
 }

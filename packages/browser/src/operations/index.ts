@@ -8,6 +8,7 @@ import {
   clearWebSocketsOperation,
   networkBodyOperation,
   networkOperation,
+  requestOperation,
   webSocketsOperation,
 } from "./network.ts";
 import { activatePageOperation, closePageOperation, pagesOperation } from "./pages.ts";
@@ -47,6 +48,7 @@ const single: Operation[] = [
   clearStorageOperation,
   clearConsoleOperation,
   networkOperation,
+  requestOperation,
   networkBodyOperation,
   clearNetworkOperation,
   webSocketsOperation,

@@ -1,6 +1,8 @@
 import { z } from "zod";
+import { ToolError } from "../errors.ts";
 import { pressKeys } from "../page/actions.ts";
 import { upload } from "../page/files.ts";
+import type { Page } from "../page/page.ts";
 import { type } from "../page/typing.ts";
 import { defineOperation } from "./define.ts";
 import {
@@ -18,6 +20,7 @@ import { Dialog, Target, TimeoutMs } from "./schemas.ts";
 
 const textCharsMax = 1_000_000;
 const filesMax = 50;
+const fieldsMax = 100;
 const keysCharsMax = 1_000;
 
 export const Files = z
@@ -37,6 +40,12 @@ export const typeOperation = defineOperation({
     .object({
       target: Target.optional().describe("Without one: at the caret of what has the focus"),
       text: z.string().max(textCharsMax).optional(),
+      fields: z
+        .array(z.object({ target: Target, text: z.string().max(textCharsMax) }))
+        .min(1)
+        .max(fieldsMax)
+        .optional()
+        .describe("Several fields, one after the other, in place of target and text"),
       append: z.boolean().default(false).describe("Keep what is there and go on at its end"),
       files: Files.optional().describe("For a file field, or for a file chooser that is open"),
       submit: z.boolean().default(false).describe("Press Enter afterwards"),
@@ -44,21 +53,43 @@ export const typeOperation = defineOperation({
       dialog: Dialog,
       timeout_ms: TimeoutMs,
     })
-    .refine(({ text, files }) => (text === undefined) !== (files === undefined), {
-      path: ["text"],
-      message: "is required (string), or files (array of paths); not both",
-    }),
+    .refine(
+      ({ text, files, fields }) => [text, files, fields].filter((each) => each !== undefined).length === 1,
+      {
+        path: ["text"],
+        message:
+          "is required (string), or files (array of paths), or fields (array of {target, text}); one of them",
+      },
+    ),
   result: Outcome,
-  run: async (context, { target: given, text = "", files, append, submit, slowly, dialog }) => {
+  run: async (context, { target: given, text = "", files, fields, append, submit, slowly, dialog }) => {
     const target = given ?? null;
     const uploads = context.session.options.uploadsDir;
-    return outcome(
-      await withDialog(context, dialog, (page) =>
-        files
-          ? upload(page, { target, files, uploads }, context.deadline)
-          : type(page, { target, text, append, submit, slowly }, context.deadline),
-      ),
-    );
+    const { deadline } = context;
+    const work = async (page: Page) => {
+      if (files) return upload(page, { target, files, uploads }, deadline);
+      const changes: string[] = [];
+      for (const field of (fields ?? []).slice(0, -1)) {
+        const { changes: lines, navigated } = await type(
+          page,
+          { ...field, append, submit: false, slowly },
+          deadline,
+        );
+        if (navigated)
+          throw new ToolError(
+            "page_closed",
+            `Typing into "${field.target}" led to another page; the other fields are left. Take a snapshot.`,
+          );
+        changes.push(...lines);
+      }
+      const last = await type(
+        page,
+        { ...(fields?.at(-1) ?? { target, text }), append, submit, slowly },
+        deadline,
+      );
+      return { ...last, changes: [...changes, ...last.changes] };
+    };
+    return outcome(await withDialog(context, dialog, work));
   },
   tool: {
     name: "browser_type",
@@ -68,6 +99,10 @@ export const typeOperation = defineOperation({
       target: toolTarget.optional(),
       element: toolElement,
       text: z.string().optional(),
+      fields: z
+        .array(z.object({ target: z.string(), text: z.string() }))
+        .optional()
+        .describe("Several at once"),
       append: z.boolean().optional().describe("Keep what is there"),
       files: z.array(z.string()).optional().describe("Paths in the uploads folder"),
       submit: z.boolean().optional().describe("Press Enter after"),

@@ -2,7 +2,8 @@ import { z } from "zod";
 import { ToolError } from "../errors.ts";
 import { cleared, limit, none } from "./console.ts";
 import { defineOperation } from "./define.ts";
-import { QueryTimeoutMs } from "./schemas.ts";
+import { requestsOf } from "./logs.ts";
+import { QueryTimeoutMs, queryFlag } from "./schemas.ts";
 
 const headers = z.record(z.string(), z.string());
 const Request = z.object({
@@ -22,6 +23,8 @@ const Request = z.object({
   started_ms: z.number(),
   duration_ms: z.number().nullable(),
   redirected_to: z.string().nullable(),
+  initiator: z.string().describe("What made the page ask for it"),
+  waited_ms: z.number().nullable().describe("Until the first byte of the answer"),
 });
 
 export const networkOperation = defineOperation({
@@ -32,16 +35,29 @@ export const networkOperation = defineOperation({
   params: z.object({
     url: z.string().max(2_000).optional().describe("Only addresses that contain this"),
     type: z.string().max(40).optional().describe("Only this kind: document, script, fetch, xhr, image, …"),
+    status: z.string().max(10).optional().describe("Only this outcome: 404, 4xx, failed, pending"),
+    all: queryFlag
+      .default(true)
+      .describe("Also those of other pages, and of documents that the page has left"),
     limit,
   }),
   result: z.object({ dropped: z.number(), requests: z.array(Request) }),
-  run: async ({ browser }, { url, type, limit: max }) => {
-    const { network } = await browser();
-    const requests = network.entries.filter(
-      (entry) => (!url || entry.url.includes(url)) && (!type || entry.resource_type === type.toLowerCase()),
-    );
-    return { dropped: network.dropped, requests: requests.slice(-max) };
+  run: async ({ browser }, { url = "", type, status, all, limit: max }) => {
+    const running = await browser();
+    const filter = [type, status].flatMap((each) => each?.toLowerCase() ?? []);
+    const requests = requestsOf(running, { words: filter, url, all });
+    return { dropped: running.network.dropped, requests: requests.slice(-max) };
   },
+});
+
+export const requestOperation = defineOperation({
+  name: "request",
+  summary: "One request in detail",
+  method: "GET",
+  path: "/network/:id",
+  params: z.object({ id: z.string().min(1).max(40) }),
+  result: Request,
+  run: async ({ browser }, { id }) => (await browser()).network.entry(id),
 });
 
 export const networkBodyOperation = defineOperation({

@@ -69,11 +69,11 @@ export async function withDialog<T>(
   act: (page: Page) => Promise<T>,
 ): Promise<T> {
   const page = await (await browser()).page();
-  page.nextDialog = dialog ? { accept: dialog.accept, promptText: dialog.prompt_text } : null;
+  page.dialogAnswer = dialog ? { accept: dialog.accept, promptText: dialog.prompt_text } : null;
   try {
     return await act(page);
   } finally {
-    page.nextDialog = null;
+    page.dialogAnswer = null;
   }
 }
 

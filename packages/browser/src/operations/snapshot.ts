@@ -6,7 +6,7 @@ import { type SnapshotOptions, snapshot } from "../page/snapshot.ts";
 import { notFound } from "../page/targets.ts";
 import { isWaiting, waitUntil } from "../page/wait.ts";
 import { type Context, defineOperation, type ToolOutput } from "./define.ts";
-import { networkLines, socketLines } from "./logs.ts";
+import { networkLines, readFilter, requestDetails, requestsOf, socketLines } from "./logs.ts";
 import { type PageChoice, pagesAs } from "./pages.ts";
 import { QueryTimeoutMs, queryFlag, queryInt, Target } from "./schemas.ts";
 
@@ -64,6 +64,20 @@ async function snapshotOf({ browser, deadline }: Context, options: SnapshotOptio
   return { url, title, snapshot: yaml, truncated };
 }
 
+async function addressOnly({ browser, deadline }: Context) {
+  const page = await (await browser()).page();
+  const { url, title } = await page.mainFrame.call("state", [], deadline.leftMs);
+  return { url, title, snapshot: "", truncated: false };
+}
+
+/** A list of requests, or all of one. */
+async function requestLog({ browser, session, deadline }: Context, wanted: string): Promise<string[]> {
+  const running = await browser();
+  if (!/^r\d+$/.test(wanted)) return networkLines(requestsOf(running, readFilter(wanted)));
+  const charsMax = Math.floor(session.contentCharsMax / 4);
+  return requestDetails(running, wanted, { charsMax, timeoutMs: deadline.leftMs });
+}
+
 /** Lists in a query are written with commas. */
 const queryList = <T extends string>(...names: T[]) =>
   z
@@ -93,6 +107,13 @@ export const a11yOperation = defineOperation({
     page: z.string().max(100).optional().describe("Switch to this page first: number or id"),
     close: z.enum(["page", "others"]).optional().describe("Close this page, or all others, first"),
     include: queryList("network", "websockets").optional().describe("Logs to add"),
+    network: z
+      .string()
+      .max(500)
+      .optional()
+      .describe(
+        'Requests to add: an id (r12) for all of one, or "fetch 4xx", "failed", part of an address, "all"',
+      ),
     max_chars: queryInt(500, 10_000_000).optional(),
     timeout_ms: QueryTimeoutMs,
   }),
@@ -113,26 +134,31 @@ export const a11yOperation = defineOperation({
   run: async (context, params) => {
     const { session, deadline } = context;
     const { target, offset, depth, boxes, find, max_chars, include = [] } = params;
+    const requests = params.network ?? (include.includes("network") ? "" : undefined);
+    const hasLogs = include.length > 0 || requests !== undefined;
     const browser = await context.browser();
     await pagesAs(browser, params as PageChoice, deadline);
     const { wait_text: text, wait_selector: selector, wait_gone: gone, wait_ms: ms } = params;
     const wait = { text, selector, gone, ms };
     if (isWaiting(wait)) await waitUntil(await browser.page(), wait, deadline);
-    const charsMax = (max_chars ?? session.contentCharsMax) / (include.length > 0 ? 2 : 1);
+    const charsMax = (max_chars ?? session.contentCharsMax) / (hasLogs ? 2 : 1);
     const shown =
       (params.since ? await changesSince(context) : null) ??
-      (await snapshotOf(context, {
-        target: target ?? null,
-        offset,
-        depth,
-        boxes,
-        find: find ?? null,
-        charsMax: Math.floor(charsMax),
-      }));
+      // Whoever asks for requests alone wants no page with them.
+      (params.network !== undefined && !target && !find
+        ? await addressOnly(context)
+        : await snapshotOf(context, {
+            target: target ?? null,
+            offset,
+            depth,
+            boxes,
+            find: find ?? null,
+            charsMax: Math.floor(charsMax),
+          }));
     const { network } = browser;
     return {
       ...shown,
-      ...(include.includes("network") ? { network: networkLines(network.entries) } : {}),
+      ...(requests === undefined ? {} : { network: await requestLog(context, requests) }),
       ...(include.includes("websockets") ? { websockets: socketLines(network.sockets) } : {}),
     };
   },
@@ -162,6 +188,10 @@ export const a11yOperation = defineOperation({
         .array(z.enum(["network", "websockets"]))
         .optional()
         .describe("Add logs"),
+      network: z
+        .string()
+        .optional()
+        .describe("Requests: fetch 4xx, part of an address, all; or r12: one whole"),
     }),
     toParams: ({ waitFor, page, ...input }) => {
       const { text, selector, gone, ms } = (waitFor ?? {}) as Record<string, unknown>;
@@ -169,7 +199,15 @@ export const a11yOperation = defineOperation({
       const chosen = page === undefined ? {} : { page: String(page) };
       return { ...input, ...wait, ...chosen, max_chars: undefined };
     },
-    present: async ({ url, title, snapshot: yaml, changes, partial, network, websockets }, { session }) => ({
+    present: async (
+      { url, title, snapshot: yaml, changes, partial, network, websockets },
+      { session },
+      { find },
+    ) => ({
+      result:
+        find && changes === undefined && yaml === ""
+          ? `Nothing on the page holds ${JSON.stringify(find)}.`
+          : undefined,
       page: { url, title, isNews: true },
       ...(changes === undefined
         ? { snapshot: yaml }

@@ -1,8 +1,15 @@
 /** A running browser: its pages, which of them is the active one, and what replaces one that is lost. */
-import { join } from "node:path";
+import { linkSync, unlinkSync } from "node:fs";
+import { basename, join, parse } from "node:path";
 import { ConsoleCapture } from "../capture/console.ts";
 import { NetworkCapture } from "../capture/network.ts";
-import { CdpConnection, type CdpSession, callTimeoutMsDefault, type EventParams } from "../cdp/connection.ts";
+import {
+  CdpConnection,
+  CdpError,
+  type CdpSession,
+  callTimeoutMsDefault,
+  type EventParams,
+} from "../cdp/connection.ts";
 import type { EngineTransport } from "../engines/contract.ts";
 import { ToolError } from "../errors.ts";
 import type { ProxyLogin } from "../launch/proxy.ts";
@@ -82,7 +89,10 @@ export class Browser {
       downloadPath: this.options.downloadsDir,
       eventsEnabled: true,
     });
-    await root.send("Target.setAutoAttach", autoAttach, startTimeoutMs);
+    await root.send("Target.setAutoAttach", autoAttach, startTimeoutMs).catch((error: Error) => {
+      // An engine without it announces its pages by itself.
+      if (!(error instanceof CdpError) || !/does not know|not found/i.test(error.message)) throw error;
+    });
   }
 
   /** The page that operations act on; a lost one has been replaced by the time this resolves. */
@@ -140,6 +150,8 @@ export class Browser {
   /** All at once: the browser takes its time for each. */
   async closePages(pages: readonly Page[], timeoutMs = callTimeoutMsDefault): Promise<void> {
     const { root } = this.connection;
+    // With its last page the browser would end the session of its cookies.
+    if ([...this.pages.values()].every((page) => pages.includes(page))) await this.newPage();
     const closed = pages.map((page) => root.send("Target.closeTarget", { targetId: page.id }, timeoutMs));
     for (const page of pages) {
       const opener = page.openerId ? this.pages.get(page.openerId) : undefined;
@@ -271,11 +283,17 @@ export class Browser {
       emulation: this.emulation,
       numbering: this.#numbering,
       changesCharsMax: this.options.changesCharsMax,
+      isGranted: (permission) => this.granted.includes(permission as PermissionName),
       sessionOf: (id) => this.connection.session(id),
       onSession: (each, _kind, owner) => this.#watch(each, owner),
     });
     page.onCrash = () => {
       if (!this.#recovery) this.#recoverBy(this.#replace(page));
+    };
+    page.onClose = () => {
+      if (page.openerId)
+        this.notices.add("closed", "The popup was closed; the page that opened it is active again.");
+      void this.closePages([page]).catch(() => {});
     };
     this.pages.set(page.id, page);
     if (!isFirst && (targetInfo.openerId || this.#creating === 0)) {
@@ -334,7 +352,29 @@ export class Browser {
     const name = this.#downloads.get(guid);
     if (!name || state === "inProgress") return;
     this.#downloads.delete(guid);
-    const saved = `${name} was downloaded (${receivedBytes} bytes) to ${join(this.options.downloadsDir, guid)}.`;
-    this.notices.add("download", state === "completed" ? saved : `The download of ${name} was canceled.`);
+    if (state !== "completed") {
+      this.notices.add("download", `The download of ${name} was canceled.`);
+      return;
+    }
+    const path = renameDownload(this.options.downloadsDir, guid, name);
+    this.notices.add("download", `${name} was downloaded (${receivedBytes} bytes) to ${path}.`);
   }
+}
+
+/** Under its own name, or that with a number where there is one already; where that fails, it stays as it is. */
+function renameDownload(dir: string, guid: string, name: string): string {
+  const { name: stem, ext } = parse(basename(name.replaceAll("\\", "/")));
+  const from = join(dir, guid);
+  for (let number = 0; number < 1_000; number++) {
+    const to = join(dir, `${stem}${number > 0 ? ` (${number})` : ""}${ext}`);
+    try {
+      // A link fails where the name is taken, a rename would not.
+      linkSync(from, to);
+      unlinkSync(from);
+      return to;
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== "EEXIST") return from;
+    }
+  }
+  return from;
 }

@@ -154,8 +154,13 @@ function parseStep(step: string): KeyStep[] {
   const repeated = /^(.+)\*(\d{1,3})$/.exec(step);
   const what = repeated?.[1] ?? step;
   const times = repeated ? Number(repeated[2]) : 1;
-  const wheel = /^wheel([xy]?)([+-]\d{1,6})$/i.exec(what);
-  const pixels = Math.max(-wheelPixelsMax, Math.min(wheelPixelsMax, Number(wheel?.[2] ?? 0)));
+  const wheel = /^wheel([xy]?)([+-]\d+)$/i.exec(what);
+  const pixels = Number(wheel?.[2] ?? 0);
+  if (Math.abs(pixels) > wheelPixelsMax)
+    throw new ToolError(
+      "invalid_request",
+      `"${what.slice(0, 60)}" is too far: the wheel turns ${wheelPixelsMax} pixels at most. The keys End and Home go to the ends.`,
+    );
   const isSideways = wheel?.[1]?.toLowerCase() === "x";
   const parsed: KeyStep = wheel
     ? { wheel: isSideways ? { x: pixels, y: 0 } : { x: 0, y: pixels } }

@@ -11,6 +11,7 @@ export type NoticeKind =
   | "form"
   | "input"
   | "permission"
+  | "print"
   | "file_chooser"
   | "momentary";
 

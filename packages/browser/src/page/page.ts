@@ -4,7 +4,8 @@ import { ToolError } from "../errors.ts";
 import { guardApplications } from "./applications.ts";
 import type { Emulation } from "./emulation.ts";
 import { Frame, type RefCount, worldName } from "./frame.ts";
-import { firstSource, firstSourceOfPage } from "./inpage/agent.ts";
+import { firstSource, firstSourceOfPage, pageSecret } from "./inpage/agent.ts";
+import type { PageWish } from "./inpage/page-world.ts";
 import { Loading, type LoadStage } from "./loading.ts";
 import type { NoticeKind, Notices } from "./notices.ts";
 import { reportRefusals } from "./permissions.ts";
@@ -25,6 +26,7 @@ export interface PageOptions {
   onSession: (session: CdpSession, kind: "page" | "iframe" | "worker", page: Page) => void;
   sessionOf: (sessionId: string) => CdpSession;
   numbering: Numbering;
+  isGranted: (permission: string) => boolean;
   /** How much an action tells of what changed on the page. */
   changesCharsMax: number;
 }
@@ -59,11 +61,13 @@ export class Page {
   readonly openerId: string | null;
   readonly frames = new Map<string, Frame>();
   readonly mainFrame: Frame;
-  /** A dialog answer for the next dialog only, before the standing policy applies. */
-  nextDialog: { accept: boolean; promptText?: string } | null = null;
+  /** The answer to the dialogs of the action that runs, before the standing policy applies. */
+  dialogAnswer: { accept: boolean; promptText?: string } | null = null;
   /** Resolves once the page may be sent somewhere. */
   ready: Promise<void> = Promise.resolve();
   crashed = false;
+  /** The tool is taking permissions back; the page has not asked for them. */
+  arePermissionsChanging = false;
   /** The browser shows a window of its own over the page, which therefore gets no input any more. */
   isBlocked = false;
   closed = false;
@@ -174,6 +178,8 @@ export class Page {
 
   /** Everything that a session needs before its target may run. */
   #prepare(session: CdpSession, kind: "page" | "iframe" | "worker"): void {
+    // Before the bindings: those of a popup's first document would not be there otherwise.
+    session.tell("Runtime.enable");
     session.on("Target.attachedToTarget", (event) => this.#childAttached(event));
     session.on("Target.detachedFromTarget", ({ sessionId }) => {
       this.#options.sessionOf(sessionId).end(new ToolError("page_closed", "The frame or worker was closed."));
@@ -182,6 +188,10 @@ export class Page {
       this.#followFrames(session);
       session.tell("Page.enable");
       session.tell("Page.addScriptToEvaluateOnNewDocument", { source: firstSource, worldName });
+      session.on("Runtime.bindingCalled", ({ name, payload }) => {
+        if (name === pageSecret) this.#wished(payload as PageWish);
+      });
+      session.tell("Runtime.addBinding", { name: pageSecret });
       session.tell("Page.addScriptToEvaluateOnNewDocument", { source: firstSourceOfPage });
       session.on("Page.fileChooserOpened", (chooser) => this.#chooserOpened(session, chooser));
       session.tell("Page.setInterceptFileChooserDialog", { enabled: true });
@@ -190,13 +200,7 @@ export class Page {
         if (blocked)
           this.report("popup", `A popup was blocked, because its frame may open none: ${blocked[1]}`);
       });
-      if (kind === "page")
-        reportRefusals(session, (name) =>
-          this.#options.notices.addOnce(
-            "permission",
-            `The page asked for ${name} and was refused. To allow it, grant the permission "${name}" with resize.`,
-          ),
-        );
+      if (kind === "page") reportRefusals(session, (name) => this.#refused(name));
       guardApplications(session, {
         onPrevented: (url) => this.#reportApplication(url),
         onAsked: (url) => {
@@ -209,7 +213,6 @@ export class Page {
       this.#lastWroteMs = performance.now();
     });
     this.requests.attach(session);
-    session.tell("Runtime.enable");
     session.tell("Target.setAutoAttach", autoAttach);
     this.#options.onSession(session, kind, this);
   }
@@ -278,14 +281,31 @@ export class Page {
   }
 
   #answerDialog({ type, message, defaultPrompt }: EventParams<"Page.javascriptDialogOpening">): void {
-    const once = this.nextDialog;
-    this.nextDialog = null;
+    const once = this.dialogAnswer;
     // Leaving a page is what was asked for, so beforeunload never holds it back.
     const accept = type === "beforeunload" || (once?.accept ?? this.#options.dialogPolicy === "accept");
     const promptText = type === "prompt" ? (once?.promptText ?? defaultPrompt ?? "") : undefined;
     this.session.tell("Page.handleJavaScriptDialog", { accept, promptText });
     const what = message ? `${type} dialog ${JSON.stringify(message.slice(0, 300))}` : `${type} dialog`;
-    this.#options.notices.add("dialog", `${what} was ${accept ? "accepted" : "dismissed"}`);
+    const how = accept
+      ? `accepted${promptText ? ` with ${JSON.stringify(promptText.slice(0, 300))}` : ""}`
+      : "dismissed";
+    this.#options.notices.add("dialog", `${what} was ${how}`);
+  }
+
+  /** What the page asked the browser for, with nobody there to give it. */
+  #wished(wish: PageWish): void {
+    if (wish === "print") this.report("print", "The page asked to be printed; make a PDF of it instead.");
+    else if (wish === "close") this.onClose();
+    else if (!this.#options.isGranted(wish)) this.#refused(wish);
+  }
+
+  #refused(name: string): void {
+    if (this.arePermissionsChanging) return;
+    this.#options.notices.addOnce(
+      "permission",
+      `The page asked for ${name} and was refused. To allow it, grant the permission "${name}" with resize.`,
+    );
   }
 
   #chooserOpened(session: CdpSession, { backendNodeId, mode }: EventParams<"Page.fileChooserOpened">): void {
@@ -331,6 +351,8 @@ export class Page {
 
   /** Set by the browser session, which opens the replacement. */
   onCrash: () => void = () => {};
+  /** Set by the browser session, which closes it. */
+  onClose: () => void = () => {};
 
   close(error: ToolError): void {
     this.closed = true;

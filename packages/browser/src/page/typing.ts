@@ -20,6 +20,8 @@ import {
 } from "./settle.ts";
 
 const valueCharsMax = 300;
+/** What is shown of a password. */
+const secretMask = "••••••";
 
 export interface TypeOptions {
   /** Null: the focused element, at its caret. */
@@ -53,7 +55,13 @@ async function findTarget(
   const { frame, found } = await whenReady(page, target, deadline, (each, look) =>
     each.call("type", [target, request], look.leftMs),
   );
-  const kind = found.field ?? { isSingleBox: false, isEditor: false, isPlain: false, before: null };
+  const kind = found.field ?? {
+    isSingleBox: false,
+    isEditor: false,
+    isPlain: false,
+    isSecret: false,
+    before: null,
+  };
   return { frame, kind, matches: found.matches, isDone: found.readiness!.state === "done" };
 }
 
@@ -110,9 +118,12 @@ async function enter({ frame, kind }: Field, options: TypeOptions, deadline: Dea
   // Editors draw only a part of their text; their own "select all" takes all of it.
   if (replaces && kind.isEditor)
     await pressChord(frame.session, parseChord(`${primaryModifier}+a`), deadline.leftMs);
+  // Code editors close brackets and indent what is typed; what is pasted they take as it is.
+  if (kind.isEditor && text.length > 1 && !slowly && (await frame.call("paste", [text], deadline.leftMs)))
+    return;
   if (!slowly && text !== "") return insert(frame, options, deadline);
   // What is selected is removed first; typing over it would do the same, but not for an empty text.
-  if (replaces) await pressChord(frame.session, parseChord("Delete"), deadline.leftMs);
+  if (replaces && kind.before !== "") await pressChord(frame.session, parseChord("Delete"), deadline.leftMs);
   await typeKeys(frame.session, text, deadline.leftMs);
 }
 
@@ -126,7 +137,10 @@ function checkValue(page: Page, value: string, { kind }: Field, { target, text, 
   const isAtCaret = target === null;
   const wanted = append ? (kind.before ?? "") + text : text;
   const isThere = isAtCaret ? flat(value).includes(flat(text)) : flat(value) === flat(wanted);
-  if (!isThere) page.report("input", `The field holds ${shown(value)}, not ${shown(wanted)}.`);
+  // An editor's own field is emptied once the editor has taken what was typed.
+  if (isThere || (kind.isEditor && value === "")) return;
+  if (kind.isSecret) page.report("input", "The field holds something else than was typed.");
+  else page.report("input", `The field holds ${shown(value)}, not ${shown(wanted)}.`);
 }
 
 /** What the field holds, one frame after it was typed into; null when that cannot be read. */
@@ -144,7 +158,7 @@ async function readBack(
   if (text.length > 1 && (kind.isSingleBox || value?.length === 1))
     value = await frame.call("boxesValue", [target, text.length], deadline.leftMs);
   if (value !== null && !isDone) checkValue(page, value, field, options);
-  return { value, after };
+  return { value: kind.isSecret && value ? secretMask : value, after };
 }
 
 export async function type(page: Page, options: TypeOptions, deadline: Deadline): Promise<ActionResult> {

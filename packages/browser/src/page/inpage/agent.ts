@@ -20,6 +20,7 @@ import { createLocate } from "./locate.ts";
 import { createLooks } from "./looks.ts";
 import { createMomentary } from "./momentary.ts";
 import { createNames } from "./names.ts";
+import { createTimers, followPage } from "./page-world.ts";
 import { createPairing } from "./pairing.ts";
 import { createPrune } from "./prune.ts";
 import { createRender } from "./render.ts";
@@ -29,7 +30,6 @@ import { safeDocument } from "./safe-document.ts";
 import { createSilent } from "./silent.ts";
 import { createStates } from "./states.ts";
 import { storage } from "./store.ts";
-import { createTimers, followTimers } from "./timers.ts";
 import { createTree } from "./tree.ts";
 import { createWatch, listenFirst } from "./watch.ts";
 import { createYaml } from "./yaml.ts";
@@ -72,7 +72,7 @@ const parts = {
 
 function createAgent(
   made: typeof parts,
-  { refPrefix, question }: { refPrefix: string; question: string },
+  { refPrefix, pageSecret }: { refPrefix: string; pageSecret: string },
   page: Document,
 ): Agent {
   const dom = made.createDom();
@@ -120,18 +120,18 @@ function createAgent(
   const distiller = made.createDistiller({ isInteractive: affordances.isInteractive, noticeSilent });
   const prune = made.createPrune();
   const renderer = made.createRender(refFor, made.createYaml());
-  const locator = made.createLocate({ dom, roles, names });
+  const locator = made.createLocate({ dom, roles, names, hit });
   const frame = made.nextFrame;
   const watch = made.createWatch({ dom, hit, brief, frame, listenFirst: made.listenFirst });
   const act = made.createAct({ dom, roles, hit, watch, brief, frame, page });
   const fields = made.createFields({ dom, roles, hit, act, brief, watch });
-  const forms = made.createForms(brief);
+  const forms = made.createForms({ roles, names, refFor });
   const momentary = made.createMomentary({ dom, page });
   const looks = made.createLooks({ tree, distiller });
   const pairing = made.createPairing(passRef);
   const comparison = made.createCompare({ dom, looks, pairing, renderer, momentary });
   const changeLog = made.createChanges({ dom, looks, comparison, momentary });
-  const timers = made.createTimers(question);
+  const timers = made.createTimers(pageSecret);
   const reactionMsMax = 500;
   /** A page that changes all the time is not compared more often than this. */
   const compareMsEach = 40;
@@ -263,6 +263,7 @@ function createAgent(
       const element = located(target);
       return element !== null && fields.insert(element, text, append);
     },
+    paste: fields.paste,
     focus() {
       const element = document.hasFocus() ? fields.focused() : null;
       begin(element);
@@ -396,13 +397,13 @@ function createAgent(
   };
 }
 
-/** The name of the event by which the tool's world asks the page's; no page can know it. */
-const question = crypto.randomUUID();
+/** The name by which the tool and the page's own world meet; no page can know it. */
+export const pageSecret = crypto.randomUUID();
 
 /** The expression that makes the agent when evaluated in a document. */
 export function agentSource(refPrefix: string): string {
   const fields = Object.entries(parts).map(([name, part]) => `${name}:${part.toString()}`);
-  const names = JSON.stringify({ refPrefix, question });
+  const names = JSON.stringify({ refPrefix, pageSecret });
   const made = `(${createAgent.toString()})({${fields.join(",")}},${names},page)`;
   // What everything in here calls `document` is the safe one; observers want the real one, which is `page`.
   return `((page,document)=>${made})(globalThis.document,(${safeDocument.toString()})(globalThis.document))`;
@@ -410,4 +411,4 @@ export function agentSource(refPrefix: string): string {
 
 /** What runs in every new document before its own script: in the tool's world, and in the page's. */
 export const firstSource = `(${listenFirst.toString()})()`;
-export const firstSourceOfPage = `(${followTimers.toString()})(${JSON.stringify(question)})`;
+export const firstSourceOfPage = `(${followPage.toString()})(${JSON.stringify(pageSecret)})`;

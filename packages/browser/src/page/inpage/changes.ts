@@ -28,6 +28,7 @@ export function createChanges({ dom, looks, comparison, momentary }: ChangeTools
   /** A page that is larger is compared in part; what changes elsewhere in it is found through its mutations. */
   const charsMaxCompared = 28_000;
   const fieldsMax = 500;
+  const structureParts = 2;
   const valueCharsMax = 100;
 
   let last: Look | null = null;
@@ -126,7 +127,10 @@ export function createChanges({ dom, looks, comparison, momentary }: ChangeTools
       truncated,
       isPartial,
       isNew,
-      momentary: momentary.take(() => looks.textOf(old.top)),
+      momentary: momentary.take({
+        text: () => looks.textOf(old.top),
+        isStructure: (each) => (old.byElement.get(each)?.parts.length ?? 0) >= structureParts,
+      }),
     };
     return { changes, isBare: atBegin ? isBare(element) : isAbout(element, told) };
   }

@@ -90,6 +90,8 @@ export interface Agent {
   type(target: string, request: TypeRequest): Found;
   /** The text of a plain field that `type` found ready; false when it has to be sent as input. */
   insert(target: string, text: string, append: boolean): boolean;
+  /** Into what has the focus; false when the page does not take it. */
+  paste(text: string): boolean;
   /** What has the focus: a field, a document inside of this one, something else, or nothing. */
   focus(): { kind: "field" | "frame" | "other" | "none"; field: FieldKind };
   /** Null: the element that has the focus. */

@@ -180,11 +180,17 @@ export function createDescriber(tools: DescribeTools) {
     return node;
   }
 
+  /** A password is not told; that there is one is. */
+  const masked = (value: string) => (value === "" ? "" : "••••••");
+
   function addValue(node: AriaNode): void {
     const { element, role } = node;
     if (element instanceof HTMLInputElement || element instanceof HTMLTextAreaElement) {
       if (!/^(checkbox|radio|file)$/.test(element.type))
-        node.children.push({ index: 0, node: element.value });
+        node.children.push({
+          index: 0,
+          node: element.type === "password" ? masked(element.value) : element.value,
+        });
       return;
     }
     const value = affordances.valueText(element, role);

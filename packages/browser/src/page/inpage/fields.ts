@@ -22,6 +22,8 @@ export interface FieldKind {
   isEditor: boolean;
   /** A text field of the browser's own, which `insert` can fill. */
   isPlain: boolean;
+  /** What it holds is not to be seen. */
+  isSecret: boolean;
   /** The text before, which `append` goes on from; null where it cannot be read. */
   before: string | null;
 }
@@ -112,16 +114,35 @@ export function createFields({ dom, roles, hit, act, brief, watch }: FieldTools)
     return `write it like ${examples[type]}, within what the field allows`;
   }
 
+  const isDay = (text: string) => {
+    const [, year, month, day] = /^(\d{4,6})-(\d\d)-(\d\d)$/.exec(text) ?? [];
+    const date = new Date(Date.UTC(Number(year), Number(month) - 1, Number(day)));
+    return date.getUTCMonth() === Number(month) - 1 && date.getUTCDate() === Number(day);
+  };
+  const isTime = (text: string) => /^([01]\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d{1,3})?)?$/.test(text);
+  /** The browser itself would complain of a wrong value in the page's console. */
+  const wellFormed: Record<string, (text: string) => boolean> = {
+    date: isDay,
+    time: isTime,
+    "datetime-local": (text) =>
+      isDay(text.slice(0, -6).replace(/[T ].*/, "")) && isTime(text.replace(/^.*[T ]/, "")),
+    month: (text) => /^\d{4,6}-(0[1-9]|1[0-2])$/.test(text),
+    week: (text) => /^\d{4,6}-W(0[1-9]|[1-4]\d|5[0-3])$/.test(text),
+    color: (text) => /^#[0-9a-f]{6}$/i.test(text),
+    range: (text) => text.trim() !== "" && Number.isFinite(Number(text)),
+  };
+
   function setValue(input: HTMLInputElement, text: string): Readiness {
     const before = input.value;
     input.focus();
-    input.value = text;
+    const isRead = text === "" || wellFormed[input.type]!(text);
+    if (isRead) input.value = text;
     const isTaken =
       input.type === "range"
         ? Number(input.value) === Number(text)
         : input.value.toLowerCase() === text.toLowerCase();
-    if (!isTaken) {
-      input.value = before;
+    if (!isRead || !isTaken) {
+      if (isRead) input.value = before;
       return { state: "unsuitable", reason: `"${text}" is no ${input.type} value; ${wantedValue(input)}` };
     }
     input.dispatchEvent(new Event("input", { bubbles: true, composed: true }));
@@ -159,7 +180,7 @@ export function createFields({ dom, roles, hit, act, brief, watch }: FieldTools)
     if (roles.isDisabledForAria(field)) return { state: "disabled", reason: "it is disabled" };
     if (field instanceof HTMLSelectElement) return chooseByText(field, text);
     if (isTextField(field) && (field as HTMLInputElement).readOnly)
-      return { state: "disabled", reason: "it is read-only" };
+      return { state: "unsuitable", reason: "it is read-only" };
     if (field instanceof HTMLInputElement) {
       if (valueTypes.test(field.type)) return setValue(field, text);
       const refused = refusal(field, text);
@@ -185,9 +206,31 @@ export function createFields({ dom, roles, hit, act, brief, watch }: FieldTools)
     const field = element as HTMLElement;
     focusFor(field, append);
     if (focused() !== field) return false;
+    // The events of one key: searches and filters wait for those.
+    const key = [...text].at(-1)!;
+    const letter = /^[a-z0-9]$/i.test(key) ? key.toUpperCase() : "";
+    const code = letter && `${/\d/.test(letter) ? "Digit" : "Key"}${letter}`;
+    const fire = (type: string, keyCode: number) => {
+      const init = { key, code, keyCode, which: keyCode, bubbles: true, cancelable: true, composed: true };
+      return field.dispatchEvent(new KeyboardEvent(type, init));
+    };
+    const keyCode = letter ? letter.charCodeAt(0) : key === " " ? 32 : 0;
+    const isTyped = fire("keydown", keyCode) && fire("keypress", key.codePointAt(0)!);
     // Not every browser asks the page before a command; the page is asked here, once, and may do it itself.
-    if (isAllowed(field, text)) watch.insertText(text);
+    if (isTyped && isAllowed(field, text)) watch.insertText(text);
+    fire("keyup", keyCode);
     return true;
+  }
+
+  /** As from the clipboard, into what has the focus; false when the page does not care for that itself. */
+  function paste(text: string): boolean {
+    const field = focused();
+    if (!field || (field as HTMLElement).isContentEditable) return false;
+    const clipboardData = new DataTransfer();
+    clipboardData.setData("text/plain", text);
+    return !field.dispatchEvent(
+      new ClipboardEvent("paste", { clipboardData, bubbles: true, cancelable: true, composed: true }),
+    );
   }
 
   const isAllowed = (field: Element, data: string) =>
@@ -217,13 +260,14 @@ export function createFields({ dom, roles, hit, act, brief, watch }: FieldTools)
 
   function kindOf(element: Element | null): FieldKind {
     const field = element && fieldOf(element);
-    if (!field) return { isSingleBox: false, isEditor: false, isPlain: false, before: null };
+    if (!field) return { isSingleBox: false, isEditor: false, isPlain: false, isSecret: false, before: null };
     const isSingleBox = field instanceof HTMLInputElement && field.maxLength === 1;
     const isEditor = !isTextField(field) || field !== element;
     return {
       isSingleBox,
       isEditor,
       isPlain: !isSingleBox && !isEditor,
+      isSecret: field instanceof HTMLInputElement && field.type === "password",
       before: heldBy(field),
     };
   }
@@ -267,7 +311,7 @@ export function createFields({ dom, roles, hit, act, brief, watch }: FieldTools)
     if (current && focused() === current && current.value !== "") boxes[index + 1]?.focus();
   }
 
-  return { prepareType, insert, fieldOf, focused, caretToEnd, kindOf, heldBy, boxesValue, leaveBox };
+  return { prepareType, insert, paste, fieldOf, focused, caretToEnd, kindOf, heldBy, boxesValue, leaveBox };
 }
 
 export type Fields = ReturnType<typeof createFields>;

@@ -1,5 +1,6 @@
 /** What became of forms: whether one was sent, and which field kept one from being sent. */
-import type { Brief } from "./brief.ts";
+import type { Names } from "./names.ts";
+import type { Roles } from "./roles.ts";
 
 export interface FormOutcome {
   /** A form was sent; the page leaves once the browser gets to it. */
@@ -8,7 +9,13 @@ export interface FormOutcome {
   invalid: string;
 }
 
-export function createForms(brief: Brief) {
+interface FormTools {
+  roles: Roles;
+  names: Names;
+  refFor: (element: Element) => string;
+}
+
+export function createForms({ roles, names, refFor }: FormTools) {
   const messageCharsMax = 300;
   let formSent = false;
   let invalid = "";
@@ -17,7 +24,11 @@ export function createForms(brief: Brief) {
     ({ target }) => {
       if (invalid || !(target instanceof HTMLElement) || !("validationMessage" in target)) return;
       const message = String(target.validationMessage).slice(0, messageCharsMax).replace(/\s+/g, " ");
-      invalid = `${brief(target)}: ${message}`;
+      const role = roles.roleOf(target) ?? "field";
+      const name = names.nameOf(target, role).text || target.getAttribute("name") || "";
+      // The title is where pages say what they want of a pattern.
+      const hint = target.title && !message.includes(target.title) ? ` (${target.title})` : "";
+      invalid = `${role} ${JSON.stringify(name)} [ref=${refFor(target)}]: ${message}${hint}`;
     },
     { capture: true },
   );

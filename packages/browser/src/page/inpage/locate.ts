@@ -1,5 +1,6 @@
 /** Finds elements by ref, CSS, `text=` and `role=`, through open and closed shadow roots. */
 import type { Dom } from "./dom.ts";
+import type { Hit } from "./hit.ts";
 import type { Names } from "./names.ts";
 import type { Roles } from "./roles.ts";
 
@@ -11,7 +12,16 @@ export interface Located {
   problem?: string;
 }
 
-export function createLocate({ dom, roles, names }: { dom: Dom; roles: Roles; names: Names }) {
+interface LocateTools {
+  dom: Dom;
+  roles: Roles;
+  names: Names;
+  hit: Hit;
+}
+
+export function createLocate({ dom, roles, names, hit }: LocateTools) {
+  /** Of this many that hold a text the likeliest is taken. */
+  const weighedMax = 20;
   const elementsMax = 50_000;
   const unread = /^(SCRIPT|STYLE|NOSCRIPT|TEMPLATE|HEAD|TITLE)$/;
   const flat = (text: string) => text.trim().replace(/\s+/g, " ");
@@ -42,11 +52,39 @@ export function createLocate({ dom, roles, names }: { dom: Dom; roles: Roles; na
   }
 
   function byCss(selector: string): Element[] {
-    const direct = [...document.querySelectorAll(selector)];
-    if (direct.length > 0) return direct;
+    const words = /:has-text\(\s*(?:"([^"]*)"|'([^']*)'|([^)]*))\s*\)/.exec(selector);
+    const wanted = flat(words?.[1] ?? words?.[2] ?? words?.[3] ?? "").toLowerCase();
+    const plain = words ? selector.replace(words[0], "") : selector;
+    const steps = plain.split(">>").map((step) => step.trim() || "*");
+    let found = steps.length > 1 ? byChain(steps) : [...document.querySelectorAll(plain)];
+    if (found.length === 0 && steps.length === 1) {
+      for (const root of everyRoot()) if (root !== document) found.push(...root.querySelectorAll(plain));
+      // `x-list button`: the one may stand inside a shadow root of the other.
+      const parts = plain.match(/(?:\[[^\]]*\]|\([^)]*\)|[^\s([])+/g) ?? [];
+      if (found.length === 0 && parts.length > 1 && !parts.some((part) => /^[>+~,]|,$/.test(part)))
+        found = byChain(parts);
+    }
+    if (!words) return found;
+    found = found.filter((element) =>
+      flat(element.textContent ?? "")
+        .toLowerCase()
+        .includes(wanted),
+    );
+    return found.filter((element) => !found.some((other) => other !== element && element.contains(other)));
+  }
+
+  /** Elements that match the last selector inside of ones that match those before it, across shadow boundaries. */
+  function byChain(steps: string[]): Element[] {
+    const last = steps.at(-1)!;
+    const isWithin = (element: Element) => {
+      let step = steps.length - 2;
+      for (let at = dom.parentOf(element); at && step >= 0; at = dom.parentOf(at))
+        if (at.matches(steps[step]!)) step--;
+      return step < 0;
+    };
     const found: Element[] = [];
-    for (const root of everyRoot()) if (root !== document) found.push(...root.querySelectorAll(selector));
-    return found;
+    for (const root of everyRoot()) found.push(...root.querySelectorAll(last));
+    return found.filter(isWithin);
   }
 
   /** `text=Save` matches part of a text in any case, `text="Save"` the whole text exactly. */
@@ -125,8 +163,41 @@ export function createLocate({ dom, roles, names }: { dom: Dom; roles: Roles; na
       const problem = `"${target}" is not a ref, a CSS selector, text=… or role=…[name="…"].`;
       return { element: null, matches: 0, problem };
     }
-    const visible = found.find((element) => dom.boxOf(element).visible);
-    return { element: visible ?? found[0] ?? null, matches: found.length };
+    const visible = found.filter((element) => dom.boxOf(element).visible);
+    const best = target.startsWith("text=") ? likeliest(visible, target.slice(5)) : visible[0];
+    return { element: best ?? found[0] ?? null, matches: found.length };
+  }
+
+  const control = "a, button, input, select, textarea, label, option, summary, [role], [onclick], [tabindex]";
+
+  /** Of several that hold a text: one that is the whole text, then one to be acted on, then one that is not covered. */
+  function likeliest(found: Element[], query: string): Element | undefined {
+    const wanted = flat(query.replace(/^(["'])(.*)\1$/, "$2")).toLowerCase();
+    const weigh = (element: Element) => {
+      const around = element.closest(control);
+      const isWhole = flat(element.textContent ?? "").toLowerCase() === wanted;
+      const isControl =
+        around !== null &&
+        !/^(heading|paragraph|none|presentation|group|dialog|alert|status)$/.test(
+          roles.roleOf(around) ?? "none",
+        );
+      return (isWhole ? 4 : 0) + (isControl ? 2 : 0) + (isCovered(element) ? 0 : 1);
+    };
+    let best: Element | undefined;
+    let most = -1;
+    for (const element of found.slice(0, weighedMax)) {
+      const weight = weigh(element);
+      if (weight > most) [best, most] = [element, weight];
+    }
+    return best;
+  }
+
+  function isCovered(element: Element): boolean {
+    const { left, top, width, height } = element.getBoundingClientRect();
+    const [x, y] = [left + width / 2, top + height / 2];
+    if (x < 0 || y < 0 || x >= innerWidth || y >= innerHeight) return false;
+    const found = hit.deepestAt(x, y);
+    return found !== null && !hit.reaches(element, found) && !found.contains(element);
   }
 
   return { locate };

@@ -1,6 +1,13 @@
 /** Sees what the page shows for a moment only, such as a toast, so that the next result can still tell of it. */
 import type { Dom } from "./dom.ts";
 
+/** What was told of the page before. */
+export interface Told {
+  text: () => string;
+  /** Whether it was told with parts of its own: a calendar is, a message is not. */
+  isStructure: (element: Element) => boolean;
+}
+
 export function createMomentary({ dom, page }: { dom: Dom; page: Document }) {
   /** Watching goes on for so long after the last call; an idle page costs nothing. */
   const watchMsMax = 60_000;
@@ -125,8 +132,8 @@ export function createMomentary({ dom, page }: { dom: Dom; page: Document }) {
 
   const isSmallPage = () => document.getElementsByTagName("*").length < elementsMax;
 
-  /** Texts that were shown and are gone; `told` is what was reported as part of the page before. */
-  function take(told: () => string): string[] {
+  /** Texts that were shown and are gone, and that nobody was told of. */
+  function take(told: Told): string[] {
     look();
     const texts = new Set<string>();
     for (const [element, text] of shown) {
@@ -137,11 +144,11 @@ export function createMomentary({ dom, page }: { dom: Dom; page: Document }) {
         continue;
       }
       shown.delete(element);
-      texts.add(text);
+      if (!told.isStructure(element)) texts.add(text);
     }
     touched.clear();
     if (texts.size === 0) return [];
-    const before = wordsIn(told());
+    const before = wordsIn(told.text());
     for (const text of texts) if (isTold(text, before)) texts.delete(text);
     if (texts.size === 0 || !isSmallPage()) return [...texts].slice(0, reportedMax);
     // A list that is drawn again shows the same text in new elements.

@@ -13,9 +13,13 @@ export function createPrune() {
       has(node.placeholder) ||
       node.children.some((child) => typeof child.node === "string" && has(child.node));
 
+    const holdsMatch = (node: AriaNode): boolean =>
+      isMatch(node) ||
+      node.children.some((child) => typeof child.node !== "string" && holdsMatch(child.node));
+
     function keep(node: AriaNode): boolean {
-      // What belongs to a match is shown whole.
-      if (isMatch(node)) return true;
+      // What belongs to a match is shown whole; and of a row, what can be done with it.
+      if (isMatch(node) || (node.role === "row" && holdsMatch(node))) return true;
       node.children = node.children.filter((child) => typeof child.node !== "string" && keep(child.node));
       node.unseen = undefined;
       return node.children.length > 0;
