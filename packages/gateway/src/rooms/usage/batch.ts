@@ -9,37 +9,96 @@ import { Sums } from "./sums.ts";
 export const NO_ID = "00000000-0000-0000-0000-000000000000";
 
 /** Rows that count in the same places, added up. */
-interface Gathered {
-  /** One of them. */
-  row: RequestRow;
-  minuteMs: number;
-  requests: number;
-  promptTokens: number;
-  completionTokens: number;
-  costNanoUsd: number;
-  unpriced: number;
-  lastMs: number;
-  /** Requests by time to the first token, and by duration. */
-  firstToken: number[];
-  duration: number[];
+class Tally {
+  requests = 0;
+  promptTokens = 0;
+  completionTokens = 0;
+  costNanoUsd = 0;
+  unpriced = 0;
+  lastMs = 0;
+
+  constructor(
+    /** One of them. */
+    readonly row: RequestRow,
+  ) {}
+
+  add(row: RequestRow): void {
+    this.requests++;
+    this.promptTokens += row.promptTokens;
+    this.completionTokens += row.completionTokens;
+    this.costNanoUsd += row.costNanoUsd ?? 0;
+    if (row.channel !== null && row.costNanoUsd === null) this.unpriced++;
+    if (row.atMs > this.lastMs) this.lastMs = row.atMs;
+  }
+
+  get figures(): number[] {
+    return [this.promptTokens, this.completionTokens, this.costNanoUsd, this.unpriced];
+  }
 }
 
-const countsIn = ({ row, minuteMs }: Gathered, other: RequestRow): boolean =>
-  other.atMs >= minuteMs &&
-  other.atMs < minuteMs + MINUTE_MS &&
-  row.userId === other.userId &&
-  row.keyId === other.keyId &&
-  row.project === other.project &&
-  row.groupId === other.groupId &&
-  row.surface === other.surface &&
-  row.model === other.model &&
-  row.backend === other.backend &&
-  row.channel === other.channel &&
-  row.status === other.status &&
-  row.code === other.code &&
-  (row.points === null) === (other.points === null);
+/** The same with how long they took. */
+class TimedTally extends Tally {
+  readonly firstToken: number[] = new Array(BUCKET_COUNT).fill(0);
+  readonly duration: number[] = new Array(BUCKET_COUNT).fill(0);
 
-const noBuckets = (): number[] => new Array(BUCKET_COUNT).fill(0);
+  override add(row: RequestRow): void {
+    super.add(row);
+    if (row.firstTokenMs !== null) this.firstToken[bucketOf(row.firstTokenMs)]!++;
+    this.duration[bucketOf(row.durationMs)]!++;
+  }
+}
+
+const startOf = (ms: number, grainMs: number): number => ms - (ms % grainMs);
+const isWithin = (a: RequestRow, b: RequestRow, grainMs: number): boolean =>
+  startOf(a.atMs, grainMs) === startOf(b.atMs, grainMs);
+
+const isOfKind = (a: RequestRow, b: RequestRow): boolean =>
+  a.surface === b.surface &&
+  a.model === b.model &&
+  a.backend === b.backend &&
+  a.channel === b.channel &&
+  a.status === b.status &&
+  a.code === b.code;
+
+const isOfAsker = (a: RequestRow, b: RequestRow): boolean =>
+  a.userId === b.userId &&
+  a.keyId === b.keyId &&
+  a.project === b.project &&
+  a.groupId === b.groupId &&
+  a.channel === b.channel &&
+  (a.status === null) === (b.status === null) &&
+  (a.status ?? 0) >= 400 === (b.status ?? 0) >= 400 &&
+  (a.points === null) === (b.points === null);
+
+/** Tallies by a name and by what else tells rows apart: of each name there are few. */
+class Tallies<T extends Tally> {
+  readonly #byName = new Map<string | null, T[]>();
+
+  constructor(
+    readonly make: (row: RequestRow) => T,
+    readonly isSame: (a: RequestRow, b: RequestRow) => boolean,
+  ) {}
+
+  add(name: string | null, row: RequestRow): void {
+    let tallies = this.#byName.get(name);
+    if (!tallies) {
+      tallies = [];
+      this.#byName.set(name, tallies);
+    }
+    let tally = tallies.find((known) => this.isSame(known.row, row));
+    if (!tally) {
+      tally = this.make(row);
+      tallies.push(tally);
+    }
+    tally.add(row);
+  }
+
+  *all(): Generator<T> {
+    for (const tallies of this.#byName.values()) yield* tallies;
+  }
+}
+
+const timed = (row: RequestRow) => new TimedTally(row);
 
 /** What a batch of rows adds to the sums. Rows are grouped first: a batch has many of one key, which differ little. */
 export class Batch {
@@ -49,97 +108,79 @@ export class Batch {
   readonly askerDays = new Sums();
   readonly refDays = new Sums();
   readonly keys = new KeySums();
-  /** By `attribution`: of each there are as many as the key has used models, or a few more. */
-  readonly #groups = new Map<string | null, Gathered[]>();
   readonly #monthNames = new MonthNames();
 
   constructor(rows: readonly RequestRow[]) {
-    for (const row of rows) this.#add(row);
-    for (const groups of this.#groups.values()) for (const group of groups) this.#rollUp(group);
-  }
-
-  #add(row: RequestRow): void {
-    const group = this.#groupOf(row);
-    group.requests++;
-    group.promptTokens += row.promptTokens;
-    group.completionTokens += row.completionTokens;
-    group.costNanoUsd += row.costNanoUsd ?? 0;
-    if (row.channel !== null && row.costNanoUsd === null) group.unpriced++;
-    if (row.atMs > group.lastMs) group.lastMs = row.atMs;
-    if (row.firstTokenMs !== null) group.firstToken[bucketOf(row.firstTokenMs)]!++;
-    group.duration[bucketOf(row.durationMs)]!++;
-    if (row.refId !== null && isCharged(row))
-      this.refDays.add(
-        [row.refId, row.atMs - (row.atMs % DAY_MS), row.model, row.channel],
-        [1, row.promptTokens, row.completionTokens, row.costNanoUsd ?? 0],
-      );
-  }
-
-  #groupOf(row: RequestRow): Gathered {
-    let groups = this.#groups.get(row.attribution);
-    if (!groups) {
-      groups = [];
-      this.#groups.set(row.attribution, groups);
+    const everyone = new Tallies(timed, (a, b) => isOfKind(a, b) && isWithin(a, b, MINUTE_MS));
+    const people = new Tallies(timed, (a, b) => isOfKind(a, b) && isWithin(a, b, DAY_MS));
+    const askers = new Tallies(
+      (row) => new Tally(row),
+      (a, b) => isOfAsker(a, b) && isWithin(a, b, DAY_MS),
+    );
+    for (const row of rows) {
+      everyone.add(row.model, row);
+      if (row.userId !== null) people.add(row.userId, row);
+      askers.add(row.attribution, row);
+      if (row.refId !== null && isCharged(row))
+        this.refDays.add(
+          [row.refId, startOf(row.atMs, DAY_MS), row.model, row.channel],
+          [1, row.promptTokens, row.completionTokens, row.costNanoUsd ?? 0],
+        );
     }
-    for (const group of groups) if (countsIn(group, row)) return group;
-    const group = {
-      row,
-      minuteMs: row.atMs - (row.atMs % MINUTE_MS),
-      requests: 0,
-      promptTokens: 0,
-      completionTokens: 0,
-      costNanoUsd: 0,
-      unpriced: 0,
-      lastMs: 0,
-      firstToken: noBuckets(),
-      duration: noBuckets(),
-    };
-    groups.push(group);
-    return group;
+    for (const tally of everyone.all()) for (const grainMs of GRAINS_MS) this.#addKind(tally, grainMs, NO_ID);
+    for (const tally of people.all()) this.#addKind(tally, DAY_MS, tally.row.userId!);
+    for (const tally of askers.all()) this.#addAsker(tally);
   }
 
-  #rollUp(group: Gathered): void {
-    const { row, minuteMs, requests, promptTokens, completionTokens, costNanoUsd, unpriced } = group;
-    const figures = [promptTokens, completionTokens, costNanoUsd, unpriced];
-    const sums = [requests, ...figures, ...group.firstToken, ...group.duration];
-    const kind = [
-      row.surface ?? "",
-      row.model ?? "",
-      row.backend ?? "",
-      row.channel ?? "",
-      row.status ?? 0,
-      row.code ?? "",
-    ];
-    const { userId, attribution, keyId, project, groupId } = row;
-    const dayMs = minuteMs - (minuteMs % DAY_MS);
-    for (const grainMs of GRAINS_MS)
-      this.kinds.add([grainMs, NO_ID, minuteMs - (minuteMs % grainMs), ...kind], sums);
-    if (userId !== null) this.kinds.add([DAY_MS, userId, dayMs, ...kind], sums);
+  #addKind(
+    { row, requests, figures, firstToken, duration }: TimedTally,
+    grainMs: number,
+    whose: string,
+  ): void {
+    this.kinds.add(
+      [
+        grainMs,
+        whose,
+        startOf(row.atMs, grainMs),
+        row.surface ?? "",
+        row.model ?? "",
+        row.backend ?? "",
+        row.channel ?? "",
+        row.status ?? 0,
+        row.code ?? "",
+      ],
+      [requests, ...figures, ...firstToken, ...duration],
+    );
+  }
+
+  #addAsker(tally: Tally): void {
+    const { row, requests } = tally;
+    const { userId, attribution, keyId, project, groupId, channel, status } = row;
     this.askerDays.add(
       [
-        dayMs,
+        startOf(row.atMs, DAY_MS),
         userId ?? NO_ID,
         attribution ?? "",
         keyId ?? NO_ID,
         project ?? "",
         groupId ?? NO_ID,
-        row.channel ?? "",
+        channel ?? "",
       ],
       [
         requests,
-        row.status === null ? requests : 0,
-        row.status !== null && row.status >= 400 ? requests : 0,
-        ...figures,
+        status === null ? requests : 0,
+        status !== null && status >= 400 ? requests : 0,
+        ...tally.figures,
       ],
     );
-    if (isCharged(row)) this.#charge(group, row.userId);
+    if (isCharged(row)) this.#charge(tally, row.userId);
   }
 
-  #charge(group: Gathered, userId: string): void {
-    const { row, requests, promptTokens, completionTokens, costNanoUsd, lastMs } = group;
+  #charge(tally: Tally, userId: string): void {
+    const { row, requests, promptTokens, completionTokens, costNanoUsd, lastMs } = tally;
     const { project, keyId } = row;
     const tokens = promptTokens + completionTokens;
-    const month = this.#monthNames.at(group.minuteMs);
+    const month = this.#monthNames.at(row.atMs);
     const ofQuota = row.points === null ? 1 : 0;
     // Only what is done with a key has a project.
     const ofKeys = project === null ? 0 : ofQuota;
