@@ -92,7 +92,7 @@ const LEAVING_MS = 100;
 /** Collects the pieces of an answer and reports them at most once a frame: a fast model sends far more often. */
 class Collector {
   #startedMs = performance.now();
-  #told: number | null = null;
+  #frame: number | null = null;
 
   constructor(
     public answer: Answer,
@@ -107,14 +107,14 @@ class Collector {
 
   change(fields: Partial<Answer>): void {
     this.answer = { ...this.answer, ...fields, totalMs: this.elapsedMs };
-    this.#told ??= requestAnimationFrame(() => this.tell());
+    this.#frame ??= requestAnimationFrame(() => this.tell());
     // Background tabs draw no frames, and the end must not wait for one.
     if (!isRunning(this.answer)) this.tell();
   }
 
   tell(): void {
-    if (this.#told !== null) cancelAnimationFrame(this.#told);
-    this.#told = null;
+    if (this.#frame !== null) cancelAnimationFrame(this.#frame);
+    this.#frame = null;
     this.onChange(this.answer);
   }
 

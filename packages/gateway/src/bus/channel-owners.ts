@@ -14,7 +14,7 @@ const ASKED = "channel-owners-asked";
 const TOLD = "channel-owners-told";
 
 /** What one instance has to say of channels: each channel's id with what is said. */
-interface Told {
+interface OwnerNews {
   opened?: [string, SignedIn][];
   claimed?: [string, string][];
   closed?: [string, true][];
@@ -58,7 +58,7 @@ export class ChannelOwners {
   constructor(readonly options: { bus: Bus; clock: Clock; instance: string }) {
     const { bus, instance } = options;
     if (!bus.shared) return;
-    bus.subscribe(TOLD, (message) => this.#learn(JSON.parse(message) as Told));
+    bus.subscribe(TOLD, (message) => this.#learn(JSON.parse(message) as OwnerNews));
     bus.subscribe(ASKED, (from) => {
       if (from !== instance) this.#tellAll();
     });
@@ -138,14 +138,14 @@ export class ChannelOwners {
     });
   }
 
-  #learn({ opened = [], claimed = [], closed = [] }: Told): void {
+  #learn({ opened = [], claimed = [], closed = [] }: OwnerNews): void {
     for (const [sessionId, opener] of opened) this.remember(sessionId, opener);
     for (const [sessionId, userId] of claimed)
       if (!this.#claimed.known.get(sessionId)) this.#claimed.known.set(sessionId, userId);
     for (const [sessionId] of closed) this.#closed.known.set(sessionId, true);
   }
 
-  #tell(told: Told): void {
+  #tell(told: OwnerNews): void {
     if (this.options.bus.shared) this.options.bus.publish(TOLD, JSON.stringify(told));
   }
 
@@ -161,7 +161,7 @@ export class ChannelOwners {
     next();
   }
 
-  *#everything(): Generator<Told> {
+  *#everything(): Generator<OwnerNews> {
     for (const opened of this.#opened.parts()) yield { opened };
     for (const claimed of this.#claimed.parts()) yield { claimed };
     for (const closed of this.#closed.parts()) yield { closed };

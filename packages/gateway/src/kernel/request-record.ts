@@ -84,7 +84,7 @@ interface Sent {
 type UsedField = "promptTokens" | "completionTokens" | "isEstimated";
 
 /** What is noted of few requests. */
-interface Seldom {
+interface RequestDetails {
   /** Of a call without an API key. */
   userId: string | null;
   /** Address of the client, noted for refusals only: looking it up costs more than the rest of the record. */
@@ -99,7 +99,7 @@ interface Seldom {
   message: string | null;
 }
 
-const NOTHING: Seldom = {
+const NOTHING: RequestDetails = {
   userId: null,
   clientIp: null,
   refId: null,
@@ -118,7 +118,7 @@ const NOTHING: Seldom = {
 export class RequestRecord {
   readonly startedMs: number;
   /** Something goes on after the call that opened it has returned, and ends it. */
-  goesOn = false;
+  detached = false;
   /** Whose key it is, as soon as that is known. */
   principal: Principal | null = null;
   /** As the client wrote it. */
@@ -138,7 +138,7 @@ export class RequestRecord {
   status = 0;
   /** As it stands in the journal; null: it does not yet. */
   line: RequestLine | null = null;
-  seldom: Readonly<Seldom> = NOTHING;
+  details: Readonly<RequestDetails> = NOTHING;
 
   constructor(
     readonly sink: RecordSink,
@@ -150,23 +150,23 @@ export class RequestRecord {
     this.startedMs = timeOfId(id);
   }
 
-  also(notes: Partial<Seldom>): void {
-    this.seldom = { ...this.seldom, ...notes };
+  addDetails(notes: Partial<RequestDetails>): void {
+    this.details = { ...this.details, ...notes };
   }
 
   /** The request goes to this backend. */
   sent(route: Sent): void {
     const nowMs = this.sink.clock.now();
     if (this.attempts++ === 0) this.firstSentMs = nowMs;
-    else this.also({ sentMs: nowMs });
+    else this.addDetails({ sentMs: nowMs });
     this.route = route;
   }
 
   /** The latest attempt failed. */
   broke(cause: unknown): void {
     const { route, firstSentMs, attempts } = this;
-    const { sentMs } = this.seldom;
-    const before = this.seldom.failures ?? [];
+    const { sentMs } = this.details;
+    const before = this.details.failures ?? [];
     if (route === null || before.length >= attempts) return;
     const failure = {
       model: route.model,
@@ -175,7 +175,7 @@ export class RequestRecord {
       endedMs: this.sink.clock.now(),
       message: cause instanceof Error ? cause.message : "the answer broke off",
     };
-    this.also({ failures: [...before, failure] });
+    this.addDetails({ failures: [...before, failure] });
   }
 
   used(
@@ -196,7 +196,7 @@ export class RequestRecord {
   }
 
   failed({ status, code, message }: Outcome): void {
-    if (this.status === 0) this.also({ code, message });
+    if (this.status === 0) this.addDetails({ code, message });
     this.end(status);
   }
 
@@ -211,8 +211,8 @@ export class RequestRecord {
   /** The facts of a request that ends now; `outcome`: how it fails, if it does and that is not noted yet. */
   facts(nowMs: number, model: string | null, outcome: Outcome | null): Facts {
     const { startedMs, firstSentMs, firstTokenMs, route, modelAsked } = this;
-    const { clientIp, failures } = this.seldom;
-    const { code, message } = outcome ?? this.seldom;
+    const { clientIp, failures } = this.details;
+    const { code, message } = outcome ?? this.details;
     return {
       surface: this.surface,
       backend: route === null ? null : named(route.name),

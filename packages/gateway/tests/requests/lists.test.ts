@@ -157,7 +157,7 @@ test("a flood of requests without a charge is counted, not written, apart for ea
   const refuse = (times: number, userId: string | null) => {
     for (let n = 0; n < times; n++) {
       const record = requests.open("/v1/chat/completions", idAt(clock.now(), n))!;
-      if (userId) record.also({ userId });
+      if (userId) record.addDetails({ userId });
       record.end(401);
     }
   };

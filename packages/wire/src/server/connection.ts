@@ -158,7 +158,7 @@ export class Connection implements Recipient, RequestCarrier, StreamCarrier, Byt
   }
 
   /** Closes the connection if it has been idle since then. */
-  spare(sinceMs: number): void {
+  closeIfIdleSince(sinceMs: number): void {
     if (this.#isIdle && this.#idleSinceMs <= sinceMs) this.#leave();
   }
 

@@ -25,4 +25,4 @@ export const WAITING_BYTES_MAX = 64 * 1024;
 /** Pipelined requests answered in a row before other connections get their turn. */
 export const STREAK_MAX = 64;
 /** At the connection limit, idle connections are closed to admit new ones after this long. */
-export const SPARE_AFTER_MS = 5_000;
+export const IDLE_AFTER_MS = 5_000;

@@ -3,7 +3,7 @@ import type { Clock } from "../clock.ts";
 import type { WireLog } from "../log.ts";
 import { arrived, departed } from "../turns/inbox.ts";
 import { Connection, type ConnectionOptions } from "./connection.ts";
-import { SPARE_AFTER_MS } from "./limits.ts";
+import { IDLE_AFTER_MS } from "./limits.ts";
 import { REFUSED_FOR_NOW } from "./reply-head.ts";
 import { type StrangerLimits, Strangers } from "./strangers.ts";
 
@@ -156,7 +156,7 @@ export class Listener {
     const nowMs = clock.now();
     if (nowMs >= this.#nextSpareAtMs) {
       this.#nextSpareAtMs = nowMs + SPARE_EVERY_MS;
-      for (const connection of [...this.#connections]) connection.spare(nowMs - SPARE_AFTER_MS);
+      for (const connection of [...this.#connections]) connection.closeIfIdleSince(nowMs - IDLE_AFTER_MS);
       if (this.#connections.size < connectionsMax) return true;
     }
     // The new connection may be that of someone who is signed in, and goes before one that is not.

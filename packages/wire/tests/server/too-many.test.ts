@@ -1,7 +1,7 @@
 import { afterEach, expect, test } from "bun:test";
 import { until } from "@model-gateway/testing/until.ts";
 import type { Reply } from "../../src/http/reply.ts";
-import { SPARE_AFTER_MS } from "../../src/server/limits.ts";
+import { IDLE_AFTER_MS } from "../../src/server/limits.ts";
 import { echo, type Handle, Pending, type RawClient, TestServer, text } from "./support.ts";
 
 const CONNECTIONS_MAX = 4;
@@ -67,7 +67,7 @@ test("connections that nobody uses are given up for new ones; those with a reque
   await kept!.answer();
   slow!.send(GET.replace("/x", "/slow"));
   await until("both are asked", () => server.requests.length === 2);
-  server.clock.advance(SPARE_AFTER_MS);
+  server.clock.advance(IDLE_AFTER_MS);
 
   const next = await server.connect();
   next.send(GET);

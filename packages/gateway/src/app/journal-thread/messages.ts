@@ -14,7 +14,7 @@ export type Request = { open: ThreadOptions } | { order: SettleOrder } | { close
  * From the settling thread, one for each order. The news are JSON texts, which the other side takes apart one at a
  * time: as objects, all of them would have to be made at once.
  */
-export type Answer =
+export type SettlingAnswer =
   | { report: Omit<SettleReport, "news"> & { news: string[] } }
   | { refused: { message: string; rows: number } }
   | { failed: { message: string; stack: string | undefined } }

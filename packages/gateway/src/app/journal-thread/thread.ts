@@ -8,7 +8,7 @@ import {
   type Settler,
 } from "../../rooms/metering/index.ts";
 import type { Database } from "../../storage/contract.ts";
-import type { Answer, Request, ThreadOptions } from "./messages.ts";
+import type { Request, SettlingAnswer, ThreadOptions } from "./messages.ts";
 
 const TICK_MS = 1_000;
 /** A thread that has not answered for this many ticks is given up. They stand still while this process does. */
@@ -37,7 +37,7 @@ function startWorker(): Worker {
 }
 
 interface PendingOrder {
-  resolve(answer: Answer): void;
+  resolve(answer: SettlingAnswer): void;
   reject(error: Error): void;
   ticks: number;
 }
@@ -72,10 +72,10 @@ export class SettlingThread implements Settler {
     });
   }
 
-  #ask(request: Request): Promise<Answer> {
+  #ask(request: Request): Promise<SettlingAnswer> {
     if (this.#waiting) throw new Error("the settling thread takes one order at a time");
     const worker = this.#started();
-    return new Promise<Answer>((resolve, reject) => {
+    return new Promise<SettlingAnswer>((resolve, reject) => {
       this.#waiting = { resolve, reject, ticks: 0 };
       worker.postMessage(request);
     });
@@ -84,7 +84,7 @@ export class SettlingThread implements Settler {
   #started(): Worker {
     if (this.#worker) return this.#worker;
     const worker = (this.options.startWorker ?? startWorker)();
-    worker.onmessage = ({ data }: MessageEvent<Answer>) => {
+    worker.onmessage = ({ data }: MessageEvent<SettlingAnswer>) => {
       if (this.#worker !== worker) return;
       const waiting = this.#waiting;
       this.#waiting = null;

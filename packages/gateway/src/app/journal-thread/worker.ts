@@ -6,7 +6,7 @@ import { edenGC } from "bun:jsc";
 import { type JournalSettler, RefusedRows, type SettleOrder } from "../../rooms/metering/settler.ts";
 import type { Database } from "../../storage/contract.ts";
 import { openDatabase } from "../../storage/index.ts";
-import type { Answer, Request, ThreadOptions } from "./messages.ts";
+import type { Request, SettlingAnswer, ThreadOptions } from "./messages.ts";
 import { settlerOn } from "./open.ts";
 
 declare const self: Worker;
@@ -37,7 +37,7 @@ async function open(): Promise<Open> {
   return opened;
 }
 
-async function answerTo(order: SettleOrder): Promise<Answer> {
+async function answerTo(order: SettleOrder): Promise<SettlingAnswer> {
   try {
     const { settler } = opened ?? (await open());
     const { news, ...rest } = await settler.settle(order);
@@ -62,7 +62,7 @@ function collect(): void {
   edenGC();
 }
 
-const send = (answer: Answer) => self.postMessage(answer);
+const send = (answer: SettlingAnswer) => self.postMessage(answer);
 
 self.onmessage = async ({ data }: MessageEvent<Request>) => {
   if ("open" in data) options = data.open;

@@ -30,7 +30,7 @@ interface Ready {
   introduction: string;
 }
 
-interface Waiting {
+interface PendingStart {
   resolve(ready: Ready): void;
   reject(error: Error): void;
 }
@@ -42,7 +42,7 @@ class Seat {
   readyAtMs: number | null = null;
   restartMs = RESTART_MS.first;
   cancelRestart: () => void = () => {};
-  waiting: Waiting | null = null;
+  waiting: PendingStart | null = null;
   failure: { message: string; code?: string } | null = null;
   isBusy = true;
 

@@ -13,12 +13,12 @@ export const ENGINE_RATES: MediaRates = {
   tokensPerImage: 1_445,
 };
 
-export interface Session {
+export interface EngineSession {
   onEvent(event: Record<string, unknown>): void;
   /** The engine ended the session. */
   onStop(reason: string): void;
 }
-export type SessionTable = Map<string, Session>;
+export type SessionTable = Map<string, EngineSession>;
 
 /** Opens a realtime session on an engine; events travel both ways as notifications. */
 export async function openRealtime(

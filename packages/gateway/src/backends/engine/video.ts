@@ -2,7 +2,7 @@ import { VideoClip, VideoPollResult, VideoStartResult } from "@model-gateway/pro
 import type { VideoCapability, VideoRequest } from "../contract.ts";
 import { readAnswer } from "./protocol.ts";
 
-type Call = (method: string, params: Record<string, unknown>, signal: AbortSignal) => Promise<unknown>;
+type EngineCall = (method: string, params: Record<string, unknown>, signal: AbortSignal) => Promise<unknown>;
 
 const DEFAULT_SECONDS = 5;
 
@@ -21,7 +21,7 @@ const toParams = (request: VideoRequest): Record<string, unknown> => ({
 });
 
 /** Video tasks on an engine: start, poll, cancel. */
-export const engineVideo = (call: Call): VideoCapability => ({
+export const engineVideo = (call: EngineCall): VideoCapability => ({
   asked(request) {
     const { images: _, ...members } = toParams(request);
     return { members, defaultSeconds: DEFAULT_SECONDS };

@@ -3,7 +3,7 @@ import type { Clock } from "../../kernel/clock.ts";
 /** A worker that takes longer loses its turn, not its transaction: the database's own lock still holds. */
 const TURN_MS = 5_000;
 
-interface Waiting<Peer> {
+interface WaitingPeer<Peer> {
   peer: Peer;
   begin(): void;
 }
@@ -13,7 +13,7 @@ interface Waiting<Peer> {
  * again, and a process that sleeps when the lock is freed would miss it.
  */
 export class WriteQueue<Peer> {
-  readonly #waiting: Waiting<Peer>[] = [];
+  readonly #waiting: WaitingPeer<Peer>[] = [];
   #writing: Peer | null = null;
   #cancelLimit: () => void = () => {};
 

@@ -13,7 +13,7 @@ const ANNOUNCE_EVERY_MS = 200;
 /** After a change that could not be applied, the whole states are asked for at most this often. */
 const ASK_EVERY_MS = 1_000;
 
-const Message = z.discriminatedUnion("kind", [
+const PresenceMessage = z.discriminatedUnion("kind", [
   /** Asks every instance to announce its nodes again. */
   z.object({ kind: z.literal("ask"), instance: z.string() }),
   z.object({ kind: z.literal("state"), instance: z.string(), revision: z.int(), state: NodeState }),
@@ -29,23 +29,23 @@ const Message = z.discriminatedUnion("kind", [
   z.object({ kind: z.literal("gone"), instance: z.string(), agentId: z.string(), epoch: z.int() }),
   z.object({ kind: z.literal("deregistered"), instance: z.string(), agentId: z.string() }),
 ]);
-type Message = z.infer<typeof Message>;
+type PresenceMessage = z.infer<typeof PresenceMessage>;
 
 /** A node whose connection another instance holds. */
 export interface RemoteNode {
   instance: string;
   state: NodeState;
-  /** Counts what its instance has told of this connection. */
+  /** Counts what its instance has announced of this connection. */
   revision: number;
   heardAtMs: number;
 }
 
 /** A node that is connected here, as the other instances know it. */
-interface Told {
+interface Announced {
   state: NodeState;
   revision: number;
-  toldAtMs: number;
-  /** What is told when the time has come. */
+  announcedAtMs: number;
+  /** What is announced when the time has come. */
   next: NodeState | null;
   cancel: () => void;
 }
@@ -74,7 +74,7 @@ interface PresenceOptions {
 /** What instances tell each other about their nodes, so that each of them can list them all. */
 export class Presence {
   readonly #remote = new Map<string, RemoteNode>();
-  readonly #told = new Map<string, Told>();
+  readonly #announced = new Map<string, Announced>();
   readonly #unsubscribe: () => void;
   #askedAtMs = Number.NEGATIVE_INFINITY;
 
@@ -101,43 +101,57 @@ export class Presence {
 
   /** Tells the others what is new about a node: at once, or together with what else comes in a moment. */
   announce(state: NodeState): void {
-    const told = this.#told.get(state.agentId);
-    if (told?.state.epoch !== state.epoch) {
+    const announced = this.#announced.get(state.agentId);
+    if (announced?.state.epoch !== state.epoch) {
       this.announceWhole(state);
       return;
     }
     const { clock } = this.options;
-    const waitMs = told.toldAtMs + ANNOUNCE_EVERY_MS - clock.now();
-    if (waitMs <= 0) this.#announceChange(told, state);
+    const waitMs = announced.announcedAtMs + ANNOUNCE_EVERY_MS - clock.now();
+    if (waitMs <= 0) this.#announceChange(announced, state);
     else {
-      if (!told.next)
-        told.cancel = clock.after(waitMs, () => told.next && this.#announceChange(told, told.next));
-      told.next = state;
+      if (!announced.next)
+        announced.cancel = clock.after(
+          waitMs,
+          () => announced.next && this.#announceChange(announced, announced.next),
+        );
+      announced.next = state;
     }
   }
 
   /** For those who know nothing of the node yet. */
   announceWhole(state: NodeState): void {
     const { instance, clock } = this.options;
-    const told = this.#told.get(state.agentId);
-    told?.cancel();
-    const revision = (told?.revision ?? 0) + 1;
-    this.#told.set(state.agentId, { state, revision, toldAtMs: clock.now(), next: null, cancel: () => {} });
+    const announced = this.#announced.get(state.agentId);
+    announced?.cancel();
+    const revision = (announced?.revision ?? 0) + 1;
+    this.#announced.set(state.agentId, {
+      state,
+      revision,
+      announcedAtMs: clock.now(),
+      next: null,
+      cancel: () => {},
+    });
     this.#publish({ kind: "state", instance, revision, state });
   }
 
-  #announceChange(told: Told, state: NodeState): void {
+  #announceChange(announced: Announced, state: NodeState): void {
     const { instance, clock } = this.options;
     const { agentId, epoch } = state;
-    told.cancel();
-    const change = difference(told.state, state);
-    Object.assign(told, { state, revision: told.revision + 1, toldAtMs: clock.now(), next: null });
-    this.#publish({ kind: "change", instance, agentId, epoch, revision: told.revision, change });
+    announced.cancel();
+    const change = difference(announced.state, state);
+    Object.assign(announced, {
+      state,
+      revision: announced.revision + 1,
+      announcedAtMs: clock.now(),
+      next: null,
+    });
+    this.#publish({ kind: "change", instance, agentId, epoch, revision: announced.revision, change });
   }
 
   #untell(agentId: string): void {
-    this.#told.get(agentId)?.cancel();
-    this.#told.delete(agentId);
+    this.#announced.get(agentId)?.cancel();
+    this.#announced.delete(agentId);
   }
 
   announceGone({ agentId, epoch }: NodeState): void {
@@ -170,7 +184,7 @@ export class Presence {
   }
 
   close(): void {
-    for (const { cancel } of this.#told.values()) cancel();
+    for (const { cancel } of this.#announced.values()) cancel();
     this.#unsubscribe();
   }
 
@@ -179,7 +193,7 @@ export class Presence {
     this.#publish({ kind: "ask", instance: this.options.instance });
   }
 
-  #publish(message: Message): void {
+  #publish(message: PresenceMessage): void {
     this.options.bus.publish(TOPIC, JSON.stringify(message));
   }
 
@@ -187,7 +201,7 @@ export class Presence {
     const { instance, log, onAsked } = this.options;
     const raw = JSON.parse(text) as { instance?: unknown };
     if (raw.instance === instance) return;
-    const parsed = Message.safeParse(raw);
+    const parsed = PresenceMessage.safeParse(raw);
     if (!parsed.success) {
       log.warn("invalid node report from another instance; do all instances run the same version?");
       return;
@@ -210,7 +224,7 @@ export class Presence {
     this.options.onDeregistered(agentId);
   }
 
-  #apply({ instance, agentId, epoch, revision, change }: Extract<Message, { kind: "change" }>): void {
+  #apply({ instance, agentId, epoch, revision, change }: Extract<PresenceMessage, { kind: "change" }>): void {
     const { clock } = this.options;
     const known = this.#remote.get(agentId);
     if (known?.instance === instance && known.state.epoch === epoch && known.revision + 1 === revision) {

@@ -20,7 +20,7 @@ import { Presence, type RemoteNode } from "./presence.ts";
 import { type AgentRecord, toRecord } from "./records.ts";
 import { type Command, sendCommand, serveCommands } from "./relay.ts";
 import { type BackendRegistry, Serving } from "./serving.ts";
-import { type AgentLink, Session, type SessionEvents } from "./session.ts";
+import { type AgentLink, NodeSession, type SessionEvents } from "./session.ts";
 import type { NodeState } from "./state.ts";
 import { AgentStore, type Deployments } from "./store.ts";
 
@@ -60,7 +60,7 @@ interface AgentIdentity {
 /** The GPU nodes: who they are, how they stand, and what they serve. */
 export class Agents {
   readonly #store: AgentStore;
-  readonly #sessions = new Map<string, Session>();
+  readonly #sessions = new Map<string, NodeSession>();
   readonly #seenWrittenMs = new Map<string, number>();
   readonly #serving: Serving;
   readonly #streams: DeployStreams;
@@ -185,8 +185,8 @@ export class Agents {
   }
 
   /** A node is connected. It takes the place of an earlier connection of the same node. */
-  connect(identity: AgentIdentity, link: AgentLink): Session {
-    const session = new Session({ ...identity, link, clock: this.options.clock, events: this.#events });
+  connect(identity: AgentIdentity, link: AgentLink): NodeSession {
+    const session = new NodeSession({ ...identity, link, clock: this.options.clock, events: this.#events });
     const earlier = this.#sessions.get(identity.agentId);
     this.#sessions.set(identity.agentId, session);
     earlier?.close(CloseCode.replaced, "replaced by a newer connection");
@@ -291,7 +291,7 @@ export class Agents {
   };
 
   /** Makes this connection the node's newest for every instance. */
-  async #claim(session: Session): Promise<void> {
+  async #claim(session: NodeSession): Promise<void> {
     const { clock, log } = this.options;
     const { agentId, state } = session;
     const { version, host, name } = state!;
@@ -369,7 +369,7 @@ export class Agents {
     this.#presence.sweep();
   }
 
-  #noteSeen({ agentId, heardAtMs }: Session): void {
+  #noteSeen({ agentId, heardAtMs }: NodeSession): void {
     if (heardAtMs - (this.#seenWrittenMs.get(agentId) ?? 0) >= SEEN_WRITE_MS) this.#writeSeen(agentId);
   }
 
@@ -449,7 +449,7 @@ export class Agents {
 }
 
 /** A session's replicas go with it, so within one the connection is always the same. */
-const here = ({ link }: Session) => ({ id: "here", fetch: link.fetch });
+const here = ({ link }: NodeSession) => ({ id: "here", fetch: link.fetch });
 
 function notFound(agentId: string): never {
   fail("not_found", `Agent not found: ${agentId}; agents.list shows the ids`);

@@ -25,12 +25,12 @@ export interface AgentLink {
 
 export interface SessionEvents {
   /** The first report of this connection. */
-  hello(session: Session): void;
+  hello(session: NodeSession): void;
   /** The node's state changed; `news` is the cause, unless it was a heartbeat. */
-  changed(session: Session, news: ProgressParams | null): void;
+  changed(session: NodeSession, news: ProgressParams | null): void;
   /** For the first time on this connection, the node tells of models that were not deployed to it. */
-  claimed(session: Session, modelIds: string[]): void;
-  ended(session: Session): void;
+  claimed(session: NodeSession, modelIds: string[]): void;
+  ended(session: NodeSession): void;
 }
 
 export interface SessionOptions {
@@ -43,7 +43,7 @@ export interface SessionOptions {
 }
 
 /** One connection of one node. Once it is over, nothing that still arrives from it has any effect. */
-export class Session {
+export class NodeSession {
   readonly openedAtMs: number;
   /** Models ordered here that the node has not reported on yet. */
   readonly reserved = new Set<string>();

@@ -28,7 +28,7 @@ export interface ModelLimits {
 }
 
 /** What is known of a model: its price, and its limits, which may come from another row. */
-interface Known extends ModelLimits {
+interface KnownModel extends ModelLimits {
   tokens: TokenPrice | null;
   /** Every price that matches, the one that counts first. */
   prices: readonly Price[];
@@ -55,7 +55,7 @@ export class Pricing {
   #rows: readonly Row[];
   /** By lowercased model id; they go before all others. */
   #exact: ReadonlyMap<string, Row> = new Map();
-  readonly #known = new BoundedMap<string, Known>(REMEMBERED_MODELS_MAX);
+  readonly #known = new BoundedMap<string, KnownModel>(REMEMBERED_MODELS_MAX);
 
   constructor(
     readonly builtIn: readonly Price[],
@@ -76,7 +76,7 @@ export class Pricing {
     this.#known.clear();
   }
 
-  #of(model: string): Known {
+  #of(model: string): KnownModel {
     const known = this.#known.get(model);
     if (known !== undefined) return known;
     const id = model.toLowerCase();

@@ -14,6 +14,9 @@ export interface AccessOptions {
   method: string;
 }
 
+/** A group, and who does something with it. */
+export type InGroup = Omit<AccessOptions, "need">;
+
 /** A group without an owner is the platform's, so its administrators are the owner. */
 const isOwner = (group: SeenGroup, actor: Actor): boolean =>
   group.owner_id === null ? actor.isAdmin : group.owner_id === actor.userId;

@@ -3,7 +3,7 @@ import { fail } from "../../kernel/errors.ts";
 import type { Database } from "../../storage/contract.ts";
 import type { AccountRef, Ledger, Statement } from "../ledger/index.ts";
 import type { Metering, PointsHold } from "../metering/index.ts";
-import { type AccessOptions, accessGroup, changeGroup } from "./access.ts";
+import { accessGroup, changeGroup, type InGroup } from "./access.ts";
 import type { Members } from "./members.ts";
 import { store } from "./store.ts";
 
@@ -16,8 +16,6 @@ interface CreditsOptions {
 }
 
 const HOLD_AGAIN_AFTER_MS = [0, 50, 200];
-
-type InGroup = Omit<AccessOptions, "need">;
 
 const pool = (groupId: string): AccountRef => ({ type: "group", id: groupId });
 

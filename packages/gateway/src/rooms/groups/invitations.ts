@@ -6,7 +6,7 @@ import { type Ids, sha256Hex } from "../../kernel/ids.ts";
 import { MULTIPLIER_ONE } from "../../kernel/payer.ts";
 import { PRINCIPAL_CHANGED } from "../../kernel/topics.ts";
 import type { Database, Queryable, Sweep, Transaction } from "../../storage/contract.ts";
-import { type Accounts, emailFor } from "../accounts/index.ts";
+import { type Accounts, emailFor, type Session } from "../accounts/index.ts";
 import { type AccessOptions, accessGroup, changeGroup, lockGroup } from "./access.ts";
 import { MEMBERS_MAX } from "./members.ts";
 import { type InvitationRow, type Role, type SeenGroup, store } from "./store.ts";
@@ -36,8 +36,6 @@ export interface ShownInvitation {
   registers: boolean;
   expires_at: string;
 }
-
-type Session = Awaited<ReturnType<Accounts["startSession"]>>;
 
 const SHOWN_PER_IP = 20;
 

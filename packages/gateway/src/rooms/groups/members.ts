@@ -6,7 +6,7 @@ import { MULTIPLIER_ONE } from "../../kernel/payer.ts";
 import { PRINCIPAL_CHANGED } from "../../kernel/topics.ts";
 import type { Database, Transaction } from "../../storage/contract.ts";
 import type { Accounts } from "../accounts/index.ts";
-import { type AccessOptions, accessGroup, changeGroup, lockGroup } from "./access.ts";
+import { accessGroup, changeGroup, type InGroup, lockGroup } from "./access.ts";
 import { type MemberRow, type NamedMember, type Role, type SeenGroup, store } from "./store.ts";
 
 export const MEMBERS_MAX = 2_000;
@@ -23,8 +23,6 @@ interface MemberPatch {
   costMultiplierMicros?: number;
   isActive?: boolean;
 }
-
-type InGroup = Omit<AccessOptions, "need">;
 
 const isUuid = (text: string) => /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(text);
 

@@ -9,7 +9,7 @@ import type { Database, Queryable, Transaction } from "../../storage/contract.ts
 import type { Accounts } from "../accounts/index.ts";
 import type { Ledger } from "../ledger/index.ts";
 import type { Metering } from "../metering/index.ts";
-import { type AccessOptions, accessGroup, changeGroup, lockGroup } from "./access.ts";
+import { accessGroup, changeGroup, type InGroup, lockGroup } from "./access.ts";
 import { Credits } from "./credits.ts";
 import { Invitations } from "./invitations.ts";
 import { Members } from "./members.ts";
@@ -32,8 +32,6 @@ export interface GroupsOptions {
 
 /** What a change of a group may set; null clears the ceiling. */
 type GroupPatch = Partial<Pick<GroupRow, "name" | "description" | "enforce_model_allowlist" | "rpm_ceiling">>;
-
-type InGroup = Omit<AccessOptions, "need">;
 
 export class Groups {
   readonly members: Members;

@@ -27,7 +27,7 @@ export async function embed(
   { asker, payload, write, client }: ReadEmbeddings & { asker: Asker; client: Client },
 ): Promise<Reply> {
   const { model, provider, encoding } = readEmbeddingsFields(payload);
-  const capture = asker.record?.seldom.capture;
+  const capture = asker.record?.details.capture;
   if (capture) capture.asked = askedOf(payload);
   const call = await UpstreamCall.admit(parts, {
     asker,

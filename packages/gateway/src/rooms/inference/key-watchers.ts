@@ -14,12 +14,12 @@ type KeyHolder = Pick<Principal, "keyId" | "userId">;
  * it, and a busy key costs nothing here.
  */
 export class KeyWatchers {
-  readonly #told = new BoundedMap<string, true>(KEYS_MAX);
+  readonly #notified = new BoundedMap<string, true>(KEYS_MAX);
   constructor(readonly events: EventHub) {}
 
   answered({ keyId, userId }: KeyHolder): void {
-    if (this.#told.get(keyId)) return;
-    this.#told.set(keyId, true);
+    if (this.#notified.get(keyId)) return;
+    this.#notified.set(keyId, true);
     this.events.notifyUser(userId, keyId, keyRequest, { key_id: keyId, ok: true });
   }
 

@@ -90,7 +90,7 @@ export interface InferenceOptions {
   tracer: Tracer;
 }
 
-type Answered = Reply | StreamedReply;
+type CallReply = Reply | StreamedReply;
 type KeyedCall = Pick<RouteCall, "request" | "requestId" | "record"> & { principal: Principal; body: Buffer };
 
 /** Chat and embeddings on every surface. */
@@ -125,7 +125,7 @@ export class Inference {
       limitsOf: (model) => billing.limitsOf(model),
       unitPriceOf: (model, units) => billing.unitPriceOf(model, units),
     };
-    this.#replyOptions = { clock, told: (form, failure) => this.#told(form, failure) };
+    this.#replyOptions = { clock, toClientError: (form, failure) => this.#toClientError(form, failure) };
     this.#sender = new ChatSender(this.#parts, events);
     this.#watchers = new KeyWatchers(events);
     this.models = new ModelList(routing, billing);
@@ -139,12 +139,12 @@ export class Inference {
   }
 
   /** A request to one of a voice's paths. */
-  async speak(voice: Voice, route: Pick<VoiceRoute, "answer">, call: KeyedCall): Promise<Answered> {
+  async speak(voice: Voice, route: Pick<VoiceRoute, "answer">, call: KeyedCall): Promise<CallReply> {
     if (!route.answer) return this.#counted(this.#speak(voice, call), call);
     return jsonReplyIn(voice, await route.answer(call.body), call.requestId);
   }
 
-  async #speak(voice: Voice, call: KeyedCall): Promise<Answered> {
+  async #speak(voice: Voice, call: KeyedCall): Promise<CallReply> {
     const { request: client, requestId } = call;
     const asker = this.#askerOf(call);
     const read = await voice.read(call.body, new Reading(this, call));
@@ -168,7 +168,7 @@ export class Inference {
   }
 
   /** `POST /v1/embeddings`, or another API's request for vectors that `read` turns into one. */
-  embeddings(call: KeyedCall, read: EmbeddingsReader = readBytes): Promise<Answered> {
+  embeddings(call: KeyedCall, read: EmbeddingsReader = readBytes): Promise<CallReply> {
     const { request: client, body } = call;
     const asker = this.#askerOf(call);
     const embedded = async () => embed(this.#parts, { asker, client, ...(await read(body)) });
@@ -176,7 +176,7 @@ export class Inference {
   }
 
   /** Images, sounds, rankings and moderations. */
-  work(kind: WorkKind, call: KeyedCall): Promise<Answered> {
+  work(kind: WorkKind, call: KeyedCall): Promise<CallReply> {
     const { request: client, body } = call;
     const contentType = client.header("content-type");
     const asker = this.#askerOf(call);
@@ -189,7 +189,7 @@ export class Inference {
     const traceparent = this.options.tracer.enabled ? request.header("traceparent") : null;
     const payer = payerOf(principal);
     if (principal.captureUntilMs !== 0 && record && principal.captureUntilMs > this.options.clock.now())
-      record.also({ capture: { asked: null, answered: null } });
+      record.addDetails({ capture: { asked: null, answered: null } });
     return {
       requestId,
       payer,
@@ -201,7 +201,7 @@ export class Inference {
     };
   }
 
-  async #counted(work: Promise<Answered>, { principal, requestId }: KeyedCall): Promise<Answered> {
+  async #counted(work: Promise<CallReply>, { principal, requestId }: KeyedCall): Promise<CallReply> {
     try {
       const answer = await work;
       this.options.countRequest();
@@ -246,11 +246,11 @@ export class Inference {
     if (said) return said;
     // Client libraries repeat a 502 on their own; what the upstream refused once it will refuse again.
     const headers = isFinal(error) ? { "x-should-retry": "false" } : {};
-    return this.#inForm(form, this.#told(form, refusal), requestId, headers);
+    return this.#inForm(form, this.#toClientError(form, refusal), requestId, headers);
   }
 
   /** A failure as the clients of an API are told it. */
-  #told(form: Form, failure: ServiceError): ServiceError {
+  #toClientError(form: Form, failure: ServiceError): ServiceError {
     const isWrapped = form.wrapsUpstreamErrors && !this.options.passesUpstreamErrors;
     return isWrapped ? failure : asUpstreamSaid(failure);
   }

@@ -9,14 +9,14 @@ const ACCOUNTS_MAX = 50_000;
 /** The bus may lose a message, so a balance is read again after this long without news of it. */
 const CONFIRMED_MS = 30_000;
 
-interface Known extends Balance {
+interface KnownBalance extends Balance {
   confirmedAtMs: number;
 }
 
 type Read = (account: AccountRef) => Promise<Omit<BalanceChange, "account">>;
 
 export class BalanceCache implements Balances {
-  readonly #known = new BoundedMap<string, Known>(ACCOUNTS_MAX);
+  readonly #known = new BoundedMap<string, KnownBalance>(ACCOUNTS_MAX);
   readonly #loading = new Map<string, Promise<Balance>>();
   readonly #clock: Clock;
   readonly #read: Read;

@@ -94,7 +94,7 @@ const purseOf = ({ name, spent }: KeyLimit, limit: Quantity, cost: Cost): Purse 
 });
 
 /** Changed in place: requests under way look at it when their holds grow. */
-interface Known {
+interface KnownBudget {
   /** Those that it was read for: after an edit it is read again, because only budgets that exist are told of. */
   limits: KeyLimits;
   spend: KeySpend;
@@ -103,7 +103,7 @@ interface Known {
 
 /** What keys with a budget have spent, without a database round trip once it is known. */
 export class KeyBudgets {
-  readonly #known = new BoundedMap<string, Known>(KEYS_MAX);
+  readonly #known = new BoundedMap<string, KnownBudget>(KEYS_MAX);
   /** Reads under way; as many as requests, which are bounded. */
   readonly #reading = new Map<string, Promise<void>>();
 
@@ -143,7 +143,7 @@ export class KeyBudgets {
     return limits.length > 0 ? new KeyShare(limits) : null;
   }
 
-  #trusted(keyId: string, limits: KeyLimits): Known | null {
+  #trusted(keyId: string, limits: KeyLimits): KnownBudget | null {
     const known = this.#known.get(keyId);
     if (!known || known.limits !== limits) return null;
     const ageMs = this.options.clock.now() - known.readAtMs;
@@ -175,7 +175,7 @@ export class KeyBudgets {
   }
 
   /** What is known stays in force, and is not asked for again at once. */
-  #keep(known: Known, error: unknown): void {
+  #keep(known: KnownBudget, error: unknown): void {
     const { clock, log } = this.options;
     log.warn("reading a key's spend failed; using the cached one", { key_id: known.spend.keyId, error });
     known.readAtMs = clock.now();
@@ -201,7 +201,7 @@ export class KeyBudgets {
   }
 
   /** Sums only grow: of two, the larger one is the newer. */
-  #update(known: Known, spend: KeySpend): void {
+  #update(known: KnownBudget, spend: KeySpend): void {
     if (spend.totalNanoUsd >= known.spend.totalNanoUsd) known.spend = spend;
     known.readAtMs = this.options.clock.now();
   }

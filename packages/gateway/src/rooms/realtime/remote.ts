@@ -14,8 +14,8 @@ interface RemoteSessionsOptions {
   stop(userId: string, sessionId: string): boolean;
 }
 
-type Question = { userId: string; stop: true } | { userId: string; event: Record<string, unknown> };
-type Answer = { done: boolean } | { error: { kind: ErrorName; message: string } };
+type RemoteQuestion = { userId: string; stop: true } | { userId: string; event: Record<string, unknown> };
+type RemoteAnswer = { done: boolean } | { error: { kind: ErrorName; message: string } };
 
 /** Sessions that other instances hold, and the answers to other instances about those held here. */
 export class RemoteSessions {
@@ -37,20 +37,20 @@ export class RemoteSessions {
     return answer !== null && "done" in answer && answer.done;
   }
 
-  async #ask(sessionId: string, question: Question): Promise<Answer | null> {
+  async #ask(sessionId: string, question: RemoteQuestion): Promise<RemoteAnswer | null> {
     const { instances } = this.options;
     const text = await instances?.ask(topicOf(sessionId), JSON.stringify(question), ANSWER_WITHIN_MS);
-    return text ? (JSON.parse(text) as Answer) : null;
+    return text ? (JSON.parse(text) as RemoteAnswer) : null;
   }
 
   /** Answers other instances about a session that is held here, until the subscription ends; null when nobody asks. */
   serve(sessionId: string): Subscription | null {
     const answer = async (text: string) =>
-      JSON.stringify(await this.#answer(sessionId, JSON.parse(text) as Question));
+      JSON.stringify(await this.#answer(sessionId, JSON.parse(text) as RemoteQuestion));
     return this.options.instances?.serve(topicOf(sessionId), answer) ?? null;
   }
 
-  async #answer(sessionId: string, question: Question): Promise<Answer> {
+  async #answer(sessionId: string, question: RemoteQuestion): Promise<RemoteAnswer> {
     try {
       if ("stop" in question) return { done: this.options.stop(question.userId, sessionId) };
       await this.options.send(question.userId, sessionId, question.event);

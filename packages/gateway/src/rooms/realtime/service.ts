@@ -78,9 +78,9 @@ interface Owner {
 }
 
 /** Where the events of a session go. */
-interface Listener {
-  event(session: Session, event: ServerEvent): void;
-  ended(session: Session, end: { reason: string; code?: string }): void;
+interface SessionListener {
+  event(session: VoiceSession, event: ServerEvent): void;
+  ended(session: VoiceSession, end: { reason: string; code?: string }): void;
 }
 
 /** A session that a WebSocket of its own carries. */
@@ -89,16 +89,16 @@ export interface SocketSession {
   close(): void;
 }
 
-/** What such a WebSocket hears. */
+/** Receives the events of such a session. */
 export interface SocketListener {
   event(event: Record<string, unknown>): void;
   ended(end: { reason: string; code?: string }): void;
 }
 
-interface Session {
+interface VoiceSession {
   id: string;
   owner: Owner;
-  listener: Listener;
+  listener: SessionListener;
   meter: SessionMeter;
   /** Client events to the upstream, and upstream events to the client; each may have to wait for a hold. */
   up: EventQueue;
@@ -115,7 +115,7 @@ interface Session {
 
 /** The open voice sessions of this process: one forwarder each, from the upstream to the owner's channel. */
 export class Realtime {
-  readonly #sessions = new Map<string, Session>();
+  readonly #sessions = new Map<string, VoiceSession>();
   readonly #remote: RemoteSessions;
   readonly #endWatch: () => void;
 
@@ -140,7 +140,7 @@ export class Realtime {
     const { record, refId, conversationId } = options;
     if (record) {
       record.modelAsked = options.model;
-      if (refId !== undefined) record.also({ refId });
+      if (refId !== undefined) record.addDetails({ refId });
     }
     if (conversationId) await conversations.access(userId, conversationId);
     const owner: Owner = {
@@ -161,7 +161,11 @@ export class Realtime {
   /** `GET /v1/realtime`: a session of an API key, on a WebSocket of its own. */
   async openSocket(
     holder: () => Promise<Principal>,
-    { model, record, hears }: { model: string; record: RequestRecord | null; hears: SocketListener },
+    {
+      model,
+      record,
+      listener: socket,
+    }: { model: string; record: RequestRecord | null; listener: SocketListener },
   ): Promise<SocketSession> {
     const { isInForce } = this.options;
     if (record) record.modelAsked = model;
@@ -182,9 +186,9 @@ export class Realtime {
       isInForce: () => isInForce({ userId, keyId }),
       refusal: (name) => modelRefusal(principal, name),
     };
-    const listener: Listener = {
-      event: (_, event) => hears.event(event),
-      ended: (_, end) => hears.ended(end),
+    const listener: SessionListener = {
+      event: (_, event) => socket.event(event),
+      ended: (_, end) => socket.ended(end),
     };
     const { id } = await this.#open(owner, { model, record }, listener);
     return {
@@ -194,7 +198,7 @@ export class Realtime {
   }
 
   /** On the model's backend, or on the first target of a model route that opens a session. */
-  async #open(owner: Owner, options: StartOptions, listener: Listener): Promise<Session> {
+  async #open(owner: Owner, options: StartOptions, listener: SessionListener): Promise<VoiceSession> {
     const { routing } = this.options;
     const model = routing.aliases.resolve(options.model);
     const request = { capability: "realtime" as const, payer: owner };
@@ -216,8 +220,8 @@ export class Realtime {
     { route, openWithinMs }: { route: Route; openWithinMs: number | null },
     owner: Owner,
     { config = {}, conversationId, refId, record = null }: StartOptions,
-    listener: Listener,
-  ): Promise<Session> {
+    listener: SessionListener,
+  ): Promise<VoiceSession> {
     const { ids, clock } = this.options;
     // The router only picks backends with the capability.
     const realtime = route.backend.realtime!;
@@ -241,7 +245,7 @@ export class Realtime {
       route.abandoned();
       throw error;
     }
-    const session: Session = {
+    const session: VoiceSession = {
       id: sessionId,
       owner,
       listener,
@@ -292,10 +296,10 @@ export class Realtime {
     } finally {
       inTime?.();
     }
-    if (record) record.goesOn = true;
+    if (record) record.detached = true;
     // Rights that were taken away before the session was listed are checked here.
     if (!(await owner.isInForce())) {
-      if (record) record.goesOn = false;
+      if (record) record.detached = false;
       this.#close(session);
       fail("auth_required", REVOKED);
     }
@@ -368,7 +372,7 @@ export class Realtime {
   }
 
   /** Sends the event once its cost is held. */
-  async #sendUp(session: Session, event: Record<string, unknown>): Promise<void> {
+  async #sendUp(session: VoiceSession, event: Record<string, unknown>): Promise<void> {
     // The upstream's error event repeats the id, so we know which request was refused.
     const sent = event.type === "response.create" ? { event_id: this.options.ids.uuid(), ...event } : event;
     await session.meter.client(sent);
@@ -397,7 +401,7 @@ export class Realtime {
   }
 
   #close(
-    session: Session,
+    session: VoiceSession,
     { reason, code }: { reason: string; code?: string } = { reason: "stopped" },
   ): void {
     this.#remove(session, { reason, code, leftBy: "us" });
@@ -405,7 +409,7 @@ export class Realtime {
   }
 
   /** Ends a session that cannot be paid, or cannot go on for another reason. */
-  #failed(session: Session, error: unknown): void {
+  #failed(session: VoiceSession, error: unknown): void {
     if (!this.#sessions.has(session.id)) return;
     const { kind, message } = toServiceError(error);
     if (session.meter.isAnswering || UNPAID.has(kind)) session.link?.send({ type: "response.cancel" });
@@ -413,7 +417,7 @@ export class Realtime {
   }
 
   /** Events that arrived before the upstream hung up are delivered first. */
-  #hungUp(session: Session, told: string): void {
+  #hungUp(session: VoiceSession, told: string): void {
     const reason = hideSecrets(told).slice(0, REASON_CHARS_MAX);
     const remove = async () => this.#remove(session, { reason, leftBy: "upstream" });
     session.down.push({}, remove).then(async (isTaken) => {
@@ -441,7 +445,7 @@ export class Realtime {
   }
 
   #remove(
-    session: Session,
+    session: VoiceSession,
     { reason, code, leftBy }: { reason: string; code?: string; leftBy: "upstream" | "us" },
   ): void {
     if (!this.#sessions.delete(session.id)) return;
@@ -454,7 +458,7 @@ export class Realtime {
     session.listener.ended(session, { reason, code });
   }
 
-  #forward(session: Session, event: ServerEvent): void {
+  #forward(session: VoiceSession, event: ServerEvent): void {
     if (!this.#sessions.has(session.id)) return;
     session.down
       .push(event, () => this.#letThrough(session, event))
@@ -465,20 +469,20 @@ export class Realtime {
   }
 
   /** Delivers the event once its cost is held. */
-  async #letThrough(session: Session, event: ServerEvent): Promise<void> {
+  async #letThrough(session: VoiceSession, event: ServerEvent): Promise<void> {
     await session.meter.server(event);
     if (!this.#sessions.has(session.id)) return;
     this.#keepTranscript(session, event);
     session.listener.event(session, event);
   }
 
-  #streamOf(session: Session): EventStream {
+  #streamOf(session: VoiceSession): EventStream {
     session.stream ??= this.options.events.open(session.owner.opener);
     return session.stream;
   }
 
   /** The owner's channel. */
-  readonly #channel: Listener = {
+  readonly #channel: SessionListener = {
     event: (session, event) => {
       this.#streamOf(session).emit(realtimeEvent, { session_id: session.id, event });
     },
@@ -488,7 +492,7 @@ export class Realtime {
     },
   };
 
-  #keepTranscript({ id, conversationId }: Session, event: ServerEvent): void {
+  #keepTranscript({ id, conversationId }: VoiceSession, event: ServerEvent): void {
     const content = transcriptIn(event);
     if (content === null || conversationId === null) return;
     this.options.conversations
@@ -499,10 +503,10 @@ export class Realtime {
 
 /** A session that was opened has been answered, unless something other than its owner ended it. */
 function noteEnd(
-  { record }: Session,
+  { record }: VoiceSession,
   { reason, code, leftBy }: { reason: string; code?: string; leftBy: "upstream" | "us" },
 ): void {
-  if (!record?.goesOn) return;
+  if (!record?.detached) return;
   if (code) record.refused(new ServiceError(code as ErrorName, reason));
   else if (leftBy === "upstream")
     record.refused(new ServiceError("bad_gateway", `the upstream closed the session: ${reason}`));

@@ -41,7 +41,7 @@ export class Captures {
   }
 
   /** Takes what a request that has ended said and was told. Never throws. */
-  take({ id, principal, seldom: { capture } }: RequestRecord): void {
+  take({ id, principal, details: { capture } }: RequestRecord): void {
     if (!capture?.asked || !principal) return;
     try {
       const answered = capture.answered?.() ?? null;

@@ -99,7 +99,7 @@ export class Requests implements RecordSink {
 
   ended(record: RequestRecord, nowMs: number): void {
     try {
-      if (record.seldom.capture) this.#captures.take(record);
+      if (record.details.capture) this.#captures.take(record);
       record.line ??= this.#written(record, nowMs);
       if (record.line) this.#tail.ended(record.line);
     } catch (error) {
@@ -111,8 +111,8 @@ export class Requests implements RecordSink {
 
   /** The line of a request that nothing is charged for; null: it is counted only. */
   #written(record: RequestRecord, nowMs: number): RequestLine | null {
-    const { principal, modelAsked, route, seldom } = record;
-    const userId = principal?.userId ?? seldom.userId;
+    const { principal, modelAsked, route, details } = record;
+    const userId = principal?.userId ?? details.userId;
     const count = (this.#uncharged.get(userId) ?? 0) + 1;
     if (this.#uncharged.size < ACCOUNTS_MAX || count > 1) this.#uncharged.set(userId, count);
     const known = route === null ? modelAsked && this.options.knownModel(modelAsked) : route.model;
@@ -132,7 +132,7 @@ export class Requests implements RecordSink {
       estimated: record.isEstimated,
       costNanoUsd: record.costNanoUsd,
       channel: null,
-      refId: seldom.refId,
+      refId: details.refId,
     };
     if (count <= UNCHARGED_PER_MINUTE_MAX && this.options.metering.write(line)) return line;
     this.#unwritten.add();

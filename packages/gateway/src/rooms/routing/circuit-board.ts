@@ -6,10 +6,10 @@ import { ALL, type Circuit, type CircuitEvent, OPEN_MS } from "./circuit.ts";
 import type { Entry } from "./entry.ts";
 import type { Circuitry } from "./router.ts";
 
-/** Message: JSON of a `Told`. */
+/** Message: JSON of a `CircuitNews`. */
 const TOPIC = "circuits";
 
-interface Told {
+interface CircuitNews {
   from: string;
   /** Absent: an instance has joined, and wants to know which circuits are open. */
   backend?: string;
@@ -45,7 +45,7 @@ export class CircuitBoard implements Circuitry {
       "gateway_backend_circuit_changes_total",
       "Circuits of backends that opened (calls are kept away) or closed (calls are sent again)",
     );
-    bus.subscribe(TOPIC, (message) => this.#heard(JSON.parse(message) as Told));
+    bus.subscribe(TOPIC, (message) => this.#heard(JSON.parse(message) as CircuitNews));
     bus.onGap(() => this.join());
   }
 
@@ -54,7 +54,7 @@ export class CircuitBoard implements Circuitry {
     this.#publish({ from: this.#me });
   }
 
-  #publish(told: Told): void {
+  #publish(told: CircuitNews): void {
     this.options.bus.publish(TOPIC, JSON.stringify(told));
   }
 
@@ -71,7 +71,7 @@ export class CircuitBoard implements Circuitry {
       for (const event of entry.circuits.standing(atMs)) this.tell(entry, event);
   }
 
-  #heard({ from, backend, event }: Told): void {
+  #heard({ from, backend, event }: CircuitNews): void {
     const isOwn = from === this.#me;
     if (backend === undefined) {
       if (!isOwn) this.#tellAll();

@@ -35,7 +35,7 @@ export class AllBusy extends ServiceError {
   }
 }
 
-interface Waiting {
+interface QueuedRequest {
   request: RouteRequest;
   resolve(route: Route): void;
   reject(error: unknown): void;
@@ -248,7 +248,7 @@ const canServe = ({ entry, model }: Candidate, ability: Ability): boolean =>
 export class Router {
   /** By requested model id; rebuilt after the list or a listing changed. */
   #index: Map<string, Candidate[]> | null = null;
-  #waiting: Waiting[] = [];
+  #waiting: QueuedRequest[] = [];
   readonly #startedMs: number;
 
   constructor(
@@ -320,7 +320,7 @@ export class Router {
           this.#waiting = this.#waiting.filter((each) => each !== waiting);
           reject(error);
         });
-        const waiting: Waiting = { request, resolve, reject, cancel };
+        const waiting: QueuedRequest = { request, resolve, reject, cancel };
         this.#waiting.push(waiting);
       });
     }
@@ -329,7 +329,7 @@ export class Router {
   /** A backend may have a free place, or be known now: those who wait get it in the order in which they came. */
   freed(): void {
     if (this.#waiting.length === 0) return;
-    const still: Waiting[] = [];
+    const still: QueuedRequest[] = [];
     const before = this.#waiting;
     this.#waiting = [];
     for (const waiting of before) {

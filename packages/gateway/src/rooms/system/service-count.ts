@@ -2,14 +2,14 @@ import type { Bus } from "../../bus/contract.ts";
 import { BoundedMap } from "../../kernel/bounded.ts";
 import type { Clock } from "../../kernel/clock.ts";
 
-/** Message: JSON of a `Told`. */
+/** Message: JSON of a `CountNews`. */
 const TOPIC = "service-count";
 /** What was counted is told so often at most. */
 const TOLD_EVERY_MS = 50;
 /** Processes whose requests are remembered, those that have ended included. */
 const PROCESSES_MAX = 1_000;
 
-interface Told {
+interface CountNews {
   /** When the first process of the service began. */
   startedAtMs: number;
   /** Requests by process: its own, or for one that has just joined, all that are known. */
@@ -54,7 +54,7 @@ export class ServiceCount {
     const { bus, clock } = options;
     this.#startedAtMs = clock.now();
     if (!bus.shared) return;
-    bus.subscribe(TOPIC, (message) => this.#heard(JSON.parse(message) as Told));
+    bus.subscribe(TOPIC, (message) => this.#heard(JSON.parse(message) as CountNews));
     bus.onGap(() => this.join());
   }
 
@@ -78,12 +78,12 @@ export class ServiceCount {
     });
   }
 
-  #tell(totals: Told["totals"], isAnswer?: true): void {
-    const told: Told = { startedAtMs: this.#startedAtMs, totals, isAnswer };
+  #tell(totals: CountNews["totals"], isAnswer?: true): void {
+    const told: CountNews = { startedAtMs: this.#startedAtMs, totals, isAnswer };
     this.options.bus.publish(TOPIC, JSON.stringify(told));
   }
 
-  #heard({ startedAtMs, totals, isAnswer }: Told): void {
+  #heard({ startedAtMs, totals, isAnswer }: CountNews): void {
     this.#startedAtMs = Math.min(this.#startedAtMs, startedAtMs);
     for (const [process, total] of totals) {
       const more = process === this.#me ? 0 : total - (this.#totals.get(process) ?? 0);
@@ -95,7 +95,7 @@ export class ServiceCount {
   }
 
   #answer(): void {
-    const totals: Told["totals"] = [...this.#totals.entries(), [this.#me, this.#own]];
+    const totals: CountNews["totals"] = [...this.#totals.entries(), [this.#me, this.#own]];
     this.#tell(totals, true);
   }
 

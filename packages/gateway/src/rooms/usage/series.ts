@@ -172,7 +172,7 @@ function add(sums: Sums, row: DaySums): void {
   sums.unpriced = sums.unpriced === null || row.unpriced === null ? null : sums.unpriced + row.unpriced;
 }
 
-class Group {
+class SeriesGroup {
   readonly sums = noSums();
   readonly days = new Map<number, Sums>();
 
@@ -190,11 +190,11 @@ class Group {
 }
 
 function seriesOf(rows: readonly DaySums[]) {
-  const groups = new Map<string | null, Group>();
+  const groups = new Map<string | null, SeriesGroup>();
   const totals = noSums();
   for (const row of rows) {
     add(totals, row);
-    const group = groups.get(row.name) ?? new Group();
+    const group = groups.get(row.name) ?? new SeriesGroup();
     group.add(row);
     groups.set(row.name, group);
   }
@@ -203,7 +203,7 @@ function seriesOf(rows: readonly DaySums[]) {
   );
   const shown = sorted.slice(0, GROUPS_MAX);
   const kept = new Set(shown.map(([name]) => name));
-  const rest = new Group();
+  const rest = new SeriesGroup();
   for (const row of rows) if (!kept.has(row.name)) rest.add(row);
   return {
     totals,

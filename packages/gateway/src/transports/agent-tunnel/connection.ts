@@ -14,7 +14,7 @@ const STREAMS_MAX_UNTOLD = 200;
 const REASON_BYTES_MAX = 120;
 const DETAIL_CHARS_MAX = 500;
 
-interface Waiting {
+interface PendingOrder {
   resolve(result: unknown): void;
   reject(error: ServiceError): void;
   cancelTimeout(): void;
@@ -26,7 +26,7 @@ export class AgentConnection {
   readonly #clock: Clock;
   readonly #channel: SocketChannel;
   readonly #tunnel: TunnelClient;
-  readonly #waiting = new Map<number, Waiting>();
+  readonly #waiting = new Map<number, PendingOrder>();
   #lastId = 0;
   #over = false;
 

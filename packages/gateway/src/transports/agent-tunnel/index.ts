@@ -60,7 +60,7 @@ interface SocketData<Identity> {
   textMessages: number;
 }
 
-type Socket<Identity> = ServerSocket<SocketData<Identity>>;
+type TunnelSocket<Identity> = ServerSocket<SocketData<Identity>>;
 
 interface AgentTunnelOptions<Identity> {
   desk: AgentDesk<Identity>;
@@ -110,25 +110,25 @@ export class AgentTunnel<Identity> implements SocketTransport<SocketData<Identit
     };
   }
 
-  open(socket: Socket<Identity>): void {
+  open(socket: TunnelSocket<Identity>): void {
     const { desk, clock } = this.options;
     const { data } = socket;
     data.connection = new AgentConnection({ socket, clock });
     data.session = desk.connect(data.identity, data.connection);
   }
 
-  message(socket: Socket<Identity>, message: string | Buffer): void {
+  message(socket: TunnelSocket<Identity>, message: string | Buffer): void {
     const { connection } = socket.data;
     if (!connection || connection.over) return;
     if (typeof message === "string") this.#onText(socket.data, connection, message);
     else this.#onFrame(socket.data, connection, message);
   }
 
-  drain(socket: Socket<Identity>): void {
+  drain(socket: TunnelSocket<Identity>): void {
     socket.data.connection?.drained();
   }
 
-  close({ data }: Socket<Identity>, code: number, reason: string): void {
+  close({ data }: TunnelSocket<Identity>, code: number, reason: string): void {
     data.connection?.ended(reason || `closed with code ${code}`);
     data.session?.closed();
   }

@@ -47,7 +47,7 @@ interface RealtimeDesk {
     options: {
       model: string;
       record: RequestRecord | null;
-      hears: { event(event: Event): void; ended(end: End): void };
+      listener: { event(event: Event): void; ended(end: End): void };
     },
   ): Promise<{ send(event: Event): Promise<void>; close(): void }>;
 }
@@ -55,7 +55,7 @@ interface RealtimeDesk {
 /** One session and its socket, which comes a moment later. */
 class Carried {
   session: { send(event: Event): Promise<void>; close(): void } | null = null;
-  #socket: Socket | null = null;
+  #socket: VoiceSocket | null = null;
   #early: Event[] = [];
   #end: End | null = null;
 
@@ -80,7 +80,7 @@ class Carried {
     socket.close(code ? POLICY_VIOLATION : NORMAL, shortened(reason));
   }
 
-  attach(socket: Socket): void {
+  attach(socket: VoiceSocket): void {
     this.#socket = socket;
     for (const event of this.#early.splice(0)) this.event(event);
     if (this.#end) this.ended(this.#end);
@@ -98,7 +98,7 @@ class Carried {
   }
 }
 
-type Socket = ServerSocket<Carried>;
+type VoiceSocket = ServerSocket<Carried>;
 
 const shortened = (reason: string): string =>
   new TextDecoder().decode(Buffer.from(reason).subarray(0, REASON_BYTES_MAX), { stream: true });
@@ -136,24 +136,24 @@ export class RealtimeSocket implements SocketTransport<Carried> {
       }
       const carried = new Carried(ids);
       const holder = () => gate.stillHolder(secret);
-      const session = await desk.openSocket(holder, { model, record, hears: carried });
+      const session = await desk.openSocket(holder, { model, record, listener: carried });
       carried.session = session;
       request.whenGone(() => session.close());
       return carried;
     } catch (error) {
       const failure = toServiceError(error);
       const reply = toRestReply(failure, requestId);
-      record?.also({ clientIp: ip });
+      record?.addDetails({ clientIp: ip });
       if (!(failure instanceof TooManyKeys)) record?.refused(failure, reply.head.status);
       return reply;
     }
   }
 
-  open(socket: Socket): void {
+  open(socket: VoiceSocket): void {
     socket.data.attach(socket);
   }
 
-  async message({ data }: Socket, message: string | Buffer): Promise<void> {
+  async message({ data }: VoiceSocket, message: string | Buffer): Promise<void> {
     const event = parsed(message);
     try {
       requirePassing(event);
@@ -163,7 +163,7 @@ export class RealtimeSocket implements SocketTransport<Carried> {
     }
   }
 
-  close({ data }: Socket): void {
+  close({ data }: VoiceSocket): void {
     data.session?.close();
   }
 }

@@ -62,13 +62,13 @@ interface RoutedRequest {
   source: CallSource;
 }
 
-type Answered = Reply | StreamedReply;
+type CallReply = Reply | StreamedReply;
 
 /** The way of every route: who may call it, its body, its handler, its answer, its errors. */
 export class RouteRunner {
   constructor(readonly options: RouteRunnerOptions) {}
 
-  async run(route: AnyRoute, { request, path, requestId, source }: RoutedRequest): Promise<Answered> {
+  async run(route: AnyRoute, { request, path, requestId, source }: RoutedRequest): Promise<CallReply> {
     const { gate, rooms, log, uploadBytesMax } = this.options;
     const record = route.recorded ? this.options.record(route.path, requestId) : null;
     const call = new RoutedCall(rooms, log, request, requestId, path, source, record);
@@ -111,7 +111,7 @@ export class RouteRunner {
 }
 
 /** A streamed answer goes on; what writes it ends the record. */
-function noteAnswer(record: RequestRecord, answer: Answered): void {
+function noteAnswer(record: RequestRecord, answer: CallReply): void {
   if (!(answer instanceof Reply)) return;
   const { status } = answer.head;
   if (status === CLIENT_CLOSED_STATUS) record.left();
@@ -124,7 +124,7 @@ function noteRefusal(
   failure: ServiceError,
   { ip }: Caller,
 ): void {
-  record.also({ clientIp: ip });
+  record.addDetails({ clientIp: ip });
   // The API decides about the status.
   if (reply instanceof Reply) record.refused(failure, reply.head.status);
   else record.refused(failure);
@@ -156,9 +156,9 @@ const BLANK_BYTES_MAX = 1_024;
 const isBlank = (bytes: Buffer): boolean =>
   bytes.length <= BLANK_BYTES_MAX && bytes.toString("latin1").trim() === "";
 
-function answerOf(route: AnyRoute, result: unknown, requestId: string): Answered | Promise<Answered> {
+function answerOf(route: AnyRoute, result: unknown, requestId: string): CallReply | Promise<CallReply> {
   const { response } = route;
-  if (response instanceof Raw) return result instanceof Response ? replyOf(result) : (result as Answered);
+  if (response instanceof Raw) return result instanceof Response ? replyOf(result) : (result as CallReply);
   const { status, value } = result instanceof Answer ? result : { status: 200, value: result };
   // Parsing drops every field that the definition does not list, so no handler can leak one.
   return jsonReply(JSON.stringify(response.parse(value)), requestId, status);

@@ -77,13 +77,13 @@ export class RpcRunner {
     // Calls of strangers ask nothing of a model, and could crowd out the records of everyone else.
     const { actor } = caller;
     const record = actor && registry.methods.get(method)?.recorded ? this.options.record(method) : null;
-    if (record && actor) record.also({ userId: actor.userId });
+    if (record && actor) record.addDetails({ userId: actor.userId });
     try {
       const refusal = guard?.(method);
       if (refusal) throw refusal;
       const context: CallContext = { caller, requestId, rooms, log, record };
       const result = await dispatch(registry, { method, params, context, audit });
-      if (record && !record.goesOn) record.end(200);
+      if (record && !record.detached) record.end(200);
       this.#counterOf(method).add();
       onResult?.(method, result);
       return encodeResult(idJson, result);
@@ -104,6 +104,6 @@ export class RpcRunner {
 }
 
 function noteRefusal(record: RequestRecord, error: unknown, { ip }: Caller): void {
-  record.also({ clientIp: ip });
+  record.addDetails({ clientIp: ip });
   record.refused(toServiceError(error));
 }

@@ -69,7 +69,7 @@ interface RpcWebSocketOptions {
   ids: Ids;
 }
 
-type Socket = ServerSocket<RpcSocketData>;
+type RpcSocket = ServerSocket<RpcSocketData>;
 
 const ANONYMOUS_BUSY = new ServiceError(
   "app_error",
@@ -81,7 +81,7 @@ const BUSY = new ServiceError(
 );
 
 /** What waited longest; nothing once the socket is closing, or while answers are not being read. */
-function nextOf(socket: Socket): string | Buffer | undefined {
+function nextOf(socket: RpcSocket): string | Buffer | undefined {
   const { data } = socket;
   if (data.closing || socket.getBufferedAmount() > UNREAD_BYTES_MAX) return undefined;
   const message = data.waiting.shift();
@@ -102,7 +102,7 @@ function renew(data: RpcSocketData, { access_token, user }: RefreshedSession): v
 /** `GET /api/rpc` upgraded to a WebSocket: one JSON-RPC text a message; no notifications here. */
 export class RpcWebSocket implements SocketHandlers<RpcSocketData> {
   /** Of people who are signed in. */
-  readonly #open = new Set<Socket>();
+  readonly #open = new Set<RpcSocket>();
 
   constructor(readonly options: RpcWebSocketOptions) {
     options.revocations.onChange((id) => this.#recheck(id));
@@ -131,12 +131,12 @@ export class RpcWebSocket implements SocketHandlers<RpcSocketData> {
     };
   }
 
-  open(socket: Socket): void {
+  open(socket: RpcSocket): void {
     if (socket.data.userId !== null) this.#open.add(socket);
     this.#restartIdle(socket);
   }
 
-  close(socket: Socket): void {
+  close(socket: RpcSocket): void {
     this.#open.delete(socket);
     socket.data.closing = true;
     socket.data.waiting.length = 0;
@@ -155,7 +155,7 @@ export class RpcWebSocket implements SocketHandlers<RpcSocketData> {
     }
   }
 
-  #restartIdle(socket: Socket): void {
+  #restartIdle(socket: RpcSocket): void {
     const { data } = socket;
     if (!data.anonymous) return;
     data.cancelIdle();
@@ -164,7 +164,7 @@ export class RpcWebSocket implements SocketHandlers<RpcSocketData> {
     );
   }
 
-  async message(socket: Socket, message: string | Buffer): Promise<void> {
+  async message(socket: RpcSocket, message: string | Buffer): Promise<void> {
     const { data } = socket;
     if (data.closing) return;
     this.#restartIdle(socket);
@@ -175,7 +175,7 @@ export class RpcWebSocket implements SocketHandlers<RpcSocketData> {
     await this.#run(socket, message);
   }
 
-  drain(socket: Socket): void {
+  drain(socket: RpcSocket): void {
     const { log } = this.options.runner.options;
     while (socket.data.inFlight < IN_FLIGHT_MAX) {
       const message = nextOf(socket);
@@ -185,7 +185,7 @@ export class RpcWebSocket implements SocketHandlers<RpcSocketData> {
   }
 
   /** Answers the message, and then what waits. */
-  async #run(socket: Socket, first: string | Buffer): Promise<void> {
+  async #run(socket: RpcSocket, first: string | Buffer): Promise<void> {
     socket.data.inFlight++;
     try {
       for (let message: typeof first | undefined = first; message !== undefined; message = nextOf(socket)) {
@@ -197,7 +197,7 @@ export class RpcWebSocket implements SocketHandlers<RpcSocketData> {
     }
   }
 
-  async #postpone(socket: Socket, message: string | Buffer): Promise<void> {
+  async #postpone(socket: RpcSocket, message: string | Buffer): Promise<void> {
     const { data } = socket;
     if (data.waiting.length >= WAITING_MAX || data.waitingBytes + message.length > WAITING_BYTES_MAX) {
       await this.#answer(socket, message, BUSY);
@@ -209,7 +209,7 @@ export class RpcWebSocket implements SocketHandlers<RpcSocketData> {
   }
 
   /** Runs what the message asks for; with `refusal` it answers each of its requests with that instead. */
-  async #answer(socket: Socket, message: string | Buffer, refusal?: ServiceError): Promise<void> {
+  async #answer(socket: RpcSocket, message: string | Buffer, refusal?: ServiceError): Promise<void> {
     const { data } = socket;
     const { runner, authenticator, counter, ids } = this.options;
     const requestId = ids.uuid();
@@ -256,7 +256,7 @@ export class RpcWebSocket implements SocketHandlers<RpcSocketData> {
     return new ServiceError("auth_required", "authentication required");
   }
 
-  #send(socket: Socket, json: string): void {
+  #send(socket: RpcSocket, json: string): void {
     if (socket.getBufferedAmount() > SEND_BUFFER_BYTES_MAX) {
       socket.close(1013, "answers are not being read");
       return;

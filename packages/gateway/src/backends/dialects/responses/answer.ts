@@ -4,7 +4,7 @@ import { ChatEvents, type ChatIdentity } from "../../shared/chat-events.ts";
 import type { AnswerConverter, ChatAnswer } from "../dialect.ts";
 import { chatUsage } from "./chat-usage.ts";
 
-type Item = Record<string, unknown>;
+export type Item = Record<string, unknown>;
 
 const text = (value: unknown): string => (typeof value === "string" ? value : "");
 const objects = (value: unknown): Item[] => (Array.isArray(value) ? value.filter(isObject) : []);

@@ -1,9 +1,8 @@
 import { isObject } from "../../../kernel/json.ts";
 import { BackendError, type NativeReader } from "../../contract.ts";
 import { eventText, sealed, wordsOf } from "../native.ts";
+import type { Item } from "./answer.ts";
 import { chatUsage } from "./chat-usage.ts";
-
-type Item = Record<string, unknown>;
 
 const SEALED = "encrypted_content";
 

@@ -17,8 +17,7 @@ import {
   wantsAnyJson,
 } from "../chat-turns.ts";
 import type { ChatRequestOptions } from "../dialect.ts";
-
-type Item = Record<string, unknown>;
+import type { Item } from "./answer.ts";
 
 /** The API refuses a lower limit. */
 const OUTPUT_TOKENS_MIN = 16;

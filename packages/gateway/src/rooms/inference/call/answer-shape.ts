@@ -38,7 +38,7 @@ export interface AnswerHead {
 }
 
 /** The usage we settled, and whether the upstream reported it. */
-export interface Owed {
+export interface OwedAnswer {
   isReported: boolean;
   owed: ReportedUsage | null;
 }
@@ -65,7 +65,7 @@ function rewritten(body: Buffer, complete: (answer: Record<string, unknown>) => 
 }
 
 /** What was reported stays; what was not, or cannot be true, is what the books say. */
-function usageIn(answer: Record<string, unknown>, { isReported, owed }: Owed): object {
+function usageIn(answer: Record<string, unknown>, { isReported, owed }: OwedAnswer): object {
   if (!owed) return {};
   const told = isObject(answer.usage) ? answer.usage : {};
   const counted = usageFields(owed);
@@ -97,7 +97,7 @@ const completeText = (choice: Record<string, unknown>, index: number): object =>
 function completeAnswer(
   body: AnswerBody,
   head: AnswerHead,
-  { usage, form }: { usage: Owed; form: AnswerForm },
+  { usage, form }: { usage: OwedAnswer; form: AnswerForm },
 ): Buffer {
   const { isText } = form;
   if (usage.isReported && body.mentionsAll(isText ? TEXT_FIELDS : CHAT_FIELDS)) return body.bytes;
@@ -115,7 +115,7 @@ function completeAnswer(
  * An embeddings answer in the contract's form, in parts: most upstreams lack only `completion_tokens`, which goes
  * between what they wrote.
  */
-export function completeEmbeddings(body: AnswerBody, model: string, usage: Owed): readonly Buffer[] {
+export function completeEmbeddings(body: AnswerBody, model: string, usage: OwedAnswer): readonly Buffer[] {
   const whole = completeList(body, model, usage);
   const usageAt = whole.lastIndexOf('"usage"');
   if (usageAt === -1 || whole.length - usageAt > USAGE_BYTES_MAX) return [whole];
@@ -124,7 +124,7 @@ export function completeEmbeddings(body: AnswerBody, model: string, usage: Owed)
   return [whole.subarray(0, open), NO_COMPLETION, whole.subarray(open)];
 }
 
-function completeList(body: AnswerBody, model: string, usage: Owed): Buffer {
+function completeList(body: AnswerBody, model: string, usage: OwedAnswer): Buffer {
   const isTyped = body.hasAtEdges(IS_LIST) && body.hasAtEdges(HAS_EMBEDDINGS);
   if (usage.isReported && isTyped && body.mentionsAll(LIST_FIELDS)) return body.bytes;
   return rewritten(body.bytes, (answer) => ({
@@ -140,7 +140,7 @@ export class WholeAnswer {
   constructor(
     readonly body: AnswerBody,
     readonly head: AnswerHead,
-    readonly usage: Owed,
+    readonly usage: OwedAnswer,
     readonly form: AnswerForm,
   ) {}
 

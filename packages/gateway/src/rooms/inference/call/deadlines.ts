@@ -138,7 +138,7 @@ export class WatchedCall {
   }
 
   /** Moves the start of every timeout by a time in which this process did not run. */
-  forgive(ms: number): void {
+  extendBy(ms: number): void {
     this.#startedAtMs += ms;
     this.#lastMs += ms;
   }
@@ -250,7 +250,7 @@ export class CallWatch {
     this.#tickedAtMs = nowMs;
     // A copy: those that are too late leave the list.
     for (const call of this.#calls.slice()) {
-      if (lateMs > this.#tickMs) call.forgive(lateMs);
+      if (lateMs > this.#tickMs) call.extendBy(lateMs);
       call.check(nowMs);
     }
   }

@@ -7,7 +7,7 @@ import type { NativeRequest } from "../request/native-request.ts";
 import type { ComposedBody, Payload } from "../request/payload.ts";
 import { ChatBound, EmbeddingsBound, loweredFields, type SentBody } from "./bound.ts";
 import type { ReportedUsage } from "./usage-tail.ts";
-import { type Asked, WorkBound } from "./work-bound.ts";
+import { type AskedWork, WorkBound } from "./work-bound.ts";
 
 const NOTHING: ReadonlyMap<string, string> = new Map();
 
@@ -24,7 +24,7 @@ interface OutgoingOptions {
   /** Absent: those that the backend's kind honours in a chat. */
   limitFields?: readonly string[];
   /** Of work other than chats and vectors. */
-  work?: Asked;
+  work?: AskedWork;
 }
 
 /** What is sent to the backend that was chosen, and the bound that follows from it. */

@@ -17,7 +17,7 @@ export interface CallEnd {
 export const NOTHING_CAME: CallEnd = { isWhole: false, reported: null, delivered: 0 };
 
 /** What is owed for a call. */
-interface Owed extends ReportedUsage {
+interface OwedUsage extends ReportedUsage {
   isEstimated: boolean;
   /** Set where the price is not by the token. */
   costUsd?: number;
@@ -39,7 +39,7 @@ export function owedFor(
   end: CallEnd,
   bound: TokenBound | WorkBound,
   { isOwedUnanswered }: Circumstances,
-): Owed | null {
+): OwedUsage | null {
   if (bound instanceof WorkBound) return owedForWork(end, bound, { isOwedUnanswered });
   const { isWhole, reported, delivered } = end;
   const usage = reported === ABSURD || reported === null ? null : completed(reported, delivered, bound);
@@ -56,7 +56,7 @@ function owedForWork(
   { isWhole, reported, delivered, made }: CallEnd,
   bound: WorkBound,
   { isOwedUnanswered }: Circumstances,
-): Owed | null {
+): OwedUsage | null {
   const isDelivered = isWhole || delivered > 0;
   if (!isDelivered && !isOwedUnanswered) return null;
   if (bound.mostUsd !== null) {
@@ -70,7 +70,11 @@ function owedForWork(
 }
 
 /** What was reported, or what was counted where that is more. */
-const atLeast = (reported: ReportedUsage | null, promptTokens: number, completionTokens: number): Owed => ({
+const atLeast = (
+  reported: ReportedUsage | null,
+  promptTokens: number,
+  completionTokens: number,
+): OwedUsage => ({
   promptTokens: Math.max(reported?.promptTokens ?? 0, promptTokens),
   completionTokens: Math.max(reported?.completionTokens ?? 0, completionTokens),
   isEstimated: true,
@@ -84,7 +88,7 @@ function completed(
   { promptTokens, completionTokens, lacks }: ReportedUsage,
   delivered: number,
   bound: TokenBound,
-): Owed {
+): OwedUsage {
   if (lacks === "prompt")
     return { promptTokens: bound.countPromptTokens(), completionTokens, isEstimated: true };
   if (lacks === undefined || !isWritten(bound)) return { promptTokens, completionTokens, isEstimated: false };

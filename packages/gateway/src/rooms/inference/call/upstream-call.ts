@@ -28,7 +28,7 @@ import { Outgoing } from "./outgoing.ts";
 import { type CallEnd, NOTHING_CAME, owedFor, problemsIn } from "./owed.ts";
 import { StreamHold } from "./stream-hold.ts";
 import type { ReportedUsage } from "./usage-tail.ts";
-import type { Asked } from "./work-bound.ts";
+import type { AskedWork } from "./work-bound.ts";
 
 /** The first, and one on another backend where the first could not be reached. */
 const ATTEMPTS_MAX = 2;
@@ -81,7 +81,7 @@ export interface UpstreamCallOptions {
   /** Fields that limit the answer; absent: those that the backend's kind honours in a chat. */
   limitFields?: readonly string[];
   /** Of work other than chats and vectors: the most that it may use. */
-  work?: Asked;
+  work?: AskedWork;
   /** Media type of the body; absent: JSON. */
   contentType?: string;
   /** Sends it: the capability's own function. */
@@ -131,7 +131,7 @@ export class UpstreamCall {
     const { asker, capability, provider, boundTo } = options;
     if (asker.record) {
       asker.record.modelAsked = options.model;
-      if (asker.refId !== null) asker.record.also({ refId: asker.refId });
+      if (asker.refId !== null) asker.record.addDetails({ refId: asker.refId });
     }
     const model = routing.aliases.resolve(options.model);
     const request = { capability, provider, boundTo, payer: asker.payer };
@@ -227,11 +227,11 @@ export class UpstreamCall {
     const failure = await this.fallBack(error);
     if (failure === null) return;
     this.settle();
-    throw this.told(failure);
+    throw this.toClientError(failure);
   }
 
   /** A failure as the caller's error, which says who was asked. */
-  told(error: unknown): unknown {
+  toClientError(error: unknown): unknown {
     return toFailure(error, this.attempts > 0 ? answerHeaders(this, NO_HEADERS) : NO_HEADERS);
   }
 

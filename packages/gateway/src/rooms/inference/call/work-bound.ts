@@ -2,14 +2,14 @@ import type { ImageLook, UnitPrice, WorkUnit } from "../../billing/index.ts";
 import { estimatePromptTokens, samplePromptTokens, type TokenBound } from "../../metering/index.ts";
 import { bytesOf, type SentBody } from "./bound.ts";
 
-type Counts = Readonly<Partial<Record<WorkUnit, number>>>;
+type WorkCounts = Readonly<Partial<Record<WorkUnit, number>>>;
 
 /** The most that a request may use, from its body as it is sent. */
-export interface Asked {
+export interface AskedWork {
   /** What it may be priced by. */
   units: readonly WorkUnit[];
   /** At most so many of each unit. */
-  counts: Counts;
+  counts: WorkCounts;
   /** Of images. */
   look?: ImageLook;
   /** The body is a form: `promptTokens` are all that it has. */
@@ -26,7 +26,7 @@ export interface Asked {
 
 /** What an answer says was made. What it does not say is as it was asked for. */
 export interface Made {
-  counts?: Counts;
+  counts?: WorkCounts;
   look?: Partial<ImageLook>;
   /** What cannot be true. */
   problem?: string;
@@ -39,11 +39,11 @@ export class WorkBound implements TokenBound {
   readonly outputTokensMax: number;
   /** It cannot be made smaller. */
   readonly outputTokensMin: number;
-  readonly #asked: Asked;
+  readonly #asked: AskedWork;
   readonly #price: UnitPrice | null;
   readonly #body: SentBody;
 
-  constructor({ asked, price, body }: { asked: Asked; price: UnitPrice | null; body: SentBody }) {
+  constructor({ asked, price, body }: { asked: AskedWork; price: UnitPrice | null; body: SentBody }) {
     this.#asked = asked;
     this.#price = price;
     this.#body = body;

@@ -114,16 +114,16 @@ export class Relay implements PieceReader {
     this.#isAsking = true;
     this.#flow.pause();
     hold.delivered(this.meter.tokens).then(
-      (goesOn) => this.#answered(hold, goesOn),
+      (isAccepted) => this.#answered(hold, isAccepted),
       // The hold cannot be extended right now; delivered tokens are settled in any case.
       () => this.#answered(hold, true),
     );
   }
 
-  #answered(hold: StreamHold, goesOn: boolean): void {
+  #answered(hold: StreamHold, isAccepted: boolean): void {
     this.#isAsking = false;
     if (this.#isOver) return;
-    if (!goesOn) this.#stop();
+    if (!isAccepted) this.#stop();
     // Pieces that arrived meanwhile may need a larger hold again.
     else if (this.meter.tokens >= hold.askAt) this.#ask(hold);
     else if (!this.#isBlocked) this.#flow.resume();

@@ -3,7 +3,7 @@ import { isObject } from "../../../kernel/json.ts";
 /** Calls of one choice that are told apart. */
 const CALLS_MAX = 1_000;
 
-interface Call {
+interface ToolCallStart {
   index: number;
   /** Empty until the upstream gave one, or the call its name. */
   id: string;
@@ -22,9 +22,9 @@ export const argumentsText = (args: unknown): string =>
  * arguments as text. Everyone who reads the stream then sees the same calls.
  */
 export class ToolDeltas {
-  readonly #calls: Call[] = [];
+  readonly #calls: ToolCallStart[] = [];
   /** The latest call that came under an index. */
-  readonly #bySentIndex = new Map<number, Call>();
+  readonly #bySentIndex = new Map<number, ToolCallStart>();
 
   /** Whether the piece was altered in place. */
   complete(piece: Record<string, unknown>): boolean {
@@ -51,7 +51,7 @@ export class ToolDeltas {
     return changed;
   }
 
-  #find(sentIndex: number | null, id: string, name: string): Call | null {
+  #find(sentIndex: number | null, id: string, name: string): ToolCallStart | null {
     const known = sentIndex === null ? this.#withId(id) : this.#bySentIndex.get(sentIndex);
     // Some servers give two calls the same index.
     const isOther = known?.hasName && name !== "" && id !== "" && id !== known.id;
@@ -66,7 +66,7 @@ export class ToolDeltas {
   }
 
   /** A piece without an id belongs to the call that was opened last. */
-  #withId(id: string): Call | undefined {
+  #withId(id: string): ToolCallStart | undefined {
     return id === "" ? this.#calls.at(-1) : this.#calls.find((call) => call.id === id);
   }
 }

@@ -80,7 +80,7 @@ export class ChatTurn {
       : form?.isText
         ? readCompletionFields(payload)
         : readChatFields(payload);
-    const capture = asker.record?.seldom.capture;
+    const capture = asker.record?.details.capture;
     if (capture) capture.asked = askedOf(payload);
     const record = new TurnRecord(parts, {
       userId: asker.payer.userId,
@@ -90,7 +90,7 @@ export class ChatTurn {
       isConversation,
       isNative: native !== undefined,
     });
-    if (record.comesFirst) await record.prepare(client.signal);
+    if (record.needsPreparation) await record.prepare(client.signal);
     const { model, provider, spend, stream } = fields;
     const call = await UpstreamCall.admit(parts, {
       asker,
@@ -126,7 +126,7 @@ export class ChatTurn {
 
   /** Where prompt and answer go that are to be kept for the operator; null: nowhere, as for almost all. */
   private get capture(): Capture | null {
-    return this.options.asker.record?.seldom.capture ?? null;
+    return this.options.asker.record?.details.capture ?? null;
   }
 
   /** The dialect in which the request and its answer pass as they are; null: as a chat. */
@@ -155,7 +155,7 @@ export class ChatTurn {
   /** The whole answer, settled, as `reply` writes it. */
   async answer<T>(reply: { whole(turn: ChatTurn, answer: WholeAnswer): T }): Promise<T> {
     const { call, record } = this;
-    if (record.comesFirst) await this.#orSettle(record.sent(call.route));
+    if (record.needsPreparation) await this.#orSettle(record.sent(call.route));
     for (;;) {
       let whole: WholeAnswer;
       try {
@@ -233,7 +233,7 @@ export class ChatTurn {
   /** Starts the stream; throws while a failure can still set the status. */
   async begin(): Promise<this> {
     const { call, record } = this;
-    if (record.comesFirst) await this.#orSettle(record.sent(call.route));
+    if (record.needsPreparation) await this.#orSettle(record.sent(call.route));
     for (;;) {
       try {
         await this.#beginOnce();
@@ -242,7 +242,7 @@ export class ChatTurn {
         const failure = this.#hasHeard ? this.#broke(error) : await call.fallBack(error);
         if (failure === null) continue;
         this.#settle({ isWhole: false });
-        throw call.told(failure);
+        throw call.toClientError(failure);
       }
     }
     if (call.watched.isAborted) this.left();
@@ -287,12 +287,12 @@ export class ChatTurn {
     const listener = this.options.listener?.();
     this.#telling = listener ? new Telling(listener, head) : null;
     const keepUsage = this.fields.wantsUsage;
-    this.#meter = new ChatMeter({ keepUsage, onChunk: this.#hears(), head, form: this.#form });
+    this.#meter = new ChatMeter({ keepUsage, onChunk: this.#chunkListener(), head, form: this.#form });
     return this.#eventStream(answer);
   }
 
   /** Who sees the chunks of a stream: a listener, and the record where the answer is kept. */
-  #hears(): ChatMeterOptions["onChunk"] {
+  #chunkListener(): ChatMeterOptions["onChunk"] {
     const telling = this.#telling;
     const { collector } = this.record;
     const { capture } = this;

@@ -2,7 +2,7 @@ import { isObject } from "../../../kernel/json.ts";
 import type { StoredMessage } from "../../conversations/index.ts";
 import { textOf, toStored } from "./messages.ts";
 
-type Message = Record<string, unknown>;
+type HistoryMessage = Record<string, unknown>;
 
 const PARAGRAPH = "\n\n";
 /** Stands for a tool's result that nobody gave: upstreams refuse a call without one. */
@@ -11,14 +11,14 @@ const NO_RESULT = "(no result)";
 const OPENING = "(continued)";
 
 const isSystem = ({ role }: { role?: unknown }) => role === "system" || role === "developer";
-const callsOf = ({ tool_calls }: { tool_calls?: unknown }): Message[] =>
+const callsOf = ({ tool_calls }: { tool_calls?: unknown }): HistoryMessage[] =>
   Array.isArray(tool_calls) ? tool_calls.filter(isObject) : [];
 
 /** What of a call belongs to its conversation and is not there yet, and what is sent for it. */
 export interface Continuation {
   added: StoredMessage[];
   /** The whole conversation in an order that every upstream takes. */
-  sequence: Message[];
+  sequence: HistoryMessage[];
 }
 
 /**
@@ -27,7 +27,7 @@ export interface Continuation {
  */
 export function continueWith(
   stored: readonly StoredMessage[],
-  sent: readonly Message[],
+  sent: readonly HistoryMessage[],
   {
     sentIsWhole,
   }: {
@@ -85,12 +85,19 @@ function lastRunOfSystems(stored: readonly StoredMessage[]): StoredMessage[] {
 }
 
 /** Some models take only one system message. */
-function oneSystem(systems: readonly Message[]): Message[] {
+function oneSystem(systems: readonly HistoryMessage[]): HistoryMessage[] {
   if (systems.length <= 1) return [...systems];
   return [{ role: systems[0]!.role, content: textIn(systems) }];
 }
 
-function fromStored({ role, content, parts, images, tool_calls, tool_call_id }: StoredMessage): Message {
+function fromStored({
+  role,
+  content,
+  parts,
+  images,
+  tool_calls,
+  tool_call_id,
+}: StoredMessage): HistoryMessage {
   const isCallOnly = content === "" && tool_calls !== undefined;
   return {
     role,
@@ -102,11 +109,11 @@ function fromStored({ role, content, parts, images, tool_calls, tool_call_id }: 
 }
 
 /** Each call with its results right behind it, nothing empty, and texts of the same person together. */
-function inOrder(known: readonly Message[], added: readonly Message[]): Message[] {
+function inOrder(known: readonly HistoryMessage[], added: readonly HistoryMessage[]): HistoryMessage[] {
   const all = [...known, ...added];
   const results = all.filter(({ role }) => role === "tool");
-  const used = new Set<Message>();
-  const sequence: Message[] = [];
+  const used = new Set<HistoryMessage>();
+  const sequence: HistoryMessage[] = [];
   for (const message of all) {
     if (message.role === "tool") continue;
     const calls = message.role === "assistant" ? callsOf(message) : [];
@@ -125,9 +132,9 @@ function inOrder(known: readonly Message[], added: readonly Message[]): Message[
 }
 
 /** A turn that was never answered and the next one: many models' templates take no two in a row. */
-function mergeUser(sequence: Message[], message: Message): boolean {
+function mergeUser(sequence: HistoryMessage[], message: HistoryMessage): boolean {
   const last = sequence.at(-1);
-  const isPlain = (each: Message | undefined): each is Message & { content: string } =>
+  const isPlain = (each: HistoryMessage | undefined): each is HistoryMessage & { content: string } =>
     each?.role === "user" && typeof each.content === "string" && each.images === undefined;
   if (!isPlain(last) || !isPlain(message)) return false;
   sequence[sequence.length - 1] = { ...last, content: last.content + PARAGRAPH + message.content };

@@ -49,11 +49,11 @@ export class TurnRecord {
     readonly parts: RecordParts,
     readonly options: RecordOptions,
   ) {
-    this.collector = this.comesFirst ? new AnswerCollector() : null;
+    this.collector = this.needsPreparation ? new AnswerCollector() : null;
   }
 
   /** Whether anything is read, or written, before the request is sent. */
-  get comesFirst(): boolean {
+  get needsPreparation(): boolean {
     const { fields, isNative } = this.options;
     return !isNative && (Boolean(fields.conversationId) || this.parts.memory.enabled);
   }

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { isObject } from "../../../kernel/json.ts";
 import { estimateTokens } from "../../metering/index.ts";
 import { type AnswerBody, requireText } from "../call/answer-body.ts";
-import type { Asked, Made } from "../call/work-bound.ts";
+import type { AskedWork, Made } from "../call/work-bound.ts";
 import { refuse } from "../request/fields.ts";
 import type { Payload } from "../request/payload.ts";
 import { FormPayload } from "./form-payload.ts";
@@ -31,7 +31,7 @@ export const speech: WorkKind = {
   response: z.string().describe("The sound, in the format that was asked for"),
   responseType: "audio/mpeg",
   isStreamed: true,
-  read(payload): Asked {
+  read(payload): AskedWork {
     const input = payload.sent("input");
     if (typeof input !== "string" || input === "") return refuse("input", "is required: the text to say");
     const instructions = payload.sent("instructions");
@@ -47,7 +47,7 @@ export const speech: WorkKind = {
   made: () => ({}),
 };
 
-function readSound(payload: Payload): Asked {
+function readSound(payload: Payload): AskedWork {
   if (!(payload instanceof FormPayload))
     return refuse("file", "is required: send the sound as multipart/form-data");
   const sounds = payload.files.map(({ bytes }) => bytes);
@@ -73,7 +73,7 @@ function reportedSeconds(parsed: unknown): unknown {
   return typeof told === "string" && told.trim() !== "" ? Number(told) : (told ?? null);
 }
 
-function madeOfSound({ parsed }: AnswerBody, { secondsBelieved: most = 0 }: Asked): Made {
+function madeOfSound({ parsed }: AnswerBody, { secondsBelieved: most = 0 }: AskedWork): Made {
   requireText(parsed);
   const second = reportedSeconds(parsed);
   if (second === null) return {};

@@ -3,7 +3,7 @@ import { withoutEscapedLetters } from "../../../kernel/json-scan.ts";
 import { ANY, type ImageLook } from "../../billing/index.ts";
 import { estimateTokens, IMAGE_TOKENS } from "../../metering/index.ts";
 import { type AnswerBody, requireList } from "../call/answer-body.ts";
-import type { Asked, Made } from "../call/work-bound.ts";
+import type { AskedWork, Made } from "../call/work-bound.ts";
 import { IMAGE_COUNTS, IMAGE_SIDES, spendNumber } from "../request/field-rules.ts";
 import { refuse } from "../request/fields.ts";
 import type { Payload } from "../request/payload.ts";
@@ -43,7 +43,7 @@ const countOf = (payload: Payload): number =>
     payload.spendFields().choices,
   );
 
-function read(payload: Payload): Asked {
+function read(payload: Payload): AskedWork {
   const prompt = payload.sent("prompt");
   if (typeof prompt !== "string" || prompt === "")
     refuse("prompt", "is required: a text that describes the image");

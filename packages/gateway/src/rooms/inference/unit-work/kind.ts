@@ -1,7 +1,7 @@
 import type { z } from "zod";
 import type { PostedCapability } from "../../../backends/contract.ts";
 import type { AnswerBody } from "../call/answer-body.ts";
-import type { Asked, Made } from "../call/work-bound.ts";
+import type { AskedWork, Made } from "../call/work-bound.ts";
 import type { Payload } from "../request/payload.ts";
 
 /** A kind of work that passes as it is: where it goes, what it may use at most, and what it used. */
@@ -21,7 +21,7 @@ export interface WorkKind {
   /** The answer is passed on piece by piece, whatever its type. */
   isStreamed?: true;
   /** Checks the fields that matter here; throws the refusal. */
-  read(payload: Payload): Asked;
+  read(payload: Payload): AskedWork;
   /** From an answer that was read whole. Throws where it is not an answer at all. */
-  made(answer: AnswerBody, asked: Asked): Made;
+  made(answer: AnswerBody, asked: AskedWork): Made;
 }

@@ -6,7 +6,7 @@ import { answerHeaders, NO_HEADERS } from "../call/answer-headers.ts";
 import { CLIENT_LEFT } from "../call/deadlines.ts";
 import { type Asker, type CallParts, type Client, UpstreamCall } from "../call/upstream-call.ts";
 import { usageOfTail } from "../call/usage-tail.ts";
-import type { Asked } from "../call/work-bound.ts";
+import type { AskedWork } from "../call/work-bound.ts";
 import { readWorkFields } from "../request/fields.ts";
 import { Payload } from "../request/payload.ts";
 import { FormPayload } from "./form-payload.ts";
@@ -59,7 +59,11 @@ export async function serveWork(parts: CallParts, request: Request): Promise<Rep
   return call.untilAnswered(() => answered(call, kind, asked));
 }
 
-async function answered(call: UpstreamCall, kind: WorkKind, asked: Asked): Promise<Reply | StreamedReply> {
+async function answered(
+  call: UpstreamCall,
+  kind: WorkKind,
+  asked: AskedWork,
+): Promise<Reply | StreamedReply> {
   const answer = await call.send();
   const type = typeOf(answer);
   const isEvents = type.startsWith("text/event-stream");

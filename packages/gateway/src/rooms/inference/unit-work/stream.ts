@@ -187,7 +187,7 @@ export class WorkStream implements ReplySource {
     call.failed(error);
     call.settle(this.#pieces.end(false));
     // Settling ends the record where something was delivered, or the client left.
-    call.options.asker.record?.refused(toServiceError(call.told(error)));
+    call.options.asker.record?.refused(toServiceError(call.toClientError(error)));
   }
 
   drained(): void {

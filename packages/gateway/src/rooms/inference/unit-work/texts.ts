@@ -2,7 +2,7 @@ import { z } from "zod";
 import { isObject } from "../../../kernel/json.ts";
 import { estimateTokens } from "../../metering/index.ts";
 import { type AnswerBody, requireList } from "../call/answer-body.ts";
-import type { Asked, Made } from "../call/work-bound.ts";
+import type { AskedWork, Made } from "../call/work-bound.ts";
 import { refuse } from "../request/fields.ts";
 import type { WorkKind } from "./kind.ts";
 
@@ -29,7 +29,7 @@ export const rerank: WorkKind = {
   response: z.looseObject({
     results: z.array(z.looseObject({ index: z.int(), relevance_score: z.number() })),
   }),
-  read(payload): Asked {
+  read(payload): AskedWork {
     const query = payload.sent("query");
     const documents = payload.sent("documents");
     if (!isObject(query) && (typeof query !== "string" || query === ""))
@@ -73,7 +73,7 @@ export const moderations: WorkKind = {
     provider: PROVIDER,
   }),
   response: z.looseObject({ id: z.string(), results: z.array(z.looseObject({ flagged: z.boolean() })) }),
-  read(payload): Asked {
+  read(payload): AskedWork {
     const input = payload.sent("input");
     const isList = Array.isArray(input) && input.length > 0;
     if (!isList && (typeof input !== "string" || input === ""))

@@ -44,7 +44,7 @@ export const jsonReplyIn = (form: Form, body: object, requestId: string): Reply 
 export interface ReplyOptions {
   clock: Clock;
   /** A failure as the clients of the API are told it. */
-  told(form: Form, failure: ServiceError): ServiceError;
+  toClientError(form: Form, failure: ServiceError): ServiceError;
 }
 
 /** Replies to one request that a voice has read. */
@@ -161,7 +161,7 @@ class TurnSource implements ReplySource {
     } catch (error) {
       const refusal = toServiceError(error);
       turn.options.asker.record?.refused(refusal);
-      const failure = reply.options.told(reply.form, refusal);
+      const failure = reply.options.toClientError(reply.form, refusal);
       const sink = this.#sinkOf(writer);
       if ("error" in sink) sink.error(failure);
       const reader = turn.spoken?.reader();

@@ -19,7 +19,7 @@ export type ToolCallEvent =
 const WAITING_CHARS_MAX = 8 * 1024 * 1024;
 const CALLS_MAX = 1_000;
 
-interface Call {
+interface OpenToolCall {
   id: string;
   /** The id as the upstream gave it. */
   sentId: string;
@@ -32,7 +32,7 @@ interface Call {
 }
 
 /** Whether the piece begins another call although it has the index of a known one. */
-function begins(known: Call, { index, id, name }: ToolCallDelta): boolean {
+function begins(known: OpenToolCall, { index, id, name }: ToolCallDelta): boolean {
   if (known.name === "" || name === "") return false;
   return id !== "" ? id !== known.sentId : index === undefined && known.nesting.isClosed;
 }
@@ -51,8 +51,8 @@ export function toolInput(text: string): unknown {
  * interleave them, leave the index out, or give two calls the same one.
  */
 export class ToolCalls {
-  readonly #calls: Call[] = [];
-  readonly #byIndex = new Map<number, Call>();
+  readonly #calls: OpenToolCall[] = [];
+  readonly #byIndex = new Map<number, OpenToolCall>();
   #waitingChars = 0;
 
   get count(): number {
@@ -88,14 +88,14 @@ export class ToolCalls {
     return events;
   }
 
-  #find(delta: ToolCallDelta): Call {
+  #find(delta: ToolCallDelta): OpenToolCall {
     const { index, id: sentId } = delta;
     const known = index === undefined ? this.#calls.at(-1) : this.#byIndex.get(index);
     if (known && !begins(known, delta)) return known;
     if (this.#calls.length >= CALLS_MAX)
       fail("bad_gateway", `the upstream began more than ${CALLS_MAX} tool calls`);
     const unique = sentId !== "" && !this.#calls.some((other) => other.sentId === sentId);
-    const call: Call = {
+    const call: OpenToolCall = {
       id: unique ? sentId : newCallId(),
       sentId,
       name: "",
@@ -122,7 +122,7 @@ export class ToolCalls {
     return events;
   }
 
-  #pass(call: Call, events: ToolCallEvent[]): void {
+  #pass(call: OpenToolCall, events: ToolCallEvent[]): void {
     if (call.state === "waiting") {
       call.state = "open";
       events.push({ type: "tool_start", id: call.id, name: call.name });

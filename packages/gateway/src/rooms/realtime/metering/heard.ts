@@ -67,14 +67,14 @@ export class Heard {
   }
 }
 
-interface Listener {
+interface HeardListener {
   hearText(text: string): void;
   hearAudio(base64: string): void;
   saysAudio: boolean;
   depth: number;
 }
 
-function collect(value: unknown, listener: Listener): void {
+function collect(value: unknown, listener: HeardListener): void {
   const { hearText, hearAudio, saysAudio, depth } = listener;
   if (depth > DEPTH_MAX) return;
   if (typeof value === "string") {

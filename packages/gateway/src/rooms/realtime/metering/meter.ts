@@ -42,7 +42,7 @@ interface TurnTerms {
 }
 
 /** A response that the client asked for and the upstream has not started. */
-interface Asked {
+interface AskedTurn {
   eventId: unknown;
   turn: Turn;
 }
@@ -55,7 +55,7 @@ export class SessionMeter {
   readonly #context: SessionContext;
   #limit: OutputLimit = "none";
   readonly #turns = new Map<string, Turn>();
-  readonly #asked: Asked[] = [];
+  readonly #asked: AskedTurn[] = [];
   /** The hold for transcripts of audio that no response was charged for. */
   #transcribed: Turn | null = null;
   #isClosed = false;
@@ -159,7 +159,7 @@ export class SessionMeter {
   #refusedByUpstream(event: ServerEvent): void {
     const eventId = (event.error as { event_id?: unknown } | undefined)?.event_id;
     // Not every upstream says which one it refuses. One that starts all the same is admitted then.
-    const isRefused = (asked: Asked) => typeof eventId !== "string" || asked.eventId === eventId;
+    const isRefused = (asked: AskedTurn) => typeof eventId !== "string" || asked.eventId === eventId;
     for (const asked of this.#asked.filter(isRefused)) {
       this.#asked.splice(this.#asked.indexOf(asked), 1);
       asked.turn.admission.release();

@@ -21,7 +21,7 @@ const ATTRIBUTION_BLOCK = "x-anthropic-billing-header:";
 const SERVER_SIDE = ["container", "mcp_servers"] as const;
 const SAMPLING = ["temperature", "top_p", "top_k"] as const;
 
-type Block = Record<string, unknown>;
+type ContentBlock = Record<string, unknown>;
 
 /** A Messages request as a chat-completions body. */
 export function chatBodyOfMessages(value: unknown): ChatBody {
@@ -59,7 +59,7 @@ function chatMessages(body: Record<string, unknown>) {
   return messages.done();
 }
 
-function blocksAt(content: unknown, path: string): Block[] {
+function blocksAt(content: unknown, path: string): ContentBlock[] {
   if (typeof content === "string") return content === "" ? [] : [{ type: "text", text: content }];
   return arrayAt(content, path).map((block, i) => objectAt(block, `${path}.${i}`));
 }
@@ -71,7 +71,7 @@ function systemText(content: unknown, path: string): string {
     .join("\n\n");
 }
 
-function addUser(messages: ChatMessages, blocks: Block[], path: string): void {
+function addUser(messages: ChatMessages, blocks: ContentBlock[], path: string): void {
   // Results first: a call's results must directly follow it, before anything else from the user.
   for (const [i, block] of blocks.entries()) {
     if (block.type !== "tool_result") continue;
@@ -84,14 +84,14 @@ function addUser(messages: ChatMessages, blocks: Block[], path: string): void {
   );
 }
 
-function resultParts(block: Block, path: string): ChatPart[] {
+function resultParts(block: ContentBlock, path: string): ChatPart[] {
   const content = blocksAt(block.content ?? "", `${path}.content`);
   const parts = content.flatMap((one, i) => userParts(one, `${path}.content.${i}`));
   // Chat completions cannot say that a tool failed except in words.
   return block.is_error === true ? [{ type: "text", text: "The tool failed:" }, ...parts] : parts;
 }
 
-function userParts(block: Block, path: string): ChatPart[] {
+function userParts(block: ContentBlock, path: string): ChatPart[] {
   switch (block.type) {
     case "text":
       return [{ type: "text", text: stringAt(block.text, `${path}.text`) }];
@@ -113,7 +113,7 @@ function userParts(block: Block, path: string): ChatPart[] {
   }
 }
 
-function imagePart(source: Block, path: string): ChatPart {
+function imagePart(source: ContentBlock, path: string): ChatPart {
   if (source.type === "url")
     return { type: "image_url", image_url: { url: stringAt(source.url, `${path}.url`) } };
   if (source.type !== "base64") {
@@ -122,7 +122,7 @@ function imagePart(source: Block, path: string): ChatPart {
   return { type: "image_url", image_url: { url: dataUrl(source, path) } };
 }
 
-const dataUrl = (source: Block, path: string): string =>
+const dataUrl = (source: ContentBlock, path: string): string =>
   `data:${stringAt(source.media_type, `${path}.media_type`)};base64,${stringAt(source.data, `${path}.data`)}`;
 
 const titled = (title: string, text: string): string => (title.trim() ? `${title.trim()}\n\n${text}` : text);
@@ -134,7 +134,7 @@ const plainText = (content: unknown): string =>
         .flatMap((block) => (isObject(block) && typeof block.text === "string" ? [block.text] : []))
         .join("\n");
 
-function documentParts(block: Block, path: string): ChatPart[] {
+function documentParts(block: ContentBlock, path: string): ChatPart[] {
   const source = objectAt(block.source, `${path}.source`);
   const title = typeof block.title === "string" ? block.title : "";
   switch (source.type) {
@@ -159,7 +159,7 @@ function documentParts(block: Block, path: string): ChatPart[] {
   }
 }
 
-function addAssistant(messages: ChatMessages, blocks: Block[], path: string): void {
+function addAssistant(messages: ChatMessages, blocks: ContentBlock[], path: string): void {
   for (const [i, block] of blocks.entries()) {
     const at = `${path}.${i}`;
     if (block.type === "text") messages.assistant(stringAt(block.text, `${at}.text`));

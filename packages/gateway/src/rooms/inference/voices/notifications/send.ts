@@ -51,7 +51,7 @@ export class ChatSender {
       isConversation: true,
       listener: () => notifier,
     });
-    if (record) record.goesOn = true;
+    if (record) record.detached = true;
     const stream = this.events.open(actor);
     notifier.stream = stream;
     // The answer goes on when its subscriber leaves: it may come back, and a conversation keeps the answer.

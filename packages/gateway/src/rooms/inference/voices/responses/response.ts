@@ -45,7 +45,7 @@ const textOf = (text: unknown) =>
   isObject(text) ? { ...text, format: text.format ?? PLAIN_TEXT.format } : PLAIN_TEXT;
 
 /** What the model answered. */
-interface Answered {
+interface FinishedAnswer {
   model: string;
   output: readonly OutputItem[];
   ending: Ending;
@@ -53,7 +53,7 @@ interface Answered {
 }
 
 /** JSON of a response that has come to its end, stored if it is to be. One without a word is nothing to go on from. */
-export function finishedJson(identity: ResponseIdentity, answered: Answered): string {
+export function finishedJson(identity: ResponseIdentity, answered: FinishedAnswer): string {
   const { keep } = identity;
   if (keep && answered.output.length > 0) {
     const json = JSON.stringify(responseObject(identity, answered, true));
@@ -65,7 +65,7 @@ export function finishedJson(identity: ResponseIdentity, answered: Answered): st
 /** The response object, which is also what the stream's first and last events carry. */
 export function responseObject(
   identity: ResponseIdentity,
-  { model, output, ending, usage }: Answered,
+  { model, output, ending, usage }: FinishedAnswer,
   isStored: boolean,
 ) {
   const { request } = identity;
