@@ -119,8 +119,10 @@ export interface NativeCall extends ChatCall {
 export interface NativeReader {
   /** The newest usage, as chat completions report it; null while there is none. */
   readonly usage: unknown;
-  /** The answer has come to its end, and its usage is that of all of it. */
+  /** The answer has come to its end. */
   readonly isComplete: boolean;
+  /** The usage is that of all of it, not of what had been written by then. */
+  readonly isCounted: boolean;
   /** Nothing comes after that. */
   readonly isOver: boolean;
   /** The upstream's failure inside the stream, in its own words. */

@@ -7,6 +7,7 @@ import { chatUsage } from "./chat-usage.ts";
 export class GeminiReader implements NativeReader {
   usage: unknown = null;
   isComplete = false;
+  isCounted = false;
   readonly isOver = false;
   failure: string | null = null;
   #last: Record<string, unknown> = {};
@@ -17,7 +18,10 @@ export class GeminiReader implements NativeReader {
       return null;
     }
     this.#last = chunk;
-    this.usage = chatUsage(chunk.usageMetadata) ?? this.usage;
+    const usage = chatUsage(chunk.usageMetadata);
+    this.isCounted =
+      usage !== null && isObject(chunk.usageMetadata) && chunk.usageMetadata.candidatesTokenCount != null;
+    this.usage = usage ?? this.usage;
     const candidates = Array.isArray(chunk.candidates) ? chunk.candidates.filter(isObject) : [];
     const isBlocked = isObject(chunk.promptFeedback) && chunk.promptFeedback.blockReason !== undefined;
     if (isBlocked || candidates.some(({ finishReason }) => finishReason !== undefined))

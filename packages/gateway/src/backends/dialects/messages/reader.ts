@@ -6,6 +6,8 @@ import { chatUsage } from "./chat-usage.ts";
 /** Reads a Message, or the events of one. */
 export class MessagesReader implements NativeReader {
   isComplete = false;
+  /** The first event has counts as well, of an answer that has only begun. */
+  isCounted = false;
   isOver = false;
   failure: string | null = null;
   #usage: Record<string, unknown> | null = null;
@@ -30,6 +32,7 @@ export class MessagesReader implements NativeReader {
         return null;
       case "message_delta":
         this.#count(event.usage);
+        this.isCounted = isObject(event.usage) && event.usage.output_tokens != null;
         this.isComplete = true;
         return null;
       case "message_stop":
@@ -54,7 +57,7 @@ export class MessagesReader implements NativeReader {
     if (!Array.isArray(message.content))
       throw new BackendError("transport", "the upstream answered without `content`");
     this.#count(message.usage);
-    this.isComplete = this.isOver = true;
+    this.isComplete = this.isOver = this.isCounted = true;
     return message.content.map((block) => sealed(block, "signature"));
   }
 

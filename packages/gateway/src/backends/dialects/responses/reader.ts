@@ -10,6 +10,9 @@ const SEALED = "encrypted_content";
 export class ResponsesReader implements NativeReader {
   usage: unknown = null;
   isComplete = false;
+  get isCounted(): boolean {
+    return this.usage !== null;
+  }
   isOver = false;
   failure: string | null = null;
   #response: Item = {};

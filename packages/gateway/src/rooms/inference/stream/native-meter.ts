@@ -40,7 +40,7 @@ export class NativeMeter {
     return this.#report === ABSURD;
   }
   get isUsageFinal(): boolean {
-    return this.reader.isComplete;
+    return this.reader.isCounted;
   }
   get complete(): boolean {
     return this.reader.isComplete;

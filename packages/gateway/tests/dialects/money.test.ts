@@ -1,0 +1,196 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { type FakeUpstream, startUpstream, type UpstreamHandler } from "@model-gateway/testing/upstream.ts";
+import { bootSpending, costUsd, DEAR, type SpendingBench } from "../support/spending.ts";
+
+/** Requests that pass as they are: what is served is paid, whatever the upstream and the client do. */
+const WORDS = "a word of it and another ";
+const POINTS = 2;
+
+interface Voice {
+  dialect: string;
+  path: string;
+  body: Record<string, unknown>;
+  // biome-ignore lint/suspicious/noExplicitAny: tests look into bodies freely
+  limitOf: (sent: any) => unknown;
+  /** The events of an answer: how it begins, one piece of it, how it ends with this usage. */
+  begin: string;
+  piece: string;
+  end(prompt: unknown, completion: unknown): string;
+  /** What the gateway's own ending must have in it. */
+  cut: RegExp;
+}
+
+const event = (data: { type?: string; [field: string]: unknown }) =>
+  `${data.type ? `event: ${data.type}\n` : ""}data: ${JSON.stringify(data)}\n\n`;
+const question = [{ role: "user", content: "hi there" }];
+
+const VOICES: Voice[] = [
+  {
+    dialect: "messages",
+    path: "/v1/messages",
+    body: { model: DEAR, max_tokens: 20_000, messages: question, stream: true },
+    limitOf: ({ max_tokens }) => max_tokens,
+    begin:
+      event({
+        type: "message_start",
+        message: { id: "m", content: [], usage: { input_tokens: 20, output_tokens: 1 } },
+      }) + event({ type: "content_block_start", index: 0, content_block: { type: "text", text: "" } }),
+    piece: event({ type: "content_block_delta", index: 0, delta: { type: "text_delta", text: WORDS } }),
+    end: (input_tokens, output_tokens) =>
+      event({ type: "content_block_stop", index: 0 }) +
+      event({
+        type: "message_delta",
+        delta: { stop_reason: "end_turn" },
+        usage: { input_tokens, output_tokens },
+      }) +
+      event({ type: "message_stop" }),
+    cut: /"content_block_stop","index":0.*"stop_reason":"max_tokens".*event: message_stop/s,
+  },
+  {
+    dialect: "responses",
+    path: "/v1/responses",
+    body: { model: DEAR, max_output_tokens: 20_000, input: "hi there", store: false, stream: true },
+    limitOf: ({ max_output_tokens }) => max_output_tokens,
+    begin:
+      event({ type: "response.created", sequence_number: 0, response: { id: "r", output: [] } }) +
+      event({
+        type: "response.output_item.added",
+        sequence_number: 1,
+        output_index: 0,
+        item: { id: "i", type: "message" },
+      }),
+    piece: event({ type: "response.output_text.delta", sequence_number: 2, item_id: "i", delta: WORDS }),
+    end: (input_tokens, output_tokens) =>
+      event({
+        type: "response.completed",
+        response: { id: "r", status: "completed", output: [], usage: { input_tokens, output_tokens } },
+      }),
+    cut: /event: response\.incomplete.*"reason":"max_output_tokens"/s,
+  },
+  {
+    dialect: "gemini",
+    path: `/v1beta/models/${DEAR}:streamGenerateContent?alt=sse`,
+    body: {
+      contents: [{ role: "user", parts: [{ text: "hi there" }] }],
+      generationConfig: { maxOutputTokens: 20_000 },
+    },
+    limitOf: ({ generationConfig }) => generationConfig.maxOutputTokens,
+    begin: "",
+    piece: event({ candidates: [{ content: { role: "model", parts: [{ text: WORDS }] } }] }),
+    end: (promptTokenCount, candidatesTokenCount) =>
+      event({
+        candidates: [{ content: { parts: [] }, finishReason: "STOP" }],
+        usageMetadata: { promptTokenCount, candidatesTokenCount },
+      }),
+    cut: /"finishReason":"MAX_TOKENS"/,
+  },
+];
+
+let bench: SpendingBench;
+const upstreams = new Map<string, FakeUpstream>();
+beforeAll(async () => {
+  bench = await bootSpending();
+  await bench.removeBackend("first");
+});
+afterAll(async () => {
+  for (const upstream of upstreams.values()) upstream.stop();
+  await bench.stop();
+});
+
+let count = 0;
+describe.each(VOICES)("$dialect", (voice) => {
+  let upstream: FakeUpstream;
+  beforeAll(async () => {
+    for (const name of upstreams.keys()) await bench.removeBackend(name);
+    upstream = startUpstream({ models: [DEAR] });
+    upstreams.set(voice.dialect, upstream);
+    const { dialect: name } = voice;
+    await bench.addBackend({ type: "external", url: upstream.url, name, models: [DEAR], dialects: [name] });
+  });
+  const spender = () => bench.spender(`who${voice.dialect}${count++}`, { points: POINTS, drained: true });
+  const streaming =
+    (
+      write: (send: (text: string) => Promise<void>, isOpen: () => boolean) => Promise<void>,
+    ): UpstreamHandler =>
+    async (request, reply) => {
+      reply.head(200, { "content-type": "text/event-stream" });
+      if (voice.begin) await reply.write(voice.begin);
+      await write(
+        (text) => reply.write(text),
+        () => request.closedAtMs === null,
+      );
+      await reply.end();
+    };
+
+  test("the limit is lowered in its own field to what can be paid", async () => {
+    upstream.answer(streaming((send) => send(voice.piece + voice.end(20, 10))));
+    const who = await spender();
+    const answer = await who.post(voice.path, voice.body);
+    await answer.text();
+    const limit = Number(answer.headers.get("x-service-max-tokens"));
+    expect(limit).toBeGreaterThan(550);
+    expect(limit).toBeLessThan(667);
+    expect(voice.limitOf(upstream.requests.at(-1)!.json)).toBe(limit);
+    const [row] = await who.rows();
+    expect(row).toMatchObject({ prompt_tokens: 20, completion_tokens: 10 });
+  });
+
+  test("a stream that ignores its limit ends in the dialect's own way when nothing is left to pay with", async () => {
+    let sent = 0;
+    upstream.answer(
+      streaming(async (send, isOpen) => {
+        while (isOpen() && sent < 20_000) {
+          sent++;
+          await send(voice.piece);
+          if (sent % 20 === 0) await Bun.sleep(1);
+        }
+      }),
+    );
+    const who = await spender();
+    const text = await (await who.post(voice.path, voice.body)).text();
+    expect(text).toMatch(voice.cut);
+    expect(sent).toBeLessThan(20_000);
+    const delivered = text.split(WORDS).length - 1;
+    const [row] = await who.rows();
+    // A piece has six words: a token each, at least.
+    expect(row.completion_tokens).toBeGreaterThanOrEqual(Math.min(delivered * 5, 600));
+    const { balance, debt } = await who.wallet();
+    expect(balance).toBeGreaterThanOrEqual(0);
+    expect(await who.charged()).toBeCloseTo(costUsd(row), 6);
+    expect(debt * 0.01).toBeLessThan(0.02);
+  });
+
+  test.each([
+    ["absurd", -5, 1e12],
+    ["absent", undefined, undefined],
+  ])("usage that is %s: the count is charged", async (_, prompt, completion) => {
+    upstream.answer(streaming((send) => send(voice.piece.repeat(20) + voice.end(prompt, completion))));
+    const who = await spender();
+    await (await who.post(voice.path, voice.body)).text();
+    const [row] = await who.rows();
+    expect(row.completion_tokens).toBeGreaterThanOrEqual(100);
+    expect(row.completion_tokens).toBeLessThan(400);
+    expect(row.prompt_tokens).toBeGreaterThan(0);
+  });
+
+  test("leaving after any event costs at least what was delivered", async () => {
+    for (const pieces of [0, 1, 7]) {
+      upstream.answer(
+        streaming(async (send, isOpen) => {
+          await send(voice.piece.repeat(pieces) || ": wait\n\n");
+          while (isOpen()) await Bun.sleep(5);
+        }),
+      );
+      const who = await spender();
+      const leaving = new AbortController();
+      const answer = who.post(voice.path, voice.body, { signal: leaving.signal });
+      await (pieces > 0 || voice.begin ? (await answer).body!.getReader().read() : Bun.sleep(100));
+      leaving.abort();
+      await answer.catch(() => {});
+      const rows = await who.rows();
+      expect(rows).toHaveLength(1);
+      expect(rows[0].prompt_tokens).toBeGreaterThan(0);
+      expect(rows[0].completion_tokens).toBeGreaterThanOrEqual(pieces * 5);
+    }
+  });
+});
