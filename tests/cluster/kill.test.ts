@@ -118,7 +118,8 @@ test(
       const { options } = instance;
       const env = options.env ?? {};
       await instance.kill();
-      Object.assign(options, { preload: DIES_AT_WRITE, env: { ...env, DIES_AT_WRITE: "before 1" } });
+      // The first line is that of the request which creates the job.
+      Object.assign(options, { preload: DIES_AT_WRITE, env: { ...env, DIES_AT_WRITE: "before 2" } });
       await instance.start();
       await stage.create("clip");
       await until("it has died", () => !isAlive(instance.pid), PATIENCE_MS);
