@@ -53,7 +53,8 @@ export function problemsOf(components: readonly Component[]): string[] {
     if (!license) problems.push(`${what} names no licence`);
     else if (!dev && !SHIPPED_LICENCES.has(license)) problems.push(`${what} is shipped under ${license}`);
     // What a development package would run is denied by name in package.json.
-    if (hasInstallScript && !dev && name !== "bun") problems.push(`${what} runs a script when it is installed`);
+    if (hasInstallScript && !dev && name !== "bun")
+      problems.push(`${what} runs a script when it is installed`);
     return problems;
   });
 }
