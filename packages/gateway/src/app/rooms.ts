@@ -11,6 +11,7 @@ import { Accounts } from "../rooms/accounts/index.ts";
 import { Agents } from "../rooms/agents/index.ts";
 import { Audit } from "../rooms/audit/index.ts";
 import { Billing } from "../rooms/billing/index.ts";
+import { Captures } from "../rooms/captures/index.ts";
 import { Conversations } from "../rooms/conversations/index.ts";
 import { Groups } from "../rooms/groups/index.ts";
 import { type Deadlines, Inference } from "../rooms/inference/index.ts";
@@ -143,9 +144,10 @@ export async function openRooms({ config, life, foundation, ownPort, deadlines, 
   // What the console and the usage reports read.
   const knownModel = (asked: string) => routing.knownModel(asked);
   const kept = { keptDays: config.requestRecordsDays, keptMax: config.requestRecordsMax };
+  const captures = await open("captures", new Captures({ db, clock, log }), CLOSES);
   const requests = await open(
     "requests",
-    new Requests({ ...foundation, groups, metering, usage, knownModel, ...kept }),
+    new Requests({ ...foundation, captures, groups, metering, usage, knownModel, ...kept }),
     CLOSES,
   );
   const providers = await open("providers", new Providers(db, clock));
@@ -179,7 +181,7 @@ export async function openRooms({ config, life, foundation, ownPort, deadlines, 
   );
 
   const rooms = { accounts, audit, sso, ledger, groups, usage, requests, billing, metering, keys, agents };
-  const others = { providers, conversations, memory, routing, inference, video, realtime, system };
+  const others = { captures, providers, conversations, memory, routing, inference, video, realtime, system };
   const all = { ...rooms, ...others } satisfies Rooms;
   await open("housekeeping", new Housekeeping({ clock, log, leases, sweeps: sweepsOf(all) }), CLOSES);
   return all;
@@ -189,13 +191,13 @@ export async function openRooms({ config, life, foundation, ownPort, deadlines, 
 const sweepsOf = (
   rooms: Pick<
     OpenRooms,
-    "usage" | "requests" | "accounts" | "sso" | "groups" | "video" | "inference" | "audit"
+    "usage" | "requests" | "captures" | "accounts" | "sso" | "groups" | "video" | "inference" | "audit"
   >,
 ) => ({
   "usage rows": rooms.usage.sweepRows,
   requests: rooms.requests.sweepRows,
   "request sums": rooms.requests.sweepSums,
-  "captured prompts": rooms.requests.sweepCaptures,
+  "captured prompts": rooms.captures.sweep,
   "refresh tokens": rooms.accounts.sweepTokens,
   "ended sessions": rooms.accounts.sweepSessions,
   "account links": rooms.accounts.people.sweepLinks,

@@ -126,9 +126,9 @@ onEachDatabase("captured prompts", (fresh) => {
       expect(last[0].text).toBe("the last");
       expect(last[1].image_url.url).toMatch(/^\[a file, 5\d{4} characters\]$/);
 
-      const { sweepCaptures } = bench.app.rooms.requests;
-      expect(await sweepCaptures(Date.now(), 100)).toBe(0);
-      expect(await sweepCaptures(Date.now() + 8 * DAY_MS, 100)).toBe(1);
+      const { sweep } = bench.app.rooms.captures;
+      expect(await sweep(Date.now(), 100)).toBe(0);
+      expect(await sweep(Date.now() + 8 * DAY_MS, 100)).toBe(1);
       expect((await bench.rpc("requests.get", { id: long.id }, bench.token)).captured).toBeNull();
     }));
 });

@@ -101,7 +101,7 @@ export const setCapture = defineMethod({
   result: z.object({ capture_until: Timestamp.nullable(), forgotten: z.int() }),
   handler: async ({ params: { key_id, days, forget }, rooms }) => ({
     ...(await rooms.keys.setCapture(key_id, days)),
-    forgotten: forget ? await rooms.requests.forgetCaptured(key_id) : 0,
+    forgotten: forget ? await rooms.captures.forget(key_id) : 0,
   }),
 });
 

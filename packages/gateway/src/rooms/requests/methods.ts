@@ -19,6 +19,8 @@ const Which = z.object({
   outcome: z.enum(OUTCOMES).optional().describe("refused: 4xx; failed: 5xx; left: the client disconnected"),
 });
 const Period = Which.extend({ since: Instant.optional(), until: Instant.optional().describe("Exclusive") });
+/** Whose requests, and which of them. */
+export type Wanted = z.output<typeof Period>;
 
 export const list = defineMethod({
   name: "requests.list",

@@ -8,11 +8,12 @@ import { type RecordSink, RequestRecord } from "../../kernel/request-record.ts";
 import type { RequestLine } from "../../kernel/request-row.ts";
 import type { Counter, Metrics } from "../../observe/metrics.ts";
 import type { Database, Sweep } from "../../storage/contract.ts";
+import type { Captures } from "../captures/index.ts";
 import type { Groups } from "../groups/index.ts";
 import type { Metering } from "../metering/index.ts";
 import { DAY_MS, HOUR_MS, MINUTE_MS, NANO_PER_USD, NO_ID, type Usage } from "../usage/index.ts";
-import { Captures } from "./captures.ts";
 import type { Filter } from "./filter.ts";
+import type { Wanted } from "./methods.ts";
 import { binsOf, groupsOf, totalsOf } from "./stats.ts";
 import { type AskerSums, type Period, RequestStore } from "./store.ts";
 import { Tail } from "./tail.ts";
@@ -42,6 +43,7 @@ export interface RequestsOptions {
   ids: Ids;
   log: Log;
   metrics: Metrics;
+  captures: Captures;
   groups: Pick<Groups, "requireAdmin">;
   metering: Pick<Metering, "write">;
   usage: Pick<Usage, "settled">;
@@ -53,37 +55,20 @@ export interface RequestsOptions {
   keptMax: number;
 }
 
-/** Whose requests, and which of them. */
-export interface Wanted {
-  everyone?: boolean | undefined;
-  group_id?: string | undefined;
-  user_id?: string | undefined;
-  key_id?: string | undefined;
-  surface?: string | undefined;
-  model?: string | undefined;
-  backend?: string | undefined;
-  code?: string | undefined;
-  outcome?: Filter["outcome"] | undefined;
-  since?: string | undefined;
-  until?: string | undefined;
-}
-
 /** Every request, answered or not. */
 export class Requests implements RecordSink {
   readonly clock: Clock;
   readonly #store: RequestStore;
   readonly #tail: Tail;
-  readonly #captures: Captures;
   readonly #unwritten: Counter;
   /** Uncharged requests of this minute by account. */
   readonly #uncharged = new Map<string | null, number>();
   readonly #endMinutes: () => void;
 
   constructor(readonly options: RequestsOptions) {
-    const { db, bus, events, clock, ids, log, metrics } = options;
+    const { db, bus, events, clock, ids, metrics } = options;
     this.clock = clock;
     this.#store = new RequestStore(db);
-    this.#captures = new Captures({ db, clock, log });
     this.#tail = new Tail({ bus, events, clock, ids });
     this.#unwritten = metrics.counter(
       "gateway_requests_unwritten_total",
@@ -99,7 +84,7 @@ export class Requests implements RecordSink {
 
   ended(record: RequestRecord, nowMs: number): void {
     try {
-      if (record.details.capture) this.#captures.take(record);
+      if (record.details.capture) this.options.captures.take(record);
       record.line ??= this.#written(record, nowMs);
       if (record.line) this.#tail.ended(record.line);
     } catch (error) {
@@ -174,17 +159,8 @@ export class Requests implements RecordSink {
     }
     const record = viewOf(found ?? fail("not_found", NOT_FOUND));
     // Prompts are their author's and the operator's, not the group's.
-    const captured = isOwn || actor.isAdmin ? await this.#captures.of(id) : null;
+    const captured = isOwn || actor.isAdmin ? await this.options.captures.of(id) : null;
     return { ...record, captured };
-  }
-
-  /** Deletes the prompts that were captured of a key. */
-  forgetCaptured(keyId: string): Promise<number> {
-    return this.#captures.forget(keyId);
-  }
-
-  get sweepCaptures(): Sweep {
-    return this.#captures.sweep;
   }
 
   async stats(actor: Actor, wanted: Wanted & { with_keys?: boolean | undefined }) {
@@ -274,10 +250,9 @@ export class Requests implements RecordSink {
     return removed + (await this.#store.deleteSumsBefore(HOUR_MS, nowMs - keptMs, rowsMax - removed));
   };
 
-  async close(): Promise<void> {
+  close(): void {
     this.#endMinutes();
     this.#tail.close();
-    await this.#captures.close();
   }
 }
 

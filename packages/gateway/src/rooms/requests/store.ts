@@ -8,11 +8,6 @@ const EVERYONE = NOBODY;
 /** Hours in which a list looks for what is rare, at once. */
 const HOURS_AT_ONCE = 128;
 
-const SHOWN = `r.id, r.ended_ms, r.user_id, r.key_id, r.api_key_id, r.project, r.group_id, r.surface, r.model,
-  r.model_asked, r.backend, r.reason, r.status, r.code, r.message, r.attempts, r.failed_attempts, r.queue_ms,
-  r.first_token_ms, r.duration_ms, r.prompt_tokens, r.completion_tokens, r.estimated, r.cost_nano_usd, r.ref_id,
-  r.client_ip`;
-
 /** A request with the names of its key and user. */
 export interface ListedRow {
   id: string;
@@ -127,7 +122,7 @@ export class RequestStore {
 
   async #named(condition: string, params: readonly SqlValue[]): Promise<ListedRow[]> {
     const rows = await this.db.all<ListedRow>(
-      `SELECT ${SHOWN}, u.email AS user_email, k.name AS key_name FROM requests r
+      `SELECT r.*, u.email AS user_email, k.name AS key_name FROM requests r
        LEFT JOIN users u ON u.id = r.user_id LEFT JOIN api_keys k ON k.id = r.key_id WHERE ${condition}`,
       params,
     );

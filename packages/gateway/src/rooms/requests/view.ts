@@ -2,7 +2,7 @@ import { z } from "zod";
 import { isoTime } from "../../kernel/clock.ts";
 import { Timestamp } from "../../kernel/method.ts";
 import type { RequestLine } from "../../kernel/request-row.ts";
-import { NANO_PER_USD } from "../usage/index.ts";
+import { columnsOf, NANO_PER_USD } from "../usage/index.ts";
 import { OUTCOMES, outcomeOf } from "./filter.ts";
 import type { ListedRow } from "./store.ts";
 
@@ -66,33 +66,9 @@ export function viewOf(row: ListedRow): z.input<typeof RecordView> {
 }
 
 /** A line as the list has it, without the names that only the database knows. */
-export const listedOf = (line: RequestLine): ListedRow => ({
-  id: line.requestId,
-  ended_ms: line.atMs,
-  user_id: line.userId,
-  user_email: null,
-  key_id: line.keyId,
-  key_name: null,
-  api_key_id: line.attribution,
-  project: line.project,
-  group_id: line.groupId,
-  surface: line.surface ?? "",
-  model: line.model,
-  model_asked: line.modelAsked,
-  backend: line.backend,
-  reason: line.reason,
-  status: line.status ?? 0,
-  code: line.code,
-  message: line.message,
-  attempts: line.attempts,
-  failed_attempts: line.failedAttempts,
-  queue_ms: line.queueMs,
-  first_token_ms: line.firstTokenMs,
-  duration_ms: line.durationMs,
-  prompt_tokens: line.promptTokens,
-  completion_tokens: line.completionTokens,
-  estimated: line.estimated,
-  cost_nano_usd: line.costNanoUsd,
-  ref_id: line.refId,
-  client_ip: line.clientIp,
-});
+export const listedOf = (line: RequestLine): ListedRow =>
+  ({
+    ...columnsOf({ ...line, points: null, accountType: null }),
+    user_email: null,
+    key_name: null,
+  }) as ListedRow;

@@ -14,7 +14,7 @@ export {
   WHOLE_USER,
 } from "./rows.ts";
 export { Usage, type UsageOptions } from "./service.ts";
-export type { MonthQuota, UsageStore, WrittenSums } from "./store.ts";
+export { columnsOf, type MonthQuota, type UsageStore, type WrittenSums } from "./store.ts";
 
 declare module "../../kernel/context.ts" {
   interface Rooms {
