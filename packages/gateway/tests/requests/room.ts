@@ -19,7 +19,7 @@ export const room = (db: Database, more: Partial<RequestsOptions> = {}) =>
     ids: randomIds,
     log: silentLog,
     metrics: new Metrics(),
-    captures: {} as never,
+    captures: { of: async () => null } as never,
     groups: { requireAdmin: async () => {} },
     metering: { write: () => true },
     usage: { settled: async () => {} },
