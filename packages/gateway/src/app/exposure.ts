@@ -1,5 +1,5 @@
 import { existsSync } from "node:fs";
-import type { Config } from "../config.ts";
+import { type Config, TOKEN_LENGTH_MIN } from "../config.ts";
 
 /** Something about how the service runs that an operator should know, and what to do about it. */
 export interface Exposure {
@@ -27,7 +27,7 @@ const isLoopback = (host: string) => host === "localhost" || host === "::1" || h
 
 /** What makes this service easier to attack than it has to be; said at every start, and by `doctor`. */
 export function exposureOf(
-  { host, trustedProxies, registrationOpen, metricsToken, tlsCert }: Config,
+  { host, trustedProxies, registrationOpen, adminToken, metricsToken, tlsCert }: Config,
   { isRoot, isSandboxed }: Surroundings,
 ): Exposure[] {
   const found: Exposure[] = [];
@@ -52,6 +52,11 @@ export function exposureOf(
     found.push({
       message: "GET /metrics is open to everyone who can reach the service",
       remedy: "set SERVICE_METRICS_TOKEN, or close the path at the proxy",
+    });
+  if (adminToken !== null && adminToken.length < TOKEN_LENGTH_MIN)
+    found.push({
+      message: `SERVICE_ADMIN_TOKEN has fewer than ${TOKEN_LENGTH_MIN} characters, so it can be guessed`,
+      remedy: "openssl rand -hex 32 makes a better one",
     });
   return found;
 }

@@ -200,8 +200,9 @@ export interface EventHub {
    */
   push(sessionId: string, json: string): void;
   /**
-   * The same on behalf of a user (null: a caller who is not signed in). It reaches sessions of that user only; one
-   * that is nobody's becomes the user's.
+   * The same on behalf of a user (null: a caller who is not signed in). It reaches readers of that user's sessions; one
+   * that is nobody's becomes the user's. What nobody in particular pushes reaches every reader of an unclaimed session,
+   * and the owner of one that is someone's by its own pushes.
    */
   pushAs(userId: string | null, sessionId: string, json: string): void;
   /** The same as `push` for a notification. */

@@ -164,10 +164,12 @@ export class BusEventHub implements EventHub {
       this.#owners.whenSure(() => this.pushAs(userId, sessionId, json));
       return;
     }
-    if (userId !== null && this.ownerOf(sessionId) === null) this.#owners.claim(sessionId, userId);
-    if (this.ownerOf(sessionId) === userId) this.push(sessionId, json, `?${userId ?? ""}`);
-    // Someone else was here first; those who listen as this user still hear what it says.
-    else if (userId !== null && !this.#owners.isOpened(sessionId)) this.push(sessionId, json, `!${userId}`);
+    const owner = this.ownerOf(sessionId);
+    if (owner === null && userId !== null) this.#owners.claim(sessionId, userId);
+    if (owner === null && userId === null) this.push(sessionId, json);
+    else if (owner === null || owner === userId) this.push(sessionId, json, `?${userId}`);
+    // Someone else was here first; those who listen as this user, or as the owner where it is nobody, still hear it.
+    else if (!this.#owners.isOpened(sessionId)) this.push(sessionId, json, `!${userId ?? owner}`);
   }
 
   notify: EventHub["notify"] = (sessionId, { name: method }, params) =>

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { connect } from "node:net";
 import { ManualClock } from "@model-gateway/testing/clock.ts";
-import { bootGateway, type TestGateway } from "@model-gateway/testing/gateway.ts";
+import { ADMIN_TOKEN, bootGateway, type TestGateway } from "@model-gateway/testing/gateway.ts";
 import { type HttpRequest, Reply, type StreamedReply } from "@model-gateway/wire/http";
 import { z } from "zod";
 import { BusEventHub } from "../../src/bus/event-hub.ts";
@@ -236,4 +236,27 @@ describe("an instance that stops", () => {
     expect(transport.subscriberCount).toBe(0);
     expect(await responses[0]!.text()).toEndWith('"params":{"i":7}}\n\n');
   });
+});
+
+test("what is called without signing in, or with the admin token, also reaches a signed-in reader of the session", async () => {
+  const bob = await gateway.signIn("bob-reads");
+  for (const authorization of [null, `Bearer ${ADMIN_TOKEN}`, `Bearer ${bob}`, null]) {
+    const session = crypto.randomUUID();
+    const events = await fetch(`${gateway.url}/api/rpc/events?session=${session}`, {
+      headers: { authorization: `Bearer ${bob}` },
+    });
+    const stream = lines(events);
+    expect((await stream.next()).value).toBe(": subscribed");
+    const answer = await fetch(`${gateway.url}/api/rpc`, {
+      method: "POST",
+      headers: {
+        "content-type": "application/json",
+        "x-session-id": session,
+        ...(authorization && { authorization }),
+      },
+      body: '{"jsonrpc":"2.0","id":1,"method":"system.status"}',
+    });
+    expect((await stream.next()).value).toBe(`data: ${await answer.text()}`);
+    await stream.return(undefined);
+  }
 });

@@ -60,9 +60,17 @@ describe("an anonymous socket", () => {
     ).toBeDefined();
     expect((await socket.call("providers.list")).result).toBeDefined();
     expect((await socket.call("system.status")).result).toBeDefined();
-    for (const method of ["auth.me", "keys.list", "providers.add", "no.such.method"]) {
-      expect((await socket.call(method)).error?.code).toBe(-32005);
-    }
+    const others = ["auth.me", "keys.list", "providers.add", "no.such.method", "rpc.discover"];
+    const publicByHttp = [
+      "auth.logout",
+      "auth.link.show",
+      "auth.link.accept",
+      "auth.cli.redeem",
+      "group.invite.show",
+      "group.invite.register",
+    ];
+    for (const method of [...others, ...publicByHttp])
+      expect([method, (await socket.call(method)).error?.code]).toEqual([method, -32005]);
     socket.socket.close();
   });
 

@@ -22,14 +22,25 @@ describe("a payload", () => {
     expect(await composed(text)).toBe('{"model":"m","seed":12345678901234567890}');
   });
 
-  test("merges extra without overriding the six protected fields", async () => {
+  test("merges extra without overriding the six protected fields, or any that the request has", async () => {
     const text = JSON.stringify({
       model: "m",
       messages: [],
       top_p: 0.5,
-      extra: { model: "x", stream: true, temperature: 2, max_tokens: 1, options: {}, top_p: 1, top_k: 40 },
+      tools: [{ type: "function" }],
+      extra: {
+        model: "x",
+        stream: true,
+        temperature: 2,
+        max_tokens: 1,
+        options: {},
+        top_p: 1,
+        tools: [1],
+        top_k: 40,
+      },
     });
-    expect(JSON.parse(await composed(text))).toEqual({ model: "m", messages: [], top_p: 1, top_k: 40 });
+    const { model, messages, top_p, tools } = JSON.parse(text);
+    expect(JSON.parse(await composed(text))).toEqual({ model, messages, top_p, tools, top_k: 40 });
     expect(JSON.parse(await composed('{"model":"m","extra":[1]}'))).toEqual({ model: "m" });
     expect(JSON.parse(await composed('{"model":"m","extra":null}'))).toEqual({ model: "m" });
   });

@@ -1,11 +1,16 @@
 import type { AuditEntry, AuditSink } from "../../kernel/audit.ts";
-import { type Clock, isoTime } from "../../kernel/clock.ts";
+import { type Clock, isoTime, sleep } from "../../kernel/clock.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { Database, Sweep } from "../../storage/contract.ts";
 import { type AuditFilter, type AuditRow, AuditStore } from "./store.ts";
 
 const DAY_MS = 86_400_000;
+/** Entries that wait for the database, how often they are tried, and how long an answer and a stop wait for them. */
+const WAITING_MAX = 10_000;
+const RETRY_MS = 1_000;
+const ANSWERED_WITHIN_MS = 300;
+const CLOSED_WITHIN_MS = 2_000;
 const TEXT_MAX = { ip: 64, userAgent: 256, details: 4_000 };
 /** Who has no account: a machine with the admin token, or nobody yet. */
 const ADMIN_TOKEN = "admin token";
@@ -22,19 +27,49 @@ export interface AuditOptions {
 /** Who did what to whom, from where and when. Entries are added and read, and leave when they are old. */
 export class Audit implements AuditSink {
   readonly #store: AuditStore;
+  readonly #waiting: AuditRow[] = [];
+  #storing: Promise<void> | null = null;
+  #isFailing = false;
+  #isClosed = false;
 
   constructor(readonly options: AuditOptions) {
     this.#store = new AuditStore(options.db);
   }
 
+  /** Resolves when the entry is stored, or soon: the change has been made, and its answer does not wait for long. */
   async record(entry: AuditEntry): Promise<void> {
-    const row = this.#rowOf(entry);
-    try {
-      await this.#store.add(row);
-    } catch (error) {
-      // The change has been made: the log of the process has it at least.
-      this.options.log.error("writing to the audit log failed", { ...row, error });
+    if (this.#waiting.length < WAITING_MAX) this.#waiting.push(this.#rowOf(entry));
+    else this.options.log.error("the audit log cannot be written, and too much waits for it", { ...this.#rowOf(entry) });
+    this.#storing ??= this.#storeAll().finally(() => {
+      this.#storing = null;
+    });
+    await Promise.race([this.#storing, sleep(this.options.clock, ANSWERED_WITHIN_MS)]);
+  }
+
+  async #storeAll(): Promise<void> {
+    for (let row = this.#waiting[0]; row; row = this.#waiting[0]) {
+      const error = await this.#store.add(row).then(
+        () => null,
+        (error: unknown) => error,
+      );
+      if (error !== null) {
+        // Should the process end before the database is back, its log has it at least.
+        if (!this.#isFailing) this.options.log.error("writing to the audit log failed", { ...row, error });
+        this.#isFailing = true;
+        if (this.#isClosed) return;
+        await sleep(this.options.clock, RETRY_MS);
+      } else {
+        this.#isFailing = false;
+        this.#waiting.shift();
+      }
     }
+  }
+
+  /** Stores what waits, as far as the database takes it. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    const { clock } = this.options;
+    await Promise.race([this.#storing ?? this.#storeAll(), sleep(clock, CLOSED_WITHIN_MS)]);
   }
 
   #rowOf({ action, caller, requestId, target, details, account }: AuditEntry): AuditRow {

@@ -21,13 +21,13 @@ const notFound = (id: string): never =>
 /** The models that clients are told of. */
 export class ModelList {
   constructor(
-    readonly routing: Pick<Routing, "aliases" | "routedModels" | "routableModels">,
+    readonly routing: Pick<Routing, "aliases" | "callableModels">,
     readonly billing: Pick<Billing, "limitsOf">,
   ) {}
 
   /** Model routes and models of healthy backends, then the quick-start ones that none of them serves. */
   all() {
-    const callable = this.#callable();
+    const callable = this.routing.callableModels();
     const known = new Set(callable.map(({ id }) => id));
     const advertised = QUICK_START_MODELS.filter(({ id }) => !known.has(id)).map(({ id, owned_by }) => ({
       id,
@@ -55,23 +55,16 @@ export class ModelList {
     return this.all().data.find((each) => each.id === id) ?? notFound(id);
   }
 
-  #callable(): RoutableModel[] {
-    const { routing } = this;
-    const routed = routing.routedModels().map((model) => ({ ...model, owned_by: "route" }));
-    const names = new Set(routed.map(({ id }) => id));
-    return [...routed, ...routing.routableModels().filter(({ id }) => !names.has(id))];
-  }
-
   /** Those that can be called now, as Ollama's API describes them. */
   ollama(): OllamaModel[] {
-    return this.#callable()
+    return this.routing.callableModels()
       .filter(({ available }) => available)
       .map((model) => this.#ollamaOf(model));
   }
 
   ollamaOne(name: string): OllamaModel {
     const id = this.routing.aliases.resolve(name);
-    const found = this.#callable().find((each) => withTag(each.id) === withTag(id));
+    const found = this.routing.callableModels().find((each) => withTag(each.id) === withTag(id));
     return found ? this.#ollamaOf(found) : notFound(id);
   }
 

@@ -36,7 +36,7 @@ export const listBackends = defineMethod({
           .slice(0, MODELS_SHOWN_MAX)
           .map(({ id }) => id),
       })),
-      models: routing.routableModels().map(({ id }) => id),
+      models: routing.callableModels().map(({ id }) => id),
     };
   },
 });

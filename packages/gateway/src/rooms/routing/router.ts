@@ -11,6 +11,7 @@ import { type ErrorName, fail, ServiceError } from "../../kernel/errors.ts";
 import type { Payer } from "../../kernel/payer.ts";
 import { ALL, type Circuit, type CircuitEvent, type Circuits } from "./circuit.ts";
 import { type Entry, modelsOf } from "./entry.ts";
+import type { RouteTarget } from "./model-routes.ts";
 
 const LATEST = ":latest";
 /** Calls that wait for a backend with a free place, and for how long. */
@@ -358,9 +359,10 @@ export class Router {
     return this.#find(request).best !== null;
   }
 
-  /** Whether a backend takes such calls, though the next one may have to be a test that another instance sends. */
-  isServed(request: RouteRequest): boolean {
-    return this.#eligible(request).some((candidate) => this.#barrier(candidate, payerIdOf(request)) !== SHUT);
+  /** The first backend that takes chats with a target of a model route; null: none. */
+  serverOf({ model, backend }: RouteTarget): string | null {
+    const serving = this.#eligible({ model, backend, capability: "chat" });
+    return serving.find((each) => this.#barrier(each, ALL) !== SHUT)?.entry.config.name ?? null;
   }
 
   #candidates(model: string): readonly Candidate[] {

@@ -124,7 +124,7 @@ export const listBackends = defineRoute({
         count: routing.healthyCount,
         health: routing.entries.map((entry) => healthOf(entry, nowMs)),
       },
-      models: routing.routableModels().map(({ id }) => id),
+      models: routing.callableModels().map(({ id }) => id),
     };
   },
 });

@@ -21,7 +21,14 @@ import { HealthChecker } from "./health.ts";
 import { ModelRoutes, type RouteTarget } from "./model-routes.ts";
 import type { TimedProbe } from "./probe-history.ts";
 import { type PlanRequest, RoutePlan } from "./route-plan.ts";
-import { type BackendChoice, payerIdOf, type Route, type RouteRequest, Router } from "./router.ts";
+import {
+  type BackendChoice,
+  payerIdOf,
+  type RoutableModel,
+  type Route,
+  type RouteRequest,
+  Router,
+} from "./router.ts";
 import type { Sealer } from "./sealer.ts";
 import { BackendStore, type SavedBackend, type StoredBackend } from "./store.ts";
 
@@ -29,6 +36,8 @@ const CHANGED = "backends-changed";
 /** Message: JSON of a backend's name and what the probing instance found. */
 const PROBED = "backend-probed";
 const BACKENDS_MAX = 1_000;
+/** How long a registration waits for the database. */
+const SAVED_WITHIN_MS = 500;
 /** All instances together send one test call of an open circuit in this time. */
 const TEST_PAUSE_MS = 1_000;
 /** Backends that could not be saved are known to one instance only, and are numbered from here. */
@@ -171,7 +180,7 @@ export class Routing {
     return this.#entries.filter(({ state }) => state === "Healthy").length;
   }
   get modelCount(): number {
-    return this.routableModels().length;
+    return this.callableModels().length;
   }
 
   choose(request: RouteRequest): Route {
@@ -266,14 +275,14 @@ export class Routing {
   backendsOf({ model, backend }: RouteTarget): { name: string; serving: boolean }[] {
     return this.#router.backendsOf(model, backend);
   }
-  /** Model routes by the names that clients call, and whether one of their targets can be called now. */
-  routedModels(): { id: string; available: boolean }[] {
-    return this.routes.list().map(({ name, targets }) => ({
-      id: name,
-      available: targets.some(({ model, backend }) =>
-        this.#router.isServed({ model, backend, capability: "chat" }),
-      ),
-    }));
+  /** What clients can call: model routes of which a target can serve, and models of healthy backends. */
+  callableModels(): RoutableModel[] {
+    const routed = this.routes.list().flatMap(({ name: id, targets }) => {
+      const owned_by = targets.map((target) => this.#router.serverOf(target)).find((name) => name !== null);
+      return owned_by === undefined || owned_by === null ? [] : { id, owned_by, available: true };
+    });
+    const names = new Set(routed.map(({ id }) => id));
+    return [...routed, ...this.routableModels().filter(({ id }) => !names.has(id))];
   }
 
   /** What a form for registrations offers: every kind, and the servers that have a label of their own. */
@@ -295,21 +304,27 @@ export class Routing {
     const address = factory.isBridgeUrl(config.url)
       ? this.#tunnelUrl(config, await factory.bridge.connect(config.url))
       : config.url;
-    const entry = await this.#exclusively(async () => {
-      this.#requireRoom(config.name);
-      const saved = persist
-        ? await this.#store.save(stored, isoTime(clock.now())).catch((error) => {
-            log.error("saving a backend failed; it will be lost on restart", {
-              backend: config.name,
-              error,
-            });
-            return null;
-          })
-        : null;
-      const index = saved ?? this.#unsavedIndex(config.name);
-      return this.#put(config, { address, index, persisted: saved !== null });
+    this.#requireRoom(config.name);
+    const saving = this.#exclusively(async () => {
+      if (!persist) return null;
+      return this.#store.save(stored, isoTime(clock.now())).catch((error) => {
+        log.error("saving a backend failed; it will be lost on restart", { backend: config.name, error });
+        return null;
+      });
     });
-    if (entry.persisted) bus.publish(CHANGED, config.name);
+    // Known here at once, numbered for all as soon as the database has answered.
+    const index = await Promise.race([saving, sleep(clock, SAVED_WITHIN_MS).then(() => null)]);
+    const entry = this.#put(config, {
+      address,
+      index: index ?? this.#unsavedIndex(config.name),
+      persisted: index !== null,
+    });
+    void saving.then((saved) => {
+      if (saved === null || entry.removed) return;
+      entry.persisted = true;
+      if (entry.index !== saved) this.#renumber(entry, saved);
+      bus.publish(CHANGED, config.name);
+    });
     return entry;
   }
 

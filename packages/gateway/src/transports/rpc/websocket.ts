@@ -71,6 +71,15 @@ interface RpcWebSocketOptions {
 
 type RpcSocket = ServerSocket<RpcSocketData>;
 
+/** The service's own public methods, such as invitations and links, are for HTTP. */
+const ANONYMOUS_METHODS: ReadonlySet<string> = new Set([
+  "auth.register",
+  "auth.login",
+  "auth.refresh",
+  "providers.list",
+  "system.status",
+]);
+
 const ANONYMOUS_BUSY = new ServiceError(
   "app_error",
   `Calls of more than ${ANONYMOUS_BYTES_MAX} bytes are under way on this socket; wait for answers, or sign in`,
@@ -247,12 +256,12 @@ export class RpcWebSocket implements SocketHandlers<RpcSocketData> {
     }
   }
 
-  /** Anonymous sockets may call public methods and the probe; the probe is theirs alone. */
+  /** Anonymous sockets may call the contract's public methods and the probe; the probe is theirs alone. */
   #refusal(method: string, { actor, adminToken }: Caller): ServiceError | null {
     const { registry } = this.options;
     if (actor || adminToken) return socketOnly(registry, method);
-    const auth = registry.methods.get(method)?.auth;
-    if (auth === "public" || auth === "anonymous_socket") return null;
+    if (ANONYMOUS_METHODS.has(method) || registry.methods.get(method)?.auth === "anonymous_socket")
+      return null;
     return new ServiceError("auth_required", "authentication required");
   }
 

@@ -251,7 +251,7 @@ export function readExtra(fields: Omit<Fields, "extra">): ExtraField[] {
   return Array.from(byName.values(), (field) => {
     const { name, value } = field;
     requireField(name, value, "extra.");
-    return { ...field, isSent: !PROTECTED.has(name) && !(SUBJECTS.has(name) && fields.has(name)) };
+    return { ...field, isSent: !PROTECTED.has(name) && (!fields.has(name) || isOwnField(name)) };
   });
 }
 
@@ -260,7 +260,6 @@ export function readSpendFields(fields: Fields): SpendFields {
   const spend = new SpendFields();
   const { extra } = fields;
   for (const name of fields.names()) {
-    if (extra.some((field) => field.isSent && field.name === name)) continue;
     if (name === PREDICTION) spend.predictionTokens = tokensOf(fields.value(name));
     else if (name === OPTIONS) readOptions(spend, fields.inner(OPTIONS));
     else if (isSpendField(name)) spend.add(name, fields.value(name), "");

@@ -122,7 +122,7 @@ export class Payload {
     return this.#extra;
   }
 
-  /** A field as it is sent: what stands in `extra` takes its place. */
+  /** A field as it is sent: the request's own, or that of `extra`. */
   sent(name: string): unknown {
     const extra = this.extra.find((field) => field.isSent && field.name === name);
     return extra ? extra.value : this.value(name);
@@ -146,17 +146,15 @@ export class Payload {
 
   /**
    * What is sent upstream: `set` replaces or adds fields, given as JSON texts; the gateway's own fields go; the members
-   * of an `extra` object are added, in place of a field of that name, but never of one in `set`.
+   * of an `extra` object are added, but never in place of a field of the request or of one in `set`.
    */
   compose(set: ReadonlyMap<string, string>): ComposedBody {
     const source = this.#source;
     if (source && set.size === 0 && !source.hasDuplicates && !hasOwnField(this))
       return new SentJson(source.bytes);
     const added = this.extra.filter(({ name, isSent }) => isSent && !set.has(name));
-    const replaced = new Set([...set.keys(), ...added.map(({ name }) => name)]);
     const parts: (Buffer | string)[] = [];
-    for (const name of this.names())
-      if (!replaced.has(name) && !isOwnField(name)) parts.push(this.#member(name));
+    for (const name of this.names()) if (!set.has(name) && !isOwnField(name)) parts.push(this.#member(name));
     for (const [name, json] of set) parts.push(`${JSON.stringify(name)}:${json}`);
     for (const { member } of added) parts.push(member);
     return new SentJson(source ? spliced(parts) : `{${parts.join(",")}}`);

@@ -1,0 +1,41 @@
+/** Another process holds the database's write lock: administrators get their answers, and nothing is lost. */
+import { Database } from "bun:sqlite";
+import { afterEach, expect, test } from "bun:test";
+import { join } from "node:path";
+import { until } from "@model-gateway/testing/until.ts";
+import { SQLITE_FILE } from "../../src/storage/index.ts";
+import { bootInference, type InferenceBench } from "../support/inference.ts";
+
+const ANSWERED_WITHIN_MS = 1_000;
+
+let bench: InferenceBench;
+afterEach(() => bench.stop());
+
+test("backends and aliases are registered within a second; the list and the audit log follow", async () => {
+  bench = await bootInference();
+  const other = new Database(join(bench.dataDir, SQLITE_FILE));
+  other.run("BEGIN IMMEDIATE");
+  try {
+    const backend = { name: "late", type: "external", url: bench.upstream.url, models: ["late-model"] };
+    for (const [path, body] of [
+      ["/backends", backend],
+      ["/aliases", { alias: "short", target: "m" }],
+    ] as const) {
+      const startedMs = performance.now();
+      expect((await bench.admin("POST", path, body)).status).toBe(200);
+      expect(performance.now() - startedMs).toBeLessThan(ANSWERED_WITHIN_MS);
+    }
+    await until("it can be called", async () => (await bench.backends()).models.includes("late-model"));
+  } finally {
+    other.run("COMMIT");
+    other.close();
+  }
+  const indexOf = async () =>
+    (await bench.backends()).backends.health.find(({ name }: { name: string }) => name === "late")?.index;
+  await until("it has its index", async () => (await indexOf()) < 1_000);
+  await until("the audit log has both", async () => {
+    const { entries } = await bench.rpc("audit.list", {}, bench.token);
+    const actions = entries.map(({ action }: { action: string }) => action).join();
+    return actions.includes("/api/admin/aliases") && actions.split("/api/admin/backends").length > 2;
+  });
+}, 60_000);
