@@ -114,7 +114,11 @@ export async function openRooms({ config, life, foundation, ownPort, deadlines, 
   const { adminToken, registrationOpen, memberInvitationsRegister, passwordSignIn } = config;
   const signUp = { adminToken, registrationOpen, memberInvitationsRegister, passwordSignIn };
   const accounts = await open("accounts", new Accounts({ ...foundation, ...signUp }));
-  const audit = await open("audit", new Audit({ ...foundation, retentionDays: config.auditRetentionDays }), CLOSES);
+  const audit = await open(
+    "audit",
+    new Audit({ ...foundation, retentionDays: config.auditRetentionDays }),
+    CLOSES,
+  );
   const ledger = await open("ledger", new Ledger({ ...foundation, pointsPerUsd }));
   const usage = await open("usage", new Usage({ db, clock, retentionMonths: config.usageRetentionMonths }));
   const { balances } = ledger;

@@ -115,6 +115,19 @@ test("usage that more text followed was a running total: the usage chunk says wh
   expect(told[0].usage.completion_tokens).toBe(row.completion_tokens);
 });
 
+test("of several usage reports the largest is charged and told, not the latest", async () => {
+  const [large, small] = [40, 2].map((count) => ({
+    prompt_tokens: 9,
+    completion_tokens: count,
+    total_tokens: 9 + count,
+  }));
+  bench.upstream.answer((_, reply) => reply.stream([...text, usageChunk(large), usageChunk(small), DONE]));
+  const all = await events(await bench.chat({ stream: true, stream_options: { include_usage: true } }));
+  expect(all.filter(({ usage }) => usage).map(({ usage }) => usage.completion_tokens)).toEqual([40]);
+  const [row] = await bench.usageRows();
+  expect(row.completion_tokens).toBe(40);
+});
+
 test("a client that leaves before the upstream has begun frees it", async () => {
   bench.upstream.answer(async (request, reply) => {
     while (request.closedAtMs === null) await new Promise((resolve) => setImmediate(resolve));

@@ -39,7 +39,10 @@ export class Audit implements AuditSink {
   /** Resolves when the entry is stored, or soon: the change has been made, and its answer does not wait for long. */
   async record(entry: AuditEntry): Promise<void> {
     if (this.#waiting.length < WAITING_MAX) this.#waiting.push(this.#rowOf(entry));
-    else this.options.log.error("the audit log cannot be written, and too much waits for it", { ...this.#rowOf(entry) });
+    else
+      this.options.log.error("the audit log cannot be written, and too much waits for it", {
+        ...this.#rowOf(entry),
+      });
     this.#storing ??= this.#storeAll().finally(() => {
       this.#storing = null;
     });

@@ -57,7 +57,8 @@ export class ModelList {
 
   /** Those that can be called now, as Ollama's API describes them. */
   ollama(): OllamaModel[] {
-    return this.routing.callableModels()
+    return this.routing
+      .callableModels()
       .filter(({ available }) => available)
       .map((model) => this.#ollamaOf(model));
   }

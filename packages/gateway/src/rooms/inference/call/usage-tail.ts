@@ -10,6 +10,13 @@ export interface ReportedUsage {
   lacks?: "prompt" | "completion" | "both";
 }
 
+/** Of several reports in one stream the largest counts; of equal ones the later. */
+export const largerUsage = (before: ReportedUsage | null, now: ReportedUsage): ReportedUsage =>
+  before !== null && tokensOf(before) > tokensOf(now) ? before : now;
+
+const tokensOf = ({ promptTokens, completionTokens }: ReportedUsage): number =>
+  promptTokens + completionTokens;
+
 /** Token counts as an answer carries them. */
 export const usageFields = ({ promptTokens, completionTokens }: ReportedUsage) => ({
   prompt_tokens: promptTokens,
@@ -69,13 +76,16 @@ export function usageOfTail(body: AnswerBody): UsageReport {
 
 /** The usage in the last event that has one, from the end of an event stream. */
 export function usageOfEvents(tail: string): UsageReport {
+  let largest: UsageReport = null;
   for (let end = tail.length; end > 0; ) {
     const at = tail.lastIndexOf(KEY, end - 1);
     if (at === -1) break;
     const told = usageAt(tail, at);
-    if (told !== null) return told;
+    if (told === ABSURD) return told;
+    if (told !== null) largest = largerUsage(largest, told);
     end = at;
   }
+  if (largest !== null) return largest;
   const plain = withoutEscapedLetters(tail);
   return plain === tail ? null : usageOfEvents(plain);
 }

@@ -2,7 +2,14 @@ import { type ServiceError, toRestBody } from "../../../kernel/errors.ts";
 import { isObject } from "../../../kernel/json.ts";
 import { mediaTokens, TokenCounter } from "../../metering/index.ts";
 import { type AnswerForm, type AnswerHead, CHAT_FORM } from "../call/answer-shape.ts";
-import { ABSURD, type ReportedUsage, readUsage, type UsageReport, usageFields } from "../call/usage-tail.ts";
+import {
+  ABSURD,
+  largerUsage,
+  type ReportedUsage,
+  readUsage,
+  type UsageReport,
+  usageFields,
+} from "../call/usage-tail.ts";
 import { type ChatChunk, type Choice, ChunkNormaliser } from "./chunk-normaliser.ts";
 import { EventLines, type EventReader, joined, textOfBytes, type Verdict } from "./event-lines.ts";
 import type { StreamReader } from "./relay.ts";
@@ -41,7 +48,7 @@ interface Template {
  * only in its text is recognised by its frame and not parsed.
  */
 export class ChatMeter implements EventReader, StreamReader {
-  /** The latest plausible usage; null when there is none. */
+  /** The largest plausible usage; null when there is none. */
   usage: ReportedUsage | null = null;
   /** Impossible usage was reported. */
   isAbsurd = false;
@@ -212,8 +219,11 @@ export class ChatMeter implements EventReader, StreamReader {
     if (this.textBytes > bytesBefore) this.#textEvents++;
     if (usage !== null) this.#reported(usage);
     const isChanged = changed || isUsageCompleted;
+    // What is told is what is charged: a smaller report is left out.
     if (choices.length === 0 && isObject(chunk.usage))
-      return this.#usageAlone(chunk, isChanged ? undefined : json);
+      return this.#usageEvent !== null && this.usage !== usage
+        ? "drop"
+        : this.#usageAlone(chunk, isChanged ? undefined : json);
     if (choices.length > 0) this.#last = chunk;
     return isChanged ? { replacement: dataLine(chunk) } : "keep";
   }
@@ -233,7 +243,7 @@ export class ChatMeter implements EventReader, StreamReader {
   }
 
   #reported(usage: Exclude<UsageReport, null>): void {
-    this.usage = usage === ABSURD ? null : usage;
+    this.usage = usage === ABSURD ? null : largerUsage(this.usage, usage);
     if (usage === ABSURD) this.isAbsurd = true;
     this.#usageAtBytes = this.textBytes;
   }
