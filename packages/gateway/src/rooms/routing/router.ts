@@ -17,9 +17,8 @@ const LATEST = ":latest";
 /** Calls that wait for a backend with a free place, and for how long. */
 const WAITING_MAX = 256;
 const WAIT_MS_MAX = 60_000;
-/** While a service starts, calls wait for the first probes of its backends: so long, and until so long after the start. */
-const FIRST_PROBES_MS = 2_000;
-const STARTING_MS = 5_000;
+/** After a start or a registration, calls wait this long for the first probes. */
+const FIRST_PROBES_MS = 5_000;
 export const BUSY_RETRY_SECONDS = 1;
 /** How much a new measurement counts in the mean time to the first byte. */
 const LATENCY_SHARE = 0.2;
@@ -250,16 +249,13 @@ export class Router {
   /** By requested model id; rebuilt after the list or a listing changed. */
   #index: Map<string, Candidate[]> | null = null;
   #waiting: QueuedRequest[] = [];
-  readonly #startedMs: number;
 
   constructor(
     readonly entries: readonly Entry[],
     readonly clock: Clock,
     readonly circuitry: Circuitry = ALONE,
     readonly choice: BackendChoice = "requests",
-  ) {
-    this.#startedMs = clock.elapsed();
-  }
+  ) {}
 
   /** The list of backends, or what one of them serves, has changed. */
   changed(): void {
@@ -270,7 +266,6 @@ export class Router {
   /** How long a refused request may wait: its backend is busy, or may not have been probed yet. */
   waitMsFor({ model }: RouteRequest, refusal: unknown): number {
     if (refusal instanceof AllBusy) return WAIT_MS_MAX;
-    if (this.clock.elapsed() - this.#startedMs >= STARTING_MS) return 0;
     const listing = this.#candidates(model).map(({ entry }) => entry);
     const mayServe = listing.length > 0 ? listing : this.entries;
     return mayServe.some(({ probedAtMs }) => probedAtMs === null) ? FIRST_PROBES_MS : 0;
