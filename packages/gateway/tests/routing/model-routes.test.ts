@@ -241,7 +241,8 @@ describe("a model route", () => {
     for (let i = 0; i < 40; i++) expect((await ask()).status).toBe(200);
     expect([bench.upstream.requests.length, second.requests.length]).toEqual([30, 10]);
     const { data } = await (await fetch(`${bench.url}/v1/models`)).json();
-    expect(data.find(({ id }: { id: string }) => id === "fast")).toMatchObject({ owned_by: "route" });
+    expect(data.find(({ id }: { id: string }) => id === "fast")).toMatchObject({ owned_by: "first" });
+    expect((await bench.backends()).models).toContain("fast");
   });
 });
 
