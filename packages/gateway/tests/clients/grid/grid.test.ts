@@ -11,6 +11,7 @@ import { agents } from "./agents.ts";
 import { aiSdk } from "./ai-sdk.ts";
 import { anthropic } from "./anthropic.ts";
 import { CELLS, type Cell, type Client, type Door, WEATHER } from "./client.ts";
+import { gemini } from "./gemini.ts";
 import { langchain } from "./langchain.ts";
 import { ANSWER, isLeft, model, OVERFLOW, PROMPTS } from "./model.ts";
 import { ollama } from "./ollama.ts";
@@ -18,7 +19,16 @@ import { chat, responses } from "./openai.ts";
 import { hasPrograms, programClients } from "./programs.ts";
 import { tableOf } from "./table.ts";
 
-const CLIENTS: readonly Client[] = [chat, responses, anthropic, ...aiSdk, ...langchain, ...agents, ollama];
+const CLIENTS: readonly Client[] = [
+  chat,
+  responses,
+  anthropic,
+  gemini,
+  ...aiSdk,
+  ...langchain,
+  ...agents,
+  ollama,
+];
 
 /** They take seconds to start. */
 const PROGRAM_TIMEOUT_MS = 180_000;
