@@ -21,6 +21,7 @@ export const codeInWords = (code: string): string => CODES[code] ?? code.replace
 const REASONS: Readonly<Record<string, string>> = {
   only_backend: "the only backend that serves it",
   fewest_requests: "fewest requests so far",
+  session: "its session's own",
   fastest: "answers soonest",
   conversation: "the conversation is there",
   provider_asked_for: "the request asked for it",

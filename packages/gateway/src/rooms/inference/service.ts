@@ -29,6 +29,7 @@ import { isFinal, type Routing, reportTo } from "../routing/index.ts";
 import { CallWatch, DEFAULT_DEADLINES, type Deadlines, isAboutClient } from "./call/deadlines.ts";
 import { asUpstreamSaid, nativeRefusal, toFailure } from "./call/failures.ts";
 import { CallObserver } from "./call/observer.ts";
+import { sessionHeader } from "./call/session-sign.ts";
 import type { Asker } from "./call/upstream-call.ts";
 import { embed, type ReadEmbeddings } from "./embeddings.ts";
 import { KeyWatchers } from "./key-watchers.ts";
@@ -198,6 +199,7 @@ export class Inference {
       channel: "gateway",
       traceparent,
       record,
+      session: sessionHeader((name) => request.header(name)),
     };
   }
 

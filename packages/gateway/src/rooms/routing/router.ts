@@ -20,6 +20,8 @@ const WAIT_MS_MAX = 60_000;
 /** After a start or a registration, calls wait this long for the first probes. */
 const FIRST_PROBES_MS = 5_000;
 export const BUSY_RETRY_SECONDS = 1;
+/** Calls that a session's own backend may have more than another before the session yields to that one. */
+const SESSION_MARGIN = 16;
 /** How much a new measurement counts in the mean time to the first byte. */
 const LATENCY_SHARE = 0.2;
 
@@ -84,6 +86,7 @@ export type RouteReason =
   | "fewest_requests"
   | "fastest"
   | "conversation"
+  | "session"
   | "provider_asked_for"
   | "model_route"
   | "fallback";
@@ -96,6 +99,8 @@ export interface RouteRequest {
   provider?: string | null;
   /** Of a conversation: the backend that it stays with; null: none yet. */
   boundTo?: string | null;
+  /** The session that it belongs to, which has its prompt in the cache of the backend that served it before. */
+  session?: string | null;
   /** As `provider`, by a model route; both have to match. */
   backend?: string | null;
   /** The model is a target of a model route. */
@@ -243,6 +248,10 @@ interface Candidate {
 const canServe = ({ entry, model }: Candidate, ability: Ability): boolean =>
   canDo[ability](entry.backend) &&
   (model.capabilities?.includes(ability === "text_completion" ? "chat" : ability) ?? true);
+
+/** Rendezvous hashing: every worker and instance makes the same choice, and a backend that goes moves only its own sessions. */
+const weightFor = (session: string, { config }: Entry): bigint =>
+  BigInt(Bun.hash(JSON.stringify([session, config.name])));
 
 /** Chooses the backend of a request among the registered ones. */
 export class Router {
@@ -419,7 +428,7 @@ export class Router {
   }
 
   #reason(
-    { exclude, isTarget, provider }: RouteRequest,
+    { exclude, isTarget, provider, session }: RouteRequest,
     { isBound, count }: { isBound: boolean; count: number },
   ): RouteReason {
     if (exclude && exclude.length > 0) return "fallback";
@@ -427,6 +436,7 @@ export class Router {
     if (provider) return "provider_asked_for";
     if (isTarget) return "model_route";
     if (count === 1) return "only_backend";
+    if (session) return "session";
     return this.choice === "requests" ? "fewest_requests" : "fastest";
   }
 
@@ -485,7 +495,7 @@ export class Router {
       }
       count++;
       const isFirst = entry.config.name === request.boundTo || barrier?.isGranted;
-      if (isFirst || best === null || this.#isBetter(entry, best.entry)) {
+      if (isFirst || best === null || this.#isBetter(entry, best.entry, request.session)) {
         best = candidate;
         tests = barrier;
       }
@@ -494,7 +504,10 @@ export class Router {
     return { best, tests, isBusy, count };
   }
 
-  #isBetter(one: Entry, other: Entry): boolean {
+  #isBetter(one: Entry, other: Entry, session?: string | null): boolean {
+    if (session && Math.abs(one.inFlight - other.inFlight) <= SESSION_MARGIN)
+      return weightFor(session, one) > weightFor(session, other);
+    if (session) return one.inFlight < other.inFlight;
     if (this.choice === "requests") return one.requests < other.requests;
     const [oneMs, otherMs] = [expectedMs(one), expectedMs(other)];
     return oneMs === otherMs ? one.requests < other.requests : oneMs < otherMs;

@@ -26,6 +26,7 @@ import { mayFallBack, toFailure } from "./failures.ts";
 import type { CallObserver, ObservedCall, Operation } from "./observer.ts";
 import { Outgoing } from "./outgoing.ts";
 import { type CallEnd, NOTHING_CAME, owedFor, problemsIn } from "./owed.ts";
+import { sessionField } from "./session-sign.ts";
 import { StreamHold } from "./stream-hold.ts";
 import type { ReportedUsage } from "./usage-tail.ts";
 import type { AskedWork } from "./work-bound.ts";
@@ -49,6 +50,8 @@ export interface Asker {
   traceparent: string | null;
   /** What is noted of the request; null when no records are kept. */
   record: RequestRecord | null;
+  /** The session that the client's headers name. */
+  session?: string | null;
 }
 
 export interface CallParts {
@@ -134,7 +137,8 @@ export class UpstreamCall {
       if (asker.refId !== null) asker.record.addDetails({ refId: asker.refId });
     }
     const model = routing.aliases.resolve(options.model);
-    const request = { capability, provider, boundTo, payer: asker.payer };
+    const session = sessionOf(options);
+    const request = { capability, provider, boundTo, payer: asker.payer, session };
     const plan = routing.plan(model, request, (name) => modelRefusal(asker.rules, name));
     const route = await (plan?.first() ?? routing.acquire({ ...request, model }));
     const outgoing = outgoingOn(parts, options, { model, route });
@@ -322,6 +326,13 @@ export class UpstreamCall {
   unsent(): void {
     this.#unsentAttempt = this.#tried.length;
   }
+}
+
+/** A sign is a claim: it counts for the key's own requests only. */
+function sessionOf({ asker, capability, payload }: UpstreamCallOptions): string | null {
+  if (capability !== "chat") return null;
+  const sign = asker.session ?? sessionField((name) => payload.value(name));
+  return sign && `${asker.payer.keyId ?? asker.payer.userId} ${sign}`;
 }
 
 /** What is sent to this backend, and its bound at the price of the backend's model. */
