@@ -1,4 +1,3 @@
-import { Outage } from "../kernel/errors.ts";
 import type { WriteTurn } from "../kernel/write-turn.ts";
 
 /**
@@ -128,40 +127,4 @@ export async function selectIn<T>(
     found.push(...(await on.all<T>(sql(list), chunk)));
   }
   return found;
-}
-
-/**
- * Remembers in which transaction of Postgres something was written last: a connection that breaks does not say whether
- * that was committed. With SQLite an error says that it was not.
- */
-export class Attempts<T extends object> {
-  readonly #triedIn = new WeakMap<T, string>();
-
-  constructor(readonly db: Database) {}
-
-  /** To be called within the transaction that writes them. */
-  async note(tx: Transaction, written: readonly T[]): Promise<void> {
-    if (tx.dialect === "sqlite") return;
-    const current = await tx.get<{ id: string }>("SELECT CAST(pg_current_xact_id() AS text) AS id");
-    for (const each of written) this.#triedIn.set(each, current!.id);
-  }
-
-  /** Without what an earlier attempt has written. An outage as long as that may still be committed. */
-  async notCommitted(toWrite: readonly T[]): Promise<readonly T[]> {
-    const committed = new Set<string>();
-    for (const id of new Set(toWrite.map((each) => this.#triedIn.get(each)))) {
-      if (id === undefined) continue;
-      // A server that took over from the one that began it may not have come to that number. A snapshot does not say so:
-      // it ends before the latest transactions that are under way.
-      const found = await this.db.get<{ status: string | null }>(
-        `SELECT CASE WHEN CAST($1 AS xid8) < pg_current_xact_id()
-           THEN pg_xact_status(CAST($1 AS xid8)) END AS status`,
-        [id],
-      );
-      // The server has not noticed that the connection is gone, or the commit is still on its way.
-      if (found?.status === "in progress") throw new Outage("an earlier attempt to write is not over yet");
-      if (found?.status === "committed") committed.add(id);
-    }
-    return toWrite.filter((each) => !committed.has(this.#triedIn.get(each)!));
-  }
 }

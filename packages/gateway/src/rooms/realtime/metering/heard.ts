@@ -24,7 +24,7 @@ const ANNOUNCES = /\.(created|added|in_progress)$/;
 const DEPTH_MAX = 8;
 
 /** Output of one level. */
-class Tally {
+class SpeechTally {
   audioSeconds = 0;
   readonly text = new TokenCounter();
 }
@@ -41,14 +41,14 @@ function levelOf(type: string): Level | null {
 
 /** Counts the output of one response: every string, in any member. */
 export class Heard {
-  readonly #tallies = new Map<Level, Tally>();
+  readonly #tallies = new Map<Level, SpeechTally>();
   constructor(readonly formats: AudioFormats) {}
 
   add(event: ServerEvent): void {
     const type = String(event.type);
     const level = levelOf(type);
     if (level === null) return;
-    const tally = this.#tallies.get(level) ?? new Tally();
+    const tally = this.#tallies.get(level) ?? new SpeechTally();
     this.#tallies.set(level, tally);
     const saysAudio = type.includes("audio") && !type.includes("transcript");
     const said = level === "whole" ? (event.response as { output?: unknown } | undefined)?.output : event;
