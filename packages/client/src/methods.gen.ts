@@ -1185,6 +1185,12 @@ export interface Methods {
         prompt_tokens: number;
         completion_tokens: number;
         cost_usd: number;
+        /** Of the prompts: read from the upstreams' caches */
+        cached_tokens: number;
+        /** Of the prompts: written to them */
+        cache_write_tokens: number;
+        /** What all of it would have cost more without them */
+        cache_saved_usd: number;
         /** Requests whose model had no price; null where sums do not say */
         unpriced: number | null;
       };
@@ -1194,6 +1200,12 @@ export interface Methods {
         prompt_tokens: number;
         completion_tokens: number;
         cost_usd: number;
+        /** Of the prompts: read from the upstreams' caches */
+        cached_tokens: number;
+        /** Of the prompts: written to them */
+        cache_write_tokens: number;
+        /** What all of it would have cost more without them */
+        cache_saved_usd: number;
         /** Requests whose model had no price; null where sums do not say */
         unpriced: number | null;
         days: {
@@ -1201,6 +1213,12 @@ export interface Methods {
           prompt_tokens: number;
           completion_tokens: number;
           cost_usd: number;
+          /** Of the prompts: read from the upstreams' caches */
+          cached_tokens: number;
+          /** Of the prompts: written to them */
+          cache_write_tokens: number;
+          /** What all of it would have cost more without them */
+          cache_saved_usd: number;
           /** Requests whose model had no price; null where sums do not say */
           unpriced: number | null;
           day: string;
@@ -1212,6 +1230,12 @@ export interface Methods {
         prompt_tokens: number;
         completion_tokens: number;
         cost_usd: number;
+        /** Of the prompts: read from the upstreams' caches */
+        cached_tokens: number;
+        /** Of the prompts: written to them */
+        cache_write_tokens: number;
+        /** What all of it would have cost more without them */
+        cache_saved_usd: number;
         /** Requests whose model had no price; null where sums do not say */
         unpriced: number | null;
         days: {
@@ -1219,6 +1243,12 @@ export interface Methods {
           prompt_tokens: number;
           completion_tokens: number;
           cost_usd: number;
+          /** Of the prompts: read from the upstreams' caches */
+          cached_tokens: number;
+          /** Of the prompts: written to them */
+          cache_write_tokens: number;
+          /** What all of it would have cost more without them */
+          cache_saved_usd: number;
           /** Requests whose model had no price; null where sums do not say */
           unpriced: number | null;
           day: string;
@@ -1268,6 +1298,14 @@ export interface Methods {
       duration_ms: number;
       prompt_tokens: number;
       completion_tokens: number;
+      /** Of the prompt: read from the upstream's cache */
+      cached_tokens: number;
+      /** Of the prompt: written to it */
+      cache_write_tokens: number;
+      /** Of the completion */
+      reasoning_tokens: number;
+      /** What it would have cost more without the cache */
+      cache_saved_usd: number;
       /** Of the answer, after its first token */
       tokens_per_second: number | null;
       /** The upstream reported no usage; the tokens are an estimate */
@@ -1356,6 +1394,14 @@ export interface Methods {
         duration_ms: number;
         prompt_tokens: number;
         completion_tokens: number;
+        /** Of the prompt: read from the upstream's cache */
+        cached_tokens: number;
+        /** Of the prompt: written to it */
+        cache_write_tokens: number;
+        /** Of the completion */
+        reasoning_tokens: number;
+        /** What it would have cost more without the cache */
+        cache_saved_usd: number;
         /** Of the answer, after its first token */
         tokens_per_second: number | null;
         /** The upstream reported no usage; the tokens are an estimate */
@@ -1425,6 +1471,11 @@ export interface Methods {
         prompt_tokens: number;
         completion_tokens: number;
         cost_usd: number;
+        /** Of the prompts: read from the upstreams' caches */
+        cached_tokens: number;
+        cache_write_tokens: number;
+        /** What all of it would have cost more without them */
+        cache_saved_usd: number;
         /** Of answered ones; read from a histogram, so approximate */
         first_token: { p50_ms: number | null; p95_ms: number | null };
         duration: { p50_ms: number | null; p95_ms: number | null };
@@ -1439,6 +1490,11 @@ export interface Methods {
         prompt_tokens: number;
         completion_tokens: number;
         cost_usd: number;
+        /** Of the prompts: read from the upstreams' caches */
+        cached_tokens: number;
+        cache_write_tokens: number;
+        /** What all of it would have cost more without them */
+        cache_saved_usd: number;
         /** Of answered ones; read from a histogram, so approximate */
         first_token: { p50_ms: number | null; p95_ms: number | null };
         duration: { p50_ms: number | null; p95_ms: number | null };
@@ -1453,6 +1509,11 @@ export interface Methods {
         prompt_tokens: number;
         completion_tokens: number;
         cost_usd: number;
+        /** Of the prompts: read from the upstreams' caches */
+        cached_tokens: number;
+        cache_write_tokens: number;
+        /** What all of it would have cost more without them */
+        cache_saved_usd: number;
         /** Of answered ones; read from a histogram, so approximate */
         first_token: { p50_ms: number | null; p95_ms: number | null };
         duration: { p50_ms: number | null; p95_ms: number | null };
@@ -1468,6 +1529,11 @@ export interface Methods {
         prompt_tokens: number;
         completion_tokens: number;
         cost_usd: number;
+        /** Of the prompts: read from the upstreams' caches */
+        cached_tokens: number;
+        cache_write_tokens: number;
+        /** What all of it would have cost more without them */
+        cache_saved_usd: number;
         /** Of answered ones; read from a histogram, so approximate */
         first_token: { p50_ms: number | null; p95_ms: number | null };
         duration: { p50_ms: number | null; p95_ms: number | null };
@@ -1483,6 +1549,11 @@ export interface Methods {
         prompt_tokens: number;
         completion_tokens: number;
         cost_usd: number;
+        /** Of the prompts: read from the upstreams' caches */
+        cached_tokens: number;
+        cache_write_tokens: number;
+        /** What all of it would have cost more without them */
+        cache_saved_usd: number;
         /** Of answered ones; read from a histogram, so approximate */
         first_token: { p50_ms: number | null; p95_ms: number | null };
         duration: { p50_ms: number | null; p95_ms: number | null };
@@ -1498,6 +1569,11 @@ export interface Methods {
         prompt_tokens: number;
         completion_tokens: number;
         cost_usd: number;
+        /** Of the prompts: read from the upstreams' caches */
+        cached_tokens: number;
+        cache_write_tokens: number;
+        /** What all of it would have cost more without them */
+        cache_saved_usd: number;
         /** Of answered ones; read from a histogram, so approximate */
         first_token: { p50_ms: number | null; p95_ms: number | null };
         duration: { p50_ms: number | null; p95_ms: number | null };

@@ -42,6 +42,14 @@ export interface Notifications {
       duration_ms: number;
       prompt_tokens: number;
       completion_tokens: number;
+      /** Of the prompt: read from the upstream's cache */
+      cached_tokens: number;
+      /** Of the prompt: written to it */
+      cache_write_tokens: number;
+      /** Of the completion */
+      reasoning_tokens: number;
+      /** What it would have cost more without the cache */
+      cache_saved_usd: number;
       /** Of the answer, after its first token */
       tokens_per_second: number | null;
       /** The upstream reported no usage; the tokens are an estimate */

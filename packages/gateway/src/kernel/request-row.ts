@@ -35,6 +35,13 @@ export interface RequestLine {
   durationMs: number;
   promptTokens: number;
   completionTokens: number;
+  /** Of the prompt: read from the upstream's cache, and written to it. */
+  cachedTokens?: number;
+  cacheWriteTokens?: number;
+  /** Of the completion. */
+  reasoningTokens?: number;
+  /** What it would have cost more without the cache; less than 0 where writing to it cost more than it saved. */
+  cacheSavedNanoUsd?: number;
   /** The upstream reported no usage. */
   estimated: boolean;
   /** Null when the model has no price. */

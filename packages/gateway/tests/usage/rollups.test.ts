@@ -29,6 +29,9 @@ const CHOICES = {
   refId: [null, "job 1", "job 2"],
   points: [null, 0, 12],
   atMs: TIMES.map((time) => Date.parse(time)),
+  cachedTokens: [2, undefined],
+  cacheWriteTokens: [1, 0],
+  cacheSavedNanoUsd: [-300, 900],
 };
 
 /** Every value of every field, in combinations that a step prime to all their numbers goes through. */
@@ -81,6 +84,9 @@ const tokenSums = (row: RequestRow) => ({
   prompt_tokens: row.promptTokens,
   completion_tokens: row.completionTokens,
   cost_nano_usd: costOf(row),
+  cached_tokens: row.cachedTokens ?? 0,
+  cache_write_tokens: row.cacheWriteTokens ?? 0,
+  cache_saved_nano_usd: row.cacheSavedNanoUsd ?? 0,
 });
 
 onEachDatabase("the rollups of usage rows", (fresh) => {

@@ -20,6 +20,10 @@ interface Counts {
   /** Of what was written: kept for an hour. */
   cacheWrittenForHour?: unknown;
   reasoning?: unknown;
+  audioInput?: unknown;
+  imageInput?: unknown;
+  audioOutput?: unknown;
+  imageOutput?: unknown;
 }
 
 /** The sum of those that are there; what is no number stays what it is, so that it is seen. */
@@ -39,8 +43,14 @@ export function chatUsageOf(counts: Counts): ChatUsage | null {
     cached_tokens: counts.cached,
     cache_write_tokens: counts.cacheWritten,
     cache_write_1h_tokens: counts.cacheWrittenForHour,
+    audio_tokens: counts.audioInput,
+    image_tokens: counts.imageInput,
   });
-  const completions = present({ reasoning_tokens: counts.reasoning });
+  const completions = present({
+    reasoning_tokens: counts.reasoning,
+    audio_tokens: counts.audioOutput,
+    image_tokens: counts.imageOutput,
+  });
   return {
     prompt_tokens: prompt,
     completion_tokens: completion,

@@ -3,11 +3,13 @@ import type { UsageParts } from "../../kernel/usage-parts.ts";
 import type { PriceParts } from "./price-schema.ts";
 import type { Price } from "./prices.ts";
 import {
+  cacheUseOf,
   costOf,
   PICO_PER_NANO,
   PICO_PER_TOKEN_PER_USD_PER_MILLION,
   type TokenPrice,
   tokenPrice,
+  withoutCache,
 } from "./token-price.ts";
 import { isPerUnit, type UnitPrice, type UnitRates, unitPrice, type WorkUnit } from "./unit-price.ts";
 
@@ -144,6 +146,15 @@ export class Pricing {
   /** The first price by the token that applies to the model, with its parts. */
   partsOf(model: string): PriceParts {
     return this.#of(model).prices.find(({ input }) => input !== undefined) ?? {};
+  }
+
+  /** What a request costs, what of it went through the upstream's cache, and what that saved. */
+  bill(model: string, usage: UsageParts) {
+    const costNanoUsd = this.costNanoUsd(model, usage);
+    const use = cacheUseOf(usage);
+    const isCached = costNanoUsd !== null && use.cachedTokens + use.cacheWriteTokens > 0;
+    const plain = isCached ? this.costNanoUsd(model, withoutCache(usage))! : 0;
+    return { ...use, costNanoUsd, cacheSavedNanoUsd: isCached ? plain - costNanoUsd : 0 };
   }
 
   /** Exact cost in whole nanodollars, halves rounded up; null when no price matches the model. */

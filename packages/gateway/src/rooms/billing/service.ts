@@ -121,8 +121,8 @@ export class Billing {
     return tier;
   }
 
-  costNanoUsd(model: string, usage: UsageParts): number | null {
-    return this.#pricing.costNanoUsd(model, usage);
+  bill(model: string, usage: UsageParts) {
+    return this.#pricing.bill(model, usage);
   }
 
   /** Nanodollars a token, in fractions; null when the model has no price. */

@@ -60,6 +60,26 @@ export function tokenPrice(price: Price): TokenPrice | null {
   };
 }
 
+/** What of a request went through the upstream's cache, as far as it can be true. */
+export interface CacheUse {
+  cachedTokens: number;
+  cacheWriteTokens: number;
+  reasoningTokens: number;
+}
+
+export function cacheUseOf(usage: UsageParts): CacheUse {
+  const parts = partsOf(usage);
+  return {
+    cachedTokens: parts?.cached ?? 0,
+    cacheWriteTokens: (parts?.cacheWrite5m ?? 0) + (parts?.cacheWrite1h ?? 0),
+    reasoningTokens: parts?.reasoning ?? 0,
+  };
+}
+
+/** The same request without a cache. */
+export const withoutCache = ({ cachedTokens, cacheWrite5mTokens, cacheWrite1hTokens, ...rest }: UsageParts) =>
+  rest;
+
 /**
  * What the request costs in whole nanodollars, halves rounded up. Parts that contradict their sums are not believed:
  * every token costs the plain rate then.

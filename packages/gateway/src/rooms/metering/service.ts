@@ -190,9 +190,10 @@ export class MeteringService implements Metering {
     return this.#admitted(options, await this.#check.resume(demandOf(this.options.billing, options)));
   }
 
-  #costNanoUsd(model: string, tokens: { promptTokens: number; completionTokens: number }): number | null {
-    const cost = this.options.billing.costNanoUsd(model, tokens);
-    return cost === null ? null : within(cost, COST_NANO_USD_MAX);
+  #priceOf(model: string, usage: FinalUsage) {
+    if (usage.costUsd !== undefined) return { costNanoUsd: nanoUsdOf(usage.costUsd) };
+    const { costNanoUsd, ...cache } = this.options.billing.bill(model, usage);
+    return { ...cache, costNanoUsd: costNanoUsd === null ? null : within(costNanoUsd, COST_NANO_USD_MAX) };
   }
 
   #admitted(options: AdmitOptions, cover: Cover): Admission {
@@ -260,10 +261,7 @@ export class MeteringService implements Metering {
         channel: tidy(usage.backend, TEXT_MAX.channel),
         promptTokens,
         completionTokens,
-        costNanoUsd:
-          usage.costUsd === undefined
-            ? this.#costNanoUsd(routed, { promptTokens, completionTokens })
-            : nanoUsdOf(usage.costUsd),
+        ...this.#priceOf(routed, { ...usage, promptTokens, completionTokens }),
         refId: refId === null ? null : tidy(refId, TEXT_MAX.ref),
         estimated: usage.estimated,
         hold,

@@ -3,6 +3,7 @@ import type { Actor } from "../../kernel/context.ts";
 import type { Payer } from "../../kernel/payer.ts";
 import type { Outcome, RequestRecord } from "../../kernel/request-record.ts";
 import type { RequestLine } from "../../kernel/request-row.ts";
+import type { UsageParts } from "../../kernel/usage-parts.ts";
 import type { AccountRef } from "../ledger/index.ts";
 
 export interface TokenBound {
@@ -33,11 +34,9 @@ export interface AdmitOptions {
 /** A request without its bound: what a row says besides the usage. */
 export type RecordOptions = Omit<AdmitOptions, "bound">;
 
-export interface FinalUsage {
+export interface FinalUsage extends UsageParts {
   /** `gateway`, `rpc`, `realtime`, or the backend capability name. */
   backend: string;
-  promptTokens: number;
-  completionTokens: number;
   /** True when the tokens are our own estimate. */
   estimated: boolean;
   /** An explicit price (video); otherwise the pricing table decides. */

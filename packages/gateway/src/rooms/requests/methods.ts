@@ -66,6 +66,9 @@ const Figures = Counts.extend({
   prompt_tokens: z.int(),
   completion_tokens: z.int(),
   cost_usd: z.number(),
+  cached_tokens: z.int().describe("Of the prompts: read from the upstreams' caches"),
+  cache_write_tokens: z.int(),
+  cache_saved_usd: z.number().describe("What all of it would have cost more without them"),
   first_token: Times.describe("Of answered ones; read from a histogram, so approximate"),
   duration: Times,
 });

@@ -7,6 +7,7 @@ import type { KindCount, KindSums } from "./store.ts";
 /** Rows of one breakdown; the rest is in the totals. */
 const GROUPS_MAX = 50;
 const FIRST_TOKEN_AT = SUM_COLUMNS.indexOf("first_token_0");
+const CACHE_AT = SUM_COLUMNS.indexOf("cached_tokens");
 const DURATION_AT = SUM_COLUMNS.indexOf("duration_0");
 
 type OutcomeCounts = Record<Outcome, number>;
@@ -33,12 +34,16 @@ class Tally {
 
   get figures() {
     const [requests, promptTokens, completionTokens, costNanoUsd] = this.sums;
+    const [cached, written, saved] = this.sums.slice(CACHE_AT);
     return {
       requests: requests!,
       ...this.counts,
       prompt_tokens: promptTokens!,
       completion_tokens: completionTokens!,
       cost_usd: costNanoUsd! / NANO_PER_USD,
+      cached_tokens: cached!,
+      cache_write_tokens: written!,
+      cache_saved_usd: saved! / NANO_PER_USD,
       first_token: timesOf(this.answered, FIRST_TOKEN_AT),
       duration: timesOf(this.answered, DURATION_AT),
     };

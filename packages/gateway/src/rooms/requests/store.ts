@@ -1,5 +1,5 @@
 import type { Database, SqlValue } from "../../storage/contract.ts";
-import { BUCKETS_MS, DAY_MS, HOUR_MS, NO_ID, SUM_COLUMNS } from "../usage/index.ts";
+import { BUCKETS_MS, CACHE_COLUMNS, DAY_MS, HOUR_MS, NO_ID, SUM_COLUMNS } from "../usage/index.ts";
 import { type Filter, isEveryone, isOfAnyKind, type Scope, Sql } from "./filter.ts";
 
 const NOBODY = `'${NO_ID}'`;
@@ -34,6 +34,10 @@ export interface ListedRow {
   duration_ms: number;
   prompt_tokens: number;
   completion_tokens: number;
+  cached_tokens: number;
+  cache_write_tokens: number;
+  reasoning_tokens: number;
+  cache_saved_nano_usd: number;
   estimated: boolean;
   cost_nano_usd: number | null;
   ref_id: string | null;
@@ -200,7 +204,16 @@ export class RequestStore {
       "COALESCE(surface, '') AS surface, COALESCE(model, '') AS model, COALESCE(backend, '') AS backend";
     const rows = await this.db.all<
       Kind &
-        Record<"start_ms" | "requests" | "prompt" | "completion" | "cost" | "duration", number> & {
+        Record<
+          | "start_ms"
+          | "requests"
+          | "prompt"
+          | "completion"
+          | "cost"
+          | "duration"
+          | (typeof CACHE_COLUMNS)[number],
+          number
+        > & {
           first_token: number | null;
         }
     >(
@@ -208,7 +221,8 @@ export class RequestStore {
          ${bucketSql("first_token_ms")} AS first_token, ${bucketSql("duration_ms")} AS duration,
          COUNT(*) AS requests, CAST(SUM(prompt_tokens) AS BIGINT) AS prompt,
          CAST(SUM(completion_tokens) AS BIGINT) AS completion,
-         CAST(SUM(COALESCE(cost_nano_usd, 0)) AS BIGINT) AS cost
+         CAST(SUM(COALESCE(cost_nano_usd, 0)) AS BIGINT) AS cost,
+         ${CACHE_COLUMNS.map((column) => `CAST(SUM(${column}) AS BIGINT) AS ${column}`).join(", ")}
        FROM requests ${sql.ofKind(filter).add("status IS NOT NULL").where} GROUP BY 1, 2, 3, 4, 5, 6, 7, 8`,
       sql.params,
     );
@@ -218,6 +232,7 @@ export class RequestStore {
       if (row.first_token !== null)
         sums[SUM_COLUMNS.indexOf(`first_token_${row.first_token}`)] = row.requests;
       sums[SUM_COLUMNS.indexOf(`duration_${row.duration}`)] = row.requests;
+      for (const column of CACHE_COLUMNS) sums[SUM_COLUMNS.indexOf(column)] = row[column];
       return { ...row, sums };
     });
     return { kinds, counts: rows };

@@ -34,6 +34,10 @@ export const RecordView = z.object({
   duration_ms: z.number(),
   prompt_tokens: z.int(),
   completion_tokens: z.int(),
+  cached_tokens: z.int().describe("Of the prompt: read from the upstream's cache"),
+  cache_write_tokens: z.int().describe("Of the prompt: written to it"),
+  reasoning_tokens: z.int().describe("Of the completion"),
+  cache_saved_usd: z.number().describe("What it would have cost more without the cache"),
   tokens_per_second: z.number().nullable().describe("Of the answer, after its first token"),
   estimated: z.boolean().describe("The upstream reported no usage; the tokens are an estimate"),
   cost_usd: z.number().nullable(),
@@ -61,6 +65,7 @@ export function viewOf(row: ListedRow): z.input<typeof RecordView> {
         ? Math.round((completion_tokens * 10_000) / answeringMs) / 10
         : null,
     cost_usd: row.cost_nano_usd === null ? null : row.cost_nano_usd / NANO_PER_USD,
+    cache_saved_usd: row.cache_saved_nano_usd / NANO_PER_USD,
     key_prefix: key_id === null ? null : api_key_id,
   };
 }

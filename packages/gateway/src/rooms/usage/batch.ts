@@ -8,6 +8,12 @@ import { Sums } from "./sums.ts";
 /** Stands for null in the keys of sums, and for everyone. */
 export const NO_ID = "00000000-0000-0000-0000-000000000000";
 
+const cacheOf = ({ cachedTokens, cacheWriteTokens, cacheSavedNanoUsd }: RequestRow): number[] => [
+  cachedTokens ?? 0,
+  cacheWriteTokens ?? 0,
+  cacheSavedNanoUsd ?? 0,
+];
+
 /** Rows that count in the same places, added up. */
 class Tally {
   requests = 0;
@@ -15,6 +21,8 @@ class Tally {
   completionTokens = 0;
   costNanoUsd = 0;
   unpriced = 0;
+  /** In the order of `CACHE_COLUMNS`. */
+  readonly cache = [0, 0, 0];
   lastMs = 0;
 
   constructor(
@@ -28,6 +36,9 @@ class Tally {
     this.completionTokens += row.completionTokens;
     this.costNanoUsd += row.costNanoUsd ?? 0;
     if (row.channel !== null && row.costNanoUsd === null) this.unpriced++;
+    cacheOf(row).forEach((figure, i) => {
+      this.cache[i]! += figure;
+    });
     if (row.atMs > this.lastMs) this.lastMs = row.atMs;
   }
 
@@ -124,7 +135,7 @@ export class Batch {
       if (row.refId !== null && isCharged(row))
         this.refDays.add(
           [row.refId, startOf(row.atMs, DAY_MS), row.model, row.channel],
-          [1, row.promptTokens, row.completionTokens, row.costNanoUsd ?? 0],
+          [1, row.promptTokens, row.completionTokens, row.costNanoUsd ?? 0, ...cacheOf(row)],
         );
     }
     for (const tally of everyone.all()) for (const grainMs of GRAINS_MS) this.#addKind(tally, grainMs, NO_ID);
@@ -133,7 +144,7 @@ export class Batch {
   }
 
   #addKind(
-    { row, requests, figures, firstToken, duration }: TimedTally,
+    { row, requests, figures, firstToken, duration, cache }: TimedTally,
     grainMs: number,
     whose: string,
   ): void {
@@ -149,7 +160,7 @@ export class Batch {
         row.status ?? 0,
         row.code ?? "",
       ],
-      [requests, ...figures, ...firstToken, ...duration],
+      [requests, ...figures, ...firstToken, ...duration, ...cache],
     );
   }
 
@@ -171,6 +182,7 @@ export class Batch {
         status === null ? requests : 0,
         status !== null && status >= 400 ? requests : 0,
         ...tally.figures,
+        ...tally.cache,
       ],
     );
     if (isCharged(row)) this.#charge(tally, row.userId);

@@ -17,7 +17,10 @@ export function bucketOf(ms: number): number {
   return bucket;
 }
 
-/** Sums of requests in the order of their columns: counts, tokens, cost, then the two histograms. */
+/** What went through the upstreams' caches, and what that saved. */
+export const CACHE_COLUMNS = ["cached_tokens", "cache_write_tokens", "cache_saved_nano_usd"] as const;
+
+/** Sums of requests in the order of their columns: counts, tokens, cost, the two histograms, caches. */
 export const SUM_COLUMNS: readonly string[] = [
   "requests",
   "prompt_tokens",
@@ -26,4 +29,5 @@ export const SUM_COLUMNS: readonly string[] = [
   "unpriced",
   ...Array.from({ length: BUCKET_COUNT }, (_, i) => `first_token_${i}`),
   ...Array.from({ length: BUCKET_COUNT }, (_, i) => `duration_${i}`),
+  ...CACHE_COLUMNS,
 ];

@@ -2,7 +2,7 @@ import type { Usage } from "./service.ts";
 
 export { NO_ID } from "./batch.ts";
 export { DAY_MS, MonthNames, nextMonthMs, utcDay, utcMonth } from "./calendar.ts";
-export { BUCKET_COUNT, BUCKETS_MS, HOUR_MS, MINUTE_MS, SUM_COLUMNS } from "./grains.ts";
+export { BUCKET_COUNT, BUCKETS_MS, CACHE_COLUMNS, HOUR_MS, MINUTE_MS, SUM_COLUMNS } from "./grains.ts";
 export * as methods from "./methods.ts";
 export * as routes from "./routes.ts";
 export {

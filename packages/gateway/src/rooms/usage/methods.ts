@@ -46,6 +46,9 @@ const Sums = z.object({
   prompt_tokens: z.int(),
   completion_tokens: z.int(),
   cost_usd: z.number(),
+  cached_tokens: z.int().describe("Of the prompts: read from the upstreams' caches"),
+  cache_write_tokens: z.int().describe("Of the prompts: written to them"),
+  cache_saved_usd: z.number().describe("What all of it would have cost more without them"),
   unpriced: z.int().nullable().describe("Requests whose model had no price; null where sums do not say"),
 });
 const Series = Sums.extend({ days: z.array(Sums.extend({ day: z.string() })) });

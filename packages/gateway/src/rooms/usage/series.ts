@@ -1,6 +1,7 @@
 import type { Database, SqlValue } from "../../storage/contract.ts";
 import { NO_ID } from "./batch.ts";
 import { DAY_MS, utcDay } from "./calendar.ts";
+import { CACHE_COLUMNS } from "./grains.ts";
 import { NANO_PER_USD } from "./rows.ts";
 
 export const SERIES_BY = ["model", "source", "ref", "project", "key"] as const;
@@ -38,6 +39,9 @@ interface DaySums {
   prompt_tokens: number;
   completion_tokens: number;
   cost_nano_usd: number;
+  cached_tokens: number;
+  cache_write_tokens: number;
+  cache_saved_nano_usd: number;
   /** Null where sums do not say. */
   unpriced: number | null;
 }
@@ -108,7 +112,7 @@ export class UsageSeries {
     const { where, params } = conditionsOf(filter);
     const source = `SELECT created_ms - created_ms % ${DAY_MS} AS start_ms, ${COLUMNS[by]} AS name, 1 AS requests,
         prompt_tokens, completion_tokens, COALESCE(cost_nano_usd, 0) AS cost_nano_usd,
-        CASE WHEN cost_nano_usd IS NULL THEN 1 ELSE 0 END AS unpriced
+        ${CACHE_COLUMNS.join(", ")}, CASE WHEN cost_nano_usd IS NULL THEN 1 ELSE 0 END AS unpriced
       FROM usage_records ${where}`;
     return this.#grouped(source, params);
   }
@@ -127,7 +131,7 @@ export class UsageSeries {
   }
 }
 
-const FIGURES = "requests, prompt_tokens, completion_tokens, cost_nano_usd";
+const FIGURES = `requests, prompt_tokens, completion_tokens, cost_nano_usd, ${CACHE_COLUMNS.join(", ")}`;
 
 function daysOf({ sinceMs, untilMs }: Pick<SeriesFilter, "sinceMs" | "untilMs">): Conditions {
   const conditions = new Conditions();
@@ -154,6 +158,9 @@ interface Sums {
   prompt_tokens: number;
   completion_tokens: number;
   cost_usd: number;
+  cached_tokens: number;
+  cache_write_tokens: number;
+  cache_saved_usd: number;
   unpriced: number | null;
 }
 const noSums = (): Sums => ({
@@ -161,6 +168,9 @@ const noSums = (): Sums => ({
   prompt_tokens: 0,
   completion_tokens: 0,
   cost_usd: 0,
+  cached_tokens: 0,
+  cache_write_tokens: 0,
+  cache_saved_usd: 0,
   unpriced: 0,
 });
 
@@ -169,6 +179,9 @@ function add(sums: Sums, row: DaySums): void {
   sums.prompt_tokens += row.prompt_tokens;
   sums.completion_tokens += row.completion_tokens;
   sums.cost_usd += row.cost_nano_usd / NANO_PER_USD;
+  sums.cached_tokens += row.cached_tokens;
+  sums.cache_write_tokens += row.cache_write_tokens;
+  sums.cache_saved_usd += row.cache_saved_nano_usd / NANO_PER_USD;
   sums.unpriced = sums.unpriced === null || row.unpriced === null ? null : sums.unpriced + row.unpriced;
 }
 

@@ -7,7 +7,7 @@ import {
   type Transaction,
 } from "../../storage/contract.ts";
 import { Batch } from "./batch.ts";
-import { SUM_COLUMNS } from "./grains.ts";
+import { CACHE_COLUMNS, SUM_COLUMNS } from "./grains.ts";
 import { readKeySpend } from "./key-spend.ts";
 import { type KeySpend, type MonthKey, type MonthTotals, type RequestRow, WHOLE_USER } from "./rows.ts";
 import { Sums } from "./sums.ts";
@@ -36,6 +36,10 @@ const COLUMNS: readonly [column: string, value: (row: RequestRow) => SqlValue][]
   ["duration_ms", (row) => row.durationMs],
   ["prompt_tokens", (row) => row.promptTokens],
   ["completion_tokens", (row) => row.completionTokens],
+  ["cached_tokens", (row) => row.cachedTokens ?? 0],
+  ["cache_write_tokens", (row) => row.cacheWriteTokens ?? 0],
+  ["reasoning_tokens", (row) => row.reasoningTokens ?? 0],
+  ["cache_saved_nano_usd", (row) => row.cacheSavedNanoUsd ?? 0],
   ["estimated", (row) => row.estimated],
   ["cost_nano_usd", (row) => row.costNanoUsd],
   ["channel", (row) => row.channel],
@@ -66,12 +70,12 @@ const FIGURES = ["prompt_tokens", "completion_tokens", "cost_nano_usd"];
 const ASKER_DAYS = rollup(
   "request_asker_days",
   ["start_ms", "user_id", "api_key_id", "key_id", "project", "group_id", "channel"],
-  ["requests", "charges_only", "unanswered", ...FIGURES, "unpriced"],
+  ["requests", "charges_only", "unanswered", ...FIGURES, "unpriced", ...CACHE_COLUMNS],
 );
 const REF_DAYS = rollup(
   "request_ref_days",
   ["ref_id", "start_ms", "model", "channel"],
-  ["requests", ...FIGURES],
+  ["requests", ...FIGURES, ...CACHE_COLUMNS],
 );
 const MONTHS = rollup(
   "usage_months",

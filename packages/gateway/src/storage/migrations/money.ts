@@ -123,6 +123,10 @@ export const money: readonly Statement[] = [
     duration_ms {bigint} NOT NULL,
     prompt_tokens {bigint} NOT NULL CHECK (prompt_tokens >= 0),
     completion_tokens {bigint} NOT NULL CHECK (completion_tokens >= 0),
+    cached_tokens {bigint} NOT NULL,
+    cache_write_tokens {bigint} NOT NULL,
+    reasoning_tokens {bigint} NOT NULL,
+    cache_saved_nano_usd {bigint} NOT NULL,
     estimated {boolean} NOT NULL,
     cost_nano_usd {bigint} CHECK (cost_nano_usd >= 0),
     channel TEXT CHECK (length(channel) <= 64),
@@ -184,6 +188,9 @@ export const money: readonly Statement[] = [
     cost_nano_usd {bigint} NOT NULL,
     unpriced {bigint} NOT NULL,
     ${buckets("first_token_")}, ${buckets("duration_")},
+    cached_tokens {bigint} NOT NULL,
+    cache_write_tokens {bigint} NOT NULL,
+    cache_saved_nano_usd {bigint} NOT NULL,
     PRIMARY KEY (grain_ms, user_id, start_ms, surface, model, backend, channel, status, code)
   ) {by_key}`,
   // Sums of each key or person by day. The empty text, and the id of zeros, stand for null.
@@ -202,6 +209,9 @@ export const money: readonly Statement[] = [
     completion_tokens {bigint} NOT NULL,
     cost_nano_usd {bigint} NOT NULL,
     unpriced {bigint} NOT NULL,
+    cached_tokens {bigint} NOT NULL,
+    cache_write_tokens {bigint} NOT NULL,
+    cache_saved_nano_usd {bigint} NOT NULL,
     PRIMARY KEY (start_ms, user_id, api_key_id, key_id, project, group_id, channel)
   ) {by_key}`,
   "CREATE INDEX request_asker_days_user ON request_asker_days (user_id, start_ms)",
@@ -215,6 +225,9 @@ export const money: readonly Statement[] = [
     prompt_tokens {bigint} NOT NULL,
     completion_tokens {bigint} NOT NULL,
     cost_nano_usd {bigint} NOT NULL,
+    cached_tokens {bigint} NOT NULL,
+    cache_write_tokens {bigint} NOT NULL,
+    cache_saved_nano_usd {bigint} NOT NULL,
     PRIMARY KEY (ref_id, start_ms, model, channel)
   ) {by_key}`,
   "CREATE INDEX request_ref_days_start ON request_ref_days (start_ms)",
@@ -233,6 +246,7 @@ function usageView(createdAt: string): string {
   return `CREATE VIEW usage_records AS
     SELECT id, user_id, key_id, api_key_id, project, model, channel AS backend, prompt_tokens, completion_tokens,
       prompt_tokens + completion_tokens AS total_tokens, CAST(cost_nano_usd AS {double}) / 1000000000 AS cost, cost_nano_usd,
-      ${createdAt} AS created_at, ended_ms AS created_ms, ref_id, points, account_type, estimated
+      ${createdAt} AS created_at, ended_ms AS created_ms, ref_id, points, account_type, estimated,
+      cached_tokens, cache_write_tokens, reasoning_tokens, cache_saved_nano_usd
     FROM requests WHERE channel IS NOT NULL`;
 }

@@ -11,5 +11,9 @@ export function chatUsage(usage: unknown): ChatUsage | null {
     cached: input.cached_tokens,
     cacheWritten: input.cache_write_tokens,
     reasoning: output.reasoning_tokens,
+    audioInput: input.audio_tokens,
+    imageInput: input.image_tokens,
+    audioOutput: output.audio_tokens,
+    imageOutput: output.image_tokens,
   });
 }

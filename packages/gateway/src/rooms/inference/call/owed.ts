@@ -75,6 +75,7 @@ const atLeast = (
   promptTokens: number,
   completionTokens: number,
 ): OwedUsage => ({
+  ...reported,
   promptTokens: Math.max(reported?.promptTokens ?? 0, promptTokens),
   completionTokens: Math.max(reported?.completionTokens ?? 0, completionTokens),
   isEstimated: true,
@@ -84,14 +85,11 @@ const atLeast = (
 const isWritten = (bound: TokenBound): boolean => !(bound instanceof EmbeddingsBound);
 
 /** The report with what it lacks. Of a sum alone, as much is output as was delivered; other gaps are counted. */
-function completed(
-  { promptTokens, completionTokens, lacks }: ReportedUsage,
-  delivered: number,
-  bound: TokenBound,
-): OwedUsage {
+function completed(reported: ReportedUsage, delivered: number, bound: TokenBound): OwedUsage {
+  const { promptTokens, completionTokens, lacks } = reported;
   if (lacks === "prompt")
     return { promptTokens: bound.countPromptTokens(), completionTokens, isEstimated: true };
-  if (lacks === undefined || !isWritten(bound)) return { promptTokens, completionTokens, isEstimated: false };
+  if (lacks === undefined || !isWritten(bound)) return { ...reported, isEstimated: false };
   if (lacks === "completion") return { promptTokens, completionTokens: delivered, isEstimated: true };
   const output = Math.min(promptTokens, delivered);
   return { promptTokens: promptTokens - output, completionTokens: output, isEstimated: false };

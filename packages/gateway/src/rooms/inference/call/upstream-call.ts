@@ -311,9 +311,8 @@ export class UpstreamCall {
     let costNanoUsd: number | null = null;
     if (owed === null) this.admission.release();
     else {
-      const { promptTokens, completionTokens, isEstimated: estimated, costUsd } = owed;
-      const backend = this.options.asker.channel;
-      const usage = { backend, promptTokens, completionTokens, estimated, costUsd };
+      const { isEstimated: estimated, lacks: _, ...parts } = owed;
+      const usage = { ...parts, backend: this.options.asker.channel, estimated };
       costNanoUsd = this.admission.settle(usage, this.observed.outcome(this.#failure));
       for (const problem of problemsIn(end, owed, this.outgoing))
         this.parts.routing.suspect(this.route, problem, this.options.asker.requestId);

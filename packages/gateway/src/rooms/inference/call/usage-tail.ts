@@ -1,11 +1,11 @@
 import { isObject } from "../../../kernel/json.ts";
 import { endOfBrackets, skipSpace, withoutEscapedLetters } from "../../../kernel/json-scan.ts";
+import type { UsageParts } from "../../../kernel/usage-parts.ts";
 import type { AnswerBody } from "./answer-body.ts";
+import { partsIn } from "./usage-parts.ts";
 
 /** Token counts as an upstream reports them. */
-export interface ReportedUsage {
-  promptTokens: number;
-  completionTokens: number;
+export interface ReportedUsage extends UsageParts {
   /** What the report does not say; where it is both, the sum was reported and stands as the prompt's. */
   lacks?: "prompt" | "completion" | "both";
 }
@@ -56,7 +56,7 @@ export function readUsage(value: unknown): UsageReport {
   const promptTokens = p ?? (isRestKnown ? t - c! : 0);
   const completionTokens = c ?? (isRestKnown ? t - p! : 0);
   if (promptTokens + completionTokens === 0) return null;
-  if (isRestKnown || (p !== null && c !== null)) return { promptTokens, completionTokens };
+  if (isRestKnown || (p !== null && c !== null)) return partsIn(usage, { promptTokens, completionTokens });
   return { promptTokens, completionTokens, lacks: p === null ? "prompt" : "completion" };
 }
 

@@ -50,6 +50,10 @@ const FIELDS = [
   "durationMs",
   "promptTokens",
   "completionTokens",
+  "cachedTokens",
+  "cacheWriteTokens",
+  "reasoningTokens",
+  "cacheSavedNanoUsd",
   "estimated",
   "costNanoUsd",
   "channel",
@@ -60,6 +64,11 @@ const FIELDS = [
   "tier",
   "budgets",
 ] as const satisfies readonly (keyof JournalEntry)[];
+
+/** What a line without them left out. */
+const CACHE_FIELDS: ReadonlySet<string> = new Set([
+  ...["cachedTokens", "cacheWriteTokens", "reasoningTokens", "cacheSavedNanoUsd"],
+]);
 
 const crcHex = (json: string): string => Bun.hash.crc32(json).toString(16).padStart(CRC_LENGTH, "0");
 
@@ -78,7 +87,10 @@ function decodeLine(line: string): JournalEntry | null {
   const values = JSON.parse(json) as unknown[];
   if (values[0] !== FORMAT) return null;
   const entry: Partial<Record<keyof JournalEntry, unknown>> = {};
-  for (let i = 0; i < FIELDS.length; i++) entry[FIELDS[i]!] = values[i + 1];
+  for (let i = 0; i < FIELDS.length; i++) {
+    const [field, value] = [FIELDS[i]!, values[i + 1]];
+    if (value !== null || !CACHE_FIELDS.has(field)) entry[field] = value;
+  }
   return entry as unknown as JournalEntry;
 }
 

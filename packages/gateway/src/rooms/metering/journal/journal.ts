@@ -14,7 +14,7 @@ const GATHERED_MAX = 256;
 /** Rows kept in memory while the disk refuses them. */
 const REFUSED_ROWS_MAX = 10_000;
 /** For a left-behind segment the rows are not counted, only guessed from its size. */
-const ROW_BYTES_TYPICAL = 340;
+const ROW_BYTES_TYPICAL = 370;
 
 const SEGMENT_NAME = /^usage-([0-9a-f-]{36})-(\d{6,})\.jsonl$/;
 const LOCK_NAME = /^([0-9a-f-]{36})\.lock$/;
