@@ -26,6 +26,9 @@ Options
   --token <token>           debug: require Authorization: Bearer <token> (BROWSER_TOKEN)
   --dialogs <policy>        accept (default) or dismiss alert, confirm and prompt
   --downloads <dir>         keep downloads there; otherwise they go with the profile
+  --profile <dir>           keep cookies and storage there, and stay signed in
+  --allow-host <host>       reach only these hosts, *.example.com for those below; may be given several times
+  --block-host <host>       do not reach these hosts
   --uploads <dir>           files in this folder may be given to pages; otherwise none
   --max-tokens <n>          upper bound of one result, default 8000
   --allow-file              open file: addresses
@@ -53,6 +56,9 @@ function readArguments(args: string[]) {
       dialogs: { type: "string", default: "accept" },
       downloads: { type: "string" },
       uploads: { type: "string" },
+      profile: { type: "string" },
+      "allow-host": { type: "string", multiple: true, default: [] },
+      "block-host": { type: "string", multiple: true, default: [] },
       "max-tokens": { type: "string" },
       "allow-file": { type: "boolean", default: false },
       "allow-link-local": { type: "boolean", default: false },
@@ -110,7 +116,13 @@ function sessionOptions(values: Values, command: string): Partial<SessionOptions
     tokensMax:
       wholeNumber("max-tokens", values["max-tokens"], { min: 500, max: 1_000_000 }) ??
       sessionDefaults.tokensMax,
-    urlPolicy: { allowFile: values["allow-file"], allowLinkLocal: values["allow-link-local"] },
+    profileDir: values.profile ? resolve(values.profile) : null,
+    urlPolicy: {
+      allowFile: values["allow-file"],
+      allowLinkLocal: values["allow-link-local"],
+      allowHosts: values["allow-host"],
+      blockHosts: values["block-host"],
+    },
     ignoreHttpsErrors: values["ignore-https-errors"],
     env,
     onProgress: (text) => process.stderr.write(`${text}\n`),

@@ -25,6 +25,8 @@ export interface SessionOptions {
   downloadsDir: string | null;
   /** The only folder whose files may be given to pages; null: none. */
   uploadsDir: string | null;
+  /** A profile that stays, with its cookies and storage; null: a throw-away one. */
+  profileDir: string | null;
   startUrl: string;
   /** Upper bound on what one result may cost the model that reads it. */
   tokensMax: number;
@@ -42,6 +44,7 @@ export const sessionDefaults: SessionOptions = {
   ignoreHttpsErrors: false,
   downloadsDir: null,
   uploadsDir: null,
+  profileDir: null,
   startUrl: "about:blank",
   tokensMax: 8_000,
   env: process.env,
@@ -50,6 +53,7 @@ export const sessionDefaults: SessionOptions = {
 /** Snapshots are mostly short words, brackets and numbers; measured, a token is rarely less than three characters. */
 const charsPerToken = 3;
 const waitingMax = 100;
+const endMsMax = 5_000;
 const startPageTimeoutMs = 30_000;
 /** What an action tells of the changes that it made; a snapshot tells more. */
 const changesCharsMax = 3_000;
@@ -188,8 +192,20 @@ export class Session {
     }
   }
 
+  /** A browser that is killed has not written its last cookies yet. */
+  async #endInOrder(): Promise<void> {
+    const browser = await this.#browser?.catch(() => null);
+    if (!browser) return;
+    const ended = new Promise<void>((resolve) => {
+      browser.connection.onClose = () => resolve();
+    });
+    browser.connection.root.tell("Browser.close");
+    await Promise.race([ended, Bun.sleep(endMsMax)]);
+  }
+
   async close(): Promise<void> {
     this.#closed = true;
+    if (this.options.profileDir && this.#browser) await this.#endInOrder();
     // One that is still starting is not waited for.
     await this.#transport?.close();
     await this.#browser?.catch(() => null);

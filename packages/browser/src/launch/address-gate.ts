@@ -5,7 +5,7 @@
  */
 import { lookup } from "node:dns/promises";
 import { connect, createServer, isIP, type Socket } from "node:net";
-import { isLinkLocalHost } from "../policy/url-policy.ts";
+import { hasHostList, isLinkLocalHost, type UrlPolicy, whyHostBlocked } from "../policy/url-policy.ts";
 
 const connectTimeoutMs = 30_000;
 /** The next address of a name is tried this long after the one before. */
@@ -124,16 +124,30 @@ const systemResolve: ResolveHost = async (host) =>
   (await lookup(host, { all: true, verbatim: true })).map(({ address }) => address);
 
 /** The addresses of a host that may be connected to. */
-async function checkedAddresses(host: string, resolve: ResolveHost): Promise<string[]> {
+async function checkedAddresses(host: string, { resolve, policy }: Lookup): Promise<string[]> {
+  const reason = policy && whyHostBlocked(host, policy);
+  if (reason) throw new Refusal(replies.notAllowed, `${blockedMark}${reason}`);
   const found = isIP(host)
     ? [host]
     : await resolve(host).catch(() => {
         throw new Refusal(replies.unreachable, "net::ERR_NAME_NOT_RESOLVED");
       });
-  const open = found.filter((address) => !isLinkLocalHost(address));
-  if (open.length === 0) throw new Refusal(replies.notAllowed, `${blockedMark}${host} is ${found[0]}`);
-  return open.slice(0, addressesMax);
+  // A name that is allowed may still lead to an address that is blocked.
+  const isOpen = (address: string) =>
+    (policy?.allowLinkLocal || !isLinkLocalHost(address)) && !isListedAddress(address, policy);
+  const open = found.filter(isOpen);
+  if (open.length > 0) return open.slice(0, addressesMax);
+  const kind = isLinkLocalHost(found[0] ?? "") ? "a link-local or metadata address" : "a blocked one";
+  throw new Refusal(replies.notAllowed, `${blockedMark}${host} is ${found[0]}, ${kind}`);
 }
+
+interface Lookup {
+  resolve: ResolveHost;
+  policy?: UrlPolicy;
+}
+
+const isListedAddress = (address: string, policy: UrlPolicy | undefined) =>
+  policy !== undefined && whyHostBlocked(address, { ...policy, allowHosts: [] }) !== null;
 
 const netErrors: Record<string, string> = {
   ECONNREFUSED: "net::ERR_CONNECTION_REFUSED",
@@ -189,11 +203,14 @@ const answer = (reply: number) => Buffer.from([5, reply, 0, 1, 0, 0, 0, 0, 0, 0]
 export interface GateOptions {
   onBlocked: (text: string) => void;
   resolve?: ResolveHost;
+  /** With lists of hosts everything passes the gate, loopback and private addresses too. */
+  policy?: UrlPolicy;
 }
 
 export async function openAddressGate({
   onBlocked,
   resolve = systemResolve,
+  policy,
 }: GateOptions): Promise<AddressGate> {
   const sockets = new Set<Socket>();
   const failures = new Map<string, string>();
@@ -216,7 +233,7 @@ export async function openAddressGate({
     client.write(Buffer.from([5, 0]));
     const { host, port } = await readDestination(reader);
     try {
-      const upstream = await connectFirst(await checkedAddresses(host, resolve), port);
+      const upstream = await connectFirst(await checkedAddresses(host, { resolve, policy }), port);
       track(upstream);
       failures.delete(host);
       const early = reader.release();
@@ -234,9 +251,7 @@ export async function openAddressGate({
       const refusal = error instanceof Refusal ? error : new Refusal(replies.failed, "net::ERR_FAILED");
       remember(host, refusal.netError);
       if (refusal.reply === replies.notAllowed)
-        onBlocked(
-          `A connection was blocked: ${refusal.netError.slice(blockedMark.length)}, a link-local or metadata address.`,
-        );
+        onBlocked(`A connection was blocked: ${refusal.netError.slice(blockedMark.length)}.`);
       client.end(answer(refusal.reply));
     }
   }
@@ -254,7 +269,7 @@ export async function openAddressGate({
   const { port } = server.address() as { port: number };
   return {
     server: `socks5://127.0.0.1:${port}`,
-    bypass,
+    bypass: policy && hasHostList(policy) ? [] : bypass,
     failureOf: (host) => failures.get(host) ?? null,
     close() {
       server.close();

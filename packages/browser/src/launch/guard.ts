@@ -5,6 +5,7 @@
  * tool's group does not reach it.
  */
 import { type ChildProcess, spawn } from "node:child_process";
+import { existsSync, rmSync } from "node:fs";
 
 /**
  * The group id arrives as the first line. If the tool dies before it sent that, the browser is found by
@@ -14,6 +15,7 @@ const guardScript = `trap '' HUP INT TERM
 read -r group
 while read -r rest; do :; done
 if [ -n "$group" ]; then kill -s KILL -- "-$group"; else pkill -KILL -f -- "--user-data-dir=$1"; fi 2>/dev/null
+shift
 gone=0 tries=0
 while [ $gone -lt 2 ] && [ $tries -lt 60 ]; do
   rm -rf -- "$@" 2>/dev/null
@@ -26,10 +28,13 @@ done`;
 export class Guard {
   readonly #child: ChildProcess;
   readonly #gone: Promise<void>;
+  readonly #dirs: string[];
+  #group: number | null = null;
 
-  /** `otherDirs` are deleted along with the profile. */
-  constructor(profileDir: string, otherDirs: string[]) {
-    this.#child = spawn("/bin/sh", ["-c", guardScript, "browser-tool-guard", profileDir, ...otherDirs], {
+  /** `dirs` are deleted at the end. */
+  constructor(profileDir: string, dirs: string[]) {
+    this.#dirs = dirs;
+    this.#child = spawn("/bin/sh", ["-c", guardScript, "browser-tool-guard", profileDir, ...dirs], {
       stdio: ["pipe", "ignore", "ignore"],
       detached: true,
       cwd: "/",
@@ -44,13 +49,23 @@ export class Guard {
   }
 
   watch(processGroup: number): void {
+    this.#group = processGroup;
     this.#child.stdin?.write(`${processGroup}\n`);
   }
 
-  /** Kills the browser now and resolves when its profile is gone. */
-  release(): Promise<void> {
+  /** Kills the browser now and resolves when what it leaves is gone; does that itself where the shell has died. */
+  async release(): Promise<void> {
     this.#child.ref();
     this.#child.stdin?.end();
-    return this.#gone;
+    await this.#gone;
+    if (this.#child.exitCode === 0 && this.#dirs.every((dir) => !existsSync(dir))) return;
+    try {
+      if (this.#group !== null) process.kill(-this.#group, "SIGKILL");
+    } catch {
+      // It has ended already.
+    }
+    for (const dir of this.#dirs)
+      rmSync(dir, { recursive: true, force: true, maxRetries: 20, retryDelay: 50 });
+    this.#group = null;
   }
 }

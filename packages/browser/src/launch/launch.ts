@@ -1,7 +1,6 @@
-/** Starts a Chromium on a throw-away profile and hands back its pipe. */
+/** Starts a Chromium and hands back its pipe. */
 import { spawn } from "node:child_process";
-import { existsSync, mkdirSync, mkdtempSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { existsSync, mkdirSync, mkdtempSync } from "node:fs";
 import { join } from "node:path";
 import type { Readable, Writable } from "node:stream";
 import { PipeTransport } from "../cdp/pipe.ts";
@@ -9,6 +8,7 @@ import { ToolError } from "../errors.ts";
 import { isSharedMemorySmall } from "../resolve/host-facts.ts";
 import { chromiumFlags } from "./flags.ts";
 import { Guard } from "./guard.ts";
+import { askForNoLogins, openProfile, type Profile } from "./profile.ts";
 
 /** How much of the browser's output is kept for the error message when it exits. */
 const stderrCharsMax = 2_000;
@@ -38,6 +38,8 @@ export interface LaunchOptions {
   /** The proxy's challenges are answered by the tool, and the servers' then too. */
   hasProxyLogin?: boolean;
   extraFlags?: readonly string[];
+  /** A profile that stays; absent: a throw-away one. */
+  profileDir?: string | null;
   /** Where the loader finds libraries that came with the tool. */
   libraryEnv?: Record<string, string>;
 }
@@ -62,10 +64,10 @@ const temporaryPathCharsMax = 50;
  * The browser leaves sockets and files in the temporary folder when it is killed; inside the profile they go with it.
  * Where that path would be too long for a socket, a folder beside it in a short place is used and deleted too.
  */
-function temporaryDir(profileDir: string): string | null {
+function temporaryDir({ dir, isThrowAway }: Profile): string | null {
   if (process.platform !== "linux") return null;
-  const inside = join(profileDir, "tmp");
-  if (inside.length <= temporaryPathCharsMax) {
+  const inside = join(dir, "tmp");
+  if (isThrowAway && inside.length <= temporaryPathCharsMax) {
     mkdirSync(inside);
     return inside;
   }
@@ -79,20 +81,19 @@ function temporaryDir(profileDir: string): string | null {
   return null;
 }
 
-/** A browser that knows no way to log in shows the page that a server sends along with its challenge. */
-function askForNoLogins(profileDir: string): void {
-  writeFileSync(join(profileDir, "Local State"), JSON.stringify({ auth: { schemes: "" } }));
-}
-
 export function launchBrowser(options: LaunchOptions): LaunchedBrowser {
   if (!existsSync(options.path))
     throw new ToolError(
       "browser_unavailable",
       `No browser at ${options.path}. Run "browser-tool doctor" to see which binary would be used and why.`,
     );
-  const profileDir = mkdtempSync(join(tmpdir(), "browser-tool-"));
-  const ownTemporaryDir = temporaryDir(profileDir);
-  const guard = new Guard(profileDir, ownTemporaryDir === null ? [] : [ownTemporaryDir]);
+  const profile = openProfile(options.profileDir ?? null);
+  const profileDir = profile.dir;
+  const ownTemporaryDir = temporaryDir(profile);
+  const guard = new Guard(profileDir, [
+    ...(profile.isThrowAway ? [profileDir] : []),
+    ...(ownTemporaryDir === null ? [] : [ownTemporaryDir]),
+  ]);
   if (!options.hasProxyLogin) askForNoLogins(profileDir);
   const flags = chromiumFlags({
     profileDir,
@@ -128,6 +129,7 @@ export function launchBrowser(options: LaunchOptions): LaunchedBrowser {
   });
   const ended = (how: string) => {
     void guard.release();
+    profile.release();
     const words = lastWords(complaints);
     transport.processExited(words ? `${how}; it said: ${words}` : how);
   };

@@ -5,6 +5,7 @@ import type { EngineTransport, ResolvedEngine } from "../engines/contract.ts";
 import type { ForeignEngine } from "../engines/foreign/index.ts";
 import { ToolError } from "../errors.ts";
 import type { Notices } from "../page/notices.ts";
+import { hasHostList } from "../policy/url-policy.ts";
 import { SetupError } from "../resolve/errors.ts";
 import { progressLines } from "../resolve/progress.ts";
 import { resolveEngine } from "../resolve/resolve.ts";
@@ -47,10 +48,17 @@ async function libraryEnvOf(env: SessionOptions["env"]): Promise<Record<string, 
 
 /** Connections of the browser pass the gate, unless it may open every address or another proxy is in the way. */
 async function gateFor(options: SessionOptions, notices: Notices): Promise<AddressGate | null> {
-  if (options.urlPolicy.allowLinkLocal || hasOtherProxy(options)) return null;
+  const { urlPolicy: policy } = options;
+  if (hasHostList(policy) && hasOtherProxy(options))
+    throw new ToolError(
+      "browser_unavailable",
+      "--allow-host and --block-host cannot be kept to through another proxy: start without --proxy and proxy variables.",
+    );
+  if ((policy.allowLinkLocal && !hasHostList(policy)) || hasOtherProxy(options)) return null;
   return openAddressGate({
     onBlocked: (text) => notices.add("blocked", text),
     resolve: options.resolveHost,
+    policy,
   });
 }
 
@@ -74,6 +82,11 @@ async function startChromium(
       ignoreHttpsErrors,
       hasProxyLogin: login !== null,
       libraryEnv,
+      profileDir: options.profileDir,
+      // Calls between browsers would go past the gate.
+      extraFlags: hasHostList(options.urlPolicy)
+        ? ["--force-webrtc-ip-handling-policy=disable_non_proxied_udp"]
+        : [],
     });
     return { transport, profileDir, proxyLogin: login, dispose: close };
   } catch (error) {
@@ -87,6 +100,11 @@ async function startForeign(
   options: SessionOptions,
   gate: AddressGate | null,
 ): Promise<Started> {
+  if (options.profileDir)
+    throw new ToolError(
+      "not_supported",
+      `--profile needs a Chromium; ${engine.name} has no profile that stays.`,
+    );
   const { openForeignEngine } = await import("../engines/foreign/index.ts");
   const opened = await openForeignEngine(engine, {
     headless: !options.headful,

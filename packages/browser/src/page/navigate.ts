@@ -62,7 +62,7 @@ function failureOf(url: string, netError: string, status: number | null): ToolEr
   if (errorText.startsWith(blockedMark))
     return new ToolError(
       "url_blocked",
-      `${url} leads to an address that is ${errorText}, a link-local or metadata address; start the tool with --allow-link-local to open it.`,
+      `${url} could not be opened: ${errorText.slice(blockedMark.length)}. The options --allow-link-local, --allow-host and --block-host decide about that.`,
     );
   if (/BLOCKED_BY_CLIENT|UNSAFE_REDIRECT/.test(errorText))
     return new ToolError("url_blocked", `${url} leads to an address that is blocked (${errorText}).`);

@@ -3,6 +3,10 @@
 export interface UrlPolicy {
   allowFile: boolean;
   allowLinkLocal: boolean;
+  /** The only hosts that may be reached; empty: all. `*.example.com` stands for those below it. */
+  allowHosts?: readonly string[];
+  /** Hosts that may not be reached. */
+  blockHosts?: readonly string[];
 }
 
 const openSchemes = new Set(["http:", "https:", "ws:", "wss:", "data:", "blob:"]);
@@ -39,6 +43,26 @@ export function isLinkLocalHost(hostname: string): boolean {
   return isLinkLocalHost([high >> 8, high & 255, low >> 8, low & 255].join("."));
 }
 
+const isListed = (host: string, patterns: readonly string[]) =>
+  patterns.some((pattern) =>
+    pattern.startsWith("*.") ? host.endsWith(pattern.slice(1).toLowerCase()) : host === canonical(pattern),
+  );
+
+export const hasHostList = ({ allowHosts = [], blockHosts = [] }: UrlPolicy) =>
+  allowHosts.length + blockHosts.length > 0;
+
+/** Null when connections to the host may be made, otherwise the reason against it. */
+export function whyHostBlocked(
+  hostname: string,
+  { allowHosts = [], blockHosts = [] }: UrlPolicy,
+): string | null {
+  const host = canonical(hostname);
+  if (isListed(host, blockHosts)) return `${host} is blocked (--block-host)`;
+  if (allowHosts.length > 0 && !isListed(host, allowHosts))
+    return `${host} is not among the allowed hosts (--allow-host)`;
+  return null;
+}
+
 /** Null when the address may be opened, otherwise the reason against it. */
 export function whyBlocked(address: string, policy: UrlPolicy): string | null {
   let url: URL;
@@ -55,6 +79,7 @@ export function whyBlocked(address: string, policy: UrlPolicy): string | null {
   if (!openSchemes.has(url.protocol)) return `${url.protocol} addresses are blocked; use http: or https:`;
   if (!policy.allowLinkLocal && isLinkLocalHost(url.hostname))
     return `${url.hostname} is a link-local or metadata address; start the tool with --allow-link-local to open it`;
+  if (/^(https?|wss?):$/.test(url.protocol)) return whyHostBlocked(url.hostname, policy);
   return null;
 }
 
