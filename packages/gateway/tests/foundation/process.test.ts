@@ -106,10 +106,10 @@ test("a second process on the same embedded database may take over, and is warne
 }, 30_000);
 
 test("a token that can be guessed stops the start; the message says how to make one, and not what it was", async () => {
-  const child = start([], { SERVICE_ADMIN_TOKEN: "canary-15-chars" });
+  const child = start([], { SERVICE_METRICS_TOKEN: "canary-15-chars" });
   expect(await child.exited).toBe(1);
   const said = await new Response(child.stderr).text();
-  expect(said).toContain("SERVICE_ADMIN_TOKEN: must have at least 16 characters");
+  expect(said).toContain("SERVICE_METRICS_TOKEN: must have at least 16 characters");
   expect(said).toContain("openssl rand -hex 32");
   expect(said).not.toContain("canary");
 });

@@ -6,7 +6,7 @@ import { until } from "@model-gateway/testing/until.ts";
 import { startUpstream } from "@model-gateway/testing/upstream.ts";
 import { InProcessBus } from "../../src/bus/in-process/bus.ts";
 import { Activity } from "../../src/rooms/memory/activity.ts";
-import { company, registerBackend, sharings } from "../instances/support.ts";
+import { company, registerBackend, sharings, startOwnRedis } from "../instances/support.ts";
 
 const cleanup: (() => unknown)[] = [];
 afterEach(async () => {
@@ -15,7 +15,10 @@ afterEach(async () => {
 
 describe.each(sharings)("three instances %s", (sharing) => {
   test("tell the same figures, also one that joins later, and when one has gone", async () => {
-    const { boot, stop } = await company(sharing);
+    // Its own, since other tests' services would be heard on a common one.
+    const redis = sharing === "over Redis" ? await startOwnRedis() : null;
+    cleanup.push(() => redis?.kill());
+    const { boot, stop } = await company(sharing, redis?.url);
     cleanup.push(stop);
     const upstream = startUpstream();
     cleanup.push(() => upstream.stop());
