@@ -176,6 +176,7 @@ onEachDatabase("hostile input", (fresh) => {
       model_id: "m",
       model_ids: ["m"],
       messages: [{ role: "user", content: "hi" }],
+      contents: [{ role: "user", parts: [{ text: "hi" }] }],
       input: "hi",
       max_tokens: 5,
       name: "a name",
@@ -286,7 +287,7 @@ onEachDatabase("hostile input", (fresh) => {
     path: string,
     { body, bearer }: { body?: BodyInit; bearer: string },
   ) => {
-    const response = await fetch(`${bench.url}${path}`, {
+    const response = await fetch(`${bench.url}${path.replace("{call}", "m:generateContent")}`, {
       method,
       headers: { authorization: `Bearer ${bearer}`, "content-type": "application/json" },
       body,
