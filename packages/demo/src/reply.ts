@@ -6,6 +6,8 @@ export interface DemoReply {
 
 const ECHO_CHARS_MAX = 2_000;
 const FACT_LINE = /^- (.+)$/gm;
+/** What the gateway recalls ends the newest message. */
+const RECALLED = /\n+(?=Facts recalled from )/;
 
 export const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === "object" && value !== null && !Array.isArray(value);
@@ -55,14 +57,15 @@ export function replyTo(body: Record<string, unknown>): DemoReply {
   const messages = (Array.isArray(body.messages) ? body.messages : []).filter(isObject);
   const last = messages.at(-1);
   if (last?.role === "tool") return { text: `The tool answered: ${textOf(last.content)}`, toolCall: null };
-  const said = textOf(messages.findLast(({ role }) => role === "user")?.content).slice(0, ECHO_CHARS_MAX);
+  const newest = textOf(messages.findLast(({ role }) => role === "user")?.content);
+  const [words = "", recalled = ""] = newest.split(RECALLED);
+  const said = words.slice(0, ECHO_CHARS_MAX);
   const tool = firstTool(body);
   if (tool) {
     const args = JSON.stringify(argumentsFor(tool.parameters, said));
     return { text: "", toolCall: { id: "call_demo_1", name: tool.name, arguments: args } };
   }
-  const system = messages.filter(({ role }) => role === "system").map(({ content }) => textOf(content));
-  const remembered = [...system.join("\n").matchAll(FACT_LINE)].map(([, fact]) => fact);
+  const remembered = [...recalled.matchAll(FACT_LINE)].map(([, fact]) => fact);
   const memory = remembered.length > 0 ? ` I remember: ${remembered.join(" ")}` : "";
   return { text: `This is the demo model. You said: "${said}".${memory}`, toolCall: null };
 }

@@ -64,13 +64,13 @@ test("it calls the first tool, and repeats what the tool said", async () => {
   expect(after.choices[0]!.message.content).toBe("The tool answered: rain");
 });
 
-test("facts in the system message are remembered aloud", async () => {
-  const system = { role: "system" as const, content: "Facts recalled:\n- My cat is called Misty." };
+test("facts that end the newest message are remembered aloud, and not repeated", async () => {
+  const content = "Hello there\n\nFacts recalled from earlier:\n- My cat is called Misty.";
   const { choices } = await client.chat.completions.create({
     model: "demo",
-    messages: [system, ...messages],
+    messages: [{ role: "user", content }],
   });
-  expect(choices[0]!.message.content).toContain("I remember: My cat is called Misty.");
+  expect(choices[0]!.message.content).toEndWith('"Hello there". I remember: My cat is called Misty.');
 });
 
 test("embeddings are unit vectors in which related texts are close", async () => {
