@@ -8,3 +8,10 @@ export const sleep = (clock: Clock, delayMs: number): Promise<void> =>
   new Promise((resolve) => {
     clock.after(delayMs, resolve);
   });
+
+/** What the work comes to; null once this time is over, while the work goes on. */
+export async function within<T>(clock: Clock, delayMs: number, work: Promise<T>): Promise<T | null> {
+  const { promise: late, resolve } = Promise.withResolvers<null>();
+  const cancel = clock.after(delayMs, () => resolve(null));
+  return Promise.race([work, late]).finally(cancel);
+}

@@ -1,5 +1,5 @@
 import type { AuditEntry, AuditSink } from "../../kernel/audit.ts";
-import { type Clock, isoTime, sleep } from "../../kernel/clock.ts";
+import { type Clock, isoTime, sleep, within } from "../../kernel/clock.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { Database, Sweep } from "../../storage/contract.ts";
@@ -46,7 +46,7 @@ export class Audit implements AuditSink {
     this.#storing ??= this.#storeAll().finally(() => {
       this.#storing = null;
     });
-    await Promise.race([this.#storing, sleep(this.options.clock, ANSWERED_WITHIN_MS)]);
+    await within(this.options.clock, ANSWERED_WITHIN_MS, this.#storing);
   }
 
   async #storeAll(): Promise<void> {
@@ -71,8 +71,7 @@ export class Audit implements AuditSink {
   /** Stores what waits, as far as the database takes it. */
   async close(): Promise<void> {
     this.#isClosed = true;
-    const { clock } = this.options;
-    await Promise.race([this.#storing ?? this.#storeAll(), sleep(clock, CLOSED_WITHIN_MS)]);
+    await within(this.options.clock, CLOSED_WITHIN_MS, this.#storing ?? this.#storeAll());
   }
 
   #rowOf({ action, caller, requestId, target, details, account }: AuditEntry): AuditRow {

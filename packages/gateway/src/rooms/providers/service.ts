@@ -1,4 +1,4 @@
-import { type Clock, isoTime, sleep } from "../../kernel/clock.ts";
+import { type Clock, isoTime, within } from "../../kernel/clock.ts";
 import { fail } from "../../kernel/errors.ts";
 import { type Database, isUniqueViolation } from "../../storage/contract.ts";
 import { OFFICIAL_PROVIDERS } from "./official.ts";
@@ -46,7 +46,7 @@ export class Providers {
       },
       () => {},
     );
-    await Promise.race([read, sleep(this.clock, COUNTED_WITHIN_MS)]);
+    await within(this.clock, COUNTED_WITHIN_MS, read);
     return this.#lastCount;
   }
 

@@ -8,7 +8,7 @@ import {
   type DialectName,
 } from "../../backends/contract.ts";
 import type { Bus, Counter } from "../../bus/contract.ts";
-import { type Clock, isoTime, sleep } from "../../kernel/clock.ts";
+import { type Clock, isoTime, within } from "../../kernel/clock.ts";
 import { fail } from "../../kernel/errors.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { Metrics } from "../../observe/metrics.ts";
@@ -164,7 +164,7 @@ export class Routing {
   async probed(timeoutMs: number): Promise<void> {
     const unknown = this.#entries.filter(({ probedAtMs }) => probedAtMs === null);
     const probes = Promise.allSettled(unknown.map((entry) => this.#health.probe(entry)));
-    await Promise.race([probes, sleep(this.options.clock, timeoutMs)]);
+    await within(this.options.clock, timeoutMs, probes);
   }
 
   close(): void {
@@ -313,7 +313,7 @@ export class Routing {
       });
     });
     // Known here at once, numbered for all as soon as the database has answered.
-    const index = await Promise.race([saving, sleep(clock, SAVED_WITHIN_MS).then(() => null)]);
+    const index = await within(clock, SAVED_WITHIN_MS, saving);
     const entry = this.#put(config, {
       address,
       index: index ?? this.#unsavedIndex(config.name),
