@@ -1,8 +1,8 @@
 import type { Log } from "./log.ts";
 import type { RequestRecord } from "./request-record.ts";
 
-/** Every room's public face, by name. A room adds itself here by declaration merging in its index.ts. */
-// biome-ignore lint/suspicious/noEmptyInterface: rooms fill it in by declaration merging
+/** Every room's public face, by name; rooms/index.ts lists them. */
+// biome-ignore lint/suspicious/noEmptyInterface: filled in by declaration merging
 export interface Rooms {}
 
 /** A signed-in person; rights come from the account as it is now, never from the token. */

@@ -2,12 +2,14 @@ import * as accounts from "./accounts/index.ts";
 import * as agents from "./agents/index.ts";
 import * as audit from "./audit/index.ts";
 import * as billing from "./billing/index.ts";
+import type { Captures } from "./captures/index.ts";
 import * as conversations from "./conversations/index.ts";
 import * as groups from "./groups/index.ts";
 import * as inference from "./inference/index.ts";
 import * as keys from "./keys/index.ts";
 import * as ledger from "./ledger/index.ts";
 import * as memory from "./memory/index.ts";
+import type { Metering } from "./metering/index.ts";
 import * as providers from "./providers/index.ts";
 import * as realtime from "./realtime/index.ts";
 import * as requests from "./requests/index.ts";
@@ -38,3 +40,29 @@ export const surfaces = [
   audit,
   system,
 ] as const;
+
+/** What handlers reach as `rooms`: each room's face, typed, without the kernel knowing them. */
+declare module "../kernel/context.ts" {
+  interface Rooms {
+    accounts: accounts.Accounts;
+    agents: agents.Agents;
+    audit: audit.Audit;
+    billing: billing.Billing;
+    captures: Captures;
+    conversations: conversations.Conversations;
+    groups: groups.Groups;
+    inference: inference.Inference;
+    keys: keys.Keys;
+    ledger: ledger.Ledger;
+    memory: memory.Memory;
+    metering: Metering;
+    providers: providers.Providers;
+    realtime: realtime.Realtime;
+    requests: requests.Requests;
+    routing: routing.Routing;
+    sso: sso.Sso;
+    system: system.System;
+    usage: usage.Usage;
+    video: video.Video;
+  }
+}

@@ -1,5 +1,3 @@
-import type { Accounts } from "./service.ts";
-
 export * as methods from "./methods.ts";
 export { emailFor } from "./people.ts";
 export { Email, Name, NewPassword, SessionResult } from "./schemas.ts";
@@ -7,9 +5,3 @@ export { Accounts, type AccountsOptions, type Session } from "./service.ts";
 export { loadJwtSecret } from "./signing-secret.ts";
 export { watchSigning } from "./signing-watch.ts";
 export type { UserRow } from "./store.ts";
-
-declare module "../../kernel/context.ts" {
-  interface Rooms {
-    accounts: Accounts;
-  }
-}

@@ -1,5 +1,3 @@
-import type { Billing } from "./service.ts";
-
 export * as methods from "./methods.ts";
 export type { ModelLimits } from "./pricing.ts";
 export * as routes from "./routes.ts";
@@ -9,9 +7,3 @@ export { DEFAULT_TIER, UNKNOWN_TIER } from "./tiers.ts";
 export type { ImageLook, UnitPrice, WorkUnit } from "./unit-price.ts";
 export { ANY } from "./unit-price.ts";
 export { FALLBACK_VIDEO_PRICE, type VideoPrice, type VideoSize, videoCostNanoUsd } from "./video-cost.ts";
-
-declare module "../../kernel/context.ts" {
-  interface Rooms {
-    billing: Billing;
-  }
-}

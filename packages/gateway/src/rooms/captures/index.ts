@@ -130,12 +130,6 @@ export class Captures {
   }
 }
 
-declare module "../../kernel/context.ts" {
-  interface Rooms {
-    captures: Captures;
-  }
-}
-
 const charsOf = ({ asked, answered }: CapturedRow): number => asked.length + (answered?.length ?? 0);
 
 /** Long texts cut, and files as their size alone. */

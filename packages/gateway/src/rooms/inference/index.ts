@@ -1,5 +1,4 @@
 import * as own from "./routes.ts";
-import type { Inference } from "./service.ts";
 import * as gemini from "./voices/gemini/routes.ts";
 import * as ollama from "./voices/ollama/routes.ts";
 
@@ -10,9 +9,3 @@ export { Inference, type InferenceOptions } from "./service.ts";
 
 const { voiceRoutes, workRoutes, ...others } = own;
 export const routes = { ...voiceRoutes, ...ollama, ...gemini, ...others, ...workRoutes };
-
-declare module "../../kernel/context.ts" {
-  interface Rooms {
-    inference: Inference;
-  }
-}

@@ -1,4 +1,4 @@
-import type { Principal as KeyHolder, Keys } from "./service.ts";
+import type { Principal as KeyHolder } from "./service.ts";
 
 export { type ModelTerms, modelRefusal } from "./limits.ts";
 export * as methods from "./methods.ts";
@@ -12,8 +12,5 @@ export {
 } from "./service.ts";
 
 declare module "../../kernel/context.ts" {
-  interface Rooms {
-    keys: Keys;
-  }
   interface Principal extends KeyHolder {}
 }

@@ -1,5 +1,3 @@
-import type { Ledger } from "./service.ts";
-
 export { accountKey, accountOf, type DebtRef } from "./account.ts";
 export * as methods from "./methods.ts";
 export { StatementResult } from "./methods.ts";
@@ -15,9 +13,3 @@ export type {
   Settling,
 } from "./types.ts";
 export { type LedgerReport, verifyLedger } from "./verify.ts";
-
-declare module "../../kernel/context.ts" {
-  interface Rooms {
-    ledger: Ledger;
-  }
-}

@@ -1,13 +1,5 @@
-import type { Memory } from "./service.ts";
-
 export { inject } from "./inject.ts";
 export * as methods from "./methods.ts";
 export type { RecalledItem } from "./protocol.ts";
 export { Memory, type MemoryOptions, type Recall, type RecallState } from "./service.ts";
 export type { Turn } from "./writeback.ts";
-
-declare module "../../kernel/context.ts" {
-  interface Rooms {
-    memory: Memory;
-  }
-}

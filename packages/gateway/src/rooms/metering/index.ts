@@ -1,5 +1,3 @@
-import type { Metering } from "./types.ts";
-
 export {
   COUNTED_MAX,
   estimatePromptTokens,
@@ -27,9 +25,3 @@ export type {
   RecordOptions,
   TokenBound,
 } from "./types.ts";
-
-declare module "../../kernel/context.ts" {
-  interface Rooms {
-    metering: Metering;
-  }
-}

@@ -1,31 +1,22 @@
-import type { RequestLine } from "../../kernel/request-row.ts";
 import type { SqlValue } from "../../storage/contract.ts";
-
-/** Which requests are asked for; null members ask for all. */
-export interface Filter {
-  surface: string | null;
-  model: string | null;
-  backend: string | null;
-  code: string | null;
-  outcome: Outcome | null;
-  scope: Scope;
-}
+import type { ListedRow } from "./view.ts";
 
 export const OUTCOMES = ["ok", "refused", "failed", "left"] as const;
 export type Outcome = (typeof OUTCOMES)[number];
 
 /** Whose requests: everyone's, or those of a user, a group or a key; the last may narrow the others. */
-export interface Scope {
-  userId: string | null;
-  groupId: string | null;
-  keyId: string | null;
+const SCOPE = ["user_id", "group_id", "key_id"] as const;
+const KIND = ["surface", "model", "backend", "code"] as const;
+
+/** Which requests are asked for, by column; what is left out asks for all. */
+export interface Filter extends Partial<Record<(typeof SCOPE)[number] | (typeof KIND)[number], string>> {
+  outcome?: Outcome;
 }
 
-export const isEveryone = ({ userId, groupId, keyId }: Scope): boolean =>
-  userId === null && groupId === null && keyId === null;
-
-export const isOfAnyKind = ({ surface, model, backend, code, outcome }: Filter): boolean =>
-  [surface, model, backend, code, outcome].every((member) => member === null);
+const asksForAll = (filter: Filter, columns: readonly (keyof Filter)[]): boolean =>
+  columns.every((column) => filter[column] === undefined);
+export const isEveryone = (filter: Filter): boolean => asksForAll(filter, SCOPE);
+export const isOfAnyKind = (filter: Filter): boolean => asksForAll(filter, [...KIND, "outcome"]);
 
 /** By HTTP status: what the client did wrong or may not do, what went wrong here or upstream, and clients that left. */
 const OUTCOME_SQL: Record<Outcome, string> = {
@@ -40,19 +31,9 @@ export function outcomeOf(status: number): Outcome {
   return status < 400 ? "ok" : status < 500 ? "refused" : "failed";
 }
 
-export function matches({ scope, ...wanted }: Filter, line: RequestLine): boolean {
-  const isOf = (want: string | null, has: string | null) => want === null || want === has;
-  return (
-    isOf(scope.userId, line.userId) &&
-    isOf(scope.groupId, line.groupId) &&
-    isOf(scope.keyId, line.keyId) &&
-    isOf(wanted.surface, line.surface) &&
-    isOf(wanted.model, line.model) &&
-    isOf(wanted.backend, line.backend) &&
-    isOf(wanted.code, line.code) &&
-    isOf(wanted.outcome, outcomeOf(line.status ?? 0))
-  );
-}
+export const matches = (filter: Filter, row: ListedRow): boolean =>
+  [...SCOPE, ...KIND].every((column) => filter[column] === undefined || filter[column] === row[column]) &&
+  (filter.outcome === undefined || filter.outcome === outcomeOf(row.status));
 
 /** Conditions and their values in placeholder order. */
 export class Sql {
@@ -74,20 +55,21 @@ export class Sql {
     return this.add(`${column} >= ${this.value(fromMs)}`).add(`${column} < ${this.value(belowMs)}`);
   }
 
-  #has(columns: Record<string, string | null>): this {
-    for (const [column, value] of Object.entries(columns))
-      if (value !== null) this.add(`${column} = ${this.value(value)}`);
+  #has(columns: readonly (keyof Filter)[], filter: Filter): this {
+    for (const column of columns) {
+      const value = filter[column];
+      if (value !== undefined) this.add(`${column} = ${this.value(value)}`);
+    }
     return this;
   }
 
-  /** Of these surfaces, models and so on. */
-  ofKind({ surface, model, backend, code, outcome }: Filter): this {
-    this.#has({ surface, model, backend, code });
-    return outcome === null ? this : this.add(OUTCOME_SQL[outcome]);
+  ofKind(filter: Filter): this {
+    this.#has(KIND, filter);
+    return filter.outcome === undefined ? this : this.add(OUTCOME_SQL[filter.outcome]);
   }
 
-  ofScope({ userId, groupId, keyId }: Scope): this {
-    return this.#has({ user_id: userId, group_id: groupId, key_id: keyId });
+  ofScope(filter: Filter): this {
+    return this.#has(SCOPE, filter);
   }
 
   get where(): string {

@@ -22,12 +22,16 @@ const Period = Which.extend({ since: Instant.optional(), until: Instant.optional
 /** Whose requests, and which of them. */
 export type Wanted = z.output<typeof Period>;
 
-export const list = defineMethod({
-  name: "requests.list",
-  summary: "Requests, answered or not, newest first",
+const READER = {
   auth: "jwt",
   audit: false,
   role: "administrator for everyone's, group admin for a group's",
+} as const;
+
+export const list = defineMethod({
+  name: "requests.list",
+  summary: "Requests, answered or not, newest first",
+  ...READER,
   params: Period.extend({
     cursor: GivenId.optional().describe("`next_cursor` of the page before"),
     limit: WholeNumber.optional().describe("Default 50; values outside 1-500 are brought into it"),
@@ -39,9 +43,7 @@ export const list = defineMethod({
 export const get = defineMethod({
   name: "requests.get",
   summary: "One request by its id, as `x-request-id` said it",
-  auth: "jwt",
-  audit: false,
-  role: "administrator for everyone's, group admin for a group's",
+  ...READER,
   params: z.object({ id: GivenId }),
   result: RecordView.extend({
     captured: z
@@ -77,9 +79,7 @@ const Groups = z.array(Figures.extend({ name: z.string().nullable() })).describe
 export const stats = defineMethod({
   name: "requests.stats",
   summary: "How many requests there were, how they ended and how long they took, with the period before",
-  auth: "jwt",
-  audit: false,
-  role: "administrator for everyone's, group admin for a group's",
+  ...READER,
   params: Period.extend({
     since: Instant.optional().describe("Default: 24 hours before `until`"),
     with_keys: z.boolean().optional().describe("Also the keys with the most requests, which takes longest"),
@@ -118,9 +118,7 @@ export const stats = defineMethod({
 export const watch = defineMethod({
   name: "requests.watch",
   summary: "Follow requests as they end; call it again with its stream_id before it expires",
-  auth: "jwt",
-  audit: false,
-  role: "administrator for everyone's, group admin for a group's",
+  ...READER,
   notifies: ["requests.ended"],
   params: Which.extend({ stream_id: GivenId.optional().describe("To renew, with other filters if wanted") }),
   result: z.object({

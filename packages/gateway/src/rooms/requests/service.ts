@@ -2,7 +2,7 @@ import type { Bus, EventHub } from "../../bus/contract.ts";
 import { type Clock, isoTime } from "../../kernel/clock.ts";
 import type { Actor } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
-import { type Ids, timeOfId } from "../../kernel/ids.ts";
+import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
 import { type RecordSink, RequestRecord } from "../../kernel/request-record.ts";
 import type { RequestLine } from "../../kernel/request-row.ts";
@@ -132,7 +132,7 @@ export class Requests implements RecordSink {
     const rows = await this.#store.list(filter, {
       fromMs: Math.max(wanted.since ? Date.parse(wanted.since) : 0, nowMs - this.options.keptDays * DAY_MS),
       belowMs: wanted.until ? Date.parse(wanted.until) : nowMs + HOUR_MS,
-      cursor: wanted.cursor === undefined ? null : await this.#placeOf(wanted.cursor),
+      cursor: wanted.cursor === undefined ? null : await this.#store.placeOf(wanted.cursor),
       // One more than asked for says whether there is another page.
       limit: limit + 1,
     });
@@ -141,10 +141,6 @@ export class Requests implements RecordSink {
       records: records.map(viewOf),
       next_cursor: rows.length > limit ? records.at(-1)!.id : null,
     };
-  }
-
-  async #placeOf(id: string) {
-    return { id, endedMs: (await this.#store.endOf(id)) ?? timeOfId(id) };
   }
 
   async get(actor: Actor, id: string) {
@@ -215,18 +211,8 @@ export class Requests implements RecordSink {
     else if (everyone && !actor.isAdmin)
       fail("admin_required", "admin access required: everyone's requests are for administrators");
     const isOwn = group_id === undefined && !everyone;
-    return {
-      scope: {
-        userId: isOwn ? actor.userId : (user_id ?? null),
-        groupId: group_id ?? null,
-        keyId: key_id ?? null,
-      },
-      surface: surface ?? null,
-      model: model ?? null,
-      backend: backend ?? null,
-      code: code ?? null,
-      outcome: outcome ?? null,
-    };
+    const kind = { surface, model, backend, code, outcome };
+    return { ...kind, group_id, key_id, user_id: isOwn ? actor.userId : user_id };
   }
 
   /** Sends ended requests to a channel, until it is no longer renewed. */

@@ -1,48 +1,14 @@
+import { timeOfId } from "../../kernel/ids.ts";
 import type { Database, SqlValue } from "../../storage/contract.ts";
 import { BUCKETS_MS, CACHE_COLUMNS, DAY_MS, HOUR_MS, NO_ID, SUM_COLUMNS } from "../usage/index.ts";
-import { type Filter, isEveryone, isOfAnyKind, type Scope, Sql } from "./filter.ts";
+import { type Filter, isEveryone, isOfAnyKind, Sql } from "./filter.ts";
+import type { ListedRow } from "./view.ts";
 
 const NOBODY = `'${NO_ID}'`;
 const EVERYONE = NOBODY;
 
 /** Hours in which a list looks for what is rare, at once. */
 const HOURS_AT_ONCE = 128;
-
-/** A request with the names of its key and user. */
-export interface ListedRow {
-  id: string;
-  ended_ms: number;
-  user_id: string | null;
-  user_email: string | null;
-  key_id: string | null;
-  key_name: string | null;
-  api_key_id: string | null;
-  project: string | null;
-  group_id: string | null;
-  surface: string;
-  model: string | null;
-  model_asked: string | null;
-  backend: string | null;
-  reason: string | null;
-  status: number;
-  code: string | null;
-  message: string | null;
-  attempts: number;
-  failed_attempts: string | null;
-  queue_ms: number;
-  first_token_ms: number | null;
-  duration_ms: number;
-  prompt_tokens: number;
-  completion_tokens: number;
-  cached_tokens: number;
-  cache_write_tokens: number;
-  reasoning_tokens: number;
-  cache_saved_nano_usd: number;
-  estimated: boolean;
-  cost_nano_usd: number | null;
-  ref_id: string | null;
-  client_ip: string | null;
-}
 
 interface Time {
   fromMs: number;
@@ -85,6 +51,9 @@ const bucketSql = (column: string): string =>
   `CASE ${BUCKETS_MS.map((ms, i) => `WHEN ${column} <= ${ms} THEN ${i}`).join(" ")}
    WHEN ${column} IS NOT NULL THEN ${BUCKETS_MS.length} END`;
 
+const summed = (columns: readonly string[]): string =>
+  columns.map((column) => `CAST(SUM(${column}) AS BIGINT) AS ${column}`).join(", ");
+
 /** SQL that reads requests and their sums. */
 export class RequestStore {
   constructor(readonly db: Database) {}
@@ -98,11 +67,12 @@ export class RequestStore {
     filter: Filter,
     { cursor, limit, ...time }: Time & { cursor: Place | null; limit: number },
   ): Promise<ListedRow[]> {
-    const scope = await this.#withUser(filter.scope);
+    const narrowed = await this.#withUser(filter);
     const within = cursor ? { ...time, belowMs: Math.min(time.belowMs, cursor.endedMs + 1) } : time;
     const found: string[] = [];
     for await (const part of this.#partsWith(filter, within)) {
-      const sql = new Sql().within("ended_ms", part).ofScope(scope).ofKind(filter).add("status IS NOT NULL");
+      const sql = new Sql().within("ended_ms", part).ofScope(narrowed).ofKind(filter);
+      sql.add("status IS NOT NULL");
       if (cursor) {
         const at = sql.value(cursor.endedMs);
         sql.add(`(ended_ms < ${at} OR id < ${sql.value(cursor.id)})`);
@@ -119,9 +89,9 @@ export class RequestStore {
     return this.#named(`r.id IN (${list}) ORDER BY r.ended_ms DESC, r.id DESC`, found);
   }
 
-  async endOf(id: string): Promise<number | null> {
+  async placeOf(id: string): Promise<Place> {
     const row = await this.db.get<{ ended_ms: number }>("SELECT ended_ms FROM requests WHERE id = $1", [id]);
-    return row?.ended_ms ?? null;
+    return { id, endedMs: row?.ended_ms ?? timeOfId(id) };
   }
 
   async #named(condition: string, params: readonly SqlValue[]): Promise<ListedRow[]> {
@@ -134,15 +104,15 @@ export class RequestStore {
   }
 
   /** A key has one owner, by whom its requests are found. */
-  async #withUser(scope: Scope): Promise<Scope> {
-    if (scope.keyId === null || scope.userId !== null) return scope;
-    const owner =
-      (await this.db.get<{ user_id: string }>("SELECT user_id FROM api_keys WHERE id = $1", [scope.keyId])) ??
-      (await this.db.get<{ user_id: string }>(
-        "SELECT user_id FROM request_asker_days WHERE key_id = $1 LIMIT 1",
-        [scope.keyId],
-      ));
-    return owner ? { ...scope, userId: owner.user_id } : scope;
+  async #withUser(filter: Filter): Promise<Filter> {
+    const { key_id, user_id } = filter;
+    if (key_id === undefined || user_id !== undefined) return filter;
+    const owner = await this.db.get<{ user_id: string }>(
+      `SELECT user_id FROM api_keys WHERE id = $1
+       UNION ALL SELECT user_id FROM request_asker_days WHERE key_id = $1 LIMIT 1`,
+      [key_id],
+    );
+    return { ...filter, ...owner };
   }
 
   /** The parts of a time that may hold such requests, newest first: everyone's sums say which hours do. */
@@ -168,27 +138,23 @@ export class RequestStore {
 
   /** Sums of a period by kind, and how many of each status came in each part of it. */
   async sums(filter: Filter, period: Period): Promise<{ kinds: KindSums[]; counts: KindCount[] }> {
-    const { userId, groupId, keyId } = filter.scope;
-    const isOfPerson = userId !== null && groupId === null && keyId === null;
-    return isEveryone(filter.scope) || (isOfPerson && period.grainMs === DAY_MS)
+    const { user_id, ...others } = filter;
+    const isOfPerson = user_id !== undefined && isEveryone(others);
+    return isEveryone(filter) || (isOfPerson && period.grainMs === DAY_MS)
       ? this.#summed(filter, period)
       : this.#counted(filter, period);
   }
 
   async #summed(filter: Filter, { grainMs, ...time }: Period) {
     const sql = new Sql().add(`grain_ms = ${grainMs}`);
-    sql
-      .add(`user_id = ${sql.value(filter.scope.userId ?? NO_ID)}`)
-      .within("start_ms", time)
-      .ofKind(filter);
-    const from = `FROM request_sums ${sql.add("status > 0").where}`;
-    const columns = SUM_COLUMNS.map((column) => `CAST(SUM(${column}) AS BIGINT) AS ${column}`);
+    sql.add(`user_id = ${sql.value(filter.user_id ?? NO_ID)}`);
+    const from = `FROM request_sums ${sql.within("start_ms", time).ofKind(filter).add("status > 0").where}`;
     const rows = await this.db.all<Kind & Record<string, number>>(
-      `SELECT ${KIND}, ${columns.join(", ")} ${from} GROUP BY ${KIND}`,
+      `SELECT ${KIND}, ${summed(SUM_COLUMNS)} ${from} GROUP BY ${KIND}`,
       sql.params,
     );
     const counts = await this.db.all<KindCount>(
-      `SELECT start_ms, status, CAST(SUM(requests) AS BIGINT) AS requests ${from} GROUP BY start_ms, status`,
+      `SELECT start_ms, status, ${summed(["requests"])} ${from} GROUP BY start_ms, status`,
       sql.params,
     );
     return {
@@ -199,40 +165,23 @@ export class RequestStore {
 
   /** Where there are no sums, requests are counted. */
   async #counted(filter: Filter, { grainMs, ...time }: Period) {
-    const sql = new Sql().within("ended_ms", time).ofScope(await this.#withUser(filter.scope));
-    const kind =
-      "COALESCE(surface, '') AS surface, COALESCE(model, '') AS model, COALESCE(backend, '') AS backend";
-    const rows = await this.db.all<
-      Kind &
-        Record<
-          | "start_ms"
-          | "requests"
-          | "prompt"
-          | "completion"
-          | "cost"
-          | "duration"
-          | (typeof CACHE_COLUMNS)[number],
-          number
-        > & {
-          first_token: number | null;
-        }
-    >(
-      `SELECT ended_ms - ended_ms % ${grainMs} AS start_ms, ${kind}, status, COALESCE(code, '') AS code,
+    const sql = new Sql()
+      .within("ended_ms", time)
+      .ofScope(await this.#withUser(filter))
+      .ofKind(filter);
+    const rows = await this.db.all<Kind & KindCount & Record<string, number | null>>(
+      `SELECT ended_ms - ended_ms % ${grainMs} AS start_ms, COALESCE(surface, '') AS surface,
+         COALESCE(model, '') AS model, COALESCE(backend, '') AS backend, status, COALESCE(code, '') AS code,
          ${bucketSql("first_token_ms")} AS first_token, ${bucketSql("duration_ms")} AS duration,
-         COUNT(*) AS requests, CAST(SUM(prompt_tokens) AS BIGINT) AS prompt,
-         CAST(SUM(completion_tokens) AS BIGINT) AS completion,
-         CAST(SUM(COALESCE(cost_nano_usd, 0)) AS BIGINT) AS cost,
-         ${CACHE_COLUMNS.map((column) => `CAST(SUM(${column}) AS BIGINT) AS ${column}`).join(", ")}
-       FROM requests ${sql.ofKind(filter).add("status IS NOT NULL").where} GROUP BY 1, 2, 3, 4, 5, 6, 7, 8`,
+         COUNT(*) AS requests, ${summed(["prompt_tokens", "completion_tokens", "cost_nano_usd", ...CACHE_COLUMNS])}
+       FROM requests ${sql.add("status IS NOT NULL").where} GROUP BY 1, 2, 3, 4, 5, 6, 7, 8`,
       sql.params,
     );
     const kinds = rows.map((row) => {
-      const sums: number[] = SUM_COLUMNS.map(() => 0);
-      sums.splice(0, 4, row.requests, row.prompt, row.completion, row.cost);
-      if (row.first_token !== null)
-        sums[SUM_COLUMNS.indexOf(`first_token_${row.first_token}`)] = row.requests;
-      sums[SUM_COLUMNS.indexOf(`duration_${row.duration}`)] = row.requests;
-      for (const column of CACHE_COLUMNS) sums[SUM_COLUMNS.indexOf(column)] = row[column];
+      const buckets = [`first_token_${row.first_token}`, `duration_${row.duration}`];
+      const sums = SUM_COLUMNS.map((column) =>
+        buckets.includes(column) ? row.requests : (row[column] ?? 0),
+      );
       return { ...row, sums };
     });
     return { kinds, counts: rows };
@@ -243,22 +192,21 @@ export class RequestStore {
     const sql = new Sql();
     const { days, rest } = isOfAnyKind(filter) ? splitByDay(period) : { days: null, rest: [period] };
     const parts = rest.map((part) => {
-      const where = new Sql(sql.params).within("ended_ms", part).ofScope(filter.scope).ofKind(filter);
+      const where = new Sql(sql.params).within("ended_ms", part).ofScope(filter).ofKind(filter);
       return `SELECT COALESCE(user_id, ${NOBODY}) AS user_id, COALESCE(key_id, ${NOBODY}) AS key_id, api_key_id,
           1 AS requests, CASE WHEN status >= 400 THEN 1 ELSE 0 END AS unanswered, prompt_tokens, completion_tokens,
           COALESCE(cost_nano_usd, 0) AS cost_nano_usd
         FROM requests ${where.add("status IS NOT NULL").where}`;
     });
     if (days) {
-      const where = new Sql(sql.params).within("start_ms", days).ofScope(filter.scope);
+      const where = new Sql(sql.params).within("start_ms", days).ofScope(filter);
       parts.push(`SELECT user_id, key_id, NULLIF(api_key_id, '') AS api_key_id, requests - charges_only AS requests, unanswered,
           prompt_tokens, completion_tokens, cost_nano_usd
         FROM request_asker_days ${where.add("requests > charges_only").where}`);
     }
-    const summed = ASKER_TOTALS.map((column) => `CAST(SUM(${column}) AS BIGINT) AS ${column}`).join(", ");
     return this.db.all<AskerSums>(
       `SELECT t.*, u.email AS user_email, k.name AS key_name FROM (
-         SELECT user_id, key_id, MAX(api_key_id) AS api_key_id, ${summed}
+         SELECT user_id, key_id, MAX(api_key_id) AS api_key_id, ${summed(ASKER_TOTALS)}
          FROM (${parts.join(" UNION ALL ")}) AS parts
          GROUP BY user_id, key_id ORDER BY SUM(requests) DESC, user_id, key_id LIMIT ${sql.value(limit)}) t
        LEFT JOIN users u ON u.id = t.user_id LEFT JOIN api_keys k ON k.id = t.key_id
@@ -294,14 +242,15 @@ export class RequestStore {
   }
 }
 
-const ASKER_TOTALS = ["requests", "unanswered", "prompt_tokens", "completion_tokens", "cost_nano_usd"];
+const ASKER_TOTALS = [
+  "requests",
+  "unanswered",
+  "prompt_tokens",
+  "completion_tokens",
+  "cost_nano_usd",
+] as const;
 
-export interface AskerSums {
-  requests: number;
-  unanswered: number;
-  prompt_tokens: number;
-  completion_tokens: number;
-  cost_nano_usd: number;
+export interface AskerSums extends Record<(typeof ASKER_TOTALS)[number], number> {
   user_id: string;
   user_email: string | null;
   key_id: string;

@@ -74,7 +74,7 @@ export class Tail {
 
   #pause(id: string): void {
     for (const watcher of this.#watchers.values())
-      if (watcher.userId === id || watcher.filter.scope.groupId === id) watcher.isPaused = true;
+      if (watcher.userId === id || watcher.filter.group_id === id) watcher.isPaused = true;
   }
 
   ended(line: RequestLine): void {
@@ -87,12 +87,12 @@ export class Tail {
     this.#cancel?.();
     this.#cancel = null;
     this.#forgetOld();
-    const ended = this.#ended.splice(0);
+    const ended = this.#ended.splice(0).map(listedOf);
     for (const { streamId, filter, isPaused } of this.#watchers.values()) {
       if (isPaused) continue;
-      const matching = ended.filter((line) => matches(filter, line));
+      const matching = ended.filter((row) => matches(filter, row));
       if (matching.length === 0) continue;
-      const shown = matching.slice(-SHOWN_MAX).map((line) => viewOf(listedOf(line)));
+      const shown = matching.slice(-SHOWN_MAX).map(viewOf);
       const skipped = matching.length - shown.length;
       this.options.events.notify(streamId, requestsEnded, { stream_id: streamId, records: shown, skipped });
     }

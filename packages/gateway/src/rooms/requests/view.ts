@@ -4,7 +4,6 @@ import { Timestamp } from "../../kernel/method.ts";
 import type { RequestLine } from "../../kernel/request-row.ts";
 import { columnsOf, NANO_PER_USD } from "../usage/index.ts";
 import { OUTCOMES, outcomeOf } from "./filter.ts";
-import type { ListedRow } from "./store.ts";
 
 /** One request as people see it. */
 export const RecordView = z.object({
@@ -51,6 +50,19 @@ export const RecordView = z.object({
   ref_id: z.string().nullable(),
   client_ip: z.string().nullable().describe("Of a refusal"),
 });
+
+/** A request with the names of its key and user, as the database has it. */
+export interface ListedRow
+  extends Omit<
+    z.output<typeof RecordView>,
+    "at" | "outcome" | "failed_attempts" | "tokens_per_second" | "cost_usd" | "cache_saved_usd" | "key_prefix"
+  > {
+  ended_ms: number;
+  api_key_id: string | null;
+  failed_attempts: string | null;
+  cost_nano_usd: number | null;
+  cache_saved_nano_usd: number;
+}
 
 export function viewOf(row: ListedRow): z.input<typeof RecordView> {
   const { ended_ms, duration_ms, first_token_ms, queue_ms, completion_tokens, key_id, api_key_id } = row;

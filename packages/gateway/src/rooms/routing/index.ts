@@ -1,5 +1,3 @@
-import type { Routing } from "./service.ts";
-
 export type { Entry } from "./entry.ts";
 export * as methods from "./methods.ts";
 export { isFinal, reportTo } from "./outcome.ts";
@@ -8,9 +6,3 @@ export { BUSY_RETRY_SECONDS, type RoutableModel, Route, type RouteRequest } from
 export * as routes from "./routes.ts";
 export { createSealer } from "./sealer.ts";
 export { type BackendFactory, type Registration, Routing, type RoutingOptions } from "./service.ts";
-
-declare module "../../kernel/context.ts" {
-  interface Rooms {
-    routing: Routing;
-  }
-}

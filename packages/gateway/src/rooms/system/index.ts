@@ -1,14 +1,6 @@
-import type { System } from "./service.ts";
-
 export type { LocalServer } from "../../backends/contract.ts";
 export { Housekeeping } from "./housekeeping.ts";
 export { type FoundServer, findLocalServers, LocalServers } from "./local-servers.ts";
 export * as methods from "./methods.ts";
 export * as routes from "./routes.ts";
 export { System } from "./service.ts";
-
-declare module "../../kernel/context.ts" {
-  interface Rooms {
-    system: System;
-  }
-}

@@ -1,5 +1,3 @@
-import type { Usage } from "./service.ts";
-
 export { NO_ID } from "./batch.ts";
 export { DAY_MS, MonthNames, nextMonthMs, utcDay, utcMonth } from "./calendar.ts";
 export { BUCKET_COUNT, BUCKETS_MS, CACHE_COLUMNS, HOUR_MS, MINUTE_MS, SUM_COLUMNS } from "./grains.ts";
@@ -15,9 +13,3 @@ export {
 } from "./rows.ts";
 export { Usage, type UsageOptions } from "./service.ts";
 export { columnsOf, type MonthQuota, type UsageStore, type WrittenSums } from "./store.ts";
-
-declare module "../../kernel/context.ts" {
-  interface Rooms {
-    usage: Usage;
-  }
-}

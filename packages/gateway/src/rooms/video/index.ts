@@ -1,12 +1,4 @@
-import type { Video } from "./service.ts";
-
 export * as methods from "./methods.ts";
 export * as notifications from "./notifications.ts";
 export * as routes from "./routes.ts";
 export { Video } from "./service.ts";
-
-declare module "../../kernel/context.ts" {
-  interface Rooms {
-    video: Video;
-  }
-}
