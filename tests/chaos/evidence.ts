@@ -140,9 +140,10 @@ async function readTables(db: Database, isPostgres: boolean): Promise<Text[]> {
 
 async function holdsIn(redis: Bun.RedisClient): Promise<string[]> {
   const left: string[] = [];
-  for (const name of (await redis.send("KEYS", ["gateway:hold:*"])) as string[])
+  for (const name of (await redis.send("KEYS", ["gateway:*:hold:*"])) as string[])
     for (const field of (await redis.send("HKEYS", [name])) as string[]) {
-      const untilMs = await redis.send("HGET", ["gateway:instances", field]);
+      const instances = name.replace(/:hold:.*/, ":instances");
+      const untilMs = await redis.send("HGET", [instances, field]);
       if (untilMs !== null && Number(untilMs) > Date.now())
         left.push(`${name} by ${field}: ${await redis.send("HGET", [name, field])}`);
     }

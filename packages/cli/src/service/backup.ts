@@ -5,7 +5,7 @@ import type { Config } from "@model-gateway/gateway/config.ts";
 import { InstanceLock } from "@model-gateway/gateway/kernel/instance-lock.ts";
 import { closeFolder, privateFolder } from "@model-gateway/gateway/kernel/private-files.ts";
 import { verifyLedger } from "@model-gateway/gateway/rooms/ledger/index.ts";
-import { openStorage, SQLITE_FILE } from "@model-gateway/gateway/storage/index.ts";
+import { databaseId, openStorage, SQLITE_FILE } from "@model-gateway/gateway/storage/index.ts";
 import { CliError, type Command, needed } from "../command.ts";
 import { serviceConfig } from "./migrate.ts";
 import { dumpPostgres, forgetShared, restorePostgres } from "./postgres-tools.ts";
@@ -67,8 +67,7 @@ export const restore: Command = {
     const files = copyOthers(source, config.dataDir, { without: DUMP_FILE });
     if (!config.databaseUrl) copyFileSync(join(source, SQLITE_FILE), join(config.dataDir, SQLITE_FILE));
     closeFolder(config.dataDir);
-    if (config.redisUrl) await forgetShared(config.redisUrl);
-    const { ok, accounts, problems } = await verify(config);
+    const { ok, accounts, problems } = await opened(config);
     output.result({ directory: config.dataDir, files: [...files, wanted], ledger: { ok, problems } }, () => [
       `Restored ${wanted} and ${files.length} other files`,
       ok ? `The ledger is in order: ${accounts} accounts recomputed` : "The ledger does not add up:",
@@ -79,9 +78,10 @@ export const restore: Command = {
 };
 
 /** The schema is brought up to date, since a backup may be older than this version. */
-async function verify(config: Config) {
+async function opened(config: Config) {
   const db = await openStorage(config);
   try {
+    if (config.redisUrl) await forgetShared(config.redisUrl, await databaseId(db, config));
     return await verifyLedger(db);
   } finally {
     await db.close();

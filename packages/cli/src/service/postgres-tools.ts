@@ -1,6 +1,6 @@
+import { redisPrefix } from "@model-gateway/gateway/bus/redis/index.ts";
 import { CliError } from "../command.ts";
 
-const KEY_PATTERN = "gateway:*";
 const KEYS_PER_SCAN = 500;
 
 /** Runs one of the Postgres client's programs; the password goes through the environment, where `ps` does not show it. */
@@ -47,36 +47,16 @@ export async function restorePostgres(
 }
 
 /** What instances shared about the database that was there before: limits, holds and balances. */
-export async function forgetShared(redisUrl: string): Promise<void> {
-  for (const url of await primariesOf(redisUrl)) {
-    const client = new Bun.RedisClient(url);
-    try {
-      let cursor = "0";
-      do {
-        const [next, keys] = await client.scan(cursor, "MATCH", KEY_PATTERN, "COUNT", KEYS_PER_SCAN);
-        for (const key of keys) await client.del(key);
-        cursor = String(next);
-      } while (cursor !== "0");
-    } finally {
-      client.close();
-    }
-  }
-}
-
-/** The server itself, or the primaries of the cluster that it is a node of. */
-async function primariesOf(redisUrl: string): Promise<Set<string>> {
+export async function forgetShared(redisUrl: string, service: string): Promise<void> {
   const client = new Bun.RedisClient(redisUrl);
   try {
-    const info = await client.send("INFO", ["cluster"]);
-    if (!String(info).includes("cluster_enabled:1")) return new Set([redisUrl]);
-    const ranges = (await client.send("CLUSTER", ["SLOTS"])) as [number, number, [string, number]][];
-    return new Set(
-      ranges.map(([, , [host, port]]) => {
-        const url = new URL(redisUrl);
-        url.host = `${host || url.hostname}:${port}`;
-        return url.href;
-      }),
-    );
+    let cursor = "0";
+    do {
+      const pattern = `${redisPrefix(service)}*`;
+      const [next, keys] = await client.scan(cursor, "MATCH", pattern, "COUNT", KEYS_PER_SCAN);
+      for (const key of keys) await client.del(key);
+      cursor = String(next);
+    } while (cursor !== "0");
   } finally {
     client.close();
   }

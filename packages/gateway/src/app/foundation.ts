@@ -10,7 +10,7 @@ import { VERSION } from "../kernel/version.ts";
 import { Metrics } from "../observe/metrics.ts";
 import { createTracer, noTracer, type Tracer } from "../observe/tracing.ts";
 import { loadJwtSecret, watchSigning } from "../rooms/accounts/index.ts";
-import { openStorage } from "../storage/index.ts";
+import { databaseId, openStorage } from "../storage/index.ts";
 import { DatabaseLeases } from "../storage/leases.ts";
 import type { Life } from "./life.ts";
 import type { WorkerPlace } from "./workers/messages.ts";
@@ -47,6 +47,7 @@ export async function openFoundation(options: FoundationOptions) {
   life.opened("tracer", () => tracer.close());
   const shared = await openBus({
     redisUrl: config.redisUrl,
+    service: await databaseId(db, config),
     supervisorPath: worker?.supervisorPath ?? null,
     clock,
     ids,

@@ -8,6 +8,8 @@ import { LocalCounter } from "./in-process/counter.ts";
 
 export interface BusOptions {
   redisUrl: string | null;
+  /** The service that this process is part of: several may use one Redis. */
+  service: string;
   /** The socket of this worker's supervisor, where there is no Redis; null: this process is alone. */
   supervisorPath?: string | null;
   clock: Clock;

@@ -1,5 +1,7 @@
 import { existsSync } from "node:fs";
-import { join } from "node:path";
+import { hostname } from "node:os";
+import { join, resolve } from "node:path";
+import { sha256Hex } from "../kernel/ids.ts";
 import { privateFile, privateFolder } from "../kernel/private-files.ts";
 import { shownUrl } from "../kernel/shown-address.ts";
 import type { Database } from "./contract.ts";
@@ -66,4 +68,18 @@ export async function openStorage(options: StorageOptions): Promise<Database> {
     throw error;
   }
   return db;
+}
+
+const ID_LENGTH = 16;
+
+/** The same for all instances on one database, whatever they call it, and different for any other, copies included. */
+export async function databaseId(db: Database, { dataDir }: StorageOptions): Promise<string> {
+  const place =
+    db.dialect === "sqlite"
+      ? `${hostname()} ${resolve(dataDir)}`
+      : (await db.get<{ place: string }>(
+          `SELECT CONCAT(system_identifier, ' ', oid) AS place
+           FROM pg_control_system(), pg_database WHERE datname = current_database()`,
+        ))!.place;
+  return sha256Hex(place).slice(0, ID_LENGTH);
 }

@@ -55,7 +55,7 @@ function ask(): CounterAsk {
 describe.if(url !== undefined)(`the script on Redis (seed ${seed})`, () => {
   const client = new Bun.RedisClient(url!);
   const server = { client, connected: true };
-  const redis = new RedisCounter({ server, clock: systemClock, log: silentLog });
+  const redis = new RedisCounter({ prefix: "test:", server, clock: systemClock, log: silentLog });
   afterAll(() => {
     redis.close();
     client.close();

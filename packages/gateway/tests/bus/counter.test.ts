@@ -30,6 +30,7 @@ type Open = () => Promise<Counter[]>;
 async function open(url: string | null, supervisorPath: string | null = null): Promise<Counter> {
   const { counter, close } = await openBus({
     redisUrl: url,
+    service: `test ${process.pid}`,
     supervisorPath,
     clock: systemClock,
     ids: randomIds,

@@ -19,7 +19,12 @@ function opened() {
     },
   };
   const client = { send: () => new Promise(() => {}) } as unknown as RedisClient;
-  const counter = new RedisCounter({ server: { client, connected: true }, clock, log: silentLog });
+  const counter = new RedisCounter({
+    prefix: "test:",
+    server: { client, connected: true },
+    clock,
+    log: silentLog,
+  });
   return {
     counter,
     /** The timer runs after so long. */

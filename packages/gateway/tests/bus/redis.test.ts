@@ -21,8 +21,8 @@ afterAll(async () => {
   for (const cleanup of cleanups.reverse()) await cleanup();
 });
 
-async function instance(redisUrl: string): Promise<Shared> {
-  const opened = await openBus({ redisUrl, clock: systemClock, ids: randomIds, log: silentLog });
+async function instance(redisUrl: string, service = `test ${process.pid}`): Promise<Shared> {
+  const opened = await openBus({ redisUrl, service, clock: systemClock, ids: randomIds, log: silentLog });
   cleanups.push(() => opened.bus.close());
   return opened;
 }
@@ -80,6 +80,19 @@ describe.if(url !== undefined)("the bus over Redis", () => {
     a.bus.publish("other", "x");
     await until("the message after the others arrived", () => heard.includes("0:after"));
     expect(heard).not.toContain("1:after");
+  });
+
+  test("two services that use one Redis neither hear each other nor count together", async () => {
+    const [a, b] = [await instance(url!, "one"), await instance(url!, "another")];
+    const heard: string[] = [];
+    for (const { bus } of [a, b]) await bus.subscribe("topic", (message) => heard.push(message)).ready;
+    a.bus.publish("topic", "of one");
+    b.bus.publish("topic", "of another");
+    expect(await hit(a, "address", 1)).toBe(0);
+    expect(await hit(b, "address", 1)).toBe(0);
+    expect(await hit(b, "address", 1)).toBeGreaterThan(0);
+    expect([await holdOne(a, "mine", 1), await holdOne(b, "mine", 1)]).toEqual([true, true]);
+    expect(heard).toEqual(["of one", "of another"]);
   });
 
   test("a notification emitted on one instance waits for and reaches the subscriber on another", async () => {

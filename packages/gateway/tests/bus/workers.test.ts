@@ -38,6 +38,7 @@ function listen(path: string, clock = systemClock) {
 async function joined(path: string): Promise<Shared> {
   const shared = await openBus({
     redisUrl: null,
+    service: "",
     supervisorPath: path,
     clock: systemClock,
     ids: randomIds,

@@ -13,7 +13,7 @@ import { randomIds } from "../../src/kernel/ids.ts";
 import { silentLog } from "../../src/kernel/log.ts";
 import type { KeyLimits, Payer } from "../../src/kernel/payer.ts";
 import type { Admission, AdmitOptions } from "../../src/rooms/metering/index.ts";
-import { openStorage } from "../../src/storage/index.ts";
+import { databaseId, openStorage } from "../../src/storage/index.ts";
 import {
   type Bench,
   CENT_TOKENS,
@@ -122,7 +122,7 @@ onEachDatabase("budgets of keys", (fresh) => {
     const { options, drop } = await fresh();
     const db = await openStorage(options);
     const clock = new ManualClock();
-    const alone = await openBus({ redisUrl: null, clock, ids: randomIds, log: silentLog });
+    const alone = await openBus({ redisUrl: null, service: "", clock, ids: randomIds, log: silentLog });
     let whenRefused = () => {};
     const counter: Counter = {
       grant: async (asking) => {
@@ -387,6 +387,7 @@ describe.if(redisUrl !== undefined && process.env.TEST_POSTGRES_URL !== undefine
       const db = await openStorage(options);
       const parts = await openBus({
         redisUrl: redisUrl!,
+        service: await databaseId(db, options),
         clock: systemClock,
         ids: randomIds,
         log: silentLog,

@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { freshDatabase } from "@model-gateway/testing/databases.ts";
 import { until } from "@model-gateway/testing/until.ts";
 import { openBus, type Shared } from "../../src/bus/index.ts";
+import { redisPrefix } from "../../src/bus/redis/index.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import { silentLog } from "../../src/kernel/log.ts";
@@ -22,6 +23,8 @@ const POOL_POINTS = 10;
 interface Instances {
   benches: [Bench, Bench, Bench];
   shared: Shared[];
+  /** What they have in Redis begins with this. */
+  prefix: string;
 }
 
 const cleanups: (() => unknown)[] = [];
@@ -34,11 +37,13 @@ async function openInstances(): Promise<Instances> {
   const { options, drop } = await freshDatabase("postgres");
   cleanups.push(drop);
   const shared: Shared[] = [];
+  const service = crypto.randomUUID();
   const benches: Bench[] = [];
   for (let i = 0; i < INSTANCES; i++) {
     const dataDir = mkdtempSync(join(tmpdir(), "gateway-holds-"));
     const db = await openStorage(options);
-    const parts = await openBus({ redisUrl: redisUrl!, clock: systemClock, ids: randomIds, log: silentLog });
+    const shape = { redisUrl: redisUrl!, service, clock: systemClock, ids: randomIds, log: silentLog };
+    const parts = await openBus(shape);
     const bench = await openBench({ db, dataDir, clock: systemClock, shared: parts });
     shared.push(parts);
     benches.push(bench);
@@ -49,7 +54,7 @@ async function openInstances(): Promise<Instances> {
       rmSync(dataDir, { recursive: true, force: true });
     });
   }
-  return { benches: benches as Instances["benches"], shared };
+  return { benches: benches as Instances["benches"], shared, prefix: redisPrefix(service) };
 }
 
 /** Admissions of `count` requests at once, spread over the instances; refusals are null. */
@@ -249,7 +254,7 @@ describe.if(redisUrl !== undefined && process.env.TEST_POSTGRES_URL !== undefine
       await a.metering.admit(centRequest(who));
       const client = new Bun.RedisClient(redisUrl!);
       cleanups.push(() => client.close());
-      for (const key of await client.send("KEYS", ["gateway:*"])) await client.del(key);
+      for (const key of await client.send("KEYS", [`${instances.prefix}*`])) await client.del(key);
       // Each instance finds out when it asks next, and says what it has before it is answered.
       const other = payer({ groupId: crypto.randomUUID() });
       await a.topup({ type: "group", id: other.groupId! }, 5);

@@ -78,7 +78,8 @@ export async function openBench({
   threadOn,
   settler,
 }: BenchOptions): Promise<Bench> {
-  const { bus, counter } = shared ?? (await openBus({ redisUrl: null, clock, ids: randomIds, log }));
+  const { bus, counter } =
+    shared ?? (await openBus({ redisUrl: null, service: "", clock, ids: randomIds, log }));
   const ids = randomIds;
   const ledger = new Ledger({ db, bus, clock, ids, pointsPerUsd: POINTS_PER_USD });
   const usage = new Usage({ db, clock, retentionMonths: null });

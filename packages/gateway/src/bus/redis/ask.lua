@@ -1,4 +1,4 @@
--- Decides what one instance asks, in one step. KEYS: the instances. ARGV: the asking instance, and the asks as JSON.
+-- Decides what one instance asks, in one step. KEYS: the instances. ARGV: the asking instance, the asks as JSON, and the prefix of keys.
 -- Returns the answers, or nil when the instance is not known. What several asks share is read once and written once.
 -- Names in capitals are defined in counter.ts; all times are the server's, so clocks of instances do not matter.
 --
@@ -10,7 +10,7 @@
 -- key expires.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local instances, me = KEYS[1], ARGV[1]
+local instances, me, PREFIX = KEYS[1], ARGV[1], ARGV[3]
 local untilMs = tonumber(redis.call('HGET', instances, me) or 0)
 if untilMs <= now then return false end
 if untilMs < now + ALIVE_MS - 1000 then
@@ -30,7 +30,7 @@ local purses = {}
 local function purse_of(name)
   local purse = purses[name]
   if purse then return purse end
-  purse = { key = HOLD .. name, money = 0, tokens = 0, others_money = 0, others_tokens = 0 }
+  purse = { key = PREFIX .. 'hold:' .. name, money = 0, tokens = 0, others_money = 0, others_tokens = 0 }
   local fields = redis.call('HGETALL', purse.key)
   for f = 1, #fields, 2 do
     local field, value = fields[f], fields[f + 1]
@@ -112,7 +112,7 @@ end
 local function window_of(limit)
   local window = windows[limit.key]
   if window then return window end
-  window = { key = RATE .. limit.key, ms = limit.windowMs, added = 0 }
+  window = { key = PREFIX .. 'rate:' .. limit.key, ms = limit.windowMs, added = 0 }
   local known = redis.call('HGET', window.key, 'm') or '0 1 0 0 0 0 0'
   local hits, first, last, oldest, newest, newest_hits, expires =
     string.match(known, '(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+)')

@@ -6,7 +6,6 @@ import type { Bus, Subscription } from "../contract.ts";
 import { InProcessBus } from "../in-process/bus.ts";
 import { UntoldChanges } from "../untold-changes.ts";
 
-const CHANNEL_PREFIX = "gateway:";
 /** The client's largest value: an instance never gives up on its Redis. */
 const RECONNECTS_MAX = 2 ** 32 - 1;
 /** How often an instance sends itself a heartbeat through Redis. */
@@ -38,6 +37,8 @@ export async function reach(url: string): Promise<void> {
 
 interface RedisBusOptions {
   url: string;
+  /** What the service's channels begin with. */
+  prefix: string;
   /** Marks this instance's own messages, which were already delivered here. */
   instanceId: string;
   log: Log;
@@ -65,7 +66,7 @@ export class RedisBus implements Bus {
   #closing = false;
 
   private constructor(readonly options: RedisBusOptions) {
-    this.#beatChannel = `${CHANNEL_PREFIX}beat:${options.instanceId}`;
+    this.#beatChannel = `${options.prefix}beat:${options.instanceId}`;
     this.#commands = this.#newClient();
     this.#listener = this.#newListener();
     this.#heartbeat = setInterval(() => this.#beat(), BEAT_MS);
@@ -136,12 +137,15 @@ export class RedisBus implements Bus {
     sendsElsewhere();
     const keep = () => this.#untold.keep(topic, message);
     if (!this.#commands.connected) keep();
-    else this.#commands.publish(CHANNEL_PREFIX + topic, `${this.options.instanceId} ${message}`).catch(keep);
+    else
+      this.#commands
+        .publish(this.options.prefix + topic, `${this.options.instanceId} ${message}`)
+        .catch(keep);
   }
 
   subscribe(topic: string, receive: (message: string) => void): Subscription {
     const end = this.#local.subscribe(topic, receive);
-    const channel = CHANNEL_PREFIX + topic;
+    const channel = this.options.prefix + topic;
     if (!this.#channels.has(channel)) this.#channels.set(channel, this.#listen(channel, topic));
     return Object.assign(
       () => {
@@ -185,7 +189,7 @@ export class RedisBus implements Bus {
       this.#untold.tell((topic, message) => this.#send(topic, message));
     });
     for (const channel of this.#channels.keys()) {
-      this.#channels.set(channel, this.#listen(channel, channel.slice(CHANNEL_PREFIX.length)));
+      this.#channels.set(channel, this.#listen(channel, channel.slice(this.options.prefix.length)));
     }
     if (!again) return;
     this.options.log.info("Redis reconnected; caches cleared");

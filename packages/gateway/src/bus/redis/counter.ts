@@ -22,15 +22,10 @@ const LATE_MS = 100;
 /** With a higher limit, hits within a part of the window of this size share one time, that of the last of them. */
 const TIMES_MAX = 1024;
 
-/** A hash: until when each instance lives, and `opens`, the time from which on it can be asked. */
-const INSTANCES = "gateway:instances";
-const HOLD = "gateway:hold:";
-const RATE = "gateway:rate:";
-
 /** What is not used for this long is forgotten: no request takes as long. */
 const KEPT_MS = 2 * 60 * 60_000;
 
-const CONSTANTS = Object.entries({ ALIVE_MS, OPENS_AFTER_MS, KEPT_MS, TIMES_MAX, REFUSED, HAIR, HOLD, RATE })
+const CONSTANTS = Object.entries({ ALIVE_MS, OPENS_AFTER_MS, KEPT_MS, TIMES_MAX, REFUSED, HAIR })
   .map(([name, value]) => `local ${name} = ${JSON.stringify(value)}\n`)
   .join("");
 const ASK = CONSTANTS + ask;
@@ -39,6 +34,8 @@ const ENTER = CONSTANTS + enter;
 interface RedisCounterOptions {
   /** The current connection, and whether the server answers on it. */
   server: { readonly client: RedisClient; readonly connected: boolean };
+  /** What the service's keys begin with. */
+  prefix: string;
   clock: Clock;
   log: Log;
 }
@@ -46,12 +43,16 @@ interface RedisCounterOptions {
 /** Counts in a Redis server, by scripts that run there in one step. */
 export class RedisCounter implements CounterServer {
   readonly #hashes = new Map<string, string>();
+  /** A hash: until when each instance lives, and `opens`, the time from which on it can be asked. */
+  readonly #instances: string;
   /** Ends each call that waits for its answer. */
   readonly #pending = new Set<() => void>();
   #suspendedUntilMs = 0;
   #isAway = false;
 
-  constructor(readonly options: RedisCounterOptions) {}
+  constructor(readonly options: RedisCounterOptions) {
+    this.#instances = `${options.prefix}instances`;
+  }
 
   get available(): boolean {
     const { server, clock, log } = this.options;
@@ -65,7 +66,9 @@ export class RedisCounter implements CounterServer {
   }
 
   async ask(instance: string, asks: readonly CounterAsk[]): Promise<readonly CounterAnswer[] | null> {
-    return (await this.#run(ASK, [instance, JSON.stringify(asks)])) as readonly CounterAnswer[] | null;
+    return (await this.#run(ASK, [instance, JSON.stringify(asks), this.options.prefix])) as
+      | readonly CounterAnswer[]
+      | null;
   }
 
   async enter(instance: string): Promise<CounterEntry> {
@@ -74,7 +77,7 @@ export class RedisCounter implements CounterServer {
   }
 
   async leave(instances: readonly string[]): Promise<void> {
-    await this.#inTime(this.options.server.client.send("HDEL", [INSTANCES, ...instances]));
+    await this.#inTime(this.options.server.client.send("HDEL", [this.#instances, ...instances]));
   }
 
   /** The connection is about to close: calls without an answer will not get one. */
@@ -83,7 +86,7 @@ export class RedisCounter implements CounterServer {
   }
 
   #run(script: string, args: readonly string[]): Promise<unknown> {
-    return this.#inTime(this.#send(script, ["1", INSTANCES, ...args]));
+    return this.#inTime(this.#send(script, ["1", this.#instances, ...args]));
   }
 
   #inTime<T>(answer: Promise<T>): Promise<T> {

@@ -3,12 +3,16 @@ import { SharedCounter } from "../shared-counter.ts";
 import { RedisBus, reach } from "./bus.ts";
 import { RedisCounter } from "./counter.ts";
 
-export async function openRedisBus(url: string, { clock, ids, log }: BusOptions): Promise<Shared> {
+/** What the names of a service's channels and keys begin with. */
+export const redisPrefix = (service: string): string => `gateway:${service}:`;
+
+export async function openRedisBus(url: string, { service, clock, ids, log }: BusOptions): Promise<Shared> {
   await using half = new AsyncDisposableStack();
   await reach(url);
-  const bus = await RedisBus.connect({ url, instanceId: ids.uuid(), log });
+  const prefix = redisPrefix(service);
+  const bus = await RedisBus.connect({ url, prefix, instanceId: ids.uuid(), log });
   half.defer(() => bus.close());
-  const server = new RedisCounter({ server: bus, clock, log });
+  const server = new RedisCounter({ server: bus, prefix, clock, log });
   half.defer(() => server.close());
   const counter = new SharedCounter({ server, bus, clock, ids, log });
   half.defer(() => counter.close());
