@@ -1,6 +1,6 @@
 /**
- * `npm run clients -- install`  gets the coding agents that the grid of clients is tested with: Codex, Claude Code and
- *                               OpenCode (1.2 GB, into `.cache/clients`)
+ * `npm run clients -- install`  gets the coding agents that the grid of clients is tested with: Codex, Claude Code,
+ *                               Gemini CLI and OpenCode (1.5 GB, into `.cache/clients`)
  * `npm run clients -- test`     runs the grid of clients
  */
 import "./lib/help.ts";
@@ -11,7 +11,8 @@ import { join } from "node:path";
 export const PROGRAMS = {
   "@openai/codex": "0.166.0",
   "@anthropic-ai/claude-code": "2.1.325",
-  "opencode-ai": "1.18.33",
+  "@google/gemini-cli": "0.61.0",
+  "opencode-ai": "1.18.18",
 } as const;
 export const folder = join(import.meta.dir, "../.cache/clients");
 

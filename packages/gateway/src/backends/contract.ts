@@ -8,6 +8,7 @@
 
 import type { TunnelFetchInit } from "@model-gateway/protocol/tunnel/client.ts";
 import type { Answer, FailureKind, Origin, OriginOptions } from "@model-gateway/wire/client";
+import type { SessionOf } from "../kernel/affinity.ts";
 import type { Clock } from "../kernel/clock.ts";
 import type { Ids } from "../kernel/ids.ts";
 import type { Log } from "../kernel/log.ts";
@@ -97,6 +98,8 @@ export interface ModelCall {
   requestId: string;
   /** Whose request it is: what is kept of an answer for later requests is for these only. Absent: nothing is kept. */
   scope?: string;
+  /** The session that it belongs to: its prompt is in the cache of the node that served it before. */
+  session?: SessionOf;
   /** Aborts the upstream; fires when the client leaves or a deadline passes. Made when it is first asked for. */
   readonly signal: AbortSignal;
   /** Calls back once when that happens or has happened: a cheaper listener on `signal`. There can be only one. */

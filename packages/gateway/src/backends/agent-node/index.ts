@@ -2,6 +2,7 @@ import { hostProblem, urlHost } from "@model-gateway/protocol/host.ts";
 import type { TunnelFetchInit } from "@model-gateway/protocol/tunnel/client.ts";
 import { TunnelError } from "@model-gateway/protocol/tunnel/frames.ts";
 import { ipFamily } from "@model-gateway/wire/http";
+import { nearestTo } from "../../kernel/affinity.ts";
 import { inBackground } from "../../kernel/background.ts";
 import { keepSecret } from "../../kernel/secrets.ts";
 import {
@@ -29,6 +30,8 @@ const WAY_TIMEOUT_MS = 5_000;
 const SUSPECT_PAUSE_MS = 1_000;
 
 interface Member {
+  /** Its node's id. */
+  name: string;
   via: "direct" | "tunnel";
   /** In the order in which they are tried. */
   ways: Backend[];
@@ -55,7 +58,7 @@ export interface AgentPoolOptions {
 
 /**
  * The backend `agent-<model_id>`: every node that serves the model, behind one name. A request goes to the
- * node with the fewest requests in progress, and to the next one when that cannot be reached.
+ * node of its session, or to that with the fewest requests in progress, and to the next one when that cannot be reached.
  */
 export class AgentPool implements ModelPool {
   readonly backend: Backend;
@@ -91,7 +94,8 @@ export class AgentPool implements ModelPool {
     const throughTunnel = tunnel && this.#throughTunnel(replica, tunnel);
     // Routable at once; the direct way goes before it as soon as it has answered.
     const { ended } = replica;
-    if (throughTunnel) this.#members.set(agentId, newMember({ via: "tunnel", ways: [throughTunnel], ended }));
+    if (throughTunnel)
+      this.#members.set(agentId, newMember({ name: agentId, via: "tunnel", ways: [throughTunnel], ended }));
     if (!replica.direct) return;
     const address = ipFamily(replica.host) !== 0 ? replica.host : await this.#addressOf(replica);
     if (address === null) return;
@@ -100,7 +104,7 @@ export class AgentPool implements ModelPool {
     if (!usable || this.#wanted.get(agentId) !== replica) return;
     const ways = throughTunnel ? [direct, throughTunnel] : [direct];
     const inFlight = this.#members.get(agentId)?.inFlight ?? 0;
-    this.#members.set(agentId, { ...newMember({ via: "direct", ways, ended }), inFlight });
+    this.#members.set(agentId, { ...newMember({ name: agentId, via: "direct", ways, ended }), inFlight });
   }
 
   delete(agentId: string): void {
@@ -169,6 +173,12 @@ export class AgentPool implements ModelPool {
     const members = [...this.#members.values()].sort(
       (a, b) => Number(a.isSuspect) - Number(b.isSuspect) || a.inFlight - b.inFlight,
     );
+    const able = members.filter(({ isSuspect }) => !isSuspect);
+    const session = able.length > 1 ? (call.session?.() ?? null) : null;
+    if (session !== null) {
+      const home = nearestTo(session, able, (member) => member);
+      members.sort((a, b) => Number(b === home) - Number(a === home));
+    }
     for (const member of members) {
       for (const way of member.ways) {
         member.inFlight++;
@@ -241,7 +251,7 @@ export class AgentPool implements ModelPool {
 
 const NEVER = new AbortController().signal;
 
-const newMember = (member: Pick<Member, "via" | "ways" | "ended">): Member => ({
+const newMember = (member: Pick<Member, "name" | "via" | "ways" | "ended">): Member => ({
   ...member,
   inFlight: 0,
   isSuspect: false,

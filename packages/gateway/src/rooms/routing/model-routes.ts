@@ -1,4 +1,5 @@
 import type { Bus } from "../../bus/contract.ts";
+import { nearness, type SessionOf } from "../../kernel/affinity.ts";
 import { type Clock, isoTime } from "../../kernel/clock.ts";
 import { fail } from "../../kernel/errors.ts";
 import type { Log } from "../../kernel/log.ts";
@@ -50,10 +51,16 @@ class LiveRoute {
     );
   }
 
-  /** The targets in the order in which one call tries them. */
-  sequence(): RouteTarget[] {
+  /** The targets in the order in which one call tries them: a session's always in the same. */
+  sequence(sessionOf?: SessionOf): RouteTarget[] {
     return this.#groups.flatMap((group) => {
       if (group.length === 1) return group[0]!.target;
+      const session = sessionOf?.() ?? null;
+      if (session !== null) {
+        const near = ({ target: { model, backend, weight } }: Weighted) =>
+          nearness(session, `${model} ${backend}`, weight);
+        return group.toSorted((a, b) => near(b) - near(a)).map(({ target }) => target);
+      }
       let sum = 0;
       for (const each of group) {
         each.credit += each.target.weight;
@@ -97,9 +104,9 @@ export class ModelRoutes {
   }
 
   /** What one call to this name tries; null when it is not a route's. */
-  plan(name: string): { targets: RouteTarget[]; beginWithinMs: number | null } | null {
+  plan(name: string, session?: SessionOf): { targets: RouteTarget[]; beginWithinMs: number | null } | null {
     const live = this.#routes.get(name);
-    return live ? { targets: live.sequence(), beginWithinMs: live.route.beginWithinMs } : null;
+    return live ? { targets: live.sequence(session), beginWithinMs: live.route.beginWithinMs } : null;
   }
 
   /** All that a call to this name may lead to; null when it is not a route's. */

@@ -6,6 +6,7 @@ import {
   type ModelInfo,
   type PostedCapability,
 } from "../../backends/contract.ts";
+import { nearestTo, type SessionOf } from "../../kernel/affinity.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { type ErrorName, fail, ServiceError } from "../../kernel/errors.ts";
 import type { Payer } from "../../kernel/payer.ts";
@@ -20,8 +21,6 @@ const WAIT_MS_MAX = 60_000;
 /** After a start or a registration, calls wait this long for the first probes. */
 const FIRST_PROBES_MS = 5_000;
 export const BUSY_RETRY_SECONDS = 1;
-/** Calls that a session's own backend may have more than another before the session yields to that one. */
-const SESSION_MARGIN = 16;
 /** How much a new measurement counts in the mean time to the first byte. */
 const LATENCY_SHARE = 0.2;
 
@@ -100,7 +99,7 @@ export interface RouteRequest {
   /** Of a conversation: the backend that it stays with; null: none yet. */
   boundTo?: string | null;
   /** The session that it belongs to, which has its prompt in the cache of the backend that served it before. */
-  session?: string | null;
+  session?: SessionOf;
   /** As `provider`, by a model route; both have to match. */
   backend?: string | null;
   /** The model is a target of a model route. */
@@ -248,10 +247,6 @@ interface Candidate {
 const canServe = ({ entry, model }: Candidate, ability: Ability): boolean =>
   canDo[ability](entry.backend) &&
   (model.capabilities?.includes(ability === "text_completion" ? "chat" : ability) ?? true);
-
-/** Rendezvous hashing: every worker and instance makes the same choice, and a backend that goes moves only its own sessions. */
-const weightFor = (session: string, { config }: Entry): bigint =>
-  BigInt(Bun.hash(JSON.stringify([session, config.name])));
 
 /** Chooses the backend of a request among the registered ones. */
 export class Router {
@@ -436,7 +431,7 @@ export class Router {
     if (provider) return "provider_asked_for";
     if (isTarget) return "model_route";
     if (count === 1) return "only_backend";
-    if (session) return "session";
+    if (session?.() != null) return "session";
     return this.choice === "requests" ? "fewest_requests" : "fastest";
   }
 
@@ -479,10 +474,8 @@ export class Router {
   /** A test call is for one instance, unless nothing is sent now. */
   #find(request: RouteRequest, isForLater = false) {
     const payer = payerIdOf(request);
-    let best: Candidate | null = null;
-    let tests: Circuit | null = null;
+    const open: { candidate: Candidate; tests: Circuit | null }[] = [];
     let isBusy = false;
-    let count = 0;
     for (const candidate of this.#eligible(request)) {
       const { entry } = candidate;
       const barrier = this.#barrier(candidate, payer);
@@ -493,21 +486,26 @@ export class Router {
         isBusy = true;
         continue;
       }
-      count++;
       const isFirst = entry.config.name === request.boundTo || barrier?.isGranted;
-      if (isFirst || best === null || this.#isBetter(entry, best.entry, request.session)) {
-        best = candidate;
-        tests = barrier;
-      }
-      if (isFirst) break;
+      if (isFirst) return { best: candidate, tests: barrier, isBusy, count: open.length + 1 };
+      open.push({ candidate, tests: barrier });
     }
-    return { best, tests, isBusy, count };
+    const session = open.length > 1 ? (request.session?.() ?? null) : null;
+    const chosen =
+      session === null
+        ? open.reduce(
+            (best, each) => (this.#isBetter(each.candidate.entry, best!.candidate.entry) ? each : best),
+            open[0],
+          )
+        : nearestTo(session, open, ({ candidate: { entry } }) => ({
+            name: entry.config.name,
+            inFlight: entry.inFlight,
+          }));
+    const { candidate: best = null, tests = null } = chosen ?? {};
+    return { best, tests, isBusy, count: open.length };
   }
 
-  #isBetter(one: Entry, other: Entry, session?: string | null): boolean {
-    if (session && Math.abs(one.inFlight - other.inFlight) <= SESSION_MARGIN)
-      return weightFor(session, one) > weightFor(session, other);
-    if (session) return one.inFlight < other.inFlight;
+  #isBetter(one: Entry, other: Entry): boolean {
     if (this.choice === "requests") return one.requests < other.requests;
     const [oneMs, otherMs] = [expectedMs(one), expectedMs(other)];
     return oneMs === otherMs ? one.requests < other.requests : oneMs < otherMs;

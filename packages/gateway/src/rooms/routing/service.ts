@@ -206,7 +206,7 @@ export class Routing {
     request: PlanRequest,
     refusal: (model: string) => string | null = () => null,
   ): RoutePlan | null {
-    const plan = this.routes.plan(model);
+    const plan = this.routes.plan(model, request.session);
     if (!plan) {
       const refused = refusal(model);
       if (refused !== null) fail("model_not_allowed", refused);

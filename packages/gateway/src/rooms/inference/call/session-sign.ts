@@ -1,4 +1,5 @@
 import { isObject } from "../../../kernel/json.ts";
+import type { Payload } from "../request/payload.ts";
 
 /** How agents and front ends name their sessions, the strongest first. */
 const HEADERS = [
@@ -24,13 +25,31 @@ export function sessionHeader(header: (name: string) => string | null): string |
 }
 
 /** The same for a request's body. */
-export function sessionField(value: (name: string) => unknown): string | null {
-  const [metadata, client] = [value("metadata"), value("client_metadata")];
+export function sessionField(payload: Payload): string | null {
+  const [metadata, client] = [payload.value("metadata"), payload.value("client_metadata")];
   const signs = [
-    value("prompt_cache_key"),
+    payload.value("prompt_cache_key"),
     isObject(client) && client.session_id,
     isObject(metadata) && metadata.user_id,
   ];
   const sign = signs.find((each) => typeof each === "string" && each !== "") as string | undefined;
   return sign?.slice(0, SIGN_CHARS_MAX) ?? null;
+}
+
+const SYSTEM_FIELDS = ["system", "instructions", "systemInstruction"] as const;
+const isSystem = (turn: unknown): boolean =>
+  isObject(turn) && (turn.role === "system" || turn.role === "developer");
+const isUser = (turn: unknown): boolean => isObject(turn) && (turn.role ?? "user") === "user";
+/** Marks of the cache move from turn to turn. */
+const withoutMarks = (name: string, value: unknown): unknown =>
+  name === "cache_control" ? undefined : value;
+
+/** What stays the same in all turns of a session: its prompt's beginning. Null without instructions and tools, which are what a cache saves. */
+export function promptSign(payload: Payload): string | null {
+  const turns =
+    [payload.opening(), payload.value("input"), payload.value("contents")].find(Array.isArray) ?? [];
+  const system = [...SYSTEM_FIELDS.map((name) => payload.value(name) ?? null), turns.filter(isSystem)];
+  const tools = payload.value("tools") ?? null;
+  if (tools === null && system.flat().every((each) => each === null)) return null;
+  return Bun.hash(JSON.stringify([system, tools, turns.find(isUser)], withoutMarks)).toString(36);
 }

@@ -9,6 +9,7 @@ import {
   type NativeCall,
   type PostCall,
 } from "../../../backends/contract.ts";
+import type { SessionOf } from "../../../kernel/affinity.ts";
 import type { Payer } from "../../../kernel/payer.ts";
 import type { RequestRecord } from "../../../kernel/request-record.ts";
 import { LARGE_BODY_BYTES, nextTurn } from "../../../kernel/turns.ts";
@@ -26,7 +27,7 @@ import { mayFallBack, toFailure } from "./failures.ts";
 import type { CallObserver, ObservedCall, Operation } from "./observer.ts";
 import { Outgoing } from "./outgoing.ts";
 import { type CallEnd, NOTHING_CAME, owedFor, problemsIn } from "./owed.ts";
-import { sessionField } from "./session-sign.ts";
+import { promptSign, sessionField } from "./session-sign.ts";
 import { StreamHold } from "./stream-hold.ts";
 import type { ReportedUsage } from "./usage-tail.ts";
 import type { AskedWork } from "./work-bound.ts";
@@ -113,6 +114,7 @@ export class UpstreamCall {
     public admission: Admission,
     /** Of a model route: the targets that may be taken instead. */
     readonly plan: RoutePlan | null,
+    readonly session: SessionOf | undefined,
   ) {
     this.watched = parts.watch.open(options.asker.payer);
     const { route } = outgoing;
@@ -151,7 +153,7 @@ export class UpstreamCall {
     }
     const admission = await holdFor(parts, options, outgoing);
     if (isLarge) await nextTurn();
-    return new UpstreamCall(parts, options, outgoing, admission, plan);
+    return new UpstreamCall(parts, options, outgoing, admission, plan, session);
   }
 
   get route(): Route {
@@ -283,6 +285,7 @@ export class UpstreamCall {
         provider,
         boundTo,
         payer: asker.payer,
+        session: this.session,
         exclude: this.#tried,
       });
     } catch {
@@ -327,11 +330,17 @@ export class UpstreamCall {
   }
 }
 
-/** A sign is a claim: it counts for the key's own requests only. */
-function sessionOf({ asker, capability, payload }: UpstreamCallOptions): string | null {
-  if (capability !== "chat") return null;
-  const sign = asker.session ?? sessionField((name) => payload.value(name));
-  return sign && `${asker.payer.keyId ?? asker.payer.userId} ${sign}`;
+/** A sign is a claim: it counts for the key's own requests only. A conversation has its backend, as the contract says. */
+function sessionOf({ asker, capability, payload, boundTo }: UpstreamCallOptions): SessionOf | undefined {
+  if (capability !== "chat" || boundTo !== undefined) return undefined;
+  let session: string | null | undefined;
+  return () => {
+    if (session === undefined) {
+      const sign = asker.session ?? sessionField(payload) ?? promptSign(payload);
+      session = sign && `${asker.payer.keyId ?? asker.payer.userId} ${sign}`;
+    }
+    return session;
+  };
 }
 
 /** What is sent to this backend, and its bound at the price of the backend's model. */
@@ -367,6 +376,7 @@ class OutgoingCall implements NativeCall, PostCall {
   readonly model: string;
   readonly requestId: string;
   readonly scope: string;
+  readonly session?: SessionOf;
   readonly stream: boolean;
   readonly contentType?: string;
   readonly #call: UpstreamCall;
@@ -380,6 +390,7 @@ class OutgoingCall implements NativeCall, PostCall {
     this.requestId = options.asker.requestId;
     const { keyId, userId } = options.asker.payer;
     this.scope = keyId ?? userId;
+    this.session = call.session;
     this.stream = options.stream ?? false;
     this.contentType = options.contentType;
     this.#call = call;

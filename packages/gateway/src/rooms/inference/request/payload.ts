@@ -3,7 +3,7 @@ import type { JsonBody } from "../../../backends/contract.ts";
 import { fail } from "../../../kernel/errors.ts";
 import { isObject } from "../../../kernel/json.ts";
 import { costProblem } from "../../../kernel/json-cost.ts";
-import { JsonScanError } from "../../../kernel/json-scan.ts";
+import { endOfBrackets, JSON_DEPTH_MAX, JsonScanError, skipSpace } from "../../../kernel/json-scan.ts";
 import { LARGE_BODY_BYTES, nextTurn } from "../../../kernel/turns.ts";
 import {
   type ExtraField,
@@ -104,6 +104,12 @@ export class Payload {
     return unread ? parsedAt(this.#source!.bytes, unread) : this.#values.get(name);
   }
 
+  /** The messages up to the first of the user's: a long conversation is not parsed for them. */
+  opening(): unknown {
+    const member = this.#source?.members.get(MESSAGES);
+    return member ? openingOf(this.#source!.bytes, member) : this.#values.get(MESSAGES);
+  }
+
   /** All of it, as the client wrote it. */
   object(): Record<string, unknown> {
     const source = this.#source;
@@ -172,6 +178,19 @@ const memberOf = (name: string, value: unknown): string => `${JSON.stringify(nam
 
 const parsedAt = (bytes: Buffer, { valueStart, end }: Member): unknown =>
   JSON.parse(bytes.toString("utf8", valueStart, end));
+
+function openingOf(bytes: Buffer, { valueStart, end }: Member): unknown[] {
+  const text = bytes.toString("latin1", valueStart, end);
+  const found: { role?: unknown }[] = [];
+  let start = skipSpace(text, 1);
+  while (text[start] === "{" && found.at(-1)?.role !== "user") {
+    const close = endOfBrackets(text, start, { depthMax: JSON_DEPTH_MAX });
+    found.push(JSON.parse(bytes.toString("utf8", valueStart + start, valueStart + close)));
+    // Behind the comma.
+    start = skipSpace(text, skipSpace(text, close) + 1);
+  }
+  return found;
+}
 
 /** All but the messages. What is not ASCII has to be read as what it is. */
 function exactValues(
