@@ -20,6 +20,8 @@ export const randomIds: Ids = {
 /** Whether `ordered` made it; ids of any other kind say nothing of their time. */
 export const isOrderedId = (id: string): boolean => id[14] === "7";
 
+export const isUuid = (text: string): boolean => /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(text);
+
 export const sha256Hex = (text: string): string => Bun.SHA256.hash(text, "hex");
 
 /** Equality whose time does not depend on where the two differ. */
@@ -29,19 +31,9 @@ export function constantTimeEqual(a: string, b: string): boolean {
 }
 
 const TIME_HEX_DIGITS = 12;
-const HYPHEN_AT = 8;
-const [CODE_OF_0, CODE_OF_A] = [48, 97];
 
-/** When an ordered id was made; there is one for every request, so no texts are made of its parts. */
-export function timeOfId(id: string): number {
-  let ms = 0;
-  for (let i = 0; i <= TIME_HEX_DIGITS; i++) {
-    if (i === HYPHEN_AT) continue;
-    const code = id.charCodeAt(i);
-    ms = ms * 16 + (code < CODE_OF_A ? code - CODE_OF_0 : code - CODE_OF_A + 10);
-  }
-  return ms;
-}
+/** When an ordered id was made. */
+export const timeOfId = (id: string): number => Number.parseInt(id.slice(0, 8) + id.slice(9, 13), 16);
 
 /** The smallest id of an instant: ids of requests that came then or later are not below it. */
 export function firstIdAt(ms: number): string {

@@ -60,8 +60,11 @@ export function defineMethod<
 }
 
 export const NoParams = z.object({});
-export const Ok = z.object({ ok: z.literal(true) });
-export const ok = { ok: true } as const;
+/** `{"ok": true}`: what a method answers whose handler returns nothing. */
+export const Ok = z
+  .void()
+  .transform(() => ({ ok: true }) as const)
+  .pipe(z.object({ ok: z.literal(true) }));
 /** An id that comes in: in any case, and from here on in the one that the databases compare. */
 export const GivenId = z.uuid().toLowerCase();
 /**

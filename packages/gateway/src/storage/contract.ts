@@ -1,3 +1,4 @@
+import { isoTime } from "../kernel/clock.ts";
 import type { WriteTurn } from "../kernel/write-turn.ts";
 
 /**
@@ -80,18 +81,14 @@ function valueList(rowCount: number, columnCount: number): string {
   return Array.from({ length: rowCount }, row).join(", ");
 }
 
-/** Texts of inserts by what they insert into, how many rows and what follows: few, and long. */
-const insertTexts = new Map<string, Map<string, string>[]>();
+/** Texts of inserts by how many rows, what they insert into and what follows: few, and long. */
+const insertTexts = new Map<string, string>();
 
 function insertText(into: string, suffix: string, { rows, columns }: { rows: number; columns: number }) {
-  const bySize = insertTexts.get(into) ?? [];
-  insertTexts.set(into, bySize);
-  bySize[rows] ??= new Map();
-  const known = bySize[rows].get(suffix);
-  if (known !== undefined) return known;
-  const text = `INSERT INTO ${into} VALUES ${valueList(rows, columns)} ${suffix}`;
-  bySize[rows].set(suffix, text);
-  return text;
+  const name = `${rows} ${into} ${suffix}`;
+  const known = insertTexts.get(name) ?? `INSERT INTO ${into} VALUES ${valueList(rows, columns)} ${suffix}`;
+  insertTexts.set(name, known);
+  return known;
 }
 
 /**
@@ -114,6 +111,39 @@ export async function insertRows<T = Row>(
   }
   return returned;
 }
+
+/** Inserts a row whose members are the columns. False when `suffix`, an ON CONFLICT clause, kept it out. */
+export async function insertRow<R extends { readonly [K in keyof R]: SqlValue }>(
+  on: Queryable,
+  table: string,
+  row: R,
+  suffix = "",
+): Promise<boolean> {
+  const columns = Object.keys(row);
+  const text = insertText(`${table} (${columns.join(", ")})`, suffix, { rows: 1, columns: columns.length });
+  return (await on.run(text, Object.values(row))) > 0;
+}
+
+/** How many rows there are in `from`, which reads like `table WHERE a = $1`. */
+export async function countRows(
+  on: Queryable,
+  from: string,
+  params: readonly SqlValue[] = [],
+): Promise<number> {
+  return (await on.get<{ n: number }>(`SELECT COUNT(*) AS n FROM ${from}`, params))!.n;
+}
+
+/** Deletes some of the rows whose `expires_at` has passed, the oldest first. */
+export const deleteExpired = (
+  on: Queryable,
+  { table, key = "id" }: { table: string; key?: string },
+  ...[nowMs, rowsMax]: Parameters<Sweep>
+): Promise<number> =>
+  on.run(
+    `DELETE FROM ${table} WHERE ${key} IN
+       (SELECT ${key} FROM ${table} WHERE expires_at < $1 ORDER BY expires_at LIMIT $2)`,
+    [isoTime(nowMs), rowsMax],
+  );
 
 /** The rows of `sql(list)` for all `values`, where `list` stands for some of them: `x IN ${list}`. */
 export async function selectIn<T>(

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { defineMethod, NoParams, Ok, ok } from "../../kernel/method.ts";
+import { defineMethod, NoParams, Ok } from "../../kernel/method.ts";
 import { Email, Name, NewPassword, SessionResult, User } from "./schemas.ts";
 
 export const register = defineMethod({
@@ -49,10 +49,7 @@ export const logout = defineMethod({
   auth: "public",
   params: z.object({ refresh_token: z.string().min(1).max(512) }),
   result: Ok,
-  handler: async ({ params, caller, rooms }) => {
-    await rooms.accounts.signOut(params.refresh_token, caller.ip);
-    return ok;
-  },
+  handler: ({ params, caller, rooms }) => rooms.accounts.signOut(params.refresh_token, caller.ip),
 });
 
 export const me = defineMethod({

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { defineMethod, GivenId, NoParams, Ok, ok, Timestamp, WholeNumber } from "../../kernel/method.ts";
+import { defineMethod, GivenId, NoParams, Ok, Timestamp, WholeNumber } from "../../kernel/method.ts";
 import { Email, Name } from "./schemas.ts";
 import type { ListedUser } from "./store.ts";
 
@@ -91,7 +91,6 @@ export const updateUser = defineMethod({
     const changes = { ...patch, isAdmin: is_admin, emailVerified: email_verified };
     await rooms.accounts.people.update(actor, user_id, changes);
     if (tier !== undefined) await rooms.billing.setTier(user_id, tier);
-    return ok;
   },
 });
 
@@ -156,8 +155,5 @@ export const revokeLink = defineMethod({
   hint,
   params: z.object({ link_id: GivenId }),
   result: Ok,
-  handler: async ({ params, rooms }) => {
-    await rooms.accounts.people.revokeLink(params.link_id);
-    return ok;
-  },
+  handler: ({ params, rooms }) => rooms.accounts.people.revokeLink(params.link_id),
 });

@@ -2,9 +2,15 @@ import { type Clock, isoTime } from "../../kernel/clock.ts";
 import type { Actor, CallSource } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
 import { type Ids, sha256Hex } from "../../kernel/ids.ts";
-import type { Database, Queryable, Sweep, Transaction } from "../../storage/contract.ts";
+import {
+  type Database,
+  deleteExpired,
+  type Queryable,
+  type Sweep,
+  type Transaction,
+} from "../../storage/contract.ts";
 import type { Accounts, Session } from "./service.ts";
-import type { AccountStore, LinkRow, ListedLink, ListedUser, UserRow } from "./store.ts";
+import type { AccountStore, LinkRow, ListedLink, ListedUser, UserRow, UsersPage } from "./store.ts";
 
 const LINK_PREFIX = "link-";
 const LINK_BYTES = 32;
@@ -48,11 +54,7 @@ export interface ShownLink {
 export class People {
   constructor(readonly options: PeopleOptions) {}
 
-  list(page: {
-    search: string;
-    limit: number;
-    offset: number;
-  }): Promise<{ users: ListedUser[]; total: number }> {
+  list(page: UsersPage): Promise<{ users: ListedUser[]; total: number }> {
     return this.options.store.listUsers(page);
   }
 
@@ -243,8 +245,8 @@ export class People {
   }
 
   /** Removes links whose time is over. */
-  readonly sweepLinks: Sweep = (nowMs, rowsMax) =>
-    this.options.store.deleteExpiredLinks(isoTime(nowMs), rowsMax);
+  readonly sweepLinks: Sweep = (...step) =>
+    deleteExpired(this.options.db, { table: "account_links" }, ...step);
 }
 
 /** The address of an account that an invitation makes: the one it is for, if it is for one. */

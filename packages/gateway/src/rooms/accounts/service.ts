@@ -7,7 +7,7 @@ import { fail } from "../../kernel/errors.ts";
 import { constantTimeEqual, type Ids, sha256Hex } from "../../kernel/ids.ts";
 import { hmacSha256 } from "../../kernel/keyed-hash.ts";
 import { PRINCIPAL_CHANGED, USER_CHANGED } from "../../kernel/topics.ts";
-import type { Database, Sweep, Transaction } from "../../storage/contract.ts";
+import { type Database, deleteExpired, type Sweep, type Transaction } from "../../storage/contract.ts";
 import { Giving } from "./giving.ts";
 import { decoyHash, hashPassword } from "./password-hash.ts";
 import { People } from "./people.ts";
@@ -476,7 +476,8 @@ export class Accounts implements Authenticator {
   }
 
   /** Removes expired refresh tokens. */
-  readonly sweepTokens: Sweep = (nowMs, rowsMax) => this.#store.deleteExpiredTokens(isoTime(nowMs), rowsMax);
+  readonly sweepTokens: Sweep = (...step) =>
+    deleteExpired(this.options.db, { table: "refresh_tokens", key: "token_hash" }, ...step);
 
   /** Removes what is remembered of ended sessions once none of their access tokens is valid any more. */
   readonly sweepSessions: Sweep = (nowMs, rowsMax) =>

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { defineMethod, GivenId, NoParams, Ok, ok, Timestamp } from "../../kernel/method.ts";
+import { defineMethod, GivenId, NoParams, Ok, Timestamp } from "../../kernel/method.ts";
 import { Email, Name, NewPassword, SessionResult } from "./schemas.ts";
 
 const Token = z.string().trim().min(1).max(128);
@@ -10,13 +10,11 @@ export const setPassword = defineMethod({
   auth: "jwt",
   params: z.object({ current_password: z.string().min(1).max(1024), new_password: NewPassword }),
   result: Ok,
-  handler: async ({ params, actor, caller, rooms }) => {
-    await rooms.accounts.changePassword(
+  handler: ({ params, actor, caller, rooms }) =>
+    rooms.accounts.changePassword(
       { userId: actor.userId, sessionId: caller.sessionId, ip: caller.ip },
       { current: params.current_password, next: params.new_password },
-    );
-    return ok;
-  },
+    ),
 });
 
 export const listSessions = defineMethod({

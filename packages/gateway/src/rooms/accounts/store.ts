@@ -1,6 +1,7 @@
 import {
+  countRows,
   type Database,
-  isUniqueViolation,
+  insertRow,
   type Queryable,
   type Transaction,
 } from "../../storage/contract.ts";
@@ -52,6 +53,12 @@ export interface ListedUser extends Omit<UserRow, "password_hash"> {
   active_keys: number;
 }
 
+export interface UsersPage {
+  search: string;
+  limit: number;
+  offset: number;
+}
+
 export interface LinkRow {
   id: string;
   /** Null: the link makes an account. */
@@ -98,28 +105,7 @@ export class AccountStore {
 
   /** False when the email is taken. */
   async insertUser(on: Queryable, user: UserRow & { tier: string; created_at: string }): Promise<boolean> {
-    const taken = await on.get("SELECT id FROM users WHERE email = $1", [user.email]);
-    if (taken) return false;
-    try {
-      await on.run(
-        `INSERT INTO users (id, email, name, password_hash, is_admin, tier, created_at, email_verified)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
-        [
-          user.id,
-          user.email,
-          user.name,
-          user.password_hash,
-          user.is_admin,
-          user.tier,
-          user.created_at,
-          user.email_verified,
-        ],
-      );
-      return true;
-    } catch (error) {
-      if (isUniqueViolation(error)) return false;
-      throw error;
-    }
+    return insertRow(on, "users", user, "ON CONFLICT (email) DO NOTHING");
   }
 
   async userByEmail(email: string, on: Queryable = this.db): Promise<UserRow | null> {
@@ -182,19 +168,7 @@ export class AccountStore {
       token.user_id,
       token.created_at,
     ]);
-    await on.run(
-      `INSERT INTO refresh_tokens (token_hash, family_id, user_id, created_at, expires_at, ip, user_agent)
-       VALUES ($1, $2, $3, $4, $5, $6, $7)`,
-      [
-        token.token_hash,
-        token.family_id,
-        token.user_id,
-        token.created_at,
-        token.expires_at,
-        token.ip,
-        token.user_agent,
-      ],
-    );
+    await insertRow(on, "refresh_tokens", token);
   }
 
   /** Marks the token as used and returns it; null when it is unknown, expired or was used before. */
@@ -241,10 +215,8 @@ export class AccountStore {
       .filter((id) => id !== except && (only === undefined || id === only));
     for (const id of ended) {
       await tx.run("DELETE FROM refresh_tokens WHERE family_id = $1", [id]);
-      await tx.run(
-        "INSERT INTO ended_sessions (family_id, user_id, ended_at) VALUES ($1, $2, $3) ON CONFLICT (family_id) DO NOTHING",
-        [id, userId, now],
-      );
+      const row = { family_id: id, user_id: userId, ended_at: now };
+      await insertRow(tx, "ended_sessions", row, "ON CONFLICT (family_id) DO NOTHING");
     }
     return ended.length;
   }
@@ -291,23 +263,12 @@ export class AccountStore {
   }
 
   /** Accounts that can administer the service now. */
-  async countAdmins(on: Queryable): Promise<number> {
-    const row = await on.get<{ n: number }>(
-      "SELECT COUNT(*) AS n FROM users WHERE is_admin AND disabled_at IS NULL",
-    );
-    return row?.n ?? 0;
+  countAdmins(on: Queryable): Promise<number> {
+    return countRows(on, "users WHERE is_admin AND disabled_at IS NULL");
   }
 
   /** Users whose email or name has `search` in it, newest first, and how many there are in all. */
-  async listUsers({
-    search,
-    limit,
-    offset,
-  }: {
-    search: string;
-    limit: number;
-    offset: number;
-  }): Promise<{ users: ListedUser[]; total: number }> {
+  async listUsers({ search, limit, offset }: UsersPage): Promise<{ users: ListedUser[]; total: number }> {
     const pattern = `%${search.toLowerCase().replace(/[\\%_]/g, "\\$&")}%`;
     const where = "WHERE u.email LIKE $1 ESCAPE '\\' OR LOWER(u.name) LIKE $1 ESCAPE '\\'";
     const users = await this.db.all<ListedUser>(
@@ -317,31 +278,15 @@ export class AccountStore {
        FROM users u ${where} ORDER BY u.created_at DESC, u.id LIMIT $2 OFFSET $3`,
       [pattern, limit, offset],
     );
-    const counted = await this.db.get<{ n: number }>(`SELECT COUNT(*) AS n FROM users u ${where}`, [pattern]);
-    return { users: users.map(toUser), total: counted?.n ?? 0 };
+    return { users: users.map(toUser), total: await countRows(this.db, `users u ${where}`, [pattern]) };
   }
 
   async insertLink(on: Queryable, link: LinkRow, tokenHash: string): Promise<void> {
-    await on.run(
-      `INSERT INTO account_links (${LINK_COLUMNS}, token_hash) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
-      [
-        link.id,
-        link.user_id,
-        link.email,
-        link.tier,
-        link.created_by,
-        link.created_at,
-        link.expires_at,
-        tokenHash,
-      ],
-    );
+    await insertRow(on, "account_links", { ...link, token_hash: tokenHash });
   }
 
-  async countLinks(on: Queryable, now: string): Promise<number> {
-    const row = await on.get<{ n: number }>("SELECT COUNT(*) AS n FROM account_links WHERE expires_at > $1", [
-      now,
-    ]);
-    return row?.n ?? 0;
+  countLinks(on: Queryable, now: string): Promise<number> {
+    return countRows(on, "account_links WHERE expires_at > $1", [now]);
   }
 
   link(on: Queryable, tokenHash: string, now: string): Promise<LinkRow | null> {
@@ -384,22 +329,6 @@ export class AccountStore {
        FROM account_links l JOIN users c ON c.id = l.created_by LEFT JOIN users u ON u.id = l.user_id
        WHERE l.expires_at > $1 ORDER BY l.created_at DESC, l.id`,
       [now],
-    );
-  }
-
-  deleteExpiredLinks(now: string, rowsMax: number): Promise<number> {
-    return this.db.run(
-      `DELETE FROM account_links WHERE id IN
-         (SELECT id FROM account_links WHERE expires_at < $1 ORDER BY expires_at LIMIT $2)`,
-      [now, rowsMax],
-    );
-  }
-
-  deleteExpiredTokens(now: string, rowsMax: number): Promise<number> {
-    return this.db.run(
-      `DELETE FROM refresh_tokens WHERE token_hash IN
-         (SELECT token_hash FROM refresh_tokens WHERE expires_at < $1 ORDER BY expires_at LIMIT $2)`,
-      [now, rowsMax],
     );
   }
 }

@@ -1,6 +1,6 @@
 import { ModelId } from "@model-gateway/protocol/model-id.ts";
 import { z } from "zod";
-import { defineMethod, NoParams, Ok, ok } from "../../kernel/method.ts";
+import { defineMethod, NoParams, Ok } from "../../kernel/method.ts";
 import { AgentRecord } from "./records.ts";
 
 const AgentId = z.string().min(1).max(128);
@@ -38,10 +38,7 @@ export const deregister = defineMethod({
   hint,
   params: z.object({ agent_id: AgentId }),
   result: Ok,
-  handler: async ({ params, rooms }) => {
-    await rooms.agents.deregister(params.agent_id);
-    return ok;
-  },
+  handler: ({ params, rooms }) => rooms.agents.deregister(params.agent_id),
 });
 
 export const status = defineMethod({
@@ -72,7 +69,7 @@ export const deploy = defineMethod({
         "Serve the model also while a registered backend serves it; without it that backend has it alone",
       ),
   }),
-  result: Ok.extend({ stream_id: z.string() }),
+  result: z.object({ ok: z.literal(true), stream_id: z.string() }),
   handler: async ({ params, actor, rooms }) => ({
     ok: true as const,
     stream_id: await rooms.agents.deploy(actor, {
@@ -89,7 +86,7 @@ export const stop = defineMethod({
   auth: "admin",
   hint,
   params: z.object({ agent_id: AgentId, model_id: ModelId }),
-  result: Ok.extend({ stream_id: z.null() }),
+  result: z.object({ ok: z.literal(true), stream_id: z.null() }),
   handler: async ({ params, rooms }) => {
     await rooms.agents.stop(params.agent_id, params.model_id);
     return { ok: true as const, stream_id: null };

@@ -1,4 +1,4 @@
-import type { Database } from "../../storage/contract.ts";
+import { type Database, insertRow } from "../../storage/contract.ts";
 
 export interface AgentRow {
   id: string;
@@ -22,10 +22,7 @@ export class AgentStore {
   async insert(
     row: Pick<AgentRow, "id" | "name" | "version" | "created_at"> & { token_hash: string },
   ): Promise<void> {
-    await this.db.run(
-      "INSERT INTO agents (id, name, version, token_hash, created_at) VALUES ($1, $2, $3, $4, $5)",
-      [row.id, row.name, row.version, row.token_hash, row.created_at],
-    );
+    await insertRow(this.db, "agents", row);
   }
 
   list(): Promise<AgentRow[]> {

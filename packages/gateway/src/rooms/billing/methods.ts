@@ -1,6 +1,6 @@
 import { z } from "zod";
 import type { CapabilityName } from "../../backends/contract.ts";
-import { defineMethod, NoParams, Ok, ok } from "../../kernel/method.ts";
+import { defineMethod, NoParams, Ok } from "../../kernel/method.ts";
 import { PriceParts, Tokens, UsdEach, UsdPerImage, UsdPerMillion } from "./price-schema.ts";
 import type { Price } from "./prices.ts";
 import { isPerUnit } from "./unit-price.ts";
@@ -50,10 +50,7 @@ export const setPlan = defineMethod({
   auth: "admin_token",
   params: z.object({ user_email: z.string().trim().toLowerCase().min(1).max(254), tier: z.string() }),
   result: Ok,
-  handler: async ({ params, rooms }) => {
-    await rooms.billing.setPlan(params.user_email, params.tier);
-    return ok;
-  },
+  handler: ({ params, rooms }) => rooms.billing.setPlan(params.user_email, params.tier),
 });
 
 const VideoPriceRow = z.object({
@@ -112,10 +109,7 @@ export const setVideoPricing = defineMethod({
   auth: "admin_token",
   params: VideoPriceGiven,
   result: Ok,
-  handler: async ({ params, rooms }) => {
-    await rooms.billing.setVideoPrice(params);
-    return ok;
-  },
+  handler: ({ params, rooms }) => rooms.billing.setVideoPrice(params),
 });
 
 export const setVideoPrice = defineMethod({
@@ -125,10 +119,7 @@ export const setVideoPrice = defineMethod({
   hint,
   params: VideoPriceGiven,
   result: Ok,
-  handler: async ({ params, rooms }) => {
-    await rooms.billing.setVideoPrice(params);
-    return ok;
-  },
+  handler: ({ params, rooms }) => rooms.billing.setVideoPrice(params),
 });
 
 const UNIT_PRICES = {
@@ -244,10 +235,7 @@ export const setPrice = defineMethod({
   hint,
   params: PriceGiven,
   result: Ok,
-  handler: async ({ params, rooms }) => {
-    await rooms.billing.setModelPrices([priceGiven(params)]);
-    return ok;
-  },
+  handler: ({ params, rooms }) => rooms.billing.setModelPrices([priceGiven(params)]),
 });
 
 export const importPrices = defineMethod({
@@ -285,13 +273,11 @@ export const setTier = defineMethod({
     rpm: z.int().min(1).max(1_000_000).describe("Requests a minute that each key may make"),
   }),
   result: Ok,
-  handler: async ({ params, rooms }) => {
-    await rooms.billing.setTierLimits({
+  handler: ({ params, rooms }) =>
+    rooms.billing.setTierLimits({
       name: params.name,
       monthlyUsdQuota: params.monthly_usd_quota,
       monthlyTokenQuota: params.monthly_token_quota,
       rpm: params.rpm,
-    });
-    return ok;
-  },
+    }),
 });

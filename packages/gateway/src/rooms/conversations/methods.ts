@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { fail } from "../../kernel/errors.ts";
-import { defineMethod, NoParams, Ok, ok, Timestamp } from "../../kernel/method.ts";
+import { defineMethod, NoParams, Ok, Timestamp } from "../../kernel/method.ts";
 import { ConversationId } from "./schemas.ts";
 
 const Title = z.string().trim().min(1).max(200);
@@ -110,8 +110,5 @@ export const remove = defineMethod({
   auth: "jwt",
   params: ById,
   result: Ok,
-  handler: async ({ params, actor, rooms }) => {
-    await rooms.conversations.remove(actor.userId, idOf(params));
-    return ok;
-  },
+  handler: ({ params, actor, rooms }) => rooms.conversations.remove(actor.userId, idOf(params)),
 });

@@ -1,6 +1,6 @@
 import { type Clock, isoTime } from "../../kernel/clock.ts";
 import { fail } from "../../kernel/errors.ts";
-import type { Ids } from "../../kernel/ids.ts";
+import { type Ids, isUuid } from "../../kernel/ids.ts";
 import { isObject } from "../../kernel/json.ts";
 import type { Database } from "../../storage/contract.ts";
 import { relativeAge } from "./relative-age.ts";
@@ -22,7 +22,6 @@ export interface StoredMessage {
   incomplete?: string;
 }
 
-const isUuid = (text: string) => /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(text);
 const parseList = (json: string | null) => (json === null ? undefined : (JSON.parse(json) as unknown[]));
 
 const toMessage = (row: MessageRow): StoredMessage => ({

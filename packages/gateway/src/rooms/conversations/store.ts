@@ -1,4 +1,4 @@
-import type { Database } from "../../storage/contract.ts";
+import { type Database, insertRow } from "../../storage/contract.ts";
 
 export interface ConversationRow {
   id: string;
@@ -32,10 +32,7 @@ export class ConversationStore {
   constructor(readonly db: Database) {}
 
   async insert(row: ConversationRow): Promise<void> {
-    await this.db.run(
-      "INSERT INTO conversations (id, user_id, title, created_at, updated_at) VALUES ($1, $2, $3, $4, $5)",
-      [row.id, row.user_id, row.title, row.created_at, row.updated_at],
-    );
+    await insertRow(this.db, "conversations", row);
   }
 
   listOf(userId: string): Promise<(Omit<ConversationRow, "backend"> & { message_count: number })[]> {
@@ -100,24 +97,8 @@ export class ConversationStore {
       );
       let position = (row?.last ?? 0) + 1;
       for (const message of messages) {
-        await tx.run(
-          `INSERT INTO conversation_messages (id, conversation_id, position, role, content, images, tool_calls, parts,
-             tool_call_id, incomplete, created_at)
-           VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
-          [
-            message.id,
-            conversationId,
-            position++,
-            message.role,
-            message.content,
-            message.images,
-            message.tool_calls,
-            message.parts,
-            message.tool_call_id,
-            message.incomplete,
-            message.created_at,
-          ],
-        );
+        const row = { ...message, conversation_id: conversationId, position: position++ };
+        await insertRow(tx, "conversation_messages", row);
       }
       return true;
     });

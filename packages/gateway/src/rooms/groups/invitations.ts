@@ -5,9 +5,15 @@ import { fail } from "../../kernel/errors.ts";
 import { type Ids, sha256Hex } from "../../kernel/ids.ts";
 import { MULTIPLIER_ONE } from "../../kernel/payer.ts";
 import { PRINCIPAL_CHANGED } from "../../kernel/topics.ts";
-import type { Database, Queryable, Sweep, Transaction } from "../../storage/contract.ts";
+import {
+  type Database,
+  deleteExpired,
+  type Queryable,
+  type Sweep,
+  type Transaction,
+} from "../../storage/contract.ts";
 import { type Accounts, emailFor, type Session } from "../accounts/index.ts";
-import { type AccessOptions, accessGroup, changeGroup, lockGroup } from "./access.ts";
+import { accessGroup, changeGroup, type InGroup, lockGroup } from "./access.ts";
 import { MEMBERS_MAX } from "./members.ts";
 import { type InvitationRow, type Role, type SeenGroup, store } from "./store.ts";
 
@@ -43,11 +49,11 @@ export class Invitations {
   constructor(readonly options: InvitationsOptions) {}
 
   /** Removes invitations that nobody can accept any more. */
-  readonly sweep: Sweep = (nowMs, rowsMax) =>
-    store.deleteExpiredInvitations(this.options.db, isoTime(nowMs), rowsMax);
+  readonly sweep: Sweep = (...step) =>
+    deleteExpired(this.options.db, { table: "group_invitations" }, ...step);
 
   async create(
-    call: Omit<AccessOptions, "need">,
+    call: InGroup,
     { role, email, maxUses, ttlSeconds }: { role: Role; email?: string; maxUses: number; ttlSeconds: number },
   ): Promise<InvitationRow & { token: string }> {
     const { db, ids, clock, accounts } = this.options;
@@ -202,13 +208,13 @@ export class Invitations {
   }
 
   /** Those that can still be used, newest first. */
-  async list(call: Omit<AccessOptions, "need">): Promise<(InvitationRow & { creator_name: string })[]> {
+  async list(call: InGroup): Promise<(InvitationRow & { creator_name: string })[]> {
     const { db, clock } = this.options;
     await accessGroup(db, { ...call, need: "admin" });
     return store.openInvitations(db, call.groupId, isoTime(clock.now()));
   }
 
-  async revoke(call: Omit<AccessOptions, "need">, invitationId: string): Promise<void> {
+  async revoke(call: InGroup, invitationId: string): Promise<void> {
     await changeGroup(this.options.db, { ...call, need: "admin" }, async (tx) => {
       if (!(await store.removeInvitation(tx, call.groupId, invitationId))) refuseInvitation();
     });

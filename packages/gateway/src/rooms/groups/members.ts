@@ -2,6 +2,7 @@ import type { Bus } from "../../bus/contract.ts";
 import { type Clock, isoTime } from "../../kernel/clock.ts";
 import type { Actor } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
+import { isUuid } from "../../kernel/ids.ts";
 import { MULTIPLIER_ONE } from "../../kernel/payer.ts";
 import { PRINCIPAL_CHANGED } from "../../kernel/topics.ts";
 import type { Database, Transaction } from "../../storage/contract.ts";
@@ -23,8 +24,6 @@ interface MemberPatch {
   costMultiplierMicros?: number;
   isActive?: boolean;
 }
-
-const isUuid = (text: string) => /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(text);
 
 export class Members {
   constructor(readonly options: MembersOptions) {}

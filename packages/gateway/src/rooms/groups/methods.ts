@@ -1,8 +1,10 @@
 import { z } from "zod";
-import { defineMethod, NoParams, Ok, ok, Timestamp } from "../../kernel/method.ts";
+import type { Actor } from "../../kernel/context.ts";
+import { defineMethod, NoParams, Ok, Timestamp } from "../../kernel/method.ts";
 import { MULTIPLIER_ONE } from "../../kernel/payer.ts";
 import { Email, Name, NewPassword, SessionResult } from "../accounts/index.ts";
 import { StatementResult } from "../ledger/index.ts";
+import type { InGroup as Call } from "./access.ts";
 import { INVITATION_SECONDS } from "./invitations.ts";
 import type { NamedMember, SeenGroup } from "./store.ts";
 
@@ -71,6 +73,12 @@ const toMember = (member: NamedMember, { owner_id }: SeenGroup) => ({
 const toMicros = (multiplier: number | undefined) =>
   multiplier === undefined ? undefined : Math.round(multiplier * MULTIPLIER_ONE);
 
+const inGroup = (actor: Actor, { group_id }: { group_id: string }, method: string): Call => ({
+  actor,
+  groupId: group_id,
+  method,
+});
+
 export const create = defineMethod({
   name: "group.create",
   summary: "Create a group; you become its owner. With the admin token it belongs to the platform",
@@ -105,11 +113,7 @@ export const get = defineMethod({
   params: InGroup,
   result: Group.extend({ members: z.array(Member) }),
   handler: async ({ params, actor, rooms }) => {
-    const { group, members } = await rooms.groups.get({
-      actor,
-      groupId: params.group_id,
-      method: "group.get",
-    });
+    const { group, members } = await rooms.groups.get(inGroup(actor, params, "group.get"));
     return {
       ...toGroup(group, actor.userId),
       members: members.map((member) => toMember(member, group)),
@@ -130,10 +134,7 @@ export const update = defineMethod({
   }),
   result: Group,
   handler: async ({ params: { group_id, ...patch }, actor, rooms }) =>
-    toGroup(
-      await rooms.groups.update({ actor, groupId: group_id, method: "group.update" }, patch),
-      actor.userId,
-    ),
+    toGroup(await rooms.groups.update(inGroup(actor, { group_id }, "group.update"), patch), actor.userId),
 });
 
 export const remove = defineMethod({
@@ -143,10 +144,7 @@ export const remove = defineMethod({
   role: "group owner",
   params: InGroup,
   result: Ok,
-  handler: async ({ params, actor, rooms }) => {
-    await rooms.groups.remove({ actor, groupId: params.group_id, method: "group.delete" });
-    return ok;
-  },
+  handler: ({ params, actor, rooms }) => rooms.groups.remove(inGroup(actor, params, "group.delete")),
 });
 
 export const listMembers = defineMethod({
@@ -160,10 +158,9 @@ export const listMembers = defineMethod({
   }),
   result: z.array(Member),
   handler: async ({ params, actor, rooms }) => {
-    const { group, members } = await rooms.groups.members.list(
-      { actor, groupId: params.group_id, method: "group.members.list" },
-      { includeInactive: params.include_inactive },
-    );
+    const { group, members } = await rooms.groups.members.list(inGroup(actor, params, "group.members.list"), {
+      includeInactive: params.include_inactive,
+    });
     return members.map((member) => toMember(member, group));
   },
 });
@@ -181,7 +178,7 @@ export const addMember = defineMethod({
   result: Member,
   handler: async ({ params, actor, rooms }) => {
     const { group, member } = await rooms.groups.members.add(
-      { actor, groupId: params.group_id, method: "group.members.add" },
+      inGroup(actor, params, "group.members.add"),
       params.email,
       { role: params.role, costMultiplierMicros: toMicros(params.cost_multiplier) },
     );
@@ -203,7 +200,7 @@ export const updateMember = defineMethod({
   result: Member,
   handler: async ({ params, actor, rooms }) => {
     const { group, member } = await rooms.groups.members.update(
-      { actor, groupId: params.group_id, method: "group.members.update" },
+      inGroup(actor, params, "group.members.update"),
       params.user_id,
       {
         role: params.role,
@@ -222,13 +219,8 @@ export const removeMember = defineMethod({
   role: "group admin",
   params: InGroup.extend({ user_id: Person }),
   result: Ok,
-  handler: async ({ params, actor, rooms }) => {
-    await rooms.groups.members.remove(
-      { actor, groupId: params.group_id, method: "group.members.remove" },
-      params.user_id,
-    );
-    return ok;
-  },
+  handler: ({ params, actor, rooms }) =>
+    rooms.groups.members.remove(inGroup(actor, params, "group.members.remove"), params.user_id),
 });
 
 export const invite = defineMethod({
@@ -257,10 +249,12 @@ export const invite = defineMethod({
     expires_at: Timestamp,
   }),
   handler: ({ params, actor, rooms }) =>
-    rooms.groups.invitations.create(
-      { actor, groupId: params.group_id, method: "group.invite.create" },
-      { role: params.role, email: params.email, maxUses: params.max_uses, ttlSeconds: params.ttl_secs },
-    ),
+    rooms.groups.invitations.create(inGroup(actor, params, "group.invite.create"), {
+      role: params.role,
+      email: params.email,
+      maxUses: params.max_uses,
+      ttlSeconds: params.ttl_secs,
+    }),
 });
 
 export const accept = defineMethod({
@@ -325,7 +319,7 @@ export const listInvitations = defineMethod({
     }),
   ),
   handler: async ({ params, actor, rooms }) => {
-    const call = { actor, groupId: params.group_id, method: "group.invite.list" };
+    const call = inGroup(actor, params, "group.invite.list");
     return (await rooms.groups.invitations.list(call)).map(({ creator_name, ...invitation }) => ({
       ...invitation,
       created_by: creator_name,
@@ -341,9 +335,8 @@ export const revokeInvitation = defineMethod({
   params: InGroup.extend({ invitation_id: z.guid().toLowerCase() }),
   result: Ok,
   handler: async ({ params, actor, rooms }) => {
-    const call = { actor, groupId: params.group_id, method: "group.invite.revoke" };
+    const call = inGroup(actor, params, "group.invite.revoke");
     await rooms.groups.invitations.revoke(call, params.invitation_id);
-    return ok;
   },
 });
 
@@ -355,8 +348,7 @@ export const listModels = defineMethod({
   role: "group admin",
   params: InGroup,
   result: ModelLists,
-  handler: ({ params, actor, rooms }) =>
-    rooms.groups.models({ actor, groupId: params.group_id, method: "group.models.list" }),
+  handler: ({ params, actor, rooms }) => rooms.groups.models(inGroup(actor, params, "group.models.list")),
 });
 
 const ModelChange = InGroup.extend({
@@ -364,33 +356,31 @@ const ModelChange = InGroup.extend({
   remove: z.boolean().default(false).describe("Take the models off this list instead"),
 });
 
-export const allowModels = defineMethod({
-  name: "group.models.allow",
-  summary: "Allow models; it restricts the group's keys once enforce_model_allowlist is on",
-  auth: "jwt",
-  role: "group admin",
-  params: ModelChange,
-  result: ModelLists,
-  handler: ({ params, actor, rooms }) =>
-    rooms.groups.changeModels(
-      { actor, groupId: params.group_id, method: "group.models.allow" },
-      { rule: "allow", modelIds: params.model_ids, remove: params.remove },
-    ),
-});
-
-export const denyModels = defineMethod({
-  name: "group.models.deny",
-  summary: "Deny models to the group's keys; a denial wins over a permission",
-  auth: "jwt",
-  role: "group admin",
-  params: ModelChange,
-  result: ModelLists,
-  handler: ({ params, actor, rooms }) =>
-    rooms.groups.changeModels(
-      { actor, groupId: params.group_id, method: "group.models.deny" },
-      { rule: "deny", modelIds: params.model_ids, remove: params.remove },
-    ),
-});
+const changeModels = <const Name extends string>(name: Name, rule: "allow" | "deny", summary: string) =>
+  defineMethod({
+    name,
+    summary,
+    auth: "jwt",
+    role: "group admin",
+    params: ModelChange,
+    result: ModelLists,
+    handler: ({ params, actor, rooms }) =>
+      rooms.groups.changeModels(inGroup(actor, params, name), {
+        rule,
+        modelIds: params.model_ids,
+        remove: params.remove,
+      }),
+  });
+export const allowModels = changeModels(
+  "group.models.allow",
+  "allow",
+  "Allow models; it restricts the group's keys once enforce_model_allowlist is on",
+);
+export const denyModels = changeModels(
+  "group.models.deny",
+  "deny",
+  "Deny models to the group's keys; a denial wins over a permission",
+);
 
 export const topup = defineMethod({
   name: "group.credits.topup",
@@ -401,10 +391,10 @@ export const topup = defineMethod({
   result: z.object({ group_id: z.guid(), balance: z.int() }),
   handler: async ({ params, actor, rooms }) => ({
     group_id: params.group_id,
-    balance: await rooms.groups.credits.topup(
-      { actor, groupId: params.group_id, method: "group.credits.topup" },
-      { points: params.points, note: params.note ?? null },
-    ),
+    balance: await rooms.groups.credits.topup(inGroup(actor, params, "group.credits.topup"), {
+      points: params.points,
+      note: params.note ?? null,
+    }),
   }),
 });
 
@@ -418,11 +408,7 @@ export const balance = defineMethod({
   result: StatementResult.extend({ group_id: z.guid() }),
   handler: async ({ params, actor, rooms }) => ({
     group_id: params.group_id,
-    ...(await rooms.groups.credits.balance({
-      actor,
-      groupId: params.group_id,
-      method: "group.credits.balance",
-    })),
+    ...(await rooms.groups.credits.balance(inGroup(actor, params, "group.credits.balance"))),
   }),
 });
 
@@ -440,7 +426,7 @@ export const allocate = defineMethod({
   }),
   handler: async ({ params, actor, rooms }) => {
     const { poolBalance, email } = await rooms.groups.credits.allocate(
-      { actor, groupId: params.group_id, method: "group.credits.allocate" },
+      inGroup(actor, params, "group.credits.allocate"),
       { person: params.user_id, points: params.points, note: params.note ?? null },
     );
     return { group_id: params.group_id, user: email, points: params.points, balance: poolBalance };

@@ -1,5 +1,11 @@
 import { MULTIPLIER_ONE } from "../../kernel/payer.ts";
-import { insertRows, type Queryable, type Transaction } from "../../storage/contract.ts";
+import {
+  countRows,
+  insertRow,
+  insertRows,
+  type Queryable,
+  type Transaction,
+} from "../../storage/contract.ts";
 
 export type Role = "admin" | "member";
 export type Rule = "allow" | "deny";
@@ -83,29 +89,13 @@ export const store = {
     return rows.map(toGroup);
   },
 
-  async countOwned(on: Queryable, userId: string): Promise<number> {
-    const row = await on.get<{ n: number }>("SELECT COUNT(*) AS n FROM user_groups WHERE owner_id = $1", [
-      userId,
-    ]);
-    return row?.n ?? 0;
+  countOwned(on: Queryable, userId: string): Promise<number> {
+    return countRows(on, "user_groups WHERE owner_id = $1", [userId]);
   },
 
   /** False when the id is taken. */
-  async insertGroup(tx: Transaction, group: GroupRow): Promise<boolean> {
-    const inserted = await tx.run(
-      `INSERT INTO user_groups (id, name, description, owner_id, enforce_model_allowlist, rpm_ceiling, created_at)
-       VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (id) DO NOTHING`,
-      [
-        group.id,
-        group.name,
-        group.description,
-        group.owner_id,
-        group.enforce_model_allowlist,
-        group.rpm_ceiling,
-        group.created_at,
-      ],
-    );
-    return inserted > 0;
+  insertGroup(tx: Transaction, group: GroupRow): Promise<boolean> {
+    return insertRow(tx, "user_groups", group, "ON CONFLICT (id) DO NOTHING");
   },
 
   async updateGroup(tx: Transaction, group: GroupRow): Promise<void> {
@@ -153,27 +143,17 @@ export const store = {
     return rows.map(toMember);
   },
 
-  async countMembers(on: Queryable, groupId: string): Promise<number> {
-    const row = await on.get<{ n: number }>("SELECT COUNT(*) AS n FROM group_members WHERE group_id = $1", [
-      groupId,
-    ]);
-    return row?.n ?? 0;
+  countMembers(on: Queryable, groupId: string): Promise<number> {
+    return countRows(on, "group_members WHERE group_id = $1", [groupId]);
   },
 
   async saveMember(tx: Transaction, member: MemberRow): Promise<void> {
-    await tx.run(
-      `INSERT INTO group_members (group_id, user_id, role, cost_multiplier_micros, is_active, created_at)
-       VALUES ($1, $2, $3, $4, $5, $6)
-       ON CONFLICT (group_id, user_id) DO UPDATE SET role = excluded.role,
+    await insertRow(
+      tx,
+      "group_members",
+      member,
+      `ON CONFLICT (group_id, user_id) DO UPDATE SET role = excluded.role,
          cost_multiplier_micros = excluded.cost_multiplier_micros, is_active = excluded.is_active`,
-      [
-        member.group_id,
-        member.user_id,
-        member.role,
-        member.cost_multiplier_micros,
-        member.is_active,
-        member.created_at,
-      ],
     );
   },
 
@@ -227,31 +207,14 @@ export const store = {
     await tx.run("DELETE FROM group_invitations WHERE group_id = $1 AND email = $2", [groupId, user.email]);
   },
 
-  deleteExpiredInvitations(on: Queryable, now: string, rowsMax: number): Promise<number> {
-    return on.run(
-      `DELETE FROM group_invitations WHERE id IN
-         (SELECT id FROM group_invitations WHERE expires_at < $1 ORDER BY expires_at LIMIT $2)`,
-      [now, rowsMax],
-    );
-  },
-
   /** Drops the group's expired invitations and counts those that are left. */
   async sweepInvitations(tx: Transaction, groupId: string, now: string): Promise<number> {
     await tx.run("DELETE FROM group_invitations WHERE group_id = $1 AND expires_at <= $2", [groupId, now]);
-    const row = await tx.get<{ n: number }>(
-      "SELECT COUNT(*) AS n FROM group_invitations WHERE group_id = $1 AND uses < max_uses",
-      [groupId],
-    );
-    return row?.n ?? 0;
+    return countRows(tx, "group_invitations WHERE group_id = $1 AND uses < max_uses", [groupId]);
   },
 
   async insertInvitation(tx: Transaction, invitation: InvitationRow, tokenHash: string): Promise<void> {
-    const { id, group_id, role, email, max_uses, uses, created_by, created_at, expires_at } = invitation;
-    await tx.run(
-      `INSERT INTO group_invitations (${INVITATION_COLUMNS}, token_hash)
-       VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
-      [id, group_id, role, email, max_uses, uses, created_by, created_at, expires_at, tokenHash],
-    );
+    await insertRow(tx, "group_invitations", { ...invitation, token_hash: tokenHash });
   },
 
   invitation(on: Queryable, tokenHash: string): Promise<InvitationRow | null> {
@@ -267,11 +230,9 @@ export const store = {
     now: string,
   ): Promise<(InvitationRow & { creator_name: string })[]> {
     return on.all(
-      `SELECT ${INVITATION_COLUMNS.split(", ")
-        .map((column) => `i.${column}`)
-        .join(", ")}, COALESCE(u.name, '') AS creator_name
-       FROM group_invitations i LEFT JOIN users u ON u.id = i.created_by
-       WHERE i.group_id = $1 AND i.expires_at > $2 AND i.uses < i.max_uses ORDER BY i.created_at DESC, i.id`,
+      `SELECT ${INVITATION_COLUMNS}, COALESCE((SELECT u.name FROM users u WHERE u.id = created_by), '') AS creator_name
+       FROM group_invitations
+       WHERE group_id = $1 AND expires_at > $2 AND uses < max_uses ORDER BY created_at DESC, id`,
       [groupId, now],
     );
   },

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { defineMethod, Ok, ok } from "../../kernel/method.ts";
+import { defineMethod, Ok } from "../../kernel/method.ts";
 import { ConversationId } from "../conversations/index.ts";
 
 const Message = z.looseObject({
@@ -49,7 +49,6 @@ export const stop = defineMethod({
   result: Ok,
   handler: ({ params, actor, rooms }) => {
     rooms.inference.stop(actor, params.stream_id);
-    return ok;
   },
 });
 

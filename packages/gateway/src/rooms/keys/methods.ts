@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { defineMethod, GivenId, NoParams, Ok, ok, Timestamp } from "../../kernel/method.ts";
+import { defineMethod, GivenId, NoParams, Ok, Timestamp } from "../../kernel/method.ts";
 import { LimitParams } from "./limits.ts";
 
 const Name = z.string().trim().min(1).max(80);
@@ -79,10 +79,7 @@ export const revoke = defineMethod({
   auth: "jwt",
   params: z.object({ key_id: GivenId }),
   result: Ok,
-  handler: async ({ params, actor, rooms }) => {
-    await rooms.keys.revoke(actor, params.key_id);
-    return ok;
-  },
+  handler: ({ params, actor, rooms }) => rooms.keys.revoke(actor, params.key_id),
 });
 
 const CAPTURE_DAYS_MAX = 30;

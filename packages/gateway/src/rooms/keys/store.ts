@@ -1,4 +1,10 @@
-import { type Database, insertRows, type Queryable, type Transaction } from "../../storage/contract.ts";
+import {
+  countRows,
+  type Database,
+  insertRow,
+  type Queryable,
+  type Transaction,
+} from "../../storage/contract.ts";
 import type { LimitRow } from "./limits.ts";
 
 export interface KeyRow extends LimitRow {
@@ -36,29 +42,15 @@ const LIMITS = [
   "requests_per_minute",
   "tokens_per_minute",
 ] as const satisfies (keyof LimitRow)[];
-const COLUMNS = [
-  "id",
-  "name",
-  "project",
-  "key_prefix",
-  "group_id",
-  "active",
-  "created_at",
-  "revoked_at",
-  "capture_until",
-  ...LIMITS,
-];
-const OF_KEY = COLUMNS.map((column) => `k.${column}`).join(", ");
+const OWN = "id name project key_prefix group_id active created_at revoked_at capture_until".split(" ");
+const OF_KEY = [...OWN, ...LIMITS].map((column) => `k.${column}`).join(", ");
 
 /** SQL of the API keys. */
 export class KeyStore {
   constructor(readonly db: Database) {}
 
   async insert(on: Queryable, key: KeyRow & { user_id: string; key_hash: string }): Promise<void> {
-    const columns = ["user_id", "key_hash", ...COLUMNS] as const;
-    await insertRows(on, `api_keys (${columns.join(", ")})`, [
-      columns.map((column) => key[column as keyof typeof key]),
-    ]);
+    await insertRow(on, "api_keys", key);
   }
 
   /** Newest first. Of more than `LISTED_MAX`, the oldest revoked ones are left out. */
@@ -112,12 +104,8 @@ export class KeyStore {
     );
   }
 
-  async countActive(userId: string): Promise<number> {
-    const row = await this.db.get<{ n: number }>(
-      "SELECT COUNT(*) AS n FROM api_keys WHERE user_id = $1 AND active",
-      [userId],
-    );
-    return row?.n ?? 0;
+  countActive(userId: string): Promise<number> {
+    return countRows(this.db, "api_keys WHERE user_id = $1 AND active", [userId]);
   }
 
   /** True when the key is the user's; revoking twice keeps the first time. */

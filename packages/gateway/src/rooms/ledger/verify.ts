@@ -1,4 +1,4 @@
-import type { Queryable } from "../../storage/contract.ts";
+import { countRows, type Queryable } from "../../storage/contract.ts";
 import { FEMTO_PER_POINT } from "./charge.ts";
 
 /** The most problems of one kind that are listed. */
@@ -185,14 +185,12 @@ export async function verifyLedger(db: Queryable): Promise<LedgerReport> {
     if (rows.length > LISTED_MAX)
       problems.push({ check: name, message: `and more than ${LISTED_MAX} in all` });
   }
-  const counted = async (table: string) =>
-    (await db.get<{ n: number }>(`SELECT COUNT(*) AS n FROM ${table}`))?.n ?? 0;
   return {
     ok: problems.length === 0,
     // The rows over which the account of spent points is spread are one account.
-    accounts: await counted("ledger_accounts WHERE id NOT LIKE 'system:spent:%'"),
-    movements: await counted("ledger_movements"),
-    entries: await counted("ledger_entries"),
+    accounts: await countRows(db, "ledger_accounts WHERE id NOT LIKE 'system:spent:%'"),
+    movements: await countRows(db, "ledger_movements"),
+    entries: await countRows(db, "ledger_entries"),
     debts: (await db.get<{ count: number; points: number }>(
       `SELECT COUNT(*) AS count, CAST(COALESCE(-SUM(balance), 0) AS BIGINT) AS points
        FROM ledger_accounts WHERE type = 'debt' AND balance < 0`,

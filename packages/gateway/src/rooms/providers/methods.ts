@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { defineMethod, NoParams, Ok, ok } from "../../kernel/method.ts";
+import { defineMethod, NoParams, Ok } from "../../kernel/method.ts";
 import { PROVIDER_ADDRESSES } from "./addresses.ts";
 
 const ProviderId = z.string().trim().min(1).max(64);
@@ -58,10 +58,7 @@ export const add = defineMethod({
     website_domain: Domain.optional(),
   }),
   result: Ok,
-  handler: async ({ params, rooms }) => {
-    await rooms.providers.add(params);
-    return ok;
-  },
+  handler: ({ params, rooms }) => rooms.providers.add(params),
 });
 
 export const update = defineMethod({
@@ -76,10 +73,7 @@ export const update = defineMethod({
     website_domain: Domain.optional(),
   }),
   result: Ok,
-  handler: async ({ params: { provider_id, ...change }, rooms }) => {
-    await rooms.providers.update(provider_id, change);
-    return ok;
-  },
+  handler: ({ params: { provider_id, ...change }, rooms }) => rooms.providers.update(provider_id, change),
 });
 
 export const remove = defineMethod({
@@ -89,10 +83,7 @@ export const remove = defineMethod({
   hint,
   params: z.object({ provider_id: ProviderId }),
   result: Ok,
-  handler: async ({ params, rooms }) => {
-    await rooms.providers.remove(params.provider_id);
-    return ok;
-  },
+  handler: ({ params, rooms }) => rooms.providers.remove(params.provider_id),
 });
 
 export const test = defineMethod({
@@ -102,7 +93,7 @@ export const test = defineMethod({
   audit: false,
   hint,
   params: NoParams,
-  result: Ok.extend({ message: z.string() }),
+  result: z.object({ ok: z.literal(true), message: z.string() }),
   handler: () => ({
     ok: true as const,
     message: "providers.test is not implemented; see the health of a backend instead",

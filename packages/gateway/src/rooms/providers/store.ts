@@ -1,4 +1,4 @@
-import type { Database } from "../../storage/contract.ts";
+import { type Database, insertRow } from "../../storage/contract.ts";
 import type { ProviderChange } from "./service.ts";
 
 interface ProviderRow {
@@ -19,10 +19,7 @@ export class ProviderStore {
   }
 
   async insert(row: ProviderRow & { created_at: string }): Promise<void> {
-    await this.db.run(
-      "INSERT INTO providers (id, name, description, website_domain, created_at) VALUES ($1, $2, $3, $4, $5)",
-      [row.id, row.name, row.description, row.website_domain, row.created_at],
-    );
+    await insertRow(this.db, "providers", row);
   }
 
   /** False when there is no such provider; fields that are not given keep their value. */

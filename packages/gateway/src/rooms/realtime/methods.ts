@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { defineMethod, Ok, ok } from "../../kernel/method.ts";
+import { defineMethod, Ok } from "../../kernel/method.ts";
 import { ConversationId } from "../conversations/index.ts";
 
 const CLIENT_EVENTS = [
@@ -61,10 +61,7 @@ export const event = defineMethod({
       .describe("Audio is base64 PCM16, 16 kHz to the model and 24 kHz from it, and passes untouched"),
   }),
   result: Ok,
-  handler: async ({ params, actor, rooms }) => {
-    await rooms.realtime.send(actor, params.session_id, params.event);
-    return ok;
-  },
+  handler: ({ params, actor, rooms }) => rooms.realtime.send(actor, params.session_id, params.event),
 });
 
 export const stop = defineMethod({

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { defineMethod, NoParams, Ok, ok } from "../../kernel/method.ts";
+import { defineMethod, NoParams, Ok } from "../../kernel/method.ts";
 import { modelsOf } from "./entry.ts";
 import { aliasField, Health, healthOf, Registration } from "./routes.ts";
 
@@ -102,10 +102,7 @@ export const probeBackend = defineMethod({
   hint,
   params: z.object({ name: Name }),
   result: Ok,
-  handler: async ({ params, rooms }) => {
-    await rooms.routing.probeNow(params.name);
-    return ok;
-  },
+  handler: ({ params, rooms }) => rooms.routing.probeNow(params.name),
 });
 
 export const removeBackend = defineMethod({
@@ -138,7 +135,6 @@ export const setAlias = defineMethod({
   result: Ok,
   handler: ({ params, rooms: { routing } }) => {
     routing.aliases.set(params.alias, params.target);
-    return ok;
   },
 });
 
@@ -151,6 +147,5 @@ export const removeAlias = defineMethod({
   result: Ok,
   handler: ({ params, rooms: { routing } }) => {
     routing.aliases.remove(params.alias);
-    return ok;
   },
 });

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { defineMethod, NoParams, Ok, ok } from "../../kernel/method.ts";
+import { defineMethod, NoParams, Ok } from "../../kernel/method.ts";
 import { TARGETS_MAX } from "./model-routes.ts";
 
 const Field = z.object({
@@ -76,14 +76,12 @@ export const setRoute = defineMethod({
   hint,
   params: RouteSettings,
   result: Ok,
-  handler: async ({ params: { name, targets, begin_within_seconds: seconds }, rooms }) => {
-    await rooms.routing.routes.set({
+  handler: ({ params: { name, targets, begin_within_seconds: seconds }, rooms }) =>
+    rooms.routing.routes.set({
       name,
       targets: targets.map((target) => ({ ...target, backend: target.backend ?? null })),
       beginWithinMs: seconds == null ? null : Math.round(seconds * 1000),
-    });
-    return ok;
-  },
+    }),
 });
 
 export const deleteRoute = defineMethod({
@@ -93,9 +91,6 @@ export const deleteRoute = defineMethod({
   hint,
   params: z.object({ name: MODEL_ID }),
   result: Ok,
-  handler: async ({ params, rooms }) => {
-    await rooms.routing.routes.remove(params.name);
-    return ok;
-  },
+  handler: ({ params, rooms }) => rooms.routing.routes.remove(params.name),
 });
 export * from "./manage-methods.ts";

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { defineMethod, GivenId, NoParams, Ok, ok, Timestamp } from "../../kernel/method.ts";
+import { defineMethod, GivenId, NoParams, Ok, Timestamp } from "../../kernel/method.ts";
 import { SessionResult } from "../accounts/index.ts";
 
 export const listIdentities = defineMethod({
@@ -26,10 +26,7 @@ export const removeIdentity = defineMethod({
   auth: "jwt",
   params: z.object({ identity_id: GivenId }),
   result: Ok,
-  handler: async ({ params, actor, rooms }) => {
-    await rooms.sso.unlink(actor, params.identity_id);
-    return ok;
-  },
+  handler: ({ params, actor, rooms }) => rooms.sso.unlink(actor, params.identity_id),
 });
 
 export const approveCli = defineMethod({

@@ -4,7 +4,7 @@ import { isoTime } from "../../kernel/clock.ts";
 import type { Actor, CallSource } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
 import type { Ids } from "../../kernel/ids.ts";
-import type { Database, Sweep, Transaction } from "../../storage/contract.ts";
+import { type Database, deleteExpired, type Sweep, type Transaction } from "../../storage/contract.ts";
 import type { Accounts, Session, UserRow } from "../accounts/index.ts";
 import { type Groups, isGroupInvitation } from "../groups/index.ts";
 import { ATTEMPT_SECONDS, Attempt } from "./attempt.ts";
@@ -351,7 +351,8 @@ export class Sso {
   }
 
   /** Forgets used attempts that would have expired anyway. */
-  readonly sweepUsed: Sweep = (nowMs, rowsMax) => this.#store.deleteUsed(isoTime(nowMs), rowsMax);
+  readonly sweepUsed: Sweep = (...step) =>
+    deleteExpired(this.options.db, { table: "used_sign_ins" }, ...step);
 }
 
 export const callbackUrl = (publicUrl: string): string =>

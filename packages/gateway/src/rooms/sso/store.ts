@@ -1,4 +1,4 @@
-import type { Database, Queryable } from "../../storage/contract.ts";
+import { type Database, insertRow, type Queryable } from "../../storage/contract.ts";
 
 export interface IdentityRow {
   id: string;
@@ -25,15 +25,7 @@ export class IdentityStore {
   }
 
   async insert(on: Queryable, row: IdentityRow): Promise<void> {
-    await on.run(`INSERT INTO identities (${COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7)`, [
-      row.id,
-      row.issuer,
-      row.subject,
-      row.user_id,
-      row.email,
-      row.created_at,
-      row.last_used_at,
-    ]);
+    await insertRow(on, "identities", row);
   }
 
   async touch(
@@ -55,19 +47,7 @@ export class IdentityStore {
   }
 
   /** False when the attempt was used before. */
-  async use(attemptId: string, expiresAt: string): Promise<boolean> {
-    const inserted = await this.db.run(
-      "INSERT INTO used_sign_ins (id, expires_at) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING",
-      [attemptId, expiresAt],
-    );
-    return inserted > 0;
-  }
-
-  deleteUsed(before: string, rowsMax: number): Promise<number> {
-    return this.db.run(
-      `DELETE FROM used_sign_ins WHERE id IN
-         (SELECT id FROM used_sign_ins WHERE expires_at < $1 ORDER BY expires_at LIMIT $2)`,
-      [before, rowsMax],
-    );
+  use(id: string, expires_at: string): Promise<boolean> {
+    return insertRow(this.db, "used_sign_ins", { id, expires_at }, "ON CONFLICT (id) DO NOTHING");
   }
 }

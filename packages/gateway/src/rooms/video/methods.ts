@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { defineMethod, GivenId, Ok, ok, WholeNumber } from "../../kernel/method.ts";
+import { defineMethod, GivenId, Ok, WholeNumber } from "../../kernel/method.ts";
 import { Job, VideoTask } from "./schemas.ts";
 
 const JobId = z.object({ job_id: GivenId });
@@ -56,8 +56,5 @@ export const cancel = defineMethod({
   audit: false,
   params: JobId,
   result: Ok,
-  handler: async ({ params, actor, rooms }) => {
-    await rooms.video.cancel(actor.userId, params.job_id);
-    return ok;
-  },
+  handler: ({ params, actor, rooms }) => rooms.video.cancel(actor.userId, params.job_id),
 });

@@ -3,7 +3,7 @@ import type { Bus, EventHub, Revocations } from "../../bus/contract.ts";
 import { type Clock, isoTime } from "../../kernel/clock.ts";
 import type { SignedIn } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
-import type { Ids } from "../../kernel/ids.ts";
+import { type Ids, isUuid } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { Payer } from "../../kernel/payer.ts";
 import type { RequestRecord } from "../../kernel/request-record.ts";
@@ -86,8 +86,6 @@ const toView = (job: JobSummary): JobView => ({
 
 const warningsOf = ({ unsent = [] }: VideoAsked, backend: string): string[] =>
   unsent.map((field) => `\`${field}\` was not sent: the API of ${backend} has no place for it`);
-
-const isUuid = (text: string) => /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(text);
 
 /** Video jobs: rows that some instance carries forward step by step until they end. */
 export class Video {

@@ -1,4 +1,4 @@
-import type { Database } from "../../storage/contract.ts";
+import { countRows, type Database, insertRow } from "../../storage/contract.ts";
 
 /**
  * `submitting` is written before the task is sent and stays when the process dies meanwhile: only then is it
@@ -58,11 +58,7 @@ export class VideoStore {
   constructor(readonly db: Database) {}
 
   async insert(job: JobRow & Lease): Promise<void> {
-    const names = `${COLUMNS}, lease_owner, lease_until`.split(", ");
-    await this.db.run(
-      `INSERT INTO video_jobs (${names.join(", ")}) VALUES (${names.map((_, i) => `$${i + 1}`).join(", ")})`,
-      names.map((name) => job[name as keyof JobRow]),
-    );
+    await insertRow(this.db, "video_jobs", job);
   }
 
   find(id: string): Promise<JobRow | null> {
@@ -76,12 +72,8 @@ export class VideoStore {
     );
   }
 
-  async countActive(userId: string): Promise<number> {
-    const row = await this.db.get<{ n: number }>(
-      `SELECT COUNT(*) AS n FROM video_jobs WHERE user_id = $1 AND status IN ${ACTIVE}`,
-      [userId],
-    );
-    return row?.n ?? 0;
+  countActive(userId: string): Promise<number> {
+    return countRows(this.db, `video_jobs WHERE user_id = $1 AND status IN ${ACTIVE}`, [userId]);
   }
 
   /**
