@@ -10,6 +10,7 @@ import { VERSION } from "../kernel/version.ts";
 import { Metrics } from "../observe/metrics.ts";
 import { createTracer, noTracer, type Tracer } from "../observe/tracing.ts";
 import { loadJwtSecret, watchSigning } from "../rooms/accounts/index.ts";
+import type { Foundation } from "../rooms/foundation.ts";
 import { databaseId, openStorage } from "../storage/index.ts";
 import { DatabaseLeases } from "../storage/leases.ts";
 import type { Life } from "./life.ts";
@@ -38,7 +39,7 @@ function openTracer(config: Config, parts: { clock: Clock; log: Log; metrics: Me
 }
 
 /** What every room depends on. */
-export async function openFoundation(options: FoundationOptions) {
+export async function openFoundation(options: FoundationOptions): Promise<Foundation> {
   const { config, life, log, clock = systemClock, ids = randomIds, worker } = options;
   const db = await openStorage(config);
   life.opened("database", () => db.close());
@@ -63,7 +64,6 @@ export async function openFoundation(options: FoundationOptions) {
   life.opened("leases", () => leases.releaseAll().catch(() => {}));
   const events = new BusEventHub(bus, clock, ids);
   life.opened("notification channels", () => events.close());
-  /** Requests to other instances; null when this process runs alone. */
   const instances = bus.shared ? new BusRequests({ bus, clock, ids }) : null;
   life.opened("requests to other instances", () => instances?.close());
   const revocations = new BusRevocations({ bus, clock, log });
@@ -84,5 +84,3 @@ export async function openFoundation(options: FoundationOptions) {
     revocations,
   };
 }
-
-export type Foundation = Awaited<ReturnType<typeof openFoundation>>;

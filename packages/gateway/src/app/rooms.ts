@@ -13,6 +13,7 @@ import { Audit } from "../rooms/audit/index.ts";
 import { Billing } from "../rooms/billing/index.ts";
 import { Captures } from "../rooms/captures/index.ts";
 import { Conversations } from "../rooms/conversations/index.ts";
+import type { Foundation } from "../rooms/foundation.ts";
 import { Groups } from "../rooms/groups/index.ts";
 import { type Deadlines, Inference } from "../rooms/inference/index.ts";
 import { Keys } from "../rooms/keys/index.ts";
@@ -27,7 +28,6 @@ import { Sso, type SsoSettings } from "../rooms/sso/index.ts";
 import { Housekeeping, type LocalServer, LocalServers, System } from "../rooms/system/index.ts";
 import { Usage } from "../rooms/usage/index.ts";
 import { Video } from "../rooms/video/index.ts";
-import type { Foundation } from "./foundation.ts";
 import { SettlingThread } from "./journal-thread/thread.ts";
 import type { Life } from "./life.ts";
 

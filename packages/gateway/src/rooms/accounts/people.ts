@@ -1,14 +1,9 @@
-import { type Clock, isoTime } from "../../kernel/clock.ts";
+import { isoTime } from "../../kernel/clock.ts";
 import type { Actor, CallSource } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
-import { type Ids, sha256Hex } from "../../kernel/ids.ts";
-import {
-  type Database,
-  deleteExpired,
-  type Queryable,
-  type Sweep,
-  type Transaction,
-} from "../../storage/contract.ts";
+import { sha256Hex } from "../../kernel/ids.ts";
+import { deleteExpired, type Queryable, type Sweep, type Transaction } from "../../storage/contract.ts";
+import type { Needs } from "../foundation.ts";
 import type { Accounts, Session } from "./service.ts";
 import type { AccountStore, LinkRow, ListedLink, ListedUser, UserRow, UsersPage } from "./store.ts";
 
@@ -20,10 +15,7 @@ const LINKS_PER_IP = 20;
 /** No password has this hash: the account waits for its link to be used. */
 const NO_PASSWORD = "";
 
-export interface PeopleOptions {
-  db: Database;
-  clock: Clock;
-  ids: Ids;
+export interface PeopleOptions extends Needs<"db" | "clock" | "ids"> {
   store: AccountStore;
   accounts: Pick<Accounts, "hash" | "insert" | "limit" | "startSession" | "changed" | "giving">;
 }
@@ -38,15 +30,6 @@ export interface UserPatch {
 export interface Link {
   id: string;
   token: string;
-  expires_at: string;
-}
-
-/** What the bearer of a link may see before using it. */
-export interface ShownLink {
-  kind: "invitation" | "password";
-  invited_by: string;
-  email: string | null;
-  name: string | null;
   expires_at: string;
 }
 
@@ -172,13 +155,13 @@ export class People {
   }
 
   /** What its bearer is told of a link. */
-  async show(token: string, { ip }: CallSource): Promise<ShownLink> {
+  async show(token: string, { ip }: CallSource) {
     const { store } = this.options;
     const link = await this.#find(token, ip);
     const creator = await store.userById(link.created_by);
     const owner = link.user_id === null ? null : await store.userById(link.user_id);
     return {
-      kind: owner ? "password" : "invitation",
+      kind: owner ? ("password" as const) : ("invitation" as const),
       invited_by: creator?.name ?? "",
       email: owner?.email ?? link.email,
       name: owner?.name ?? null,

@@ -1,16 +1,18 @@
 import { networkOf } from "@model-gateway/wire/server";
-import type { Bus, Counter } from "../../bus/contract.ts";
+import type { z } from "zod";
 import { BoundedMap, Gate } from "../../kernel/bounded.ts";
-import { type Clock, isoTime, sleep } from "../../kernel/clock.ts";
+import { isoTime, sleep } from "../../kernel/clock.ts";
 import type { Actor, Authenticator, CallSource, Identity, SignedIn } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
-import { constantTimeEqual, type Ids, sha256Hex } from "../../kernel/ids.ts";
+import { constantTimeEqual, sha256Hex } from "../../kernel/ids.ts";
 import { hmacSha256 } from "../../kernel/keyed-hash.ts";
 import { PRINCIPAL_CHANGED, USER_CHANGED } from "../../kernel/topics.ts";
-import { type Database, deleteExpired, type Sweep, type Transaction } from "../../storage/contract.ts";
+import { deleteExpired, type Sweep, type Transaction } from "../../storage/contract.ts";
+import type { Needs } from "../foundation.ts";
 import { Giving } from "./giving.ts";
 import { decoyHash, hashPassword } from "./password-hash.ts";
 import { People } from "./people.ts";
+import type { SessionResult } from "./schemas.ts";
 import { AccountStore, type SessionRow, type UserRow } from "./store.ts";
 import {
   ACCESS_TOKEN_SECONDS,
@@ -38,13 +40,7 @@ const HASHES_WAITING_MAX = 100;
 /** Tiers of new accounts: the first administrator owns the machine, so nothing limits them. */
 const NEW_TIERS = { owner: "enterprise", others: "free" } as const;
 
-export interface AccountsOptions {
-  db: Database;
-  bus: Bus;
-  counter: Counter;
-  clock: Clock;
-  ids: Ids;
-  jwtSecret: Uint8Array;
+export interface AccountsOptions extends Needs<"db" | "bus" | "counter" | "clock" | "ids" | "jwtSecret"> {
   adminToken: string | null;
   /** True: open; false: closed; null: open until the first user exists. */
   registrationOpen: boolean | null;
@@ -60,13 +56,7 @@ export interface NewAccount {
   name?: string;
 }
 
-export interface Session {
-  access_token: string;
-  refresh_token: string;
-  token_type: "Bearer";
-  expires_in: number;
-  user: { id: string; email: string; name: string; is_admin: boolean };
-}
+export type Session = z.output<typeof SessionResult>;
 
 interface KnownActor {
   actor: Actor;
@@ -117,7 +107,7 @@ export class Accounts implements Authenticator {
     this.#store = new AccountStore(options.db);
     this.giving = new Giving(this.#store, options);
     this.people = new People({ ...options, store: this.#store, accounts: this });
-    this.#tokens = createAccessTokens({ secret: options.jwtSecret, clock: options.clock, ids: options.ids });
+    this.#tokens = createAccessTokens(options);
     this.setupToken = hmacSha256(options.jwtSecret, "setup link").toString("base64url");
     options.bus.onGap(() => this.#actors.clear());
     options.bus.subscribe(USER_CHANGED, (userId) => this.#actors.delete(userId));
@@ -147,7 +137,7 @@ export class Accounts implements Authenticator {
   /** The first account administers the service: it is made from this machine, or with the setup link. */
   refuseFirstUnless(setupToken: string | undefined, source: CallSource): void {
     if (setupToken !== undefined && constantTimeEqual(setupToken, this.setupToken)) return;
-    if (this.#isElsewhere(source)) refuseFirst();
+    if (!source.isLocal) refuseFirst();
   }
 
   byEmail(tx: Transaction, email: string): Promise<UserRow | null> {
@@ -204,15 +194,11 @@ export class Accounts implements Authenticator {
 
   /** Whether the first account, asked for from there, can be made only with the setup link. */
   async needsSetupLink(source: CallSource): Promise<boolean> {
-    return this.#isElsewhere(source) && (await this.hasNobody());
+    return !source.isLocal && (await this.hasNobody());
   }
 
   hasNobody(): Promise<boolean> {
     return this.giving.mayGive(this.options.db, { kind: "first_account" });
-  }
-
-  #isElsewhere({ isLocal }: CallSource): boolean {
-    return !isLocal;
   }
 
   /** Whether `auth.register` would be accepted now. */
@@ -304,17 +290,9 @@ export class Accounts implements Authenticator {
     const tokenHash = sha256Hex(refreshToken);
     const renewed = await db.transaction(async (tx) => {
       const used = await this.#store.useRefreshToken(tx, tokenHash, isoTime(clock.now()));
-      return (
-        used && {
-          userId: used.user_id,
-          sessionId: used.family_id,
-          refreshToken: await this.#issueRefreshToken(
-            tx,
-            { userId: used.user_id, sessionId: used.family_id },
-            source,
-          ),
-        }
-      );
+      if (!used) return null;
+      const holder = { userId: used.user_id, sessionId: used.family_id };
+      return { ...holder, refreshToken: await this.#issueRefreshToken(tx, holder, source) };
     });
     const user = renewed && (await this.#store.userById(renewed.userId));
     if (!user || user.disabled_at !== null) {

@@ -1,7 +1,6 @@
 import { errors, jwtVerify, SignJWT } from "jose";
 import { BoundedMap } from "../../kernel/bounded.ts";
-import type { Clock } from "../../kernel/clock.ts";
-import type { Ids } from "../../kernel/ids.ts";
+import type { Needs } from "../foundation.ts";
 
 export const ACCESS_TOKEN_SECONDS = 15 * 60;
 const ISSUER = "model-gateway";
@@ -31,19 +30,15 @@ export type Verified = TokenHolder | "expired" | "foreign";
 const SESSION_END = ".";
 
 export function createAccessTokens({
-  secret,
+  jwtSecret,
   clock,
   ids,
-}: {
-  secret: Uint8Array;
-  clock: Clock;
-  ids: Ids;
-}): AccessTokens {
+}: Needs<"jwtSecret" | "clock" | "ids">): AccessTokens {
   const verified = new BoundedMap<string, TokenHolder & { expiresAtMs: number }>(VERIFIED_MAX);
 
   async function check(token: string): Promise<Verified> {
     try {
-      const { payload } = await jwtVerify(token, secret, {
+      const { payload } = await jwtVerify(token, jwtSecret, {
         algorithms: [ALGORITHM],
         issuer: ISSUER,
         requiredClaims: ["sub", "iat", "exp", "jti"],
@@ -72,7 +67,7 @@ export function createAccessTokens({
         .setIssuedAt(nowSeconds)
         .setExpirationTime(nowSeconds + ACCESS_TOKEN_SECONDS)
         .setJti(`${sessionId}${SESSION_END}${ids.uuid()}`)
-        .sign(secret);
+        .sign(jwtSecret);
     },
     remembered(token) {
       const known = verified.get(token);

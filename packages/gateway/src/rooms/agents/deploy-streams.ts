@@ -1,6 +1,6 @@
 import type { ProgressParams } from "@model-gateway/protocol/agent.ts";
-import type { EventHub, EventStream } from "../../bus/contract.ts";
-import type { Clock } from "../../kernel/clock.ts";
+import type { EventStream } from "../../bus/contract.ts";
+import type { Needs } from "../foundation.ts";
 import { modelsProgress } from "./notifications.ts";
 import type { NodeState } from "./state.ts";
 
@@ -33,7 +33,7 @@ const settled = Promise.resolve();
 export class DeployStreams {
   readonly #followed = new Map<string, Followed>();
 
-  constructor(readonly options: { events: EventHub; clock: Clock }) {}
+  constructor(readonly options: Needs<"events" | "clock">) {}
 
   open({ userId, ...order }: { streamId: string; userId: string; agentId: string; modelId: string }): void {
     const { events } = this.options;

@@ -1,8 +1,6 @@
 import { z } from "zod";
-import type { Bus } from "../../bus/contract.ts";
 import { inBackground } from "../../kernel/background.ts";
-import type { Clock } from "../../kernel/clock.ts";
-import type { Log } from "../../kernel/log.ts";
+import type { Needs } from "../foundation.ts";
 import { difference, StateChange, withChange } from "./changes.ts";
 import { NodeState } from "./state.ts";
 
@@ -50,10 +48,7 @@ interface Announced {
   cancel: () => void;
 }
 
-interface PresenceOptions {
-  bus: Bus;
-  clock: Clock;
-  log: Log;
+interface PresenceOptions extends Needs<"bus" | "clock" | "log"> {
   instance: string;
   /** How long a node counts as online without news of it. */
   silenceMaxMs: number;

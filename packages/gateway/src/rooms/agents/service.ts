@@ -5,14 +5,13 @@ import {
   MODELS_MAX,
 } from "@model-gateway/protocol/agent.ts";
 import type { Backend, ModelPool } from "../../backends/contract.ts";
-import type { Bus, EventHub, Requests, Subscription } from "../../bus/contract.ts";
+import type { Subscription } from "../../bus/contract.ts";
 import { inBackground } from "../../kernel/background.ts";
-import { type Clock, isoTime } from "../../kernel/clock.ts";
+import { isoTime } from "../../kernel/clock.ts";
 import type { Actor } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
-import { type Ids, sha256Hex } from "../../kernel/ids.ts";
-import type { Log } from "../../kernel/log.ts";
-import type { Database } from "../../storage/contract.ts";
+import { sha256Hex } from "../../kernel/ids.ts";
+import type { Needs } from "../foundation.ts";
 import { DeployStreams } from "./deploy-streams.ts";
 import { InstanceTunnels } from "./instance-tunnels.ts";
 import { byLoad, type Candidate } from "./placement.ts";
@@ -37,15 +36,8 @@ const ANNOUNCED_MS = 100;
 const TOKEN_BYTES = 32;
 const CLAIMS_LOGGED_MAX = 5;
 
-export interface AgentsOptions {
-  db: Database;
-  bus: Bus;
-  /** To the other instances; null where there are none. */
-  instances: Requests | null;
-  events: EventHub;
-  clock: Clock;
-  ids: Ids;
-  log: Log;
+export interface AgentsOptions
+  extends Needs<"db" | "bus" | "instances" | "events" | "clock" | "ids" | "log"> {
   backends: BackendRegistry;
   createPool(modelId: string): ModelPool;
 }

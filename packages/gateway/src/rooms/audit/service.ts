@@ -1,8 +1,7 @@
 import type { AuditEntry, AuditSink } from "../../kernel/audit.ts";
-import { type Clock, isoTime, sleep, within } from "../../kernel/clock.ts";
-import type { Ids } from "../../kernel/ids.ts";
-import type { Log } from "../../kernel/log.ts";
-import type { Database, Sweep } from "../../storage/contract.ts";
+import { isoTime, sleep, within } from "../../kernel/clock.ts";
+import type { Sweep } from "../../storage/contract.ts";
+import type { Needs } from "../foundation.ts";
 import { type AuditFilter, type AuditRow, AuditStore } from "./store.ts";
 
 const DAY_MS = 86_400_000;
@@ -16,11 +15,7 @@ const TEXT_MAX = { ip: 64, userAgent: 256, details: 4_000 };
 const ADMIN_TOKEN = "admin token";
 const ANONYMOUS = "anonymous";
 
-export interface AuditOptions {
-  db: Database;
-  clock: Clock;
-  ids: Ids;
-  log: Log;
+export interface AuditOptions extends Needs<"db" | "clock" | "ids" | "log"> {
   retentionDays: number;
 }
 

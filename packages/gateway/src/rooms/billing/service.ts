@@ -1,12 +1,10 @@
-import type { Bus } from "../../bus/contract.ts";
 import { BoundedMap } from "../../kernel/bounded.ts";
-import { type Clock, isoTime } from "../../kernel/clock.ts";
+import { isoTime } from "../../kernel/clock.ts";
 import type { Actor } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
-import type { Log } from "../../kernel/log.ts";
 import { PRINCIPAL_CHANGED, USER_CHANGED } from "../../kernel/topics.ts";
 import type { UsageParts } from "../../kernel/usage-parts.ts";
-import type { Database } from "../../storage/contract.ts";
+import type { Needs } from "../foundation.ts";
 import type { Balances } from "../ledger/index.ts";
 import { NANO_PER_USD, type Usage, utcMonth, WHOLE_USER } from "../usage/index.ts";
 import type { PriceParts } from "./price-schema.ts";
@@ -25,11 +23,7 @@ const MODEL_PRICES_MAX = 10_000;
 const TIERS_REFRESH_MS = 60_000;
 const USER_TIERS_MAX = 50_000;
 
-export interface BillingOptions {
-  db: Database;
-  bus: Bus;
-  clock: Clock;
-  log: Log;
+export interface BillingOptions extends Needs<"db" | "bus" | "clock" | "log"> {
   usage: Usage;
   balances: Balances;
   pointsPerUsd: number;

@@ -1,9 +1,8 @@
-import type { Clock } from "../../kernel/clock.ts";
 import { firstIdAt } from "../../kernel/ids.ts";
 import { isObject } from "../../kernel/json.ts";
-import type { Log } from "../../kernel/log.ts";
 import type { RequestRecord } from "../../kernel/request-record.ts";
-import { type Database, insertRows, type Sweep } from "../../storage/contract.ts";
+import { insertRows, type Sweep } from "../../storage/contract.ts";
+import type { Needs } from "../foundation.ts";
 import { DAY_MS } from "../usage/index.ts";
 
 /** Of a prompt, and of an answer: what is longer is cut. */
@@ -36,7 +35,7 @@ export class Captures {
   #writing: Promise<void> | null = null;
   readonly #stop: () => void;
 
-  constructor(readonly options: { db: Database; clock: Clock; log: Log }) {
+  constructor(readonly options: Needs<"db" | "clock" | "log">) {
     this.#stop = options.clock.every(WRITE_EVERY_MS, () => void this.flush());
   }
 

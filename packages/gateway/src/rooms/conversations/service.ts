@@ -1,8 +1,8 @@
-import { type Clock, isoTime } from "../../kernel/clock.ts";
+import { isoTime } from "../../kernel/clock.ts";
 import { fail } from "../../kernel/errors.ts";
-import { type Ids, isUuid } from "../../kernel/ids.ts";
+import { isUuid } from "../../kernel/ids.ts";
 import { isObject } from "../../kernel/json.ts";
-import type { Database } from "../../storage/contract.ts";
+import type { Needs } from "../foundation.ts";
 import { relativeAge } from "./relative-age.ts";
 import { type ConversationRow, ConversationStore, type MessageRow } from "./store.ts";
 
@@ -48,7 +48,7 @@ const jsonOrNull = (list: unknown[] | undefined) => (list ? JSON.stringify(list)
 
 export class Conversations {
   readonly #store: ConversationStore;
-  constructor(readonly options: { db: Database; clock: Clock; ids: Ids }) {
+  constructor(readonly options: Needs<"db" | "clock" | "ids">) {
     this.#store = new ConversationStore(options.db);
   }
 

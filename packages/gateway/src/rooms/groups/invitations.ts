@@ -1,18 +1,12 @@
-import type { Bus } from "../../bus/contract.ts";
-import { type Clock, isoTime } from "../../kernel/clock.ts";
+import { isoTime } from "../../kernel/clock.ts";
 import type { Actor, CallSource } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
-import { type Ids, sha256Hex } from "../../kernel/ids.ts";
+import { sha256Hex } from "../../kernel/ids.ts";
 import { MULTIPLIER_ONE } from "../../kernel/payer.ts";
 import { PRINCIPAL_CHANGED } from "../../kernel/topics.ts";
-import {
-  type Database,
-  deleteExpired,
-  type Queryable,
-  type Sweep,
-  type Transaction,
-} from "../../storage/contract.ts";
+import { deleteExpired, type Queryable, type Sweep, type Transaction } from "../../storage/contract.ts";
 import { type Accounts, emailFor, type Session } from "../accounts/index.ts";
+import type { Needs } from "../foundation.ts";
 import { accessGroup, changeGroup, type InGroup, lockGroup } from "./access.ts";
 import { MEMBERS_MAX } from "./members.ts";
 import { type InvitationRow, type Role, type SeenGroup, store } from "./store.ts";
@@ -23,24 +17,8 @@ const TOKEN_BYTES = 32;
 const OPEN_MAX = 500;
 export const INVITATION_SECONDS = 7 * 24 * 3600;
 
-interface InvitationsOptions {
-  db: Database;
-  bus: Bus;
-  clock: Clock;
-  ids: Ids;
+interface InvitationsOptions extends Needs<"db" | "bus" | "clock" | "ids"> {
   accounts: Pick<Accounts, "actor" | "hash" | "insert" | "limit" | "startSession" | "giving">;
-}
-
-/** What the bearer of an invitation may see before accepting it. */
-export interface ShownInvitation {
-  group_name: string;
-  group_description: string;
-  invited_by: string;
-  role: Role;
-  email: string | null;
-  /** Someone without an account can register with it. */
-  registers: boolean;
-  expires_at: string;
 }
 
 const SHOWN_PER_IP = 20;
@@ -118,7 +96,7 @@ export class Invitations {
   }
 
   /** What its bearer is told of an invitation that can still be used. */
-  async show(token: string, { ip }: CallSource): Promise<ShownInvitation> {
+  async show(token: string, { ip }: CallSource) {
     const { db, accounts } = this.options;
     const invitation = await this.#find(token, ip);
     const group = (await store.group(db, invitation.group_id, null)) ?? refuseInvitation();

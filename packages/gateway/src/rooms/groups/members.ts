@@ -1,21 +1,18 @@
-import type { Bus } from "../../bus/contract.ts";
-import { type Clock, isoTime } from "../../kernel/clock.ts";
+import { isoTime } from "../../kernel/clock.ts";
 import type { Actor } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
 import { isUuid } from "../../kernel/ids.ts";
 import { MULTIPLIER_ONE } from "../../kernel/payer.ts";
 import { PRINCIPAL_CHANGED } from "../../kernel/topics.ts";
-import type { Database, Transaction } from "../../storage/contract.ts";
+import type { Transaction } from "../../storage/contract.ts";
 import type { Accounts } from "../accounts/index.ts";
+import type { Needs } from "../foundation.ts";
 import { accessGroup, changeGroup, type InGroup, lockGroup } from "./access.ts";
 import { type MemberRow, type NamedMember, type Role, type SeenGroup, store } from "./store.ts";
 
 export const MEMBERS_MAX = 2_000;
 
-interface MembersOptions {
-  db: Database;
-  bus: Bus;
-  clock: Clock;
+interface MembersOptions extends Needs<"db" | "bus" | "clock"> {
   accounts: Pick<Accounts, "actor" | "actorByEmail" | "giving">;
 }
 

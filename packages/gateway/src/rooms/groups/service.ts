@@ -1,12 +1,11 @@
-import type { Bus } from "../../bus/contract.ts";
-import { type Clock, isoTime } from "../../kernel/clock.ts";
+import { isoTime } from "../../kernel/clock.ts";
 import type { Actor } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
-import type { Ids } from "../../kernel/ids.ts";
 import { MULTIPLIER_ONE } from "../../kernel/payer.ts";
 import { PRINCIPAL_CHANGED } from "../../kernel/topics.ts";
-import type { Database, Queryable, Transaction } from "../../storage/contract.ts";
+import type { Queryable, Transaction } from "../../storage/contract.ts";
 import type { Accounts } from "../accounts/index.ts";
+import type { Needs } from "../foundation.ts";
 import type { Ledger } from "../ledger/index.ts";
 import type { Metering } from "../metering/index.ts";
 import { accessGroup, changeGroup, type InGroup, lockGroup } from "./access.ts";
@@ -20,11 +19,7 @@ const GROUPS_OWNED_MAX = 100;
 const GROUPS_LISTED_MAX = 1_000;
 const MODELS_MAX = 2_000;
 
-export interface GroupsOptions {
-  db: Database;
-  bus: Bus;
-  clock: Clock;
-  ids: Ids;
+export interface GroupsOptions extends Needs<"db" | "bus" | "clock" | "ids"> {
   accounts: Accounts;
   ledger: Ledger;
   metering: Pick<Metering, "holdPoints">;

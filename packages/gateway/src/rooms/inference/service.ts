@@ -6,22 +6,16 @@ import {
   textOfHeader,
 } from "@model-gateway/wire/http";
 import { BackendError, type DialectName } from "../../backends/contract.ts";
-import type { EventHub, Revocations } from "../../bus/contract.ts";
-import type { Clock } from "../../kernel/clock.ts";
 import type { Actor } from "../../kernel/context.ts";
 import { ERRORS, fail, KeyRefusal, ServiceError, toRestReply, toServiceError } from "../../kernel/errors.ts";
 import { TooManyKeys } from "../../kernel/failed-tries.ts";
-import type { Ids } from "../../kernel/ids.ts";
-import type { Log } from "../../kernel/log.ts";
 import type { Payer } from "../../kernel/payer.ts";
 import { CLIENT_CLOSED_STATUS, type RequestRecord } from "../../kernel/request-record.ts";
 import type { RefusedCall, RouteCall } from "../../kernel/route.ts";
-import type { Metrics } from "../../observe/metrics.ts";
 import type { RequestFailure } from "../../observe/request-records.ts";
-import type { Tracer } from "../../observe/tracing.ts";
-import type { Database } from "../../storage/contract.ts";
 import type { Billing } from "../billing/index.ts";
 import type { Conversations } from "../conversations/index.ts";
+import type { Needs } from "../foundation.ts";
 import { type Principal, payerOf } from "../keys/index.ts";
 import type { Memory } from "../memory/index.ts";
 import type { Metering } from "../metering/index.ts";
@@ -62,20 +56,15 @@ type EmbeddingsReader = (body: Buffer) => Promise<ReadEmbeddings>;
 const readBytes: EmbeddingsReader = async (body) => ({ payload: await Payload.read(body) });
 const OWN: { form: Form; isRequest: boolean } = { form: { wrapsUpstreamErrors: true }, isRequest: true };
 
-export interface InferenceOptions {
-  db: Database;
+export interface InferenceOptions
+  extends Needs<"db" | "clock" | "ids" | "log" | "events" | "revocations" | "metrics" | "tracer"> {
   /** Whether other processes use the same database. */
   isShared: boolean;
-  clock: Clock;
-  ids: Ids;
-  log: Log;
-  events: EventHub;
   metering: Metering;
   billing: Pick<Billing, "limitsOf" | "unitPriceOf">;
   routing: Routing;
   conversations: Conversations;
   memory: Memory;
-  revocations: Revocations;
   /** Whether requests with this key, or of this user, may still be made. */
   isInForce(payer: Payer): Promise<boolean>;
   /** Counts one inference request for the service's totals. */
@@ -87,8 +76,6 @@ export interface InferenceOptions {
   passesUpstreamErrors: boolean;
   /** Whether turns of the Responses API are kept for later ones. */
   storesResponses: boolean;
-  metrics: Metrics;
-  tracer: Tracer;
 }
 
 type CallReply = Reply | StreamedReply;

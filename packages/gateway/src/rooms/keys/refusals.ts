@@ -1,8 +1,7 @@
 import { inBackground } from "../../kernel/background.ts";
-import type { Clock } from "../../kernel/clock.ts";
 import { ERRORS, type ServiceError } from "../../kernel/errors.ts";
-import type { Log } from "../../kernel/log.ts";
-import { type Database, insertRows } from "../../storage/contract.ts";
+import { insertRows } from "../../storage/contract.ts";
+import type { Needs } from "../foundation.ts";
 
 /** However often a key is refused, the database hears of it once in this time. */
 const WRITE_EVERY_MS = 2_000;
@@ -23,11 +22,7 @@ export interface Refusal {
   message: string;
 }
 
-interface RefusalOptions {
-  db: Database;
-  clock: Clock;
-  log: Log;
-}
+type RefusalOptions = Needs<"db" | "clock" | "log">;
 
 /** Why each key was refused last, for its owner. Written now and then: a key that is refused all day costs little. */
 export class KeyRefusals {

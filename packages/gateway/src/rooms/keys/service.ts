@@ -1,14 +1,12 @@
-import type { Bus } from "../../bus/contract.ts";
 import { BoundedMap } from "../../kernel/bounded.ts";
-import { type Clock, isoTime, sleep } from "../../kernel/clock.ts";
+import { isoTime, sleep } from "../../kernel/clock.ts";
 import type { Actor } from "../../kernel/context.ts";
 import { fail, KeyRefusal, type ServiceError } from "../../kernel/errors.ts";
-import { type Ids, sha256Hex } from "../../kernel/ids.ts";
-import type { Log } from "../../kernel/log.ts";
+import { sha256Hex } from "../../kernel/ids.ts";
 import { type KeyLimits, MULTIPLIER_ONE, type Payer } from "../../kernel/payer.ts";
 import { PRINCIPAL_CHANGED } from "../../kernel/topics.ts";
-import type { Database } from "../../storage/contract.ts";
 import type { Accounts } from "../accounts/index.ts";
+import type { Needs } from "../foundation.ts";
 import type { Groups, ModelRules } from "../groups/index.ts";
 import { NANO_PER_USD, type Usage, utcMonth } from "../usage/index.ts";
 import {
@@ -79,12 +77,7 @@ interface Cached {
   askedAtMs: number;
 }
 
-export interface KeysOptions {
-  db: Database;
-  bus: Bus;
-  clock: Clock;
-  ids: Ids;
-  log: Log;
+export interface KeysOptions extends Needs<"db" | "bus" | "clock" | "ids" | "log"> {
   accounts: Pick<Accounts, "giving">;
   groups: Pick<Groups, "requireMember" | "modelSets">;
   usage: Pick<Usage, "settled">;

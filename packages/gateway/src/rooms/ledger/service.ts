@@ -1,11 +1,10 @@
-import type { Bus } from "../../bus/contract.ts";
-import { type Clock, isoTime } from "../../kernel/clock.ts";
+import type { z } from "zod";
+import { isoTime } from "../../kernel/clock.ts";
 import { fail } from "../../kernel/errors.ts";
-import type { Ids } from "../../kernel/ids.ts";
 import { LEDGER_CHANGED } from "../../kernel/topics.ts";
-import type { Database, Transaction } from "../../storage/contract.ts";
+import type { Transaction } from "../../storage/contract.ts";
+import type { Needs } from "../foundation.ts";
 import {
-  type AccountType,
   accountKey,
   anySpentRow,
   type DebtRef,
@@ -17,6 +16,7 @@ import {
   splitAccountId,
 } from "./account.ts";
 import { BalanceCache } from "./balance-cache.ts";
+import type { StatementResult } from "./methods.ts";
 import { moveBetween } from "./movement.ts";
 import { settleBatch } from "./settlement.ts";
 import { type AccountRow, type DebtRow, type MovementKind, type StatementRow, store } from "./store.ts";
@@ -32,11 +32,7 @@ import type {
 
 const RECENT_ENTRIES = 50;
 
-export interface LedgerOptions {
-  db: Database;
-  bus: Bus;
-  clock: Clock;
-  ids: Ids;
+export interface LedgerOptions extends Needs<"db" | "bus" | "clock" | "ids"> {
   pointsPerUsd: number;
 }
 
@@ -48,26 +44,7 @@ export interface PointsOrder {
   actor: string;
 }
 
-interface StatementEntry {
-  seq: number;
-  kind: MovementKind;
-  points: number;
-  balance_after: number;
-  counterparty: { type: AccountType; id: string };
-  request_id: string | null;
-  note: string | null;
-  created_at: string;
-}
-
-export interface Statement {
-  balance: number;
-  /** Newest first. */
-  entries: StatementEntry[];
-  /** Points owed on the account, by whom, and the newest entries of these debts. */
-  debt: number;
-  debts: { user_id: string; points: number }[];
-  debt_entries: (StatementEntry & { user_id: string })[];
-}
+export type Statement = z.input<typeof StatementResult>;
 
 /** What a user owes on an account. */
 interface OpenDebt {

@@ -1,6 +1,6 @@
-import type { Bus } from "../../bus/contract.ts";
 import { BoundedMap } from "../../kernel/bounded.ts";
-import { type Clock, isoTime } from "../../kernel/clock.ts";
+import { isoTime } from "../../kernel/clock.ts";
+import type { Needs } from "../foundation.ts";
 
 /** How many events a person sees, and of how many people they are kept. */
 export const EVENTS_PER_USER_MAX = 50;
@@ -22,7 +22,7 @@ export interface MemoryEvent {
 /** The latest memory events of each person, on every instance alike. */
 export class Activity {
   readonly #events = new BoundedMap<string, MemoryEvent[]>(USERS_MAX);
-  constructor(readonly options: { bus: Bus; clock: Clock }) {
+  constructor(readonly options: Needs<"bus" | "clock">) {
     options.bus.subscribe(TOPIC, (message) => {
       const { userId, event } = JSON.parse(message) as { userId: string; event: MemoryEvent };
       // Another instance's event may arrive after a newer one.

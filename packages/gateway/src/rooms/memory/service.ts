@@ -1,8 +1,6 @@
 import { RpcClient } from "@model-gateway/wire/json-rpc";
-import type { Bus } from "../../bus/contract.ts";
-import type { Clock } from "../../kernel/clock.ts";
 import { fail } from "../../kernel/errors.ts";
-import type { Log } from "../../kernel/log.ts";
+import type { Needs } from "../foundation.ts";
 import { Activity } from "./activity.ts";
 import {
   RECALL_ITEMS_MAX,
@@ -38,12 +36,9 @@ export interface Recall {
   items: RecalledItem[];
 }
 
-export interface MemoryOptions {
+export interface MemoryOptions extends Needs<"bus" | "clock" | "log"> {
   /** WebSocket URL of the memory service; null: no memory. */
   url: string | null;
-  bus: Bus;
-  clock: Clock;
-  log: Log;
 }
 
 /** Long-term memory, kept by a service of its own. Chats work without it. */

@@ -1,14 +1,6 @@
-import {
-  type Asking,
-  type Counter,
-  grantedAmount,
-  type Purse,
-  type Quantity,
-  REFUSED,
-} from "../../bus/contract.ts";
-import type { Clock } from "../../kernel/clock.ts";
-import type { Log } from "../../kernel/log.ts";
+import { type Asking, grantedAmount, type Purse, type Quantity, REFUSED } from "../../bus/contract.ts";
 import type { Payer } from "../../kernel/payer.ts";
+import type { Needs } from "../foundation.ts";
 import { type AccountRef, accountKey, accountOf, type Balance, type Balances } from "../ledger/index.ts";
 import { MonthNames, NANO_PER_USD, WHOLE_USER } from "../usage/index.ts";
 import {
@@ -34,12 +26,9 @@ const UNKNOWN_FOR_MS = 1_000;
 /** Requests that begin so shortly before the end of a month may end in the next: no request, and no job, takes longer. */
 const LONGEST_REQUEST_MS = 70 * 60_000;
 
-interface AdmissionOptions {
-  clock: Clock;
-  log: Log;
+interface AdmissionOptions extends Needs<"clock" | "log" | "counter"> {
   balances: Balances;
   windows: QuotaWindows;
-  counter: Counter;
   keyBudgets: KeyBudgets;
   /** Seconds until the key has used fewer tokens within a minute. */
   tokenPaceSeconds(keyId: string): number;

@@ -1,5 +1,5 @@
-import type { Counter, ReservedChange } from "../../bus/contract.ts";
-import type { Clock } from "../../kernel/clock.ts";
+import type { ReservedChange } from "../../bus/contract.ts";
+import type { Needs } from "../foundation.ts";
 
 export const TOKEN_WINDOW_MS = 60_000;
 /** Tokens that come within this time leave the window together, so a busy key costs one entry of them. */
@@ -20,7 +20,7 @@ export class RecentTokens {
   #steps: Step[] = [];
   #cancel: (() => void) | null = null;
 
-  constructor(readonly options: { clock: Clock; counter: Counter }) {}
+  constructor(readonly options: Needs<"clock" | "counter">) {}
 
   add(name: string, tokens: number): void {
     if (tokens <= 0) return;

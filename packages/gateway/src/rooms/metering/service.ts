@@ -1,13 +1,11 @@
 import { join } from "node:path";
-import { type Counter, REFUSED, type ReservedChange } from "../../bus/contract.ts";
-import type { Clock } from "../../kernel/clock.ts";
+import { REFUSED, type ReservedChange } from "../../bus/contract.ts";
 import type { Actor } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
-import type { Ids } from "../../kernel/ids.ts";
-import type { Log } from "../../kernel/log.ts";
 import { type KeyLimits, MULTIPLIER_ONE, type Payer } from "../../kernel/payer.ts";
 import { isCharged, type RequestLine } from "../../kernel/request-row.ts";
 import { type Billing, UNKNOWN_TIER } from "../billing/index.ts";
+import type { Needs } from "../foundation.ts";
 import { type AccountRef, accountKey, type Ledger } from "../ledger/index.ts";
 import type { Usage } from "../usage/index.ts";
 import { AdmissionCheck } from "./admission.ts";
@@ -68,12 +66,8 @@ const UNCHARGED = {
   budgets: 0,
 } as const;
 
-export interface MeteringOptions {
+export interface MeteringOptions extends Needs<"clock" | "ids" | "log" | "counter"> {
   settler: Settler;
-  clock: Clock;
-  ids: Ids;
-  log: Log;
-  counter: Counter;
   billing: Billing;
   usage: Usage;
   ledger: Pick<Ledger, "publish" | "balances" | "transaction" | "lockDebt" | "payFromQuota">;

@@ -1,15 +1,13 @@
 import { BackendError, type MediaRates } from "../../backends/contract.ts";
-import type { EventHub, EventStream, Requests, Revocations, Subscription } from "../../bus/contract.ts";
-import type { Clock } from "../../kernel/clock.ts";
+import type { EventStream, Subscription } from "../../bus/contract.ts";
 import type { Actor, SignedIn } from "../../kernel/context.ts";
 import { type ErrorName, fail, ServiceError, toServiceError } from "../../kernel/errors.ts";
-import type { Ids } from "../../kernel/ids.ts";
-import type { Log } from "../../kernel/log.ts";
 import type { Payer } from "../../kernel/payer.ts";
 import type { RequestRecord } from "../../kernel/request-record.ts";
 import { hideSecrets, hideSecretsIn } from "../../kernel/secrets.ts";
 import type { Billing } from "../billing/index.ts";
 import type { Conversations } from "../conversations/index.ts";
+import type { Needs } from "../foundation.ts";
 import { modelRefusal, type Principal, payerOf } from "../keys/index.ts";
 import type { Admission, AdmitOptions, Metering } from "../metering/index.ts";
 import { type Route, type Routing, reportTo } from "../routing/index.ts";
@@ -39,18 +37,11 @@ const TOO_MANY_EVENTS = "The upstream sent events faster than they could be admi
 /** Refusals that end the session. */
 const UNPAID: ReadonlySet<ErrorName> = new Set(["payment_required", "quota_exceeded", "unavailable"]);
 
-interface RealtimeOptions {
-  /** Null: this process is alone. */
-  instances: Requests | null;
-  events: EventHub;
-  clock: Clock;
-  ids: Ids;
-  log: Log;
+interface RealtimeOptions extends Needs<"instances" | "events" | "clock" | "ids" | "log" | "revocations"> {
   routing: Pick<Routing, "aliases" | "acquire" | "plan" | "suspect">;
   metering: Pick<Metering, "payerOf" | "admit" | "checkRate">;
   billing: Pick<Billing, "limitsOf">;
   conversations: Pick<Conversations, "access" | "append">;
-  revocations: Revocations;
   /** Whether requests with this key, or of this user, may still be made. */
   isInForce(payer: Pick<Payer, "keyId" | "userId">): Promise<boolean>;
 }

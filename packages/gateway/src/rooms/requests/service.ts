@@ -1,14 +1,12 @@
-import type { Bus, EventHub } from "../../bus/contract.ts";
 import { type Clock, isoTime } from "../../kernel/clock.ts";
 import type { Actor } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
-import type { Ids } from "../../kernel/ids.ts";
-import type { Log } from "../../kernel/log.ts";
 import { type RecordSink, RequestRecord } from "../../kernel/request-record.ts";
 import type { RequestLine } from "../../kernel/request-row.ts";
-import type { Counter, Metrics } from "../../observe/metrics.ts";
-import type { Database, Sweep } from "../../storage/contract.ts";
+import type { Counter } from "../../observe/metrics.ts";
+import type { Sweep } from "../../storage/contract.ts";
 import type { Captures } from "../captures/index.ts";
+import type { Needs } from "../foundation.ts";
 import type { Groups } from "../groups/index.ts";
 import type { Metering } from "../metering/index.ts";
 import { DAY_MS, HOUR_MS, MINUTE_MS, NANO_PER_USD, NO_ID, type Usage } from "../usage/index.ts";
@@ -35,14 +33,8 @@ export const UNCHARGED_PER_MINUTE_MAX = 1_000;
 /** Accounts whose floods are counted apart. */
 const ACCOUNTS_MAX = 10_000;
 
-export interface RequestsOptions {
-  db: Database;
-  bus: Bus;
-  events: EventHub;
-  clock: Clock;
-  ids: Ids;
-  log: Log;
-  metrics: Metrics;
+export interface RequestsOptions
+  extends Needs<"db" | "bus" | "events" | "clock" | "ids" | "log" | "metrics"> {
   captures: Captures;
   groups: Pick<Groups, "requireAdmin">;
   metering: Pick<Metering, "write">;

@@ -1,10 +1,8 @@
-import type { Bus, EventHub } from "../../bus/contract.ts";
-import type { Clock } from "../../kernel/clock.ts";
 import type { Actor } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
-import type { Ids } from "../../kernel/ids.ts";
 import type { RequestLine } from "../../kernel/request-row.ts";
 import { PRINCIPAL_CHANGED } from "../../kernel/topics.ts";
+import type { Needs } from "../foundation.ts";
 import { type Filter, matches } from "./filter.ts";
 import { requestsEnded } from "./notifications.ts";
 import { listedOf, viewOf } from "./view.ts";
@@ -39,7 +37,7 @@ export class Tail {
   readonly #ended: RequestLine[] = [];
   #cancel: (() => void) | null = null;
 
-  constructor(readonly options: { bus: Bus; events: EventHub; clock: Clock; ids: Ids }) {
+  constructor(readonly options: Needs<"bus" | "events" | "clock" | "ids">) {
     this.#unsubscribe = [
       options.bus.subscribe(WATCHED, (message) => this.#watched(JSON.parse(message) as Watcher)),
       options.bus.subscribe(PRINCIPAL_CHANGED, (id) => this.#pause(id)),

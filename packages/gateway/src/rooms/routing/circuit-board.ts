@@ -1,7 +1,5 @@
-import type { Bus } from "../../bus/contract.ts";
-import type { Clock } from "../../kernel/clock.ts";
-import type { Log } from "../../kernel/log.ts";
-import type { Counter, Metrics } from "../../observe/metrics.ts";
+import type { Counter } from "../../observe/metrics.ts";
+import type { Needs } from "../foundation.ts";
 import { ALL, type Circuit, type CircuitEvent, OPEN_MS } from "./circuit.ts";
 import type { Entry } from "./entry.ts";
 import type { Circuitry } from "./router.ts";
@@ -16,11 +14,7 @@ interface CircuitNews {
   event?: CircuitEvent;
 }
 
-interface BoardOptions {
-  bus: Bus;
-  clock: Clock;
-  log: Log;
-  metrics: Metrics;
+interface BoardOptions extends Needs<"bus" | "clock" | "log" | "metrics"> {
   entries: readonly Entry[];
   /** Whether every instance reaches the backend the same way. */
   isCommon(entry: Entry): boolean;

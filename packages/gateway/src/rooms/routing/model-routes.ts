@@ -1,9 +1,7 @@
-import type { Bus } from "../../bus/contract.ts";
 import { nearness, type SessionOf } from "../../kernel/affinity.ts";
-import { type Clock, isoTime } from "../../kernel/clock.ts";
+import { isoTime } from "../../kernel/clock.ts";
 import { fail } from "../../kernel/errors.ts";
-import type { Log } from "../../kernel/log.ts";
-import type { Database } from "../../storage/contract.ts";
+import type { Needs } from "../foundation.ts";
 
 const CHANGED = "model-routes-changed";
 const ROUTES_MAX = 1_000;
@@ -78,7 +76,7 @@ export class ModelRoutes {
   #routes = new Map<string, LiveRoute>();
   #reading: Promise<void> = Promise.resolve();
 
-  constructor(readonly options: { db: Database; bus: Bus; clock: Clock; log: Log }) {
+  constructor(readonly options: Needs<"db" | "bus" | "clock" | "log">) {
     options.bus.subscribe(CHANGED, () => void this.reload());
     options.bus.onGap(() => void this.reload());
   }

@@ -7,12 +7,10 @@ import {
   type CapabilityName,
   type DialectName,
 } from "../../backends/contract.ts";
-import type { Bus, Counter } from "../../bus/contract.ts";
-import { type Clock, isoTime, within } from "../../kernel/clock.ts";
+import type { Counter } from "../../bus/contract.ts";
+import { isoTime, within } from "../../kernel/clock.ts";
 import { fail } from "../../kernel/errors.ts";
-import type { Log } from "../../kernel/log.ts";
-import type { Metrics } from "../../observe/metrics.ts";
-import type { Database, Leases } from "../../storage/contract.ts";
+import type { Needs } from "../foundation.ts";
 import { Aliases } from "./aliases.ts";
 import { ALL, Circuits } from "./circuit.ts";
 import { CircuitBoard } from "./circuit-board.ts";
@@ -57,14 +55,8 @@ export interface BackendFactory {
   isBridgeUrl(url: string): boolean;
 }
 
-export interface RoutingOptions {
-  db: Database;
-  bus: Bus;
-  clock: Clock;
-  log: Log;
-  metrics: Metrics;
+export interface RoutingOptions extends Needs<"db" | "bus" | "clock" | "log" | "metrics" | "leases"> {
   factory: BackendFactory;
-  leases: Leases;
   /** How one of several equal backends is chosen. */
   choice: BackendChoice;
   counter: Pick<Counter, "hit">;

@@ -1,9 +1,10 @@
 import { z } from "zod";
-import { type Clock, isoTime } from "../../kernel/clock.ts";
+import { isoTime } from "../../kernel/clock.ts";
 import type { Actor, CallSource } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
-import { constantTimeEqual, type Ids } from "../../kernel/ids.ts";
+import { constantTimeEqual } from "../../kernel/ids.ts";
 import type { Accounts, Session } from "../accounts/index.ts";
+import type { Needs } from "../foundation.ts";
 import { Sealed } from "./sealed.ts";
 import type { IdentityStore } from "./store.ts";
 
@@ -20,12 +21,9 @@ const Grant = z.object({
 });
 type Grant = z.infer<typeof Grant>;
 
-interface CliOptions {
+interface CliOptions extends Needs<"jwtSecret" | "clock" | "ids"> {
   accounts: Pick<Accounts, "limit" | "startSessionOf">;
   store: IdentityStore;
-  jwtSecret: Uint8Array;
-  clock: Clock;
-  ids: Ids;
 }
 
 /** The S256 challenge of RFC 7636. */

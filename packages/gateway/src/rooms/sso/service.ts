@@ -3,9 +3,9 @@ import { basePathOf } from "../../kernel/base-path.ts";
 import { isoTime } from "../../kernel/clock.ts";
 import type { Actor, CallSource } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
-import type { Ids } from "../../kernel/ids.ts";
-import { type Database, deleteExpired, type Sweep, type Transaction } from "../../storage/contract.ts";
+import { deleteExpired, type Sweep, type Transaction } from "../../storage/contract.ts";
 import type { Accounts, Session, UserRow } from "../accounts/index.ts";
+import type { Needs } from "../foundation.ts";
 import { type Groups, isGroupInvitation } from "../groups/index.ts";
 import { ATTEMPT_SECONDS, Attempt } from "./attempt.ts";
 import {
@@ -47,12 +47,11 @@ export interface SsoSettings
   trustsEmail: boolean;
 }
 
-export interface SsoOptions extends Pick<ProviderOptions, "clock" | "log" | "fetch"> {
+export interface SsoOptions
+  extends Pick<ProviderOptions, "clock" | "log" | "fetch">,
+    Needs<"db" | "ids" | "jwtSecret"> {
   /** Null: people sign in with passwords only. */
   settings: SsoSettings | null;
-  db: Database;
-  ids: Ids;
-  jwtSecret: Uint8Array;
   accounts: Accounts;
   groups: Groups;
 }

@@ -1,7 +1,6 @@
-import type { Clock } from "../../kernel/clock.ts";
 import { sleep } from "../../kernel/clock.ts";
-import type { Log } from "../../kernel/log.ts";
-import type { Leases, Sweep } from "../../storage/contract.ts";
+import type { Sweep } from "../../storage/contract.ts";
+import type { Needs } from "../foundation.ts";
 
 const PERIOD_MS = 10 * 60_000;
 /** The first sweep waits until the start is over. */
@@ -14,10 +13,7 @@ const ROWS_PER_STEP = 1_000;
 /** Pause between steps, so that others get the database. */
 const PAUSE_MS = 50;
 
-interface HousekeepingOptions {
-  clock: Clock;
-  log: Log;
-  leases: Leases;
+interface HousekeepingOptions extends Needs<"clock" | "log" | "leases"> {
   sweeps: Readonly<Record<string, Sweep>>;
 }
 

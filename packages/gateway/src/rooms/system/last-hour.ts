@@ -10,18 +10,9 @@ const REQUESTS = "gateway_inference_requests_total";
 const REFUSALS = "gateway_inference_refusals_total";
 const FIRST_CHUNK = "gateway_time_to_first_chunk_seconds";
 
-/** How requests ended, as an operator sorts them. */
-interface Outcomes {
-  ok: number;
-  /** Refused for what the client sent or may not do. */
-  client_error: number;
-  upstream_error: number;
-  /** The gateway's own fault, or nobody there to serve it. */
-  gateway_error: number;
-  client_left: number;
-}
-
+/** How requests ended, as an operator sorts them. `gateway_error`: our own fault, or nobody there to serve it. */
 const OUTCOME_NAMES = ["ok", "client_error", "upstream_error", "gateway_error", "client_left"] as const;
+type Outcomes = Record<(typeof OUTCOME_NAMES)[number], number>;
 /** Outcomes that the upstream did not cause; it caused all others. */
 const OUTCOME_OF: Readonly<Record<string, keyof Outcomes>> = {
   ok: "ok",
@@ -43,12 +34,6 @@ type CountsByModel = Map<string, number[]>;
 interface Reading {
   outcomes: Outcomes;
   firstTokens: CountsByModel;
-}
-
-interface FirstTokenFigures {
-  count: number;
-  p50_ms: number | null;
-  p95_ms: number | null;
 }
 
 /**
@@ -129,7 +114,7 @@ function difference(now: Reading, before: Reading): Reading {
   return { outcomes, firstTokens };
 }
 
-function figuresOf(counts: readonly number[], bounds: HistogramReading["bounds"]): FirstTokenFigures {
+function figuresOf(counts: readonly number[], bounds: HistogramReading["bounds"]) {
   const count = counts.reduce((total, value) => total + value, 0);
   const at = (share: number) => {
     const seconds = quantile({ counts, bounds, share });

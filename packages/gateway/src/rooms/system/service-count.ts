@@ -1,6 +1,5 @@
-import type { Bus } from "../../bus/contract.ts";
 import { BoundedMap } from "../../kernel/bounded.ts";
-import type { Clock } from "../../kernel/clock.ts";
+import type { Needs } from "../foundation.ts";
 
 /** Message: JSON of a `CountNews`. */
 const TOPIC = "service-count";
@@ -50,7 +49,7 @@ export class ServiceCount {
   #startedAtMs: number;
   #cancelTelling: (() => void) | null = null;
 
-  constructor(readonly options: { bus: Bus; clock: Clock }) {
+  constructor(readonly options: Needs<"bus" | "clock">) {
     const { bus, clock } = options;
     this.#startedAtMs = clock.now();
     if (!bus.shared) return;

@@ -1,9 +1,8 @@
-import type { Bus } from "../../bus/contract.ts";
-import { type Clock, isoTime } from "../../kernel/clock.ts";
+import { isoTime } from "../../kernel/clock.ts";
 import { buildHash, VERSION } from "../../kernel/version.ts";
-import type { Metrics } from "../../observe/metrics.ts";
 import type { RequestFailure } from "../../observe/request-records.ts";
 import type { Agents } from "../agents/index.ts";
+import type { Needs } from "../foundation.ts";
 import type { MeteringService } from "../metering/index.ts";
 import type { Providers } from "../providers/index.ts";
 import type { Entry, Routing } from "../routing/index.ts";
@@ -15,10 +14,7 @@ import { ServiceCount } from "./service-count.ts";
 /** Those in trouble come first, so that a long list hides nothing that matters. */
 const BACKENDS_SHOWN_MAX = 50;
 
-interface SystemOptions {
-  bus: Bus;
-  clock: Clock;
-  metrics: Metrics;
+interface SystemOptions extends Needs<"bus" | "clock" | "metrics"> {
   routing: Pick<Routing, "entries" | "modelCount">;
   agents: Pick<Agents, "agentsOnline" | "gpuNodes" | "modelsDeployed">;
   providers: Pick<Providers, "count">;

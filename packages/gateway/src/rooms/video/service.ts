@@ -1,13 +1,13 @@
+import type { z } from "zod";
 import type { VideoAsked, VideoRequest, VideoResult } from "../../backends/contract.ts";
-import type { Bus, EventHub, Revocations } from "../../bus/contract.ts";
-import { type Clock, isoTime } from "../../kernel/clock.ts";
+import { isoTime } from "../../kernel/clock.ts";
 import type { SignedIn } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
-import { type Ids, isUuid } from "../../kernel/ids.ts";
-import type { Log } from "../../kernel/log.ts";
+import { isUuid } from "../../kernel/ids.ts";
 import type { Payer } from "../../kernel/payer.ts";
 import type { RequestRecord } from "../../kernel/request-record.ts";
-import type { Database, Sweep } from "../../storage/contract.ts";
+import type { Sweep } from "../../storage/contract.ts";
+import type { Needs } from "../foundation.ts";
 import type { Routing } from "../routing/index.ts";
 import { Charges, type ChargesOptions } from "./charges.ts";
 import { askedFacts, boundFacts } from "./clip-facts.ts";
@@ -15,6 +15,7 @@ import { checkExtra } from "./extra.ts";
 import { checkImages, type InputImage } from "./images.ts";
 import { chooseVideoBackend } from "./route.ts";
 import { JobRunner } from "./runner.ts";
+import type { Job } from "./schemas.ts";
 import { type JobRow, type JobSummary, VideoStore } from "./store.ts";
 
 const ACTIVE_JOBS_MAX = 100;
@@ -23,15 +24,10 @@ const JOB_DEADLINE_MS = 60 * 60_000;
 /** Kept this long so that a surprising result can be compared with its request. */
 const PAYLOAD_KEPT_MS = 24 * 60 * 60_000;
 
-export interface VideoOptions extends ChargesOptions {
-  db: Database;
-  bus: Bus;
-  events: EventHub;
-  clock: Clock;
-  ids: Ids;
-  log: Log;
+export interface VideoOptions
+  extends ChargesOptions,
+    Needs<"db" | "bus" | "events" | "clock" | "ids" | "log" | "revocations"> {
   routing: Pick<Routing, "aliases" | "foresee" | "acquire" | "backendNamed" | "callEnded">;
-  revocations: Revocations;
   /** Whether requests with this key, or of this user, may still be made. */
   isInForce(payer: Payer): Promise<boolean>;
   /** Time between polls; grows from the first to the most. */
@@ -57,19 +53,7 @@ interface CreateOptions {
   opener?: SignedIn;
 }
 
-export interface JobView {
-  id: string;
-  object: "video.generation";
-  model: string;
-  status: Exclude<JobRow["status"], "submitting">;
-  progress: number;
-  result: VideoResult | null;
-  error: string | null;
-  cost: number;
-  created_at: number;
-  /** What was asked for and cannot be sent; absent when there is nothing. */
-  warnings?: string[];
-}
+export type JobView = z.input<typeof Job>;
 
 const toView = (job: JobSummary): JobView => ({
   id: job.id,

@@ -1,9 +1,8 @@
-import { type Clock, isoTime } from "../../../kernel/clock.ts";
+import { isoTime } from "../../../kernel/clock.ts";
 import { fail, Outage } from "../../../kernel/errors.ts";
 import { firstIdAt } from "../../../kernel/ids.ts";
-import type { Log } from "../../../kernel/log.ts";
-import type { Database } from "../../../storage/contract.ts";
 import type { Conversations } from "../../conversations/index.ts";
+import type { Needs } from "../../foundation.ts";
 import { textOf, toStored } from "../turn/messages.ts";
 import { messagesOfTurn, type StoredTurn, type WholeTurn } from "../voices/responses/request.ts";
 import type { CallerResponses } from "../voices/responses/stored.ts";
@@ -22,10 +21,7 @@ const BEGAN_WITHIN_MS = 2 * 3_600_000;
 const CLOSE_WITHIN_MS = 5_000;
 const TITLE_CHARS_MAX = 60;
 
-interface StoredResponsesOptions {
-  db: Database;
-  clock: Clock;
-  log: Log;
+interface StoredResponsesOptions extends Needs<"db" | "clock" | "log"> {
   conversations: Conversations;
   /** Whether other processes store responses, too. */
   isShared: boolean;
