@@ -30,6 +30,7 @@ Options
   --allow-host <host>       reach only these hosts, *.example.com for those below; may be given several times
   --block-host <host>       do not reach these hosts
   --uploads <dir>           files in this folder may be given to pages; otherwise none
+  --session-idle <minutes>  end a named session that is not used for so long, default 10
   --max-tokens <n>          upper bound of one result, default 8000
   --allow-file              open file: addresses
   --allow-link-local        open link-local and cloud metadata addresses
@@ -59,6 +60,7 @@ function readArguments(args: string[]) {
       profile: { type: "string" },
       "allow-host": { type: "string", multiple: true, default: [] },
       "block-host": { type: "string", multiple: true, default: [] },
+      "session-idle": { type: "string" },
       "max-tokens": { type: "string" },
       "allow-file": { type: "boolean", default: false },
       "allow-link-local": { type: "boolean", default: false },
@@ -113,6 +115,8 @@ function sessionOptions(values: Values, command: string): Partial<SessionOptions
     downloadsDir: values.downloads ?? null,
     uploadsDir: values.uploads ? resolve(values.uploads) : null,
     startUrl: env.BROWSER_URL || sessionDefaults.startUrl,
+    sessionIdleMs:
+      (wholeNumber("session-idle", values["session-idle"], { min: 1, max: 10_000 }) ?? 10) * 60_000,
     tokensMax:
       wholeNumber("max-tokens", values["max-tokens"], { min: 500, max: 1_000_000 }) ??
       sessionDefaults.tokensMax,

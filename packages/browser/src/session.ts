@@ -1,7 +1,11 @@
-/** The tool while it runs: its settings, the browser it starts when one is needed, and the queue of operations. */
+/**
+ * The tool while it runs: its settings, the browser it starts when one is needed, and the queue of operations. Named
+ * sessions share the browser of the unnamed one, each in a context of its own: no cookie, tab or log is seen by another.
+ */
 
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { CdpConnection } from "./cdp/connection.ts";
 import type { EngineName, EngineTransport, ResolvedEngine } from "./engines/contract.ts";
 import { ToolError } from "./errors.ts";
 import type { ResolveHost } from "./launch/address-gate.ts";
@@ -28,6 +32,8 @@ export interface SessionOptions {
   /** A profile that stays, with its cookies and storage; null: a throw-away one. */
   profileDir: string | null;
   startUrl: string;
+  /** A named session that nobody has used for so long is ended. */
+  sessionIdleMs: number;
   /** Upper bound on what one result may cost the model that reads it. */
   tokensMax: number;
   env: Record<string, string | undefined>;
@@ -46,6 +52,7 @@ export const sessionDefaults: SessionOptions = {
   uploadsDir: null,
   profileDir: null,
   startUrl: "about:blank",
+  sessionIdleMs: 10 * 60_000,
   tokensMax: 8_000,
   env: process.env,
 };
@@ -55,6 +62,8 @@ const charsPerToken = 3;
 const waitingMax = 100;
 const endMsMax = 5_000;
 const startPageTimeoutMs = 30_000;
+const namedMax = 50;
+const endedNamesMax = 1_000;
 /** What an action tells of the changes that it made; a snapshot tells more. */
 const changesCharsMax = 3_000;
 
@@ -66,19 +75,75 @@ function giveMemoryBack(): void {
 
 export class Session {
   readonly options: SessionOptions;
-  engine: ResolvedEngine | null = null;
+  /** "" for the unnamed session. */
+  readonly name: string;
+  lastUsedMs = performance.now();
   /** Outlives the browser, so that a crash can be reported. */
   readonly notices = new Notices();
   /** What was last reported to an MCP client about the page. */
   readonly told: { page?: string; tabs?: string } = {};
+  readonly #unnamed: Session;
+  readonly #named = new Map<string, Session>();
+  /** Names of sessions that were ended for being idle, so that whoever comes back is told. */
+  readonly #ended = new Set<string>();
   #browser: Promise<Browser> | null = null;
+  /** The browser as far as it has started. */
+  #running: Browser | null = null;
+  #engine: ResolvedEngine | null = null;
+  #downloadsDir = "";
   #transport: EngineTransport | null = null;
-  #running: Promise<unknown> = Promise.resolve();
+  #turn: Promise<unknown> = Promise.resolve();
   #waiting = 0;
   #closed = false;
 
-  constructor(options: Partial<SessionOptions> = {}) {
+  constructor(options: Partial<SessionOptions> = {}, named?: { name: string; unnamed: Session }) {
     this.options = { ...sessionDefaults, ...options };
+    this.name = named?.name ?? "";
+    this.#unnamed = named?.unnamed ?? this;
+  }
+
+  get engine(): ResolvedEngine | null {
+    return this.#unnamed.#engine;
+  }
+
+  get sessions(): Session[] {
+    return [...this.#unnamed.#named.values()];
+  }
+
+  /** The session of this name, which begins when it is first asked for; without a name, this one. */
+  named(name: unknown): Session {
+    if (name === undefined) return this;
+    if (typeof name !== "string" || !/^[\w.-]{1,64}$/.test(name))
+      throw new ToolError("invalid_request", "session: must be 1 to 64 letters, digits, dots, - or _");
+    this.#endIdle();
+    let session = this.#named.get(name);
+    if (!session) {
+      if (this.#named.size >= namedMax)
+        throw new ToolError("busy", `${namedMax} sessions are open. End one that is not needed any more.`);
+      session = new Session(this.options, { name, unnamed: this });
+      this.#named.set(name, session);
+      if (this.#ended.delete(name))
+        session.notices.add("closed", `The session "${name}" had ended, being idle; this is a new one.`);
+    }
+    session.lastUsedMs = performance.now();
+    return session;
+  }
+
+  #idleTimer: ReturnType<typeof setTimeout> | null = null;
+
+  /** Ends the sessions that are idle, and looks again when the next one may be. */
+  #endIdle(): void {
+    const { sessionIdleMs } = this.options;
+    for (const session of this.#named.values()) {
+      if (session.#waiting > 0 || performance.now() - session.lastUsedMs < sessionIdleMs) continue;
+      if (this.#ended.size >= endedNamesMax) this.#ended.clear();
+      this.#ended.add(session.name);
+      void session.close();
+    }
+    this.#idleTimer ??= setTimeout(() => {
+      this.#idleTimer = null;
+      if (this.#named.size > 0) this.#endIdle();
+    }, sessionIdleMs / 4).unref();
   }
 
   get charsMax(): number {
@@ -113,16 +178,42 @@ export class Session {
   }
 
   async #start(): Promise<Browser> {
-    const opened = await openEngine(this.options, this.notices);
-    this.engine = opened.engine;
+    const browser = await (this.#unnamed === this ? this.#launch() : this.#openContext());
+    await this.#openStartPage(browser);
+    return browser;
+  }
+
+  async #launch(): Promise<Browser> {
+    const opened = await openEngine(this.options, (text, host) =>
+      (this.sessions.find((each) => each.#running?.network.isAsking(host)) ?? this).notices.add(
+        "blocked",
+        text,
+      ),
+    );
+    this.#engine = opened.engine;
     this.#transport = opened.transport;
     setTimeout(giveMemoryBack, 0);
     if (this.#closed) await opened.transport.close();
-    const downloadsDir =
+    this.#downloadsDir =
       this.options.downloadsDir ??
       join(opened.profileDir ?? join(tmpdir(), "browser-tool-downloads"), "downloads");
-    const browser = await this.#connect(opened, downloadsDir);
-    await this.#openStartPage(browser);
+    return this.#connect(opened);
+  }
+
+  /** A named session has its part of the browser: as apart from the others as a private window. */
+  async #openContext(): Promise<Browser> {
+    const { connection, options } = await this.#unnamed.browser();
+    const context = { disposeOnDetach: true };
+    const { browserContextId } = await connection.root.send("Target.createBrowserContext", context);
+    const browser = new Browser(connection, {
+      ...options,
+      notices: this.notices,
+      contextId: browserContextId,
+      others: () => [],
+    });
+    this.#running = browser;
+    if (this.#closed) await browser.close();
+    await browser.start();
     return browser;
   }
 
@@ -137,10 +228,18 @@ export class Session {
     }
   }
 
-  async #connect(opened: OpenedEngine, downloadsDir: string): Promise<Browser> {
+  #lost(notice: string | null): void {
+    // Callers that wait for the browser see the failure in their own call.
+    if (notice && this.#running && !this.#closed && this.#waiting === 0) this.notices.add("crash", notice);
+    this.#browser = null;
+    this.#running = null;
+  }
+
+  async #connect(opened: OpenedEngine): Promise<Browser> {
     const { options } = this;
-    let isUp = false;
-    const browser = new Browser(opened.transport, {
+    const browser = new Browser(new CdpConnection(opened.transport), {
+      contextId: null,
+      others: () => this.sessions.flatMap((each) => each.#running ?? []),
       notices: this.notices,
       changesCharsMax: Math.min(changesCharsMax, this.contentCharsMax / 2),
       viewport: options.headful ? null : options.viewport,
@@ -148,21 +247,16 @@ export class Session {
       urlPolicy: options.urlPolicy,
       proxyLogin: opened.proxyLogin,
       failureOf: opened.failureOf,
-      downloadsDir,
+      downloadsDir: this.#downloadsDir,
     });
     browser.connection.onClose = (reason) => {
-      this.#browser = null;
       opened.dispose();
-      // Callers that wait for the browser see the failure in their own call.
-      if (isUp && !this.#closed && this.#waiting === 0)
-        this.notices.add(
-          "crash",
-          `The browser ended between calls (${reason}); a new one was started, its pages are gone.`,
-        );
+      const notice = `The browser ended between calls (${reason}); a new one was started, its pages are gone.`;
+      for (const session of [this, ...this.sessions]) session.#lost(notice);
     };
     try {
       await browser.start();
-      isUp = true;
+      this.#running = browser;
     } catch (error) {
       await browser.close();
       throw browser.connection.closedReason && !(error instanceof ToolError && error.code === "timeout")
@@ -183,8 +277,8 @@ export class Session {
         `${waitingMax} operations are already waiting. Try again when some have finished.`,
       );
     this.#waiting++;
-    const turn = this.#running.then(work, work);
-    this.#running = turn.catch(() => {});
+    const turn = this.#turn.then(work, work);
+    this.#turn = turn.catch(() => {});
     try {
       return await turn;
     } finally {
@@ -203,8 +297,20 @@ export class Session {
     await Promise.race([ended, Bun.sleep(endMsMax)]);
   }
 
+  /** Ends a named session; its name then stands for a new one. */
+  async end(): Promise<void> {
+    if (this.name === "") throw new ToolError("invalid_request", "session: name the session to end.");
+    await this.close();
+  }
+
   async close(): Promise<void> {
     this.#closed = true;
+    if (this.#unnamed !== this) {
+      this.#unnamed.#named.delete(this.name);
+      await this.#running?.close();
+      this.#lost(null);
+      return;
+    }
     if (this.options.profileDir && this.#browser) await this.#endInOrder();
     // One that is still starting is not waited for.
     await this.#transport?.close();

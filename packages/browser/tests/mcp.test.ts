@@ -31,7 +31,7 @@ onEachEngine("the MCP server", (engine) => {
     return /\[ref=(\w+)\]/.exec(line ?? "")![1]!;
   };
 
-  test("lists twelve tools in less than 6 KB", async () => {
+  test("lists twelve tools in less than 6.5 KB", async () => {
     const { result } = await client.send("tools/list");
     expect(result.tools.map(({ name }: { name: string }) => name).toSorted()).toEqual([
       "browser_click",
@@ -47,7 +47,7 @@ onEachEngine("the MCP server", (engine) => {
       "browser_snapshot",
       "browser_type",
     ]);
-    expect(JSON.stringify(result).length).toBeLessThan(6_000);
+    expect(JSON.stringify(result).length).toBeLessThan(6_500);
   });
 
   test("answers calls made at once in their order", async () => {

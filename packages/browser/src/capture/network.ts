@@ -90,6 +90,10 @@ export class NetworkCapture {
     return this.#kept.items.map(({ entry }) => entry);
   }
 
+  isAsking(host: string): boolean {
+    return this.#open.values().some(({ entry }) => URL.parse(entry.url)?.hostname === host);
+  }
+
   get dropped(): number {
     return this.#kept.dropped;
   }

@@ -24,11 +24,15 @@ const errorSchema: JsonSchema = {
   },
 };
 
+/** Every operation may name the session that it is for. */
+function inputOf({ params }: Operation) {
+  const schema = schemaOf(params, "input") as { properties?: object; required?: string[] };
+  const session = { type: "string", description: "A session of its own, with its own cookies and tabs" };
+  return { ...schema, properties: { ...schema.properties, session } as Record<string, JsonSchema> };
+}
+
 function parametersOf(operation: Operation): JsonSchema[] {
-  const { properties = {}, required = [] } = schemaOf(operation.params, "input") as {
-    properties?: Record<string, JsonSchema>;
-    required?: string[];
-  };
+  const { properties, required = [] } = inputOf(operation);
   return Object.entries(properties).map(([name, schema]) => {
     const isInPath = operation.path.includes(`:${name}`);
     return { name, in: isInPath ? "path" : "query", required: isInPath || required.includes(name), schema };
@@ -43,7 +47,7 @@ function describe(operation: Operation): JsonSchema {
       ? {
           requestBody: {
             required: true,
-            content: { "application/json": { schema: schemaOf(operation.params, "input") } },
+            content: { "application/json": { schema: inputOf(operation) } },
           },
         }
       : { parameters: parametersOf(operation) };

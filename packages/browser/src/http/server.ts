@@ -118,10 +118,11 @@ export function startDebugServer({ session, port, token }: DebugServerOptions): 
     server.timeout(request, 0);
     const given =
       operation.method === "POST" ? await readBody(request) : Object.fromEntries(url.searchParams);
+    const { session: name, ...rest } = given;
     const { value, events } = await execute({
-      session,
+      session: session.named(name),
       operation,
-      params: { ...given, ...params },
+      params: { ...rest, ...params },
       finish: async (result) => result,
       // A caller that hangs up does not keep the browser busy.
       signal: request.signal,

@@ -201,7 +201,7 @@ function connectFirst(addresses: string[], port: number): Promise<Socket> {
 const answer = (reply: number) => Buffer.from([5, reply, 0, 1, 0, 0, 0, 0, 0, 0]);
 
 export interface GateOptions {
-  onBlocked: (text: string) => void;
+  onBlocked: (text: string, host: string) => void;
   resolve?: ResolveHost;
   /** With lists of hosts everything passes the gate, loopback and private addresses too. */
   policy?: UrlPolicy;
@@ -251,7 +251,7 @@ export async function openAddressGate({
       const refusal = error instanceof Refusal ? error : new Refusal(replies.failed, "net::ERR_FAILED");
       remember(host, refusal.netError);
       if (refusal.reply === replies.notAllowed)
-        onBlocked(`A connection was blocked: ${refusal.netError.slice(blockedMark.length)}.`);
+        onBlocked(`A connection was blocked: ${refusal.netError.slice(blockedMark.length)}.`, host);
       client.end(answer(refusal.reply));
     }
   }

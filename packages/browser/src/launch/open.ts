@@ -4,7 +4,6 @@ import { embeddedLibraries } from "../bundle/embedded.ts";
 import type { EngineTransport, ResolvedEngine } from "../engines/contract.ts";
 import type { ForeignEngine } from "../engines/foreign/index.ts";
 import { ToolError } from "../errors.ts";
-import type { Notices } from "../page/notices.ts";
 import { hasHostList } from "../policy/url-policy.ts";
 import { SetupError } from "../resolve/errors.ts";
 import { progressLines } from "../resolve/progress.ts";
@@ -14,6 +13,8 @@ import type { SessionOptions } from "../session.ts";
 import { type AddressGate, openAddressGate } from "./address-gate.ts";
 import { launchBrowser } from "./launch.ts";
 import { type ProxyLogin, prepareProxy } from "./proxy.ts";
+
+type OnBlocked = Parameters<typeof openAddressGate>[0]["onBlocked"];
 
 export interface OpenedEngine {
   engine: ResolvedEngine;
@@ -47,7 +48,7 @@ async function libraryEnvOf(env: SessionOptions["env"]): Promise<Record<string, 
 }
 
 /** Connections of the browser pass the gate, unless it may open every address or another proxy is in the way. */
-async function gateFor(options: SessionOptions, notices: Notices): Promise<AddressGate | null> {
+async function gateFor(options: SessionOptions, onBlocked: OnBlocked): Promise<AddressGate | null> {
   const { urlPolicy: policy } = options;
   if (hasHostList(policy) && hasOtherProxy(options))
     throw new ToolError(
@@ -56,7 +57,7 @@ async function gateFor(options: SessionOptions, notices: Notices): Promise<Addre
     );
   if ((policy.allowLinkLocal && !hasHostList(policy)) || hasOtherProxy(options)) return null;
   return openAddressGate({
-    onBlocked: (text) => notices.add("blocked", text),
+    onBlocked,
     resolve: options.resolveHost,
     policy,
   });
@@ -116,14 +117,14 @@ async function startForeign(
   return { ...opened, proxyLogin: null };
 }
 
-async function open(options: SessionOptions, notices: Notices): Promise<OpenedEngine> {
+async function open(options: SessionOptions, onBlocked: OnBlocked): Promise<OpenedEngine> {
   const { env, backend, onProgress } = options;
   const engine = await resolveEngine({
     env,
     backend,
     onProgress: onProgress && progressLines(onProgress),
   });
-  const gate = await gateFor(options, notices);
+  const gate = await gateFor(options, onBlocked);
   try {
     const started =
       engine.kind === "foreign"
@@ -144,9 +145,9 @@ async function open(options: SessionOptions, notices: Notices): Promise<OpenedEn
   }
 }
 
-export async function openEngine(options: SessionOptions, notices: Notices): Promise<OpenedEngine> {
+export async function openEngine(options: SessionOptions, onBlocked: OnBlocked): Promise<OpenedEngine> {
   try {
-    return await open(options, notices);
+    return await open(options, onBlocked);
   } catch (error) {
     throw error instanceof SetupError ? new ToolError("browser_unavailable", error.message) : error;
   }

@@ -25,7 +25,7 @@ export function listTools() {
   return withTools.map(({ tool }) => ({
     name: tool.name,
     description: tool.description,
-    inputSchema: inputSchema(tool.input),
+    inputSchema: inputSchema(tool.input.extend({ session: z.string().optional() })),
     ...(tool.isReadOnly ? { annotations: { readOnlyHint: true } } : {}),
   }));
 }
@@ -35,17 +35,19 @@ for (const operation of withTools)
   for (const name of [operation.tool.name, ...(operation.tool.alsoNamed ?? [])]) byName.set(name, operation);
 
 export async function callTool(
-  session: Session,
+  unnamed: Session,
   name: string,
-  input: Record<string, unknown>,
+  { session: sessionName, ...input }: Record<string, unknown>,
   signal?: AbortSignal,
 ): Promise<ToolResult> {
   const operation = byName.get(name);
+  let session = unnamed;
   if (!operation) {
     const error = new ToolError("not_found", `Tool "${name}" not found. tools/list names those that exist.`);
     return presentError(error, [], session);
   }
   try {
+    session = unnamed.named(sessionName);
     const run = () =>
       execute({
         session,

@@ -30,21 +30,28 @@ async function grant(
   { permissions, geolocation }: Grants,
   deadline: Deadline,
 ): Promise<void> {
-  const { root } = browser.connection;
+  const {
+    connection: { root },
+    context,
+  } = browser;
   const before = browser.granted;
   const wanted = new Set(permissions ?? before);
   if (geolocation) wanted.add("geolocation");
   // Not Browser.grantPermissions: it refuses all others, and pages would not be seen to ask for them any more.
   const toGrant = (name: PermissionName) =>
-    ({ permission: { name: name === "sensors" ? "accelerometer" : name }, setting: "granted" }) as const;
+    ({
+      permission: { name: name === "sensors" ? "accelerometer" : name },
+      setting: "granted",
+      ...context,
+    }) as const;
   for (const page of browser.pages.values()) page.arePermissionsChanging = true;
   try {
-    await root.send("Browser.resetPermissions", {}, deadline.leftMs);
+    await root.send("Browser.resetPermissions", context, deadline.leftMs);
     await Promise.all(
       [...wanted].map((name) => root.send("Browser.setPermission", toGrant(name), deadline.leftMs)),
     );
   } catch (error) {
-    root.tell("Browser.resetPermissions");
+    root.tell("Browser.resetPermissions", context);
     for (const name of before) root.tell("Browser.setPermission", toGrant(name));
     throw error;
   } finally {

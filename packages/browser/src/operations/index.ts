@@ -23,13 +23,15 @@ import {
   setStorageOperation,
   storageOperation,
 } from "./storage.ts";
-import { healthOperation, infoOperation } from "./system.ts";
+import { endSessionOperation, healthOperation, infoOperation, sessionsOperation } from "./system.ts";
 import { toolOperations } from "./tools.ts";
 import { waitForSelectorOperation, waitOperation } from "./wait.ts";
 
 const single: Operation[] = [
   healthOperation,
   infoOperation,
+  sessionsOperation,
+  endSessionOperation,
   ...toolOperations,
   hoverOperation,
   dragOperation,

@@ -36,7 +36,8 @@ export const navigateOperation = defineOperation({
     arrival(await navigate(await browser(), { url, until: wait_until }, deadline)),
   tool: {
     name: "browser_navigate",
-    description: "Open a URL; returns a snapshot of the page",
+    description:
+      "Open a URL; returns a snapshot of the page. session, here and elsewhere: a name for a browser apart, with its own cookies and tabs",
     input: z.object({ url: z.string() }),
     present,
   },

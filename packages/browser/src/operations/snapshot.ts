@@ -105,7 +105,10 @@ export const a11yOperation = defineOperation({
     wait_gone: z.string().min(1).max(1_000).optional().describe("Wait until this text or target is gone"),
     wait_ms: queryInt(0, waitMsMax).optional().describe("Alone: how long to wait; else the most to wait"),
     page: z.string().max(100).optional().describe("Switch to this page first: number or id"),
-    close: z.enum(["page", "others"]).optional().describe("Close this page, or all others, first"),
+    close: z
+      .enum(["page", "others", "session"])
+      .optional()
+      .describe("Close this page or all others first, or end the named session"),
     include: queryList("network", "websockets").optional().describe("Logs to add"),
     network: z
       .string()
@@ -136,6 +139,10 @@ export const a11yOperation = defineOperation({
     const { target, offset, depth, boxes, find, max_chars, include = [] } = params;
     const requests = params.network ?? (include.includes("network") ? "" : undefined);
     const hasLogs = include.length > 0 || requests !== undefined;
+    if (params.close === "session") {
+      await session.end();
+      return { url: "", title: "", snapshot: "", truncated: false };
+    }
     const browser = await context.browser();
     await pagesAs(browser, params as PageChoice, deadline);
     const { wait_text: text, wait_selector: selector, wait_gone: gone, wait_ms: ms } = params;
@@ -183,7 +190,7 @@ export const a11yOperation = defineOperation({
         })
         .optional(),
       page: z.number().optional().describe("Switch to this tab"),
-      close: z.enum(["page", "others"]).optional().describe("Close tabs"),
+      close: z.enum(["page", "others", "session"]).optional().describe("Close tabs, or end the session"),
       include: z
         .array(z.enum(["network", "websockets"]))
         .optional()
@@ -202,22 +209,23 @@ export const a11yOperation = defineOperation({
     present: async (
       { url, title, snapshot: yaml, changes, partial, network, websockets },
       { session },
-      { find },
-    ) => ({
-      result:
-        find && changes === undefined && yaml === ""
-          ? `Nothing on the page holds ${JSON.stringify(find)}.`
-          : undefined,
-      page: { url, title, isNews: true },
-      ...(changes === undefined
-        ? { snapshot: yaml }
-        : { changes: changes || `Nothing changed ${comparedWith(partial)}.` }),
-      logs: [
-        ...(network ? [{ title: "Network", lines: network }] : []),
-        ...(websockets ? [{ title: "WebSockets", lines: websockets }] : []),
-      ],
-      logCharsMax: Math.floor(session.contentCharsMax / 2),
-    }),
+      { find, close },
+    ) => {
+      if (close === "session") return { result: "The session has ended." };
+      const isMissing = find && changes === undefined && yaml === "";
+      return {
+        result: isMissing ? `Nothing on the page holds ${JSON.stringify(find)}.` : undefined,
+        page: { url, title, isNews: true },
+        ...(changes === undefined
+          ? { snapshot: yaml }
+          : { changes: changes || `Nothing changed ${comparedWith(partial)}.` }),
+        logs: [
+          ...(network ? [{ title: "Network", lines: network }] : []),
+          ...(websockets ? [{ title: "WebSockets", lines: websockets }] : []),
+        ],
+        logCharsMax: Math.floor(session.contentCharsMax / 2),
+      };
+    },
   },
 });
 

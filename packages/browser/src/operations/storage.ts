@@ -31,7 +31,7 @@ export const cookiesOperation = defineOperation({
     const page = await running.page();
     const { cookies } = url
       ? await page.session.send("Network.getCookies", { urls: [url] }, deadline.leftMs)
-      : await running.connection.root.send("Storage.getCookies", {}, deadline.leftMs);
+      : await running.connection.root.send("Storage.getCookies", running.context, deadline.leftMs);
     return {
       cookies: cookies.map(({ name, value, domain, path, expires, httpOnly, secure, sameSite }) => ({
         name,
@@ -80,7 +80,8 @@ export const setCookiesOperation = defineOperation({
       sameSite: same_site,
     }));
     try {
-      await running.connection.root.send("Storage.setCookies", { cookies: wanted }, deadline.leftMs);
+      const given = { cookies: wanted, ...running.context };
+      await running.connection.root.send("Storage.setCookies", given, deadline.leftMs);
     } catch (error) {
       if (error instanceof ToolError) throw error;
       throw new ToolError(
@@ -101,7 +102,8 @@ export const clearCookiesOperation = defineOperation({
   params: z.object({ timeout_ms: QueryTimeoutMs }),
   result: z.object({ cleared: z.boolean() }),
   run: async ({ browser, deadline }) => {
-    await (await browser()).connection.root.send("Storage.clearCookies", {}, deadline.leftMs);
+    const { connection, context } = await browser();
+    await connection.root.send("Storage.clearCookies", context, deadline.leftMs);
     return { cleared: true };
   },
 });

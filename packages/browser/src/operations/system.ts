@@ -78,3 +78,31 @@ export const infoOperation = defineOperation({
     };
   },
 });
+
+export const sessionsOperation = defineOperation({
+  name: "sessions",
+  summary: "Named sessions that are open",
+  method: "GET",
+  path: "/sessions",
+  params: z.object({}),
+  result: z.object({ sessions: z.array(z.object({ session: z.string(), idle_ms: z.number() })) }),
+  run: async ({ session }) => ({
+    sessions: session.sessions.map(({ name, lastUsedMs }) => ({
+      session: name,
+      idle_ms: Math.round(performance.now() - lastUsedMs),
+    })),
+  }),
+});
+
+export const endSessionOperation = defineOperation({
+  name: "end-session",
+  summary: "End a named session: its pages, cookies and storage are gone",
+  method: "DELETE",
+  path: "/sessions",
+  params: z.object({}),
+  result: z.object({ ended: z.string() }),
+  run: async ({ session }) => {
+    await session.end();
+    return { ended: session.name };
+  },
+});

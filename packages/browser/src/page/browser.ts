@@ -4,13 +4,12 @@ import { basename, join, parse } from "node:path";
 import { ConsoleCapture } from "../capture/console.ts";
 import { NetworkCapture } from "../capture/network.ts";
 import {
-  CdpConnection,
+  type CdpConnection,
   CdpError,
   type CdpSession,
   callTimeoutMsDefault,
   type EventParams,
 } from "../cdp/connection.ts";
-import type { EngineTransport } from "../engines/contract.ts";
 import { ToolError } from "../errors.ts";
 import type { ProxyLogin } from "../launch/proxy.ts";
 import { RequestGate } from "../policy/enforce.ts";
@@ -31,6 +30,10 @@ const reopenMsMax = 5_000;
 const pagesMax = 200;
 
 export interface BrowserOptions {
+  /** The browser's context that keeps a named session apart; null for the unnamed session, which has the browser's own. */
+  contextId: string | null;
+  /** The named sessions of the same browser. */
+  others: () => Browser[];
   viewport: { width: number; height: number } | null;
   dialogPolicy: DialogPolicy;
   urlPolicy: UrlPolicy;
@@ -60,15 +63,15 @@ export class Browser {
   /** Pages being opened by the tool itself; any other new page is a popup. */
   #creating = 0;
 
-  constructor(transport: EngineTransport, options: BrowserOptions) {
+  constructor(connection: CdpConnection, options: BrowserOptions) {
     this.options = options;
     this.notices = options.notices;
     this.emulation = new Emulation(options.viewport);
     this.network = new NetworkCapture((url, error) => this.explainFailure(url, error));
     const { urlPolicy: policy, proxyLogin } = options;
     this.gate = new RequestGate({ policy, proxyLogin, notices: this.notices });
-    this.connection = new CdpConnection(transport);
-    const { root } = this.connection;
+    this.connection = connection;
+    const { root } = connection;
     root.on("Target.attachedToTarget", (event) => this.#attached(event));
     root.on("Target.detachedFromTarget", ({ sessionId }) => this.#detached(sessionId));
     root.on("Browser.downloadWillBegin", (event) => this.#downloadBegins(event));
@@ -86,13 +89,25 @@ export class Browser {
     const { root } = this.connection;
     root.tell("Browser.setDownloadBehavior", {
       behavior: "allowAndName",
+      ...this.context,
       downloadPath: this.options.downloadsDir,
       eventsEnabled: true,
     });
+    if (this.options.contextId !== null) return;
     await root.send("Target.setAutoAttach", autoAttach, startTimeoutMs).catch((error: Error) => {
       // An engine without it announces its pages by itself.
       if (!(error instanceof CdpError) || !/does not know|not found/i.test(error.message)) throw error;
     });
+  }
+
+  /** Names the context to commands of the whole browser. */
+  get context(): { browserContextId?: string } {
+    return this.options.contextId === null ? {} : { browserContextId: this.options.contextId };
+  }
+
+  /** What belongs to no named session is the unnamed one's. */
+  #owns(isOf: (browser: Browser) => boolean): boolean {
+    return this.options.contextId === null ? !this.options.others().some(isOf) : isOf(this);
   }
 
   /** The page that operations act on; a lost one has been replaced by the time this resolves. */
@@ -110,7 +125,7 @@ export class Browser {
 
   /** Chromium opens a first page on its own. We wait for it, and open one only if it does not come. */
   async #firstPage(): Promise<Page> {
-    if (this.pages.size === 0 && this.#activeId === null) {
+    if (this.pages.size === 0 && this.#activeId === null && this.options.contextId === null) {
       const arrived = await new Promise<boolean>((resolve) => {
         const timer = setTimeout(() => resolve(false), 5_000);
         this.#arrivals.add(() => {
@@ -126,7 +141,7 @@ export class Browser {
   async newPage(): Promise<Page> {
     this.#creating++;
     const { targetId } = await this.connection.root
-      .send("Target.createTarget", { url: "about:blank" })
+      .send("Target.createTarget", { url: "about:blank", ...this.context })
       .finally(() => this.#creating--);
     const page = this.pages.get(targetId);
     if (!page) throw new ToolError("browser_unavailable", "The browser opened no page. Call again.");
@@ -162,8 +177,11 @@ export class Browser {
     await Promise.all(closed.map((each) => each.catch(() => {})));
   }
 
-  close(): Promise<void> {
-    return this.connection.close();
+  async close(): Promise<void> {
+    const { contextId } = this.options;
+    if (contextId === null) return this.connection.close();
+    const { root } = this.connection;
+    await root.send("Target.disposeBrowserContext", { browserContextId: contextId }).catch(() => {});
   }
 
   /**
@@ -262,6 +280,7 @@ export class Browser {
   }
 
   #attached({ sessionId, targetInfo }: EventParams<"Target.attachedToTarget">): void {
+    if (!this.#owns(({ options }) => options.contextId === targetInfo.browserContextId)) return;
     const session = this.connection.session(sessionId);
     if (targetInfo.type !== "page") {
       this.#watch(session, { id: targetInfo.targetId, documents: 0 });
@@ -340,7 +359,9 @@ export class Browser {
 
   #downloads = new Map<string, string>();
 
-  #downloadBegins({ guid, suggestedFilename, url }: EventParams<"Browser.downloadWillBegin">): void {
+  #downloadBegins(event: EventParams<"Browser.downloadWillBegin">): void {
+    const { frameId, guid, suggestedFilename, url } = event;
+    if (!this.#owns(({ pages }) => pages.values().some(({ frames }) => frames.has(frameId)))) return;
     const downloadsMax = 200;
     this.downloadsBegun++;
     if (this.#downloads.size >= downloadsMax) this.#downloads.clear();
