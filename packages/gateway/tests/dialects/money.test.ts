@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { type FakeUpstream, startUpstream, type UpstreamHandler } from "@model-gateway/testing/upstream.ts";
-import { bootSpending, costUsd, DEAR, type SpendingBench } from "../support/spending.ts";
+import { bootSpending, costUsd, DEAR, type Spender, type SpendingBench } from "../support/spending.ts";
 
 /** Requests that pass as they are: what is served is paid, whatever the upstream and the client do. */
 const WORDS = "a word of it and another ";
@@ -18,6 +18,8 @@ interface Voice {
   end(prompt: unknown, completion: unknown): string;
   /** What the gateway's own ending must have in it. */
   cut: RegExp;
+  /** A count that is added to that of the prompt. */
+  addend?: string;
 }
 
 const event = (data: { type?: string; [field: string]: unknown }) =>
@@ -45,6 +47,7 @@ const VOICES: Voice[] = [
       }) +
       event({ type: "message_stop" }),
     cut: /"content_block_stop","index":0.*"stop_reason":"max_tokens".*event: message_stop/s,
+    addend: "cache_read_input_tokens",
   },
   {
     dialect: "responses",
@@ -83,6 +86,7 @@ const VOICES: Voice[] = [
         usageMetadata: { promptTokenCount, candidatesTokenCount },
       }),
     cut: /"finishReason":"MAX_TOKENS"/,
+    addend: "toolUsePromptTokenCount",
   },
 ];
 
@@ -100,7 +104,9 @@ afterAll(async () => {
 let count = 0;
 describe.each(VOICES)("$dialect", (voice) => {
   let upstream: FakeUpstream;
+  let rich: Spender;
   beforeAll(async () => {
+    rich = await bench.spender(`rich${voice.dialect}`, { points: 100_000 });
     for (const name of upstreams.keys()) await bench.removeBackend(name);
     upstream = startUpstream({ models: [DEAR] });
     upstreams.set(voice.dialect, upstream);
@@ -160,17 +166,50 @@ describe.each(VOICES)("$dialect", (voice) => {
     expect(debt * 0.01).toBeLessThan(0.02);
   });
 
-  test.each([
-    ["absurd", -5, 1e12],
-    ["absent", undefined, undefined],
-  ])("usage that is %s: the count is charged", async (_, prompt, completion) => {
-    upstream.answer(streaming((send) => send(voice.piece.repeat(20) + voice.end(prompt, completion))));
-    const who = await spender();
-    await (await who.post(voice.path, voice.body)).text();
-    const [row] = await who.rows();
-    expect(row.completion_tokens).toBeGreaterThanOrEqual(100);
-    expect(row.completion_tokens).toBeLessThan(400);
-    expect(row.prompt_tokens).toBeGreaterThan(0);
+  /** The row of a request whose answer is this, in the dialect itself or as a chat. */
+  const rowOf = async (answer: string, isChat: boolean) => {
+    upstream.answer(streaming((send) => send(answer)));
+    const answered = await (isChat ? rich.chat({ stream: true }) : rich.post(voice.path, voice.body));
+    const text = await answered.text();
+    const [row] = await rich.rows();
+    return { ...row, delivered: text.split(WORDS).length - 1 };
+  };
+  const pieces = voice.piece.repeat(20);
+  const reported = (prompt: unknown, completion: unknown) =>
+    voice.end(prompt, completion).replace(/event: message_stop.*/s, "");
+
+  describe.each([
+    ["as it is", false],
+    ["as a chat", true],
+  ])("%s", (_, isChat) => {
+    test.each([
+      ["absurd", -5, 1e12],
+      ["absent", undefined, undefined],
+      ["without the answer's", 20, null],
+      ["without the prompt's", null, 150],
+    ])("usage that is %s: the count is charged", async (_, prompt, completion) => {
+      const row = await rowOf(pieces + voice.end(prompt, completion), isChat);
+      expect(row.completion_tokens).toBeGreaterThanOrEqual(100);
+      expect(row.completion_tokens).toBeLessThan(400);
+      expect(row.prompt_tokens).toBeGreaterThan(0);
+    });
+
+    test("of several reports the largest counts", async () => {
+      const row = await rowOf(pieces + reported(500, 300) + voice.end(1, 1), isChat);
+      expect(row).toMatchObject({ prompt_tokens: 500, completion_tokens: 300 });
+    });
+
+    test("what comes after a report is counted, or not passed on", async () => {
+      const row = await rowOf(reported(20, 1) + pieces + voice.end(null, null), isChat);
+      expect(row.completion_tokens).toBeGreaterThanOrEqual(row.delivered * 5);
+    });
+
+    test("a part below zero makes nothing cheaper", async () => {
+      const text = voice.end(500, 300);
+      const row = await rowOf(pieces + text.replace(/(?="\w+":500)/, `"${voice.addend}":-499,`), isChat);
+      expect(row.completion_tokens).toBeGreaterThanOrEqual(100);
+      expect(row.prompt_tokens).toBeGreaterThan(1);
+    });
   });
 
   test("leaving after any event costs at least what was delivered", async () => {

@@ -26,19 +26,29 @@ interface Counts {
   imageOutput?: unknown;
 }
 
-/** The sum of those that are there; what is no number stays what it is, so that it is seen. */
+const isCount = (value: unknown): value is number => Number.isInteger(value) && (value as number) >= 0;
+
+/** Counts of a stream are running totals: of each the largest stands. What is no count stays, so that it is seen. */
+export function largerCounts(before: object, now: object): Record<string, unknown> {
+  const counts: Record<string, unknown> = { ...before };
+  for (const [name, value] of Object.entries(now)) {
+    const known = counts[name];
+    if (value !== null && !(isCount(value) && isCount(known) && value < known)) counts[name] = value;
+  }
+  return counts;
+}
+
+/** The sum of those that are there; what is no count stays what it is, so that it is seen. */
 export function sumOf(...counts: unknown[]): unknown {
   const given = counts.filter((count) => count !== undefined && count !== null);
   if (given.length === 0) return undefined;
-  return (
-    given.find((count) => typeof count !== "number") ?? given.reduce((a, b) => (a as number) + (b as number))
-  );
+  return given.find((count) => !isCount(count)) ?? given.reduce((a, b) => (a as number) + (b as number));
 }
 
 /** Figures are passed on as they were reported: the meter decides which of them can be true. */
 export function chatUsageOf(counts: Counts): ChatUsage | null {
-  const { prompt = 0, completion = 0 } = counts;
-  if (counts.prompt === undefined && counts.completion === undefined) return null;
+  const { prompt, completion } = counts;
+  if (prompt == null && completion == null) return null;
   const prompts = present({
     cached_tokens: counts.cached,
     cache_write_tokens: counts.cacheWritten,
@@ -54,7 +64,7 @@ export function chatUsageOf(counts: Counts): ChatUsage | null {
   return {
     prompt_tokens: prompt,
     completion_tokens: completion,
-    total_tokens: sumOf(prompt, completion),
+    total_tokens: prompt == null || completion == null ? undefined : sumOf(prompt, completion),
     ...(prompts && { prompt_tokens_details: prompts }),
     ...(completions && { completion_tokens_details: completions }),
   };

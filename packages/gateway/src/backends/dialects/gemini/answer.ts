@@ -2,7 +2,7 @@ import { isObject } from "../../../kernel/json.ts";
 import { BackendError } from "../../contract.ts";
 import { ChatEvents, type ChatIdentity } from "../../shared/chat-events.ts";
 import type { ChatCall } from "../chat-turns.ts";
-import type { AnswerConverter, ChatAnswer } from "../dialect.ts";
+import { type AnswerConverter, type ChatAnswer, largerCounts } from "../dialect.ts";
 import { chatUsage } from "./chat-usage.ts";
 
 type Part = Record<string, unknown>;
@@ -73,8 +73,7 @@ export class GeminiStream implements AnswerConverter {
   readonly #events: ChatEvents;
   readonly #parts: Part[] = [];
   #callCount = 0;
-  /** Counts are running totals. */
-  #usage: unknown;
+  #usage: Record<string, unknown> = {};
 
   constructor(
     identity: ChatIdentity,
@@ -94,7 +93,9 @@ export class GeminiStream implements AnswerConverter {
 
   convert(chunk: Record<string, unknown>): string {
     const candidate = candidateOf(chunk);
-    this.#usage = chunk.usageMetadata ?? this.#usage;
+    if (isObject(chunk.usageMetadata)) this.#usage = largerCounts(this.#usage, chunk.usageMetadata);
+    // Text without a count: the last count was of what came before.
+    else if (partsOf(candidate).length > 0) this.#usage.candidatesTokenCount = undefined;
     let events = "";
     for (const part of partsOf(candidate)) events += this.#part(part);
     const isBlocked = isObject(chunk.promptFeedback) && chunk.promptFeedback.blockReason !== undefined;

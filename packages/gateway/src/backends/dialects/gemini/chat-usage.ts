@@ -11,7 +11,7 @@ export function chatUsage(usage: unknown): ChatUsage | null {
   if (!isObject(usage)) return null;
   const { promptTokenCount, toolUsePromptTokenCount, candidatesTokenCount, thoughtsTokenCount } = usage;
   return chatUsageOf({
-    prompt: sumOf(promptTokenCount, toolUsePromptTokenCount),
+    prompt: promptTokenCount == null ? undefined : sumOf(promptTokenCount, toolUsePromptTokenCount),
     completion: sumOf(candidatesTokenCount, thoughtsTokenCount),
     cached: usage.cachedContentTokenCount,
     reasoning: thoughtsTokenCount,

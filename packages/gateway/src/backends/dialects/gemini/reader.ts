@@ -1,16 +1,21 @@
 import { isObject } from "../../../kernel/json.ts";
 import { BackendError, type NativeReader } from "../../contract.ts";
+import { largerCounts } from "../dialect.ts";
 import { eventText, sealed, wordsOf } from "../native.ts";
 import { chatUsage } from "./chat-usage.ts";
 
 /** Reads an answer of Gemini's, or the chunks of one. The stream ends with its connection. */
 export class GeminiReader implements NativeReader {
-  usage: unknown = null;
   isComplete = false;
   isCounted = false;
   readonly isOver = false;
   failure: string | null = null;
   #last: Record<string, unknown> = {};
+  #counts: Record<string, unknown> = {};
+
+  get usage(): unknown {
+    return chatUsage(this.#counts);
+  }
 
   read(chunk: Record<string, unknown>): unknown {
     if (chunk.error !== undefined) {
@@ -18,10 +23,9 @@ export class GeminiReader implements NativeReader {
       return null;
     }
     this.#last = chunk;
-    const usage = chatUsage(chunk.usageMetadata);
-    this.isCounted =
-      usage !== null && isObject(chunk.usageMetadata) && chunk.usageMetadata.candidatesTokenCount != null;
-    this.usage = usage ?? this.usage;
+    const counts = isObject(chunk.usageMetadata) ? chunk.usageMetadata : {};
+    this.#counts = largerCounts(this.#counts, counts);
+    this.isCounted = counts.candidatesTokenCount != null;
     const candidates = Array.isArray(chunk.candidates) ? chunk.candidates.filter(isObject) : [];
     const isBlocked = isObject(chunk.promptFeedback) && chunk.promptFeedback.blockReason !== undefined;
     if (isBlocked || candidates.some(({ finishReason }) => finishReason !== undefined))

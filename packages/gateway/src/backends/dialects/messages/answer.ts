@@ -1,7 +1,7 @@
 import { isObject } from "../../../kernel/json.ts";
 import { BackendError } from "../../contract.ts";
 import { ChatEvents, type ChatIdentity } from "../../shared/chat-events.ts";
-import type { AnswerConverter, ChatAnswer } from "../dialect.ts";
+import { type AnswerConverter, type ChatAnswer, largerCounts } from "../dialect.ts";
 import { chatUsage } from "./chat-usage.ts";
 
 type Block = Record<string, unknown>;
@@ -70,19 +70,19 @@ export class MessagesStream implements AnswerConverter {
     switch (event.type) {
       case "message_start":
         this.#message = isObject(event.message) ? event.message : {};
-        if (isObject(this.#message.usage)) this.#usage = { ...this.#message.usage };
+        if (isObject(this.#message.usage)) this.#usage = largerCounts(this.#usage, this.#message.usage);
         return "";
       case "content_block_start":
         return this.#start(index, isObject(event.content_block) ? event.content_block : {});
       case "content_block_delta":
+        // The last count was of what came before.
+        this.#usage.output_tokens = undefined;
         return this.#delta(index, isObject(event.delta) ? event.delta : {});
       case "content_block_stop":
         return this.#inputs[index] === "" ? this.#call(index, { arguments: "{}" }) : "";
       case "message_delta":
         if (isObject(event.delta)) Object.assign(this.#message, event.delta);
-        if (isObject(event.usage))
-          for (const [name, value] of Object.entries(event.usage))
-            if (value !== null) this.#usage[name] = value;
+        if (isObject(event.usage)) this.#usage = largerCounts(this.#usage, event.usage);
         return "";
       case "message_stop":
         return this.#end();

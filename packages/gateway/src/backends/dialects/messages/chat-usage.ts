@@ -8,7 +8,7 @@ export function chatUsage(usage: unknown): ChatUsage | null {
   const hour = isObject(usage.cache_creation) ? usage.cache_creation.ephemeral_1h_input_tokens : undefined;
   const details = isObject(usage.output_tokens_details) ? usage.output_tokens_details : {};
   return chatUsageOf({
-    prompt: sumOf(input_tokens, cached, written),
+    prompt: input_tokens == null ? undefined : sumOf(input_tokens, cached, written),
     completion: usage.output_tokens,
     cached,
     cacheWritten: written,

@@ -1,5 +1,6 @@
 import { isObject } from "../../../kernel/json.ts";
 import { BackendError, type NativeReader } from "../../contract.ts";
+import { largerCounts } from "../dialect.ts";
 import { eventText, sealed, wordsOf } from "../native.ts";
 import { chatUsage } from "./chat-usage.ts";
 
@@ -26,6 +27,7 @@ export class MessagesReader implements NativeReader {
         this.#openBlock = Number(event.index);
         return event.content_block;
       case "content_block_delta":
+        this.isCounted = false;
         return sealed(event.delta, "signature");
       case "content_block_stop":
         this.#openBlock = null;
@@ -46,11 +48,8 @@ export class MessagesReader implements NativeReader {
     }
   }
 
-  /** Counts are running totals; a count that is null is as it was. */
   #count(usage: unknown): void {
-    if (!isObject(usage)) return;
-    this.#usage ??= {};
-    for (const [name, value] of Object.entries(usage)) if (value !== null) this.#usage[name] = value;
+    if (isObject(usage)) this.#usage = largerCounts(this.#usage ?? {}, usage);
   }
 
   whole(message: Record<string, unknown>): unknown {

@@ -72,7 +72,7 @@ export class NativeMeter {
     const text = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString("latin1");
     let start = 0;
     EVENT_END.lastIndex = 0;
-    for (let end = EVENT_END.exec(text); end; end = EVENT_END.exec(text)) {
+    for (let end = EVENT_END.exec(text); end && !this.done; end = EVENT_END.exec(text)) {
       const next = end.index + end[0].length;
       this.#event(bytes.subarray(start, end.index));
       if (this.reader.failure !== null) {
