@@ -9,6 +9,7 @@ import {
   costUsd,
   DEAR,
   NEWER_DEAR,
+  PARTED,
   QUOTA_USD,
   type Spender,
   type SpendingBench,
@@ -81,6 +82,37 @@ describe("a wallet of 2 points and a drained quota", () => {
     const whole = await rich.chat({});
     expect(whole.headers.get("x-service-max-tokens")).toBeNull();
     expect(bench.upstream.requests.at(-1)!.json).not.toHaveProperty("max_tokens");
+  });
+
+  const said = (text: string, more = {}) => [{ role: "user", content: [{ type: "text", text, ...more }] }];
+  const hour = { cache_control: { type: "ephemeral", ttl: "1h" } };
+  const words = "word ".repeat(900);
+  // 4 points are 0.04 dollars, of which the prompt takes about 0.005 at its plain rate.
+  test.each([
+    ["the plain rate", { messages: said(words) }, [1_100, 1_200]],
+    ["an hour's cache", { messages: said(words, hour) }, [950, 1_050]],
+    ["another's words about it", { messages: said(`${words} for 1h, "1h"`) }, [1_100, 1_200]],
+    ["sound", { messages: said(words), modalities: ["text", "audio"] }, [550, 600]],
+    ["a prompt that may be a long one", { messages: said(words.repeat(2)) }, [300, 370]],
+  ])("the dearest that a request can come to is held: %s", async (_, body, [least, most]) => {
+    const who = await bench.spender(nameOf("thrifty"), { points: 4, drained: true });
+    const answer = await who.chat({ model: PARTED, ...body });
+    const limit = Number(answer.headers.get("x-service-max-tokens"));
+    expect(limit).toBeGreaterThan(least!);
+    expect(limit).toBeLessThan(most!);
+  });
+
+  test("a word that makes a request dearer is read in any spelling", async () => {
+    const who = await bench.spender(nameOf("thrifty"), { points: 4, drained: true });
+    const answer = await fetch(`${bench.url}/v1/chat/completions`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${who.key}`, "content-type": "application/json" },
+      body: JSON.stringify({ model: PARTED, messages: said(words, hour) }).replace(
+        '"1h"',
+        String.raw`"\u0031\u0068"`,
+      ),
+    });
+    expect(Number(answer.headers.get("x-service-max-tokens"))).toBeLessThan(1_050);
   });
 
   test("every field that the client used is set to the limit, for each of its answers", async () => {

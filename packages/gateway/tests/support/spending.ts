@@ -14,12 +14,23 @@ import { bootInference, type InferenceBench, settled } from "./inference.ts";
 
 /** 5 USD per million tokens of prompt, 30 of output; writes 20,000 tokens when nothing limits it. */
 export const DEAR = "test-dear";
+/** The same, but for what costs twice as much: an hour's cache, sound, and prompts of more than 2,000 tokens. */
+export const PARTED = "test-parted";
 /** The same price, by a name of those models that refuse `max_tokens`. */
 export const NEWER_DEAR = `gpt-5-${DEAR}`;
 const DEAR_OUTPUT_MAX = 20_000;
 export const PRICES = {
   prices: [
     { match: DEAR, input: 5, output: 30, max_output_tokens: DEAR_OUTPUT_MAX, context_window: 200_000 },
+    {
+      match: PARTED,
+      input: 5,
+      output: 30,
+      cache_write_1h: 10,
+      audio_output: 60,
+      long_prompts: [{ above_tokens: 2_000, input: 10, output: 60 }],
+      max_output_tokens: DEAR_OUTPUT_MAX,
+    },
     { match: "test-painter", per_image: { "1024x1024": 0.002, "hd/1024x1024": 0.004, "1792x1024": 0.008 } },
     { match: "test-voice", per_million_characters: 100 },
     { match: "test-ear", per_second: 0.001 },
@@ -100,7 +111,7 @@ export async function bootSpending(options: BootOptions = {}): Promise<SpendingB
     ...options,
     dataDir,
     config: { pricingFile, trustedProxies: ["127.0.0.1"], ...options.config },
-    upstream: { models: [DEAR, NEWER_DEAR, "homemade", ...WORKERS] },
+    upstream: { models: [DEAR, NEWER_DEAR, PARTED, "homemade", ...WORKERS] },
   });
   bench.upstream.answer(
     honestUpstream((tokens) => {

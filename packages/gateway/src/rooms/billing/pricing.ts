@@ -5,8 +5,10 @@ import type { Price } from "./prices.ts";
 import {
   cacheUseOf,
   costOf,
+  dearestRates,
   PICO_PER_NANO,
   PICO_PER_TOKEN_PER_USD_PER_MILLION,
+  type Rated,
   type TokenPrice,
   tokenPrice,
   withoutCache,
@@ -124,12 +126,12 @@ export class Pricing {
     return {};
   }
 
-  /** Nanodollars a token at the plain rates, in fractions; null when no price matches the model. */
-  ratesOf(model: string): { inputNanoUsd: number; outputNanoUsd: number } | null {
-    const rates = this.#of(model).tokens?.rates;
-    return rates
-      ? { inputNanoUsd: rates.input / PICO_PER_NANO, outputNanoUsd: rates.output / PICO_PER_NANO }
-      : null;
+  /** Nanodollars a token at the dearest rates that the request can come to; null when no price matches the model. */
+  dearestRatesOf(model: string, rated: Rated): { inputNanoUsd: number; outputNanoUsd: number } | null {
+    const { tokens } = this.#of(model);
+    if (!tokens) return null;
+    const { input, output } = dearestRates(tokens, rated);
+    return { inputNanoUsd: input / PICO_PER_NANO, outputNanoUsd: output / PICO_PER_NANO };
   }
 
   /** Dollars per million tokens; null when no price matches the model. */

@@ -13,6 +13,7 @@ import { type ModelLimits, Pricing } from "./pricing.ts";
 import { type OperatorPrices, readPricingFile, watchPricingFile } from "./pricing-file.ts";
 import { BillingStore, type Tier } from "./store.ts";
 import { Tiers } from "./tiers.ts";
+import type { Rated } from "./token-price.ts";
 import type { UnitPrice, UnitRates, WorkUnit } from "./unit-price.ts";
 import { FALLBACK_VIDEO_PRICE, type VideoPrice, type VideoSize, videoCostNanoUsd } from "./video-cost.ts";
 
@@ -119,9 +120,9 @@ export class Billing {
     return this.#pricing.bill(model, usage);
   }
 
-  /** Nanodollars a token, in fractions; null when the model has no price. */
-  ratesOf(model: string): { inputNanoUsd: number; outputNanoUsd: number } | null {
-    return this.#pricing.ratesOf(model);
+  /** Nanodollars a token, in fractions, at the dearest that the request can come to; null: the model has no price. */
+  dearestRatesOf(model: string, rated: Rated): { inputNanoUsd: number; outputNanoUsd: number } | null {
+    return this.#pricing.dearestRatesOf(model, rated);
   }
 
   /** The price of work that is counted in these units; null when it is priced by the token, or not at all. */

@@ -60,6 +60,39 @@ export function tokenPrice(price: Price): TokenPrice | null {
   };
 }
 
+/** What a request's rates depend on, before it is sent. */
+export interface Rated {
+  /** Estimated. */
+  promptTokens: number;
+  /** Whether such a word stands in what is sent. */
+  mentions(word: RegExp): boolean;
+}
+
+/** A prompt may turn out to be so much longer than it is estimated. */
+const ESTIMATE_ERROR = 5 / 4;
+const AN_HOUR = /"(1|\\u0031)h"/;
+const SOUND = /"(input_)?audio/i;
+
+/** The dearest rates that a request can come to, of its prompt and of its answer. */
+export function dearestRates(
+  { rates, longPrompts }: TokenPrice,
+  { promptTokens, mentions }: Rated,
+): Pick<PicoRates, "input" | "output"> {
+  const reached = [rates];
+  for (const long of longPrompts)
+    if (promptTokens * ESTIMATE_ERROR > long.aboveTokens) reached.push(long.rates);
+  const dearest = (of: (rates: PicoRates) => number) => Math.max(...reached.map(of));
+  const input = dearest((each) => Math.max(each.input, each.cacheWrite5m, each.imageInput));
+  const output = dearest((each) => Math.max(each.output, each.reasoning, each.imageOutput));
+  const ofHour = dearest((each) => each.cacheWrite1h);
+  const ofSound = { input: dearest((each) => each.audioInput), output: dearest((each) => each.audioOutput) };
+  const isSound = (ofSound.input > input || ofSound.output > output) && mentions(SOUND);
+  return {
+    input: Math.max(input, ofHour > input && mentions(AN_HOUR) ? ofHour : 0, isSound ? ofSound.input : 0),
+    output: Math.max(output, isSound ? ofSound.output : 0),
+  };
+}
+
 /** What of a request went through the upstream's cache, as far as it can be true. */
 export interface CacheUse {
   cachedTokens: number;

@@ -230,11 +230,11 @@ export class AdmissionCheck {
   }
 
   async #paymentOf(demand: Demand): Promise<Payment> {
-    const { payer, tier, hasPrice } = demand;
+    const { payer, tier } = demand;
     const account = accountOf(payer);
     let balance = await this.#balance(demand, account);
     if (owedBy(payer, balance) > 0) balance = await this.#payDebt(demand, account, balance);
-    const points = hasPrice && balance.balance > 0 ? this.#points(payer, account, balance) : null;
+    const points = balance.balance > 0 && demand.hasPrice ? this.#points(payer, account, balance) : null;
     const limit = limitOf(tier);
     const quota = limit && (await this.#quota(payer, limit, (read) => this.#load(demand, read)));
     return { points, quota, balance };

@@ -1,13 +1,13 @@
 import type { Outcome } from "../../kernel/request-record.ts";
 import type { Billing } from "../billing/index.ts";
 import { type Cover, Held } from "./cover.ts";
-import { fixedOf, TOKENS_MAX, within } from "./demand.ts";
+import { heldFor, TOKENS_MAX, within } from "./demand.ts";
 import type { HoldKind } from "./journal/codec.ts";
 import type { Admission, AdmitOptions, FinalUsage } from "./types.ts";
 
 /** What admissions have in common. */
 export interface Admitting {
-  billing: Pick<Billing, "ratesOf">;
+  billing: Pick<Billing, "dearestRatesOf">;
   /** The hold is over; null: nothing is owed. Returns the price. */
   ended(admission: Admitted, owed: OwedRequest | null, kind: HoldKind): number | null;
 }
@@ -41,8 +41,9 @@ export class Admitted implements Admission {
 
   async grow(total: { promptTokens: number; completionTokens: number }): Promise<boolean> {
     if (this.#isEnded) return false;
-    const rates = this.admitting.billing.ratesOf(this.options.model);
-    const fixed = fixedOf(within(total.promptTokens, TOKENS_MAX), rates);
+    const { model, bound } = this.options;
+    const { promptTokens } = total;
+    const { fixed } = heldFor(this.admitting.billing, model, { bound, promptTokens });
     return this.cover.grow({ fixed, tokens: within(total.completionTokens, TOKENS_MAX) });
   }
 

@@ -23,7 +23,7 @@ export interface Demand {
   /** Output tokens: what is asked for, and the least that it can be lowered to. */
   tokensMax: number;
   tokensMin: number;
-  hasPrice: boolean;
+  readonly hasPrice: boolean;
   /** Counts `fixed` exactly instead of by samples, once; returns whether that changed it. */
   recount?(): boolean;
 }

@@ -4,7 +4,7 @@ import type { Billing, Tier } from "../billing/index.ts";
 import { NANO_PER_USD } from "../usage/index.ts";
 import type { Demand } from "./cover.ts";
 import { NOTHING } from "./limits.ts";
-import type { AdmitOptions, TokenBound } from "./types.ts";
+import type { AdmitOptions, Bound, TokenBound } from "./types.ts";
 
 /**
  * Figures from upstreams and clients are capped at these: one absurd number must not spoil
@@ -16,40 +16,55 @@ export const within = (value: number, max: number): number =>
   value > 0 ? Math.min(Math.floor(value), max) : 0;
 export const nanoUsdOf = (usd: number): number => within(Math.round(usd * NANO_PER_USD), COST_NANO_USD_MAX);
 
-type Rates = ReturnType<Billing["ratesOf"]>;
+type Rates = Pick<Billing, "dearestRatesOf">;
 
-export const fixedOf = (promptTokens: number, rates: Rates): Quantity => ({
-  money: promptTokens * (rates?.inputNanoUsd ?? 0),
-  tokens: promptTokens,
-});
+/** What is held for such a prompt, and for each token of the answer: the dearest that they can come to. */
+export function heldFor(
+  billing: Rates,
+  model: string,
+  { bound, promptTokens }: { bound: Bound; promptTokens: number },
+): { fixed: Quantity; perToken: Quantity } {
+  const mentions = (word: RegExp) => !("mentions" in bound) || bound.mentions!(word);
+  const tokens = within(promptTokens, TOKENS_MAX);
+  const rates = billing.dearestRatesOf(model, { promptTokens: tokens, mentions });
+  return {
+    fixed: { money: tokens * (rates?.inputNanoUsd ?? 0), tokens },
+    perToken: { money: rates?.outputNanoUsd ?? 0, tokens: 1 },
+  };
+}
 
 /** A bound in tokens. The prompt is counted when it is asked for: where nothing is limited, nobody asks. */
 class TokenDemand implements Demand {
   readonly payer: Payer;
   readonly tier: Tier;
-  readonly perToken: Quantity;
   readonly tokensMax: number;
   readonly tokensMin: number;
-  readonly hasPrice: boolean;
   readonly #bound: TokenBound;
-  readonly #rates: Rates;
-  #fixed: Quantity | null = null;
+  readonly #heldFor: (promptTokens: number) => ReturnType<typeof heldFor>;
+  #held: ReturnType<typeof heldFor> | null = null;
   #isRecounted = false;
 
-  constructor({ payer, tier, bound, rates }: { payer: Payer; tier: Tier; bound: TokenBound; rates: Rates }) {
+  constructor(billing: Billing, { payer, model }: AdmitOptions, bound: TokenBound) {
     this.payer = payer;
-    this.tier = tier;
-    this.perToken = { money: rates?.outputNanoUsd ?? 0, tokens: 1 };
+    this.tier = billing.tier(payer.tier);
     this.tokensMax = within(bound.outputTokensMax, TOKENS_MAX);
     this.tokensMin = within(bound.outputTokensMin, this.tokensMax);
-    this.hasPrice = rates !== null && rates.inputNanoUsd + rates.outputNanoUsd > 0;
     this.#bound = bound;
-    this.#rates = rates;
+    this.#heldFor = (promptTokens) => heldFor(billing, model, { bound, promptTokens });
   }
 
+  get #now(): ReturnType<typeof heldFor> {
+    this.#held ??= this.#heldFor(this.#bound.promptTokens);
+    return this.#held;
+  }
   get fixed(): Quantity {
-    this.#fixed ??= fixedOf(within(this.#bound.promptTokens, TOKENS_MAX), this.#rates);
-    return this.#fixed;
+    return this.#now.fixed;
+  }
+  get perToken(): Quantity {
+    return this.#now.perToken;
+  }
+  get hasPrice(): boolean {
+    return this.fixed.money + this.perToken.money > 0;
   }
 
   recount(): boolean {
@@ -57,15 +72,16 @@ class TokenDemand implements Demand {
     if (this.#isRecounted || !bound.countPromptTokens) return false;
     this.#isRecounted = true;
     const before = this.fixed;
-    this.#fixed = fixedOf(within(bound.countPromptTokens(), TOKENS_MAX), this.#rates);
-    return this.#fixed.tokens !== before.tokens;
+    this.#held = this.#heldFor(bound.countPromptTokens());
+    return this.fixed.tokens !== before.tokens;
   }
 }
 
 /** What the request may take at most. */
-export function demandOf(billing: Billing, { payer, model, bound }: AdmitOptions): Demand {
+export function demandOf(billing: Billing, options: AdmitOptions): Demand {
+  const { payer, bound } = options;
+  if (!("costUsd" in bound)) return new TokenDemand(billing, options, bound);
   const tier = billing.tier(payer.tier);
-  if (!("costUsd" in bound)) return new TokenDemand({ payer, tier, bound, rates: billing.ratesOf(model) });
   const money = nanoUsdOf(bound.costUsd);
   const fixed = { money, tokens: 0 };
   return { payer, tier, fixed, perToken: NOTHING, tokensMax: 0, tokensMin: 0, hasPrice: money > 0 };

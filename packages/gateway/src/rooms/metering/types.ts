@@ -15,6 +15,8 @@ export interface TokenBound {
   readonly outputTokensMax: number;
   /** What the bound may be lowered to when not all of it can be paid; over all choices together. */
   readonly outputTokensMin: number;
+  /** Whether such a word stands in what is sent; absent: that is not known, so it may. */
+  mentions?(word: RegExp): boolean;
 }
 
 /** The most that a request can cost, so that a hold can be taken before it is sent. */

@@ -1,3 +1,4 @@
+import { withoutEscapedLetters } from "../../../kernel/json-scan.ts";
 import type { ModelLimits } from "../../billing/index.ts";
 import { estimatePromptTokens, samplePromptTokens, type TokenBound } from "../../metering/index.ts";
 import { OPTIONS, type SpendFields } from "../request/field-rules.ts";
@@ -102,6 +103,11 @@ export class ChatBound implements TokenBound {
   }
   #numberedTokens(): number | null {
     return this.#numbered && numberedTokens(this.#numbered, "prompt");
+  }
+
+  mentions(word: RegExp): boolean {
+    const text = Buffer.from(bytesOf(this.#body)).toString("latin1");
+    return word.test(text) || word.test(withoutEscapedLetters(text));
   }
 
   /** The output limit sent to the backend, over all choices; null when none was sent. */
