@@ -96,6 +96,9 @@ test("a limit has one spelling and one place, also where the request passes as i
     { generationConfig: { MaxOutputTokens: 1e6 } },
     { generation_config: { maxOutputTokens: 1e6 } },
     { generationConfig: { maxOutputTokens: -1 } },
+    { generationConfig: [{ maxOutputTokens: 1e6 }] },
+    { model: "models/another" },
+    { serviceTier: "PRIORITY" },
   ]) {
     const before = fake.requests.length;
     const answer = await bench.post(`/v1beta/models/${NATIVE}:generateContent`, { contents, ...fields });

@@ -204,6 +204,13 @@ describe.each(VOICES)("$dialect", (voice) => {
       expect(row.completion_tokens).toBeGreaterThanOrEqual(row.delivered * 5);
     });
 
+    test("text that comes only with the end of it is counted, or not passed on", async () => {
+      const item = { type: "message", content: [{ type: "output_text", text: WORDS.repeat(20) }] };
+      const end = voice.end(null, null).replace('"output":[]', `"output":[${JSON.stringify(item)}]`);
+      const row = await rowOf(end, isChat);
+      expect(row.completion_tokens).toBeGreaterThanOrEqual(row.delivered * 5);
+    });
+
     test("a part below zero makes nothing cheaper", async () => {
       const text = voice.end(500, 300);
       const row = await rowOf(pieces + text.replace(/(?="\w+":500)/, `"${voice.addend}":-499,`), isChat);
@@ -211,6 +218,19 @@ describe.each(VOICES)("$dialect", (voice) => {
       expect(row.prompt_tokens).toBeGreaterThan(1);
     });
   });
+
+  test.each(["service_tier", "serviceTier", "speed", "inference_geo"])(
+    "`%s`: what would cost more than the model's price is refused by its name",
+    async (name) => {
+      const before = upstream.requests.length;
+      for (const field of [{ [name]: "fast" }, { extra_body: { [name]: "fast" } }]) {
+        const answer = await rich.post(voice.path, { ...voice.body, ...field });
+        expect(answer.status).toBe(400);
+        expect(await answer.text()).toContain(name);
+      }
+      expect(upstream.requests).toHaveLength(before);
+    },
+  );
 
   test("leaving after any event costs at least what was delivered", async () => {
     for (const pieces of [0, 1, 7]) {

@@ -41,7 +41,9 @@ export class ResponsesReader implements NativeReader {
       case "response.output_item.done":
         this.#open = null;
         if (isObject(event.item)) this.#done.push(event.item);
-        return this.#hasPieces ? null : sealed(event.item, SEALED);
+        if (!this.#hasPieces) return sealed(event.item, SEALED);
+        this.#hasPieces = false;
+        return null;
       case "response.completed":
       case "response.incomplete":
         this.isComplete = this.isOver = true;
@@ -49,7 +51,8 @@ export class ResponsesReader implements NativeReader {
           this.#response = response;
           this.usage = chatUsage(response.usage);
         }
-        return null;
+        // It repeats the items; some servers send them nowhere else.
+        return this.#done.length === 0 && !this.#hasPieces ? response?.output : null;
       case "response.failed":
         this.failure = wordsOf(response?.error);
         return null;
@@ -62,11 +65,6 @@ export class ResponsesReader implements NativeReader {
         if (typeof event.delta === "string") this.#openText += event.delta;
         return event.delta;
     }
-  }
-
-  /** The finished response, to be stored. */
-  get response(): Item | null {
-    return this.isComplete ? this.#response : null;
   }
 
   whole(response: Item): unknown {

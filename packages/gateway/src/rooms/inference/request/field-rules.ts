@@ -173,6 +173,14 @@ const INNER_SETTINGS: ReadonlySet<string> = new Set([
   "parameters",
   "sampling_params",
 ]);
+/** Settings under which vendors ask more than a model's price: only these words pass. */
+const TIERS = ["auto", "default", "standard", "standard_only", "flex"];
+const PLAIN_WORDS: ReadonlyMap<string, readonly string[]> = new Map([
+  ["service_tier", TIERS],
+  ["serviceTier", TIERS],
+  ["speed", ["standard"]],
+  ["inference_geo", ["global"]],
+]);
 /** What must not stand there, because it decides what a request costs, or which model answers. */
 const NOT_INSIDE = new ProtectedNames(["model", "messages", ...SUBJECTS, ...SPEND_NAMES, ...OTHER_MODELS]);
 const SPELLED_ONE_WAY = new ProtectedNames([
@@ -186,6 +194,7 @@ const SPELLED_ONE_WAY = new ProtectedNames([
   "echo",
   ...PRICED_FIELDS,
   ...INNER_SETTINGS,
+  ...PLAIN_WORDS.keys(),
 ]);
 const SPELLED_ONE_WAY_IN_OPTIONS = new ProtectedNames(SPEND_NAMES);
 
@@ -202,16 +211,30 @@ export function requireName(key: string, where = ""): void {
 /** Refuses the name of a field, or settings in a place of their own that say what has to stand at the top level. */
 export function requireField(name: string, value: unknown, where = ""): void {
   requireName(name, where);
+  requirePlain(name, value, where);
   if (!INNER_SETTINGS.has(name) || !isObject(value)) return;
   const settings = where + name;
-  for (const key of Object.keys(value)) {
+  for (const [key, inner] of Object.entries(value)) {
     NOT_INSIDE.require(key, `${settings}.`);
+    requirePlain(key, inner, `${settings}.`);
     if (!NOT_INSIDE.has(key)) continue;
     const field = `${settings}.${key}`;
     fail("missing_fields", `\`${field}\` is refused: put \`${key}\` at the top level of the request`, {
       data: { fields: [field] },
     });
   }
+}
+
+function requirePlain(name: string, value: unknown, where: string): void {
+  const words = PLAIN_WORDS.get(name);
+  if (!words || value === null || typeof value === "number" || words.includes(String(value).toLowerCase()))
+    return;
+  const field = where + name;
+  fail(
+    "missing_fields",
+    `\`${field}\` is refused: it would cost more than the model's price; leave it out, or write ${words.at(-1)}`,
+    { data: { fields: [field] } },
+  );
 }
 
 /** Whether the field decides what a request costs, or which model answers. */
@@ -274,12 +297,15 @@ export function readSpendFields(fields: Fields): SpendFields {
 }
 
 /** The same of a request to Gemini, where such fields stand in a place of their own. */
-export function geminiSpend(fields: Pick<Fields, "inner">, settings: string): SpendFields {
+export function geminiSpend(fields: Pick<Fields, "inner" | "value">, settings: string): SpendFields {
   const spend = new SpendFields();
+  const given = fields.value(settings) ?? {};
+  if (!isObject(given))
+    fail("missing_fields", `\`${settings}\` must be an object`, { data: { fields: [settings] } });
   for (const { name, value } of fields.inner(settings)) {
     const field = `${settings}.${name}`;
     NOT_INSIDE.require(name, `${settings}.`);
-    if (name === "candidateCount") spend.choices = spendNumber(value, field) ?? 1;
+    if (name === "candidateCount") spend.choices = Math.max(spend.choices, spendNumber(value, field) ?? 1);
     else if (name === "maxOutputTokens") {
       const limit = spendNumber(value, field);
       if (limit !== null) spend.limits.push({ name: field, inOptions: false, value: limit });

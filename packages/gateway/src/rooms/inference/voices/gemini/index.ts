@@ -1,6 +1,7 @@
 import { isObject, readJson } from "../../../../kernel/json.ts";
 import { geminiSpend } from "../../request/field-rules.ts";
 import { Payload } from "../../request/payload.ts";
+import { invalid } from "../chat-body.ts";
 import { idToken, type ReadRequest, type RequestContext, type Voice } from "../voice.ts";
 import { chatBodyOfGemini } from "./request.ts";
 import { errorBody, GeminiSpeaker } from "./speaker.ts";
@@ -39,6 +40,9 @@ export const geminiVoice = (call: GeminiCall): Voice => ({
   async read(bytes, context) {
     if (call.isArray || !context.isSpoken("gemini")) return translated(await readJson(bytes), call, context);
     const payload = await Payload.read(bytes, CONFIG);
+    const inBody = payload.value("model") ?? call.model;
+    if (inBody !== call.model && inBody !== `models/${call.model}`)
+      invalid("model", "must be the model of the path");
     return {
       native: {
         dialect: "gemini",

@@ -43,7 +43,7 @@ const PASSED = [
 
 function requireNoServerState(value: (name: string) => unknown): void {
   for (const name in SERVER_SIDE) if (value(name) != null) invalid(name, SERVER_SIDE[name]!);
-  if (value("background") === true)
+  if ((value("background") ?? false) !== false)
     invalid("background", "background responses are not kept here; stream instead");
 }
 
