@@ -2011,14 +2011,26 @@ export interface Methods {
       /** A kind, or an engine's name such as vllm */
       type?: string;
       url?: string;
-      /** Sent as bearer on upstream calls */
+      /** Several, with commas between, are used in turn; or the key file of a Google service account */
       api_key?: string | null;
       /** Provider hint; the same name replaces */
       name?: string;
       models?: string[];
       capabilities?: ("chat" | "embeddings" | "video" | "realtime" | "invoke" | "images" | "speech" | "transcription" | "rerank" | "moderation")[];
       /** Chat APIs that its server speaks, the one for chats first; left out: by its host */
-      dialects?: ("chat" | "responses" | "messages" | "gemini")[];
+      dialects?: ("chat" | "responses" | "messages" | "gemini")[] | null;
+      /** How the key is sent */
+      auth?: "bearer" | "x-api-key" | "x-goog-api-key" | "api-key" | null;
+      /** The field that limits a chat's answer */
+      limit_field?: "max_tokens" | "max_completion_tokens" | null;
+      /** What its server wants before every model id */
+      id_prefix?: string | null;
+      /** Sent with every request; never shown again */
+      headers?: Record<string, string> | null;
+      /** Fields of every request's body that are set */
+      set?: Record<string, unknown> | null;
+      /** Fields that are taken out of it */
+      drop?: string[] | null;
       /** Calls that it takes at once, e.g. the slots of llama.cpp; more wait in a bounded queue */
       concurrency?: number;
     };
@@ -2073,6 +2085,16 @@ export interface Methods {
         /** False: it was not registered by hand, such as a model on a node */
         editable: boolean;
         has_key: boolean;
+        /** Keys that this instance does not use for now, because the server refused them */
+        refused_keys: { ends_with: string; until: string }[];
+        /** As registered; none: as seen, or by its host */
+        dialects: ("chat" | "responses" | "messages" | "gemini")[];
+        auth: "bearer" | "x-api-key" | "x-goog-api-key" | "api-key" | null;
+        limit_field: "max_tokens" | "max_completion_tokens" | null;
+        id_prefix: string | null;
+        header_names: string[];
+        set: Record<string, unknown>;
+        drop: string[];
         /** As registered, beside those that it lists itself */
         listed_models: string[];
         /** What it serves, as far as it was asked */
@@ -2161,14 +2183,26 @@ export interface Methods {
       /** A kind, or an engine's name such as vllm */
       type?: string;
       url?: string;
-      /** Sent as bearer on upstream calls */
+      /** Several, with commas between, are used in turn; or the key file of a Google service account */
       api_key?: string | null;
       /** Provider hint; the same name replaces */
       name?: string;
       models?: string[];
       capabilities?: ("chat" | "embeddings" | "video" | "realtime" | "invoke" | "images" | "speech" | "transcription" | "rerank" | "moderation")[];
       /** Chat APIs that its server speaks, the one for chats first; left out: by its host */
-      dialects?: ("chat" | "responses" | "messages" | "gemini")[];
+      dialects?: ("chat" | "responses" | "messages" | "gemini")[] | null;
+      /** How the key is sent */
+      auth?: "bearer" | "x-api-key" | "x-goog-api-key" | "api-key" | null;
+      /** The field that limits a chat's answer */
+      limit_field?: "max_tokens" | "max_completion_tokens" | null;
+      /** What its server wants before every model id */
+      id_prefix?: string | null;
+      /** Sent with every request; never shown again */
+      headers?: Record<string, string> | null;
+      /** Fields of every request's body that are set */
+      set?: Record<string, unknown> | null;
+      /** Fields that are taken out of it */
+      drop?: string[] | null;
       /** Calls that it takes at once, e.g. the slots of llama.cpp; more wait in a bounded queue */
       concurrency?: number;
     };
@@ -2193,10 +2227,13 @@ export interface Methods {
         label: string;
         fields: {
           /** Of `POST /api/admin/backends` */
-          name: "url" | "name" | "api_key" | "models";
+          name: "url" | "name" | "api_key" | "models" | "dialects" | "auth" | "limit_field" | "id_prefix" | "headers" | "set" | "drop";
           label: string;
-          input: "text" | "password" | "list";
+          input: "text" | "password" | "list" | "members";
+          choices?: string[];
           required: boolean;
+          /** For the few that need it */
+          is_more: boolean;
           placeholder?: string;
           hint: string;
         }[];
@@ -2210,12 +2247,24 @@ export interface Methods {
       /** A kind, or an engine's name such as vllm */
       type?: string;
       url?: string;
-      /** Sent as bearer on upstream calls */
+      /** Several, with commas between, are used in turn; or the key file of a Google service account */
       api_key?: string | null;
       models?: string[];
       capabilities?: ("chat" | "embeddings" | "video" | "realtime" | "invoke" | "images" | "speech" | "transcription" | "rerank" | "moderation")[];
       /** Chat APIs that its server speaks, the one for chats first; left out: by its host */
-      dialects?: ("chat" | "responses" | "messages" | "gemini")[];
+      dialects?: ("chat" | "responses" | "messages" | "gemini")[] | null;
+      /** How the key is sent */
+      auth?: "bearer" | "x-api-key" | "x-goog-api-key" | "api-key" | null;
+      /** The field that limits a chat's answer */
+      limit_field?: "max_tokens" | "max_completion_tokens" | null;
+      /** What its server wants before every model id */
+      id_prefix?: string | null;
+      /** Sent with every request; never shown again */
+      headers?: Record<string, string> | null;
+      /** Fields of every request's body that are set */
+      set?: Record<string, unknown> | null;
+      /** Fields that are taken out of it */
+      drop?: string[] | null;
       /** Calls that it takes at once, e.g. the slots of llama.cpp; more wait in a bounded queue */
       concurrency?: number;
       name: string;

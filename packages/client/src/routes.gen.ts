@@ -166,14 +166,26 @@ export interface Routes {
       /** A kind, or an engine's name such as vllm */
       type?: string;
       url?: string;
-      /** Sent as bearer on upstream calls */
+      /** Several, with commas between, are used in turn; or the key file of a Google service account */
       api_key?: string | null;
       /** Provider hint; the same name replaces */
       name?: string;
       models?: string[];
       capabilities?: ("chat" | "embeddings" | "video" | "realtime" | "invoke" | "images" | "speech" | "transcription" | "rerank" | "moderation")[];
       /** Chat APIs that its server speaks, the one for chats first; left out: by its host */
-      dialects?: ("chat" | "responses" | "messages" | "gemini")[];
+      dialects?: ("chat" | "responses" | "messages" | "gemini")[] | null;
+      /** How the key is sent */
+      auth?: "bearer" | "x-api-key" | "x-goog-api-key" | "api-key" | null;
+      /** The field that limits a chat's answer */
+      limit_field?: "max_tokens" | "max_completion_tokens" | null;
+      /** What its server wants before every model id */
+      id_prefix?: string | null;
+      /** Sent with every request; never shown again */
+      headers?: Record<string, string> | null;
+      /** Fields of every request's body that are set */
+      set?: Record<string, unknown> | null;
+      /** Fields that are taken out of it */
+      drop?: string[] | null;
       /** Calls that it takes at once, e.g. the slots of llama.cpp; more wait in a bounded queue */
       concurrency?: number;
       /** Legacy; read by no backend */

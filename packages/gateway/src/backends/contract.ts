@@ -44,8 +44,32 @@ export type HealthState = "Healthy" | "Degraded" | "Unhealthy";
 export const DIALECTS = ["chat", "responses", "messages", "gemini"] as const;
 export type DialectName = (typeof DIALECTS)[number];
 
+/** How a key is sent: as a bearer, or in the header of this name. */
+export const AUTHS = ["bearer", "x-api-key", "x-goog-api-key", "api-key"] as const;
+export type AuthName = (typeof AUTHS)[number];
+
+export const CHAT_LIMIT_FIELDS = ["max_tokens", "max_completion_tokens"] as const;
+
+/** How a server is spoken to where that is not as usual. */
+export interface BackendManner {
+  auth?: AuthName;
+  /** The field that limits a chat's answer. */
+  limit_field?: (typeof CHAT_LIMIT_FIELDS)[number];
+  /** What the server wants before every model id, which clients leave out. */
+  id_prefix?: string;
+}
+
+/** What an operator sets for a backend besides. */
+export interface BackendSettings extends BackendManner {
+  /** Sent with every request; as secret as the key. */
+  headers?: Readonly<Record<string, string>>;
+  /** Fields of a request's body that are set, and those that are dropped. */
+  set?: Readonly<Record<string, unknown>>;
+  drop?: readonly string[];
+}
+
 /** A backend as it is registered and persisted. */
-export interface BackendConfig {
+export interface BackendConfig extends BackendSettings {
   /** Row key and provider hint. */
   name: string;
   kind: string;
@@ -57,6 +81,7 @@ export interface BackendConfig {
   dialects?: readonly DialectName[];
   /** As registered; a bridge:// URL stays one here. */
   url: string;
+  /** Several have spaces or commas between; a Google service account is the JSON of its key file. */
   apiKey: string | null;
   /** The static model list. */
   models: readonly string[];
@@ -98,7 +123,7 @@ export interface ModelCall {
   requestId: string;
   /** Whose request it is: what is kept of an answer for later requests is for these only. Absent: nothing is kept. */
   scope?: string;
-  /** The session that it belongs to: its prompt is in the cache of the node that served it before. */
+  /** The session that it belongs to: its prompt is in the cache of the node, or the key's account, that served it before. */
   session?: SessionOf;
   /** Aborts the upstream; fires when the client leaves or a deadline passes. Made when it is first asked for. */
   readonly signal: AbortSignal;
@@ -111,6 +136,17 @@ export interface ModelCall {
 export interface ChatCall extends ModelCall {
   stream: boolean;
 }
+
+/** A chat of the gateway's own. */
+export const ownChat = (body: Record<string, unknown>, signal: AbortSignal): NativeCall => ({
+  model: String(body.model),
+  body: { bytes: () => JSON.stringify(body), object: () => body },
+  headers: {},
+  requestId: "own",
+  stream: body.stream === true,
+  signal,
+  whenAborted: (run) => signal.addEventListener("abort", () => run(signal.reason), { once: true }),
+});
 
 /** A request in one of the backend's dialects, as its client wrote it. */
 export interface NativeCall extends ChatCall {
@@ -241,6 +277,8 @@ export interface Backend {
   native?: ReadonlyMap<DialectName, NativeDialect>;
   /** As its kind declares them for this server. Absent: `max_tokens`. */
   limitFields?: LimitFields;
+  /** Of several keys: those that were refused, by how they end, and until when they are not used. */
+  refusedKeys?(): { endsWith: string; untilMs: number }[];
   /** Resolves with a 2xx embeddings answer; honours `encoding_format`. */
   embed?(call: ModelCall): Promise<Answer>;
   /** Posts to another path of the same convention, such as `/completions`, and resolves with its 2xx answer. */
@@ -293,6 +331,8 @@ export interface BackendKind {
   /** Which lists its models come from; the first goes before the second. */
   modelSources: readonly ModelSource[];
   limitFields?(config: BackendConfig): LimitFields;
+  /** A backend of this kind may have several keys, and settings. */
+  takesSettings?: true;
   /** What is asked for when one is registered. */
   fields: readonly FormField[];
   /** `config.url` is where it is reached; bridges are resolved before. */
@@ -322,11 +362,15 @@ export interface LocalServer {
 
 /** A field of a registration, as a form shows it. */
 export interface FormField {
-  name: "url" | "name" | "api_key" | "models";
+  name: "url" | "name" | "api_key" | "models" | "dialects" | keyof BackendSettings;
   label: string;
-  /** `list`: ids separated by commas. */
-  input: "text" | "password" | "list";
+  /** `list`: words separated by commas; `members`: an object's, as `name: value` on a line each. */
+  input: "text" | "password" | "list" | "members";
+  /** What can be chosen; nothing chosen: as usual. */
+  choices?: readonly string[];
   required: boolean;
+  /** For the few that need it. */
+  isMore?: boolean;
   placeholder?: string;
   hint: string;
 }

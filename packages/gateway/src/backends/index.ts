@@ -10,6 +10,7 @@ import type {
 } from "./contract.ts";
 import * as kinds from "./kinds.ts";
 import { plan } from "./planner.ts";
+import { keysIn } from "./shared/keys.ts";
 
 export const backendKinds: ReadonlyMap<string, BackendKind> = new Map(
   Object.values(kinds).map((kind) => [kind.kind, kind]),
@@ -20,8 +21,9 @@ export const localServers: readonly LocalServer[] = Object.values(kinds).flatMap
   types.flatMap(({ name: type, local }) => (local ? [{ ...local, type, kind }] : [])),
 );
 
-function keepSecretsOf({ apiKey, url }: BackendConfig): void {
-  keepSecret(apiKey);
+function keepSecretsOf({ apiKey, url, headers }: BackendConfig): void {
+  for (const secret of [...keysIn(apiKey), ...Object.values(headers ?? {})])
+    if (!secret.trimStart().startsWith("{")) keepSecret(secret);
   if (URL.canParse(url)) keepSecret(decodeURIComponent(new URL(url).password));
 }
 

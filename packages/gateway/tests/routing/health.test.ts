@@ -59,7 +59,8 @@ describe("health", () => {
     await bench.admin("POST", "/backends", { name: "unlisted", type: "external", url: silent.url });
     await until("it was probed", async () => (await stateOf("unlisted")).state === "Degraded");
     expect((await stateOf("unlisted")).last_error).toContain("models");
-    silent.listing((_, reply) => reply.json({ error: "who are you" }, 401));
+    for (const path of ["listing", "answer"] as const)
+      silent[path]((_, reply) => reply.json({ error: "who are you" }, 401));
     await bench.admin("POST", "/backends", {
       name: "locked",
       type: "external",

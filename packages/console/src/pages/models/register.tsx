@@ -68,7 +68,9 @@ export function BackendForm({
   const address = preset.addresses[service];
   const type = address?.type ?? chosen ?? query.data?.default_type ?? "";
   const known = query.data?.types.find((each) => each.type === type) ?? query.data?.types[0];
-  const fields = (known?.fields ?? []).filter(({ name }) => !backend || name !== "name");
+  const fields = (known?.fields ?? []).filter(
+    ({ name, is_more }) => !is_more && (!backend || name !== "name"),
+  );
   const given = { type, ...entered(fields, values) } as { type: string; url?: string };
   const runTest = async () => {
     const result = await api("backends.test", given);

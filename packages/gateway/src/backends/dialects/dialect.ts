@@ -1,4 +1,4 @@
-import type { DialectName, ModelInfo, NativeDialect } from "../contract.ts";
+import type { AuthName, DialectName, ModelInfo, NativeDialect } from "../contract.ts";
 import type { ChatIdentity } from "../shared/chat-events.ts";
 import type { StreamConverter } from "../shared/converted-stream.ts";
 import type { AssistantTurn, ChatCall } from "./chat-turns.ts";
@@ -113,8 +113,10 @@ export interface Dialect {
   base(url: string): string;
   /** Where a chat is posted to, below the base. */
   path(call: { model: string; stream: boolean }): string;
-  /** Headers that carry the key, and those that every request needs. */
-  headers(apiKey: string | null): Record<string, string>;
+  /** How the key is sent unless the backend says otherwise. */
+  auth: AuthName;
+  /** What every request needs besides. */
+  headers?: Readonly<Record<string, string>>;
   /** The listing below the base; `next` is the page behind an answer, if there is one. */
   listing: {
     path: string;

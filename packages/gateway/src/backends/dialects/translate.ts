@@ -14,11 +14,13 @@ interface TranslatedOptions {
   headers: Record<string, string>;
   deps: Pick<BackendDeps, "fetch" | "clock">;
   kept: KeptAnswers;
+  /** The operator's changes to what is sent. */
+  change: ((fields: Record<string, unknown>) => Record<string, unknown>) | null;
 }
 
 /** A chat in a dialect of another form: the request there, the answer back as a chat completion. */
 export async function translatedChat(
-  { dialect, base, headers, deps, kept }: TranslatedOptions,
+  { dialect, base, headers, deps, kept, change }: TranslatedOptions,
   { model, body, stream, requestId, scope, signal }: ChatCall,
 ): Promise<Response> {
   const translation = dialect.translation!;
@@ -32,7 +34,7 @@ export async function translatedChat(
     url: base + dialect.path({ model, stream }),
     headers,
     signal: AbortSignal.any([signal, leaving.signal]),
-    body: JSON.stringify(request),
+    body: JSON.stringify(change ? change(request) : request),
   });
   const identity = chatIdentity({ requestId, model, nowMs: deps.clock.now() });
   const keep = (told: ChatAnswer) => {

@@ -10,6 +10,7 @@ import {
   clientFailure,
   type ModelCall,
   type ModelInfo,
+  ownChat,
   POSTED_CAPABILITIES,
   type PostCall,
   type ProbeResult,
@@ -23,17 +24,22 @@ import { isForResponsesOnly } from "../dialects/responses/only.ts";
 import { translatedChat } from "../dialects/translate.ts";
 import { declares } from "../shared/capabilities.ts";
 import { embeddingsBody, encodingOf } from "../shared/embedding-encoding.ts";
-import { addressField, KEY_FIELD, modelsField, NAME_FIELD } from "../shared/form.ts";
+import { addressField, KEY_FIELD, modelsField, NAME_FIELD, SETTING_FIELDS } from "../shared/form.ts";
+import { Keys } from "../shared/keys.ts";
 import { probeFailure } from "../shared/probe.ts";
 import { ResponseAnswer } from "../shared/response-answer.ts";
 import { fetchUpstream, readJson, upstreamError } from "../shared/upstream-http.ts";
 import { wholeBody } from "../shared/whole-body.ts";
-import { JSON_HEADERS, nativeOf } from "./native.ts";
+import { fieldChange, sentBody } from "./fields.ts";
+import { headersFor, JSON_HEADERS, nativeOf } from "./native.ts";
 
 const LISTING_BYTES_MAX = 8 * 1024 * 1024;
 const LISTING_PAGES_MAX = 20;
 /** Statuses of an API that is alive but does not list its models, or not right now. */
 const NO_LISTING = new Set([404, 405, 429, 501]);
+/** Of a key that may not list models, and perhaps may chat. */
+const NOT_ALLOWED = new Set([401, 403]);
+const INCOMPLETE = new Set([400, 422]);
 
 /** An HTTP API in one or more dialects. Chat completions is the gateway's own, so those bodies pass as bytes. */
 function create(config: BackendConfig, deps: BackendDeps): Backend {
@@ -41,44 +47,49 @@ function create(config: BackendConfig, deps: BackendDeps): Backend {
   const spoken = dialectsOf(config);
   const own = dialects[spoken[0]!];
   const base = own.base(config.url);
-  const headersFor = (dialect: Dialect): Record<string, string> => ({
-    ...JSON_HEADERS,
-    ...dialect.headers(config.apiKey),
-  });
-  const headers = headersFor(own);
+  const keys = new Keys(config, deps);
+  const headersWith = (key: string | null) => ({ ...JSON_HEADERS, ...headersFor(own, config, { key }) });
+  const sent = sentBody(config);
 
   // TLS, proxies and tunnels are left to `fetch`.
   const origin =
     openOrigin && URL.parse(base)?.protocol === "http:"
       ? openOrigin({
           url: base,
-          headers,
+          headers: keys.isFixed ? headersWith(keys.fixed) : JSON_HEADERS,
           failure: clientFailure,
           errorOf: (answer) => upstreamError(answer),
         })
       : null;
 
-  const overFetch = async (url: string, { body, signal, contentType }: PostCall): Promise<Answer> => {
-    const sent = contentType ? { ...headers, "content-type": contentType, accept: "*/*" } : headers;
-    const content = body.form?.() ?? body.bytes();
-    const response = await fetchUpstream(fetch, { url, headers: sent, signal, body: content });
-    return new ResponseAnswer(response, signal);
-  };
+  const overFetch = (url: string, { body, signal, session, contentType }: PostCall): Promise<Answer> =>
+    keys.use(session, async (key) => {
+      const headers = headersWith(key);
+      const typed = contentType ? { ...headers, "content-type": contentType, accept: "*/*" } : headers;
+      const content = body.form?.() ?? sent(body).bytes();
+      const response = await fetchUpstream(fetch, { url, headers: typed, signal, body: content });
+      return new ResponseAnswer(response, signal);
+    });
 
   const poster = (url: string): ((call: ModelCall) => Promise<Answer>) => {
     if (!origin) return (call) => overFetch(url, call);
     const { pathname, search } = new URL(url);
     const path = pathname + search;
-    return (call) => origin.post(path, call.body.bytes(), call);
+    if (keys.isFixed) return (call) => origin.post(path, sent(call.body).bytes(), call);
+    return (call) =>
+      keys.use(call.session, (key) =>
+        origin.post(path, sent(call.body).bytes(), call, headersFor(own, config, { key })),
+      );
   };
 
   const kept = new KeptAnswers(deps.clock);
-  const translatedBy =
-    (dialect: Dialect) =>
-    async (call: ChatCall): Promise<Answer> => {
-      const options = { dialect, base: dialect.base(config.url), headers: headersFor(dialect), deps, kept };
+  const change = fieldChange(config);
+  const translatedBy = (dialect: Dialect) => (call: ChatCall) =>
+    keys.use(call.session, async (key): Promise<Answer> => {
+      const headers = { ...JSON_HEADERS, ...headersFor(dialect, config, { key }) };
+      const options = { dialect, base: dialect.base(config.url), headers, deps, kept, change };
       return new ResponseAnswer(await translatedChat(options, call), call.signal);
-    };
+    });
   const postChat = own.translation
     ? translatedBy(own)
     : poster(base + own.path({ model: "", stream: false }));
@@ -87,20 +98,21 @@ function create(config: BackendConfig, deps: BackendDeps): Backend {
     ? (call) => (isForResponsesOnly(call.model, call.body) ? postResponses(call) : postChat(call))
     : postChat;
 
-  const native = new Map(spoken.flatMap((name) => nativeOf(dialects[name], { config, deps })));
+  const native = new Map(spoken.flatMap((name) => nativeOf(dialects[name], { config, deps, keys })));
 
   // Half a megabyte of numbers is buffered by the runtime outside our heap and freed at once.
   const postEmbeddings = (call: ModelCall) => overFetch(`${base}/embeddings`, call);
-  const embedInGemini = async ({ model, body, signal }: ModelCall): Promise<Answer> => {
+  const embedInGemini = async ({ model, body, signal, session }: ModelCall): Promise<Answer> => {
     const wanted = body.object();
     const url = `${base}/models/${encodeURIComponent(model)}:batchEmbedContents`;
     const request = JSON.stringify(geminiEmbedRequest(wanted, model));
-    const vectors = geminiVectors(
-      await readJson(await fetchUpstream(fetch, { url, headers, signal, body: request }), signal),
+    const answer = await keys.use(session, (key) =>
+      fetchUpstream(fetch, { url, headers: headersWith(key), signal, body: request }),
     );
+    const vectors = geminiVectors(await readJson(answer, signal));
     const encoding = encodingOf(wanted);
-    const answer = Response.json(embeddingsBody({ model, vectors, promptTokens: 0, encoding }));
-    return new ResponseAnswer(answer, signal);
+    const told = Response.json(embeddingsBody({ model, vectors, promptTokens: 0, encoding }));
+    return new ResponseAnswer(told, signal);
   };
   const embed = own.name === "gemini" ? embedInGemini : own.name === "messages" ? null : postEmbeddings;
   const isConvention = own.name === "chat" || own.name === "responses";
@@ -114,7 +126,11 @@ function create(config: BackendConfig, deps: BackendDeps): Backend {
     }),
     ...(declares(config, "chat") && { chat, native }),
     ...(embed && declares(config, "embeddings") && { embed }),
-    probe: (signal) => probe({ config, fetch, dialect: own, base, headers, signal }),
+    refusedKeys: () => keys.refused(),
+    probe: (signal) =>
+      keys
+        .use(undefined, (key) => listed({ fetch, dialect: own, base, headers: headersWith(key), signal }))
+        .catch((error) => unlisted(error, { config, post: postChat, signal, base })),
     close() {
       origin?.close();
       for (const dialect of native.values()) dialect.close();
@@ -122,52 +138,73 @@ function create(config: BackendConfig, deps: BackendDeps): Backend {
   };
 }
 
-/** Listing the models costs no tokens; an API without a listing is alive when it answers at all. */
-async function probe({
-  config,
-  fetch,
-  dialect: { listing },
-  base,
-  headers,
-  signal,
-}: {
-  config: BackendConfig;
+interface ListingOptions {
   fetch: BackendDeps["fetch"];
   dialect: Dialect;
   base: string;
   headers: Record<string, string>;
   signal: AbortSignal;
-}): Promise<ProbeResult> {
-  const url = base + listing.path.replace(/\?.*/, "");
-  try {
-    const models: ModelInfo[] = [];
-    let path: string | null = listing.path;
-    for (let pages = 0; path !== null && pages < LISTING_PAGES_MAX; pages++) {
-      const body = await listed(await fetchUpstream(fetch, { url: base + path, headers, signal }));
-      const page = listing.models(body);
-      if (!page)
-        return {
-          state: "Degraded",
-          models: [],
-          detail: `${shownUrl(url)} answered with something that is no model list`,
-        };
-      models.push(...page);
-      path = listing.next?.(body) ?? null;
+}
+
+/** Listing the models costs no tokens. */
+async function listed({ fetch, dialect, base, headers, signal }: ListingOptions): Promise<ProbeResult> {
+  const { listing } = dialect;
+  const models: ModelInfo[] = [];
+  let path: string | null = listing.path;
+  for (let pages = 0; path !== null && pages < LISTING_PAGES_MAX; pages++) {
+    const body = await parsed(await fetchUpstream(fetch, { url: base + path, headers, signal }));
+    const page = listing.models(body);
+    if (!page) {
+      const url = shownUrl(base + listing.path.replace(/\?.*/, ""));
+      return {
+        state: "Degraded",
+        models: [],
+        detail: `${url} answered with something that is no model list`,
+      };
     }
-    return { state: "Healthy", models };
+    models.push(...page);
+    path = listing.next?.(body) ?? null;
+  }
+  return { state: "Healthy", models };
+}
+
+interface UnlistedOptions {
+  config: BackendConfig;
+  post(call: ChatCall): Promise<Answer>;
+  signal: AbortSignal;
+  base: string;
+}
+
+/** An API without a listing, or with one that the key may not see, is alive when it takes chats. */
+async function unlisted(
+  error: unknown,
+  { config, post, signal, base }: UnlistedOptions,
+): Promise<ProbeResult> {
+  const status = (error instanceof BackendError && error.status) || 0;
+  const isAlive =
+    NO_LISTING.has(status) || (NOT_ALLOWED.has(status) && (await takesChats(config, post, signal)));
+  if (!isAlive) return probeFailure(error);
+  const detail = `${shownUrl(base)} lists no models (${status})`;
+  if (config.models.length > 0) return { state: "Healthy", models: [], detail };
+  return { state: "Degraded", models: [], detail: `${detail}; register the backend with \`models\`` };
+}
+
+/** A chat without messages costs nothing: a server that knows the key refuses it for what is missing. */
+async function takesChats(
+  { models: [model] }: BackendConfig,
+  post: UnlistedOptions["post"],
+  signal: AbortSignal,
+): Promise<boolean> {
+  if (model === undefined) return false;
+  try {
+    await (await post(ownChat({ model, messages: [] }, signal))).bytes(LISTING_BYTES_MAX);
+    return true;
   } catch (error) {
-    const alive = error instanceof BackendError && error.status !== undefined && NO_LISTING.has(error.status);
-    if (!alive) return probeFailure(error);
-    if (config.models.length > 0) return { state: "Healthy", models: [] };
-    return {
-      state: "Degraded",
-      models: [],
-      detail: `${shownUrl(url)} lists no models (${error.status}); register the backend with \`models\``,
-    };
+    return error instanceof BackendError && INCOMPLETE.has(error.status ?? 0);
   }
 }
 
-async function listed(response: Response): Promise<unknown> {
+async function parsed(response: Response): Promise<unknown> {
   const whole = await wholeBody(response, LISTING_BYTES_MAX);
   try {
     return whole && JSON.parse(whole.toString());
@@ -193,6 +230,13 @@ export const external: BackendKind = {
   capabilities: ["chat", "embeddings", ...POSTED_CAPABILITIES],
   modelSources: ["static", "discovered"],
   limitFields: limitFieldsFor,
-  fields: [addressField("http://localhost:8000"), NAME_FIELD, KEY_FIELD, modelsField({ listed: true })],
+  takesSettings: true,
+  fields: [
+    addressField("http://localhost:8000"),
+    NAME_FIELD,
+    { ...KEY_FIELD, hint: "Several, with commas between, are used in turn; never shown again" },
+    modelsField({ listed: true }),
+    ...SETTING_FIELDS,
+  ],
   create,
 };

@@ -7,8 +7,10 @@ import {
   type NativeDialect,
 } from "../contract.ts";
 import type { Dialect } from "../dialects/dialect.ts";
+import type { Keys } from "../shared/keys.ts";
 import { ResponseAnswer } from "../shared/response-answer.ts";
 import { fetchUpstream, upstreamError } from "../shared/upstream-http.ts";
+import { sentBody } from "./fields.ts";
 
 export const JSON_HEADERS: Readonly<Record<string, string>> = {
   "content-type": "application/json",
@@ -17,12 +19,25 @@ export const JSON_HEADERS: Readonly<Record<string, string>> = {
   "accept-encoding": "identity",
 };
 
+/** Headers of every request in a dialect; the client's own, if there are any, go before the dialect's. */
+export function headersFor(
+  dialect: Dialect,
+  config: BackendConfig,
+  { key, client }: { key: string | null; client?: Readonly<Record<string, string>> },
+): Record<string, string> {
+  const auth = config.auth ?? dialect.auth;
+  const secret = key && (auth === "bearer" ? { authorization: `Bearer ${key}` } : { [auth]: key });
+  return { ...dialect.headers, ...client, ...secret, ...config.headers };
+}
+
 /** Requests in a dialect of the server, which pass as they are; empty for chats, which pass as bytes anyway. */
 export function nativeOf(
-  { name, base, path, headers, native }: Dialect,
-  { config, deps: { fetch, openOrigin } }: { config: BackendConfig; deps: BackendDeps },
+  dialect: Dialect,
+  { config, deps, keys }: { config: BackendConfig; deps: BackendDeps; keys: Keys },
 ): [DialectName, NativeDialect & { close(): void }][] {
+  const { name, base, path, native } = dialect;
   if (!native) return [];
+  const { fetch, openOrigin } = deps;
   const { answerHeaders } = native;
   const url = new URL(base(config.url));
   const prefix = url.pathname.replace(/\/$/, "");
@@ -35,19 +50,17 @@ export function nativeOf(
           errorOf: (answer) => upstreamError(answer, answerHeaders),
         })
       : null;
-  const post: NativeDialect["post"] = async (call): Promise<Answer> => {
-    const { body, signal } = call;
-    // The client's own version of the API goes before ours; its key never does.
-    const sent = { ...headers(null), ...call.headers, ...keyIn(headers(config.apiKey), headers(null)) };
-    const target = prefix + path(call);
-    if (origin) return origin.post(target, body.bytes(), call, sent);
-    const all = { ...JSON_HEADERS, ...sent };
-    const options = { url: url.origin + target, headers: all, signal, body: body.bytes(), answerHeaders };
-    return new ResponseAnswer(await fetchUpstream(fetch, options), signal);
-  };
+  const sent = sentBody(config);
+  const post: NativeDialect["post"] = (call) =>
+    keys.use(call.session, async (key): Promise<Answer> => {
+      const { signal } = call;
+      const body = sent(call.body).bytes();
+      const headers = headersFor(dialect, config, { key, client: call.headers });
+      const target = prefix + path(call);
+      if (origin) return origin.post(target, body, call, headers);
+      const all = { ...JSON_HEADERS, ...headers };
+      const options = { url: url.origin + target, headers: all, signal, body, answerHeaders };
+      return new ResponseAnswer(await fetchUpstream(fetch, options), signal);
+    });
   return [[name, { ...native, post, close: () => origin?.close() }]];
 }
-
-/** The headers that are there because of the key. */
-const keyIn = (withKey: Record<string, string>, without: Record<string, string>): Record<string, string> =>
-  Object.fromEntries(Object.entries(withKey).filter(([name]) => !(name in without)));

@@ -1,4 +1,4 @@
-import type { FormField } from "../contract.ts";
+import { AUTHS, CHAT_LIMIT_FIELDS, DIALECTS, type FormField } from "../contract.ts";
 
 export const addressField = (placeholder: string): FormField => ({
   name: "url",
@@ -24,6 +24,38 @@ export const KEY_FIELD: FormField = {
   required: false,
   hint: "Sent to the backend as a bearer; never shown again",
 };
+
+/** How a server is spoken to: what is left empty is as it was seen, or as usual. */
+export const SETTING_FIELDS: readonly FormField[] = [
+  {
+    ...{ name: "dialects", label: "Dialects", input: "list", placeholder: DIALECTS.join(", ") },
+    hint: "Chat APIs that it speaks, the one for chats first",
+  },
+  { name: "auth", label: "Key is sent as", input: "text", choices: AUTHS, hint: "A bearer, or a header" },
+  {
+    ...{ name: "limit_field", label: "Output limit", input: "text", choices: CHAT_LIMIT_FIELDS },
+    hint: "The field that limits a chat's answer",
+  },
+  {
+    ...{ name: "id_prefix", label: "Prefix of model ids", input: "text", placeholder: "models/" },
+    hint: "What its server wants before every id",
+  },
+  {
+    ...{ name: "headers", label: "Headers", input: "members", placeholder: "x-project: 7" },
+    hint: "Sent with every request, one on a line; never shown again",
+  },
+  {
+    ...{ name: "set", label: "Fields to set", input: "members", placeholder: 'service_tier: "flex"' },
+    hint: "Of every request's body, one on a line, as JSON",
+  },
+  {
+    name: "drop",
+    label: "Fields to drop",
+    input: "list",
+    placeholder: "seed, user",
+    hint: "Of every request's body",
+  },
+].map((field) => ({ ...(field as FormField), required: false, isMore: true }));
 
 /** For a kind whose servers list no models, or may not. */
 export const modelsField = ({ listed }: { listed: boolean }): FormField => ({

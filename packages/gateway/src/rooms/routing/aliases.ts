@@ -5,6 +5,10 @@ const CHANGED = "alias-changed";
 const WANTED = "aliases-wanted";
 const ALIASES_MAX = 10_000;
 
+/** Google's clients name models as resources. */
+const RESOURCE = "models/";
+export const plainId = (id: string): string => (id.startsWith(RESOURCE) ? id.slice(RESOURCE.length) : id);
+
 interface Change {
   alias: string;
   /** Null removes the alias. */
@@ -15,7 +19,11 @@ interface Change {
 export class Aliases {
   readonly #targets = new Map<string, string>();
 
-  constructor(readonly bus: Bus) {
+  constructor(
+    readonly bus: Bus,
+    /** Whether a backend or a route has a model of this very name. */
+    readonly isKnown: (model: string) => boolean = () => false,
+  ) {
     bus.subscribe(CHANGED, (message) => {
       const { alias, target } = JSON.parse(message) as Change;
       if (target === null) this.#targets.delete(alias);
@@ -44,7 +52,9 @@ export class Aliases {
   }
 
   resolve(model: string): string {
-    return this.#targets.get(model) ?? model;
+    const target = this.#targets.get(model);
+    if (target !== undefined || !model.startsWith(RESOURCE) || this.isKnown(model)) return target ?? model;
+    return this.resolve(plainId(model));
   }
 
   list(): { alias: string; target: string }[] {

@@ -1,6 +1,8 @@
 import { z } from "zod";
+import { AUTHS, CHAT_LIMIT_FIELDS, DIALECTS } from "../../backends/contract.ts";
+import { isoTime } from "../../kernel/clock.ts";
 import { defineMethod, NoParams, Ok } from "../../kernel/method.ts";
-import { modelsOf } from "./entry.ts";
+import { type Entry, modelsOf } from "./entry.ts";
 import { aliasField, Health, healthOf, Registration } from "./routes.ts";
 
 const hint = "backends are for administrators";
@@ -11,9 +13,44 @@ const Managed = Health.extend({
   enabled: z.boolean(),
   editable: z.boolean().describe("False: it was not registered by hand, such as a model on a node"),
   has_key: z.boolean(),
+  refused_keys: z
+    .array(z.object({ ends_with: z.string(), until: z.string() }))
+    .describe("Keys that this instance does not use for now, because the server refused them"),
+  dialects: z.array(z.enum(DIALECTS)).describe("As registered; none: as seen, or by its host"),
+  auth: z.enum(AUTHS).nullable(),
+  limit_field: z.enum(CHAT_LIMIT_FIELDS).nullable(),
+  id_prefix: z.string().nullable(),
+  header_names: z.array(z.string()),
+  set: z.record(z.string(), z.unknown()),
+  drop: z.array(z.string()),
   listed_models: z.array(z.string()).describe("As registered, beside those that it lists itself"),
   model_ids: z.array(z.string()).describe("What it serves, as far as it was asked"),
 });
+
+function managed(entry: Entry, nowMs: number): z.input<typeof Managed> {
+  const { config, backend } = entry;
+  return {
+    ...healthOf(entry, nowMs),
+    enabled: config.enabled ?? true,
+    editable: entry.persisted,
+    has_key: config.apiKey !== null,
+    refused_keys: (backend.refusedKeys?.() ?? []).map(({ endsWith, untilMs }) => ({
+      ends_with: endsWith,
+      until: isoTime(untilMs),
+    })),
+    dialects: [...(config.dialects ?? [])],
+    auth: config.auth ?? null,
+    limit_field: config.limit_field ?? null,
+    id_prefix: config.id_prefix ?? null,
+    header_names: Object.keys(config.headers ?? {}),
+    set: { ...config.set },
+    drop: [...(config.drop ?? [])],
+    listed_models: [...config.models],
+    model_ids: modelsOf(entry)
+      .slice(0, MODELS_SHOWN_MAX)
+      .map(({ id }) => id),
+  };
+}
 
 export const listBackends = defineMethod({
   name: "backends.list",
@@ -26,16 +63,7 @@ export const listBackends = defineMethod({
   handler: ({ rooms: { routing } }) => {
     const nowMs = routing.options.clock.now();
     return {
-      backends: routing.entries.map((entry) => ({
-        ...healthOf(entry, nowMs),
-        enabled: entry.config.enabled ?? true,
-        editable: entry.persisted,
-        has_key: entry.config.apiKey !== null,
-        listed_models: [...entry.config.models],
-        model_ids: modelsOf(entry)
-          .slice(0, MODELS_SHOWN_MAX)
-          .map(({ id }) => id),
-      })),
+      backends: routing.entries.map((entry) => managed(entry, nowMs)),
       models: routing.callableModels().map(({ id }) => id),
     };
   },

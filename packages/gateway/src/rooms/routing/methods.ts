@@ -3,10 +3,26 @@ import { defineMethod, NoParams, Ok } from "../../kernel/method.ts";
 import { TARGETS_MAX } from "./model-routes.ts";
 
 const Field = z.object({
-  name: z.enum(["url", "name", "api_key", "models"]).describe("Of `POST /api/admin/backends`"),
+  name: z
+    .enum([
+      "url",
+      "name",
+      "api_key",
+      "models",
+      "dialects",
+      "auth",
+      "limit_field",
+      "id_prefix",
+      "headers",
+      "set",
+      "drop",
+    ])
+    .describe("Of `POST /api/admin/backends`"),
   label: z.string(),
-  input: z.enum(["text", "password", "list"]),
+  input: z.enum(["text", "password", "list", "members"]),
+  choices: z.array(z.string()).optional(),
   required: z.boolean(),
+  is_more: z.boolean().describe("For the few that need it"),
   placeholder: z.string().optional(),
   hint: z.string(),
 });

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { CAPABILITIES, DIALECTS } from "../../backends/contract.ts";
+import { AUTHS, CAPABILITIES, CHAT_LIMIT_FIELDS, DIALECTS } from "../../backends/contract.ts";
 import { wholeNumber } from "../../kernel/method.ts";
 import { defineRoute } from "../../kernel/route.ts";
 import { shownUrl } from "../../kernel/shown-address.ts";
@@ -13,19 +13,70 @@ const MODEL_ID = z.string().trim().min(1).max(MODEL_ID_LENGTH_MAX);
 const BODY_ERRORS = { "": "invalid_request" } as const;
 const NOT_AN_OBJECT = "The body must be a JSON object";
 
+const FIELDS_MAX = 32;
+/** What the gateway itself decides, or meters by. */
+const OWN_FIELDS =
+  /^(model|messages|input|contents|stream|stream_options|n|best_of|options|extra|generationConfig|num_predict|max_\w*tokens)$/;
+const FieldName = z
+  .string()
+  .min(1)
+  .max(64)
+  .refine((name) => !OWN_FIELDS.test(name), "the gateway sets this field itself");
+const HeaderName = z
+  .string()
+  .max(128)
+  .regex(/^[\w!#$%&'*+.^`|~-]+$/, "is not the name of a header")
+  .refine(
+    (name) =>
+      !/^(host|connection|content-(length|type|encoding)|accept-encoding|transfer-encoding)$/i.test(name),
+    "the gateway sets this header itself",
+  );
+const isSmall = (members: object) => Object.keys(members).length <= FIELDS_MAX;
+
+/** How a server is spoken to; null: as it was seen, or is usual. */
+const Settings = {
+  dialects: z
+    .array(z.enum(DIALECTS))
+    .min(1)
+    .nullish()
+    .describe("Chat APIs that its server speaks, the one for chats first; left out: by its host"),
+  auth: z.enum(AUTHS).nullish().describe("How the key is sent"),
+  limit_field: z.enum(CHAT_LIMIT_FIELDS).nullish().describe("The field that limits a chat's answer"),
+  id_prefix: z.string().max(64).nullish().describe("What its server wants before every model id"),
+  headers: z
+    .record(
+      HeaderName,
+      z
+        .string()
+        .max(4_096)
+        .regex(/^[^\r\n\0]*$/, "must be on one line"),
+    )
+    .refine(isSmall, `at most ${FIELDS_MAX} headers`)
+    .nullish()
+    .describe("Sent with every request; never shown again"),
+  set: z
+    .record(FieldName, z.unknown())
+    .refine(isSmall, `at most ${FIELDS_MAX} fields`)
+    .nullish()
+    .describe("Fields of every request's body that are set"),
+  drop: z.array(FieldName).max(FIELDS_MAX).nullish().describe("Fields that are taken out of it"),
+};
+
 export const Registration = z.object(
   {
     type: z.string().trim().min(1).max(64).optional().describe("A kind, or an engine's name such as vllm"),
     url: z.string().trim().min(1).max(2_048).optional(),
-    api_key: z.string().max(4_096).nullish().describe("Sent as bearer on upstream calls"),
+    api_key: z
+      .string()
+      .max(32_768)
+      .nullish()
+      .describe(
+        "Several, with commas between, are used in turn; or the key file of a Google service account",
+      ),
     name: z.string().trim().min(1).max(64).optional().describe("Provider hint; the same name replaces"),
     models: z.array(MODEL_ID).max(1_000).optional(),
     capabilities: z.array(z.enum(CAPABILITIES)).optional(),
-    dialects: z
-      .array(z.enum(DIALECTS))
-      .min(1)
-      .optional()
-      .describe("Chat APIs that its server speaks, the one for chats first; left out: by its host"),
+    ...Settings,
     concurrency: z
       .int()
       .min(1)

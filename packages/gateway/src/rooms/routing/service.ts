@@ -3,6 +3,7 @@ import {
   type BackendConfig,
   BackendError,
   type BackendKind,
+  type BackendSettings,
   type BridgeResolver,
   type CapabilityName,
   type DialectName,
@@ -11,7 +12,7 @@ import type { Counter } from "../../bus/contract.ts";
 import { isoTime, within } from "../../kernel/clock.ts";
 import { fail } from "../../kernel/errors.ts";
 import type { Needs } from "../foundation.ts";
-import { Aliases } from "./aliases.ts";
+import { Aliases, plainId } from "./aliases.ts";
 import { ALL, Circuits } from "./circuit.ts";
 import { CircuitBoard } from "./circuit-board.ts";
 import { type Entry, newEntry } from "./entry.ts";
@@ -28,7 +29,7 @@ import {
   Router,
 } from "./router.ts";
 import type { Sealer } from "./sealer.ts";
-import { BackendStore, type SavedBackend, type StoredBackend } from "./store.ts";
+import { BackendStore, type SavedBackend, type StoredBackend, settingsOf } from "./store.ts";
 
 const CHANGED = "backends-changed";
 /** Message: JSON of a backend's name and what the probing instance found. */
@@ -64,19 +65,22 @@ export interface RoutingOptions extends Needs<"db" | "bus" | "clock" | "log" | "
   sealer: Sealer;
 }
 
-export interface Registration {
+export interface Registration extends Nullable<BackendSettings> {
   type?: string;
   url?: string;
   apiKey?: string | null;
   name?: string;
   models?: readonly string[];
   capabilities?: readonly CapabilityName[];
-  dialects?: readonly DialectName[];
+  dialects?: readonly DialectName[] | null;
   concurrency?: number;
   workflow?: unknown;
   /** False: it is kept, and not used. */
   enabled?: boolean;
 }
+
+/** Null: no longer set. */
+type Nullable<T> = { [Name in keyof T]: T[Name] | null };
 
 /** Registered backends, their health, and the choice among them. */
 export class Routing {
@@ -95,7 +99,7 @@ export class Routing {
 
   constructor(readonly options: RoutingOptions) {
     const { db, bus, counter, clock, log, metrics, leases, factory, sealer } = options;
-    this.aliases = new Aliases(bus);
+    this.aliases = new Aliases(bus, (model) => this.#router.isListed(model) || this.routes.has(model));
     this.routes = new ModelRoutes({ db, bus, clock, log });
     this.#store = new BackendStore(db, sealer, (backend) =>
       log.error("a backend's key was sealed with another SERVICE_JWT_SECRET; register it again", { backend }),
@@ -279,12 +283,16 @@ export class Routing {
 
   /** What a form for registrations offers: every kind, and the servers that have a label of their own. */
   types() {
-    const types = [...this.options.factory.kinds.values()].flatMap(({ kind, label, types, fields }) => [
-      { type: kind, kind, label, fields: [...fields] },
-      ...types.flatMap((each) =>
-        each.label ? [{ type: each.name, kind, label: each.label, fields: [...fields] }] : [],
-      ),
-    ]);
+    const types = [...this.options.factory.kinds.values()].flatMap(({ kind, label, types, fields }) => {
+      const shown = fields.map(({ isMore = false, choices, ...field }) => ({
+        ...field,
+        is_more: isMore,
+        ...(choices && { choices: [...choices] }),
+      }));
+      return [{ name: kind, label }, ...types].flatMap((each) =>
+        each.label ? { type: each.name, kind, label: each.label, fields: shown } : [],
+      );
+    });
     return { default_type: DEFAULT_TYPE, types };
   }
 
@@ -412,9 +420,10 @@ export class Routing {
     const stored = (await this.#store.list()).find((each) => each.name === name);
     if (!stored) fail("conflict", `${name} was not registered by hand, so it cannot be changed`);
     const moves = patch.url !== undefined && originOf(patch.url) !== originOf(config.url);
-    if (moves && stored.apiKey !== null && patch.apiKey === undefined)
-      fail("missing_fields", "`api_key`: is needed again, because the address is another server's", {
-        data: { fields: ["api_key"] },
+    const secret = stored.apiKey !== null && patch.apiKey === undefined ? "api_key" : "headers";
+    if (moves && (secret === "api_key" || (stored.headers && patch.headers === undefined)))
+      fail("missing_fields", `\`${secret}\`: is needed again, because the address is another server's`, {
+        data: { fields: [secret] },
       });
     const given = Object.fromEntries(Object.entries(patch).filter(([, value]) => value !== undefined));
     return this.register({ ...stored, ...given });
@@ -512,6 +521,7 @@ export class Routing {
       ...(rest.capabilities && { capabilities: rest.capabilities }),
       ...(rest.dialects && { dialects: rest.dialects }),
       ...(rest.concurrency && { concurrency: rest.concurrency }),
+      ...settingsOf(rest as BackendSettings),
       workflow: rest.workflow ?? null,
       enabled: rest.enabled ?? true,
     };
@@ -528,8 +538,19 @@ export class Routing {
       fail("unknown_type", `Unknown backend type: ${stored.type}; it is one of ${types.join(", ")}`);
     }
     if ("removed" in plan) fail("unknown_type", plan.removed);
-    const config = { ...stored, ...plan };
-    if (!factory.isBridgeUrl(config.url)) requireUrl(this.#kindOf(config), config.url);
+    const kind = this.options.factory.kinds.get(plan.kind)!;
+    const models = kind.takesSettings ? [...new Set(stored.models.map(plainId))] : stored.models;
+    const config = { ...stored, ...plan, models };
+    if (!factory.isBridgeUrl(config.url)) requireUrl(kind, config.url);
+    const [setting] = Object.keys(settingsOf(config));
+    if (setting && !kind.takesSettings)
+      fail(
+        "missing_fields",
+        `\`${setting}\`: a backend of type ${kind.kind} does not have it; leave it out`,
+        {
+          data: { fields: [setting] },
+        },
+      );
     return config;
   }
 

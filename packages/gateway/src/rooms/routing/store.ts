@@ -1,9 +1,9 @@
-import type { CapabilityName, DialectName } from "../../backends/contract.ts";
+import type { BackendSettings, CapabilityName, DialectName } from "../../backends/contract.ts";
 import type { Database, Queryable, Transaction } from "../../storage/contract.ts";
 import type { Sealer } from "./sealer.ts";
 
 /** A backend as it is kept: what the operator gave. */
-export interface StoredBackend {
+export interface StoredBackend extends BackendSettings {
   name: string;
   type: string;
   url: string;
@@ -36,10 +36,28 @@ interface BackendRow {
   dialects: string | null;
   workflow: string | null;
   concurrency: number | null;
+  settings: string | null;
   enabled: boolean;
 }
 
-const toStored = (row: BackendRow, apiKey: string | null): StoredBackend => ({
+/** Those of a backend's settings that are set. */
+export function settingsOf({
+  auth,
+  limit_field,
+  id_prefix,
+  headers,
+  set,
+  drop,
+}: BackendSettings): BackendSettings {
+  const all = { auth, limit_field, id_prefix, headers, set, drop };
+  return Object.fromEntries(
+    Object.entries(all).filter(
+      ([, value]) => value && (typeof value === "string" || Object.keys(value).length > 0),
+    ),
+  );
+}
+
+const toStored = (row: BackendRow, apiKey: string | null, settings: string | null): StoredBackend => ({
   name: row.name,
   type: row.type,
   url: row.url,
@@ -50,6 +68,7 @@ const toStored = (row: BackendRow, apiKey: string | null): StoredBackend => ({
   ...(row.concurrency !== null && { concurrency: Number(row.concurrency) }),
   workflow: row.workflow === null ? null : JSON.parse(row.workflow),
   enabled: Boolean(row.enabled),
+  ...(settings !== null && (JSON.parse(settings) as BackendSettings)),
 });
 
 /** SQL of the registered backends. */
@@ -61,24 +80,25 @@ export class BackendStore {
     readonly onUnreadable: (name: string) => void = () => {},
   ) {}
 
-  #keyOf({ name, api_key }: BackendRow): string | null {
-    if (api_key === null) return null;
-    const key = this.sealer.open(api_key, name);
-    if (key === null) this.onUnreadable(name);
-    return key;
+  #opened(name: string, sealed: string | null): string | null {
+    if (sealed === null) return null;
+    const secret = this.sealer.open(sealed, name);
+    if (secret === null) this.onUnreadable(name);
+    return secret;
   }
 
   /** In order of registration. */
   async list(): Promise<SavedBackend[]> {
     const rows = await this.db.all<BackendRow>(
-      `SELECT position, c.name, type, url, api_key, models, capabilities, dialects, workflow, concurrency, enabled
+      `SELECT position, c.name, type, url, api_key, models, capabilities, dialects, workflow, concurrency, settings, enabled
        FROM backend_configs c LEFT JOIN backend_indexes i ON i.name = c.name ORDER BY position, registered_at, c.name`,
     );
     const saved: SavedBackend[] = [];
     for (const row of rows) {
       // An older version, which runs beside this one for a while, gives none.
       const index = row.position ?? (await this.indexOf(row.name));
-      saved.push({ ...toStored(row, this.#keyOf(row)), index });
+      const [key, settings] = [row.api_key, row.settings].map((sealed) => this.#opened(row.name, sealed));
+      saved.push({ ...toStored(row, key ?? null, settings ?? null), index });
     }
     return saved.sort((a, b) => a.index - b.index);
   }
@@ -97,12 +117,15 @@ export class BackendStore {
 
   /** Saves a backend, or replaces the one of the same name, which keeps its index. */
   save(backend: StoredBackend, now: string): Promise<number> {
+    const settings = settingsOf(backend);
+    const sealed =
+      Object.keys(settings).length > 0 ? this.sealer.seal(JSON.stringify(settings), backend.name) : null;
     return this.#locked(async (tx) => {
       await tx.run(
-        `INSERT INTO backend_configs (name, type, url, api_key, models, capabilities, workflow, registered_at, updated_at, enabled, concurrency, dialects)
-       VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $9, $10, $11)
+        `INSERT INTO backend_configs (name, type, url, api_key, models, capabilities, workflow, registered_at, updated_at, enabled, concurrency, dialects, settings)
+       VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $9, $10, $11, $12)
        ON CONFLICT (name) DO UPDATE SET type = $2, url = $3, api_key = $4, models = $5, capabilities = $6,
-         workflow = $7, updated_at = $8, enabled = $9, concurrency = $10, dialects = $11`,
+         workflow = $7, updated_at = $8, enabled = $9, concurrency = $10, dialects = $11, settings = $12`,
         [
           backend.name,
           backend.type,
@@ -117,6 +140,7 @@ export class BackendStore {
           backend.enabled,
           backend.concurrency ?? null,
           backend.dialects ? JSON.stringify(backend.dialects) : null,
+          sealed,
         ],
       );
       return indexIn(tx, backend.name);

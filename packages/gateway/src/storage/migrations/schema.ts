@@ -160,6 +160,7 @@ export const schema: readonly Statement[] = [
     dialects TEXT,
     workflow TEXT,
     concurrency INTEGER,
+    settings TEXT,
     enabled {boolean} NOT NULL DEFAULT TRUE,
     registered_at {timestamp} NOT NULL,
     updated_at {timestamp} NOT NULL

@@ -7,6 +7,6 @@ export const chat: Dialect = {
   name: "chat",
   base: (url) => apiBase(url),
   path: () => "/chat/completions",
-  headers: (apiKey) => ({ ...(apiKey && { authorization: `Bearer ${apiKey}` }) }),
+  auth: "bearer",
   listing: { path: "/models", models: modelsOfListing },
 };

@@ -13,9 +13,13 @@ const BOTH = ["max_tokens", "max_completion_tokens"] as const;
 const OLDER = ["max_tokens"] as const;
 
 /** The fields of a chat request that limit the answer of an API, for each of its models. */
-export function limitFieldsFor(config: Pick<BackendConfig, "url" | "type" | "dialects">): LimitFields {
+export function limitFieldsFor(
+  config: Pick<BackendConfig, "url" | "type" | "dialects" | "limit_field">,
+): LimitFields {
   // Translated requests have either as the dialect's own field.
   if (dialectsOf(config)[0] !== "chat") return () => BOTH;
+  const { limit_field: field } = config;
+  if (field) return () => [field];
   const host = URL.parse(config.url)?.hostname ?? "";
   const usual = KNOWS_BOTH_TYPES.has(config.type.toLowerCase()) || KNOWS_BOTH_HOSTS.test(host) ? BOTH : OLDER;
   return (model) => (NEWER_OPENAI.test(model) ? NEWER : usual);

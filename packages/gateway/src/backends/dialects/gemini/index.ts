@@ -12,7 +12,7 @@ export const gemini: Dialect = {
   base: (url) => apiBase(url, "v1beta"),
   path: ({ model, stream }) =>
     `/models/${encodeURIComponent(model)}:${stream ? "streamGenerateContent?alt=sse" : "generateContent"}`,
-  headers: (apiKey) => ({ ...(apiKey && { "x-goog-api-key": apiKey }) }),
+  auth: "x-goog-api-key",
   listing: {
     path: "/models?pageSize=1000",
     models: modelsOfListing,

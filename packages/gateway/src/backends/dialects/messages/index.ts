@@ -13,7 +13,8 @@ export const messages: Dialect = {
   name: "messages",
   base: (url) => apiBase(url),
   path: () => "/messages",
-  headers: (apiKey) => ({ "anthropic-version": VERSION, ...(apiKey && { "x-api-key": apiKey }) }),
+  auth: "x-api-key",
+  headers: { "anthropic-version": VERSION },
   listing: {
     path: "/models?limit=1000",
     models: modelsOfListing,
