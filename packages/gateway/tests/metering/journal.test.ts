@@ -69,7 +69,8 @@ describe("the usage journal", () => {
   test("a damaged line is set aside for a person and the others go on", () => {
     const dir = temporaryDir();
     const [a, b, c] = [entry(), entry(), entry()];
-    const damaged = encodeEntry(b).replace("gateway", "gatewax");
+    const foreign = ["null", "[2]"].map((json) => `${Bun.hash.crc32(json).toString(16)} ${json}\n`).join("");
+    const damaged = encodeEntry(b).replace("gateway", "gatewax") + foreign;
     writeFileSync(
       join(dir, `usage-${crypto.randomUUID()}-000001.jsonl`),
       encodeEntry(a) + damaged + encodeEntry(c),
@@ -131,6 +132,22 @@ describe("the usage journal", () => {
     mkdirSync(dir);
     journal.append(rows[2]!);
     expect(drain(journal)).toEqual(rows);
+    expect(journal.lost).toBe(0);
+    journal.close();
+  });
+
+  test("with many rows that the disk refuses there is no room for new spending, until it takes them", () => {
+    const dir = temporaryDir();
+    const journal = open(dir);
+    rmSync(dir, { recursive: true });
+    for (let n = 0; n < 5_000; n++) {
+      expect(journal.isFull).toBe(false);
+      journal.append(entry());
+    }
+    expect(journal.isFull).toBe(true);
+    mkdirSync(dir);
+    expect(journal.isFull).toBe(false);
+    expect(drain(journal, 4_096)).toHaveLength(5_000);
     expect(journal.lost).toBe(0);
     journal.close();
   });

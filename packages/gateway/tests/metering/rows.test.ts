@@ -113,10 +113,14 @@ onEachDatabase("usage rows", (fresh, kind) => {
     }
   });
 
-  test("what the database refuses is set aside and holds nothing up", async () => {
+  test("what the database refuses, or what cannot be, is set aside and holds nothing up", async () => {
     const { options, drop } = await fresh();
     const db = await openStorage(options);
     const clock = new ManualClock();
+    const impossible = [journalEntry({ atMs: 9e15 }), journalEntry({ costNanoUsd: 0.5 })];
+    const left = join(options.dataDir, "journal", `usage-${crypto.randomUUID()}-000001.jsonl`);
+    mkdirSync(join(options.dataDir, "journal"), { recursive: true });
+    writeFileSync(left, impossible.map(encodeEntry).join(""));
     const bench = await openBench({ db, dataDir: options.dataDir, clock });
     try {
       const who = payer({ tier: "enterprise" });
@@ -139,7 +143,8 @@ onEachDatabase("usage rows", (fresh, kind) => {
         clock.advance(1_000);
       }
       expect((await bench.rows()).map(({ id }) => id)).toEqual(good);
-      expect(await Bun.file(join(options.dataDir, "journal", DAMAGED_FILE)).text()).toContain(bad.requestId);
+      const aside = await Bun.file(join(options.dataDir, "journal", DAMAGED_FILE)).text();
+      for (const { requestId } of [bad, ...impossible]) expect(aside).toContain(requestId);
     } finally {
       await bench.close();
       await db.close();

@@ -33,8 +33,6 @@ import type {
 import { QuotaWindows, spentNames } from "./windows.ts";
 
 const JOURNAL_DIR = "journal";
-/** With this much waiting for the database, new spending is refused before the disk fills up. */
-const BACKLOG_BYTES_MAX = 4 * 1024 ** 3;
 /** How long a reader waits for the rows of requests that have just ended. */
 const READ_FLUSH_MS = 2_000;
 /** How long a start waits for what an earlier run left in the journal: until then it is not known to be spent. */
@@ -174,7 +172,7 @@ export class MeteringService implements Metering {
   }
 
   async admit(options: AdmitOptions): Promise<Admission> {
-    if (this.#journal.backlogBytes > BACKLOG_BYTES_MAX) {
+    if (this.#journal.isFull) {
       fail("unavailable", "Usage cannot be recorded right now; try again later", { retryAfterSeconds: 30 });
     }
     return this.#admitted(options, await this.#check.check(demandOf(this.options.billing, options)));
@@ -218,7 +216,7 @@ export class MeteringService implements Metering {
   }
 
   write(line: RequestLine): boolean {
-    if (this.#journal.backlogBytes > BACKLOG_BYTES_MAX) return false;
+    if (this.#journal.isFull) return false;
     this.#journal.append({ ...line, ...UNCHARGED });
     this.#writer.wake();
     return true;

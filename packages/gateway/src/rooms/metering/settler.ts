@@ -55,6 +55,8 @@ export class RefusedRows extends Error {
 }
 
 function isRefusal(error: unknown): boolean {
+  // A figure or a time that cannot be: no database has seen it.
+  if (error instanceof RangeError) return true;
   const { code, errno } = (error ?? {}) as { code?: unknown; errno?: unknown };
   // SQLSTATE classes: data exception, integrity constraint violation.
   if (typeof errno === "string" && /^2[23]/.test(errno)) return true;

@@ -84,8 +84,8 @@ function decodeLine(line: string): JournalEntry | null {
   if (line.length <= CRC_LENGTH + 1) return null;
   const json = line.slice(CRC_LENGTH + 1);
   if (line.slice(0, CRC_LENGTH) !== crcHex(json)) return null;
-  const values = JSON.parse(json) as unknown[];
-  if (values[0] !== FORMAT) return null;
+  const values: unknown = JSON.parse(json);
+  if (!Array.isArray(values) || values[0] !== FORMAT || values.length !== FIELDS.length + 1) return null;
   const entry: Partial<Record<keyof JournalEntry, unknown>> = {};
   for (let i = 0; i < FIELDS.length; i++) {
     const [field, value] = [FIELDS[i]!, values[i + 1]];

@@ -13,6 +13,10 @@ const SYNC_DELAY_MS = 50;
 const GATHERED_MAX = 256;
 /** Rows kept in memory while the disk refuses them. */
 const REFUSED_ROWS_MAX = 10_000;
+/** With so many of them new spending is refused: the rest is for requests that are under way. */
+const REFUSED_ROWS_FULL = REFUSED_ROWS_MAX / 2;
+/** With this much waiting for the database, it is refused before the disk fills up. */
+const BACKLOG_BYTES_MAX = 4 * 1024 ** 3;
 /** For a left-behind segment the rows are not counted, only guessed from its size. */
 const ROW_BYTES_TYPICAL = 370;
 
@@ -295,6 +299,12 @@ export class Journal {
   /** Rows of this run that wait for the database. */
   get ownRows(): number {
     return this.appended - this.drained - this.lost;
+  }
+
+  /** Whether there is no room for what new requests would add. */
+  get isFull(): boolean {
+    if (this.#refused.length >= REFUSED_ROWS_FULL) this.retryRefused();
+    return this.#refused.length >= REFUSED_ROWS_FULL || this.#backlogBytes > BACKLOG_BYTES_MAX;
   }
 
   /** Bytes that wait, without counting rows: every request asks. */
