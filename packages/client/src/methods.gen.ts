@@ -1811,13 +1811,55 @@ export interface Methods {
         /** The part of tokens that points did not pay */
         quota_tokens: number;
       };
+      /** For what you do signed in */
       remaining: {
         /** Null: unlimited */
         cost_usd: number | null;
         /** Null: unlimited */
         tokens: number | null;
       };
+      /** Nothing is left for keys either */
       quota_exceeded: boolean;
+      /** Each may use the whole quota of the tier */
+      windows: {
+        /** Everything counts; limits what you do signed in */
+        signed_in: {
+          quota_cost_usd: number;
+          quota_tokens: number;
+          remaining: {
+            /** Null: unlimited */
+            cost_usd: number | null;
+            /** Null: unlimited */
+            tokens: number | null;
+          };
+          exceeded: boolean;
+        };
+        /** All keys together; limits each of them */
+        keys: {
+          quota_cost_usd: number;
+          quota_tokens: number;
+          remaining: {
+            /** Null: unlimited */
+            cost_usd: number | null;
+            /** Null: unlimited */
+            tokens: number | null;
+          };
+          exceeded: boolean;
+        };
+        /** The keys of one project */
+        projects: {
+          project: string;
+          quota_cost_usd: number;
+          quota_tokens: number;
+          remaining: {
+            /** Null: unlimited */
+            cost_usd: number | null;
+            /** Null: unlimited */
+            tokens: number | null;
+          };
+          exceeded: boolean;
+        }[];
+      };
       points_balance: number;
       /** Owed on the wallet: while it is not 0, nothing is admitted on points or quota */
       debt_points: number;

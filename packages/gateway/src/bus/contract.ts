@@ -119,6 +119,34 @@ export interface ReservedChange {
 /** What `grant` returns when nothing was reserved. */
 export const REFUSED = -1;
 
+/** As many units of a grant as fit every purse, of which `leftIn` says what is left; or `REFUSED`. */
+export function unitsThatFit(asking: Asking, leftIn: (purse: Purse) => Quantity): number {
+  let units = asking.unitsMax;
+  for (const purse of asking.purses) {
+    const left = leftIn(purse);
+    for (const measure of ["money", "tokens"] as const)
+      units = Math.min(units, unitsIn(left[measure], measure, purse.cost ?? asking, purse.unitsBeyond));
+  }
+  return units < asking.unitsMin ? REFUSED : units;
+}
+
+/** The same as `units_that_fit` in the script of the Redis counter. */
+function unitsIn(
+  left: number,
+  measure: keyof Quantity,
+  { fixed, perUnit }: Cost,
+  unitsBeyond: number | null,
+): number {
+  let room = left;
+  if (unitsBeyond !== null) {
+    if (left <= 0) return REFUSED;
+    room = Math.floor(left + unitsBeyond * perUnit[measure]);
+  }
+  room += HAIR - fixed[measure];
+  if (room < 0) return REFUSED;
+  return perUnit[measure] > 0 ? Math.floor(room / perUnit[measure]) : Number.POSITIVE_INFINITY;
+}
+
 /**
  * Rate limits, and what requests in progress have reserved, counted over every instance that shares it. What one turn of
  * the event loop asks is decided together and in order. It never fails: an instance that cannot reach the others

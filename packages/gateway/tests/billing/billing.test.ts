@@ -17,6 +17,12 @@ onEachDatabase("billing", (_, kind) => {
     gateway.call("billing.plan.set", { user_email: emailOf(name), tier }, bearer);
 
   test("billing.plan says what the tier gives, what was used and what is left", async () => {
+    const untouched = {
+      quota_cost_usd: 0,
+      quota_tokens: 0,
+      remaining: { cost_usd: 1, tokens: 100_000 },
+      exceeded: false,
+    };
     const fresh = await gateway.rpc("billing.plan", {}, ann);
     expect(fresh).toEqual({
       tiers: [
@@ -28,6 +34,7 @@ onEachDatabase("billing", (_, kind) => {
       usage: { cost_usd: 0, tokens: 0, requests: 0, quota_cost_usd: 0, quota_tokens: 0 },
       remaining: { cost_usd: 1, tokens: 100_000 },
       quota_exceeded: false,
+      windows: { signed_in: untouched, keys: untouched, projects: [] },
       points_balance: 0,
       debt_points: 0,
       points_per_usd: 100,
@@ -36,10 +43,10 @@ onEachDatabase("billing", (_, kind) => {
     const { metering, ledger } = gateway.app.rooms;
     const who = await metering.payerOf({ userId });
     const bound = { promptTokens: 1, outputTokensMax: 1, outputTokensMin: 1 };
-    const use = async (promptTokens: number, model = "gpt-4o") => {
+    const use = async (promptTokens: number, model = "gpt-4o", payer = who) => {
       const admission = await metering.admit({
         requestId: Bun.randomUUIDv7(),
-        payer: who,
+        payer,
         model,
         bound,
         refId: null,
@@ -59,8 +66,19 @@ onEachDatabase("billing", (_, kind) => {
     expect(await gateway.rpc("billing.plan", {}, ann)).toMatchObject({
       usage: { cost_usd: 0.03, tokens: 212_000, requests: 3, quota_cost_usd: 0.01, quota_tokens: 204_000 },
       remaining: { cost_usd: 0.99, tokens: 0 },
-      quota_exceeded: true,
+      quota_exceeded: false,
+      windows: { signed_in: { exceeded: true }, keys: untouched, projects: [] },
       points_balance: 5,
+    });
+    // Keys have a window of their own, and are still served.
+    const key = { ...who, keyId: crypto.randomUUID(), keyPrefix: "12345678", project: "shop" };
+    await use(100_000, "unpriced-model", key);
+    expect(await gateway.rpc("billing.plan", {}, ann)).toMatchObject({
+      quota_exceeded: true,
+      windows: {
+        keys: { quota_tokens: 100_000, exceeded: true },
+        projects: [{ project: "shop", quota_tokens: 100_000, remaining: { cost_usd: 1, tokens: 0 } }],
+      },
     });
   });
 

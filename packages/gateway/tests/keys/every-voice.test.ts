@@ -99,3 +99,43 @@ test.each([
   expect(listed.spent_total_usd).toBeGreaterThan(BUDGET_USD / 2);
   expect(await who.charged()).toBeCloseTo(listed.spent_total_usd, 9);
 });
+
+/** One request of each API, and where its error's words are. */
+// biome-ignore lint/suspicious/noExplicitAny: each API has another form
+const VOICES: [path: string, body: object, words: (body: any) => string][] = [
+  ["/v1/chat/completions", { messages, max_tokens: 100 }, ({ error }) => error.message],
+  ["/v1/messages", { messages, max_tokens: 100 }, ({ error }) => error.message],
+  ["/v1/responses", { input: "hi", max_output_tokens: 100 }, ({ error }) => error.message],
+  ["/v1/completions", { prompt: "hi", max_tokens: 100 }, ({ error }) => error.message],
+  ["/api/chat", { messages, options: { num_predict: 100 } }, ({ error }) => error],
+];
+
+test.each([
+  ["this month's quota", 429, {}, {}],
+  ["your points", 402, { points: 1, drained: true }, {}],
+  ["this key's monthly budget of 0.01 USD", 429, { points: 1_000 }, { monthly_budget_usd: 0.01 }],
+  ["this key's total budget of 0.01 USD", 402, { points: 1_000 }, { total_budget_usd: 0.01 }],
+])(
+  "a request in progress that holds the rest of %s is the reason that others get",
+  async (what, status, means, limits) => {
+    const who = await bench.spender(`held-${what.replace(/\W+/g, "-")}`, means);
+    const { key } = await bench.rpc("keys.create", { name: "k", ...limits }, who.token);
+    const reached = Promise.withResolvers<void>();
+    const mayEnd = Promise.withResolvers<void>();
+    bench.upstream.answer(async (request, reply) => {
+      if (request.json.n === 4) reached.resolve();
+      if (request.json.n === 4) await mayEnd.promise;
+      return honestUpstream(() => {})(request, reply);
+    });
+    // It asks for all that there is.
+    const first = who.chat({ n: 4 }, { key });
+    await reached.promise;
+    for (const [path, body, words] of VOICES) {
+      const refused = await who.post(path, { model: DEAR, ...body }, { key });
+      expect([path, refused.status, refused.headers.get("retry-after")]).toEqual([path, status, "5"]);
+      expect(words(await refused.json())).toStartWith(`Requests in progress hold the rest of ${what};`);
+    }
+    end();
+    await (await first).text();
+  },
+);

@@ -2,17 +2,16 @@ import { BoundedMap } from "../../kernel/bounded.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import {
   type Asking,
-  type Cost,
   type Counter,
   type Exceeded,
   grantedAmount,
-  HAIR,
   type Purse,
   type Quantity,
   type RateLimit,
   REFUSED,
   type ReservedChange,
   type Spent,
+  unitsThatFit,
 } from "../contract.ts";
 import { type CounterAnswer, type CounterAsk, type CounterEntry, OPENS_AFTER_MS } from "../counter-server.ts";
 import { Windows } from "./windows.ts";
@@ -63,16 +62,8 @@ export class MemoryCounter {
   }
 
   grant(instance: string, asking: Asking): number {
-    const { purses, unitsMin, unitsMax } = asking;
-    let units = unitsMax;
-    for (const purse of purses) {
-      const left = this.#leftIn(purse);
-      const { unitsBeyond, cost = asking } = purse;
-      for (const measure of ["money", "tokens"] as const)
-        units = Math.min(units, unitsThatFit(left[measure], measure, cost, unitsBeyond));
-      if (units < unitsMin) return REFUSED;
-    }
-    this.hold(instance, asking, units);
+    const units = unitsThatFit(asking, (purse) => this.#leftIn(purse));
+    if (units !== REFUSED) this.hold(instance, asking, units);
     return units;
   }
 
@@ -139,23 +130,6 @@ export class MemoryCounter {
         this.#add(instance, name, { money: -amount.money, tokens: -amount.tokens });
     }
   }
-}
-
-/** The same as `units_that_fit` in the script of the Redis counter. */
-function unitsThatFit(
-  left: number,
-  measure: keyof Quantity,
-  { fixed, perUnit }: Cost,
-  unitsBeyond: number | null,
-): number {
-  let room = left;
-  if (unitsBeyond !== null) {
-    if (left <= 0) return REFUSED;
-    room = Math.floor(left + unitsBeyond * perUnit[measure]);
-  }
-  room += HAIR - fixed[measure];
-  if (room < 0) return REFUSED;
-  return perUnit[measure] > 0 ? Math.floor(room / perUnit[measure]) : Number.POSITIVE_INFINITY;
 }
 
 /** The counter of a process that shares nothing: it decides at once. */

@@ -10,6 +10,13 @@ const hint = "prices and tiers are for administrators";
 const Money = z.number().min(0).max(1_000_000);
 const Quota = z.number().nullable().describe("Null: unlimited");
 
+const Window = z.object({
+  quota_cost_usd: z.number(),
+  quota_tokens: z.int(),
+  remaining: z.object({ cost_usd: Quota, tokens: Quota }),
+  exceeded: z.boolean(),
+});
+
 export const plan = defineMethod({
   name: "billing.plan",
   summary: "Your tier, what you used this month (UTC) and what is left of it",
@@ -33,8 +40,17 @@ export const plan = defineMethod({
       quota_cost_usd: z.number().describe("The part of cost_usd that points did not pay"),
       quota_tokens: z.int().describe("The part of tokens that points did not pay"),
     }),
-    remaining: z.object({ cost_usd: Quota, tokens: Quota }),
-    quota_exceeded: z.boolean(),
+    remaining: z.object({ cost_usd: Quota, tokens: Quota }).describe("For what you do signed in"),
+    quota_exceeded: z.boolean().describe("Nothing is left for keys either"),
+    windows: z
+      .object({
+        signed_in: Window.describe("Everything counts; limits what you do signed in"),
+        keys: Window.describe("All keys together; limits each of them"),
+        projects: z
+          .array(z.object({ project: z.string(), ...Window.shape }))
+          .describe("The keys of one project"),
+      })
+      .describe("Each may use the whole quota of the tier"),
     points_balance: z.int(),
     debt_points: z
       .int()

@@ -34,6 +34,9 @@ export interface BillingOptions extends Needs<"db" | "bus" | "clock" | "log"> {
 
 const nanoOf = (usd: number | null) => (usd === null ? null : Math.round(usd * NANO_PER_USD));
 
+/** Projects that a plan tells of. */
+const PROJECTS_MAX = 100;
+
 /** Prices, tiers and plans. */
 export class Billing {
   readonly #store: BillingStore;
@@ -187,19 +190,27 @@ export class Billing {
   async plan(actor: Actor) {
     const { usage, balances, clock, pointsPerUsd } = this.options;
     const current = this.tier(await this.tierOf(actor.userId));
-    const month = await usage.month({
-      userId: actor.userId,
-      month: utcMonth(clock.now()),
-      project: WHOLE_USER,
-    });
+    const now = { userId: actor.userId, month: utcMonth(clock.now()) };
+    const month = await usage.month({ ...now, project: WHOLE_USER });
+    const projects = await usage.store.projects(now, PROJECTS_MAX);
     // After the month: reading it first flushes the newest rows into the ledger.
     const { balance, debts } = await balances.load({ type: "user", id: actor.userId });
     const left = (quota: number | null, used: number) => (quota === null ? null : Math.max(0, quota - used));
-    const usdLeftNano = left(nanoOf(current.monthlyUsdQuota), month.quotaCostNanoUsd);
-    const remaining = {
-      cost_usd: usdLeftNano === null ? null : usdLeftNano / NANO_PER_USD,
-      tokens: left(current.monthlyTokenQuota, month.quotaTokens),
+    const window = (nanoUsd: number, tokens: number) => {
+      const usdLeftNano = left(nanoOf(current.monthlyUsdQuota), nanoUsd);
+      const tokensLeft = left(current.monthlyTokenQuota, tokens);
+      return {
+        quota_cost_usd: nanoUsd / NANO_PER_USD,
+        quota_tokens: tokens,
+        remaining: {
+          cost_usd: usdLeftNano === null ? null : usdLeftNano / NANO_PER_USD,
+          tokens: tokensLeft,
+        },
+        exceeded: usdLeftNano === 0 || tokensLeft === 0,
+      };
     };
+    const signedIn = window(month.quotaCostNanoUsd, month.quotaTokens);
+    const keys = window(month.keyQuotaCostNanoUsd, month.keyQuotaTokens);
     return {
       tiers: this.#tiers.all.map((tier) => ({
         name: tier.name,
@@ -212,11 +223,19 @@ export class Billing {
         cost_usd: month.costNanoUsd / NANO_PER_USD,
         tokens: month.tokens,
         requests: month.requests,
-        quota_cost_usd: month.quotaCostNanoUsd / NANO_PER_USD,
-        quota_tokens: month.quotaTokens,
+        quota_cost_usd: signedIn.quota_cost_usd,
+        quota_tokens: signedIn.quota_tokens,
       },
-      remaining,
-      quota_exceeded: remaining.cost_usd === 0 || remaining.tokens === 0,
+      remaining: signedIn.remaining,
+      quota_exceeded: keys.exceeded,
+      windows: {
+        signed_in: signedIn,
+        keys,
+        projects: projects.map(({ project, quotaCostNanoUsd, quotaTokens }) => ({
+          project,
+          ...window(quotaCostNanoUsd, quotaTokens),
+        })),
+      },
       points_balance: balance,
       debt_points: debts?.[actor.userId] ?? 0,
       points_per_usd: pointsPerUsd,

@@ -1,4 +1,11 @@
-import { type Asking, grantedAmount, type Purse, type Quantity, REFUSED } from "../../bus/contract.ts";
+import {
+  type Asking,
+  grantedAmount,
+  type Purse,
+  type Quantity,
+  REFUSED,
+  unitsThatFit,
+} from "../../bus/contract.ts";
 import type { Payer } from "../../kernel/payer.ts";
 import type { Needs } from "../foundation.ts";
 import { type AccountRef, accountKey, accountOf, type Balance, type Balances } from "../ledger/index.ts";
@@ -16,7 +23,7 @@ import {
 import type { KeyBudgets, KeyLimitKind, KeyShare } from "./key-budgets.ts";
 import { leftForDebt, limitOf, negative, POINTS_LIMIT, spentPoints, TOKENS_BEYOND_QUOTA } from "./limits.ts";
 import { exactNanoPoints, NANO_PER_POINT } from "./points.ts";
-import { refuseByKey, refuseIndebted, refuseUncovered } from "./refusals.ts";
+import { refuseByKey, refuseHeld, refuseIndebted, refuseUncovered } from "./refusals.ts";
 import { type QuotaWindow, type QuotaWindows, spentOf } from "./windows.ts";
 
 /** How long a request waits for a check whose facts are not in memory; then it is let through. */
@@ -134,7 +141,7 @@ export class AdmissionCheck {
       if (cover) return cover;
       await this.#refuseByBudget(facts);
     }
-    if (facts.balance) refuseUncovered(facts.balance, this.options.clock.now());
+    if (facts.balance) this.#refuseUncovered(facts, facts.balance);
     return this.#refuseByKey("monthly_budget", demand);
   }
 
@@ -169,18 +176,18 @@ export class AdmissionCheck {
   ): Promise<Cover | null> {
     if (source === null) return null;
     const { counter } = this.options;
-    const asking: Asking = {
-      purses: [...source.purses(), ...(share?.purses(plainCost(demand)) ?? [])],
-      alsoOn: source.alsoOn,
-      fixed: source.scaled(demand.fixed),
-      perUnit: source.scaled(demand.perToken),
-      unitsMin: least,
-      unitsMax: wholeOf(demand),
-    };
+    const asking = askingOf(source, demand, least);
+    asking.purses.push(...(share?.purses(plainCost(demand)) ?? []));
     const tokens = await counter.grant(asking);
     if (tokens === REFUSED) return null;
     const amount = grantedAmount(asking, tokens);
     return new Held(counter, { demand, source, quota, share, amount, tokens });
+  }
+
+  #refuseUncovered({ demand, points, quota }: Facts, balance: Balance): never {
+    const held = [points, quota].find((source) => source && fits(askingOf(source, demand, demand.tokensMin)));
+    if (held) refuseHeld(held.kind === "quota" ? "quota" : demand.payer.groupId ? "pool" : "points", balance);
+    return refuseUncovered(balance, this.options.clock.now());
   }
 
   /** Reserves it without checking limits, where it would be charged if it were settled now. */
@@ -259,14 +266,17 @@ export class AdmissionCheck {
   }
 
   async #refuseByBudget({ demand, share }: Facts): Promise<void> {
-    for (const kind of share ? KEY_BUDGETS : [])
-      if (await this.#isFull(share!, kind, demand, demand.tokensMin)) this.#refuseByKey(kind, demand);
+    for (const kind of share ? KEY_BUDGETS : []) {
+      if (!(await this.#isFull(share!, kind, demand, demand.tokensMin))) continue;
+      this.#refuseByKey(kind, demand, fits(askingOfKey(share!, kind, demand, demand.tokensMin)!));
+    }
   }
 
-  #refuseByKey(kind: KeyLimitKind, { payer, fixed, tokensMin }: Demand): never {
+  #refuseByKey(kind: KeyLimitKind, { payer, fixed, tokensMin }: Demand, isHeld = false): never {
     const { clock, tokenPaceSeconds } = this.options;
     return refuseByKey(kind, {
       limits: payer.keyLimits!,
+      isHeld,
       tokens: fixed.tokens + tokensMin,
       nowMs: clock.now(),
       paceSeconds: tokenPaceSeconds(payer.keyId!),
@@ -276,13 +286,12 @@ export class AdmissionCheck {
   /** Whether this one limit of the key has no room for so many output tokens. */
   async #isFull(share: KeyShare, kind: KeyLimitKind, demand: Demand, tokens: number): Promise<boolean> {
     const { counter } = this.options;
-    const cost = plainCost(demand);
-    const purse = share.purse(kind, cost);
-    if (!purse) return false;
-    const asking = { purses: [purse], alsoOn: NO_NAMES, ...cost, unitsMin: tokens, unitsMax: tokens };
+    const asking = askingOfKey(share, kind, demand, tokens);
+    if (!asking) return false;
     const granted = await counter.grant(asking);
     if (granted === REFUSED) return true;
-    counter.change([{ name: purse.name, amount: negative(grantedAmount(cost, granted)) }]);
+    const amount = negative(grantedAmount(asking, granted));
+    counter.change(asking.purses.map(({ name }) => ({ name, amount })));
     return false;
   }
 
@@ -359,6 +368,30 @@ export class AdmissionCheck {
     return last;
   }
 }
+
+/** What a request asks of what pays for it. */
+const askingOf = (source: Source, demand: Demand, least: number): Asking & { purses: Purse[] } => ({
+  purses: source.purses(),
+  alsoOn: source.alsoOn,
+  fixed: source.scaled(demand.fixed),
+  perUnit: source.scaled(demand.perToken),
+  unitsMin: least,
+  unitsMax: wholeOf(demand),
+});
+
+/** What it asks of one limit of its key; null when the key has no such limit. */
+function askingOfKey(share: KeyShare, kind: KeyLimitKind, demand: Demand, tokens: number): Asking | null {
+  const cost = plainCost(demand);
+  const purse = share.purse(kind, cost);
+  return purse && { purses: [purse], alsoOn: NO_NAMES, ...cost, unitsMin: tokens, unitsMax: tokens };
+}
+
+/** Whether it would fit if no request in progress held anything. */
+const fits = (asking: Asking): boolean =>
+  unitsThatFit(asking, ({ limit, spent }) => ({
+    money: limit.money - spent.money,
+    tokens: limit.tokens - spent.tokens,
+  })) !== REFUSED;
 
 const owedBy = ({ userId }: Payer, { debts }: Balance): number => debts?.[userId] ?? 0;
 

@@ -7,6 +7,21 @@ import type { KeyLimitKind } from "./key-budgets.ts";
 const secondsToNextMonth = (nowMs: number): number =>
   Math.max(1, Math.ceil((nextMonthMs(nowMs) - nowMs) / 1000));
 
+/** Requests in progress end within seconds, most of them below what they hold. */
+const HELD_RETRY_SECONDS = 5;
+const HELD_WAY_OUT = "try again when they have ended, or ask for fewer tokens (max_tokens)";
+
+const HELD = { points: "your points", pool: "the group's pool", quota: "this month's quota" };
+
+/** There is enough for the request, but those in progress may need it. */
+export function refuseHeld(what: keyof typeof HELD, { everCredited }: Balance): never {
+  fail(
+    everCredited ? "payment_required" : "quota_exceeded",
+    `Requests in progress hold the rest of ${HELD[what]}; ${HELD_WAY_OUT}`,
+    { retryAfterSeconds: HELD_RETRY_SECONDS },
+  );
+}
+
 /** Nothing covers the request. A user who has ever had points gets a 402. */
 export function refuseUncovered({ everCredited }: Balance, nowMs: number): never {
   const retryAfterSeconds = secondsToNextMonth(nowMs);
@@ -40,25 +55,35 @@ export function refuseByKey(
   kind: KeyLimitKind,
   {
     limits,
+    isHeld,
     tokens,
     nowMs,
     paceSeconds,
-  }: { limits: KeyLimits; tokens: number; nowMs: number; paceSeconds: number },
+  }: { limits: KeyLimits; isHeld: boolean; tokens: number; nowMs: number; paceSeconds: number },
 ): never {
   const usd = (nanoUsd: number | null) => (nanoUsd ?? 0) / NANO_PER_USD;
   const smaller = "ask for fewer tokens (max_tokens) or send less";
   if (kind === "monthly_budget") {
+    const budget = `this key's monthly budget of ${usd(limits.monthlyNanoUsd)} USD`;
     fail(
       "quota_exceeded",
-      `Too little is left of this key's monthly budget of ${usd(limits.monthlyNanoUsd)} USD; ${smaller}, have the key's owner raise it (keys.update), or wait until a new month begins (UTC)`,
-      { retryAfterSeconds: secondsToNextMonth(nowMs), rest: { limit: "monthly_budget_usd" } },
+      isHeld
+        ? `Requests in progress hold the rest of ${budget}; ${HELD_WAY_OUT}`
+        : `Too little is left of ${budget}; ${smaller}, have the key's owner raise it (keys.update), or wait until a new month begins (UTC)`,
+      {
+        retryAfterSeconds: isHeld ? HELD_RETRY_SECONDS : secondsToNextMonth(nowMs),
+        rest: { limit: "monthly_budget_usd" },
+      },
     );
   }
   if (kind === "total_budget") {
+    const budget = `this key's total budget of ${usd(limits.totalNanoUsd)} USD`;
     fail(
       "payment_required",
-      `Too little is left of this key's total budget of ${usd(limits.totalNanoUsd)} USD; ${smaller}, or have the key's owner raise it (keys.update)`,
-      { rest: { limit: "total_budget_usd" } },
+      isHeld
+        ? `Requests in progress hold the rest of ${budget}; ${HELD_WAY_OUT}`
+        : `Too little is left of ${budget}; ${smaller}, or have the key's owner raise it (keys.update)`,
+      { ...(isHeld && { retryAfterSeconds: HELD_RETRY_SECONDS }), rest: { limit: "total_budget_usd" } },
     );
   }
   const most = limits.tokensPerMinute ?? 0;

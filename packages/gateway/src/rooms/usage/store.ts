@@ -234,6 +234,16 @@ export class UsageStore {
     };
   }
 
+  /** The user's projects in the month, those that used most of the quota first. */
+  async projects({ userId, month }: Omit<MonthKey, "project">, most: number): Promise<MonthQuota[]> {
+    const rows = await this.db.all<QuotaRow>(
+      `SELECT ${QUOTA_COLUMNS} FROM usage_months WHERE user_id = $1 AND month = $2 AND project <> $3
+       ORDER BY quota_cost_nano_usd DESC, quota_tokens DESC, project LIMIT ${most}`,
+      [userId, month, WHOLE_USER],
+    );
+    return rows.map(toQuota);
+  }
+
   keySpend(keyId: string, on: Queryable = this.db): Promise<KeySpend> {
     return readKeySpend(on, keyId);
   }
