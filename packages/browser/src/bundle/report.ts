@@ -39,7 +39,8 @@ export interface BundleReport {
 }
 
 export interface BundleOptions {
-  env: Record<string, string | undefined>;
+  /** The process's own when not given. */
+  env?: Record<string, string | undefined>;
   /** Where to copy the libraries; without it nothing is written. */
   outDir?: string;
   targetOs?: TargetOs;
@@ -98,14 +99,22 @@ function refuseClashes(libraries: BundledLibrary[]): void {
   }
 }
 
-function scanAll(binaries: string[], bundleDirs: string[], env: BundleOptions["env"]): BundleDependency[] {
+interface Shipped {
+  directories: string[];
+  /** Of the files that ship; what lies beside them does not. */
+  names: ReadonlySet<string>;
+}
+
+function scanAll(binaries: string[], shipped: Shipped, env: BundleOptions["env"]): BundleDependency[] {
   const found = new Map<string, BundleDependency>();
   for (const binary of binaries) {
-    for (const dependency of scanDependencies(binary, { env, extraDirectories: bundleDirs }).dependencies) {
+    for (const dependency of scanDependencies(binary, { env, extraDirectories: shipped.directories })
+      .dependencies) {
       if (found.has(dependency.name) || dependency.via === "interpreter") continue;
       if (dependency.missing && dependency.optional) continue;
       const { name, path, neededBy, bytes, hint, missing } = dependency;
-      const inBundle = path !== null && bundleDirs.includes(dirname(path));
+      const inBundle =
+        path !== null && shipped.directories.includes(dirname(path)) && shipped.names.has(basename(path));
       const status = missing ? "missing" : inBundle ? "bundled" : "system";
       found.set(name, { name, path, status, neededBy, bytes, ...(hint ? { hint } : {}) });
     }
@@ -114,20 +123,23 @@ function scanAll(binaries: string[], bundleDirs: string[], env: BundleOptions["e
 }
 
 /** Copies the listed libraries (given an `outDir`) and says what they and the browser still need. */
-export function bundleLibraries(options: BundleOptions): BundleReport {
+export function bundleLibraries(options: BundleOptions = {}): BundleReport {
   const targetOs = options.targetOs ?? hostTargetOs();
-  const { outDir } = options;
-  let libraries = readBundleEntries(options.env).map((entry) => inspect(entry, targetOs, options.machine));
+  const { outDir, env = process.env } = options;
+  let libraries = readBundleEntries(env).map((entry) => inspect(entry, targetOs, options.machine));
   refuseClashes(libraries);
   if (outDir)
     libraries = libraries.map((library) =>
       library.status === "found" ? copyInto(outDir, library) : library,
     );
   const present = libraries.filter(({ status }) => status === "found" || status === "bundled");
-  const bundleDirs = outDir ? [outDir] : [...new Set(present.map(({ path }) => dirname(path)))];
+  const shipped = {
+    directories: outDir ? [outDir] : [...new Set(present.map(({ path }) => dirname(path)))],
+    names: new Set(present.map(({ name }) => name)),
+  };
   const binaries = present.map(({ destination, path }) => destination ?? path);
   if (options.binary) binaries.unshift(options.binary);
-  const dependencies = scanAll(binaries, bundleDirs, options.env);
+  const dependencies = scanAll(binaries, shipped, env);
   const missingLibraries = libraries.filter(({ status }) => status === "missing");
   const missingDependencies = dependencies.filter(({ status }) => status === "missing");
   return {

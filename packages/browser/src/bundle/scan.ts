@@ -6,6 +6,7 @@ import { MachOLoader, PeLoader } from "./other-loaders.ts";
 import { type Dependency, type LoadedObject, realPathOrSelf, walkDependencies } from "./walk.ts";
 
 export interface ScanOptions {
+  /** The process's own when not given, unless another system is scanned. */
   env?: Record<string, string | undefined>;
   /** Scan a system that lies in this directory; paths are then paths inside it. */
   sysroot?: string;
@@ -35,7 +36,8 @@ export function scanDependencies(path: string, options: ScanOptions = {}): Depen
   const info = readBinary(inside(realPath));
   const root: LoadedObject = { info, path: realPath, loader: null, names: new Set([realPath]) };
   if (info.soname) root.names.add(info.soname);
-  const loaderOptions = { env: options.env ?? {}, sysroot, extraDirectories: options.extraDirectories ?? [] };
+  const env = options.env ?? (sysroot ? {} : process.env);
+  const loaderOptions = { env, sysroot, extraDirectories: options.extraDirectories ?? [] };
   const elf = info.format === "elf" ? new ElfLoader(root, loaderOptions) : null;
   const rules =
     elf ??

@@ -1,5 +1,14 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import {
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { join } from "node:path";
 import {
   bundledLibraryEnv,
@@ -88,6 +97,16 @@ describe("bundling libraries", () => {
     expect(text).toContain("1 found, 3 missing, 0 bundled");
     expect(JSON.parse(JSON.stringify(report))).toEqual(report);
     expect(existsSync(at("libs/libone.so.1"))).toBe(false);
+  });
+
+  test("what lies beside a listed library is not shipped, so it is not called bundled", () => {
+    const env = { BROWSER_BUNDLE_LIBS: at("libs/libone.so.1.2.3") };
+    copyFileSync(at("libs/libtwo.so.2.0"), at("libs/libtwo.so.2"));
+    copyFileSync(at("libs/libone.so.1.2.3"), at("libs/libone.so.1"));
+    const { dependencies } = bundleLibraries({ env, targetOs: "linux", binary: at("program") });
+    for (const name of ["libone.so.1", "libtwo.so.2"]) rmSync(at(`libs/${name}`));
+    const statusOf = (name: string) => dependencies.find((each) => each.name === name)?.status;
+    expect([statusOf("libone.so.1"), statusOf("libtwo.so.2")]).toEqual(["bundled", "system"]);
   });
 
   test("the manifest: relative paths, optional libraries, other systems", () => {
