@@ -5,6 +5,7 @@ import { type App, type AppOverrides, startApp } from "@model-gateway/gateway/ap
 import { type Config, readConfig } from "@model-gateway/gateway/config.ts";
 import { silentLog } from "@model-gateway/gateway/kernel/log.ts";
 import { DEFAULT_TIER } from "@model-gateway/gateway/rooms/billing/index.ts";
+import { type Deployed, type Deployment, deploy, deploymentOfRun } from "./deployment.ts";
 
 export const ADMIN_TOKEN = "test-admin-token-0123456789";
 
@@ -43,17 +44,25 @@ export interface BootOptions {
   overrides?: AppOverrides;
   /** Reuse a directory, e.g. to start again on the same data. */
   dataDir?: string;
+  /** Several processes instead of one, as `npm run deployments` has it for all tests. */
+  deployment?: Deployment | null;
 }
 
 export const PASSWORD = "correct horse battery";
 
 const LIMITED_MS_MAX = 30_000;
 
+async function startAlone(config: Config, overrides: AppOverrides): Promise<Deployed> {
+  const app = await startApp(config, overrides);
+  return { app, url: app.url, stop: () => app.stop() };
+}
+
 /** A booted service on a free port with its own data directory. */
 export async function bootGateway({
   config = {},
   overrides = {},
   dataDir,
+  deployment = deploymentOfRun,
 }: BootOptions = {}): Promise<TestGateway> {
   const dir = dataDir ?? mkdtempSync(join(tmpdir(), "gateway-test-"));
   const read = readConfig({
@@ -63,9 +72,15 @@ export async function bootGateway({
     SERVICE_REGISTRATION_OPEN: "true",
   });
   if ("problems" in read) throw new Error(read.problems.join("; "));
-  const app = await startApp({ ...read.config, ...config }, { log: silentLog, ...overrides });
+  const whole = { ...read.config, ...config };
+  const parts = { log: silentLog, ...overrides };
+  // A test that brings instances of its own says how they share.
+  const isAlone = deployment === null || whole.redisUrl !== null || overrides.worker !== undefined;
+  const { app, url, stop } = isAlone
+    ? await startAlone(whole, parts)
+    : await deploy(deployment, whole, parts);
   const call = async <T>(method: string, params?: unknown, bearer?: string): Promise<RpcAnswer<T>> => {
-    const response = await fetch(`${app.url}/api/rpc`, {
+    const response = await fetch(`${url}/api/rpc`, {
       method: "POST",
       headers: { "content-type": "application/json", ...(bearer && { authorization: `Bearer ${bearer}` }) },
       body: JSON.stringify({ jsonrpc: "2.0", id: 1, method, params }),
@@ -79,7 +94,7 @@ export async function bootGateway({
   };
   return {
     app,
-    url: app.url,
+    url,
     dataDir: dir,
     call,
     rpc,
@@ -103,7 +118,7 @@ export async function bootGateway({
       return result.access_token;
     },
     async stop() {
-      await app.stop();
+      await stop();
       if (!dataDir) rmSync(dir, { recursive: true, force: true });
     },
   };
