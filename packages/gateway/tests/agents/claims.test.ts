@@ -244,7 +244,16 @@ test("instances hear of a node's changes as differences, a few a second however 
     name: "node",
     epoch: 1,
     version: "1",
-    ...{ host: HELLO.host, direct: false, tunnel: true, gpus: [], models, pending: [], besideBackends: [] },
+    ...{
+      host: HELLO.host,
+      direct: false,
+      tunnel: true,
+      gpus: [],
+      models,
+      pending: [],
+      besideBackends: [],
+      wasReady: [],
+    },
     connectedAtMs: 0,
     heartbeatAtMs: 0,
   };

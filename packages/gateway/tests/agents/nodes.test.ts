@@ -335,7 +335,7 @@ describe("deployments", () => {
     foreign.stop();
   });
 
-  test("a model that loads again is known but not reachable meanwhile", async () => {
+  test("a model is unknown until it is ready; one that loads again is known but not reachable meanwhile", async () => {
     const { heard, tell } = await deployed();
     const { key } = await rpc("keys.create", { name: "test" });
     const ask = (provider?: string) =>
@@ -344,6 +344,9 @@ describe("deployments", () => {
         headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
         body: JSON.stringify({ model: "tiny", provider, messages: [{ role: "user", content: "hi" }] }),
       });
+    await tell({ status: "loading", progress: 50 });
+    const unknown = await ask();
+    expect([unknown.status, (await unknown.json()).error.code]).toEqual([404, "model_not_found"]);
     await tell({ status: "ready", progress: 100, port: 20_000 });
     expect(backend("tiny")).not.toBeNull();
     await tell({ status: "loading", progress: 90, message: "the engine ended" });
@@ -362,7 +365,7 @@ describe("deployments", () => {
     expect(backend("tiny")).toBeNull();
     expect((await ask()).status).toBe(404);
     await until("the follower knows", () => heard.last()?.message === "given up");
-    expect(heard.statuses()).toEqual(["ready", "loading", "ready", "failed"]);
+    expect(heard.statuses()).toEqual(["loading", "ready", "loading", "ready", "failed"]);
     heard.stop();
   });
 

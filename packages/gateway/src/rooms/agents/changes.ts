@@ -12,6 +12,7 @@ export const StateChange = z.object({
   isLeaving: z.boolean().optional(),
   gpus: z.array(GpuReport).optional(),
   besideBackends: z.array(z.string()).optional(),
+  wasReady: z.array(z.string()).optional(),
   models: listChange(ServingModel),
   pending: listChange(PendingModel),
 });
@@ -43,6 +44,7 @@ export const difference = (before: NodeState, after: NodeState): StateChange => 
   ...(before.host !== after.host && { host: after.host }),
   ...(before.isLeaving !== after.isLeaving && { isLeaving: after.isLeaving }),
   ...(!Bun.deepEquals(before.gpus, after.gpus) && { gpus: after.gpus }),
+  ...(!Bun.deepEquals(before.wasReady, after.wasReady) && { wasReady: after.wasReady }),
   ...(!Bun.deepEquals(before.besideBackends, after.besideBackends) && {
     besideBackends: after.besideBackends,
   }),

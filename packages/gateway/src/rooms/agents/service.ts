@@ -262,6 +262,12 @@ export class Agents {
       else this.#noteSeen(session);
       this.#announce(state);
     },
+    firstReady: ({ agentId }, modelId) =>
+      inBackground(
+        this.options.log,
+        "recording that a model was served",
+        this.#store.wasReady(agentId, modelId),
+      ),
     claimed: ({ agentId, state }, modelIds) =>
       this.options.log.warn("a node claims models that were not deployed to it; they are ignored", {
         agent_id: agentId,

@@ -40,7 +40,7 @@ interface Model {
   noted: Promise<void>;
   /** What each node's replica was made from, to detect changes. */
   made: Map<string, { fingerprint: string; decided: Promise<void> }>;
-  /** Nodes on which it is being loaded, or loaded again. */
+  /** Nodes on which it is being loaded again. */
   coming: Set<string>;
   /** Nodes to which it was deployed to be served beside registered backends. */
   beside: Set<string>;
@@ -49,8 +49,8 @@ interface Model {
 export const backendName = (modelId: string): string => `agent-${modelId}`;
 
 /**
- * Which models are routable, and on which nodes: one backend a model, registered while a node serves it or is about
- * to. While its engine restarts a model is known and unreachable, which is another answer than "no such model".
+ * Which models are routable, and on which nodes: one backend a model, registered when a node serves it for the first
+ * time. While its engine restarts a model is known and unreachable, which is another answer than "no such model".
  */
 export class Serving {
   readonly #models = new Map<string, Model>();
@@ -64,7 +64,7 @@ export class Serving {
   async update(state: NodeState, connection: Connection): Promise<void> {
     const { agentId } = state;
     const wanted = new Set(state.models.map(({ model_id }) => model_id));
-    const coming = new Set(comingModels(state));
+    const coming = new Set(comingModels(state).filter((modelId) => state.wasReady.includes(modelId)));
     const beside = new Set(state.besideBackends);
     for (const modelId of coming) this.#model(modelId).coming.add(agentId);
     for (const modelId of wanted) this.#model(modelId);

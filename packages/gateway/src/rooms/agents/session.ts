@@ -28,6 +28,8 @@ export interface SessionEvents {
   hello(session: NodeSession): void;
   /** The node's state changed; `news` is the cause, unless it was a heartbeat. */
   changed(session: NodeSession, news: ProgressParams | null): void;
+  /** The node serves a model for the first time since it was deployed there. */
+  firstReady(session: NodeSession, modelId: string): void;
   /** For the first time on this connection, the node tells of models that were not deployed to it. */
   claimed(session: NodeSession, modelIds: string[]): void;
   ended(session: NodeSession): void;
@@ -134,7 +136,8 @@ export class NodeSession {
   }
 
   deploy(modelId: string, besideBackends: boolean): void {
-    this.setDeployed(new Map([...this.#deployed, [modelId, besideBackends]]));
+    const wasReady = this.#deployed.get(modelId)?.wasReady ?? false;
+    this.setDeployed(new Map([...this.#deployed, [modelId, { besideBackends, wasReady }]]));
   }
 
   withdraw(modelId: string): void {
@@ -164,6 +167,12 @@ export class NodeSession {
           this,
           claimed.map(({ model_id }) => model_id),
         );
+    }
+    for (const { model_id: modelId } of state.models) {
+      const deployment = this.#deployed.get(modelId);
+      if (!deployment || deployment.wasReady) continue;
+      this.#deployed = new Map([...this.#deployed, [modelId, { ...deployment, wasReady: true }]]);
+      this.options.events.firstReady(this, modelId);
     }
     return onlyDeployed(state, this.#deployed);
   }

@@ -27,6 +27,8 @@ export const NodeState = z.object({
   pending: z.array(PendingModel),
   /** Those of its models that may be served beside registered backends. */
   besideBackends: z.array(z.string()),
+  /** Those of its models that it has served since they were deployed to it. */
+  wasReady: z.array(z.string()),
   /** The instance that holds it is stopping: the node will be elsewhere, and its requests there finish. */
   isLeaving: z.boolean().optional(),
   connectedAtMs: z.number(),
@@ -52,6 +54,7 @@ export function stateOfHello(
     models: hello.models,
     pending: hello.pending ?? [],
     besideBackends: [],
+    wasReady: [],
     heartbeatAtMs: node.connectedAtMs,
   };
 }
@@ -89,7 +92,8 @@ export function onlyDeployed(state: NodeState, deployed: Deployments): NodeState
     ...state,
     models: state.models.filter(isDeployed),
     pending: state.pending.filter(isDeployed),
-    besideBackends: [...deployed].flatMap(([modelId, isBeside]) => (isBeside ? modelId : [])),
+    besideBackends: [...deployed].flatMap(([modelId, each]) => (each.besideBackends ? modelId : [])),
+    wasReady: [...deployed].flatMap(([modelId, each]) => (each.wasReady ? modelId : [])),
   };
 }
 
@@ -99,7 +103,7 @@ export const occupyingModels = (state: NodeState): string[] => [
   ...comingModels(state),
 ];
 
-/** Models on their way to being served, for the first time or again: known, but not reachable now. */
+/** Models on their way to being served, for the first time or again. */
 export const comingModels = ({ pending }: NodeState): string[] =>
   pending.filter(({ status }) => !OVER.includes(status)).map(({ model_id }) => model_id);
 

@@ -10,8 +10,14 @@ export interface AgentRow {
   last_seen_at: string | null;
 }
 
-/** Model ids, and whether each may be served beside registered backends. */
-export type Deployments = ReadonlyMap<string, boolean>;
+interface Deployment {
+  /** It may be served beside registered backends. */
+  besideBackends: boolean;
+  /** It has been served from this node since it was deployed there. */
+  wasReady: boolean;
+}
+/** By model id. */
+export type Deployments = ReadonlyMap<string, Deployment>;
 
 const COLUMNS = "id, name, version, host, created_at, last_seen_at";
 
@@ -55,11 +61,16 @@ export class AgentStore {
 
   /** What was deployed to a node, and not stopped since. */
   async deployments(agentId: string): Promise<Deployments> {
-    const rows = await this.db.all<{ model_id: string; beside_backends: boolean | number }>(
-      "SELECT model_id, beside_backends FROM agent_deployments WHERE agent_id = $1",
+    const rows = await this.db.all<{ model_id: string; beside_backends: unknown; was_ready: unknown }>(
+      "SELECT model_id, beside_backends, was_ready FROM agent_deployments WHERE agent_id = $1",
       [agentId],
     );
-    return new Map(rows.map((row) => [row.model_id, Boolean(row.beside_backends)]));
+    return new Map(
+      rows.map((row) => [
+        row.model_id,
+        { besideBackends: Boolean(row.beside_backends), wasReady: Boolean(row.was_ready) },
+      ]),
+    );
   }
 
   async recordDeployment(
@@ -68,10 +79,18 @@ export class AgentStore {
     { besideBackends, now }: { besideBackends: boolean; now: string },
   ): Promise<void> {
     await this.db.run(
-      `INSERT INTO agent_deployments (agent_id, model_id, beside_backends, created_at) VALUES ($1, $2, $3, $4)
+      `INSERT INTO agent_deployments (agent_id, model_id, beside_backends, was_ready, created_at)
+       VALUES ($1, $2, $3, FALSE, $4)
        ON CONFLICT (agent_id, model_id) DO UPDATE SET beside_backends = excluded.beside_backends`,
       [agentId, modelId, besideBackends, now],
     );
+  }
+
+  async wasReady(agentId: string, modelId: string): Promise<void> {
+    await this.db.run("UPDATE agent_deployments SET was_ready = TRUE WHERE agent_id = $1 AND model_id = $2", [
+      agentId,
+      modelId,
+    ]);
   }
 
   async removeDeployment(agentId: string, modelId: string): Promise<void> {

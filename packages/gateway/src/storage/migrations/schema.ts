@@ -192,6 +192,7 @@ export const schema: readonly Statement[] = [
     agent_id TEXT NOT NULL REFERENCES agents (id) ON DELETE CASCADE,
     model_id TEXT NOT NULL,
     beside_backends {boolean} NOT NULL,
+    was_ready {boolean} NOT NULL,
     created_at {timestamp} NOT NULL,
     PRIMARY KEY (agent_id, model_id)
   )`,
