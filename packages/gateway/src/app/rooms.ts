@@ -116,8 +116,8 @@ export async function openRooms({ config, life, foundation, ownPort, deadlines, 
   const accounts = await open("accounts", new Accounts({ ...foundation, ...signUp }));
   const audit = await open(
     "audit",
-    new Audit({ ...foundation, retentionDays: config.auditRetentionDays }),
-    CLOSES,
+    new Audit({ ...foundation, dataDir, retentionDays: config.auditRetentionDays }),
+    { start: async (room) => room.start(), ...CLOSES },
   );
   const ledger = await open("ledger", new Ledger({ ...foundation, pointsPerUsd }));
   const usage = await open("usage", new Usage({ db, clock, retentionMonths: config.usageRetentionMonths }));

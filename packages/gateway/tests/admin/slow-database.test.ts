@@ -1,6 +1,8 @@
 /** Another process holds the database's write lock: administrators get their answers, and nothing is lost. */
 import { Database } from "bun:sqlite";
 import { afterEach, expect, test } from "bun:test";
+import { cpSync, mkdtempSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { until } from "@model-gateway/testing/until.ts";
 import { SQLITE_FILE } from "../../src/storage/index.ts";
@@ -39,3 +41,25 @@ test("backends and aliases are registered within a second; the list and the audi
     return actions.includes("/api/admin/aliases") && actions.split("/api/admin/backends").length > 2;
   });
 }, 60_000);
+
+test("an entry of the audit log that the database did not take is there after a restart", async () => {
+  bench = await bootInference();
+  const { dataDir } = bench;
+  const copy = mkdtempSync(join(tmpdir(), "slow-database-"));
+  const other = new Database(join(dataDir, SQLITE_FILE));
+  other.run("BEGIN IMMEDIATE");
+  try {
+    expect((await bench.admin("POST", "/aliases", { alias: "short", target: "m" })).status).toBe(200);
+    // As the disk is if the process is killed now.
+    cpSync(dataDir, copy, { recursive: true, filter: (path) => !/\.sock$|journal/.test(path) });
+  } finally {
+    other.run("COMMIT");
+    other.close();
+  }
+  await bench.stop();
+  bench = await bootInference({ dataDir: copy });
+  await until("the audit log has it", async () => {
+    const { entries } = await bench.rpc("audit.list", { action: "POST /api/admin/aliases" }, bench.token);
+    return entries.length === 1;
+  });
+});

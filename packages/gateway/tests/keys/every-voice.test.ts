@@ -111,31 +111,31 @@ const VOICES: [path: string, body: object, words: (body: any) => string][] = [
 ];
 
 test.each([
-  ["this month's quota", 429, {}, {}],
-  ["your points", 402, { points: 1, drained: true }, {}],
-  ["this key's monthly budget of 0.01 USD", 429, { points: 1_000 }, { monthly_budget_usd: 0.01 }],
-  ["this key's total budget of 0.01 USD", 402, { points: 1_000 }, { total_budget_usd: 0.01 }],
+  ["this month's quota", 429, {}, {}, 4],
+  ["your points", 402, { points: 1, drained: true }, {}, 1],
+  ["this key's monthly budget of 0.01 USD", 429, { points: 1_000 }, { monthly_budget_usd: 0.01 }, 1],
+  ["this key's total budget of 0.01 USD", 402, { points: 1_000 }, { total_budget_usd: 0.01 }, 1],
 ])(
   "a request in progress that holds the rest of %s is the reason that others get",
-  async (what, status, means, limits) => {
+  async (what, status, means, limits, n) => {
     const who = await bench.spender(`held-${what.replace(/\W+/g, "-")}`, means);
     const { key } = await bench.rpc("keys.create", { name: "k", ...limits }, who.token);
     const reached = Promise.withResolvers<void>();
     const mayEnd = Promise.withResolvers<void>();
     bench.upstream.answer(async (request, reply) => {
-      if (request.json.n === 4) reached.resolve();
-      if (request.json.n === 4) await mayEnd.promise;
+      if (request.json.seed === 1) reached.resolve();
+      if (request.json.seed === 1) await mayEnd.promise;
       return honestUpstream(() => {})(request, reply);
     });
     // It asks for all that there is.
-    const first = who.chat({ n: 4 }, { key });
+    const first = who.chat({ n, seed: 1 }, { key });
     await reached.promise;
     for (const [path, body, words] of VOICES) {
       const refused = await who.post(path, { model: DEAR, ...body }, { key });
       expect([path, refused.status, refused.headers.get("retry-after")]).toEqual([path, status, "5"]);
       expect(words(await refused.json())).toStartWith(`Requests in progress hold the rest of ${what};`);
     }
-    end();
+    mayEnd.resolve();
     await (await first).text();
   },
 );

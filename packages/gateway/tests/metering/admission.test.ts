@@ -309,7 +309,7 @@ onEachDatabase("a bound", (fresh) => {
       const lowered = await bench.metering.admit(outputRequest(who, 50_000));
       expect(lowered).toMatchObject({ outputTokensHeld: 6_000, lowered: true });
       await expect(async () => bench.metering.admit(outputRequest(who, 50_000))).toThrow(
-        "cover this request",
+        "Requests in progress hold the rest of your points",
       );
       whole.release();
       // What is left is fewer than the least that is worth it.

@@ -2,11 +2,11 @@ import type { AuditEntry, AuditSink } from "../../kernel/audit.ts";
 import { isoTime, sleep, within } from "../../kernel/clock.ts";
 import type { Sweep } from "../../storage/contract.ts";
 import type { Needs } from "../foundation.ts";
+import { AuditJournal } from "./journal.ts";
 import { type AuditFilter, type AuditRow, AuditStore } from "./store.ts";
 
 const DAY_MS = 86_400_000;
-/** Entries that wait for the database, how often they are tried, and how long an answer and a stop wait for them. */
-const WAITING_MAX = 10_000;
+/** How often entries are tried that wait for the database, and how long an answer and a stop wait for them. */
 const RETRY_MS = 1_000;
 const ANSWERED_WITHIN_MS = 300;
 const CLOSED_WITHIN_MS = 2_000;
@@ -17,48 +17,58 @@ const ANONYMOUS = "anonymous";
 
 export interface AuditOptions extends Needs<"db" | "clock" | "ids" | "log"> {
   retentionDays: number;
+  dataDir: string;
 }
 
 /** Who did what to whom, from where and when. Entries are added and read, and leave when they are old. */
 export class Audit implements AuditSink {
   readonly #store: AuditStore;
-  readonly #waiting: AuditRow[] = [];
+  readonly #journal: AuditJournal;
   #storing: Promise<void> | null = null;
   #isFailing = false;
   #isClosed = false;
 
   constructor(readonly options: AuditOptions) {
     this.#store = new AuditStore(options.db);
+    this.#journal = new AuditJournal(options.dataDir);
   }
 
-  /** Resolves when the entry is stored, or soon: the change has been made, and its answer does not wait for long. */
+  /** Stores what an earlier process could not. */
+  start(): void {
+    void this.#stored();
+  }
+
+  /** Resolves when the entry is stored, or soon: it is in the journal, and the answer does not wait for long. */
   async record(entry: AuditEntry): Promise<void> {
-    if (this.#waiting.length < WAITING_MAX) this.#waiting.push(this.#rowOf(entry));
-    else
-      this.options.log.error("the audit log cannot be written, and too much waits for it", {
-        ...this.#rowOf(entry),
-      });
+    const row = this.#rowOf(entry);
+    try {
+      this.#journal.add(row);
+    } catch (error) {
+      this.options.log.error("the journal of the audit log cannot be written", { ...row, error });
+      await this.#store.add(row).catch(() => {});
+      return;
+    }
+    await within(this.options.clock, ANSWERED_WITHIN_MS, this.#stored());
+  }
+
+  #stored(): Promise<void> {
     this.#storing ??= this.#storeAll().finally(() => {
       this.#storing = null;
     });
-    await within(this.options.clock, ANSWERED_WITHIN_MS, this.#storing);
+    return this.#storing;
   }
 
   async #storeAll(): Promise<void> {
-    for (let row = this.#waiting[0]; row; row = this.#waiting[0]) {
-      const error = await this.#store.add(row).then(
-        () => null,
-        (error: unknown) => error,
-      );
-      if (error !== null) {
-        // Should the process end before the database is back, its log has it at least.
+    for (let row = this.#journal.first(); row; row = this.#journal.first()) {
+      try {
+        await this.#store.add(row);
+        this.#journal.remove(row);
+        this.#isFailing = false;
+      } catch (error) {
+        if (this.#isClosed) return;
         if (!this.#isFailing) this.options.log.error("writing to the audit log failed", { ...row, error });
         this.#isFailing = true;
-        if (this.#isClosed) return;
         await sleep(this.options.clock, RETRY_MS);
-      } else {
-        this.#isFailing = false;
-        this.#waiting.shift();
       }
     }
   }
@@ -66,7 +76,7 @@ export class Audit implements AuditSink {
   /** Stores what waits, as far as the database takes it. */
   async close(): Promise<void> {
     this.#isClosed = true;
-    await within(this.options.clock, CLOSED_WITHIN_MS, this.#storing ?? this.#storeAll());
+    await within(this.options.clock, CLOSED_WITHIN_MS, this.#stored());
   }
 
   #rowOf({ action, caller, requestId, target, details, account }: AuditEntry): AuditRow {

@@ -1,4 +1,4 @@
-import type { Database } from "../../storage/contract.ts";
+import { type Database, insertRow } from "../../storage/contract.ts";
 
 export interface AuditRow {
   id: string;
@@ -34,19 +34,9 @@ const literal = (text: string) => text.replace(/[\\%_]/g, "\\$&");
 export class AuditStore {
   constructor(readonly db: Database) {}
 
+  /** One that is there already, since the process was ended after it had added it, stays as it is. */
   async add(row: AuditRow): Promise<void> {
-    await this.db.run(`INSERT INTO audit_log (${COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`, [
-      row.id,
-      row.created_ms,
-      row.action,
-      row.actor_id,
-      row.actor,
-      row.ip,
-      row.user_agent,
-      row.target,
-      row.details,
-      row.request_id,
-    ]);
+    await insertRow(this.db, "audit_log", row, "ON CONFLICT (id) DO NOTHING");
   }
 
   /** Newest first: ids are in the order of time. */

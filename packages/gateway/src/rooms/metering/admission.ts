@@ -37,6 +37,8 @@ interface AdmissionOptions extends Needs<"clock" | "log" | "counter"> {
   balances: Balances;
   windows: QuotaWindows;
   keyBudgets: KeyBudgets;
+  /** Resolves when what has ended so far is no longer held but spent, or after a while. */
+  settled(): Promise<unknown>;
   /** Seconds until the key has used fewer tokens within a minute. */
   tokenPaceSeconds(keyId: string): number;
   pointsPerUsd: number;
@@ -141,7 +143,7 @@ export class AdmissionCheck {
       if (cover) return cover;
       await this.#refuseByBudget(facts);
     }
-    if (facts.balance) this.#refuseUncovered(facts, facts.balance);
+    if (facts.balance) return this.#coverSettled(facts, facts.balance);
     return this.#refuseByKey("monthly_budget", demand);
   }
 
@@ -184,10 +186,21 @@ export class AdmissionCheck {
     return new Held(counter, { demand, source, quota, share, amount, tokens });
   }
 
-  #refuseUncovered({ demand, points, quota }: Facts, balance: Balance): never {
-    const held = [points, quota].find((source) => source && fits(askingOf(source, demand, demand.tokensMin)));
-    if (held) refuseHeld(held.kind === "quota" ? "quota" : demand.payer.groupId ? "pool" : "points", balance);
-    return refuseUncovered(balance, this.options.clock.now());
+  /** Nothing covers it now. Where that is because of others, it is first seen which of them have ended. */
+  async #coverSettled(facts: Facts, balance: Balance): Promise<Cover> {
+    const { clock, settled } = this.options;
+    const { demand, points, quota } = facts;
+    const held = () =>
+      [points, quota].find((source) => source && fits(askingOf(source, demand, demand.tokensMin)));
+    if (held()) {
+      await settled();
+      const cover = await this.#cover(facts);
+      if (cover) return cover;
+    }
+    const by = held();
+    if (!by) return refuseUncovered(balance, clock.now());
+    const what = by.kind === "quota" ? "quota" : demand.payer.groupId ? "pool" : "points";
+    return refuseHeld(what, balance, clock.now());
   }
 
   /** Reserves it without checking limits, where it would be charged if it were settled now. */
@@ -267,8 +280,11 @@ export class AdmissionCheck {
 
   async #refuseByBudget({ demand, share }: Facts): Promise<void> {
     for (const kind of share ? KEY_BUDGETS : []) {
-      if (!(await this.#isFull(share!, kind, demand, demand.tokensMin))) continue;
-      this.#refuseByKey(kind, demand, fits(askingOfKey(share!, kind, demand, demand.tokensMin)!));
+      const isFull = () => this.#isFull(share!, kind, demand, demand.tokensMin);
+      const isHeld = () => fits(askingOfKey(share!, kind, demand, demand.tokensMin)!);
+      if (!(await isFull())) continue;
+      if (isHeld()) await this.options.settled();
+      if (await isFull()) this.#refuseByKey(kind, demand, isHeld());
     }
   }
 

@@ -9,16 +9,17 @@ const secondsToNextMonth = (nowMs: number): number =>
 
 /** Requests in progress end within seconds, most of them below what they hold. */
 const HELD_RETRY_SECONDS = 5;
+const secondsUntilFree = (nowMs: number): number => Math.min(HELD_RETRY_SECONDS, secondsToNextMonth(nowMs));
 const HELD_WAY_OUT = "try again when they have ended, or ask for fewer tokens (max_tokens)";
 
 const HELD = { points: "your points", pool: "the group's pool", quota: "this month's quota" };
 
 /** There is enough for the request, but those in progress may need it. */
-export function refuseHeld(what: keyof typeof HELD, { everCredited }: Balance): never {
+export function refuseHeld(what: keyof typeof HELD, { everCredited }: Balance, nowMs: number): never {
   fail(
     everCredited ? "payment_required" : "quota_exceeded",
     `Requests in progress hold the rest of ${HELD[what]}; ${HELD_WAY_OUT}`,
-    { retryAfterSeconds: HELD_RETRY_SECONDS },
+    { retryAfterSeconds: secondsUntilFree(nowMs) },
   );
 }
 
@@ -71,7 +72,7 @@ export function refuseByKey(
         ? `Requests in progress hold the rest of ${budget}; ${HELD_WAY_OUT}`
         : `Too little is left of ${budget}; ${smaller}, have the key's owner raise it (keys.update), or wait until a new month begins (UTC)`,
       {
-        retryAfterSeconds: isHeld ? HELD_RETRY_SECONDS : secondsToNextMonth(nowMs),
+        retryAfterSeconds: isHeld ? secondsUntilFree(nowMs) : secondsToNextMonth(nowMs),
         rest: { limit: "monthly_budget_usd" },
       },
     );

@@ -140,6 +140,7 @@ export class MeteringService implements Metering {
       windows: this.#windows,
       counter,
       keyBudgets: this.#keyBudgets,
+      settled: () => this.flush(READ_FLUSH_MS),
       tokenPaceSeconds: (keyId) =>
         this.#recentTokens.secondsUntilFewer(tokenPaceName(keyId)) ?? RATE_RETRY_AFTER_SECONDS,
       pointsPerUsd,
