@@ -39,7 +39,7 @@ function isColoured(stream: NodeJS.WriteStream, env: Readonly<Record<string, str
 
 const NUMBER = /^[-+]?\$?\d[\d,.]*( ?(%|ms|s))?$/;
 /** Stands for a number that there is none of. */
-const NO_NUMBER = new Set(["", "unpriced", "-"]);
+const NO_NUMBER = new Set(["", "unpriced", "not billed", "-"]);
 
 /** Numbers stand under each other by their last digit. */
 const isNumeric = (cells: readonly string[]): boolean =>

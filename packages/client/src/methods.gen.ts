@@ -1043,6 +1043,8 @@ export interface Methods {
         total_tokens: number;
         /** USD; null when the model has no price */
         cost: number | null;
+        /** It should have one; false for what runs on own hardware */
+        unpriced: boolean;
         /** RFC 3339 timestamp, UTC */
         created_at: string;
         ref_id: string | null;
@@ -1146,6 +1148,8 @@ export interface Methods {
         total_tokens: number;
         /** USD; null when the model has no price */
         cost: number | null;
+        /** It should have one; false for what runs on own hardware */
+        unpriced: boolean;
         /** RFC 3339 timestamp, UTC */
         created_at: string;
         ref_id: string | null;
@@ -1159,11 +1163,19 @@ export interface Methods {
         account_type: "user" | "group" | null;
         /** The upstream reported no usage; the tokens are an estimate */
         estimated: boolean;
+        /** Of the prompt: read from the upstream's cache */
+        cached_tokens: number;
+        /** Of the prompt: written to it */
+        cache_write_tokens: number;
+        /** Of the completion */
+        reasoning_tokens: number;
+        /** What it would have cost more without the cache */
+        cache_saved_usd: number;
       }[];
       next_cursor: string | null;
     };
   };
-  /** Usage by UTC day and by model, source, reference, project or key, the dearest first. */
+  /** Usage by UTC day and by model, backend, source, reference, project or key, the dearest first. */
   "usage.series": {
     auth: "jwt";
     params: {
@@ -1177,7 +1189,7 @@ export interface Methods {
       model?: string;
       /** As rows name it: a key's prefix, or jwt-<user-uuid> */
       api_key_id?: string;
-      by: "model" | "source" | "ref" | "project" | "key";
+      by: "model" | "backend" | "source" | "ref" | "project" | "key";
     };
     result: {
       totals: {
@@ -1311,6 +1323,8 @@ export interface Methods {
       /** The upstream reported no usage; the tokens are an estimate */
       estimated: boolean;
       cost_usd: number | null;
+      /** Its model should have a price; false for what runs on own hardware */
+      unpriced: boolean;
       user_id: string | null;
       user_email: string | null;
       key_id: string | null;
@@ -1407,6 +1421,8 @@ export interface Methods {
         /** The upstream reported no usage; the tokens are an estimate */
         estimated: boolean;
         cost_usd: number | null;
+        /** Its model should have a price; false for what runs on own hardware */
+        unpriced: boolean;
         user_id: string | null;
         user_email: string | null;
         key_id: string | null;
@@ -1719,6 +1735,8 @@ export interface Methods {
     params: {
       /** Of these instead, such as the models of a server that is not registered yet */
       models?: string[];
+      /** With `models`: the type of that server */
+      type?: string;
     };
     result: {
       model: string;
@@ -1783,6 +1801,8 @@ export interface Methods {
       per_million_characters_usd?: number;
       /** No price is known for what it does; a video model without a row costs 0.005 USD a second */
       unpriced: boolean;
+      /** It runs on own hardware, and nobody has set a price for it */
+      not_billed: boolean;
       /** own: set by an administrator */
       source: "own" | "list" | null;
     }[];
@@ -2073,6 +2093,8 @@ export interface Methods {
       set?: Record<string, unknown> | null;
       /** Fields that are taken out of it */
       drop?: string[] | null;
+      /** Charge what it reports as its own cost (`usage.cost`, as OpenRouter does), not by the token */
+      believe_cost?: boolean | null;
       /** Calls that it takes at once, e.g. the slots of llama.cpp; more wait in a bounded queue */
       concurrency?: number;
     };
@@ -2109,6 +2131,8 @@ export interface Methods {
         /** Calls under way on this instance */
         in_flight: number;
         concurrency: number | null;
+        /** Its models are not billed unless they are given a price */
+        own_hardware: boolean;
         circuit: {
           state: "closed" | "open" | "half_open";
           consecutive_failures: number;
@@ -2137,6 +2161,9 @@ export interface Methods {
         header_names: string[];
         set: Record<string, unknown>;
         drop: string[];
+        believe_cost: boolean;
+        /** Of its prompts: what came from its cache before that fell to 0; null: it did not */
+        lost_cache_share: number | null;
         /** As registered, beside those that it lists itself */
         listed_models: string[];
         /** What it serves, as far as it was asked */
@@ -2245,6 +2272,8 @@ export interface Methods {
       set?: Record<string, unknown> | null;
       /** Fields that are taken out of it */
       drop?: string[] | null;
+      /** Charge what it reports as its own cost (`usage.cost`, as OpenRouter does), not by the token */
+      believe_cost?: boolean | null;
       /** Calls that it takes at once, e.g. the slots of llama.cpp; more wait in a bounded queue */
       concurrency?: number;
     };
@@ -2307,6 +2336,8 @@ export interface Methods {
       set?: Record<string, unknown> | null;
       /** Fields that are taken out of it */
       drop?: string[] | null;
+      /** Charge what it reports as its own cost (`usage.cost`, as OpenRouter does), not by the token */
+      believe_cost?: boolean | null;
       /** Calls that it takes at once, e.g. the slots of llama.cpp; more wait in a bounded queue */
       concurrency?: number;
       name: string;
@@ -2685,6 +2716,8 @@ export interface Methods {
         circuit: "closed" | "open" | "half_open";
         /** Why the state is not Healthy */
         detail: string | null;
+        /** Of its prompts: what came from its cache before that fell to 0; null: it did not */
+        lost_cache_share: number | null;
         probes: {
           /** RFC 3339 timestamp, UTC */
           at: string;

@@ -55,6 +55,8 @@ export interface Notifications {
       /** The upstream reported no usage; the tokens are an estimate */
       estimated: boolean;
       cost_usd: number | null;
+      /** Its model should have a price; false for what runs on own hardware */
+      unpriced: boolean;
       user_id: string | null;
       user_email: string | null;
       key_id: string | null;

@@ -236,9 +236,10 @@ export function priceChanges(
       found.find((each) => each.model.toLowerCase() === id && MAKERS.test(each.provider)) ??
       found.find((each) => MAKERS.test(each.provider)) ??
       found[0];
-    if (!entry) return [];
-    const { capabilities: _, unpriced: __, source: ___, model, ...was } = before;
-    const { max_output_tokens: ____, context_window: _____, ...listed } = entry.price;
+    // What runs on own hardware costs nothing until somebody sets a price for it by hand.
+    if (!entry || before.not_billed) return [];
+    const { capabilities: _, unpriced: __, not_billed: ___, source: ____, model, ...was } = before;
+    const { max_output_tokens: _____, context_window: ______, ...listed } = entry.price;
     const will = { input_usd: null, output_usd: null, parts: {}, ...listed };
     if (signOf(withoutGaps(was)) === signOf(will)) return [];
     return [{ price: { model, ...entry.price }, before, from: `${entry.provider}/${entry.model}` }];

@@ -106,7 +106,15 @@ export interface Routes {
   /** What the models that can be called now cost; null where no price is known. */
   "GET /api/prices": {
     auth: "public";
-    answer: { prices: { model: string; input: number | null; output: number | null }[] };
+    answer: {
+      prices: {
+        model: string;
+        input: number | null;
+        output: number | null;
+        /** It runs on own hardware, and nobody has set a price for it */
+        not_billed: boolean;
+      }[];
+    };
   };
   /** Let a model be called by another name; in memory only. */
   "POST /api/admin/aliases": {
@@ -140,6 +148,8 @@ export interface Routes {
           /** Calls under way on this instance */
           in_flight: number;
           concurrency: number | null;
+          /** Its models are not billed unless they are given a price */
+          own_hardware: boolean;
           circuit: {
             state: "closed" | "open" | "half_open";
             consecutive_failures: number;
@@ -186,6 +196,8 @@ export interface Routes {
       set?: Record<string, unknown> | null;
       /** Fields that are taken out of it */
       drop?: string[] | null;
+      /** Charge what it reports as its own cost (`usage.cost`, as OpenRouter does), not by the token */
+      believe_cost?: boolean | null;
       /** Calls that it takes at once, e.g. the slots of llama.cpp; more wait in a bounded queue */
       concurrency?: number;
       /** Legacy; read by no backend */

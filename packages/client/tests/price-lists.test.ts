@@ -111,13 +111,15 @@ describe("price lists", () => {
   });
 
   test("change what can be called and costs something else: the maker's entry before a reseller's", () => {
-    const now = { capabilities: ["chat"], output_usd: null, parts: {}, unpriced: true, source: null };
+    const none = { output_usd: null, parts: {}, unpriced: true, not_billed: false, source: null };
+    const now = { capabilities: ["chat"], ...none };
     const list = readPriceList(LITELLM);
     const changes = priceChanges(list, [
       { model: "models/Claude-X", input_usd: null, ...now },
       { model: "anthropic/claude-x", input_usd: null, ...now },
       { model: "embedder", ...now, input_usd: 0.02, output_usd: 0 },
       { model: "homemade", input_usd: null, ...now },
+      { model: "resellers/claude-x", input_usd: null, ...now, unpriced: false, not_billed: true },
     ]);
     expect(changes.map(({ price, from }) => [price.model, price.input_usd, from])).toEqual([
       ["models/Claude-X", 3, "anthropic/claude-x"],

@@ -280,6 +280,11 @@ const settings = {
     "JSON file with prices that override the built-in ones",
     optional(z.string().min(1), "none"),
   ),
+  unpriced: setting(
+    "SERVICE_UNPRICED",
+    "serve: models without a price cost nothing; refuse: those who pay by points, quota or budget cannot use them",
+    { schema: z.enum(["serve", "refuse"]), fallback: "serve" as "serve" | "refuse" },
+  ),
   usageRetentionMonths: setting(
     "SERVICE_USAGE_RETENTION_MONTHS",
     "whole months before the current one whose usage rows are kept; their totals always are",

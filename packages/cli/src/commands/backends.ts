@@ -195,6 +195,8 @@ export async function callableModels({ client }: Connection): Promise<CallableMo
   });
 }
 
+const withoutPrice = ({ not_billed }: CallableModel["price"]) => (not_billed ? "not billed" : "unpriced");
+
 export const models: Command = {
   name: "models",
   summary: "List the models that can be called",
@@ -206,8 +208,8 @@ export const models: Command = {
       {
         model: ({ id }: CallableModel) => id,
         "served by": ({ owned_by }: CallableModel) => owned_by,
-        "$ per million in": ({ price }: CallableModel) => price.input?.toString() ?? "unpriced",
-        out: ({ price }: CallableModel) => price.output?.toString() ?? "unpriced",
+        "$ per million in": ({ price }: CallableModel) => price.input?.toString() ?? withoutPrice(price),
+        out: ({ price }: CallableModel) => price.output?.toString() ?? withoutPrice(price),
       },
       "No model can be called; register a backend: model-gateway backends add <url>",
     );

@@ -100,7 +100,8 @@ export const prices: Command = {
         await client.call("billing.prices.list"),
         {
           model: ({ model }: ModelPrice) => model,
-          "$ per million in": (row: ModelPrice) => (row.unpriced ? "unpriced" : dollars(row.input_usd)),
+          "$ per million in": (row: ModelPrice) =>
+            row.unpriced ? "unpriced" : row.not_billed ? "not billed" : dollars(row.input_usd),
           cached: ({ parts }: ModelPrice) => dollars(parts.cached_input),
           "cache write": ({ parts }: ModelPrice) => dollars(parts.cache_write),
           out: ({ output_usd }: ModelPrice) => dollars(output_usd),

@@ -2,8 +2,7 @@ import type { UsageQuery, UsageSums } from "@model-gateway/client";
 import { type Command, text, wholeNumber } from "../command.ts";
 
 const GROUPINGS = ["model", "backend", "ref", "day"] as const;
-const money = (usd: number | null) =>
-  usd === null ? "unpriced" : `$${usd.toFixed(usd >= 0.01 || usd === 0 ? 2 : 6)}`;
+const money = (usd: number) => `$${usd.toFixed(usd >= 0.01 || usd === 0 ? 2 : 6)}`;
 
 interface UsageRow {
   created_at: string;
@@ -12,6 +11,7 @@ interface UsageRow {
   prompt_tokens: number;
   completion_tokens: number;
   cost: number | null;
+  unpriced: boolean;
   ref_id: string | null;
 }
 type GroupRow = UsageSums & { key: string | null };
@@ -22,7 +22,8 @@ const rowColumns = {
   through: (row: UsageRow) => row.backend,
   in: (row: UsageRow) => String(row.prompt_tokens),
   out: (row: UsageRow) => String(row.completion_tokens),
-  cost: (row: UsageRow) => money(row.cost),
+  cost: ({ cost, unpriced }: UsageRow) =>
+    cost === null ? (unpriced ? "unpriced" : "not billed") : money(cost),
   reference: (row: UsageRow) => row.ref_id ?? "",
 };
 

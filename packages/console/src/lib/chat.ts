@@ -1,6 +1,7 @@
 import { type ChatStream, type ChatUsage, isAbort, type ToolCall } from "@model-gateway/client";
 import { api } from "./api.ts";
 import { client } from "./client.ts";
+import { withoutCost } from "./format.ts";
 
 export interface Picture {
   dataUrl: string;
@@ -36,8 +37,8 @@ export interface Answer {
   lastEventId: string | null;
   /** The page was loaded again before any event was seen; what was said in that moment may not be in the text. */
   hasGap: boolean;
-  /** Null while it is not known, undefined when the model has no price. */
-  costUsd: number | null | undefined;
+  /** Null while it is not known; in words when the model has no price. */
+  costUsd: number | string | null;
   memory: string | null;
   error: unknown;
 }
@@ -193,7 +194,7 @@ async function findCost(
   model: string,
   startedAt: number,
   usage: ChatUsage | null,
-): Promise<number | null | undefined> {
+): Promise<Answer["costUsd"]> {
   for (let tries = 0; tries < COST_TRIES; tries++) {
     await new Promise((resolve) => setTimeout(resolve, COST_EVERY_MS));
     const latest = await api("usage.list", { limit: 10 }).catch(() => null);
@@ -203,7 +204,7 @@ async function findCost(
         (record.model === model || record.model === `${model}:latest`) &&
         (usage === null || record.total_tokens === usage.total_tokens),
     );
-    if (row) return row.cost ?? undefined;
+    if (row) return row.cost ?? withoutCost(row.unpriced);
   }
   return null;
 }

@@ -76,6 +76,17 @@ export const rate = (bytesPerSecond: number) =>
 
 export const percent = (share: number) => `${Math.round(share * 100)}%`;
 
+/** Of a prompt, or of many: what came from the upstreams' caches; null where nothing was asked. */
+export const cachedShare = (sums: { cached_tokens: number; prompt_tokens: number }): number | null =>
+  sums.prompt_tokens > 0 ? sums.cached_tokens / sums.prompt_tokens : null;
+
+/** What the upstreams' caches saved, which can be less than nothing: writing to them costs more. */
+export const savedInWords = (usd: number): string =>
+  usd < 0 ? `${money(-usd)} more than without it` : `${money(usd)} saved`;
+
+/** Why a request has no cost. */
+export const withoutCost = (unpriced: boolean): string => (unpriced ? "unpriced" : "not billed");
+
 export function seconds(ms: number): string {
   if (ms < 1000) return `${Math.round(ms)} ms`;
   if (ms < 60_000) return `${(ms / 1000).toFixed(ms < 10_000 ? 1 : 0)} s`;

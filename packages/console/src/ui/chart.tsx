@@ -6,7 +6,8 @@ import { appearance, resolvedColor } from "../lib/theme.ts";
 
 export interface ChartSeries {
   label: string;
-  values: readonly number[];
+  /** Null: there is none. */
+  values: readonly (number | null)[];
   /** A custom property; absent: the series' own colour by its place. */
   color?: string;
 }
@@ -21,6 +22,8 @@ interface ChartProps {
   /** The values of one bar and their sum, which must add up. */
   formatParts(values: readonly number[]): PartsInWords;
   formatTime(seconds: number): string;
+  /** The values are shares from 0 to 1: lines, not bars on top of each other. */
+  isShare?: boolean;
   /** Called with the range that was dragged over. */
   onZoom?(fromSeconds: number, toSeconds: number): void;
 }
@@ -41,19 +44,20 @@ interface Tip {
 function stacked(series: readonly ChartSeries[]): number[][] {
   let below: number[] = [];
   return series.map(({ values }) => {
-    below = values.map((value, i) => value + (below[i] ?? 0));
+    below = values.map((value, i) => (value ?? 0) + (below[i] ?? 0));
     return below;
   });
 }
 
-/** Stacked bars over time with a crosshair that names every value, and a brush to zoom. */
-export function StackedChart({
+/** Stacked bars, or lines, over time with a crosshair that names every value, and a brush to zoom. */
+export function TimeChart({
   label,
   times,
   series,
   formatTicks,
   formatParts,
   formatTime,
+  isShare = false,
   onZoom,
 }: ChartProps) {
   const host = useRef<HTMLDivElement>(null);
@@ -66,7 +70,7 @@ export function StackedChart({
   useEffect(() => {
     const element = host.current;
     if (!element || times.length === 0) return;
-    const sums = stacked(series);
+    const sums = isShare ? series.map(({ values }) => [...values]) : stacked(series);
     const axis = {
       stroke: resolvedColor("--text-2"),
       grid: { stroke: resolvedColor("--line"), width: 1 },
@@ -92,7 +96,7 @@ export function StackedChart({
         },
         scales: {
           x: { time: true, range: () => [times[0]! - gapSeconds / 2, times.at(-1)! + gapSeconds / 2] },
-          y: { range: (_, __, max) => [0, max > 0 ? max * 1.08 : 1] },
+          y: { range: (_, __, max) => [0, max > 0 && !isShare ? max * 1.08 : 1] },
         },
         axes: [
           {
@@ -109,7 +113,9 @@ export function StackedChart({
           ...sums.map((_, i) => {
             const place = sums.length - 1 - i;
             const color = resolvedColor(colorName(series[place]!, place));
-            return { fill: color, stroke: color, width: 0, paths: bars, points: { show: false } };
+            return isShare
+              ? { stroke: color, width: 2, spanGaps: true, points: { show: true, size: 6, fill: color } }
+              : { fill: color, stroke: color, width: 0, paths: bars, points: { show: false } };
           }),
         ],
         hooks: {
@@ -141,7 +147,7 @@ export function StackedChart({
       plot.destroy();
       setTip(null);
     };
-  }, [times, series, shown, formatTicks, formatTime]);
+  }, [times, series, shown, isShare, formatTicks, formatTime]);
 
   return (
     <figure className="chart" aria-label={label}>

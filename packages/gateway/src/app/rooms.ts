@@ -127,7 +127,8 @@ export async function openRooms({ config, life, foundation, ownPort, deadlines, 
   const settler = new SettlingThread({ db, log, storage: { dataDir, databaseUrl }, pointsPerUsd });
   life.opened("settling thread", () => settler.close());
   const money = { settler, billing, usage, ledger, pointsPerUsd, dataDir, beforeAnswers: beforeSending };
-  const metering = await open("metering", new MeteringService({ ...foundation, ...money }), {
+  const refusesUnpriced = config.unpriced === "refuse";
+  const metering = await open("metering", new MeteringService({ ...foundation, ...money, refusesUnpriced }), {
     start: (room) => room.start(),
     close: (room) => room.close(life.isPatient ? JOURNAL_DRAIN_MS : JOURNAL_STOP_MS),
   });

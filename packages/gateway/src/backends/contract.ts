@@ -66,6 +66,8 @@ export interface BackendSettings extends BackendManner {
   /** Fields of a request's body that are set, and those that are dropped. */
   set?: Readonly<Record<string, unknown>>;
   drop?: readonly string[];
+  /** What it reports as its own cost is charged. */
+  believe_cost?: boolean;
 }
 
 /** A backend as it is registered and persisted. */
@@ -333,6 +335,8 @@ export interface BackendKind {
   limitFields?(config: BackendConfig): LimitFields;
   /** A backend of this kind may have several keys, and settings. */
   takesSettings?: true;
+  /** Whether it runs on the operator's own hardware, where nobody is paid by the token. Absent: it does not. */
+  isOwn?(config: Pick<BackendConfig, "type">): boolean;
   /** What is asked for when one is registered. */
   fields: readonly FormField[];
   /** `config.url` is where it is reached; bridges are resolved before. */
@@ -362,7 +366,7 @@ export interface LocalServer {
 
 /** A field of a registration, as a form shows it. */
 export interface FormField {
-  name: "url" | "name" | "api_key" | "models" | "dialects" | keyof BackendSettings;
+  name: "url" | "name" | "api_key" | "models" | "dialects" | Exclude<keyof BackendSettings, "believe_cost">;
   label: string;
   /** `list`: words separated by commas; `members`: an object's, as `name: value` on a line each. */
   input: "text" | "password" | "list" | "members";

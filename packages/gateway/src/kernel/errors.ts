@@ -54,6 +54,7 @@ export const ERRORS = {
   conversation_forbidden: app(403, "auth_error", "conversation_forbidden"),
   conversation_not_found: app(404, "invalid_request", "conversation_not_found"),
   model_not_allowed: app(403, "auth_error", "model_not_allowed"),
+  model_unpriced: app(403, "invalid_request", "model_unpriced"),
   model_not_found: app(404, "invalid_request_error", "model_not_found"),
   no_job: app(404, "not_found", "no_job"),
   backend_error: app(500, "server_error", "backend_error"),

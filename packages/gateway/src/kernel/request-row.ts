@@ -46,6 +46,8 @@ export interface RequestLine {
   estimated: boolean;
   /** Null when the model has no price. */
   costNanoUsd: number | null;
+  /** It should have one: what runs on own hardware need not. */
+  unpriced?: boolean;
   /** What was charged: `gateway`, `rpc`, `realtime`, or the backend capability's name; null: nothing. */
   channel: string | null;
   refId: string | null;

@@ -131,6 +131,7 @@ test("aliases, prices and tiers are set with the session, and are in force at on
     output_usd: 1,
     parts: {},
     unpriced: false,
+    not_billed: false,
     source: "own",
   });
   expect((await call("billing.prices.set", { model: "m", input_usd: -1, output_usd: 1 })).error.code).toBe(

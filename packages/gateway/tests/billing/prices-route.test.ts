@@ -21,8 +21,8 @@ test("the prices of what can be called now, and plainly none where none is known
   }
   expect(await (await fetch(`${gateway.url}/api/prices`)).json()).toEqual({
     prices: [
-      { model: "gpt-4o-mini", input: 0.15, output: 0.6 },
-      { model: "our-own-model", input: null, output: null },
+      { model: "gpt-4o-mini", input: 0.15, output: 0.6, not_billed: false },
+      { model: "our-own-model", input: null, output: null, not_billed: false },
     ],
   });
   await gateway.stop();

@@ -98,15 +98,15 @@ keys.capture.set | admin | key_id days forget? | capture_until forgotten
 keys.capture.list | admin | | key_id name key_prefix user_email capture_until
 providers.addresses | admin | | provider_id serves type url needs_key
 backends.list | admin | | backends models
-backends.add | admin | type? url? api_key? name? models? capabilities? concurrency? dialects? auth? limit_field? id_prefix? headers? set? drop? | name
-backends.update | admin | name type? url? api_key? models? capabilities? concurrency? dialects? auth? limit_field? id_prefix? headers? set? drop? enabled? | name
-backends.test | admin | type? url? api_key? name? models? capabilities? concurrency? dialects? auth? limit_field? id_prefix? headers? set? drop? | ok detail latency_ms models
+backends.add | admin | type? url? api_key? name? models? capabilities? concurrency? dialects? auth? limit_field? id_prefix? headers? set? drop? believe_cost? | name
+backends.update | admin | name type? url? api_key? models? capabilities? concurrency? dialects? auth? limit_field? id_prefix? headers? set? drop? believe_cost? enabled? | name
+backends.test | admin | type? url? api_key? name? models? capabilities? concurrency? dialects? auth? limit_field? id_prefix? headers? set? drop? believe_cost? | ok detail latency_ms models
 backends.probe | admin | name | ok
 backends.remove | admin | name | removed
 aliases.list | admin | | alias target
 aliases.set | admin | alias target | ok
 aliases.remove | admin | alias | ok
-billing.prices.list | admin | models? | model capabilities input_usd output_usd parts per_call_usd per_image_usd per_second_usd per_million_characters_usd unpriced source
+billing.prices.list | admin | models? type? | model capabilities input_usd output_usd parts per_call_usd per_image_usd per_second_usd per_million_characters_usd unpriced not_billed source
 billing.prices.set | admin | model input_usd? output_usd? parts? per_call_usd? per_image_usd? per_second_usd? per_million_characters_usd? max_output_tokens? context_window? | ok
 billing.prices.import | admin | prices | written
 billing.prices.remove | admin | model | removed

@@ -139,7 +139,13 @@ export const messagesAgent: Agent = async ({ url, key, model, isStream, repeated
   const params = {
     model,
     max_tokens: 4_000,
-    system: [{ type: "text" as const, text: SYSTEM.repeat(repeated), cache_control }],
+    system: [
+      {
+        type: "text" as const,
+        text: SYSTEM.repeat(repeated),
+        cache_control: { ...cache_control, ttl: "1h" as const },
+      },
+    ],
     thinking: { type: "adaptive" as const, display: "summarized" as const },
     output_config: { effort: "high" as const },
     cache_control,

@@ -6,7 +6,10 @@ import { startOpenAI } from "@model-gateway/testing/vendors/openai.ts";
 import { bootInference, type InferenceBench } from "../support/inference.ts";
 import { type Agent, chatAgent, geminiAgent, messagesAgent, responsesAgent } from "./agents.ts";
 
-/** Each kind of client against each vendor: ten turns with tools, thinking and an image, which the vendor would refuse at the second were anything lost. */
+/**
+ * Each kind of client against each vendor: ten turns with tools, thinking and an image, which the vendor would refuse at
+ * the second were anything lost. Prices are the built-in ones; each vendor writes its own bill.
+ */
 const AGENTS: Record<string, Agent> = {
   chat: chatAgent,
   responses: responsesAgent,
@@ -42,16 +45,32 @@ afterAll(async () => {
   await bench.stop();
 });
 
-describe.each(VENDORS)("$model by $dialects", ({ model, dialects }) => {
+/** What the books say that all requests for a model have cost. */
+async function bookedNanoUsd(model: string): Promise<number> {
+  const rows = { since: "2026-01-01", until: "2099-12-31", model, by: "backend" };
+  const { totals } = await bench.rpc("usage.series", rows, bench.token);
+  return Math.round(totals.cost_usd * 1e9);
+}
+
+describe.each(VENDORS)("$model by $dialects", ({ model, dialects, start }) => {
   for (const [name, agent] of Object.entries(AGENTS))
     for (const isStream of [true, false])
       test(`a client of ${name}, ${isStream ? "streamed" : "whole"}`, async () => {
         const { url, key } = bench;
+        const fake = fakes[VENDORS.findIndex((vendor) => vendor.model === model)]!;
         const told = await agent({ url, key, model, isStream });
+        expect(await bookedNanoUsd(model)).toBe(fake.bill.nanoUsd);
+        expect(fake.bill.nanoUsd).toBeGreaterThan(0);
         expect(told).toMatchObject({ turns: 10, text: "Done after 10 turns." });
         expect(told.usage.completion).toBeGreaterThan(0);
         // What was sent in one turn was sent the same in the next.
         expect(told.usage.cached / told.usage.prompt).toBeGreaterThan(0.9);
+        if (dialects.includes(name)) {
+          const vendor = start();
+          const alone = await agent({ url: vendor.url, key: vendor.apiKey, model, isStream });
+          vendor.stop();
+          expect(told.usage).toEqual(alone.usage);
+        }
         if (dialects[0] === "messages" || dialects[0] === "gemini") expect(told.thoughts).not.toBe("");
       });
 });

@@ -63,6 +63,7 @@ onEachDatabase("usage.list", (_, kind) => {
       completion_tokens: 4,
       total_tokens: 14,
       cost: 0.000065,
+      unpriced: false,
       created_at: expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/),
       ref_id: "tag",
       api_key_id: expect.stringMatching(/^[0-9a-f]{8}$/),

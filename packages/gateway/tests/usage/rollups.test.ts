@@ -26,6 +26,7 @@ const CHOICES = {
   promptTokens: [0, 3],
   completionTokens: [0, 50],
   costNanoUsd: [null, 0, 7_000],
+  unpriced: [true, undefined],
   refId: [null, "job 1", "job 2"],
   points: [null, 0, 12],
   atMs: TIMES.map((time) => Date.parse(time)),
@@ -122,7 +123,7 @@ onEachDatabase("the rollups of usage rows", (fresh) => {
       );
       expect(await stored(db, "usage_months", ["user_id", "month", "project"])).toEqual(months);
 
-      const unpriced = (row: RequestRow) => (row.channel !== null && row.costNanoUsd === null ? 1 : 0);
+      const unpriced = (row: RequestRow) => (row.unpriced ? 1 : 0);
       const startOf = ({ atMs }: RequestRow, grainMs: number) => String(atMs - (atMs % grainMs));
       const [MINUTE, HOUR, DAY] = [60_000, 3_600_000, 86_400_000];
       const everyone = summed(

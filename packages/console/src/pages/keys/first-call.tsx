@@ -4,7 +4,7 @@ import { useAction } from "../../lib/action.ts";
 import { api } from "../../lib/api.ts";
 import { SERVICE_URL } from "../../lib/base.ts";
 import { client } from "../../lib/client.ts";
-import { compact, money } from "../../lib/format.ts";
+import { compact, money, withoutCost } from "../../lib/format.ts";
 import { secretOf } from "../../lib/fresh-keys.ts";
 import { useCallableModels, withChosen } from "../../lib/models.ts";
 import { useQuery } from "../../lib/query.ts";
@@ -197,7 +197,8 @@ function Watch({ id, prefix, secret, model }: WatchProps) {
           <strong>The first request arrived.</strong>{" "}
           <span className="muted">
             {seen.model}, {compact(seen.total_tokens)} tokens,{" "}
-            {seen.cost === null ? "unpriced" : money(seen.cost)}, <When time={seen.created_at} />
+            {seen.cost === null ? withoutCost(seen.unpriced) : money(seen.cost)},{" "}
+            <When time={seen.created_at} />
           </span>
         </Note>
       ) : (attempt.error ?? refusal) ? (

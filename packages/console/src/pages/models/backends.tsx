@@ -8,6 +8,7 @@ import { useSearch } from "../../lib/router.ts";
 import { toast, toastError } from "../../lib/toast.ts";
 import { Button } from "../../ui/controls.tsx";
 import { Confirm, Dialog } from "../../ui/dialogs.tsx";
+import { LostCache } from "../../ui/lost-cache.tsx";
 import { ProbeStrip } from "../../ui/probe-strip.tsx";
 import { TableSkeleton } from "../../ui/skeleton.tsx";
 import { Empty, Loaded, Note, Status, When } from "../../ui/states.tsx";
@@ -33,8 +34,16 @@ export function BackendStatus({ backend, short = false }: { backend: Backend; sh
   );
 }
 
-function Unpriced({ models, onPrice }: { models: readonly string[]; onPrice(model: string): void }) {
-  if (models.length === 0) return <span className="muted">priced</span>;
+function Unpriced({
+  models,
+  isOwn,
+  onPrice,
+}: {
+  models: readonly string[];
+  isOwn: boolean;
+  onPrice(model: string): void;
+}) {
+  if (models.length === 0) return <span className="muted">{isOwn ? "not billed" : "priced"}</span>;
   return (
     <span className="row">
       <Status tone="warn">{models.length} unpriced</Status>
@@ -75,14 +84,21 @@ const columnsFor = (
     id: "state",
     label: "Status",
     sort: (backend) => statusOf(backend).text,
-    cell: (backend) => <BackendStatus backend={backend} short />,
+    cell: (backend) => (
+      <span className="stack tight">
+        <BackendStatus backend={backend} short />
+        {backend.lost_cache_share !== null && <LostCache share={backend.lost_cache_share} />}
+      </span>
+    ),
   },
   { id: "models", label: "Models", numeric: true, wide: true, cell: ({ models }) => models },
   {
     id: "prices",
     label: "Prices",
     wide: true,
-    cell: (backend) => <Unpriced models={unpricedOf(backend)} onPrice={onPrice} />,
+    cell: (backend) => (
+      <Unpriced models={unpricedOf(backend)} isOwn={backend.own_hardware} onPrice={onPrice} />
+    ),
   },
 ];
 
@@ -175,6 +191,7 @@ function BackendSheet({
     <Dialog title={name} kind="sheet" onClose={onClose}>
       <div className="stack">
         <BackendStatus backend={backend} />
+        {backend.lost_cache_share !== null && <LostCache share={backend.lost_cache_share} />}
         <div className="row wrap">
           <Button
             icon="refresh"
@@ -214,6 +231,31 @@ function BackendSheet({
           <dd className="mono">{backend.url}</dd>
           <dt>API key</dt>
           <dd>{backend.has_key ? "set" : <span className="muted">none</span>}</dd>
+          {!backend.own_hardware && (
+            <>
+              <dt>Cost</dt>
+              <dd className="row wrap">
+                {backend.believe_cost ? "as the server reports it" : "by the models' prices"}
+                {editable && (
+                  <Button
+                    small
+                    look="quiet"
+                    busy={busy}
+                    onClick={() =>
+                      void run(
+                        () => api("backends.update", { name, believe_cost: !backend.believe_cost }),
+                        backend.believe_cost
+                          ? "Models are charged at their prices"
+                          : `What ${name} reports as its cost is charged`,
+                      )
+                    }
+                  >
+                    {backend.believe_cost ? "Charge by price" : "Charge what it reports"}
+                  </Button>
+                )}
+              </dd>
+            </>
+          )}
           {probes && (
             <>
               <dt>Probes</dt>

@@ -54,6 +54,7 @@ const columnsFor = ({ perMillion, byUnit }: Words, setPrice: (price: ModelPrice)
       full && (
         <span className="row wrap">
           {full.unpriced && <Status tone="warn">unpriced</Status>}
+          {full.not_billed && <span className="muted">not billed</span>}
           {byUnit(full)}
         </span>
       ),

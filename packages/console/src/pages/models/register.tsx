@@ -74,7 +74,7 @@ export function BackendForm({
   const given = { type, ...entered(fields, values) } as { type: string; url?: string };
   const runTest = async () => {
     const result = await api("backends.test", given);
-    const prices = result.ok ? await api("billing.prices.list", { models: result.models }) : [];
+    const prices = result.ok ? await api("billing.prices.list", { models: result.models, type }) : [];
     const found: Tested = { ...result, prices };
     setTested(found);
     return found;

@@ -41,6 +41,7 @@ export function TestResult({
                       : byUnit(price)}
                   </span>
                   {price.unpriced && <Status tone="warn">unpriced</Status>}
+                  {price.not_billed && <span className="muted">not billed</span>}
                   <Button
                     small
                     look="quiet"

@@ -2,6 +2,7 @@ import { type BackendActivity, useActivity } from "../../lib/activity.ts";
 import { HEALTH_TONE } from "../../lib/backends.ts";
 import { plural, seconds } from "../../lib/format.ts";
 import { LinkButton } from "../../ui/controls.tsx";
+import { LostCache } from "../../ui/lost-cache.tsx";
 import { Section } from "../../ui/page.tsx";
 import { ProbeStrip } from "../../ui/probe-strip.tsx";
 import { BlockSkeleton } from "../../ui/skeleton.tsx";
@@ -46,7 +47,7 @@ export function BackendStrips() {
 }
 
 function BackendStrip({
-  backend: { name, kind, state, circuit, detail, probes },
+  backend: { name, kind, state, circuit, detail, probes, lost_cache_share },
 }: {
   backend: BackendActivity;
 }) {
@@ -66,6 +67,7 @@ function BackendStrip({
       {circuit !== "closed" && (
         <Status tone="warn">{circuit === "open" ? "Circuit open" : "Circuit half-open"}</Status>
       )}
+      {lost_cache_share !== null && <LostCache share={lost_cache_share} />}
       {detail && (
         <span className="muted small cause" title={detail}>
           {detail}

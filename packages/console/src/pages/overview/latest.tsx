@@ -1,5 +1,5 @@
 import { api } from "../../lib/api.ts";
-import { compact, moneyFormat } from "../../lib/format.ts";
+import { compact, moneyFormat, withoutCost } from "../../lib/format.ts";
 import { useQuery } from "../../lib/query.ts";
 import type { UsageRecord } from "../../lib/records.ts";
 import { navigate } from "../../lib/router.ts";
@@ -33,7 +33,8 @@ const columnsFor = (cost: (usd: number | null) => string): Column<UsageRecord>[]
     id: "cost",
     label: "Cost",
     numeric: true,
-    cell: ({ cost: usd }) => (usd === null ? <span className="muted">unpriced</span> : cost(usd)),
+    cell: ({ cost: usd, unpriced }) =>
+      usd === null ? <span className="muted">{withoutCost(unpriced)}</span> : cost(usd),
   },
 ];
 

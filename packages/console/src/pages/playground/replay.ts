@@ -57,7 +57,7 @@ export function replay(model: string, asked: Asked): void {
     if (role === "user") turns.push({ id: turns.length + 1, text, pictures: [], panes: [[]] });
     const turn = turns.at(-1);
     if (role !== "assistant" || !turn) continue;
-    const answer = { ...NEW_ANSWER, state: "done" as const, text, costUsd: undefined };
+    const answer = { ...NEW_ANSWER, state: "done" as const, text };
     const step = { request: { model, messages: [] }, answer, results: null };
     turns[turns.length - 1] = { ...turn, panes: [[...(turn.panes[0] ?? []), step]] };
   }

@@ -8,7 +8,7 @@ import { useQuery } from "../../lib/query.ts";
 import { useSearch } from "../../lib/router.ts";
 import { useStore } from "../../lib/store.ts";
 import { toast } from "../../lib/toast.ts";
-import { StackedChart } from "../../ui/chart.tsx";
+import { TimeChart } from "../../ui/chart.tsx";
 import { Button, type Choice, LinkButton, Segments, SmallSelect } from "../../ui/controls.tsx";
 import { Figure, PageHead, Section } from "../../ui/page.tsx";
 import { BlockSkeleton, FiguresSkeleton, TableSkeleton } from "../../ui/skeleton.tsx";
@@ -327,7 +327,7 @@ function Histogram({ stats, onZoom }: { stats: RequestStats; onZoom(since: strin
           );
         })}
       </ul>
-      <StackedChart
+      <TimeChart
         label={`Requests by outcome, every ${seconds(bin_seconds * 1000)}`}
         times={times}
         series={series}

@@ -1,9 +1,10 @@
 import { api } from "../../lib/api.ts";
-import { count, exactTime, money, seconds } from "../../lib/format.ts";
+import { count, exactTime, seconds } from "../../lib/format.ts";
 import { useQuery } from "../../lib/query.ts";
 import { Copyable, LinkButton } from "../../ui/controls.tsx";
 import { Dialog } from "../../ui/dialogs.tsx";
 import { Loaded } from "../../ui/states.tsx";
+import { TokenFacts } from "../../ui/token-facts.tsx";
 import { CapturedText, type FullRecord, KeyCapture, Replay } from "./captured.tsx";
 import type { RequestRecord } from "./data.ts";
 import { keyInWords, OutcomeStatus, reasonInWords } from "./words.tsx";
@@ -121,19 +122,13 @@ function Known({ record }: { record: FullRecord }) {
         )}
         {record.prompt_tokens + record.completion_tokens > 0 && (
           <>
-            <dt>Tokens</dt>
-            <dd>
-              {count(record.prompt_tokens)} in, {count(record.completion_tokens)} out
-              {record.estimated && <span className="muted"> (estimated: the upstream reported none)</span>}
-            </dd>
+            <TokenFacts used={record} costUsd={cost_usd} />
             {tokens_per_second !== null && (
               <>
                 <dt>Speed</dt>
                 <dd>{count(tokens_per_second)} tokens a second</dd>
               </>
             )}
-            <dt>Cost</dt>
-            <dd>{cost_usd === null ? "no price is known for this model" : money(cost_usd)}</dd>
           </>
         )}
         <dt>Made with</dt>

@@ -10,9 +10,9 @@ export type UsageSums = UsageSeries["totals"];
 /** Which rows are counted and listed. */
 export type Which = Omit<Params<"usage.records">, "limit" | "cursor">;
 
-export const GROUPINGS = ["model", "source", "ref", "project", "key"] as const;
+export const GROUPINGS = ["model", "backend", "source", "ref", "project", "key"] as const;
 export type Grouping = (typeof GROUPINGS)[number];
-export const METRICS = ["cost", "tokens", "requests"] as const;
+export const METRICS = ["cost", "tokens", "requests", "cache"] as const;
 export type Metric = (typeof METRICS)[number];
 
 export interface Range {
@@ -59,51 +59,75 @@ export function daysOf({ since, until }: Range): string[] {
 export const keyInWords = (id: string): string => (id.startsWith("jwt-") ? "signed in" : id);
 
 export function groupInWords(name: string | null, grouping: Grouping): string {
-  if (name === null) return grouping === "ref" ? "no reference" : "signed in, no project";
+  if (name === null)
+    return grouping === "ref" ? "no reference" : grouping === "backend" ? "none" : "signed in, no project";
   return grouping === "key" ? keyInWords(name) : name;
 }
 
-const measureOf = (sums: UsageSums, metric: Metric): number =>
-  metric === "cost"
-    ? sums.cost_usd
-    : metric === "tokens"
-      ? sums.prompt_tokens + sums.completion_tokens
-      : sums.requests;
+const MEASURES: Record<Metric, (sums: UsageSums) => number> = {
+  cost: ({ cost_usd }) => cost_usd,
+  tokens: ({ prompt_tokens, completion_tokens }) => prompt_tokens + completion_tokens,
+  requests: ({ requests }) => requests,
+  // Of this the plot shows what came from a cache.
+  cache: ({ prompt_tokens }) => prompt_tokens,
+};
 
 export interface Grid {
   times: number[];
-  series: { label: string; values: number[]; total: number }[];
+  series: { label: string; values: (number | null)[]; total: number }[];
 }
 
-/** What a chart stacks, the largest groups first; what does not fit becomes "others". */
+interface Bars {
+  label: string;
+  values: number[];
+  cached: number[];
+}
+const sumOf = (values: readonly number[]) => values.reduce((total, value) => total + value, 0);
+const shareOf = (part: number, whole: number) => (whole > 0 ? part / whole : null);
+
+/** What a chart shows, the largest groups first; what does not fit becomes "others". */
 export function gridOf(
   { groups, others }: UsageSeries,
   { range, grouping, metric }: { range: Range; grouping: Grouping; metric: Metric },
 ): Grid {
   const days = daysOf(range);
   const place = new Map(days.map((day, i) => [day, i]));
-  const sum = (values: readonly number[]) => values.reduce((total, value) => total + value, 0);
-  const valuesOf = (each: { days: UsageGroup["days"] }) => {
+  const valuesOf = (each: { days: UsageGroup["days"] }, measure: (sums: UsageSums) => number) => {
     const values = days.map(() => 0);
     for (const day of each.days) {
       const at = place.get(day.day);
-      if (at !== undefined) values[at]! += measureOf(day, metric);
+      if (at !== undefined) values[at]! += measure(day);
     }
     return values;
   };
+  const barsOf = (label: string, each: { days: UsageGroup["days"] }): Bars => ({
+    label,
+    values: valuesOf(each, MEASURES[metric]),
+    cached: valuesOf(each, ({ cached_tokens }) => cached_tokens),
+  });
   const all = groups
-    .map((group) => {
-      const values = valuesOf(group);
-      return { label: groupInWords(group.name, grouping), values, total: sum(values) };
-    })
-    .sort((a, b) => b.total - a.total);
-  const unnamed = others ? [{ count: others.groups, values: valuesOf(others) }] : [];
+    .map((group) => barsOf(groupInWords(group.name, grouping), group))
+    .sort((a, b) => sumOf(b.values) - sumOf(a.values));
+  const unnamed = others ? [barsOf("", others)] : [];
   if (all.length + unnamed.length > SERIES_MAX) {
     const rest = all.splice(SERIES_MAX - 1);
     const parts = [...rest, ...unnamed];
-    const values = days.map((_, i) => sum(parts.map((group) => group.values[i]!)));
-    const count = rest.length + (others?.groups ?? 0);
-    all.push({ label: `${count} others`, values, total: sum(values) });
+    const together = (of: (bars: Bars) => number[]) =>
+      days.map((_, i) => sumOf(parts.map((bars) => of(bars)[i]!)));
+    all.push({
+      label: `${rest.length + (others?.groups ?? 0)} others`,
+      values: together(({ values }) => values),
+      cached: together(({ cached }) => cached),
+    });
   }
-  return { times: days.map((day) => Date.parse(day) / 1000), series: all };
+  const series = all.map(({ label, values, cached }) =>
+    metric === "cache"
+      ? {
+          label,
+          values: values.map((whole, i) => shareOf(cached[i]!, whole)),
+          total: shareOf(sumOf(cached), sumOf(values)) ?? 0,
+        }
+      : { label, values, total: sumOf(values) },
+  );
+  return { times: days.map((day) => Date.parse(day) / 1000), series };
 }

@@ -3,6 +3,7 @@ import { api } from "../../lib/api.ts";
 import { session } from "../../lib/client.ts";
 import { downloadText, toCsv } from "../../lib/download.ts";
 import {
+  cachedShare,
   compact,
   count,
   countParts,
@@ -11,13 +12,16 @@ import {
   moneyFormat,
   moneyParts,
   type PartsInWords,
+  percent,
+  plural,
+  savedInWords,
 } from "../../lib/format.ts";
 import { withChosen } from "../../lib/models.ts";
 import { useQuery } from "../../lib/query.ts";
 import { useSearch } from "../../lib/router.ts";
 import { useStore } from "../../lib/store.ts";
 import { toast } from "../../lib/toast.ts";
-import { StackedChart, seriesColor } from "../../ui/chart.tsx";
+import { seriesColor, TimeChart } from "../../ui/chart.tsx";
 import { Button, LinkButton, Segments, SmallSelect } from "../../ui/controls.tsx";
 import { Figure, PageHead } from "../../ui/page.tsx";
 import { BlockSkeleton, FiguresSkeleton, TableSkeleton } from "../../ui/skeleton.tsx";
@@ -48,6 +52,9 @@ const CSV_COLUMNS = [
   "backend",
   "prompt_tokens",
   "completion_tokens",
+  "cached_tokens",
+  "cache_write_tokens",
+  "reasoning_tokens",
   "total_tokens",
   "cost",
   "ref_id",
@@ -71,6 +78,17 @@ const FORMATS: Record<Metric, MetricFormat> = {
   cost: { alike: (values) => values.map(moneyFormat(values)), parts: moneyParts },
   tokens: { alike: (values) => values.map(compact), parts: countParts },
   requests: { alike: (values) => values.map(count), parts: countParts },
+  cache: {
+    alike: (values) => values.map(percent),
+    parts: (values) => ({ parts: values.map(percent), total: "from the cache" }),
+  },
+};
+
+const METRIC_NAMES: Record<Metric, string> = {
+  cost: "cost",
+  tokens: "tokens",
+  requests: "requests",
+  cache: "share of the prompts that came from a cache",
 };
 
 /** An address can be typed by hand; unknown values in it are ignored. */
@@ -137,7 +155,7 @@ const isEmpty = (series: UsageSeries | undefined) => !series || series.totals.re
 
 const OUTLINE = (
   <>
-    <FiguresSkeleton names={["Cost", "Requests", "Tokens in", "Tokens out"]} />
+    <FiguresSkeleton names={["Cost", "Requests", "Tokens in", "From the cache", "Tokens out"]} />
     <BlockSkeleton height={302} />
     <TableSkeleton columns={REQUEST_COLUMNS} />
   </>
@@ -202,6 +220,7 @@ function Filters({ filters, mayseeAll, which }: { filters: FilterState; mayseeAl
           { value: "cost", label: "Cost" },
           { value: "tokens", label: "Tokens" },
           { value: "requests", label: "Requests" },
+          { value: "cache", label: "Cached" },
         ]}
       />
       <SmallSelect
@@ -210,6 +229,7 @@ function Filters({ filters, mayseeAll, which }: { filters: FilterState; mayseeAl
         onChange={(value) => set({ by: value })}
         choices={[
           { value: "model", label: "by model" },
+          { value: "backend", label: "by backend" },
           { value: "source", label: "by source" },
           { value: "ref", label: "by reference" },
           ...(everyone ? [] : [{ value: "project" as const, label: "by project" }]),
@@ -291,8 +311,9 @@ function Report({ series, filters, which }: { series: UsageSeries; filters: Filt
           />
         </div>
         {view === "chart" ? (
-          <StackedChart
-            label={`${metric} by day and ${grouping}`}
+          <TimeChart
+            label={`${METRIC_NAMES[metric]} by day and ${grouping}`}
+            isShare={metric === "cache"}
             times={grid.times}
             series={grid.series}
             formatTicks={FORMATS[metric].alike}
@@ -341,17 +362,22 @@ function Rows({ which, filters: { open, set } }: { which: Which; filters: Filter
 }
 
 function Totals({ sums }: { sums: UsageSums }) {
-  const { requests, prompt_tokens, completion_tokens, cost_usd, unpriced } = sums;
+  const { requests, prompt_tokens, completion_tokens, cost_usd, cache_saved_usd, unpriced } = sums;
   const priced = unpriced === null ? undefined : "all priced";
   return (
     <div className="figures">
       <Figure
         name="Cost"
         value={money(cost_usd)}
-        note={unpriced ? `${count(unpriced)} without a price` : priced}
+        note={unpriced ? `${plural(unpriced, "request")} unpriced` : priced}
       />
       <Figure name="Requests" value={count(requests)} />
       <Figure name="Tokens in" value={compact(prompt_tokens)} />
+      <Figure
+        name="From the cache"
+        value={percent(cachedShare(sums) ?? 0)}
+        note={`${compact(sums.cached_tokens)} tokens, ${savedInWords(cache_saved_usd)}`}
+      />
       <Figure name="Tokens out" value={compact(completion_tokens)} />
     </div>
   );

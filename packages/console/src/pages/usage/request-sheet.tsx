@@ -1,6 +1,7 @@
-import { count, exactTime, money, points } from "../../lib/format.ts";
+import { exactTime, points } from "../../lib/format.ts";
 import { Copyable, LinkButton } from "../../ui/controls.tsx";
 import { Dialog } from "../../ui/dialogs.tsx";
+import { TokenFacts } from "../../ui/token-facts.tsx";
 import type { UsageRow } from "./data.ts";
 
 /** Everything that is known of one request. */
@@ -13,12 +14,7 @@ export function RequestSheet({ row, onClose }: { row: UsageRow; onClose(): void 
           <dd>{exactTime(row.created_at)}</dd>
           <dt>Source</dt>
           <dd>{row.backend}</dd>
-          <dt>Tokens in</dt>
-          <dd>{count(row.prompt_tokens)}</dd>
-          <dt>Tokens out</dt>
-          <dd>{count(row.completion_tokens)}</dd>
-          <dt>Cost</dt>
-          <dd>{row.cost === null ? "unpriced: no price is known for this model" : money(row.cost)}</dd>
+          <TokenFacts used={row} costUsd={row.cost} />
           <dt>Reference</dt>
           <dd>
             {row.ref_id ?? <span className="muted">none; send the header x-service-ref to set one</span>}
@@ -45,12 +41,6 @@ export function RequestSheet({ row, onClose }: { row: UsageRow; onClose(): void 
                   ? "the tier's monthly quota"
                   : `${points(row.points)} from ${row.account_type === "group" ? "the group's pool" : "your wallet"}`}
               </dd>
-            </>
-          )}
-          {row.estimated && (
-            <>
-              <dt>Tokens</dt>
-              <dd>estimated: the upstream reported none</dd>
             </>
           )}
           <dt>Id</dt>

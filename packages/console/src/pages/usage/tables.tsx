@@ -1,10 +1,8 @@
-import { compact, count, moneyFormat } from "../../lib/format.ts";
+import { cachedShare, compact, count, moneyFormat, percent, withoutCost } from "../../lib/format.ts";
 import { Section } from "../../ui/page.tsx";
 import { When } from "../../ui/states.tsx";
 import { type Column, PagedTable, Table } from "../../ui/table.tsx";
 import { type Grouping, groupInWords, type UsageGroup, type UsageRow } from "./data.ts";
-
-const unpriced = <span className="muted">unpriced</span>;
 
 const columnsFor = (cost: (usd: number | null) => string): Column<UsageRow>[] => [
   {
@@ -54,7 +52,8 @@ const columnsFor = (cost: (usd: number | null) => string): Column<UsageRow>[] =>
     label: "Cost",
     numeric: true,
     sort: ({ cost: usd }) => usd ?? -1,
-    cell: ({ cost: usd }) => (usd === null ? unpriced : cost(usd)),
+    cell: ({ cost: usd, unpriced }) =>
+      usd === null ? <span className="muted">{withoutCost(unpriced)}</span> : cost(usd),
   },
 ];
 export const REQUEST_COLUMNS = columnsFor(String);
@@ -90,18 +89,23 @@ interface GroupSum {
   tokensIn: number;
   tokensOut: number;
   cost: number;
+  cached: number | null;
+  saved: number;
 }
 
 export function GroupTable({ groups, grouping }: { groups: readonly UsageGroup[]; grouping: Grouping }) {
   const list = groups.map(
-    ({ name, requests, prompt_tokens, completion_tokens, cost_usd }): GroupSum => ({
-      label: groupInWords(name, grouping),
-      requests,
-      tokensIn: prompt_tokens,
-      tokensOut: completion_tokens,
-      cost: cost_usd,
+    (group): GroupSum => ({
+      label: groupInWords(group.name, grouping),
+      requests: group.requests,
+      tokensIn: group.prompt_tokens,
+      tokensOut: group.completion_tokens,
+      cost: group.cost_usd,
+      cached: cachedShare(group),
+      saved: group.cache_saved_usd,
     }),
   );
+  const saved = moneyFormat(list.map((sum) => sum.saved));
   const cost = moneyFormat(list.map((sum) => sum.cost));
   const groupColumns: Column<GroupSum>[] = [
     {
@@ -125,6 +129,13 @@ export function GroupTable({ groups, grouping }: { groups: readonly UsageGroup[]
       cell: ({ tokensIn }) => compact(tokensIn),
     },
     {
+      id: "cached",
+      label: "Cached",
+      numeric: true,
+      sort: ({ cached }) => cached ?? -1,
+      cell: ({ cached }) => (cached === null ? "" : percent(cached)),
+    },
+    {
       id: "out",
       label: "Tokens out",
       numeric: true,
@@ -132,6 +143,14 @@ export function GroupTable({ groups, grouping }: { groups: readonly UsageGroup[]
       cell: ({ tokensOut }) => compact(tokensOut),
     },
     { id: "cost", label: "Cost", numeric: true, sort: (sum) => sum.cost, cell: (sum) => cost(sum.cost) },
+    {
+      id: "saved",
+      label: "Saved by caches",
+      numeric: true,
+      wide: true,
+      sort: (sum) => sum.saved,
+      cell: (sum) => saved(sum.saved),
+    },
   ];
   return (
     <Table label={`Sums by ${grouping}`} columns={groupColumns} rows={list} rowKey={({ label }) => label} />

@@ -99,7 +99,7 @@ export function Stats({
         </span>
       )}
       {state === "done" && costUsd !== null && (
-        <span>{costUsd === undefined ? "unpriced" : money(costUsd)}</span>
+        <span>{typeof costUsd === "string" ? costUsd : money(costUsd)}</span>
       )}
     </div>
   );

@@ -1,3 +1,4 @@
+import { isObject } from "../../kernel/json.ts";
 import type { AuthName, DialectName, ModelInfo, NativeDialect } from "../contract.ts";
 import type { ChatIdentity } from "../shared/chat-events.ts";
 import type { StreamConverter } from "../shared/converted-stream.ts";
@@ -8,22 +9,10 @@ export interface ChatUsage {
   prompt_tokens: unknown;
   completion_tokens: unknown;
   total_tokens: unknown;
-  prompt_tokens_details?: Record<string, unknown>;
-  completion_tokens_details?: Record<string, unknown>;
-}
-
-interface Counts {
-  prompt: unknown;
-  completion: unknown;
-  cached?: unknown;
-  cacheWritten?: unknown;
-  /** Of what was written: kept for an hour. */
-  cacheWrittenForHour?: unknown;
-  reasoning?: unknown;
-  audioInput?: unknown;
-  imageInput?: unknown;
-  audioOutput?: unknown;
-  imageOutput?: unknown;
+  prompt_tokens_details?: unknown;
+  completion_tokens_details?: unknown;
+  /** What the upstream itself asks for the request, in dollars. */
+  cost?: unknown;
 }
 
 const isCount = (value: unknown): value is number => Number.isInteger(value) && (value as number) >= 0;
@@ -46,32 +35,25 @@ export function sumOf(...counts: unknown[]): unknown {
 }
 
 /** Figures are passed on as they were reported: the meter decides which of them can be true. */
-export function chatUsageOf(counts: Counts): ChatUsage | null {
-  const { prompt, completion } = counts;
+export function chatUsageOf(usage: Omit<ChatUsage, "total_tokens">): ChatUsage | null {
+  const { prompt_tokens: prompt, completion_tokens: completion, cost } = usage;
   if (prompt == null && completion == null) return null;
-  const prompts = present({
-    cached_tokens: counts.cached,
-    cache_write_tokens: counts.cacheWritten,
-    cache_write_1h_tokens: counts.cacheWrittenForHour,
-    audio_tokens: counts.audioInput,
-    image_tokens: counts.imageInput,
-  });
-  const completions = present({
-    reasoning_tokens: counts.reasoning,
-    audio_tokens: counts.audioOutput,
-    image_tokens: counts.imageOutput,
-  });
+  const prompts = present(usage.prompt_tokens_details);
+  const completions = present(usage.completion_tokens_details);
   return {
     prompt_tokens: prompt,
     completion_tokens: completion,
     total_tokens: prompt == null || completion == null ? undefined : sumOf(prompt, completion),
     ...(prompts && { prompt_tokens_details: prompts }),
     ...(completions && { completion_tokens_details: completions }),
+    ...(cost !== undefined && { cost }),
   };
 }
 
-function present(fields: Record<string, unknown>): Record<string, unknown> | null {
-  const given = Object.entries(fields).filter(([, value]) => value !== undefined && value !== null);
+function present(fields: unknown): Record<string, unknown> | null {
+  const given = Object.entries(isObject(fields) ? fields : {}).filter(
+    ([, value]) => value !== undefined && value !== null,
+  );
   return given.length > 0 ? Object.fromEntries(given) : null;
 }
 

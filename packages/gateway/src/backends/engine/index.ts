@@ -227,6 +227,7 @@ export const engine: BackendKind = {
   schemes: ["ws:", "wss:"],
   capabilities: ["chat", "embeddings", "video", "realtime", "invoke"],
   modelSources: ["discovered", "static"],
+  isOwn: () => true,
   fields: [addressField("ws://localhost:9000"), NAME_FIELD, KEY_FIELD, modelsField({ listed: true })],
   create: (config, deps) => answering(create(config, deps)),
 };

@@ -35,6 +35,8 @@ import { headersFor, JSON_HEADERS, nativeOf } from "./native.ts";
 
 const LISTING_BYTES_MAX = 8 * 1024 * 1024;
 const LISTING_PAGES_MAX = 20;
+/** Servers that people run themselves. */
+const OWN_TYPES = new Set(["llama_cpp", "vllm", "sglang", "lmstudio", "tgi"]);
 /** Statuses of an API that is alive but does not list its models, or not right now. */
 const NO_LISTING = new Set([404, 405, 429, 501]);
 /** Of a key that may not list models, and perhaps may chat. */
@@ -230,6 +232,7 @@ export const external: BackendKind = {
   capabilities: ["chat", "embeddings", ...POSTED_CAPABILITIES],
   modelSources: ["static", "discovered"],
   limitFields: limitFieldsFor,
+  isOwn: ({ type }) => OWN_TYPES.has(type),
   takesSettings: true,
   fields: [
     addressField("http://localhost:8000"),

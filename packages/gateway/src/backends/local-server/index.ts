@@ -148,6 +148,7 @@ export const localServer: BackendKind = {
   capabilities: ["chat", "embeddings"],
   modelSources: ["discovered"],
   limitFields: () => () => LIMIT_FIELDS,
+  isOwn: () => true,
   fields: [addressField("http://localhost:11434"), NAME_FIELD, KEY_FIELD],
   create: (config, deps) => answering(create(config, deps)),
 };

@@ -161,6 +161,7 @@ export const listPrices = defineMethod({
       .max(1_000)
       .optional()
       .describe("Of these instead, such as the models of a server that is not registered yet"),
+    type: z.string().max(64).optional().describe("With `models`: the type of that server"),
   }),
   result: z.array(
     z.object({
@@ -173,6 +174,7 @@ export const listPrices = defineMethod({
       unpriced: z
         .boolean()
         .describe("No price is known for what it does; a video model without a row costs 0.005 USD a second"),
+      not_billed: z.boolean().describe("It runs on own hardware, and nobody has set a price for it"),
       source: z.enum(["own", "list"]).nullable().describe("own: set by an administrator"),
     }),
   ),
@@ -181,21 +183,25 @@ export const listPrices = defineMethod({
       (await billing.videoPrices()).flatMap(({ model, enabled }) => (enabled ? [model] : [])),
     );
     const models = params.models ?? routing.routableModels().map(({ id }) => id);
-    return billing.pricesOf(models).map(({ model, input, output }) => {
+    return models.map((model) => {
+      const isOwn = params.type === undefined ? routing.isOwn(model) : routing.isOwnType(params.type);
+      const { input, output } = billing.priceOf(model, isOwn);
       const capabilities = routing.capabilitiesOf(model);
-      const units = billing.unitRatesOf(model);
+      const units = billing.unitRatesOf(model, isOwn);
       const isPriced = input !== null || isPerUnit(units) || filmed.has(model);
+      const isMissing = isVideoOnly(capabilities) ? !filmed.has(model) : !isPriced;
       return {
         model,
         capabilities,
         input_usd: input,
         output_usd: output,
-        parts: billing.partsOf(model),
+        parts: billing.partsOf(model, isOwn),
         per_call_usd: units.per_call,
         per_image_usd: units.per_image,
         per_second_usd: units.per_second,
         per_million_characters_usd: units.per_million_characters,
-        unpriced: isVideoOnly(capabilities) ? !filmed.has(model) : !isPriced,
+        unpriced: isMissing && !isOwn,
+        not_billed: isMissing && isOwn,
         source: billing.hasOwnPrice(model) ? ("own" as const) : isPriced ? ("list" as const) : null,
       };
     });

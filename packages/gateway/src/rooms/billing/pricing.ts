@@ -19,6 +19,7 @@ import { isPerUnit, type UnitPrice, type UnitRates, unitPrice, type WorkUnit } f
 const REMEMBERED_MODELS_MAX = 10_000;
 interface Row extends ModelLimits {
   match: string;
+  isBuiltIn: boolean;
   /** Null where the model is priced by something else than tokens. */
   tokens: TokenPrice | null;
   price: Price;
@@ -31,17 +32,29 @@ export interface ModelLimits {
   contextTokens: number | null;
 }
 
-/** What is known of a model: its price, and its limits, which may come from another row. */
-interface KnownModel extends ModelLimits {
+/** What a model costs. */
+interface Terms {
   tokens: TokenPrice | null;
   /** Every price that matches, the one that counts first. */
   prices: readonly Price[];
 }
 
-function toRow(price: Price): Row {
+/** What is known of a model: its price, and its limits, which may come from another row. */
+interface KnownModel extends ModelLimits, Terms {
+  /** On the operator's own hardware, where vendors' prices mean nothing. */
+  own: Terms;
+}
+
+const termsIn = (rows: readonly Row[]): Terms => ({
+  tokens: rows.find(({ tokens }) => tokens !== null)?.tokens ?? null,
+  prices: rows.map(({ price }) => price),
+});
+
+function toRow(price: Price, isBuiltIn = false): Row {
   const { match, max_output_tokens, context_window } = price;
   return {
     match: match.toLowerCase(),
+    isBuiltIn,
     tokens: tokenPrice(price),
     price,
     outputTokensMax: max_output_tokens ?? null,
@@ -49,9 +62,9 @@ function toRow(price: Price): Row {
   };
 }
 
-const longestFirst = (prices: readonly Price[]): Row[] =>
+const longestFirst = (prices: readonly Price[], isBuiltIn = false): Row[] =>
   prices
-    .map(toRow)
+    .map((price) => toRow(price, isBuiltIn))
     .sort((a, b) => b.match.length - a.match.length || (a.match < b.match ? -1 : a.match > b.match ? 1 : 0));
 
 /** Prices by part of the model id: the operator's before the built-in ones, the longest match first in each. */
@@ -65,12 +78,12 @@ export class Pricing {
     readonly builtIn: readonly Price[],
     operator: readonly Price[] = [],
   ) {
-    this.#rows = [...longestFirst(operator), ...longestFirst(builtIn)];
+    this.#rows = [...longestFirst(operator), ...longestFirst(builtIn, true)];
   }
 
   /** Replaces the operator's prices. */
   setOperator(prices: readonly Price[]): void {
-    this.#rows = [...longestFirst(prices), ...longestFirst(this.builtIn)];
+    this.#rows = [...longestFirst(prices), ...longestFirst(this.builtIn, true)];
     this.#known.clear();
   }
 
@@ -89,14 +102,19 @@ export class Pricing {
     const applying = exact ? [exact, ...matching] : matching;
     // A price need not repeat the limits of the one that it replaces.
     const found = {
-      tokens: applying.find(({ tokens }) => tokens !== null)?.tokens ?? null,
-      prices: applying.map(({ price }) => price),
+      ...termsIn(applying),
+      own: termsIn(applying.filter(({ isBuiltIn }) => !isBuiltIn)),
       outputTokensMax:
         applying.find(({ outputTokensMax }) => outputTokensMax !== null)?.outputTokensMax ?? null,
       contextTokens: applying.find(({ contextTokens }) => contextTokens !== null)?.contextTokens ?? null,
     };
     this.#known.set(model, found);
     return found;
+  }
+
+  #terms(model: string, isOwn: boolean): Terms {
+    const known = this.#of(model);
+    return isOwn ? known.own : known;
   }
 
   limitsOf(model: string): ModelLimits {
@@ -107,8 +125,8 @@ export class Pricing {
    * The price of work that is counted in these units; null when it is priced by the token, or not at all. The first
    * price that matches the model and can be applied counts.
    */
-  unitPriceOf(model: string, units: readonly WorkUnit[]): UnitPrice | null {
-    for (const price of this.#of(model).prices) {
+  unitPriceOf(model: string, units: readonly WorkUnit[], isOwn = false): UnitPrice | null {
+    for (const price of this.#terms(model, isOwn).prices) {
       const found = unitPrice(price, units);
       if (found) return found;
       if (price.input !== undefined) return null;
@@ -117,8 +135,8 @@ export class Pricing {
   }
 
   /** The prices by other units than the token, of those that apply to the model; empty where there is none. */
-  unitRatesOf(model: string): UnitRates {
-    for (const price of this.#of(model).prices) {
+  unitRatesOf(model: string, isOwn = false): UnitRates {
+    for (const price of this.#terms(model, isOwn).prices) {
       const { per_call, per_image, per_second, per_million_characters } = price;
       if (isPerUnit(price)) return { per_call, per_image, per_second, per_million_characters };
       if (price.input !== undefined) break;
@@ -128,15 +146,15 @@ export class Pricing {
 
   /** Nanodollars a token at the dearest rates that the request can come to; null when no price matches the model. */
   dearestRatesOf(model: string, rated: Rated): { inputNanoUsd: number; outputNanoUsd: number } | null {
-    const { tokens } = this.#of(model);
+    const { tokens } = this.#terms(model, rated.isOwn ?? false);
     if (!tokens) return null;
     const { input, output } = dearestRates(tokens, rated);
     return { inputNanoUsd: input / PICO_PER_NANO, outputNanoUsd: output / PICO_PER_NANO };
   }
 
   /** Dollars per million tokens; null when no price matches the model. */
-  priceOf(model: string): { input: number; output: number } | null {
-    const rates = this.#of(model).tokens?.rates;
+  priceOf(model: string, isOwn = false): { input: number; output: number } | null {
+    const rates = this.#terms(model, isOwn).tokens?.rates;
     return rates
       ? {
           input: rates.input / PICO_PER_TOKEN_PER_USD_PER_MILLION,
@@ -146,22 +164,22 @@ export class Pricing {
   }
 
   /** The first price by the token that applies to the model, with its parts. */
-  partsOf(model: string): PriceParts {
-    return this.#of(model).prices.find(({ input }) => input !== undefined) ?? {};
+  partsOf(model: string, isOwn = false): PriceParts {
+    return this.#terms(model, isOwn).prices.find(({ input }) => input !== undefined) ?? {};
   }
 
   /** What a request costs, what of it went through the upstream's cache, and what that saved. */
-  bill(model: string, usage: UsageParts) {
-    const costNanoUsd = this.costNanoUsd(model, usage);
+  bill(model: string, usage: UsageParts, isOwn = false) {
+    const costNanoUsd = this.costNanoUsd(model, usage, isOwn);
     const use = cacheUseOf(usage);
     const isCached = costNanoUsd !== null && use.cachedTokens + use.cacheWriteTokens > 0;
-    const plain = isCached ? this.costNanoUsd(model, withoutCache(usage))! : 0;
+    const plain = isCached ? this.costNanoUsd(model, withoutCache(usage), isOwn)! : 0;
     return { ...use, costNanoUsd, cacheSavedNanoUsd: isCached ? plain - costNanoUsd : 0 };
   }
 
   /** Exact cost in whole nanodollars, halves rounded up; null when no price matches the model. */
-  costNanoUsd(model: string, usage: UsageParts): number | null {
-    const { tokens } = this.#of(model);
+  costNanoUsd(model: string, usage: UsageParts, isOwn = false): number | null {
+    const { tokens } = this.#terms(model, isOwn);
     return tokens && costOf(tokens, usage);
   }
 }

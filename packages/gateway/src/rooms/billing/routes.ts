@@ -9,9 +9,20 @@ export const prices = defineRoute({
   summary: "What the models that can be called now cost; null where no price is known",
   auth: "public",
   response: z.object({
-    prices: z.array(z.object({ model: z.string(), input: Usd.nullable(), output: Usd.nullable() })),
+    prices: z.array(
+      z.object({
+        model: z.string(),
+        input: Usd.nullable(),
+        output: Usd.nullable(),
+        not_billed: z.boolean().describe("It runs on own hardware, and nobody has set a price for it"),
+      }),
+    ),
   }),
-  handler: ({ rooms }) => ({
-    prices: rooms.billing.pricesOf(rooms.routing.routableModels().map(({ id }) => id)),
+  handler: ({ rooms: { billing, routing } }) => ({
+    prices: routing.routableModels().map(({ id: model }) => {
+      const isOwn = routing.isOwn(model);
+      const price = billing.priceOf(model, isOwn);
+      return { model, ...price, not_billed: isOwn && price.input === null };
+    }),
   }),
 });

@@ -119,8 +119,8 @@ export class Billing {
     return tier;
   }
 
-  bill(model: string, usage: UsageParts) {
-    return this.#pricing.bill(model, usage);
+  bill(model: string, usage: UsageParts, isOwn: boolean) {
+    return this.#pricing.bill(model, usage, isOwn);
   }
 
   /** Nanodollars a token, in fractions, at the dearest that the request can come to; null: the model has no price. */
@@ -129,20 +129,17 @@ export class Billing {
   }
 
   /** The price of work that is counted in these units; null when it is priced by the token, or not at all. */
-  unitPriceOf(model: string, units: readonly WorkUnit[]): UnitPrice | null {
-    return this.#pricing.unitPriceOf(model, units);
+  unitPriceOf(model: string, units: readonly WorkUnit[], isOwn: boolean): UnitPrice | null {
+    return this.#pricing.unitPriceOf(model, units, isOwn);
   }
 
   limitsOf(model: string): ModelLimits {
     return this.#pricing.limitsOf(model);
   }
 
-  /** Prices of the given models, in dollars per million tokens. */
-  pricesOf(models: readonly string[]): { model: string; input: number | null; output: number | null }[] {
-    return models.map((model) => ({
-      model,
-      ...(this.#pricing.priceOf(model) ?? { input: null, output: null }),
-    }));
+  /** In dollars per million tokens; null: it has none. On own hardware only what the operator has set counts. */
+  priceOf(model: string, isOwn: boolean): { input: number | null; output: number | null } {
+    return this.#pricing.priceOf(model, isOwn) ?? { input: null, output: null };
   }
 
   /** Whether an administrator set the model's price; otherwise it is built in, or from the pricing file. */
@@ -151,13 +148,13 @@ export class Billing {
   }
 
   /** What its price by the token says beside input and output. */
-  partsOf(model: string): PriceParts {
-    return this.#pricing.partsOf(model);
+  partsOf(model: string, isOwn: boolean): PriceParts {
+    return this.#pricing.partsOf(model, isOwn);
   }
 
   /** Of a model's work that is not counted in tokens. */
-  unitRatesOf(model: string): UnitRates {
-    return this.#pricing.unitRatesOf(model);
+  unitRatesOf(model: string, isOwn: boolean): UnitRates {
+    return this.#pricing.unitRatesOf(model, isOwn);
   }
 
   /** Of whole model ids, which are their `match`. All are in force at once, or none. */

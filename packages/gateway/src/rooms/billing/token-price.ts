@@ -66,6 +66,8 @@ export interface Rated {
   promptTokens: number;
   /** Whether such a word stands in what is sent. */
   mentions(word: RegExp): boolean;
+  /** The operator's own hardware serves it. */
+  isOwn?: boolean;
 }
 
 /** A prompt may turn out to be so much longer than it is estimated. */

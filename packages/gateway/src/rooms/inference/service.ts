@@ -111,7 +111,7 @@ export class Inference {
       watch: this.#watch,
       observer,
       limitsOf: (model) => billing.limitsOf(model),
-      unitPriceOf: (model, units) => billing.unitPriceOf(model, units),
+      unitPriceOf: ({ model, isOwn }, units) => billing.unitPriceOf(model, units, isOwn),
     };
     this.#replyOptions = { clock, toClientError: (form, failure) => this.#toClientError(form, failure) };
     this.#sender = new ChatSender(this.#parts, events);

@@ -41,9 +41,9 @@ export class Admitted implements Admission {
 
   async grow(total: { promptTokens: number; completionTokens: number }): Promise<boolean> {
     if (this.#isEnded) return false;
-    const { model, bound } = this.options;
+    const { bound } = this.options;
     const { promptTokens } = total;
-    const { fixed } = heldFor(this.admitting.billing, model, { bound, promptTokens });
+    const { fixed } = heldFor(this.admitting.billing, this.options, { bound, promptTokens });
     return this.cover.grow({ fixed, tokens: within(total.completionTokens, TOKENS_MAX) });
   }
 

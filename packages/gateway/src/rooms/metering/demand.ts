@@ -17,16 +17,26 @@ export const within = (value: number, max: number): number =>
 export const nanoUsdOf = (usd: number): number => within(Math.round(usd * NANO_PER_USD), COST_NANO_USD_MAX);
 
 type Rates = Pick<Billing, "dearestRatesOf">;
+/** What an upstream asks may be so many times the price by the token, or so much where there is none. */
+const REPORTED_TIMES_MAX = 10;
+const REPORTED_NANO_USD_MAX = 100 * NANO_PER_USD;
+/** The cost that an upstream reports; null where there is none that can be true. */
+export function believedCost(reportedUsd: number | undefined, byTokensNanoUsd: number | null): number | null {
+  if (reportedUsd === undefined || reportedUsd < 0) return null;
+  const most = byTokensNanoUsd === null ? REPORTED_NANO_USD_MAX : byTokensNanoUsd * REPORTED_TIMES_MAX;
+  const nanoUsd = Math.round(reportedUsd * NANO_PER_USD);
+  return nanoUsd <= most ? nanoUsd : null;
+}
 
 /** What is held for such a prompt, and for each token of the answer: the dearest that they can come to. */
 export function heldFor(
   billing: Rates,
-  model: string,
+  { model, isOwn }: Pick<AdmitOptions, "model" | "isOwn">,
   { bound, promptTokens }: { bound: Bound; promptTokens: number },
 ): { fixed: Quantity; perToken: Quantity } {
   const mentions = (word: RegExp) => !("mentions" in bound) || bound.mentions!(word);
   const tokens = within(promptTokens, TOKENS_MAX);
-  const rates = billing.dearestRatesOf(model, { promptTokens: tokens, mentions });
+  const rates = billing.dearestRatesOf(model, { promptTokens: tokens, mentions, isOwn });
   return {
     fixed: { money: tokens * (rates?.inputNanoUsd ?? 0), tokens },
     perToken: { money: rates?.outputNanoUsd ?? 0, tokens: 1 },
@@ -44,13 +54,14 @@ class TokenDemand implements Demand {
   #held: ReturnType<typeof heldFor> | null = null;
   #isRecounted = false;
 
-  constructor(billing: Billing, { payer, model }: AdmitOptions, bound: TokenBound) {
+  constructor(billing: Billing, options: AdmitOptions, bound: TokenBound) {
+    const { payer } = options;
     this.payer = payer;
     this.tier = billing.tier(payer.tier);
     this.tokensMax = within(bound.outputTokensMax, TOKENS_MAX);
     this.tokensMin = within(bound.outputTokensMin, this.tokensMax);
     this.#bound = bound;
-    this.#heldFor = (promptTokens) => heldFor(billing, model, { bound, promptTokens });
+    this.#heldFor = (promptTokens) => heldFor(billing, options, { bound, promptTokens });
   }
 
   get #now(): ReturnType<typeof heldFor> {

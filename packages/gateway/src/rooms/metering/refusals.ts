@@ -40,6 +40,13 @@ export function refuseUncovered({ everCredited }: Balance, nowMs: number): never
   );
 }
 
+/** Nobody could say what the request costs. */
+export const refuseUnpriced = (model: string): never =>
+  fail(
+    "model_unpriced",
+    `${model} has no price, and this service serves nothing unpriced to those who pay; an administrator can set its price (Models & backends in the console, or model-gateway prices import)`,
+  );
+
 /** Nothing is admitted while a debt stands. */
 export function refuseIndebted({ groupId }: Payer, owed: number, nowMs: number): never {
   const where = groupId === null ? "" : " on the group's pool";

@@ -12,14 +12,15 @@ import { AdmissionCheck } from "./admission.ts";
 import { Admitted, type Admitting, type OwedRequest } from "./admitted.ts";
 import type { Cover } from "./cover.ts";
 import { payDebtFromQuota } from "./debt-payment.ts";
-import { COST_NANO_USD_MAX, demandOf, nanoUsdOf, TOKENS_MAX, within } from "./demand.ts";
+import { believedCost, COST_NANO_USD_MAX, demandOf, nanoUsdOf, TOKENS_MAX, within } from "./demand.ts";
 import type { ChargedEntry, JournalEntry } from "./journal/codec.ts";
 import { Journal } from "./journal/journal.ts";
 import { JournalWriter } from "./journal/writer.ts";
 import { budgetsOf, KeyBudgets, spentOfKey, tokenPaceName } from "./key-budgets.ts";
-import { NOTHING, negative, POINTS_LIMIT, spentPoints } from "./limits.ts";
+import { limitOf, NOTHING, negative, POINTS_LIMIT, spentPoints } from "./limits.ts";
 import { NANO_PER_POINT } from "./points.ts";
 import { RecentTokens } from "./recent-tokens.ts";
+import { refuseUnpriced } from "./refusals.ts";
 import { reservedBy, type SettleNews, type Settler } from "./settler.ts";
 import type {
   Admission,
@@ -70,6 +71,8 @@ export interface MeteringOptions extends Needs<"clock" | "ids" | "log" | "counte
   usage: Usage;
   ledger: Pick<Ledger, "publish" | "balances" | "transaction" | "lockDebt" | "payFromQuota">;
   pointsPerUsd: number;
+  /** Those who pay are refused models without a price. */
+  refusesUnpriced?: boolean;
   dataDir: string;
   /** Calls `run` once before any more answers are sent: usage is on record by then. Right away unless given. */
   beforeAnswers?(run: () => void): void;
@@ -173,6 +176,7 @@ export class MeteringService implements Metering {
   }
 
   async admit(options: AdmitOptions): Promise<Admission> {
+    if (this.options.refusesUnpriced) this.#requirePrice(options);
     if (this.#journal.isFull) {
       fail("unavailable", "Usage cannot be recorded right now; try again later", { retryAfterSeconds: 30 });
     }
@@ -183,10 +187,19 @@ export class MeteringService implements Metering {
     return this.#admitted(options, await this.#check.resume(demandOf(this.options.billing, options)));
   }
 
-  #priceOf(model: string, usage: FinalUsage) {
+  #requirePrice({ payer, model, isOwn, bound }: AdmitOptions): void {
+    const { billing } = this.options;
+    if (isOwn || "costUsd" in bound || billing.priceOf(model, false).input !== null) return;
+    const isPaying = payer.groupId !== null || budgetsOf(payer.keyLimits) > 0;
+    if (isPaying || limitOf(billing.tier(payer.tier)) !== null) refuseUnpriced(model);
+  }
+
+  #priceOf(model: string, isOwn: boolean, usage: FinalUsage) {
     if (usage.costUsd !== undefined) return { costNanoUsd: nanoUsdOf(usage.costUsd) };
-    const { costNanoUsd, ...cache } = this.options.billing.bill(model, usage);
-    return { ...cache, costNanoUsd: costNanoUsd === null ? null : within(costNanoUsd, COST_NANO_USD_MAX) };
+    const { costNanoUsd: byTokens, ...cache } = this.options.billing.bill(model, usage, isOwn);
+    const costNanoUsd = believedCost(usage.reportedUsd, byTokens) ?? byTokens;
+    if (costNanoUsd === null) return { ...cache, costNanoUsd, unpriced: !isOwn };
+    return { ...cache, costNanoUsd: within(costNanoUsd, COST_NANO_USD_MAX) };
   }
 
   #admitted(options: AdmitOptions, cover: Cover): Admission {
@@ -229,7 +242,7 @@ export class MeteringService implements Metering {
 
   /** Returns the price; null when there is none. */
   #append(
-    { requestId, payer, model: routed, refId, record }: RecordOptions,
+    { requestId, payer, model: routed, isOwn = false, refId, record }: RecordOptions,
     { usage, outcome }: OwedRequest,
     hold: Cover["kind"],
   ): number | null {
@@ -254,7 +267,7 @@ export class MeteringService implements Metering {
         channel: tidy(usage.backend, TEXT_MAX.channel),
         promptTokens,
         completionTokens,
-        ...this.#priceOf(routed, { ...usage, promptTokens, completionTokens }),
+        ...this.#priceOf(routed, isOwn, { ...usage, promptTokens, completionTokens }),
         refId: refId === null ? null : tidy(refId, TEXT_MAX.ref),
         estimated: usage.estimated,
         hold,

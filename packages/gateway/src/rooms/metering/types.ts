@@ -27,6 +27,8 @@ export interface AdmitOptions {
   payer: Payer;
   /** The model id that is routed to. */
   model: string;
+  /** The operator's own hardware serves it. */
+  isOwn?: boolean;
   bound: Bound;
   refId: string | null;
   /** What is noted of the request that is charged; absent: the charge is not a request of its own, or none are noted. */
@@ -43,6 +45,8 @@ export interface FinalUsage extends UsageParts {
   estimated: boolean;
   /** An explicit price (video); otherwise the pricing table decides. */
   costUsd?: number;
+  /** What the upstream says that it costs, where the operator believes it. */
+  reportedUsd?: number;
 }
 
 /** One admitted request. Exactly one of `settle` and `release` ends it; later calls do nothing. */

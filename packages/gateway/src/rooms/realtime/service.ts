@@ -314,7 +314,7 @@ export class Realtime {
       rates,
       ids,
       limits: billing.limitsOf(model),
-      admit: (requestId, bound) => this.#admit(owner, { requestId, model, bound, refId }),
+      admit: (requestId, bound) => this.#admit(owner, { requestId, model, isOwn: route.isOwn, bound, refId }),
       pace: async () => metering.checkRate(await owner.payer(model)),
       suspect: (problem, requestId) => routing.suspect(route, problem, requestId),
       settled: ({ estimated, ...tokens }, costNanoUsd) =>

@@ -16,6 +16,9 @@ export interface Filter extends Partial<Record<(typeof SCOPE)[number] | (typeof 
 const asksForAll = (filter: Filter, columns: readonly (keyof Filter)[]): boolean =>
   columns.every((column) => filter[column] === undefined);
 export const isEveryone = (filter: Filter): boolean => asksForAll(filter, SCOPE);
+/** One person's, whose requests are summed up by day. */
+export const isOfPerson = ({ user_id, ...others }: Filter): boolean =>
+  user_id !== undefined && isEveryone(others);
 export const isOfAnyKind = (filter: Filter): boolean => asksForAll(filter, [...KIND, "outcome"]);
 
 /** By HTTP status: what the client did wrong or may not do, what went wrong here or upstream, and clients that left. */

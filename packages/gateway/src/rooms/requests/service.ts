@@ -10,7 +10,7 @@ import type { Needs } from "../foundation.ts";
 import type { Groups } from "../groups/index.ts";
 import type { Metering } from "../metering/index.ts";
 import { DAY_MS, HOUR_MS, MINUTE_MS, NANO_PER_USD, NO_ID, type Usage } from "../usage/index.ts";
-import type { Filter } from "./filter.ts";
+import { type Filter, isOfPerson } from "./filter.ts";
 import type { Wanted } from "./methods.ts";
 import { binsOf, groupsOf, totalsOf } from "./stats.ts";
 import { type AskerSums, type Period, RequestStore } from "./store.ts";
@@ -154,7 +154,7 @@ export class Requests implements RecordSink {
   async stats(actor: Actor, wanted: Wanted & { with_keys?: boolean | undefined }) {
     const filter = await this.#filter(actor, wanted, "requests.stats");
     await this.options.usage.settled();
-    const { period, binMs, before } = this.#periods(wanted);
+    const { period, binMs, before } = this.#periods(wanted, isOfPerson(filter));
     const [{ kinds, counts }, earlier, askers] = await Promise.all([
       this.#store.sums(filter, period),
       this.#store.sums(filter, before),
@@ -177,7 +177,7 @@ export class Requests implements RecordSink {
   }
 
   /** The period in whole parts of its sums, the one of the same length before it, and how wide a bar is. */
-  #periods({ since, until }: Wanted): { period: Period; before: Period; binMs: number } {
+  #periods({ since, until }: Wanted, isByDay: boolean): { period: Period; before: Period; binMs: number } {
     const nowMs = this.options.clock.now();
     const untilMs = until ? Math.min(Date.parse(until), nowMs + DAY_MS) : nowMs;
     const sinceMs = Math.max(
@@ -188,8 +188,10 @@ export class Requests implements RecordSink {
     if (sinceMs >= untilMs) fail("bad_since", "`since` must be before `until`");
     const lengthMs = untilMs - sinceMs;
     const isRecent = sinceMs - lengthMs > nowMs - MINUTE_SUMS_KEPT_MS;
-    const grainMs =
-      lengthMs <= DAY_MS + HOUR_MS && isRecent ? MINUTE_MS : lengthMs <= 8 * DAY_MS ? HOUR_MS : DAY_MS;
+    const isShort = lengthMs <= DAY_MS + HOUR_MS;
+    // Of a person there are no sums by hour, and counting the requests of a week takes seconds.
+    const isByHour = isShort || (lengthMs <= 8 * DAY_MS && !isByDay);
+    const grainMs = isShort && isRecent ? MINUTE_MS : isByHour ? HOUR_MS : DAY_MS;
     const binMs = grainMs * Math.ceil(lengthMs / grainMs / BINS_MAX);
     const fromMs = sinceMs - (sinceMs % binMs);
     const belowMs = fromMs + Math.ceil((untilMs - fromMs) / binMs) * binMs;

@@ -1,7 +1,7 @@
 import { timeOfId } from "../../kernel/ids.ts";
 import type { Database, SqlValue } from "../../storage/contract.ts";
 import { BUCKETS_MS, CACHE_COLUMNS, DAY_MS, HOUR_MS, NO_ID, SUM_COLUMNS } from "../usage/index.ts";
-import { type Filter, isEveryone, isOfAnyKind, Sql } from "./filter.ts";
+import { type Filter, isEveryone, isOfAnyKind, isOfPerson, Sql } from "./filter.ts";
 import type { ListedRow } from "./view.ts";
 
 const NOBODY = `'${NO_ID}'`;
@@ -100,7 +100,11 @@ export class RequestStore {
        LEFT JOIN users u ON u.id = r.user_id LEFT JOIN api_keys k ON k.id = r.key_id WHERE ${condition}`,
       params,
     );
-    return rows.map((row) => ({ ...row, estimated: Boolean(row.estimated) }));
+    return rows.map((row) => ({
+      ...row,
+      estimated: Boolean(row.estimated),
+      unpriced: Boolean(row.unpriced),
+    }));
   }
 
   /** A key has one owner, by whom its requests are found. */
@@ -138,9 +142,7 @@ export class RequestStore {
 
   /** Sums of a period by kind, and how many of each status came in each part of it. */
   async sums(filter: Filter, period: Period): Promise<{ kinds: KindSums[]; counts: KindCount[] }> {
-    const { user_id, ...others } = filter;
-    const isOfPerson = user_id !== undefined && isEveryone(others);
-    return isEveryone(filter) || (isOfPerson && period.grainMs === DAY_MS)
+    return isEveryone(filter) || (isOfPerson(filter) && period.grainMs === DAY_MS)
       ? this.#summed(filter, period)
       : this.#counted(filter, period);
   }

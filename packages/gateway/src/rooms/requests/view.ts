@@ -40,6 +40,7 @@ export const RecordView = z.object({
   tokens_per_second: z.number().nullable().describe("Of the answer, after its first token"),
   estimated: z.boolean().describe("The upstream reported no usage; the tokens are an estimate"),
   cost_usd: z.number().nullable(),
+  unpriced: z.boolean().describe("Its model should have a price; false for what runs on own hardware"),
   user_id: z.string().nullable(),
   user_email: z.string().nullable(),
   key_id: z.string().nullable(),

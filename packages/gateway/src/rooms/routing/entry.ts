@@ -29,6 +29,8 @@ export interface Entry {
   persisted: boolean;
   /** It was not registered: nodes serve it. */
   isAdopted: boolean;
+  /** It runs on the operator's own hardware. */
+  isOwn: boolean;
   /** It gets no request for a model that a backend which does not yield serves. */
   yields: boolean;
   state: HealthState;
@@ -57,7 +59,7 @@ export interface Entry {
 
 /** Fail-closed: not routable until a probe says that it is. */
 export const newEntry = (
-  { modelSources }: Pick<BackendKind, "modelSources">,
+  { modelSources, isOwn }: Pick<BackendKind, "modelSources" | "isOwn">,
   {
     isAdopted = false,
     yields = false,
@@ -67,6 +69,7 @@ export const newEntry = (
   ...given,
   modelSources,
   isAdopted,
+  isOwn: isAdopted || isOwn?.(given.config) === true,
   yields,
   state: "Unhealthy",
   detail: "not probed yet",

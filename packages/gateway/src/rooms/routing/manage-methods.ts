@@ -2,6 +2,7 @@ import { z } from "zod";
 import { AUTHS, CHAT_LIMIT_FIELDS, DIALECTS } from "../../backends/contract.ts";
 import { isoTime } from "../../kernel/clock.ts";
 import { defineMethod, NoParams, Ok } from "../../kernel/method.ts";
+import { LostCacheShare, type LostCaches } from "../usage/index.ts";
 import { type Entry, modelsOf } from "./entry.ts";
 import { aliasField, Health, healthOf, Registration } from "./routes.ts";
 
@@ -23,11 +24,13 @@ const Managed = Health.extend({
   header_names: z.array(z.string()),
   set: z.record(z.string(), z.unknown()),
   drop: z.array(z.string()),
+  believe_cost: z.boolean(),
+  lost_cache_share: LostCacheShare,
   listed_models: z.array(z.string()).describe("As registered, beside those that it lists itself"),
   model_ids: z.array(z.string()).describe("What it serves, as far as it was asked"),
 });
 
-function managed(entry: Entry, nowMs: number): z.input<typeof Managed> {
+function managed(entry: Entry, nowMs: number, lostCaches: LostCaches): z.input<typeof Managed> {
   const { config, backend } = entry;
   return {
     ...healthOf(entry, nowMs),
@@ -45,6 +48,8 @@ function managed(entry: Entry, nowMs: number): z.input<typeof Managed> {
     header_names: Object.keys(config.headers ?? {}),
     set: { ...config.set },
     drop: [...(config.drop ?? [])],
+    believe_cost: config.believe_cost ?? false,
+    lost_cache_share: lostCaches.get(config.name) ?? null,
     listed_models: [...config.models],
     model_ids: modelsOf(entry)
       .slice(0, MODELS_SHOWN_MAX)
@@ -60,10 +65,11 @@ export const listBackends = defineMethod({
   hint,
   params: NoParams,
   result: z.object({ backends: z.array(Managed), models: z.array(z.string()).describe("Callable now") }),
-  handler: ({ rooms: { routing } }) => {
+  handler: async ({ rooms: { routing, usage } }) => {
     const nowMs = routing.options.clock.now();
+    const lost = await usage.lostCaches();
     return {
-      backends: routing.entries.map((entry) => managed(entry, nowMs)),
+      backends: routing.entries.map((entry) => managed(entry, nowMs, lost)),
       models: routing.callableModels().map(({ id }) => id),
     };
   },

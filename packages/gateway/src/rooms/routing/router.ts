@@ -199,6 +199,10 @@ export class Route {
   get name(): string {
     return this.entry.config.name;
   }
+  /** The model runs on the operator's own hardware. */
+  get isOwn(): boolean {
+    return this.entry.isOwn;
+  }
 
   #end(): boolean {
     if (!this.#open) return false;
@@ -444,6 +448,11 @@ export class Router {
   /** Whether a backend that lists the model takes requests in the dialect as they are. */
   speaks(model: string, dialect: DialectName): boolean {
     return this.#candidates(model).some(({ entry }) => entry.backend.native?.has(dialect));
+  }
+
+  /** Whether the operator's own hardware alone serves the model. */
+  isOwn(model: string): boolean {
+    return this.isListed(model) && this.#candidates(model).every(({ entry }) => entry.isOwn);
   }
 
   /** Whether any backend lists the model. */

@@ -60,6 +60,10 @@ const Settings = {
     .nullish()
     .describe("Fields of every request's body that are set"),
   drop: z.array(FieldName).max(FIELDS_MAX).nullish().describe("Fields that are taken out of it"),
+  believe_cost: z
+    .boolean()
+    .nullish()
+    .describe("Charge what it reports as its own cost (`usage.cost`, as OpenRouter does), not by the token"),
 };
 
 export const Registration = z.object(
@@ -99,6 +103,7 @@ export const Health = z.object({
   requests: z.int(),
   in_flight: z.int().describe("Calls under way on this instance"),
   concurrency: z.int().nullable(),
+  own_hardware: z.boolean().describe("Its models are not billed unless they are given a price"),
   circuit: z.object({
     state: z.enum(["closed", "open", "half_open"]),
     consecutive_failures: z.int(),
@@ -132,6 +137,7 @@ export function healthOf(entry: Entry, nowMs: number): z.output<typeof Health> {
     requests,
     in_flight: entry.inFlight,
     concurrency: config.concurrency ?? null,
+    own_hardware: entry.isOwn,
     circuit: report,
     last_error: detail ?? report.cause,
     probed_at: probedAtMs === null ? null : new Date(probedAtMs).toISOString(),

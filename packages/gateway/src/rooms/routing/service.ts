@@ -264,6 +264,16 @@ export class Routing {
   capabilitiesOf(model: string): CapabilityName[] {
     return this.#router.capabilitiesOf(model);
   }
+  /** Whether the operator's own hardware alone serves the model. */
+  isOwn(model: string): boolean {
+    return this.#router.isOwn(model);
+  }
+  /** The same of a backend of this type, which need not be registered. */
+  isOwnType(type: string): boolean {
+    const { factory } = this.options;
+    const plan = factory.plan(type);
+    return plan !== null && "kind" in plan && factory.kinds.get(plan.kind)?.isOwn?.({ type }) === true;
+  }
   routableModels() {
     return this.#router.routableModels();
   }

@@ -48,11 +48,12 @@ export function settingsOf({
   headers,
   set,
   drop,
+  believe_cost,
 }: BackendSettings): BackendSettings {
-  const all = { auth, limit_field, id_prefix, headers, set, drop };
+  const all = { auth, limit_field, id_prefix, headers, set, drop, believe_cost };
   return Object.fromEntries(
     Object.entries(all).filter(
-      ([, value]) => value && (typeof value === "string" || Object.keys(value).length > 0),
+      ([, value]) => value && (typeof value !== "object" || Object.keys(value).length > 0),
     ),
   );
 }

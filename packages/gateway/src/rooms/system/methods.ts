@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { defineMethod, NoParams, Timestamp } from "../../kernel/method.ts";
+import { LostCacheShare } from "../usage/index.ts";
 
 export const status = defineMethod({
   name: "system.status",
@@ -65,6 +66,7 @@ export const activity = defineMethod({
           state: State,
           circuit: z.enum(["closed", "open", "half_open"]),
           detail: z.string().nullable().describe("Why the state is not Healthy"),
+          lost_cache_share: LostCacheShare,
           probes: z.array(
             z.object({
               at: Timestamp,
@@ -91,7 +93,7 @@ export const activity = defineMethod({
       )
       .describe("Newest first"),
   }),
-  handler: ({ rooms }) => rooms.system.activity(),
+  handler: async ({ rooms }) => rooms.system.activity(await rooms.usage.lostCaches()),
 });
 
 const SET_UP = "registering model servers is for administrators";

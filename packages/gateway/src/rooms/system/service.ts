@@ -6,6 +6,7 @@ import type { Needs } from "../foundation.ts";
 import type { MeteringService } from "../metering/index.ts";
 import type { Providers } from "../providers/index.ts";
 import type { Entry, Routing } from "../routing/index.ts";
+import type { LostCaches } from "../usage/index.ts";
 import { LastHour } from "./last-hour.ts";
 import type { LocalServers } from "./local-servers.ts";
 import { RecentFailures } from "./recent-failures.ts";
@@ -55,9 +56,10 @@ export class System {
   }
 
   /** What an operator watches: this instance's last hour, its backends' probes and its latest failures. */
-  activity() {
+  activity(lostCaches: LostCaches) {
     const { entries } = this.options.routing;
-    const shown = entries.toSorted((a, b) => troubleOf(b) - troubleOf(a)).slice(0, BACKENDS_SHOWN_MAX);
+    const trouble = (entry: Entry) => troubleOf(entry) + (lostCaches.has(entry.config.name) ? 0.5 : 0);
+    const shown = entries.toSorted((a, b) => trouble(b) - trouble(a)).slice(0, BACKENDS_SHOWN_MAX);
     return {
       ...this.#lastHour.report(),
       backends_total: entries.length,
@@ -67,6 +69,7 @@ export class System {
         state: entry.state,
         circuit: entry.circuits.report(this.options.clock.now()).state,
         detail: entry.detail,
+        lost_cache_share: lostCaches.get(entry.config.name) ?? null,
         probes: entry.probes.list().map(({ atMs, state, latencyMs, detail }) => ({
           at: isoTime(atMs),
           state,

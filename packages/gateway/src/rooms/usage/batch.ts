@@ -35,7 +35,7 @@ class Tally {
     this.promptTokens += row.promptTokens;
     this.completionTokens += row.completionTokens;
     this.costNanoUsd += row.costNanoUsd ?? 0;
-    if (row.channel !== null && row.costNanoUsd === null) this.unpriced++;
+    if (row.unpriced) this.unpriced++;
     cacheOf(row).forEach((figure, i) => {
       this.cache[i]! += figure;
     });

@@ -1,6 +1,7 @@
 export { NO_ID } from "./batch.ts";
 export { DAY_MS, MonthNames, nextMonthMs, utcDay, utcMonth } from "./calendar.ts";
 export { BUCKET_COUNT, BUCKETS_MS, CACHE_COLUMNS, HOUR_MS, MINUTE_MS, SUM_COLUMNS } from "./grains.ts";
+export { LostCacheShare, type LostCaches } from "./lost-caches.ts";
 export * as methods from "./methods.ts";
 export * as routes from "./routes.ts";
 export {

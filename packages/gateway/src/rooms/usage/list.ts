@@ -1,11 +1,12 @@
 import { isoTime } from "../../kernel/clock.ts";
 import type { Database, SqlValue } from "../../storage/contract.ts";
 import { nextMonthMs, utcMonth } from "./calendar.ts";
-import { WHOLE_USER } from "./rows.ts";
+import { NANO_PER_USD, WHOLE_USER } from "./rows.ts";
 import { conditionsOf, type SeriesFilter } from "./series.ts";
 
 const COLUMNS = `id, model, backend, prompt_tokens, completion_tokens, total_tokens, cost, created_ms, ref_id, api_key_id,
-  project, points, account_type, estimated`;
+  project, points, account_type, estimated, unpriced, cached_tokens, cache_write_tokens, reasoning_tokens,
+  cache_saved_nano_usd`;
 
 interface ListOptions {
   userId: string;
@@ -31,12 +32,19 @@ interface StoredRow {
   points: number | null;
   account_type: "user" | "group" | null;
   estimated: boolean;
+  unpriced: boolean;
+  cached_tokens: number;
+  cache_write_tokens: number;
+  reasoning_tokens: number;
+  cache_saved_nano_usd: number;
 }
 
-const toListed = ({ created_ms, ...row }: StoredRow) => ({
+const toListed = ({ created_ms, cache_saved_nano_usd, ...row }: StoredRow) => ({
   ...row,
+  cache_saved_usd: cache_saved_nano_usd / NANO_PER_USD,
   created_at: isoTime(created_ms),
   estimated: Boolean(row.estimated),
+  unpriced: Boolean(row.unpriced),
 });
 type ListedRow = ReturnType<typeof toListed>;
 

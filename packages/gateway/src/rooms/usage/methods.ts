@@ -12,6 +12,7 @@ const Row = z.object({
   completion_tokens: z.int(),
   total_tokens: z.int(),
   cost: z.number().nullable().describe("USD; null when the model has no price"),
+  unpriced: z.boolean().describe("It should have one; false for what runs on own hardware"),
   created_at: Timestamp,
   ref_id: z.string().nullable(),
   api_key_id: z.string().describe("The key's prefix, or jwt-<user-uuid> for a signed-in person"),
@@ -19,6 +20,13 @@ const Row = z.object({
   points: z.int().nullable().describe("What points paid; null when it counts against the tier's quota"),
   account_type: z.enum(["user", "group"]).nullable().describe("Whose points paid"),
   estimated: z.boolean().describe("The upstream reported no usage; the tokens are an estimate"),
+});
+
+const DetailedRow = Row.extend({
+  cached_tokens: z.int().describe("Of the prompt: read from the upstream's cache"),
+  cache_write_tokens: z.int().describe("Of the prompt: written to it"),
+  reasoning_tokens: z.int().describe("Of the completion"),
+  cache_saved_usd: z.number().describe("What it would have cost more without the cache"),
 });
 
 export const list = defineMethod({
@@ -63,7 +71,7 @@ const Filter = z.object({
 
 export const series = defineMethod({
   name: "usage.series",
-  summary: "Usage by UTC day and by model, source, reference, project or key, the dearest first",
+  summary: "Usage by UTC day and by model, backend, source, reference, project or key, the dearest first",
   auth: "jwt",
   audit: false,
   role: "administrator for everyone's",
@@ -86,7 +94,7 @@ export const records = defineMethod({
     limit: WholeNumber.optional().describe("Default 50; values outside 1-500 are brought into it"),
     cursor: z.string().max(128).optional().describe("`next_cursor` of the page before"),
   }),
-  result: z.object({ records: z.array(Row), next_cursor: z.string().nullable() }),
+  result: z.object({ records: z.array(DetailedRow), next_cursor: z.string().nullable() }),
   handler: ({ params, actor, rooms }) => rooms.usage.records(actor, params),
 });
 

@@ -4,7 +4,7 @@ import { DAY_MS, utcDay } from "./calendar.ts";
 import { CACHE_COLUMNS } from "./grains.ts";
 import { NANO_PER_USD } from "./rows.ts";
 
-export const SERIES_BY = ["model", "source", "ref", "project", "key"] as const;
+export const SERIES_BY = ["model", "backend", "source", "ref", "project", "key"] as const;
 export type SeriesBy = (typeof SERIES_BY)[number];
 
 /** Groups that are told apart; the rest are summed up together. */
@@ -26,6 +26,7 @@ export interface SeriesFilter {
 
 const COLUMNS: Readonly<Record<SeriesBy, string>> = {
   model: "model",
+  backend: "served_by",
   source: "backend",
   ref: "ref_id",
   project: "project",
@@ -112,7 +113,7 @@ export class UsageSeries {
     const { where, params } = conditionsOf(filter);
     const source = `SELECT created_ms - created_ms % ${DAY_MS} AS start_ms, ${COLUMNS[by]} AS name, 1 AS requests,
         prompt_tokens, completion_tokens, COALESCE(cost_nano_usd, 0) AS cost_nano_usd,
-        ${CACHE_COLUMNS.join(", ")}, CASE WHEN cost_nano_usd IS NULL THEN 1 ELSE 0 END AS unpriced
+        ${CACHE_COLUMNS.join(", ")}, CASE WHEN unpriced THEN 1 ELSE 0 END AS unpriced
       FROM usage_records ${where}`;
     return this.#grouped(source, params);
   }

@@ -5,6 +5,7 @@ import { fail } from "../../kernel/errors.ts";
 import type { Database, Sweep } from "../../storage/contract.ts";
 import { monthsBeforeMs } from "./calendar.ts";
 import { UsageList } from "./list.ts";
+import { CacheWatch, type LostCaches } from "./lost-caches.ts";
 import { UsageQueries } from "./query.ts";
 import { clamp, type QueryBody, usageQueryOf } from "./query-params.ts";
 import type { MonthKey, MonthTotals } from "./rows.ts";
@@ -61,6 +62,7 @@ export class Usage {
   readonly #queries: UsageQueries;
   readonly #list: UsageList;
   readonly #series: UsageSeries;
+  readonly #cacheWatch: CacheWatch;
   /**
    * Waits, for a bounded time, until what this process has journaled is in the database, so that people see
    * the request they have just made. Set by the room that writes.
@@ -68,11 +70,12 @@ export class Usage {
   settled: () => Promise<void> = async () => {};
 
   constructor(readonly options: UsageOptions) {
-    const { db } = options;
+    const { db, clock } = options;
     this.store = new UsageStore(db);
     this.#queries = new UsageQueries(db);
     this.#list = new UsageList(db);
     this.#series = new UsageSeries(db);
+    this.#cacheWatch = new CacheWatch(db, clock);
   }
 
   async month(key: MonthKey): Promise<MonthTotals> {
@@ -103,6 +106,11 @@ export class Usage {
     const filter = filterOf(actor, wanted);
     await this.settled();
     return this.#series.read(filter, wanted.by);
+  }
+
+  /** Backends from whose caches nothing is read any more. */
+  lostCaches(): Promise<LostCaches> {
+    return this.#cacheWatch.lost();
   }
 
   /** Answers `usage.records`. */

@@ -42,6 +42,7 @@ const COLUMNS: readonly [column: string, value: (row: RequestRow) => SqlValue][]
   ["cache_saved_nano_usd", (row) => row.cacheSavedNanoUsd ?? 0],
   ["estimated", (row) => row.estimated],
   ["cost_nano_usd", (row) => row.costNanoUsd],
+  ["unpriced", (row) => row.unpriced ?? false],
   ["channel", (row) => row.channel],
   ["points", (row) => row.points],
   ["account_type", (row) => row.accountType],

@@ -129,6 +129,7 @@ export const money: readonly Statement[] = [
     cache_saved_nano_usd {bigint} NOT NULL,
     estimated {boolean} NOT NULL,
     cost_nano_usd {bigint} CHECK (cost_nano_usd >= 0),
+    unpriced {boolean} NOT NULL DEFAULT FALSE,
     channel TEXT CHECK (length(channel) <= 64),
     points {bigint},
     account_type TEXT CHECK (account_type IN ('user', 'group')),
@@ -247,6 +248,6 @@ function usageView(createdAt: string): string {
     SELECT id, user_id, key_id, api_key_id, project, model, channel AS backend, prompt_tokens, completion_tokens,
       prompt_tokens + completion_tokens AS total_tokens, CAST(cost_nano_usd AS {double}) / 1000000000 AS cost, cost_nano_usd,
       ${createdAt} AS created_at, ended_ms AS created_ms, ref_id, points, account_type, estimated,
-      cached_tokens, cache_write_tokens, reasoning_tokens, cache_saved_nano_usd
+      cached_tokens, cache_write_tokens, reasoning_tokens, cache_saved_nano_usd, unpriced, backend AS served_by
     FROM requests WHERE channel IS NOT NULL`;
 }

@@ -11,13 +11,17 @@ export function chatUsage(usage: unknown): ChatUsage | null {
   if (!isObject(usage)) return null;
   const { promptTokenCount, toolUsePromptTokenCount, candidatesTokenCount, thoughtsTokenCount } = usage;
   return chatUsageOf({
-    prompt: promptTokenCount == null ? undefined : sumOf(promptTokenCount, toolUsePromptTokenCount),
-    completion: sumOf(candidatesTokenCount, thoughtsTokenCount),
-    cached: usage.cachedContentTokenCount,
-    reasoning: thoughtsTokenCount,
-    audioInput: tokensOf(usage.promptTokensDetails, "AUDIO"),
-    imageInput: tokensOf(usage.promptTokensDetails, "IMAGE"),
-    audioOutput: tokensOf(usage.candidatesTokensDetails, "AUDIO"),
-    imageOutput: tokensOf(usage.candidatesTokensDetails, "IMAGE"),
+    prompt_tokens: promptTokenCount == null ? undefined : sumOf(promptTokenCount, toolUsePromptTokenCount),
+    completion_tokens: sumOf(candidatesTokenCount, thoughtsTokenCount),
+    prompt_tokens_details: {
+      cached_tokens: usage.cachedContentTokenCount,
+      audio_tokens: tokensOf(usage.promptTokensDetails, "AUDIO"),
+      image_tokens: tokensOf(usage.promptTokensDetails, "IMAGE"),
+    },
+    completion_tokens_details: {
+      reasoning_tokens: thoughtsTokenCount,
+      audio_tokens: tokensOf(usage.candidatesTokensDetails, "AUDIO"),
+      image_tokens: tokensOf(usage.candidatesTokensDetails, "IMAGE"),
+    },
   });
 }

@@ -61,7 +61,7 @@ export interface CallParts {
   /** Known limits of a model's context and output. */
   limitsOf(model: string): ModelLimits;
   /** The price of work that is counted in these units; null when it is priced by the token, or not at all. */
-  unitPriceOf(model: string, units: readonly WorkUnit[]): UnitPrice | null;
+  unitPriceOf(route: Pick<Route, "model" | "isOwn">, units: readonly WorkUnit[]): UnitPrice | null;
   watch: CallWatch;
   observer: CallObserver;
 }
@@ -314,9 +314,13 @@ export class UpstreamCall {
     let costNanoUsd: number | null = null;
     if (owed === null) this.admission.release();
     else {
-      const { isEstimated: estimated, lacks: _, ...parts } = owed;
+      const { isEstimated: estimated, lacks: _, reportedUsd, ...parts } = owed;
+      const isBelieved = !estimated && this.route.entry.config.believe_cost;
       const usage = { ...parts, backend: this.options.asker.channel, estimated };
-      costNanoUsd = this.admission.settle(usage, this.observed.outcome(this.#failure));
+      costNanoUsd = this.admission.settle(
+        isBelieved ? { ...usage, reportedUsd } : usage,
+        this.observed.outcome(this.#failure),
+      );
       for (const problem of problemsIn(end, owed, this.outgoing))
         this.parts.routing.suspect(this.route, problem, this.options.asker.requestId);
     }
@@ -350,7 +354,7 @@ function outgoingOn(
   { model, route }: { model: string; route: Route },
 ): Outgoing {
   const { work } = options;
-  const price = work ? parts.unitPriceOf(route.model, work.units) : null;
+  const price = work ? parts.unitPriceOf(route, work.units) : null;
   return new Outgoing(options, model, route, { limits: parts.limitsOf(route.model), price });
 }
 
@@ -362,7 +366,8 @@ async function holdFor(
 ): Promise<Admission> {
   const { route, demanded: bound } = outgoing;
   try {
-    const admission = await metering.admit({ requestId, payer, model: route.model, bound, refId, record });
+    const { model, isOwn } = route;
+    const admission = await metering.admit({ requestId, payer, model, isOwn, bound, refId, record });
     if (admission.lowered) outgoing.lower(admission.outputTokensHeld);
     return admission;
   } catch (error) {

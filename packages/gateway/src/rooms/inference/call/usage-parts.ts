@@ -13,8 +13,10 @@ type Whole = Pick<UsageParts, "promptTokens" | "completionTokens">;
 
 /** The parts of a chat's `usage`, under the names that vendors give them. */
 export function partsIn(usage: Record<string, unknown>, whole: Whole): UsageParts {
-  const prompt = membersOf(usage.prompt_tokens_details ?? usage.prompt_token_details);
-  const said = membersOf(usage.completion_tokens_details);
+  const prompt = membersOf(
+    usage.prompt_tokens_details ?? usage.prompt_token_details ?? usage.input_tokens_details,
+  );
+  const said = membersOf(usage.completion_tokens_details ?? usage.output_tokens_details);
   // DeepSeek, Moonshot and Mistral have names of their own.
   const cachedTokens = tokenCount(
     prompt?.cached_tokens,

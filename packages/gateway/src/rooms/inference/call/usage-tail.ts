@@ -8,6 +8,8 @@ import { partsIn } from "./usage-parts.ts";
 export interface ReportedUsage extends UsageParts {
   /** What the report does not say; where it is both, the sum was reported and stands as the prompt's. */
   lacks?: "prompt" | "completion" | "both";
+  /** What the upstream itself asks for the request. */
+  reportedUsd?: number;
 }
 
 /** Of several reports in one stream the largest counts; of equal ones the later. */
@@ -56,7 +58,10 @@ export function readUsage(value: unknown): UsageReport {
   const promptTokens = p ?? (isRestKnown ? t - c! : 0);
   const completionTokens = c ?? (isRestKnown ? t - p! : 0);
   if (promptTokens + completionTokens === 0) return null;
-  if (isRestKnown || (p !== null && c !== null)) return partsIn(usage, { promptTokens, completionTokens });
+  if (isRestKnown || (p !== null && c !== null)) {
+    const parts = partsIn(usage, { promptTokens, completionTokens });
+    return Number.isFinite(usage.cost) ? { ...parts, reportedUsd: usage.cost as number } : parts;
+  }
   return { promptTokens, completionTokens, lacks: p === null ? "prompt" : "completion" };
 }
 

@@ -63,11 +63,12 @@ const FIELDS = [
   "hold",
   "tier",
   "budgets",
+  "unpriced",
 ] as const satisfies readonly (keyof JournalEntry)[];
 
 /** What a line without them left out. */
-const CACHE_FIELDS: ReadonlySet<string> = new Set([
-  ...["cachedTokens", "cacheWriteTokens", "reasoningTokens", "cacheSavedNanoUsd"],
+const OPTIONAL_FIELDS: ReadonlySet<string> = new Set([
+  ...["cachedTokens", "cacheWriteTokens", "reasoningTokens", "cacheSavedNanoUsd", "unpriced"],
 ]);
 
 const crcHex = (json: string): string => Bun.hash.crc32(json).toString(16).padStart(CRC_LENGTH, "0");
@@ -89,7 +90,7 @@ function decodeLine(line: string): JournalEntry | null {
   const entry: Partial<Record<keyof JournalEntry, unknown>> = {};
   for (let i = 0; i < FIELDS.length; i++) {
     const [field, value] = [FIELDS[i]!, values[i + 1]];
-    if (value !== null || !CACHE_FIELDS.has(field)) entry[field] = value;
+    if (value !== null || !OPTIONAL_FIELDS.has(field)) entry[field] = value;
   }
   return entry as unknown as JournalEntry;
 }
