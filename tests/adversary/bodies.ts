@@ -25,6 +25,10 @@ const DISGUISES: Record<Prompt["disguise"], string> = {
 export const promptText = ({ kind, tokens, disguise }: Prompt, { canary }: Flight): string =>
   `${canaryText(canary)} ${DISGUISES[disguise]}${textOf(kind, tokens)}`;
 
+/** Gemini's requests name the model, and whether they stream, in their path. */
+export const geminiPath = (request: ChatRequest, flight: Flight): string =>
+  `/v1beta/models/${modelId(request, flight)}:${request.stream ? "streamGenerateContent?alt=sse" : "generateContent"}`;
+
 const modelId = ({ upstream, model }: ChatRequest, { modelNumber }: Flight) =>
   `${PREFIXES[upstream]}${model}-${modelNumber}`;
 
@@ -88,6 +92,12 @@ export function chatBody(step: ChatStep, context: ChatContext): string {
     ["stream", json(step.stream)],
   ];
   const rest: Members = [...ownFields(step, context), ...membersAt(members, "top"), ...nested(members)];
+  if (step.via === "gemini")
+    return objectText([
+      ["contents", json([{ role: "user", parts: [{ text: promptText(prompt, flight) }] }])],
+      ["generationConfig", json({ maxOutputTokens: MESSAGES_LIMIT })],
+      ...membersAt(members, "top"),
+    ]);
   if (step.via === "responses" || step.via === "cursor")
     return objectText([...base, ["input", json(promptText(prompt, flight))], ...rest]);
   if (step.via === "completions" || step.via === "raw" || step.via === "generate")

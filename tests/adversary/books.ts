@@ -11,6 +11,7 @@ export interface Row {
   model: string;
   promptTokens: number;
   completionTokens: number;
+  cachedTokens: number;
   costUsd: number | null;
   points: number | null;
 }
@@ -52,7 +53,7 @@ export async function readBooks(
   for (const deadline = Date.now() + FLUSH_MS; ; await Bun.sleep(50)) {
     rows = (
       await stage.db.all<Record<string, string | number | null>>(
-        `SELECT id, user_id, key_id, project, model, prompt_tokens, completion_tokens, cost, points FROM usage_records WHERE user_id IN (${places})`,
+        `SELECT id, user_id, key_id, project, model, prompt_tokens, completion_tokens, cached_tokens, cost, points FROM usage_records WHERE user_id IN (${places})`,
         ids,
       )
     ).map((row) => ({
@@ -63,6 +64,7 @@ export async function readBooks(
       model: String(row.model),
       promptTokens: Number(row.prompt_tokens),
       completionTokens: Number(row.completion_tokens),
+      cachedTokens: Number(row.cached_tokens),
       costUsd: row.cost === null ? null : Number(row.cost),
       points: row.points === null ? null : Number(row.points),
     }));

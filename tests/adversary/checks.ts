@@ -53,9 +53,10 @@ const describe = (flight: Flight): string => {
   return `${asked.surface} (${text} in ${member}, ${report}, ${ending}, leaves ${asked.leave.at}): status ${outcome.status}, ${deliveredTokens(flight)} tokens delivered${outcome.left ? ", left" : ""}; ${served}`;
 };
 
-const tokensOf = ({ promptTokens, completionTokens }: Row): Tokens => ({
+const tokensOf = ({ promptTokens, completionTokens, cachedTokens }: Row): Tokens => ({
   prompt: promptTokens,
   completion: completionTokens,
+  cached: cachedTokens,
 });
 
 /** The rows of one request as one: a voice session has one for each response. */
@@ -64,6 +65,7 @@ const merged = (rows: readonly Row[]): Row | undefined =>
     ...rows[0],
     promptTokens: sum(rows.map(({ promptTokens }) => promptTokens)),
     completionTokens: sum(rows.map(({ completionTokens }) => completionTokens)),
+    cachedTokens: sum(rows.map(({ cachedTokens }) => cachedTokens)),
     costUsd: rows[0].costUsd === null ? null : sum(rows.map(({ costUsd }) => costUsd ?? 0)),
   };
 

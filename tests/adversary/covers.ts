@@ -63,9 +63,13 @@ export function checkBounds({ plot, population, flights }: Round): Problem[] {
 
 /** What is owed for a request, as far as it was really served: a report may say more. */
 function servedTokens(flight: Flight): Tokens {
-  const { prompt, completion } = owedTokens(flight);
+  const { prompt, completion, cached } = owedTokens(flight);
   const read = flight.dispatches.reduce((sum, { promptTokens }) => sum + promptTokens, 0);
-  return { prompt: Math.min(prompt, read), completion: Math.min(completion, deliveredTokens(flight)) };
+  return {
+    prompt: Math.min(prompt, read),
+    completion: Math.min(completion, deliveredTokens(flight)),
+    cached,
+  };
 }
 
 /** All that was served to these people, by the upstream's count, is within all that they ever had. */

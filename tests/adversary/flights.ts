@@ -17,7 +17,7 @@ export interface Dispatch {
   /** Billed, but never sent: rejected predictions, choices that lost. */
   hiddenTokens: number;
   /** The usage that it reported last. */
-  reported: { prompt: unknown; completion: unknown } | null;
+  reported: { prompt: unknown; completion: unknown; cached?: number } | null;
   end: End;
 }
 

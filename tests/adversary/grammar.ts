@@ -2,6 +2,7 @@ import fc, { type Arbitrary } from "fast-check";
 import {
   type AnswerPlan,
   type BatchStep,
+  CACHED,
   type ChatRequest,
   type ChatStep,
   type EmbedStep,
@@ -148,6 +149,7 @@ const answerPlan = (exaggerates: boolean): Arbitrary<AnswerPlan> =>
       member: fc.oneof(fc.constant<"content">("content"), fc.constantFrom(...OUTPUT_MEMBERS)),
       alike: fc.boolean(),
       report: reports(exaggerates),
+      cached: fc.constantFrom(...CACHED),
       ending: oftener<Ending>(
         [14, "whole"],
         [2, "no-done"],
@@ -179,7 +181,14 @@ const key = oftener<KeyKind>([3, "plain"], [1, "other"], [3, "group"], [2, "fres
 const chatRequest = (exaggerates: boolean): Arbitrary<ChatRequest> =>
   fc.record({
     model: oftener<ChatRequest["model"]>([6, "dear"], [2, "cheap"], [1, "free"]),
-    upstream: oftener<ChatRequest["upstream"]>([8, "chat"], [2, "ollama"], [1, "engine"]),
+    upstream: oftener<ChatRequest["upstream"]>(
+      [8, "chat"],
+      [2, "ollama"],
+      [1, "engine"],
+      [3, "messages"],
+      [3, "responses"],
+      [3, "gemini"],
+    ),
     stream: fc.boolean(),
     prompt,
     asText: fc.record({
@@ -202,8 +211,9 @@ const chat = (exaggerates: boolean): Arbitrary<ChatStep> =>
       via: oftener<ChatStep["via"]>(
         [10, "chat"],
         [1, "cursor"],
-        [2, "responses"],
-        [2, "messages"],
+        [4, "responses"],
+        [4, "messages"],
+        [3, "gemini"],
         [4, "completions"],
         [2, "ollama"],
         [1, "generate"],
@@ -214,9 +224,9 @@ const chat = (exaggerates: boolean): Arbitrary<ChatStep> =>
       request: chatRequest(exaggerates),
     })
     .map(({ request, ...step }) => {
-      // An engine has no text completions.
+      // Engines and the vendors' own APIs have no text completions.
       const isText = step.via === "completions" || step.via === "raw";
-      const upstream = isText && request.upstream === "engine" ? "chat" : request.upstream;
+      const upstream = isText && request.upstream !== "ollama" ? "chat" : request.upstream;
       return { do: "chat" as const, ...step, ...request, upstream };
     });
 

@@ -26,6 +26,7 @@ const PLAN: AnswerPlan = {
   member: "content",
   alike: false,
   report: "honest",
+  cached: "none",
   ending: "whole",
 };
 const DISPATCH: Dispatch = {
@@ -71,6 +72,7 @@ const rowOf = (row: Partial<Row> = {}): Row => ({
   model: "dear-0",
   promptTokens: 1_000,
   completionTokens: 1_000,
+  cachedTokens: 0,
   costUsd: 1.1,
   points: 110,
   ...row,

@@ -12,6 +12,8 @@ export const ESTIMATE_SLACK = { share: 0.2, tokens: 16 } as const;
 export interface Tokens {
   prompt: number;
   completion: number;
+  /** Of the prompt: read from the upstream's cache. */
+  cached?: number;
 }
 
 export const NOTHING: Tokens = { prompt: 0, completion: 0 };
@@ -21,7 +23,14 @@ const estimated = (tokens: number): number =>
 const least = (a: Tokens, b: Tokens): Tokens => ({
   prompt: Math.min(a.prompt, b.prompt),
   completion: Math.min(a.completion, b.completion),
+  cached: Math.max(a.cached ?? 0, b.cached ?? 0) || undefined,
 });
+
+/** What was said of a cache, where it can be true: a part of the prompt that is more than all of it is not believed. */
+const cachedIn = ({ reported }: Dispatch): number | undefined =>
+  reported?.cached !== undefined && isPlausible(reported.prompt) && reported.cached <= reported.prompt
+    ? reported.cached
+    : undefined;
 
 /** Tokens of the pieces of an answer that the client really received. */
 function deliveredOf({ outcome }: Flight, { pieces }: Dispatch): number {
@@ -37,6 +46,7 @@ export const deliveredTokens = (flight: Flight): number =>
 const counted = (flight: Flight, dispatch: Dispatch): Tokens => ({
   prompt: isUnderstated(flight) ? 0 : estimated(dispatch.promptTokens),
   completion: estimated(deliveredOf(flight, dispatch)),
+  cached: cachedIn(dispatch),
 });
 
 /** A voice session whose upstream once reported less than it had heard: how much there is is then not known. */
@@ -51,7 +61,7 @@ function finished(flight: Flight, dispatch: Dispatch): Tokens {
   const { reported } = dispatch;
   const count = counted(flight, dispatch);
   if (reported && isPlausible(reported.prompt) && isPlausible(reported.completion))
-    return { prompt: reported.prompt, completion: reported.completion };
+    return { prompt: reported.prompt, completion: reported.completion, cached: cachedIn(dispatch) };
   // One impossible figure may discredit the other one or not.
   return {
     prompt: isPlausible(reported?.prompt) ? Math.min(count.prompt, reported.prompt) : count.prompt,
@@ -64,8 +74,12 @@ function finished(flight: Flight, dispatch: Dispatch): Tokens {
 /** The tokens that the usage rows of a request must have at least; of a voice session, for all its responses. */
 export const owedTokens = (flight: Flight): Tokens =>
   flight.dispatches.reduce((sum, dispatch) => {
-    const { prompt, completion } = owedFor(flight, dispatch);
-    return { prompt: sum.prompt + prompt, completion: sum.completion + completion };
+    const { prompt, completion, cached = 0 } = owedFor(flight, dispatch);
+    return {
+      prompt: sum.prompt + prompt,
+      completion: sum.completion + completion,
+      cached: cached + (sum.cached ?? 0) || undefined,
+    };
   }, NOTHING);
 
 function owedFor(flight: Flight, dispatch: Dispatch): Tokens {
@@ -95,7 +109,10 @@ export const classOf = (model: string): ModelClass =>
   (Object.keys(PRICES) as ModelClass[]).find((name) => model.includes(`${name}-`)) ?? "free";
 
 /** The price of tokens of a model in USD; null: it has none. */
-export function usdOf(model: string, { prompt, completion }: Tokens): number | null {
-  const price = PRICES[classOf(model)];
-  return price && (prompt * price.input + completion * price.output) / MILLION;
+export function usdOf(model: string, { prompt, completion, cached = 0 }: Tokens): number | null {
+  const price: { input: number; output: number; cached_input?: number } | null = PRICES[classOf(model)];
+  if (price === null) return null;
+  const read = Math.min(cached, prompt);
+  const fresh = (prompt - read) * price.input + read * (price.cached_input ?? price.input);
+  return (fresh + completion * price.output) / MILLION;
 }

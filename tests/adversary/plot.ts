@@ -29,16 +29,16 @@ export type TierName = keyof typeof TIERS;
 
 /** USD per million tokens, by the beginning of the model id. `free` has no price: it counts in tokens only. */
 export const PRICES = {
-  dear: { input: 100, output: 1_000 },
-  cheap: { input: 1, output: 10 },
+  dear: { input: 100, output: 1_000, cached_input: 10 },
+  cheap: { input: 1, output: 10, cached_input: 0.5 },
   embed: { input: 100, output: 0 },
   voice: { input: 100, output: 1_000 },
   free: null,
-} as const satisfies Record<string, { input: number; output: number } | null>;
+} as const satisfies Record<string, { input: number; output: number; cached_input?: number } | null>;
 export type ModelClass = keyof typeof PRICES;
 export type ChatClass = "dear" | "cheap" | "free";
 /** Which wire format the upstream speaks. */
-export type UpstreamKind = "chat" | "ollama" | "engine";
+export type UpstreamKind = "chat" | "ollama" | "engine" | "messages" | "responses" | "gemini";
 
 /** So many models of each class exist; within a round the number tells which request a usage row belongs to. */
 export const MODEL_NUMBERS = 256;
@@ -69,7 +69,7 @@ export interface ChatStep extends Sent, ChatRequest {
   do: "chat";
   key: KeyKind;
   /**
-   * `cursor`: the body of a response at the door of chats. `socket`: chat.send over a WebSocket. `ollama` and
+   * `gemini`: Gemini's own API. `cursor`: the body of a response at the door of chats. `socket`: chat.send over a WebSocket. `ollama` and
    * `generate`: Ollama's chats and single prompts; `raw`: a prompt that goes to the model as a text.
    */
   via:
@@ -77,6 +77,7 @@ export interface ChatStep extends Sent, ChatRequest {
     | "cursor"
     | "responses"
     | "messages"
+    | "gemini"
     | "completions"
     | "ollama"
     | "generate"
@@ -189,6 +190,10 @@ export const REPORTS = [
 ] as const;
 export type Report = (typeof REPORTS)[number];
 
+/** What of the prompt the upstream says that it read from its cache: nothing, most of it, or more than there is. */
+export const CACHED = ["none", "most", "beyond"] as const;
+export type Cached = (typeof CACHED)[number];
+
 export type Ending = "whole" | "no-done" | "cut" | "error-event" | "refuse" | "fail";
 
 /** What the upstream does with a request, if it gets it. */
@@ -201,6 +206,7 @@ export interface AnswerPlan {
   /** All choices say the same, as they do at temperature 0. */
   alike: boolean;
   report: Report;
+  cached: Cached;
   ending: Ending;
 }
 

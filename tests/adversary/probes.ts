@@ -40,6 +40,7 @@ const HONEST: Omit<ChatStep, "who" | "members"> = {
     member: "content",
     alike: false,
     report: "honest",
+    cached: "none",
     ending: "whole",
   },
   leave: { at: "never" },

@@ -1,4 +1,4 @@
-import { carried, chatBody, embedBody, sendParams } from "./bodies.ts";
+import { carried, chatBody, embedBody, geminiPath, sendParams } from "./bodies.ts";
 import { type ClipJob, film } from "./clips.ts";
 import { post, send } from "./doors.ts";
 import type { Asked, Flight, Payer } from "./flights.ts";
@@ -29,6 +29,7 @@ const PATHS = {
   cursor: "/v1/chat/completions",
   responses: "/v1/responses",
   messages: "/v1/messages",
+  gemini: "/v1beta/models",
   completions: "/v1/completions",
   ollama: "/api/chat",
   generate: "/api/generate",
@@ -125,7 +126,8 @@ export class Round {
     const { key, payer } = await this.population.key(someone, step.key);
     const flight = this.open(payer, askedOf(step, via, step.stream ? `${via} stream` : via));
     const body = chatBody(step, { flight, conversationId: conversationOf(step, someone) });
-    await post(flight, this.stage.at(step.instance), PATHS[via], key, body);
+    const path = via === "gemini" ? geminiPath(step, flight) : PATHS[via];
+    await post(flight, this.stage.at(step.instance), path, key, body);
   }
 
   async #send(step: ChatStep): Promise<void> {
@@ -242,6 +244,7 @@ const NO_PLAN: AnswerPlan = {
   member: "audio",
   alike: false,
   report: "honest",
+  cached: "none",
   ending: "whole",
 };
 

@@ -10,7 +10,7 @@ import { ADMIN_TOKEN, GENEROUS_RPM, Instance } from "../cluster/support/cluster.
 import { Flights } from "./flights.ts";
 import { Memories } from "./memories.ts";
 import { MODEL_NUMBERS, PRICES, TIERS, VIDEO_DIALECTS, VIDEO_MODES } from "./plot.ts";
-import { type EvilUpstream, PREFIXES, startEvilUpstream } from "./upstream/index.ts";
+import { DIALECT_KINDS, type EvilUpstream, PREFIXES, startEvilUpstream } from "./upstream/index.ts";
 import { startVideoUpstream, VIDEO_PRICES, type VideoUpstream, videoModel } from "./upstream/video.ts";
 import { startVoiceUpstream, type VoiceUpstream } from "./upstream/voice.ts";
 import { WORK_PRICES } from "./upstream/work.ts";
@@ -19,6 +19,7 @@ import { WORK_PRICES } from "./upstream/work.ts";
 const CHAT_BACKENDS = 8;
 const OLLAMA_BACKENDS = 4;
 const ENGINE_BACKENDS = 2;
+const DIALECT_BACKENDS = 4;
 const PASSWORD = "correct horse battery";
 const BANK_MEMBERS_MAX = 1_500;
 /** An instance that was silent for 15 seconds holds nothing any more. */
@@ -126,6 +127,12 @@ export class Stage {
       await add({ type: "local-server", name: `storm-ollama-${i}`, url: upstream.ollamaUrl });
     for (let i = 0; i < ENGINE_BACKENDS; i++)
       await add({ type: "engine", name: `storm-engine-${i}`, url: upstream.engineUrl });
+    for (const kind of DIALECT_KINDS)
+      for (let i = 0; i < DIALECT_BACKENDS; i++)
+        await add({
+          ...{ type: "external_api", name: `storm-${kind}-${i}`, url: upstream.dialectUrl(kind) },
+          ...{ api_key: "sk", dialects: [kind] },
+        });
     const voices = Array.from({ length: MODEL_NUMBERS }, (_, i) => `voice-${i}`);
     await add({ type: "cloud-realtime", name: "storm-voice", url: this.voice.url, models: voices });
     for (const dialect of VIDEO_DIALECTS) {
@@ -142,6 +149,7 @@ export class Stage {
       `embed-${last}`,
       `${PREFIXES.ollama}dear-${last}`,
       `${PREFIXES.engine}dear-${last}`,
+      ...DIALECT_KINDS.map((kind) => `${PREFIXES[kind]}dear-${last}`),
       `voice-${last}`,
       ...VIDEO_DIALECTS.map((dialect) => videoModel(dialect, "per_call")),
     ];

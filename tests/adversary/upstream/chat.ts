@@ -3,7 +3,7 @@ import type { Dispatch, Flight } from "../flights.ts";
 import type { OutputMember } from "../plot.ts";
 import { markOf, PIECES_MAX, textOf } from "../tokens.ts";
 import type { ChatReading } from "./reading.ts";
-import { type Figures, type Reporting, reporting } from "./usage.ts";
+import { type Figures, type Reporting, reporting, withCache } from "./usage.ts";
 
 /** One request is never really answered with more than this, even if it asks for millions. */
 const SERVED_TOKENS_MAX = 6_000;
@@ -82,8 +82,9 @@ export function memberOf(member: OutputMember, piece: Piece, streamed: boolean):
   }
 }
 
-export const usageOf = ({ prompt, completion }: Figures) => ({
+export const usageOf = ({ prompt, completion, cached }: Figures) => ({
   prompt_tokens: prompt,
+  ...(cached !== undefined && { prompt_tokens_details: { cached_tokens: cached } }),
   completion_tokens: completion,
   total_tokens:
     typeof prompt === "number" && typeof completion === "number" ? prompt + completion : completion,
@@ -148,11 +149,11 @@ export function note({ pieces }: Dispatch, { number, tokens }: Piece): void {
 
 /** What it will say about all that it is about to serve; hidden tokens are billed only where they are told. */
 export function reportingOf({ flight, dispatch, reading }: Served, pieces: readonly Piece[]): Reporting {
-  const { report } = flight.asked.plan;
+  const { report, cached } = flight.asked.plan;
   const told =
     (report === "honest" || report === "running-honest") && (reading.tellsUsage || !reading.stream);
   dispatch.hiddenTokens = told ? reading.predictionTokens : 0;
-  return reporting(report, dispatch.promptTokens, sumOf(pieces) + dispatch.hiddenTokens);
+  return withCache(cached, reporting(report, dispatch.promptTokens, sumOf(pieces) + dispatch.hiddenTokens));
 }
 
 /** The pieces after which the answer breaks off, or at which the client leaves. */

@@ -2,21 +2,42 @@ import { type ReceivedRequest, type Reply, startUpstream } from "@model-gateway/
 import { canaryIn, type Flight, type Flights } from "../flights.ts";
 import { MODEL_NUMBERS } from "../plot.ts";
 import { type Answering, answerChat, newDispatch } from "./chat.ts";
+import { answerDialect, type DialectKind } from "./dialects.ts";
 import { startEngineUpstream } from "./engine.ts";
 import { answerOllama } from "./ollama.ts";
-import { embeddingInput, embeddingTokens, modelOf, readChat, readOllama, readText } from "./reading.ts";
+import {
+  embeddingInput,
+  embeddingTokens,
+  modelOf,
+  readChat,
+  readDialect,
+  readOllama,
+  readText,
+} from "./reading.ts";
 import { reporting } from "./usage.ts";
 import { isWork, serveWork, WORK_NUMBERS, type WorkTask, workModel } from "./work.ts";
 
 export const CHAT_CLASSES = ["dear", "cheap", "free", "embed"] as const;
 /** In front of the model ids of upstreams that do not speak the chat-completions format. */
-export const PREFIXES = { chat: "", ollama: "ollama-", engine: "engine-" } as const;
+export const PREFIXES = {
+  chat: "",
+  ollama: "ollama-",
+  engine: "engine-",
+  messages: "claude-",
+  responses: "codex-",
+  gemini: "gemini-",
+} as const;
+/** Each of the vendors' own APIs is below a path of its own. */
+export const DIALECT_KINDS = ["messages", "responses", "gemini"] as const;
+const dialectOf = (path: string): DialectKind | null =>
+  DIALECT_KINDS.find((kind) => path.startsWith(`/${kind}/`)) ?? null;
 
 export interface EvilUpstream {
   /** Base of the chat-completions API. */
   chatUrl: string;
   ollamaUrl: string;
   engineUrl: string;
+  dialectUrl(kind: DialectKind): string;
   /** Work that is under way, by its canary. */
   readonly works: Map<number, WorkTask>;
   readonly openConnections: number;
@@ -30,7 +51,7 @@ const modelIds = (prefix: string) =>
 
 /**
  * The upstream of the storm: it obeys the limits that it is sent, reads bodies as loosely as the loosest servers
- * do, and otherwise does what the client's plan for the request says. Three wire formats on one port, a fourth on another.
+ * do, and otherwise does what the client's plan for the request says. Six wire formats on one port, a seventh on another.
  */
 export function startEvilUpstream(flights: Flights): EvilUpstream {
   const works = new Map<number, WorkTask>();
@@ -38,7 +59,9 @@ export function startEvilUpstream(flights: Flights): EvilUpstream {
     handler: async (request, reply) => {
       upstream.requests.length = 0;
       if (isWork(request.path)) return serveWork(works.get(canaryIn(request.text)), request, reply);
-      const flight = flights.find(request.text, modelOf(request.json));
+      const kind = dialectOf(request.path);
+      const model = kind ? readDialect(request.json, request.path).model : modelOf(request.json);
+      const flight = flights.find(request.text, model);
       if (!flight) return reply.json({ error: { message: "whose is this?" } }, 400);
       await serve(flight, request, reply);
     },
@@ -47,6 +70,10 @@ export function startEvilUpstream(flights: Flights): EvilUpstream {
   upstream.listing(({ path }, reply) => {
     if (path.endsWith("/api/tags"))
       return reply.json({ models: modelIds(PREFIXES.ollama).map((name) => ({ name, model: name })) });
+    const kind = dialectOf(path);
+    if (kind === "gemini")
+      return reply.json({ models: modelIds(PREFIXES.gemini).map((id) => ({ name: `models/${id}` })) });
+    if (kind) return reply.json({ data: modelIds(PREFIXES[kind]).map((id) => ({ id })) });
     if (path.endsWith("/api/version")) return reply.json({ version: "0.15.2" });
     return reply.json({
       object: "list",
@@ -62,6 +89,7 @@ export function startEvilUpstream(flights: Flights): EvilUpstream {
     chatUrl: `${upstream.url}/v1`,
     ollamaUrl: upstream.url,
     engineUrl: engine.url,
+    dialectUrl: (kind) => `${upstream.url}/${kind}`,
     works,
     get openConnections() {
       return upstream.connectionCount;
@@ -76,9 +104,11 @@ export function startEvilUpstream(flights: Flights): EvilUpstream {
 async function serve(flight: Flight, request: ReceivedRequest, reply: Reply): Promise<void> {
   const { path, json } = request;
   if (path.endsWith("/embeddings") || path.endsWith("/api/embed")) return embed(flight, request, reply);
+  const kind = dialectOf(path);
   const isOllama = path.endsWith("/api/chat");
   const isText = !path.endsWith("/chat/completions") && path.endsWith("/completions");
-  const reading = isOllama ? readOllama(json) : isText ? readText(json) : readChat(json);
+  const readBody = isOllama ? readOllama : isText ? readText : readChat;
+  const reading = kind ? readDialect(json, path) : readBody(json);
   const answering: Answering = {
     flight,
     request,
@@ -87,6 +117,7 @@ async function serve(flight: Flight, request: ReceivedRequest, reply: Reply): Pr
     isText,
     dispatch: flight.arrive(newDispatch(reading)),
   };
+  if (kind) return answerDialect(kind, answering);
   await (isOllama ? answerOllama(answering) : answerChat(answering));
 }
 

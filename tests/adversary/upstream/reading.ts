@@ -115,6 +115,25 @@ export function readOllama(body: Json): ChatReading {
   };
 }
 
+/** The vendors' own APIs: one answer, and one limit under its own name. Pictures are where their data is. */
+export function readDialect(body: Json, path: string): ChatReading {
+  const config = lookUp(body, "generationConfig");
+  const limits = [
+    ...figures(body, ["max_tokens", "max_output_tokens"]),
+    ...(isObject(config) ? figures(config, ["maxOutputTokens"]) : []),
+  ];
+  const read = ["messages", "system", "input", "instructions", "contents", "systemInstruction", "tools"];
+  return {
+    model: /models\/([^:]+):/.exec(path)?.[1] ?? modelOf(body),
+    stream: lookUp(body, "stream") === true || path.includes(":stream"),
+    promptTokens: read.reduce((sum, name) => sum + textTokens(lookUp(body, fold(name))), 0),
+    choices: 1,
+    limit: largestLimit(limits),
+    predictionTokens: 0,
+    tellsUsage: true,
+  };
+}
+
 /** Tokens of what is to be embedded; arrays of numbers are tokens already. */
 export function embeddingTokens(input: unknown): number {
   if (typeof input === "string") return countTokens(input);

@@ -1,8 +1,10 @@
-import type { Report } from "../plot.ts";
+import type { Cached, Report } from "../plot.ts";
 
 export interface Figures {
   prompt: unknown;
   completion: unknown;
+  /** Of the prompt: read from a cache. Absent: it says nothing of one. */
+  cached?: number;
 }
 
 /** What an upstream says in each chunk (`running`) and at the end (`final`); null: nothing. */
@@ -48,6 +50,17 @@ export function reporting(report: Report, prompt: number, completion: number): R
         completion: completion * TOO_MUCH.times + TOO_MUCH.plus,
       });
   }
+}
+
+const MOST = 0.9;
+/** The same with what it says of its cache. */
+export function withCache(cached: Cached, { running, final }: Reporting): Reporting {
+  const told = (figures: Figures | null): Figures | null => {
+    if (figures === null || cached === "none" || !isPlausible(figures.prompt)) return figures;
+    const { prompt } = figures;
+    return { ...figures, cached: cached === "most" ? Math.floor(prompt * MOST) : prompt + 1 };
+  };
+  return { running: told(running), final: told(final) };
 }
 
 /** Whether a reported figure can be one at all. */
