@@ -89,7 +89,7 @@ export function startEvilUpstream(flights: Flights): EvilUpstream {
     chatUrl: `${upstream.url}/v1`,
     ollamaUrl: upstream.url,
     engineUrl: engine.url,
-    dialectUrl: (kind) => `${upstream.url}/${kind}`,
+    dialectUrl: (kind) => `${upstream.url}/${kind}/${kind === "gemini" ? "v1beta" : "v1"}`,
     works,
     get openConnections() {
       return upstream.connectionCount;

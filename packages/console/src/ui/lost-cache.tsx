@@ -3,5 +3,5 @@ import { Status } from "./states.tsx";
 
 /** A backend's prompts no longer come from its cache. */
 export const LostCache = ({ share }: { share: number }) => (
-  <Status tone="warn">Nothing comes from its cache any more; before, {percent(share)} of prompts did</Status>
+  <Status tone="warn">Cached prompts: 0%, was {percent(share)}</Status>
 );

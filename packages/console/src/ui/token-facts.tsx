@@ -32,6 +32,12 @@ export function TokenFacts({ used, costUsd }: { used: Used; costUsd: number | nu
           </dd>
           <dt>Written to it</dt>
           <dd>{count(cache_write_tokens)}</dd>
+          {costUsd !== null && (
+            <>
+              <dt>Caching</dt>
+              <dd>{savedInWords(used.cache_saved_usd)}</dd>
+            </>
+          )}
         </>
       )}
       <dt>Tokens out</dt>
@@ -40,12 +46,7 @@ export function TokenFacts({ used, costUsd }: { used: Used; costUsd: number | nu
         {reasoning_tokens > 0 && <span className="muted"> (reasoning: {count(reasoning_tokens)})</span>}
       </dd>
       <dt>Cost</dt>
-      <dd>
-        {costUsd === null ? withoutCost(used.unpriced) : money(costUsd)}
-        {costUsd !== null && isCached && (
-          <span className="muted">, by its cache {savedInWords(used.cache_saved_usd)}</span>
-        )}
-      </dd>
+      <dd>{costUsd === null ? withoutCost(used.unpriced) : money(costUsd)}</dd>
     </>
   );
 }

@@ -281,6 +281,8 @@ export interface Backend {
   limitFields?: LimitFields;
   /** Of several keys: those that were refused, by how they end, and until when they are not used. */
   refusedKeys?(): { endsWith: string; untilMs: number }[];
+  /** The limit that it sets on a chat that names none; absent: none. */
+  usualOutputTokens?(model: string): number;
   /** Resolves with a 2xx embeddings answer; honours `encoding_format`. */
   embed?(call: ModelCall): Promise<Answer>;
   /** Posts to another path of the same convention, such as `/completions`, and resolves with its 2xx answer. */

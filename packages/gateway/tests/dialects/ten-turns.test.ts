@@ -52,20 +52,25 @@ async function bookedNanoUsd(model: string): Promise<number> {
   return Math.round(totals.cost_usd * 1e9);
 }
 
+/** What the vendors' bills say; two of them sell the same models. */
+const billedNanoUsd = (model: string): number =>
+  fakes
+    .flatMap(({ bill }) => bill.lines)
+    .reduce((sum, line) => sum + (line.model === model ? line.nanoUsd : 0), 0);
+
 describe.each(VENDORS)("$model by $dialects", ({ model, dialects, start }) => {
   for (const [name, agent] of Object.entries(AGENTS))
     for (const isStream of [true, false])
       test(`a client of ${name}, ${isStream ? "streamed" : "whole"}`, async () => {
         const { url, key } = bench;
-        const fake = fakes[VENDORS.findIndex((vendor) => vendor.model === model)]!;
         const told = await agent({ url, key, model, isStream });
-        expect(await bookedNanoUsd(model)).toBe(fake.bill.nanoUsd);
-        expect(fake.bill.nanoUsd).toBeGreaterThan(0);
+        expect(await bookedNanoUsd(model)).toBe(billedNanoUsd(model));
         expect(told).toMatchObject({ turns: 10, text: "Done after 10 turns." });
         expect(told.usage.completion).toBeGreaterThan(0);
         // What was sent in one turn was sent the same in the next.
         expect(told.usage.cached / told.usage.prompt).toBeGreaterThan(0.9);
-        if (dialects.includes(name)) {
+        // Its own vendor refuses such a chat: this one goes as a response.
+        if (dialects.includes(name) && name !== "chat") {
           const vendor = start();
           const alone = await agent({ url: vendor.url, key: vendor.apiKey, model, isStream });
           vendor.stop();

@@ -111,7 +111,10 @@ export function Backends() {
   const [pricing, setPricing] = useState<ModelPrice | null>(null);
   const setPriceOf = (id: string) => setPricing(prices?.find(({ model }) => model === id) ?? null);
   const unpriced = new Set(prices?.flatMap((price) => (price.unpriced ? [price.model] : [])));
-  const columns = columnsFor(({ model_ids }) => model_ids.filter((id) => unpriced.has(id)), setPriceOf);
+  // What runs on own hardware needs no price, whoever else sells it.
+  const unpricedOf = ({ model_ids, own_hardware }: Backend) =>
+    own_hardware ? [] : model_ids.filter((id) => unpriced.has(id));
+  const columns = columnsFor(unpricedOf, setPriceOf);
   return (
     <Loaded query={query} outline={<TableSkeleton columns={columns} />}>
       {({ backends }) => {
@@ -148,7 +151,7 @@ export function Backends() {
             {open && (
               <BackendSheet
                 backend={open}
-                unpriced={open.model_ids.filter((id) => unpriced.has(id))}
+                unpriced={unpricedOf(open)}
                 onPrice={setPriceOf}
                 onClose={() => setSearch({ open: null })}
               />

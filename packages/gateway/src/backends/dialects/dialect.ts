@@ -86,6 +86,8 @@ interface Translation {
   request(body: Record<string, unknown>, options: ChatRequestOptions): Record<string, unknown>;
   answer(body: Record<string, unknown>): ChatAnswer;
   stream(identity: ChatIdentity, keep: (answer: ChatAnswer) => void): AnswerConverter;
+  /** The limit of a chat that names none, where the API wants one. */
+  usualOutputTokens?(model: string): number;
 }
 
 /** How an upstream is spoken to: what its folder exports. */

@@ -126,7 +126,11 @@ function create(config: BackendConfig, deps: BackendDeps): Backend {
       post,
       posts: POSTED_CAPABILITIES.filter((capability) => declares(config, capability)),
     }),
-    ...(declares(config, "chat") && { chat, native }),
+    ...(declares(config, "chat") && {
+      chat,
+      native,
+      usualOutputTokens: own.translation?.usualOutputTokens,
+    }),
     ...(embed && declares(config, "embeddings") && { embed }),
     refusedKeys: () => keys.refused(),
     probe: (signal) =>

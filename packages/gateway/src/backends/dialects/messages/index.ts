@@ -4,7 +4,7 @@ import type { Dialect } from "../dialect.ts";
 import { modelsOfListing } from "../listing.ts";
 import { MessagesStream, messagesAnswer } from "./answer.ts";
 import { MessagesReader } from "./reader.ts";
-import { messagesRequest } from "./request.ts";
+import { messagesRequest, usualOutputTokens } from "./request.ts";
 
 const VERSION = "2023-06-01";
 
@@ -27,6 +27,7 @@ export const messages: Dialect = {
     request: messagesRequest,
     answer: messagesAnswer,
     stream: (identity, keep) => new MessagesStream(identity, keep),
+    usualOutputTokens,
   },
   native: {
     limitField: "max_tokens",

@@ -32,6 +32,8 @@ interface Message {
 const OUTPUT_TOKENS_USUAL = 32_000;
 const OUTPUT_TOKENS_OLDER = 8_192;
 const OLDER_MODEL = /claude-(3|2|instant)/i;
+export const usualOutputTokens = (model: string): number =>
+  OLDER_MODEL.test(model) ? OUTPUT_TOKENS_OLDER : OUTPUT_TOKENS_USUAL;
 /** Models that think by a budget; later ones refuse it, and are told an effort instead. */
 const BUDGETED_MODEL = /claude-(3-7|(opus|sonnet|haiku)-4(-[0-5])?(-\d{8})?$)/i;
 /** Models that cannot be told not to think. */
@@ -86,7 +88,7 @@ export function messagesRequest(
   }));
   const request: Record<string, unknown> = {
     model,
-    max_tokens: outputLimit(body) ?? (OLDER_MODEL.test(model) ? OUTPUT_TOKENS_OLDER : OUTPUT_TOKENS_USUAL),
+    max_tokens: outputLimit(body) ?? usualOutputTokens(model),
     ...(system.length > 0 && { system }),
     messages: messages.list,
     ...(tools.length > 0 && { tools, ...toolChoice(body) }),

@@ -1,5 +1,4 @@
 import { withoutEscapedLetters } from "../../../kernel/json-scan.ts";
-import type { ModelLimits } from "../../billing/index.ts";
 import { estimatePromptTokens, samplePromptTokens, type TokenBound } from "../../metering/index.ts";
 import { OPTIONS, type SpendFields } from "../request/field-rules.ts";
 import type { Payload } from "../request/payload.ts";
@@ -55,7 +54,8 @@ interface ChatBoundOptions {
   /** Whether it may contain images or audio. */
   mayHaveMedia: boolean;
   spend: SpendFields;
-  limits: ModelLimits;
+  /** What an answer has at most when nothing limits it; absent: that is not known. */
+  usualTokens?: number;
   /** Fields that limit the answer on the backend. */
   honoured: readonly string[];
 }
@@ -73,14 +73,13 @@ export class ChatBound implements TokenBound {
   /** Set where the prompt may be token numbers. */
   readonly #numbered: Payload | null;
 
-  constructor({ body, payload, mayHaveMedia, spend, limits, honoured }: ChatBoundOptions) {
+  constructor({ body, payload, mayHaveMedia, spend, usualTokens, honoured }: ChatBoundOptions) {
     const { choices, predictionTokens, isNumbered } = spend;
     this.#numbered = isNumbered ? payload : null;
     this.#body = body;
     this.#mayHaveMedia = mayHaveMedia;
     this.#choices = choices;
     this.#predictionTokens = predictionTokens;
-    const usual = limits.outputTokensMax ?? OUTPUT_TOKENS_UNKNOWN;
     let largest = 0;
     let isTold = false;
     for (const { name, inOptions, value } of spend.limits) {
@@ -88,7 +87,7 @@ export class ChatBound implements TokenBound {
       if (honoured.includes(inOptions ? `${OPTIONS}.${name}` : name)) isTold = true;
     }
     // A limit under a name that the server does not know has no effect.
-    const perChoice = isTold ? largest : Math.max(largest, usual);
+    const perChoice = isTold ? largest : Math.max(largest, usualTokens ?? OUTPUT_TOKENS_UNKNOWN);
     this.isTold = isTold;
     this.outputTokensMax = perChoice * choices + this.#predictionTokens;
     this.outputTokensMin = Math.min(perChoice, OUTPUT_TOKENS_LOWERED_MIN) * choices + this.#predictionTokens;

@@ -64,7 +64,7 @@ export class Outgoing implements SentBody {
         payload,
         mayHaveMedia,
         spend,
-        limits,
+        usualTokens: limits.outputTokensMax ?? route.backend.usualOutputTokens?.(route.model),
         honoured: this.#honoured,
       });
     else this.bound = new EmbeddingsBound(this, payload);
