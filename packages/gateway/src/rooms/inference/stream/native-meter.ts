@@ -8,6 +8,10 @@ import { countTexts } from "./text-size.ts";
 /** The last event of some dialects repeats the whole answer. */
 const EVENT_BYTES_MAX = 64 * 1024 * 1024;
 const EVENT_END = /\r?\n\r?\n/g;
+const EVENT_END_BYTES_MAX = 4;
+/** One byte, one character: positions are the same in both. */
+const textOf = (bytes: Uint8Array): string =>
+  Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString("latin1");
 
 /** Meters a stream in a vendor's own dialect on a copy; whole events pass as they are. */
 export class NativeMeter {
@@ -17,6 +21,8 @@ export class NativeMeter {
   #textEvents = 0;
   #pending: Uint8Array[] = [];
   #pendingBytes = 0;
+  /** The last characters of what is pending, in which an event may have begun to end. */
+  #pendingEnd = "";
   #failureEvent: Uint8Array | null = null;
 
   constructor(
@@ -54,8 +60,10 @@ export class NativeMeter {
   feed(piece: Uint8Array): Uint8Array | null {
     this.#pending.push(piece);
     this.#pendingBytes += piece.length;
-    // Without a line end nothing can have ended.
-    if (piece.indexOf(10) === -1 && this.#pendingBytes <= EVENT_BYTES_MAX) return null;
+    // Only the new piece is looked at: an event may come in thousands of them.
+    const text = this.#pendingEnd + textOf(piece);
+    this.#pendingEnd = text.slice(1 - EVENT_END_BYTES_MAX);
+    if (text.search(EVENT_END) === -1 && this.#pendingBytes <= EVENT_BYTES_MAX) return null;
     const bytes = this.#pending.length === 1 ? piece : Buffer.concat(this.#pending);
     const passed = this.#events(bytes);
     if (passed < bytes.length && this.#pendingBytes > EVENT_BYTES_MAX)
@@ -68,13 +76,13 @@ export class NativeMeter {
 
   /** Reads the events that have ended, up to a failure; returns where they end. */
   #events(bytes: Uint8Array): number {
-    // One byte, one character: positions are the same in both.
-    const text = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString("latin1");
+    const text = textOf(bytes);
     let start = 0;
     EVENT_END.lastIndex = 0;
     for (let end = EVENT_END.exec(text); end && !this.done; end = EVENT_END.exec(text)) {
       const next = end.index + end[0].length;
-      this.#event(bytes.subarray(start, end.index));
+      // Comments keep the connection open.
+      if (text.slice(start, end.index).includes("data:")) this.#event(bytes.subarray(start, end.index));
       if (this.reader.failure !== null) {
         this.failure = this.reader.failure;
         this.#failureEvent = bytes.subarray(start, next);
