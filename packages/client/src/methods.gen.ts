@@ -2066,7 +2066,7 @@ export interface Methods {
       }[];
     };
   };
-  /** Register a backend; its models can be called as soon as it answers a probe. */
+  /** Test a backend and register it; its models can be called as soon as it answers a probe. */
   "backends.add": {
     auth: "admin";
     params: {
@@ -2097,6 +2097,20 @@ export interface Methods {
       believe_cost?: boolean | null;
       /** Calls that it takes at once, e.g. the slots of llama.cpp; more wait in a bounded queue */
       concurrency?: number;
+      /** As a test has answered; left out: it is tested, null: it is not */
+      seen?: {
+        dialects: ("chat" | "responses" | "messages" | "gemini")[];
+        auth?: "bearer" | "x-api-key" | "x-goog-api-key" | "api-key";
+        limit_field?: "max_tokens" | "max_completion_tokens";
+        id_prefix?: string;
+        /** The model that was asked */
+        model: string | null;
+        trials: { name: string; ok: boolean; detail: string }[];
+        prompt_tokens: number;
+        /** Not charged to anybody here */
+        completion_tokens: number;
+        at: string;
+      } | null;
     };
     result: { name: string };
   };
@@ -2164,6 +2178,22 @@ export interface Methods {
         believe_cost: boolean;
         /** Of its prompts: what came from its cache before that fell to 0; null: it did not */
         lost_cache_share: number | null;
+        /** What its test has shown */
+        seen: {
+          dialects: ("chat" | "responses" | "messages" | "gemini")[];
+          auth?: "bearer" | "x-api-key" | "x-goog-api-key" | "api-key";
+          limit_field?: "max_tokens" | "max_completion_tokens";
+          id_prefix?: string;
+          /** The model that was asked */
+          model: string | null;
+          trials: { name: string; ok: boolean; detail: string }[];
+          prompt_tokens: number;
+          /** Not charged to anybody here */
+          completion_tokens: number;
+          at: string;
+        } | null;
+        /** Which coding agents can work with it, by that */
+        agents: { name: string; ok: boolean; detail: string }[];
         /** As registered, beside those that it lists itself */
         listed_models: string[];
         /** What it serves, as far as it was asked */
@@ -2245,7 +2275,7 @@ export interface Methods {
     };
     result: { ok: true };
   };
-  /** Ask a server that is not registered whether it answers, and for its models; spends no tokens. */
+  /** Try a server with some short requests: listing by each way of sending the key, each dialect, streams, tools, cache. Nobody is charged. */
   "backends.test": {
     auth: "admin";
     params: {
@@ -2254,7 +2284,7 @@ export interface Methods {
       url?: string;
       /** Several, with commas between, are used in turn; or the key file of a Google service account */
       api_key?: string | null;
-      /** Provider hint; the same name replaces */
+      /** Of a registered one: what is left out is as it is there, its key too */
       name?: string;
       models?: string[];
       capabilities?: ("chat" | "embeddings" | "video" | "realtime" | "invoke" | "images" | "speech" | "transcription" | "rerank" | "moderation")[];
@@ -2276,6 +2306,10 @@ export interface Methods {
       believe_cost?: boolean | null;
       /** Calls that it takes at once, e.g. the slots of llama.cpp; more wait in a bounded queue */
       concurrency?: number;
+      /** Which model is asked; left out: a cheap one */
+      model?: string | null;
+      /** Chosen by the caller: each trial is notified there as it ends */
+      stream_id?: string;
     };
     result: {
       ok: boolean;
@@ -2284,6 +2318,21 @@ export interface Methods {
       latency_ms: number | null;
       /** The first 1,000 */
       models: string[];
+      /** For `backends.add`; null: there is nothing to try but a probe */
+      seen: {
+        dialects: ("chat" | "responses" | "messages" | "gemini")[];
+        auth?: "bearer" | "x-api-key" | "x-goog-api-key" | "api-key";
+        limit_field?: "max_tokens" | "max_completion_tokens";
+        id_prefix?: string;
+        /** The model that was asked */
+        model: string | null;
+        trials: { name: string; ok: boolean; detail: string }[];
+        prompt_tokens: number;
+        /** Not charged to anybody here */
+        completion_tokens: number;
+        at: string;
+      } | null;
+      agents: { name: string; ok: boolean; detail: string }[];
     };
   };
   /** What backends can be registered, and what a form asks for. */
@@ -2342,6 +2391,20 @@ export interface Methods {
       concurrency?: number;
       name: string;
       enabled?: boolean;
+      /** As a test has answered; left out: it is tested, null: it is not */
+      seen?: {
+        dialects: ("chat" | "responses" | "messages" | "gemini")[];
+        auth?: "bearer" | "x-api-key" | "x-goog-api-key" | "api-key";
+        limit_field?: "max_tokens" | "max_completion_tokens";
+        id_prefix?: string;
+        /** The model that was asked */
+        model: string | null;
+        trials: { name: string; ok: boolean; detail: string }[];
+        prompt_tokens: number;
+        /** Not charged to anybody here */
+        completion_tokens: number;
+        at: string;
+      } | null;
     };
     result: { name: string };
   };

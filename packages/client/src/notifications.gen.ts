@@ -71,6 +71,8 @@ export interface Notifications {
     /** How many more ended at the same time */
     skipped: number;
   };
+  /** One request of a backend's test has ended; on the stream_id that was given to the test. */
+  "backends.progress": { stream_id: string; name: string; ok: boolean; detail: string };
   /** A piece of the answer to chat.send, on its stream_id; the last one is done. */
   "chat.stream": {
     stream_id: string;

@@ -70,8 +70,29 @@ export interface BackendSettings extends BackendManner {
   believe_cost?: boolean;
 }
 
+/** One request of a first contact, and how it ended. */
+export interface Trial {
+  name: string;
+  ok: boolean;
+  detail: string;
+}
+
+/** What a first contact has shown of a server; it holds where the operator has not said otherwise. */
+export interface Seen extends BackendManner {
+  /** None: no chat was answered. */
+  dialects: DialectName[];
+  /** The model that was asked. */
+  model: string | null;
+  trials: Trial[];
+  /** What the server reports to have read and written, which nobody is charged for. */
+  prompt_tokens: number;
+  completion_tokens: number;
+  at: string;
+}
+
 /** A backend as it is registered and persisted. */
 export interface BackendConfig extends BackendSettings {
+  seen?: Seen;
   /** Row key and provider hint. */
   name: string;
   kind: string;
@@ -140,8 +161,12 @@ export interface ChatCall extends ModelCall {
 }
 
 /** A chat of the gateway's own. */
-export const ownChat = (body: Record<string, unknown>, signal: AbortSignal): NativeCall => ({
-  model: String(body.model),
+export const ownChat = (
+  body: Record<string, unknown>,
+  signal: AbortSignal,
+  model = String(body.model),
+): NativeCall => ({
+  model,
   body: { bytes: () => JSON.stringify(body), object: () => body },
   headers: {},
   requestId: "own",
@@ -335,6 +360,8 @@ export interface BackendKind {
   /** Which lists its models come from; the first goes before the second. */
   modelSources: readonly ModelSource[];
   limitFields?(config: BackendConfig): LimitFields;
+  /** The dialects that one may speak; absent: none of these, and there is nothing to try but its probe. */
+  dialects?: readonly DialectName[];
   /** A backend of this kind may have several keys, and settings. */
   takesSettings?: true;
   /** Whether it runs on the operator's own hardware, where nobody is paid by the token. Absent: it does not. */

@@ -8,6 +8,7 @@ import type {
   BridgeResolver,
   LocalServer,
 } from "./contract.ts";
+import { dialectsOf } from "./dialects/index.ts";
 import * as kinds from "./kinds.ts";
 import { plan } from "./planner.ts";
 import { keysIn } from "./shared/keys.ts";
@@ -27,6 +28,21 @@ function keepSecretsOf({ apiKey, url, headers }: BackendConfig): void {
   if (URL.canParse(url)) keepSecret(decodeURIComponent(new URL(url).password));
 }
 
+/** What was seen holds where the operator has not said otherwise; a dialect that its host is known for comes first. */
+function withSeen({ seen, ...config }: BackendConfig): BackendConfig {
+  if (!seen || seen.dialects.length === 0) return config;
+  const { auth, limit_field, id_prefix } = seen;
+  const known = dialectsOf({ url: config.url }).filter((name) => seen.dialects.includes(name));
+  const dialects = [...new Set([...known, ...seen.dialects])];
+  return {
+    ...(auth && { auth }),
+    ...(limit_field && { limit_field }),
+    ...(id_prefix && { id_prefix }),
+    dialects,
+    ...config,
+  };
+}
+
 /** What the routing room makes its backends with. */
 export const backendFactory = (deps: BackendDeps, bridge: BridgeResolver) => ({
   plan,
@@ -35,7 +51,8 @@ export const backendFactory = (deps: BackendDeps, bridge: BridgeResolver) => ({
     const kind = backendKinds.get(config.kind);
     if (!kind) throw new Error(`There is no backend kind ${config.kind}`);
     keepSecretsOf(config);
-    return Object.assign(kind.create(config, deps), { limitFields: kind.limitFields?.(config) });
+    const spoken = withSeen(config);
+    return Object.assign(kind.create(spoken, deps), { config, limitFields: kind.limitFields?.(spoken) });
   },
   bridge,
   isBridgeUrl,

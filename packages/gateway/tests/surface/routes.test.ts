@@ -236,6 +236,7 @@ test("the documents list the notifications, each with a schema", async () => {
   const page = await (await send("/api/reference.md")).text();
   const names = document["x-notifications"].map(({ name }: { name: string }) => name);
   expect(names.sort()).toEqual([
+    "backends.progress",
     "chat.stream",
     "key.request",
     "models.progress",

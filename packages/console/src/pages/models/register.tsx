@@ -82,15 +82,16 @@ export function BackendForm({
   const test = useAction(runTest);
   const save = async () => {
     // A wrong key or address shows now, not as a backend that never answers. A second press saves it all the same.
-    if (!backend && tested === null && !given.url?.startsWith("bridge:")) {
-      const { ok } = await runTest();
-      if (!ok)
+    let found = tested;
+    if (!backend && found === null && !given.url?.startsWith("bridge:")) {
+      found = await runTest();
+      if (!found.ok)
         throw new Told("The test failed", "Correct it, or press Register again to save it all the same.");
     }
     if (backend) {
       // An emptied list is a change, unlike a field that was left empty.
       await api("backends.update", { models: [], ...given, name: backend.name });
-    } else await api("backends.add", given);
+    } else await api("backends.add", { ...given, seen: found?.seen ?? null });
     backendsChanged();
     toast(
       backend ? "Saved; it is being probed" : "Registered; its models can be called as soon as it answers",

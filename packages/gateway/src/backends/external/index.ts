@@ -8,6 +8,7 @@ import {
   type BackendKind,
   type ChatCall,
   clientFailure,
+  DIALECTS,
   type ModelCall,
   type ModelInfo,
   ownChat,
@@ -237,6 +238,7 @@ export const external: BackendKind = {
   modelSources: ["static", "discovered"],
   limitFields: limitFieldsFor,
   isOwn: ({ type }) => OWN_TYPES.has(type),
+  dialects: DIALECTS,
   takesSettings: true,
   fields: [
     addressField("http://localhost:8000"),

@@ -8,11 +8,14 @@ import {
   type ModelCall,
   type ProbeResult,
 } from "../contract.ts";
+import { dialects } from "../dialects/index.ts";
+import { nativeOf } from "../external/native.ts";
 import { declares } from "../shared/capabilities.ts";
 import { chatIdentity, eventStream } from "../shared/chat-events.ts";
 import { convertedStream } from "../shared/converted-stream.ts";
 import { embeddingsBody, encodingOf } from "../shared/embedding-encoding.ts";
 import { addressField, KEY_FIELD, NAME_FIELD } from "../shared/form.ts";
+import { Keys } from "../shared/keys.ts";
 import { probeFailure } from "../shared/probe.ts";
 import { answering, type ResponseBackend } from "../shared/response-answer.ts";
 import { callUpstream, readJson } from "../shared/upstream-http.ts";
@@ -150,5 +153,15 @@ export const localServer: BackendKind = {
   limitFields: () => () => LIMIT_FIELDS,
   isOwn: () => true,
   fields: [addressField("http://localhost:11434"), NAME_FIELD, KEY_FIELD],
-  create: (config, deps) => answering(create(config, deps)),
+  dialects: ["chat", "responses", "messages"],
+  create: (config, deps) => {
+    const keys = new Keys(config, deps);
+    const native = new Map(
+      (config.dialects ?? []).flatMap((name) => nativeOf(dialects[name], { config, deps, keys })),
+    );
+    const close = () => {
+      for (const dialect of native.values()) dialect.close();
+    };
+    return Object.assign(answering(create(config, deps)), { native, close });
+  },
 };

@@ -1,5 +1,6 @@
 export type { Entry } from "./entry.ts";
 export * as methods from "./methods.ts";
+export * as notifications from "./notifications.ts";
 export { isFinal, reportTo } from "./outcome.ts";
 export type { RoutePlan } from "./route-plan.ts";
 export { BUSY_RETRY_SECONDS, type RoutableModel, Route, type RouteRequest } from "./router.ts";

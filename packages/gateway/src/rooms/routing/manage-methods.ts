@@ -1,14 +1,30 @@
 import { z } from "zod";
-import { AUTHS, CHAT_LIMIT_FIELDS, DIALECTS } from "../../backends/contract.ts";
+import { AUTHS, CHAT_LIMIT_FIELDS, DIALECTS, type Trial } from "../../backends/contract.ts";
 import { isoTime } from "../../kernel/clock.ts";
 import { defineMethod, NoParams, Ok } from "../../kernel/method.ts";
 import { LostCacheShare, type LostCaches } from "../usage/index.ts";
 import { type Entry, modelsOf } from "./entry.ts";
+import { agentsOf } from "./first-contact.ts";
+import { backendsProgress } from "./notifications.ts";
 import { aliasField, Health, healthOf, Registration } from "./routes.ts";
 
 const hint = "backends are for administrators";
 const MODELS_SHOWN_MAX = 1_000;
 
+const Agent = z.object({ name: z.string(), ok: z.boolean(), detail: z.string() });
+const SeenShape = z.object({
+  dialects: z.array(z.enum(DIALECTS)),
+  auth: z.enum(AUTHS).optional(),
+  limit_field: z.enum(CHAT_LIMIT_FIELDS).optional(),
+  id_prefix: z.string().max(64).optional(),
+  model: z.string().max(256).nullable().describe("The model that was asked"),
+  trials: z
+    .array(z.object({ name: z.string().max(64), ok: z.boolean(), detail: z.string().max(512) }))
+    .max(32),
+  prompt_tokens: z.int(),
+  completion_tokens: z.int().describe("Not charged to anybody here"),
+  at: z.string().max(32),
+});
 const Name = z.string().trim().min(1).max(64);
 const Managed = Health.extend({
   enabled: z.boolean(),
@@ -26,6 +42,8 @@ const Managed = Health.extend({
   drop: z.array(z.string()),
   believe_cost: z.boolean(),
   lost_cache_share: LostCacheShare,
+  seen: SeenShape.nullable().describe("What its test has shown"),
+  agents: z.array(Agent).describe("Which coding agents can work with it, by that"),
   listed_models: z.array(z.string()).describe("As registered, beside those that it lists itself"),
   model_ids: z.array(z.string()).describe("What it serves, as far as it was asked"),
 });
@@ -50,6 +68,8 @@ function managed(entry: Entry, nowMs: number, lostCaches: LostCaches): z.input<t
     drop: [...(config.drop ?? [])],
     believe_cost: config.believe_cost ?? false,
     lost_cache_share: lostCaches.get(config.name) ?? null,
+    seen: config.seen ?? null,
+    agents: config.seen ? agentsOf(config.seen) : [],
     listed_models: [...config.models],
     model_ids: modelsOf(entry)
       .slice(0, MODELS_SHOWN_MAX)
@@ -76,17 +96,24 @@ export const listBackends = defineMethod({
 });
 
 const Given = Registration.omit({ workflow: true });
+const seen = SeenShape.nullish().describe("As a test has answered; left out: it is tested, null: it is not");
 
 export const addBackend = defineMethod({
   name: "backends.add",
-  summary: "Register a backend; its models can be called as soon as it answers a probe",
+  summary: "Test a backend and register it; its models can be called as soon as it answers a probe",
   auth: "admin",
   hint,
-  params: Given,
+  params: Given.extend({ seen }),
   result: z.object({ name: z.string() }),
   handler: async ({ params: { api_key, ...fields }, rooms: { routing } }) => {
     routing.refuseTaken(fields);
-    const { config } = await routing.register({ ...fields, apiKey: api_key });
+    const given = { ...fields, apiKey: api_key };
+    if (given.seen === undefined)
+      given.seen = await routing.test(given).then(
+        (tested) => tested.seen,
+        () => null,
+      );
+    const { config } = await routing.register(given);
     return { name: config.name };
   },
 });
@@ -96,7 +123,7 @@ export const updateBackend = defineMethod({
   summary: "Change a backend; what is left out stays. A disabled one gets no requests",
   auth: "admin",
   hint,
-  params: Given.omit({ name: true }).extend({ name: Name, enabled: z.boolean().optional() }),
+  params: Given.omit({ name: true }).extend({ name: Name, enabled: z.boolean().optional(), seen }),
   result: z.object({ name: z.string() }),
   handler: async ({ params: { name, api_key, ...fields }, rooms }) => {
     const { config } = await rooms.routing.update(name, { ...fields, apiKey: api_key });
@@ -106,25 +133,48 @@ export const updateBackend = defineMethod({
 
 export const testBackend = defineMethod({
   name: "backends.test",
-  summary: "Ask a server that is not registered whether it answers, and for its models; spends no tokens",
+  summary:
+    "Try a server with some short requests: listing by each way of sending the key, each dialect, streams, tools, cache. Nobody is charged",
   auth: "admin",
   audit: false,
   hint,
-  params: Given,
+  notifies: ["backends.progress"],
+  params: Given.extend({
+    name: Name.optional().describe("Of a registered one: what is left out is as it is there, its key too"),
+    model: z
+      .string()
+      .trim()
+      .min(1)
+      .max(256)
+      .nullish()
+      .describe("Which model is asked; left out: a cheap one"),
+    stream_id: z.uuid().optional().describe("Chosen by the caller: each trial is notified there as it ends"),
+  }),
   result: z.object({
     ok: z.boolean(),
     detail: z.string().nullable().describe("Why not"),
     latency_ms: z.number().nullable(),
     models: z.array(z.string()).describe("The first 1,000"),
+    seen: SeenShape.nullable().describe("For `backends.add`; null: there is nothing to try but a probe"),
+    agents: z.array(Agent),
   }),
-  handler: async ({ params: { api_key, ...fields }, rooms }) => {
-    const { state, detail, models, latencyMs } = await rooms.routing.test({ ...fields, apiKey: api_key });
-    return {
-      ok: state === "Healthy",
-      detail: detail ?? null,
-      latency_ms: latencyMs,
-      models: models.slice(0, MODELS_SHOWN_MAX).map(({ id }) => id),
-    };
+  handler: async ({ params: { api_key, model, stream_id, ...fields }, actor, rooms: { routing } }) => {
+    const progress = stream_id === undefined ? null : routing.options.events.open(actor, stream_id);
+    const tell = (trial: Trial) => progress?.emit(backendsProgress, { stream_id: stream_id!, ...trial });
+    try {
+      const { latencyMs, models, ...tested } = await routing.test(
+        { ...fields, apiKey: api_key },
+        { model, tell },
+      );
+      return {
+        ...tested,
+        latency_ms: latencyMs,
+        models: models.slice(0, MODELS_SHOWN_MAX),
+        agents: tested.seen ? agentsOf(tested.seen) : [],
+      };
+    } finally {
+      progress?.end();
+    }
   },
 });
 

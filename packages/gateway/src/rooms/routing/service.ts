@@ -7,6 +7,8 @@ import {
   type BridgeResolver,
   type CapabilityName,
   type DialectName,
+  type Seen,
+  type Trial,
 } from "../../backends/contract.ts";
 import type { Counter } from "../../bus/contract.ts";
 import { isoTime, within } from "../../kernel/clock.ts";
@@ -16,6 +18,7 @@ import { Aliases, plainId } from "./aliases.ts";
 import { ALL, Circuits } from "./circuit.ts";
 import { CircuitBoard } from "./circuit-board.ts";
 import { type Entry, newEntry } from "./entry.ts";
+import { firstContact, type Tested } from "./first-contact.ts";
 import { HealthChecker } from "./health.ts";
 import { ModelRoutes, type RouteTarget } from "./model-routes.ts";
 import type { TimedProbe } from "./probe-history.ts";
@@ -56,7 +59,8 @@ export interface BackendFactory {
   isBridgeUrl(url: string): boolean;
 }
 
-export interface RoutingOptions extends Needs<"db" | "bus" | "clock" | "log" | "metrics" | "leases"> {
+export interface RoutingOptions
+  extends Needs<"db" | "bus" | "clock" | "log" | "metrics" | "leases" | "events"> {
   factory: BackendFactory;
   /** How one of several equal backends is chosen. */
   choice: BackendChoice;
@@ -75,8 +79,16 @@ export interface Registration extends Nullable<BackendSettings> {
   dialects?: readonly DialectName[] | null;
   concurrency?: number;
   workflow?: unknown;
+  /** What a first contact has shown; null: nothing yet. */
+  seen?: Seen | null;
   /** False: it is kept, and not used. */
   enabled?: boolean;
+}
+
+interface TestOptions {
+  /** The model that is asked. */
+  model?: string | null;
+  tell?(trial: Trial): void;
 }
 
 /** Null: no longer set. */
@@ -426,17 +438,10 @@ export class Routing {
    * it was given for.
    */
   async update(name: string, patch: Omit<Registration, "name">): Promise<Entry> {
-    const { config } = this.#named(name);
+    this.#named(name);
     const stored = (await this.#store.list()).find((each) => each.name === name);
     if (!stored) fail("conflict", `${name} was not registered by hand, so it cannot be changed`);
-    const moves = patch.url !== undefined && originOf(patch.url) !== originOf(config.url);
-    const secret = stored.apiKey !== null && patch.apiKey === undefined ? "api_key" : "headers";
-    if (moves && (secret === "api_key" || (stored.headers && patch.headers === undefined)))
-      fail("missing_fields", `\`${secret}\`: is needed again, because the address is another server's`, {
-        data: { fields: [secret] },
-      });
-    const given = Object.fromEntries(Object.entries(patch).filter(([, value]) => value !== undefined));
-    return this.register({ ...stored, ...given });
+    return this.register(changed(stored, patch));
   }
 
   /** Refuses a registration whose name another backend has; the contract's route replaces that one instead. */
@@ -452,18 +457,31 @@ export class Routing {
       );
   }
 
-  /** Asks a backend that is not registered what it can do; spends no tokens. */
-  async test(registration: Registration): Promise<TimedProbe> {
-    const config = this.#toConfig(this.#complete(registration));
-    const { factory } = this.options;
+  /**
+   * Tries a server: one that is not registered, or one that is, with what is changed of it. What is seen of a
+   * registered one as it stands is kept.
+   */
+  async test(given: Registration, { model = null, tell = () => {} }: TestOptions = {}): Promise<Tested> {
+    const stored = (await this.#store.list()).find(({ name }) => name === given.name);
+    const wanted = this.#complete(stored ? changed(stored, given) : given);
+    const { seen: _, ...config } = this.#toConfig(wanted);
+    const { factory, clock } = this.options;
     if (factory.isBridgeUrl(config.url))
       fail("missing_fields", "`url`: a bridge URL can be tested only by registering it");
-    const backend = factory.create(config);
-    try {
-      return await this.#health.ask(backend);
-    } finally {
-      backend.close();
+    const { create } = factory;
+    const isChatting = !config.capabilities?.length || config.capabilities.includes("chat");
+    const { dialects } = this.#kindOf(config);
+    if (!dialects || !isChatting) {
+      const backend = create(config);
+      const probe = await this.#health.ask(backend).finally(() => backend.close());
+      const models = probe.models.map(({ id }) => id);
+      const detail = probe.state === "Healthy" ? null : (probe.detail ?? null);
+      return { ok: probe.state === "Healthy", detail, latencyMs: probe.latencyMs, models, seen: null };
     }
+    const at = isoTime(clock.now());
+    const found = await firstContact({ config, dialects, model, create, at, clock, tell });
+    if (stored && given.url === undefined) await this.register({ ...stored, seen: found.seen });
+    return found;
   }
 
   /** Probes a backend now, and tells what was found. */
@@ -531,7 +549,8 @@ export class Routing {
       ...(rest.capabilities && { capabilities: rest.capabilities }),
       ...(rest.dialects && { dialects: rest.dialects }),
       ...(rest.concurrency && { concurrency: rest.concurrency }),
-      ...settingsOf(rest as BackendSettings),
+      ...settingsOf(rest),
+      ...(rest.seen && { seen: rest.seen }),
       workflow: rest.workflow ?? null,
       enabled: rest.enabled ?? true,
     };
@@ -658,6 +677,22 @@ export class Routing {
     this.#turn = run.catch(() => {});
     return run;
   }
+}
+
+/** What is left out stays. A secret is not sent to another server than the one that it was given for. */
+function changed(stored: StoredBackend, patch: Registration): Registration {
+  const moves = patch.url !== undefined && originOf(patch.url) !== originOf(stored.url);
+  const isLost = {
+    api_key: stored.apiKey !== null && patch.apiKey === undefined,
+    headers: stored.headers && patch.headers === undefined,
+  };
+  const secret = isLost.api_key ? "api_key" : isLost.headers ? "headers" : null;
+  if (moves && secret)
+    fail("missing_fields", `\`${secret}\`: is needed again, because the address is another server's`, {
+      data: { fields: [secret] },
+    });
+  const given = Object.fromEntries(Object.entries(patch).filter(([, value]) => value !== undefined));
+  return { ...stored, ...(patch.url !== undefined && patch.url !== stored.url && { seen: null }), ...given };
 }
 
 const originOf = (url: string): string => (URL.canParse(url) ? new URL(url).host : url);

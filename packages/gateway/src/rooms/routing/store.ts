@@ -1,9 +1,10 @@
-import type { BackendSettings, CapabilityName, DialectName } from "../../backends/contract.ts";
+import type { BackendSettings, CapabilityName, DialectName, Seen } from "../../backends/contract.ts";
 import type { Database, Queryable, Transaction } from "../../storage/contract.ts";
 import type { Sealer } from "./sealer.ts";
 
 /** A backend as it is kept: what the operator gave. */
 export interface StoredBackend extends BackendSettings {
+  seen?: Seen;
   name: string;
   type: string;
   url: string;
@@ -49,7 +50,7 @@ export function settingsOf({
   set,
   drop,
   believe_cost,
-}: BackendSettings): BackendSettings {
+}: Settings): BackendSettings {
   const all = { auth, limit_field, id_prefix, headers, set, drop, believe_cost };
   return Object.fromEntries(
     Object.entries(all).filter(
@@ -57,6 +58,7 @@ export function settingsOf({
     ),
   );
 }
+type Settings = { [Name in keyof BackendSettings]: BackendSettings[Name] | null };
 
 const toStored = (row: BackendRow, apiKey: string | null, settings: string | null): StoredBackend => ({
   name: row.name,
@@ -69,7 +71,7 @@ const toStored = (row: BackendRow, apiKey: string | null, settings: string | nul
   ...(row.concurrency !== null && { concurrency: Number(row.concurrency) }),
   workflow: row.workflow === null ? null : JSON.parse(row.workflow),
   enabled: Boolean(row.enabled),
-  ...(settings !== null && (JSON.parse(settings) as BackendSettings)),
+  ...(settings !== null && (JSON.parse(settings) as Partial<StoredBackend>)),
 });
 
 /** SQL of the registered backends. */
@@ -118,7 +120,7 @@ export class BackendStore {
 
   /** Saves a backend, or replaces the one of the same name, which keeps its index. */
   save(backend: StoredBackend, now: string): Promise<number> {
-    const settings = settingsOf(backend);
+    const settings = { ...settingsOf(backend), ...(backend.seen && { seen: backend.seen }) };
     const sealed =
       Object.keys(settings).length > 0 ? this.sealer.seal(JSON.stringify(settings), backend.name) : null;
     return this.#locked(async (tx) => {
