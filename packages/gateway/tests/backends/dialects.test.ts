@@ -527,3 +527,15 @@ test("a backend's dialects are those that it was registered with, or its host's"
   expect(dialects.gemini.base("https://generativelanguage.googleapis.com")).toEndWith("/v1beta");
   expect(dialects.messages.base("https://api.deepseek.com/anthropic")).toEndWith("/anthropic/v1");
 });
+
+test.each([
+  ["a line", "x"],
+  ["lines", "data: x\n"],
+])("an event that does not end is given up: %s of it", (_, text) => {
+  const objects = new EventObjects();
+  const piece = Buffer.from(text.repeat(8_192));
+  const push = () => {
+    for (let n = 0; n < 2_049; n++) objects.push(piece);
+  };
+  expect(push).toThrow("an event of more than");
+});

@@ -8,6 +8,8 @@ export class EventObjects {
   readonly #decoder = new TextDecoder();
   #rest = "";
   #data: string[] = [];
+  /** Since the last event ended. */
+  #chars = 0;
 
   push(bytes: Uint8Array): Record<string, unknown>[] {
     return this.#take(this.#decoder.decode(bytes, { stream: true }));
@@ -19,15 +21,20 @@ export class EventObjects {
   }
 
   #take(text: string): Record<string, unknown>[] {
-    const lines = (this.#rest + text).split(/\r?\n/);
-    this.#rest = lines.pop()!;
-    if (this.#rest.length > EVENT_CHARS_MAX)
+    this.#rest += text;
+    this.#chars += text.length;
+    if (this.#chars > EVENT_CHARS_MAX)
       throw new BackendError(
         "transport",
         `the upstream sent an event of more than ${EVENT_CHARS_MAX} characters`,
       );
+    // A line may come in thousands of pieces.
+    if (!text.includes("\n")) return [];
+    const lines = this.#rest.split(/\r?\n/);
+    this.#rest = lines.pop()!;
     const events: Record<string, unknown>[] = [];
     for (const line of lines) {
+      if (line === "") this.#chars = 0;
       if (line.startsWith("data:")) this.#data.push(line.slice(5));
       else if (line === "" && this.#data.length > 0) {
         const data = this.#data.join("\n").trim();
