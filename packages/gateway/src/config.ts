@@ -84,30 +84,25 @@ const headerList = list.transform((pairs, context) => {
 interface Setting<T> {
   name: string;
   help: string;
+  /** With its default. */
+  schema: z.ZodType<T, string | null | undefined>;
   /** What `--help` shows as the default. */
   shown: string;
-  schema: z.ZodType<T, string>;
-  fallback: T;
 }
 
 const setting = <T>(
   name: string,
   help: string,
-  { schema, fallback, shown }: { schema: z.ZodType<T, string>; fallback: T; shown?: string },
+  schema: Setting<T>["schema"],
+  shown?: string,
 ): Setting<T> => ({
   name,
   help,
   schema,
-  fallback,
-  shown: shown ?? String(fallback),
+  shown: shown ?? String(schema.parse(undefined) ?? "none"),
 });
-const optional = <T>(schema: z.ZodType<T, string>, shown: string) => ({
-  schema: schema as z.ZodType<T | null, string>,
-  fallback: null,
-  shown,
-});
+const optional = <T>(schema: z.ZodType<T, string>) => schema.nullable().default(null);
 
-/** Every setting, once: name, meaning, form and default. `--help`, validation and the type come from here. */
 export const TOKEN_LENGTH_MIN = 16;
 const Token = z
   .string()
@@ -116,169 +111,173 @@ const Token = z
     `must have at least ${TOKEN_LENGTH_MIN} characters, or it can be guessed; openssl rand -hex 32 makes one`,
   );
 
+/** Every setting, once: name, meaning, form and default. `--help`, validation and the type come from here. */
 const settings = {
-  host: setting("SERVICE_HOST", "address to listen on", { schema: z.string().min(1), fallback: "127.0.0.1" }),
-  port: setting("SERVICE_PORT", "port to listen on; 0 takes a free one", {
-    schema: integer(0, 65_535),
-    fallback: 8080,
-  }),
-  reusePort: setting("SERVICE_REUSE_PORT", "let several processes share the port", {
-    schema: flag,
-    fallback: false,
-  }),
+  host: setting("SERVICE_HOST", "address to listen on", z.string().min(1).default("127.0.0.1")),
+  port: setting("SERVICE_PORT", "port to listen on; 0 takes a free one", integer(0, 65_535).default(8080)),
+  reusePort: setting("SERVICE_REUSE_PORT", "let several processes share the port", flag.default(false)),
   workers: setting(
     "SERVICE_WORKERS",
     "processes that serve the port together (Linux); auto: one for each processor core",
-    { schema: workers, fallback: 1 },
+    workers.default(1),
   ),
   tlsCert: setting(
     "SERVICE_TLS_CERT",
     "file with the TLS certificate and its chain (PEM), read again when it is renewed; unset: plain HTTP",
-    optional(z.string().min(1), "none"),
+    optional(z.string().min(1)),
   ),
   tlsKey: setting(
     "SERVICE_TLS_KEY",
     "file with the certificate's private key (PEM)",
-    optional(z.string().min(1), "none"),
+    optional(z.string().min(1)),
   ),
   connectionsMax: setting(
     "SERVICE_CONNECTIONS_MAX",
     "client connections at once; more are refused with 503",
-    optional(integer(16, 1_000_000), "80 % of the open files allowed"),
+    optional(integer(16, 1_000_000)),
+    "80 % of the open files allowed",
   ),
   uploadBytesMax: setting(
     "SERVICE_UPLOAD_BYTES_MAX",
     "largest body with files, such as POST /v1/audio/transcriptions takes",
-    { schema: integer(1024, 1024 * 1024 * 1024), fallback: 64 * 1024 * 1024 },
+    integer(1024, 1024 * 1024 * 1024).default(64 * 1024 * 1024),
   ),
-  dataDir: setting("SERVICE_DATA_DIR", "directory of the embedded database, journal and secrets", {
-    schema: z.string().min(1),
-    fallback: "./data",
-  }),
+  dataDir: setting(
+    "SERVICE_DATA_DIR",
+    "directory of the embedded database, journal and secrets",
+    z.string().min(1).default("./data"),
+  ),
   databaseUrl: setting(
     "SERVICE_DATABASE_URL",
     "postgres:// URL; unset: SQLite in the data directory",
-    optional(url("postgres:", "postgresql:"), "SQLite"),
+    optional(url("postgres:", "postgresql:")),
+    "SQLite",
   ),
   redisUrl: setting(
     "SERVICE_REDIS_URL",
     "redis:// URL that instances share; unset: one process alone",
-    optional(url("redis:", "rediss:"), "none"),
+    optional(url("redis:", "rediss:")),
   ),
   adminToken: setting(
     "SERVICE_ADMIN_TOKEN",
     "bearer for /api/admin/* and the admin-token methods; unset: those are refused",
-    optional(z.string(), "none"),
+    optional(z.string()),
   ),
   metricsToken: setting(
     "SERVICE_METRICS_TOKEN",
     "bearer that GET /metrics asks for; unset: it is open to everyone",
-    optional(Token, "none"),
+    optional(Token),
   ),
   registrationOpen: setting(
     "SERVICE_REGISTRATION_OPEN",
     "may people register? unset: until the first user exists",
-    optional(flag, "first user only"),
+    optional(flag),
+    "first user only",
   ),
   memberInvitationsRegister: setting(
     "SERVICE_MEMBER_INVITATIONS_REGISTER",
     "may invitations to groups register people when no administrator of the service made them?",
-    { schema: flag, fallback: false },
+    flag.default(false),
   ),
   publicUrl: setting(
     "SERVICE_PUBLIC_URL",
     "URL under which people open the service, where it is not an address or localhost",
-    optional(url("http:", "https:"), "none"),
+    optional(url("http:", "https:")),
   ),
-  passwordSignIn: setting("SERVICE_PASSWORD_SIGN_IN", "may people sign in with a password?", {
-    schema: flag,
-    fallback: true,
-  }),
+  passwordSignIn: setting(
+    "SERVICE_PASSWORD_SIGN_IN",
+    "may people sign in with a password?",
+    flag.default(true),
+  ),
   oidcIssuer: setting(
     "SERVICE_OIDC_ISSUER",
     "issuer URL of the OpenID Connect provider that people sign in with; needs SERVICE_PUBLIC_URL",
-    optional(issuer, "none"),
+    optional(issuer),
   ),
   oidcClientId: setting(
     "SERVICE_OIDC_CLIENT_ID",
     "this service's client id at the provider; its redirect URI there is SERVICE_PUBLIC_URL + /signed-in",
-    optional(z.string().min(1), "none"),
+    optional(z.string().min(1)),
   ),
   oidcClientSecret: setting(
     "SERVICE_OIDC_CLIENT_SECRET",
     "its secret; unset: a public client",
-    optional(z.string().min(1), "none"),
+    optional(z.string().min(1)),
   ),
-  oidcScopes: setting("SERVICE_OIDC_SCOPES", "scopes that the provider is asked for", {
-    schema: z
+  oidcScopes: setting(
+    "SERVICE_OIDC_SCOPES",
+    "scopes that the provider is asked for",
+    z
       .string()
-      .refine((text) => text.split(" ").includes("openid"), "must have openid among its scopes"),
-    fallback: "openid email profile",
-  }),
-  oidcLabel: setting("SERVICE_OIDC_LABEL", "words on the button of the sign-in page", {
-    schema: z.string().min(1).max(60),
-    fallback: "Sign in with single sign-on",
-  }),
+      .refine((text) => text.split(" ").includes("openid"), "must have openid among its scopes")
+      .default("openid email profile"),
+  ),
+  oidcLabel: setting(
+    "SERVICE_OIDC_LABEL",
+    "words on the button of the sign-in page",
+    z.string().min(1).max(60).default("Sign in with single sign-on"),
+  ),
   oidcAdmin: setting(
     "SERVICE_OIDC_ADMIN",
     "claim=value that makes administrators, at each sign-in; unset: administrators are made here",
-    optional(claimRule, "none"),
+    optional(claimRule),
   ),
   oidcGroupsClaim: setting(
     "SERVICE_OIDC_GROUPS_CLAIM",
     "claim with the names of the groups that someone is a member of, at each sign-in",
-    optional(z.string().min(1).max(256), "none"),
+    optional(z.string().min(1).max(256)),
   ),
   oidcEmailDomains: setting(
     "SERVICE_OIDC_EMAIL_DOMAINS",
     "domains whose addresses may get an account, separated by commas",
-    {
-      schema: list.transform((domains) => domains.map((domain) => domain.toLowerCase().replace(/^@/, ""))),
-      fallback: [] as string[],
-      shown: "all",
-    },
+    list.transform((domains) => domains.map((domain) => domain.toLowerCase().replace(/^@/, ""))).default([]),
+    "all",
   ),
   oidcRegistration: setting(
     "SERVICE_OIDC_REGISTRATION",
     "does everyone whom the provider knows get an account?",
-    { schema: flag, fallback: true },
+    flag.default(true),
   ),
   oidcLinkByEmail: setting(
     "SERVICE_OIDC_LINK_BY_EMAIL",
     "give existing accounts with a verified address to those who have it at the provider",
-    { schema: flag, fallback: false },
+    flag.default(false),
   ),
   oidcTrustEmail: setting(
     "SERVICE_OIDC_TRUST_EMAIL",
     "take the provider's addresses as verified even if it does not say so",
-    { schema: flag, fallback: false },
+    flag.default(false),
   ),
-  apiRateLimitRpm: setting("SERVICE_API_RATE_LIMIT_RPM", "requests a minute that each API key may make", {
-    schema: integer(1, 1_000_000),
-    fallback: 60,
-  }),
-  pointsPerUsd: setting("POINTS_PER_USD", "points that one US dollar is worth", {
-    schema: integer(1, 1_000_000),
-    fallback: 100,
-  }),
+  apiRateLimitRpm: setting(
+    "SERVICE_API_RATE_LIMIT_RPM",
+    "requests a minute that each API key may make",
+    integer(1, 1_000_000).default(60),
+  ),
+  pointsPerUsd: setting(
+    "POINTS_PER_USD",
+    "points that one US dollar is worth",
+    integer(1, 1_000_000).default(100),
+  ),
   jwtSecret: setting(
     "SERVICE_JWT_SECRET",
     "key that signs access tokens; unset: made once, kept in the data directory",
-    optional(z.string().min(32, "must have at least 32 characters"), "generated"),
+    optional(z.string().min(32, "must have at least 32 characters")),
+    "generated",
   ),
   memoryUrl: setting(
     "SERVICE_MEMORY_URL",
     "WebSocket URL of the memory service; unset: no memory",
-    optional(url("ws:", "wss:"), "none"),
+    optional(url("ws:", "wss:")),
   ),
-  bridgeUrl: setting("SERVICE_BRIDGE_URL", "WebSocket URL of the bridge agent", {
-    schema: url("ws:", "wss:"),
-    fallback: "ws://127.0.0.1:7717",
-  }),
+  bridgeUrl: setting(
+    "SERVICE_BRIDGE_URL",
+    "WebSocket URL of the bridge agent",
+    url("ws:", "wss:").default("ws://127.0.0.1:7717"),
+  ),
   pricingFile: setting(
     "SERVICE_PRICING_FILE",
     "JSON file with prices that override the built-in ones",
-    optional(z.string().min(1), "none"),
+    optional(z.string().min(1)),
   ),
   unpriced: setting(
     "SERVICE_UNPRICED",
@@ -288,79 +287,88 @@ const settings = {
   usageRetentionMonths: setting(
     "SERVICE_USAGE_RETENTION_MONTHS",
     "whole months before the current one whose usage rows are kept; their totals always are",
-    optional(integer(1, 1_200), "all"),
+    optional(integer(1, 1_200)),
+    "all",
   ),
   auditRetentionDays: setting(
     "SERVICE_AUDIT_RETENTION_DAYS",
     "days for which entries of the audit log are kept",
-    { schema: integer(1, 3_650), fallback: 365 },
+    integer(1, 3_650).default(365),
   ),
   requestRecordsDays: setting(
     "SERVICE_REQUEST_RECORDS_DAYS",
     "days for which requests are listed, and kept if nothing was charged; 0: none are",
-    { schema: integer(0, 3_650), fallback: 30 },
+    integer(0, 3_650).default(30),
   ),
   requestRecordsMax: setting(
     "SERVICE_REQUEST_RECORDS_MAX",
     "requests without a charge that are kept; the oldest go first",
-    { schema: integer(1_000, 1_000_000_000), fallback: 1_000_000 },
+    integer(1_000, 1_000_000_000).default(1_000_000),
   ),
   trustedProxies: setting(
     "SERVICE_TRUSTED_PROXIES",
     "addresses or networks (10.0.0.0/8) whose X-Forwarded-For is trusted, separated by commas",
-    { schema: networks, fallback: [], shown: "none" },
+    networks.default([]),
+    "none",
   ),
-  corsOrigins: setting("SERVICE_CORS_ORIGINS", "origins that browsers may call from, separated by commas", {
-    schema: list,
-    fallback: [],
-    shown: "none",
-  }),
+  corsOrigins: setting(
+    "SERVICE_CORS_ORIGINS",
+    "origins that browsers may call from, separated by commas",
+    list.default([]),
+    "none",
+  ),
   backendChoice: setting(
     "SERVICE_BACKEND_CHOICE",
     "requests: of several backends that serve a model, the one with the fewest so far; latency: the one that answers soonest",
-    { schema: z.enum(["requests", "latency"]), fallback: "requests" as "requests" | "latency" },
+    z.enum(["requests", "latency"]).default("requests"),
   ),
   upstreamErrors: setting(
     "SERVICE_UPSTREAM_ERRORS",
     "wrap: /v1/chat/completions and /v1/embeddings answer 502 to what an upstream refuses; pass: with its 400, 404, 413, 415 or 422",
-    { schema: z.enum(["wrap", "pass"]), fallback: "wrap" as "wrap" | "pass" },
+    z.enum(["wrap", "pass"]).default("wrap"),
   ),
   storeResponses: setting(
     "SERVICE_STORE_RESPONSES",
     "keep what POST /v1/responses asks and answers for 30 days, for `previous_response_id`; false: keep nothing",
-    { schema: flag, fallback: true },
+    flag.default(true),
   ),
-  logFormat: setting("SERVICE_LOG", "json or pretty", {
-    schema: z.enum(["json", "pretty"]),
-    fallback: (stderrIsTerminal() ? "pretty" : "json") as "json" | "pretty",
-    shown: "pretty on a terminal, else json",
-  }),
-  logLevel: setting("SERVICE_LOG_LEVEL", "debug, info, warn or error", {
-    schema: z.enum(["debug", "info", "warn", "error"]),
-    fallback: "info" as const,
-  }),
+  logFormat: setting(
+    "SERVICE_LOG",
+    "json or pretty",
+    z.enum(["json", "pretty"]).default(stderrIsTerminal() ? "pretty" : "json"),
+    "pretty on a terminal, else json",
+  ),
+  logLevel: setting(
+    "SERVICE_LOG_LEVEL",
+    "debug, info, warn or error",
+    z.enum(["debug", "info", "warn", "error"]).default("info"),
+  ),
   otlpEndpoint: setting(
     "OTEL_EXPORTER_OTLP_ENDPOINT",
     "base URL of an OpenTelemetry collector (OTLP over HTTP); unset: no tracing",
-    optional(url("http:", "https:"), "none"),
+    optional(url("http:", "https:")),
   ),
-  otlpHeaders: setting("OTEL_EXPORTER_OTLP_HEADERS", "headers for the collector: name=value,name=value", {
-    schema: headerList,
-    fallback: {} as Record<string, string>,
-    shown: "none",
-  }),
-  otlpServiceName: setting("OTEL_SERVICE_NAME", "name of this service in traces", {
-    schema: z.string().min(1).max(255),
-    fallback: "model-gateway",
-  }),
-  drainGraceMs: setting("SERVICE_DRAIN_GRACE_MS", "how long /readyz answers 503 before the listener closes", {
-    schema: integer(0, 600_000),
-    fallback: 500,
-  }),
-  drainTimeoutMs: setting("SERVICE_DRAIN_TIMEOUT_MS", "how long open streams may continue after SIGTERM", {
-    schema: integer(0, 3_600_000),
-    fallback: 30_000,
-  }),
+  otlpHeaders: setting(
+    "OTEL_EXPORTER_OTLP_HEADERS",
+    "headers for the collector: name=value,name=value",
+    headerList.default({}),
+    "none",
+  ),
+  otlpServiceName: setting(
+    "OTEL_SERVICE_NAME",
+    "name of this service in traces",
+    z.string().min(1).max(255).default("model-gateway"),
+  ),
+  drainGraceMs: setting(
+    "SERVICE_DRAIN_GRACE_MS",
+    "how long /readyz answers 503 before the listener closes",
+    integer(0, 600_000).default(500),
+  ),
+  drainTimeoutMs: setting(
+    "SERVICE_DRAIN_TIMEOUT_MS",
+    "how long open streams may continue after SIGTERM",
+    integer(0, 3_600_000).default(30_000),
+  ),
 };
 
 type Settings = typeof settings;
@@ -394,7 +402,7 @@ export function readConfig(
       problems.push(`${name} is not a setting; npm start -- --help lists them all`);
   }
   const config: Record<string, unknown> = { usesHttpProxy: Boolean(env.HTTP_PROXY || env.http_proxy) };
-  for (const [key, { name, schema, fallback }] of Object.entries(settings) as [string, Setting<unknown>][]) {
+  for (const [key, { name, schema }] of Object.entries(settings)) {
     let text = env[name];
     const file = fromFile(name);
     if (file) {
@@ -406,11 +414,7 @@ export function readConfig(
         problems.push(`${name}${FILE_SUFFIX}: ${(error as Error).message}`);
       }
     }
-    if (text === undefined || text === "") {
-      config[key] = fallback;
-      continue;
-    }
-    const parsed = schema.safeParse(text);
+    const parsed = schema.safeParse(text || undefined);
     if (parsed.success) config[key] = parsed.data;
     else problems.push(`${name}: ${parsed.error.issues[0]?.message ?? "has a bad value"}`);
   }

@@ -165,9 +165,6 @@ export function toRestBody(error: ServiceError): { error: { message: string; typ
   return { error: { message: error.message, type, code, ...error.rest } };
 }
 
-/** Client libraries repeat what has no status of their own list; a wrong key stays wrong. */
-const UNAUTHORIZED = { "www-authenticate": "Bearer", "x-should-retry": "false" } as const;
-
 export function toRestReply(
   error: ServiceError,
   requestId: string,
@@ -176,7 +173,6 @@ export function toRestReply(
   const { kind, retryAfterSeconds } = error;
   const { status } = ERRORS[kind];
   const headers = {
-    ...(status === 401 && UNAUTHORIZED),
     ...error.headers,
     ...more,
     ...(retryAfterSeconds !== undefined && { "retry-after": String(retryAfterSeconds) }),

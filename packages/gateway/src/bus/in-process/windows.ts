@@ -3,19 +3,16 @@ const KEYS_MAX = 50_000;
 const KEYS_KEPT = 45_000;
 /** Up to this limit each hit is remembered with its time; beyond it hits that come close together share one. */
 const TIMES_MAX = 1024;
-const TIMES_AT_FIRST = 8;
 
 /**
- * A sliding log: the times of hits that still count, oldest first, as a ring. Exact: within no window are more hits
- * counted than the limit. A key costs as much memory as it is used, and never more than for 2,048 hits: with a limit
- * above 1,024 a hit may be forgotten late by a thousandth of the window.
+ * A sliding log: the times of hits that still count, oldest first. Exact: within no window are more hits counted than
+ * the limit. A key costs as much memory as it is used, and never more than for 2,048 hits: with a limit above 1,024 a
+ * hit may be forgotten late by a thousandth of the window.
  */
 class Window {
-  /** Interleaved [time, hits] pairs, so that one lookup touches one cache line. */
-  #entries = new Float64Array(2 * TIMES_AT_FIRST);
-  /** Where the oldest entry stands. */
-  #oldest = 0;
-  #size = 0;
+  readonly #times: number[] = [];
+  /** How many hits share each time. */
+  readonly #shares: number[] = [];
   #hits = 0;
   /** When the newest entry began; its time is that of its last hit. */
   #newestBeganMs = Number.NEGATIVE_INFINITY;
@@ -24,55 +21,32 @@ class Window {
 
   /** Returns 0 when it was counted, otherwise the milliseconds after which the next one may be. */
   hit(max: number, nowMs: number): number {
-    this.#forgetPast(nowMs);
-    // The limit may have been lowered meanwhile: then more than one entry has to pass.
-    if (this.#hits >= max)
-      return Math.min(this.#entries[this.#oldest]! + this.windowMs - nowMs, this.windowMs);
-    this.#hits++;
     const isShared = max > TIMES_MAX && nowMs - this.#newestBeganMs < this.windowMs / TIMES_MAX;
-    if (isShared && this.#size > 0) {
-      const newest = this.#at(this.#size - 1);
-      this.#entries[newest] = nowMs;
-      this.#entries[newest + 1]!++;
+    const hasNewest = !this.isPast(nowMs);
+    // The limit may have been lowered meanwhile: then more than one entry has to pass.
+    if (this.#hits >= max) return Math.min(this.#times[0]! + this.windowMs - nowMs, this.windowMs);
+    this.#hits++;
+    if (isShared && hasNewest) {
+      const newest = this.#times.length - 1;
+      this.#times[newest] = nowMs;
+      this.#shares[newest]!++;
     } else {
-      this.#add(nowMs);
+      this.#times.push(nowMs);
+      this.#shares.push(1);
       this.#newestBeganMs = nowMs;
     }
     return 0;
   }
 
+  /** Forgets what no longer counts; true when nothing is left. */
   isPast(nowMs: number): boolean {
-    this.#forgetPast(nowMs);
-    return this.#size === 0;
-  }
-
-  #forgetPast(nowMs: number): void {
-    while (this.#size > 0) {
-      if (nowMs - this.#entries[this.#oldest]! < this.windowMs) return;
-      this.#hits -= this.#entries[this.#oldest + 1]!;
-      this.#oldest = this.#at(1);
-      this.#size--;
+    let past = 0;
+    while (past < this.#times.length && nowMs - this.#times[past]! >= this.windowMs) past++;
+    if (past > 0) {
+      this.#times.splice(0, past);
+      for (const hits of this.#shares.splice(0, past)) this.#hits -= hits;
     }
-  }
-
-  #at(index: number): number {
-    return (this.#oldest + 2 * index) & (this.#entries.length - 1);
-  }
-
-  #add(timeMs: number): void {
-    if (2 * this.#size === this.#entries.length) this.#grow();
-    const at = this.#at(this.#size++);
-    this.#entries[at] = timeMs;
-    this.#entries[at + 1] = 1;
-  }
-
-  /** To a power of two again, which makes the ring's arithmetic cheap. */
-  #grow(): void {
-    const entries = new Float64Array(2 * this.#entries.length);
-    entries.set(this.#entries.subarray(this.#oldest));
-    entries.set(this.#entries.subarray(0, this.#oldest), this.#entries.length - this.#oldest);
-    this.#entries = entries;
-    this.#oldest = 0;
+    return this.#times.length === 0;
   }
 }
 

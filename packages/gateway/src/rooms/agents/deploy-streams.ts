@@ -76,13 +76,8 @@ export class DeployStreams {
       const waiting = pending.find(({ model_id }) => model_id === entry.modelId);
       if (models.some(({ model_id }) => model_id === entry.modelId))
         this.#tell(entry, { status: "ready", progress: 100 }, after);
-      else if (waiting) this.#tell(entry, waiting, settled);
-      else
-        this.#tell(
-          entry,
-          { status: "failed", progress: entry.last.progress, message: "the node no longer has this model" },
-          settled,
-        );
+      else if (waiting) this.#tell(entry, waiting);
+      else this.#fail(entry, "the node no longer has this model");
     }
   }
 
@@ -90,52 +85,33 @@ export class DeployStreams {
   lost(agentId: string): void {
     for (const entry of this.#of(agentId)) {
       const { status, progress } = entry.last;
-      this.#tell(
-        entry,
-        {
-          status: status === "ready" ? "loading" : status,
-          progress,
-          message: "the connection to the node was lost; waiting for it to reconnect",
-        },
-        settled,
-      );
+      this.#tell(entry, {
+        status: status === "ready" ? "loading" : status,
+        progress,
+        message: "the connection to the node was lost; waiting for it to reconnect",
+      });
       entry.cancelDeadline ??= this.options.clock.after(LOST_NODE_DEADLINE_MS, () =>
-        this.#tell(
-          entry,
-          {
-            status: "failed",
-            progress,
-            message: `the node did not reconnect within ${LOST_NODE_DEADLINE_MS / 1000} s`,
-          },
-          settled,
-        ),
+        this.#fail(entry, `the node did not reconnect within ${LOST_NODE_DEADLINE_MS / 1000} s`),
       );
     }
   }
 
   /** The node is no longer one of ours. */
   removed(agentId: string): void {
-    for (const entry of this.#of(agentId))
-      this.#tell(
-        entry,
-        { status: "failed", progress: entry.last.progress, message: "the node was deregistered" },
-        settled,
-      );
+    for (const entry of this.#of(agentId)) this.#fail(entry, "the node was deregistered");
+  }
+
+  #fail(entry: Followed, message: string): void {
+    this.#tell(entry, { status: "failed", progress: entry.last.progress, message });
   }
 
   #of(agentId: string): Followed[] {
     return [...this.#followed.values()].filter((entry) => entry.agentId === agentId);
   }
 
-  #tell(entry: Followed, { status, progress, message }: Progress, after: Promise<void>): void {
+  #tell(entry: Followed, { status, progress, message }: Progress, after = settled): void {
     const { stream, agentId, modelId, last } = entry;
-    if (
-      last.status === status &&
-      last.progress === progress &&
-      last.message === message &&
-      entry.toldAtMs > 0
-    )
-      return;
+    if (entry.toldAtMs > 0 && Bun.deepEquals(last, { status, progress, message })) return;
     const nowMs = this.options.clock.now();
     const over = status === "failed" || status === "stopped";
     entry.last = { status, progress, message };
@@ -145,14 +121,8 @@ export class DeployStreams {
     if (isFigure && (entry.waiting >= WAITING_MAX || isSoon)) return;
     entry.toldAtMs = nowMs;
     entry.waiting++;
-    const params = {
-      stream_id: stream.sessionId,
-      agent_id: agentId,
-      model_id: modelId,
-      status,
-      progress,
-      ...(message !== undefined && { message }),
-    };
+    const ids = { stream_id: stream.sessionId, agent_id: agentId, model_id: modelId };
+    const params = { ...ids, status, progress, ...(message !== undefined && { message }) };
     entry.tail = Promise.all([entry.tail, after]).then(() => {
       entry.waiting--;
       stream.emit(modelsProgress, params);

@@ -1,29 +1,17 @@
 import { z } from "zod";
 import { inBackground } from "../../kernel/background.ts";
 import type { Needs } from "../foundation.ts";
-import { difference, StateChange, withChange } from "./changes.ts";
 import { NodeState } from "./state.ts";
 
 const TOPIC = "agents-presence";
 const NODES_MAX = 10_000;
 /** However often a node reports, the other instances hear of it once in this time. */
 const ANNOUNCE_EVERY_MS = 200;
-/** After a change that could not be applied, the whole states are asked for at most this often. */
-const ASK_EVERY_MS = 1_000;
 
 const PresenceMessage = z.discriminatedUnion("kind", [
   /** Asks every instance to announce its nodes again. */
   z.object({ kind: z.literal("ask"), instance: z.string() }),
-  z.object({ kind: z.literal("state"), instance: z.string(), revision: z.int(), state: NodeState }),
-  /** What changed since the revision before; a receiver that does not have that one asks for the whole. */
-  z.object({
-    kind: z.literal("change"),
-    instance: z.string(),
-    agentId: z.string(),
-    epoch: z.int(),
-    revision: z.int(),
-    change: StateChange,
-  }),
+  z.object({ kind: z.literal("state"), instance: z.string(), state: NodeState }),
   z.object({ kind: z.literal("gone"), instance: z.string(), agentId: z.string(), epoch: z.int() }),
   z.object({ kind: z.literal("deregistered"), instance: z.string(), agentId: z.string() }),
 ]);
@@ -33,18 +21,14 @@ type PresenceMessage = z.infer<typeof PresenceMessage>;
 export interface RemoteNode {
   instance: string;
   state: NodeState;
-  /** Counts what its instance has announced of this connection. */
-  revision: number;
   heardAtMs: number;
 }
 
-/** A node that is connected here, as the other instances know it. */
+/** What was announced of a node that is connected here. */
 interface Announced {
-  state: NodeState;
-  revision: number;
-  announcedAtMs: number;
-  /** What is announced when the time has come. */
-  next: NodeState | null;
+  epoch: number;
+  atMs: number;
+  /** Drops what waits to be announced. */
   cancel: () => void;
 }
 
@@ -71,7 +55,6 @@ export class Presence {
   readonly #remote = new Map<string, RemoteNode>();
   readonly #announced = new Map<string, Announced>();
   readonly #unsubscribe: () => void;
-  #askedAtMs = Number.NEGATIVE_INFINITY;
 
   constructor(readonly options: PresenceOptions) {
     const { bus, log } = options;
@@ -94,54 +77,21 @@ export class Presence {
     return this.#remote.get(agentId) ?? null;
   }
 
-  /** Tells the others what is new about a node: at once, or together with what else comes in a moment. */
+  /** Tells the others what is new about a node: at once, or in a moment together with what else comes until then. */
   announce(state: NodeState): void {
-    const announced = this.#announced.get(state.agentId);
-    if (announced?.state.epoch !== state.epoch) {
-      this.announceWhole(state);
-      return;
-    }
     const { clock } = this.options;
-    const waitMs = announced.announcedAtMs + ANNOUNCE_EVERY_MS - clock.now();
-    if (waitMs <= 0) this.#announceChange(announced, state);
-    else {
-      if (!announced.next)
-        announced.cancel = clock.after(
-          waitMs,
-          () => announced.next && this.#announceChange(announced, announced.next),
-        );
-      announced.next = state;
-    }
-  }
-
-  /** For those who know nothing of the node yet. */
-  announceWhole(state: NodeState): void {
-    const { instance, clock } = this.options;
     const announced = this.#announced.get(state.agentId);
+    const waitMs = announced?.epoch === state.epoch ? announced.atMs + ANNOUNCE_EVERY_MS - clock.now() : 0;
     announced?.cancel();
-    const revision = (announced?.revision ?? 0) + 1;
-    this.#announced.set(state.agentId, {
-      state,
-      revision,
-      announcedAtMs: clock.now(),
-      next: null,
-      cancel: () => {},
-    });
-    this.#publish({ kind: "state", instance, revision, state });
+    if (!announced || waitMs <= 0) this.announceNow(state);
+    else announced.cancel = clock.after(waitMs, () => this.announceNow(state));
   }
 
-  #announceChange(announced: Announced, state: NodeState): void {
+  announceNow(state: NodeState): void {
     const { instance, clock } = this.options;
-    const { agentId, epoch } = state;
-    announced.cancel();
-    const change = difference(announced.state, state);
-    Object.assign(announced, {
-      state,
-      revision: announced.revision + 1,
-      announcedAtMs: clock.now(),
-      next: null,
-    });
-    this.#publish({ kind: "change", instance, agentId, epoch, revision: announced.revision, change });
+    this.#untell(state.agentId);
+    this.#announced.set(state.agentId, { epoch: state.epoch, atMs: clock.now(), cancel: () => {} });
+    this.#publish({ kind: "state", instance, state });
   }
 
   #untell(agentId: string): void {
@@ -205,7 +155,6 @@ export class Presence {
     if (message.kind === "ask") onAsked();
     else if (message.kind === "deregistered") this.#onDeregistered(message.agentId);
     else if (message.kind === "state") this.#learn(message);
-    else if (message.kind === "change") this.#apply(message);
     else {
       const known = this.#remote.get(message.agentId);
       if (known && known.state.epoch <= message.epoch) this.#forget(message.agentId);
@@ -219,24 +168,12 @@ export class Presence {
     this.options.onDeregistered(agentId);
   }
 
-  #apply({ instance, agentId, epoch, revision, change }: Extract<PresenceMessage, { kind: "change" }>): void {
-    const { clock } = this.options;
-    const known = this.#remote.get(agentId);
-    if (known?.instance === instance && known.state.epoch === epoch && known.revision + 1 === revision) {
-      this.#learn({ instance, revision, state: withChange(known.state, change) });
-      return;
-    }
-    if ((known && known.state.epoch > epoch) || clock.now() - this.#askedAtMs < ASK_EVERY_MS) return;
-    this.#askedAtMs = clock.now();
-    this.#publish({ kind: "ask", instance: this.options.instance });
-  }
-
-  #learn({ instance, revision, state }: Pick<RemoteNode, "instance" | "revision" | "state">): void {
+  #learn({ instance, state }: Pick<RemoteNode, "instance" | "state">): void {
     const known = this.#remote.get(state.agentId);
     if (known ? known.state.epoch > state.epoch : this.#remote.size >= NODES_MAX) return;
     if (!this.options.accepts(state)) return;
     if (known && known.instance !== instance) this.#forget(state.agentId, { isElsewhere: true });
-    const node = { instance, revision, state, heardAtMs: this.options.clock.now() };
+    const node = { instance, state, heardAtMs: this.options.clock.now() };
     this.#remote.set(state.agentId, node);
     this.options.onRemote(node);
   }

@@ -314,15 +314,14 @@ export class Agents {
     }
   }
 
-  #announce(state: NodeState, { whole = false } = {}): void {
-    // Before its epoch is known, nobody else could tell this connection from an older one.
-    if (state.epoch === 0 || this.#closed) return;
-    if (whole) this.#presence.announceWhole(state);
-    else this.#presence.announce(state);
+  /** Before its epoch is known, nobody else could tell a connection from an older one. */
+  #announce(state: NodeState): void {
+    if (state.epoch > 0 && !this.#closed) this.#presence.announce(state);
   }
 
   #announceAll(): void {
-    for (const { state } of this.#sessions.values()) if (state) this.#announce(state, { whole: true });
+    for (const { state } of this.#sessions.values())
+      if (state && state.epoch > 0 && !this.#closed) this.#presence.announceNow(state);
   }
 
   /** When two instances hold a node, the newer connection is its own; the older one ends, if need be when its requests have. */

@@ -37,9 +37,6 @@ export const socketOnly = (registry: Registry, method: string): ServiceError | n
 
 /** Text in, text out: the part of the JSON-RPC plane that HTTP and WebSocket share. */
 export class RpcRunner {
-  /** By method name; only registered ones succeed, so it is bounded. */
-  readonly #succeeded = new Map<string, { add(): void }>();
-
   constructor(readonly options: RpcRunnerOptions) {}
 
   async run(text: string, call: RpcCallOptions): Promise<string> {
@@ -55,16 +52,6 @@ export class RpcRunner {
     return body.batch ? `[${responses.join(",")}]` : responses[0]!;
   }
 
-  /** Counting a successful call builds no label text: there is one counter per method. */
-  #counterOf(method: string): { add(): void } {
-    let counter = this.#succeeded.get(method);
-    if (!counter) {
-      counter = this.options.calls.labelled({ method, outcome: "ok" });
-      this.#succeeded.set(method, counter);
-    }
-    return counter;
-  }
-
   #respond(json: string, { onResponse }: RpcCallOptions): string {
     onResponse?.(json);
     return json;
@@ -72,7 +59,7 @@ export class RpcRunner {
 
   async #one(request: RpcRequest, { caller, requestId, guard, onResult }: RpcCallOptions): Promise<string> {
     if ("invalid" in request) return encodeFailure(request.invalid, request.idJson);
-    const { registry, rooms, log, audit } = this.options;
+    const { registry, rooms, log, audit, calls } = this.options;
     const { method, params, idJson } = request;
     // Calls of strangers ask nothing of a model, and could crowd out the records of everyone else.
     const { actor } = caller;
@@ -84,7 +71,7 @@ export class RpcRunner {
       const context: CallContext = { caller, requestId, rooms, log, record };
       const result = await dispatch(registry, { method, params, context, audit });
       if (record && !record.detached) record.end(200);
-      this.#counterOf(method).add();
+      calls.add(1, { method, outcome: "ok" });
       onResult?.(method, result);
       return encodeResult(idJson, result);
     } catch (error) {
