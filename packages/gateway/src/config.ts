@@ -282,7 +282,7 @@ const settings = {
   unpriced: setting(
     "SERVICE_UNPRICED",
     "serve: models without a price cost nothing; refuse: those who pay by points, quota or budget cannot use them",
-    { schema: z.enum(["serve", "refuse"]), fallback: "serve" as "serve" | "refuse" },
+    z.enum(["serve", "refuse"]).default("serve"),
   ),
   usageRetentionMonths: setting(
     "SERVICE_USAGE_RETENTION_MONTHS",
