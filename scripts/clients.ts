@@ -1,7 +1,8 @@
 /**
  * `npm run clients -- install`  gets the coding agents that the grid of clients is tested with: Codex, Claude Code,
  *                               Gemini CLI and OpenCode (1.5 GB, into `.cache/clients`)
- * `npm run clients -- test`     runs the grid of clients
+ * `npm run clients -- test`     runs the grid of clients, and the coding agents against each dialect of a backend
+ * `npm run clients -- record`   the same, and records the first request of each of these agents for `npm test`
  */
 import "./lib/help.ts";
 import { spawnSync } from "node:child_process";
@@ -33,9 +34,13 @@ function install(): void {
 }
 
 const test = () => run([process.execPath, join(import.meta.dir, "test.ts"), "tests/clients/grid"]);
+const record = () => {
+  process.env.RECORD = "1";
+  test();
+};
 
 if (import.meta.main) {
-  const commands: Record<string, () => void> = { install, test };
+  const commands: Record<string, () => void> = { install, test, record };
   const command = commands[process.argv[2] ?? ""];
   if (!command) fail(`say what to do: ${Object.keys(commands).join(", ")}`);
   command();

@@ -31,7 +31,7 @@ const fraction = (ratio: number): string =>
 
 /** What is measured on all of them. */
 export function peersTable(lookup: Lookup): string {
-  const figures = lookup.of("chat", "latency", "ttft", "prompt", "embeddings", "streams");
+  const figures = lookup.of("chat", "latency", "ttft", "prompt", "embeddings", "streams", "verbatim");
   const head = ["", ...PEERS.map(([, title]) => title), "of bare", "of Portkey's"];
   const rows = figures.map((figure) => {
     const { gateway = Number.NaN, bare = Number.NaN, portkey = Number.NaN } = figure.values;

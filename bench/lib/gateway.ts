@@ -131,6 +131,8 @@ async function populate(url: string, upstreamPort: number) {
   for (let i = 0; i < ACCOUNTS; i++) accounts.push(await createAccount(url, accounts[0]?.accessToken));
   const backend = { type: "external", url: `http://127.0.0.1:${upstreamPort}` };
   await post(`${url}/api/admin/backends`, backend, ADMIN_TOKEN);
+  const native = { name: "native", models: ["native"], dialects: ["messages", "responses"] };
+  await post(`${url}/api/admin/backends`, { ...backend, ...native }, ADMIN_TOKEN);
   const { userId, accessToken } = accounts[0]!;
   // Those who ask take turns, as people do.
   const inTurns = (of: "keys" | "groupKeys") =>
@@ -153,8 +155,9 @@ export async function startGateway(options: GatewayOptions): Promise<GatewayTarg
   await stop(first.pid);
   await prepareDatabase(options, userId);
   const launched = await launchGateway(options);
-  await untilReady("the backend", async () =>
-    (await (await fetch(`${launched.url}/v1/models`)).text()).includes('"bench"'),
-  );
+  await untilReady("the backends", async () => {
+    const listed = await (await fetch(`${launched.url}/v1/models`)).text();
+    return ['"bench"', '"native"'].every((id) => listed.includes(id));
+  });
   return { peer: "gateway", headers: "", share: 1, ...account, ...launched };
 }

@@ -18,50 +18,92 @@ interface DirectController {
 }
 interface Stream {
   controller: DirectController;
+  form: Form;
   sent: number;
   finish(): void;
 }
 
+/** The answers of one API. */
+interface Form {
+  opening: Uint8Array;
+  /** A token's event, and where in it the time stands. */
+  token: Buffer;
+  sentAtIndex: number;
+  closing: Uint8Array;
+  whole: Uint8Array;
+}
+
 const encode = (text: string) => new TextEncoder().encode(text);
-const event = (data: unknown) =>
-  encode(`data: ${typeof data === "string" ? data : JSON.stringify(data)}\n\n`);
+const event = (data: object) =>
+  `${"type" in data ? `event: ${data.type}\n` : ""}data: ${JSON.stringify(data)}\n\n`;
 const head = { id: "chatcmpl-1", object: "chat.completion.chunk", created: 1_763_000_000, model: "bench" };
 /** Stands for a token's text: events of real servers differ in that, too, and in nothing else. */
 const SENT_AT = "t0000000000000000";
-const token = Buffer.from(
-  event({
-    ...head,
-    choices: [{ index: 0, delta: { content: SENT_AT }, logprobs: null, finish_reason: null }],
-  }),
-);
-const sentAtIndex = token.indexOf(SENT_AT) + 1;
+const WORDS = "word ".repeat(120);
+
+function formOf(opening: object[], token: object, closing: object[], whole: object, done = ""): Form {
+  const bytes = Buffer.from(event(token));
+  return {
+    opening: encode(opening.map(event).join("")),
+    token: bytes,
+    sentAtIndex: bytes.indexOf(SENT_AT) + 1,
+    closing: encode(closing.map(event).join("") + done),
+    whole: encode(JSON.stringify(whole)),
+  };
+}
 
 /** A token whose text says when it was sent, in microseconds; its bytes are reused for the next. */
-function tokenNow(): Uint8Array {
+function tokenNow({ token, sentAtIndex }: Form): Uint8Array {
   const sentUs = Math.floor((performance.timeOrigin + performance.now()) * 1_000);
   token.write(String(sentUs), sentAtIndex, "latin1");
   return token;
 }
-const opening = event({
-  ...head,
-  choices: [{ index: 0, delta: { role: "assistant", content: "" }, finish_reason: null }],
-});
-const usage = { prompt_tokens: 9, completion_tokens: CHUNKS, total_tokens: CHUNKS + 9 };
-const closing = Buffer.concat([
-  event({ ...head, choices: [{ index: 0, delta: {}, finish_reason: "stop" }] }),
-  event({ ...head, choices: [], usage }),
-  event("[DONE]"),
-]);
 
-const completion = encode(
-  JSON.stringify({
-    ...head,
-    object: "chat.completion",
-    choices: [
-      { index: 0, message: { role: "assistant", content: "word ".repeat(120) }, finish_reason: "stop" },
-    ],
-    usage,
-  }),
+const usage = { prompt_tokens: 9, completion_tokens: CHUNKS, total_tokens: CHUNKS + 9 };
+const message = { role: "assistant", content: WORDS };
+const chatForm = formOf(
+  [{ ...head, choices: [{ index: 0, delta: { role: "assistant", content: "" }, finish_reason: null }] }],
+  { ...head, choices: [{ index: 0, delta: { content: SENT_AT }, logprobs: null, finish_reason: null }] },
+  [
+    { ...head, choices: [{ index: 0, delta: {}, finish_reason: "stop" }] },
+    { ...head, choices: [], usage },
+  ],
+  { ...head, object: "chat.completion", choices: [{ index: 0, message, finish_reason: "stop" }], usage },
+  "data: [DONE]\n\n",
+);
+
+const counts = { input_tokens: 9, output_tokens: CHUNKS };
+const claude = { id: "msg_1", type: "message", role: "assistant", model: "native", stop_sequence: null };
+const messagesForm = formOf(
+  [
+    { type: "message_start", message: { ...claude, content: [], stop_reason: null, usage: counts } },
+    { type: "content_block_start", index: 0, content_block: { type: "text", text: "" } },
+  ],
+  { type: "content_block_delta", index: 0, delta: { type: "text_delta", text: SENT_AT } },
+  [
+    { type: "content_block_stop", index: 0 },
+    { type: "message_delta", delta: { stop_reason: "end_turn", stop_sequence: null }, usage: counts },
+    { type: "message_stop" },
+  ],
+  { ...claude, content: [{ type: "text", text: WORDS }], stop_reason: "end_turn", usage: counts },
+);
+
+const place = { item_id: "msg_1", output_index: 0, content_index: 0 };
+const item = { id: "msg_1", type: "message", role: "assistant", status: "completed" };
+const said = { ...item, content: [{ type: "output_text", text: WORDS, annotations: [] }] };
+const response = { id: "resp_1", object: "response", created_at: 1, model: "native", status: "in_progress" };
+const responded = { ...response, status: "completed", output: [said], usage: { ...counts, total_tokens: 9 } };
+const responsesForm = formOf(
+  [
+    { type: "response.created", sequence_number: 0, response: { ...response, output: [] } },
+    { type: "response.output_item.added", output_index: 0, item: { ...item, content: [] } },
+  ],
+  { type: "response.output_text.delta", sequence_number: 2, ...place, delta: SENT_AT, logprobs: [] },
+  [
+    { type: "response.output_item.done", output_index: 0, item: said },
+    { type: "response.completed", sequence_number: 3, response: responded },
+  ],
+  responded,
 );
 
 /** Numbers with the digits that servers really write; the same ones each time. */
@@ -109,11 +151,11 @@ class Wheel {
     const streams = this.#slots[this.#slot]!;
     for (const stream of streams) {
       if (stream.sent++ < this.chunks) {
-        stream.controller.write(tokenNow());
+        stream.controller.write(tokenNow(stream.form));
         stream.controller.flush();
       } else {
         streams.delete(stream);
-        stream.controller.write(closing);
+        stream.controller.write(stream.form.closing);
         stream.controller.end();
         stream.finish();
       }
@@ -124,14 +166,14 @@ const steady = new Wheel(INTERVAL_MS);
 const fast = new Wheel(FAST_INTERVAL_MS);
 const short = new Wheel(FAST_INTERVAL_MS, SHORT_CHUNKS);
 
-function stream(wheel: Wheel): Response {
+function stream(form: Form, wheel: Wheel): Response {
   const source = {
     type: "direct",
     pull: (controller: DirectController) =>
       new Promise<void>((finish) => {
-        controller.write(opening);
+        controller.write(form.opening);
         controller.flush();
-        wheel.add({ controller, sent: 0, finish });
+        wheel.add({ controller, form, sent: 0, finish });
       }),
   };
   return new Response(new ReadableStream(source as unknown as UnderlyingSource), {
@@ -147,12 +189,16 @@ const server = Bun.serve({
   port: 0,
   idleTimeout: 0,
   async fetch(request) {
-    if (request.url.endsWith("/v1/models")) return Response.json({ object: "list", data: [{ id: "bench" }] });
+    const { pathname: path, search } = new URL(request.url);
+    // The backend with dialects of its own asks for a page of a listing, and serves what it was registered with.
+    if (path === "/v1/models" && search) return new Response("", { status: 404 });
+    if (path === "/v1/models") return Response.json({ object: "list", data: [{ id: "bench" }] });
     const text = await request.text();
-    if (request.url.endsWith("/v1/embeddings")) return json(vectors);
-    if (!text.includes('"stream":true')) return json(completion);
-    if (text.includes('"seed":2')) return stream(short);
-    return stream(text.includes('"seed":1') ? fast : steady);
+    if (path === "/v1/embeddings") return json(vectors);
+    const form = path === "/v1/messages" ? messagesForm : path === "/v1/responses" ? responsesForm : chatForm;
+    if (!text.includes('"stream":true')) return json(form.whole);
+    if (text.includes('"seed":2')) return stream(form, short);
+    return stream(form, text.includes('"seed":1') ? fast : steady);
   },
 });
 console.log(server.port);

@@ -135,6 +135,8 @@ export interface JsonBody {
   /** The complete payload: model id resolved, the gateway's own fields gone, `extra` merged. */
   bytes(): Uint8Array<ArrayBuffer> | string;
   object(): Record<string, unknown>;
+  /** The client wants to see the model's thoughts, which some dialects have to be asked for. */
+  readonly wantsThoughts?: boolean;
   /** Of a multipart form: what is sent instead of the bytes, with the call's content type. */
   form?(): Blob;
 }
@@ -203,6 +205,13 @@ export interface NativeReader {
   failed(message: string): string;
 }
 
+/** A request in a dialect, as far as it has to be looked at. */
+export interface NativeBody {
+  value(name: string): unknown;
+  /** Whether the text stands anywhere in it. */
+  includes(text: string): boolean;
+}
+
 /** A dialect of a backend, for requests that come in it and answers that go back as they are. */
 export interface NativeDialect {
   /** The field that limits an answer; `generationConfig.x` is inside `generationConfig`. */
@@ -211,6 +220,11 @@ export interface NativeDialect {
   requestHeaders: RegExp;
   /** Headers of its answers that are for the client. */
   answerHeaders: RegExp;
+  /**
+   * Fields to set, as JSON texts, where the history has what the gateway made of other models' answers: their thoughts
+   * are not signed, and the vendor would refuse them.
+   */
+  mended(body: NativeBody, model: string): readonly (readonly [string, string])[];
   /** Resolves with a 2xx answer in the dialect. Throws BackendErrors, which have the upstream's own `answer`. */
   post(call: NativeCall): Promise<Answer>;
   reader(): NativeReader;

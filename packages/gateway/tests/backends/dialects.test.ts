@@ -490,29 +490,33 @@ describe("a whole answer", () => {
 describe("kept answers", () => {
   const clock = { now: () => now } as never;
   let now = 1;
-  const call = { text: "Let me  look.", calls: [{ id: "c1" }] };
+  const before = "";
+  const call = { text: "Let me  look.", calls: [{ id: "c1" }], before };
 
   test("come back for the same key, call and text only", () => {
     const kept = new KeptAnswers(clock);
     kept.keep("key", call, [{ signature: "S" }]);
-    expect(kept.find("key", { text: "Let me\nlook.", calls: [{ id: "c1" }] })).toEqual([{ signature: "S" }]);
+    expect(kept.find("key", { text: "Let me\nlook.", calls: [{ id: "c1" }], before })).toEqual([
+      { signature: "S" },
+    ]);
     expect(kept.find("other", call)).toBeNull();
     expect(kept.find("key", { ...call, text: "Let me sleep." })).toBeNull();
     expect(kept.find("key", { ...call, calls: [{ id: "c1" }, { id: "c2" }] })).toBeNull();
-    kept.keep("key", { text: "Done.", calls: [] }, [1]);
-    expect(kept.find("key", { text: "Done.", calls: [] })).toEqual([1]);
+    kept.keep("key", { text: "Done.", calls: [], before }, [1]);
+    expect(kept.find("key", { text: "Done.", calls: [], before })).toEqual([1]);
+    expect(kept.find("key", { text: "Done.", calls: [], before: "another" })).toBeNull();
   });
 
   test("are forgotten after six hours, and the least recently used first", () => {
     const kept = new KeptAnswers(clock);
     kept.keep("key", call, ["old"]);
     now += 6 * 3_600_000 + 1;
-    kept.keep("key", { text: "new", calls: [] }, ["new"]);
+    kept.keep("key", { text: "new", calls: [], before }, ["new"]);
     expect(kept.find("key", call)).toBeNull();
     const large = "x".repeat(3 * 1024 * 1024);
-    for (let i = 0; i < 30; i++) kept.keep("key", { text: "", calls: [{ id: `n${i}` }] }, [large]);
-    expect(kept.find("key", { text: "", calls: [{ id: "n0" }] })).toBeNull();
-    expect(kept.find("key", { text: "", calls: [{ id: "n29" }] })).toEqual([large]);
+    for (let i = 0; i < 30; i++) kept.keep("key", { text: "", calls: [{ id: `n${i}` }], before }, [large]);
+    expect(kept.find("key", { text: "", calls: [{ id: "n0" }], before })).toBeNull();
+    expect(kept.find("key", { text: "", calls: [{ id: "n29" }], before })).toEqual([large]);
   });
 });
 

@@ -1,5 +1,9 @@
+import { createAnthropic } from "@ai-sdk/anthropic";
+import { createOpenAI } from "@ai-sdk/openai";
+import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import Anthropic from "@anthropic-ai/sdk";
 import { type Content, GoogleGenAI, type Part, ThinkingLevel } from "@google/genai";
+import { generateText, isStepCount, jsonSchema, type LanguageModel, streamText, tool } from "ai";
 import OpenAI from "openai";
 
 /** Coding agents in miniature: the vendors' own clients, each going on until the model calls no more tools. */
@@ -40,7 +44,7 @@ const run = (): AgentRun => ({
   usage: { prompt: 0, cached: 0, completion: 0 },
 });
 
-/** Chat completions by OpenAI's client, which drops what it does not know, as most agents do. */
+/** Chat completions by OpenAI's client, which drops what it does not know, as most agents do; DeepSeek's thoughts go back. */
 export const chatAgent: Agent = async ({ url, key, model, isStream, repeated = 600 }) => {
   const client = new OpenAI({ baseURL: `${url}/v1`, apiKey: key, maxRetries: 0 });
   const messages: OpenAI.ChatCompletionMessageParam[] = [
@@ -60,9 +64,13 @@ export const chatAgent: Agent = async ({ url, key, model, isStream, repeated = 6
   };
   const told = run();
   for (;;) {
+    let thought = "";
     const answer = isStream
       ? await client.chat.completions
           .stream({ ...params, messages, stream_options: { include_usage: true } })
+          .on("chunk", ({ choices: [choice] }) => {
+            thought += (choice?.delta as { reasoning_content?: string } | undefined)?.reasoning_content ?? "";
+          })
           .finalChatCompletion()
       : await client.chat.completions.create({ ...params, messages });
     told.turns++;
@@ -73,10 +81,12 @@ export const chatAgent: Agent = async ({ url, key, model, isStream, repeated = 6
       completion: usage?.completion_tokens ?? 0,
     };
     const [{ message, finish_reason }] = answer.choices as [OpenAI.ChatCompletion.Choice];
-    told.thoughts += (message as { reasoning_content?: string }).reasoning_content ?? "";
+    const reasoning_content = thought || (message as { reasoning_content?: string }).reasoning_content;
+    told.thoughts += reasoning_content ?? "";
     const { content, tool_calls: calls } = message;
     if (finish_reason !== "tool_calls") return { ...told, text: content ?? "" };
-    messages.push({ role: "assistant", content, tool_calls: calls });
+    const thoughts = /deepseek|-chat/.test(model) ? { reasoning_content } : {};
+    messages.push({ role: "assistant", content, tool_calls: calls, ...thoughts });
     for (const { id } of calls ?? []) messages.push({ role: "tool", tool_call_id: id, content: RESULT });
   }
 };
@@ -225,4 +235,88 @@ export const geminiAgent: Agent = async ({ url, key, model, isStream, repeated =
       },
     );
   }
+};
+
+/** Vercel's AI SDK, which goes on by itself; each of its providers speaks another API. */
+globalThis.AI_SDK_LOG_WARNINGS = false;
+const aiAgent =
+  (
+    modelOf: (options: AgentOptions) => LanguageModel,
+    providerOptions: Parameters<typeof generateText>[0]["providerOptions"],
+  ): Agent =>
+  async (options) => {
+    const look = tool({ inputSchema: jsonSchema(PARAMETERS), execute: async () => RESULT });
+    const asked = {
+      model: modelOf(options),
+      providerOptions,
+      maxRetries: 0,
+      instructions: SYSTEM.repeat(options.repeated ?? 600),
+      tools: { look },
+      stopWhen: isStepCount(12),
+      messages: [
+        {
+          role: "user" as const,
+          content: [
+            { type: "text" as const, text: QUESTION },
+            { type: "file" as const, mediaType: "image/png", data: PNG_DATA },
+          ],
+        },
+      ],
+    };
+    let failure: unknown;
+    const streamed = () =>
+      streamText({
+        ...asked,
+        onError: ({ error }) => {
+          failure = error;
+        },
+      });
+    const answer = options.isStream ? streamed() : await generateText(asked);
+    const steps = await Promise.resolve(answer.steps).catch((error) => {
+      throw failure ?? error;
+    });
+    const { usage, text } = steps.at(-1)!;
+    return {
+      turns: steps.length,
+      text,
+      thoughts: steps.map(({ reasoningText = "" }) => reasoningText).join(""),
+      usage: {
+        prompt: usage.inputTokens ?? 0,
+        cached: usage.inputTokenDetails.cacheReadTokens ?? 0,
+        completion: usage.outputTokens ?? 0,
+      },
+    };
+  };
+
+const cache_control = { type: "ephemeral" as const };
+export const aiAgents: Record<string, Agent> = {
+  "AI SDK, chat": aiAgent(
+    ({ url, key, model }) =>
+      createOpenAICompatible({ name: "gateway", includeUsage: true, baseURL: `${url}/v1`, apiKey: key })(
+        model,
+      ),
+    { gateway: { reasoningEffort: "high" } },
+  ),
+  "AI SDK, responses": aiAgent(
+    ({ url, key, model }) => createOpenAI({ baseURL: `${url}/v1`, apiKey: key }).responses(model),
+    {
+      openai: {
+        store: false,
+        include: ["reasoning.encrypted_content"],
+        reasoningEffort: "high",
+        reasoningSummary: "auto",
+        forceReasoning: true,
+      },
+    },
+  ),
+  "AI SDK, messages": aiAgent(
+    ({ url, key, model }) => createAnthropic({ baseURL: `${url}/v1`, apiKey: key })(model),
+    {
+      anthropic: {
+        thinking: { type: "adaptive", display: "summarized" },
+        effort: "high",
+        cacheControl: cache_control,
+      },
+    },
+  ),
 };

@@ -18,7 +18,7 @@ const FIXTURES = [
 ];
 
 const SPEAKERS: Record<string, () => Speaker> = {
-  messages: () => new MessageSpeaker({ id: "msg_1", thinking: true, promptTokens: () => 21 }),
+  messages: () => new MessageSpeaker({ id: "msg_1", thoughts: "shown", promptTokens: () => 21 }),
   responses: () =>
     new ResponseSpeaker({
       token: "1",
@@ -158,7 +158,7 @@ test("thoughts that were not asked for are silent, but the line is kept alive", 
   const clock = new ManualClock();
   const events = fixture("vllm-reasoning.sse").toString().split("\n\n");
   const pieces = events.map((event) => Buffer.from(`${event}\n\n`));
-  const speaker = new MessageSpeaker({ id: "msg_1", thinking: false, promptTokens: () => 21 });
+  const speaker = new MessageSpeaker({ id: "msg_1", thoughts: null, promptTokens: () => 21 });
   const text = await spoken(pieces, speaker, { clock, pause: () => clock.advance(11_000) });
   expect(text).not.toContain("a number.");
   expect(eventsOf(text).filter(({ event }) => event === "ping").length).toBeGreaterThanOrEqual(3);

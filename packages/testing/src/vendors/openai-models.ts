@@ -22,6 +22,8 @@ export interface GptModel {
   /** Tools on chat: with any effort; only where none is named; only with the explicit effort none; never. */
   chatTools: "always" | "unnamed" | "none" | "never";
   isChat: boolean;
+  /** Thoughts are shown in `reasoning_content`, and have to come back with the calls that they led to, as DeepSeek has it. */
+  showsThoughts?: boolean;
 }
 
 const rates = (input: number, cached: number, output: number, write?: number): Rates => {
@@ -56,6 +58,10 @@ export const GPT_MODELS: Record<string, GptModel> = {
   "gpt-5.5-pro": {
     ...{ rates: rates(30, 30, 180), isWriteBilled: false, efforts: EFFORTS.slice(2), effort: "high" },
     ...{ chatTools: "never", isChat: false },
+  },
+  "deepseek-v4-pro": {
+    ...{ rates: rates(0.66, 0.022, 1.98), isWriteBilled: false, efforts: EFFORTS, effort: "high" },
+    ...{ chatTools: "always", isChat: true, showsThoughts: true },
   },
 };
 

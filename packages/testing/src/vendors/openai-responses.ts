@@ -14,7 +14,7 @@ const FIELDS = new Set([
 /** Items of the model that stand side by side are one turn. */
 function modelTurns(items: readonly Json[]): number {
   const isModels = ({ type, role }: Json) =>
-    type === "reasoning" || type === "function_call" || role === "assistant";
+    type === "reasoning" || /_call$/.test(type ?? "") || role === "assistant";
   return items.filter((item, at) => isModels(item) && (at === 0 || !isModels(items[at - 1]))).length;
 }
 
@@ -72,8 +72,8 @@ export class OpenAIResponses {
   }
 
   #checkItems(items: readonly Json[]): void {
-    const ids = (type: string) => items.flatMap((item) => (item.type === type ? [item.call_id] : []));
-    const [called, answered] = [ids("function_call"), ids("function_call_output")];
+    const ids = (types: RegExp) => items.flatMap((item) => (types.test(item.type) ? [item.call_id] : []));
+    const [called, answered] = [ids(/_call$/), ids(/_call_output$/)];
     const stray = answered.find((id) => !called.includes(id));
     if (stray)
       refuse(`No tool call found for function call output with call_id ${stray}.`, { param: "input" });
@@ -113,7 +113,8 @@ export class OpenAIResponses {
     const items = this.#itemsOf(body);
     this.#check(body, items);
     const effort = body.reasoning?.effort ?? modelOf(body.model).effort;
-    const tools = body.tool_choice === "none" ? [] : (body.tools ?? []);
+    const offered = toolsOf([...(body.tools ?? []), ...items.flatMap(addedTools)]);
+    const tools = body.tool_choice === "none" ? [] : offered;
     const instructions = body.instructions ? [{ role: "system", content: body.instructions }] : [];
     const ran = run(desk, {
       body,
@@ -125,7 +126,7 @@ export class OpenAIResponses {
       limit: body.max_output_tokens ?? undefined,
       isReasoning: effort !== null && effort !== "none",
     });
-    const output = this.#output(body, ran.turn);
+    const output = this.#output(body, offered, ran.turn);
     const isCut = ran.turn.isCut;
     const id = desk.nextId("resp_");
     const usage = {
@@ -164,6 +165,7 @@ export class OpenAIResponses {
 
   #output(
     body: Json,
+    offered: readonly Json[],
     { thinking, text, calls = [] }: { thinking?: string; text?: string; calls?: Json },
   ): Json[] {
     const { desk } = this;
@@ -188,8 +190,21 @@ export class OpenAIResponses {
       const id = desk.nextId("fc_");
       const call_id = desk.nextId("call_");
       if (reasoning) this.#reasoningOf.set(id, reasoning);
+      const { type, namespace } = offered.find((tool) => tool.name === name);
+      const place = { name, ...(namespace && { namespace }) };
+      if (type === "custom") {
+        output.push({
+          id,
+          type: "custom_tool_call",
+          status: "completed",
+          call_id,
+          ...place,
+          input: args.input,
+        });
+        continue;
+      }
       output.push({
-        ...{ id, type: "function_call", status: "completed", call_id, name },
+        ...{ id, type: "function_call", status: "completed", call_id, ...place },
         arguments: JSON.stringify(args),
       });
     }
@@ -216,9 +231,21 @@ function events(open: Json, whole: Json): string[] {
   ];
 }
 
+const addedTools = (item: Json): Json[] => (item.type === "additional_tools" ? item.tools : []);
+/** Those in namespaces as well. */
+const toolsOf = (tools: readonly Json[]): Json[] =>
+  tools.flatMap((tool) =>
+    tool.type === "namespace"
+      ? tool.tools.map((inner: Json) => ({ ...inner, namespace: tool.name }))
+      : tool.name === undefined
+        ? []
+        : [tool],
+  );
+
 function started(item: Json): Json {
   if (item.type === "reasoning") return { ...item, summary: [], encrypted_content: "" };
   if (item.type === "message") return { ...item, status: "in_progress", content: [] };
+  if (item.type === "custom_tool_call") return { ...item, status: "in_progress", input: "" };
   return { ...item, status: "in_progress", arguments: "" };
 }
 
@@ -247,6 +274,11 @@ function inner(item: Json): [string, Json][] {
       ["response.content_part.done", { ...place, part }],
     ];
   }
+  if (item.type === "custom_tool_call")
+    return [
+      ["response.custom_tool_call_input.delta", { delta: item.input }],
+      ["response.custom_tool_call_input.done", { input: item.input }],
+    ];
   const half = Math.ceil(item.arguments.length / 2);
   return [
     ["response.function_call_arguments.delta", { delta: item.arguments.slice(0, half) }],

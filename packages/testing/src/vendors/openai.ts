@@ -21,6 +21,7 @@ const CHAT_FIELDS = new Set([
 export function startOpenAI(options: VendorOptions = {}): FakeVendor {
   return startVendor("sk-proj-fake", options, (desk) => {
     const responses = new OpenAIResponses(desk);
+    const thoughtCalls = new Map<string, string>();
     return async (exchange) => {
       const { request, reply } = exchange;
       if (request.headers.authorization !== `Bearer ${desk.apiKey}`)
@@ -40,7 +41,8 @@ export function startOpenAI(options: VendorOptions = {}): FakeVendor {
       if (path !== "/v1/chat/completions" || request.method !== "POST")
         refuse(`Invalid URL (${request.method} ${path})`, { status: 404 });
       checkChat(request.json);
-      await chat(desk, exchange);
+      if (modelOf(request.json.model).showsThoughts) checkThoughts(thoughtCalls, request.json.messages);
+      await chat(desk, thoughtCalls, exchange);
     };
   });
 }
@@ -55,7 +57,7 @@ function checkChat(body: Json): void {
       param: "model",
     });
   const isReasoning = model.efforts.length > 0;
-  if (isReasoning && body.max_tokens !== undefined)
+  if (isReasoning && !model.showsThoughts && body.max_tokens !== undefined)
     refuse(
       "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
       { param: "max_tokens", code: "unsupported_parameter" },
@@ -79,13 +81,24 @@ function checkChat(body: Json): void {
     refuse("The 'stream_options' parameter is only allowed when 'stream' is enabled.", {
       param: "stream_options",
     });
-  checkToolMessages(body.messages);
+  checkToolMessages(body.messages, model.showsThoughts);
+}
+
+/** Thoughts come back as they were shown. */
+function checkThoughts(thoughtCalls: ReadonlyMap<string, string>, messages: Json[]): void {
+  messages.forEach(({ tool_calls: calls = [], reasoning_content: thoughts }, at) => {
+    const shown = thoughtCalls.get(calls[0]?.id);
+    if (shown !== undefined && shown !== thoughts)
+      refuse(`Missing \`reasoning_content\` field in the assistant message at message index ${at}.`);
+  });
 }
 
 /** Every call is answered before anything else is said. */
-function checkToolMessages(messages: Json[]): void {
+function checkToolMessages(messages: Json[], showsThoughts = false): void {
   let open: string[] = [];
   messages.forEach((message, at) => {
+    if (message.reasoning_content !== undefined && !showsThoughts)
+      refuse(`Unknown parameter: 'messages[${at}].reasoning_content'.`, { code: "unknown_parameter" });
     if (message.role === "tool") {
       if (!open.includes(message.tool_call_id))
         refuse(
@@ -109,7 +122,7 @@ function refuseOpen(open: readonly string[]): void {
     );
 }
 
-async function chat(desk: Desk, exchange: Exchange): Promise<void> {
+async function chat(desk: Desk, thoughtCalls: Map<string, string>, exchange: Exchange): Promise<void> {
   const { json: body } = exchange.request;
   const effort = body.reasoning_effort ?? modelOf(body.model).effort;
   const tools = body.tool_choice === "none" ? [] : (body.tools ?? []);
@@ -138,6 +151,8 @@ async function chat(desk: Desk, exchange: Exchange): Promise<void> {
     type: "function",
     function: { name, arguments: JSON.stringify(args) },
   }));
+  const thoughts = ran.model.showsThoughts ? turn.thinking : undefined;
+  if (thoughts !== undefined && calls[0]) thoughtCalls.set(calls[0].id, thoughts);
   const finish_reason = turn.isCut ? "length" : calls.length > 0 ? "tool_calls" : "stop";
   const id = desk.nextId("chatcmpl-");
   const frame = { id, created: 1_763_000_000, model: body.model, service_tier: "default" };
@@ -157,6 +172,7 @@ async function chat(desk: Desk, exchange: Exchange): Promise<void> {
       });
     const pieces = [
       delta({ role: "assistant", content: turn.text ? "" : null, refusal: null }),
+      ...words(thoughts ?? "").map((reasoning_content) => delta({ reasoning_content })),
       ...words(turn.text ?? "").map((content) => delta({ content })),
       ...calls.flatMap(({ function: { name, arguments: args }, ...call }, index) => [
         delta({ tool_calls: [{ index, ...call, function: { name, arguments: "" } }] }),
@@ -171,6 +187,7 @@ async function chat(desk: Desk, exchange: Exchange): Promise<void> {
   ran.charge(id, 1);
   const message = {
     ...{ role: "assistant", content: turn.text ?? null, refusal: null, annotations: [] },
+    ...(thoughts !== undefined && { reasoning_content: thoughts }),
     ...(calls.length > 0 && { tool_calls: calls }),
   };
   const choices = [{ index: 0, message, logprobs: null, finish_reason }];

@@ -12,6 +12,8 @@ export interface AssistantTurn {
   role: "assistant";
   text: string;
   calls: ChatCall[];
+  /** A digest of all that was said before it. */
+  before: string;
 }
 
 export interface ChatCall {
@@ -135,34 +137,55 @@ function callOf(call: unknown, field: string): ChatCall {
 export function chatTurns(messages: unknown): ChatTurn[] {
   if (!Array.isArray(messages)) return refuse("messages", "must be an array");
   const names = new Map<string, string>();
+  let before = 0n;
   return messages.map((message: unknown, i): ChatTurn => {
-    const field = `messages.${i}`;
-    if (!isObject(message)) return refuse(field, "must be an object with role and content");
-    const parts = partsOf(message, field);
-    switch (message.role) {
-      case "system":
-      case "developer":
-        return { role: "system", parts: textParts(parts) };
-      case "user":
-        return { role: "user", parts };
-      case "assistant": {
-        const calls = Array.isArray(message.tool_calls)
-          ? message.tool_calls.map((call, at) => callOf(call, `${field}.tool_calls.${at}`))
-          : [];
-        for (const { id, name } of calls) names.set(id, name);
-        return { role: "assistant", text: textOfParts(parts), calls };
-      }
-      case "tool":
-      case "function": {
-        const callId = text(message.tool_call_id);
-        const name = text(message.name) || names.get(callId) || "";
-        return { role: "tool", callId, name, parts };
-      }
-      default:
-        return refuse(`${field}.role`, 'must be "system", "user", "assistant" or "tool"');
-    }
+    const turn = turnOf(message, i, { names, before: before.toString(36) });
+    before = BigInt(Bun.hash(formOf(turn), before));
+    return turn;
   });
 }
+
+/** Clients join the parts of a text in ways of their own, so spaces do not count. */
+const formOf = (turn: ChatTurn): string =>
+  turn.role === "assistant"
+    ? JSON.stringify([turn.text.replace(/\s+/g, ""), turn.calls.map(({ id }) => id)])
+    : JSON.stringify(turn, (name, value) => (name === "cacheControl" ? undefined : value));
+
+function turnOf(
+  message: unknown,
+  i: number,
+  { names, before }: { names: Map<string, string>; before: string },
+): ChatTurn {
+  const field = `messages.${i}`;
+  if (!isObject(message)) return refuse(field, "must be an object with role and content");
+  const parts = partsOf(message, field);
+  switch (message.role) {
+    case "system":
+    case "developer":
+      return { role: "system", parts: textParts(parts) };
+    case "user":
+      return { role: "user", parts };
+    case "assistant": {
+      const calls = Array.isArray(message.tool_calls)
+        ? message.tool_calls.map((call, at) => callOf(call, `${field}.tool_calls.${at}`))
+        : [];
+      for (const { id, name } of calls) names.set(id, name);
+      return { role: "assistant", text: textOfParts(parts), calls, before };
+    }
+    case "tool":
+    case "function": {
+      const callId = text(message.tool_call_id);
+      const name = text(message.name) || names.get(callId) || "";
+      return { role: "tool", callId, name, parts };
+    }
+    default:
+      return refuse(`${field}.role`, 'must be "system", "user", "assistant" or "tool"');
+  }
+}
+
+/** The turn that answers these messages, before anything is said in it. */
+export const nextTurn = (messages: unknown): AssistantTurn =>
+  chatTurns([...(Array.isArray(messages) ? messages : []), { role: "assistant" }]).at(-1) as AssistantTurn;
 
 export interface ChatFunction {
   name: string;

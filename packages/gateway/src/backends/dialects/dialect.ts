@@ -62,6 +62,8 @@ export interface ChatRequestOptions {
   stream: boolean;
   /** The answer that a turn of the history repeats, in the dialect's own form; null when it is not known. */
   kept(turn: AssistantTurn): unknown[] | null;
+  /** The client wants to see the model's thoughts. */
+  wantsThoughts?: boolean;
 }
 
 /** A whole answer in terms of a chat. */

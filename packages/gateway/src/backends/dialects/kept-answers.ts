@@ -10,6 +10,8 @@ const KEPT_MS_MAX = 6 * 60 * 60 * 1000;
 export interface AnswerForm {
   text: string;
   calls: readonly { id: string }[];
+  /** A digest of what was said before: many answers are the same words. */
+  before: string;
 }
 
 interface Kept {
@@ -63,7 +65,7 @@ export class KeptAnswers {
 /** Clients join the parts of a text in ways of their own, so spaces do not count. */
 const digest = (text: string): string =>
   new Bun.CryptoHasher("sha256").update(text.replace(/\s+/g, "")).digest("base64");
-const keyOf = (scope: string, { text, calls }: AnswerForm): string =>
-  JSON.stringify([scope, calls[0]?.id ?? digest(text)]);
+const keyOf = (scope: string, { text, calls, before }: AnswerForm): string =>
+  JSON.stringify([scope, calls[0]?.id ?? [before, digest(text)]]);
 const formOf = ({ text, calls }: AnswerForm): string =>
   JSON.stringify([digest(text), calls.map(({ id }) => id)]);

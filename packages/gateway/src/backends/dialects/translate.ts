@@ -4,6 +4,7 @@ import { chatIdentity, completionBody, eventStream } from "../shared/chat-events
 import { convertedStream } from "../shared/converted-stream.ts";
 import { EventObjects } from "../shared/event-objects.ts";
 import { fetchUpstream, readJson } from "../shared/upstream-http.ts";
+import { nextTurn } from "./chat-turns.ts";
 import type { ChatAnswer, Dialect } from "./dialect.ts";
 import type { KeptAnswers } from "./kept-answers.ts";
 
@@ -24,9 +25,12 @@ export async function translatedChat(
   { model, body, stream, requestId, scope, signal }: ChatCall,
 ): Promise<Response> {
   const translation = dialect.translation!;
-  const request = translation.request(body.object(), {
+  const asked = body.object();
+  const { before } = nextTurn(asked.messages);
+  const request = translation.request(asked, {
     model,
     stream,
+    wantsThoughts: body.wantsThoughts,
     kept: (turn) => (scope === undefined ? null : kept.find(scope, turn)),
   });
   const leaving = new AbortController();
@@ -38,7 +42,7 @@ export async function translatedChat(
   });
   const identity = chatIdentity({ requestId, model, nowMs: deps.clock.now() });
   const keep = (told: ChatAnswer) => {
-    if (told.content && scope !== undefined) kept.keep(scope, told, told.content);
+    if (told.content && scope !== undefined) kept.keep(scope, { ...told, before }, told.content);
   };
   if (stream && !answer.headers.get("content-type")?.includes("json")) {
     const events = await convertedStream({

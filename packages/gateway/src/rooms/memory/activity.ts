@@ -22,9 +22,10 @@ export interface MemoryEvent {
 /** The latest memory events of each person, on every instance alike. */
 export class Activity {
   readonly #events = new BoundedMap<string, MemoryEvent[]>(USERS_MAX);
-  constructor(readonly options: Needs<"bus" | "clock">) {
+  constructor(readonly options: Needs<"bus" | "clock"> & { onDelete?(userId: string): void }) {
     options.bus.subscribe(TOPIC, (message) => {
       const { userId, event } = JSON.parse(message) as { userId: string; event: MemoryEvent };
+      if (event.kind === "delete") options.onDelete?.(userId);
       // Another instance's event may arrive after a newer one.
       const events = [event, ...(this.#events.get(userId) ?? [])].toSorted((a, b) =>
         b.at.localeCompare(a.at),

@@ -2,6 +2,7 @@ import { RpcClient } from "@model-gateway/wire/json-rpc";
 import { fail } from "../../kernel/errors.ts";
 import type { Needs } from "../foundation.ts";
 import { Activity } from "./activity.ts";
+import { SentFacts } from "./inject.ts";
 import {
   RECALL_ITEMS_MAX,
   type RecalledItem,
@@ -43,6 +44,7 @@ export interface MemoryOptions extends Needs<"bus" | "clock" | "log"> {
 
 /** Long-term memory, kept by a service of its own. Chats work without it. */
 export class Memory {
+  readonly facts = new SentFacts();
   readonly #client: RpcClient | null;
   readonly #activity: Activity;
   readonly #writeback: WritebackQueue;
@@ -61,7 +63,8 @@ export class Memory {
             connectTimeoutMs: CONNECT_TIMEOUT_MS,
             messageCharsMax: ANSWER_CHARS_MAX,
           });
-    this.#activity = new Activity(options);
+    const { bus } = options;
+    this.#activity = new Activity({ bus, clock, onDelete: (userId) => this.facts.forget(userId) });
     this.#writeback = new WritebackQueue({
       clock,
       write: (turn) => this.#write(turn),

@@ -16,7 +16,7 @@ import { langchain } from "./langchain.ts";
 import { ANSWER, isLeft, model, OVERFLOW, PROMPTS } from "./model.ts";
 import { ollama } from "./ollama.ts";
 import { chat, responses } from "./openai.ts";
-import { hasPrograms, programClients } from "./programs.ts";
+import { hasPrograms, PROGRAM_TIMEOUT_MS, programClients } from "./programs.ts";
 import { tableOf } from "./table.ts";
 
 const CLIENTS: readonly Client[] = [
@@ -29,9 +29,6 @@ const CLIENTS: readonly Client[] = [
   ...agents,
   ollama,
 ];
-
-/** They take seconds to start. */
-const PROGRAM_TIMEOUT_MS = 180_000;
 
 let bench: InferenceBench;
 beforeAll(async () => {

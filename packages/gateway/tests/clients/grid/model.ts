@@ -41,6 +41,7 @@ const ARGUMENTS: Record<string, object> = {
   shell: { command: ["bash", "-c", COMMAND] },
   shell_command: { command: COMMAND },
   exec_command: { cmd: COMMAND },
+  run_shell_command: { command: COMMAND, description: "Say the weather" },
 };
 
 const textOf = (content: Body): string =>

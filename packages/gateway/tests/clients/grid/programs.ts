@@ -10,6 +10,8 @@ type Package = keyof typeof PROGRAMS;
 
 interface Program {
   name: string;
+  /** Of its recorded requests. */
+  id: string;
   package: Package;
   command: string;
   surface: string;
@@ -25,6 +27,7 @@ const PROVIDER = "gateway";
 const programs: readonly Program[] = [
   {
     name: "Codex",
+    id: "codex",
     package: "@openai/codex",
     command: "codex",
     surface: "/v1/responses",
@@ -50,6 +53,7 @@ const programs: readonly Program[] = [
   },
   {
     name: "Claude Code",
+    id: "claude-code",
     package: "@anthropic-ai/claude-code",
     command: "claude",
     surface: "/v1/messages",
@@ -68,7 +72,24 @@ const programs: readonly Program[] = [
     }),
   },
   {
+    name: "Gemini CLI",
+    id: "gemini-cli",
+    package: "@google/gemini-cli",
+    command: "gemini",
+    surface: "/v1beta/models/{call}",
+    args: ({ model }, prompt) => ["--yolo", "--skip-trust", "--model", model, "--prompt", prompt],
+    env: ({ url, key }) => ({ GOOGLE_GEMINI_BASE_URL: url, GEMINI_API_KEY: key }),
+    files: () => ({
+      ".gemini/settings.json": JSON.stringify({
+        security: { auth: { selectedType: "gemini-api-key" } },
+        privacy: { usageStatisticsEnabled: false },
+        telemetry: { enabled: false },
+      }),
+    }),
+  },
+  {
     name: "OpenCode",
+    id: "opencode",
     package: "opencode-ai",
     command: "opencode",
     surface: "/v1/chat/completions",
@@ -151,5 +172,7 @@ function client(program: Program): Client {
   };
 }
 
-export const programClients: readonly Client[] = programs.map(client);
+/** They take seconds to start. */
+export const PROGRAM_TIMEOUT_MS = 180_000;
+export const programClients = programs.map((program) => ({ ...client(program), id: program.id }));
 export const hasPrograms = existsSync(join(folder, "node_modules"));

@@ -3,6 +3,7 @@ import { apiBase } from "../base-url.ts";
 import type { Dialect } from "../dialect.ts";
 import { modelsOfListing } from "../listing.ts";
 import { GeminiStream, geminiAnswer } from "./answer.ts";
+import { mended } from "./mended.ts";
 import { GeminiReader } from "./reader.ts";
 import { geminiRequest } from "./request.ts";
 
@@ -30,6 +31,7 @@ export const gemini: Dialect = {
     limitField: "generationConfig.maxOutputTokens",
     requestHeaders: /^(x-goog-api-client|x-gemini-.*|user-agent)$/,
     answerHeaders: /^(x-gemini-.*|server-timing|retry-after)$/,
+    mended,
     reader: () => new GeminiReader(),
   },
 };

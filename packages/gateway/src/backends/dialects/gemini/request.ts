@@ -36,9 +36,9 @@ const UNSUPPORTED = {
   functions: never,
 };
 /** Stands for the signature of a call that another model made; Google's own command line sends it, too. */
-const NO_SIGNATURE = "skip_thought_signature_validator";
+export const NO_SIGNATURE = "skip_thought_signature_validator";
 /** Models before Gemini 3 think by a budget, later ones by a level. */
-const BUDGETED_MODEL = /gemini-(1|2)/i;
+export const BUDGETED_MODEL = /gemini-(1|2)/i;
 const BUDGETS: Readonly<Record<string, number>> = { none: 0, minimal: 512, low: 1_024, medium: 8_192 };
 const BUDGET_MOST = 24_576;
 const LEVELS: Readonly<Record<string, string>> = {
@@ -61,7 +61,7 @@ const OWN_FIELDS = ["safetySettings", "cachedContent"] as const;
 /** A chat request as a body of `:generateContent`. */
 export function geminiRequest(
   body: Record<string, unknown>,
-  { kept }: ChatRequestOptions,
+  { kept, wantsThoughts }: ChatRequestOptions,
 ): Record<string, unknown> {
   refuseUnsupported(body, UNSUPPORTED);
   const turns = chatTurns(body.messages);
@@ -85,7 +85,7 @@ export function geminiRequest(
     ...(description !== undefined && { description }),
     parametersJsonSchema: parameters,
   }));
-  const config = generationConfig(body);
+  const config = generationConfig(body, wantsThoughts);
   return {
     contents,
     ...(system.length > 0 && { systemInstruction: { parts: system.map(({ text }) => ({ text })) } }),
@@ -135,7 +135,7 @@ function toolConfig(body: Record<string, unknown>): Record<string, unknown> {
   return { toolConfig: { functionCallingConfig: { mode, ...named } } };
 }
 
-function generationConfig(body: Record<string, unknown>): Record<string, unknown> {
+function generationConfig(body: Record<string, unknown>, wantsThoughts?: boolean): Record<string, unknown> {
   const config: Record<string, unknown> = {};
   for (const name in SETTINGS) if (body[name] != null) config[SETTINGS[name]!] = body[name];
   const limit = outputLimit(body);
@@ -149,5 +149,6 @@ function generationConfig(body: Record<string, unknown>): Record<string, unknown
     config.thinkingConfig = BUDGETED_MODEL.test(String(model))
       ? { includeThoughts: effort !== "none", thinkingBudget: BUDGETS[effort] ?? BUDGET_MOST }
       : { includeThoughts: true, thinkingLevel: LEVELS[effort] ?? "HIGH" };
+  else if (wantsThoughts) config.thinkingConfig = { includeThoughts: true };
   return config;
 }

@@ -3,6 +3,7 @@ import { apiBase } from "../base-url.ts";
 import type { Dialect } from "../dialect.ts";
 import { modelsOfListing } from "../listing.ts";
 import { MessagesStream, messagesAnswer } from "./answer.ts";
+import { mended } from "./mended.ts";
 import { MessagesReader } from "./reader.ts";
 import { messagesRequest, usualOutputTokens } from "./request.ts";
 
@@ -33,6 +34,7 @@ export const messages: Dialect = {
     limitField: "max_tokens",
     requestHeaders: /^(anthropic-.*|idempotency-key|x-claude-code-.*|x-stainless-.*|x-app|user-agent)$/,
     answerHeaders: /^(anthropic-(ratelimit|priority|fast)-.*|retry-after|x-should-retry)$/,
+    mended,
     reader: () => new MessagesReader(),
   },
 };

@@ -4,6 +4,15 @@ import { largerCounts } from "../dialect.ts";
 import { eventText, sealed, wordsOf } from "../native.ts";
 import { chatUsage } from "./chat-usage.ts";
 
+/** The text of what is nearly every event; null for another. */
+const textOnly = (delta: unknown): string | null =>
+  isObject(delta) &&
+  delta.type === "text_delta" &&
+  typeof delta.text === "string" &&
+  Object.keys(delta).length === 2
+    ? delta.text
+    : null;
+
 /** Reads a Message, or the events of one. */
 export class MessagesReader implements NativeReader {
   isComplete = false;
@@ -28,7 +37,7 @@ export class MessagesReader implements NativeReader {
         return event.content_block;
       case "content_block_delta":
         this.isCounted = false;
-        return sealed(event.delta, "signature");
+        return textOnly(event.delta) ?? sealed(event.delta, "signature");
       case "content_block_stop":
         this.#openBlock = null;
         return null;

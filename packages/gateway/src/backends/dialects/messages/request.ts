@@ -36,6 +36,9 @@ export const usualOutputTokens = (model: string): number =>
   OLDER_MODEL.test(model) ? OUTPUT_TOKENS_OLDER : OUTPUT_TOKENS_USUAL;
 /** Models that think by a budget; later ones refuse it, and are told an effort instead. */
 const BUDGETED_MODEL = /claude-(3-7|(opus|sonnet|haiku)-4(-[0-5])?(-\d{8})?$)/i;
+/** Claude models that take temperature and the like; later ones refuse them. */
+const SAMPLED_MODEL = /claude-(3|2|instant|(opus|sonnet|haiku)-4(-[0-6]\b|-\d{8}|@|$))/i;
+const isSampled = (model: string): boolean => !/claude/i.test(model) || SAMPLED_MODEL.test(model);
 /** Models that cannot be told not to think. */
 const ALWAYS_THINKING_MODEL = /claude-(fable|mythos|opus-5-[5-9])/i;
 const BUDGETS: Readonly<Record<string, number>> = { minimal: 1_024, low: 2_048, medium: 8_192, high: 16_384 };
@@ -52,13 +55,14 @@ const UNSUPPORTED = {
   functions: never,
 };
 /** Fields of the Messages API that clients give in a chat request. */
-const OWN_FIELDS = ["temperature", "top_p", "top_k", "thinking", "context_management"] as const;
+const OWN_FIELDS = ["thinking", "context_management"] as const;
+const SAMPLING_FIELDS = ["temperature", "top_p", "top_k"] as const;
 const EPHEMERAL = { type: "ephemeral" };
 
 /** A chat request as a body of `POST /v1/messages`. */
 export function messagesRequest(
   body: Record<string, unknown>,
-  { model, stream, kept }: ChatRequestOptions,
+  { model, stream, kept, wantsThoughts }: ChatRequestOptions,
 ): Record<string, unknown> {
   refuseUnsupported(body, UNSUPPORTED);
   if (wantsAnyJson(body))
@@ -93,11 +97,12 @@ export function messagesRequest(
     messages: messages.list,
     ...(tools.length > 0 && { tools, ...toolChoice(body) }),
     ...copied(body, OWN_FIELDS),
+    ...(isSampled(model) && copied(body, SAMPLING_FIELDS)),
     ...(body.stop != null && { stop_sequences: Array.isArray(body.stop) ? body.stop : [body.stop] }),
     ...(typeof body.user === "string" && { metadata: { user_id: body.user } }),
     ...(stream && { stream: true }),
   };
-  const thinking = thinkingFields(body, request);
+  const thinking = thinkingFields(body, request, wantsThoughts);
   const wantsThinking = request.thinking !== undefined || thinking.thinking !== undefined;
   if (isReasoningKnown) Object.assign(request, thinking);
   // A call whose thinking is no longer known is refused unless thinking is off.
@@ -174,15 +179,19 @@ function toolChoice(body: Record<string, unknown>): Record<string, unknown> {
 function thinkingFields(
   { reasoning_effort: effort }: Record<string, unknown>,
   { model, thinking, max_tokens: limit }: Record<string, unknown>,
+  wantsThoughts?: boolean,
 ): Record<string, unknown> {
-  if (thinking !== undefined || typeof effort !== "string") return {};
+  const isEffort = typeof effort === "string";
+  if (thinking !== undefined || !(isEffort || wantsThoughts)) return {};
   if (effort === "none") return { thinking: { type: "disabled" } };
-  if (!BUDGETED_MODEL.test(String(model)))
+  const isBudgeted = BUDGETED_MODEL.test(String(model));
+  if (!isBudgeted && OLDER_MODEL.test(String(model))) return {};
+  if (!isBudgeted)
     return {
       thinking: { type: "adaptive", display: "summarized" },
-      output_config: { effort: effort === "minimal" ? "low" : effort },
+      ...(isEffort && { output_config: { effort: effort === "minimal" ? "low" : effort } }),
     };
-  const budget = BUDGETS[effort] ?? BUDGET_MOST;
+  const budget = isEffort ? (BUDGETS[effort] ?? BUDGET_MOST) : BUDGETS.medium!;
   // What is left of the limit is for the answer; a smaller limit leaves no room to think.
   if (Number(limit) <= budget)
     return Number(limit) > 2 * 1_024 ? { thinking: { type: "enabled", budget_tokens: 1_024 } } : {};

@@ -1,6 +1,7 @@
 import { chat } from "../chat/index.ts";
 import type { Dialect } from "../dialect.ts";
 import { ResponsesStream, responsesAnswer } from "./answer.ts";
+import { mended } from "./mended.ts";
 import { ResponsesReader } from "./reader.ts";
 import { responsesRequest } from "./request.ts";
 
@@ -21,6 +22,7 @@ export const responses: Dialect = {
       /^(openai-beta|idempotency-key|(session|thread|conversation)[-_]id|x-client-request-id|originator|version|x-openai-subagent|x-codex-.*|x-stainless-.*|user-agent)$/,
     answerHeaders:
       /^(x-ratelimit-.*|openai-(model|processing-ms|version)|x-codex-.*|retry-after(-ms)?|x-should-retry)$/,
+    mended,
     reader: () => new ResponsesReader(),
   },
 };

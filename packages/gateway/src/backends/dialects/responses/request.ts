@@ -33,9 +33,10 @@ const UNSUPPORTED = {
   audio: never,
   functions: never,
 };
+/** Models that think take no temperature, unless they are told not to think. */
+const THINKING_MODEL = /(^|[/:])(o\d|gpt-([5-9]|\d\d))(?!.*chat)/i;
+const SAMPLING_FIELDS = ["temperature", "top_p"] as const;
 const SAME = [
-  "temperature",
-  "top_p",
   "user",
   "metadata",
   "service_tier",
@@ -49,7 +50,7 @@ const SAME = [
 /** A chat request as a body of `POST /v1/responses`. Nothing is stored there: the whole history goes along. */
 export function responsesRequest(
   body: Record<string, unknown>,
-  { model, stream, kept }: ChatRequestOptions,
+  { model, stream, kept, wantsThoughts }: ChatRequestOptions,
 ): Record<string, unknown> {
   refuseUnsupported(body, UNSUPPORTED);
   const input: Item[] = [];
@@ -88,8 +89,11 @@ export function responsesRequest(
         tool_choice: typeof choice === "object" ? { type: "function", name: choice.name } : choice,
       }),
     ...copied(body, SAME),
+    ...((body.reasoning_effort === "none" || !THINKING_MODEL.test(model)) && copied(body, SAMPLING_FIELDS)),
     ...(limit !== null && { max_output_tokens: Math.max(OUTPUT_TOKENS_MIN, limit) }),
-    ...(typeof body.reasoning_effort === "string" && { reasoning: { effort: body.reasoning_effort } }),
+    ...((wantsThoughts || typeof body.reasoning_effort === "string") && {
+      reasoning: { ...(wantsThoughts && { summary: "auto" }), effort: body.reasoning_effort ?? undefined },
+    }),
     ...(text && { text }),
     store: false,
     include: ["reasoning.encrypted_content"],

@@ -107,8 +107,9 @@ export class Outgoing implements SentBody {
     const { model: written, set = NOTHING, native } = this.options;
     const { route, loweredTo } = this;
     const [payload, spend] = [this.#payload, this.#spend];
-    if (written === route.model && loweredTo === null) return set;
-    const own = new Map(set);
+    const mended = this.spoken?.mended(payload, route.model) ?? [];
+    if (written === route.model && loweredTo === null && mended.length === 0) return set;
+    const own = new Map([...set, ...mended]);
     // Some dialects have it in the path.
     if (written !== route.model && payload.has("model")) own.set("model", JSON.stringify(route.model));
     if (loweredTo === null) return own;

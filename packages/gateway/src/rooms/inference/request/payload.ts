@@ -48,6 +48,8 @@ export class Payload {
   readonly messagesProblem: MessagesProblem | null;
   /** Whether there may be images or sounds in the messages. */
   readonly mayHaveMedia: boolean;
+  /** Of what another API's request was turned into. */
+  wantsThoughts = false;
   readonly #values: Map<string, unknown>;
   readonly #source: Source | null;
   #extra: readonly ExtraField[] | null = null;
@@ -110,6 +112,10 @@ export class Payload {
     return member ? openingOf(this.#source!.bytes, member) : this.#values.get(MESSAGES);
   }
 
+  includes(text: string): boolean {
+    return this.#source?.bytes.includes(text) ?? true;
+  }
+
   /** All of it, as the client wrote it. */
   object(): Record<string, unknown> {
     const source = this.#source;
@@ -163,7 +169,7 @@ export class Payload {
     for (const name of this.names()) if (!set.has(name) && !isOwnField(name)) parts.push(this.#member(name));
     for (const [name, json] of set) parts.push(`${JSON.stringify(name)}:${json}`);
     for (const { member } of added) parts.push(member);
-    return new SentJson(source ? spliced(parts) : `{${parts.join(",")}}`);
+    return new SentJson(source ? spliced(parts) : `{${parts.join(",")}}`, this.wantsThoughts);
   }
 
   #member(name: string): Buffer | string {
@@ -231,7 +237,10 @@ class SentJson implements ComposedBody {
   /** A text until its bytes are asked for. */
   #content: Buffer | string;
 
-  constructor(content: Buffer | string) {
+  constructor(
+    content: Buffer | string,
+    readonly wantsThoughts = false,
+  ) {
     this.#content = content;
   }
   size(): number {

@@ -76,13 +76,15 @@ export class NativeMeter {
 
   /** Reads the events that have ended, up to a failure; returns where they end. */
   #events(bytes: Uint8Array): number {
+    const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
     const text = textOf(bytes);
     let start = 0;
     EVENT_END.lastIndex = 0;
     for (let end = EVENT_END.exec(text); end && !this.done; end = EVENT_END.exec(text)) {
       const next = end.index + end[0].length;
+      const event = text.slice(start, end.index);
       // Comments keep the connection open.
-      if (text.slice(start, end.index).includes("data:")) this.#event(bytes.subarray(start, end.index));
+      if (event.includes(DATA)) this.#event(dataIn(buffer.subarray(start, end.index), event));
       if (this.reader.failure !== null) {
         this.failure = this.reader.failure;
         this.#failureEvent = bytes.subarray(start, next);
@@ -93,9 +95,7 @@ export class NativeMeter {
     return start;
   }
 
-  #event(bytes: Uint8Array): void {
-    const lines = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString().split(/\r?\n/);
-    const data = lines.flatMap((line) => (line.startsWith("data:") ? [line.slice(5)] : [])).join("\n");
+  #event(data: string): void {
     const event = parsed(data);
     if (!event) return;
     const counted = countTexts(this.reader.read(event), this.#counter);
@@ -119,6 +119,17 @@ export class NativeMeter {
   failing({ message }: ServiceError): Uint8Array {
     return this.#failureEvent ?? Buffer.from(this.reader.failed(message));
   }
+}
+
+const DATA = "data:";
+
+/** An event's data; `text` is its bytes in Latin-1. */
+function dataIn(bytes: Buffer, text: string): string {
+  const at = text.startsWith(DATA) ? 0 : text.indexOf(`\n${DATA}`) + 1 || -1;
+  // Nearly always that is the last line.
+  if (at !== -1 && !text.includes("\n", at)) return bytes.toString("utf8", at + DATA.length);
+  const lines = bytes.toString().split(/\r?\n/);
+  return lines.flatMap((line) => (line.startsWith(DATA) ? [line.slice(DATA.length)] : [])).join("\n");
 }
 
 function parsed(data: string): Record<string, unknown> | null {

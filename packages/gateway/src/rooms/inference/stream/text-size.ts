@@ -18,6 +18,7 @@ const ENCODED = /^(?:data:[^,]{0,256};base64,)?[A-Za-z0-9+/=_-]{256,}$/;
  */
 export function countTexts(value: unknown, counter: TokenCounter): number {
   // The usual delta is one text.
+  if (typeof value === "string") return count("", value, counter);
   if (isObject(value)) {
     const keys = Object.keys(value);
     if (keys.length === 1 && typeof value[keys[0]!] === "string")

@@ -1,6 +1,6 @@
 import type { Log } from "../../../kernel/log.ts";
 import type { Conversations, StoredMessage } from "../../conversations/index.ts";
-import { inject, type Memory, type RecallState } from "../../memory/index.ts";
+import type { Memory, RecallState } from "../../memory/index.ts";
 import type { Metering } from "../../metering/index.ts";
 import type { Route } from "../../routing/index.ts";
 import type { AnswerBody } from "../call/answer-body.ts";
@@ -82,7 +82,8 @@ export class TurnRecord {
     if (!memory.enabled || !fields.memory) return;
     const { state, items } = await memory.recall({ userId, query: this.#userTurn?.content ?? "", signal });
     this.recall = state;
-    if (items.length > 0) this.messagesJson = JSON.stringify(inject(messages, items));
+    const told = memory.facts.inject(userId, messages, items);
+    if (told.some((message, at) => message !== messages[at])) this.messagesJson = JSON.stringify(told);
   }
 
   /** At send time: what the client says is part of the conversation whatever becomes of the answer. */

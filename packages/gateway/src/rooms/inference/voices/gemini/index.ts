@@ -20,14 +20,12 @@ function translated(body: unknown, call: GeminiCall, { requestId }: RequestConte
   const config = isObject(body) && isObject(body[CONFIG]) ? body[CONFIG] : {};
   const thinking = isObject(config.thinkingConfig) ? config.thinkingConfig : {};
   const { model, isArray } = call;
+  const thoughts = thinking.includeThoughts === true;
+  const payload = new Payload(chatBodyOfGemini(body, call));
+  payload.wantsThoughts = thoughts;
   return {
-    payload: new Payload(chatBodyOfGemini(body, call)),
-    speaker: new GeminiSpeaker({
-      model,
-      responseId: idToken(requestId),
-      thoughts: thinking.includeThoughts === true,
-      isArray,
-    }),
+    payload,
+    speaker: new GeminiSpeaker({ model, responseId: idToken(requestId), thoughts, isArray }),
   };
 }
 

@@ -1,4 +1,5 @@
 import { isObject } from "../../../../kernel/json.ts";
+import { thoughtsIn } from "../../../../kernel/own-thoughts.ts";
 import {
   arrayAt,
   type ChatBody,
@@ -25,6 +26,8 @@ const SETTINGS: Readonly<Record<string, string>> = {
   frequencyPenalty: "frequency_penalty",
   stopSequences: "stop",
 };
+/** What Google's models do anyway, and Google's programs always say: other models have defaults of their own. */
+const DEFAULTS: Readonly<Record<string, number>> = { temperature: 1, topP: 0.95, topK: 64 };
 /** The largest budget of each effort. */
 const EFFORTS: readonly [number, string][] = [
   [0, "none"],
@@ -52,7 +55,8 @@ export function chatBodyOfGemini(
 
 function settingsOf(config: Json): Json {
   const chat: Json = {};
-  for (const name in SETTINGS) if (config[name] != null) chat[SETTINGS[name]!] = config[name];
+  for (const name in SETTINGS)
+    if (config[name] != null && config[name] !== DEFAULTS[name]) chat[SETTINGS[name]!] = config[name];
   if (config.maxOutputTokens != null)
     chat.max_tokens = countAt(config.maxOutputTokens, "generationConfig.maxOutputTokens");
   if ((config.candidateCount ?? 1) !== 1)
@@ -169,6 +173,9 @@ interface At {
 }
 
 function addModel(messages: ChatMessages, parts: readonly Json[], { path, open }: At): void {
+  const signatures = parts.flatMap(({ thoughtSignature }) => thoughtSignature ?? []);
+  const sealed = signatures.map((signature) => thoughtsIn(signature) ?? "").join("");
+  if (sealed) messages.reasoning(sealed);
   for (const [i, part] of parts.entries()) {
     const at = `${path}.parts.${i}`;
     if (isObject(part.functionCall)) {
@@ -184,8 +191,10 @@ function addModel(messages: ChatMessages, parts: readonly Json[], { path, open }
       });
     } else if (part.text === undefined)
       invalid(at, "cannot be passed to this model: it is no text and no call");
-    else if (part.thought === true) messages.reasoning(stringAt(part.text, `${at}.text`));
-    else messages.assistant(stringAt(part.text, `${at}.text`));
+    else if (part.thought === true) {
+      // Google's own thoughts stay with Google.
+      if (signatures.length === 0) messages.reasoning(stringAt(part.text, `${at}.text`));
+    } else messages.assistant(stringAt(part.text, `${at}.text`));
   }
 }
 

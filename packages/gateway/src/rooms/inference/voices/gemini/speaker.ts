@@ -1,3 +1,4 @@
+import { sealedThoughts } from "../../../../kernel/own-thoughts.ts";
 import type { ChatAnswer, Finish, TokenCounts } from "../chat-answer.ts";
 import type { ChatEvent } from "../chat-events.ts";
 import { toolInput } from "../tool-calls.ts";
@@ -35,8 +36,10 @@ const usageOf = ({ prompt, cached, completion, reasoning }: TokenCounts) => ({
   ...(reasoning > 0 && { thoughtsTokenCount: reasoning }),
 });
 
-const callPart = (call: { id: string; name: string; arguments: string }) => ({
+/** Google's programs send a call's signature back, and drop thoughts. */
+const callPart = (call: { id: string; name: string; arguments: string }, thoughts: string) => ({
   functionCall: { id: call.id, name: call.name, args: toolInput(call.arguments || "{}") },
+  ...(thoughts && { thoughtSignature: sealedThoughts(thoughts) }),
 });
 
 interface GeminiSpeakerOptions {
@@ -54,6 +57,8 @@ export class GeminiSpeaker implements Speaker {
   readonly keepAlive: string;
   #call: { id: string; name: string; arguments: string } | null = null;
   #isOpen = false;
+  /** Those that led to the next call. */
+  #thoughts = "";
 
   constructor(readonly options: GeminiSpeakerOptions) {
     if (options.isArray) this.contentType = "application/json; charset=utf-8";
@@ -64,7 +69,7 @@ export class GeminiSpeaker implements Speaker {
     const parts: object[] = [];
     if (reasoning && this.options.thoughts) parts.push({ text: reasoning, thought: true });
     if (text || refusal) parts.push({ text: text || refusal });
-    parts.push(...calls.map(callPart));
+    parts.push(...calls.map((call, i) => callPart(call, i === 0 ? reasoning : "")));
     return JSON.stringify(this.#answer(parts, { finish, usage }));
   }
 
@@ -74,6 +79,7 @@ export class GeminiSpeaker implements Speaker {
       case "refusal":
         return this.#chunk([{ text: happened.text }]);
       case "reasoning":
+        this.#thoughts += happened.text;
         return this.options.thoughts ? this.#chunk([{ text: happened.text, thought: true }]) : "";
       case "tool_start":
         this.#call = { id: happened.id, name: happened.name, arguments: "" };
@@ -82,9 +88,10 @@ export class GeminiSpeaker implements Speaker {
         if (this.#call) this.#call.arguments += happened.text;
         return "";
       case "tool_end": {
-        const call = this.#call;
+        const [call, thoughts] = [this.#call, this.#thoughts];
         this.#call = null;
-        return call ? this.#chunk([callPart(call)]) : "";
+        this.#thoughts = "";
+        return call ? this.#chunk([callPart(call, thoughts)]) : "";
       }
       case "finish":
         return this.#framed(this.#answer([], happened)) + (this.options.isArray ? "]" : "");

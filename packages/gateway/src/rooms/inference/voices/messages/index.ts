@@ -4,18 +4,21 @@ import { Payload } from "../../request/payload.ts";
 import { requireModelName } from "../chat-body.ts";
 import { promptTokens } from "../prompt-tokens.ts";
 import { idToken, type ReadRequest, type RequestContext, type Voice } from "../voice.ts";
-import { chatBodyOfMessages, wantsThinking } from "./request.ts";
+import { chatBodyOfMessages, thoughtsFor } from "./request.ts";
 import { errorBody } from "./response.ts";
 import { MessageSpeaker } from "./speaker.ts";
 
 function translated(body: unknown, { requestId }: RequestContext): ReadRequest {
   const chat = chatBodyOfMessages(body);
+  const thoughts = thoughtsFor(body);
   const speaker = new MessageSpeaker({
     id: `msg_${idToken(requestId)}`,
-    thinking: wantsThinking(body),
+    thoughts,
     promptTokens: () => promptTokens(chat),
   });
-  return { payload: new Payload(chat), speaker };
+  const payload = new Payload(chat);
+  payload.wantsThoughts = thoughts === "shown";
+  return { payload, speaker };
 }
 
 const Conversation = z.looseObject({

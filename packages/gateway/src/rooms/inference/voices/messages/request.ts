@@ -1,4 +1,5 @@
 import { isObject } from "../../../../kernel/json.ts";
+import { ownThoughts } from "../../../../kernel/own-thoughts.ts";
 import {
   arrayAt,
   type ChatBody,
@@ -163,8 +164,11 @@ function addAssistant(messages: ChatMessages, blocks: ContentBlock[], path: stri
   for (const [i, block] of blocks.entries()) {
     const at = `${path}.${i}`;
     if (block.type === "text") messages.assistant(stringAt(block.text, `${at}.text`));
-    else if (block.type === "thinking") messages.reasoning(stringAt(block.thinking, `${at}.thinking`));
-    else if (block.type === "tool_use") {
+    else if (block.type === "thinking") {
+      stringAt(block.thinking, `${at}.thinking`);
+      // What is signed only its own vendor can read.
+      messages.reasoning(ownThoughts(block) ?? "");
+    } else if (block.type === "tool_use") {
       messages.toolCall({
         id: stringAt(block.id, `${at}.id`),
         function: { name: stringAt(block.name, `${at}.name`), arguments: JSON.stringify(block.input ?? {}) },
@@ -191,8 +195,11 @@ function outputFields(body: Record<string, unknown>): Record<string, unknown> {
   };
 }
 
-/** Whether the client asked for thinking blocks. Other clients do not expect them. */
-export function wantsThinking(body: unknown): boolean {
+/** How a client is told thoughts: as text, or only to be sent back; null: it expects no thinking blocks. */
+export type Thoughts = "shown" | "sealed" | null;
+
+export function thoughtsFor(body: unknown): Thoughts {
   const thinking = isObject(body) ? body.thinking : null;
-  return isObject(thinking) && thinking.type !== "disabled" && thinking.display !== "omitted";
+  if (!isObject(thinking) || thinking.type === "disabled") return null;
+  return thinking.display === "omitted" ? "sealed" : "shown";
 }

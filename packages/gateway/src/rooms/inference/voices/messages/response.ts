@@ -1,6 +1,8 @@
+import { OWN_SIGNATURE, sealedThoughts } from "../../../../kernel/own-thoughts.ts";
 import type { ChatAnswer, Finish, TokenCounts } from "../chat-answer.ts";
 import { toolInput } from "../tool-calls.ts";
 import type { Failure } from "../voice.ts";
+import type { Thoughts } from "./request.ts";
 
 const STOP_REASONS: Record<string, string> = {
   stop: "end_turn",
@@ -67,16 +69,21 @@ export const toolUseBlock = (call: { id: string; name: string }, input: unknown)
   caller: { type: "direct" },
 });
 
-/** The signature is Anthropic's proof of origin; another model's reasoning has none. */
-export const thinkingBlock = (thinking: string) => ({ type: "thinking", thinking, signature: "" });
+/** The signature is Anthropic's proof of origin; another model's reasoning has the gateway's mark. */
+export const thinkingBlock = (thinking: string, signature = OWN_SIGNATURE) => ({
+  type: "thinking",
+  thinking,
+  signature,
+});
 export const textBlock = (text: string) => ({ type: "text", text, citations: null });
 
 /** A whole answer as a Message. */
-export function messageOf(answer: ChatAnswer, { id, thinking }: { id: string; thinking: boolean }) {
+export function messageOf(answer: ChatAnswer, { id, thoughts }: { id: string; thoughts: Thoughts }) {
   const { refusal, reasoning, calls, finish, usage } = answer;
   const text = answer.text || refusal;
   const content: object[] = [];
-  if (thinking && reasoning) content.push(thinkingBlock(reasoning));
+  if (thoughts === "shown" && reasoning) content.push(thinkingBlock(reasoning));
+  if (thoughts === "sealed" && reasoning) content.push(thinkingBlock("", sealedThoughts(reasoning)));
   if (text) content.push(textBlock(text));
   for (const call of calls) content.push(toolUseBlock(call, toolInput(call.arguments)));
   const stop = stopOf(refusal ? { ...finish, reason: "content_filter" } : finish, calls.length > 0);

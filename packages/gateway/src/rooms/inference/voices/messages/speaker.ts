@@ -1,6 +1,8 @@
+import { sealedThoughts } from "../../../../kernel/own-thoughts.ts";
 import { type ChatAnswer, type Finish, type TokenCounts, tokenCounts } from "../chat-answer.ts";
 import type { ChatEvent } from "../chat-events.ts";
 import { type Speaker, sseEvent } from "../voice.ts";
+import type { Thoughts } from "./request.ts";
 import {
   errorBody,
   messageOf,
@@ -30,11 +32,13 @@ export class MessageSpeaker implements Speaker {
   #index = -1;
   #hasCalls = false;
   #refused = false;
+  /** Thoughts of the open block that are not shown. */
+  #sealed = "";
 
   constructor(
     readonly options: {
       id: string;
-      thinking: boolean;
+      thoughts: Thoughts;
       /** Of the prompt, estimated: the upstream tells only at the end. */
       promptTokens(): number;
     },
@@ -49,8 +53,10 @@ export class MessageSpeaker implements Speaker {
       case "start":
         return this.#start(happened.model);
       case "reasoning":
-        if (!this.options.thinking) return "";
-        return this.#into("thinking", happened.text);
+        if (this.options.thoughts === null) return "";
+        if (this.options.thoughts === "shown") return this.#into("thinking", happened.text);
+        this.#sealed += happened.text;
+        return this.#open === "thinking" ? "" : this.#begin("thinking", thinkingBlock("", ""));
       case "refusal":
         this.#refused = true;
         return this.#into("text", happened.text);
@@ -87,7 +93,9 @@ export class MessageSpeaker implements Speaker {
   /** A delta of the given kind, in a new block unless one of that kind is open. */
   #into(kind: "text" | "thinking", text: string): string {
     if (this.#open === kind) return this.#delta(kind, text);
-    return this.#begin(kind, kind === "text" ? textBlock("") : thinkingBlock("")) + this.#delta(kind, text);
+    return (
+      this.#begin(kind, kind === "text" ? textBlock("") : thinkingBlock("", "")) + this.#delta(kind, text)
+    );
   }
 
   #delta(kind: OpenBlock, text: string): string {
@@ -97,8 +105,12 @@ export class MessageSpeaker implements Speaker {
 
   #stop(): string {
     if (this.#open === null) return "";
+    const delta = { type: "signature_delta", signature: sealedThoughts(this.#sealed) };
+    const signed =
+      this.#open === "thinking" ? event({ type: "content_block_delta", index: this.#index, delta }) : "";
     this.#open = null;
-    return event({ type: "content_block_stop", index: this.#index });
+    this.#sealed = "";
+    return signed + event({ type: "content_block_stop", index: this.#index });
   }
 
   #finish(finish: Finish, usage: TokenCounts): string {

@@ -4,7 +4,7 @@ import { Payload } from "../../request/payload.ts";
 import { invalid, requireModelName, stringAt } from "../chat-body.ts";
 import { idToken, type ReadRequest, type RequestContext, type Voice } from "../voice.ts";
 import { chatBodyOfResponses, requireOwnState, type StoredTurn } from "./request.ts";
-import type { ResponseIdentity } from "./response.ts";
+import { type ResponseIdentity, wantsSummary } from "./response.ts";
 import { ResponseSpeaker } from "./speaker.ts";
 
 /** OpenAI refuses a lower limit. */
@@ -34,8 +34,10 @@ function readRequest(body: unknown, context: RequestContext, history: readonly S
     clientTools,
     keep: stored?.turn({ previousResponseId, input: request.input }) ?? null,
   };
+  const payload = new Payload(chat);
+  payload.wantsThoughts = wantsSummary(request);
   return {
-    payload: new Payload(chat),
+    payload,
     speaker: new ResponseSpeaker(identity),
     headers: dropped.size > 0 ? { [DROPPED_HEADER]: namesOf(dropped) } : undefined,
   };

@@ -1,4 +1,5 @@
 import { isObject } from "../../../../kernel/json.ts";
+import { thoughtsIn } from "../../../../kernel/own-thoughts.ts";
 import {
   arrayAt,
   type ChatBody,
@@ -60,7 +61,10 @@ export function requireOwnState(payload: { value(name: string): unknown }): void
 export function chatBodyOfResponses(value: unknown, history: readonly StoredTurn[] = []): ConvertedRequest {
   const { body, model } = requestAt(value);
   requireNoServerState((name) => body[name]);
-  const naming = readTools(body.tools);
+  const naming = readTools(
+    body.tools,
+    [...history, body].map(({ input }) => input),
+  );
   const dropped = new Set(naming.dropped);
   const tools = chatToolFields(naming, body.tool_choice);
   // Field by field: spreading costs more than all of the rest.
@@ -175,7 +179,9 @@ function addItem(messages: ChatMessages, { item, path, dropped }: ItemAt): void 
       });
       break;
     case "reasoning":
-      messages.reasoning(reasoningText(item.content));
+      messages.reasoning(thoughtsOf(item));
+      break;
+    case "additional_tools":
       break;
     case "item_reference":
       invalid(path, NO_STATE);
@@ -192,6 +198,10 @@ const callAt = (item: Record<string, unknown>, path: string, args: string) => ({
   id: stringAt(item.call_id, `${path}.call_id`),
   function: { name: chatToolName(stringAt(item.name, `${path}.name`), item.namespace), arguments: args },
 });
+
+/** A model's own thoughts in the form that the client keeps; the summary of what a vendor sealed is the vendor's. */
+const thoughtsOf = ({ content, summary, encrypted_content: sealed }: Record<string, unknown>): string =>
+  reasoningText(content) || (thoughtsIn(sealed) ?? (sealed == null ? reasoningText(summary) : ""));
 
 /** Readable reasoning; `encrypted_content` can only be read by the vendor that wrote it. */
 const reasoningText = (content: unknown): string =>

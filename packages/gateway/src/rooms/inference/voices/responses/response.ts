@@ -1,4 +1,5 @@
 import { isObject } from "../../../../kernel/json.ts";
+import { sealedThoughts } from "../../../../kernel/own-thoughts.ts";
 import type { AnsweredCall, ChatAnswer, Finish, TokenCounts } from "../chat-answer.ts";
 import type { Failure } from "../voice.ts";
 import type { ClientTool } from "./tools.ts";
@@ -102,6 +103,10 @@ export function responseObject(
 export const textPart = (text: string) => ({ type: "output_text", text, annotations: [], logprobs: [] });
 export const refusalPart = (refusal: string) => ({ type: "refusal", refusal });
 export const reasoningPart = (text: string) => ({ type: "reasoning_text", text });
+export const summaryPart = (text: string) => ({ type: "summary_text", text });
+/** Clients that ask for a summary look for thoughts there. */
+export const wantsSummary = ({ reasoning }: ResponseIdentity["request"]): boolean =>
+  isObject(reasoning) && reasoning.summary != null;
 
 type Status = "in_progress" | "completed" | "incomplete";
 
@@ -118,14 +123,20 @@ export const messageItem = (
 
 export const reasoningItem = (
   id: string,
-  { content, status }: { content: object[]; status: Status },
+  { content, status, request }: { content: object[]; status: Status; request: ResponseIdentity["request"] },
 ): OutputItem => ({
   id,
   type: "reasoning",
-  summary: [],
-  content,
+  ...(wantsSummary(request) ? { summary: content } : { summary: [], content }),
+  ...(wantsSealed(request) && {
+    encrypted_content: sealedThoughts(content.map((part) => (part as { text?: string }).text).join("\n")),
+  }),
   status,
 });
+
+/** Clients that keep only what is encrypted send that back. */
+const wantsSealed = ({ include }: ResponseIdentity["request"]): boolean =>
+  Array.isArray(include) && include.includes("reasoning.encrypted_content");
 
 export const callIdPrefix = (tool: ClientTool | undefined): string => (tool?.custom ? "ctc" : "fc");
 
@@ -160,7 +171,13 @@ export function responseJsonOf(identity: ResponseIdentity, answer: ChatAnswer): 
   if (answer.refusal) content.push(refusalPart(answer.refusal));
   const output: OutputItem[] = [];
   if (answer.reasoning) {
-    output.push(reasoningItem(`rs_${token}`, { content: [reasoningPart(answer.reasoning)], status }));
+    output.push(
+      reasoningItem(`rs_${token}`, {
+        content: [(wantsSummary(identity.request) ? summaryPart : reasoningPart)(answer.reasoning)],
+        status,
+        request: identity.request,
+      }),
+    );
   }
   if (content.length > 0) output.push(messageItem(`msg_${token}`, { content, status }));
   for (const [i, call] of answer.calls.entries()) {

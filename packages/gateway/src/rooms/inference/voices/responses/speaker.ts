@@ -17,7 +17,9 @@ import {
   refusalPart,
   responseJsonOf,
   responseObject,
+  summaryPart,
   textPart,
+  wantsSummary,
 } from "./response.ts";
 
 /** The last event repeats the whole answer, so it must be kept; a longer answer is aborted. */
@@ -45,24 +47,36 @@ const deltaOf = (event: string, rest = "") => ({
   end: `${rest}}\n\n`,
 });
 
+const CONTENT = { part: "response.content_part", index: "content_index" };
 const PARTS = {
   text: {
+    ...CONTENT,
     make: textPart,
     event: "response.output_text",
     field: "text",
     delta: deltaOf("response.output_text", ',"logprobs":[]'),
   },
   refusal: {
+    ...CONTENT,
     make: refusalPart,
     event: "response.refusal",
     field: "refusal",
     delta: deltaOf("response.refusal"),
   },
   reasoning: {
+    ...CONTENT,
     make: reasoningPart,
     event: "response.reasoning_text",
     field: "text",
     delta: deltaOf("response.reasoning_text"),
+  },
+  summary: {
+    part: "response.reasoning_summary_part",
+    index: "summary_index",
+    make: summaryPart,
+    event: "response.reasoning_summary_text",
+    field: "text",
+    delta: deltaOf("response.reasoning_summary_text"),
   },
 } as const;
 
@@ -88,6 +102,7 @@ export class ResponseSpeaker implements Speaker {
         this.#model = happened.model;
         return this.#lifecycle("response.created") + this.#lifecycle("response.in_progress");
       case "reasoning":
+        return this.#text(wantsSummary(this.identity.request) ? "summary" : "reasoning", happened.text);
       case "text":
       case "refusal":
         return this.#text(happened.type, happened.text);
@@ -141,7 +156,7 @@ export class ResponseSpeaker implements Speaker {
 
   /** Events that lead to an open part of the kind, none when it is open already. */
   #openPart(kind: PartKind): string {
-    const type = kind === "reasoning" ? "reasoning" : "message";
+    const type = kind === "reasoning" || kind === "summary" ? "reasoning" : "message";
     let events = "";
     if (this.#open?.type !== type) {
       events += this.#closeItem();
@@ -151,9 +166,10 @@ export class ResponseSpeaker implements Speaker {
     const item = this.#open as Extract<OpenItem, { parts: object[] }>;
     if (item.part?.kind === kind) return events;
     events += this.#closePart(item);
-    const place = { ...this.#place, content_index: item.parts.length };
+    const { part, index, make } = PARTS[kind];
+    const place = { ...this.#place, [index]: item.parts.length };
     item.part = { kind, text: "", place: `,${JSON.stringify(place).slice(1, -1)},"delta":` };
-    return events + this.#event("response.content_part.added", { ...place, part: PARTS[kind].make("") });
+    return events + this.#event(`${part}.added`, { ...place, part: make("") });
   }
 
   #added(item: OutputItem): string {
@@ -190,18 +206,18 @@ export class ResponseSpeaker implements Speaker {
       });
     }
     const make = open.type === "message" ? messageItem : reasoningItem;
-    return make(open.id, { content: open.parts, status });
+    return make(open.id, { content: open.parts, status, request: this.identity.request });
   }
 
   #closePart(item: Extract<OpenItem, { parts: object[] }>): string {
     if (!item.part) return "";
     const { kind, text } = item.part;
-    const { make, event, field } = PARTS[kind];
-    const place = { ...this.#place, content_index: item.parts.length };
+    const { make, event, field, part, index } = PARTS[kind];
+    const place = { ...this.#place, [index]: item.parts.length };
     const logprobs = kind === "text" ? { logprobs: [] } : {};
     const events =
       this.#event(`${event}.done`, { ...place, [field]: text, ...logprobs }) +
-      this.#event("response.content_part.done", { ...place, part: make(text) });
+      this.#event(`${part}.done`, { ...place, part: make(text) });
     item.parts.push(make(text));
     item.part = null;
     return events;

@@ -42,10 +42,17 @@ function grammarHint(format: unknown): string {
 
 const NO_TOOLS: ToolNaming = { tools: [], clientTools: new Map(), dropped: [] };
 
-export function readTools(given: unknown): ToolNaming {
-  if (given == null) return NO_TOOLS;
+/** The tools of a request, and those that items of its inputs bring: Codex offers its tools there to newer models. */
+export function readTools(given: unknown, inputs: readonly unknown[]): ToolNaming {
+  const more = inputs.flatMap((input) =>
+    (Array.isArray(input) ? input : []).flatMap((item) =>
+      isObject(item) && item.type === "additional_tools" ? arrayAt(item.tools, "additional_tools.tools") : [],
+    ),
+  );
+  if (given == null && more.length === 0) return NO_TOOLS;
   const naming: ToolNaming = { tools: [], clientTools: new Map(), dropped: [] };
-  for (const [i, one] of arrayAt(given, "tools").entries()) addTool(naming, one, `tools.${i}`);
+  for (const [i, one] of [...arrayAt(given ?? [], "tools"), ...more].entries())
+    addTool(naming, one, `tools.${i}`);
   return naming;
 }
 
