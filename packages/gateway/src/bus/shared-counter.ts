@@ -1,5 +1,5 @@
 import { BoundedMap } from "../kernel/bounded.ts";
-import { type Clock, systemClock } from "../kernel/clock.ts";
+import type { Clock } from "../kernel/clock.ts";
 import type { Ids } from "../kernel/ids.ts";
 import type { Log } from "../kernel/log.ts";
 import {
@@ -221,11 +221,11 @@ export class SharedCounter implements Counter {
     if (opensInMs > 0) await this.#pause(opensInMs);
   }
 
-  /** By the server's time. Ends early when all has to be told again: another memory may open before that. */
+  /** Ends early when all has to be told again: another memory may open before that. */
   async #pause(delayMs: number): Promise<void> {
     await new Promise<void>((resolve) => {
       this.#endPause = resolve;
-      systemClock.after(delayMs, resolve);
+      this.options.clock.after(delayMs, resolve);
     });
   }
 

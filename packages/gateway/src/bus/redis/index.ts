@@ -1,3 +1,4 @@
+import { systemClock } from "../../kernel/clock.ts";
 import type { BusOptions, Shared } from "../index.ts";
 import { SharedCounter } from "../shared-counter.ts";
 import { RedisBus, reach } from "./bus.ts";
@@ -6,15 +7,16 @@ import { RedisCounter } from "./counter.ts";
 /** What the names of a service's channels and keys begin with. */
 export const redisPrefix = (service: string): string => `gateway:${service}:`;
 
-export async function openRedisBus(url: string, { service, clock, ids, log }: BusOptions): Promise<Shared> {
+/** In real time, as the server is, even when tests give the rooms another clock. */
+export async function openRedisBus(url: string, { service, ids, log }: BusOptions): Promise<Shared> {
   await using half = new AsyncDisposableStack();
   await reach(url);
   const prefix = redisPrefix(service);
   const bus = await RedisBus.connect({ url, prefix, instanceId: ids.uuid(), log });
   half.defer(() => bus.close());
-  const server = new RedisCounter({ server: bus, prefix, clock, log });
+  const server = new RedisCounter({ server: bus, prefix, clock: systemClock, log });
   half.defer(() => server.close());
-  const counter = new SharedCounter({ server, bus, clock, ids, log });
+  const counter = new SharedCounter({ server, bus, clock: systemClock, ids, log });
   half.defer(() => counter.close());
   await counter.open();
   const whole = half.move();
