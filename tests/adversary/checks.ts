@@ -50,7 +50,7 @@ const describe = (flight: Flight): string => {
   const served = dispatch
     ? `upstream read ${dispatch.model}, ${dispatch.promptTokens} prompt tokens, ${dispatch.choices} × ${dispatch.limit ?? "unlimited"}, wrote ${sum(dispatch.pieces)} tokens, ended ${dispatch.end}, reported ${JSON.stringify(dispatch.reported)}`
     : "never reached the upstream";
-  return `${asked.surface} (${text} in ${member}, ${report}, ${ending}, leaves ${asked.leave.at}): status ${outcome.status}, ${deliveredTokens(flight)} tokens delivered${outcome.left ? ", left" : ""}; ${served}`;
+  return `${asked.surface} (${text} in ${member}, ${report}, ${ending}, leaves ${asked.leave.at}): status ${outcome.status}${outcome.status >= 500 ? ` (${outcome.words.slice(0, 200)})` : ""}, ${deliveredTokens(flight)} tokens delivered${outcome.left ? ", left" : ""}; ${served}`;
 };
 
 const tokensOf = ({ promptTokens, completionTokens, cachedTokens }: Row): Tokens => ({

@@ -41,8 +41,17 @@ test("usage: chart, groups, filters in the address, the request's sheet and CSV"
   expect(csv.split("\r\n")[0]).toStartWith("created_at,model,backend");
   expect(csv.match(/demo-chat/g)).toHaveLength(3);
 
+  await page.getByRole("group", { name: "Measure" }).getByRole("button", { name: "Cached" }).click();
+  await sums.getByRole("row", { name: /nightly 2 24 75%/ }).waitFor();
+  await page.getByRole("button", { name: "Chart" }).click();
+  await page
+    .getByRole("figure", { name: "share of the prompts that came from a cache by day and ref" })
+    .waitFor();
+
   await page.getByRole("region", { name: "Requests" }).getByRole("row", { name: /bot/ }).click();
-  await page.getByRole("dialog", { name: "demo-chat" }).waitFor();
+  const sheet = page.getByRole("dialog", { name: "demo-chat" });
+  await sheet.getByText("(75% of the prompt)").waitFor();
+  await sheet.getByText("unpriced").waitFor();
   expect(page.url()).toContain("open=");
   await shot(page, "usage-request");
   expect(complaints).toEqual([]);

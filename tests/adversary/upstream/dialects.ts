@@ -149,6 +149,12 @@ function gemini(said: Said): Format {
   };
 }
 
+/** What is counted beside the rest of the prompt cannot be more than all of it. */
+const withinPrompt = (figures: Figures | null): Figures | null =>
+  figures?.cached !== undefined && figures.cached > Number(figures.prompt)
+    ? { ...figures, cached: undefined }
+    : figures;
+
 const FORMATS = { messages, responses, gemini };
 export type DialectKind = keyof typeof FORMATS;
 
@@ -169,7 +175,9 @@ export async function answerDialect(kind: DialectKind, answering: Answering): Pr
   const said = saidIn(answering);
   const format = FORMATS[kind](said);
   const pieces = piecesOf(flight, { ...reading, choices: 1 });
-  const { running, final } = reportingOf(answering, pieces);
+  const reporting = reportingOf(answering, pieces);
+  const told = (figures: Figures | null) => (kind === "messages" ? withinPrompt(figures) : figures);
+  const [running, final] = [told(reporting.running), told(reporting.final)];
   // Only the first event of Messages, and each of Gemini's, can say something before the last.
   const early = kind === "responses" ? null : running;
   if (!reading.stream) {
@@ -197,7 +205,9 @@ export async function answerDialect(kind: DialectKind, answering: Answering): Pr
     said === "call" && kind !== "gemini" ? `${isFirst ? '{"a":"' : ""}${text}${isLast ? '"}' : ""}` : text;
   reply.head(200, { "content-type": "text/event-stream" });
   if (early) dispatch.reported = early;
-  await reply.write(format.opening(dispatch.model, early));
+  const opening = format.opening(dispatch.model, early);
+  // An empty chunk would end the answer.
+  if (opening) await reply.write(opening);
   for (const [i, piece] of pieces.entries()) {
     if (isClosed()) return ended();
     if (stop.break === i) {
@@ -215,6 +225,7 @@ export async function answerDialect(kind: DialectKind, answering: Answering): Pr
   const isDone = plan.ending !== "no-done";
   if (final && (isDone || kind !== "responses")) dispatch.reported = final;
   await reply.write(format.closing(final, isDone));
+  // An answer without its last event broke off; after it the gateway need not wait for the end of the connection.
+  dispatch.end = isDone ? "whole" : "failed";
   await reply.end();
-  ended();
 }

@@ -117,7 +117,7 @@ export function readOllama(body: Json): ChatReading {
 
 /** The vendors' own APIs: one answer, and one limit under its own name. Pictures are where their data is. */
 export function readDialect(body: Json, path: string): ChatReading {
-  const config = lookUp(body, "generationConfig");
+  const config = lookUp(body, fold("generationConfig"));
   const limits = [
     ...figures(body, ["max_tokens", "max_output_tokens"]),
     ...(isObject(config) ? figures(config, ["maxOutputTokens"]) : []),

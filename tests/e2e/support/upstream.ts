@@ -98,7 +98,10 @@ export function startUpstream(): Upstream {
       requests.push(body);
       const words = wordsOf(body.messages.at(-1)?.content);
       if (body.stream) return stream(body.model, words, Boolean(body.tools?.length));
-      const usage = { prompt_tokens: 12, completion_tokens: words.length, total_tokens: 12 + words.length };
+      const usage = {
+        ...{ prompt_tokens: 12, completion_tokens: words.length, total_tokens: 12 + words.length },
+        prompt_tokens_details: { cached_tokens: 9 },
+      };
       const message = { role: "assistant", content: words.join("") };
       return Response.json({
         id: "c1",
