@@ -110,7 +110,7 @@ export function checkRequests(books: Books, flights: readonly Flight[]): Problem
     // Broken off on its way: whether the upstream had it already is known to nobody but the upstream.
     const isBrokenOff = flight.outcome.left || words.includes("was revoked");
     const isLost = flight.dispatches.length === 0 && isBrokenOff;
-    const most = isLost ? { prompt: mostOf(promptOf(flight)), completion: 0 } : mostTokens(flight);
+    const most = isLost ? { prompt: mostOf(promptOf(flight)), completion: UNSEEN_MAX } : mostTokens(flight);
     if (row.promptTokens > most.prompt || row.completionTokens > most.completion)
       report("overcharged", `${figures}; at most ${most.prompt}+${most.completion} can be meant`);
     const expected = usdOf(row.model, tokensOf(row));
@@ -129,15 +129,20 @@ const mostOf = (tokens: number): number => tokens * TOO_HIGH.times + TOO_HIGH.pl
 /** As the client sent it. */
 const promptOf = ({ asked }: Flight): number => asked.promptTokens + 2 * IMAGE_TOKENS;
 
+/** What may have been written and not seen before an answer was cut short; the gateway holds no more at first. */
+const UNSEEN_MAX = 8_192;
+
 function mostTokens({ dispatches, asked }: Flight): Tokens {
   const upTo = (tokens: number, figure: unknown) =>
     Math.max(mostOf(tokens), isPlausible(figure) ? figure : 0);
   // What a voice session has reported so far is what the next response hears again.
   let heard = 0;
-  const most = dispatches.map(({ reported, pieces, promptTokens, hiddenTokens }) => {
+  const most = dispatches.map(({ reported, pieces, promptTokens, hiddenTokens, choices, limit }) => {
     const prompt =
       upTo(Math.max(promptTokens, asked.promptTokens) + 2 * IMAGE_TOKENS, reported?.prompt) + heard;
-    const completion = upTo(sum(pieces) + hiddenTokens + pieces.length * FRAME_TOKENS, reported?.completion);
+    const unseen = choices * (limit ?? UNSEEN_MAX);
+    const written = sum(pieces) + hiddenTokens + pieces.length * FRAME_TOKENS;
+    const completion = Math.max(upTo(written, reported?.completion), unseen);
     heard += prompt + completion;
     return { prompt, completion };
   });

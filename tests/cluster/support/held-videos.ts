@@ -21,6 +21,7 @@ export class HeldVideos {
   /** Prompts whose tasks are not finished yet, and those that never will be. */
   readonly pending = new Set<string>();
   readonly failing = new Set<string>();
+  readonly #cancelled = new Set<string>();
   readonly #server = Bun.serve({
     port: 0,
     hostname: "127.0.0.1",
@@ -50,13 +51,16 @@ export class HeldVideos {
       "/api/v1/tasks/:id": async (request) => {
         const prompt = request.params.id;
         await this.#arrive("poll", prompt, request.signal);
-        const output = this.pending.has(prompt)
-          ? { task_status: "RUNNING" }
-          : { task_status: "SUCCEEDED", video_url: `https://cdn.example/${prompt}.mp4` };
+        const output = this.#cancelled.has(prompt)
+          ? { task_status: "CANCELED" }
+          : this.pending.has(prompt)
+            ? { task_status: "RUNNING" }
+            : { task_status: "SUCCEEDED", video_url: `https://cdn.example/${prompt}.mp4` };
         return Response.json({ output });
       },
       "/api/v1/tasks/:id/cancel": async (request) => {
         await this.#arrive("cancel", request.params.id, request.signal);
+        this.#cancelled.add(request.params.id);
         return Response.json({ request_id: "r" });
       },
     },

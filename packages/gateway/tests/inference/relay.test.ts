@@ -29,6 +29,8 @@ function relaying() {
   const admission = {
     outputTokensHeld: 1e6,
     lowered: false,
+    sent() {},
+    writtenTokens: () => 0,
     grow: async () => true,
     settle: () => null,
     release() {},

@@ -360,7 +360,7 @@ describe("what was delivered is counted", () => {
   }
 
   for (const stream of [false, true]) {
-    test(`a key that its owner revokes before the answer leaves the prompt to pay${stream ? ", streamed" : ""}`, async () => {
+    test(`a key that its owner revokes before the answer leaves the prompt to pay, and what may be written by then${stream ? ", streamed" : ""}`, async () => {
       bench.upstream.requests.length = 0;
       bench.upstream.answer(() => new Promise(() => {}));
       const who = await bench.spender(nameOf("revoker"));
@@ -374,7 +374,8 @@ describe("what was delivered is counted", () => {
       expect(await answer.text()).toContain("was revoked");
       const row = await oneRow(who);
       expect(row.prompt_tokens).toBeGreaterThan(800);
-      expect(row).toMatchObject({ completion_tokens: 0, estimated: true });
+      expect(row.estimated).toBe(true);
+      expect(row.completion_tokens).toBeLessThanOrEqual(20_000);
     });
   }
 
@@ -425,7 +426,7 @@ describe("what was delivered is counted", () => {
   });
 
   for (const stream of [false, true]) {
-    test(`leaving ${stream ? "a stream" : "a whole answer"} after dispatch, before any of it, costs the prompt`, async () => {
+    test(`leaving ${stream ? "a stream" : "a whole answer"} after dispatch, before any of it, costs the prompt and what may be written by then`, async () => {
       const before = bench.upstream.requests.length;
       bench.upstream.answer(() => new Promise(() => {}));
       const who = await bench.spender(nameOf("leaver"), { points: 100 });
@@ -438,7 +439,8 @@ describe("what was delivered is counted", () => {
       const row = await oneRow(who);
       expect(row.prompt_tokens).toBeGreaterThan(9_000);
       expect(row.prompt_tokens).toBeLessThan(13_000);
-      expect(row).toMatchObject({ completion_tokens: 0, estimated: true });
+      expect(row.estimated).toBe(true);
+      expect(row.completion_tokens).toBeLessThanOrEqual(20_000);
     });
   }
 

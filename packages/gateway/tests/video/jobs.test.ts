@@ -91,7 +91,15 @@ async function setUp(fresh: Parameters<Parameters<typeof onEachDatabase>[1]>[0])
         record(job, usage);
         return null;
       };
-      return { outputTokensHeld: 0, lowered: false, grow: async () => true, settle, release };
+      return {
+        outputTokensHeld: 0,
+        lowered: false,
+        sent() {},
+        writtenTokens: () => 0,
+        grow: async () => true,
+        settle,
+        release,
+      };
     };
     const entry = newEntry(cloudVideo, {
       config: serving.config,
@@ -338,11 +346,30 @@ onEachDatabase("video jobs", (fresh) => {
         (error) => error.message,
       ),
     ).toContain("cancelled");
-    upstream.script = [minimax.success];
-    await Bun.sleep(60);
-    expect((await video.get(payer.userId, job.id)).status).toBe("cancelled");
-    expect(journal.rows.size).toBe(0);
-    await until("the hold is released", () => holds.open === 0);
+    await until("the hold is ended", () => holds.open === 0);
+    // The vendor goes on with it, and bills it.
+    expect([...journal.rows.values()]).toEqual([0.5]);
+    expect(await video.get(payer.userId, job.id)).toMatchObject({ status: "cancelled", cost: 0.5 });
+  });
+
+  test("a cancelled job costs nothing only if the vendor says that it made no clip", async () => {
+    const { upstream, journal, holds, start } = await setUp(fresh);
+    const video = start();
+    const cancelled = async (last: typeof minimax.success) => {
+      upstream.script = [minimax.status("Processing")];
+      const { job } = await video.create(payer, { model: "m", prompt: "p" });
+      await until(
+        "the job is running",
+        async () => (await video.get(payer.userId, job.id)).status === "running",
+      );
+      upstream.script = [last];
+      await video.cancel(payer.userId, job.id);
+      await until("the hold is ended", () => holds.open === 0);
+      return journal.rows.get(job.id) ?? 0;
+    };
+    expect(await cancelled(minimax.status("Fail"))).toBe(0);
+    // It was made before the cancellation came, and its address may be known to whoever asked for it.
+    expect(await cancelled(minimax.success)).toBe(0.5);
   });
 
   test("a job whose backend is gone before it is submitted goes to another one, and is polled there", async () => {

@@ -16,6 +16,8 @@ const RESERVED_BYTES_MAX = 8 * 1024 * 1024;
 
 /** What an exchange needs of its connection. */
 export interface Carrier {
+  /** The kernel has got some of the request. */
+  readonly hasSent: boolean;
   pause(): void;
   resume(): void;
   /** The rest is not needed: the connection is worth keeping only if the answer ends soon. */
@@ -91,9 +93,9 @@ export class Exchange implements HttpAnswer, ResponseEvents, Flow {
     return this.#settled;
   }
 
-  /** No connection has it yet. */
+  /** None of it has left this process. */
   get isUnsent(): boolean {
-    return !this.#settled && this.#carrier === null;
+    return !this.#settled && !this.#carrier?.hasSent;
   }
 
   /** The exchange runs on this connection from now on. */

@@ -167,8 +167,14 @@ class Connection implements Carrier, Recipient {
     this.#exchange = exchange;
     exchange.carriedBy(this);
     // It may have been closed since it was opened or kept.
-    if (this.#outbox) this.#outbox.sendMessage(exchange.head, exchange.body);
-    else this.disconnected(null);
+    if (this.#outbox) {
+      this.#outbox.hasSent = false;
+      this.#outbox.sendMessage(exchange.head, exchange.body);
+    } else this.disconnected(null);
+  }
+
+  get hasSent(): boolean {
+    return this.#outbox?.hasSent ?? true;
   }
 
   drained(): void {

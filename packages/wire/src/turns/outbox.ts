@@ -81,6 +81,8 @@ export class Outbox {
   #kept: Uint8Array[] | null = null;
   /** Bytes that the socket has not accepted yet. */
   waitingBytes = 0;
+  /** Whether the kernel has got any bytes since the owner last set this to false. */
+  hasSent = false;
 
   constructor(readonly socket: Pick<Socket<unknown>, "write">) {}
 
@@ -171,12 +173,14 @@ export class Outbox {
 
   #deliver(from: number, to: number): void {
     const taken = this.waitingBytes > 0 ? 0 : Math.max(0, this.socket.write(ARENA, from, to - from));
+    this.hasSent ||= taken > 0;
     if (taken < to - from) this.#keep(Buffer.from(ARENA.subarray(from + taken, to)));
   }
 
   #sendNow(bytes: Uint8Array): void {
     Outbox.flush();
     const taken = this.waitingBytes > 0 ? 0 : Math.max(0, this.socket.write(bytes));
+    this.hasSent ||= taken > 0;
     if (taken < bytes.length) this.#keep(taken === 0 ? bytes : bytes.subarray(taken));
   }
 
@@ -193,6 +197,7 @@ export class Outbox {
     let sent = 0;
     for (const bytes of kept) {
       const taken = Math.max(0, this.socket.write(bytes));
+      this.hasSent ||= taken > 0;
       this.waitingBytes -= taken;
       if (taken < bytes.length) {
         kept[sent] = bytes.subarray(taken);

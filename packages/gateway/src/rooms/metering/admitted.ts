@@ -1,13 +1,17 @@
+import type { Clock } from "../../kernel/clock.ts";
 import type { Outcome } from "../../kernel/request-record.ts";
 import type { Billing } from "../billing/index.ts";
 import { type Cover, Held } from "./cover.ts";
 import { heldFor, TOKENS_MAX, within } from "./demand.ts";
 import type { HoldKind } from "./journal/codec.ts";
+import type { Paces } from "./paces.ts";
 import type { Admission, AdmitOptions, FinalUsage } from "./types.ts";
 
 /** What admissions have in common. */
 export interface Admitting {
   billing: Pick<Billing, "dearestRatesOf">;
+  clock: Clock;
+  paces: Paces;
   /** The hold is over; null: nothing is owed. Returns the price. */
   ended(admission: Admitted, owed: OwedRequest | null, kind: HoldKind): number | null;
 }
@@ -21,6 +25,7 @@ export interface OwedRequest {
 export class Admitted implements Admission {
   readonly lowered: boolean;
   #isEnded = false;
+  #sentAtMs: number | null = null;
 
   constructor(
     readonly admitting: Admitting,
@@ -47,7 +52,23 @@ export class Admitted implements Admission {
     return this.cover.grow({ fixed, tokens: within(total.completionTokens, TOKENS_MAX) });
   }
 
+  sent(): void {
+    this.#sentAtMs = this.admitting.clock.elapsed();
+  }
+
+  get #sinceSentMs(): number {
+    return this.#sentAtMs === null ? 0 : this.admitting.clock.elapsed() - this.#sentAtMs;
+  }
+
+  writtenTokens(): number {
+    const { options, admitting } = this;
+    return Math.min(admitting.paces.tokensIn(options.model, this.#sinceSentMs), this.outputTokensHeld);
+  }
+
   settle(usage: FinalUsage, outcome: Outcome | null = null): number | null {
+    const { options, admitting } = this;
+    if (!usage.estimated && this.#sentAtMs !== null)
+      admitting.paces.completed(options.model, usage.completionTokens, this.#sinceSentMs);
     return this.#end({ usage, outcome });
   }
 

@@ -5,7 +5,7 @@ export {
   samplePromptTokens,
   TokenCounter,
 } from "./estimate.ts";
-export { IMAGE_TOKENS, mediaTokens } from "./media.ts";
+export { FETCHED_TOKENS, IMAGE_TOKENS, mediaTokens } from "./media.ts";
 export { type JournalFigures, type MeteringOptions, MeteringService } from "./service.ts";
 export {
   JournalSettler,

@@ -31,10 +31,13 @@ const CLOSE_BRACKET = 93;
 const OPEN_BRACE = 123;
 const CLOSE_BRACE = 125;
 
-type Tokens = (length: number) => number;
+/** Sound, film or a document that the upstream fetches: it may fill the context window, of whatever size that is. */
+export const FETCHED_TOKENS = 10_000_000;
+
+type Tokens = (length: number, isInline: boolean) => number;
 const image: Tokens = () => IMAGE_TOKENS;
-/** Video, and audio behind a URL, count at least as much as an image. */
 const film: Tokens = (length) => Math.max(IMAGE_TOKENS, mediaTokens(length));
+const fetched: Tokens = (length, isInline) => (isInline ? film(length, true) : FETCHED_TOKENS);
 /** Base64 has four characters for three bytes, and a token of plain text about four of these. */
 const file: Tokens = (length) => Math.ceil(length / 5);
 
@@ -48,26 +51,31 @@ const PATHS: ReadonlyMap<string, Tokens> = new Map([
   ["messages/[]/images/[]/image_url", image],
   ["messages/[]/images/[]/image_url/url", image],
   [`${PART}/input_audio/data`, mediaTokens],
-  [`${PART}/audio_url`, film],
-  [`${PART}/audio_url/url`, film],
-  [`${PART}/video_url`, film],
-  [`${PART}/video_url/url`, film],
+  [`${PART}/audio_url`, fetched],
+  [`${PART}/audio_url/url`, fetched],
+  [`${PART}/video_url`, fetched],
+  [`${PART}/video_url/url`, fetched],
   [`${PART}/input_video/data`, film],
   [`${PART}/file/file_data`, file],
+  [`${PART}/file/file_url`, fetched],
   // Of Messages, also inside a tool's result; what is sealed is reasoning that is not shown.
   [`${PART}/source/data`, film],
+  [`${PART}/source/url`, fetched],
   [`${PART}/content/[]/source/data`, film],
   [`${PART}/signature`, file],
   // Of Responses.
   ["input/[]/content/[]/image_url", image],
   ["input/[]/output/[]/image_url", image],
   ["input/[]/content/[]/file_data", file],
+  ["input/[]/content/[]/file_url", fetched],
   ["input/[]/encrypted_content", file],
   // Of Gemini.
   ["contents/[]/parts/[]/inlineData/data", film],
+  ["contents/[]/parts/[]/fileData/fileUri", fetched],
   ["contents/[]/parts/[]/thoughtSignature", file],
 ]);
 const PATH_DEPTH_MAX = 8;
+const INLINE = "data:";
 
 export function mediaIn(body: Uint8Array): Media {
   return walk(Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString("latin1"));
@@ -92,7 +100,7 @@ function walk(text: string): Media {
       else if (path.length <= PATH_DEPTH_MAX) {
         const tokensOf = PATHS.get(path.join("/"));
         if (tokensOf) {
-          tokens += tokensOf(end - i);
+          tokens += tokensOf(end - i, text.startsWith(INLINE, i + 1));
           texts.push({ start: textStart, end: i + 1 });
           textStart = end - 1;
         }

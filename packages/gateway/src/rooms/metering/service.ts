@@ -18,6 +18,7 @@ import { Journal } from "./journal/journal.ts";
 import { JournalWriter } from "./journal/writer.ts";
 import { budgetsOf, KeyBudgets, spentOfKey, tokenPaceName } from "./key-budgets.ts";
 import { limitOf, NOTHING, negative, POINTS_LIMIT, spentPoints } from "./limits.ts";
+import { Paces } from "./paces.ts";
 import { NANO_PER_POINT } from "./points.ts";
 import { RecentTokens } from "./recent-tokens.ts";
 import { refuseUnpriced } from "./refusals.ts";
@@ -126,6 +127,8 @@ export class MeteringService implements Metering {
   constructor(readonly options: MeteringOptions) {
     this.#admitting = {
       billing: options.billing,
+      clock: options.clock,
+      paces: new Paces(),
       ended: (admission, owed, kind) => {
         if (admission.isHeld) this.#holdCount--;
         return owed && this.#append(admission.options, owed, kind);

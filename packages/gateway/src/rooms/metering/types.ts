@@ -62,6 +62,13 @@ export interface Admission {
    * in the quota as a whole.
    */
   grow(total: { promptTokens: number; completionTokens: number }): Promise<boolean>;
+  /** The request is being sent. */
+  sent(): void;
+  /**
+   * Output tokens that the model can have written since then, seen or not, by the pace of its completed answers; at most
+   * what is held. Owed where an answer is cut short and the upstream does not say what it comes to.
+   */
+  writtenTokens(): number;
   /**
    * The request is in the journal before any more answers are sent. Never throws: a failure is logged. Returns its price
    * in nanodollars; null when there is none. `outcome`: how the request fails all the same.

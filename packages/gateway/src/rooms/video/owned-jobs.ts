@@ -96,9 +96,7 @@ export class OwnedJobs {
   async #claim({ fromTheLiving }: { fromTheLiving: boolean }): Promise<number> {
     const now = isoTime(this.options.clock.now());
     const claimed = await this.store.claim({ ...this.lease(), now, limit: CLAIMED_MAX, fromTheLiving });
-    // A cancelled job costs nothing; only the upstream must be told to cancel.
-    for (const job of claimed)
-      if (job.status !== "cancelled" && !this.#holds.has(job.id)) this.#unheld.set(job.id, job);
+    for (const job of claimed) if (!this.#holds.has(job.id)) this.#unheld.set(job.id, job);
     for (const job of [...this.#unheld.values()]) await this.#hold(job);
     return claimed.length;
   }

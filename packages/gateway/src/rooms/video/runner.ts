@@ -2,6 +2,7 @@ import type { z } from "zod";
 import {
   BackendError,
   type VideoCapability,
+  type VideoPoll,
   type VideoRequest,
   type VideoResult,
 } from "../../backends/contract.ts";
@@ -41,7 +42,10 @@ const SUBMISSION_LOST =
 const DEARER_BACKEND =
   "the backend that was chosen for this job is gone, and another one would make more of it than was paid for; create the job again";
 
-const REVOKED = "the API key was revoked, or its owner's account or membership ended; nothing is charged";
+const REVOKED = "the API key was revoked, or its owner's account or membership ended";
+
+/** Nothing is known but that it was asked for. */
+const PENDING: VideoPoll = { state: "pending" };
 
 type End = Parameters<VideoStore["end"]>[1];
 
@@ -141,7 +145,7 @@ export class JobRunner {
     const signal = AbortSignal.any([stopped.signal, AbortSignal.timeout(STEP_TIMEOUT_MS)]);
     try {
       if (job.status === "done") await this.#settle(job);
-      else if (job.status === "cancelled") await this.#tellCancelled(job, isLate);
+      else if (job.status === "cancelled") await this.#settleCancelled(job, isLate);
       else if (isLate) await this.#fail(job, "the job did not finish in time");
       // Also of jobs that were taken over: the revocation may have come while nobody carried them.
       else if (!(await this.#isInForce(job))) await this.cancel(job, REVOKED);
@@ -250,17 +254,29 @@ export class JobRunner {
     return bound_usd !== null && (await this.charges.priceUsd(model, boundFacts(facts))) > bound_usd;
   }
 
-  /** Tries until the job's deadline: a task that nobody waits for costs the operator, not the user. */
-  async #tellCancelled(job: JobSummary, isLate: boolean): Promise<void> {
+  /**
+   * Has the upstream stop the task, and asks once more what became of it: it costs nothing only if the upstream says
+   * that it made no clip. Tries until the job's deadline; a task of which nothing is known by then is owed.
+   */
+  async #settleCancelled(job: JobSummary, isLate: boolean): Promise<void> {
     const upstream = this.options.routing.backendNamed(job.backend)?.video;
     if (!upstream && !isLate) return;
+    const poll = upstream && !isLate ? await this.#stopTask(job, upstream) : PENDING;
+    const cost = poll.state === "failed" ? 0 : await this.#cost(job, poll);
+    if (cost > 0) this.#charge({ ...job, cost });
+    this.#owned.ended(job.id);
+    await this.store.settled(job.id, cost);
+  }
+
+  async #stopTask({ task_id }: JobSummary, upstream: VideoCapability): Promise<VideoPoll> {
     const signal = AbortSignal.any([this.#submitsStopped.signal, AbortSignal.timeout(CANCEL_TIMEOUT_MS)]);
     try {
-      if (!isLate) await upstream?.cancel?.(job.task_id!, signal);
+      await upstream.cancel?.(task_id!, signal);
+      return await upstream.poll(task_id!, signal);
     } catch (error) {
       if (isTransient(error)) throw error;
+      return PENDING;
     }
-    await this.store.settled(job.id);
   }
 
   /** False when the job had ended before. */
@@ -274,7 +290,7 @@ export class JobRunner {
   /** The same at once, for the job that is cancelled here. */
   async #cancelled(job: JobSummary): Promise<void> {
     try {
-      await this.#tellCancelled(job, false);
+      await this.#settleCancelled(job, false);
     } catch (error) {
       this.options.log.warn("cancelling a video job upstream failed; will retry", {
         job_id: job.id,
@@ -308,7 +324,7 @@ export class JobRunner {
     } else if (poll.state === "failed") {
       await this.#fail(job, poll.error);
     } else {
-      const cost = await this.#cost(job, backend.video, poll);
+      const cost = await this.#cost(job, poll);
       const result = JSON.stringify(poll.result);
       if (await this.end(job, { status: "done", result, error: null, cost }))
         await this.#settle({ ...job, cost, result });
@@ -316,10 +332,8 @@ export class JobRunner {
   }
 
   /** Charges what was asked for or what was made, the larger of the two. */
-  async #cost(job: JobRow, video: VideoCapability, clip: Parameters<typeof madeFacts>[1]): Promise<number> {
-    const request = JSON.parse(job.request) as VideoRequest;
-    const asked =
-      job.facts === null ? askedFacts(request, video.asked(request)) : (JSON.parse(job.facts) as ClipFacts);
+  async #cost(job: JobSummary, poll: VideoPoll): Promise<number> {
+    const asked = JSON.parse(job.facts!) as ClipFacts;
     const priceUsd = async (facts: ClipFacts) => {
       try {
         return await this.charges.priceUsd(job.model, facts);
@@ -329,7 +343,8 @@ export class JobRunner {
         throw error;
       }
     };
-    return Math.max(await priceUsd(asked), await priceUsd(madeFacts(asked, clip)));
+    const made = poll.state === "succeeded" ? madeFacts(asked, poll) : asked;
+    return Math.max(await priceUsd(asked), await priceUsd(made));
   }
 
   #fail(job: JobRow, error: string): Promise<boolean> {
@@ -347,7 +362,7 @@ export class JobRunner {
     if (!ended) return false;
     // A done job is announced when it is settled, so that it is announced even if its process dies in between.
     if (end.status !== "done") {
-      this.#owned.ended(job.id);
+      if (end.status === "failed" || job.task_id === null) this.#owned.ended(job.id);
       const { status, error } = end;
       this.#notify(job, videoFailed, { job_id: job.id, status, error: error ?? "cancelled" });
     }
@@ -359,15 +374,19 @@ export class JobRunner {
    * unsettled, and the next one records it again under the same id, which the journal takes once.
    */
   async #settle(job: JobRow): Promise<void> {
+    this.#charge(job);
+    const result = JSON.parse(job.result!) as VideoResult;
+    this.#notify(job, videoDone, { job_id: job.id, status: "done", result, cost: job.cost });
+    await this.store.settled(job.id, job.cost);
+  }
+
+  #charge(job: JobSummary): void {
     const hold = this.#owned.take(job.id);
     if (hold) hold.settle(job.cost);
     else {
       const payer = JSON.parse(job.payer) as Payer;
       this.charges.record({ requestId: job.id, payer, model: job.model, costUsd: job.cost });
     }
-    const result = JSON.parse(job.result!) as VideoResult;
-    this.#notify(job, videoDone, { job_id: job.id, status: "done", result, cost: job.cost });
-    await this.store.settled(job.id);
   }
 
   #notify<Definition extends NotificationDefinition>(

@@ -40,7 +40,11 @@ export const Job = z.object({
   progress: z.number().describe("0 to 100"),
   result: VideoFile.nullable(),
   error: z.string().nullable(),
-  cost: z.number().describe("USD; 0 until the job is done"),
+  cost: z
+    .number()
+    .describe(
+      "USD; 0 until the job is done. A cancelled one costs nothing if the vendor says that it made no clip",
+    ),
   created_at: z.int().describe("Unix seconds"),
   warnings: z.array(z.string()).optional().describe("What was asked for and cannot be sent to this backend"),
 });

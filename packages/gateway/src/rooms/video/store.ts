@@ -29,7 +29,7 @@ export interface JobRow {
   deadline_at: string;
   next_step_at: string;
   step_count: number;
-  /** JSON of the ClipFacts that are asked for; null in jobs of before they were kept. */
+  /** JSON of the ClipFacts that are asked for. */
   facts: string | null;
   /** What the job may cost at most, which is held for it. */
   bound_usd: number | null;
@@ -199,7 +199,7 @@ export class VideoStore {
 
   /**
    * Ends the job, once: false when it had ended before. A done job stays unsettled until its cost is recorded,
-   * and a cancelled one until the upstream that has its task was told.
+   * and a cancelled one until the upstream that has its task has stopped it or said what it made.
    */
   async end(
     id: string,
@@ -220,10 +220,10 @@ export class VideoStore {
     return changed > 0;
   }
 
-  async settled(id: string): Promise<void> {
+  async settled(id: string, cost: number): Promise<void> {
     await this.db.run(
-      "UPDATE video_jobs SET settled = TRUE, lease_owner = NULL, lease_until = NULL WHERE id = $1",
-      [id],
+      "UPDATE video_jobs SET settled = TRUE, cost = $2, lease_owner = NULL, lease_until = NULL WHERE id = $1",
+      [id, cost],
     );
   }
 

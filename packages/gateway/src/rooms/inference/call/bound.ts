@@ -1,10 +1,16 @@
 import { withoutEscapedLetters } from "../../../kernel/json-scan.ts";
-import { estimatePromptTokens, samplePromptTokens, type TokenBound } from "../../metering/index.ts";
+import {
+  estimatePromptTokens,
+  FETCHED_TOKENS,
+  samplePromptTokens,
+  type TokenBound,
+} from "../../metering/index.ts";
 import { OPTIONS, type SpendFields } from "../request/field-rules.ts";
 import type { Payload } from "../request/payload.ts";
 
 /** Output tokens held at first when neither the request nor the price table limits the answer. */
 const OUTPUT_TOKENS_UNKNOWN = 8_192;
+const CONTEXT_TOKENS_UNKNOWN = 128_000;
 /** The lowest limit we set on an answer, unless the client asks for less. */
 const OUTPUT_TOKENS_LOWERED_MIN = 256;
 
@@ -56,6 +62,8 @@ interface ChatBoundOptions {
   spend: SpendFields;
   /** What an answer has at most when nothing limits it; absent: that is not known. */
   usualTokens?: number;
+  /** Of the model; null: not known. */
+  contextTokens: number | null;
   /** Fields that limit the answer on the backend. */
   honoured: readonly string[];
 }
@@ -69,16 +77,18 @@ export class ChatBound implements TokenBound {
   readonly #body: SentBody;
   readonly #mayHaveMedia: boolean;
   readonly #choices: number;
+  readonly #contextTokens: number | null;
   readonly #predictionTokens: number;
   /** Set where the prompt may be token numbers. */
   readonly #numbered: Payload | null;
 
-  constructor({ body, payload, mayHaveMedia, spend, usualTokens, honoured }: ChatBoundOptions) {
+  constructor({ body, payload, mayHaveMedia, spend, usualTokens, contextTokens, honoured }: ChatBoundOptions) {
     const { choices, predictionTokens, isNumbered } = spend;
     this.#numbered = isNumbered ? payload : null;
     this.#body = body;
     this.#mayHaveMedia = mayHaveMedia;
     this.#choices = choices;
+    this.#contextTokens = contextTokens;
     this.#predictionTokens = predictionTokens;
     let largest = 0;
     let isTold = false;
@@ -94,11 +104,15 @@ export class ChatBound implements TokenBound {
   }
 
   get promptTokens(): number {
-    return this.#numberedTokens() ?? samplePromptTokens(bytesOf(this.#body), this.#mayHaveMedia);
+    return this.#promptTokens(samplePromptTokens);
   }
   /** The same from all of it, for what is settled by it. */
   countPromptTokens(): number {
-    return this.#numberedTokens() ?? estimatePromptTokens(bytesOf(this.#body), this.#mayHaveMedia);
+    return this.#promptTokens(estimatePromptTokens);
+  }
+  #promptTokens(count: typeof estimatePromptTokens): number {
+    const tokens = this.#numberedTokens() ?? count(bytesOf(this.#body), this.#mayHaveMedia);
+    return tokens < FETCHED_TOKENS ? tokens : (this.#contextTokens ?? CONTEXT_TOKENS_UNKNOWN);
   }
   #numberedTokens(): number | null {
     return this.#numbered && numberedTokens(this.#numbered, "prompt");

@@ -65,6 +65,7 @@ export class Outgoing implements SentBody {
         mayHaveMedia,
         spend,
         usualTokens: limits.outputTokensMax ?? route.backend.usualOutputTokens?.(route.model),
+        contextTokens: limits.contextTokens,
         honoured: this.#honoured,
       });
     else this.bound = new EmbeddingsBound(this, payload);

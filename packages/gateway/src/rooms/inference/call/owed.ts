@@ -26,39 +26,37 @@ interface OwedUsage extends ReportedUsage {
 type TokenBound = ChatBound | EmbeddingsBound;
 
 interface Circumstances {
-  /** The client left, or its key was revoked, after the request had been sent. */
+  /** It was sent, and the asking side ended it: the client left, cancelled, or its key was revoked. */
   isOwedUnanswered: boolean;
+  /** Of an answer that was cut short: output tokens that the model can have written by then, seen or not. */
+  writtenTokens: number;
 }
 
 /**
- * For a complete answer, what the upstream reported; otherwise the larger of that and what was counted here. A client
- * that leaves, or whose key is revoked, before any answer owes the prompt, which the upstream has. An upstream that
- * fails without having delivered anything is owed nothing: null.
+ * What was sent is owed. For a complete answer that is what the upstream reported; otherwise the larger of that, of what
+ * was counted here, and of what the model can have written. An upstream that fails without having delivered anything is
+ * owed nothing: null.
  */
 export function owedFor(
   end: CallEnd,
   bound: TokenBound | WorkBound,
-  { isOwedUnanswered }: Circumstances,
+  { isOwedUnanswered, writtenTokens }: Circumstances,
 ): OwedUsage | null {
-  if (bound instanceof WorkBound) return owedForWork(end, bound, { isOwedUnanswered });
+  if (bound instanceof WorkBound) return owedForWork(end, bound, isOwedUnanswered);
   const { isWhole, reported, delivered } = end;
   const usage = reported === ABSURD || reported === null ? null : completed(reported, delivered, bound);
   if (isWhole && usage) return usage;
   if (reported === null && delivered === 0 && !isOwedUnanswered) return null;
-  return atLeast(usage, bound.countPromptTokens(), isWritten(bound) ? delivered : 0);
+  return atLeast(usage, bound.countPromptTokens(), isWritten(bound) ? Math.max(delivered, writtenTokens) : 0);
 }
 
-/**
- * For work with a price of its own, what its answer says was made. Cut short or left, all that was asked for: the
- * upstream has done it, and bills it.
- */
+/** For work with a price of its own, what its answer says was made. Cut short or left, all that was asked for. */
 function owedForWork(
   { isWhole, reported, delivered, made }: CallEnd,
   bound: WorkBound,
-  { isOwedUnanswered }: Circumstances,
+  isOwedUnanswered: boolean,
 ): OwedUsage | null {
-  const isDelivered = isWhole || delivered > 0;
-  if (!isDelivered && !isOwedUnanswered) return null;
+  if (!isWhole && delivered === 0 && !isOwedUnanswered) return null;
   if (bound.mostUsd !== null) {
     const costUsd = isWhole && made ? bound.costOf(made) : bound.mostUsd;
     return { promptTokens: 0, completionTokens: 0, isEstimated: !isWhole, costUsd };
@@ -66,7 +64,11 @@ function owedForWork(
   const usage = reported === ABSURD ? null : reported;
   const isComplete = usage !== null && (usage.lacks === undefined || usage.lacks === "both");
   if (isWhole && isComplete) return { ...usage, isEstimated: false };
-  return atLeast(usage, bound.countPromptTokens(), isDelivered ? bound.countOutputTokens() : 0);
+  return atLeast(
+    usage,
+    bound.countPromptTokens(),
+    isWhole ? bound.countOutputTokens() : bound.outputTokensMax,
+  );
 }
 
 /** What was reported, or what was counted where that is more. */

@@ -265,6 +265,7 @@ export class UpstreamCall {
     if (this.watched.isAborted) return Promise.reject(this.watched.reason);
     this.#tried.push(route);
     options.asker.record?.sent(route);
+    this.admission.sent();
     const call = new OutgoingCall(this, this.outgoing.body());
     const { spoken } = this.outgoing;
     const answer = spoken ? spoken.post(call) : options.send(route.backend, call);
@@ -310,7 +311,8 @@ export class UpstreamCall {
     this.#isSettled = true;
     this.parts.watch.release(this.watched);
     const isOwedUnanswered = this.#isEndedByAsker && this.#tried.length > this.#unsentAttempt;
-    const owed = owedFor(end, this.outgoing.bound, { isOwedUnanswered });
+    const writtenTokens = this.#failure === null ? 0 : this.admission.writtenTokens();
+    const owed = owedFor(end, this.outgoing.bound, { isOwedUnanswered, writtenTokens });
     let costNanoUsd: number | null = null;
     if (owed === null) this.admission.release();
     else {

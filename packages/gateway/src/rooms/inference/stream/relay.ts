@@ -16,6 +16,8 @@ export interface Sink extends Pick<ReplyWriter, "write" | "end"> {
   keepAlive?(): void;
 }
 
+const NOBODY: Sink = { write: () => true, end() {} };
+
 /** Reads a stream on its way, and says what passes and whether it is whole. */
 export interface StreamReader {
   /** Takes bytes of the upstream and returns those for the client; null when there are none yet. */
@@ -159,6 +161,17 @@ export class Relay implements PieceReader {
     this.#isBlocked = true;
     this.watched.blocked();
     this.#flow.pause();
+  }
+
+  /** The client is gone, but the rest is read. */
+  unattended(): void {
+    this.#sink = NOBODY;
+    this.#held = [];
+    this.#heldBytes = 0;
+    this.#isBlocked = false;
+    this.watched.onSilence = null;
+    if (this.#isOver) this.#wake?.();
+    else if (!this.#isAsking) this.#flow.resume();
   }
 
   /** The client has taken what was written. */

@@ -29,6 +29,9 @@ import { Telling } from "./listener.ts";
 import { AnswerCollector, answerOf, askedOf, choicesOf } from "./messages.ts";
 import { type RecordParts, TurnRecord } from "./turn-record.ts";
 
+/** How long the figures of a finished answer are waited for after its client has left. */
+const READ_ON_MS = 2_000;
+
 export interface ChatParts extends CallParts, RecordParts {
   clock: Clock;
 }
@@ -52,6 +55,8 @@ export class ChatTurn {
   #meter: ChatMeter | NativeMeter | null = null;
   #relay: Relay | null = null;
   #running = false;
+  /** Set once the client has left and the upstream is read on for its figures. */
+  #cancelReading: (() => void) | null = null;
   #telling: Telling | null = null;
   readonly #form: AnswerForm;
   /** Of a client that left, once it is settled. */
@@ -109,17 +114,26 @@ export class ChatTurn {
     return new ChatTurn(parts, options, fields, record, call);
   }
 
-  /** The client is gone: the upstream is stopped at once, and what was delivered is settled. */
+  /** The client is gone: the upstream is stopped at once, unless nothing but its figures is missing. */
   left(): void {
-    this.call.watched.abort(CLIENT_LEFT);
-    if (this.#relay && !this.#running) this.#leftBehind();
+    const { watched } = this.call;
+    const [meter, relay] = [this.#meter, this.#relay];
+    if (relay && this.#running && meter?.complete && !meter.isUsageFinal && !watched.isAborted) {
+      relay.unattended();
+      this.#cancelReading ??= this.parts.clock.after(READ_ON_MS, () => watched.abort(CLIENT_LEFT));
+      return;
+    }
+    watched.abort(CLIENT_LEFT);
+    if (relay && !this.#running) this.#leftBehind();
   }
 
-  /** Says nothing about the backend; what was delivered is owed, and the prompt in any case. */
+  /** Says nothing about the backend. */
   #leftBehind(): ReportedUsage | null {
     if (this.#owedByLeaver === undefined) {
       this.call.failed(CLIENT_LEFT);
-      this.#owedByLeaver = this.#settle({ isWhole: false });
+      this.#owedByLeaver = this.#settle({
+        isWhole: this.#meter?.complete === true && this.#meter.isUsageFinal,
+      });
     }
     return this.#owedByLeaver;
   }
@@ -332,9 +346,11 @@ export class ChatTurn {
     const { call, record } = this;
     const meter = this.#meter!;
     const ending = await this.#relay!.run(sink);
-    if (ending.kind === "left") {
+    this.#cancelReading?.();
+    if (ending.kind === "left" || this.#cancelReading) {
       const owed = this.#leftBehind();
-      if (record.collector) await record.interrupted("stopped");
+      if (record.collector)
+        await (ending.kind === "complete" ? record.completed(call.route) : record.interrupted("stopped"));
       return owed;
     }
     if (ending.kind === "cut") {

@@ -41,6 +41,14 @@ export class AudioFormats {
     }
   }
 
+  /** These, with what a client sets for one response alone. */
+  with(response: Record<string, unknown>): AudioFormats {
+    const formats = new AudioFormats(this.rates);
+    Object.assign(formats.#bytesPerSecond, this.#bytesPerSecond);
+    formats.configure(response, "client");
+    return formats;
+  }
+
   /** Bytes a second of a format; undefined when the value names none. */
   #bytesOf(format: unknown, direction: Direction): number | undefined {
     if (isObject(format)) {

@@ -39,6 +39,8 @@ interface TurnTerms {
   limit?: OutputLimit;
   /** Outside the conversation. */
   isApart?: boolean;
+  /** Settings of this response alone. */
+  own?: Record<string, unknown>;
 }
 
 /** A response that the client asked for and the upstream has not started. */
@@ -106,7 +108,7 @@ export class SessionMeter {
     const own = isObject(event.response) ? event.response : {};
     const read = this.#context.read({ byClient: true });
     read.promptTokens += this.#context.tokensIn(own);
-    const turn = await this.#respond(read, { limit, isApart: own.conversation === "none" });
+    const turn = await this.#respond(read, { limit, isApart: own.conversation === "none", own });
     this.#asked.push({ eventId: event.event_id, turn });
   }
 
@@ -117,10 +119,12 @@ export class SessionMeter {
 
   async #respond(read: Turn["read"], terms: TurnTerms = {}): Promise<Turn> {
     await this.options.pace();
-    return this.#admit(read, terms);
+    const turn = await this.#admit(read, terms);
+    turn.admission.sent();
+    return turn;
   }
 
-  async #admit(read: Turn["read"], { limit = "none", isApart = false }: TurnTerms): Promise<Turn> {
+  async #admit(read: Turn["read"], { limit = "none", isApart = false, own = {} }: TurnTerms): Promise<Turn> {
     const { ids, admit } = this.options;
     const requestId = ids.ordered();
     const admission = await admit(requestId, this.#bound(read.promptTokens, limit));
@@ -128,7 +132,7 @@ export class SessionMeter {
       admission.release();
       fail("app_error", "The session has ended");
     }
-    return new Turn(admission, { requestId, read, isApart, formats: this.#context.formats });
+    return new Turn(admission, { requestId, read, isApart, formats: this.#context.formats.with(own) });
   }
 
   /** Before an upstream event is let through: fails when it cannot be paid. */

@@ -107,7 +107,7 @@ export class Turn {
     return {
       promptTokens: isCut ? Math.max(prompt ?? 0, counted.promptTokens) : (prompt ?? counted.promptTokens),
       completionTokens: isCut
-        ? Math.max(completion ?? 0, counted.completionTokens)
+        ? Math.max(completion ?? this.admission.writtenTokens(), counted.completionTokens)
         : (completion ?? counted.completionTokens),
       estimated: !reported,
       reported,
@@ -119,7 +119,7 @@ export class Turn {
   brokenOff(): TurnUsage {
     return {
       promptTokens: this.read.promptTokens,
-      completionTokens: this.#deliveredTokens,
+      completionTokens: Math.max(this.#deliveredTokens, this.admission.writtenTokens()),
       estimated: true,
     };
   }
