@@ -68,6 +68,8 @@ export interface BackendSettings extends BackendManner {
   drop?: readonly string[];
   /** What it reports as its own cost is charged. */
   believe_cost?: boolean;
+  /** Of work that is not text: fields that it may be sent besides the known ones. */
+  fields?: readonly string[];
 }
 
 /** One request of a first contact, and how it ended. */
@@ -263,6 +265,8 @@ export interface VideoAsked {
   members: Record<string, unknown>;
   /** Seconds of the video when no member names a duration. */
   defaultSeconds: number;
+  /** Names that `extra` may have; absent: any, where the server is the operator's own. */
+  known?: readonly string[];
   /** Fields of the request that the upstream has no place for. */
   unsent?: readonly string[];
 }
@@ -304,8 +308,10 @@ export interface MediaRates {
   tokensPerImage: number;
 }
 
-interface RealtimeCapability {
+export interface RealtimeCapability {
   readonly rates: MediaRates;
+  /** Settings that a session or a response may have; absent: any, where the server is the operator's own. */
+  readonly known?: readonly string[];
   open(options: RealtimeOpen, signal: AbortSignal): Promise<RealtimeLink>;
 }
 

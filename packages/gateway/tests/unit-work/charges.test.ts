@@ -62,20 +62,26 @@ onEachDatabase("work with a price of its own", (fresh) => {
       [0.008, { size: "9999x9999" }],
       [0.002, { size: "1024x1024", extra: { size: "1792x1024" } }],
       [0.008, { extra: { size: "1792x1024" } }],
-      [0.008, { size: "1024x1024", width: 4_096 }],
     ] as const)
       expect([more, (await image(more)).usd]).toEqual([more, usd]);
   });
 
-  test("images: fewer than were asked for cost less, more do not cost more", async () => {
+  test("images: what comes back is charged, fewer than were asked for or more, whatever an entry is called", async () => {
     const answered = (length: number, more: object = {}) =>
       bench.upstream.answer((_, reply) =>
-        reply.json({ created: 1, data: Array.from({ length }, () => ({ url: "https://x/y.png" })), ...more }),
+        reply.json({
+          created: 1,
+          data: Array.from({ length }, () => ({ asset: "https://x/y.png" })),
+          ...more,
+        }),
       );
     answered(1);
     expect((await image({ size: "1024x1024", n: 4 })).usd).toBe(0.002);
     answered(50);
-    expect((await image({ size: "1024x1024", n: 4 })).usd).toBe(0.008);
+    const doubts = async () => (await bench.backends()).backends.health[0].implausible_usage?.count ?? 0;
+    const before = await doubts();
+    expect((await image({ size: "1024x1024", n: 4 })).usd).toBe(0.1);
+    expect(await doubts()).toBe(before + 1);
     answered(1, { size: "1024x1024", quality: "low" });
     expect((await image({ size: "auto" })).usd).toBe(0.002);
     bench.upstream.answer(worker);
@@ -100,24 +106,41 @@ onEachDatabase("work with a price of its own", (fresh) => {
   });
 
   test("counts that are no counts are refused, under every name", async () => {
-    for (const more of [
-      { n: 0 },
-      { n: -1 },
-      { n: 1.5 },
-      { n: "2" },
-      { n: 1e9 },
-      { N: 9 },
-      { num_images: "9" },
-      { batch_size: -9 },
-      { Size: "1024x1024" },
-      { extra: { n: 0 } },
-    ]) {
+    for (const more of [{ n: 0 }, { n: -1 }, { n: 1.5 }, { n: "2" }, { n: 1e9 }, { extra: { n: 0 } }]) {
       const { status, usd } = await image(more);
       expect([more, status, usd]).toEqual([more, 400, 0]);
     }
     const twice = `{"model":"test-painter","prompt":"x","size":"1024x1024","n":1,"n":2}`;
     expect((await costOf(() => who.post("/v1/images/generations", twice))).usd).toBe(0.004);
-    expect((await image({ size: "1024x1024", n: 2, num_images: 2 })).usd).toBe(0.004);
+  });
+
+  test("fields that are not known are refused, and the refusal lists the known ones; an operator can add some", async () => {
+    const names = ["N", "Size", "num_images_per_prompt", "sampleCount", "batch_size", "width", "parameters"];
+    for (const name of names)
+      for (const more of [{ [name]: 10 }, { extra: { [name]: 10 } }]) {
+        const { status, text } = await image(more);
+        expect([name, status]).toEqual([name, 400]);
+        expect(text).toContain("known are model, prompt, n, size");
+      }
+    const url = bench.upstream.url;
+    await bench.addBackend({
+      name: "painter",
+      type: "external",
+      url,
+      models: ["other-painter"],
+      fields: ["steps"],
+    });
+    const draw = (more: object) =>
+      who.post("/v1/images/generations", {
+        model: "other-painter",
+        provider: "painter",
+        prompt: "x",
+        ...more,
+      });
+    expect((await draw({ steps: 20 })).status).toBe(200);
+    expect(bench.upstream.requests.at(-1)!.json.steps).toBe(20);
+    expect((await draw({ stepsize: 20 })).status).toBe(400);
+    await bench.removeBackend("painter");
   });
 
   test("speech: by the characters that are said", async () => {
@@ -141,14 +164,43 @@ onEachDatabase("work with a price of its own", (fresh) => {
     expect((await costOf(() => hear(Buffer.alloc(3_000, 1), who.key, silent))).usd).toBe(0.003);
   });
 
-  test("sounds: more than was held is never charged, and silence that is packed smaller is no reason to doubt", async () => {
+  test("sounds: what the upstream reports is charged, also beyond what was held, which flags it", async () => {
     const doubts = async () => (await bench.backends()).backends.health[0].implausible_usage?.count ?? 0;
     const before = await doubts();
     bench.upstream.answer((_, reply) => reply.json({ text: "", usage: { type: "duration", seconds: 24 } }));
-    // Three seconds at 8 kbit/s, which silence can stretch to 24.
-    expect((await costOf(() => hear(Buffer.alloc(3_000, 1)))).usd).toBe(0.003);
-    expect(await doubts()).toBe(before);
+    // Three seconds at 8 kbit/s.
+    expect((await costOf(() => hear(Buffer.alloc(3_000, 1)))).usd).toBe(0.024);
+    expect(await doubts()).toBe(before + 1);
     bench.upstream.answer(worker);
+  });
+
+  test("sounds: no bytes are free, whatever a file says of itself", async () => {
+    const silent = { response_format: "text" };
+    const usdOf = async (file: Buffer) => (await costOf(() => hear(file, who.key, silent))).usd;
+    // Frames of MPEG 2, layer 3, 8 kbit/s and 22,050 Hz.
+    const frame = Buffer.concat([Buffer.from([0xff, 0xf3, 0x10, 0xc0]), Buffer.alloc(22)]);
+    const film = Buffer.concat(Array.from({ length: 400 }, () => frame));
+    const honest = await usdOf(film);
+    expect(honest).toBeCloseTo(0.0104, 3);
+    for (const size of [
+      [0xff, 0xff, 0xff, 0xff],
+      [0x7f, 0x7f, 0x7f, 0x7f],
+    ]) {
+      const tag = Buffer.from([...Buffer.from("ID3"), 3, 0, 0, ...size]);
+      expect(await usdOf(Buffer.concat([tag, film]))).toBeGreaterThanOrEqual(honest);
+    }
+    // Formats in which a byte can be any length of sound: mu-law of 64 bits, and one that only its GUID names.
+    for (const [format, bits] of [
+      [7, 64],
+      [0xfffe, 16],
+    ] as const) {
+      const file = wave(4);
+      file.writeUInt16LE(format, 20);
+      file.writeUInt16LE(bits, 34);
+      file.writeUInt16LE(bits / 8, 32);
+      file.writeUInt32LE((8_000 * bits) / 8, 28);
+      expect(await usdOf(file)).toBeCloseTo(file.length / 1e6, 6);
+    }
   });
 
   test("sounds: reports that cannot be true are not believed", async () => {

@@ -27,6 +27,23 @@ beforeAll(async () => {
       name: "hailuo",
       url: upstream.url,
       models: [SECONDS, FRAMES, DEAR_FRAMES],
+      // What an operator lets through is read as what it says, in every spelling.
+      fields: [
+        "DURATION_SECONDS",
+        "Duration",
+        "FPS",
+        "Frames",
+        "Height",
+        "Width",
+        "\u017feconds",
+        "durationMs",
+        "frame_rate",
+        "n",
+        "num_frames",
+        "parameters",
+        "sampleCount",
+        "size",
+      ],
     }),
   });
   for (const price of [
@@ -221,6 +238,17 @@ describe("bad figures in the client's own fields", () => {
           { code: -32602, data: { fields: expect.arrayContaining([field]) } },
         ]);
     }
+  });
+
+  test("what `extra` may not have is refused, and the refusal lists what it may", async () => {
+    const before = upstream.submissions.length;
+    for (const name of ["callback_url", "webhook", "notify_hook", "num_outputs"]) {
+      const response = await submit(bodyOf(SECONDS, extra(`"${name}":"https://x.test"`)));
+      const { error } = await response.json();
+      expect([name, response.status]).toEqual([name, 400]);
+      expect(error.message).toContain("known are seed, steps, cfg");
+    }
+    expect(upstream.submissions.length).toBe(before);
   });
 
   test("a model in `extra` is not sent, and one in other letters is refused", async () => {

@@ -8,11 +8,27 @@ interface RealtimeDialect {
   /** Appended to the base URL unless that already names a path of its own. */
   path: string;
   rates: MediaRates;
+  /** Settings that a session or a response may have. */
+  known: readonly string[];
   /** The `session` object of the first session.update, from the caller's config. */
   session(config: Event): Event;
   /** What is sent upstream for one client event. */
   event(event: Event): Event;
 }
+
+const SETTINGS = [
+  "model",
+  "modalities",
+  "instructions",
+  "voice",
+  "input_audio_format",
+  "output_audio_format",
+  "input_audio_transcription",
+  "turn_detection",
+  "tools",
+  "tool_choice",
+  "temperature",
+];
 
 const openaiRealtime: RealtimeDialect = {
   name: "openai",
@@ -26,6 +42,24 @@ const openaiRealtime: RealtimeDialect = {
     audioSecondsMin: 0,
     tokensPerImage: 85 + 8 * 170,
   },
+  known: [
+    ...SETTINGS,
+    "type",
+    "output_modalities",
+    "audio",
+    "include",
+    "parallel_tool_calls",
+    "prompt",
+    "speed",
+    "tracing",
+    "truncation",
+    "input_audio_noise_reduction",
+    "max_output_tokens",
+    "max_response_output_tokens",
+    "conversation",
+    "input",
+    "metadata",
+  ],
   session: (config) => ({ type: "realtime", ...config }),
   event(event) {
     if (event.type === "session.update" && typeof event.session === "object" && event.session !== null) {
@@ -54,6 +88,18 @@ const dashscopeRealtime: RealtimeDialect = {
     audioSecondsMin: 1,
     tokensPerImage: 1_282,
   },
+  known: [
+    ...SETTINGS,
+    "smooth_output",
+    "top_p",
+    "top_k",
+    "max_tokens",
+    "repetition_penalty",
+    "presence_penalty",
+    "seed",
+    "enable_search",
+    "search_options",
+  ],
   session: (config) => config,
   event: (event) => event,
 };

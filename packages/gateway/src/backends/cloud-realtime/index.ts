@@ -63,7 +63,7 @@ export function createCloudRealtime(config: BackendConfig, { fetch }: Pick<Backe
 
   return {
     config,
-    realtime: { open, rates: dialect.rates },
+    realtime: { open, rates: dialect.rates, known: [...dialect.known, ...(config.fields ?? [])] },
     probe: (signal) => reachability({ fetch, url: config.url.replace(/^ws/, "http"), signal }),
     close() {},
   };

@@ -26,6 +26,7 @@ const ENDED_BADLY = new Set(["FAILED", "CANCELED"]);
 export const dashscope: VideoDialect = {
   name: "dashscope",
   defaultSeconds: 5,
+  extra: ["size", "prompt_extend", "shot_type", "audio"],
   submit(request) {
     const { prompt, negativePrompt, images, width, height, durationSeconds } = request;
     // Text to video takes a size, image to video a resolution, because the image fixes the ratio.

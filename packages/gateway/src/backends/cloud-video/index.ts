@@ -15,6 +15,7 @@ import { chooseDialect } from "./choose.ts";
 import {
   type ApiCall,
   type ApiReply,
+  COMMON_EXTRA,
   isTransientStatus,
   type Refusal,
   type VideoDialect,
@@ -87,7 +88,8 @@ export function createCloudVideo(
         const images = request.images.map((image) => ({ ...image, dataBase64: "" }));
         const { body = {} } = dialect.submit({ ...request, images });
         const members = { body, implied: dialect.implied?.(request) };
-        return { members, defaultSeconds: dialect.defaultSeconds, unsent: unsentOf(dialect, request) };
+        const known = [...COMMON_EXTRA, ...dialect.extra, ...(config.fields ?? [])];
+        return { members, known, defaultSeconds: dialect.defaultSeconds, unsent: unsentOf(dialect, request) };
       },
       async submit(request: VideoRequest, signal) {
         const dialect = chooseDialect(config, request.model);

@@ -35,6 +35,7 @@ const ALWAYS_LARGE = /master/i;
 export const kling: VideoDialect = {
   name: "kling",
   defaultSeconds: 5,
+  extra: ["mode", "cfg_scale", "aspect_ratio", "camera_control", "sound"],
   implied({ model, extra }) {
     const modes = Object.entries(extra).flatMap(([key, value]) =>
       plainName(key) === "mode" ? [asText(value) ?? ""] : [],

@@ -36,6 +36,7 @@ function refusal({ status, body }: ApiReply): Refusal | null {
 export const minimaxV1: VideoDialect = {
   name: "minimax",
   defaultSeconds: 6,
+  extra: ["prompt_optimizer", "fast_pretreatment", "aigc_watermark"],
   submit: (request) => ({
     method: "POST",
     path: "/v1/video_generation",

@@ -23,6 +23,7 @@ function refusal({ status, body }: ApiReply): Refusal | null {
 export const minimaxV2: VideoDialect = {
   name: "minimax-v2",
   defaultSeconds: 6,
+  extra: ["ratio"],
   submit: (request) => ({
     method: "POST",
     path: "/v2/video_generation",

@@ -33,6 +33,7 @@ function refusal({ status, body }: ApiReply): Refusal | null {
 export const seedance: VideoDialect = {
   name: "seedance",
   defaultSeconds: 5,
+  extra: ["ratio", "framespersecond", "camera_fixed", "return_last_frame", "generate_audio", "service_tier"],
   implied: ({ prompt }) => ({
     settings: Array.from(prompt.matchAll(PROMPT_SETTING), ([, name, value]) => ({
       [LONG_NAMES.get(name!.toLowerCase()) ?? name!]: value,

@@ -1,4 +1,4 @@
-import { BackendError, type MediaRates } from "../../backends/contract.ts";
+import { BackendError, type RealtimeCapability } from "../../backends/contract.ts";
 import type { EventStream, Subscription } from "../../bus/contract.ts";
 import type { Actor, SignedIn } from "../../kernel/context.ts";
 import { type ErrorName, fail, ServiceError, toServiceError } from "../../kernel/errors.ts";
@@ -219,7 +219,7 @@ export class Realtime {
     const sessionId = ids.uuid();
     let meter: SessionMeter;
     try {
-      meter = this.#meter(owner, { route, rates: realtime.rates, refId: refId ?? null, record });
+      meter = this.#meter(owner, { route, realtime, refId: refId ?? null, record });
       meter.configure(config);
       const { firstBound: bound } = meter;
       const admission = await this.#admit(owner, {
@@ -301,10 +301,10 @@ export class Realtime {
     owner: Owner,
     {
       route,
-      rates,
+      realtime: { rates, known },
       refId,
       record,
-    }: { route: Route; rates: MediaRates; refId: string | null; record: RequestRecord | null },
+    }: { route: Route; realtime: RealtimeCapability; refId: string | null; record: RequestRecord | null },
   ): SessionMeter {
     const { ids, routing, billing, metering } = this.options;
     const { model } = route;
@@ -312,6 +312,7 @@ export class Realtime {
       model,
       refId,
       rates,
+      known,
       ids,
       limits: billing.limitsOf(model),
       admit: (requestId, bound) => this.#admit(owner, { requestId, model, isOwn: route.isOwn, bound, refId }),

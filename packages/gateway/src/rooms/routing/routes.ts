@@ -64,6 +64,11 @@ const Settings = {
     .boolean()
     .nullish()
     .describe("Charge what it reports as its own cost (`usage.cost`, as OpenRouter does), not by the token"),
+  fields: z
+    .array(z.string().min(1).max(64))
+    .max(FIELDS_MAX)
+    .nullish()
+    .describe("Of images, sounds, rankings, moderations, videos and voice: fields that pass besides the known ones"),
 };
 
 export const Registration = z.object(

@@ -571,7 +571,7 @@ export class Routing {
     const models = kind.takesSettings ? [...new Set(stored.models.map(plainId))] : stored.models;
     const config = { ...stored, ...plan, models };
     if (!factory.isBridgeUrl(config.url)) requireUrl(kind, config.url);
-    const [setting] = Object.keys(settingsOf(config));
+    const setting = Object.keys(settingsOf(config)).find((name) => name !== "fields");
     if (setting && !kind.takesSettings)
       fail(
         "missing_fields",

@@ -50,8 +50,9 @@ export function settingsOf({
   set,
   drop,
   believe_cost,
+  fields,
 }: Settings): BackendSettings {
-  const all = { auth, limit_field, id_prefix, headers, set, drop, believe_cost };
+  const all = { auth, limit_field, id_prefix, headers, set, drop, believe_cost, fields };
   return Object.fromEntries(
     Object.entries(all).filter(
       ([, value]) => value && (typeof value !== "object" || Object.keys(value).length > 0),

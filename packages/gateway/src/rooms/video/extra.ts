@@ -1,21 +1,18 @@
 import { fail } from "../../kernel/errors.ts";
-import { plainName } from "../../kernel/member-name.ts";
 
-/** The vendors' names for the model, as `plainName` makes them. */
-const MODEL_NAMES = new Set(["model", "modelname", "modelid"]);
-const SPELLED_AS_KNOWN = new Set(["model", "model_name", "model_id"]);
+/** The vendors' names for the model: the price and the rights are those of the request's `model`. */
+const MODEL_NAMES = ["model", "model_name", "model_id"];
 
-/**
- * The backend's own fields without those that name a model: the price and the rights are those of the request's
- * `model`. A name that only some servers would read as `model` is refused rather than silently dropped.
- */
-export function checkExtra(extra: Record<string, unknown>): Record<string, unknown> {
-  const kept = Object.entries(extra).filter(([name]) => {
-    if (!MODEL_NAMES.has(plainName(name))) return true;
-    if (SPELLED_AS_KNOWN.has(name)) return false;
-    return fail("invalid_params", `Invalid params: \`extra.${name}\`: name the model in \`model\` only`, {
-      data: { fields: [`extra.${name}`] },
-    });
+/** The backend's own fields without those that name a model. */
+export const withoutModel = (extra: Record<string, unknown>): Record<string, unknown> =>
+  Object.fromEntries(Object.entries(extra).filter(([name]) => !MODEL_NAMES.includes(name)));
+
+/** Refuses names that neither the vendor's dialect nor the operator knows. */
+export function requireKnown(extra: Record<string, unknown>, known: readonly string[]): void {
+  const name = Object.keys(extra).find((each) => !known.includes(each));
+  if (name === undefined) return;
+  const field = `extra.${name}`;
+  fail("invalid_params", `Invalid params: \`${field}\`: is not known here; known are ${known.join(", ")}`, {
+    data: { fields: [field] },
   });
-  return Object.fromEntries(kept);
 }

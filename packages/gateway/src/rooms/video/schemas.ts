@@ -20,7 +20,9 @@ export const VideoTask = z.object({
     .record(z.string(), z.unknown())
     .refine((extra) => JSON.stringify(extra).length <= EXTRA_CHARS_MAX, "must be smaller than 64 KiB")
     .optional()
-    .describe("Backend-specific fields such as seed, steps, cfg"),
+    .describe(
+      "Backend-specific fields such as seed, steps, cfg; a refusal lists those that its vendor's API has",
+    ),
 });
 
 const VideoFile = z.object({

@@ -11,7 +11,7 @@ import type { Needs } from "../foundation.ts";
 import type { Routing } from "../routing/index.ts";
 import { Charges, type ChargesOptions } from "./charges.ts";
 import { askedFacts, boundFacts } from "./clip-facts.ts";
-import { checkExtra } from "./extra.ts";
+import { requireKnown, withoutModel } from "./extra.ts";
 import { checkImages, type InputImage } from "./images.ts";
 import { chooseVideoBackend } from "./route.ts";
 import { JobRunner } from "./runner.ts";
@@ -93,7 +93,7 @@ export class Video {
     const { clock, ids, routing, events } = this.options;
     const images = input.images ?? [];
     checkImages(images);
-    const extra = checkExtra(input.extra ?? {});
+    const extra = withoutModel(input.extra ?? {});
     const { provider } = input;
     const { backend, model, reason } = chooseVideoBackend(routing, input.model, { provider, payer });
     // The job's own steps send it.
@@ -117,6 +117,7 @@ export class Video {
     };
     const id = ids.uuid();
     const asked = backend.video.asked(request);
+    if (asked.known) requireKnown(extra, asked.known);
     const facts = askedFacts(request, asked);
     const warnings = warningsOf(asked, backend.config.name);
     const boundUsd = await this.#charges.priceUsd(model, boundFacts(facts));

@@ -58,7 +58,7 @@ function owedForWork(
 ): OwedUsage | null {
   if (!isWhole && delivered === 0 && !isOwedUnanswered) return null;
   if (bound.mostUsd !== null) {
-    const costUsd = isWhole && made ? bound.costOf(made) : bound.mostUsd;
+    const costUsd = bound.costOf((isWhole && made) || {});
     return { promptTokens: 0, completionTokens: 0, isEstimated: !isWhole, costUsd };
   }
   const usage = reported === ABSURD ? null : reported;
@@ -100,10 +100,13 @@ function completed(reported: ReportedUsage, delivered: number, bound: TokenBound
 /** What cannot be true of what the upstream said. It is charged, since the operator chose the upstream, but reported. */
 export function problemsIn(
   { isWhole, reported, made }: CallEnd,
-  owed: ReportedUsage,
+  owed: OwedUsage,
   outgoing: Outgoing,
 ): string[] {
   const problems = [made?.problem];
+  const heldUsd = outgoing.bound instanceof WorkBound ? outgoing.bound.mostUsd : null;
+  if (heldUsd !== null && owed.costUsd! > heldUsd)
+    problems.push(`work for ${owed.costUsd} USD, where what was asked for costs ${heldUsd} USD at most`);
   if (reported === ABSURD)
     problems.push("impossible usage figures; the gateway's own count was charged instead");
   else if (reported !== null && isWhole) problems.push(outgoing.implausible(owed) ?? undefined);

@@ -2,6 +2,7 @@ import type { HttpRequest } from "@model-gateway/wire/http";
 import {
   type Answer,
   type Backend,
+  type BackendConfig,
   BackendError,
   type ChatCall,
   isUnsent,
@@ -86,6 +87,8 @@ export interface UpstreamCallOptions {
   limitFields?: readonly string[];
   /** Of work other than chats and vectors: the most that it may use. */
   work?: AskedWork;
+  /** Throws the refusal of what this backend must not be sent. */
+  requireOn?(config: BackendConfig): void;
   /** Media type of the body; absent: JSON. */
   contentType?: string;
   /** Sends it: the capability's own function. */
@@ -363,11 +366,12 @@ function outgoingOn(
 /** Holds what the request can cost on its backend, or throws the refusal; the answer is limited to what is held. */
 async function holdFor(
   { metering }: CallParts,
-  { asker: { requestId, payer, refId, record } }: UpstreamCallOptions,
+  { asker: { requestId, payer, refId, record }, requireOn }: UpstreamCallOptions,
   outgoing: Outgoing,
 ): Promise<Admission> {
   const { route, demanded: bound } = outgoing;
   try {
+    requireOn?.(route.backend.config);
     const { model, isOwn } = route;
     const admission = await metering.admit({ requestId, payer, model, isOwn, bound, refId, record });
     if (admission.lowered) outgoing.lower(admission.outputTokensHeld);

@@ -4,24 +4,24 @@ import { bytesOf, type SentBody } from "./bound.ts";
 
 type WorkCounts = Readonly<Partial<Record<WorkUnit, number>>>;
 
-/** The most that a request may use, from its body as it is sent. */
-export interface AskedWork {
+/** How much work a request may be. */
+interface WorkSize {
+  counts: WorkCounts;
+  /** Besides those of a body that is JSON. */
+  promptTokens: number;
+  outputTokens: number;
+}
+
+/** What a request asks for, from its body as it is sent. */
+export interface AskedWork extends WorkSize {
   /** What it may be priced by. */
   units: readonly WorkUnit[];
-  /** At most so many of each unit. */
-  counts: WorkCounts;
   /** Of images. */
   look?: ImageLook;
   /** The body is a form: `promptTokens` are all that it has. */
   isForm: boolean;
-  /** Besides those of a body that is JSON. */
-  promptTokens: number;
-  /** At most. */
-  outputTokens: number;
-  /** What counts as output where the upstream reports no usage; absent: `outputTokens`. */
-  outputTokensCounted?: number;
-  /** A report of more seconds than this flags the backend. */
-  secondsBelieved?: number;
+  /** What is charged where the upstream does not say; the rest is as it is held. */
+  counted?: Partial<WorkSize>;
 }
 
 /** What an answer says was made. What it does not say is as it was asked for. */
@@ -56,21 +56,22 @@ export class WorkBound implements TokenBound {
     return promptTokens + (isForm ? 0 : samplePromptTokens(bytesOf(this.#body), false));
   }
   countPromptTokens(): number {
-    const { isForm, promptTokens } = this.#asked;
-    return promptTokens + (isForm ? 0 : estimatePromptTokens(bytesOf(this.#body), false));
+    const { isForm, promptTokens, counted } = this.#asked;
+    return (
+      (counted?.promptTokens ?? promptTokens) +
+      (isForm ? 0 : estimatePromptTokens(bytesOf(this.#body), false))
+    );
   }
   countOutputTokens(): number {
-    const { outputTokens, outputTokensCounted } = this.#asked;
-    return outputTokensCounted ?? outputTokens;
+    const { outputTokens, counted } = this.#asked;
+    return counted?.outputTokens ?? outputTokens;
   }
 
-  /** By what was made, and never more than what was asked for, which is what is held. */
+  /** By what was made, as far as the upstream says so, even if that is more than is held. */
   costOf({ counts, look }: Made): number {
     const price = this.#price!;
     const asked = this.#asked;
-    const most = asked.counts[price.unit] ?? 1;
-    const count = counts?.[price.unit] ?? most;
-    const usd = price.usd(asked.look && { ...asked.look, ...look });
-    return Math.min(usd * Math.min(count, most), this.mostUsd!);
+    const count = { ...asked.counts, ...asked.counted?.counts, ...counts }[price.unit] ?? 1;
+    return price.usd(asked.look && { ...asked.look, ...look }) * count;
   }
 }

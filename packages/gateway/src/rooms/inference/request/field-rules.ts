@@ -141,29 +141,6 @@ const OTHER_MODELS: ReadonlySet<string> = new Set([
   "context_window_fallbacks",
   "content_policy_fallbacks",
 ]);
-/** What the price of an image, a sound or a ranking depends on. */
-export const IMAGE_COUNTS = [
-  "num_images",
-  "num_outputs",
-  "number_of_images",
-  "batch_size",
-  "batch_count",
-  "n_iter",
-  "n_samples",
-  "samples",
-] as const;
-/** Sizes under other names than `size`. */
-export const IMAGE_SIDES = ["width", "height", "resolution", "image_size", "aspect_ratio"] as const;
-const PRICED_FIELDS = [
-  ...IMAGE_COUNTS,
-  ...IMAGE_SIDES,
-  "size",
-  "quality",
-  "partial_images",
-  "query",
-  "documents",
-  "file",
-];
 /** Where some servers look for settings besides the top level: they may obey what stands there instead. */
 const INNER_SETTINGS: ReadonlySet<string> = new Set([
   "extra_body",
@@ -192,7 +169,6 @@ const SPELLED_ONE_WAY = new ProtectedNames([
   "stream_options",
   "tools",
   "echo",
-  ...PRICED_FIELDS,
   ...INNER_SETTINGS,
   ...PLAIN_WORDS.keys(),
 ]);
@@ -236,9 +212,6 @@ function requirePlain(name: string, value: unknown, where: string): void {
     { data: { fields: [field] } },
   );
 }
-
-/** Whether the field decides what a request costs, or which model answers. */
-export const isSpelledOneWay = (key: string): boolean => SPELLED_ONE_WAY.has(key);
 
 export const isOwnField = (key: string): boolean => OWN_FIELDS.includes(key);
 export const hasOwnField = (payload: { has(key: string): boolean }): boolean =>

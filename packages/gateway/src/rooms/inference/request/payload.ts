@@ -140,6 +140,12 @@ export class Payload {
     return extra ? extra.value : this.value(name);
   }
 
+  /** The names of all that is sent. */
+  sentNames(): string[] {
+    const added = this.extra.filter(({ isSent }) => isSent);
+    return [...this.names(), ...added.map(({ name }) => name)].filter((name) => !isOwnField(name));
+  }
+
   spendFields(): SpendFields {
     return readSpendFields(this);
   }

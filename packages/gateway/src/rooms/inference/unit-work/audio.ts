@@ -6,14 +6,16 @@ import type { AskedWork, Made } from "../call/work-bound.ts";
 import { refuse } from "../request/fields.ts";
 import type { Payload } from "../request/payload.ts";
 import { FormPayload } from "./form-payload.ts";
-import type { WorkKind } from "./kind.ts";
-import { secondsBelieved, secondsMax } from "./seconds.ts";
+import { known, type WorkKind } from "./kind.ts";
+import { secondsMax, secondsOf } from "./seconds.ts";
 
 /** Slow speech has ten characters a second, and a second about twenty tokens. */
 const SPEECH_TOKENS_PER_CHARACTER = 2;
 /** A token is 100 ms of sound; nobody says more than ten tokens of text a second. */
 const INPUT_TOKENS_PER_SECOND = 10;
 const OUTPUT_TOKENS_PER_SECOND = 10;
+/** No sound that can be sent lasts longer: a day. */
+const SECONDS_MAX = 24 * 3_600;
 const PROVIDER = z.string().optional().describe("Only this backend, or backends of this kind");
 
 export const speech: WorkKind = {
@@ -21,11 +23,11 @@ export const speech: WorkKind = {
   summary: "A text, spoken; the answer is the sound as it is made, or an event stream",
   capability: "speech",
   form: "never",
-  body: z.looseObject({
+  body: z.object({
     model: z.string(),
     input: z.string().describe("What is said"),
-    voice: z.unknown().optional(),
     response_format: z.string().nullish(),
+    ...known("voice", "instructions", "speed", "stream_format", "language", "user"),
     provider: PROVIDER,
   }),
   response: z.string().describe("The sound, in the format that was asked for"),
@@ -47,21 +49,23 @@ export const speech: WorkKind = {
   made: () => ({}),
 };
 
-function readSound(payload: Payload): AskedWork {
+/** Held by its bytes, whatever it says of itself; charged by what its bytes can be where the upstream does not say. */
+async function readSound(payload: Payload): Promise<AskedWork> {
   if (!(payload instanceof FormPayload))
     return refuse("file", "is required: send the sound as multipart/form-data");
-  const sounds = payload.files.map(({ bytes }) => bytes);
-  if (!payload.files.some(({ name }) => name === "file"))
-    refuse("file", "is required: the sound to write down");
-  const second = sounds.reduce((sum, bytes) => sum + secondsMax(bytes), 0);
-  const prompt = String(payload.value("prompt") ?? "");
+  const sound = payload.files.find(({ name }) => name === "file");
+  if (!sound) return refuse("file", "is required: the sound to write down");
+  const promptTokens = estimateTokens(String(payload.value("prompt") ?? ""));
+  const sizeOf = (second: number) => ({
+    counts: { second, call: 1 },
+    promptTokens: promptTokens + Math.ceil(second * INPUT_TOKENS_PER_SECOND),
+    outputTokens: Math.ceil(second * OUTPUT_TOKENS_PER_SECOND),
+  });
   return {
     units: ["second", "call"],
-    counts: { second, call: 1 },
+    ...sizeOf(secondsMax(sound.bytes)),
     isForm: true,
-    promptTokens: Math.ceil(second * INPUT_TOKENS_PER_SECOND) + estimateTokens(prompt),
-    outputTokens: Math.ceil(second * OUTPUT_TOKENS_PER_SECOND),
-    secondsBelieved: sounds.reduce((sum, bytes) => sum + secondsBelieved(bytes), 0),
+    counted: sizeOf(await secondsOf(sound.bytes)),
   };
 }
 
@@ -73,14 +77,13 @@ function reportedSeconds(parsed: unknown): unknown {
   return typeof told === "string" && told.trim() !== "" ? Number(told) : (told ?? null);
 }
 
-function madeOfSound({ parsed }: AnswerBody, { secondsBelieved: most = 0 }: AskedWork): Made {
+function madeOfSound({ parsed }: AnswerBody): Made {
   requireText(parsed);
   const second = reportedSeconds(parsed);
   if (second === null) return {};
-  if (typeof second === "number" && second >= 0 && second <= most) return { counts: { second } };
-  return {
-    problem: `a sound of ${JSON.stringify(second)?.slice(0, 32)} seconds, where it has ${Math.ceil(most)} at most; the gateway's own count was charged instead`,
-  };
+  if (typeof second === "number" && second >= 0 && second <= SECONDS_MAX) return { counts: { second } };
+  const told = JSON.stringify(second)?.slice(0, 32);
+  return { problem: `a sound of ${told} seconds; the gateway's own count was charged instead` };
 }
 
 export const transcriptions: WorkKind = {
@@ -88,10 +91,23 @@ export const transcriptions: WorkKind = {
   summary: "What is said in a sound, as JSON, text or an event stream",
   capability: "transcription",
   form: "required",
-  body: z.looseObject({
+  files: ["file"],
+  body: z.object({
     model: z.string(),
     file: z.unknown().describe("The sound"),
     response_format: z.string().optional(),
+    ...known(
+      "language",
+      "prompt",
+      "temperature",
+      "stream",
+      "chunking_strategy",
+      "include[]",
+      "timestamp_granularities[]",
+      "known_speaker_names[]",
+      "known_speaker_references[]",
+      "user",
+    ),
     provider: PROVIDER,
   }),
   response: z.looseObject({ text: z.string() }),

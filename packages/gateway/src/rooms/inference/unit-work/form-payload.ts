@@ -1,12 +1,6 @@
 import { BackendError } from "../../../backends/contract.ts";
 import { fail } from "../../../kernel/errors.ts";
-import {
-  IMAGE_COUNTS,
-  isOwnField,
-  isSpelledOneWay,
-  isSpendField,
-  requireName,
-} from "../request/field-rules.ts";
+import { isOwnField } from "../request/field-rules.ts";
 import { refuse } from "../request/fields.ts";
 import { type ComposedBody, Payload } from "../request/payload.ts";
 import { type FormPart, readForm, writeForm } from "./multipart.ts";
@@ -15,9 +9,9 @@ import { type FormPart, readForm, writeForm } from "./multipart.ts";
 const TEXT_BYTES_MAX = 1024 * 1024;
 /** More digits are no number that any field may have. */
 const WHOLE_NUMBER = /^\d{1,9}$/;
-const COUNTS: ReadonlySet<string> = new Set([...IMAGE_COUNTS, "partial_images"]);
-/** Names that stand for a list or an object, as form libraries write them: `image[]`. */
-const BRACKETS = /\[.*$/;
+const COUNTS: ReadonlySet<string> = new Set(["n", "partial_images"]);
+/** The end of a name that stands for a list, as form libraries write it: `image[]`. */
+const LIST = "[]";
 
 /**
  * A `multipart/form-data` body. It is sent as a form written from what was read, so that no server can find anything
@@ -46,6 +40,10 @@ export class FormPayload extends Payload {
     return `multipart/form-data; boundary=${this.#boundary}`;
   }
 
+  override sentNames(): string[] {
+    return this.#parts.map(({ name }) => name).filter((name) => !isOwnField(name));
+  }
+
   override compose(set: ReadonlyMap<string, string>): ComposedBody {
     const sent = this.#parts.flatMap((part) => {
       if (isOwnField(part.name)) return [];
@@ -56,23 +54,16 @@ export class FormPayload extends Payload {
   }
 }
 
-/** The texts by name. Servers disagree on which of two of a name counts, and on whether a file can be a text. */
+/** The texts by name. Servers disagree on which of two of a name counts. */
 function textsOf(parts: readonly FormPart[]): Record<string, string | number> {
   const texts = new Map<string, string | number>();
   let textBytes = 0;
   for (const { name, file, value } of parts) {
-    requireName(name);
-    const plain = name.replace(BRACKETS, "");
-    if (!file) textBytes += value.length;
-    if (plain !== name) {
-      if (isSpelledOneWay(plain) || plain !== plain.toLowerCase())
-        refuse(name, `is refused: write \`${plain.toLowerCase()}\`, once`);
-    } else if (file) {
-      if (isSpelledOneWay(name) && name !== "file") refuse(name, "must be a text, not a file");
-    } else {
-      if (texts.has(name)) refuse(name, "is there twice; send it once");
-      texts.set(name, textOrCount(name, value.toString()));
-    }
+    if (file) continue;
+    textBytes += value.length;
+    if (name.endsWith(LIST)) continue;
+    if (texts.has(name)) refuse(name, "is there twice; send it once");
+    texts.set(name, textOrCount(name, value.toString()));
   }
   if (textBytes > TEXT_BYTES_MAX)
     fail("body_too_large", `The texts of the form are larger than ${TEXT_BYTES_MAX} bytes`);
@@ -81,7 +72,7 @@ function textsOf(parts: readonly FormPart[]): Record<string, string | number> {
 
 /** A count is the number that its text is; anything else stays the text, which is then refused as such. */
 const textOrCount = (name: string, text: string): string | number =>
-  WHOLE_NUMBER.test(text) && (isSpendField(name) || COUNTS.has(name)) ? Number(text) : text;
+  WHOLE_NUMBER.test(text) && COUNTS.has(name) ? Number(text) : text;
 
 class FormBody implements ComposedBody {
   constructor(

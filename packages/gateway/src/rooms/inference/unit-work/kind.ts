@@ -1,4 +1,4 @@
-import type { z } from "zod";
+import { z } from "zod";
 import type { PostedCapability } from "../../../backends/contract.ts";
 import type { AnswerBody } from "../call/answer-body.ts";
 import type { AskedWork, Made } from "../call/work-bound.ts";
@@ -12,7 +12,10 @@ export interface WorkKind {
   capability: PostedCapability;
   /** Whether the body is, or may be, `multipart/form-data`. */
   form: "never" | "allowed" | "required";
-  body: z.ZodType;
+  /** Every field that is known: no other passes, unless the operator listed it for the backend. */
+  body: z.ZodObject;
+  /** Those that may be files. */
+  files?: readonly string[];
   response: z.ZodType;
   /** Media type of the answer where it is not JSON. */
   responseType?: string;
@@ -21,7 +24,11 @@ export interface WorkKind {
   /** The answer is passed on piece by piece, whatever its type. */
   isStreamed?: true;
   /** Checks the fields that matter here; throws the refusal. */
-  read(payload: Payload): AskedWork;
+  read(payload: Payload): AskedWork | Promise<AskedWork>;
   /** From an answer that was read whole. Throws where it is not an answer at all. */
-  made(answer: AnswerBody, asked: AskedWork): Made;
+  made(answer: AnswerBody): Made;
 }
+
+/** Fields that pass as they are and have no price. */
+export const known = (...names: string[]): Record<string, z.ZodOptional<z.ZodUnknown>> =>
+  Object.fromEntries(names.map((name) => [name, z.unknown().optional()]));

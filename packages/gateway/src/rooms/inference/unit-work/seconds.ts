@@ -1,35 +1,31 @@
+import { nextTurn } from "../../../kernel/turns.ts";
+
 /** Speech that anybody would send has this much; what is not known better is taken to be as long as that makes it. */
 const LOWEST_BITS_PER_SECOND = 8_000;
-/** Silence can be written smaller still. A longer sound than this makes it does not exist. */
-const SILENT_BITS_PER_SECOND = 1_000;
 const SAMPLE_RATES = { min: 1_000, max: 384_000 };
 const CHANNELS_MAX = 32;
 const CHUNKS_MAX = 64;
+const FRAMES_PER_TURN = 5_000;
 
 const atRate = (bytes: number, bitsPerSecond: number): number => (bytes * 8) / bitsPerSecond;
 
+/** The most seconds that a file of this size is taken to last. */
+export const secondsMax = (file: Buffer): number => atRate(file.length, LOWEST_BITS_PER_SECOND);
+
 /**
- * The most seconds that a sound file is taken to last. What its header says about the length is not read: it may lie.
- * What decides how its bytes sound cannot, because a decoder goes by that, too.
+ * The seconds that a sound file lasts. What its header says about the length is not read: it may lie. What decides how
+ * its bytes sound cannot, because a decoder goes by that, too. Bytes that are not understood last as long as they can.
  */
-export function secondsMax(file: Buffer): number {
+export async function secondsOf(file: Buffer): Promise<number> {
   const start = afterTag(file);
-  return waveSeconds(file, start) ?? frameSeconds(file, start);
+  return waveSeconds(file, start) ?? (await frameSeconds(file, start));
 }
 
-/** What an upstream may report for it. */
-export const secondsBelieved = (file: Buffer): number =>
-  Math.max(
-    1,
-    secondsMax(file) * 1.01,
-    waveSeconds(file, 0) === null ? atRate(file.length, SILENT_BITS_PER_SECOND) : 0,
-  );
-
-/** The position after an ID3v2 tag, which every decoder skips. */
+/** The position after an ID3v2 tag, which every decoder skips; one that is larger than the file is none. */
 function afterTag(file: Buffer): number {
   if (file.length < 10 || file.toString("latin1", 0, 3) !== "ID3") return 0;
-  const size = [6, 7, 8, 9].reduce((sum, at) => sum * 128 + (file[at]! & 0x7f), 0);
-  return Math.min(file.length, size + 10);
+  const end = [6, 7, 8, 9].reduce((sum, at) => sum * 128 + file[at]!, 10);
+  return end < file.length && file.subarray(6, 10).every((byte) => byte < 128) ? end : 0;
 }
 
 /** Of a WAV file with plain samples; null for everything else. */
@@ -53,7 +49,8 @@ function waveSeconds(file: Buffer, start: number): number | null {
   return null;
 }
 
-const PLAIN_SAMPLES: ReadonlySet<number> = new Set([1, 3, 6, 7, 0xfffe]);
+/** Whole numbers and fractions. In other formats a byte can be any length of sound. */
+const PLAIN_SAMPLES: ReadonlySet<number> = new Set([1, 3]);
 
 /** Bytes a second, where the format says the same in each of its fields. */
 function rateOf(file: Buffer, at: number): number | null {
@@ -99,12 +96,14 @@ function frameAt(file: Buffer, at: number): { seconds: number; bytes: number } |
 }
 
 /** MPEG frames as long as they sound, and all other bytes as long as they can. */
-function frameSeconds(file: Buffer, start: number): number {
+async function frameSeconds(file: Buffer, start: number): Promise<number> {
   let seconds = 0;
   let at = start;
+  let count = 0;
   for (let frame = frameAt(file, at); frame; frame = frameAt(file, at)) {
     seconds += frame.seconds;
     at += frame.bytes;
+    if (++count % FRAMES_PER_TURN === 0) await nextTurn();
   }
-  return seconds + atRate(Math.max(0, file.length - at), LOWEST_BITS_PER_SECOND);
+  return seconds + atRate(Math.max(0, file.length - at) + start, LOWEST_BITS_PER_SECOND);
 }

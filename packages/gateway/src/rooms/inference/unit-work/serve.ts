@@ -6,11 +6,11 @@ import { answerHeaders, NO_HEADERS } from "../call/answer-headers.ts";
 import { CLIENT_LEFT } from "../call/deadlines.ts";
 import { type Asker, type CallParts, type Client, UpstreamCall } from "../call/upstream-call.ts";
 import { usageOfTail } from "../call/usage-tail.ts";
-import type { AskedWork } from "../call/work-bound.ts";
 import { readWorkFields } from "../request/fields.ts";
 import { Payload } from "../request/payload.ts";
 import { FormPayload } from "./form-payload.ts";
 import type { WorkKind } from "./kind.ts";
+import { requireKnown } from "./known-fields.ts";
 import { isFormType } from "./multipart.ts";
 import { WorkStream } from "./stream.ts";
 
@@ -44,7 +44,7 @@ export async function serveWork(parts: CallParts, request: Request): Promise<Rep
   const { kind, asker, client } = request;
   const payload = await payloadOf(request);
   const { model, provider } = readWorkFields(payload);
-  const asked = kind.read(payload);
+  const asked = await kind.read(payload);
   const call = await UpstreamCall.admit(parts, {
     asker,
     payload,
@@ -52,18 +52,15 @@ export async function serveWork(parts: CallParts, request: Request): Promise<Rep
     model,
     provider,
     work: asked,
+    requireOn: (config) => requireKnown(kind, payload, config),
     contentType: payload instanceof FormPayload ? payload.contentType : kind.isStreamed && JSON_TYPE,
     send: (backend, upstream) => backend.post?.(kind.path, upstream),
   });
   client.whenGone(() => call.watched.abort(CLIENT_LEFT));
-  return call.untilAnswered(() => answered(call, kind, asked));
+  return call.untilAnswered(() => answered(call, kind));
 }
 
-async function answered(
-  call: UpstreamCall,
-  kind: WorkKind,
-  asked: AskedWork,
-): Promise<Reply | StreamedReply> {
+async function answered(call: UpstreamCall, kind: WorkKind): Promise<Reply | StreamedReply> {
   const answer = await call.send();
   const type = typeOf(answer);
   const isEvents = type.startsWith("text/event-stream");
@@ -76,7 +73,7 @@ async function answered(
   }
   const body = new AnswerBody(await readAnswer(answer));
   if (kind.isStreamed) refuseJson(body);
-  const made = kind.made(body, asked);
+  const made = kind.made(body);
   call.begun();
   call.route.succeeded();
   call.settle({ isWhole: true, reported: usageOfTail(body), delivered: 1, made });

@@ -4,7 +4,7 @@ import { estimateTokens } from "../../metering/index.ts";
 import { type AnswerBody, requireList } from "../call/answer-body.ts";
 import type { AskedWork, Made } from "../call/work-bound.ts";
 import { refuse } from "../request/fields.ts";
-import type { WorkKind } from "./kind.ts";
+import { known, type WorkKind } from "./kind.ts";
 
 /** One search, as rerankers bill it: up to so many documents, a long one counting as several. */
 const DOCUMENTS_PER_CALL = 100;
@@ -19,11 +19,19 @@ export const rerank: WorkKind = {
   summary: "Documents in the order of how well they answer a query",
   capability: "rerank",
   form: "never",
-  body: z.looseObject({
+  body: z.object({
     model: z.string(),
     query: z.union([z.string(), z.looseObject({})]).describe("A text, or what the model takes for one"),
     documents: z.array(z.unknown()).describe("Texts, or objects with a `text`"),
     top_n: z.int().nullish(),
+    ...known(
+      "return_documents",
+      "rank_fields",
+      "max_chunks_per_doc",
+      "max_tokens_per_doc",
+      "truncation",
+      "user",
+    ),
     provider: PROVIDER,
   }),
   response: z.looseObject({
@@ -67,7 +75,7 @@ export const moderations: WorkKind = {
   summary: "Whether texts or images are of a kind that a policy forbids",
   capability: "moderation",
   form: "never",
-  body: z.looseObject({
+  body: z.object({
     model: z.string(),
     input: z.union([z.string(), z.array(z.unknown())]),
     provider: PROVIDER,

@@ -26,13 +26,15 @@ export type OutputLimit = number | "none" | "unlimited";
  */
 export function readLimit(
   settings: unknown,
-  { where, model }: { where: string; model: string },
+  { where, model, known }: { where: string; model: string; known?: readonly string[] },
 ): OutputLimit {
   if (!isObject(settings)) return "none";
   let largest = 0;
   let isUnlimited = false;
   for (const [name, value] of Object.entries(settings)) {
     const plain = plainName(name);
+    if (known && !known.includes(name))
+      refuse(`${where}.${name}`, `is not known here; known are ${known.join(", ")}`);
     if (plain === "model" && (name !== "model" || value !== model))
       refuse(`${where}.${name}`, "the model of a session is the one that realtime.start names");
     if (!LIMITS.has(plain) || value === null || value === undefined) continue;

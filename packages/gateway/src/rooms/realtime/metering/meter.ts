@@ -23,6 +23,8 @@ interface SessionMeterOptions {
   model: string;
   refId: string | null;
   rates: MediaRates;
+  /** Settings that pass; absent: any. */
+  known?: readonly string[];
   limits: ModelLimits;
   ids: Ids;
   /** Holds what a response may cost, or throws the refusal. */
@@ -68,7 +70,8 @@ export class SessionMeter {
 
   /** The initial settings; throws on bad ones. */
   configure(config: Record<string, unknown>): void {
-    this.#limit = readLimit(config, { where: "config", model: this.options.model });
+    const { model, known } = this.options;
+    this.#limit = readLimit(config, { where: "config", model, known });
     this.#context.configure(config);
   }
 
@@ -91,9 +94,9 @@ export class SessionMeter {
 
   /** Throws on bad settings in a client event; returns the output limit that it sets. */
   check({ type, session, response }: Record<string, unknown>): OutputLimit {
-    const { model } = this.options;
-    if (type === "session.update") return readLimit(session, { where: "event.session", model });
-    if (type === "response.create") return readLimit(response, { where: "event.response", model });
+    const { model, known } = this.options;
+    if (type === "session.update") return readLimit(session, { where: "event.session", model, known });
+    if (type === "response.create") return readLimit(response, { where: "event.response", model, known });
     return "none";
   }
 
