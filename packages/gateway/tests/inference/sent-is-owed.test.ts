@@ -8,13 +8,13 @@ import {
   type UpstreamHandler,
   usageChunk,
 } from "@model-gateway/testing/upstream.ts";
-import { bootSpending, DEAR, type Spender, type SpendingBench } from "../support/spending.ts";
+import { bootSpending, DEAR, NEWER_DEAR, type Spender, type SpendingBench } from "../support/spending.ts";
 
 const TOKENS_PER_MS = 20;
 const PIECES = 8;
 const PIECE_MS = 20;
 /** Neither end knows to the millisecond when the other began and ended. */
-const CLOCKS_AGREE_BY = 0.7;
+const CLOCKS_AGREE_BY = 0.5;
 
 let bench: SpendingBench;
 let who: Spender;
@@ -51,8 +51,9 @@ beforeAll(async () => {
   bench = await bootSpending();
   who = await bench.spender("leaver", { points: 100_000 });
   bench.upstream.answer(thinking);
-  // One whole answer says how fast the model is.
-  await (await who.chat({ stream: true })).text();
+  // Whole answers say how fast the model is; the very first ones of a process are slow, so these are another model's.
+  for (const model of [NEWER_DEAR, NEWER_DEAR, DEAR, DEAR])
+    await (await who.chat({ model, stream: true })).text();
 });
 afterAll(() => bench.stop());
 

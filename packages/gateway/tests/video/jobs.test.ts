@@ -348,8 +348,8 @@ onEachDatabase("video jobs", (fresh) => {
     ).toContain("cancelled");
     await until("the hold is ended", () => holds.open === 0);
     // The vendor goes on with it, and bills it.
-    expect([...journal.rows.values()]).toEqual([0.5]);
-    expect(await video.get(payer.userId, job.id)).toMatchObject({ status: "cancelled", cost: 0.5 });
+    expect([...journal.rows.values()]).toEqual([0.06]);
+    expect(await video.get(payer.userId, job.id)).toMatchObject({ status: "cancelled", cost: 0.06 });
   });
 
   test("a cancelled job costs nothing only if the vendor says that it made no clip", async () => {
@@ -369,7 +369,7 @@ onEachDatabase("video jobs", (fresh) => {
     };
     expect(await cancelled(minimax.status("Fail"))).toBe(0);
     // It was made before the cancellation came, and its address may be known to whoever asked for it.
-    expect(await cancelled(minimax.success)).toBe(0.5);
+    expect(await cancelled(minimax.success)).toBe(0.06);
   });
 
   test("a job whose backend is gone before it is submitted goes to another one, and is polled there", async () => {
