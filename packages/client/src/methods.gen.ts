@@ -2095,6 +2095,8 @@ export interface Methods {
       drop?: string[] | null;
       /** Charge what it reports as its own cost (`usage.cost`, as OpenRouter does), not by the token */
       believe_cost?: boolean | null;
+      /** Of images, sounds, rankings, moderations, videos and voice: fields that pass besides the known ones */
+      fields?: string[] | null;
       /** Calls that it takes at once, e.g. the slots of llama.cpp; more wait in a bounded queue */
       concurrency?: number;
       /** As a test has answered; left out: it is tested, null: it is not */
@@ -2304,6 +2306,8 @@ export interface Methods {
       drop?: string[] | null;
       /** Charge what it reports as its own cost (`usage.cost`, as OpenRouter does), not by the token */
       believe_cost?: boolean | null;
+      /** Of images, sounds, rankings, moderations, videos and voice: fields that pass besides the known ones */
+      fields?: string[] | null;
       /** Calls that it takes at once, e.g. the slots of llama.cpp; more wait in a bounded queue */
       concurrency?: number;
       /** Which model is asked; left out: a cheap one */
@@ -2347,7 +2351,7 @@ export interface Methods {
         label: string;
         fields: {
           /** Of `POST /api/admin/backends` */
-          name: "url" | "name" | "api_key" | "models" | "dialects" | "auth" | "limit_field" | "id_prefix" | "headers" | "set" | "drop";
+          name: "url" | "name" | "api_key" | "models" | "dialects" | "auth" | "limit_field" | "id_prefix" | "headers" | "set" | "drop" | "fields";
           label: string;
           input: "text" | "password" | "list" | "members";
           choices?: string[];
@@ -2387,6 +2391,8 @@ export interface Methods {
       drop?: string[] | null;
       /** Charge what it reports as its own cost (`usage.cost`, as OpenRouter does), not by the token */
       believe_cost?: boolean | null;
+      /** Of images, sounds, rankings, moderations, videos and voice: fields that pass besides the known ones */
+      fields?: string[] | null;
       /** Calls that it takes at once, e.g. the slots of llama.cpp; more wait in a bounded queue */
       concurrency?: number;
       name: string;
@@ -2474,7 +2480,7 @@ export interface Methods {
       height?: number;
       /** Name or kind of the backend to use */
       provider?: string;
-      /** Backend-specific fields such as seed, steps, cfg */
+      /** Backend-specific fields such as seed, steps, cfg; a refusal lists those that its vendor's API has */
       extra?: Record<string, unknown>;
     };
     result: { job_id: string; stream_id: string };
@@ -2499,7 +2505,7 @@ export interface Methods {
         expires_at?: string;
       } | null;
       error: string | null;
-      /** USD; 0 until the job is done */
+      /** USD; 0 until the job is done. A cancelled one costs nothing if the vendor says that it made no clip */
       cost: number;
       /** Unix seconds */
       created_at: number;
@@ -2532,7 +2538,7 @@ export interface Methods {
           expires_at?: string;
         } | null;
         error: string | null;
-        /** USD; 0 until the job is done */
+        /** USD; 0 until the job is done. A cancelled one costs nothing if the vendor says that it made no clip */
         cost: number;
         /** Unix seconds */
         created_at: number;

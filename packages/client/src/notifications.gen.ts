@@ -113,7 +113,7 @@ export interface Notifications {
       duration_seconds?: number;
       expires_at?: string;
     } | null;
-    /** USD; 0 until the job is done */
+    /** USD; 0 until the job is done. A cancelled one costs nothing if the vendor says that it made no clip */
     cost: number;
   };
   /** A video job failed or was cancelled; nothing is charged. */

@@ -198,6 +198,8 @@ export interface Routes {
       drop?: string[] | null;
       /** Charge what it reports as its own cost (`usage.cost`, as OpenRouter does), not by the token */
       believe_cost?: boolean | null;
+      /** Of images, sounds, rankings, moderations, videos and voice: fields that pass besides the known ones */
+      fields?: string[] | null;
       /** Calls that it takes at once, e.g. the slots of llama.cpp; more wait in a bounded queue */
       concurrency?: number;
       /** Legacy; read by no backend */
@@ -634,9 +636,19 @@ export interface Routes {
       /** Such as 1024x1024 */
       size?: string | null;
       quality?: string | null;
+      background?: unknown;
+      moderation?: unknown;
+      negative_prompt?: unknown;
+      output_compression?: unknown;
+      output_format?: unknown;
+      partial_images?: unknown;
+      response_format?: unknown;
+      seed?: unknown;
+      stream?: unknown;
+      style?: unknown;
+      user?: unknown;
       /** Only this backend, or backends of this kind */
       provider?: string;
-      [field: string]: unknown;
     };
     answer: {
       created: number;
@@ -655,11 +667,24 @@ export interface Routes {
       /** Such as 1024x1024 */
       size?: string | null;
       quality?: string | null;
+      background?: unknown;
+      moderation?: unknown;
+      negative_prompt?: unknown;
+      output_compression?: unknown;
+      output_format?: unknown;
+      partial_images?: unknown;
+      response_format?: unknown;
+      seed?: unknown;
+      stream?: unknown;
+      style?: unknown;
+      user?: unknown;
       /** Only this backend, or backends of this kind */
       provider?: string;
       /** A file, or several as `image[]` */
-      image: unknown;
-      [field: string]: unknown;
+      image?: unknown;
+      "image[]"?: unknown;
+      mask?: unknown;
+      input_fidelity?: unknown;
     };
     answer: {
       created: number;
@@ -676,9 +701,18 @@ export interface Routes {
       /** The sound */
       file: unknown;
       response_format?: string;
+      language?: unknown;
+      prompt?: unknown;
+      temperature?: unknown;
+      stream?: unknown;
+      chunking_strategy?: unknown;
+      "include[]"?: unknown;
+      "timestamp_granularities[]"?: unknown;
+      "known_speaker_names[]"?: unknown;
+      "known_speaker_references[]"?: unknown;
+      user?: unknown;
       /** Only this backend, or backends of this kind */
       provider?: string;
-      [field: string]: unknown;
     };
     answer: { text: string; [field: string]: unknown };
     event: { type: string; [field: string]: unknown };
@@ -693,9 +727,14 @@ export interface Routes {
       /** Texts, or objects with a `text` */
       documents: unknown[];
       top_n?: number | null;
+      return_documents?: unknown;
+      rank_fields?: unknown;
+      max_chunks_per_doc?: unknown;
+      max_tokens_per_doc?: unknown;
+      truncation?: unknown;
+      user?: unknown;
       /** Only this backend, or backends of this kind */
       provider?: string;
-      [field: string]: unknown;
     };
     answer: {
       results: { index: number; relevance_score: number; [field: string]: unknown }[];
@@ -710,7 +749,6 @@ export interface Routes {
       input: string | unknown[];
       /** Only this backend, or backends of this kind */
       provider?: string;
-      [field: string]: unknown;
     };
     answer: {
       id: string;
@@ -737,7 +775,7 @@ export interface Routes {
         expires_at?: string;
       } | null;
       error: string | null;
-      /** USD; 0 until the job is done */
+      /** USD; 0 until the job is done. A cancelled one costs nothing if the vendor says that it made no clip */
       cost: number;
       /** Unix seconds */
       created_at: number;
@@ -759,7 +797,7 @@ export interface Routes {
       height?: number;
       /** Name or kind of the backend to use */
       provider?: string;
-      /** Backend-specific fields such as seed, steps, cfg */
+      /** Backend-specific fields such as seed, steps, cfg; a refusal lists those that its vendor's API has */
       extra?: Record<string, unknown>;
     };
     answer: {

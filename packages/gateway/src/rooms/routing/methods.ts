@@ -16,6 +16,7 @@ const Field = z.object({
       "headers",
       "set",
       "drop",
+      "fields",
     ])
     .describe("Of `POST /api/admin/backends`"),
   label: z.string(),

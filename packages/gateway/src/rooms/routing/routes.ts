@@ -68,7 +68,9 @@ const Settings = {
     .array(z.string().min(1).max(64))
     .max(FIELDS_MAX)
     .nullish()
-    .describe("Of images, sounds, rankings, moderations, videos and voice: fields that pass besides the known ones"),
+    .describe(
+      "Of images, sounds, rankings, moderations, videos and voice: fields that pass besides the known ones",
+    ),
 };
 
 export const Registration = z.object(
