@@ -127,12 +127,12 @@ onEachDatabase("work with a price of its own", (fresh) => {
       name: "painter",
       type: "external",
       url,
-      models: ["other-painter"],
+      models: ["test-painter-steps"],
       fields: ["steps"],
     });
     const draw = (more: object) =>
       who.post("/v1/images/generations", {
-        model: "other-painter",
+        model: "test-painter-steps",
         provider: "painter",
         prompt: "x",
         ...more,
