@@ -82,7 +82,15 @@ export class ChatBound implements TokenBound {
   /** Set where the prompt may be token numbers. */
   readonly #numbered: Payload | null;
 
-  constructor({ body, payload, mayHaveMedia, spend, usualTokens, contextTokens, honoured }: ChatBoundOptions) {
+  constructor({
+    body,
+    payload,
+    mayHaveMedia,
+    spend,
+    usualTokens,
+    contextTokens,
+    honoured,
+  }: ChatBoundOptions) {
     const { choices, predictionTokens, isNumbered } = spend;
     this.#numbered = isNumbered ? payload : null;
     this.#body = body;
