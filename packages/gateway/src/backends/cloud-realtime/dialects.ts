@@ -16,19 +16,14 @@ interface RealtimeDialect {
   event(event: Event): Event;
 }
 
-const SETTINGS = [
-  "model",
-  "modalities",
-  "instructions",
-  "voice",
-  "input_audio_format",
-  "output_audio_format",
-  "input_audio_transcription",
-  "turn_detection",
-  "tools",
-  "tool_choice",
-  "temperature",
-];
+const SETTINGS =
+  "model modalities instructions voice input_audio_format output_audio_format input_audio_transcription " +
+  "turn_detection tools tool_choice temperature";
+const OPENAI_SETTINGS =
+  "type output_modalities audio include parallel_tool_calls prompt speed tracing truncation " +
+  "input_audio_noise_reduction max_output_tokens max_response_output_tokens conversation input metadata";
+const DASHSCOPE_SETTINGS =
+  "smooth_output top_p top_k max_tokens repetition_penalty presence_penalty seed enable_search search_options";
 
 const openaiRealtime: RealtimeDialect = {
   name: "openai",
@@ -42,24 +37,7 @@ const openaiRealtime: RealtimeDialect = {
     audioSecondsMin: 0,
     tokensPerImage: 85 + 8 * 170,
   },
-  known: [
-    ...SETTINGS,
-    "type",
-    "output_modalities",
-    "audio",
-    "include",
-    "parallel_tool_calls",
-    "prompt",
-    "speed",
-    "tracing",
-    "truncation",
-    "input_audio_noise_reduction",
-    "max_output_tokens",
-    "max_response_output_tokens",
-    "conversation",
-    "input",
-    "metadata",
-  ],
+  known: `${SETTINGS} ${OPENAI_SETTINGS}`.split(" "),
   session: (config) => ({ type: "realtime", ...config }),
   event(event) {
     if (event.type === "session.update" && typeof event.session === "object" && event.session !== null) {
@@ -88,18 +66,7 @@ const dashscopeRealtime: RealtimeDialect = {
     audioSecondsMin: 1,
     tokensPerImage: 1_282,
   },
-  known: [
-    ...SETTINGS,
-    "smooth_output",
-    "top_p",
-    "top_k",
-    "max_tokens",
-    "repetition_penalty",
-    "presence_penalty",
-    "seed",
-    "enable_search",
-    "search_options",
-  ],
+  known: `${SETTINGS} ${DASHSCOPE_SETTINGS}`.split(" "),
   session: (config) => config,
   event: (event) => event,
 };

@@ -67,17 +67,8 @@ const Body = z.object({
   size: z.string().nullish().describe("Such as 1024x1024"),
   quality: z.string().nullish(),
   ...known(
-    "background",
-    "moderation",
-    "negative_prompt",
-    "output_compression",
-    "output_format",
-    "partial_images",
-    "response_format",
-    "seed",
-    "stream",
-    "style",
-    "user",
+    "background moderation negative_prompt output_compression output_format partial_images " +
+      "response_format seed stream style user",
   ),
   provider: z.string().optional().describe("Only this backend, or backends of this kind"),
 });
@@ -111,6 +102,6 @@ export const edits: WorkKind = {
   files: ["image", "image[]", "mask"],
   body: Body.extend({
     image: z.unknown().optional().describe("A file, or several as `image[]`"),
-    ...known("image[]", "mask", "input_fidelity"),
+    ...known("image[] mask input_fidelity"),
   }),
 };

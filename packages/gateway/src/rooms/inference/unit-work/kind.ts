@@ -29,6 +29,6 @@ export interface WorkKind {
   made(answer: AnswerBody): Made;
 }
 
-/** Fields that pass as they are and have no price. */
-export const known = (...names: string[]): Record<string, z.ZodOptional<z.ZodUnknown>> =>
-  Object.fromEntries(names.map((name) => [name, z.unknown().optional()]));
+/** Fields that pass as they are and have no price; their names with spaces between. */
+export const known = (names: string): Record<string, z.ZodOptional<z.ZodUnknown>> =>
+  Object.fromEntries(names.split(" ").map((name) => [name, z.unknown().optional()]));

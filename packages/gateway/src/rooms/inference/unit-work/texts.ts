@@ -24,14 +24,7 @@ export const rerank: WorkKind = {
     query: z.union([z.string(), z.looseObject({})]).describe("A text, or what the model takes for one"),
     documents: z.array(z.unknown()).describe("Texts, or objects with a `text`"),
     top_n: z.int().nullish(),
-    ...known(
-      "return_documents",
-      "rank_fields",
-      "max_chunks_per_doc",
-      "max_tokens_per_doc",
-      "truncation",
-      "user",
-    ),
+    ...known("return_documents rank_fields max_chunks_per_doc max_tokens_per_doc truncation user"),
     provider: PROVIDER,
   }),
   response: z.looseObject({
