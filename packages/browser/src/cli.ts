@@ -5,6 +5,7 @@ import { parseArgs } from "node:util";
 import { ToolError } from "./errors.ts";
 import { watchLaunchingProcesses } from "./launch/ancestors.ts";
 import { whyNoSandbox } from "./launch/launch.ts";
+import { noSecrets, Secrets } from "./policy/secrets.ts";
 import { readBackend } from "./resolve/settings.ts";
 import { Session, type SessionOptions, sessionDefaults } from "./session.ts";
 import { version } from "./version.ts";
@@ -13,6 +14,9 @@ const usage = `browser-tool ${version}
 
   browser-tool debug --port <port>   HTTP debug server on 127.0.0.1 (port 0: any free one)
   browser-tool mcp                   Model Context Protocol server on stdio
+  browser-tool open <url>            and snapshot, click, type, fill, press, wait, find, network, eval, shot, console,
+                                     back, resize, close: one step each, in a browser that stays open in between
+  browser-tool skill                 how an agent uses these, to be put among its skills
   browser-tool doctor                which browser would be used and why, and what is missing
   browser-tool fetch [dir]           download the pinned browser now
   browser-tool deps <file>           shared libraries that a binary needs
@@ -27,14 +31,18 @@ Options
   --dialogs <policy>        accept (default) or dismiss alert, confirm and prompt
   --downloads <dir>         keep downloads there; otherwise they go with the profile
   --profile <dir>           keep cookies and storage there, and stay signed in
+  --attach <url>            use the Chrome that listens there (http://127.0.0.1:9222), and leave it running
+  --state <file>            take cookies and storage from this file, and keep them there at the end
   --allow-host <host>       reach only these hosts, *.example.com for those below; may be given several times
   --block-host <host>       do not reach these hosts
+  --secrets <file>          {"name": {"value", "hosts"}}: typed as {{secret:name}}, on these hosts only, and never shown
   --uploads <dir>           files in this folder may be given to pages; otherwise none
   --session-idle <minutes>  end a named session that is not used for so long, default 10
   --max-tokens <n>          upper bound of one result, default 8000
   --allow-file              open file: addresses
   --allow-link-local        open link-local and cloud metadata addresses
   --ignore-https-errors     accept any certificate on https pages
+  --idle <minutes>          debug: end when nothing was asked for so long
   --keep-running            debug: outlive the process that started the tool
   --json                    doctor, fetch, deps, bundle: print JSON
   --version, -h, --help
@@ -43,35 +51,35 @@ BROWSER_URL is a page to open at the start. BROWSER_NO_SANDBOX=1 turns Chromium'
 "browser-tool doctor" names the other BROWSER_ variables that are in effect.
 `;
 
-function readArguments(args: string[]) {
-  return parseArgs({
-    args,
-    allowPositionals: true,
-    options: {
-      port: { type: "string" },
-      proxy: { type: "string" },
-      backend: { type: "string" },
-      headful: { type: "boolean", default: false },
-      viewport: { type: "string" },
-      token: { type: "string" },
-      dialogs: { type: "string", default: "accept" },
-      downloads: { type: "string" },
-      uploads: { type: "string" },
-      profile: { type: "string" },
-      "allow-host": { type: "string", multiple: true, default: [] },
-      "block-host": { type: "string", multiple: true, default: [] },
-      "session-idle": { type: "string" },
-      "max-tokens": { type: "string" },
-      "allow-file": { type: "boolean", default: false },
-      "allow-link-local": { type: "boolean", default: false },
-      "ignore-https-errors": { type: "boolean", default: false },
-      "keep-running": { type: "boolean", default: false },
-      json: { type: "boolean", default: false },
-      help: { type: "boolean", short: "h", default: false },
-      version: { type: "boolean", default: false },
-    },
-  });
-}
+const options = {
+  port: { type: "string" },
+  proxy: { type: "string" },
+  backend: { type: "string" },
+  headful: { type: "boolean", default: false },
+  viewport: { type: "string" },
+  token: { type: "string" },
+  dialogs: { type: "string", default: "accept" },
+  downloads: { type: "string" },
+  uploads: { type: "string" },
+  profile: { type: "string" },
+  attach: { type: "string" },
+  state: { type: "string" },
+  secrets: { type: "string" },
+  "allow-host": { type: "string", multiple: true, default: [] as string[] },
+  "block-host": { type: "string", multiple: true, default: [] as string[] },
+  "session-idle": { type: "string" },
+  "max-tokens": { type: "string" },
+  "allow-file": { type: "boolean", default: false },
+  "allow-link-local": { type: "boolean", default: false },
+  "ignore-https-errors": { type: "boolean", default: false },
+  idle: { type: "string" },
+  "keep-running": { type: "boolean", default: false },
+  json: { type: "boolean", default: false },
+  help: { type: "boolean", short: "h", default: false },
+  version: { type: "boolean", default: false },
+} as const;
+
+const readArguments = (args: string[]) => parseArgs({ args, allowPositionals: true, options });
 
 type Values = ReturnType<typeof readArguments>["values"];
 
@@ -120,6 +128,9 @@ function sessionOptions(values: Values, command: string): Partial<SessionOptions
     tokensMax:
       wholeNumber("max-tokens", values["max-tokens"], { min: 500, max: 1_000_000 }) ??
       sessionDefaults.tokensMax,
+    secrets: values.secrets ? Secrets.read(resolve(values.secrets)) : noSecrets,
+    attachUrl: values.attach ?? null,
+    state: values.state ? { path: resolve(values.state), key: env.BROWSER_STATE_KEY || null } : null,
     profileDir: values.profile ? resolve(values.profile) : null,
     urlPolicy: {
       allowFile: values["allow-file"],
@@ -142,8 +153,8 @@ function warnOfNoSandbox({ backend }: Partial<SessionOptions>): void {
     );
 }
 
-/** Runs `end` once, on the first exit event. */
-function endWith(end: () => Promise<void>, keepRunning: boolean): void {
+/** Runs `end` once, on the first exit event. Returns what ends it too. */
+function endWith(end: () => Promise<void>, keepRunning: boolean): () => void {
   let isEnding = false;
   const finish = () => {
     if (isEnding) return;
@@ -152,6 +163,7 @@ function endWith(end: () => Promise<void>, keepRunning: boolean): void {
   };
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, finish);
   if (!keepRunning) watchLaunchingProcesses(finish);
+  return finish;
 }
 
 async function debug(values: Values): Promise<void> {
@@ -165,9 +177,14 @@ async function debug(values: Values): Promise<void> {
   const session = new Session(options);
   const { startDebugServer } = await import("./http/server.ts");
   const server = startDebugServer({ session, port, token });
-  endWith(async () => {
+  const end = endWith(async () => {
     await Promise.all([server.stop(), session.close()]);
   }, values["keep-running"]);
+  const idleMs = (wholeNumber("idle", values.idle, { min: 1, max: 100_000 }) ?? 0) * 60_000;
+  if (idleMs > 0)
+    setInterval(() => {
+      if (performance.now() - server.lastUsedMs > idleMs) end();
+    }, idleMs / 10);
   console.log(`browser-tool debug server on ${server.url}`);
 }
 
@@ -186,6 +203,15 @@ async function mcp(values: Values): Promise<void> {
 }
 
 async function main(): Promise<void> {
+  const [first = "", ...rest] = process.argv.slice(2);
+  // The servers start without loading the client.
+  if (!/^(debug|mcp|-.*|)$/.test(first)) {
+    const { commands, runCommand } = await import("./client.ts");
+    if (first in commands) {
+      process.exitCode = await runCommand(first, rest, options);
+      return;
+    }
+  }
   const { values, positionals } = readArguments(process.argv.slice(2));
   const [command, operand] = positionals;
   if (values.version) return console.log(version);

@@ -15,7 +15,9 @@ import { Deadline } from "./page/deadline.ts";
 import { navigate } from "./page/navigate.ts";
 import { Notices } from "./page/notices.ts";
 import type { DialogPolicy } from "./page/page.ts";
+import { noSecrets, type Secrets } from "./policy/secrets.ts";
 import type { UrlPolicy } from "./policy/url-policy.ts";
+import type { StateFile } from "./state.ts";
 
 export interface SessionOptions {
   backend?: EngineName | "auto";
@@ -31,6 +33,11 @@ export interface SessionOptions {
   uploadsDir: string | null;
   /** A profile that stays, with its cookies and storage; null: a throw-away one. */
   profileDir: string | null;
+  /** A running Chrome to use in place of one that is started; it is left running. */
+  attachUrl: string | null;
+  /** Cookies and storage are taken from this file at the start, and the unnamed session's are kept in it at the end. */
+  state: StateFile | null;
+  secrets: Secrets;
   startUrl: string;
   /** A named session that nobody has used for so long is ended. */
   sessionIdleMs: number;
@@ -51,6 +58,9 @@ export const sessionDefaults: SessionOptions = {
   downloadsDir: null,
   uploadsDir: null,
   profileDir: null,
+  attachUrl: null,
+  state: null,
+  secrets: noSecrets,
   startUrl: "about:blank",
   sessionIdleMs: 10 * 60_000,
   tokensMax: 8_000,
@@ -90,7 +100,6 @@ export class Session {
   /** The browser as far as it has started. */
   #running: Browser | null = null;
   #engine: ResolvedEngine | null = null;
-  #downloadsDir = "";
   #transport: EngineTransport | null = null;
   #turn: Promise<unknown> = Promise.resolve();
   #waiting = 0;
@@ -178,7 +187,14 @@ export class Session {
   }
 
   async #start(): Promise<Browser> {
+    const { state } = this.options;
+    const { readState, restoreState } = state ? await import("./state.ts") : {};
+    const saved = state && readState!(state);
     const browser = await (this.#unnamed === this ? this.#launch() : this.#openContext());
+    if (saved)
+      await restoreState!(browser, saved).catch((error: Error) =>
+        this.notices.add("blocked", `The state was not restored: ${error.message}`),
+      );
     await this.#openStartPage(browser);
     return browser;
   }
@@ -194,9 +210,6 @@ export class Session {
     this.#transport = opened.transport;
     setTimeout(giveMemoryBack, 0);
     if (this.#closed) await opened.transport.close();
-    this.#downloadsDir =
-      this.options.downloadsDir ??
-      join(opened.profileDir ?? join(tmpdir(), "browser-tool-downloads"), "downloads");
     return this.#connect(opened);
   }
 
@@ -242,12 +255,16 @@ export class Session {
       others: () => this.sessions.flatMap((each) => each.#running ?? []),
       notices: this.notices,
       changesCharsMax: Math.min(changesCharsMax, this.contentCharsMax / 2),
-      viewport: options.headful ? null : options.viewport,
+      isAttached: options.attachUrl !== null,
+      viewport: options.headful || options.attachUrl ? null : options.viewport,
       dialogPolicy: options.dialogs,
       urlPolicy: options.urlPolicy,
+      secrets: options.secrets,
       proxyLogin: opened.proxyLogin,
       failureOf: opened.failureOf,
-      downloadsDir: this.#downloadsDir,
+      downloadsDir:
+        options.downloadsDir ??
+        join(opened.profileDir ?? join(tmpdir(), "browser-tool-downloads"), "downloads"),
     });
     browser.connection.onClose = (reason) => {
       opened.dispose();
@@ -297,6 +314,14 @@ export class Session {
     await Promise.race([ended, Bun.sleep(endMsMax)]);
   }
 
+  async #saveState(file: StateFile, browser: Browser): Promise<void> {
+    const { readState, saveState } = await import("./state.ts");
+    const saved = saveState(browser, file, readState(file)).catch((error: Error) =>
+      this.options.onProgress?.(`The state was not saved: ${error.message}`),
+    );
+    await Promise.race([saved, Bun.sleep(endMsMax)]);
+  }
+
   /** Ends a named session; its name then stands for a new one. */
   async end(): Promise<void> {
     if (this.name === "") throw new ToolError("invalid_request", "session: name the session to end.");
@@ -311,6 +336,7 @@ export class Session {
       this.#lost(null);
       return;
     }
+    if (this.options.state && this.#running) await this.#saveState(this.options.state, this.#running);
     if (this.options.profileDir && this.#browser) await this.#endInOrder();
     // One that is still starting is not waited for.
     await this.#transport?.close();

@@ -1,6 +1,6 @@
 /** Named sessions: several browsers in one, none of which sees another. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { callTool } from "../src/mcp/server.ts";
+import { callTool } from "../src/mcp/tools.ts";
 import { type Site, startSite, startTool, type Tool, until } from "./helpers.ts";
 
 const page = (request: Request) =>

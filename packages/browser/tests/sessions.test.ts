@@ -1,9 +1,9 @@
-/** Profiles that stay, hosts that may be reached, and what is left when the guard is gone. */
+/** Profiles and states that stay, a browser that runs already, hosts that may be reached, and what is left when the guard is gone. */
 import { describe, expect, test } from "bun:test";
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { startSite, startTool, until } from "./helpers.ts";
+import { dirname, join } from "node:path";
+import { chromiumPath, startSite, startTool, until } from "./helpers.ts";
 
 describe("a profile that stays", () => {
   test("keeps cookies and storage, and is not used twice at once", async () => {
@@ -39,6 +39,109 @@ describe("a profile that stays", () => {
     }
   }, 60_000);
 });
+
+/** Signs in with a cookie and in local storage, and shows both. */
+const signedIn = {
+  "/in": () =>
+    new Response("<title>In</title><script>localStorage.seen = 'the stored word'</script>", {
+      headers: { "content-type": "text/html", "set-cookie": "signed=in; Max-Age=3600" },
+    }),
+  "/": "<title>Home</title><p></p><script>document.querySelector('p').textContent = document.cookie + ' ' + localStorage.seen</script>",
+};
+
+describe("a state in a file", () => {
+  test("is kept at the end and there at the next start, in named sessions too, and only with its key", async () => {
+    const path = join(mkdtempSync(join(tmpdir(), "state-")), "state.json");
+    const site = startSite(signedIn);
+    const state = { path, key: "a key" };
+    try {
+      const first = startTool({ state });
+      await first.post("/navigate", { url: `${site.url}/in` });
+      await first.stop();
+      const kept = readFileSync(path, "utf8");
+      expect(kept).not.toMatch(/signed|stored word/);
+      expect(statSync(path).mode & 0o777).toBe(0o600);
+      const again = startTool({ state });
+      for (const session of [undefined, "ann"]) {
+        await again.post("/navigate", { url: site.url, session });
+        expect(await again.snapshot(session ? "?session=ann" : "")).toContain("signed=in the stored word");
+      }
+      expect((await again.get("/pages")).body.pages).toHaveLength(1);
+      await again.stop();
+      for (const [key, why] of [
+        ["another", "is not the one"],
+        [null, "is encrypted"],
+      ] as const) {
+        const refused = startTool({ state: { path, key } });
+        const { status, body } = await refused.get("/a11y");
+        expect([status, body.error.message]).toEqual([503, expect.stringContaining(why)]);
+        await refused.stop();
+      }
+      // Of a browser that has opened nothing, what was kept stays.
+      const idle = startTool({ state });
+      await idle.get("/a11y");
+      await idle.stop();
+      const last = startTool({ state: { path: `${path}.open`, key: null } });
+      await last.post("/navigate", { url: `${site.url}/in` });
+      await last.stop();
+      expect(JSON.parse(readFileSync(`${path}.open`, "utf8"))).toMatchObject({
+        cookies: [{ name: "signed", value: "in" }],
+        storage: { [site.url]: { seen: "the stored word" } },
+      });
+    } finally {
+      await site.stop();
+      rmSync(dirname(path), { recursive: true, force: true });
+    }
+  }, 60_000);
+});
+
+test("a browser that runs already is used and left as it was", async () => {
+  const dir = mkdtempSync(join(tmpdir(), "attach-"));
+  const site = startSite({
+    ...signedIn,
+    "/inner": "inside the frame",
+    "/mine": "<title>Mine</title><h1>My own tab</h1><iframe src='/inner'></iframe>",
+  });
+  const flags = ["--headless=new", "--no-sandbox", "--remote-debugging-port=0", `--user-data-dir=${dir}`];
+  const child = Bun.spawn([chromiumPath, ...flags, `${site.url}/mine`], {
+    stderr: "ignore",
+    stdout: "ignore",
+  });
+  try {
+    const portFile = join(dir, "DevToolsActivePort");
+    await until("the port", () => existsSync(portFile) && readFileSync(portFile, "utf8").includes("/"));
+    const attachUrl = `http://127.0.0.1:${readFileSync(portFile, "utf8").split("\n")[0]}`;
+    const tabs = async () =>
+      ((await (await fetch(`${attachUrl}/json/list`)).json()) as { type: string; url: string }[])
+        .filter(({ type }) => type === "page")
+        .map(({ url }) => url);
+    const tool = startTool({ attachUrl });
+    const opened = await tool.post("/navigate", { url: `${site.url}/in` });
+    expect(opened.body).toMatchObject({ title: "In" });
+    expect((await tool.get("/info")).body).toMatchObject({ source: "attached" });
+    expect((await tool.get("/pages")).body.pages).toHaveLength(1);
+    await until("its own tab", async () => (await tabs()).includes(`${site.url}/mine`));
+    expect(await tool.snapshot("?page=mine")).toContain("My own tab");
+    expect(await tool.snapshot()).toContain("inside the frame");
+    await tool.evaluate("window.open('/')");
+    await until("the popup", async () => (await tool.get("/pages")).body.pages.length === 3);
+    await tool.post("/navigate", { url: site.url, session: "apart" });
+    expect(await tool.snapshot("?session=apart")).not.toContain("signed");
+    await tool.stop();
+    expect((await tabs()).toSorted()).toEqual([`${site.url}/`, `${site.url}/in`, `${site.url}/mine`]);
+    const refused = startTool({ attachUrl, headful: true });
+    expect((await refused.get("/a11y")).body.error.message).toContain("leave out --profile");
+    await refused.stop();
+    const nobody = startTool({ attachUrl: "http://127.0.0.1:1" });
+    expect((await nobody.get("/a11y")).body.error.message).toContain("--remote-debugging-port=9222");
+    await nobody.stop();
+  } finally {
+    child.kill();
+    await child.exited;
+    await site.stop();
+    rmSync(dir, { recursive: true, force: true, maxRetries: 5 });
+  }
+}, 60_000);
 
 describe("the hosts that may be reached", () => {
   /** A hostile page that tries every way out that it has. */

@@ -48,6 +48,7 @@ export interface SocketEntry {
 
 const entriesMax = 1_000;
 const socketsMax = 100;
+const originsMax = 200;
 const framesPerSocketMax = 500;
 const payloadCharsMax = 4_000;
 const headerCharsMax = 1_000;
@@ -80,6 +81,8 @@ export class NetworkCapture {
   readonly #open = new Map<string, Kept>();
   readonly #sockets = new Ring<SocketEntry>(socketsMax);
   #nextId = 1;
+  /** Whose documents were opened. */
+  readonly origins = new Set<string>();
   readonly #explain: (url: string, error: string) => string;
 
   constructor(explain: (url: string, error: string) => string) {
@@ -149,6 +152,9 @@ export class NetworkCapture {
     const { request, requestId, type, timestamp, wallTime, initiator } = event;
     // The document that a navigation asks for is the next one.
     const isNext = type === "Document" && event.loaderId === requestId;
+    const { protocol, origin } = new URL(request.url);
+    if (type === "Document" && /^https?:$/.test(protocol) && this.origins.size < originsMax)
+      this.origins.add(origin);
     const kept: Kept = {
       session,
       requestId,

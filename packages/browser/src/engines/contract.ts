@@ -27,7 +27,7 @@ export type ResolvedEngine =
       kind: "cdp";
       name: "chrome" | "chromium" | "edge";
       path: string;
-      source: "override" | "baked" | "system" | "cache" | "download";
+      source: "override" | "baked" | "system" | "cache" | "download" | "attached";
       version?: string;
     }
   | { kind: "foreign"; name: "webkit" | "servo"; libraryPath: string; source: "override" | "system" };

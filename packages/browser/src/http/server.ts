@@ -1,10 +1,11 @@
 /** The debug server: every operation at its path, JSON in and out. */
 import { errorStatus, ToolError, toToolError } from "../errors.ts";
+import { callTool } from "../mcp/tools.ts";
 import type { Operation } from "../operations/define.ts";
 import { execute, OperationFailed } from "../operations/execute.ts";
 import { operations } from "../operations/index.ts";
 import type { Notice } from "../page/notices.ts";
-import type { Session } from "../session.ts";
+import type { Session, SessionOptions } from "../session.ts";
 import { openApi } from "./openapi.ts";
 import { checkRequest } from "./safety.ts";
 
@@ -20,6 +21,8 @@ export interface DebugServerOptions {
 export interface DebugServer {
   port: number;
   url: string;
+  /** When it was last asked for something. */
+  readonly lastUsedMs: number;
   stop(): Promise<void>;
 }
 
@@ -98,21 +101,29 @@ function withEvents(value: unknown, events: Notice[]): unknown {
   return events.length > 0 && typeof value === "object" ? { ...value, events } : value;
 }
 
-function errorResponse(error: unknown): Response {
+function errorResponse(error: unknown, { secrets }: SessionOptions): Response {
   const reason = error instanceof OperationFailed ? error.reason : toToolError(error);
   const events = error instanceof OperationFailed ? error.events : [];
   const { code, message } = reason;
-  return Response.json(withEvents({ error: { code, message } }, events), { status: errorStatus[code] });
+  const body = withEvents({ error: { code, message } }, events);
+  return Response.json(secrets.redactIn(body), { status: errorStatus[code] });
 }
 
 export function startDebugServer({ session, port, token }: DebugServerOptions): DebugServer {
   const routes = makeRoutes();
+  let lastUsedMs = performance.now();
+  let isAsked = 0;
 
   async function answer(request: Request, server: Bun.Server<undefined>): Promise<Response> {
     checkRequest(request, { port: server.port!, token });
     const url = new URL(request.url);
     if (url.pathname === "/openapi.json" && request.method === "GET")
       return Response.json(openApi(operations));
+    const tool = /^\/tools\/(\w+)$/.exec(url.pathname)?.[1];
+    if (tool && request.method === "POST") {
+      server.timeout(request, 0);
+      return Response.json(await callTool(session, tool, await readBody(request), request.signal));
+    }
     const { operation, params } = findRoute(routes, request.method, url.pathname);
     // Operations have their own deadlines; the connection must not be cut before them.
     server.timeout(request, 0);
@@ -127,7 +138,7 @@ export function startDebugServer({ session, port, token }: DebugServerOptions): 
       // A caller that hangs up does not keep the browser busy.
       signal: request.signal,
     });
-    return Response.json(withEvents(value, events));
+    return Response.json(session.options.secrets.redactIn(withEvents(value, events)));
   }
 
   const server = Bun.serve({
@@ -135,16 +146,23 @@ export function startDebugServer({ session, port, token }: DebugServerOptions): 
     port,
     maxRequestBodySize: listenerBytesMax,
     fetch: async (request, bunServer) => {
+      isAsked++;
       try {
         return await answer(request, bunServer);
       } catch (error) {
-        return errorResponse(error);
+        return errorResponse(error, session.options);
+      } finally {
+        isAsked--;
+        lastUsedMs = performance.now();
       }
     },
   });
   return {
     port: server.port!,
     url: `http://127.0.0.1:${server.port}`,
+    get lastUsedMs() {
+      return isAsked > 0 ? performance.now() : lastUsedMs;
+    },
     stop: () => server.stop(true),
   };
 }

@@ -101,11 +101,8 @@ async function startForeign(
   options: SessionOptions,
   gate: AddressGate | null,
 ): Promise<Started> {
-  if (options.profileDir)
-    throw new ToolError(
-      "not_supported",
-      `--profile needs a Chromium; ${engine.name} has no profile that stays.`,
-    );
+  if (options.profileDir || options.state)
+    throw new ToolError("not_supported", `--profile and --state need a Chromium, not ${engine.name}.`);
   const { openForeignEngine } = await import("../engines/foreign/index.ts");
   const opened = await openForeignEngine(engine, {
     headless: !options.headful,
@@ -117,8 +114,28 @@ async function startForeign(
   return { ...opened, proxyLogin: null };
 }
 
+/** The browser belongs to somebody else: how it was started cannot be changed, and it is not ended. */
+async function attach(url: string, options: SessionOptions): Promise<OpenedEngine> {
+  const { profileDir, state, proxy, headful, ignoreHttpsErrors, urlPolicy } = options;
+  if (profileDir || state || proxy || headful || ignoreHttpsErrors || hasHostList(urlPolicy))
+    throw new ToolError(
+      "browser_unavailable",
+      "With --attach the browser's own profile, proxy, window and certificates are used, and hosts cannot be held to a list: leave out --profile, --state, --proxy, --headful, --ignore-https-errors, --allow-host and --block-host.",
+    );
+  const { attachTo } = await import("../cdp/websocket.ts");
+  return {
+    engine: { kind: "cdp", name: "chrome", path: url, source: "attached" },
+    transport: await attachTo(url),
+    profileDir: null,
+    proxyLogin: null,
+    failureOf: () => null,
+    dispose() {},
+  };
+}
+
 async function open(options: SessionOptions, onBlocked: OnBlocked): Promise<OpenedEngine> {
-  const { env, backend, onProgress } = options;
+  const { env, backend, onProgress, attachUrl } = options;
+  if (attachUrl) return attach(attachUrl, options);
   const engine = await resolveEngine({
     env,
     backend,

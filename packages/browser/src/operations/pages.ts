@@ -45,7 +45,9 @@ export async function pagesAs(
 ): Promise<void> {
   if (name === undefined && close === undefined) return;
   const active = await browser.page();
-  const chosen = name === undefined ? active : pageNamed(browser, name);
+  const isNumber = name === undefined || /^\d{1,6}$/.test(name) || browser.pages.has(name);
+  const chosen =
+    name === undefined ? active : (!isNumber && (await browser.takeOver(name))) || pageNamed(browser, name);
   if (close === "page") {
     await browser.closePages([chosen], deadline.leftMs);
     return;

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { withoutSecrets } from "../page/screenshot.ts";
 import { defineOperation } from "./define.ts";
 import { TimeoutMs } from "./schemas.ts";
 
@@ -20,10 +21,9 @@ export const pdfOperation = defineOperation({
   result: z.object({ data: z.string().describe("The PDF in base64"), mime_type: z.string() }),
   run: async ({ browser, deadline }, { landscape, background, scale, ranges }) => {
     const page = await (await browser()).page();
-    const { data } = await page.session.send(
-      "Page.printToPDF",
-      { landscape, printBackground: background, scale, pageRanges: ranges },
-      deadline.leftMs,
+    const wanted = { landscape, printBackground: background, scale, pageRanges: ranges };
+    const { data } = await withoutSecrets(page, deadline, () =>
+      page.session.send("Page.printToPDF", wanted, deadline.leftMs),
     );
     return { data, mime_type: "application/pdf" };
   },

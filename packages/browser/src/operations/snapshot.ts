@@ -104,7 +104,11 @@ export const a11yOperation = defineOperation({
     wait_selector: Target.optional().describe("Wait until this is visible"),
     wait_gone: z.string().min(1).max(1_000).optional().describe("Wait until this text or target is gone"),
     wait_ms: queryInt(0, waitMsMax).optional().describe("Alone: how long to wait; else the most to wait"),
-    page: z.string().max(100).optional().describe("Switch to this page first: number or id"),
+    page: z
+      .string()
+      .max(100)
+      .optional()
+      .describe("Switch to this page first: number or id; with --attach also part of an address or title"),
     close: z
       .enum(["page", "others", "session"])
       .optional()
@@ -189,7 +193,7 @@ export const a11yOperation = defineOperation({
           ms: z.number().optional().describe("Alone: pause; else the limit"),
         })
         .optional(),
-      page: z.number().optional().describe("Switch to this tab"),
+      page: z.string().optional().describe("Switch to this tab, by number"),
       close: z.enum(["page", "others", "session"]).optional().describe("Close tabs, or end the session"),
       include: z
         .array(z.enum(["network", "websockets"]))

@@ -13,6 +13,7 @@ import {
 import { ToolError } from "../errors.ts";
 import type { ProxyLogin } from "../launch/proxy.ts";
 import { RequestGate } from "../policy/enforce.ts";
+import type { Secrets } from "../policy/secrets.ts";
 import type { UrlPolicy } from "../policy/url-policy.ts";
 import { Emulation, type PermissionName } from "./emulation.ts";
 import type { Notices } from "./notices.ts";
@@ -34,9 +35,12 @@ export interface BrowserOptions {
   contextId: string | null;
   /** The named sessions of the same browser. */
   others: () => Browser[];
+  /** The browser is somebody's own: only pages that the tool opens, or is asked to take over, are touched. */
+  isAttached: boolean;
   viewport: { width: number; height: number } | null;
   dialogPolicy: DialogPolicy;
   urlPolicy: UrlPolicy;
+  secrets: Secrets;
   proxyLogin: ProxyLogin | null;
   /** Why a connection to a host failed, where the browser itself cannot tell. */
   failureOf: (host: string) => string | null;
@@ -73,6 +77,10 @@ export class Browser {
     this.connection = connection;
     const { root } = connection;
     root.on("Target.attachedToTarget", (event) => this.#attached(event));
+    if (options.isAttached)
+      root.on("Target.targetCreated", ({ targetInfo: { type, targetId, openerId = "" } }) => {
+        if (type === "page" && this.pages.has(openerId)) void this.#take(targetId).catch(() => {});
+      });
     root.on("Target.detachedFromTarget", ({ sessionId }) => this.#detached(sessionId));
     root.on("Browser.downloadWillBegin", (event) => this.#downloadBegins(event));
     root.on("Browser.downloadProgress", (event) => this.#downloadProgresses(event));
@@ -87,13 +95,18 @@ export class Browser {
 
   async start(): Promise<void> {
     const { root } = this.connection;
+    const isOwn = !this.options.isAttached || this.options.contextId !== null;
     root.tell("Browser.setDownloadBehavior", {
-      behavior: "allowAndName",
+      behavior: isOwn ? "allowAndName" : "default",
       ...this.context,
       downloadPath: this.options.downloadsDir,
       eventsEnabled: true,
     });
     if (this.options.contextId !== null) return;
+    if (this.options.isAttached) {
+      await root.send("Target.setDiscoverTargets", { discover: true }, startTimeoutMs);
+      return;
+    }
     await root.send("Target.setAutoAttach", autoAttach, startTimeoutMs).catch((error: Error) => {
       // An engine without it announces its pages by itself.
       if (!(error instanceof CdpError) || !/does not know|not found/i.test(error.message)) throw error;
@@ -125,7 +138,8 @@ export class Browser {
 
   /** Chromium opens a first page on its own. We wait for it, and open one only if it does not come. */
   async #firstPage(): Promise<Page> {
-    if (this.pages.size === 0 && this.#activeId === null && this.options.contextId === null) {
+    const { contextId, isAttached } = this.options;
+    if (this.pages.size === 0 && this.#activeId === null && contextId === null && !isAttached) {
       const arrived = await new Promise<boolean>((resolve) => {
         const timer = setTimeout(() => resolve(false), 5_000);
         this.#arrivals.add(() => {
@@ -140,13 +154,38 @@ export class Browser {
 
   async newPage(): Promise<Page> {
     this.#creating++;
-    const { targetId } = await this.connection.root
-      .send("Target.createTarget", { url: "about:blank", ...this.context })
-      .finally(() => this.#creating--);
-    const page = this.pages.get(targetId);
-    if (!page) throw new ToolError("browser_unavailable", "The browser opened no page. Call again.");
-    this.#activeId = targetId;
-    await page.ready;
+    try {
+      const wanted = { url: "about:blank", ...this.context };
+      const { targetId } = await this.connection.root.send("Target.createTarget", wanted);
+      if (this.options.isAttached) await this.#take(targetId);
+      const page = this.pages.get(targetId);
+      if (!page) throw new ToolError("browser_unavailable", "The browser opened no page. Call again.");
+      this.#activeId = targetId;
+      await page.ready;
+      return page;
+    } finally {
+      this.#creating--;
+    }
+  }
+
+  async #take(targetId: string): Promise<void> {
+    if (!this.pages.has(targetId))
+      await this.connection.root.send("Target.attachToTarget", { targetId, flatten: true });
+  }
+
+  /** In somebody's own browser: the page whose address or title holds this text. */
+  async takeOver(text: string): Promise<Page | undefined> {
+    if (!this.options.isAttached) return undefined;
+    const { targetInfos } = await this.connection.root.send("Target.getTargets", {});
+    const found = targetInfos.find(
+      ({ type, url, title }) =>
+        type === "page" && `${url} ${title}`.toLowerCase().includes(text.toLowerCase()),
+    );
+    if (!found) return undefined;
+    this.#creating++;
+    await this.#take(found.targetId).finally(() => this.#creating--);
+    const page = this.pages.get(found.targetId);
+    await page?.ready;
     return page;
   }
 
@@ -301,6 +340,8 @@ export class Browser {
       dialogPolicy: this.options.dialogPolicy,
       emulation: this.emulation,
       numbering: this.#numbering,
+      secrets: this.options.secrets,
+      isOpenAlready: this.options.isAttached,
       changesCharsMax: this.options.changesCharsMax,
       isGranted: (permission) => this.granted.includes(permission as PermissionName),
       sessionOf: (id) => this.connection.session(id),
@@ -377,8 +418,12 @@ export class Browser {
       this.notices.add("download", `The download of ${name} was canceled.`);
       return;
     }
-    const path = renameDownload(this.options.downloadsDir, guid, name);
-    this.notices.add("download", `${name} was downloaded (${receivedBytes} bytes) to ${path}.`);
+    const { downloadsDir, isAttached, contextId } = this.options;
+    const where =
+      isAttached && contextId === null
+        ? "the browser's own downloads"
+        : renameDownload(downloadsDir, guid, name);
+    this.notices.add("download", `${name} was downloaded (${receivedBytes} bytes) to ${where}.`);
   }
 }
 

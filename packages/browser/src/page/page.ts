@@ -1,6 +1,7 @@
 /** One page (tab or popup): its frames and sessions, its dialogs, and where its main document is in loading. */
-import type { CdpSession, EventParams } from "../cdp/connection.ts";
+import type { CdpSession, EventParams, Result } from "../cdp/connection.ts";
 import { ToolError } from "../errors.ts";
+import type { Secrets } from "../policy/secrets.ts";
 import { guardApplications } from "./applications.ts";
 import type { Emulation } from "./emulation.ts";
 import { Frame, type RefCount, worldName } from "./frame.ts";
@@ -26,6 +27,9 @@ export interface PageOptions {
   onSession: (session: CdpSession, kind: "page" | "iframe" | "worker", page: Page) => void;
   sessionOf: (sessionId: string) => CdpSession;
   numbering: Numbering;
+  secrets: Secrets;
+  /** Its document may be there already, with frames that nobody announces any more. */
+  isOpenAlready: boolean;
   isGranted: (permission: string) => boolean;
   /** How much an action tells of what changed on the page. */
   changesCharsMax: number;
@@ -89,6 +93,7 @@ export class Page {
   readonly pointer: Pointer;
   readonly requests = new OpenRequests(() => this.#wake());
   readonly changesCharsMax: number;
+  readonly secrets: Secrets;
   /** A file chooser that the page has opened and that nobody has given files to yet. */
   fileChooser: FileChooser | null = null;
   /** The chooser that is about to open is answered at once. */
@@ -107,6 +112,7 @@ export class Page {
     this.session = options.session;
     this.openerId = options.openerId;
     this.changesCharsMax = options.changesCharsMax;
+    this.secrets = options.secrets;
     this.pointer = new Pointer(options.session);
     // The main frame of a page carries the id of its target.
     this.mainFrame = new Frame({
@@ -156,11 +162,10 @@ export class Page {
     });
     session.on("Inspector.targetCrashed", () => this.#crash());
     session.tell("Page.setLifecycleEventsEnabled", { enabled: true });
+    const framesRead = this.#options.isOpenAlready ? this.#readFrames(session) : null;
     // A navigation that begins before this is answered can crash the page (seen in Chromium 156), hence `ready`.
-    this.ready = session.send("Emulation.setFocusEmulationEnabled", { enabled: true }).then(
-      () => {},
-      () => {},
-    );
+    const focused = session.send("Emulation.setFocusEmulationEnabled", { enabled: true });
+    this.ready = Promise.allSettled([focused, framesRead]).then(() => {});
     this.emulate(this.#options.emulation, false).catch(() => {});
     // Without this the question for a passkey is a window of the browser, which nobody can answer.
     session.tell("WebAuthn.enable", { enableUI: false });
@@ -256,6 +261,16 @@ export class Page {
     });
   }
 
+  async #readFrames(session: CdpSession): Promise<void> {
+    type Tree = Result<"Page.getFrameTree">["frameTree"];
+    const add = ({ frame, childFrames = [] }: Tree) => {
+      const known = this.frames.get(frame.id) ?? this.#addFrame(frame.id, frame.parentId ?? null, session);
+      known.url ||= frame.url + (frame.urlFragment ?? "");
+      for (const child of childFrames) add(child);
+    };
+    add((await session.send("Page.getFrameTree")).frameTree);
+  }
+
   #dropFrame(frameId: string): void {
     this.frames.delete(frameId);
     this.#dropFramesBelow(frameId);
@@ -274,6 +289,7 @@ export class Page {
       frame.session = session;
       frame.documentChanged();
       this.#prepare(session, "iframe");
+      if (this.#options.isOpenAlready) void this.#readFrames(session).catch(() => {});
     } else if (/worker/.test(targetInfo.type)) {
       this.#prepare(session, "worker");
     }

@@ -37,6 +37,19 @@ interface Area {
   height: number;
 }
 
+/** Secrets that the page shows are dots while `draw` makes a picture of it. */
+export async function withoutSecrets<T>(page: Page, deadline: Deadline, draw: () => Promise<T>): Promise<T> {
+  const frames = [...page.frames.values()]
+    .map((frame) => ({ frame, values: page.secrets.valuesAt(frame.url) }))
+    .filter(({ values }) => values.length > 0);
+  try {
+    await Promise.all(frames.map(({ frame, values }) => frame.call("mask", [values], deadline.leftMs)));
+    return await draw();
+  } finally {
+    for (const { frame } of frames) frame.call("mask", [[]], deadline.leftMs).catch(() => {});
+  }
+}
+
 export async function screenshot(
   page: Page,
   options: ScreenshotOptions,
@@ -55,7 +68,7 @@ export async function screenshot(
   };
   if (options.fullPage) area = { x: 0, y: 0, width: cssContentSize.width, height: cssContentSize.height };
   if (options.target !== null) area = await elementArea(page, options.target, deadline);
-  return capture(page, area, options, deadline);
+  return withoutSecrets(page, deadline, () => capture(page, area, options, deadline));
 }
 
 async function capture(

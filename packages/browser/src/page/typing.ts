@@ -44,16 +44,28 @@ interface Field {
 /** One line that is inserted as a whole. */
 const isOneLine = ({ text, slowly }: TypeOptions) => !slowly && text !== "" && !/[\r\n]/.test(text);
 
+/** The text as it is typed into this frame. A page on its way elsewhere may be another host's by then. */
+function secretsIn(page: Page, { url }: Frame, { text }: TypeOptions): string {
+  const filled = page.secrets.fill(text, url);
+  if (filled !== text && page.isNavigating)
+    throw new ToolError("forbidden", "The page is on its way elsewhere; type the secret once it is there.");
+  return filled;
+}
+
 async function findTarget(
   page: Page,
   target: string,
   options: TypeOptions,
   deadline: Deadline,
 ): Promise<Field> {
-  const { text, append } = options;
-  const request = { text, append, isFocusedLater: isOneLine(options) };
+  const { append } = options;
+  const isFocusedLater = isOneLine(options);
   const { frame, found } = await whenReady(page, target, deadline, (each, look) =>
-    each.call("type", [target, request], look.leftMs),
+    each.call(
+      "type",
+      [target, { text: secretsIn(page, each, options), append, isFocusedLater }],
+      look.leftMs,
+    ),
   );
   const kind = found.field ?? {
     isSingleBox: false,
@@ -161,12 +173,13 @@ async function readBack(
   return { value: kind.isSecret && value ? secretMask : value, after };
 }
 
-export async function type(page: Page, options: TypeOptions, deadline: Deadline): Promise<ActionResult> {
+export async function type(page: Page, given: TypeOptions, deadline: Deadline): Promise<ActionResult> {
   const before = await stateBefore(page, deadline);
-  const { target, submit } = options;
+  const { target, submit } = given;
   const field =
-    target === null ? await findFocus(page, deadline) : await findTarget(page, target, options, deadline);
+    target === null ? await findFocus(page, deadline) : await findTarget(page, target, given, deadline);
   const { frame, matches } = field;
+  const options = { ...given, text: secretsIn(page, frame, given) };
   if (!field.isDone && !(await isTaken(page, enter(field, options, deadline))))
     return stillBusy(page, matches);
   const { value, after } = await readBack(page, field, options, deadline);

@@ -43,7 +43,7 @@ export function isLinkLocalHost(hostname: string): boolean {
   return isLinkLocalHost([high >> 8, high & 255, low >> 8, low & 255].join("."));
 }
 
-const isListed = (host: string, patterns: readonly string[]) =>
+export const isListed = (host: string, patterns: readonly string[]) =>
   patterns.some((pattern) =>
     pattern.startsWith("*.") ? host.endsWith(pattern.slice(1).toLowerCase()) : host === canonical(pattern),
   );

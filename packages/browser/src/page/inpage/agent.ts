@@ -18,6 +18,7 @@ import { createHit } from "./hit.ts";
 import { createHosts } from "./hosts.ts";
 import { createLocate } from "./locate.ts";
 import { createLooks } from "./looks.ts";
+import { createMask } from "./mask.ts";
 import { createMomentary } from "./momentary.ts";
 import { createNames } from "./names.ts";
 import { createTimers, followPage } from "./page-world.ts";
@@ -65,6 +66,7 @@ const parts = {
   createCompare,
   createChanges,
   createTimers,
+  createMask,
   nextFrame,
   storage,
   listenFirst,
@@ -368,6 +370,7 @@ function createAgent(
       return { x, y, width, height };
     },
     storage: made.storage,
+    mask: made.createMask(dom),
     /** Null when a click at this place of the parent document goes into the frame, else what is in the way. */
     isFrameHit(frame, x, y) {
       const found = hit.deepestAt(x, y);

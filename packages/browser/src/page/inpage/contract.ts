@@ -125,6 +125,8 @@ export interface Agent {
   html(target: string | null, offset: number, charsMax: number): DomAnswer;
   rect(target: string): { x: number; y: number; width: number; height: number } | null;
   storage(request: StoreRequest | null): Stored;
+  /** Draws texts that hold one of the values as dots; without values, as before. */
+  mask(values: string[]): void;
   isFrameHit(frame: Element, x: number, y: number): string | null;
   framePlace(frame: Element): { x: number; y: number; scaleX: number; scaleY: number };
   element(target: string): Element | null;
