@@ -45,7 +45,8 @@ describe("named sessions", () => {
       "who=ben",
       "who=undefined",
     ]);
-    await tool.post("/storage", { session: "ann", local: { mine: "ann's" } });
+    await tool.post("/storage?session=ann", { local: { mine: "ann's" }, session: { of: "the tab" } });
+    expect((await tool.get("/storage?session=ann")).body.session).toEqual({ of: "the tab" });
     expect((await tool.get("/storage?session=ben")).body.local).toEqual({});
     expect((await tool.get("/storage")).body.local).toEqual({});
     await call("browser_click", { target: "text=Open", session: "ann" });

@@ -28,7 +28,7 @@ const errorSchema: JsonSchema = {
 function inputOf({ params }: Operation) {
   const schema = schemaOf(params, "input") as { properties?: object; required?: string[] };
   const session = { type: "string", description: "A session of its own, with its own cookies and tabs" };
-  return { ...schema, properties: { ...schema.properties, session } as Record<string, JsonSchema> };
+  return { ...schema, properties: { session, ...schema.properties } as Record<string, JsonSchema> };
 }
 
 function parametersOf(operation: Operation): JsonSchema[] {

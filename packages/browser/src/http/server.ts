@@ -97,6 +97,11 @@ async function readBody(request: Request): Promise<Record<string, unknown>> {
   return body as Record<string, unknown>;
 }
 
+/** In the query, or in a body where the operation has no field of that name: `session` of /storage is its storage. */
+function sessionName({ params }: Operation, given: Record<string, unknown>, { searchParams }: URL): unknown {
+  return searchParams.get("session") ?? ("session" in params.shape ? undefined : given.session);
+}
+
 function withEvents(value: unknown, events: Notice[]): unknown {
   return events.length > 0 && typeof value === "object" ? { ...value, events } : value;
 }
@@ -129,11 +134,10 @@ export function startDebugServer({ session, port, token }: DebugServerOptions): 
     server.timeout(request, 0);
     const given =
       operation.method === "POST" ? await readBody(request) : Object.fromEntries(url.searchParams);
-    const { session: name, ...rest } = given;
     const { value, events } = await execute({
-      session: session.named(name),
+      session: session.named(sessionName(operation, given, url)),
       operation,
-      params: { ...rest, ...params },
+      params: { ...given, ...params },
       finish: async (result) => result,
       // A caller that hangs up does not keep the browser busy.
       signal: request.signal,
