@@ -5,7 +5,10 @@ export type { EngineName, EngineTransport, ResolvedEngine } from "./engines/cont
 export { type ErrorCode, ToolError } from "./errors.ts";
 export { openApi } from "./http/openapi.ts";
 export { type DebugServer, startDebugServer } from "./http/server.ts";
+export type { Content, ToolResult } from "./mcp/present.ts";
+export { callTool, listTools } from "./mcp/tools.ts";
 export { execute, OperationFailed } from "./operations/execute.ts";
-export { operations } from "./operations/index.ts";
+export { operations, run } from "./operations/index.ts";
+export { Secrets } from "./policy/secrets.ts";
 export { doctor, fetchForBuild, renderDoctor, resolveEngine } from "./resolve/index.ts";
 export { Session, type SessionOptions } from "./session.ts";

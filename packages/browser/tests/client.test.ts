@@ -83,3 +83,24 @@ describe("the command line", () => {
     expect((await run("close")).text).toContain("No browser is open.");
   }, 30_000);
 });
+
+test("the example of the library runs", async () => {
+  const site = startSite({
+    "/": (request) => {
+      const user = /user=(\w+)/.exec(request.headers.get("cookie") ?? "")?.[1];
+      const prices = user
+        ? `<p>Price for ${user}: ${user.length}</p>`
+        : "<form action='/in'><label>User <input name=u></label></form>";
+      return new Response(`<!doctype html>${prices}`, { headers: { "content-type": "text/html" } });
+    },
+    "/in": (request) => {
+      const user = new URL(request.url).searchParams.get("u");
+      return new Response(null, { status: 302, headers: { location: "/", "set-cookie": `user=${user}` } });
+    },
+  });
+  const example = join(import.meta.dir, "../examples/prices.ts");
+  const child = Bun.spawn([process.execPath, example, site.url], { env: testEnv, stdout: "pipe" });
+  const said = await new Response(child.stdout).text();
+  expect(said).toMatch(/Price for ann: 3[\s\S]*---[\s\S]*Price for bob: 3[\s\S]*---\nuser=ann/);
+  await site.stop();
+}, 60_000);

@@ -133,6 +133,15 @@ onEachEngine("the MCP server", (engine) => {
     expect(sent.text).toContain("- HTTP status: 403");
   });
 
+  test("of a page that is too large the beginning comes along, and how to go on", async () => {
+    const { text } = await client.call("browser_navigate", { url: `${site.url}/list` });
+    expect(text.length).toBeLessThan(6_000);
+    expect(text).toMatch(/more not shown, see browser_snapshot/);
+    const [, target, offset] = /target\W+(e\d+)\W+offset\W+(\d+)/.exec(text)!;
+    const more = await client.call("browser_snapshot", { target, offset: Number(offset) });
+    expect(more.text).toContain("An item with some text in it");
+  });
+
   test("no result exceeds the budget", async () => {
     for (const [name, args] of [
       ["browser_navigate", { url: `${site.url}/list` }],

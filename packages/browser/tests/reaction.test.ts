@@ -10,7 +10,8 @@ const pages = {
   "/late": `<title>Late</title><button id="go" onclick="setTimeout(() => { out.textContent = 'It is done' }, 350)">Go</button><p id="out"></p>
     <button id="twice" onclick="setTimeout(() => setTimeout(() => { out.textContent = 'Twice' }, 150), 150)">Twice</button>
     <button id="fade" onclick="this.animate([{ opacity: 1 }, { opacity: 0.5 }], 250).onfinish = () => { out.textContent = 'Faded' }">Fade</button>
-    <button id="never">Never</button>`,
+    <button id="never">Never</button>
+    <button id="starved" onclick="setTimeout(() => { const end = performance.now() + 500; while (performance.now() < end); }, 100); setTimeout(() => { out.textContent = 'At last' }, 300)">Starved</button>`,
   "/search": `<title>Search</title><label>Search <input id="q"></label><ul id="hits"></ul><script>let timer;
     q.oninput = () => { clearTimeout(timer); timer = setTimeout(() => { hits.innerHTML = '<li>Hit for ' + q.value + '</li>' }, 250) }</script>`,
   "/asks": `<title>Asks</title><label>Find <input id="q"></label><p id="out"></p><script>let timer;
@@ -68,6 +69,8 @@ onEachEngine("reactions", (engine) => {
     expect(await told("/click", { target: "#twice" })).toBe("~ paragraph: Twice");
     await open("/late");
     expect(await told("/click", { target: "#fade" })).toBe("~ paragraph: Faded");
+    await open("/late");
+    expect(await told("/click", { target: "#starved" })).toBe("~ paragraph: At last");
   });
 
   test("a search that waits for the end of typing is waited for, and so is what it asks the server", async () => {

@@ -145,6 +145,15 @@ describe("starting", () => {
     await tool.stop();
   });
 
+  test("a start takes no longer than the caller has", async () => {
+    const tool = toolWith(browserThat("exec sleep 60"));
+    const fromMs = performance.now();
+    const { status, body } = await tool.post("/navigate", { url: "about:blank", timeout_ms: 300 });
+    expect([status, body.error.message]).toEqual([504, expect.stringContaining("was still starting")]);
+    expect(performance.now() - fromMs).toBeLessThan(3_000);
+    await tool.stop();
+  });
+
   test("also when it had been running", async () => {
     const script = `exec 9>&2; "${chromiumPath}" "$@" & pid=$!
       (while [ ! -e ${dir}/die ]; do sleep 0.05; done; echo 'FATAL: out of memory' >&9; kill -9 $pid) & wait $pid; exit 5`;

@@ -9,6 +9,9 @@ export interface ConsoleMessage {
   text: string;
   url: string;
   line: number;
+  column: number;
+  /** Who called whom, innermost first; of errors and warnings. */
+  stack: string[];
   time_ms: number;
   page_id: string;
   /** Counts the page's documents, so that messages of the current one can be selected. */
@@ -17,6 +20,7 @@ export interface ConsoleMessage {
 
 const messagesMax = 1_000;
 const textCharsMax = 4_000;
+const stackFramesMax = 10;
 export const levelOrder: ConsoleLevel[] = ["debug", "info", "warning", "error"];
 
 type RemoteObject = EventParams<"Runtime.consoleAPICalled">["args"][number];
@@ -45,6 +49,16 @@ function levelOf(type: string): ConsoleLevel {
   return "info";
 }
 
+type StackTrace = EventParams<"Runtime.consoleAPICalled">["stackTrace"];
+
+const stackOf = (trace: StackTrace) =>
+  (trace?.callFrames ?? [])
+    .slice(0, stackFramesMax)
+    .map(
+      ({ functionName, url, lineNumber, columnNumber }) =>
+        `${functionName || "(anonymous)"} ${url}:${lineNumber + 1}:${columnNumber + 1}`,
+    );
+
 export class ConsoleCapture {
   readonly messages = new Ring<ConsoleMessage>(messagesMax);
 
@@ -59,8 +73,11 @@ export class ConsoleCapture {
       });
     session.on("Runtime.consoleAPICalled", ({ type, args, stackTrace }) => {
       const at = stackTrace?.callFrames[0];
+      const level = levelOf(type);
       add({
-        level: levelOf(type),
+        level,
+        stack: level === "error" || level === "warning" ? stackOf(stackTrace) : [],
+        column: at ? at.columnNumber + 1 : 0,
         text: args.map(textOf).join(" "),
         url: at?.url ?? "",
         line: at ? at.lineNumber + 1 : 0,
@@ -72,11 +89,14 @@ export class ConsoleCapture {
         text: exceptionDetails.exception?.description ?? exceptionDetails.text,
         url: exceptionDetails.url ?? "",
         line: exceptionDetails.lineNumber + 1,
+        column: exceptionDetails.columnNumber + 1,
+        stack: stackOf(exceptionDetails.stackTrace),
       });
     });
     session.on("Log.entryAdded", ({ entry }) => {
       const level = entry.level === "verbose" ? "debug" : entry.level;
-      add({ level, text: entry.text, url: entry.url ?? "", line: (entry.lineNumber ?? -1) + 1 });
+      const { text, url = "", lineNumber = -1, stackTrace } = entry;
+      add({ level, text, url, line: lineNumber + 1, column: 0, stack: stackOf(stackTrace) });
     });
     session.tell("Log.enable");
   }

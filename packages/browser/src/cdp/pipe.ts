@@ -6,8 +6,8 @@ import type { CdpMessage, CdpRequest, EngineTransport } from "../engines/contrac
 /** A message larger than this cannot be anything the tool asked for; the link is closed instead of growing its buffer. */
 const messageBytesMax = 256 * 1024 * 1024;
 
-/** How long after its pipe a browser's process may take to end. */
-const exitMsMax = 1_000;
+/** How long after its pipe a browser's process may take to end; what it says then is the better reason. */
+const exitMsMax = 5_000;
 
 export interface PipeEnds {
   toBrowser: Writable;

@@ -12,11 +12,11 @@ import {
   outcome,
   present,
   toolDialog,
-  toolElement,
   toolTarget,
   withDialog,
+  withTrace,
 } from "./outcome.ts";
-import { Button, Dialog, Modifiers, Position, Target, TimeoutMs } from "./schemas.ts";
+import { Button, Dialog, Modifiers, Position, Target, TimeoutMs, Trace } from "./schemas.ts";
 
 const clicksMax = 3;
 
@@ -82,36 +82,37 @@ export const clickOperation = defineOperation({
       double_click: z.boolean().default(false).describe("Same as click_count 2"),
       button: Button.default("left"),
       drag_to: DragTo.optional().describe("Drag it there instead of clicking"),
+      trace: Trace,
       dialog: Dialog,
       timeout_ms: TimeoutMs,
     })
     .refine((params) => params.action === "release" || isSomewhere(params), somewhere),
   result: Outcome,
   run: async (context, params) => {
-    const { action, button, drag_to, dialog, double_click, click_count } = params;
+    const { action, button, drag_to, dialog, double_click, click_count, trace } = params;
     const clicks = double_click ? 2 : click_count;
     const options = { ...pointerOptions(params), button, clicks };
     const work: Work =
       drag_to === undefined
         ? actions[action]
         : (page, how, deadline) => drag(page, how, destination(drag_to), deadline);
-    return outcome(await withDialog(context, dialog, (page) => work(page, options, context.deadline)));
+    const act = (page: Page) => work(page, options, context.deadline);
+    return withTrace(context, trace, async () => outcome(await withDialog(context, dialog, act)));
   },
   tool: {
     name: "browser_click",
     description: "Click, hover over or drag an element or a position; returns what changed",
     input: z.object({
       target: toolTarget.optional(),
-      element: toolElement,
+      trace: z.boolean().optional(),
       action: z.enum(["click", "hover", "press", "release"]).optional(),
       position: z
         .object({ x: z.number(), y: z.number() })
         .optional()
         .describe("In the target, else in the page"),
       clickCount: z.number().optional().describe("1 to 3"),
-      doubleClick: z.boolean().optional(),
       button: Button.optional(),
-      modifiers: Modifiers.optional(),
+      modifiers: z.array(Modifiers.element).optional(),
       dragTo: z
         .object({ target: z.string().optional(), x: z.number().optional(), y: z.number().optional() })
         .optional()

@@ -23,6 +23,8 @@ const Message = z.object({
   text: z.string(),
   url: z.string(),
   line: z.number(),
+  column: z.number(),
+  stack: z.array(z.string()).describe("Of errors and warnings: who called whom, innermost first"),
   time_ms: z.number(),
   page_id: z.string(),
 });
@@ -73,9 +75,11 @@ export const consoleOperation = defineOperation({
     }),
     toParams: (input) => ({ all: false, ...input, limit: listMax }),
     present: async ({ total, errors, warnings, messages }, { session }) => {
-      const lines = messages.map(
-        ({ level, text, url, line }) => `[${level.toUpperCase()}] ${text} @ ${url}:${line}`,
-      );
+      const lines = messages.map(({ level, text, url, line, column, stack }) => {
+        // The text of an error often holds its stack already.
+        const callers = /\n\s+at /.test(text) ? [] : stack.slice(1).map((each) => `\n    at ${each}`);
+        return `[${level.toUpperCase()}] ${text} @ ${url}:${line}${column ? `:${column}` : ""}${callers.join("")}`;
+      });
       const kept = newestWithin(lines, session.contentCharsMax);
       const left = lines.length - kept.length;
       const head = `Total messages: ${total} (Errors: ${errors}, Warnings: ${warnings})`;

@@ -4,6 +4,7 @@ import type { Deadline } from "../page/deadline.ts";
 import { deviceNames, devices } from "../page/devices.ts";
 import { type Emulation, type PermissionName, permissionNames } from "../page/emulation.ts";
 import { defineOperation } from "./define.ts";
+import { Mocks, mock, Network } from "./mock.ts";
 import { TimeoutMs } from "./schemas.ts";
 
 const side = z.number().int().min(50).max(10_000);
@@ -107,20 +108,18 @@ export const resizeOperation = defineOperation({
       color_scheme: z.enum(["light", "dark", "no-preference"]).optional(),
       permissions: Permissions.optional(),
       geolocation: Location.nullable().optional(),
+      mocks: Mocks.optional(),
+      network: Network.optional(),
       timeout_ms: TimeoutMs,
     })
     .refine(({ width, height }) => (width === undefined) === (height === undefined), {
       path: ["height"],
       message: "is needed together with width",
     })
-    .refine(
-      ({ width, device, color_scheme, permissions, geolocation }) =>
-        (width ?? device ?? color_scheme ?? permissions ?? geolocation) !== undefined,
-      {
-        path: ["width"],
-        message: "is required (number), or device, color_scheme, permissions or geolocation",
-      },
-    ),
+    .refine(({ timeout_ms: _, ...wanted }) => Object.values(wanted).some((each) => each !== undefined), {
+      path: ["width"],
+      message: "is required (number), or device, color_scheme, permissions, geolocation, mocks or network",
+    }),
   result: z.object({ width: z.number(), height: z.number() }),
   run: async ({ browser, deadline }, params) => {
     const running = await browser();
@@ -132,6 +131,7 @@ export const resizeOperation = defineOperation({
     }
     if (width !== undefined && height !== undefined) change.viewport = { width, height };
     if (color_scheme) change.colorScheme = color_scheme;
+    mock(running, params);
     await emulate(running, { ...change, permissions, geolocation }, deadline);
     const { mainFrame } = await running.page();
     const shown = await mainFrame.call("size", [], deadline.leftMs);
@@ -139,7 +139,7 @@ export const resizeOperation = defineOperation({
   },
   tool: {
     name: "browser_resize",
-    description: "Set the viewport size or a device; colour scheme, permissions and location too",
+    description: "Set viewport size, device, colour scheme, permissions, location, network, mocks",
     input: z.object({
       width: z.number().optional(),
       height: z.number().optional(),
@@ -147,6 +147,11 @@ export const resizeOperation = defineOperation({
       colorScheme: z.enum(["light", "dark"]).optional(),
       permissions: z.array(z.string()).optional().describe("Granted: geolocation, camera, clipboard-read, …"),
       geolocation: z.object({ latitude: z.number(), longitude: z.number() }).optional(),
+      network: Network.optional(),
+      mocks: z
+        .array(z.any())
+        .optional()
+        .describe("Instead of servers: {url: part or *, status, body, headers, delay_ms, fail}"),
     }),
     toParams: ({ colorScheme, ...input }) => ({ ...input, color_scheme: colorScheme }),
     present: async ({ width, height }) => ({ result: `The viewport is ${width}×${height}.` }),

@@ -84,8 +84,9 @@ async function attempt<T>(options: ExecuteOptions<T>, params: { timeout_ms?: num
     return running;
   };
   const run = async () => {
-    // The start of the browser has its own limit and does not eat into the operation's.
-    if (operation.timeoutMs !== null) await browser();
+    // The start of the browser has its own limit and does not eat into the operation's, unless that was asked for.
+    if (operation.timeoutMs !== null)
+      await (params.timeout_ms === undefined ? browser() : startedWithin(browser(), deadline));
     deadline = new Deadline(deadline.timeoutMs, signal);
     const context: Context = { session, deadline, browser };
     const result = await runWithinTime(operation, context, params);
@@ -99,6 +100,14 @@ async function attempt<T>(options: ExecuteOptions<T>, params: { timeout_ms?: num
     // Nobody reads the answer to a cancelled call; what happened is kept for the next one.
     throw new OperationFailed(reason, reason.code === "cancelled" ? [] : taken(running));
   }
+}
+
+/** The browser goes on starting; the next operation finds it. */
+function startedWithin(started: Promise<Browser>, deadline: Deadline): Promise<Browser> {
+  const late = deadline.expired("The browser was still starting. Call again.");
+  const { promise, reject } = Promise.withResolvers<never>();
+  const timer = setTimeout(() => reject(late), deadline.restMs);
+  return Promise.race([started, promise]).finally(() => clearTimeout(timer));
 }
 
 /** How long it may take; null for one that takes no time. */

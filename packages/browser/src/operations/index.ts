@@ -1,8 +1,12 @@
 /** Every operation of the tool. To add one, write its constant and list it here, or in tools.ts if it is a tool. */
+import { ToolError } from "../errors.ts";
+import type { Session } from "../session.ts";
 import { makeBatchOperation } from "./batch.ts";
 import { clearConsoleOperation } from "./console.ts";
 import type { Operation } from "./define.ts";
+import { execute } from "./execute.ts";
 import { scrollOperation, selectOperation, uploadOperation } from "./fields.ts";
+import { mockOperation } from "./mock.ts";
 import {
   clearNetworkOperation,
   clearWebSocketsOperation,
@@ -42,6 +46,7 @@ const single: Operation[] = [
   waitOperation,
   pdfOperation,
   permissionsOperation,
+  mockOperation,
   cookiesOperation,
   setCookiesOperation,
   clearCookiesOperation,
@@ -61,3 +66,15 @@ const single: Operation[] = [
 ];
 
 export const operations: Operation[] = [...single, makeBatchOperation(single)];
+
+/** Runs an operation by its name, for programs. The result is that of the HTTP API, without events. */
+export async function run(
+  session: Session,
+  name: string,
+  params: Record<string, unknown> = {},
+): Promise<Record<string, unknown>> {
+  const operation = operations.find((each) => each.name === name);
+  if (!operation) throw new ToolError("not_found", `There is no operation "${name}".`);
+  const { value } = await execute({ session, operation, params, finish: async (result) => result });
+  return session.options.secrets.redactIn(value as Record<string, unknown>);
+}

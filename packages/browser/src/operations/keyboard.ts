@@ -12,11 +12,11 @@ import {
   outcome,
   present,
   toolDialog,
-  toolElement,
   toolTarget,
   withDialog,
+  withTrace,
 } from "./outcome.ts";
-import { Dialog, Target, TimeoutMs } from "./schemas.ts";
+import { Dialog, Target, TimeoutMs, Trace } from "./schemas.ts";
 
 const textCharsMax = 1_000_000;
 const filesMax = 50;
@@ -50,6 +50,7 @@ export const typeOperation = defineOperation({
       files: Files.optional().describe("For a file field, or for a file chooser that is open"),
       submit: z.boolean().default(false).describe("Press Enter afterwards"),
       slowly: z.boolean().default(false).describe("Key by key"),
+      trace: Trace,
       dialog: Dialog,
       timeout_ms: TimeoutMs,
     })
@@ -62,7 +63,8 @@ export const typeOperation = defineOperation({
       },
     ),
   result: Outcome,
-  run: async (context, { target: given, text = "", files, fields, append, submit, slowly, dialog }) => {
+  run: async (context, params) => {
+    const { target: given, text = "", files, fields, append, submit, slowly, dialog, trace } = params;
     const target = given ?? null;
     const uploads = context.session.options.uploadsDir;
     const { deadline } = context;
@@ -89,7 +91,7 @@ export const typeOperation = defineOperation({
       );
       return { ...last, changes: [...changes, ...last.changes] };
     };
-    return outcome(await withDialog(context, dialog, work));
+    return withTrace(context, trace, async () => outcome(await withDialog(context, dialog, work)));
   },
   tool: {
     name: "browser_type",
@@ -97,7 +99,6 @@ export const typeOperation = defineOperation({
       "Type into a field (replaces its text) or the focus, choose an option of a list, or give files",
     input: z.object({
       target: toolTarget.optional(),
-      element: toolElement,
       text: z.string().optional(),
       fields: z
         .array(z.object({ target: z.string(), text: z.string() }))
@@ -128,16 +129,15 @@ export const pressKeyOperation = defineOperation({
       .max(keysCharsMax)
       .describe("Enter, Control+a, ArrowDown*3 Enter, あ, Wheel+400, WheelX-100"),
     target: Target.optional().describe("Focused first; for the wheel, pointed at"),
+    trace: Trace,
     dialog: Dialog,
     timeout_ms: TimeoutMs,
   }),
   result: Outcome,
-  run: async (context, { key, target, dialog }) =>
-    outcome(
-      await withDialog(context, dialog, (page) =>
-        pressKeys(page, { keys: key, target: target ?? null }, context.deadline),
-      ),
-    ),
+  run: async (context, { key, target, dialog, trace }) => {
+    const press = (page: Page) => pressKeys(page, { keys: key, target: target ?? null }, context.deadline);
+    return withTrace(context, trace, async () => outcome(await withDialog(context, dialog, press)));
+  },
   tool: {
     name: "browser_press_key",
     description: "Press keys, or scroll: Enter, Control+a Delete, ArrowDown*3, あ, Wheel+400 (down)",

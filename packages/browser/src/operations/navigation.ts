@@ -2,7 +2,8 @@ import { z } from "zod";
 import type { Browser } from "../page/browser.ts";
 import { type NavigateResult, navigate, step } from "../page/navigate.ts";
 import { type Context, defineOperation, type ToolOutput } from "./define.ts";
-import { Arrival, TimeoutMs } from "./schemas.ts";
+import { traceLog, withTrace } from "./outcome.ts";
+import { Arrival, TimeoutMs, Trace } from "./schemas.ts";
 import { inlineSnapshot } from "./snapshot.ts";
 
 const navigationTimeoutMs = 30_000;
@@ -17,6 +18,7 @@ async function present(result: z.output<typeof Arrival>, context: Context): Prom
     page: { ...result, isNews: true },
     result: result.still_loading ? "The page is there and still loading some of its parts." : undefined,
     snapshot: await inlineSnapshot(context),
+    ...traceLog(result.trace),
   };
 }
 
@@ -29,16 +31,22 @@ export const navigateOperation = defineOperation({
   params: z.object({
     url: z.string().min(1).max(100_000).describe("Without a scheme https is assumed, for localhost http"),
     wait_until: z.enum(["load", "domcontentloaded", "commit"]).default("load"),
+    trace: Trace,
     timeout_ms: TimeoutMs,
   }),
   result: Arrival,
-  run: async ({ browser, deadline }, { url, wait_until }) =>
-    arrival(await navigate(await browser(), { url, until: wait_until }, deadline)),
+  run: async (context, { url, wait_until, trace }) =>
+    withTrace(context, trace, async () =>
+      arrival(await navigate(await context.browser(), { url, until: wait_until }, context.deadline)),
+    ),
   tool: {
     name: "browser_navigate",
     description:
-      "Open a URL; returns a snapshot of the page. session, here and elsewhere: a name for a browser apart, with its own cookies and tabs",
-    input: z.object({ url: z.string() }),
+      "Open a URL; returns a snapshot of the page. session, in all tools: the name of a browser apart, with its own cookies and tabs",
+    input: z.object({
+      url: z.string(),
+      trace: z.boolean().optional().describe("With a performance trace"),
+    }),
     present,
   },
 });

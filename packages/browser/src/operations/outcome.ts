@@ -1,9 +1,10 @@
 /** The result of every action, and how it is presented to a model. */
+import { writeFileSync } from "node:fs";
 import { z } from "zod";
 import type { Page } from "../page/page.ts";
 import type { ActionResult } from "../page/settle.ts";
 import type { Context, ToolOutput } from "./define.ts";
-import type { Dialog } from "./schemas.ts";
+import { type Dialog, TraceResult } from "./schemas.ts";
 import { activePage, comparedWith } from "./snapshot.ts";
 
 export const actionTimeoutMs = 5_000;
@@ -25,7 +26,31 @@ export const Outcome = z.object({
   changes_cut: z.boolean().describe("More changed than is listed"),
   changes_partial: z.boolean().describe("The page is so large that only a part of it was compared"),
   value: z.string().nullable().optional().describe("What a field holds after it was typed into"),
+  trace: TraceResult,
 });
+
+export const traceLog = (trace: z.output<typeof TraceResult>) =>
+  trace
+    ? {
+        logs: [{ title: "Trace", lines: [...trace.summary, `The whole trace: ${trace.file}`] }],
+        logCharsMax: 3_000,
+      }
+    : {};
+
+/** The work, and where it is asked for a trace of it; its file is written without secrets. */
+export async function withTrace<T extends object>(
+  { browser, deadline }: Context,
+  trace: boolean,
+  work: () => Promise<T>,
+): Promise<T & { trace?: z.input<typeof TraceResult> }> {
+  if (!trace) return work();
+  const running = await browser();
+  const { traced } = await import("../page/trace.ts");
+  const { result, json, summary } = await traced(await running.page(), work, deadline);
+  const file = running.fileFor("trace.json");
+  writeFileSync(file, running.options.secrets.redact(json), { mode: 0o600 });
+  return { ...result, trace: { file, summary } };
+}
 
 export function outcome(result: ActionResult): z.input<typeof Outcome> {
   const { url, title, navigated, stillLoading, openedPage, matches, changes, changesCut, value } = result;
@@ -51,7 +76,7 @@ export async function present(result: z.output<typeof Outcome>, context: Context
     notes.push(`The target matched ${result.matches} elements; the first visible one was used.`);
   if (result.still_loading) notes.push("The page is still loading; take a snapshot later.");
   if (result.navigated || result.opened_page)
-    return { ...(await activePage(context)), result: notes.join("\n") };
+    return { ...(await activePage(context)), result: notes.join("\n"), ...traceLog(result.trace) };
   if (result.changes === "" && !result.still_loading)
     notes.push(`Done; nothing changed ${comparedWith(result.changes_partial)}.`);
   const more = result.changes_cut ? "\n… more changed; take a snapshot" : "";
@@ -59,6 +84,7 @@ export async function present(result: z.output<typeof Outcome>, context: Context
     page: { ...result, isNews: false },
     result: notes.join("\n"),
     changes: result.changes === "" ? undefined : result.changes + more,
+    ...traceLog(result.trace),
   };
 }
 
@@ -89,5 +115,4 @@ export function dialogParams(dialog: unknown): unknown {
   return promptText === undefined ? rest : { ...rest, prompt_text: promptText };
 }
 
-export const toolTarget = z.string().describe("Ref from the snapshot, or selector");
-export const toolElement = z.string().optional().describe("What it is, in words");
+export const toolTarget = z.string().describe("Ref or selector");

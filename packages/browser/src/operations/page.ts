@@ -1,7 +1,15 @@
+import { writeFileSync } from "node:fs";
 import { z } from "zod";
+import { ToolError } from "../errors.ts";
+import type { Browser } from "../page/browser.ts";
+import type { Deadline } from "../page/deadline.ts";
 import { evaluate } from "../page/evaluate.ts";
+import type { Page } from "../page/page.ts";
 import { screenshot } from "../page/screenshot.ts";
+import { Recording } from "../page/video.ts";
+import { noSecrets } from "../policy/secrets.ts";
 import { defineOperation } from "./define.ts";
+import { printed } from "./print.ts";
 import { Target, TimeoutMs } from "./schemas.ts";
 import { activePage } from "./snapshot.ts";
 
@@ -47,7 +55,6 @@ export const evaluateOperation = defineOperation({
     input: z.object({
       function: z.string().describe("() => …, or (element) => … with a target"),
       target: z.string().optional().describe("Ref or selector"),
-      element: z.string().optional(),
     }),
     toParams: ({ function: code, ...input }) => ({ ...input, expression: code }),
     present: async ({ json, cut_from, navigated }, context) => {
@@ -63,6 +70,29 @@ export const evaluateOperation = defineOperation({
   },
 });
 
+const noPicture = { data: "", mime_type: "", width: 0, height: 0, cut: false };
+
+async function pdfFile(browser: Browser, page: Page, deadline: Deadline): Promise<string> {
+  const path = browser.fileFor("pdf");
+  writeFileSync(path, Buffer.from(await printed(page, { printBackground: true }, deadline), "base64"));
+  return path;
+}
+
+/** Begins a recording of the page, or ends the one that runs. */
+async function record(browser: Browser, page: Page, deadline: Deadline): Promise<{ file?: string }> {
+  const { recording } = browser;
+  if (recording) {
+    browser.recording = null;
+    recording.end();
+    return { file: recording.path };
+  }
+  if (browser.options.secrets !== noSecrets)
+    throw new ToolError("forbidden", "With --secrets nothing is recorded: a video would show them.");
+  const size = await page.mainFrame.call("size", [], deadline.leftMs);
+  browser.recording = new Recording(page, browser.fileFor("avi"), size);
+  return {};
+}
+
 export const screenshotOperation = defineOperation({
   name: "screenshot",
   summary: "Capture a screenshot of the viewport, the whole page or an element",
@@ -71,7 +101,10 @@ export const screenshotOperation = defineOperation({
   timeoutMs: screenshotTimeoutMs,
   params: z.object({
     target: Target.optional(),
-    type: z.enum(["png", "jpeg", "webp"]).default("png"),
+    type: z
+      .enum(["png", "jpeg", "webp", "pdf", "video"])
+      .default("png")
+      .describe("pdf and video are files; a video begins, and the next call with video ends it"),
     full_page: z.boolean().default(false),
     quality: z.number().int().min(1).max(100).optional().describe("For jpeg and webp"),
     max_bytes: z
@@ -84,14 +117,18 @@ export const screenshotOperation = defineOperation({
     timeout_ms: TimeoutMs,
   }),
   result: z.object({
-    data: z.string().describe("The picture in base64"),
+    data: z.string().describe("The picture in base64; empty for a file"),
+    file: z.string().optional(),
     mime_type: z.string(),
     width: z.number(),
     height: z.number(),
     cut: z.boolean().describe("The page is larger than a picture may be"),
   }),
   run: async ({ browser, deadline }, { target, type, full_page, quality, max_bytes }) => {
-    const page = await (await browser()).page();
+    const running = await browser();
+    const page = await running.page();
+    if (type === "pdf") return { ...noPicture, file: await pdfFile(running, page, deadline) };
+    if (type === "video") return { ...noPicture, ...(await record(running, page, deadline)) };
     const bytesMax = max_bytes ?? null;
     const options = { target: target ?? null, type, fullPage: full_page, quality, bytesMax };
     const { base64, mimeType, width, height, cut } = await screenshot(page, options, deadline);
@@ -104,13 +141,16 @@ export const screenshotOperation = defineOperation({
     isReadOnly: true,
     input: z.object({
       target: z.string().optional().describe("Ref or selector"),
-      type: z.enum(["png", "jpeg"]).optional(),
+      type: z.enum(["png", "jpeg", "pdf", "video"]).optional().describe("video: begins or ends one"),
       fullPage: z.boolean().optional(),
     }),
     toParams: ({ fullPage, ...input }) => ({ ...input, full_page: fullPage, max_bytes: pictureBytesMax }),
-    present: async ({ data, mime_type, width, height, cut }) => ({
-      result: `${width}×${height} ${mime_type}${cut ? ", cut at the largest size a picture may have" : ""}`,
-      image: { base64: data, mimeType: mime_type },
-    }),
+    present: async ({ data, mime_type, width, height, cut, file }) => {
+      if (data === "") return { result: file ? `Written to ${file}` : "The recording has begun." };
+      return {
+        result: `${width}×${height} ${mime_type}${cut ? ", cut at the largest size a picture may have" : ""}`,
+        image: { base64: data, mimeType: mime_type },
+      };
+    },
   },
 });

@@ -1,9 +1,22 @@
 import { z } from "zod";
+import type { Params } from "../cdp/connection.ts";
+import type { Deadline } from "../page/deadline.ts";
+import type { Page } from "../page/page.ts";
 import { withoutSecrets } from "../page/screenshot.ts";
 import { defineOperation } from "./define.ts";
 import { TimeoutMs } from "./schemas.ts";
 
 const printTimeoutMs = 30_000;
+
+/** The PDF in base64. */
+export async function printed(
+  page: Page,
+  wanted: Params<"Page.printToPDF">,
+  deadline: Deadline,
+): Promise<string> {
+  const print = () => page.session.send("Page.printToPDF", wanted, deadline.leftMs);
+  return (await withoutSecrets(page, deadline, print)).data;
+}
 
 export const pdfOperation = defineOperation({
   name: "pdf",
@@ -22,9 +35,6 @@ export const pdfOperation = defineOperation({
   run: async ({ browser, deadline }, { landscape, background, scale, ranges }) => {
     const page = await (await browser()).page();
     const wanted = { landscape, printBackground: background, scale, pageRanges: ranges };
-    const { data } = await withoutSecrets(page, deadline, () =>
-      page.session.send("Page.printToPDF", wanted, deadline.leftMs),
-    );
-    return { data, mime_type: "application/pdf" };
+    return { data: await printed(page, wanted, deadline), mime_type: "application/pdf" };
   },
 });

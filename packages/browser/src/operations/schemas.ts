@@ -29,7 +29,13 @@ export const Event = z.object({
   count: z.number().int().optional().describe("How often it happened, when more than once"),
 });
 
+export const Trace = z.boolean().default(false).describe("Record what the browser does meanwhile");
+export const TraceResult = z
+  .object({ file: z.string().describe("The whole trace"), summary: z.array(z.string()) })
+  .optional();
+
 export const Arrival = z.object({
+  trace: TraceResult,
   url: z.string(),
   title: z.string(),
   status: z.number().int().nullable().describe("HTTP status of the document"),

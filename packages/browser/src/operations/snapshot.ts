@@ -13,6 +13,9 @@ import { QueryTimeoutMs, queryFlag, queryInt, Target } from "./schemas.ts";
 const readTimeoutMs = 10_000;
 /** What comes along with another result is not waited for as long as what was asked for. */
 const inlineMsMax = 5_000;
+/** Of a page that is too large for one result, the beginning, and how to go on. */
+const headCharsMax = 5_000;
+const depthMax = 1_000;
 const offsetMax = 1_000_000_000;
 const waitMsMax = 600_000;
 const wholePage = { target: null, offset: 0, depth: 0, boxes: false, find: null };
@@ -23,7 +26,12 @@ export async function inlineSnapshot({ browser, session, deadline }: Context): P
   const page = await running.page();
   const charsMax = session.contentCharsMax;
   try {
-    return (await snapshot(page, { ...wholePage, charsMax }, deadline.within(inlineMsMax))).yaml;
+    const inTime = deadline.within(inlineMsMax);
+    const { yaml, truncated } = await snapshot(page, { ...wholePage, charsMax }, inTime);
+    if (!truncated || charsMax <= headCharsMax) return yaml;
+    // With a depth, so that the larger one stays what the page is compared with.
+    const head = { ...wholePage, depth: depthMax, charsMax: headCharsMax };
+    return (await snapshot(page, head, inTime)).yaml;
   } catch (error) {
     if (error instanceof ToolError && error.code === "timeout") running.recover(page);
     return undefined;
@@ -96,7 +104,7 @@ export const a11yOperation = defineOperation({
   params: z.object({
     target: Target.optional().describe("Only this element"),
     offset: queryInt(0, offsetMax).default(0).describe("First child to show, as a /more line says"),
-    depth: queryInt(0, 1_000).default(0).describe("0: no limit"),
+    depth: queryInt(0, depthMax).default(0).describe("0: no limit"),
     boxes: queryFlag.default(false).describe("Add each element's place as [box=x,y,width,height]"),
     find: z.string().min(1).max(1_000).optional().describe("Only branches that hold this text, in any case"),
     since: queryFlag.default(false).describe("Only what changed since the last snapshot or action"),

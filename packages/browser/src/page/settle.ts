@@ -11,8 +11,11 @@ import type { Page } from "./page.ts";
 const loadWaitMsMax = 5_000;
 /** How long an action waits for the answers to requests that it made. */
 const requestWaitMsMax = 500;
-/** How long an action waits for the page to show something of it, while the page has a timer running. */
-const reactionWaitMsMax = 500;
+/**
+ * How long an action waits for the page to show something of it, while the page has a timer running that is due within
+ * half a second: longer than that, because a busy machine runs timers late.
+ */
+const reactionWaitMsMax = 1_500;
 /** How long a frame that was not acted on is waited for; one that hangs shows nothing new. */
 const otherFrameMsMax = 300;
 const framesMax = 20;

@@ -39,27 +39,27 @@ export function followPage(secret: string): void {
 
   const countMax = 1_000;
   const due = new Map<unknown, { setAtMs: number; dueAtMs: number }>();
-  const begin = ([, delayMs]: unknown[], id: unknown) => {
+  /** Later ones are not waited for. */
+  const delayMsMax = 500;
+  const later = setTimeout.bind(globalThis);
+  const begin = ([, delay]: unknown[], id: unknown) => {
+    const delayMs = Number(delay) || 0;
+    if (delayMs > delayMsMax) return;
     const setAtMs = now();
+    // Set after the page's own, it runs right after it, however late a busy machine runs both.
+    later(() => due.delete(id), delayMs);
     if (due.size >= countMax) for (const [each, { dueAtMs }] of due) if (dueAtMs < setAtMs) due.delete(each);
-    if (due.size < countMax) due.set(id, { setAtMs, dueAtMs: setAtMs + (Number(delayMs) || 0) });
+    if (due.size < countMax) due.set(id, { setAtMs, dueAtMs: setAtMs + delayMs });
   };
   const end = ([id]: unknown[]) => {
     due.delete(id);
   };
   for (const name of ["setTimeout", "setInterval"]) wrap(globalThis, name, { after: begin });
   for (const name of ["clearTimeout", "clearInterval"]) wrap(globalThis, name, { before: end });
-  /** A timer is late by this much before it counts as over. */
-  const lateMs = 10;
   document.addEventListener(secret, (event) => {
     const { deltaX: sinceMs, deltaY: untilMs, deltaZ: withinMs } = event as WheelEvent;
     for (const { setAtMs, dueAtMs } of due.values())
-      if (
-        setAtMs >= sinceMs &&
-        setAtMs <= untilMs &&
-        dueAtMs <= sinceMs + withinMs &&
-        dueAtMs + lateMs >= now()
-      ) {
+      if (setAtMs >= sinceMs && setAtMs <= untilMs && dueAtMs <= sinceMs + withinMs) {
         event.preventDefault();
         return;
       }

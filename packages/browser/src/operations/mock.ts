@@ -1,0 +1,49 @@
+import { z } from "zod";
+import type { Browser } from "../page/browser.ts";
+import { networkSpeeds } from "../policy/enforce.ts";
+import { defineOperation } from "./define.ts";
+
+const mocksMax = 100;
+
+export const Mocks = z
+  .array(
+    z.object({
+      url: z.string().max(2_000).describe("Part of the address; * stands for anything"),
+      status: z.number().int().min(200).max(599).optional(),
+      body: z.string().max(5_000_000).optional(),
+      headers: z.record(z.string(), z.string()).optional(),
+      delay_ms: z.number().int().min(0).max(600_000).optional(),
+      fail: z.boolean().optional().describe("As if the server could not be reached"),
+    }),
+  )
+  .max(mocksMax)
+  .describe("Answered in place of the server, or delayed; the list replaces the one before");
+const speedNames = Object.keys(networkSpeeds) as (keyof typeof networkSpeeds)[];
+export const Network = z.enum(speedNames);
+
+export interface Mocking {
+  mocks?: z.output<typeof Mocks>;
+  network?: z.output<typeof Network>;
+}
+
+export function mock({ gate }: Browser, { mocks, network }: Mocking): void {
+  if (mocks) gate.mocks = mocks;
+  if (network) gate.speed = network;
+}
+
+export const mockOperation = defineOperation({
+  name: "mock",
+  summary: "Answer requests in place of the servers, delay or fail them; go offline, or be slow",
+  method: "POST",
+  path: "/mock",
+  timeoutMs: 5_000,
+  params: z.object({ mocks: Mocks.optional(), network: Network.optional() }),
+  result: z.object({ mocks: z.number().int() }),
+  run: async ({ browser }, mocking) => {
+    const running = await browser();
+    mock(running, mocking);
+    // Its session has been told before this is answered.
+    await (await running.page()).session.send("Runtime.evaluate", { expression: "1" });
+    return { mocks: running.gate.mocks.length };
+  },
+});
