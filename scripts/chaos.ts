@@ -4,6 +4,7 @@
  * is checked. The tests run it for half a minute.
  *
  *   npm run chaos -- --minutes 10
+ *   npm run chaos -- --minutes 10 --workers 4
  *   npm run chaos -- --minutes 10 --database postgres --instances 3
  *   npm run chaos -- --seed 1234 --minutes 1       the same faults again
  *   npm run chaos -- --route-chats 10000           chats to a route whose backends are killed, frozen or limited
@@ -12,6 +13,7 @@
  *   --seed <n>          decides requests and faults (default: random; it is printed)
  *   --database <name>   sqlite or postgres, which brings a Redis (default: sqlite)
  *   --instances <n>     processes of the service, 1 to 8; more than one needs --database postgres (default: 1)
+ *   --workers <n>       processes of each instance that share its port (default: 1)
  *   --lanes <n>         clients at once (default: 16)
  *   --keep              keep the records of clients, upstreams and faults, in the current folder
  *
@@ -25,6 +27,7 @@ const options = {
   seed: { type: "string" },
   database: { type: "string", default: "sqlite" },
   instances: { type: "string", default: "1" },
+  workers: { type: "string", default: "1" },
   lanes: { type: "string", default: "16" },
   keep: { type: "boolean", default: false },
   "route-chats": { type: "string" },
@@ -47,7 +50,7 @@ function readOptions() {
 const values = readOptions();
 
 function numberOf(
-  name: "minutes" | "seed" | "instances" | "lanes" | "route-chats",
+  name: "minutes" | "seed" | "instances" | "workers" | "lanes" | "route-chats",
   min: number,
   max: number,
 ) {
@@ -67,6 +70,7 @@ const { database } = values;
 if (database !== "sqlite" && database !== "postgres") stopWith("--database must be sqlite or postgres");
 const instances = Math.floor(numberOf("instances", 1, 8));
 if (instances > 1 && database === "sqlite") stopWith("several instances need --database postgres");
+const workers = Math.floor(numberOf("workers", 1, 8));
 const seed =
   values.seed === undefined
     ? Math.floor(Math.random() * SEED_MAX)
@@ -79,10 +83,13 @@ const { closeWorlds } = await import("../tests/chaos/world.ts");
 for (const signal of ["SIGINT", "SIGTERM"] as const)
   process.on(signal, () => void closeWorlds().finally(() => process.exit(130)));
 
-console.log(`seed ${seed}: ${minutes} minutes, ${instances} instance(s) on ${database}`);
+console.log(
+  `seed ${seed}: ${minutes} minutes, ${instances} instance(s) of ${workers} process(es) on ${database}`,
+);
 const report = await runChaos({
   database,
   instances,
+  workers,
   seed,
   temper: "wild",
   lanes,

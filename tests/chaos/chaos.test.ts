@@ -14,6 +14,7 @@ test(
     const { problems, operations, rows, faults, missing } = await runChaos({
       database: "sqlite",
       instances: 1,
+      workers: 1,
       seed,
       temper: "wild",
       lanes: 8,

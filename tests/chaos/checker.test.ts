@@ -101,6 +101,7 @@ const sound = (): Evidence => ({
   ],
   sharedHolds: [],
   texts: [{ where: "log of instance 0", text: "listening", never: ["prompt", "upstreamKey", "userKeys"] }],
+  told: [{ what: "indexes", answers: ["0 a", "0 a"] }],
   canaries,
 });
 
@@ -190,6 +191,11 @@ const doctored: [string, string, (evidence: Evidence) => unknown][] = [
   ["a balance below zero", "negative", ({ books }) => Object.assign(books.accounts[1]!, { balance: -1 })],
   ["a figure below zero", "negative", ({ books }) => Object.assign(books.rows[0]!, { completionTokens: -4 })],
   ["what the ledger itself finds", "ledger", ({ books }) => books.ledgerProblems.push("balance: wrong")],
+  [
+    "connections that are told different things",
+    "as one",
+    ({ told }) => told.push({ what: "indexes", answers: ["0 a", "1 a"] }),
+  ],
   ["a prompt in a log", "canary", ({ texts }) => (texts[0]!.text += `prompt was ${canaries.prompt}`)],
   [
     "an upstream's key in an error",

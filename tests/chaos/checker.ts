@@ -52,6 +52,7 @@ export function check(evidence: Evidence): Problem[] {
     ...endProblems(operations, evidence.faults),
     ...restProblems(evidence),
     ...canaryProblems(evidence),
+    ...toldProblems(evidence),
   ];
 }
 
@@ -232,7 +233,8 @@ function endProblems(operations: ReadonlyMap<number, Operation>, faults: readonl
       faults,
       when,
       ({ kind, target }) =>
-        (target === invoked.instance && (kind === "kill" || (kind === "restart" && ended === "none"))) ||
+        (target.endsWith(invoked.instance) &&
+          (kind === "kill" || (kind === "restart" && ended === "none"))) ||
         target === `line ${invoked.instance}`,
     );
     if (!isAway)
@@ -257,6 +259,16 @@ function restProblems({ instances, sharedHolds }: Evidence): Problem[] {
   }
   for (const hold of sharedHolds) problems.push({ rule: "holds", message: `Redis still has ${hold}` });
   return problems;
+}
+
+/** Whichever process a connection reaches, it is told the same. */
+function toldProblems({ told }: Evidence): Problem[] {
+  return told
+    .filter(({ answers }) => new Set(answers).size !== 1)
+    .map(({ what, answers }) => ({
+      rule: "as one",
+      message: `${what}: ${[...new Set(answers)].join(" | ")}`,
+    }));
 }
 
 function canaryProblems({ texts, clients, upstreams, canaries }: Evidence): Problem[] {

@@ -5,6 +5,7 @@ import type { Database } from "../../packages/gateway/src/storage/contract.ts";
 import { openDatabase } from "../../packages/gateway/src/storage/index.ts";
 import type { Instance } from "../cluster/support/cluster.ts";
 import { type ClientRecord, type FaultRecord, type JournalRecord, readRecords } from "./records.ts";
+import { readTold, type Told } from "./told.ts";
 import type { Canaries, World } from "./world.ts";
 
 /** A usage row, as far as it is checked. */
@@ -54,6 +55,8 @@ export interface Evidence {
   /** Holds that Redis still has, by name. */
   sharedHolds: string[];
   texts: Text[];
+  /** What different connections were told at the end. */
+  told: Told[];
   canaries: Canaries;
 }
 
@@ -192,6 +195,8 @@ export async function gather(world: World): Promise<Evidence> {
       instances,
       sharedHolds,
       texts,
+      // Last: its requests are not written down.
+      told: await readTold(world),
       canaries: world.canaries,
     };
   } finally {

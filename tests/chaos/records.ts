@@ -50,16 +50,18 @@ export interface FaultRecord {
 /** Lines of JSON, as many as a run makes. */
 export class Recorder<T> {
   readonly #sink: Bun.FileSink;
+  #isOver = false;
 
   constructor(readonly path: string) {
     this.#sink = Bun.file(path).writer();
   }
 
   write(record: T): void {
-    this.#sink.write(`${JSON.stringify(record)}\n`);
+    if (!this.#isOver) this.#sink.write(`${JSON.stringify(record)}\n`);
   }
 
   async end(): Promise<void> {
+    this.#isOver = true;
     await this.#sink.end();
   }
 }

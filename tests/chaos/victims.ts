@@ -22,6 +22,7 @@ export interface Victim {
 /** An instance that starts while its database is away ends again, and is started again, as a supervisor would. */
 const STARTS_MAX = 60;
 const START_PAUSE_MS = 500;
+const WORKERS_WITHIN_MS = 60_000;
 
 export class InstanceVictim implements Victim {
   constructor(
@@ -50,6 +51,24 @@ export class InstanceVictim implements Victim {
     const code = await this.instance.drain();
     if (code !== 0) throw new Error(`an instance that was asked to end did so with code ${code}`);
     await this.start();
+  }
+}
+
+/** One of several workers; their supervisor starts another. */
+export class WorkerVictim implements Pick<Victim, "kill" | "start"> {
+  constructor(
+    readonly instance: Instance,
+    readonly count: number,
+  ) {}
+
+  async kill(): Promise<void> {
+    const [worker] = descendantsOf(this.instance.pid);
+    if (worker) signal(worker, "SIGKILL");
+  }
+
+  async start(): Promise<void> {
+    const isWhole = () => this.instance.metric("gateway_worker_up").then((up) => up === this.count);
+    await until("all workers are up", () => isWhole().catch(() => false), WORKERS_WITHIN_MS);
   }
 }
 

@@ -21,6 +21,7 @@ import {
   RedisVictim,
   UpstreamVictim,
   type Victim,
+  WorkerVictim,
 } from "./victims.ts";
 
 const PASSWORD = "correct horse battery";
@@ -36,6 +37,8 @@ const CLOCK_PRELOAD = join(import.meta.dir, "clock-preload.ts");
 export interface WorldOptions {
   database: "sqlite" | "postgres";
   instances: number;
+  /** Processes of each instance that share its port; 1: it is one process itself. */
+  workers: number;
   seed: number;
   temper: Temper;
   /** Where records and logs go. */
@@ -118,7 +121,11 @@ export class World {
           redisUrl: shared?.redisUrl ?? null,
           dataDir,
           preload: CLOCK_PRELOAD,
-          env: { SERVICE_PRICING_FILE: pricingFile, CHAOS_CLOCK_FILE: this.#clockFile },
+          env: {
+            SERVICE_PRICING_FILE: pricingFile,
+            SERVICE_WORKERS: String(this.options.workers),
+            CHAOS_CLOCK_FILE: this.#clockFile,
+          },
           onLog: (text) => appendFileSync(this.logFile(i), text),
         }),
     );
@@ -176,6 +183,14 @@ export class World {
       line.targetPort = port();
     });
     this.victims.set(name, victim);
+    const { workers } = this.options;
+    if (workers > 1) this.victims.set(`worker of ${name}`, new WorkerVictim(instance, workers));
+  }
+
+  /** An administrator's token, as long as it lasts. */
+  async signIn(): Promise<string> {
+    const login = { email: "ada@example.com", password: PASSWORD };
+    return (await this.instances[0]!.rpc("auth.login", login)).access_token;
   }
 
   /** Upstreams, a route over them, an administrator, a pool and two keys, and a node. */
@@ -234,12 +249,10 @@ export class World {
     this.#cleanups.push(() => workplace.remove());
     const machine = { machine_name: "node", version: "1" };
     const { agent_id, token } = await first.rpc("agents.register", machine, admin);
-    const login = { email: "ada@example.com", password: PASSWORD };
     const isServing = async () => (await first.models()).includes("tiny");
     /** A node gives an engine up that dies too often; then it is deployed again, as an operator would. */
     const deploy = async () => {
-      const { access_token } = await first.rpc("auth.login", login);
-      await first.rpc("agents.deploy", { agent_id, model_id: "tiny" }, access_token);
+      await first.rpc("agents.deploy", { agent_id, model_id: "tiny" }, await this.signIn());
     };
     let deployedMs = Date.now();
     const untilServing = () =>
@@ -298,7 +311,7 @@ export class World {
   /** Sets every instance's clock, as when the machine's is set. */
   jump(offsetMs: number): void {
     writeFileSync(this.#clockFile, String(offsetMs));
-    for (const { pid } of this.instances) process.kill(pid, "SIGUSR2");
+    for (const { pids } of this.instances) for (const pid of pids) process.kill(pid, "SIGUSR2");
   }
 
   /** Notes what each process takes once it has worked for a while. */

@@ -2748,7 +2748,7 @@ export interface Methods {
       next_cursor: string | null;
     };
   };
-  /** This instance's last hour: outcomes by minute, first tokens, probes of backends, latest failures. */
+  /** The last hour: outcomes by minute, first tokens, probes of backends, latest failures. */
   "system.activity": {
     auth: "admin";
     params: Record<string, never>;

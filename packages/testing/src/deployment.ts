@@ -1,4 +1,5 @@
 /** The same service as several processes would be: workers of one supervisor, or instances on Postgres and Redis. */
+import { test } from "bun:test";
 import { mkdirSync } from "node:fs";
 import { type AddressInfo, connect, createServer, type Server } from "node:net";
 import { join } from "node:path";
@@ -14,6 +15,9 @@ export type Deployment = keyof typeof deployments;
 
 /** What `npm run deployments` asks of every service that a test boots; null: one process. */
 export const deploymentOfRun = (process.env.TEST_DEPLOYMENT || null) as Deployment | null;
+
+/** A test that looks at what each process has for itself, or into the one that it booted. */
+export const inOneProcess = deploymentOfRun ? test.skip : test;
 
 if (deploymentOfRun) {
   // A connection for each request, so that the requests of a test reach all parts of the service in turn.

@@ -46,6 +46,7 @@ export async function measureOutages(options: OutagesOptions): Promise<Outcome> 
     const report = await runChaos({
       database,
       instances,
+      workers: 1,
       seed: 1,
       temper: "calm",
       lanes: LANES,

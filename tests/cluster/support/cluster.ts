@@ -1,6 +1,7 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { descendantsOf, signal } from "@model-gateway/agent/guard/processes.ts";
 import { until } from "@model-gateway/testing/until.ts";
 
 const MAIN = join(import.meta.dir, "../../../packages/gateway/src/main.ts");
@@ -91,26 +92,39 @@ export class Instance {
     return this.#child?.pid ?? 0;
   }
 
+  /** Of the process, and of its workers. */
+  get pids(): number[] {
+    return this.#child ? [this.pid, ...descendantsOf(this.pid)] : [];
+  }
+
+  #signal(name: NodeJS.Signals): void {
+    for (const pid of this.pids) signal(pid, name);
+  }
+
   /** SIGSTOP, until SIGCONT. */
   freeze(): void {
-    this.#child?.kill("SIGSTOP");
+    this.#signal("SIGSTOP");
   }
 
   resume(): void {
-    this.#child?.kill("SIGCONT");
+    this.#signal("SIGCONT");
   }
 
-  /** A figure of its metrics. */
+  /** A figure of its metrics; with workers, of all together. */
   async metric(name: string): Promise<number> {
     const response = await fetch(`${this.url}/metrics`, {
       headers: { authorization: `Bearer ${ADMIN_TOKEN}` },
     });
-    return Number(new RegExp(`^${name} (\\S+)$`, "m").exec(await response.text())?.[1]);
+    const lines = (await response.text()).matchAll(
+      new RegExp(`^${name}(?:\\{worker="\\d+"\\})? (\\S+)$`, "gm"),
+    );
+    const values = Array.from(lines, ([, value]) => Number(value));
+    return values.length === 0 ? Number.NaN : values.reduce((sum, value) => sum + value, 0);
   }
 
   /** kill -9. */
   async kill(): Promise<void> {
-    this.#child?.kill("SIGKILL");
+    this.#signal("SIGKILL");
     await this.#child?.exited;
   }
 

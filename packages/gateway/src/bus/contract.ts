@@ -15,6 +15,8 @@ export interface Bus {
   subscribe(topic: string, receive: (message: string) => void): Subscription;
   /** Resolves when every current subscription is active on the shared bus. */
   ready(): Promise<void>;
+  /** How many instances are subscribed, this one included; 1 while the others cannot be reached. */
+  listenerCount(topic: string): Promise<number>;
   /** Messages may have been missed: caches that depend on them must be cleared. */
   onGap(forget: () => void): void;
   close(): Promise<void>;
@@ -31,6 +33,8 @@ export interface Subscription {
 export interface Requests {
   /** Null when nobody answered in time. Requests on one topic arrive in the order in which they were sent. */
   ask(topic: string, question: string, timeoutMs: number): Promise<string | null>;
+  /** The answers of every instance that serves the topic, this one included, as far as they come in time. */
+  askAll(topic: string, question: string, timeoutMs: number): Promise<string[]>;
   serve(topic: string, answer: (question: string) => string | Promise<string>): Subscription;
 }
 

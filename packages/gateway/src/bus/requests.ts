@@ -20,18 +20,32 @@ export class BusRequests implements Requests {
     });
   }
 
-  ask(topic: string, question: string, timeoutMs: number): Promise<string | null> {
+  async ask(topic: string, question: string, timeoutMs: number): Promise<string | null> {
+    const [answer = null] = await this.#ask(topic, question, { timeoutMs, count: 1 });
+    return answer;
+  }
+
+  async askAll(topic: string, question: string, timeoutMs: number): Promise<string[]> {
+    const count = await this.options.bus.listenerCount(topic);
+    return this.#ask(topic, question, { timeoutMs, count });
+  }
+
+  /** Resolves with so many answers, or those that came in time. */
+  #ask(topic: string, question: string, { timeoutMs, count }: { timeoutMs: number; count: number }) {
     const { bus, clock } = this.options;
-    if (this.#waiting.size >= WAITING_MAX) return Promise.resolve(null);
+    const answers: string[] = [];
+    if (this.#waiting.size >= WAITING_MAX) return Promise.resolve(answers);
     const id = String(++this.#count);
-    return new Promise((resolve) => {
-      const end = (answer: string | null) => {
+    return new Promise<string[]>((resolve) => {
+      const end = () => {
         cancel();
         this.#waiting.delete(id);
-        resolve(answer);
+        resolve(answers);
       };
-      const cancel = clock.after(timeoutMs, () => end(null));
-      this.#waiting.set(id, end);
+      const cancel = clock.after(timeoutMs, end);
+      this.#waiting.set(id, (answer) => {
+        if (answers.push(answer) >= count) end();
+      });
       bus.publish(topic, `${this.#replies} ${id} ${question}`);
     });
   }

@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { connect } from "node:net";
 import { ManualClock } from "@model-gateway/testing/clock.ts";
+import { inOneProcess } from "@model-gateway/testing/deployment.ts";
 import { until } from "@model-gateway/testing/until.ts";
 import { politeHandler, wholeStream } from "@model-gateway/testing/upstream.ts";
 import { minimax, startMinimax, type VideoUpstream } from "@model-gateway/testing/video.ts";
@@ -125,7 +126,7 @@ describe("a burst", () => {
     await listener.leave();
   });
 
-  test("a reader that reads nothing is cut off at a bounded number of bytes", async () => {
+  inOneProcess("a reader that reads nothing is cut off at a bounded number of bytes", async () => {
     const session = crypto.randomUUID();
     const socket = connect(bench.app.port, "127.0.0.1");
     const isOver = new Promise<void>((resolve) => socket.once("close", () => resolve()));

@@ -1,5 +1,6 @@
 /** Whose rights are taken away, what goes on because of them ends: on every surface and every instance. */
 import { afterEach, describe, expect, test } from "bun:test";
+import { inOneProcess } from "@model-gateway/testing/deployment.ts";
 import { bootGateway, PASSWORD, type TestGateway } from "@model-gateway/testing/gateway.ts";
 import { type RealtimeUpstream, startRealtimeUpstream } from "@model-gateway/testing/realtime.ts";
 import { until } from "@model-gateway/testing/until.ts";
@@ -285,56 +286,59 @@ describe.each(setups)("on %s", (_, boot) => {
     expect(stays.isOver).toBe(false);
   });
 
-  test("video jobs of a revoked key and of a disabled user are cancelled, upstream too, and nothing is charged", async () => {
-    await setUp();
-    const tasks = startTasks();
-    await registerBackend(admin, { type: "dashscope", name: "film", url: tasks.url, models: ["wan"] });
-    await until("it is served", () => serving.app.rooms.routing.modelCount === 3);
-    const bob = await admin.signIn("bob");
-    const { id: bobId } = await admin.rpc("auth.me", {}, bob);
-    const asked = { model: "wan", prompt: "a fox", duration_seconds: 5 };
-    const submit = async (key: string) => {
-      const response = await fetch(`${serving.url}/v1/video/generations`, {
-        method: "POST",
-        headers: json(key),
-        body: JSON.stringify(asked),
+  inOneProcess(
+    "video jobs of a revoked key and of a disabled user are cancelled, upstream too, and nothing is charged",
+    async () => {
+      await setUp();
+      const tasks = startTasks();
+      await registerBackend(admin, { type: "dashscope", name: "film", url: tasks.url, models: ["wan"] });
+      await until("it is served", () => serving.app.rooms.routing.modelCount === 3);
+      const bob = await admin.signIn("bob");
+      const { id: bobId } = await admin.rpc("auth.me", {}, bob);
+      const asked = { model: "wan", prompt: "a fox", duration_seconds: 5 };
+      const submit = async (key: string) => {
+        const response = await fetch(`${serving.url}/v1/video/generations`, {
+          method: "POST",
+          headers: json(key),
+          body: JSON.stringify(asked),
+        });
+        return response.status === 200 ? ((await response.json()) as { id: string }).id : response.status;
+      };
+      const [revoked, kept] = [
+        await admin.rpc("keys.create", { name: "revoked" }, ada),
+        await admin.rpc("keys.create", { name: "kept" }, ada),
+      ];
+      const [hers, stays] = [await submit(revoked.key), await submit(kept.key)];
+      const { job_id: his } = await serving.rpc("video.create", asked, bob);
+      await until("all are made", () => tasks.running() === 3);
+      const follower = await listen(serving, String(hers));
+      await admin.rpc("keys.revoke", { key_id: revoked.id }, ada);
+      await until("the key's is cancelled upstream", () => tasks.running() === 2);
+      await until("its follower is told", () => follower.text.includes("revoked"));
+      await admin.rpc("users.update", { user_id: bobId, disabled: true }, ada);
+      await until("his is cancelled upstream", () => tasks.running() === 1);
+      expect(await serving.rpc("video.get", { job_id: hers }, ada)).toMatchObject({
+        status: "cancelled",
+        error: expect.stringContaining("revoked"),
+        cost: 0,
       });
-      return response.status === 200 ? ((await response.json()) as { id: string }).id : response.status;
-    };
-    const [revoked, kept] = [
-      await admin.rpc("keys.create", { name: "revoked" }, ada),
-      await admin.rpc("keys.create", { name: "kept" }, ada),
-    ];
-    const [hers, stays] = [await submit(revoked.key), await submit(kept.key)];
-    const { job_id: his } = await serving.rpc("video.create", asked, bob);
-    await until("all are made", () => tasks.running() === 3);
-    const follower = await listen(serving, String(hers));
-    await admin.rpc("keys.revoke", { key_id: revoked.id }, ada);
-    await until("the key's is cancelled upstream", () => tasks.running() === 2);
-    await until("its follower is told", () => follower.text.includes("revoked"));
-    await admin.rpc("users.update", { user_id: bobId, disabled: true }, ada);
-    await until("his is cancelled upstream", () => tasks.running() === 1);
-    expect(await serving.rpc("video.get", { job_id: hers }, ada)).toMatchObject({
-      status: "cancelled",
-      error: expect.stringContaining("revoked"),
-      cost: 0,
-    });
-    expect(await serving.rpc("video.get", { job_id: stays }, ada)).toMatchObject({ error: null });
-    // Nothing new is made, and what was held for the jobs is free again.
-    expect(await submit(revoked.key)).toBe(401);
-    expect(tasks.count()).toBe(3);
-    await admin.rpc("users.update", { user_id: bobId, disabled: false }, ada);
-    const again = await admin.signIn("bob");
-    expect(await admin.rpc("video.get", { job_id: his }, again)).toMatchObject({
-      status: "cancelled",
-      cost: 0,
-    });
-    await until(
-      "only one job is held for",
-      () => (serving.app.rooms.metering as MeteringService).holdCount === 1,
-    );
-    expect((await admin.rpc("usage.list", {}, again)).records).toEqual([]);
-  });
+      expect(await serving.rpc("video.get", { job_id: stays }, ada)).toMatchObject({ error: null });
+      // Nothing new is made, and what was held for the jobs is free again.
+      expect(await submit(revoked.key)).toBe(401);
+      expect(tasks.count()).toBe(3);
+      await admin.rpc("users.update", { user_id: bobId, disabled: false }, ada);
+      const again = await admin.signIn("bob");
+      expect(await admin.rpc("video.get", { job_id: his }, again)).toMatchObject({
+        status: "cancelled",
+        cost: 0,
+      });
+      await until(
+        "only one job is held for",
+        () => (serving.app.rooms.metering as MeteringService).holdCount === 1,
+      );
+      expect((await admin.rpc("usage.list", {}, again)).records).toEqual([]);
+    },
+  );
 
   test.each(["direct", "tunnel"] as const)("a deregistered node's answers end: %s", async (way) => {
     await setUp();

@@ -96,6 +96,7 @@ export async function openBench({
     ids,
     log,
     counter,
+    instances: null,
     billing,
     usage,
     ledger,

@@ -1,4 +1,5 @@
 import { afterEach, describe, expect, test } from "bun:test";
+import { inOneProcess } from "@model-gateway/testing/deployment.ts";
 import { ADMIN_TOKEN, bootGateway } from "@model-gateway/testing/gateway.ts";
 import { until } from "@model-gateway/testing/until.ts";
 import { completion, startUpstream, wholeStream } from "@model-gateway/testing/upstream.ts";
@@ -37,31 +38,34 @@ const otherKey = async () => {
 const say = (content: string) => bench.chat({ messages: [{ role: "user", content }] });
 
 describe("what counts against a backend", () => {
-  test("three failures in a row keep their payer away from the model; the log and metrics say so", async () => {
-    const { log, lines } = keptLog();
-    bench = await bootInference({ overrides: { log }, upstream: { models: ["m", "n"] } });
-    const other = await otherKey();
-    bench.upstream.answer((_, reply) => reply.json({ error: "tools are not supported" }, 500));
-    for (let i = 0; i < 3; i++) expect((await say("a mistake")).status).toBe(502);
-    const refused = await say("anything");
-    expect(refused.status).toBe(500);
-    expect(Number(refused.headers.get("retry-after"))).toBeWithin(1, 31);
-    expect((await entryOf("first")).circuit).toMatchObject({ state: "open", model: "m", for_all: false });
-    const opened = () => lines.filter(({ message }) => message === "a backend's circuit opened");
-    expect(opened()).toMatchObject([
-      { backend: "first", model: "m", payer: bench.userId, cause: "upstream 500: tools are not supported" },
-    ]);
-    const metrics = await (await fetch(`${bench.url}/metrics`)).text();
-    expect(metrics).toContain('gateway_backend_circuit_changes_total{backend="first",to="open"} 1');
+  inOneProcess(
+    "three failures in a row keep their payer away from the model; the log and metrics say so",
+    async () => {
+      const { log, lines } = keptLog();
+      bench = await bootInference({ overrides: { log }, upstream: { models: ["m", "n"] } });
+      const other = await otherKey();
+      bench.upstream.answer((_, reply) => reply.json({ error: "tools are not supported" }, 500));
+      for (let i = 0; i < 3; i++) expect((await say("a mistake")).status).toBe(502);
+      const refused = await say("anything");
+      expect(refused.status).toBe(500);
+      expect(Number(refused.headers.get("retry-after"))).toBeWithin(1, 31);
+      expect((await entryOf("first")).circuit).toMatchObject({ state: "open", model: "m", for_all: false });
+      const opened = () => lines.filter(({ message }) => message === "a backend's circuit opened");
+      expect(opened()).toMatchObject([
+        { backend: "first", model: "m", payer: bench.userId, cause: "upstream 500: tools are not supported" },
+      ]);
+      const metrics = await (await fetch(`${bench.url}/metrics`)).text();
+      expect(metrics).toContain('gateway_backend_circuit_changes_total{backend="first",to="open"} 1');
 
-    expect((await bench.chat({ model: "n" })).status).toBe(502);
-    expect((await bench.chat({}, other)).status).toBe(502);
-    expect((await bench.chat({}, other)).status).toBe(500);
-    expect((await entryOf("first")).circuit).toMatchObject({ state: "open", model: "m", for_all: true });
-    bench.upstream.answer((_, reply) => reply.json(completion("well")));
-    expect((await bench.chat({ model: "n" })).status).toBe(200);
-    expect((await say("still kept away")).status).toBe(500);
-  });
+      expect((await bench.chat({ model: "n" })).status).toBe(502);
+      expect((await bench.chat({}, other)).status).toBe(502);
+      expect((await bench.chat({}, other)).status).toBe(500);
+      expect((await entryOf("first")).circuit).toMatchObject({ state: "open", model: "m", for_all: true });
+      bench.upstream.answer((_, reply) => reply.json(completion("well")));
+      expect((await bench.chat({ model: "n" })).status).toBe(200);
+      expect((await say("still kept away")).status).toBe(500);
+    },
+  );
 
   test("one payer's failures do not take the model from others", async () => {
     bench = await bootInference();
@@ -98,31 +102,35 @@ describe("what counts against a backend", () => {
   });
 });
 
-test("a bridge backend that comes back on another port starts with a closed circuit", async () => {
-  const agent = startFakeBridge();
-  const [old, next] = [startUpstream({ models: ["far"] }), startUpstream({ models: ["far"] })];
-  cleanup.push(
-    () => agent.stop(),
-    () => old.stop(),
-    () => next.stop(),
-  );
-  agent.services.set("gpu/llm", old.port);
-  bench = await bootInference({ config: { bridgeUrl: agent.url } });
-  await bench.addBackend({ name: "far", type: "external", url: "bridge://gpu/llm" });
-  old.answer((_, reply) => reply.json({ error: "broken" }, 500));
-  for (const content of ["a", "b", "c"])
-    expect((await bench.chat({ model: "far", messages: [{ role: "user", content }] })).status).toBe(502);
-  expect((await entryOf("far")).circuit.state).toBe("open");
-  const entry = bench.app.rooms.routing.entries.find(({ config }) => config.name === "far")!;
-  const { circuits } = entry;
-  agent.services.set("gpu/llm", next.port);
-  old.stop();
-  const hasMoved = () => entry.circuits !== circuits && entry.state === "Healthy";
-  await until("it is reached at its new port", hasMoved);
-  expect((await bench.chat({ model: "far" })).status).toBe(200);
-  expect(entry.removed).toBe(false);
-  expect((await entryOf("far")).circuit.state).toBe("closed");
-}, 60_000);
+inOneProcess(
+  "a bridge backend that comes back on another port starts with a closed circuit",
+  async () => {
+    const agent = startFakeBridge();
+    const [old, next] = [startUpstream({ models: ["far"] }), startUpstream({ models: ["far"] })];
+    cleanup.push(
+      () => agent.stop(),
+      () => old.stop(),
+      () => next.stop(),
+    );
+    agent.services.set("gpu/llm", old.port);
+    bench = await bootInference({ config: { bridgeUrl: agent.url } });
+    await bench.addBackend({ name: "far", type: "external", url: "bridge://gpu/llm" });
+    old.answer((_, reply) => reply.json({ error: "broken" }, 500));
+    for (const content of ["a", "b", "c"])
+      expect((await bench.chat({ model: "far", messages: [{ role: "user", content }] })).status).toBe(502);
+    expect((await entryOf("far")).circuit.state).toBe("open");
+    const entry = bench.app.rooms.routing.entries.find(({ config }) => config.name === "far")!;
+    const { circuits } = entry;
+    agent.services.set("gpu/llm", next.port);
+    old.stop();
+    const hasMoved = () => entry.circuits !== circuits && entry.state === "Healthy";
+    await until("it is reached at its new port", hasMoved);
+    expect((await bench.chat({ model: "far" })).status).toBe(200);
+    expect(entry.removed).toBe(false);
+    expect((await entryOf("far")).circuit.state).toBe("closed");
+  },
+  60_000,
+);
 
 describe("recovery", () => {
   test("a backend that was restarted serves as soon as a probe finds it", async () => {

@@ -1,4 +1,5 @@
 import { afterEach, describe, expect, test } from "bun:test";
+import { inOneProcess } from "@model-gateway/testing/deployment.ts";
 import { until } from "@model-gateway/testing/until.ts";
 import { startUpstream } from "@model-gateway/testing/upstream.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
@@ -33,7 +34,7 @@ const stateOf = async (name: string) =>
   (await bench.backends()).backends.health.find((entry: { name: string }) => entry.name === name);
 
 describe("health", () => {
-  test("is probed at registration and every minute, without spending tokens", async () => {
+  inOneProcess("is probed at registration and every minute, without spending tokens", async () => {
     const { clock, nextRound } = steppedClock();
     bench = await bootInference({ overrides: { clock } });
     expect(bench.upstream.probeCount).toBe(1);
@@ -72,7 +73,7 @@ describe("health", () => {
     silent.stop();
   });
 
-  test("a list changed in the database is seen in the next round", async () => {
+  inOneProcess("a list changed in the database is seen in the next round", async () => {
     const { clock, nextRound } = steppedClock();
     bench = await bootInference({ overrides: { clock } });
     const { db } = bench.app.rooms.routing.options;

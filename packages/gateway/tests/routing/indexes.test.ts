@@ -73,12 +73,14 @@ describe.each(sharings)("two instances %s", (sharing) => {
     const told = await Promise.all(names.map((name, at) => register(at % 2 ? a : b, name)));
     const list = await untilAgreed(names);
     expect(list.map(([index]) => index)).toEqual([0, 1, 2, 3, 4, 5, 6, 7]);
-    expect(names.map((name) => list.find((each) => each[1] === name)![0])).toEqual(told);
+    // One that a busy database did not take in time was told a number for the time being.
+    const kept = told.map((index, at) => [index, names[at]!] as const).filter(([index]) => index < 1_000_000);
+    expect(list).toEqual(expect.arrayContaining(kept.map(([index, name]) => [index, name])));
     const late = await boot();
     expect(await listed(late)).toEqual(list);
 
     // The same name again keeps its place; on whichever instance it comes.
-    expect(await register(b, "p3")).toBe(told[3]!);
+    expect(await register(b, "p3")).toBe(list.find((each) => each[1] === "p3")![0]);
     expect(await untilAgreed(names)).toEqual(list);
   });
 

@@ -1,5 +1,6 @@
 import { afterEach, describe, expect, test } from "bun:test";
 import { ManualClock } from "@model-gateway/testing/clock.ts";
+import { inOneProcess } from "@model-gateway/testing/deployment.ts";
 import { bootGateway } from "@model-gateway/testing/gateway.ts";
 import { until } from "@model-gateway/testing/until.ts";
 import {
@@ -246,7 +247,7 @@ describe("a model route", () => {
   });
 });
 
-test("a backend with two places gets two calls at once, and the others wait in order", async () => {
+inOneProcess("a backend with two places gets two calls at once, and the others wait in order", async () => {
   bench = await bootInference();
   const served: string[] = [];
   let most = 0;
@@ -278,40 +279,46 @@ test("a backend with two places gets two calls at once, and the others wait in o
   expect(most).toBe(2);
 });
 
-test("a call that has waited a minute for a place is told to come back, and the backend has not failed", async () => {
-  const clock = new ManualClock();
-  bench = await bootInference({ overrides: { clock } });
-  const small = await addUpstream("small", "tiny", { concurrency: 1 });
-  const { promise: gate, resolve: open } = Promise.withResolvers<void>();
-  small.answer(async (_, reply) => {
-    await gate;
-    await reply.json(completion("ok"));
-  });
-  const first = bench.chat({ model: "tiny" });
-  await until("it is asked", () => small.requests.some(({ method }) => method === "POST"));
-  const second = bench.chat({ model: "tiny" });
-  await until("it waits", () => bench.app.rooms.routing.waitingCount === 1);
-  clock.advance(60_000);
-  const refused = await second;
-  expect([refused.status, refused.headers.get("retry-after")]).toEqual([429, "1"]);
-  expect((await refused.json()).error).toMatchObject({ type: "rate_limit_error", code: "backend_busy" });
-  open();
-  expect((await first).status).toBe(200);
-  const { backends } = await bench.backends();
-  expect(backends.health.at(-1).circuit).toMatchObject({ state: "closed", consecutive_failures: 0 });
-});
+inOneProcess(
+  "a call that has waited a minute for a place is told to come back, and the backend has not failed",
+  async () => {
+    const clock = new ManualClock();
+    bench = await bootInference({ overrides: { clock } });
+    const small = await addUpstream("small", "tiny", { concurrency: 1 });
+    const { promise: gate, resolve: open } = Promise.withResolvers<void>();
+    small.answer(async (_, reply) => {
+      await gate;
+      await reply.json(completion("ok"));
+    });
+    const first = bench.chat({ model: "tiny" });
+    await until("it is asked", () => small.requests.some(({ method }) => method === "POST"));
+    const second = bench.chat({ model: "tiny" });
+    await until("it waits", () => bench.app.rooms.routing.waitingCount === 1);
+    clock.advance(60_000);
+    const refused = await second;
+    expect([refused.status, refused.headers.get("retry-after")]).toEqual([429, "1"]);
+    expect((await refused.json()).error).toMatchObject({ type: "rate_limit_error", code: "backend_busy" });
+    open();
+    expect((await first).status).toBe(200);
+    const { backends } = await bench.backends();
+    expect(backends.health.at(-1).circuit).toMatchObject({ state: "closed", consecutive_failures: 0 });
+  },
+);
 
-test("with SERVICE_BACKEND_CHOICE=latency the backend that answers sooner gets the calls", async () => {
-  bench = await bootInference({ config: { backendChoice: "latency" } });
-  const slow = await addUpstream("slow", "m");
-  slow.answer(async (_, reply) => {
-    await Bun.sleep(150);
-    await reply.json(completion("late"));
-  });
-  for (let i = 0; i < 12; i++) expect((await bench.chat({})).status).toBe(200);
-  expect(slow.requests.length).toBe(1);
-  expect(bench.upstream.requests.length).toBe(11);
-});
+inOneProcess(
+  "with SERVICE_BACKEND_CHOICE=latency the backend that answers sooner gets the calls",
+  async () => {
+    bench = await bootInference({ config: { backendChoice: "latency" } });
+    const slow = await addUpstream("slow", "m");
+    slow.answer(async (_, reply) => {
+      await Bun.sleep(150);
+      await reply.json(completion("late"));
+    });
+    for (let i = 0; i < 12; i++) expect((await bench.chat({})).status).toBe(200);
+    expect(slow.requests.length).toBe(1);
+    expect(bench.upstream.requests.length).toBe(11);
+  },
+);
 
 test("an error says who was asked last, and how many were", async () => {
   bench = await bootInference();

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { inOneProcess } from "@model-gateway/testing/deployment.ts";
 import { bootGateway, PASSWORD, type TestGateway } from "@model-gateway/testing/gateway.ts";
 import { until } from "@model-gateway/testing/until.ts";
 import { type FakeUpstream, startUpstream } from "@model-gateway/testing/upstream.ts";
@@ -59,24 +60,27 @@ test("doctor names what it found where no backend is registered", async () => {
   expect(finding.remedy).toContain(`vllm at http://127.0.0.1:${vllm.port} answered here`);
 });
 
-test("what answers is told with its models; silence, refusal and the service itself are not mistaken for one", async () => {
-  const { servers: seen } = await gateway.rpc("backends.detect", {}, admin);
-  const [found, ...rest] = seen;
-  expect(found).toEqual({
-    id: "vllm",
-    label: "vllm",
-    url: `http://127.0.0.1:${vllm.port}`,
-    found: true,
-    models: ["qwen3-8b", "bge-m3"],
-    models_total: 2,
-    detail: null,
-    registered_as: null,
-  });
-  expect(rest.map(({ found }: { found: boolean }) => found)).toEqual([false, false, false]);
-  expect(rest.at(-1).detail).toContain("this service itself");
-});
+inOneProcess(
+  "what answers is told with its models; silence, refusal and the service itself are not mistaken for one",
+  async () => {
+    const { servers: seen } = await gateway.rpc("backends.detect", {}, admin);
+    const [found, ...rest] = seen;
+    expect(found).toEqual({
+      id: "vllm",
+      label: "vllm",
+      url: `http://127.0.0.1:${vllm.port}`,
+      found: true,
+      models: ["qwen3-8b", "bge-m3"],
+      models_total: 2,
+      detail: null,
+      registered_as: null,
+    });
+    expect(rest.map(({ found }: { found: boolean }) => found)).toEqual([false, false, false]);
+    expect(rest.at(-1).detail).toContain("this service itself");
+  },
+);
 
-test("the command line finds and registers it; once is enough", async () => {
+inOneProcess("the command line finds and registers it; once is enough", async () => {
   const shell = openShell({ MODEL_GATEWAY_URL: gateway.url });
   try {
     await shell.run(["login", "--email", "admin@example.com"], { stdin: PASSWORD });

@@ -97,7 +97,7 @@ export function LatestFailures() {
       <Loaded query={query} outline={<TableSkeleton columns={columns} rows={3} />}>
         {({ failures }) =>
           failures.length === 0 ? (
-            <Status tone="good">No request has failed since this instance started.</Status>
+            <Status tone="good">No request has failed since the service started.</Status>
           ) : (
             <Table
               label="Latest failures"

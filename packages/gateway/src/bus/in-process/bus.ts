@@ -12,6 +12,10 @@ export class InProcessBus implements Bus {
 
   async ready(): Promise<void> {}
 
+  async listenerCount(): Promise<number> {
+    return 1;
+  }
+
   /** A single process misses nothing. */
   onGap(): void {}
 

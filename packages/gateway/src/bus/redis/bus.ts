@@ -162,6 +162,13 @@ export class RedisBus implements Bus {
     await Promise.all(this.#channels.values());
   }
 
+  async listenerCount(topic: string): Promise<number> {
+    const channel = this.options.prefix + topic;
+    const counted = this.connected ? this.#commands.send("PUBSUB", ["NUMSUB", channel]) : null;
+    const [, count] = ((await counted?.catch(() => null)) ?? [channel, 1]) as [string, number];
+    return Number(count);
+  }
+
   async #listen(channel: string, topic: string): Promise<void> {
     // Not connected: `#restore` subscribes again as soon as it is.
     if (!this.#listener.connected) return;

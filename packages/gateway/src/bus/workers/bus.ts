@@ -63,6 +63,10 @@ export class WorkerBus implements Bus {
     await Promise.all(this.#topics.values());
   }
 
+  listenerCount(topic: string): Promise<number> {
+    return this.link.ask("count", topic).catch(() => 1);
+  }
+
   onGap(forget: () => void): void {
     this.#forget.add(forget);
   }

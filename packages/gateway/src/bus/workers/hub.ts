@@ -121,6 +121,8 @@ export class WorkerHub {
         peer.topics.get(message[1])?.();
         peer.topics.delete(message[1]);
         return;
+      case "count":
+        return this.#topics.receiverCount(message[2]);
       case "write": {
         const [, id] = message;
         this.#writes.enter(peer, () => peer.channel.send(["answer", id, true]));

@@ -9,6 +9,7 @@ export type ToHub =
   | readonly ["publish", string, string]
   | readonly ["subscribe", number, string]
   | readonly ["unsubscribe", string]
+  | readonly ["count", number, string]
   /** Waits for its turn to write to the database. */
   | readonly ["write", number]
   | readonly ["written"]
@@ -21,6 +22,8 @@ export interface Answers {
   enter: CounterEntry;
   leave: true;
   subscribe: true;
+  /** How many workers are subscribed to the topic. */
+  count: number;
   write: true;
   beat: true;
 }

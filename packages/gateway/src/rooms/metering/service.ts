@@ -37,6 +37,8 @@ import { QuotaWindows, spentNames } from "./windows.ts";
 const JOURNAL_DIR = "journal";
 /** How long a reader waits for the rows of requests that have just ended. */
 const READ_FLUSH_MS = 2_000;
+/** Asks each instance to bring what it has journaled into the database. */
+const SETTLE = "settle";
 /** How long a start waits for what an earlier run left in the journal: until then it is not known to be spent. */
 const CATCH_UP_MS = 5_000;
 const RATE_WINDOW_MS = 60_000;
@@ -66,7 +68,7 @@ const UNCHARGED = {
   budgets: 0,
 } as const;
 
-export interface MeteringOptions extends Needs<"clock" | "ids" | "log" | "counter"> {
+export interface MeteringOptions extends Needs<"clock" | "ids" | "log" | "counter" | "instances"> {
   settler: Settler;
   billing: Billing;
   usage: Usage;
@@ -114,6 +116,24 @@ const once = (run: () => void): (() => void) => {
   };
 };
 
+/** Whoever asks while it runs waits for the next run, which all of them share. */
+function joined(run: () => Promise<void>): () => Promise<void> {
+  let running: Promise<void> | null = null;
+  let next: Promise<void> | null = null;
+  const start = () => {
+    next = null;
+    running = run().finally(() => {
+      running = null;
+    });
+    return running;
+  };
+  return () => {
+    if (!running) return start();
+    next ??= running.then(start, start);
+    return next;
+  };
+}
+
 export class MeteringService implements Metering {
   readonly #journal: Journal;
   readonly #writer: JournalWriter;
@@ -134,7 +154,7 @@ export class MeteringService implements Metering {
         return owed && this.#append(admission.options, owed, kind);
       },
     };
-    const { settler, clock, log, ids, usage, ledger, pointsPerUsd, counter, dataDir } = options;
+    const { settler, clock, log, ids, usage, ledger, pointsPerUsd, counter, dataDir, instances } = options;
     const { beforeAnswers } = options;
     this.#windows = new QuotaWindows({ store: usage.store, clock, log });
     this.#keyBudgets = new KeyBudgets({ store: usage.store, clock, log });
@@ -146,7 +166,7 @@ export class MeteringService implements Metering {
       windows: this.#windows,
       counter,
       keyBudgets: this.#keyBudgets,
-      settled: () => this.flush(READ_FLUSH_MS),
+      settled: () => usage.settled(),
       tokenPaceSeconds: (keyId) =>
         this.#recentTokens.secondsUntilFewer(tokenPaceName(keyId)) ?? RATE_RETRY_AFTER_SECONDS,
       pointsPerUsd,
@@ -167,9 +187,11 @@ export class MeteringService implements Metering {
       settled: (news) => this.#settled(news),
       givenUp: (entries) => this.#release(entries),
     });
-    usage.settled = async () => {
-      await this.#writer.flush(READ_FLUSH_MS);
-    };
+    const flush = async () => String(await this.#writer.flush(READ_FLUSH_MS));
+    instances?.serve(SETTLE, flush);
+    usage.settled = joined(async () => {
+      await (instances?.askAll(SETTLE, "", READ_FLUSH_MS) ?? flush());
+    });
     this.#writer.start();
   }
 

@@ -28,12 +28,17 @@ const nothing = (): Outcomes => ({
   client_left: 0,
 });
 
-type CountsByModel = Map<string, number[]>;
+type CountsByModel = Record<string, number[]>;
 
 /** Counter values, or how much they rose. */
 interface Reading {
   outcomes: Outcomes;
   firstTokens: CountsByModel;
+}
+
+/** What happened in one minute. Instances send each other the same form. */
+export interface Minute extends Reading {
+  atMs: number;
 }
 
 /**
@@ -42,7 +47,7 @@ interface Reading {
  */
 export class LastHour {
   /** Whole minutes, oldest first. */
-  readonly #minutes: (Reading & { atMs: number })[] = [];
+  readonly #minutes: Minute[] = [];
   #base: Reading;
   #baseAtMs: number;
   readonly #stop: () => void;
@@ -75,20 +80,31 @@ export class LastHour {
     for (const { labels, value } of this.metrics.readCounter(REFUSALS))
       outcomes[Number(labels.status) < 500 ? "client_error" : "gateway_error"] += value;
     const { series } = this.metrics.readHistogram(FIRST_CHUNK);
-    const firstTokens = new Map(series.map(({ labels, counts }) => [labels.model ?? "", [...counts]]));
+    const firstTokens = Object.fromEntries(
+      series.map(({ labels, counts }) => [labels.model ?? "", [...counts]]),
+    );
     return { outcomes, firstTokens };
   }
 
-  /** The minutes so far, the one under way last, and how long first tokens took in them. */
-  report() {
+  /** The minutes of this process so far, the one under way last. */
+  minutes(): Minute[] {
     const running = { atMs: this.#baseAtMs, ...difference(this.#read(), this.#base) };
-    const minutes = [...this.#minutes, running].slice(-MINUTES_KEPT);
+    return [...this.#minutes, running].slice(-MINUTES_KEPT);
+  }
+
+  /** The minutes of all, by those of this process, and how long first tokens took in them. */
+  report(others: readonly Minute[] = []) {
+    const minutes = this.minutes().map((each) => structuredClone(each));
+    for (const { atMs, outcomes, firstTokens } of others) {
+      const same = minutes.findLast((each) => each.atMs <= atMs + MINUTE_MS / 2) ?? minutes[0]!;
+      for (const name of OUTCOME_NAMES) same.outcomes[name] += outcomes[name];
+      addTo(same.firstTokens, firstTokens);
+    }
     const { bounds } = this.metrics.readHistogram(FIRST_CHUNK);
-    const byModel: CountsByModel = new Map();
-    for (const { firstTokens } of minutes)
-      for (const [model, counts] of firstTokens) byModel.set(model, sum(byModel.get(model), counts));
-    const all = [...byModel.values()].reduce<number[] | undefined>(sum, undefined);
-    const models = [...byModel]
+    const byModel: CountsByModel = {};
+    for (const { firstTokens } of minutes) addTo(byModel, firstTokens);
+    const all = Object.values(byModel).reduce<number[] | undefined>(sum, undefined);
+    const models = Object.entries(byModel)
       .map(([model, counts]) => ({ model, ...figuresOf(counts, bounds) }))
       .sort((a, b) => b.count - a.count)
       .slice(0, MODELS_SHOWN_MAX);
@@ -102,14 +118,18 @@ export class LastHour {
 const sum = (a: readonly number[] | undefined, b: readonly number[]): number[] =>
   a ? a.map((value, i) => value + (b[i] ?? 0)) : [...b];
 
+function addTo(total: CountsByModel, more: CountsByModel): void {
+  for (const [model, counts] of Object.entries(more)) total[model] = sum(total[model], counts);
+}
+
 function difference(now: Reading, before: Reading): Reading {
   const outcomes = nothing();
   for (const name of OUTCOME_NAMES) outcomes[name] = now.outcomes[name] - before.outcomes[name];
-  const firstTokens: CountsByModel = new Map();
-  for (const [model, counts] of now.firstTokens) {
-    const past = before.firstTokens.get(model);
+  const firstTokens: CountsByModel = {};
+  for (const [model, counts] of Object.entries(now.firstTokens)) {
+    const past = before.firstTokens[model];
     const rise = past ? counts.map((value, i) => value - (past[i] ?? 0)) : counts;
-    if (rise.some((value) => value > 0)) firstTokens.set(model, rise);
+    if (rise.some((value) => value > 0)) firstTokens[model] = rise;
   }
   return { outcomes, firstTokens };
 }

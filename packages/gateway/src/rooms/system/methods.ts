@@ -38,10 +38,10 @@ const State = z.enum(["Healthy", "Degraded", "Unhealthy"]);
 
 export const activity = defineMethod({
   name: "system.activity",
-  summary: "This instance's last hour: outcomes by minute, first tokens, probes of backends, latest failures",
+  summary: "The last hour: outcomes by minute, first tokens, probes of backends, latest failures",
   auth: "admin",
   audit: false,
-  hint: "the whole instance's requests and failures are for administrators",
+  hint: "the whole service's requests and failures are for administrators",
   params: NoParams,
   result: z.object({
     minutes: z

@@ -3,7 +3,7 @@ import type { RequestFailure } from "../../observe/request-records.ts";
 const FAILURES_KEPT = 50;
 const MESSAGE_LENGTH_MAX = 300;
 
-interface RecentFailure extends RequestFailure {
+export interface RecentFailure extends RequestFailure {
   /** When it happened last. */
   atMs: number;
   /** How often it repeated; the request id is the latest one's. */
@@ -31,5 +31,16 @@ export class RecentFailures {
 
   list(): readonly RecentFailure[] {
     return this.#failures;
+  }
+
+  /** Those of other instances among them. */
+  listWith(others: readonly RecentFailure[]): RecentFailure[] {
+    const all: RecentFailure[] = [];
+    for (const failure of [...this.#failures, ...others].toSorted((a, b) => b.atMs - a.atMs)) {
+      const known = all.find((each) => isAlike(each, failure));
+      if (known) known.times += failure.times;
+      else all.push({ ...failure });
+    }
+    return all.slice(0, FAILURES_KEPT);
   }
 }

@@ -7,15 +7,25 @@ import type { MeteringService } from "../metering/index.ts";
 import type { Providers } from "../providers/index.ts";
 import type { Entry, Routing } from "../routing/index.ts";
 import type { LostCaches } from "../usage/index.ts";
-import { LastHour } from "./last-hour.ts";
+import { LastHour, type Minute } from "./last-hour.ts";
 import type { LocalServers } from "./local-servers.ts";
-import { RecentFailures } from "./recent-failures.ts";
+import { type RecentFailure, RecentFailures } from "./recent-failures.ts";
 import { ServiceCount } from "./service-count.ts";
 
 /** Those in trouble come first, so that a long list hides nothing that matters. */
 const BACKENDS_SHOWN_MAX = 50;
 
-interface SystemOptions extends Needs<"bus" | "clock" | "metrics"> {
+/** Asks each instance for its last hour and its latest failures. */
+const ACTIVITY = "activity";
+const TOLD_WITHIN_MS = 500;
+
+interface Activity {
+  by: string;
+  minutes: readonly Minute[];
+  failures: readonly RecentFailure[];
+}
+
+interface SystemOptions extends Needs<"bus" | "clock" | "ids" | "instances" | "metrics"> {
   routing: Pick<Routing, "entries" | "modelCount">;
   agents: Pick<Agents, "agentsOnline" | "gpuNodes" | "modelsDeployed">;
   providers: Pick<Providers, "count">;
@@ -30,11 +40,21 @@ export class System {
   readonly #count: ServiceCount;
   readonly #lastHour: LastHour;
   readonly #failures = new RecentFailures();
+  readonly #me: string;
   draining = false;
 
   constructor(readonly options: SystemOptions) {
     this.#count = new ServiceCount(options);
     this.#lastHour = new LastHour(options.clock, options.metrics);
+    this.#me = options.ids.uuid();
+    options.instances?.serve(ACTIVITY, () => {
+      const own: Activity = {
+        by: this.#me,
+        minutes: this.#lastHour.minutes(),
+        failures: this.#failures.list(),
+      };
+      return JSON.stringify(own);
+    });
   }
 
   get localServers(): LocalServers {
@@ -55,13 +75,19 @@ export class System {
     this.#failures.add(failure, this.options.clock.now());
   }
 
-  /** What an operator watches: this instance's last hour, its backends' probes and its latest failures. */
-  activity(lostCaches: LostCaches) {
+  async #others(): Promise<Activity[]> {
+    const told = (await this.options.instances?.askAll(ACTIVITY, "", TOLD_WITHIN_MS)) ?? [];
+    return told.map((text) => JSON.parse(text) as Activity).filter(({ by }) => by !== this.#me);
+  }
+
+  /** What an operator watches: the service's last hour and latest failures, and this instance's probes of backends. */
+  async activity(lostCaches: LostCaches) {
+    const others = await this.#others();
     const { entries } = this.options.routing;
     const trouble = (entry: Entry) => troubleOf(entry) + (lostCaches.has(entry.config.name) ? 0.5 : 0);
     const shown = entries.toSorted((a, b) => trouble(b) - trouble(a)).slice(0, BACKENDS_SHOWN_MAX);
     return {
-      ...this.#lastHour.report(),
+      ...this.#lastHour.report(others.flatMap(({ minutes }) => minutes)),
       backends_total: entries.length,
       backends: shown.map((entry) => ({
         name: entry.config.name,
@@ -77,11 +103,9 @@ export class System {
           detail,
         })),
       })),
-      failures: this.#failures.list().map(({ atMs, requestId, ...failure }) => ({
-        at: isoTime(atMs),
-        request_id: requestId,
-        ...failure,
-      })),
+      failures: this.#failures
+        .listWith(others.flatMap(({ failures }) => failures))
+        .map(({ atMs, requestId, ...failure }) => ({ at: isoTime(atMs), request_id: requestId, ...failure })),
     };
   }
 
