@@ -98,7 +98,7 @@ describe.each(setups)("realtime %s", (_, redisUrl) => {
     metering.record({ ...row, payer: await metering.payerOf({ userId }) }, usage);
     await until(
       "the quota is drained",
-      async () => (await gateway.rpc("billing.plan", {}, person)).quota_exceeded,
+      async () => (await gateway.rpc("billing.plan", {}, person)).windows.signed_in.exceeded,
     );
     const user_id = `${name}@example.com`;
     await gateway.rpc("group.members.add", { group_id, email: user_id }, root);

@@ -101,7 +101,7 @@ test("with the quota used up a session needs points that can pay for it", async 
     metering.record({ ...row, payer: await metering.payerOf({ userId }) }, usage);
     await until(
       "the quota is spent",
-      async () => (await gateway.rpc("billing.plan", {}, person)).quota_exceeded,
+      async () => (await gateway.rpc("billing.plan", {}, person)).windows.signed_in.exceeded,
     );
     return person;
   };

@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { privateFolder } from "../../kernel/private-files.ts";
 import type { AuditRow } from "./store.ts";
@@ -45,6 +45,8 @@ export class AuditJournal {
 
   /** Ids are in the order of time. */
   #names(): string[] {
+    // Whoever deletes the data directory of a service that runs leaves nothing to store.
+    if (!existsSync(this.#folder)) return [];
     return readdirSync(this.#folder)
       .filter((name) => ENTRY.test(name))
       .sort();
