@@ -38,7 +38,6 @@ function openTracer(config: Config, parts: { clock: Clock; log: Log; metrics: Me
   return createTracer({ endpoint, headers, serviceName, version: VERSION, clock, log, onDropped });
 }
 
-/** What every room depends on. */
 export async function openFoundation(options: FoundationOptions): Promise<Foundation> {
   const { config, life, log, clock = systemClock, ids = randomIds, worker } = options;
   const db = await openStorage(config);

@@ -95,7 +95,6 @@ const opener =
     return room;
   };
 
-/** How backends reach the network. */
 const networkOf = (config: Config, { clock, ids, log }: Foundation) => ({
   fetch: (url: string, init?: BunFetchRequestInit) => fetch(url, init),
   openOrigin: config.usesHttpProxy ? null : (origin: OriginOptions) => new HttpOrigin(origin, clock),
@@ -192,7 +191,6 @@ export async function openRooms({ config, life, foundation, ownPort, deadlines, 
   return all;
 }
 
-/** What housekeeping removes, by name. */
 const sweepsOf = (
   rooms: Pick<
     OpenRooms,

@@ -108,7 +108,6 @@ export interface BackendConfig extends BackendSettings {
   url: string;
   /** Several have spaces or commas between; a Google service account is the JSON of its key file. */
   apiKey: string | null;
-  /** The static model list. */
   models: readonly string[];
   capabilities?: readonly CapabilityName[];
   /** Calls that it takes at once; absent: any number. */
@@ -193,7 +192,6 @@ export interface NativeReader {
   readonly isComplete: boolean;
   /** The usage is that of all of it, not of what had been written by then. */
   readonly isCounted: boolean;
-  /** Nothing comes after that. */
   readonly isOver: boolean;
   /** The upstream's failure inside the stream, in its own words. */
   readonly failure: string | null;
@@ -367,7 +365,6 @@ export interface BackendDeps {
 /** A backend kind, as its folder exports it: everything that others need to know about it. */
 export interface BackendKind {
   kind: string;
-  /** What the console's form calls it. */
   label: string;
   /** Its wire format, for the reference. */
   speaks: string;
@@ -495,7 +492,6 @@ export interface UpstreamRefusal {
   overflow: Overflow | null;
 }
 
-/** A refusal as an upstream answered it. */
 export interface UpstreamAnswer {
   body: string;
   contentType: string;

@@ -80,7 +80,6 @@ export interface Cost {
   perUnit: Quantity;
 }
 
-/** A limit that a grant must fit into. */
 export interface Purse {
   name: string;
   /** `NO_LIMIT` where there is none. */
@@ -194,7 +193,6 @@ export interface Subscriber {
   closed(): void;
 }
 
-/** A subscriber's place in a session. */
 export interface EventReader {
   /** The id of what came just before; null when that is not known. */
   readonly lastId: string | null;

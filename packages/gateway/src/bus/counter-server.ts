@@ -5,7 +5,6 @@ export const ALIVE_MS = 15_000;
 /** A counter that knew nobody opens after this time: by then the others have told it what they hold. */
 export const OPENS_AFTER_MS = 50;
 
-/** What is asked of the counter. */
 export type CounterAsk =
   | { hit: readonly RateLimit[] }
   | { grant: Asking }
@@ -20,7 +19,6 @@ export interface CounterEntry {
   opensInMs: number;
 }
 
-/** Counts for several instances. */
 export interface CounterServer {
   readonly available: boolean;
   /** Decides all asks, in order and in one step. Null when the instance is not known. Shows that the instance lives. */

@@ -232,7 +232,7 @@ export class BusEventHub implements EventHub {
     session.cancelExpiry?.();
     session.cancelExpiry = null;
     this.#deserted.delete(sessionId);
-    if (lastId !== null) this.#catchUp({ sessionId, reader, lastId });
+    if (lastId !== null) this.#catchUp(sessionId, reader, lastId);
     if (!this.#owners.isSure(sessionId)) this.#checkLater(sessionId, reader);
     return reader;
   }
@@ -291,15 +291,7 @@ export class BusEventHub implements EventHub {
 
   // Coming back.
 
-  #catchUp({
-    sessionId,
-    reader,
-    lastId,
-  }: {
-    sessionId: string;
-    reader: SessionReader;
-    lastId: string;
-  }): void {
+  #catchUp(sessionId: string, reader: SessionReader, lastId: string): void {
     const { log } = reader.session;
     const place = () => {
       reader.next = log.numberAfter(lastId) ?? log.first;

@@ -79,7 +79,6 @@ export class EventLog {
     return this.#events.slice(number - this.first);
   }
 
-  /** Forgets those before the number. */
   dropBefore(number: number): void {
     const dropped = this.#events.splice(0, Math.max(0, number - this.first));
     if (dropped.length === 0) return;

@@ -42,7 +42,6 @@ interface ReaderEvents {
   left(): void;
 }
 
-/** One subscriber's place in its session. */
 export class SessionReader implements EventReader {
   /** The number of the notification that it gets next. */
   next: number;

@@ -13,7 +13,6 @@ interface RevocationsOptions {
   log: Log;
 }
 
-/** Revocations as the bus tells of them. */
 export class BusRevocations implements Revocations {
   readonly #rechecks: Recheck[] = [];
   readonly #stop: () => void;

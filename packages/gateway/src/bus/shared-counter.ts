@@ -51,7 +51,6 @@ const NOTHING = { money: 0, tokens: 0 };
  * that it can decide alone while the server is away, and tell it everything when it is back.
  */
 export class SharedCounter implements Counter {
-  /** What this instance holds itself. */
   readonly #own: MemoryCounter;
   /** What has been spent and the server may not know. */
   readonly #news = new BoundedMap<string, Spent>(NEWS_MAX);

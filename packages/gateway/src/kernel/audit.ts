@@ -1,6 +1,5 @@
 import type { Caller } from "./context.ts";
 
-/** What someone changed. */
 export interface AuditEntry {
   /** The method, or `POST /api/admin/aliases`. */
   action: string;

@@ -24,7 +24,6 @@ export class BoundedMap<K, V> {
   entries(): IterableIterator<[K, V]> {
     return this.#map.entries();
   }
-  /** Drops every entry that `matches`. */
   deleteWhere(matches: (value: V, key: K) => boolean): void {
     for (const [key, value] of this.#map) if (matches(value, key)) this.#map.delete(key);
   }

@@ -37,7 +37,6 @@ export interface SignedIn {
 
 export const nameOf = ({ userId, sessionId = "" }: SignedIn): string => `${userId} ${sessionId}`;
 
-/** Where a call comes from. */
 export interface CallSource {
   readonly ip: string;
   readonly userAgent: string | null;

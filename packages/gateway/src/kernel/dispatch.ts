@@ -45,29 +45,17 @@ export function authorize({ auth, name, hint }: Protected, { actor, adminToken }
 /** Runs one call: finds the method, checks the right, validates, handles, and records what was changed. */
 export async function dispatch(
   registry: Registry,
-  {
-    method: name,
-    params,
-    context,
-    audit,
-  }: { method: string; params: unknown; context: CallContext; audit: AuditSink },
+  call: { method: string; params: unknown; context: CallContext; audit: AuditSink },
 ): Promise<unknown> {
+  const { method: name, params, context, audit } = call;
   // The caller has the address already; here only the path is known.
   if (name === DISCOVER) return openRpcDocument(registry, { version: VERSION, serverUrl: "" });
   const method = registry.methods.get(name);
   if (!method) fail("method_not_found", `Method not found: ${name.slice(0, 200)}`);
   const actor = authorize(method, context.caller);
   const checked = validate(method.params, params ?? {});
-  const { caller, requestId, log, rooms, record } = context;
-  const result: unknown = await method.handler({
-    caller,
-    requestId,
-    log,
-    rooms,
-    record,
-    params: checked,
-    actor,
-  });
+  const { caller, requestId } = context;
+  const result: unknown = await method.handler({ ...context, params: checked, actor });
   // Parsing drops every field that the definition does not list, so no handler can leak one.
   const answer = method.result.parse(result);
   if (method.audit !== false)

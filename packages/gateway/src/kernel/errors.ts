@@ -7,7 +7,6 @@ const PLAIN_TYPE = "text/plain; charset=utf-8";
  * alone turn that into a JSON-RPC error object or a REST body, through the two functions at the end.
  */
 interface ErrorKind {
-  /** JSON-RPC error code. */
   rpc: number;
   /** HTTP status on the REST and admin surfaces. */
   status: number;
@@ -88,7 +87,6 @@ interface FailOptions {
   retryAfterSeconds?: number;
   /** Members of REST's `error` besides, or instead of, those of the table. */
   rest?: Record<string, unknown>;
-  /** Headers of REST's answer. */
   headers?: Readonly<Record<string, string>>;
   cause?: unknown;
 }

@@ -1,16 +1,14 @@
+interface Histogram {
+  counts: readonly number[];
+  bounds: readonly number[];
+}
+
 /**
  * A quantile of a histogram whose buckets end at `bounds`; one more count is of what lies beyond the last. Within its
  * bucket it is taken to lie where an even spread would put it. Null when nothing was counted.
  */
-export function quantile({
-  counts,
-  bounds,
-  share,
-}: {
-  counts: readonly number[];
-  bounds: readonly number[];
-  share: number;
-}): number | null {
+export function quantile(histogram: Histogram, share: number): number | null {
+  const { counts, bounds } = histogram;
   const total = counts.reduce((sum, count) => sum + count, 0);
   if (total === 0) return null;
   const rank = share * total;

@@ -9,32 +9,12 @@ import { hideSecrets } from "./secrets.ts";
 const MESSAGE_LENGTH_MAX = 500;
 const NAME_LENGTH_MAX = 128;
 
-/** Where ended requests go. */
 export interface RecordSink {
   readonly clock: Clock;
   /** Takes what was noted at once and never throws. */
   ended(record: RequestRecord, nowMs: number): void;
 }
 
-/** What a line says of a request besides who asked, and what it used. */
-type Facts = Pick<
-  RequestLine,
-  | "surface"
-  | "backend"
-  | "reason"
-  | "status"
-  | "code"
-  | "message"
-  | "modelAsked"
-  | "attempts"
-  | "failedAttempts"
-  | "queueMs"
-  | "firstTokenMs"
-  | "durationMs"
-  | "clientIp"
->;
-
-/** How a request failed. */
 export interface Outcome {
   status: number;
   code: string;
@@ -73,7 +53,6 @@ export const outcomeOf = ({ kind, message }: ServiceError, status = ERRORS[kind]
   message,
 });
 
-/** Where a request goes. */
 interface Sent {
   readonly model: string;
   /** Of the backend. */
@@ -142,7 +121,6 @@ export class RequestRecord {
 
   constructor(
     readonly sink: RecordSink,
-    /** The path or method that was called. */
     readonly surface: string,
     /** Ordered by time: it says when the request came. */
     readonly id: string,
@@ -154,7 +132,6 @@ export class RequestRecord {
     this.details = { ...this.details, ...notes };
   }
 
-  /** The request goes to this backend. */
   sent(route: Sent): void {
     const nowMs = this.sink.clock.now();
     if (this.attempts++ === 0) this.firstSentMs = nowMs;
@@ -162,7 +139,6 @@ export class RequestRecord {
     this.route = route;
   }
 
-  /** The latest attempt failed. */
   broke(cause: unknown): void {
     const { route, firstSentMs, attempts } = this;
     const { sentMs } = this.details;
@@ -209,7 +185,7 @@ export class RequestRecord {
   }
 
   /** The facts of a request that ends now; `outcome`: how it fails, if it does and that is not noted yet. */
-  facts(nowMs: number, model: string | null, outcome: Outcome | null): Facts {
+  facts(nowMs: number, model: string | null, outcome: Outcome | null) {
     const { startedMs, firstSentMs, firstTokenMs, route, modelAsked } = this;
     const { clientIp, failures } = this.details;
     const { code, message } = outcome ?? this.details;

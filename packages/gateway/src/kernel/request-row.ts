@@ -2,7 +2,6 @@
 export interface RequestLine {
   /** Its key everywhere: what makes a replay harmless. Ids of requests say when they came. */
   requestId: string;
-  /** When it ended. */
   atMs: number;
   /** Null: nobody that is known. */
   userId: string | null;

@@ -5,7 +5,6 @@
 export const GEN_AI = {
   /** `chat`, `embeddings`. */
   operation: "gen_ai.operation.name",
-  /** The backend's name. */
   provider: "gen_ai.provider.name",
   requestModel: "gen_ai.request.model",
   requestMaxTokens: "gen_ai.request.max_tokens",
@@ -34,12 +33,10 @@ export const OTEL = {
   httpStatus: "http.response.status_code",
 } as const;
 
-/** The gateway's own attributes. */
 export const GATEWAY = {
   requestId: "gateway.request.id",
   /** `gateway`, `rpc`, … as in usage rows. */
   channel: "gateway.channel",
-  /** Backends that were tried. */
   attempts: "gateway.attempts",
   usageEstimated: "gateway.usage.estimated",
 } as const;

@@ -15,7 +15,6 @@ export interface Counter {
   add(amount?: number, labels?: Labels): void;
   /** The counter of one label set, for callers that count often. */
   labelled(labels: Labels): { add(amount?: number): void };
-  /** Sum over all label sets. */
   total(): number;
 }
 
@@ -142,7 +141,6 @@ export class Metrics {
     return this.#histograms.get(name)?.() ?? { bounds: [], series: [] };
   }
 
-  /** Prometheus exposition text. */
   text(): string {
     return `${this.#sections.map((section) => section()).join("\n")}\n`;
   }

@@ -6,7 +6,6 @@ import type { Metrics } from "../observe/metrics.ts";
 import type { Tracer } from "../observe/tracing.ts";
 import type { Database, Leases } from "../storage/contract.ts";
 
-/** What rooms are built on. */
 export interface Foundation {
   clock: Clock;
   ids: Ids;

@@ -14,7 +14,6 @@ export type Row = Record<string, unknown>;
 export interface Queryable {
   readonly dialect: "sqlite" | "postgres";
   all<T = Row>(sql: string, params?: readonly SqlValue[]): Promise<T[]>;
-  /** The first row, or null. */
   get<T = Row>(sql: string, params?: readonly SqlValue[]): Promise<T | null>;
   /** Number of rows changed. */
   run(sql: string, params?: readonly SqlValue[]): Promise<number>;

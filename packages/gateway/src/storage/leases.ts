@@ -4,7 +4,6 @@ import type { Database, Leases } from "./contract.ts";
 interface LeasesOptions {
   db: Database;
   clock: Clock;
-  /** The holder's id. */
   instance: string;
 }
 

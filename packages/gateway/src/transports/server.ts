@@ -38,7 +38,6 @@ interface HttpServerOptions {
   /** Null: as many as the open files allow. */
   connectionsMax: number | null;
   connectionRefused(): void;
-  /** Largest body with files. */
   uploadBytesMax: number;
   routes: readonly AnyRoute[];
   gate: Gate;

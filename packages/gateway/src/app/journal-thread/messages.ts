@@ -7,7 +7,6 @@ export interface ThreadOptions {
   pointsPerUsd: number;
 }
 
-/** To the settling thread. */
 export type Request = { open: ThreadOptions } | { order: SettleOrder } | { close: true };
 
 /**

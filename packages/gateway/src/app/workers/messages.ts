@@ -21,7 +21,6 @@ export type ToWorker =
   /** While it stops: whether another worker still has requests in progress. */
   | { othersBusy: boolean };
 
-/** From a worker. */
 export type FromWorker =
   /** It takes requests. The introduction is what a start prints. */
   | { ready: { url: string; port: number; introduction: string } }

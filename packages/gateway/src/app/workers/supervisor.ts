@@ -20,7 +20,6 @@ const CLOSING_MS = 20_000;
 interface SupervisorOptions {
   config: Config;
   log: Log;
-  /** The command line of a worker. */
   command: readonly string[];
 }
 

@@ -30,7 +30,6 @@ const WAY_TIMEOUT_MS = 5_000;
 const SUSPECT_PAUSE_MS = 1_000;
 
 interface Member {
-  /** Its node's id. */
   name: string;
   via: "direct" | "tunnel";
   /** In the order in which they are tried. */

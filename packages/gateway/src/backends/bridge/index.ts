@@ -19,7 +19,6 @@ export const isBridgeUrl = (url: string): boolean => url.toLowerCase().startsWit
 
 const Connected = z.object({ local_port: z.int().min(1).max(65_535) });
 
-/** Node and service of a bridge URL. */
 function parseBridgeUrl(url: string): { node: string; service: string } {
   const match = /^bridge:\/\/([^/?#\s]+)\/([^?#\s]+?)\/?$/i.exec(url);
   if (!match)

@@ -83,7 +83,6 @@ export interface ChatAnswer {
 
 export type AnswerConverter = StreamConverter;
 
-/** How chats travel in another dialect. */
 interface Translation {
   request(body: Record<string, unknown>, options: ChatRequestOptions): Record<string, unknown>;
   answer(body: Record<string, unknown>): ChatAnswer;
@@ -101,7 +100,6 @@ export interface Dialect {
   path(call: { model: string; stream: boolean }): string;
   /** How the key is sent unless the backend says otherwise. */
   auth: AuthName;
-  /** What every request needs besides. */
   headers?: Readonly<Record<string, string>>;
   /** The listing below the base; `next` is the page behind an answer, if there is one. */
   listing: {

@@ -1,6 +1,5 @@
 import { isObject } from "../../kernel/json.ts";
 
-/** An event of a stream. */
 export const eventText = (data: object, name?: string): string =>
   `${name === undefined ? "" : `event: ${name}\n`}data: ${JSON.stringify(data)}\n\n`;
 

@@ -100,7 +100,6 @@ export function toDelta(message: unknown): ChatDelta {
   };
 }
 
-/** The result of Engine.Chat. */
 export function readCompletion(result: unknown): Completion {
   if (!isObject(result) || !isObject(result.message))
     throw new BackendError("transport", "the engine answered Engine.Chat without a message");

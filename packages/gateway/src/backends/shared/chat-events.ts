@@ -77,7 +77,6 @@ export interface Completion {
   stopSequence?: unknown;
 }
 
-/** A whole answer. */
 export const completionBody = (
   { id, model, createdSeconds }: ChatIdentity,
   { message, finishReason, usage, logprobs, stopSequence }: Completion,

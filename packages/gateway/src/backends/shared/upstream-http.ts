@@ -76,7 +76,6 @@ export async function fetchUpstream(
   throw await upstreamError(response, answerHeaders);
 }
 
-/** A whole answer as JSON. */
 export async function readJson(response: Response, signal: AbortSignal): Promise<unknown> {
   const whole = await wholeBody(response, ANSWER_BYTES_MAX).catch((error) => {
     throw transportError(error, signal);

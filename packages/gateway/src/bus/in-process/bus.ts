@@ -33,7 +33,6 @@ export class InProcessBus implements Bus {
     return Object.assign(end, { ready: Promise.resolve() });
   }
 
-  /** How many receivers the topic has. */
   receiverCount(topic: string): number {
     return this.#receivers.get(topic)?.size ?? 0;
   }

@@ -104,7 +104,6 @@ export class MemoryCounter {
     } else if (all?.delete(instance) && all.size === 0) this.#reserved.delete(name);
   }
 
-  /** What the instance has reserved. */
   heldBy(instance: string): ReservedChange[] {
     const held: ReservedChange[] = [];
     for (const [name, all] of this.#reserved) {

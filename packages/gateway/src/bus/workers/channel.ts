@@ -69,7 +69,6 @@ export class Channel<In, Out> {
     if (this.#unsentBytes > UNSENT_BYTES_MAX) this.close();
   }
 
-  /** The socket takes more. */
   drained(): void {
     while (this.#unsent.length > 0) {
       const next = this.#unsent[0]!;

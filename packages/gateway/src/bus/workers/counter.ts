@@ -1,7 +1,6 @@
 import type { CounterAnswer, CounterAsk, CounterEntry, CounterServer } from "../counter-server.ts";
 import type { WorkerLink } from "./link.ts";
 
-/** The supervisor counts. */
 export class WorkerCounter implements CounterServer {
   constructor(readonly link: WorkerLink) {}
 

@@ -17,7 +17,6 @@ interface HubOptions {
   log: Log;
 }
 
-/** One worker's connection. */
 interface Peer {
   channel: Channel<ToHub, ToWorker>;
   /** The ids under which it holds. */

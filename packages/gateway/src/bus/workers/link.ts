@@ -45,7 +45,6 @@ export class WorkerLink {
     this.#endTicks = systemClock.every(TICK_MS, () => this.#tick());
   }
 
-  /** Whether the supervisor answers. */
   get connected(): boolean {
     return this.#isConnected;
   }

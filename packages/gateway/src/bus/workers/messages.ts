@@ -16,7 +16,6 @@ export type ToHub =
   /** Asks whether the other end still answers. */
   | readonly ["beat", number];
 
-/** What each request is answered with. */
 export interface Answers {
   ask: readonly CounterAnswer[] | null;
   enter: CounterEntry;

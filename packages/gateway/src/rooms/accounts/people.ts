@@ -227,7 +227,6 @@ export class People {
     return link;
   }
 
-  /** Removes links whose time is over. */
   readonly sweepLinks: Sweep = (...step) =>
     deleteExpired(this.options.db, { table: "account_links" }, ...step);
 }

@@ -453,7 +453,6 @@ export class Accounts implements Authenticator {
     return known;
   }
 
-  /** Removes expired refresh tokens. */
   readonly sweepTokens: Sweep = (...step) =>
     deleteExpired(this.options.db, { table: "refresh_tokens", key: "token_hash" }, ...step);
 

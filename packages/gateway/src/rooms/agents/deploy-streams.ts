@@ -96,7 +96,6 @@ export class DeployStreams {
     }
   }
 
-  /** The node is no longer one of ours. */
   removed(agentId: string): void {
     for (const entry of this.#of(agentId)) this.#fail(entry, "the node was deregistered");
   }

@@ -191,7 +191,6 @@ export class Agents {
     return this.#online().length;
   }
 
-  /** Nodes that are online and have a GPU. */
   gpuNodes(): number {
     return this.#online().filter(({ state }) => state.gpus.length > 0).length;
   }

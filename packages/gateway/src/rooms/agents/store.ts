@@ -21,7 +21,6 @@ export type Deployments = ReadonlyMap<string, Deployment>;
 
 const COLUMNS = "id, name, version, host, created_at, last_seen_at";
 
-/** SQL of the registered nodes. */
 export class AgentStore {
   constructor(readonly db: Database) {}
 

@@ -47,7 +47,6 @@ const PricingFile = z.strictObject({
     .default({}),
 });
 
-/** What the operator says about prices. */
 export interface OperatorPrices {
   prices: Price[];
   /** Dollars that one unit of a currency is worth, by its code in capitals. */

@@ -32,7 +32,6 @@ export interface ModelLimits {
   contextTokens: number | null;
 }
 
-/** What a model costs. */
 interface Terms {
   tokens: TokenPrice | null;
   /** Every price that matches, the one that counts first. */
@@ -81,7 +80,6 @@ export class Pricing {
     this.#rows = [...longestFirst(operator), ...longestFirst(builtIn, true)];
   }
 
-  /** Replaces the operator's prices. */
   setOperator(prices: readonly Price[]): void {
     this.#rows = [...longestFirst(prices), ...longestFirst(this.builtIn, true)];
     this.#known.clear();

@@ -34,10 +34,8 @@ export interface BillingOptions extends Needs<"db" | "bus" | "clock" | "log"> {
 
 const nanoOf = (usd: number | null) => (usd === null ? null : Math.round(usd * NANO_PER_USD));
 
-/** Projects that a plan tells of. */
 const PROJECTS_MAX = 100;
 
-/** Prices, tiers and plans. */
 export class Billing {
   readonly #store: BillingStore;
   readonly #pricing: Pricing;

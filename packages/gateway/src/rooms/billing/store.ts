@@ -29,7 +29,6 @@ const toVideoPrice = (row: VideoPriceRow): VideoPrice => ({
   enabled: Boolean(row.enabled),
 });
 
-/** SQL of tiers, plans and video prices. */
 export class BillingStore {
   constructor(readonly db: Database) {}
 

@@ -20,7 +20,6 @@ interface PicoRates {
   imageOutput: number;
 }
 
-/** What a model's tokens cost. */
 export interface TokenPrice {
   rates: PicoRates;
   /** For a whole request whose prompt is longer; the longest first. */

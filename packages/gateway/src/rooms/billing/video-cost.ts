@@ -29,7 +29,6 @@ export const FALLBACK_VIDEO_PRICE: Omit<VideoPrice, "model"> = {
 export interface VideoSize {
   durationSeconds: number;
   frames: number;
-  /** How many videos the task makes. */
   clips: number;
   /** Candidates for the short side, in pixels; the dearest counts. Empty: the size is unknown, and `*` counts. */
   shortSides: readonly number[];

@@ -102,7 +102,6 @@ export class Captures {
     );
   }
 
-  /** Deletes what was captured of a key. */
   async forget(keyId: string): Promise<number> {
     await this.flush();
     return this.options.db.run("DELETE FROM captured_prompts WHERE key_id = $1", [keyId]);

@@ -19,7 +19,6 @@ const HOLD_AGAIN_AFTER_MS = [0, 50, 200];
 
 const pool = (groupId: string): AccountRef => ({ type: "group", id: groupId });
 
-/** The group's pool of points. */
 export class Credits {
   constructor(readonly options: CreditsOptions) {}
 

@@ -18,7 +18,6 @@ type ListedModel = Omit<RoutableModel, "capabilities"> & { quick_start?: true };
 const notFound = (id: string): never =>
   fail("model_not_found", `No backend available for model: ${id.slice(0, 256)}`);
 
-/** The models that clients are told of. */
 export class ModelList {
   constructor(
     readonly routing: Pick<Routing, "aliases" | "callableModels">,

@@ -33,7 +33,6 @@ const routeOf = (voice: Voice, route: VoiceRoute): AnyRoute =>
       call.rooms.inference.refuse(error, call, { form: voice, isRequest: !route.answer }),
   });
 
-/** The paths of every voice, by name. */
 export const voiceRoutes: Record<string, AnyRoute> = Object.fromEntries(
   voices.flatMap((voice) =>
     Object.entries(voice.routes).map(([name, route]) => [name, routeOf(voice, route)]),

@@ -81,7 +81,6 @@ export interface InferenceOptions
 type CallReply = Reply | StreamedReply;
 type KeyedCall = Pick<RouteCall, "request" | "requestId" | "record"> & { principal: Principal; body: Buffer };
 
-/** Chat and embeddings on every surface. */
 export class Inference {
   readonly #parts: ChatParts;
   readonly #sender: ChatSender;
@@ -121,7 +120,6 @@ export class Inference {
     this.responses = new StoredResponses({ db, clock, log, conversations, isShared });
   }
 
-  /** Calls to upstreams that are under way. */
   get callsInFlight(): number {
     return this.#watch.count;
   }
@@ -172,7 +170,6 @@ export class Inference {
     return this.#counted(serving, call);
   }
 
-  /** Who makes a request that spends. */
   #askerOf({ principal, request, requestId, record }: KeyedCall): Asker {
     const traceparent = this.options.tracer.enabled ? request.header("traceparent") : null;
     const payer = payerOf(principal);
@@ -253,7 +250,6 @@ export class Inference {
     if (!(refusal.cause instanceof BackendError)) this.#parts.observer.refused(requestId, refusal);
   }
 
-  /** `chat.send`. */
   async send(actor: Actor, body: Record<string, unknown>, record: RequestRecord | null) {
     this.options.countRequest();
     // An id of its own: the calls of one RPC batch share theirs, and usage is counted once per id.
@@ -266,7 +262,6 @@ export class Inference {
     }
   }
 
-  /** `chat.stop`. */
   stop(actor: Actor, streamId: string): void {
     this.#sender.stop(actor, streamId);
   }

@@ -313,7 +313,6 @@ export class Keys {
   }
 }
 
-/** Who pays for a request with this key. */
 export const payerOf = ({ keyId, keyPrefix, project, userId, tier, group, limits }: Principal): Payer => ({
   userId,
   keyId,

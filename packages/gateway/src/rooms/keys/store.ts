@@ -45,7 +45,6 @@ const LIMITS = [
 const OWN = "id name project key_prefix group_id active created_at revoked_at capture_until".split(" ");
 const OF_KEY = [...OWN, ...LIMITS].map((column) => `k.${column}`).join(", ");
 
-/** SQL of the API keys. */
 export class KeyStore {
   constructor(readonly db: Database) {}
 
@@ -94,7 +93,6 @@ export class KeyStore {
     );
   }
 
-  /** Keys whose prompts are captured now. */
   captured(now: string): Promise<CapturedKey[]> {
     return this.db.all<CapturedKey>(
       `SELECT k.id AS key_id, k.name, k.key_prefix, u.email AS user_email, k.capture_until

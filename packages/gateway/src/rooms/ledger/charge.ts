@@ -23,15 +23,12 @@ interface Holding {
 }
 
 /** Null when the amount is beyond what any account can hold. */
-export function exactPoints({
-  costNanoUsd,
-  pointsPerUsd,
-  multiplierMicros,
-}: {
+export function exactPoints(cost: {
   costNanoUsd: bigint;
   pointsPerUsd: number;
   multiplierMicros: number;
 }): ExactPoints | null {
+  const { costNanoUsd, pointsPerUsd, multiplierMicros } = cost;
   if (costNanoUsd > EXACT_MAX) return null;
   const product = Number(costNanoUsd) * pointsPerUsd * multiplierMicros;
   if (product <= Number.MAX_SAFE_INTEGER) {

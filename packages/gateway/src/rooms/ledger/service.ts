@@ -36,7 +36,6 @@ export interface LedgerOptions extends Needs<"db" | "bus" | "clock" | "ids"> {
   pointsPerUsd: number;
 }
 
-/** Points that a person moves. */
 export interface PointsOrder {
   points: number;
   note: string | null;
@@ -46,7 +45,6 @@ export interface PointsOrder {
 
 export type Statement = z.input<typeof StatementResult>;
 
-/** What a user owes on an account. */
 interface OpenDebt {
   account: AccountRef;
   points: number;

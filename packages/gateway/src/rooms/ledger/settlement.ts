@@ -94,18 +94,9 @@ class Charging {
 
   #draw(
     item: Settlement,
-    {
-      ref,
-      account,
-      exact,
-      charged,
-    }: {
-      ref: AccountRef;
-      account: AccountRow;
-      exact: ExactPoints;
-      charged: ReturnType<typeof charge>;
-    },
+    draw: { ref: AccountRef; account: AccountRow; exact: ExactPoints; charged: ReturnType<typeof charge> },
   ): Settled {
+    const { ref, account, exact, charged } = draw;
     const { points, owed } = charged;
     account.balance = charged.balance;
     account.remainder = charged.remainder;

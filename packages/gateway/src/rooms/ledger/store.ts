@@ -80,7 +80,6 @@ export interface StatementRow {
 const toAccount = (row: AccountRow): AccountRow => ({ ...row, ever_credited: Boolean(row.ever_credited) });
 const ACCOUNT_COLUMNS = "id, type, balance, remainder, ever_credited, version, closed_at, debt_entries";
 
-/** SQL of the books. */
 export const store = {
   async account(on: Queryable, id: string): Promise<AccountRow | null> {
     const row = await on.get<AccountRow>(`SELECT ${ACCOUNT_COLUMNS} FROM ledger_accounts WHERE id = $1`, [
@@ -134,19 +133,13 @@ export const store = {
   /** Takes settled points and notes the remainder; null when the balance does not cover them. */
   async draw(
     tx: Transaction,
-    {
-      id,
-      points,
-      remainder,
-      entryCount,
-      debtEntryCount,
-    }: { id: string; points: number; remainder: number; entryCount: number; debtEntryCount: number },
+    draw: { id: string; points: number; remainder: number; entryCount: number; debtEntryCount: number },
   ): Promise<AccountRow | null> {
     const row = await tx.get<AccountRow>(
       `UPDATE ledger_accounts SET balance = balance - $2, remainder = $3, version = version + $4,
          debt_entries = debt_entries + $5
        WHERE id = $1 AND balance >= $2 RETURNING ${ACCOUNT_COLUMNS}`,
-      [id, points, remainder, entryCount, debtEntryCount],
+      [draw.id, draw.points, draw.remainder, draw.entryCount, draw.debtEntryCount],
     );
     return row && toAccount(row);
   },

@@ -3,7 +3,6 @@ import type { Transaction } from "../../storage/contract.ts";
 /** A personal wallet or a group's pool. */
 export interface AccountRef {
   type: "user" | "group";
-  /** The user's or the group's id. */
   id: string;
 }
 
@@ -25,7 +24,6 @@ export interface BalanceChange extends Balance {
 
 /** One finished request that is to be paid in points. */
 export interface Settlement {
-  /** What the request draws on. */
   account: AccountRef;
   /** Who made it, and owes what is not covered. */
   userId: string;
@@ -33,7 +31,6 @@ export interface Settlement {
   costNanoUsd: bigint;
   /** The member's multiplier in millionths. */
   multiplierMicros: number;
-  /** When the request finished. */
   atMs: number;
   note?: string;
 }

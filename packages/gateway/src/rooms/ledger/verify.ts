@@ -6,7 +6,6 @@ const LISTED_MAX = 100;
 
 interface LedgerProblem {
   check: string;
-  /** What does not match, in a sentence. */
   message: string;
 }
 

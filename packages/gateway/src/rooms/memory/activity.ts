@@ -15,7 +15,6 @@ export interface MemoryEvent {
   count: number;
   node_ids: string[];
   duration_ms: number;
-  /** Why it failed. */
   detail: string | null;
 }
 

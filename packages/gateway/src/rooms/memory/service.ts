@@ -81,15 +81,8 @@ export class Memory {
   }
 
   /** Facts about the user that are relevant to `query`. Never throws, and takes 300 ms at most. */
-  async recall({
-    userId,
-    query,
-    signal,
-  }: {
-    userId: string;
-    query: string;
-    signal: AbortSignal;
-  }): Promise<Recall> {
+  async recall(asked: { userId: string; query: string; signal: AbortSignal }): Promise<Recall> {
+    const { userId, query, signal } = asked;
     const { clock } = this.options;
     if (!this.#client) return { state: "disabled", items: [] };
     const startedAtMs = clock.now();

@@ -53,7 +53,6 @@ type Read = () => Promise<unknown>;
 /** What pays could not be looked up. */
 class Unknown extends Error {}
 
-/** What may pay for a request. */
 interface Payment {
   points: Source | null;
   /** Null: nothing that needs reserving. */

@@ -7,7 +7,6 @@ import type { HoldKind } from "./journal/codec.ts";
 import type { Paces } from "./paces.ts";
 import type { Admission, AdmitOptions, FinalUsage } from "./types.ts";
 
-/** What admissions have in common. */
 export interface Admitting {
   billing: Pick<Billing, "dearestRatesOf">;
   clock: Clock;

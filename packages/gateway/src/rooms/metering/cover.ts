@@ -41,7 +41,6 @@ export interface Cover {
   readonly tokens: number;
   /** Extends the reservation to this total; false when it cannot grow. */
   grow(total: Total): Promise<boolean>;
-  /** Releases the reservation. */
   end(): void;
 }
 
@@ -91,7 +90,6 @@ interface HeldOptions {
 export const changesIn = (source: Source, amount: Quantity): ReservedChange[] =>
   source.names.map((name) => ({ name, amount }));
 
-/** A reservation of one request. */
 export class Held implements Cover {
   readonly tokens: number;
   #source: Source;

@@ -88,7 +88,6 @@ class TokenDemand implements Demand {
   }
 }
 
-/** What the request may take at most. */
 export function demandOf(billing: Billing, options: AdmitOptions): Demand {
   const { payer, bound } = options;
   if (!("costUsd" in bound)) return new TokenDemand(billing, options, bound);

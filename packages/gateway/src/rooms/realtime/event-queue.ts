@@ -1,7 +1,6 @@
 const EVENTS_MAX = 1_024;
 const CHARS_MAX = 8 * 1024 * 1024;
 
-/** Handles events one after the other. */
 export class EventQueue {
   #last: Promise<void> = Promise.resolve();
   /** Those that wait, and the one that is being handled. */
@@ -24,7 +23,6 @@ export class EventQueue {
     return true;
   }
 
-  /** Drops queued events. */
   end(): void {
     this.#isEnded = true;
   }

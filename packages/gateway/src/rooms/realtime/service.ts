@@ -68,7 +68,6 @@ interface Owner {
   refusal(model: string): string | null;
 }
 
-/** Where the events of a session go. */
 interface SessionListener {
   event(session: VoiceSession, event: ServerEvent): void;
   ended(session: VoiceSession, end: { reason: string; code?: string }): void;
@@ -152,12 +151,9 @@ export class Realtime {
   /** `GET /v1/realtime`: a session of an API key, on a WebSocket of its own. */
   async openSocket(
     holder: () => Promise<Principal>,
-    {
-      model,
-      record,
-      listener: socket,
-    }: { model: string; record: RequestRecord | null; listener: SocketListener },
+    asked: { model: string; record: RequestRecord | null; listener: SocketListener },
   ): Promise<SocketSession> {
+    const { model, record, listener: socket } = asked;
     const { isInForce } = this.options;
     if (record) record.modelAsked = model;
     // Asked for each response: the key may have expired since, or its owner may have limited it.
@@ -299,13 +295,10 @@ export class Realtime {
 
   #meter(
     owner: Owner,
-    {
-      route,
-      realtime: { rates, known },
-      refId,
-      record,
-    }: { route: Route; realtime: RealtimeCapability; refId: string | null; record: RequestRecord | null },
+    terms: { route: Route; realtime: RealtimeCapability; refId: string | null; record: RequestRecord | null },
   ): SessionMeter {
+    const { route, realtime, refId, record } = terms;
+    const { rates, known } = realtime;
     const { ids, routing, billing, metering } = this.options;
     const { model } = route;
     return new SessionMeter({
@@ -473,7 +466,6 @@ export class Realtime {
     return session.stream;
   }
 
-  /** The owner's channel. */
   readonly #channel: SessionListener = {
     event: (session, event) => {
       this.#streamOf(session).emit(realtimeEvent, { session_id: session.id, event });

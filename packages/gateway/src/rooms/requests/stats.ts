@@ -52,11 +52,10 @@ class Tally {
 
 function timesOf(sums: readonly number[], at: number) {
   const counts = sums.slice(at, at + BUCKET_COUNT);
-  const of = (share: number) => quantile({ counts, bounds: BUCKETS_MS, share });
+  const of = (share: number) => quantile({ counts, bounds: BUCKETS_MS }, share);
   return { p50_ms: of(0.5), p95_ms: of(0.95) };
 }
 
-/** Everything together. */
 export function totalsOf(kinds: readonly KindSums[]) {
   const tally = new Tally();
   for (const kind of kinds) tally.add(kind);

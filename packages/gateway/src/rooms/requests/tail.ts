@@ -33,7 +33,6 @@ interface Watcher {
 export class Tail {
   readonly #watchers = new Map<string, Watcher>();
   readonly #unsubscribe: (() => void)[];
-  /** What watchers are to be told. */
   readonly #ended: RequestLine[] = [];
   #cancel: (() => void) | null = null;
 

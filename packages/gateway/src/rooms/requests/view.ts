@@ -5,7 +5,6 @@ import type { RequestLine } from "../../kernel/request-row.ts";
 import { columnsOf, NANO_PER_USD } from "../usage/index.ts";
 import { OUTCOMES, outcomeOf } from "./filter.ts";
 
-/** One request as people see it. */
 export const RecordView = z.object({
   id: z.uuid().describe("The request id, as `x-request-id` said it"),
   at: Timestamp.describe("When it came; lists go by when requests ended"),

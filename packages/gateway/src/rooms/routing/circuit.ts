@@ -77,7 +77,6 @@ export class Circuit {
 interface CircuitReport {
   state: "closed" | "open" | "half_open";
   consecutive_failures: number;
-  /** What the last failure was. */
   cause: string | null;
   /** When an open circuit lets one test call through. */
   retry_at: string | null;
@@ -172,7 +171,6 @@ export class Circuits {
     return one.failures >= FAILURES_TO_OPEN ? this.#opened(one, atMs) : [];
   }
 
-  /** Its test call failed. */
   #tested(key: string | null, atMs: number): void {
     const circuit = key === null ? undefined : this.#circuits.get(key);
     if (!circuit) return;

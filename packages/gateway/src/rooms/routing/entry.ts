@@ -42,7 +42,6 @@ export interface Entry {
   circuits: Circuits;
   /** Requests sent to it, or credited so that a new backend is not flooded. */
   requests: number;
-  /** Calls under way. */
   inFlight: number;
   /** Mean time to the first byte; null until it was measured. */
   latencyMs: number | null;

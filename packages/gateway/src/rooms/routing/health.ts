@@ -41,7 +41,6 @@ interface HealthOptions {
   refresh(): Promise<void>;
   /** An entry's state or listing may have changed. */
   changed(entry: Entry, before: HealthState): void;
-  /** A probe has ended. */
   probed(entry: Entry, isWell: boolean): void;
   /** Set where there are other instances: one of them probes for all. */
   team: ProbeTeam | null;
@@ -136,7 +135,6 @@ export class HealthChecker {
     if (due) await this.round();
   }
 
-  /** What the prober found. */
   heard(entry: Entry, result: TimedProbe): void {
     if (result.state === "Healthy" || entry.state !== "Healthy") this.#apply(entry, result);
     else this.probeSoon(entry);

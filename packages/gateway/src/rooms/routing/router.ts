@@ -184,7 +184,6 @@ export class Route {
     this.router.circuitry.tell(this.entry, { ...event, atMs: this.router.clock.now() } as CircuitEvent);
   }
 
-  /** The answer has begun. */
   begun(): void {
     if (this.router.choice !== "latency") return;
     const { entry } = this;
@@ -236,7 +235,6 @@ type Untimed<Event> = Event extends unknown ? Omit<Event, "atMs"> : never;
 /** A model of a healthy backend, with the name of the first one that serves it. */
 export interface RoutableModel extends ModelInfo {
   owned_by: string;
-  /** Whether it can be called now. */
   available: boolean;
 }
 
@@ -357,7 +355,6 @@ export class Router {
     return this.#waiting.length;
   }
 
-  /** Whether `choose` would find one. */
   canChoose(request: RouteRequest): boolean {
     return this.#find(request).best !== null;
   }
@@ -455,7 +452,6 @@ export class Router {
     return this.isListed(model) && this.#candidates(model).every(({ entry }) => entry.isOwn);
   }
 
-  /** Whether any backend lists the model. */
   isListed(model: string): boolean {
     return this.#candidates(model).length > 0;
   }
@@ -520,7 +516,6 @@ export class Router {
     return oneMs === otherMs ? one.requests < other.requests : oneMs < otherMs;
   }
 
-  /** Why nobody was chosen. */
   #refuse(request: RouteRequest): never {
     const { model, capability, provider, backend } = request;
     const refuse = (kind: ErrorName, message: string): never =>

@@ -75,7 +75,6 @@ const toStored = (row: BackendRow, apiKey: string | null, settings: string | nul
   ...(settings !== null && (JSON.parse(settings) as Partial<StoredBackend>)),
 });
 
-/** SQL of the registered backends. */
 export class BackendStore {
   constructor(
     readonly db: Database,

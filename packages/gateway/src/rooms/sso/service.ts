@@ -28,7 +28,6 @@ const RETURN_LENGTH_MAX = 1_000;
 /** The console's page that the provider sends people back to. */
 export const CALLBACK_PATH = "/signed-in";
 
-/** What the operator set. */
 export interface SsoSettings
   extends Pick<ProviderOptions, "issuer" | "clientId" | "clientSecret" | "scopes"> {
   publicUrl: string;
@@ -122,12 +121,7 @@ export class Sso {
   }
 
   async begin(
-    {
-      returnTo,
-      linksTo,
-      setupToken,
-      invitation,
-    }: { returnTo?: string; linksTo?: string; setupToken?: string; invitation?: string },
+    { returnTo, ...asked }: Partial<Pick<Attempt, "returnTo" | "linksTo" | "setupToken" | "invitation">>,
     { ip }: CallSource,
   ): Promise<Begun> {
     const { provider, settings } = this.#configured();
@@ -138,9 +132,7 @@ export class Sso {
       nonce: oauth.generateRandomNonce(),
       verifier: oauth.generateRandomCodeVerifier(),
       returnTo: pathWithin(settings.publicUrl, returnTo),
-      ...(linksTo !== undefined && { linksTo }),
-      ...(setupToken !== undefined && { setupToken }),
-      ...(invitation !== undefined && { invitation }),
+      ...asked,
     };
     return { url: await provider.authorizationUrl(attempt), sealed: await this.#attempts.seal(attempt) };
   }

@@ -137,7 +137,7 @@ function difference(now: Reading, before: Reading): Reading {
 function figuresOf(counts: readonly number[], bounds: HistogramReading["bounds"]) {
   const count = counts.reduce((total, value) => total + value, 0);
   const at = (share: number) => {
-    const seconds = quantile({ counts, bounds, share });
+    const seconds = quantile({ counts, bounds }, share);
     return seconds === null ? null : Math.round(seconds * 10_000) / 10;
   };
   return { count, p50_ms: at(0.5), p95_ms: at(0.95) };

@@ -4,7 +4,6 @@ const FAILURES_KEPT = 50;
 const MESSAGE_LENGTH_MAX = 300;
 
 export interface RecentFailure extends RequestFailure {
-  /** When it happened last. */
   atMs: number;
   /** How often it repeated; the request id is the latest one's. */
   times: number;

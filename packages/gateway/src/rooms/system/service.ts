@@ -70,7 +70,6 @@ export class System {
     this.#lastHour.close();
   }
 
-  /** A request did not get its answer. */
   noteFailure(failure: RequestFailure): void {
     this.#failures.add(failure, this.options.clock.now());
   }
@@ -109,7 +108,6 @@ export class System {
     };
   }
 
-  /** Counts one inference request. */
   countRequest(): void {
     this.#count.add();
   }

@@ -57,7 +57,6 @@ interface Months {
 
 const startOf = (month: string): number => Date.parse(`${month}-01T00:00:00Z`);
 
-/** A person's rows, page by page. */
 export class UsageList {
   constructor(readonly db: Database) {}
 

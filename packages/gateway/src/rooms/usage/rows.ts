@@ -11,7 +11,6 @@ export interface RequestRow extends RequestLine {
   accountType: "user" | "group" | null;
 }
 
-/** Where a month's use is counted. */
 export interface MonthKey {
   userId: string;
   /** `YYYY-MM`, UTC. */
@@ -32,7 +31,6 @@ export interface MonthTotals {
   keyQuotaCostNanoUsd: number;
 }
 
-/** What a key has spent. */
 export interface KeySpend {
   keyId: string;
   /** The newest UTC month in which it was used, `YYYY-MM`. */

@@ -15,7 +15,6 @@ import { UsageStore } from "./store.ts";
 const LIST = { fallback: 50, min: 1, max: 200 };
 const PAGE = { fallback: 50, min: 1, max: 500 };
 
-/** Which rows someone asks for. */
 interface Wanted {
   everyone?: boolean | undefined;
   since: number;
@@ -56,7 +55,6 @@ export interface UsageOptions {
   retentionMonths: number | null;
 }
 
-/** What was used, by whom and for what. */
 export class Usage {
   readonly store: UsageStore;
   readonly #queries: UsageQueries;
@@ -101,7 +99,6 @@ export class Usage {
     return { records, total, limit, offset, project };
   }
 
-  /** Answers `usage.series`. */
   async series(actor: Actor, wanted: Wanted & { by: SeriesBy }) {
     const filter = filterOf(actor, wanted);
     await this.settled();
@@ -113,7 +110,6 @@ export class Usage {
     return this.#cacheWatch.lost();
   }
 
-  /** Answers `usage.records`. */
   async records(actor: Actor, wanted: Wanted & { limit?: number | undefined; cursor?: string | undefined }) {
     const filter = filterOf(actor, wanted);
     const limit = clamp(wanted.limit ?? PAGE.fallback, PAGE.min, PAGE.max);
@@ -137,7 +133,6 @@ export class Usage {
     return fromMs === 0 ? 0 : this.store.deleteBefore(fromMs, rowsMax);
   };
 
-  /** Answers `POST /api/admin/usage/query`. */
   async query(body: z.output<typeof QueryBody>) {
     const query = usageQueryOf(body);
     await this.settled();

@@ -49,7 +49,6 @@ const COLUMNS: readonly [column: string, value: (row: RequestRow) => SqlValue][]
   ["ref_id", (row) => row.refId],
   ["client_ip", (row) => row.clientIp],
 ];
-/** A row as the database has it. */
 export const columnsOf = (row: RequestRow): Record<string, SqlValue> =>
   Object.fromEntries(COLUMNS.map(([column, value]) => [column, value(row)]));
 const ROWS = `requests (${COLUMNS.map(([column]) => column).join(", ")})`;

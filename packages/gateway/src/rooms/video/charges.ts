@@ -13,7 +13,6 @@ interface JobCharge {
   costUsd: number;
 }
 
-/** The hold for what a job may cost. */
 export interface JobHold {
   /** The usage is in the journal when this returns: then the job is noted as settled. */
   settle(costUsd: number): void;
@@ -33,7 +32,6 @@ const usageOf = (costUsd: number): FinalUsage => ({
   costUsd,
 });
 
-/** What jobs cost. */
 export class Charges {
   constructor(readonly options: ChargesOptions) {}
 

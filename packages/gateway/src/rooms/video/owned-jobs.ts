@@ -40,7 +40,6 @@ export class OwnedJobs {
     bus.subscribe(ABANDONED, abandoned);
   }
 
-  /** The lease to write into a job's row. */
   lease(): { lease_owner: string; lease_until: string } {
     return { lease_owner: this.#instance, lease_until: isoTime(this.options.clock.now() + LEASE_MS) };
   }
@@ -92,7 +91,6 @@ export class OwnedJobs {
     for (const id of before) if (!owned.has(id)) this.release(id);
   }
 
-  /** Returns how many jobs were taken over. */
   async #claim({ fromTheLiving }: { fromTheLiving: boolean }): Promise<number> {
     const now = isoTime(this.options.clock.now());
     const claimed = await this.store.claim({ ...this.lease(), now, limit: CLAIMED_MAX, fromTheLiving });
@@ -114,7 +112,6 @@ export class OwnedJobs {
     else hold.release();
   }
 
-  /** Lets others take over. */
   async abandon(): Promise<void> {
     await this.store.abandon(this.#instance);
     this.options.bus.publish(ABANDONED, "");

@@ -80,13 +80,8 @@ export class VideoStore {
    * Takes over jobs without an owner. `fromTheLiving`: also jobs whose lease still runs, except those being
    * submitted: should their owner be alive, taking one over would fail it as lost.
    */
-  claim({
-    lease_owner,
-    lease_until,
-    now,
-    limit,
-    fromTheLiving,
-  }: Lease & { now: string; limit: number; fromTheLiving: boolean }): Promise<JobSummary[]> {
+  claim(wanted: Lease & { now: string; limit: number; fromTheLiving: boolean }): Promise<JobSummary[]> {
+    const { lease_owner, lease_until, now, limit, fromTheLiving } = wanted;
     const free = `(lease_until IS NULL OR lease_until < $3${fromTheLiving ? " OR (lease_owner <> $1 AND status <> 'submitting')" : ""})`;
     return this.db.all<JobSummary>(
       `UPDATE video_jobs SET lease_owner = $1, lease_until = $2
@@ -115,17 +110,8 @@ export class VideoStore {
   }
 
   /** The owner's jobs whose next step is due and not under way. */
-  due({
-    owner,
-    now,
-    limit,
-    running,
-  }: {
-    owner: string;
-    now: string;
-    limit: number;
-    running: readonly string[];
-  }): Promise<JobRow[]> {
+  due(wanted: { owner: string; now: string; limit: number; running: readonly string[] }): Promise<JobRow[]> {
+    const { owner, now, limit, running } = wanted;
     const others =
       running.length === 0 ? "" : `AND id NOT IN (${running.map((_, i) => `$${i + 4}`).join(", ")})`;
     return this.db.all<JobRow>(

@@ -16,14 +16,7 @@ export interface SetupOptions {
 }
 
 /** What the console's entrance must know before anybody is signed in. */
-export const consoleRoutes = ({
-  hosts,
-  registrationIsOpen,
-  firstAccountOnly,
-  needsSetupLink,
-  passwordSignIn,
-  provider,
-}: SetupOptions): AnyRoute[] => [
+export const consoleRoutes = (setup: SetupOptions): AnyRoute[] => [
   defineRoute({
     method: "GET",
     path: "/api/setup",
@@ -39,15 +32,15 @@ export const consoleRoutes = ({
       provider: z.string().nullable().describe("The words on the button of the sign-in provider"),
     }),
     handler: async ({ request, caller }) => {
-      const refusal = hosts.refusal(request);
+      const refusal = setup.hosts.refusal(request);
       if (refusal) throw refusal;
-      const open = await registrationIsOpen();
+      const open = await setup.registrationIsOpen();
       return {
         registration_open: open,
-        first_run: open && firstAccountOnly,
-        setup_link_needed: await needsSetupLink(caller),
-        password_sign_in: passwordSignIn,
-        provider,
+        first_run: open && setup.firstAccountOnly,
+        setup_link_needed: await setup.needsSetupLink(caller),
+        password_sign_in: setup.passwordSignIn,
+        provider: setup.provider,
       };
     },
   }),

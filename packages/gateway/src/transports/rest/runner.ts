@@ -27,10 +27,8 @@ export interface RouteRunnerOptions {
   record(surface: string, requestId: string): RequestRecord | null;
   rooms: Rooms;
   log: Log;
-  /** Largest body with files. */
   uploadBytesMax: number;
   audit: AuditSink;
-  /** A request with a known API key failed. */
   keyRefused(principal: Principal, failure: ServiceError): void;
 }
 

@@ -30,7 +30,6 @@ interface RpcHttpCall {
 /** The only refusals that are not HTTP 200. */
 const STATUS: { readonly [Kind in ErrorName]?: number } = { body_too_large: 413, forbidden: 403 };
 
-/** `POST /api/rpc`. */
 export function createRpcHttp({ runner, authenticator, events, counter, tries }: RpcHttpOptions) {
   async function run(request: HttpRequest, call: RpcHttpCall): Promise<Reply> {
     const { requestId, source } = call;

@@ -37,7 +37,6 @@ const UNREAD_BYTES_MAX = 1024 * 1024;
 /** A peer that does not read its answers is cut off here. */
 export const SEND_BUFFER_BYTES_MAX = 4 * 1024 * 1024;
 
-/** Kept on each socket. */
 interface RpcSocketData {
   token: string | null;
   /** Whose socket it is; null for strangers and the admin token. */

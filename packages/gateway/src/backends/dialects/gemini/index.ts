@@ -7,7 +7,6 @@ import { mended } from "./mended.ts";
 import { GeminiReader } from "./reader.ts";
 import { geminiRequest } from "./request.ts";
 
-/** Google's Gemini API. */
 export const gemini: Dialect = {
   name: "gemini",
   base: (url) => apiBase(url, "v1beta"),

@@ -9,7 +9,6 @@ import { messagesRequest, usualOutputTokens } from "./request.ts";
 
 const VERSION = "2023-06-01";
 
-/** Anthropic's Messages. */
 export const messages: Dialect = {
   name: "messages",
   base: (url) => apiBase(url),

@@ -5,7 +5,6 @@ import { mended } from "./mended.ts";
 import { ResponsesReader } from "./reader.ts";
 import { responsesRequest } from "./request.ts";
 
-/** OpenAI's Responses. */
 export const responses: Dialect = {
   ...chat,
   name: "responses",

@@ -31,7 +31,6 @@ export class AnswerBody {
     return this.#parsed.value;
   }
 
-  /** Whether `name` stands in it anywhere. */
   mentions(name: string): boolean {
     if (this.#head.includes(name)) return true;
     return this.tailStart > 0 && (this.tail.includes(name) || this.bytes.includes(name));

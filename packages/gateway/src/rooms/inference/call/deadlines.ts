@@ -6,7 +6,6 @@ import type { Clock } from "../../../kernel/clock.ts";
 import type { Log } from "../../../kernel/log.ts";
 import type { Payer } from "../../../kernel/payer.ts";
 
-/** Timeouts for upstreams and clients. */
 export interface Deadlines {
   /** Until the first byte of the answer; without streaming that is the whole generation. */
   firstByteMs: number;
@@ -116,7 +115,6 @@ export class WatchedCall {
     controller?.abort(reason);
   }
 
-  /** A piece of the answer arrived. */
   touch(): void {
     this.#lastMs = this.clock.elapsed();
     this.#phase = "streaming";

@@ -40,7 +40,6 @@ interface Handles {
   output: { add(amount?: number): void };
 }
 
-/** One call as metrics and traces see it. */
 export class ObservedCall {
   readonly #startedMs: number;
   #firstChunkMs: number | null = null;

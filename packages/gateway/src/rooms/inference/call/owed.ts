@@ -16,7 +16,6 @@ export interface CallEnd {
 
 export const NOTHING_CAME: CallEnd = { isWhole: false, reported: null, delivered: 0 };
 
-/** What is owed for a call. */
 interface OwedUsage extends ReportedUsage {
   isEstimated: boolean;
   /** Set where the price is not by the token. */

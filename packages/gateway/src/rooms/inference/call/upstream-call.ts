@@ -193,7 +193,6 @@ export class UpstreamCall {
     return this.#dispatch();
   }
 
-  /** The answer has begun. */
   begun(): void {
     this.#cancelBegin?.();
     this.#cancelBegin = null;
@@ -257,7 +256,6 @@ export class UpstreamCall {
     this.outgoing = outgoing;
   }
 
-  /** How many backends were asked. */
   get attempts(): number {
     return this.#tried.length;
   }
@@ -382,7 +380,6 @@ async function holdFor(
   }
 }
 
-/** What a backend is handed. */
 class OutgoingCall implements NativeCall, PostCall {
   readonly model: string;
   readonly requestId: string;

@@ -39,7 +39,6 @@ interface Template {
   /** The chunk that it was taken from, and the place of its choice. */
   chunk: ChatChunk;
   index: number;
-  /** An event has matched it. */
   isUsed: boolean;
 }
 
@@ -50,7 +49,6 @@ interface Template {
 export class ChatMeter implements EventReader, StreamReader {
   /** The largest plausible usage; null when there is none. */
   usage: ReportedUsage | null = null;
-  /** Impossible usage was reported. */
   isAbsurd = false;
   /** UTF-8 bytes of text that were passed on. */
   textBytes = 0;
@@ -61,7 +59,6 @@ export class ChatMeter implements EventReader, StreamReader {
   #usageAtBytes = 0;
   /** The upstream said `[DONE]`. */
   done = false;
-  /** A choice has finished. */
   finished = false;
   /** The upstream's error that ends the stream as a failure. */
   failure: string | null = null;

@@ -19,7 +19,6 @@ export const joined = (parts: Uint8Array[]): Uint8Array | null =>
 /** What becomes of a line of data: it passes, it is left out, another takes its place, or the stream ends before it. */
 export type Verdict = "keep" | "drop" | "end" | { replacement: string };
 
-/** Reads the data of events. */
 export interface EventReader {
   /** Data that stands in one line, between the positions; `text` is `bytes` in Latin-1. Partial: more lines belong to it. */
   line(bytes: Uint8Array, text: string, from: number, end: number): Verdict | "partial";

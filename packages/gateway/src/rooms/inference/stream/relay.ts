@@ -10,7 +10,6 @@ const PEEK_MS = 2_000;
 const HELD_BYTES_MAX = 256 * 1024;
 export const KEEP_ALIVE = Buffer.from(": keep-alive\n\n");
 
-/** Where the client's bytes go. */
 export interface Sink extends Pick<ReplyWriter, "write" | "end"> {
   /** Keeps a silent connection open in the sink's own way; absent: by a comment. */
   keepAlive?(): void;
@@ -42,7 +41,6 @@ export type Ending =
   | { kind: "stopped" }
   /** The upstream failed mid-stream. */
   | { kind: "cut"; error: BackendError }
-  /** The client is gone. */
   | { kind: "left" };
 
 /** Moves one stream from the upstream to the client at the client's pace: each piece as it arrives. */
@@ -57,7 +55,6 @@ export class Relay implements PieceReader {
   /** The upstream has ended or failed. */
   #isOver = false;
   #isStopped = false;
-  /** The hold is being extended. */
   #isAsking = false;
   #error: unknown = null;
   /** Called when the first piece arrives, and later when the stream is over. */

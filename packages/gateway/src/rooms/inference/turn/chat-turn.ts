@@ -156,7 +156,6 @@ export class ChatTurn {
     };
   }
 
-  /** Settles a stream. */
   #settle({ isWhole }: { isWhole: boolean }): ReportedUsage | null {
     const meter = this.#meter;
     if (!meter) return this.call.settle();
@@ -203,7 +202,6 @@ export class ChatTurn {
     });
   }
 
-  /** Checks and settles it. */
   #wholeAnswer(body: AnswerBody, contentType: string): WholeAnswer {
     const reported = usageOfTail(body);
     requireList(body, { list: "choices", endsProperly: reported !== null, contentType });

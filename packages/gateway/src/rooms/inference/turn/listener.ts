@@ -5,7 +5,6 @@ import type { ReportedUsage } from "../call/usage-tail.ts";
 import type { ChatChunk, Choice } from "../stream/chunk-normaliser.ts";
 import type { Sink } from "../stream/relay.ts";
 
-/** The final token counts of an answer. */
 export interface TurnUsage extends ReportedUsage {
   /** The upstream's own report, which may have details: cached tokens, reasoning tokens. */
   reported: Record<string, unknown> | null;

@@ -23,7 +23,6 @@ export function textOf(content: unknown): string {
 const listOf = (value: unknown): unknown[] | undefined =>
   Array.isArray(value) && value.length > 0 ? value : undefined;
 
-/** A message as conversations keep it. */
 export function toStored(message: Record<string, unknown>): StoredMessage {
   const { tool_call_id } = message;
   const parts = listOf(message.content);

@@ -26,7 +26,6 @@ const HEADERS: ReadonlySet<string> = new Set([
 ]);
 const PLAIN_ENCODING = /^(7bit|8bit|binary)$/i;
 
-/** One field of a form. */
 export interface FormPart {
   name: string;
   /** Null for a text. */

@@ -26,7 +26,6 @@ const LOWERED_HEADER = "x-service-max-tokens";
 const idHeader = ({ requestIdHeader }: Form, requestId: string): Readonly<Record<string, string>> =>
   requestIdHeader ? { [requestIdHeader]: requestId } : NO_HEADERS;
 
-/** A refusal in the API's own form. */
 export function refusalIn(form: Form, { head, body }: Reply, failure: Failure): Reply {
   const { requestId } = head;
   const headers = { ...head.headers, ...idHeader(form, requestId) };

@@ -25,7 +25,6 @@ export class SpokenStream implements Listener {
     this.#wroteAtMs = clock.now();
   }
 
-  /** The reply has begun. */
   writeTo(writer: ReplyWriter): void {
     this.#writer = writer;
   }

@@ -27,7 +27,6 @@ export function failureOf({ kind, message, rest, data }: ServiceError): Failure 
 export interface Speaker {
   /** Media type of a streamed answer; absent: an event stream. */
   readonly contentType?: string;
-  /** Keeps a silent connection open. */
   readonly keepAlive: string;
   /** The bytes of a streamed answer's next event; empty when the API has no such event. */
   write(event: ChatEvent): string;
@@ -52,7 +51,6 @@ export interface Answered {
   answer: object;
 }
 
-/** A request that a voice has read. */
 export interface ReadRequest {
   payload: Payload;
   /** What is asked for; absent: a chat. */
@@ -77,7 +75,6 @@ export interface VoiceRoute {
   /** For the API reference: `read` checks what it needs. */
   body: z.ZodType;
   response: z.ZodType;
-  /** Each event of a streamed answer. */
   events?: z.ZodType;
   /** Answers without asking a model; absent: the request is a chat. */
   answer?(body: Buffer): Promise<object>;

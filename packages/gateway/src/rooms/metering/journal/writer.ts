@@ -51,7 +51,6 @@ export class JournalWriter {
     });
   }
 
-  /** Something was appended. */
   wake(): void {
     if (this.#running || this.#isDue || this.#closed) return;
     const { clock, journal } = this.options;

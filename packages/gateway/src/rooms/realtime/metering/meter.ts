@@ -31,7 +31,6 @@ interface SessionMeterOptions {
   admit(requestId: string, bound: Bound): Promise<Admission>;
   /** Counts a response as a request, or throws the refusal. */
   pace(): Promise<void>;
-  /** What a response came to. */
   settled?(usage: TurnUsage, costNanoUsd: number | null): void;
   /** Reports implausible usage to the operator. */
   suspect(problem: string, requestId: string): void;
@@ -80,7 +79,6 @@ export class SessionMeter {
     return this.#bound(this.#context.promptTokens, "none");
   }
 
-  /** Whether a response is under way. */
   get isAnswering(): boolean {
     return this.#turns.size > 0;
   }

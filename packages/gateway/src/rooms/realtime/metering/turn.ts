@@ -56,7 +56,6 @@ export class Turn {
     this.#heldPromptTokens = read.promptTokens;
   }
 
-  /** Output tokens that reached the client. */
   get deliveredTokens(): number {
     return this.#deliveredTokens;
   }

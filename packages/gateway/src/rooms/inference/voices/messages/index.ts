@@ -33,7 +33,6 @@ const Conversation = z.looseObject({
   tools: z.array(z.looseObject({ name: z.string() })).nullish(),
 });
 
-/** Anthropic's Messages API. */
 export const messages: Voice = {
   routes: {
     messages: {

@@ -77,7 +77,6 @@ export const thinkingBlock = (thinking: string, signature = OWN_SIGNATURE) => ({
 });
 export const textBlock = (text: string) => ({ type: "text", text, citations: null });
 
-/** A whole answer as a Message. */
 export function messageOf(answer: ChatAnswer, { id, thoughts }: { id: string; thoughts: Thoughts }) {
   const { refusal, reasoning, calls, finish, usage } = answer;
   const text = answer.text || refusal;

@@ -45,7 +45,6 @@ function readRequest(body: unknown, context: RequestContext, history: readonly S
 
 const NOTHING_STORED = "the operator has responses not stored here: send the whole conversation in `input`";
 
-/** OpenAI's Responses API. */
 export const responses: Voice = {
   routes: {
     responses: {

@@ -45,7 +45,6 @@ const PLAIN_TEXT = { format: { type: "text" } };
 const textOf = (text: unknown) =>
   isObject(text) ? { ...text, format: text.format ?? PLAIN_TEXT.format } : PLAIN_TEXT;
 
-/** What the model answered. */
 interface FinishedAnswer {
   model: string;
   output: readonly OutputItem[];
