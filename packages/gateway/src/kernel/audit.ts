@@ -13,6 +13,14 @@ export interface AuditEntry {
   account: { id: string; email: string } | null;
 }
 
+/** Methods whose names say that they only read. */
+const READS =
+  /\.(list|get|show|status|me|self|types|addresses|activity|query|records|series|stats|watch|balance|detect|test|probe)$|^billing\.plan$/;
+
+/** Whether a call of the method that succeeds leaves an entry. */
+export const leavesEntry = ({ name, audit }: { name: string; audit?: false }): boolean =>
+  audit !== false && !READS.test(name);
+
 /** Takes the record of every change. Never throws: what was done is done. */
 export interface AuditSink {
   record(entry: AuditEntry): Promise<void>;

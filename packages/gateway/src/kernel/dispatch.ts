@@ -1,4 +1,4 @@
-import { type AuditSink, auditEntry } from "./audit.ts";
+import { type AuditSink, auditEntry, leavesEntry } from "./audit.ts";
 import type { Actor, CallContext, Identity } from "./context.ts";
 import { fail } from "./errors.ts";
 import type { MethodAuth } from "./method.ts";
@@ -58,7 +58,7 @@ export async function dispatch(
   const result: unknown = await method.handler({ ...context, params: checked, actor });
   // Parsing drops every field that the definition does not list, so no handler can leak one.
   const answer = method.result.parse(result);
-  if (method.audit !== false)
+  if (leavesEntry(method))
     await audit.record(auditEntry({ action: name, caller, requestId }, checked, answer));
   return answer;
 }

@@ -33,8 +33,8 @@ export interface MethodDefinition<
   /** Notifications that a call leads to, by name; for the reference only. */
   notifies?: readonly string[];
   /**
-   * Every call that succeeds leaves an entry in the audit log, unless this is false: for methods that change nothing,
-   * and for requests to models, whose record is the usage row.
+   * Every call that succeeds leaves an entry in the audit log, unless the name says that it only reads, or this is
+   * false: for requests to models, whose record is the usage row.
    */
   audit?: false;
   params: Params;

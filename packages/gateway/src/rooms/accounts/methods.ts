@@ -56,7 +56,6 @@ export const me = defineMethod({
   name: "auth.me",
   summary: "The signed-in account",
   auth: "jwt",
-  audit: false,
   params: NoParams,
   result: User,
   handler: ({ actor }) => ({ id: actor.userId, email: actor.email, name: actor.name }),

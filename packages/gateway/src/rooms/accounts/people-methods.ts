@@ -34,7 +34,6 @@ export const listUsers = defineMethod({
   name: "users.list",
   summary: "Accounts, newest first",
   auth: "admin",
-  audit: false,
   hint,
   params: z.object({
     search: z.string().trim().max(100).default("").describe("Part of the email or the name"),
@@ -124,7 +123,6 @@ export const listLinks = defineMethod({
   name: "users.links.list",
   summary: "One-time links that can still be used, newest first",
   auth: "admin",
-  audit: false,
   hint,
   params: NoParams,
   result: z.array(

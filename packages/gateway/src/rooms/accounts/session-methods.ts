@@ -21,7 +21,6 @@ export const listSessions = defineMethod({
   name: "auth.sessions.list",
   summary: "Where you are signed in, the session used last first",
   auth: "jwt",
-  audit: false,
   params: NoParams,
   result: z.array(
     z.object({
@@ -58,7 +57,6 @@ export const showLink = defineMethod({
   name: "auth.link.show",
   summary: "What a one-time link is for, and who made it",
   auth: "public",
-  audit: false,
   params: z.object({ token: Token }),
   result: z.object({
     kind: z.enum(["invitation", "password"]).describe("Make an account, or choose the password of one"),

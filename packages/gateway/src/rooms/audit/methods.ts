@@ -9,7 +9,6 @@ export const list = defineMethod({
   name: "audit.list",
   summary: "Who changed what, newest first; for administrators",
   auth: "admin",
-  audit: false,
   params: z.object({
     limit: wholeNumber().optional().describe(`1 to ${LIMIT.most}, otherwise ${LIMIT.fallback}`),
     cursor: GivenId.optional().describe("`next_cursor` of the page before"),

@@ -21,7 +21,6 @@ export const plan = defineMethod({
   name: "billing.plan",
   summary: "Your tier, what you used this month (UTC) and what is left of it",
   auth: "jwt",
-  audit: false,
   params: NoParams,
   result: z.object({
     tiers: z.array(
@@ -84,7 +83,6 @@ export const getVideoPricing = defineMethod({
   name: "billing.video.pricing.get",
   summary: "What video models cost; one without a row costs 0.005 USD a second",
   auth: "jwt",
-  audit: false,
   params: NoParams,
   result: z.object({ pricing: z.array(VideoPriceRow) }),
   handler: async ({ rooms }) => ({ pricing: await rooms.billing.videoPrices() }),
@@ -153,7 +151,6 @@ export const listPrices = defineMethod({
   name: "billing.prices.list",
   summary: "What each model that can be called now costs, and where that price comes from",
   auth: "admin",
-  audit: false,
   hint,
   params: z.object({
     models: z

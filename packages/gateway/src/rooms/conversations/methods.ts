@@ -45,7 +45,6 @@ export const list = defineMethod({
   name: "conversations.list",
   summary: "Your conversations, the most recently used first",
   auth: "jwt",
-  audit: false,
   params: NoParams,
   result: z.array(
     Conversation.extend({
@@ -74,7 +73,6 @@ export const get = defineMethod({
   name: "conversations.get",
   summary: "One of your conversations with its messages",
   auth: "jwt",
-  audit: false,
   params: ById,
   result: Conversation.extend({ messages: z.array(Message) }),
   handler: async ({ params, actor, rooms }) =>

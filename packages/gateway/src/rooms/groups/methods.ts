@@ -97,7 +97,6 @@ export const list = defineMethod({
   name: "group.list",
   summary: "Your groups, newest first. With the admin token: all groups",
   auth: "jwt_or_admin_token",
-  audit: false,
   params: NoParams,
   result: z.array(Group),
   handler: async ({ actor, rooms }) =>
@@ -108,7 +107,6 @@ export const get = defineMethod({
   name: "group.get",
   summary: "A group with its active members",
   auth: "jwt",
-  audit: false,
   role: "group member",
   params: InGroup,
   result: Group.extend({ members: z.array(Member) }),
@@ -151,7 +149,6 @@ export const listMembers = defineMethod({
   name: "group.members.list",
   summary: "The group's active members",
   auth: "jwt",
-  audit: false,
   role: "group admin",
   params: InGroup.extend({
     include_inactive: z.boolean().default(false).describe("Include deactivated members"),
@@ -271,7 +268,6 @@ export const showInvitation = defineMethod({
   name: "group.invite.show",
   summary: "Who invites to what, for the bearer of an invitation",
   auth: "public",
-  audit: false,
   params: z.object({ token: InvitationToken }),
   result: z.object({
     group_name: z.string(),
@@ -303,7 +299,6 @@ export const listInvitations = defineMethod({
   name: "group.invite.list",
   summary: "Invitations of a group that can still be used, newest first",
   auth: "jwt",
-  audit: false,
   role: "group admin",
   params: InGroup,
   result: z.array(
@@ -344,7 +339,6 @@ export const listModels = defineMethod({
   name: "group.models.list",
   summary: "The models that the group's keys may and may not use",
   auth: "jwt",
-  audit: false,
   role: "group admin",
   params: InGroup,
   result: ModelLists,
@@ -402,7 +396,6 @@ export const balance = defineMethod({
   name: "group.credits.balance",
   summary: "The pool's balance and recent entries",
   auth: "jwt",
-  audit: false,
   role: "group admin",
   params: InGroup,
   result: StatementResult.extend({ group_id: z.guid() }),

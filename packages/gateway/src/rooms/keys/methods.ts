@@ -26,7 +26,6 @@ export const list = defineMethod({
   name: "keys.list",
   summary: "Your API keys, newest first, without their secrets",
   auth: "jwt",
-  audit: false,
   params: NoParams,
   result: z.array(
     Key.extend({
@@ -106,7 +105,6 @@ export const listCapture = defineMethod({
   name: "keys.capture.list",
   summary: "Keys whose prompts are captured now",
   auth: "admin",
-  audit: false,
   hint,
   params: NoParams,
   result: z.array(

@@ -3,7 +3,7 @@ import { BoundedMap } from "../../kernel/bounded.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { LEDGER_CHANGED } from "../../kernel/topics.ts";
 import { accountKey } from "./account.ts";
-import type { AccountRef, Balance, BalanceChange, Balances } from "./types.ts";
+import type { AccountRef, Balance, BalanceChange } from "./types.ts";
 
 const ACCOUNTS_MAX = 50_000;
 /** The bus may lose a message, so a balance is read again after this long without news of it. */
@@ -15,7 +15,10 @@ interface KnownBalance extends Balance {
 
 type Read = (account: AccountRef) => Promise<Omit<BalanceChange, "account">>;
 
-export class BalanceCache implements Balances {
+export type Balances = Pick<BalanceCache, "peek" | "last" | "load">;
+
+/** Balances without a database round trip, kept current by `LEDGER_CHANGED`. */
+export class BalanceCache {
   readonly #known = new BoundedMap<string, KnownBalance>(ACCOUNTS_MAX);
   readonly #loading = new Map<string, Promise<Balance>>();
   readonly #clock: Clock;
@@ -34,6 +37,7 @@ export class BalanceCache implements Balances {
     });
   }
 
+  /** Null when the balance is not known here, or has not been confirmed for a while: `load` it then. */
   peek(account: AccountRef): Balance | null {
     const known = this.#known.get(accountKey(account));
     if (!known) return null;
@@ -42,6 +46,7 @@ export class BalanceCache implements Balances {
     return ageMs >= 0 && ageMs <= CONFIRMED_MS ? known : null;
   }
 
+  /** The last known balance, confirmed or not. */
   last(account: AccountRef): Balance | null {
     return this.#known.get(accountKey(account)) ?? null;
   }

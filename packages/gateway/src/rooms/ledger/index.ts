@@ -1,4 +1,5 @@
 export { accountKey, accountOf, type DebtRef } from "./account.ts";
+export type { Balances } from "./balance-cache.ts";
 export * as methods from "./methods.ts";
 export { StatementResult } from "./methods.ts";
 export { Ledger, type LedgerOptions, type PointsOrder, type Statement } from "./service.ts";
@@ -6,10 +7,8 @@ export type {
   AccountRef,
   Balance,
   BalanceChange,
-  Balances,
   QuotaPayer,
   Settled,
   Settlement,
-  Settling,
 } from "./types.ts";
 export { type LedgerReport, verifyLedger } from "./verify.ts";

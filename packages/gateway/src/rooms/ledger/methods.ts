@@ -31,7 +31,6 @@ export const self = defineMethod({
   name: "ledger.self",
   summary: "Your wallet: balance and recent entries. With the admin token: the account that issues points",
   auth: "jwt_or_admin_token",
-  audit: false,
   params: NoParams,
   result: StatementResult.extend({
     account: z.object({ type: z.enum(["user", "system"]), id: z.string() }),

@@ -20,15 +20,7 @@ import type { StatementResult } from "./methods.ts";
 import { moveBetween } from "./movement.ts";
 import { settleBatch } from "./settlement.ts";
 import { type AccountRow, type DebtRow, type MovementKind, type StatementRow, store } from "./store.ts";
-import type {
-  AccountRef,
-  Balance,
-  BalanceChange,
-  Settled,
-  Settlement,
-  SettleOptions,
-  Settling,
-} from "./types.ts";
+import type { AccountRef, Balance, BalanceChange, Settled, Settlement, SettleOptions } from "./types.ts";
 
 const RECENT_ENTRIES = 50;
 
@@ -51,7 +43,7 @@ interface OpenDebt {
 }
 
 /** The books: every change of a balance in the service happens here, as a movement with two entries. */
-export class Ledger implements Settling {
+export class Ledger {
   readonly balances: BalanceCache;
   readonly #spent: string;
   readonly #changes = new WeakMap<Transaction, Map<string, BalanceChange>>();
@@ -85,6 +77,19 @@ export class Ledger implements Settling {
     return result;
   }
 
+  /**
+   * Takes the points of finished requests, each exactly once per request id: a repeated id changes nothing
+   * and gets the earlier answer. Runs inside the caller's transaction; after its commit the caller passes
+   * the same transaction to `committed`. Several requests of one account may be in one batch. Answers come
+   * in the order of the items. A request that was not covered leaves no trace here, so the caller's own key
+   * (the usage row) is what keeps a replay from settling it later.
+   *
+   * What neither the account nor the quota pays takes the account to zero and leaves the rest as a debt of the
+   * user on that account. If the account is closed, the user's own wallet stands in for it.
+   *
+   * Call it once a transaction: accounts are locked in one order, which keeps two batches from waiting for
+   * each other.
+   */
   async settleBatch(
     tx: Transaction,
     items: readonly Settlement[],
@@ -106,10 +111,12 @@ export class Ledger implements Settling {
     return settled ?? null;
   }
 
+  /** Publishes the balances that `tx` changed to every instance. Call it once `tx` is committed. */
   committed(tx: Transaction): void {
     this.publish(this.takeChanges(tx));
   }
 
+  /** The same in two steps, for a caller in another thread than the one that publishes. */
   takeChanges(tx: Transaction): BalanceChange[] {
     const changes = [...(this.#changes.get(tx)?.values() ?? [])];
     this.#changes.delete(tx);
@@ -120,6 +127,7 @@ export class Ledger implements Settling {
     for (const change of changes) this.options.bus.publish(LEDGER_CHANGED, JSON.stringify(change));
   }
 
+  /** Counts these accounts as changed by `tx`, so that their balances are published as they are. */
   async noteBalances(tx: Transaction, accounts: readonly AccountRef[]): Promise<void> {
     const rows: AccountRow[] = [];
     for (const id of new Set(accounts.map(accountKey))) {

@@ -62,36 +62,3 @@ export interface SettleOptions {
   /** What else the transaction does with the answers, before it locks the account that every batch changes. */
   meanwhile?: (settled: readonly Settled[]) => Promise<void>;
 }
-
-export interface Settling {
-  /**
-   * Takes the points of finished requests, each exactly once per request id: a repeated id changes nothing
-   * and gets the earlier answer. Runs inside the caller's transaction; after its commit the caller passes
-   * the same transaction to `committed`. Several requests of one account may be in one batch. Answers come
-   * in the order of the items. A request that was not covered leaves no trace here, so the caller's own key
-   * (the usage row) is what keeps a replay from settling it later.
-   *
-   * What neither the account nor the quota pays takes the account to zero and leaves the rest as a debt of the
-   * user on that account. If the account is closed, the user's own wallet stands in for it.
-   *
-   * Call it once a transaction: accounts are locked in one order, which keeps two batches from waiting for
-   * each other.
-   */
-  settleBatch(tx: Transaction, items: readonly Settlement[], options?: SettleOptions): Promise<Settled[]>;
-  settle(tx: Transaction, item: Settlement): Promise<Settled>;
-  /** Publishes the balances that `tx` changed to every instance. Call it once `tx` is committed. */
-  committed(tx: Transaction): void;
-  /** The same in two steps, for a caller in another thread than the one that publishes. */
-  takeChanges(tx: Transaction): BalanceChange[];
-  /** Counts these accounts as changed by `tx`, so that their balances are published as they are. */
-  noteBalances(tx: Transaction, accounts: readonly AccountRef[]): Promise<void>;
-}
-
-/** Balances without a database round trip, kept current by `LEDGER_CHANGED`. */
-export interface Balances {
-  /** Null when the balance is not known here, or has not been confirmed for a while: `load` it then. */
-  peek(account: AccountRef): Balance | null;
-  /** The last known balance, confirmed or not; null when there is none. */
-  last(account: AccountRef): Balance | null;
-  load(account: AccountRef): Promise<Balance>;
-}

@@ -17,7 +17,6 @@ export const status = defineMethod({
   name: "memory.status",
   summary: "Whether long-term memory is on, and what it did for you lately",
   auth: "jwt",
-  audit: false,
   params: NoParams,
   result: z.object({
     enabled: z.boolean().describe("A memory service is configured"),
@@ -31,7 +30,6 @@ export const list = defineMethod({
   name: "memory.list",
   summary: "What is remembered about you, newest first",
   auth: "jwt",
-  audit: false,
   params: z.object({
     limit: z.int().min(1).max(LISTED_ITEMS_MAX).default(50),
     offset: z.int().min(0).max(1_000_000).default(0),

@@ -2,7 +2,7 @@ import { isOrderedId } from "../../kernel/ids.ts";
 import { isCharged } from "../../kernel/request-row.ts";
 import type { Database, Transaction } from "../../storage/contract.ts";
 import { accountOf } from "../ledger/for-thread.ts";
-import type { BalanceChange, Settled, Settlement, Settling } from "../ledger/index.ts";
+import type { BalanceChange, Ledger, Settled, Settlement } from "../ledger/index.ts";
 import { utcMonth, WHOLE_USER } from "../usage/for-thread.ts";
 import type { KeySpend, MonthKey, RequestRow, UsageStore, WrittenSums } from "../usage/index.ts";
 import { type ChargedEntry, type JournalEntry, takesPoints } from "./journal/codec.ts";
@@ -10,7 +10,7 @@ import { TierQuota, type TierQuotaOptions } from "./tier-quota.ts";
 
 export interface SettlementOptions extends TierQuotaOptions {
   db: Database;
-  ledger: Pick<Settling, "settleBatch" | "takeChanges" | "noteBalances">;
+  ledger: Pick<Ledger, "settleBatch" | "takeChanges" | "noteBalances">;
 }
 
 /** What a committed batch left: sums of months and keys, and balances, as they are now. */

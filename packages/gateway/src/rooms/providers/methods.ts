@@ -12,7 +12,6 @@ export const list = defineMethod({
   name: "providers.list",
   summary: "Display metadata of providers; no credentials",
   auth: "public",
-  audit: false,
   params: NoParams,
   result: z.array(
     z.object({
@@ -31,7 +30,6 @@ export const addresses = defineMethod({
   name: "providers.addresses",
   summary: "Where the APIs of the built-in providers are, for the form that registers a backend",
   auth: "admin",
-  audit: false,
   hint,
   params: NoParams,
   result: z.array(
@@ -90,7 +88,6 @@ export const test = defineMethod({
   name: "providers.test",
   summary: "Answers that the connection test does not exist; the contract defines it so",
   auth: "admin",
-  audit: false,
   hint,
   params: NoParams,
   result: z.object({ ok: z.literal(true), message: z.string() }),

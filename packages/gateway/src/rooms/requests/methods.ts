@@ -24,7 +24,6 @@ export type Wanted = z.output<typeof Period>;
 
 const READER = {
   auth: "jwt",
-  audit: false,
   role: "administrator for everyone's, group admin for a group's",
 } as const;
 

@@ -81,7 +81,6 @@ export const listBackends = defineMethod({
   name: "backends.list",
   summary: "Backends with their health, circuits and models",
   auth: "admin",
-  audit: false,
   hint,
   params: NoParams,
   result: z.object({ backends: z.array(Managed), models: z.array(z.string()).describe("Callable now") }),
@@ -136,7 +135,6 @@ export const testBackend = defineMethod({
   summary:
     "Try a server with some short requests: listing by each way of sending the key, each dialect, streams, tools, cache. Nobody is charged",
   auth: "admin",
-  audit: false,
   hint,
   notifies: ["backends.progress"],
   params: Given.extend({
@@ -182,7 +180,6 @@ export const probeBackend = defineMethod({
   name: "backends.probe",
   summary: "Probe a backend now instead of at the next minute",
   auth: "admin",
-  audit: false,
   hint,
   params: z.object({ name: Name }),
   result: Ok,
@@ -203,7 +200,6 @@ export const listAliases = defineMethod({
   name: "aliases.list",
   summary: "Other names of models, sorted",
   auth: "admin",
-  audit: false,
   hint,
   params: NoParams,
   result: z.array(z.object({ alias: z.string(), target: z.string() })),

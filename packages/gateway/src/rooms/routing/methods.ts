@@ -32,7 +32,6 @@ export const types = defineMethod({
   name: "backends.types",
   summary: "What backends can be registered, and what a form asks for",
   auth: "jwt",
-  audit: false,
   params: NoParams,
   result: z.object({
     default_type: z.string(),
@@ -74,7 +73,6 @@ export const listRoutes = defineMethod({
   name: "routes.list",
   summary: "Model routes: names that several targets serve, and which backends stand behind each target now",
   auth: "admin",
-  audit: false,
   hint,
   params: NoParams,
   result: z.array(RouteSettings.extend({ targets: z.array(ListedTarget) })),

@@ -6,7 +6,6 @@ export const listIdentities = defineMethod({
   name: "auth.identities.list",
   summary: "Your accounts at the sign-in provider that sign you in here",
   auth: "jwt",
-  audit: false,
   params: NoParams,
   result: z.array(
     z.object({

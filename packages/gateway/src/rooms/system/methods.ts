@@ -6,7 +6,6 @@ export const status = defineMethod({
   name: "system.status",
   summary: "What the service is doing right now",
   auth: "public",
-  audit: false,
   params: NoParams,
   result: z.object({
     agents_online: z.int(),
@@ -23,7 +22,6 @@ export const probe = defineMethod({
   name: "system.probe",
   summary: "Acknowledge, then close: only on a WebSocket without a token",
   auth: "anonymous_socket",
-  audit: false,
   params: NoParams,
   result: z.object({ ok: z.literal(true), status: z.literal("ok") }),
   handler: () => ({ ok: true as const, status: "ok" as const }),
@@ -40,7 +38,6 @@ export const activity = defineMethod({
   name: "system.activity",
   summary: "The last hour: outcomes by minute, first tokens, probes of backends, latest failures",
   auth: "admin",
-  audit: false,
   hint: "the whole service's requests and failures are for administrators",
   params: NoParams,
   result: z.object({
@@ -102,7 +99,6 @@ export const detectBackends = defineMethod({
   name: "backends.detect",
   summary: "Look for well-known model servers on the service's own machine",
   auth: "admin",
-  audit: false,
   hint: SET_UP,
   params: NoParams,
   result: z.object({

@@ -33,7 +33,6 @@ export const list = defineMethod({
   name: "usage.list",
   summary: "Your requests, newest first; with `project` only those of the project's keys",
   auth: "jwt",
-  audit: false,
   params: z.object({
     limit: WholeNumber.optional().describe("Default 50; values outside 1-200 are brought into it"),
     offset: WholeNumber.optional().describe("Default 0"),
@@ -73,7 +72,6 @@ export const series = defineMethod({
   name: "usage.series",
   summary: "Usage by UTC day and by model, backend, source, reference, project or key, the dearest first",
   auth: "jwt",
-  audit: false,
   role: "administrator for everyone's",
   params: Filter.extend({ by: z.enum(SERIES_BY) }),
   result: z.object({
@@ -88,7 +86,6 @@ export const records = defineMethod({
   name: "usage.records",
   summary: "Usage rows of a period, newest first",
   auth: "jwt",
-  audit: false,
   role: "administrator for everyone's",
   params: Filter.extend({
     limit: WholeNumber.optional().describe("Default 50; values outside 1-500 are brought into it"),
@@ -102,7 +99,6 @@ export const query = defineMethod({
   name: "usage.query",
   summary: "Sums of everyone's usage over a period, grouped if asked, with the rows if asked",
   auth: "admin",
-  audit: false,
   hint: "everyone's usage is for administrators; usage.list shows your own",
   params: QueryBody,
   result: QueryResult,

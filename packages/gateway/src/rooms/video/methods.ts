@@ -27,7 +27,6 @@ export const get = defineMethod({
   name: "video.get",
   summary: "One of your video jobs",
   auth: "jwt",
-  audit: false,
   params: JobId,
   result: JobWithId,
   handler: async ({ params, actor, rooms }) => {
@@ -40,7 +39,6 @@ export const list = defineMethod({
   name: "video.list",
   summary: "Your video jobs, newest first",
   auth: "jwt",
-  audit: false,
   params: z.object({ limit: WholeNumber.default(LIST_DEFAULT).describe(`Clamped to 1-${LIST_MAX}`) }),
   result: z.object({ jobs: z.array(JobWithId) }),
   handler: async ({ params, actor, rooms }) => {
