@@ -1,6 +1,6 @@
 import type { Log } from "../kernel/log.ts";
 
-/** Everything that is open. It is closed in reverse order: when the service stops, and when its start fails half-way. */
+/** Everything that is open, closed in reverse order when the service stops or its start fails half-way. */
 export class Life {
   readonly #open = new AsyncDisposableStack();
   /** Whether requests in progress may finish first. */

@@ -43,8 +43,8 @@ class Book<Fact> {
 }
 
 /**
- * Whose notification channels are, on whichever instance they were opened. An instance that starts later, or was cut
- * off, asks the others first; until then a channel that it does not know is treated as someone else's.
+ * Tracks who owns each notification channel, across instances. An instance that starts later, or was cut off, asks the
+ * others first; until then it treats a channel that it does not know as someone else's.
  */
 export class ChannelOwners {
   readonly #opened = new Book<SignedIn>();

@@ -180,7 +180,7 @@ export interface EventStream {
   ): void;
   /** Resolves when someone listens, or after that grace period. */
   whenHeard(): Promise<void>;
-  /** Calls back when the owner wants what it tells of to stop. */
+  /** Called when the owner cancels the work behind this stream. */
   onStop(run: () => void): void;
   /** No more notifications will come; subscribers stay until they leave. */
   end(): void;
@@ -231,7 +231,7 @@ export interface EventHub {
   push(sessionId: string, json: string): void;
   /**
    * The same on behalf of a user (null: a caller who is not signed in). It reaches readers of that user's sessions; one
-   * that is nobody's becomes the user's. What nobody in particular pushes reaches every reader of an unclaimed session,
+   * that is nobody's becomes the user's. What someone who is not signed in pushes reaches every reader of an unclaimed session,
    * and the owner of one that is someone's by its own pushes.
    */
   pushAs(userId: string | null, sessionId: string, json: string): void;

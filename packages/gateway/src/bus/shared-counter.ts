@@ -21,9 +21,9 @@ const ASKS_MAX = 256;
 const NAMES_PER_ASK_MAX = 200;
 /** After so many answers in a row that the instance is not known, it decides alone. */
 const UNKNOWN_MAX = 4;
-/** Ids of this instance whose holds may still be there. Those of older ones have ended by themselves. */
+/** Former ids of this instance whose holds may still be counted; older ones have expired. */
 const FORMER_MAX = 16;
-/** Names whose use is told once the server is back; others read the rest in the database. */
+/** Names whose spending is reported once the server is back; the database has the rest. */
 const NEWS_MAX = 50_000;
 /** Tells the others that the counter has forgotten everything. */
 const EMPTIED = "counter-emptied";

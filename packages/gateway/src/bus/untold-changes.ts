@@ -12,7 +12,7 @@ const CHANGES_MAX = 10_000;
 export class UntoldChanges {
   readonly #changes = new BoundedMap<string, readonly [topic: string, message: string]>(CHANGES_MAX);
 
-  /** Nothing happens to messages that are worthless later. */
+  /** Other topics are not queued. */
   keep(topic: string, message: string): void {
     if (KEPT_TOPICS.has(topic)) this.#changes.set(`${topic} ${message}`, [topic, message]);
   }

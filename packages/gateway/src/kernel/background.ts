@@ -1,6 +1,6 @@
 import type { Log } from "./log.ts";
 
-/** Work that nobody awaits: a failure is logged and affects nothing else. */
+/** For work that nobody awaits: logs a failure. */
 export function inBackground(log: Log, what: string, work: Promise<unknown>): void {
   work.catch((error: unknown) => log.error(`${what} failed`, { error }));
 }

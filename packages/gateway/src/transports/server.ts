@@ -167,7 +167,7 @@ export function startHttpServer(options: HttpServerOptions): Listener {
   const toSlash = (requestId: string) =>
     new Reply({ status: 308, contentType: "", requestId, headers: { location: `${basePath}/` } }, "");
 
-  /** What is thrown past every handler still gets an answer. */
+  /** Errors that no handler caught still get an answer. */
   const failed = (error: unknown) => {
     const failure = toServiceError(error);
     if (isOurs(failure)) log.error("unhandled error in a request", { error });

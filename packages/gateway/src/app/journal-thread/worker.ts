@@ -51,7 +51,7 @@ async function answerTo(order: SettleOrder): Promise<SettlingAnswer> {
   }
 }
 
-/** A failure is no harm: the log only stays longer. */
+/** Ignore failures: the WAL is just checkpointed later. */
 async function checkpoint(): Promise<void> {
   rowsSinceCheckpoint = 0;
   await opened?.db.checkpoint().catch(() => {});

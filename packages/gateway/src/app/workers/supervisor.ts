@@ -167,7 +167,7 @@ export class Supervisor {
     });
   }
 
-  /** Nothing happens to what is told to a worker that is about to end. */
+  /** Ignored when the worker is about to end. */
   #tell({ child }: Seat, message: ToWorker): void {
     try {
       child?.send(message);

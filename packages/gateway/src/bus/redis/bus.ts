@@ -73,7 +73,7 @@ export class RedisBus implements Bus {
     this.#heartbeat.unref();
   }
 
-  /** A message that cannot be sent now is worthless later, so nothing is queued while Redis is unreachable. */
+  /** Late messages are useless, so nothing is queued while Redis is unreachable. */
   #newClient(): RedisClient {
     return new RedisClient(this.options.url, { enableOfflineQueue: false, maxRetries: RECONNECTS_MAX });
   }

@@ -45,7 +45,7 @@ export class AuditJournal {
 
   /** Ids are in the order of time. */
   #names(): string[] {
-    // Whoever deletes the data directory of a service that runs leaves nothing to store.
+    // A data directory that was deleted under a running service leaves nothing to store.
     if (!existsSync(this.#folder)) return [];
     return readdirSync(this.#folder)
       .filter((name) => ENTRY.test(name))

@@ -15,9 +15,9 @@ export const accountKey = ({ type, id }: AccountRef): string => `${type}:${id}`;
 export const ISSUED = "system:issued";
 /** Where the points of settled requests go. */
 export const SPENT = "system:spent";
-/** Postgres has it in so many rows: every batch of every instance changes it, and each instance another row of it. */
+/** On Postgres the spent account is sharded into this many rows, one per instance, to avoid lock contention. */
 const SPENT_ROWS = 16;
-/** One of these rows, the same for as long as an instance runs. */
+/** The row of this instance, for as long as it runs. */
 export function anySpentRow(): string {
   const number = Math.floor(Math.random() * SPENT_ROWS);
   return number === 0 ? SPENT : `${SPENT}:${number}`;

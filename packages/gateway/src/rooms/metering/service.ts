@@ -116,7 +116,7 @@ const once = (run: () => void): (() => void) => {
   };
 };
 
-/** Whoever asks while it runs waits for the next run, which all of them share. */
+/** Callers that come while it runs share the next run. */
 function joined(run: () => Promise<void>): () => Promise<void> {
   let running: Promise<void> | null = null;
   let next: Promise<void> | null = null;

@@ -80,7 +80,7 @@ export class Requests implements RecordSink {
       record.line ??= this.#written(record, nowMs);
       if (record.line) this.#tail.ended(record.line);
     } catch (error) {
-      // Whoever ends a request has its client's connection to close as well.
+      // The caller still has the connection of the client to close.
       this.#unwritten.add();
       this.options.log.error("a request could not be noted", { request_id: record.id, error });
     }

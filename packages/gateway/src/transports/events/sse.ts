@@ -18,7 +18,7 @@ const KEEP_ALIVE_MS = 15_000;
 /** While the instance stops: how often its streams are checked, and how long one must have been quiet to be closed. */
 const RETIRING_SWEEP_MS = 500;
 const QUIET_SWEEPS_MAX = 6;
-/** A stream whose reader is not signed in ends when nobody has opened its session and nothing was said for so long. */
+/** An anonymous stream ends after this long without events, unless someone has opened its session. */
 const STRANGER_IDLE_MS = 60_000;
 const SESSION_ID_LENGTH_MAX = 64;
 /** Of a subscriber that has had nothing yet. */
@@ -98,7 +98,7 @@ class Subscription implements Subscriber, ReplySource {
   /** Every now and then: tells the reader that the stream is there, or ends it. */
   tend(events: EventHub): void {
     if (!this.reader) {
-      // Who knows the id of a user's session was given it.
+      // Only someone who was given it knows the id of a user's session.
       if (events.ownerOf(this.sessionId) !== null) this.#stranger?.vouch();
       else if (this.clock.now() - this.#idleSinceMs >= STRANGER_IDLE_MS) {
         this.end();
