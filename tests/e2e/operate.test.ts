@@ -1,4 +1,5 @@
 import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
+import { startAnthropic } from "@model-gateway/testing/vendors/anthropic.ts";
 import { dialRaw } from "../../packages/gateway/tests/agents/support.ts";
 import { axeFindings, openSite, type Site, shot } from "./support/site.ts";
 
@@ -100,6 +101,23 @@ test("backends: a server is tested and registered, its status is one sentence, i
   await sheet.getByRole("button", { name: "Remove" }).click();
   await page.getByRole("dialog", { name: "Remove demo?" }).getByRole("button", { name: "Remove" }).click();
   await page.getByText("No backend is registered").waitFor();
+});
+
+test("backends: a card fills in how its provider is spoken to, and the test says which agents can work with it", async () => {
+  const anthropic = startAnthropic();
+  const { page } = await site.visitAs("operator");
+  await page.goto(`${site.gateway.url}/models?new=1&provider=anthropic`);
+  const dialog = page.getByRole("dialog");
+  await dialog.getByText("How it is spoken to").click();
+  expect(await dialog.getByLabel("Dialects").inputValue()).toBe("messages");
+  await dialog.getByLabel("API key").fill(anthropic.apiKey);
+  await dialog.getByLabel("Address").fill(anthropic.url);
+  await dialog.getByRole("button", { name: "Test connection" }).click();
+  await dialog.getByText("Claude Code ✓").waitFor();
+  await dialog.getByText("charged to nobody here").waitFor();
+  await shot(page, "backend-contact");
+  expect(await axeFindings(page)).toEqual([]);
+  anthropic.stop();
 });
 
 test("model routes: one is added, its targets are seen to serve or not, edited and removed; bad fields are named where they are", async () => {

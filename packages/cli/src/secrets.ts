@@ -8,6 +8,7 @@ const VARIABLES = {
   key: "MODEL_GATEWAY_KEY",
   "admin-token": "SERVICE_ADMIN_TOKEN",
   "backend-key": "MODEL_GATEWAY_BACKEND_KEY",
+  "backend-headers": "MODEL_GATEWAY_BACKEND_HEADERS",
 } as const;
 export type SecretName = keyof typeof VARIABLES;
 

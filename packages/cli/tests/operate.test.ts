@@ -24,6 +24,26 @@ afterAll(async () => {
   upstream.stop();
 });
 
+test("a backend is tested by its name, trial by trial, with what it would be for agents", async () => {
+  const tested = await shell.run(["backends", "test", "demo", "--model", "demo-chat"]);
+  expect(tested.out).toContain("Speaks chat");
+  expect(tested.out).toMatch(/Claude Code [✓✗]/);
+  expect(tested.out).toContain("charged to nobody here");
+  expect((await shell.run(["backends"])).out).toMatch(/Claude Code [✓✗] Codex/);
+  const away = await shell.run([
+    "backends",
+    "test",
+    "http://127.0.0.1:9",
+    "--type",
+    "external",
+    "--models",
+    "x",
+  ]);
+  expect([away.code, away.out]).toEqual([1, expect.stringContaining("Failed: ")]);
+  expect((await shell.run(["backends", "cards"])).out).toMatch(/azure\s+.*\{resource\}/);
+  expect((await shell.run(["backends", "add", "acme"])).err).toContain("neither an address nor a provider");
+});
+
 test("people are invited, created, disabled, promoted and found", async () => {
   const invited = await shell.run(["users", "invite"]);
   expect(invited.out).toStartWith(`${gateway.url}/welcome#token=link-`);

@@ -874,8 +874,14 @@ export interface Methods {
       serves: string;
       /** Of backends.add */
       type: string;
+      /** What stands in braces is the operator's own, such as the region */
       url: string;
       needs_key: boolean;
+      /** Its listing does not say what can be called */
+      needs_models: boolean;
+      /** None: not a chat API */
+      dialects: ("chat" | "responses" | "messages" | "gemini")[];
+      auth: "bearer" | "x-api-key" | "x-goog-api-key" | "api-key" | null;
     }[];
   };
   /** Display metadata of providers; no credentials. */

@@ -13,6 +13,7 @@ import { readSecret } from "../secrets.ts";
 
 /** What both ways to a list of backends tell of one. */
 type ListedBackend = Pick<BackendHealth, "name" | "label" | "state" | "url" | "last_error"> & {
+  agents?: readonly Trial[];
   circuit?: string | { state: string; retry_at?: string | null } | null;
 };
 
@@ -52,6 +53,99 @@ function circuitInWords({ circuit }: ListedBackend): string {
   if (typeof circuit !== "object" || circuit === null) return circuit ?? "";
   return circuit.retry_at ? `${circuit.state} until ${circuit.retry_at}` : circuit.state;
 }
+
+type Card = Result<"providers.addresses">[number];
+
+interface Trial {
+  name: string;
+  ok: boolean;
+  detail: string;
+}
+
+const badge = ({ name, ok, detail }: Trial) => `${name} ${ok ? "✓" : `✗ (${detail})`}`;
+const listOf = (value: string) => value.split(",").map((word) => word.trim());
+
+/** `name: value` on a line each. */
+const membersIn = (lines: string): Record<string, string> =>
+  Object.fromEntries(
+    lines.split("\n").flatMap((line) => {
+      const [, name, value = ""] = /^\s*([^:\s]+)\s*:\s*(.*?)\s*$/.exec(line) ?? [];
+      return name === undefined ? [] : [[name, value]];
+    }),
+  );
+
+/** What the options say of a backend. */
+function settingsIn(options: Invocation["options"]) {
+  const [type, name, auth, models, dialects, drop, set] = [
+    ...["type", "name", "auth", "models", "dialects", "drop", "set"],
+  ].map((option) => text(options, option));
+  const headers = readSecret("backend-headers", options, process.env);
+  const apiKey = readSecret("backend-key", options, process.env);
+  const [limitField, idPrefix] = [text(options, "limit-field"), text(options, "id-prefix")];
+  return {
+    ...(type && { type }),
+    ...(name && { name }),
+    ...(apiKey && { api_key: apiKey }),
+    ...(models && { models: listOf(models) }),
+    ...(dialects && { dialects: listOf(dialects) }),
+    ...(auth && { auth }),
+    ...(limitField && { limit_field: limitField }),
+    ...(idPrefix && { id_prefix: idPrefix }),
+    ...(headers && { headers: membersIn(headers) }),
+    ...(set && { set: JSON.parse(set) as Record<string, unknown> }),
+    ...(drop && { drop: listOf(drop) }),
+  } as BackendRegistration;
+}
+
+/** An address, or what a provider's card says: `deepseek`, or `deepseek/2` for its second API. */
+async function targetOf(word: string, connection: Connection): Promise<BackendRegistration> {
+  if (word.includes("://")) return { url: word };
+  if (connection.adminToken !== null)
+    throw new CliError("providers are known by their names to those who are signed in");
+  const [id, nth = "1"] = word.split("/");
+  const apis = (await (await connection.signedIn()).call("providers.addresses")).filter(
+    (api) => api.provider_id === id,
+  );
+  const api = apis[Number(nth) - 1];
+  if (!api)
+    throw new CliError(`${word} is neither an address nor a provider; see model-gateway backends cards`);
+  const { type, url, auth, dialects, needs_key } = api;
+  // What a server on one's own machine speaks depends on its version, so its test decides.
+  return {
+    name: id,
+    type,
+    url,
+    ...(auth && { auth }),
+    ...(needs_key && dialects.length > 0 && { dialects }),
+  };
+}
+
+/** Tries a server, and tells of each trial as it ends. */
+async function tryOut({ connection, output }: Pick<Invocation, "connection" | "output">, given: object) {
+  const client = await connection.signedIn();
+  const stream_id = crypto.randomUUID();
+  const leaving = new AbortController();
+  const told = (async () => {
+    for await (const { method, params } of client.events(stream_id, { signal: leaving.signal }))
+      if (method === "backends.progress")
+        output.note(badge(params) + (params.ok && params.detail ? `: ${params.detail}` : ""));
+  })().catch(() => {});
+  const tested = await client.call("backends.test", { ...given, stream_id } as Params<"backends.test">);
+  leaving.abort();
+  await told;
+  return tested;
+}
+
+const resultInWords = ({ ok, detail, models, seen, agents }: Result<"backends.test">): string[] => [
+  ok ? `Answers; ${models.length} models listed` : `Failed: ${detail}`,
+  ...(seen
+    ? [
+        `Speaks ${seen.dialects.join(", ") || "no chat API"}`,
+        agents.map(badge).join("  "),
+        `${seen.prompt_tokens} + ${seen.completion_tokens} tokens were used, and charged to nobody here`,
+      ]
+    : []),
+];
 
 type Detected = Result<"backends.detect">["servers"][number];
 
@@ -93,24 +187,37 @@ async function detect({
 
 export const backends: Command = {
   name: "backends",
-  summary: "List, find, register and remove backends; set aliases",
+  summary: "List, find, test, register and remove backends; set aliases",
   examples: [
     "model-gateway backends",
     "model-gateway backends detect --add",
     "model-gateway backends add http://localhost:11434 --name ollama",
     "model-gateway backends add https://api.example.org/v1 --type external --name cloud --backend-key-file upstream.key",
+    "model-gateway backends add anthropic --backend-key-file upstream.key",
+    "model-gateway backends test anthropic",
     "model-gateway backends remove ollama",
     "model-gateway backends alias fast qwen3:8b",
   ],
-  actions: ["list", "detect", "add", "remove", "aliases", "alias", "unalias"],
+  actions: ["list", "detect", "add", "test", "cards", "remove", "aliases", "alias", "unalias"],
   options: {
     type: { type: "string", help: "kind or engine name, e.g. local-server, external, vllm" },
     name: { type: "string", help: "name of the backend" },
     "backend-key-file": {
       type: "string",
-      help: "file with the key that the backend itself asks for (or MODEL_GATEWAY_BACKEND_KEY)",
+      help: "file with the key, or several, that the backend itself asks for (or MODEL_GATEWAY_BACKEND_KEY)",
     },
     models: { type: "string", help: "model ids, separated by commas" },
+    model: { type: "string", help: "with test: the model that is asked" },
+    dialects: { type: "string", help: "chat APIs that it speaks: chat, responses, messages, gemini" },
+    auth: { type: "string", help: "how its key is sent: bearer, x-api-key, x-goog-api-key, api-key" },
+    "limit-field": { type: "string", help: "max_tokens or max_completion_tokens" },
+    "id-prefix": { type: "string", help: "what it wants before model ids, e.g. models/" },
+    "backend-headers-file": {
+      type: "string",
+      help: "file with headers for every request, `name: value` on a line each (or MODEL_GATEWAY_BACKEND_HEADERS)",
+    },
+    set: { type: "string", help: "fields to set in every request, as a JSON object" },
+    drop: { type: "string", help: "fields to drop from every request, separated by commas" },
     add: { type: "boolean", help: "with detect: register every server that was found" },
   },
   async run({ words, options, output, connection }) {
@@ -126,6 +233,8 @@ export const backends: Command = {
           kind: (backend: ListedBackend) => backend.label.split(":")[1] ?? "",
           health: (backend: ListedBackend) => backend.state,
           circuit: circuitInWords,
+          agents: ({ agents = [] }: ListedBackend) =>
+            agents.map(({ name, ok }) => `${name} ${ok ? "✓" : "✗"}`).join(" "),
           url: (backend: ListedBackend) => backend.url ?? "",
           "last error": (backend: ListedBackend) => backend.last_error ?? "",
         },
@@ -133,23 +242,47 @@ export const backends: Command = {
       );
     };
     const add = async () => {
-      const url = needed(words, 1, "the address of the backend");
-      const apiKey = readSecret("backend-key", options, process.env);
-      const models = text(options, "models");
-      const type = text(options, "type");
-      const name = text(options, "name");
+      const given = {
+        ...(await targetOf(needed(words, 1, "the address of the backend, or its provider"), connection)),
+        ...settingsIn(options),
+      };
+      const tested =
+        connection.adminToken === null
+          ? await tryOut({ connection, output }, { ...given, name: undefined })
+          : null;
+      if (tested && !tested.ok)
+        output.note(`The test failed: ${tested.detail}. It is registered all the same.`);
       const answer = await desk.add({
-        url,
-        ...(type && { type }),
-        ...(name && { name }),
-        ...(apiKey && { api_key: apiKey }),
-        ...(models && { models: models.split(",").map((id) => id.trim()) }),
-      });
-      output.result(
-        answer,
-        () => `Registered ${name ?? url}; its models can be called as soon as it answers`,
-      );
+        ...given,
+        ...(tested && { seen: tested.seen }),
+      } as BackendRegistration);
+      output.result(answer, () => [
+        `Registered ${given.name ?? given.url}; its models can be called as soon as it answers`,
+        ...(tested?.seen ? resultInWords(tested).slice(1) : []),
+      ]);
     };
+    const test = async () => {
+      const word = needed(words, 1, "the name of a backend, its address, or its provider");
+      const { backends: known } = await (await connection.signedIn()).call("backends.list");
+      const isNamed = known.some(({ name }) => name === word);
+      const target = isNamed ? { name: word } : { ...(await targetOf(word, connection)), name: undefined };
+      const model = text(options, "model");
+      const given = { ...target, ...settingsIn(options), ...(model && { model }) };
+      const tested = await tryOut({ connection, output }, given);
+      output.result(tested, () => resultInWords(tested));
+      if (!tested.ok) throw new CliError(`${word} failed its test`);
+    };
+    const cards = async () =>
+      output.table(
+        await (await connection.signedIn()).call("providers.addresses"),
+        {
+          provider: ({ provider_id }: Card) => provider_id,
+          serves: ({ serves }: Card) => serves,
+          speaks: ({ dialects }: Card) => dialects.join(", "),
+          address: ({ url }: Card) => url,
+        },
+        "",
+      );
     const remove = async () => {
       const wanted = needed(words, 1, "the name of the backend");
       const { rows } = await desk.list();
@@ -178,7 +311,7 @@ export const backends: Command = {
       const name = needed(words, 1, "the alias");
       output.result(await desk.removeAlias(name), () => `${name} is no longer an alias`);
     };
-    await act(words, { list, add, remove, aliases, alias, unalias }, "list");
+    await act(words, { list, add, test, cards, remove, aliases, alias, unalias }, "list");
   },
 };
 

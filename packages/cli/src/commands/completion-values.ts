@@ -48,6 +48,7 @@ const OF_ACTIONS: Record<string, readonly (Values | null)[]> = {
   "connect ": [() => Object.keys(CLIENTS)],
   "keys revoke": [keyNames],
   "backends remove": [backendNames],
+  "backends test": [backendNames],
   "backends unalias": [aliases],
   "backends alias": [null, models],
   "agents stop": [nodes, models],

@@ -175,7 +175,10 @@ export const ownChat = (
   requestId: "own",
   stream: body.stream === true,
   signal,
-  whenAborted: (run) => signal.addEventListener("abort", () => run(signal.reason), { once: true }),
+  whenAborted: (run) =>
+    signal.aborted
+      ? run(signal.reason)
+      : signal.addEventListener("abort", () => run(signal.reason), { once: true }),
 });
 
 /** A request in one of the backend's dialects, as its client wrote it. */

@@ -173,7 +173,8 @@ test("agents are told why not; a registered backend is tested with its own key, 
 
 test("a server that answers anything, or nothing, is not taken for what it is not", async () => {
   const parrot = started(startUpstream({ models: ["p"] }));
-  parrot.answer((_, reply) => reply.json(completion("anything")));
+  const absurd = { prompt_tokens: 1e300, completion_tokens: 1.5, total_tokens: -1 };
+  parrot.answer((_, reply) => reply.json(completion("anything", { usage: absurd })));
   expect((await rpc("backends.test", { type: "external", url: parrot.url })).seen.dialects).toEqual(["chat"]);
   parrot.answer((_, reply) => reply.json({ hello: "world" }));
   expect(await rpc("backends.test", { type: "external", url: parrot.url })).toMatchObject({

@@ -1,9 +1,9 @@
 import { expect, test } from "bun:test";
+import { AUTHS, DIALECTS } from "../../src/backends/contract.ts";
 import { apiBase } from "../../src/backends/dialects/base-url.ts";
 import { backendKinds } from "../../src/backends/index.ts";
 import { plan } from "../../src/backends/planner.ts";
-import { PROVIDER_ADDRESSES } from "../../src/rooms/providers/addresses.ts";
-import { OFFICIAL_PROVIDERS } from "../../src/rooms/providers/official.ts";
+import { PROVIDER_CARDS } from "../../src/rooms/providers/cards.ts";
 
 test("a type is a kind itself or an engine's name", () => {
   for (const kind of ["external", "local-server", "engine", "cloud-video", "cloud-realtime"] as const)
@@ -34,16 +34,17 @@ test("no two kinds answer to the same type", () => {
 });
 
 test("every provider's address is one that its kind can be registered with", () => {
-  for (const { provider_id, type, url } of PROVIDER_ADDRESSES) {
-    const { kind } = plan(type) as { kind: string };
-    expect({ provider_id, scheme: backendKinds.get(kind)?.schemes.includes(new URL(url).protocol) }).toEqual({
-      provider_id,
-      scheme: true,
-    });
-    expect(OFFICIAL_PROVIDERS.map(({ id }) => id)).toContain(provider_id);
-  }
-  const addressed = new Set(PROVIDER_ADDRESSES.map(({ provider_id }) => provider_id));
-  expect(OFFICIAL_PROVIDERS.filter(({ id }) => !addressed.has(id))).toEqual([]);
+  for (const { id, apis } of PROVIDER_CARDS)
+    for (const { type, url, dialects = [], auth = "bearer" } of apis) {
+      const { kind } = plan(type) as { kind: string };
+      const isTaken = backendKinds.get(kind)?.schemes.includes(new URL(url).protocol);
+      const isSpoken = dialects.every((name) => DIALECTS.includes(name)) && AUTHS.includes(auth);
+      expect({ id, isTaken, isSpoken }).toEqual({ id, isTaken: true, isSpoken: true });
+      if (kind === "external") expect({ id, speaks: dialects.length > 0 }).toEqual({ id, speaks: true });
+    }
+  const wanted =
+    "openai anthropic google vertex azure bedrock mistral deepseek xai groq openrouter together fireworks cerebras moonshot zhipu minimax alibaba cohere ollama vllm llama-cpp sglang lm-studio";
+  expect(PROVIDER_CARDS.map(({ id }) => id)).toEqual(expect.arrayContaining(wanted.split(" ")));
 });
 
 test("an address that names a version anywhere is taken as it is", () => {

@@ -118,6 +118,7 @@ test("settings that would break a request, its price or another kind are refused
   expect(await refusal({ drop: ["stream"] })).toContain("drop.0");
   expect(await refusal({ headers: { "content-length": "1" } })).toContain("headers.content-length");
   expect(await refusal({ headers: { "x-a": "1\r\nx-b: 2" } })).toContain("headers.x-a");
+  expect(await refusal({ url: "https://{resource}.openai.azure.com/openai/v1" })).toContain("{resource}");
   expect(await refusal({ auth: "basic" })).toContain("auth");
   expect(await refusal({ type: "ollama", auth: "bearer" })).toContain(
     "`auth`: a backend of type local-server",

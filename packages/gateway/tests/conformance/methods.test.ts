@@ -96,7 +96,7 @@ routes.set | admin | name targets begin_within_seconds? | ok
 routes.delete | admin | name | ok
 keys.capture.set | admin | key_id days forget? | capture_until forgotten
 keys.capture.list | admin | | key_id name key_prefix user_email capture_until
-providers.addresses | admin | | provider_id serves type url needs_key
+providers.addresses | admin | | provider_id serves type url needs_key needs_models dialects auth
 backends.list | admin | | backends models
 backends.add | admin | type? url? api_key? name? models? capabilities? concurrency? dialects? auth? limit_field? id_prefix? headers? set? drop? believe_cost? seen? | name
 backends.update | admin | name type? url? api_key? models? capabilities? concurrency? dialects? auth? limit_field? id_prefix? headers? set? drop? believe_cost? enabled? seen? | name

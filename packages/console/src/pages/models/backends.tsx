@@ -13,6 +13,7 @@ import { ProbeStrip } from "../../ui/probe-strip.tsx";
 import { TableSkeleton } from "../../ui/skeleton.tsx";
 import { Empty, Loaded, Note, Status, When } from "../../ui/states.tsx";
 import { type Column, Table } from "../../ui/table.tsx";
+import { Seen, Trials, useContact } from "./contact.tsx";
 import { FoundServers } from "./found-servers.tsx";
 import { BackendForm } from "./register.tsx";
 import { type ModelPrice, SetPrice } from "./set-price.tsx";
@@ -70,7 +71,16 @@ const columnsFor = (
     id: "name",
     label: "Name",
     sort: ({ name }) => name.toLowerCase(),
-    cell: ({ name }) => <strong>{name}</strong>,
+    cell: ({ name, agents }) => (
+      <span className="stack none">
+        <strong>{name}</strong>
+        {agents.length > 0 && (
+          <span className="muted small">
+            {agents.map((agent) => `${agent.name} ${agent.ok ? "✓" : "✗"}`).join(", ")}
+          </span>
+        )}
+      </span>
+    ),
   },
   {
     id: "type",
@@ -177,6 +187,7 @@ function BackendSheet({
   const [asking, setAsking] = useState<"edit" | "remove" | null>(null);
   const [busy, setBusy] = useState(false);
   const { name, model_ids, enabled, editable } = backend;
+  const contact = useContact();
   const probes = useActivity().data?.backends.find((one) => one.name === name)?.probes;
   const run = async (work: () => Promise<unknown>, done: string) => {
     setBusy(true);
@@ -204,6 +215,16 @@ function BackendSheet({
           >
             Probe now
           </Button>
+          {editable && enabled && (
+            <Button
+              icon="play"
+              small
+              busy={busy}
+              onClick={() => void run(() => contact.run({ name }), `${name} was tested`)}
+            >
+              Test
+            </Button>
+          )}
           {editable && (
             <>
               <Button icon="edit" small onClick={() => setAsking("edit")}>
@@ -227,13 +248,22 @@ function BackendSheet({
             Remove
           </Button>
         </div>
+        {contact.trials.length > 0 && <Trials trials={contact.trials} />}
+        {backend.seen && contact.trials.length === 0 && <Seen seen={backend.seen} agents={backend.agents} />}
         <dl className="facts">
           <dt>Kind</dt>
           <dd>{backend.type}</dd>
           <dt>Address</dt>
           <dd className="mono">{backend.url}</dd>
           <dt>API key</dt>
-          <dd>{backend.has_key ? "set" : <span className="muted">none</span>}</dd>
+          <dd>
+            {backend.has_key ? "set" : <span className="muted">none</span>}
+            {backend.refused_keys.map(({ ends_with, until }) => (
+              <Status key={ends_with} tone="warn">
+                …{ends_with} was refused, tried again <When time={until} />
+              </Status>
+            ))}
+          </dd>
           {!backend.own_hardware && (
             <>
               <dt>Cost</dt>

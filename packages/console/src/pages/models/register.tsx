@@ -6,32 +6,70 @@ import { type Backend, backendsChanged } from "../../lib/backends.ts";
 import { useQuery } from "../../lib/query.ts";
 import { toast } from "../../lib/toast.ts";
 import { Told } from "../../lib/told.ts";
-import { Button, SelectField, TextField } from "../../ui/controls.tsx";
+import { Button, Field, SelectField, TextField } from "../../ui/controls.tsx";
 import { FormDialog } from "../../ui/dialogs.tsx";
 import { FormError, Loaded } from "../../ui/states.tsx";
 import type { Address } from "./add-backend.tsx";
+import { Trials, useContact } from "./contact.tsx";
 import { SetPrice } from "./set-price.tsx";
 import { type Tested, TestResult } from "./test-result.tsx";
 
 type Types = Result<"backends.types">;
-type Field = Types["types"][number]["fields"][number];
+type FieldOf = Types["types"][number]["fields"][number];
 
-const LENGTH_MAX: Partial<Record<Field["name"], number>> = { name: 64 };
+const LENGTH_MAX: Partial<Record<FieldOf["name"], number>> = { name: 64 };
 
-/** What was entered, as the registration takes it; an empty field is left out. */
-const entered = (fields: readonly Field[], values: Readonly<Record<string, string>>) =>
+/** Members of an object, as `name: value` on a line each; a value is JSON where it can be read as such. */
+const membersIn = (lines: string, isText: boolean): Record<string, unknown> =>
   Object.fromEntries(
-    fields.flatMap(({ name, input }) => {
-      const text = values[name] ?? "";
-      const value = input === "list" ? text.split(/[\s,]+/).filter(Boolean) : text;
-      return value.length > 0 ? [[name, value]] : [];
+    lines.split("\n").flatMap((line) => {
+      const [, name, text = ""] = /^\s*([^:\s]+)\s*:\s*(.*?)\s*$/.exec(line) ?? [];
+      return name === undefined ? [] : [[name, isText ? text : jsonIn(text)]];
     }),
   );
 
-const valuesOf = ({ url, listed_models }: Backend): Record<string, string> => ({
-  url,
-  models: listed_models.join(", "),
+function jsonIn(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
+}
+
+/** What was entered, as the registration takes it; an empty field is left out. */
+const entered = (fields: readonly FieldOf[], values: Readonly<Record<string, string>>) =>
+  Object.fromEntries(
+    fields.flatMap(({ name, input }): [string, unknown][] => {
+      const text = (values[name] ?? "").trim();
+      if (text === "") return [];
+      if (input === "list") return [[name, text.split(/[\s,]+/).filter(Boolean)]];
+      return [[name, input === "members" ? membersIn(text, name === "headers") : text]];
+    }),
+  );
+
+const valuesOf = (backend: Backend): Record<string, string> => ({
+  url: backend.url,
+  models: backend.listed_models.join(", "),
+  dialects: backend.dialects.join(", "),
+  auth: backend.auth ?? "",
+  limit_field: backend.limit_field ?? "",
+  id_prefix: backend.id_prefix ?? "",
+  set: Object.entries(backend.set)
+    .map(([name, value]) => `${name}: ${JSON.stringify(value)}`)
+    .join("\n"),
+  drop: backend.drop.join(", "),
 });
+
+/** What an emptied field means; secrets that are left empty stay. */
+const EMPTIED = {
+  models: [],
+  dialects: null,
+  auth: null,
+  limit_field: null,
+  id_prefix: null,
+  set: null,
+  drop: null,
+};
 
 /** What a provider's card fills in; of no provider in particular: nothing. */
 interface Preset {
@@ -41,7 +79,12 @@ interface Preset {
 
 const presetValues = ({ provider, addresses }: Preset, index: number): Record<string, string> => ({
   ...(provider && { name: index === 0 ? provider.id : `${provider.id}-${index + 1}` }),
-  ...(addresses[index] && { url: addresses[index].url }),
+  ...(addresses[index] && {
+    url: addresses[index].url,
+    auth: addresses[index].auth ?? "",
+    // What a server of one's own speaks depends on its version, so its test decides.
+    dialects: addresses[index].needs_key ? addresses[index].dialects.join(", ") : "",
+  }),
 });
 
 /** Registers a backend, or changes the given one. */
@@ -68,12 +111,12 @@ export function BackendForm({
   const address = preset.addresses[service];
   const type = address?.type ?? chosen ?? query.data?.default_type ?? "";
   const known = query.data?.types.find((each) => each.type === type) ?? query.data?.types[0];
-  const fields = (known?.fields ?? []).filter(
-    ({ name, is_more }) => !is_more && (!backend || name !== "name"),
-  );
+  const fields = (known?.fields ?? []).filter(({ name }) => !backend || name !== "name");
+  const contact = useContact();
   const given = { type, ...entered(fields, values) } as { type: string; url?: string };
   const runTest = async () => {
-    const result = await api("backends.test", given);
+    setTested(null);
+    const result = await contact.run({ ...given, ...(backend && { name: backend.name }) });
     const prices = result.ok ? await api("billing.prices.list", { models: result.models, type }) : [];
     const found: Tested = { ...result, prices };
     setTested(found);
@@ -90,7 +133,11 @@ export function BackendForm({
     }
     if (backend) {
       // An emptied list is a change, unlike a field that was left empty.
-      await api("backends.update", { models: [], ...given, name: backend.name });
+      const seen = found?.seen && { seen: found.seen };
+      await api("backends.update", {
+        ...(known?.fields.some(({ is_more }) => is_more) ? EMPTIED : { models: [] }),
+        ...{ ...given, ...seen, name: backend.name },
+      });
     } else await api("backends.add", { ...given, seen: found?.seen ?? null });
     backendsChanged();
     toast(
@@ -101,6 +148,21 @@ export function BackendForm({
     setTested(null);
     setValues(changed);
   };
+  const input = (field: FieldOf) => (
+    <BackendField
+      key={field.name}
+      field={field}
+      value={values[field.name] ?? ""}
+      onChange={(value) => fill({ ...values, [field.name]: value })}
+      required={
+        field.required ||
+        (field.name === "api_key" && Boolean(address?.needs_key)) ||
+        (field.name === "models" && Boolean(address?.needs_models))
+      }
+      placeholder={field.placeholder ?? (field.name === "name" ? type : undefined)}
+      hint={keptHint(field, backend) ?? field.hint}
+    />
+  );
   const title = backend ? `Edit ${backend.name}` : `Register ${preset.provider?.name ?? "a backend"}`;
   return (
     <>
@@ -137,26 +199,21 @@ export function BackendForm({
                   }))}
                 />
               )}
-              {inOrder(fields, address).map(({ name, label, input, required, placeholder, hint }) => (
-                <TextField
-                  key={name}
-                  label={label}
-                  field={name}
-                  type={input === "password" ? "password" : "text"}
-                  value={values[name] ?? ""}
-                  onChange={(value) => fill({ ...values, [name]: value })}
-                  required={required || (name === "api_key" && Boolean(address?.needs_key))}
-                  placeholder={placeholder ?? (name === "name" ? type : undefined)}
-                  maxLength={LENGTH_MAX[name]}
-                  autoComplete="off"
-                  hint={backend?.has_key && name === "api_key" ? "Left empty, the key stays as it is" : hint}
-                />
-              ))}
+              {inOrder(fields, address)
+                .filter(({ is_more }) => !is_more)
+                .map(input)}
+              {fields.some(({ is_more }) => is_more) && (
+                <details className="folded">
+                  <summary>How it is spoken to</summary>
+                  <div className="stack">{fields.filter(({ is_more }) => is_more).map(input)}</div>
+                </details>
+              )}
               <div>
                 <Button icon="play" busy={test.busy} onClick={() => void test.run()}>
                   Test connection
                 </Button>
               </div>
+              {contact.trials.length > 0 && <Trials trials={contact.trials} />}
               {tested && <TestResult result={tested} onPrice={setPricing} />}
               <FormError error={test.error} />
             </>
@@ -176,8 +233,68 @@ export function BackendForm({
   );
 }
 
+/** Of a secret that is set: leaving it empty does not take it away. */
+function keptHint({ name }: FieldOf, backend: Backend | undefined): string | null {
+  if (name === "api_key" && backend?.has_key) return "Left empty, the key stays as it is";
+  if (name !== "headers" || !backend?.header_names.length) return null;
+  return `Left empty, these stay: ${backend.header_names.join(", ")}`;
+}
+
+function BackendField({
+  field: { name, label, input, choices },
+  value,
+  onChange,
+  ...rest
+}: {
+  field: FieldOf;
+  value: string;
+  onChange(value: string): void;
+  required: boolean;
+  placeholder?: string;
+  hint: string;
+}) {
+  if (choices)
+    return (
+      <SelectField
+        label={label}
+        hint={rest.hint}
+        value={value}
+        onChange={onChange}
+        choices={["", ...choices].map((choice) => ({ value: choice, label: choice || "as usual" }))}
+      />
+    );
+  if (input === "members")
+    return (
+      <Field label={label} hint={rest.hint}>
+        {(id, describedBy) => (
+          <textarea
+            id={id}
+            aria-describedby={describedBy}
+            className="textarea mono"
+            rows={2}
+            value={value}
+            placeholder={rest.placeholder}
+            onChange={(event) => onChange(event.target.value)}
+          />
+        )}
+      </Field>
+    );
+  return (
+    <TextField
+      {...rest}
+      label={label}
+      field={name}
+      type={input === "password" ? "password" : "text"}
+      value={value}
+      onChange={onChange}
+      maxLength={LENGTH_MAX[name]}
+      autoComplete="off"
+    />
+  );
+}
+
 /** What is left to type comes first: with a provider's address that is the key. */
-const inOrder = (fields: readonly Field[], address: Address | undefined): readonly Field[] =>
+const inOrder = (fields: readonly FieldOf[], address: Address | undefined): readonly FieldOf[] =>
   address?.needs_key
     ? [...fields].sort((one, other) => Number(other.name === "api_key") - Number(one.name === "api_key"))
     : fields;

@@ -2,6 +2,7 @@ import type { Result } from "@model-gateway/client";
 import { moneyFormat, plural } from "../../lib/format.ts";
 import { Button } from "../../ui/controls.tsx";
 import { Status } from "../../ui/states.tsx";
+import { Seen, Trials } from "./contact.tsx";
 import { isVideo, type ModelPrice, useUnitPriceInWords } from "./set-price.tsx";
 
 const MODELS_SHOWN_MAX = 100;
@@ -10,14 +11,20 @@ const MODELS_SHOWN_MAX = 100;
 export type Tested = Result<"backends.test"> & { prices: readonly ModelPrice[] };
 
 export function TestResult({
-  result: { ok, detail, models, latency_ms, prices },
+  result: { ok, detail, models, latency_ms, prices, seen, agents },
   onPrice,
 }: {
   result: Tested;
   onPrice(price: ModelPrice): void;
 }) {
   const byUnit = useUnitPriceInWords();
-  if (!ok) return <Status tone="bad">{detail ?? "It does not answer"}</Status>;
+  if (!ok)
+    return (
+      <div className="stack tight">
+        <Status tone="bad">{detail ?? "It does not answer"}</Status>
+        {seen && <Trials trials={seen.trials} />}
+      </div>
+    );
   const took = latency_ms === null ? "" : ` in ${Math.round(latency_ms)} ms`;
   const perMillion = moneyFormat(prices.flatMap(({ input_usd, output_usd }) => [input_usd, output_usd]));
   const unpriced = prices.filter((price) => price.unpriced).length;
@@ -27,6 +34,7 @@ export function TestResult({
         Answers{took}, {plural(models.length, "model")} found
         {unpriced > 0 && `, ${unpriced} unpriced`}
       </Status>
+      {seen && <Seen seen={seen} agents={agents} />}
       {prices.length > 0 && (
         // biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls must be reachable by keyboard
         <section className="found-models" aria-label="Models found, with their prices" tabIndex={0}>

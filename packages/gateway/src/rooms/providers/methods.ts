@@ -1,6 +1,7 @@
 import { z } from "zod";
+import { AUTHS, DIALECTS } from "../../backends/contract.ts";
 import { defineMethod, NoParams, Ok } from "../../kernel/method.ts";
-import { PROVIDER_ADDRESSES } from "./addresses.ts";
+import { PROVIDER_CARDS } from "./cards.ts";
 
 const ProviderId = z.string().trim().min(1).max(64);
 const Name = z.string().trim().min(1).max(80);
@@ -37,11 +38,19 @@ export const addresses = defineMethod({
       provider_id: z.string(),
       serves: z.string(),
       type: z.string().describe("Of backends.add"),
-      url: z.string(),
+      url: z.string().describe("What stands in braces is the operator's own, such as the region"),
       needs_key: z.boolean(),
+      needs_models: z.boolean().describe("Its listing does not say what can be called"),
+      dialects: z.array(z.enum(DIALECTS)).describe("None: not a chat API"),
+      auth: z.enum(AUTHS).nullable(),
     }),
   ),
-  handler: () => [...PROVIDER_ADDRESSES],
+  handler: () =>
+    PROVIDER_CARDS.flatMap(({ id, apis }) =>
+      apis.map(({ needs_models = false, dialects = [], auth = null, ...api }) => ({
+        ...{ provider_id: id, needs_models, dialects, auth, ...api },
+      })),
+    ),
 });
 
 export const add = defineMethod({

@@ -1,7 +1,7 @@
 import { type Clock, isoTime, within } from "../../kernel/clock.ts";
 import { fail } from "../../kernel/errors.ts";
 import { type Database, isUniqueViolation } from "../../storage/contract.ts";
-import { OFFICIAL_PROVIDERS } from "./official.ts";
+import { PROVIDER_CARDS } from "./cards.ts";
 import { ProviderStore } from "./store.ts";
 
 export interface Provider {
@@ -18,11 +18,11 @@ export type ProviderChange = Partial<Pick<Provider, "name" | "description" | "we
 /** Liveness probes time out after a second or two and then restart the service. */
 const COUNTED_WITHIN_MS = 500;
 
-const isOfficial = (id: string) => OFFICIAL_PROVIDERS.some((provider) => provider.id === id);
+const isOfficial = (id: string) => PROVIDER_CARDS.some((card) => card.id === id);
 
 export class Providers {
   readonly #store: ProviderStore;
-  #lastCount = OFFICIAL_PROVIDERS.length;
+  #lastCount = PROVIDER_CARDS.length;
   constructor(
     db: Database,
     readonly clock: Clock,
@@ -33,7 +33,7 @@ export class Providers {
   async list(): Promise<Provider[]> {
     const custom = await this.#store.list();
     return [
-      ...OFFICIAL_PROVIDERS,
+      ...PROVIDER_CARDS.map(({ apis: _, ...card }) => ({ ...card, is_official: true, is_operator: false })),
       ...custom.map((row) => ({ ...row, is_official: false, is_operator: true })),
     ];
   }

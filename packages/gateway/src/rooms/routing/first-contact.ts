@@ -27,6 +27,8 @@ const TOOL_TOKENS = 64;
 /** Vendors cache prompts from about a thousand tokens on. */
 const CACHED_CHARS = 6_000;
 
+const TOKENS_BELIEVED_MAX = 10_000_000;
+
 const REFUSED = new Set([401, 403]);
 const NOT_CHATTING =
   /embed|whisper|tts|speech|audio|realtime|image|dall-e|moderation|rerank|video|veo|imagen|sora|guard/i;
@@ -112,13 +114,8 @@ export async function firstContact(options: ContactOptions): Promise<Tested & { 
   const failed = contact
     .told()
     .trials.find(({ name }) => model === null || name === manner.dialects[0] || name === "chat");
-  return {
-    ok,
-    detail: ok ? null : (failed?.detail ?? "no chat was answered"),
-    latencyMs,
-    models,
-    seen: seen(),
-  };
+  const detail = ok ? null : (failed?.detail ?? "no chat was answered");
+  return { ok, detail, latencyMs, models, seen: seen() };
 }
 
 const cheapest = (models: readonly string[]): string | null => {
@@ -203,8 +200,8 @@ class Contact {
   /** Each dialect, by the ways of sending the key until one is not refused. */
   async speak(model: string, listedBy: AuthName | null): Promise<Spoken[]> {
     const { config, dialects } = this.options;
-    const others =
-      config.auth || config.apiKey === null ? [] : AUTHS.toSorted((a) => (a === listedBy ? -1 : 0));
+    const isKnown = config.auth !== undefined || config.apiKey === null;
+    const others = isKnown ? [] : [...new Set([listedBy ?? AUTHS[0], ...AUTHS])];
     const manners: BackendManner[] = [{}, ...others.map((auth) => ({ auth }))];
     const tried = (config.dialects ?? dialects).map((dialect) =>
       this.#try(dialect, async (signal): Promise<[Spoken, string]> => {
@@ -213,7 +210,7 @@ class Contact {
           const manner = queue.shift()!;
           try {
             await this.#with({ ...manner, dialects: [dialect] }, (backend) =>
-              this.#exchange(backend, { dialect, model, manner, signal }),
+              this.#exchange(backend, { dialect, model, signal }),
             );
             return [{ dialect, ...manner }, ""];
           } catch (error) {
@@ -229,9 +226,8 @@ class Contact {
 
   async #exchange(
     backend: Backend,
-    asked: { dialect: DialectName; model: string; manner: BackendManner; signal: AbortSignal },
+    { dialect, model, signal }: { dialect: DialectName; model: string; signal: AbortSignal },
   ): Promise<void> {
-    const { dialect, model, signal } = asked;
     if (dialect === "chat") {
       const messages = [{ role: "user", content: PROMPT }];
       await this.#chat(backend, { model, messages }, { signal, tokens: SHORT_TOKENS });
@@ -260,7 +256,8 @@ class Contact {
   }
 
   #count(usage: unknown): { cachedTokens: number; promptTokens: number } {
-    const count = (value: unknown) => (typeof value === "number" && value >= 0 ? value : 0);
+    const count = (value: unknown) =>
+      Number.isInteger(value) && Number(value) > 0 ? Math.min(Number(value), TOKENS_BELIEVED_MAX) : 0;
     const { prompt_tokens, completion_tokens, prompt_tokens_details: parts } = isObject(usage) ? usage : {};
     this.#promptTokens += count(prompt_tokens);
     this.#completionTokens += count(completion_tokens);

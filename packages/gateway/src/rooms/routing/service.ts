@@ -698,6 +698,9 @@ function changed(stored: StoredBackend, patch: Registration): Registration {
 const originOf = (url: string): string => (URL.canParse(url) ? new URL(url).host : url);
 
 function requireUrl({ kind, schemes }: BackendKind, url: string): void {
+  const blank = /\{\w+\}/.exec(url)?.[0];
+  if (blank)
+    fail("missing_fields", `\`url\`: put your own in the place of ${blank}`, { data: { fields: ["url"] } });
   if (URL.canParse(url) && schemes.includes(new URL(url).protocol)) return;
   const wanted = [...schemes.map((scheme) => `${scheme}//`), "bridge://"].join(", ");
   fail(
