@@ -4,8 +4,7 @@ import { ChatEvents, type ChatIdentity } from "../../shared/chat-events.ts";
 import type { ChatCall } from "../chat-turns.ts";
 import { type AnswerConverter, type ChatAnswer, largerCounts } from "../dialect.ts";
 import { chatUsage } from "./chat-usage.ts";
-
-type Part = Record<string, unknown>;
+import type { Part } from "./request.ts";
 
 const FILTERED: ReadonlySet<unknown> = new Set([
   "SAFETY",

@@ -1,9 +1,9 @@
 import { isObject } from "../../../kernel/json.ts";
 import { thoughtsIn } from "../../../kernel/own-thoughts.ts";
 import type { NativeDialect } from "../../contract.ts";
+import type { Part } from "./request.ts";
 import { BUDGETED_MODEL, NO_SIGNATURE } from "./request.ts";
 
-type Part = Record<string, unknown>;
 const partsOf = (content: unknown): unknown[] =>
   isObject(content) && content.role === "model" && Array.isArray(content.parts) ? content.parts : [];
 /** Of the calls in one content, the first is signed by the model that made them. */

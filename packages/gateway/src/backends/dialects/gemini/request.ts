@@ -21,7 +21,7 @@ import {
 } from "../chat-turns.ts";
 import type { ChatRequestOptions } from "../dialect.ts";
 
-type Part = Record<string, unknown>;
+export type Part = Record<string, unknown>;
 interface Content {
   role: "user" | "model";
   parts: Part[];
