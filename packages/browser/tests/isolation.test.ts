@@ -61,6 +61,9 @@ describe("named sessions", () => {
       const { requests } = (await tool.get(`/network${query}`)).body;
       expect(JSON.stringify(requests)).not.toContain("who=ann");
     }
+    // The last tab makes way for a blank one, and the session stays.
+    const closed = await call("browser_snapshot", { session: "ben", close: "page" });
+    expect(closed.text).toContain("about:blank");
     await tool.delete("/cookies?session=ben");
     expect((await tool.get("/cookies?session=ben")).body.cookies).toEqual([]);
     expect((await tool.get("/cookies?session=ann")).body.cookies).toHaveLength(1);

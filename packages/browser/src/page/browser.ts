@@ -32,7 +32,7 @@ const reopenMsMax = 5_000;
  * Each context has a window of its own, whose pixels cost memory though nobody sees them: the page has the size that
  * is emulated. Twenty sessions take 1.2 times the memory of twenty tabs with it, 1.3 times without.
  */
-const smallWindow = { width: 100, height: 100 };
+const smallWindow = { width: 100, height: 100, newWindow: true };
 /** A page may open endless windows; those beyond this are closed. */
 const pagesMax = 200;
 
