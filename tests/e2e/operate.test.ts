@@ -117,7 +117,20 @@ test("backends: a card fills in how its provider is spoken to, and the test says
   await dialog.getByText("charged to nobody here").waitFor();
   await shot(page, "backend-contact");
   expect(await axeFindings(page)).toEqual([]);
+  await dialog.getByRole("button", { name: "Register", exact: true }).click();
+  await page.getByRole("row", { name: /anthropic.*Claude Code ✓, Codex ✓, Gemini CLI ✓.*Serving/ }).click();
+  const sheet = page.getByRole("dialog");
+  await sheet.getByText(/Speaks messages/).waitFor();
+  await sheet.getByRole("button", { name: "Test", exact: true }).click();
+  await page.getByText("anthropic was tested").waitFor();
+  await sheet.getByText(/\d+ trials/).click();
+  await sheet.getByText("tools with an effort").waitFor();
+  await shot(page, "backend-seen");
+  await page.setViewportSize({ width: 390, height: 844 });
+  await shot(page, "backend-seen-phone");
+  expect(await page.content()).not.toContain(anthropic.apiKey);
   anthropic.stop();
+  await site.gateway.rpc("backends.remove", { name: "anthropic" }, await site.gateway.signIn("operator"));
 });
 
 test("model routes: one is added, its targets are seen to serve or not, edited and removed; bad fields are named where they are", async () => {
