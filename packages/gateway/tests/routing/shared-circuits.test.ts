@@ -4,7 +4,7 @@ import { ADMIN_TOKEN, type TestGateway } from "@model-gateway/testing/gateway.ts
 import { until } from "@model-gateway/testing/until.ts";
 import { completion, type FakeUpstream, startUpstream } from "@model-gateway/testing/upstream.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
-import { company, registerBackend, sharings, startOwnRedis } from "../instances/support.ts";
+import { company, registerBackend, sharings } from "../instances/support.ts";
 
 const OPEN_MS = 30_000;
 /** Within this time all have heard. */
@@ -19,10 +19,7 @@ describe.each(sharings)("three instances %s", (sharing) => {
   const open = async (backend: Record<string, unknown> = {}) => {
     let aheadMs = 0;
     const clock = { ...systemClock, now: () => systemClock.now() + aheadMs };
-    // Its own, since other tests' services would be heard on a common one.
-    const redis = sharing === "over Redis" ? await startOwnRedis() : null;
-    cleanup.push(() => redis?.kill());
-    const { boot, stop } = await company(sharing, redis?.url);
+    const { boot, stop } = await company(sharing);
     cleanup.push(stop);
     const upstream = startUpstream();
     cleanup.push(() => upstream.stop());

@@ -6,7 +6,7 @@ import { until } from "@model-gateway/testing/until.ts";
 import { startUpstream } from "@model-gateway/testing/upstream.ts";
 import { InProcessBus } from "../../src/bus/in-process/bus.ts";
 import { Activity } from "../../src/rooms/memory/activity.ts";
-import { company, registerBackend, sharings, startOwnRedis } from "../instances/support.ts";
+import { company, registerBackend, sharings } from "../instances/support.ts";
 
 const cleanup: (() => unknown)[] = [];
 afterEach(async () => {
@@ -15,10 +15,7 @@ afterEach(async () => {
 
 describe.each(sharings)("three instances %s", (sharing) => {
   test("tell the same figures, also one that joins later, and when one has gone", async () => {
-    // Its own, since other tests' services would be heard on a common one.
-    const redis = sharing === "over Redis" ? await startOwnRedis() : null;
-    cleanup.push(() => redis?.kill());
-    const { boot, stop } = await company(sharing, redis?.url);
+    const { boot, stop } = await company(sharing);
     cleanup.push(stop);
     const upstream = startUpstream();
     cleanup.push(() => upstream.stop());
@@ -42,6 +39,12 @@ describe.each(sharings)("three instances %s", (sharing) => {
       return answer.status;
     };
     for (let i = 0; i < 20; i++) await chat(all[i % 3]!);
+    // What was answered a moment ago is in the books, whichever of them reads them.
+    for (const gateway of all) {
+      expect((await gateway.rpc("usage.list", {}, token)).records).toHaveLength(20);
+      const { minutes } = await gateway.rpc("system.activity", {}, token);
+      expect(minutes.reduce((sum: number, { ok }: { ok: number }) => sum + ok, 0)).toBe(20);
+    }
     const figures = (gateways: readonly TestGateway[]) =>
       Promise.all(gateways.map((gateway) => gateway.rpc("system.status", {}, token)));
     const agree = (gateways: readonly TestGateway[], total: number) =>
