@@ -172,26 +172,29 @@ describe("recovery", () => {
   });
 });
 
-test("calls of a service that has just started wait for the first probes of its backends", async () => {
-  bench = await bootInference();
-  const { dataDir, key, upstream } = bench;
-  await bench.rpc("routes.set", { name: "fast", targets: [{ model: "m" }] }, bench.token);
-  await bench.app.stop();
-  upstream.listing(async (_, reply) => {
-    await Bun.sleep(300);
-    reply.json({ data: [{ id: "m" }] });
-  });
-  const again = await bootGateway({ dataDir });
-  cleanup.push(() => again.stop());
-  const statuses = await Promise.all(
-    ["m", "fast", "nobody has it"].map(async (model) => {
-      const answer = await fetch(`${again.url}/v1/chat/completions`, {
-        method: "POST",
-        headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
-        body: JSON.stringify({ model, messages: [{ role: "user", content: "hi" }] }),
-      });
-      return answer.status;
-    }),
-  );
-  expect(statuses).toEqual([200, 200, 404]);
-});
+inOneProcess(
+  "calls of a service that has just started wait for the first probes of its backends",
+  async () => {
+    bench = await bootInference();
+    const { dataDir, key, upstream } = bench;
+    await bench.rpc("routes.set", { name: "fast", targets: [{ model: "m" }] }, bench.token);
+    await bench.app.stop();
+    upstream.listing(async (_, reply) => {
+      await Bun.sleep(300);
+      reply.json({ data: [{ id: "m" }] });
+    });
+    const again = await bootGateway({ dataDir });
+    cleanup.push(() => again.stop());
+    const statuses = await Promise.all(
+      ["m", "fast", "nobody has it"].map(async (model) => {
+        const answer = await fetch(`${again.url}/v1/chat/completions`, {
+          method: "POST",
+          headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
+          body: JSON.stringify({ model, messages: [{ role: "user", content: "hi" }] }),
+        });
+        return answer.status;
+      }),
+    );
+    expect(statuses).toEqual([200, 200, 404]);
+  },
+);

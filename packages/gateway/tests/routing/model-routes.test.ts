@@ -231,7 +231,7 @@ describe("a model route", () => {
     expect(text).not.toContain("[DONE]");
   });
 
-  test("shares calls by weight, and only with models that the key may use", async () => {
+  inOneProcess("shares calls by weight, and only with models that the key may use", async () => {
     bench = await bootInference();
     const second = await addUpstream("second", "m2");
     const targets = [

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { ManualClock } from "@model-gateway/testing/clock.ts";
+import { inOneProcess } from "@model-gateway/testing/deployment.ts";
 import { until } from "@model-gateway/testing/until.ts";
 import { Metrics } from "../../src/observe/metrics.ts";
 import { LastHour } from "../../src/rooms/system/last-hour.ts";
@@ -124,7 +125,7 @@ describe("system.activity", () => {
     expect(text).not.toContain("hi there");
   });
 
-  test("keeps each backend's probes with how long they took and why they failed", async () => {
+  inOneProcess("keeps each backend's probes with how long they took and why they failed", async () => {
     await bench.admin("POST", "/backends", { name: "gone", type: "external", url: "http://127.0.0.1:1" });
     const backends = async () => (await bench.rpc("system.activity", {}, bench.token)).backends;
     await until("the newcomer is probed", async () => (await backends())[0].probes.length > 0);
