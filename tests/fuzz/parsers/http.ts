@@ -220,7 +220,7 @@ export const names: FuzzedParser = {
     if (isLoopbackName(text)) holds("names of this machine are answered", refusal === null);
     const plain = text.trim().toLowerCase().replace(/:\d*$/, "");
     if (isLoopbackName(text)) holds(`${JSON.stringify(text)} is this machine's name`, LOCAL.test(plain));
-    const address = new ClientAddress({ header, remoteAddress: "127.0.0.1" }, proxies).ip;
+    const address = new ClientAddress({ header, isHttp10: false, remoteAddress: "127.0.0.1" }, proxies).ip;
     holds("an address is never empty", address !== "");
     if (isNetwork(text))
       holds("a network has its own address", new Networks([text]).has(text.split("/")[0]!));

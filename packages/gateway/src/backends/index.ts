@@ -22,10 +22,13 @@ export const localServers: readonly LocalServer[] = Object.values(kinds).flatMap
   types.flatMap(({ name: type, local }) => (local ? [{ ...local, type, kind }] : [])),
 );
 
-function keepSecretsOf({ apiKey, url, headers }: BackendConfig): void {
-  for (const secret of [...keysIn(apiKey), ...Object.values(headers ?? {})])
-    if (!secret.trimStart().startsWith("{")) keepSecret(secret);
-  if (URL.canParse(url)) keepSecret(decodeURIComponent(new URL(url).password));
+function keepSecretsOf({ apiKey, url, headers }: BackendConfig): () => void {
+  const password = URL.canParse(url) ? decodeURIComponent(new URL(url).password) : "";
+  const secrets = [...keysIn(apiKey), ...Object.values(headers ?? {}), password];
+  const ends = secrets.filter((each) => !each.trimStart().startsWith("{")).map((each) => keepSecret(each));
+  return () => {
+    for (const end of ends.splice(0)) end();
+  };
 }
 
 /** What was seen holds where the operator has not said otherwise; a dialect that its host is known for comes first. */
@@ -50,9 +53,18 @@ export const backendFactory = (deps: BackendDeps, bridge: BridgeResolver) => ({
   create(config: BackendConfig): Backend {
     const kind = backendKinds.get(config.kind);
     if (!kind) throw new Error(`There is no backend kind ${config.kind}`);
-    keepSecretsOf(config);
+    const forgetSecrets = keepSecretsOf(config);
     const spoken = withSeen(config);
-    return Object.assign(kind.create(spoken, deps), { config, limitFields: kind.limitFields?.(spoken) });
+    const backend = kind.create(spoken, deps);
+    const close = backend.close.bind(backend);
+    return Object.assign(backend, {
+      config,
+      limitFields: kind.limitFields?.(spoken),
+      close() {
+        close();
+        forgetSecrets();
+      },
+    });
   },
   bridge,
   isBridgeUrl,

@@ -3,8 +3,6 @@
  * back from there. An upstream that refuses a key may repeat it, as it is or encoded in some way.
  */
 
-/** Beyond this the oldest is no longer looked for. */
-const SECRETS_MAX = 10_000;
 /** Shorter ones would be found in ordinary words. */
 const SECRET_CHARS_MIN = 4;
 const HIDDEN_CHARS_MIN = 8;
@@ -16,23 +14,30 @@ const CODE_POINT_MAX = 0x10ffff;
 const REDACTED = "[redacted]";
 const WITHHELD = "[redacted: the upstream's words contain its key]";
 
-const secrets = new Set<string>();
+/** Each with how many keep it. */
+const kept = new Map<string, number>();
 
-/** From now on this is taken out of what upstreams say. */
-export function keepSecret(secret: string | null | undefined): void {
+/** From now on this is taken out of what upstreams say, until the returned function is called: a backend's keys end with it. */
+export function keepSecret(secret: string | null | undefined, charsMin = SECRET_CHARS_MIN): () => void {
   // Some vendors' keys are two parts with a colon between, which are used one by one.
-  for (const part of [secret ?? "", ...(secret ?? "").split(":")]) {
-    if (part.length < SECRET_CHARS_MIN || secrets.has(part)) continue;
-    if (secrets.size >= SECRETS_MAX) secrets.delete(secrets.values().next().value as string);
-    secrets.add(part);
-  }
+  const parts = new Set([secret ?? "", ...(secret ?? "").split(":")]);
+  const long = [...parts].filter((part) => part.length >= charsMin);
+  const count = (by: number) => {
+    for (const part of long) {
+      const keepers = (kept.get(part) ?? 0) + by;
+      if (keepers > 0) kept.set(part, keepers);
+      else kept.delete(part);
+    }
+  };
+  count(1);
+  return () => count(-1);
 }
 
 /** A text of an upstream without the secrets that it was sent; one that hides them in an encoding is withheld. */
 export function hideSecrets(text: string): string {
-  if (secrets.size === 0 || text === "") return text;
+  if (kept.size === 0 || text === "") return text;
   let shown = text;
-  for (const secret of secrets) shown = shown.replaceAll(secret, REDACTED);
+  for (const secret of kept.keys()) shown = shown.replaceAll(secret, REDACTED);
   return isAnyIn(shown.slice(0, SEARCHED_CHARS_MAX), LAYERS_MAX) ? WITHHELD : shown;
 }
 
@@ -49,7 +54,7 @@ export function hideSecretsIn<T>(value: T): T {
 /** Whether a secret stands in the text, in any case and with any spaces, or in something encoded in it. */
 function isAnyIn(text: string, layers: number): boolean {
   const plain = text.replace(/\s+/g, "").toLowerCase();
-  for (const secret of secrets) {
+  for (const secret of kept.keys()) {
     if (secret.length < HIDDEN_CHARS_MIN) continue;
     if (plain.includes(secret.toLowerCase())) return true;
   }

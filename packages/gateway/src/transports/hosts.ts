@@ -54,9 +54,13 @@ export class RequestSource extends ClientAddress implements CallSource {
     return this.request.header("user-agent")?.slice(0, USER_AGENT_LENGTH_MAX) ?? null;
   }
 
+  /** A bare proxy on this machine looks the same, except that it speaks HTTP/1.0 or carries the visitor's Origin. */
   get isLocal(): boolean {
     const { request } = this;
+    const origin = request.header("origin");
     return (
+      !request.isHttp10 &&
+      (origin === null || isLoopbackName(URL.parse(origin)?.host ?? "")) &&
       isLoopbackAddress(request.remoteAddress.replace(/^::ffff:/, "")) &&
       isLoopbackName(request.header("host") ?? "") &&
       FORWARDED_HEADERS.every((name) => request.header(name) === null)

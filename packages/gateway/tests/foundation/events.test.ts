@@ -97,6 +97,7 @@ function responseOf(reply: Reply | StreamedReply): Response {
 
 async function subscribeTo(transport: EventsTransport, session: string): Promise<Response> {
   const request: HttpRequest = {
+    isHttp10: false,
     method: "GET",
     path: "/api/rpc/events",
     search: `session=${session}`,

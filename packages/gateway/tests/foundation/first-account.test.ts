@@ -1,4 +1,5 @@
 import { afterEach, expect, test } from "bun:test";
+import { connect } from "node:net";
 import { bootGateway, PASSWORD, type TestGateway } from "@model-gateway/testing/gateway.ts";
 
 let gateway: TestGateway;
@@ -26,6 +27,25 @@ test("from this machine, under a name of this machine, the first account needs n
     expect(await (await setup({ host })).json()).toMatchObject({ setup_link_needed: false });
   const { body } = await call("auth.register", ACCOUNT, { host: "LOCALHOST:8080" });
   expect(body.result.user.is_admin).toBe(true);
+});
+
+test("a proxy on this machine that adds no headers is not taken for it: it speaks HTTP/1.0, or carries the visitor's Origin", async () => {
+  gateway = await bootGateway({ config: { registrationOpen: null } });
+  const origin = "https://models.example.com";
+  expect(await (await setup({ origin })).json()).toMatchObject({ setup_link_needed: true });
+  expect(await (await setup({ origin: "http://localhost:8080" })).json()).toMatchObject({
+    setup_link_needed: false,
+  });
+  const answer = await new Promise<string>((resolve, reject) => {
+    const socket = connect(gateway.app.port, "127.0.0.1");
+    let text = "";
+    socket.on("data", (bytes) => {
+      text += bytes.toString();
+    });
+    socket.on("close", () => resolve(text)).on("error", reject);
+    socket.write("GET /api/setup HTTP/1.0\r\nhost: 127.0.0.1\r\n\r\n");
+  });
+  expect(answer).toContain('"setup_link_needed":true');
 });
 
 test("under an address that other machines reach, only the bearer of the setup link gets the first account", async () => {

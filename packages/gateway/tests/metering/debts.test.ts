@@ -238,6 +238,21 @@ onEachDatabase("a new month's quota", (fresh) => {
       });
     }));
 
+  test("pays a debt of the wallet before the work of a group of one's own; the pool's points may pay that", () =>
+    withBench(fresh, async (bench, clock) => {
+      const who = payer();
+      const ofGroup = { ...who, groupId: crypto.randomUUID() };
+      await drainQuota(bench, who);
+      await bench.topup(wallet(who), 1);
+      await overrun(bench, who, 151);
+      expect((await refusal(bench, ofGroup)).kind).toBe("quota_exceeded");
+      clock.nowMs = DECEMBER;
+      expect((await refusal(bench, ofGroup)).kind).toBe("quota_exceeded");
+      expect((await bench.ledger.statement(wallet(who))).debt).toBe(50);
+      await bench.topup(pool(ofGroup), 5);
+      await spend(bench, ofGroup, 5);
+    }));
+
   test("pays what it can; the rest stands until the month after", () =>
     withBench(fresh, async (bench, clock) => {
       const who = person();

@@ -7,7 +7,7 @@ import type { HttpRequest } from "./request.ts";
  */
 export class ClientAddress {
   constructor(
-    readonly request: Pick<HttpRequest, "header"> & { readonly remoteAddress: string },
+    readonly request: Pick<HttpRequest, "header" | "isHttp10"> & { readonly remoteAddress: string },
     readonly trustedProxies: Networks,
   ) {}
 

@@ -4,6 +4,7 @@ export interface HttpRequest {
   readonly path: string;
   /** The query without its question mark; empty when there is none. */
   readonly search: string;
+  readonly isHttp10: boolean;
   /** By lower-case name. Repeated headers are joined with commas. */
   header(name: string): string | null;
   /** Those whose lower-case names match. */

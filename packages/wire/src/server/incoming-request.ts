@@ -32,6 +32,9 @@ export class IncomingRequest implements HttpRequest {
   get path(): string {
     return this.head.path;
   }
+  get isHttp10(): boolean {
+    return this.head.isHttp10;
+  }
   get search(): string {
     return this.head.search;
   }

@@ -41,7 +41,8 @@ export function headText(
   { framing, lengthBytes, keepsAlive, isHttp10 }: HeadOptions,
 ): string {
   let text = status === 200 ? "HTTP/1.1 200 OK\r\n" : `HTTP/1.1 ${status} ${STATUS_TEXTS[status] ?? ""}\r\n`;
-  if (contentType !== "") text += headerLine("content-type", contentType);
+  if (contentType !== "")
+    text += `${headerLine("content-type", contentType)}x-content-type-options: nosniff\r\n`;
   if (requestId !== "") text += headerLine("x-request-id", requestId);
   for (const name in headers) text += headerLine(name, headers[name]!);
   text += date(Date.now());

@@ -3,7 +3,7 @@ import { ClientAddress } from "../../src/http/client-address.ts";
 import { isNetwork, Networks } from "../../src/http/networks.ts";
 
 const addressOf = (remoteAddress: string, forwarded: string | null, trusted: readonly string[]) =>
-  new ClientAddress({ remoteAddress, header: () => forwarded }, new Networks(trusted)).ip;
+  new ClientAddress({ isHttp10: false, remoteAddress, header: () => forwarded }, new Networks(trusted)).ip;
 
 test("without trusted proxies the header is ignored", () => {
   expect(addressOf("10.0.0.1", "1.2.3.4", [])).toBe("10.0.0.1");

@@ -26,6 +26,8 @@ import { whenAnswerEnds } from "./answer-end.ts";
 const REACH_TIMEOUT_MS = 2_000;
 /** What each way to a node gets to answer a probe, so that a hung engine speaks for itself alone. */
 const WAY_TIMEOUT_MS = 5_000;
+/** A node chooses its own key: a shorter one could be a word that others write. */
+const NODE_KEY_CHARS_MIN = 16;
 /** How soon a node that broke a call is asked whether it answers at all. */
 const SUSPECT_PAUSE_MS = 1_000;
 
@@ -64,6 +66,8 @@ export class AgentPool implements ModelPool {
   readonly #members = new Map<string, Member>();
   /** The newest replica of each node; a slower decision about an older one is dropped. */
   readonly #wanted = new Map<string, Replica>();
+  /** Each ends the keeping of a node's key. */
+  readonly #secrets = new Map<string, () => void>();
 
   constructor(readonly options: AgentPoolOptions) {
     this.backend = {
@@ -106,7 +110,13 @@ export class AgentPool implements ModelPool {
     this.#members.set(agentId, { ...newMember({ name: agentId, via: "direct", ways, ended }), inFlight });
   }
 
+  #forgetSecret(agentId: string): void {
+    this.#secrets.get(agentId)?.();
+    this.#secrets.delete(agentId);
+  }
+
   delete(agentId: string): void {
+    this.#forgetSecret(agentId);
     this.#wanted.delete(agentId);
     this.#members.delete(agentId);
   }
@@ -123,8 +133,9 @@ export class AgentPool implements ModelPool {
     };
   }
 
-  #direct({ host, port, apiKey }: Replica): Backend {
-    keepSecret(apiKey);
+  #direct({ agentId, host, port, apiKey }: Replica): Backend {
+    this.#forgetSecret(agentId);
+    this.#secrets.set(agentId, keepSecret(apiKey, NODE_KEY_CHARS_MIN));
     return external.create(this.#config(`http://${urlHost(host)}:${port}`, apiKey), this.options.deps);
   }
 

@@ -21,7 +21,15 @@ import {
   UNLIMITED,
 } from "./cover.ts";
 import type { KeyBudgets, KeyLimitKind, KeyShare } from "./key-budgets.ts";
-import { leftForDebt, limitOf, negative, POINTS_LIMIT, spentPoints, TOKENS_BEYOND_QUOTA } from "./limits.ts";
+import {
+  leftForDebt,
+  limitOf,
+  NOTHING,
+  negative,
+  POINTS_LIMIT,
+  spentPoints,
+  TOKENS_BEYOND_QUOTA,
+} from "./limits.ts";
 import { exactNanoPoints, NANO_PER_POINT } from "./points.ts";
 import { refuseByKey, refuseHeld, refuseIndebted, refuseUncovered } from "./refusals.ts";
 import { type QuotaWindow, type QuotaWindows, spentOf } from "./windows.ts";
@@ -84,6 +92,8 @@ interface CountedWindows {
   purses(limit: Quantity): Purse[];
   alsoOn: readonly string[];
 }
+
+type Who = Pick<Demand, "payer" | "tier">;
 
 /** Decides whether a request can be paid, and from what. */
 export class AdmissionCheck {
@@ -222,7 +232,7 @@ export class AdmissionCheck {
   }
 
   /** Lets a request through whose facts cannot be looked up: better than refusing it because a database is down. */
-  async #load<T>(demand: Demand, load: () => Promise<T>): Promise<T> {
+  async #load<T>(demand: Who, load: () => Promise<T>): Promise<T> {
     const { clock, log } = this.options;
     if (clock.now() < this.#unknownUntilMs) throw new Unknown();
     try {
@@ -251,12 +261,26 @@ export class AdmissionCheck {
   async #paymentOf(demand: Demand): Promise<Payment> {
     const { payer, tier } = demand;
     const account = accountOf(payer);
-    let balance = await this.#balance(demand, account);
-    if (owedBy(payer, balance) > 0) balance = await this.#payDebt(demand, account, balance);
+    const balance = await this.#withoutDebt(demand, account);
+    const owed = owedBy(payer, balance);
+    if (owed > 0) refuseIndebted(payer, owed, this.options.clock.now());
     const points = balance.balance > 0 && demand.hasPrice ? this.#points(payer, account, balance) : null;
     const limit = limitOf(tier);
-    const quota = limit && (await this.#quota(payer, limit, (read) => this.#load(demand, read)));
+    const left = limit && (await this.#owesElsewhere(demand)) ? NOTHING : limit;
+    const quota = left && (await this.#quota(payer, left, (read) => this.#load(demand, read)));
     return { points, quota, balance };
+  }
+
+  /** The quota is the user's: with a group's key, too, it pays what the user's own wallet owes first. */
+  async #owesElsewhere({ payer, tier }: Who): Promise<boolean> {
+    if (payer.groupId === null) return false;
+    const own = { ...payer, groupId: null };
+    return owedBy(own, await this.#withoutDebt({ payer: own, tier }, accountOf(own))) > 0;
+  }
+
+  async #withoutDebt(demand: Who, account: AccountRef): Promise<Balance> {
+    const balance = await this.#balance(demand, account);
+    return owedBy(demand.payer, balance) > 0 ? this.#payDebt(demand, account, balance) : balance;
   }
 
   /** The key's own limits are never passed over. */
@@ -341,10 +365,9 @@ export class AdmissionCheck {
   }
 
   /**
-   * Nothing is admitted while a debt stands. A quota that is not drained pays it first; a new month's is not. Returns
-   * the balance after that.
+   * A quota that is not drained pays debts first; a new month's is not. Returns the balance after that.
    */
-  async #payDebt(demand: Demand, account: AccountRef, before: Balance): Promise<Balance> {
+  async #payDebt(demand: Who, account: AccountRef, before: Balance): Promise<Balance> {
     const { clock, windows, pointsPerUsd, balances, log } = this.options;
     const { payer, tier } = demand;
     const { userId } = payer;
@@ -362,13 +385,11 @@ export class AdmissionCheck {
         log.warn("paying a debt from the quota failed", { user_id: userId, error });
       }
     }
-    const owed = owedBy(payer, balance);
-    if (owed > 0) refuseIndebted(payer, owed, clock.now());
     return balance;
   }
 
   /** What the account holds; a stale balance is used while it is refreshed in the background. */
-  async #balance(demand: Demand, account: AccountRef): Promise<Balance> {
+  async #balance(demand: Who, account: AccountRef): Promise<Balance> {
     const { balances, clock, log } = this.options;
     const confirmed = balances.peek(account);
     if (confirmed) return confirmed;

@@ -1,4 +1,4 @@
-import { bearerOf, type HttpRequest, Reply } from "@model-gateway/wire/http";
+import { bearerOf, type HttpRequest, JSON_TYPE, Reply } from "@model-gateway/wire/http";
 import { z } from "zod";
 import { fail } from "../../kernel/errors.ts";
 import { constantTimeEqual } from "../../kernel/ids.ts";
@@ -16,6 +16,14 @@ export interface DocumentOptions {
   /** Whether the service itself speaks TLS. */
   isSecure: boolean;
   version: string;
+}
+
+/** Stands for the address in the document that is kept. */
+const SERVER_URL = "https://address-of-the-service.invalid";
+
+function once<T>(make: () => T): () => T {
+  let made: { value: T } | null = null;
+  return () => (made ??= { value: make() }).value;
 }
 
 /** The address that the client used; empty for one that named no host. */
@@ -36,23 +44,33 @@ export function documentRoutes({
 }: DocumentOptions): AnyRoute[] {
   const text = (body: string, contentType: string, requestId: string) =>
     new Reply({ status: 200, contentType, requestId }, body);
+  // Written once: what they are made from does not change while the service runs.
+  const openRpc = once(() => JSON.stringify(openRpcDocument(registry, { version, serverUrl: SERVER_URL })));
+  const openApi = once(() => JSON.stringify(openApiDocument(registry, version)));
+  const reference = once(() => rpcReference(registry));
   return [
     defineRoute({
       method: "GET",
       path: "/api/openrpc.json",
       summary: "OpenRPC document of the management plane",
       auth: "public",
-      response: z.looseObject({}),
-      handler: ({ request }) =>
-        openRpcDocument(registry, { version, serverUrl: serverUrlOf(request, isSecure) }),
+      response: raw(z.looseObject({}), { type: JSON_TYPE }),
+      handler: ({ request, requestId }) => {
+        const url = JSON.stringify(serverUrlOf(request, isSecure)).slice(1, -1);
+        return text(
+          openRpc().replace(SERVER_URL, () => url),
+          JSON_TYPE,
+          requestId,
+        );
+      },
     }),
     defineRoute({
       method: "GET",
       path: "/api/openapi.json",
       summary: "OpenAPI document of the HTTP surfaces",
       auth: "public",
-      response: z.looseObject({}),
-      handler: () => openApiDocument(registry, version),
+      response: raw(z.looseObject({}), { type: JSON_TYPE }),
+      handler: ({ requestId }) => text(openApi(), JSON_TYPE, requestId),
     }),
     defineRoute({
       method: "GET",
@@ -60,7 +78,7 @@ export function documentRoutes({
       summary: "The management plane's reference as Markdown",
       auth: "public",
       response: raw(z.string(), { type: "text/markdown" }),
-      handler: ({ requestId }) => text(rpcReference(registry), "text/markdown; charset=utf-8", requestId),
+      handler: ({ requestId }) => text(reference(), "text/markdown; charset=utf-8", requestId),
     }),
     defineRoute({
       method: "GET",

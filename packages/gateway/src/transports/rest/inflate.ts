@@ -1,7 +1,12 @@
 import { fail, ServiceError } from "../../kernel/errors.ts";
 
-/** The body of a request as it was before its client compressed it. Never inflates to more than `bytesMax`. */
-export function inflated(bytes: Buffer, encoding: string, bytesMax: number): Promise<Buffer> {
+/** Text packs to a tenth or so. What packs much smaller is meant to take memory here. */
+const RATIO_MAX = 100;
+const SMALL_BYTES = 1024 * 1024;
+
+/** The body of a request as it was before its client compressed it. Never inflates to more than `mostBytes`. */
+export function inflated(bytes: Buffer, encoding: string, mostBytes: number): Promise<Buffer> {
+  const bytesMax = Math.min(mostBytes, Math.max(SMALL_BYTES, bytes.length * RATIO_MAX));
   const name = encoding.trim().toLowerCase();
   if (name !== "gzip" && name !== "x-gzip") {
     fail(

@@ -9,15 +9,19 @@ import {
   type Principal,
   type Rooms,
 } from "../../kernel/context.ts";
-import { isOurs, type ServiceError, toRestReply, toServiceError } from "../../kernel/errors.ts";
+import { fail, isOurs, type ServiceError, toRestReply, toServiceError } from "../../kernel/errors.ts";
 import { TooManyKeys } from "../../kernel/failed-tries.ts";
 import { readJson } from "../../kernel/json.ts";
 import type { Log } from "../../kernel/log.ts";
+import { Purse } from "../../kernel/purse.ts";
 import { CLIENT_CLOSED_STATUS, type RequestRecord } from "../../kernel/request-record.ts";
 import { Answer, type AnyRoute, isAudited, Raw, type RouteCall, UPLOAD } from "../../kernel/route.ts";
 import { validate } from "../../kernel/validate.ts";
 import type { Gate } from "./gate.ts";
 import { inflated } from "./inflate.ts";
+
+/** Of all accounts together. */
+const BODY_BYTES_IN_FLIGHT_MAX = 512 * 1024 * 1024;
 
 const NOBODY = { actor: null, adminToken: false };
 
@@ -64,15 +68,19 @@ type CallReply = Reply | StreamedReply;
 
 /** The way of every route: who may call it, its body, its handler, its answer, its errors. */
 export class RouteRunner {
+  readonly #bytes = new Purse(BODY_BYTES_IN_FLIGHT_MAX);
+
   constructor(readonly options: RouteRunnerOptions) {}
 
   async run(route: AnyRoute, { request, path, requestId, source }: RoutedRequest): Promise<CallReply> {
     const { gate, rooms, log, uploadBytesMax } = this.options;
     const record = route.recorded ? this.options.record(route.path, requestId) : null;
     const call = new RoutedCall(rooms, log, request, requestId, path, source, record);
+    const hold = { account: "", bytes: 0 };
     try {
       await gate.admit(route, call);
-      await receive(route, call, uploadBytesMax);
+      hold.account = call.principal?.userId ?? call.actor?.userId ?? call.caller.ip;
+      await receive(route, call, { uploadBytesMax, hold: (bytes) => this.#hold(hold, bytes) });
       const result = await route.handler(call);
       if (isAudited(route)) await this.#audit(route, call, result);
       const answer = await answerOf(route, result, requestId);
@@ -80,7 +88,18 @@ export class RouteRunner {
       return answer;
     } catch (error) {
       return this.#refuse(route, error, call);
+    } finally {
+      this.#bytes.give(hold.account, hold.bytes);
     }
+  }
+
+  /** Bodies are held until they are answered, or until their answer begins. */
+  #hold(hold: { account: string; bytes: number }, bytes: number): void {
+    if (!this.#bytes.take(hold.account, bytes))
+      fail("rate_limited", "Your requests in progress are too large together; wait for some to end", {
+        retryAfterSeconds: 1,
+      });
+    hold.bytes += bytes;
   }
 
   async #audit({ method, path }: AnyRoute, call: RoutedCall, result: unknown): Promise<void> {
@@ -129,7 +148,11 @@ function noteRefusal(
 }
 
 /** Reads and checks what the route declares. */
-async function receive(route: AnyRoute, call: RoutedCall, uploadBytesMax: number): Promise<void> {
+async function receive(
+  route: AnyRoute,
+  call: RoutedCall,
+  { uploadBytesMax, hold }: { uploadBytesMax: number; hold: (bytes: number) => void },
+): Promise<void> {
   const { request } = call;
   if (route.query)
     call.query = validate(
@@ -139,10 +162,14 @@ async function receive(route: AnyRoute, call: RoutedCall, uploadBytesMax: number
     );
   if (!route.body) return;
   const bytesMax = route.bodyBytesMax === UPLOAD ? uploadBytesMax : route.bodyBytesMax!;
+  const declared = Number(request.header("content-length") ?? 0);
+  if (declared <= bytesMax) hold(declared);
   const bytes = await request.body(bytesMax);
+  hold(Math.max(0, bytes.length - declared));
   const encoding = request.header("content-encoding");
   const isPlain = encoding === null || encoding === "identity";
   const body = isPlain ? bytes : await inflated(bytes, encoding, bytesMax);
+  if (!isPlain) hold(body.length);
   call.body =
     route.body instanceof Raw ? body : validate(route.body as ZodType, await jsonOf(body), route.invalid);
 }

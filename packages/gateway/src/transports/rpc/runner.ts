@@ -5,8 +5,21 @@ import { isOurs, ServiceError, toServiceError } from "../../kernel/errors.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { Registry } from "../../kernel/registry.ts";
 import type { RequestRecord } from "../../kernel/request-record.ts";
+import { nextTurn } from "../../kernel/turns.ts";
 import type { Counter } from "../../observe/metrics.ts";
 import { decodeBody, encodeFailure, encodeResult, type RpcRequest } from "./codec.ts";
+
+/** A batch whose answers are larger than this has its other elements refused. */
+const BATCH_ANSWER_CHARS_MAX = 8 * 1024 * 1024;
+
+const refused = ({ idJson }: RpcRequest): string =>
+  encodeFailure(
+    new ServiceError(
+      "app_error",
+      "The answers of this batch are too large together; send this call by itself",
+    ),
+    idJson,
+  );
 
 interface RpcRunnerOptions {
   registry: Registry;
@@ -48,7 +61,13 @@ export class RpcRunner {
     }
     // Element by element, as the contract says: a later element may rely on an earlier one.
     const responses: string[] = [];
-    for (const request of body.requests) responses.push(this.#respond(await this.#one(request, call), call));
+    let chars = 0;
+    for (const request of body.requests) {
+      if (responses.length > 0) await nextTurn();
+      const json = chars > BATCH_ANSWER_CHARS_MAX ? refused(request) : await this.#one(request, call);
+      chars += json.length;
+      responses.push(this.#respond(json, call));
+    }
     return body.batch ? `[${responses.join(",")}]` : responses[0]!;
   }
 

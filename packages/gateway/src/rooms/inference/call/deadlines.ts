@@ -3,8 +3,10 @@ import { askedOnce } from "../../../kernel/asked-once.ts";
 import { inBackground } from "../../../kernel/background.ts";
 import { BoundedMap } from "../../../kernel/bounded.ts";
 import type { Clock } from "../../../kernel/clock.ts";
+import { fail } from "../../../kernel/errors.ts";
 import type { Log } from "../../../kernel/log.ts";
 import type { Payer } from "../../../kernel/payer.ts";
+import { Purse } from "../../../kernel/purse.ts";
 
 export interface Deadlines {
   /** Until the first byte of the answer; without streaming that is the whole generation. */
@@ -26,6 +28,8 @@ export const DEFAULT_DEADLINES: Deadlines = {
   keepAliveMs: 15_000,
 };
 
+/** In progress at once, of all accounts; each has an upstream connection. */
+const CALLS_MAX = 10_000;
 const CHANGED_MAX = 10_000;
 /** Longer than a request can wait for a backend with a free place. */
 const CHANGED_KEPT_MS = 10 * 60_000;
@@ -185,6 +189,7 @@ export class CallWatch {
   readonly #tickMs: number;
   #tickedAtMs: number;
   #emptied: (() => void) | null = null;
+  readonly #purse = new Purse(CALLS_MAX);
   /** Keys, users and groups whose rights changed lately, and when: a call that was let in before may begin after. */
   readonly #changed = new BoundedMap<string, number>(CHANGED_MAX);
 
@@ -200,6 +205,17 @@ export class CallWatch {
     return this.#calls.length;
   }
 
+  /** Lets a call in, or throws the refusal; `release` lets the next one in, or `left` where the call never began. */
+  enter({ userId }: Payer): void {
+    if (!this.#purse.take(userId, 1))
+      fail("rate_limited", "You have too many requests in progress; wait for some to end", {
+        retryAfterSeconds: 1,
+      });
+  }
+  left({ userId }: Payer): void {
+    this.#purse.give(userId, 1);
+  }
+
   open(payer: Payer): WatchedCall {
     const { clock, deadlines, log } = this.options;
     const call = new WatchedCall(clock, deadlines, payer);
@@ -211,6 +227,7 @@ export class CallWatch {
   release(call: WatchedCall): void {
     call.close();
     if (call.index === -1) return;
+    this.left(call.payer);
     const last = this.#calls.pop()!;
     if (last !== call) {
       this.#calls[call.index] = last;

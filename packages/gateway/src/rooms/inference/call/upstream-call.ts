@@ -135,6 +135,17 @@ export class UpstreamCall {
 
   /** Chooses a backend and passes admission, or throws the refusal. */
   static async admit(parts: CallParts, options: UpstreamCallOptions): Promise<UpstreamCall> {
+    const { payer } = options.asker;
+    parts.watch.enter(payer);
+    try {
+      return await UpstreamCall.#admit(parts, options);
+    } catch (error) {
+      parts.watch.left(payer);
+      throw error;
+    }
+  }
+
+  static async #admit(parts: CallParts, options: UpstreamCallOptions): Promise<UpstreamCall> {
     const { routing } = parts;
     const { asker, capability, provider, boundTo } = options;
     if (asker.record) {

@@ -61,20 +61,25 @@ const textIn = (messages: readonly { content?: unknown }[]): string =>
 
 /** How many messages stand both at the end of the one and at the beginning of the other. */
 function overlap(known: readonly StoredMessage[], fresh: readonly StoredMessage[]): number {
-  for (let count = Math.min(known.length, fresh.length); count > 0; count--) {
-    const start = known.length - count;
-    if (fresh.slice(0, count).every((message, i) => isSame(known[start + i]!, message))) return count;
-  }
-  return 0;
+  const head = fresh.map(signOf);
+  // Of each beginning of `head`: how much of it is also its end. Both are then read once (Knuth, Morris, Pratt).
+  const borders = [0];
+  const longer = (matched: number, sign: string): number => {
+    while (matched > 0 && (matched === head.length || head[matched] !== sign))
+      matched = borders[matched - 1]!;
+    return head[matched] === sign ? matched + 1 : 0;
+  };
+  for (let i = 1; i < head.length; i++) borders.push(longer(borders[i - 1]!, head[i]!));
+  return known
+    .slice(-fresh.length || known.length)
+    .reduce((matched, each) => longer(matched, signOf(each)), 0);
 }
 
-const isSame = (a: StoredMessage, b: StoredMessage): boolean =>
-  a.role === b.role &&
-  a.content === b.content &&
-  a.tool_call_id === b.tool_call_id &&
-  JSON.stringify([a.parts, a.images]) === JSON.stringify([b.parts, b.images]) &&
-  callsOf(a).length === callsOf(b).length &&
-  callsOf(a).every(({ id }, i) => id === callsOf(b)[i]!.id);
+/** The same for messages that are the same. */
+const signOf = (message: StoredMessage): string => {
+  const { role, content, tool_call_id, parts, images } = message;
+  return JSON.stringify([role, content, tool_call_id, parts, images, callsOf(message).map(({ id }) => id)]);
+};
 
 /** The system prompt that was given last; one may have been given as several messages. */
 function lastRunOfSystems(stored: readonly StoredMessage[]): StoredMessage[] {
@@ -111,7 +116,10 @@ function fromStored({
 /** Each call with its results right behind it, nothing empty, and texts of the same person together. */
 function inOrder(known: readonly HistoryMessage[], added: readonly HistoryMessage[]): HistoryMessage[] {
   const all = [...known, ...added];
-  const results = all.filter(({ role }) => role === "tool");
+  const results = Map.groupBy(
+    all.filter(({ role }) => role === "tool").reverse(),
+    ({ tool_call_id }) => tool_call_id,
+  );
   const used = new Set<HistoryMessage>();
   const sequence: HistoryMessage[] = [];
   for (const message of all) {
@@ -120,7 +128,7 @@ function inOrder(known: readonly HistoryMessage[], added: readonly HistoryMessag
     if (message.role === "assistant" && calls.length === 0 && textOf(message.content) === "") continue;
     if (!mergeUser(sequence, message)) sequence.push(message);
     for (const { id } of calls) {
-      const result = results.find((each) => each.tool_call_id === id && !used.has(each));
+      const result = results.get(id)?.pop();
       if (result) used.add(result);
       sequence.push(result ?? { role: "tool", tool_call_id: id, content: NO_RESULT });
     }

@@ -41,10 +41,8 @@ export class ChatMessages {
 
   toolCall(call: Omit<ChatToolCall, "type">): void {
     const message = this.#assistant();
-    message.tool_calls = [
-      ...(message.tool_calls ?? []),
-      { id: call.id, type: "function", function: call.function },
-    ];
+    message.tool_calls ??= [];
+    message.tool_calls.push({ id: call.id, type: "function", function: call.function });
   }
 
   toolResult({ callId, parts }: { callId: string; parts: readonly ChatPart[] }): void {

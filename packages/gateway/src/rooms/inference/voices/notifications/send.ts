@@ -1,15 +1,12 @@
 import type { EventHub, EventStream } from "../../../../bus/contract.ts";
 import { inBackground } from "../../../../kernel/background.ts";
 import type { Actor } from "../../../../kernel/context.ts";
-import { fail, toServiceError } from "../../../../kernel/errors.ts";
+import { toServiceError } from "../../../../kernel/errors.ts";
 import type { RequestRecord } from "../../../../kernel/request-record.ts";
 import type { RecallState } from "../../../memory/index.ts";
 import { Payload } from "../../request/payload.ts";
 import { type ChatParts, ChatTurn } from "../../turn/chat-turn.ts";
 import { Notifier } from "./notifier.ts";
-
-/** Turns that run at once in this process; each holds an upstream connection. */
-const SENDS_MAX = 10_000;
 
 interface SendOptions {
   actor: Actor;
@@ -28,16 +25,12 @@ interface SendResult {
 
 /** `chat.send`: the answer goes to a notification channel, piece by piece. */
 export class ChatSender {
-  #running = 0;
-
   constructor(
     readonly parts: ChatParts,
     readonly events: EventHub,
   ) {}
 
   async send({ actor, requestId, body, record }: SendOptions): Promise<SendResult> {
-    if (this.#running >= SENDS_MAX)
-      fail("unavailable", "Too many chats are running; try again shortly", { retryAfterSeconds: 5 });
     const payer = await this.parts.metering.payerOf(actor);
     const stopped = new AbortController();
     const notifier = new Notifier();
@@ -71,7 +64,6 @@ export class ChatSender {
   }
 
   async #run(turn: ChatTurn, stream: EventStream, notifier: Notifier): Promise<void> {
-    this.#running++;
     try {
       await turn.begin();
       await stream.whenHeard();
@@ -87,7 +79,6 @@ export class ChatSender {
     } finally {
       notifier.end();
       stream.end();
-      this.#running--;
     }
   }
 }

@@ -1,0 +1,112 @@
+/** One account cannot take from all the others what the process has: its turns, its memory, its places. */
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import fc from "fast-check";
+import { Purse } from "../../src/kernel/purse.ts";
+import { continueWith } from "../../src/rooms/inference/turn/history.ts";
+import { bootInference, type InferenceBench } from "../support/inference.ts";
+
+let bench: InferenceBench;
+beforeAll(async () => {
+  bench = await bootInference();
+});
+afterAll(() => bench.stop());
+
+test("nobody has more of a purse than is left for the others, and what is given back can be taken again", () => {
+  const step = fc.record({ who: fc.constantFrom("a", "b", "c"), amount: fc.integer({ min: 1, max: 60 }) });
+  fc.assert(
+    fc.property(fc.array(step, { maxLength: 60 }), (steps) => {
+      const purse = new Purse(100);
+      const taken: typeof steps = [];
+      const sumOf = (who?: string) =>
+        taken.reduce((sum, each) => sum + (who === undefined || each.who === who ? each.amount : 0), 0);
+      for (const { who, amount } of steps) {
+        const isGranted = purse.take(who, amount);
+        if (isGranted) taken.push({ who, amount });
+        expect(isGranted ? sumOf(who) <= 100 - sumOf() : sumOf(who) + amount > 100 - sumOf() - amount).toBe(
+          true,
+        );
+      }
+      for (const { who, amount } of taken.splice(0)) purse.give(who, amount);
+      expect(purse.take("d", 50)).toBe(true);
+    }),
+  );
+});
+
+test("what a call repeats of its conversation is found however often it repeats itself", () => {
+  const message = fc.constantFrom("x", "y").map((content) => ({ role: "user", content }));
+  const list = fc.array(message, { maxLength: 12 });
+  const text = (messages: readonly { content?: unknown }[]) =>
+    messages.map(({ content }) => content).join("");
+  fc.assert(
+    fc.property(list, list, (stored, sent) => {
+      let count = Math.min(stored.length, sent.length);
+      while (count > 0 && text(stored.slice(-count)) !== text(sent.slice(0, count))) count--;
+      const { added } = continueWith(stored, sent, { sentIsWhole: false });
+      expect(text(added)).toBe(text(sent.slice(count)));
+    }),
+  );
+});
+
+test("40,000 calls, 8,000 results and 2,000 equal messages are put in order in linear time", () => {
+  const calls = Array.from({ length: 40_000 }, (_, i) => ({ id: `c${i}` }));
+  const results = Array.from({ length: 8_000 }, (_, i) => ({
+    role: "tool",
+    content: "r",
+    tool_call_id: `c${i}`,
+  }));
+  const asking = { role: "assistant", content: "", tool_calls: calls };
+  const { sequence } = continueWith([], [asking, ...results], { sentIsWhole: false });
+  expect(sequence.filter(({ content }) => content === "r")).toHaveLength(8_000);
+  const equal = Array.from({ length: 2_000 }, () => ({ role: "user", content: "same" }));
+  const other = { role: "user", content: "other" };
+  expect(continueWith(equal, [...equal.slice(1), other], { sentIsWhole: false }).added).toEqual([other]);
+});
+
+test("a batch whose answers are too large together has the rest of its calls refused", async () => {
+  const { conversations } = bench.app.rooms;
+  const { id } = await bench.rpc("conversations.create", { title: "long" }, bench.token);
+  await conversations.append(id, [{ role: "user", content: " ".repeat(1_000_000) }]);
+  const answer = await fetch(`${bench.url}/api/rpc`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${bench.token}`, "content-type": "application/json" },
+    body: JSON.stringify(
+      Array.from({ length: 20 }, (_, n) => ({
+        jsonrpc: "2.0",
+        id: n,
+        method: "conversations.get",
+        params: { conversation_id: id },
+      })),
+    ),
+  });
+  const text = await answer.text();
+  expect(text.length).toBeLessThan(12 * 1024 * 1024);
+  const responses = JSON.parse(text) as { result?: unknown; error?: { message: string } }[];
+  expect(responses).toHaveLength(20);
+  expect(responses[0]!.result).toBeDefined();
+  expect(responses.at(-1)!.error?.message).toContain("too large together");
+});
+
+test("a small body does not inflate to a large one", async () => {
+  const body = Bun.gzipSync(JSON.stringify({ model: "m", messages: [], x: " ".repeat(31 * 1024 * 1024) }));
+  const answer = await fetch(`${bench.url}/v1/chat/completions`, {
+    method: "POST",
+    headers: {
+      authorization: `Bearer ${bench.key}`,
+      "content-type": "application/json",
+      "content-encoding": "gzip",
+    },
+    body,
+  });
+  expect(answer.status).toBe(413);
+  await answer.text();
+});
+
+test("every answer says what it is and nothing else; documents are the same each time", async () => {
+  for (const path of ["/v1/models", "/api/openapi.json", "/api/openrpc.json", "/nowhere", "/"]) {
+    const [first, second] = [await fetch(bench.url + path), await fetch(bench.url + path)];
+    expect([path, first.headers.get("x-content-type-options")]).toEqual([path, "nosniff"]);
+    expect(await first.text()).toBe(await second.text());
+  }
+  const document = await (await fetch(`${bench.url}/api/openrpc.json`)).json();
+  expect(document.servers[0].url).toBe(`${bench.url}/api/rpc`);
+});
