@@ -23,7 +23,10 @@ const SERVER_URL = "https://address-of-the-service.invalid";
 
 function once<T>(make: () => T): () => T {
   let made: { value: T } | null = null;
-  return () => (made ??= { value: make() }).value;
+  return () => {
+    made ??= { value: make() };
+    return made.value;
+  };
 }
 
 /** The address that the client used; empty for one that named no host. */
