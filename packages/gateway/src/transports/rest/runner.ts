@@ -95,7 +95,7 @@ export class RouteRunner {
 
   /** Bodies are held until they are answered, or until their answer begins. */
   #hold(hold: { account: string; bytes: number }, bytes: number): void {
-    if (!this.#bytes.take(hold.account, bytes))
+    if (bytes > 0 && !this.#bytes.take(hold.account, bytes))
       fail("rate_limited", "Your requests in progress are too large together; wait for some to end", {
         retryAfterSeconds: 1,
       });
