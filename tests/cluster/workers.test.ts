@@ -161,7 +161,7 @@ describe.if(isLinux)("npm start -- --workers 2", () => {
       await stage.whole();
       const { streams } = await beginOnBoth();
       const pids = stage.workers();
-      await stage.service.kill();
+      process.kill(stage.service.pid, "SIGKILL");
       await finishAll();
       expect(await wholeOf(streams)).toBe(streams.length);
       await until("no worker is left", () => !pids.some(isAlive), PATIENCE_MS);
