@@ -93,12 +93,52 @@ function openCertificate(
   return files;
 }
 
+/** Who may come in by a key, and how often. */
+function openGate(config: Config, { clock, bus, counter }: Foundation, rooms: OpenRooms, tries: FailedTries) {
+  return new Gate({
+    authenticator: rooms.accounts,
+    keys: rooms.keys,
+    counter,
+    tries,
+    keyTries: new FailedTries(clock, bus, "failed-key-tries", TooManyKeys),
+    apiRateLimitRpm: config.apiRateLimitRpm,
+    tierRates: (principal) => rooms.metering.ratesOf(payerOf(principal)),
+  });
+}
+
+/** What is served besides the rooms' own routes: documents, metrics and what the console asks before anybody signs in. */
+function pageRoutes(
+  { config, foundation: { metrics, instances }, rooms: { accounts, sso }, worker }: TransportOptions,
+  registry: Registry,
+  hosts: Hosts,
+) {
+  return [
+    ...documentRoutes({
+      registry,
+      metricsText: worker && instances ? workerMetrics(metrics, instances, worker) : () => metrics.text(),
+      metricsToken: config.metricsToken,
+      isSecure: config.tlsCert !== null,
+      version: VERSION,
+    }),
+    ...consoleRoutes({
+      hosts,
+      needsSetupLink: (source) => accounts.needsSetupLink(source),
+      registrationIsOpen: () => accounts.registrationIsOpen(),
+      firstAccountOnly: config.registrationOpen === null,
+      passwordSignIn: config.passwordSignIn,
+      provider: sso.label,
+    }),
+  ];
+}
+
 /** Opens the listener: from here on the service takes requests. */
-export function openTransports({ config, life, foundation, rooms, worker }: TransportOptions): Transports {
-  const { bus, instances, events: hub, counter, revocations, clock, ids, log, metrics } = foundation;
-  const { accounts, metering, audit } = rooms;
+export function openTransports(options: TransportOptions): Transports {
+  const { config, life, foundation, rooms } = options;
+  const { bus, clock, ids, log, metrics } = foundation;
+  const { accounts, audit } = rooms;
   const registry = new Registry(surfaces);
   const tries = new FailedTries(clock, bus);
+  const record = (surface: string, requestId: string) => rooms.requests.open(surface, requestId);
   const calls = metrics.counter("gateway_rpc_calls_total", "JSON-RPC calls by method and outcome");
   const runner = new RpcRunner({
     registry,
@@ -106,76 +146,33 @@ export function openTransports({ config, life, foundation, rooms, worker }: Tran
     log,
     calls,
     audit,
-    record: (method) => rooms.requests.open(method, ids.ordered()),
+    record: (method) => record(method, ids.ordered()),
   });
-  const events = new EventsTransport({ events: hub, authenticator: accounts, revocations, clock });
+  const events = new EventsTransport({ ...foundation, authenticator: accounts });
   life.opened("notification streams", () => events.close());
   publishFigures(metrics, rooms, events);
+  const hosts = new Hosts(config);
+  const gate = openGate(config, foundation, rooms, tries);
+  const nodeTries = new FailedTries(clock, bus, "failed-node-tries");
   const refused = metrics.counter(
     "gateway_connections_refused_total",
     "Connections refused because of the connection limit",
   );
-  const hosts = new Hosts(config);
-  const basePath = basePathOf(config.publicUrl);
-  const gate = new Gate({
-    authenticator: accounts,
-    keys: rooms.keys,
-    counter,
-    tries,
-    keyTries: new FailedTries(clock, bus, "failed-key-tries", TooManyKeys),
-    apiRateLimitRpm: config.apiRateLimitRpm,
-    tierRates: (principal) => metering.ratesOf(payerOf(principal)),
-  });
-  const record = (surface: string, requestId: string) => rooms.requests.open(surface, requestId);
   const certificate = openCertificate(config, life, foundation);
+  const basePath = basePathOf(config.publicUrl);
+  const signedIn = { ...foundation, authenticator: accounts, tries, runner };
   const server = startHttpServer({
-    host: config.host,
-    port: config.port,
-    reusePort: config.reusePort,
+    ...config,
     ...(certificate && { certificate: () => certificate.current }),
-    connectionsMax: config.connectionsMax,
     connectionRefused: () => refused.add(),
-    uploadBytesMax: config.uploadBytesMax,
-    routes: [
-      ...registry.routes,
-      ...documentRoutes({
-        registry,
-        metricsText: worker && instances ? workerMetrics(metrics, instances, worker) : () => metrics.text(),
-        metricsToken: config.metricsToken,
-        isSecure: certificate !== null,
-        version: VERSION,
-      }),
-      ...consoleRoutes({
-        hosts,
-        needsSetupLink: (source) => accounts.needsSetupLink(source),
-        registrationIsOpen: () => accounts.registrationIsOpen(),
-        firstAccountOnly: config.registrationOpen === null,
-        passwordSignIn: config.passwordSignIn,
-        provider: rooms.sso.label,
-      }),
-    ],
+    routes: [...registry.routes, ...pageRoutes(options, registry, hosts)],
     fallback: createConsole({ log, basePath }),
     basePath,
-    rpcHttp: createRpcHttp({ runner, authenticator: accounts, events: hub, counter, tries }),
-    rpcSocket: new RpcWebSocket({
-      runner,
-      registry,
-      authenticator: accounts,
-      counter,
-      tries,
-      revocations,
-      clock,
-      ids,
-    }),
+    rpcHttp: createRpcHttp(signedIn),
+    rpcSocket: new RpcWebSocket({ ...signedIn, registry }),
     events,
     sockets: [
-      new AgentTunnel({
-        desk: rooms.agents,
-        tries: new FailedTries(clock, bus, "failed-node-tries"),
-        clock,
-        ids,
-        log,
-      }),
+      new AgentTunnel({ ...foundation, desk: rooms.agents, tries: nodeTries }),
       new RealtimeSocket({ desk: rooms.realtime, gate, ids, record }),
     ],
     gate,
@@ -187,7 +184,6 @@ export function openTransports({ config, life, foundation, rooms, worker }: Tran
     log,
     clock: systemClock,
     trustedProxies: new Networks(config.trustedProxies),
-    corsOrigins: config.corsOrigins,
     hosts,
   });
   life.opened("listener", () => server.stop(true));

@@ -81,26 +81,66 @@ function challenged(answer: AnyReply): AnyReply {
   return new Reply(head, answer.body, answer.release);
 }
 
-/** The one listener: routes, the RPC plane, the event streams and the WebSockets. */
-export function startHttpServer(options: HttpServerOptions): Listener {
-  const { rpcHttp, rpcSocket, events, gate, keyRefused, audit, rooms, ids, log, trustedProxies } = options;
-  const { basePath, uploadBytesMax, record } = options;
-  for (const route of options.routes) checkRoute(route);
-  const router = new Router(options.routes);
-  const runner = new RouteRunner({ gate, rooms, log, keyRefused, audit, record, uploadBytesMax });
-  const cors = new Cors(options.corsOrigins);
+/** Finds what answers a request: a route, the RPC plane, an event stream or a WebSocket. */
+class Dispatcher {
+  readonly #options: HttpServerOptions;
+  readonly #router: Router<AnyRoute>;
+  readonly #runner: RouteRunner;
+  readonly #cors: Cors;
 
-  function runRoute(request: IncomingRequest, path: string): AnyReply | Promise<AnyReply> {
-    const requestId = ids.ordered();
-    const found = router.find(request.method === "HEAD" ? "GET" : request.method, path);
-    if (!found) return notFound(request, path, requestId);
-    return runner.run(found.route, { request, path: found.path, requestId, source: sourceOf(request) });
+  constructor(options: HttpServerOptions, cors: Cors) {
+    for (const route of options.routes) checkRoute(route);
+    this.#options = options;
+    this.#router = new Router(options.routes);
+    this.#runner = new RouteRunner(options);
+    this.#cors = cors;
   }
 
-  async function notFound(request: HttpRequest, path: string, requestId: string): Promise<AnyReply> {
-    const methods = path === "/api/rpc" ? RPC_METHODS : router.methodsOf(path);
+  async handle(request: IncomingRequest): Promise<AnyReply> {
+    try {
+      return challenged(await this.#route(request));
+    } catch (error) {
+      return this.#failed(error);
+    }
+  }
+
+  #route(request: IncomingRequest): AnyReply | Promise<AnyReply> {
+    const { basePath, ids, rpcHttp, events, sockets } = this.#options;
+    const { method } = request;
+    if (basePath !== "" && request.path === basePath) return toSlash(basePath, ids.ordered());
+    const whole = withoutBase(request.path, basePath);
+    // Clients whose base URL already ends in /v1 often add it once more.
+    const path = whole.startsWith("/v1/v1/") ? whole.slice(3) : whole;
+    if (path === "/api/rpc") {
+      const refusal = this.#refusalOf;
+      if (method === "POST")
+        return rpcHttp(request, { requestId: ids.ordered(), source: this.#sourceOf(request), refusal });
+      if (method === "GET") return this.#upgradeRpc(request);
+    }
+    if (method === "GET") {
+      if (path === "/api/rpc/events") {
+        const query = new URLSearchParams(request.search);
+        return events.handle(request, { query, requestId: ids.ordered() });
+      }
+      for (const transport of sockets) {
+        if (transport.path === path) return this.#upgradeOther(transport, request);
+      }
+    }
+    return this.#runRoute(request, path);
+  }
+
+  #runRoute(request: IncomingRequest, path: string): AnyReply | Promise<AnyReply> {
+    const requestId = this.#options.ids.ordered();
+    const found = this.#router.find(request.method === "HEAD" ? "GET" : request.method, path);
+    if (!found) return this.#notFound(request, path, requestId);
+    const source = this.#sourceOf(request);
+    return this.#runner.run(found.route, { request, path: found.path, requestId, source });
+  }
+
+  async #notFound(request: HttpRequest, path: string, requestId: string): Promise<AnyReply> {
+    const methods = path === "/api/rpc" ? RPC_METHODS : this.#router.methodsOf(path);
     if (methods.length === 0 && (request.method === "GET" || request.method === "HEAD")) {
-      const page = await options.fallback?.(request, path);
+      const page = await this.#options.fallback?.(request, path);
       page?.headers.set("x-request-id", requestId);
       if (page) return replyOf(page);
     }
@@ -110,12 +150,13 @@ export function startHttpServer(options: HttpServerOptions): Listener {
     return toRestReply(error, requestId, methods.length ? { allow: methods.join(", ") } : {});
   }
 
-  async function upgradeRpc(request: IncomingRequest): Promise<AnyReply> {
+  async #upgradeRpc(request: IncomingRequest): Promise<AnyReply> {
+    const { ids, rpcSocket } = this.#options;
     const query = new URLSearchParams(request.search);
-    const data = await rpcSocket.admit(query.get("token") ?? bearerOf(request), sourceOf(request));
+    const data = await rpcSocket.admit(query.get("token") ?? bearerOf(request), this.#sourceOf(request));
     if (!data.anonymous) request.vouch();
     else {
-      const refusal = refusalOf(request);
+      const refusal = this.#refusalOf(request);
       if (refusal) return toRestReply(refusal, ids.ordered());
     }
     return new SocketReply(ids.ordered(), data, rpcSocket, {
@@ -125,69 +166,46 @@ export function startHttpServer(options: HttpServerOptions): Listener {
     });
   }
 
-  async function upgradeOther(
-    transport: SocketTransport<unknown>,
-    request: IncomingRequest,
-  ): Promise<AnyReply> {
+  async #upgradeOther(transport: SocketTransport<unknown>, request: IncomingRequest): Promise<AnyReply> {
     const query = new URLSearchParams(request.search);
-    const admitted = await transport.admit(request, query, sourceOf(request));
+    const admitted = await transport.admit(request, query, this.#sourceOf(request));
     if (admitted instanceof Reply) return admitted;
     request.vouch();
-    return new SocketReply(ids.ordered(), admitted, transport, { protocol: transport.protocol });
+    return new SocketReply(this.#options.ids.ordered(), admitted, transport, {
+      protocol: transport.protocol,
+    });
   }
 
-  const sourceOf = (request: IncomingRequest) => new RequestSource(request, trustedProxies);
+  #sourceOf(request: IncomingRequest): RequestSource {
+    return new RequestSource(request, this.#options.trustedProxies);
+  }
+
   /** Of what comes without credentials. */
-  const refusalOf = (request: HttpRequest) => options.hosts.refusal(request) ?? cors.refusal(request);
-
-  function route(request: IncomingRequest): AnyReply | Promise<AnyReply> {
-    const { method } = request;
-    if (basePath !== "" && request.path === basePath) return toSlash(ids.ordered());
-    const whole = withoutBase(request.path, basePath);
-    // Clients whose base URL already ends in /v1 often add it once more.
-    const path = whole.startsWith("/v1/v1/") ? whole.slice(3) : whole;
-    if (path === "/api/rpc") {
-      if (method === "POST")
-        return rpcHttp(request, { requestId: ids.ordered(), source: sourceOf(request), refusal: refusalOf });
-      if (method === "GET") return upgradeRpc(request);
-    }
-    if (method === "GET") {
-      if (path === "/api/rpc/events") {
-        const query = new URLSearchParams(request.search);
-        return events.handle(request, { query, requestId: ids.ordered() });
-      }
-      for (const transport of options.sockets) {
-        if (transport.path === path) return upgradeOther(transport, request);
-      }
-    }
-    return runRoute(request, path);
-  }
-
-  /** Relative links need the slash. */
-  const toSlash = (requestId: string) =>
-    new Reply({ status: 308, contentType: "", requestId, headers: { location: `${basePath}/` } }, "");
+  #refusalOf = (request: HttpRequest) => this.#options.hosts.refusal(request) ?? this.#cors.refusal(request);
 
   /** Errors that no handler caught still get an answer. */
-  const failed = (error: unknown) => {
+  #failed(error: unknown): AnyReply {
     const failure = toServiceError(error);
-    if (isOurs(failure)) log.error("unhandled error in a request", { error });
-    return toRestReply(failure, ids.uuid());
-  };
-
-  async function handle(request: IncomingRequest): Promise<AnyReply> {
-    try {
-      return challenged(await route(request));
-    } catch (error) {
-      return failed(error);
-    }
+    if (isOurs(failure)) this.#options.log.error("unhandled error in a request", { error });
+    return toRestReply(failure, this.#options.ids.uuid());
   }
+}
 
+/** Relative links need the slash. */
+const toSlash = (basePath: string, requestId: string) =>
+  new Reply({ status: 308, contentType: "", requestId, headers: { location: `${basePath}/` } }, "");
+
+/** The one listener: routes, the RPC plane, the event streams and the WebSockets. */
+export function startHttpServer(options: HttpServerOptions): Listener {
+  const { host, port, reusePort = false, certificate, clock, ids, log, trustedProxies } = options;
+  const cors = new Cors(options.corsOrigins);
+  const dispatcher = new Dispatcher(options, cors);
   const connectionsMax = options.connectionsMax ?? connectionsByOpenFiles();
   return new Listener({
-    host: options.host,
-    port: options.port,
-    reusePort: options.reusePort ?? false,
-    ...(options.certificate && { certificate: options.certificate }),
+    host,
+    port,
+    reusePort,
+    ...(certificate && { certificate }),
     connectionsMax,
     strangers: {
       max: Math.ceil(connectionsMax * STRANGERS_SHARE),
@@ -197,12 +215,12 @@ export function startHttpServer(options: HttpServerOptions): Listener {
     connectionsMaxHint: CONNECTIONS_MAX_HINT,
     refused: options.connectionRefused,
     handle: cors.enabled
-      ? async (request) => cors.preflight(request) ?? cors.decorate(request, await handle(request))
-      : handle,
+      ? async (request) => cors.preflight(request) ?? cors.decorate(request, await dispatcher.handle(request))
+      : (request) => dispatcher.handle(request),
     newRequestId: () => ids.ordered(),
     messageBytesMax: SOCKET_MESSAGE_BYTES_MAX,
     bufferBytesMax: SEND_BUFFER_BYTES_MAX * 4,
-    clock: options.clock,
+    clock,
     log,
   });
 }
