@@ -24,9 +24,14 @@ async function listText(source: string): Promise<string> {
   }
   const answer = await fetch(source, { signal: AbortSignal.timeout(FETCH_MS) });
   if (!answer.ok) throw new CliError(`${source} answers ${answer.status}`);
-  const body = await answer.text();
-  if (body.length > LIST_BYTES_MAX) throw new CliError(`${source} is larger than ${LIST_BYTES_MAX} bytes`);
-  return body;
+  const pieces: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const piece of answer.body ?? []) {
+    bytes += piece.length;
+    if (bytes > LIST_BYTES_MAX) throw new CliError(`${source} is larger than ${LIST_BYTES_MAX} bytes`);
+    pieces.push(piece);
+  }
+  return Buffer.concat(pieces).toString();
 }
 
 async function readList(source: string): Promise<PriceList> {

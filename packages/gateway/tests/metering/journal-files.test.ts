@@ -198,7 +198,7 @@ describe("what a dead process left", () => {
     expect(readdirSync(dir)).toEqual([]);
   });
 
-  test("a row that an earlier version was killed over is dropped, and the others are read", () => {
+  test("a row that a process was killed over is dropped, and the others are read", () => {
     const dir = temporaryDir();
     const rows = [entry(), entry()];
     const torn = Buffer.from(encodeEntry(entry()));
@@ -214,11 +214,10 @@ describe("what a dead process left", () => {
     }
   });
 
-  test("a file of zeros, as earlier versions made them, is cleared away", () => {
+  test("a file of zeros, as a power cut may leave one, is cleared away", () => {
     const dir = temporaryDir();
     writeFileSync(instanceFile(dir), Buffer.alloc(SEGMENT_BYTES));
     const journal = open(dir);
-    expect(journal.backlog).toEqual({ rows: 0, bytes: 0 });
     expect(drain(journal)).toEqual([]);
     expect(files(dir)).toEqual([]);
     journal.close();

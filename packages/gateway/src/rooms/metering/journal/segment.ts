@@ -2,18 +2,17 @@ import {
   closeSync,
   fdatasync,
   fdatasyncSync,
-  fstatSync,
   ftruncateSync,
   openSync,
   readSync,
   rmSync,
+  statSync,
   writeSync,
 } from "node:fs";
 import { type Decoded, decodeLines } from "./codec.ts";
 
 /** A file takes lines up to this size: those of several batches. */
 export const SEGMENT_BYTES = 4 * 1024 * 1024;
-const READ_BYTES = 128 * 1024;
 
 /** Lines of one journal file, by position. */
 export interface Lines {
@@ -63,25 +62,8 @@ export class LeftSegment extends SegmentFile {
 
   constructor(path: string) {
     super(path);
-    const fd = openSync(path, "r");
-    try {
-      this.size = endOfText(fd);
-    } finally {
-      closeSync(fd);
-    }
+    this.size = statSync(path).size;
   }
-}
-
-/** Earlier versions made files of zeros and filled them. Lines contain no zero byte. */
-function endOfText(fd: number): number {
-  const bytes = Buffer.allocUnsafe(READ_BYTES);
-  for (let end = fstatSync(fd).size; end > 0; ) {
-    const start = Math.max(0, end - READ_BYTES);
-    const got = readSync(fd, bytes, 0, end - start, start);
-    for (let i = got; i > 0; i--) if (bytes[i - 1] !== 0) return start + i;
-    end = start;
-  }
-  return 0;
 }
 
 /** A file that this process writes. */
