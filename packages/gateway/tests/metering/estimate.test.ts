@@ -3,6 +3,7 @@ import fc from "fast-check";
 import {
   estimatePromptTokens,
   estimateTokens,
+  FETCHED_TOKENS,
   IMAGE_TOKENS,
   samplePromptTokens,
   TokenCounter,
@@ -136,6 +137,18 @@ describe("estimatePromptTokens", () => {
     expect(remembered).toBeLessThan(IMAGE_TOKENS + 100);
     const native = bytes(JSON.stringify({ messages: [{ content: "hi", images: [base64(80_000)] }] }));
     expect(estimatePromptTokens(native)).toBeLessThan(IMAGE_TOKENS + 100);
+  });
+
+  test.each([
+    { messages: [{ content: [{ type: "document", source: { type: "url", url: "https://x.test" } }] }] },
+    { messages: [{ content: [{ type: "image", source: { type: "file", file_id: "file_1" } }] }] },
+    { messages: [{ content: [{ type: "file", file: { file_id: "file_1" } }] }] },
+    { messages: [{ content: [{ content: [{ source: { type: "file", file_id: "file_1" } }] }] }] },
+    { input: [{ role: "user", content: [{ type: "input_file", file_url: "https://x.test/a.pdf" }] }] },
+    { input: [{ role: "user", content: [{ type: "input_file", file_id: "file_1" }] }] },
+    { contents: [{ parts: [{ fileData: { mimeType: "video/mp4", fileUri: "https://x.test/a.mp4" } }] }] },
+  ])("what an upstream fetches by an address or an id may fill the context: %j", (request) => {
+    expect(estimatePromptTokens(bytes(JSON.stringify(request)))).toBeGreaterThan(FETCHED_TOKENS);
   });
 
   test("is not deceived by text that looks like an image, wherever it stands", () => {

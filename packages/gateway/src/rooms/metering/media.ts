@@ -58,16 +58,20 @@ const PATHS: ReadonlyMap<string, Tokens> = new Map([
   [`${PART}/input_video/data`, film],
   [`${PART}/file/file_data`, file],
   [`${PART}/file/file_url`, fetched],
+  [`${PART}/file/file_id`, fetched],
   // Of Messages, also inside a tool's result; what is sealed is reasoning that is not shown.
-  [`${PART}/source/data`, film],
-  [`${PART}/source/url`, fetched],
-  [`${PART}/content/[]/source/data`, film],
+  ...[PART, `${PART}/content/[]`].flatMap((part): [string, Tokens][] => [
+    [`${part}/source/data`, film],
+    [`${part}/source/url`, fetched],
+    [`${part}/source/file_id`, fetched],
+  ]),
   [`${PART}/signature`, file],
   // Of Responses.
   ["input/[]/content/[]/image_url", image],
   ["input/[]/output/[]/image_url", image],
   ["input/[]/content/[]/file_data", file],
   ["input/[]/content/[]/file_url", fetched],
+  ["input/[]/content/[]/file_id", fetched],
   ["input/[]/encrypted_content", file],
   // Of Gemini.
   ["contents/[]/parts/[]/inlineData/data", film],
