@@ -116,7 +116,7 @@ export interface Notifications {
     /** USD; 0 until the job is done. A cancelled one costs nothing if the vendor says that it made no clip */
     cost: number;
   };
-  /** A video job failed or was cancelled; nothing is charged. */
+  /** A video job failed, which costs nothing, or was cancelled, which costs what the vendor made of it. */
   "video.failed": {
     job_id: string;
     status: "queued" | "running" | "done" | "failed" | "cancelled";

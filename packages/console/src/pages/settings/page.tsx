@@ -91,12 +91,12 @@ function Providers({ isAdmin }: { isAdmin: boolean }) {
       id: "name",
       label: "Name",
       sort: ({ name }) => name.toLowerCase(),
-      cell: ({ name }) => <strong>{name}</strong>,
-    },
-    {
-      id: "description",
-      label: "What",
-      cell: ({ description }) => <span className="muted">{description}</span>,
+      cell: ({ name, description }) => (
+        <span className="stack none">
+          <strong>{name}</strong>
+          <span className="muted small">{description}</span>
+        </span>
+      ),
     },
     { id: "domain", label: "Website", wide: true, cell: ({ website_domain }) => website_domain },
     {

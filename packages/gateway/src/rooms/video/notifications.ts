@@ -19,6 +19,7 @@ export const videoDone = defineNotification({
 
 export const videoFailed = defineNotification({
   name: "video.failed",
-  summary: "A video job failed or was cancelled; nothing is charged",
+  summary:
+    "A video job failed, which costs nothing, or was cancelled, which costs what the vendor made of it",
   params: JobNews.extend({ error: z.string() }),
 });
