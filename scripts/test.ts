@@ -3,9 +3,13 @@
  *
  * Runs every test (or those whose paths contain an argument) against real services, and ends with one line:
  * `N passed, M failed`. What the machine could not provide is named, and its tests count as skipped.
+ *
+ * A file with a failure runs once more at the end, alone and in a fresh process: on a busy machine something always
+ * comes late, and what a failed test left behind must not fail others. What fails twice has failed.
  */
 import "./lib/help.ts";
 import { availableParallelism } from "node:os";
+import { parseArgs } from "node:util";
 import { startServices } from "@model-gateway/testing/services.ts";
 
 // What a killed process wrote is still there; only the death of the machine, which no test brings about, needs syncing.
@@ -20,77 +24,108 @@ for (const signal of ["SIGINT", "SIGTERM"] as const) process.on(signal, () => pr
  * again. Loading the service anew for each file would cost minutes.
  */
 const workers = Math.min(availableParallelism() + 1, 4);
-/** On a busy machine something always comes late: what fails is tried once more, and what fails twice is wrong. */
-const RETRIES = 1;
-const flags = [
-  "--timeout=60000",
-  `--retry=${RETRIES}`,
-  `--parallel=${workers}`,
-  "--no-isolate",
-  "--timings=tests/timings.json",
-];
-const child = Bun.spawn([process.execPath, "test", ...flags, ...process.argv.slice(2)], {
-  env: { ...process.env, ...services.env, BUN_CONFIG_MAX_HTTP_REQUESTS: "65336" },
-  stdout: "inherit",
-  stderr: "pipe",
-});
+/** So many failed files are not chance, and running them one by one would take long. */
+const AGAIN_FILES_MAX = 12;
 
 /** How much of each failure, and how many of them, are repeated at the end. */
 const REPEATED_LINES_MAX = 60;
 const REPEATED_MAX = 20;
 
-/** What a long run says about its failures scrolls away; it is kept to be said once more at the end. */
-class Failures {
-  readonly told: string[][] = [];
+/** What became of the tests of one file, and what the failed ones said: in a long run that scrolls away. */
+class FileResult {
+  readonly counts = { pass: 0, fail: 0, skip: 0 };
+  readonly failures: string[][] = [];
   /** Lines since the last test ended: what a failing one says comes before its verdict. */
-  #block: string[] = [];
+  #lines: string[] = [];
   /** Lines that still belong to an error outside of every test. */
   #left = 0;
 
-  /** The runner's own list of failed tests, without what they said, comes last. */
-  #isOver = false;
-
   read(line: string): void {
-    this.#isOver ||= /^\d+ tests? failed:/.test(line);
-    if (this.#isOver) return;
+    this.#lines.push(line);
     if (this.#left > 0) {
-      this.told.at(-1)?.push(line);
+      this.failures.at(-1)!.push(line);
       this.#left--;
-    } else if (line.includes("Unhandled error")) {
-      this.told.push([line]);
+    }
+    if (line === "# Unhandled error between tests") {
+      this.#fail([line]);
       this.#left = REPEATED_LINES_MAX;
     }
-    this.#block.push(line);
-    if (/^\(fail\)/.test(line)) this.told.push(this.#block.slice(-REPEATED_LINES_MAX));
-    if (/^\((pass|fail|skip)\)/.test(line)) this.#block = [];
+    if (line.includes("(worker crashed: ")) this.#fail([line]);
+    const verdict = /^\((pass|fail|skip)\) /.exec(line)?.[1] as keyof typeof this.counts | undefined;
+    if (verdict === "fail") this.#fail(this.#lines.slice(-REPEATED_LINES_MAX));
+    else if (verdict) this.counts[verdict]++;
+    if (verdict) this.#lines = [];
+  }
+
+  #fail(lines: string[]): void {
+    this.counts.fail++;
+    this.failures.push(lines);
   }
 }
 
-// bun test reports on stderr; it is passed on as it comes and read for the failures and the closing counts.
-const counts = { pass: 0, fail: 0, skip: 0 };
-const failures = new Failures();
-const secondAttempts: string[] = [];
-const decoder = new TextDecoder();
-let rest = "";
-for await (const chunk of child.stderr) {
-  process.stderr.write(chunk);
-  rest += decoder.decode(chunk, { stream: true });
-  const lines = rest.split("\n");
-  rest = lines.pop() ?? "";
-  for (const line of lines) {
-    const plain = Bun.stripANSI(line);
-    failures.read(plain);
-    if (/^\(pass\).*\(attempt \d+\)/.test(plain)) secondAttempts.push(plain);
-    const match = /^\s*(\d+) (pass|fail|skip)\s*$/.exec(plain);
-    if (match) counts[match[2] as keyof typeof counts] = Number(match[1]);
+/** Runs `bun test`, passes on what it reports (all on stderr), and reads from it what became of each file. */
+async function runTests(args: string[]): Promise<{ files: Map<string, FileResult>; code: number }> {
+  const child = Bun.spawn([process.execPath, "test", "--timeout=60000", ...args], {
+    env: { ...process.env, ...services.env, BUN_CONFIG_MAX_HTTP_REQUESTS: "65336" },
+    stdout: "inherit",
+    stderr: "pipe",
+  });
+  const files = new Map<string, FileResult>();
+  let current: FileResult | null = null;
+  const decoder = new TextDecoder();
+  let rest = "";
+  for await (const chunk of child.stderr) {
+    process.stderr.write(chunk);
+    rest += decoder.decode(chunk, { stream: true });
+    const lines = rest.split("\n");
+    rest = lines.pop()!;
+    for (const line of lines.map((each) => Bun.stripANSI(each))) {
+      const file = /^(\S+\.test\.tsx?):$/.exec(line)?.[1];
+      if (file) current = files.getOrInsertComputed(file, () => new FileResult());
+      // The runner's own list of failed tests, without what they said, comes last.
+      else if (/^\d+ tests? failed:/.test(line)) current = null;
+      else current?.read(line);
+    }
   }
+  return { files, code: await child.exited };
 }
-const code = await child.exited;
-for (const lines of failures.told.slice(0, REPEATED_MAX))
-  console.log(`\n--- once more:\n${lines.join("\n")}`);
-for (const line of secondAttempts) console.log(`passed at the second attempt: ${line}`);
+
+const args = process.argv.slice(2);
+const { files, code } = await runTests([
+  `--parallel=${workers}`,
+  "--no-isolate",
+  "--timings=tests/timings.json",
+  ...args,
+]);
+const pattern = parseArgs({
+  args,
+  strict: false,
+  options: { "test-name-pattern": { type: "string", short: "t" } },
+}).values["test-name-pattern"];
+const failed = [...files].filter(([, { counts }]) => counts.fail > 0);
+const byChance = new Map<string, FileResult>();
+for (const [file, before] of failed.length > AGAIN_FILES_MAX ? [] : failed) {
+  const again = await runTests([...(pattern ? ["-t", String(pattern)] : []), `./${file}`]);
+  const result = again.files.get(file);
+  if (!result) continue;
+  files.set(file, result);
+  if (again.code === 0) byChance.set(file, before);
+  else result.counts.fail ||= 1;
+}
+
+const results = [...files.values()];
+const repeat = (title: string, from: Iterable<FileResult>) => {
+  for (const lines of [...from].flatMap(({ failures }) => failures).slice(0, REPEATED_MAX))
+    console.log(`\n--- ${title}:\n${lines.join("\n")}`);
+};
+repeat("failed at the first attempt", byChance.values());
+repeat("once more", results);
+for (const file of byChance.keys()) console.log(`passed at the second attempt: ${file}`);
 for (const what of services.missing) console.log(`skipped for want of ${what}`);
-const failed = counts.fail > 0 ? counts.fail : code === 0 ? 0 : 1;
-if (counts.skip) console.log(`${counts.skip} skipped`);
-console.log(`${counts.pass} passed, ${failed} failed`);
-process.exit(code !== 0 || counts.pass === 0 ? 1 : 0);
+const total = (verdict: "pass" | "fail" | "skip") =>
+  results.reduce((sum, { counts }) => sum + counts[verdict], 0);
+// A run that ends badly without naming a file has failed as well.
+const failures = total("fail") || (code !== 0 && failed.length === 0 ? 1 : 0);
+if (total("skip")) console.log(`${total("skip")} skipped`);
+console.log(`${total("pass")} passed, ${failures} failed`);
+process.exit(failures > 0 || total("pass") === 0 ? 1 : 0);

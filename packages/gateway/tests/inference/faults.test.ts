@@ -43,10 +43,14 @@ const circuit = async () => (await bench.backends()).backends.health[0].circuit;
 const lastRequest = (): ReceivedRequest => bench.upstream.requests.at(-1)!;
 const answer = (handler: UpstreamHandler) => bench.upstream.answer(handler);
 
-/** Text of a streamed answer, the error in it, and whether it was closed properly. */
-async function streamed(body: Record<string, unknown> = {}) {
+/** Text of a streamed answer, the error in it, and whether it was closed properly. `hear` gets what came so far. */
+async function streamed(body: Record<string, unknown> = {}, hear = (_: string) => {}) {
   const response = await bench.chat({ stream: true, ...body });
-  const text = await response.text();
+  let text = "";
+  for await (const piece of response.body!.pipeThrough(new TextDecoderStream())) {
+    text += piece;
+    hear(text);
+  }
   const events = response.status === 200 ? eventsOf(text.replaceAll(/^: .*\n\n/gm, "")) : [];
   return {
     status: response.status,
@@ -175,6 +179,7 @@ describe("an upstream that fails inside its stream", () => {
   test("a reset after any number of chunks is an error event without [DONE], charged for what was delivered", async () => {
     const words = Array.from({ length: 20 }, (_, i) => `word${i} `);
     for (let k = 1; k <= 20; k++) {
+      const arrived = Promise.withResolvers<void>();
       answer(async (_, reply) => {
         reply.head(200, { "content-type": "text/event-stream" });
         await reply.write(chunk({ delta: { role: "assistant", content: "" } }));
@@ -182,11 +187,11 @@ describe("an upstream that fails inside its stream", () => {
           await reply.write(chunk({ delta: { content } }));
           await new Promise((resolve) => setImmediate(resolve));
         }
-        // The bytes must be with the gateway before the connection dies, or the kernel drops them.
-        await Bun.sleep(15);
+        // The kernel drops what the gateway has not read when the connection dies.
+        await arrived.promise;
         reply.reset();
       });
-      const result = await streamed();
+      const result = await streamed({}, (text) => text.includes(`word${k - 1} `) && arrived.resolve());
       expect(result.text).toBe(words.slice(0, k).join(""));
       expect(result.error).toMatchObject({ type: "server_error", code: "bad_gateway" });
       expect(result.done).toBe(false);
