@@ -9,7 +9,7 @@ import { mkdir } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { backendKinds } from "../packages/gateway/src/backends/index.ts";
 import { describedSettings } from "../packages/gateway/src/config.ts";
-import { rpcReference } from "../packages/gateway/src/kernel/reference.ts";
+import { rpcReference } from "../packages/gateway/src/kernel/documents.ts";
 import { Registry } from "../packages/gateway/src/kernel/registry.ts";
 import { VERSION } from "../packages/gateway/src/kernel/version.ts";
 import { surfaces } from "../packages/gateway/src/rooms/index.ts";

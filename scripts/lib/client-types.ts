@@ -1,5 +1,4 @@
-import { answersOf, schemaOf } from "../../packages/gateway/src/kernel/openapi.ts";
-import { jsonSchema } from "../../packages/gateway/src/kernel/openrpc.ts";
+import { answersOf, jsonSchema, schemaOf } from "../../packages/gateway/src/kernel/documents.ts";
 import type { Registry } from "../../packages/gateway/src/kernel/registry.ts";
 import type { AnyRoute } from "../../packages/gateway/src/kernel/route.ts";
 import { typeOf } from "./schema-types.ts";

@@ -3,7 +3,7 @@
  * collected from 2026-09-23 on. Where a vendor has one rule for its models (writing to the cache, batches, long
  * prompts), the rule is here and not its results.
  */
-import type { Price } from "../../packages/gateway/src/rooms/billing/prices.ts";
+import type { Price } from "../../packages/gateway/src/rooms/billing/price-schema.ts";
 
 interface Newer {
   cached?: number;

@@ -1,7 +1,11 @@
+import {
+  answersOf,
+  type JsonSchema,
+  jsonSchema,
+  schemaOf,
+  typeInWords,
+} from "../../packages/gateway/src/kernel/documents.ts";
 import { ERRORS } from "../../packages/gateway/src/kernel/errors.ts";
-import { answersOf, schemaOf } from "../../packages/gateway/src/kernel/openapi.ts";
-import { type JsonSchema, jsonSchema } from "../../packages/gateway/src/kernel/openrpc.ts";
-import { typeInWords } from "../../packages/gateway/src/kernel/reference.ts";
 import type { AnyRoute } from "../../packages/gateway/src/kernel/route.ts";
 
 const cell = (text: string) => text.replaceAll("|", "\\|").replaceAll("\n", " ");

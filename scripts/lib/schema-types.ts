@@ -1,4 +1,4 @@
-import type { JsonSchema } from "../../packages/gateway/src/kernel/openrpc.ts";
+import type { JsonSchema } from "../../packages/gateway/src/kernel/documents.ts";
 
 const INDENT = "  ";
 /** Shapes shorter than this stay on one line. */

@@ -1,7 +1,7 @@
 import { gunzipSync, gzipSync } from "node:zlib";
 import { ServiceError } from "@model-gateway/gateway/kernel/errors.ts";
 import { Hosts, isLoopbackName } from "@model-gateway/gateway/transports/hosts.ts";
-import { inflated } from "@model-gateway/gateway/transports/rest/inflate.ts";
+import { inflated } from "@model-gateway/gateway/transports/rest/runner.ts";
 import { hostProblem } from "@model-gateway/protocol/host.ts";
 import { HttpParseError, ResponseParser } from "../../../packages/wire/src/client/response-parser.ts";
 import { ChunkDecoder } from "../../../packages/wire/src/http/chunks.ts";

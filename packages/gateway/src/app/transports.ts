@@ -18,7 +18,7 @@ import { documentRoutes } from "../transports/docs/routes.ts";
 import { EventsTransport } from "../transports/events/sse.ts";
 import { Hosts } from "../transports/hosts.ts";
 import { RealtimeSocket } from "../transports/realtime/index.ts";
-import { Gate } from "../transports/rest/gate.ts";
+import { Gate } from "../transports/rest/runner.ts";
 import { createRpcHttp } from "../transports/rpc/http.ts";
 import { RpcRunner } from "../transports/rpc/runner.ts";
 import { RpcWebSocket } from "../transports/rpc/websocket.ts";

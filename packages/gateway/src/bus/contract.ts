@@ -1,6 +1,6 @@
 import type { z } from "zod";
 import type { SignedIn } from "../kernel/context.ts";
-import type { NotificationDefinition } from "../kernel/notification.ts";
+import type { NotificationDefinition } from "../kernel/method.ts";
 
 /**
  * What instances of the service tell each other. One process uses the in-process bus; several share one

@@ -1,6 +1,5 @@
-import { inBackground } from "../kernel/background.ts";
 import type { Clock } from "../kernel/clock.ts";
-import type { Log } from "../kernel/log.ts";
+import { inBackground, type Log } from "../kernel/log.ts";
 import { PRINCIPAL_CHANGED } from "../kernel/topics.ts";
 import type { Bus, Recheck, Revocations } from "./contract.ts";
 

@@ -1,8 +1,8 @@
 import { type AuditSink, auditEntry, leavesEntry } from "./audit.ts";
 import type { Actor, CallContext, Identity } from "./context.ts";
+import { openRpcDocument } from "./documents.ts";
 import { fail } from "./errors.ts";
 import type { MethodAuth } from "./method.ts";
-import { openRpcDocument } from "./openrpc.ts";
 import type { Registry } from "./registry.ts";
 import { validate } from "./validate.ts";
 import { VERSION } from "./version.ts";

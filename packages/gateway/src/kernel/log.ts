@@ -86,3 +86,8 @@ export function createLog({ level, format, write = writeToStderr }: LogOptions):
 }
 
 export const silentLog: Log = createLog({ level: "error", format: "json", write: () => {} });
+
+/** For work that nobody awaits: logs a failure. */
+export function inBackground(log: Log, what: string, work: Promise<unknown>): void {
+  work.catch((error: unknown) => log.error(`${what} failed`, { error }));
+}

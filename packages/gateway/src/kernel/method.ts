@@ -78,3 +78,15 @@ export const wholeNumber = (problem?: string) =>
     .meta({ type: "integer" });
 export const WholeNumber = wholeNumber();
 export const Timestamp = z.iso.datetime().describe("RFC 3339 timestamp, UTC");
+
+export interface NotificationDefinition<Name extends string = string, Params extends z.ZodType = z.ZodType> {
+  name: Name;
+  summary: string;
+  /** What it carries. Checked by the compiler where it is sent, not again at run time: one goes out for each token. */
+  params: Params;
+}
+
+/** The one place where a notification exists; what is sent, documents and client types are derived from it. */
+export const defineNotification = <const Name extends string, Params extends z.ZodType>(
+  definition: NotificationDefinition<Name, Params>,
+): NotificationDefinition<Name, Params> => definition;

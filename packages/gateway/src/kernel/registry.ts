@@ -1,5 +1,4 @@
-import type { AnyMethod, MethodDefinition } from "./method.ts";
-import type { NotificationDefinition } from "./notification.ts";
+import type { AnyMethod, MethodDefinition, NotificationDefinition } from "./method.ts";
 import { type AnyRoute, checkRoute } from "./route.ts";
 
 /** What one room brings: its methods, routes and notifications, as the exported constants of its files. */

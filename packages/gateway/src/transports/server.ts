@@ -1,6 +1,12 @@
 import { bearerOf, type HttpRequest, type Networks, Reply, Router, replyOf } from "@model-gateway/wire/http";
-import type { AnyReply, Certificate, IncomingRequest } from "@model-gateway/wire/server";
-import { connectionsByOpenFiles, Listener, SocketReply } from "@model-gateway/wire/server";
+import {
+  type AnyReply,
+  type Certificate,
+  connectionsByOpenFiles,
+  type IncomingRequest,
+  Listener,
+  SocketReply,
+} from "@model-gateway/wire/server";
 import type { SocketHandlers } from "@model-gateway/wire/websocket";
 import type { AuditSink } from "../kernel/audit.ts";
 import { withoutBase } from "../kernel/base-path.ts";
@@ -14,8 +20,7 @@ import { type AnyRoute, checkRoute } from "../kernel/route.ts";
 import { Cors } from "./cors.ts";
 import type { EventsTransport } from "./events/sse.ts";
 import { type Hosts, RequestSource } from "./hosts.ts";
-import type { Gate } from "./rest/gate.ts";
-import { RouteRunner, type RouteRunnerOptions } from "./rest/runner.ts";
+import { type Gate, RouteRunner, type RouteRunnerOptions } from "./rest/runner.ts";
 import { type createRpcHttp, RPC_BODY_BYTES_MAX } from "./rpc/http.ts";
 import { type RpcWebSocket, SEND_BUFFER_BYTES_MAX } from "./rpc/websocket.ts";
 

@@ -1,8 +1,7 @@
 import { expect, test } from "bun:test";
 import { AUTHS, DIALECTS } from "../../src/backends/contract.ts";
 import { apiBase } from "../../src/backends/dialects/base-url.ts";
-import { backendKinds } from "../../src/backends/index.ts";
-import { plan } from "../../src/backends/planner.ts";
+import { backendKinds, plan } from "../../src/backends/index.ts";
 import { PROVIDER_CARDS } from "../../src/rooms/providers/cards.ts";
 
 test("a type is a kind itself or an engine's name", () => {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import catalogue from "../../src/rooms/billing/catalogue.json" with { type: "json" };
-import { BUILT_IN_PRICES } from "../../src/rooms/billing/prices.ts";
+import { BUILT_IN_PRICES } from "../../src/rooms/billing/price-schema.ts";
 import { Pricing } from "../../src/rooms/billing/pricing.ts";
 
 const pricing = new Pricing(BUILT_IN_PRICES);

@@ -7,7 +7,7 @@ import { bootGateway } from "@model-gateway/testing/gateway.ts";
 import fc from "fast-check";
 import { createLog } from "../../src/kernel/log.ts";
 import { FALLBACK_VIDEO_PRICE, videoCostNanoUsd } from "../../src/rooms/billing/index.ts";
-import { BUILT_IN_PRICES } from "../../src/rooms/billing/prices.ts";
+import { BUILT_IN_PRICES } from "../../src/rooms/billing/price-schema.ts";
 import { Pricing } from "../../src/rooms/billing/pricing.ts";
 import { readPricingFile, watchPricingFile } from "../../src/rooms/billing/pricing-file.ts";
 

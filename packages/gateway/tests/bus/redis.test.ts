@@ -13,7 +13,7 @@ import { openBus, type Shared } from "../../src/bus/index.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import { silentLog } from "../../src/kernel/log.ts";
-import { defineNotification } from "../../src/kernel/notification.ts";
+import { defineNotification } from "../../src/kernel/method.ts";
 
 const url = process.env.TEST_REDIS_URL;
 const cleanups: (() => unknown)[] = [];

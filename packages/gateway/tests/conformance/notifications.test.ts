@@ -10,7 +10,7 @@ import { z } from "zod";
 import { BusEventHub } from "../../src/bus/event-hub.ts";
 import { InProcessBus } from "../../src/bus/in-process/bus.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
-import { defineNotification } from "../../src/kernel/notification.ts";
+import { defineNotification } from "../../src/kernel/method.ts";
 import { bootInference, type InferenceBench } from "../support/inference.ts";
 
 const padded = defineNotification({

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { ManualClock } from "@model-gateway/testing/clock.ts";
 import { freshDatabase, withDatabase } from "@model-gateway/testing/databases.ts";
-import { settlerOn } from "../../src/app/journal-thread/open.ts";
+import { settlerOn } from "../../src/app/journal-thread/worker.ts";
 import { verifyLedger } from "../../src/rooms/ledger/index.ts";
 import type { Settler } from "../../src/rooms/metering/index.ts";
 import { openBench, POINTS_PER_USD, payer, spend } from "./support.ts";

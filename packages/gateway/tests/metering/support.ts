@@ -1,5 +1,5 @@
-import { settlerOn } from "../../src/app/journal-thread/open.ts";
 import { SettlingThread } from "../../src/app/journal-thread/thread.ts";
+import { settlerOn } from "../../src/app/journal-thread/worker.ts";
 import type { Bus } from "../../src/bus/contract.ts";
 import { openBus, type Shared } from "../../src/bus/index.ts";
 import type { Clock } from "../../src/kernel/clock.ts";

@@ -4,7 +4,7 @@ import { ManualClock } from "@model-gateway/testing/clock.ts";
 import { InProcessBus } from "../../src/bus/in-process/bus.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import type { Filter } from "../../src/rooms/requests/filter.ts";
-import { Tail, TOLD_AT_ONCE_MAX } from "../../src/rooms/requests/tail.ts";
+import { Tail, TOLD_AT_ONCE_MAX } from "../../src/rooms/requests/service.ts";
 import { requestRow } from "../support/request-lines.ts";
 import { NOW } from "./room.ts";
 import { idAt } from "./support.ts";

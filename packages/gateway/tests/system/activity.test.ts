@@ -4,7 +4,7 @@ import { inOneProcess } from "@model-gateway/testing/deployment.ts";
 import { until } from "@model-gateway/testing/until.ts";
 import { Metrics } from "../../src/observe/metrics.ts";
 import { LastHour } from "../../src/rooms/system/last-hour.ts";
-import { RecentFailures } from "../../src/rooms/system/recent-failures.ts";
+import { RecentFailures } from "../../src/rooms/system/service.ts";
 import { bootInference, type InferenceBench } from "../support/inference.ts";
 
 const MINUTE_MS = 60_000;

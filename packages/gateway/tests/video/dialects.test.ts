@@ -1,14 +1,14 @@
 import { describe, expect, test } from "bun:test";
 import { jwtVerify } from "jose";
-import { chooseDialect } from "../../src/backends/cloud-video/choose.ts";
 import { dashscope } from "../../src/backends/cloud-video/dashscope.ts";
 import type { ApiReply, PollReading, VideoDialect } from "../../src/backends/cloud-video/dialect.ts";
+import { chooseDialect } from "../../src/backends/cloud-video/index.ts";
 import { kling } from "../../src/backends/cloud-video/kling.ts";
 import { minimaxV1 } from "../../src/backends/cloud-video/minimax-v1.ts";
 import { minimaxV2 } from "../../src/backends/cloud-video/minimax-v2.ts";
 import { seedance } from "../../src/backends/cloud-video/seedance.ts";
 import type { VideoRequest } from "../../src/backends/contract.ts";
-import { plan } from "../../src/backends/planner.ts";
+import { plan } from "../../src/backends/index.ts";
 
 const plain: VideoRequest = { model: "m", prompt: "a fox", images: [], extra: {} };
 const full: VideoRequest = {

@@ -3,11 +3,16 @@
  * transactions nor the checkpoints hold the event loop that serves requests.
  */
 import { edenGC } from "bun:jsc";
-import { type JournalSettler, RefusedRows, type SettleOrder } from "../../rooms/metering/settler.ts";
+import { InProcessBus } from "../../bus/in-process/bus.ts";
+import { systemClock } from "../../kernel/clock.ts";
+import { randomIds } from "../../kernel/ids.ts";
+import { BillingStore, Tiers } from "../../rooms/billing/for-thread.ts";
+import { Ledger } from "../../rooms/ledger/for-thread.ts";
+import { JournalSettler, RefusedRows, type SettleOrder } from "../../rooms/metering/settler.ts";
+import { UsageStore } from "../../rooms/usage/for-thread.ts";
 import type { Database } from "../../storage/contract.ts";
 import { openDatabase } from "../../storage/index.ts";
 import type { Request, SettlingAnswer, ThreadOptions } from "./messages.ts";
-import { settlerOn } from "./open.ts";
 
 declare const self: Worker;
 
@@ -77,3 +82,16 @@ self.onmessage = async ({ data }: MessageEvent<Request>) => {
   }
 };
 setInterval(checkpoint, CHECKPOINT_MS);
+
+/** A settler in this thread; what it changes is told by its reports. */
+export function settlerOn(db: Database, pointsPerUsd: number): JournalSettler {
+  const ledger = new Ledger({
+    db,
+    bus: new InProcessBus(),
+    clock: systemClock,
+    ids: randomIds,
+    pointsPerUsd,
+  });
+  const tiers = new Tiers(new BillingStore(db));
+  return new JournalSettler({ db, ledger, tiers, store: new UsageStore(db), pointsPerUsd });
+}

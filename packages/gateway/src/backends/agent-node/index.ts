@@ -3,7 +3,7 @@ import type { TunnelFetchInit } from "@model-gateway/protocol/tunnel/client.ts";
 import { TunnelError } from "@model-gateway/protocol/tunnel/frames.ts";
 import { ipFamily } from "@model-gateway/wire/http";
 import { nearestTo } from "../../kernel/affinity.ts";
-import { inBackground } from "../../kernel/background.ts";
+import { inBackground } from "../../kernel/log.ts";
 import { keepSecret } from "../../kernel/secrets.ts";
 import {
   type Answer,

@@ -9,7 +9,7 @@ import {
   type RealtimeOpen,
 } from "../contract.ts";
 import { addressField, KEY_FIELD, modelsField, NAME_FIELD } from "../shared/form.ts";
-import { reachability } from "../shared/reachability.ts";
+import { reachability } from "../shared/probe.ts";
 import { chooseRealtimeDialect, realtimeUrl } from "./dialects.ts";
 
 const CONNECT_TIMEOUT_MS = 10_000;

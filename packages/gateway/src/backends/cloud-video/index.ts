@@ -8,10 +8,9 @@ import {
   type VideoRequest,
 } from "../contract.ts";
 import { addressField, KEY_FIELD, modelsField, NAME_FIELD } from "../shared/form.ts";
-import { reachability } from "../shared/reachability.ts";
-import { transportError } from "../shared/upstream-http.ts";
-import { wholeBody } from "../shared/whole-body.ts";
-import { chooseDialect } from "./choose.ts";
+import { reachability } from "../shared/probe.ts";
+import { transportError, wholeBody } from "../shared/upstream-http.ts";
+import { dashscope } from "./dashscope.ts";
 import {
   type ApiCall,
   type ApiReply,
@@ -20,6 +19,35 @@ import {
   type Refusal,
   type VideoDialect,
 } from "./dialect.ts";
+import { kling } from "./kling.ts";
+import { minimaxV1 } from "./minimax-v1.ts";
+import { minimaxV2 } from "./minimax-v2.ts";
+import { seedance } from "./seedance.ts";
+
+const BY_NAME: Readonly<Record<string, VideoDialect>> = {
+  minimax: minimaxV1,
+  "minimax-v1": minimaxV1,
+  "minimax-v2": minimaxV2,
+  dashscope,
+  kling,
+  seedance,
+};
+
+const BY_HOST: readonly [RegExp, VideoDialect][] = [
+  [/(^|\.)(dashscope(-intl)?|[\w-]+\.maas)\.aliyuncs\.com$/, dashscope],
+  [/(^|\.)klingai\.com$/, kling],
+  [/(^|\.)volces\.com$/, seedance],
+];
+
+/** By the dialect that the operator's type names, else by the host, else MiniMax. Its H3 models speak the second version. */
+export function chooseDialect(
+  { dialect: name = "", url }: { dialect?: string; url: string },
+  model = "",
+): VideoDialect {
+  const host = new URL(url).hostname;
+  const dialect = BY_NAME[name] ?? BY_HOST.find(([pattern]) => pattern.test(host))?.[1] ?? minimaxV1;
+  return dialect === minimaxV1 && name !== "minimax-v1" && /^minimax-h\d/i.test(model) ? minimaxV2 : dialect;
+}
 
 const CALL_TIMEOUT_MS = 60_000;
 const REPLY_BYTES_MAX = 1024 * 1024;

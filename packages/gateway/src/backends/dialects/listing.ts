@@ -1,6 +1,6 @@
 import { isObject } from "../../kernel/json.ts";
 import type { ModelInfo } from "../contract.ts";
-import { boundedModels } from "../shared/models.ts";
+import { boundedModels } from "../shared/probe.ts";
 
 /** Ids of a model listing, in any of the usual wrappers; null when it is not a listing. */
 export function modelsOfListing(body: unknown): ModelInfo[] | null {

@@ -1,5 +1,5 @@
 import { ENGINE_METHOD_PREFIX, ENGINE_PROTOCOL_VERSION } from "@model-gateway/protocol/engine.ts";
-import { RpcAnswerError, RpcClient, type RpcConnection } from "@model-gateway/wire/json-rpc";
+import { RpcAnswerError, RpcClient, type RpcConnection, RpcSocketError } from "@model-gateway/wire/json-rpc";
 import { isObject } from "../../kernel/json.ts";
 import {
   type BackendConfig,
@@ -19,7 +19,6 @@ import { addressField, KEY_FIELD, modelsField, NAME_FIELD } from "../shared/form
 import { probeFailure } from "../shared/probe.ts";
 import { answering, type ResponseBackend } from "../shared/response-answer.ts";
 import { openChatStream, type StreamTable } from "./chat-stream.ts";
-import { toBackendError } from "./errors.ts";
 import {
   type EngineIdentity,
   readCompletion,
@@ -231,3 +230,24 @@ export const engine: BackendKind = {
   fields: [addressField("ws://localhost:9000"), NAME_FIELD, KEY_FIELD, modelsField({ listed: true })],
   create: (config, deps) => answering(create(config, deps)),
 };
+
+/** The HTTP status that matches a JSON-RPC error, so that routing treats both alike. */
+function statusOf({ code, data }: RpcAnswerError): number {
+  const told = isObject(data) ? data.status : undefined;
+  if (typeof told === "number" && told >= 400 && told <= 599) return told;
+  if (code === -32602 || code === -32600) return 400;
+  return code === -32601 ? 501 : 500;
+}
+
+/** What went wrong on the way to an engine, in the router's terms; aborts stay aborts. */
+function toBackendError(error: unknown): unknown {
+  if (error instanceof RpcAnswerError) {
+    const detail = `${error.message} (code ${error.code})`;
+    return new BackendError("upstream", detail, statusOf(error));
+  }
+  if (error instanceof RpcSocketError) {
+    const isSent = error.reason === "lost" || error.reason === "timeout";
+    return new BackendError(isSent ? "transport" : error.reason, error.message);
+  }
+  return error;
+}

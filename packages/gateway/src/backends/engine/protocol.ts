@@ -8,7 +8,7 @@ import type { z } from "zod";
 import { isObject } from "../../kernel/json.ts";
 import { BackendError, type CapabilityName, type ModelInfo } from "../contract.ts";
 import type { ChatDelta, Completion, ToolCallDelta } from "../shared/chat-events.ts";
-import { boundedModels } from "../shared/models.ts";
+import { boundedModels } from "../shared/probe.ts";
 
 /** What an engine may declare; unknown names are left for later versions. */
 const CAPABILITIES: ReadonlyMap<string, CapabilityName> = new Map([

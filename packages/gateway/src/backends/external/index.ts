@@ -23,14 +23,12 @@ import { dialects, dialectsOf } from "../dialects/index.ts";
 import { KeptAnswers } from "../dialects/kept-answers.ts";
 import { isForResponsesOnly } from "../dialects/responses/only.ts";
 import { translatedChat } from "../dialects/translate.ts";
-import { declares } from "../shared/capabilities.ts";
 import { embeddingsBody, encodingOf } from "../shared/embedding-encoding.ts";
 import { addressField, KEY_FIELD, modelsField, NAME_FIELD, SETTING_FIELDS } from "../shared/form.ts";
 import { Keys } from "../shared/keys.ts";
-import { probeFailure } from "../shared/probe.ts";
+import { declares, probeFailure } from "../shared/probe.ts";
 import { ResponseAnswer } from "../shared/response-answer.ts";
-import { fetchUpstream, readJson, upstreamError } from "../shared/upstream-http.ts";
-import { wholeBody } from "../shared/whole-body.ts";
+import { fetchUpstream, readJson, upstreamError, wholeBody } from "../shared/upstream-http.ts";
 import { fieldChange, sentBody } from "./fields.ts";
 import { headersFor, JSON_HEADERS, nativeOf } from "./native.ts";
 

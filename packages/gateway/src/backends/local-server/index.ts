@@ -4,26 +4,25 @@ import {
   type BackendDeps,
   BackendError,
   type BackendKind,
+  type CapabilityName,
   type ChatCall,
   type ModelCall,
+  type ModelInfo,
   type ProbeResult,
 } from "../contract.ts";
 import { dialects } from "../dialects/index.ts";
 import { nativeOf } from "../external/native.ts";
-import { declares } from "../shared/capabilities.ts";
 import { chatIdentity, eventStream } from "../shared/chat-events.ts";
 import { convertedStream } from "../shared/converted-stream.ts";
-import { embeddingsBody, encodingOf } from "../shared/embedding-encoding.ts";
+import { embeddingsBody, encodingOf, inputTexts } from "../shared/embedding-encoding.ts";
 import { addressField, KEY_FIELD, NAME_FIELD } from "../shared/form.ts";
 import { Keys } from "../shared/keys.ts";
-import { probeFailure } from "../shared/probe.ts";
+import { boundedModels, declares, probeFailure } from "../shared/probe.ts";
 import { answering, type ResponseBackend } from "../shared/response-answer.ts";
 import { callUpstream, readJson } from "../shared/upstream-http.ts";
 import { ChatLineConverter, errorOf, toCompletion } from "./chat-answer.ts";
 import { toOllamaChat } from "./chat-request.ts";
-import { fromOllamaEmbed, toOllamaEmbed } from "./embeddings.ts";
 import { JsonLines } from "./ndjson.ts";
-import { modelsOfTags } from "./tags.ts";
 
 /** Inputs that are embedded one by one on servers without the path that takes many. */
 const LEGACY_INPUTS_MAX = 256;
@@ -165,3 +164,55 @@ export const localServer: BackendKind = {
     return Object.assign(answering(create(config, deps)), { native, close });
   },
 };
+
+/** The server's names for a model's abilities, and ours. */
+const CAPABILITIES: ReadonlyMap<unknown, CapabilityName> = new Map([
+  ["completion", "chat"],
+  ["embedding", "embeddings"],
+]);
+
+/** The models of a tag listing. Servers that do not report abilities leave them open. */
+export function modelsOfTags(answer: unknown): ModelInfo[] {
+  const models = isObject(answer) ? answer.models : undefined;
+  // A server without any model says null.
+  if (models === null) return [];
+  if (!Array.isArray(models)) throw new BackendError("transport", "the tag listing has no models");
+  const listed = models.filter(isObject).flatMap(({ name, model, capabilities }) => {
+    const id = name ?? model;
+    if (typeof id !== "string") return [];
+    if (!Array.isArray(capabilities)) return [{ id }];
+    return [{ id, capabilities: capabilities.flatMap((ability) => CAPABILITIES.get(ability) ?? []) }];
+  });
+  return boundedModels(listed);
+}
+
+const PASSED_FIELDS = ["truncate", "dimensions", "keep_alive", "options"] as const;
+
+interface OllamaEmbedRequest {
+  model: string;
+  input: string[];
+  [field: string]: unknown;
+}
+
+/** A chat-compatible embeddings body as a body of `POST /api/embed`. */
+export function toOllamaEmbed(body: Record<string, unknown>, model: string): OllamaEmbedRequest {
+  const input = inputTexts(body.input);
+  if (!input) {
+    throw new BackendError("request", "`input` must be a text or an array of texts for this backend");
+  }
+  const request: OllamaEmbedRequest = { model, input };
+  for (const name of PASSED_FIELDS) if (body[name] !== undefined) request[name] = body[name];
+  return request;
+}
+
+const isVector = (value: unknown): value is number[] =>
+  Array.isArray(value) && value.every((item) => typeof item === "number");
+
+/** Vectors and token count of an answer: `{embeddings}` now, `{embedding}` from the older path. */
+export function fromOllamaEmbed(answer: unknown): { vectors: number[][]; promptTokens: number } {
+  const body = isObject(answer) ? answer : {};
+  const vectors = body.embeddings ?? [body.embedding];
+  if (!Array.isArray(vectors) || !vectors.every(isVector))
+    throw new BackendError("transport", "the upstream answered without embeddings");
+  return { vectors, promptTokens: Number(body.prompt_eval_count ?? 0) };
+}

@@ -8,7 +8,7 @@ import {
   type ModelCall,
   type PieceReader,
 } from "../contract.ts";
-import { wholeBody } from "./whole-body.ts";
+import { wholeBody } from "./upstream-http.ts";
 
 export const tooLarge = (bytesMax: number) => new BackendError("transport", answerTooLarge(bytesMax));
 

@@ -1,9 +1,14 @@
 import { isObject } from "../../kernel/json.ts";
 import { hideSecrets } from "../../kernel/secrets.ts";
-import { type Answer, type BackendDeps, BackendError, type HttpAnswer } from "../contract.ts";
+import {
+  type Answer,
+  type BackendDeps,
+  BackendError,
+  type HttpAnswer,
+  type Overflow,
+  type UpstreamRefusal,
+} from "../contract.ts";
 import { ResponseAnswer, tooLarge } from "./response-answer.ts";
-import { refusalOf } from "./upstream-refusal.ts";
-import { wholeBody } from "./whole-body.ts";
 
 /** How much of an upstream's error body is read. */
 const ERROR_BODY_BYTES_MAX = 64 * 1024;
@@ -175,4 +180,57 @@ function retryAfterSeconds(header: string | null): number | undefined {
   const seconds = /^\d+$/.test(header) ? Number(header) : (Date.parse(header) - Date.now()) / 1000;
   if (!Number.isFinite(seconds) || seconds < 0) return undefined;
   return Math.min(Math.ceil(seconds), RETRY_AFTER_SECONDS_MAX);
+}
+
+const text = (value: unknown): string | null => (typeof value === "string" && value !== "" ? value : null);
+const count = (value: unknown): number | null =>
+  typeof value === "number" && Number.isSafeInteger(value) && value >= 0 ? value : null;
+
+const OVERFLOW_STATUS: readonly number[] = [400, 413, 422];
+const OVERFLOW_NAMES: readonly string[] = ["context_length_exceeded", "exceed_context_size_error"];
+const OVERFLOW_WORDS =
+  /context (?:length|size|window)|maximum model length|prompt is too long|tokens? .{0,40}exceeds? .{0,40}(?:maximum|limit)/i;
+
+/** How servers write the figures: of the prompt and of the context, in either order. */
+const FIGURES: readonly { words: RegExp; prompt: number; context: number }[] = [
+  { words: /request \((\d+) tokens\) exceeds the available context size \((\d+)/, prompt: 1, context: 2 },
+  { words: /input \((\d+) tokens\) is longer than .{0,60}?\((\d+) tokens\)/, prompt: 1, context: 2 },
+  { words: /prompt is too long: (\d+) tokens > (\d+)/, prompt: 1, context: 2 },
+  { words: /length (\d+)\) is longer than the maximum model length of (\d+)/, prompt: 1, context: 2 },
+  { words: /maximum context length is (\d+) tokens.{0,80}?(\d+) (?:input )?tokens/s, prompt: 2, context: 1 },
+];
+
+/** What a non-2xx answer says besides its message. `body` is the parsed error body: `{error: {…}}` or the members themselves. */
+function refusalOf(status: number, detail: string, body: unknown): UpstreamRefusal {
+  const members = isObject(body) ? (isObject(body.error) ? body.error : body) : {};
+  const type = text(members.type);
+  const code = text(members.code);
+  const isOverflow =
+    OVERFLOW_STATUS.includes(status) &&
+    ([type, code].some((name) => name !== null && OVERFLOW_NAMES.includes(name)) ||
+      OVERFLOW_WORDS.test(detail));
+  return { type, code, param: text(members.param), overflow: isOverflow ? figuresOf(members, detail) : null };
+}
+
+function figuresOf(members: Record<string, unknown>, detail: string): Overflow {
+  const promptTokens = count(members.n_prompt_tokens);
+  const contextTokens = count(members.n_ctx);
+  if (promptTokens !== null || contextTokens !== null) return { promptTokens, contextTokens };
+  for (const { words, prompt, context } of FIGURES) {
+    const found = words.exec(detail);
+    if (found) return { promptTokens: Number(found[prompt]), contextTokens: Number(found[context]) };
+  }
+  return { promptTokens: null, contextTokens: null };
+}
+
+/** A whole body, or null when it is larger than `bytesMax`. */
+export async function wholeBody(response: Response, bytesMax: number): Promise<Buffer | null> {
+  const pieces: Uint8Array[] = [];
+  let size = 0;
+  for await (const piece of (response.body ?? []) as AsyncIterable<Uint8Array>) {
+    size += piece.length;
+    if (size > bytesMax) return null;
+    pieces.push(piece);
+  }
+  return Buffer.concat(pieces);
 }

@@ -1,8 +1,8 @@
 import { systemClock } from "../../kernel/clock.ts";
+import type { CounterAnswer, CounterAsk, CounterEntry, CounterServer } from "../counter-server.ts";
 import type { BusOptions, Shared } from "../index.ts";
 import { SharedCounter } from "../shared-counter.ts";
 import { WorkerBus } from "./bus.ts";
-import { WorkerCounter } from "./counter.ts";
 import { WorkerLink } from "./link.ts";
 
 /** In real time, as the link is, even when tests give the rooms another clock. */
@@ -27,4 +27,24 @@ export async function openWorkerBus(path: string, { ids, log }: BusOptions): Pro
   };
   const whole = half.move();
   return { bus, counter, writeTurn, close: () => whole.disposeAsync() };
+}
+
+class WorkerCounter implements CounterServer {
+  constructor(readonly link: WorkerLink) {}
+
+  get available(): boolean {
+    return this.link.connected;
+  }
+
+  ask(instance: string, asks: readonly CounterAsk[]): Promise<readonly CounterAnswer[] | null> {
+    return this.link.ask("ask", instance, asks);
+  }
+
+  enter(instance: string): Promise<CounterEntry> {
+    return this.link.ask("enter", instance);
+  }
+
+  async leave(instances: readonly string[]): Promise<void> {
+    await this.link.ask("leave", instances);
+  }
 }

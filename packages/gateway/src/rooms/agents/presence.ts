@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { inBackground } from "../../kernel/background.ts";
+import { inBackground } from "../../kernel/log.ts";
 import type { Needs } from "../foundation.ts";
 import { NodeState } from "./state.ts";
 

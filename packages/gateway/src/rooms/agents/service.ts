@@ -6,11 +6,11 @@ import {
 } from "@model-gateway/protocol/agent.ts";
 import type { Backend, ModelPool } from "../../backends/contract.ts";
 import type { Subscription } from "../../bus/contract.ts";
-import { inBackground } from "../../kernel/background.ts";
 import { isoTime } from "../../kernel/clock.ts";
 import type { Actor } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
+import { inBackground } from "../../kernel/log.ts";
 import type { Needs } from "../foundation.ts";
 import { DeployStreams } from "./deploy-streams.ts";
 import { InstanceTunnels } from "./instance-tunnels.ts";

@@ -1,8 +1,7 @@
 import { z } from "zod";
 import type { CapabilityName } from "../../backends/contract.ts";
 import { defineMethod, NoParams, Ok } from "../../kernel/method.ts";
-import { PriceParts, Tokens, UsdEach, UsdPerImage, UsdPerMillion } from "./price-schema.ts";
-import type { Price } from "./prices.ts";
+import { type Price, PriceParts, Tokens, UsdEach, UsdPerImage, UsdPerMillion } from "./price-schema.ts";
 import { isPerUnit } from "./unit-price.ts";
 import { VideoMode } from "./video-cost.ts";
 

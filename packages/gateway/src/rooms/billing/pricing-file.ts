@@ -3,8 +3,7 @@ import { z } from "zod";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Log } from "../../kernel/log.ts";
 import { describeIssues } from "../../kernel/validate.ts";
-import { PriceParts, Tokens, UsdEach, UsdPerImage, UsdPerMillion } from "./price-schema.ts";
-import type { Price } from "./prices.ts";
+import { type Price, PriceParts, Tokens, UsdEach, UsdPerImage, UsdPerMillion } from "./price-schema.ts";
 import { isPerUnit } from "./unit-price.ts";
 
 const FILE_BYTES_MAX = 1024 * 1024;

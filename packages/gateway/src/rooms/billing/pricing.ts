@@ -1,7 +1,6 @@
 import { BoundedMap } from "../../kernel/bounded.ts";
 import type { UsageParts } from "../../kernel/usage-parts.ts";
-import type { PriceParts } from "./price-schema.ts";
-import type { Price } from "./prices.ts";
+import type { Price, PriceParts } from "./price-schema.ts";
 import {
   cacheUseOf,
   costOf,

@@ -1,5 +1,5 @@
 import type { Database } from "../../storage/contract.ts";
-import type { Price } from "./prices.ts";
+import type { Price } from "./price-schema.ts";
 import type { VideoPrice } from "./video-cost.ts";
 
 /** Limits of a tier; null means unlimited. */

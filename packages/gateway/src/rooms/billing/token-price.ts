@@ -1,6 +1,5 @@
 import type { UsageParts } from "../../kernel/usage-parts.ts";
-import type { TokenRates } from "./price-schema.ts";
-import type { Price } from "./prices.ts";
+import type { Price, TokenRates } from "./price-schema.ts";
 
 /** One USD per million tokens is this many picodollars a token: small enough that six decimals stay exact. */
 export const PICO_PER_TOKEN_PER_USD_PER_MILLION = 1e6;

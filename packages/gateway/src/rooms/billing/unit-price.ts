@@ -1,4 +1,4 @@
-import type { ImagePrices, Price } from "./prices.ts";
+import type { ImagePrices, Price } from "./price-schema.ts";
 
 /** What work other than chats and vectors is priced by. */
 export type WorkUnit = "call" | "image" | "second" | "character";

@@ -3,7 +3,6 @@ import { fail } from "../../kernel/errors.ts";
 import { isUuid } from "../../kernel/ids.ts";
 import { isObject } from "../../kernel/json.ts";
 import type { Needs } from "../foundation.ts";
-import { relativeAge } from "./relative-age.ts";
 import { type ConversationRow, ConversationStore, type MessageRow } from "./store.ts";
 
 const DEFAULT_TITLE = "New Conversation";
@@ -153,4 +152,23 @@ export class Conversations {
       fail("conversation_not_found", "Conversation not found; conversations.list shows yours");
     return conversation;
   }
+}
+
+const UNITS: readonly [string, number][] = [
+  ["year", 365 * 86_400],
+  ["month", 30 * 86_400],
+  ["week", 7 * 86_400],
+  ["day", 86_400],
+  ["hour", 3_600],
+  ["minute", 60],
+];
+
+/** "just now", "5 minutes ago", "2 days ago". */
+function relativeAge(timestamp: string, nowMs: number): string {
+  const seconds = Math.floor((nowMs - Date.parse(timestamp)) / 1000);
+  for (const [unit, unitSeconds] of UNITS) {
+    const count = Math.floor(seconds / unitSeconds);
+    if (count >= 1) return `${count} ${unit}${count === 1 ? "" : "s"} ago`;
+  }
+  return "just now";
 }

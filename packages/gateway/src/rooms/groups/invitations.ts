@@ -7,8 +7,7 @@ import { PRINCIPAL_CHANGED } from "../../kernel/topics.ts";
 import { deleteExpired, type Queryable, type Sweep, type Transaction } from "../../storage/contract.ts";
 import { type Accounts, emailFor, type Session } from "../accounts/index.ts";
 import type { Needs } from "../foundation.ts";
-import { accessGroup, changeGroup, type InGroup, lockGroup } from "./access.ts";
-import { MEMBERS_MAX } from "./members.ts";
+import { accessGroup, changeGroup, type InGroup, lockGroup, MEMBERS_MAX } from "./members.ts";
 import { type InvitationRow, type Role, type SeenGroup, store } from "./store.ts";
 
 const TOKEN_PREFIX = "invite-";

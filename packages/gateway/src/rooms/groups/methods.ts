@@ -4,8 +4,8 @@ import { defineMethod, NoParams, Ok, Timestamp } from "../../kernel/method.ts";
 import { MULTIPLIER_ONE } from "../../kernel/payer.ts";
 import { Email, Name, NewPassword, SessionResult } from "../accounts/index.ts";
 import { StatementResult } from "../ledger/index.ts";
-import type { InGroup as Call } from "./access.ts";
 import { INVITATION_SECONDS } from "./invitations.ts";
+import type { InGroup as Call } from "./members.ts";
 import type { NamedMember, SeenGroup } from "./store.ts";
 
 const POINTS_MAX = 1_000_000_000_000;

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { defineNotification } from "../../kernel/notification.ts";
+import { defineNotification } from "../../kernel/method.ts";
 import { ToolCall, Usage } from "./voices/documented.ts";
 
 export const chatStream = defineNotification({

@@ -6,6 +6,8 @@ import {
   textOfHeader,
 } from "@model-gateway/wire/http";
 import { BackendError, type DialectName } from "../../backends/contract.ts";
+import type { EventHub } from "../../bus/contract.ts";
+import { BoundedMap } from "../../kernel/bounded.ts";
 import type { Actor } from "../../kernel/context.ts";
 import { ERRORS, fail, KeyRefusal, ServiceError, toRestReply, toServiceError } from "../../kernel/errors.ts";
 import { TooManyKeys } from "../../kernel/failed-tries.ts";
@@ -16,7 +18,7 @@ import type { RequestFailure } from "../../observe/request-records.ts";
 import type { Billing } from "../billing/index.ts";
 import type { Conversations } from "../conversations/index.ts";
 import type { Needs } from "../foundation.ts";
-import { type Principal, payerOf } from "../keys/index.ts";
+import { type Principal, payerOf, prefixOf } from "../keys/index.ts";
 import type { Memory } from "../memory/index.ts";
 import type { Metering } from "../metering/index.ts";
 import { isFinal, type Routing, reportTo } from "../routing/index.ts";
@@ -26,8 +28,8 @@ import { CallObserver } from "./call/observer.ts";
 import { sessionHeader } from "./call/session-sign.ts";
 import type { Asker } from "./call/upstream-call.ts";
 import { embed, type ReadEmbeddings } from "./embeddings.ts";
-import { KeyWatchers } from "./key-watchers.ts";
 import { ModelList } from "./model-list.ts";
+import { keyRequest } from "./notifications.ts";
 import { Payload } from "./request/payload.ts";
 import { StoredResponses } from "./responses/service.ts";
 import { type ChatParts, ChatTurn } from "./turn/chat-turn.ts";
@@ -337,3 +339,36 @@ function refOf(request: HttpRequest): string | null {
 /** The key of a request: the bearer, or what the API's own header says. */
 const secretOf = (request: HttpRequest, keyHeader: string | undefined): string | null =>
   bearerOf(request) ?? (keyHeader ? request.header(keyHeader) : null);
+
+const KEYS_MAX = 50_000;
+
+type KeyHolder = Pick<Principal, "keyId" | "userId">;
+
+/**
+ * Reports a key's requests to its owner, on the channel of its id, so that someone who sets up a program sees the
+ * first one arrive, or what is wrong with it. Success is reported once per process: after that the usage rows show
+ * it, and a busy key costs nothing here.
+ */
+class KeyWatchers {
+  readonly #notified = new BoundedMap<string, true>(KEYS_MAX);
+  constructor(readonly events: EventHub) {}
+
+  answered({ keyId, userId }: KeyHolder): void {
+    if (this.#notified.get(keyId)) return;
+    this.#notified.set(keyId, true);
+    this.events.notifyUser(userId, keyId, keyRequest, { key_id: keyId, ok: true });
+  }
+
+  refused({ keyId, userId }: KeyHolder, { kind, message }: ServiceError): void {
+    const { status, code } = ERRORS[kind];
+    const news = { key_id: keyId, ok: false as const, status, code, message };
+    this.events.notifyUser(userId, keyId, keyRequest, news);
+  }
+
+  /** An unknown key, reported to the watchers of a key with the same prefix: most are copying mistakes. */
+  unknown(secret: string, refusal: { status: number; code: string; message: string }): void {
+    const prefix = prefixOf(secret);
+    if (prefix !== null)
+      this.events.notify(`key-${prefix}`, keyRequest, { key_id: null, ok: false, ...refusal });
+  }
+}

@@ -1,5 +1,5 @@
-import { inBackground } from "../../kernel/background.ts";
 import { ERRORS, type ServiceError } from "../../kernel/errors.ts";
+import { inBackground } from "../../kernel/log.ts";
 import { insertRows } from "../../storage/contract.ts";
 import type { Needs } from "../foundation.ts";
 

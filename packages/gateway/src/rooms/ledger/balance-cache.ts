@@ -2,8 +2,7 @@ import type { Bus } from "../../bus/contract.ts";
 import { BoundedMap } from "../../kernel/bounded.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { LEDGER_CHANGED } from "../../kernel/topics.ts";
-import { accountKey } from "./account.ts";
-import type { AccountRef, Balance, BalanceChange } from "./types.ts";
+import { type AccountRef, accountKey, type Balance, type BalanceChange } from "./account.ts";
 
 const ACCOUNTS_MAX = 50_000;
 /** The bus may lose a message, so a balance is read again after this long without news of it. */

@@ -5,13 +5,19 @@ import { LEDGER_CHANGED } from "../../kernel/topics.ts";
 import type { Transaction } from "../../storage/contract.ts";
 import type { Needs } from "../foundation.ts";
 import {
+  type AccountRef,
   accountKey,
   anySpentRow,
+  type Balance,
+  type BalanceChange,
   type DebtRef,
   debtKey,
   ISSUED,
   QUOTA,
   requestOf,
+  type Settled,
+  type Settlement,
+  type SettleOptions,
   SPENT,
   splitAccountId,
 } from "./account.ts";
@@ -20,7 +26,6 @@ import type { StatementResult } from "./methods.ts";
 import { moveBetween } from "./movement.ts";
 import { settleBatch } from "./settlement.ts";
 import { type AccountRow, type DebtRow, type MovementKind, type StatementRow, store } from "./store.ts";
-import type { AccountRef, Balance, BalanceChange, Settled, Settlement, SettleOptions } from "./types.ts";
 
 const RECENT_ENTRIES = 50;
 

@@ -1,10 +1,20 @@
 import { isoTime } from "../../kernel/clock.ts";
 import type { Transaction } from "../../storage/contract.ts";
-import { accountKey, type DebtRef, debtId, debtKey, settlementId } from "./account.ts";
+import {
+  type AccountRef,
+  accountKey,
+  type DebtRef,
+  debtId,
+  debtKey,
+  type QuotaPayer,
+  type Settled,
+  type Settlement,
+  type SettleOptions,
+  settlementId,
+} from "./account.ts";
 import { charge, type ExactPoints, exactPoints } from "./charge.ts";
 import { entriesOf } from "./movement.ts";
 import { type AccountRow, type EntryRow, type MovementRow, store } from "./store.ts";
-import type { AccountRef, QuotaPayer, Settled, Settlement, SettleOptions } from "./types.ts";
 
 /** One account's part of a batch, charged in memory while its row is locked. */
 interface Drawing {

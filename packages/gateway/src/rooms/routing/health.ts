@@ -1,7 +1,6 @@
 import type { Backend, HealthState } from "../../backends/contract.ts";
-import { inBackground } from "../../kernel/background.ts";
 import type { Clock } from "../../kernel/clock.ts";
-import type { Log } from "../../kernel/log.ts";
+import { inBackground, type Log } from "../../kernel/log.ts";
 import { hideSecrets } from "../../kernel/secrets.ts";
 import type { Leases } from "../../storage/contract.ts";
 import { type Entry, isServing } from "./entry.ts";

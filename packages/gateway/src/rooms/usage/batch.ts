@@ -1,8 +1,15 @@
 import { isCharged } from "../../kernel/request-row.ts";
-import { DAY_MS, MonthNames } from "./calendar.ts";
-import { BUCKET_COUNT, bucketOf, GRAINS_MS, MINUTE_MS } from "./grains.ts";
 import { KeySums } from "./key-spend.ts";
-import { type RequestRow, WHOLE_USER } from "./rows.ts";
+import {
+  BUCKET_COUNT,
+  bucketOf,
+  DAY_MS,
+  GRAINS_MS,
+  MINUTE_MS,
+  MonthNames,
+  type RequestRow,
+  WHOLE_USER,
+} from "./rows.ts";
 import { Sums } from "./sums.ts";
 
 /** Stands for null in the keys of sums, and for everyone. */

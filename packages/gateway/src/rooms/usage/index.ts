@@ -1,15 +1,24 @@
 export { NO_ID } from "./batch.ts";
-export { DAY_MS, MonthNames, nextMonthMs, utcDay, utcMonth } from "./calendar.ts";
-export { BUCKET_COUNT, BUCKETS_MS, CACHE_COLUMNS, HOUR_MS, MINUTE_MS, SUM_COLUMNS } from "./grains.ts";
 export { LostCacheShare, type LostCaches } from "./lost-caches.ts";
 export * as methods from "./methods.ts";
 export * as routes from "./routes.ts";
 export {
+  BUCKET_COUNT,
+  BUCKETS_MS,
+  CACHE_COLUMNS,
+  DAY_MS,
+  HOUR_MS,
   type KeySpend,
+  MINUTE_MS,
   type MonthKey,
+  MonthNames,
   type MonthTotals,
   NANO_PER_USD,
+  nextMonthMs,
   type RequestRow,
+  SUM_COLUMNS,
+  utcDay,
+  utcMonth,
   WHOLE_USER,
 } from "./rows.ts";
 export { Usage, type UsageOptions } from "./service.ts";

@@ -1,7 +1,6 @@
 import { isoTime } from "../../kernel/clock.ts";
 import type { Database, SqlValue } from "../../storage/contract.ts";
-import { nextMonthMs, utcMonth } from "./calendar.ts";
-import { NANO_PER_USD, WHOLE_USER } from "./rows.ts";
+import { NANO_PER_USD, nextMonthMs, utcMonth, WHOLE_USER } from "./rows.ts";
 import { conditionsOf, type SeriesFilter } from "./series.ts";
 
 const COLUMNS = `id, model, backend, prompt_tokens, completion_tokens, total_tokens, cost, created_ms, ref_id, api_key_id,

@@ -2,8 +2,7 @@ import { z } from "zod";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Database } from "../../storage/contract.ts";
 import { NO_ID } from "./batch.ts";
-import { DAY_MS } from "./calendar.ts";
-import { HOUR_MS } from "./grains.ts";
+import { DAY_MS, HOUR_MS } from "./rows.ts";
 
 const RECENT_MS = 6 * HOUR_MS;
 const BEFORE_MS = 7 * DAY_MS;

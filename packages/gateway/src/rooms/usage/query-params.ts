@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { wholeNumber } from "../../kernel/method.ts";
-import { DAY_MS } from "./calendar.ts";
+import { DAY_MS } from "./rows.ts";
 
 export const GROUPINGS = ["model", "backend", "ref", "day"] as const;
 export type GroupBy = (typeof GROUPINGS)[number];

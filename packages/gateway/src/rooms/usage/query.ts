@@ -1,9 +1,8 @@
 import { isoTime } from "../../kernel/clock.ts";
 import type { Database, SqlValue } from "../../storage/contract.ts";
 import { NO_ID } from "./batch.ts";
-import { DAY_MS, utcDay } from "./calendar.ts";
 import type { GroupBy, UsageQuery } from "./query-params.ts";
-import { NANO_PER_USD } from "./rows.ts";
+import { DAY_MS, NANO_PER_USD, utcDay } from "./rows.ts";
 
 /** Distinct references may be as many as requests; past this an answer says that it was cut. */
 const GROUPS_MAX = 10_000;

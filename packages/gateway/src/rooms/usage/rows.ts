@@ -1,5 +1,42 @@
 import type { RequestLine } from "../../kernel/request-row.ts";
 
+/** Months and days of the accounts are UTC ones, so daylight saving never makes one longer or shorter. */
+export const DAY_MS = 86_400_000;
+
+/** `YYYY-MM` of an instant. */
+export const utcMonth = (ms: number): string => new Date(ms).toISOString().slice(0, 7);
+
+/** The same for many instants, of which most are in the month of the one before: formatting a date costs more. */
+export class MonthNames {
+  #name = "";
+  #fromMs = 0;
+  #untilMs = 0;
+
+  at(ms: number): string {
+    if (ms < this.#fromMs || ms >= this.#untilMs) {
+      this.#name = utcMonth(ms);
+      this.#fromMs = monthsBeforeMs(ms, 0);
+      this.#untilMs = nextMonthMs(ms);
+    }
+    return this.#name;
+  }
+}
+
+/** `YYYY-MM-DD` of an instant. */
+export const utcDay = (ms: number): string => new Date(ms).toISOString().slice(0, 10);
+
+/** First instant of the month that is `count` months before the one that `ms` is in. */
+export function monthsBeforeMs(ms: number, count: number): number {
+  const date = new Date(ms);
+  return Date.UTC(date.getUTCFullYear(), date.getUTCMonth() - count, 1);
+}
+
+/** First instant of the month after the one that `ms` is in. */
+export function nextMonthMs(ms: number): number {
+  const date = new Date(ms);
+  return Date.UTC(date.getUTCFullYear(), date.getUTCMonth() + 1, 1);
+}
+
 export const NANO_PER_USD = 1e9;
 /** The project of the rollup row that counts everything a user did. A key's project is never empty. */
 export const WHOLE_USER = "";
@@ -38,3 +75,36 @@ export interface KeySpend {
   monthNanoUsd: number;
   totalNanoUsd: number;
 }
+
+/** Requests are summed up by minute, hour and day. */
+export const MINUTE_MS = 60_000;
+export const HOUR_MS = 3_600_000;
+
+export const GRAINS_MS = [MINUTE_MS, HOUR_MS, DAY_MS] as const;
+
+/** Upper bounds of the buckets that times are counted in; longer ones go to one more. */
+export const BUCKETS_MS = [
+  25, 50, 100, 200, 400, 800, 1_600, 3_200, 6_400, 12_800, 25_600, 51_200, 102_400, 204_800,
+] as const;
+export const BUCKET_COUNT = BUCKETS_MS.length + 1;
+
+export function bucketOf(ms: number): number {
+  let bucket = 0;
+  while (bucket < BUCKETS_MS.length && ms > BUCKETS_MS[bucket]!) bucket++;
+  return bucket;
+}
+
+/** What went through the upstreams' caches, and what that saved. */
+export const CACHE_COLUMNS = ["cached_tokens", "cache_write_tokens", "cache_saved_nano_usd"] as const;
+
+/** Sums of requests in the order of their columns: counts, tokens, cost, the two histograms, caches. */
+export const SUM_COLUMNS: readonly string[] = [
+  "requests",
+  "prompt_tokens",
+  "completion_tokens",
+  "cost_nano_usd",
+  "unpriced",
+  ...Array.from({ length: BUCKET_COUNT }, (_, i) => `first_token_${i}`),
+  ...Array.from({ length: BUCKET_COUNT }, (_, i) => `duration_${i}`),
+  ...CACHE_COLUMNS,
+];

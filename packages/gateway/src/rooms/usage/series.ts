@@ -1,8 +1,6 @@
 import type { Database, SqlValue } from "../../storage/contract.ts";
 import { NO_ID } from "./batch.ts";
-import { DAY_MS, utcDay } from "./calendar.ts";
-import { CACHE_COLUMNS } from "./grains.ts";
-import { NANO_PER_USD } from "./rows.ts";
+import { CACHE_COLUMNS, DAY_MS, NANO_PER_USD, utcDay } from "./rows.ts";
 
 export const SERIES_BY = ["model", "backend", "source", "ref", "project", "key"] as const;
 export type SeriesBy = (typeof SERIES_BY)[number];

@@ -3,12 +3,11 @@ import type { Clock } from "../../kernel/clock.ts";
 import type { Actor } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
 import type { Database, Sweep } from "../../storage/contract.ts";
-import { monthsBeforeMs } from "./calendar.ts";
 import { UsageList } from "./list.ts";
 import { CacheWatch, type LostCaches } from "./lost-caches.ts";
 import { UsageQueries } from "./query.ts";
 import { clamp, type QueryBody, usageQueryOf } from "./query-params.ts";
-import type { MonthKey, MonthTotals } from "./rows.ts";
+import { type MonthKey, type MonthTotals, monthsBeforeMs } from "./rows.ts";
 import { type SeriesBy, type SeriesFilter, UsageSeries } from "./series.ts";
 import { UsageStore } from "./store.ts";
 

@@ -7,9 +7,16 @@ import {
   type Transaction,
 } from "../../storage/contract.ts";
 import { Batch } from "./batch.ts";
-import { CACHE_COLUMNS, SUM_COLUMNS } from "./grains.ts";
 import { readKeySpend } from "./key-spend.ts";
-import { type KeySpend, type MonthKey, type MonthTotals, type RequestRow, WHOLE_USER } from "./rows.ts";
+import {
+  CACHE_COLUMNS,
+  type KeySpend,
+  type MonthKey,
+  type MonthTotals,
+  type RequestRow,
+  SUM_COLUMNS,
+  WHOLE_USER,
+} from "./rows.ts";
 import { Sums } from "./sums.ts";
 
 /** The columns of a row, and what stands in them. */

@@ -9,7 +9,7 @@ import {
 import { askedOnce } from "../../kernel/asked-once.ts";
 import { isoTime } from "../../kernel/clock.ts";
 import { ServiceError } from "../../kernel/errors.ts";
-import type { NotificationDefinition } from "../../kernel/notification.ts";
+import type { NotificationDefinition } from "../../kernel/method.ts";
 import type { Payer } from "../../kernel/payer.ts";
 import { hideSecrets } from "../../kernel/secrets.ts";
 import { type Route, reportTo } from "../routing/index.ts";

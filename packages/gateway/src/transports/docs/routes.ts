@@ -1,10 +1,8 @@
 import { bearerOf, type HttpRequest, JSON_TYPE, Reply } from "@model-gateway/wire/http";
 import { z } from "zod";
+import { openApiDocument, openRpcDocument, rpcReference } from "../../kernel/documents.ts";
 import { fail } from "../../kernel/errors.ts";
 import { constantTimeEqual } from "../../kernel/ids.ts";
-import { openApiDocument } from "../../kernel/openapi.ts";
-import { openRpcDocument } from "../../kernel/openrpc.ts";
-import { rpcReference } from "../../kernel/reference.ts";
 import type { Registry } from "../../kernel/registry.ts";
 import { type AnyRoute, defineRoute, raw } from "../../kernel/route.ts";
 

@@ -6,7 +6,7 @@ import { TooManyKeys } from "../../kernel/failed-tries.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import { isObject } from "../../kernel/json.ts";
 import type { RequestRecord } from "../../kernel/request-record.ts";
-import type { Gate } from "../rest/gate.ts";
+import type { Gate } from "../rest/runner.ts";
 import type { SocketTransport } from "../server.ts";
 
 const MODEL_LENGTH_MAX = 256;

@@ -1,24 +1,33 @@
-import { type HttpRequest, jsonReply, Reply, replyOf, type StreamedReply } from "@model-gateway/wire/http";
+import {
+  bearerOf,
+  type HttpRequest,
+  jsonReply,
+  Reply,
+  replyOf,
+  type StreamedReply,
+} from "@model-gateway/wire/http";
 import type { ZodType } from "zod";
+import type { Counter, RateLimit } from "../../bus/contract.ts";
 import { type AuditSink, auditEntry } from "../../kernel/audit.ts";
 import {
   type Actor,
+  type Authenticator,
   type Caller,
   type CallSource,
   callerFrom,
   type Principal,
   type Rooms,
 } from "../../kernel/context.ts";
-import { fail, isOurs, type ServiceError, toRestReply, toServiceError } from "../../kernel/errors.ts";
-import { TooManyKeys } from "../../kernel/failed-tries.ts";
+import { authorize } from "../../kernel/dispatch.ts";
+import { fail, isOurs, KeyRefusal, ServiceError, toRestReply, toServiceError } from "../../kernel/errors.ts";
+import { type FailedTries, TooManyKeys } from "../../kernel/failed-tries.ts";
 import { readJson } from "../../kernel/json.ts";
 import type { Log } from "../../kernel/log.ts";
+import type { MethodAuth } from "../../kernel/method.ts";
 import { Purse } from "../../kernel/purse.ts";
 import { CLIENT_CLOSED_STATUS, type RequestRecord } from "../../kernel/request-record.ts";
 import { Answer, type AnyRoute, isAudited, Raw, type RouteCall, UPLOAD } from "../../kernel/route.ts";
 import { validate } from "../../kernel/validate.ts";
-import type { Gate } from "./gate.ts";
-import { inflated } from "./inflate.ts";
 
 /** Of all accounts together. */
 const BODY_BYTES_IN_FLIGHT_MAX = 512 * 1024 * 1024;
@@ -187,4 +196,124 @@ function answerOf(route: AnyRoute, result: unknown, requestId: string): CallRepl
   const { status, value } = result instanceof Answer ? result : { status: 200, value: result };
   // Parsing drops every field that the definition does not list, so no handler can leak one.
   return jsonReply(JSON.stringify(response.parse(value)), requestId, status);
+}
+
+/** Text packs to a tenth or so. What packs much smaller is meant to take memory here. */
+const RATIO_MAX = 100;
+const SMALL_BYTES = 1024 * 1024;
+
+/** The body of a request as it was before its client compressed it. Never inflates to more than `mostBytes`. */
+export function inflated(bytes: Buffer, encoding: string, mostBytes: number): Promise<Buffer> {
+  const bytesMax = Math.min(mostBytes, Math.max(SMALL_BYTES, bytes.length * RATIO_MAX));
+  const name = encoding.trim().toLowerCase();
+  if (name !== "gzip" && name !== "x-gzip") {
+    fail(
+      "unsupported_media_type",
+      `content-encoding ${JSON.stringify(encoding.slice(0, 64))} is not read here: send gzip, or the body as it is`,
+    );
+  }
+  const { gunzip } = process.getBuiltinModule("node:zlib");
+  return new Promise((resolve, reject) => {
+    gunzip(bytes, { maxOutputLength: bytesMax }, (error, whole) => {
+      if (!error) resolve(whole);
+      else reject(refusalOf(error as NodeJS.ErrnoException, bytesMax));
+    });
+  });
+}
+
+const refusalOf = ({ code }: NodeJS.ErrnoException, bytesMax: number): ServiceError =>
+  code === "ERR_BUFFER_TOO_LARGE"
+    ? new ServiceError("body_too_large", `The body inflates to more than ${bytesMax} bytes`)
+    : new ServiceError("invalid_request", "The body is not valid gzip, as its content-encoding says");
+
+const WINDOW_MS = 60_000;
+const UNAUTHORIZED = "Missing or invalid API key; send it as Authorization: Bearer service-<uuid>\n";
+const TOO_MANY = "Rate limit exceeded. Try again later.";
+
+interface Rate extends RateLimit {
+  refuse(max: number, waitMs: number): never;
+}
+
+interface GateOptions {
+  authenticator: Authenticator;
+  /** The holder of an API key; null when the key is unknown. */
+  keys: { authenticate(secret: string): Promise<Principal | null> };
+  counter: Counter;
+  /** Of wrong tokens on routes for people and administrators. */
+  tries: FailedTries;
+  /** Of requests without a known API key. */
+  keyTries: FailedTries;
+  /** Requests a minute that each API key may make. */
+  apiRateLimitRpm: number;
+  /** What else limits the pace of a key: itself, its tier and its group. */
+  tierRates(principal: Principal): readonly Rate[];
+}
+
+const tooMany = (): never => {
+  throw new KeyRefusal("rate_limited", TOO_MANY);
+};
+const unauthorized = () => new KeyRefusal("auth_required", UNAUTHORIZED);
+
+type Keyed = Pick<RouteCall, "request" | "principal" | "record"> & { caller: Pick<CallSource, "ip"> };
+
+/** Decides who may call a route, before its handler runs: notes on the call who it is, or throws the refusal. */
+export class Gate {
+  constructor(readonly options: GateOptions) {}
+
+  async admit(route: AnyRoute, call: RouteCall): Promise<void> {
+    if (route.auth === "public") return;
+    if (route.auth !== "api_key") return this.#person(route, route.auth, call);
+    const { request } = call;
+    const { keyHeader, keyQuery } = route;
+    const secret =
+      bearerOf(request) ||
+      (keyHeader ? request.header(keyHeader) : null) ||
+      (keyQuery ? new URLSearchParams(request.search).get(keyQuery) : null);
+    await this.#keyed(secret, route, call);
+  }
+
+  /** The holder of a key that a WebSocket was opened with: opening it counts as a request. */
+  async keyHolder(secret: string | null, given: Omit<Keyed, "principal">): Promise<Principal> {
+    const call: Keyed = { ...given, principal: null };
+    await this.#keyed(secret, {}, call);
+    return call.principal!;
+  }
+
+  /** What the key of such a socket may do now; throws the refusal of one that has expired or was revoked. */
+  async stillHolder(secret: string | null): Promise<Principal> {
+    const principal = secret ? await this.options.keys.authenticate(secret) : null;
+    if (!principal) throw unauthorized();
+    return principal;
+  }
+
+  async #keyed(secret: string | null, route: Pick<AnyRoute, "outsideTierRate">, call: Keyed): Promise<void> {
+    const { keys, keyTries, counter, apiRateLimitRpm, tierRates } = this.options;
+    const principal = secret ? await keys.authenticate(secret) : null;
+    if (!principal) throw keyTries.failed(call.caller.ip) ?? unauthorized();
+    call.request.vouch();
+    // Also of one that is refused for its pace.
+    if (call.record) call.record.principal = principal;
+    const ofKey = {
+      key: `api:${principal.keyId}`,
+      max: apiRateLimitRpm,
+      windowMs: WINDOW_MS,
+      refuse: tooMany,
+    };
+    const rates: Rate[] = route.outsideTierRate ? [ofKey] : [ofKey, ...tierRates(principal)];
+    const exceeded = await counter.hit(rates);
+    call.principal = principal;
+    if (!exceeded) return;
+    const { refuse, max } = rates[exceeded.at]!;
+    refuse(max, exceeded.waitMs);
+  }
+
+  async #person(route: AnyRoute, auth: MethodAuth, call: RouteCall): Promise<void> {
+    const { authenticator, tries } = this.options;
+    const identity = await authenticator.identify(bearerOf(call.request));
+    const refusal = identity.isGuess ? tries.failed(call.caller.ip) : null;
+    if (refusal) throw refusal;
+    call.actor = authorize({ auth, name: `${route.method} ${route.path}` }, identity);
+    call.caller = callerFrom(identity, call.caller);
+    call.request.vouch();
+  }
 }

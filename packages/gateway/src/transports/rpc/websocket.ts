@@ -1,7 +1,6 @@
 import type { ServerSocket, SocketHandlers } from "@model-gateway/wire/websocket";
 import type { Counter, Revocations } from "../../bus/contract.ts";
 import { askedOnce } from "../../kernel/asked-once.ts";
-import { inBackground } from "../../kernel/background.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import {
   type Authenticator,
@@ -15,6 +14,7 @@ import { ServiceError, toServiceError } from "../../kernel/errors.ts";
 import type { FailedTries } from "../../kernel/failed-tries.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import { decodeUtf8 } from "../../kernel/json.ts";
+import { inBackground } from "../../kernel/log.ts";
 import type { Registry } from "../../kernel/registry.ts";
 import { LARGE_BODY_BYTES } from "../../kernel/turns.ts";
 import { strangerRefusal } from "./anonymous.ts";

@@ -1,10 +1,9 @@
 import { BackendError } from "../../../backends/contract.ts";
 import { askedOnce } from "../../../kernel/asked-once.ts";
-import { inBackground } from "../../../kernel/background.ts";
 import { BoundedMap } from "../../../kernel/bounded.ts";
 import type { Clock } from "../../../kernel/clock.ts";
 import { fail } from "../../../kernel/errors.ts";
-import type { Log } from "../../../kernel/log.ts";
+import { inBackground, type Log } from "../../../kernel/log.ts";
 import type { Payer } from "../../../kernel/payer.ts";
 import { Purse } from "../../../kernel/purse.ts";
 

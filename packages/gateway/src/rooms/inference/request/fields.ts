@@ -2,8 +2,7 @@ import { fail } from "../../../kernel/errors.ts";
 import { isObject } from "../../../kernel/json.ts";
 import { estimateTokens } from "../../metering/index.ts";
 import type { SpendFields } from "./field-rules.ts";
-import type { NativeRequest } from "./native-request.ts";
-import type { Payload } from "./payload.ts";
+import type { NativeRequest, Payload } from "./payload.ts";
 
 const MODEL_LENGTH_MAX = 256;
 const TEXT_LENGTH_MAX = 256;

@@ -1,5 +1,5 @@
 import { isAscii } from "node:buffer";
-import type { JsonBody } from "../../../backends/contract.ts";
+import type { DialectName, JsonBody } from "../../../backends/contract.ts";
 import { fail } from "../../../kernel/errors.ts";
 import { isObject } from "../../../kernel/json.ts";
 import { costProblem } from "../../../kernel/json-cost.ts";
@@ -269,4 +269,20 @@ function orRefuse<T>(read: () => T): T {
       fail("invalid_request", `The body is not a valid JSON object: ${error.message}`);
     throw error;
   }
+}
+
+/** A request in a vendor's own dialect: a backend that speaks it is sent the client's bytes. */
+export interface NativeRequest {
+  dialect: DialectName;
+  /** As the client wrote it. */
+  payload: Payload;
+  model: string;
+  stream: boolean;
+  spend: SpendFields;
+  /** Fields to set so that the answer has at most so many tokens. */
+  limited(tokens: number): ReadonlyMap<string, string>;
+  /** The client's headers with such names. */
+  headersLike(names: RegExp): Record<string, string>;
+  /** The same as a chat, for a backend that does not speak the dialect. Throws the refusal of what no chat can carry. */
+  chat(): Payload;
 }

@@ -17,15 +17,13 @@ import {
 } from "../call/upstream-call.ts";
 import { ABSURD, type ReportedUsage, readUsage, type UsageReport, usageOfTail } from "../call/usage-tail.ts";
 import { type ChatFields, nativeFields, readChatFields, readCompletionFields } from "../request/fields.ts";
-import type { NativeRequest } from "../request/native-request.ts";
-import type { Payload } from "../request/payload.ts";
+import type { NativeRequest, Payload } from "../request/payload.ts";
 import { ChatMeter, type ChatMeterOptions } from "../stream/chat-meter.ts";
 import { NativeMeter } from "../stream/native-meter.ts";
 import { Relay, type Sink } from "../stream/relay.ts";
 import { replayAsStream } from "../stream/replay.ts";
 import { countTexts } from "../stream/text-size.ts";
-import type { Listener } from "./listener.ts";
-import { Telling } from "./listener.ts";
+import { type Listener, Telling } from "./listener.ts";
 import { AnswerCollector, answerOf, askedOf, choicesOf } from "./messages.ts";
 import { type RecordParts, TurnRecord } from "./turn-record.ts";
 

@@ -1,7 +1,7 @@
 import type { EventHub, EventStream } from "../../../../bus/contract.ts";
-import { inBackground } from "../../../../kernel/background.ts";
 import type { Actor } from "../../../../kernel/context.ts";
 import { toServiceError } from "../../../../kernel/errors.ts";
+import { inBackground } from "../../../../kernel/log.ts";
 import type { RequestRecord } from "../../../../kernel/request-record.ts";
 import type { RecallState } from "../../../memory/index.ts";
 import { Payload } from "../../request/payload.ts";

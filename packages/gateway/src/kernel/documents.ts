@@ -1,0 +1,231 @@
+import { z } from "zod";
+import { ERRORS } from "./errors.ts";
+import type { AnyMethod, NotificationDefinition } from "./method.ts";
+import type { Registry } from "./registry.ts";
+import { type AnyRoute, Raw } from "./route.ts";
+
+// The newest version that the published meta-schema accepts.
+const OPENRPC_VERSION = "1.3.2";
+
+export type JsonSchema = Record<string, unknown>;
+
+export function jsonSchema(schema: z.ZodType, io: "input" | "output"): JsonSchema {
+  const { $schema: _, ...rest } = z.toJSONSchema(schema, { io, unrepresentable: "any" }) as JsonSchema;
+  return rest;
+}
+
+const errorsFor = (method: AnyMethod) => {
+  const list: { code: number; message: string }[] = [
+    { code: ERRORS.invalid_params.rpc, message: "Invalid params" },
+  ];
+  if (method.auth !== "public")
+    list.push({ code: ERRORS.auth_required.rpc, message: "Authentication required" });
+  if (method.auth === "admin")
+    list.push({ code: ERRORS.admin_required.rpc, message: "Admin access required" });
+  list.push({ code: ERRORS.app_error.rpc, message: "Application error" });
+  return list;
+};
+
+function describeMethod(method: AnyMethod) {
+  const params = jsonSchema(method.params, "input");
+  const properties = (params.properties ?? {}) as Record<string, JsonSchema>;
+  const required = new Set((params.required as string[] | undefined) ?? []);
+  const descriptors = Object.entries(properties).map(([name, schema]) => ({
+    name,
+    required: required.has(name),
+    schema,
+  }));
+  return {
+    name: method.name,
+    summary: method.summary,
+    tags: [{ name: method.name.split(".")[0] }],
+    paramStructure: "by-name",
+    // OpenRPC wants required params before optional ones.
+    params: descriptors.sort((a, b) => Number(b.required) - Number(a.required)),
+    result: { name: "result", schema: jsonSchema(method.result, "output") },
+    errors: errorsFor(method),
+    "x-auth": method.auth,
+    ...(method.role && { "x-role": method.role }),
+    ...(method.notifies && { "x-notifications": method.notifies }),
+  };
+}
+
+/** The OpenRPC document of every registered method and notification. */
+export function openRpcDocument(
+  registry: Registry,
+  { version, serverUrl }: { version: string; serverUrl: string },
+): JsonSchema {
+  return {
+    openrpc: OPENRPC_VERSION,
+    info: { title: "Model gateway management plane", version },
+    servers: [{ name: "this service", url: `${serverUrl}/api/rpc` }],
+    methods: [...registry.methods.values()].map(describeMethod),
+    // OpenRPC has no word for what the service sends on its own; these come over /api/rpc/events.
+    "x-notifications": [...registry.notifications.values()].map(({ name, summary, params }) => ({
+      name,
+      summary,
+      params: jsonSchema(params, "output"),
+    })),
+  };
+}
+
+const ERROR_SCHEMA = {
+  type: "object",
+  required: ["error"],
+  properties: {
+    error: {
+      type: "object",
+      required: ["message", "type", "code"],
+      properties: { message: { type: "string" }, type: { type: "string" }, code: { type: "string" } },
+    },
+  },
+};
+
+const SECURITY = {
+  public: [],
+  api_key: [{ apiKey: [] }],
+  jwt: [{ accessToken: [] }],
+  admin: [{ accessToken: [] }],
+  admin_token: [{ adminToken: [] }],
+  jwt_or_admin_token: [{ accessToken: [] }, { adminToken: [] }],
+} as const;
+
+/** The schema of a body, whether it is checked or passed on as bytes. */
+export const schemaOf = (shape: z.ZodType | Raw): z.ZodType => (shape instanceof Raw ? shape.schema : shape);
+
+const JSON_MEDIA = "application/json";
+const mediaTypeOf = (shape: z.ZodType | Raw): string =>
+  (shape instanceof Raw ? shape.more.type : undefined) ?? JSON_MEDIA;
+
+/** What a route answers with, by media type. */
+export function answersOf({ response }: AnyRoute): Record<string, z.ZodType> {
+  const events = response instanceof Raw ? response.more.events : null;
+  return { [mediaTypeOf(response)]: schemaOf(response), ...(events && { "text/event-stream": events }) };
+}
+
+function parameters(route: AnyRoute) {
+  const inPath = [...route.path.matchAll(/\{(\w+)\}/g)].map(([, name]) => ({
+    name,
+    in: "path",
+    required: true,
+    schema: { type: "string" },
+  }));
+  const query = route.query ? jsonSchema(route.query, "input") : {};
+  const required = new Set((query.required as string[] | undefined) ?? []);
+  const inQuery = Object.entries((query.properties ?? {}) as Record<string, JsonSchema>).map(
+    ([name, schema]) => ({
+      name,
+      in: "query",
+      required: required.has(name),
+      schema,
+    }),
+  );
+  return [...inPath, ...inQuery];
+}
+
+function operation(route: AnyRoute) {
+  const answers = Object.entries(answersOf(route)).map(([type, schema]) => [
+    type,
+    { schema: jsonSchema(schema, "output") },
+  ]);
+  return {
+    summary: route.summary,
+    operationId: `${route.method.toLowerCase()}${route.path.replace(/[^a-zA-Z0-9]+/g, "_")}`,
+    security: SECURITY[route.auth],
+    parameters: parameters(route),
+    ...(route.body && {
+      requestBody: {
+        required: true,
+        content: { [mediaTypeOf(route.body)]: { schema: jsonSchema(schemaOf(route.body), "input") } },
+      },
+    }),
+    responses: {
+      "200": { description: "Success", content: Object.fromEntries(answers) },
+      default: { description: "Error", content: { "application/json": { schema: ERROR_SCHEMA } } },
+    },
+  };
+}
+
+/** The OpenAPI document of every registered route. */
+export function openApiDocument(registry: Registry, version: string): JsonSchema {
+  const paths: Record<string, Record<string, unknown>> = {};
+  for (const route of registry.routes) {
+    paths[route.path] = { ...paths[route.path], [route.method.toLowerCase()]: operation(route) };
+  }
+  return {
+    openapi: "3.1.0",
+    info: { title: "Model gateway HTTP surfaces", version },
+    servers: [{ url: "/" }],
+    components: {
+      securitySchemes: {
+        accessToken: { type: "http", scheme: "bearer", description: "The access token of auth.login" },
+        apiKey: { type: "http", scheme: "bearer", description: "An API key: service-<uuid>" },
+        adminToken: { type: "http", scheme: "bearer", description: "The value of SERVICE_ADMIN_TOKEN" },
+      },
+    },
+    paths,
+  };
+}
+
+/** A schema in a few words: `string`, `integer, optional`, `"a" | "b"`, `array of object`. */
+export function typeInWords(schema: JsonSchema): string {
+  if (schema.const !== undefined) return JSON.stringify(schema.const);
+  if (Array.isArray(schema.enum)) return schema.enum.map((value) => JSON.stringify(value)).join(" or ");
+  const either = (schema.anyOf ?? schema.oneOf) as JsonSchema[] | undefined;
+  if (either) return either.map(typeInWords).join(" or ");
+  if (schema.type === "array") return `array of ${typeInWords((schema.items as JsonSchema) ?? {})}`;
+  if (Array.isArray(schema.type)) return schema.type.join(" or ");
+  if (typeof schema.type === "string")
+    return schema.format ? `${schema.type} (${schema.format})` : schema.type;
+  return "any";
+}
+
+// A pipe inside a cell would end it.
+const cell = (text: string) => text.replaceAll("|", "\\|").replaceAll("\n", " ");
+
+function fieldTable(schema: JsonSchema, nothing: string): string {
+  const properties = Object.entries((schema.properties ?? {}) as Record<string, JsonSchema>);
+  const either = schema.anyOf as JsonSchema[] | undefined;
+  if (either?.some((option) => option.properties))
+    return either.map((option) => fieldTable(option, typeInWords(option))).join("\n\nor\n\n");
+  if (schema.type === "array")
+    return `An array; each element:\n\n${fieldTable((schema.items as JsonSchema) ?? {}, typeInWords(schema))}`;
+  if (properties.length === 0) return nothing;
+  const required = new Set((schema.required as string[] | undefined) ?? []);
+  const rows = properties.map(([name, field]) => {
+    const type = `${typeInWords(field)}${required.has(name) ? "" : ", optional"}`;
+    return `| \`${name}\` | ${cell(type)} | ${cell(String(field.description ?? ""))} |`;
+  });
+  return ["| Field | Type | Notes |", "|---|---|---|", ...rows].join("\n");
+}
+
+function section(method: AnyMethod): string {
+  const facts = [`Auth: \`${method.auth}\``];
+  if (method.role) facts.push(`role: ${method.role}`);
+  if (method.notifies)
+    facts.push(`notifications: ${method.notifies.map((name) => `\`${name}\``).join(", ")}`);
+  return [
+    `### ${method.name}`,
+    `${method.summary}. ${facts.join("; ")}.`,
+    `**Params**\n\n${fieldTable(jsonSchema(method.params, "input"), "None.")}`,
+    `**Result**\n\n${fieldTable(jsonSchema(method.result, "output"), "Any value.")}`,
+  ].join("\n\n");
+}
+
+const notificationSection = ({ name, summary, params }: NotificationDefinition): string =>
+  [`### ${name}`, `${summary}.`, fieldTable(jsonSchema(params, "output"), "Nothing.")].join("\n\n");
+
+/** The reference of every method as Markdown, one section a room, and of every notification. */
+export function rpcReference(registry: Registry): string {
+  const rooms = Map.groupBy(registry.methods.values(), (method) => method.name.split(".")[0]!);
+  const parts = [...rooms].map(([room, methods]) => [`## ${room}`, ...methods.map(section)].join("\n\n"));
+  const sent = [...registry.notifications.values()].map(notificationSection);
+  parts.push(
+    [
+      "## Notifications",
+      "What the service sends on the streams of `GET /api/rpc/events?session=<id>`, each as `{method, params}`.",
+      ...sent,
+    ].join("\n\n"),
+  );
+  return `# JSON-RPC methods\n\nMade from the method definitions; \`GET /api/openrpc.json\` has the same for machines.\n\n${parts.join("\n\n")}\n`;
+}
