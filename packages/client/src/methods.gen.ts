@@ -2808,8 +2808,7 @@ export interface Methods {
         request_id: string;
         /** How often the same failure was seen */
         times: number;
-        /** HTTP status of a refusal; null when an upstream failed */
-        status: number | null;
+        status: number;
         code: string;
         model: string | null;
         backend: string | null;

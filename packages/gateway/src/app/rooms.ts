@@ -159,7 +159,7 @@ export async function openRooms({ config, life, foundation, ownPort, deadlines, 
   const memory = await open("memory", new Memory({ url: config.memoryUrl, bus, clock, log }), CLOSES);
   const { localServers: servers = localServers } = options;
   const found = new LocalServers({ servers, create: factory.create, ownPort, routing });
-  const watched = { routing, agents, providers, metering, localServers: found };
+  const watched = { routing, agents, providers, metering, requests, localServers: found };
   const system = await open("system", new System({ ...foundation, ...watched }), STARTS_AND_CLOSES);
 
   // Rooms that spend: chat, video, realtime.
@@ -176,7 +176,6 @@ export async function openRooms({ config, life, foundation, ownPort, deadlines, 
       memory,
       isShared: bus.shared,
       countRequest: () => system.countRequest(),
-      onFailure: (failure) => system.noteFailure(failure),
       deadlines,
       passesUpstreamErrors: config.upstreamErrors === "pass",
       storesResponses: config.storeResponses,

@@ -35,12 +35,6 @@ interface Buckets {
   sum: number;
 }
 
-/** A histogram as it stands: `counts` has one more place than `bounds`, for what lies beyond the last. */
-export interface HistogramReading {
-  bounds: readonly number[];
-  series: readonly { labels: Labels; counts: readonly number[] }[];
-}
-
 /** One map of series by label set, bounded so that an unexpected label cannot grow without end. */
 function seriesMap<T>(create: (labels: Labels) => T) {
   const series = new Map<string, T>();
@@ -59,8 +53,6 @@ function seriesMap<T>(create: (labels: Labels) => T) {
 
 export class Metrics {
   #sections: (() => string)[] = [];
-  readonly #counters = new Map<string, () => readonly Readonly<Series>[]>();
-  readonly #histograms = new Map<string, () => HistogramReading>();
 
   #section(name: string, help: string, type: string, lines: () => string[]): void {
     this.#sections.push(() => [`# HELP ${name} ${help}`, `# TYPE ${name} ${type}`, ...lines()].join("\n"));
@@ -71,7 +63,6 @@ export class Metrics {
     this.#section(name, help, "counter", () =>
       [...series.values()].map(({ labels, value }) => `${name}${render(labels)} ${value}`),
     );
-    this.#counters.set(name, () => [...series.values()]);
     const unlabelled: Labels = {};
     return {
       add(amount = 1, labels = unlabelled) {
@@ -117,7 +108,6 @@ export class Metrics {
         return lines;
       }),
     );
-    this.#histograms.set(name, () => ({ bounds, series: [...series.values()] }));
     const count = (buckets: Buckets, seconds: number) => {
       const index = bounds.findIndex((bound) => seconds <= bound);
       buckets.counts[index === -1 ? bounds.length : index]! += 1;
@@ -130,15 +120,6 @@ export class Metrics {
         return { observe: (seconds) => count(buckets, seconds) };
       },
     };
-  }
-
-  /** A counter's values by label set; empty until something was counted. */
-  readCounter(name: string): readonly Readonly<Series>[] {
-    return this.#counters.get(name)?.() ?? [];
-  }
-
-  readHistogram(name: string): HistogramReading {
-    return this.#histograms.get(name)?.() ?? { bounds: [], series: [] };
   }
 
   text(): string {

@@ -19,16 +19,7 @@ const REFUSALS: Readonly<Record<string, string>> = {
   payment_required: "points used up",
   rate_limit_exceeded: "too many requests",
   internal_error: "no healthy backend",
-};
-
-/** What happened to a call, by the word that the metrics have for it. */
-const UPSTREAM_FAULTS: Readonly<Record<string, string>> = {
-  connect: "upstream unreachable",
-  transport: "upstream broke off",
-  upstream: "upstream error",
-  unsupported: "not supported",
-  request: "not convertible",
-  internal: "internal error",
+  bad_gateway: "upstream error",
 };
 
 const columns: Column<RequestFailure>[] = [
@@ -38,9 +29,7 @@ const columns: Column<RequestFailure>[] = [
     label: "What",
     cell: ({ status, code, times }) => (
       <span className="row">
-        <Status tone={status !== null && status < 500 ? "warn" : "bad"}>
-          {status === null ? (UPSTREAM_FAULTS[code] ?? code) : `${status} ${REFUSALS[code] ?? code}`}
-        </Status>
+        <Status tone={status < 500 ? "warn" : "bad"}>{`${status} ${REFUSALS[code] ?? code}`}</Status>
         {times > 1 && <span className="tag">{times} times</span>}
       </span>
     ),

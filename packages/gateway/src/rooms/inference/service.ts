@@ -14,7 +14,6 @@ import { TooManyKeys } from "../../kernel/failed-tries.ts";
 import type { Payer } from "../../kernel/payer.ts";
 import { CLIENT_CLOSED_STATUS, type RequestRecord } from "../../kernel/request-record.ts";
 import type { RefusedCall, RouteCall } from "../../kernel/route.ts";
-import type { RequestFailure } from "../../observe/request-records.ts";
 import type { Billing } from "../billing/index.ts";
 import type { Conversations } from "../conversations/index.ts";
 import type { Needs } from "../foundation.ts";
@@ -49,7 +48,6 @@ import {
 const REF_LENGTH_MAX = 64;
 const INVOKE_TIMEOUT_MS = 30_000;
 const BAD_KEY = { code: "unauthorized", message: "the API key is missing, unknown or revoked" };
-const KEY_TOO_FAST = { code: "rate_limit_exceeded", message: "the API key is over its requests a minute" };
 const INVALID_KEY = new ServiceError(
   "auth_required",
   "Invalid API key: send `Authorization: Bearer service-…`, as keys.create showed it",
@@ -71,8 +69,6 @@ export interface InferenceOptions
   isInForce(payer: Payer): Promise<boolean>;
   /** Counts one inference request for the service's totals. */
   countRequest(): void;
-  /** Called for every request that got no answer. */
-  onFailure(failure: RequestFailure): void;
   deadlines?: Partial<Deadlines>;
   /** Whether an upstream's refusal keeps its status on the contract's routes, too. */
   passesUpstreamErrors: boolean;
@@ -101,7 +97,7 @@ export class Inference {
       isInForce: (payer) => options.isInForce(payer),
     });
     options.revocations.onChange((id) => this.#watch.recheck(id));
-    const observer = new CallObserver(options.metrics, options.tracer, clock, options.onFailure);
+    const observer = new CallObserver(options.metrics, options.tracer, clock);
     this.#parts = {
       clock,
       log,
@@ -213,10 +209,10 @@ export class Inference {
       const { status } = ERRORS[refusal.kind];
       const isExpired = refusal.rest?.limit === "expires_at";
       const message = refusal.message.trim();
-      const reason = status !== 401 ? KEY_TOO_FAST : isExpired ? { ...BAD_KEY, message } : BAD_KEY;
+      const reason = isExpired ? { ...BAD_KEY, message } : BAD_KEY;
       if (status === 401)
         this.#watchers.unknown(secretOf(request, form.keyHeader) ?? "", { status, ...reason });
-      this.#parts.observer.turnedAway({ requestId, status, ...reason });
+      this.#parts.observer.refused(status);
       if (!form.errorBody) return toRestReply(refusal, requestId);
       if (status === 401 && isRequest) {
         const told = isExpired ? new ServiceError("auth_required", message) : INVALID_KEY;
@@ -228,7 +224,7 @@ export class Inference {
     if (principal) {
       if (isRequest) this.options.countRequest();
       this.#watchers.refused(principal, refusal);
-      this.#count(requestId, refusal);
+      this.#count(refusal);
     }
     const said = nativeRefusal(refusal, requestId);
     if (said) return said;
@@ -248,8 +244,8 @@ export class Inference {
   }
 
   /** Upstream failures were already counted as the outcome of a call. */
-  #count(requestId: string, refusal: ServiceError): void {
-    if (!(refusal.cause instanceof BackendError)) this.#parts.observer.refused(requestId, refusal);
+  #count({ cause, kind }: ServiceError): void {
+    if (!(cause instanceof BackendError)) this.#parts.observer.refused(ERRORS[kind].status);
   }
 
   async send(actor: Actor, body: Record<string, unknown>, record: RequestRecord | null) {
@@ -259,7 +255,7 @@ export class Inference {
     try {
       return await this.#sender.send({ actor, requestId, body, record });
     } catch (error) {
-      this.#count(requestId, toServiceError(error));
+      this.#count(toServiceError(error));
       throw error;
     }
   }

@@ -14,7 +14,7 @@ import { DAY_MS, HOUR_MS, MINUTE_MS, NANO_PER_USD, NO_ID, type Usage } from "../
 import { type Filter, isOfPerson, matches } from "./filter.ts";
 import type { Wanted } from "./methods.ts";
 import { requestsEnded } from "./notifications.ts";
-import { binsOf, groupsOf, totalsOf } from "./stats.ts";
+import { binsOf, firstTokensOf, groupsOf, outcomesOf, totalsOf } from "./stats.ts";
 import { type AskerSums, type Period, RequestStore } from "./store.ts";
 import { listedOf, viewOf } from "./view.ts";
 
@@ -22,6 +22,7 @@ const LIST = { fallback: 50, max: 500 };
 /** Bars of the histogram at most. */
 const BINS_MAX = 100;
 const ASKERS_SHOWN_MAX = 20;
+const FAILURES_SHOWN = 50;
 const PERIOD_MS = { fallback: DAY_MS, max: 400 * DAY_MS };
 /** Sums by minute are for the last hours; those by hour outlive the rows, to compare with. */
 const MINUTE_SUMS_KEPT_MS = 3 * DAY_MS;
@@ -174,6 +175,28 @@ export class Requests implements RecordSink {
       backends: groupsOf(kinds, "backend"),
       codes: groupsOf(kinds, "code"),
       keys: askers.map(askerView),
+    };
+  }
+
+  /** What an operator watches of the last hour, that of all instances. */
+  async lastHour() {
+    await this.options.usage.settled();
+    const belowMs = (Math.floor(this.clock.now() / MINUTE_MS) + 1) * MINUTE_MS;
+    const fromMs = belowMs - HOUR_MS;
+    const [{ kinds, counts }, failures] = await Promise.all([
+      this.#store.sums({}, { fromMs, belowMs, grainMs: MINUTE_MS }),
+      this.#store.failuresSince(fromMs, FAILURES_SHOWN),
+    ]);
+    return {
+      minutes: outcomesOf(counts, { fromMs, belowMs, binMs: MINUTE_MS }),
+      first_token: firstTokensOf(kinds),
+      failures: failures.map(({ id, ended_ms, ...same }) => ({
+        ...same,
+        at: isoTime(ended_ms),
+        request_id: id,
+        code: same.code ?? "",
+        message: same.message ?? "",
+      })),
     };
   }
 

@@ -53,7 +53,8 @@ class Tally {
 function timesOf(sums: readonly number[], at: number) {
   const counts = sums.slice(at, at + BUCKET_COUNT);
   const of = (share: number) => quantile({ counts, bounds: BUCKETS_MS }, share);
-  return { p50_ms: of(0.5), p95_ms: of(0.95) };
+  const count = counts.reduce((total, each) => total + each, 0);
+  return { count, p50_ms: of(0.5), p95_ms: of(0.95) };
 }
 
 export function totalsOf(kinds: readonly KindSums[]) {
@@ -76,15 +77,43 @@ export function groupsOf(kinds: readonly KindSums[], by: "surface" | "model" | "
     .slice(0, GROUPS_MAX);
 }
 
+interface Bins {
+  fromMs: number;
+  belowMs: number;
+  binMs: number;
+}
+
 /** One bin for each part of the period, empty ones too. */
-export function binsOf(
+function binned<Name extends string>(
   counts: readonly KindCount[],
-  { fromMs, belowMs, binMs }: { fromMs: number; belowMs: number; binMs: number },
+  { fromMs, belowMs, binMs }: Bins,
+  empty: () => Record<Name, number>,
+  nameOf: (count: KindCount) => Name,
 ) {
-  const bins: OutcomeCounts[] = Array.from({ length: Math.ceil((belowMs - fromMs) / binMs) }, noCounts);
-  for (const { start_ms, status, requests } of counts) {
-    const bin = bins[Math.floor((start_ms - fromMs) / binMs)];
-    if (bin) bin[outcomeOf(status)] += requests;
+  const bins = Array.from({ length: Math.ceil((belowMs - fromMs) / binMs) }, empty);
+  for (const count of counts) {
+    const bin = bins[Math.floor((count.start_ms - fromMs) / binMs)];
+    if (bin) bin[nameOf(count)] += count.requests;
   }
   return bins.map((bin, i) => ({ at: isoTime(fromMs + i * binMs), ...bin }));
+}
+
+export const binsOf = (counts: readonly KindCount[], bins: Bins) =>
+  binned(counts, bins, noCounts, ({ status }) => outcomeOf(status));
+
+const noOutcomes = () => ({ ok: 0, client_error: 0, upstream_error: 0, gateway_error: 0, client_left: 0 });
+
+/** As an operator sorts them. `gateway_error`: our own fault, or nobody there to serve it. */
+export const outcomesOf = (counts: readonly KindCount[], bins: Bins) =>
+  binned(counts, bins, noOutcomes, ({ status, reached }) => {
+    const failed = reached ? "upstream_error" : "gateway_error";
+    return ({ ok: "ok", refused: "client_error", left: "client_left", failed } as const)[outcomeOf(status)];
+  });
+
+/** How long first tokens took, by model. */
+export function firstTokensOf(kinds: readonly KindSums[]) {
+  const models = groupsOf(kinds, "model").flatMap(({ name: model, first_token }) =>
+    model === null || first_token.count === 0 ? [] : [{ model, ...first_token }],
+  );
+  return { ...totalsOf(kinds).first_token, models };
 }

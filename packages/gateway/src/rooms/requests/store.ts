@@ -9,6 +9,7 @@ const EVERYONE = NOBODY;
 
 /** Hours in which a list looks for what is rare, at once. */
 const HOURS_AT_ONCE = 128;
+const FAILURES_READ_MAX = 10_000;
 
 interface Time {
   fromMs: number;
@@ -44,7 +45,18 @@ export interface KindSums extends Kind {
 export interface KindCount {
   start_ms: number;
   status: number;
+  /** Whether a backend was asked. */
+  reached: number;
   requests: number;
+}
+const REACHED = "CASE WHEN COALESCE(backend, '') = '' THEN 0 ELSE 1 END";
+
+/** Failures that differ in nothing but their time. */
+export interface AlikeFailures extends Pick<ListedRow, "code" | "status" | "model" | "backend" | "message"> {
+  times: number;
+  /** Of the latest. */
+  ended_ms: number;
+  id: string;
 }
 
 const bucketSql = (column: string): string =>
@@ -156,7 +168,7 @@ export class RequestStore {
       sql.params,
     );
     const counts = await this.db.all<KindCount>(
-      `SELECT start_ms, status, ${summed(["requests"])} ${from} GROUP BY start_ms, status`,
+      `SELECT start_ms, status, ${REACHED} AS reached, ${summed(["requests"])} ${from} GROUP BY 1, 2, 3`,
       sql.params,
     );
     return {
@@ -174,9 +186,9 @@ export class RequestStore {
     const rows = await this.db.all<Kind & KindCount & Record<string, number | null>>(
       `SELECT ended_ms - ended_ms % ${grainMs} AS start_ms, COALESCE(surface, '') AS surface,
          COALESCE(model, '') AS model, COALESCE(backend, '') AS backend, status, COALESCE(code, '') AS code,
-         ${bucketSql("first_token_ms")} AS first_token, ${bucketSql("duration_ms")} AS duration,
+         ${REACHED} AS reached, ${bucketSql("first_token_ms")} AS first_token, ${bucketSql("duration_ms")} AS duration,
          COUNT(*) AS requests, ${summed(["prompt_tokens", "completion_tokens", "cost_nano_usd", ...CACHE_COLUMNS])}
-       FROM requests ${sql.add("status IS NOT NULL").where} GROUP BY 1, 2, 3, 4, 5, 6, 7, 8`,
+       FROM requests ${sql.add("status IS NOT NULL").where} GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9`,
       sql.params,
     );
     const kinds = rows.map((row) => {
@@ -214,6 +226,18 @@ export class RequestStore {
        LEFT JOIN users u ON u.id = t.user_id LEFT JOIN api_keys k ON k.id = t.key_id
        ORDER BY t.requests DESC, t.user_id, t.key_id`,
       sql.params,
+    );
+  }
+
+  /** The latest failures, each with how often it came, so that a flood of one hides no other. */
+  failuresSince(fromMs: number, limit: number): Promise<AlikeFailures[]> {
+    const same = "code, status, model, backend, message";
+    return this.db.all<AlikeFailures>(
+      `SELECT ${same}, COUNT(*) AS times, MAX(ended_ms) AS ended_ms, MAX(id) AS id FROM (
+         SELECT ${same}, ended_ms, CAST(id AS TEXT) AS id FROM requests
+         WHERE status >= 400 AND status <> 499 AND ended_ms >= $1 ORDER BY ended_ms DESC LIMIT ${FAILURES_READ_MAX}
+       ) AS latest GROUP BY ${same} ORDER BY MAX(ended_ms) DESC, MAX(id) DESC LIMIT $2`,
+      [fromMs, limit],
     );
   }
 

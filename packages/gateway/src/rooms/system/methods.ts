@@ -81,7 +81,7 @@ export const activity = defineMethod({
           at: Timestamp,
           request_id: z.string(),
           times: z.int().describe("How often the same failure was seen"),
-          status: z.int().nullable().describe("HTTP status of a refusal; null when an upstream failed"),
+          status: z.int(),
           code: z.string(),
           model: z.string().nullable(),
           backend: z.string().nullable(),

@@ -141,6 +141,7 @@ export const money: readonly Statement[] = [
   "CREATE INDEX requests_time ON requests (ended_ms, api_key_id, model)",
   "CREATE INDEX requests_person ON requests (user_id, ended_ms, key_id, project)",
   "CREATE INDEX requests_ref ON requests (ref_id, ended_ms) WHERE ref_id IS NOT NULL",
+  "CREATE INDEX requests_failed ON requests (ended_ms) WHERE status >= 400",
   // What nobody was charged for goes first.
   "CREATE INDEX requests_uncharged ON requests (ended_ms) WHERE channel IS NULL",
   {

@@ -1,11 +1,10 @@
 import { POSTED_CAPABILITIES } from "../../../backends/contract.ts";
 import { BoundedMap } from "../../../kernel/bounded.ts";
 import type { Clock } from "../../../kernel/clock.ts";
-import { ERRORS, ServiceError } from "../../../kernel/errors.ts";
+import { ServiceError } from "../../../kernel/errors.ts";
 import { CLIENT_LEFT, type Outcome, outcomeOf, type RequestRecord } from "../../../kernel/request-record.ts";
 import { GATEWAY, GEN_AI, OTEL } from "../../../observe/genai-attributes.ts";
 import type { Counter, Histogram, Metrics } from "../../../observe/metrics.ts";
-import { CLIENT_LEFT_OUTCOME, type RequestFailure } from "../../../observe/request-records.ts";
 import { parseTraceparent, type Span, type Tracer } from "../../../observe/tracing.ts";
 import type { ReportedUsage } from "./usage-tail.ts";
 
@@ -44,7 +43,6 @@ export class ObservedCall {
   readonly #startedMs: number;
   #firstChunkMs: number | null = null;
   #cause: unknown = null;
-  #brokenBackend: string | null = null;
   #ended = false;
 
   constructor(
@@ -63,10 +61,9 @@ export class ObservedCall {
     if (record) record.firstTokenMs = this.#firstChunkMs;
   }
 
-  /** An attempt at this backend failed; `end` says whether the call did. */
-  broke(cause: unknown, backend: string): void {
+  /** An attempt failed; `end` says whether the call did. */
+  broke(cause: unknown): void {
     this.#cause = cause;
-    this.#brokenBackend = backend;
     this.facts.record?.broke(cause);
   }
 
@@ -95,10 +92,7 @@ export class ObservedCall {
       handles.output.add(usage.completionTokens);
     }
     if (failure === null) handles.ok.add();
-    else {
-      observer.requests.add(1, { operation, model, outcome: failure });
-      if (failure !== CLIENT_LEFT_OUTCOME) this.#report(failure);
-    }
+    else observer.requests.add(1, { operation, model, outcome: failure });
     if (usage) facts.record?.used(usage, costNanoUsd);
     if (facts.record) this.#note(facts.record, { failure, isOwed: usage !== null, nowMs });
     this.span.end({
@@ -117,25 +111,17 @@ export class ObservedCall {
   ): void {
     const outcome = this.outcome(failure);
     if (outcome === null) record.end(200, nowMs);
-    else if (isOwed || failure === CLIENT_LEFT_OUTCOME || this.#firstChunkMs !== null) record.failed(outcome);
+    else if (isOwed || failure === CLIENT_LEFT.code || this.#firstChunkMs !== null) record.failed(outcome);
   }
 
   /** How the call fails for this reason; null: it does not. */
   outcome(failure: string | null): Outcome | null {
     if (failure === null) return null;
-    if (failure === CLIENT_LEFT_OUTCOME) return CLIENT_LEFT;
+    if (failure === CLIENT_LEFT.code) return CLIENT_LEFT;
     const cause = this.#cause;
     const message = cause instanceof Error ? cause.message : "the answer broke off";
     const begun = this.#firstChunkMs === null ? "" : "after the answer had begun: ";
     return outcomeOf(new ServiceError("bad_gateway", begun + message));
-  }
-
-  #report(code: string): void {
-    const { requestId, model } = this.facts;
-    const cause = this.#cause;
-    const message = cause instanceof Error ? cause.message : "the answer broke off";
-    const backend = this.#brokenBackend ?? this.facts.backend;
-    this.observer.onFailure({ requestId, status: null, code, model, backend, message });
   }
 }
 
@@ -155,8 +141,6 @@ export class CallObserver {
     metrics: Metrics,
     readonly tracer: Tracer,
     readonly clock: Clock,
-    /** Called for every failed request, except when the client disconnected. */
-    readonly onFailure: (failure: RequestFailure) => void,
   ) {
     this.#refusals = metrics.counter(
       "gateway_inference_refusals_total",
@@ -179,17 +163,8 @@ export class CallObserver {
   }
 
   /** A request was refused before any upstream was called. */
-  refused(requestId: string, { kind, message }: ServiceError): void {
-    const { status, code } = ERRORS[kind];
-    this.turnedAway({ requestId, status, code, message });
-  }
-
-  turnedAway({
-    status,
-    ...refusal
-  }: Pick<RequestFailure, "requestId" | "code" | "message"> & { status: number }) {
+  refused(status: number): void {
     this.#refusals.add(1, { status: String(status) });
-    this.onFailure({ ...refusal, status, model: null, backend: null });
   }
 
   begin(facts: CallFacts): ObservedCall {

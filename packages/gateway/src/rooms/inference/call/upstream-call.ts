@@ -12,9 +12,8 @@ import {
 } from "../../../backends/contract.ts";
 import type { SessionOf } from "../../../kernel/affinity.ts";
 import type { Payer } from "../../../kernel/payer.ts";
-import type { RequestRecord } from "../../../kernel/request-record.ts";
+import { CLIENT_LEFT, type RequestRecord } from "../../../kernel/request-record.ts";
 import { LARGE_BODY_BYTES, nextTurn } from "../../../kernel/turns.ts";
-import { CLIENT_LEFT_OUTCOME } from "../../../observe/request-records.ts";
 import type { ModelLimits, UnitPrice, WorkUnit } from "../../billing/index.ts";
 import { type ModelTerms, modelRefusal } from "../../keys/index.ts";
 import type { Admission, Metering } from "../../metering/index.ts";
@@ -311,8 +310,8 @@ export class UpstreamCall {
     const reason = this.watched.isAborted ? this.watched.reason : error;
     const left = isAboutClient(reason);
     this.#isEndedByAsker = isEndedByAsker(reason);
-    this.#failure = left ? CLIENT_LEFT_OUTCOME : reason instanceof BackendError ? reason.kind : "internal";
-    this.observed.broke(reason, this.route.name);
+    this.#failure = left ? CLIENT_LEFT.code : reason instanceof BackendError ? reason.kind : "internal";
+    this.observed.broke(reason);
     if (left) this.route.abandoned();
     else reportTo(this.route, reason);
   }
