@@ -72,7 +72,9 @@ async function visit(
   try {
     for (const origin of origins) {
       const deadline = new Deadline(visitMsMax);
-      await page.session.send("Page.navigate", { url: `${origin}/` }, deadline.leftMs);
+      const { errorText } = await page.session.send("Page.navigate", { url: `${origin}/` }, deadline.leftMs);
+      // A host that may not be reached has stored nothing.
+      if (errorText) continue;
       await page.until(() => page.mainFrame.url.startsWith(origin), deadline.restMs);
       await look(origin, async (local) => {
         const change = { local, session: {}, isCleared: false };

@@ -24,6 +24,8 @@ const pages = {
     for (const type of ['keydown', 'keypress', 'input', 'keyup'])
       k.addEventListener(type, (e) => { log.textContent += type + (e.key ?? '') + ' ' })</script>`,
   "/table": `<title>Table</title><table><tr><td>Ann</td><td>Berlin</td><td><button>Edit Ann</button></td></tr><tr><td>Bob</td><td>Paris</td><td><button>Edit Bob</button></td></tr></table>`,
+  "/framed": `<title>Framed</title><section aria-label="Around"><iframe title="Empty" src="/date"></iframe></section><iframe title="Full" src="/table"></iframe>`,
+  "/drawn": `<title>Drawn</title><body style="margin:0"><svg width="200" height="100"><circle cx="60" cy="50" r="10" fill="red"/></svg><p>Colour <span style="display:inline-block;width:9px;height:9px;background:green"></span> of it</p>`,
   "/invalid": `<title>Invalid</title><form><label>Reference <input name="ref" required pattern="[A-Z]{3}" title="Three capitals"></label><button>Send</button></form>`,
   "/date": `<title>Date</title><label>Day <input type="date" id="d"></label>`,
   "/file": () =>
@@ -97,11 +99,18 @@ onEachEngine("faults that were found", (engine) => {
     expect(body.events).toBeUndefined();
   });
 
-  test("typing fires the events of a key, and none into an empty field before it", async () => {
+  test("typing fires the events of each key, and none into an empty field before it", async () => {
     await open("/keys");
     await tool.post("/type", { target: "#k", text: "ab" });
-    expect(await tool.evaluate("log.textContent")).toBe("keydownb keypressb input keyupb ");
+    expect(await tool.evaluate("log.textContent")).toBe(
+      "keydowna keypressa input keyupa keydownb keypressb input keyupb ",
+    );
     expect(await tool.evaluate("k.value")).toBe("ab");
+    await open("/keys");
+    await tool.post("/type", { target: "#k", text: `${"long ".repeat(100)}end` });
+    expect(await tool.evaluate("[k.value.length, log.textContent.match(/keyup/g).length]")).toEqual([
+      503, 201,
+    ]);
     await open("/keys");
     await tool.post("/type", { target: "#k", text: "ab", slowly: true });
     expect(await tool.evaluate("log.textContent")).not.toContain("Delete");
@@ -112,6 +121,22 @@ onEachEngine("faults that were found", (engine) => {
     const found = await tool.snapshot("?find=paris");
     expect(found).toContain('button "Edit Bob"');
     expect(found).not.toContain("Ann");
+  });
+
+  test("a search looks into frames, and leaves out those without a hit", async () => {
+    await open("/framed");
+    const found = await tool.snapshot("?find=paris");
+    expect(found).toContain('button "Edit Bob"');
+    expect(found).not.toMatch(/Ann|"Empty"|Around/);
+  });
+
+  test("with places, what tells by shape or colour alone is shown too, and is no news afterwards", async () => {
+    await open("/drawn");
+    expect(await tool.snapshot()).not.toMatch(/circle|rgb/);
+    const drawn = await tool.snapshot("?boxes=true");
+    expect(drawn).toMatch(/\[box=50,40,20,20\]:\n\s+- \/hint: circle fill=red/);
+    expect(drawn).toContain("span background=rgb(0, 128, 0)");
+    expect((await tool.get("/a11y?since=true")).body.changes).toBe("");
   });
 
   test("a wheel that turns too far is refused", async () => {

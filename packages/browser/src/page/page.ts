@@ -205,7 +205,10 @@ export class Page {
         if (blocked)
           this.report("popup", `A popup was blocked, because its frame may open none: ${blocked[1]}`);
       });
-      if (kind === "page") reportRefusals(session, (name) => this.#refused(name));
+      if (kind === "page")
+        reportRefusals(session, (name) => {
+          if (!this.arePermissionsChanging) this.#refused(name);
+        });
       guardApplications(session, {
         onPrevented: (url) => this.#reportApplication(url),
         onAsked: (url) => {
@@ -317,7 +320,6 @@ export class Page {
   }
 
   #refused(name: string): void {
-    if (this.arePermissionsChanging) return;
     this.#options.notices.addOnce(
       "permission",
       `The page asked for ${name} and was refused. To allow it, grant the permission "${name}" with resize.`,

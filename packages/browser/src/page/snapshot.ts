@@ -99,7 +99,7 @@ async function stitchFrames(
     }
     const child = await childFrame(page, frame, ref, deadline);
     if (!child) {
-      if (own.isPdf) inner.push({ line, depth, lines: [stillLoading] });
+      inner.push({ line, depth, lines: own.isPdf ? [stillLoading] : [] });
       continue;
     }
     const inside = {
@@ -120,19 +120,28 @@ async function stitchFrames(
       async (limited) =>
         (await pdfSnapshot(child, pdf, limited)) ?? frameSnapshot(page, child, inside, limited),
     );
-    if (!answer && child.isSilent) inner.push({ line, depth, lines: [silentFrame] });
     // A frame that goes away while it is read is left empty.
-    if (!answer || answer.lines.length === 0) continue;
-    charsLeft -= answer.chars;
-    own.truncated ||= answer.truncated;
-    inner.push({ line, depth, lines: answer.lines });
+    inner.push({ line, depth, lines: answer?.lines ?? (child.isSilent ? [silentFrame] : []) });
+    charsLeft -= answer?.chars ?? 0;
+    own.truncated ||= answer?.truncated ?? false;
   }
+  const find = request.find?.trim().toLowerCase();
   for (const { line, depth, lines } of inner.toReversed()) {
-    const indent = "  ".repeat(depth);
-    own.lines[line - 1] += ":";
-    own.lines.splice(line, 0, ...lines.map((text) => indent + text));
+    const head = own.lines[line - 1]!;
+    if (lines.length > 0) {
+      own.lines[line - 1] += ":";
+      own.lines.splice(line, 0, ...lines.map((text) => "  ".repeat(depth) + text));
+    } else if (find !== undefined && !head.toLowerCase().includes(find)) dropFrame(own.lines, line);
   }
   own.chars = own.lines.reduce((sum, line) => sum + request.indentChars + line.length + 1, 0);
+}
+
+/** Takes out a frame without a match, and what held nothing but it. */
+function dropFrame(lines: string[], frameLine: number): void {
+  const indentAt = (index: number) => lines[index]?.search(/\S/) ?? -1;
+  let at = frameLine - 1;
+  do lines.splice(at--, 1);
+  while (lines[at]?.endsWith(":") && indentAt(at + 1) <= indentAt(at));
 }
 
 type FrameLines = Pick<SnapshotAnswer, "lines" | "chars" | "truncated">;

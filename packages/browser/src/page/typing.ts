@@ -33,6 +33,11 @@ export interface TypeOptions {
   slowly: boolean;
 }
 
+interface Typed extends TypeOptions {
+  /** It holds a secret. A part of that would be shown in what the page does with it. */
+  isSecret: boolean;
+}
+
 interface Field {
   frame: Frame;
   kind: FieldKind;
@@ -105,23 +110,23 @@ async function insert(frame: Frame, { target, text }: TypeOptions, deadline: Dea
 }
 
 /** Into a field of the browser's own, by a command in the page; as input where the page passes the focus on. */
-async function insertInPage(
-  frame: Frame,
-  target: string,
-  options: TypeOptions,
-  deadline: Deadline,
-): Promise<void> {
+async function insertInPage(frame: Frame, target: string, options: Typed, deadline: Deadline): Promise<void> {
   try {
-    if (await frame.call("insert", [target, options.text, options.append], deadline.leftMs)) return;
+    const { append, isSecret } = options;
+    const text = await frame.call(
+      "insert",
+      [target, options.text, { append, isWhole: isSecret }],
+      deadline.leftMs,
+    );
+    if (text === options.text) await insert(frame, options, deadline);
+    else await typeKeys(frame.session, text, deadline.leftMs);
   } catch (error) {
     // What was typed, or the focus, made the page leave.
-    if (isContextGone(error)) return;
-    throw error;
+    if (!isContextGone(error)) throw error;
   }
-  await insert(frame, options, deadline);
 }
 
-async function enter({ frame, kind }: Field, options: TypeOptions, deadline: Deadline): Promise<void> {
+async function enter({ frame, kind }: Field, options: Typed, deadline: Deadline): Promise<void> {
   const { target, text, append, slowly } = options;
   const replaces = target !== null && !append;
   if (target !== null && kind.isPlain && isOneLine(options))
@@ -179,7 +184,8 @@ export async function type(page: Page, given: TypeOptions, deadline: Deadline): 
   const field =
     target === null ? await findFocus(page, deadline) : await findTarget(page, target, given, deadline);
   const { frame, matches } = field;
-  const options = { ...given, text: secretsIn(page, frame, given) };
+  const text = secretsIn(page, frame, given);
+  const options = { ...given, text, isSecret: text !== given.text };
   if (!field.isDone && !(await isTaken(page, enter(field, options, deadline))))
     return stillBusy(page, matches);
   const { value, after } = await readBack(page, field, options, deadline);

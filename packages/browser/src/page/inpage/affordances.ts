@@ -85,9 +85,14 @@ export function createAffordances(dom: Dom, roles: Roles) {
     const { fill, backgroundColor } = dom.styleOf(element);
     if (element instanceof SVGGeometryElement || element instanceof SVGTextContentElement)
       return `fill=${element.getAttribute("fill") ?? fill}`;
-    const isLeaf = element.childElementCount === 0 && !element.textContent?.trim();
-    return isLeaf && !/^rgba\(.* 0\)$/.test(backgroundColor) ? `background=${backgroundColor}` : "";
+    return isBlank(element) && !/^rgba\(.* 0\)$/.test(backgroundColor) ? `background=${backgroundColor}` : "";
   }
+
+  const isBlank = (element: Element) => element.childElementCount === 0 && !element.textContent?.trim();
+
+  /** Nothing to read, but a colour or a picture to see. */
+  const isColoured = (element: Element) =>
+    isBlank(element) && (colourOf(element) !== "" || sourceOf(element) !== "");
 
   function lookOf(element: Element): string {
     const tag = dom.tagOf(element).toLowerCase();
@@ -96,7 +101,7 @@ export function createAffordances(dom: Dom, roles: Roles) {
     const classes = (element.getAttribute("class") ?? "").trim().replace(/(^|\s+)(?=\S)/g, ".");
     const name = element.getAttribute("name");
     const source = sourceOf(element);
-    const isField = /^(input|textarea|select|button)$/.test(tag);
+    const isField = /^(input|textarea|select)$/.test(tag);
     const parts = [
       `${tag}${id}${classes}`,
       name ? `name=${name}` : "",
@@ -125,6 +130,7 @@ export function createAffordances(dom: Dom, roles: Roles) {
     takesFocus,
     isInteractive,
     valueText,
+    isColoured,
     hintOf,
   };
 }

@@ -200,13 +200,13 @@ function createAgent(
         charsMax,
         childrenMax: Math.ceil(searched / shortestLine),
         isTarget: request.target !== null,
+        looks: request.boxes,
       });
       distiller.distill(top, request.depthMax);
       if (request.find !== null) prune.keepMatching(top, request.find);
       const rendered = renderer.render(top, request);
-      const isWhole =
-        request.target === null && request.find === null && request.offset + request.depthMax === 0;
-      if (isWhole) changeLog.remember(top, charsMax);
+      const isPart = request.target !== null || request.find !== null || request.boxes;
+      if (!isPart && request.offset + request.depthMax === 0) changeLog.remember(top, charsMax);
       dom.resetCaches();
       return {
         ...rendered,
@@ -261,9 +261,9 @@ function createAgent(
         return { field, readiness: fields.prepareType(element, request) };
       });
     },
-    insert(target, text, append) {
+    insert(target, text, request) {
       const element = located(target);
-      return element !== null && fields.insert(element, text, append);
+      return element === null ? text : fields.insert(element, text, request);
     },
     paste: fields.paste,
     focus() {

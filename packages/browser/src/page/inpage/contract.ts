@@ -1,7 +1,7 @@
 /** What the tool asks of the agent in a document, and what it is answered; both sides share these signatures. */
 import type { ClickRequest, Readiness } from "./act.ts";
 import type { Changes } from "./changes.ts";
-import type { FieldKind, TypeRequest } from "./fields.ts";
+import type { FieldKind, InsertRequest, TypeRequest } from "./fields.ts";
 import type { FormOutcome } from "./forms.ts";
 import type { Point } from "./hit.ts";
 import type { Rendered } from "./render.ts";
@@ -88,8 +88,8 @@ export interface Agent {
   focusOn(target: string): void;
   frame(): Promise<void>;
   type(target: string, request: TypeRequest): Found;
-  /** The text of a plain field that `type` found ready; false when it has to be sent as input. */
-  insert(target: string, text: string, append: boolean): boolean;
+  /** The text of a plain field that `type` found ready; what is left of it has to be sent as input. */
+  insert(target: string, text: string, request: InsertRequest): string;
   /** Into what has the focus; false when the page does not take it. */
   paste(text: string): boolean;
   /** What has the focus: a field, a document inside of this one, something else, or nothing. */

@@ -69,8 +69,10 @@ export function createDescriber(tools: DescribeTools) {
   const { dom, roles, names, affordances, covers, refFor, noticeSilent } = tools;
   const pictureSidesMin = { IMG: 10, CANVAS: 16, VIDEO: 16, other: 48 };
   let active: Element | null = null;
+  let showsLooks = false;
 
-  function begin(): void {
+  function begin(looks: boolean): void {
+    showsLooks = looks;
     active = document.hasFocus() ? document.activeElement : null;
     affordances.begin();
     covers.begin();
@@ -215,7 +217,17 @@ export function createDescriber(tools: DescribeTools) {
       // Of the parts of a drawing the colour matters even where there is a letter in them.
       const isSilent = isInteractive || isDrawn(element) || isUnreadable(element.textContent ?? "");
       if (isSilent) node.hint = affordances.hintOf(element);
+    } else if (showsLooks && isLook(node)) {
+      node.isKept = true;
+      node.hint = affordances.hintOf(element);
     }
+  }
+
+  /** Part of a drawing, or an empty thing of some colour: there is nothing to read, but something to see. */
+  function isLook({ element, role, name }: AriaNode): boolean {
+    if (role !== "generic" || name) return false;
+    if (isDrawn(element)) return isPicture((element as SVGElement).ownerSVGElement ?? element, "img");
+    return affordances.isColoured(element);
   }
 
   const isDrawn = (element: Element) =>

@@ -14,6 +14,12 @@ export interface TypeRequest {
   isFocusedLater: boolean;
 }
 
+export interface InsertRequest {
+  append: boolean;
+  /** As one piece, not key by key. */
+  isWhole: boolean;
+}
+
 /** How the text gets into the field that is ready now. */
 export interface FieldKind {
   /** One box for each character, as for codes that are sent by mail. */
@@ -42,6 +48,7 @@ export function createFields({ dom, roles, hit, act, brief, watch }: FieldTools)
   const valueTypes = /^(date|time|datetime-local|month|week|color|range)$/;
   const clickedTypes = /^(checkbox|radio|submit|button|reset|image|hidden)$/;
   const optionsShownMax = 20;
+  const keysMax = 200;
 
   const hasEditContext = (element: Element) =>
     Boolean((element as Element & { editContext?: unknown }).editContext);
@@ -200,14 +207,30 @@ export function createFields({ dom, roles, hit, act, brief, watch }: FieldTools)
 
   /**
    * Focus, selection and text in one step. Apart, the focus would be drawn in a frame of its own, and what the text
-   * leads to one frame later. False: the page has moved the focus on, and the text has to follow it.
+   * leads to one frame later. Returns what is left of the text when the page moves the focus on: it has to follow.
    */
-  function insert(element: Element, text: string, append: boolean): boolean {
+  function insert(element: Element, text: string, { append, isWhole }: InsertRequest): string {
     const field = element as HTMLElement;
     focusFor(field, append);
-    if (focused() !== field) return false;
-    // The events of one key: searches and filters wait for those.
-    const key = [...text].at(-1)!;
+    const characters = [...text];
+    // Of a long text the beginning comes as a whole: each key costs a page what one keystroke does.
+    const wholeCount = isWhole ? characters.length : Math.max(0, characters.length - keysMax);
+    const whole = characters.splice(0, wholeCount).join("");
+    const parts = whole === "" ? [...characters] : [whole, ...characters];
+    while (parts.length > 0 && focused() === field) {
+      typePart(field, parts.shift()!);
+      // A box that keeps one character of two hands a whole code on to its neighbours, as when it is pasted.
+      if (parts.length !== characters.length - 2 || (field as HTMLInputElement).value.length !== 1) continue;
+      focusFor(field, false);
+      typePart(field, text);
+      return "";
+    }
+    return parts.join("");
+  }
+
+  /** With the events of its last key: searches and filters wait for those. */
+  function typePart(field: HTMLElement, part: string): void {
+    const key = [...part].at(-1)!;
     const letter = /^[a-z0-9]$/i.test(key) ? key.toUpperCase() : "";
     const code = letter && `${/\d/.test(letter) ? "Digit" : "Key"}${letter}`;
     const fire = (type: string, keyCode: number) => {
@@ -217,9 +240,8 @@ export function createFields({ dom, roles, hit, act, brief, watch }: FieldTools)
     const keyCode = letter ? letter.charCodeAt(0) : key === " " ? 32 : 0;
     const isTyped = fire("keydown", keyCode) && fire("keypress", key.codePointAt(0)!);
     // Not every browser asks the page before a command; the page is asked here, once, and may do it itself.
-    if (isTyped && isAllowed(field, text)) watch.insertText(text);
+    if (isTyped && isAllowed(field, part)) watch.insertText(part);
     fire("keyup", keyCode);
-    return true;
   }
 
   /** As from the clipboard, into what has the focus; false when the page does not care for that itself. */

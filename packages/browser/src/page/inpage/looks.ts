@@ -65,7 +65,7 @@ export function createLooks({ tree, distiller }: { tree: Tree; distiller: Distil
 
   function walk(root: Element, charsMax: number): AriaNode {
     const childrenMax = Math.ceil(charsMax / shortestLine);
-    const top = tree.build(root, { offset: 0, charsMax, childrenMax, isTarget: false });
+    const top = tree.build(root, { offset: 0, charsMax, childrenMax, isTarget: false, looks: false });
     distiller.distill(top, 0);
     return top;
   }

@@ -20,6 +20,8 @@ export function createPrune() {
     function keep(node: AriaNode): boolean {
       // What belongs to a match is shown whole; and of a row, what can be done with it.
       if (isMatch(node) || (node.role === "row" && holdsMatch(node))) return true;
+      // What a frame holds is not known here; one without a match is taken out later.
+      if (node.role === "iframe") return node.ref !== null;
       node.children = node.children.filter((child) => typeof child.node !== "string" && keep(child.node));
       node.unseen = undefined;
       return node.children.length > 0;

@@ -12,6 +12,8 @@ export interface TreeOptions {
   childrenMax: number;
   /** The root was asked for, and gets a line in any case. */
   isTarget: boolean;
+  /** What tells by its shape or colour alone is shown too. */
+  looks: boolean;
 }
 
 export interface TreeTools {
@@ -72,7 +74,7 @@ export function createTree({ dom, generated, describer, covers, refFor, noticeHo
     options: TreeOptions,
     shares: boolean,
   ): { top: AriaNode; isComplete: boolean } {
-    describer.begin();
+    describer.begin(options.looks);
     const visited = new Set<Node>();
     const top = describer.empty(root, "fragment");
     let spent = 0;
