@@ -2,7 +2,7 @@
  * `npm run clients -- install`  gets the coding agents that the grid of clients is tested with: Codex, Claude Code,
  *                               Gemini CLI and OpenCode (1.5 GB, into `.cache/clients`)
  * `npm run clients -- test`     runs the grid of clients, and the coding agents against each dialect of a backend
- * `npm run clients -- record`   the same, and records the first request of each of these agents for `npm test`
+ * `npm run clients -- record`   the same, and records the requests of their sessions for `npm test`
  */
 import "./lib/help.ts";
 import { spawnSync } from "node:child_process";

@@ -1,4 +1,5 @@
 import { createAnthropic } from "@ai-sdk/anthropic";
+import { createGoogle } from "@ai-sdk/google";
 import { createOpenAI } from "@ai-sdk/openai";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import Anthropic from "@anthropic-ai/sdk";
@@ -318,5 +319,9 @@ export const aiAgents: Record<string, Agent> = {
         cacheControl: cache_control,
       },
     },
+  ),
+  "AI SDK, gemini": aiAgent(
+    ({ url, key, model }) => createGoogle({ baseURL: `${url}/v1beta`, apiKey: key })(model),
+    { google: { thinkingConfig: { includeThoughts: true, thinkingLevel: "high" } } },
   ),
 };

@@ -5,10 +5,12 @@ import type { FakeVendor } from "@model-gateway/testing/vendors/model.ts";
 import { startOpenAI } from "@model-gateway/testing/vendors/openai.ts";
 import { bootInference, type InferenceBench } from "../support/inference.ts";
 import { type Agent, aiAgents, chatAgent, geminiAgent, messagesAgent, responsesAgent } from "./agents.ts";
+import { startRecorder, toldBy } from "./exchanges.ts";
 
 /**
  * Each kind of client against each vendor: ten turns with tools, thinking and an image, which the vendor would refuse at
- * the second were anything lost. Prices are the built-in ones; each vendor writes its own bill.
+ * the second were anything lost. A stream tells its client the same, event by event, as the client's own vendor does.
+ * Prices are the built-in ones; each vendor writes its own bill.
  */
 const AGENTS: Record<string, Agent> = {
   chat: chatAgent,
@@ -17,6 +19,13 @@ const AGENTS: Record<string, Agent> = {
   gemini: geminiAgent,
   ...aiAgents,
 };
+/** The vendor whose API a client speaks. Chats are DeepSeek's here: OpenAI's models take them as responses. */
+const OWN_VENDORS = [
+  { speaks: /chat/, model: "deepseek-v4-pro", start: startOpenAI },
+  { speaks: /responses/, model: "gpt-5.6-sol", start: startOpenAI },
+  { speaks: /messages/, model: "claude-opus-5-5", start: startAnthropic },
+  { speaks: /gemini/, model: "gemini-3.8-flash", start: startGemini },
+];
 const VENDORS: { dialects: string[]; model: string; start: () => FakeVendor; prefix?: string }[] = [
   { dialects: ["messages"], model: "claude-opus-5-5", start: startAnthropic },
   { dialects: ["chat", "responses"], model: "gpt-6.1-sol", start: startOpenAI },
@@ -25,10 +34,40 @@ const VENDORS: { dialects: string[]; model: string; start: () => FakeVendor; pre
   { dialects: ["gemini"], model: "gemini-3.8-flash", start: startGemini },
 ];
 
+type Recorder = ReturnType<typeof startRecorder>;
+
+/** What a streamed session tells, but for thoughts: not all vendors show them to those who do not ask. */
+const toldIn = ({ exchanges }: Recorder) =>
+  exchanges
+    .splice(0)
+    .map(({ answer }) =>
+      toldBy(answer).filter((told) => !/reasoning|thought|thinking|signature|_stop/.test(told.join(" "))),
+    );
+
+/** What each client is told by its own vendor, without the gateway. */
+const known = new Map<string, Promise<ReturnType<typeof toldIn>>>();
+async function toldAlone(name: string) {
+  const { model, start } = OWN_VENDORS.find(({ speaks }) => speaks.test(name))!;
+  const vendor = start();
+  const recorder = startRecorder(vendor.url);
+  // The chat API of the fakes is where the gateway's own is.
+  await AGENTS[name]!({ url: recorder.url, key: vendor.apiKey, model, isStream: true });
+  recorder.stop();
+  vendor.stop();
+  return toldIn(recorder);
+}
+const ownEvents = (name: string) => {
+  const told = known.get(name) ?? toldAlone(name);
+  known.set(name, told);
+  return told;
+};
+
 let bench: InferenceBench;
+let recorder: Recorder;
 const fakes: FakeVendor[] = [];
 beforeAll(async () => {
   bench = await bootInference();
+  recorder = startRecorder(bench.url);
   for (const { dialects, model, start } of VENDORS) {
     const fake = start();
     // Each model has one backend.
@@ -45,6 +84,7 @@ beforeAll(async () => {
   }
 });
 afterAll(async () => {
+  recorder.stop();
   for (const fake of fakes) fake.stop();
   await bench.stop();
 });
@@ -66,8 +106,9 @@ describe.each(VENDORS)("$model by $dialects", ({ model, dialects, start }) => {
   for (const [name, agent] of Object.entries(AGENTS))
     for (const isStream of [true, false])
       test(`a client of ${name}, ${isStream ? "streamed" : "whole"}`, async () => {
-        const { url, key } = bench;
-        const told = await agent({ url, key, model, isStream });
+        recorder.exchanges.length = 0;
+        const told = await agent({ url: recorder.url, key: bench.key, model, isStream });
+        if (isStream) expect(toldIn(recorder)).toEqual(await ownEvents(name));
         expect(await bookedNanoUsd(model)).toBe(billedNanoUsd(model));
         expect(told).toMatchObject({ turns: 10, text: "Done after 10 turns." });
         expect(told.usage.completion).toBeGreaterThan(0);

@@ -1,4 +1,5 @@
 import { createAnthropic } from "@ai-sdk/anthropic";
+import { createGoogle } from "@ai-sdk/google";
 import { createOpenAI } from "@ai-sdk/openai";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { generateText, isStepCount, jsonSchema, type LanguageModel, streamText, tool } from "ai";
@@ -66,5 +67,8 @@ export const aiSdk: readonly Client[] = [
   }),
   client("@ai-sdk/anthropic", "/v1/messages", {
     modelOf: ({ url, key, model }) => createAnthropic({ authToken: key, baseURL: `${url}/v1` })(model),
+  }),
+  client("@ai-sdk/google", "/v1beta/models/{call}", {
+    modelOf: ({ url, key, model }) => createGoogle({ apiKey: key, baseURL: `${url}/v1beta` })(model),
   }),
 ];

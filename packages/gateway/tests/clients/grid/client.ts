@@ -23,6 +23,8 @@ export interface Door {
 export interface Question {
   prompt: string;
   stream: boolean;
+  /** A picture goes along; for coding agents. */
+  image?: boolean;
 }
 
 export interface Client {
@@ -50,6 +52,10 @@ export interface Difference {
   /** For the grid in docs/clients.md. */
   because: string;
 }
+
+/** A picture of one pixel. */
+export const IMAGE_DATA =
+  "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
 /** What tools say. */
 export const WEATHER = "21 degrees in Oslo";

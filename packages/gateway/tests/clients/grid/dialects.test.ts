@@ -1,14 +1,15 @@
 /**
  * The real coding agents × the dialects of backends: a session of ten turns with tools and thinking, an abort, and a
- * prompt that is too long. With RECORD set, their first requests become the fixtures of ../recorded.
+ * prompt that is too long. With RECORD set, the sessions become the fixtures of ../recorded.
  */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { writeFileSync } from "node:fs";
-import { join } from "node:path";
 import { until } from "@model-gateway/testing/until.ts";
 import { Refusal } from "@model-gateway/testing/vendors/model.ts";
+import { startRecorder } from "../../dialects/exchanges.ts";
 import { DIALECTS, type DialectName, modelOf, startVendors, type Vendors } from "../../dialects/vendors.ts";
 import { bootInference, type InferenceBench } from "../../support/inference.ts";
+import { record } from "../recorded/sessions.ts";
+import { IMAGE_DATA } from "./client.ts";
 import { programScript } from "./program-script.ts";
 import { hasPrograms, PROGRAM_TIMEOUT_MS, programClients } from "./programs.ts";
 
@@ -37,14 +38,6 @@ function overflow(message: string) {
     error: { message, type: "invalid_request_error", param: "messages", code: "context_length_exceeded" },
   };
 }
-const NATIVE: Record<string, DialectName> = {
-  "claude-code": "messages",
-  codex: "responses",
-  "gemini-cli": "gemini",
-  opencode: "chat",
-};
-const TEXT_CHARS_MAX = 160;
-
 describe.if(hasPrograms)("coding agents, where npm run clients -- install has put them", () => {
   let bench: InferenceBench;
   let vendors: Vendors;
@@ -61,17 +54,20 @@ describe.if(hasPrograms)("coding agents, where npm run clients -- install has pu
   for (const client of programClients)
     for (const dialect of DIALECTS) {
       test(
-        `${client.name}, ${dialect}: ten turns with tools and thinking`,
+        `${client.name}, ${dialect}: ten turns with tools, thinking and an image`,
         async () => {
           const vendor = vendors[dialect];
           vendor.script = programScript;
           const before = vendor.requests.length;
-          expect(await client.ask(door(dialect), { prompt: PROMPT, stream: true })).toContain(
-            "Done after 10 turns.",
-          );
-          expect(vendor.requests.length - before).toBe(10);
-          if (process.env.RECORD && NATIVE[client.id] === dialect)
-            record(client.id, vendor.requests[before]!);
+          const recorder = startRecorder(bench.url);
+          const through = { ...door(dialect), url: recorder.url };
+          const told = await client.ask(through, { prompt: PROMPT, stream: true, image: true });
+          recorder.stop();
+          expect(told).toContain("Done after 10 turns.");
+          const sent = vendor.requests.slice(before);
+          expect(sent).toHaveLength(10);
+          for (const { text } of sent) expect(text).toContain(IMAGE_DATA);
+          if (process.env.RECORD) record(client.id, dialect, recorder.exchanges);
         },
         PROGRAM_TIMEOUT_MS,
       );
@@ -106,20 +102,3 @@ describe.if(hasPrograms)("coding agents, where npm run clients -- install has pu
       );
     }
 });
-
-/** What belongs to the vendors' prompts, and to one run, is cut. */
-function record(
-  id: string,
-  { path, headers, json }: { path: string; headers: Record<string, string>; json: object },
-) {
-  const body = JSON.parse(JSON.stringify(json), (_, value) =>
-    typeof value === "string" && value.length > TEXT_CHARS_MAX
-      ? `${value.slice(0, TEXT_CHARS_MAX / 2)} …`
-      : value,
-  );
-  const own =
-    /^(anthropic-|x-claude|x-app|x-stainless|x-codex|x-client|session-id|thread-id|originator|user-agent|x-goog-api-client)/;
-  const kept = Object.fromEntries(Object.entries(headers).filter(([name]) => own.test(name)));
-  const file = join(import.meta.dir, "../recorded/fixtures", `${id}.json`);
-  writeFileSync(file, `${JSON.stringify({ path, headers: kept, body }, null, 2)}\n`);
-}

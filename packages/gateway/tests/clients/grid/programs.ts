@@ -4,7 +4,7 @@ import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { folder, PROGRAMS } from "../../../../../scripts/clients.ts";
-import type { Client, Door } from "./client.ts";
+import { type Client, type Door, IMAGE_DATA } from "./client.ts";
 
 type Package = keyof typeof PROGRAMS;
 
@@ -16,13 +16,15 @@ interface Program {
   command: string;
   surface: string;
   differs?: Client["differs"];
-  args(door: Door, prompt: string): string[];
+  /** `image`: the name of a file beside it that goes along. */
+  args(door: Door, prompt: string, image?: string): string[];
   env?(door: Door): Record<string, string>;
   /** Its settings, by their place below the home folder. */
   files?(door: Door): Record<string, string>;
 }
 
 const PROVIDER = "gateway";
+const IMAGE_FILE = "picture.png";
 
 const programs: readonly Program[] = [
   {
@@ -32,11 +34,12 @@ const programs: readonly Program[] = [
     command: "codex",
     surface: "/v1/responses",
     differs: { "wrong key": { requests: 6, because: "it repeats every 401" } },
-    args: (_, prompt) => [
+    args: (_, prompt, image) => [
       "exec",
       "--skip-git-repo-check",
       "--dangerously-bypass-approvals-and-sandbox",
       prompt,
+      ...(image ? ["--image", image] : []),
     ],
     env: ({ key }) => ({ GATEWAY_KEY: key }),
     files: ({ url, model }) => ({
@@ -64,7 +67,10 @@ const programs: readonly Program[] = [
         because: "it asks again, and says it in its own words",
       },
     },
-    args: ({ model }, prompt) => ["--print", "--model", model, "--allowedTools", "Bash", "--", prompt],
+    args: ({ model }, prompt, image) => [
+      ...["--print", "--model", model, "--allowedTools", "Bash,Read", "--"],
+      image ? `${prompt} @${image}` : prompt,
+    ],
     env: ({ url, key }) => ({
       ANTHROPIC_BASE_URL: url,
       ANTHROPIC_AUTH_TOKEN: key,
@@ -77,7 +83,10 @@ const programs: readonly Program[] = [
     package: "@google/gemini-cli",
     command: "gemini",
     surface: "/v1beta/models/{call}",
-    args: ({ model }, prompt) => ["--yolo", "--skip-trust", "--model", model, "--prompt", prompt],
+    args: ({ model }, prompt, image) => [
+      ...["--yolo", "--skip-trust", "--model", model, "--prompt"],
+      image ? `${prompt} @${image}` : prompt,
+    ],
     env: ({ url, key }) => ({ GOOGLE_GEMINI_BASE_URL: url, GEMINI_API_KEY: key }),
     files: () => ({
       ".gemini/settings.json": JSON.stringify({
@@ -94,7 +103,10 @@ const programs: readonly Program[] = [
     command: "opencode",
     surface: "/v1/chat/completions",
     differs: { overflow: { requests: 2, because: "it asks for a summary first" } },
-    args: ({ model }, prompt) => ["run", "--title", "grid", "--model", `${PROVIDER}/${model}`, prompt],
+    args: ({ model }, prompt, image) => [
+      ...["run", "--title", "grid", "--model", `${PROVIDER}/${model}`, prompt],
+      ...(image ? ["--file", image] : []),
+    ],
     env: () => ({ OPENCODE_DISABLE_MODELS_FETCH: "1", OPENCODE_DISABLE_AUTOUPDATE: "1" }),
     files: ({ url, key, model }) => ({
       ".config/opencode/opencode.json": JSON.stringify({
@@ -102,7 +114,9 @@ const programs: readonly Program[] = [
           [PROVIDER]: {
             npm: "@ai-sdk/openai-compatible",
             options: { baseURL: `${url}/v1`, apiKey: key },
-            models: { [model]: {} },
+            models: {
+              [model]: { attachment: true, modalities: { input: ["text", "image"], output: ["text"] } },
+            },
           },
         },
       }),
@@ -110,10 +124,17 @@ const programs: readonly Program[] = [
   },
 ];
 
+interface Run {
+  door: Door;
+  prompt: string;
+  image?: boolean;
+  started?: (child: ChildProcess) => void;
+}
+
 /** A run in a home folder of its own, which is gone afterwards. */
 async function run(
   program: Program,
-  { door, prompt, started }: { door: Door; prompt: string; started?: (child: ChildProcess) => void },
+  { door, prompt, image, started }: Run,
 ): Promise<{ code: number | null; out: string }> {
   const home = mkdtempSync(join(tmpdir(), "grid-client-"));
   try {
@@ -121,7 +142,9 @@ async function run(
       mkdirSync(dirname(join(home, name)), { recursive: true });
       writeFileSync(join(home, name), text);
     }
-    const child = spawn(join(folder, "node_modules/.bin", program.command), program.args(door, prompt), {
+    if (image) writeFileSync(join(home, IMAGE_FILE), Buffer.from(IMAGE_DATA, "base64"));
+    const args = program.args(door, prompt, image ? IMAGE_FILE : undefined);
+    const child = spawn(join(folder, "node_modules/.bin", program.command), args, {
       cwd: home,
       env: { PATH: process.env.PATH, HOME: home, ...program.env?.(door) },
       stdio: ["ignore", "pipe", "pipe"],
@@ -140,8 +163,8 @@ async function run(
 }
 
 function client(program: Program): Client {
-  const ask = async (door: Door, prompt: string) => {
-    const { code, out } = await run(program, { door, prompt });
+  const ask = async (door: Door, prompt: string, image = false) => {
+    const { code, out } = await run(program, { door, prompt, image });
     if (code !== 0) throw new Error(out);
     return out;
   };
@@ -151,7 +174,7 @@ function client(program: Program): Client {
     surface: program.surface,
     lacks: { whole: "always streams" },
     ...(program.differs && { differs: program.differs }),
-    ask: (door, { prompt }) => ask(door, prompt),
+    ask: (door, { prompt, image }) => ask(door, prompt, image),
     useTool: ask,
     async leave(door, prompt, begun) {
       let child: ChildProcess | null = null;
