@@ -1,21 +1,25 @@
 import { BoundedMap } from "../../kernel/bounded.ts";
 
 const MODELS_MAX = 10_000;
-/** Of a model that has not completed an answer yet: about what the quicker ones of the vendors write. */
+/** About what the quicker models of the vendors write. */
 const TOKENS_PER_SECOND_UNKNOWN = 100;
-/** What an answer still weighs when the next one has come. */
-const KEPT_SHARE = 0.9;
+/** The time of shorter answers is mostly that until their first token: many of them say nothing about the pace. */
+const TELLING_TOKENS = 500;
+/** When as much has been written again, what was known weighs half. */
+const HALVED_BY_TOKENS = 20_000;
 
-/** How fast models write, by their completed answers, with the tokens that nobody sees. */
+/** How fast models write, by their completed answers, with the tokens that nobody sees. Long ones count for more. */
 export class Paces {
   readonly #of = new BoundedMap<string, { tokens: number; ms: number }>(MODELS_MAX);
 
   /** An answer came to its end, and the upstream has said how long it was. */
   completed(model: string, tokens: number, ms: number): void {
-    const before = this.#of.get(model);
+    if (tokens < TELLING_TOKENS) return;
+    const before = this.#of.get(model) ?? { tokens: 0, ms: 0 };
+    const kept = HALVED_BY_TOKENS / (HALVED_BY_TOKENS + tokens);
     this.#of.set(model, {
-      tokens: (before?.tokens ?? 0) * KEPT_SHARE + tokens,
-      ms: (before?.ms ?? 0) * KEPT_SHARE + Math.max(1, ms),
+      tokens: before.tokens * kept + tokens * tokens,
+      ms: before.ms * kept + Math.max(1, ms) * tokens,
     });
   }
 

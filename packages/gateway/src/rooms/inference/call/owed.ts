@@ -7,6 +7,8 @@ import { type Made, WorkBound } from "./work-bound.ts";
 export interface CallEnd {
   /** Whether the answer is complete; otherwise it was cut short, by either side. */
   isWhole: boolean;
+  /** The gateway ended it: the payer cannot cover more. */
+  isStopped?: boolean;
   reported: UsageReport;
   /** Tokens of the text that was delivered, as counted here. Of other work, more than 0 once anything was. */
   delivered: number;

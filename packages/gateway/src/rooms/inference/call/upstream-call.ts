@@ -321,7 +321,8 @@ export class UpstreamCall {
     this.#isSettled = true;
     this.parts.watch.release(this.watched);
     const isOwedUnanswered = this.#isEndedByAsker && this.#tried.length > this.#unsentAttempt;
-    const writtenTokens = this.#failure === null ? 0 : this.admission.writtenTokens();
+    const isCut = this.#failure !== null || end.isStopped;
+    const writtenTokens = isCut ? this.admission.writtenTokens() : 0;
     const owed = owedFor(end, this.outgoing.bound, { isOwedUnanswered, writtenTokens });
     let costNanoUsd: number | null = null;
     if (owed === null) this.admission.release();

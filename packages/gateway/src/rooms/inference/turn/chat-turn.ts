@@ -8,6 +8,7 @@ import { AnswerBody, readAnswer, requireList } from "../call/answer-body.ts";
 import { type AnswerForm, type AnswerHead, CHAT_FORM, WholeAnswer } from "../call/answer-shape.ts";
 import { CLIENT_LEFT } from "../call/deadlines.ts";
 import { toFailure } from "../call/failures.ts";
+import type { CallEnd } from "../call/owed.ts";
 import {
   type Asker,
   type CallParts,
@@ -154,13 +155,13 @@ export class ChatTurn {
     };
   }
 
-  #settle({ isWhole }: { isWhole: boolean }): ReportedUsage | null {
+  #settle({ isWhole, isStopped }: Pick<CallEnd, "isWhole" | "isStopped">): ReportedUsage | null {
     const meter = this.#meter;
     if (!meter) return this.call.settle();
     const reported = meter.usage ?? (meter.isAbsurd ? ABSURD : null);
     // Usage that was followed by more text is a running total.
     const isFinal = meter.usage === null || meter.isUsageFinal;
-    return this.call.settle({ isWhole: isWhole && isFinal, reported, delivered: meter.tokens });
+    return this.call.settle({ isWhole: isWhole && isFinal, isStopped, reported, delivered: meter.tokens });
   }
 
   /** The whole answer, settled, as `reply` writes it. */
@@ -360,7 +361,7 @@ export class ChatTurn {
     }
     call.route.succeeded();
     const isStopped = ending.kind === "stopped";
-    const settled = this.#settle({ isWhole: !isStopped });
+    const settled = this.#settle({ isWhole: !isStopped, isStopped });
     const closing = meter.closing(settled, { isStopped });
     if (record.collector) await record.completed(call.route);
     this.#telling?.finish(settled);
