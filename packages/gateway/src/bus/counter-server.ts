@@ -13,6 +13,12 @@ export type CounterAsk =
 /** Of a hit: which limit is full and for how long, or nothing. Of a grant: the units. Of a change: nothing. */
 export type CounterAnswer = readonly number[];
 
+export interface CounterAnswers {
+  answers: readonly CounterAnswer[];
+  /** How many instances share the counter, the dead ones of the last moment among them. */
+  instances: number;
+}
+
 export interface CounterEntry {
   /** Nobody had entered before: whatever was counted has been forgotten. */
   isNew: boolean;
@@ -22,7 +28,7 @@ export interface CounterEntry {
 export interface CounterServer {
   readonly available: boolean;
   /** Decides all asks, in order and in one step. Null when the instance is not known. Shows that the instance lives. */
-  ask(instance: string, asks: readonly CounterAsk[]): Promise<readonly CounterAnswer[] | null>;
+  ask(instance: string, asks: readonly CounterAsk[]): Promise<CounterAnswers | null>;
   enter(instance: string): Promise<CounterEntry>;
   /** Frees everything that the instances hold. */
   leave(instances: readonly string[]): Promise<void>;

@@ -12,7 +12,7 @@ import {
   type ReservedChange,
   type Spent,
 } from "./contract.ts";
-import type { CounterAnswer, CounterAsk, CounterServer } from "./counter-server.ts";
+import type { CounterAnswer, CounterAnswers, CounterAsk, CounterServer } from "./counter-server.ts";
 import { MemoryCounter } from "./in-process/counter.ts";
 
 const BEAT_MS = 5_000;
@@ -48,7 +48,8 @@ const NOTHING = { money: 0, tokens: 0 };
 /**
  * Asks a server that counts for all instances. What one turn of the event loop asks goes in one message, and one
  * message at a time is on its way: what comes meanwhile goes with the next. This instance remembers what it holds, so
- * that it can decide alone while the server is away, and tell it everything when it is back.
+ * that it can decide alone while the server is away, for its share of what is left, and tell it everything when it is
+ * back.
  */
 export class SharedCounter implements Counter {
   readonly #own: MemoryCounter;
@@ -63,6 +64,8 @@ export class SharedCounter implements Counter {
   #instance = "";
   #former: string[] = [];
   #unknown = 0;
+  /** How many instances there were when the server answered last. */
+  #sharers = 1;
   #endPause = ignore;
   #isClosed = false;
   readonly #ends: (() => void)[];
@@ -138,11 +141,11 @@ export class SharedCounter implements Counter {
           continue;
         }
         asked = this.#waiting.splice(0, ASKS_MAX);
-        const answers = await server.ask(
+        const said = await server.ask(
           this.#instance,
           asked.map(({ ask }) => ask),
         );
-        if (answers) this.#answered(asked, answers);
+        if (said) this.#answered(asked, said);
         else this.#notKnown(asked);
         asked = [];
       }
@@ -154,8 +157,9 @@ export class SharedCounter implements Counter {
     this.#decideAlone([...asked, ...this.#waiting.splice(0)]);
   }
 
-  #answered(asked: readonly PendingAsk[], answers: readonly CounterAnswer[]): void {
+  #answered(asked: readonly PendingAsk[], { answers, instances }: CounterAnswers): void {
     this.#unknown = 0;
+    this.#sharers = instances;
     for (const [at, { ask, resolve }] of asked.entries()) {
       const answer = answers[at]!;
       if ("grant" in ask && answer[0] !== REFUSED) this.#own.hold(SELF, ask.grant, answer[0]!);
@@ -173,12 +177,12 @@ export class SharedCounter implements Counter {
     this.options.log.warn("the shared counter does not know this instance; it is told what is held");
   }
 
-  /** This instance knows only what it holds itself. */
+  /** This instance knows only what it holds itself, so it may promise only its part of what is left. */
   #decideAlone(asked: readonly PendingAsk[]): void {
     if (asked.length === 0) return;
     this.#mustEnter = true;
     for (const { ask, resolve } of asked) {
-      if ("grant" in ask) resolve([this.#own.grant(SELF, ask.grant)]);
+      if ("grant" in ask) resolve([this.#own.grant(SELF, ask.grant, this.#sharers)]);
       else if ("change" in ask) this.#keepNews(ask.change);
       else {
         const exceeded = this.#own.hit(ask.hit);

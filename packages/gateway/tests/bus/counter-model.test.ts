@@ -12,7 +12,7 @@ import {
 } from "../../src/bus/contract.ts";
 import {
   ALIVE_MS,
-  type CounterAnswer,
+  type CounterAnswers,
   type CounterAsk,
   type CounterServer,
 } from "../../src/bus/counter-server.ts";
@@ -87,15 +87,15 @@ class Model {
     id: string,
     asks: readonly CounterAsk[],
     isCurrent: boolean,
-  ): readonly CounterAnswer[] | null {
+  ): CounterAnswers | null {
     this.bury();
-    const answers = this.memory.ask(id, asks);
-    if (!answers) return null;
+    const said = this.memory.ask(id, asks);
+    if (!said) return null;
     this.leases.set(id, this.clock.now() + ALIVE_MS);
     if (isCurrent && asks.some((ask) => !("change" in ask))) instance.isTold = true;
     for (const [at, ask] of asks.entries())
-      if ("grant" in ask && answers[at]![0] !== REFUSED) this.#check(ask.grant);
-    return answers;
+      if ("grant" in ask && said.answers[at]![0] !== REFUSED) this.#check(ask.grant);
+    return said;
   }
 
   /** What was just granted fits beside everything that instances hold which are in touch with the server. */
@@ -243,7 +243,7 @@ class Instance implements CounterServer {
   }
 
   ask(names: readonly string[], money: number): Promise<number>;
-  ask(instance: string, asks: readonly CounterAsk[]): Promise<readonly CounterAnswer[] | null>;
+  ask(instance: string, asks: readonly CounterAsk[]): Promise<CounterAnswers | null>;
   ask(first: unknown, second: unknown): Promise<unknown> {
     if (typeof second === "number") return this.#grant(first as string[], second);
     return this.#call((isCurrent) =>

@@ -2,7 +2,7 @@
 import { afterAll, describe, expect, test } from "bun:test";
 import { Seeded } from "@model-gateway/testing/seeded.ts";
 import { NO_LIMIT, type Purse, type Quantity } from "../../src/bus/contract.ts";
-import type { CounterAsk } from "../../src/bus/counter-server.ts";
+import type { CounterAnswers, CounterAsk } from "../../src/bus/counter-server.ts";
 import { MemoryCounter } from "../../src/bus/in-process/counter.ts";
 import { RedisCounter } from "../../src/bus/redis/counter.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
@@ -70,13 +70,15 @@ describe.if(url !== undefined)(`the script on Redis (seed ${seed})`, () => {
       memory.enter(each);
     }
     /** How long to wait depends on two clocks. */
-    const known = (answers: readonly (readonly number[])[] | null, asks: readonly CounterAsk[]) =>
-      answers?.map((answer, i) => ("hit" in asks[i]! ? answer.slice(0, 1) : answer));
+    const known = (said: CounterAnswers | null, asks: readonly CounterAsk[]) => ({
+      ...said,
+      answers: said?.answers.map((answer, i) => ("hit" in asks[i]! ? answer.slice(0, 1) : answer)),
+    });
     for (let i = 0; i < 400; i++) {
       const instance = oneOf(instances);
       const asks = Array.from({ length: below(6) }, ask);
-      const answers = await redis.ask(instance, asks);
-      expect(known(answers, asks)).toEqual(known(memory.ask(instance, asks), asks)!);
+      const said = await redis.ask(instance, asks);
+      expect(known(said, asks)).toEqual(known(memory.ask(instance, asks), asks));
     }
     await redis.leave([instances[1]!]);
     memory.leave([instances[1]!]);

@@ -249,16 +249,21 @@ describe.if(url !== undefined)("a Redis that is emptied", () => {
 });
 
 describe.if(url !== undefined)("a Redis that hangs", () => {
-  test("is not waited for: limits and holds are counted here, and shared again when it answers", async () => {
+  test("is waited for, then each has its share of a pool for itself, and it is shared again when it answers", async () => {
     const redis = await startRedis(tmpdir());
     cleanups.push(() => redis.child.kill("SIGKILL"));
     const [a, b] = [await instance(redis.url), await instance(redis.url)];
-    expect(await holdOne(a)).toBe(true);
+    expect([await holdOne(a, "slow"), await holdOne(b)]).toEqual([true, true]);
     process.kill(redis.child.pid!, "SIGSTOP");
-    expect(await hit(a, "k", 1)).toBe(0);
+    const held = [a, b, a, b].map((each) => holdOne(each, "slow"));
+    await until("heartbeats are missed", () => !a.bus.connected && !b.bus.connected);
+    process.kill(redis.child.pid!, "SIGCONT");
+    expect((await Promise.all(held)).filter(Boolean)).toHaveLength(1);
+    await until("heartbeats come again", () => a.bus.connected && b.bus.connected);
+    process.kill(redis.child.pid!, "SIGSTOP");
+    expect(await Promise.all([hit(a, "k", 1), holdOne(b)])).toEqual([0, false]);
     expect(await hit(a, "k", 1)).toBeGreaterThan(0);
-    // Each has the pool for itself now, and knows of its own holds.
-    expect([await holdOne(a), await holdOne(a), await holdOne(b)]).toEqual([true, false, true]);
+    expect([await holdOne(a), await holdOne(a), await holdOne(b)]).toEqual([true, false, false]);
     process.kill(redis.child.pid!, "SIGCONT");
     await until("the other one's hold counts", async () => {
       const granted = await holdOne(b);

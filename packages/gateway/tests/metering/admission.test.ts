@@ -2,7 +2,7 @@ import { describe, expect, test } from "bun:test";
 import { ManualClock } from "@model-gateway/testing/clock.ts";
 import { freshDatabase, onEachDatabase, type TestDatabase } from "@model-gateway/testing/databases.ts";
 import { ServiceError } from "../../src/kernel/errors.ts";
-import { createLog } from "../../src/kernel/log.ts";
+import { createLog, type Log } from "../../src/kernel/log.ts";
 import type { Payer } from "../../src/kernel/payer.ts";
 import type { Admission } from "../../src/rooms/metering/index.ts";
 import type { Database } from "../../src/storage/contract.ts";
@@ -485,14 +485,17 @@ describe("calendar", () => {
 });
 
 describe("a check that cannot be made", () => {
-  /** A database whose reads fail while `broken` is set. */
+  /** A database whose reads fail while `broken` is set, and take until `answers`. */
   const breakable = (db: Database) => {
-    const state = { broken: false };
+    const state = { broken: false, answers: Promise.resolve() };
     const wrapped: Database = {
       dialect: db.dialect,
       all: (sql, params) => db.all(sql, params),
-      get: (sql, params) =>
-        state.broken ? Promise.reject(new Error("connection lost")) : db.get(sql, params),
+      get: async (sql, params) => {
+        if (state.broken) throw new Error("connection lost");
+        await state.answers;
+        return db.get(sql, params);
+      },
       run: (sql, params) => db.run(sql, params),
       transaction: (work) => db.transaction(work),
       lendWrites: (work) => db.lendWrites(work),
@@ -502,46 +505,70 @@ describe("a check that cannot be made", () => {
     return { state, wrapped };
   };
 
+  type State = ReturnType<typeof breakable>["state"];
+  async function withBreakable(
+    work: (bench: Bench, clock: ManualClock, state: State) => Promise<void>,
+    log?: Log,
+  ): Promise<void> {
+    let state: State;
+    await withBench(
+      freshSqlite,
+      (bench, clock) => work(bench, clock, state),
+      (options) => {
+        const broken = breakable(options.db);
+        ({ state } = broken);
+        return { ...options, db: broken.wrapped, ...(log && { log }) };
+      },
+    );
+  }
+
   test("lets the request through and says so in the log", async () => {
     const lines: string[] = [];
     const log = createLog({ level: "warn", format: "json", write: (line) => lines.push(line) });
-    let state = { broken: false };
-    await withBench(
-      freshSqlite,
-      async (bench) => {
-        state.broken = true;
-        await spend(bench, payer());
-        expect(lines.join("")).toContain("quota check failed; request admitted unchecked");
-        state.broken = false;
-        await bench.metering.flush(10_000);
-        expect(await bench.rows()).toHaveLength(1);
-      },
-      (options) => {
-        const broken = breakable(options.db);
-        state = broken.state;
-        return { ...options, db: broken.wrapped, log };
-      },
-    );
+    await withBreakable(async (bench, _, state) => {
+      state.broken = true;
+      await spend(bench, payer());
+      expect(lines.join("")).toContain("quota check failed; request admitted unchecked");
+      state.broken = false;
+      // One failure says nothing of the next check.
+      expect((await refusal(bench, payer(), FREE_CENTS + 1)).kind).toBe("quota_exceeded");
+      await bench.metering.flush(10_000);
+      expect(await bench.rows()).toHaveLength(1);
+    }, log);
   });
 
-  test("does not change what is already known", async () => {
-    let state = { broken: false };
-    await withBench(
-      freshSqlite,
-      async (bench, clock) => {
-        const who = payer();
-        await spend(bench, who, FREE_CENTS);
-        state.broken = true;
-        clock.advance(120_000);
-        expect((await refusal(bench, who)).kind).toBe("quota_exceeded");
-      },
-      (options) => {
-        const broken = breakable(options.db);
-        state = broken.state;
-        return { ...options, db: broken.wrapped };
-      },
-    );
-  });
+  test("does not change what is already known", () =>
+    withBreakable(async (bench, clock, state) => {
+      const who = payer();
+      await spend(bench, who, FREE_CENTS);
+      state.broken = true;
+      clock.advance(120_000);
+      expect((await refusal(bench, who)).kind).toBe("quota_exceeded");
+    }));
+
+  test("is waited for while the database is slow, and refused after ten seconds", () =>
+    withBreakable(async (bench, clock, state) => {
+      const slow = Promise.withResolvers<void>();
+      state.answers = slow.promise;
+      const userId = crypto.randomUUID();
+      const outcomes = Array.from({ length: FREE_CENTS + 50 }, () =>
+        bench.metering.admit(centRequest(payer({ userId }))).then(
+          () => "admitted",
+          ({ kind }) => kind,
+        ),
+      );
+      await Bun.sleep(0);
+      clock.advance(9_000);
+      slow.resolve();
+      expect((await Promise.all(outcomes)).filter((outcome) => outcome === "admitted")).toHaveLength(
+        FREE_CENTS,
+      );
+      state.answers = new Promise(() => {});
+      const refused = refusal(bench, payer());
+      await Bun.sleep(0);
+      clock.advance(10_000);
+      expect(await refused).toMatchObject({ kind: "unavailable", retryAfterSeconds: 5 });
+    }));
 });
 
 describe("requests a minute", () => {

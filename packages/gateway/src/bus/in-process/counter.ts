@@ -13,7 +13,13 @@ import {
   type Spent,
   unitsThatFit,
 } from "../contract.ts";
-import { type CounterAnswer, type CounterAsk, type CounterEntry, OPENS_AFTER_MS } from "../counter-server.ts";
+import {
+  type CounterAnswer,
+  type CounterAnswers,
+  type CounterAsk,
+  type CounterEntry,
+  OPENS_AFTER_MS,
+} from "../counter-server.ts";
 
 /** Names whose newest known use is kept; beyond it, what an instance read from the database counts. */
 const SPENT_MAX = 100_000;
@@ -35,9 +41,9 @@ export class MemoryCounter {
 
   constructor(readonly clock: Clock) {}
 
-  ask(instance: string, asks: readonly CounterAsk[]): CounterAnswer[] | null {
+  ask(instance: string, asks: readonly CounterAsk[]): CounterAnswers | null {
     if (!this.#instances.has(instance)) return null;
-    return asks.map((ask) => this.#answer(instance, ask));
+    return { answers: asks.map((ask) => this.#answer(instance, ask)), instances: this.#instances.size };
   }
 
   #answer(instance: string, ask: CounterAsk): CounterAnswer {
@@ -60,16 +66,20 @@ export class MemoryCounter {
     return null;
   }
 
-  grant(instance: string, asking: Asking): number {
-    const units = unitsThatFit(asking, (purse) => this.#leftIn(purse));
+  /** `sharers`: how many divide what is left among them, each without knowing what the others hold. */
+  grant(instance: string, asking: Asking, sharers = 1): number {
+    const units = unitsThatFit(asking, (purse) => this.#leftIn(purse, sharers));
     if (units !== REFUSED) this.hold(instance, asking, units);
     return units;
   }
 
-  #leftIn({ name, limit, spent }: Purse): Quantity {
+  #leftIn({ name, limit, spent }: Purse, sharers: number): Quantity {
     const known = this.#spent.get(name);
     const newest = known && known.version > spent.version ? known : spent;
-    const left = { money: limit.money - newest.money, tokens: limit.tokens - newest.tokens };
+    const left = {
+      money: (limit.money - newest.money) / sharers,
+      tokens: (limit.tokens - newest.tokens) / sharers,
+    };
     for (const { money, tokens } of this.#reserved.get(name)?.values() ?? []) {
       left.money -= money;
       left.tokens -= tokens;

@@ -1,5 +1,5 @@
 -- Decides what one instance asks, in one step. KEYS: the instances. ARGV: the asking instance, the asks as JSON, and the prefix of keys.
--- Returns the answers, or nil when the instance is not known. What several asks share is read once and written once.
+-- Returns the answers and the number of instances, or nil when the instance is not known. What several asks share is read once and written once.
 -- Names in capitals are defined in counter.ts; all times are the server's, so clocks of instances do not matter.
 --
 -- A purse is a hash: one field per instance with what it holds ("money tokens"), and "=" with the newest "version money
@@ -180,4 +180,5 @@ for _, window in pairs(windows) do
     if renews then redis.call('PEXPIRE', key, 2 * window.ms) end
   end
 end
-return answers
+-- One field of them is the time from which on they can be asked.
+return { answers, redis.call('HLEN', instances) - 1 }

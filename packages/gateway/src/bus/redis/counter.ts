@@ -4,7 +4,7 @@ import type { Log } from "../../kernel/log.ts";
 import { HAIR, REFUSED } from "../contract.ts";
 import {
   ALIVE_MS,
-  type CounterAnswer,
+  type CounterAnswers,
   type CounterAsk,
   type CounterEntry,
   type CounterServer,
@@ -13,10 +13,8 @@ import {
 import ask from "./ask.lua" with { type: "text" };
 import enter from "./enter.lua" with { type: "text" };
 
-/** A server that is connected but does not answer within this is treated as unreachable. */
-const ANSWER_WITHIN_MS = 500;
-/** After a timeout, calls skip the server for this long. */
-const SUSPENDED_MS = 1_000;
+/** A server that is slow is waited for. After this long it counts as away, until it answers heartbeats. */
+const ANSWER_WITHIN_MS = 3_000;
 /** A timer that comes so late means that this process could not run: answers may lie unread. */
 const LATE_MS = 100;
 /** With a higher limit, hits within a part of the window of this size share one time, that of the last of them. */
@@ -32,7 +30,7 @@ const ASK = CONSTANTS + ask;
 const ENTER = CONSTANTS + enter;
 
 interface RedisCounterOptions {
-  /** The current connection, and whether the server answers on it. */
+  /** The current connection, and whether heartbeats come back on it. */
   server: { readonly client: RedisClient; readonly connected: boolean };
   /** What the service's keys begin with. */
   prefix: string;
@@ -47,7 +45,8 @@ export class RedisCounter implements CounterServer {
   readonly #instances: string;
   /** Ends each call that waits for its answer. */
   readonly #pending = new Set<() => void>();
-  #suspendedUntilMs = 0;
+  /** An answer did not come in time, and no heartbeat since. */
+  #isSilent = false;
   #isAway = false;
 
   constructor(readonly options: RedisCounterOptions) {
@@ -55,8 +54,9 @@ export class RedisCounter implements CounterServer {
   }
 
   get available(): boolean {
-    const { server, clock, log } = this.options;
-    const isAway = !server.connected || clock.now() < this.#suspendedUntilMs;
+    const { server, log } = this.options;
+    this.#isSilent &&= !server.connected;
+    const isAway = this.#isSilent || !server.client.connected;
     if (isAway !== this.#isAway) {
       this.#isAway = isAway;
       if (isAway) log.warn("Redis is unreachable: each instance counts limits and holds locally");
@@ -65,10 +65,11 @@ export class RedisCounter implements CounterServer {
     return !isAway;
   }
 
-  async ask(instance: string, asks: readonly CounterAsk[]): Promise<readonly CounterAnswer[] | null> {
-    return (await this.#run(ASK, [instance, JSON.stringify(asks), this.options.prefix])) as
-      | readonly CounterAnswer[]
-      | null;
+  async ask(instance: string, asks: readonly CounterAsk[]): Promise<CounterAnswers | null> {
+    const said = await this.#run(ASK, [instance, JSON.stringify(asks), this.options.prefix]);
+    if (said === null) return null;
+    const [answers, instances] = said as [CounterAnswers["answers"], number];
+    return { answers, instances };
   }
 
   async enter(instance: string): Promise<CounterEntry> {
@@ -102,7 +103,7 @@ export class RedisCounter implements CounterServer {
         const dueMs = clock.elapsed() + delayMs;
         cancel = clock.after(delayMs, () => {
           if (clock.elapsed() - dueMs > LATE_MS) return wait(LATE_MS);
-          this.#suspendedUntilMs = clock.now() + SUSPENDED_MS;
+          this.#isSilent = true;
           end();
         });
       };

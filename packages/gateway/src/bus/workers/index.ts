@@ -1,5 +1,5 @@
 import { systemClock } from "../../kernel/clock.ts";
-import type { CounterAnswer, CounterAsk, CounterEntry, CounterServer } from "../counter-server.ts";
+import type { CounterAnswers, CounterAsk, CounterEntry, CounterServer } from "../counter-server.ts";
 import type { BusOptions, Shared } from "../index.ts";
 import { SharedCounter } from "../shared-counter.ts";
 import { WorkerBus } from "./bus.ts";
@@ -36,7 +36,7 @@ class WorkerCounter implements CounterServer {
     return this.link.connected;
   }
 
-  ask(instance: string, asks: readonly CounterAsk[]): Promise<readonly CounterAnswer[] | null> {
+  ask(instance: string, asks: readonly CounterAsk[]): Promise<CounterAnswers | null> {
     return this.link.ask("ask", instance, asks);
   }
 

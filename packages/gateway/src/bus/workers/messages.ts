@@ -1,4 +1,4 @@
-import type { CounterAnswer, CounterAsk, CounterEntry } from "../counter-server.ts";
+import type { CounterAnswers, CounterAsk, CounterEntry } from "../counter-server.ts";
 
 /** What a worker tells its supervisor. Numbers after the name are those of requests, which are answered. */
 export type ToHub =
@@ -17,7 +17,7 @@ export type ToHub =
   | readonly ["beat", number];
 
 export interface Answers {
-  ask: readonly CounterAnswer[] | null;
+  ask: CounterAnswers | null;
   enter: CounterEntry;
   leave: true;
   subscribe: true;

@@ -1,17 +1,16 @@
 import { type Cost, NO_LIMIT, type Purse, type Quantity, type Spent } from "../../bus/contract.ts";
 import { BoundedMap } from "../../kernel/bounded.ts";
 import type { Clock } from "../../kernel/clock.ts";
-import { fail } from "../../kernel/errors.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { KeyLimits, Payer } from "../../kernel/payer.ts";
 import type { KeySpend, UsageStore } from "../usage/index.ts";
+import { refusalUnchecked } from "./refusals.ts";
 
 const KEYS_MAX = 50_000;
 /** After this long a key's spend is read again in the background: other instances write to it too. */
 const REFRESH_AFTER_MS = 10_000;
 /** Older than this it is read before it is used. Redis has what others spent for longer than that. */
 const TRUSTED_MS = 60_000;
-const UNAVAILABLE_RETRY_SECONDS = 5;
 
 const NOTHING_SPENT: Spent = { money: 0, tokens: 0, version: 0 };
 
@@ -163,12 +162,7 @@ export class KeyBudgets {
       await timely(this.#readShared(keyId, keyLimits));
     } catch (error) {
       const known = this.#known.get(keyId);
-      if (!known) {
-        fail("unavailable", "The budget of this key cannot be checked right now; try again shortly", {
-          retryAfterSeconds: UNAVAILABLE_RETRY_SECONDS,
-          cause: error,
-        });
-      }
+      if (!known) throw refusalUnchecked(error);
       known.limits = keyLimits;
       this.#keep(known, error);
     }

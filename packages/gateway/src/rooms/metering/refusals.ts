@@ -1,4 +1,4 @@
-import { fail } from "../../kernel/errors.ts";
+import { fail, ServiceError } from "../../kernel/errors.ts";
 import type { KeyLimits, Payer } from "../../kernel/payer.ts";
 import type { Balance } from "../ledger/index.ts";
 import { NANO_PER_USD, nextMonthMs } from "../usage/index.ts";
@@ -39,6 +39,16 @@ export function refuseUncovered({ everCredited }: Balance, nowMs: number): never
     { retryAfterSeconds },
   );
 }
+
+const UNCHECKED_RETRY_SECONDS = 5;
+
+/** What covers the request could not be looked up. */
+export const refusalUnchecked = (cause?: unknown): ServiceError =>
+  new ServiceError(
+    "unavailable",
+    "What pays for this request cannot be checked right now; try again shortly",
+    { retryAfterSeconds: UNCHECKED_RETRY_SECONDS, cause },
+  );
 
 /** Nobody could say what the request costs. */
 export const refuseUnpriced = (model: string): never =>
