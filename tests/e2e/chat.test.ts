@@ -232,3 +232,21 @@ test("conversations at full width, both themes", async () => {
     expect(await page.evaluate(() => document.documentElement.scrollHeight - innerHeight)).toBe(0);
   }
 });
+
+test("an answer whose connection is lost says so and goes on", async () => {
+  const { page } = visit;
+  for (const path of ["/playground?model=demo-slow", "/conversations/new?model=demo-slow"]) {
+    await page.goto(`${site.gateway.url}${path}`);
+    await page.locator('option:text-is("demo-slow")').first().waitFor({ state: "attached" });
+    await page.route(
+      "**/api/rpc/events*",
+      (route) => route.fulfill({ contentType: "text/event-stream", body: ": lost\n\n" }),
+      { times: 1 },
+    );
+    await say(page, "count");
+    await page.getByText("The connection was lost while this answer was being written.").waitFor();
+    await shot(page, `connection-lost-${path.slice(1, 5)}`);
+    await page.getByRole("button", { name: "Continue" }).click();
+    await page.getByText("word59").first().waitFor();
+  }
+});

@@ -180,6 +180,28 @@ test("a name that is too long is named, and nothing of it is cut off", async () 
   await shot(page, "name-too-long");
 });
 
+test("a form stays when a selection ends beside it, and asks before it drops what was typed", async () => {
+  const { page } = await site.visitAs("owner");
+  await page.goto(`${site.gateway.url}/keys?new=1`);
+  const form = page.getByRole("dialog", { name: "Create a key" });
+  const question = page.getByRole("dialog", { name: "Discard what you entered?" });
+  await form.getByLabel("Name").fill("work in progress");
+  const box = (await form.getByLabel("Name").boundingBox())!;
+  await page.mouse.move(box.x + 20, box.y + 10);
+  await page.mouse.down();
+  await page.mouse.move(5, box.y + 10);
+  await page.mouse.up();
+  await page.mouse.click(5, 400);
+  await page.keyboard.press("Escape");
+  await question.waitFor();
+  await page.keyboard.press("Escape");
+  await question.waitFor({ state: "detached" });
+  expect(await form.getByLabel("Name").inputValue()).toBe("work in progress");
+  await form.getByRole("button", { name: "Close" }).click();
+  await question.getByRole("button", { name: "Discard" }).click();
+  await form.waitFor({ state: "detached" });
+});
+
 for (const width of [1280, 390])
   test(`the button that copies never lies on the code (${width} px)`, async () => {
     const { page } = await site.visitAs("owner", { width });

@@ -116,7 +116,7 @@ test("groups: members, invitation, models, points and a ledger that adds up", as
   await page.getByRole("button", { name: "Create invitation" }).click();
   const link =
     (await page.getByRole("figure", { name: "Invitation link" }).locator("pre").textContent()) ?? "";
-  await page.getByRole("dialog").getByRole("button", { name: "Close" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "I have copied it" }).click();
 
   await page.getByRole("link", { name: "Models", exact: true }).click();
   await page.getByLabel("Model to add to Denied").fill("gpt-4o");

@@ -238,7 +238,9 @@ test("nodes: one is registered, dials in, shows its GPUs and deploys a model bef
   await page.getByRole("dialog").getByRole("button", { name: "Register" }).click();
   const command = await page.getByRole("figure", { name: "Start the agent" }).locator("pre").textContent();
   const token = /AGENT_TOKEN=(\S+)/.exec(command ?? "")?.[1] ?? "";
-  await page.getByRole("dialog").getByRole("button", { name: "Close" }).click();
+  for (const _ of ["first", "second"]) await page.keyboard.press("Escape");
+  await page.mouse.click(5, 400);
+  await page.getByRole("dialog").getByRole("button", { name: "I have copied it" }).click();
   await page.getByText("Offline").first().waitFor();
 
   const node = await dialRaw(site.gateway, token);

@@ -89,7 +89,7 @@ test("an administrator finds, creates, promotes, resets and disables people", as
   await page.getByLabel("Name", { exact: true }).fill("Alan Turing");
   await page.getByRole("dialog").getByRole("button", { name: "Create user" }).click();
   const link = await linkIn(page);
-  await page.getByRole("button", { name: "Close" }).click();
+  await page.getByRole("button", { name: "I have copied it" }).click();
   await page.getByRole("row", { name: /choose a password.*alan@example.com/ }).waitFor();
   await shot(page, "users");
   expect(await axeFindings(page)).toEqual([]);

@@ -96,7 +96,8 @@ export async function* sessionEvents(
       if (!reconnect) throw new ConnectionError("the notification stream ended");
     } catch (error) {
       if (isAbort(error) || signal?.aborted) return;
-      if (!reconnect || isFinal(error)) throw error;
+      if (isFinal(error)) throw error;
+      if (!reconnect) throw new ConnectionError("the connection was lost", { cause: error });
     }
     await pause(delayMs * (0.5 + Math.random() / 2), signal);
     delayMs = Math.min(delayMs * 2, RETRY_MAX_MS);

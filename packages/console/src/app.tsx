@@ -2,6 +2,7 @@ import { Component, type ReactNode, Suspense, useEffect, useState } from "react"
 import { online, session } from "./lib/client.ts";
 import { usePath } from "./lib/router.ts";
 import { useStore } from "./lib/store.ts";
+import { Told } from "./lib/told.ts";
 import { findPage } from "./pages/index.ts";
 import { SignIn } from "./pages/sign-in.tsx";
 import { SignedIn } from "./pages/signed-in.tsx";
@@ -67,14 +68,20 @@ class PageBoundary extends Component<
   static getDerivedStateFromError(error: unknown) {
     return { error };
   }
+  // A page whose file was missing stays lazy and failed until the file is there.
+  readonly #retry = () =>
+    void this.props.preload().then(
+      () => this.setState({ error: null }),
+      () => {},
+    );
+  readonly #unsubscribe = online.subscribe(() => {
+    if (this.state.error instanceof Told && online.get()) this.#retry();
+  });
+  override componentWillUnmount() {
+    this.#unsubscribe();
+  }
   override render() {
     if (this.state.error === null) return this.props.children;
-    // A page whose file was missing stays lazy and failed until the file is there.
-    const retry = () =>
-      void this.props.preload().then(
-        () => this.setState({ error: null }),
-        () => {},
-      );
-    return <Failure error={this.state.error} onRetry={retry} />;
+    return <Failure error={this.state.error} onRetry={this.#retry} />;
   }
 }

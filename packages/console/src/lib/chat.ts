@@ -1,7 +1,14 @@
-import { type ChatStream, type ChatUsage, isAbort, type ToolCall } from "@model-gateway/client";
+import {
+  type ChatStream,
+  type ChatUsage,
+  ConnectionError,
+  isAbort,
+  type ToolCall,
+} from "@model-gateway/client";
 import { api } from "./api.ts";
 import { client } from "./client.ts";
 import { withoutCost } from "./format.ts";
+import { Told } from "./told.ts";
 
 export interface Picture {
   dataUrl: string;
@@ -42,6 +49,10 @@ export interface Answer {
   memory: string | null;
   error: unknown;
 }
+
+/** The connection was lost while the answer was written; the service goes on with it. */
+export const canGoOn = ({ state, error, streamId }: Answer): boolean =>
+  state === "failed" && error instanceof ConnectionError && streamId !== null;
 
 export const isRunning = ({ state }: Pick<Answer, "state">): boolean =>
   state === "waiting" || state === "streaming";
@@ -165,7 +176,10 @@ export async function runChat({ request, signal, onChange }: ChatRun): Promise<A
   return ended;
 }
 
-/** Resumes an answer that was in progress before the page was reloaded. */
+/** An answer that is silent for this long after it was taken up again is gone: the service was restarted. */
+const FOLLOW_SILENCE_MS = 30_000;
+
+/** Resumes an answer that was in progress before the page was reloaded or the connection was lost. */
 export function followChat(
   before: Answer & { streamId: string },
   { signal, onChange }: Omit<ChatRun, "request">,
@@ -173,14 +187,23 @@ export function followChat(
   const { streamId: stream_id, lastEventId } = before;
   const collector = new Collector({ ...before, hasGap: lastEventId === null }, onChange);
   const onEventId = (id: string) => collector.change({ lastEventId: id });
+  const silent = new AbortController();
+  const timer = setTimeout(() => silent.abort(), FOLLOW_SILENCE_MS);
   return collector.run(signal, async () => {
-    for await (const { method, params } of client.events(stream_id, { signal, lastEventId, onEventId })) {
+    const either = AbortSignal.any([signal, silent.signal]);
+    for await (const { method, params } of client.events(stream_id, {
+      signal: either,
+      lastEventId,
+      onEventId,
+    })) {
       if (method !== "chat.stream") continue;
+      clearTimeout(timer);
       if (params.error) throw new Error(params.error.message);
       collector.add(params);
       if (params.done) return;
     }
     if (signal.aborted) void api("chat.stop", { stream_id }).catch(() => {});
+    else throw new Told("The rest of this answer is gone", "Send the message again.");
   });
 }
 

@@ -59,6 +59,13 @@ export async function sendTurn({ id, model, text, pictures }: TurnToSend): Promi
   refresh(id);
 }
 
+/** Takes up the rest of an answer whose connection was lost. */
+export function goOnWithTurn(id: string): void {
+  const turn = turns.get()[id];
+  if (turn?.answer.streamId)
+    void resume(id, { ...turn, answer: { ...turn.answer, state: "streaming" } }, turn.answer.streamId);
+}
+
 export const stopTurn = (id: string): void => aborters.get(id)?.abort();
 
 export const forgetTurn = (id: string): void => {

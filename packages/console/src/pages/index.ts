@@ -1,5 +1,6 @@
 import { CLI_SIGN_IN_PATH } from "@model-gateway/client";
 import { type ComponentType, createElement, lazy, useState } from "react";
+import { client } from "../lib/client.ts";
 import { matchPath } from "../lib/router.ts";
 import { Told } from "../lib/told.ts";
 import type { IconName } from "../ui/icons.tsx";
@@ -21,6 +22,8 @@ function page(load: Loader) {
   };
   const Lazy = lazy(() =>
     preload().catch(() => {
+      // Finds out whether the service is away: if so, the page is loaded again when it is back.
+      void client.rest.health().catch(() => {});
       throw new Told("This page could not be loaded", MISSING, true);
     }),
   );

@@ -9,11 +9,24 @@ interface DialogProps {
   onClose(): void;
   children: ReactNode;
   kind?: "modal" | "sheet" | "modal wide";
+  /** What Escape and the cross do: a form asks when something was typed, a secret stays until it was copied. */
+  closing?: "at once" | "asks" | "when copied";
 }
 
-/** A modal or a side sheet; the browser keeps the focus inside and Escape closes it. */
-export function Dialog({ title, onClose, children, kind = "modal" }: DialogProps) {
+/**
+ * A modal or a side sheet; the browser keeps the focus inside. A click beside it does nothing: selecting text with the
+ * mouse easily ends there.
+ */
+export function Dialog({ title, onClose, children, kind = "modal", closing = "at once" }: DialogProps) {
   const ref = useRef<HTMLDialogElement>(null);
+  const isTyped = useRef(false);
+  const [isLeaving, setLeaving] = useState(false);
+  const isSecret = closing === "when copied";
+  const leave = () => {
+    if (isSecret) return;
+    if (closing === "asks" && isTyped.current) setLeaving(true);
+    else onClose();
+  };
   const titleId = useId();
   useEffect(() => {
     const dialog = ref.current;
@@ -26,24 +39,48 @@ export function Dialog({ title, onClose, children, kind = "modal" }: DialogProps
     return () => before?.focus();
   }, []);
   return (
-    // biome-ignore lint/a11y/useKeyWithClickEvents: Escape closes it, the click is only the backdrop
     <dialog
       ref={ref}
       className={kind}
       aria-labelledby={titleId}
+      // Left to the browser, a second Escape in a row closes every open dialog without asking.
+      onKeyDown={(event) => {
+        if (event.key !== "Escape") return;
+        event.preventDefault();
+        event.stopPropagation();
+        leave();
+      }}
       onCancel={(event) => {
         event.preventDefault();
-        onClose();
+        leave();
       }}
-      onClick={(event) => {
-        if (event.target === ref.current) onClose();
+      onInput={({ target }) => {
+        isTyped.current ||= (target as Element).closest("dialog") === ref.current;
       }}
     >
       <div className="dialog-head">
         <h2 id={titleId}>{title}</h2>
-        <Button look="quiet" small icon="close" aria-label="Close" onClick={onClose} />
+        {!isSecret && <Button look="quiet" small icon="close" aria-label="Close" onClick={leave} />}
       </div>
-      <div className="dialog-body">{children}</div>
+      <div className="dialog-body">
+        {children}
+        {isSecret && (
+          <div className="dialog-foot">
+            <Button look="primary" onClick={onClose}>
+              I have copied it
+            </Button>
+          </div>
+        )}
+      </div>
+      {isLeaving && (
+        <Confirm
+          title="Discard what you entered?"
+          consequence="It has not been saved."
+          confirm="Discard"
+          onConfirm={async () => onClose()}
+          onClose={() => setLeaving(false)}
+        />
+      )}
     </dialog>
   );
 }
@@ -69,7 +106,7 @@ export function FormDialog({
     if (await action.run()) (onDone ?? onClose)();
   };
   return (
-    <Dialog title={title} onClose={onClose} kind={kind}>
+    <Dialog title={title} onClose={onClose} kind={kind} closing="asks">
       <form className="form" onSubmit={send}>
         <FailureOfForm value={action.error}>{children}</FailureOfForm>
         <FormError error={action.error} />

@@ -6,6 +6,7 @@ import { isRunning, type Picture } from "../../lib/chat.ts";
 import {
   type ConversationTurn,
   forgetTurn,
+  goOnWithTurn,
   sendTurn,
   stopTurn,
   turns,
@@ -102,7 +103,12 @@ export function Conversation({ id }: { id: string }) {
                   />
                 ))}
                 {unstored && (
-                  <RunningTurn turn={unstored} messages={messages} onRetry={busy ? undefined : again} />
+                  <RunningTurn
+                    turn={unstored}
+                    messages={messages}
+                    onRetry={busy ? undefined : again}
+                    onGoOn={() => goOnWithTurn(id)}
+                  />
                 )}
                 {!turn && messages.at(-1)?.role === "user" && (
                   <div className="row muted">
@@ -135,18 +141,19 @@ export function Conversation({ id }: { id: string }) {
 function RunningTurn({
   turn,
   messages,
-  onRetry,
+  ...actions
 }: {
   turn: ConversationTurn;
   messages: readonly Message[];
   onRetry?: () => void;
+  onGoOn(): void;
 }) {
   const last = messages.at(-1);
   const isAmongThem = last?.role === "user" && last.content === turn.text;
   return (
     <>
       {!isAmongThem && <UserWords text={turn.text} pictures={turn.pictures} />}
-      <AnswerView answer={turn.answer} onRetry={onRetry} />
+      <AnswerView answer={turn.answer} {...actions} />
     </>
   );
 }

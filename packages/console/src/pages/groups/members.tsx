@@ -161,7 +161,7 @@ function Invite({ groupId, onClose }: { groupId: string; onClose(): void }) {
   if (token !== null) {
     // The only time that the token can be seen.
     return (
-      <Dialog title="The invitation" onClose={onClose}>
+      <Dialog title="The invitation" closing="when copied" onClose={onClose}>
         <div className="stack">
           <p>Send this link to the person you invite:</p>
           <Code label="Invitation link" text={oneTimeLink(SERVICE_URL, "join", token)} />

@@ -182,7 +182,7 @@ function RegisterNode({ onClose }: { onClose(): void }) {
   const [token, setToken] = useState<string | null>(null);
   if (token !== null) {
     return (
-      <Dialog title="Start the agent on that machine" onClose={onClose}>
+      <Dialog title="Start the agent on that machine" closing="when copied" onClose={onClose}>
         <div className="stack">
           <Code
             label="Start the agent"

@@ -16,6 +16,7 @@ import { problemOf } from "./parameters.ts";
 import { ParametersPanel } from "./parameters-panel.tsx";
 import {
   answerTools,
+  goOn,
   isBusy,
   PANES_MAX,
   PLAYGROUND_DRAFT,
@@ -156,6 +157,7 @@ function Answers({ turn, pane, onRetry }: { turn: Turn; pane: number; onRetry?: 
         key={i}
         answer={step.answer}
         onRetry={isLast ? onRetry : undefined}
+        onGoOn={() => goOn(turn, pane, i)}
       >
         <Results step={step} />
         {mayReturn && (

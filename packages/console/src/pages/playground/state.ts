@@ -137,6 +137,17 @@ export function answerTools(turn: Turn, pane: number, results: readonly string[]
   runStep(turn.id, pane, model);
 }
 
+/** Takes up the rest of an answer whose connection was lost. */
+export function goOn(turn: Turn, pane: number, step: number): void {
+  const answer = turn.panes[pane]?.[step]?.answer;
+  if (!answer?.streamId) return;
+  if (aborter.signal.aborted) aborter = new AbortController();
+  void followChat(
+    { ...answer, streamId: answer.streamId, state: "streaming" },
+    { signal: aborter.signal, onChange: onChange(turn.id, pane, step) },
+  );
+}
+
 export const stop = (): void => aborter.abort();
 
 export function startOver(): void {

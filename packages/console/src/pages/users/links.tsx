@@ -15,11 +15,11 @@ type PendingLink = Result<"users.links.list">[number];
 /** The only time that the link can be seen. */
 export function LinkDialog({ token, text, onClose }: { token: string; text: string; onClose(): void }) {
   return (
-    <Dialog title="One-time link" onClose={onClose}>
+    <Dialog title="One-time link" closing="when copied" onClose={onClose}>
       <div className="stack">
         <p>{text}</p>
         <Code label="One-time link" text={oneTimeLink(SERVICE_URL, "welcome", token)} />
-        <Note tone="warn">It is shown once, works once, and ends in 7 days.</Note>
+        <Note tone="warn">Copy it now: it is not shown again. It works once and expires in 7 days.</Note>
       </div>
     </Dialog>
   );

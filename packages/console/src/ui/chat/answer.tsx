@@ -1,24 +1,26 @@
 import type { ReactNode } from "react";
-import { type Answer, isRunning } from "../../lib/chat.ts";
+import { type Answer, canGoOn, isRunning } from "../../lib/chat.ts";
 import { compact, money, seconds } from "../../lib/format.ts";
 import { Button } from "../controls.tsx";
 import { Icon } from "../icons.tsx";
 import { Markdown } from "../markdown.tsx";
-import { Failure, Status } from "../states.tsx";
+import { Failure, Note, Status } from "../states.tsx";
 import { CopyMessage, Regenerate } from "./message-actions.tsx";
 import { ToolCallView } from "./tool-call.tsx";
 
 /** Faster than this, what is measured is the network's bursts and not the model. */
 const MEASURED_MS_MIN = 100;
 
-/** `onRetry` offers the turn once more; `children` stand after the answer. */
+/** `onRetry` offers the turn once more, `onGoOn` the rest of an answer that broke off; `children` stand after it. */
 export function AnswerView({
   answer,
   onRetry,
+  onGoOn,
   children,
 }: {
   answer: Answer;
   onRetry?: () => void;
+  onGoOn?: () => void;
   children?: ReactNode;
 }) {
   const { state, text, reasoning, toolCalls, error } = answer;
@@ -41,8 +43,21 @@ export function AnswerView({
       )}
       {state === "failed" && (
         <>
-          <Failure error={error} />
-          {retry && <div>{retry}</div>}
+          {canGoOn(answer) ? (
+            <Note tone="warn">
+              <strong>The connection was lost while this answer was being written.</strong>
+            </Note>
+          ) : (
+            <Failure error={error} />
+          )}
+          <div className="row">
+            {canGoOn(answer) && onGoOn && (
+              <Button small look="primary" onClick={onGoOn}>
+                Continue
+              </Button>
+            )}
+            {retry}
+          </div>
         </>
       )}
       {children}
@@ -89,7 +104,7 @@ export function Stats({
           Stopped
         </Status>
       )}
-      {hasGap && <Status tone="warn">Words may be missing where the page was reloaded</Status>}
+      {hasGap && <Status tone="warn">Words may be missing where the connection was lost</Status>}
       {finishReason === "length" && <Status tone="warn">Cut off at the token limit</Status>}
       {firstTokenMs !== null && <span>{seconds(firstTokenMs)} to the first token</span>}
       {speed !== null && <span>{speed.toFixed(speed < 10 ? 1 : 0)} tokens/s</span>}
