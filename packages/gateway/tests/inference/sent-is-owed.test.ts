@@ -379,6 +379,22 @@ test("many short answers, which are slow because of their prompts, do not make a
   await paid(before, vendor);
 });
 
+test("each of several choices thinks, and says how fast one of them does", async () => {
+  const left = async (n: number) => {
+    const before = await rowIds();
+    const { leaving, vendor } = await ask("/v1/chat/completions", { messages, n });
+    elapsedMs += 3 * THOUGHT_MS;
+    leaving.abort();
+    await paid(before, { billed: n * vendor.billed });
+  };
+  await left(4);
+  const { answer, vendor } = await ask("/v1/chat/completions", { messages, n: 4, stream: false });
+  elapsedMs += 10 * THOUGHT_MS;
+  await vendor.reply.json(completion("a", { usage: chatUsage(4 * vendor.billed) }));
+  await (await answer).text();
+  await left(1);
+});
+
 test("a stream that its payer can no longer cover is owed with what was thought", async () => {
   const poor = await bench.spender("poor", { points: 10, drained: true });
   begun = null;

@@ -59,15 +59,21 @@ export class Admitted implements Admission {
     return this.#sentAtMs === null ? 0 : this.admitting.clock.elapsed() - this.#sentAtMs;
   }
 
+  get #choices(): number {
+    const { bound } = this.options;
+    return ("choices" in bound && bound.choices) || 1;
+  }
+
   writtenTokens(): number {
     const { options, admitting } = this;
-    return Math.min(admitting.paces.tokensIn(options.model, this.#sinceSentMs), this.outputTokensHeld);
+    const each = admitting.paces.tokensIn(options.model, this.#sinceSentMs);
+    return Math.min(each * this.#choices, this.outputTokensHeld);
   }
 
   settle(usage: FinalUsage, outcome: Outcome | null = null): number | null {
     const { options, admitting } = this;
     if (!usage.estimated && this.#sentAtMs !== null)
-      admitting.paces.completed(options.model, usage.completionTokens, this.#sinceSentMs);
+      admitting.paces.completed(options.model, usage.completionTokens / this.#choices, this.#sinceSentMs);
     return this.#end({ usage, outcome });
   }
 

@@ -8,11 +8,11 @@ const TELLING_TOKENS = 500;
 /** When as much has been written again, what was known weighs half. */
 const HALVED_BY_TOKENS = 20_000;
 
-/** How fast models write, by their completed answers, with the tokens that nobody sees. Long ones count for more. */
+/** How fast models write one choice, by their completed answers, with the tokens that nobody sees. Long ones count for more. */
 export class Paces {
   readonly #of = new BoundedMap<string, { tokens: number; ms: number }>(MODELS_MAX);
 
-  /** An answer came to its end, and the upstream has said how long it was. */
+  /** A choice came to its end, and the upstream has said how long it was. */
   completed(model: string, tokens: number, ms: number): void {
     if (tokens < TELLING_TOKENS) return;
     const before = this.#of.get(model) ?? { tokens: 0, ms: 0 };

@@ -11,6 +11,8 @@ export interface TokenBound {
   readonly promptTokens: number;
   /** The same, counted exactly: used when `promptTokens` does not fit what is left. */
   countPromptTokens?(): number;
+  /** Answers that are written at once; absent: one. */
+  readonly choices?: number;
   /** Over all choices together. */
   readonly outputTokensMax: number;
   /** What the bound may be lowered to when not all of it can be paid; over all choices together. */

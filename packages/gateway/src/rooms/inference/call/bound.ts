@@ -76,7 +76,7 @@ export class ChatBound implements TokenBound {
   readonly isTold: boolean;
   readonly #body: SentBody;
   readonly #mayHaveMedia: boolean;
-  readonly #choices: number;
+  readonly choices: number;
   readonly #contextTokens: number | null;
   readonly #predictionTokens: number;
   /** Set where the prompt may be token numbers. */
@@ -95,7 +95,7 @@ export class ChatBound implements TokenBound {
     this.#numbered = isNumbered ? payload : null;
     this.#body = body;
     this.#mayHaveMedia = mayHaveMedia;
-    this.#choices = choices;
+    this.choices = choices;
     this.#contextTokens = contextTokens;
     this.#predictionTokens = predictionTokens;
     let largest = 0;
@@ -133,13 +133,13 @@ export class ChatBound implements TokenBound {
 
   /** The output limit sent to the backend, over all choices; null when none was sent. */
   toldFor(loweredTo: number | null): number | null {
-    if (loweredTo !== null) return loweredTo * this.#choices + this.#predictionTokens;
+    if (loweredTo !== null) return loweredTo * this.choices + this.#predictionTokens;
     return this.isTold ? this.outputTokensMax : null;
   }
 
   /** What each choice may have when this much is held for all of them. */
   perChoice(outputTokens: number): number {
-    return Math.max(1, Math.floor((outputTokens - this.#predictionTokens) / this.#choices));
+    return Math.max(1, Math.floor((outputTokens - this.#predictionTokens) / this.choices));
   }
 }
 
