@@ -127,6 +127,7 @@ export const politeHandler: UpstreamHandler = async (request, reply) => {
   if (isWork(path)) return worker(request, reply);
   if (path.endsWith("/embeddings")) return politeEmbeddings(json, reply);
   if (path.endsWith("/completions") && !json.messages) return politeCompletion(reply);
+  if (!json.messages) return reply.json({ error: { message: "Not Found" } }, 404);
   const text = String(json.messages.at(-1)?.content ?? "");
   const tool = json.tools?.[0]?.function?.name as string | undefined;
   if (!json.stream) {

@@ -199,6 +199,11 @@ describe.each(VOICES)("$dialect", (voice) => {
       expect(row).toMatchObject({ prompt_tokens: 500, completion_tokens: 300 });
     });
 
+    test("a stream that ends without its last event keeps its figures", async () => {
+      const row = await rowOf(pieces + reported(500, 300), isChat);
+      expect(row).toMatchObject({ prompt_tokens: 500, completion_tokens: 300 });
+    });
+
     test("what comes after a report is counted, or not passed on", async () => {
       const row = await rowOf(reported(20, 1) + pieces + voice.end(null, null), isChat);
       expect(row.completion_tokens).toBeGreaterThanOrEqual(row.delivered * 5);

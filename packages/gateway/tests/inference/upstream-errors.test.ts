@@ -11,6 +11,7 @@ const LLAMA_OVERFLOW = {
     n_ctx: 4096,
   },
 };
+const GOOGLE_WORDS = "The input token count (9000) exceeds the maximum number of tokens allowed (4096).";
 const OPENAI_WORDS =
   "This model's maximum context length is 4096 tokens. However, your messages resulted in 9000 tokens.";
 
@@ -55,8 +56,16 @@ describe("by default", () => {
   );
 
   test.each([false, true])(
-    "Messages and Responses say it in their own forms (stream: %p)",
+    "Messages, Responses and Gemini say it in their own forms (stream: %p)",
     async (stream) => {
+      const call = stream ? "streamGenerateContent?alt=sse" : "generateContent";
+      const google = await bench.post(`/v1beta/models/m:${call}`, {
+        contents: [{ role: "user", parts: [{ text: "hi" }] }],
+      });
+      expect([google.status, (await google.json()).error]).toEqual([
+        400,
+        { code: 400, message: GOOGLE_WORDS, status: "INVALID_ARGUMENT", details: [] },
+      ]);
       const anthropic = await messages(stream);
       expect(anthropic.status).toBe(400);
       expect((await anthropic.json()).error).toMatchObject({
@@ -155,6 +164,7 @@ describe("with SERVICE_UPSTREAM_ERRORS=pass", () => {
         "This model's maximum context length is 4096 tokens. However, you requested 9000 tokens (8900 in the messages, 100 in the completion).",
       type: "BadRequestError",
     },
+    { error: { code: 400, message: GOOGLE_WORDS, status: "INVALID_ARGUMENT" } },
     {
       error: { message: "The input (9000 tokens) is longer than the model's context length (4096 tokens)." },
     },

@@ -95,6 +95,7 @@ inOneProcess("the command line finds and registers it; once is enough", async ()
     });
     expect(await gateway.rpc("backends.adopt", { server: "vllm" }, admin)).toEqual({ name: "vllm" });
     expect(gateway.app.rooms.routing.entries.length).toBe(1);
+    expect(gateway.app.rooms.routing.entries[0]!.config.seen).toMatchObject({ dialects: ["chat"] });
   } finally {
     shell.end();
   }

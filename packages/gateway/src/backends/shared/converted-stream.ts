@@ -10,6 +10,8 @@ export interface StreamConverter {
   readonly done: boolean;
   /** An empty text when there is nothing to send. */
   convert(object: JsonObject): string;
+  /** The stream has ended: what closes an answer that is complete all the same; empty: it was cut off. */
+  ended?(): string;
   /** The failure that an object reports, if any. */
   failureOf(object: JsonObject): BackendError | null;
 }
@@ -69,11 +71,11 @@ export async function convertedStream({
           for (;;) {
             const batch = waiting ?? (await next());
             waiting = null;
-            if (batch === null)
+            let events = batch === null ? (converter.ended?.() ?? "") : "";
+            if (batch === null && events === "")
               throw new BackendError("transport", "the upstream's stream ended before its last line");
-            let events = "";
             let failure: BackendError | null = null;
-            for (const object of batch) {
+            for (const object of batch ?? []) {
               failure = converter.failureOf(object);
               events += failure ? errorEvent(failure.detail) : converter.convert(object);
               if (failure || converter.done) break;

@@ -195,6 +195,7 @@ const OVERFLOW_WORDS =
 const FIGURES: readonly { words: RegExp; prompt: number; context: number }[] = [
   { words: /request \((\d+) tokens\) exceeds the available context size \((\d+)/, prompt: 1, context: 2 },
   { words: /input \((\d+) tokens\) is longer than .{0,60}?\((\d+) tokens\)/, prompt: 1, context: 2 },
+  { words: /token count \((\d+)\) exceeds the maximum .{0,40}?\((\d+)\)/, prompt: 1, context: 2 },
   { words: /prompt is too long: (\d+) tokens > (\d+)/, prompt: 1, context: 2 },
   { words: /length (\d+)\) is longer than the maximum model length of (\d+)/, prompt: 1, context: 2 },
   { words: /maximum context length is (\d+) tokens.{0,80}?(\d+) (?:input )?tokens/s, prompt: 2, context: 1 },

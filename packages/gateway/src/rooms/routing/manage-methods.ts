@@ -105,14 +105,7 @@ export const addBackend = defineMethod({
   params: Given.extend({ seen }),
   result: z.object({ name: z.string() }),
   handler: async ({ params: { api_key, ...fields }, rooms: { routing } }) => {
-    routing.refuseTaken(fields);
-    const given = { ...fields, apiKey: api_key };
-    if (given.seen === undefined)
-      given.seen = await routing.test(given).then(
-        (tested) => tested.seen,
-        () => null,
-      );
-    const { config } = await routing.register(given);
+    const { config } = await routing.add({ ...fields, apiKey: api_key });
     return { name: config.name };
   },
 });

@@ -444,17 +444,19 @@ export class Routing {
     return this.register(changed(stored, patch));
   }
 
-  /** Refuses a registration whose name another backend has; the contract's route replaces that one instead. */
-  refuseTaken(registration: Registration): void {
-    const { name } = this.#complete(registration);
+  /** Tests a server and registers it under a name that no other has; the contract's route replaces that one instead. */
+  async add(given: Registration): Promise<Entry> {
+    const { name } = this.#complete(given);
+    const data = { fields: ["name"] };
     if (this.#find(name))
       fail(
         "conflict",
         `\`name\`: a backend named ${name} exists already; choose another name, or edit that one`,
-        {
-          data: { fields: ["name"] },
-        },
+        { data },
       );
+    if (given.seen !== undefined) return this.register(given);
+    const tested = await this.test(given).catch(() => null);
+    return this.register({ ...given, seen: tested?.seen ?? null });
   }
 
   /**

@@ -73,7 +73,7 @@ export class LocalServers {
     return found.map((server) => ({ ...server, registered_as: this.#registeredAs(server.url) }));
   }
 
-  /** Registers one of the list; nothing changes when it is registered already. */
+  /** Tests and registers one of the list; nothing changes when it is registered already. */
   async adopt(id: string): Promise<{ name: string }> {
     const { servers, routing } = this.options;
     const server = servers.find((one) => one.id === id);
@@ -81,12 +81,7 @@ export class LocalServers {
     const url = urlOf(server);
     const known = this.#registeredAs(url);
     if (known !== null) return { name: known };
-    if (routing.backendNamed(id))
-      fail(
-        "conflict",
-        `There is a backend named ${id} at another address; register this one under another name`,
-      );
-    const entry = await routing.register({ type: server.type, url, name: id });
+    const entry = await routing.add({ type: server.type, url, name: id });
     return { name: entry.config.name };
   }
 

@@ -133,6 +133,11 @@ export class MessagesStream implements AnswerConverter {
     }
   }
 
+  /** The reason to stop comes with the last figures. */
+  ended(): string {
+    return this.#message.stop_reason == null ? "" : this.#end();
+  }
+
   #end(): string {
     this.done = true;
     for (const [index, input] of this.#inputs.entries())

@@ -18,11 +18,17 @@ const STATUSES: Readonly<Record<number, string>> = {
 };
 
 /** A failure as Google's clients read it. */
-export const errorBody = ({ status, message }: Failure) => ({
+/** A prompt that is too long is told in Google's own words. */
+const wordsOf = ({ message, overflow }: Failure): string =>
+  overflow?.promptTokens == null || overflow.contextTokens === null
+    ? message
+    : `The input token count (${overflow.promptTokens}) exceeds the maximum number of tokens allowed (${overflow.contextTokens}).`;
+
+export const errorBody = (failure: Failure) => ({
   error: {
-    code: status,
-    message,
-    status: STATUSES[status] ?? (status >= 500 ? "INTERNAL" : "INVALID_ARGUMENT"),
+    code: failure.status,
+    message: wordsOf(failure),
+    status: STATUSES[failure.status] ?? (failure.status >= 500 ? "INTERNAL" : "INVALID_ARGUMENT"),
     details: [],
   },
 });
