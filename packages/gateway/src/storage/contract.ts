@@ -60,6 +60,31 @@ export function isUniqueViolation(error: unknown): boolean {
   return errno === "23505" || code === "SQLITE_CONSTRAINT_UNIQUE" || code === "SQLITE_CONSTRAINT_PRIMARYKEY";
 }
 
+/** Conditions of one statement, and its values in placeholder order. Parts of one statement share their values. */
+export class Conditions {
+  readonly #texts: string[] = [];
+
+  constructor(readonly params: SqlValue[] = []) {}
+
+  value(value: SqlValue): string {
+    return `$${this.params.push(value)}`;
+  }
+  add(condition: string): this {
+    this.#texts.push(condition);
+    return this;
+  }
+  /** Unless there is nothing to compare with. */
+  has(column: string, value: SqlValue | undefined): this {
+    return value === undefined || value === null ? this : this.add(`${column} = ${this.value(value)}`);
+  }
+  within(column: string, { fromMs, belowMs }: { fromMs: number; belowMs: number }): this {
+    return this.add(`${column} >= ${this.value(fromMs)}`).add(`${column} < ${this.value(belowMs)}`);
+  }
+  get where(): string {
+    return this.#texts.length === 0 ? "" : `WHERE ${this.#texts.join(" AND ")}`;
+  }
+}
+
 /** One bounded step of removing what is no longer needed; returns how many rows it took. */
 export type Sweep = (nowMs: number, rowsMax: number) => Promise<number>;
 

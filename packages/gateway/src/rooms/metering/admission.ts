@@ -10,7 +10,7 @@ import { ServiceError } from "../../kernel/errors.ts";
 import type { Payer } from "../../kernel/payer.ts";
 import type { Needs } from "../foundation.ts";
 import { type AccountRef, accountKey, accountOf, type Balance, type Balances } from "../ledger/index.ts";
-import { MonthNames, NANO_PER_USD, WHOLE_USER } from "../usage/index.ts";
+import { NANO_PER_USD, utcMonth, WHOLE_USER } from "../usage/index.ts";
 import {
   type Cover,
   changesIn,
@@ -96,8 +96,6 @@ type Who = Pick<Demand, "payer" | "tier">;
 
 /** Decides whether a request can be paid, and from what. */
 export class AdmissionCheck {
-  readonly #months = new MonthNames();
-  readonly #monthsOfEnds = new MonthNames();
 
   constructor(readonly options: AdmissionOptions) {}
 
@@ -106,7 +104,7 @@ export class AdmissionCheck {
    * the quota; it counts in the whole user's, too. A signed-in person is limited by the whole user's alone.
    */
   windowsOf(payer: Pick<Payer, "userId" | "project">, atMs: number): CountedWindows {
-    return this.#windowsIn(payer, this.#months.at(atMs));
+    return this.#windowsIn(payer, utcMonth(atMs));
   }
 
   #windowsIn({ userId, project }: Pick<Payer, "userId" | "project">, month: string): CountedWindows {
@@ -291,8 +289,8 @@ export class AdmissionCheck {
 
   /** A request counts in the month in which it ends, so it is held in every month in which it may. */
   #monthsFrom(nowMs: number): string[] {
-    const month = this.#months.at(nowMs);
-    const later = this.#monthsOfEnds.at(nowMs + LONGEST_REQUEST_MS);
+    const month = utcMonth(nowMs);
+    const later = utcMonth(nowMs + LONGEST_REQUEST_MS);
     return later === month ? [month] : [month, later];
   }
 
@@ -366,7 +364,7 @@ export class AdmissionCheck {
     const { clock, windows, pointsPerUsd, balances, log } = this.options;
     const { payer, tier } = demand;
     const { userId } = payer;
-    const whole = windows.get({ userId, month: this.#months.at(clock.now()), project: WHOLE_USER });
+    const whole = windows.get({ userId, month: utcMonth(clock.now()), project: WHOLE_USER });
     if (!windows.isKnown(whole)) await this.#load(demand, () => windows.read(whole));
     let balance = before;
     const left = leftForDebt(limitOf(tier), whole.used!);

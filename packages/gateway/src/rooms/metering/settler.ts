@@ -2,7 +2,7 @@ import type { Quantity, ReservedChange } from "../../bus/contract.ts";
 import { isCharged } from "../../kernel/request-row.ts";
 import type { Tiers } from "../billing/for-thread.ts";
 import { accountKey, accountOf } from "../ledger/for-thread.ts";
-import { MonthNames, Sums, utcMonth, WHOLE_USER } from "../usage/for-thread.ts";
+import { Sums, utcMonth, WHOLE_USER } from "../usage/for-thread.ts";
 import type { KeySpend } from "../usage/index.ts";
 import type { ChargedEntry, JournalEntry } from "./journal/codec.ts";
 import { type Lines, readLines } from "./journal/segment.ts";
@@ -154,8 +154,6 @@ interface JournalSettlerOptions extends SettlementOptions {
 
 /** Settles in the thread that it is made in. */
 export class JournalSettler implements Settler {
-  readonly #months = new MonthNames();
-
   constructor(readonly options: JournalSettlerOptions) {}
 
   async settle(order: SettleOrder): Promise<SettleReport> {
@@ -187,7 +185,7 @@ export class JournalSettler implements Settler {
       if (!reserved) continue;
       if (hold === "quota") {
         const { money, tokens } = quotaOf(entry);
-        quota.add([userId, this.#months.at(entry.atMs), project ?? WHOLE_USER], [money, tokens]);
+        quota.add([userId, utcMonth(entry.atMs), project ?? WHOLE_USER], [money, tokens]);
       } else if (hold === "points") {
         const change = reservedPoints(entry, this.options.pointsPerUsd);
         news.free(change.name, change);

@@ -2,7 +2,7 @@ import type { Quantity } from "../../bus/contract.ts";
 import type { Transaction } from "../../storage/contract.ts";
 import type { Tiers } from "../billing/for-thread.ts";
 import type { QuotaPayer, Settlement } from "../ledger/index.ts";
-import { MonthNames, WHOLE_USER } from "../usage/for-thread.ts";
+import { utcMonth, WHOLE_USER } from "../usage/for-thread.ts";
 import type { MonthKey, UsageStore } from "../usage/index.ts";
 import { type ChargedEntry, takesPoints } from "./journal/codec.ts";
 import { limitOf } from "./limits.ts";
@@ -61,7 +61,6 @@ const nameOf = ({ userId, month, project }: MonthKey) => `${userId} ${month} ${p
  */
 export class TierQuota implements QuotaPayer {
   readonly #windows = new BatchWindows();
-  readonly #months = new MonthNames();
   readonly #counted: Counted[] = [];
   /** Position in the batch up to which everything was counted that the quota pays in any case. */
   #at = 0;
@@ -85,13 +84,13 @@ export class TierQuota implements QuotaPayer {
   #count(entry: ChargedEntry, limit: Quantity | null): Counted {
     if (limit === null) return { entry, limit, whole: UNLIMITED, own: null };
     const { userId, project, atMs } = entry;
-    const month = this.#months.at(atMs);
+    const month = utcMonth(atMs);
     const last = this.#counted.at(-1);
     const isSame =
       last?.limit &&
       last.entry.userId === userId &&
       last.entry.project === project &&
-      this.#months.at(last.entry.atMs) === month;
+      utcMonth(last.entry.atMs) === month;
     if (isSame) return { entry, limit, whole: last.whole, own: last.own };
     const whole = this.#windows.of({ userId, month, project: WHOLE_USER });
     return {

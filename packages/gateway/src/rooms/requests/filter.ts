@@ -1,4 +1,4 @@
-import type { SqlValue } from "../../storage/contract.ts";
+import { Conditions } from "../../storage/contract.ts";
 import type { ListedRow } from "./view.ts";
 
 export const OUTCOMES = ["ok", "refused", "failed", "left"] as const;
@@ -38,44 +38,18 @@ export const matches = (filter: Filter, row: ListedRow): boolean =>
   [...SCOPE, ...KIND].every((column) => filter[column] === undefined || filter[column] === row[column]) &&
   (filter.outcome === undefined || filter.outcome === outcomeOf(row.status));
 
-/** Conditions and their values in placeholder order. */
-export class Sql {
-  readonly #conditions: string[] = [];
-
-  /** Parts of one statement share their values. */
-  constructor(readonly params: SqlValue[] = []) {}
-
-  value(value: SqlValue): string {
-    return `$${this.params.push(value)}`;
-  }
-
-  add(condition: string): this {
-    this.#conditions.push(condition);
-    return this;
-  }
-
-  within(column: string, { fromMs, belowMs }: { fromMs: number; belowMs: number }): this {
-    return this.add(`${column} >= ${this.value(fromMs)}`).add(`${column} < ${this.value(belowMs)}`);
-  }
-
-  #has(columns: readonly (keyof Filter)[], filter: Filter): this {
-    for (const column of columns) {
-      const value = filter[column];
-      if (value !== undefined) this.add(`${column} = ${this.value(value)}`);
-    }
+export class Sql extends Conditions {
+  #ofColumns(columns: readonly (keyof Filter)[], filter: Filter): this {
+    for (const column of columns) this.has(column, filter[column]);
     return this;
   }
 
   ofKind(filter: Filter): this {
-    this.#has(KIND, filter);
+    this.#ofColumns(KIND, filter);
     return filter.outcome === undefined ? this : this.add(OUTCOME_SQL[filter.outcome]);
   }
 
   ofScope(filter: Filter): this {
-    return this.#has(SCOPE, filter);
-  }
-
-  get where(): string {
-    return `WHERE ${this.#conditions.join(" AND ")}`;
+    return this.#ofColumns(SCOPE, filter);
   }
 }

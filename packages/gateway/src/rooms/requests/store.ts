@@ -1,6 +1,15 @@
 import { timeOfId } from "../../kernel/ids.ts";
 import type { Database, SqlValue } from "../../storage/contract.ts";
-import { BUCKETS_MS, CACHE_COLUMNS, DAY_MS, HOUR_MS, NO_ID, SUM_COLUMNS } from "../usage/index.ts";
+import {
+  BUCKETS_MS,
+  CACHE_COLUMNS,
+  DAY_MS,
+  HOUR_MS,
+  NO_ID,
+  SUM_COLUMNS,
+  splitByDay,
+  type Time,
+} from "../usage/index.ts";
 import { type Filter, isEveryone, isOfAnyKind, isOfPerson, Sql } from "./filter.ts";
 import type { ListedRow } from "./view.ts";
 
@@ -10,11 +19,6 @@ const EVERYONE = NOBODY;
 /** Hours in which a list looks for what is rare, at once. */
 const HOURS_AT_ONCE = 128;
 const FAILURES_READ_MAX = 10_000;
-
-interface Time {
-  fromMs: number;
-  belowMs: number;
-}
 
 /** A period in whole parts of its sums. */
 export interface Period extends Time {
@@ -282,19 +286,4 @@ export interface AskerSums extends Record<(typeof ASKER_TOTALS)[number], number>
   key_id: string;
   key_name: string | null;
   api_key_id: string | null;
-}
-
-/** The whole days of a period, and what is left of it at its ends. */
-function splitByDay({ fromMs, belowMs }: Time): { days: Time | null; rest: Time[] } {
-  const firstDay = Math.ceil(fromMs / DAY_MS) * DAY_MS;
-  const endDay = Math.floor(belowMs / DAY_MS) * DAY_MS;
-  if (firstDay >= endDay) return { days: null, rest: [{ fromMs, belowMs }] };
-  const ends = [
-    { fromMs, belowMs: firstDay },
-    { fromMs: endDay, belowMs },
-  ];
-  return {
-    days: { fromMs: firstDay, belowMs: endDay },
-    rest: ends.filter((end) => end.fromMs < end.belowMs),
-  };
 }

@@ -1,6 +1,7 @@
 import { insertRows, type Queryable, type SqlValue } from "../../storage/contract.ts";
 import type { KeySpend } from "./rows.ts";
 
+const SPEND = `key_id AS "keyId", month, month_cost_nano_usd AS "monthNanoUsd", total_cost_nano_usd AS "totalNanoUsd"`;
 const INTO = "key_spend (key_id, month, month_cost_nano_usd, total_cost_nano_usd, requests, last_used_ms)";
 /** Rows of an earlier month, written late, count in the total only: the month that is limited is over. */
 const ADDING = `ON CONFLICT (key_id) DO UPDATE SET
@@ -13,21 +14,7 @@ const ADDING = `ON CONFLICT (key_id) DO UPDATE SET
   requests = key_spend.requests + excluded.requests,
   last_used_ms = CASE
     WHEN excluded.last_used_ms > key_spend.last_used_ms THEN excluded.last_used_ms ELSE key_spend.last_used_ms END
-  RETURNING key_id, month, month_cost_nano_usd, total_cost_nano_usd`;
-
-interface SpendRow {
-  key_id: string;
-  month: string;
-  month_cost_nano_usd: number;
-  total_cost_nano_usd: number;
-}
-
-const toSpend = (row: SpendRow): KeySpend => ({
-  keyId: row.key_id,
-  month: row.month,
-  monthNanoUsd: row.month_cost_nano_usd,
-  totalNanoUsd: row.total_cost_nano_usd,
-});
+  RETURNING ${SPEND}`;
 
 interface KeySum {
   month: string;
@@ -37,11 +24,10 @@ interface KeySum {
   lastUsedMs: number;
 }
 
-/** What a key was used for within one month. */
+/** One request with a key. */
 interface KeyUse {
   month: string;
   nanoUsd: number;
-  requests: number;
   lastUsedMs: number;
 }
 
@@ -49,10 +35,10 @@ interface KeyUse {
 export class KeySums {
   readonly #sums = new Map<string, KeySum>();
 
-  add(keyId: string, { month, nanoUsd, requests, lastUsedMs }: KeyUse): void {
+  add(keyId: string, { month, nanoUsd, lastUsedMs }: KeyUse): void {
     const sum = this.#sums.get(keyId);
     if (!sum) {
-      const first = { month, monthNanoUsd: nanoUsd, totalNanoUsd: nanoUsd, requests, lastUsedMs };
+      const first = { month, monthNanoUsd: nanoUsd, totalNanoUsd: nanoUsd, requests: 1, lastUsedMs };
       this.#sums.set(keyId, first);
       return;
     }
@@ -62,7 +48,7 @@ export class KeySums {
     }
     if (month === sum.month) sum.monthNanoUsd += nanoUsd;
     sum.totalNanoUsd += nanoUsd;
-    sum.requests += requests;
+    sum.requests++;
     if (lastUsedMs > sum.lastUsedMs) sum.lastUsedMs = lastUsedMs;
   }
 
@@ -77,14 +63,11 @@ export class KeySums {
     ]);
     // In the order of the keys: two writers then lock rows in the same order.
     rows.sort(([a], [b]) => (a! < b! ? -1 : 1));
-    return (await insertRows<SpendRow>(on, INTO, rows, ADDING)).map(toSpend);
+    return insertRows<KeySpend>(on, INTO, rows, ADDING);
   }
 }
 
 export async function readKeySpend(on: Queryable, keyId: string): Promise<KeySpend> {
-  const row = await on.get<SpendRow>(
-    "SELECT key_id, month, month_cost_nano_usd, total_cost_nano_usd FROM key_spend WHERE key_id = $1",
-    [keyId],
-  );
-  return row ? toSpend(row) : { keyId, month: "", monthNanoUsd: 0, totalNanoUsd: 0 };
+  const row = await on.get<KeySpend>(`SELECT ${SPEND} FROM key_spend WHERE key_id = $1`, [keyId]);
+  return row ?? { keyId, month: "", monthNanoUsd: 0, totalNanoUsd: 0 };
 }

@@ -1,5 +1,5 @@
 import { isoTime } from "../../kernel/clock.ts";
-import type { Database, SqlValue } from "../../storage/contract.ts";
+import type { Database } from "../../storage/contract.ts";
 import { NANO_PER_USD, nextMonthMs, utcMonth, WHOLE_USER } from "./rows.ts";
 import { conditionsOf, type SeriesFilter } from "./series.ts";
 
@@ -79,17 +79,14 @@ export class UsageList {
     filter: SeriesFilter,
     { after, limit }: { after: { atMs: number; id: string } | null; limit: number },
   ): Promise<ListedRow[]> {
-    const { where, params } = conditionsOf(filter);
-    const values: SqlValue[] = [...params];
-    const value = (one: SqlValue) => `$${values.push(one)}`;
-    let rest = "";
+    const sql = conditionsOf(filter);
     if (after) {
-      const at = value(after.atMs);
-      rest = `AND created_ms <= ${at} AND (created_ms < ${at} OR id > ${value(after.id)})`;
+      const at = sql.value(after.atMs);
+      sql.add(`created_ms <= ${at} AND (created_ms < ${at} OR id > ${sql.value(after.id)})`);
     }
     const rows = await this.db.all<StoredRow>(
-      `SELECT ${COLUMNS} FROM usage_records ${where} ${rest} ORDER BY created_ms DESC, id LIMIT ${value(limit)}`,
-      values,
+      `SELECT ${COLUMNS} FROM usage_records ${sql.where} ORDER BY created_ms DESC, id LIMIT ${sql.value(limit)}`,
+      sql.params,
     );
     return rows.map(toListed);
   }

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { wholeNumber } from "../../kernel/method.ts";
-import { DAY_MS } from "./rows.ts";
+import { DAY_MS, type Time } from "./rows.ts";
 
 export const GROUPINGS = ["model", "backend", "ref", "day"] as const;
 export type GroupBy = (typeof GROUPINGS)[number];
@@ -9,13 +9,9 @@ const REF_LENGTH_MAX = 64;
 const REFS_MAX = 1024;
 const PAGE = { fallback: 100, min: 1, max: 500 };
 
-export interface UsageQuery {
+export interface UsageQuery extends Time {
   /** Null: every row, tagged or not. */
   refIds: string[] | null;
-  /** Inclusive; null: from the beginning. */
-  sinceMs: number | null;
-  /** Exclusive; null: without end. */
-  untilMs: number | null;
   groupBy: GroupBy | null;
   limit: number;
   offset: number;
@@ -110,8 +106,8 @@ export function usageQueryOf(body: z.output<typeof QueryBody>): UsageQuery {
   const { ref_ids: refs = [], limit = PAGE.fallback, offset = 0 } = body;
   return {
     refIds: refs.length === 0 ? null : refs,
-    sinceMs: body.since ?? null,
-    untilMs: body.until ?? null,
+    fromMs: body.since ?? EARLIEST_MS,
+    belowMs: body.until ?? LATEST_MS,
     groupBy: body.group_by ?? null,
     limit: clamp(limit, PAGE.min, PAGE.max),
     offset: clamp(offset, 0, Number.MAX_SAFE_INTEGER),

@@ -6,22 +6,6 @@ export const DAY_MS = 86_400_000;
 /** `YYYY-MM` of an instant. */
 export const utcMonth = (ms: number): string => new Date(ms).toISOString().slice(0, 7);
 
-/** The same for many instants, of which most are in the month of the one before: formatting a date costs more. */
-export class MonthNames {
-  #name = "";
-  #fromMs = 0;
-  #untilMs = 0;
-
-  at(ms: number): string {
-    if (ms < this.#fromMs || ms >= this.#untilMs) {
-      this.#name = utcMonth(ms);
-      this.#fromMs = monthsBeforeMs(ms, 0);
-      this.#untilMs = nextMonthMs(ms);
-    }
-    return this.#name;
-  }
-}
-
 /** `YYYY-MM-DD` of an instant. */
 export const utcDay = (ms: number): string => new Date(ms).toISOString().slice(0, 10);
 
@@ -108,3 +92,25 @@ export const SUM_COLUMNS: readonly string[] = [
   ...Array.from({ length: BUCKET_COUNT }, (_, i) => `duration_${i}`),
   ...CACHE_COLUMNS,
 ];
+
+export interface Time {
+  fromMs: number;
+  belowMs: number;
+}
+
+/** The whole days of a period, which sums have, and what is left of it at its ends. */
+export function splitByDay({ fromMs, belowMs }: Time): { days: Time | null; rest: Time[] } {
+  const firstDay = Math.ceil(fromMs / DAY_MS) * DAY_MS;
+  const endDay = Math.floor(belowMs / DAY_MS) * DAY_MS;
+  const isWithinDay = firstDay > endDay;
+  const ends = isWithinDay
+    ? [{ fromMs, belowMs }]
+    : [
+        { fromMs, belowMs: firstDay },
+        { fromMs: endDay, belowMs },
+      ];
+  return {
+    days: firstDay < endDay ? { fromMs: firstDay, belowMs: endDay } : null,
+    rest: ends.filter((end) => end.fromMs < end.belowMs),
+  };
+}

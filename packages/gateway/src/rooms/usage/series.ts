@@ -1,6 +1,6 @@
-import type { Database, SqlValue } from "../../storage/contract.ts";
+import { Conditions, type Database, type SqlValue } from "../../storage/contract.ts";
 import { NO_ID } from "./batch.ts";
-import { CACHE_COLUMNS, DAY_MS, NANO_PER_USD, utcDay } from "./rows.ts";
+import { CACHE_COLUMNS, DAY_MS, NANO_PER_USD, type Time, utcDay } from "./rows.ts";
 
 export const SERIES_BY = ["model", "backend", "source", "ref", "project", "key"] as const;
 export type SeriesBy = (typeof SERIES_BY)[number];
@@ -11,12 +11,9 @@ const GROUPS_MAX = 50;
 const SUMS_MAX = 50_000;
 
 /** Which rows; null members do not matter. */
-export interface SeriesFilter {
+export interface SeriesFilter extends Time {
   /** Null: everyone's. */
   userId: string | null;
-  sinceMs: number;
-  /** Exclusive. */
-  untilMs: number;
   project: string | null;
   model: string | null;
   apiKeyId: string | null;
@@ -31,29 +28,23 @@ const COLUMNS: Readonly<Record<SeriesBy, string>> = {
   key: "api_key_id",
 };
 
-interface DaySums {
-  start_ms: number;
-  name: string | null;
-  requests: number;
-  prompt_tokens: number;
-  completion_tokens: number;
-  cost_nano_usd: number;
-  cached_tokens: number;
-  cache_write_tokens: number;
-  cache_saved_nano_usd: number;
+const COUNTED = [
+  "requests",
+  "prompt_tokens",
+  "completion_tokens",
+  "cost_nano_usd",
+  ...CACHE_COLUMNS,
+] as const;
+const FIGURES = COUNTED.join(", ");
+
+interface Sums extends Record<(typeof COUNTED)[number], number> {
   /** Null where sums do not say. */
   unpriced: number | null;
 }
 
-class Conditions {
-  readonly params: SqlValue[] = [];
-  readonly #texts: string[] = [];
-  add(text: (placeholder: string) => string, value: SqlValue): void {
-    if (value !== null) this.#texts.push(text(`$${this.params.push(value)}`));
-  }
-  get where(): string {
-    return `WHERE ${this.#texts.join(" AND ")}`;
-  }
+interface DaySums extends Sums {
+  start_ms: number;
+  name: string | null;
 }
 
 /** Sums by day and group, as a chart shows them. */
@@ -66,7 +57,7 @@ export class UsageSeries {
 
   #rows(filter: SeriesFilter, by: SeriesBy): Promise<DaySums[]> {
     const isByKey = by === "key" || by === "project";
-    const isWholeDays = filter.sinceMs % DAY_MS === 0 && filter.untilMs % DAY_MS === 0;
+    const isWholeDays = filter.fromMs % DAY_MS === 0 && filter.belowMs % DAY_MS === 0;
     const isSummed = filter.userId === null || (isWholeDays && by !== "ref");
     if (!isByKey && isSummed && filter.apiKeyId === null && filter.project === null)
       return this.#kinds(filter, by);
@@ -75,14 +66,11 @@ export class UsageSeries {
       : this.#raw(filter, by);
   }
 
-  #askerDays(
-    { userId, sinceMs, untilMs, project, apiKeyId }: SeriesFilter,
-    by: SeriesBy,
-  ): Promise<DaySums[]> {
-    const conditions = daysOf({ sinceMs, untilMs });
-    conditions.add((value) => `user_id = ${value}`, userId);
-    conditions.add((value) => `project = ${value}`, project);
-    conditions.add((value) => `api_key_id = ${value}`, apiKeyId);
+  #askerDays({ userId, project, apiKeyId, ...time }: SeriesFilter, by: SeriesBy): Promise<DaySums[]> {
+    const conditions = daysOf(time)
+      .has("user_id", userId)
+      .has("project", project)
+      .has("api_key_id", apiKeyId);
     const name = by === "key" ? "api_key_id" : "NULLIF(project, '')";
     const source = `SELECT start_ms, ${name} AS name, ${FIGURES}, unpriced
       FROM request_asker_days ${conditions.where} AND channel <> ''`;
@@ -90,17 +78,15 @@ export class UsageSeries {
   }
 
   /** Everyone's, or a person's, from the sums of whole days. */
-  #kinds({ userId, sinceMs, untilMs, model }: SeriesFilter, by: SeriesBy): Promise<DaySums[]> {
-    const conditions = daysOf({ sinceMs, untilMs: untilMs + DAY_MS - 1 });
-    conditions.add((value) => `model = ${value}`, model);
-    const { where, params } = conditions;
+  #kinds({ userId, fromMs, belowMs, model }: SeriesFilter, by: SeriesBy): Promise<DaySums[]> {
+    const { where, params } = daysOf({ fromMs, belowMs: belowMs + DAY_MS - 1 }).has("model", model);
     const whose = `user_id = $${params.push(userId ?? NO_ID)}`;
     const ofAll = (name: string, unpriced: string) => `SELECT start_ms, ${name} AS name, ${FIGURES},
       ${unpriced} AS unpriced FROM request_sums ${where} AND grain_ms = ${DAY_MS} AND ${whose} AND channel <> ''`;
     if (by !== "ref") return this.#grouped(ofAll(by === "source" ? "channel" : by, "unpriced"), params);
     // Without a reference is what all have and those with one do not.
     const [noName, unknown] = ["CAST(NULL AS TEXT)", "CAST(NULL AS BIGINT)"];
-    const minus = FIGURES.split(", ").map((column) => `-${column}`);
+    const minus = COUNTED.map((column) => `-${column}`);
     const ofRefs = (name: string, figures: string) =>
       `SELECT start_ms, ${name} AS name, ${figures}, ${unknown} AS unpriced FROM request_ref_days ${where}`;
     const parts = [ofRefs("ref_id", FIGURES), ofAll(noName, unknown), ofRefs(noName, minus.join(", "))];
@@ -117,8 +103,7 @@ export class UsageSeries {
   }
 
   #grouped(source: string, params: readonly SqlValue[]): Promise<DaySums[]> {
-    const sums = `${FIGURES}, unpriced`
-      .split(", ")
+    const sums = [...COUNTED, "unpriced"]
       .map((column) => `CAST(SUM(${column}) AS BIGINT) AS ${column}`)
       .join(", ");
     return this.db.all<DaySums>(
@@ -130,59 +115,37 @@ export class UsageSeries {
   }
 }
 
-const FIGURES = `requests, prompt_tokens, completion_tokens, cost_nano_usd, ${CACHE_COLUMNS.join(", ")}`;
-
-function daysOf({ sinceMs, untilMs }: Pick<SeriesFilter, "sinceMs" | "untilMs">): Conditions {
-  const conditions = new Conditions();
-  conditions.add((value) => `start_ms >= ${value}`, sinceMs - (sinceMs % DAY_MS));
-  conditions.add((value) => `start_ms < ${value}`, untilMs - (untilMs % DAY_MS));
-  return conditions;
-}
+const wholeDay = (ms: number): number => ms - (ms % DAY_MS);
+const daysOf = ({ fromMs, belowMs }: Time): Conditions =>
+  new Conditions().within("start_ms", { fromMs: wholeDay(fromMs), belowMs: wholeDay(belowMs) });
 
 /** Conditions on usage rows, in the order of the index that finds them. */
-export function conditionsOf(filter: SeriesFilter): Conditions {
-  const { userId, sinceMs, untilMs, project, model, apiKeyId } = filter;
-  const conditions = new Conditions();
-  conditions.add((value) => `user_id = ${value}`, userId);
-  conditions.add((value) => `created_ms >= ${value}`, sinceMs);
-  conditions.add((value) => `created_ms < ${value}`, untilMs);
-  conditions.add((value) => `project = ${value}`, project);
-  conditions.add((value) => `model = ${value}`, model);
-  conditions.add((value) => `api_key_id = ${value}`, apiKeyId);
-  return conditions;
+export function conditionsOf({ userId, project, model, apiKeyId, ...time }: SeriesFilter): Conditions {
+  const conditions = new Conditions().has("user_id", userId).within("created_ms", time);
+  return conditions.has("project", project).has("model", model).has("api_key_id", apiKeyId);
 }
 
-interface Sums {
-  requests: number;
-  prompt_tokens: number;
-  completion_tokens: number;
-  cost_usd: number;
-  cached_tokens: number;
-  cache_write_tokens: number;
-  cache_saved_usd: number;
-  unpriced: number | null;
-}
 const noSums = (): Sums => ({
   requests: 0,
   prompt_tokens: 0,
   completion_tokens: 0,
-  cost_usd: 0,
+  cost_nano_usd: 0,
   cached_tokens: 0,
   cache_write_tokens: 0,
-  cache_saved_usd: 0,
+  cache_saved_nano_usd: 0,
   unpriced: 0,
 });
 
 function add(sums: Sums, row: DaySums): void {
-  sums.requests += row.requests;
-  sums.prompt_tokens += row.prompt_tokens;
-  sums.completion_tokens += row.completion_tokens;
-  sums.cost_usd += row.cost_nano_usd / NANO_PER_USD;
-  sums.cached_tokens += row.cached_tokens;
-  sums.cache_write_tokens += row.cache_write_tokens;
-  sums.cache_saved_usd += row.cache_saved_nano_usd / NANO_PER_USD;
+  for (const column of COUNTED) sums[column] += row[column];
   sums.unpriced = sums.unpriced === null || row.unpriced === null ? null : sums.unpriced + row.unpriced;
 }
+
+const viewOf = ({ cost_nano_usd, cache_saved_nano_usd, ...sums }: Sums) => ({
+  ...sums,
+  cost_usd: cost_nano_usd / NANO_PER_USD,
+  cache_saved_usd: cache_saved_nano_usd / NANO_PER_USD,
+});
 
 class SeriesGroup {
   readonly sums = noSums();
@@ -197,7 +160,10 @@ class SeriesGroup {
 
   get view() {
     const days = [...this.days].sort(([a], [b]) => a - b);
-    return { ...this.sums, days: days.map(([startMs, sums]) => ({ day: utcDay(startMs), ...sums })) };
+    return {
+      ...viewOf(this.sums),
+      days: days.map(([startMs, sums]) => ({ day: utcDay(startMs), ...viewOf(sums) })),
+    };
   }
 }
 
@@ -211,14 +177,15 @@ function seriesOf(rows: readonly DaySums[]) {
     groups.set(row.name, group);
   }
   const sorted = [...groups].sort(
-    ([, a], [, b]) => b.sums.cost_usd - a.sums.cost_usd || b.sums.prompt_tokens - a.sums.prompt_tokens,
+    ([, a], [, b]) =>
+      b.sums.cost_nano_usd - a.sums.cost_nano_usd || b.sums.prompt_tokens - a.sums.prompt_tokens,
   );
   const shown = sorted.slice(0, GROUPS_MAX);
   const kept = new Set(shown.map(([name]) => name));
   const rest = new SeriesGroup();
   for (const row of rows) if (!kept.has(row.name)) rest.add(row);
   return {
-    totals,
+    totals: viewOf(totals),
     groups: shown.map(([name, group]) => ({ name, ...group.view })),
     others: sorted.length > GROUPS_MAX ? { groups: sorted.length - GROUPS_MAX, ...rest.view } : null,
   };

@@ -31,8 +31,8 @@ function filterOf(
     fail("admin_required", "admin access required: everyone's usage is for administrators");
   return {
     userId: everyone ? null : actor.userId,
-    sinceMs: since,
-    untilMs: until,
+    fromMs: since,
+    belowMs: until,
     project: project || null,
     model: model || null,
     apiKeyId: api_key_id || null,
@@ -137,7 +137,7 @@ export class Usage {
     await this.settled();
     const keptFromMs = this.#keptFromMs(this.options.clock.now());
     // Sums outlive their rows, so those of earlier months do not say how many rows there are.
-    const kept = (query.sinceMs ?? 0) < keptFromMs ? { ...query, sinceMs: keptFromMs } : null;
+    const kept = query.fromMs < keptFromMs ? { ...query, fromMs: keptFromMs } : null;
     const [totals, grouped, records, keptTotals] = await Promise.all([
       this.#queries.totals(query),
       query.groupBy && this.#queries.groups(query, query.groupBy),

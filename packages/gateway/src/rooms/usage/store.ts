@@ -98,8 +98,18 @@ const MONTHS = rollup(
   ],
 );
 
-const QUOTA_COLUMNS =
-  "user_id, month, project, quota_tokens, quota_cost_nano_usd, key_quota_tokens, key_quota_cost_nano_usd";
+const QUOTA = `user_id AS "userId", month, project, quota_tokens AS "quotaTokens",
+  quota_cost_nano_usd AS "quotaCostNanoUsd", key_quota_tokens AS "keyQuotaTokens",
+  key_quota_cost_nano_usd AS "keyQuotaCostNanoUsd"`;
+const NO_TOTALS: MonthTotals = {
+  requests: 0,
+  tokens: 0,
+  costNanoUsd: 0,
+  quotaTokens: 0,
+  quotaCostNanoUsd: 0,
+  keyQuotaTokens: 0,
+  keyQuotaCostNanoUsd: 0,
+};
 
 /** What of a month's rollup is compared with quotas. */
 export interface MonthQuota
@@ -114,26 +124,6 @@ export interface WrittenSums {
   months: MonthQuota[];
   keys: KeySpend[];
 }
-
-interface QuotaRow {
-  user_id: string;
-  month: string;
-  project: string;
-  quota_tokens: number;
-  quota_cost_nano_usd: number;
-  key_quota_tokens: number;
-  key_quota_cost_nano_usd: number;
-}
-
-const toQuota = (row: QuotaRow): MonthQuota => ({
-  userId: row.user_id,
-  month: row.month,
-  project: row.project,
-  quotaTokens: row.quota_tokens,
-  quotaCostNanoUsd: row.quota_cost_nano_usd,
-  keyQuotaTokens: row.key_quota_tokens,
-  keyQuotaCostNanoUsd: row.key_quota_cost_nano_usd,
-});
 
 /** SQL that writes requests and their sums, which change only together, and reads what of the sums is money. */
 export class UsageStore {
@@ -182,9 +172,8 @@ export class UsageStore {
     await insertRows(tx, KINDS.into, sums, KINDS.adding);
   }
 
-  async #addToMonths(tx: Transaction, rows: readonly (readonly SqlValue[])[]): Promise<MonthQuota[]> {
-    const suffix = `${MONTHS.adding} RETURNING ${QUOTA_COLUMNS}`;
-    return (await insertRows<QuotaRow>(tx, MONTHS.into, rows, suffix)).map(toQuota);
+  #addToMonths(tx: Transaction, rows: SumRows): Promise<MonthQuota[]> {
+    return insertRows<MonthQuota>(tx, MONTHS.into, rows, `${MONTHS.adding} RETURNING ${QUOTA}`);
   }
 
   /**
@@ -203,7 +192,7 @@ export class UsageStore {
   async months(on: Queryable, keys: readonly MonthKey[]): Promise<MonthQuota[]> {
     const byName = new Map(keys.map((key) => [`${key.userId} ${key.month} ${key.project}`, key]));
     const months: MonthQuota[] = [];
-    for (const key of byName.values()) months.push({ ...key, ...(await this.month(key, on)) });
+    for (const key of byName.values()) months.push({ ...(await this.month(key, on)), ...key });
     return months;
   }
 
@@ -216,39 +205,21 @@ export class UsageStore {
   }
 
   async month({ userId, month, project }: MonthKey, on: Queryable = this.db): Promise<MonthTotals> {
-    const row = await on.get<{
-      requests: number;
-      tokens: number;
-      cost_nano_usd: number;
-      quota_tokens: number;
-      quota_cost_nano_usd: number;
-      key_quota_tokens: number;
-      key_quota_cost_nano_usd: number;
-    }>(
-      `SELECT requests, tokens, cost_nano_usd, quota_tokens, quota_cost_nano_usd, key_quota_tokens,
-         key_quota_cost_nano_usd FROM usage_months
+    const row = await on.get<MonthTotals & MonthKey>(
+      `SELECT requests, tokens, cost_nano_usd AS "costNanoUsd", ${QUOTA} FROM usage_months
        WHERE user_id = $1 AND month = $2 AND project = $3`,
       [userId, month, project],
     );
-    return {
-      requests: row?.requests ?? 0,
-      tokens: row?.tokens ?? 0,
-      costNanoUsd: row?.cost_nano_usd ?? 0,
-      quotaTokens: row?.quota_tokens ?? 0,
-      quotaCostNanoUsd: row?.quota_cost_nano_usd ?? 0,
-      keyQuotaTokens: row?.key_quota_tokens ?? 0,
-      keyQuotaCostNanoUsd: row?.key_quota_cost_nano_usd ?? 0,
-    };
+    return row ?? NO_TOTALS;
   }
 
   /** The user's projects in the month, those that used most of the quota first. */
   async projects({ userId, month }: Omit<MonthKey, "project">, most: number): Promise<MonthQuota[]> {
-    const rows = await this.db.all<QuotaRow>(
-      `SELECT ${QUOTA_COLUMNS} FROM usage_months WHERE user_id = $1 AND month = $2 AND project <> $3
+    return this.db.all<MonthQuota>(
+      `SELECT ${QUOTA} FROM usage_months WHERE user_id = $1 AND month = $2 AND project <> $3
        ORDER BY quota_cost_nano_usd DESC, quota_tokens DESC, project LIMIT ${most}`,
       [userId, month, WHOLE_USER],
     );
-    return rows.map(toQuota);
   }
 
   keySpend(keyId: string, on: Queryable = this.db): Promise<KeySpend> {
