@@ -1,7 +1,16 @@
 import { type ChargedLine, isCharged } from "../../kernel/request-row.ts";
 import { KeySums } from "./key-spend.ts";
-import { BUCKET_COUNT, bucketOf, DAY_MS, GRAINS_MS, type RequestRow, utcMonth, WHOLE_USER } from "./rows.ts";
-import { Sums } from "./sums.ts";
+import {
+  BUCKET_COUNT,
+  bucketOf,
+  DAY_MS,
+  GRAINS_MS,
+  MINUTE_MS,
+  type RequestRow,
+  utcMonth,
+  WHOLE_USER,
+} from "./rows.ts";
+import { type KeyPart, Sums } from "./sums.ts";
 
 /** Stands for null in the keys of sums, and for everyone. */
 export const NO_ID = "00000000-0000-0000-0000-000000000000";
@@ -19,12 +28,9 @@ const figuresOf = ({ promptTokens, completionTokens, costNanoUsd }: RequestRow):
   costNanoUsd ?? 0,
 ];
 
-/** The buckets of a histogram, with one count in that of the time. */
-function histogramOf(ms: number | null): number[] {
-  const counts: number[] = new Array(BUCKET_COUNT).fill(0);
-  if (ms !== null) counts[bucketOf(ms)] = 1;
-  return counts;
-}
+const NO_TIME: readonly number[] = new Array(BUCKET_COUNT).fill(0);
+/** Histograms of one time each, by its bucket. */
+const ONE_TIME = NO_TIME.map((_, bucket) => NO_TIME.with(bucket, 1));
 
 /** What a batch of rows adds to the sums. */
 export class Batch {
@@ -36,19 +42,24 @@ export class Batch {
   readonly keys = new KeySums();
 
   constructor(rows: readonly RequestRow[]) {
+    const minutes = new Sums<readonly [startMs: number, ...kind: KeyPart[]]>();
     for (const row of rows) {
-      this.#addKinds(row);
+      this.#addKind(minutes, row);
       this.#addAsker(row);
       if (isCharged(row)) this.#addCharge(row);
     }
+    for (const { key, values } of minutes.all)
+      for (const grainMs of GRAINS_MS)
+        this.kinds.add([grainMs, NO_ID, startOf(key[0], grainMs), ...key.slice(1)], values);
   }
 
-  #addKinds(row: RequestRow): void {
-    const { atMs, surface, model, backend, channel, status, code } = row;
+  #addKind(minutes: Sums<readonly [startMs: number, ...kind: KeyPart[]]>, row: RequestRow): void {
+    const { atMs, surface, model, backend, channel, status, code, firstTokenMs } = row;
     const kind = [surface ?? "", model ?? "", backend ?? "", channel ?? "", status ?? 0, code ?? ""];
-    const times = [...histogramOf(row.firstTokenMs), ...histogramOf(row.durationMs)];
+    const firstToken = firstTokenMs === null ? NO_TIME : ONE_TIME[bucketOf(firstTokenMs)]!;
+    const times = [...firstToken, ...ONE_TIME[bucketOf(row.durationMs)]!];
     const sums = [1, ...figuresOf(row), Number(row.unpriced ?? false), ...times, ...cacheOf(row)];
-    for (const grainMs of GRAINS_MS) this.kinds.add([grainMs, NO_ID, startOf(atMs, grainMs), ...kind], sums);
+    minutes.add([startOf(atMs, MINUTE_MS), ...kind], sums);
     if (row.userId !== null) this.kinds.add([DAY_MS, row.userId, startOf(atMs, DAY_MS), ...kind], sums);
   }
 

@@ -1,4 +1,4 @@
-type KeyPart = string | number;
+export type KeyPart = string | number;
 
 interface Sum<Key> {
   key: Key;
