@@ -1,4 +1,4 @@
-import { describe, expect, spyOn, test } from "bun:test";
+import { describe, expect, test } from "bun:test";
 import { chunk, DONE, usageChunk, wholeStream } from "@model-gateway/testing/upstream.ts";
 import fc from "fast-check";
 import { ServiceError } from "../../src/kernel/errors.ts";
@@ -80,7 +80,7 @@ describe("the stream meter", () => {
     expect(seen.join("")).toBe(words.join(""));
   });
 
-  test("recognises frames of any spelling, and nothing that only looks like one", () => {
+  test("reads events of any spelling, and refuses what only looks like one", () => {
     const spaced = (content: string) =>
       `data: {"choices": [{"delta": {"content": ${JSON.stringify(content)}}, "index": 0}], "id": "x"}\n\n`;
     const text = ["a", "b", 'c"', "d\\", "e"].map(spaced).join("");
@@ -89,39 +89,6 @@ describe("the stream meter", () => {
     expect(meter.textBytes).toBe('abc"d\\e'.length);
     const sly = `data: {"choices": [{"delta": {"content": "x"}, "finish_reason": "stop", "z": "y"}, "index": 0}], "id": "x"}\n\n`;
     expect(metered(first + text + sly).meter.failure).toContain("not JSON");
-  });
-
-  test("reads and counts the same whatever the frames; frames that never come again are not tried each time", () => {
-    const said = (content: string, created: number) =>
-      event({ id: "x", created, choices: [{ index: 0, delta: { content }, finish_reason: null }] });
-    const streamOf = (frames: readonly number[]) =>
-      frames.map((created, i) => said(` w${i}`, created)).join("");
-    const readOf = (text: string) => {
-      let seen = "";
-      const { meter } = metered(text, {
-        onChunk: (_, choices) => {
-          for (const { delta } of choices) seen += String(delta.content ?? "");
-        },
-      });
-      return { seen, textBytes: meter.textBytes, tokens: meter.tokens };
-    };
-    fc.assert(
-      fc.property(fc.array(fc.nat({ max: 3 }), { maxLength: 200 }), (frames) => {
-        expect(readOf(streamOf(frames))).toEqual(readOf(streamOf(frames.map(() => 0))));
-      }),
-      { numRuns: 100 },
-    );
-    const parse = spyOn(JSON, "parse");
-    try {
-      metered(streamOf(Array.from({ length: 300 }, (_, i) => i)));
-      expect(parse.mock.calls.length).toBeLessThan(320);
-      parse.mockClear();
-      // From here on every frame is the same, and it is found again.
-      metered(streamOf(Array.from({ length: 300 }, (_, i) => Math.min(i, 50))));
-      expect(parse.mock.calls.length).toBeLessThan(150);
-    } finally {
-      parse.mockRestore();
-    }
   });
 
   test("adds what strict clients need", () => {

@@ -96,7 +96,6 @@ type Who = Pick<Demand, "payer" | "tier">;
 
 /** Decides whether a request can be paid, and from what. */
 export class AdmissionCheck {
-
   constructor(readonly options: AdmissionOptions) {}
 
   /**

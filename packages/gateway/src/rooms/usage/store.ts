@@ -98,9 +98,9 @@ const MONTHS = rollup(
   ],
 );
 
-const QUOTA = `user_id AS "userId", month, project, quota_tokens AS "quotaTokens",
-  quota_cost_nano_usd AS "quotaCostNanoUsd", key_quota_tokens AS "keyQuotaTokens",
+const QUOTA_SUMS = `quota_tokens AS "quotaTokens", quota_cost_nano_usd AS "quotaCostNanoUsd", key_quota_tokens AS "keyQuotaTokens",
   key_quota_cost_nano_usd AS "keyQuotaCostNanoUsd"`;
+const QUOTA = `user_id AS "userId", month, project, ${QUOTA_SUMS}`;
 const NO_TOTALS: MonthTotals = {
   requests: 0,
   tokens: 0,
@@ -205,8 +205,8 @@ export class UsageStore {
   }
 
   async month({ userId, month, project }: MonthKey, on: Queryable = this.db): Promise<MonthTotals> {
-    const row = await on.get<MonthTotals & MonthKey>(
-      `SELECT requests, tokens, cost_nano_usd AS "costNanoUsd", ${QUOTA} FROM usage_months
+    const row = await on.get<MonthTotals>(
+      `SELECT requests, tokens, cost_nano_usd AS "costNanoUsd", ${QUOTA_SUMS} FROM usage_months
        WHERE user_id = $1 AND month = $2 AND project = $3`,
       [userId, month, project],
     );

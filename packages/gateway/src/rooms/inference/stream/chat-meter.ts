@@ -15,9 +15,6 @@ import { EventLines, type EventReader, joined, textOfBytes, type Verdict } from 
 import type { StreamReader } from "./relay.ts";
 import { countTexts } from "./text-size.ts";
 
-/** Events that are parsed before another frame is tried, at most. */
-const LEARN_GAP_MAX = 64;
-
 const DONE = "[DONE]";
 const DONE_EVENT = Buffer.from("data: [DONE]\n\n");
 
@@ -32,20 +29,7 @@ export interface ChatMeterOptions {
   form?: AnswerForm;
 }
 
-/** The frame around the text of a plain delta, the same for most events of a stream. */
-interface Template {
-  before: string;
-  after: string;
-  /** The chunk that it was taken from, and the place of its choice. */
-  chunk: ChatChunk;
-  index: number;
-  isUsed: boolean;
-}
-
-/**
- * Reads the events of a streamed chat as far as metering needs. An event that differs from an earlier, fully parsed one
- * only in its text is recognised by its frame and not parsed.
- */
+/** Reads the events of a streamed chat as far as metering needs. */
 export class ChatMeter implements EventReader, StreamReader {
   /** The largest plausible usage; null when there is none. */
   usage: ReportedUsage | null = null;
@@ -66,10 +50,6 @@ export class ChatMeter implements EventReader, StreamReader {
   readonly #form: AnswerForm;
   readonly #normaliser: ChunkNormaliser;
   readonly #lines = new EventLines(this);
-  #template: Template | null = null;
-  /** Where each event has another frame, because of its time for example, trying one costs as much as parsing. */
-  #learnGap = 0;
-  #learnIn = 0;
   #last: ChatChunk | null = null;
   /** Choices that have begun, each with whether it has finished. */
   readonly #ends = new Map<number, boolean>();
@@ -124,9 +104,7 @@ export class ChatMeter implements EventReader, StreamReader {
   }
 
   line(bytes: Uint8Array, text: string, from: number, end: number): Verdict | "partial" {
-    if (this.#isPlainDelta(bytes, text, from, end)) return "keep";
-    const data = text.slice(from, end);
-    const word = data.trim();
+    const word = text.slice(from, end).trim();
     if (word === DONE) {
       this.done = true;
       return "end";
@@ -135,10 +113,7 @@ export class ChatMeter implements EventReader, StreamReader {
     if (word === "") return "drop";
     const json = textOfBytes(bytes, "utf8", from, end);
     const chunk = parseChunk(json);
-    if (chunk === undefined) return "partial";
-    const verdict = this.#chunk(chunk, json);
-    if (verdict === "keep") this.#learn(data, chunk);
-    return verdict;
+    return chunk === undefined ? "partial" : this.#chunk(chunk, json);
   }
 
   event(data: string): Exclude<Verdict, "keep"> {
@@ -149,55 +124,6 @@ export class ChatMeter implements EventReader, StreamReader {
     }
     const verdict = this.#chunk(chunk);
     return verdict === "keep" ? { replacement: dataLine(chunk) } : verdict;
-  }
-
-  /** Whether the event between `from` and `end` differs from the template only in its text. */
-  #isPlainDelta(bytes: Uint8Array, text: string, from: number, end: number): boolean {
-    const template = this.#template;
-    if (!template || !text.startsWith(template.before, from)) return false;
-    const textStart = from + template.before.length;
-    const textEnd = end - template.after.length;
-    // The first quote after the frame's beginning is the one that its end starts with, so the text has none.
-    if (text.indexOf('"', textStart) !== textEnd || text.charCodeAt(textEnd - 1) === 92) return false;
-    if (!text.startsWith(template.after, textEnd)) return false;
-    const { onChunk } = this.options;
-    if (onChunk) {
-      const content = contentAt(bytes, text, textStart, textEnd);
-      if (content === null) return false;
-      onChunk(template.chunk, [{ index: template.index, delta: { content }, finish_reason: null }]);
-    }
-    template.isUsed = true;
-    this.textBytes += textEnd - textStart;
-    this.#counter.addJson(bytes, textStart, textEnd);
-    if (textEnd > textStart) this.#textEvents++;
-    return true;
-  }
-
-  /** Keeps the frame of an event that consists of nothing but one text. */
-  #learn(data: string, chunk: ChatChunk): void {
-    if (this.#form.isText || this.#learnIn-- > 0) return;
-    const [choice] = chunk.choices as Choice[];
-    const isPlain =
-      choice && (chunk.choices as unknown[]).length === 1 && !choice.finish_reason && !isObject(chunk.usage);
-    if (!isPlain || typeof choice.delta.content !== "string" || Object.keys(choice.delta).length !== 1)
-      return;
-    // Beside its delta the choice may carry text of another kind, which must be counted in every event.
-    if (typeof choice.text === "string" || choice.message !== undefined) return;
-    const opening = /"delta"\s*:\s*\{\s*"content"\s*:\s*"/.exec(data);
-    if (!opening) return;
-    const textStart = opening.index + opening[0].length;
-    const textEnd = data.indexOf('"', textStart);
-    if (data.slice(textStart, textEnd).includes("\\")) return;
-    const { index } = choice;
-    const before = data.slice(0, textStart);
-    const after = data.slice(textEnd);
-    const probe = "text of the gateway";
-    const check = parseChunk(`${before}${probe}${after}`);
-    if ((check?.choices as Choice[] | undefined)?.[0]?.delta.content !== probe) return;
-    const wasUseless = this.#template?.isUsed === false;
-    this.#learnGap = wasUseless ? Math.min(LEARN_GAP_MAX, this.#learnGap * 2 + 1) : 0;
-    this.#learnIn = this.#learnGap;
-    this.#template = { before, after, chunk, index, isUsed: false };
   }
 
   /** `json` is the text of the chunk where that stands in one line. */
@@ -289,20 +215,6 @@ export class ChatMeter implements EventReader, StreamReader {
 }
 
 const dataLine = (chunk: object): string => `data: ${JSON.stringify(chunk)}`;
-
-/** ASCII, and nothing escaped: its bytes are its text. */
-const PLAIN_TEXT = /^[ !#-[\]-~]*$/;
-
-/** The text of the JSON string whose inside lies between the positions; null when it is not one. */
-function contentAt(bytes: Uint8Array, text: string, start: number, end: number): string | null {
-  const inside = text.slice(start, end);
-  if (PLAIN_TEXT.test(inside)) return inside;
-  try {
-    return JSON.parse(textOfBytes(bytes, "utf8", start - 1, end + 1)) as string;
-  } catch {
-    return null;
-  }
-}
 
 function parseChunk(json: string): ChatChunk | undefined {
   try {
