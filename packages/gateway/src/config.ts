@@ -95,12 +95,7 @@ const setting = <T>(
   help: string,
   schema: Setting<T>["schema"],
   shown?: string,
-): Setting<T> => ({
-  name,
-  help,
-  schema,
-  shown: shown ?? String(schema.parse(undefined) ?? "none"),
-});
+): Setting<T> => ({ name, help, schema, shown: shown ?? String(schema.parse(undefined) ?? "none") });
 const optional = <T>(schema: z.ZodType<T, string>) => schema.nullable().default(null);
 
 export const TOKEN_LENGTH_MIN = 16;

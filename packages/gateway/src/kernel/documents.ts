@@ -113,12 +113,7 @@ function parameters(route: AnyRoute) {
   const query = route.query ? jsonSchema(route.query, "input") : {};
   const required = new Set((query.required as string[] | undefined) ?? []);
   const inQuery = Object.entries((query.properties ?? {}) as Record<string, JsonSchema>).map(
-    ([name, schema]) => ({
-      name,
-      in: "query",
-      required: required.has(name),
-      schema,
-    }),
+    ([name, schema]) => ({ name, in: "query", required: required.has(name), schema }),
   );
   return [...inPath, ...inQuery];
 }

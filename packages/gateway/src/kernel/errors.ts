@@ -135,9 +135,7 @@ export function toServiceError(error: unknown): ServiceError {
   return new ServiceError(
     "internal",
     "Internal error; the server's log has the details under this request id",
-    {
-      cause: error,
-    },
+    { cause: error },
   );
 }
 

@@ -19,9 +19,7 @@ export async function runWorker(introduce: (app: App, config: Config) => Promise
   try {
     const app = await startApp(config, { log, worker: place });
     worker.serves(app, config);
-    worker.tell({
-      ready: { url: app.url, port: app.port, introduction: await introduce(app, config) },
-    });
+    worker.tell({ ready: { url: app.url, port: app.port, introduction: await introduce(app, config) } });
   } catch (error) {
     const { message, code } = error as Error & { code?: string };
     worker.tell({ failed: { message, ...(code !== undefined && { code }) } });

@@ -101,10 +101,7 @@ export function createCloudVideo(
     if ("error" in file && "transient" in file) return refused(file, fileReply.status);
     if (file.state !== "succeeded") return file as VideoPoll;
     const { width, height } = reading;
-    return {
-      ...file,
-      result: { ...file.result, ...(width && { width }), ...(height && { height }) },
-    };
+    return { ...file, result: { ...file.result, ...(width && { width }), ...(height && { height }) } };
   }
 
   return {

@@ -23,11 +23,7 @@ function refusal({ status, body }: ApiReply): Refusal | null {
   const code = asNumber(status_code) ?? 0;
   if (code !== 0) {
     const error = `${asText(status_msg) ?? "error"} (${code})`;
-    return {
-      error,
-      transient: TRANSIENT_CODES.has(code),
-      ...(code === TIMED_OUT && { unclear: true }),
-    };
+    return { error, transient: TRANSIENT_CODES.has(code), ...(code === TIMED_OUT && { unclear: true }) };
   }
   if (status >= 400) return { error: `status ${status}`, transient: isTransientStatus(status) };
   return null;

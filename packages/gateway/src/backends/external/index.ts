@@ -125,11 +125,7 @@ function create(config: BackendConfig, deps: BackendDeps): Backend {
       post,
       posts: POSTED_CAPABILITIES.filter((capability) => declares(config, capability)),
     }),
-    ...(declares(config, "chat") && {
-      chat,
-      native,
-      usualOutputTokens: own.translation?.usualOutputTokens,
-    }),
+    ...(declares(config, "chat") && { chat, native, usualOutputTokens: own.translation?.usualOutputTokens }),
     ...(embed && declares(config, "embeddings") && { embed }),
     refusedKeys: () => keys.refused(),
     probe: (signal) =>

@@ -48,11 +48,7 @@ export class People {
   ): Promise<{ user: UserRow; link: Link }> {
     const { store, accounts } = this.options;
     return store.registering(async (tx) => {
-      const user = await accounts.insert(tx, {
-        ...account,
-        passwordHash: NO_PASSWORD,
-        emailVerified: true,
-      });
+      const user = await accounts.insert(tx, { ...account, passwordHash: NO_PASSWORD, emailVerified: true });
       return { user, link: await this.#makeLink(tx, actor, { userId: user.id }) };
     });
   }

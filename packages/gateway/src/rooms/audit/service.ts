@@ -105,10 +105,7 @@ export class Audit implements AuditSink {
     // One more than asked for tells whether there is another page.
     const rows = await this.#store.list(filter, limit + 1);
     const page = rows.slice(0, limit);
-    return {
-      entries: page.map(toView),
-      next_cursor: rows.length > limit ? page.at(-1)!.id : null,
-    };
+    return { entries: page.map(toView), next_cursor: rows.length > limit ? page.at(-1)!.id : null };
   }
 
   readonly sweep: Sweep = (nowMs, rowsMax) =>

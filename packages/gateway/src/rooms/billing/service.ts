@@ -196,10 +196,7 @@ export class Billing {
       return {
         quota_cost_usd: nanoUsd / NANO_PER_USD,
         quota_tokens: tokens,
-        remaining: {
-          cost_usd: usdLeftNano === null ? null : usdLeftNano / NANO_PER_USD,
-          tokens: tokensLeft,
-        },
+        remaining: { cost_usd: usdLeftNano === null ? null : usdLeftNano / NANO_PER_USD, tokens: tokensLeft },
         exceeded: usdLeftNano === 0 || tokensLeft === 0,
       };
     };

@@ -24,10 +24,7 @@ const NO_LOOK: ImageLook = { size: null, quality: null };
 const PRICES: readonly { unit: WorkUnit; of(price: Price): UnitPrice["usd"] | null }[] = [
   { unit: "image", of: ({ per_image }) => forEach(per_image, (look) => imageUsd(per_image!, look)) },
   { unit: "second", of: ({ per_second }) => forEach(per_second, () => per_second!) },
-  {
-    unit: "character",
-    of: ({ per_million_characters: usd }) => forEach(usd, () => usd! / CHARACTERS),
-  },
+  { unit: "character", of: ({ per_million_characters: usd }) => forEach(usd, () => usd! / CHARACTERS) },
   { unit: "call", of: ({ per_call }) => forEach(per_call, () => per_call!) },
 ];
 

@@ -112,10 +112,7 @@ export const get = defineMethod({
   result: Group.extend({ members: z.array(Member) }),
   handler: async ({ params, actor, rooms }) => {
     const { group, members } = await rooms.groups.get(inGroup(actor, params, "group.get"));
-    return {
-      ...toGroup(group, actor.userId),
-      members: members.map((member) => toMember(member, group)),
-    };
+    return { ...toGroup(group, actor.userId), members: members.map((member) => toMember(member, group)) };
   },
 });
 

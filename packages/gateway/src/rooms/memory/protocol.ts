@@ -10,11 +10,7 @@ const NODE_ID_CHARS_MAX = 200;
 const Recalled = z.object({
   items: z
     .array(
-      z.object({
-        node_id: z.string().min(1).max(NODE_ID_CHARS_MAX),
-        text: z.string(),
-        score: z.number(),
-      }),
+      z.object({ node_id: z.string().min(1).max(NODE_ID_CHARS_MAX), text: z.string(), score: z.number() }),
     )
     .transform((items) => items.slice(0, RECALL_ITEMS_MAX)),
 });

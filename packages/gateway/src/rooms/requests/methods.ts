@@ -22,10 +22,7 @@ const Period = Which.extend({ since: Instant.optional(), until: Instant.optional
 /** Whose requests, and which of them. */
 export type Wanted = z.output<typeof Period>;
 
-const READER = {
-  auth: "jwt",
-  role: "administrator for everyone's, group admin for a group's",
-} as const;
+const READER = { auth: "jwt", role: "administrator for everyone's, group admin for a group's" } as const;
 
 export const list = defineMethod({
   name: "requests.list",

@@ -131,10 +131,7 @@ export class Requests implements RecordSink {
       limit: limit + 1,
     });
     const records = rows.slice(0, limit);
-    return {
-      records: records.map(viewOf),
-      next_cursor: rows.length > limit ? records.at(-1)!.id : null,
-    };
+    return { records: records.map(viewOf), next_cursor: rows.length > limit ? records.at(-1)!.id : null };
   }
 
   async get(actor: Actor, id: string) {

@@ -578,9 +578,7 @@ export class Routing {
       fail(
         "missing_fields",
         `\`${setting}\`: a backend of type ${kind.kind} does not have it; leave it out`,
-        {
-          data: { fields: [setting] },
-        },
+        { data: { fields: [setting] } },
       );
     return config;
   }

@@ -179,9 +179,7 @@ export class OidcProvider {
     fail(
       "forbidden",
       "Sign-in failed: the provider's answer could not be verified. Try again; the server's log has the reason",
-      {
-        cause: error,
-      },
+      { cause: error },
     );
   }
 }

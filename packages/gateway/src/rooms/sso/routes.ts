@@ -66,11 +66,7 @@ export const startSignIn = defineRoute({
   response: raw(Begin),
   handler: async ({ body, request, requestId, caller, rooms: { sso } }) => {
     requirePublicName(sso, request);
-    const given = {
-      returnTo: body.return_to,
-      setupToken: body.setup_token,
-      invitation: body.invitation,
-    };
+    const given = { returnTo: body.return_to, setupToken: body.setup_token, invitation: body.invitation };
     return begun(sso, await sso.begin(given, caller), requestId);
   },
 });

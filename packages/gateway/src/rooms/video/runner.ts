@@ -292,10 +292,7 @@ export class JobRunner {
     try {
       await this.#settleCancelled(job, false);
     } catch (error) {
-      this.options.log.warn("cancelling a video job upstream failed; will retry", {
-        job_id: job.id,
-        error,
-      });
+      this.options.log.warn("cancelling a video job upstream failed; will retry", { job_id: job.id, error });
     }
   }
 

@@ -100,14 +100,7 @@ export class AgentTunnel<Identity> implements SocketTransport<SocketData<Identit
   }
 
   #dataOf(identity: Identity): SocketData<Identity> {
-    return {
-      identity,
-      connection: null,
-      session: null,
-      greeted: false,
-      windowEndsMs: 0,
-      textMessages: 0,
-    };
+    return { identity, connection: null, session: null, greeted: false, windowEndsMs: 0, textMessages: 0 };
   }
 
   open(socket: TunnelSocket<Identity>): void {

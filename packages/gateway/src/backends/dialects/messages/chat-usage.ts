@@ -17,9 +17,7 @@ export function chatUsage(usage: unknown): ChatUsage | null {
       cache_write_tokens: written,
       cache_write_1h_tokens: hour,
     },
-    completion_tokens_details: {
-      reasoning_tokens: membersOf(usage.output_tokens_details).thinking_tokens,
-    },
+    completion_tokens_details: { reasoning_tokens: membersOf(usage.output_tokens_details).thinking_tokens },
     cost: usage.cost,
   });
 }

@@ -1,11 +1,7 @@
 import { z } from "zod";
 
 /** Token counts as chat and embeddings answers carry them; for the API reference. */
-export const Usage = z.object({
-  prompt_tokens: z.int(),
-  completion_tokens: z.int(),
-  total_tokens: z.int(),
-});
+export const Usage = z.object({ prompt_tokens: z.int(), completion_tokens: z.int(), total_tokens: z.int() });
 
 export const ToolCall = z.looseObject({
   id: z.string().optional(),

@@ -104,9 +104,7 @@ export class OllamaSpeaker implements Speaker {
     const told = said({
       content: text || refusal,
       ...(thinking && reasoning && { thinking: reasoning }),
-      ...(calls.length > 0 && {
-        tool_calls: calls.map((call) => callOf({ ...call, text: call.arguments })),
-      }),
+      ...(calls.length > 0 && { tool_calls: calls.map((call) => callOf({ ...call, text: call.arguments })) }),
     });
     return JSON.stringify({ ...this.#head(), ...told, ...this.#ending(finish, usage) });
   }

@@ -112,13 +112,7 @@ type Status = "in_progress" | "completed" | "incomplete";
 export const messageItem = (
   id: string,
   { content, status }: { content: object[]; status: Status },
-): OutputItem => ({
-  id,
-  type: "message",
-  role: "assistant",
-  status,
-  content,
-});
+): OutputItem => ({ id, type: "message", role: "assistant", status, content });
 
 export const reasoningItem = (
   id: string,
