@@ -15,7 +15,6 @@ function stderrIsTerminal(): boolean {
   }
 }
 
-/** `1`/`true` and `0`/`false`. */
 const flag = z
   .string()
   .toLowerCase()
@@ -58,7 +57,6 @@ const issuer = url("https:", "http:").refine((text) => {
   return protocol === "https:" || /^(localhost|127\.[\d.]+|\[::1\])$/.test(hostname);
 }, "must begin with https:// unless the provider runs on this machine");
 
-/** `claim=value`. */
 const claimRule = z.string().transform((text, context) => {
   const at = text.indexOf("=");
   if (at < 1 || at === text.length - 1)
@@ -453,7 +451,6 @@ export const describedSettings = (): { name: string; help: string; shown: string
     shown: String(shown),
   }));
 
-/** The same as a text. */
 export function describeSettings(): string {
   const described = describedSettings();
   const width = Math.max(...described.map(({ name }) => name.length));

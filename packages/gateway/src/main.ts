@@ -93,7 +93,6 @@ interface Options {
   isVersion: boolean;
   isDemo: boolean;
   workers: string | null;
-  /** What is wrong with the command line. */
   problem: string | null;
 }
 
@@ -115,11 +114,9 @@ function readOptions(args: readonly string[]): Options {
 /** The running service, in one process or in several. */
 interface Service {
   url: string;
-  /** What a start prints. */
   introduction: string;
   log: Log;
   drain(): Promise<void>;
-  /** Ends everything now. */
   kill(): void;
 }
 

@@ -11,10 +11,7 @@ import { openRooms } from "./rooms.ts";
 import { openTransports, type TransportOptions, type Transports } from "./transports.ts";
 import type { WorkerPlace } from "./workers/messages.ts";
 
-/**
- * This process's place among several, and what tests replace: time, randomness, the log, how long upstreams may take,
- * and local model servers.
- */
+/** This process's place among several, and what tests replace. */
 export interface AppOverrides {
   worker?: WorkerPlace;
   deadlines?: Partial<Deadlines>;
@@ -31,12 +28,8 @@ export interface App {
   log: Log;
   /** Whether requests are in progress that notifications may tell of. */
   readonly isBusy: boolean;
-  /**
-   * Unready first, then no new connections; open streams may finish until the deadline. Unless told, others that share
-   * the bus are expected to stay, and to be busy.
-   */
+  /** Unready first, then no new connections; open streams may finish until the deadline. */
   drain(others?: Others): Promise<void>;
-  /** Ends everything now. */
   stop(): Promise<void>;
 }
 

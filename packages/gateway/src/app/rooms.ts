@@ -67,9 +67,7 @@ function ssoSettings(config: Config): SsoSettings | null {
 
 /** What a room needs beyond its constructor. */
 interface Needs<R> {
-  /** Loads what the room needs before its first call. */
   start?(room: R): Promise<void>;
-  /** Stops the room's timers and background work. */
   close?(room: R): void | Promise<void>;
 }
 

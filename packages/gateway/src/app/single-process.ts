@@ -22,10 +22,7 @@ export function lockAlone(config: Config): InstanceLock | null {
   return tryLock(config.dataDir);
 }
 
-/**
- * Processes that share a file but no bus do not see each other's revocations, and each counts limits separately.
- * Acceptable for a brief handover during a restart, not as a way to run the service.
- */
+/** Without a bus they miss each other's revocations and count limits apart: fine for a brief handover only. */
 export function warnUnlessAlone(config: Config, lock: InstanceLock | null, log: Log): void {
   if (lock || isShared(config)) return;
   log.warn(

@@ -72,7 +72,6 @@ export interface BackendSettings extends BackendManner {
   fields?: readonly string[];
 }
 
-/** One request of a first contact, and how it ended. */
 export interface Trial {
   name: string;
   ok: boolean;
@@ -83,7 +82,6 @@ export interface Trial {
 export interface Seen extends BackendManner {
   /** None: no chat was answered. */
   dialects: DialectName[];
-  /** The model that was asked. */
   model: string | null;
   trials: Trial[];
   /** What the server reports to have read and written, which nobody is charged for. */
@@ -127,7 +125,6 @@ export interface ProbeResult {
   state: HealthState;
   /** What discovery found; empty where the kind has none. */
   models: readonly ModelInfo[];
-  /** Why the state is not Healthy. */
   detail?: string;
 }
 
@@ -204,14 +201,12 @@ export interface NativeReader {
   whole(answer: Record<string, unknown>): unknown;
   /** Events that end the stream here, like an answer that has reached its limit. */
   limited(usage: { promptTokens: number; completionTokens: number } | null): string;
-  /** The event that says that the stream has failed. */
   failed(message: string): string;
 }
 
 /** A request in a dialect, as far as it has to be looked at. */
 export interface NativeBody {
   value(name: string): unknown;
-  /** Whether the text stands anywhere in it. */
   includes(text: string): boolean;
 }
 
@@ -223,10 +218,7 @@ export interface NativeDialect {
   requestHeaders: RegExp;
   /** Headers of its answers that are for the client. */
   answerHeaders: RegExp;
-  /**
-   * Fields to set, as JSON texts, where the history has what the gateway made of other models' answers: their thoughts
-   * are not signed, and the vendor would refuse them.
-   */
+  /** Fields to set, as JSON, where the history has thoughts that the vendor did not sign and would refuse. */
   mended(body: NativeBody, model: string): readonly (readonly [string, string])[];
   /** Resolves with a 2xx answer in the dialect. Throws BackendErrors, which have the upstream's own `answer`. */
   post(call: NativeCall): Promise<Answer>;
@@ -275,10 +267,8 @@ export interface VideoAsked {
 export interface VideoCapability {
   /** What `submit` will ask for. Sends nothing. */
   asked(request: VideoRequest): VideoAsked;
-  /** Returns the upstream's task id. */
   submit(request: VideoRequest, signal: AbortSignal): Promise<string>;
   poll(taskId: string, signal: AbortSignal): Promise<VideoPoll>;
-  /** Absent where the upstream cannot cancel. */
   cancel?(taskId: string, signal: AbortSignal): Promise<void>;
 }
 
@@ -344,10 +334,7 @@ export interface Backend {
   close(): void;
 }
 
-/**
- * Fields by which a server limits a chat's output, for each of its models; `options.x` is inside `options`. The first
- * is the one to add where a request has none.
- */
+/** Fields that limit a chat's output, by model; `options.x` is inside `options`. The first is added if none is given. */
 export type LimitFields = (model: string) => readonly string[];
 
 const USUAL_LIMIT_FIELDS = ["max_tokens"] as const;
@@ -371,7 +358,6 @@ export interface BackendKind {
   label: string;
   /** Its wire format, for the reference. */
   speaks: string;
-  /** Other values of `type` that mean this kind. */
   types: readonly NamedType[];
   /** Protocols of its URLs, such as `http:`. The first is spoken through a bridge tunnel. */
   schemes: readonly [string, ...string[]];
@@ -386,7 +372,6 @@ export interface BackendKind {
   takesSettings?: true;
   /** Whether it runs on the operator's own hardware, where nobody is paid by the token. Absent: it does not. */
   isOwn?(config: Pick<BackendConfig, "type">): boolean;
-  /** What is asked for when one is registered. */
   fields: readonly FormField[];
   /** `config.url` is where it is reached; bridges are resolved before. */
   create(config: BackendConfig, deps: BackendDeps): Backend;
@@ -413,7 +398,6 @@ export interface LocalServer {
   port: number;
 }
 
-/** A field of a registration, as a form shows it. */
 export interface FormField {
   name: "url" | "name" | "api_key" | "models" | "dialects" | Exclude<keyof BackendSettings, "believe_cost">;
   label: string;
@@ -445,7 +429,6 @@ export interface Replica {
   ended: AbortSignal;
 }
 
-/** All replicas of one model behind one backend. */
 export interface ModelPool {
   readonly backend: Backend;
   readonly size: number;

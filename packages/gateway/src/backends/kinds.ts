@@ -1,4 +1,3 @@
-/** Every backend kind, one line each. */
 export { cloudRealtime } from "./cloud-realtime/index.ts";
 export { cloudVideo } from "./cloud-video/index.ts";
 export { engine } from "./engine/index.ts";

@@ -7,7 +7,6 @@ const OWNERS_MAX = 100_000;
 /** How long an instance that has just started, or has missed messages, waits for what the others know. */
 const LEARNING_MS = 1_000;
 const WAITING_MAX = 10_000;
-/** Channels in one message to an instance that asked. */
 const TOLD_AT_ONCE = 500;
 
 const ASKED = "channel-owners-asked";
@@ -35,17 +34,13 @@ class Book<Fact> {
     this.known.delete(sessionId);
   }
 
-  /** What was said here, in parts. */
   *parts(): Generator<[string, Fact][]> {
     const all = [...this.here.entries()];
     for (let at = 0; at < all.length; at += TOLD_AT_ONCE) yield all.slice(at, at + TOLD_AT_ONCE);
   }
 }
 
-/**
- * Tracks who owns each notification channel, across instances. An instance that starts later, or was cut off, asks the
- * others first; until then it treats a channel that it does not know as someone else's.
- */
+/** Tracks who owns each notification channel, across instances. Until the others have answered, an unknown one is not ours. */
 export class ChannelOwners {
   readonly #opened = new Book<SignedIn>();
   /** Users of channels that nobody opened: those who pushed into them first. */
@@ -118,7 +113,6 @@ export class ChannelOwners {
     if (this.#waiting.length < WAITING_MAX) this.#waiting.push(run);
   }
 
-  /** Nothing more is waited for. */
   end(): void {
     this.#waiting = [];
     this.#endLearning?.();

@@ -2,10 +2,7 @@ import type { z } from "zod";
 import type { SignedIn } from "../kernel/context.ts";
 import type { NotificationDefinition } from "../kernel/method.ts";
 
-/**
- * What instances of the service tell each other. One process uses the in-process bus; several share one
- * through Redis, or, as workers of one supervisor, through its socket. Delivery is at most once and in order per publisher.
- */
+/** What instances tell each other: in process, over Redis, or over the supervisor's socket. At most once, in order per publisher. */
 export interface Bus {
   /** Whether other instances may be there at all. */
   readonly shared: boolean;
@@ -22,14 +19,12 @@ export interface Bus {
   close(): Promise<void>;
 }
 
-/** Calling it ends the subscription. */
 export interface Subscription {
   (): void;
   /** Resolves when messages of every instance arrive. */
   ready: Promise<void>;
 }
 
-/** Requests to the instance that serves a topic. */
 export interface Requests {
   /** Null when nobody answered in time. Requests on one topic arrive in the order in which they were sent. */
   ask(topic: string, question: string, timeoutMs: number): Promise<string | null>;
@@ -85,10 +80,7 @@ export interface Purse {
   /** `NO_LIMIT` where there is none. */
   limit: Quantity;
   spent: Spent;
-  /**
-   * Null: the whole grant must fit what is left. Otherwise something must be left in each measure, and the grant
-   * may exceed it by this many units, so that the last part of a quota can still be used by larger requests.
-   */
+  /** Null: the whole grant must fit. Otherwise it may exceed what is left by this many units. */
   unitsBeyond: number | null;
   /** What the grant takes from this purse, where that is counted otherwise: dollars beside points. */
   cost?: Cost;
@@ -150,21 +142,11 @@ function unitsIn(
   return perUnit[measure] > 0 ? Math.floor(room / perUnit[measure]) : Number.POSITIVE_INFINITY;
 }
 
-/**
- * Rate limits, and what requests in progress have reserved, counted over every instance that shares it. What one turn of
- * the event loop asks is decided together and in order. It never fails: an instance that cannot reach the others
- * decides alone.
- */
+/** Rate limits and reservations over all instances. One turn's asks are decided together; unreachable: decides alone. */
 export interface Counter {
-  /**
-   * Counts one hit on each limit, in order, up to the first that is full: those before it stay counted. Null when all
-   * had room.
-   */
+  /** Counts one hit on each limit up to the first that is full; those before it stay counted. Null: all had room. */
   hit(limits: readonly RateLimit[]): Promise<Exceeded | null>;
-  /**
-   * Reserves as many units as fit every purse, on all names or on none, and returns how many: `REFUSED` when that
-   * is fewer than `unitsMin`. `grantedAmount` of the asking, or of the purse's own cost, says what was reserved.
-   */
+  /** Reserves as many units as fit every purse, on all names or none; `REFUSED` when fewer than `unitsMin`. */
   grant(asking: Asking): Promise<number>;
   /** Reserves more, or releases (a negative amount), without checking limits. */
   change(changes: readonly ReservedChange[]): void;
@@ -206,10 +188,7 @@ export interface EventReader {
 export interface SubscribeOptions {
   sessionId: string;
   userId: string | null;
-  /**
-   * The id of the last notification that the subscriber has had, if it comes back: it gets what was kept since then,
-   * or, if that id is no longer known, everything that is kept.
-   */
+  /** The last notification it has had, if it comes back: it gets what was kept since, or everything if that is unknown. */
   lastId?: string | null;
   subscriber: Subscriber;
 }
@@ -224,10 +203,7 @@ export interface EventHub {
   openerOf(sessionId: string): SignedIn | null;
   /** From now on, on every instance, the session can be subscribed to only by someone who is signed in. */
   closeToStrangers(sessionId: string): void;
-  /**
-   * Sends one JSON text to the subscribers of `sessionId`. While nobody listens to a session that was just opened, it
-   * waits for the grace period; otherwise it is dropped when nobody does.
-   */
+  /** Sends one JSON text to the session's subscribers; a session just opened holds it for the grace period. */
   push(sessionId: string, json: string): void;
   /**
    * The same on behalf of a user (null: a caller who is not signed in). It reaches readers of that user's sessions; one

@@ -26,7 +26,6 @@ const OPENED = "events-opened";
 const STOPPED = "events-stopped";
 const MISSED = "events-missed";
 
-/** What is said of a session to all instances. */
 interface SessionMessage {
   sessionId: string;
   userId: string;
@@ -47,7 +46,6 @@ interface KeptMessage {
   events: LoggedEvent[];
 }
 
-/** A new session that nobody listens to yet. */
 interface Opening {
   held: { json: string; audience: Audience }[];
   heldChars: number;
@@ -69,10 +67,7 @@ function eventOf(message: string, atMs: number): LoggedEvent {
   };
 }
 
-/**
- * Notification channels over the bus: the emitter publishes on the session's topic, and each instance that has
- * subscribers of that session has subscribed to the topic, keeps recent notifications, and delivers them.
- */
+/** Notification channels over the bus: emitters publish on the session's topic; instances with subscribers keep and deliver. */
 export class BusEventHub implements EventHub {
   readonly #sessions = new Map<string, EventSession>();
   /** Those without subscribers, by when the last one left. */
@@ -112,8 +107,6 @@ export class BusEventHub implements EventHub {
       for (const resume of this.#catchingUp.get(sessionId) ?? []) resume(events);
     });
   }
-
-  // Emitting.
 
   open({ userId, sessionId: signedInAs }: SignedIn, sessionId = this.ids.uuid()): EventStream {
     const { heard } = this.#await(sessionId);
@@ -207,7 +200,6 @@ export class BusEventHub implements EventHub {
     this.bus.publish(STOPPED, JSON.stringify(message));
   }
 
-  /** Nothing more is waited for. */
   close(): void {
     this.#owners.end();
     for (const { settle } of [...this.#openings.values()]) settle();
@@ -216,8 +208,6 @@ export class BusEventHub implements EventHub {
     for (const waiting of [...this.#catchingUp.values()]) for (const resume of [...waiting]) resume([]);
     for (const [sessionId, session] of [...this.#deserted]) this.#forget(sessionId, session);
   }
-
-  // Listening.
 
   subscribe({ sessionId, userId, lastId = null, subscriber }: SubscribeOptions): EventReader | null {
     if (!this.#owners.mayRead(sessionId, userId)) return null;
@@ -288,8 +278,6 @@ export class BusEventHub implements EventHub {
     // Notifications that slow readers still need stay; searching again each time would free nothing.
     this.#sweepAboveChars = Math.max(KEPT_CHARS_MAX, this.#kept.chars + KEPT_CHARS_MAX / 4);
   }
-
-  // Coming back.
 
   #catchUp(sessionId: string, reader: SessionReader, lastId: string): void {
     const { log } = reader.session;

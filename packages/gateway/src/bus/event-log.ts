@@ -16,7 +16,6 @@ export function mayHear(audience: Audience, userId: string | null): boolean {
 }
 
 export interface LoggedEvent {
-  /** Unique among all instances. */
   id: string;
   audience: Audience;
   json: string;
@@ -28,19 +27,14 @@ export interface KeptTotal {
   chars: number;
 }
 
-/**
- * The latest notifications of one session, numbered as they come. Subscribers read from here at their own pace, so a
- * burst needs no buffer for each of them.
- */
+/** The latest notifications of one session, numbered. Subscribers read at their own pace without buffers. */
 export class EventLog {
   #events: LoggedEvent[] = [];
   #chars = 0;
-  /** The number of the oldest one that is kept. */
   first = 0;
 
   constructor(readonly total: KeptTotal) {}
 
-  /** The number that the next one will have. */
   get end(): number {
     return this.first + this.#events.length;
   }
@@ -59,7 +53,6 @@ export class EventLog {
     else if (this.#events[0]!.atMs < event.atMs - TRIM_AGE_MS) this.#trimOld(event.atMs - KEPT_MS);
   }
 
-  /** Inserts the missing ones before all others. */
   prepend(events: readonly LoggedEvent[]): void {
     const known = new Set(this.#events.map(({ id }) => id));
     const missing = events.filter(({ id }) => !known.has(id));

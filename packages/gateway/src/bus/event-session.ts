@@ -5,16 +5,13 @@ import { EventLog, type KeptTotal, type LoggedEvent, mayHear } from "./event-log
 export class EventSession {
   readonly log: EventLog;
   readonly readers = new Set<SessionReader>();
-  /** Of the session's topic. */
   unsubscribe!: Subscription;
-  /** Runs while nobody reads. */
   cancelExpiry: (() => void) | null = null;
 
   constructor(total: KeptTotal) {
     this.log = new EventLog(total);
   }
 
-  /** Someone can hear it now. */
   get isHeard(): boolean {
     for (const reader of this.readers) if (reader.hasBegun) return true;
     return false;
@@ -28,7 +25,6 @@ export class EventSession {
     }
   }
 
-  /** Forgets what every reader has had. */
   dropRead(): void {
     let next = this.log.end;
     for (const reader of this.readers) next = Math.min(next, reader.next);
@@ -37,7 +33,6 @@ export class EventSession {
 }
 
 interface ReaderEvents {
-  /** It reads for the first time. */
   begun(): void;
   left(): void;
 }

@@ -17,7 +17,6 @@ export interface BusOptions {
   log: Log;
 }
 
-/** What instances share, over Redis where that is configured, or over the socket of their supervisor. */
 export interface Shared {
   bus: Bus;
   counter: Counter;

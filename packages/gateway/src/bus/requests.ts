@@ -64,7 +64,6 @@ export class BusRequests implements Requests {
   }
 }
 
-/** The first word and what follows it. */
 function cut(text: string): [string, string] {
   const space = text.indexOf(" ");
   return [text.slice(0, space), text.slice(space + 1)];

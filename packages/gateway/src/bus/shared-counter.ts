@@ -195,10 +195,7 @@ export class SharedCounter implements Counter {
     for (const { name, spent } of changes) if (spent) this.#news.set(name, spent);
   }
 
-  /**
-   * Tells the server everything that this instance holds, under a new id: what it knew under the former ones, and
-   * messages that may still arrive under them, then no longer matter.
-   */
+  /** Tells the server everything held here, under a new id, so that messages under former ids no longer matter. */
   async #enter(): Promise<void> {
     const { server, bus, ids } = this.options;
     this.#mustEnter = false;

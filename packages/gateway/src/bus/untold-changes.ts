@@ -5,10 +5,7 @@ import { PRINCIPAL_CHANGED, USER_CHANGED } from "../kernel/topics.ts";
 const KEPT_TOPICS: ReadonlySet<string> = new Set([PRINCIPAL_CHANGED, USER_CHANGED]);
 const CHANGES_MAX = 10_000;
 
-/**
- * Changes of rights that were made while this instance could not reach the others. They may be connected all the
- * while and notice no gap, so they are told once it is back. Hearing of a change twice does no harm.
- */
+/** Changes of rights made while the others could not be reached; told once they can. Hearing twice is harmless. */
 export class UntoldChanges {
   readonly #changes = new BoundedMap<string, readonly [topic: string, message: string]>(CHANGES_MAX);
 

@@ -5,10 +5,7 @@ const HASH_BITS = 53;
 /** The session that a request belongs to; null: none is known. Asked only where there is a choice. */
 export type SessionOf = () => string | null;
 
-/**
- * Rendezvous hashing: the session goes to the name with the largest figure. Every worker and instance makes the same
- * choice, and a name that goes moves only its own sessions.
- */
+/** Rendezvous hashing: every instance chooses the same name, and a name that goes moves only its own sessions. */
 export function nearness(session: string, name: string, weight = 1): number {
   const hash = BigInt.asUintN(HASH_BITS, BigInt(Bun.hash(JSON.stringify([session, name]))));
   return weight / -Math.log((Number(hash) + 1) / 2 ** HASH_BITS);

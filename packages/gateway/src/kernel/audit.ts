@@ -1,7 +1,6 @@
 import type { Caller } from "./context.ts";
 
 export interface AuditEntry {
-  /** The method, or `POST /api/admin/aliases`. */
   action: string;
   caller: Caller;
   requestId: string;
@@ -17,7 +16,6 @@ export interface AuditEntry {
 const READS =
   /\.(list|get|show|status|me|self|types|addresses|activity|query|records|series|stats|watch|balance|detect|test|probe)$|^billing\.plan$/;
 
-/** Whether a call of the method that succeeds leaves an entry. */
 export const leavesEntry = ({ name, audit }: { name: string; audit?: false }): boolean =>
   audit !== false && !READS.test(name);
 
@@ -26,10 +24,7 @@ export interface AuditSink {
   record(entry: AuditEntry): Promise<void>;
 }
 
-/**
- * Fields whose values are recorded. Any other is recorded by its name alone, so a new field holds nothing back from
- * the log, and gives nothing away, until it is listed here.
- */
+/** Fields whose values are recorded; of any other only the name is, until it is listed here. */
 const SHOWN: ReadonlySet<string> = new Set([
   ...["id", "user_id", "user_email", "email", "group_id", "key_id", "agent_id", "model_id", "provider_id"],
   ...["conversation_id", "invitation_id", "link_id", "node_id", "name", "machine_name", "project"],
@@ -74,7 +69,6 @@ function shown(value: unknown): unknown {
   return json.length <= VALUE_LENGTH_MAX ? value : `${json.slice(0, VALUE_LENGTH_MAX)}…`;
 }
 
-/** The entry of a call that has succeeded. */
 export function auditEntry(
   { action, caller, requestId }: Pick<AuditEntry, "action" | "caller" | "requestId">,
   given: unknown,

@@ -23,7 +23,6 @@ export type ActorFor<Auth extends string> = Auth extends "jwt" | "admin" ? Actor
 export interface Identity {
   actor: Actor | null;
   adminToken: boolean;
-  /** Of the signed-in person. */
   sessionId?: string;
   /** The service never issued this bearer. An expired or signed-out token is not a guess. */
   isGuess?: boolean;
@@ -46,10 +45,7 @@ export interface CallSource {
 
 export interface Caller extends Identity, CallSource {}
 
-/**
- * A caller whose address is looked up only when something asks for it: that costs more than a whole call. A
- * class, because an object literal would allocate its getter for every request.
- */
+/** Looks the address up only when asked: that costs more than a whole call. A class, to allocate no getters. */
 class SourcedCaller implements Caller {
   readonly actor: Actor | null;
   readonly adminToken: boolean;

@@ -16,10 +16,7 @@ interface Protected {
   hint?: string;
 }
 
-/**
- * The right to call a method or route, or the refusal. Someone who is not signed in gets the same answer from
- * everything that is protected, so that its privilege is not revealed.
- */
+/** The right to call, or the refusal. Without a sign-in the answer is the same everywhere, so no privilege shows. */
 export function authorize({ auth, name, hint }: Protected, { actor, adminToken }: Identity): Actor | null {
   switch (auth) {
     case "public":
@@ -42,7 +39,6 @@ export function authorize({ auth, name, hint }: Protected, { actor, adminToken }
   }
 }
 
-/** Runs one call: finds the method, checks the right, validates, handles, and records what was changed. */
 export async function dispatch(
   registry: Registry,
   call: { method: string; params: unknown; context: CallContext; audit: AuditSink },

@@ -50,7 +50,6 @@ function describeMethod(method: AnyMethod) {
   };
 }
 
-/** The OpenRPC document of every registered method and notification. */
 export function openRpcDocument(
   registry: Registry,
   { version, serverUrl }: { version: string; serverUrl: string },
@@ -97,7 +96,6 @@ const JSON_MEDIA = "application/json";
 const mediaTypeOf = (shape: z.ZodType | Raw): string =>
   (shape instanceof Raw ? shape.more.type : undefined) ?? JSON_MEDIA;
 
-/** What a route answers with, by media type. */
 export function answersOf({ response }: AnyRoute): Record<string, z.ZodType> {
   const events = response instanceof Raw ? response.more.events : null;
   return { [mediaTypeOf(response)]: schemaOf(response), ...(events && { "text/event-stream": events }) };
@@ -141,7 +139,6 @@ function operation(route: AnyRoute) {
   };
 }
 
-/** The OpenAPI document of every registered route. */
 export function openApiDocument(registry: Registry, version: string): JsonSchema {
   const paths: Record<string, Record<string, unknown>> = {};
   for (const route of registry.routes) {

@@ -2,15 +2,10 @@ import { BadRequest, JSON_TYPE, Reply } from "@model-gateway/wire/http";
 
 const PLAIN_TYPE = "text/plain; charset=utf-8";
 
-/**
- * Every error that the service answers with, in one table. Code throws `fail("name", …)`; the transports
- * alone turn that into a JSON-RPC error object or a REST body, through the two functions at the end.
- */
+/** Every error of the service, in one table. Code throws `fail("name", …)`; only transports turn it into an answer. */
 interface ErrorKind {
   rpc: number;
-  /** HTTP status on the REST and admin surfaces. */
   status: number;
-  /** `error.type` and `error.code` of the REST body. */
   type: string;
   code: string;
 }
@@ -74,10 +69,7 @@ export const ERRORS = {
 
 export type ErrorName = keyof typeof ERRORS;
 
-/**
- * The error of a value that does not match its schema: one for all fields, or by field with the schema's own message.
- * The empty name is the value as a whole.
- */
+/** The error of a value that misses its schema: one for all fields, or by field; the empty name is the whole value. */
 export type FieldErrors = ErrorName | { readonly [field: string]: ErrorName };
 
 interface FailOptions {

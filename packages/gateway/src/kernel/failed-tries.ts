@@ -22,10 +22,7 @@ interface Teller {
   subscribe(topic: string, receive: (message: string) => void): unknown;
 }
 
-/**
- * Counts bearers that turned out wrong, by address and over all instances. It is asked only about those: a right one
- * is never refused because of wrong ones from the same address.
- */
+/** Counts wrong bearers by address, over all instances. A right one is never refused because of them. */
 export class FailedTries {
   readonly #byNetwork = new BoundedMap<string, Tries>(NETWORKS_MAX);
 

@@ -1,10 +1,7 @@
 /** Randomness, injected so that tests can make it repeatable. */
 export interface Ids {
   uuid(): string;
-  /**
-   * A UUID whose order is the order of time: for what becomes the key of a row in a large table, where random
-   * keys would touch another page with each row. It reveals when it was made, so it cannot be used as a secret.
-   */
+  /** A time-ordered UUID, for keys of large tables. It reveals when it was made, so it is no secret. */
   ordered(): string;
   /** `byteCount` random bytes as base64url: for secrets that a person copies. */
   secret(byteCount: number): string;
@@ -32,7 +29,6 @@ export function constantTimeEqual(a: string, b: string): boolean {
 
 const TIME_HEX_DIGITS = 12;
 
-/** When an ordered id was made. */
 export const timeOfId = (id: string): number => Number.parseInt(id.slice(0, 8) + id.slice(9, 13), 16);
 
 /** The smallest id of an instant: ids of requests that came then or later are not below it. */

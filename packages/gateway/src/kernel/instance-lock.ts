@@ -2,10 +2,7 @@ import { Database as Sqlite } from "bun:sqlite";
 import { rmSync } from "node:fs";
 import { privateFile } from "./private-files.ts";
 
-/**
- * A lock that ends with the process, however it dies. Bun offers no flock, but SQLite takes a file lock that
- * the kernel releases; the file holds nothing else. Unlike a process id it also works between containers.
- */
+/** A lock that ends with the process: SQLite's file lock, since Bun has no flock. Works between containers, too. */
 export class InstanceLock {
   private constructor(
     readonly path: string,

@@ -1,14 +1,9 @@
-/**
- * How much work a JSON text makes, found out before it is done. Parsing holds up every other request of the process,
- * and takes far longer for many small values than for a few long strings, which is what images are.
- */
+/** How much work a JSON text makes, before it is parsed: many small values hold up the process, long strings do not. */
 import { endOfString } from "./json-scan.ts";
 
 /** Smaller texts cannot hold anything up. */
 const FREE_CHARS_MAX = 256 * 1024;
-/** Keys and values that are strings. */
 export const STRINGS_MAX = 50_000;
-/** Objects and arrays. */
 export const CONTAINERS_MAX = 50_000;
 /** Numbers, brackets and white space: room for 300,000 token ids. */
 export const OUTSIDE_STRINGS_CHARS_MAX = 2 * 1024 * 1024;

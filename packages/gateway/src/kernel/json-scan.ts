@@ -1,7 +1,4 @@
-/**
- * Reads JSON text as far as its extents: where strings and brackets begin and end. Strings are skipped by the runtime's
- * own search, so a long one costs next to nothing. What is wrong inside is left to `JSON.parse`.
- */
+/** Finds where strings and brackets of a JSON text end. What is wrong inside is left to `JSON.parse`. */
 export const JSON_DEPTH_MAX = 100;
 
 export class JsonScanError extends Error {}
@@ -26,10 +23,8 @@ export function endOfString(text: string, from: number): number {
   return -1;
 }
 
-/** Whether a character is white space between the parts of a JSON text. */
 const isSpace = (char: number): boolean => char === 32 || char === 10 || char === 13 || char === 9;
 
-/** The position of the first character from `at` on that is not white space. */
 export function skipSpace(text: string, at: number): number {
   while (isSpace(text.charCodeAt(at))) at++;
   return at;
@@ -42,7 +37,6 @@ export class JsonNesting {
   /** The text so far ends inside a string, and there with a backslash that escapes what comes. */
   #isInString = false;
   #isEscaped = false;
-  /** Why the text cannot be followed. */
   problem: string | null = null;
   readonly #depthMax: number;
 
@@ -50,7 +44,6 @@ export class JsonNesting {
     this.#depthMax = depthMax;
   }
 
-  /** Everything that was opened is closed. */
   get isClosed(): boolean {
     return this.#hasOpened && this.#closers.length === 0 && this.problem === null;
   }
@@ -79,7 +72,6 @@ export class JsonNesting {
     return -1;
   }
 
-  /** Reads a whole piece. */
   feed(text: string): void {
     for (let at = 0; at !== -1 && at < text.length; ) at = this.read(text, at);
   }
@@ -116,7 +108,6 @@ export const withoutEscapedLetters = (json: string): string =>
     (_, slashes: string, hex: string) => slashes + String.fromCharCode(Number.parseInt(hex, 16)),
   );
 
-/** The position after the object or array that begins at `at`. */
 export function endOfBrackets(
   text: string,
   at: number,

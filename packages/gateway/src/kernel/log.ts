@@ -7,7 +7,6 @@ export interface Log {
   info(message: string, fields?: LogFields): void;
   warn(message: string, fields?: LogFields): void;
   error(message: string, fields?: LogFields): void;
-  /** A log whose every line carries `fields`. */
   with(fields: LogFields): Log;
 }
 

@@ -1,7 +1,4 @@
-/**
- * How lenient servers may match a JSON member's name: ignoring case, letters that fold
- * to others (U+017F, U+212A, full width), or to `_` and `-`.
- */
+/** How lenient servers may match a member's name: ignoring case, folded letters (U+017F, U+212A), `_` and `-`. */
 export const plainName = (name: string): string =>
   name
     .normalize("NFKC")

@@ -32,10 +32,7 @@ export interface MethodDefinition<
   role?: string;
   /** Notifications that a call leads to, by name; for the reference only. */
   notifies?: readonly string[];
-  /**
-   * Every call that succeeds leaves an entry in the audit log, unless the name says that it only reads, or this is
-   * false: for requests to models, whose record is the usage row.
-   */
+  /** False: leaves no entry in the audit log. Requests to models, whose record is the usage row, leave none. */
   audit?: false;
   params: Params;
   result: Result;
@@ -67,10 +64,7 @@ export const Ok = z
   .pipe(z.object({ ok: z.literal(true) }));
 /** An id that comes in: in any case, and from here on in the one that the databases compare. */
 export const GivenId = z.uuid().toLowerCase();
-/**
- * A whole number however large, for what is brought into a range rather than refused: `z.int()` stops at the
- * integers that a double holds exactly.
- */
+/** A whole number of any size, to be brought into a range: `z.int()` stops at the safe integers. */
 export const wholeNumber = (problem?: string) =>
   z
     .number(problem)

@@ -27,5 +27,4 @@ export interface KeyLimits {
   tokensPerMinute: number | null;
 }
 
-/** A cost multiplier of exactly 1. */
 export const MULTIPLIER_ONE = 1_000_000;

@@ -15,7 +15,6 @@ function change(path: string, mode: number): void {
   }
 }
 
-/** Creates the folder unless it exists, and closes it to others. */
 export function privateFolder(path: string): void {
   mkdirSync(path, { recursive: true, mode: PRIVATE_FOLDER });
   change(path, PRIVATE_FOLDER);

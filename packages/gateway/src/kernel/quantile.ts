@@ -3,10 +3,7 @@ interface Histogram {
   bounds: readonly number[];
 }
 
-/**
- * A quantile of a histogram whose buckets end at `bounds`; one more count is of what lies beyond the last. Within its
- * bucket it is taken to lie where an even spread would put it. Null when nothing was counted.
- */
+/** A quantile of a histogram whose buckets end at `bounds`, interpolated within its bucket. Null: nothing was counted. */
 export function quantile(histogram: Histogram, share: number): number | null {
   const { counts, bounds } = histogram;
   const total = counts.reduce((sum, count) => sum + count, 0);

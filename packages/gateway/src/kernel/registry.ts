@@ -20,7 +20,6 @@ const isNotification = (value: unknown): value is NotificationDefinition =>
   "params" in value &&
   !("handler" in value);
 
-/** All methods, routes and notifications of the process. */
 export class Registry {
   readonly methods = new Map<string, AnyMethod>();
   readonly routes: AnyRoute[] = [];

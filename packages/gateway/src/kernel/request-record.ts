@@ -21,7 +21,6 @@ export interface Outcome {
   message: string;
 }
 
-/** An attempt that did not bring the answer. */
 export interface FailedAttempt {
   backend: string;
   model: string;
@@ -34,13 +33,11 @@ export interface FailedAttempt {
 export interface Capture {
   /** Fields of the request: of a chat, or of one for vectors. */
   asked: Record<string, unknown> | null;
-  /** The answer so far; null where there is none. */
   answered: (() => unknown) | null;
 }
 
 /** What proxies use for a client that closed its connection before it had its answer. */
 export const CLIENT_CLOSED_STATUS = 499;
-/** The client disconnected before it had the whole answer. */
 export const CLIENT_LEFT: Outcome = {
   status: CLIENT_CLOSED_STATUS,
   code: "client_left",
@@ -55,7 +52,6 @@ export const outcomeOf = ({ kind, message }: ServiceError, status = ERRORS[kind]
 
 interface Sent {
   readonly model: string;
-  /** Of the backend. */
   readonly name: string;
   readonly reason: string;
 }
@@ -64,7 +60,6 @@ type UsedField = "promptTokens" | "completionTokens" | "isEstimated";
 
 /** What is noted of few requests. */
 interface RequestDetails {
-  /** Of a call without an API key. */
   userId: string | null;
   /** Address of the client, noted for refusals only: looking it up costs more than the rest of the record. */
   clientIp: string | null;
@@ -98,7 +93,6 @@ export class RequestRecord {
   readonly startedMs: number;
   /** Something goes on after the call that opened it has returned, and ends it. */
   detached = false;
-  /** Whose key it is, as soon as that is known. */
   principal: Principal | null = null;
   /** As the client wrote it. */
   modelAsked: string | null = null;
@@ -218,7 +212,6 @@ const named = (text: string): string => withoutNul(text).slice(0, NAME_LENGTH_MA
 const words = (text: string): string =>
   withoutNul(redactText(hideSecrets(text))).slice(0, MESSAGE_LENGTH_MAX);
 
-/** Times since the request came. */
 const failedAttempts = (failures: readonly FailedAttempt[], startedMs: number): string =>
   JSON.stringify(
     failures.map(({ backend, model, sentMs, endedMs, message }) => ({

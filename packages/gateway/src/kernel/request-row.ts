@@ -3,7 +3,6 @@ export interface RequestLine {
   /** Its key everywhere: what makes a replay harmless. Ids of requests say when they came. */
   requestId: string;
   atMs: number;
-  /** Null: nobody that is known. */
   userId: string | null;
   keyId: string | null;
   /** `api_key_id` of the row: the key's prefix, or `jwt-<user-uuid>`. */
@@ -22,14 +21,11 @@ export interface RequestLine {
   /** HTTP status, also of what came through another door. */
   status: number | null;
   code: string | null;
-  /** Why it was not answered. */
   message: string | null;
   attempts: number;
-  /** JSON of the attempts that failed. */
   failedAttempts: string | null;
   /** From its arrival to its first sending. */
   queueMs: number;
-  /** Of a streamed answer. */
   firstTokenMs: number | null;
   durationMs: number;
   promptTokens: number;
@@ -37,24 +33,20 @@ export interface RequestLine {
   /** Of the prompt: read from the upstream's cache, and written to it. */
   cachedTokens?: number;
   cacheWriteTokens?: number;
-  /** Of the completion. */
   reasoningTokens?: number;
   /** What it would have cost more without the cache; less than 0 where writing to it cost more than it saved. */
   cacheSavedNanoUsd?: number;
   /** The upstream reported no usage. */
   estimated: boolean;
-  /** Null when the model has no price. */
   costNanoUsd: number | null;
   /** It should have one: what runs on own hardware need not. */
   unpriced?: boolean;
   /** What was charged: `gateway`, `rpc`, `realtime`, or the backend capability's name; null: nothing. */
   channel: string | null;
   refId: string | null;
-  /** Of a refusal. */
   clientIp: string | null;
 }
 
-/** A line that is charged to someone. */
 export interface ChargedLine extends RequestLine {
   userId: string;
   attribution: string;

@@ -25,7 +25,6 @@ export class Raw<Schema extends z.ZodType = z.ZodType> {
   constructor(
     readonly schema: Schema,
     readonly more: {
-      /** Media type when it is not JSON. */
       type?: string;
       /** Each event of the answer, where the request can ask for a stream. */
       events?: z.ZodType;
@@ -60,7 +59,6 @@ export interface RefusedCall extends CallContext {
 }
 
 export interface RouteCall extends RefusedCall {
-  /** Path parameters, e.g. `id` of `/v1/video/generations/{id}`. */
   path: Record<string, string>;
   actor: unknown;
   query: unknown;
@@ -83,7 +81,6 @@ interface RouteDefinition<
   Response extends Shape = Shape,
 > {
   method: HttpMethod;
-  /** Exact path, or with `{name}` segments. */
   path: Path;
   summary: string;
   /** Checked before the handler runs. A route without it does not start. */
@@ -96,10 +93,7 @@ interface RouteDefinition<
   recorded?: boolean;
   /** Of an `api_key` route: not counted against the tier's requests a minute. */
   outsideTierRate?: true;
-  /**
-   * As for methods: false for what changes nothing. A GET, and what is called without an account or with an API key,
-   * leaves no entry in any case.
-   */
+  /** As for methods. A GET, and what needs no account or an API key, leaves no entry in any case. */
   audit?: false;
   query?: Query;
   /** Read and, unless it is raw, parsed and checked before the handler runs. */
@@ -120,7 +114,6 @@ export interface AnyRoute extends Omit<RouteDefinition, "handler"> {
   handler(call: RouteCall): unknown;
 }
 
-/** Whether a call that succeeds leaves an entry in the audit log. */
 export const isAudited = ({ method, auth, audit }: AnyRoute): boolean =>
   audit !== false && method !== "GET" && auth !== "public" && auth !== "api_key";
 

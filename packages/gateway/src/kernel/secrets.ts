@@ -1,7 +1,4 @@
-/**
- * Secrets that this process sends to others, above all the keys of upstreams, and their removal from texts that come
- * back from there. An upstream that refuses a key may repeat it, as it is or encoded in some way.
- */
+/** Removes secrets, above all upstreams' keys, from texts that come back: an upstream may repeat a key, even encoded. */
 
 /** Shorter ones would be found in ordinary words. */
 const SECRET_CHARS_MIN = 4;

@@ -1,7 +1,4 @@
-/**
- * Work that takes long is done in steps, between which other requests have their turn: nothing that one request asks
- * for may keep the others waiting for more than 50 ms. bench/stalls.ts measures it.
- */
+/** Long work is done in steps, so that no request keeps the others waiting for 50 ms. bench/stalls.ts measures it. */
 
 /** Larger bodies are read in steps. */
 export const LARGE_BODY_BYTES = 256 * 1024;

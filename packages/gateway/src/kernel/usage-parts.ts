@@ -2,7 +2,6 @@
 export interface UsageParts {
   promptTokens: number;
   completionTokens: number;
-  /** Read from the upstream's cache. */
   cachedTokens?: number;
   /** Written to it, to be kept for five minutes or whatever is usual, and for an hour. */
   cacheWrite5mTokens?: number;

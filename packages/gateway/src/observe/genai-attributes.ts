@@ -1,9 +1,5 @@
-/**
- * Names of the OpenTelemetry GenAI conventions that our spans use. They are still marked as in development, so
- * they stand in this one place.
- */
+/** Names of the OpenTelemetry GenAI conventions, which are still in development, in one place. */
 export const GEN_AI = {
-  /** `chat`, `embeddings`. */
   operation: "gen_ai.operation.name",
   provider: "gen_ai.provider.name",
   requestModel: "gen_ai.request.model",
@@ -13,9 +9,7 @@ export const GEN_AI = {
   requestStream: "gen_ai.request.stream",
   responseId: "gen_ai.response.id",
   responseModel: "gen_ai.response.model",
-  /** A list. */
   responseFinishReasons: "gen_ai.response.finish_reasons",
-  /** Seconds. */
   responseTimeToFirstChunk: "gen_ai.response.time_to_first_chunk",
   inputTokens: "gen_ai.usage.input_tokens",
   outputTokens: "gen_ai.usage.output_tokens",

@@ -49,7 +49,6 @@ function encodeSpan({ traceId, spanId, parentSpanId, name, kind, ...span }: Fini
   };
 }
 
-/** The JSON body of an OTLP/HTTP trace export. */
 export function encodeSpans(
   spans: readonly FinishedSpan[],
   { serviceName, version }: { serviceName: string; version: string },

@@ -7,9 +7,7 @@ type Attributes = Record<string, AttributeValue | undefined>;
 
 /** Which trace a span belongs to, as W3C `traceparent` carries it. */
 interface SpanContext {
-  /** 32 hexadecimal digits. */
   traceId: string;
-  /** 16 hexadecimal digits. */
   spanId: string;
   sampled: boolean;
 }
@@ -22,7 +20,6 @@ interface SpanOptions {
 }
 
 export interface Span {
-  /** Null when nothing is recorded. */
   readonly context: SpanContext | null;
   /** Ends the span; later calls do nothing. An `error.type` among the attributes marks it as failed. */
   end(attributes?: Attributes): void;

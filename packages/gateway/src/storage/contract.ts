@@ -15,7 +15,6 @@ export interface Queryable {
   readonly dialect: "sqlite" | "postgres";
   all<T = Row>(sql: string, params?: readonly SqlValue[]): Promise<T[]>;
   get<T = Row>(sql: string, params?: readonly SqlValue[]): Promise<T | null>;
-  /** Number of rows changed. */
   run(sql: string, params?: readonly SqlValue[]): Promise<number>;
 }
 
@@ -25,20 +24,14 @@ export interface Transaction extends Queryable {
 }
 
 export interface TransactionOptions {
-  /**
-   * Does not wait for the disk: a power cut may undo the transaction, though not half of it. A killed process loses
-   * nothing.
-   */
+  /** Does not wait for the disk: a power cut may undo the whole transaction. A killed process loses nothing. */
   isUnsynced?: boolean;
 }
 
 export interface Database extends Queryable {
   /** Runs `work` in one transaction; a throw rolls everything back. SQLite runs one at a time. */
   transaction<T>(work: (tx: Transaction) => Promise<T>, options?: TransactionOptions): Promise<T>;
-  /**
-   * Runs `work`, during which another connection of this process writes. SQLite has one writer at a time: writes made
-   * here wait for `work`, and it for them, so that neither finds the database locked by the other.
-   */
+  /** Runs `work`, during which another connection writes; SQLite's writes here and there wait for each other. */
   lendWrites<T>(work: () => Promise<T>): Promise<T>;
   /** Takes turns with other processes that write to the same file, where there is one. */
   takeTurns?(writeTurn: WriteTurn): void;
@@ -98,7 +91,6 @@ function* chunks<T>(items: readonly T[]): Generator<readonly T[]> {
   }
 }
 
-/** `($1, $2), ($3, $4)` and so on. */
 function valueList(rowCount: number, columnCount: number): string {
   let number = 0;
   const row = () => `(${Array.from({ length: columnCount }, () => `$${++number}`).join(", ")})`;
@@ -115,10 +107,7 @@ function insertText(into: string, suffix: string, { rows, columns }: { rows: num
   return known;
 }
 
-/**
- * Inserts many rows with few statements. `into` reads like `table (a, b)`; `suffix` follows the values, e.g. an
- * ON CONFLICT clause. Returns what a RETURNING clause in it gave.
- */
+/** Inserts many rows with few statements. `into` reads like `table (a, b)`; `suffix` may return rows. */
 export async function insertRows<T = Row>(
   on: Queryable,
   into: string,
@@ -148,7 +137,6 @@ export async function insertRow<R extends { readonly [K in keyof R]: SqlValue }>
   return (await on.run(text, Object.values(row))) > 0;
 }
 
-/** How many rows there are in `from`, which reads like `table WHERE a = $1`. */
 export async function countRows(
   on: Queryable,
   from: string,

@@ -58,7 +58,6 @@ export async function openUsedDatabase(options: StorageOptions): Promise<Databas
   return refuse();
 }
 
-/** An open database whose schema is up to date. */
 export async function openStorage(options: StorageOptions): Promise<Database> {
   const db = await openDatabase(options);
   try {

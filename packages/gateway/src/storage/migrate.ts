@@ -28,7 +28,6 @@ const TYPES = {
 export type Statement = string | Record<Database["dialect"], readonly string[]>;
 
 export interface Migration {
-  /** Rising; the order of application. */
   id: number;
   name: string;
   statements: readonly Statement[];
@@ -42,10 +41,7 @@ const forDialect = (sql: string, dialect: Database["dialect"]) =>
 
 const SCHEMA_LOCK = "schema_migrations";
 
-/**
- * Brings the schema up to date. Runs under a lock, so that two processes that start at once take turns, and in one
- * transaction, so that a failing migration leaves nothing behind.
- */
+/** Brings the schema up to date, under a lock and in one transaction. */
 export function migrate(db: Database, known: readonly Migration[] = migrations): Promise<void> {
   return db.transaction(async (tx) => {
     await tx.lock(SCHEMA_LOCK);

@@ -1,9 +1,6 @@
 import { Outage } from "../kernel/errors.ts";
 
-/**
- * SQLSTATE: connection lost, no resources (disk, memory, connections), the server starts or stops, a server that only
- * reads, as a standby does, and a transaction that was ended because of another one (deadlock, serialization).
- */
+/** SQLSTATE: connection lost, no resources, starting or stopping, read-only, or ended because of another transaction. */
 const POSTGRES_STATES = /^(08|53|57P0|(25006|40001|40P01)$)/;
 const POSTGRES_CODES = /^ERR_POSTGRES_(CONNECTION|IDLE_TIMEOUT|LIFETIME_TIMEOUT)/;
 const SQLITE_CODES = /^SQLITE_(BUSY|LOCKED|FULL|READONLY|IOERR|CANTOPEN)/;

@@ -24,7 +24,6 @@ export class CertificateFiles {
   #problem = "";
   readonly #endReading: () => void;
 
-  /** Throws when the files cannot be used. */
   constructor(readonly options: CertificateFilesOptions) {
     const { clock } = options;
     this.#loaded = this.#load();

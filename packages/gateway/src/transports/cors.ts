@@ -21,12 +21,7 @@ export class Cors {
     return origin && this.#origins.has(origin) ? origin : null;
   }
 
-  /**
-   * The refusal of what a page of another, unlisted site sends without credentials; null for anything else.
-   * Withholding the answer from such a page is not enough: with one request that it cannot read, or a WebSocket,
-   * for which browsers keep no such rule, any page could register the first account of a service on the same
-   * machine. With credentials it has been let in by someone who has them.
-   */
+  /** Refuses what a page of another site sends without credentials: unread answers and WebSockets could still do harm. */
   refusal(request: HttpRequest): ServiceError | null {
     const origin = request.header("origin");
     if (!origin || this.#origins.has(origin)) return null;

@@ -24,11 +24,7 @@ export const isLoopbackName = (host: string): boolean => {
   return name === "localhost" || name.endsWith(".localhost") || isLoopbackAddress(name);
 };
 
-/**
- * The host names under which callers without credentials are answered. A web page whose own name is made to resolve
- * to this machine (DNS rebinding) counts as same-origin for its browser; only the name gives it away. An address
- * cannot be rebound, so every address will do.
- */
+/** Host names under which callers without credentials are answered, against DNS rebinding. Any address will do. */
 export class Hosts {
   readonly #names: ReadonlySet<string>;
 

@@ -36,9 +36,7 @@ export interface SocketTransport<Data> extends SocketHandlers<Data> {
 interface HttpServerOptions {
   host: string;
   port: number;
-  /** Lets several processes listen on one port. */
   reusePort?: boolean;
-  /** Of new connections; unset: plain HTTP. */
   certificate?: () => Certificate;
   /** Null: as many as the open files allow. */
   connectionsMax: number | null;
@@ -63,7 +61,6 @@ interface HttpServerOptions {
   trustedProxies: Networks;
   corsOrigins: readonly string[];
   hosts: Hosts;
-  /** Requests may have this prefix; empty: none. */
   basePath: string;
   /** Answers a GET that no route has, e.g. with a page of the console. */
   fallback?: (request: HttpRequest, path: string) => Promise<Response | null> | null;
@@ -86,7 +83,6 @@ function challenged(answer: AnyReply): AnyReply {
   return new Reply(head, answer.body, answer.release);
 }
 
-/** Finds what answers a request: a route, the RPC plane, an event stream or a WebSocket. */
 class Dispatcher {
   readonly #options: HttpServerOptions;
   readonly #router: Router<AnyRoute>;
@@ -185,7 +181,6 @@ class Dispatcher {
     return new RequestSource(request, this.#options.trustedProxies);
   }
 
-  /** Of what comes without credentials. */
   #refusalOf = (request: HttpRequest) => this.#options.hosts.refusal(request) ?? this.#cors.refusal(request);
 
   /** Errors that no handler caught still get an answer. */

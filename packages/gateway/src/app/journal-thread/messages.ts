@@ -9,10 +9,7 @@ export interface ThreadOptions {
 
 export type Request = { open: ThreadOptions } | { order: SettleOrder } | { close: true };
 
-/**
- * From the settling thread, one for each order. The news are JSON texts, which the other side takes apart one at a
- * time: as objects, all of them would have to be made at once.
- */
+/** From the settling thread, one per order. News are JSON texts, so that they are parsed one at a time. */
 export type SettlingAnswer =
   | { report: Omit<SettleReport, "news"> & { news: string[] } }
   | { refused: { message: string; rows: number } }

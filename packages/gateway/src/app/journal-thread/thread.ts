@@ -46,10 +46,7 @@ function* parsed(news: readonly string[]): Generator<SettleNews> {
   for (const part of news) yield JSON.parse(part) as SettleNews;
 }
 
-/**
- * Settles in a thread of its own, which is started with the first order, and again after it has died or stopped
- * answering: an order that it did not answer fails, and what it was about stays in the journal.
- */
+/** Settles in a thread of its own, restarted when it dies or hangs; an order it did not answer stays in the journal. */
 export class SettlingThread implements Settler {
   #worker: Worker | null = null;
   #waiting: PendingOrder | null = null;

@@ -1,7 +1,4 @@
-/**
- * The settling thread: brings journaled usage into the database through connections of its own, so that neither the
- * transactions nor the checkpoints hold the event loop that serves requests.
- */
+/** The settling thread: writes journaled usage to the database without holding the event loop that serves requests. */
 import { edenGC } from "bun:jsc";
 import { InProcessBus } from "../../bus/in-process/bus.ts";
 import { systemClock } from "../../kernel/clock.ts";
@@ -19,10 +16,7 @@ declare const self: Worker;
 /** The log is moved into the database file after this many rows, or this long after a change. */
 const CHECKPOINT_ROWS = 16_384;
 const CHECKPOINT_MS = 10_000;
-/**
- * After this many rows garbage is collected: left alone, the thread would keep ten megabytes more. Only what is young:
- * a full GC takes as long as the rows, and drops compiled code.
- */
+/** Collect young garbage after this many rows, or the thread keeps 10 MB more; a full GC also drops compiled code. */
 const COLLECT_ROWS = 4_096;
 
 interface Open {

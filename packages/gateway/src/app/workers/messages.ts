@@ -1,6 +1,5 @@
 import type { Config } from "../../config.ts";
 
-/** A process among the workers of one service. */
 export interface WorkerPlace {
   /** From 1. */
   number: number;

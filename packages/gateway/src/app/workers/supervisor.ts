@@ -60,7 +60,6 @@ export function socketPath(dataDir: string): string {
   return shorter;
 }
 
-/** Starts the workers, starts another one for each that ends, and stops them together. */
 export class Supervisor {
   readonly #seats: Seat[];
   readonly #hub: WorkerHub | null;
@@ -120,7 +119,6 @@ export class Supervisor {
     this.#hub?.close();
   }
 
-  /** Ends everything now. */
   kill(): void {
     this.#isStopping = true;
     for (const { child, cancelRestart } of this.#seats) {

@@ -7,10 +7,7 @@ const BUSY_CHECK_MS = 100;
 /** What closing takes beyond the time that streams have; then this process ends all the same. */
 const CLOSING_MS = 15_000;
 
-/**
- * One of several processes that serve one port. Its supervisor tells it what to do over a pipe; when the pipe closes,
- * the supervisor is dead, and the worker finishes what it has begun and ends.
- */
+/** One of several processes on one port. When the supervisor's pipe closes, it finishes what it has begun and ends. */
 export async function runWorker(introduce: (app: App, config: Config) => Promise<string>): Promise<void> {
   const worker = new WorkerProcess();
   const { config, place } = await worker.started;

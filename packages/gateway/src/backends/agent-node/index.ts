@@ -57,10 +57,7 @@ export interface AgentPoolOptions {
   resolve?: Resolve;
 }
 
-/**
- * The backend `agent-<model_id>`: every node that serves the model, behind one name. A request goes to the
- * node of its session, or to that with the fewest requests in progress, and to the next one when that cannot be reached.
- */
+/** The backend `agent-<model_id>`: goes to the session's node or the least busy one, then to the next if unreachable. */
 export class AgentPool implements ModelPool {
   readonly backend: Backend;
   readonly #members = new Map<string, Member>();
@@ -139,10 +136,7 @@ export class AgentPool implements ModelPool {
     return external.create(this.#config(`http://${urlHost(host)}:${port}`, apiKey), this.options.deps);
   }
 
-  /**
-   * The address that is dialled for a node's host name from here on: a name that is checked once and looked up
-   * again later could lead elsewhere by then. Null when it has none, or one that is never dialled.
-   */
+  /** The address dialled from here on: a name looked up again later could lead elsewhere. Null: none may be dialled. */
   async #addressOf({ agentId, host }: Replica): Promise<string | null> {
     const { resolve = resolveBySystem, deps } = this.options;
     const addresses = await resolve(host).catch(() => []);

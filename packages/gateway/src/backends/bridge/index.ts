@@ -27,7 +27,6 @@ function parseBridgeUrl(url: string): { node: string; service: string } {
 }
 
 interface BridgeOptions {
-  /** WebSocket URL of the bridge agent on this machine. */
   agentUrl: string;
   clock: Clock;
   log: Log;

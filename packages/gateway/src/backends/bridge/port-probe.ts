@@ -1,6 +1,5 @@
 const PROBE_TIMEOUT_MS = 2_000;
 
-/** Whether something accepts connections on this port of this machine. */
 export function portAnswers(port: number): Promise<boolean> {
   return new Promise((resolve) => {
     const timer = setTimeout(() => resolve(false), PROBE_TIMEOUT_MS);

@@ -1,6 +1,5 @@
 import type { VideoPoll, VideoRequest } from "../contract.ts";
 
-/** One HTTP call of a video API, relative to the backend's base URL. */
 export interface ApiCall {
   method: "GET" | "POST";
   path: string;
@@ -8,7 +7,6 @@ export interface ApiCall {
   body?: Record<string, unknown>;
 }
 
-/** An upstream answer whose body was JSON, or null. */
 export interface ApiReply {
   status: number;
   body: unknown;

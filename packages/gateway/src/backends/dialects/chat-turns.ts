@@ -66,7 +66,6 @@ export function inlineData(url: string): { mimeType: string; data: string } | nu
   return found && { mimeType: found[1] || "application/octet-stream", data: url.slice(found[0].length) };
 }
 
-/** Arguments as the object that other dialects want. */
 export function argumentsObject({ arguments: json }: ChatCall): Record<string, unknown> {
   try {
     const value: unknown = JSON.parse(json || "{}");
@@ -197,7 +196,6 @@ export interface ChatFunction {
 
 const NO_PARAMETERS = { type: "object", properties: {} };
 
-/** The functions that a chat request offers. */
 export function chatFunctions(tools: unknown): ChatFunction[] {
   if (!Array.isArray(tools)) return [];
   return tools.map((tool, i) => {

@@ -4,7 +4,6 @@ import type { ChatIdentity } from "../shared/chat-events.ts";
 import type { StreamConverter } from "../shared/converted-stream.ts";
 import type { AssistantTurn, ChatCall } from "./chat-turns.ts";
 
-/** Usage as chat completions report it. */
 export interface ChatUsage {
   prompt_tokens: unknown;
   completion_tokens: unknown;
@@ -62,11 +61,9 @@ export interface ChatRequestOptions {
   stream: boolean;
   /** The answer that a turn of the history repeats, in the dialect's own form; null when it is not known. */
   kept(turn: AssistantTurn): unknown[] | null;
-  /** The client wants to see the model's thoughts. */
   wantsThoughts?: boolean;
 }
 
-/** A whole answer in terms of a chat. */
 export interface ChatAnswer {
   text: string;
   reasoning: string;
@@ -91,14 +88,12 @@ interface Translation {
   usualOutputTokens?(model: string): number;
 }
 
-/** How an upstream is spoken to: what its folder exports. */
 export interface Dialect {
   name: DialectName;
   /** Where its paths begin, from the URL as registered. */
   base(url: string): string;
   /** Where a chat is posted to, below the base. */
   path(call: { model: string; stream: boolean }): string;
-  /** How the key is sent unless the backend says otherwise. */
   auth: AuthName;
   headers?: Readonly<Record<string, string>>;
   /** The listing below the base; `next` is the page behind an answer, if there is one. */

@@ -7,10 +7,7 @@ export const eventText = (data: object, name?: string): string =>
 export const wordsOf = (error: unknown): string =>
   isObject(error) && typeof error.message === "string" ? error.message : "the upstream failed";
 
-/**
- * What the model wrote, with a sealed member under the name of encoded data: it stands for reasoning that is not
- * shown, and counted as text it would seem several times as long.
- */
+/** What the model wrote, with a sealed member marked as encoded data: as text it would count several times as long. */
 export function sealed(written: unknown, member: string): unknown {
   if (!isObject(written) || written[member] === undefined) return written;
   const { [member]: data, ...rest } = written;

@@ -10,7 +10,6 @@ import type { KeptAnswers } from "./kept-answers.ts";
 
 interface TranslatedOptions {
   dialect: Dialect;
-  /** Where its paths begin. */
   base: string;
   headers: Record<string, string>;
   deps: Pick<BackendDeps, "fetch" | "clock">;

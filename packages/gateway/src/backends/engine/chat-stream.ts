@@ -5,13 +5,9 @@ import { BackendError } from "../contract.ts";
 import { ChatEvents, type ChatIdentity, errorEvent } from "../shared/chat-events.ts";
 import { toDelta } from "./protocol.ts";
 
-/**
- * The protocol cannot slow an engine down, so what a reader has not taken yet waits here; a reader that
- * falls this far behind loses the stream, and the engine is told to stop.
- */
+/** The protocol cannot slow an engine down; a reader that falls this far behind loses the stream. */
 const STREAM_BUFFER_BYTES_MAX = 4 * 1024 * 1024;
 
-/** Where chunks go, by stream id. */
 export type StreamTable = Map<string, (chunk: ChatChunkParams) => void>;
 
 interface OpenStreamOptions {

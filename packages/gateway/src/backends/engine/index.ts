@@ -184,10 +184,7 @@ class Engine implements ResponseBackend {
     return this.#on(options.signal, (connection) => connection.call(method, params, options));
   }
 
-  /**
-   * Runs one exchange of the engine's own protocol. After an error the connection takes no further calls, so
-   * that the next call starts with a fresh handshake; calls in flight still finish.
-   */
+  /** Runs one exchange. After an error the next call makes a new connection; calls in flight still finish. */
   async #on<T>(signal: AbortSignal, exchange: (connection: RpcConnection) => Promise<T>): Promise<T> {
     let connection: RpcConnection;
     try {

@@ -65,7 +65,6 @@ export function readEmbeddings(result: unknown): { vectors: number[][]; promptTo
   return { vectors: data, promptTokens: usage?.prompt_tokens ?? 0 };
 }
 
-/** A chat-completions body as the parameters of Engine.Chat and Engine.ChatStart. */
 export function toChatParams(body: Record<string, unknown>, model: string): Record<string, unknown> {
   const { stream: _, stream_options: __, ...rest } = body;
   return { ...rest, model };

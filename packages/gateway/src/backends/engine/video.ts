@@ -20,7 +20,6 @@ const toParams = (request: VideoRequest): Record<string, unknown> => ({
   height: request.height,
 });
 
-/** Video tasks on an engine: start, poll, cancel. */
 export const engineVideo = (call: EngineCall): VideoCapability => ({
   asked(request) {
     const { images: _, ...members } = toParams(request);

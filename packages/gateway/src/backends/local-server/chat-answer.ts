@@ -55,7 +55,6 @@ export function errorOf({ error }: Line): string | null {
   return typeof error === "string" ? error : JSON.stringify(error);
 }
 
-/** A whole native answer as a chat completion. */
 export function toCompletion(line: Line, { identity, ids }: { identity: ChatIdentity; ids: Ids }) {
   const message = messageOf(line);
   const calls = toolCallsOf(message, { firstIndex: 0, ids }).map(({ index: _, ...call }) => call);

@@ -75,7 +75,6 @@ function thinkOf({ think, reasoning_effort: effort, reasoning }: Record<string, 
   return think ?? EFFORTS.get(effort ?? (isObject(reasoning) ? reasoning.effort : undefined));
 }
 
-/** A chat-completions body as a body of `POST /api/chat`. */
 export function toOllamaChat(
   body: Record<string, unknown>,
   { model, stream }: { model: string; stream: boolean },

@@ -194,7 +194,6 @@ interface OllamaEmbedRequest {
   [field: string]: unknown;
 }
 
-/** A chat-compatible embeddings body as a body of `POST /api/embed`. */
 export function toOllamaEmbed(body: Record<string, unknown>, model: string): OllamaEmbedRequest {
   const input = inputTexts(body.input);
   if (!input) {

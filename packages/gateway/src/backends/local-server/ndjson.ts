@@ -4,7 +4,6 @@ import { BackendError } from "../contract.ts";
 /** No model server sends longer lines. */
 const LINE_CHARS_MAX = 16 * 1024 * 1024;
 
-/** Cuts bytes into JSON lines, wherever the network split them. */
 export class JsonLines {
   readonly #decoder = new TextDecoder();
   #parts: string[] = [];

@@ -39,7 +39,6 @@ const DONE_EVENT = event("[DONE]");
 export const errorEvent = (message: string): string =>
   event(JSON.stringify({ error: { message, type: "server_error", code: "bad_gateway" } }));
 
-/** Writes the events of one streamed answer. */
 export class ChatEvents {
   readonly #head: string;
   #opened = false;

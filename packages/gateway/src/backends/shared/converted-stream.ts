@@ -18,17 +18,13 @@ export interface StreamConverter {
 
 interface ConvertedStreamOptions {
   body: ReadableStream<Uint8Array>;
-  /** Cuts the bytes into objects. */
   objects: { push(bytes: Uint8Array): JsonObject[]; end(): JsonObject[] };
   converter: StreamConverter;
   signal: AbortSignal;
   abortUpstream: () => void;
 }
 
-/**
- * An upstream's own stream as events of a chat. Resolves with the first object, so that a failure reported there is
- * still an error of the call and not of the stream. Reads on only as fast as it is read from.
- */
+/** An upstream's own stream as chat events. Resolves with the first object, so a failure there fails the call. */
 export async function convertedStream({
   body,
   objects,

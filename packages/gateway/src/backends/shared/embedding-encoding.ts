@@ -2,7 +2,6 @@ interface EmbeddingsAnswer {
   model: string;
   vectors: readonly (readonly number[])[];
   promptTokens: number;
-  /** What the client asked for as `encoding_format`. */
   encoding: "float" | "base64";
 }
 
@@ -17,7 +16,6 @@ export function toBase64(vector: readonly number[]): string {
 export const encodingOf = (body: Record<string, unknown>): "float" | "base64" =>
   body.encoding_format === "base64" ? "base64" : "float";
 
-/** The answer of an embeddings call as chat-compatible APIs give it. */
 export function embeddingsBody({ model, vectors, promptTokens, encoding }: EmbeddingsAnswer) {
   return {
     object: "list",

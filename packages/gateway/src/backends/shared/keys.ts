@@ -41,7 +41,6 @@ export class Keys {
   get isFixed(): boolean {
     return this.#keys.length === 0 || (this.#keys.length === 1 && this.#keys[0]!.account === null);
   }
-  /** That key. */
   get fixed(): string | null {
     return this.#keys[0]?.text ?? null;
   }

@@ -106,7 +106,6 @@ export class ResponseAnswer implements Answer, Flow {
   }
 }
 
-/** A kind that makes web responses. */
 export interface ResponseBackend extends Omit<Backend, "chat" | "embed" | "post"> {
   chat?(call: ChatCall): Promise<Response>;
   embed?(call: ModelCall): Promise<Response>;

@@ -53,7 +53,6 @@ interface RawRequest extends Omit<UpstreamRequest, "apiKey"> {
   headers: Record<string, string>;
   /** Headers of a refusal that are for the client: set where refusals pass as they are. */
   answerHeaders?: RegExp;
-  /** Sent as it is. */
   body?: Uint8Array<ArrayBuffer> | string | Blob;
 }
 
@@ -93,7 +92,6 @@ export async function readJson(response: Response, signal: AbortSignal): Promise
   }
 }
 
-/** A failed fetch or a broken body as a BackendError. Aborts stay aborts. */
 export function transportError(error: unknown, signal: AbortSignal): unknown {
   if (signal.aborted) return signal.reason;
   if (error instanceof BackendError) return error;

@@ -1,6 +1,5 @@
 import type { Bus, Subscription } from "../contract.ts";
 
-/** Topics within one process; delivery is a function call. */
 export class InProcessBus implements Bus {
   readonly shared = false;
   readonly connected = true;

@@ -27,10 +27,7 @@ const SPENT_MAX = 100_000;
 /** The only instance of a process that is alone. */
 const ALONE = "alone";
 
-/**
- * Counts in the memory of one process: for itself, or for the instances that reach it. Names on which nothing is
- * reserved are not kept, which bounds the map.
- */
+/** Counts in one process's memory. Names on which nothing is reserved are not kept, which bounds the map. */
 export class MemoryCounter {
   readonly #windows = new Windows();
   readonly #instances = new Set<string>();
@@ -130,7 +127,6 @@ export class MemoryCounter {
     return { isNew, opensInMs: Math.max(0, this.#opensAtMs - nowMs) };
   }
 
-  /** Frees everything that the instances have reserved. */
   leave(instances: readonly string[]): void {
     for (const instance of instances) {
       if (!this.#instances.delete(instance)) continue;

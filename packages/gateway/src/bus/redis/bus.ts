@@ -37,17 +37,13 @@ export async function reach(url: string): Promise<void> {
 
 interface RedisBusOptions {
   url: string;
-  /** What the service's channels begin with. */
   prefix: string;
   /** Marks this instance's own messages, which were already delivered here. */
   instanceId: string;
   log: Log;
 }
 
-/**
- * Topics shared by every instance. A message reaches the receivers of its own process by a function call, at
- * once and even while Redis is unreachable, and those of other processes through Redis.
- */
+/** Topics shared by every instance. Receivers in this process are called directly, even while Redis is away. */
 export class RedisBus implements Bus {
   readonly shared = true;
   readonly #local = new InProcessBus();

@@ -32,7 +32,6 @@ const ENTER = CONSTANTS + enter;
 interface RedisCounterOptions {
   /** The current connection, and whether heartbeats come back on it. */
   server: { readonly client: RedisClient; readonly connected: boolean };
-  /** What the service's keys begin with. */
   prefix: string;
   clock: Clock;
   log: Log;

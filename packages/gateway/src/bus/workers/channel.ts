@@ -10,7 +10,6 @@ const UNSENT_BYTES_MAX = 256 * 1024 * 1024;
 export interface ChannelOptions<In> {
   socket: Pick<Socket<unknown>, "write" | "terminate">;
   receive(message: In): void;
-  /** A message was too large to be sent. */
   dropped(bytes: number): void;
   /** What arrived is not a frame, or could not be handled; the connection ends. */
   broke(error: unknown): void;
@@ -112,7 +111,6 @@ export class Channel<In, Out> {
     return bytes.subarray(missing);
   }
 
-  /** Ends the connection; what was not sent is lost. */
   close(): void {
     if (this.#isClosed) return;
     this.#isClosed = true;

@@ -25,10 +25,7 @@ interface Peer {
   topics: Map<string, () => void>;
 }
 
-/**
- * What the workers of one service share: topics, limits and holds, counted in the process that supervises them. They
- * reach it through a Unix socket that only the service's own account can open.
- */
+/** Topics, limits and holds of one service's workers, over a Unix socket that only its own account can open. */
 export class WorkerHub {
   readonly #topics = new InProcessBus();
   readonly #counter: MemoryCounter;

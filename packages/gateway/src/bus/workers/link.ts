@@ -24,10 +24,7 @@ export interface LinkUser {
   published?(topic: string, message: string): void;
 }
 
-/**
- * A worker's connection to its supervisor, which is made again whenever it is lost. Its deadlines are those of a
- * network: in real time, even when tests give the rooms another clock.
- */
+/** A worker's connection to its supervisor, renewed when lost. Runs in real time, whatever clock tests give the rooms. */
 export class WorkerLink {
   readonly #users: LinkUser[] = [];
   #channel: Channel<ToWorker, ToHub> | null = null;
@@ -137,7 +134,6 @@ export class WorkerLink {
     } else for (const user of this.#users) user.published?.(message[1], message[2]);
   }
 
-  /** Every request fails, and the connection is made again. */
   #lost(): void {
     if (this.#isConnected && !this.#isClosed)
       this.options.log.warn("the supervisor is unreachable: this worker counts limits and holds locally");

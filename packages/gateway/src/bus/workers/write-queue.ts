@@ -8,10 +8,7 @@ interface WaitingPeer<Peer> {
   begin(): void;
 }
 
-/**
- * Workers that wait for the database's lock in the order in which they came. Left alone each would try again and
- * again, and a process that sleeps when the lock is freed would miss it.
- */
+/** Workers wait for the database lock in order: left alone, one that sleeps when it is freed would miss it. */
 export class WriteQueue<Peer> {
   readonly #waiting: WaitingPeer<Peer>[] = [];
   #writing: Peer | null = null;
@@ -24,7 +21,6 @@ export class WriteQueue<Peer> {
     this.#next();
   }
 
-  /** The peer has written. */
   leave(peer: Peer): void {
     if (this.#writing !== peer) return;
     this.#cancelLimit();
@@ -32,7 +28,6 @@ export class WriteQueue<Peer> {
     this.#next();
   }
 
-  /** The peer is gone, with everything that it waited for. */
   forget(peer: Peer): void {
     for (let at = this.#waiting.length - 1; at >= 0; at--)
       if (this.#waiting[at]!.peer === peer) this.#waiting.splice(at, 1);

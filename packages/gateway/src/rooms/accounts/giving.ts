@@ -20,10 +20,7 @@ interface GivingOptions {
   memberInvitationsRegister: boolean;
 }
 
-/**
- * The one answer to "may this be given now?", for every kind of link. It is asked when a link is used, in the
- * transaction that uses it: what its maker could give when it was made does not matter any more.
- */
+/** Whether a link may be given now: asked in the transaction that uses it, whatever its maker could give before. */
 export class Giving {
   constructor(
     readonly store: AccountStore,

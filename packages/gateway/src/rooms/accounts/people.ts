@@ -33,7 +33,6 @@ export interface Link {
   expires_at: string;
 }
 
-/** Accounts as administrators manage them, and the one-time links that let someone in. */
 export class People {
   constructor(readonly options: PeopleOptions) {}
 
@@ -201,7 +200,6 @@ export class People {
     return { tier: link.tier };
   }
 
-  /** The link, if it can be used now; null otherwise. */
   async #usable(on: Queryable, token: string): Promise<LinkRow | null> {
     const { store, clock, accounts } = this.options;
     const link = await store.link(on, sha256Hex(token), isoTime(clock.now()));

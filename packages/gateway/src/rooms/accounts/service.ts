@@ -153,7 +153,6 @@ export class Accounts implements Authenticator {
     return Boolean((await this.#store.userById(userId, tx))?.password_hash);
   }
 
-  /** Makes an account; the caller has decided that it may be made. */
   async insert(
     tx: Transaction,
     account: {
@@ -201,7 +200,6 @@ export class Accounts implements Authenticator {
     return this.giving.mayGive(this.options.db, { kind: "first_account" });
   }
 
-  /** Whether `auth.register` would be accepted now. */
   async registrationIsOpen(): Promise<boolean> {
     return this.options.registrationOpen ?? (await this.hasNobody());
   }
@@ -362,10 +360,7 @@ export class Accounts implements Authenticator {
     };
   }
 
-  /**
-   * Counts one attempt of this kind from an address, or from a /64 of IPv6. Where a credential cannot be guessed it is
-   * called only once it turned out wrong, so that wrong ones lock out no right one; passwords count before.
-   */
+  /** Counts one attempt from an address or IPv6 /64: passwords before the check, other credentials only when wrong. */
   async limit(what: string, ip: string, limit: number): Promise<void> {
     const { counter } = this.options;
     const exceeded = await counter.hit([

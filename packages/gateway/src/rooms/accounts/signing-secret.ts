@@ -44,10 +44,7 @@ interface SigningWatchOptions {
   secret: Uint8Array;
 }
 
-/**
- * Instances that sign with different secrets reject each other's tokens whenever the load balancer switches.
- * Each announces a fingerprint of its secret, and an instance that sees another one logs it once.
- */
+/** Instances with different secrets reject each other's tokens. Each announces a fingerprint; a mismatch is logged once. */
 export async function watchSigning({ bus, log, secret }: SigningWatchOptions): Promise<void> {
   if (!bus.shared) return;
   const own = hmacSha256(secret, TOPIC).toString("hex").slice(0, FINGERPRINT_LENGTH);

@@ -17,12 +17,10 @@ export interface UserRow {
   email_verified: boolean;
 }
 
-/** What decides which links someone may give. */
 export interface Maker {
   isAdmin: boolean;
   /** An admin of the group that was asked about. */
   managesGroup: boolean;
-  /** Of the session that was asked about. */
   sessionEnded: boolean;
 }
 
@@ -103,7 +101,6 @@ export class AccountStore {
     return (await on.get("SELECT id FROM users LIMIT 1")) !== null;
   }
 
-  /** False when the email is taken. */
   async insertUser(on: Queryable, user: UserRow & { tier: string; created_at: string }): Promise<boolean> {
     return insertRow(on, "users", user, "ON CONFLICT (email) DO NOTHING");
   }

@@ -52,7 +52,6 @@ export class DeployStreams {
     });
   }
 
-  /** Nothing more will be sent on this stream. */
   drop(streamId: string): void {
     const entry = this.#followed.get(streamId);
     if (!entry) return;

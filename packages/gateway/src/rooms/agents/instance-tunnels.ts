@@ -40,7 +40,6 @@ export class InstanceTunnels {
     bus.onGap(() => this.#closeAll("the instances lost touch"));
   }
 
-  /** Asks the node through the instance that holds its connection. */
   fetchVia(holder: string, agentId: string): TunnelFetch {
     const key = `${holder} ${agentId}`;
     return (modelId, path, init) => {

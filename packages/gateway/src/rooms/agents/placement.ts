@@ -9,10 +9,7 @@ export interface Candidate {
   reserved: ReadonlySet<string>;
 }
 
-/**
- * Least-loaded first: fewest models deployed or under way, then lowest mean GPU utilisation, then most free
- * GPU memory, then the name, so that the choice is the same every time.
- */
+/** Least-loaded first: fewest models, lowest GPU utilisation, most free memory, then name, so that it is stable. */
 export function byLoad(candidates: readonly Candidate[]): Candidate[] {
   const ranked = candidates.map((candidate) => {
     const { state, reserved } = candidate;

@@ -17,7 +17,6 @@ const PresenceMessage = z.discriminatedUnion("kind", [
 ]);
 type PresenceMessage = z.infer<typeof PresenceMessage>;
 
-/** A node whose connection another instance holds. */
 export interface RemoteNode {
   instance: string;
   state: NodeState;
@@ -28,7 +27,6 @@ export interface RemoteNode {
 interface Announced {
   epoch: number;
   atMs: number;
-  /** Drops what waits to be announced. */
   cancel: () => void;
 }
 
@@ -40,7 +38,6 @@ interface PresenceOptions extends Needs<"bus" | "clock" | "log"> {
   onAsked(): void;
   /** Whether another instance's report of a node is newer than what is known here. */
   accepts(state: NodeState): boolean;
-  /** A node is connected to another instance. */
   onRemote(node: RemoteNode): void;
   /** It is not held there any more; `isElsewhere`: because it has connected to another instance, or here. */
   onRemoteGone(node: RemoteNode, isElsewhere: boolean): void;
@@ -68,7 +65,6 @@ export class Presence {
     );
   }
 
-  /** The newest that is known of nodes held elsewhere. */
   nodes(): RemoteNode[] {
     return [...this.#remote.values()];
   }
@@ -121,7 +117,6 @@ export class Presence {
     this.options.onRemoteGone(node, isElsewhere);
   }
 
-  /** Drops nodes of instances that went silent. */
   sweep(): void {
     const { clock, silenceMaxMs } = this.options;
     for (const [agentId, { heardAtMs }] of this.#remote)

@@ -21,7 +21,6 @@ const Command = z.discriminatedUnion("kind", [
 ]);
 export type Command = z.infer<typeof Command>;
 
-/** Sends the command to the instance that holds the node's connection; throws its error. */
 export async function sendCommand(
   requests: Requests | null,
   instance: string,
@@ -33,7 +32,6 @@ export async function sendCommand(
   if (answer !== DONE) fail("app_error", answer);
 }
 
-/** Executes commands from other instances. */
 export const serveCommands = (
   requests: Requests,
   instance: string,

@@ -98,8 +98,6 @@ export class Agents {
     this.#stopSweep = clock.every(SWEEP_MS, () => this.#sweep());
   }
 
-  // ---- what administrators do
-
   async register(machine: { name: string; version: string }): Promise<{ agent_id: string; token: string }> {
     const { ids, clock } = this.options;
     const agentId = ids.uuid();
@@ -168,8 +166,6 @@ export class Agents {
     await this.#command({ kind: "stop", agentId, modelId });
   }
 
-  // ---- what nodes do
-
   /** The node that a token belongs to; null for any other text. */
   async authenticate(token: string): Promise<AgentIdentity | null> {
     const row = await this.#store.byTokenHash(sha256Hex(token));
@@ -185,8 +181,6 @@ export class Agents {
     return session;
   }
 
-  // ---- figures and wiring
-
   agentsOnline(): number {
     return this.#online().length;
   }
@@ -195,7 +189,6 @@ export class Agents {
     return this.#online().filter(({ state }) => state.gpus.length > 0).length;
   }
 
-  /** Different models that some node serves now. */
   modelsDeployed(): number {
     return new Set(this.#online().flatMap(({ state }) => state.models.map(({ model_id }) => model_id))).size;
   }
@@ -205,10 +198,7 @@ export class Agents {
     return this.#serving.backend(modelId);
   }
 
-  /**
-   * Moves nodes to other instances, if some stay. Each connection stays until the node has a new one and its requests
-   * here are done, so that the node can be reached all the time and nothing is cut.
-   */
+  /** Moves nodes to other instances, if some stay. A connection stays until its node has a new one and is idle here. */
   retire({ othersStay }: { othersStay: boolean }): void {
     const { clock } = this.options;
     this.#isRetiring = true;
@@ -242,8 +232,6 @@ export class Agents {
     this.#commands?.();
     this.#tunnels.close();
   }
-
-  // ---- inside
 
   readonly #events: SessionEvents = {
     hello: (session) => {

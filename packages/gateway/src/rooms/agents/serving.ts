@@ -5,10 +5,7 @@ import { comingModels, type NodeState } from "./state.ts";
 
 /** Where backends become routable; what nodes bring is not persisted. */
 export interface BackendRegistry {
-  /**
-   * Resolves when it is known whether the backend answers. One that yields gets no request for a model that a
-   * registered backend serves.
-   */
+  /** Resolves when it is known whether it answers. One that yields gets no model that a registered backend serves. */
   adopt(backend: Backend, options: { yields: boolean }): Promise<void>;
   /** It has got its first node, lost its last, or yields otherwise. Resolves when it is known whether it answers. */
   recheck(backend: Backend, options: { yields: boolean }): Promise<void>;
@@ -17,7 +14,6 @@ export interface BackendRegistry {
   ownerOf(modelId: string): string | null;
 }
 
-/** How the node's connection is reached from this instance. */
 export interface Connection {
   /** Changes when the node reconnects or connects elsewhere. */
   id: string;
@@ -34,7 +30,6 @@ interface Model {
   pool: ModelPool;
   /** Whether the router knows it, and whether a node served it then. */
   registered: "no" | "waiting" | "serving";
-  /** As the router knows it. */
   yields: boolean;
   /** Settles when the router has taken note of the last change. */
   noted: Promise<void>;
@@ -48,10 +43,7 @@ interface Model {
 
 export const backendName = (modelId: string): string => `agent-${modelId}`;
 
-/**
- * Which models are routable, and on which nodes: one backend a model, registered when a node serves it for the first
- * time. While its engine restarts a model is known and unreachable, which is another answer than "no such model".
- */
+/** Which models are routable, and where: one backend a model. While its engine restarts it is known but unreachable. */
 export class Serving {
   readonly #models = new Map<string, Model>();
   #dismissals: Promise<unknown> = Promise.resolve();
@@ -77,7 +69,6 @@ export class Serving {
     await Promise.all(state.models.map((model) => this.#add(model, state, connection)));
   }
 
-  /** The node is gone, with all it served. */
   removeNode(agentId: string): void {
     for (const [modelId, model] of [...this.#models]) {
       model.coming.delete(agentId);
@@ -111,7 +102,6 @@ export class Serving {
     return this.#models.get(modelId)?.pool.via(agentId) ?? null;
   }
 
-  /** The backend of a model that is routable now. */
   backend(modelId: string): Backend | null {
     const model = this.#models.get(modelId);
     return model?.registered === "serving" ? model.pool.backend : null;

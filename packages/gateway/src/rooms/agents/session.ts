@@ -11,7 +11,6 @@ import type { Clock } from "../../kernel/clock.ts";
 import { type NodeState, onlyDeployed, stateOfHello, withHeartbeat, withProgress } from "./state.ts";
 import type { Deployments } from "./store.ts";
 
-/** The node's connection, as the transport hands it over. */
 export interface AgentLink {
   /** Requests that travel through the tunnel now. */
   readonly openStreams: number;
@@ -24,7 +23,6 @@ export interface AgentLink {
 }
 
 export interface SessionEvents {
-  /** The first report of this connection. */
   hello(session: NodeSession): void;
   /** The node's state changed; `news` is the cause, unless it was a heartbeat. */
   changed(session: NodeSession, news: ProgressParams | null): void;
@@ -71,7 +69,6 @@ export class NodeSession {
     return this.options.link;
   }
 
-  /** Null until the node has said hello. */
   get state(): NodeState | null {
     return this.#state;
   }
@@ -110,7 +107,6 @@ export class NodeSession {
     this.options.events.ended(this);
   }
 
-  /** Ends the session from this side. */
   close(code: number, reason: string): void {
     this.closed();
     this.link.close(code, reason);

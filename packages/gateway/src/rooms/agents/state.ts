@@ -67,7 +67,6 @@ export const withHeartbeat = (state: NodeState, beat: HeartbeatParams, nowMs: nu
   heartbeatAtMs: nowMs,
 });
 
-/** The state after one piece of news about one model. */
 export function withProgress(state: NodeState, news: ProgressParams): NodeState {
   const { model_id, status, progress, message, port, api_key, stream_id } = news;
   const host = (status === "ready" && news.host) || state.host;

@@ -16,7 +16,6 @@ interface Deployment {
   /** It has been served from this node since it was deployed there. */
   wasReady: boolean;
 }
-/** By model id. */
 export type Deployments = ReadonlyMap<string, Deployment>;
 
 const COLUMNS = "id, name, version, host, created_at, last_seen_at";
@@ -58,7 +57,6 @@ export class AgentStore {
     await this.db.run("UPDATE agents SET last_seen_at = $2 WHERE id = $1", [id, now]);
   }
 
-  /** What was deployed to a node, and not stopped since. */
   async deployments(agentId: string): Promise<Deployments> {
     const rows = await this.db.all<{ model_id: string; beside_backends: unknown; was_ready: unknown }>(
       "SELECT model_id, beside_backends, was_ready FROM agent_deployments WHERE agent_id = $1",

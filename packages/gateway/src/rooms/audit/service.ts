@@ -132,10 +132,7 @@ const FOLDER = "audit";
 const WAITING_MAX = 10_000;
 const ENTRY = /^[0-9a-f-]{36}$/;
 
-/**
- * Entries on their way into the database, a file each, in the data directory: workers that share it store each other's,
- * which does no harm, since an id is stored once.
- */
+/** Entries on their way to the database, a file each. Workers may store each other's: an id is stored once. */
 class AuditJournal {
   readonly #folder: string;
 
@@ -152,7 +149,6 @@ class AuditJournal {
     renameSync(`${path}.new`, path);
   }
 
-  /** The oldest; null when none waits. */
   first(): AuditRow | null {
     for (const name of this.#names()) {
       try {

@@ -9,7 +9,6 @@ export interface AuditRow {
   ip: string;
   user_agent: string | null;
   target: string | null;
-  /** JSON. */
   details: string;
   request_id: string;
 }
@@ -30,7 +29,6 @@ const COLUMNS = "id, created_ms, action, actor_id, actor, ip, user_agent, target
 /** Text that stands for itself in LIKE. */
 const literal = (text: string) => text.replace(/[\\%_]/g, "\\$&");
 
-/** SQL of the audit log: rows are added, read, and removed when they are old. */
 export class AuditStore {
   constructor(readonly db: Database) {}
 

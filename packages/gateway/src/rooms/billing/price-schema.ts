@@ -61,7 +61,6 @@ import catalogue from "./catalogue.json" with { type: "json" };
 /** One price for every image, or prices by quality, size, or both: `hd`, `1024x1024`, `hd/1024x1024`. */
 export type ImagePrices = number | Readonly<Record<string, number>>;
 
-/** USD per million tokens. */
 export interface Price extends PriceParts {
   /** Part of the lowercased model id. */
   match: string;

@@ -103,10 +103,7 @@ interface WatchOptions {
   onChange: (operator: OperatorPrices) => void;
 }
 
-/**
- * Reads the file again whenever it changed; an invalid file leaves the prices as they were. Polling,
- * because file notifications miss files that are replaced through a symbolic link.
- */
+/** Reads the file again when it changed; an invalid one is ignored. Polls: notifications miss replaced symlinks. */
 export function watchPricingFile({ path, clock, log, onChange }: WatchOptions): () => void {
   let last = stamp(path);
   return clock.every(CHECK_EVERY_MS, () => {

@@ -39,7 +39,6 @@ interface Terms {
 
 /** What is known of a model: its price, and its limits, which may come from another row. */
 interface KnownModel extends ModelLimits, Terms {
-  /** On the operator's own hardware, where vendors' prices mean nothing. */
   own: Terms;
 }
 
@@ -118,10 +117,7 @@ export class Pricing {
     return this.#of(model);
   }
 
-  /**
-   * The price of work that is counted in these units; null when it is priced by the token, or not at all. The first
-   * price that matches the model and can be applied counts.
-   */
+  /** The price in these units; null when it is by the token, or there is none. The first that applies counts. */
   unitPriceOf(model: string, units: readonly WorkUnit[], isOwn = false): UnitPrice | null {
     for (const price of this.#terms(model, isOwn).prices) {
       const found = unitPrice(price, units);

@@ -27,7 +27,6 @@ export interface BillingOptions extends Needs<"db" | "bus" | "clock" | "log"> {
   usage: Usage;
   balances: Balances;
   pointsPerUsd: number;
-  /** The operator's prices; null for none. */
   pricingFile: string | null;
 }
 
@@ -38,7 +37,6 @@ const PROJECTS_MAX = 100;
 export class Billing {
   readonly #store: BillingStore;
   readonly #pricing: Pricing;
-  /** Exchange rates of video prices. */
   #usdPer: ReadonlyMap<string, number> = new Map();
   /** Models, in lower case, whose price an administrator set. */
   #ownPrices: ReadonlySet<string> = new Set();

@@ -10,7 +10,6 @@ const NO_LIMITS: Tier = {
   rpm: Number.MAX_SAFE_INTEGER,
 };
 
-/** The table of tiers, read as a whole. */
 export class Tiers {
   #byName = new Map<string, Tier>();
 

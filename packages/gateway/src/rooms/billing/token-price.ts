@@ -60,11 +60,9 @@ export function tokenPrice(price: Price): TokenPrice | null {
 
 /** What a request's rates depend on, before it is sent. */
 export interface Rated {
-  /** Estimated. */
   promptTokens: number;
   /** Whether such a word stands in what is sent. */
   mentions(word: RegExp): boolean;
-  /** The operator's own hardware serves it. */
   isOwn?: boolean;
 }
 
@@ -113,10 +111,7 @@ export function cacheUseOf(usage: UsageParts): CacheUse {
 export const withoutCache = ({ cachedTokens, cacheWrite5mTokens, cacheWrite1hTokens, ...rest }: UsageParts) =>
   rest;
 
-/**
- * What the request costs in whole nanodollars, halves rounded up. Parts that contradict their sums are not believed:
- * every token costs the plain rate then.
- */
+/** In whole nanodollars, halves rounded up. Parts that contradict their sums are not believed: the plain rate applies. */
 export function costOf(price: TokenPrice, usage: UsageParts, { isBatch = false } = {}): number {
   const long = price.longPrompts.find(({ aboveTokens }) => usage.promptTokens > aboveTokens);
   const rates = (isBatch ? price.batch : null) ?? long?.rates ?? price.rates;

@@ -6,7 +6,6 @@ export type WorkUnit = "call" | "image" | "second" | "character";
 /** The upstream decides, so the dearest price may apply. */
 export const ANY = "auto";
 
-/** What an image is to look like, in lower case; null where nothing is said about it. */
 export interface ImageLook {
   size: string | null;
   quality: string | null;
@@ -40,17 +39,13 @@ export function unitPrice(price: Price, units: readonly WorkUnit[]): UnitPrice |
   return null;
 }
 
-/** The part of a price that is not by the token. */
 export type UnitRates = Pick<Price, "per_call" | "per_image" | "per_second" | "per_million_characters">;
 
 export const isPerUnit = (price: UnitRates): boolean => PRICES.some(({ of }) => of(price as Price) !== null);
 
 const isSize = (word: string): boolean => /^\d+x\d+$/.test(word);
 
-/**
- * The price whose key says the most about the look. Where the look leaves something open, and where no key fits, the
- * dearest that is possible.
- */
+/** The price whose key says most about the look; the dearest where the look or the keys leave it open. */
 function imageUsd(prices: ImagePrices, { size, quality }: ImageLook): number {
   if (typeof prices === "number") return prices;
   const all = Object.entries(prices).map(([key, usd]) => ({ words: key.split("/"), usd }));

@@ -14,7 +14,6 @@ export interface VideoPrice {
   enabled: boolean;
 }
 
-/** What a model without a row of its own costs. */
 export const FALLBACK_VIDEO_PRICE: Omit<VideoPrice, "model"> = {
   mode: "per_second_resolution",
   base_price: 0,
@@ -25,7 +24,6 @@ export const FALLBACK_VIDEO_PRICE: Omit<VideoPrice, "model"> = {
   enabled: true,
 };
 
-/** What the price of a task depends on. */
 export interface VideoSize {
   durationSeconds: number;
   frames: number;
@@ -48,10 +46,7 @@ const scaled = (factors: readonly number[], divisor: number): number => {
 
 const FALLBACK_KEY = "*";
 
-/**
- * The coefficient of a short side that need not be a key: below the smallest key the fallback, else the key above,
- * or the largest. So 1088 pays for 1080 at least.
- */
+/** The coefficient of a short side: below the smallest key the fallback, else the key above. 1088 pays for 1080. */
 function coefficientOf(coefficients: VideoPrice["resolution_coeff"], side: number): number {
   const keys = Object.keys(coefficients).filter((key) => key !== FALLBACK_KEY);
   const sides = keys.map(Number).sort((a, b) => a - b);
@@ -70,7 +65,6 @@ function dearestCoefficient(
   return Math.max(...shortSides.map((side) => coefficientOf(coefficients, side)));
 }
 
-/** Cost of a task in whole nanodollars. */
 export function videoCostNanoUsd(price: Omit<VideoPrice, "model">, size: VideoSize): number {
   const base = Math.round(price.base_price * NANO);
   switch (price.mode) {

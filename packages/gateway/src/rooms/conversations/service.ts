@@ -17,7 +17,6 @@ export interface StoredMessage {
   images?: unknown[];
   tool_calls?: unknown[];
   tool_call_id?: string;
-  /** Why an answer is not whole. */
   incomplete?: string;
 }
 
@@ -113,7 +112,6 @@ export class Conversations {
     return conversation;
   }
 
-  /** Messages so far, oldest first, at most the newest `limit`. The caller has checked `access`. */
   async history(id: string, limit = READ_BACK.limit): Promise<StoredMessage[]> {
     return (await this.#store.messages(id, { ...READ_BACK, limit })).map(toMessage);
   }

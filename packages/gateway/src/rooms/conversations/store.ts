@@ -6,7 +6,6 @@ export interface ConversationRow {
   title: string;
   created_at: string;
   updated_at: string;
-  /** The name of the backend that its turns go to. */
   backend: string | null;
 }
 
@@ -14,20 +13,17 @@ export interface MessageRow {
   id: string;
   role: string;
   content: string;
-  /** JSON text of an array, or null. */
   images: string | null;
   tool_calls: string | null;
   /** JSON text of the content, where that is not a text. */
   parts: string | null;
   tool_call_id: string | null;
-  /** Why an answer is not whole. */
   incomplete: string | null;
   created_at: string;
 }
 
 const LISTED_MAX = 1_000;
 
-/** SQL of the conversations and their messages. */
 export class ConversationStore {
   constructor(readonly db: Database) {}
 
@@ -51,7 +47,6 @@ export class ConversationStore {
     );
   }
 
-  /** Unless another turn has bound it meanwhile. */
   async bind(id: string, { from, to }: { from: string | null; to: string }): Promise<void> {
     await this.db.run("UPDATE conversations SET backend = $2 WHERE id = $1 AND COALESCE(backend, '') = $3", [
       id,
@@ -81,7 +76,6 @@ export class ConversationStore {
     );
   }
 
-  /** Appends in order; false when the conversation was deleted meanwhile. */
   async append(conversationId: string, messages: readonly MessageRow[]): Promise<boolean> {
     return this.db.transaction(async (tx) => {
       const newest = messages.at(-1)!.created_at;

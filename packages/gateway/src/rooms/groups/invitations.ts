@@ -137,10 +137,7 @@ export class Invitations {
     return accounts.startSession(user, source);
   }
 
-  /**
-   * The account that is being made in `tx` joins the group, whose id is returned. With `registers` the account may be
-   * made only because of the invitation.
-   */
+  /** The account being made in `tx` joins the group. With `registers` it may be made only by the invitation. */
   async joinNewcomer(
     tx: Transaction,
     { token, user, registers }: { token: string; user: { id: string; email: string }; registers: boolean },
@@ -169,7 +166,6 @@ export class Invitations {
       );
   }
 
-  /** The invitation, if it can be used now; null otherwise. */
   async #usable(on: Queryable, token: string): Promise<InvitationRow | null> {
     const invitation = await store.invitation(on, sha256Hex(token));
     const now = isoTime(this.options.clock.now());

@@ -16,21 +16,16 @@ interface AccessOptions {
   actor: Actor;
   groupId: string;
   need: Need;
-  /** The method that is being called, for the refusal. */
   method: string;
 }
 
-/** A group, and who does something with it. */
 export type InGroup = Omit<AccessOptions, "need">;
 
 /** A group without an owner is the platform's, so its administrators are the owner. */
 const isOwner = (group: SeenGroup, actor: Actor): boolean =>
   group.owner_id === null ? actor.isAdmin : group.owner_id === actor.userId;
 
-/**
- * The group, for someone who may do this with it. To everyone else a group that exists and one that does not
- * look the same.
- */
+/** The group, for someone who may do this with it; to others it looks as if it did not exist. */
 export async function accessGroup(
   on: Queryable,
   { actor, groupId, need, method }: AccessOptions,
@@ -164,11 +159,7 @@ export class Members {
     this.options.bus.publish(PRINCIPAL_CHANGED, user.userId);
   }
 
-  /**
-   * Memberships as the sign-in provider has them: in the groups of these names, and no longer in those that it named
-   * before. Only groups of the platform and of its administrators count: anyone may call a group by any name. Whom
-   * someone made a member here stays one.
-   */
+  /** Memberships as the provider has them, in groups of the platform or its administrators only. Other memberships stay. */
   async followProvider(userId: string, names: readonly string[]): Promise<void> {
     const { db, clock, bus, accounts } = this.options;
     const isChanged = await db.transaction(async (tx) => {
@@ -189,10 +180,7 @@ export class Members {
     if (isChanged) bus.publish(PRINCIPAL_CHANGED, userId);
   }
 
-  /**
-   * The account that an email, or a user id, names; revealed only to a group admin. Call it before a
-   * transaction begins: a second connection within one could starve the pool.
-   */
+  /** The account of an email or id, for group admins only. Call before a transaction: two connections could starve the pool. */
   async person(call: InGroup, emailOrId: string): Promise<Actor> {
     const { accounts, db } = this.options;
     await accessGroup(db, { ...call, need: "admin" });

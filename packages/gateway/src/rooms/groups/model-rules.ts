@@ -8,10 +8,7 @@ export interface ModelRules {
 
 const LATEST = ":latest";
 
-/**
- * One spelling for every way of naming a model: routing treats `name` and `name:latest` as one, so a rule on
- * either must catch both.
- */
+/** One spelling of a model id: routing treats `name` and `name:latest` as one, so rules must, too. */
 export function normalModelId(modelId: string): string {
   const lower = modelId.trim().toLowerCase();
   return lower.endsWith(LATEST) ? lower.slice(0, -LATEST.length) : lower;

@@ -168,7 +168,6 @@ export class Groups {
     return { allowed: of("allow"), denied: of("deny") };
   }
 
-  /** The lists as the hot path uses them. */
   async modelSets(groupId: string): Promise<Pick<ModelRules, "allowed" | "denied">> {
     const { allowed, denied } = await this.#lists(this.options.db, groupId);
     return { allowed: new Set(allowed.map(normalModelId)), denied: new Set(denied.map(normalModelId)) };
@@ -240,10 +239,7 @@ class Credits {
     }
   }
 
-  /**
-   * Runs `work`, which empties the pool, while all of its points are held: no request is admitted on them meanwhile.
-   * Refused while requests hold some of them, because the pool still has to pay those requests.
-   */
+  /** Runs `work`, which empties the pool, while all its points are held. Refused while requests hold some of them. */
   async whileHeld<T>(groupId: string, work: () => Promise<T>): Promise<T> {
     const { balance } = await this.options.ledger.balances.load(pool(groupId));
     const hold = await this.#hold(groupId, balance);
@@ -259,10 +255,7 @@ class Credits {
     }
   }
 
-  /**
-   * Holds points of the pool; null when fewer are free. A concurrent transfer may have moved its points
-   * already and still hold them, so this is retried before giving up.
-   */
+  /** Holds points; null when fewer are free. Retried: a concurrent transfer may still hold what it has moved. */
   async #hold(groupId: string, points: number): Promise<PointsHold | null> {
     const { metering, ledger, clock } = this.options;
     const account = pool(groupId);

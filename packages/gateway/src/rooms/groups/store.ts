@@ -20,7 +20,6 @@ export interface GroupRow {
   created_at: string;
 }
 
-/** A group with the caller's role in it; null when not an active member. */
 export interface SeenGroup extends GroupRow {
   my_role: Role | null;
   member_count: number;
@@ -67,9 +66,7 @@ const PROVIDED_MAX = 200;
 const MEMBER_COLUMNS = "group_id, user_id, role, cost_multiplier_micros, is_active, created_at";
 const INVITATION_COLUMNS = "id, group_id, role, email, max_uses, uses, created_by, created_at, expires_at";
 
-/** SQL of groups, members, invitations and model lists. */
 export const store = {
-  /** The group as `userId` sees it; without a user, as the platform does. */
   async group(on: Queryable, groupId: string, userId: string | null): Promise<SeenGroup | null> {
     const row = await on.get<SeenGroup>(`${SEEN} WHERE g.id = $2`, [userId, groupId]);
     return row && toGroup(row);
@@ -93,7 +90,6 @@ export const store = {
     return countRows(on, "user_groups WHERE owner_id = $1", [userId]);
   },
 
-  /** False when the id is taken. */
   insertGroup(tx: Transaction, group: GroupRow): Promise<boolean> {
     return insertRow(tx, "user_groups", group, "ON CONFLICT (id) DO NOTHING");
   },

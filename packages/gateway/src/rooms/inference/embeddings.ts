@@ -14,7 +14,6 @@ import { askedOf } from "./turn/messages.ts";
 const HEAD_BYTES = 4 * 1024;
 const GIVEN_BACK_FROM_BYTES = 64 * 1024;
 
-/** A request for vectors, whichever API it came by. */
 export interface ReadEmbeddings {
   payload: Payload;
   /** The body in that API's own form, from the list and what is charged for it; absent: the list as bytes. */

@@ -87,7 +87,6 @@ const workRoute = (kind: WorkKind): AnyRoute =>
     refuse: (error, call) => call.rooms.inference.refuse(error, call, { form: PLAIN_FORM, isRequest: true }),
   });
 
-/** Images, sounds, rankings and moderations. */
 export const workRoutes: Record<string, AnyRoute> = Object.fromEntries(
   Object.entries(works).map(([name, kind]) => [name, workRoute(kind)]),
 );

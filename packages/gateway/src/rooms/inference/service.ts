@@ -65,14 +65,11 @@ export interface InferenceOptions
   routing: Routing;
   conversations: Conversations;
   memory: Memory;
-  /** Whether requests with this key, or of this user, may still be made. */
   isInForce(payer: Payer): Promise<boolean>;
-  /** Counts one inference request for the service's totals. */
   countRequest(): void;
   deadlines?: Partial<Deadlines>;
   /** Whether an upstream's refusal keeps its status on the contract's routes, too. */
   passesUpstreamErrors: boolean;
-  /** Whether turns of the Responses API are kept for later ones. */
   storesResponses: boolean;
 }
 
@@ -122,7 +119,6 @@ export class Inference {
     return this.#watch.count;
   }
 
-  /** A request to one of a voice's paths. */
   async speak(voice: Voice, route: Pick<VoiceRoute, "answer">, call: KeyedCall): Promise<CallReply> {
     if (!route.answer) return this.#counted(this.#speak(voice, call), call);
     return jsonReplyIn(voice, await route.answer(call.body), call.requestId);
@@ -159,7 +155,6 @@ export class Inference {
     return this.#counted(embedded(), call);
   }
 
-  /** Images, sounds, rankings and moderations. */
   work(kind: WorkKind, call: KeyedCall): Promise<CallReply> {
     const { request: client, body } = call;
     const contentType = client.header("content-type");
@@ -233,7 +228,6 @@ export class Inference {
     return this.#inForm(form, this.#toClientError(form, refusal), requestId, headers);
   }
 
-  /** A failure as the clients of an API are told it. */
   #toClientError(form: Form, failure: ServiceError): ServiceError {
     const isWrapped = form.wrapsUpstreamErrors && !this.options.passesUpstreamErrors;
     return isWrapped ? failure : asUpstreamSaid(failure);
@@ -290,7 +284,6 @@ export class Inference {
     }
   }
 
-  /** Ends every call; their usage is journaled when this resolves. */
   async close(): Promise<void> {
     await this.#watch.close();
     await this.responses.close();
@@ -340,11 +333,7 @@ const KEYS_MAX = 50_000;
 
 type KeyHolder = Pick<Principal, "keyId" | "userId">;
 
-/**
- * Reports a key's requests to its owner, on the channel of its id, so that someone who sets up a program sees the
- * first one arrive, or what is wrong with it. Success is reported once per process: after that the usage rows show
- * it, and a busy key costs nothing here.
- */
+/** Reports a key's first success and its refusals on the channel of its id, for those who set up a program. */
 class KeyWatchers {
   readonly #notified = new BoundedMap<string, true>(KEYS_MAX);
   constructor(readonly events: EventHub) {}

@@ -42,12 +42,10 @@ export const LimitParams = z.object({
 });
 export type GivenLimits = z.output<typeof LimitParams>;
 
-/** The same as the database keeps it. */
 export interface LimitRow {
   expires_at: string | null;
   monthly_budget_nano_usd: number | null;
   total_budget_nano_usd: number | null;
-  /** A JSON array. */
   allowed_models: string | null;
   requests_per_minute: number | null;
   tokens_per_minute: number | null;
@@ -111,7 +109,6 @@ export function keyLimitsOf(row: LimitRow): KeyLimits | null {
 /** Which models a key may use: those of its group, and of these its own. */
 export interface ModelTerms {
   group: ModelRules | null;
-  /** Null: all. */
   models: AllowedModels | null;
 }
 

@@ -63,7 +63,6 @@ export interface Principal extends ModelTerms {
   group: GroupTerms | null;
   /** From then on the key is refused; `Infinity`: never. */
   expiresAtMs: number;
-  /** Of the key itself; null when it has none. */
   limits: KeyLimits | null;
   /** Until then its prompts and answers are captured; 0: they are not. */
   captureUntilMs: number;

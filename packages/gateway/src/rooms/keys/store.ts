@@ -20,7 +20,6 @@ export interface KeyRow extends LimitRow {
   capture_until: string | null;
 }
 
-/** A key with what became of it; nulls until it was used, or refused. */
 export interface ListedKey extends KeyRow {
   month: string | null;
   month_cost_nano_usd: number | null;
@@ -66,7 +65,6 @@ export class KeyStore {
     return rows.map(isActive);
   }
 
-  /** The user's key, locked until the end of the transaction. */
   async lock(tx: Transaction, keyId: string, userId: string): Promise<KeyRow | null> {
     const locking = tx.dialect === "postgres" ? "FOR UPDATE" : "";
     const row = await tx.get<KeyRow>(
@@ -85,7 +83,6 @@ export class KeyStore {
     ]);
   }
 
-  /** Null when there is no such key. */
   async setCapture(keyId: string, until: string | null): Promise<{ name: string } | null> {
     return this.db.get<{ name: string }>(
       "UPDATE api_keys SET capture_until = $2 WHERE id = $1 RETURNING name",
@@ -125,10 +122,7 @@ export class KeyStore {
     return row !== null;
   }
 
-  /**
-   * What a request with this key may do, in one look-up; null when the key is unknown or revoked, its user is
-   * disabled, or it belongs to a group whose active member its user no longer is.
-   */
+  /** What this key may do; null when it is unknown or revoked, or its user is disabled or no longer in its group. */
   async principal(keyHash: string): Promise<PrincipalRow | null> {
     return this.db.get<PrincipalRow>(
       `SELECT k.id AS key_id, k.key_prefix, k.project, k.group_id, u.id AS user_id, u.tier,
@@ -159,7 +153,6 @@ export interface PrincipalRow extends LimitRow {
   group_id: string | null;
   user_id: string;
   tier: string;
-  /** Null unless the key is a group's. */
   cost_multiplier_micros: number | null;
   rpm_ceiling: number | null;
   enforce_model_allowlist: boolean | null;

@@ -17,7 +17,6 @@ export const ISSUED = "system:issued";
 export const SPENT = "system:spent";
 /** On Postgres the spent account is sharded into this many rows, one per instance, to avoid lock contention. */
 const SPENT_ROWS = 16;
-/** The row of this instance, for as long as it runs. */
 export function anySpentRow(): string {
   const number = Math.floor(Math.random() * SPENT_ROWS);
   return number === 0 ? SPENT : `${SPENT}:${number}`;
@@ -25,7 +24,6 @@ export function anySpentRow(): string {
 /** The source of the points with which a tier's quota pays a debt. */
 export const QUOTA = "system:quota";
 
-/** Who owes, and on which wallet or pool. */
 export interface DebtRef {
   account: AccountRef;
   userId: string;
@@ -35,7 +33,6 @@ export interface DebtRef {
 export const debtKey = ({ account, userId }: DebtRef): string =>
   account.type === "user" ? `debt:${accountKey(account)}` : `debt:${accountKey(account)}:${userId}`;
 
-/** An account id of the books in its two parts. */
 export function splitAccountId(accountId: string): { type: AccountType; id: string } {
   const colon = accountId.indexOf(":");
   const type = accountId.slice(0, colon) as AccountType;
@@ -59,7 +56,6 @@ export function requestOf(movementId: string): string | null {
   return prefix === undefined ? null : movementId.slice(prefix.length);
 }
 
-/** A personal wallet or a group's pool. */
 export interface AccountRef {
   type: "user" | "group";
   id: string;
@@ -84,20 +80,15 @@ export interface BalanceChange extends Balance {
 /** One finished request that is to be paid in points. */
 export interface Settlement {
   account: AccountRef;
-  /** Who made it, and owes what is not covered. */
   userId: string;
   requestId: string;
   costNanoUsd: bigint;
-  /** The member's multiplier in millionths. */
   multiplierMicros: number;
   atMs: number;
   note?: string;
 }
 
-/**
- * What was settled in points, those that are owed included; null when the balance cannot cover it and the tier's
- * quota pays, then nothing changed.
- */
+/** Points settled, debts included; null when the balance cannot cover it and the tier's quota pays. */
 export type Settled = { points: number } | null;
 
 /** The tier's quota, which pays whole requests that points do not cover, while it is not drained. */
@@ -111,12 +102,8 @@ export interface QuotaPayer {
 }
 
 export interface SettleOptions {
-  /**
-   * False: none of the items can have been settled before, which saves looking for them; were one, its movement's
-   * key makes the settlement throw.
-   */
+  /** False: none can have been settled before, so none are looked for; the movement's key still forbids it. */
   mayExist: boolean;
-  /** Without it, the caller handles what points do not cover. */
   quota?: QuotaPayer;
   /** What else the transaction does with the answers, before it locks the account that every batch changes. */
   meanwhile?: (settled: readonly Settled[]) => Promise<void>;

@@ -10,7 +10,6 @@ const HALF_POINT = FEMTO_PER_POINT / 2;
 const FEMTO_PER_POINT_BIG = BigInt(FEMTO_PER_POINT);
 const EXACT_MAX = BigInt(Number.MAX_SAFE_INTEGER);
 
-/** An exact amount: whole points and a fraction of 0 to FEMTO_PER_POINT - 1. */
 export interface ExactPoints {
   points: number;
   femto: number;
@@ -45,15 +44,10 @@ export function exactPoints(cost: {
 /** A charge: the points to take, those of them that the account lacks, and what it holds afterwards. */
 interface Charge extends Holding {
   points: number;
-  /** 0 when the account covers all of it. */
   owed: number;
 }
 
-/**
- * Charges `exact` to the holding, as far as it reaches. The first charge of an account is the amount rounded half
- * up. `isCovered` says whether the account pays all of it; a charge that rounds to nothing still needs something to
- * draw on, or an empty account would be used for free up to half a point.
- */
+/** Charges `exact` as far as the holding reaches. A charge that rounds to nothing still needs something to draw on. */
 export function charge({ balance, remainder }: Holding, exact: ExactPoints): Charge & { isCovered: boolean } {
   const owedFemto = remainder + exact.femto;
   const extra = owedFemto >= HALF_POINT ? 1 : 0;

@@ -19,10 +19,7 @@ export function entriesOf(after: AccountRow, movements: readonly MovementRow[]):
 /** Wallets and pools cannot go below zero; debts and the ledger's own accounts may. */
 const holdsPoints = (id: string) => id.startsWith("user:") || id.startsWith("group:");
 
-/**
- * Moves points between two accounts, whole or not at all; null when `from` cannot cover them. Wallets and
- * pools are locked first, in order of id, and debts and system accounts after them, as in every other transaction.
- */
+/** Moves points, whole or not at all; null when `from` cannot cover them. Locks in the order of all transactions. */
 export async function moveBetween(
   tx: Transaction,
   movement: MovementRow,

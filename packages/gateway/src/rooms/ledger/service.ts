@@ -36,7 +36,6 @@ export interface LedgerOptions extends Needs<"db" | "bus" | "clock" | "ids"> {
 export interface PointsOrder {
   points: number;
   note: string | null;
-  /** Who ordered it: a user id. */
   actor: string;
 }
 
@@ -191,10 +190,7 @@ export class Ledger {
     return owing;
   }
 
-  /**
-   * What the user owes on the account, in points; the same until the end of the transaction, in which
-   * `payFromQuota` may then pay it.
-   */
+  /** What the user owes on the account; fixed until the end of the transaction, in which `payFromQuota` may pay it. */
   async lockDebt(tx: Transaction, debt: DebtRef): Promise<number> {
     return (await this.#lockedDebt(tx, debt))?.points ?? 0;
   }
@@ -214,10 +210,7 @@ export class Ledger {
     await this.#pay(tx, { from: QUOTA, debt: row, points });
   }
 
-  /**
-   * Returns the rest to the issuing account and closes this account for good. What members owe on it
-   * becomes their own debt.
-   */
+  /** Returns the rest to the issuer and closes the account for good. Members' debts on it become their own. */
   async close(tx: Transaction, account: AccountRef, order: Omit<PointsOrder, "points">): Promise<void> {
     const id = accountKey(account);
     const row = (await store.lockAccounts(tx, [id])).get(id);
@@ -288,7 +281,6 @@ export class Ledger {
     };
   }
 
-  /** What the user owes, on the own wallet and on pools. */
   async debtsOf(userId: string): Promise<OpenDebt[]> {
     const rows = await store.debtsOf(this.options.db, userId);
     return rows.map(({ debt_of, points }) => ({ account: splitAccountId(debt_of) as AccountRef, points }));

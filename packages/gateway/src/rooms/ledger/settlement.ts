@@ -20,7 +20,6 @@ import { type AccountRow, type EntryRow, type MovementRow, store } from "./store
 interface Drawing {
   account: AccountRow;
   movements: MovementRow[];
-  /** Entries that its debts get. */
   debtEntries: number;
 }
 
@@ -36,7 +35,6 @@ interface ChargingOptions {
   /** Null: not looked up yet. */
   quota: QuotaPayer | null;
   closed: ReadonlySet<string>;
-  /** The account that the points go to. */
   spent: string;
   /** What an item costs in points; null beyond what any account can hold. */
   exactOf(item: Settlement): ExactPoints | null;
@@ -154,7 +152,6 @@ class Charging {
 
 export interface SettleTerms {
   pointsPerUsd: number;
-  /** The account that the points go to. */
   spent: string;
 }
 

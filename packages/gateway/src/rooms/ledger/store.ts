@@ -24,18 +24,14 @@ export const MOVEMENT_KINDS = [
 ] as const;
 export type MovementKind = (typeof MOVEMENT_KINDS)[number];
 
-/** What one user owes on one account. */
 export interface DebtRow {
   id: string;
-  /** The wallet's or the pool's id in the books. */
   debt_of: string;
   debtor_id: string;
-  /** Points owed, above zero. */
   points: number;
 }
 
 export interface MovementRow {
-  /** Of a settlement: made from the request's id. */
   id: string;
   kind: MovementKind;
   from_account_id: string;
@@ -60,7 +56,6 @@ export interface EntryRow {
 }
 
 interface DebtEntry {
-  /** The debt's account. */
   account_id: string;
   debtor_id: string;
 }
@@ -110,10 +105,7 @@ export const store = {
     return new Map(rows.map((row) => [row.id, toAccount(row)]));
   },
 
-  /**
-   * Adds `points`, which may be negative, as `entryCount` entries. Null when that would overdraw the account or
-   * carry its balance beyond the exact integers.
-   */
+  /** Adds `points` as `entryCount` entries. Null when that would overdraw it or leave the exact integers. */
   async post(
     tx: Transaction,
     { id, points, entryCount }: { id: string; points: number; entryCount: number },
@@ -165,7 +157,6 @@ export const store = {
     return settled;
   },
 
-  /** Makes the debt's account unless it exists. */
   async openDebt(tx: Transaction, debt: DebtRef): Promise<void> {
     await tx.run(
       `INSERT INTO ledger_accounts (id, type, balance, remainder, ever_credited, version, debt_of, debtor_id)
@@ -194,7 +185,6 @@ export const store = {
     );
   },
 
-  /** The open debts of a user, wherever they are owed. */
   debtsOf(on: Queryable, userId: string): Promise<DebtRow[]> {
     return on.all<DebtRow>(
       `SELECT id, debt_of, debtor_id, -balance AS points FROM ledger_accounts
@@ -255,7 +245,6 @@ export const store = {
     );
   },
 
-  /** The account's newest entries, newest first. */
   recentEntries(on: Queryable, accountId: string, limit: number): Promise<StatementRow[]> {
     return on.all<StatementRow>(
       `SELECT e.movement_id, e.seq, m.kind, e.points, e.balance_after, m.from_account_id, m.to_account_id,

@@ -1,7 +1,6 @@
 import { countRows, type Queryable } from "../../storage/contract.ts";
 import { FEMTO_PER_POINT } from "./charge.ts";
 
-/** The most problems of one kind that are listed. */
 const LISTED_MAX = 100;
 
 interface LedgerProblem {
@@ -21,10 +20,7 @@ export interface LedgerReport {
 
 interface Check {
   name: string;
-  /**
-   * One statement, so that it sees one moment of a ledger in use. Returns a row for each problem, at most as
-   * many as are listed.
-   */
+  /** One statement, so that it sees one moment. A row for each problem, at most as many as are listed. */
   sql: string;
   describe(row: Record<string, unknown>): string;
 }
@@ -186,7 +182,6 @@ export async function verifyLedger(db: Queryable): Promise<LedgerReport> {
   }
   return {
     ok: problems.length === 0,
-    // The rows over which the account of spent points is spread are one account.
     accounts: await countRows(db, "ledger_accounts WHERE id NOT LIKE 'system:spent:%'"),
     movements: await countRows(db, "ledger_movements"),
     entries: await countRows(db, "ledger_entries"),

@@ -38,7 +38,6 @@ export class Activity {
     this.options.bus.publish(TOPIC, JSON.stringify({ userId, event: { at, ...event } }));
   }
 
-  /** Newest first. */
   of(userId: string): MemoryEvent[] {
     return this.#events.get(userId) ?? [];
   }

@@ -36,11 +36,7 @@ function withFacts(message: Record<string, unknown>, facts: string): Record<stri
   return { ...message, content: content ? `${content}\n\n${facts}` : facts };
 }
 
-/**
- * Recalled facts end the newest message of the user's, and stay there in the turns that follow: all that was sent stays
- * what it was, or an upstream's prompt cache would end at the first fact that changed, and vendors that bind a model's
- * reasoning to what it was told would refuse the conversation. Each process knows what it sent itself.
- */
+/** Recalled facts end the user's newest message and stay there: changed prompts would miss the vendors' caches. */
 export class SentFacts {
   /** By the user and all that was said up to the message that they ended. */
   readonly #sent = new BoundedMap<string, string>(SENT_MAX);

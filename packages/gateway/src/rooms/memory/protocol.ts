@@ -3,7 +3,6 @@ import { fail } from "../../kernel/errors.ts";
 
 /** The most items that a recall asks for, and that are taken even if more come. */
 export const RECALL_ITEMS_MAX = 8;
-/** The most that one page of a list has. */
 export const LISTED_ITEMS_MAX = 200;
 const NODE_ID_CHARS_MAX = 200;
 

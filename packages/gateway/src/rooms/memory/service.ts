@@ -38,7 +38,6 @@ export interface Recall {
 }
 
 export interface MemoryOptions extends Needs<"bus" | "clock" | "log"> {
-  /** WebSocket URL of the memory service; null: no memory. */
   url: string | null;
 }
 

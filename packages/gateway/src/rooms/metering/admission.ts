@@ -57,14 +57,12 @@ const NO_NAMES: readonly string[] = [];
 
 type Read = () => Promise<unknown>;
 
-/** What pays could not be looked up. */
 class Unknown extends Error {}
 
 interface Payment {
   points: Source | null;
   /** Null: nothing that needs reserving. */
   quota: Source | null;
-  /** Null while the account is not known. */
   balance: Balance | null;
 }
 const UNKNOWN_PAYMENT: Payment = { points: null, quota: null, balance: null };
@@ -98,10 +96,7 @@ type Who = Pick<Demand, "payer" | "tier">;
 export class AdmissionCheck {
   constructor(readonly options: AdmissionOptions) {}
 
-  /**
-   * A key is limited by its project's window and by that of all the user's keys together, or labels would multiply
-   * the quota; it counts in the whole user's, too. A signed-in person is limited by the whole user's alone.
-   */
+  /** A key is limited by its project's window and by that of all keys; a person by the whole user's alone. */
   windowsOf(payer: Pick<Payer, "userId" | "project">, atMs: number): CountedWindows {
     return this.#windowsIn(payer, utcMonth(atMs));
   }
@@ -151,10 +146,7 @@ export class AdmissionCheck {
     return this.#refuseByKey("monthly_budget", demand);
   }
 
-  /**
-   * Points first, then the quota, each for the whole bound; only when neither has room for it, as much of it as one
-   * of them has room for. The key's own limits must have room as well, each time.
-   */
+  /** Points first, then the quota, each for the whole bound, then for what fits. The key's limits hold each time. */
   async #cover(facts: Facts): Promise<Cover | null> {
     const { demand, points, quota, share } = facts;
     for (;;) {
@@ -341,7 +333,6 @@ export class AdmissionCheck {
     return { kind: "points", purses, alsoOn: NO_NAMES, names: [name], scaled };
   }
 
-  /** What the tier gives; its windows are read unless they are known. */
   async #quota(payer: Payer, limit: Quantity, load: (read: Read) => Promise<unknown>): Promise<Source> {
     const { clock, windows } = this.options;
     const counted = this.#monthsFrom(clock.now()).map((month) => this.#windowsIn(payer, month));
@@ -392,7 +383,6 @@ export class AdmissionCheck {
   }
 }
 
-/** What a request asks of what pays for it. */
 const askingOf = (source: Source, demand: Demand, least: number): Asking & { purses: Purse[] } => ({
   purses: source.purses(),
   alsoOn: source.alsoOn,
@@ -402,7 +392,6 @@ const askingOf = (source: Source, demand: Demand, least: number): Asking & { pur
   unitsMax: wholeOf(demand),
 });
 
-/** What it asks of one limit of its key; null when the key has no such limit. */
 function askingOfKey(share: KeyShare, kind: KeyLimitKind, demand: Demand, tokens: number): Asking | null {
   const cost = plainCost(demand);
   const purse = share.purse(kind, cost);

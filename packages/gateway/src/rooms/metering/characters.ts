@@ -1,7 +1,4 @@
-/**
- * Kinds of characters, by what tokenizers make of them. Scripts that they have learned take a fraction of a token a
- * character; of those that they have not, each byte is a token, so a page of runes costs more than ten of prose.
- */
+/** Kinds of characters by what tokenizers make of them: known scripts take a fraction of a token, others one a byte. */
 export const SPACE = 0;
 export const SMALL = 1;
 export const CAPITAL = 2;

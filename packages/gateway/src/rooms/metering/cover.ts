@@ -44,7 +44,6 @@ export interface Cover {
   end(): void;
 }
 
-/** Nothing that needs reserving. */
 export const nothing = ({ tokensMax }: Demand): Cover => ({
   kind: "none",
   tokens: tokensMax,
@@ -55,7 +54,6 @@ export const nothing = ({ tokensMax }: Demand): Cover => ({
 /** Where a hold is taken, and how a cost counts there. */
 export interface Source {
   kind: HoldKind;
-  /** As they are now. */
   purses(): Purse[];
   alsoOn: readonly string[];
   /** Of the purses and of `alsoOn`. */
@@ -181,7 +179,6 @@ const sum = (a: Quantity, b: Quantity): Quantity => ({
   money: a.money + b.money,
   tokens: a.tokens + b.tokens,
 });
-/** How much `wanted` is more than `held`. */
 const beyond = (wanted: Quantity, held: Quantity): Quantity => ({
   money: Math.max(0, wanted.money - held.money),
   tokens: Math.max(0, wanted.tokens - held.tokens),

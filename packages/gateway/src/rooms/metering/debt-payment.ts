@@ -14,10 +14,7 @@ interface DebtPaymentOptions {
   pointsPerUsd: number;
 }
 
-/**
- * Lets this month's quota pay what it can of what the payer owes, as use of the quota. In one transaction, under the
- * lock of the account, so that of several instances one pays. Returns what the month has become.
- */
+/** Lets this month's quota pay debts, as use of it, under the account's lock. Returns what the month has become. */
 export async function payDebtFromQuota(
   { ledger, store, billing, clock, pointsPerUsd }: DebtPaymentOptions,
   payer: Payer,

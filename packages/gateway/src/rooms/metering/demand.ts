@@ -6,10 +6,7 @@ import type { Demand } from "./cover.ts";
 import { NOTHING } from "./limits.ts";
 import type { AdmitOptions, Bound, TokenBound } from "./types.ts";
 
-/**
- * Figures from upstreams and clients are capped at these: one absurd number must not spoil
- * every sum it is in. An infinite one, reserved and given back, would leave a sum that limits nothing any more.
- */
+/** Figures from outside are capped: an absurd or infinite one would spoil every sum it is in. */
 export const TOKENS_MAX = 1e9;
 export const COST_NANO_USD_MAX = 1e6 * NANO_PER_USD;
 export const within = (value: number, max: number): number =>

@@ -65,7 +65,6 @@ function kindOfAscii(byte: number): number {
 
 const LEAD_MIN = 0xc2;
 const LEAD_MAX = 0xf4;
-/** Bytes that UTF-8 does not have stand for the kinds beyond ASCII. */
 const STAND_IN_MIN = 0xf5;
 /** After the kinds: for each kind before it, and each first byte of a character, what is known until its second. */
 const states = KINDS + (LEAD_MAX - LEAD_MIN + 1) * 2;
@@ -127,14 +126,12 @@ function escapedAs(json: Uint8Array, at: number): number {
   return code < 0xdc00 ? standIn(kindOfSurrogate(code)) : AS_NOTHING;
 }
 
-/** Counts the tokens of a text that comes in pieces. */
 export class TokenCounter {
   #weight = 0;
   /** The kind of the last character, shifted, and the letters of the word that it is in. */
   #before = SPACE;
   #letters = 0;
 
-  /** In thousandths of a token. */
   get weight(): number {
     return this.#weight + Math.max(0, this.#letters - WORD_LETTERS_MAX) * SENSELESS_LETTER_MORE;
   }
@@ -229,10 +226,7 @@ export function estimateTokens(text: string, countedMax = COUNTED_MAX): number {
 const partsOf = (body: Uint8Array, mayHaveMedia: boolean) =>
   mayHaveMedia ? mediaIn(body) : { tokens: 0, texts: [{ start: 0, end: body.length }] };
 
-/**
- * Tokens of the prompt in a request body, from its text and from the images and sounds in it. `mayHaveMedia: false`
- * says that there are none, which saves looking for them.
- */
+/** Tokens of the prompt in a body. `mayHaveMedia: false` saves looking for images and sounds. */
 export function estimatePromptTokens(body: Uint8Array, mayHaveMedia = true): number {
   const { tokens, texts } = partsOf(body, mayHaveMedia);
   const textBytes = lengthOf(texts);
@@ -251,17 +245,10 @@ const SAMPLES = 16;
 const SAMPLE_BYTES = READ_WHOLE_BYTES_MAX / SAMPLES;
 /** How many standard errors are added to the mean of the samples. */
 const MARGIN_ERRORS = 2;
-/**
- * What a sample weighs at least, in tokens a byte: about as much as the lightest text. Otherwise a body that is nearly
- * all white space, or letters written as escapes, would seem to have no prompt whenever no sample meets its text.
- */
+/** Least weight of a sample, as of the lightest text: else a body of mostly white space seems to have no prompt. */
 const SAMPLE_DENSITY_MIN = 0.15;
 
-/**
- * The same for a hold, which must cost next to nothing: a long text is weighed by samples, and the more they differ,
- * the more is added for what lies between them. They are taken at random, so that no one can put the heavy parts of
- * a prompt there.
- */
+/** The same for a hold, by random samples; the more they differ, the more is added. */
 export function samplePromptTokens(body: Uint8Array, mayHaveMedia = true): number {
   if (body.length <= READ_WHOLE_BYTES_MAX) return estimatePromptTokens(body, mayHaveMedia);
   const { tokens, texts } = partsOf(body, mayHaveMedia);
@@ -282,7 +269,6 @@ export function samplePromptTokens(body: Uint8Array, mayHaveMedia = true): numbe
 const lengthOf = (texts: readonly Span[]): number =>
   texts.reduce((sum, { start, end }) => sum + end - start, 0);
 
-/** Tokens a byte in the sample at a position of the text. */
 function densityAt(body: Uint8Array, texts: readonly Span[], position: number, bytes: number): number {
   let at = position;
   for (const text of texts) {

@@ -39,7 +39,6 @@ export function budgetNames({ keyId, month }: Pick<KeySpend, "keyId" | "month">,
 /** Sums only grow, so the sum itself tells which of two readings is the newer one. */
 const spentUsd = (nanoUsd: number): Spent => ({ money: nanoUsd, tokens: 0, version: nanoUsd });
 
-/** What is spent under each of these names. */
 export function spentOfKey(spend: KeySpend, budgets: number): { name: string; spent: Spent }[] {
   const { keyId, month, monthNanoUsd, totalNanoUsd } = spend;
   const names: { name: string; spent: Spent }[] = [];
@@ -103,15 +102,11 @@ interface KnownBudget {
 /** What keys with a budget have spent, without a database round trip once it is known. */
 export class KeyBudgets {
   readonly #known = new BoundedMap<string, KnownBudget>(KEYS_MAX);
-  /** Reads under way; as many as requests, which are bounded. */
   readonly #reading = new Map<string, Promise<void>>();
 
   constructor(readonly options: { store: UsageStore; clock: Clock; log: Log }) {}
 
-  /**
-   * The limits of the payer's key in the months in which the request may end; null when it has none, undefined while
-   * its spend must be read first.
-   */
+  /** The key's limits in the months in which the request may end; null: none, undefined: its spend must be read first. */
   shareOf({ keyId, keyLimits }: Payer, months: readonly string[]): KeyShare | null | undefined {
     if (!keyLimits || keyId === null) return null;
     const { monthlyNanoUsd, totalNanoUsd, tokensPerMinute } = keyLimits;
@@ -152,10 +147,7 @@ export class KeyBudgets {
     return known;
   }
 
-  /**
-   * Reads what the key has spent. When that fails, what is known stays in force: whatever this process has spent
-   * since is reserved. A key about which nothing is known is refused, since its owner set the limit on purpose.
-   */
+  /** Reads what the key has spent. On failure what is known stays in force; an unknown key is refused. */
   async read({ keyId, keyLimits }: Payer, timely: (work: Promise<void>) => Promise<void>): Promise<void> {
     if (keyId === null || !keyLimits) return;
     try {

@@ -1,11 +1,6 @@
-/**
- * Images and audio in the messages of a request body, found by their place: counted as text, a photo would seem
- * as long as a novel, and a text could pretend to be an image. Everything elsewhere is text.
- */
+/** Images and audio in a body, found by their place: as text, a photo would seem as long as a novel. */
 interface Media {
-  /** Their estimated tokens together. */
   tokens: number;
-  /** The rest of the body. */
   texts: readonly Span[];
 }
 
@@ -66,14 +61,12 @@ const PATHS: ReadonlyMap<string, Tokens> = new Map([
     [`${part}/source/file_id`, fetched],
   ]),
   [`${PART}/signature`, file],
-  // Of Responses.
   ["input/[]/content/[]/image_url", image],
   ["input/[]/output/[]/image_url", image],
   ["input/[]/content/[]/file_data", file],
   ["input/[]/content/[]/file_url", fetched],
   ["input/[]/content/[]/file_id", fetched],
   ["input/[]/encrypted_content", file],
-  // Of Gemini.
   ["contents/[]/parts/[]/inlineData/data", film],
   ["contents/[]/parts/[]/fileData/fileUri", fetched],
   ["contents/[]/parts/[]/thoughtSignature", file],

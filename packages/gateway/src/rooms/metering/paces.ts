@@ -23,7 +23,6 @@ export class Paces {
     });
   }
 
-  /** What the model can have written in this time. */
   tokensIn(model: string, ms: number): number {
     const known = this.#of.get(model);
     return Math.ceil(ms * (known ? known.tokens / known.ms : TOKENS_PER_SECOND_UNKNOWN / 1_000));

@@ -11,10 +11,7 @@ interface Step {
   tokens: Map<string, number>;
 }
 
-/**
- * Tokens of requests that have ended within the last minute, for keys that may use so many in one. They stay reserved
- * until they are out of the window, so that a request sees them together with what is under way, on every instance.
- */
+/** Tokens used within the last minute, by key. They stay reserved until then, so that every instance sees them. */
 export class RecentTokens {
   /** Oldest first; at most one a second of the window. */
   #steps: Step[] = [];

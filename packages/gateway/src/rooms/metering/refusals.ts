@@ -42,7 +42,6 @@ export function refuseUncovered({ everCredited }: Balance, nowMs: number): never
 
 const UNCHECKED_RETRY_SECONDS = 5;
 
-/** What covers the request could not be looked up. */
 export const refusalUnchecked = (cause?: unknown): ServiceError =>
   new ServiceError(
     "unavailable",

@@ -44,7 +44,6 @@ const CATCH_UP_MS = 5_000;
 const RATE_WINDOW_MS = 60_000;
 const RATE_RETRY_AFTER_SECONDS = 60;
 const TEXT_MAX = { model: 128, channel: 64, ref: 64 };
-/** A charge that is not a request of its own. */
 const NO_REQUEST = {
   surface: null,
   modelAsked: null,
@@ -96,7 +95,6 @@ const sharedTooFast =
 const tierTooFast = sharedTooFast("the tier's limit for a key");
 const groupTooFast = sharedTooFast("the group's ceiling");
 
-/** State of the journal, for probes and metrics. */
 export interface JournalFigures {
   rows: number;
   bytes: number;
@@ -329,10 +327,7 @@ export class MeteringService implements Metering {
       this.#recentTokens.add(tokenPaceName(keyId), promptTokens + completionTokens);
   }
 
-  /**
-   * Rows are in the database: what they had reserved is free. The new totals go with it: an instance that missed
-   * them would count the freed room twice.
-   */
+  /** Rows are written: what they reserved is free. New totals go along, or a late instance counts the room twice. */
   #settled({ months, keys, balances, freed }: SettleNews): void {
     const { ledger, counter } = this.options;
     ledger.publish(balances);
@@ -396,7 +391,6 @@ export class MeteringService implements Metering {
   get figures(): JournalFigures {
     return { ...this.#journal.backlog, stalled_seconds: this.#writer.stalledSeconds };
   }
-  /** Requests under way for which something is reserved. */
   get holdCount(): number {
     return this.#holdCount;
   }

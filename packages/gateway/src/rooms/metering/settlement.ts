@@ -73,10 +73,7 @@ export async function settleEntries(
   return { ...written, balances: used ? ledger.takeChanges(used) : [] };
 }
 
-/**
- * Which of these have their row. A request ends once. A job's cost may be recorded once more at another time: its id,
- * which is of another kind, is looked up in any case, by one transaction at a time.
- */
+/** Which of these have their row. A job's cost may be recorded again later, so its id is always looked up. */
 async function existingOf(
   tx: Transaction,
   ids: readonly string[],
@@ -95,7 +92,6 @@ const NOTHING_WRITTEN: Awaited<ReturnType<UsageStore["insertExceptSums"]>> = {
   sums: [],
 };
 
-/** Where an entry is counted. */
 function monthsOf({ userId, project, atMs }: ChargedEntry): MonthKey[] {
   const month = utcMonth(atMs);
   const whole = { userId, month, project: WHOLE_USER };

@@ -13,7 +13,6 @@ import { windowNames } from "./windows.ts";
 
 /** Lines of the journal that are to be brought into the database in one transaction. */
 export interface SettleOrder extends Lines {
-  /** Whether rows may be in the database already. */
   mayExist: boolean;
   /** Whether this process reserved what they take. */
   reserved: boolean;
@@ -28,7 +27,6 @@ export interface SettleNews extends Settlements {
 }
 
 export interface SettleReport {
-  /** Lines that were taken, damaged ones included. */
   rows: number;
   /** Bytes that these are; 0 when the range holds no whole line. */
   length: number;
@@ -47,7 +45,6 @@ export interface Settler {
 export class RefusedRows extends Error {
   constructor(
     message: string,
-    /** How many were in the transaction. */
     readonly rows: number,
   ) {
     super(message);
@@ -152,7 +149,6 @@ interface JournalSettlerOptions extends SettlementOptions {
   pointsPerUsd: number;
 }
 
-/** Settles in the thread that it is made in. */
 export class JournalSettler implements Settler {
   constructor(readonly options: JournalSettlerOptions) {}
 

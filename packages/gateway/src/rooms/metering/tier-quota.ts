@@ -22,7 +22,6 @@ interface BatchWindow {
 /** An entry with what limits it. */
 interface Counted {
   entry: ChargedEntry;
-  /** Null: nothing does. */
   limit: Quantity | null;
   /** The whole user's month, and the project's where there is one. */
   whole: BatchWindow;
@@ -32,7 +31,6 @@ interface Counted {
 const NOTHING_USED = (): Used => ({ all: { money: 0, tokens: 0 }, byKeys: { money: 0, tokens: 0 } });
 const copied = ({ all, byKeys }: Used): Used => ({ all: { ...all }, byKeys: { ...byKeys } });
 
-/** The windows of a batch, each once. */
 class BatchWindows {
   readonly keys: MonthKey[] = [];
   readonly #byName = new Map<string, BatchWindow>();
@@ -55,10 +53,7 @@ class BatchWindows {
 
 const nameOf = ({ userId, month, project }: MonthKey) => `${userId} ${month} ${project}`;
 
-/**
- * The quota as it is while a batch is settled: what the rollups have, read and locked in the transaction, and what
- * the batch adds to them on its way. A request counts whole when at least one unit is left before it.
- */
+/** The quota while a batch is settled: rollups plus what the batch adds. A request counts whole while a unit is left. */
 export class TierQuota implements QuotaPayer {
   readonly #windows = new BatchWindows();
   readonly #counted: Counted[] = [];

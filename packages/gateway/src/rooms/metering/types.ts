@@ -27,9 +27,7 @@ export type Bound = TokenBound | { readonly costUsd: number };
 export interface AdmitOptions {
   requestId: string;
   payer: Payer;
-  /** The model id that is routed to. */
   model: string;
-  /** The operator's own hardware serves it. */
   isOwn?: boolean;
   bound: Bound;
   refId: string | null;
@@ -53,30 +51,17 @@ export interface FinalUsage extends UsageParts {
 
 /** One admitted request. Exactly one of `settle` and `release` ends it; later calls do nothing. */
 export interface Admission {
-  /**
-   * Output tokens (all choices together) that are held for: fewer than asked for when the bound had to be lowered.
-   * The caller makes sure that the upstream does not write more, or grows the hold first.
-   */
+  /** Output tokens held for, over all choices. The caller lets the upstream write no more, or grows the hold first. */
   readonly outputTokensHeld: number;
   readonly lowered: boolean;
-  /**
-   * Extends the hold to this total; false when it cannot grow. What points cannot cover as a whole may be held
-   * in the quota as a whole.
-   */
+  /** Extends the hold to this total; false when it cannot grow. Points may move to the quota as a whole. */
   grow(total: { promptTokens: number; completionTokens: number }): Promise<boolean>;
   /** The request is being sent. */
   sent(): void;
-  /**
-   * Output tokens that the model can have written since then, seen or not, by the pace of its completed answers; at most
-   * what is held. Owed where an answer is cut short and the upstream does not say what it comes to.
-   */
+  /** Output tokens that the model can have written by now, by its pace, at most what is held. Owed when cut short. */
   writtenTokens(): number;
-  /**
-   * The request is in the journal before any more answers are sent. Never throws: a failure is logged. Returns its price
-   * in nanodollars; null when there is none. `outcome`: how the request fails all the same.
-   */
+  /** Journaled before more answers are sent; never throws. Returns nanodollars, or null. `outcome`: how it fails anyway. */
   settle(usage: FinalUsage, outcome?: Outcome | null): number | null;
-  /** Nothing is owed; the hold ends. */
   release(): void;
 }
 
@@ -89,30 +74,20 @@ export interface Rate extends RateLimit {
   refuse(max: number, waitMs: number): never;
 }
 
-/** Everything that spends goes through here. */
 export interface Metering {
   /** Checks quota and takes the hold, or throws the refusal. */
   admit(options: AdmitOptions): Promise<Admission>;
-  /**
-   * Holds again what was admitted before a restart. It is already admitted, so nothing is checked or refused:
-   * the hold is taken where it would be charged now.
-   */
+  /** Holds again what was admitted before a restart, without checks, where it would be charged now. */
   resume(options: RecordOptions & { bound: { readonly costUsd: number } }): Promise<Admission>;
   /** Requests a minute that a key may make: its own limit, the tier's and the group's. The first that is full refuses. */
   ratesOf(payer: Payer): readonly Rate[];
   /** Counts one request against them, or throws the refusal. */
   checkRate(payer: Payer): Promise<void>;
-  /**
-   * Journals usage that is owed without an admission of this process: a job that was admitted before a
-   * restart. Once per request id, like every row. Never throws.
-   */
+  /** Journals usage of a job admitted before a restart; once per request id. Never throws. */
   record(options: RecordOptions, usage: FinalUsage): void;
   /** Journals a request for which nothing is owed; false: it cannot be now. */
   write(line: RequestLine): boolean;
-  /**
-   * Usage that was settled or recorded so far is in the journal when this returns. Answers wait for that anyway; to be
-   * called before an answer is stored, or that it was charged.
-   */
+  /** What was settled so far is in the journal when this returns; call it before an answer is stored. */
   written(): void;
   /**
    * Holds points for a transfer, so that it cannot move away what requests under way hold; null when fewer are free.

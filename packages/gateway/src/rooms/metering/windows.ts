@@ -15,7 +15,6 @@ export interface QuotaWindow {
   readonly name: string;
   /** The same for all keys of the user together; only where the window is the whole user's. */
   readonly keysName: string;
-  /** What the database has; null until it was read. */
   used: Used | null;
   readAtMs: number;
   reading: Promise<void> | null;
@@ -23,7 +22,6 @@ export interface QuotaWindow {
   version: number;
 }
 
-/** In nano-dollars and tokens. */
 export interface Used {
   all: Quantity;
   /** The part that keys used. */
@@ -55,10 +53,7 @@ export function spentNames(month: MonthQuota): { name: string; spent: Spent }[] 
   return month.project === WHOLE_USER ? [own, { name: keysNameOf(month), spent: spentOf(byKeys) }] : [own];
 }
 
-/**
- * Windows by month, user and project, one after the other: every request asks several times, and a key made of
- * the three would be a new text each time.
- */
+/** Windows by month, user and project: asked for several times a request, and a joined key would be a new text each time. */
 class WindowIndex {
   readonly #months = new Map<string, Map<string, Map<string, QuotaWindow>>>();
   #size = 0;
@@ -81,7 +76,6 @@ class WindowIndex {
   }
 }
 
-/** Quota windows without a database round trip once they are warm. */
 export class QuotaWindows {
   readonly #windows = new WindowIndex();
   constructor(readonly options: { store: UsageStore; clock: Clock; log: Log }) {}
@@ -114,7 +108,6 @@ export class QuotaWindows {
     return window.used !== null;
   }
 
-  /** Reads the window from the database; one read at a time. */
   read(window: QuotaWindow): Promise<void> {
     window.reading ??= this.#read(window).finally(() => {
       window.reading = null;

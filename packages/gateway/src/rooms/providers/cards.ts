@@ -3,7 +3,6 @@ import table from "./cards.json" with { type: "json" };
 
 /** One API of a provider, as it is registered: what the form fills in. */
 interface ProviderApi {
-  /** What it is for, in words. */
   serves: string;
   /** A type of `backends.add`. */
   type: string;

@@ -8,7 +8,6 @@ interface ProviderRow {
   website_domain: string;
 }
 
-/** SQL of the operator's own provider entries. */
 export class ProviderStore {
   constructor(readonly db: Database) {}
 

@@ -7,7 +7,6 @@ const ANSWER_WITHIN_MS = 2_000;
 const topicOf = (sessionId: string) => `realtime:${sessionId}`;
 
 interface RemoteSessionsOptions {
-  /** Null: there are no others. */
   instances: Requests | null;
   /** For a session held here: these do what another instance was asked for. */
   send(userId: string, sessionId: string, event: Record<string, unknown>): Promise<void>;

@@ -34,7 +34,6 @@ const tellsOfItself = (event: ServerEvent): boolean =>
 const REVOKED = "The account may no longer use the service";
 const QUEUE_FULL = "The session's queue is full because the upstream is too slow; send less or wait";
 const TOO_MANY_EVENTS = "The upstream sent events faster than they could be admitted; start another session";
-/** Refusals that end the session. */
 const UNPAID: ReadonlySet<ErrorName> = new Set(["payment_required", "quota_exceeded", "unavailable"]);
 
 interface RealtimeOptions extends Needs<"instances" | "events" | "clock" | "ids" | "log" | "revocations"> {
@@ -42,7 +41,6 @@ interface RealtimeOptions extends Needs<"instances" | "events" | "clock" | "ids"
   metering: Pick<Metering, "payerOf" | "admit" | "checkRate">;
   billing: Pick<Billing, "limitsOf">;
   conversations: Pick<Conversations, "access" | "append">;
-  /** Whether requests with this key, or of this user, may still be made. */
   isInForce(payer: Pick<Payer, "keyId" | "userId">): Promise<boolean>;
 }
 
@@ -73,13 +71,11 @@ interface SessionListener {
   ended(session: VoiceSession, end: { reason: string; code?: string }): void;
 }
 
-/** A session that a WebSocket of its own carries. */
 export interface SocketSession {
   send(event: Record<string, unknown>): Promise<void>;
   close(): void;
 }
 
-/** Receives the events of such a session. */
 export interface SocketListener {
   event(event: Record<string, unknown>): void;
   ended(end: { reason: string; code?: string }): void;
@@ -316,7 +312,6 @@ export class Realtime {
     });
   }
 
-  /** Holds what a response may cost, or throws the refusal. */
   async #admit(owner: Owner, response: Omit<AdmitOptions, "payer">): Promise<Admission> {
     const payer = await owner.payer(response.model);
     return this.options.metering.admit({ ...response, payer });
@@ -356,7 +351,6 @@ export class Realtime {
     }
   }
 
-  /** Sends the event once its cost is held. */
   async #sendUp(session: VoiceSession, event: Record<string, unknown>): Promise<void> {
     // The upstream's error event repeats the id, so we know which request was refused.
     const sent = event.type === "response.create" ? { event_id: this.options.ids.uuid(), ...event } : event;
@@ -453,7 +447,6 @@ export class Realtime {
       .catch((error) => this.#failed(session, error));
   }
 
-  /** Delivers the event once its cost is held. */
   async #letThrough(session: VoiceSession, event: ServerEvent): Promise<void> {
     await session.meter.server(event);
     if (!this.#sessions.has(session.id)) return;

@@ -4,7 +4,6 @@ import { OUTCOMES } from "./filter.ts";
 import { RecordView } from "./view.ts";
 
 const Name = z.string().min(1).max(256);
-/** With an offset or in UTC. */
 const Instant = z.iso.datetime({ offset: true });
 
 const Which = z.object({
@@ -19,7 +18,6 @@ const Which = z.object({
   outcome: z.enum(OUTCOMES).optional().describe("refused: 4xx; failed: 5xx; left: the client disconnected"),
 });
 const Period = Which.extend({ since: Instant.optional(), until: Instant.optional().describe("Exclusive") });
-/** Whose requests, and which of them. */
 export type Wanted = z.output<typeof Period>;
 
 const READER = { auth: "jwt", role: "administrator for everyone's, group admin for a group's" } as const;

@@ -19,7 +19,6 @@ import { type AskerSums, type Period, RequestStore } from "./store.ts";
 import { listedOf, viewOf } from "./view.ts";
 
 const LIST = { fallback: 50, max: 500 };
-/** Bars of the histogram at most. */
 const BINS_MAX = 100;
 const ASKERS_SHOWN_MAX = 20;
 const FAILURES_SHOWN = 50;
@@ -27,12 +26,8 @@ const PERIOD_MS = { fallback: DAY_MS, max: 400 * DAY_MS };
 /** Sums by minute are for the last hours; those by hour outlive the rows, to compare with. */
 const MINUTE_SUMS_KEPT_MS = 3 * DAY_MS;
 const SUMS_OUTLIVE_FACTOR = 2;
-/**
- * Requests of one account, or of nobody that is known, that are written a minute although nothing is charged for them.
- * More are a flood: they are counted only.
- */
+/** Uncharged requests of one account, or of unknown callers, written per minute. More are a flood: only counted. */
 export const UNCHARGED_PER_MINUTE_MAX = 1_000;
-/** Accounts whose floods are counted apart. */
 const ACCOUNTS_MAX = 10_000;
 
 export interface RequestsOptions
@@ -45,17 +40,14 @@ export interface RequestsOptions
   knownModel(asked: string): string | null;
   /** How long requests that were not charged are kept, and others are listed; 0: none are noted. */
   keptDays: number;
-  /** How many of those that were not charged are kept. */
   keptMax: number;
 }
 
-/** Every request, answered or not. */
 export class Requests implements RecordSink {
   readonly clock: Clock;
   readonly #store: RequestStore;
   readonly #tail: Tail;
   readonly #unwritten: Counter;
-  /** Uncharged requests of this minute by account. */
   readonly #uncharged = new Map<string | null, number>();
   readonly #endMinutes: () => void;
 
@@ -88,7 +80,6 @@ export class Requests implements RecordSink {
     }
   }
 
-  /** The line of a request that nothing is charged for; null: it is counted only. */
   #written(record: RequestRecord, nowMs: number): RequestLine | null {
     const { principal, modelAsked, route, details } = record;
     const userId = principal?.userId ?? details.userId;

@@ -18,7 +18,6 @@ function addTo(sums: number[], more: readonly number[]): void {
   for (let i = 0; i < more.length; i++) sums[i]! += more[i]!;
 }
 
-/** Requests of one kind: how they ended and what they took. */
 class Tally {
   readonly counts = noCounts();
   readonly sums = noSums();
@@ -63,7 +62,6 @@ export function totalsOf(kinds: readonly KindSums[]) {
   return tally.figures;
 }
 
-/** By what they have in common, the most frequent first. */
 export function groupsOf(kinds: readonly KindSums[], by: "surface" | "model" | "backend" | "code") {
   const tallies = new Map<string, Tally>();
   for (const kind of kinds) {
@@ -110,7 +108,6 @@ export const outcomesOf = (counts: readonly KindCount[], bins: Bins) =>
     return ({ ok: "ok", refused: "client_error", left: "client_left", failed } as const)[outcomeOf(status)];
   });
 
-/** How long first tokens took, by model. */
 export function firstTokensOf(kinds: readonly KindSums[]) {
   const models = groupsOf(kinds, "model").flatMap(({ name: model, first_token }) =>
     model === null || first_token.count === 0 ? [] : [{ model, ...first_token }],

@@ -20,7 +20,6 @@ const EVERYONE = NOBODY;
 const HOURS_AT_ONCE = 128;
 const FAILURES_READ_MAX = 10_000;
 
-/** A period in whole parts of its sums. */
 export interface Period extends Time {
   grainMs: number;
 }
@@ -31,7 +30,6 @@ interface Place {
   id: string;
 }
 
-/** What requests that are counted together have in common. */
 export interface Kind {
   surface: string;
   model: string;
@@ -49,7 +47,6 @@ export interface KindSums extends Kind {
 export interface KindCount {
   start_ms: number;
   status: number;
-  /** Whether a backend was asked. */
   reached: number;
   requests: number;
 }
@@ -58,7 +55,6 @@ const REACHED = "CASE WHEN COALESCE(backend, '') = '' THEN 0 ELSE 1 END";
 /** Failures that differ in nothing but their time. */
 export interface AlikeFailures extends Pick<ListedRow, "code" | "status" | "model" | "backend" | "message"> {
   times: number;
-  /** Of the latest. */
   ended_ms: number;
   id: string;
 }
@@ -70,7 +66,6 @@ const bucketSql = (column: string): string =>
 const summed = (columns: readonly string[]): string =>
   columns.map((column) => `CAST(SUM(${column}) AS BIGINT) AS ${column}`).join(", ");
 
-/** SQL that reads requests and their sums. */
 export class RequestStore {
   constructor(readonly db: Database) {}
 
@@ -181,7 +176,6 @@ export class RequestStore {
     };
   }
 
-  /** Where there are no sums, requests are counted. */
   async #counted(filter: Filter, { grainMs, ...time }: Period) {
     const sql = new Sql()
       .within("ended_ms", time)

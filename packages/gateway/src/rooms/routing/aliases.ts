@@ -11,7 +11,6 @@ export const plainId = (id: string): string => (id.startsWith(RESOURCE) ? id.sli
 
 interface Change {
   alias: string;
-  /** Null removes the alias. */
   target: string | null;
 }
 

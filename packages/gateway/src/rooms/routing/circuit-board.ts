@@ -4,7 +4,6 @@ import { ALL, type Circuit, type CircuitEvent, OPEN_MS } from "./circuit.ts";
 import type { Entry } from "./entry.ts";
 import type { Circuitry } from "./router.ts";
 
-/** Message: JSON of a `CircuitNews`. */
 const TOPIC = "circuits";
 
 interface CircuitNews {
@@ -20,7 +19,6 @@ interface BoardOptions extends Needs<"bus" | "clock" | "log" | "metrics"> {
   isCommon(entry: Entry): boolean;
   /** True for one of all instances that ask for the same name in the same second. */
   takeTurn(name: string): Promise<boolean>;
-  /** Probes may have to find out when it is back. */
   mayBeLost(entry: Entry): void;
 }
 

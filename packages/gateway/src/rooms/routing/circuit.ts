@@ -23,7 +23,6 @@ export type CircuitEvent = { atMs: number } & (
       model: string;
       payer: string;
       cause: string;
-      /** No connection could be had. */
       isUnreached: boolean;
       /** The circuit that this call tested. */
       tested: string | null;
@@ -34,7 +33,6 @@ export type CircuitEvent = { atMs: number } & (
   | { kind: "due"; key: string }
   /** Its test call is on the way, or still is. */
   | { kind: "testing"; key: string }
-  /** For an instance that has just joined. */
   | { kind: "stands"; key: string; circuit: Pick<Circuit, "failures" | "cause" | "openUntilMs" | "isLost"> }
 );
 
@@ -42,7 +40,6 @@ export type CircuitEvent = { atMs: number } & (
 export class Circuit {
   failures = 0;
   cause: string | null = null;
-  /** Null while it is closed. */
   openUntilMs: number | null = null;
   /** It opened because connections were lost, so that probes can tell when they are back. */
   isLost = false;
@@ -209,7 +206,6 @@ export class Circuits {
     return closed.filter(({ openUntilMs }) => openUntilMs !== null);
   }
 
-  /** Whether a success would change anything. */
   get isQuiet(): boolean {
     return this.#circuits.size === 0;
   }
@@ -232,7 +228,6 @@ export class Circuits {
     return this.#circuits.get(keyOf(model, ALL))?.openUntilMs != null;
   }
 
-  /** For an instance that has just joined. */
   standing(atMs: number): CircuitEvent[] {
     return this.#open.map(({ key, failures, cause, openUntilMs, isLost }) => ({
       kind: "stands",

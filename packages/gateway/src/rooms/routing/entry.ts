@@ -17,7 +17,6 @@ interface Suspicion {
   atMs: number;
 }
 
-/** One registered backend and what is known about it. */
 export interface Entry {
   /** As registered: a bridge URL stays one here, and `backend` talks to the resolved address. */
   config: BackendConfig;
@@ -27,14 +26,11 @@ export interface Entry {
   modelSources: readonly ModelSource[];
   /** Whether its row is in the database, and so every instance has it. */
   persisted: boolean;
-  /** It was not registered: nodes serve it. */
   isAdopted: boolean;
-  /** It runs on the operator's own hardware. */
   isOwn: boolean;
   /** It gets no request for a model that a backend which does not yield serves. */
   yields: boolean;
   state: HealthState;
-  /** Why the state is not Healthy. */
   detail: string | null;
   probedAtMs: number | null;
   probes: ProbeHistory;
@@ -47,11 +43,9 @@ export interface Entry {
   latencyMs: number | null;
   /** Headers that name it, by those that they are added to. */
   answerHeaders: Map<object, Readonly<Record<string, string>>>;
-  /** The last time that it reported usage which its model cannot have had. */
   suspicion: Suspicion | null;
   /** When it is looked at next; null while it serves, and is looked at with the others. */
   nextProbeMs: number | null;
-  /** Ends what watches a bridge tunnel. */
   stopWatching: (() => void) | null;
   removed: boolean;
 }

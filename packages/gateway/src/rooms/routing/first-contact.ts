@@ -71,14 +71,12 @@ const NATIVE_BODY: Record<Exclude<DialectName, "chat">, (model: string) => Recor
 
 interface ContactOptions {
   config: BackendConfig;
-  /** Those that its kind may speak. */
   dialects: readonly DialectName[];
   /** The model that is asked; null: a cheap one of the listing. */
   model: string | null;
   create(config: BackendConfig): Backend;
   at: string;
   clock: Clock;
-  /** Told of every trial as it ends. */
   tell(trial: Trial): void;
 }
 
@@ -87,10 +85,8 @@ interface Spoken extends BackendManner {
   dialect: DialectName;
 }
 
-/** What a test has found. */
 export interface Tested {
   ok: boolean;
-  /** Why not. */
   detail: string | null;
   latencyMs: number | null;
   models: string[];
@@ -148,7 +144,6 @@ class Contact {
     };
   }
 
-  /** Runs one trial; null when it failed. */
   async #try<T>(name: string, work: (signal: AbortSignal) => Promise<[T, string]>): Promise<T | null> {
     // In the order in which they began.
     const trial: Trial = { name, ok: false, detail: "" };
@@ -241,7 +236,6 @@ class Contact {
     this.#count(reader.usage);
   }
 
-  /** A whole chat's answer. */
   async #chat(
     backend: Backend,
     body: Record<string, unknown>,
@@ -328,7 +322,6 @@ function jsonOf(bytes: Buffer): Record<string, unknown> {
   return value;
 }
 
-/** Leaves a stream after its first piece. */
 async function leftEarly(
   backend: Backend,
   { signal, ...body }: { model: string; messages: unknown[]; signal: AbortSignal },

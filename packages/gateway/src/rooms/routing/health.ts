@@ -15,7 +15,7 @@ const PROBE_TIMEOUT_MS = 10_000;
 const PROBES_AT_ONCE = 16;
 /** How long a backend that is away may keep a probe waiting: short, so that the next one finds it back. */
 const RECOVERY_TIMEOUT_MS = 2_000;
-/** Every so many probes it gets the usual time, in case that it is merely slow. */
+/** Every 4th recovery probe uses the normal timeout, in case the backend is just slow. */
 const PATIENT_EVERY = 4;
 const RECOVERY_PAUSE_MIN_MS = 500;
 const RECOVERY_PAUSE_MAX_MS = 1_500;
@@ -36,9 +36,7 @@ interface HealthOptions {
   clock: Clock;
   log: Log;
   entries: readonly Entry[];
-  /** Brings the list up to date before each round. */
   refresh(): Promise<void>;
-  /** An entry's state or listing may have changed. */
   changed(entry: Entry, before: HealthState): void;
   probed(entry: Entry, isWell: boolean): void;
   /** Set where there are other instances: one of them probes for all. */
@@ -60,11 +58,7 @@ interface Outage {
   cancel: () => void;
 }
 
-/**
- * Probes every backend when it is registered and once a minute after that, and every second or so while it is
- * unhealthy or its connections are lost. Of several instances one does the
- * rounds and tells the others, who believe good news, and look for themselves before they believe bad news.
- */
+/** Probes every backend once a minute, and every second or so while it is away. One instance probes for all; bad news is checked. */
 export class HealthChecker {
   readonly #running = new WeakMap<Entry, Promise<TimedProbe | null>>();
   readonly #outages = new Map<Entry, Outage>();

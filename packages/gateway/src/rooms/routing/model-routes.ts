@@ -7,7 +7,6 @@ const CHANGED = "model-routes-changed";
 const ROUTES_MAX = 1_000;
 export const TARGETS_MAX = 16;
 
-/** One way to serve a route's name. */
 export interface RouteTarget {
   /** As a backend lists it. */
   model: string;
@@ -37,7 +36,6 @@ interface Weighted {
   credit: number;
 }
 
-/** A route with the state of its choice. */
 class LiveRoute {
   /** By order, lowest first. */
   readonly #groups: readonly (readonly Weighted[])[];

@@ -16,7 +16,6 @@ interface PastProbe {
   detail: string | null;
 }
 
-/** The latest probes of one backend, oldest first. */
 export class ProbeHistory {
   readonly #probes: PastProbe[] = [];
 

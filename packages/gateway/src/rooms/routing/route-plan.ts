@@ -7,7 +7,6 @@ const ATTEMPTS_MAX = 6;
 
 export type PlanRequest = Omit<RouteRequest, "model" | "exclude">;
 
-/** Which targets one call may still take. */
 export class RoutePlan {
   readonly #taken: Route[] = [];
 
@@ -56,7 +55,6 @@ export class RoutePlan {
     return null;
   }
 
-  /** Whether a call that gives up now has somewhere else to go. */
   get hasNext(): boolean {
     return (
       this.#taken.length < ATTEMPTS_MAX &&

@@ -91,7 +91,6 @@ export type RouteReason =
   | "fallback";
 
 export interface RouteRequest {
-  /** After alias resolution. */
   model: string;
   capability: Ability;
   /** Backend name, kind or type; any case. */
@@ -108,7 +107,6 @@ export interface RouteRequest {
   exclude?: readonly Route[];
   /** Who is kept away by failures of their own; absent: nobody in particular. */
   payer?: Pick<Payer, "userId" | "groupId">;
-  /** `foresee` has counted it. */
   isForeseen?: boolean;
 }
 
@@ -127,7 +125,6 @@ export interface CallFailure {
   cause: string;
   /** It was answered, so the failure concerns the model; otherwise the connection was lost or timed out. */
   isAnswered: boolean;
-  /** No connection could be had. */
   isUnreached?: boolean;
 }
 
@@ -198,7 +195,6 @@ export class Route {
   get name(): string {
     return this.entry.config.name;
   }
-  /** The model runs on the operator's own hardware. */
   get isOwn(): boolean {
     return this.entry.isOwn;
   }
@@ -250,7 +246,6 @@ const canServe = ({ entry, model }: Candidate, ability: Ability): boolean =>
   canDo[ability](entry.backend) &&
   (model.capabilities?.includes(ability === "text_completion" ? "chat" : ability) ?? true);
 
-/** Chooses the backend of a request among the registered ones. */
 export class Router {
   /** By requested model id; rebuilt after the list or a listing changed. */
   #index: Map<string, Candidate[]> | null = null;
@@ -263,7 +258,6 @@ export class Router {
     readonly choice: BackendChoice = "requests",
   ) {}
 
-  /** The list of backends, or what one of them serves, has changed. */
   changed(): void {
     this.#index = null;
     this.freed();
@@ -350,7 +344,6 @@ export class Router {
     this.#waiting = [...still, ...this.#waiting];
   }
 
-  /** Calls that wait for a backend with a free place. */
   get waitingCount(): number {
     return this.#waiting.length;
   }
@@ -436,7 +429,6 @@ export class Router {
     return this.choice === "requests" ? "fewest_requests" : "fastest";
   }
 
-  /** What the backends that list a model can do with it. */
   capabilitiesOf(model: string): CapabilityName[] {
     const candidates = this.#candidates(model);
     return CAPABILITIES.filter((capability) => candidates.some((each) => canServe(each, capability)));
@@ -447,7 +439,6 @@ export class Router {
     return this.#candidates(model).some(({ entry }) => entry.backend.native?.has(dialect));
   }
 
-  /** Whether the operator's own hardware alone serves the model. */
   isOwn(model: string): boolean {
     return this.isListed(model) && this.#candidates(model).every(({ entry }) => entry.isOwn);
   }
@@ -544,10 +535,7 @@ export class Router {
     return Math.max(1, Math.ceil((firstMs - nowMs) / 1000));
   }
 
-  /**
-   * A backend that becomes routable starts just behind the least used one of those it shares a model with: it gets
-   * the next request, and not every request until it has caught up.
-   */
+  /** A backend that becomes routable starts just behind the least used one, so that it is not flooded. */
   joined(entry: Entry): void {
     const ids = new Set(modelsOf(entry).map(({ id }) => id));
     const peers = this.entries.filter(

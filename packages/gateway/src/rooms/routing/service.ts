@@ -62,10 +62,8 @@ export interface BackendFactory {
 export interface RoutingOptions
   extends Needs<"db" | "bus" | "clock" | "log" | "metrics" | "leases" | "events"> {
   factory: BackendFactory;
-  /** How one of several equal backends is chosen. */
   choice: BackendChoice;
   counter: Pick<Counter, "hit">;
-  /** Seals upstream keys before they are stored. */
   sealer: Sealer;
 }
 
@@ -81,12 +79,10 @@ export interface Registration extends Nullable<BackendSettings> {
   workflow?: unknown;
   /** What a first contact has shown; null: nothing yet. */
   seen?: Seen | null;
-  /** False: it is kept, and not used. */
   enabled?: boolean;
 }
 
 interface TestOptions {
-  /** The model that is asked. */
   model?: string | null;
   tell?(trial: Trial): void;
 }
@@ -94,7 +90,6 @@ interface TestOptions {
 /** Null: no longer set. */
 type Nullable<T> = { [Name in keyof T]: T[Name] | null };
 
-/** Registered backends, their health, and the choice among them. */
 export class Routing {
   readonly aliases: Aliases;
   readonly routes: ModelRoutes;
@@ -106,7 +101,6 @@ export class Routing {
   /** One change of the list at a time, so that a reload and a registration cannot interleave. */
   #turn: Promise<unknown> = Promise.resolve();
   #closed = false;
-  /** Count of implausible usage reports, over all backends. */
   suspicions = 0;
 
   constructor(readonly options: RoutingOptions) {
@@ -205,10 +199,7 @@ export class Routing {
   acquire(request: RouteRequest): Route | Promise<Route> {
     return this.#router.acquire(request);
   }
-  /**
-   * The targets of a model route; null when the model is not one's name. `refusal` says why a model may not be used:
-   * such targets are left out, and if nothing is left, that is thrown.
-   */
+  /** The targets of a model route, less those that `refusal` names; null when the model is not a route's name. */
   plan(
     model: string,
     request: PlanRequest,
@@ -225,7 +216,6 @@ export class Routing {
       fail("model_not_allowed", `This key may use no model that ${model} leads to; its owner can allow one`);
     return new RoutePlan(this.#router, targets, plan.beginWithinMs, request);
   }
-  /** Whether any backend takes requests in the dialect as they are. */
   isSpoken(dialect: DialectName): boolean {
     return this.#entries.some(({ backend }) => backend.native?.has(dialect));
   }
@@ -256,7 +246,6 @@ export class Routing {
     });
   }
 
-  /** The backend registered under this name, healthy or not. */
   backendNamed(name: string): Backend | null {
     return this.#find(name)?.backend ?? null;
   }
@@ -276,7 +265,6 @@ export class Routing {
   capabilitiesOf(model: string): CapabilityName[] {
     return this.#router.capabilitiesOf(model);
   }
-  /** Whether the operator's own hardware alone serves the model. */
   isOwn(model: string): boolean {
     return this.#router.isOwn(model);
   }
@@ -350,10 +338,7 @@ export class Routing {
     return entry;
   }
 
-  /**
-   * Adds a backend that is ready made and not saved, such as a model on a GPU node; it replaces the one of the
-   * same name that was adopted before. Resolves after its first probe.
-   */
+  /** Adds a ready-made backend that is not saved, such as a model on a node. Resolves after its first probe. */
   async adopt(backend: Backend, { yields }: { yields: boolean }): Promise<void> {
     const { config } = backend;
     const index = await this.#store.indexOf(config.name).catch((error) => {
@@ -400,7 +385,6 @@ export class Routing {
     });
   }
 
-  /** The registered backend that serves a model, whatever its health. */
   ownerOf(modelId: string): string | null {
     return this.#router.ownerOf(modelId);
   }
@@ -433,10 +417,7 @@ export class Routing {
     });
   }
 
-  /**
-   * Changes a registered backend; what is left out stays. Its key is not sent to another server than the one that
-   * it was given for.
-   */
+  /** Changes a registered backend; what is left out stays. Its key is never sent to another server. */
   async update(name: string, patch: Omit<Registration, "name">): Promise<Entry> {
     this.#named(name);
     const stored = (await this.#store.list()).find((each) => each.name === name);
@@ -459,10 +440,7 @@ export class Routing {
     return this.register({ ...given, seen: tested?.seen ?? null });
   }
 
-  /**
-   * Tries a server: one that is not registered, or one that is, with what is changed of it. What is seen of a
-   * registered one as it stands is kept.
-   */
+  /** Tries a server, registered or not, with these changes. What is seen of a registered one is kept. */
   async test(given: Registration, { model = null, tell = () => {} }: TestOptions = {}): Promise<Tested> {
     const stored = (await this.#store.list()).find(({ name }) => name === given.name);
     const wanted = this.#complete(stored ? changed(stored, given) : given);
@@ -486,7 +464,6 @@ export class Routing {
     return found;
   }
 
-  /** Probes a backend now, and tells what was found. */
   async probeNow(name: string): Promise<void> {
     await this.#health.probe(this.#named(name));
   }
@@ -495,7 +472,6 @@ export class Routing {
     return this.#find(name) ?? fail("not_found", `No backend is named ${name}`);
   }
 
-  /** True when there was one. */
   async removeNamed(name: string): Promise<boolean> {
     const entry = this.#find(name);
     if (entry) await this.removeAt(entry.index);
@@ -587,7 +563,6 @@ export class Routing {
     return this.options.factory.kinds.get(kind)!;
   }
 
-  /** Where a tunnel's local end is reached. */
   #tunnelUrl(config: BackendConfig, port: number): string {
     return `${this.#kindOf(config).schemes[0]}//127.0.0.1:${port}`;
   }

@@ -17,7 +17,6 @@ export interface StoredBackend extends BackendSettings {
   enabled: boolean;
 }
 
-/** A backend as it is found. */
 export interface SavedBackend extends StoredBackend {
   /** Its registration index, which no other backend gets. */
   index: number;
@@ -90,7 +89,6 @@ export class BackendStore {
     return secret;
   }
 
-  /** In order of registration. */
   async list(): Promise<SavedBackend[]> {
     const rows = await this.db.all<BackendRow>(
       `SELECT position, c.name, type, url, api_key, models, capabilities, dialects, workflow, concurrency, settings, enabled
@@ -106,7 +104,6 @@ export class BackendStore {
     return saved.sort((a, b) => a.index - b.index);
   }
 
-  /** The index of a backend, which gets one if it has none. */
   indexOf(name: string): Promise<number> {
     return this.#locked((tx) => indexIn(tx, name));
   }

@@ -30,10 +30,7 @@ interface CliOptions extends Needs<"jwtSecret" | "clock" | "ids"> {
 const challengeOf = (verifier: string): string =>
   new Bun.CryptoHasher("sha256").update(verifier).digest("base64url");
 
-/**
- * Sign-in of the command line by way of the browser. Someone who is signed in to the console approves it there; the
- * browser carries a code to the command line, which works once and only with the verifier that never left it.
- */
+/** Sign-in of the command line through the browser: a code that works once, and only with its verifier. */
 export class CliSignIns {
   readonly #grants: Sealed<Grant>;
 

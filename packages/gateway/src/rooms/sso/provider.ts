@@ -40,7 +40,6 @@ function merged(more: Claims, idToken: Claims): Claims {
 export class OidcProvider {
   readonly #client: oauth.Client;
   readonly #issuer: URL;
-  /** Of every request to the provider. */
   readonly #http;
   #found: { server: Promise<oauth.AuthorizationServer>; atMs: number } | null = null;
 
@@ -127,7 +126,6 @@ export class OidcProvider {
     }
   }
 
-  /** Exchanges the code for what the provider says about the person. */
   async redeem(accepted: URLSearchParams, { nonce, verifier }: Attempt): Promise<Person> {
     const server = await this.#server();
     try {

@@ -14,10 +14,7 @@ interface SealedOptions<T> {
   clock: Clock;
 }
 
-/**
- * What a browser carries for the service and cannot read or change. No instance has to remember it, so any instance
- * can go on with it, and a flood of it fills nothing.
- */
+/** What a browser carries and cannot read or change, so that no instance has to remember it. */
 export class Sealed<T extends Record<string, unknown>> {
   readonly #key: Uint8Array;
 
@@ -33,7 +30,6 @@ export class Sealed<T extends Record<string, unknown>> {
       .encrypt(this.#key);
   }
 
-  /** Null when it was not sealed here, was changed, or is too old. */
   async open(sealed: string | null): Promise<T | null> {
     if (sealed === null || sealed.length > SEALED_LENGTH_MAX) return null;
     try {

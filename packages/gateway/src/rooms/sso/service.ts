@@ -61,7 +61,6 @@ export interface Begun {
 }
 
 export interface Finished {
-  /** Null when the account was linked: its owner is signed in already. */
   session: Session | null;
   returnTo: string;
 }
@@ -71,7 +70,6 @@ interface FoundAccount {
   userId: string;
   /** It was linked to the person by its address. */
   isTakenOver?: boolean;
-  /** The group that a newcomer's invitation was to. */
   joinedGroup?: string;
 }
 
@@ -213,10 +211,7 @@ export class Sso {
     });
   }
 
-  /**
-   * Binds an account to the person who has its address. It is theirs alone from then on, so it must be clear that the
-   * address is its owner's: otherwise anyone could have taken it before they came.
-   */
+  /** Binds an account to the person with its address, who must be its owner: it is theirs alone from then on. */
   async #takeOver(
     tx: Transaction,
     person: Person,
@@ -341,7 +336,6 @@ export class Sso {
     );
   }
 
-  /** Forgets used attempts that would have expired anyway. */
   readonly sweepUsed: Sweep = (...step) =>
     deleteExpired(this.options.db, { table: "used_sign_ins" }, ...step);
 }

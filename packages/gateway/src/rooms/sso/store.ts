@@ -13,7 +13,6 @@ export interface IdentityRow {
 
 const COLUMNS = "id, issuer, subject, user_id, email, created_at, last_used_at";
 
-/** SQL of identities: who someone is at the provider. */
 export class IdentityStore {
   constructor(readonly db: Database) {}
 
@@ -46,7 +45,6 @@ export class IdentityStore {
     await on.run("DELETE FROM identities WHERE id = $1", [id]);
   }
 
-  /** False when the attempt was used before. */
   use(id: string, expires_at: string): Promise<boolean> {
     return insertRow(this.db, "used_sign_ins", { id, expires_at }, "ON CONFLICT (id) DO NOTHING");
   }

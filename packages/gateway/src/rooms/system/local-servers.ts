@@ -10,11 +10,9 @@ export interface FoundServer {
   id: string;
   label: string;
   url: string;
-  /** It answered with its models. */
   found: boolean;
   models: string[];
   models_total: number;
-  /** Why it counts as not found. */
   detail: string | null;
 }
 
@@ -57,7 +55,6 @@ interface LocalServersOptions extends Omit<FindOptions, "ownPort"> {
   routing: Routing;
 }
 
-/** Local model servers, offered during setup. */
 export class LocalServers {
   /** One scan at a time, shared by all callers. */
   #looking: Promise<FoundServer[]> | null = null;

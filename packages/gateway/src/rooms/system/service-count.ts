@@ -1,7 +1,6 @@
 import { BoundedMap } from "../../kernel/bounded.ts";
 import type { Needs } from "../foundation.ts";
 
-/** Message: JSON of a `CountNews`. */
 const TOPIC = "service-count";
 /** What was counted is told so often at most. */
 const TOLD_EVERY_MS = 50;
@@ -9,7 +8,6 @@ const TOLD_EVERY_MS = 50;
 const PROCESSES_MAX = 1_000;
 
 interface CountNews {
-  /** When the first process of the service began. */
   startedAtMs: number;
   /** Requests by process: its own, or for one that has just joined, all that are known. */
   totals: [process: string, total: number][];

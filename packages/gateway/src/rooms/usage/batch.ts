@@ -32,10 +32,8 @@ const NO_TIME: readonly number[] = new Array(BUCKET_COUNT).fill(0);
 /** Histograms of one time each, by its bucket. */
 const ONE_TIME = NO_TIME.map((_, bucket) => NO_TIME.with(bucket, 1));
 
-/** What a batch of rows adds to the sums. */
 export class Batch {
   readonly months = new Sums();
-  /** Everyone's, and each person's. */
   readonly kinds = new Sums();
   readonly askerDays = new Sums();
   readonly refDays = new Sums();

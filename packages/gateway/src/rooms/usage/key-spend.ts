@@ -24,7 +24,6 @@ interface KeySum {
   lastUsedMs: number;
 }
 
-/** One request with a key. */
 interface KeyUse {
   month: string;
   nanoUsd: number;

@@ -59,7 +59,6 @@ const startOf = (month: string): number => Date.parse(`${month}-01T00:00:00Z`);
 export class UsageList {
   constructor(readonly db: Database) {}
 
-  /** Newest first. */
   async page(options: ListOptions): Promise<ListedRow[]> {
     const { userId, project, limit } = options;
     const months = await this.#monthsOf(options);

@@ -10,7 +10,6 @@ const REFS_MAX = 1024;
 const PAGE = { fallback: 100, min: 1, max: 500 };
 
 export interface UsageQuery extends Time {
-  /** Null: every row, tagged or not. */
   refIds: string[] | null;
   groupBy: GroupBy | null;
   limit: number;
@@ -49,7 +48,6 @@ function boundMs(text: string, field: "since" | "until"): number | null {
   return instantMs(text);
 }
 
-/** A date or a timestamp as milliseconds. */
 export function Bound(field: "since" | "until") {
   const problem = `\`${field}\` must be a date (2026-01-31) or an RFC 3339 timestamp (2026-01-31T12:00:00Z)`;
   return z.string(problem).transform((text, context) => {
@@ -74,7 +72,6 @@ const Refs = z
 
 export const clamp = (value: number, min: number, max: number): number => Math.min(max, Math.max(min, value));
 
-/** The body of `POST /api/admin/usage/query`. */
 export const QueryBody = z.object(
   {
     ref_ids: Refs.optional().describe("Absent or blank: all rows"),
@@ -90,7 +87,6 @@ export const QueryBody = z.object(
   "The body must be a JSON object; {} asks for everything",
 );
 
-/** Each problem has its own error. */
 export const QUERY_ERRORS = {
   "": "invalid_params",
   ref_ids: "invalid_params",

@@ -3,10 +3,8 @@ import type { RequestLine } from "../../kernel/request-row.ts";
 /** Months and days of the accounts are UTC ones, so daylight saving never makes one longer or shorter. */
 export const DAY_MS = 86_400_000;
 
-/** `YYYY-MM` of an instant. */
 export const utcMonth = (ms: number): string => new Date(ms).toISOString().slice(0, 7);
 
-/** `YYYY-MM-DD` of an instant. */
 export const utcDay = (ms: number): string => new Date(ms).toISOString().slice(0, 10);
 
 /** First instant of the month that is `count` months before the one that `ms` is in. */
@@ -15,7 +13,6 @@ export function monthsBeforeMs(ms: number, count: number): number {
   return Date.UTC(date.getUTCFullYear(), date.getUTCMonth() - count, 1);
 }
 
-/** First instant of the month after the one that `ms` is in. */
 export function nextMonthMs(ms: number): number {
   const date = new Date(ms);
   return Date.UTC(date.getUTCFullYear(), date.getUTCMonth() + 1, 1);
@@ -25,7 +22,6 @@ export const NANO_PER_USD = 1e9;
 /** The project of the rollup row that counts everything a user did. A key's project is never empty. */
 export const WHOLE_USER = "";
 
-/** One request as the database keeps it. */
 export interface RequestRow extends RequestLine {
   /** Set when points paid; null when the request counts against the tier's quota. */
   points: number | null;
@@ -34,9 +30,7 @@ export interface RequestRow extends RequestLine {
 
 export interface MonthKey {
   userId: string;
-  /** `YYYY-MM`, UTC. */
   month: string;
-  /** A project, or `WHOLE_USER`. */
   project: string;
 }
 
@@ -54,7 +48,6 @@ export interface MonthTotals {
 
 export interface KeySpend {
   keyId: string;
-  /** The newest UTC month in which it was used, `YYYY-MM`. */
   month: string;
   monthNanoUsd: number;
   totalNanoUsd: number;

@@ -5,14 +5,12 @@ import { CACHE_COLUMNS, DAY_MS, NANO_PER_USD, type Time, utcDay } from "./rows.t
 export const SERIES_BY = ["model", "backend", "source", "ref", "project", "key"] as const;
 export type SeriesBy = (typeof SERIES_BY)[number];
 
-/** Groups that are told apart; the rest are summed up together. */
 const GROUPS_MAX = 50;
 /** Sums by day and group that are read; the smallest are left out beyond that. */
 const SUMS_MAX = 50_000;
 
 /** Which rows; null members do not matter. */
 export interface SeriesFilter extends Time {
-  /** Null: everyone's. */
   userId: string | null;
   project: string | null;
   model: string | null;

@@ -60,10 +60,7 @@ export class Usage {
   readonly #list: UsageList;
   readonly #series: UsageSeries;
   readonly #cacheWatch: CacheWatch;
-  /**
-   * Waits, for a bounded time, until what this process has journaled is in the database, so that people see
-   * the request they have just made. Set by the room that writes.
-   */
+  /** Waits, for a bounded time, until what was journaled is in the database. Set by the room that writes. */
   settled: () => Promise<void> = async () => {};
 
   constructor(readonly options: UsageOptions) {
@@ -126,7 +123,6 @@ export class Usage {
     return retentionMonths === null ? 0 : monthsBeforeMs(nowMs, retentionMonths);
   }
 
-  /** Removes rows of months that are no longer kept. */
   readonly sweepRows: Sweep = async (nowMs, rowsMax) => {
     const fromMs = this.#keptFromMs(nowMs);
     return fromMs === 0 ? 0 : this.store.deleteBefore(fromMs, rowsMax);

@@ -19,7 +19,6 @@ import {
 } from "./rows.ts";
 import { Sums } from "./sums.ts";
 
-/** The columns of a row, and what stands in them. */
 const COLUMNS: readonly [column: string, value: (row: RequestRow) => SqlValue][] = [
   ["id", (row) => row.requestId],
   ["ended_ms", (row) => row.atMs],
@@ -116,10 +115,8 @@ export interface MonthQuota
   extends MonthKey,
     Pick<MonthTotals, "quotaTokens" | "quotaCostNanoUsd" | "keyQuotaTokens" | "keyQuotaCostNanoUsd"> {}
 
-/** What a batch adds to the sums by kind. */
 type SumRows = readonly (readonly SqlValue[])[];
 
-/** What a batch of rows left the rollups like. */
 export interface WrittenSums {
   months: MonthQuota[];
   keys: KeySpend[];
@@ -129,7 +126,6 @@ export interface WrittenSums {
 export class UsageStore {
   constructor(readonly db: Database) {}
 
-  /** Which of these requests have their row already. */
   async existing(on: Queryable, ids: readonly string[]): Promise<Set<string>> {
     const rows = await selectIn<{ id: string }>(
       on,
@@ -139,10 +135,7 @@ export class UsageStore {
     return new Set(rows.map(({ id }) => id));
   }
 
-  /**
-   * Inserts rows that are known to be new and bumps every rollup. Should another writer have inserted one of
-   * them meanwhile, its unique id makes this throw and the transaction roll back.
-   */
+  /** Inserts new rows and bumps every rollup. If another writer was faster, the unique id rolls this back. */
   async insert(tx: Transaction, rows: readonly RequestRow[]): Promise<WrittenSums> {
     const { sums, ...written } = await this.insertExceptSums(tx, rows);
     await this.addSums(tx, sums);
@@ -176,10 +169,7 @@ export class UsageStore {
     return insertRows<MonthQuota>(tx, MONTHS.into, rows, `${MONTHS.adding} RETURNING ${QUOTA}`);
   }
 
-  /**
-   * The months' sums, locked until the end of the transaction. Months without a row get one, so that
-   * two writers who begin a month cannot both find it empty.
-   */
+  /** The months' sums, locked until the end of the transaction. Missing rows are made, so that two cannot find none. */
   async lockMonths(tx: Transaction, keys: readonly MonthKey[]): Promise<MonthQuota[]> {
     const sums = new Sums();
     for (const { userId, month, project } of keys) sums.add([userId, month, project], [0, 0, 0, 0, 0, 0, 0]);
@@ -188,7 +178,6 @@ export class UsageStore {
     return this.months(tx, keys);
   }
 
-  /** The months' sums as they are, each once. */
   async months(on: Queryable, keys: readonly MonthKey[]): Promise<MonthQuota[]> {
     const byName = new Map(keys.map((key) => [`${key.userId} ${key.month} ${key.project}`, key]));
     const months: MonthQuota[] = [];

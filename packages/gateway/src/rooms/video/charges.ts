@@ -5,7 +5,6 @@ import type { ClipFacts } from "./clip-facts.ts";
 
 const NANO_PER_USD = 1e9;
 
-/** One job as metering knows it. */
 interface JobCharge {
   requestId: string;
   payer: Payer;
@@ -39,12 +38,10 @@ export class Charges {
     return (await this.options.billing.videoCostNanoUsd(model, facts)) / NANO_PER_USD;
   }
 
-  /** Checks limits and holds the cost, or throws the refusal. */
   async admit({ costUsd, ...job }: JobCharge): Promise<JobHold> {
     return this.#holdOf(await this.options.metering.admit({ ...job, refId: null, bound: { costUsd } }));
   }
 
-  /** Holds again the cost of a job that was admitted before. */
   async resume({ costUsd, ...job }: JobCharge): Promise<JobHold> {
     return this.#holdOf(await this.options.metering.resume({ ...job, refId: null, bound: { costUsd } }));
   }

@@ -11,16 +11,12 @@ const FRAMES_MAX = DURATION_SECONDS_MAX * FRAMES_PER_SECOND_MAX;
 const SIDE_MAX = 16_384;
 const CLIPS_MAX = 100;
 
-/** What the price of a task depends on. */
 export type ClipFacts = VideoSize;
 
 const dearest = (values: readonly number[], most: number): number | undefined =>
   values.length === 0 ? undefined : Math.min(Math.max(...values), most);
 
-/**
- * What a task asks for, at the most expensive reading of the request and of what is sent upstream: if two
- * members disagree, the cost of either is covered.
- */
+/** What a task asks for, at the most expensive reading: if two members disagree, either is covered. */
 export function askedFacts(request: VideoRequest, { members, defaultSeconds }: VideoAsked): ClipFacts {
   const { durationSeconds, width, height } = request;
   const read = readClip({ own: { durationSeconds, width, height }, members });

@@ -11,7 +11,6 @@ export interface ClipReading {
   frames: number[];
   clips: number[];
   shortSides: number[];
-  /** A size that could not be parsed. */
   sizeUnclear: boolean;
 }
 

@@ -3,7 +3,6 @@ import { fail } from "../../kernel/errors.ts";
 /** The vendors' names for the model: the price and the rights are those of the request's `model`. */
 const MODEL_NAMES = ["model", "model_name", "model_id"];
 
-/** The backend's own fields without those that name a model. */
 export const withoutModel = (extra: Record<string, unknown>): Record<string, unknown> =>
   Object.fromEntries(Object.entries(extra).filter(([name]) => !MODEL_NAMES.includes(name)));
 

@@ -9,18 +9,12 @@ const ENDED = "video-ended";
 /** Message: some jobs no longer have an owner. */
 const ABANDONED = "video-abandoned";
 
-/**
- * A dead instance's jobs are taken over after this. Its holds stay in Redis for at least ten seconds, so the new
- * owner's hold is there before the old one expires.
- */
+/** After this a dead instance's jobs are taken over. Redis keeps its holds for longer, so none is missing meanwhile. */
 const LEASE_MS = 9_000;
 const RENEW_MS = 2_000;
 const CLAIMED_MAX = 500;
 
-/**
- * The jobs that this instance carries, each under a lease in its row and each with its hold, for as long as the job
- * lives. When an instance dies, another takes over both.
- */
+/** The jobs that this instance carries, each under a lease and with its hold. Another takes over both if it dies. */
 export class OwnedJobs {
   readonly #instance: string;
   readonly #holds = new Map<string, JobHold>();

@@ -67,7 +67,6 @@ const mayBeTaken = (error: unknown): boolean => {
   return error.kind === "upstream" ? UNCLEAR_STATUSES.has(error.status ?? 0) : error.kind === "transport";
 };
 
-/** Carries this instance's jobs forward: submit, poll, settle; one step of a job at a time. */
 export class JobRunner {
   readonly #owned: OwnedJobs;
   readonly #running = new Map<string, Promise<void>>();
@@ -254,10 +253,7 @@ export class JobRunner {
     return bound_usd !== null && (await this.charges.priceUsd(model, boundFacts(facts))) > bound_usd;
   }
 
-  /**
-   * Has the upstream stop the task, and asks once more what became of it: it costs nothing only if the upstream says
-   * that it made no clip. Tries until the job's deadline; a task of which nothing is known by then is owed.
-   */
+  /** Has the task stopped and asks what became of it: free only if the upstream made no clip. Owed if unknown by the deadline. */
   async #settleCancelled(job: JobSummary, isLate: boolean): Promise<void> {
     const upstream = this.options.routing.backendNamed(job.backend)?.video;
     if (!upstream && !isLate) return;
@@ -287,7 +283,6 @@ export class JobRunner {
     return ended;
   }
 
-  /** The same at once, for the job that is cancelled here. */
   async #cancelled(job: JobSummary): Promise<void> {
     try {
       await this.#settleCancelled(job, false);
@@ -296,7 +291,6 @@ export class JobRunner {
     }
   }
 
-  /** What the backend says about a job, or fails to, also tells whether it is there. */
   async #polled<T>(job: JobRow, polling: Promise<T>): Promise<T> {
     const payer = JSON.parse(job.payer) as Payer;
     try {
@@ -353,7 +347,6 @@ export class JobRunner {
     });
   }
 
-  /** Ends the job once; later calls do nothing. */
   async end(job: JobSummary, end: End): Promise<boolean> {
     const ended = await this.store.end(job.id, end);
     if (!ended) return false;
@@ -366,10 +359,7 @@ export class JobRunner {
     return true;
   }
 
-  /**
-   * Records the cost of a done job and notifies its followers. A process that dies in between leaves the job
-   * unsettled, and the next one records it again under the same id, which the journal takes once.
-   */
+  /** Records a done job's cost and notifies its followers. If the process dies, the next one records it under the same id. */
   async #settle(job: JobRow): Promise<void> {
     this.#charge(job);
     const result = JSON.parse(job.result!) as VideoResult;

@@ -3,7 +3,6 @@ import { z } from "zod";
 /** It is stored with the job, so it has its limit apart from the images. */
 const EXTRA_CHARS_MAX = 64 * 1024;
 
-/** The body of a video task, the same on RPC and REST. */
 export const VideoTask = z.object({
   model: z.string().min(1).max(128),
   prompt: z.string().min(1).max(8_000),

@@ -28,7 +28,6 @@ export interface VideoOptions
   extends ChargesOptions,
     Needs<"db" | "bus" | "events" | "clock" | "ids" | "log" | "revocations"> {
   routing: Pick<Routing, "aliases" | "foresee" | "acquire" | "backendNamed" | "callEnded">;
-  /** Whether requests with this key, or of this user, may still be made. */
   isInForce(payer: Payer): Promise<boolean>;
   /** Time between polls; grows from the first to the most. */
   pollMs?: { first: number; most: number };
@@ -71,7 +70,6 @@ const toView = (job: JobSummary): JobView => ({
 const warningsOf = ({ unsent = [] }: VideoAsked, backend: string): string[] =>
   unsent.map((field) => `\`${field}\` was not sent: the API of ${backend} has no place for it`);
 
-/** Video jobs: rows that some instance carries forward step by step until they end. */
 export class Video {
   readonly #store: VideoStore;
   readonly #charges: Charges;

@@ -1,15 +1,11 @@
 import { countRows, type Database, insertRow } from "../../storage/contract.ts";
 
-/**
- * `submitting` is written before the task is sent and stays when the process dies meanwhile: only then is it
- * unknown whether the upstream has the task. To the caller such a job is still queued.
- */
+/** `submitting` stays when the process dies: only then is it unknown whether the upstream has the task. Callers see queued. */
 type JobStatus = "queued" | "submitting" | "running" | "done" | "failed" | "cancelled";
 
 export interface JobRow {
   id: string;
   user_id: string;
-  /** JSON of the kernel's Payer, as it was when the job was made. */
   payer: string;
   model: string;
   /** Name of the backend that has, or will get, the task. */
@@ -29,7 +25,6 @@ export interface JobRow {
   deadline_at: string;
   next_step_at: string;
   step_count: number;
-  /** JSON of the ClipFacts that are asked for. */
   facts: string | null;
   /** What the job may cost at most, which is held for it. */
   bound_usd: number | null;
@@ -53,7 +48,6 @@ const COLUMNS =
 
 const SUMMARY_COLUMNS = COLUMNS.replace("request, ", "");
 
-/** SQL of the video jobs. A job is carried by the instance that holds its lease, from the first step to the last. */
 export class VideoStore {
   constructor(readonly db: Database) {}
 
@@ -76,10 +70,7 @@ export class VideoStore {
     return countRows(this.db, `video_jobs WHERE user_id = $1 AND status IN ${ACTIVE}`, [userId]);
   }
 
-  /**
-   * Takes over jobs without an owner. `fromTheLiving`: also jobs whose lease still runs, except those being
-   * submitted: should their owner be alive, taking one over would fail it as lost.
-   */
+  /** Takes over jobs without an owner. `fromTheLiving`: also leased ones, except those being submitted. */
   claim(wanted: Lease & { now: string; limit: number; fromTheLiving: boolean }): Promise<JobSummary[]> {
     const { lease_owner, lease_until, now, limit, fromTheLiving } = wanted;
     const free = `(lease_until IS NULL OR lease_until < $3${fromTheLiving ? " OR (lease_owner <> $1 AND status <> 'submitting')" : ""})`;
@@ -101,7 +92,6 @@ export class VideoStore {
     );
   }
 
-  /** Ends the leases of an owner that stops. */
   async abandon(owner: string): Promise<void> {
     await this.db.run(
       "UPDATE video_jobs SET lease_owner = NULL, lease_until = NULL WHERE settled = FALSE AND lease_owner = $1",
@@ -131,7 +121,6 @@ export class VideoStore {
     );
   }
 
-  /** Says when the next step is due. */
   async rest(id: string, nextStepAt: string): Promise<void> {
     await this.db.run("UPDATE video_jobs SET next_step_at = $2, step_count = step_count + 1 WHERE id = $1", [
       id,
@@ -155,7 +144,6 @@ export class VideoStore {
     ]);
   }
 
-  /** False when the job was cancelled meanwhile. */
   async started(
     id: string,
     { backend, taskId, request, facts }: { backend: string; taskId: string; request: string; facts: string },
@@ -183,10 +171,7 @@ export class VideoStore {
     ]);
   }
 
-  /**
-   * Ends the job, once: false when it had ended before. A done job stays unsettled until its cost is recorded,
-   * and a cancelled one until the upstream that has its task has stopped it or said what it made.
-   */
+  /** Ends the job, once. Done jobs stay unsettled until charged, cancelled ones until the upstream has stopped. */
   async end(
     id: string,
     end: {

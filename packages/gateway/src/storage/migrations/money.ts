@@ -233,7 +233,6 @@ export const money: readonly Statement[] = [
     PRIMARY KEY (ref_id, start_ms, model, channel)
   ) {by_key}`,
   "CREATE INDEX request_ref_days_start ON request_ref_days (start_ms)",
-  // Prompts of the keys that an administrator chose.
   `CREATE TABLE captured_prompts (
     request_id {uuid} PRIMARY KEY,
     key_id {uuid} NOT NULL,
@@ -243,7 +242,6 @@ export const money: readonly Statement[] = [
   "CREATE INDEX captured_prompts_key ON captured_prompts (key_id)",
 ];
 
-/** What was charged, as the contract has it. */
 function usageView(createdAt: string): string {
   return `CREATE VIEW usage_records AS
     SELECT id, user_id, key_id, api_key_id, project, model, channel AS backend, prompt_tokens, completion_tokens,

@@ -47,7 +47,6 @@ function connect(url: string, connectionsMax: number): SQL {
 }
 
 interface PostgresOptions {
-  /** How long a transaction may be idle before the server ends it. */
   idleTransactionMs?: number;
   connectionsMax?: number;
 }
@@ -115,7 +114,6 @@ export class PostgresDatabase implements Database {
     return work();
   }
 
-  /** The server does it. */
   async checkpoint(): Promise<void> {}
 
   #guarded<T>(work: () => Promise<T>): Promise<T> {

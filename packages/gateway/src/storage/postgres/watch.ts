@@ -9,13 +9,8 @@ const SILENT_TICKS = 4;
 /** Longer than the check may take, so that the driver's own timeout does not fire first. */
 const CONNECT_TIMEOUT_SECONDS = 60;
 
-/**
- * Distinguishes a slow server from an unreachable one: frozen, or behind a network that drops packets. The
- * latter fails no query, they would all wait forever. Time is counted in ticks, which stand still while this
- * process does, so that our own pause is not mistaken for the server's.
- */
+/** Tells a slow server from an unreachable one, whose queries would wait forever. Ticks stand still while we do. */
 export class ServerWatch {
-  /** When each query under way began, oldest first. */
   readonly #underWay = new Set<{ begunAt: number }>();
   readonly #timer: ReturnType<typeof setInterval>;
   #tick = 0;

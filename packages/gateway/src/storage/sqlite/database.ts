@@ -34,10 +34,7 @@ const isBusy = (error: unknown): boolean => {
   return code !== undefined && /^SQLITE_(BUSY|LOCKED)/.test(code);
 };
 
-/**
- * SQLite's own busy timeout would block the event loop, and with it every stream of the process; so a locked
- * database is waited for here, between attempts.
- */
+/** SQLite's own busy timeout would block the event loop, so a locked database is waited for between attempts. */
 async function whenUnlocked<T>(attempt: () => T): Promise<T> {
   const deadline = Date.now() + LOCK_WAIT_MS;
   for (let delayMs = LOCK_RETRY_MS.first; ; delayMs = Math.min(delayMs * 2, LOCK_RETRY_MS.most)) {
@@ -138,10 +135,7 @@ export class SqliteDatabase implements Database {
     this.#writeTurn = writeTurn;
   }
 
-  /**
-   * Queues `work` behind every earlier write of this process, and of others that take turns with it. The next one waits
-   * for a promise of its own: made from the result, each would keep what `work` refers to until a full GC.
-   */
+  /** Queues `work` behind earlier writes. The next waits for its own promise, or results stay alive until a full GC. */
   async #exclusively<T>(work: () => Promise<T>): Promise<T> {
     const writeTurn = this.#writeTurn;
     const before = this.#lastWrite;

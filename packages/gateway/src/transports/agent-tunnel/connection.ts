@@ -40,7 +40,6 @@ export class AgentConnection {
     this.#tunnel = new TunnelClient({ channel: this.#channel });
   }
 
-  /** Once true, nothing that still arrives counts. */
   get over(): boolean {
     return this.#over;
   }
@@ -115,7 +114,6 @@ export class AgentConnection {
     this.#socket.close(code, reason.slice(0, REASON_BYTES_MAX));
   }
 
-  /** The socket is, or is about to be, gone. */
   ended(reason: string): void {
     if (this.#over) return;
     this.#over = true;

@@ -32,18 +32,15 @@ const WINDOW_MS = 10_000;
 const REFUSED =
   "This address is for agent nodes: send the token of agents.register as `Authorization: Bearer` or `?token=`";
 
-/** Close codes of RFC 6455. */
 const PROTOCOL_ERROR = 1002;
 const POLICY_VIOLATION = 1008;
 const TOO_BIG = 1009;
 
-/** What the transport needs from the agents room. */
 interface AgentDesk<Identity> {
   authenticate(token: string): Promise<Identity | null>;
   connect(identity: Identity, connection: AgentConnection): AgentSession;
 }
 
-/** One connection, as the agents room sees it. */
 interface AgentSession {
   hello(params: HelloParams): HelloResult;
   heartbeat(params: HeartbeatParams): void;

@@ -1,7 +1,6 @@
 import { join } from "node:path";
 import { Glob } from "bun";
 
-/** One file that the console is served from, compressed once. */
 export interface Asset {
   type: string;
   gzip: Uint8Array<ArrayBuffer>;
@@ -73,7 +72,6 @@ async function documents(): Promise<Map<string, Asset>> {
   return files;
 }
 
-/** Set by a compiled build: `packAssets()` as JSON. */
 declare const CONSOLE_ASSETS: string | undefined;
 type Packed = Record<string, { type: string; immutable: boolean; gzipBase64: string }>;
 
@@ -89,7 +87,6 @@ async function fromSource(): Promise<Assets> {
   return new Map([...(await bundle()), ...(await documents())]);
 }
 
-/** Everything that the console is served from, below a path. */
 export async function loadAssets(basePath: string): Promise<Assets> {
   const assets = await unprefixed();
   return basePath === ""

@@ -50,10 +50,7 @@ function respond(request: HttpRequest, { type, gzip, immutable }: Asset): Respon
 const plain = (text: string, status: number): Response =>
   new Response(text, { status, headers: { "content-type": "text/plain; charset=utf-8" } });
 
-/**
- * Answers a GET that no route has: the console's files, the documentation, or, for those who ask for a page, the
- * console itself, which knows its own addresses. Null: there is nothing.
- */
+/** Answers a GET that no route has: the console's files, documentation, or the console itself. Null: nothing. */
 export function createConsole({ log, basePath }: { log: Log; basePath: string }) {
   let assets: Promise<Assets> | null = null;
   const load = () => {

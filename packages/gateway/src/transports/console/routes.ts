@@ -11,7 +11,6 @@ export interface SetupOptions {
   /** Whether the first account needs the setup link when it is asked for from there. */
   needsSetupLink(source: CallSource): Promise<boolean>;
   passwordSignIn: boolean;
-  /** The words on the button of the sign-in provider; null: there is none. */
   provider: string | null;
 }
 

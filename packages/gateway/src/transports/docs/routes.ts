@@ -9,7 +9,6 @@ import { type AnyRoute, defineRoute, raw } from "../../kernel/route.ts";
 export interface DocumentOptions {
   registry: Registry;
   metricsText(): string | Promise<string>;
-  /** What `GET /metrics` asks for; null: nothing. */
   metricsToken: string | null;
   /** Whether the service itself speaks TLS. */
   isSecure: boolean;
@@ -35,7 +34,6 @@ function serverUrlOf(request: HttpRequest, isSecure: boolean): string {
   return host ? `${scheme}://${host}` : "";
 }
 
-/** The documents that are derived from the definitions, and the metrics. */
 export function documentRoutes({
   registry,
   metricsText,

@@ -33,16 +33,11 @@ interface SseOptions {
   clock: Clock;
 }
 
-/**
- * One open subscription: what the hub delivers to and what the listener reads from in one object, since there may
- * be very many of them that only wait.
- */
+/** One open subscription, reader and writer in one object, since very many of them only wait. */
 class Subscription implements Subscriber, ReplySource {
   #writer: ReplyWriter | null = null;
   #place: EventReader | null = null;
-  /** What the client came with. */
   #lastId: string | null = null;
-  /** Since something was delivered. */
   #quietSweeps = 0;
   #idleSinceMs: number;
   /** The connection of a reader who is not signed in. */
@@ -52,7 +47,6 @@ class Subscription implements Subscriber, ReplySource {
     readonly open: Set<Subscription>,
     readonly clock: Clock,
     readonly sessionId: string,
-    /** Null: not signed in. */
     readonly reader: SignedIn | null,
     connection: { vouch(): void },
   ) {
@@ -61,7 +55,6 @@ class Subscription implements Subscriber, ReplySource {
     else this.#stranger = connection;
   }
 
-  /** False when the session may not be subscribed to. */
   subscribe(events: EventHub, lastId: string | null): boolean {
     const { sessionId, reader } = this;
     this.#lastId = lastId;
@@ -117,7 +110,6 @@ class Subscription implements Subscriber, ReplySource {
     this.#over()?.end();
   }
 
-  /** The client read too slowly. */
   closed(): void {
     this.#over()?.terminate();
   }
@@ -148,10 +140,7 @@ export class EventsTransport {
     return this.#open.size;
   }
 
-  /**
-   * The instance is stopping. Its streams would keep it until their readers leave; they end once nothing is under
-   * way that could emit, or nothing was emitted for a while; their readers reconnect to another instance.
-   */
+  /** The instance stops: streams end when nothing can emit on them, and their readers reconnect elsewhere. */
   retire(isBusy: () => boolean): void {
     const sweep = () => {
       for (const subscription of [...this.#open]) if (!isBusy() || subscription.isQuiet()) subscription.end();
@@ -180,7 +169,6 @@ export class EventsTransport {
     subscription.end();
   }
 
-  /** The streams themselves end with their connections. */
   close(): void {
     for (const end of this.#ends.splice(0)) end();
   }

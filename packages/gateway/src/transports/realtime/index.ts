@@ -40,7 +40,6 @@ interface End {
   code?: string;
 }
 
-/** What the transport needs of the realtime room. */
 interface RealtimeDesk {
   openSocket(
     holder: () => Principal | Promise<Principal>,
@@ -86,7 +85,6 @@ class Carried {
     if (this.#end) this.ended(this.#end);
   }
 
-  /** Tells the client why an event was not sent on. */
   refuse(error: unknown, eventId: unknown): void {
     const { error: told } = toRestBody(toServiceError(error));
     const about = typeof eventId === "string" ? eventId : null;
@@ -113,7 +111,6 @@ export class RealtimeSocket implements SocketTransport<Carried> {
       desk: RealtimeDesk;
       gate: Gate;
       ids: Ids;
-      /** Opens the record of a session; null when none are kept. */
       record(surface: string, requestId: string): RequestRecord | null;
     },
   ) {}

@@ -36,7 +36,6 @@ const NOBODY = { actor: null, adminToken: false };
 
 export interface RouteRunnerOptions {
   gate: Gate;
-  /** Opens the record of a request; null when none are kept. */
   record(surface: string, requestId: string): RequestRecord | null;
   rooms: Rooms;
   log: Log;
@@ -156,7 +155,6 @@ function noteRefusal(
   else record.refused(failure);
 }
 
-/** Reads and checks what the route declares. */
 async function receive(
   route: AnyRoute,
   call: RoutedCall,
@@ -236,14 +234,12 @@ interface Rate extends RateLimit {
 
 interface GateOptions {
   authenticator: Authenticator;
-  /** The holder of an API key; null when the key is unknown. */
   keys: { authenticate(secret: string): Promise<Principal | null> };
   counter: Counter;
   /** Of wrong tokens on routes for people and administrators. */
   tries: FailedTries;
   /** Of requests without a known API key. */
   keyTries: FailedTries;
-  /** Requests a minute that each API key may make. */
   apiRateLimitRpm: number;
   /** What else limits the pace of a key: itself, its tier and its group. */
   tierRates(principal: Principal): readonly Rate[];

@@ -6,7 +6,6 @@ import { ServiceError } from "../../kernel/errors.ts";
 export const ANONYMOUS_CALLS_MAX = 1_200;
 const WINDOW_MS = 60_000;
 
-/** Counts one call; the refusal when there were too many. */
 export async function strangerRefusal(counter: Counter, ip: string): Promise<ServiceError | null> {
   const limit = { key: `anonymous:${networkOf(ip)}`, max: ANONYMOUS_CALLS_MAX, windowMs: WINDOW_MS };
   const exceeded = await counter.hit([limit]);

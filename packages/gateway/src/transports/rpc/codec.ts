@@ -26,10 +26,7 @@ function endOfString(text: string, from: number): number {
   return i + 1;
 }
 
-/**
- * The source texts of every numeric `id` at the top level (of each batch element) of a valid JSON text. A scan
- * and not a second parse with a reviver, which a long list of numbers would make many times as slow.
- */
+/** Source texts of every numeric top-level `id`. A scan: a second parse with a reviver would be many times slower. */
 function idSources(text: string): (string | undefined)[] {
   const sources: (string | undefined)[] = [];
   const requestDepth = /^\s*\[/.test(text) ? 2 : 1;

@@ -27,7 +27,6 @@ interface RpcRunnerOptions {
   log: Log;
   calls: Counter;
   audit: AuditSink;
-  /** Opens the record of a call; null when none are kept. */
   record(method: string): RequestRecord | null;
 }
 
@@ -36,9 +35,7 @@ export interface RpcCallOptions {
   requestId: string;
   /** Refuses a request before it is dispatched, e.g. on an anonymous WebSocket. */
   guard?: (method: string) => ServiceError | null;
-  /** Sees the result of each call that succeeds. */
   onResult?: (method: string, result: unknown) => void;
-  /** Sees each response on its way out. */
   onResponse?: (json: string) => void;
 }
 

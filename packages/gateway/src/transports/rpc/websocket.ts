@@ -41,7 +41,6 @@ interface RpcSocketData {
   token: string | null;
   /** Whose socket it is; null for strangers and the admin token. */
   userId: string | null;
-  /** Of the token that was shown last. */
   sessionId: string | undefined;
   ip: string;
   userAgent: string | null;
@@ -50,7 +49,6 @@ interface RpcSocketData {
   inFlight: number;
   /** Of the messages under way and waiting. */
   heldBytes: number;
-  /** Oldest first. */
   waiting: (string | Buffer)[];
   waitingBytes: number;
   cancelIdle: () => void;
@@ -109,7 +107,6 @@ function renew(data: RpcSocketData, { access_token, user }: RefreshedSession): v
 
 /** `GET /api/rpc` upgraded to a WebSocket: one JSON-RPC text a message; no notifications here. */
 export class RpcWebSocket implements SocketHandlers<RpcSocketData> {
-  /** Of people who are signed in. */
   readonly #open = new Set<RpcSocket>();
 
   constructor(readonly options: RpcWebSocketOptions) {
@@ -192,7 +189,6 @@ export class RpcWebSocket implements SocketHandlers<RpcSocketData> {
     }
   }
 
-  /** Answers the message, and then what waits. */
   async #run(socket: RpcSocket, first: string | Buffer): Promise<void> {
     socket.data.inFlight++;
     try {

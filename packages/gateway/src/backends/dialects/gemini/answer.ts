@@ -46,7 +46,6 @@ function finishOf(body: Record<string, unknown>, reason: unknown, hasCalls: bool
   return hasCalls ? "tool_calls" : "stop";
 }
 
-/** A whole answer of `:generateContent` as a chat completion. */
 export function geminiAnswer(body: Record<string, unknown>): ChatAnswer {
   const candidate = candidateOf(body);
   if (!Array.isArray(body.candidates) && !isObject(body.promptFeedback))

@@ -3,7 +3,6 @@ import { BackendError } from "../../contract.ts";
 import { inputTexts } from "../../shared/embedding-encoding.ts";
 import { refuse } from "../chat-turns.ts";
 
-/** An embeddings request as a body of `:batchEmbedContents`. */
 export function geminiEmbedRequest(body: Record<string, unknown>, model: string): Record<string, unknown> {
   const texts =
     inputTexts(body.input) ?? refuse("input", "must be a text or an array of texts on this backend's API");

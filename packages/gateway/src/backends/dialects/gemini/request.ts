@@ -58,7 +58,6 @@ const SETTINGS: Readonly<Record<string, string>> = {
 /** Fields of Gemini's API that clients give in a chat request. */
 const OWN_FIELDS = ["safetySettings", "cachedContent"] as const;
 
-/** A chat request as a body of `:generateContent`. */
 export function geminiRequest(
   body: Record<string, unknown>,
   { kept, wantsThoughts }: ChatRequestOptions,

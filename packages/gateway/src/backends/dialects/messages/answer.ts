@@ -15,7 +15,6 @@ const FINISHES: Readonly<Record<string, string>> = {
 const text = (value: unknown): string => (typeof value === "string" ? value : "");
 const isSealed = ({ type }: Block): boolean => type === "thinking" || type === "redacted_thinking";
 
-/** A whole Message as a chat completion. */
 export function messagesAnswer(message: Record<string, unknown>): ChatAnswer {
   const blocks = Array.isArray(message.content) ? message.content.filter(isObject) : null;
   if (!blocks) throw new BackendError("transport", "the upstream answered without `content`");
@@ -38,7 +37,6 @@ export function messagesAnswer(message: Record<string, unknown>): ChatAnswer {
   };
 }
 
-/** Turns the events of a streamed Message into those of a chat. */
 export class MessagesStream implements AnswerConverter {
   done = false;
   readonly #events: ChatEvents;

@@ -13,7 +13,6 @@ const textOnly = (delta: unknown): string | null =>
     ? delta.text
     : null;
 
-/** Reads a Message, or the events of one. */
 export class MessagesReader implements NativeReader {
   isComplete = false;
   /** The first event has counts as well, of an answer that has only begun. */

@@ -59,7 +59,6 @@ const OWN_FIELDS = ["thinking", "context_management"] as const;
 const SAMPLING_FIELDS = ["temperature", "top_p", "top_k"] as const;
 const EPHEMERAL = { type: "ephemeral" };
 
-/** A chat request as a body of `POST /v1/messages`. */
 export function messagesRequest(
   body: Record<string, unknown>,
   { model, stream, kept, wantsThoughts }: ChatRequestOptions,

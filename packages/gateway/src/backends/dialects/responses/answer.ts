@@ -11,7 +11,6 @@ const objects = (value: unknown): Item[] => (Array.isArray(value) ? value.filter
 const joined = (parts: readonly Item[], type: string, field: string): string =>
   parts.map((part) => (part.type === type ? text(part[field]) : "")).join("");
 
-/** The failure that a response or an `error` event reports. */
 function failureIn(error: unknown): BackendError {
   const told = isObject(error) ? error : {};
   const isBusy = told.code === "server_is_overloaded" || told.code === "slow_down";
@@ -19,7 +18,6 @@ function failureIn(error: unknown): BackendError {
   return new BackendError("upstream", text(told.message) || "the upstream failed", status);
 }
 
-/** A whole response as a chat completion. */
 export function responsesAnswer(response: Record<string, unknown>): ChatAnswer {
   if (response.status === "failed") throw failureIn(response.error);
   if (!Array.isArray(response.output))
@@ -60,7 +58,6 @@ export function responsesAnswer(response: Record<string, unknown>): ChatAnswer {
 /** An item as it is sent back: its state is the server's own. */
 const sentBack = ({ status: _, ...item }: Item): Item => item;
 
-/** Turns the events of a streamed response into those of a chat. */
 export class ResponsesStream implements AnswerConverter {
   done = false;
   readonly #events: ChatEvents;

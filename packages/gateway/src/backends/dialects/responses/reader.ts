@@ -6,7 +6,6 @@ import { chatUsage } from "./chat-usage.ts";
 
 const SEALED = "encrypted_content";
 
-/** Reads a response, or the events of one. */
 export class ResponsesReader implements NativeReader {
   usage: unknown = null;
   isComplete = false;

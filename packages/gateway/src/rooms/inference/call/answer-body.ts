@@ -13,7 +13,6 @@ export const readAnswer = (answer: Answer): Buffer | Promise<Buffer> => answer.b
 /** A whole answer. Its two ends are decoded once, because searching a string is far cheaper than searching bytes. */
 export class AnswerBody {
   readonly #head: string;
-  /** From `tailStart` on, in Latin-1. */
   readonly tail: string;
   readonly tailStart: number;
 

@@ -3,7 +3,6 @@ import { isObject } from "../../../kernel/json.ts";
 import type { AnswerBody } from "./answer-body.ts";
 import { type ReportedUsage, usageFields } from "./usage-tail.ts";
 
-/** Which of the two conventions an answer is written in. */
 export interface AnswerForm {
   idPrefix: string;
   /** `object` of a whole answer and of a chunk. */
@@ -37,7 +36,6 @@ export interface AnswerHead {
   model: string;
 }
 
-/** The usage we settled, and whether the upstream reported it. */
 export interface OwedAnswer {
   isReported: boolean;
   owed: ReportedUsage | null;
@@ -111,10 +109,7 @@ function completeAnswer(
   }));
 }
 
-/**
- * An embeddings answer in the contract's form, in parts: most upstreams lack only `completion_tokens`, which goes
- * between what they wrote.
- */
+/** An embeddings answer in the contract's form. Most upstreams lack only `completion_tokens`, which is spliced in. */
 export function completeEmbeddings(body: AnswerBody, model: string, usage: OwedAnswer): readonly Buffer[] {
   const whole = completeList(body, model, usage);
   const usageAt = whole.lastIndexOf('"usage"');

@@ -14,7 +14,6 @@ const CONTEXT_TOKENS_UNKNOWN = 128_000;
 /** The lowest limit we set on an answer, unless the client asks for less. */
 const OUTPUT_TOKENS_LOWERED_MIN = 256;
 
-/** What is sent; its bytes exist once it was built for a backend. */
 export interface SentBody {
   bytes(): Uint8Array | string;
 }
@@ -35,7 +34,6 @@ function numberedTokens(payload: Payload, field: "input" | "prompt"): number | n
   return tokens + Math.max(0, beside - FRAME_TOKENS);
 }
 
-/** The most that an embeddings request can cost. */
 export class EmbeddingsBound implements TokenBound {
   readonly outputTokensMax = 0;
   readonly outputTokensMin = 0;
@@ -57,12 +55,10 @@ export class EmbeddingsBound implements TokenBound {
 interface ChatBoundOptions {
   body: SentBody;
   payload: Payload;
-  /** Whether it may contain images or audio. */
   mayHaveMedia: boolean;
   spend: SpendFields;
   /** What an answer has at most when nothing limits it; absent: that is not known. */
   usualTokens?: number;
-  /** Of the model; null: not known. */
   contextTokens: number | null;
   /** Fields that limit the answer on the backend. */
   honoured: readonly string[];
@@ -72,7 +68,6 @@ interface ChatBoundOptions {
 export class ChatBound implements TokenBound {
   readonly outputTokensMax: number;
   readonly outputTokensMin: number;
-  /** Whether the backend is sent a limit that it honours. */
   readonly isTold: boolean;
   readonly #body: SentBody;
   readonly #mayHaveMedia: boolean;

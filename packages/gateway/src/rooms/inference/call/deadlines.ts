@@ -37,7 +37,6 @@ const TICKS_PER_DEADLINE = 4;
 /** How long calls have to settle when the service stops. */
 const SETTLED_WITHIN_MS = 2_000;
 
-/** The abort reason for a client that disconnected. */
 export const CLIENT_LEFT = new Error("the client left");
 const CLIENT_STALLED = new Error("the client stopped reading");
 
@@ -71,9 +70,7 @@ export class WatchedCall {
   #pingedMs = 0;
   /** Called when the call is aborted, whether or not the upstream has finished. */
   onAborted: (() => void) | null = null;
-  /** Called when a stream has been silent for a while. */
   onSilence: (() => void) | null = null;
-  /** Where it stands in the list of all calls. */
   index = -1;
 
   constructor(
@@ -122,7 +119,6 @@ export class WatchedCall {
     this.#lastMs = this.clock.elapsed();
     this.#phase = "streaming";
   }
-  /** The client is not reading. */
   blocked(): void {
     this.#lastMs = this.clock.elapsed();
     this.#phase = "blocked";
@@ -178,11 +174,7 @@ const idsOf = ({ keyId, userId, groupId }: Payer): string[] =>
 
 /** Checks the timeouts of all calls with one timer, and ends those whose rights were taken away. */
 export class CallWatch {
-  /**
-   * In no order. Not a set: one that elements come to and leave all the time is copied to new memory again and again,
-   * and the copies lead to each other. The first that has survived some collections keeps all later ones, with every
-   * call in them, until a full GC.
-   */
+  /** Unordered array, not a Set: a churning Set is reallocated, and old copies keep ended calls alive until a full GC. */
   readonly #calls: WatchedCall[] = [];
   readonly #stop: () => void;
   readonly #tickMs: number;
@@ -269,7 +261,6 @@ export class CallWatch {
     }
   }
 
-  /** The service stops: every call ends now, and has settled when this resolves. */
   async close(): Promise<void> {
     this.#stop();
     if (this.#calls.length === 0) return;

@@ -3,7 +3,6 @@ import { BackendError, type Overflow } from "../../../backends/contract.ts";
 import { type ErrorName, ServiceError } from "../../../kernel/errors.ts";
 import { BUSY_RETRY_SECONDS } from "../../routing/index.ts";
 
-/** The caller's error for a backend's failure. */
 export function toFailure(error: unknown, headers?: Readonly<Record<string, string>>): unknown {
   if (!(error instanceof BackendError)) return error;
   const { message, kind, retryAfterSeconds, status } = error;

@@ -13,7 +13,6 @@ const FIRST_CHUNK_BUCKETS_SECONDS = [
   0.001, 0.0025, 0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 1.5, 2, 3, 5,
   7.5, 10, 15, 30, 60, 300,
 ];
-/** Models with cached metric handles; more than any gateway lists. */
 const MODELS_MAX = 2_000;
 
 const OPERATIONS = ["chat", "text_completion", "embeddings", ...POSTED_CAPABILITIES] as const;
@@ -25,7 +24,6 @@ interface CallFacts {
   backend: string;
   requestId: string;
   channel: string;
-  /** W3C header of the client's own trace. */
   traceparent: string | null;
   record: RequestRecord | null;
 }
@@ -54,7 +52,6 @@ export class ObservedCall {
     this.#startedMs = observer.clock.now();
   }
 
-  /** The first piece of a streamed answer has arrived. */
   firstChunk(): void {
     this.#firstChunkMs ??= this.observer.clock.now();
     const { record } = this.facts;
@@ -162,7 +159,6 @@ export class CallObserver {
     this.#tokens = metrics.counter("gateway_tokens_total", "Metered tokens by model and direction");
   }
 
-  /** A request was refused before any upstream was called. */
   refused(status: number): void {
     this.#refusals.add(1, { status: String(status) });
   }

@@ -12,17 +12,14 @@ const NOTHING: ReadonlyMap<string, string> = new Map();
 
 interface OutgoingOptions {
   payload: Payload;
-  /** As the client wrote it. */
   model: string;
   /** Fields to set in what is sent, besides the model. */
   set?: ReadonlyMap<string, string>;
-  /** Of a chat. */
   spend?: SpendFields;
   /** Set where the payload is in a vendor's dialect, which the backend may speak. */
   native?: NativeRequest;
   /** Absent: those that the backend's kind honours in a chat. */
   limitFields?: readonly string[];
-  /** Of work other than chats and vectors. */
   work?: AskedWork;
 }
 
@@ -40,7 +37,6 @@ export class Outgoing implements SentBody {
 
   constructor(
     readonly options: OutgoingOptions,
-    /** After alias resolution. */
     readonly model: string,
     /** Changes when another backend is tried. */
     public route: Route,

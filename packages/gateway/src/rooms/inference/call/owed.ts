@@ -20,7 +20,6 @@ export const NOTHING_CAME: CallEnd = { isWhole: false, reported: null, delivered
 
 interface OwedUsage extends ReportedUsage {
   isEstimated: boolean;
-  /** Set where the price is not by the token. */
   costUsd?: number;
 }
 
@@ -33,11 +32,7 @@ interface Circumstances {
   writtenTokens: number;
 }
 
-/**
- * What was sent is owed. For a complete answer that is what the upstream reported; otherwise the larger of that, of what
- * was counted here, and of what the model can have written. An upstream that fails without having delivered anything is
- * owed nothing: null.
- */
+/** What was sent is owed: the report of a complete answer, else the larger of report, count and what was written. Null: nothing. */
 export function owedFor(
   end: CallEnd,
   bound: TokenBound | WorkBound,
@@ -84,7 +79,6 @@ const atLeast = (
   isEstimated: true,
 });
 
-/** The answer has tokens of its own; vectors have none. */
 const isWritten = (bound: TokenBound): boolean => !(bound instanceof EmbeddingsBound);
 
 /** The report with what it lacks. Of a sum alone, as much is output as was delivered; other gaps are counted. */

@@ -24,7 +24,6 @@ export function sessionHeader(header: (name: string) => string | null): string |
   return null;
 }
 
-/** The same for a request's body. */
 export function sessionField(payload: Payload): string | null {
   const [metadata, client] = [payload.value("metadata"), payload.value("client_metadata")];
   const signs = [

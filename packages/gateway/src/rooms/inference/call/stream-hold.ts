@@ -5,10 +5,7 @@ const ASK_AT_SHARE = 3 / 4;
 /** The smallest step by which a hold grows. */
 const STEP_TOKENS_MIN = 64;
 const STEP_TOKENS_USUAL = 1_024;
-/**
- * Tokens are counted without a tokenizer, which can overestimate by a third. An upstream that was sent a
- * limit is therefore stopped only when the count is beyond that.
- */
+/** Counting without a tokenizer can overestimate by a third; an upstream with a limit is stopped only beyond that. */
 const COUNT_ERROR = 4 / 3;
 
 interface StreamHoldOptions {

@@ -44,11 +44,8 @@ export interface Asker {
   /** Which models the key may use; null without one. */
   rules: ModelTerms | null;
   refId: string | null;
-  /** `backend` of the usage row. */
   channel: "gateway" | "rpc";
-  /** W3C header of the client's own trace. */
   traceparent: string | null;
-  /** What is noted of the request; null when no records are kept. */
   record: RequestRecord | null;
   /** The session that the client's headers name. */
   session?: string | null;
@@ -69,12 +66,10 @@ export interface UpstreamCallOptions {
   asker: Asker;
   payload: Payload;
   capability: Operation;
-  /** As the client wrote it. */
   model: string;
   provider: string | null;
   /** Of a conversation: its backend; null: it has none yet. */
   boundTo?: string | null;
-  /** Of a chat: what it says about the size of its answer. */
   spend?: SpendFields;
   /** Set where the payload is in a vendor's dialect, which the backend may speak. */
   native?: NativeRequest;
@@ -87,7 +82,6 @@ export interface UpstreamCallOptions {
   work?: AskedWork;
   /** Throws the refusal of what this backend must not be sent. */
   requireOn?(config: BackendConfig): void;
-  /** Media type of the body; absent: JSON. */
   contentType?: string;
   /** Sends it: the capability's own function. */
   send(backend: Backend, call: ChatCall & PostCall): Promise<Answer> | undefined;
@@ -98,7 +92,6 @@ export class UpstreamCall {
   readonly watched: WatchedCall;
   readonly observed: ObservedCall;
   readonly #tried: Route[] = [];
-  /** The number of the latest attempt of which nothing was sent; 0: there is none. */
   #unsentAttempt = 0;
   /** Why the latest attempt broke; null once an answer came. */
   #failure: string | null = null;
@@ -110,7 +103,6 @@ export class UpstreamCall {
   private constructor(
     readonly parts: CallParts,
     readonly options: UpstreamCallOptions,
-    /** These two change with the target of a model route. */
     public outgoing: Outgoing,
     public admission: Admission,
     /** Of a model route: the targets that may be taken instead. */
@@ -177,7 +169,6 @@ export class UpstreamCall {
     return this.outgoing.loweredTo;
   }
 
-  /** The hold of a stream, which grows with what is delivered. */
   streamHold(): StreamHold {
     const { admission, outgoing } = this;
     const promptTokens = () => outgoing.bound.promptTokens;
@@ -208,10 +199,7 @@ export class UpstreamCall {
     this.route.begun();
   }
 
-  /**
-   * The call broke before its client has got anything: null when another backend was taken, and the call can be sent
-   * again; otherwise what to tell. Without a model route that is done once, where the backend could not be reached.
-   */
+  /** The call broke before its client got anything. Null: another backend was taken; otherwise what to tell. */
   async fallBack(error: unknown): Promise<unknown> {
     this.#cancelBegin?.();
     this.#cancelBegin = null;

@@ -3,7 +3,6 @@ import type { UsageParts } from "../../../kernel/usage-parts.ts";
 
 const membersOf = (value: unknown): Record<string, unknown> | null => (isObject(value) ? value : null);
 
-/** The first of these values that is there; undefined if it is not a number of tokens. */
 function tokenCount(...values: readonly unknown[]): number | undefined {
   const value = values.find((given) => given !== undefined && given !== null);
   return Number.isSafeInteger(value) && (value as number) > 0 ? (value as number) : undefined;

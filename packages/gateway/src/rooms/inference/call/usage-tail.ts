@@ -4,7 +4,6 @@ import type { UsageParts } from "../../../kernel/usage-parts.ts";
 import type { AnswerBody } from "./answer-body.ts";
 import { partsIn } from "./usage-parts.ts";
 
-/** Token counts as an upstream reports them. */
 export interface ReportedUsage extends UsageParts {
   /** What the report does not say; where it is both, the sum was reported and stands as the prompt's. */
   lacks?: "prompt" | "completion" | "both";
@@ -19,7 +18,6 @@ export const largerUsage = (before: ReportedUsage | null, now: ReportedUsage): R
 const tokensOf = ({ promptTokens, completionTokens }: ReportedUsage): number =>
   promptTokens + completionTokens;
 
-/** Token counts as an answer carries them. */
 export const usageFields = ({ promptTokens, completionTokens }: ReportedUsage) => ({
   prompt_tokens: promptTokens,
   completion_tokens: completionTokens,
@@ -65,10 +63,7 @@ export function readUsage(value: unknown): UsageReport {
   return { promptTokens, completionTokens, lacks: p === null ? "prompt" : "completion" };
 }
 
-/**
- * The usage of a whole JSON answer without parsing it: the last `"usage"` that is followed by a complete object
- * and stands at the top level, which is where every server writes it, near the end.
- */
+/** The usage of a whole JSON answer without parsing it: the last top-level `"usage"` object, near the end. */
 export function usageOfTail(body: AnswerBody): UsageReport {
   const { tail } = body;
   const last = tail.lastIndexOf(KEY);

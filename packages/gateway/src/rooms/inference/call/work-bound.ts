@@ -4,7 +4,6 @@ import { bytesOf, type SentBody } from "./bound.ts";
 
 type WorkCounts = Readonly<Partial<Record<WorkUnit, number>>>;
 
-/** How much work a request may be. */
 interface WorkSize {
   counts: WorkCounts;
   /** Besides those of a body that is JSON. */
@@ -16,7 +15,6 @@ interface WorkSize {
 export interface AskedWork extends WorkSize {
   /** What it may be priced by. */
   units: readonly WorkUnit[];
-  /** Of images. */
   look?: ImageLook;
   /** The body is a form: `promptTokens` are all that it has. */
   isForm: boolean;
@@ -28,13 +26,11 @@ export interface AskedWork extends WorkSize {
 export interface Made {
   counts?: WorkCounts;
   look?: Partial<ImageLook>;
-  /** What cannot be true. */
   problem?: string;
 }
 
 /** The most that a piece of work can cost: by its own price, or by the tokens of a model without one. */
 export class WorkBound implements TokenBound {
-  /** In US dollars; null where tokens count. */
   readonly mostUsd: number | null;
   readonly outputTokensMax: number;
   /** It cannot be made smaller. */

@@ -2,10 +2,7 @@ import { fail } from "../../../kernel/errors.ts";
 import { isObject } from "../../../kernel/json.ts";
 import { estimatePromptTokens } from "../../metering/index.ts";
 
-/**
- * What the names of a request's fields mean to the gateway: which of them decide what it costs, which have one spelling
- * only, which are the gateway's own, and what `extra` may set.
- */
+/** What field names mean: which decide the cost, which have one spelling, which are ours, what `extra` may set. */
 
 /** Fields that limit the output, under every name that servers use. */
 const LIMIT_FIELDS = [
@@ -37,7 +34,6 @@ const COUNT_FIELDS = [
 
 /** Text that is charged as output as far as the answer differs from it. */
 const PREDICTION = "prediction";
-/** Where a server's own options stand; limits may be among them. */
 export const OPTIONS = "options";
 
 const KINDS: ReadonlyMap<string, "limit" | "count"> = new Map([
@@ -97,7 +93,6 @@ const UNUSUAL = /[^a-z0-9_]/;
 /** A limit with the place where it stands in what is sent. */
 interface OutputLimit {
   name: string;
-  /** Inside `options`. */
   inOptions: boolean;
   value: number;
 }
@@ -105,7 +100,6 @@ interface OutputLimit {
 /** What a request says about the size of its answer. */
 export class SpendFields {
   readonly limits: OutputLimit[] = [];
-  /** Answers that are asked for at once. */
   choices = 1;
   /** Of the predicted output, estimated. */
   predictionTokens = 0;
@@ -217,7 +211,6 @@ export const isOwnField = (key: string): boolean => OWN_FIELDS.includes(key);
 export const hasOwnField = (payload: { has(key: string): boolean }): boolean =>
   OWN_FIELDS.some((key) => payload.has(key));
 
-/** A member of an object inside the request. */
 export interface InnerField {
   name: string;
   value: unknown;
@@ -290,7 +283,6 @@ export function geminiSpend(fields: Pick<Fields, "inner" | "value">, settings: s
   return spend;
 }
 
-/** A repeated name is checked each time: servers disagree on which one counts. */
 function readOptions(spend: SpendFields, options: readonly InnerField[]): void {
   for (const { name, value } of options) {
     SPELLED_ONE_WAY_IN_OPTIONS.require(name, "options.");

@@ -15,7 +15,6 @@ export interface ChatFields {
   conversationId: string | null;
   /** Recall may be injected. */
   memory: boolean;
-  /** What it says about the size of its answer. */
   spend: SpendFields;
   /** The client's own wish for the usage chunk. */
   wantsUsage: boolean;
@@ -31,7 +30,6 @@ interface EmbeddingsFields {
 export const refuse = (field: string, expected: string): never =>
   fail("missing_fields", `\`${field}\` ${expected}`, { data: { fields: [field] } });
 
-/** A field that may be absent or null, of the given kind. */
 function optional<T>(payload: Payload, field: string, { is, expected }: Kind<T>): T | null {
   const value = payload.value(field) ?? null;
   if (value === null) return null;
@@ -143,7 +141,6 @@ function readPrompt(prompt: unknown): {
   };
 }
 
-/** Of work that passes as it is. */
 export const readWorkFields = (payload: Payload): { model: string; provider: string | null } => ({
   model: modelOf(payload),
   provider: optional(payload, "provider", TEXT),

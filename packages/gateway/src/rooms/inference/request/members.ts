@@ -24,7 +24,6 @@ const LONG_CHARS_MIN = 256;
 const PROBE_CHARS = 512;
 const PROBE_ESCAPES_MIN = 12;
 
-/** Where a member of an object lies, in bytes. */
 export interface Member {
   key: string;
   /** The member with its key, up to the end of its value. */
@@ -36,17 +35,11 @@ export interface Member {
 interface Outline {
   /** In order, repeated keys included. */
   members: Member[];
-  /**
-   * The text without those long strings of the member `lightened` that are full of escapes. A parser copies such strings
-   * character by character, and prompts with code in them have thousands of escapes. They have been checked here.
-   */
+  /** The text without long strings of `lightened` that are full of escapes, which parse slowly; they are checked here. */
   shape: string;
 }
 
-/**
- * Finds the members of a JSON object. `text` is `bytes` in Latin-1, so that positions are the same in both. What is
- * wrong inside a member is left to the parser of `shape`.
- */
+/** Finds the members of a JSON object. `text` is `bytes` in Latin-1, so that positions are the same in both. */
 export function outlineOf(bytes: Buffer, text: string, lightened?: string): Outline {
   if (!isAscii(bytes) && !isUtf8(bytes)) throw new JsonScanError("it is not valid UTF-8");
   if (text.startsWith(BYTE_ORDER_MARK))
@@ -86,7 +79,6 @@ function memberAt(start: number, bytes: Buffer, text: string, strings: Strings):
 
 function endOfValue(text: string, at: number, endOf?: (from: number) => number): number {
   const char = text.charCodeAt(at);
-  // The object itself is one level.
   if (char === OPEN_BRACE || char === OPEN_BRACKET)
     return endOfBrackets(text, at, { depthMax: JSON_DEPTH_MAX - 1, endOf });
   if (char === QUOTE) {
@@ -160,7 +152,6 @@ const IS_ESCAPED = table('"\\/bfnrt');
 const IS_HEX = table("0123456789abcdefABCDEF");
 const HEX_DIGITS = 4;
 
-/** The position after the closing quote of a string that is valid JSON; else -1. */
 function endOfValidString(bytes: Uint8Array, from: number): number {
   const plain = IS_PLAIN;
   const lastFour = bytes.length - 4;

@@ -40,7 +40,6 @@ function problemOf(message: unknown, i: number): MessagesProblem | null {
 
 const MEDIA_KEYS = ["image_url", "input_audio", "audio_url", "video_url", "input_video", "file"] as const;
 
-/** Whether there may be images or sounds in them. */
 export const mayHaveMedia = (messages: unknown): boolean =>
   Array.isArray(messages) && messages.some((message) => isObject(message) && hasMedia(message));
 

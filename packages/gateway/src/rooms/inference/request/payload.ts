@@ -24,7 +24,6 @@ const INNER_BYTES_MAX = 256 * 1024;
 /** Nearly all of a body: kept as values, they would be a second copy of it until the answer is there. */
 const MESSAGES = "messages";
 
-/** The client's own bytes, and where the members lie. */
 interface Source {
   bytes: Buffer;
   /** Each key once; where a client repeats one, the last counts, as it does to every JSON parser. */
@@ -38,15 +37,9 @@ export interface ComposedBody extends JsonBody {
   size(): number;
 }
 
-/**
- * A request body whose top level is known: the client's own bytes, or what another API's request was turned into. It is
- * parsed once. Where there are bytes it is changed by splicing, so that everything else passes exactly as the client
- * wrote it.
- */
+/** A request body whose top level is known, parsed once. The client's own bytes are spliced, so the rest passes unchanged. */
 export class Payload {
-  /** What is wrong with the messages, or that there are none. */
   readonly messagesProblem: MessagesProblem | null;
-  /** Whether there may be images or sounds in the messages. */
   readonly mayHaveMedia: boolean;
   /** Of what another API's request was turned into. */
   wantsThoughts = false;
@@ -116,7 +109,6 @@ export class Payload {
     return this.#source?.bytes.includes(text) ?? true;
   }
 
-  /** All of it, as the client wrote it. */
   object(): Record<string, unknown> {
     const source = this.#source;
     return source ? JSON.parse(source.bytes.toString()) : Object.fromEntries(this.#values);
@@ -140,7 +132,6 @@ export class Payload {
     return extra ? extra.value : this.value(name);
   }
 
-  /** The names of all that is sent. */
   sentNames(): string[] {
     const added = this.extra.filter(({ isSent }) => isSent);
     return [...this.names(), ...added.map(({ name }) => name)].filter((name) => !isOwnField(name));
@@ -162,10 +153,7 @@ export class Payload {
     }));
   }
 
-  /**
-   * What is sent upstream: `set` replaces or adds fields, given as JSON texts; the gateway's own fields go; the members
-   * of an `extra` object are added, but never in place of a field of the request or of one in `set`.
-   */
+  /** What is sent: `set` replaces or adds fields, the gateway's own go, and `extra` adds what neither of them has. */
   compose(set: ReadonlyMap<string, string>): ComposedBody {
     const source = this.#source;
     if (source && set.size === 0 && !source.hasDuplicates && !hasOwnField(this))
@@ -198,7 +186,6 @@ function openingOf(bytes: Buffer, { valueStart, end }: Member): unknown[] {
   while (text[start] === "{" && found.at(-1)?.role !== "user") {
     const close = endOfBrackets(text, start, { depthMax: JSON_DEPTH_MAX });
     found.push(JSON.parse(bytes.toString("utf8", valueStart + start, valueStart + close)));
-    // Behind the comma.
     start = skipSpace(text, skipSpace(text, close) + 1);
   }
   return found;
@@ -274,14 +261,12 @@ function orRefuse<T>(read: () => T): T {
 /** A request in a vendor's own dialect: a backend that speaks it is sent the client's bytes. */
 export interface NativeRequest {
   dialect: DialectName;
-  /** As the client wrote it. */
   payload: Payload;
   model: string;
   stream: boolean;
   spend: SpendFields;
   /** Fields to set so that the answer has at most so many tokens. */
   limited(tokens: number): ReadonlyMap<string, string>;
-  /** The client's headers with such names. */
   headersLike(names: RegExp): Record<string, string>;
   /** The same as a chat, for a backend that does not speak the dialect. Throws the refusal of what no chat can carry. */
   chat(): Payload;

@@ -27,10 +27,7 @@ interface StoredResponsesOptions extends Needs<"db" | "clock" | "log"> {
   isShared: boolean;
 }
 
-/**
- * Answers of the Responses API, kept for `previous_response_id` and to be read again. One that was gone on from
- * becomes a conversation, which its owner sees and can delete, and with it what is kept here.
- */
+/** Answers kept for `previous_response_id`. One that was continued becomes a conversation, which its owner can delete. */
 export class StoredResponses {
   readonly #store: ResponseStore;
   readonly #writer: ResponseWriter;
@@ -141,10 +138,7 @@ const turnOf = ({ input, output }: ChainedRow): StoredTurn => ({
   output: JSON.parse(output),
 });
 
-/**
- * What is stored of a turn: of a response that is too large only its output; null where that is, too. Output is kept
- * apart because the turns that go on from it need nothing else, and tools and instructions would count in each of them.
- */
+/** What is stored of a turn: of a large response only its output; null where that is too large as well. */
 function partsOf(
   input: string,
   responseJson: string,

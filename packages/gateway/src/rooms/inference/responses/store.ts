@@ -3,7 +3,6 @@ import { type Database, insertRows } from "../../../storage/contract.ts";
 
 /** One turn of the Responses API. `input`, `output` and `response` are JSON. */
 export interface ResponseRow {
-  /** The request's. */
   id: string;
   user_id: string;
   previous_id: string | null;
@@ -105,7 +104,6 @@ export class ResponseStore {
     ]);
   }
 
-  /** Whether there was one of this user's. */
   async remove(userId: string, id: string): Promise<boolean> {
     const removed = await this.db.run("DELETE FROM stored_responses WHERE id = $1 AND user_id = $2", [
       id,

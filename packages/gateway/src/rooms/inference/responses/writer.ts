@@ -32,7 +32,6 @@ export class ResponseWriter {
 
   constructor(readonly options: WriterOptions) {}
 
-  /** False when the queue is full. */
   keep(row: ResponseRow): boolean {
     const chars = charsOf(row);
     if (this.#queueChars + chars > QUEUE_CHARS_MAX) return false;

@@ -23,15 +23,12 @@ export interface ChatMeterOptions {
   keepUsage: boolean;
   /** Sees every chunk after its choices were normalised. */
   onChunk?: (chunk: ChatChunk, choices: readonly Choice[]) => void;
-  /** Fields to add to each chunk where the upstream leaves them out. */
   head?: AnswerHead;
-  /** Absent: a chat. */
   form?: AnswerForm;
 }
 
 /** Reads the events of a streamed chat as far as metering needs. */
 export class ChatMeter implements EventReader, StreamReader {
-  /** The largest plausible usage; null when there is none. */
   usage: ReportedUsage | null = null;
   isAbsurd = false;
   /** UTF-8 bytes of text that were passed on. */
@@ -41,7 +38,6 @@ export class ChatMeter implements EventReader, StreamReader {
   #textEvents = 0;
   /** How much text there was when usage was last reported. */
   #usageAtBytes = 0;
-  /** The upstream said `[DONE]`. */
   done = false;
   finished = false;
   /** The upstream's error that ends the stream as a failure. */
@@ -67,7 +63,6 @@ export class ChatMeter implements EventReader, StreamReader {
     return this.#lines.feed(piece);
   }
 
-  /** The upstream has ended: what is left of its bytes. */
   flush(): Uint8Array | null {
     return this.#lines.flush();
   }
@@ -151,7 +146,6 @@ export class ChatMeter implements EventReader, StreamReader {
     return isChanged ? { replacement: dataLine(chunk) } : "keep";
   }
 
-  /** An event with nothing but usage. */
   #usageAlone(chunk: ChatChunk, json: string | undefined): Verdict {
     if (this.options.keepUsage) {
       this.#usageEvent = Buffer.from(`data: ${json ?? JSON.stringify(chunk)}\n\n`);
@@ -181,10 +175,7 @@ export class ChatMeter implements EventReader, StreamReader {
     if (Array.isArray(delta.tool_calls)) this.#sawTools = true;
   }
 
-  /**
-   * What closes a whole answer: the finish and the usage that some upstreams forget, then `[DONE]`. One that the
-   * gateway stopped because the payer cannot cover more ends like one that reached its limit.
-   */
+  /** What closes a whole answer: a missing finish and usage, then `[DONE]`. One that was stopped ends as if at its limit. */
   closing(settled: ReportedUsage | null, { isStopped = false } = {}): Uint8Array {
     const parts: Uint8Array[] = this.atBoundary ? [] : [Buffer.from("\n\n")];
     const add = (last: ChatChunk, fields: ChatChunk) => {

@@ -2,7 +2,6 @@ import { isObject } from "../../../kernel/json.ts";
 import { type AnswerForm, type AnswerHead, CHAT_FORM } from "../call/answer-shape.ts";
 import { ToolDeltas } from "./tool-deltas.ts";
 
-/** One event of a streamed chat answer, as far as it is looked at. */
 export interface ChatChunk {
   id?: unknown;
   model?: unknown;
@@ -12,7 +11,6 @@ export interface ChatChunk {
   [field: string]: unknown;
 }
 
-/** A choice after its fields were normalised. */
 export interface Choice {
   index: number;
   delta: Record<string, unknown>;
@@ -25,15 +23,9 @@ export interface Choice {
   message?: unknown;
 }
 
-/**
- * Adds what strict client libraries refuse to do without and some upstreams leave out: what the chunk is part of,
- * `choices`, each choice's `index`, `delta` and `finish_reason`, the role in the first delta, and what tool-call deltas
- * lack.
- */
+/** Adds what strict clients need and some upstreams leave out: ids, `choices`, `index`, `delta`, `finish_reason`, the role. */
 export class ChunkNormaliser {
-  /** Choices whose role has been sent. */
   readonly #opened = new Set<number>();
-  /** By choice. */
   readonly #toolDeltas = new Map<number, ToolDeltas>();
 
   constructor(

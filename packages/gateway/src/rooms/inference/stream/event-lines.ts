@@ -22,23 +22,16 @@ export type Verdict = "keep" | "drop" | "end" | { replacement: string };
 export interface EventReader {
   /** Data that stands in one line, between the positions; `text` is `bytes` in Latin-1. Partial: more lines belong to it. */
   line(bytes: Uint8Array, text: string, from: number, end: number): Verdict | "partial";
-  /** Data that took several lines; clients get it in one. */
   event(data: string): Exclude<Verdict, "keep">;
-  /** So much of a line passed unread. */
   unread(bytes: number): void;
-  /** The stream cannot be read on. */
   broke(problem: string): void;
 }
 
-/**
- * Cuts an event stream into lines and has their data read, and passes on what the reader keeps. The result does not
- * depend on how the bytes are cut into pieces.
- */
+/** Cuts an event stream into lines for a reader, however the bytes are cut, and passes on what it keeps. */
 export class EventLines {
   readonly #lineEnds = new LineEnds();
   #pending: Uint8Array[] = [];
   #pendingBytes = 0;
-  /** Inside a line too long to be looked at. */
   #passing = false;
   #dropBlank = false;
   /** The last line that was passed on was blank, so that what follows is an event of its own. */
@@ -68,7 +61,6 @@ export class EventLines {
     return rest ? Buffer.concat([passed, rest]) : passed;
   }
 
-  /** The upstream has ended: the rest of a last line that no newline closed. */
   flush(): Uint8Array | null {
     const rest = this.#lineEnds.end();
     if (this.#pendingBytes + rest.length === 0 && this.#partial === null) return null;
@@ -161,7 +153,6 @@ export class EventLines {
     return "end";
   }
 
-  /** The blank line behind an event of several lines. */
   #wholeEvent(data: string): Verdict {
     this.#partial = null;
     this.#atBoundary = true;
@@ -170,24 +161,19 @@ export class EventLines {
   }
 }
 
-/**
- * An event stream with lines that end in LF or CRLF, without a byte order mark: a stream may begin with one, and a line
- * may end in CR alone. Almost no server does either, and the bytes of others pass as they are.
- */
+/** Lines ending in LF or CRLF, without a byte order mark. Almost no server needs either; other bytes pass unchanged. */
 export class LineEnds {
   /** What may be the beginning of a byte order mark; null once the stream has begun. */
   #opening: Uint8Array | null = new Uint8Array();
   /** The last piece ended with a CR, which the next one may complete. */
   #heldCr = false;
 
-  /** Takes a piece and returns what is known of it. */
   feed(bytes: Uint8Array): Uint8Array {
     const begun = this.#opening === null ? bytes : this.#begin(Buffer.concat([this.#opening, bytes]));
     if (!this.#heldCr && begun.indexOf(CR) === -1) return begun;
     return this.#withLineFeeds(this.#heldCr ? Buffer.concat([CARRIAGE_RETURN, begun]) : begun);
   }
 
-  /** The stream has ended: what was held back. */
   end(): Uint8Array {
     const rest = this.#opening ?? new Uint8Array();
     this.#opening = null;

@@ -9,7 +9,6 @@ import { countTexts } from "./text-size.ts";
 const EVENT_BYTES_MAX = 64 * 1024 * 1024;
 const EVENT_END = /\r?\n\r?\n/g;
 const EVENT_END_BYTES_MAX = 4;
-/** One byte, one character: positions are the same in both. */
 const textOf = (bytes: Uint8Array): string =>
   Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString("latin1");
 
@@ -27,7 +26,6 @@ export class NativeMeter {
 
   constructor(
     readonly reader: NativeReader,
-    /** Is told of every event. */
     readonly onEvent?: (event: Record<string, unknown>) => void,
   ) {}
 
@@ -123,7 +121,6 @@ export class NativeMeter {
 
 const DATA = "data:";
 
-/** An event's data; `text` is its bytes in Latin-1. */
 function dataIn(bytes: Buffer, text: string): string {
   const at = text.startsWith(DATA) ? 0 : text.indexOf(`\n${DATA}`) + 1 || -1;
   // Nearly always that is the last line.

@@ -6,7 +6,6 @@ import type { StreamHold } from "../call/stream-hold.ts";
 
 /** How long we hold back the status line, in case the first event is an error with its own status. */
 const PEEK_MS = 2_000;
-/** Bytes that may be buffered before the response begins. */
 const HELD_BYTES_MAX = 256 * 1024;
 export const KEEP_ALIVE = Buffer.from(": keep-alive\n\n");
 
@@ -19,11 +18,8 @@ const NOBODY: Sink = { write: () => true, end() {} };
 
 /** Reads a stream on its way, and says what passes and whether it is whole. */
 export interface StreamReader {
-  /** Takes bytes of the upstream and returns those for the client; null when there are none yet. */
   feed(piece: Uint8Array): Uint8Array | null;
-  /** The upstream has ended: what is left of its bytes. */
   flush(): Uint8Array | null;
-  /** The upstream said that this was all. */
   readonly done: boolean;
   readonly complete: boolean;
   /** The upstream's error that ends the stream as a failure. */
@@ -39,7 +35,6 @@ export type Ending =
   | { kind: "complete" }
   /** The gateway stopped it: the payer cannot cover more. */
   | { kind: "stopped" }
-  /** The upstream failed mid-stream. */
   | { kind: "cut"; error: BackendError }
   | { kind: "left" };
 
@@ -50,9 +45,7 @@ export class Relay implements PieceReader {
   /** Bytes not written to the client yet: pieces that arrived together are sent together. */
   #held: Uint8Array[] = [];
   #heldBytes = 0;
-  /** The client is not reading fast enough. */
   #isBlocked = false;
-  /** The upstream has ended or failed. */
   #isOver = false;
   #isStopped = false;
   #isAsking = false;
@@ -171,7 +164,6 @@ export class Relay implements PieceReader {
     else if (!this.#isAsking) this.#flow.resume();
   }
 
-  /** The client has taken what was written. */
   drained(): void {
     if (!this.#isBlocked) return;
     this.#isBlocked = false;

@@ -3,7 +3,6 @@ import { isObject } from "../../../kernel/json.ts";
 
 const event = (data: unknown): string => `data: ${JSON.stringify(data)}\n\n`;
 
-/** A whole answer as the stream that was asked for, where the upstream does not stream. */
 export function replayAsStream(body: Buffer): Answer {
   const { choices, usage, ...rest } = JSON.parse(body.toString()) as Record<string, unknown>;
   const head = { ...rest, object: "chat.completion.chunk" };
@@ -25,7 +24,6 @@ export function replayAsStream(body: Buffer): Answer {
   return wholeAnswer(Buffer.from(`${text}data: [DONE]\n\n`));
 }
 
-/** An answer that has arrived completely. */
 const wholeAnswer = (bytes: Buffer): Answer => ({
   contentType: "text/event-stream",
   bytes: () => bytes,

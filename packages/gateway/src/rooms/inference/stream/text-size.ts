@@ -12,10 +12,7 @@ const SOUNDS: ReadonlySet<string> = new Set(["data"]);
 const IMAGES: ReadonlySet<string> = new Set(["url", "image_url", "b64_json"]);
 const ENCODED = /^(?:data:[^,]{0,256};base64,)?[A-Za-z0-9+/=_-]{256,}$/;
 
-/**
- * Counts all texts in an answer's delta or message, under any member name, and returns their UTF-8 bytes.
- * A text that stands there under two names, as some servers write reasoning, counts once.
- */
+/** Counts all texts in a delta or message and returns their UTF-8 bytes. A text under two names counts once. */
 export function countTexts(value: unknown, counter: TokenCounter): number {
   // The usual delta is one text.
   if (typeof value === "string") return count("", value, counter);

@@ -17,16 +17,12 @@ export const newCallId = (): string => `call_${crypto.randomUUID().replaceAll("-
 export const argumentsText = (args: unknown): string =>
   typeof args === "string" || args == null ? (args ?? "") : JSON.stringify(args);
 
-/**
- * Completes the pieces of one choice's tool calls: each call has an index and an id of its own, a type, and its
- * arguments as text. Everyone who reads the stream then sees the same calls.
- */
+/** Completes the pieces of one choice's tool calls: index, id, type, and arguments as text. */
 export class ToolDeltas {
   readonly #calls: ToolCallStart[] = [];
   /** The latest call that came under an index. */
   readonly #bySentIndex = new Map<number, ToolCallStart>();
 
-  /** Whether the piece was altered in place. */
   complete(piece: Record<string, unknown>): boolean {
     const { index, function: fn } = piece;
     const name = isObject(fn) && typeof fn.name === "string" ? fn.name : "";
@@ -77,7 +73,6 @@ function textArguments(fn: unknown): boolean {
   return true;
 }
 
-/** The same for the calls of a whole answer. */
 export function completeCalls(message: Record<string, unknown>): void {
   if (!Array.isArray(message.tool_calls)) return;
   for (const call of message.tool_calls.filter(isObject)) {

@@ -43,7 +43,6 @@ interface ChatTurnOptions {
   isConversation: boolean;
   /** Hears a streamed answer as events; absent: the upstream's own bytes are for the client. */
   listener?: () => Listener | undefined;
-  /** What is asked for; absent: a chat. */
   form?: AnswerForm;
   /** The same request in its vendor's dialect, where the payload is that. */
   native?: NativeRequest;
@@ -58,7 +57,6 @@ export class ChatTurn {
   #cancelReading: (() => void) | null = null;
   #telling: Telling | null = null;
   readonly #form: AnswerForm;
-  /** Of a client that left, once it is settled. */
   #owedByLeaver: ReportedUsage | null | undefined;
   /** Somebody has been told a part of the answer, so that it cannot come from elsewhere. */
   #hasHeard = false;
@@ -164,7 +162,6 @@ export class ChatTurn {
     return this.call.settle({ isWhole: isWhole && isFinal, isStopped, reported, delivered: meter.tokens });
   }
 
-  /** The whole answer, settled, as `reply` writes it. */
   async answer<T>(reply: { whole(turn: ChatTurn, answer: WholeAnswer): T }): Promise<T> {
     const { call, record } = this;
     if (record.needsPreparation) await this.#orSettle(record.sent(call.route));
@@ -369,7 +366,6 @@ export class ChatTurn {
     return settled;
   }
 
-  /** The client has taken what was written to it. */
   drained(): void {
     this.#relay?.drained();
   }

@@ -21,10 +21,7 @@ export interface Continuation {
   sequence: HistoryMessage[];
 }
 
-/**
- * Continues a stored conversation with the messages of a call. Clients may send only what is new, or repeat what they
- * said before: what stands at the end of the conversation and at the beginning of the call is there once.
- */
+/** Continues a stored conversation: what stands both at its end and at the call's beginning is there once. */
 export function continueWith(
   stored: readonly StoredMessage[],
   sent: readonly HistoryMessage[],

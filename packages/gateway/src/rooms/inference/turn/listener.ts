@@ -10,15 +10,11 @@ export interface TurnUsage extends ReportedUsage {
   reported: Record<string, unknown> | null;
 }
 
-/**
- * Receives a streamed answer event by event: `begin`, each `delta`, then `finish` or `error`. It buffers its output
- * until `write` or `end` says that the client can have it; the bytes given there are for voices that relay.
- */
+/** Receives a streamed answer: `begin`, each `delta`, `finish` or `error`. It buffers until `write` or `end`. */
 export interface Listener extends Sink {
   begin(head: AnswerHead): void;
   /** Throws when it cannot be converted: the answer then ends with an error. */
   delta(choice: Choice): void;
-  /** Null: nothing was delivered, so nothing is owed. */
   finish(usage: TurnUsage | null): void;
   error(failure: ServiceError): void;
 }
@@ -35,7 +31,6 @@ export class Telling {
     readonly head: AnswerHead,
   ) {}
 
-  /** Throws when the listener cannot convert it. */
   chunk(chunk: ChatChunk, choices: readonly Choice[]): void {
     if (!this.#hasBegun) this.#begin(chunk);
     if (isObject(chunk.usage)) this.#reported = chunk.usage;

@@ -49,13 +49,11 @@ export function userTurn(messages: unknown): StoredMessage | null {
   return last ? toStored(last) : null;
 }
 
-/** The choices of a whole answer; none when it cannot be read. */
 export function choicesOf({ parsed }: AnswerBody): Record<string, unknown>[] {
   const choices = isObject(parsed) ? parsed.choices : null;
   return Array.isArray(choices) ? choices.filter(isObject) : [];
 }
 
-/** The messages of a whole answer, one a choice. */
 export const messagesOf = (body: AnswerBody): Record<string, unknown>[] =>
   choicesOf(body)
     .map(({ message }) => message)
@@ -85,7 +83,6 @@ interface CollectedCall {
   function: { name: string; arguments: string };
 }
 
-/** Puts the pieces of a streamed answer together again. */
 export class AnswerCollector {
   #content = "";
   #calls: CollectedCall[] = [];

@@ -42,7 +42,6 @@ export class TurnRecord {
   #userTurn: StoredMessage | null = null;
   /** The conversation's backend; null: it has none yet. Absent: there is no conversation. */
   boundTo?: string | null;
-  /** What the conversation does not have yet. */
   #added: StoredMessage[] = [];
 
   constructor(
@@ -101,7 +100,6 @@ export class TurnRecord {
     this.boundTo = name;
   }
 
-  /** The whole answer of a request that did not stream. */
   async completedWith(body: AnswerBody, route: Route): Promise<void> {
     const [message] = messagesOf(body);
     // In place: what is told is what is kept.

@@ -13,17 +13,13 @@ const COUNTS: ReadonlySet<string> = new Set(["n", "partial_images"]);
 /** The end of a name that stands for a list, as form libraries write it: `image[]`. */
 const LIST = "[]";
 
-/**
- * A `multipart/form-data` body. It is sent as a form written from what was read, so that no server can find anything
- * else in it. No client can know the boundary beforehand, so none can put it into a value.
- */
+/** A multipart body, sent as a form written from what was read, so that no server finds anything else in it. */
 export class FormPayload extends Payload {
   readonly files: readonly { name: string; bytes: Buffer }[];
   readonly #parts: readonly FormPart[];
   readonly #boundary = `form-${crypto.randomUUID()}`;
 
   constructor(
-    /** As the client sent it. */
     readonly bytes: Buffer,
     contentType: string,
   ) {
@@ -35,7 +31,6 @@ export class FormPayload extends Payload {
       if (this.has(name)) refuse(name, "is there as a text and as a file; send one of them");
   }
 
-  /** Of what is sent. */
   get contentType(): string {
     return `multipart/form-data; boundary=${this.#boundary}`;
   }
@@ -80,7 +75,6 @@ class FormBody implements ComposedBody {
     readonly pieces: Buffer[],
   ) {}
 
-  /** As it came: what is sent has another boundary each time. */
   bytes(): Uint8Array<ArrayBuffer> {
     return this.received as Uint8Array<ArrayBuffer>;
   }

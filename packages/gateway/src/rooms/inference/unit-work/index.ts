@@ -3,7 +3,6 @@ import { edits, generations } from "./images.ts";
 import type { WorkKind } from "./kind.ts";
 import { moderations, rerank } from "./texts.ts";
 
-/** Work other than chats and vectors, by the name of its route. */
 export const works: Readonly<Record<string, WorkKind>> = {
   imageGenerations: generations,
   imageEdits: edits,

@@ -14,7 +14,6 @@ export interface WorkKind {
   form: "never" | "allowed" | "required";
   /** Every field that is known: no other passes, unless the operator listed it for the backend. */
   body: z.ZodObject;
-  /** Those that may be files. */
   files?: readonly string[];
   response: z.ZodType;
   /** Media type of the answer where it is not JSON. */

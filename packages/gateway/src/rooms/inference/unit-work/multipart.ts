@@ -28,9 +28,7 @@ const PLAIN_ENCODING = /^(7bit|8bit|binary)$/i;
 
 export interface FormPart {
   name: string;
-  /** Null for a text. */
   file: FormFile | null;
-  /** Of the body that was read. */
   value: Buffer;
 }
 

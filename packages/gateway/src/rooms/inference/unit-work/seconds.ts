@@ -9,13 +9,9 @@ const FRAMES_PER_TURN = 5_000;
 
 const atRate = (bytes: number, bitsPerSecond: number): number => (bytes * 8) / bitsPerSecond;
 
-/** The most seconds that a file of this size is taken to last. */
 export const secondsMax = (file: Buffer): number => atRate(file.length, LOWEST_BITS_PER_SECOND);
 
-/**
- * The seconds that a sound file lasts. What its header says about the length is not read: it may lie. What decides how
- * its bytes sound cannot, because a decoder goes by that, too. Bytes that are not understood last as long as they can.
- */
+/** The seconds of a sound file. Lengths in its header may lie and are not read; unknown bytes last as long as they can. */
 export async function secondsOf(file: Buffer): Promise<number> {
   const start = afterTag(file);
   return waveSeconds(file, start) ?? (await frameSeconds(file, start));
@@ -52,7 +48,6 @@ function waveSeconds(file: Buffer, start: number): number | null {
 /** Whole numbers and fractions. In other formats a byte can be any length of sound. */
 const PLAIN_SAMPLES: ReadonlySet<number> = new Set([1, 3]);
 
-/** Bytes a second, where the format says the same in each of its fields. */
 function rateOf(file: Buffer, at: number): number | null {
   if (at + 16 > file.length) return null;
   const channels = file.readUInt16LE(at + 2);

@@ -25,7 +25,6 @@ interface Request {
   kind: WorkKind;
   asker: Asker;
   body: Buffer;
-  /** As the client sent it. */
   contentType: string | null;
   client: Client;
 }

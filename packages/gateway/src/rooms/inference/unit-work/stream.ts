@@ -24,7 +24,6 @@ const mentionsError = (bytes: Buffer): boolean =>
 
 /** Passes on the lines of an event stream, without the upstream's key where they tell of an error. */
 class ErrorFilter {
-  /** What the stream said went wrong; null: nothing. */
   failure: string | null = null;
   /** There was more than an error. */
   hasContent = false;
@@ -33,7 +32,6 @@ class ErrorFilter {
   #isLong = false;
   #isError = false;
 
-  /** What can be passed on. */
   pass(piece: Uint8Array): Buffer {
     const bytes = Buffer.concat([this.#line, piece]);
     const end = bytes.lastIndexOf(LINE_END) + 1;
@@ -92,7 +90,6 @@ class ErrorFilter {
   }
 }
 
-/** The words of an event that reports an error; null for any other. */
 function failureIn(event: unknown): string | null {
   if (!isObject(event)) return null;
   const { type, error, message } = event;

@@ -10,7 +10,6 @@ export interface TokenCounts {
   cached: number;
   cacheWritten: number;
   completion: number;
-  /** Of the completion. */
   reasoning: number;
 }
 
@@ -66,7 +65,6 @@ export interface AnsweredCall {
   arguments: string;
 }
 
-/** One whole answer, read from a chat completion. */
 export interface ChatAnswer {
   model: string;
   createdSeconds: number;

@@ -2,10 +2,7 @@ import type { ChatMessage, ChatPart, ChatToolCall } from "./chat-body.ts";
 
 const PARAGRAPH = "\n\n";
 
-/**
- * Builds a chat-completions message list in the order that upstreams insist on: one leading system message,
- * a call's results right behind the assistant message that made it, no two user messages in a row.
- */
+/** Builds messages in the order upstreams insist on: one system message, results behind calls, no two user messages in a row. */
 export class ChatMessages {
   readonly #messages: ChatMessage[] = [];
   /** What a tool result held besides text: a tool message cannot carry it, the next user message can. */

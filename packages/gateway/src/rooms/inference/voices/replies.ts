@@ -58,7 +58,6 @@ export class VoicedReply {
     readonly options: ReplyOptions,
   ) {}
 
-  /** The request as a chat. */
   get chat(): ReadRequest {
     this.#translated ??= "translated" in this.read ? this.read.translated() : this.read;
     return this.#translated;

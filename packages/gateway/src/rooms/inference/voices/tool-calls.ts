@@ -2,7 +2,6 @@ import { fail } from "../../../kernel/errors.ts";
 import { JsonNesting } from "../../../kernel/json-scan.ts";
 import { newCallId } from "../stream/tool-deltas.ts";
 
-/** A chunk's piece of a tool call; empty texts where a field is missing. */
 export interface ToolCallDelta {
   index: number | undefined;
   id: string;
@@ -21,13 +20,11 @@ const CALLS_MAX = 1_000;
 
 interface OpenToolCall {
   id: string;
-  /** The id as the upstream gave it. */
   sentId: string;
   name: string;
   /** Arguments that were not passed on yet. */
   waiting: string;
   state: "waiting" | "open" | "closed";
-  /** Of its arguments. */
   nesting: JsonNesting;
 }
 
@@ -46,10 +43,7 @@ export function toolInput(text: string): unknown {
   }
 }
 
-/**
- * Puts the pieces of parallel tool calls in order: one call after the other, each from start to end. Upstreams
- * interleave them, leave the index out, or give two calls the same one.
- */
+/** Puts parallel tool calls in order: upstreams interleave them, leave the index out, or repeat it. */
 export class ToolCalls {
   readonly #calls: OpenToolCall[] = [];
   readonly #byIndex = new Map<number, OpenToolCall>();

@@ -7,7 +7,6 @@ import type { ChatAnswer } from "./chat-answer.ts";
 import type { ChatEvent } from "./chat-events.ts";
 import type { CallerResponses } from "./responses/stored.ts";
 
-/** Why a request was refused or its answer failed; each API formats it in its own way. */
 export interface Failure {
   status: number;
   message: string;
@@ -22,14 +21,12 @@ export function failureOf({ kind, message, rest, data }: ServiceError): Failure 
   return { status, message, type, code, overflow: data?.overflow as Overflow | undefined };
 }
 
-/** Writes one answer in an API's own format. */
 export interface Speaker {
   /** Media type of a streamed answer; absent: an event stream. */
   readonly contentType?: string;
   readonly keepAlive: string;
   /** The bytes of a streamed answer's next event; empty when the API has no such event. */
   write(event: ChatEvent): string;
-  /** The body of an answer that does not stream. */
   whole(answer: ChatAnswer): string;
 }
 
@@ -52,11 +49,9 @@ export interface Answered {
 
 export interface ReadRequest {
   payload: Payload;
-  /** What is asked for; absent: a chat. */
   form?: AnswerForm;
   /** Absent: the answer passes as the upstream's own bytes. */
   speaker?: Speaker;
-  /** Headers of the reply besides those that every reply has. */
   headers?: Readonly<Record<string, string>>;
 }
 

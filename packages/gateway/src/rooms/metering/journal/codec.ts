@@ -1,9 +1,6 @@
 import { type ChargedLine, isCharged, type RequestLine } from "../../../kernel/request-row.ts";
 
-/**
- * One ended request as the journal keeps it: a line of `<crc32 in hex> <JSON array>`. The checksum tells a
- * line that a crash or a full disk cut short from one that is whole.
- */
+/** One ended request as the journal keeps it: `<crc32 in hex> <JSON array>`; the checksum tells a cut line. */
 export interface JournalEntry extends RequestLine {
   costMultiplierMicros: number;
   /** What the admission had reserved; the same is given back once the row is in the database. */
@@ -26,7 +23,6 @@ const FORMAT = 2;
 const CRC_LENGTH = 8;
 const NEWLINE = 10;
 
-/** What a line says after its format, in this order. */
 const FIELDS = [
   "requestId",
   "atMs",
@@ -97,7 +93,6 @@ function decodeLine(line: string): JournalEntry | null {
 
 export interface Decoded {
   entries: JournalEntry[];
-  /** Whole lines that are damaged, as they stand. */
   damaged: string[];
   /** Bytes up to the end of the last whole line that was read. */
   length: number;

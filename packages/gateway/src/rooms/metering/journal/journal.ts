@@ -45,11 +45,9 @@ export interface Batch {
   end: number;
 }
 
-/** The part of a batch that was taken. */
 export interface Taken {
   rows: number;
   length: number;
-  /** Lines among them that cannot be read. */
   damaged: readonly string[];
 }
 
@@ -58,10 +56,7 @@ interface Backlog {
   bytes: number;
 }
 
-/**
- * Append-only files in which every finished request stands before its answer ends. One process appends;
- * the same process drains, oldest file first; a file is deleted once everything in it is in the database.
- */
+/** Append-only files with every finished request, before its answer ends. A drained file is deleted. */
 export class Journal {
   readonly #locks = new Map<string, InstanceLock>();
   #segments: Segment[] = [];
@@ -166,7 +161,6 @@ export class Journal {
     }
   };
 
-  /** Whole lines. */
   #put(text: string): void {
     const before = this.#active.size;
     if (this.#active.append(text)) this.#backlogBytes += this.#active.size - before;
@@ -250,7 +244,6 @@ export class Journal {
     }
   }
 
-  /** The first rows of `batch` are in the database for good. */
   advance({ segment, start, end }: Batch, { rows, length, damaged }: Taken): void {
     if (damaged.length > 0) this.#setAside(segment, damaged);
     if (length === 0) {

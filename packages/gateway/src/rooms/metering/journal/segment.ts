@@ -14,7 +14,6 @@ import { type Decoded, decodeLines } from "./codec.ts";
 /** A file takes lines up to this size: those of several batches. */
 export const SEGMENT_BYTES = 4 * 1024 * 1024;
 
-/** Lines of one journal file, by position. */
 export interface Lines {
   file: string;
   start: number;
@@ -55,7 +54,6 @@ abstract class SegmentFile {
   }
 }
 
-/** A file that an earlier run of the process left behind. */
 export class LeftSegment extends SegmentFile {
   readonly own = false;
   readonly size: number;
@@ -66,7 +64,6 @@ export class LeftSegment extends SegmentFile {
   }
 }
 
-/** A file that this process writes. */
 export class OwnSegment extends SegmentFile {
   readonly own = true;
   size = 0;
@@ -80,10 +77,7 @@ export class OwnSegment extends SegmentFile {
     return this.#fd;
   }
 
-  /**
-   * Appends whole lines. False when there is no room for them: another segment must take them. Throws when they cannot
-   * all be written; none of them count then.
-   */
+  /** Appends whole lines; false when there is no room. Throws when not all can be written; none count then. */
   append(lines: string): boolean {
     const bytes = Buffer.byteLength(lines);
     if (this.#broken || (this.size > 0 && this.size + bytes > SEGMENT_BYTES)) return false;

@@ -20,13 +20,11 @@ interface WriterOptions {
   log: Log;
   /** Brings the rows into the database in one transaction; rows that are there already change nothing. */
   settler: Settler;
-  /** What a transaction has changed. */
   settled: (news: SettleNews) => void;
   /** These rows were set aside: the database will never take them. */
   givenUp: (entries: readonly JournalEntry[]) => void;
 }
 
-/** Drains the journal into the database: one batch after the other, and again until it succeeds. */
 export class JournalWriter {
   #running: Promise<void> | null = null;
   #cancelTimer: (() => void) | null = null;

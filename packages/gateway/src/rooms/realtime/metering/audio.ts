@@ -10,7 +10,6 @@ const COMPRESSED_BYTES_PER_SECOND = 2_000;
 type Direction = "input" | "output";
 const DIRECTIONS = ["input", "output"] as const;
 
-/** Decoded size. */
 const bytesOfBase64 = (text: string): number => Math.floor((text.length * 3) / 4);
 
 /** Turns audio into seconds, by the session's audio formats, and seconds into tokens. */
@@ -24,10 +23,7 @@ export class AudioFormats {
     this.#bytesPerSecond = { ...this.#usual };
   }
 
-  /**
-   * Reads the audio formats from session settings of either vendor. A format with more bytes a second makes audio
-   * shorter, so it counts only once the upstream has confirmed it.
-   */
+  /** Reads the audio formats of a session. One that makes audio shorter counts only once the upstream confirms it. */
   configure(session: Record<string, unknown>, saidBy: "client" | "upstream"): void {
     const audio = isObject(session.audio) ? session.audio : {};
     for (const direction of DIRECTIONS) {

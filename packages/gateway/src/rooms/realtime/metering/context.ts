@@ -14,10 +14,7 @@ const DEPTH_MAX = 8;
 
 const text = (value: unknown): string => (typeof value === "string" ? value : "");
 
-/**
- * The input of the next response: settings plus the conversation so far, which grows with both sides. Estimated
- * until the upstream reports the usage of a response.
- */
+/** The input of the next response: settings and the conversation so far, estimated until usage is reported. */
 export class SessionContext {
   readonly formats: AudioFormats;
   readonly #settings = new Map<string, number>();
@@ -53,7 +50,6 @@ export class SessionContext {
     return this.#unpaidTokens;
   }
 
-  /** Updates the settings that are named. */
   configure(session: Record<string, unknown>, saidBy: "client" | "upstream" = "client"): void {
     this.formats.configure(session, saidBy);
     for (const [name, value] of Object.entries(session)) {
@@ -124,10 +120,7 @@ export class SessionContext {
     return { promptTokens: this.promptTokens, conversationTokens: this.#conversationTokens };
   }
 
-  /**
-   * Updates the conversation after a response. With reported usage, input plus output is the new size, plus what
-   * was added while the response ran; without it, the output is added.
-   */
+  /** Updates the conversation after a response: its reported input and output, or else its output added. */
   said(
     read: { conversationTokens: number },
     {

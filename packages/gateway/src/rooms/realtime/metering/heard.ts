@@ -23,7 +23,6 @@ const NAMES = new Set([
 const ANNOUNCES = /\.(created|added|in_progress)$/;
 const DEPTH_MAX = 8;
 
-/** Output of one level. */
 class SpeechTally {
   audioSeconds = 0;
   readonly text = new TokenCounter();

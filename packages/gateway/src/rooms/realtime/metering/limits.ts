@@ -20,10 +20,7 @@ function refuse(field: string, why: string): never {
 /** "none": not set. "unlimited": set to `inf`. */
 export type OutputLimit = number | "none" | "unlimited";
 
-/**
- * The largest output limit in the settings. Refuses limits that are not positive whole numbers, and another model,
- * which would have another price and other access rules.
- */
+/** The largest output limit in the settings. Refuses bad limits, and another model, which has another price. */
 export function readLimit(
   settings: unknown,
   { where, model, known }: { where: string; model: string; known?: readonly string[] },

@@ -23,11 +23,9 @@ interface SessionMeterOptions {
   model: string;
   refId: string | null;
   rates: MediaRates;
-  /** Settings that pass; absent: any. */
   known?: readonly string[];
   limits: ModelLimits;
   ids: Ids;
-  /** Holds what a response may cost, or throws the refusal. */
   admit(requestId: string, bound: Bound): Promise<Admission>;
   /** Counts a response as a request, or throws the refusal. */
   pace(): Promise<void>;
@@ -38,7 +36,6 @@ interface SessionMeterOptions {
 
 interface TurnTerms {
   limit?: OutputLimit;
-  /** Outside the conversation. */
   isApart?: boolean;
   /** Settings of this response alone. */
   own?: Record<string, unknown>;
@@ -50,10 +47,7 @@ interface AskedTurn {
   turn: Turn;
 }
 
-/**
- * What a session costs. Each response is admitted before it is let through, whether the client or the upstream
- * started it. Its hold grows with its output, and it is settled when it ends or is cut short.
- */
+/** What a session costs: each response is admitted before it passes, its hold grows, and it is settled at its end. */
 export class SessionMeter {
   readonly #context: SessionContext;
   #limit: OutputLimit = "none";
@@ -67,7 +61,6 @@ export class SessionMeter {
     this.#context = new SessionContext(options.rates, options.limits.contextTokens);
   }
 
-  /** The initial settings; throws on bad ones. */
   configure(config: Record<string, unknown>): void {
     const { model, known } = this.options;
     this.#limit = readLimit(config, { where: "config", model, known });
@@ -245,10 +238,7 @@ export class SessionMeter {
     this.#context.paid(turn.read.promptTokens);
   }
 
-  /**
-   * Settles open responses: the output so far, and the input. If the upstream hung up before any output, the
-   * response costs nothing.
-   */
+  /** Settles open responses: output so far, and input. Nothing, if the upstream hung up before any output. */
   close(leftBy: "upstream" | "us"): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
@@ -267,7 +257,6 @@ function requireHeld(isHeld: boolean): void {
     fail("payment_required", "Nothing is left to pay for the rest of this response; top up and start again");
 }
 
-/** Null when the event names no response. */
 function responseIdOf({ response, response_id }: ServerEvent): string | null {
   const id = isObject(response) ? response.id : response_id;
   return typeof id === "string" && id !== "" ? id : null;

@@ -24,13 +24,11 @@ const believed = (value: unknown): number | null =>
     ? value
     : null;
 
-/** One response: its hold, its output so far, and its final usage. */
 export class Turn {
   #heard: Heard;
   #heldTokens: number;
   #heldPromptTokens: number;
   #deliveredTokens = 0;
-  /** The client sent `response.cancel`. */
   isCancelled = false;
 
   readonly requestId: string;
@@ -114,7 +112,6 @@ export class Turn {
     };
   }
 
-  /** The usage of a response that was cut short without `response.done`. */
   brokenOff(): TurnUsage {
     return {
       promptTokens: this.read.promptTokens,

@@ -8,7 +8,6 @@ import { errorBody, GeminiSpeaker } from "./speaker.ts";
 
 const CONFIG = "generationConfig";
 
-/** What a request's path says. */
 export interface GeminiCall {
   model: string;
   stream: boolean;

@@ -35,7 +35,6 @@ const EFFORTS: readonly [number, string][] = [
   [8_192, "medium"],
 ];
 
-/** A request to `:generateContent` as a chat-completions body. */
 export function chatBodyOfGemini(
   value: unknown,
   { model, stream }: { model: string; stream: boolean },

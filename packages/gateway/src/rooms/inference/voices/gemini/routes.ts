@@ -42,7 +42,6 @@ export const geminiModel = defineRoute({
   handler: ({ rooms, path }) => modelOf(rooms.inference.models.one(path.model)),
 });
 
-/** The texts of a content to embed. */
 function textOf(content: unknown, path: string): string {
   const { parts } = objectAt(content, path);
   return arrayAt(parts, `${path}.parts`)

@@ -57,7 +57,6 @@ interface GeminiSpeakerOptions {
   isArray: boolean;
 }
 
-/** Writes an answer of Gemini's, or the chunks of one. */
 export class GeminiSpeaker implements Speaker {
   readonly contentType?: string;
   readonly keepAlive: string;

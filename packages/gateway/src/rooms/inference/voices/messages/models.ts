@@ -1,7 +1,6 @@
 /** Clients of Anthropic's API send it with every request, and read models in that API's form. */
 export const VERSION_HEADER = "anthropic-version";
 
-/** A model as that API lists it. */
 export const messagesModelOf = ({ id, created }: { id: string; created: number }) => ({
   type: "model" as const,
   id,

@@ -24,7 +24,6 @@ const SAMPLING = ["temperature", "top_p", "top_k"] as const;
 
 type ContentBlock = Record<string, unknown>;
 
-/** A Messages request as a chat-completions body. */
 export function chatBodyOfMessages(value: unknown): ChatBody {
   const { body, model } = requestAt(value);
   for (const name of SERVER_SIDE) {

@@ -101,7 +101,6 @@ const ERROR_TYPES: Record<number, string> = {
   504: "timeout_error",
 };
 
-/** A failure as Anthropic's clients read it. */
 export function errorBody({ status, message: words, overflow }: Failure) {
   const { promptTokens = null, contextTokens = null } = overflow ?? {};
   const hasFigures = promptTokens !== null && contextTokens !== null;

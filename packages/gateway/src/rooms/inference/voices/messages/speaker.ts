@@ -25,7 +25,6 @@ const DELTAS: Record<OpenBlock, string> = {
 
 const event = (data: { type: string; [field: string]: unknown }) => sseEvent(data.type, data);
 
-/** Writes an answer as a Message, or as the events of one. */
 export class MessageSpeaker implements Speaker {
   readonly keepAlive = event({ type: "ping" });
   #open: OpenBlock | null = null;

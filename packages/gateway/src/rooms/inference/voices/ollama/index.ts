@@ -43,7 +43,6 @@ const GenerateAsked = Asked.extend({
   images: z.array(z.string()).nullish(),
 });
 
-/** A refusal as this API's clients read it. */
 export const errorBody = ({ message }: Failure): object => ({ error: message });
 
 function speakerOf(body: Record<string, unknown>, said: Said, context: RequestContext): OllamaSpeaker {

@@ -29,7 +29,6 @@ const detailsOf = () => ({
   quantization_level: "",
 });
 
-/** A routable model as this API describes one. */
 export function ollamaModelOf(
   { id, capabilities, meta }: ModelInfo,
   contextTokensKnown: number | null,

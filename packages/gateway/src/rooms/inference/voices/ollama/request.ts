@@ -41,7 +41,6 @@ const SERVER_OPTIONS: ReadonlySet<string> = new Set([
 
 export interface ConvertedRequest {
   chat: ChatBody;
-  /** Options that could not be passed on. */
   dropped: string[];
 }
 

@@ -17,7 +17,6 @@ export const asMessage: Said = ({ content = "", ...more }) => ({
 export const asResponse: Said = ({ content = "", ...more }) => ({ response: content, ...more });
 
 export interface OllamaSpeakerOptions {
-  /** As the client named it. */
   model: string;
   said: Said;
   /** Thoughts are not told to who does not want them. */
@@ -31,7 +30,6 @@ const callOf = ({ id, name, text }: { id: string; name: string; text: string }) 
   function: { name, arguments: toolInput(text || "{}") },
 });
 
-/** Says an answer as one object, or as lines of them. */
 export class OllamaSpeaker implements Speaker {
   readonly contentType = "application/x-ndjson";
   #call: { id: string; name: string; text: string } | null = null;

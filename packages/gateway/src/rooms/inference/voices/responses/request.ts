@@ -57,7 +57,6 @@ export function requireOwnState(payload: { value(name: string): unknown }): void
   if (at !== -1) invalid(`input.${at}`, NO_STATE);
 }
 
-/** A Responses request as a chat-completions body. */
 export function chatBodyOfResponses(value: unknown, history: readonly StoredTurn[] = []): ConvertedRequest {
   const { body, model } = requestAt(value);
   requireNoServerState((name) => body[name]);

@@ -10,7 +10,6 @@ export interface ResponseIdentity {
   /** Unique part of every id in the response. */
   token: string;
   createdSeconds: number;
-  /** The request, parts of which the response repeats. */
   request: Record<string, unknown>;
   clientTools: ReadonlyMap<string, ClientTool>;
   /** Stores the JSON of the response and says whether it could; null when it is not to be stored. */
@@ -52,7 +51,7 @@ interface FinishedAnswer {
   usage: TokenCounts | null;
 }
 
-/** JSON of a response that has come to its end, stored if it is to be. One without a word is nothing to go on from. */
+/** JSON of a finished response, stored if requested. Empty responses are not stored. */
 export function finishedJson(identity: ResponseIdentity, answered: FinishedAnswer): string {
   const { keep } = identity;
   if (keep && answered.output.length > 0) {
@@ -62,7 +61,6 @@ export function finishedJson(identity: ResponseIdentity, answered: FinishedAnswe
   return JSON.stringify(responseObject(identity, answered, false));
 }
 
-/** The response object, which is also what the stream's first and last events carry. */
 export function responseObject(
   identity: ResponseIdentity,
   { model, output, ending, usage }: FinishedAnswer,
@@ -155,7 +153,6 @@ export function freeTextOf(json: string): string {
   return json;
 }
 
-/** A whole answer as the JSON of a response. */
 export function responseJsonOf(identity: ResponseIdentity, answer: ChatAnswer): string {
   const status = "completed";
   const { token, clientTools } = identity;

@@ -80,7 +80,6 @@ const PARTS = {
   },
 } as const;
 
-/** Writes an answer as a response, or as the events of one. */
 export class ResponseSpeaker implements Speaker {
   readonly keepAlive = ": ping\n\n";
   readonly #output: OutputItem[] = [];

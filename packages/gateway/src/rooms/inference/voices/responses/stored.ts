@@ -1,6 +1,5 @@
 import type { StoredTurn } from "./request.ts";
 
-/** A turn of the Responses API before it is answered. */
 interface AskedTurn {
   previousResponseId: string | null;
   input: unknown;

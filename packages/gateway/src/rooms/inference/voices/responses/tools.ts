@@ -19,7 +19,6 @@ interface ToolNaming {
   dropped: string[];
 }
 
-/** The name of a tool as the model sees it. */
 export const chatToolName = (name: string, namespace: unknown): string =>
   typeof namespace === "string" && namespace !== "" ? `${namespace}${NAMESPACE_MARK}${name}` : name;
 
