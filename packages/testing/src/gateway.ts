@@ -49,6 +49,10 @@ export interface BootOptions {
 }
 
 export const PASSWORD = "correct horse battery";
+// Thousands of accounts are made with it. Hashed as others are, it would take minutes of the suite's time.
+const { hash } = Bun.password;
+Bun.password.hash = (password, options) =>
+  hash(password, password === PASSWORD ? { algorithm: "argon2id", memoryCost: 8, timeCost: 1 } : options);
 
 const LIMITED_MS_MAX = 30_000;
 

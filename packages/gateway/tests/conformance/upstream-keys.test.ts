@@ -40,13 +40,14 @@ const ECHOES: Record<string, string> = {
 };
 
 let bench: InferenceBench;
+/** One for each echo: failures of a stream may be counted up to 2 s later, when the next one is asked. */
+let provider = "";
 const lines: string[] = [];
 const film = startMinimax();
 const voice = startRealtimeUpstream("openai");
 beforeAll(async () => {
   const log = createLog({ level: "debug", format: "json", write: (line) => lines.push(line) });
   bench = await bootInference({ overrides: { log } });
-  await bench.addBackend({ name: "keyed", type: "external", url: bench.upstream.url, api_key: KEY });
   for (const [type, url, model] of [
     ["minimax", film.url, "film"],
     ["cloud-realtime", voice.url, "voice"],
@@ -62,11 +63,11 @@ afterAll(async () => {
 /** Answers once with success first: a backend that fails three times in a row is left alone. */
 async function answering(handler: UpstreamHandler): Promise<void> {
   bench.upstream.answer((_, reply) => reply.json(completion("fine")));
-  expect((await bench.chat({ provider: "keyed" })).status).toBe(200);
+  expect((await bench.chat({ provider })).status).toBe(200);
   bench.upstream.answer(handler);
 }
 
-const ask = async (body: object) => (await bench.chat({ provider: "keyed", ...body })).text();
+const ask = async (body: object) => (await bench.chat({ provider, ...body })).text();
 
 const WORK_PATHS = [
   "audio/speech",
@@ -82,7 +83,7 @@ const WORK_PATHS = [
 const WORK_BODY = { input: "hi", query: "hi", documents: ["a"], max_tokens: 5 };
 
 async function workOf(path: string): Promise<string> {
-  const fields = { model: "m", provider: "keyed" };
+  const fields = { model: "m", provider };
   const messages = [{ role: "user", content: "hi" }];
   const stream = /images|responses|messages|^completions/.test(path);
   const more = path === "responses" ? {} : { prompt: "hi", messages };
@@ -98,6 +99,16 @@ async function workOf(path: string): Promise<string> {
         })
       : await bench.post(`/v1/${path}`, { ...fields, ...WORK_BODY, ...more, stream });
   return `${answer.status} ${await answer.text().catch(String)}`;
+}
+
+async function failedFilm(id: string): Promise<string> {
+  let text = "";
+  await until("the job has failed", async () => {
+    const headers = { authorization: `Bearer ${bench.key}` };
+    text += await (await fetch(`${bench.url}/v1/video/generations/${id}`, { headers })).text();
+    return text.includes("failed");
+  });
+  return text;
 }
 
 /** Everything that a client can get to see of one echo; `isEverywhere`: on surfaces that share what was tried before, too. */
@@ -120,7 +131,7 @@ async function seenOf(echo: string, isEverywhere: boolean): Promise<string[]> {
   seen.push(await ask({ stream: true }));
   const sent = await call(
     "chat.send",
-    { model: "m", provider: "keyed", messages: [{ role: "user", content: "hi" }], stream: false },
+    { model: "m", provider, messages: [{ role: "user", content: "hi" }], stream: false },
     token,
   );
   seen.push(JSON.stringify(sent));
@@ -142,22 +153,9 @@ async function seenOf(echo: string, isEverywhere: boolean): Promise<string[]> {
 
   film.onSubmit = minimax.refused(1008, echo);
   const refused = await bench.post("/v1/video/generations", { model: "film", prompt: "a fox" });
-  const { id: refusedId } = (await refused.json()) as { id?: string };
+  const { id } = (await refused.json()) as { id?: string };
+  if (id) seen.push(await failedFilm(id));
   film.onSubmit = null;
-  film.script = [minimax.status("Fail", { base_resp: { status_code: 1, status_msg: echo } })];
-  const submitted = await bench.post("/v1/video/generations", { model: "film", prompt: "a fox" });
-  const { id } = (await submitted.json()) as { id: string };
-  for (const job of [refusedId, id].filter((each) => each !== undefined)) {
-    const get = () =>
-      fetch(`${bench.url}/v1/video/generations/${job}`, {
-        headers: { authorization: `Bearer ${bench.key}` },
-      });
-    await until("the job has failed", async () => {
-      const text = await (await get()).text();
-      seen.push(text);
-      return text.includes("failed");
-    });
-  }
 
   const { session_id, stream_session } = await rpc("realtime.start", { model: "voice" }, token);
   const events = await fetch(`${bench.url}/api/rpc/events?session=${stream_session}`);
@@ -173,30 +171,54 @@ async function seenOf(echo: string, isEverywhere: boolean): Promise<string[]> {
   seen.push(text);
   await call("realtime.stop", { session_id }, token);
 
-  upstream.listing((_, reply) => reply.json({ error: `bad key ${echo}` }, 401));
+  upstream.listing(({ path }, reply) =>
+    path.startsWith("/probed")
+      ? reply.json({ error: `bad key ${echo}` }, 401)
+      : reply.json({ data: [{ id: "m" }] }),
+  );
   const added = await bench.admin("POST", "/backends", {
     name: "probed",
     type: "external",
-    url: upstream.url,
+    url: `${upstream.url}/probed`,
     api_key: KEY,
   });
   seen.push(await added.text());
   await until("it is probed", async () => !JSON.stringify(await bench.backends()).includes("not probed yet"));
   seen.push(JSON.stringify(await bench.backends()), JSON.stringify(await rpc("system.activity", {}, token)));
-  upstream.listing((_, reply) => reply.json({ data: [{ id: "m" }] }));
   return seen;
 }
 
 const EVERYWHERE: ReadonlySet<string> = new Set(["plain", "base64 in lines", "at the edge of what is kept"]);
 
 test.each(Object.entries(ECHOES))("written %s", async (name, echo) => {
+  provider = `keyed-${Object.keys(ECHOES).indexOf(name)}`;
+  await bench.addBackend({ name: provider, type: "external", url: bench.upstream.url, api_key: KEY });
   lines.length = 0;
   const seen = await seenOf(echo, EVERYWHERE.has(name));
-  expect(seen.length).toBeGreaterThan(EVERYWHERE.has(name) ? 50 : 12);
+  expect(seen.length).toBeGreaterThanOrEqual(EVERYWHERE.has(name) ? 50 : 12);
   expect(seen.filter((text) => text.includes("all backends unhealthy"))).toEqual([]);
-  // A good part of it would do as well.
+  expectHidden(echo, seen);
+});
+
+/** A good part of it would do as well. */
+function expectHidden(echo: string, seen: readonly string[]): void {
   for (const part of [echo, echo.slice(-20), KEY, KEY.slice(0, 11)]) {
     expect(seen.filter((text) => text.includes(JSON.stringify(part).slice(1, -1)))).toEqual([]);
     expect(lines.filter((line) => line.includes(JSON.stringify(part).slice(1, -1)))).toEqual([]);
   }
+}
+
+test("in any of these ways, where a clip fails while it is made", async () => {
+  lines.length = 0;
+  const echoes = Object.values(ECHOES);
+  film.script = echoes.map((echo) =>
+    minimax.status("Fail", { base_resp: { status_code: 1, status_msg: echo } }),
+  );
+  const made = echoes.map(async () => {
+    const answer = await bench.post("/v1/video/generations", { model: "film", prompt: "a fox" });
+    return failedFilm(((await answer.json()) as { id: string }).id);
+  });
+  const seen = await Promise.all(made);
+  expect(film.script).toHaveLength(1);
+  for (const echo of echoes) expectHidden(echo, seen);
 });

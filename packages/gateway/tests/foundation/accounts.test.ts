@@ -144,9 +144,11 @@ describe("login", () => {
 
   test("takes the same work whoever is named: one comparison, with a hash of the same cost", () =>
     withGateway({}, async ({ call, rpc }) => {
-      const admin = (await rpc("auth.register", account("ada"))).access_token;
-      const reset = (await rpc("auth.register", account("reset"))).user.id;
-      const disabled = (await rpc("auth.register", account("disabled"))).user.id;
+      const register = (name: string) =>
+        rpc("auth.register", { ...account(name), password: "a password of its own" });
+      const admin = (await register("ada")).access_token;
+      const reset = (await register("reset")).user.id;
+      const disabled = (await register("disabled")).user.id;
       await rpc("users.password.reset", { user_id: reset }, admin);
       await rpc("users.update", { user_id: disabled, disabled: true }, admin);
       const verify = spyOn(Bun.password, "verify");
