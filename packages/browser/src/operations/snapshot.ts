@@ -190,7 +190,7 @@ export const a11yOperation = defineOperation({
       target: z.string().optional().describe("Only this element: ref or selector"),
       offset: z.number().optional().describe("First child to show"),
       depth: z.number().optional(),
-      boxes: z.boolean().optional().describe("Add places, shapes, colours"),
+      boxes: z.boolean().optional(),
       find: z.string().optional().describe("Only branches with this text"),
       since: z.boolean().optional().describe("Only what changed since the last look"),
       waitFor: z

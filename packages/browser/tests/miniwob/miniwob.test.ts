@@ -14,7 +14,7 @@ const unsure: Record<string, string> = {
   "tic-tac-toe": "the other side may play well",
 };
 
-describe.skipIf(dir === "")("MiniWoB++ with the twelve tools (MINIWOB_DIR)", () => {
+describe.skipIf(dir === "")("MiniWoB++ by snapshots (MINIWOB_DIR)", () => {
   let client: McpClient;
   let site: ReturnType<typeof serveMiniwob>;
   beforeAll(async () => {

@@ -1,13 +1,59 @@
-/** Plays one episode with the tools of an MCP client: looks with snapshots and HTML, acts with clicks and keys. */
+/** Plays one episode with the tools of an MCP client: looks with snapshots, acts with clicks and keys. */
 import type { McpClient } from "../mcp-client.ts";
-import { type Element, parse } from "./html.ts";
-
-export interface Point {
-  x: number;
-  y: number;
-}
+import { Part, type Point, readSnapshot } from "./screen.ts";
 
 export type Solve = (player: Player) => Promise<void>;
+
+/** A look at the page of a task. */
+export class Screen {
+  /** What is asked for; colours and icons in it are parts of it. */
+  readonly query: Part;
+  /** All the rest, but for the panel with the reward and the time. */
+  readonly area: Part;
+  readonly reward: string;
+
+  constructor(page: Part) {
+    const body = page.parts[0]!;
+    const panel = body.parts.find((part) => part.text.includes("Last reward"));
+    this.reward = /Last reward: (\S+)/.exec(panel?.text ?? "")?.[1] ?? "-";
+    const isTask = ({ box }: Part) => box.x === 0 && box.y === 0 && box.width === 160;
+    const wrap = body.parts.find(isTask) ?? body;
+    this.query = wrap.parts.find(isTask) ?? wrap;
+    this.area = new Part("area", null);
+    const rest = wrap.parts.filter((part) => part !== this.query);
+    const others = body.parts.filter(
+      (part) => part !== wrap && part !== panel && !part.hint.includes("#click-canvas"),
+    );
+    this.area.parts.push(...(this.query === wrap ? [] : rest), ...others);
+  }
+
+  get isOver(): boolean {
+    return this.reward !== "-";
+  }
+
+  /** What stands in quotes in the question. */
+  get quoted(): string[] {
+    return [...this.query.text.matchAll(/"([^"]*)"/g)].map((match) => match[1]!);
+  }
+
+  all(...roles: string[]): Part[] {
+    return this.area.all(...roles);
+  }
+
+  /** The one thing of this role with this name or text; the first one without. */
+  one(role: string, text?: string): Part {
+    const found = this.all(role).find(
+      (part) => text === undefined || part.name === text || part.text === text,
+    );
+    if (!found) throw new Error(`no ${role} ${text ?? ""}`);
+    return found;
+  }
+
+  /** What has this text and can be acted on, the innermost one. */
+  said(text: string): Part | undefined {
+    return this.area.inside.findLast((part) => part.ref !== "" && part.text === text);
+  }
+}
 
 export class Player {
   readonly #client: McpClient;
@@ -23,87 +69,52 @@ export class Player {
     return text;
   }
 
-  async html(target: string): Promise<string> {
-    let html = "";
-    for (let offset: string | undefined = "0"; offset; ) {
-      const text = (await this.call("dom", { target, offset: Number(offset) })).replace(/^### Result\n/, "");
-      const more: RegExpExecArray | null = /\n… \d+ more characters, see offset (\d+)$/.exec(text);
-      html += more ? text.slice(0, more.index) : text;
-      offset = more?.[1];
+  async look(): Promise<Screen> {
+    return new Screen(readSnapshot(await this.call("snapshot", { boxes: true })));
+  }
+
+  /** Looks until there is what is looked for, or for two seconds. */
+  async until<T>(find: (screen: Screen) => T | undefined | false): Promise<T> {
+    for (const begun = performance.now(); performance.now() - begun < 2_000; ) {
+      const found = find(await this.look());
+      if (found) return found;
     }
-    return html;
-  }
-
-  async dom(target = "#area"): Promise<Element> {
-    return parse(await this.html(target));
-  }
-
-  /** What is asked for. */
-  async query(): Promise<string> {
-    return (await this.dom("#query")).text;
-  }
-
-  /** What stands in quotes in the question. */
-  async quoted(): Promise<string[]> {
-    return [...(await this.query()).matchAll(/"([^"]*)"/g)].map((match) => match[1]!);
-  }
-
-  snapshot(args: object = {}): Promise<string> {
-    return this.call("snapshot", args);
+    throw new Error("it did not show up");
   }
 
   /** A picture of an element, as PNG. */
-  async picture(target: string): Promise<Buffer> {
-    const { content } = await this.#client.call("browser_screenshot", { target });
+  async picture({ ref }: Part): Promise<Buffer> {
+    const { content } = await this.#client.call("browser_screenshot", { target: ref });
     const { data } = content[1] as unknown as { data: string };
     return Buffer.from(data, "base64");
   }
 
-  click(target: string | Element, more: object = {}): Promise<string> {
-    return this.call("click", { target: typeof target === "string" ? target : target.path, ...more });
+  click({ ref }: Part, more: object = {}): Promise<string> {
+    return this.call("click", { target: ref, ...more });
   }
 
-  clickAt(target: string | Element, position: Point, more: object = {}): Promise<string> {
-    return this.click(target, { position, ...more });
+  /** A click, or another action, at a place of the page. */
+  at(position: Point, more: object = {}): Promise<string> {
+    return this.call("click", { position, ...more });
   }
 
-  hover(target: string | Element, more: object = {}): Promise<string> {
-    return this.click(target, { action: "hover", ...more });
+  hover(part: Part, more: object = {}): Promise<string> {
+    return this.click(part, { action: "hover", ...more });
   }
 
-  drag(target: string | Element, dragTo: object, more: object = {}): Promise<string> {
-    return this.click(target, { dragTo, ...more });
+  type(part: Part | null, text: string, more: object = {}): Promise<string> {
+    return this.call("type", { ...(part ? { target: part.ref } : {}), text, ...more });
   }
 
-  type(target: string | Element | null, text: string, more: object = {}): Promise<string> {
-    const where = target === null ? {} : { target: typeof target === "string" ? target : target.path };
-    return this.call("type", { ...where, text, ...more });
-  }
-
-  keys(key: string, target?: string): Promise<string> {
-    return this.call("press_key", target === undefined ? { key } : { key, target });
+  keys(key: string, part?: Part): Promise<string> {
+    return this.call("press_key", part ? { key, target: part.ref } : { key });
   }
 
   wait(ms: number): Promise<string> {
-    return this.snapshot({ waitFor: { ms }, since: true });
+    return this.call("snapshot", { waitFor: { ms }, since: true });
   }
 
-  /** Until there is an element that is asked for, or for two seconds. */
-  visible(selector: string): Promise<string> {
-    return this.snapshot({ waitFor: { selector, ms: 2_000 }, since: true });
-  }
-
-  /** What the page gave for the episode; null while it goes on. */
-  async reward(): Promise<number | null> {
-    const { text } = await this.dom("#reward-last");
-    return text === "-" ? null : Number(text);
-  }
-
-  async isOver(): Promise<boolean> {
-    return (await this.reward()) !== null;
-  }
-
-  submit(): Promise<string> {
-    return this.click("#subbtn");
+  async submit(name = "Submit"): Promise<void> {
+    await this.click((await this.look()).one("button", name));
   }
 }

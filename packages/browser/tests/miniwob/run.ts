@@ -1,6 +1,6 @@
 /**
- * MiniWoB++ (github.com/Farama-Foundation/miniwob-plusplus, folder miniwob/html) played with the twelve tools alone.
- * `bun packages/browser/tests/miniwob/run.ts <folder> [--seeds 3] [--only <text>]` prints what each task came to.
+ * MiniWoB++ (github.com/Farama-Foundation/miniwob-plusplus, folder miniwob/html) played by snapshots.
+ * `bun packages/browser/tests/miniwob/run.ts <folder> [--seeds 3] [--from 1] [--only <text>]` prints what each task came to.
  */
 import { existsSync, readdirSync } from "node:fs";
 import { join, normalize } from "node:path";
@@ -52,7 +52,7 @@ export async function playEpisode(
   const solve = tasks[task];
   if (!solve) return { reward: null, problem: "no strategy" };
   await player.call("navigate", { url: `${base}/miniwob/${task}.html?seed=${seed}` });
-  await player.click("#sync-task-cover");
+  await player.call("click", { target: "text=START" });
   const until = performance.now() + episodeMsMax;
   let problem: string | undefined;
   try {
@@ -60,18 +60,22 @@ export async function playEpisode(
   } catch (error) {
     problem = (error as Error).message;
   }
-  let reward = await player.reward();
-  while (reward === null && performance.now() < until && !problem) {
+  let { reward } = await player.look();
+  while (reward === "-" && performance.now() < until && !problem) {
     await player.wait(200);
-    reward = await player.reward();
+    ({ reward } = await player.look());
   }
-  return { reward, problem };
+  return { reward: reward === "-" ? null : Number(reward), problem };
 }
 
 if (import.meta.main) {
   const { values, positionals } = parseArgs({
     allowPositionals: true,
-    options: { seeds: { type: "string", default: "3" }, only: { type: "string", default: "" } },
+    options: {
+      seeds: { type: "string", default: "3" },
+      from: { type: "string", default: "1" },
+      only: { type: "string", default: "" },
+    },
   });
   const dir = positionals[0] ?? process.env.MINIWOB_DIR ?? "";
   if (!existsSync(join(dir, "miniwob")))
@@ -79,7 +83,7 @@ if (import.meta.main) {
   const site = serveMiniwob(dir);
   const client = new McpClient();
   await client.initialize();
-  const seeds = Array.from({ length: Number(values.seeds) }, (_, i) => `seed-${i + 1}`);
+  const seeds = Array.from({ length: Number(values.seeds) }, (_, i) => `seed-${i + Number(values.from)}`);
   let solved = 0;
   let all = 0;
   for (const task of taskNames(dir).filter((name) => name.includes(values.only))) {

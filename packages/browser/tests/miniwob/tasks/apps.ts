@@ -1,75 +1,73 @@
 /** Small applications: shops, searches, editors. */
-import type { Element } from "../html.ts";
 import type { Player, Solve } from "../player.ts";
+import type { Part } from "../screen.ts";
 import { chooseDate, ordinal } from "./forms.ts";
 
 /** Types into a field that offers completions, and takes the one that names the place. */
-async function completeCity(player: Player, field: string, city: string): Promise<void> {
+async function completeCity(player: Player, field: Part, city: string): Promise<void> {
   await player.type(field, city);
-  const isIt = ({ text }: Element) => text.includes(`(${city})`) || text.startsWith(`${city} (`);
-  for (let i = 0; i < 30; i++) {
-    const lists = (await player.dom("body"))
-      .all(".ui-autocomplete")
-      .filter((list) => list.style("display") !== "none");
-    const item = lists.flatMap((list) => list.all(".ui-menu-item")).find(isIt);
-    if (item) {
-      await player.click(item);
-      return;
-    }
-    await player.wait(50);
-  }
-  throw new Error(`no completion for ${city}`);
+  const isIt = ({ ref, role, text }: Part) =>
+    ref !== "" && role !== "textbox" && (text.includes(`(${city})`) || text.startsWith(`${city} (`));
+  await player.click(await player.until(({ area }) => area.inside.findLast(isIt)));
 }
 
 const flight: Solve = async (player) => {
+  const screen = await player.look();
   const [, kind, from, to, date] = /Book the (\w+) one-way flight from: (.+) to: (.+) on (\S+?)\.$/.exec(
-    await player.query(),
+    screen.query.text,
   )!;
-  await completeCity(player, "#flight-from", from!);
-  await completeCity(player, "#flight-to", to!);
-  await chooseDate(player, "#datepicker", date!);
-  await player.click("#search");
-  const by = kind === "cheapest" ? "data-price" : "data-duration";
-  const flights = (await player.dom("#results")).all(".flight");
-  const best = flights.toSorted(
-    (a, b) => a.first(`[${by}]`)!.number(by) - b.first(`[${by}]`)!.number(by),
-  )[0]!;
-  await player.click(best.first(".flight-price")!);
+  const [start, end, day] = screen.all("textbox");
+  await completeCity(player, start!, from!);
+  await completeCity(player, end!, to!);
+  await chooseDate(player, day!, date!);
+  await player.submit("Search");
+  const books = await player.until((each) => {
+    const found = each.area.inside.filter(
+      ({ ref, role, text }) => ref !== "" && role !== "generic" && /^Book flight for/.test(text),
+    );
+    return found.length > 0 && found;
+  });
+  const value = (book: Part) => {
+    if (kind === "cheapest") return Number(/\$(\d+)/.exec(book.text)![1]);
+    const [, hours, minutes] = /(\d+)h (\d+)m/.exec(
+      book.around.find(({ text }) => /\d+h \d+m/.test(text))!.text,
+    )!;
+    return Number(hours) * 60 + Number(minutes);
+  };
+  await player.click(books.toSorted((a, b) => value(a) - value(b))[0]!);
 };
 
-/** Selects a word, or everything, with the keyboard. */
-async function selectText(player: Player, text: string, word: string | null): Promise<void> {
-  await player.click(".ql-editor");
-  if (word === null) {
-    await player.keys("Control+a");
-    return;
-  }
-  const start = text.split(" ").slice(0, text.split(" ").indexOf(word)).join(" ").length;
-  const before = start === 0 ? 0 : start + 1;
-  await player.keys(
-    `Control+Home${before > 0 ? ` ArrowRight*${before}` : ""} Shift+ArrowRight*${word.length}`,
-  );
-}
-
 const editor: Solve = async (player) => {
-  const query = await player.dom("#query");
-  const [what, style] = query.all(".bold").map(({ text }) => text) as [string, string];
-  const text = (await player.dom(".ql-editor")).text;
-  await selectText(player, text, what === "everything" ? null : what);
+  const screen = await player.look();
+  const [, what, style] = /give (?:the text )?(.+) the (?:style|color) (\w+)/.exec(screen.query.text)!;
+  const paper = screen.area.inside.find(({ flags }) => flags.includes("editable"))!;
+  const { text } = paper;
+  await player.click(paper);
+  if (what === "everything") await player.keys("Control+a");
+  else {
+    const before = text.split(" ").slice(0, text.split(" ").indexOf(what!)).join(" ").length;
+    const start = before === 0 ? 0 : before + 1;
+    await player.keys(
+      `Control+Home${start > 0 ? ` ArrowRight*${start}` : ""} Shift+ArrowRight*${what!.length}`,
+    );
+  }
   // The editor learns of a new selection a moment later.
   await player.wait(100);
-  if (query.text.includes("color")) {
-    const colors: Record<string, string> = {
-      red: "#e60000",
-      orange: "#ff9900",
-      yellow: "#ffff00",
-      green: "#008a00",
-      blue: "#0066cc",
-      purple: "#9933ff",
+  const name = { bold: "ql-bold", italics: "ql-italic", underlined: "ql-underline" }[style!];
+  if (name) await player.click(screen.area.hinted(new RegExp(name))[0]!);
+  else {
+    const colours: Record<string, string> = {
+      red: "230, 0, 0",
+      orange: "255, 153, 0",
+      yellow: "255, 255, 0",
+      green: "0, 138, 0",
+      blue: "0, 102, 204",
+      purple: "153, 51, 255",
     };
-    await player.click(".ql-color .ql-picker-label");
-    await player.click(`.ql-color [data-value="${colors[style.trim()]}"]`);
-  } else await player.click({ bold: ".ql-bold", italics: ".ql-italic", underlined: ".ql-underline" }[style]!);
+    await player.click(screen.area.hinted(/ql-picker-label/)[0]!);
+    const isIt = ({ ref, colour }: Part) => ref !== "" && colour === `rgb(${colours[style!]})`;
+    await player.click(await player.until(({ area }) => area.inside.find(isIt)));
+  }
   await player.submit();
 };
 
@@ -77,42 +75,50 @@ export const apps: Record<string, Solve> = {
   "book-flight": flight,
   "book-flight-nodelay": flight,
   "order-food": async (player) => {
-    const query = await player.query();
-    const items = (await player.dom()).all(".food-item");
-    const [, count, kind] = /Order (\d) items that are (.+)$/.exec(query) ?? [];
+    const screen = await player.look();
+    // A dish is what holds a plus; its name comes first in it.
+    const pluses = screen.area.inside.filter(({ ref, text }) => ref !== "" && text === "+");
+    const dishes = pluses.map((plus) => ({
+      plus,
+      dish: plus.around.find(({ text }) => /[a-z]/i.test(text))!,
+    }));
+    const [, count, kind] = /Order (\d) items that are (.+)$/.exec(screen.query.text) ?? [];
     if (kind) {
-      const item = items.find((each) => each.all("img").some(({ attributes }) => attributes.alt === kind))!;
-      for (let i = 0; i < Number(count); i++) await player.click(item.first(".add")!);
+      const { plus } = dishes.find(({ dish }) => dish.all("img").some(({ name }) => name === kind))!;
+      for (let i = 0; i < Number(count); i++) await player.click(plus);
     } else {
-      const names = query
-        .replace("Order one of each item: ", "")
-        .split(",")
-        .map((name) => name.trim());
+      const names = screen.query.text.replace("Order one of each item: ", "").split(",");
       for (const name of names)
-        await player.click(items.find((item) => item.first(".item-name")!.text === name)!.first(".add")!);
+        await player.click(dishes.find(({ dish }) => dish.all("text")[0]!.name === name.trim())!.plus);
     }
-    await player.click("#submit-order button");
+    const isOrder = ({ ref, role, text }: Part) =>
+      ref !== "" && role === "button" && /order|submit/i.test(text);
+    await player.click((await player.look()).area.inside.find(isOrder)!);
   },
   "phone-book": async (player) => {
     const [, name, what] = /Find (.+) in the contact book and click on their (phone|email|address)/.exec(
-      await player.query(),
+      (await player.look()).query.text,
     )!;
     for (let page = 0; page < 5; page++) {
-      if ((await player.dom("#contact")).first(".name")!.text === name) break;
-      await player.click(".page-item.next a");
+      const screen = await player.look();
+      if (screen.one("heading").name === name) {
+        const line = screen.area.inside.findLast(
+          ({ role, text }) => role !== "text" && new RegExp(`^${what}:`, "i").test(text),
+        )!;
+        return void (await player.click(line.parts.at(-1)!));
+      }
+      await player.click(screen.one("link", ">"));
     }
-    await player.click(`#contact .${what}`);
   },
   "search-engine": async (player) => {
-    const [text, position] = (await player.dom("#query")).all(".bold").map((bold) => bold.text) as [
-      string,
-      string,
-    ];
-    await player.type("#search-text", text);
-    await player.click("#search");
-    const place = ordinal(position) - 1;
-    for (let page = 0; page < Math.floor(place / 3); page++) await player.click(".page-item.next a");
-    await player.click(`[data-result="${place}"]`);
+    const screen = await player.look();
+    await player.type(screen.one("textbox"), screen.quoted[0]!);
+    await player.submit("Search");
+    const place = ordinal(screen.query.text) - 1;
+    for (let page = 0; page < Math.floor(place / 3); page++)
+      await player.click(await player.until((each) => each.all("link").find(({ name }) => name === ">")));
+    const results = (await player.look()).all("link").filter(({ name }) => !/^(\d+|[<>])$/.test(name));
+    await player.click(results[place % 3]!);
   },
   "text-editor": editor,
 };

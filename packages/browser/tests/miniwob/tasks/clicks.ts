@@ -1,22 +1,16 @@
 /** Buttons, links, boxes, tabs, menus and dialogs. */
-import type { Element } from "../html.ts";
-import type { Player, Solve } from "../player.ts";
-
-const byText = (elements: Element[], text: string) => {
-  const found = elements.find((element) => element.text === text);
-  if (!found) throw new Error(`nothing is labelled ${text}`);
-  return found;
-};
+import type { Screen, Solve } from "../player.ts";
+import type { Part } from "../screen.ts";
 
 const namedButton: Solve = async (player) => {
-  const [name] = await player.quoted();
-  await player.click(byText((await player.dom()).all("button"), name!));
+  const screen = await player.look();
+  await player.click(screen.one("button", screen.quoted[0]));
 };
 
 const buttonsInOrder: Solve = async (player) => {
-  const names = [...(await player.query()).matchAll(/button (\w+)/g)].map((match) => match[1]!);
-  const buttons = (await player.dom()).all("button");
-  for (const name of names) await player.click(byText(buttons, name));
+  const screen = await player.look();
+  const names = [...screen.query.text.matchAll(/button (\w+)/g)].map((match) => match[1]!);
+  for (const name of names) await player.click(screen.one("button", name));
 };
 
 /** A little thesaurus: words on one line mean about the same. */
@@ -62,93 +56,114 @@ const meansSame = (a: string, b: string) =>
   a === b || sameMeaning.some((group) => group.includes(a) && group.includes(b));
 
 const boxes: Solve = async (player) => {
-  const [, list] = /Select (?:words similar to )?(.+) and click Submit/.exec(await player.query())!;
+  const screen = await player.look();
+  const [, list] = /Select (?:words similar to )?(.+) and click Submit/.exec(screen.query.text)!;
   const wanted = list === "nothing" ? [] : list!.split(", ");
-  for (const label of (await player.dom()).all("label"))
-    if (wanted.some((word) => meansSame(word, label.text))) await player.click(label.first("input")!);
+  for (const box of screen.all("checkbox"))
+    if (wanted.some((word) => meansSame(word, box.name))) await player.click(box);
   await player.submit();
 };
 
-const plain = (text: string) => text.toLowerCase().replace(/[^a-z]/g, "");
+const isLink = ({ role, flags }: Part) => role === "link" || flags.includes("cursor=pointer");
+const linkNamed = (screen: Screen, isIt: (text: string) => boolean) =>
+  screen.area.inside.find((part) => isLink(part) && part.role !== "tab" && isIt(part.text));
+const letters = (text: string) => text.toLowerCase().replace(/[^a-z]/g, "");
 
-/** Opens what hides a link, and clicks the link. Some panels are empty until they are opened. */
-const hiddenLink =
-  (opener: (panel: Element) => string): Solve =>
-  async (player) => {
-    const [text] = await player.quoted();
-    const panelOf = (link: Element) =>
-      link.ancestors.find(({ attributes }) => attributes.role === "tabpanel")!;
-    const isOpen = (panel: Element) => panel.attributes["aria-hidden"] === "false";
-    const panels = (await player.dom()).all("[role=tabpanel]");
-    for (const panel of [null, ...panels.filter((each) => !isOpen(each))]) {
-      if (panel) await player.click(opener(panel));
-      if (await player.isOver()) return;
-      const links = (await player.dom()).all(".alink");
-      const link = links.find((each) => each.text === text);
-      if (!link) continue;
-      if (!isOpen(panelOf(link))) await player.click(opener(panelOf(link)));
-      await player.click(link);
-      return;
+/** Opens what may hide a link until it is there, and clicks it. */
+const hiddenLink: Solve = async (player) => {
+  let screen = await player.look();
+  const wanted = screen.quoted[0]!;
+  const tabs = screen.all("tab");
+  for (const tab of [null, ...tabs]) {
+    if (tab && !/selected|expanded/.test(tab.flags)) {
+      await player.click(tab.all("link")[0] ?? tab);
+      screen = await player.until((each) => each.all("tabpanel").length > 0 && each);
     }
-    await player.click((await player.dom()).all(".alink").find((link) => plain(link.text) === plain(text!))!);
-  };
-const linkInTab = hiddenLink((panel) => `a[href="#${panel.attributes.id}"]`);
-const linkInSection = hiddenLink((panel) => `[aria-controls="${panel.attributes.id}"]`);
+    const link = linkNamed(screen, (text) => text === wanted);
+    if (!link) continue;
+    await player.click(link);
+    return;
+  }
+  await player.click(linkNamed(screen, (text) => letters(text) === letters(wanted))!);
+};
 
 const section: Solve = async (player) => {
-  await player.click("#area h3");
-  await player.visible(".ui-accordion-content");
+  await player.click((await player.look()).one("tab"));
+  await player.wait(300);
   await player.submit();
 };
 
-/** Points at each menu on the way, so that the next one opens, and clicks the last entry. */
-async function followMenu(player: Player, item: Element): Promise<void> {
-  const entry = (li: Element) => li.elements.find(({ tag }) => tag === "div")!;
-  for (const li of item.ancestors.filter(({ tag }) => tag === "li").toReversed())
-    await player.hover(entry(li));
-  await player.click(entry(item));
-}
-
 const pie: Solve = async (player) => {
-  const [label] = await player.quoted();
-  const center = (await player.dom("#divWheel")).all("text");
-  await player.click(center.find(({ text }) => text === "+") ?? center.at(-1)!);
+  const screen = await player.look();
+  const label = screen.quoted[0]!;
+  const isSaid = (part: Part, text: string) => part.text === text && part.hint.startsWith("text");
+  await player.click(screen.area.inside.find((part) => isSaid(part, "+"))!);
   // The slices grow out of the middle.
-  for (let i = 0; i < 20; i++) {
-    const item = (await player.dom("#divWheel")).all("text").find(({ text }) => text === label);
-    const isThere = item && (await player.click(item).catch(() => null));
-    if (isThere) return;
-    await player.wait(100);
-  }
+  const isOut = (part: Part) => isSaid(part, label) && part.box.height > 8;
+  await player.click(await player.until((each) => each.area.inside.find(isOut)));
 };
 
-const row = (post: Element) => post.first(".username")?.text;
-const posts = (areaOfPosts: Element, user: string) =>
-  areaOfPosts.all(".media").filter((post) => row(post) === user);
+/** A post and what can be done with it: the smallest thing that holds both the user and a like button. */
+const postsBy = (screen: Screen, user: string) =>
+  screen.area
+    .hinted(/^span\.more|^span\.share/)
+    .map((button) => button.around.find((part) => /@/.test(part.text))!)
+    .filter((post) => new RegExp(`${user}(\\s|$)`).test(post.text));
+const button = (post: Part, action: string) => post.hinted(new RegExp(`^span\\.${action.toLowerCase()}$`))[0];
 
 const several: Solve = async (player) => {
-  const bold = (await player.dom("#query")).all(".bold").map(({ text }) => text);
-  const [action, user] = [bold[0]!.toLowerCase(), bold.at(-1)!];
-  const found = posts(await player.dom(), user);
-  const count = bold.length === 3 ? Number(bold[1]) : found.length;
-  for (const post of found.slice(0, count)) await player.click(post.first(`.${action}`)!);
-  await player.click("role=button[name=Submit]");
+  const screen = await player.look();
+  const [, count, user] = /on (all|\d+) posts? by (@\w+)/.exec(screen.query.text)!;
+  const posts = postsBy(screen, user!).slice(0, count === "all" ? 100 : Number(count));
+  for (const post of posts) await player.click(button(post, screen.quoted[0]!)!);
+  await player.submit();
+};
+
+/** Whether red, green or blue is the strongest, or none. */
+function hue(colour: string): string {
+  const [red = 0, green = 0, blue = 0] = (colour.match(/\d+/g) ?? []).map(Number);
+  const most = Math.max(red, green, blue);
+  return most === red ? "red" : most === green ? "green" : "blue";
+}
+
+const colours: Record<string, string> = {
+  red: "255, 0, 0",
+  lime: "0, 255, 0",
+  green: "0, 128, 0",
+  blue: "0, 0, 255",
+  yellow: "255, 255, 0",
+  cyan: "0, 255, 255",
+  aqua: "0, 255, 255",
+  magenta: "255, 0, 255",
+  pink: "255, 0, 255",
+  fuchsia: "255, 0, 255",
+  olive: "128, 128, 0",
+  purple: "128, 0, 128",
+  orange: "255, 165, 0",
+  black: "0, 0, 0",
+  white: "255, 255, 255",
+  grey: "128, 128, 128",
+  gray: "128, 128, 128",
 };
 
 export const clicks: Record<string, Solve> = {
   "button-delay": async (player) => {
-    const seconds = Number(/wait (\d+) seconds/.exec(await player.query())![1]);
-    await player.click("#subbtn");
-    await player.wait(seconds * 1_000 - 40);
-    await player.click("#subbtn2");
+    const screen = await player.look();
+    await player.click(screen.one("button", "ONE"));
+    await player.wait(Number(/wait (\d+) seconds/.exec(screen.query.text)![1]) * 1_000 - 40);
+    await player.click(screen.one("button", "TWO"));
   },
   "buy-ticket": async (player) => {
-    const wanted = await player.query();
-    const by = /cost/.test(wanted) ? "data-price" : "data-duration";
-    const value = (flight: Element) => flight.first(`[${by}]`)!.number(by);
-    const flights = (await player.dom()).all(".flight").toSorted((a, b) => value(a) - value(b));
-    const flight = /cheapest|shortest/.test(wanted) ? flights[0]! : flights.at(-1)!;
-    await player.click(flight.first("button")!);
+    const screen = await player.look();
+    const wanted = screen.query.text;
+    const value = (book: Part) => {
+      if (/cost|price|cheap|expens/.test(wanted)) return Number(/\$(\d+)/.exec(book.name)![1]);
+      const flight = book.around.find((part) => /Duration/.test(part.text))!;
+      const [, hours, minutes] = /(\d+)h (\d+)m/.exec(flight.text)!;
+      return Number(hours) * 60 + Number(minutes);
+    };
+    const flights = screen.all("button").toSorted((a, b) => value(a) - value(b));
+    await player.click(/cheapest|shortest|lowest|least/.test(wanted) ? flights[0]! : flights.at(-1)!);
   },
   "click-button": namedButton,
   "click-button-sequence": buttonsInOrder,
@@ -157,93 +172,120 @@ export const clicks: Record<string, Solve> = {
   "click-checkboxes-soft": boxes,
   "click-checkboxes-transfer": boxes,
   "click-collapsible": section,
-  "click-collapsible-2": linkInSection,
-  "click-collapsible-2-nodelay": linkInSection,
+  "click-collapsible-2": hiddenLink,
+  "click-collapsible-2-nodelay": hiddenLink,
   "click-collapsible-nodelay": section,
   "click-color": async (player) => {
-    const asked = (await player.dom("#query")).elements[0]!;
-    await player.click(`#area [data-color="${asked.style("background-color") || asked.text}"]`);
+    const { query, area } = await player.look();
+    const shown = query.inside.find(({ colour }) => colour)?.colour;
+    const named = query.text.match(/\w+/g)!.find((word) => word in colours);
+    const wanted = shown ?? `rgb(${colours[named!]})`;
+    await player.click(area.inside.find(({ colour }) => colour === wanted)!);
   },
-  "click-dialog": async (player) => void (await player.click(".ui-dialog-titlebar-close")),
+  "click-dialog": async (player) => player.submit("Close"),
   "click-dialog-2": async (player) => {
-    const [name] = await player.quoted();
-    await player.click(name === "x" ? ".ui-dialog-titlebar-close" : `role=button[name="${name}"]`);
+    const [name] = (await player.look()).quoted;
+    await player.submit(name === "x" ? "Close" : name);
   },
   "click-link": async (player) => {
-    const [text] = await player.quoted();
-    await player.click(byText((await player.dom()).all(".alink"), text!));
+    const screen = await player.look();
+    await player.click(linkNamed(screen, (text) => text === screen.quoted[0])!);
   },
   "click-menu": async (player) => {
-    const names = (await player.query()).replace(/^Select /, "").split(">");
-    const items = (await player.dom()).all("li");
-    const label = (li: Element) => li.elements[0]!.text;
-    const way = (li: Element) =>
-      [li, ...li.ancestors.filter(({ tag }) => tag === "li")].toReversed().map(label);
-    await followMenu(player, items.find((li) => way(li).join(">") === names.join(">"))!);
+    const names = (await player.look()).query.text.replace(/^Select /, "").split(">");
+    for (const [index, name] of names.entries()) {
+      const item = await player.until((screen) => screen.all("menuitem").find((each) => each.name === name));
+      await (index < names.length - 1 ? player.hover(item) : player.click(item));
+    }
   },
   "click-menu-2": async (player) => {
-    const query = await player.dom("#query");
-    const icon = query.first(".ui-icon")?.classes.at(-1);
+    const { query } = await player.look();
+    const icon = query.inside.map(({ hint }) => /\.ui-icon-[\w-]+/.exec(hint)?.[0]).find(Boolean);
     const label = /labeled "(.+)"/.exec(query.text)?.[1];
-    await player.click("#open-menu");
-    await player.visible("#menu");
-    const items = (await player.dom("#menu")).all("li").filter((li) => li.all("li").length === 0);
-    await followMenu(player, items.find((li) => (icon ? li.first(`.${icon}`) : li.text === label))!);
+    const isIt = (item: Part) =>
+      icon ? item.inside.some(({ hint }) => hint.includes(`${icon} `)) : item.name === label;
+    await player.submit("Menu");
+    const opened = await player.until((screen) => screen.all("menuitem").length > 0 && screen);
+    for (const item of [null, ...opened.all("menuitem")]) {
+      if (item?.flags.includes("disabled")) continue;
+      if (item) await player.hover(item);
+      if (item) await player.wait(350);
+      const found = (await player.look()).all("menuitem").find(isIt);
+      if (!found) continue;
+      await player.click(found);
+      return;
+    }
   },
   "click-option": async (player) => {
-    const [, name] = /Select (.+) and click Submit/.exec(await player.query())!;
-    await player.click(byText((await player.dom()).all("label"), name!).first("input")!);
+    const screen = await player.look();
+    await player.click(screen.one("radio", /Select (.+) and click Submit/.exec(screen.query.text)![1]));
     await player.submit();
   },
   "click-pie": pie,
   "click-pie-nodelay": pie,
   "click-shades": async (player) => {
-    const [, color] = /shades of (\w+)/.exec(await player.query())!;
-    for (const shade of (await player.dom()).all(`[data-color=${color}]`)) await player.click(shade);
-    await player.click("#submit");
+    const { query, area } = await player.look();
+    const [, wanted] = /shades of (\w+)/.exec(query.text)!;
+    for (const shade of area.hinted(/^span background/))
+      if (hue(shade.colour) === wanted) await player.click(shade);
+    await player.submit();
   },
   "click-tab": async (player) => {
-    await player.click(`a[href="#tabs-${/#(\d)/.exec(await player.query())![1]}"]`);
+    const screen = await player.look();
+    await player.click(screen.one("link", /Tab #\d/.exec(screen.query.text)![0]));
   },
-  "click-tab-2": linkInTab,
-  "click-tab-2-easy": linkInTab,
-  "click-tab-2-hard": linkInTab,
-  "click-tab-2-medium": linkInTab,
-  "click-test": async (player) => void (await player.submit()),
+  "click-tab-2": hiddenLink,
+  "click-tab-2-easy": hiddenLink,
+  "click-tab-2-hard": hiddenLink,
+  "click-tab-2-medium": hiddenLink,
+  "click-test": async (player) => void (await player.click((await player.look()).one("button"))),
   "click-test-2": buttonsInOrder,
   "click-test-transfer": buttonsInOrder,
   "click-widget": async (player) => {
-    const [kind] = await player.quoted();
-    await player.click((await player.dom()).first(`[data-type=${kind}]`)!);
+    const screen = await player.look();
+    const [kind] = screen.quoted as [string];
+    const fields = screen.all("textbox").toSorted((a, b) => a.box.height - b.box.height);
+    // A text area is the field with room for more than one line.
+    const field = { text: fields[0], "input-text": fields[0], textarea: fields.at(-1) }[kind];
+    await player.click(field ?? screen.one(kind));
   },
   "navigate-tree": async (player) => {
-    const [name] = await player.quoted();
-    const entry = byText((await player.dom()).all("span"), name!);
-    const folders = entry.parent!.ancestors.filter(({ tag }) => tag === "li").toReversed();
-    for (const folder of folders) {
-      await player.click(folder.first(".hitarea")!);
+    const wanted = (await player.look()).quoted[0]!;
+    const isHandle = ({ hint }: Part) => hint.includes("expandable-hitarea");
+    const opened = new Set<string>();
+    for (;;) {
+      const screen = await player.look();
+      const found = screen.area.inside.find(
+        (part) => part.ref && part.role !== "listitem" && part.text === wanted,
+      );
+      if (found) return void (await player.click(found));
+      const handle = screen.area.inside.find((part) => isHandle(part) && !opened.has(part.ref));
+      if (!handle) throw new Error(`${wanted} is in no folder`);
+      opened.add(handle.ref);
+      await player.click(handle);
       await player.wait(50);
     }
-    await player.click(entry);
   },
   "odd-or-even": async (player) => {
-    for (const line of (await player.dom()).all(".row")) {
-      const isOdd = Number(line.first(".display-number")!.text) % 2 !== 0;
-      await player.click(line.first(isOdd ? ".odd" : ".even")!);
-    }
-    await player.click("#submit");
+    const screen = await player.look();
+    const [odd, even] = ["Odd", "Even"].map((name) =>
+      screen.all("button").filter((each) => each.name === name),
+    );
+    const numbers = screen.area.inside.filter(({ role, name }) => role === "text" && /^-?\d+$/.test(name));
+    for (const [index, { name }] of numbers.entries())
+      await player.click(Number(name) % 2 === 0 ? even![index]! : odd![index]!);
+    await player.submit();
   },
   "social-media": async (player) => {
-    const [user, action] = (await player.dom("#query")).all(".bold").map(({ text }) => text) as [
-      string,
-      string,
-    ];
-    const post = posts(await player.dom(), user)[0]!;
-    const direct = post.first(`.${action.toLowerCase()}`);
-    const isDirect = direct !== undefined && direct.tag === "span";
-    if (!isDirect) await player.click(post.first(".more")!);
-    const entry = isDirect ? direct : post.all("li").find(({ text }) => text.startsWith(action))!;
-    await player.click(entry);
+    const screen = await player.look();
+    const [, user] = /user (@\w+)/.exec(screen.query.text)!;
+    const post = postsBy(screen, user!)[0]!;
+    const action = screen.quoted[0]!;
+    const direct = button(post, action);
+    if (direct) return void (await player.click(direct));
+    await player.click(button(post, "more")!);
+    const isIt = (part: Part) => part.ref !== "" && part.text.startsWith(action);
+    await player.click(await player.until(({ area }) => area.inside.findLast(isIt)));
   },
   "social-media-all": several,
   "social-media-some": several,

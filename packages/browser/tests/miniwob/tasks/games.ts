@@ -1,7 +1,7 @@
 /** Puzzles, and everything that is a matter of time. */
-import type { Element } from "../html.ts";
 import { decodePng } from "../picture.ts";
 import type { Player, Solve } from "../player.ts";
+import type { Part } from "../screen.ts";
 
 const lines = [
   [0, 1, 2],
@@ -29,16 +29,18 @@ function chance(board: Board, isX: boolean): number {
   return 0.55 * mean + 0.45 * Math.min(...after);
 }
 
-const board = (area: Element): Board =>
-  area
-    .all("[data-index]")
-    .map(({ classes }) => (classes[0] === "mark-x" ? "x" : classes[0] === "mark-o" ? "o" : ""));
+/** Where the marks of a board are said by texts or hints. */
+const board = (cells: Part[]): Board =>
+  cells.map((cell) => {
+    const mark = `${cell.text} ${[cell, ...cell.inside].map(({ hint }) => hint).join(" ")}`;
+    return /mark-x|\bx\b/i.test(mark) ? "x" : /mark-o|\bo\b/i.test(mark) ? "o" : "";
+  });
 
 /** Checkboxes as the light cells of an example, four by seven. */
 async function drawNumber(player: Player): Promise<void> {
-  const [number] = await player.quoted();
-  const picture = decodePng(await player.picture(`#o${number} img`));
-  const inputs = (await player.dom("#checkboxes")).all("input");
+  const screen = await player.look();
+  const picture = decodePng(await player.picture(screen.area.hinted(/^img/)[0]!));
+  const inputs = screen.all("checkbox");
   const cell = (column: number, row: number) => {
     let dark = 0;
     const [width, height] = [picture.width / 4, picture.height / 7];
@@ -53,108 +55,138 @@ async function drawNumber(player: Player): Promise<void> {
   await player.submit();
 }
 
+const numbers = (parts: Part[]) => parts.filter(({ ref, text }) => ref !== "" && /^-?\d+$/.test(text));
+
 export const games: Record<string, Solve> = {
   "ascending-numbers": async (player) => {
-    await player.click("#area_svg text:nth-of-type(1)");
-    for (let number = 2; number <= 5; number++) await player.click(`#area_svg rect[data-index="${number}"]`);
+    const { area } = await player.look();
+    const found = numbers(area.inside).filter(({ parts }) => parts.length > 0);
+    for (const number of found.toSorted((a, b) => Number(a.text) - Number(b.text)))
+      await player.at(number.middle);
   },
   "chase-circle": async (player) => {
-    while (!(await player.isOver())) await player.hover("#circ").catch(() => {});
+    const circle = (await player.look()).area.hinted(/^circle/)[0]!;
+    for (
+      let i = 0;
+      !/^- generic: START|\+ .*START/m.test(await player.hover(circle).catch(() => "START"));
+      i++
+    )
+      if (i > 2_000) return;
   },
   "find-greatest": async (player) => {
-    const cards = (await player.dom("#cardholder")).all(".card");
-    await player.click(cards.toSorted((a, b) => Number(b.text) - Number(a.text))[0]!);
-    await player.click("#submit");
+    const { area } = await player.look();
+    await player.click(numbers(area.inside).toSorted((a, b) => Number(b.text) - Number(a.text))[0]!);
+    await player.submit();
   },
   "generate-number": async (player) => {
-    const query = await player.query();
+    const screen = await player.look();
+    const query = screen.query.text;
     const limit = Number(/than (\d+)/.exec(query)?.[1]);
     const isWanted = (number: number) =>
       /less/.test(query)
         ? number < limit
         : /greater/.test(query)
           ? number > limit
-          : number % 2 === (/odd/.test(query) ? 1 : 0);
-    do await player.click("#generate");
-    while (!isWanted(Number((await player.dom("#display-number")).text)));
-    await player.click("#submit");
+          : Math.abs(number % 2) === (/odd/.test(query) ? 1 : 0);
+    for (let shown = Number.NaN; Number.isNaN(shown) || !isWanted(shown); ) {
+      await player.click(screen.one("button", "Generate"));
+      shown = Number(numbers((await player.look()).area.inside)[0]?.text ?? "NaN");
+    }
+    await player.submit();
   },
   "guess-number": async (player) => {
     let [low, high] = [0, 9];
-    while (!(await player.isOver())) {
+    while (low <= high) {
       const guess = (low + high) >> 1;
-      await player.type("#tt", String(guess));
-      await player.submit();
-      if (await player.isOver()) return;
-      const isLower = !(await player.dom("#lower")).classes.includes("hide");
-      if (isLower) high = guess - 1;
+      const screen = await player.look();
+      await player.type(screen.one("spinbutton"), String(guess));
+      await player.click(screen.one("button", "Submit"));
+      const after = await player.look();
+      if (after.isOver) return;
+      if (/lower/i.test(after.area.text)) high = guess - 1;
       else low = guess + 1;
     }
   },
   "highlight-text": async (player) => {
-    await player.click("#randomText", { clickCount: 3 });
+    const { area } = await player.look();
+    const text = area.inside.findLast(({ ref, role }) => ref !== "" && role !== "button")!;
+    await player.click(text, { clickCount: 3 });
     await player.submit();
   },
   "highlight-text-2": async (player) => {
-    const [, number] = /the (\d)/.exec(await player.query())!;
-    await player.click(`#randomText p:nth-of-type(${number})`, { clickCount: 3 });
+    const screen = await player.look();
+    const [, number] = /the (\d)/.exec(screen.query.text)!;
+    await player.click(screen.all("paragraph")[Number(number) - 1]!, { clickCount: 3 });
     await player.submit();
   },
   "hover-shape": async (player) => {
-    while (!(await player.isOver())) await player.hover("#highlight").catch(() => {});
+    for (let screen = await player.look(); !screen.isOver; screen = await player.look())
+      await player.hover(screen.area.hinted(/^rect.*rgb\((?!0, 0, 0\))/)[0]!).catch(() => {});
   },
   "moving-items": async (player) => {
-    while (!(await player.isOver())) {
-      const circles = (await player.dom("#area_svg")).all("circle").filter((circle) => {
-        const x = circle.number("cx");
-        return x > 10 && x < 150;
-      });
-      if (circles.length === 0) await player.wait(50);
-      for (const circle of circles.slice(0, 1)) {
-        const [x, y] = [circle.number("cx"), circle.number("cy")];
-        await player.clickAt("#area_svg", { x, y: Math.max(1, Math.min(158, y)) }).catch(() => {});
-      }
+    for (let screen = await player.look(); !screen.isOver; screen = await player.look()) {
+      const inside = ({ middle }: Part) => middle.x > 12 && middle.x < 150;
+      const circle = screen.area.hinted(/^circle/).find(inside);
+      if (!circle) continue;
+      const { x, y } = circle.middle;
+      await player.at({ x, y: Math.max(53, Math.min(209, y)) }).catch(() => {});
     }
   },
   "number-checkboxes": drawNumber,
   "simon-says": async (player) => {
-    const order: string[] = [];
+    const order: Part[] = [];
+    const resting = (await player.look()).all("button");
     let pushed = "";
     for (let quietSince = performance.now(); performance.now() - quietSince < 1_200; ) {
-      const now = (await player.dom()).first(".push")?.attributes.id ?? "";
+      const buttons = (await player.look()).all("button");
+      // The colours are those of a button that is not pushed, once all have been seen.
+      const now = buttons.find(({ colour }, index) => isBright(colour, resting[index]!.colour))?.ref ?? "";
       if (now !== "") quietSince = performance.now();
-      if (now !== "" && now !== pushed) order.push(now);
+      if (now !== "" && now !== pushed) order.push(buttons.find(({ ref }) => ref === now)!);
       pushed = now;
     }
-    for (const id of order) await player.click(`#${id}`);
+    for (const button of order) await player.click(button);
   },
   "stock-market": async (player) => {
-    const limit = Number(/less than \$(\d+\.\d+)/.exec(await player.query())![1]);
+    const screen = await player.look();
+    const limit = Number(/less than \$(\d+\.\d+)/.exec(screen.query.text)![1]);
     const started = performance.now();
     for (;;) {
-      const price = Number((await player.dom("#stock-price")).text.slice(1) || "999");
+      const now = await player.look();
+      const price = Number(/price: \$(\d+\.\d+)/.exec(now.area.text)?.[1] ?? "999");
       // The price moves by up to 1.5 before the click is there.
       const isSafe = price < limit - 1.2 || (performance.now() - started > 7_000 && price <= limit);
-      if (isSafe || (await player.isOver())) break;
+      if (isSafe || now.isOver) break;
     }
-    await player.click("#buy");
+    await player.click(screen.one("button", "Buy"));
   },
   terminal: async (player) => {
-    const ending = (await player.dom("#query")).first(".bold")!.text;
-    await player.click("#terminal");
+    const screen = await player.look();
+    const [, ending] = /extension (\.\w+)/.exec(screen.query.text) ?? [];
+    await player.click(screen.said("terminal")!);
     await player.type(null, "ls", { slowly: true, submit: true });
-    const files = (await player.dom("#terminal-contents")).all(".output").at(-1)!.text.split(" ");
-    const file = files.find((name) => (ending.startsWith(".") ? name.endsWith(ending) : !name.includes(".")));
+    const listed = await player.until(({ area }) => /user\$ ls (.+?) user\$/.exec(area.text)?.[1]);
+    const files = listed.split(/\s+/);
+    const file = files.find((name) => (ending ? name.endsWith(ending) : !name.includes(".")));
     await player.type(null, `rm ${file}`, { slowly: true, submit: true });
   },
   "tic-tac-toe": async (player) => {
-    while (!(await player.isOver())) {
-      const now = board(await player.dom());
-      const moves = free(now);
-      const best = moves.toSorted(
+    for (;;) {
+      const screen = await player.look();
+      if (screen.isOver) return;
+      const cells = screen.area.hinted(/#ttt-\d/);
+      const now = board(cells);
+      const best = free(now).toSorted(
         (a, b) => chance(put(now, b, "x"), false) - chance(put(now, a, "x"), false),
-      )[0]!;
-      await player.click(`#ttt-${best}`);
+      )[0];
+      if (best === undefined) return;
+      await player.click(cells[best]!);
     }
   },
 };
+
+/** Pushed buttons are drawn brighter than they rest. */
+function isBright(colour: string, resting: string): boolean {
+  const sum = (text: string) => (text.match(/\d+/g) ?? []).reduce((total, part) => total + Number(part), 0);
+  return sum(colour) > sum(resting) + 30;
+}

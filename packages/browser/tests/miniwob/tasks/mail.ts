@@ -1,5 +1,6 @@
 /** A mailbox: answering, forwarding, deleting and marking messages, asked for in many words. */
 import type { Player, Solve } from "../player.ts";
+import type { Part } from "../screen.ts";
 
 interface Wish {
   action: "reply" | "forward" | "delete" | "important";
@@ -44,18 +45,23 @@ function understand(query: string, senders: string[]): Wish {
 }
 
 export async function handleMail(player: Player): Promise<void> {
-  const threads = (await player.dom()).all("#main .email-thread, .email-thread");
-  const senders = threads.map((thread) => thread.first(".email-sender")!.text);
-  const { action, sender, content } = understand(await player.query(), senders);
+  const screen = await player.look();
+  // A message is what holds a bin; whom it is from comes first in it.
+  const threads = screen.area
+    .hinted(/^span\.trash/)
+    .map((bin) => bin.around.find(({ flags }) => /pointer/.test(flags))!);
+  const senders = threads.map((thread) => thread.all("text")[0]!.name);
+  const { action, sender, content } = understand(screen.query.text, senders);
   const thread = threads[senders.indexOf(sender)]!;
   if (action === "delete" || action === "important") {
-    await player.click(thread.first(action === "delete" ? ".trash" : ".star")!);
+    await player.click(thread.hinted(action === "delete" ? /^span\.trash/ : /^span\.star/)[0]!);
     return;
   }
-  await player.click(thread.first(".email-sender")!);
-  await player.click(`#email .email-${action}`);
-  await player.type(action === "reply" ? "#reply-text" : ".forward-sender", content);
-  await player.click(`#send-${action}`);
+  await player.click(thread);
+  const does = (part: Part) => part.ref !== "" && new RegExp(`^${action}$`, "i").test(part.text);
+  await player.click(await player.until(({ area }) => area.inside.findLast(does)));
+  await player.type(await player.until((each) => each.all("textbox")[0]), content);
+  await player.click(await player.until(({ area }) => area.hinted(/send/)[0]));
 }
 
 const names = [

@@ -1,37 +1,26 @@
 /** Drawings: finding shapes, clicking places, drawing lines. */
-import type { Element } from "../html.ts";
 import { cornersIn, decodePng } from "../picture.ts";
-import type { Player, Point, Solve } from "../player.ts";
-
-const center = (circle: Element): Point => ({ x: circle.number("cx"), y: circle.number("cy") });
+import type { Player, Solve } from "../player.ts";
+import type { Part, Point } from "../screen.ts";
 
 interface Shape {
-  element: Element;
+  part: Part;
   size: "large" | "small";
   color: string;
   /** What it may be called. */
   names: string[];
 }
 
-function shapeOf(element: Element): Shape {
-  const color = element.attributes.fill ?? "";
+function shapeOf(part: Part): Shape {
   const kinds: Record<string, string> = { rect: "rectangle", circle: "circle", polygon: "triangle" };
-  const [first, second] = (element.attributes.points ?? "")
-    .split(" ")
-    .map((pair) => pair.split(",").map(Number));
-  const width = {
-    rect: element.number("width"),
-    circle: element.number("r") * 2,
-    polygon: first && second ? (second[0]! - first[0]!) * 2 : 0,
-    text: element.number("font-size"),
-  }[element.tag as "rect"];
-  const isLetter = /[a-z]/i.test(element.text);
-  const names =
-    element.tag === "text" ? [element.text, isLetter ? "letter" : "digit"] : [kinds[element.tag]!, "shape"];
-  return { element, size: width > 15 ? "large" : "small", color, names: [...names, "item"] };
+  const [tag] = part.hint.split(/[ #.]/) as [string];
+  const { text, colour: color } = part;
+  const kind = /[a-z]/i.test(text) ? "letter" : "digit";
+  const names = tag === "text" ? [text, kind, "item"] : [kinds[tag]!, "shape", "item"];
+  return { part, size: part.box.height > 15 ? "large" : "small", color, names };
 }
 
-const shapesIn = (area: Element) => area.all("rect, circle, polygon, text").map(shapeOf);
+const shapesIn = (area: Part) => area.hinted(/^(rect|circle|polygon|text)\b/).map(shapeOf);
 
 /** "large red circle", "small item", "yellow b". */
 function matching(shapes: Shape[], description: string): Shape[] {
@@ -43,16 +32,17 @@ function matching(shapes: Shape[], description: string): Shape[] {
   );
 }
 
-const inside = ({ x, y }: Point) => x > 4 && y > 4 && x < 146 && y < 126;
+const inside = ({ x, y }: Point, corner: Point) =>
+  x > corner.x + 4 && y > corner.y + 4 && x < corner.x + 146 && y < corner.y + 126;
 
 /** The place that is farthest along a direction and still on the paper. */
-function along(from: Point, direction: Point): Point {
+function along(from: Point, direction: Point, corner: Point): Point {
   const length = Math.hypot(direction.x, direction.y);
   const at = (pixels: number) => ({
     x: from.x + (direction.x / length) * pixels,
     y: from.y + (direction.y / length) * pixels,
   });
-  for (let pixels = 60; pixels > 5; pixels--) if (inside(at(pixels))) return at(pixels);
+  for (let pixels = 60; pixels > 5; pixels--) if (inside(at(pixels), corner)) return at(pixels);
   return at(5);
 }
 
@@ -61,25 +51,31 @@ const towards = (from: Point, to: Point): Point => {
   return { x: (to.x - from.x) / length, y: (to.y - from.y) / length };
 };
 
+/** The places of circles, by what their hints say; where the paper begins counts from its corner. */
+const circles = (area: Part, hint = /^circle/) => area.hinted(hint).map(({ middle }) => middle);
+
 const place =
-  (find: (svg: Element) => Point): Solve =>
+  (find: (area: Part, corner: Point) => Point): Solve =>
   async (player) => {
-    const wanted = find(await player.dom("#svg-grid"));
-    await player.clickAt("#svg-grid", wanted);
+    const { area } = await player.look();
+    const [paper] = area.all("img");
+    const wanted = find(area, paper!.box);
+    const known = new Set(area.inside.map(({ ref }) => ref));
+    await player.at(wanted);
     // The page draws the point a little beside the pointer; the second click makes up for it.
-    const drawn = center((await player.dom("#svg-grid")).first("#blue-circle")!);
+    const after = (await player.look()).area;
+    const drawn = after.hinted(/^circle.*blue/).find(({ ref }) => !known.has(ref))?.middle ?? wanted;
     const off = { x: drawn.x - wanted.x, y: drawn.y - wanted.y };
-    if (off.x !== 0 || off.y !== 0)
-      await player.clickAt("#svg-grid", { x: wanted.x - off.x, y: wanted.y - off.y });
+    if (Math.abs(off.x) + Math.abs(off.y) >= 1) await player.at({ x: wanted.x - off.x, y: wanted.y - off.y });
     await player.submit();
   };
 
 /** Of all places on the paper, the one that is best. */
-function best(cost: (point: Point) => number): Point {
+function best(corner: Point, cost: (point: Point) => number): Point {
   let found: Point = { x: 0, y: 0 };
   let least = Number.POSITIVE_INFINITY;
-  for (let x = 5; x <= 145; x++)
-    for (let y = 5; y <= 125; y++) {
+  for (let x = corner.x + 5; x <= corner.x + 145; x++)
+    for (let y = corner.y + 5; y <= corner.y + 125; y++) {
       const now = cost({ x, y });
       if (now < least) [found, least] = [{ x, y }, now];
     }
@@ -93,6 +89,7 @@ async function hotAndCold(player: Player): Promise<void> {
     string,
     [number, number]
   >;
+  const field = (await player.look()).area.hinted(/#touch-area/)[0]!;
   let candidates: Point[] = [];
   for (let x = 5; x < 155; x += 2) for (let y = 5; y < 120; y += 2) candidates.push({ x, y });
   while (candidates.length > 0) {
@@ -101,10 +98,10 @@ async function hotAndCold(player: Player): Promise<void> {
     const middle = { x: mean(({ x }) => x), y: mean(({ y }) => y) };
     const distance = (a: Point, b: Point) => Math.hypot(a.x - b.x, a.y - b.y);
     const guess = candidates.toSorted((a, b) => distance(a, middle) - distance(b, middle))[0]!;
-    await player.hover("#touch-area", { position: guess });
-    const signal = (await player.dom("#display")).text;
+    await player.hover(field, { position: guess });
+    const signal = /ICE COLD|COLD|WARM|HOT/.exec((await player.look()).area.text)?.[0] ?? "";
     if (signal === "HOT") {
-      await player.clickAt("#touch-area", guess);
+      await player.click(field, { position: guess });
       return;
     }
     const [near, wide] = far[signal] ?? [0, 300];
@@ -116,78 +113,86 @@ async function hotAndCold(player: Player): Promise<void> {
 }
 
 export const shapes: Record<string, Solve> = {
-  "bisect-angle": place((svg) => {
-    const corner = center(svg.first(".init-blue")!);
-    const [a, b] = svg.all(".init-black").map((circle) => towards(corner, center(circle))) as [Point, Point];
-    return best((point) => {
+  "bisect-angle": place((area, paper) => {
+    const [corner] = circles(area, /^circle.*blue/) as [Point];
+    const [a, b] = circles(area, /^circle.*black/).map((end) => towards(corner, end)) as [Point, Point];
+    return best(paper, (point) => {
       const way = towards(corner, point);
       const [toA, toB] = [angleBetween(way, a), angleBetween(way, b)];
       const isNear = Math.hypot(point.x - corner.x, point.y - corner.y) < 10;
       return isNear || toA + toB > angleBetween(a, b) + 1e-6 ? 10 : Math.abs(toA - toB);
     });
   }),
-  "circle-center": place((svg) => center(svg.first("circle")!)),
+  "circle-center": place((area) => circles(area)[0]!),
   "click-shape": async (player) => {
-    const description = (await player.query()).replace(/^Click on an? /, "");
-    await player.click(matching(shapesIn(await player.dom("#area_svg")), description)[0]!.element);
+    const { query, area } = await player.look();
+    await player.click(matching(shapesIn(area), query.text.replace(/^Click on an? /, ""))[0]!.part);
   },
   "count-shape": async (player) => {
-    const description = /How many (.+)s are there/.exec(await player.query())![1]!;
-    const count = matching(shapesIn(await player.dom("#area_svg")), description).length;
-    await player.click(`role=button[name="${count}"]`);
+    const { query, area } = await player.look();
+    const description = /How many (.+)s are there/.exec(query.text)![1]!;
+    await player.submit(String(matching(shapesIn(area), description).length));
   },
   "count-sides": async (player) => {
-    const corners = cornersIn(decodePng(await player.picture("#c")));
-    await player.click(`[data-sides="${corners}"]`);
+    const canvas = (await player.look()).area.hinted(/^canvas/)[0]!;
+    await player.submit(String(cornersIn(decodePng(await player.picture(canvas)))));
   },
   "draw-circle": async (player) => {
-    const middle = center((await player.dom("#area")).first("#circ")!);
-    const radius = 24;
+    const [middle] = circles((await player.look()).area) as [Point];
     const at = (part: number) => ({
-      x: middle.x + radius * Math.cos(part * 2 * Math.PI),
-      y: middle.y + radius * Math.sin(part * 2 * Math.PI),
+      x: middle.x + 24 * Math.cos(part * 2 * Math.PI),
+      y: middle.y + 24 * Math.sin(part * 2 * Math.PI),
     });
-    await player.clickAt("#area svg", at(0), { action: "press" });
-    for (let step = 1; step <= 20; step++) await player.hover("#area svg", { position: at(step / 20) });
+    await player.at(at(0), { action: "press" });
+    for (let step = 1; step <= 20; step++) await player.at(at(step / 20), { action: "hover" });
     await player.call("click", { action: "release" });
-    await player.click("#controls button");
+    await player.submit();
   },
   "draw-line": async (player) => {
-    const isVertical = (await player.query()).includes("vertical");
-    const { x, y } = center((await player.dom("#area")).first("#circ")!);
-    const [from, to] = isVertical
+    const screen = await player.look();
+    const [{ x, y }] = circles(screen.area) as [Point];
+    const { box } = screen.one("img");
+    const [from, to] = /vertical/.test(screen.query.text)
       ? [
-          { x, y: 6 },
-          { x, y: 104 },
+          { x, y: box.y + 6 },
+          { x, y: box.y + 104 },
         ]
       : [
-          { x: 6, y },
-          { x: 144, y },
+          { x: box.x + 6, y },
+          { x: box.x + 144, y },
         ];
-    await player.drag("#area svg", { target: "#area svg", ...to }, { position: from });
-    await player.click("#controls button");
+    await player.at(from!, { dragTo: to });
+    await player.submit();
   },
-  "find-midpoint": place((svg) => {
-    const [a, b] = svg.all("circle").map(center) as [Point, Point];
+  "find-midpoint": place((area) => {
+    const [a, b] = circles(area) as [Point, Point];
     return { x: (a.x + b.x) / 2, y: (a.y + b.y) / 2 };
   }),
   "grid-coordinate": async (player) => {
-    const coordinate = (await player.dom("#query")).first(".bold")!.text;
-    await player.click(`[id="${coordinate}"]`);
+    const { query, area } = await player.look();
+    const [, x, y] = /\((-?\d+),\s*(-?\d+)\)/.exec(query.text)!;
+    // The points lie in a square, from (-2,2) in its upper left corner on.
+    const points = area.hinted(/plot-point/);
+    const sorted = (axis: "x" | "y") =>
+      [...new Set(points.map(({ box }) => box[axis]))].toSorted((a, b) => a - b);
+    const [column, line] = [sorted("x")[Number(x) + 2], sorted("y")[2 - Number(y)]];
+    await player.click(points.find(({ box }) => box.x === column && box.y === line)!);
   },
   "hot-cold": hotAndCold,
   "identify-shape": async (player) => {
-    const shape = shapesIn(await player.dom("#area_svg"))[0]!;
-    const kind = shape.element.tag === "text" ? shape.names[1] : shape.names[0];
-    await player.click(`[data-type="${kind}"]`);
+    const { area } = await player.look();
+    const [shape] = shapesIn(area) as [Shape];
+    const kind =
+      shape.names.at(-2) === "shape" ? shape.names[0]! : shape.names[1] === "letter" ? "letter" : "number";
+    await player.submit(kind.charAt(0).toUpperCase() + kind.slice(1));
   },
-  "right-angle": place((svg) => {
-    const corner = center(svg.first("#init-blue")!);
-    const side = towards(corner, center(svg.first("#init-black")!));
+  "right-angle": place((area, paper) => {
+    const [corner] = circles(area, /^circle.*blue$/) as [Point];
+    const side = towards(corner, circles(area, /^circle.*=black$/)[0]!);
     const ways = [
       { x: -side.y, y: side.x },
       { x: side.y, y: -side.x },
-    ].map((way) => along(corner, way));
+    ].map((way) => along(corner, way, paper));
     const distance = (point: Point) => Math.hypot(point.x - corner.x, point.y - corner.y);
     return ways.toSorted((a, b) => distance(b) - distance(a))[0]!;
   }),
