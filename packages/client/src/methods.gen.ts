@@ -2101,6 +2101,10 @@ export interface Methods {
       drop?: string[] | null;
       /** Charge what it reports as its own cost (`usage.cost`, as OpenRouter does), not by the token */
       believe_cost?: boolean | null;
+      /** Dollars for a call of each of the vendor's own tools; others are refused to those who pay */
+      tool_prices?: Record<string, number> | null;
+      /** Requests may name files, containers and caches of the account, which all users share */
+      shared_files?: boolean | null;
       /** Of images, sounds, rankings, moderations, videos and voice: fields that pass besides the known ones */
       fields?: string[] | null;
       /** Calls that it takes at once, e.g. the slots of llama.cpp; more wait in a bounded queue */
@@ -2184,6 +2188,8 @@ export interface Methods {
         set: Record<string, unknown>;
         drop: string[];
         believe_cost: boolean;
+        tool_prices: Record<string, number>;
+        shared_files: boolean;
         /** Of its prompts: what came from its cache before that fell to 0; null: it did not */
         lost_cache_share: number | null;
         /** What its test has shown */
@@ -2312,6 +2318,10 @@ export interface Methods {
       drop?: string[] | null;
       /** Charge what it reports as its own cost (`usage.cost`, as OpenRouter does), not by the token */
       believe_cost?: boolean | null;
+      /** Dollars for a call of each of the vendor's own tools; others are refused to those who pay */
+      tool_prices?: Record<string, number> | null;
+      /** Requests may name files, containers and caches of the account, which all users share */
+      shared_files?: boolean | null;
       /** Of images, sounds, rankings, moderations, videos and voice: fields that pass besides the known ones */
       fields?: string[] | null;
       /** Calls that it takes at once, e.g. the slots of llama.cpp; more wait in a bounded queue */
@@ -2357,7 +2367,7 @@ export interface Methods {
         label: string;
         fields: {
           /** Of `POST /api/admin/backends` */
-          name: "url" | "name" | "api_key" | "models" | "dialects" | "auth" | "limit_field" | "id_prefix" | "headers" | "set" | "drop" | "fields";
+          name: "url" | "name" | "api_key" | "models" | "dialects" | "auth" | "limit_field" | "id_prefix" | "headers" | "set" | "drop" | "fields" | "tool_prices";
           label: string;
           input: "text" | "password" | "list" | "members";
           choices?: string[];
@@ -2397,6 +2407,10 @@ export interface Methods {
       drop?: string[] | null;
       /** Charge what it reports as its own cost (`usage.cost`, as OpenRouter does), not by the token */
       believe_cost?: boolean | null;
+      /** Dollars for a call of each of the vendor's own tools; others are refused to those who pay */
+      tool_prices?: Record<string, number> | null;
+      /** Requests may name files, containers and caches of the account, which all users share */
+      shared_files?: boolean | null;
       /** Of images, sounds, rankings, moderations, videos and voice: fields that pass besides the known ones */
       fields?: string[] | null;
       /** Calls that it takes at once, e.g. the slots of llama.cpp; more wait in a bounded queue */

@@ -198,6 +198,10 @@ export interface Routes {
       drop?: string[] | null;
       /** Charge what it reports as its own cost (`usage.cost`, as OpenRouter does), not by the token */
       believe_cost?: boolean | null;
+      /** Dollars for a call of each of the vendor's own tools; others are refused to those who pay */
+      tool_prices?: Record<string, number> | null;
+      /** Requests may name files, containers and caches of the account, which all users share */
+      shared_files?: boolean | null;
       /** Of images, sounds, rankings, moderations, videos and voice: fields that pass besides the known ones */
       fields?: string[] | null;
       /** Calls that it takes at once, e.g. the slots of llama.cpp; more wait in a bounded queue */

@@ -70,6 +70,10 @@ export interface BackendSettings extends BackendManner {
   believe_cost?: boolean;
   /** Of work that is not text: fields that it may be sent besides the known ones. */
   fields?: readonly string[];
+  /** Dollars for a call of each of the vendor's own tools; those that pay may use no others. */
+  tool_prices?: Readonly<Record<string, number>>;
+  /** Requests may name files, containers and caches in the operator's account with the vendor. */
+  shared_files?: boolean;
 }
 
 export interface Trial {
@@ -399,7 +403,13 @@ export interface LocalServer {
 }
 
 export interface FormField {
-  name: "url" | "name" | "api_key" | "models" | "dialects" | Exclude<keyof BackendSettings, "believe_cost">;
+  name:
+    | "url"
+    | "name"
+    | "api_key"
+    | "models"
+    | "dialects"
+    | Exclude<keyof BackendSettings, "believe_cost" | "shared_files">;
   label: string;
   /** `list`: words separated by commas; `members`: an object's, as `name: value` on a line each. */
   input: "text" | "password" | "list" | "members";

@@ -98,9 +98,9 @@ keys.capture.set | admin | key_id days forget? | capture_until forgotten
 keys.capture.list | admin | | key_id name key_prefix user_email capture_until
 providers.addresses | admin | | provider_id serves type url needs_key needs_models dialects auth
 backends.list | admin | | backends models
-backends.add | admin | type? url? api_key? name? models? capabilities? concurrency? dialects? auth? limit_field? id_prefix? headers? set? drop? believe_cost? fields? seen? | name
-backends.update | admin | name type? url? api_key? models? capabilities? concurrency? dialects? auth? limit_field? id_prefix? headers? set? drop? believe_cost? fields? enabled? seen? | name
-backends.test | admin | type? url? api_key? name? models? capabilities? concurrency? dialects? auth? limit_field? id_prefix? headers? set? drop? believe_cost? fields? model? stream_id? | ok detail latency_ms models seen agents
+backends.add | admin | type? url? api_key? name? models? capabilities? concurrency? dialects? auth? limit_field? id_prefix? headers? set? drop? believe_cost? fields? tool_prices? shared_files? seen? | name
+backends.update | admin | name type? url? api_key? models? capabilities? concurrency? dialects? auth? limit_field? id_prefix? headers? set? drop? believe_cost? fields? tool_prices? shared_files? enabled? seen? | name
+backends.test | admin | type? url? api_key? name? models? capabilities? concurrency? dialects? auth? limit_field? id_prefix? headers? set? drop? believe_cost? fields? tool_prices? shared_files? model? stream_id? | ok detail latency_ms models seen agents
 backends.probe | admin | name | ok
 backends.remove | admin | name | removed
 aliases.list | admin | | alias target

@@ -18,6 +18,9 @@ interface Voice {
   end(prompt: unknown, completion: unknown): string;
   /** What the gateway's own ending must have in it. */
   cut: RegExp;
+  /** A tool that the vendor runs at most four times, what shows one call of it, and a file that the vendor keeps. */
+  tool: { asked: Record<string, unknown>; name: string; called: string };
+  file: Record<string, unknown>;
   /** A count that is added to that of the prompt. */
   addend?: string;
 }
@@ -47,6 +50,18 @@ const VOICES: Voice[] = [
       }) +
       event({ type: "message_stop" }),
     cut: /"content_block_stop","index":0.*"stop_reason":"max_tokens".*event: message_stop/s,
+    tool: {
+      asked: { tools: [{ type: "web_search_20250305", name: "web_search", max_uses: 4 }] },
+      name: "web_search",
+      called: event({
+        type: "content_block_start",
+        index: 1,
+        content_block: { type: "server_tool_use", id: "s", name: "web_search", input: {} },
+      }),
+    },
+    file: {
+      messages: [{ role: "user", content: [{ type: "image", source: { type: "file", file_id: "f" } }] }],
+    },
     addend: "cache_read_input_tokens",
   },
   {
@@ -69,6 +84,12 @@ const VOICES: Voice[] = [
         response: { id: "r", status: "completed", output: [], usage: { input_tokens, output_tokens } },
       }),
     cut: /event: response\.incomplete.*"reason":"max_output_tokens"/s,
+    tool: {
+      asked: { tools: [{ type: "file_search" }], max_tool_calls: 4 },
+      name: "file_search",
+      called: event({ type: "response.output_item.done", item: { id: "f", type: "file_search_call" } }),
+    },
+    file: { input: [{ role: "user", content: [{ type: "input_file", file_id: "f" }] }] },
   },
   {
     dialect: "gemini",
@@ -86,6 +107,14 @@ const VOICES: Voice[] = [
         usageMetadata: { promptTokenCount, candidatesTokenCount },
       }),
     cut: /"finishReason":"MAX_TOKENS"/,
+    tool: {
+      asked: { tools: [{ googleSearch: {} }] },
+      name: "googleSearch",
+      called: event({
+        candidates: [{ content: { parts: [] }, groundingMetadata: { webSearchQueries: ["q"] } }],
+      }),
+    },
+    file: { cachedContent: "cachedContents/1" },
     addend: "toolUsePromptTokenCount",
   },
 ];
@@ -236,6 +265,33 @@ describe.each(VOICES)("$dialect", (voice) => {
       expect(upstream.requests).toHaveLength(before);
     },
   );
+
+  test("a vendor's tool is refused by its name until it has a price; then its calls are held and charged", async () => {
+    const { asked, name, called } = voice.tool;
+    const body = { ...voice.body, ...asked };
+    upstream.answer(streaming((send) => send(voice.piece + called + called + voice.end(500, 300))));
+    const refused = await rich.post(voice.path, body);
+    expect([refused.status, await refused.text()]).toEqual([400, expect.stringContaining(`(${name})`)]);
+    const backend = { name: voice.dialect, tool_prices: { [name]: 0.01 } };
+    await bench.rpc("backends.update", backend, bench.token);
+    const answer = await rich.post(voice.path, body);
+    expect(await answer.text()).toContain(WORDS);
+    const [row] = await rich.rows();
+    expect(row.cost).toBeCloseTo(costUsd(row) + 0.02, 9);
+    // Two cents do not pay for four calls.
+    expect((await (await spender()).post(voice.path, body)).status).toBe(402);
+    await bench.rpc("backends.update", { ...backend, tool_prices: null }, bench.token);
+  });
+
+  test("what a vendor keeps under an id is refused until the operator shares it", async () => {
+    const body = { ...voice.body, ...voice.file };
+    upstream.answer(streaming((send) => send(voice.piece + voice.end(500, 300))));
+    const refused = await rich.post(voice.path, body);
+    expect([refused.status, await refused.text()]).toEqual([400, expect.stringContaining("shared_files")]);
+    await bench.rpc("backends.update", { name: voice.dialect, shared_files: true }, bench.token);
+    expect((await rich.post(voice.path, body)).status).toBe(200);
+    await bench.rpc("backends.update", { name: voice.dialect, shared_files: null }, bench.token);
+  });
 
   test("leaving after any event costs at least what was delivered", async () => {
     for (const pieces of [0, 1, 7]) {

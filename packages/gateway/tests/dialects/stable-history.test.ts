@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from "bun:test";
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -72,38 +72,79 @@ const userMessages = ({ kind, text }: { kind: "text" | "two" | "image"; text: st
   return [{ role: "user", content: [{ type: "text", text }, image] }];
 };
 
-for (const dialect of DIALECTS)
-  test(dialect, async () => {
-    const fake = vendors[dialect];
-    const model = modelOf(dialect);
-    const tools = [{ type: "function", function: { name: "look", parameters: { type: "object" } } }];
+const TOOLS = [{ type: "function", function: { name: "look", parameters: { type: "object" } } }];
+
+/** A client of a conversation: says what is new, and returns the calls that it has to answer. */
+interface Client {
+  say(messages: Json[]): Promise<string[]>;
+}
+
+/** Sends all of it each time; of thoughts, what DeepSeek wants back. */
+function sendingAll(model: string, keepsThoughts: boolean): Client {
+  const all: Json[] = [];
+  return {
+    async say(messages) {
+      all.push(...messages);
+      const answer = await bench.chat({ model, messages: all, tools: TOOLS, reasoning_effort: "high" });
+      const body = (await answer.json()) as Json;
+      expect([answer.status, body.error]).toEqual([200, undefined]);
+      const { content, tool_calls, reasoning_content } = body.choices[0].message;
+      const thoughts = keepsThoughts ? { reasoning_content } : {};
+      all.push({ role: "assistant", content, ...(tool_calls && { tool_calls }), ...thoughts });
+      return (tool_calls ?? []).map(({ id }: Json) => id);
+    },
+  };
+}
+
+/** Sends what is new; the gateway keeps the rest. */
+async function goingOn(model: string): Promise<Client> {
+  const { id: conversation_id } = await bench.rpc("conversations.create", {}, bench.token);
+  return {
+    async say(messages) {
+      const asked = { model, conversation_id, messages, tools: TOOLS, reasoning_effort: "high" };
+      const { stream_id } = await bench.rpc("chat.send", asked, bench.token);
+      const events = await fetch(`${bench.url}/api/rpc/events?session=${stream_id}`);
+      let text = "";
+      for await (const piece of events.body!) {
+        text += Buffer.from(piece).toString();
+        if (text.includes('"done":true') || text.includes('"error"')) break;
+      }
+      expect(text).toContain('"done":true');
+      const stored = await bench.rpc("conversations.get", { conversation_id }, bench.token);
+      return (stored.messages.at(-1).tool_calls ?? []).map(({ id }: Json) => id);
+    },
+  };
+}
+
+describe.each([...DIALECTS])("%s", (dialect) => {
+  const fake = () => vendors[dialect];
+  const model = modelOf(dialect);
+  test.each([
+    ["all of it is sent", async () => sendingAll(model, dialect === "chat")],
+    ["the gateway has it", () => goingOn(model)],
+  ])("%s", async (_, open) => {
     await fc.assert(
       fc.asyncProperty(conversation, async (steps) => {
-        const messages: Json[] = [{ role: "system", content: "Be brief." }];
+        const client = await open();
         let before: string[] = [];
+        let news: Json[] = [{ role: "system", content: "Be brief." }];
         for (const step of steps) {
-          messages.push(...userMessages(step.said));
+          news.push(...userMessages(step.said));
           turns = Array.from({ length: step.calls }, (_, at) => ({
             thinking: "A tool knows.",
             ...(!step.isSilent && { text: `Looking ${at}.` }),
             calls: [{ name: "look", args: { at, 'quo"ted': [1, null, "ü"] } }],
           }));
-          for (;;) {
-            const answer = await bench.chat({ model, messages, tools, reasoning_effort: "high" });
-            const body = (await answer.json()) as Json;
-            expect([answer.status, body.error]).toEqual([200, undefined]);
-            const now = told(fake.requests.at(-1)!.json);
+          while (news.length > 0) {
+            const calls = await client.say(news);
+            const now = told(fake().requests.at(-1)!.json);
             expect(now.slice(0, before.length)).toEqual(before);
             before = now;
-            const { content, tool_calls, reasoning_content } = body.choices[0].message;
-            const thoughts = dialect === "chat" ? { reasoning_content } : {};
-            messages.push({ role: "assistant", content, ...(tool_calls && { tool_calls }), ...thoughts });
-            if (!tool_calls) break;
-            for (const { id } of tool_calls)
-              messages.push({ role: "tool", tool_call_id: id, content: `{"seen": 1}` });
+            news = calls.map((id) => ({ role: "tool", tool_call_id: id, content: `{"seen": 1}` }));
           }
         }
       }),
-      { numRuns: 12 },
+      { numRuns: 6 },
     );
   });
+});

@@ -55,6 +55,15 @@ export const SETTING_FIELDS: readonly FormField[] = [
     placeholder: "seed, user",
     hint: "Of every request's body",
   },
+  {
+    ...{
+      name: "tool_prices",
+      label: "Prices of its tools",
+      input: "members",
+      placeholder: "web_search: 0.01",
+    },
+    hint: "Dollars a call, one on a line; others are refused to those who pay",
+  },
 ].map((field) => ({ ...(field as FormField), required: false, isMore: true }));
 
 /** For a kind whose servers list no models, or may not. */

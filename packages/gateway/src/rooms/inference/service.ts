@@ -46,6 +46,7 @@ import {
 } from "./voices/voice.ts";
 
 const REF_LENGTH_MAX = 64;
+const KEPT_THOUGHTS_MAX = 1_024;
 const INVOKE_TIMEOUT_MS = 30_000;
 const BAD_KEY = { code: "unauthorized", message: "the API key is missing, unknown or revoked" };
 const INVALID_KEY = new ServiceError(
@@ -102,6 +103,7 @@ export class Inference {
       routing,
       conversations,
       memory,
+      thoughts: new BoundedMap(KEPT_THOUGHTS_MAX),
       watch: this.#watch,
       observer,
       limitsOf: (model) => billing.limitsOf(model),

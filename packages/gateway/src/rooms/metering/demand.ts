@@ -34,8 +34,9 @@ export function heldFor(
   const mentions = (word: RegExp) => !("mentions" in bound) || bound.mentions!(word);
   const tokens = within(promptTokens, TOKENS_MAX);
   const rates = billing.dearestRatesOf(model, { promptTokens: tokens, mentions, isOwn });
+  const toolsUsd = ("tools" in bound && rates && bound.tools?.mostUsd) || 0;
   return {
-    fixed: { money: tokens * (rates?.inputNanoUsd ?? 0), tokens },
+    fixed: { money: tokens * (rates?.inputNanoUsd ?? 0) + nanoUsdOf(toolsUsd), tokens },
     perToken: { money: rates?.outputNanoUsd ?? 0, tokens: 1 },
   };
 }

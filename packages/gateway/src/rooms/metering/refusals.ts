@@ -56,6 +56,13 @@ export const refuseUnpriced = (model: string): never =>
     `${model} has no price, and this service serves nothing unpriced to those who pay; an administrator can set its price (Models & backends in the console, or model-gateway prices import)`,
   );
 
+/** A vendor asks more for it than for tokens. */
+export const refuseTool = (tool: string): never =>
+  fail(
+    "missing_fields",
+    `${tool} is refused: the vendor charges for this tool beside the tokens, and it has no price here; leave it out, or ask an administrator to give it one (\`tool_prices\` of the backend)`,
+  );
+
 /** Nothing is admitted while a debt stands. */
 export function refuseIndebted({ groupId }: Payer, owed: number, nowMs: number): never {
   const where = groupId === null ? "" : " on the group's pool";

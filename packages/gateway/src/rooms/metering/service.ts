@@ -21,7 +21,7 @@ import { limitOf, NOTHING, negative, POINTS_LIMIT, spentPoints } from "./limits.
 import { Paces } from "./paces.ts";
 import { NANO_PER_POINT } from "./points.ts";
 import { RecentTokens } from "./recent-tokens.ts";
-import { refuseUnpriced } from "./refusals.ts";
+import { refuseTool, refuseUnpriced } from "./refusals.ts";
 import { reservedBy, type SettleNews, type Settler } from "./settler.ts";
 import type {
   Admission,
@@ -199,7 +199,8 @@ export class MeteringService implements Metering {
   }
 
   async admit(options: AdmitOptions): Promise<Admission> {
-    if (this.options.refusesUnpriced) this.#requirePrice(options);
+    const tool = "tools" in options.bound ? options.bound.tools?.unpriced : null;
+    if (this.options.refusesUnpriced || tool) this.#requirePrice(options, tool);
     if (this.#journal.isFull) {
       fail("unavailable", "Usage cannot be recorded right now; try again later", { retryAfterSeconds: 30 });
     }
@@ -210,11 +211,15 @@ export class MeteringService implements Metering {
     return this.#admitted(options, await this.#check.resume(demandOf(this.options.billing, options)));
   }
 
-  #requirePrice({ payer, model, isOwn, bound }: AdmitOptions): void {
-    const { billing } = this.options;
-    if (isOwn || "costUsd" in bound || billing.priceOf(model, false).input !== null) return;
-    const isPaying = payer.groupId !== null || budgetsOf(payer.keyLimits) > 0;
-    if (isPaying || limitOf(billing.tier(payer.tier)) !== null) refuseUnpriced(model);
+  /** `tool`: one that has no price. */
+  #requirePrice({ payer, model, isOwn, bound }: AdmitOptions, tool: string | null = null): void {
+    const { billing, refusesUnpriced } = this.options;
+    if (isOwn || "costUsd" in bound) return;
+    const isLimited = payer.groupId !== null || budgetsOf(payer.keyLimits) > 0;
+    if (!isLimited && limitOf(billing.tier(payer.tier)) === null) return;
+    const isPriced = billing.priceOf(model, false).input !== null;
+    if (isPriced && tool) refuseTool(tool);
+    if (!isPriced && refusesUnpriced) refuseUnpriced(model);
   }
 
   #priceOf(model: string, isOwn: boolean, usage: FinalUsage) {
@@ -222,7 +227,8 @@ export class MeteringService implements Metering {
     const { costNanoUsd: byTokens, ...cache } = this.options.billing.bill(model, usage, isOwn);
     const costNanoUsd = believedCost(usage.reportedUsd, byTokens) ?? byTokens;
     if (costNanoUsd === null) return { ...cache, costNanoUsd, unpriced: !isOwn };
-    return { ...cache, costNanoUsd: within(costNanoUsd, COST_NANO_USD_MAX) };
+    const toolsNanoUsd = nanoUsdOf(costNanoUsd === byTokens ? (usage.toolsUsd ?? 0) : 0);
+    return { ...cache, costNanoUsd: within(costNanoUsd + toolsNanoUsd, COST_NANO_USD_MAX) };
   }
 
   #admitted(options: AdmitOptions, cover: Cover): Admission {

@@ -17,6 +17,8 @@ export interface TokenBound {
   readonly outputTokensMax: number;
   /** What the bound may be lowered to when not all of it can be paid; over all choices together. */
   readonly outputTokensMin: number;
+  /** Tools that the vendor charges for beside the tokens: a field that has no price, and the most that they can cost. */
+  readonly tools?: { readonly unpriced: string | null; readonly mostUsd: number } | null;
   /** Whether such a word stands in what is sent; absent: that is not known, so it may. */
   mentions?(word: RegExp): boolean;
 }
@@ -45,6 +47,8 @@ export interface FinalUsage extends UsageParts {
   estimated: boolean;
   /** An explicit price (video); otherwise the pricing table decides. */
   costUsd?: number;
+  /** What the vendor's own tools cost beside the tokens. */
+  toolsUsd?: number;
   /** What the upstream says that it costs, where the operator believes it. */
   reportedUsd?: number;
 }

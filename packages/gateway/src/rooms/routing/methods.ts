@@ -17,6 +17,7 @@ const Field = z.object({
       "set",
       "drop",
       "fields",
+      "tool_prices",
     ])
     .describe("Of `POST /api/admin/backends`"),
   label: z.string(),

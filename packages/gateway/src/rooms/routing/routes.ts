@@ -64,6 +64,15 @@ const Settings = {
     .boolean()
     .nullish()
     .describe("Charge what it reports as its own cost (`usage.cost`, as OpenRouter does), not by the token"),
+  tool_prices: z
+    .record(FieldName, z.number().min(0).max(1_000))
+    .refine(isSmall, `at most ${FIELDS_MAX} tools`)
+    .nullish()
+    .describe("Dollars for a call of each of the vendor's own tools; others are refused to those who pay"),
+  shared_files: z
+    .boolean()
+    .nullish()
+    .describe("Requests may name files, containers and caches of the account, which all users share"),
   fields: z
     .array(z.string().min(1).max(64))
     .max(FIELDS_MAX)

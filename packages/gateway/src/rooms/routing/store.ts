@@ -50,8 +50,13 @@ export function settingsOf({
   drop,
   believe_cost,
   fields,
+  tool_prices,
+  shared_files,
 }: Settings): BackendSettings {
-  const all = { auth, limit_field, id_prefix, headers, set, drop, believe_cost, fields };
+  const all = {
+    ...{ auth, limit_field, id_prefix, headers, set, drop, believe_cost, fields },
+    ...{ tool_prices, shared_files },
+  };
   return Object.fromEntries(
     Object.entries(all).filter(
       ([, value]) => value && (typeof value !== "object" || Object.keys(value).length > 0),

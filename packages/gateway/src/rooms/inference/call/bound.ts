@@ -7,6 +7,7 @@ import {
 } from "../../metering/index.ts";
 import { OPTIONS, type SpendFields } from "../request/field-rules.ts";
 import type { Payload } from "../request/payload.ts";
+import type { VendorTools } from "../request/vendor-side.ts";
 
 /** Output tokens held at first when neither the request nor the price table limits the answer. */
 const OUTPUT_TOKENS_UNKNOWN = 8_192;
@@ -57,6 +58,7 @@ interface ChatBoundOptions {
   payload: Payload;
   mayHaveMedia: boolean;
   spend: SpendFields;
+  tools: VendorTools | null;
   /** What an answer has at most when nothing limits it; absent: that is not known. */
   usualTokens?: number;
   contextTokens: number | null;
@@ -69,6 +71,7 @@ export class ChatBound implements TokenBound {
   readonly outputTokensMax: number;
   readonly outputTokensMin: number;
   readonly isTold: boolean;
+  readonly tools: VendorTools | null;
   readonly #body: SentBody;
   readonly #mayHaveMedia: boolean;
   readonly choices: number;
@@ -82,12 +85,14 @@ export class ChatBound implements TokenBound {
     payload,
     mayHaveMedia,
     spend,
+    tools,
     usualTokens,
     contextTokens,
     honoured,
   }: ChatBoundOptions) {
     const { choices, predictionTokens, isNumbered } = spend;
     this.#numbered = isNumbered ? payload : null;
+    this.tools = tools;
     this.#body = body;
     this.#mayHaveMedia = mayHaveMedia;
     this.choices = choices;

@@ -4,6 +4,7 @@ import type { Bound } from "../../metering/index.ts";
 import type { Route } from "../../routing/index.ts";
 import type { SpendFields } from "../request/field-rules.ts";
 import type { ComposedBody, NativeRequest, Payload } from "../request/payload.ts";
+import { VendorTools, vendorToolsIn } from "../request/vendor-side.ts";
 import { ChatBound, EmbeddingsBound, loweredFields, type SentBody } from "./bound.ts";
 import type { ReportedUsage } from "./usage-tail.ts";
 import { type AskedWork, WorkBound } from "./work-bound.ts";
@@ -23,10 +24,16 @@ interface OutgoingOptions {
   work?: AskedWork;
 }
 
+/** What a backend may be sent, and at which price. */
+const rulesOf = ({ isOwn, backend: { config } }: Route): string =>
+  JSON.stringify([isOwn, config.fields, config.tool_prices, config.shared_files]);
+
 /** What is sent to the backend that was chosen, and the bound that follows from it. */
 export class Outgoing implements SentBody {
   readonly bound: ChatBound | EmbeddingsBound | WorkBound;
   readonly limits: ModelLimits;
+  /** Of a chat with tools that the vendor runs and charges for. */
+  readonly tools: VendorTools | null;
   /** The limit on each choice when the payer cannot cover more. */
   loweredTo: number | null = null;
   /** The dialect of the backend in which the request passes as it is; null: it is sent as a chat. */
@@ -50,6 +57,8 @@ export class Outgoing implements SentBody {
     this.#payload = payload;
     this.#spend = spend;
     this.limits = limits;
+    const tools = spend && !route.isOwn ? vendorToolsIn(payload) : [];
+    this.tools = tools.length > 0 ? new VendorTools(tools, route.backend.config.tool_prices) : null;
     // The stored history was not checked for media.
     const mayHaveMedia = payload.mayHaveMedia || set?.has("messages") === true || this.spoken !== null;
     if (work) this.bound = new WorkBound({ asked: work, price, body: this });
@@ -59,6 +68,7 @@ export class Outgoing implements SentBody {
         payload,
         mayHaveMedia,
         spend,
+        tools: this.tools,
         usualTokens: limits.outputTokensMax ?? route.backend.usualOutputTokens?.(route.model),
         contextTokens: limits.contextTokens,
         honoured: this.#honoured,
@@ -79,7 +89,11 @@ export class Outgoing implements SentBody {
 
   /** Whether what is sent here is sent there, too. */
   isSameOn(next: Route): boolean {
-    return next.model === this.route.model && (this.#dialectOn(next) === null) === (this.spoken === null);
+    return (
+      next.model === this.route.model &&
+      (this.#dialectOn(next) === null) === (this.spoken === null) &&
+      rulesOf(next) === rulesOf(this.route)
+    );
   }
 
   /** The fields that limit the answer on this backend. */

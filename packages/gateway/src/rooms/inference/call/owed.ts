@@ -12,6 +12,8 @@ export interface CallEnd {
   reported: UsageReport;
   /** Tokens of the text that was delivered, as counted here. Of other work, more than 0 once anything was. */
   delivered: number;
+  /** Calls of the vendor's own tools that it shows. */
+  toolCalls?: readonly string[];
   /** Of work other than chats and vectors: what its answer says about it. */
   made?: Made;
 }

@@ -2,7 +2,6 @@ import type { HttpRequest } from "@model-gateway/wire/http";
 import {
   type Answer,
   type Backend,
-  type BackendConfig,
   BackendError,
   type ChatCall,
   isUnsent,
@@ -81,7 +80,7 @@ export interface UpstreamCallOptions {
   /** Of work other than chats and vectors: the most that it may use. */
   work?: AskedWork;
   /** Throws the refusal of what this backend must not be sent. */
-  requireOn?(config: BackendConfig): void;
+  requireOn?(route: Route): void;
   contentType?: string;
   /** Sends it: the capability's own function. */
   send(backend: Backend, call: ChatCall & PostCall): Promise<Answer> | undefined;
@@ -317,7 +316,8 @@ export class UpstreamCall {
     else {
       const { isEstimated: estimated, lacks: _, reportedUsd, ...parts } = owed;
       const isBelieved = !estimated && this.route.entry.config.believe_cost;
-      const usage = { ...parts, backend: this.options.asker.channel, estimated };
+      const toolsUsd = this.outgoing.tools?.usdOf(this.outgoing.spoken ? (end.toolCalls ?? []) : null);
+      const usage = { ...parts, backend: this.options.asker.channel, estimated, toolsUsd };
       costNanoUsd = this.admission.settle(
         isBelieved ? { ...usage, reportedUsd } : usage,
         this.observed.outcome(this.#failure),
@@ -367,7 +367,7 @@ async function holdFor(
 ): Promise<Admission> {
   const { route, demanded: bound } = outgoing;
   try {
-    requireOn?.(route.backend.config);
+    requireOn?.(route);
     const { model, isOwn } = route;
     const admission = await metering.admit({ requestId, payer, model, isOwn, bound, refId, record });
     if (admission.lowered) outgoing.lower(admission.outputTokensHeld);

@@ -19,6 +19,7 @@ import {
 import { ABSURD, type ReportedUsage, readUsage, type UsageReport, usageOfTail } from "../call/usage-tail.ts";
 import { type ChatFields, nativeFields, readChatFields, readCompletionFields } from "../request/fields.ts";
 import type { NativeRequest, Payload } from "../request/payload.ts";
+import { requireOwnFiles, vendorCallsIn } from "../request/vendor-side.ts";
 import { ChatMeter, type ChatMeterOptions } from "../stream/chat-meter.ts";
 import { NativeMeter } from "../stream/native-meter.ts";
 import { Relay, type Sink } from "../stream/relay.ts";
@@ -57,6 +58,8 @@ export class ChatTurn {
   #cancelReading: (() => void) | null = null;
   #telling: Telling | null = null;
   readonly #form: AnswerForm;
+  /** Of the vendor's own tools, by their names. */
+  readonly #toolCalls: string[] = [];
   #owedByLeaver: ReportedUsage | null | undefined;
   /** Somebody has been told a part of the answer, so that it cannot come from elsewhere. */
   #hasHeard = false;
@@ -106,6 +109,7 @@ export class ChatTurn {
       set: native ? NOTHING_TO_SET : fieldsToSet(fields, record.messagesJson),
       stream,
       limitFields: form?.limitFields,
+      requireOn: ({ isOwn, backend }) => isOwn || requireOwnFiles(payload, backend.config),
       send: form?.isText ? sendCompletion : sendChat,
     });
     return new ChatTurn(parts, options, fields, record, call);
@@ -159,7 +163,10 @@ export class ChatTurn {
     const reported = meter.usage ?? (meter.isAbsurd ? ABSURD : null);
     // Usage that was followed by more text is a running total.
     const isFinal = meter.usage === null || meter.isUsageFinal;
-    return this.call.settle({ isWhole: isWhole && isFinal, isStopped, reported, delivered: meter.tokens });
+    return this.call.settle({
+      ...{ isWhole: isWhole && isFinal, isStopped, reported, delivered: meter.tokens },
+      toolCalls: this.#toolCalls,
+    });
   }
 
   async answer<T>(reply: { whole(turn: ChatTurn, answer: WholeAnswer): T }): Promise<T> {
@@ -186,11 +193,16 @@ export class ChatTurn {
     this.nativeHeaders = (spoken && answer.headersLike?.(spoken.answerHeaders)) ?? {};
   }
 
+  #noteTools(answer: Record<string, unknown>): void {
+    this.#toolCalls.push(...vendorCallsIn(answer));
+  }
+
   #wholeNative(body: AnswerBody, spoken: NativeDialect): WholeAnswer {
     const { parsed } = body;
     if (!isObject(parsed))
       throw new BackendError("transport", "the upstream answered with something that is not a JSON object");
     const reader = spoken.reader();
+    this.#noteTools(parsed);
     const written = reader.whole(parsed);
     return this.#settledWhole(body, readUsage(reader.usage), {
       tokens: () => tokensOf([written]),
@@ -223,7 +235,7 @@ export class ChatTurn {
       const message = written.answer();
       capture.answered = () => message;
     }
-    const owed = call.settle({ isWhole: true, reported, delivered });
+    const owed = call.settle({ isWhole: true, reported, delivered, toolCalls: this.#toolCalls });
     return new WholeAnswer(body, this.#head, { isReported, owed }, this.#form);
   }
 
@@ -285,8 +297,12 @@ export class ChatTurn {
     const { capture } = this;
     const events: Record<string, unknown>[] = [];
     if (capture) capture.answered = () => ({ events });
-    const note = capture ? (event: Record<string, unknown>) => void events.push(event) : undefined;
-    this.#meter = new NativeMeter(spoken.reader(), note);
+    const hasTools = this.call.outgoing.tools !== null;
+    const note = (event: Record<string, unknown>) => {
+      if (capture) events.push(event);
+      if (hasTools) this.#noteTools(event);
+    };
+    this.#meter = new NativeMeter(spoken.reader(), capture || hasTools ? note : undefined);
     return answer;
   }
 

@@ -84,6 +84,8 @@ interface CollectedCall {
 }
 
 export class AnswerCollector {
+  /** The model's thoughts, where its API shows them. */
+  reasoning = "";
   #content = "";
   #calls: CollectedCall[] = [];
 
@@ -91,6 +93,8 @@ export class AnswerCollector {
     if (index !== 0) return;
     if (typeof delta.content === "string" && this.#content.length < COLLECTED_CHARS_MAX)
       this.#content += delta.content;
+    if (typeof delta.reasoning_content === "string" && this.reasoning.length < COLLECTED_CHARS_MAX)
+      this.reasoning += delta.reasoning_content;
     if (Array.isArray(delta.tool_calls))
       for (const piece of delta.tool_calls.filter(isObject)) this.#tool(piece);
   }

@@ -1,3 +1,5 @@
+import type { BoundedMap } from "../../../kernel/bounded.ts";
+import { isObject } from "../../../kernel/json.ts";
 import type { Log } from "../../../kernel/log.ts";
 import type { Conversations, StoredMessage } from "../../conversations/index.ts";
 import type { Memory, RecallState } from "../../memory/index.ts";
@@ -15,6 +17,8 @@ export interface RecordParts {
   memory: Memory;
   metering: Metering;
   log: Log;
+  /** Of answers with calls, by conversation and call, for as long as this process has them. */
+  thoughts: BoundedMap<string, string>;
 }
 
 export interface RecordOptions {
@@ -31,6 +35,8 @@ export interface RecordOptions {
 /** Of a conversation whose client sends all of it: where what is new is looked for. */
 const COMPARED_MESSAGES_MAX = 200;
 const REASON_CHARS_MAX = 4_096;
+/** Of one answer; longer ones are not kept. */
+const THOUGHTS_CHARS_MAX = 64 * 1024;
 
 /** What one turn reads from and leaves in the conversation and the memory. Most turns touch neither. */
 export class TurnRecord {
@@ -74,7 +80,7 @@ export class TurnRecord {
       const { added, sequence } = continueWith(stored, sent, { sentIsWhole: !isConversation });
       this.#added = added;
       if (isConversation) {
-        messages = sequence;
+        messages = sequence.map((message) => this.#withThoughts(message));
         this.messagesJson = JSON.stringify(messages);
       }
     }
@@ -83,6 +89,18 @@ export class TurnRecord {
     this.recall = state;
     const told = memory.facts.inject(userId, messages, items);
     if (told.some((message, at) => message !== messages[at])) this.messagesJson = JSON.stringify(told);
+  }
+
+  /** DeepSeek refuses a call without the thoughts that led to it; the history does not have them. */
+  #withThoughts(message: Record<string, unknown>): Record<string, unknown> {
+    const reasoning_content = this.parts.thoughts.get(this.#placeOf(message) ?? "");
+    return reasoning_content ? { ...message, reasoning_content } : message;
+  }
+
+  /** Of an answer with calls, in its conversation. */
+  #placeOf({ tool_calls: calls }: { tool_calls?: unknown }): string | null {
+    const first = Array.isArray(calls) ? calls[0] : null;
+    return isObject(first) ? `${this.options.fields.conversationId} ${first.id}` : null;
   }
 
   /** At send time: what the client says is part of the conversation whatever becomes of the answer. */
@@ -137,6 +155,9 @@ export class TurnRecord {
     if (!answer || (answer.content === "" && !answer.tool_calls)) return;
     const { userId, requestId } = this.options;
     this.parts.metering.written();
+    const place = this.#placeOf(answer);
+    const thoughts = this.collector?.reasoning ?? "";
+    if (place && thoughts && thoughts.length <= THOUGHTS_CHARS_MAX) this.parts.thoughts.set(place, thoughts);
     await this.#append(answer, route);
     if (this.parts.memory.enabled && this.#userTurn) {
       const messages = [this.#userTurn, answer].map(({ role, content }) => ({ role, content }));

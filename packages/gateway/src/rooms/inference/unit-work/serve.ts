@@ -51,7 +51,7 @@ export async function serveWork(parts: CallParts, request: Request): Promise<Rep
     model,
     provider,
     work: asked,
-    requireOn: (config) => requireKnown(kind, payload, config),
+    requireOn: ({ backend }) => requireKnown(kind, payload, backend.config),
     contentType: payload instanceof FormPayload ? payload.contentType : kind.isStreamed && JSON_TYPE,
     send: (backend, upstream) => backend.post?.(kind.path, upstream),
   });

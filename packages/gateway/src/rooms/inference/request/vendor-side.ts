@@ -1,0 +1,124 @@
+import type { BackendConfig } from "../../../backends/contract.ts";
+import { isObject } from "../../../kernel/json.ts";
+import { spendNumber } from "./field-rules.ts";
+import { refuse } from "./fields.ts";
+import type { Payload } from "./payload.ts";
+
+/** Tools that clients run themselves, or for which vendors ask nothing but tokens. Of all others a price must be known. */
+const FREE =
+  /^(function|custom|namespace|mcp|mcp_toolset|local_shell|apply_patch|(bash|text_editor|computer|memory|web_fetch|tool_search)(_.*)?|function_?declarations|url_?context|code_?execution|computer_?use)$/i;
+/** Fields of chats that have the vendor search. */
+const SEARCHES = ["web_search_options", "search_parameters", "plugins", "enable_search"];
+/** Calls that are held for where the request does not limit them. */
+const CALLS_USUAL = 10;
+/** `web_search_20250305` and `web_search_preview` are `web_search`. */
+const nameOf = (type: string): string => type.replace(/(_preview)?(_\d[\d_]*)?$/, "");
+
+interface VendorTool {
+  name: string;
+  field: string;
+  callsMax: number;
+}
+
+/** The tools of a request that a vendor runs and charges for, at the operator's prices. */
+export class VendorTools {
+  constructor(
+    readonly tools: readonly VendorTool[],
+    readonly prices: Readonly<Record<string, number>> = {},
+  ) {}
+
+  /** The field of one without a price; null: there is none. */
+  get unpriced(): string | null {
+    const tool = this.tools.find(({ name }) => this.prices[name] === undefined);
+    return tool ? `\`${tool.field}\` (${tool.name})` : null;
+  }
+  get mostUsd(): number {
+    return this.tools.reduce((usd, { name, callsMax }) => usd + (this.prices[name] ?? 0) * callsMax, 0);
+  }
+  /** Of calls by name; null: the answer does not show them, so each tool counts as called. */
+  usdOf(calls: readonly string[] | null): number {
+    const called = calls ?? this.tools.map(({ name }) => name);
+    return called.reduce((usd, call) => usd + (this.prices[nameOf(call)] ?? 0), 0);
+  }
+}
+
+export function vendorToolsIn(payload: Payload): VendorTool[] {
+  const found: VendorTool[] = [];
+  const limit = () => spendNumber(payload.sent("max_tool_calls") ?? null, "max_tool_calls") ?? CALLS_USUAL;
+  const add = (tools: unknown, where: string): void => {
+    for (const [at, tool] of Array.isArray(tools) ? tools.entries() : []) {
+      if (!isObject(tool)) continue;
+      const { type, max_uses, name } = tool;
+      const field = `${where}.${at}`;
+      // Gemini's tools have no type: each member is one.
+      const names = typeof type === "string" ? [type] : name === undefined ? Object.keys(tool) : [];
+      for (const each of names.filter((word) => !FREE.test(word)))
+        found.push({
+          ...{ name: nameOf(each), field },
+          callsMax: spendNumber(max_uses ?? null, `${field}.max_uses`) ?? limit(),
+        });
+      add(tool.tools, `${field}.tools`);
+    }
+  };
+  add(payload.sent("tools"), "tools");
+  const input = payload.value("input");
+  if (Array.isArray(input))
+    for (const [at, item] of input.entries())
+      if (isObject(item) && item.type === "additional_tools") add(item.tools, `input.${at}.tools`);
+  for (const field of SEARCHES)
+    if (payload.sent(field)) found.push({ name: "web_search", field, callsMax: 1 });
+  return found;
+}
+
+/** The vendor's tools that an answer, or one event of it, shows to have been called. */
+export function vendorCallsIn(answer: Record<string, unknown>): string[] {
+  const { content_block: block, type, item, content, output, candidates } = answer;
+  const shown = [block, type === "response.output_item.done" && item, content, output]
+    .flat()
+    .filter(isObject);
+  const calls = shown.flatMap(({ type, name }) => {
+    if (type === "server_tool_use") return [String(name).replace(/^(bash|text_editor)_/, "")];
+    const call = /^(?!function|custom_tool|mcp)(.+)_call$/.exec(String(type))?.[1];
+    return call ? [call] : [];
+  });
+  const searches = [candidates].flat().flatMap((candidate) => {
+    const told = isObject(candidate) ? candidate.groundingMetadata : null;
+    return isObject(told) && Array.isArray(told.webSearchQueries) ? told.webSearchQueries : [];
+  });
+  return [...calls, ...searches.map(() => "googleSearch")];
+}
+
+const HISTORIES = ["messages", "input", "contents"];
+/** Keys of files that a vendor keeps, and the letters of which they could be escaped. */
+const FILE_MARKS = ['"file_id"', '"file_uri"', '"fileUri"', "\\u005", "\\u006"];
+
+/** Where a message names a file that the vendor keeps; what tools were called with is the client's own. */
+function fileIn(value: unknown): string | null {
+  if (Array.isArray(value)) return value.reduce((found, each) => found ?? fileIn(each), null);
+  if (!isObject(value) || value.type === "tool_use" || value.functionCall || value.functionResponse)
+    return null;
+  if (typeof value.file_id === "string") return "file_id";
+  const uri = value.fileUri ?? value.file_uri;
+  if (typeof uri === "string" && uri.includes("/files/")) return "fileUri";
+  return Object.keys(value).reduce<string | null>(
+    (found, key) => found ?? (key === "annotations" ? null : fileIn(value[key])),
+    null,
+  );
+}
+
+/** Refuses what a vendor keeps under an id: all users of the gateway share the operator's account there. */
+export function requireOwnFiles(payload: Payload, { shared_files }: BackendConfig): void {
+  if (shared_files) return;
+  const words =
+    "names something in the operator's account with the vendor, which all users share: send the content itself, or ask an administrator to set `shared_files` on the backend";
+  for (const name of ["container", "cachedContent", "cached_content"])
+    if (payload.sent(name) != null) refuse(name, words);
+  const tools = payload.sent("tools");
+  for (const tool of Array.isArray(tools) ? tools.filter(isObject) : [])
+    if (tool.vector_store_ids || typeof tool.container === "string") refuse("tools", words);
+  if (!FILE_MARKS.some((mark) => payload.includes(mark))) return;
+  for (const name of HISTORIES) {
+    const found = fileIn(payload.value(name));
+    if (found) refuse(`${name} … ${found}`, words);
+  }
+}
