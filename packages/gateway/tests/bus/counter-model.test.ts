@@ -41,6 +41,11 @@ interface Faults {
   forget?: number;
 }
 
+/** Mistakes of an instance that the model must find, or its silence would prove nothing. */
+const PLANTED = { "a loss is not announced": { forget: 0.05 }, "what was spent is never told": {} } as const;
+type Planted = keyof typeof PLANTED;
+const PLANTED_RUNS = 60;
+
 /** Lets everything run that does not wait for the clock. */
 async function settle(): Promise<void> {
   for (let i = 0; i < 3; i++) await new Promise((resolve) => setImmediate(resolve));
@@ -62,6 +67,7 @@ class Model {
   constructor(
     seed: number,
     readonly faults: Faults,
+    readonly planted: Planted | null = null,
   ) {
     this.random = new Seeded(seed);
     for (let i = 0; i < 3; i++) this.instances.push(new Instance(this));
@@ -203,6 +209,7 @@ class Instance implements CounterServer {
     };
     const bus = {
       publish: (topic: string, message: string) => {
+        if (model.planted === "a loss is not announced") return;
         for (const other of model.instances)
           clock.after(model.below(DELAY_MS_MAX), () => other.#hear(topic, message));
       },
@@ -246,9 +253,13 @@ class Instance implements CounterServer {
   ask(instance: string, asks: readonly CounterAsk[]): Promise<CounterAnswers | null>;
   ask(first: unknown, second: unknown): Promise<unknown> {
     if (typeof second === "number") return this.#grant(first as string[], second);
-    return this.#call((isCurrent) =>
-      this.model.ask(this, first as string, second as CounterAsk[], isCurrent),
+    const { planted } = this.model;
+    const asks = (second as CounterAsk[]).map((ask) =>
+      planted === "what was spent is never told" && "change" in ask
+        ? { change: ask.change.map(({ name, amount }) => ({ name, amount })) }
+        : ask,
     );
+    return this.#call((isCurrent) => this.model.ask(this, first as string, asks, isCurrent));
   }
 
   enter(id: string) {
@@ -390,4 +401,13 @@ test.each(Object.entries(WORLDS))("where %s", async (_, faults) => {
     granted += model.granted;
   }
   expect(granted).toBeGreaterThan(RUNS * 20);
+});
+
+test.each(Object.entries(PLANTED))("it is found when %s", async (planted, faults) => {
+  for (let seed = 1; seed <= PLANTED_RUNS; seed++) {
+    const model = new Model(seed, { ...faults }, planted as Planted);
+    await model.run();
+    if (model.problems.length > 0) return;
+  }
+  throw new Error(`no problem in ${PLANTED_RUNS} runs`);
 });
