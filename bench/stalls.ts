@@ -10,7 +10,7 @@ import {
   ESCAPES_MAX,
   OUTSIDE_STRINGS_CHARS_MAX,
   STRINGS_MAX,
-} from "../packages/gateway/src/kernel/json-cost.ts";
+} from "../packages/gateway/src/kernel/json-scan.ts";
 import { startGateway } from "./lib/gateway.ts";
 import { startServer, stopAll, untilReady } from "./lib/processes.ts";
 

@@ -1,6 +1,5 @@
 import { fail } from "./errors.ts";
-import { costProblem } from "./json-cost.ts";
-import { isTooDeep, JSON_DEPTH_MAX } from "./json-scan.ts";
+import { costProblem, isTooDeep, JSON_DEPTH_MAX } from "./json-scan.ts";
 import { LARGE_BODY_BYTES, nextTurn } from "./turns.ts";
 
 const BYTE_ORDER_MARK = "\ufeff";

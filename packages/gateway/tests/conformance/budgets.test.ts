@@ -1,7 +1,7 @@
 /** One account cannot take from all the others what the process has: its turns, its memory, its places. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import fc from "fast-check";
-import { Purse } from "../../src/kernel/purse.ts";
+import { Purse } from "../../src/kernel/bounded.ts";
 import { continueWith } from "../../src/rooms/inference/turn/history.ts";
 import { bootInference, type InferenceBench } from "../support/inference.ts";
 

@@ -6,7 +6,7 @@ import {
   type VideoRequest,
   type VideoResult,
 } from "../../backends/contract.ts";
-import { askedOnce } from "../../kernel/asked-once.ts";
+import { askedOnce } from "../../kernel/bounded.ts";
 import { isoTime } from "../../kernel/clock.ts";
 import { ServiceError } from "../../kernel/errors.ts";
 import type { NotificationDefinition } from "../../kernel/method.ts";

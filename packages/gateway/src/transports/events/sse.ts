@@ -9,7 +9,7 @@ import {
   StreamedReply,
 } from "@model-gateway/wire/http";
 import type { EventHub, EventReader, Revocations, Subscriber } from "../../bus/contract.ts";
-import { askedOnce } from "../../kernel/asked-once.ts";
+import { askedOnce } from "../../kernel/bounded.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { type Authenticator, nameOf, type SignedIn } from "../../kernel/context.ts";
 import { ServiceError, toRestReply } from "../../kernel/errors.ts";

@@ -9,6 +9,7 @@ import {
 import type { ZodType } from "zod";
 import type { Counter, RateLimit } from "../../bus/contract.ts";
 import { type AuditSink, auditEntry } from "../../kernel/audit.ts";
+import { Purse } from "../../kernel/bounded.ts";
 import {
   type Actor,
   type Authenticator,
@@ -24,7 +25,6 @@ import { type FailedTries, TooManyKeys } from "../../kernel/failed-tries.ts";
 import { readJson } from "../../kernel/json.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { MethodAuth } from "../../kernel/method.ts";
-import { Purse } from "../../kernel/purse.ts";
 import { CLIENT_CLOSED_STATUS, type RequestRecord } from "../../kernel/request-record.ts";
 import { Answer, type AnyRoute, isAudited, Raw, type RouteCall, UPLOAD } from "../../kernel/route.ts";
 import { validate } from "../../kernel/validate.ts";

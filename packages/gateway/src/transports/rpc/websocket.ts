@@ -1,6 +1,6 @@
 import type { ServerSocket, SocketHandlers } from "@model-gateway/wire/websocket";
 import type { Counter, Revocations } from "../../bus/contract.ts";
-import { askedOnce } from "../../kernel/asked-once.ts";
+import { askedOnce } from "../../kernel/bounded.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import {
   type Authenticator,

@@ -1,11 +1,9 @@
 import { BackendError } from "../../../backends/contract.ts";
-import { askedOnce } from "../../../kernel/asked-once.ts";
-import { BoundedMap } from "../../../kernel/bounded.ts";
+import { askedOnce, BoundedMap, Purse } from "../../../kernel/bounded.ts";
 import type { Clock } from "../../../kernel/clock.ts";
 import { fail } from "../../../kernel/errors.ts";
 import { inBackground, type Log } from "../../../kernel/log.ts";
 import type { Payer } from "../../../kernel/payer.ts";
-import { Purse } from "../../../kernel/purse.ts";
 
 export interface Deadlines {
   /** Until the first byte of the answer; without streaming that is the whole generation. */

@@ -2,7 +2,7 @@ import { type ServiceError, toServiceError } from "../../../kernel/errors.ts";
 import { isObject } from "../../../kernel/json.ts";
 import type { AnswerHead } from "../call/answer-shape.ts";
 import type { ReportedUsage } from "../call/usage-tail.ts";
-import type { ChatChunk, Choice } from "../stream/chunk-normaliser.ts";
+import type { ChatChunk, Choice } from "../stream/chat-meter.ts";
 import type { Sink } from "../stream/relay.ts";
 
 export interface TurnUsage extends ReportedUsage {

@@ -2,7 +2,7 @@ import { isObject } from "../../../kernel/json.ts";
 import type { StoredMessage } from "../../conversations/index.ts";
 import type { AnswerBody } from "../call/answer-body.ts";
 import type { Payload } from "../request/payload.ts";
-import type { Choice } from "../stream/chunk-normaliser.ts";
+import type { Choice } from "../stream/chat-meter.ts";
 
 /** What is kept of an answer for a conversation or the memory; a longer one is cut there. */
 const COLLECTED_CHARS_MAX = 4 * 1024 * 1024;

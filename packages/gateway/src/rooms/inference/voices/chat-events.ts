@@ -1,5 +1,5 @@
 import { isObject } from "../../../kernel/json.ts";
-import type { Choice } from "../stream/chunk-normaliser.ts";
+import type { Choice } from "../stream/chat-meter.ts";
 import { argumentsText } from "../stream/tool-deltas.ts";
 import { type Finish, finishOf, reasoningOf, type TokenCounts, textOf } from "./chat-answer.ts";
 import { type ToolCallDelta, ToolCalls } from "./tool-calls.ts";

@@ -2,7 +2,7 @@ import type { ReplyWriter } from "@model-gateway/wire/http";
 import type { Clock } from "../../../kernel/clock.ts";
 import type { ServiceError } from "../../../kernel/errors.ts";
 import type { AnswerHead } from "../call/answer-shape.ts";
-import type { Choice } from "../stream/chunk-normaliser.ts";
+import type { Choice } from "../stream/chat-meter.ts";
 import type { Listener, TurnUsage } from "../turn/listener.ts";
 import { tokenCounts } from "./chat-answer.ts";
 import { type ChatEvent, ChatEvents } from "./chat-events.ts";

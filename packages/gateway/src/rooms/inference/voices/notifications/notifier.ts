@@ -3,7 +3,7 @@ import type { EventStream } from "../../../../bus/contract.ts";
 import { ERRORS, type ServiceError } from "../../../../kernel/errors.ts";
 import { usageFields } from "../../call/usage-tail.ts";
 import { chatStream } from "../../notifications.ts";
-import type { Choice } from "../../stream/chunk-normaliser.ts";
+import type { Choice } from "../../stream/chat-meter.ts";
 import type { Listener, TurnUsage } from "../../turn/listener.ts";
 
 type Piece = Omit<z.input<typeof chatStream.params>, "stream_id">;
