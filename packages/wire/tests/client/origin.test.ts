@@ -219,13 +219,13 @@ describe("an origin", () => {
   test("takes a whole answer whatever follows it, together or later, and asks next over a new connection", async () => {
     for (const rest of ["\r\n", "x", withLength("another")]) {
       for (const isTogether of [true, false]) {
-        const { origin, connections } = await serving((socket, { connection }) => {
+        const { origin, sockets, connections } = await serving((socket, { connection }) => {
           if (connection > 1) socket.write(withLength("{}"));
           else if (isTogether) socket.write(withLength("{}") + rest);
           else socket.write(withLength("{}"), () => setTimeout(() => socket.write(rest), 20));
         });
         const answer = await origin.post("/", "{}", never());
-        await Bun.sleep(40);
+        await until("its connection is closed", () => sockets.size === 0);
         expect(await whole(answer)).toBe("{}");
         expect(await origin.post("/", "{}", never()).then(whole)).toBe("{}");
         expect(connections()).toBe(2);
