@@ -63,6 +63,15 @@ describe.each(sharings)("three instances %s", (sharing) => {
   };
   const asked = ({ requests }: FakeUpstream) => requests.length;
 
+  test("a backend that is registered again starts anew on all of them", async () => {
+    const { all, upstream, chat, states } = await open();
+    upstream.answer((_, reply) => reply.json({ error: "broken" }, 500));
+    for (let i = 0; i < 3; i++) await chat(all[0]!);
+    await until("all have heard", async () => (await states()).every((state) => state === "open"));
+    await registerBackend(all[1]!, { name: "up", type: "external", url: upstream.url });
+    await until("it is closed", async () => (await states()).every((state) => state === "closed"));
+  });
+
   test("three failures, wherever they were met, and one test call", async () => {
     const { all, upstream, chat, states, skip, boot, entry } = await open();
     upstream.answer((_, reply) => reply.json({ error: "broken" }, 500));

@@ -1,6 +1,6 @@
 import type { Counter } from "../../observe/metrics.ts";
 import type { Needs } from "../foundation.ts";
-import { ALL, type Circuit, type CircuitEvent, OPEN_MS } from "./circuit.ts";
+import { ALL, type Circuit, type CircuitEvent, Circuits, OPEN_MS } from "./circuit.ts";
 import type { Entry } from "./entry.ts";
 import type { Circuitry } from "./router.ts";
 
@@ -10,6 +10,7 @@ interface CircuitNews {
   from: string;
   /** Absent: an instance has joined, and wants to know which circuits are open. */
   backend?: string;
+  /** Absent: the backend was registered again, and starts anew. */
   event?: CircuitEvent;
 }
 
@@ -57,6 +58,11 @@ export class CircuitBoard implements Circuitry {
     else this.#apply(entry, event, true);
   }
 
+  /** The backend was registered here, perhaps in place of one that had failed. */
+  renewed({ config }: Entry): void {
+    this.#publish({ from: this.#me, backend: config.name });
+  }
+
   #tellAll(): void {
     const atMs = this.options.clock.now();
     for (const entry of this.options.entries)
@@ -70,7 +76,9 @@ export class CircuitBoard implements Circuitry {
       return;
     }
     const entry = this.options.entries.find(({ config }) => config.name === backend);
-    if (entry && event && this.options.isCommon(entry)) this.#apply(entry, event, isOwn);
+    if (!entry || !this.options.isCommon(entry)) return;
+    if (event) this.#apply(entry, event, isOwn);
+    else if (!isOwn) entry.circuits = new Circuits();
   }
 
   #apply(entry: Entry, event: CircuitEvent, isOwn: boolean): void {

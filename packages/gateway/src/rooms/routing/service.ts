@@ -329,6 +329,7 @@ export class Routing {
       index: index ?? this.#unsavedIndex(config.name),
       persisted: index !== null,
     });
+    this.#circuits.renewed(entry);
     void saving.then((saved) => {
       if (saved === null || entry.removed) return;
       entry.persisted = true;
