@@ -1,5 +1,6 @@
 /** What is measured of each tool, and the table that is made of it. */
 
+import { appTasks } from "./app.ts";
 import type { TaskOutcome } from "./task.ts";
 
 export interface Figures {
@@ -16,6 +17,8 @@ export interface Figures {
   bigExpands: string;
   /** The twenty-step task by variant: what it took, or why it was not finished. */
   tasks: Record<string, TaskOutcome | string>;
+  /** The tasks on the application by name. */
+  app: Record<string, TaskOutcome | string>;
   toolsBytes: number;
   memoryMb: number;
   leftAfterKill: string;
@@ -33,6 +36,7 @@ export const newFigures = (): Figures => ({
   bigNote: "",
   bigExpands: "",
   tasks: {},
+  app: {},
   toolsBytes: 0,
   memoryMb: 0,
   leftAfterKill: "",
@@ -53,6 +57,15 @@ function taskCell(task: TaskOutcome | string | undefined): string {
   if (task === undefined) return "-";
   if (typeof task === "string") return task;
   return `${(task.chars / 1_000).toFixed(1)}k, ${task.calls}, ${task.ms.toFixed(0)}`;
+}
+
+function appCell({ app }: Figures): string {
+  const all = Object.values(app ?? {});
+  const solved = all.filter((task) => typeof task !== "string");
+  const sum = (pick: (task: TaskOutcome) => number) => solved.reduce((total, task) => total + pick(task), 0);
+  if (all.length === 0) return "-";
+  const each = (total: number) => (total / solved.length).toFixed(1);
+  return `${solved.length} of ${all.length}; ${each(sum(({ calls }) => calls))} calls, ${each(sum(({ chars }) => chars))} characters each`;
 }
 
 const rows: [string, (f: Figures) => string][] = [
@@ -76,6 +89,11 @@ const rows: [string, (f: Figures) => string][] = [
       (f) => taskCell(f.tasks[variant]),
     ],
   ),
+  ["tasks on an application", appCell],
+  ...appTasks.map(({ name }): [string, (f: Figures) => string] => [
+    `  ${name}: characters, calls, ms`,
+    (f) => taskCell(f.app?.[name]),
+  ]),
   ["tools/list, bytes", (f) => (f.toolsBytes ? String(f.toolsBytes) : "-")],
   ["own memory, MB", (f) => (f.memoryMb ? f.memoryMb.toFixed(0) : "-")],
   ["left 2 s after SIGKILL", (f) => f.leftAfterKill || "-"],

@@ -1,12 +1,13 @@
 /** The parts of the comparison. In each of them the tools take turns, so that a disturbance hits all alike. */
 import { readdirSync } from "node:fs";
+import { appTasks } from "./app.ts";
 import type { Contestant } from "./contestants.ts";
 import type { Figures } from "./figures.ts";
 import { type Floor, startFloor } from "./floor.ts";
 import type { CommandLine, McpClient } from "./mcp-client.ts";
 import { endAll, pidsOf, residentMegabytes } from "./processes.ts";
 import { untilQuiet } from "./quiet.ts";
-import { doTask } from "./task.ts";
+import { doTask, taskSteps } from "./task.ts";
 import { closeTool, must, openTool, type RunningTool } from "./tool.ts";
 
 const listRounds = 7;
@@ -149,11 +150,30 @@ export async function measureTask(subjects: OpenSubject[], url: string): Promise
           figures.tasks[`${page}, ${looks}`] = await doTask(contestant, tool.client, {
             url: url + path,
             looks,
+            steps: taskSteps,
           });
         } catch (error) {
           figures.tasks[`${page}, ${looks}`] = (error as Error).message.slice(0, 200);
         }
       }
+}
+
+/** Short tasks on pages of an application, each looked at in the way that costs the tool least. */
+export async function measureApp(subjects: OpenSubject[], url: string): Promise<void> {
+  for (const { name, path, steps } of appTasks)
+    for (const { contestant, tool, figures } of subjects) {
+      progress(`app, ${name}: ${contestant.name}`);
+      const looks = contestant.find ? "find" : "whole";
+      try {
+        figures.app[name] = await doTask(contestant, tool.client, {
+          url: `${url}/app/${path}`,
+          looks,
+          steps,
+        });
+      } catch (error) {
+        figures.app[name] = (error as Error).message.slice(0, 120).replaceAll("\n", " ");
+      }
+    }
 }
 
 /** One tool after the other: each has the large page for itself while it is looked at. */

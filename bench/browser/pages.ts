@@ -1,4 +1,5 @@
 /** The pages that every tool is shown. */
+import { appPages } from "./app.ts";
 import { orders, ordersLate } from "./orders.ts";
 
 const small = `<title>Small</title><h1>Orders</h1><p>Some text with <a href="/other">a link</a>.</p>
@@ -24,6 +25,7 @@ export function servePages(): { url: string; stop(): Promise<void> } {
     "/list": `<title>List</title><h1>Items</h1><ul>${Array.from({ length: 3_000 }, (_, i) => item(i)).join("")}</ul><footer>End</footer>`,
     "/big": `<title>Big</title>${tenMegabytes()}<footer>End</footer>`,
   };
+  for (const [name, page] of Object.entries(appPages)) pages[`/app/${name}`] = `<title>Shop</title>${page}`;
   const server = Bun.serve({
     port: 0,
     hostname: "127.0.0.1",

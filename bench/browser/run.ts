@@ -2,7 +2,7 @@
  * `bun bench/browser/run.ts`: the browser tool beside three others, on the same browser and pages, in turns.
  * Installs the others into .cache/, prints a table, and writes bench/results/browser.json.
  *
- * `--parts starts,actions,task,list,big,kills` measures some of it, and `--keep` adds that to what the file holds;
+ * `--parts starts,actions,task,app,list,big,kills` measures some of it, and `--keep` adds that to what the file holds;
  * `--only <text>` takes the tools whose names contain the text; `--rounds` and `--starts` say how often.
  */
 import { existsSync, mkdirSync, readFileSync } from "node:fs";
@@ -14,6 +14,7 @@ import { type Figures, newFigures, table } from "./figures.ts";
 import { startFloor } from "./floor.ts";
 import {
   measureActions,
+  measureApp,
   measureBig,
   measureKills,
   measureList,
@@ -30,7 +31,7 @@ const { values: flags } = parseArgs({
   options: {
     rounds: { type: "string", default: "30" },
     starts: { type: "string", default: "7" },
-    parts: { type: "string", default: "starts,actions,task,list,big,kills" },
+    parts: { type: "string", default: "starts,actions,task,app,list,big,kills" },
     only: { type: "string", default: "" },
     keep: { type: "boolean", default: false },
   },
@@ -79,6 +80,7 @@ async function measureOpen(
   const floor = await startFloor(url);
   if (parts.has("actions")) await measureActions(open, { floor, floorFigures, rounds: Number(flags.rounds) });
   if (parts.has("task")) await measureTask(open, url);
+  if (parts.has("app")) await measureApp(open, url);
   if (parts.has("list")) {
     await measureList(open, url);
     floorFigures.listMs.push((await floor.read(`${url}/list`)).ms);
@@ -103,7 +105,7 @@ const floorFigures = old.get("bare CDP") ?? newFigures();
 progress(`load before: ${load()}`);
 if (parts.has("starts"))
   await measureStarts(subjects, { url: site.url, rounds: Number(flags.starts), floorFigures });
-if (["actions", "task", "list", "big"].some((part) => parts.has(part)))
+if (["actions", "task", "app", "list", "big"].some((part) => parts.has(part)))
   await measureOpen(subjects, { url: site.url, floorFigures });
 if (parts.has("kills")) for (const subject of subjects) await measureKills(subject, site.url);
 progress(`load after: ${load()}`);

@@ -6,11 +6,11 @@
 import type { Contestant } from "./contestants.ts";
 import type { McpClient, ToolReply } from "./mcp-client.ts";
 
-interface Step {
+export interface Step {
   /** Part of the line of the snapshot that names the element. */
   on: string;
   type?: string;
-  /** What has to be seen afterwards. */
+  /** What has to be seen afterwards; empty for what is typed into a form, which shows at its end. */
   see: string;
 }
 
@@ -58,7 +58,7 @@ const isIn = (text: string, wanted: string) =>
 export async function doTask(
   contestant: Contestant,
   client: McpClient,
-  { url, looks }: { url: string; looks: Looks },
+  { url, looks, steps }: { url: string; looks: Looks; steps: Step[] },
 ): Promise<TaskOutcome> {
   const from = performance.now();
   let chars = 0;
@@ -84,7 +84,7 @@ export async function doTask(
     return match?.[1] ?? match?.[2];
   };
   told = hear(await contestant.navigate(client, url), "navigate");
-  for (const { on, type, see } of taskSteps) {
+  for (const { on, type, see } of steps) {
     if (!refOf(on)) await look(on);
     const ref = refOf(on);
     if (!ref) throw new Error(`nothing like ${on} in ${told.slice(0, 500)}`);

@@ -65,13 +65,10 @@ export const games: Record<string, Solve> = {
       await player.at(number.middle);
   },
   "chase-circle": async (player) => {
-    const circle = (await player.look()).area.hinted(/^circle/)[0]!;
-    for (
-      let i = 0;
-      !/^- generic: START|\+ .*START/m.test(await player.hover(circle).catch(() => "START"));
-      i++
-    )
-      if (i > 2_000) return;
+    for (let screen = await player.look(); !screen.isOver; screen = await player.look()) {
+      const circle = screen.area.hinted(/^circle/)[0]!;
+      for (let i = 0; i < 20; i++) await player.hover(circle).catch(() => {});
+    }
   },
   "find-greatest": async (player) => {
     const { area } = await player.look();
