@@ -53,10 +53,19 @@ export function refuseUnsupported(
   }
 }
 
-export const isFalse = (value: unknown): boolean => value === false;
-export const isZero = (value: unknown): boolean => value === 0;
-export const isOne = (value: unknown): boolean => value === 1;
-export const never = (): boolean => false;
+const isZero = (value: unknown): boolean => value === 0;
+const never = (): boolean => false;
+/** What none of the other dialects has; the values here change nothing. */
+export const UNSUPPORTED = {
+  n: (value: unknown) => value === 1,
+  logprobs: (value: unknown) => value === false,
+  top_logprobs: isZero,
+  logit_bias: (value: unknown) => isObject(value) && Object.keys(value).length === 0,
+  audio: never,
+  functions: never,
+};
+/** What only some of them have. */
+export const PENALTIES = { frequency_penalty: isZero, presence_penalty: isZero };
 
 const text = (value: unknown): string => (typeof value === "string" ? value : "");
 
@@ -149,6 +158,14 @@ const formOf = (turn: ChatTurn): string =>
   turn.role === "assistant"
     ? JSON.stringify([turn.text.replace(/\s+/g, ""), turn.calls.map(({ id }) => id)])
     : JSON.stringify(turn, (name, value) => (name === "cacheControl" ? undefined : value));
+
+/** The texts of the system prompt that a conversation opens with, and what follows. */
+export function afterSystem(turns: readonly ChatTurn[]): { system: TextPart[]; rest: readonly ChatTurn[] } {
+  const first = turns.findIndex(({ role }) => role !== "system");
+  const opening = turns.slice(0, first === -1 ? turns.length : first);
+  const system = opening.flatMap((turn) => (turn.role === "system" ? turn.parts : []));
+  return { system, rest: turns.slice(opening.length) };
+}
 
 function turnOf(
   message: unknown,

@@ -1,6 +1,7 @@
 import { isObject } from "../../../kernel/json.ts";
 import {
   type AssistantTurn,
+  afterSystem,
   answerSchema,
   argumentsObject,
   type ChatPart,
@@ -9,14 +10,11 @@ import {
   chatTurns,
   copied,
   inlineData,
-  isFalse,
-  isOne,
-  isZero,
-  never,
   outputLimit,
   refuse,
   refuseUnsupported,
   textOfParts,
+  UNSUPPORTED,
   wantsAnyJson,
 } from "../chat-turns.ts";
 import type { ChatRequestOptions } from "../dialect.ts";
@@ -27,14 +25,6 @@ interface Content {
   parts: Part[];
 }
 
-const UNSUPPORTED = {
-  n: isOne,
-  logprobs: isFalse,
-  top_logprobs: isZero,
-  logit_bias: (value: unknown) => isObject(value) && Object.keys(value).length === 0,
-  audio: never,
-  functions: never,
-};
 /** Stands for the signature of a call that another model made; Google's own command line sends it, too. */
 export const NO_SIGNATURE = "skip_thought_signature_validator";
 /** Models before Gemini 3 think by a budget, later ones by a level. */
@@ -63,10 +53,7 @@ export function geminiRequest(
   { kept, wantsThoughts }: ChatRequestOptions,
 ): Record<string, unknown> {
   refuseUnsupported(body, UNSUPPORTED);
-  const turns = chatTurns(body.messages);
-  const firstOther = turns.findIndex(({ role }) => role !== "system");
-  const opening = turns.slice(0, firstOther === -1 ? turns.length : firstOther);
-  const system = opening.flatMap((turn) => (turn.role === "system" ? turn.parts : []));
+  const { system, rest } = afterSystem(chatTurns(body.messages));
   const contents: Content[] = [];
   const add = (role: Content["role"], parts: readonly Part[]) => {
     if (parts.length === 0) return;
@@ -74,7 +61,7 @@ export function geminiRequest(
     if (last?.role === role) last.parts.push(...parts);
     else contents.push({ role, parts: [...parts] });
   };
-  for (const turn of turns.slice(opening.length)) {
+  for (const turn of rest) {
     if (turn.role === "system" || turn.role === "user") add("user", turn.parts.map(partOf));
     else if (turn.role === "tool") add("user", resultParts(turn));
     else add("model", (kept(turn) as Part[] | null) ?? modelParts(turn));

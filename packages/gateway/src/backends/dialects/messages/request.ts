@@ -1,6 +1,6 @@
-import { isObject } from "../../../kernel/json.ts";
 import {
   type AssistantTurn,
+  afterSystem,
   answerSchema,
   argumentsObject,
   type ChatPart,
@@ -9,15 +9,13 @@ import {
   chatTurns,
   copied,
   inlineData,
-  isFalse,
-  isOne,
-  isZero,
-  never,
   outputLimit,
+  PENALTIES,
   refuse,
   refuseUnsupported,
   type TextPart,
   textOfParts,
+  UNSUPPORTED,
   wantsAnyJson,
 } from "../chat-turns.ts";
 import type { ChatRequestOptions } from "../dialect.ts";
@@ -44,16 +42,6 @@ const ALWAYS_THINKING_MODEL = /claude-(fable|mythos|opus-5-[5-9])/i;
 const BUDGETS: Readonly<Record<string, number>> = { minimal: 1_024, low: 2_048, medium: 8_192, high: 16_384 };
 const BUDGET_MOST = 24_576;
 
-const UNSUPPORTED = {
-  n: isOne,
-  logprobs: isFalse,
-  top_logprobs: isZero,
-  logit_bias: (value: unknown) => isObject(value) && Object.keys(value).length === 0,
-  frequency_penalty: isZero,
-  presence_penalty: isZero,
-  audio: never,
-  functions: never,
-};
 /** Fields of the Messages API that clients give in a chat request. */
 const OWN_FIELDS = ["thinking", "context_management"] as const;
 const SAMPLING_FIELDS = ["temperature", "top_p", "top_k"] as const;
@@ -63,17 +51,15 @@ export function messagesRequest(
   body: Record<string, unknown>,
   { model, stream, kept, wantsThoughts }: ChatRequestOptions,
 ): Record<string, unknown> {
-  refuseUnsupported(body, UNSUPPORTED);
+  refuseUnsupported(body, { ...UNSUPPORTED, ...PENALTIES });
   if (wantsAnyJson(body))
     refuse("response_format", "must be json_schema on this backend's API: it has no json_object");
-  const turns = chatTurns(body.messages);
-  const firstOther = turns.findIndex(({ role }) => role !== "system");
-  const opening = turns.slice(0, firstOther === -1 ? turns.length : firstOther);
-  const system = opening.flatMap((turn) => (turn.role === "system" ? turn.parts : [])).map(textBlock);
+  const opened = afterSystem(chatTurns(body.messages));
+  const system = opened.system.map(textBlock);
   const messages = new Messages();
   /** Of the calls whose results are new. */
   let isReasoningKnown = true;
-  for (const turn of turns.slice(opening.length)) {
+  for (const turn of opened.rest) {
     if (turn.role === "system") messages.add("user", turn.parts.map(textBlock));
     else if (turn.role === "user") messages.add("user", turn.parts.map(userBlock));
     else if (turn.role === "tool") messages.add("user", [resultBlock(turn.callId, turn.parts)]);

@@ -1,4 +1,3 @@
-import { isObject } from "../../../kernel/json.ts";
 import {
   answerSchema,
   type ChatPart,
@@ -6,14 +5,12 @@ import {
   chatToolChoice,
   chatTurns,
   copied,
-  isFalse,
-  isOne,
-  isZero,
-  never,
   outputLimit,
+  PENALTIES,
   refuse,
   refuseUnsupported,
   textOfParts,
+  UNSUPPORTED,
   wantsAnyJson,
 } from "../chat-turns.ts";
 import type { ChatRequestOptions } from "../dialect.ts";
@@ -22,17 +19,7 @@ import type { Item } from "./answer.ts";
 /** The API refuses a lower limit. */
 const OUTPUT_TOKENS_MIN = 16;
 
-const UNSUPPORTED = {
-  n: isOne,
-  stop: (value: unknown) => Array.isArray(value) && value.length === 0,
-  logprobs: isFalse,
-  top_logprobs: isZero,
-  logit_bias: (value: unknown) => isObject(value) && Object.keys(value).length === 0,
-  frequency_penalty: isZero,
-  presence_penalty: isZero,
-  audio: never,
-  functions: never,
-};
+const NO_STOP = { stop: (value: unknown) => Array.isArray(value) && value.length === 0 };
 /** Models that think take no temperature, unless they are told not to think. */
 const THINKING_MODEL = /(^|[/:])(o\d|gpt-([5-9]|\d\d))(?!.*chat)/i;
 const SAMPLING_FIELDS = ["temperature", "top_p"] as const;
@@ -52,7 +39,7 @@ export function responsesRequest(
   body: Record<string, unknown>,
   { model, stream, kept, wantsThoughts }: ChatRequestOptions,
 ): Record<string, unknown> {
-  refuseUnsupported(body, UNSUPPORTED);
+  refuseUnsupported(body, { ...UNSUPPORTED, ...PENALTIES, ...NO_STOP });
   const input: Item[] = [];
   for (const turn of chatTurns(body.messages)) {
     if (turn.role === "system" || turn.role === "user")
