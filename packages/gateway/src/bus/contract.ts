@@ -193,6 +193,8 @@ export interface SubscribeOptions {
   subscriber: Subscriber;
 }
 
+export const SESSION_ID_LENGTH_MAX = 64;
+
 /** Notification channels by session id. Ids are capabilities: knowing one is the right to listen to it. */
 export interface EventHub {
   /** Opens a channel that belongs to the opener; its id is made here unless the caller has one. */
@@ -205,11 +207,7 @@ export interface EventHub {
   closeToStrangers(sessionId: string): void;
   /** Sends one JSON text to the session's subscribers; a session just opened holds it for the grace period. */
   push(sessionId: string, json: string): void;
-  /**
-   * The same on behalf of a user (null: a caller who is not signed in). It reaches readers of that user's sessions; one
-   * that is nobody's becomes the user's. What someone who is not signed in pushes reaches every reader of an unclaimed session,
-   * and the owner of one that is someone's by its own pushes.
-   */
+  /** The same on behalf of a user, or of nobody: reaches that user's readers, and an unclaimed session becomes the user's. */
   pushAs(userId: string | null, sessionId: string, json: string): void;
   /** The same as `push` for a notification. */
   notify<Definition extends NotificationDefinition>(

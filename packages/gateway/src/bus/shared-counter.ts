@@ -45,12 +45,7 @@ const SELF = "self";
 const ignore = (): void => {};
 const NOTHING = { money: 0, tokens: 0 };
 
-/**
- * Asks a server that counts for all instances. What one turn of the event loop asks goes in one message, and one
- * message at a time is on its way: what comes meanwhile goes with the next. This instance remembers what it holds, so
- * that it can decide alone while the server is away, for its share of what is left, and tell it everything when it is
- * back.
- */
+/** Asks a server that counts for all: one message at a time, with all that waits. Away: decides alone, and tells it later. */
 export class SharedCounter implements Counter {
   readonly #own: MemoryCounter;
   /** What has been spent and the server may not know. */

@@ -1,4 +1,5 @@
 import type { Caller } from "./context.ts";
+import { isObject } from "./json.ts";
 
 export interface AuditEntry {
   action: string;
@@ -52,11 +53,8 @@ const NOT_SHOWN = "(not recorded)";
 const VALUE_LENGTH_MAX = 300;
 const TARGET_LENGTH_MAX = 256;
 
-const isRecord = (value: unknown): value is Record<string, unknown> =>
-  typeof value === "object" && value !== null && !Array.isArray(value);
-
 function firstText(from: unknown, names: readonly string[]): string | null {
-  if (!isRecord(from)) return null;
+  if (!isObject(from)) return null;
   for (const name of names) {
     const value = from[name];
     if (typeof value === "string" && value !== "") return value.slice(0, TARGET_LENGTH_MAX);
@@ -75,9 +73,9 @@ export function auditEntry(
   result: unknown,
 ): AuditEntry {
   const details: Record<string, unknown> = {};
-  for (const [name, value] of isRecord(given) ? Object.entries(given) : [])
+  for (const [name, value] of isObject(given) ? Object.entries(given) : [])
     if (value !== undefined) details[name] = SHOWN.has(name) ? shown(value) : NOT_SHOWN;
-  const user = isRecord(result) && isRecord(result.user) ? result.user : null;
+  const user = isObject(result) && isObject(result.user) ? result.user : null;
   const account =
     user && typeof user.id === "string" && typeof user.email === "string"
       ? { id: user.id, email: user.email }

@@ -1,8 +1,4 @@
-/**
- * Thoughts of one vendor's model in the form of another's API. Only that vendor can sign or encrypt them: what the
- * gateway made has no signature, or this mark and the thoughts themselves. Clients send signatures back even where they
- * drop the thoughts, and some models refuse a history without them.
- */
+/** Thoughts of one vendor's model in another's API. Only the vendor can sign them, so the gateway marks its own. */
 const MARK = "gateway:";
 
 /** Of thoughts that are shown: some clients drop what has no signature. */

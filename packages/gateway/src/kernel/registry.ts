@@ -8,17 +8,12 @@ export interface RoomSurface {
   notifications?: Record<string, unknown>;
 }
 
-const isMethod = (value: unknown): value is MethodDefinition =>
-  typeof value === "object" && value !== null && "params" in value && "result" in value && "handler" in value;
-const isRoute = (value: unknown): value is AnyRoute =>
-  typeof value === "object" && value !== null && "path" in value && "method" in value && "handler" in value;
-
+const has = (value: unknown, ...names: string[]): boolean =>
+  typeof value === "object" && value !== null && names.every((name) => name in value);
+const isMethod = (value: unknown): value is MethodDefinition => has(value, "params", "result", "handler");
+const isRoute = (value: unknown): value is AnyRoute => has(value, "path", "method", "handler");
 const isNotification = (value: unknown): value is NotificationDefinition =>
-  typeof value === "object" &&
-  value !== null &&
-  "name" in value &&
-  "params" in value &&
-  !("handler" in value);
+  has(value, "name", "params") && !has(value, "handler");
 
 export class Registry {
   readonly methods = new Map<string, AnyMethod>();

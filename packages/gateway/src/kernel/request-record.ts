@@ -84,11 +84,7 @@ const NOTHING: RequestDetails = {
   message: null,
 };
 
-/**
- * One request while it is served: each part that it passes notes what it knows. Who opened it ends it, unless it was
- * handed to something that goes on, such as a stream or a session. It is on the path of every chat, so noting
- * is mostly assigning a field, and there are few: what a request allocates is what garbage collections cost.
- */
+/** One request while it is served: each part notes what it knows, cheaply. Who opened it ends it, unless it is detached. */
 export class RequestRecord {
   readonly startedMs: number;
   /** Something goes on after the call that opened it has returned, and ends it. */

@@ -1,3 +1,6 @@
+/** Of a client's own reference. */
+export const REF_LENGTH_MAX = 64;
+
 /** One request as its journal line and its row say it: what was asked, how it ended, and what it used. */
 export interface RequestLine {
   /** Its key everywhere: what makes a replay harmless. Ids of requests say when they came. */

@@ -17,6 +17,9 @@ const ROUTE_AUTHS = [
 ] as const satisfies (MethodAuth | "api_key")[];
 export type RouteAuth = (typeof ROUTE_AUTHS)[number];
 
+/** Images travel inside the body. */
+export const BODY_BYTES_MAX = 32 * 1024 * 1024;
+
 /** A body with files, which may be as large as the operator says. */
 export const UPLOAD = "upload";
 

@@ -1,3 +1,6 @@
+/** More than any request can have. */
+export const REQUEST_TOKENS_MAX = 10_000_000;
+
 /** Tokens of one request as an upstream reports them. All parts are inside of `promptTokens` and `completionTokens`. */
 export interface UsageParts {
   promptTokens: number;

@@ -20,12 +20,7 @@ interface Kept {
   usedAtMs: number;
 }
 
-/**
- * What an upstream answered in its own dialect, for as long as the session may send it back: thinking with its
- * signature, sealed reasoning. The chat form has no place for these, and vendors refuse a history without them.
- * Each backend has its own: reasoning means nothing to another vendor. Each process has its own, too: on another one,
- * and after a restart, a history goes on without its reasoning.
- */
+/** What an upstream answered in its own dialect (signed thinking, sealed reasoning), for histories that repeat it. Per process. */
 export class KeptAnswers {
   /** The least recently used comes first. */
   readonly #kept = new Map<string, Kept>();

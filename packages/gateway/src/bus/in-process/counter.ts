@@ -163,11 +163,7 @@ const KEYS_KEPT = 45_000;
 /** Up to this limit each hit is remembered with its time; beyond it hits that come close together share one. */
 const TIMES_MAX = 1024;
 
-/**
- * A sliding log: the times of hits that still count, oldest first. Exact: within no window are more hits counted than
- * the limit. A key costs as much memory as it is used, and never more than for 2,048 hits: with a limit above 1,024 a
- * hit may be forgotten late by a thousandth of the window.
- */
+/** A sliding log of hits, oldest first; exact. Above a limit of 1,024 a hit may be forgotten a thousandth of the window late. */
 class Window {
   readonly #times: number[] = [];
   /** How many hits share each time. */

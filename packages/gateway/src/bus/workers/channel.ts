@@ -15,11 +15,7 @@ export interface ChannelOptions<In> {
   broke(error: unknown): void;
 }
 
-/**
- * One end of a connection between a worker and its supervisor. A frame is its length in four bytes and a JSON array
- * of messages: all that were sent in one turn of the event loop, so that a busy worker pays for one write and not for
- * one per message.
- */
+/** One end of a connection to the supervisor. A frame is a length and a JSON array of all messages of one turn. */
 export class Channel<In, Out> {
   #batch: Out[] = [];
   #unsent: Buffer[] = [];

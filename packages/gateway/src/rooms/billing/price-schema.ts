@@ -1,18 +1,17 @@
 import { z } from "zod";
+import { REQUEST_TOKENS_MAX } from "../../kernel/usage-parts.ts";
 
 const USD_PER_MILLION_MAX = 1_000_000;
 const USD_EACH_MAX = 10_000;
 const IMAGE_PRICES_MAX = 100;
 const LONG_PROMPTS_MAX = 8;
-/** The same as for the limits that clients name. */
-const TOKENS_MAX = 10_000_000;
 
 /** Of a million tokens, or a million characters. */
 export const UsdPerMillion = z.number().min(0).max(USD_PER_MILLION_MAX);
 /** Of one request, image or second. */
 export const UsdEach = z.number().min(0).max(USD_EACH_MAX);
 
-export const Tokens = z.int().min(1).max(TOKENS_MAX);
+export const Tokens = z.int().min(1).max(REQUEST_TOKENS_MAX);
 
 const PART_RATES = {
   cached_input: UsdPerMillion.optional().describe("Read from the upstream's cache"),

@@ -1,6 +1,6 @@
 import { jsonReply } from "@model-gateway/wire/http";
 import { z } from "zod";
-import { type AnyRoute, defineRoute, raw, UPLOAD } from "../../kernel/route.ts";
+import { type AnyRoute, BODY_BYTES_MAX, defineRoute, raw, UPLOAD } from "../../kernel/route.ts";
 import { works } from "./unit-work/index.ts";
 import type { WorkKind } from "./unit-work/kind.ts";
 import { Usage } from "./voices/documented.ts";
@@ -9,9 +9,6 @@ import { messagesModelOf, messagesModelsOf, VERSION_HEADER } from "./voices/mess
 import type { Voice, VoiceRoute } from "./voices/voice.ts";
 
 export { deleteResponse, response, responseInputItems } from "./responses/routes.ts";
-
-/** Images travel inside the body. */
-const BODY_BYTES_MAX = 32 * 1024 * 1024;
 
 /** What an upstream refuses keeps its status. */
 const PLAIN_FORM = {};

@@ -13,6 +13,7 @@ import { ERRORS, fail, KeyRefusal, ServiceError, toRestReply, toServiceError } f
 import { TooManyKeys } from "../../kernel/failed-tries.ts";
 import type { Payer } from "../../kernel/payer.ts";
 import { CLIENT_CLOSED_STATUS, type RequestRecord } from "../../kernel/request-record.ts";
+import { REF_LENGTH_MAX } from "../../kernel/request-row.ts";
 import type { RefusedCall, RouteCall } from "../../kernel/route.ts";
 import type { Billing } from "../billing/index.ts";
 import type { Conversations } from "../conversations/index.ts";
@@ -45,7 +46,6 @@ import {
   type VoiceRoute,
 } from "./voices/voice.ts";
 
-const REF_LENGTH_MAX = 64;
 const KEPT_THOUGHTS_MAX = 1_024;
 const INVOKE_TIMEOUT_MS = 30_000;
 const BAD_KEY = { code: "unauthorized", message: "the API key is missing, unknown or revoked" };

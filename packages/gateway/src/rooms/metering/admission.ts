@@ -347,9 +347,7 @@ export class AdmissionCheck {
     };
   }
 
-  /**
-   * A quota that is not drained pays debts first; a new month's is not. Returns the balance after that.
-   */
+  /** A quota that is not drained pays debts first; a new month's is not. Returns the balance after that. */
   async #payDebt(demand: Who, account: AccountRef, before: Balance): Promise<Balance> {
     const { clock, windows, pointsPerUsd, balances, log } = this.options;
     const { payer, tier } = demand;

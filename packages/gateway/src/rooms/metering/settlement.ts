@@ -33,12 +33,7 @@ const toRow = (entry: JournalEntry, settled: Settled): RequestRow => ({
   accountType: settled === null || !isCharged(entry) ? null : accountOf(entry).type,
 });
 
-/**
- * Brings journaled requests into the database, each exactly once: in one transaction points are settled, rows
- * inserted and rollups bumped, and a request whose row exists is passed over. `mayExist` says whether some of the
- * rows may be there already: they were left by an earlier run, or an attempt failed whose outcome is unknown. Requests
- * that cannot be there need no look-up. `reserved` says whether this process waits for what they have changed.
- */
+/** Brings journaled requests into the database, each once, in one transaction. `mayExist`: some may be there; `reserved`: here. */
 export async function settleEntries(
   { db, ledger, store, tiers }: SettlementOptions,
   entries: readonly JournalEntry[],

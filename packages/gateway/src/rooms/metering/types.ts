@@ -93,10 +93,7 @@ export interface Metering {
   write(line: RequestLine): boolean;
   /** What was settled so far is in the journal when this returns; call it before an answer is stored. */
   written(): void;
-  /**
-   * Holds points for a transfer, so that it cannot move away what requests under way hold; null when fewer are free.
-   * To be released when the transfer is committed, or will not be.
-   */
+  /** Holds points for a transfer; null when fewer are free. Release it when the transfer is committed, or will not be. */
   holdPoints(account: AccountRef, points: number): Promise<PointsHold | null>;
   /** Who pays for what a signed-in person does. */
   payerOf(actor: Pick<Actor, "userId">): Promise<Payer>;

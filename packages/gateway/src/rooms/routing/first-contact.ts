@@ -16,6 +16,7 @@ import {
 import type { Clock } from "../../kernel/clock.ts";
 import { isObject } from "../../kernel/json.ts";
 import { hideSecrets } from "../../kernel/secrets.ts";
+import { REQUEST_TOKENS_MAX } from "../../kernel/usage-parts.ts";
 
 /** For all trials together, and for each of them. */
 const ALL_WITHIN_MS = 20_000;
@@ -26,8 +27,6 @@ const SHORT_TOKENS = 16;
 const TOOL_TOKENS = 64;
 /** Vendors cache prompts from about a thousand tokens on. */
 const CACHED_CHARS = 6_000;
-
-const TOKENS_BELIEVED_MAX = 10_000_000;
 
 const REFUSED = new Set([401, 403]);
 const NOT_CHATTING =
@@ -251,7 +250,7 @@ class Contact {
 
   #count(usage: unknown): { cachedTokens: number; promptTokens: number } {
     const count = (value: unknown) =>
-      Number.isInteger(value) && Number(value) > 0 ? Math.min(Number(value), TOKENS_BELIEVED_MAX) : 0;
+      Number.isInteger(value) && Number(value) > 0 ? Math.min(Number(value), REQUEST_TOKENS_MAX) : 0;
     const { prompt_tokens, completion_tokens, prompt_tokens_details: parts } = isObject(usage) ? usage : {};
     this.#promptTokens += count(prompt_tokens);
     this.#completionTokens += count(completion_tokens);

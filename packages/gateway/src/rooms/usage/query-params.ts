@@ -1,11 +1,11 @@
 import { z } from "zod";
 import { wholeNumber } from "../../kernel/method.ts";
+import { REF_LENGTH_MAX } from "../../kernel/request-row.ts";
 import { DAY_MS, type Time } from "./rows.ts";
 
 export const GROUPINGS = ["model", "backend", "ref", "day"] as const;
 export type GroupBy = (typeof GROUPINGS)[number];
 
-const REF_LENGTH_MAX = 64;
 const REFS_MAX = 1024;
 const PAGE = { fallback: 100, min: 1, max: 500 };
 

@@ -1,10 +1,9 @@
 import { fail } from "../../kernel/errors.ts";
 import { GivenId } from "../../kernel/method.ts";
-import { defineRoute } from "../../kernel/route.ts";
+import { BODY_BYTES_MAX, defineRoute } from "../../kernel/route.ts";
 import { modelRefusal, payerOf } from "../keys/index.ts";
 import { Job, VideoTask } from "./schemas.ts";
 
-const BODY_BYTES_MAX = 32 * 1024 * 1024;
 const Submitted = Job.pick({ id: true, object: true, model: true, status: true, created_at: true });
 
 export const submit = defineRoute({

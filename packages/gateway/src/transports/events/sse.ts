@@ -8,7 +8,13 @@ import {
   type ReplyWriter,
   StreamedReply,
 } from "@model-gateway/wire/http";
-import type { EventHub, EventReader, Revocations, Subscriber } from "../../bus/contract.ts";
+import {
+  type EventHub,
+  type EventReader,
+  type Revocations,
+  SESSION_ID_LENGTH_MAX,
+  type Subscriber,
+} from "../../bus/contract.ts";
 import { askedOnce } from "../../kernel/bounded.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { type Authenticator, nameOf, type SignedIn } from "../../kernel/context.ts";
@@ -20,7 +26,6 @@ const RETIRING_SWEEP_MS = 500;
 const QUIET_SWEEPS_MAX = 6;
 /** An anonymous stream ends after this long without events, unless someone has opened its session. */
 const STRANGER_IDLE_MS = 60_000;
-const SESSION_ID_LENGTH_MAX = 64;
 /** Of a subscriber that has had nothing yet. */
 const FIRST_ID = "0";
 const EVENT_ID = /^[\w-]{1,64}$/;

@@ -1,5 +1,5 @@
 import { bearerOf, type HttpRequest, jsonReply, type Reply } from "@model-gateway/wire/http";
-import type { Counter, EventHub } from "../../bus/contract.ts";
+import { type Counter, type EventHub, SESSION_ID_LENGTH_MAX } from "../../bus/contract.ts";
 import { type Authenticator, type CallSource, callerFrom, type Identity } from "../../kernel/context.ts";
 import { type ErrorName, type ServiceError, toServiceError } from "../../kernel/errors.ts";
 import type { FailedTries } from "../../kernel/failed-tries.ts";
@@ -10,7 +10,6 @@ import { encodeFailure } from "./codec.ts";
 import { type RpcRunner, socketOnly } from "./runner.ts";
 
 export const RPC_BODY_BYTES_MAX = 1024 * 1024;
-const SESSION_ID_LENGTH_MAX = 64;
 
 interface RpcHttpOptions {
   runner: RpcRunner;

@@ -1,6 +1,6 @@
 import { isObject } from "../../../kernel/json.ts";
 import { endOfBrackets, skipSpace, withoutEscapedLetters } from "../../../kernel/json-scan.ts";
-import type { UsageParts } from "../../../kernel/usage-parts.ts";
+import { REQUEST_TOKENS_MAX, type UsageParts } from "../../../kernel/usage-parts.ts";
 import type { AnswerBody } from "./answer-body.ts";
 
 export interface ReportedUsage extends UsageParts {
@@ -27,14 +27,12 @@ const KEY = '"usage"';
 /** Up to the object that it is; a quote that is escaped is part of another key. */
 const KEY_OF_OBJECT = /(?<!\\)"usage"\s*:\s*(?=\{)/y;
 
-/** More than any request can have; a report with a larger figure is ignored. */
-const TOKENS_MAX = 10_000_000;
 /** Figures that no request can have: not whole, below zero, or beyond every model. */
 export const ABSURD = "absurd";
 export type UsageReport = ReportedUsage | typeof ABSURD | null;
 
 const isPlausible = (value: unknown): value is number =>
-  Number.isInteger(value) && (value as number) >= 0 && (value as number) <= TOKENS_MAX;
+  Number.isInteger(value) && (value as number) >= 0 && (value as number) <= REQUEST_TOKENS_MAX;
 
 /** Null when the object says nothing about tokens. */
 export function readUsage(value: unknown): UsageReport {

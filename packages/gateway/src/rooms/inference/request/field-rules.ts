@@ -1,5 +1,6 @@
 import { fail } from "../../../kernel/errors.ts";
 import { isObject } from "../../../kernel/json.ts";
+import { REQUEST_TOKENS_MAX } from "../../../kernel/usage-parts.ts";
 import { estimatePromptTokens } from "../../metering/index.ts";
 
 /** What field names mean: which decide the cost, which have one spelling, which are ours, what `extra` may set. */
@@ -42,20 +43,17 @@ const KINDS: ReadonlyMap<string, "limit" | "count"> = new Map([
 ]);
 const SPEND_NAMES: readonly string[] = [...KINDS.keys(), PREDICTION, OPTIONS];
 
-/** The largest value that any of these fields may have. */
-const VALUE_MAX = 10_000_000;
-
 /** Whether the field limits or multiplies the output. */
 export const isSpendField = (name: string): boolean => KINDS.has(name);
 
 /** The number of such a field, or the refusal; null when it is null, as if it were not there. */
 export function spendNumber(value: unknown, field: string): number | null {
   if (value === null) return null;
-  if (Number.isInteger(value) && (value as number) >= 1 && (value as number) <= VALUE_MAX)
+  if (Number.isInteger(value) && (value as number) >= 1 && (value as number) <= REQUEST_TOKENS_MAX)
     return value as number;
   return fail(
     "missing_fields",
-    `\`${field}\` must be a whole number from 1 to ${VALUE_MAX}; leave it out for no limit of your own`,
+    `\`${field}\` must be a whole number from 1 to ${REQUEST_TOKENS_MAX}; leave it out for no limit of your own`,
     { data: { fields: [field] } },
   );
 }

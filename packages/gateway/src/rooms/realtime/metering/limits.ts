@@ -1,8 +1,8 @@
 import { fail } from "../../../kernel/errors.ts";
 import { isObject } from "../../../kernel/json.ts";
 import { plainName } from "../../../kernel/member-name.ts";
+import { REQUEST_TOKENS_MAX } from "../../../kernel/usage-parts.ts";
 
-const TOKENS_MAX = 10_000_000;
 const UNLIMITED = "inf";
 /** The vendors' names for the output limit, as `plainName` makes them. */
 const LIMITS = new Set([
@@ -36,8 +36,8 @@ export function readLimit(
       refuse(`${where}.${name}`, "the model of a session is the one that realtime.start names");
     if (!LIMITS.has(plain) || value === null || value === undefined) continue;
     if (value === UNLIMITED) isUnlimited = true;
-    else if (!Number.isInteger(value) || Number(value) < 1 || Number(value) > TOKENS_MAX)
-      refuse(`${where}.${name}`, `must be a whole number from 1 to ${TOKENS_MAX}, or "${UNLIMITED}"`);
+    else if (!Number.isInteger(value) || Number(value) < 1 || Number(value) > REQUEST_TOKENS_MAX)
+      refuse(`${where}.${name}`, `must be a whole number from 1 to ${REQUEST_TOKENS_MAX}, or "${UNLIMITED}"`);
     else largest = Math.max(largest, Number(value));
   }
   if (isUnlimited) return "unlimited";

@@ -1,4 +1,5 @@
 import { isObject } from "../../../kernel/json.ts";
+import { REQUEST_TOKENS_MAX } from "../../../kernel/usage-parts.ts";
 import type { Admission } from "../../metering/index.ts";
 import type { ServerEvent } from "../server-events.ts";
 import type { AudioFormats } from "./audio.ts";
@@ -8,8 +9,6 @@ import { Heard } from "./heard.ts";
 const GROW_AT = 0.75;
 /** Output tokens added each time: at least ten seconds of speech. */
 const GROW_TOKENS = 256;
-/** Larger reported figures are not believed. */
-const REPORTED_TOKENS_MAX = 10_000_000;
 /** Statuses of a response that was cut short. */
 const CUT = new Set(["cancelled", "failed", "incomplete"]);
 
@@ -20,7 +19,7 @@ export interface TurnUsage {
 }
 
 const believed = (value: unknown): number | null =>
-  typeof value === "number" && Number.isInteger(value) && value >= 0 && value <= REPORTED_TOKENS_MAX
+  typeof value === "number" && Number.isInteger(value) && value >= 0 && value <= REQUEST_TOKENS_MAX
     ? value
     : null;
 

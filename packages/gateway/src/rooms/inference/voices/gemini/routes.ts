@@ -1,15 +1,13 @@
 import { z } from "zod";
 import { fail } from "../../../../kernel/errors.ts";
 import { isObject, readJson } from "../../../../kernel/json.ts";
-import { type AnyRoute, defineRoute, raw } from "../../../../kernel/route.ts";
+import { type AnyRoute, BODY_BYTES_MAX, defineRoute, raw } from "../../../../kernel/route.ts";
 import { Payload } from "../../request/payload.ts";
 import { arrayAt, invalid, objectAt } from "../chat-body.ts";
 import { promptTokens } from "../prompt-tokens.ts";
 import { jsonReplyIn } from "../replies.ts";
 import { GEMINI_FORM, geminiVoice } from "./index.ts";
 import { chatBodyOfGemini } from "./request.ts";
-
-const BODY_BYTES_MAX = 32 * 1024 * 1024;
 
 const Model = z.looseObject({
   name: z.string().describe("`models/` and the id"),

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { readJson } from "../../../../kernel/json.ts";
-import { type AnyRoute, defineRoute, raw } from "../../../../kernel/route.ts";
+import { type AnyRoute, BODY_BYTES_MAX, defineRoute, raw } from "../../../../kernel/route.ts";
 import { VERSION } from "../../../../kernel/version.ts";
 import { Payload } from "../../request/payload.ts";
 import { requestAt } from "../chat-body.ts";
@@ -8,7 +8,6 @@ import { errorBody } from "./index.ts";
 import { withoutTag } from "./models.ts";
 import { embeddingsBody } from "./request.ts";
 
-const BODY_BYTES_MAX = 32 * 1024 * 1024;
 const SHOW_BYTES_MAX = 16 * 1024;
 const FORM = { form: { errorBody }, isRequest: true };
 
