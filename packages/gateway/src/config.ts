@@ -82,7 +82,6 @@ const headerList = list.transform((pairs, context) => {
 interface Setting<T> {
   name: string;
   help: string;
-  /** With its default. */
   schema: z.ZodType<T, string | null | undefined>;
   /** What `--help` shows as the default. */
   shown: string;

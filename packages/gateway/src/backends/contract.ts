@@ -164,7 +164,6 @@ export interface ChatCall extends ModelCall {
   stream: boolean;
 }
 
-/** A chat of the gateway's own. */
 export const ownChat = (
   body: Record<string, unknown>,
   signal: AbortSignal,
@@ -192,7 +191,6 @@ export interface NativeCall extends ChatCall {
 export interface NativeReader {
   /** The newest usage, as chat completions report it; null while there is none. */
   readonly usage: unknown;
-  /** The answer has come to its end. */
   readonly isComplete: boolean;
   /** The usage is that of all of it, not of what had been written by then. */
   readonly isCounted: boolean;
@@ -416,7 +414,6 @@ export interface FormField {
   /** What can be chosen; nothing chosen: as usual. */
   choices?: readonly string[];
   required: boolean;
-  /** For the few that need it. */
   isMore?: boolean;
   placeholder?: string;
   hint: string;

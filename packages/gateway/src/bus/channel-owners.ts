@@ -66,7 +66,6 @@ export class ChannelOwners {
     this.#opened.note(sessionId, opener);
   }
 
-  /** Opened on any instance. */
   remember(sessionId: string, opener: SignedIn): void {
     this.#opened.known.set(sessionId, opener);
   }

@@ -86,7 +86,6 @@ export interface Purse {
   cost?: Cost;
 }
 
-/** As many units as fit. */
 export interface Asking extends Cost {
   purses: readonly Purse[];
   /** Further names on which the grant is reserved, without a limit of their own. */

@@ -1,7 +1,6 @@
 /** Who pays for a request, and by which limits. */
 export interface Payer {
   userId: string;
-  /** Null for JWT-attributed surfaces. */
   keyId: string | null;
   /** `api_key_id` of the usage row: the key's prefix, or `jwt-<user-uuid>`. */
   attribution: string;
@@ -20,7 +19,6 @@ export interface Payer {
 
 /** Limits of one key, beside those of its user's tier and of its group; null: no limit. */
 export interface KeyLimits {
-  /** For a UTC month. */
   monthlyNanoUsd: number | null;
   totalNanoUsd: number | null;
   requestsPerMinute: number | null;

@@ -58,7 +58,6 @@ interface Sent {
 
 type UsedField = "promptTokens" | "completionTokens" | "isEstimated";
 
-/** What is noted of few requests. */
 interface RequestDetails {
   userId: string | null;
   /** Address of the client, noted for refusals only: looking it up costs more than the rest of the record. */
@@ -90,7 +89,6 @@ export class RequestRecord {
   /** Something goes on after the call that opened it has returned, and ends it. */
   detached = false;
   principal: Principal | null = null;
-  /** As the client wrote it. */
   modelAsked: string | null = null;
   /** Where the latest attempt went, and why there. */
   route: Sent | null = null;
@@ -154,7 +152,6 @@ export class RequestRecord {
     if (costNanoUsd !== null) this.costNanoUsd = (this.costNanoUsd ?? 0) + costNanoUsd;
   }
 
-  /** Later calls do nothing. */
   end(status: number, nowMs: number = this.sink.clock.now()): void {
     if (this.status !== 0) return;
     this.status = status;

@@ -1,4 +1,3 @@
-/** Of a client's own reference. */
 export const REF_LENGTH_MAX = 64;
 
 /** One request as its journal line and its row say it: what was asked, how it ended, and what it used. */
@@ -39,7 +38,6 @@ export interface RequestLine {
   reasoningTokens?: number;
   /** What it would have cost more without the cache; less than 0 where writing to it cost more than it saved. */
   cacheSavedNanoUsd?: number;
-  /** The upstream reported no usage. */
   estimated: boolean;
   costNanoUsd: number | null;
   /** It should have one: what runs on own hardware need not. */

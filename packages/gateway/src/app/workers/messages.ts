@@ -1,7 +1,6 @@
 import type { Config } from "../../config.ts";
 
 export interface WorkerPlace {
-  /** From 1. */
   number: number;
   count: number;
   /** How often a worker with this number was started. */
@@ -15,7 +14,6 @@ export interface WorkerPlace {
 /** To a worker, over the pipe that it was started with. */
 export type ToWorker =
   | { start: { config: Config; place: WorkerPlace } }
-  /** The whole service stops. */
   | { drain: true }
   /** While it stops: whether another worker still has requests in progress. */
   | { othersBusy: boolean };

@@ -36,7 +36,6 @@ interface Member {
   via: "direct" | "tunnel";
   /** In the order in which they are tried. */
   ways: Backend[];
-  /** Of its replica. */
   ended: AbortSignal;
   inFlight: number;
   /** It broke a call or a probe, and has not answered a probe since: it is asked only when no other node is left. */
@@ -239,7 +238,6 @@ export class AgentPool implements ModelPool {
     });
   }
 
-  /** One node, by each of its ways. */
   async #ask(member: Member, signal: AbortSignal): Promise<ProbeResult> {
     let last: ProbeResult = { state: "Unhealthy", models: [] };
     for (const way of member.ways) {

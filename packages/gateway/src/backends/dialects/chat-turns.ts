@@ -19,7 +19,6 @@ export interface AssistantTurn {
 export interface ChatCall {
   id: string;
   name: string;
-  /** JSON text of an object. */
   arguments: string;
 }
 

@@ -15,7 +15,6 @@ export const ENGINE_RATES: MediaRates = {
 
 export interface EngineSession {
   onEvent(event: Record<string, unknown>): void;
-  /** The engine ended the session. */
   onStop(reason: string): void;
 }
 export type SessionTable = Map<string, EngineSession>;

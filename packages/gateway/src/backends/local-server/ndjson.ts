@@ -13,7 +13,6 @@ export class JsonLines {
     return this.#take(this.#decoder.decode(bytes, { stream: true }));
   }
 
-  /** What followed the last line end. */
   end(): Record<string, unknown>[] {
     return this.#take(`${this.#decoder.decode()}\n`);
   }

@@ -8,7 +8,6 @@ export class EventObjects {
   readonly #decoder = new TextDecoder();
   #rest = "";
   #data: string[] = [];
-  /** Since the last event ended. */
   #chars = 0;
 
   push(bytes: Uint8Array): Record<string, unknown>[] {

@@ -166,7 +166,6 @@ const TIMES_MAX = 1024;
 /** A sliding log of hits, oldest first; exact. Above a limit of 1,024 a hit may be forgotten a thousandth of the window late. */
 class Window {
   readonly #times: number[] = [];
-  /** How many hits share each time. */
   readonly #shares: number[] = [];
   #hits = 0;
   /** When the newest entry began; its time is that of its last hit. */

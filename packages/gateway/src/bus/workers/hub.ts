@@ -19,9 +19,7 @@ interface HubOptions {
 
 interface Peer {
   channel: Channel<ToHub, ToWorker>;
-  /** The ids under which it holds. */
   instances: string[];
-  /** Ends each subscription, by topic. */
   topics: Map<string, () => void>;
 }
 

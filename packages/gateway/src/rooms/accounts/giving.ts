@@ -33,7 +33,6 @@ export class Giving {
       groupId: "groupId" in gift ? gift.groupId : null,
       sessionId: "sessionId" in gift ? gift.sessionId : null,
     });
-    // Disabled, or gone.
     if (!maker) return false;
     switch (gift.kind) {
       case "account":

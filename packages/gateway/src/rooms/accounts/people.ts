@@ -149,7 +149,6 @@ export class People {
     if (!(await store.takeLink(db, id))) fail("not_found", "The link is unknown, used or expired");
   }
 
-  /** What its bearer is told of a link. */
   async show(token: string, { ip }: CallSource) {
     const { store } = this.options;
     const link = await this.#find(token, ip);

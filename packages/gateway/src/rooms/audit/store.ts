@@ -21,7 +21,6 @@ export interface AuditFilter {
   target?: string | undefined;
   sinceMs?: number | undefined;
   untilMs?: number | undefined;
-  /** The last id of the page before. */
   beforeId?: string | undefined;
 }
 

@@ -107,7 +107,6 @@ export function cacheUseOf(usage: UsageParts): CacheUse {
   };
 }
 
-/** The same request without a cache. */
 export const withoutCache = ({ cachedTokens, cacheWrite5mTokens, cacheWrite1hTokens, ...rest }: UsageParts) =>
   rest;
 

@@ -113,9 +113,7 @@ export interface ModelTerms {
 }
 
 export interface AllowedModels {
-  /** As the owner wrote them. */
   names: readonly string[];
-  /** As `normalModelId` has them. */
   ids: ReadonlySet<string>;
 }
 

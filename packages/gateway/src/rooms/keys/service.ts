@@ -189,7 +189,6 @@ export class Keys {
     return this.#store.captured(isoTime(this.options.clock.now()));
   }
 
-  /** Its owner sees why. */
   refused({ keyId }: Principal, error: ServiceError): void {
     this.#refusals.note(keyId, error);
   }

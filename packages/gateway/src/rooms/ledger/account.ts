@@ -72,7 +72,6 @@ export interface Balance {
   version: number;
 }
 
-/** Message of `LEDGER_CHANGED`. */
 export interface BalanceChange extends Balance {
   account: AccountRef;
 }

@@ -32,7 +32,6 @@ interface Debt {
 type Accounts = ReadonlyMap<string, AccountRow>;
 
 interface ChargingOptions {
-  /** Null: not looked up yet. */
   quota: QuotaPayer | null;
   closed: ReadonlySet<string>;
   spent: string;

@@ -28,7 +28,6 @@ export interface Demand {
   recount?(): boolean;
 }
 
-/** What a request has come to. */
 interface Total {
   fixed: Quantity;
   tokens: number;
@@ -37,7 +36,6 @@ interface Total {
 /** What pays for a request: points, the tier's quota, or nothing that needs reserving. */
 export interface Cover {
   readonly kind: HoldKind;
-  /** Output tokens that it is held for. */
   readonly tokens: number;
   /** Extends the reservation to this total; false when it cannot grow. */
   grow(total: Total): Promise<boolean>;
@@ -56,7 +54,6 @@ export interface Source {
   kind: HoldKind;
   purses(): Purse[];
   alsoOn: readonly string[];
-  /** Of the purses and of `alsoOn`. */
   names: readonly string[];
   scaled(amount: Quantity): Quantity;
 }

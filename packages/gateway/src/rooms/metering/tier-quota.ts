@@ -19,7 +19,6 @@ interface BatchWindow {
   now: Used;
 }
 
-/** An entry with what limits it. */
 interface Counted {
   entry: ChargedEntry;
   limit: Quantity | null;

@@ -13,7 +13,6 @@ export interface TokenBound {
   countPromptTokens?(): number;
   /** Answers that are written at once; absent: one. */
   readonly choices?: number;
-  /** Over all choices together. */
   readonly outputTokensMax: number;
   /** What the bound may be lowered to when not all of it can be paid; over all choices together. */
   readonly outputTokensMin: number;
@@ -60,7 +59,6 @@ export interface Admission {
   readonly lowered: boolean;
   /** Extends the hold to this total; false when it cannot grow. Points may move to the quota as a whole. */
   grow(total: { promptTokens: number; completionTokens: number }): Promise<boolean>;
-  /** The request is being sent. */
   sent(): void;
   /** Output tokens that the model can have written by now, by its pace, at most what is held. Owed when cut short. */
   writtenTokens(): number;

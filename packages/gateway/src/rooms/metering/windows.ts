@@ -24,7 +24,6 @@ export interface QuotaWindow {
 
 export interface Used {
   all: Quantity;
-  /** The part that keys used. */
   byKeys: Quantity;
 }
 

@@ -4,7 +4,6 @@ import table from "./cards.json" with { type: "json" };
 /** One API of a provider, as it is registered: what the form fills in. */
 interface ProviderApi {
   serves: string;
-  /** A type of `backends.add`. */
   type: string;
   /** What stands in braces is the operator's own, such as the region. */
   url: string;

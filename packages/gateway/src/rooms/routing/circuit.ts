@@ -24,12 +24,10 @@ export type CircuitEvent = { atMs: number } & (
       payer: string;
       cause: string;
       isUnreached: boolean;
-      /** The circuit that this call tested. */
       tested: string | null;
     }
   | { kind: "succeeded"; model: string; payer: string }
   | { kind: "probe_failed" }
-  /** An open circuit may be tested now. */
   | { kind: "due"; key: string }
   /** Its test call is on the way, or still is. */
   | { kind: "testing"; key: string }

@@ -79,7 +79,6 @@ interface ContactOptions {
   tell(trial: Trial): void;
 }
 
-/** What a dialect was spoken with. */
 interface Spoken extends BackendManner {
   dialect: DialectName;
 }

@@ -8,7 +8,6 @@ const ROUTES_MAX = 1_000;
 export const TARGETS_MAX = 16;
 
 export interface RouteTarget {
-  /** As a backend lists it. */
   model: string;
   /** Only this backend, or backends of this kind; null: any. */
   backend: string | null;
@@ -37,7 +36,6 @@ interface Weighted {
 }
 
 class LiveRoute {
-  /** By order, lowest first. */
   readonly #groups: readonly (readonly Weighted[])[];
 
   constructor(readonly route: ModelRoute) {

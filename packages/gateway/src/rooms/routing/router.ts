@@ -143,7 +143,6 @@ export class Route {
   #open = true;
   /** A backend that moves gets new circuits, of which this call knows nothing. */
   readonly #circuits: Circuits;
-  /** The circuit that this call tests. */
   readonly #tested: string | null;
   readonly #stopTelling: () => void;
   readonly #payer: string;

@@ -38,7 +38,6 @@ export interface SsoSettings
   groupsClaim: string | null;
   /** Empty: any. */
   emailDomains: readonly string[];
-  /** Newcomers get an account. */
   registers: boolean;
   /** An account that exists is linked to the person with the same verified address. */
   linksByEmail: boolean;
@@ -65,7 +64,6 @@ export interface Finished {
   returnTo: string;
 }
 
-/** Whose account a sign-in ends in. */
 interface FoundAccount {
   userId: string;
   /** It was linked to the person by its address. */

@@ -38,7 +38,6 @@ export interface MonthTotals {
   requests: number;
   tokens: number;
   costNanoUsd: number;
-  /** What points did not pay. */
   quotaTokens: number;
   quotaCostNanoUsd: number;
   /** The part of it that keys used; a signed-in person's requests are in the whole user's sums only. */

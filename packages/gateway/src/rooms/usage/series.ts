@@ -36,7 +36,6 @@ const COUNTED = [
 const FIGURES = COUNTED.join(", ");
 
 interface Sums extends Record<(typeof COUNTED)[number], number> {
-  /** Null where sums do not say. */
   unpriced: number | null;
 }
 

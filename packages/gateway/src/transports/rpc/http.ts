@@ -22,7 +22,6 @@ interface RpcHttpOptions {
 interface RpcHttpCall {
   requestId: string;
   source: CallSource;
-  /** Of a call without credentials. */
   refusal(request: HttpRequest): ServiceError | null;
 }
 

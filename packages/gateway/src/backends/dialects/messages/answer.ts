@@ -40,7 +40,6 @@ export function messagesAnswer(message: Record<string, unknown>): ChatAnswer {
 export class MessagesStream implements AnswerConverter {
   done = false;
   readonly #events: ChatEvents;
-  /** By its place in the Message. */
   readonly #blocks: Block[] = [];
   /** Arguments of each call, as far as they came. */
   readonly #inputs: string[] = [];

@@ -106,7 +106,6 @@ export class ResponsesReader implements NativeReader {
   }
 }
 
-/** An item as far as it came. */
 function cutItem(item: Item, text: string): Item {
   const status = "incomplete";
   if (item.type === "message")

@@ -8,7 +8,6 @@ import type { Payer } from "../../../kernel/payer.ts";
 export interface Deadlines {
   /** Until the first byte of the answer; without streaming that is the whole generation. */
   firstByteMs: number;
-  /** Between two pieces of a stream. */
   idleMs: number;
   totalMs: number;
   /** How long a client may take to accept what was written to it. */

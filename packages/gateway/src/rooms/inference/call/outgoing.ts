@@ -132,7 +132,6 @@ export class Outgoing implements SentBody {
     return own;
   }
 
-  /** Limits the answer to what is held. */
   lower(outputTokens: number): void {
     if (!(this.bound instanceof ChatBound)) return;
     this.loweredTo = this.bound.perChoice(outputTokens);

@@ -13,7 +13,6 @@ interface WorkSize {
 
 /** What a request asks for, from its body as it is sent. */
 export interface AskedWork extends WorkSize {
-  /** What it may be priced by. */
   units: readonly WorkUnit[];
   look?: ImageLook;
   /** The body is a form: `promptTokens` are all that it has. */

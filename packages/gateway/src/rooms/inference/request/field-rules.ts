@@ -23,7 +23,6 @@ const LIMIT_FIELDS = [
   "maxtokens",
 ] as const;
 
-/** Fields that multiply it. */
 const COUNT_FIELDS = [
   "n",
   "best_of",
@@ -115,7 +114,6 @@ export class SpendFields {
 
 /** Fields that are the gateway's own; no upstream sees them. */
 const OWN_FIELDS: readonly string[] = ["conversation_id", "memory", "extra", "provider"];
-/** What `extra` can never set. */
 const PROTECTED: ReadonlySet<string> = new Set([
   "model",
   "messages",

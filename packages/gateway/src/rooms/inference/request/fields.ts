@@ -13,7 +13,6 @@ export interface ChatFields {
   stream: boolean;
   provider: string | null;
   conversationId: string | null;
-  /** Recall may be injected. */
   memory: boolean;
   spend: SpendFields;
   /** The client's own wish for the usage chunk. */

@@ -51,7 +51,6 @@ export class Payload {
   readonly #source: Source | null;
   #extra: readonly ExtraField[] | null = null;
 
-  /** A large body is read in steps. */
   static async read(body: Uint8Array, settings?: string): Promise<Payload> {
     const bytes = Buffer.from(body.buffer, body.byteOffset, body.byteLength);
     const isLarge = bytes.length > LARGE_BODY_BYTES;

@@ -25,7 +25,6 @@ const mentionsError = (bytes: Buffer): boolean =>
 /** Passes on the lines of an event stream, without the upstream's key where they tell of an error. */
 class ErrorFilter {
   failure: string | null = null;
-  /** There was more than an error. */
   hasContent = false;
   /** The beginning of a line, while it is not known to be too long to tell of an error. */
   #line = NOTHING;

@@ -3,7 +3,6 @@ import type { ChatBody, ChatMessage } from "./chat-body.ts";
 
 /** Role marks and separators around each message. */
 const MESSAGE_TOKENS = 4;
-/** The tokens that open the answer. */
 const REPLY_TOKENS = 3;
 
 /** Its texts, and what it counts for besides. */

@@ -62,7 +62,6 @@ const FIELDS = [
   "unpriced",
 ] as const satisfies readonly (keyof JournalEntry)[];
 
-/** What a line without them left out. */
 const OPTIONAL_FIELDS: ReadonlySet<string> = new Set([
   ...["cachedTokens", "cacheWriteTokens", "reasoningTokens", "cacheSavedNanoUsd", "unpriced"],
 ]);

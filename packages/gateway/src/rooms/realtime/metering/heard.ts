@@ -3,7 +3,6 @@ import { TokenCounter } from "../../metering/index.ts";
 import type { ServerEvent } from "../server-events.ts";
 import type { AudioFormats } from "./audio.ts";
 
-/** Members that are not content. */
 const NAMES = new Set([
   "type",
   "event_id",

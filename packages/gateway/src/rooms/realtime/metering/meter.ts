@@ -37,7 +37,6 @@ interface SessionMeterOptions {
 interface TurnTerms {
   limit?: OutputLimit;
   isApart?: boolean;
-  /** Settings of this response alone. */
   own?: Record<string, unknown>;
 }
 

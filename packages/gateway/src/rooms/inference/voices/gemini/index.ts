@@ -11,7 +11,6 @@ const CONFIG = "generationConfig";
 export interface GeminiCall {
   model: string;
   stream: boolean;
-  /** A stream that is one JSON array. */
   isArray: boolean;
 }
 

@@ -62,7 +62,6 @@ export class GeminiSpeaker implements Speaker {
   readonly keepAlive: string;
   #call: { id: string; name: string; arguments: string } | null = null;
   #isOpen = false;
-  /** Those that led to the next call. */
   #thoughts = "";
 
   constructor(readonly options: GeminiSpeakerOptions) {

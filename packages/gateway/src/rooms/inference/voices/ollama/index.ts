@@ -97,7 +97,6 @@ export const ollamaChat: Voice = {
   errorBody,
 };
 
-/** Its answers to a single prompt. */
 export const ollamaGenerate: Voice = {
   routes: {
     ollamaGenerate: {

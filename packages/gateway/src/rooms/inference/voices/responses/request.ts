@@ -110,7 +110,6 @@ export interface WholeTurn {
     [field: string]: unknown;
   };
 }
-/** What a later turn needs of one. */
 export interface StoredTurn {
   input: unknown;
   output: OutputItem[];

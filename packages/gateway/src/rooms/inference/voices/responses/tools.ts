@@ -13,7 +13,6 @@ const NAMESPACE_MARK = "__";
 
 interface ToolNaming {
   tools: ChatTool[];
-  /** By the name that the model sees. */
   clientTools: Map<string, ClientTool>;
   /** Types that only OpenAI's servers can run; the model is not told of them. */
   dropped: string[];
