@@ -4,7 +4,7 @@
  * bench/results/.
  *
  *   --quick              a fraction of the time, for a first look
- *   --only chat,streams  some groups: chat latency ttft prompt embeddings streams voices verbatim rpc idle start growth soak sharing workers
+ *   --only chat,streams  some groups: chat latency ttft prompt embeddings streams voices verbatim rpc idle start growth soak sharing workers tunnel
  *   --write-docs         also writes the tables and charts of docs/performance.md and docs/scaling.md
  */
 import "../scripts/lib/help.ts";
@@ -70,6 +70,7 @@ const COLUMNS: readonly Measured[] = [
   "bareAgain",
   "portkey",
   "gateway",
+  "tunnel",
   "postgres",
   "redis",
 ];

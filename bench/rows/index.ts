@@ -6,6 +6,7 @@ import { rows as rpc } from "./rpc.ts";
 import { rows as sharing } from "./sharing.ts";
 import { rows as soak } from "./soak.ts";
 import { rows as start } from "./start.ts";
+import { rows as tunnel } from "./tunnel.ts";
 import { rows as workers } from "./workers.ts";
 
 export const rows: readonly Row[] = [
@@ -17,4 +18,5 @@ export const rows: readonly Row[] = [
   ...soak,
   ...sharing,
   ...workers,
+  ...tunnel,
 ];
