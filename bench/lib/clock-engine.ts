@@ -63,9 +63,7 @@ Bun.serve({
       `data: ${JSON.stringify({ ...base, choices: [{ index: 0, ...choice }], ...rest })}\n\n`;
     const piece = encoder.encode(event({ delta: { content: "x" }, finish_reason: null }));
     const usage = { prompt_tokens: 8, completion_tokens: tokens, total_tokens: tokens + 8 };
-    const end = encoder.encode(
-      `${event({ delta: {}, finish_reason: "length" }, { usage })}data: [DONE]\n\n`,
-    );
+    const end = encoder.encode(`${event({ delta: {}, finish_reason: "length" }, { usage })}data: [DONE]\n\n`);
     let sequence: Sequence;
     const body = new ReadableStream<Uint8Array>({
       start(controller) {

@@ -37,7 +37,12 @@ health_path = "/health"
 engine = "bench"
 `,
   );
-  const { agent_id, token } = await rpc(url, "agents.register", { machine_name: name, version: "1" }, accessToken);
+  const { agent_id, token } = await rpc(
+    url,
+    "agents.register",
+    { machine_name: name, version: "1" },
+    accessToken,
+  );
   const { pid } = startCommand(
     [process.execPath, "packages/agent/src/main.ts", "--gateway", url, "--config", config, "--data-dir", dir],
     { AGENT_TOKEN: token! },
@@ -60,7 +65,12 @@ interface Way extends Address {
 
 async function measureWay(
   way: Way,
-  { streams, gatewayPid, samples, name }: { streams: number; gatewayPid: number; samples: Samples; name: string },
+  {
+    streams,
+    gatewayPid,
+    samples,
+    name,
+  }: { streams: number; gatewayPid: number; samples: Samples; name: string },
 ): Promise<void> {
   const before = cpuUs(gatewayPid);
   const report = await runLoad(way, {

@@ -19,7 +19,7 @@ const PACKAGES: Record<string, Allowed> = {
   wire: { code: [] },
   protocol: { code: [] },
   gateway: { code: ["wire", "protocol", "demo"] },
-  agent: { code: ["protocol"] },
+  agent: { code: ["wire", "protocol"] },
   client: { code: [] },
   cli: { code: ["client", "gateway"] },
   console: { code: ["client"], types: ["gateway"] },

@@ -114,6 +114,8 @@ const AgentConfigFile = z.strictObject({
     .tuple([z.int().min(1).max(65_535), z.int().min(1).max(65_535)])
     .refine(([first, last]) => first <= last, { error: "the first port must not be above the last" })
     .optional(),
+  /** Requests that the node takes at once through its tunnel; more wait at the gateway. Not given: what its engines take. */
+  requests_max: z.int().min(1).max(1_000_000).optional(),
   restarts_max: z.int().min(0).max(1000).default(5),
   restart_delay_s: Seconds.default(1),
   engines: z.record(z.string().regex(/^[a-z0-9][a-z0-9_-]*$/), EngineTemplate).default({}),

@@ -18,12 +18,11 @@ import {
   RpcErrorCode,
   type RpcMessage,
 } from "@model-gateway/protocol/agent.ts";
-import { FRAME_BYTES_MAX } from "@model-gateway/protocol/tunnel/frames.ts";
-import { type EngineTarget, TunnelServer } from "@model-gateway/protocol/tunnel/server.ts";
 import { SocketChannel } from "@model-gateway/protocol/tunnel/socket-channel.ts";
 import { describeError, errorCode } from "./errors.ts";
 import type { Log } from "./log.ts";
 import { abortableDelay, backoffMs, jittered } from "./time.ts";
+import { type EngineTarget, TunnelServer } from "./tunnel-server.ts";
 
 /** Bun's client takes headers and can ping; the DOM's types, which the whole workspace shares, lack both. */
 const DialledSocket = WebSocket as unknown as new (
@@ -156,7 +155,7 @@ class Session {
     this.#socket = socket;
     socket.binaryType = "arraybuffer";
     this.#channel = new SocketChannel({
-      send: (frame) => void socket.send(frame as Uint8Array<ArrayBuffer>),
+      send: (message) => void socket.send(message),
       bufferedBytes: () => socket.bufferedAmount,
     });
     this.#tunnel = new TunnelServer({ channel: this.#channel, target: options.target });
@@ -229,7 +228,7 @@ class Session {
   #onMessage(data: string | ArrayBuffer): void {
     this.#heard();
     if (typeof data !== "string") {
-      this.#onFrame(new Uint8Array(data));
+      this.#onFrames(new Uint8Array(data));
       return;
     }
     const message = parseRpcMessage(data);
@@ -241,10 +240,9 @@ class Session {
       this.#options.log.warn("the gateway refused a message", { why: message.error.message });
   }
 
-  #onFrame(frame: Uint8Array): void {
+  #onFrames(message: Uint8Array): void {
     try {
-      if (frame.byteLength > FRAME_BYTES_MAX) throw new Error(`a frame of ${frame.byteLength} bytes`);
-      this.#tunnel.receive(frame);
+      this.#tunnel.receive(message);
     } catch (error) {
       this.#abort(`the gateway broke the tunnel protocol: ${describeError(error)}`, 1002);
     }

@@ -1,7 +1,6 @@
 /** The node program's parts, wired together. */
 import { join } from "node:path";
 import { type HeartbeatParams, PROTOCOL_VERSION } from "@model-gateway/protocol/agent.ts";
-import { STREAMS_MAX } from "@model-gateway/protocol/tunnel/frames.ts";
 import manifest from "../package.json" with { type: "json" };
 import type { AgentSettings } from "./args.ts";
 import { GpuMonitor } from "./gpu.ts";
@@ -48,7 +47,7 @@ export function createNode(settings: AgentSettings, log: Log): AgentNode {
       protocol: PROTOCOL_VERSION,
       direct,
       tunnel: true,
-      streams_max: STREAMS_MAX,
+      ...(config.requests_max && { streams_max: config.requests_max }),
       ...(await report()),
     }),
     heartbeat: report,

@@ -72,10 +72,10 @@ export function startFakeGateway(options: { port?: number; heartbeatIntervalMs?:
     websocket: {
       open(socket: ServerWebSocket<undefined>) {
         const channel = new SocketChannel({
-          send: (frame) => void socket.sendBinary(frame as Uint8Array<ArrayBuffer>),
+          send: (message) => void socket.sendBinary(message),
           bufferedBytes: () => socket.getBufferedAmount(),
         });
-        connection = { socket, channel, tunnel: new TunnelClient({ channel }) };
+        connection = { socket, channel, tunnel: new TunnelClient(channel) };
       },
       message(_socket, data) {
         if (typeof data === "string") receive(data);

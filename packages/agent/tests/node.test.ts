@@ -189,34 +189,26 @@ test("a link that goes silent without closing is given up and dialled again", as
   line.close();
 });
 
-/** Without this setting of the runtime the program starts itself again with it. */
-const STARTS: [string | undefined][] = [["65336"], [undefined]];
+test("when the node program is killed its engines end, and the next start brings them back", async () => {
+  await connect();
+  await Promise.all([gateway.deploy("tiny"), gateway.deploy("acme/small")]);
+  const [tiny, small] = [await pidsOf("tiny"), await pidsOf("acme/small")];
+  const downloads = files.requests.length;
+  node.kill("SIGKILL");
+  await untilNoEngines(workplace);
+  await untilEnded(tiny.pid, tiny.stray, small.pid, small.stray);
 
-test.each(STARTS)(
-  "when the node program (%p) is killed its engines end, and the next start brings them back",
-  async (limit) => {
-    const env = { BUN_CONFIG_MAX_HTTP_REQUESTS: limit };
-    await connect(env);
-    expect(gateway.hellos[0]).toMatchObject({ streams_max: 2_000 });
-    await Promise.all([gateway.deploy("tiny"), gateway.deploy("acme/small")]);
-    const [tiny, small] = [await pidsOf("tiny"), await pidsOf("acme/small")];
-    const downloads = files.requests.length;
-    node.kill("SIGKILL");
-    await untilNoEngines(workplace);
-    await untilEnded(tiny.pid, tiny.stray, small.pid, small.stray);
+  await gateway.forgetNode();
+  node = startNode({ gateway: gateway.url, workplace });
+  await until("both are ready again", () => gateway.heartbeats.at(-1)?.models.length === 2);
+  expect(files.requests.length).toBe(downloads);
+  const again = await pidsOf("tiny");
+  expect(again.pid).not.toBe(tiny.pid);
 
-    await gateway.forgetNode();
-    node = startNode({ gateway: gateway.url, workplace, env });
-    await until("both are ready again", () => gateway.heartbeats.at(-1)?.models.length === 2);
-    expect(files.requests.length).toBe(downloads);
-    const again = await pidsOf("tiny");
-    expect(again.pid).not.toBe(tiny.pid);
-
-    node.kill("SIGTERM");
-    expect(await node.exited).toBe(0);
-    expect([again.pid, again.stray].filter(isAlive)).toEqual([]);
-  },
-);
+  node.kill("SIGTERM");
+  expect(await node.exited).toBe(0);
+  expect([again.pid, again.stray].filter(isAlive)).toEqual([]);
+});
 
 test("even with its guard killed too, an engine does not outlive the node program for long", async () => {
   await connect();

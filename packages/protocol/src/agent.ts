@@ -10,7 +10,7 @@ import { z } from "zod";
 import { hostProblem } from "./host.ts";
 import { ModelId } from "./model-id.ts";
 
-export const PROTOCOL_VERSION = 1;
+export const PROTOCOL_VERSION = 2;
 export const TUNNEL_PATH = "/ws/agent";
 export const HEARTBEAT_INTERVAL_MS = 10_000;
 /** Either side considers the link dead after this many heartbeat intervals of complete silence. */
@@ -94,7 +94,7 @@ const HelloFields = z.object({
   direct: z.boolean().optional(),
   /** Whether this node carries inference through the tunnel. */
   tunnel: z.boolean().optional(),
-  /** Requests that it takes at once through its tunnel; older nodes do not say. */
+  /** Requests that it takes at once through its tunnel; more wait at the gateway. Not given: what its engines take. */
   streams_max: z.int().min(1).max(1_000_000).optional(),
 });
 /** A host that is not dialled is only displayed, and may be any text. */

@@ -1,6 +1,7 @@
 import { expect, test } from "bun:test";
 import { until } from "@model-gateway/testing/until.ts";
-import { DATA_BYTES_MAX } from "../src/tunnel/frames.ts";
+import { BodySender } from "../src/tunnel/flow.ts";
+import { DATA_BYTES_MAX, FrameType, WINDOW_BYTES } from "../src/tunnel/frames.ts";
 import { SocketChannel } from "../src/tunnel/socket-channel.ts";
 
 /** A socket whose peer reads only when told to. */
@@ -18,38 +19,47 @@ function slowSocket() {
   return { channel, drain, buffered: () => buffered };
 }
 
-test("a congested socket holds little, lets writers go in their order, and drains by itself", async () => {
+const MEGABYTE = 1024 * 1024;
+
+test("a congested socket holds little, lets bodies go in their order, and drains by itself", async () => {
   const { channel, drain, buffered } = slowSocket();
-  const order: number[] = [];
-  const writer = async (name: number) => {
-    for (let frame = 0; frame < 4; frame++) {
-      await channel.writable();
-      channel.send(new Uint8Array(DATA_BYTES_MAX));
-      if (frame === 0) order.push(name);
-    }
-  };
-  const writers = Promise.all(Array.from({ length: 100 }, (_, name) => writer(name)));
-  await until("the socket is full", () => buffered() >= 1024 * 1024);
+  const done: number[] = [];
+  for (let id = 1; id <= 100; id++) {
+    const sender = new BodySender({ channel, streamId: id });
+    sender.whenOver = () => done.push(id);
+    sender.write(new Uint8Array(4 * DATA_BYTES_MAX));
+    sender.end();
+  }
+  await until("the socket is full", () => buffered() >= MEGABYTE);
   let mostBytes = 0;
-  const reader = setInterval(() => {
+  await until("all is sent", () => {
     mostBytes = Math.max(mostBytes, buffered());
-    drain(512 * 1024);
-  }, 1);
-  await writers;
-  clearInterval(reader);
-  expect(order).toEqual(Array.from({ length: 100 }, (_, name) => name));
+    drain(MEGABYTE / 2);
+    return done.length === 100;
+  });
+  expect(done).toEqual(Array.from({ length: 100 }, (_, name) => name + 1));
   // All of them at once would be 12.5 MiB.
-  expect(mostBytes).toBeLessThan(5 * 1024 * 1024);
+  expect(mostBytes).toBeLessThan(5 * MEGABYTE);
 });
 
-test("nobody waits for a socket that is gone", async () => {
+test("a body is paused when it has no credit, and goes on when it gets some", () => {
+  const { channel } = slowSocket();
+  const heard: string[] = [];
+  const sender = new BodySender({ channel, streamId: 1 });
+  sender.source = { pause: () => heard.push("pause"), resume: () => heard.push("resume") };
+  sender.write(new Uint8Array(WINDOW_BYTES));
+  expect(heard).toEqual([]);
+  sender.write(new Uint8Array(10));
+  sender.grant(5);
+  expect(heard).toEqual(["pause"]);
+  sender.grant(5);
+  expect(heard).toEqual(["pause", "resume"]);
+});
+
+test("nothing is sent on a socket that is gone", async () => {
   const { channel, buffered } = slowSocket();
-  channel.send(new Uint8Array(2 * 1024 * 1024));
-  const waiting = channel.writable();
-  expect(waiting).not.toBeNull();
   channel.close();
-  await waiting;
-  const before = buffered();
-  channel.send(new Uint8Array(10));
-  expect([buffered(), channel.writable()]).toEqual([before, null]);
+  channel.send(FrameType.data, 1, new Uint8Array(10));
+  await Promise.resolve();
+  expect([buffered(), channel.isFull]).toEqual([0, false]);
 });

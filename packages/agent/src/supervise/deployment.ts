@@ -2,7 +2,6 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { urlHost } from "@model-gateway/protocol/host.ts";
-import type { EngineTarget } from "@model-gateway/protocol/tunnel/server.ts";
 import type { AgentConfig } from "../config.ts";
 import { chooseGpus, type EnginePlan, type Launch, renderLaunch } from "../engines/plan.ts";
 import { describeError } from "../errors.ts";
@@ -10,6 +9,7 @@ import { safeFolderName } from "../folder-name.ts";
 import type { GpuMonitor } from "../gpu.ts";
 import type { Log } from "../log.ts";
 import { abortableDelay, backoffMs } from "../time.ts";
+import type { EngineTarget } from "../tunnel-server.ts";
 import type { WeightsStore } from "../weights/store.ts";
 import { runAfterStart } from "./after-start.ts";
 import { describeExit, type EngineExit, EngineProcess, inheritedEnv, lastLineOf } from "./engine-process.ts";

@@ -7,11 +7,11 @@ import {
   type ProgressParams,
   type ServingModel,
 } from "@model-gateway/protocol/agent.ts";
-import type { EngineTarget } from "@model-gateway/protocol/tunnel/server.ts";
 import { planModel } from "../engines/plan.ts";
 import { findFreePort } from "../engines/ports.ts";
 import { describeError } from "../errors.ts";
 import { killAll, markedProcesses } from "../guard/processes.ts";
+import type { EngineTarget } from "../tunnel-server.ts";
 import { Deployment, type DeploymentContext } from "./deployment.ts";
 import type { Progress } from "./progress.ts";
 import type { SavedDeployment, StateFile } from "./state-file.ts";

@@ -6,7 +6,7 @@
  * speaks: a kind with another wire format converts at its own edge, so everything above relays bytes.
  */
 
-import type { TunnelFetchInit } from "@model-gateway/protocol/tunnel/client.ts";
+import type { TunnelClient } from "@model-gateway/protocol/tunnel/client.ts";
 import type { Answer, FailureKind, Origin, OriginOptions } from "@model-gateway/wire/client";
 import type { SessionOf } from "../kernel/affinity.ts";
 import type { Clock } from "../kernel/clock.ts";
@@ -419,8 +419,8 @@ export interface FormField {
   hint: string;
 }
 
-/** A request through a node's tunnel: model id, path, and what `fetch` takes. */
-export type TunnelFetch = (modelId: string, path: string, init: TunnelFetchInit) => Promise<Response>;
+/** A node's connection, as far as requests need it. */
+export type NodeTunnel = Pick<TunnelClient, "open" | "fetch">;
 
 /** One model on one node, as this instance can reach it. */
 export interface Replica {
@@ -431,7 +431,7 @@ export interface Replica {
   /** Whether host and port are meant to be dialled. */
   direct: boolean;
   /** Null when the node has no tunnel; then its host and port are all there is. */
-  tunnel: TunnelFetch | null;
+  tunnel: NodeTunnel | null;
   /** Aborts when the node is deregistered: what it is answering then ends. */
   ended: AbortSignal;
 }

@@ -1,6 +1,6 @@
 /** A node that is full has not failed: requests wait, or are told to come back, and the model stays. */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
-import { decodeFrame, encodeReset, FrameType } from "@model-gateway/protocol/tunnel/frames.ts";
+import { decodeFrames, FrameType, parseOpen } from "@model-gateway/protocol/tunnel/frames.ts";
 import { type FileServer, sha256, startFileServer } from "@model-gateway/testing/file-server.ts";
 import type { TestGateway } from "@model-gateway/testing/gateway.ts";
 import { endNodes, prepareWorkplace, untilNoEngines } from "@model-gateway/testing/node.ts";
@@ -13,7 +13,15 @@ import { systemClock } from "../../src/kernel/clock.ts";
 import { company, sharings } from "../instances/support.ts";
 import { textOf } from "../support/backends.ts";
 import { bootInference, type InferenceBench } from "../support/inference.ts";
-import { askEngine, deployedBefore, dialRaw, follow, registerNode, serveTunnel } from "./support.ts";
+import {
+  askEngine,
+  deployedBefore,
+  dialRaw,
+  follow,
+  refuseStreams,
+  registerNode,
+  serveTunnel,
+} from "./support.ts";
 
 const MODEL = "tiny";
 const cleanup: (() => unknown)[] = [];
@@ -170,13 +178,14 @@ describe("a node that refuses because it is full", () => {
     // Probes go on; requests with a body are refused as a node of an older version does.
     raw.socket.addEventListener("message", ({ data }) => {
       if (typeof data === "string") return;
-      const frame = decodeFrame(new Uint8Array(data as ArrayBuffer));
-      if (frame.type !== FrameType.open || !frame.meta.has_body) return;
+      const message = new Uint8Array(data as ArrayBuffer);
+      const [{ type, payload } = { type: 0, payload: message }] = decodeFrames(message);
+      if (type !== FrameType.open || !parseOpen(payload).has_body) return;
       const refusal = {
         code: "too_many_streams",
         message: "this node carries at most 240 requests",
       } as const;
-      raw.socket.send(encodeReset(frame.streamId, refusal) as Uint8Array<ArrayBuffer>);
+      refuseStreams(raw.socket, message, refusal);
     });
     const messages = [{ role: "user", content: "hi" }];
     const asked: [string, object, object][] = [

@@ -1,7 +1,7 @@
 import { join } from "node:path";
+import { type EngineTarget, TunnelServer } from "@model-gateway/agent/tunnel-server.ts";
 import type { HelloParams } from "@model-gateway/protocol/agent.ts";
-import { encodeReset, FrameType } from "@model-gateway/protocol/tunnel/frames.ts";
-import { type EngineTarget, TunnelServer } from "@model-gateway/protocol/tunnel/server.ts";
+import { decodeFrames, encodeReset, FrameBatch, FrameType } from "@model-gateway/protocol/tunnel/frames.ts";
 import { SocketChannel } from "@model-gateway/protocol/tunnel/socket-channel.ts";
 import type { TestGateway } from "@model-gateway/testing/gateway.ts";
 import { type RunningNode, startNode, type Workplace } from "@model-gateway/testing/node.ts";
@@ -165,10 +165,16 @@ export const HELLO: HelloParams = {
   tunnel: true,
 };
 
-function refuseStream(socket: WebSocket, frame: Uint8Array): void {
-  if (frame[0] !== FrameType.open) return;
-  const streamId = new DataView(frame.buffer, frame.byteOffset).getUint32(1);
-  socket.send(encodeReset(streamId, { code: "no_model", message: "not here" }) as Uint8Array<ArrayBuffer>);
+/** Refuses what is asked through the tunnel. */
+export function refuseStreams(
+  socket: WebSocket,
+  message: Uint8Array,
+  refusal: Parameters<typeof encodeReset>[0] = { code: "no_model", message: "not here" },
+): void {
+  const batch = new FrameBatch((frames) => socket.send(frames));
+  for (const { type, streamId } of decodeFrames(message))
+    if (type === FrameType.open) batch.add(FrameType.reset, streamId, encodeReset(refusal));
+  batch.flush();
 }
 
 /** A node's end of the protocol by hand: it says what the test says, and accepts every order. */
@@ -204,7 +210,7 @@ export async function dialRaw(
   socket.binaryType = "arraybuffer";
   socket.onmessage = ({ data }) => {
     if (typeof data !== "string") {
-      if (!node.servesTunnel) refuseStream(socket, new Uint8Array(data as ArrayBuffer));
+      if (!node.servesTunnel) refuseStreams(socket, new Uint8Array(data as ArrayBuffer));
       return;
     }
     const message = JSON.parse(data) as RawNode["received"][number];
@@ -218,13 +224,14 @@ export async function dialRaw(
 /** Lets a node made by hand carry inference to an engine; `path` replaces the one that is asked for. */
 export function serveTunnel(node: RawNode, target: EngineTarget): { path: string | null } {
   const control: { path: string | null } = { path: null };
+  const channel = new SocketChannel({
+    send: (message) => node.socket.send(message),
+    bufferedBytes: () => node.socket.bufferedAmount,
+  });
   const server = new TunnelServer({
-    channel: new SocketChannel({
-      send: (frame) => node.socket.send(frame as Uint8Array<ArrayBuffer>),
-      bufferedBytes: () => node.socket.bufferedAmount,
-    }),
+    channel,
     target: () => target,
-    fetch: (url, init) => fetch(control.path ? `${target.baseUrl}${control.path}` : url, init),
+    pathOf: (path) => control.path ?? path,
   });
   node.servesTunnel = true;
   node.socket.addEventListener("message", ({ data }) => {

@@ -1,130 +1,194 @@
 /**
- * The gateway's end of the tunnel: `fetch` to an engine on the node, carried by frames. It streams in both directions,
- * stops reading when the caller does, and passes an abort on to the engine at once.
+ * The gateway's end of the tunnel: requests to an engine on the node, carried by frames. Answers are handed on as they
+ * come, held back while their reader is slow, and an abort reaches the engine at once.
  */
-import { type FrameChannel, ReceiveBody, SendWindow, sendBody } from "./flow.ts";
+import { type BodyReader, BodyReceiver, BodySender, type FrameChannel, type Pausable } from "./flow.ts";
 import {
-  decodeFrame,
-  encodeCredit,
+  decodeFrames,
   encodeOpen,
   encodeReset,
-  type Frame,
   FrameError,
   FrameType,
   type HeadMeta,
-  OpenMeta,
-  SPARE_STREAMS,
+  PATH,
+  parseCredit,
+  parseHead,
+  parseReset,
   STREAM_ID_MAX,
-  STREAMS_MAX,
   TunnelError,
 } from "./frames.ts";
 import { tunnelledHeaders } from "./headers.ts";
 
-/** Requests that wait for a place in the tunnel, in the order in which they came, and for how long. */
-export const WAITING_MAX = 2_000;
-const WAIT_MS = 60_000;
+export interface TunnelRequest {
+  modelId: string;
+  method: "GET" | "POST";
+  /** With query. */
+  path: string;
+  headers: Iterable<[string, string]>;
+  body: Uint8Array | null;
+}
+
+export interface AnswerReader extends BodyReader {
+  /** Comes first, unless the request fails before. */
+  head(meta: HeadMeta): void;
+}
+
+export interface TunnelStream extends Pausable {
+  /** Ends it; the reader hears nothing more. */
+  cancel(why?: string): void;
+}
+
+/** The least that a request of another instance needs of a node's tunnel. */
+export interface RelayedStream {
+  /** A frame from the instance that asks. */
+  send(type: FrameType, payload: Uint8Array): void;
+}
+
+/** One end of a stream. */
+interface Peer {
+  readonly hasBody: boolean;
+  receive(type: FrameType, payload: Uint8Array): void;
+  /** Ended by the other side. */
+  lost(error: TunnelError): void;
+}
 
 export interface TunnelFetchInit {
   method?: string;
   headers?: HeadersInit;
-  body?: string | Uint8Array<ArrayBuffer> | Blob | ReadableStream<Uint8Array> | null;
+  body?: string | Uint8Array<ArrayBuffer> | Blob | null;
   signal?: AbortSignal;
-  /** Deadline for the response's head; without it the caller's signal is the only deadline. */
-  headTimeoutMs?: number;
-}
-
-interface ClientStream {
-  id: number;
-  window: SendWindow;
-  body: ReceiveBody;
-  headArrived: boolean;
-  resolveHead: (head: HeadMeta) => void;
-  rejectHead: (error: unknown) => void;
-  /** Detaches from the caller's signal and deadline, and gives its place in the tunnel to the next. */
-  release: () => void;
-}
-
-interface Waiting {
-  /** It has a place now. */
-  enter: () => void;
-  fail: (error: TunnelError) => void;
 }
 
 const NULL_BODY_STATUS = new Set([204, 205, 304]);
 
 export class TunnelClient {
-  readonly #channel: FrameChannel;
-  readonly #waitMs: number;
-  readonly #streams = new Map<number, ClientStream>();
-  /** Requests with a body that the other side takes at once. */
-  streamsMax: number;
-  #placesTaken = 0;
-  readonly #waiting = new Set<Waiting>();
+  readonly #streams = new Map<number, Peer>();
+  /** Requests with a body that the node takes at once; probes have none. */
+  streamsMax = Number.POSITIVE_INFINITY;
+  #bodies = 0;
   #lastId = 0;
   #closedBecause: string | null = null;
 
-  constructor(options: { channel: FrameChannel; streamsMax?: number; waitMs?: number }) {
-    this.#channel = options.channel;
-    this.streamsMax = options.streamsMax ?? STREAMS_MAX;
-    this.#waitMs = options.waitMs ?? WAIT_MS;
-  }
+  constructor(readonly channel: FrameChannel) {}
 
   get openStreams(): number {
     return this.#streams.size;
   }
 
-  /**
-   * Like `fetch`, to `path` (with query) of the engine that serves `modelId`. Failures are TunnelErrors. Where the
-   * tunnel is full, a request with a body waits for a place; probes have none and do not wait.
-   */
-  async fetch(modelId: string, path: string, init: TunnelFetchInit = {}): Promise<Response> {
-    init.signal?.throwIfAborted();
-    if (this.#closedBecause !== null) throw new TunnelError("tunnel_closed", this.#closedBecause);
-    const body = bodyOf(init);
-    const meta = OpenMeta.parse({
+  /** Throws a TunnelError when the tunnel is gone or full. */
+  open(request: TunnelRequest, reader: AnswerReader): TunnelStream {
+    const { modelId, method, path, body } = request;
+    if (!PATH.test(path)) throw new FrameError("a path begins with a slash and has no spaces");
+    const meta = encodeOpen({
       model_id: modelId,
-      method: init.method ?? (body ? "POST" : "GET"),
+      method,
       path,
-      headers: headersOf(init, body),
+      headers: tunnelledHeaders(request.headers),
       has_body: body !== null,
     });
-    if (body && this.#placesTaken >= this.streamsMax) await this.#waitForPlace(init.signal);
-    else if (body) this.#placesTaken++;
-    else if (this.#streams.size >= this.streamsMax + SPARE_STREAMS) throw this.#full();
-    const head = Promise.withResolvers<HeadMeta>();
-    const stream = this.#createStream(head.resolve, head.reject);
-    if (body) stream.release = () => this.#leavePlace();
-    try {
-      this.#channel.send(encodeOpen(stream.id, meta));
-    } catch (error) {
-      this.#remove(stream);
-      throw error;
-    }
-    if (body) this.#pumpRequest(stream, body.stream);
+    const streamId = this.#enter(body !== null);
+    const stream = new ClientStream(this, streamId, reader, body);
+    this.#streams.set(streamId, stream);
+    this.channel.send(FrameType.open, streamId, meta);
+    if (body) stream.sender.write(body);
+    if (body) stream.sender.end();
+    return stream;
+  }
 
-    this.#watchCaller(stream, init);
-    const { status, headers } = await head.promise;
-    const empty = NULL_BODY_STATUS.has(status) || meta.method === "HEAD";
-    try {
-      return new Response(empty ? null : stream.body.stream, { status, headers });
-    } catch {
-      const error = new TunnelError("protocol_error", "the node sent headers that are none");
-      this.#abandon(stream, error, "protocol_error");
-      throw error;
-    }
+  /**
+   * Carries a stream of another instance, whose OPEN this is: frames pass as they are, so that flow control and
+   * cancellation reach from end to end.
+   */
+  relay(open: { payload: Uint8Array; hasBody: boolean }, toAsker: RelayedStream["send"]): RelayedStream {
+    const streamId = this.#enter(open.hasBody);
+    this.#streams.set(streamId, {
+      hasBody: open.hasBody,
+      receive: (type, payload) => {
+        if (type === FrameType.end || type === FrameType.reset) this.leave(streamId);
+        toAsker(type, payload);
+      },
+      lost: (error) => toAsker(FrameType.reset, encodeReset(error)),
+    });
+    this.channel.send(FrameType.open, streamId, open.payload);
+    return {
+      send: (type, payload) => {
+        if (!this.#streams.has(streamId)) return;
+        if (type === FrameType.reset) this.leave(streamId);
+        this.channel.send(type, streamId, payload);
+      },
+    };
+  }
+
+  /** `open` in the form of the runtime's `fetch`. */
+  async fetch(modelId: string, path: string, init: TunnelFetchInit = {}): Promise<Response> {
+    const { signal } = init;
+    signal?.throwIfAborted();
+    const body = await bytesOf(init.body);
+    const { promise, resolve, reject } = Promise.withResolvers<Response>();
+    let controller!: ReadableStreamDefaultController<Uint8Array>;
+    let fail = reject;
+    const onAbort = () => {
+      stream.cancel();
+      fail(signal!.reason);
+    };
+    const done = () => signal?.removeEventListener("abort", onAbort);
+    const content = new ReadableStream<Uint8Array>({
+      start: (given) => {
+        controller = given;
+      },
+      pull: () => stream.resume(),
+      cancel: () => {
+        done();
+        stream.cancel();
+      },
+    });
+    const stream = this.open(
+      {
+        modelId,
+        method: body ? "POST" : "GET",
+        path,
+        headers: new Headers(init.headers),
+        body,
+      },
+      {
+        head({ status, headers }) {
+          fail = (error) => controller.error(error);
+          try {
+            resolve(new Response(NULL_BODY_STATUS.has(status) ? null : content, { status, headers }));
+          } catch {
+            stream.cancel("headers that are none");
+            reject(new TunnelError("protocol_error", "the node sent headers that are none"));
+          }
+        },
+        piece(bytes) {
+          controller.enqueue(bytes);
+          if ((controller.desiredSize ?? 0) <= 0) stream.pause();
+        },
+        end() {
+          done();
+          controller.close();
+        },
+        failed(error) {
+          done();
+          fail(error);
+        },
+      },
+    );
+    signal?.addEventListener("abort", onAbort, { once: true });
+    return promise;
   }
 
   /** Handles one binary message from the node. Throws FrameError when the node violates the protocol. */
   receive(message: Uint8Array): void {
-    const frame = decodeFrame(message);
-    if (frame.type === FrameType.open) throw new FrameError("only the gateway opens streams");
-    const stream = this.#streams.get(frame.streamId);
-    if (!stream) return;
-    try {
-      this.#receive(stream, frame);
-    } catch (error) {
-      if (!(error instanceof FrameError)) throw error;
-      this.#abandon(stream, new TunnelError("protocol_error", error.message), "protocol_error");
+    for (const { type, streamId, payload } of decodeFrames(message)) {
+      if (type === FrameType.open) throw new FrameError("only the gateway opens streams");
+      const stream = this.#streams.get(streamId);
+      try {
+        stream?.receive(type, payload);
+      } catch (error) {
+        if (!(error instanceof FrameError)) throw error;
+        this.reset(streamId, new TunnelError("protocol_error", error.message));
+      }
     }
   }
 
@@ -132,165 +196,101 @@ export class TunnelClient {
   close(reason: string): void {
     if (this.#closedBecause !== null) return;
     this.#closedBecause = reason;
-    for (const { fail } of this.#waiting) fail(new TunnelError("tunnel_closed", reason));
-    for (const stream of [...this.#streams.values()])
-      this.#finish(stream, new TunnelError("tunnel_closed", reason));
+    const streams = [...this.#streams.values()];
+    this.#streams.clear();
+    for (const stream of streams) stream.lost(new TunnelError("tunnel_closed", reason));
   }
 
-  #full(): TunnelError {
-    return new TunnelError(
-      "too_many_streams",
-      `the node has ${this.streamsMax} requests, as many as it takes`,
-    );
-  }
-
-  /** Returns with a place, or throws. */
-  async #waitForPlace(signal: AbortSignal | undefined): Promise<void> {
-    if (this.#waiting.size >= WAITING_MAX) throw this.#full();
-    await new Promise<void>((resolve, reject) => {
-      const done = (settle: () => void) => {
-        this.#waiting.delete(waiting);
-        clearTimeout(timer);
-        signal?.removeEventListener("abort", onAbort);
-        settle();
-      };
-      const waiting: Waiting = { enter: () => done(resolve), fail: (error) => done(() => reject(error)) };
-      const onAbort = () => done(() => reject(signal?.reason));
-      signal?.addEventListener("abort", onAbort, { once: true });
-      const timer = setTimeout(() => waiting.fail(this.#full()), this.#waitMs);
-      this.#waiting.add(waiting);
-    });
-    // Both may have happened since it was given its place.
-    if (this.#closedBecause === null && !signal?.aborted) return;
-    this.#leavePlace();
-    throw signal?.aborted ? signal.reason : new TunnelError("tunnel_closed", this.#closedBecause!);
-  }
-
-  /** The place goes to the one that has waited longest. */
-  #leavePlace(): void {
-    const [next] = this.#waiting;
-    if (next && this.#placesTaken <= this.streamsMax) next.enter();
-    else this.#placesTaken--;
-  }
-
-  #createStream(
-    resolveHead: ClientStream["resolveHead"],
-    rejectHead: ClientStream["rejectHead"],
-  ): ClientStream {
+  #enter(hasBody: boolean): number {
+    if (this.#closedBecause !== null) throw new TunnelError("tunnel_closed", this.#closedBecause);
+    if (hasBody && this.#bodies >= this.streamsMax)
+      throw new TunnelError(
+        "too_many_streams",
+        `the node has ${this.streamsMax} requests, as many as it takes`,
+      );
     do this.#lastId = this.#lastId >= STREAM_ID_MAX ? 1 : this.#lastId + 1;
     while (this.#streams.has(this.#lastId));
-    const id = this.#lastId;
-    const stream: ClientStream = {
-      id,
-      window: new SendWindow(),
-      headArrived: false,
-      resolveHead,
-      rejectHead,
-      release: () => undefined,
-      body: new ReceiveBody({
-        onCredit: (bytes) => this.#channel.send(encodeCredit(id, bytes)),
-        onCancel: () => this.#abandon(stream, new TunnelError("cancelled", "the caller went away")),
-      }),
-    };
-    this.#streams.set(id, stream);
+    if (hasBody) this.#bodies++;
+    return this.#lastId;
+  }
+
+  leave(streamId: number): Peer | null {
+    const stream = this.#streams.get(streamId);
+    if (!stream) return null;
+    this.#streams.delete(streamId);
+    if (stream.hasBody) this.#bodies--;
     return stream;
   }
 
-  #watchCaller(stream: ClientStream, { signal, headTimeoutMs }: TunnelFetchInit): void {
-    const onAbort = () => this.#abandon(stream, signal?.reason);
-    signal?.addEventListener("abort", onAbort, { once: true });
-    const onLate = () => {
-      if (!stream.headArrived)
-        this.#abandon(stream, new TunnelError("timeout", `no response head in ${headTimeoutMs} ms`));
-    };
-    const timer = headTimeoutMs === undefined ? undefined : setTimeout(onLate, headTimeoutMs);
-    const { release } = stream;
-    stream.release = () => {
-      release();
-      signal?.removeEventListener("abort", onAbort);
-      clearTimeout(timer);
-    };
-  }
-
-  #remove(stream: ClientStream): boolean {
-    if (!this.#streams.delete(stream.id)) return false;
-    stream.release();
-    return true;
-  }
-
-  #receive(stream: ClientStream, frame: Exclude<Frame, { type: typeof FrameType.open }>): void {
-    switch (frame.type) {
-      case FrameType.head:
-        if (stream.headArrived) throw new FrameError("a second response head");
-        stream.headArrived = true;
-        stream.resolveHead(frame.meta);
-        return;
-      case FrameType.data:
-        if (!stream.headArrived) throw new FrameError("body before head");
-        stream.body.push(frame.bytes);
-        return;
-      case FrameType.end:
-        if (!stream.headArrived) throw new FrameError("end before head");
-        this.#remove(stream);
-        // The rest of the request is pointless once the response is complete.
-        stream.window.fail(new TunnelError("cancelled", "the response is complete"));
-        stream.body.end();
-        return;
-      case FrameType.reset:
-        this.#finish(stream, new TunnelError(frame.code, frame.message));
-        return;
-      case FrameType.credit:
-        stream.window.grant(frame.creditBytes);
-    }
-  }
-
-  #pumpRequest(stream: ClientStream, source: ReadableStream<Uint8Array>): void {
-    sendBody({ channel: this.#channel, streamId: stream.id, window: stream.window, source }).catch(
-      (error: unknown) => this.#abandon(stream, error),
-    );
-  }
-
-  /** Ends a stream from this side: the node is told, and the local caller sees `reason` at once. */
-  #abandon(stream: ClientStream, reason: unknown, code: "cancelled" | "protocol_error" = "cancelled"): void {
-    if (!this.#remove(stream)) return;
-    const message = reason instanceof Error ? reason.message : "the caller went away";
-    this.#channel.send(encodeReset(stream.id, { code, message }));
-    stream.window.fail(new TunnelError("cancelled", message));
-    stream.rejectHead(reason);
-    stream.body.failNow(reason);
-  }
-
-  /** Ends a stream from the other side: what has arrived may still be read, then comes the error. */
-  #finish(stream: ClientStream, error: TunnelError): void {
-    if (!this.#remove(stream)) return;
-    stream.window.fail(error);
-    stream.rejectHead(error);
-    stream.body.failAfterBuffered(error);
+  /** Ends a stream from this side and tells the node; its reader is told, too. */
+  reset(streamId: number, error: TunnelError): void {
+    const stream = this.leave(streamId);
+    if (!stream) return;
+    this.channel.send(FrameType.reset, streamId, encodeReset(error));
+    stream.lost(error);
   }
 }
 
-interface OutgoingBody {
-  stream: ReadableStream<Uint8Array>;
-  lengthBytes: number | null;
+/** A request of this process. */
+class ClientStream implements Peer, TunnelStream {
+  readonly sender: BodySender;
+  readonly hasBody: boolean;
+  readonly #body: BodyReceiver;
+  #hasHead = false;
+
+  constructor(
+    readonly client: TunnelClient,
+    readonly streamId: number,
+    readonly reader: AnswerReader,
+    body: Uint8Array | null,
+  ) {
+    const options = { channel: client.channel, streamId };
+    this.hasBody = body !== null;
+    this.sender = new BodySender(options);
+    this.#body = new BodyReceiver(options, reader);
+  }
+
+  receive(type: FrameType, payload: Uint8Array): void {
+    if (type === FrameType.data && this.#hasHead) this.#body.push(payload);
+    else if (type === FrameType.head && !this.#hasHead) {
+      const meta = parseHead(payload);
+      this.#hasHead = true;
+      this.reader.head(meta);
+    } else if (type === FrameType.end && this.#hasHead) {
+      this.client.leave(this.streamId);
+      // The rest of the request is pointless once the answer is complete.
+      this.sender.close();
+      this.#body.end();
+    } else if (type === FrameType.credit) this.sender.grant(parseCredit(payload));
+    else if (type === FrameType.reset) {
+      const error = parseReset(payload);
+      this.client.leave(this.streamId);
+      this.lost(error);
+    } else throw new FrameError("an answer is one head, its body and its end");
+  }
+
+  lost(error: TunnelError): void {
+    this.sender.close();
+    this.#body.end(error);
+  }
+
+  pause(): void {
+    this.#body.pause();
+  }
+
+  resume(): void {
+    this.#body.resume();
+  }
+
+  cancel(message = "the caller went away"): void {
+    if (!this.client.leave(this.streamId)) return;
+    this.sender.close();
+    this.client.channel.send(FrameType.reset, this.streamId, encodeReset({ code: "cancelled", message }));
+  }
 }
 
-function bodyOf(init: TunnelFetchInit): OutgoingBody | null {
-  const { body } = init;
+async function bytesOf(body: TunnelFetchInit["body"]): Promise<Uint8Array | null> {
   if (body === undefined || body === null) return null;
-  if (body instanceof ReadableStream) return { stream: body, lengthBytes: null };
-  if (body instanceof Blob) return { stream: body.stream(), lengthBytes: body.size };
-  const bytes = typeof body === "string" ? new TextEncoder().encode(body) : body;
-  const stream = new ReadableStream<Uint8Array>({
-    start(controller) {
-      if (bytes.byteLength > 0) controller.enqueue(bytes);
-      controller.close();
-    },
-  });
-  return { stream, lengthBytes: bytes.byteLength };
-}
-
-function headersOf(init: TunnelFetchInit, body: OutgoingBody | null): [string, string][] {
-  const headers = new Headers(init.headers);
-  if (body && body.lengthBytes !== null) headers.set("content-length", String(body.lengthBytes));
-  return tunnelledHeaders(headers);
+  if (typeof body === "string") return Buffer.from(body);
+  return body instanceof Blob ? new Uint8Array(await body.arrayBuffer()) : body;
 }

@@ -1,55 +1,104 @@
-/** Flow control of one direction of a tunnelled stream: the sender's window and the receiver's buffer. */
-import { DATA_BYTES_MAX, encodeData, encodeEnd, FrameError, WINDOW_BYTES } from "./frames.ts";
+/** Flow control of a tunnelled stream: a body on its way out, and one on its way in. */
+import { DATA_BYTES_MAX, encodeCredit, FrameError, FrameType, WINDOW_BYTES } from "./frames.ts";
 
 /** Carries frames. `send` never throws: on a dead channel it does nothing, and the owner closes the tunnel. */
 export interface FrameChannel {
-  send(frame: Uint8Array): void;
-  /** Null while the channel accepts more; otherwise a promise that resolves when it does, or when it ends. */
-  writable(): Promise<void> | null;
+  send(type: FrameType, streamId: number, payload?: Uint8Array): void;
+  /** Bodies wait while it is full. */
+  readonly isFull: boolean;
+  /** Calls `run` once, when the channel is no longer full. */
+  whenWritable(run: () => void): void;
 }
 
-/** Credit from the peer for body bytes. */
-export class SendWindow {
-  #availableBytes = WINDOW_BYTES;
-  #failure: Error | null = null;
-  #wake: (() => void) | null = null;
-  #onFail: ((error: Error) => void) | null = null;
+/** What can be told to stop for a while. */
+export interface Pausable {
+  pause(): void;
+  resume(): void;
+}
 
-  /** Takes between 1 and `bytesMax` bytes of credit, waiting while there is none. Throws once failed. */
-  async take(bytesMax: number): Promise<number> {
-    while (this.#availableBytes === 0 && !this.#failure) {
-      await new Promise<void>((resolve) => {
-        this.#wake = resolve;
-      });
-    }
-    if (this.#failure) throw this.#failure;
-    const taken = Math.min(bytesMax, this.#availableBytes);
-    this.#availableBytes -= taken;
-    return taken;
+interface StreamOptions {
+  channel: FrameChannel;
+  streamId: number;
+}
+
+/** Sends one body within the peer's credit and no faster than the channel takes it; its source is paused meanwhile. */
+export class BodySender {
+  source: Pausable | null = null;
+  /** Called once everything is sent. */
+  whenOver: () => void = () => {};
+  #creditBytes = WINDOW_BYTES;
+  #pending: Uint8Array[] = [];
+  #isPaused = false;
+  #isWaiting = false;
+  #isEnding = false;
+  #isOver = false;
+
+  constructor(readonly options: StreamOptions) {}
+
+  write(bytes: Uint8Array): void {
+    if (this.#isOver || bytes.byteLength === 0) return;
+    this.#pending.push(bytes);
+    this.#pump();
+    if (this.#pending.length === 0 || this.#isPaused) return;
+    this.#isPaused = true;
+    this.source?.pause();
+  }
+
+  end(): void {
+    this.#isEnding = true;
+    this.#pump();
   }
 
   grant(bytes: number): void {
-    if (this.#availableBytes + bytes > WINDOW_BYTES)
+    if (this.#creditBytes + bytes > WINDOW_BYTES)
       throw new FrameError("more credit given than was ever taken");
-    this.#availableBytes += bytes;
-    this.#wake?.();
+    this.#creditBytes += bytes;
+    this.#pump();
   }
 
-  fail(error: Error): void {
-    if (this.#failure) return;
-    this.#failure = error;
-    this.#wake?.();
-    this.#onFail?.(error);
+  /** Nothing more is sent. */
+  close(): void {
+    this.#isOver = true;
+    this.#pending = [];
   }
 
-  get failed(): boolean {
-    return this.#failure !== null;
+  #pump(): void {
+    const { channel, streamId } = this.options;
+    while (this.#pending.length > 0) {
+      if (channel.isFull) this.#wait();
+      const piece = this.#pending[0]!;
+      const bytes = channel.isFull ? 0 : Math.min(this.#creditBytes, DATA_BYTES_MAX, piece.byteLength);
+      if (bytes === 0) return;
+      this.#creditBytes -= bytes;
+      channel.send(FrameType.data, streamId, piece.subarray(0, bytes));
+      if (bytes === piece.byteLength) this.#pending.shift();
+      else this.#pending[0] = piece.subarray(bytes);
+    }
+    if (this.#isEnding && !this.#isOver) {
+      this.#isOver = true;
+      channel.send(FrameType.end, streamId);
+      this.whenOver();
+    } else if (this.#isPaused) {
+      this.#isPaused = false;
+      this.source?.resume();
+    }
   }
 
-  onFail(callback: (error: Error) => void): void {
-    this.#onFail = callback;
-    if (this.#failure) callback(this.#failure);
+  #wait(): void {
+    if (this.#isWaiting) return;
+    this.#isWaiting = true;
+    this.options.channel.whenWritable(() => {
+      this.#isWaiting = false;
+      this.#pump();
+    });
   }
+}
+
+/** Receives a body as it comes. */
+export interface BodyReader {
+  piece(bytes: Uint8Array): void;
+  end(): void;
+  failed(error: unknown): void;
 }
 
 /** Credit is returned in lumps of this size, so that a stream of tokens costs few credit frames. */
@@ -57,140 +106,68 @@ const CREDIT_LUMP_BYTES = WINDOW_BYTES / 2;
 /** More unread pieces than this are joined, so that one-byte frames cost no more memory than their bytes. */
 const PIECES_MAX = 128;
 
-/** Received body bytes, as a stream that its consumer reads at its own pace. */
-export class ReceiveBody {
-  readonly stream: ReadableStream<Uint8Array<ArrayBuffer>>;
-  #pieces: Uint8Array<ArrayBuffer>[] = [];
-  #bufferedBytes = 0;
-  #takenBytes = 0;
-  #outstandingBytes = 0;
-  #ended = false;
-  #failure: unknown = null;
-  #cancelled = false;
-  #wake: (() => void) | null = null;
-  #controller: ReadableStreamDefaultController<Uint8Array<ArrayBuffer>> | null = null;
-  readonly #onCredit: (bytes: number) => void;
+/** Hands a body on as it comes; while paused it keeps what arrives, at most the window. */
+export class BodyReceiver implements Pausable {
+  #pieces: Uint8Array[] = [];
+  /** Arrived, and not returned as credit. */
+  #heldBytes = 0;
+  /** Of these, what was handed on. */
+  #readBytes = 0;
+  #isPaused = false;
+  #ending: { error: unknown } | null = null;
 
-  constructor(options: { onCredit: (bytes: number) => void; onCancel: (reason: unknown) => void }) {
-    this.#onCredit = options.onCredit;
-    this.stream = new ReadableStream<Uint8Array<ArrayBuffer>>(
-      {
-        start: (controller) => {
-          this.#controller = controller;
-        },
-        pull: (controller) => this.#pull(controller),
-        cancel: (reason) => {
-          this.#cancelled = true;
-          this.#drop();
-          options.onCancel(reason);
-        },
-      },
-      { highWaterMark: 0 },
-    );
-  }
+  constructor(
+    readonly options: StreamOptions,
+    readonly reader: BodyReader,
+  ) {}
 
   push(bytes: Uint8Array): void {
-    this.#outstandingBytes += bytes.byteLength;
-    if (this.#outstandingBytes > WINDOW_BYTES) throw new FrameError("body bytes sent without credit");
-    if (this.#cancelled || this.#ended) return;
-    this.#pieces.push(bytes as Uint8Array<ArrayBuffer>);
-    this.#bufferedBytes += bytes.byteLength;
-    if (this.#pieces.length > PIECES_MAX) this.#pieces = [joined(this.#pieces, this.#bufferedBytes)];
-    this.#wake?.();
-  }
-
-  end(): void {
-    this.#ended = true;
-    this.#wake?.();
-  }
-
-  /** Ends the body with an error once everything that has arrived is read. */
-  failAfterBuffered(error: unknown): void {
-    this.#failure ??= error;
-    this.end();
-  }
-
-  /** Ends the body with an error at once and drops what was not read yet. */
-  failNow(error: unknown): void {
-    if (this.#cancelled || (this.#ended && this.#pieces.length === 0 && !this.#failure)) return;
-    this.#drop();
-    this.#cancelled = true;
-    this.#controller?.error(error);
-    this.end();
-  }
-
-  async #pull(controller: ReadableStreamDefaultController<Uint8Array<ArrayBuffer>>): Promise<void> {
-    while (this.#pieces.length === 0 && !this.#ended && !this.#cancelled) {
-      await new Promise<void>((resolve) => {
-        this.#wake = resolve;
-      });
+    this.#heldBytes += bytes.byteLength;
+    if (this.#heldBytes > WINDOW_BYTES) throw new FrameError("body bytes sent without credit");
+    if (bytes.byteLength === 0 || bytes.byteLength > DATA_BYTES_MAX)
+      throw new FrameError(`data frame of ${bytes.byteLength} bytes`);
+    if (this.#ending) return;
+    if (!this.#isPaused) {
+      this.#handOn(bytes);
+      return;
     }
-    if (this.#cancelled) return;
-    const piece = this.#pieces.shift();
-    if (piece) {
-      this.#bufferedBytes -= piece.byteLength;
-      this.#taken(piece.byteLength);
-      controller.enqueue(piece);
-    } else if (this.#failure) controller.error(this.#failure);
-    else controller.close();
+    // A copy: a view would keep the whole message.
+    this.#pieces.push(bytes.slice());
+    if (this.#pieces.length > PIECES_MAX) this.#pieces = [Buffer.concat(this.#pieces)];
   }
 
-  #taken(bytes: number): void {
-    this.#takenBytes += bytes;
-    if (this.#ended || this.#takenBytes < CREDIT_LUMP_BYTES) return;
-    const creditBytes = this.#takenBytes;
-    this.#takenBytes = 0;
-    this.#outstandingBytes -= creditBytes;
-    this.#onCredit(creditBytes);
+  /** With an error: the body broke off. What has arrived is handed on first. */
+  end(error: unknown = null): void {
+    this.#ending ??= { error };
+    if (!this.#isPaused) this.#finish();
   }
 
-  #drop(): void {
-    this.#pieces = [];
-    this.#bufferedBytes = 0;
-    this.#wake?.();
+  pause(): void {
+    this.#isPaused = true;
   }
-}
 
-function joined(pieces: Uint8Array[], totalBytes: number): Uint8Array<ArrayBuffer> {
-  const whole = new Uint8Array(totalBytes);
-  let offset = 0;
-  for (const piece of pieces) {
-    whole.set(piece, offset);
-    offset += piece.byteLength;
+  resume(): void {
+    this.#isPaused = false;
+    while (!this.#isPaused && this.#pieces.length > 0) this.#handOn(this.#pieces.shift()!);
+    if (!this.#isPaused && this.#ending) this.#finish();
   }
-  return whole;
-}
 
-/**
- * Sends a whole body within the window, then END. Throws what the source throws. When the window fails, the source is
- * cancelled, even while it is silent.
- */
-export async function sendBody(options: {
-  channel: FrameChannel;
-  streamId: number;
-  window: SendWindow;
-  source: ReadableStream<Uint8Array>;
-}): Promise<void> {
-  const { channel, streamId, window } = options;
-  const reader = options.source.getReader();
-  // An error while cancelling concerns no one.
-  const stopSource = (error: unknown) => void reader.cancel(error).catch(() => undefined);
-  window.onFail(stopSource);
-  try {
-    for (;;) {
-      const { done, value } = await reader.read();
-      if (done) break;
-      for (let offset = 0; offset < value.byteLength; ) {
-        const bytes = await window.take(Math.min(DATA_BYTES_MAX, value.byteLength - offset));
-        const congestion = channel.writable();
-        if (congestion) await congestion;
-        if (!window.failed) channel.send(encodeData(streamId, value.subarray(offset, offset + bytes)));
-        offset += bytes;
-      }
+  #finish(): void {
+    const { error } = this.#ending!;
+    // Whoever resumes it again must not hear of the end twice.
+    this.#isPaused = true;
+    if (error === null) this.reader.end();
+    else this.reader.failed(error);
+  }
+
+  #handOn(bytes: Uint8Array): void {
+    this.#readBytes += bytes.byteLength;
+    if (this.#readBytes >= CREDIT_LUMP_BYTES && !this.#ending) {
+      const { channel, streamId } = this.options;
+      channel.send(FrameType.credit, streamId, encodeCredit(this.#readBytes));
+      this.#heldBytes -= this.#readBytes;
+      this.#readBytes = 0;
     }
-  } catch (error) {
-    stopSource(error);
-    throw error;
+    this.reader.piece(bytes);
   }
-  if (!window.failed) channel.send(encodeEnd(streamId));
 }

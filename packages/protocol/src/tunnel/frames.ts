@@ -1,9 +1,10 @@
 /**
- * The binary frames of HTTP tunnelled over the agent's WebSocket, one frame per binary message:
+ * The binary frames of HTTP tunnelled over the agent's WebSocket, one or more per binary message:
  *
  *     byte 0      type
  *     bytes 1-4   stream id, unsigned, big endian; chosen by the gateway, 1 and up
- *     bytes 5-    payload
+ *     bytes 5-8   length of the payload, likewise
+ *     bytes 9-    payload
  *
  * A stream is one HTTP exchange. OPEN (gateway) starts it; DATA and END carry the request body one way and, after HEAD
  * (agent), the response body the other way. Body bytes need credit: each direction starts with WINDOW_BYTES, and
@@ -23,26 +24,24 @@ export const FrameType = {
 } as const;
 export type FrameType = (typeof FrameType)[keyof typeof FrameType];
 
-export const HEADER_BYTES = 5;
+const HEADER_BYTES = 9;
 /** Unread body bytes that one direction of one stream may hold in memory. */
 export const WINDOW_BYTES = 256 * 1024;
 /** Small, so that tokens of other streams get through between two frames of a large body. */
 export const DATA_BYTES_MAX = 32 * 1024;
-export const META_BYTES_MAX = 64 * 1024;
-export const FRAME_BYTES_MAX = HEADER_BYTES + META_BYTES_MAX;
+const META_BYTES_MAX = 64 * 1024;
+export const MESSAGE_BYTES_MAX = 256 * 1024;
 export const STREAM_ID_MAX = 0xffff_ffff;
-/** Requests that one node takes at once. */
-export const STREAMS_MAX = 2_000;
-/** What a node takes besides, so that probes are answered while it is full. */
-export const SPARE_STREAMS = 40;
 
+/** Nothing in it can lead to another host. */
+export const PATH = /^\/[\x21-\x7e]*$/;
 const HeaderList = z.array(z.tuple([z.string(), z.string()])).max(200);
 
 export const OpenMeta = z.object({
   model_id: ModelId,
   method: z.string().regex(/^[A-Z]{3,10}$/),
   /** Path and query of the engine's request line. */
-  path: z.string().regex(/^\/[\x21-\x7e]*$/),
+  path: z.string().regex(PATH),
   headers: HeaderList,
   has_body: z.boolean(),
 });
@@ -63,7 +62,7 @@ export const ResetCode = z.enum([
   "too_many_streams",
   /** The other side violated this protocol. */
   "protocol_error",
-  /** The WebSocket under the stream is gone. Never sent; reported to local callers. */
+  /** The WebSocket under the stream is gone. */
   "tunnel_closed",
   /** No HEAD within the caller's deadline. Never sent; reported to local callers. */
   "timeout",
@@ -93,52 +92,34 @@ export class FrameError extends Error {
   override name = "FrameError";
 }
 
-export type Frame =
-  | { type: typeof FrameType.open; streamId: number; meta: OpenMeta }
-  | { type: typeof FrameType.head; streamId: number; meta: HeadMeta }
-  | { type: typeof FrameType.data; streamId: number; bytes: Uint8Array }
-  | { type: typeof FrameType.end; streamId: number }
-  | { type: typeof FrameType.reset; streamId: number; code: ResetCode; message: string }
-  | { type: typeof FrameType.credit; streamId: number; creditBytes: number };
+export interface Frame {
+  type: FrameType;
+  streamId: number;
+  payload: Uint8Array;
+}
 
+const NOTHING = new Uint8Array(0);
 const encoder = new TextEncoder();
 const decoder = new TextDecoder("utf-8", { fatal: true });
 
-function frameOf(type: FrameType, streamId: number, payload: Uint8Array): Uint8Array {
-  const frame = new Uint8Array(HEADER_BYTES + payload.byteLength);
-  frame[0] = type;
-  new DataView(frame.buffer).setUint32(1, streamId);
-  frame.set(payload, HEADER_BYTES);
-  return frame;
-}
-
-function metaFrame(type: FrameType, streamId: number, meta: unknown): Uint8Array {
+function encodeMeta(meta: unknown): Uint8Array {
   const payload = encoder.encode(JSON.stringify(meta));
   if (payload.byteLength > META_BYTES_MAX)
     throw new FrameError(
       `the headers of a tunnelled message take ${payload.byteLength} bytes; at most ${META_BYTES_MAX} fit`,
     );
-  return frameOf(type, streamId, payload);
+  return payload;
 }
 
-export const encodeOpen = (streamId: number, meta: OpenMeta) => metaFrame(FrameType.open, streamId, meta);
-export const encodeHead = (streamId: number, meta: HeadMeta) => metaFrame(FrameType.head, streamId, meta);
-export const encodeEnd = (streamId: number) => frameOf(FrameType.end, streamId, new Uint8Array(0));
+export const encodeOpen = (meta: OpenMeta): Uint8Array => encodeMeta(meta);
+export const encodeHead = (meta: HeadMeta): Uint8Array => encodeMeta(meta);
+export const encodeReset = ({ code, message }: { code: ResetCode; message: string }): Uint8Array =>
+  encodeMeta({ code, message: message.slice(0, 4096) });
 
-export function encodeData(streamId: number, bytes: Uint8Array): Uint8Array {
-  if (bytes.byteLength === 0 || bytes.byteLength > DATA_BYTES_MAX)
-    throw new FrameError(`a data frame carries 1-${DATA_BYTES_MAX} bytes, not ${bytes.byteLength}`);
-  return frameOf(FrameType.data, streamId, bytes);
-}
-
-export function encodeReset(streamId: number, reset: { code: ResetCode; message: string }): Uint8Array {
-  return metaFrame(FrameType.reset, streamId, { code: reset.code, message: reset.message.slice(0, 4096) });
-}
-
-export function encodeCredit(streamId: number, creditBytes: number): Uint8Array {
+export function encodeCredit(creditBytes: number): Uint8Array {
   const payload = new Uint8Array(4);
   new DataView(payload.buffer).setUint32(0, creditBytes);
-  return frameOf(FrameType.credit, streamId, payload);
+  return payload;
 }
 
 function parseMeta<T>(schema: z.ZodType<T>, payload: Uint8Array, what: string): T {
@@ -150,32 +131,62 @@ function parseMeta<T>(schema: z.ZodType<T>, payload: Uint8Array, what: string): 
   }
 }
 
-/** Decodes one binary message. Throws FrameError for anything that is not part of this protocol. */
-export function decodeFrame(message: Uint8Array): Frame {
-  if (message.byteLength < HEADER_BYTES) throw new FrameError("frame shorter than its header");
+export const parseOpen = (payload: Uint8Array): OpenMeta => parseMeta(OpenMeta, payload, "open");
+export const parseHead = (payload: Uint8Array): HeadMeta => parseMeta(HeadMeta, payload, "head");
+
+export function parseReset(payload: Uint8Array): TunnelError {
+  const { code, message } = parseMeta(ResetMeta, payload, "reset");
+  return new TunnelError(code, message);
+}
+
+export function parseCredit(payload: Uint8Array): number {
+  if (payload.byteLength !== 4) throw new FrameError("credit frame without its number");
+  return new DataView(payload.buffer, payload.byteOffset).getUint32(0);
+}
+
+/** The frames of one binary message. Throws FrameError for anything that is not part of this protocol. */
+export function decodeFrames(message: Uint8Array): Frame[] {
+  if (message.byteLength > MESSAGE_BYTES_MAX)
+    throw new FrameError(`a message of ${message.byteLength} bytes`);
   const view = new DataView(message.buffer, message.byteOffset, message.byteLength);
-  const streamId = view.getUint32(1);
-  if (streamId === 0) throw new FrameError("stream id 0 is not used");
-  const payload = message.subarray(HEADER_BYTES);
-  const type = message[0];
-  switch (type) {
-    case FrameType.open:
-      return { type, streamId, meta: parseMeta(OpenMeta, payload, "open") };
-    case FrameType.head:
-      return { type, streamId, meta: parseMeta(HeadMeta, payload, "head") };
-    case FrameType.data:
-      if (payload.byteLength === 0 || payload.byteLength > DATA_BYTES_MAX)
-        throw new FrameError(`data frame of ${payload.byteLength} bytes`);
-      return { type, streamId, bytes: payload };
-    case FrameType.end:
-      return { type, streamId };
-    case FrameType.reset:
-      return { type, streamId, ...parseMeta(ResetMeta, payload, "reset") };
-    case FrameType.credit: {
-      if (payload.byteLength !== 4) throw new FrameError("credit frame without its number");
-      return { type, streamId, creditBytes: view.getUint32(HEADER_BYTES) };
-    }
-    default:
-      throw new FrameError(`unknown frame type ${type}`);
+  const frames: Frame[] = [];
+  for (let at = 0; at < message.byteLength || frames.length === 0; ) {
+    if (message.byteLength - at < HEADER_BYTES) throw new FrameError("frame shorter than its header");
+    const type = message[at]! as FrameType;
+    const streamId = view.getUint32(at + 1);
+    const end = at + HEADER_BYTES + view.getUint32(at + 5);
+    if (type < FrameType.open || type > FrameType.credit) throw new FrameError(`unknown frame type ${type}`);
+    if (streamId === 0) throw new FrameError("stream id 0 is not used");
+    if (end > message.byteLength) throw new FrameError("frame cut off");
+    frames.push({ type, streamId, payload: message.subarray(at + HEADER_BYTES, end) });
+    at = end;
+  }
+  return frames;
+}
+
+/** Collects the frames of one turn of the event loop into one message. */
+export class FrameBatch {
+  readonly #buffer = new Uint8Array(MESSAGE_BYTES_MAX);
+  readonly #view = new DataView(this.#buffer.buffer);
+  #usedBytes = 0;
+
+  constructor(readonly send: (message: Uint8Array<ArrayBuffer>) => void) {}
+
+  add(type: FrameType, streamId: number, payload: Uint8Array = NOTHING): void {
+    if (this.#usedBytes + HEADER_BYTES + payload.byteLength > MESSAGE_BYTES_MAX) this.flush();
+    if (this.#usedBytes === 0) queueMicrotask(() => this.flush());
+    const at = this.#usedBytes;
+    this.#buffer[at] = type;
+    this.#view.setUint32(at + 1, streamId);
+    this.#view.setUint32(at + 5, payload.byteLength);
+    this.#buffer.set(payload, at + HEADER_BYTES);
+    this.#usedBytes += HEADER_BYTES + payload.byteLength;
+  }
+
+  flush(): void {
+    if (this.#usedBytes === 0) return;
+    const message = this.#buffer.slice(0, this.#usedBytes);
+    this.#usedBytes = 0;
+    this.send(message);
   }
 }

@@ -9,4 +9,5 @@ export {
   type OriginOptions,
   type PieceReader,
 } from "./answer.ts";
+export { type Carrier, IncomingAnswer } from "./incoming-answer.ts";
 export { HttpOrigin } from "./origin.ts";

@@ -3,7 +3,8 @@ import type { Clock } from "../clock.ts";
 import { arrived, departed, type Recipient } from "../turns/inbox.ts";
 import { Outbox } from "../turns/outbox.ts";
 import { type Abort, ANSWER_LINGER_MS, type Answer, type Origin, type OriginOptions } from "./answer.ts";
-import { type Carrier, Exchange } from "./exchange.ts";
+import { Exchange } from "./exchange.ts";
+import type { Carrier } from "./incoming-answer.ts";
 
 /** Shorter than the five seconds after which common servers close an idle connection. */
 const IDLE_MS = 4_000;
@@ -15,9 +16,10 @@ const KEEP_ALIVE_MS = 30_000;
  * later is from a server that has had the request, and may have begun to work on it.
  */
 const CROSSED_MS_MAX = 250;
+const NOTHING = new Uint8Array(0);
 
 /**
- * HTTP/1.1 to one plain-http server over kept connections: the part of HTTP that a POST needs, on the event loop's
+ * HTTP/1.1 to one plain-http server over kept connections: the part of HTTP that a GET or POST needs, on the event loop's
  * own sockets. The runtime's `fetch` runs on another thread and wraps everything in web streams, which can cost more
  * than the work itself (docs/decisions/012).
  */
@@ -59,7 +61,20 @@ export class HttpOrigin implements Origin {
     headers: Readonly<Record<string, string>> = {},
   ): Promise<Answer> {
     const bytes = typeof body === "string" ? Buffer.from(body) : body;
-    const head = `POST ${path}${this.#fixedHead}${this.#lines(headers)}content-length: ${bytes.length}\r\n\r\n`;
+    return this.#send(`POST ${path}`, bytes, abort, { ...headers, "content-length": String(bytes.length) });
+  }
+
+  get(path: string, abort: Abort, headers: Readonly<Record<string, string>> = {}): Promise<Answer> {
+    return this.#send(`GET ${path}`, NOTHING, abort, headers);
+  }
+
+  #send(
+    line: string,
+    bytes: Uint8Array,
+    abort: Abort,
+    headers: Readonly<Record<string, string>>,
+  ): Promise<Answer> {
+    const head = `${line}${this.#fixedHead}${this.#lines(headers)}\r\n`;
     const exchange = new Exchange(head, bytes, this.#errors);
     abort.whenAborted((reason) => {
       if (exchange.isUnsent) abort.unsent?.();

@@ -1,6 +1,5 @@
 import { hostProblem, urlHost } from "@model-gateway/protocol/host.ts";
 import type { TunnelFetchInit } from "@model-gateway/protocol/tunnel/client.ts";
-import { TunnelError } from "@model-gateway/protocol/tunnel/frames.ts";
 import { ipFamily } from "@model-gateway/wire/http";
 import { nearestTo } from "../../kernel/affinity.ts";
 import { inBackground } from "../../kernel/log.ts";
@@ -11,16 +10,19 @@ import {
   type BackendConfig,
   type BackendDeps,
   BackendError,
+  type ChatCall,
   isUnsent,
   type ModelCall,
   type ModelPool,
+  type NodeTunnel,
   POSTED_CAPABILITIES,
+  type PostCall,
   type ProbeResult,
   type Replica,
-  type TunnelFetch,
 } from "../contract.ts";
 import { external } from "../external/index.ts";
 import { whenAnswerEnds } from "./answer-end.ts";
+import { TunnelOrigin, tunnelFailure } from "./tunnel-origin.ts";
 
 /** A node that does not answer on its host and port within this time is reached through its tunnel. */
 const REACH_TIMEOUT_MS = 2_000;
@@ -28,6 +30,7 @@ const REACH_TIMEOUT_MS = 2_000;
 const WAY_TIMEOUT_MS = 5_000;
 /** A node chooses its own key: a shorter one could be a word that others write. */
 const NODE_KEY_CHARS_MIN = 16;
+const TUNNEL = "agent:";
 /** How soon a node that broke a call is asked whether it answers at all. */
 const SUSPECT_PAUSE_MS = 1_000;
 
@@ -67,11 +70,10 @@ export class AgentPool implements ModelPool {
 
   constructor(readonly options: AgentPoolOptions) {
     this.backend = {
-      config: this.#config("agent://nodes", null),
-      chat: (call) => this.#spread(call, (way, own) => way.chat!({ ...own, stream: call.stream })),
+      config: this.#config(`${TUNNEL}//nodes`, null),
+      chat: (call) => this.#spread(call, (way, own) => way.chat!(own)),
       embed: (call) => this.#spread(call, (way, own) => way.embed!(own)),
-      post: (path, call) =>
-        this.#spread(call, (way, own) => way.post!(path, { ...own, contentType: call.contentType })),
+      post: (path, call) => this.#spread(call, (way, own) => way.post!(path, own)),
       posts: POSTED_CAPABILITIES,
       probe: (signal) => this.#probe(signal),
       close() {},
@@ -145,21 +147,17 @@ export class AgentPool implements ModelPool {
   }
 
   /** The node's end of the tunnel adds the engine's key. */
-  #throughTunnel({ agentId }: Replica, tunnel: TunnelFetch): Backend {
-    const base = `agent://${agentId}`;
+  #throughTunnel({ agentId }: Replica, tunnel: NodeTunnel): Backend {
+    const { deps, modelId } = this.options;
+    const base = `${TUNNEL}//${agentId}`;
     return external.create(this.#config(base, null), {
-      ...this.options.deps,
-      openOrigin: null,
+      ...deps,
+      openOrigin: (options) => new TunnelOrigin({ ...options, tunnel, modelId, clock: deps.clock }),
       fetch: async (url, init) => {
         try {
-          return await tunnel(this.options.modelId, url.slice(base.length), init as TunnelFetchInit);
+          return await tunnel.fetch(modelId, url.slice(base.length), init as TunnelFetchInit);
         } catch (error) {
-          if (!(error instanceof TunnelError)) throw error;
-          const isFull = error.code === "too_many_streams";
-          throw new BackendError(
-            isFull ? "busy" : error.neverStarted ? "connect" : "transport",
-            error.message,
-          );
+          throw tunnelFailure(error);
         }
       },
     });
@@ -171,7 +169,10 @@ export class AgentPool implements ModelPool {
     return models.some(({ id }) => id === this.options.modelId);
   }
 
-  async #spread(call: ModelCall, ask: (way: Backend, own: ModelCall) => Promise<Answer>): Promise<Answer> {
+  async #spread<Call extends ModelCall>(
+    call: Call,
+    ask: (way: Backend, own: Call) => Promise<Answer>,
+  ): Promise<Answer> {
     let refusal = new BackendError("connect", `no node serves ${this.options.modelId} now`);
     const members = [...this.#members.values()].sort(
       (a, b) => Number(a.isSuspect) - Number(b.isSuspect) || a.inFlight - b.inFlight,
@@ -185,7 +186,8 @@ export class AgentPool implements ModelPool {
     for (const member of members) {
       for (const way of member.ways) {
         member.inFlight++;
-        const own = untilEnded(call, member.ended);
+        // A tunnel ends with its node's connection; a direct call has to be told.
+        const own = way.config.url.startsWith(TUNNEL) ? call : untilEnded(call, member.ended);
         try {
           const answer = await ask(way, own);
           // With a single node there is nothing to balance, so the body passes through uncounted.
@@ -260,18 +262,17 @@ const newMember = (member: Pick<Member, "name" | "via" | "ways" | "ended">): Mem
 });
 
 /** The call, which also ends when the node is deregistered. */
-function untilEnded({ model, body, requestId, signal: given }: ModelCall, ended: AbortSignal): ModelCall {
-  const signal = AbortSignal.any([given, ended]);
+function untilEnded<Call extends ModelCall>(call: Call, ended: AbortSignal): Call {
+  const signal = AbortSignal.any([call.signal, ended]);
+  const { model, body, requestId, stream, contentType } = call as Call & Partial<ChatCall & PostCall>;
+  const own = { model, body, requestId, stream, contentType, signal };
   return {
-    model,
-    body,
-    requestId,
-    signal,
-    whenAborted(run) {
+    ...own,
+    whenAborted(run: (reason: unknown) => void) {
       if (signal.aborted) run(signal.reason);
       else signal.addEventListener("abort", () => run(signal.reason), { once: true });
     },
-  };
+  } as unknown as Call;
 }
 
 /** Whether a failed call says that the node does not answer. */

@@ -52,9 +52,9 @@ function create(config: BackendConfig, deps: BackendDeps): Backend {
   const headersWith = (key: string | null) => ({ ...JSON_HEADERS, ...headersFor(own, config, { key }) });
   const sent = sentBody(config);
 
-  // TLS, proxies and tunnels are left to `fetch`.
+  // TLS and proxies are left to `fetch`.
   const origin =
-    openOrigin && URL.parse(base)?.protocol === "http:"
+    openOrigin && URL.parse(base)?.protocol !== "https:"
       ? openOrigin({
           url: base,
           headers: keys.isFixed ? headersWith(keys.fixed) : JSON_HEADERS,

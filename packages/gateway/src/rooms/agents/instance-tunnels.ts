@@ -1,36 +1,46 @@
-import { TunnelClient, type TunnelFetchInit, WAITING_MAX } from "@model-gateway/protocol/tunnel/client.ts";
+import { type RelayedStream, TunnelClient } from "@model-gateway/protocol/tunnel/client.ts";
 import type { FrameChannel } from "@model-gateway/protocol/tunnel/flow.ts";
-import { FrameError, STREAMS_MAX, TunnelError } from "@model-gateway/protocol/tunnel/frames.ts";
-import { TunnelServer } from "@model-gateway/protocol/tunnel/server.ts";
-import type { TunnelFetch } from "../../backends/contract.ts";
+import {
+  decodeFrames,
+  encodeReset,
+  type Frame,
+  FrameBatch,
+  FrameError,
+  FrameType,
+  parseOpen,
+  TunnelError,
+} from "@model-gateway/protocol/tunnel/frames.ts";
+import type { NodeTunnel } from "../../backends/contract.ts";
 import type { Bus } from "../../bus/contract.ts";
 import type { Log } from "../../kernel/log.ts";
 
 const topicOf = (instance: string) => `agents-tunnel:${instance}`;
-/** Requests that one other instance may send to one of our nodes: they wait here, in one line with our own. */
-const STREAMS_PER_PEER_MAX = STREAMS_MAX + WAITING_MAX;
-const SCHEME = "node:";
 
 interface InstanceTunnelsOptions {
   bus: Bus;
   log: Log;
   instance: string;
   /** The tunnel of a node that is connected here; null when it is not. */
-  local(agentId: string): TunnelFetch | null;
+  local(agentId: string): TunnelClient | null;
+}
+
+/** Streams of one node for another instance. */
+interface Relayed {
+  streams: Map<number, RelayedStream>;
+  answers: FrameChannel;
 }
 
 /**
- * Inference for a node that another instance holds: the frames of the node's own tunnel, carried between the
- * two instances by the bus. The holder is to the other what the node is to the holder, so flow control and
- * cancellation reach from end to end.
+ * Inference for a node that another instance holds: the frames of the node's own tunnel, carried between the two
+ * instances by the bus. The holder passes them on as they are, so flow control and cancellation reach from end to end.
  *
- * A message is `<from> <agent id> <asks|answers> <frame in base64>` on the topic of the receiving instance.
+ * A message is `<from> <agent id> <asks|answers> <frames in base64>` on the topic of the receiving instance.
  */
 export class InstanceTunnels {
   /** Towards other instances, by holder and node. */
   readonly #clients = new Map<string, TunnelClient>();
   /** For other instances, by asker and node. */
-  readonly #servers = new Map<string, TunnelServer>();
+  readonly #relayed = new Map<string, Relayed>();
   readonly #unsubscribe: () => void;
 
   constructor(readonly options: InstanceTunnelsOptions) {
@@ -40,18 +50,20 @@ export class InstanceTunnels {
     bus.onGap(() => this.#closeAll("the instances lost touch"));
   }
 
-  fetchVia(holder: string, agentId: string): TunnelFetch {
+  /** The node's tunnel, through the instance that holds its connection. */
+  via(holder: string, agentId: string): NodeTunnel {
     const key = `${holder} ${agentId}`;
-    return (modelId, path, init) => {
-      let client = this.#clients.get(key);
-      if (!client) {
-        client = new TunnelClient({
-          channel: this.#channel({ to: holder, agentId, role: "asks" }),
-          streamsMax: STREAMS_PER_PEER_MAX,
-        });
-        this.#clients.set(key, client);
+    const client = () => {
+      let known = this.#clients.get(key);
+      if (!known) {
+        known = new TunnelClient(this.#channel({ to: holder, agentId, role: "asks" }));
+        this.#clients.set(key, known);
       }
-      return client.fetch(modelId, path, init);
+      return known;
+    };
+    return {
+      open: (...request) => client().open(...request),
+      fetch: (...request) => client().fetch(...request),
     };
   }
 
@@ -69,17 +81,23 @@ export class InstanceTunnels {
 
   #closeAll(reason: string): void {
     for (const client of this.#clients.values()) client.close(reason);
-    for (const server of this.#servers.values()) server.close();
+    const reset = encodeReset({ code: "cancelled", message: reason });
+    for (const { streams } of this.#relayed.values())
+      for (const stream of streams.values()) stream.send(FrameType.reset, reset);
     this.#clients.clear();
-    this.#servers.clear();
+    this.#relayed.clear();
   }
 
   #channel({ to, agentId, role }: { to: string; agentId: string; role: "asks" | "answers" }): FrameChannel {
     const { bus, instance } = this.options;
+    const batch = new FrameBatch((frames) =>
+      bus.publish(topicOf(to), `${instance} ${agentId} ${role} ${frames.toBase64()}`),
+    );
     return {
-      send: (frame) => bus.publish(topicOf(to), `${instance} ${agentId} ${role} ${frame.toBase64()}`),
+      send: (type, streamId, payload) => batch.add(type, streamId, payload),
       // The credit of each stream bounds what may be on its way.
-      writable: () => null,
+      isFull: false,
+      whenWritable: (run) => run(),
     };
   }
 
@@ -87,9 +105,9 @@ export class InstanceTunnels {
     const [from = "", agentId = "", role, base64 = ""] = text.split(" ");
     const key = `${from} ${agentId}`;
     try {
-      const frame = Uint8Array.fromBase64(base64);
-      if (role === "answers") this.#clients.get(key)?.receive(frame);
-      else this.#serve(key, { from, agentId, frame });
+      const frames = Uint8Array.fromBase64(base64);
+      if (role === "answers") this.#clients.get(key)?.receive(frames);
+      else this.#relay(key, { from, agentId, frames: decodeFrames(frames) });
     } catch (error) {
       if (!(error instanceof FrameError)) throw error;
       this.options.log.warn(
@@ -98,30 +116,35 @@ export class InstanceTunnels {
     }
   }
 
-  #serve(key: string, { from, agentId, frame }: { from: string; agentId: string; frame: Uint8Array }): void {
-    let server = this.#servers.get(key);
-    if (!server) {
-      server = new TunnelServer({
-        channel: this.#channel({ to: from, agentId, role: "answers" }),
-        target: (modelId) =>
-          this.options.local(agentId)
-            ? { baseUrl: `${SCHEME}${encodeURIComponent(modelId)}`, apiKey: null }
-            : null,
-        streamsMax: STREAMS_PER_PEER_MAX,
-        fetch: (url, init) => this.#ask(agentId, url, init),
-      });
-      this.#servers.set(key, server);
+  #relay(key: string, asked: { from: string; agentId: string; frames: readonly Frame[] }): void {
+    const { from, agentId, frames } = asked;
+    let relayed = this.#relayed.get(key);
+    if (!relayed) {
+      relayed = { streams: new Map(), answers: this.#channel({ to: from, agentId, role: "answers" }) };
+      this.#relayed.set(key, relayed);
     }
-    server.receive(frame);
-    if (server.openStreams === 0) this.#servers.delete(key);
+    for (const frame of frames) {
+      const { type, streamId, payload } = frame;
+      if (type === FrameType.open) this.#open(agentId, relayed, frame);
+      else relayed.streams.get(streamId)?.send(type, payload);
+      if (type === FrameType.reset) relayed.streams.delete(streamId);
+    }
+    if (relayed.streams.size === 0) this.#relayed.delete(key);
   }
 
-  /** `url` is the model's id and the path, as `target` put them together. */
-  async #ask(agentId: string, url: string, init: BunFetchRequestInit): Promise<Response> {
-    const slash = url.indexOf("/");
-    const modelId = decodeURIComponent(url.slice(SCHEME.length, slash));
-    const tunnel = this.options.local(agentId);
-    if (!tunnel) throw new TunnelError("no_model", "the node is not connected here");
-    return tunnel(modelId, url.slice(slash), init as TunnelFetchInit);
+  #open(agentId: string, { streams, answers }: Relayed, { streamId, payload }: Frame): void {
+    try {
+      const tunnel = this.options.local(agentId);
+      if (!tunnel) throw new TunnelError("no_model", "the node is not connected here");
+      const open = { payload, hasBody: parseOpen(payload).has_body };
+      const stream = tunnel.relay(open, (type, answer) => {
+        answers.send(type, streamId, answer);
+        if (type === FrameType.end || type === FrameType.reset) streams.delete(streamId);
+      });
+      streams.set(streamId, stream);
+    } catch (error) {
+      if (!(error instanceof TunnelError)) throw error;
+      answers.send(FrameType.reset, streamId, encodeReset(error));
+    }
   }
 }

@@ -93,7 +93,7 @@ export class Agents {
       bus,
       log,
       instance,
-      local: (agentId) => this.#sessions.get(agentId)?.link.fetch ?? null,
+      local: (agentId) => this.#sessions.get(agentId)?.link.tunnel ?? null,
     });
     this.#stopSweep = clock.every(SWEEP_MS, () => this.#sweep());
   }
@@ -212,7 +212,7 @@ export class Agents {
     const close = () => {
       const mayStay = othersStay && clock.elapsed() - beganMs < MOVED_WITHIN_MS;
       for (const session of [...this.#sessions.values()])
-        if (session.link.openStreams === 0 && (session.isSuperseded || !mayStay))
+        if (session.link.tunnel.openStreams === 0 && (session.isSuperseded || !mayStay))
           session.close(1001, "this instance is stopping");
     };
     close();
@@ -324,7 +324,7 @@ export class Agents {
   #onRemote({ instance, state }: RemoteNode): void {
     this.#serve(state, {
       id: `${instance} ${state.epoch}`,
-      fetch: this.#tunnels.fetchVia(instance, state.agentId),
+      tunnel: this.#tunnels.via(instance, state.agentId),
     });
   }
 
@@ -433,7 +433,7 @@ export class Agents {
 }
 
 /** A session's replicas go with it, so within one the connection is always the same. */
-const here = ({ link }: NodeSession) => ({ id: "here", fetch: link.fetch });
+const here = ({ link }: NodeSession) => ({ id: "here", tunnel: link.tunnel });
 
 function notFound(agentId: string): never {
   fail("not_found", `Agent not found: ${agentId}; agents.list shows the ids`);

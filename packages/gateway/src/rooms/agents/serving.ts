@@ -1,5 +1,5 @@
 import type { ServingModel } from "@model-gateway/protocol/agent.ts";
-import { type Backend, BackendError, type ModelPool, type TunnelFetch } from "../../backends/contract.ts";
+import { type Backend, BackendError, type ModelPool, type NodeTunnel } from "../../backends/contract.ts";
 import type { Log } from "../../kernel/log.ts";
 import { comingModels, type NodeState } from "./state.ts";
 
@@ -17,7 +17,7 @@ export interface BackendRegistry {
 export interface Connection {
   /** Changes when the node reconnects or connects elsewhere. */
   id: string;
-  fetch: TunnelFetch;
+  tunnel: NodeTunnel;
 }
 
 interface ServingOptions {
@@ -132,7 +132,7 @@ export class Serving {
     const fingerprint = JSON.stringify([host, port, apiKey, direct, state.tunnel, connection.id]);
     let made = model.made.get(agentId);
     if (made?.fingerprint !== fingerprint) {
-      const tunnel = state.tunnel ? connection.fetch : null;
+      const tunnel = state.tunnel ? connection.tunnel : null;
       const replica = { agentId, host, port, apiKey, direct, tunnel, ended: this.#endOf(agentId).signal };
       made = { fingerprint, decided: model.pool.set(replica) };
       model.made.set(agentId, made);

@@ -6,17 +6,15 @@ import {
   PROTOCOL_VERSION,
   type ProgressParams,
 } from "@model-gateway/protocol/agent.ts";
-import type { TunnelFetch } from "../../backends/contract.ts";
+import type { TunnelClient } from "@model-gateway/protocol/tunnel/client.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { type NodeState, onlyDeployed, stateOfHello, withHeartbeat, withProgress } from "./state.ts";
 import type { Deployments } from "./store.ts";
 
 export interface AgentLink {
-  /** Requests that travel through the tunnel now. */
-  readonly openStreams: number;
   /** Resolves with the node's answer; throws when it refuses, or does not answer in time. */
   request(method: "agent.deploy" | "agent.stop", params: Record<string, unknown>): Promise<unknown>;
-  fetch: TunnelFetch;
+  readonly tunnel: TunnelClient;
   /** Tells the node to connect elsewhere; this connection stays. */
   leaving(): void;
   close(code: number, reason: string): void;

@@ -1,6 +1,5 @@
 import { LEAVING_METHOD, RpcErrorCode, type RpcMessage } from "@model-gateway/protocol/agent.ts";
-import { TunnelClient, type TunnelFetchInit } from "@model-gateway/protocol/tunnel/client.ts";
-import { STREAMS_MAX } from "@model-gateway/protocol/tunnel/frames.ts";
+import { TunnelClient } from "@model-gateway/protocol/tunnel/client.ts";
 import { SocketChannel } from "@model-gateway/protocol/tunnel/socket-channel.ts";
 import type { ServerSocket } from "@model-gateway/wire/websocket";
 import type { Clock } from "../../kernel/clock.ts";
@@ -9,8 +8,6 @@ import { ServiceError } from "../../kernel/errors.ts";
 /** How long a node may take to accept an order; the work itself is reported later. */
 const ANSWER_TIMEOUT_MS = 10_000;
 const REQUESTS_WAITING_MAX = 256;
-/** Nodes that do not say it take 240, probes included. */
-const STREAMS_MAX_UNTOLD = 200;
 const REASON_BYTES_MAX = 120;
 const DETAIL_CHARS_MAX = 500;
 
@@ -25,7 +22,7 @@ export class AgentConnection {
   readonly #socket: ServerSocket<unknown>;
   readonly #clock: Clock;
   readonly #channel: SocketChannel;
-  readonly #tunnel: TunnelClient;
+  readonly tunnel: TunnelClient;
   readonly #waiting = new Map<number, PendingOrder>();
   #lastId = 0;
   #over = false;
@@ -34,27 +31,15 @@ export class AgentConnection {
     this.#socket = socket;
     this.#clock = clock;
     this.#channel = new SocketChannel({
-      send: (frame) => this.#check(socket.sendBinary(frame)),
+      send: (message) => this.#check(socket.sendBinary(message)),
       bufferedBytes: () => socket.getBufferedAmount(),
     });
-    this.#tunnel = new TunnelClient({ channel: this.#channel });
+    this.tunnel = new TunnelClient(this.#channel);
   }
 
   get over(): boolean {
     return this.#over;
   }
-
-  get openStreams(): number {
-    return this.#tunnel.openStreams;
-  }
-
-  /** The node has said how many requests it takes at once. */
-  carries(streamsMax = STREAMS_MAX_UNTOLD): void {
-    this.#tunnel.streamsMax = Math.min(streamsMax, STREAMS_MAX);
-  }
-
-  readonly fetch = (modelId: string, path: string, init?: TunnelFetchInit): Promise<Response> =>
-    this.#tunnel.fetch(modelId, path, init);
 
   request(method: string, params: Record<string, unknown>): Promise<unknown> {
     const refuse = (message: string) => Promise.reject(new ServiceError("app_error", message));
@@ -98,11 +83,6 @@ export class AgentConnection {
     }
   }
 
-  /** One binary message. Throws FrameError when it is not a valid tunnel frame. */
-  frame(bytes: Uint8Array): void {
-    this.#tunnel.receive(bytes);
-  }
-
   drained(): void {
     this.#channel.drained();
   }
@@ -117,7 +97,7 @@ export class AgentConnection {
   ended(reason: string): void {
     if (this.#over) return;
     this.#over = true;
-    this.#tunnel.close(`the connection to the node ended: ${reason}`);
+    this.tunnel.close(`the connection to the node ended: ${reason}`);
     this.#channel.close();
     for (const { reject, cancelTimeout } of this.#waiting.values()) {
       cancelTimeout();

@@ -10,7 +10,7 @@ import {
   TEXT_MESSAGE_BYTES_MAX,
   TUNNEL_PATH,
 } from "@model-gateway/protocol/agent.ts";
-import { FRAME_BYTES_MAX, FrameError } from "@model-gateway/protocol/tunnel/frames.ts";
+import { FrameError } from "@model-gateway/protocol/tunnel/frames.ts";
 import type { Reply } from "@model-gateway/wire/http";
 import { bearerOf, type HttpRequest } from "@model-gateway/wire/http";
 import type { ServerSocket } from "@model-gateway/wire/websocket";
@@ -111,7 +111,7 @@ export class AgentTunnel<Identity> implements SocketTransport<SocketData<Identit
     const { connection } = socket.data;
     if (!connection || connection.over) return;
     if (typeof message === "string") this.#onText(socket.data, connection, message);
-    else this.#onFrame(socket.data, connection, message);
+    else this.#onFrames(socket.data, connection, message);
   }
 
   drain(socket: TunnelSocket<Identity>): void {
@@ -123,13 +123,9 @@ export class AgentTunnel<Identity> implements SocketTransport<SocketData<Identit
     data.session?.closed();
   }
 
-  #onFrame(data: SocketData<Identity>, connection: AgentConnection, bytes: Uint8Array): void {
-    if (bytes.byteLength > FRAME_BYTES_MAX) {
-      this.#end(data, TOO_BIG, `a frame of ${bytes.byteLength} bytes`);
-      return;
-    }
+  #onFrames(data: SocketData<Identity>, connection: AgentConnection, bytes: Uint8Array): void {
     try {
-      connection.frame(bytes);
+      connection.tunnel.receive(bytes);
     } catch (error) {
       if (!(error instanceof FrameError)) throw error;
       this.#end(data, PROTOCOL_ERROR, error.message);
@@ -173,7 +169,8 @@ export class AgentTunnel<Identity> implements SocketTransport<SocketData<Identit
       refuse(RpcErrorCode.invalidParams, describeIssues(parsed.error));
       return;
     }
-    if (name === "agent.hello") connection.carries((parsed.data as HelloParams).streams_max);
+    if (name === "agent.hello")
+      connection.tunnel.streamsMax = (parsed.data as HelloParams).streams_max ?? Number.POSITIVE_INFINITY;
     const result = this.#hand(data, name, parsed.data);
     if (id !== undefined) connection.send({ jsonrpc: "2.0", id, result });
   }

@@ -1,9 +1,10 @@
 /** Both ends of the tunnel, connected in memory or over a real WebSocket. */
+import { TunnelClient } from "@model-gateway/protocol/tunnel/client.ts";
+import type { FrameChannel } from "@model-gateway/protocol/tunnel/flow.ts";
+import { FrameBatch } from "@model-gateway/protocol/tunnel/frames.ts";
+import { SocketChannel } from "@model-gateway/protocol/tunnel/socket-channel.ts";
 import type { Engine } from "@model-gateway/testing/http-engine.ts";
-import { TunnelClient } from "../src/tunnel/client.ts";
-import type { FrameChannel } from "../src/tunnel/flow.ts";
-import { TunnelServer } from "../src/tunnel/server.ts";
-import { SocketChannel } from "../src/tunnel/socket-channel.ts";
+import { TunnelServer } from "../src/tunnel-server.ts";
 
 export const MODEL = "acme/echo";
 
@@ -19,24 +20,21 @@ export function targetOf(engine: Engine, apiKey: string | null = null) {
   return (modelId: string) => (modelId === MODEL ? { baseUrl: engine.baseUrl, apiKey } : null);
 }
 
-/** A channel that hands frames over on the next microtask, as a socket would: never inside `send`. */
-export function memoryTunnel(
-  target: ReturnType<typeof targetOf>,
-  limits: { client?: number; server?: number; waitMs?: number } = {},
-): Tunnel {
-  const channelTo = (receive: (frame: Uint8Array) => void): FrameChannel => ({
-    send: (frame) => queueMicrotask(() => receive(frame)),
-    writable: () => null,
-  });
-  const client: TunnelClient = new TunnelClient({
-    channel: channelTo((frame) => server.receive(frame)),
-    streamsMax: limits.client,
-    waitMs: limits.waitMs,
-  });
+/** Frames that are batched as on a socket, and never handed over inside `send`. */
+export function memoryChannel(receive: (message: Uint8Array) => void): FrameChannel {
+  const batch = new FrameBatch(receive);
+  return {
+    send: (...frame) => batch.add(...frame),
+    isFull: false,
+    whenWritable: (run) => run(),
+  };
+}
+
+export function memoryTunnel(target: ReturnType<typeof targetOf>): Tunnel {
+  const client: TunnelClient = new TunnelClient(memoryChannel((message) => server.receive(message)));
   const server: TunnelServer = new TunnelServer({
-    channel: channelTo((frame) => client.receive(frame)),
+    channel: memoryChannel((message) => client.receive(message)),
     target,
-    streamsMax: limits.server,
   });
   const cut = () => {
     client.close("the link is dead");
@@ -61,10 +59,10 @@ export async function socketTunnel(target: ReturnType<typeof targetOf>): Promise
       idleTimeout: 0,
       open(socket) {
         const channel = new SocketChannel({
-          send: (frame) => socket.sendBinary(frame as Uint8Array<ArrayBuffer>),
+          send: (message) => socket.sendBinary(message),
           bufferedBytes: () => socket.getBufferedAmount(),
         });
-        const client = new TunnelClient({ channel });
+        const client = new TunnelClient(channel);
         ends.set(socket, { channel, client });
         connected.resolve({ client, terminate: () => socket.terminate() });
       },
@@ -81,7 +79,7 @@ export async function socketTunnel(target: ReturnType<typeof targetOf>): Promise
   const socket = new WebSocket(`ws://127.0.0.1:${gateway.port}/`);
   socket.binaryType = "arraybuffer";
   const channel = new SocketChannel({
-    send: (frame) => socket.send(frame as Uint8Array<ArrayBuffer>),
+    send: (message) => socket.send(message),
     bufferedBytes: () => socket.bufferedAmount,
   });
   const server = new TunnelServer({ channel, target });

@@ -1,0 +1,105 @@
+import type { AnswerReader, TunnelStream } from "@model-gateway/protocol/tunnel/client.ts";
+import { type HeadMeta, TunnelError } from "@model-gateway/protocol/tunnel/frames.ts";
+import {
+  ANSWER_LINGER_MS,
+  type Answer,
+  type Carrier,
+  IncomingAnswer,
+  type Origin,
+  type OriginOptions,
+} from "@model-gateway/wire/client";
+import type { Clock } from "../../kernel/clock.ts";
+import { BackendError, type NodeTunnel } from "../contract.ts";
+
+interface TunnelOriginOptions extends OriginOptions {
+  tunnel: NodeTunnel;
+  modelId: string;
+  clock: Clock;
+}
+
+/** An engine behind a node's tunnel. Like `HttpOrigin`, it does without the runtime's web streams. */
+export class TunnelOrigin implements Origin {
+  constructor(readonly options: TunnelOriginOptions) {}
+
+  async post(...[path, body, abort, headers]: Parameters<Origin["post"]>): Promise<Answer> {
+    const { tunnel, modelId, clock } = this.options;
+    const answer = new TunnelledAnswer(this.options);
+    const request = {
+      modelId,
+      method: "POST" as const,
+      path,
+      headers: Object.entries({ ...this.options.headers, ...headers }),
+      body: typeof body === "string" ? Buffer.from(body) : body,
+    };
+    try {
+      answer.carriedBy(new TunnelCarrier(tunnel.open(request, answer), clock));
+    } catch (error) {
+      throw tunnelFailure(error);
+    }
+    abort.whenAborted((reason) => answer.failed(reason));
+    return answer.answered;
+  }
+
+  close(): void {}
+}
+
+class TunnelCarrier implements Carrier {
+  readonly hasSent = true;
+  #cancelLinger: () => void = () => {};
+
+  constructor(
+    readonly stream: TunnelStream,
+    readonly clock: Clock,
+  ) {}
+
+  pause(): void {
+    this.stream.pause();
+  }
+  resume(): void {
+    this.stream.resume();
+  }
+  linger(): void {
+    this.stream.resume();
+    this.#cancelLinger = this.clock.after(ANSWER_LINGER_MS, () => this.stream.cancel());
+  }
+  done(): void {
+    this.#cancelLinger();
+    this.stream.cancel();
+  }
+}
+
+class TunnelledAnswer extends IncomingAnswer implements AnswerReader {
+  head({ status, headers }: HeadMeta): void {
+    const named = (name: string) => headers.find(([each]) => each === name)?.[1] ?? null;
+    this.headed({
+      status,
+      statusText: "",
+      contentType: named("content-type") ?? "",
+      retryAfter: named("retry-after"),
+      text: ["", ...headers.map(([name, value]) => `${name}: ${value}`)].join("\n"),
+      // What a node says of the length is a claim.
+      contentLength: null,
+    });
+  }
+
+  override piece(bytes: Uint8Array): void {
+    super.piece(bytes as Buffer);
+    this.flush();
+  }
+
+  override end(): void {
+    super.end();
+    this.over(true);
+  }
+
+  override failed(error: unknown): void {
+    super.failed(tunnelFailure(error));
+  }
+}
+
+/** A node that is full has not failed. */
+export function tunnelFailure(error: unknown): unknown {
+  if (!(error instanceof TunnelError)) return error;
+  const kind = error.code === "too_many_streams" ? "busy" : error.neverStarted ? "connect" : "transport";
+  return new BackendError(kind, error.message);
+}
