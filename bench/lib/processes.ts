@@ -97,8 +97,12 @@ export function startCommand(
 const READY_WITHIN_MS = 20_000;
 
 /** Polls often: how long a start takes is measured with it. */
-export async function untilReady(what: string, check: () => Promise<boolean>): Promise<void> {
-  for (const deadlineMs = Date.now() + READY_WITHIN_MS; !(await check().catch(() => false)); ) {
+export async function untilReady(
+  what: string,
+  check: () => Promise<boolean>,
+  withinMs = READY_WITHIN_MS,
+): Promise<void> {
+  for (const deadlineMs = Date.now() + withinMs; !(await check().catch(() => false)); ) {
     if (Date.now() > deadlineMs) throw new Error(`${what} did not become ready`);
     await Bun.sleep(2);
   }

@@ -12,6 +12,8 @@ const ROUNDS_PER_STREAM = 3;
 const TOKENS = 128;
 const MODEL = "tunnelled";
 const SETTLED_MS = 1_500;
+/** A real engine loads its weights first. */
+const ENGINE_READY_MS = 300_000;
 
 /** Gets a port and a model's id as its last two arguments. `BENCH_ENGINE` names a real one. */
 const engine = process.env.BENCH_ENGINE?.split(" ") ?? [
@@ -54,7 +56,7 @@ engine = "bench"
     };
   await untilReady("the node", async () => (await status()).online);
   await rpc(url, "agents.deploy", { model_id: MODEL, agent_id }, accessToken);
-  await untilReady("the engine", async () => (await status()).models[0]?.via === "tunnel");
+  await untilReady("the engine", async () => (await status()).models[0]?.via === "tunnel", ENGINE_READY_MS);
   return { pid, port: (await status()).models[0]!.port! };
 }
 

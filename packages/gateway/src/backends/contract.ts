@@ -545,6 +545,18 @@ export class BackendError extends Error {
 export const isUnsent = (error: unknown): error is BackendError =>
   error instanceof BackendError && (error.kind === "connect" || error.kind === "busy");
 
+/** Anthropic's status for "overloaded". */
+const OVERLOADED = 529;
+const OVERLOADED_WORDS = /overload|too many requests|at capacity|queue is full|no (free |available )?slots?/i;
+
+/** Whether an upstream has answered that it has too much to do. It works, and will take the request later. */
+export function isOverloaded({ kind, status, retryAfterSeconds, refusal, detail }: BackendError): boolean {
+  if (kind !== "upstream") return false;
+  if (status === 429 || status === OVERLOADED) return true;
+  const words = `${refusal?.type} ${refusal?.code} ${detail}`;
+  return status === 503 && (retryAfterSeconds !== undefined || OVERLOADED_WORDS.test(words));
+}
+
 /** The HTTP client's failures as BackendErrors. */
 export const clientFailure = (kind: FailureKind, message: string): BackendError =>
   new BackendError(kind, message);

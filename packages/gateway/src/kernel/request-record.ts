@@ -127,6 +127,11 @@ export class RequestRecord {
     this.route = route;
   }
 
+  /** The backend was full: the request waits, as if it had not been sent. */
+  waitsAgain(): void {
+    if (--this.attempts === 0) this.firstSentMs = 0;
+  }
+
   broke(cause: unknown): void {
     const { route, firstSentMs, attempts } = this;
     const { sentMs } = this.details;

@@ -1,6 +1,7 @@
 /** A node that is full has not failed: requests wait, or are told to come back, and the model stays. */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
 import { decodeFrames, FrameType, parseOpen } from "@model-gateway/protocol/tunnel/frames.ts";
+import { ManualClock } from "@model-gateway/testing/clock.ts";
 import { type FileServer, sha256, startFileServer } from "@model-gateway/testing/file-server.ts";
 import type { TestGateway } from "@model-gateway/testing/gateway.ts";
 import { endNodes, prepareWorkplace, untilNoEngines } from "@model-gateway/testing/node.ts";
@@ -171,7 +172,8 @@ describe.each(sharings)("a node that takes two, behind two instances %s", (shari
 
 describe("a node that refuses because it is full", () => {
   test("is a 429 with Retry-After in each API's own form, opens no circuit and costs nothing", async () => {
-    const bench = await bootInference();
+    const clock = new ManualClock();
+    const bench = await bootInference({ overrides: { clock } });
     cleanup.push(() => bench.stop());
     const { raw } = await smallNode(bench, bench.token, 2);
     await until("it is routable", async () => (await backendOf(bench))?.state === "Healthy");
@@ -187,27 +189,44 @@ describe("a node that refuses because it is full", () => {
       } as const;
       refuseStreams(raw.socket, message, refusal);
     });
+    /** For the one request that waits. */
+    const minutePasses = async () => {
+      await until("it waits", () => bench.app.rooms.routing.waitingCount === 1);
+      for (let passed = 0; passed < 3; passed++) {
+        await raw.call("agent.heartbeat", { gpus: [], models: [{ model_id: MODEL, port: 20_000 }] });
+        clock.advance(20_000);
+        await Bun.sleep(1);
+      }
+    };
     const messages = [{ role: "user", content: "hi" }];
-    const asked: [string, object, object][] = [
+    const surfaces: [string, object, object][] = [
       ["/v1/chat/completions", { messages }, { error: { type: "rate_limit_error", code: "backend_busy" } }],
       ["/v1/responses", { input: "hi" }, { error: { type: "rate_limit_error", code: "backend_busy" } }],
       ["/v1/messages", { messages, max_tokens: 9 }, { type: "error", error: { type: "rate_limit_error" } }],
-      ["/api/chat", { messages }, { error: expect.stringContaining("at most 240 requests") }],
+      ["/api/chat", { messages, stream: false }, { error: expect.stringContaining("as many calls") }],
       ["/v1/embeddings", { input: "hi" }, { error: { code: "backend_busy" } }],
       ["/v1/rerank", { query: "q", documents: ["d"] }, { error: { code: "backend_busy" } }],
     ];
-    for (const [path, body, expected] of asked) {
-      const answer = await bench.post(path, { model: MODEL, ...body });
+    for (const [path, body, expected] of surfaces) {
+      const asked = bench.post(path, { model: MODEL, ...body });
+      await minutePasses();
+      const answer = await asked;
       expect([path, answer.status, answer.headers.get("retry-after")]).toEqual([path, 429, "1"]);
       expect(await answer.json()).toMatchObject(expected);
     }
-    const { stream_id } = await bench.rpc("chat.send", { model: MODEL, messages, stream: true }, bench.token);
-    const told = await fetch(`${bench.url}/api/rpc/events?session=${stream_id}`);
-    const reader = told.body!.getReader();
-    let heard = "";
-    while (!heard.includes('"done":true')) heard += Buffer.from((await reader.read()).value ?? []).toString();
-    await reader.cancel();
-    expect(heard).toContain("at most 240 requests");
+    const sent = bench.call("chat.send", { model: MODEL, messages, stream: true }, bench.token);
+    await minutePasses();
+    const { result, error } = await sent;
+    // It is refused before it begins, or on its stream.
+    let heard = error ? error.message : "";
+    if (result) {
+      const told = await fetch(`${bench.url}/api/rpc/events?session=${result.stream_id}`);
+      const reader = told.body!.getReader();
+      while (!heard.includes('"done":true'))
+        heard += Buffer.from((await reader.read()).value ?? []).toString();
+      await reader.cancel();
+    }
+    expect(heard).toContain("as many calls as it takes");
     expect(await backendOf(bench)).toEqual({ state: "Healthy", circuit: "closed" });
     expect(await bench.usageRows()).toEqual([]);
   });

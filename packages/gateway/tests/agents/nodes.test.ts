@@ -158,7 +158,7 @@ describe("state", () => {
     const gpus = [gpu(0, 30, 40_000), gpu(1, null, null), gpu(2, 60, 0)];
     expect((await node.hello({ gpus })).result).toEqual({
       agent_id,
-      protocol: 1,
+      protocol: 2,
       heartbeat_interval_ms: 10_000,
     });
     clock.advance(10_000);
@@ -443,13 +443,13 @@ describe("what breaks the protocol closes the connection", () => {
       (node) => node.notify("agent.hello", { ...HELLO, direct: true, host: "0xa9fea9fe" }),
       1002,
     ],
-    ["a frame that is none", (node) => node.socket.send(new Uint8Array([9, 0, 0, 0, 1])), 1002],
+    ["a frame that is none", (node) => node.socket.send(new Uint8Array([9, 0, 0, 0, 1, 0, 0, 0, 0])), 1002],
     [
       "a frame that only the gateway sends",
-      (node) => node.socket.send(new Uint8Array([1, 0, 0, 0, 1])),
+      (node) => node.socket.send(new Uint8Array([1, 0, 0, 0, 1, 0, 0, 0, 0])),
       1002,
     ],
-    ["a frame too large", (node) => node.socket.send(new Uint8Array(70_000)), 1009],
+    ["a frame too large", (node) => node.socket.send(new Uint8Array(270_000)), 1009],
     ["a message too large", (node) => node.send(`"${"x".repeat(1024 * 1024)}"`), 1009],
     [
       "a flood",

@@ -279,6 +279,53 @@ inOneProcess("a backend with two places gets two calls at once, and the others w
   expect(most).toBe(2);
 });
 
+inOneProcess("keys take turns among the calls that wait", async () => {
+  bench = await bootInference();
+  const { key: other } = await bench.rpc("keys.create", { name: "other" }, bench.token);
+  const served: string[] = [];
+  const gates: (() => void)[] = [];
+  const small = await addUpstream("small", "tiny", { concurrency: 1 });
+  small.answer(async ({ json }, reply) => {
+    served.push(json.messages[0].content);
+    await new Promise<void>((resolve) => gates.push(resolve));
+    await reply.json(completion("ok"));
+  });
+  const asked: Promise<Response>[] = [];
+  for (const [i, content] of ["a1", "a2", "a3", "a4", "b1", "b2"].entries()) {
+    const headers = content.startsWith("b") ? { authorization: `Bearer ${other}` } : undefined;
+    asked.push(bench.chat({ model: "tiny", messages: [{ role: "user", content }] }, { headers }));
+    const { inference, routing } = bench.app.rooms;
+    await until(`${content} is in`, () => inference.callsInFlight + routing.waitingCount === i + 1);
+  }
+  for (let i = 0; i < asked.length; i++) {
+    await until("a call is held", () => gates.length > 0);
+    gates.shift()!();
+    await asked[["a1", "a2", "a3", "a4", "b1", "b2"].indexOf(served[i]!)];
+  }
+  expect(served).toEqual(["a1", "a2", "b1", "a3", "b2", "a4"]);
+  for (const answer of asked) expect((await answer).status).toBe(200);
+});
+
+test("an upstream that has too much to do has not failed, and another is asked instead", async () => {
+  bench = await bootInference();
+  const second = await addUpstream("second", "tiny");
+  const first = await addUpstream("first", "tiny");
+  second.answer((_, reply) => reply.json(completion("ok")));
+  const refusals = [
+    () => first.answer((_, reply) => reply.json({ error: { message: "slow down" } }, 429)),
+    () =>
+      first.answer((_, reply) => reply.json({ error: { message: "later" } }, 503, { "retry-after": "9" })),
+    () => first.answer((_, reply) => reply.json({ error: { type: "overloaded_error", message: "x" } }, 503)),
+  ];
+  for (const refuse of refusals) {
+    refuse();
+    for (let i = 0; i < 6; i++) expect((await bench.chat({ model: "tiny" })).status).toBe(200);
+  }
+  const { backends } = await bench.backends();
+  for (const { circuit } of backends.health)
+    expect(circuit).toMatchObject({ state: "closed", consecutive_failures: 0 });
+});
+
 inOneProcess(
   "a call that has waited a minute for a place is told to come back, and the backend has not failed",
   async () => {

@@ -132,7 +132,7 @@ export class BodyReceiver implements Pausable {
       return;
     }
     // A copy: a view would keep the whole message.
-    this.#pieces.push(bytes.slice());
+    this.#pieces.push(Buffer.from(bytes));
     if (this.#pieces.length > PIECES_MAX) this.#pieces = [Buffer.concat(this.#pieces)];
   }
 

@@ -11,6 +11,7 @@ import {
   type BackendDeps,
   BackendError,
   type ChatCall,
+  isOverloaded,
   isUnsent,
   type ModelCall,
   type ModelPool,
@@ -194,7 +195,8 @@ export class AgentPool implements ModelPool {
           if (members.length > 1) return whenAnswerEnds(answer, own.signal, () => member.inFlight--);
           member.inFlight--;
           return answer;
-        } catch (error) {
+        } catch (failure) {
+          const error = asFull(failure);
           member.inFlight--;
           if (members.length > 1 && isAboutNode(error)) this.#suspect(member);
           if (!isUnsent(error)) throw error;
@@ -274,6 +276,10 @@ function untilEnded<Call extends ModelCall>(call: Call, ended: AbortSignal): Cal
     },
   } as unknown as Call;
 }
+
+/** An engine that answers that it is full has not begun, so another node may be asked, or the call waits. */
+const asFull = (error: unknown): unknown =>
+  error instanceof BackendError && isOverloaded(error) ? new BackendError("busy", error.message) : error;
 
 /** Whether a failed call says that the node does not answer. */
 const isAboutNode = (error: unknown): boolean =>

@@ -105,7 +105,7 @@ export class InstanceTunnels {
     const [from = "", agentId = "", role, base64 = ""] = text.split(" ");
     const key = `${from} ${agentId}`;
     try {
-      const frames = Uint8Array.fromBase64(base64);
+      const frames = Buffer.from(base64, "base64");
       if (role === "answers") this.#clients.get(key)?.receive(frames);
       else this.#relay(key, { from, agentId, frames: decodeFrames(frames) });
     } catch (error) {

@@ -39,6 +39,8 @@ export interface Entry {
   /** Requests sent to it, or credited so that a new backend is not flooded. */
   requests: number;
   inFlight: number;
+  /** It has refused a call because it was full: as many as it had then, and more by and by; null: it has not. */
+  takes: number | null;
   /** Mean time to the first byte; null until it was measured. */
   latencyMs: number | null;
   /** Headers that name it, by those that they are added to. */
@@ -72,6 +74,7 @@ export const newEntry = (
   circuits: new Circuits(),
   requests: 0,
   inFlight: 0,
+  takes: null,
   latencyMs: null,
   answerHeaders: new Map(),
   suspicion: null,

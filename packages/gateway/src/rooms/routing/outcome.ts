@@ -1,4 +1,4 @@
-import { BackendError } from "../../backends/contract.ts";
+import { BackendError, isOverloaded } from "../../backends/contract.ts";
 import { ServiceError } from "../../kernel/errors.ts";
 import type { Route } from "./router.ts";
 
@@ -6,7 +6,7 @@ import type { Route } from "./router.ts";
 const BACKEND_AT_FAULT = new Set([401, 408, 429]);
 
 /** Failures that say nothing about whether the backend works. */
-const NOT_ABOUT_BACKEND: ReadonlySet<string> = new Set(["busy", "request", "unsupported", "mismatch"]);
+const NOT_ABOUT_BACKEND: ReadonlySet<string> = new Set(["request", "unsupported", "mismatch"]);
 /** A backend that has no such feature says so about the request, though its status is above 499. */
 const NOT_IMPLEMENTED = 501;
 
@@ -23,6 +23,8 @@ export function isFinal(error: unknown): boolean {
 /** Tells the circuit how a call ended. A refusal of the request itself is an answer like any other. */
 export function reportTo(route: Route, error: unknown): void {
   if (!(error instanceof BackendError) || NOT_ABOUT_BACKEND.has(error.kind)) route.abandoned();
+  else if (error.kind === "busy") route.full();
+  else if (isOverloaded(error)) route.abandoned();
   else if (isFinal(error)) route.succeeded();
   else {
     const { kind, message: cause } = error;

@@ -16,8 +16,10 @@ import type { RouteTarget } from "./model-routes.ts";
 
 const LATEST = ":latest";
 /** Calls that wait for a backend with a free place, and for how long. */
-const WAITING_MAX = 256;
+const WAITING_MAX = 4_096;
 const WAIT_MS_MAX = 60_000;
+/** How often a backend that was full is tried with one call more. */
+const FULL_RETRY_MS = 100;
 /** After a start or a registration, calls wait this long for the first probes. */
 const FIRST_PROBES_MS = 5_000;
 export const BUSY_RETRY_SECONDS = 1;
@@ -36,8 +38,19 @@ export class AllBusy extends ServiceError {
   }
 }
 
+/** Where a call stands among those that wait. One that is refused again has the place that it had. */
+export interface Turn {
+  /** Keys take turns: the second call of one comes after the first of every other. */
+  round: number;
+  untilMs: number;
+}
+
 interface QueuedRequest {
   request: RouteRequest;
+  /** Calls with the same find the same backends busy. */
+  asked: string;
+  key: string;
+  turn: Turn;
   resolve(route: Route): void;
   reject(error: unknown): void;
   cancel(): void;
@@ -106,7 +119,9 @@ export interface RouteRequest {
   /** What was tried for this request already. */
   exclude?: readonly Route[];
   /** Who is kept away by failures of their own; absent: nobody in particular. */
-  payer?: Pick<Payer, "userId" | "groupId">;
+  payer?: Pick<Payer, "userId" | "groupId" | "keyId">;
+  /** Of a call that has waited before. */
+  turn?: Partial<Turn>;
   isForeseen?: boolean;
 }
 
@@ -217,6 +232,12 @@ export class Route {
     this.#tell({ kind: "failed", model, payer, cause, isUnreached, tested });
     this.router.freed();
   }
+  /** The backend took nothing of the call, because it has as many as it can take. */
+  full(): void {
+    if (!this.#end()) return;
+    if (this.#tested !== null) this.#tell({ kind: "due", key: this.#tested });
+    this.router.full(this.entry);
+  }
   /** The call ended without saying anything about the backend, e.g. because the client left. */
   abandoned(): void {
     if (!this.#end()) return;
@@ -248,7 +269,10 @@ const canServe = ({ entry, model }: Candidate, ability: Ability): boolean =>
 export class Router {
   /** By requested model id; rebuilt after the list or a listing changed. */
   #index: Map<string, Candidate[]> | null = null;
+  /** In the order in which they get a place. */
   #waiting: QueuedRequest[] = [];
+  /** Of the last one that got a place. */
+  #round = 0;
 
   constructor(
     readonly entries: readonly Entry[],
@@ -309,30 +333,79 @@ export class Router {
       return this.choose(request);
     } catch (error) {
       const waitMs = this.waitMsFor(request, error);
-      if (waitMs === 0 || this.#waiting.length >= WAITING_MAX) throw error;
-      return new Promise((resolve, reject) => {
-        const cancel = this.clock.after(waitMs, () => {
-          this.#waiting = this.#waiting.filter((each) => each !== waiting);
-          reject(error);
-        });
-        const waiting: QueuedRequest = { request, resolve, reject, cancel };
-        this.#waiting.push(waiting);
-      });
+      if (waitMs === 0) throw error;
+      return this.#wait(request, waitMs, error);
     }
   }
 
-  /** A backend may have a free place, or be known now: those who wait get it in the order in which they came. */
+  #wait(request: RouteRequest, waitMs: number, refusal: unknown): Promise<Route> {
+    const nowMs = this.clock.elapsed();
+    const key = request.payer?.keyId ?? payerIdOf(request);
+    const last = this.#waiting.findLast((each) => each.key === key);
+    const turn: Turn = {
+      round: Math.max(this.#round, last?.turn.round ?? 0) + 1,
+      untilMs: nowMs + waitMs,
+      ...request.turn,
+    };
+    if (request.turn && refusal instanceof AllBusy) Object.assign(request.turn, turn);
+    if (turn.untilMs <= nowMs) throw refusal;
+    return new Promise((resolve, reject) => {
+      const cancel = this.clock.after(turn.untilMs - nowMs, () => {
+        this.#waiting = this.#waiting.filter((each) => each !== waiting);
+        reject(refusal);
+      });
+      const { model, capability, provider, backend, payer } = request;
+      const asked = JSON.stringify([model, capability, provider, backend, payer?.groupId ?? payer?.userId]);
+      const waiting: QueuedRequest = { request, asked, key, turn, resolve, reject, cancel };
+      const at = this.#waiting.findLastIndex((each) => each.turn.round <= turn.round);
+      this.#waiting.splice(at + 1, 0, waiting);
+      if (this.#waiting.length <= WAITING_MAX) return;
+      // The latest call of the key that has most of them waiting.
+      const dropped = this.#waiting.pop()!;
+      dropped.cancel();
+      dropped.reject(new AllBusy(dropped.request.model));
+    });
+  }
+
+  /** A call was refused because the backend is full: others wait until it has ended one, or may have room. */
+  full(entry: Entry): void {
+    const isKnown = entry.takes !== null;
+    entry.takes = entry.inFlight;
+    if (!isKnown) this.#tryMore(entry);
+    this.freed();
+  }
+
+  #tryMore(entry: Entry): void {
+    this.clock.after(FULL_RETRY_MS, () => {
+      if (this.#waiting.length === 0 || entry.removed) entry.takes = null;
+      if (entry.takes === null) return;
+      entry.takes++;
+      this.#tryMore(entry);
+      this.freed();
+    });
+  }
+
+  /** A backend may have a free place, or be known now: those who wait get it in their order. */
   freed(): void {
     if (this.#waiting.length === 0) return;
     const still: QueuedRequest[] = [];
     const before = this.#waiting;
     this.#waiting = [];
+    /** What nobody has room for now: the rest of a long line need not be asked one by one. */
+    const busy = new Set<string>();
     for (const waiting of before) {
+      const { asked } = waiting;
+      if (busy.has(asked)) {
+        still.push(waiting);
+        continue;
+      }
       try {
         const route = this.choose(waiting.request);
+        this.#round = Math.max(this.#round, waiting.turn.round);
         waiting.cancel();
         waiting.resolve(route);
       } catch (error) {
+        if (error instanceof AllBusy) busy.add(asked);
         if (this.waitMsFor(waiting.request, error) > 0) still.push(waiting);
         else {
           waiting.cancel();
@@ -477,7 +550,8 @@ export class Router {
       const isOthers = barrier !== null && barrier !== SHUT && this.circuitry.claim && !barrier.isGranted;
       if (barrier === SHUT || (isOthers && !isForLater)) continue;
       const { concurrency } = entry.config;
-      if (concurrency && entry.inFlight >= concurrency) {
+      const isFull = entry.takes !== null && entry.inFlight >= entry.takes;
+      if (isFull || (concurrency && entry.inFlight >= concurrency)) {
         isBusy = true;
         continue;
       }

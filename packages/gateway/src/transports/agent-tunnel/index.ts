@@ -10,7 +10,7 @@ import {
   TEXT_MESSAGE_BYTES_MAX,
   TUNNEL_PATH,
 } from "@model-gateway/protocol/agent.ts";
-import { FrameError } from "@model-gateway/protocol/tunnel/frames.ts";
+import { FrameError, MESSAGE_BYTES_MAX } from "@model-gateway/protocol/tunnel/frames.ts";
 import type { Reply } from "@model-gateway/wire/http";
 import { bearerOf, type HttpRequest } from "@model-gateway/wire/http";
 import type { ServerSocket } from "@model-gateway/wire/websocket";
@@ -124,6 +124,10 @@ export class AgentTunnel<Identity> implements SocketTransport<SocketData<Identit
   }
 
   #onFrames(data: SocketData<Identity>, connection: AgentConnection, bytes: Uint8Array): void {
+    if (bytes.byteLength > MESSAGE_BYTES_MAX) {
+      this.#end(data, TOO_BIG, `a message of ${bytes.byteLength} bytes`);
+      return;
+    }
     try {
       connection.tunnel.receive(bytes);
     } catch (error) {

@@ -4,6 +4,7 @@ import {
   type Backend,
   BackendError,
   type ChatCall,
+  isOverloaded,
   isUnsent,
   type JsonBody,
   type NativeCall,
@@ -16,7 +17,7 @@ import { LARGE_BODY_BYTES, nextTurn } from "../../../kernel/turns.ts";
 import type { ModelLimits, UnitPrice, WorkUnit } from "../../billing/index.ts";
 import { type ModelTerms, modelRefusal } from "../../keys/index.ts";
 import type { Admission, Metering } from "../../metering/index.ts";
-import { type Route, type RoutePlan, type Routing, reportTo } from "../../routing/index.ts";
+import { type Route, type RoutePlan, type Routing, reportTo, type Turn } from "../../routing/index.ts";
 import type { SpendFields } from "../request/field-rules.ts";
 import type { NativeRequest, Payload } from "../request/payload.ts";
 import { answerHeaders, NO_HEADERS } from "./answer-headers.ts";
@@ -107,6 +108,8 @@ export class UpstreamCall {
     /** Of a model route: the targets that may be taken instead. */
     readonly plan: RoutePlan | null,
     readonly session: SessionOf | undefined,
+    /** Its place among the calls that wait. */
+    readonly turn: Partial<Turn>,
   ) {
     this.watched = parts.watch.open(options.asker.payer);
     const { route } = outgoing;
@@ -143,7 +146,8 @@ export class UpstreamCall {
     }
     const model = routing.aliases.resolve(options.model);
     const session = sessionOf(options);
-    const request = { capability, provider, boundTo, payer: asker.payer, session };
+    const turn: Partial<Turn> = {};
+    const request = { capability, provider, boundTo, payer: asker.payer, session, turn };
     const plan = routing.plan(model, request, (name) => modelRefusal(asker.rules, name));
     const route = await (plan?.first() ?? routing.acquire({ ...request, model }));
     const outgoing = outgoingOn(parts, options, { model, route });
@@ -156,7 +160,7 @@ export class UpstreamCall {
     }
     const admission = await holdFor(parts, options, outgoing);
     if (isLarge) await nextTurn();
-    return new UpstreamCall(parts, options, outgoing, admission, plan, session);
+    return new UpstreamCall(parts, options, outgoing, admission, plan, session, turn);
   }
 
   get route(): Route {
@@ -205,9 +209,9 @@ export class UpstreamCall {
     this.failed(error);
     if (this.watched.isAborted) return this.watched.reason;
     if (this.#isSettled) return error;
-    const next = this.plan ? mayFallBack(error) && this.plan.next() : this.#another(error);
-    if (!next) return error;
     try {
+      const next = this.plan ? mayFallBack(error) && this.plan.next() : await this.#another(error);
+      if (!next) return error;
       await this.#moveTo(next);
       return null;
     } catch (refusal) {
@@ -272,20 +276,25 @@ export class UpstreamCall {
     );
   }
 
-  /** Instead of a backend that could not be reached or is full, so that nothing was sent. */
-  #another(error: unknown): Route | null {
-    if (!isUnsent(error) || this.#tried.length >= ATTEMPTS_MAX) return null;
+  /** Instead of a backend that could not be reached or has too much to do; where all are full, the first that has room again. */
+  #another(error: unknown): Route | Promise<Route> | null {
+    if (!(error instanceof BackendError) || this.#tried.length >= ATTEMPTS_MAX) return null;
+    if (!isUnsent(error) && !isOverloaded(error)) return null;
     const { capability, provider, boundTo, asker } = this.options;
+    const { routing } = this.parts;
+    const request = {
+      model: this.outgoing.model,
+      capability,
+      provider,
+      boundTo,
+      payer: asker.payer,
+      session: this.session,
+      exclude: this.#tried,
+      turn: this.turn,
+    };
+    if (error.kind === "busy") return routing.acquire(request);
     try {
-      return this.parts.routing.choose({
-        model: this.outgoing.model,
-        capability,
-        provider,
-        boundTo,
-        payer: asker.payer,
-        session: this.session,
-        exclude: this.#tried,
-      });
+      return routing.choose(request);
     } catch {
       return null;
     }
@@ -293,7 +302,10 @@ export class UpstreamCall {
 
   /** The call failed: reports it to the circuit breaker, unless the client caused it. */
   failed(error: unknown): void {
-    if (isUnsent(error)) this.unsent();
+    if (error instanceof BackendError && error.kind === "busy" && !this.plan) {
+      this.#tried.pop();
+      this.options.asker.record?.waitsAgain();
+    } else if (isUnsent(error)) this.unsent();
     const reason = this.watched.isAborted ? this.watched.reason : error;
     const left = isAboutClient(reason);
     this.#isEndedByAsker = isEndedByAsker(reason);
