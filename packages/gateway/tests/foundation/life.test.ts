@@ -92,7 +92,7 @@ for (const [kind, isHere] of Object.entries(kinds)) {
     let drop: () => Promise<void>;
 
     const boot = (log: Log, clock: Clock = systemClock, more: Partial<Config> = {}) =>
-      bootGateway({ dataDir, config: { ...config, ...more }, overrides: { log, clock } });
+      bootGateway({ dataDir, config: { ...config, ...more }, overrides: { log, clock }, deployment: null });
 
     /** The start fails, and leaves nothing that runs or is open. */
     async function failsCleanly(failing: { log?: Log; config?: Partial<Config> }): Promise<Error> {

@@ -48,7 +48,7 @@ const holders: [string, string][] = [
 ];
 
 test.each(holders)("62 connections with %s from one address keep nobody out", async (_, text) => {
-  gateway = await bootGateway({ config: { connectionsMax: CONNECTIONS_MAX } });
+  gateway = await bootGateway({ config: { connectionsMax: CONNECTIONS_MAX }, deployment: null });
   const token = await gateway.signIn("ada");
   const held: Held[] = [];
   for (let i = 0; i < CONNECTIONS_MAX + 2; i++) held.push(await hold(text));
@@ -66,7 +66,7 @@ test.each(holders)("62 connections with %s from one address keep nobody out", as
 });
 
 test("many addresses together have half of the connections, and those who are signed in keep theirs", async () => {
-  gateway = await bootGateway({ config: { connectionsMax: CONNECTIONS_MAX } });
+  gateway = await bootGateway({ config: { connectionsMax: CONNECTIONS_MAX }, deployment: null });
   const token = await gateway.signIn("ada");
   const mine: Held[] = [];
   for (let i = 0; i < CONNECTIONS_MAX / 2; i++)
@@ -86,7 +86,7 @@ test("many addresses together have half of the connections, and those who are si
 
 test("an event stream of someone unknown ends when nobody opens its session for a minute", async () => {
   const clock = new ManualClock();
-  gateway = await bootGateway({ overrides: { clock } });
+  gateway = await bootGateway({ overrides: { clock }, deployment: null });
   const token = await gateway.signIn("ada");
   const idle = await hold(STREAM);
   const mine = await hold(

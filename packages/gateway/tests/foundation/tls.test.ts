@@ -39,7 +39,7 @@ describe.if(openssl !== null)("TLS", () => {
 
   const boot = async (config: { tlsCert: string; tlsKey: string }) => {
     const log = createLog({ level: "info", format: "json", write: (line) => lines.push(line) });
-    gateway = await bootGateway({ config, overrides: { log } });
+    gateway = await bootGateway({ config, overrides: { log }, deployment: null });
     return gateway;
   };
   const trusting = async (): Promise<BunFetchRequestInit> => ({

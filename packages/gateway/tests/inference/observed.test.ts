@@ -38,7 +38,10 @@ const upstream = Bun.serve({
 });
 
 beforeAll(async () => {
-  gateway = await bootGateway({ config: { otlpEndpoint: `http://127.0.0.1:${collector.port}` } });
+  gateway = await bootGateway({
+    config: { otlpEndpoint: `http://127.0.0.1:${collector.port}` },
+    deployment: null,
+  });
   ({ key } = await gateway.rpc("keys.create", { name: "k" }, await gateway.signIn("ada")));
   await fetch(`${gateway.url}/api/admin/backends`, {
     method: "POST",

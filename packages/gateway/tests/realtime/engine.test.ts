@@ -40,7 +40,7 @@ let grace: string;
 const cleanups: (() => unknown)[] = [];
 
 beforeAll(async () => {
-  gateway = await bootGateway();
+  gateway = await bootGateway({ deployment: null });
   ada = await gateway.signIn("ada");
   grace = await gateway.signIn("grace");
   engine = startFakeEngine({

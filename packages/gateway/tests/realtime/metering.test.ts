@@ -51,7 +51,10 @@ describe.each(setups)("realtime %s", (_, redisUrl) => {
   }
 
   beforeAll(async () => {
-    gateway = await bootGateway({ config: { pricingFile, redisUrl, trustedProxies: ["127.0.0.1"] } });
+    gateway = await bootGateway({
+      config: { pricingFile, redisUrl, trustedProxies: ["127.0.0.1"] },
+      deployment: null,
+    });
     upstream = startRealtimeUpstream("openai", { answers: false });
     root = await gateway.signIn("root");
     await connect(gateway, upstream);

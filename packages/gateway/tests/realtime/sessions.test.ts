@@ -24,7 +24,7 @@ interface Received {
 async function setUp(dialect: "openai" | "dashscope" = "openai", link?: Backend["realtime"]) {
   const upstream: RealtimeUpstream = startRealtimeUpstream(dialect);
   const clock = new ManualClock();
-  const gateway = await bootGateway({ overrides: { clock } });
+  const gateway = await bootGateway({ overrides: { clock }, deployment: null });
   cleanups.push(upstream.stop, () => gateway.stop());
   const { routing, realtime, metering } = gateway.app.rooms;
   const config = { name: "rt", kind: "cloud-realtime", type: "cloud-realtime", url: upstream.url };
