@@ -253,6 +253,18 @@ onEachDatabase("a new month's quota", (fresh) => {
       await spend(bench, ofGroup, 5);
     }));
 
+  test("pays a debt on a group's pool before the work of one's own key", () =>
+    withBench(fresh, async (bench, clock) => {
+      const who = payer();
+      const ofGroup = { ...who, groupId: crypto.randomUUID() };
+      await drainQuota(bench, who);
+      await bench.topup(pool(ofGroup), 1);
+      await overrun(bench, ofGroup, 151);
+      clock.nowMs = DECEMBER;
+      expect((await refusal(bench, who)).kind).toBe("quota_exceeded");
+      expect((await bench.ledger.statement(pool(ofGroup))).debt).toBe(50);
+    }));
+
   test("pays what it can; the rest stands until the month after", () =>
     withBench(fresh, async (bench, clock) => {
       const who = person();

@@ -50,7 +50,7 @@ interface AdmissionOptions extends Needs<"clock" | "log" | "counter"> {
   tokenPaceSeconds(keyId: string): number;
   pointsPerUsd: number;
   /** Lets the tier's quota pay what it can of the payer's debt. */
-  payDebt(payer: Payer): Promise<void>;
+  payDebts(payer: Payer): Promise<void>;
 }
 
 const NO_NAMES: readonly string[] = [];
@@ -333,11 +333,14 @@ export class AdmissionCheck {
     return { kind: "points", purses, alsoOn: NO_NAMES, names: [name], scaled };
   }
 
+  /** What is new to this instance, as a month is when it begins, first pays what the user owes on any account. */
   async #quota(payer: Payer, limit: Quantity, load: (read: Read) => Promise<unknown>): Promise<Source> {
-    const { clock, windows } = this.options;
+    const { clock, windows, payDebts } = this.options;
     const counted = this.#monthsFrom(clock.now()).map((month) => this.#windowsIn(payer, month));
     const unread = counted.flatMap(({ limiting }) => limiting.filter((window) => !windows.isKnown(window)));
-    if (unread.length > 0) await load(() => Promise.all(unread.map((window) => windows.read(window))));
+    const read = (window: QuotaWindow) =>
+      windows.read(window, window.key.project === WHOLE_USER ? () => payDebts(payer) : undefined);
+    if (unread.length > 0) await load(() => Promise.all(unread.map(read)));
     return {
       kind: "quota",
       purses: () => counted.flatMap((month) => month.purses(limit)),
@@ -358,7 +361,7 @@ export class AdmissionCheck {
     const left = leftForDebt(limitOf(tier), whole.used!);
     if (left * pointsPerUsd >= NANO_PER_USD) {
       try {
-        await this.#withinDeadline(this.options.payDebt(payer));
+        await this.#withinDeadline(this.options.payDebts(payer));
         balance = await this.#withinDeadline(balances.load(account));
       } catch (error) {
         // The debt is known, so this must not fail open.

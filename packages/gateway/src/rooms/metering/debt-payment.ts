@@ -1,7 +1,7 @@
 import type { Clock } from "../../kernel/clock.ts";
 import type { Payer } from "../../kernel/payer.ts";
 import type { Billing } from "../billing/index.ts";
-import { accountOf, type Ledger } from "../ledger/index.ts";
+import type { AccountRef, Ledger } from "../ledger/index.ts";
 import { type MonthQuota, NANO_PER_USD, type UsageStore, utcMonth, WHOLE_USER } from "../usage/index.ts";
 import { leftForDebt, limitOf } from "./limits.ts";
 import { usedOf } from "./windows.ts";
@@ -14,15 +14,15 @@ interface DebtPaymentOptions {
   pointsPerUsd: number;
 }
 
-/** Lets this month's quota pay debts, as use of it, under the account's lock. Returns what the month has become. */
+/** Lets this month's quota pay a user's debts on an account, as use of it, under the account's lock. Returns what the month has become. */
 export async function payDebtFromQuota(
   { ledger, store, billing, clock, pointsPerUsd }: DebtPaymentOptions,
-  payer: Payer,
+  { userId, tier }: Payer,
+  account: AccountRef,
 ): Promise<MonthQuota[]> {
-  const { userId } = payer;
-  const debt = { account: accountOf(payer), userId };
+  const debt = { account, userId };
   const month = utcMonth(clock.now());
-  const limit = limitOf(billing.tier(payer.tier));
+  const limit = limitOf(billing.tier(tier));
   return ledger.transaction(async (tx) => {
     const owed = await ledger.lockDebt(tx, debt);
     if (owed === 0) return [];

@@ -71,7 +71,7 @@ export interface MeteringOptions extends Needs<"clock" | "ids" | "log" | "counte
   settler: Settler;
   billing: Billing;
   usage: Usage;
-  ledger: Pick<Ledger, "publish" | "balances" | "transaction" | "lockDebt" | "payFromQuota">;
+  ledger: Pick<Ledger, "publish" | "balances" | "transaction" | "debtsOf" | "lockDebt" | "payFromQuota">;
   pointsPerUsd: number;
   /** Those who pay are refused models without a price. */
   refusesUnpriced?: boolean;
@@ -168,7 +168,7 @@ export class MeteringService implements Metering {
       tokenPaceSeconds: (keyId) =>
         this.#recentTokens.secondsUntilFewer(tokenPaceName(keyId)) ?? RATE_RETRY_AFTER_SECONDS,
       pointsPerUsd,
-      payDebt: (payer) => this.#payDebt(payer),
+      payDebts: (payer) => this.#payDebts(payer),
     });
     this.#journal = Journal.open({
       dir: join(dataDir, JOURNAL_DIR),
@@ -354,13 +354,15 @@ export class MeteringService implements Metering {
     this.options.counter.change(reserved.map(({ name, amount }) => ({ name, amount: negative(amount) })));
   }
 
-  async #payDebt(payer: Payer): Promise<void> {
+  async #payDebts(payer: Payer): Promise<void> {
     const { ledger, usage, billing, clock, pointsPerUsd } = this.options;
     const parts = { ledger, store: usage.store, billing, clock, pointsPerUsd };
-    const months = await payDebtFromQuota(parts, payer);
-    this.#windows.written(months);
-    const changes = months.flatMap(spentNames).map(({ name, spent }) => ({ name, amount: NOTHING, spent }));
-    if (changes.length > 0) this.options.counter.change(changes);
+    for (const { account } of await ledger.debtsOf(payer.userId)) {
+      const months = await payDebtFromQuota(parts, payer, account);
+      this.#windows.written(months);
+      const changes = months.flatMap(spentNames).map(({ name, spent }) => ({ name, amount: NOTHING, spent }));
+      if (changes.length > 0) this.options.counter.change(changes);
+    }
   }
 
   ratesOf({ keyId, keyLimits, groupId, rpmCeiling, tier }: Payer): readonly Rate[] {

@@ -107,10 +107,13 @@ export class QuotaWindows {
     return window.used !== null;
   }
 
-  read(window: QuotaWindow): Promise<void> {
-    window.reading ??= this.#read(window).finally(() => {
-      window.reading = null;
-    });
+  /** Reads the window from the database, after what must come before; one read at a time. */
+  read(window: QuotaWindow, before = async () => {}): Promise<void> {
+    window.reading ??= before()
+      .then(() => this.#read(window))
+      .finally(() => {
+        window.reading = null;
+      });
     return window.reading;
   }
 
