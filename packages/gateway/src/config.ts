@@ -266,6 +266,11 @@ const settings = {
     "WebSocket URL of the bridge agent",
     url("ws:", "wss:").default("ws://127.0.0.1:7717"),
   ),
+  nodesOnLoopback: setting(
+    "SERVICE_NODES_ON_LOOPBACK",
+    "may a node give 127.0.0.1 as its host, to be dialled there? otherwise it is reached through its own connection",
+    flag.default(false),
+  ),
   pricingFile: setting(
     "SERVICE_PRICING_FILE",
     "JSON file with prices that override the built-in ones",

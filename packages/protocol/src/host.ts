@@ -43,3 +43,11 @@ export function hostProblem(host: string): string | null {
   }
   return null;
 }
+
+/** This machine's own loopback, as whoever dials the address means it. */
+const LOOPBACK = /^127\.|^0\.0\.0\.0$|^\[::1?\]$|^(?:.*\.)?localhost$/;
+
+export function isLoopback(host: string): boolean {
+  const name = new URL(`http://${urlHost(host)}/`).hostname.replace(/\.$/, "");
+  return LOOPBACK.test(name) || LOOPBACK.test(embeddedIpv4(name) ?? "");
+}

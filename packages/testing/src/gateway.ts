@@ -74,6 +74,7 @@ export async function bootGateway({
     SERVICE_DATA_DIR: dir,
     SERVICE_ADMIN_TOKEN: ADMIN_TOKEN,
     SERVICE_REGISTRATION_OPEN: "true",
+    SERVICE_NODES_ON_LOOPBACK: "true",
   });
   if ("problems" in read) throw new Error(read.problems.join("; "));
   const whole = { ...read.config, ...config };

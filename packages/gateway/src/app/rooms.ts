@@ -140,7 +140,8 @@ export async function openRooms({ config, life, foundation, ownPort, deadlines, 
   const factory = backendFactory(network, bridge);
   const choosing = { factory, choice: config.backendChoice, sealer: createSealer(foundation.jwtSecret) };
   const routing = await open("routing", new Routing({ ...foundation, ...choosing }), STARTS_AND_CLOSES);
-  const createPool = (modelId: string) => new AgentPool({ modelId, deps: network });
+  const { nodesOnLoopback: dialsLoopback } = config;
+  const createPool = (modelId: string) => new AgentPool({ modelId, deps: network, dialsLoopback });
   const agents = await open("agents", new Agents({ ...foundation, backends: routing, createPool }), CLOSES);
 
   // What the console and the usage reports read.

@@ -180,6 +180,7 @@ test("a host name that leads to such an address is not dialled, and a name is lo
   let lookups = 0;
   const pool = (addresses: string[]) =>
     new AgentPool({
+      dialsLoopback: false,
       modelId: "m",
       resolve: async () => {
         lookups++;
@@ -208,6 +209,13 @@ test("a host name that leads to such an address is not dialled, and a name is lo
   const bad = pool(["10.0.0.1", "169.254.169.254"]);
   await bad.set(replica);
   expect([bad.size, dialled]).toEqual([0, []]);
+  for (const own of ["127.0.0.1", "127.9.9.9", "0.0.0.0", "::1", "::", "::ffff:127.0.0.1"]) {
+    const local = pool([own]);
+    await local.set(replica);
+    await local.set({ ...replica, host: own });
+    expect([own, local.size, dialled]).toEqual([own, 0, []]);
+  }
+  lookups = 1;
   const good = pool(["10.0.0.1"]);
   await good.set(replica);
   await good.backend.probe(AbortSignal.timeout(1_000));

@@ -123,6 +123,7 @@ test("a session keeps to one target of a model route, and targets share the sess
 test("a session stays with its node among those that serve one model", async () => {
   const asked: string[] = [];
   const pool = new AgentPool({
+    dialsLoopback: false,
     modelId: "m",
     deps: {
       clock: systemClock,

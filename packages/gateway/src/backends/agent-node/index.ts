@@ -1,4 +1,4 @@
-import { hostProblem, urlHost } from "@model-gateway/protocol/host.ts";
+import { hostProblem, isLoopback, urlHost } from "@model-gateway/protocol/host.ts";
 import type { TunnelFetchInit } from "@model-gateway/protocol/tunnel/client.ts";
 import { ipFamily } from "@model-gateway/wire/http";
 import { nearestTo } from "../../kernel/affinity.ts";
@@ -57,6 +57,8 @@ const resolveBySystem: Resolve = async (host) => {
 export interface AgentPoolOptions {
   modelId: string;
   deps: BackendDeps;
+  /** Whether a node may name this machine's own loopback. */
+  dialsLoopback: boolean;
   resolve?: Resolve;
 }
 
@@ -100,7 +102,7 @@ export class AgentPool implements ModelPool {
       this.#members.set(agentId, newMember({ name: agentId, via: "tunnel", ways: [throughTunnel], ended }));
     if (!replica.direct) return;
     const address = ipFamily(replica.host) !== 0 ? replica.host : await this.#addressOf(replica);
-    if (address === null) return;
+    if (address === null || (isLoopback(address) && !this.options.dialsLoopback)) return;
     const direct = this.#direct({ ...replica, host: address });
     const usable = !throughTunnel || (await this.#answers(direct));
     if (!usable || this.#wanted.get(agentId) !== replica) return;
