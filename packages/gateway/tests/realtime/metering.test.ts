@@ -13,6 +13,8 @@ type Event = Record<string, unknown>;
 /** A tenth of a point a token: a hundred points are a dollar. */
 const MODEL = "dear-voice";
 const USD_PER_MILLION = 1_000;
+/** The same for texts; sound costs twice as much to hear and four times as much to say. */
+const SOUND_MODEL = "sound-voice";
 /** OpenAI's rates: what is said has 20 tokens a second, what is heard 10; both are 48,000 bytes a second. */
 const BYTES_PER_SECOND = 48_000;
 const audio = (seconds: number) => Buffer.alloc(seconds * BYTES_PER_SECOND, 7).toString("base64");
@@ -30,7 +32,18 @@ describe.each(setups)("realtime %s", (_, redisUrl) => {
   const pricingFile = join(dir, "prices.json");
   writeFileSync(
     pricingFile,
-    JSON.stringify({ prices: [{ match: MODEL, input: USD_PER_MILLION, output: USD_PER_MILLION }] }),
+    JSON.stringify({
+      prices: [
+        { match: MODEL, input: USD_PER_MILLION, output: USD_PER_MILLION },
+        {
+          match: SOUND_MODEL,
+          input: USD_PER_MILLION,
+          output: USD_PER_MILLION,
+          audio_input: 2 * USD_PER_MILLION,
+          audio_output: 4 * USD_PER_MILLION,
+        },
+      ],
+    }),
   );
 
   /** The room itself: its contract knows no holds. */
@@ -45,7 +58,12 @@ describe.each(setups)("realtime %s", (_, redisUrl) => {
     await fetch(`${to.url}/api/admin/backends`, {
       method: "POST",
       headers: { authorization: `Bearer ${ADMIN_TOKEN}`, "content-type": "application/json" },
-      body: JSON.stringify({ type: "cloud-realtime", name: "voice", url: from.url, models: [MODEL] }),
+      body: JSON.stringify({
+        type: "cloud-realtime",
+        name: "voice",
+        url: from.url,
+        models: [MODEL, SOUND_MODEL],
+      }),
     });
     await until("the model is routable", () => to.app.rooms.routing.modelCount > 0);
   }
@@ -129,8 +147,8 @@ describe.each(setups)("realtime %s", (_, redisUrl) => {
     closed(): Event | undefined;
   }
 
-  async function open(person: string, config: Event = {}, on = gateway): Promise<Session> {
-    const { session_id, stream_session } = await on.rpc("realtime.start", { model: MODEL, config }, person);
+  async function open(person: string, config: Event = {}, on = gateway, model = MODEL): Promise<Session> {
+    const { session_id, stream_session } = await on.rpc("realtime.start", { model, config }, person);
     const stream = await fetch(`${on.url}/api/rpc/events?session=${stream_session}`);
     const events: Event[] = [];
     void (async () => {
@@ -363,6 +381,30 @@ describe.each(setups)("realtime %s", (_, redisUrl) => {
       expect(session.types()).not.toContain(event.type);
       expect(session.closed()).toMatchObject({ code: "payment_required" });
     });
+  });
+
+  test("sound costs what sound does, reported or not", async () => {
+    const person = await personWith(1_000);
+    const session = await open(person, { max_output_tokens: 256 }, gateway, SOUND_MODEL);
+    const spoken = (audio_tokens: number) => ({ text_tokens: 10, audio_tokens });
+    created("r1");
+    done("r1", {
+      ...usage(110, 60),
+      input_token_details: spoken(100),
+      output_token_details: spoken(50),
+    });
+    await heard(session, "response.done");
+    // 20 of text, 100 heard at twice its price, 50 said at four times.
+    expect(await pointsOf(person)).toBe(1_000 - 42);
+    created("r2");
+    says("r2", 2);
+    await heard(session, "response.output_audio.delta");
+    const before = await pointsOf(person);
+    await session.stop();
+    const [[, completion] = []] = await tokensOf(person);
+    expect(before - (await pointsOf(person))).toBeGreaterThanOrEqual(
+      Math.floor((Number(completion) * 4) / 10),
+    );
   });
 
   describe("what was heard is paid, however a session ends before `response.done`", () => {

@@ -14,6 +14,8 @@ const bytesOfBase64 = (text: string): number => Math.floor((text.length * 3) / 4
 
 /** Turns audio into seconds, by the session's audio formats, and seconds into tokens. */
 export class AudioFormats {
+  /** There was sound. */
+  isUsed = false;
   readonly #usual: Readonly<Record<Direction, number>>;
   readonly #bytesPerSecond: Record<Direction, number>;
 
@@ -41,6 +43,7 @@ export class AudioFormats {
   with(response: Record<string, unknown>): AudioFormats {
     const formats = new AudioFormats(this.rates);
     Object.assign(formats.#bytesPerSecond, this.#bytesPerSecond);
+    formats.isUsed = this.isUsed;
     formats.configure(response, "client");
     return formats;
   }
@@ -63,6 +66,7 @@ export class AudioFormats {
   }
 
   secondsOf(base64: string, direction: Direction): number {
+    this.isUsed ||= base64 !== "";
     return bytesOfBase64(base64) / this.#bytesPerSecond[direction];
   }
 

@@ -207,9 +207,8 @@ export class SessionMeter {
   }
 
   /** Writes a row if there are tokens, or if the session has a reference. */
-  #settle({ admission }: Turn, { promptTokens, completionTokens, estimated }: TurnUsage): void {
-    const usage = { promptTokens, completionTokens, estimated };
-    if (promptTokens + completionTokens === 0 && this.options.refId === null) admission.release();
+  #settle({ admission }: Turn, usage: TurnUsage): void {
+    if (usage.promptTokens + usage.completionTokens === 0 && this.options.refId === null) admission.release();
     else {
       const costNanoUsd = admission.settle({ backend: "realtime", ...usage });
       this.options.settled?.(usage, costNanoUsd);
@@ -233,8 +232,10 @@ export class SessionMeter {
     const turn = this.#transcribed;
     this.#transcribed = null;
     if (!turn) return;
-    this.#settle(turn, turn.brokenOff());
-    this.#context.paid(turn.read.promptTokens);
+    const { promptTokens, completionTokens, estimated } = turn.brokenOff();
+    // By another model, whose price is about that of text.
+    this.#settle(turn, { promptTokens, completionTokens, estimated });
+    this.#context.paid(promptTokens);
   }
 
   /** Settles open responses: output so far, and input. Nothing, if the upstream hung up before any output. */

@@ -1,5 +1,5 @@
 import { isObject } from "../../../kernel/json.ts";
-import { REQUEST_TOKENS_MAX } from "../../../kernel/usage-parts.ts";
+import { partsIn, REQUEST_TOKENS_MAX, type UsageParts } from "../../../kernel/usage-parts.ts";
 import type { Admission } from "../../metering/index.ts";
 import type { ServerEvent } from "../server-events.ts";
 import type { AudioFormats } from "./audio.ts";
@@ -12,9 +12,7 @@ const GROW_TOKENS = 256;
 /** Statuses of a response that was cut short. */
 const CUT = new Set(["cancelled", "failed", "incomplete"]);
 
-export interface TurnUsage {
-  promptTokens: number;
-  completionTokens: number;
+export interface TurnUsage extends UsageParts {
   estimated: boolean;
 }
 
@@ -100,11 +98,15 @@ export class Turn {
         reported,
         isAbsurd,
       };
-    return {
+    const whole = {
       promptTokens: isCut ? Math.max(prompt ?? 0, counted.promptTokens) : (prompt ?? counted.promptTokens),
       completionTokens: isCut
         ? Math.max(completion ?? this.admission.writtenTokens(), counted.completionTokens)
         : (completion ?? counted.completionTokens),
+    };
+    const told = reported ? partsIn(response.usage!, whole) : whole;
+    return {
+      ...(told === whole ? this.#asSound(whole) : told),
       estimated: !reported,
       reported,
       isAbsurd,
@@ -112,10 +114,15 @@ export class Turn {
   }
 
   brokenOff(): TurnUsage {
-    return {
-      promptTokens: this.read.promptTokens,
-      completionTokens: Math.max(this.#deliveredTokens, this.admission.writtenTokens()),
-      estimated: true,
-    };
+    const { promptTokens } = this.read;
+    const completionTokens = Math.max(this.#deliveredTokens, this.admission.writtenTokens());
+    return { ...this.#asSound({ promptTokens, completionTokens }), estimated: true };
+  }
+
+  /** Where the upstream does not say what of it was sound: all but the settings, once there was any. */
+  #asSound(whole: UsageParts): UsageParts {
+    if (!this.#heard.formats.isUsed) return whole;
+    const audioInputTokens = Math.min(whole.promptTokens, this.read.conversationTokens);
+    return { ...whole, audioInputTokens, audioOutputTokens: whole.completionTokens };
   }
 }
