@@ -135,9 +135,26 @@ test("the field that limits an answer is the one that is set", async () => {
   expect(sent().json.max_tokens).toBeUndefined();
 });
 
+test("what all keys are refused for sets none of them aside: it may be one user's prompt", async () => {
+  await add({ api_key: "sk-first-1111, sk-second-2222" });
+  const say = (content: string) => bench.chat({ model: "s1", messages: [{ role: "user", content }] });
+  server.answer((request, reply) =>
+    request.text.includes("flagged")
+      ? reply.json({ error: { message: "your input was flagged" } }, 403)
+      : politeHandler(request, reply),
+  );
+  expect((await say("flagged")).status).toBe(502);
+  expect((await named("set")).refused_keys).toEqual([]);
+  server.requests.length = 0;
+  for (let i = 0; i < 12; i++) await say(`question ${i}`);
+  expect(new Set(keysSent()).size).toBe(2);
+});
+
 test("a service account's key file is exchanged for a token, once for many requests", async () => {
   const { privateKey, publicKey } = generateKeyPairSync("rsa", { modulusLength: 2048 });
   const assertions: string[] = [];
+  // Shorter than the time that tokens are renewed before their end.
+  const expires_in = 60;
   const google = Bun.serve({
     port: 0,
     hostname: "127.0.0.1",
@@ -145,7 +162,7 @@ test("a service account's key file is exchanged for a token, once for many reque
       const form = new URLSearchParams(await request.text());
       assertions.push(form.get("assertion")!);
       expect(form.get("grant_type")).toBe("urn:ietf:params:oauth:grant-type:jwt-bearer");
-      return Response.json({ access_token: "ya29.token-of-an-hour", expires_in: 3600 });
+      return Response.json({ access_token: "ya29.token-of-an-hour", expires_in });
     },
   });
   const token_uri = `http://127.0.0.1:${google.port}/token`;
@@ -175,6 +192,12 @@ test("a service account's key file is exchanged for a token, once for many reque
   server.answer(politeHandler);
   await bench.chat({ model: "s1" });
   expect(assertions).toHaveLength(2);
+  // It is a secret as long as its backend.
+  await bench.removeBackend("set");
+  await add({ name: "other" });
+  server.answer((_, reply) => reply.json({ error: { message: "expired: ya29.token-of-an-hour" } }, 401));
+  expect(await (await bench.chat({ model: "s1" })).text()).toContain("ya29.token-of-an-hour");
+  await bench.removeBackend("other");
   google.stop(true);
 });
 

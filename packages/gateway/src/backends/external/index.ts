@@ -133,6 +133,7 @@ function create(config: BackendConfig, deps: BackendDeps): Backend {
         .use(undefined, (key) => listed({ fetch, dialect: own, base, headers: headersWith(key), signal }))
         .catch((error) => unlisted(error, { config, post: postChat, signal, base })),
     close() {
+      keys.close();
       origin?.close();
       for (const dialect of native.values()) dialect.close();
     },

@@ -4,7 +4,6 @@ import { ServiceAccount } from "./service-account.ts";
 
 /** How long a refused key is not used while there are others. */
 const SET_ASIDE_MS = 10 * 60_000;
-const REFUSED = new Set([401, 403]);
 const SHOWN_CHARS = 4;
 
 interface Key {
@@ -45,27 +44,30 @@ export class Keys {
     return this.#keys[0]?.text ?? null;
   }
 
-  /** Sends with one key after the other until one is not refused. */
+  /** Sends with one key after the other until one is not refused. What all are refused for is not about a key. */
   async use<T>(session: SessionOf | undefined, send: (key: string | null) => Promise<T>): Promise<T> {
     if (this.isFixed) return send(this.fixed);
-    for (let tries = 1; ; tries++) {
-      const key = this.#next(session);
+    const refused: Key[] = [];
+    for (;;) {
+      const key = this.#next(session, refused);
       try {
-        return await send(key.account ? await key.account.token() : key.text);
+        const answer = await send(key.account ? await key.account.token() : key.text);
+        for (const each of refused) each.asideUntilMs = this.deps.clock.now() + SET_ASIDE_MS;
+        return answer;
       } catch (error) {
-        if (!(error instanceof BackendError && REFUSED.has(error.status ?? 0))) throw error;
-        key.account?.forget();
-        key.asideUntilMs = this.deps.clock.now() + SET_ASIDE_MS;
-        if (tries >= this.#keys.length) throw error;
+        const status = error instanceof BackendError ? error.status : 0;
+        if (status === 401) key.account?.forget();
+        if (refused.push(key) === this.#keys.length || (status !== 401 && status !== 403)) throw error;
       }
     }
   }
 
   /** When all were refused, the one that was refused first is tried first. */
-  #next(sessionOf: SessionOf | undefined): Key {
+  #next(sessionOf: SessionOf | undefined, refused: readonly Key[]): Key {
     const nowMs = this.deps.clock.now();
-    const usable = this.#keys.filter(({ asideUntilMs }) => asideUntilMs <= nowMs);
-    if (usable.length === 0) return this.#keys.reduce((a, b) => (b.asideUntilMs < a.asideUntilMs ? b : a));
+    const left = this.#keys.filter((key) => !refused.includes(key));
+    const usable = left.filter(({ asideUntilMs }) => asideUntilMs <= nowMs);
+    if (usable.length === 0) return left.reduce((a, b) => (b.asideUntilMs < a.asideUntilMs ? b : a));
     const session = usable.length > 1 ? sessionOf?.() : null;
     if (!session) return usable[this.#turn++ % usable.length]!;
     const near = ({ text }: Key) => nearness(session, text);
@@ -77,5 +79,9 @@ export class Keys {
     return this.#keys.flatMap(({ text, account, asideUntilMs: untilMs }) =>
       untilMs > nowMs ? { endsWith: account?.email ?? text.slice(-SHOWN_CHARS), untilMs } : [],
     );
+  }
+
+  close(): void {
+    for (const { account } of this.#keys) account?.close();
   }
 }

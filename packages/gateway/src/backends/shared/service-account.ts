@@ -10,6 +10,8 @@ const ASSERTION_SECONDS = 3_600;
 /** A token is renewed this long before it ends. */
 const RENEW_BEFORE_MS = 5 * 60_000;
 const EXCHANGE_MS_MAX = 10_000;
+/** The assertion and the token of this exchange and of the last. */
+const KEPT_SECRETS = 4;
 
 /** The members of a key file that are needed; null when it is not one. */
 export function serviceAccountIn(json: string) {
@@ -35,13 +37,13 @@ export class ServiceAccount {
   readonly #account: ReturnType<typeof serviceAccountIn>;
   #token: Promise<string> = Promise.resolve("");
   #renewAtMs = 0;
+  readonly #forgetSecrets: (() => void)[] = [];
 
   constructor(
     json: string,
     readonly deps: Pick<BackendDeps, "fetch" | "clock">,
   ) {
     this.#account = serviceAccountIn(json);
-    keepSecret(this.#account?.privateKey);
   }
 
   get email(): string {
@@ -50,6 +52,15 @@ export class ServiceAccount {
 
   forget(): void {
     this.#renewAtMs = 0;
+  }
+
+  close(): void {
+    for (const forget of this.#forgetSecrets.splice(0)) forget();
+  }
+
+  /** Old ones are in use until the calls that have them end. */
+  #keep(secret: string): void {
+    if (this.#forgetSecrets.push(keepSecret(secret)) > KEPT_SECRETS) this.#forgetSecrets.shift()!();
   }
 
   token(): Promise<string> {
@@ -82,18 +93,21 @@ export class ServiceAccount {
     const signed = `${encoded({ alg: "RS256", typ: "JWT" })}.${encoded(claims)}`;
     const { sign } = process.getBuiltinModule("node:crypto");
     const signature = sign("RSA-SHA256", Buffer.from(signed), privateKey).toString("base64url");
+    const assertion = `${signed}.${signature}`;
+    this.#keep(assertion);
     const signal = AbortSignal.timeout(EXCHANGE_MS_MAX);
     const answer = await fetchUpstream(this.deps.fetch, {
       url: tokenUrl,
       headers: { "content-type": "application/x-www-form-urlencoded", accept: "application/json" },
       signal,
-      body: new URLSearchParams({ grant_type: GRANT, assertion: `${signed}.${signature}` }).toString(),
+      body: new URLSearchParams({ grant_type: GRANT, assertion }).toString(),
     });
     const body = await readJson(answer, signal);
     const { access_token: text, expires_in: seconds } = isObject(body) ? body : {};
     if (typeof text !== "string") throw new Error("the token endpoint answered without one");
-    keepSecret(text);
-    this.#renewAtMs = this.deps.clock.now() + (Number(seconds) || ASSERTION_SECONDS) * 1000 - RENEW_BEFORE_MS;
+    this.#keep(text);
+    const lifeMs = (Number(seconds) > 0 ? Number(seconds) : ASSERTION_SECONDS) * 1000;
+    this.#renewAtMs = this.deps.clock.now() + Math.max(lifeMs / 2, lifeMs - RENEW_BEFORE_MS);
     return text;
   }
 }
