@@ -90,7 +90,7 @@ test("what only Google's servers have is refused by name for other models", asyn
   expect(await refused({ generationConfig: { candidateCount: 2 } })).toContain("candidateCount");
 });
 
-test("a limit has one spelling and one place, also where the request passes as it is", async () => {
+test("a limit has one spelling and one place, and no cache is named, also where the request passes as it is", async () => {
   for (const fields of [
     { generationConfig: { max_output_tokens: 1e6 } },
     { generationConfig: { MaxOutputTokens: 1e6 } },
@@ -99,6 +99,8 @@ test("a limit has one spelling and one place, also where the request passes as i
     { generationConfig: [{ maxOutputTokens: 1e6 }] },
     { model: "models/another" },
     { serviceTier: "PRIORITY" },
+    { cachedContent: "cachedContents/1" },
+    { cached_content: "cachedContents/1" },
   ]) {
     const before = fake.requests.length;
     const answer = await bench.post(`/v1beta/models/${NATIVE}:generateContent`, { contents, ...fields });

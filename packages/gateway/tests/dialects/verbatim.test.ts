@@ -190,6 +190,18 @@ test("state on a vendor's servers, which all users of the operator share, is ref
   }
 });
 
+test("an idempotency key is the client's own: another's with the same name is another to the vendor", async () => {
+  const other = await bench.rpc("keys.create", { name: "other" }, bench.token);
+  const keys = [];
+  for (const key of [bench.key, bench.key, other.key]) {
+    const headers = { authorization: `Bearer ${key}`, "idempotency-key": "1", "anthropic-beta": BETAS };
+    expect((await bench.post("/v1/messages", { ...MESSAGES, stream: false }, { headers })).status).toBe(200);
+    keys.push(lastOf(anthropic).headers["idempotency-key"]);
+  }
+  expect(keys[1]).toBe(keys[0]!);
+  expect(new Set([...keys, "1"]).size).toBe(3);
+});
+
 test("a response that is to be stored is stored here, and can be gone on from", async () => {
   const first = await bench.post("/v1/responses", { ...RESPONSES, store: true, stream: false });
   const { id } = (await first.json()) as { id: string };

@@ -146,6 +146,8 @@ describe("estimatePromptTokens", () => {
     { messages: [{ content: [{ content: [{ source: { type: "file", file_id: "file_1" } }] }] }] },
     { input: [{ role: "user", content: [{ type: "input_file", file_url: "https://x.test/a.pdf" }] }] },
     { input: [{ role: "user", content: [{ type: "input_file", file_id: "file_1" }] }] },
+    { input: [{ type: "function_call_output", output: [{ type: "input_file", file_id: "file_1" }] }] },
+    { contents: [{ parts: [{ file_data: { file_uri: "https://x.test/a.mp4" } }] }] },
     { contents: [{ parts: [{ fileData: { mimeType: "video/mp4", fileUri: "https://x.test/a.mp4" } }] }] },
   ])("what an upstream fetches by an address or an id may fill the context: %j", (request) => {
     expect(estimatePromptTokens(bytes(JSON.stringify(request)))).toBeGreaterThan(FETCHED_TOKENS);

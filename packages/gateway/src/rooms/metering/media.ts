@@ -61,14 +61,16 @@ const PATHS: ReadonlyMap<string, Tokens> = new Map([
     [`${part}/source/file_id`, fetched],
   ]),
   [`${PART}/signature`, file],
-  ["input/[]/content/[]/image_url", image],
-  ["input/[]/output/[]/image_url", image],
-  ["input/[]/content/[]/file_data", file],
-  ["input/[]/content/[]/file_url", fetched],
-  ["input/[]/content/[]/file_id", fetched],
+  ...["input/[]/content/[]", "input/[]/output/[]"].flatMap((part): [string, Tokens][] => [
+    [`${part}/image_url`, image],
+    [`${part}/file_data`, file],
+    [`${part}/file_url`, fetched],
+    [`${part}/file_id`, fetched],
+  ]),
   ["input/[]/encrypted_content", file],
   ["contents/[]/parts/[]/inlineData/data", film],
   ["contents/[]/parts/[]/fileData/fileUri", fetched],
+  ["contents/[]/parts/[]/file_data/file_uri", fetched],
   ["contents/[]/parts/[]/thoughtSignature", file],
 ]);
 const PATH_DEPTH_MAX = 8;

@@ -33,6 +33,7 @@ import type { AskedWork } from "./work-bound.ts";
 
 /** The first, and one on another backend where the first could not be reached. */
 const ATTEMPTS_MAX = 2;
+const IDEMPOTENCY = "idempotency-key";
 
 /** The client that waits for the answer and may disconnect. */
 export type Client = Pick<HttpRequest, "signal" | "whenGone">;
@@ -416,7 +417,10 @@ class OutgoingCall implements NativeCall, PostCall {
 
   get headers(): Record<string, string> {
     const { outgoing, options } = this.#call;
-    return outgoing.spoken ? options.native!.headersLike(outgoing.spoken.requestHeaders) : {};
+    const headers = outgoing.spoken ? options.native!.headersLike(outgoing.spoken.requestHeaders) : {};
+    const { [IDEMPOTENCY]: given } = headers;
+    // To the vendor all users are one: the same key of another must not bring them this answer.
+    return given ? { ...headers, [IDEMPOTENCY]: Bun.SHA256.hash(`${this.scope} ${given}`, "hex") } : headers;
   }
   get signal(): AbortSignal {
     return this.#call.watched.signal;
