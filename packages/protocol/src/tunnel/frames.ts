@@ -64,8 +64,6 @@ export const ResetCode = z.enum([
   "protocol_error",
   /** The WebSocket under the stream is gone. */
   "tunnel_closed",
-  /** No HEAD within the caller's deadline. Never sent; reported to local callers. */
-  "timeout",
 ]);
 export type ResetCode = z.infer<typeof ResetCode>;
 
