@@ -63,7 +63,7 @@ function appCell({ app }: Figures): string {
   const all = Object.values(app ?? {});
   const solved = all.filter((task) => typeof task !== "string");
   const sum = (pick: (task: TaskOutcome) => number) => solved.reduce((total, task) => total + pick(task), 0);
-  if (all.length === 0) return "-";
+  if (solved.length === 0) return all.length === 0 ? "-" : `0 of ${all.length}`;
   const each = (total: number) => (total / solved.length).toFixed(1);
   return `${solved.length} of ${all.length}; ${each(sum(({ calls }) => calls))} calls, ${each(sum(({ chars }) => chars))} characters each`;
 }
