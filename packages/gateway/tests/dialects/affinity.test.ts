@@ -87,6 +87,23 @@ test.each(["/v1/chat/completions", "/v1/messages", "/v1/responses"])(
   },
 );
 
+test("a session whose beginning is very long is known by the ends of its texts", async () => {
+  const long = (name: string) => ({ role: "system", content: name + "é".repeat(400_000) });
+  const found = new Set<number>();
+  for (let i = 0; i < 12; i++) {
+    const opening = [long(`Rules ${i}. `), { role: "user", content: "hi" }];
+    let said: object[] = [];
+    const by = await servedBy(() => {
+      const messages = [...opening, ...said];
+      said = [...said, { role: "assistant", content: "yes" }, { role: "user", content: "go on" }];
+      return bench.chat({ messages });
+    }, 2);
+    expect(by).toHaveLength(1);
+    found.add(by[0]!);
+  }
+  expect(found.size).toBeGreaterThan(1);
+});
+
 test("a session yields when its backend is busier than another by more than 16 calls", async () => {
   const ask = () => bench.chat({ prompt_cache_key: "busy" });
   const [home] = await servedBy(ask, 1);

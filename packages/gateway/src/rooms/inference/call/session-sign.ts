@@ -36,12 +36,17 @@ export function sessionField(payload: Payload): string | null {
 }
 
 const SYSTEM_FIELDS = ["system", "instructions", "systemInstruction"] as const;
+/** A beginning that is too long to be read is a text. */
 const isSystem = (turn: unknown): boolean =>
-  isObject(turn) && (turn.role === "system" || turn.role === "developer");
+  isObject(turn) ? turn.role === "system" || turn.role === "developer" : typeof turn === "string";
 const isUser = (turn: unknown): boolean => isObject(turn) && (turn.role ?? "user") === "user";
-/** Marks of the cache move from turn to turn. */
-const withoutMarks = (name: string, value: unknown): unknown =>
-  name === "cache_control" ? undefined : value;
+const ENDS_CHARS = 128;
+/** Marks of the cache move from turn to turn. Of long texts both ends say enough: all would hold up other requests. */
+function signed(name: string, value: unknown): unknown {
+  if (name === "cache_control") return undefined;
+  if (typeof value !== "string" || value.length <= 2 * ENDS_CHARS) return value;
+  return `${value.length} ${value.slice(0, ENDS_CHARS)}${value.slice(-ENDS_CHARS)}`;
+}
 
 /** What stays the same in all turns of a session: its prompt's beginning. Null without instructions and tools, which are what a cache saves. */
 export function promptSign(payload: Payload): string | null {
@@ -50,5 +55,5 @@ export function promptSign(payload: Payload): string | null {
   const system = [...SYSTEM_FIELDS.map((name) => payload.value(name) ?? null), turns.filter(isSystem)];
   const tools = payload.value("tools") ?? null;
   if (tools === null && system.flat().every((each) => each === null)) return null;
-  return Bun.hash(JSON.stringify([system, tools, turns.find(isUser)], withoutMarks)).toString(36);
+  return Bun.hash(JSON.stringify([system, tools, turns.find(isUser)], signed)).toString(36);
 }

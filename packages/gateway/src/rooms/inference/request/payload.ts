@@ -4,8 +4,8 @@ import { fail } from "../../../kernel/errors.ts";
 import { isObject } from "../../../kernel/json.ts";
 import {
   costProblem,
-  endOfBrackets,
   JSON_DEPTH_MAX,
+  JsonNesting,
   JsonScanError,
   skipSpace,
 } from "../../../kernel/json-scan.ts";
@@ -183,11 +183,12 @@ const parsedAt = (bytes: Buffer, { valueStart, end }: Member): unknown =>
   JSON.parse(bytes.toString("utf8", valueStart, end));
 
 function openingOf(bytes: Buffer, { valueStart, end }: Member): unknown[] {
-  const text = bytes.toString("latin1", valueStart, end);
+  const text = bytes.toString("latin1", valueStart, Math.min(end, valueStart + LARGE_BODY_BYTES));
   const found: { role?: unknown }[] = [];
   let start = skipSpace(text, 1);
   while (text[start] === "{" && found.at(-1)?.role !== "user") {
-    const close = endOfBrackets(text, start, { depthMax: JSON_DEPTH_MAX });
+    const close = new JsonNesting(JSON_DEPTH_MAX).read(text, start);
+    if (close === -1) return [...found, text];
     found.push(JSON.parse(bytes.toString("utf8", valueStart + start, valueStart + close)));
     start = skipSpace(text, skipSpace(text, close) + 1);
   }
