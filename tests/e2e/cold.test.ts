@@ -248,6 +248,14 @@ const PAGES: readonly ColdPage[] = [
     },
   },
   {
+    path: "/users/:id",
+    make: async (stage) => (await stage.site.gateway.rpc<{ id: string }>("auth.me", {}, stage.token)).id,
+    heading: OWNER,
+    async act(page) {
+      await says(page, "Your password is under Settings");
+    },
+  },
+  {
     path: "/audit",
     heading: "Audit log",
     async act(page) {

@@ -104,32 +104,59 @@ test("an administrator finds, creates, promotes, resets and disables people", as
   await page.getByLabel("Search by name or email").fill("turing");
   await page.getByRole("row", { name: /Grace Hopper/ }).waitFor({ state: "detached" });
   await page.getByRole("row", { name: /Alan Turing/ }).click();
-  const sheet = page.getByRole("dialog", { name: "Alan Turing", exact: true });
-  await sheet.getByLabel("Tier").selectOption("pro");
-  await page.getByRole("row", { name: /Alan Turing.*pro/ }).waitFor();
-  await sheet.getByRole("button", { name: "Make administrator" }).click();
-  await page
-    .getByRole("dialog", { name: "Make Alan Turing an administrator?" })
-    .getByRole("button", { name: "Make administrator" })
-    .click();
-  await sheet.getByRole("button", { name: "Take administrator rights" }).waitFor();
-  await shot(page, "user-sheet");
-  await sheet.getByRole("button", { name: "Disable" }).click();
-  await page
-    .getByRole("dialog", { name: "Disable Alan Turing?" })
-    .getByRole("button", { name: "Disable" })
-    .click();
-  await page.getByRole("row", { name: /Alan Turing.*Disabled/ }).waitFor();
+  await page.getByRole("heading", { name: "Alan Turing" }).waitFor();
+  await page.getByLabel("Tier").selectOption("pro");
+  await page.getByText("Tier set to pro").waitFor();
+  await page.getByRole("button", { name: "Make administrator" }).click();
+  const confirm = (name: string) => page.getByRole("dialog").getByRole("button", { name }).click();
+  await confirm("Make administrator");
+  await page.getByRole("button", { name: "Remove administrator rights" }).waitFor();
+
+  const token = await site.gateway.signIn("alan");
+  await site.gateway.rpc("keys.create", { name: "machine" }, token);
+  await page.reload();
+  await page.getByRole("row", { name: /machine/ }).click();
+  await page.getByRole("button", { name: "Edit limits" }).click();
+  await page.getByLabel("Requests a minute").fill("7");
+  await page.getByRole("button", { name: "Save" }).click();
+  await page.getByText("The limits of machine hold from now on").waitFor();
+  expect(await site.gateway.rpc("keys.list", {}, token)).toMatchObject([{ requests_per_minute: 7 }]);
+  await page.getByRole("button", { name: "Revoke" }).click();
+  await confirm("Revoke now");
+  await page.getByRole("row", { name: /machine.*Revoked/ }).waitFor();
+  await page.keyboard.press("Escape");
+  await shot(page, "user");
+  expect(await axeFindings(page)).toEqual([]);
+
+  await page.getByRole("button", { name: "Disable" }).click();
+  await confirm("Disable");
+  await page.getByText("Disabled").waitFor();
   await theirs.page.goto(`${site.gateway.url}/keys`);
   await theirs.page.getByRole("heading", { name: "Sign in" }).waitFor();
 
-  await sheet.getByRole("button", { name: "Enable" }).click();
-  await sheet.getByRole("button", { name: "Reset password" }).click();
-  await page
-    .getByRole("dialog", { name: "Reset the password of Alan Turing?" })
-    .getByRole("button", { name: "Reset password" })
-    .click();
+  await page.getByRole("button", { name: "Enable" }).click();
+  await page.getByRole("button", { name: "Reset password" }).click();
+  await confirm("Reset password");
   expect(await linkIn(page)).toContain("/welcome#token=link-");
+});
+
+test("who spent most, and on what: two clicks from the overview's usage", async () => {
+  const { page } = await site.signedInAs("ada");
+  await page.goto(`${site.gateway.url}/usage?whose=all&by=user&view=table`);
+  await page
+    .getByRole("region", { name: "Sums by user" })
+    .getByRole("link", { name: "grace@example.com" })
+    .click();
+  await page.getByRole("heading", { name: "Grace Hopper" }).waitFor();
+  await page.getByRole("region", { name: "Sums by model" }).getByRole("row").nth(1).waitFor();
+  for (const width of [1280, 390])
+    for (const colorScheme of ["light", "dark"] as const) {
+      await page.setViewportSize({ width, height: 860 });
+      await page.emulateMedia({ colorScheme });
+      await shot(page, `${colorScheme}-${width}-person`);
+    }
+  await page.getByRole("link", { name: "Requests", exact: true }).last().click();
+  await page.getByLabel("User").waitFor();
 });
 
 test("everyone changes their password, sees their sessions and signs out of them", async () => {

@@ -803,9 +803,53 @@ export interface Methods {
       capture_until: string;
     }[];
   };
+  /** Somebody's API keys, as keys.list shows them to their owner. */
+  "users.keys.list": {
+    auth: "admin";
+    params: { user_id: string };
+    result: {
+      id: string;
+      name: string;
+      /** First 8 characters of the key's uuid; usage rows carry it as api_key_id */
+      key_prefix: string;
+      project: string;
+      /** The group whose pool and limits apply, if any */
+      group_id: string | null;
+      /** RFC 3339 timestamp, UTC */
+      created_at: string;
+      /** Until then an administrator has its prompts and answers captured; null, or past: they are not stored */
+      capture_until: string | null;
+      expires_at: string | null;
+      monthly_budget_usd: number | null;
+      total_budget_usd: number | null;
+      allowed_models: string[] | null;
+      requests_per_minute: number | null;
+      tokens_per_minute: number | null;
+      active: boolean;
+      revoked_at: string | null;
+      /** When its latest metered request ended */
+      last_used_at: string | null;
+      /** In this UTC month */
+      spent_month_usd: number;
+      spent_total_usd: number;
+      /** Why a request with it was last refused: expired, a model, a pace, a budget or a quota */
+      last_refusal: {
+        /** RFC 3339 timestamp, UTC */
+        at: string;
+        code: string;
+        message: string;
+      } | null;
+    }[];
+  };
   /** Revoke one of your API keys; it stops working at once. */
   "keys.revoke": {
     auth: "jwt";
+    params: { key_id: string };
+    result: { ok: true };
+  };
+  /** Revoke anybody's API key; it stops working at once. */
+  "users.keys.revoke": {
+    auth: "admin";
     params: { key_id: string };
     result: { ok: true };
   };
@@ -824,6 +868,44 @@ export interface Methods {
   /** Rename one of your API keys or change its limits, at once; null takes a limit away, what is left out stays. */
   "keys.update": {
     auth: "jwt";
+    params: {
+      key_id: string;
+      name?: string;
+      /** From then on the key is refused */
+      expires_at?: string | null;
+      /** What the key may spend in a UTC month */
+      monthly_budget_usd?: number | null;
+      /** What the key may spend in all its life */
+      total_budget_usd?: number | null;
+      /** The models that the key may call. Aliases and model routes are followed to what they lead to */
+      allowed_models?: string[] | null;
+      requests_per_minute?: number | null;
+      /** A request counts as many as it may take until it ends, then as many as it took */
+      tokens_per_minute?: number | null;
+    };
+    result: {
+      id: string;
+      name: string;
+      /** First 8 characters of the key's uuid; usage rows carry it as api_key_id */
+      key_prefix: string;
+      project: string;
+      /** The group whose pool and limits apply, if any */
+      group_id: string | null;
+      /** RFC 3339 timestamp, UTC */
+      created_at: string;
+      /** Until then an administrator has its prompts and answers captured; null, or past: they are not stored */
+      capture_until: string | null;
+      expires_at: string | null;
+      monthly_budget_usd: number | null;
+      total_budget_usd: number | null;
+      allowed_models: string[] | null;
+      requests_per_minute: number | null;
+      tokens_per_minute: number | null;
+    };
+  };
+  /** Rename anybody's API key or change its limits, as keys.update. */
+  "users.keys.update": {
+    auth: "admin";
     params: {
       key_id: string;
       name?: string;
@@ -1139,6 +1221,10 @@ export interface Methods {
       model?: string;
       /** As rows name it: a key's prefix, or jwt-<user-uuid> */
       api_key_id?: string;
+      /** With `everyone`: only this person's */
+      user_id?: string;
+      /** Only what was done with this group's keys */
+      group_id?: string;
       /** Default 50; values outside 1-500 are brought into it */
       limit?: number;
       /** `next_cursor` of the page before */
@@ -1181,7 +1267,7 @@ export interface Methods {
       next_cursor: string | null;
     };
   };
-  /** Usage by UTC day and by model, backend, source, reference, project or key, the dearest first. */
+  /** Usage by UTC day and by model, backend, source, reference, project, key, user or group, the dearest first. */
   "usage.series": {
     auth: "jwt";
     params: {
@@ -1195,7 +1281,11 @@ export interface Methods {
       model?: string;
       /** As rows name it: a key's prefix, or jwt-<user-uuid> */
       api_key_id?: string;
-      by: "model" | "backend" | "source" | "ref" | "project" | "key";
+      /** With `everyone`: only this person's */
+      user_id?: string;
+      /** Only what was done with this group's keys */
+      group_id?: string;
+      by: "model" | "backend" | "source" | "ref" | "project" | "key" | "user" | "group";
     };
     result: {
       totals: {
@@ -1241,6 +1331,9 @@ export interface Methods {
           unpriced: number | null;
           day: string;
         }[];
+        /** Of the user or the group */
+        id: string | null;
+        /** A user's is the email */
         name: string | null;
       }[];
       others: {
@@ -2932,9 +3025,12 @@ export const METHOD_AUTH: { readonly [M in keyof Methods]: Methods[M]["auth"] } 
   "keys.create": "jwt",
   "keys.list": "jwt",
   "keys.capture.list": "admin",
+  "users.keys.list": "admin",
   "keys.revoke": "jwt",
+  "users.keys.revoke": "admin",
   "keys.capture.set": "admin",
   "keys.update": "jwt",
+  "users.keys.update": "admin",
   "providers.add": "admin",
   "providers.addresses": "admin",
   "providers.list": "public",

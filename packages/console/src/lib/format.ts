@@ -144,3 +144,7 @@ export function periodText(since: string, until: string, nowMs = Date.now()): st
 }
 
 export const dayOf = (date: Date) => date.toISOString().slice(0, 10);
+
+/** A day of a chart, whose days are in UTC. */
+export const shortDay = (seconds: number): string =>
+  new Date(seconds * 1000).toLocaleDateString("en-US", { month: "short", day: "numeric", timeZone: "UTC" });

@@ -161,6 +161,15 @@ export const PAGES: readonly PageEntry[] = [
     ...page(() => import("./users/page.tsx")),
   },
   {
+    patterns: ["/users/:id"],
+    title: "User",
+    icon: "person",
+    section: "operate",
+    adminOnly: true,
+    hidden: true,
+    ...page(() => import("./users/person.tsx")),
+  },
+  {
     patterns: ["/audit"],
     title: "Audit log",
     icon: "shield",

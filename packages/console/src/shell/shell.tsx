@@ -24,8 +24,7 @@ const PLAN_EVERY_MS = 30_000;
 const MAIN_ID = "content";
 
 const isCurrent = (entry: PageEntry, path: string) =>
-  entry.patterns.some((pattern) => matchPath(pattern, path)) ||
-  (entry.patterns[0] === "/keys" && path.startsWith("/keys/"));
+  entry.patterns.some((pattern) => matchPath(pattern, path)) || path.startsWith(`${entry.patterns[0]}/`);
 
 export function Shell({
   user,

@@ -137,6 +137,8 @@ billing.prices.remove | admin | {"model":"m"}
 billing.prices.video.set | admin | {"model":"clip","base_price":0}
 billing.tiers.set | admin | {"name":"free","monthly_usd_quota":null,"monthly_token_quota":null,"rpm":1000}
 usage.query | admin |
+users.keys.list | admin | {"user_id":"$user"}
+users.keys.update | admin | {"key_id":"$key","name":"limited"}
 users.list | admin |
 users.create | admin | {"email":"new@example.com"}
 users.update | admin | {"user_id":"$user","is_admin":true,"tier":"enterprise"}
@@ -147,6 +149,7 @@ users.links.revoke | admin | {"link_id":"$link"}
 billing.plan.set | admin_token | {"user_email":"$email","tier":"enterprise"}
 billing.video.pricing.set | admin_token | {"model":"clip","base_price":0}
 conversations.delete | own | {"conversation_id":"$conversation"}
+users.keys.revoke | admin | {"key_id":"$key"}
 keys.revoke | own | {"key_id":"$key"}
 group.members.remove | group_admin | {"group_id":"$group","user_id":"$member"}
 group.delete | group_owner | {"group_id":"$group"}

@@ -231,7 +231,7 @@ onEachDatabase("the usage query", (_, kind) => {
   test("series are the rows' sums by day and group, from rows or from rollups; pages follow each other", async () => {
     const token = await gateway.signIn("root");
     const range = { since: "2026-10-01", until: "2026-10-03", everyone: true };
-    for (const by of ["model", "source", "ref", "key", "project"]) {
+    for (const by of ["model", "source", "ref", "key", "project", "user", "group"]) {
       const { totals, groups, others } = await gateway.rpc("usage.series", { ...range, by }, token);
       expect(totals).toMatchObject({ requests: 6, prompt_tokens: 1_008_100, completion_tokens: 1_050 });
       expect(totals.cost_usd).toBeCloseTo(0.151_095, 9);
@@ -250,6 +250,18 @@ onEachDatabase("the usage query", (_, kind) => {
     ]);
     const byKey = await gateway.rpc("usage.series", { ...range, by: "key", until: "2026-10-01" }, token);
     expect(byKey.totals).toMatchObject({ requests: 3, unpriced: 1 });
+
+    // With a model the rows are read, without one their sums.
+    for (const model of [undefined, "gpt-4o-mini"]) {
+      const narrowed = { ...range, model };
+      const byUser = await gateway.rpc("usage.series", { ...narrowed, by: "user" }, token);
+      for (const { id, requests } of byUser.groups) {
+        const theirs = { ...narrowed, by: "group", user_id: id };
+        expect((await gateway.rpc("usage.series", theirs, token)).totals.requests).toBe(requests);
+      }
+    }
+    const nowhere = { ...range, by: "model", group_id: crypto.randomUUID() };
+    expect((await gateway.rpc("usage.series", nowhere, token)).groups).toEqual([]);
 
     const seen: string[] = [];
     let cursor: string | undefined;

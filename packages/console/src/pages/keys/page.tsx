@@ -4,86 +4,18 @@ import { navigate, useSearch } from "../../lib/router.ts";
 import { Button } from "../../ui/controls.tsx";
 import { PageHead } from "../../ui/page.tsx";
 import { TableSkeleton } from "../../ui/skeleton.tsx";
-import { Empty, Loaded, Status, When } from "../../ui/states.tsx";
-import { type Column, Table } from "../../ui/table.tsx";
+import { Empty, Loaded } from "../../ui/states.tsx";
+import { Table } from "../../ui/table.tsx";
+import { useKeyColumns } from "./columns.tsx";
 import { CreateKey } from "./create.tsx";
-import { isExpired, type Key, spentOf } from "./limits.tsx";
-import { isCaptured, KeySheet, KeyState } from "./sheet.tsx";
+import { KeySheet } from "./sheet.tsx";
 
 const listKeys = () => api("keys.list");
-
-function useColumns(): Column<Key>[] {
-  const groups = useQuery("groups", () => api("group.list")).data ?? [];
-  const groupName = (id: string | null) =>
-    groups.find((group) => group.id === id)?.name ?? (id ? "a group" : "you");
-  return [
-    {
-      id: "name",
-      label: "Name",
-      sort: ({ name }) => name.toLowerCase(),
-      cell: (key) => (
-        <span className="row wrap">
-          <strong>{key.name}</strong>
-          {isCaptured(key) && <Status tone="warn">prompts captured</Status>}
-        </span>
-      ),
-    },
-    {
-      id: "prefix",
-      label: "Prefix",
-      wide: true,
-      cell: ({ key_prefix }) => <code className="nowrap">service-{key_prefix}…</code>,
-    },
-    {
-      id: "project",
-      label: "Project",
-      wide: true,
-      sort: ({ project }) => project,
-      cell: ({ project }) => <span className="tag">{project}</span>,
-    },
-    {
-      id: "payer",
-      label: "Paid by",
-      wide: true,
-      sort: ({ group_id }) => groupName(group_id),
-      cell: ({ group_id }) => groupName(group_id),
-    },
-    {
-      id: "spent",
-      label: "This month",
-      numeric: true,
-      sort: ({ spent_month_usd }) => spent_month_usd,
-      cell: ({ spent_month_usd, monthly_budget_usd }) => (
-        <span className="nowrap">{spentOf(spent_month_usd, monthly_budget_usd)}</span>
-      ),
-    },
-    {
-      id: "used",
-      label: "Last used",
-      wide: true,
-      sort: ({ last_used_at }) => last_used_at ?? "",
-      cell: ({ last_used_at }) => <When time={last_used_at} />,
-    },
-    {
-      id: "created",
-      label: "Created",
-      wide: true,
-      sort: ({ created_at }) => created_at,
-      cell: ({ created_at }) => <When time={created_at} />,
-    },
-    {
-      id: "state",
-      label: "State",
-      sort: (key) => (key.active ? (isExpired(key) ? 1 : 2) : 0),
-      cell: (key) => <KeyState value={key} />,
-    },
-  ];
-}
 
 export function Page() {
   const [search, setSearch] = useSearch();
   const keys = useQuery("keys", listKeys);
-  const columns = useColumns();
+  const columns = useKeyColumns("you");
   const open = keys.data?.find(({ id }) => id === search.get("open"));
   const create = () => setSearch({ new: "1" });
   return (
@@ -96,8 +28,8 @@ export function Page() {
           </Button>
         }
       >
-        Programs call the gateway with these. A key is shown once, when it is made; only its fingerprint is
-        kept.
+        Programs call the gateway with these. A key is shown once, when it is made. Copy it then: only a hash
+        is stored.
       </PageHead>
       <Loaded query={keys} outline={<TableSkeleton columns={columns} />}>
         {(list) =>

@@ -43,7 +43,8 @@ export function KeyState({ value }: { value: Key }) {
 export const isCaptured = ({ capture_until }: Key): boolean =>
   capture_until !== null && Date.parse(capture_until) > Date.now();
 
-export function KeySheet({ value, onClose }: { value: Key; onClose(): void }) {
+/** `ownerId` is set for an administrator who looks at somebody else's key. */
+export function KeySheet({ value, ownerId, onClose }: { value: Key; ownerId?: string; onClose(): void }) {
   const [asking, setAsking] = useState<"revoke" | "edit" | null>(null);
   const close = () => setAsking(null);
   return (
@@ -60,7 +61,11 @@ export function KeySheet({ value, onClose }: { value: Key; onClose(): void }) {
           </dd>
           <dt>Project</dt>
           <dd>
-            <Link href={`/usage?project=${encodeURIComponent(value.project)}`}>{value.project}</Link>
+            <Link
+              href={`/usage?project=${encodeURIComponent(value.project)}${ownerId ? `&whose=all&user=${ownerId}` : ""}`}
+            >
+              {value.project}
+            </Link>
           </dd>
           <LimitFacts value={value} />
           <dt>Created</dt>
@@ -81,14 +86,16 @@ export function KeySheet({ value, onClose }: { value: Key; onClose(): void }) {
           </Note>
         )}
         <div className="row wrap">
-          <LinkButton href={`/usage?key=${value.key_prefix}`} icon="usage">
+          <LinkButton href={`/usage?key=${value.key_prefix}${ownerId ? "&whose=all" : ""}`} icon="usage">
             Usage
           </LinkButton>
           {value.active && (
             <>
-              <LinkButton href={`/keys/${value.id}/first-call`} icon="play">
-                First call
-              </LinkButton>
+              {!ownerId && (
+                <LinkButton href={`/keys/${value.id}/first-call`} icon="play">
+                  First call
+                </LinkButton>
+              )}
               <Button onClick={() => setAsking("edit")}>Edit limits</Button>
               <CaptureSwitch keyId={value.id} name={value.name} isOn={isCaptured(value)} />
               <Button look="danger" icon="trash" onClick={() => setAsking("revoke")}>
@@ -98,7 +105,7 @@ export function KeySheet({ value, onClose }: { value: Key; onClose(): void }) {
           )}
         </div>
       </div>
-      {asking === "edit" && <EditKey value={value} onClose={close} />}
+      {asking === "edit" && <EditKey value={value} ownerId={ownerId} onClose={close} />}
       {asking === "revoke" && (
         <Confirm
           title={`Revoke ${value.name}?`}
@@ -106,7 +113,7 @@ export function KeySheet({ value, onClose }: { value: Key; onClose(): void }) {
           confirm="Revoke now"
           onClose={close}
           onConfirm={async () => {
-            await api("keys.revoke", { key_id: value.id });
+            await api(ownerId ? "users.keys.revoke" : "keys.revoke", { key_id: value.id });
             invalidate("keys");
             toast(`${value.name} no longer works`);
           }}
@@ -116,14 +123,19 @@ export function KeySheet({ value, onClose }: { value: Key; onClose(): void }) {
   );
 }
 
-function EditKey({ value, onClose }: { value: Key; onClose(): void }) {
+function EditKey({ value, ownerId, onClose }: { value: Key; ownerId?: string; onClose(): void }) {
   const [name, setName] = useState(value.name);
   const [fields, setFields] = useState(() => fieldsOf(value));
   const save = async () => {
     const { expires_at, ...limits } = limitParams(fields);
     // The field shows minutes: a time that was not touched must not lose its seconds, or be refused as past.
     const isSameTime = fields.expires === fieldsOf(value).expires;
-    await api("keys.update", { key_id: value.id, name, ...limits, ...(!isSameTime && { expires_at }) });
+    await api(ownerId ? "users.keys.update" : "keys.update", {
+      key_id: value.id,
+      name,
+      ...limits,
+      ...(!isSameTime && { expires_at }),
+    });
     invalidate("keys");
     toast(`The limits of ${name} hold from now on`);
   };

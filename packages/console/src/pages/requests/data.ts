@@ -29,7 +29,7 @@ export const RANGES = {
 export type RangeName = keyof typeof RANGES;
 
 /** What can be chosen from lists; the empty text is "any". */
-export const PICKS = ["model", "backend", "surface", "code", "key"] as const;
+export const PICKS = ["model", "backend", "surface", "code", "key", "user"] as const;
 export type Pick = (typeof PICKS)[number];
 
 /** An address can be typed by hand; unknown values in it are ignored. */
@@ -61,6 +61,7 @@ export function useFilters(isAdmin: boolean) {
       surface: pick("surface"),
       code: pick("code"),
       key_id: pick("key"),
+      ...(isAdmin && whose === "everyone" && { user_id: pick("user") }),
     };
   }, [text, whose, outcome, isAdmin]);
   /** The period now: one that is relative moves on. */

@@ -118,6 +118,7 @@ const PICK_NAMES: Readonly<Record<Pick, string>> = {
   surface: "Surface",
   code: "Error",
   key: "Key",
+  user: "User",
 };
 const ANY: Readonly<Record<Pick, string>> = {
   model: "Any model",
@@ -125,14 +126,20 @@ const ANY: Readonly<Record<Pick, string>> = {
   surface: "Any surface",
   code: "Any error",
   key: "Any key",
+  user: "Any user",
 };
 
-function choicesOf(stats: RequestStats | undefined, pick: Pick, chosen: string): Choice[] {
-  const known: Choice[] = [];
+function choicesOf(
+  stats: RequestStats | undefined,
+  people: readonly Choice[],
+  pick: Pick,
+  chosen: string,
+): Choice[] {
+  const known: Choice[] = pick === "user" ? [...people] : [];
   if (pick === "key") {
     for (const key of stats?.keys ?? [])
       if (key.key_id) known.push({ value: key.key_id, label: keyInWords(key) });
-  } else {
+  } else if (pick !== "user") {
     const groups = { model: "models", backend: "backends", surface: "surfaces", code: "codes" } as const;
     for (const { name } of stats?.[groups[pick]] ?? [])
       if (name) known.push({ value: name, label: pick === "code" ? codeInWords(name) : name });
@@ -160,6 +167,17 @@ function useWhose(isAdmin: boolean): Choice[] {
   }, [groups.data, isAdmin]);
 }
 
+const PEOPLE_OFFERED = 200;
+
+function usePeople(isWanted: boolean): Choice[] {
+  const query = useQuery(isWanted ? "users to choose" : null, () =>
+    api("users.list", { limit: PEOPLE_OFFERED }),
+  );
+  return (query.data?.users ?? [])
+    .map(({ id, email }) => ({ value: id, label: email }))
+    .sort((one, other) => one.label.localeCompare(other.label));
+}
+
 function FilterBar({
   filters,
   stats,
@@ -172,6 +190,9 @@ function FilterBar({
   const [search] = useSearch();
   const { range, since, until, whose, outcome, set } = filters;
   const who = useWhose(isAdmin);
+  const people = usePeople(isAdmin && whose === "everyone");
+  const isOffered = (pick: Pick) =>
+    pick === "user" ? people.length > 1 : pick !== "key" || search.get("key") || stats?.keys.length;
   return (
     <div className="filters">
       <Segments<string>
@@ -192,13 +213,13 @@ function FilterBar({
           ...OUTCOMES.map((value) => ({ value, label: OUTCOME_NAMES[value] })),
         ]}
       />
-      {PICKS.filter((pick) => pick !== "key" || search.get("key") || stats?.keys.length).map((pick) => (
+      {PICKS.filter(isOffered).map((pick) => (
         <SmallSelect
           key={pick}
           label={PICK_NAMES[pick]}
           value={search.get(pick) ?? ""}
           onChange={(value) => set({ [pick]: value })}
-          choices={choicesOf(stats, pick, search.get(pick) ?? "")}
+          choices={choicesOf(stats, people, pick, search.get(pick) ?? "")}
         />
       ))}
       {who.length > 1 && (

@@ -1,6 +1,15 @@
 import type { Params, Result } from "@model-gateway/client";
 import { api } from "../../lib/api.ts";
-import { dayOf } from "../../lib/format.ts";
+import {
+  compact,
+  count,
+  countParts,
+  dayOf,
+  moneyFormat,
+  moneyParts,
+  type PartsInWords,
+  percent,
+} from "../../lib/format.ts";
 import { SERIES_MAX } from "../../ui/chart.tsx";
 
 export type UsageRow = Result<"usage.records">["records"][number];
@@ -10,10 +19,26 @@ export type UsageSums = UsageSeries["totals"];
 /** Which rows are counted and listed. */
 export type Which = Omit<Params<"usage.records">, "limit" | "cursor">;
 
-export const GROUPINGS = ["model", "backend", "source", "ref", "project", "key"] as const;
+export const GROUPINGS = ["model", "backend", "source", "ref", "project", "key", "user", "group"] as const;
 export type Grouping = (typeof GROUPINGS)[number];
 export const METRICS = ["cost", "tokens", "requests", "cache"] as const;
 export type Metric = (typeof METRICS)[number];
+
+interface MetricFormat {
+  /** Values that stand side by side: the marks of the axis, the sums of the legend. */
+  alike(values: readonly number[]): string[];
+  /** Values that add up to the last one. */
+  parts(values: readonly number[]): PartsInWords;
+}
+export const FORMATS: Record<Metric, MetricFormat> = {
+  cost: { alike: (values) => values.map(moneyFormat(values)), parts: moneyParts },
+  tokens: { alike: (values) => values.map(compact), parts: countParts },
+  requests: { alike: (values) => values.map(count), parts: countParts },
+  cache: {
+    alike: (values) => values.map(percent),
+    parts: (values) => ({ parts: values.map(percent), total: "from the cache" }),
+  },
+};
 
 export interface Range {
   /** Days, both included, UTC. */
@@ -58,9 +83,14 @@ export function daysOf({ since, until }: Range): string[] {
 /** What was done without a key counts for the account. */
 export const keyInWords = (id: string): string => (id.startsWith("jwt-") ? "signed in" : id);
 
+const NAMELESS: Partial<Record<Grouping, string>> = {
+  ref: "no reference",
+  project: "signed in, no project",
+  group: "no group",
+};
+
 export function groupInWords(name: string | null, grouping: Grouping): string {
-  if (name === null)
-    return grouping === "ref" ? "no reference" : grouping === "backend" ? "none" : "signed in, no project";
+  if (name === null) return NAMELESS[grouping] ?? "none";
   return grouping === "key" ? keyInWords(name) : name;
 }
 

@@ -6,15 +6,12 @@ import {
   cachedShare,
   compact,
   count,
-  countParts,
   dayOf,
   money,
-  moneyFormat,
-  moneyParts,
-  type PartsInWords,
   percent,
   plural,
   savedInWords,
+  shortDay,
 } from "../../lib/format.ts";
 import { withChosen } from "../../lib/models.ts";
 import { useQuery } from "../../lib/query.ts";
@@ -29,6 +26,7 @@ import { Empty, explain, Loaded } from "../../ui/states.tsx";
 import {
   EXPORT_ROWS_MAX,
   exportRows,
+  FORMATS,
   GROUPINGS,
   type Grid,
   gridOf,
@@ -65,24 +63,6 @@ const PAGE_ROWS = 50;
 const MONTH = "month";
 const RANGES = [MONTH, "7", "30", "90"];
 const RANGE_NAMES: Readonly<Record<string, string>> = { [MONTH]: "This month" };
-const shortDay = (seconds: number) =>
-  new Date(seconds * 1000).toLocaleDateString("en-US", { month: "short", day: "numeric", timeZone: "UTC" });
-
-interface MetricFormat {
-  /** Values that stand side by side: the marks of the axis, the sums of the legend. */
-  alike(values: readonly number[]): string[];
-  /** Values that add up to the last one. */
-  parts(values: readonly number[]): PartsInWords;
-}
-const FORMATS: Record<Metric, MetricFormat> = {
-  cost: { alike: (values) => values.map(moneyFormat(values)), parts: moneyParts },
-  tokens: { alike: (values) => values.map(compact), parts: countParts },
-  requests: { alike: (values) => values.map(count), parts: countParts },
-  cache: {
-    alike: (values) => values.map(percent),
-    parts: (values) => ({ parts: values.map(percent), total: "from the cache" }),
-  },
-};
 
 const METRIC_NAMES: Record<Metric, string> = {
   cost: "cost",
@@ -114,6 +94,8 @@ function useFilters() {
     metric: oneOf(METRICS, search.get("metric"), "cost"),
     project: search.get("project"),
     everyone: search.get("whose") === "all",
+    user: search.get("user"),
+    group: search.get("group"),
     model: search.get("model"),
     apiKey: search.get("key"),
     view: search.get("view") ?? "chart",
@@ -124,13 +106,15 @@ function useFilters() {
 
 export function Page() {
   const filters = useFilters();
-  const { range, grouping, project, everyone, model, apiKey } = filters;
+  const { range, grouping, project, everyone, user, group, model, apiKey } = filters;
   const isAdmin = useStore(session)?.user.is_admin;
   const asOperator = everyone && isAdmin === true;
   const which: Which = {
     ...range,
     ...(asOperator && { everyone: true }),
-    ...(project && !asOperator && { project }),
+    ...(asOperator && user && { user_id: user }),
+    ...(group && { group_id: group }),
+    ...(project && { project }),
     ...(model && { model }),
     ...(apiKey && { api_key_id: apiKey }),
   };
@@ -163,18 +147,26 @@ const OUTLINE = (
 
 type FilterState = ReturnType<typeof useFilters>;
 
-/** What can be chosen as a model or a key: what the range has, whatever is chosen now. */
-function useChoices({ since, until, everyone }: Which, by: "model" | "key"): string[] {
+/** What can be chosen: what the range has, whatever is chosen now. */
+function useChoices(
+  { since, until, everyone }: Which,
+  by: "model" | "key" | "user" | "group",
+): { all: string[]; inWords(id: string): string } {
   const which = { since, until, everyone };
   const key = `usage choices ${by} ${JSON.stringify(which)}`;
   const { data } = useQuery(key, () => api("usage.series", { ...which, by }));
-  return useMemo(() => (data?.groups ?? []).flatMap(({ name }) => name ?? []).sort(), [data]);
+  return useMemo(() => {
+    const names = new Map(data?.groups.flatMap(({ id, name }) => (name ? [[id ?? name, name]] : [])));
+    return { all: [...names.keys()].sort(), inWords: (id) => names.get(id) ?? id };
+  }, [data]);
 }
 
 function Filters({ filters, mayseeAll, which }: { filters: FilterState; mayseeAll: boolean; which: Which }) {
-  const { range, days, grouping, metric, project, everyone, model, apiKey, set } = filters;
+  const { range, days, grouping, metric, project, everyone, user, group, model, apiKey, set } = filters;
   const models = useChoices(which, "model");
   const keys = useChoices(which, "key");
+  const users = useChoices(which, "user");
+  const groups = useChoices(which, "group");
   return (
     <div className="filters">
       <Segments
@@ -232,8 +224,10 @@ function Filters({ filters, mayseeAll, which }: { filters: FilterState; mayseeAl
           { value: "backend", label: "by backend" },
           { value: "source", label: "by source" },
           { value: "ref", label: "by reference" },
-          ...(everyone ? [] : [{ value: "project" as const, label: "by project" }]),
+          { value: "project", label: "by project" },
           { value: "key", label: "by key" },
+          ...(everyone ? [{ value: "user" as const, label: "by user" }] : []),
+          { value: "group", label: "by group" },
         ]}
       />
       <SmallSelect
@@ -242,7 +236,7 @@ function Filters({ filters, mayseeAll, which }: { filters: FilterState; mayseeAl
         onChange={(value) => set({ model: value })}
         choices={[
           { value: "", label: "all models" },
-          ...withChosen(models, model ?? "").map((id) => ({ value: id, label: id })),
+          ...withChosen(models.all, model ?? "").map((id) => ({ value: id, label: id })),
         ]}
       />
       <SmallSelect
@@ -251,31 +245,51 @@ function Filters({ filters, mayseeAll, which }: { filters: FilterState; mayseeAl
         onChange={(value) => set({ key: value })}
         choices={[
           { value: "", label: "all keys" },
-          ...withChosen(keys, apiKey ?? "").map((id) => ({ value: id, label: keyInWords(id) })),
+          ...withChosen(keys.all, apiKey ?? "").map((id) => ({ value: id, label: keyInWords(id) })),
         ]}
       />
+      {(group || groups.all.length > 0) && (
+        <SmallSelect
+          label="Group"
+          value={group ?? ""}
+          onChange={(value) => set({ group: value })}
+          choices={[
+            { value: "", label: "all groups" },
+            ...withChosen(groups.all, group ?? "").map((id) => ({ value: id, label: groups.inWords(id) })),
+          ]}
+        />
+      )}
+      {everyone && mayseeAll && (
+        <SmallSelect
+          label="User"
+          value={user ?? ""}
+          onChange={(value) => set({ user: value })}
+          choices={[
+            { value: "", label: "all users" },
+            ...withChosen(users.all, user ?? "").map((id) => ({ value: id, label: users.inWords(id) })),
+          ]}
+        />
+      )}
       {mayseeAll && (
         <SmallSelect
           label="Whose"
           value={everyone ? "all" : "mine"}
-          onChange={(value) => set({ whose: value === "all" ? "all" : null, project: null })}
+          onChange={(value) => set({ whose: value === "all" ? "all" : null, user: null })}
           choices={[
             { value: "mine", label: "my requests" },
             { value: "all", label: "everyone's requests" },
           ]}
         />
       )}
-      {!everyone && (
-        <input
-          className="input small"
-          aria-label="Project"
-          placeholder="project"
-          size={12}
-          defaultValue={project ?? ""}
-          onBlur={(event) => set({ project: event.target.value })}
-          onKeyDown={(event) => event.key === "Enter" && event.currentTarget.blur()}
-        />
-      )}
+      <input
+        className="input small"
+        aria-label="Project"
+        placeholder="project"
+        size={12}
+        defaultValue={project ?? ""}
+        onBlur={(event) => set({ project: event.target.value })}
+        onKeyDown={(event) => event.key === "Enter" && event.currentTarget.blur()}
+      />
     </div>
   );
 }

@@ -1,4 +1,5 @@
 import { cachedShare, compact, count, moneyFormat, percent, withoutCost } from "../../lib/format.ts";
+import { Link } from "../../lib/router.ts";
 import { Section } from "../../ui/page.tsx";
 import { When } from "../../ui/states.tsx";
 import { type Column, PagedTable, Table } from "../../ui/table.tsx";
@@ -85,6 +86,8 @@ export function RequestTable({
 
 interface GroupSum {
   label: string;
+  /** Of a user. */
+  userId: string | null;
   requests: number;
   tokensIn: number;
   tokensOut: number;
@@ -97,6 +100,7 @@ export function GroupTable({ groups, grouping }: { groups: readonly UsageGroup[]
   const list = groups.map(
     (group): GroupSum => ({
       label: groupInWords(group.name, grouping),
+      userId: grouping === "user" ? group.id : null,
       requests: group.requests,
       tokensIn: group.prompt_tokens,
       tokensOut: group.completion_tokens,
@@ -112,7 +116,8 @@ export function GroupTable({ groups, grouping }: { groups: readonly UsageGroup[]
       id: "label",
       label: grouping === "ref" ? "Reference" : grouping[0]!.toUpperCase() + grouping.slice(1),
       sort: ({ label }) => label,
-      cell: ({ label }) => <span className="mono">{label}</span>,
+      cell: ({ label, userId }) =>
+        userId ? <Link href={`/users/${userId}`}>{label}</Link> : <span className="mono">{label}</span>,
     },
     {
       id: "requests",
@@ -153,6 +158,11 @@ export function GroupTable({ groups, grouping }: { groups: readonly UsageGroup[]
     },
   ];
   return (
-    <Table label={`Sums by ${grouping}`} columns={groupColumns} rows={list} rowKey={({ label }) => label} />
+    <Table
+      label={`Sums by ${grouping}`}
+      columns={groupColumns}
+      rows={list}
+      rowKey={({ label, userId }) => userId ?? label}
+    />
   );
 }

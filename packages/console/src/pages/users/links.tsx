@@ -68,9 +68,9 @@ export function Links() {
       <Loaded query={links}>
         {(list) =>
           list.length === 0 ? (
-            <p className="muted">Nobody is invited, and no password is to be chosen.</p>
+            <p className="muted">No pending invitations.</p>
           ) : (
-            <Table label="Open links" columns={columns} rows={list} rowKey={({ id }) => id} />
+            <Table label="Pending invitations" columns={columns} rows={list} rowKey={({ id }) => id} />
           )
         }
       </Loaded>

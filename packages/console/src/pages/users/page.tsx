@@ -3,16 +3,16 @@ import { useState } from "react";
 import { api } from "../../lib/api.ts";
 import { count, plural } from "../../lib/format.ts";
 import { invalidate, useQuery } from "../../lib/query.ts";
-import { useSearch } from "../../lib/router.ts";
+import { navigate, useSearch } from "../../lib/router.ts";
 import { toastError } from "../../lib/toast.ts";
 import { Button, Check, SelectField, TextField } from "../../ui/controls.tsx";
 import { FormDialog } from "../../ui/dialogs.tsx";
 import { PageHead, Section } from "../../ui/page.tsx";
 import { TableSkeleton } from "../../ui/skeleton.tsx";
-import { Loaded, Status, When } from "../../ui/states.tsx";
+import { Loaded, When } from "../../ui/states.tsx";
 import { type Column, Table } from "../../ui/table.tsx";
 import { LinkDialog, Links } from "./links.tsx";
-import { UserSheet } from "./sheet.tsx";
+import { UserState } from "./person.tsx";
 
 export type User = Result<"users.list">["users"][number];
 
@@ -39,8 +39,7 @@ const columns: Column<User>[] = [
   {
     id: "state",
     label: "State",
-    cell: ({ disabled }) =>
-      disabled ? <Status tone="warn">Disabled</Status> : <Status tone="good">Active</Status>,
+    cell: (user) => <UserState user={user} />,
   },
 ];
 
@@ -64,7 +63,6 @@ export function Page() {
     }
     setInviting(false);
   };
-  const open = query.data?.users.find(({ id }) => id === search.get("open"));
   return (
     <>
       <PageHead
@@ -102,7 +100,7 @@ export function Page() {
                 rows={users}
                 rowKey={({ id }) => id}
                 dim={({ disabled }) => disabled}
-                onOpen={({ id }) => setSearch({ open: id })}
+                onOpen={({ id }) => navigate(`/users/${id}`)}
               />
             )}
             {total > PAGE_SIZE && (
@@ -128,11 +126,10 @@ export function Page() {
           </>
         )}
       </Loaded>
-      <Section title="Open links">
+      <Section title="Pending invitations">
         <Links />
       </Section>
       {search.has("new") && <CreateUser onClose={() => setSearch({ new: null })} onLink={setLink} />}
-      {open && <UserSheet user={open} onLink={setLink} onClose={() => setSearch({ open: null })} />}
       {link && <LinkDialog {...link} onClose={() => setLink(null)} />}
     </>
   );
@@ -164,7 +161,7 @@ function CreateUser({
   return (
     <FormDialog title="Create a user" submit="Create user" onSubmit={create} onClose={onClose}>
       <TextField label="Email" type="email" value={email} onChange={setEmail} required />
-      <TextField label="Name" value={name} onChange={setName} maxLength={80} hint="May be left empty" />
+      <TextField label="Name" value={name} onChange={setName} maxLength={80} hint="Optional" />
       <SelectField
         label="Tier"
         value={tier}

@@ -1,29 +1,149 @@
 import type { Params } from "@model-gateway/client";
-import { useState } from "react";
+import { useMemo, useState } from "react";
 import { useAction } from "../../lib/action.ts";
 import { api } from "../../lib/api.ts";
 import { session } from "../../lib/client.ts";
-import { plural } from "../../lib/format.ts";
+import { compact, count, money, plural, shortDay } from "../../lib/format.ts";
 import { invalidate, useQuery } from "../../lib/query.ts";
+import { useSearch } from "../../lib/router.ts";
 import { loadSetup } from "../../lib/setup.ts";
 import { useStore } from "../../lib/store.ts";
 import { toast } from "../../lib/toast.ts";
-import { Button, Copyable, SelectField } from "../../ui/controls.tsx";
-import { Confirm, Dialog } from "../../ui/dialogs.tsx";
-import { FormError, Note, When } from "../../ui/states.tsx";
+import { TimeChart } from "../../ui/chart.tsx";
+import { Button, Copyable, LinkButton, SelectField } from "../../ui/controls.tsx";
+import { Confirm } from "../../ui/dialogs.tsx";
+import { Figure, PageHead, Section } from "../../ui/page.tsx";
+import { TableSkeleton } from "../../ui/skeleton.tsx";
+import { Empty, FormError, Loaded, Note, Status, When } from "../../ui/states.tsx";
+import { Table } from "../../ui/table.tsx";
+import type { PageProps } from "../index.ts";
+import { useKeyColumns } from "../keys/columns.tsx";
+import { KeySheet } from "../keys/sheet.tsx";
+import { FORMATS, gridOf, lastDays } from "../usage/data.ts";
+import { GroupTable } from "../usage/tables.tsx";
+import { LinkDialog } from "./links.tsx";
 import type { User } from "./page.tsx";
 
 type Patch = Omit<Params<"users.update">, "user_id">;
 
-export function UserSheet({
-  user,
-  onLink,
-  onClose,
-}: {
-  user: User;
-  onLink(link: { token: string; text: string }): void;
-  onClose(): void;
-}) {
+const DAYS = 30;
+
+/** Who somebody is, what they may do, what they spend, and with which keys. */
+export function Page({ params: { id = "" } }: PageProps) {
+  const found = useQuery(`users ${id}`, () => api("users.list", { search: id, limit: 1 }));
+  const [link, setLink] = useState<{ token: string; text: string } | null>(null);
+  return (
+    <Loaded query={found}>
+      {({ users: [user] }) =>
+        user ? (
+          <>
+            <PageHead
+              title={user.name}
+              actions={
+                <>
+                  <LinkButton href={`/requests?user=${id}&range=30d`} icon="search">
+                    Requests
+                  </LinkButton>
+                  <LinkButton href={`/usage?whose=all&user=${id}`} icon="usage">
+                    Usage
+                  </LinkButton>
+                  <LinkButton href={`/audit?q=${encodeURIComponent(user.email)}`}>Audit log</LinkButton>
+                </>
+              }
+            >
+              {user.email}
+            </PageHead>
+            <Spend userId={id} />
+            <TheirKeys userId={id} />
+            <Section title="Account">
+              <Account user={user} onLink={setLink} />
+            </Section>
+            {link && <LinkDialog {...link} onClose={() => setLink(null)} />}
+          </>
+        ) : (
+          <Empty
+            icon="person"
+            title="User not found"
+            action={<LinkButton href="/users">All users</LinkButton>}
+          >
+            The address may be mistyped.
+          </Empty>
+        )
+      }
+    </Loaded>
+  );
+}
+
+/** What they spent by day and model. */
+function Spend({ userId }: { userId: string }) {
+  const range = useMemo(() => lastDays(DAYS), []);
+  const series = useQuery(`usage of ${userId}`, () =>
+    api("usage.series", { ...range, everyone: true, user_id: userId, by: "model" }),
+  );
+  return (
+    <Loaded query={series}>
+      {(known) => {
+        const { totals, groups } = known;
+        // Where nothing is billed, tokens tell more.
+        const metric = totals.cost_usd > 0 ? "cost" : "tokens";
+        const grid = gridOf(known, { range, grouping: "model", metric });
+        return (
+          <>
+            <div className="figures">
+              <Figure name={`Cost, ${DAYS} days`} value={money(totals.cost_usd)} />
+              <Figure name="Requests" value={count(totals.requests)} />
+              <Figure name="Tokens in" value={compact(totals.prompt_tokens)} />
+              <Figure name="Tokens out" value={compact(totals.completion_tokens)} />
+            </div>
+            {groups.length > 0 && (
+              <Section title="By model">
+                <TimeChart
+                  label={`${metric} by day and model`}
+                  times={grid.times}
+                  series={grid.series}
+                  formatTicks={FORMATS[metric].alike}
+                  formatParts={FORMATS[metric].parts}
+                  formatTime={shortDay}
+                />
+                <GroupTable groups={groups} grouping="model" />
+              </Section>
+            )}
+          </>
+        );
+      }}
+    </Loaded>
+  );
+}
+
+function TheirKeys({ userId }: { userId: string }) {
+  const [search, setSearch] = useSearch();
+  const keys = useQuery(`keys of ${userId}`, () => api("users.keys.list", { user_id: userId }));
+  const columns = useKeyColumns("their account");
+  const open = keys.data?.find(({ id }) => id === search.get("open"));
+  return (
+    <Section title="Keys">
+      <Loaded query={keys} outline={<TableSkeleton columns={columns} />}>
+        {(list) =>
+          list.length === 0 ? (
+            <p className="muted">No keys yet.</p>
+          ) : (
+            <Table
+              label="Keys"
+              columns={columns}
+              rows={list}
+              rowKey={({ id }) => id}
+              dim={({ active }) => !active}
+              onOpen={({ id }) => setSearch({ open: id })}
+            />
+          )
+        }
+      </Loaded>
+      {open && <KeySheet value={open} ownerId={userId} onClose={() => setSearch({ open: null })} />}
+    </Section>
+  );
+}
+
+function Account({ user, onLink }: { user: User; onLink(link: { token: string; text: string }): void }) {
   const isSelf = useStore(session)?.user.id === user.id;
   const plan = useQuery("plan", () => api("billing.plan"));
   const [asking, setAsking] = useState<"disable" | "reset" | "admin" | "address" | null>(null);
@@ -34,7 +154,7 @@ export function UserSheet({
   const change = useAction(async (patch: Patch) => {
     await api("users.update", { user_id: id, ...patch });
     invalidate("users");
-    toast(`${name} is changed`);
+    toast(patch.tier ? `Tier set to ${patch.tier}` : `${name} is enabled`);
   });
   const confirmed = async (patch: Patch) => {
     await api("users.update", { user_id: id, ...patch });
@@ -42,9 +162,13 @@ export function UserSheet({
   };
   const close = () => setAsking(null);
   return (
-    <Dialog title={name} kind="sheet" onClose={onClose}>
+    <>
       <div className="stack">
         <dl className="facts">
+          <dt>State</dt>
+          <dd>
+            <UserState user={user} />
+          </dd>
           <dt>Email</dt>
           <dd>
             {email}
@@ -52,8 +176,6 @@ export function UserSheet({
           </dd>
           <dt>Rights</dt>
           <dd>{is_admin ? "administrator" : "user"}</dd>
-          <dt>Keys</dt>
-          <dd>{plural(active_keys, "active key")}</dd>
           <dt>Since</dt>
           <dd>
             <When time={user.created_at} />
@@ -84,7 +206,7 @@ export function UserSheet({
         ) : (
           <div className="row wrap">
             <Button onClick={() => setAsking("admin")}>
-              {is_admin ? "Take administrator rights" : "Make administrator"}
+              {is_admin ? "Remove administrator rights" : "Make administrator"}
             </Button>
             <Button onClick={() => setAsking("reset")}>Reset password</Button>
             {isUnconfirmed && <Button onClick={() => setAsking("address")}>Confirm address</Button>}
@@ -111,13 +233,13 @@ export function UserSheet({
       )}
       {asking === "admin" && (
         <Confirm
-          title={is_admin ? `Take administrator rights from ${name}?` : `Make ${name} an administrator?`}
+          title={is_admin ? `Remove administrator rights of ${name}?` : `Make ${name} an administrator?`}
           consequence={
             is_admin
               ? "They can no longer manage backends, prices, people and nodes."
               : "They can manage backends, prices, people and nodes, and see everyone's usage."
           }
-          confirm={is_admin ? "Take rights" : "Make administrator"}
+          confirm={is_admin ? "Remove rights" : "Make administrator"}
           onClose={close}
           onConfirm={() => confirmed({ is_admin: !is_admin })}
         />
@@ -140,11 +262,13 @@ export function UserSheet({
           onConfirm={async () => {
             const { token } = await api("users.password.reset", { user_id: id });
             invalidate("links");
-            onClose();
             onLink({ token, text: `Send this link to ${email}, who chooses a new password with it.` });
           }}
         />
       )}
-    </Dialog>
+    </>
   );
 }
+
+export const UserState = ({ user: { disabled } }: { user: User }) =>
+  disabled ? <Status tone="warn">Disabled</Status> : <Status tone="good">Active</Status>;

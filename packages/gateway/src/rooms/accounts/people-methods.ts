@@ -36,7 +36,7 @@ export const listUsers = defineMethod({
   auth: "admin",
   hint,
   params: z.object({
-    search: z.string().trim().max(100).default("").describe("Part of the email or the name"),
+    search: z.string().trim().max(100).default("").describe("Part of the email, the name or the id"),
     limit: WholeNumber.default(LIST_DEFAULT).transform((n) => Math.min(LIST_MAX, Math.max(1, n))),
     offset: WholeNumber.default(0).transform((n) => Math.min(Number.MAX_SAFE_INTEGER, Math.max(0, n))),
   }),

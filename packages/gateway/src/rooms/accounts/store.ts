@@ -264,10 +264,11 @@ export class AccountStore {
     return countRows(on, "users WHERE is_admin AND disabled_at IS NULL");
   }
 
-  /** Users whose email or name has `search` in it, newest first, and how many there are in all. */
+  /** Users whose email, name or id has `search` in it, newest first, and how many there are in all. */
   async listUsers({ search, limit, offset }: UsersPage): Promise<{ users: ListedUser[]; total: number }> {
     const pattern = `%${search.toLowerCase().replace(/[\\%_]/g, "\\$&")}%`;
-    const where = "WHERE u.email LIKE $1 ESCAPE '\\' OR LOWER(u.name) LIKE $1 ESCAPE '\\'";
+    const where =
+      "WHERE u.email LIKE $1 ESCAPE '\\' OR LOWER(u.name) LIKE $1 ESCAPE '\\' OR CAST(u.id AS TEXT) LIKE $1";
     const users = await this.db.all<ListedUser>(
       `SELECT u.id, u.email, u.name, u.is_admin, u.tier, u.disabled_at, u.email_verified, u.created_at,
               (SELECT MAX(r.created_at) FROM refresh_tokens r WHERE r.user_id = u.id) AS last_seen_at,

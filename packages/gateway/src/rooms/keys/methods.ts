@@ -22,25 +22,27 @@ const Key = z.object({
   tokens_per_minute: z.int().nullable(),
 });
 
+const ListedKeys = z.array(
+  Key.extend({
+    active: z.boolean(),
+    revoked_at: Timestamp.nullable(),
+    last_used_at: Timestamp.nullable().describe("When its latest metered request ended"),
+    spent_month_usd: z.number().describe("In this UTC month"),
+    spent_total_usd: z.number(),
+    last_refusal: z
+      .object({ at: Timestamp, code: z.string(), message: z.string() })
+      .nullable()
+      .describe("Why a request with it was last refused: expired, a model, a pace, a budget or a quota"),
+  }),
+);
+
 export const list = defineMethod({
   name: "keys.list",
   summary: "Your API keys, newest first, without their secrets",
   auth: "jwt",
   params: NoParams,
-  result: z.array(
-    Key.extend({
-      active: z.boolean(),
-      revoked_at: Timestamp.nullable(),
-      last_used_at: Timestamp.nullable().describe("When its latest metered request ended"),
-      spent_month_usd: z.number().describe("In this UTC month"),
-      spent_total_usd: z.number(),
-      last_refusal: z
-        .object({ at: Timestamp, code: z.string(), message: z.string() })
-        .nullable()
-        .describe("Why a request with it was last refused: expired, a model, a pace, a budget or a quota"),
-    }),
-  ),
-  handler: ({ actor, rooms }) => rooms.keys.list(actor),
+  result: ListedKeys,
+  handler: ({ actor, rooms }) => rooms.keys.list(actor.userId),
 });
 
 export const create = defineMethod({
@@ -62,14 +64,17 @@ export const create = defineMethod({
     rooms.keys.create(actor, { ...params, groupId: group_id }),
 });
 
+const Changes = z.object({ key_id: GivenId, name: Name.optional(), ...LimitParams.shape });
+
 export const update = defineMethod({
   name: "keys.update",
   summary:
     "Rename one of your API keys or change its limits, at once; null takes a limit away, what is left out stays",
   auth: "jwt",
-  params: z.object({ key_id: GivenId, name: Name.optional(), ...LimitParams.shape }),
+  params: Changes,
   result: Key,
-  handler: ({ params: { key_id, ...changes }, actor, rooms }) => rooms.keys.update(actor, key_id, changes),
+  handler: ({ params: { key_id, ...changes }, actor, rooms }) =>
+    rooms.keys.update(actor.userId, key_id, changes),
 });
 
 export const revoke = defineMethod({
@@ -78,7 +83,36 @@ export const revoke = defineMethod({
   auth: "jwt",
   params: z.object({ key_id: GivenId }),
   result: Ok,
-  handler: ({ params, actor, rooms }) => rooms.keys.revoke(actor, params.key_id),
+  handler: ({ params, actor, rooms }) => rooms.keys.revoke(actor.userId, params.key_id),
+});
+
+const OF_OTHERS = { auth: "admin", hint: "other people's keys are for administrators" } as const;
+
+export const listOfUser = defineMethod({
+  name: "users.keys.list",
+  summary: "Somebody's API keys, as keys.list shows them to their owner",
+  ...OF_OTHERS,
+  params: z.object({ user_id: GivenId }),
+  result: ListedKeys,
+  handler: ({ params, rooms }) => rooms.keys.list(params.user_id),
+});
+
+export const updateOfUser = defineMethod({
+  name: "users.keys.update",
+  summary: "Rename anybody's API key or change its limits, as keys.update",
+  ...OF_OTHERS,
+  params: Changes,
+  result: Key,
+  handler: ({ params: { key_id, ...changes }, rooms }) => rooms.keys.update(null, key_id, changes),
+});
+
+export const revokeOfUser = defineMethod({
+  name: "users.keys.revoke",
+  summary: "Revoke anybody's API key; it stops working at once",
+  ...OF_OTHERS,
+  params: z.object({ key_id: GivenId }),
+  result: Ok,
+  handler: ({ params, rooms }) => rooms.keys.revoke(null, params.key_id),
 });
 
 const CAPTURE_DAYS_MAX = 30;

@@ -114,11 +114,11 @@ export class Keys {
     this.#unknown.clear();
   }
 
-  async list(actor: Actor) {
+  async list(userId: string) {
     // So that people see what they have just spent, and why they were just refused.
     await Promise.all([this.options.usage.settled(), this.#refusals.write()]);
     const month = utcMonth(this.options.clock.now());
-    return (await this.#store.listOf(actor.userId)).map((row) => listedView(row, month));
+    return (await this.#store.listOf(userId)).map((row) => listedView(row, month));
   }
 
   async create(
@@ -157,11 +157,12 @@ export class Keys {
     return { ...keyView(row), key: secret };
   }
 
-  async update(actor: Actor, keyId: string, { name, ...limits }: { name?: string } & GivenLimits) {
+  /** An administrator changes anyone's: then there is no owner to be. */
+  async update(ownerId: string | null, keyId: string, { name, ...limits }: { name?: string } & GivenLimits) {
     this.#requireFuture(limits);
     const { db, bus } = this.options;
     const changed = await db.transaction(async (tx) => {
-      const before = await this.#store.lock(tx, keyId, actor.userId);
+      const before = await this.#store.lock(tx, keyId, ownerId);
       if (!before) fail("app_error", KEY_NOT_FOUND);
       if (!before.active) fail("app_error", "The key is revoked and stays so; create another (keys.create)");
       const after: KeyRow = { ...before, name: name ?? before.name, ...changedLimits(before, limits) };
@@ -197,8 +198,8 @@ export class Keys {
     return this.#refusals.close();
   }
 
-  async revoke(actor: Actor, keyId: string): Promise<void> {
-    const found = await this.#store.revoke(keyId, actor.userId, isoTime(this.options.clock.now()));
+  async revoke(ownerId: string | null, keyId: string): Promise<void> {
+    const found = await this.#store.revoke(keyId, ownerId, isoTime(this.options.clock.now()));
     if (!found) fail("app_error", KEY_NOT_FOUND);
     this.options.bus.publish(PRINCIPAL_CHANGED, keyId);
   }

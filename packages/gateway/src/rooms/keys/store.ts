@@ -65,10 +65,11 @@ export class KeyStore {
     return rows.map(isActive);
   }
 
-  async lock(tx: Transaction, keyId: string, userId: string): Promise<KeyRow | null> {
+  /** The user's key; null: anyone's. */
+  async lock(tx: Transaction, keyId: string, userId: string | null): Promise<KeyRow | null> {
     const locking = tx.dialect === "postgres" ? "FOR UPDATE" : "";
     const row = await tx.get<KeyRow>(
-      `SELECT ${OF_KEY} FROM api_keys k WHERE k.id = $1 AND k.user_id = $2 ${locking}`,
+      `SELECT ${OF_KEY} FROM api_keys k WHERE k.id = $1 AND k.user_id = COALESCE($2, k.user_id) ${locking}`,
       [keyId, userId],
     );
     return row && isActive(row);
@@ -104,9 +105,10 @@ export class KeyStore {
   }
 
   /** True when the key is the user's; revoking twice keeps the first time. */
-  async revoke(keyId: string, userId: string, now: string): Promise<boolean> {
+  async revoke(keyId: string, userId: string | null, now: string): Promise<boolean> {
     const changed = await this.db.run(
-      "UPDATE api_keys SET active = FALSE, revoked_at = COALESCE(revoked_at, $3) WHERE id = $1 AND user_id = $2",
+      `UPDATE api_keys SET active = FALSE, revoked_at = COALESCE(revoked_at, $3)
+       WHERE id = $1 AND user_id = COALESCE($2, user_id)`,
       [keyId, userId, now],
     );
     return changed > 0;

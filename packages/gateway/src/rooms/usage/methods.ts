@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { defineMethod, Timestamp, WholeNumber } from "../../kernel/method.ts";
+import { defineMethod, GivenId, Timestamp, WholeNumber } from "../../kernel/method.ts";
 import { Bound, QueryBody } from "./query-params.ts";
 import { QueryResult } from "./routes.ts";
 import { SERIES_BY } from "./series.ts";
@@ -66,17 +66,27 @@ const Filter = z.object({
   project: z.string().trim().max(64).optional(),
   model: z.string().max(128).optional(),
   api_key_id: z.string().max(64).optional().describe("As rows name it: a key's prefix, or jwt-<user-uuid>"),
+  user_id: GivenId.optional().describe("With `everyone`: only this person's"),
+  group_id: GivenId.optional().describe("Only what was done with this group's keys"),
 });
 
 export const series = defineMethod({
   name: "usage.series",
-  summary: "Usage by UTC day and by model, backend, source, reference, project or key, the dearest first",
+  summary:
+    "Usage by UTC day and by model, backend, source, reference, project, key, user or group, the dearest first",
   auth: "jwt",
   role: "administrator for everyone's",
   params: Filter.extend({ by: z.enum(SERIES_BY) }),
   result: z.object({
     totals: Sums,
-    groups: z.array(Series.extend({ name: z.string().nullable() })).describe("At most 50"),
+    groups: z
+      .array(
+        Series.extend({
+          id: z.string().nullable().describe("Of the user or the group"),
+          name: z.string().nullable().describe("A user's is the email"),
+        }),
+      )
+      .describe("At most 50"),
     others: Series.extend({ groups: z.int().describe("How many these are") }).nullable(),
   }),
   handler: ({ params, actor, rooms }) => rooms.usage.series(actor, params),

@@ -1,8 +1,8 @@
-import { Conditions, type Database, type SqlValue } from "../../storage/contract.ts";
+import { Conditions, type Database, type SqlValue, selectIn } from "../../storage/contract.ts";
 import { NO_ID } from "./batch.ts";
 import { CACHE_COLUMNS, DAY_MS, NANO_PER_USD, type Time, utcDay } from "./rows.ts";
 
-export const SERIES_BY = ["model", "backend", "source", "ref", "project", "key"] as const;
+export const SERIES_BY = ["model", "backend", "source", "ref", "project", "key", "user", "group"] as const;
 export type SeriesBy = (typeof SERIES_BY)[number];
 
 const GROUPS_MAX = 50;
@@ -15,7 +15,11 @@ export interface SeriesFilter extends Time {
   project: string | null;
   model: string | null;
   apiKeyId: string | null;
+  groupId: string | null;
 }
+
+/** The view of usage has no group. */
+const GROUP_OF_ROW = "(SELECT r.group_id FROM requests r WHERE r.id = usage_records.id)";
 
 const COLUMNS: Readonly<Record<SeriesBy, string>> = {
   model: "model",
@@ -24,6 +28,19 @@ const COLUMNS: Readonly<Record<SeriesBy, string>> = {
   ref: "ref_id",
   project: "project",
   key: "api_key_id",
+  user: "CAST(user_id AS TEXT)",
+  group: `CAST(${GROUP_OF_ROW} AS TEXT)`,
+};
+const ASKER_COLUMNS: Partial<Record<SeriesBy, string>> = {
+  key: "api_key_id",
+  project: "NULLIF(project, '')",
+  user: `NULLIF(CAST(user_id AS TEXT), '${NO_ID}')`,
+  group: `NULLIF(CAST(group_id AS TEXT), '${NO_ID}')`,
+};
+/** Where the names of those stand that are grouped by their ids. */
+const NAMES: Partial<Record<SeriesBy, string>> = {
+  user: "SELECT id, email AS name FROM users",
+  group: "SELECT id, name FROM user_groups",
 };
 
 const COUNTED = [
@@ -49,27 +66,50 @@ export class UsageSeries {
   constructor(readonly db: Database) {}
 
   async read(filter: SeriesFilter, by: SeriesBy) {
-    return seriesOf(await this.#rows(filter, by));
+    const { groups, ...series } = seriesOf(await this.#rows(filter, by));
+    const names = await this.#namesOf(groups, by);
+    return {
+      ...series,
+      groups: groups.map((group) => {
+        const id = names && group.name;
+        return { ...group, id, name: (id && names?.get(id)) ?? group.name };
+      }),
+    };
+  }
+
+  /** Null where groups are not told apart by ids. */
+  async #namesOf(groups: readonly { name: string | null }[], by: SeriesBy) {
+    const select = NAMES[by];
+    if (!select) return null;
+    const rows = await selectIn<{ id: string; name: string }>(
+      this.db,
+      (list) => `${select} WHERE id IN ${list}`,
+      groups.flatMap(({ name }) => name ?? []),
+    );
+    return new Map(rows.map(({ id, name }) => [id, name]));
   }
 
   #rows(filter: SeriesFilter, by: SeriesBy): Promise<DaySums[]> {
-    const isByKey = by === "key" || by === "project";
+    const isByAsker = ASKER_COLUMNS[by] !== undefined;
     const isWholeDays = filter.fromMs % DAY_MS === 0 && filter.belowMs % DAY_MS === 0;
     const isSummed = filter.userId === null || (isWholeDays && by !== "ref");
-    if (!isByKey && isSummed && filter.apiKeyId === null && filter.project === null)
-      return this.#kinds(filter, by);
-    return isByKey && filter.model === null && isWholeDays
+    const isOfKinds = filter.apiKeyId === null && filter.project === null && filter.groupId === null;
+    if (!isByAsker && isSummed && isOfKinds) return this.#kinds(filter, by);
+    return isByAsker && filter.model === null && isWholeDays
       ? this.#askerDays(filter, by)
       : this.#raw(filter, by);
   }
 
-  #askerDays({ userId, project, apiKeyId, ...time }: SeriesFilter, by: SeriesBy): Promise<DaySums[]> {
+  #askerDays(
+    { userId, project, apiKeyId, groupId, ...time }: SeriesFilter,
+    by: SeriesBy,
+  ): Promise<DaySums[]> {
     const conditions = daysOf(time)
       .has("user_id", userId)
       .has("project", project)
-      .has("api_key_id", apiKeyId);
-    const name = by === "key" ? "api_key_id" : "NULLIF(project, '')";
-    const source = `SELECT start_ms, ${name} AS name, ${FIGURES}, unpriced
+      .has("api_key_id", apiKeyId)
+      .has("group_id", groupId);
+    const source = `SELECT start_ms, ${ASKER_COLUMNS[by]} AS name, ${FIGURES}, unpriced
       FROM request_asker_days ${conditions.where} AND channel <> ''`;
     return this.#grouped(source, conditions.params);
   }
@@ -117,9 +157,14 @@ const daysOf = ({ fromMs, belowMs }: Time): Conditions =>
   new Conditions().within("start_ms", { fromMs: wholeDay(fromMs), belowMs: wholeDay(belowMs) });
 
 /** Conditions on usage rows, in the order of the index that finds them. */
-export function conditionsOf({ userId, project, model, apiKeyId, ...time }: SeriesFilter): Conditions {
+export function conditionsOf(filter: SeriesFilter): Conditions {
+  const { userId, project, model, apiKeyId, groupId, ...time } = filter;
   const conditions = new Conditions().has("user_id", userId).within("created_ms", time);
-  return conditions.has("project", project).has("model", model).has("api_key_id", apiKeyId);
+  return conditions
+    .has("project", project)
+    .has("model", model)
+    .has("api_key_id", apiKeyId)
+    .has(GROUP_OF_ROW, groupId);
 }
 
 const noSums = (): Sums => ({

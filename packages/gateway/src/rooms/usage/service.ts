@@ -21,21 +21,24 @@ interface Wanted {
   project?: string | undefined;
   model?: string | undefined;
   api_key_id?: string | undefined;
+  user_id?: string | undefined;
+  group_id?: string | undefined;
 }
 
 function filterOf(
   actor: Actor,
-  { everyone, since, until, project, model, api_key_id }: Wanted,
+  { everyone, since, until, project, model, api_key_id, user_id, group_id }: Wanted,
 ): SeriesFilter {
   if (everyone && !actor.isAdmin)
     fail("admin_required", "admin access required: everyone's usage is for administrators");
   return {
-    userId: everyone ? null : actor.userId,
+    userId: everyone ? (user_id ?? null) : actor.userId,
     fromMs: since,
     belowMs: until,
     project: project || null,
     model: model || null,
     apiKeyId: api_key_id || null,
+    groupId: group_id ?? null,
   };
 }
 
