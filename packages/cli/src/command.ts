@@ -5,6 +5,8 @@ import type { Output } from "./output.ts";
 
 /** A failure that the user can fix: only its message is shown. */
 export class CliError extends Error {}
+/** The command line itself is wrong, and nothing was done: exit code 2. */
+export class UsageError extends CliError {}
 
 export interface Invocation {
   /** The words after the command, without the options. */
@@ -36,14 +38,14 @@ export function text(options: Invocation["options"], name: string): string | nul
 /** The word at a position, or an error that says what is expected. */
 export function needed(words: readonly string[], place: number, what: string): string {
   const word = words[place];
-  if (word === undefined) throw new CliError(`${what} is missing`);
+  if (word === undefined) throw new UsageError(`${what} is missing`);
   return word;
 }
 
 export function wholeNumber(options: Invocation["options"], name: string): number | null {
   const value = text(options, name);
   if (value === null) return null;
-  if (!/^\d+$/.test(value)) throw new CliError(`--${name} must be a whole number`);
+  if (!/^[1-9]\d*$/.test(value)) throw new UsageError(`--${name} must be a whole number above 0`);
   return Number(value);
 }
 
@@ -52,8 +54,14 @@ export function act<T>(words: readonly string[], actions: Record<string, () => T
   const name = words[0] ?? fallback;
   const chosen = Object.hasOwn(actions, name) ? actions[name] : undefined;
   if (!chosen)
-    throw new CliError(
+    throw new UsageError(
       `unknown action "${words[0]}"${didYouMean(words[0]!, Object.keys(actions)) || `; choose one of: ${Object.keys(actions).join(", ")}`}`,
     );
   return chosen();
+}
+
+/** Refuses options that the chosen action would ignore. */
+export function refuseIdle(options: Invocation["options"], names: readonly string[], where: string): void {
+  const idle = names.find((name) => options[name] !== undefined);
+  if (idle) throw new UsageError(`--${idle} has no effect ${where}`);
 }

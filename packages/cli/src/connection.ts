@@ -3,7 +3,7 @@ import { homedir } from "node:os";
 import { dirname, join } from "node:path";
 import { type Client, createClient, type Fetch, type Session, type TokenStore } from "@model-gateway/client";
 import manifest from "../package.json" with { type: "json" };
-import { CliError } from "./command.ts";
+import { CliError, UsageError } from "./command.ts";
 import type { Env } from "./secrets.ts";
 
 export interface ConnectionOptions {
@@ -42,6 +42,8 @@ export class Connection {
     this.#file = join(env.XDG_CONFIG_HOME || join(homedir(), ".config"), "model-gateway", "session.json");
     this.isGiven = Boolean(url ?? env.MODEL_GATEWAY_URL);
     this.url = (url ?? env.MODEL_GATEWAY_URL ?? this.#read()?.url ?? DEFAULT_URL).replace(/\/+$/, "");
+    if (!/^https?:$/.test(URL.parse(this.url)?.protocol ?? ""))
+      throw new UsageError(`${this.url} is not an address; it begins with http:// or https://`);
     this.key = key;
     this.adminToken = adminToken;
   }

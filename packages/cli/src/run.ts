@@ -1,7 +1,7 @@
 import { parseArgs } from "node:util";
 import { ConnectionError, RestError, RpcError } from "@model-gateway/client";
 import manifest from "../package.json" with { type: "json" };
-import { CliError, type Command, text } from "./command.ts";
+import { CliError, type Command, text, UsageError } from "./command.ts";
 import { valuesFor } from "./commands/completion-values.ts";
 import { COMMANDS, COMMON_OPTIONS } from "./commands/index.ts";
 import { Connection } from "./connection.ts";
@@ -27,7 +27,7 @@ function parse(command: Command, args: readonly string[]) {
     const unknown = /^Unknown option '--([^']+)'/.exec(message)?.[1];
     const options = Object.keys({ ...command.options, ...COMMON_OPTIONS });
     const near = unknown === undefined ? "" : didYouMean(unknown, options).replace('"', '"--');
-    throw new CliError(`${message}${near}; model-gateway ${command.name} --help lists the options`);
+    throw new UsageError(`${message}${near}; model-gateway ${command.name} --help lists the options`);
   }
 }
 
@@ -43,9 +43,22 @@ function explain(error: unknown, url: string): string {
   return error instanceof Error ? (error.stack ?? error.message) : String(error);
 }
 
+/** The command and what else was said: common options may stand before it. */
+function commandIn(args: readonly string[]): [string | undefined, string[]] {
+  const common: Readonly<Record<string, { type: string }>> = COMMON_OPTIONS;
+  for (let at = 0; at < args.length; at++) {
+    const word = args[at]!;
+    const option = common[word.slice(2).split("=")[0]!];
+    if (!word.startsWith("--") || !option)
+      return at > 0 && word.startsWith("-") ? [args[0], args.slice(1)] : [word, args.toSpliced(at, 1)];
+    if (option.type === "string" && !word.includes("=")) at++;
+  }
+  return [args[0], args.slice(1)];
+}
+
 /** Runs one command line and returns the exit code. */
 export async function runCli(args: readonly string[]): Promise<number> {
-  const [name, ...rest] = args;
+  const [name, rest] = commandIn(args);
   if (name === undefined || name === "--help" || name === "-h" || name === "help") {
     process.stdout.write(overview());
     return 0;
@@ -97,6 +110,6 @@ export async function runCli(args: readonly string[]): Promise<number> {
   } catch (error) {
     const who = output.paint("red", `model-gateway ${name}:`, "stderr");
     process.stderr.write(`${who} ${explain(error, url)}\n`);
-    return 1;
+    return error instanceof UsageError ? EXIT_USAGE : 1;
   }
 }

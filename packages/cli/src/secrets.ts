@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { CliError, type Invocation, text } from "./command.ts";
+import { CliError, type Invocation, text, UsageError } from "./command.ts";
 
 export type Env = Readonly<Record<string, string | undefined>>;
 
@@ -16,7 +16,7 @@ export type SecretName = keyof typeof VARIABLES;
 export function refuseSecrets(args: readonly string[]): void {
   for (const [name, variable] of Object.entries(VARIABLES))
     if (args.some((arg) => arg === `--${name}` || arg.startsWith(`--${name}=`)))
-      throw new CliError(
+      throw new UsageError(
         `--${name} would show the secret to everyone on this machine: set ${variable}, or give --${name}-file <file>`,
       );
 }

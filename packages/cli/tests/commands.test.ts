@@ -33,7 +33,7 @@ test("mistakes are named, on the error stream, with a code", async () => {
   expect((await shell.run(["zzz"])).err).toContain("model-gateway --help lists them");
   expect((await shell.run(["keys", "--projet", "x"])).err).toContain('did you mean "--project"?');
   const option = await shell.run(["keys", "--colour"]);
-  expect(option.code).toBe(1);
+  expect(option.code).toBe(2);
   expect(option.err).toContain("model-gateway keys --help");
   const action = await shell.run(["completion", "tcsh"]);
   expect(action.err).toContain("bash, zsh, fish");
@@ -75,8 +75,16 @@ test("a login by pipe lasts, and keys are made, listed and revoked", async () =>
     1,
     "model-gateway keys: no active key is called laptop; model-gateway keys lists them\n",
   ]);
-  const rows = JSON.parse((await shell.run(["keys", "--json"])).out) as { active: boolean }[];
-  expect(rows.map(({ active }) => active)).toEqual([false]);
+  for (const _ of ["one", "another"]) await shell.run(["keys", "create", "laptop"]);
+  const ambiguous = await shell.run(["keys", "revoke", "laptop"]);
+  expect([ambiguous.code, ambiguous.err]).toEqual([1, expect.stringContaining("2 active keys are called")]);
+  const rows = JSON.parse((await shell.run(["--json", "keys"])).out) as { id: string; active: boolean }[];
+  expect(rows.map(({ active }) => active)).toEqual([true, true, false]);
+  for (const { id } of rows.slice(0, 2)) {
+    expect(ambiguous.err).toContain(id);
+    await shell.run(["keys", "revoke", id]);
+  }
+  expect((await shell.run(["whoami"])).out).toStartWith("operator@example.com, an administrator, at http");
 });
 
 test("a key's limits are given, changed one by one and taken away; what makes no sense is named", async () => {
@@ -105,15 +113,16 @@ test("a key's limits are given, changed one by one and taken away; what makes no
     requests_per_minute: 7,
   });
   expect((await shell.run(["keys"])).out).toMatch(/ci .*\$0\.00 of \$5\.00/);
-  for (const [options, told] of [
-    [["--tpm", "many"], "--tpm must be a number"],
-    [["--expires", "soon"], "--expires must be a date"],
-    [["--total-budget=-1"], "total_budget_usd"],
-    [[], "say what to change"],
+  for (const [options, told, expected] of [
+    [["--tpm", "many"], "--tpm must be a number", 2],
+    [["--expires", "soon"], "--expires must be a date", 2],
+    [["--total-budget=-1"], "total_budget_usd", 1],
+    [["--group", "x"], "--group has no effect with update", 2],
+    [[], "say what to change", 2],
   ] as const) {
     const { code, err } = await shell.run(["keys", "update", "ci", ...options]);
     expect(err).toContain(told);
-    expect(code).toBe(1);
+    expect(code).toBe(expected);
   }
   await shell.run(["keys", "revoke", "ci"]);
 });
@@ -152,7 +161,17 @@ test("the wallet is shown", async () => {
 test("a signed-in administrator needs no admin token; a wrong one is not accepted", async () => {
   const bySession = await shell.run(["backends"]);
   expect(bySession.out).toContain("No backend is registered");
-  expect((await shell.run(["usage", "--by", "model"])).out).toBe("Nothing in this range\n");
+  for (const by of ["model", "user"])
+    expect((await shell.run(["usage", "--by", by])).out).toBe("Nothing in this range\n");
+  for (const wrong of [
+    ["--since", "yesterday"],
+    ["--limit", "0"],
+    ["--by", "moon"],
+    ["--url", "nowhere"],
+  ])
+    expect((await shell.run(["usage", ...wrong])).code).toBeGreaterThan(0);
+  expect((await shell.run(["routes"])).out).toContain("No route yet");
+  expect((await shell.run(["audit", "--action", "keys.revoke"])).out).toContain("operator@example.com");
   const wrong = await shell.run(["backends"], { env: { SERVICE_ADMIN_TOKEN: `${ADMIN_TOKEN}-not` } });
   expect([wrong.code, wrong.err]).toEqual([1, "model-gateway backends: the admin token is not accepted\n"]);
 });
@@ -174,7 +193,7 @@ test("secrets come from a file or the environment, never from the command line",
     for (const given of [[`--${option}`, "canary"], [`--${option}=canary`]]) {
       const { code, err } = await shell.run(["backends", ...given]);
       expect([code, err]).toEqual([
-        1,
+        2,
         `model-gateway backends: --${option} would show the secret to everyone on this machine: set ${variable}, or give --${option}-file <file>\n`,
       ]);
     }

@@ -1,11 +1,11 @@
 import { type Client, oneTimeLink, type Result } from "@model-gateway/client";
-import { act, CliError, type Command, needed, text } from "../command.ts";
+import { act, CliError, type Command, needed, text, UsageError } from "../command.ts";
 
 type Group = Result<"group.list">[number];
 type Member = Result<"group.members.list">[number];
 
 /** The one group of yours that a name or an id names. */
-async function find(client: Client, wanted: string): Promise<Group> {
+export async function findGroup(client: Client, wanted: string): Promise<Group> {
   const groups = await client.call("group.list");
   const found = groups.filter(({ id, name }) => id === wanted || name === wanted);
   if (found.length === 0)
@@ -36,7 +36,7 @@ export const groups: Command = {
     const group = () => needed(words, 1, "the name or id of the group");
     const role = () => {
       const given = text(options, "role") ?? "member";
-      if (given !== "admin" && given !== "member") throw new CliError("--role must be admin or member");
+      if (given !== "admin" && given !== "member") throw new UsageError("--role must be admin or member");
       return given;
     };
     const list = async () =>
@@ -57,7 +57,7 @@ export const groups: Command = {
       output.result(made, () => `${made.name} is made; its id is ${made.id}`);
     };
     const members = async () => {
-      const { id } = await find(client, group());
+      const { id } = await findGroup(client, group());
       output.table(
         await client.call("group.members.list", { group_id: id, include_inactive: true }),
         {
@@ -71,19 +71,19 @@ export const groups: Command = {
       );
     };
     const add = async () => {
-      const found = await find(client, group());
+      const found = await findGroup(client, group());
       const email = needed(words, 2, "the email of the person");
       const member = await client.call("group.members.add", { group_id: found.id, email, role: role() });
       output.result(member, () => `${member.email} is in ${found.name}, as ${member.role}`);
     };
     const remove = async () => {
-      const found = await find(client, group());
+      const found = await findGroup(client, group());
       const person = needed(words, 2, "the email of the person");
       await client.call("group.members.remove", { group_id: found.id, user_id: person });
       output.result({ ok: true }, () => `${person} is no longer in ${found.name}`);
     };
     const invite = async () => {
-      const found = await find(client, group());
+      const found = await findGroup(client, group());
       const email = words[2];
       const made = await client.call("group.invite.create", {
         group_id: found.id,
@@ -96,7 +96,7 @@ export const groups: Command = {
       output.result(made, () => oneTimeLink(connection.url, "join", made.token));
     };
     const drop = async () => {
-      const found = await find(client, group());
+      const found = await findGroup(client, group());
       await client.call("group.delete", { group_id: found.id });
       output.result({ ok: true }, () => `${found.name} is deleted`);
     };

@@ -12,8 +12,9 @@ import { groups } from "./groups.ts";
 import { keys } from "./keys.ts";
 import { ledger } from "./ledger.ts";
 import { logs } from "./logs.ts";
+import { audit, requests, routes } from "./operate.ts";
 import { prices } from "./prices.ts";
-import { login, logout } from "./session.ts";
+import { login, logout, whoami } from "./session.ts";
 import { usage } from "./usage.ts";
 import { users } from "./users.ts";
 
@@ -46,14 +47,18 @@ export const COMMANDS: readonly Command[] = [
   doctor,
   login,
   logout,
+  whoami,
   keys,
   connect,
   backends,
   models,
+  routes,
   prices,
   chat,
   usage,
   logs,
+  requests,
+  audit,
   users,
   groups,
   ledger,

@@ -1,4 +1,14 @@
-import { act, CliError, type Command, type Invocation, needed, text } from "../command.ts";
+import {
+  act,
+  CliError,
+  type Command,
+  type Invocation,
+  needed,
+  refuseIdle,
+  text,
+  UsageError,
+} from "../command.ts";
+import { findGroup } from "./groups.ts";
 
 interface KeyRow {
   id: string;
@@ -28,7 +38,7 @@ const LIMITS = {
 function numberOf(name: string, value: string): number {
   const number = Number(value);
   if (value.trim() === "" || !Number.isFinite(number))
-    throw new CliError(`--${name} must be a number, or none`);
+    throw new UsageError(`--${name} must be a number, or none`);
   return number;
 }
 
@@ -36,7 +46,7 @@ function numberOf(name: string, value: string): number {
 function timeOf(name: string, value: string): string {
   const time = new Date(value);
   if (Number.isNaN(time.getTime()))
-    throw new CliError(`--${name} must be a date like 2030-01-31 or 2030-01-31T12:00:00Z, or none`);
+    throw new UsageError(`--${name} must be a date like 2030-01-31 or 2030-01-31T12:00:00Z, or none`);
   return time.toISOString();
 }
 
@@ -68,7 +78,7 @@ export const keys: Command = {
   actions: ["list", "create", "update", "revoke"],
   options: {
     project: { type: "string", help: "label that usage can be looked at by" },
-    group: { type: "string", help: "id of the group whose pool pays" },
+    group: { type: "string", help: "name or id of the group whose pool pays" },
     expires: { type: "string", help: "day or time from which the key is refused; none: never" },
     "monthly-budget": { type: "string", help: "USD that it may spend in a UTC month; none: no limit" },
     "total-budget": { type: "string", help: "USD that it may spend in all; none: no limit" },
@@ -100,7 +110,7 @@ export const keys: Command = {
       const key = await client.call("keys.create", {
         name: needed(words, 1, "the name of the key"),
         ...(project && { project }),
-        ...(group && { group_id: group }),
+        ...(group && { group_id: (await findGroup(client, group)).id }),
         ...limitsOf(options),
       });
       output.note("Shown once; keep it now:");
@@ -109,15 +119,20 @@ export const keys: Command = {
     const wantedKey = async () => {
       const wanted = needed(words, 1, "the name or id of the key");
       const rows = await client.call("keys.list");
-      const found = rows.find(({ id, name, active }) => id === wanted || (name === wanted && active));
-      if (!found) throw new CliError(`no active key is called ${wanted}; model-gateway keys lists them`);
-      return found;
+      const found = rows.filter(({ id, name, active }) => id === wanted || (name === wanted && active));
+      if (found.length > 1) {
+        const ids = found.map(({ id, key_prefix }) => `  ${id}  service-${key_prefix}…`).join("\n");
+        throw new CliError(`${found.length} active keys are called ${wanted}; give the id of one:\n${ids}`);
+      }
+      if (!found[0]) throw new CliError(`no active key is called ${wanted}; model-gateway keys lists them`);
+      return found[0];
     };
     const update = async () => {
+      refuseIdle(options, ["project", "group"], "with update");
       const found = await wantedKey();
       const limits = limitsOf(options);
       if (Object.keys(limits).length === 0)
-        throw new CliError("say what to change, e.g. --monthly-budget 5, or --rpm none");
+        throw new UsageError("say what to change, e.g. --monthly-budget 5, or --rpm none");
       const key = await client.call("keys.update", { key_id: found.id, ...limits });
       output.result(key, () => `The limits of ${found.name} hold from now on`);
     };

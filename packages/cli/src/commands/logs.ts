@@ -13,6 +13,7 @@ interface Line {
   at: string;
   outcome: string;
   status: number | null;
+  who: string;
   model: string;
   backend: string;
   tokensIn: number;
@@ -29,6 +30,7 @@ interface RequestRecord {
   status: number;
   code: string | null;
   message: string | null;
+  user_email: string | null;
   model: string | null;
   backend: string | null;
   prompt_tokens: number;
@@ -41,6 +43,7 @@ const fromRecord = (record: RequestRecord): Line => ({
   at: record.at,
   outcome: record.outcome,
   status: record.status,
+  who: record.user_email ?? "",
   model: record.model ?? "",
   backend: record.backend ?? "",
   tokensIn: record.prompt_tokens,
@@ -77,6 +80,7 @@ async function latest(client: Client, { limit, everyone, model, outcome }: Which
       at: row.created_at,
       outcome: "ok",
       status: null,
+      who: "",
       model: row.model,
       backend: row.backend,
       tokensIn: row.prompt_tokens,
@@ -125,7 +129,7 @@ async function watch(
 const clock = (at: string) => at.slice(0, 19).replace("T", " ");
 
 /** Lines that come one by one cannot be fitted to each other, so their columns are fixed. */
-function write(output: Output, line: Line): void {
+function write(output: Output, line: Line, everyone: boolean): void {
   if (output.json) {
     output.write(`${JSON.stringify(line)}\n`);
     return;
@@ -134,6 +138,7 @@ function write(output: Output, line: Line): void {
     clock(line.at),
     output.state(line.outcome, line.outcome.padEnd(7)),
     (line.status ?? "").toString().padStart(3),
+    ...(everyone ? [plain(line.who).padEnd(24)] : []),
     plain(line.model).padEnd(24),
     plain(line.backend).padEnd(14),
     `${line.tokensIn} in`.padStart(9),
@@ -174,7 +179,7 @@ export const logs: Command = {
       for (const line of lines) {
         if (shown.has(line.id)) continue;
         shown.add(line.id);
-        write(output, line);
+        write(output, line, which.everyone);
       }
       for (const id of shown) {
         if (shown.size <= SHOWN_MAX) break;

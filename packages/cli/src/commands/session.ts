@@ -57,3 +57,18 @@ export const logout: Command = {
     output.result({ ok: true }, () => "Signed out");
   },
 };
+
+export const whoami: Command = {
+  name: "whoami",
+  summary: "Where you are signed in, as whom, and what is left of your limits",
+  examples: ["model-gateway whoami"],
+  async run({ output, connection }) {
+    const client = await connection.signedIn();
+    const plan = await client.call("billing.plan");
+    const { user } = client.session!;
+    output.result({ url: connection.url, user, plan }, () => [
+      `${user.email}${user.is_admin ? ", an administrator" : ""}, at ${connection.url}`,
+      `Tier ${plan.current_tier}; $${plan.usage.cost_usd.toFixed(2)} and ${plan.usage.tokens} tokens this month; ${plan.points_balance} points`,
+    ]);
+  },
+};
