@@ -10,15 +10,19 @@ const LATELY_MS = 6 * 3_600_000;
 const PROJECTS = ["default", "thesis", "website"] as const;
 const REFERENCES = [null, null, "nightly-eval", "paper-draft"] as const;
 
-/** Colleagues, so that a group has members; nobody can sign in as them. */
+/** Colleagues, so that a group has members who spend; nobody can sign in as them. */
 export const COLLEAGUES = [
-  { email: "ada@example.com", name: "Ada" },
-  { email: "grace@example.com", name: "Grace" },
+  { id: "0a0a0a0a-0000-4000-8000-000000000001", email: "ada@example.com", name: "Ada", share: 0.5 },
+  { id: "0a0a0a0a-0000-4000-8000-000000000002", email: "grace@example.com", name: "Grace", share: 0.2 },
 ] as const;
 
-export interface HistoryOptions {
+interface Asker {
   userId: string;
-  key: { id: string; prefix: string };
+  /** Null: all is done in the console. */
+  key: { id: string; prefix: string } | null;
+}
+
+export interface HistoryOptions extends Asker {
   nowMs: number;
 }
 
@@ -40,12 +44,12 @@ const REFUSED_EVERY = 41;
 const FAILED_EVERY = 29;
 
 /** One request of the past month, somewhere in working hours. */
-function pastRequest(dayStartMs: number, random: () => number, { userId, key }: HistoryOptions): RequestRow {
+function pastRequest(dayStartMs: number, random: () => number, { userId, key }: Asker): RequestRow {
   const pick = <T>(list: readonly T[]): T => list[Math.floor(random() ** 1.6 * list.length)]!;
   const price = pick(DEMO_PRICES);
   const promptTokens = Math.round(200 + random() ** 3 * 12_000);
   const completionTokens = Math.round(40 + random() ** 2 * 1_500);
-  const viaConsole = random() < 0.15;
+  const viaConsole = random() < 0.15 || key === null;
   const firstTokenMs = FIRST_TOKEN_MS + Math.round(random() * 400);
   return {
     requestId: Bun.randomUUIDv7(undefined, dayStartMs),
@@ -109,6 +113,9 @@ export function pastMonth(options: HistoryOptions): RequestRow[] {
     const usual = weekday === 0 || weekday === 6 ? REQUESTS_ON_A_WEEKEND : REQUESTS_ON_A_WEEKDAY;
     const count = Math.round(usual * (0.6 + random() * 0.8));
     for (let i = 0; i < count; i++) rows.push(pastRequest(dayStartMs, random, options));
+    for (const { id: userId, share } of COLLEAGUES)
+      for (let i = 0; i < count * share; i++)
+        rows.push(pastRequest(dayStartMs, random, { userId, key: null }));
   }
   // The last hours up to this minute, whatever the time of day.
   for (let i = 0; i < REQUESTS_LATELY; i++)

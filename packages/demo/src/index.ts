@@ -6,7 +6,7 @@ import { startMemoryServer } from "@model-gateway/memory-server/server.ts";
 import { z } from "zod";
 import { callerOf, post, rpc } from "./calls.ts";
 import { COLLEAGUES, pastMonth } from "./history.ts";
-import { startDemoModelServer } from "./model-server.ts";
+import { type DemoModelServer, SWITCH_PATH, startDemoModelServer } from "./model-server.ts";
 import { type DemoNode, startDemoNode } from "./node.ts";
 import { DEMO_PRICES } from "./prices.ts";
 import { playNow, playPast } from "./scene.ts";
@@ -14,6 +14,8 @@ import { startDemoVideoServer, VIDEO_MODEL } from "./video-server.ts";
 
 const EMAIL = "demo@example.com";
 const BACKEND_NAME = "demo";
+/** Serves the same models, so that one can see what happens when it goes. */
+const SPARE_NAME = "demo-spare";
 const MODEL = "demo";
 /** The demonstration keeps apart from real data: its backend points to a server that ends with it. */
 const DATA_SUBDIR = "demo";
@@ -48,7 +50,7 @@ export interface Demo {
 /** What no call of the service can make: use in the past, and people who never signed up. */
 export interface Past {
   requests: readonly RequestRow[];
-  people: readonly { email: string; name: string }[];
+  people: readonly { id: string; email: string; name: string }[];
 }
 export type WritePast = (past: Past) => Promise<void>;
 
@@ -63,7 +65,15 @@ export interface DemoIntroduction extends Credentials {
 /** Starts a model server and a memory server in this process, for a gateway that `introduce` then sets up. */
 export function startDemo(config: Config): Demo {
   const dataDir = join(config.dataDir, DATA_SUBDIR);
-  const models = startDemoModelServer();
+  let spare: DemoModelServer | null = startDemoModelServer();
+  const spareUrl = spare.url;
+  const onSwitch = async () => {
+    const wasThere = spare;
+    spare = wasThere ? null : startDemoModelServer({ port: Number(new URL(spareUrl).port) });
+    await wasThere?.stop();
+    return `${SPARE_NAME} is ${wasThere ? "away now" : "back"}.\n`;
+  };
+  const models = startDemoModelServer({ onSwitch });
   const videos = startDemoVideoServer(join(dataDir, VIDEO_PORT_FILE));
   let node: DemoNode | null = null;
   const memory = startMemoryServer({ dataDir, port: 0 });
@@ -91,6 +101,7 @@ export function startDemo(config: Config): Demo {
       const credentials = await account({ gatewayUrl, file, adminToken, writePast });
       const registering = { gatewayUrl, adminToken };
       await register({ ...registering, type: "external", name: BACKEND_NAME, url: models.url }, MODEL);
+      await register({ ...registering, type: "external", name: SPARE_NAME, url: spareUrl }, MODEL);
       await register(
         { ...registering, type: "minimax", name: VIDEO_MODEL, url: videos.url, models: [VIDEO_MODEL] },
         VIDEO_MODEL,
@@ -101,11 +112,12 @@ export function startDemo(config: Config): Demo {
       if (isFirst) await playPast(caller, MODEL);
       await playNow(caller);
       if (node_token !== undefined) node = startDemoNode(gatewayUrl, node_token);
-      return describe(gatewayUrl, { ...credentials, adminToken });
+      return describe(gatewayUrl, { ...credentials, adminToken, switchUrl: models.url + SWITCH_PATH });
     },
     async stop() {
       node?.stop();
       await models.stop();
+      await spare?.stop();
       await videos.stop();
       await memory.stop();
     },
@@ -202,7 +214,10 @@ async function isRoutable(gatewayUrl: string, model: string): Promise<boolean> {
   return data.some(({ id }) => id === model);
 }
 
-function describe(gatewayUrl: string, known: Credentials & { adminToken: string }): DemoIntroduction {
+function describe(
+  gatewayUrl: string,
+  known: Credentials & { adminToken: string; switchUrl: string },
+): DemoIntroduction {
   const body = JSON.stringify({
     model: MODEL,
     stream: true,
@@ -210,10 +225,12 @@ function describe(gatewayUrl: string, known: Credentials & { adminToken: string 
   });
   const curl = `curl -N ${gatewayUrl}/v1/chat/completions -H 'Authorization: Bearer ${known.key}' -H 'Content-Type: application/json' -d '${body}'`;
   const text = [
-    "Demonstration: a built-in model that needs no GPU, with memory. Data: the demo folder of the data directory",
-    `  user         ${known.email}, password ${known.password}`,
+    `Open ${gatewayUrl} and sign in as ${known.email}, password ${known.password}`,
+    "",
+    "A demonstration: built-in models that need no GPU, with memory. Data: the demo folder of the data directory",
     `  API key      ${known.key}`,
     `  admin token  ${known.adminToken}`,
+    `  take the backend ${SPARE_NAME} away, and bring it back: curl -X POST ${known.switchUrl}`,
     "",
     "Paste this to see an answer stream:",
     "",

@@ -15,10 +15,8 @@ export const DEMO_MODELS = {
   "demo-429": "always asks to come back in 2 seconds",
   "demo-500": "always fails",
 } as const;
-type DemoModel = keyof typeof DEMO_MODELS;
-
-const isDemoModel = (name: unknown): name is DemoModel =>
-  typeof name === "string" && Object.hasOwn(DEMO_MODELS, name);
+/** Takes the spare server away, and brings it back. */
+export const SWITCH_PATH = "/switch";
 
 export interface DemoModelServer {
   /** Base URL to register as an `external` backend. */
@@ -29,8 +27,8 @@ export interface DemoModelServer {
 const refuse = (status: number, message: string, headers: Record<string, string> = {}): Response =>
   Response.json({ error: { message, type: "demo_error", code: String(status) } }, { status, headers });
 
-function listModels(): Response {
-  const data = Object.keys(DEMO_MODELS).map((id) => ({ id, object: "model", created: 0, owned_by: "demo" }));
+function listModels(models: readonly string[]): Response {
+  const data = models.map((id) => ({ id, object: "model", created: 0, owned_by: "demo" }));
   return Response.json({ object: "list", data });
 }
 
@@ -51,7 +49,7 @@ function piecesOf({ text, toolCall }: DemoReply) {
   ];
 }
 
-function streamReply(reply: DemoReply, model: DemoModel, identity: ChatIdentity, usage: Usage): Response {
+function streamReply(reply: DemoReply, model: string, identity: ChatIdentity, usage: Usage): Response {
   const encoder = new TextEncoder();
   const pieces = piecesOf(reply);
   let sent = 0;
@@ -74,7 +72,7 @@ function streamReply(reply: DemoReply, model: DemoModel, identity: ChatIdentity,
   );
 }
 
-async function chat(body: Record<string, unknown>, model: DemoModel): Promise<Response> {
+async function chat(body: Record<string, unknown>, model: string): Promise<Response> {
   const reply = replyTo(body);
   const usage = usageOf(body, reply);
   // A fixed id and time keep the answer the same byte for byte.
@@ -96,7 +94,7 @@ async function chat(body: Record<string, unknown>, model: DemoModel): Promise<Re
   );
 }
 
-function embeddings(body: Record<string, unknown>, model: DemoModel): Response {
+function embeddings(body: Record<string, unknown>, model: string): Response {
   const { input } = body;
   const texts: unknown[] = Array.isArray(input) ? input : [input];
   if (!texts.every((text) => typeof text === "string"))
@@ -119,30 +117,42 @@ function embeddings(body: Record<string, unknown>, model: DemoModel): Response {
   });
 }
 
-async function answer(request: Request): Promise<Response> {
+async function answer(request: Request, models: readonly string[]): Promise<Response> {
   const { pathname } = new URL(request.url);
-  if (request.method === "GET" && pathname === "/v1/models") return listModels();
+  if (request.method === "GET" && pathname === "/v1/models") return listModels(models);
   const isChat = pathname === "/v1/chat/completions";
   if (request.method !== "POST" || !(isChat || pathname === "/v1/embeddings"))
     return refuse(404, `The demo model server has no ${request.method} ${pathname}`);
   const body: unknown = await request.json().catch(() => null);
   if (!isObject(body)) return refuse(400, "The body must be a JSON object");
   const { model } = body;
-  if (!isDemoModel(model))
-    return refuse(404, `\`model\` must be one of ${Object.keys(DEMO_MODELS).join(", ")}`);
+  if (typeof model !== "string" || !models.includes(model))
+    return refuse(404, `\`model\` must be one of ${models.join(", ")}`);
   if (model === "demo-429") return refuse(429, "demo-429 is always busy", { "retry-after": "2" });
   if (model === "demo-500") return refuse(500, "demo-500 always fails");
   return isChat ? chat(body, model) : embeddings(body, model);
 }
 
 /** A chat-compatible model server without a model: deterministic, for a first look and for tests. */
-export function startDemoModelServer({ port = 0 }: { port?: number } = {}): DemoModelServer {
+export function startDemoModelServer({
+  port = 0,
+  models = Object.keys(DEMO_MODELS),
+  onSwitch,
+}: {
+  port?: number;
+  models?: readonly string[];
+  /** Says what it did. */
+  onSwitch?(): Promise<string>;
+} = {}): DemoModelServer {
   const server = Bun.serve({
     hostname: "127.0.0.1",
     port,
     idleTimeout: 0,
     maxRequestBodySize: BODY_BYTES_MAX,
-    fetch: answer,
+    async fetch(request) {
+      const isSwitch = request.method === "POST" && new URL(request.url).pathname === SWITCH_PATH;
+      return isSwitch && onSwitch ? new Response(await onSwitch()) : answer(request, models);
+    },
   });
   return { url: `http://127.0.0.1:${server.port}`, stop: () => server.stop(true) };
 }

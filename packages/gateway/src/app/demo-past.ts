@@ -15,11 +15,11 @@ export async function writePast(config: Config, { requests, people }: Past): Pro
     for (let start = 0; start < requests.length; start += BATCH_ROWS)
       await db.transaction((tx) => store.insert(tx, requests.slice(start, start + BATCH_ROWS)));
     const now = isoTime(systemClock.now());
-    for (const { email, name } of people) {
+    for (const { id, email, name } of people) {
       const unknowable = await Bun.password.hash(randomIds.uuid());
       await db.run(
         "INSERT INTO users (id, email, name, password_hash, is_admin, created_at) VALUES ($1, $2, $3, $4, FALSE, $5)",
-        [randomIds.uuid(), email, name, unknowable, now],
+        [id, email, name, unknowable, now],
       );
     }
   } finally {
