@@ -13,7 +13,7 @@ export type Address = Result<"providers.addresses">[number];
 const CUSTOM: Provider = {
   id: "custom",
   name: "Another server",
-  description: "Any address that speaks chat completions, an engine, or a node's bridge",
+  description: "Any address; what it speaks is found out",
   website_domain: "",
   is_official: false,
   is_operator: false,

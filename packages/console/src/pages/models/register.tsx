@@ -71,6 +71,11 @@ const EMPTIED = {
   drop: null,
 };
 
+/** What the kind of a server is found out by, in this order: Ollama also speaks what the others do. */
+const GUESSES = ["local-server", "external"] as const;
+const FOUND_OUT_BY: ReadonlySet<string> = new Set(["url", "name", "api_key"]);
+const FIND_OUT = { value: "", label: "Find out" };
+
 /** What a provider's card fills in; of no provider in particular: nothing. */
 interface Preset {
   provider: { id: string; name: string } | null;
@@ -109,18 +114,25 @@ export function BackendForm({
   const [tested, setTested] = useState<Tested | null>(null);
   const [pricing, setPricing] = useState<Tested["prices"][number] | null>(null);
   const address = preset.addresses[service];
-  const type = address?.type ?? chosen ?? query.data?.default_type ?? "";
-  const known = query.data?.types.find((each) => each.type === type) ?? query.data?.types[0];
-  const fields = (known?.fields ?? []).filter(({ name }) => !backend || name !== "name");
+  // Empty: it is found out.
+  const type = address?.type ?? chosen ?? "";
+  const known = query.data?.types.find((each) => each.type === (type || GUESSES.at(-1)));
+  const fields = (known?.fields ?? []).filter(({ name }) =>
+    type === "" ? FOUND_OUT_BY.has(name) : !backend || name !== "name",
+  );
   const contact = useContact();
-  const given = { type, ...entered(fields, values) } as { type: string; url?: string };
+  const given = entered(fields, values) as { url?: string };
+  const contactAs = async (kind: string): Promise<Tested> => {
+    const result = await contact.run({ ...given, type: kind, ...(backend && { name: backend.name }) });
+    const prices = result.ok ? await api("billing.prices.list", { models: result.models, type: kind }) : [];
+    return { ...result, prices, type: kind };
+  };
   const runTest = async () => {
     setTested(null);
-    const result = await contact.run({ ...given, ...(backend && { name: backend.name }) });
-    const prices = result.ok ? await api("billing.prices.list", { models: result.models, type }) : [];
-    const found: Tested = { ...result, prices };
+    let found: Tested | null = null;
+    for (const kind of type ? [type] : GUESSES) if (!found?.ok) found = await contactAs(kind);
     setTested(found);
-    return found;
+    return found!;
   };
   const test = useAction(runTest);
   const save = async () => {
@@ -136,9 +148,9 @@ export function BackendForm({
       const seen = found?.seen && { seen: found.seen };
       await api("backends.update", {
         ...(known?.fields.some(({ is_more }) => is_more) ? EMPTIED : { models: [] }),
-        ...{ ...given, ...seen, name: backend.name },
+        ...{ ...given, type, ...seen, name: backend.name },
       });
-    } else await api("backends.add", { ...given, seen: found?.seen ?? null });
+    } else await api("backends.add", { ...given, type: type || found?.type, seen: found?.seen ?? null });
     backendsChanged();
     toast(
       backend ? "Saved; it is being probed" : "Registered; its models can be called as soon as it answers",
@@ -182,7 +194,7 @@ export function BackendForm({
                   label="Kind"
                   value={type}
                   onChange={setChosen}
-                  choices={choicesOf(types, type)}
+                  choices={[...(backend ? [] : [FIND_OUT]), ...choicesOf(types, type)]}
                 />
               )}
               {preset.addresses.length > 1 && (
@@ -301,7 +313,7 @@ const inOrder = (fields: readonly FieldOf[], address: Address | undefined): read
 
 /** By label; a type that the form does not offer is still what it is. */
 const choicesOf = (types: Types["types"], chosen: string) => [
-  ...(types.some(({ type }) => type === chosen) ? [] : [{ value: chosen, label: chosen }]),
+  ...(chosen === "" || types.some(({ type }) => type === chosen) ? [] : [{ value: chosen, label: chosen }]),
   ...types
     .map(({ type, label }) => ({ value: type, label }))
     .sort((one, other) => one.label.localeCompare(other.label)),

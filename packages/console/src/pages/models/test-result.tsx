@@ -8,7 +8,11 @@ import { isVideo, type ModelPrice, useUnitPriceInWords } from "./set-price.tsx";
 const MODELS_SHOWN_MAX = 100;
 
 /** What a server that is not registered yet answered, with the prices of what it serves. */
-export type Tested = Result<"backends.test"> & { prices: readonly ModelPrice[] };
+export type Tested = Result<"backends.test"> & {
+  prices: readonly ModelPrice[];
+  /** The kind that it was tried as. */
+  type: string;
+};
 
 export function TestResult({
   result: { ok, detail, models, latency_ms, prices, seen, agents },
