@@ -43,7 +43,7 @@ test("from nothing to the first answer, without leaving the console", async () =
   expect(await bar.textContent()).not.toContain("$1.00");
   await shot(page, "first-run-checklist");
   await site.withBackend();
-  await steps.getByText("A backend is healthy (done)").waitFor();
+  await steps.getByText("Connect a model (done)").waitFor();
 
   await steps.getByRole("link", { name: "Create a key" }).click();
   await page.getByLabel("Name").fill("laptop");

@@ -22,7 +22,7 @@ test("a key gets limits when it is made, shows what it spent and why it was refu
   await page.goto(`${site.gateway.url}/keys?new=1`);
   const dialog = page.getByRole("dialog");
   await dialog.getByLabel("Name").fill("intern");
-  await dialog.getByText("Limits: budget, pace, models, expiry").click();
+  await dialog.getByText("Limits (optional)").click();
   await dialog.getByLabel("Monthly budget (USD)").fill("5");
   await dialog.getByLabel("Requests a minute").fill("60");
   await dialog.getByLabel("Allowed models").fill("something-else");

@@ -80,7 +80,7 @@ test("backends: a server is tested and registered, its status is one sentence, i
       headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
       body: JSON.stringify({ model: "demo-chat", messages: [{ role: "user", content: `hi ${i}` }] }),
     });
-  await page.getByRole("row", { name: /demo.*Paused after 3 failures.*no worker is available/ }).waitFor();
+  await page.getByRole("row", { name: /demo.*Paused after 3 errors.*no worker is available/ }).waitFor();
   site.upstream.failing = false;
   await page.getByRole("row", { name: /demo/ }).click();
   await page.getByRole("dialog", { name: "demo" }).waitFor();
@@ -224,7 +224,7 @@ test("aliases and tiers", async () => {
   await page.getByRole("button", { name: "Save" }).click();
   await page.getByRole("row", { name: /film-1.*\$0.04 a second/ }).waitFor();
   await page.getByRole("row", { name: /^pro/ }).click();
-  await page.getByLabel("Requests a minute and key").fill("77");
+  await page.getByLabel("Requests per minute, per key").fill("77");
   await page.getByRole("button", { name: "Save" }).click();
   await page.getByRole("row", { name: /^pro.*77/ }).waitFor();
   await shot(page, "prices");

@@ -34,7 +34,7 @@ test("a model server on the machine is found and registered with one click, with
   await page.getByText("demo-chat, demo-slow").waitFor();
   await shot(page, "first-run-found");
   await page.getByRole("button", { name: "Register", exact: true }).click();
-  await page.getByText("A backend is healthy (done)").waitFor();
+  await page.getByText("Connect a model (done)").waitFor();
   const strip = page.getByRole("img", { name: /1 probe of vllm, 0 not healthy; the latest: .*Healthy/ });
   await strip.waitFor();
   expect(complaints).toEqual([]);

@@ -22,6 +22,12 @@ export function backendsChanged(): void {
   for (const key of ["local servers", "backends", "models", "health", "activity", "prices"]) invalidate(key);
 }
 
+/** What a circuit's state means, the same on every page. */
+export const PAUSED: Record<string, string> = {
+  open: "Paused after 3 errors",
+  half_open: "Paused after 3 errors; the next request tests it",
+};
+
 /** Health and circuit as the one thing that matters: does it get requests, and if not, why and until when. */
 export function statusOf(backend: Backend): { tone: Tone; text: string; retryAt: string | null } {
   const { enabled, state, circuit, last_error, probed_at } = backend;
@@ -29,7 +35,7 @@ export function statusOf(backend: Backend): { tone: Tone; text: string; retryAt:
   if (circuit.state !== "closed")
     return {
       tone: circuit.state === "open" ? "bad" : "warn",
-      text: `Paused after ${circuit.consecutive_failures} failures${circuit.cause ? `: ${circuit.cause}` : ""}`,
+      text: `${PAUSED[circuit.state]}${circuit.cause ? `: ${circuit.cause}` : ""}`,
       retryAt: circuit.retry_at,
     };
   if (probed_at === null) return { tone: "plain", text: "Not probed yet", retryAt: null };

@@ -126,7 +126,7 @@ function AccountForm({ registering, submit }: { registering: boolean; submit: st
           autoFocus
           autoComplete="name"
           maxLength={80}
-          hint="May be left empty"
+          hint="Optional"
         />
       )}
       <TextField

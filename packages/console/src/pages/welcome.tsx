@@ -140,7 +140,7 @@ function NewAccount({ kind, token, asked }: { kind: "link" | "group"; token: str
           autoFocus
           autoComplete="name"
           maxLength={80}
-          hint="May be left empty"
+          hint="Optional"
         />
       )}
       {asked.email === null ? (

@@ -24,7 +24,7 @@ const columns: Column<LedgerEntry>[] = [
   { id: "kind", label: "What", cell: ({ kind }) => KINDS[kind] ?? kind },
   {
     id: "other",
-    label: "Other side",
+    label: "From / to",
     wide: true,
     cell: (entry) => (
       <span className="row">

@@ -88,8 +88,8 @@ export function explain(error: unknown): Explained {
       };
     if (error.status === 401)
       return {
-        title: "The admin token was rejected",
-        detail: "It must equal the service's SERVICE_ADMIN_TOKEN.",
+        title: "Your session has ended",
+        detail: "Sign in again.",
         tone: "bad",
         retry: false,
       };

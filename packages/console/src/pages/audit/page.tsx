@@ -43,7 +43,7 @@ const columns: Column<Entry>[] = [
   },
   {
     id: "target",
-    label: "Whom",
+    label: "Target",
     wide: true,
     cell: ({ target }) => <span className="breaks">{target ?? ""}</span>,
   },
@@ -138,7 +138,7 @@ function EntrySheet({ entry, onClose }: { entry: Entry; onClose(): void }) {
               </dd>
             </>
           )}
-          <dt>Whom</dt>
+          <dt>Target</dt>
           <dd>{entry.target ? <Copyable text={entry.target} /> : "nobody else"}</dd>
           <dt>From</dt>
           <dd>

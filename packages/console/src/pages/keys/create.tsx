@@ -32,7 +32,7 @@ export function CreateKey({ onClose, onCreated }: { onClose(): void; onCreated(k
         required
         maxLength={80}
         placeholder="laptop, ci, chat-bot"
-        hint="So that you know later which program to stop"
+        hint="The program that will use it"
       />
       <TextField
         label="Project"
@@ -54,7 +54,7 @@ export function CreateKey({ onClose, onCreated }: { onClose(): void; onCreated(k
         />
       )}
       <details className="folded">
-        <summary>Limits: budget, pace, models, expiry</summary>
+        <summary>Limits (optional)</summary>
         <div className="form">
           <LimitsForm fields={limits} onChange={setLimits} />
         </div>

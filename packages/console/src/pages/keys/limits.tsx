@@ -79,7 +79,7 @@ export function LimitsForm({
           value={fields.total}
           onChange={set("total")}
           {...usd}
-          hint="For all the life of the key"
+          hint="Lifetime of the key"
         />
       </div>
       <div className="columns">

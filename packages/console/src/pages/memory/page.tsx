@@ -26,11 +26,7 @@ const columns: Column<MemoryEvent>[] = [
     id: "outcome",
     label: "Outcome",
     cell: ({ outcome, detail }) =>
-      outcome === "ok" ? (
-        <Status tone="good">Worked</Status>
-      ) : (
-        <Status tone="bad">{detail ?? "Failed"}</Status>
-      ),
+      outcome === "ok" ? <Status tone="good">OK</Status> : <Status tone="bad">{detail ?? "Failed"}</Status>,
   },
   { id: "count", label: "Facts", numeric: true, cell: ({ count: facts }) => count(facts) },
   { id: "time", label: "Took", numeric: true, wide: true, cell: ({ duration_ms }) => seconds(duration_ms) },
@@ -58,7 +54,7 @@ export function Page() {
               )}
             </div>
             {enabled && <Facts />}
-            <Section title="Lately">
+            <Section title="Recent activity">
               {events.length === 0 ? (
                 <Empty icon="memory" title="Nothing yet">
                   {enabled

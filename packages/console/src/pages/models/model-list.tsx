@@ -30,8 +30,12 @@ const columnsFor = ({ perMillion, byUnit }: Words, setPrice: (price: ModelPrice)
     label: "Served by",
     wide: true,
     sort: ({ owned_by, price }) => (price ? owned_by : ""),
-    cell: ({ owned_by, price }) =>
-      price ? owned_by : <span className="muted nowrap">no backend ({owned_by})</span>,
+    cell: ({ owned_by, price, available }) =>
+      price ? (
+        owned_by
+      ) : (
+        <span className="muted nowrap">{available ? `route, now ${owned_by}` : "nobody yet"}</span>
+      ),
   },
   {
     id: "input",
@@ -75,8 +79,8 @@ const columnsFor = ({ perMillion, byUnit }: Words, setPrice: (price: ModelPrice)
     label: "",
     numeric: true,
     wide: true,
-    cell: ({ id, full }) =>
-      full?.capabilities.includes("chat") && (
+    cell: ({ id, full, available }) =>
+      (full ? full.capabilities.includes("chat") : available) && (
         <LinkButton href={`/playground?model=${encodeURIComponent(id)}`} small look="quiet" icon="playground">
           Try
         </LinkButton>

@@ -106,7 +106,7 @@ const tierColumns: Column<TierRow>[] = [
     cell: ({ monthly_token_quota }) =>
       monthly_token_quota === null ? "unlimited" : compact(monthly_token_quota),
   },
-  { id: "rpm", label: "Requests a minute and key", numeric: true, cell: ({ rpm }) => count(rpm) },
+  { id: "rpm", label: "Requests per minute, per key", numeric: true, cell: ({ rpm }) => count(rpm) },
 ];
 
 function EditTier({ tier, onClose }: { tier: TierRow; onClose(): void }) {
@@ -144,7 +144,7 @@ function EditTier({ tier, onClose }: { tier: TierRow; onClose(): void }) {
         hint="Empty: unlimited"
       />
       <TextField
-        label="Requests a minute and key"
+        label="Requests per minute, per key"
         type="number"
         min={1}
         value={rpm}

@@ -151,7 +151,7 @@ export function RouteForm({
         </Button>
       </div>
       <TextField
-        label="Next target when nothing has come after, seconds"
+        label="Try the next target after (seconds)"
         field="begin_within_seconds"
         type="number"
         min={0.1}

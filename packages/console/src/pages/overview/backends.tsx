@@ -1,5 +1,5 @@
 import { type BackendActivity, useActivity } from "../../lib/activity.ts";
-import { HEALTH_TONE } from "../../lib/backends.ts";
+import { HEALTH_TONE, PAUSED } from "../../lib/backends.ts";
 import { plural, seconds } from "../../lib/format.ts";
 import { LinkButton } from "../../ui/controls.tsx";
 import { LostCache } from "../../ui/lost-cache.tsx";
@@ -64,9 +64,7 @@ function BackendStrip({
         </span>
       </Status>
       <ProbeStrip name={name} probes={probes} />
-      {circuit !== "closed" && (
-        <Status tone="warn">{circuit === "open" ? "Circuit open" : "Circuit half-open"}</Status>
-      )}
+      {circuit !== "closed" && <Status tone="warn">{PAUSED[circuit]}</Status>}
       {lost_cache_share !== null && <LostCache share={lost_cache_share} />}
       {detail && (
         <span className="muted small cause" title={detail}>

@@ -25,7 +25,7 @@ export function Checklist({ isAdmin }: { isAdmin: boolean }) {
     <section className="checklist" aria-label="Getting started">
       <h2>Three steps to the first answer</h2>
       <ol>
-        <Step done={hasModel} open={current === 0} title="A backend is healthy">
+        <Step done={hasModel} open={current === 0} title="Connect a model">
           {isAdmin ? (
             <>
               <p className="muted">
@@ -47,7 +47,7 @@ export function Checklist({ isAdmin }: { isAdmin: boolean }) {
             <p className="muted">An administrator has to register a model server first.</p>
           )}
         </Step>
-        <Step done={hasKey} open={current === 1} title="A key exists">
+        <Step done={hasKey} open={current === 1} title="Create a key">
           <p className="muted">Programs call the gateway with a key; usage is metered under its name.</p>
           <div>
             <LinkButton href="/keys?new=1" look="primary" icon="plus">
@@ -55,7 +55,7 @@ export function Checklist({ isAdmin }: { isAdmin: boolean }) {
             </LinkButton>
           </div>
         </Step>
-        <Step done={hasRequest} open={current === 2} title="The first request was seen">
+        <Step done={hasRequest} open={current === 2} title="Send a request">
           <p className="muted">
             This is checked automatically once a request with one of your keys was answered.
           </p>

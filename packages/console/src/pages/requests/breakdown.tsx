@@ -79,7 +79,7 @@ const columnsFor = (by: Breakdown): Column<Line>[] => {
   if (by === "codes") return common;
   const unanswered: Column<Line> = {
     id: "unanswered",
-    label: "Unanswered",
+    label: "Error rate",
     numeric: true,
     sort: ({ unanswered: n, requests }) => n / requests,
     cell: ({ unanswered: n, requests }) => (n === 0 ? "" : percent(n / requests)),

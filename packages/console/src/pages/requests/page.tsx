@@ -106,7 +106,7 @@ export function Page() {
 
 const OUTLINE = (
   <>
-    <FiguresSkeleton names={["Requests", "Unanswered", "First token", "Duration", "Cost"]} />
+    <FiguresSkeleton names={["Requests", "Error rate", "First token", "Duration", "Cost"]} />
     <BlockSkeleton height={302} />
     <TableSkeleton columns={REQUEST_COLUMNS} />
   </>
@@ -275,7 +275,8 @@ function change(now: number, before: number): string {
   if (before === 0) return "none in the period before";
   const share = (now - before) / before;
   if (Math.abs(share) < 0.005) return "as in the period before";
-  return `${share > 0 ? "+" : "−"}${percent(Math.abs(share))} to the period before`;
+  if (share >= 1) return `${Math.round(1 + share)}× the period before`;
+  return `${percent(Math.abs(share))} ${share > 0 ? "more" : "fewer"} than the period before`;
 }
 const time = (ms: number | null) => (ms === null ? "none" : seconds(ms));
 const unansweredOf = ({ requests, ok }: RequestFigures) => requests - ok;
@@ -292,7 +293,7 @@ function Totals({ stats: { totals, before } }: { stats: RequestStats }) {
         note={change(totals.requests, before.requests)}
       />
       <Figure
-        name="Unanswered"
+        name="Error rate"
         value={percent(share(totals))}
         note={`${count(unansweredOf(totals))} requests; ${percent(share(before))} before`}
       />

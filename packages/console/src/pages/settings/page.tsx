@@ -49,7 +49,7 @@ export function Page() {
           value={shown}
           onChange={setTheme}
           choices={[
-            { value: "system", label: "As the system" },
+            { value: "system", label: "System" },
             { value: "light", label: "Light" },
             { value: "dark", label: "Dark" },
           ]}

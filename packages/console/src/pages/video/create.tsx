@@ -34,7 +34,7 @@ export function CreateVideo({ onClose }: { onClose(): void }) {
         onChange={setModel}
         required
         list="video-models"
-        hint="One that a video backend serves"
+        hint="A model that a video backend serves"
       />
       <datalist id="video-models">
         {models.data?.map((id) => (
@@ -61,7 +61,7 @@ export function CreateVideo({ onClose }: { onClose(): void }) {
           min={64}
           value={width}
           onChange={setWidth}
-          placeholder="the model's own"
+          placeholder="default"
         />
         <TextField
           label="Height"
@@ -69,7 +69,7 @@ export function CreateVideo({ onClose }: { onClose(): void }) {
           min={64}
           value={height}
           onChange={setHeight}
-          placeholder="the model's own"
+          placeholder="default"
         />
       </div>
     </FormDialog>

@@ -34,7 +34,7 @@ export function Page() {
           onChange={setModel}
           required
           list="voice-models"
-          hint="One whose backend has the realtime capability"
+          hint="A model that a realtime backend serves"
         />
         <datalist id="voice-models">
           {models.data?.map((id) => (

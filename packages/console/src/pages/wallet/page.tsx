@@ -12,8 +12,7 @@ export function Page() {
   return (
     <>
       <PageHead title="Wallet">
-        Your points. Each request draws on them first; when they do not suffice, the monthly quota of your
-        tier pays.
+        Your points. Each request draws on them first. When they run out, your monthly quota is used.
       </PageHead>
       <Loaded query={wallet}>
         {(statement) => (
