@@ -3,6 +3,7 @@ import uPlot from "uplot";
 import type { PartsInWords } from "../lib/format.ts";
 import { useStore } from "../lib/store.ts";
 import { appearance, resolvedColor } from "../lib/theme.ts";
+import { SERIES_MAX } from "./series.ts";
 
 export interface ChartSeries {
   label: string;
@@ -29,9 +30,7 @@ interface ChartProps {
 }
 
 const HEIGHT = 260;
-export const SERIES_MAX = 6;
 const colorName = ({ color }: ChartSeries, index: number) => color ?? `--series-${(index % SERIES_MAX) + 1}`;
-export const seriesColor = (index: number) => `var(--series-${(index % SERIES_MAX) + 1})`;
 
 const AXIS_WIDTH = 64;
 

@@ -11,6 +11,7 @@ import { Figure, PageHead, Section } from "../../ui/page.tsx";
 import { Meter, QueryFailure } from "../../ui/states.tsx";
 import { BackendStrips } from "./backends.tsx";
 import { Checklist } from "./checklist.tsx";
+import { DownBackends, EveryonesMonth } from "./everyone.tsx";
 import { LatestFailures } from "./failures.tsx";
 import { FirstTokens } from "./first-token.tsx";
 import { LastHour } from "./last-hour.tsx";
@@ -26,8 +27,10 @@ export function Page() {
       <PageHead title="Overview">
         What the service is doing right now, and what it has cost you this month.
       </PageHead>
+      {user?.is_admin && <DownBackends />}
       <Checklist isAdmin={Boolean(user?.is_admin)} />
       <Figures />
+      {user?.is_admin && <EveryonesMonth />}
       {user?.is_admin && <Operations />}
       <Section title="Your latest requests">
         <LatestRequests />

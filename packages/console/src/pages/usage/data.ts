@@ -10,7 +10,7 @@ import {
   type PartsInWords,
   percent,
 } from "../../lib/format.ts";
-import { SERIES_MAX } from "../../ui/chart.tsx";
+import { SERIES_MAX } from "../../ui/series.ts";
 
 export type UsageRow = Result<"usage.records">["records"][number];
 export type UsageSeries = Result<"usage.series">;

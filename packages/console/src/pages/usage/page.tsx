@@ -18,9 +18,10 @@ import { useQuery } from "../../lib/query.ts";
 import { useSearch } from "../../lib/router.ts";
 import { useStore } from "../../lib/store.ts";
 import { toast } from "../../lib/toast.ts";
-import { seriesColor, TimeChart } from "../../ui/chart.tsx";
+import { TimeChart } from "../../ui/chart.tsx";
 import { Button, LinkButton, Segments, SmallSelect } from "../../ui/controls.tsx";
 import { Figure, PageHead } from "../../ui/page.tsx";
+import { seriesColor } from "../../ui/series.ts";
 import { BlockSkeleton, FiguresSkeleton, TableSkeleton } from "../../ui/skeleton.tsx";
 import { Empty, explain, Loaded } from "../../ui/states.tsx";
 import {
