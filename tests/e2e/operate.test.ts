@@ -155,7 +155,7 @@ test("model routes: one is added, its targets are seen to serve or not, edited a
   await dialog.getByText("Model of target 3 must not be empty").waitFor();
   expect(await third.getByLabel("Model").getAttribute("aria-invalid")).toBe("true");
   await third.getByLabel("Model").fill("elsewhere");
-  await dialog.getByLabel("Next target when").fill("2.5");
+  await dialog.getByLabel("Try the next target after").fill("2.5");
   await shot(page, "route-form");
   await dialog.getByRole("button", { name: "Save" }).click();
   const row = page.getByRole("row", { name: /^fast.*2\.5 s/ });
