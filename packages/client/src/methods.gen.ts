@@ -93,7 +93,7 @@ export interface Methods {
   "users.list": {
     auth: "admin";
     params: {
-      /** Part of the email or the name */
+      /** Part of the email, the name or the id */
       search?: string;
       limit?: number;
       offset?: number;
