@@ -97,6 +97,7 @@ export function chatBody(step: ChatStep, context: ChatContext): string {
       ["contents", json([{ role: "user", parts: [{ text: promptText(prompt, flight) }] }])],
       ["generationConfig", json({ maxOutputTokens: MESSAGES_LIMIT })],
       ...membersAt(members, "top"),
+      ...nested(members),
     ]);
   if (step.via === "responses" || step.via === "cursor")
     return objectText([...base, ["input", json(promptText(prompt, flight))], ...rest]);
