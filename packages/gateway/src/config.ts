@@ -83,7 +83,6 @@ interface Setting<T> {
   name: string;
   help: string;
   schema: z.ZodType<T, string | null | undefined>;
-  /** What `--help` shows as the default. */
   shown: string;
 }
 

@@ -65,7 +65,6 @@ function ssoSettings(config: Config): SsoSettings | null {
   };
 }
 
-/** What a room needs beyond its constructor. */
 interface Needs<R> {
   start?(room: R): Promise<void>;
   close?(room: R): void | Promise<void>;

@@ -53,7 +53,6 @@ export const CHAT_LIMIT_FIELDS = ["max_tokens", "max_completion_tokens"] as cons
 /** How a server is spoken to where that is not as usual. */
 export interface BackendManner {
   auth?: AuthName;
-  /** The field that limits a chat's answer. */
   limit_field?: (typeof CHAT_LIMIT_FIELDS)[number];
   /** What the server wants before every model id, which clients leave out. */
   id_prefix?: string;
@@ -144,7 +143,6 @@ export interface JsonBody {
 }
 
 export interface ModelCall {
-  /** The model id as this backend lists it. */
   model: string;
   body: JsonBody;
   requestId: string;
@@ -279,7 +277,6 @@ export interface RealtimeOpen {
   model: string;
   config: Record<string, unknown>;
   onEvent(event: Record<string, unknown>): void;
-  /** Called once, when the upstream is gone. */
   onClose(reason: string): void;
 }
 
@@ -358,7 +355,6 @@ export interface BackendDeps {
 export interface BackendKind {
   kind: string;
   label: string;
-  /** Its wire format, for the reference. */
   speaks: string;
   types: readonly NamedType[];
   /** Protocols of its URLs, such as `http:`. The first is spoken through a bridge tunnel. */
@@ -498,7 +494,6 @@ const DETAIL_BYTES_MAX = 4_096;
 /** What is looked through for secrets: more than is shown, so that one at the edge of it is found whole. */
 const SEARCHED_CHARS_MAX = 2 * DETAIL_BYTES_MAX;
 
-/** The first 4 KB of a text, in UTF-8. */
 function boundedDetail(text: string): string {
   if (text.length * 3 <= DETAIL_BYTES_MAX || Buffer.byteLength(text) <= DETAIL_BYTES_MAX) return text;
   // A character that was cut in two is left out.

@@ -208,7 +208,6 @@ export interface EventHub {
   push(sessionId: string, json: string): void;
   /** The same on behalf of a user, or of nobody: reaches that user's readers, and an unclaimed session becomes the user's. */
   pushAs(userId: string | null, sessionId: string, json: string): void;
-  /** The same as `push` for a notification. */
   notify<Definition extends NotificationDefinition>(
     sessionId: string,
     definition: Definition,

@@ -31,7 +31,6 @@ interface SessionMessage {
   userId: string;
 }
 interface OpenedMessage extends SessionMessage {
-  /** The sign-in of the one who opened it. */
   signedInAs?: string;
 }
 
@@ -76,7 +75,6 @@ export class BusEventHub implements EventHub {
   #sweepAboveChars = KEPT_CHARS_MAX;
   readonly #owners: ChannelOwners;
   readonly #openings = new Map<string, Opening>();
-  /** How to stop what runs here, by session. */
   readonly #stops = new Map<string, { userId: string; run: () => void }>();
   /** Ended sessions whose owner is still remembered. */
   readonly #ended = new Map<string, () => void>();

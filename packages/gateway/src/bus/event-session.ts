@@ -44,7 +44,6 @@ export class SessionReader implements EventReader {
   hasBegun = false;
   /** Earlier notifications are still being fetched from other instances. */
   isCatchingUp = false;
-  /** Its right to read the session is known. */
   isChecked = true;
 
   constructor(

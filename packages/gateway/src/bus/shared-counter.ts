@@ -119,7 +119,6 @@ export class SharedCounter implements Counter {
     });
   }
 
-  /** Resolves when nothing waits any more. */
   #send(): Promise<void> {
     if (!this.#isSending) this.#sent = this.#sendAll();
     return this.#sent;

@@ -26,7 +26,6 @@ export function privateFile(path: string): void {
   change(path, PRIVATE_FILE);
 }
 
-/** Closes everything in a folder to others. */
 export function closeFolder(path: string): void {
   privateFolder(path);
   for (const entry of readdirSync(path, { withFileTypes: true })) {

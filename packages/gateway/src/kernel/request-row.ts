@@ -26,7 +26,6 @@ export interface RequestLine {
   message: string | null;
   attempts: number;
   failedAttempts: string | null;
-  /** From its arrival to its first sending. */
   queueMs: number;
   firstTokenMs: number | null;
   durationMs: number;

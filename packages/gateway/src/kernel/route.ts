@@ -90,7 +90,6 @@ interface RouteDefinition<
   auth: Auth;
   /** Another header that may carry the API key, for clients that do not send a bearer. */
   keyHeader?: string;
-  /** The member of the query that may carry it. */
   keyQuery?: string;
   /** Asks something of a model: each request leaves a record, refused ones too. */
   recorded?: boolean;

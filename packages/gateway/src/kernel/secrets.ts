@@ -38,7 +38,6 @@ export function hideSecrets(text: string): string {
   return isAnyIn(shown.slice(0, SEARCHED_CHARS_MAX), LAYERS_MAX) ? WITHHELD : shown;
 }
 
-/** The same for every text in a JSON value. */
 export function hideSecretsIn<T>(value: T): T {
   if (typeof value === "string") return hideSecrets(value) as T;
   if (Array.isArray(value)) return value.map(hideSecretsIn) as T;

@@ -80,7 +80,6 @@ export class Supervisor {
       config.redisUrl === null ? new WorkerHub({ path: this.#socketPath, clock: systemClock, log }) : null;
   }
 
-  /** Resolves when every worker takes requests. */
   static async start(options: SupervisorOptions): Promise<Supervisor> {
     const supervisor = new Supervisor(options);
     const [first, ...others] = supervisor.#seats as [Seat, ...Seat[]];
@@ -165,7 +164,6 @@ export class Supervisor {
     });
   }
 
-  /** Ignored when the worker is about to end. */
   #tell({ child }: Seat, message: ToWorker): void {
     try {
       child?.send(message);

@@ -38,7 +38,6 @@ const SUSPECT_PAUSE_MS = 1_000;
 interface Member {
   name: string;
   via: "direct" | "tunnel";
-  /** In the order in which they are tried. */
   ways: Backend[];
   ended: AbortSignal;
   inFlight: number;
@@ -46,7 +45,6 @@ interface Member {
   isSuspect: boolean;
 }
 
-/** The addresses that a host name has now. */
 export type Resolve = (host: string) => Promise<readonly string[]>;
 
 const resolveBySystem: Resolve = async (host) => {
@@ -68,7 +66,6 @@ export class AgentPool implements ModelPool {
   readonly #members = new Map<string, Member>();
   /** The newest replica of each node; a slower decision about an older one is dropped. */
   readonly #wanted = new Map<string, Replica>();
-  /** Each ends the keeping of a node's key. */
   readonly #secrets = new Map<string, () => void>();
 
   constructor(readonly options: AgentPoolOptions) {

@@ -12,7 +12,6 @@ export interface AssistantTurn {
   role: "assistant";
   text: string;
   calls: ChatCall[];
-  /** A digest of all that was said before it. */
   before: string;
 }
 

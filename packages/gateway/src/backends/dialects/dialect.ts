@@ -72,7 +72,6 @@ export interface ChatAnswer {
   finishReason: string;
   stopSequence?: unknown;
   usage: ChatUsage | null;
-  /** Images that the model made, as data: URLs. */
   images?: string[];
   /** The answer in the dialect's own form, where the chat form cannot hold all that has to be sent back; or null. */
   content: unknown[] | null;
@@ -92,7 +91,6 @@ export interface Dialect {
   name: DialectName;
   /** Where its paths begin, from the URL as registered. */
   base(url: string): string;
-  /** Where a chat is posted to, below the base. */
   path(call: { model: string; stream: boolean }): string;
   auth: AuthName;
   headers?: Readonly<Record<string, string>>;

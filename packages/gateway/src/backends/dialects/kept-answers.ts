@@ -1,6 +1,5 @@
 import type { Clock } from "../../kernel/clock.ts";
 
-/** Characters of all answers together. */
 const KEPT_CHARS_MAX = 64 * 1024 * 1024;
 /** Of one answer; a longer one is not kept. */
 const ANSWER_CHARS_MAX = 4 * 1024 * 1024;
@@ -22,7 +21,6 @@ interface Kept {
 
 /** What an upstream answered in its own dialect (signed thinking, sealed reasoning), for histories that repeat it. Per process. */
 export class KeptAnswers {
-  /** The least recently used comes first. */
   readonly #kept = new Map<string, Kept>();
   #chars = 0;
 

@@ -34,7 +34,6 @@ import { headersFor, JSON_HEADERS, nativeOf } from "./native.ts";
 
 const LISTING_BYTES_MAX = 8 * 1024 * 1024;
 const LISTING_PAGES_MAX = 20;
-/** Servers that people run themselves. */
 const OWN_TYPES = new Set(["llama_cpp", "vllm", "sglang", "lmstudio", "tgi"]);
 /** Statuses of an API that is alive but does not list its models, or not right now. */
 const NO_LISTING = new Set([404, 405, 429, 501]);

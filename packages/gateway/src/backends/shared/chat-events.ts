@@ -72,7 +72,6 @@ export interface Completion {
   finishReason: string;
   usage: unknown;
   logprobs?: unknown;
-  /** The text that ended it, if one did. */
   stopSequence?: unknown;
 }
 

@@ -12,7 +12,6 @@ export interface StreamConverter {
   convert(object: JsonObject): string;
   /** The stream has ended: what closes an answer that is complete all the same; empty: it was cut off. */
   ended?(): string;
-  /** The failure that an object reports, if any. */
   failureOf(object: JsonObject): BackendError | null;
 }
 

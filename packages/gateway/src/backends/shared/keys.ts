@@ -36,7 +36,6 @@ export class Keys {
     }));
   }
 
-  /** Whether every request has the same key. */
   get isFixed(): boolean {
     return this.#keys.length === 0 || (this.#keys.length === 1 && this.#keys[0]!.account === null);
   }

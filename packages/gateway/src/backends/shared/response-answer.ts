@@ -12,7 +12,6 @@ import { wholeBody } from "./upstream-http.ts";
 
 export const tooLarge = (bytesMax: number) => new BackendError("transport", answerTooLarge(bytesMax));
 
-/** A web response in the form of the contract. */
 export class ResponseAnswer implements Answer, Flow {
   #reader: PieceReader | null = null;
   #body: ReadableStreamDefaultReader<Uint8Array> | null = null;

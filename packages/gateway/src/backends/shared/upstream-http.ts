@@ -14,7 +14,6 @@ import { ResponseAnswer, tooLarge } from "./response-answer.ts";
 const ERROR_BODY_BYTES_MAX = 64 * 1024;
 /** How long that may take: the client is waiting for an error. */
 const ERROR_BODY_WAIT_MS = 2_000;
-/** The largest answer that is read as a whole. */
 const ANSWER_BYTES_MAX = 64 * 1024 * 1024;
 const RETRY_AFTER_SECONDS_MAX = 86_400;
 

@@ -31,7 +31,6 @@ const ALONE = "alone";
 export class MemoryCounter {
   readonly #windows = new Windows();
   readonly #instances = new Set<string>();
-  /** By name, what each instance has reserved. */
   readonly #reserved = new Map<string, Map<string, Quantity>>();
   readonly #spent = new BoundedMap<string, Spent>(SPENT_MAX);
   #opensAtMs: number | null = null;

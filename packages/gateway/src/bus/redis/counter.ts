@@ -42,7 +42,6 @@ export class RedisCounter implements CounterServer {
   readonly #hashes = new Map<string, string>();
   /** A hash: until when each instance lives, and `opens`, the time from which on it can be asked. */
   readonly #instances: string;
-  /** Ends each call that waits for its answer. */
   readonly #pending = new Set<() => void>();
   /** An answer did not come in time, and no heartbeat since. */
   #isSilent = false;

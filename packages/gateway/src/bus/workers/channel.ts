@@ -32,7 +32,6 @@ export class Channel<In, Out> {
     if (this.#batch.push(message) === 1) setImmediate(() => this.flush());
   }
 
-  /** Sends what waits for the end of the turn. */
   flush(): void {
     if (this.#batch.length === 0 || this.#isClosed) return;
     // A worker that gets the end of an answer sends it to its client.

@@ -28,7 +28,6 @@ export interface Answers {
 }
 
 export type Asked = keyof Answers;
-/** What a request says after its number. */
 export type Said<Name extends Asked> =
   Extract<ToHub, readonly [Name, number, ...unknown[]]> extends readonly [Name, number, ...infer Rest]
     ? Rest

@@ -32,7 +32,6 @@ interface RefreshTokenRow {
   used_at: string | null;
 }
 
-/** Where a session was last renewed from. */
 export interface SessionOrigin {
   ip: string | null;
   user_agent: string | null;

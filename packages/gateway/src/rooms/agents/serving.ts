@@ -35,7 +35,6 @@ interface Model {
   noted: Promise<void>;
   /** What each node's replica was made from, to detect changes. */
   made: Map<string, { fingerprint: string; decided: Promise<void> }>;
-  /** Nodes on which it is being loaded again. */
   coming: Set<string>;
   /** Nodes to which it was deployed to be served beside registered backends. */
   beside: Set<string>;

@@ -14,7 +14,6 @@ export interface AuditRow {
 }
 
 export interface AuditFilter {
-  /** Part of an email, or a whole user id. */
   actor?: string | undefined;
   /** The beginning of a method's name, or of a route. */
   action?: string | undefined;

@@ -7,7 +7,6 @@ export interface Tier {
   name: string;
   monthlyUsdQuota: number | null;
   monthlyTokenQuota: number | null;
-  /** Requests a minute that each key may make. */
   rpm: number;
 }
 

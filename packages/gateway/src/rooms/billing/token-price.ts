@@ -61,7 +61,6 @@ export function tokenPrice(price: Price): TokenPrice | null {
 /** What a request's rates depend on, before it is sent. */
 export interface Rated {
   promptTokens: number;
-  /** Whether such a word stands in what is sent. */
   mentions(word: RegExp): boolean;
   isOwn?: boolean;
 }

@@ -180,7 +180,6 @@ export class Invitations {
     return refuseInvitation();
   }
 
-  /** Those that can still be used, newest first. */
   async list(call: InGroup): Promise<(InvitationRow & { creator_name: string })[]> {
     const { db, clock } = this.options;
     await accessGroup(db, { ...call, need: "admin" });

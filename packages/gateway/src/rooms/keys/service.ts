@@ -45,7 +45,6 @@ export function prefixOf(secret: string): string | null {
 /** What the group of a key sets for its requests; the member's multiplier included. */
 export interface GroupTerms extends ModelRules {
   id: string;
-  /** The member's cost multiplier in millionths. */
   multiplierMicros: number;
   /** Requests a minute for all keys of the group together; null: no ceiling. */
   rpmCeiling: number | null;
@@ -72,7 +71,6 @@ interface Cached {
   principal: Principal;
   /** False once a change of it may have been missed. */
   isConfirmed: boolean;
-  /** When the database was last asked for it. */
   askedAtMs: number;
 }
 

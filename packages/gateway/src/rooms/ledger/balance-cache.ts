@@ -45,7 +45,6 @@ export class BalanceCache {
     return ageMs >= 0 && ageMs <= CONFIRMED_MS ? known : null;
   }
 
-  /** The last known balance, confirmed or not. */
   last(account: AccountRef): Balance | null {
     return this.#known.get(accountKey(account)) ?? null;
   }

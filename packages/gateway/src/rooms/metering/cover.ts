@@ -73,7 +73,6 @@ export const plainCost = ({ fixed, perToken }: Demand): Cost => ({ fixed, perUni
 interface HeldOptions {
   demand: Demand;
   source: Source;
-  /** The fallback when the points run out. */
   quota: Source | null;
   /** The limits of the key itself, in which the same request is held in dollars and tokens. */
   share: KeyShare | null;
@@ -89,7 +88,6 @@ export class Held implements Cover {
   readonly tokens: number;
   #source: Source;
   #amount: Quantity;
-  /** What is held in the key's own limits. */
   #ofKey: Quantity = NOTHING;
   #ended = false;
   /** It has grown into a quota without limits, where nothing needs to be reserved. */

@@ -30,7 +30,6 @@ export interface SettleReport {
   rows: number;
   /** Bytes that these are; 0 when the range holds no whole line. */
   length: number;
-  /** Lines among them that cannot be read. */
   damaged: string[];
   news: Iterable<SettleNews>;
 }

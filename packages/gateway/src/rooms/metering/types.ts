@@ -42,7 +42,6 @@ export type RecordOptions = Omit<AdmitOptions, "bound">;
 export interface FinalUsage extends UsageParts {
   /** `gateway`, `rpc`, `realtime`, or the backend capability name. */
   backend: string;
-  /** True when the tokens are our own estimate. */
   estimated: boolean;
   /** An explicit price (video); otherwise the pricing table decides. */
   costUsd?: number;
@@ -93,6 +92,5 @@ export interface Metering {
   written(): void;
   /** Holds points for a transfer; null when fewer are free. Release it when the transfer is committed, or will not be. */
   holdPoints(account: AccountRef, points: number): Promise<PointsHold | null>;
-  /** Who pays for what a signed-in person does. */
   payerOf(actor: Pick<Actor, "userId">): Promise<Payer>;
 }

@@ -62,7 +62,6 @@ interface Owner {
   groupId: string | null;
   payer(model: string): Promise<Payer>;
   isInForce(): Promise<boolean>;
-  /** Why it may not use a model; null: it may. */
   refusal(model: string): string | null;
 }
 

@@ -42,7 +42,6 @@ export class CircuitBoard implements Circuitry {
     bus.onGap(() => this.join());
   }
 
-  /** Asks the others which circuits are open. */
   join(): void {
     this.#publish({ from: this.#me });
   }

@@ -121,7 +121,6 @@ export class Circuits {
     return this.#open.some((circuit) => circuit.isLost && circuit.openUntilMs! > nowMs);
   }
 
-  /** The circuits that this opened or closed. */
   apply(event: CircuitEvent): Circuit[] {
     switch (event.kind) {
       case "failed":

@@ -116,7 +116,6 @@ export interface RouteRequest {
   backend?: string | null;
   /** The model is a target of a model route. */
   isTarget?: boolean;
-  /** What was tried for this request already. */
   exclude?: readonly Route[];
   /** Who is kept away by failures of their own; absent: nobody in particular. */
   payer?: Pick<Payer, "userId" | "groupId" | "keyId">;
@@ -135,7 +134,6 @@ const ALONE: Circuitry = { tell: (entry, event) => void entry.circuits.apply(eve
 /** How often a test call that goes on is told again. */
 const TEST_TOLD_EVERY_MS = 5_000;
 
-/** What a failed call says about the backend. */
 export interface CallFailure {
   cause: string;
   /** It was answered, so the failure concerns the model; otherwise the connection was lost or timed out. */
@@ -165,7 +163,6 @@ export class Route {
 
   constructor(
     readonly entry: Entry,
-    /** The model id as this backend lists it. */
     readonly model: string,
     readonly router: Router,
     { reason, payer, tests, rebinds }: ChosenRoute,

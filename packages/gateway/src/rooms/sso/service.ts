@@ -48,7 +48,6 @@ export interface SsoSettings
 export interface SsoOptions
   extends Pick<ProviderOptions, "clock" | "log" | "fetch">,
     Needs<"db" | "ids" | "jwtSecret"> {
-  /** Null: people sign in with passwords only. */
   settings: SsoSettings | null;
   accounts: Accounts;
   groups: Groups;

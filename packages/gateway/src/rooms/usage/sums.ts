@@ -29,7 +29,6 @@ export class Sums<Key extends readonly KeyPart[] = readonly KeyPart[]> {
     } else for (let i = 0; i < values.length; i++) sum.values[i]! += values[i]!;
   }
 
-  /** In the order in which the keys came. */
   get all(): readonly Sum<Key>[] {
     return this.#sums;
   }

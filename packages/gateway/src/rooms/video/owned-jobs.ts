@@ -18,7 +18,6 @@ const CLAIMED_MAX = 500;
 export class OwnedJobs {
   readonly #instance: string;
   readonly #holds = new Map<string, JobHold>();
-  /** Jobs taken over without a hold so far. */
   readonly #unheld = new Map<string, JobSummary>();
   #renewedAtMs = 0;
 

@@ -275,7 +275,6 @@ export class JobRunner {
     }
   }
 
-  /** False when the job had ended before. */
   async cancel(job: JobSummary, reason: string | null): Promise<boolean> {
     const ended = await this.end(job, { status: "cancelled", result: null, error: reason, cost: 0 });
     // The job counts as cancelled whatever the upstream answers, so the caller does not wait for it.

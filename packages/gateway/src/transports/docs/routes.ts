@@ -10,7 +10,6 @@ export interface DocumentOptions {
   registry: Registry;
   metricsText(): string | Promise<string>;
   metricsToken: string | null;
-  /** Whether the service itself speaks TLS. */
   isSecure: boolean;
   version: string;
 }

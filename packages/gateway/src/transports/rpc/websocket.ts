@@ -47,7 +47,6 @@ interface RpcSocketData {
   isLocal: boolean;
   anonymous: boolean;
   inFlight: number;
-  /** Of the messages under way and waiting. */
   heldBytes: number;
   waiting: (string | Buffer)[];
   waitingBytes: number;

@@ -2,7 +2,6 @@ import type { Admission } from "../../metering/index.ts";
 
 /** More is held when this share of what is held has been delivered. */
 const ASK_AT_SHARE = 3 / 4;
-/** The smallest step by which a hold grows. */
 const STEP_TOKENS_MIN = 64;
 const STEP_TOKENS_USUAL = 1_024;
 /** Counting without a tokenizer can overestimate by a third; an upstream with a limit is stopped only beyond that. */

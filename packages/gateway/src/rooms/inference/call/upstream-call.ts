@@ -48,7 +48,6 @@ export interface Asker {
   channel: "gateway" | "rpc";
   traceparent: string | null;
   record: RequestRecord | null;
-  /** The session that the client's headers name. */
   session?: string | null;
 }
 
@@ -84,7 +83,6 @@ export interface UpstreamCallOptions {
   /** Throws the refusal of what this backend must not be sent. */
   requireOn?(route: Route): void;
   contentType?: string;
-  /** Sends it: the capability's own function. */
   send(backend: Backend, call: ChatCall & PostCall): Promise<Answer> | undefined;
 }
 
@@ -316,7 +314,6 @@ export class UpstreamCall {
     else reportTo(this.route, reason);
   }
 
-  /** Journals what is owed and ends the hold. */
   settle(end: CallEnd = NOTHING_CAME): ReportedUsage | null {
     this.#isSettled = true;
     this.parts.watch.release(this.watched);

@@ -98,7 +98,6 @@ interface OutputLimit {
 export class SpendFields {
   readonly limits: OutputLimit[] = [];
   choices = 1;
-  /** Of the predicted output, estimated. */
   predictionTokens = 0;
   /** The prompt is nothing but token numbers, which are counted instead of their digits. */
   isNumbered = false;

@@ -231,7 +231,6 @@ function spliced(parts: readonly (Buffer | string)[]): Buffer {
 }
 
 class SentJson implements ComposedBody {
-  /** A text until its bytes are asked for. */
   #content: Buffer | string;
 
   constructor(

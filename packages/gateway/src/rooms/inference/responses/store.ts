@@ -23,7 +23,6 @@ interface ChainLimits {
   charsMax: number;
 }
 
-/** The newest ones of each user that are kept. */
 const KEPT_PER_USER_MAX = 1_000;
 /** A user's older ones are removed after this many more: to find them, all that are kept must be counted. */
 const REMOVED_EVERY = 100;

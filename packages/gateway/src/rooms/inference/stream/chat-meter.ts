@@ -31,7 +31,6 @@ export interface ChatMeterOptions {
 export class ChatMeter implements EventReader, StreamReader {
   usage: ReportedUsage | null = null;
   isAbsurd = false;
-  /** UTF-8 bytes of text that were passed on. */
   textBytes = 0;
   readonly #counter = new TokenCounter();
   /** Events with text: each has one token or more. */

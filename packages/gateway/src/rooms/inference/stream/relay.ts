@@ -24,7 +24,6 @@ export interface StreamReader {
   readonly complete: boolean;
   /** The upstream's error that ends the stream as a failure. */
   readonly failure: string | null;
-  /** How much of an answer was passed on. */
   readonly textBytes: number;
   readonly tokens: number;
   /** True between two upstream events, where the gateway may write one of its own. */

@@ -20,7 +20,6 @@ export const argumentsText = (args: unknown): string =>
 /** Completes the pieces of one choice's tool calls: index, id, type, and arguments as text. */
 export class ToolDeltas {
   readonly #calls: ToolCallStart[] = [];
-  /** The latest call that came under an index. */
   readonly #bySentIndex = new Map<number, ToolCallStart>();
 
   complete(piece: Record<string, unknown>): boolean {

@@ -22,7 +22,6 @@ interface OpenToolCall {
   id: string;
   sentId: string;
   name: string;
-  /** Arguments that were not passed on yet. */
   waiting: string;
   state: "waiting" | "open" | "closed";
   nesting: JsonNesting;

@@ -34,9 +34,7 @@ export interface RequestContext {
   requestId: string;
   nowMs: number;
   now(): number;
-  /** Whether any backend speaks the dialect. */
   isSpoken(dialect: DialectName): boolean;
-  /** Refuses a model that nothing serves now. */
   requireModel(model: string): void;
   /** The caller's stored responses; null when none are kept here. */
   responses(): CallerResponses | null;

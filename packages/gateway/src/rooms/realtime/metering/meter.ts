@@ -30,7 +30,6 @@ interface SessionMeterOptions {
   /** Counts a response as a request, or throws the refusal. */
   pace(): Promise<void>;
   settled?(usage: TurnUsage, costNanoUsd: number | null): void;
-  /** Reports implausible usage to the operator. */
   suspect(problem: string, requestId: string): void;
 }
 

@@ -29,7 +29,6 @@ export class Turn {
   isCancelled = false;
 
   readonly requestId: string;
-  /** Its input; `promptTokens` may grow. */
   readonly read: { promptTokens: number; conversationTokens: number };
   /** It is not added to the conversation. */
   readonly isApart: boolean;

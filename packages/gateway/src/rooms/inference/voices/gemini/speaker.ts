@@ -51,7 +51,6 @@ const callPart = (call: { id: string; name: string; arguments: string }, thought
 interface GeminiSpeakerOptions {
   model: string;
   responseId: string;
-  /** Whether the client asked to see thoughts. */
   thoughts: boolean;
   /** The stream is one JSON array instead of events. */
   isArray: boolean;

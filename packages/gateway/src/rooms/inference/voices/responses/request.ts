@@ -99,7 +99,6 @@ function outputFields({ text, reasoning }: Record<string, unknown>): Record<stri
 
 const INPUT_NEEDED = "is required: a text, or a list of items";
 
-/** A turn as it was sent and answered. */
 export interface WholeTurn {
   input: unknown;
   response: {

@@ -7,7 +7,6 @@ import type { ClientTool } from "./tools.ts";
 export type OutputItem = { id: string; type: string; [field: string]: unknown };
 
 export interface ResponseIdentity {
-  /** Unique part of every id in the response. */
   token: string;
   createdSeconds: number;
   request: Record<string, unknown>;
