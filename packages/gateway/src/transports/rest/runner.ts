@@ -27,6 +27,7 @@ import type { Log } from "../../kernel/log.ts";
 import type { MethodAuth } from "../../kernel/method.ts";
 import { CLIENT_CLOSED_STATUS, type RequestRecord } from "../../kernel/request-record.ts";
 import { Answer, type AnyRoute, isAudited, Raw, type RouteCall, UPLOAD } from "../../kernel/route.ts";
+import { LARGE_BODY_BYTES } from "../../kernel/turns.ts";
 import { validate } from "../../kernel/validate.ts";
 
 /** Of all accounts together. */
@@ -91,7 +92,7 @@ export class RouteRunner {
       await receive(route, call, { uploadBytesMax, hold: (bytes) => this.#hold(hold, bytes) });
       const result = await route.handler(call);
       if (isAudited(route)) await this.#audit(route, call, result);
-      const answer = await answerOf(route, result, requestId);
+      const answer = this.#untilSent(await answerOf(route, result, requestId), hold.account);
       if (record) noteAnswer(record, answer);
       return answer;
     } catch (error) {
@@ -108,6 +109,19 @@ export class RouteRunner {
         retryAfterSeconds: 1,
       });
     hold.bytes += bytes;
+  }
+
+  /** A large answer counts, too, until it is sent or dropped: its client may not read it. */
+  #untilSent(answer: CallReply, account: string): CallReply {
+    if (!(answer instanceof Reply)) return answer;
+    const { head, body, release } = answer;
+    const bytes = Array.isArray(body) ? body.reduce((sum, { length }) => sum + length, 0) : body.length;
+    if (bytes < LARGE_BODY_BYTES) return answer;
+    this.#hold({ account, bytes: 0 }, bytes);
+    return new Reply(head, body, () => {
+      release?.();
+      this.#bytes.give(account, bytes);
+    });
   }
 
   async #audit({ method, path }: AnyRoute, call: RoutedCall, result: unknown): Promise<void> {
