@@ -3,6 +3,8 @@ import { BoundedMap } from "../../kernel/bounded.ts";
 const MODELS_MAX = 10_000;
 /** About what the quicker models of the vendors write. */
 const TOKENS_PER_SECOND_UNKNOWN = 100;
+/** No model writes faster; a quicker answer was lying ready, and says nothing about one that is still written. */
+const TOKENS_PER_SECOND_MOST = 3_000;
 /** The time of shorter answers is mostly that until their first token: many of them say nothing about the pace. */
 const TELLING_TOKENS = 500;
 /** When as much has been written again, what was known weighs half. */
@@ -25,6 +27,7 @@ export class Paces {
 
   tokensIn(model: string, ms: number): number {
     const known = this.#of.get(model);
-    return Math.ceil(ms * (known ? known.tokens / known.ms : TOKENS_PER_SECOND_UNKNOWN / 1_000));
+    const perSecond = known ? (1_000 * known.tokens) / known.ms : TOKENS_PER_SECOND_UNKNOWN;
+    return Math.ceil((ms * Math.min(perSecond, TOKENS_PER_SECOND_MOST)) / 1_000);
   }
 }

@@ -39,7 +39,7 @@ export class AllBusy extends ServiceError {
 }
 
 /** Where a call stands among those that wait. One that is refused again has the place that it had. */
-export interface Turn {
+export interface QueuePlace {
   /** Keys take turns: the second call of one comes after the first of every other. */
   round: number;
   untilMs: number;
@@ -50,7 +50,7 @@ interface QueuedRequest {
   /** Calls with the same find the same backends busy. */
   asked: string;
   key: string;
-  turn: Turn;
+  turn: QueuePlace;
   resolve(route: Route): void;
   reject(error: unknown): void;
   cancel(): void;
@@ -120,7 +120,7 @@ export interface RouteRequest {
   /** Who is kept away by failures of their own; absent: nobody in particular. */
   payer?: Pick<Payer, "userId" | "groupId" | "keyId">;
   /** Of a call that has waited before. */
-  turn?: Partial<Turn>;
+  turn?: Partial<QueuePlace>;
   isForeseen?: boolean;
 }
 
@@ -339,7 +339,7 @@ export class Router {
     const nowMs = this.clock.elapsed();
     const key = request.payer?.keyId ?? payerIdOf(request);
     const last = this.#waiting.findLast((each) => each.key === key);
-    const turn: Turn = {
+    const turn: QueuePlace = {
       round: Math.max(this.#round, last?.turn.round ?? 0) + 1,
       untilMs: nowMs + waitMs,
       ...request.turn,

@@ -17,7 +17,7 @@ import { LARGE_BODY_BYTES, nextTurn } from "../../../kernel/turns.ts";
 import type { ModelLimits, UnitPrice, WorkUnit } from "../../billing/index.ts";
 import { type ModelTerms, modelRefusal } from "../../keys/index.ts";
 import type { Admission, Metering } from "../../metering/index.ts";
-import { type Route, type RoutePlan, type Routing, reportTo, type Turn } from "../../routing/index.ts";
+import { type QueuePlace, type Route, type RoutePlan, type Routing, reportTo } from "../../routing/index.ts";
 import type { SpendFields } from "../request/field-rules.ts";
 import type { NativeRequest, Payload } from "../request/payload.ts";
 import { answerHeaders, NO_HEADERS } from "./answer-headers.ts";
@@ -108,7 +108,7 @@ export class UpstreamCall {
     readonly plan: RoutePlan | null,
     readonly session: SessionOf | undefined,
     /** Its place among the calls that wait. */
-    readonly turn: Partial<Turn>,
+    readonly turn: Partial<QueuePlace>,
   ) {
     this.watched = parts.watch.open(options.asker.payer);
     const { route } = outgoing;
@@ -145,7 +145,7 @@ export class UpstreamCall {
     }
     const model = routing.aliases.resolve(options.model);
     const session = sessionOf(options);
-    const turn: Partial<Turn> = {};
+    const turn: Partial<QueuePlace> = {};
     const request = { capability, provider, boundTo, payer: asker.payer, session, turn };
     const plan = routing.plan(model, request, (name) => modelRefusal(asker.rules, name));
     const route = await (plan?.first() ?? routing.acquire({ ...request, model }));

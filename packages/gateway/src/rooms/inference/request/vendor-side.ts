@@ -29,16 +29,19 @@ export class VendorTools {
 
   /** The field of one without a price; null: there is none. */
   get unpriced(): string | null {
-    const tool = this.tools.find(({ name }) => this.prices[name] === undefined);
+    const tool = this.tools.find(({ name }) => !Object.hasOwn(this.prices, name));
     return tool ? `\`${tool.field}\` (${tool.name})` : null;
   }
   get mostUsd(): number {
-    return this.tools.reduce((usd, { name, callsMax }) => usd + (this.prices[name] ?? 0) * callsMax, 0);
+    return this.tools.reduce((usd, { name, callsMax }) => usd + this.#usdOf(name) * callsMax, 0);
+  }
+  #usdOf(name: string): number {
+    return Object.hasOwn(this.prices, name) ? this.prices[name]! : 0;
   }
   /** Of calls by name; null: the answer does not show them, so each tool counts as called. */
   usdOf(calls: readonly string[] | null): number {
     const called = calls ?? this.tools.map(({ name }) => name);
-    return called.reduce((usd, call) => usd + (this.prices[nameOf(call)] ?? 0), 0);
+    return called.reduce((usd, call) => usd + this.#usdOf(nameOf(call)), 0);
   }
 }
 
