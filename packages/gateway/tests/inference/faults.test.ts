@@ -191,13 +191,18 @@ describe("an upstream that fails inside its stream", () => {
         await arrived.promise;
         reply.reset();
       });
+      const beganAt = performance.now();
       const result = await streamed({}, (text) => text.includes(`word${k - 1} `) && arrived.resolve());
       expect(result.text).toBe(words.slice(0, k).join(""));
       expect(result.error).toMatchObject({ type: "server_error", code: "bad_gateway" });
       expect(result.done).toBe(false);
       expect((await circuit()).consecutive_failures).toBe(1);
       const [row] = await bench.usageRows();
-      expect(row.completion_tokens).toBe(Math.max(k, estimateTokens(words.slice(0, k).join(""))));
+      const delivered = Math.max(k, estimateTokens(words.slice(0, k).join("")));
+      expect(row.completion_tokens).toBeGreaterThanOrEqual(delivered);
+      // A model can have written 100 tokens a second that nobody saw.
+      const written = Math.ceil((performance.now() - beganAt) / 10);
+      expect(row.completion_tokens).toBeLessThanOrEqual(Math.max(delivered, written));
       await reset();
     }
   });
