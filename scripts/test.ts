@@ -82,8 +82,8 @@ async function runTests(args: string[]): Promise<{ files: Map<string, FileResult
     for (const line of lines.map((each) => Bun.stripANSI(each))) {
       const file = /^(\S+\.test\.tsx?):$/.exec(line)?.[1];
       if (file) current = files.getOrInsertComputed(file, () => new FileResult());
-      // The runner's own list of failed tests, without what they said, comes last.
-      else if (/^\d+ tests? failed:/.test(line)) current = null;
+      // The runner's own lists of failed and skipped tests, without what they said, come last.
+      else if (/^\d+ tests? (failed|skipped):/.test(line)) current = null;
       else current?.read(line);
     }
   }
