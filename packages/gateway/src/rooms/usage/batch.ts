@@ -1,12 +1,13 @@
 import { type ChargedLine, isCharged } from "../../kernel/request-row.ts";
 import { KeySums } from "./key-spend.ts";
 import {
-  BUCKET_COUNT,
   bucketOf,
+  CACHE_COLUMNS,
   DAY_MS,
   GRAINS_MS,
   MINUTE_MS,
   type RequestRow,
+  SUM_COLUMNS,
   utcMonth,
   WHOLE_USER,
 } from "./rows.ts";
@@ -28,9 +29,23 @@ const figuresOf = ({ promptTokens, completionTokens, costNanoUsd }: RequestRow):
   costNanoUsd ?? 0,
 ];
 
-const NO_TIME: readonly number[] = new Array(BUCKET_COUNT).fill(0);
-/** Histograms of one time each, by its bucket. */
-const ONE_TIME = NO_TIME.map((_, bucket) => NO_TIME.with(bucket, 1));
+const FIRST_TOKEN = SUM_COLUMNS.indexOf("first_token_0");
+const DURATION = SUM_COLUMNS.indexOf("duration_0");
+const CACHE = SUM_COLUMNS.indexOf(CACHE_COLUMNS[0]);
+
+/** Adds to the few of a kind's many sums that a row has. */
+function addRow(sums: number[], row: RequestRow): void {
+  sums[0]!++;
+  sums[1]! += row.promptTokens;
+  sums[2]! += row.completionTokens;
+  sums[3]! += row.costNanoUsd ?? 0;
+  if (row.unpriced) sums[4]!++;
+  if (row.firstTokenMs !== null) sums[FIRST_TOKEN + bucketOf(row.firstTokenMs)]!++;
+  sums[DURATION + bucketOf(row.durationMs)]!++;
+  sums[CACHE]! += row.cachedTokens ?? 0;
+  sums[CACHE + 1]! += row.cacheWriteTokens ?? 0;
+  sums[CACHE + 2]! += row.cacheSavedNanoUsd ?? 0;
+}
 
 export class Batch {
   readonly months = new Sums();
@@ -52,13 +67,11 @@ export class Batch {
   }
 
   #addKind(minutes: Sums<readonly [startMs: number, ...kind: KeyPart[]]>, row: RequestRow): void {
-    const { atMs, surface, model, backend, channel, status, code, firstTokenMs } = row;
+    const { atMs, surface, model, backend, channel, status, code } = row;
     const kind = [surface ?? "", model ?? "", backend ?? "", channel ?? "", status ?? 0, code ?? ""];
-    const firstToken = firstTokenMs === null ? NO_TIME : ONE_TIME[bucketOf(firstTokenMs)]!;
-    const times = [...firstToken, ...ONE_TIME[bucketOf(row.durationMs)]!];
-    const sums = [1, ...figuresOf(row), Number(row.unpriced ?? false), ...times, ...cacheOf(row)];
-    minutes.add([startOf(atMs, MINUTE_MS), ...kind], sums);
-    if (row.userId !== null) this.kinds.add([DAY_MS, row.userId, startOf(atMs, DAY_MS), ...kind], sums);
+    addRow(minutes.at([startOf(atMs, MINUTE_MS), ...kind], SUM_COLUMNS.length), row);
+    if (row.userId !== null)
+      addRow(this.kinds.at([DAY_MS, row.userId, startOf(atMs, DAY_MS), ...kind], SUM_COLUMNS.length), row);
   }
 
   #addAsker(row: RequestRow): void {

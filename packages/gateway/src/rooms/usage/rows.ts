@@ -3,7 +3,18 @@ import type { RequestLine } from "../../kernel/request-row.ts";
 /** Months and days of the accounts are UTC ones, so daylight saving never makes one longer or shorter. */
 export const DAY_MS = 86_400_000;
 
-export const utcMonth = (ms: number): string => new Date(ms).toISOString().slice(0, 7);
+let lastMonth = { name: "", fromMs: 0, untilMs: 0 };
+
+/** Nearly every instant is in the month of the one before, and formatting a date is dear for each request. */
+export function utcMonth(ms: number): string {
+  if (ms < lastMonth.fromMs || ms >= lastMonth.untilMs)
+    lastMonth = {
+      name: new Date(ms).toISOString().slice(0, 7),
+      fromMs: monthsBeforeMs(ms, 0),
+      untilMs: nextMonthMs(ms),
+    };
+  return lastMonth.name;
+}
 
 export const utcDay = (ms: number): string => new Date(ms).toISOString().slice(0, 10);
 

@@ -11,6 +11,12 @@ export class Sums<Key extends readonly KeyPart[] = readonly KeyPart[]> {
   readonly #sums: Sum<Key>[] = [];
 
   add(key: Key, values: readonly number[]): void {
+    const sums = this.at(key, values.length);
+    for (let i = 0; i < values.length; i++) sums[i]! += values[i]!;
+  }
+
+  /** The sums of a key, all 0 at first. */
+  at(key: Key, count: number): number[] {
     let level = this.#root;
     const last = key.length - 1;
     for (let i = 0; i < last; i++) {
@@ -21,12 +27,13 @@ export class Sums<Key extends readonly KeyPart[] = readonly KeyPart[]> {
       }
       level = next;
     }
-    const sum = level.get(key[last]!) as Sum<Key> | undefined;
+    let sum = level.get(key[last]!) as Sum<Key> | undefined;
     if (!sum) {
-      const first = { key, values: [...values] };
-      level.set(key[last]!, first);
-      this.#sums.push(first);
-    } else for (let i = 0; i < values.length; i++) sum.values[i]! += values[i]!;
+      sum = { key, values: new Array(count).fill(0) };
+      level.set(key[last]!, sum);
+      this.#sums.push(sum);
+    }
+    return sum.values;
   }
 
   get all(): readonly Sum<Key>[] {
