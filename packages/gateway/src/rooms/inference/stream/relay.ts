@@ -7,6 +7,8 @@ import type { StreamHold } from "../call/stream-hold.ts";
 /** How long we hold back the status line, in case the first event is an error with its own status. */
 const PEEK_MS = 2_000;
 const HELD_BYTES_MAX = 256 * 1024;
+/** Smaller parts of a piece are not read on their own, however little is held. */
+const PART_BYTES = 1_024;
 export const KEEP_ALIVE = Buffer.from(": keep-alive\n\n");
 
 export interface Sink extends Pick<ReplyWriter, "write" | "end"> {
@@ -44,6 +46,9 @@ export class Relay implements PieceReader {
   /** Bytes not written to the client yet: pieces that arrived together are sent together. */
   #held: Uint8Array[] = [];
   #heldBytes = 0;
+  /** What came while the hold was asked to grow, and how the upstream then ended. */
+  readonly #unread: Uint8Array[] = [];
+  #end: (() => void) | null = null;
   #isBlocked = false;
   #isOver = false;
   #isStopped = false;
@@ -87,43 +92,56 @@ export class Relay implements PieceReader {
 
   piece(bytes: Uint8Array): void {
     if (this.#isOver) return;
-    const { meter } = this;
     // While we wait for the client, only the client's timeout runs.
     if (!this.#isBlocked) this.watched.touch();
-    const passed = meter.feed(bytes);
-    if (passed) this.#hold(passed);
-    if (meter.done || meter.failure !== null) {
-      if (meter.done) this.#flow.leave();
-      else this.#flow.cancel();
-      this.#over();
-    } else if (this.hold && meter.tokens >= this.hold.askAt) this.#ask(this.hold);
+    this.#unread.push(bytes);
+    this.#read();
+  }
+
+  /** Up to what is held: pieces come larger than any hold, and go on coming for a moment when the flow is paused. */
+  #read(): void {
+    const { meter, hold } = this;
+    while (!this.#isOver && !this.#isAsking) {
+      const bytes = this.#unread.shift();
+      if (!bytes) {
+        this.#end?.();
+        return;
+      }
+      // A token has at least one byte.
+      const most = hold ? Math.max(hold.askAt - meter.tokens, PART_BYTES) : bytes.length;
+      if (bytes.length > most) this.#unread.unshift(bytes.subarray(most));
+      const passed = meter.feed(bytes.length > most ? bytes.subarray(0, most) : bytes);
+      if (passed) this.#hold(passed);
+      if (meter.done || meter.failure !== null) {
+        if (meter.done) this.#flow.leave();
+        else this.#flow.cancel();
+        this.#over();
+      } else if (hold && meter.tokens >= hold.askAt) this.#ask(hold);
+    }
   }
 
   /** The delivered tokens approach the hold: extend it, or end the stream here. */
   #ask(hold: StreamHold): void {
-    if (this.#isAsking) return;
     this.#isAsking = true;
     this.#flow.pause();
     hold.delivered(this.meter.tokens).then(
-      (isAccepted) => this.#answered(hold, isAccepted),
-      // The hold cannot be extended right now; delivered tokens are settled in any case.
-      () => this.#answered(hold, true),
+      (isAccepted) => this.#answered(isAccepted),
+      () => this.#answered(false),
     );
   }
 
-  #answered(hold: StreamHold, isAccepted: boolean): void {
+  #answered(isAccepted: boolean): void {
     this.#isAsking = false;
     if (this.#isOver) return;
-    if (!isAccepted) this.#stop();
-    // Pieces that arrived meanwhile may need a larger hold again.
-    else if (this.meter.tokens >= hold.askAt) this.#ask(hold);
-    else if (!this.#isBlocked) this.#flow.resume();
-  }
-
-  #stop(): void {
-    this.#isStopped = true;
-    this.#flow.cancel();
-    this.#over();
+    if (isAccepted) {
+      this.#read();
+      this.flush();
+      if (!this.#isOver && !this.#isAsking && !this.#isBlocked) this.#flow.resume();
+    } else {
+      this.#isStopped = true;
+      this.#flow.cancel();
+      this.#over();
+    }
   }
 
   #hold(bytes: Uint8Array): void {
@@ -176,16 +194,27 @@ export class Relay implements PieceReader {
   }
 
   end(): void {
-    if (this.#isOver) return;
-    const rest = this.meter.flush();
-    if (rest) this.#hold(rest);
-    this.#over();
+    this.#afterUnread(() => {
+      const rest = this.meter.flush();
+      if (rest) this.#hold(rest);
+      this.#over();
+    });
   }
 
   failed(error: unknown): void {
+    const fail = () => {
+      this.#error = error;
+      this.#over();
+    };
+    // Nobody waits for the rest any more.
+    if (this.watched.isAborted && !this.#isOver) fail();
+    else this.#afterUnread(fail);
+  }
+
+  #afterUnread(end: () => void): void {
     if (this.#isOver) return;
-    this.#error = error;
-    this.#over();
+    this.#end = end;
+    this.#read();
   }
 
   #over(): void {
