@@ -59,21 +59,22 @@ export class Admitted implements Admission {
     return this.#sentAtMs === null ? 0 : this.admitting.clock.elapsed() - this.#sentAtMs;
   }
 
-  get #choices(): number {
+  get #answers(): number {
     const { bound } = this.options;
-    return ("choices" in bound && bound.choices) || 1;
+    return ("answers" in bound && bound.answers) || 1;
   }
 
   writtenTokens(): number {
-    const { options, admitting } = this;
-    const each = admitting.paces.tokensIn(options.model, this.#sinceSentMs);
-    return Math.min(each * this.#choices, this.outputTokensHeld);
+    const { options, admitting, outputTokensHeld } = this;
+    const { bound, model } = options;
+    const most = ("perChoice" in bound && bound.perChoice?.(outputTokensHeld)) || outputTokensHeld;
+    return Math.min(most, admitting.paces.tokensIn(model, this.#sinceSentMs)) * this.#answers;
   }
 
   settle(usage: FinalUsage, outcome: Outcome | null = null): number | null {
     const { options, admitting } = this;
     if (!usage.estimated && this.#sentAtMs !== null)
-      admitting.paces.completed(options.model, usage.completionTokens / this.#choices, this.#sinceSentMs);
+      admitting.paces.completed(options.model, usage.completionTokens / this.#answers, this.#sinceSentMs);
     return this.#end({ usage, outcome });
   }
 

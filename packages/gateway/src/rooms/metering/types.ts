@@ -12,7 +12,9 @@ export interface TokenBound {
   /** The same, counted exactly: used when `promptTokens` does not fit what is left. */
   countPromptTokens?(): number;
   /** Answers that are written at once; absent: one. */
-  readonly choices?: number;
+  readonly answers?: number;
+  /** What each may have when this much is held; absent: all of it. */
+  perChoice?(outputTokens: number): number;
   readonly outputTokensMax: number;
   /** What the bound may be lowered to when not all of it can be paid; over all choices together. */
   readonly outputTokensMin: number;

@@ -58,6 +58,7 @@ interface ChatBoundOptions {
   payload: Payload;
   mayHaveMedia: boolean;
   spend: SpendFields;
+  answers: number;
   tools: VendorTools | null;
   /** What an answer has at most when nothing limits it; absent: that is not known. */
   usualTokens?: number;
@@ -74,7 +75,8 @@ export class ChatBound implements TokenBound {
   readonly tools: VendorTools | null;
   readonly #body: SentBody;
   readonly #mayHaveMedia: boolean;
-  readonly choices: number;
+  readonly answers: number;
+  readonly #choices: number;
   readonly #contextTokens: number | null;
   readonly #predictionTokens: number;
   /** Set where the prompt may be token numbers. */
@@ -85,6 +87,7 @@ export class ChatBound implements TokenBound {
     payload,
     mayHaveMedia,
     spend,
+    answers,
     tools,
     usualTokens,
     contextTokens,
@@ -95,7 +98,8 @@ export class ChatBound implements TokenBound {
     this.tools = tools;
     this.#body = body;
     this.#mayHaveMedia = mayHaveMedia;
-    this.choices = choices;
+    this.answers = answers;
+    this.#choices = choices;
     this.#contextTokens = contextTokens;
     this.#predictionTokens = predictionTokens;
     let largest = 0;
@@ -133,13 +137,13 @@ export class ChatBound implements TokenBound {
 
   /** The output limit sent to the backend, over all choices; null when none was sent. */
   toldFor(loweredTo: number | null): number | null {
-    if (loweredTo !== null) return loweredTo * this.choices + this.#predictionTokens;
+    if (loweredTo !== null) return loweredTo * this.#choices + this.#predictionTokens;
     return this.isTold ? this.outputTokensMax : null;
   }
 
   /** What each choice may have when this much is held for all of them. */
   perChoice(outputTokens: number): number {
-    return Math.max(1, Math.floor((outputTokens - this.#predictionTokens) / this.choices));
+    return Math.max(1, Math.floor((outputTokens - this.#predictionTokens) / this.#choices));
   }
 }
 

@@ -68,6 +68,8 @@ export class Outgoing implements SentBody {
         payload,
         mayHaveMedia,
         spend,
+        // Of the vendors' own APIs only Gemini's writes several.
+        answers: this.spoken && native?.dialect !== "gemini" ? 1 : spend.answers,
         tools: this.tools,
         usualTokens: limits.outputTokensMax ?? route.backend.usualOutputTokens?.(route.model),
         contextTokens: limits.contextTokens,

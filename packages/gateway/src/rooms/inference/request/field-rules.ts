@@ -97,7 +97,10 @@ interface OutputLimit {
 /** What a request says about the size of its answer. */
 export class SpendFields {
   readonly limits: OutputLimit[] = [];
+  /** Answers to hold for, under every name that some server knows. */
   choices = 1;
+  /** Answers that are written, under the name that the API itself has. */
+  answers = 1;
   predictionTokens = 0;
   /** The prompt is nothing but token numbers, which are counted instead of their digits. */
   isNumbered = false;
@@ -106,6 +109,7 @@ export class SpendFields {
   add(name: string, value: unknown, where: "" | "options." | "extra."): void {
     const number = spendNumber(value, where + name);
     if (number === null) return;
+    if (name === "n" && where !== "options.") this.answers = number;
     if (KINDS.get(name) === "count") this.choices = Math.max(this.choices, number);
     else this.limits.push({ name, inOptions: where === "options.", value: number });
   }
@@ -266,7 +270,8 @@ export function geminiSpend(fields: Pick<Fields, "inner" | "value">, settings: s
   for (const { name, value } of fields.inner(settings)) {
     const field = `${settings}.${name}`;
     NOT_INSIDE.require(name, `${settings}.`);
-    if (name === "candidateCount") spend.choices = Math.max(spend.choices, spendNumber(value, field) ?? 1);
+    if (name === "candidateCount")
+      spend.answers = spend.choices = Math.max(spend.choices, spendNumber(value, field) ?? 1);
     else if (name === "maxOutputTokens") {
       const limit = spendNumber(value, field);
       if (limit !== null) spend.limits.push({ name: field, inOptions: false, value: limit });

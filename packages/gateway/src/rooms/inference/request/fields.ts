@@ -105,6 +105,7 @@ export function readCompletionFields(payload: Payload): ChatFields {
   const spend = payload.spendFields();
   // Each of several prompts gets as many answers as were asked for.
   spend.choices *= prompt.count;
+  spend.answers = Math.max(spend.answers, Number(payload.sent("best_of") ?? 1)) * prompt.count;
   spend.isNumbered = prompt.isNumbered;
   const extra = optional(payload, "extra", OBJECT);
   if (optional(payload, "echo", BOOLEAN) || extra?.echo)
