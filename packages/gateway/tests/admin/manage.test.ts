@@ -79,8 +79,10 @@ test("a backend is tested, added, edited, disabled, enabled and removed with the
   await rpc("backends.update", { name: "cloud", models: ["cloudy-2"] });
   await until("it is healthy", isHealthy);
   expect(await backend()).toMatchObject({ has_key: true, listed_models: ["cloudy-2"], url });
-  const moved = await call("backends.update", { name: "cloud", url: "http://127.0.0.1:9" });
-  expect(moved.error.message).toContain("`api_key`");
+  for (const elsewhere of ["http://127.0.0.1:9", url.replace("http:", "https:")]) {
+    const moved = await call("backends.update", { name: "cloud", url: elsewhere });
+    expect(moved.error.message).toContain("`api_key`");
+  }
 
   await rpc("backends.update", { name: "cloud", enabled: false });
   expect(await backend()).toMatchObject({ enabled: false, has_key: true });

@@ -671,7 +671,8 @@ function changed(stored: StoredBackend, patch: Registration): Registration {
   return { ...stored, ...(patch.url !== undefined && patch.url !== stored.url && { seen: null }), ...given };
 }
 
-const originOf = (url: string): string => (URL.canParse(url) ? new URL(url).host : url);
+/** With its scheme: a key for TLS is not sent in the clear. */
+const originOf = (url: string): string => (URL.canParse(url) ? new URL("/", url).href : url);
 
 function requireUrl({ kind, schemes }: BackendKind, url: string): void {
   const blank = /\{\w+\}/.exec(url)?.[0];
