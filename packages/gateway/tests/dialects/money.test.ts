@@ -87,7 +87,7 @@ const VOICES: Voice[] = [
     tool: {
       asked: { tools: [{ type: "file_search" }], max_tool_calls: 4 },
       name: "file_search",
-      called: event({ type: "response.output_item.done", item: { id: "f", type: "file_search_call" } }),
+      called: event({ type: "response.output_item.added", item: { id: "f", type: "file_search_call" } }),
     },
     file: { input: [{ role: "user", content: [{ type: "input_file", file_id: "f" }] }] },
   },

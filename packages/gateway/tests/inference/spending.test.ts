@@ -711,3 +711,13 @@ test("who leaves, or is revoked, while the upstream cannot be reached owes nothi
     await own.stop();
   }
 });
+
+test("a vendor's tool costs as many calls as a chat allows, since its answer does not show them", async () => {
+  const backend = { name: "first", tool_prices: { web_search: 0.01 } };
+  await bench.rpc("backends.update", backend, bench.token);
+  const who = await bench.spender(nameOf("searcher"), { points: 1_000 });
+  await (await who.chat({ tools: [{ type: "web_search", max_uses: 3 }], max_tokens: 10 })).text();
+  const [row] = await who.rows();
+  expect(row.cost).toBeCloseTo(costUsd(row) + 0.03, 9);
+  await bench.rpc("backends.update", { ...backend, tool_prices: null }, bench.token);
+});

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { onEachDatabase } from "@model-gateway/testing/databases.ts";
 import { wave, worker } from "@model-gateway/testing/work.ts";
 import { verifyLedger } from "../../src/rooms/ledger/index.ts";
-import { bootSpending, type Spender, type SpendingBench } from "../support/spending.ts";
+import { bootSpending, DEAR, type Spender, type SpendingBench } from "../support/spending.ts";
 
 onEachDatabase("work with a price of its own", (fresh) => {
   let bench: SpendingBench;
@@ -150,6 +150,11 @@ onEachDatabase("work with a price of its own", (fresh) => {
     expect((await say({ input: "a", extra: { input: "b".repeat(1_000) } })).usd).toBe(0.0001);
     expect((await say({ input: "" })).status).toBe(400);
     expect((await say({ extra: { input: "b".repeat(10) } })).usd).toBe(0.001);
+    expect((await say({ input: "a", speed: 0 })).status).toBe(400);
+    // By the token, at 30 USD a million: slow speech lasts longer.
+    const slow = { model: DEAR, input: "a".repeat(100) };
+    const usual = await say(slow);
+    expect((await say({ ...slow, speed: 0.25 })).usd).toBeGreaterThan(usual.usd + 3 * 200 * 30e-6);
   });
 
   test("sounds: by the seconds that the upstream reports, or by what the bytes can hold", async () => {

@@ -38,10 +38,9 @@ export class VendorTools {
   #usdOf(name: string): number {
     return Object.hasOwn(this.prices, name) ? this.prices[name]! : 0;
   }
-  /** Of calls by name; null: the answer does not show them, so each tool counts as called. */
+  /** Of calls by name; null: the answer does not show them, so all that the request allows count as made. */
   usdOf(calls: readonly string[] | null): number {
-    const called = calls ?? this.tools.map(({ name }) => name);
-    return called.reduce((usd, call) => usd + this.#usdOf(nameOf(call)), 0);
+    return calls?.reduce((usd, call) => usd + this.#usdOf(nameOf(call)), 0) ?? this.mostUsd;
   }
 }
 
@@ -76,7 +75,7 @@ export function vendorToolsIn(payload: Payload): VendorTool[] {
 /** The vendor's tools that an answer, or one event of it, shows to have been called. */
 export function vendorCallsIn(answer: Record<string, unknown>): string[] {
   const { content_block: block, type, item, content, output, candidates } = answer;
-  const shown = [block, type === "response.output_item.done" && item, content, output]
+  const shown = [block, type === "response.output_item.added" && item, content, output]
     .flat()
     .filter(isObject);
   const calls = shown.flatMap(({ type, name }) => {

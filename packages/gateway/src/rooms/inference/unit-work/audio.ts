@@ -38,12 +38,15 @@ export const speech: WorkKind = {
     if (typeof input !== "string" || input === "") return refuse("input", "is required: the text to say");
     const instructions = payload.sent("instructions");
     const character = input.length + (typeof instructions === "string" ? instructions.length : 0);
+    const speed = Number(payload.sent("speed") ?? 1);
+    if (!(speed > 0)) return refuse("speed", "must be a number above 0");
     return {
       units: ["character", "call"],
       counts: { character, call: 1 },
       isForm: false,
       promptTokens: 0,
-      outputTokens: input.length * SPEECH_TOKENS_PER_CHARACTER,
+      // At half the speed a text lasts twice as long.
+      outputTokens: Math.ceil((input.length * SPEECH_TOKENS_PER_CHARACTER) / Math.min(1, speed)),
     };
   },
   made: () => ({}),
