@@ -155,7 +155,7 @@ function mostTokens({ dispatches, asked }: Flight): Tokens {
 
 const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);
 
-/** A clip is paid by what the upstream was asked for and made, once, and only when there is one. */
+/** A clip is paid by what the upstream was asked for and made, once, and only when there is one; cancelled or not. */
 export function checkClips(books: Books, clips: readonly ClipJob[]): Problem[] {
   return clips.flatMap(({ jobId, task, status, costUsd, words }) => {
     const rows = books.rows.filter(({ id }) => id === jobId);
@@ -163,7 +163,8 @@ export function checkClips(books: Books, clips: readonly ClipJob[]): Problem[] {
     const about = `made ${JSON.stringify(task.clip)}, worth ${worth} USD; job ${status}, cost ${costUsd}; ${words}`;
     if (jobId === null) return task.clip ? [{ rule: "video", message: `refused, and yet ${about}` }] : [];
     const paid = sum(rows.map((row) => row.costUsd ?? 0));
-    if (status !== "done")
+    const isMade = status === "done" || (status === "cancelled" && task.clip !== null);
+    if (!isMade)
       return rows.length > 0 ? [{ rule: "video", message: `a row of ${paid} USD, but ${about}` }] : [];
     if (rows.length !== 1) return [{ rule: "video", message: `${rows.length} rows: ${about}` }];
     if (paid < worth - USD_EPSILON)

@@ -52,7 +52,9 @@ export async function film(
     const seen = await instance.rpc("video.get", { job_id: job.jobId }, token);
     job.status = seen.status;
     job.costUsd = seen.cost;
-    return FINAL.has(job.status);
+    // What a cancelled one costs is known when the upstream was asked once more.
+    const isOwed = job.status === "cancelled" && task.clip !== null;
+    return FINAL.has(job.status) && !(isOwed && job.costUsd === 0);
   };
   for (const deadline = Date.now() + FINISHED_WITHIN_MS; !(await look()) && Date.now() < deadline; )
     await Bun.sleep(100);
