@@ -1,7 +1,7 @@
 /**
  * `npm run soak:kill -- [--cycles 500] [--database sqlite|postgres]`: kills the metering under load with
  * SIGKILL, as often as asked, and ends with 0 only when no answered request lost its row, none has two, and the
- * ledger's sums hold. The ordinary tests do the same some fifty times.
+ * ledger's sums hold. The ordinary tests do the same two dozen times.
  */
 import "./lib/help.ts";
 import { startServices } from "@model-gateway/testing/services.ts";

@@ -13,7 +13,12 @@ import { parseArgs } from "node:util";
 import { startServices } from "@model-gateway/testing/services.ts";
 
 // What a killed process wrote is still there; only the death of the machine, which no test brings about, needs syncing.
-const services = await startServices(["fsync=off"]);
+const services = await startServices([
+  "fsync=off",
+  "synchronous_commit=off",
+  "full_page_writes=off",
+  "autovacuum=off",
+]);
 const stop = () => services.stop();
 process.on("exit", stop);
 for (const signal of ["SIGINT", "SIGTERM"] as const) process.on(signal, () => process.exit(130));

@@ -91,7 +91,7 @@ async function withHeldJob(
 }
 
 describe.each(kinds)("a job's hold, one process on %s", (kind) => {
-  test.each(["kill -9", "SIGTERM"])(
+  test.concurrent.each(["kill -9", "SIGTERM"])(
     "is there again when the process is, after %s",
     (ending) =>
       withHeldJob({ kind, redisUrl: null }, async ({ instances: [process], allocate, finish }) => {
@@ -114,7 +114,7 @@ describe.if(canShare)("a job's hold over Redis", () => {
     return fields.filter((field) => field !== "=");
   };
 
-  test(
+  test.concurrent(
     "of a dead instance is taken over by another, which ends and settles the job once",
     () =>
       withHeldJob({ kind: "postgres", redisUrl }, async ({ instances, groupId, allocate, finish }) => {
@@ -135,7 +135,7 @@ describe.if(canShare)("a job's hold over Redis", () => {
     TEST_WITHIN_MS,
   );
 
-  test(
+  test.concurrent(
     "of one that stops in order is taken over at once",
     () =>
       withHeldJob({ kind: "postgres", redisUrl }, async ({ instances, allocate, finish }) => {

@@ -170,7 +170,7 @@ describe.if(isLinux)("npm start -- --workers 2", () => {
   );
 });
 
-test.if(isLinux)(
+test.concurrent.if(isLinux)(
   "a worker that dies while another one starts for the first time is replaced",
   async () => {
     const service = new Instance({ databaseUrl: null, redisUrl: null, env: { SERVICE_WORKERS: "2" } });
@@ -191,7 +191,7 @@ test.if(isLinux)(
   PATIENCE_MS,
 );
 
-test.if(isLinux)(
+test.concurrent.if(isLinux)(
   "a worker that joins another takes requests when it knows its backends",
   async () => {
     const stage = await openWorkers(2);
@@ -234,7 +234,7 @@ test.if(isLinux)(
   PATIENCE_MS,
 );
 
-test.if(isLinux)(
+test.concurrent.if(isLinux)(
   "kill -9 of workers and of the supervisor under load loses nothing and doubles nothing",
   async () => {
     const stage = await openWorkers(2, { SERVICE_DRAIN_TIMEOUT_MS: "1000" });

@@ -24,7 +24,7 @@ afterEach(() => site.closeVisits());
 afterAll(() => site.stop());
 
 test("an administrator sees who did what, filters it, reads one entry and goes back in time", async () => {
-  const { page, complaints } = await site.visitAs("operator");
+  const { page, complaints } = await site.signedInAs("operator");
   await page.goto(`${site.gateway.url}/audit`);
   await page.getByRole("row", { name: /operator@example.com.*aliases.set.*alias-54.*127.0.0.1/ }).waitFor();
   await shot(page, "audit");
@@ -45,7 +45,7 @@ test("an administrator sees who did what, filters it, reads one entry and goes b
 
 test("fits a phone and a dark room, and is not for others", async () => {
   for (const look of [{ width: 390 }, { theme: "dark" }] as const) {
-    const { page } = await site.visitAs("operator", look);
+    const { page } = await site.signedInAs("operator", look);
     await page.goto(`${site.gateway.url}/audit?q=${LONG}`);
     await page
       .getByRole("row", { name: new RegExp(`auth.password.set.*${LONG}|${LONG}.*auth.password.set`) })

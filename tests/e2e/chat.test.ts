@@ -195,7 +195,7 @@ test("the answer is announced sentence by sentence", async () => {
 
 for (const theme of ["light", "dark"] as const)
   test(`on a phone (${theme}) everything of a conversation is in reach, above the pinned composer`, async () => {
-    const { page } = await site.visitAs("talker", { width: 390, theme });
+    const { page } = await site.signedInAs("talker", { width: 390, theme });
     await page.goto(`${site.gateway.url}/conversations`);
     await shot(page, `${theme}-390-conversation-list`);
     await page.getByRole("link", { name: /A sum/ }).click();
@@ -222,7 +222,7 @@ for (const theme of ["light", "dark"] as const)
 
 test("conversations at full width, both themes", async () => {
   for (const theme of ["light", "dark"] as const) {
-    const { page } = await site.visitAs("talker", { theme });
+    const { page } = await site.signedInAs("talker", { theme });
     await page.goto(`${site.gateway.url}/conversations`);
     await shot(page, `${theme}-1280-conversation-list`);
     await page.getByRole("link", { name: /A sum/ }).click();

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import type { Browser, Page } from "playwright-core";
-import { launchBrowser, openSite, SESSION_KEY, type Site, type Visit } from "./support/site.ts";
+import type { Page } from "playwright-core";
+import { openSite, SESSION_KEY, type Site, type Visit } from "./support/site.ts";
 
 const OWNER = "owner";
 const WORDS = "is anyone there?";
@@ -308,28 +308,19 @@ const STAGES: readonly { name: string; models: readonly string[] }[] = [
   },
 ];
 
-let browser: Browser;
-beforeAll(async () => {
-  browser = await launchBrowser();
-});
-afterAll(() => browser.close());
-
 for (const { name, models } of STAGES)
   describe(`opened cold, with ${name}`, () => {
     let stage: Stage;
     let tab: Visit;
     beforeAll(async () => {
-      const site = await openSite({}, browser);
+      const site = await openSite();
       stage = { site, models, token: await site.gateway.signIn(OWNER) };
       site.upstream.models = [];
       if (models.length > 0)
         await site.addBackend({ name: "static", type: "external", url: site.upstream.url, models });
       tab = await emptyTab(site);
     });
-    afterAll(async () => {
-      await tab.context.close();
-      await stage.site.stop();
-    });
+    afterAll(() => stage.site.stop());
 
     for (const { path, make, heading, act } of PAGES)
       test(path, async () => {

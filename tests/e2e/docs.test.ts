@@ -9,7 +9,7 @@ afterEach(() => site.closeVisits());
 afterAll(() => site.stop());
 
 test("guides are apart by their readers, and every page has an outline", async () => {
-  const { page, complaints } = await site.visitAs("ada");
+  const { page, complaints } = await site.signedInAs("ada");
   await page.goto(`${site.gateway.url}/docs`);
   const contents = page.getByRole("navigation", { name: "Documentation" });
   await contents.getByRole("link", { name: "User's guide" }).waitFor();
@@ -25,7 +25,7 @@ test("guides are apart by their readers, and every page has an outline", async (
 });
 
 test("the search finds words on every page, and leads to the place", async () => {
-  const { page } = await site.visitAs("ada");
+  const { page } = await site.signedInAs("ada");
   await page.goto(`${site.gateway.url}/docs`);
   await page.getByLabel("Search the documentation").fill("email verified provider");
   await page
@@ -42,7 +42,7 @@ test("the search finds words on every page, and leads to the place", async () =>
 });
 
 test("examples have the reader's address and a key of theirs", async () => {
-  const { page } = await site.visitAs("ada", { width: 390, theme: "dark" });
+  const { page } = await site.signedInAs("ada", { width: 390, theme: "dark" });
   await page.goto(`${site.gateway.url}/docs/clients`);
   const { host } = new URL(site.gateway.url);
   await page.getByText(`http://${host}/v1`).first().waitFor();

@@ -35,7 +35,7 @@ test("Enter opens a row, Back closes it, and the focus returns to where it was",
 });
 
 test("addresses that name nothing say so", async () => {
-  const { page, complaints } = await site.visitAs("operator");
+  const { page, complaints } = await site.signedInAs("operator");
   for (const path of ["/keys/%zz/x", "/models/nothing", "/nothing"]) {
     await page.goto(`${site.gateway.url}${path}`);
     await page.getByText("Page not found").waitFor();
@@ -44,7 +44,7 @@ test("addresses that name nothing say so", async () => {
 });
 
 test("filters that were typed wrong are as if they were not there", async () => {
-  const { page, complaints } = await site.visitAs("operator");
+  const { page, complaints } = await site.signedInAs("operator");
   for (const query of ["days=abc&by=bogus&metric=zzz", "since=garbage&until=2026-13-45"]) {
     await page.goto(`${site.gateway.url}/usage?${query}`);
     await page.getByRole("button", { name: "This month", pressed: true }).waitFor();
@@ -108,7 +108,7 @@ test("signing out in one tab signs out in the others", async () => {
 });
 
 test("a turn that failed can be sent again", async () => {
-  const { page } = await site.visitAs("operator");
+  const { page } = await site.signedInAs("operator");
   await page.goto(`${site.gateway.url}/playground?model=demo-chat`);
   site.upstream.failing = true;
   await page.getByLabel("Your message").fill("once more");
@@ -122,7 +122,7 @@ test("a turn that failed can be sent again", async () => {
 });
 
 test("the documentation shows its pictures, and a link leads to its heading", async () => {
-  const { page, complaints } = await site.visitAs("operator");
+  const { page, complaints } = await site.signedInAs("operator");
   await page.goto(`${site.gateway.url}/docs/performance`);
   const picture = page.locator("article img").first();
   await picture.waitFor();

@@ -18,7 +18,7 @@ const call = (key: string, model = "demo-chat") =>
   });
 
 test("a key gets limits when it is made, shows what it spent and why it was refused, and is edited", async () => {
-  const { page, complaints } = await site.visitAs("owner");
+  const { page, complaints } = await site.signedInAs("owner");
   await page.goto(`${site.gateway.url}/keys?new=1`);
   const dialog = page.getByRole("dialog");
   await dialog.getByLabel("Name").fill("intern");
@@ -65,7 +65,7 @@ test("a key gets limits when it is made, shows what it spent and why it was refu
 
 test("its pages fit a phone and a dark room", async () => {
   for (const look of [{ width: 390 }, { theme: "dark" }, { width: 390, theme: "dark" }] as const) {
-    const { page } = await site.visitAs("owner", look);
+    const { page } = await site.signedInAs("owner", look);
     const name = Object.keys(look).join("-");
     await page.goto(`${site.gateway.url}/keys`);
     await page.getByRole("row", { name: /intern/ }).waitFor();

@@ -52,7 +52,7 @@ async function order(page: Page, prompt: string): Promise<void> {
 }
 
 test("a video is ordered, followed live, and there with its cost and its film", async () => {
-  const { page, complaints } = await site.visitAs("director");
+  const { page, complaints } = await site.signedInAs("director");
   let finished = false;
   films.script = [() => (finished ? minimax.success() : minimax.status("Processing")())];
   await page.goto(`${site.gateway.url}/video`);
@@ -72,7 +72,7 @@ test("a video is ordered, followed live, and there with its cost and its film", 
 }, 60_000);
 
 test("a video is cancelled; another fails and says why, and neither is charged", async () => {
-  const { page } = await site.visitAs("director");
+  const { page } = await site.signedInAs("director");
   films.script = [minimax.status("Processing")];
   await page.goto(`${site.gateway.url}/video`);
   await order(page, "a river at dusk");
@@ -100,7 +100,7 @@ test("a video is cancelled; another fails and says why, and neither is charged",
 }, 60_000);
 
 test("voice: the microphone moves the meter and reaches the model, its words and voice come back, hanging up ends it", async () => {
-  const { page, complaints } = await site.visitAs("caller");
+  const { page, complaints } = await site.signedInAs("caller");
   await page.goto(`${site.gateway.url}/voice`);
   await page.getByLabel("Model", { exact: true }).fill("voice-1");
   await page.getByRole("button", { name: "Start talking" }).click();
@@ -134,7 +134,7 @@ test("voice: the microphone moves the meter and reaches the model, its words and
 }, 60_000);
 
 test("voice: a model that cannot, a model that is not, and an upstream that hangs up are told apart", async () => {
-  const { page } = await site.visitAs("caller");
+  const { page } = await site.signedInAs("caller");
   await page.goto(`${site.gateway.url}/voice`);
   const start = async (model: string) => {
     await page.getByLabel("Model", { exact: true }).fill(model);

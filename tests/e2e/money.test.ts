@@ -23,7 +23,7 @@ async function chat(ref: string): Promise<void> {
 }
 
 test("usage: chart, groups, filters in the address, the request's sheet and CSV", async () => {
-  const { page, complaints } = await site.visitAs("owner");
+  const { page, complaints } = await site.signedInAs("owner");
   await page.goto(`${site.gateway.url}/usage?metric=tokens&by=ref`);
   await page.locator(".chart canvas").waitFor();
   expect(await page.locator(".chart-legend").textContent()).toContain("nightly");
@@ -98,7 +98,7 @@ test("the bar on top shows the limit that is reached first, in its own unit, amb
 });
 
 test("groups: members, invitation, models, points and a ledger that adds up", async () => {
-  const { page, complaints } = await site.visitAs("owner");
+  const { page, complaints } = await site.signedInAs("owner");
   await site.gateway.signIn("colleague");
   await page.goto(`${site.gateway.url}/groups?new=1`);
   await page.getByLabel("Name").fill("Research");
@@ -140,7 +140,7 @@ test("groups: members, invitation, models, points and a ledger that adds up", as
   await shot(page, "group-credits");
   expect(complaints).toEqual([]);
 
-  const guest = await site.visitAs("guest");
+  const guest = await site.signedInAs("guest");
   await guest.page.goto(link);
   await guest.page.getByRole("button", { name: "Join" }).click();
   await guest.page.getByRole("heading", { name: "Research" }).waitFor();
@@ -148,7 +148,7 @@ test("groups: members, invitation, models, points and a ledger that adds up", as
 });
 
 test("a member's wallet shows what was allocated", async () => {
-  const { page } = await site.visitAs("colleague");
+  const { page } = await site.signedInAs("colleague");
   await page.goto(`${site.gateway.url}/wallet`);
   await page.getByRole("cell", { name: "+800" }).waitFor();
   await shot(page, "wallet");
@@ -189,7 +189,7 @@ test("what is owed stands on the wallet and the overview until points have paid 
 });
 
 test("a revoked key is refused at once", async () => {
-  const { page } = await site.visitAs("owner");
+  const { page } = await site.signedInAs("owner");
   await page.goto(`${site.gateway.url}/keys`);
   await page.getByRole("row", { name: /program/ }).click();
   await page.getByRole("button", { name: "Revoke" }).click();

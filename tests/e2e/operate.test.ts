@@ -12,7 +12,7 @@ afterEach(() => site.closeVisits());
 afterAll(() => site.stop());
 
 test("backends: a server is tested and registered, its status is one sentence, it is priced, edited, disabled and removed", async () => {
-  const { page } = await site.visitAs("operator");
+  const { page } = await site.signedInAs("operator");
   await page.goto(`${site.gateway.url}/models`);
   await page.getByText("No backend is registered").waitFor();
 
@@ -105,7 +105,7 @@ test("backends: a server is tested and registered, its status is one sentence, i
 
 test("backends: a card fills in how its provider is spoken to, and the test says which agents can work with it", async () => {
   const anthropic = startAnthropic();
-  const { page } = await site.visitAs("operator");
+  const { page } = await site.signedInAs("operator");
   await page.goto(`${site.gateway.url}/models?new=1&provider=anthropic`);
   const dialog = page.getByRole("dialog");
   await dialog.getByText("How it is spoken to").click();
@@ -135,7 +135,7 @@ test("backends: a card fills in how its provider is spoken to, and the test says
 
 test("model routes: one is added, its targets are seen to serve or not, edited and removed; bad fields are named where they are", async () => {
   await site.withBackend();
-  const { page } = await site.visitAs("operator");
+  const { page } = await site.signedInAs("operator");
   await page.goto(`${site.gateway.url}/models/routes`);
   await page.getByText("No model route is set").waitFor();
   await page.getByRole("button", { name: "Add a model route" }).click();
@@ -186,7 +186,7 @@ test("model routes: one is added, its targets are seen to serve or not, edited a
 });
 
 test("aliases and tiers", async () => {
-  const { page, complaints } = await site.visitAs("operator");
+  const { page, complaints } = await site.signedInAs("operator");
   await page.goto(`${site.gateway.url}/models/aliases`);
   await page.getByLabel("Alias").fill("fast");
   await page.getByLabel("Model", { exact: true }).fill("demo-chat");
@@ -232,7 +232,7 @@ test("aliases and tiers", async () => {
 });
 
 test("nodes: one is registered, dials in, shows its GPUs and deploys a model before the eyes", async () => {
-  const { page, complaints } = await site.visitAs("operator");
+  const { page, complaints } = await site.signedInAs("operator");
   await page.goto(`${site.gateway.url}/nodes?new=1`);
   await page.getByLabel("Name of the machine").fill("rack-3");
   await page.getByRole("dialog").getByRole("button", { name: "Register" }).click();

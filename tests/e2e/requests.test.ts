@@ -74,7 +74,7 @@ test("an operator finds out why a request failed: histogram, filter in the addre
 });
 
 test("an operator has a key's prompts captured: its owner sees that, and a request is read and replayed", async () => {
-  const { page, complaints } = await site.visitAs("operator");
+  const { page, complaints } = await site.signedInAs("operator");
   const before = await chat();
   await page.goto(`${site.gateway.url}/requests?open=${before}`);
   const sheet = page.getByRole("dialog", { name: "Request", exact: true });
@@ -127,7 +127,7 @@ test("an operator has a key's prompts captured: its owner sees that, and a reque
 test("live: a request appears when it ends, without a reload", async () => {
   const own = await newKey("live-key");
   await chat({}, own);
-  const { page, complaints } = await site.visitAs("operator");
+  const { page, complaints } = await site.signedInAs("operator");
   await page.goto(`${site.gateway.url}/requests`);
   const watching = page.waitForRequest((request) => request.url().includes("/api/rpc/events"));
   await page.getByRole("button", { name: "Live" }).click();
@@ -158,7 +158,7 @@ test("older ones follow the newest without a gap when the list was loaded again"
     for (let i = from; i < to; i++) await chat({ model: `row-${i}` }, keys[i % keys.length]);
   };
   await ask(0, 58);
-  const { page, complaints } = await site.visitAs("operator");
+  const { page, complaints } = await site.signedInAs("operator");
   await page.goto(`${site.gateway.url}/requests`);
   await page.getByRole("row", { name: /row-57/ }).waitFor();
   await page.getByRole("button", { name: "Show older ones" }).click();
@@ -174,14 +174,14 @@ test("older ones follow the newest without a gap when the list was loaded again"
 
 test("on a phone the filters fit, however long the name of a key", async () => {
   await chat({}, await newKey("k".repeat(60)));
-  const { page } = await site.visitAs("operator", { width: 390 });
+  const { page } = await site.signedInAs("operator", { width: 390 });
   await page.goto(`${site.gateway.url}/requests?by=keys`);
   await page.getByLabel("Key", { exact: true }).waitFor();
   expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(390);
 });
 
 test("someone else sees their own requests only, and is told when there are none", async () => {
-  const { page, complaints } = await site.visitAs("somebody");
+  const { page, complaints } = await site.signedInAs("somebody");
   await page.goto(`${site.gateway.url}/requests`);
   await page.getByText("No requests in this period").waitFor();
   expect(await page.getByLabel("Whose").count()).toBe(0);

@@ -196,7 +196,7 @@ test("without passwords the command line signs in by way of the browser", async 
 });
 
 test("an address that no command line made offers nothing", async () => {
-  const { page } = await site.visitAs("root");
+  const { page } = await site.signedInAs("root");
   for (const query of ["", "?port=80&challenge=x&state=y", "?port=9999@evil.example&challenge=x&state=y"]) {
     await page.goto(`${site.gateway.url}/cli-sign-in${query}`);
     await page.getByText("This address is incomplete").waitFor();

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test } from "bun:test";
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import type { ServerResponse } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -44,7 +44,7 @@ const download = (overrides: Partial<DownloadOptions> = {}) =>
 const etag = `"${sha256(content)}"`;
 /** Promises some bytes, sends a few, and goes silent. */
 const stall = (promisedBytes: number) => (response: ServerResponse) =>
-  sendStart(response, { bytes: content.subarray(0, 100), promisedBytes, etag, thenBreak: false });
+  sendStart(response, { bytes: content.subarray(0, 100), promisedBytes, etag });
 const onDisk = () => readFileSync(join(dir, "model.bin"));
 
 test("a file arrives whole, and only under its final name when it is", async () => {
@@ -61,7 +61,10 @@ test("a broken connection is resumed where it stopped", async () => {
   server.intercept = (response) => {
     server.intercept = null;
     const bytes = content.subarray(0, 20_000);
-    return sendStart(response, { bytes, promisedBytes: content.length, etag, thenBreak: true });
+    const part = join(dir, "model.bin.part");
+    const isKept = () => statSync(part, { throwIfNoEntry: false })?.size === bytes.length;
+    void until("these are kept", isKept).then(() => response.destroy());
+    return sendStart(response, { bytes, promisedBytes: content.length, etag });
   };
   await download();
   expect(Buffer.compare(onDisk(), content)).toBe(0);
@@ -174,7 +177,7 @@ test("a server that fails for a while, or goes silent, is tried again; a hopeles
     silent = false;
     return stall(60_000)(response);
   };
-  await download({ destination: join(dir, "second.bin"), stallTimeoutMs: 100 });
+  await download({ destination: join(dir, "second.bin"), stallTimeoutMs: 500 });
   expect(existsSync(join(dir, "second.bin"))).toBe(true);
 
   server.intercept = (response) => sendStatus(response, 500);
@@ -285,12 +288,7 @@ test("whoever leaves does not stop the others", async () => {
   const held = Promise.withResolvers<void>();
   server.intercept = (response, path) => {
     if (!path.includes("resolve")) return false;
-    sendStart(response, {
-      bytes: content.subarray(0, 100),
-      promisedBytes: content.length,
-      etag,
-      thenBreak: false,
-    });
+    stall(content.length)(response);
     void held.promise.then(() => response.end(content.subarray(100)));
     return true;
   };

@@ -1,4 +1,4 @@
-import type { Clock } from "@model-gateway/wire/clock";
+import { type Clock, systemClock } from "@model-gateway/wire/clock";
 
 interface Task {
   dueMs: number;
@@ -57,3 +57,10 @@ export class ManualClock implements Clock {
     this.nowMs += ms;
   }
 }
+
+const HURRIED_PERIOD_MS = 200;
+/** Real time, in which nothing that is done again and again has long to wait. */
+export const hurriedClock: Clock = {
+  ...systemClock,
+  every: (periodMs, task) => systemClock.every(Math.min(periodMs, HURRIED_PERIOD_MS), task),
+};

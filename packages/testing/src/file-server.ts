@@ -82,15 +82,13 @@ function sendFile(
   }
 }
 
-/** Promises a file, sends its first bytes, then stays silent or breaks the connection. */
+/** Promises a file, sends its first bytes, then stays silent. */
 export function sendStart(
   response: ServerResponse,
-  start: { bytes: Uint8Array; promisedBytes: number; etag: string; thenBreak: boolean },
+  start: { bytes: Uint8Array; promisedBytes: number; etag: string },
 ): true {
   response.writeHead(200, { etag: start.etag, "content-length": start.promisedBytes });
-  response.write(start.bytes, () => {
-    if (start.thenBreak) setTimeout(() => response.destroy(), 20);
-  });
+  response.write(start.bytes);
   return true;
 }
 

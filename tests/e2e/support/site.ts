@@ -5,7 +5,8 @@ import { ADMIN_TOKEN, bootGateway, PASSWORD, type TestGateway } from "@model-gat
 import { type Browser, type BrowserContext, chromium, type Page } from "playwright-core";
 import { startUpstream, type Upstream } from "./upstream.ts";
 
-const SHOTS = join(import.meta.dir, "../../screenshots");
+/** `SCREENSHOTS=1 npm test -- e2e` fills it. */
+const SHOTS = process.env.SCREENSHOTS ? join(import.meta.dir, "../../screenshots") : null;
 /**
  * Parts of the window that are web pages themselves: their renderer takes a second of CPU in every profile. The rest
  * is what Playwright turns off and matters here, because this list takes the place of its own.
@@ -99,8 +100,7 @@ function rememberSessions(gateway: TestGateway) {
   };
 }
 
-/** A browser that several sites can share. */
-export const launchBrowser = (): Promise<Browser> =>
+const launchBrowser = (): Promise<Browser> =>
   chromium.launch({
     executablePath,
     args: [
@@ -110,15 +110,15 @@ export const launchBrowser = (): Promise<Browser> =>
       `--disable-features=${DISABLED_FEATURES.join(",")}`,
     ],
   });
+/** One for all files of a process, which it ends with. */
+let launched: Promise<Browser> | null = null;
 
-export async function openSite(
-  config: Parameters<typeof bootGateway>[0] = {},
-  shared?: Browser,
-): Promise<Site> {
+export async function openSite(config: Parameters<typeof bootGateway>[0] = {}): Promise<Site> {
   const gateway = await bootGateway(config);
   const upstream = startUpstream();
   const sessionOf = rememberSessions(gateway);
-  const browser = shared ?? (await launchBrowser());
+  if (!(await launched)?.isConnected()) launched = launchBrowser();
+  const browser = await launched!;
 
   const visit: Site["visit"] = async ({ theme = "light", width = 1280 } = {}) => {
     const context = await browser.newContext({
@@ -159,6 +159,9 @@ export async function openSite(
     );
     return visited;
   };
+  const closeVisits: Site["closeVisits"] = async () => {
+    for (const context of browser.contexts()) await context.close();
+  };
   return {
     gateway,
     upstream,
@@ -171,12 +174,10 @@ export async function openSite(
       return visited;
     },
     addBackend,
-    async closeVisits() {
-      for (const context of browser.contexts()) await context.close();
-    },
+    closeVisits,
     withBackend: () => addBackend({ name: "demo", type: "external", url: upstream.url }),
     async stop() {
-      if (!shared) await browser.close();
+      await closeVisits();
       upstream.stop();
       await gateway.stop();
     },
@@ -195,6 +196,7 @@ export async function axeFindings(page: Page, colorsOnly = false): Promise<strin
 
 /** Keeps a picture of the page for whoever wants to look. */
 export async function shot(page: Page, name: string): Promise<void> {
+  if (!SHOTS) return;
   mkdirSync(SHOTS, { recursive: true });
   await page.screenshot({ path: join(SHOTS, `${name}.png`) });
 }

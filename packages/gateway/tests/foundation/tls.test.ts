@@ -3,6 +3,7 @@ import { copyFileSync, mkdtempSync, rmSync, symlinkSync, unlinkSync, writeFileSy
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import tls from "node:tls";
+import { hurriedClock } from "@model-gateway/testing/clock.ts";
 import { bootGateway, type TestGateway } from "@model-gateway/testing/gateway.ts";
 import { until } from "@model-gateway/testing/until.ts";
 import { exposureOf } from "../../src/app/exposure.ts";
@@ -39,7 +40,7 @@ describe.if(openssl !== null)("TLS", () => {
 
   const boot = async (config: { tlsCert: string; tlsKey: string }) => {
     const log = createLog({ level: "info", format: "json", write: (line) => lines.push(line) });
-    gateway = await bootGateway({ config, overrides: { log }, deployment: null });
+    gateway = await bootGateway({ config, overrides: { log, clock: hurriedClock }, deployment: null });
     return gateway;
   };
   const trusting = async (): Promise<BunFetchRequestInit> => ({

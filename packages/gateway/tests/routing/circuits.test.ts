@@ -1,4 +1,5 @@
 import { afterEach, describe, expect, test } from "bun:test";
+import { hurriedClock } from "@model-gateway/testing/clock.ts";
 import { inOneProcess } from "@model-gateway/testing/deployment.ts";
 import { ADMIN_TOKEN, bootGateway } from "@model-gateway/testing/gateway.ts";
 import { until } from "@model-gateway/testing/until.ts";
@@ -113,7 +114,7 @@ inOneProcess(
       () => next.stop(),
     );
     agent.services.set("gpu/llm", old.port);
-    bench = await bootInference({ config: { bridgeUrl: agent.url } });
+    bench = await bootInference({ config: { bridgeUrl: agent.url }, overrides: { clock: hurriedClock } });
     await bench.addBackend({ name: "far", type: "external", url: "bridge://gpu/llm" });
     old.answer((_, reply) => reply.json({ error: "broken" }, 500));
     for (const content of ["a", "b", "c"])
