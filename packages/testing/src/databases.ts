@@ -95,9 +95,9 @@ async function withOpened(fresh: Fresh, open: typeof openStorage, work: Work): P
 
 export { openDatabase, openStorage };
 
-/** The database with one of its functions replaced. */
-export const withOwn = <K extends keyof Database>(db: Database, name: K, own: Database[K]): Database =>
-  new Proxy(db, {
+/** The same with one of its functions replaced. */
+export const withOwn = <T extends object, K extends keyof T>(whole: T, name: K, own: T[K]): T =>
+  new Proxy(whole, {
     get: (target, key) => {
       const value = key === name ? own : Reflect.get(target, key);
       return typeof value === "function" ? value.bind(target) : value;

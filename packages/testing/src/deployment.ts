@@ -8,7 +8,7 @@ import { WorkerHub } from "@model-gateway/gateway/bus/workers/hub.ts";
 import type { Config } from "@model-gateway/gateway/config.ts";
 import { systemClock } from "@model-gateway/gateway/kernel/clock.ts";
 import { silentLog } from "@model-gateway/gateway/kernel/log.ts";
-import { freshDatabase } from "./databases.ts";
+import { freshDatabase, withOwn } from "./databases.ts";
 
 export const deployments = { workers: 2, instances: 3 } as const;
 export type Deployment = keyof typeof deployments;
@@ -18,6 +18,13 @@ export const deploymentOfRun = (process.env.TEST_DEPLOYMENT || null) as Deployme
 
 /** A test that looks at what each process has for itself, or into the one that it booted. */
 export const inOneProcess = deploymentOfRun ? test.skip : test;
+
+/** Whether it is so in every process: connections that are opened one after the other reach them in turn. */
+export async function everywhere(isSo: () => Promise<boolean>): Promise<boolean> {
+  const processes = deploymentOfRun ? deployments[deploymentOfRun] : 1;
+  for (let i = 0; i < processes; i++) if (!(await isSo())) return false;
+  return true;
+}
 
 if (deploymentOfRun) {
   // A connection for each request, so that the requests of a test reach all parts of the service in turn.
@@ -42,7 +49,9 @@ async function databaseOf(dataDir: string): Promise<string> {
 async function spread(ports: readonly number[]): Promise<Server> {
   let next = 0;
   const server = createServer({ allowHalfOpen: true }, (near) => {
-    const far = connect({ port: ports[next++ % ports.length]!, host: "127.0.0.1", allowHalfOpen: true });
+    const port = ports[next++ % ports.length]!;
+    const localAddress = near.remoteAddress;
+    const far = connect({ port, host: "127.0.0.1", localAddress, allowHalfOpen: true });
     for (const [from, to] of [
       [near, far],
       [far, near],
@@ -58,7 +67,7 @@ async function spread(ports: readonly number[]): Promise<Server> {
 }
 
 export interface Deployed {
-  /** The first of them. */
+  /** The first of them, which stops them all. */
   app: App;
   url: string;
   stop(): Promise<void>;
@@ -92,13 +101,16 @@ export async function deploy(
     apps.push(await startApp(shared, { ...overrides, ...(hub && { worker }) }));
   }
   const front = await spread(apps.map(({ port }) => port));
+  const stopAll = async () => {
+    front.close();
+    for (const app of apps) await app.stop();
+    hub?.close();
+  };
+  let stopping: Promise<void> | null = null;
+  const stop = () => (stopping ??= stopAll());
   return {
-    app: apps[0]!,
+    app: withOwn(apps[0]!, "stop", stop),
     url: `http://127.0.0.1:${(front.address() as AddressInfo).port}`,
-    async stop() {
-      front.close();
-      for (const app of apps) await app.stop();
-      hub?.close();
-    },
+    stop,
   };
 }

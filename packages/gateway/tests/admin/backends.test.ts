@@ -3,6 +3,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Result } from "@model-gateway/client";
+import { inOneProcess } from "@model-gateway/testing/deployment.ts";
 import { ADMIN_TOKEN, bootGateway } from "@model-gateway/testing/gateway.ts";
 import { until } from "@model-gateway/testing/until.ts";
 import { startUpstream } from "@model-gateway/testing/upstream.ts";
@@ -138,7 +139,7 @@ describe("backends", () => {
       });
   });
 
-  test("that cannot be saved serve all the same, under an index of their own", async () => {
+  inOneProcess("that cannot be saved serve all the same, under an index of their own", async () => {
     const { db } = bench.app.rooms.usage.store;
     const before = (await bench.backends()).backends.health;
     await db.run("ALTER TABLE backend_indexes RENAME TO away");

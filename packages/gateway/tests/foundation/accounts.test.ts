@@ -1,6 +1,7 @@
 import { describe, expect, spyOn, test } from "bun:test";
 import { ManualClock } from "@model-gateway/testing/clock.ts";
 import { onEachDatabase } from "@model-gateway/testing/databases.ts";
+import { inOneProcess } from "@model-gateway/testing/deployment.ts";
 import { bootGateway, PASSWORD, type TestGateway } from "@model-gateway/testing/gateway.ts";
 import { SignJWT, UnsecuredJWT } from "jose";
 
@@ -165,7 +166,8 @@ describe("login", () => {
       }
     }));
 
-  test("is limited per address and account, then per address, and opens again", async () => {
+  // Several processes count by a clock of their own.
+  inOneProcess("is limited per address and account, then per address, and opens again", async () => {
     const clock = new ManualClock();
     await withGateway({ overrides: { clock } }, async ({ call, rpc }) => {
       await rpc("auth.register", account("ada"));

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { connect } from "node:net";
 import { ManualClock } from "@model-gateway/testing/clock.ts";
+import { inOneProcess } from "@model-gateway/testing/deployment.ts";
 import { ADMIN_TOKEN, bootGateway, type TestGateway } from "@model-gateway/testing/gateway.ts";
 import { type HttpRequest, Reply, type StreamedReply } from "@model-gateway/wire/http";
 import { z } from "zod";
@@ -173,7 +174,7 @@ test("keep-alive comments come every 15 seconds", async () => {
   expect((await received.next()).value).toBe(": keep-alive");
 });
 
-test("a subscriber that does not read is cut off at a bounded buffer; the others go on", async () => {
+inOneProcess("a subscriber that does not read is cut off at a bounded buffer; the others go on", async () => {
   const session = crypto.randomUUID();
   const good = lines(await fetch(`${gateway.url}/api/rpc/events?session=${session}`));
   await good.next();

@@ -6,6 +6,7 @@ import { bootGateway, type TestGateway } from "@model-gateway/testing/gateway.ts
 import { until } from "@model-gateway/testing/until.ts";
 import { networkOf } from "@model-gateway/wire/server";
 
+/** Of each process. */
 const CONNECTIONS_MAX = 60;
 const SESSION = "00000000-0000-4000-8000-000000000000";
 const STREAM = `GET /api/rpc/events?session=${SESSION} HTTP/1.1\r\nhost: localhost\r\n\r\n`;
@@ -86,7 +87,7 @@ test("many addresses together have half of the connections, and those who are si
 
 test("an event stream of someone unknown ends when nobody opens its session for a minute", async () => {
   const clock = new ManualClock();
-  gateway = await bootGateway({ overrides: { clock }, deployment: null });
+  gateway = await bootGateway({ overrides: { clock } });
   const token = await gateway.signIn("ada");
   const idle = await hold(STREAM);
   const mine = await hold(
@@ -105,6 +106,7 @@ test("an event stream of someone unknown ends when nobody opens its session for 
     },
     body: JSON.stringify({ jsonrpc: "2.0", id: 1, method: "auth.me" }),
   });
+  await until("it hears the call", () => opened.received.includes("ada@example.com"));
   for (let i = 0; i < 6; i++) clock.advance(15_000);
   await until("the end is written", () => idle.received.endsWith("0\r\n\r\n"));
   for (const kept of [mine, opened]) expect(kept.received).not.toEndWith("0\r\n\r\n");

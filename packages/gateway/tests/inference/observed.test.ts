@@ -40,6 +40,7 @@ const upstream = Bun.serve({
 beforeAll(async () => {
   gateway = await bootGateway({
     config: { otlpEndpoint: `http://127.0.0.1:${collector.port}` },
+    // A scrape shows one instance, and has figures of workers apart.
     deployment: null,
   });
   ({ key } = await gateway.rpc("keys.create", { name: "k" }, await gateway.signIn("ada")));

@@ -1,4 +1,5 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
+import { until } from "@model-gateway/testing/until.ts";
 import { completion, politeHandler } from "@model-gateway/testing/upstream.ts";
 import { eventsOf } from "../support/backends.ts";
 import { bootInference, type InferenceBench } from "../support/inference.ts";
@@ -395,7 +396,7 @@ describe("models and health", () => {
   test("requests are counted", async () => {
     const before = (await bench.rpc("system.status")).requests_total;
     await bench.chat({});
-    expect((await bench.rpc("system.status")).requests_total).toBe(before + 1);
+    await until("it is", async () => (await bench.rpc("system.status")).requests_total === before + 1);
   });
 });
 

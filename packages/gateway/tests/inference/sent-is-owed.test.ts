@@ -3,6 +3,7 @@
  * Time stands still unless the vendor thinks, so both ends know to the millisecond how long it did.
  */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { everywhere } from "@model-gateway/testing/deployment.ts";
 import { ADMIN_TOKEN } from "@model-gateway/testing/gateway.ts";
 import { startRealtimeUpstream } from "@model-gateway/testing/realtime.ts";
 import { until } from "@model-gateway/testing/until.ts";
@@ -208,8 +209,9 @@ beforeAll(async () => {
     ADMIN_TOKEN,
   );
   bench.upstream.answer(vendor);
-  // Whole answers say how fast each model is.
-  for (const [path, body] of Object.values(VOICES)) await whole(path, body);
+  // Whole answers say how fast each model is, to the process that passes them on.
+  for (const [path, body] of Object.values(VOICES))
+    await everywhere(async () => (await whole(path, body)) !== null);
 });
 afterAll(async () => {
   await bench.stop();
@@ -504,8 +506,18 @@ describe("realtime", () => {
     const done = (status: string, usage?: Json) =>
       voice.emit({ type: "response.done", response: { id: "r", status, output: [], usage } });
     const told = () => ({ input_tokens: PROMPT_TOKENS, output_tokens: bill() });
-    return { socket, bill, done, told };
+    return { socket, types, bill, done, told };
   }
+
+  beforeAll(() =>
+    everywhere(async () => {
+      const { socket, types, done, told } = await session(who.key);
+      done("completed", told());
+      await until("it is done", () => types.includes("response.done"));
+      socket.close();
+      return true;
+    }),
+  );
 
   test.each(["whole", "left", "cancelled", "revoked", "cut"])("%s", async (ending) => {
     const before = await rowIds();

@@ -1,4 +1,5 @@
 import type { TestDatabase } from "@model-gateway/testing/databases.ts";
+import { everywhere } from "@model-gateway/testing/deployment.ts";
 import {
   ADMIN_TOKEN,
   type BootOptions,
@@ -90,12 +91,12 @@ export async function bootInference(
       const answer = await admin("POST", "/backends", body);
       if (!answer.ok) throw new Error(await answer.text());
       const { name } = (await answer.json()) as { name: string };
-      await until(`${name} is healthy`, async () => {
-        const { backends } = await bench.backends();
-        return backends.health.some(
-          (entry: { name: string; state: string }) => entry.name === name && entry.state === "Healthy",
-        );
-      });
+      const isRoutable = async () => {
+        const { health } = (await bench.backends()).backends;
+        const entry = health.find((each: { name: string }) => each.name === name);
+        return entry?.state === "Healthy" && entry.circuit.consecutive_failures === 0;
+      };
+      await until(`${name} is healthy`, () => everywhere(isRoutable));
     },
     async removeBackend(name) {
       const { health } = (await bench.backends()).backends as { health: { name: string; index: number }[] };

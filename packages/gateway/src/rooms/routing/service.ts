@@ -37,6 +37,8 @@ import { BackendStore, type SavedBackend, type StoredBackend, settingsOf } from 
 const CHANGED = "backends-changed";
 /** Message: JSON of a backend's name and what the probing instance found. */
 const PROBED = "backend-probed";
+/** Message: JSON of a backend's name and of the implausible usage that it reported. */
+const SUSPECTED = "backend-suspected";
 const BACKENDS_MAX = 1_000;
 /** How long a registration waits for the database. */
 const SAVED_WITHIN_MS = 500;
@@ -145,6 +147,11 @@ export class Routing {
         : null,
     });
     if (bus.shared) bus.subscribe(PROBED, (message) => this.#heard(message));
+    bus.subscribe(SUSPECTED, (message) => {
+      const { name, ...suspicion } = JSON.parse(message);
+      const entry = this.#find(name);
+      if (entry) entry.suspicion = { ...suspicion, count: (entry.suspicion?.count ?? 0) + 1 };
+    });
     bus.subscribe(CHANGED, () => void this.reload());
     bus.onGap(() => void this.reload());
   }
@@ -232,18 +239,15 @@ export class Routing {
   }
   /** A backend reported usage that its model cannot have had: it stays in use, and its operator is told. */
   suspect({ entry }: Route, problem: string, requestId: string): void {
-    const { clock, log } = this.options;
+    const { bus, clock, log } = this.options;
     const atMs = clock.now();
     const before = entry.suspicion;
-    entry.suspicion = { count: (before?.count ?? 0) + 1, problem, requestId, atMs };
+    const { name } = entry.config;
     this.suspicions++;
+    bus.publish(SUSPECTED, JSON.stringify({ name, problem, requestId, atMs }));
     if (before && atMs - before.atMs < SUSPICION_LOGGED_EVERY_MS) return;
-    log.warn("a backend reports implausible usage", {
-      backend: entry.config.name,
-      problem,
-      request_id: requestId,
-      times: entry.suspicion.count,
-    });
+    const times = (before?.count ?? 0) + 1;
+    log.warn("a backend reports implausible usage", { backend: name, problem, request_id: requestId, times });
   }
 
   backendNamed(name: string): Backend | null {
