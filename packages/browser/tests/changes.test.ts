@@ -31,6 +31,11 @@ const pages = {
     app.innerHTML = '<p>Static text</p><button onclick="n++; draw()">Count ' + n + '</button>' }; draw()</script>`,
   "/large": `<title>Large</title><button id="top" onclick="r1500.firstChild.data = 'Changed row '; document.body.append(Object.assign(document.createElement('p'), { textContent: 'At the end' }))">Change</button>
     <ul>${rows(2_000)}</ul>`,
+  "/endless": `<title>Endless</title><ul id="feed"></ul><button onclick="more()">More</button><script>let n = 0;
+    function more() { for (let i = 0; i < 40; i++) { n++; feed.insertAdjacentHTML('beforeend', '<li>Post number ' + n + ' <button>Like ' + n + '</button></li>') } } more()</script>`,
+  "/month": `<title>Month</title><button id="open" onclick="cal.hidden = !cal.hidden">Choose</button><div id="cal" hidden role="dialog" aria-label="May">
+    ${Array.from({ length: 31 }, (_, i) => `<button>May ${i + 1}</button>`).join("")}</div>`,
+  "/stars": `<title>Stars</title><div id="row"><i tabindex="0" class="star" onclick="this.classList.toggle('lit')">a</i><i class="star" tabindex="0">b</i></div>`,
   "/flood": `<title>Flood</title><button onclick="for (let i = 0; i < 3000; i++) document.body.append(Object.assign(document.createElement('p'), { textContent: 'Line number ' + i }))">Flood</button>`,
 };
 
@@ -123,6 +128,34 @@ onEachEngine("what changed", (engine) => {
     const flood = await tool.post("/click", { target: "button" });
     expect(flood.body.changes).toContain("Line number 1");
     expect([flood.body.changes.length < 3_500, flood.body.changes_cut]).toEqual([true, true]);
+  });
+
+  test("of what an endless list has loaded, the first, the last, and how to see the rest are told", async () => {
+    await open("/endless");
+    await tool.snapshot();
+    const { changes } = (await tool.post("/click", { target: "text=More" })).body;
+    expect(changes).toMatch(/Post number 41[\s\S]*35 more, see[\s\S]*Post number 80/);
+    expect([changes.includes("Post number 50"), changes.length < 700]).toEqual([false, true]);
+    const [, target, offset] = /"target":"(\w+)","offset":(\d+)/.exec(changes)!;
+    expect(await tool.snapshot(`?target=${target}&offset=${offset}`)).toMatch(
+      /Post number 45[\s\S]*Post number 79/,
+    );
+  });
+
+  test("a month that is shown again is not told again", async () => {
+    await open("/month");
+    expect(await changes("/click", { target: "#open" })).toContain("May 31");
+    await changes("/click", { target: "#open" });
+    expect(await changes("/click", { target: "#open" })).toBe(
+      '+ dialog "May":\n+   … 31 lines as told before, with the same refs',
+    );
+  });
+
+  test("what changes by its class alone is told", async () => {
+    await open("/stars");
+    expect(await changes("/click", { target: ".star" })).toBe(
+      '~ <i class="star lit">a</i>: only its class, which was "star"',
+    );
   });
 
   test("a snapshot of only what changed, or of only what holds a text", async () => {

@@ -3,6 +3,12 @@ import { onEachEngine } from "./engines.ts";
 import { type Site, startSite } from "./helpers.ts";
 import { McpClient } from "./mcp-client.ts";
 
+const table = (rows: number) =>
+  `<title>Table</title><table><tr><th>Order</th><th>Paid</th><th>Sum</th></tr>${Array.from({ length: rows }, (_, i) => `<tr><td>No. ${i}</td><td><button>Pay ${i}</button></td><td>${i} EUR</td></tr>`).join("")}</table>`;
+
+const list = (items: number) =>
+  `<title>List</title><ul>${"<li><a href='/x'>An item with some text in it</a></li>".repeat(items)}</ul>`;
+
 onEachEngine("the MCP server", (engine) => {
   let client: McpClient;
   let site: Site;
@@ -15,8 +21,11 @@ onEachEngine("the MCP server", (engine) => {
       "/next": `<title>Next page</title><p>next</p>`,
       "/popup": `<title>Popup</title><p>in the popup</p>`,
       "/opener": `<title>Opener</title><a href="/popup" target="_blank">Open</a>${"<button>Same</button>".repeat(3)}`,
-      "/frames": `<title>Frames</title>${'<iframe src="/list"></iframe>'.repeat(3)}`,
-      "/list": `<title>List</title><ul>${"<li><a href='/x'>An item with some text in it</a></li>".repeat(3_000)}</ul>`,
+      "/frames": `<title>Frames</title>${'<iframe src="/part"></iframe>'.repeat(3)}`,
+      "/table": table(20),
+      "/ledger": table(2_000),
+      "/list": list(3_000),
+      "/part": list(500),
     });
     client = new McpClient([], engine.env);
     await client.initialize();
@@ -140,6 +149,16 @@ onEachEngine("the MCP server", (engine) => {
     const [, target, offset] = /target\W+(e\d+)\W+offset\W+(\d+)/.exec(text)!;
     const more = await client.call("browser_snapshot", { target, offset: Number(offset) });
     expect(more.text).toContain("An item with some text in it");
+  });
+
+  test("a table that comes along has a line for each row; twenty are whole, of 2,000 it is the head and the number", async () => {
+    const small = (await client.call("browser_navigate", { url: `${site.url}/table` })).text;
+    expect(small).toMatch(/row "Order \| Paid \| Sum" \[ref=e\d+\]\n/);
+    expect(small).toMatch(/row "No\. 19 \| … \| 19 EUR" \[ref=e\d+\]:\n\s+- button "Pay 19" \[ref=e\d+\]\n/);
+    expect(small.length).toBeLessThan(2_500);
+    const { text } = await client.call("browser_navigate", { url: `${site.url}/ledger` });
+    expect(text).toMatch(/No\. 8[\s\S]*\d+ more not shown, see browser_snapshot/);
+    expect(text.length).toBeLessThan(2_000);
   });
 
   test("no result exceeds the budget", async () => {

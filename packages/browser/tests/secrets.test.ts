@@ -93,6 +93,13 @@ describe("secrets", () => {
     expect(await tool.evaluate("pass.value.length")).toBe(value.length);
   }, 30_000);
 
+  test("are typed as a whole though key by key was asked for", async () => {
+    await tool.post("/navigate", { url: site.url });
+    await tool.evaluate("window.parts = []; user.addEventListener('input', () => parts.push(user.value))");
+    await tool.post("/type", { target: "#user", text: "{{secret:login}}", slowly: true });
+    expect(await tool.evaluate("[parts.length, user.value.length]")).toEqual([1, value.length]);
+  });
+
   test("are dots in pictures, also where the page shows them as text", async () => {
     const picture = async (name: string) => {
       await tool.post("/type", { target: "#user", text: `{{secret:${name}}}` });

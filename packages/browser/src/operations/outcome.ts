@@ -79,7 +79,8 @@ export async function present(result: z.output<typeof Outcome>, context: Context
     return { ...(await activePage(context)), result: notes.join("\n"), ...traceLog(result.trace) };
   if (result.changes === "" && !result.still_loading)
     notes.push(`Done; nothing changed ${comparedWith(result.changes_partial)}.`);
-  const more = result.changes_cut ? "\n… more changed; take a snapshot" : "";
+  const isCut = result.changes_cut && !result.changes.includes("see browser_snapshot");
+  const more = isCut ? "\n… more changed; take a snapshot" : "";
   return {
     page: { ...result, isNews: false },
     result: notes.join("\n"),

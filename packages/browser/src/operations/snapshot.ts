@@ -13,25 +13,20 @@ import { QueryTimeoutMs, queryFlag, queryInt, Target } from "./schemas.ts";
 const readTimeoutMs = 10_000;
 /** What comes along with another result is not waited for as long as what was asked for. */
 const inlineMsMax = 5_000;
-/** Of a page that is too large for one result, the beginning, and how to go on. */
-const headCharsMax = 5_000;
+/** Of a page that nobody asked to see, so much comes along, and how to go on: a table of twenty rows is whole. */
+const inlineCharsMax = 4_000;
 const depthMax = 1_000;
 const offsetMax = 1_000_000_000;
 const waitMsMax = 600_000;
-const wholePage = { target: null, offset: 0, depth: 0, boxes: false, find: null };
+const wholePage = { target: null, offset: 0, depth: 0, boxes: false, find: null, terse: true };
 
 /** The snapshot that comes along with another result; a page that cannot be read must not spoil that result. */
 export async function inlineSnapshot({ browser, session, deadline }: Context): Promise<string | undefined> {
   const running = await browser();
   const page = await running.page();
-  const charsMax = session.contentCharsMax;
+  const charsMax = Math.min(inlineCharsMax, session.contentCharsMax);
   try {
-    const inTime = deadline.within(inlineMsMax);
-    const { yaml, truncated } = await snapshot(page, { ...wholePage, charsMax }, inTime);
-    if (!truncated || charsMax <= headCharsMax) return yaml;
-    // With a depth, so that the larger one stays what the page is compared with.
-    const head = { ...wholePage, depth: depthMax, charsMax: headCharsMax };
-    return (await snapshot(page, head, inTime)).yaml;
+    return (await snapshot(page, { ...wholePage, charsMax }, deadline.within(inlineMsMax))).yaml;
   } catch (error) {
     if (error instanceof ToolError && error.code === "timeout") running.recover(page);
     return undefined;
@@ -172,6 +167,7 @@ export const a11yOperation = defineOperation({
             depth,
             boxes,
             find: find ?? null,
+            terse: false,
             charsMax: Math.floor(charsMax),
           }));
     const { network } = browser;

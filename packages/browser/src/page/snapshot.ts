@@ -15,6 +15,8 @@ export interface SnapshotOptions {
   depth: number;
   boxes: boolean;
   charsMax: number;
+  /** It comes along with another result. */
+  terse: boolean;
   /** Only branches that hold this text. */
   find: string | null;
 }
@@ -65,6 +67,7 @@ async function frameSnapshot(
           offset: request.offset,
           depthMax: request.depth,
           boxes: request.boxes,
+          terse: request.terse,
           indentChars: request.indentChars,
           find: request.find,
           charsMax: hasFrames ? Math.floor(request.charsMax * ownShare) : request.charsMax,

@@ -178,8 +178,10 @@ async function readBack(
   return { value: kind.isSecret && value ? secretMask : value, after };
 }
 
-export async function type(page: Page, given: TypeOptions, deadline: Deadline): Promise<ActionResult> {
+export async function type(page: Page, asked: TypeOptions, deadline: Deadline): Promise<ActionResult> {
   const before = await stateBefore(page, deadline);
+  // Key by key the page could show a part of a secret, which nothing would recognise.
+  const given = { ...asked, slowly: asked.slowly && !page.secrets.areIn(asked.text) };
   const { target, submit } = given;
   const field =
     target === null ? await findFocus(page, deadline) : await findTarget(page, target, given, deadline);

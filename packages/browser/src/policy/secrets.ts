@@ -57,6 +57,10 @@ export class Secrets {
     );
   }
 
+  areIn(text: string): boolean {
+    return this.#byName.size > 0 && text.search(mention) !== -1;
+  }
+
   /** The text with its secrets, for a document at this address. */
   fill(text: string, address: string): string {
     if (this.#byName.size === 0) return text;

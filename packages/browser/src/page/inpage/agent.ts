@@ -131,10 +131,11 @@ function createAgent(
   const momentary = made.createMomentary({ dom, page });
   const looks = made.createLooks({ tree, distiller });
   const pairing = made.createPairing(passRef);
-  const comparison = made.createCompare({ dom, looks, pairing, renderer, momentary });
+  const comparison = made.createCompare({ dom, brief, looks, pairing, renderer, momentary });
   const changeLog = made.createChanges({ dom, looks, comparison, momentary });
   const timers = made.createTimers(pageSecret);
   const reactionMsMax = 500;
+  const terseWidening = 6;
   /** A page that changes all the time is not compared more often than this. */
   const compareMsEach = 40;
   /** What the page does within this time of an action's beginning is taken as done by its listeners. */
@@ -192,21 +193,31 @@ function createAgent(
         return { ...nothing, ...where, found: request.target === null, lastRef, isSmall: true };
       }
       const shortestLine = 28;
-      // To find something, more is looked at than is shown.
-      const searched = request.charsMax * (request.find === null ? 1 : prune.widening);
-      const charsMax = searched * 1.2;
-      const top = tree.build(root, {
-        offset: request.offset,
-        charsMax,
-        childrenMax: Math.ceil(searched / shortestLine),
-        isTarget: request.target !== null,
-        looks: request.boxes,
-      });
-      distiller.distill(top, request.depthMax);
+      const gathered = (shownCharsMax: number) => {
+        const top = tree.build(root, {
+          offset: request.offset,
+          charsMax: shownCharsMax * 1.2,
+          childrenMax: Math.ceil(shownCharsMax / shortestLine),
+          isTarget: request.target !== null,
+          looks: request.boxes,
+        });
+        distiller.distill(top, request.depthMax);
+        return top;
+      };
+      // To find something, or to compare with it later, more is looked at than is shown.
+      const widening = request.find !== null ? prune.widening : request.terse ? terseWidening : 1;
+      const wideCharsMax = request.charsMax * widening;
+      const top = gathered(wideCharsMax);
       if (request.find !== null) prune.keepMatching(top, request.find);
-      const rendered = renderer.render(top, request);
       const isPart = request.target !== null || request.find !== null || request.boxes;
-      if (!isPart && request.offset + request.depthMax === 0) changeLog.remember(top, charsMax);
+      if (!isPart && request.offset + request.depthMax === 0) changeLog.remember(top, wideCharsMax * 1.2);
+      const wide = renderer.render(top, {
+        ...request,
+        charsMax: request.terse ? wideCharsMax : request.charsMax,
+      });
+      // What is too large is gathered again, so that each part of the page has its share.
+      const rendered =
+        wide.chars > request.charsMax ? renderer.render(gathered(request.charsMax), request) : wide;
       dom.resetCaches();
       return {
         ...rendered,

@@ -36,6 +36,9 @@ export function createChanges({ dom, looks, comparison, momentary }: ChangeTools
   /** Of a page that has changed since the last report: what it was like before the action. */
   let atBegin: Look | null = null;
   let changesAtReport = 0;
+  /** What results have told as new, and what the last one has, which may still be told with more. */
+  const toldBefore = new WeakMap<Element, string>();
+  let toldLast: Difference["news"] = new Map();
   /** A look at the page that was taken ahead of time, and the state of the page that it is of. */
   let ahead: { now: Look; difference: Difference; state: string; charsMax: number } | null = null;
 
@@ -65,6 +68,7 @@ export function createChanges({ dom, looks, comparison, momentary }: ChangeTools
   /** Before an action: without something to compare with, the page is looked at now. */
   function prepare(): void {
     momentary.watch();
+    for (const [element, text] of toldLast) toldBefore.set(element, text);
     const isChanged = momentary.changesSoFar() !== changesAtReport;
     atBegin = isChanged || !last ? lookNow() : null;
     last ??= atBegin;
@@ -83,7 +87,7 @@ export function createChanges({ dom, looks, comparison, momentary }: ChangeTools
 
   function look(old: Look, charsMax: number): { now: Look; difference: Difference } {
     const now = lookNow();
-    const difference = comparison.compare(old, now, charsMax);
+    const difference = comparison.compare(old, now, charsMax, toldBefore);
     dom.resetCaches();
     return { now, difference };
   }
@@ -121,6 +125,7 @@ export function createChanges({ dom, looks, comparison, momentary }: ChangeTools
     last = now;
     changesAtReport = momentary.changesSoFar();
     const { lines, truncated, told } = difference;
+    toldLast = difference.news;
     const isPartial = now.isPartial || old.isPartial;
     const changes = {
       lines,

@@ -1,4 +1,5 @@
 /** The difference of two looks, as lines of the snapshot: `+` new, `~` changed, `-` gone. */
+import type { Brief } from "./brief.ts";
 import type { AriaNode } from "./describe.ts";
 import type { Dom } from "./dom.ts";
 import type { Look, Looks, Part } from "./looks.ts";
@@ -12,25 +13,38 @@ export interface Difference {
   truncated: boolean;
   /** What the lines are about; null for the page itself. */
   told: Set<Element | null>;
+  /** The lines of what is new, where there are many. */
+  news: Map<Element, string>;
 }
 
 interface CompareTools {
   dom: Dom;
+  brief: Brief;
   looks: Looks;
   pairing: Pairing;
   renderer: Render;
   momentary: Momentary;
 }
 
-export function createCompare({ dom, looks, pairing, renderer, momentary }: CompareTools) {
+export function createCompare({ dom, brief, looks, pairing, renderer, momentary }: CompareTools) {
   const lineCharsMin = 60;
   const removedMax = 8;
   const removedCharsMax = 80;
   const elsewhereMax = 5;
   const elsewhereCharsMax = 600;
   const childrenShownMax = 30;
+  /** Of more new parts in a row, with more text than this, the first ones and the last one are told. */
+  const runMax = 12;
+  const runCharsMax = 1_500;
+  const runShown = 4;
+  /** What was told with more than this is not told again as long as it is the same. */
+  const againCharsMax = 400;
+  const restyledMax = 3;
 
   const { textsOf, textOf, wordsOf, says } = looks;
+  /** About how many characters its lines will take. */
+  const sizeOf = (part: Part): number =>
+    part.parts.reduce((sum, each) => sum + sizeOf(each), lineCharsMin / 2 + wordsOf(part).join().length);
 
   const withChildren = (node: AriaNode, children: AriaNode["children"]): AriaNode => ({
     ...node,
@@ -51,9 +65,10 @@ export function createCompare({ dom, looks, pairing, renderer, momentary }: Comp
   const textNode = (node: AriaNode, text: string) =>
     withChildren({ ...node, role: "text", ref: null, name: "" }, [{ index: 0, node: text }]);
 
-  function compare(old: Look, now: Look, charsMax: number): Difference {
+  function compare(old: Look, now: Look, charsMax: number, toldBefore: WeakMap<Element, string>): Difference {
     const lines: string[] = [];
     const told = new Set<Element | null>();
+    const news: Difference["news"] = new Map();
     let left = charsMax;
     let truncated = false;
     const pairs = pairing.pair(old, now);
@@ -69,11 +84,24 @@ export function createCompare({ dom, looks, pairing, renderer, momentary }: Comp
         truncated = true;
         return;
       }
-      const options = { charsMax: Math.min(left, limit), depthMax: 0, boxes: false, indentChars: 2 };
+      const options = {
+        charsMax: Math.min(left, limit),
+        depthMax: 0,
+        boxes: false,
+        terse: true,
+        indentChars: 2,
+      };
       const rendered = renderer.render(around(now.top.node, [node]), options);
       truncated ||= rendered.truncated;
-      for (const line of rendered.lines) lines.push(`${sign} ${line.replace(/^( *)- /, "$1")}`);
-      left -= rendered.chars;
+      const own = rendered.lines.map((line) => `${sign} ${line.replace(/^( *)- /, "$1")}`);
+      const text = own.join("\n");
+      if (sign === "+" && part.element && text.length > againCharsMax) {
+        news.set(part.element, text);
+        if (toldBefore.get(part.element) === text)
+          own.splice(1, own.length, `+   … ${own.length - 1} lines as told before, with the same refs`);
+      }
+      lines.push(...own);
+      left -= own.join("\n").length;
     }
 
     /** Whether parts that were there before are in their old order, and none has come from elsewhere. */
@@ -106,20 +134,48 @@ export function createCompare({ dom, looks, pairing, renderer, momentary }: Comp
       for (const text of before) if (!after.has(text)) emit("-", part, textNode(part.node, text));
     }
 
+    const isFresh = (part: Part) => !pairs.has(part) && !holding.has(part);
+    /** In a part of a large page, what moves up into that part is not new. */
+    const isNews = (part: Part) => isFresh(part) && (!old.isPartial || momentary.isTouched(part.element!));
+
+    /** What came in one place; of what an endless list has loaded, as much as tells what it is. */
+    function tellNews(parent: Part, run: Part[]): void {
+      const isLong = run.length > runMax && run.reduce((sum, part) => sum + sizeOf(part), 0) > runCharsMax;
+      const head = isLong ? run.slice(0, runShown) : run;
+      for (const part of head) emit("+", part, part.node);
+      if (!isLong) return;
+      truncated = true;
+      const offset = parent.node.children.find(({ node }) => node === run[runShown]!.node)?.index;
+      const call = parent.node.ref && JSON.stringify({ target: parent.node.ref, offset });
+      lines.push(`+ … ${run.length - runShown - 1} more${call ? `, see browser_snapshot ${call}` : ""}`);
+      emit("+", run.at(-1)!, run.at(-1)!.node);
+    }
+
+    function visitParts(parent: Part): void {
+      let run: Part[] = [];
+      const flush = () => {
+        if (run.length > 0) tellNews(parent, run);
+        run = [];
+      };
+      for (const part of parent.parts) {
+        if (isNews(part)) run.push(part);
+        else {
+          flush();
+          if (!isFresh(part)) visit(part);
+        }
+      }
+      flush();
+    }
+
     function visit(part: Part): void {
       const was = pairs.get(part);
-      if (!was && !holding.has(part)) {
-        // In a part of a large page, what moves up into that part is not new.
-        if (!old.isPartial || momentary.isTouched(part.element!)) emit("+", part, part.node);
-        return;
-      }
       if (!was && says(part)) emit("+", part, alone(part.node));
       if (was && was.own !== part.own) tellOwn(part, was);
       if (was && !isInOrder(part, was)) {
         const shown = part.parts.slice(0, childrenShownMax).map(({ node }) => alone(node));
         emit("~", part, around(part.node, shown));
       }
-      for (const each of part.parts) visit(each);
+      visitParts(part);
     }
 
     let words: string | null = null;
@@ -195,11 +251,26 @@ export function createCompare({ dom, looks, pairing, renderer, momentary }: Comp
       }
     }
 
+    /** What can only be seen: a tile that is marked, a star that is lit. */
+    function tellRestyled(): void {
+      const restyled = [...now.classes].filter(
+        ([element, name]) =>
+          old.classes.has(element) && old.classes.get(element) !== name && dom.boxOf(element).visible,
+      );
+      for (const [element] of restyled.slice(0, restyledMax))
+        lines.push(
+          `~ ${brief(element)}: only its class, which was ${JSON.stringify(old.classes.get(element))}`,
+        );
+      if (restyled.length > restyledMax)
+        lines.push(`~ … ${restyled.length - restyledMax} more have another class`);
+    }
+
     visit(now.top);
     tellGone();
     if (now.isPartial) tellElsewhere();
     else if (lines.length === 0) tellOverlooked();
-    return { lines, truncated, told };
+    if (lines.length === 0) tellRestyled();
+    return { lines, truncated, told, news };
   }
 
   return { compare };

@@ -14,6 +14,8 @@ export interface SnapshotRequest {
   charsMax: number;
   depthMax: number;
   boxes: boolean;
+  /** It comes along with another result. */
+  terse: boolean;
   indentChars: number;
   /** Only branches that hold this text. */
   find: string | null;

@@ -22,11 +22,15 @@ export interface Look {
   isPartial: boolean;
   /** Of a page that is too large, what its fields hold: no mutation tells of that. */
   values: Map<Element, string>;
+  /** By which the page may show what no text tells. */
+  classes: Map<Element, string>;
 }
 
 export function createLooks({ tree, distiller }: { tree: Tree; distiller: Distiller }) {
   const shortestLine = 28;
   const fieldsMax = 5_000;
+  const classesMax = 1_000;
+  const classCharsMax = 100;
 
   const textsOf = (node: AriaNode) => node.children.filter((child) => typeof child.node === "string");
 
@@ -52,7 +56,18 @@ export function createLooks({ tree, distiller }: { tree: Tree; distiller: Distil
       return part;
     };
     const all = add(top, null, null);
-    return { top: all, byElement, charsMax, isPartial, values: isPartial ? valuesOfFields() : new Map() };
+    const values = isPartial ? valuesOfFields() : new Map<Element, string>();
+    return { top: all, byElement, charsMax, isPartial, values, classes: classesNow() };
+  }
+
+  function classesNow(): Map<Element, string> {
+    const elements = document.body?.getElementsByTagName("*") ?? [];
+    const classes = new Map<Element, string>();
+    // A form with a control called getAttribute answers with that control.
+    const read = Element.prototype.getAttribute;
+    for (let i = 0; i < elements.length && i < classesMax; i++)
+      classes.set(elements[i]!, read.call(elements[i]!, "class")?.slice(0, classCharsMax) ?? "");
+    return classes;
   }
 
   function valuesOfFields(): Map<Element, string> {

@@ -7,6 +7,8 @@ export interface RenderOptions {
   /** 0: no limit. */
   depthMax: number;
   boxes: boolean;
+  /** Nobody asked for it: plain cells share a line, and of a long list only the beginning is shown. */
+  terse: boolean;
   /** What each line grows by when it is put into the lines of the document around this one. */
   indentChars: number;
 }
@@ -42,13 +44,21 @@ interface Limits {
   /** Writing stops once the result is past this; it does not fit then anyway. */
   chars: number;
   indent: number;
+  terse: boolean;
 }
+
+/** How a node is written. */
+type Manner = Pick<RenderOptions, "boxes" | "terse">;
 
 export function createRender(refFor: (element: Element) => string, { asKey, asValue }: Yaml) {
   const nameCharsMax = 900;
   /** A cut text keeps at least its beginning, and a cut list at least its first members. */
   const textCharsWhenCut = 300;
   const childrenWhenDeep = 6;
+  /** Of a list that nobody asked for and that has more members than this, so many are shown. */
+  const membersWhole = 24;
+  const membersShown = 10;
+  const plainlyClickable = /^(button|link|menuitem|option|tab)$/;
 
   /** What the lines around a node have said already and need not be repeated in its own. */
   interface Around {
@@ -56,7 +66,7 @@ export function createRender(refFor: (element: Element) => string, { asKey, asVa
     isInert: boolean;
   }
 
-  function headOf(node: AriaNode, around: Around, boxes: boolean): string {
+  function headOf(node: AriaNode, around: Around, { boxes, terse }: Manner): string {
     const { states, marks } = node;
     let key = node.role;
     if (node.name && node.name.length <= nameCharsMax) key += ` ${JSON.stringify(node.name)}`;
@@ -79,7 +89,8 @@ export function createRender(refFor: (element: Element) => string, { asKey, asVa
     if (node.ref) {
       flag("ref", node.ref);
       flag("clickable", marks.clickable);
-      if (!around.isPointer && node.box.cursor === "pointer") key += " [cursor=pointer]";
+      const isPointer = !around.isPointer && node.box.cursor === "pointer";
+      if (isPointer && !(terse && plainlyClickable.test(node.role))) key += " [cursor=pointer]";
     }
     if (boxes) {
       const rect = node.element.getBoundingClientRect();
@@ -88,7 +99,38 @@ export function createRender(refFor: (element: Element) => string, { asKey, asVa
     return asKey(key);
   }
 
-  function toPiece(node: AriaNode, around: Around, boxes: boolean): Piece {
+  /** A cell with nothing to it but its place in the row. */
+  const isBareCell = ({ role, ref, box, states, isKept, active, unseen, hint, isAriaHidden }: AriaNode) =>
+    /^(cell|columnheader|rowheader)$/.test(role) &&
+    !(isKept || active || unseen || hint || isAriaHidden || (ref && box.cursor === "pointer")) &&
+    Object.values(states).every((state) => !state);
+
+  /** Of a cell that holds only text; null for another. */
+  function textOfCell(node: AriaNode): string | null {
+    const [first, ...rest] = node.children.map((child) => child.node);
+    if (!isBareCell(node) || rest.length > 0 || typeof first === "object") return null;
+    return [node.name, first].filter(Boolean).join(" ");
+  }
+
+  /** A row whose name is the texts of its cells; what else is in them follows without its cell. */
+  function folded(row: AriaNode): AriaNode {
+    const texts: string[] = [];
+    const children: AriaNode["children"] = [];
+    for (const child of row.children) {
+      const text = typeof child.node === "string" ? child.node : textOfCell(child.node);
+      texts.push(text ?? "…");
+      if (text !== null || typeof child.node === "string") continue;
+      if (isBareCell(child.node) && !child.node.name)
+        children.push(...child.node.children.map(({ node }) => ({ index: child.index, node })));
+      else children.push(child);
+    }
+    while (texts.at(-1) === "…" || texts.at(-1) === "") texts.pop();
+    const name = texts.join(" | ");
+    return row.name || name.length > nameCharsMax ? row : { ...row, name, children };
+  }
+
+  function toPiece(given: AriaNode, around: Around, manner: Manner): Piece {
+    const node = manner.terse && given.role === "row" ? folded(given) : given;
     const children = node.children.map((child) => child.node);
     const only = children.length === 1 && typeof children[0] === "string" ? children[0] : null;
     const inside: Around = {
@@ -100,17 +142,19 @@ export function createRender(refFor: (element: Element) => string, { asKey, asVa
     if (node.placeholder !== undefined) properties.push(`- /placeholder: ${asValue(node.placeholder)}`);
     if (node.hint !== undefined) properties.push(`- /hint: ${asValue(node.hint)}`);
     return {
-      head: headOf(node, around, boxes),
+      head: headOf(node, around, manner),
       text: only,
       properties,
       children:
         only === null
-          ? children.map((child) => (typeof child === "string" ? child : toPiece(child, inside, boxes)))
+          ? children.map((child) => (typeof child === "string" ? child : toPiece(child, inside, manner)))
           : [],
       indexes: node.children.map((child) => child.index),
       node,
     };
   }
+
+  const roleOf = (piece: Piece | string) => (typeof piece === "string" ? null : piece.node.role);
 
   function cutText(text: string, max: number): string {
     if (text.length <= max) return text;
@@ -140,8 +184,15 @@ export function createRender(refFor: (element: Element) => string, { asKey, asVa
       );
     };
 
+    /** Many of a kind, with more to each of them than a line. */
+    const isLongList = ({ children }: Piece) =>
+      children.length > membersWhole &&
+      children.every((child) => typeof child !== "string" && child.node.role === roleOf(children[0]!)) &&
+      children.some((child) => typeof child !== "string" && child.children.length > 0);
+
     const visitChildren = (piece: Piece, depth: number) => {
-      const shown = Math.min(piece.children.length, limits.children);
+      const most = limits.terse && isLongList(piece) ? membersShown : limits.children;
+      const shown = Math.min(piece.children.length, limits.children, most);
       for (const child of piece.children.slice(0, shown)) visit(child, depth);
       const left = piece.children.length - shown;
       const { unseen } = piece.node;
@@ -194,23 +245,23 @@ export function createRender(refFor: (element: Element) => string, { asKey, asVa
   }
 
   function render(top: AriaNode, options: RenderOptions): Rendered {
-    const { charsMax, boxes, indentChars: indent } = options;
+    const { charsMax, terse, indentChars: indent } = options;
     const chars = charsMax;
     const pieces = top.children.map((child) =>
       typeof child.node === "string"
         ? child.node
-        : toPiece(child.node, { isPointer: false, isInert: false }, boxes),
+        : toPiece(child.node, { isPointer: false, isInert: false }, options),
     );
     const unlimited = 1_000_000_000;
     const depth = options.depthMax > 0 ? options.depthMax : unlimited;
-    const whole = write(pieces, { children: unlimited, depth, text: unlimited, chars, indent });
+    const whole = write(pieces, { children: unlimited, depth, text: unlimited, chars, indent, terse });
     if (whole.chars <= charsMax) return whole;
-    const texts = write(pieces, { children: unlimited, depth, text: textCharsWhenCut, chars, indent });
+    const texts = write(pieces, { children: unlimited, depth, text: textCharsWhenCut, chars, indent, terse });
     if (texts.chars <= charsMax) return texts;
     const byChildren = largestFitting(
       3,
       2_000,
-      (children) => write(pieces, { children, depth, text: textCharsWhenCut, chars, indent }),
+      (children) => write(pieces, { children, depth, text: textCharsWhenCut, chars, indent, terse }),
       charsMax,
     );
     if (byChildren) return byChildren;
@@ -218,11 +269,18 @@ export function createRender(refFor: (element: Element) => string, { asKey, asVa
       1,
       Math.min(depth, 200),
       (level) =>
-        write(pieces, { children: childrenWhenDeep, depth: level, text: textCharsWhenCut, chars, indent }),
+        write(pieces, {
+          children: childrenWhenDeep,
+          depth: level,
+          text: textCharsWhenCut,
+          chars,
+          indent,
+          terse,
+        }),
       charsMax,
     );
     if (byDepth) return byDepth;
-    return cutLines(write(pieces, { children: 3, depth: 1, text: 80, chars, indent }), options);
+    return cutLines(write(pieces, { children: 3, depth: 1, text: 80, chars, indent, terse }), options);
   }
 
   function cutLines(rendered: Rendered, { charsMax, indentChars }: RenderOptions): Rendered {
