@@ -4,7 +4,7 @@ import { dirname, join } from "node:path";
 import { type Client, createClient, type Fetch, type Session, type TokenStore } from "@model-gateway/client";
 import manifest from "../package.json" with { type: "json" };
 import { CliError, UsageError } from "./command.ts";
-import type { Env } from "./secrets.ts";
+import { type Env, readSecret } from "./secrets.ts";
 
 export interface ConnectionOptions {
   url: string | null;
@@ -36,6 +36,7 @@ export class Connection {
   readonly key: string | null;
   readonly adminToken: string | null;
   readonly #file: string;
+  readonly #env: Env;
   #client: Client | null = null;
 
   constructor({ url, key, adminToken, env }: ConnectionOptions) {
@@ -46,6 +47,7 @@ export class Connection {
       throw new UsageError(`${this.url} is not an address; it begins with http:// or https://`);
     this.key = key;
     this.adminToken = adminToken;
+    this.#env = env;
   }
 
   get client(): Client {
@@ -59,10 +61,13 @@ export class Connection {
     return this.#client;
   }
 
-  /** The client, once it is clear that somebody is signed in. */
+  /** The client, once it is clear that somebody is signed in; where nobody can type, by the environment. */
   async signedIn(): Promise<Client> {
-    if (!(await this.client.ready()))
-      throw new CliError(`not signed in at ${this.url}; run: model-gateway login`);
+    if (await this.client.ready()) return this.client;
+    const email = this.#env.MODEL_GATEWAY_EMAIL;
+    const password = readSecret("password", {}, this.#env);
+    if (email && password !== null) await this.client.signIn({ email, password });
+    else throw new CliError(`not signed in at ${this.url}; run: model-gateway login`);
     return this.client;
   }
 

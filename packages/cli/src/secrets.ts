@@ -6,6 +6,7 @@ export type Env = Readonly<Record<string, string | undefined>>;
 /** Secrets and the variables that they come from; each also comes from a file, named by `--<option>-file`. */
 const VARIABLES = {
   key: "MODEL_GATEWAY_KEY",
+  password: "MODEL_GATEWAY_PASSWORD",
   "admin-token": "SERVICE_ADMIN_TOKEN",
   "backend-key": "MODEL_GATEWAY_BACKEND_KEY",
   "backend-headers": "MODEL_GATEWAY_BACKEND_HEADERS",
@@ -31,7 +32,7 @@ export function readSecret(name: SecretName, options: Invocation["options"], env
   return file ? contentOf(file, `${variable}_FILE`) : null;
 }
 
-function contentOf(file: string, source: string): string {
+export function contentOf(file: string, source: string): string {
   let content: string;
   try {
     content = readFileSync(file, "utf8").trim();

@@ -2202,6 +2202,7 @@ export interface Methods {
       fields?: string[] | null;
       /** Calls that it takes at once, e.g. the slots of llama.cpp; more wait in a bounded queue */
       concurrency?: number;
+      enabled?: boolean;
       /** As a test has answered; left out: it is tested, null: it is not */
       seen?: {
         dialects: ("chat" | "responses" | "messages" | "gemini")[];
@@ -2861,6 +2862,12 @@ export interface Methods {
       next_cursor: string | null;
     };
   };
+  /** Send a test alert by mail and to the webhook, as far as they are set. */
+  "alerts.test": {
+    auth: "admin";
+    params: Record<string, never>;
+    result: { to: "webhook" | "mail"; ok: boolean; detail: string | null }[];
+  };
   /** The last hour: outcomes by minute, first tokens, probes of backends, latest failures. */
   "system.activity": {
     auth: "admin";
@@ -2933,6 +2940,30 @@ export interface Methods {
     result: {
       /** Name of the backend */
       name: string;
+    };
+  };
+  /** The configuration, what another would change, and what is wrong with that; nothing is written. */
+  "config.check": {
+    auth: "admin";
+    params: {
+      /** Entries by section, as `model-gateway apply` takes them, with their secrets */
+      configuration: Record<string, unknown[]>;
+    };
+    result: {
+      /** What there is; `secrets` of a backend names the fields whose values are not shown */
+      present: Record<string, Record<string, unknown>[]>;
+      problems: {
+        /** Section, number of the entry, field */
+        path: (string | number)[];
+        message: string;
+      }[];
+      changes: {
+        section: string;
+        /** Number of the entry */
+        at: number;
+        /** Those that would change */
+        fields: string[];
+      }[];
     };
   };
   /** Look for well-known model servers on the service's own machine. */
@@ -3094,8 +3125,10 @@ export const METHOD_AUTH: { readonly [M in keyof Methods]: Methods[M]["auth"] } 
   "agents.status": "admin",
   "agents.stop": "admin",
   "audit.list": "admin",
+  "alerts.test": "admin",
   "system.activity": "admin",
   "backends.adopt": "admin",
+  "config.check": "admin",
   "backends.detect": "admin",
   "system.probe": "anonymous_socket",
   "system.status": "public",

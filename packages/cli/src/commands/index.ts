@@ -4,6 +4,7 @@ import { doctor } from "../service/doctor/command.ts";
 import { migrate } from "../service/migrate.ts";
 import { serve } from "../service/serve.ts";
 import { agents } from "./agents.ts";
+import { apply, exportConfig } from "./apply.ts";
 import { backends, models } from "./backends.ts";
 import { chat } from "./chat.ts";
 import { completionFor } from "./completion.ts";
@@ -63,6 +64,8 @@ export const COMMANDS: readonly Command[] = [
   groups,
   ledger,
   agents,
+  apply,
+  exportConfig,
   migrate,
   backup,
   restore,

@@ -9,6 +9,8 @@ const READERS: Record<string, readonly string[]> = {
   Operators: [
     "install",
     "operators-guide",
+    "configuration",
+    "alerts",
     "oidc",
     "backends",
     "agent-node",

@@ -15,7 +15,7 @@ export interface AuditEntry {
 
 /** Methods whose names say that they only read. */
 const READS =
-  /\.(list|get|show|status|me|self|types|addresses|activity|query|records|series|stats|watch|balance|detect|test|probe)$|^billing\.plan$/;
+  /\.(list|get|show|status|me|self|types|addresses|activity|query|records|series|stats|watch|balance|detect|test|probe|check)$|^billing\.plan$/;
 
 export const leavesEntry = ({ name, audit }: { name: string; audit?: false }): boolean =>
   audit !== false && !READS.test(name);

@@ -65,6 +65,34 @@ function withoutNulls(schema: z.ZodType, value: unknown): unknown {
   return entries.some(isLeftOut) ? Object.fromEntries(entries.filter((entry) => !isLeftOut(entry))) : value;
 }
 
+export interface Problem {
+  path: (string | number)[];
+  message: string;
+}
+
+/** Members that the schema has dropped: it does not know them. */
+function unknownIn(given: unknown, known: unknown, path: Problem["path"] = []): Problem[] {
+  if (Array.isArray(given) && Array.isArray(known))
+    return given.flatMap((each, at) => unknownIn(each, known[at], [...path, at]));
+  if (!isObject(given) || !isObject(known)) return [];
+  return Object.keys(given).flatMap((name) => {
+    if (Object.hasOwn(known, name)) return unknownIn(given[name], known[name], [...path, name]);
+    return given[name] === null ? [] : { path: [...path, name], message: "is not a field" };
+  });
+}
+
+/** Everything that is wrong with a value, each with its place, where calls would only ignore an unknown field. */
+export function inspect<S extends z.ZodType>(
+  schema: S,
+  value: unknown,
+): { value: z.output<S>; problems: null } | { value: null; problems: Problem[] } {
+  const { success, data, error } = schema.safeParse(withoutNulls(schema, value));
+  const problems = success
+    ? unknownIn(value, data)
+    : error.issues.map((issue) => ({ path: issue.path as Problem["path"], message: boundInWords(issue) }));
+  return success && problems.length === 0 ? { value: data, problems: null } : { value: null, problems };
+}
+
 function refuseInvalid(error: z.ZodError, invalid: FieldErrors): never {
   const fields = error.issues.map((issue) => issue.path.map(String).join("."));
   const data = { fields: fields.slice(0, 20) };

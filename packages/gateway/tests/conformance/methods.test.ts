@@ -86,6 +86,8 @@ chat.stop | jwt | stream_id | ok
 conversations.rename | jwt | conversation_id title | id title owner
 conversations.rewind | jwt | conversation_id message_id | removed
 memory.list | jwt | limit? offset? | items total
+alerts.test | admin | | to ok detail
+config.check | admin | configuration | present problems changes
 system.activity | admin | | minutes first_token backends failures
 backends.detect | admin | | servers
 backends.adopt | admin | server | name
@@ -98,7 +100,7 @@ keys.capture.set | admin | key_id days forget? | capture_until forgotten
 keys.capture.list | admin | | key_id name key_prefix user_email capture_until
 providers.addresses | admin | | provider_id serves type url needs_key needs_models dialects auth
 backends.list | admin | | backends models
-backends.add | admin | type? url? api_key? name? models? capabilities? concurrency? dialects? auth? limit_field? id_prefix? headers? set? drop? believe_cost? fields? tool_prices? shared_files? seen? | name
+backends.add | admin | type? url? api_key? name? models? capabilities? concurrency? dialects? auth? limit_field? id_prefix? headers? set? drop? believe_cost? fields? tool_prices? shared_files? enabled? seen? | name
 backends.update | admin | name type? url? api_key? models? capabilities? concurrency? dialects? auth? limit_field? id_prefix? headers? set? drop? believe_cost? fields? tool_prices? shared_files? enabled? seen? | name
 backends.test | admin | type? url? api_key? name? models? capabilities? concurrency? dialects? auth? limit_field? id_prefix? headers? set? drop? believe_cost? fields? tool_prices? shared_files? model? stream_id? | ok detail latency_ms models seen agents
 backends.probe | admin | name | ok

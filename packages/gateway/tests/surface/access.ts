@@ -115,6 +115,8 @@ keys.capture.list | admin |
 keys.capture.set | admin | {"key_id":"$key","days":1}
 providers.addresses | admin |
 audit.list | admin |
+alerts.test | admin |
+config.check | admin | {"configuration":{}}
 system.activity | admin |
 backends.detect | admin |
 backends.adopt | admin | {"server":"ollama"}

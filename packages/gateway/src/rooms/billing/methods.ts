@@ -232,18 +232,24 @@ const PriceGiven = z
     });
   });
 
-const priceGiven = ({ model, parts, ...given }: z.infer<typeof PriceGiven>): Price => ({
+type PriceGiven = z.infer<typeof PriceGiven>;
+const IN_USD = ["input", "output", "per_call", "per_image", "per_second", "per_million_characters"] as const;
+
+const priceGiven = ({ model, parts, max_output_tokens, context_window, ...usd }: PriceGiven): Price => ({
   match: model,
-  input: given.input_usd,
-  output: given.output_usd,
   ...parts,
-  per_call: given.per_call_usd,
-  per_image: given.per_image_usd,
-  per_second: given.per_second_usd,
-  per_million_characters: given.per_million_characters_usd,
-  max_output_tokens: given.max_output_tokens,
-  context_window: given.context_window,
+  ...Object.fromEntries(IN_USD.map((name) => [name, usd[`${name}_usd`]])),
+  max_output_tokens,
+  context_window,
 });
+
+/** The same the other way round. */
+export function priceShown({ match, max_output_tokens, context_window, ...price }: Price): PriceGiven {
+  const usd = Object.fromEntries(IN_USD.map((name) => [`${name}_usd`, price[name]]));
+  for (const name of IN_USD) delete price[name];
+  const parts = Object.keys(price).length > 0 ? { parts: price } : {};
+  return { model: match, ...usd, ...parts, max_output_tokens, context_window };
+}
 
 export const setPrice = defineMethod({
   name: "billing.prices.set",

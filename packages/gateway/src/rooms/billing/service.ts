@@ -142,6 +142,15 @@ export class Billing {
     return this.#ownPrices.has(model.toLowerCase());
   }
 
+  /** Every price that an administrator set, of models that can be called and of others. */
+  ownPrices(): Promise<Price[]> {
+    return this.#store.modelPrices();
+  }
+
+  get tiers(): readonly Tier[] {
+    return this.#tiers.all;
+  }
+
   /** What its price by the token says beside input and output. */
   partsOf(model: string, isOwn: boolean): PriceParts {
     return this.#pricing.partsOf(model, isOwn);

@@ -106,7 +106,7 @@ export const addBackend = defineMethod({
   summary: "Test a backend and register it; its models can be called as soon as it answers a probe",
   auth: "admin",
   hint,
-  params: Given.extend({ seen }),
+  params: Given.extend({ enabled: z.boolean().optional(), seen }),
   result: z.object({ name: z.string() }),
   handler: async ({ params: { api_key, ...fields }, rooms: { routing } }) => {
     const { config } = await routing.add({ ...fields, apiKey: api_key });

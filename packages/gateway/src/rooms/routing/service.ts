@@ -13,6 +13,7 @@ import {
 import type { Counter } from "../../bus/contract.ts";
 import { isoTime, within } from "../../kernel/clock.ts";
 import { fail } from "../../kernel/errors.ts";
+import { shownUrl } from "../../kernel/shown-address.ts";
 import type { Needs } from "../foundation.ts";
 import { Aliases, plainId } from "./aliases.ts";
 import { ALL, Circuits } from "./circuit.ts";
@@ -467,6 +468,36 @@ export class Routing {
     const found = await firstContact({ config, dialects, model, create, at, clock, tell });
     if (stored && given.url === undefined) await this.register({ ...stored, seen: found.seen });
     return found;
+  }
+
+  /** What was registered by hand. Of what may be secret, only the names of the fields. */
+  async configured() {
+    const stored = await this.#store.list();
+    return stored.map(({ apiKey, headers = {}, seen: _, workflow: __, index: ___, url, ...fields }) => ({
+      ...fields,
+      url: shownUrl(url),
+      secrets: [
+        ...(apiKey === null ? [] : ["api_key"]),
+        ...(shownUrl(url) === url ? [] : ["url"]),
+        ...Object.keys(headers).map((name) => `headers.${name}`),
+      ],
+    }));
+  }
+
+  /** Tells the fields that a registration or a change would change. Refuses what these would, and writes nothing. */
+  async changes(): Promise<(given: Registration) => string[]> {
+    const all = new Map((await this.#store.list()).map((stored) => [stored.name, stored]));
+    return (given) => {
+      const stored = all.get(given.name ?? "");
+      const before: Partial<StoredBackend> = stored ? this.#complete(stored) : {};
+      const after = this.#complete(stored ? changed(stored, given) : given);
+      this.#toConfig(after);
+      const fields = Object.keys(given) as (keyof StoredBackend & keyof Registration)[];
+      return fields
+        .filter((field) => given[field] !== undefined)
+        .filter((field) => !Bun.deepEquals(after[field] ?? null, before[field] ?? null))
+        .map((field) => (field === "apiKey" ? "api_key" : field));
+    };
   }
 
   async probeNow(name: string): Promise<void> {

@@ -130,3 +130,4 @@ export const adoptBackend = defineMethod({
   result: z.object({ name: z.string().describe("Name of the backend") }),
   handler: ({ params, rooms }) => rooms.system.localServers.adopt(params.server),
 });
+export * from "./config-methods.ts";

@@ -1,0 +1,165 @@
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { bootGateway, PASSWORD, type TestGateway } from "@model-gateway/testing/gateway.ts";
+import { until } from "@model-gateway/testing/until.ts";
+import { startUpstream, type Upstream } from "../../../tests/e2e/support/upstream.ts";
+import { openShell, type Shell } from "./support.ts";
+
+let gateway: TestGateway;
+let upstream: Upstream;
+let shell: Shell;
+let operator: string;
+beforeAll(async () => {
+  upstream = startUpstream();
+  gateway = await bootGateway({ config: { adminToken: null } });
+  operator = await gateway.signIn("operator");
+  // Nobody signs in by hand: this is how a container does it.
+  shell = openShell({
+    MODEL_GATEWAY_URL: gateway.url,
+    MODEL_GATEWAY_EMAIL: "operator@example.com",
+    MODEL_GATEWAY_PASSWORD: PASSWORD,
+    RACK_KEY: "sk-rack-secret",
+  });
+});
+afterAll(async () => {
+  shell.end();
+  await gateway.stop();
+  upstream.stop();
+});
+
+const whole = () => `
+backends:
+  - name: rack
+    type: external
+    url: ${upstream.url}
+    api_key: { env: RACK_KEY }
+    headers: { x-team: blue, x-token: { file: ${join(shell.dir, "token")} } }
+    models: [demo-chat]
+routes:
+  - name: assistant
+    targets:
+      - { model: demo-chat, backend: rack }
+    begin_within_seconds: 10
+prices:
+  - { model: Demo-Chat, input_usd: 1, output_usd: 2, parts: { cached_input: 0.1 } }
+tiers:
+  - { name: free, monthly_usd_quota: 5, monthly_token_quota: null, rpm: 20 }
+groups:
+  - name: Analysts
+    description: They analyse
+    enforce_model_allowlist: true
+    rpm_ceiling: 60
+    allowed_models: [demo-chat]
+`;
+const file = (content: string): string => {
+  const path = join(shell.dir, "gateway.yaml");
+  writeFileSync(path, content);
+  return path;
+};
+const apply = (content: string, ...options: string[]) =>
+  shell.run(["apply", "-f", file(content), ...options]);
+
+test("a file is shown, applied, found in place, exported and changed", async () => {
+  writeFileSync(join(shell.dir, "token"), "tok-secret\n");
+  const dry = await apply(whole(), "--dry-run");
+  expect(dry.err).toBe("");
+  expect(dry.out.split("\n")).toEqual([
+    "~ tier free",
+    "    monthly_usd_quota: 1 → 5",
+    "    monthly_token_quota: 100000 → null",
+    "    rpm: 10 → 20",
+    "+ backend rack",
+    "+ price Demo-Chat",
+    "+ route assistant",
+    "+ group Analysts",
+    "5 changes; none was made",
+    "",
+  ]);
+  expect((await apply(whole())).out).toContain("5 changes were made");
+  expect((await apply(whole())).out).toBe("Nothing to change\n");
+
+  const exported = await shell.run(["export"]);
+  expect(exported.out).not.toMatch(/sk-rack-secret|tok-secret|blue/);
+  expect(exported.out).toContain("api_key:\n      env: RACK_API_KEY");
+  const env = { RACK_API_KEY: "sk-rack-secret", RACK_X_TEAM: "blue", RACK_X_TOKEN: "tok-secret" };
+  const again = await shell.run(["apply", "-f", file(exported.out)], { env });
+  expect([again.err, again.out]).toEqual(["", "Nothing to change\n"]);
+
+  const other = await shell.run(["apply", "-f", file(whole())], { env: { RACK_KEY: "sk-other" } });
+  expect(other.out).toBe("~ backend rack\n    api_key: another secret\n1 changes were made\n");
+  const fewer = whole().replace("allowed_models: [demo-chat]", "allowed_models: []");
+  expect((await apply(fewer.replace("cached_input: 0.1", "cached_input: 0.2"))).out).toContain(
+    'parts: {"cached_input":0.1} → {"cached_input":0.2}',
+  );
+  const gone = await apply("routes: []\n", "--prune");
+  expect(gone.out).toBe("- route assistant\n1 changes were made\n");
+});
+
+test("a bad file changes nothing and names line and field", async () => {
+  const before = (await shell.run(["export"])).out;
+  const bad = async (content: string) => {
+    const { code, err, out } = await apply(content);
+    expect([code, out]).toEqual([1, ""]);
+    return err.replaceAll(join(shell.dir, "gateway.yaml"), "gateway.yaml");
+  };
+  const all = await bad(`tiers:
+  - { name: free, monthly_usd_quota: 9, monthly_token_quota: null, rpm: 0 }
+  - { name: gold, monthly_usd_quota: 9, monthly_token_quota: null, rpm: 9 }
+backends:
+  - name: new
+    ulr: http://localhost:1
+  - name: other
+    type: nonsense
+  - { name: third, type: external, url: "ftp://x" }
+prices:
+  - model: m
+    input_usd: 1
+routes:
+  - name: r
+    targets: [{ model: m, wait: 3 }]
+  - name: s
+    targets: [{ model: m }]
+  - name: s
+    targets: [{ model: m }]
+people: []
+`);
+  for (const line of [
+    "nothing was changed",
+    "gateway.yaml:2: tiers, free, rpm: must be at least 1",
+    "gateway.yaml:3: tiers, gold, name: `tier`: must be one of free, pro, enterprise",
+    "gateway.yaml:6: backends, new, ulr: is not a field",
+    "gateway.yaml:7: backends, other: Unknown backend type: nonsense",
+    "gateway.yaml:9: backends, third: `url` must be an absolute URL",
+    "gateway.yaml:11: prices, m, output_usd: is missing",
+    "gateway.yaml:15: routes, r, targets.0.wait: is not a field",
+    "gateway.yaml:18: routes, s, name: s stands here twice",
+    "gateway.yaml:20: people: is not a section; there are backends",
+  ])
+    expect(all).toContain(line);
+  expect(await bad("backends:\n  - name: x\n   url: y\n")).toContain("gateway.yaml:3: ");
+  expect(await bad("backends:\n  name: x\n")).toContain("gateway.yaml:2: backends: must be a list");
+  expect(await bad("backends:\n  - name: x\n    api_key: sk-1\n")).toMatch(
+    /gateway\.yaml:3: .*api_key: is a secret: write \{ env/,
+  );
+  expect(await bad("backends:\n  - name: x\n    api_key: { env: NO_SUCH }\n")).toContain(
+    "gateway.yaml:3: backends, x, api_key: the environment has no NO_SUCH",
+  );
+  expect((await shell.run(["export"])).out).toBe(before);
+});
+
+test("a watched file is applied whenever it changes, and a broken one is told once", async () => {
+  const path = file("prices: [{ model: w, input_usd: 1, output_usd: 1 }]\n");
+  const watching = shell.begin(["apply", "-f", path, "--watch"]);
+  const price = async () =>
+    (await gateway.rpc("config.check", { configuration: {} }, operator)).present.prices.find(
+      ({ model }: { model: string }) => model === "w",
+    )?.input_usd;
+  await until("the first version", async () => (await price()) === 1);
+  file("prices: [{ model: w, input_usd: 3 }]\n");
+  await watching.said(/gateway\.yaml:1: prices, w, output_usd: is missing/);
+  file("prices: [{ model: w, input_usd: 3, output_usd: 1 }]\n");
+  await until("the third version", async () => (await price()) === 3);
+  watching.stop();
+  await watching.ended;
+});

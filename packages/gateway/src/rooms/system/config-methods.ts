@@ -1,0 +1,153 @@
+import { z } from "zod";
+import type { Actor, Rooms } from "../../kernel/context.ts";
+import { ServiceError } from "../../kernel/errors.ts";
+import { isObject } from "../../kernel/json.ts";
+import { defineMethod } from "../../kernel/method.ts";
+import { nextTurn } from "../../kernel/turns.ts";
+import { inspect, type Problem } from "../../kernel/validate.ts";
+import { methods as billing } from "../billing/index.ts";
+import { methods as groups } from "../groups/index.ts";
+import { methods as routing } from "../routing/index.ts";
+
+type Entry = Record<string, unknown>;
+
+const ModelIds = z.array(groups.allowModels.params.shape.model_ids.element).max(200).optional();
+const GroupEntry = groups.update.params
+  .omit({ group_id: true })
+  .required({ name: true })
+  .extend({ allowed_models: ModelIds, denied_models: ModelIds });
+
+/** What a configuration may have: how an entry is checked, what it is known by, whether it replaces the one before. */
+const SECTIONS = {
+  backends: { entry: routing.updateBackend.params.omit({ seen: true }), key: "name", replaces: false },
+  routes: { entry: routing.setRoute.params, key: "name", replaces: true },
+  prices: { entry: billing.setPrice.params, key: "model", replaces: true },
+  video_prices: { entry: billing.setVideoPrice.params, key: "model", replaces: true },
+  tiers: { entry: billing.setTier.params, key: "name", replaces: true },
+  groups: { entry: GroupEntry, key: "name", replaces: false },
+} satisfies Record<string, { entry: z.ZodType; key: string; replaces: boolean }>;
+type Section = keyof typeof SECTIONS;
+
+const isSection = (name: string): name is Section => Object.hasOwn(SECTIONS, name);
+/** Prices are kept in lower case. */
+const keyIn = (section: Section, entry: Entry): string => {
+  const name = String(entry[SECTIONS[section].key]);
+  return section === "prices" ? name.toLowerCase() : name;
+};
+
+async function current({ routing, billing: bills, groups: all }: Rooms, actor: Actor) {
+  const found = (await all.list(null)).map(async ({ id, ...group }) => {
+    const { allowed, denied } = await all.models({ actor, groupId: id, method: "config.check" });
+    const { name, description, enforce_model_allowlist, rpm_ceiling } = group;
+    const rules = { enforce_model_allowlist, rpm_ceiling, allowed_models: allowed, denied_models: denied };
+    return { id, name, description, ...rules };
+  });
+  return {
+    backends: await routing.configured(),
+    routes: routing.routes.list().map(({ beginWithinMs, ...route }) => ({
+      ...route,
+      begin_within_seconds: beginWithinMs === null ? null : beginWithinMs / 1000,
+    })),
+    prices: (await bills.ownPrices()).map(billing.priceShown),
+    video_prices: (await bills.videoPrices()).map((price) => ({ ...price })),
+    tiers: bills.tiers.map(({ name, monthlyUsdQuota, monthlyTokenQuota, rpm }) => ({
+      name,
+      monthly_usd_quota: monthlyUsdQuota,
+      monthly_token_quota: monthlyTokenQuota,
+      rpm,
+    })),
+    groups: await Promise.all(found),
+  } satisfies Record<Section, Entry[]>;
+}
+
+/** Null and what is left out are the same, and the order of members is none. */
+const withoutNulls = (value: unknown): unknown =>
+  value === undefined
+    ? null
+    : JSON.parse(JSON.stringify(value, (_, each) => (each === null ? undefined : each)) ?? "null");
+
+const differ = (section: Section, now: Entry, wanted: Entry): string[] => {
+  const { key, replaces } = SECTIONS[section];
+  return Object.keys(replaces ? { ...now, ...wanted } : wanted).filter(
+    (field) => field !== key && !Bun.deepEquals(withoutNulls(now[field]), withoutNulls(wanted[field])),
+  );
+};
+
+/** What a room refuses of an entry that its schema accepts. */
+const refusal = (error: unknown, entry: Entry, key: string): Problem => {
+  if (!(error instanceof ServiceError)) throw error;
+  const [field] = (error.data?.fields as string[] | undefined) ?? [];
+  const path = field === undefined ? [] : [field in entry ? field : key];
+  return { path, message: error.message };
+};
+
+export const checkConfig = defineMethod({
+  name: "config.check",
+  summary: "The configuration, what another would change, and what is wrong with that; nothing is written",
+  auth: "admin",
+  hint: "the configuration is for administrators",
+  params: z.object({
+    configuration: z
+      .record(z.string().max(64), z.array(z.unknown()).max(1_000))
+      .describe("Entries by section, as `model-gateway apply` takes them, with their secrets"),
+  }),
+  result: z.object({
+    present: z
+      .record(z.string(), z.array(z.record(z.string(), z.unknown())))
+      .describe("What there is; `secrets` of a backend names the fields whose values are not shown"),
+    problems: z.array(
+      z.object({
+        path: z.array(z.union([z.string(), z.int()])).describe("Section, number of the entry, field"),
+        message: z.string(),
+      }),
+    ),
+    changes: z.array(
+      z.object({
+        section: z.string(),
+        at: z.int().describe("Number of the entry"),
+        fields: z.array(z.string()).describe("Those that would change"),
+      }),
+    ),
+  }),
+  handler: async ({ params, actor, rooms }) => {
+    const present: Record<Section, Entry[]> = await current(rooms, actor);
+    const ofBackend = await rooms.routing.changes();
+    const changesIn = (section: Section, before: Entry = {}, wanted: Entry): string[] => {
+      if (section === "tiers") rooms.billing.requireTier(String(wanted.name));
+      if (section !== "backends") return differ(section, before, wanted);
+      const { api_key: apiKey, ...fields } = wanted as z.infer<typeof SECTIONS.backends.entry>;
+      return ofBackend({ ...fields, apiKey });
+    };
+    const problems: Problem[] = [];
+    const changes: { section: string; at: number; fields: string[] }[] = [];
+    for (const [section, entries] of Object.entries(params.configuration)) {
+      if (!isSection(section)) {
+        const message = `is not a section; there are ${Object.keys(SECTIONS).join(", ")}`;
+        problems.push({ path: [section], message });
+        continue;
+      }
+      const { entry: schema, key } = SECTIONS[section];
+      const names = new Set<string>();
+      for (const [at, given] of entries.entries()) {
+        await nextTurn();
+        const tell = ({ path, message }: Problem) => problems.push({ path: [section, at, ...path], message });
+        const { value, problems: found } = inspect<z.ZodType>(schema, given);
+        for (const problem of found ?? []) tell(problem);
+        if (!isObject(value)) continue;
+        const name = keyIn(section, value);
+        const same = present[section].filter((each) => keyIn(section, each) === name);
+        if (names.has(name)) tell({ path: [key], message: `${name} stands here twice` });
+        if (same.length > 1)
+          tell({ path: [key], message: `${same.length} are called ${name}; rename all but one` });
+        names.add(name);
+        try {
+          const fields = changesIn(section, same[0], value);
+          if (fields.length > 0 || !same[0]) changes.push({ section, at, fields });
+        } catch (error) {
+          tell(refusal(error, value, key));
+        }
+      }
+    }
+    return { present, problems, changes };
+  },
+});
