@@ -1,6 +1,7 @@
 import { fstatSync, readFileSync, statSync } from "node:fs";
 import { availableParallelism, devNull } from "node:os";
 import { isNetwork } from "@model-gateway/wire/http";
+import { isAddress } from "@model-gateway/wire/smtp";
 import { z } from "zod";
 
 /** Asking process.stderr loads its streams, which takes 10 ms; files, pipes and /dev/null need not be asked. */
@@ -50,6 +51,8 @@ const url = (...protocols: string[]) =>
       (text) => URL.canParse(text) && protocols.includes(new URL(text).protocol),
       `must be a URL that begins with ${protocols.map((protocol) => `${protocol}//`).join(" or ")}`,
     );
+
+const email = z.string().refine(isAddress, "must be email addresses");
 
 /** An OpenID Connect issuer; http is for a provider on this machine. */
 const issuer = url("https:", "http:").refine((text) => {
@@ -355,6 +358,28 @@ const settings = {
     "name of this service in traces",
     z.string().min(1).max(255).default("model-gateway"),
   ),
+  alertWebhookUrl: setting(
+    "SERVICE_ALERT_WEBHOOK_URL",
+    "URL that alerts are posted to, such as a backend that is down",
+    optional(url("https:", "http:")),
+  ),
+  alertWebhookSecret: setting(
+    "SERVICE_ALERT_WEBHOOK_SECRET",
+    "key that signs them, as standardwebhooks.com has it",
+    optional(Token),
+  ),
+  alertSmtpUrl: setting(
+    "SERVICE_ALERT_SMTP_URL",
+    "server that alerts are mailed by: smtps://user:password@host, or smtp://host:587 with STARTTLS",
+    optional(url("smtps:", "smtp:")),
+  ),
+  alertMailFrom: setting("SERVICE_ALERT_MAIL_FROM", "sender of alerts", optional(email)),
+  alertMailTo: setting(
+    "SERVICE_ALERT_MAIL_TO",
+    "addresses that alerts are mailed to, separated by commas",
+    list.pipe(z.array(email)).default([]),
+    "none",
+  ),
   drainGraceMs: setting(
     "SERVICE_DRAIN_GRACE_MS",
     "how long /readyz answers 503 before the listener closes",
@@ -381,6 +406,8 @@ const SECRETS: ReadonlySet<string> = new Set([
   "SERVICE_DATABASE_URL",
   "SERVICE_REDIS_URL",
   "SERVICE_OIDC_CLIENT_SECRET",
+  "SERVICE_ALERT_WEBHOOK_SECRET",
+  "SERVICE_ALERT_SMTP_URL",
 ]);
 const FILE_SUFFIX = "_FILE";
 const PREFIX = "SERVICE_";
@@ -433,6 +460,14 @@ function contradictions(config: Config): string[] {
     [
       (oidcIssuer === null) !== (oidcClientId === null),
       "SERVICE_OIDC_ISSUER and SERVICE_OIDC_CLIENT_ID: set both or neither",
+    ],
+    [
+      (config.alertWebhookUrl === null) !== (config.alertWebhookSecret === null),
+      "SERVICE_ALERT_WEBHOOK_URL and SERVICE_ALERT_WEBHOOK_SECRET: set both or neither",
+    ],
+    [
+      config.alertSmtpUrl !== null && (config.alertMailFrom === null || config.alertMailTo.length === 0),
+      "SERVICE_ALERT_SMTP_URL: must be set with SERVICE_ALERT_MAIL_FROM and SERVICE_ALERT_MAIL_TO",
     ],
     [
       oidcIssuer !== null && publicUrl === null,

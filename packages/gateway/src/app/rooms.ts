@@ -9,6 +9,7 @@ import type { Rooms } from "../kernel/context.ts";
 import type { Payer } from "../kernel/payer.ts";
 import { Accounts } from "../rooms/accounts/index.ts";
 import { Agents } from "../rooms/agents/index.ts";
+import { Alerts } from "../rooms/alerts/index.ts";
 import { Audit } from "../rooms/audit/index.ts";
 import { Billing } from "../rooms/billing/index.ts";
 import { Captures } from "../rooms/captures/index.ts";
@@ -160,6 +161,9 @@ export async function openRooms({ config, life, foundation, ownPort, deadlines, 
   const watched = { routing, agents, providers, metering, requests, localServers: found };
   const system = await open("system", new System({ ...foundation, ...watched }), STARTS_AND_CLOSES);
 
+  const told = { settings: config, post: network.fetch, routing, agents, metering };
+  const alerts = await open("alerts", new Alerts({ ...foundation, ...told }), CLOSES);
+
   // Rooms that spend: chat, video, realtime.
   const isInForce = ({ keyId, userId }: Pick<Payer, "keyId" | "userId">): Promise<boolean> =>
     keyId === null ? accounts.isInForce({ userId }) : keys.isInForce(keyId);
@@ -183,7 +187,7 @@ export async function openRooms({ config, life, foundation, ownPort, deadlines, 
 
   const rooms = { accounts, audit, sso, ledger, groups, usage, requests, billing, metering, keys, agents };
   const others = { captures, providers, conversations, memory, routing, inference, video, realtime, system };
-  const all = { ...rooms, ...others } satisfies Rooms;
+  const all = { ...rooms, ...others, alerts } satisfies Rooms;
   await open("housekeeping", new Housekeeping({ clock, log, leases, sweeps: sweepsOf(all) }), CLOSES);
   return all;
 }

@@ -1,5 +1,6 @@
 import * as accounts from "./accounts/index.ts";
 import * as agents from "./agents/index.ts";
+import * as alerts from "./alerts/index.ts";
 import * as audit from "./audit/index.ts";
 import * as billing from "./billing/index.ts";
 import type { Captures } from "./captures/index.ts";
@@ -38,6 +39,7 @@ export const surfaces = [
   realtime,
   agents,
   audit,
+  alerts,
   system,
 ] as const;
 
@@ -46,6 +48,7 @@ declare module "../kernel/context.ts" {
   interface Rooms {
     accounts: accounts.Accounts;
     agents: agents.Agents;
+    alerts: alerts.Alerts;
     audit: audit.Audit;
     billing: billing.Billing;
     captures: Captures;

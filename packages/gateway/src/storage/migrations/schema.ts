@@ -268,6 +268,16 @@ export const schema: readonly Statement[] = [
   "CREATE INDEX video_jobs_payload ON video_jobs (created_at) WHERE request <> '{}'",
 
   // Work that one instance at a time does, and until when it is that instance's.
+  // How things stand that people are told of, and who has been told.
+  `CREATE TABLE alerts (
+    key TEXT PRIMARY KEY,
+    id {uuid} NOT NULL,
+    level INTEGER NOT NULL,
+    most {bigint} NOT NULL,
+    message TEXT NOT NULL,
+    told TEXT NOT NULL,
+    since {timestamp} NOT NULL
+  )`,
   `CREATE TABLE leases (
     name TEXT PRIMARY KEY,
     owner TEXT NOT NULL,

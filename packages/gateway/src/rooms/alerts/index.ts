@@ -1,0 +1,3 @@
+export * as methods from "./methods.ts";
+export type { AlertSettings } from "./senders.ts";
+export { Alerts } from "./service.ts";

@@ -1,0 +1,199 @@
+import type { Post } from "@model-gateway/wire/webhook";
+import { isoTime } from "../../kernel/clock.ts";
+import { fail } from "../../kernel/errors.ts";
+import type { Agents } from "../agents/index.ts";
+import type { Needs } from "../foundation.ts";
+import type { MeteringService } from "../metering/index.ts";
+import type { Routing } from "../routing/index.ts";
+import { NANO_PER_USD, utcMonth } from "../usage/index.ts";
+import { type Alert, type AlertSettings, type Sender, sendersOf } from "./senders.ts";
+import { type AlertRow, store } from "./store.ts";
+
+const LOOK_EVERY_MS = 30_000;
+/** A holder that died is replaced after this. */
+const LEASE_MS = 3 * LOOK_EVERY_MS;
+const STALLED_SECONDS = 60;
+const JOURNAL_AGAIN_MS = 3_600_000;
+
+export interface AlertsOptions extends Needs<"db" | "clock" | "log" | "ids" | "leases" | "counter"> {
+  settings: AlertSettings;
+  post: Post;
+  routing: Pick<Routing, "entries">;
+  agents: Pick<Agents, "list">;
+  metering: Pick<MeteringService, "figures">;
+}
+
+/** How one thing stands: percent used, 100 for what is gone. */
+interface Condition {
+  key: string;
+  level: 0 | 80 | 100;
+  /** Empty: nobody needs to be told. */
+  message: string;
+  most?: number;
+}
+
+const used = (part: number, whole: number): Condition["level"] =>
+  part >= whole ? 100 : part * 5 >= whole * 4 ? 80 : 0;
+const dollars = (nanoUsd: number) => `$${(nanoUsd / NANO_PER_USD).toFixed(2)}`;
+
+/** Tells people what they should know at once: each event once, by whichever instance looks after it. */
+export class Alerts {
+  readonly #senders: readonly Sender[];
+  /** What did not answer when it was last looked at: once may be a restart. */
+  #missing: ReadonlySet<string> = new Set();
+  #isStalledTold = false;
+  #running: Promise<void> | null = null;
+  #stop = () => {};
+
+  constructor(readonly options: AlertsOptions) {
+    this.#senders = sendersOf(options.settings, options.post);
+    if (this.#senders.length > 0) this.#stop = options.clock.every(LOOK_EVERY_MS, () => void this.look());
+  }
+
+  async close(): Promise<void> {
+    this.#stop();
+    await this.#running;
+  }
+
+  async test() {
+    if (this.#senders.length === 0)
+      fail("app_error", "Nobody is told: set SERVICE_ALERT_WEBHOOK_URL or SERVICE_ALERT_SMTP_URL first");
+    const alert = this.#alert("test", { level: 0, message: "This is a test. Alerts arrive here." });
+    return Promise.all(
+      this.#senders.map(async (sender) => {
+        const detail = await sender.send(alert).then(
+          () => null,
+          (error: Error) => error.message,
+        );
+        return { to: sender.name, ok: detail === null, detail };
+      }),
+    );
+  }
+
+  #alert(kind: string, said: Pick<Condition, "level" | "message">): Alert {
+    const { ids, clock } = this.options;
+    return { id: ids.uuid(), kind, ...said, at: isoTime(clock.now()) };
+  }
+
+  look(): Promise<void> {
+    this.#running ??= this.#look()
+      .catch((error) => this.options.log.warn("looking for alerts failed; will retry", { error }))
+      .finally(() => {
+        this.#running = null;
+      });
+    return this.#running;
+  }
+
+  async #look(): Promise<void> {
+    const { db, leases } = this.options;
+    // Each instance has a journal of its own, and the database may be what is away.
+    await this.#lookAtJournal();
+    if (!(await leases.acquire("alerts", LEASE_MS))) return;
+    const rows = new Map((await store.all(db)).map((row) => [row.key, row]));
+    for (const condition of await this.#conditions(rows)) {
+      const row = rows.get(condition.key);
+      rows.delete(condition.key);
+      await this.#tell(await this.#changed(row, condition));
+    }
+    // What is no longer there, or has plenty again, begins anew.
+    for (const key of rows.keys()) await store.remove(db, key);
+  }
+
+  async #lookAtJournal(): Promise<void> {
+    const { metering, counter } = this.options;
+    const isStalled = metering.figures.stalled_seconds > STALLED_SECONDS;
+    const isNew = isStalled && !this.#isStalledTold;
+    this.#isStalledTold = isStalled;
+    if (!isNew) return;
+    const first = await counter.hit([{ key: "alert:journal", max: 1, windowMs: JOURNAL_AGAIN_MS }]);
+    if (first !== null) return;
+    const message =
+      "Usage cannot be written to the database. It waits in the journal; look at the database and the log.";
+    await this.#send(this.#alert("journal", { level: 100, message }), "");
+  }
+
+  /** Keeps how it stands now, with what is to be told when that is news. */
+  async #changed(row: AlertRow | undefined, condition: Condition): Promise<AlertRow> {
+    const { key, level, message, most = 0 } = condition;
+    const before = row?.level ?? 0;
+    if (row && before === level && row.most === most) return row;
+    const isNews = level > before || (level === 0 && before > 0);
+    const { id, at } = this.#alert(key, condition);
+    const fresh: AlertRow = {
+      key,
+      id,
+      level,
+      most,
+      message: isNews ? message : "",
+      told: "",
+      since: at,
+    };
+    const now = isNews || !row ? fresh : { ...row, level, most };
+    await store.save(this.options.db, now);
+    return now;
+  }
+
+  async #tell(row: AlertRow): Promise<void> {
+    const { key, id, level, message, since: at } = row;
+    if (message === "") return;
+    const told = await this.#send({ id, kind: key.split(":")[0]!, level, message, at }, row.told);
+    if (told !== row.told) await store.save(this.options.db, { ...row, told });
+  }
+
+  /** Sends it to those who have not got it; returns who has by now. */
+  async #send(alert: Alert, told: string): Promise<string> {
+    const names = new Set(told.split(",").filter(Boolean));
+    for (const sender of this.#senders.filter(({ name }) => !names.has(name)))
+      await sender.send(alert).then(
+        () => names.add(sender.name),
+        (error) =>
+          this.options.log.warn("an alert was not sent", { to: sender.name, about: alert.message, error }),
+      );
+    return [...names].join(",");
+  }
+
+  async #conditions(rows: ReadonlyMap<string, AlertRow>): Promise<Condition[]> {
+    const { db, clock, routing, agents } = this.options;
+    const present: { key: string; isThere: boolean; gone: string; back: string }[] = [];
+    for (const { config, persisted, probedAtMs, state, detail } of routing.entries) {
+      if (!persisted || probedAtMs === null || config.enabled === false) continue;
+      const gone = `The backend ${config.name} is down: ${detail ?? "it does not answer"}`;
+      const back = `The backend ${config.name} answers again`;
+      present.push({ key: `backend:${config.name}`, isThere: state !== "Unhealthy", gone, back });
+    }
+    for (const { agent_id, name, online, heartbeat_at } of await agents.list()) {
+      if (heartbeat_at === null) continue;
+      const [gone, back] = [`The node ${name} is gone since ${heartbeat_at}`, `The node ${name} is back`];
+      present.push({ key: `node:${agent_id}`, isThere: online, gone, back });
+    }
+    const missing = new Set(present.flatMap(({ key, isThere }) => (isThere ? [] : [key])));
+    const isGone = (key: string) =>
+      missing.has(key) && (this.#missing.has(key) || (rows.get(key)?.level ?? 0) > 0);
+    const found = present.map(({ key, gone, back }): Condition => {
+      return isGone(key) ? { key, level: 100, message: gone } : { key, level: 0, message: back };
+    });
+    this.#missing = missing;
+
+    for (const key of await store.spentKeys(db, utcMonth(clock.now())))
+      for (const [kind, spent, budget] of [
+        ["monthly", key.monthSpent, key.monthly],
+        ["total", key.totalSpent, key.total],
+      ] as const) {
+        const level = budget ? used(spent, budget) : 0;
+        const message = `The key ${key.name} of ${key.email} has used ${level} % of its ${kind} budget: ${dollars(spent)} of ${dollars(budget ?? 0)}`;
+        if (level > 0) found.push({ key: `key:${key.id}:${kind}`, level, message });
+      }
+    for (const { type, id, name, balance } of await store.points(db)) {
+      const key = `${type}:${id}`;
+      const before = rows.get(key);
+      const most = Math.max(balance, before?.most ?? 0);
+      const level = most === 0 ? 0 : used(most - balance, most);
+      const whose = type === "user" ? `The wallet of ${name}` : `The pool of the group ${name}`;
+      const message =
+        level === 0 ? "" : `${whose} has used ${level} % of its points: ${balance} of ${most} are left`;
+      // Filled up again: what there is now is the whole from here on.
+      found.push({ key, level, message, most: level === 0 && before && before.level > 0 ? balance : most });
+    }
+    return found;
+  }
+}
