@@ -83,7 +83,7 @@ async function restOf(world: World): Promise<Rest[]> {
       holds: await instance.metric("gateway_holds"),
       callsInFlight: await instance.metric("gateway_calls_in_flight"),
       journalRows: await instance.metric("gateway_usage_journal_rows"),
-      rowsLost: await instance.metric("gateway_usage_rows_lost"),
+      rowsLost: await instance.metric("gateway_usage_rows_lost_total"),
       rssMbBefore: world.rssMbBefore.get(instance.pid) ?? null,
       rssMbAfter: rssMb(instance.pid),
     })),

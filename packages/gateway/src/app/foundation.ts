@@ -11,10 +11,13 @@ import { Metrics } from "../observe/metrics.ts";
 import { createTracer, noTracer, type Tracer } from "../observe/tracing.ts";
 import { loadJwtSecret, watchSigning } from "../rooms/accounts/index.ts";
 import type { Foundation } from "../rooms/foundation.ts";
+import type { Database } from "../storage/contract.ts";
 import { databaseId, openStorage } from "../storage/index.ts";
 import { DatabaseLeases } from "../storage/leases.ts";
 import type { Life } from "./life.ts";
 import type { WorkerPlace } from "./workers/messages.ts";
+
+const PING_EVERY_MS = 10_000;
 
 interface FoundationOptions {
   config: Config;
@@ -38,11 +41,26 @@ function openTracer(config: Config, parts: { clock: Clock; log: Log; metrics: Me
   return createTracer({ endpoint, headers, serviceName, version: VERSION, clock, log, onDropped });
 }
 
+/** Asks the database something small now and then, for those who watch; returns how to stop. */
+function watchDatabase(db: Database, clock: Clock, metrics: Metrics): () => void {
+  let pingSeconds = 0;
+  const ping = async () => {
+    const beganMs = clock.elapsed();
+    const row = await db.get("SELECT 1").catch(() => null);
+    pingSeconds = row ? (clock.elapsed() - beganMs) / 1000 : Number.NaN;
+  };
+  const isUp = () => (Number.isNaN(pingSeconds) ? 0 : 1);
+  metrics.gauge("gateway_database_up", "Whether the database answered last time", isUp);
+  metrics.gauge("gateway_database_ping_seconds", "How long it took to answer", () => pingSeconds);
+  return clock.every(PING_EVERY_MS, () => void ping());
+}
+
 export async function openFoundation(options: FoundationOptions): Promise<Foundation> {
   const { config, life, log, clock = systemClock, ids = randomIds, worker } = options;
   const db = await openStorage(config);
   life.opened("database", () => db.close());
   const metrics = new Metrics();
+  life.opened("database pings", watchDatabase(db, clock, metrics));
   const tracer = openTracer(config, { clock, log, metrics });
   life.opened("tracer", () => tracer.close());
   const shared = await openBus({

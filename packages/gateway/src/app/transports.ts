@@ -1,11 +1,12 @@
 import { Networks } from "@model-gateway/wire/http";
 import type { Listener } from "@model-gateway/wire/server";
+import type { Bus } from "../bus/contract.ts";
 import type { Config } from "../config.ts";
 import { basePathOf } from "../kernel/base-path.ts";
 import { systemClock } from "../kernel/clock.ts";
 import { FailedTries, TooManyKeys } from "../kernel/failed-tries.ts";
 import { Registry } from "../kernel/registry.ts";
-import { VERSION } from "../kernel/version.ts";
+import { buildHash, VERSION } from "../kernel/version.ts";
 import type { Metrics } from "../observe/metrics.ts";
 import type { Foundation } from "../rooms/foundation.ts";
 import { surfaces } from "../rooms/index.ts";
@@ -45,9 +46,17 @@ export interface Transports {
 function publishFigures(
   metrics: Metrics,
   { metering, inference, routing }: OpenRooms,
-  events: EventsTransport,
+  { events, bus, config }: { events: EventsTransport; bus: Bus; config: Config },
 ) {
-  const figures: readonly [name: string, help: string, read: () => number][] = [
+  const build = { labels: { version: VERSION, build: buildHash() }, value: 1 };
+  const backendsUp = () =>
+    routing.entries.flatMap(({ config: { name, enabled }, state }) =>
+      enabled === false ? [] : { labels: { backend: name }, value: state === "Unhealthy" ? 0 : 1 },
+    );
+  const figures: [name: string, help: string, read: Parameters<Metrics["gauge"]>[2]][] = [
+    ["gateway_build_info", "Version and commit; always 1", () => [build]],
+    ["gateway_backend_up", "Whether the backend answered its last probe", backendsUp],
+    ["process_resident_memory_bytes", "Memory in use", () => process.memoryUsage.rss()],
     ["gateway_event_subscribers", "Open notification streams", () => events.subscriberCount],
     ["gateway_calls_in_flight", "Upstream calls in progress", () => inference.callsInFlight],
     ["gateway_usage_journal_rows", "Usage rows that wait for the database", () => metering.figures.rows],
@@ -62,17 +71,19 @@ function publishFigures(
       () => metering.figures.stalled_seconds,
     ],
     [
-      "gateway_usage_rows_lost",
+      "gateway_usage_rows_lost_total",
       "Usage rows lost because the journal could not be written",
       () => metering.lostRows,
     ],
     ["gateway_holds", "Holds of requests in progress", () => metering.holdCount],
     [
-      "gateway_implausible_usage",
+      "gateway_implausible_usage_total",
       "Answers with implausible reported usage since the start",
       () => routing.suspicions,
     ],
   ];
+  if (config.redisUrl !== null)
+    figures.push(["gateway_redis_up", "Whether Redis answers", () => (bus.connected ? 1 : 0)]);
   for (const [name, help, read] of figures) metrics.gauge(name, help, read);
 }
 
@@ -150,7 +161,7 @@ export function openTransports(options: TransportOptions): Transports {
   });
   const events = new EventsTransport({ ...foundation, authenticator: accounts });
   life.opened("notification streams", () => events.close());
-  publishFigures(metrics, rooms, events);
+  publishFigures(metrics, rooms, { events, bus, config });
   const hosts = new Hosts(config);
   const gate = openGate(config, foundation, rooms, tries);
   const nodeTries = new FailedTries(clock, bus, "failed-node-tries");

@@ -80,9 +80,9 @@ export class Metrics {
     };
   }
 
-  /** A value read when it is asked for; the callback may return one number or one per label set. */
+  /** Read when it is asked for: one number, or one per label set. A name that ends in `_total` is a counter's. */
   gauge(name: string, help: string, read: () => number | { labels: Labels; value: number }[]): void {
-    this.#section(name, help, "gauge", () => {
+    this.#section(name, help, name.endsWith("_total") ? "counter" : "gauge", () => {
       const value = read();
       const all = typeof value === "number" ? [{ labels: {}, value }] : value;
       return all.map((one) => `${name}${render(one.labels)} ${one.value}`);

@@ -681,7 +681,7 @@ describe("figures that no request can have", () => {
     await who.chat({ max_tokens: 250, n: 2 });
     expect((await flag()).count).toBe(count);
     expect(await who.charged()).toBeCloseTo(costUsd({ prompt_tokens: 400_002, completion_tokens: 1_002 }), 6);
-    expect(await (await fetch(`${bench.url}/metrics`)).text()).toContain("gateway_implausible_usage ");
+    expect(await (await fetch(`${bench.url}/metrics`)).text()).toContain("gateway_implausible_usage_total ");
   });
 });
 

@@ -6,6 +6,7 @@ import type { Clock } from "../../src/kernel/clock.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import { type Log, silentLog } from "../../src/kernel/log.ts";
 import { MULTIPLIER_ONE, type Payer } from "../../src/kernel/payer.ts";
+import { Metrics } from "../../src/observe/metrics.ts";
 import { Billing } from "../../src/rooms/billing/index.ts";
 import { type AccountRef, Ledger } from "../../src/rooms/ledger/index.ts";
 import {
@@ -97,6 +98,7 @@ export async function openBench({
     log,
     counter,
     instances: null,
+    metrics: new Metrics(),
     billing,
     usage,
     ledger,

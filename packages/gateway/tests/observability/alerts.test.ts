@@ -3,9 +3,16 @@ import { join } from "node:path";
 import { until } from "@model-gateway/testing/until.ts";
 import { bootInference, type InferenceBench } from "../support/inference.ts";
 
-const FILE = join(import.meta.dir, "../../../../deploy/prometheus-alerts.yaml");
-/** Registered only where the service speaks TLS; its own test sees it there. */
-const WITH_TLS = "gateway_tls_certificate_expires_timestamp_seconds";
+const DEPLOY = join(import.meta.dir, "../../../../deploy");
+const FILE = join(DEPLOY, "prometheus-alerts.yaml");
+/** Registered only where the service speaks TLS, and where it has a Redis. */
+const SELDOM = new Set(["gateway_tls_certificate_expires_timestamp_seconds", "gateway_redis_up"]);
+const CACHED = {
+  id: "c",
+  object: "chat.completion",
+  choices: [{ index: 0, message: { role: "assistant", content: "hi" }, finish_reason: "stop" }],
+  usage: { prompt_tokens: 1000, completion_tokens: 10, prompt_tokens_details: { cached_tokens: 600 } },
+};
 
 interface Rule {
   alert: string;
@@ -20,9 +27,12 @@ let rules: Rule[];
 beforeAll(async () => {
   bench = await bootInference({ upstream: { models: ["m"] } });
   await bench.addBackend({ name: "first", type: "external", url: bench.upstream.url });
-  // Everything that the rules look at has happened once.
+  await bench.rpc("billing.prices.set", { model: "m", input_usd: 1, output_usd: 2 }, bench.token);
+  // Everything that rules and dashboard look at has happened once.
   expect((await bench.chat({ stream: true })).status).toBe(200);
   expect((await bench.chat({ model: "unknown" })).status).toBe(404);
+  bench.upstream.answer((_, reply) => reply.json(CACHED));
+  expect((await bench.chat({})).status).toBe(200);
   bench.upstream.answer((_, reply) => reply.json({ error: { message: "out of order" } }, 500));
   const read = async () => {
     metrics = await (await fetch(`${bench.url}/metrics`)).text();
@@ -54,7 +64,7 @@ test("the rules ask only for metrics and labels that the service has", () => {
   for (const { alert, expr } of rules) {
     const names = new Set(expr.match(/gateway_[a-z_]+/g));
     for (const name of names) {
-      if (name === WITH_TLS) continue;
+      if (SELDOM.has(name)) continue;
       const base = name.replace(/_(bucket|sum|count)$/, "");
       expect({ alert, name, isServed: served.has(base) }).toEqual({ alert, name, isServed: true });
       const grouped = /by \(([^)]+)\)/.exec(expr)?.[1]?.split(/,\s*/) ?? [];
@@ -71,8 +81,57 @@ test("the rules ask only for metrics and labels that the service has", () => {
 });
 
 const promtool = Bun.which("promtool");
-test.if(promtool !== null)("promtool accepts the rules, and they fire when they should", async () => {
-  const told = (args: string[]) => Bun.spawnSync([promtool!, ...args]).exitCode;
-  expect(told(["check", "rules", FILE])).toBe(0);
-  expect(told(["test", "rules", FILE.replace(/\.yaml$/, ".test.yaml")])).toBe(0);
+test.if(promtool !== null)(
+  "promtool accepts rules and scrape configuration, and the rules fire when they should",
+  async () => {
+    const told = (args: string[]) => Bun.spawnSync([promtool!, ...args]).exitCode;
+    expect(told(["check", "rules", FILE])).toBe(0);
+    expect(told(["check", "config", join(DEPLOY, "prometheus.yaml")])).toBe(0);
+    expect(told(["test", "rules", FILE.replace(/\.yaml$/, ".test.yaml")])).toBe(0);
+  },
+);
+
+test("counters are called so, and what was asked, charged and read from a cache is counted", () => {
+  for (const [, name, type] of metrics.matchAll(/^# TYPE (\w+) (counter|gauge)$/gm))
+    expect([name, name!.endsWith("_total")]).toEqual([name, type === "counter"]);
+  expect(metrics).toMatch(/^gateway_requests_total\{surface="\/v1\/chat\/completions",code="ok"\} [1-9]/m);
+  expect(metrics).toMatch(
+    /^gateway_requests_total\{surface="\/v1\/chat\/completions",code="model_not_found"\} 1$/m,
+  );
+  expect(metrics).toMatch(/^gateway_cost_usd_total\{model="m"\} 0\.00/m);
+  expect(metrics).toMatch(/^gateway_cached_tokens_total\{model="m"\} 600$/m);
+  expect(metrics).toMatch(/^gateway_backend_up\{backend="first"\} [01]$/m);
+  expect(metrics).toMatch(/^gateway_build_info\{version="[\d.]+",build="\w+"\} 1$/m);
+  expect(metrics).toMatch(/^gateway_database_up 1$/m);
+});
+
+test("the dashboard asks only for metrics and labels that the service has", async () => {
+  const { panels } = (await Bun.file(join(DEPLOY, "grafana-dashboard.json")).json()) as {
+    panels: { title: string; targets?: { expr: string }[] }[];
+  };
+  const queries = panels.flatMap(({ targets = [] }) => targets.map(({ expr }) => expr));
+  expect(queries.length).toBeGreaterThan(15);
+  for (const expr of queries) {
+    const [name = ""] = /(gateway|process)_[a-z_]+/.exec(expr) ?? [];
+    const [, labels = ""] = /by \(([^)]+)\)/.exec(expr) ?? [];
+    if (name === "") expect(expr).toContain("up{");
+    else expect(metrics).toContain(`# TYPE ${name.replace(/_(bucket|sum|count)$/, "")} `);
+    // Prometheus itself adds the instance.
+    for (const label of labels.split(/,\s*/).filter((each) => each !== "" && each !== "instance"))
+      expect(metrics).toMatch(new RegExp(`^${name}\\{[^}]*${label}="`, "m"));
+  }
+  expect(panels.slice(1, 7).map(({ title }) => title)).toEqual([
+    ...["Requests a second", "Errors", "Tokens a second", "First token, p95", "Backends down", "Spend, 24 h"],
+  ]);
+});
+
+test("the scrape configuration that ships has the job that rules go by, and the rules", async () => {
+  const shipped = Bun.YAML.parse(await Bun.file(join(DEPLOY, "prometheus.yaml")).text()) as {
+    rule_files: string[];
+    scrape_configs: { job_name: string }[];
+  };
+  expect(shipped.rule_files).toEqual(["prometheus-alerts.yaml"]);
+  const [job] = shipped.scrape_configs.map(({ job_name }) => job_name);
+  const jobs = rules.flatMap(({ expr }) => [...expr.matchAll(/job="([^"]+)"/g)].map(([, name]) => name));
+  expect(new Set(jobs)).toEqual(new Set([job]));
 });

@@ -4,10 +4,11 @@ import type { Actor } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
 import { type KeyLimits, MULTIPLIER_ONE, type Payer } from "../../kernel/payer.ts";
 import { isCharged, type RequestLine } from "../../kernel/request-row.ts";
+import type { Counter } from "../../observe/metrics.ts";
 import { type Billing, UNKNOWN_TIER } from "../billing/index.ts";
 import type { Needs } from "../foundation.ts";
 import { type AccountRef, accountKey, type Ledger } from "../ledger/index.ts";
-import type { Usage } from "../usage/index.ts";
+import { NANO_PER_USD, type Usage } from "../usage/index.ts";
 import { AdmissionCheck } from "./admission.ts";
 import { Admitted, type Admitting, type OwedRequest } from "./admitted.ts";
 import type { Cover } from "./cover.ts";
@@ -67,7 +68,8 @@ const UNCHARGED = {
   budgets: 0,
 } as const;
 
-export interface MeteringOptions extends Needs<"clock" | "ids" | "log" | "counter" | "instances"> {
+export interface MeteringOptions
+  extends Needs<"clock" | "ids" | "log" | "counter" | "instances" | "metrics"> {
   settler: Settler;
   billing: Billing;
   usage: Usage;
@@ -141,8 +143,18 @@ export class MeteringService implements Metering {
   readonly #recentTokens: RecentTokens;
   readonly #check: AdmissionCheck;
   readonly #admitting: Admitting;
+  readonly #requests: Counter;
+  readonly #cost: Counter;
+  readonly #cached: Counter;
 
   constructor(readonly options: MeteringOptions) {
+    const { metrics } = options;
+    this.#requests = metrics.counter(
+      "gateway_requests_total",
+      "Requests by surface and code, ok or an error's",
+    );
+    this.#cost = metrics.counter("gateway_cost_usd_total", "What was charged, in US dollars, by model");
+    this.#cached = metrics.counter("gateway_cached_tokens_total", "Prompt tokens that upstreams had cached");
     this.#admitting = {
       billing: options.billing,
       clock: options.clock,
@@ -261,12 +273,20 @@ export class MeteringService implements Metering {
   write(line: RequestLine): boolean {
     if (this.#journal.isFull) return false;
     this.#journal.append({ ...line, ...UNCHARGED });
+    this.#count(line);
     this.#writer.wake();
     return true;
   }
 
   written(): void {
     this.#journal.writeGathered();
+  }
+
+  #count({ surface, code, model, costNanoUsd, cachedTokens }: RequestLine): void {
+    if (surface !== null) this.#requests.add(1, { surface, code: code ?? "ok" });
+    if (model === null) return;
+    if (costNanoUsd) this.#cost.add(costNanoUsd / NANO_PER_USD, { model });
+    if (cachedTokens) this.#cached.add(cachedTokens, { model });
   }
 
   /** Returns the price; null when there is none. */
@@ -305,6 +325,7 @@ export class MeteringService implements Metering {
         budgets: budgetsOf(payer.keyLimits),
       };
       this.#journal.append(entry);
+      this.#count(entry);
       if (isRequest) record.line = entry;
       this.#reserve(entry);
       if (payer.keyLimits) this.#countTokens(entry, payer.keyLimits);

@@ -152,8 +152,8 @@ export class CallObserver {
       "Time from admission to the end of the answer",
     );
     this.#firstChunk = metrics.histogram(
-      "gateway_time_to_first_chunk_seconds",
-      "Time to the first piece of a streamed answer",
+      "gateway_time_to_first_token_seconds",
+      "Time to the first token of a streamed answer",
       FIRST_CHUNK_BUCKETS_SECONDS,
     );
     this.#tokens = metrics.counter("gateway_tokens_total", "Metered tokens by model and direction");
