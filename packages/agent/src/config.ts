@@ -1,6 +1,6 @@
 /** The node's configuration file: TOML, checked as a whole, with every mistake named by its field. */
 import { readFileSync } from "node:fs";
-import { describeIssues } from "@model-gateway/protocol/agent.ts";
+import { describeIssues, ServingOptions } from "@model-gateway/protocol/agent.ts";
 import { ModelId } from "@model-gateway/protocol/model-id.ts";
 import { z } from "zod";
 import { DEFAULT_ENGINES } from "./engines/defaults.ts";
@@ -45,6 +45,9 @@ export const EngineTemplate = z.strictObject({
   weights: z.enum(["snapshot", "gguf", "none"]).default("snapshot"),
   /** Commands to run, one after another, once the engine answers and before the model counts as ready. */
   after_start: z.array(Command).max(8).default([]),
+  /** Appended to the command where a context, or a number of slots, is given. */
+  context_args: Command.optional(),
+  slots_args: Command.optional(),
 });
 export type EngineTemplate = z.infer<typeof EngineTemplate>;
 
@@ -75,7 +78,7 @@ export const ModelEntry = z
     args: z.array(Template).max(256).default([]),
     env: Env.default({}),
     gpus: z.array(z.int().min(0)).min(1).max(64).optional(),
-    gpu_count: z.int().min(1).max(64).optional(),
+    ...ServingOptions.shape,
     ready_timeout_s: Seconds.optional(),
   })
   .refine((entry) => [entry.hub, entry.url, entry.files, entry.path].filter(Boolean).length <= 1, {
@@ -116,6 +119,8 @@ const AgentConfigFile = z.strictObject({
     .optional(),
   /** Requests that the node takes at once through its tunnel; more wait at the gateway. Not given: what its engines take. */
   requests_max: z.int().min(1).max(1_000_000).optional(),
+  /** How long a stopping node waits for its requests to end and its models to be served elsewhere. */
+  drain_s: Seconds.default(60),
   restarts_max: z.int().min(0).max(1000).default(5),
   restart_delay_s: Seconds.default(1),
   engines: z.record(z.string().regex(/^[a-z0-9][a-z0-9_-]*$/), EngineTemplate).default({}),

@@ -63,11 +63,23 @@ export function parseGpuCsv(csv: string): GpuReport[] {
   return [...byUuid.values()].sort((a, b) => a.index - b.index).slice(0, GPUS_MAX);
 }
 
-async function queryNvidiaSmi(command: string): Promise<string> {
-  const child = Bun.spawn(
-    [command, `--query-gpu=${QUERY_FIELDS.join(",")}`, "--format=csv,noheader,nounits"],
-    { stdin: "ignore", stdout: "pipe", stderr: "pipe" },
-  );
+/** Megabytes by process id, over all GPUs; lines of another form are left out. */
+export function parseProcessCsv(csv: string): Map<number, number> {
+  const found = new Map<number, number>();
+  for (const line of csv.split("\n")) {
+    const cells = line.split(",").map((cell) => withinOrNull(cell.trim()));
+    const [pid, mb] = cells;
+    if (cells.length === 2 && pid != null && mb != null) found.set(pid, (found.get(pid) ?? 0) + mb);
+  }
+  return found;
+}
+
+async function queryNvidiaSmi(command: string, query: string): Promise<string> {
+  const child = Bun.spawn([command, query, "--format=csv,noheader,nounits"], {
+    stdin: "ignore",
+    stdout: "pipe",
+    stderr: "pipe",
+  });
   let timer: ReturnType<typeof setTimeout> | undefined;
   const late = new Promise<never>((_resolve, reject) => {
     timer = setTimeout(() => {
@@ -114,13 +126,20 @@ export class GpuMonitor {
     return this.#inFlight;
   }
 
+  /** Empty where the driver does not say: in containers it knows other process ids. */
+  async memoryByProcess(): Promise<Map<number, number>> {
+    if (!this.#command) return new Map();
+    const query = queryNvidiaSmi(this.#command, "--query-compute-apps=pid,used_memory");
+    return query.then(parseProcessCsv, () => new Map());
+  }
+
   async #read(): Promise<GpuReport[]> {
     if (!this.#command) {
       this.#complain("no nvidia-smi found: this node reports no GPUs");
       return [];
     }
     try {
-      const gpus = parseGpuCsv(await queryNvidiaSmi(this.#command));
+      const gpus = parseGpuCsv(await queryNvidiaSmi(this.#command, `--query-gpu=${QUERY_FIELDS.join(",")}`));
       if (gpus.length === 0) this.#complain("nvidia-smi lists no GPU");
       else this.#lastComplaint = "";
       this.#last = { gpus, readAtMs: this.#now() };

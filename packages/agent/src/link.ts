@@ -45,8 +45,8 @@ export interface LinkOptions {
   log: Log;
   hello: () => Promise<HelloParams>;
   heartbeat: () => Promise<HeartbeatParams>;
-  /** Executes a request of the gateway; the answer is sent once it returns. Throws to refuse. */
-  handlers: { [Method in keyof typeof GATEWAY_METHODS]: (params: never) => void };
+  /** Executes a request of the gateway; what it returns is the answer, `{ok: true}` where it is nothing. Throws to refuse. */
+  handlers: { [Method in keyof typeof GATEWAY_METHODS]: (params: never) => unknown };
   target: (modelId: string) => EngineTarget | null;
 }
 
@@ -106,6 +106,20 @@ export class GatewayLink {
     this.#session?.notify("agent.progress", params);
   }
 
+  /** Requests of a model that are under way, on every connection. */
+  openStreamsOf(modelId: string): number {
+    return [this.#session, ...this.#leaving].reduce(
+      (sum, each) => sum + (each?.openStreamsOf(modelId) ?? 0),
+      0,
+    );
+  }
+
+  /** Asks the gateway to serve this node's models elsewhere; resolves when it has, or there is no asking it. */
+  async drain(timeoutMs: number): Promise<void> {
+    const session = this.#session;
+    if (session) await Promise.race([session.drain(), session.ended, Bun.sleep(timeoutMs)]);
+  }
+
   stop(): void {
     this.#stop.abort();
     for (const session of [this.#session, ...this.#leaving]) session?.close("the node program ends");
@@ -140,6 +154,7 @@ class Session {
   #lastRequestId = 0;
   /** 0 until the hello was sent; nothing goes out before it. */
   #helloId = 0;
+  #drained: { id: number; resolve(): void } | null = null;
   #over = false;
 
   constructor(options: LinkOptions, onAccepted: () => void) {
@@ -174,6 +189,17 @@ class Session {
 
   notify(method: string, params: unknown): void {
     if (this.#helloId !== 0) this.#send({ jsonrpc: "2.0", method, params });
+  }
+
+  openStreamsOf(modelId: string): number {
+    return this.#tunnel.openStreamsOf(modelId);
+  }
+
+  drain(): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    if (this.#helloId === 0) resolve();
+    else this.#drained = { id: this.#request("agent.drain", {}), resolve };
+    return promise;
   }
 
   close(reason: string): void {
@@ -236,6 +262,7 @@ class Session {
       this.#answerError(null, RpcErrorCode.invalidRequest, "not a JSON-RPC 2.0 object");
     } else if (message.method !== undefined) this.#onRequest(message);
     else if (message.id === this.#helloId) this.#onHelloAnswer(message);
+    else if (message.id === this.#drained?.id) this.#drained?.resolve();
     else if (message.error)
       this.#options.log.warn("the gateway refused a message", { why: message.error.message });
   }
@@ -277,9 +304,14 @@ class Session {
       if (answerable) this.#answerError(id, RpcErrorCode.invalidParams, why);
       return;
     }
+    void this.#execute(id, () => this.#options.handlers[name](parsed.data as never));
+  }
+
+  async #execute(id: RpcMessage["id"], handle: () => unknown): Promise<void> {
+    const answerable = id !== undefined;
     try {
-      this.#options.handlers[name](parsed.data as never);
-      if (answerable) this.#send({ jsonrpc: "2.0", id, result: { ok: true } });
+      const result = (await handle()) ?? { ok: true };
+      if (answerable) this.#send({ jsonrpc: "2.0", id, result });
     } catch (error) {
       if (answerable) this.#answerError(id, RpcErrorCode.application, describeError(error));
     }

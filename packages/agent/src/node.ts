@@ -1,6 +1,11 @@
 /** The node program's parts, wired together. */
 import { join } from "node:path";
-import { type HeartbeatParams, PROTOCOL_VERSION } from "@model-gateway/protocol/agent.ts";
+import {
+  type EstimateParams,
+  type HeartbeatParams,
+  PROTOCOL_VERSION,
+  type StopParams,
+} from "@model-gateway/protocol/agent.ts";
 import manifest from "../package.json" with { type: "json" };
 import type { AgentSettings } from "./args.ts";
 import { GpuMonitor } from "./gpu.ts";
@@ -30,12 +35,12 @@ export function createNode(settings: AgentSettings, log: Log): AgentNode {
     state,
     advertisedHost: direct ? host : null,
     onProgress: (progress) => link.progress(progress),
+    openStreamsOf: (modelId) => link.openStreamsOf(modelId),
   });
-  const report = async (): Promise<HeartbeatParams> => ({
-    gpus: await gpus.read(),
-    models: deployments.serving(),
-    pending: deployments.pending(),
-  });
+  const report = async (): Promise<HeartbeatParams> => {
+    const [found, memory] = await Promise.all([gpus.read(), gpus.memoryByProcess()]);
+    return { gpus: found, models: deployments.serving(memory), pending: deployments.pending() };
+  };
   const link: GatewayLink = new GatewayLink({
     url: settings.url,
     token: settings.token,
@@ -53,7 +58,8 @@ export function createNode(settings: AgentSettings, log: Log): AgentNode {
     heartbeat: report,
     handlers: {
       "agent.deploy": (params) => deployments.deploy(params),
-      "agent.stop": ({ model_id }: { model_id: string }) => void deployments.stop(model_id),
+      "agent.stop": (params: StopParams) => void deployments.stop(params),
+      "agent.estimate": (params: EstimateParams) => deployments.estimate(params),
     },
     target: (modelId) => deployments.target(modelId),
   });
@@ -63,6 +69,7 @@ export function createNode(settings: AgentSettings, log: Log): AgentNode {
       await link.run();
     },
     stop: async () => {
+      await link.drain(config.drain_s * 1000);
       await deployments.shutDown();
       link.stop();
     },

@@ -31,6 +31,7 @@ export interface EngineTarget {
 
 interface ServerStream {
   id: number;
+  modelId: string;
   sender: BodySender;
   /** Of the request; null when it has none. */
   body: BodyReceiver | null;
@@ -60,6 +61,10 @@ export class TunnelServer {
 
   get openStreams(): number {
     return this.#streams.size;
+  }
+
+  openStreamsOf(modelId: string): number {
+    return [...this.#streams.values()].filter((stream) => stream.modelId === modelId).length;
   }
 
   /** Handles one binary message from the gateway. Throws FrameError when it is not valid. */
@@ -94,6 +99,7 @@ export class TunnelServer {
     const { channel } = this.options;
     const stream: ServerStream = {
       id,
+      modelId: meta.model_id,
       sender: new BodySender({ channel, streamId: id }),
       body: null,
       abort: () => {},

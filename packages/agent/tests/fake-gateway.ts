@@ -55,7 +55,7 @@ export function startFakeGateway(options: { port?: number; heartbeatIntervalMs?:
     else if (method === "agent.hello") heard.hellos.push(AGENT_METHODS[method].parse(params));
     else if (method === "agent.heartbeat") heard.heartbeats.push(AGENT_METHODS[method].parse(params));
     else if (method === "agent.progress") heard.progress.push(AGENT_METHODS[method].parse(params));
-    else throw new Error(`unknown method ${method}`);
+    else if (method !== "agent.drain") throw new Error(`unknown method ${method}`);
     if (id !== undefined && method !== undefined) {
       const result = { heartbeat_interval_ms: options.heartbeatIntervalMs ?? 300 };
       connection?.socket.send(JSON.stringify({ jsonrpc: "2.0", id, result }));

@@ -22,8 +22,7 @@ const given = {
   bind: "127.0.0.1",
   api_key: "secret",
   data_dir: "/data",
-  chosenGpus: null,
-  gpuTotal: 2,
+  gpus: [0, 1].map((index) => ({ index, memory_total_mb: 80_000, memory_free_mb: 80_000 }) as GpuReport),
 };
 
 describe("the configuration file", () => {
@@ -91,7 +90,7 @@ describe("the configuration file", () => {
     `);
     const plan = planModel("chat", settings);
     expect(plan.source).toMatchObject({ repo: "acme/model-GGUF", variant: "Q8_0", format: "gguf" });
-    const launch = renderLaunch(plan, { ...given, chosenGpus: chooseGpus(plan.entry, []) });
+    const launch = renderLaunch(plan, given);
     expect(launch.command.slice(-4)).toEqual(["--ctx-size", "8192", "--json", '{"a": 1}']);
     expect(launch.env).toEqual({ CUDA_VISIBLE_DEVICES: "1,3", LLAMA_API_KEY: "secret", EXTRA: "/data/x" });
   });

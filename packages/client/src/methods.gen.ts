@@ -2699,14 +2699,20 @@ export interface Methods {
     params: { session_id: string };
     result: { removed: boolean };
   };
-  /** Deploy a model on a node, by default on the least-loaded one that is online; a node serves nothing else. */
+  /** Deploy a model on a node, by default on the one where most memory is left with it; a node serves nothing else. */
   "agents.deploy": {
     auth: "admin";
     params: {
+      /** GPUs that it is split over */
+      gpu_count?: number;
+      /** Longest prompt and answer together */
+      context_tokens?: number;
+      /** Requests that its engine serves at once */
+      slots?: number;
       model_id: string;
-      /** Empty or missing: the least-loaded node */
+      /** Empty or missing: the node with the most room */
       agent_id?: string | null;
-      /** Serve the model also while a registered backend serves it; without it that backend has it alone */
+      /** Also while a registered backend serves the model */
       beside_backends?: boolean;
     };
     result: { ok: true; stream_id: string };
@@ -2716,6 +2722,34 @@ export interface Methods {
     auth: "admin";
     params: { agent_id: string };
     result: { ok: true };
+  };
+  /** What a model would take of each node that is online, and whether there is room; the best first. */
+  "agents.fits": {
+    auth: "admin";
+    params: {
+      /** GPUs that it is split over */
+      gpu_count?: number;
+      /** Longest prompt and answer together */
+      context_tokens?: number;
+      /** Requests that its engine serves at once */
+      slots?: number;
+      model_id: string;
+    };
+    result: {
+      estimate: {
+        weights_mb: number;
+        cache_mb: number | null;
+        overhead_mb: number;
+        total_mb: number;
+        context_tokens: number | null;
+        slots: number;
+      } | null;
+      room_mb: number | null;
+      why?: string;
+      agent_id: string;
+      name: string;
+      fits: boolean;
+    }[];
   };
   /** Registered agent nodes and their state. */
   "agents.list": {
@@ -2751,6 +2785,17 @@ export interface Methods {
         message?: string;
         engine?: string;
         port?: number;
+        /** What its engine holds of the GPUs, where the driver says it */
+        memory_mb?: number;
+        /** What it was expected to take */
+        estimate?: {
+          weights_mb: number;
+          cache_mb: number | null;
+          overhead_mb: number;
+          total_mb: number;
+          context_tokens: number | null;
+          slots: number;
+        };
         /** The backend that routes to it; null while it is not ready */
         backend: string | null;
         /** How this instance reaches it: at the node's host and port, or through the node's connection */
@@ -2807,6 +2852,17 @@ export interface Methods {
         message?: string;
         engine?: string;
         port?: number;
+        /** What its engine holds of the GPUs, where the driver says it */
+        memory_mb?: number;
+        /** What it was expected to take */
+        estimate?: {
+          weights_mb: number;
+          cache_mb: number | null;
+          overhead_mb: number;
+          total_mb: number;
+          context_tokens: number | null;
+          slots: number;
+        };
         /** The backend that routes to it; null while it is not ready */
         backend: string | null;
         /** How this instance reaches it: at the node's host and port, or through the node's connection */
@@ -3120,6 +3176,7 @@ export const METHOD_AUTH: { readonly [M in keyof Methods]: Methods[M]["auth"] } 
   "realtime.stop": "jwt",
   "agents.deploy": "admin",
   "agents.deregister": "admin",
+  "agents.fits": "admin",
   "agents.list": "admin",
   "agents.register": "admin",
   "agents.status": "admin",

@@ -4,7 +4,7 @@
  *
  * Agent to gateway: `agent.hello` and `agent.heartbeat` are requests, so that a missing answer tells the agent that
  * the link is dead; `agent.progress` is a notification. Gateway to agent: `agent.deploy` and `agent.stop`, as requests
- * (answered `{ok: true}` once accepted) or as notifications.
+ * (answered `{ok: true}` once accepted) or as notifications; `agent.estimate`, answered with what the model would take.
  */
 import { z } from "zod";
 import { hostProblem } from "./host.ts";
@@ -46,12 +46,26 @@ export const GpuReport = z.object({
 });
 export type GpuReport = z.infer<typeof GpuReport>;
 
+/** What a model is expected to take of the GPUs, in parts; a cache of null is not known and counted as nothing. */
+export const Estimate = z.object({
+  weights_mb: z.number().min(0),
+  cache_mb: z.number().min(0).nullable(),
+  overhead_mb: z.number().min(0),
+  total_mb: z.number().min(0),
+  context_tokens: z.number().min(0).nullable(),
+  slots: z.int().min(1),
+});
+export type Estimate = z.infer<typeof Estimate>;
+
 /** A model that is ready. `api_key` is what its engine requires of callers that dial host:port directly. */
 export const ServingModel = z.object({
   model_id: ModelId,
   port: Port,
   engine: Name.optional(),
   api_key: z.string().max(256).optional(),
+  /** What its processes hold of the GPUs; absent where the driver does not say. */
+  memory_mb: z.number().min(0).optional(),
+  estimate: Estimate.optional(),
 });
 export type ServingModel = z.infer<typeof ServingModel>;
 
@@ -65,6 +79,7 @@ export const PendingModel = z.object({
   progress: z.number().min(0).max(100),
   stream_id: StreamId.optional(),
   message: Message.optional(),
+  estimate: Estimate.optional(),
 });
 export type PendingModel = z.infer<typeof PendingModel>;
 
@@ -98,8 +113,15 @@ const HelloFields = z.object({
   streams_max: z.int().min(1).max(1_000_000).optional(),
 });
 /** A host that is not dialled is only displayed, and may be any text. */
-export const HelloParams = HelloFields.superRefine(({ host, direct }, context) => {
+export const HelloParams = HelloFields.superRefine(({ host, direct, tunnel, protocol = 1 }, context) => {
   if (direct !== false) checkDialled(host, context, ["host"]);
+  // Frames are not what they were in protocol 1; without the tunnel there are none.
+  if (tunnel && protocol < PROTOCOL_VERSION)
+    context.addIssue({
+      code: "custom",
+      path: ["protocol"],
+      message: `the node program speaks protocol ${protocol} and the gateway ${PROTOCOL_VERSION}: update the node program`,
+    });
 });
 export type HelloParams = z.infer<typeof HelloParams>;
 
@@ -130,21 +152,44 @@ export const ProgressParams = z.object({
 });
 export type ProgressParams = z.infer<typeof ProgressParams>;
 
-export const DeployParams = z.object({ model_id: ModelId, stream_id: StreamId });
+/** How a model is served, where the node's configuration does not say, or says otherwise. */
+export const ServingOptions = z.object({
+  gpu_count: z.int().min(1).max(GPUS_MAX).optional().describe("GPUs that it is split over"),
+  context_tokens: z.int().min(1).max(100_000_000).optional().describe("Longest prompt and answer together"),
+  slots: z.int().min(1).max(100_000).optional().describe("Requests that its engine serves at once"),
+});
+export type ServingOptions = z.infer<typeof ServingOptions>;
+
+export const DeployParams = ServingOptions.extend({ model_id: ModelId, stream_id: StreamId });
 export type DeployParams = z.infer<typeof DeployParams>;
 
-export const StopParams = z.object({ model_id: ModelId });
+export const EstimateParams = ServingOptions.extend({ model_id: ModelId });
+export type EstimateParams = z.infer<typeof EstimateParams>;
+
+/** `room_mb`: what the model could have of the node's GPUs now; null where the driver does not say. */
+export const EstimateResult = z.object({
+  estimate: Estimate.nullable(),
+  room_mb: z.number().nullable(),
+  why: Message.optional(),
+});
+export type EstimateResult = z.infer<typeof EstimateResult>;
+
+/** `gently`: it takes no new requests, and ends when those under way have ended. */
+export const StopParams = z.object({ model_id: ModelId, gently: z.boolean().optional() });
 export type StopParams = z.infer<typeof StopParams>;
 
 export const AGENT_METHODS = {
   "agent.hello": HelloParams,
   "agent.heartbeat": HeartbeatParams,
   "agent.progress": ProgressParams,
+  /** The node is about to stop; answered when its requests have ended and its models are served elsewhere. */
+  "agent.drain": z.object({}),
 } as const;
 
 export const GATEWAY_METHODS = {
   "agent.deploy": DeployParams,
   "agent.stop": StopParams,
+  "agent.estimate": EstimateParams,
 } as const;
 
 /**

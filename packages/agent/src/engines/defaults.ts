@@ -16,6 +16,9 @@ export const DEFAULT_ENGINES: Record<string, z.input<typeof EngineTemplate>> = {
     ],
     env: { LLAMA_API_KEY: "{api_key}" },
     weights: "gguf",
+    // Its context is shared by all slots.
+    context_args: ["--ctx-size", "{context_total}"],
+    slots_args: ["--parallel", "{slots}"],
   },
   vllm: {
     command: [
@@ -26,6 +29,8 @@ export const DEFAULT_ENGINES: Record<string, z.input<typeof EngineTemplate>> = {
       ...["--tensor-parallel-size", "{gpu_count}"],
     ],
     env: { VLLM_API_KEY: "{api_key}" },
+    context_args: ["--max-model-len", "{context_tokens}"],
+    slots_args: ["--max-num-seqs", "{slots}", "--gpu-memory-utilization", "{gpu_share}"],
     ready_timeout_s: 1800,
   },
   sglang: {
@@ -38,6 +43,8 @@ export const DEFAULT_ENGINES: Record<string, z.input<typeof EngineTemplate>> = {
       ...["--tp-size", "{gpu_count}"],
       ...["--api-key", "{api_key}"],
     ],
+    context_args: ["--context-length", "{context_tokens}"],
+    slots_args: ["--max-running-requests", "{slots}", "--mem-fraction-static", "{gpu_share}"],
     ready_timeout_s: 1800,
   },
   ollama: {

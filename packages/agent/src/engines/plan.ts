@@ -1,6 +1,6 @@
 /** From a model id to what has to be fetched and started for it. */
 
-import type { GpuReport } from "@model-gateway/protocol/agent.ts";
+import type { Estimate, GpuReport, ServingOptions } from "@model-gateway/protocol/agent.ts";
 import type { AgentConfig, EngineTemplate, ModelEntry } from "../config.ts";
 import { ModelEntry as ModelEntrySchema } from "../config.ts";
 import { parseHubId, safeRelativePath } from "../weights/hub.ts";
@@ -19,9 +19,10 @@ export interface EnginePlan {
 }
 
 /** Decides how a model is served. Throws an error that says what to add to the configuration. */
-export function planModel(modelId: string, config: AgentConfig): EnginePlan {
+export function planModel(modelId: string, config: AgentConfig, options: ServingOptions = {}): EnginePlan {
   const listed = Object.hasOwn(config.models, modelId) ? config.models[modelId] : undefined;
-  const entry = listed ?? ModelEntrySchema.parse({});
+  const entry = { ...(listed ?? ModelEntrySchema.parse({})), ...options };
+  if (options.gpu_count !== undefined) delete entry.gpus;
   const engineName = entry.engine ?? config.default_engine;
   const template = config.engines[engineName];
   if (!template) throw new Error(`no engine "${engineName}" is configured for ${modelId}`);
@@ -93,20 +94,44 @@ export interface Launch {
   afterStart: string[][];
 }
 
+/** For an engine that takes its share of a GPU whatever it needs, where nobody knows what that is. */
+const GPU_SHARE_DEFAULT = 0.9;
+const GPU_SHARE_MAX = 0.95;
+
+function shareOf(estimate: Estimate | null, used: readonly GpuReport[]): number {
+  const totalMb = used.reduce((sum, { memory_total_mb }) => sum + (memory_total_mb ?? 0), 0);
+  if (estimate === null || totalMb === 0) return GPU_SHARE_DEFAULT;
+  return Math.min(GPU_SHARE_MAX, estimate.total_mb / totalMb);
+}
+
+type Given = "model_id" | "model_path" | "port" | "bind" | "api_key" | "data_dir";
+
 export function renderLaunch(
   plan: EnginePlan,
-  given: Omit<TemplateVariables, "gpus" | "gpu_count"> & { chosenGpus: number[] | null; gpuTotal: number },
+  {
+    gpus,
+    estimate = null,
+    ...rest
+  }: Record<Given, string> & { gpus: GpuReport[]; estimate?: Estimate | null },
 ): Launch {
   const { template, entry } = plan;
-  const { chosenGpus, gpuTotal, ...rest } = given;
+  const { context_tokens = 0, slots = 1 } = entry;
+  const chosenGpus = chooseGpus(entry, gpus);
+  const used = chosenGpus ? gpus.filter(({ index }) => chosenGpus.includes(index)) : gpus;
   const variables: TemplateVariables = {
     ...rest,
     gpus: chosenGpus?.join(",") ?? "",
-    gpu_count: String(chosenGpus?.length ?? Math.max(1, gpuTotal)),
+    gpu_count: String(chosenGpus?.length ?? Math.max(1, gpus.length)),
+    gpu_share: shareOf(estimate, used).toFixed(2),
+    context_tokens: String(context_tokens),
+    context_total: String(context_tokens * slots),
+    slots: String(slots),
   };
   const all = (texts: string[]) => texts.map((text) => render(text, variables));
+  const { context_args = [], slots_args = [] } = template;
+  const limits = [...(entry.context_tokens ? context_args : []), ...(entry.slots ? slots_args : [])];
   return {
-    command: all([...template.command, ...entry.args]),
+    command: all([...template.command, ...limits, ...entry.args]),
     env: {
       ...(chosenGpus ? { CUDA_VISIBLE_DEVICES: variables.gpus } : {}),
       ...renderEnv(template.env, variables),

@@ -7,6 +7,10 @@ export const TEMPLATE_VARIABLES = [
   "bind",
   "gpus",
   "gpu_count",
+  "gpu_share",
+  "context_tokens",
+  "context_total",
+  "slots",
   "api_key",
   "data_dir",
 ] as const;

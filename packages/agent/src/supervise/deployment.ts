@@ -1,12 +1,14 @@
 /** One model on this node, from its first byte of weights until all of it is gone. */
 import { existsSync } from "node:fs";
 import { join } from "node:path";
+import type { Estimate } from "@model-gateway/protocol/agent.ts";
 import { urlHost } from "@model-gateway/protocol/host.ts";
 import type { AgentConfig } from "../config.ts";
-import { chooseGpus, type EnginePlan, type Launch, renderLaunch } from "../engines/plan.ts";
+import { type EnginePlan, type Launch, renderLaunch } from "../engines/plan.ts";
 import { describeError } from "../errors.ts";
 import { safeFolderName } from "../folder-name.ts";
 import type { GpuMonitor } from "../gpu.ts";
+import { markedProcesses } from "../guard/processes.ts";
 import type { Log } from "../log.ts";
 import { abortableDelay, backoffMs } from "../time.ts";
 import type { EngineTarget } from "../tunnel-server.ts";
@@ -30,6 +32,8 @@ export interface DeploymentContext {
   weights: WeightsStore;
   gpus: GpuMonitor;
   log: Log;
+  /** What the model will take of the GPUs; null where nobody can tell. */
+  estimate: (plan: EnginePlan, signal: AbortSignal) => Promise<Estimate | null>;
   /** Reserves a port until it is given back. */
   takePort: (preferred: number | null) => Promise<number>;
   returnPort: (port: number) => void;
@@ -42,6 +46,7 @@ export interface DeploymentOptions {
   /** An earlier deployment of the same model, which has to be gone first. */
   after: Promise<void>;
   apiKey: string;
+  estimate: Estimate | null;
   preferredPort: number | null;
   /** True for a model that this node served before it was restarted. */
   provenBefore: boolean;
@@ -57,6 +62,9 @@ export class Deployment {
   readonly #options: DeploymentOptions;
   readonly #stop = new AbortController();
   readonly #reporter: ProgressReporter;
+  /** What it is expected to take; null until that is known, or where nobody can tell. */
+  estimate: Estimate | null;
+  #marker = "";
   #port: number | null;
   #everReady: boolean;
   #restarts = 0;
@@ -66,6 +74,7 @@ export class Deployment {
     this.modelId = options.modelId;
     this.apiKey = options.plan.usesApiKey ? options.apiKey : null;
     this.engineName = options.plan.engineName;
+    this.estimate = options.estimate;
     this.#port = options.preferredPort;
     this.#everReady = options.provenBefore;
     this.#reporter = new ProgressReporter(options.onProgress);
@@ -97,6 +106,13 @@ export class Deployment {
     return this.ready ? { baseUrl: this.#baseUrl(), apiKey: this.apiKey } : null;
   }
 
+  /** What its processes hold of the GPUs; undefined where the driver tells of none of them. */
+  memoryMb(byProcess: ReadonlyMap<number, number>): number | undefined {
+    if (byProcess.size === 0 || this.#marker === "") return undefined;
+    const held = markedProcesses(this.#marker).flatMap((pid) => byProcess.get(pid) ?? []);
+    return held.length === 0 ? undefined : held.reduce((sum, each) => sum + each, 0);
+  }
+
   stop(): Promise<void> {
     this.#stop.abort(new Error("stopped"));
     return this.finished;
@@ -112,6 +128,7 @@ export class Deployment {
       signal.throwIfAborted();
       this.#reporter.set({ status: "queued", progress: 0 });
       const modelPath = await this.#obtainWeights();
+      this.estimate = await this.#options.context.estimate(this.#options.plan, signal);
       for (;;) {
         const why = await this.#serve(modelPath);
         signal.throwIfAborted();
@@ -174,7 +191,6 @@ export class Deployment {
 
   async #prepareLaunch(modelPath: string, port: number): Promise<Launch> {
     const { plan, context, apiKey } = this.#options;
-    const gpus = await context.gpus.read();
     return renderLaunch(plan, {
       model_id: this.modelId,
       model_path: modelPath,
@@ -182,20 +198,21 @@ export class Deployment {
       bind: context.bind,
       api_key: apiKey,
       data_dir: context.dataDir,
-      chosenGpus: chooseGpus(plan.entry, gpus),
-      gpuTotal: gpus.length,
+      gpus: await context.gpus.read(),
+      estimate: this.estimate,
     });
   }
 
   #launch({ command, env }: Launch): EngineProcess {
     const { dataDir, nodeId, log } = this.#options.context;
+    this.#marker = `${nodeId}/${crypto.randomUUID()}`;
     log.info("starting engine", { model: this.modelId, engine: this.engineName, port: this.#port });
     return new EngineProcess({
       command,
       env: { ...inheritedEnv(), ...env },
       cwd: dataDir,
       logFile: this.#logFile(),
-      marker: `${nodeId}/${crypto.randomUUID()}`,
+      marker: this.#marker,
     });
   }
 

@@ -1,6 +1,7 @@
 /** What the node must remember across restarts: its id, and what it was asked to serve. */
 import { chmodSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { ServingOptions } from "@model-gateway/protocol/agent.ts";
 import { ModelId } from "@model-gateway/protocol/model-id.ts";
 import { z } from "zod";
 import { describeError, errorCode, UsageError } from "../errors.ts";
@@ -9,6 +10,7 @@ import { readProcess } from "../guard/processes.ts";
 const SavedDeployment = z.object({
   model_id: ModelId,
   stream_ids: z.array(z.string()).default([]),
+  options: ServingOptions.default({}),
   port: z.int().nullable().default(null),
   api_key: z.string(),
 });

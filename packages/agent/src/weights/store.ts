@@ -1,6 +1,6 @@
 /** The node's weights on disk. One folder per source; deployments of the same source share one download. */
-import { mkdir, readFile, rename, stat, writeFile } from "node:fs/promises";
-import { basename, join } from "node:path";
+import { mkdir, readdir, readFile, rename, stat, writeFile } from "node:fs/promises";
+import { basename, dirname, join } from "node:path";
 import { z } from "zod";
 import { safeFolderName } from "../folder-name.ts";
 import { downloadFile } from "./download.ts";
@@ -24,6 +24,13 @@ interface Job {
   abort: AbortController;
   listeners: Set<(progress: WeightsProgress) => void>;
   last: WeightsProgress | null;
+}
+
+export interface InspectedFile {
+  name: string;
+  sizeBytes: number;
+  /** Its beginning, as far as it is there. */
+  head(bytesMax: number): Promise<Uint8Array>;
 }
 
 /** Says that a folder is complete, and with what; written last. */
@@ -81,7 +88,7 @@ export class WeightsStore {
       ? abandoned.promise.then(() => undefined).catch(() => undefined)
       : Promise.resolve();
     job.promise = freed
-      .then(() => this.#fetch(key, source, job))
+      .then(() => this.#fetch(source, job))
       .finally(() => {
         if (this.#jobs.get(key) === job) this.#jobs.delete(key);
       });
@@ -91,9 +98,46 @@ export class WeightsStore {
     return job;
   }
 
-  async #fetch(key: string, source: WeightsSource, job: Job): Promise<string> {
+  #dirOf(source: WeightsSource): string {
     const label = source.kind === "hub" ? `${source.repo}@${source.revision}` : source.files[0]!.name;
-    const dir = join(this.#dir, safeFolderName(label, key));
+    return join(this.#dir, safeFolderName(label, JSON.stringify(source)));
+  }
+
+  /** The files of a source, before or after they were downloaded. */
+  async inspect(source: WeightsSource, signal: AbortSignal): Promise<InspectedFile[]> {
+    const dir = this.#dirOf(source);
+    const present = await readManifest(dir);
+    if (present) return inspectPath(dir, present);
+    const files = await this.#list(source, signal);
+    return Promise.all(files.map((file) => this.#inspectRemote(file, signal)));
+  }
+
+  async #inspectRemote({ name, url, sizeBytes }: WeightsFile, signal: AbortSignal): Promise<InspectedFile> {
+    const { mirror, token } = this.#access;
+    const headers: Record<string, string> =
+      token && url.startsWith(`${mirror}/`) ? { authorization: `Bearer ${token}` } : {};
+    const ask = (init: { method?: string; range?: string }) =>
+      fetch(url, {
+        method: init.method,
+        signal,
+        headers: init.range === undefined ? headers : { ...headers, range: init.range },
+      });
+    const lengthOf = async () => {
+      const answer = await ask({ method: "HEAD" });
+      return answer.ok ? Number(answer.headers.get("content-length") ?? 0) : 0;
+    };
+    return {
+      name,
+      sizeBytes: sizeBytes ?? (await lengthOf()),
+      async head(bytesMax) {
+        const answer = await ask({ range: `bytes=0-${bytesMax - 1}` });
+        return answer.ok ? firstBytes(answer, bytesMax) : new Uint8Array(0);
+      },
+    };
+  }
+
+  async #fetch(source: WeightsSource, job: Job): Promise<string> {
+    const dir = this.#dirOf(source);
     const present = await readManifest(dir);
     if (present) return pathFor(source, dir, present);
     await mkdir(dir, { recursive: true });
@@ -145,6 +189,32 @@ export class WeightsStore {
       });
     }
   }
+}
+
+/** Files on this machine; without names, whatever lies at the path. */
+export async function inspectPath(path: string, names?: string[]): Promise<InspectedFile[]> {
+  const isFolder = (await stat(path)).isDirectory();
+  const found = names ?? (isFolder ? await readdir(path) : [basename(path)]);
+  const dir = isFolder ? path : dirname(path);
+  return Promise.all(
+    found.map(async (name) => ({
+      name,
+      sizeBytes: (await sizeOf(join(dir, name))) ?? 0,
+      head: (bytesMax: number) => Bun.file(join(dir, name)).slice(0, bytesMax).bytes(),
+    })),
+  );
+}
+
+/** A server that does not know ranges sends the whole file, of which the rest is not read. */
+async function firstBytes(answer: Response, bytesMax: number): Promise<Uint8Array> {
+  const pieces: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const piece of answer.body ?? []) {
+    pieces.push(piece);
+    bytes += piece.byteLength;
+    if (bytes >= bytesMax) break;
+  }
+  return Buffer.concat(pieces).subarray(0, bytesMax);
 }
 
 const sum = (values: Iterable<number>) => [...values].reduce((total, value) => total + value, 0);

@@ -25,6 +25,7 @@ import {
 } from "./support.ts";
 
 const MODEL = "tiny";
+const WAITED_MS = 20;
 const cleanup: (() => unknown)[] = [];
 afterEach(async () => {
   for (const each of cleanup.splice(0).reverse()) await each();
@@ -36,9 +37,11 @@ async function backendOf(gateway: Pick<TestGateway, "app">) {
   return entry && { state: entry.state, circuit: entry.circuits.report(Date.now()).state };
 }
 
-describe("768 streams at once through the node program, to an engine with 256 slots", () => {
-  const STREAMS = 768;
+describe("2,000 streams at once through the node program, to an engine with 256 slots", () => {
+  const STREAMS = 2_000;
   const HELD = 300;
+  const KEYS = 4;
+  const keys: string[] = [];
   let files: FileServer;
   let bench: InferenceBench;
   const workplaces: ReturnType<typeof prepareWorkplace>[] = [];
@@ -50,7 +53,9 @@ describe("768 streams at once through the node program, to an engine with 256 sl
     // Engines listen on 127.0.0.1 only, so that the node is reached through its tunnel.
     workplaces.push(prepareWorkplace({ top: 'host = "127.0.0.2"', models: `[models.${MODEL}]\n${model}` }));
     bench = await bootInference();
-    await bench.app.rooms.usage.store.db.run("UPDATE billing_tiers SET rpm = $1", [100_000]);
+    // A key may ask 1,000 times a minute.
+    for (let each = 0; each < KEYS; each++)
+      keys.push((await bench.rpc("keys.create", { name: `key ${each}` }, bench.token)).key);
   });
   afterAll(async () => {
     await endNodes();
@@ -77,22 +82,23 @@ describe("768 streams at once through the node program, to an engine with 256 sl
     const client = new HttpOrigin(
       {
         url: bench.url,
-        headers: { authorization: `Bearer ${bench.key}`, "content-type": "application/json" },
+        headers: { "content-type": "application/json" },
         failure: clientFailure,
         errorOf: upstreamError,
       },
       systemClock,
     );
-    const ask = async (content: string) => {
+    const ask = async (content: string, index: number) => {
       const body = { model: MODEL, stream: true, messages: [{ role: "user", content }] };
       const never = { whenAborted() {} };
-      return textOf(await client.post("/v1/chat/completions", JSON.stringify(body), never));
+      const headers = { authorization: `Bearer ${keys[index % KEYS]}` };
+      return textOf(await client.post("/v1/chat/completions", JSON.stringify(body), never, headers));
     };
     const answers: Promise<string>[] = [];
     // The test's engine lets no more than 512 connections wait to be accepted.
     while (answers.length < STREAMS) {
-      for (let each = 0; each < 128; each++)
-        answers.push(ask(answers.length < HELD ? "hold" : `number ${answers.length}`));
+      for (let each = 0; each < 125; each++)
+        answers.push(ask(answers.length < HELD ? "hold" : `number ${answers.length}`, answers.length));
       const arrived = async () => (await load()).open === answers.length;
       await Promise.race([until("the engine has them", arrived), Promise.all(answers)]);
     }
@@ -155,6 +161,10 @@ describe.each(sharings)("a node that takes two, behind two instances %s", (shari
       const answer = await chatOn(gateway, key);
       return [answer.status, (await answer.text()).endsWith("data: [DONE]\n\n")];
     });
+    const waiting = () => a.app.rooms.routing.waitingCount + b.app.rooms.routing.waitingCount;
+    await until("four wait", () => waiting() === 4);
+    const waitedSinceMs = Date.now();
+    await until("they have waited", () => Date.now() - waitedSinceMs >= WAITED_MS);
     for (let served = 0; served < answers.length; served += 2) {
       await until("two are asked", () => letGo.length === 2);
       for (const gateway of gateways) {
@@ -165,6 +175,11 @@ describe.each(sharings)("a node that takes two, behind two instances %s", (shari
       for (const go of letGo.splice(0)) go();
     }
     for (const answer of answers) expect(await answer).toEqual([200, true]);
+    const queued = async () => {
+      const { records } = await a.rpc("requests.list", { model: MODEL }, admin);
+      return (records as { queue_ms: number }[]).filter(({ queue_ms }) => queue_ms >= WAITED_MS).length;
+    };
+    await until("the four say how long they waited", async () => (await queued()) >= 4);
     for (const gateway of gateways)
       expect(await backendOf(gateway)).toEqual({ state: "Healthy", circuit: "closed" });
   });

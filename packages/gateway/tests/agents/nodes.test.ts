@@ -44,10 +44,11 @@ const METHODS: [string, object][] = [
   ["agents.deregister", { agent_id: "x" }],
   ["agents.status", { agent_id: "x" }],
   ["agents.deploy", { model_id: "m" }],
+  ["agents.fits", { model_id: "m" }],
   ["agents.stop", { agent_id: "x", model_id: "m" }],
 ];
 
-test("all six methods are for administrators", async () => {
+test("all methods are for administrators", async () => {
   const member = await gateway.signIn("bob");
   for (const [method, params] of METHODS) {
     expect((await gateway.call(method, params)).error.code).toBe(-32005);
@@ -70,7 +71,7 @@ test("unknown, offline and missing nodes are -32000, a bad model id is -32602", 
   expect((await call("agents.deploy", { model_id: "tiny", agent_id })).error.message).toContain(
     "node is offline",
   );
-  for (const [method, params] of METHODS.slice(2).filter(([name]) => name !== "agents.deploy"))
+  for (const [method, params] of METHODS.slice(2).filter(([, given]) => "agent_id" in given))
     expect((await call(method, params)).error).toMatchObject({
       code: -32000,
       message: expect.stringContaining("Agent not found: x"),
@@ -263,33 +264,86 @@ describe("placement", () => {
     return nodes.findIndex((node, i) => orders(node, "agent.deploy").length > before[i]!);
   };
 
-  test("fewest models first, then GPU utilisation, free memory, name; failed models take no place", async () => {
+  test("of nodes that cannot tell: lowest GPU utilisation, fewest models, name; failed models take no place", async () => {
     const nodes = [
-      await connect("c", { models: serving("x"), gpus: [gpu(0, 0, 0)] }),
+      await connect("c", { models: serving("x"), gpus: [gpu(0, 20, 0)] }),
       await connect("b", {
-        gpus: [gpu(0, 50, 0)],
+        gpus: [gpu(0, 20, 0)],
         pending: [{ model_id: "y", status: "failed", progress: 0 }],
       }),
-      await connect("d", { gpus: [gpu(0, 20, 10_000)] }),
-      await connect("a", { gpus: [gpu(0, 20, 20_000)] }),
-      await connect("e", { gpus: [gpu(0, 20, 10_000)] }),
+      await connect("d", { gpus: [gpu(0, 10, 0)] }),
+      await connect("a", { gpus: [gpu(0, null, 0)] }),
+      await connect("e", { gpus: [gpu(0, 20, 0)] }),
     ];
     const take = async (modelId: string) => {
       const index = await placed(nodes, modelId);
-      const stream_id = orders(nodes[index]!, "agent.deploy").at(-1)!.params!.stream_id;
-      await nodes[index]!.call("agent.progress", {
-        stream_id,
-        model_id: modelId,
-        status: "queued",
-        progress: 0,
-      });
+      nodes[index]!.answers = { "agent.estimate": { estimate: null, room_mb: -1 } };
       return index;
     };
     expect(await take("m1")).toBe(2);
-    expect(await take("m2")).toBe(4);
-    expect(await take("m3")).toBe(3);
-    expect(await take("m4")).toBe(1);
-    expect(await take("m5")).toBe(0);
+    expect(await take("m2")).toBe(1);
+    expect(await take("m3")).toBe(4);
+    expect(await take("m4")).toBe(0);
+    expect(await take("m5")).toBe(3);
+  });
+
+  test("where most is left with it; a model that fits nowhere is refused with figures, unless a node is named", async () => {
+    const needs = (total_mb: number, room_mb: number | null) => ({
+      estimate: {
+        ...{ weights_mb: total_mb - 1_500, cache_mb: 1_000, overhead_mb: 500, total_mb },
+        ...{ context_tokens: 8_192, slots: 1 },
+      },
+      room_mb,
+    });
+    const nodes = [
+      await connect("a", { gpus: [gpu(0, 0, 0)] }),
+      await connect("b", { gpus: [gpu(0, 90, 60_000)] }),
+      await connect("c", { gpus: [gpu(0, 0, 0)] }),
+    ];
+    const say = (...answers: unknown[]) => {
+      for (const [index, node] of nodes.entries()) node.answers = { "agent.estimate": answers[index] };
+    };
+    say(needs(16_500, 10_000), needs(16_500, 20_000), needs(16_500, 16_000));
+    const options = { model_id: "m1", gpu_count: 2, context_tokens: 8_192, slots: 4 };
+    expect(await rpc("agents.fits", options)).toMatchObject([
+      { name: "b", fits: true, room_mb: 20_000 },
+      { name: "c", fits: false },
+      { name: "a", fits: false },
+    ]);
+    expect(orders(nodes[0]!, "agent.estimate")[0]!.params).toEqual(options);
+    await rpc("agents.deploy", options);
+    expect(orders(nodes[1]!, "agent.deploy")[0]!.params).toMatchObject(options);
+
+    say(needs(16_500, 10_000), needs(16_500, 3_500), needs(17_500, 1_234));
+    const { error } = await call("agents.deploy", { model_id: "m2" });
+    expect(error.code).toBe(-32000);
+    expect(error.message).toBe(
+      "m2 fits on no node: a has room for 10,000 of 16,500 MB (weights 15,000, cache 1,000, overhead 500); " +
+        "b has room for 3,500 of 16,500 MB (weights 15,000, cache 1,000, overhead 500); " +
+        "c has room for 1,234 of 17,500 MB (weights 16,000, cache 1,000, overhead 500); " +
+        "stop a model, lower `context_tokens` or `slots`, or name a node to try it there",
+    );
+    const agents = (await rpc("agents.list")) as { name: string; agent_id: string }[];
+    const { agent_id } = agents.find(({ name }) => name === "a")!;
+    await rpc("agents.deploy", { model_id: "m2", agent_id });
+    expect(orders(nodes[0]!, "agent.deploy").length).toBe(1);
+    // One that cannot tell is believed to have room.
+    say({ estimate: null, room_mb: null, why: "no such model" }, needs(9_000, 1_000), needs(9_000, 1_000));
+    expect(await placed(nodes, "m3")).toBe(0);
+  });
+
+  test("what an engine took is shown beside what was expected", async () => {
+    const { agent_id, token } = await register("node", "tiny");
+    const node = await dialRaw(gateway, token);
+    const estimate = {
+      ...{ weights_mb: 900, cache_mb: null, overhead_mb: 645, total_mb: 1_545 },
+      ...{ context_tokens: null, slots: 1 },
+    };
+    const model = { model_id: "tiny", port: 20_000, api_key: "secret-of-the-engine" };
+    await node.hello({ models: [{ ...model, memory_mb: 1_490, estimate }] });
+    const { models } = await status(agent_id);
+    expect(models).toMatchObject([{ model_id: "tiny", memory_mb: 1_490, estimate }]);
+    expect(JSON.stringify(models)).not.toContain("secret");
   });
 
   test("orders count from the moment they are given, before the node has said anything", async () => {
@@ -464,6 +518,19 @@ describe("what breaks the protocol closes the connection", () => {
     const node = await dialRaw(gateway, token);
     act(node);
     expect((await node.closed).code).toBe(code);
+  });
+
+  test("a node program of an older protocol is told to update; one that is only dialled has no frames", async () => {
+    const { token } = await register("node");
+    for (const protocol of [1, undefined]) {
+      const old = await dialRaw(gateway, token);
+      const why = "`protocol`: the node program speaks protocol 1 and the gateway 2: update the node program";
+      expect((await old.hello({ protocol })).error?.message).toBe(why);
+      expect(await old.closed).toEqual({ code: 1002, reason: why });
+    }
+    const dialled = await dialRaw(gateway, token);
+    const hello = await dialled.hello({ protocol: undefined, tunnel: undefined, direct: true });
+    expect(hello.result).toMatchObject({ protocol: 2 });
   });
 
   test("but a later message that is wrong is only refused, and silence before the hello has a deadline", async () => {

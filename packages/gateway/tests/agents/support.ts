@@ -140,6 +140,8 @@ export interface RawNode {
   socket: WebSocket;
   /** False: whatever comes through the tunnel is refused. */
   servesTunnel: boolean;
+  /** How it answers the gateway's requests; others it only accepts. */
+  answers: Record<string, unknown>;
   received: {
     id?: number;
     method?: string;
@@ -161,6 +163,7 @@ export const HELLO: HelloParams = {
   gpus: [],
   models: [],
   pending: [],
+  protocol: 2,
   direct: false,
   tunnel: true,
 };
@@ -191,6 +194,7 @@ export async function dialRaw(
   const node: RawNode = {
     socket,
     servesTunnel: false,
+    answers: {},
     received: [],
     closed,
     send: (message) => socket.send(typeof message === "string" ? message : JSON.stringify(message)),
@@ -215,7 +219,8 @@ export async function dialRaw(
     }
     const message = JSON.parse(data) as RawNode["received"][number];
     node.received.push(message);
-    if (accept && message.method) node.send({ jsonrpc: "2.0", id: message.id, result: { ok: true } });
+    if (accept && message.method)
+      node.send({ jsonrpc: "2.0", id: message.id, result: node.answers[message.method] ?? { ok: true } });
   };
   await opened;
   return node;

@@ -75,12 +75,13 @@ const ADDED = new Set([
   "group.members.list include_inactive?",
   "group.models.allow remove?",
   "group.models.deny remove?",
-  "agents.deploy beside_backends?",
+  ...["beside_backends", "gpu_count", "context_tokens", "slots"].map((name) => `agents.deploy ${name}?`),
 ]);
 
 /** Methods of our own beyond the contract's. */
 const ADDED_METHODS = `
 keys.update | jwt | key_id name? expires_at? monthly_budget_usd? total_budget_usd? allowed_models? requests_per_minute? tokens_per_minute? | id name key_prefix project created_at
+agents.fits | admin | gpu_count? context_tokens? slots? model_id | agent_id name fits room_mb estimate why
 audit.list | admin | limit? cursor? actor? action? target? since? until? | entries next_cursor
 chat.stop | jwt | stream_id | ok
 conversations.rename | jwt | conversation_id title | id title owner

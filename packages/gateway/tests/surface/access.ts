@@ -109,6 +109,7 @@ agents.list | admin |
 agents.register | admin | {"machine_name":"n","version":"1"}
 agents.status | admin | {"agent_id":"$node"}
 agents.deploy | admin | {"agent_id":"$node","model_id":"x"}
+agents.fits | admin | {"model_id":"x"}
 agents.stop | admin | {"agent_id":"$node","model_id":"x"}
 agents.deregister | admin | {"agent_id":"$node"}
 keys.capture.list | admin |

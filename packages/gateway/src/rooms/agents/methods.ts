@@ -1,16 +1,17 @@
+import { EstimateResult, ServingOptions } from "@model-gateway/protocol/agent.ts";
 import { ModelId } from "@model-gateway/protocol/model-id.ts";
 import { z } from "zod";
 import { defineMethod, NoParams, Ok } from "../../kernel/method.ts";
+import { hasRoom } from "./placement.ts";
 import { AgentRecord } from "./records.ts";
 
 const AgentId = z.string().min(1).max(128);
-const hint = "only administrators manage agent nodes";
+const ADMIN = { auth: "admin", hint: "only administrators manage agent nodes" } as const;
 
 export const list = defineMethod({
   name: "agents.list",
   summary: "Registered agent nodes and their state",
-  auth: "admin",
-  hint,
+  ...ADMIN,
   params: NoParams,
   result: z.array(AgentRecord),
   handler: ({ rooms }) => rooms.agents.list(),
@@ -19,8 +20,7 @@ export const list = defineMethod({
 export const register = defineMethod({
   name: "agents.register",
   summary: "Register a node; its token is shown once",
-  auth: "admin",
-  hint,
+  ...ADMIN,
   params: z.object({ machine_name: z.string().trim().min(1).max(128), version: z.string().max(64) }),
   result: z.object({
     agent_id: z.string(),
@@ -33,8 +33,7 @@ export const register = defineMethod({
 export const deregister = defineMethod({
   name: "agents.deregister",
   summary: "Remove a node: its token becomes invalid and its connection ends at once",
-  auth: "admin",
-  hint,
+  ...ADMIN,
   params: z.object({ agent_id: AgentId }),
   result: Ok,
   handler: ({ params, rooms }) => rooms.agents.deregister(params.agent_id),
@@ -43,8 +42,7 @@ export const deregister = defineMethod({
 export const status = defineMethod({
   name: "agents.status",
   summary: "One node: GPUs, models, utilisation, last heartbeat",
-  auth: "admin",
-  hint,
+  ...ADMIN,
   params: z.object({ agent_id: AgentId }),
   result: AgentRecord,
   handler: ({ params, rooms }) => rooms.agents.status(params.agent_id),
@@ -53,19 +51,13 @@ export const status = defineMethod({
 export const deploy = defineMethod({
   name: "agents.deploy",
   summary:
-    "Deploy a model on a node, by default on the least-loaded one that is online; a node serves nothing else",
-  auth: "admin",
-  hint,
+    "Deploy a model on a node, by default on the one where most memory is left with it; a node serves nothing else",
+  ...ADMIN,
   notifies: ["models.progress"],
-  params: z.object({
+  params: ServingOptions.extend({
     model_id: ModelId,
-    agent_id: z.string().max(128).nullish().describe("Empty or missing: the least-loaded node"),
-    beside_backends: z
-      .boolean()
-      .optional()
-      .describe(
-        "Serve the model also while a registered backend serves it; without it that backend has it alone",
-      ),
+    agent_id: z.string().max(128).nullish().describe("Empty or missing: the node with the most room"),
+    beside_backends: z.boolean().optional().describe("Also while a registered backend serves the model"),
   }),
   result: z.object({ ok: z.literal(true), stream_id: z.string() }),
   handler: async ({ params, actor, rooms }) => ({
@@ -74,15 +66,28 @@ export const deploy = defineMethod({
       modelId: params.model_id,
       agentId: params.agent_id || undefined,
       besideBackends: params.beside_backends ?? false,
+      serving: ServingOptions.parse(params),
     }),
   }),
+});
+
+export const fits = defineMethod({
+  name: "agents.fits",
+  summary: "What a model would take of each node that is online, and whether there is room; the best first",
+  ...ADMIN,
+  params: ServingOptions.extend({ model_id: ModelId }),
+  result: z.array(EstimateResult.extend({ agent_id: z.string(), name: z.string(), fits: z.boolean() })),
+  handler: async ({ params: { model_id, ...serving }, rooms }) =>
+    (await rooms.agents.fits(model_id, serving)).map(({ state, reserved: _, ...fit }) => ({
+      ...{ agent_id: state.agentId, name: state.name, fits: hasRoom(fit) },
+      ...fit,
+    })),
 });
 
 export const stop = defineMethod({
   name: "agents.stop",
   summary: "Stop a model on a node; its backend is gone when the answer comes",
-  auth: "admin",
-  hint,
+  ...ADMIN,
   params: z.object({ agent_id: AgentId, model_id: ModelId }),
   result: z.object({ ok: z.literal(true), stream_id: z.null() }),
   handler: async ({ params, rooms }) => {

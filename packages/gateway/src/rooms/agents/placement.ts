@@ -1,4 +1,5 @@
-import { freeMemoryMb, gpuUtilization, type NodeState, occupyingModels } from "./state.ts";
+import type { EstimateResult } from "@model-gateway/protocol/agent.ts";
+import { gpuUtilization, type NodeState, occupyingModels } from "./state.ts";
 
 /** A node whose driver reports nothing counts as busy. */
 const UTILIZATION_UNKNOWN = 100;
@@ -9,24 +10,41 @@ export interface Candidate {
   reserved: ReadonlySet<string>;
 }
 
-/** Least-loaded first: fewest models, lowest GPU utilisation, most free memory, then name, so that it is stable. */
-export function byLoad(candidates: readonly Candidate[]): Candidate[] {
-  const ranked = candidates.map((candidate) => {
-    const { state, reserved } = candidate;
+/** What a node says of a model that it does not have; null of both: it cannot tell. */
+export type Fit = Candidate & EstimateResult;
+
+/** Whether there is room for the model; a node that cannot tell is believed to have it. */
+export const hasRoom = ({ estimate, room_mb }: EstimateResult): boolean =>
+  estimate === null || room_mb === null || room_mb >= estimate.total_mb;
+
+/** Most memory left after the model, lowest GPU utilisation, fewest models, then name, so that it is stable. */
+export function byRoom(fits: readonly Fit[]): Fit[] {
+  const ranked = fits.map((fit) => {
+    const { state, reserved, estimate, room_mb } = fit;
     return {
-      candidate,
-      modelCount: new Set([...occupyingModels(state), ...reserved]).size,
+      fit,
+      leftMb: (room_mb ?? 0) - (estimate?.total_mb ?? 0),
       utilization: gpuUtilization(state.gpus) ?? UTILIZATION_UNKNOWN,
-      freeMb: freeMemoryMb(state.gpus),
+      modelCount: new Set([...occupyingModels(state), ...reserved]).size,
       name: `${state.name} ${state.agentId}`,
     };
   });
   ranked.sort(
     (a, b) =>
-      a.modelCount - b.modelCount ||
+      b.leftMb - a.leftMb ||
       a.utilization - b.utilization ||
-      b.freeMb - a.freeMb ||
+      a.modelCount - b.modelCount ||
       (a.name < b.name ? -1 : 1),
   );
-  return ranked.map(({ candidate }) => candidate);
+  return ranked.map(({ fit }) => fit);
+}
+
+/** Why a model fits nowhere, in figures. */
+export function refusalOf(modelId: string, fits: readonly Fit[]): string {
+  const figure = (mb: number | null) => mb?.toLocaleString("en-US", { maximumFractionDigits: 0 }) ?? "?";
+  const rooms = fits.slice(0, 8).map(({ state, estimate, room_mb }) => {
+    const { weights_mb, cache_mb, overhead_mb, total_mb } = estimate!;
+    return `${state.name} has room for ${figure(room_mb)} of ${figure(total_mb)} MB (weights ${figure(weights_mb)}, cache ${figure(cache_mb)}, overhead ${figure(overhead_mb)})`;
+  });
+  return `${modelId} fits on no node: ${rooms.join("; ")}; stop a model, lower \`context_tokens\` or \`slots\`, or name a node to try it there`;
 }

@@ -1,4 +1,4 @@
-import { DeployStatus, GpuReport } from "@model-gateway/protocol/agent.ts";
+import { DeployStatus, Estimate, GpuReport } from "@model-gateway/protocol/agent.ts";
 import { z } from "zod";
 import { isoTime } from "../../kernel/clock.ts";
 import { Timestamp } from "../../kernel/method.ts";
@@ -13,6 +13,8 @@ const AgentModel = z.object({
   message: z.string().optional(),
   engine: z.string().optional(),
   port: z.int().optional(),
+  memory_mb: z.number().optional().describe("What its engine holds of the GPUs, where the driver says it"),
+  estimate: Estimate.optional().describe("What it was expected to take"),
   backend: z.string().nullable().describe("The backend that routes to it; null while it is not ready"),
   via: z
     .enum(["direct", "tunnel"])
@@ -41,16 +43,13 @@ export function toRecord(
   state: NodeState | null,
   via: (modelId: string) => "direct" | "tunnel" | null,
 ): AgentRecord {
-  const serving = (state?.models ?? []).map(({ model_id, engine, port }) => {
-    const reached = via(model_id);
-    const backend = reached && backendName(model_id);
-    return { model_id, status: "ready" as const, progress: 100, engine, port, backend, via: reached };
+  const serving = (state?.models ?? []).map(({ api_key: _, ...model }) => {
+    const reached = via(model.model_id);
+    const backend = reached && backendName(model.model_id);
+    return { ...model, status: "ready" as const, progress: 100, backend, via: reached };
   });
-  const pending = (state?.pending ?? []).map(({ model_id, status, progress, message }) => ({
-    model_id,
-    status,
-    progress,
-    message,
+  const pending = (state?.pending ?? []).map(({ stream_id: _, ...model }) => ({
+    ...model,
     backend: null,
     via: null,
   }));

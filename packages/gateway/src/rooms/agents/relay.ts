@@ -1,3 +1,4 @@
+import { ServingOptions } from "@model-gateway/protocol/agent.ts";
 import { z } from "zod";
 import type { Requests, Subscription } from "../../bus/contract.ts";
 import { fail, toServiceError } from "../../kernel/errors.ts";
@@ -5,19 +6,19 @@ import { fail, toServiceError } from "../../kernel/errors.ts";
 const topicOf = (instance: string) => `agents-commands:${instance}`;
 /** Longer than a node has for its own answer, so that its refusal is what the caller sees. */
 const ANSWER_TIMEOUT_MS = 15_000;
-/** The answer when the command was carried out; any other is the message of its failure. */
-const DONE = "";
+const Outcome = z.object({ result: z.unknown(), failure: z.string().optional() });
 
+const Node = z.object({ agentId: z.string(), modelId: z.string() });
 const Command = z.discriminatedUnion("kind", [
-  z.object({
+  Node.extend({
     kind: z.literal("deploy"),
-    agentId: z.string(),
-    modelId: z.string(),
     streamId: z.string(),
     besideBackends: z.boolean(),
+    serving: ServingOptions,
     userId: z.string(),
   }),
-  z.object({ kind: z.literal("stop"), agentId: z.string(), modelId: z.string() }),
+  Node.extend({ kind: z.literal("stop") }),
+  Node.extend({ kind: z.literal("estimate"), serving: ServingOptions }),
 ]);
 export type Command = z.infer<typeof Command>;
 
@@ -25,23 +26,23 @@ export async function sendCommand(
   requests: Requests | null,
   instance: string,
   command: Command,
-): Promise<void> {
+): Promise<unknown> {
   const answer = await requests?.ask(topicOf(instance), JSON.stringify(command), ANSWER_TIMEOUT_MS);
   if (typeof answer !== "string")
     fail("app_error", "The instance that holds the node's connection does not answer; try again");
-  if (answer !== DONE) fail("app_error", answer);
+  const { result, failure } = Outcome.parse(JSON.parse(answer));
+  return failure === undefined ? result : fail("app_error", failure);
 }
 
 export const serveCommands = (
   requests: Requests,
   instance: string,
-  execute: (command: Command) => Promise<void>,
+  execute: (command: Command) => Promise<unknown>,
 ): Subscription =>
   requests.serve(topicOf(instance), async (text) => {
     try {
-      await execute(Command.parse(JSON.parse(text)));
-      return DONE;
+      return JSON.stringify({ result: await execute(Command.parse(JSON.parse(text))) });
     } catch (error) {
-      return toServiceError(error).message;
+      return JSON.stringify({ failure: toServiceError(error).message });
     }
   });

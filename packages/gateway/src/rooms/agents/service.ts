@@ -1,8 +1,10 @@
 import {
   CloseCode,
+  EstimateResult,
   HEARTBEAT_INTERVAL_MS,
   HEARTBEATS_MISSED_MAX,
   MODELS_MAX,
+  type ServingOptions,
 } from "@model-gateway/protocol/agent.ts";
 import type { Backend, ModelPool } from "../../backends/contract.ts";
 import type { Subscription } from "../../bus/contract.ts";
@@ -14,14 +16,14 @@ import { inBackground } from "../../kernel/log.ts";
 import type { Needs } from "../foundation.ts";
 import { DeployStreams } from "./deploy-streams.ts";
 import { InstanceTunnels } from "./instance-tunnels.ts";
-import { byLoad, type Candidate } from "./placement.ts";
+import { byRoom, type Candidate, type Fit, hasRoom, refusalOf } from "./placement.ts";
 import { Presence, type RemoteNode } from "./presence.ts";
 import { type AgentRecord, toRecord } from "./records.ts";
 import { type Command, sendCommand, serveCommands } from "./relay.ts";
 import { type BackendRegistry, Serving } from "./serving.ts";
-import { type AgentLink, NodeSession, type SessionEvents } from "./session.ts";
+import { type AgentIdentity, type AgentLink, NodeSession, type SessionEvents } from "./session.ts";
 import type { NodeState } from "./state.ts";
-import { AgentStore, type Deployments } from "./store.ts";
+import { AgentStore } from "./store.ts";
 
 const OFFLINE_AFTER_MS = HEARTBEATS_MISSED_MAX * HEARTBEAT_INTERVAL_MS;
 const SWEEP_MS = 1_000;
@@ -42,12 +44,14 @@ export interface AgentsOptions
   createPool(modelId: string): ModelPool;
 }
 
-/** Who a connection belongs to, as its token says. */
-interface AgentIdentity {
-  agentId: string;
-  name: string;
-  deployed: Deployments;
+export interface Order {
+  modelId: string;
+  agentId?: string;
+  besideBackends: boolean;
+  serving: ServingOptions;
 }
+
+const UNKNOWN: EstimateResult = { estimate: null, room_mb: null };
 
 /** The GPU nodes: who they are, how they stand, and what they serve. */
 export class Agents {
@@ -62,6 +66,7 @@ export class Agents {
   readonly #stopSweep: () => void;
   #stopRetiring = () => {};
   #isRetiring = false;
+  #placing: Promise<unknown> = Promise.resolve();
   #closed = false;
 
   constructor(readonly options: AgentsOptions) {
@@ -126,10 +131,15 @@ export class Agents {
   }
 
   /** Orders a model onto a node; the returned stream reports its progress. */
-  async deploy(
-    actor: Actor,
-    { modelId, besideBackends, ...order }: { modelId: string; agentId?: string; besideBackends: boolean },
-  ): Promise<string> {
+  deploy(actor: Actor, order: Order): Promise<string> {
+    if (order.agentId) return this.#deploy(actor, order);
+    // One after the other: the next one sees what this one has taken.
+    const deployed = this.#placing.then(() => this.#deploy(actor, order));
+    this.#placing = deployed.catch(() => {});
+    return deployed;
+  }
+
+  async #deploy(actor: Actor, { modelId, besideBackends, serving, ...order }: Order): Promise<string> {
     const { backends, clock, ids } = this.options;
     const owner = besideBackends ? null : backends.ownerOf(modelId);
     if (owner !== null)
@@ -137,7 +147,9 @@ export class Agents {
         "app_error",
         `${modelId} is served by the backend ${owner}; with \`beside_backends\`: true the node gets a share of its requests`,
       );
-    const agentId = order.agentId ? await this.#requireOnline(order.agentId) : this.#leastLoaded();
+    const agentId = order.agentId
+      ? await this.#requireOnline(order.agentId)
+      : await this.#roomiest(modelId, serving);
     const earlier = await this.#store.deployments(agentId);
     if (!earlier.has(modelId) && earlier.size >= MODELS_MAX)
       fail("app_error", `The node has ${MODELS_MAX} models, the most that are deployed to one; stop some`);
@@ -150,6 +162,7 @@ export class Agents {
         modelId,
         streamId,
         besideBackends,
+        serving,
         userId: actor.userId,
       });
     } catch (error) {
@@ -157,6 +170,16 @@ export class Agents {
       throw error;
     }
     return streamId;
+  }
+
+  /** How a model would fit on each node that is online, the best first. */
+  async fits(modelId: string, serving: ServingOptions): Promise<Fit[]> {
+    const asked = this.#online().map(async (node) => {
+      const order = { kind: "estimate", agentId: node.state.agentId, modelId, serving } as const;
+      const said = await this.#command(order).catch(({ message: why }: Error) => ({ ...UNKNOWN, why }));
+      return { ...node, ...(EstimateResult.safeParse(said).data ?? UNKNOWN) };
+    });
+    return byRoom(await Promise.all(asked));
   }
 
   async stop(agentId: string, modelId: string): Promise<void> {
@@ -361,9 +384,7 @@ export class Agents {
     if (this.#closed) return;
     const { clock, log } = this.options;
     this.#seenWrittenMs.set(agentId, clock.now());
-    this.#store.seen(agentId, isoTime(clock.now())).catch((error: unknown) => {
-      if (!this.#closed) log.warn("recording a node's last heartbeat failed", { agent_id: agentId, error });
-    });
+    inBackground(log, "recording a node's last heartbeat", this.#store.seen(agentId, isoTime(clock.now())));
   }
 
   /** Every node that is online, wherever it is connected. */
@@ -383,10 +404,10 @@ export class Agents {
     return this.#online().find(({ state }) => state.agentId === agentId)?.state ?? null;
   }
 
-  #leastLoaded(): string {
-    const [best] = byLoad(this.#online());
-    if (!best) fail("app_error", "No agent node is online; start one, or see agents.list");
-    return best.state.agentId;
+  async #roomiest(modelId: string, serving: ServingOptions): Promise<string> {
+    const fits = await this.fits(modelId, serving);
+    if (fits.length === 0) fail("app_error", "No agent node is online; start one, or see agents.list");
+    return (fits.find(hasRoom) ?? fail("app_error", refusalOf(modelId, fits))).state.agentId;
   }
 
   async #requireOnline(agentId: string): Promise<string> {
@@ -395,30 +416,34 @@ export class Agents {
     fail("app_error", `Agent node ${name} is offline; start its program, or name another node`);
   }
 
-  async #command(command: Command): Promise<void> {
+  #command(command: Command): Promise<unknown> {
     const elsewhere = this.#sessions.has(command.agentId) ? null : this.#presence.get(command.agentId);
-    if (elsewhere) await sendCommand(this.options.instances, elsewhere.instance, command);
-    else await this.#execute(command);
+    return elsewhere
+      ? sendCommand(this.options.instances, elsewhere.instance, command)
+      : this.#execute(command);
   }
 
   /** Executes a command on a node that is connected here. */
-  async #execute(command: Command): Promise<void> {
+  async #execute(command: Command): Promise<unknown> {
     const { agentId, modelId } = command;
     const session = this.#sessions.get(agentId);
     if (!session?.state) fail("app_error", "The agent node is no longer online; try again");
     if (command.kind === "stop") {
       session.withdraw(modelId);
       await this.#serving.dismissed();
-      await session.link.request("agent.stop", { model_id: modelId });
-      return;
+      return session.link.request("agent.stop", { model_id: modelId });
     }
+    const { serving } = command;
+    if (command.kind === "estimate")
+      return session.link.request("agent.estimate", { model_id: modelId, ...serving });
     const { streamId, userId, besideBackends } = command;
     const wasDeployed = session.hasDeployed(modelId);
     session.deploy(modelId, besideBackends);
     this.#streams.open({ streamId, userId, agentId, modelId });
     session.reserved.add(modelId);
     try {
-      await session.link.request("agent.deploy", { model_id: modelId, stream_id: streamId });
+      const order = { model_id: modelId, stream_id: streamId, ...serving };
+      return await session.link.request("agent.deploy", order);
     } catch (error) {
       this.#streams.drop(streamId);
       session.reserved.delete(modelId);

@@ -1,4 +1,5 @@
 import {
+  type GATEWAY_METHODS,
   HEARTBEAT_INTERVAL_MS,
   type HeartbeatParams,
   type HelloParams,
@@ -13,7 +14,7 @@ import type { Deployments } from "./store.ts";
 
 export interface AgentLink {
   /** Resolves with the node's answer; throws when it refuses, or does not answer in time. */
-  request(method: "agent.deploy" | "agent.stop", params: Record<string, unknown>): Promise<unknown>;
+  request(method: keyof typeof GATEWAY_METHODS, params: Record<string, unknown>): Promise<unknown>;
   readonly tunnel: TunnelClient;
   /** Tells the node to connect elsewhere; this connection stays. */
   leaving(): void;
@@ -31,11 +32,15 @@ export interface SessionEvents {
   ended(session: NodeSession): void;
 }
 
-export interface SessionOptions {
+/** Who a connection belongs to, as its token says. */
+export interface AgentIdentity {
   agentId: string;
   name: string;
-  link: AgentLink;
   deployed: Deployments;
+}
+
+export interface SessionOptions extends AgentIdentity {
+  link: AgentLink;
   clock: Clock;
   events: SessionEvents;
 }

@@ -76,7 +76,7 @@ export function withProgress(state: NodeState, news: ProgressParams): NodeState 
     const known = state.models.find((model) => model.model_id === model_id);
     // Without a port its address is unknown until the next heartbeat.
     const at = port ?? known?.port;
-    if (at !== undefined) models.push({ engine: known?.engine, model_id, port: at, api_key });
+    if (at !== undefined) models.push({ ...known, model_id, port: at, api_key });
   } else if (status !== "stopped") pending.push({ model_id, status, progress, message, stream_id });
   // A node that keeps reporting new models is broken; its reports about known ones still count.
   return models.length > MODELS_MAX || pending.length > MODELS_MAX
@@ -112,10 +112,3 @@ export function gpuUtilization(gpus: readonly GpuReport[]): number | null {
   if (known.length === 0) return null;
   return Math.round((known.reduce((sum, each) => sum + each, 0) / known.length) * 10) / 10;
 }
-
-export const freeMemoryMb = (gpus: readonly GpuReport[]): number =>
-  gpus.reduce(
-    (sum, { memory_total_mb, memory_used_mb }) =>
-      memory_total_mb === null || memory_used_mb === null ? sum : sum + memory_total_mb - memory_used_mb,
-    0,
-  );

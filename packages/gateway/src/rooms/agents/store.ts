@@ -18,6 +18,7 @@ interface Deployment {
 }
 export type Deployments = ReadonlyMap<string, Deployment>;
 
+const ONE = "WHERE agent_id = $1 AND model_id = $2";
 const COLUMNS = "id, name, version, host, created_at, last_seen_at";
 
 export class AgentStore {
@@ -84,17 +85,11 @@ export class AgentStore {
   }
 
   async wasReady(agentId: string, modelId: string): Promise<void> {
-    await this.db.run("UPDATE agent_deployments SET was_ready = TRUE WHERE agent_id = $1 AND model_id = $2", [
-      agentId,
-      modelId,
-    ]);
+    await this.db.run(`UPDATE agent_deployments SET was_ready = TRUE ${ONE}`, [agentId, modelId]);
   }
 
   async removeDeployment(agentId: string, modelId: string): Promise<void> {
-    await this.db.run("DELETE FROM agent_deployments WHERE agent_id = $1 AND model_id = $2", [
-      agentId,
-      modelId,
-    ]);
+    await this.db.run(`DELETE FROM agent_deployments ${ONE}`, [agentId, modelId]);
   }
 
   async remove(id: string): Promise<boolean> {
