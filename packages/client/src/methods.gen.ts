@@ -2271,7 +2271,7 @@ export interface Methods {
         /** False: it was not registered by hand, such as a model on a node */
         editable: boolean;
         has_key: boolean;
-        /** Keys that this instance does not use for now, because the server refused them */
+        /** Keys that are not used for now, because the server refused them */
         refused_keys: { ends_with: string; until: string }[];
         /** As registered; none: as seen, or by its host */
         dialects: ("chat" | "responses" | "messages" | "gemini")[];

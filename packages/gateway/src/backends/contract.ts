@@ -305,6 +305,19 @@ export interface RealtimeCapability {
   open(options: RealtimeOpen, signal: AbortSignal): Promise<RealtimeLink>;
 }
 
+/** A key that the server refused, by how it ends, and until when it is not used. */
+export interface RefusedKey {
+  endsWith: string;
+  untilMs: number;
+}
+
+export interface BackendKeys {
+  refused(): RefusedKey[];
+  /** What another process was refused. */
+  setAside(refused: readonly RefusedKey[]): void;
+  onRefused: (() => void) | null;
+}
+
 /** Fails with BackendErrors, or with the reason of the call's signal. */
 export interface Backend {
   readonly config: BackendConfig;
@@ -314,8 +327,7 @@ export interface Backend {
   native?: ReadonlyMap<DialectName, NativeDialect>;
   /** As its kind declares them for this server. Absent: `max_tokens`. */
   limitFields?: LimitFields;
-  /** Of several keys: those that were refused, by how they end, and until when they are not used. */
-  refusedKeys?(): { endsWith: string; untilMs: number }[];
+  readonly keys?: BackendKeys;
   /** The limit that it sets on a chat that names none; absent: none. */
   usualOutputTokens?(model: string): number;
   /** Resolves with a 2xx embeddings answer; honours `encoding_format`. */

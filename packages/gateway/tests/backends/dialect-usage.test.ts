@@ -77,6 +77,11 @@ test("messages: the counts of the input are added, and the split of what is writ
   expect(given(messagesUsage(start))).toEqual(parts);
   const end = { output_tokens: 70, input_tokens: null, output_tokens_details: { thinking_tokens: 60 } };
   expect(given(messagesUsage(start, end))).toEqual({ ...parts, completionTokens: 70, reasoningTokens: 60 });
+  // What a compaction took is not in the figures beside it, and is billed.
+  const compaction = { type: "compaction", input_tokens: 7, cache_read_input_tokens: 100, output_tokens: 30 };
+  const iterations = [{ type: "message", input_tokens: 10, output_tokens: 1 }, compaction];
+  const all = { ...parts, promptTokens: 1067, cachedTokens: 1000, completionTokens: 31 };
+  expect(given(messagesUsage(start, { iterations }))).toEqual(all);
   expect(given(messagesUsage({ input_tokens: 5, output_tokens: 6 }))).toEqual({
     promptTokens: 5,
     completionTokens: 6,

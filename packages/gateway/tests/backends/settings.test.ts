@@ -61,6 +61,21 @@ test("several keys are used in turn, a session stays with one, and a refused one
   expect(JSON.stringify(await list())).not.toContain("sk-second");
 });
 
+test("a key that may not list models is used for chats all the same", async () => {
+  const narrow = "Bearer sk-narrow-3333";
+  server.listing((request, reply) =>
+    request.headers.authorization === narrow
+      ? reply.json({ error: { message: "Missing scopes: api.model.read" } }, 403)
+      : reply.json({ data: [{ id: "s1" }] }),
+  );
+  await add({ api_key: "sk-narrow-3333, sk-wide-4444" });
+  for (let i = 0; i < 2; i++) await bench.rpc("backends.probe", { name: "set" }, bench.token);
+  expect(await named("set")).toMatchObject({ state: "Healthy", refused_keys: [] });
+  server.requests.length = 0;
+  for (let i = 0; i < 2; i++) await bench.chat({ model: "s1" });
+  expect(keysSent()).toContain(narrow);
+});
+
 test("the way of the key, headers, and fields to set or drop are what the server sees, in every dialect", async () => {
   const settings = {
     api_key: "sk-azure-like",

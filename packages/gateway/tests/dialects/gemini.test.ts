@@ -57,6 +57,29 @@ test("the key may stand in the query, and a wrong one is refused in Google's for
   expect(error.message).toContain("UNAUTHENTICATED");
 });
 
+test("the operator's key that Google does not know is the operator's: others are used, and no client is told of it", async () => {
+  const { url, apiKey } = fake;
+  const add = (api_key: string) =>
+    bench.addBackend({
+      type: "external",
+      url,
+      api_key,
+      name: "google",
+      models: [NATIVE],
+      dialects: ["gemini"],
+    });
+  const ask = () => bench.post(`/v1beta/models/${NATIVE}:generateContent`, { contents });
+  await add(`wrong-key-1111, ${apiKey}`);
+  for (let i = 0; i < 4; i++) expect((await ask()).status).toBe(200);
+  const { backends } = await bench.rpc("backends.list", {}, bench.token);
+  const shown = backends.find(({ name }: { name: string }) => name === "google");
+  expect(shown.refused_keys).toMatchObject([{ ends_with: "1111" }]);
+  fake.apiKey = "changed";
+  expect((await ask()).status).toBe(502);
+  fake.apiKey = apiKey;
+  await add(apiKey);
+});
+
 test("another vendor's model answers in the same form: whole, as events, as an array, with tools", async () => {
   bench.upstream.answer((_, reply) => reply.json(completion("Hello!")));
   const whole = await client.models.generateContent({ model: "m", contents: "Hi" });

@@ -18,9 +18,15 @@ interface Voice {
   end(prompt: unknown, completion: unknown): string;
   /** What the gateway's own ending must have in it. */
   cut: RegExp;
-  /** A tool that the vendor runs at most four times, what shows one call of it, and a file that the vendor keeps. */
-  tool: { asked: Record<string, unknown>; name: string; called: string };
-  file: Record<string, unknown>;
+  /** A tool that the vendor runs at most four times, other places where it may stand, and what shows one call of it. */
+  tool: {
+    asked: Record<string, unknown>;
+    elsewhere: Record<string, unknown>[];
+    name: string;
+    called: string;
+  };
+  /** Requests that name what the vendor keeps; the first needs nothing but the operator's leave. */
+  kept: [Record<string, unknown>, ...Record<string, unknown>[]];
   /** A count that is added to that of the prompt. */
   addend?: string;
 }
@@ -28,6 +34,10 @@ interface Voice {
 const event = (data: { type?: string; [field: string]: unknown }) =>
   `${data.type ? `event: ${data.type}\n` : ""}data: ${JSON.stringify(data)}\n\n`;
 const question = [{ role: "user", content: "hi there" }];
+const WEB_SEARCH = { type: "web_search_20250305", name: "web_search", max_uses: 4 };
+const ADDITION = { type: "tool_addition", tool: { type: "tool_definition", definition: WEB_SEARCH } };
+const said = (...content: object[]) => ({ messages: [...question, { role: "system", content }] });
+const items = (...more: object[]) => ({ input: [...question, ...more] });
 
 const VOICES: Voice[] = [
   {
@@ -51,7 +61,8 @@ const VOICES: Voice[] = [
       event({ type: "message_stop" }),
     cut: /"content_block_stop","index":0.*"stop_reason":"max_tokens".*event: message_stop/s,
     tool: {
-      asked: { tools: [{ type: "web_search_20250305", name: "web_search", max_uses: 4 }] },
+      asked: { tools: [WEB_SEARCH] },
+      elsewhere: [said(ADDITION), said({ type: "compaction", content: "so far", tool_changes: [ADDITION] })],
       name: "web_search",
       called: event({
         type: "content_block_start",
@@ -59,9 +70,10 @@ const VOICES: Voice[] = [
         content_block: { type: "server_tool_use", id: "s", name: "web_search", input: {} },
       }),
     },
-    file: {
-      messages: [{ role: "user", content: [{ type: "image", source: { type: "file", file_id: "f" } }] }],
-    },
+    kept: [
+      { messages: [{ role: "user", content: [{ type: "image", source: { type: "file", file_id: "f" } }] }] },
+      { thread: { type: "continue", previous_message_id: "msg_of_another" } },
+    ],
     addend: "cache_read_input_tokens",
   },
   {
@@ -86,10 +98,21 @@ const VOICES: Voice[] = [
     cut: /event: response\.incomplete.*"reason":"max_output_tokens"/s,
     tool: {
       asked: { tools: [{ type: "file_search" }], max_tool_calls: 4 },
+      elsewhere: [
+        items({ type: "additional_tools", role: "developer", tools: [{ type: "file_search" }] }),
+        items({
+          type: "tool_search_output",
+          tools: [{ type: "namespace", tools: [{ type: "file_search" }] }],
+        }),
+      ],
       name: "file_search",
       called: event({ type: "response.output_item.added", item: { id: "f", type: "file_search_call" } }),
     },
-    file: { input: [{ role: "user", content: [{ type: "input_file", file_id: "f" }] }] },
+    kept: [
+      items({ role: "user", content: [{ type: "input_file", file_id: "f" }] }),
+      { tools: [{ type: "code_interpreter", container: { type: "auto", file_ids: ["f"] } }] },
+      items({ type: "additional_tools", tools: [{ type: "file_search", vector_store_ids: ["v"] }] }),
+    ],
   },
   {
     dialect: "gemini",
@@ -109,12 +132,16 @@ const VOICES: Voice[] = [
     cut: /"finishReason":"MAX_TOKENS"/,
     tool: {
       asked: { tools: [{ googleSearch: {} }] },
+      elsewhere: [],
       name: "googleSearch",
       called: event({
         candidates: [{ content: { parts: [] }, groundingMetadata: { webSearchQueries: ["q"] } }],
       }),
     },
-    file: { cachedContent: "cachedContents/1" },
+    kept: [
+      { cachedContent: "cachedContents/1" },
+      { tools: [{ fileSearch: { fileSearchStoreNames: ["fileSearchStores/1"] } }] },
+    ],
     addend: "toolUsePromptTokenCount",
   },
 ];
@@ -267,11 +294,17 @@ describe.each(VOICES)("$dialect", (voice) => {
   );
 
   test("a vendor's tool is refused by its name until it has a price; then its calls are held and charged", async () => {
-    const { asked, name, called } = voice.tool;
+    const { asked, elsewhere, name, called } = voice.tool;
     const body = { ...voice.body, ...asked };
     upstream.answer(streaming((send) => send(voice.piece + called + called + voice.end(500, 300))));
-    const refused = await rich.post(voice.path, body);
-    expect([refused.status, await refused.text()]).toEqual([400, expect.stringContaining(`(${name})`)]);
+    const bodies = [asked, ...elsewhere].map((fields) => JSON.stringify({ ...voice.body, ...fields }));
+    for (const text of bodies.flatMap((json) => [
+      json,
+      json.replaceAll("tool_addition", "tool_\\u0061ddition"),
+    ])) {
+      const refused = await rich.post(voice.path, text);
+      expect([refused.status, await refused.text()]).toEqual([400, expect.stringContaining(`(${name})`)]);
+    }
     const backend = { name: voice.dialect, tool_prices: { [name]: 0.01 } };
     await bench.rpc("backends.update", backend, bench.token);
     const answer = await rich.post(voice.path, body);
@@ -284,10 +317,12 @@ describe.each(VOICES)("$dialect", (voice) => {
   });
 
   test("what a vendor keeps under an id is refused until the operator shares it", async () => {
-    const body = { ...voice.body, ...voice.file };
     upstream.answer(streaming((send) => send(voice.piece + voice.end(500, 300))));
-    const refused = await rich.post(voice.path, body);
-    expect([refused.status, await refused.text()]).toEqual([400, expect.stringContaining("shared_files")]);
+    for (const fields of voice.kept) {
+      const refused = await rich.post(voice.path, { ...voice.body, ...fields });
+      expect([refused.status, await refused.text()]).toEqual([400, expect.stringContaining("shared_files")]);
+    }
+    const body = { ...voice.body, ...voice.kept[0] };
     await bench.rpc("backends.update", { name: voice.dialect, shared_files: true }, bench.token);
     expect((await rich.post(voice.path, body)).status).toBe(200);
     await bench.rpc("backends.update", { name: voice.dialect, shared_files: null }, bench.token);

@@ -39,17 +39,19 @@ describe.each(sharings)("three instances %s", (sharing) => {
 
     const served = ({ requests }: FakeUpstream) => requests.length;
     /** Which of the two served a turn. */
-    const turn = async (gateway: TestGateway, conversation_id: string, model = "m") => {
+    const ask = async (gateway: TestGateway, fields: object) => {
       const before = upstreams.map(served);
       const answer = await fetch(`${gateway.url}/v1/chat/completions`, {
         method: "POST",
         headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
-        body: JSON.stringify({ model, conversation_id, messages: [{ role: "user", content: "hi" }] }),
+        body: JSON.stringify({ model: "m", messages: [{ role: "user", content: "hi" }], ...fields }),
       });
       expect(answer.status).toBe(200);
       await answer.text();
       return upstreams.findIndex((upstream, at) => served(upstream) > before[at]!);
     };
+    const turn = (gateway: TestGateway, conversation_id: string, model = "m") =>
+      ask(gateway, { conversation_id, model });
     const homes = new Map<string, number>();
     for (let number = 0; number < 10; number++) {
       const { id } = await all[0]!.rpc("conversations.create", {}, token);
@@ -64,5 +66,17 @@ describe.each(sharings)("three instances %s", (sharing) => {
     const restarted = await start();
     await ready(restarted);
     for (const [id, home] of homes) expect(await turn(restarted, id)).toBe(home);
+
+    // A session that only its client names, or only its prompt, is chosen alike by all of them.
+    const system = { role: "system", content: "Be brief" };
+    for (let number = 0; number < 10; number++)
+      for (const fields of [
+        { prompt_cache_key: `s-${number}` },
+        { messages: [system, { role: "user", content: `question ${number}` }] },
+      ]) {
+        const found = new Set<number>();
+        for (const gateway of [...all, restarted]) found.add(await ask(gateway, fields));
+        expect(found.size).toBe(1);
+      }
   });
 });

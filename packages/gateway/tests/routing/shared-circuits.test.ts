@@ -59,17 +59,35 @@ describe.each(sharings)("three instances %s", (sharing) => {
     const skip = (ms: number) => {
       aheadMs += ms;
     };
-    return { all, upstream, chat, states, skip, boot, entry };
+    return { all, upstream, chat, states, skip, boot, entry, token };
   };
   const asked = ({ requests }: FakeUpstream) => requests.length;
 
-  test("a backend that is registered again starts anew on all of them", async () => {
-    const { all, upstream, chat, states } = await open();
+  test("a backend that is registered again starts anew on all of them, and a key that one was refused is shown by all", async () => {
+    const { all, upstream, chat, states, token } = await open();
     upstream.answer((_, reply) => reply.json({ error: "broken" }, 500));
     for (let i = 0; i < 3; i++) await chat(all[0]!);
     await until("all have heard", async () => (await states()).every((state) => state === "open"));
     await registerBackend(all[1]!, { name: "up", type: "external", url: upstream.url });
     await until("it is closed", async () => (await states()).every((state) => state === "closed"));
+
+    const api_key = "sk-first-1111, sk-second-2222";
+    await registerBackend(all[1]!, { name: "up", type: "external", url: upstream.url, api_key });
+    upstream.answer((request, reply) =>
+      request.headers.authorization === "Bearer sk-first-1111"
+        ? reply.json({ error: "revoked" }, 401)
+        : reply.json(completion("well")),
+    );
+    const refused = async (gateway: TestGateway) =>
+      (await gateway.rpc("backends.list", {}, token)).backends[0].refused_keys[0]?.ends_with;
+    await until("a key was refused", async () => {
+      await chat(all[0]!);
+      return (await refused(all[0]!)) === "1111";
+    });
+    for (const gateway of all) await until("all have heard", async () => (await refused(gateway)) === "1111");
+    const before = asked(upstream);
+    for (let i = 0; i < 4; i++) expect(await chat(all[2]!)).toBe(200);
+    expect(asked(upstream)).toBe(before + 4);
   });
 
   test("three failures, wherever they were met, and one test call", async () => {

@@ -6,7 +6,7 @@ import {
   type OriginOptions,
   type PieceReader,
 } from "./answer.ts";
-import type { ResponseEvents, ResponseHead } from "./response-parser.ts";
+import { headersLike, type ResponseEvents, type ResponseHead } from "./response-parser.ts";
 
 /** Buffered bytes before anything reads them; then the connection is paused. */
 const UNREAD_BYTES_MAX = 256 * 1024;
@@ -72,13 +72,7 @@ export class IncomingAnswer implements HttpAnswer, ResponseEvents, Flow {
     return this.#answerHead!.retryAfter;
   }
   headersLike(names: RegExp): Record<string, string> {
-    const found: Record<string, string> = {};
-    for (const line of this.#answerHead!.text.split(/\r?\n(?![\t ])/).slice(1)) {
-      const colon = line.indexOf(":");
-      const name = line.slice(0, colon).trim().toLowerCase();
-      if (names.test(name)) found[name] ??= line.slice(colon + 1).trim();
-    }
-    return found;
+    return headersLike(this.#answerHead!.text, names);
   }
   /** Finished, one way or the other. */
   get isOver(): boolean {

@@ -220,6 +220,19 @@ function parseHead(text: string): Framing {
   return framed(head, hasEncoding);
 }
 
+/** Those whose lower-case names match; of a repeated one the first. */
+export function headersLike(text: string, names: RegExp): Record<string, string> {
+  const found: Record<string, string> = {};
+  for (let lineEnd = endOfLine(text, 0); lineEnd < text.length; ) {
+    const start = lineEnd + 1;
+    lineEnd = endOfLine(text, start);
+    const colon = text.indexOf(":", start);
+    const name = text.slice(start, trimmedEnd(text, start, colon)).toLowerCase();
+    if (names.test(name)) found[name] ??= valueIn(text, colon + 1, lineEnd);
+  }
+  return found;
+}
+
 /** The name before a colon, if it is one that matters. RFC 9112 (5.1): blanks before the colon are removed. */
 function nameIn(text: string, start: number, colon: number): HeaderName | null {
   const end = trimmedEnd(text, start, colon);

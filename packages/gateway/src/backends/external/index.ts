@@ -126,10 +126,12 @@ function create(config: BackendConfig, deps: BackendDeps): Backend {
     }),
     ...(declares(config, "chat") && { chat, native, usualOutputTokens: own.translation?.usualOutputTokens }),
     ...(embed && declares(config, "embeddings") && { embed }),
-    refusedKeys: () => keys.refused(),
+    keys,
     probe: (signal) =>
       keys
-        .use(undefined, (key) => listed({ fetch, dialect: own, base, headers: headersWith(key), signal }))
+        .use(undefined, (key) => listed({ fetch, dialect: own, base, headers: headersWith(key), signal }), {
+          isListing: true,
+        })
         .catch((error) => unlisted(error, { config, post: postChat, signal, base })),
     close() {
       keys.close();

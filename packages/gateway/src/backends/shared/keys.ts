@@ -1,5 +1,5 @@
 import { nearness, type SessionOf } from "../../kernel/affinity.ts";
-import { type BackendConfig, type BackendDeps, BackendError } from "../contract.ts";
+import { type BackendConfig, type BackendDeps, BackendError, type RefusedKey } from "../contract.ts";
 import { ServiceAccount } from "./service-account.ts";
 
 /** How long a refused key is not used while there are others. */
@@ -20,10 +20,13 @@ export const keysIn = (apiKey: string | null): string[] =>
       ? [apiKey]
       : apiKey.split(/[\s,]+/).filter((key) => key !== "");
 
+const endOf = ({ account, text }: Key): string => account?.email ?? text.slice(-SHOWN_CHARS);
+
 /** A backend's keys, used in turn; a session stays with one, whose account has its prompt cached. */
 export class Keys {
   readonly #keys: Key[];
   #turn = 0;
+  onRefused: (() => void) | null = null;
 
   constructor(
     { apiKey }: BackendConfig,
@@ -44,14 +47,21 @@ export class Keys {
   }
 
   /** Sends with one key after the other until one is not refused. What all are refused for is not about a key. */
-  async use<T>(session: SessionOf | undefined, send: (key: string | null) => Promise<T>): Promise<T> {
+  async use<T>(
+    session: SessionOf | undefined,
+    send: (key: string | null) => Promise<T>,
+    { isListing = false } = {},
+  ): Promise<T> {
     if (this.isFixed) return send(this.fixed);
     const refused: Key[] = [];
     for (;;) {
       const key = this.#next(session, refused);
       try {
         const answer = await send(key.account ? await key.account.token() : key.text);
+        // A key that may not list models may chat.
+        if (isListing || refused.length === 0) return answer;
         for (const each of refused) each.asideUntilMs = this.deps.clock.now() + SET_ASIDE_MS;
+        this.onRefused?.();
         return answer;
       } catch (error) {
         const status = error instanceof BackendError ? error.status : 0;
@@ -73,11 +83,16 @@ export class Keys {
     return usable.reduce((a, b) => (near(b) > near(a) ? b : a));
   }
 
-  refused(): { endsWith: string; untilMs: number }[] {
+  refused(): RefusedKey[] {
     const nowMs = this.deps.clock.now();
-    return this.#keys.flatMap(({ text, account, asideUntilMs: untilMs }) =>
-      untilMs > nowMs ? { endsWith: account?.email ?? text.slice(-SHOWN_CHARS), untilMs } : [],
+    return this.#keys.flatMap((key) =>
+      key.asideUntilMs > nowMs ? { endsWith: endOf(key), untilMs: key.asideUntilMs } : [],
     );
+  }
+
+  setAside(refused: readonly RefusedKey[]): void {
+    for (const { endsWith, untilMs } of refused)
+      for (const key of this.#keys) if (endOf(key) === endsWith) key.asideUntilMs = untilMs;
   }
 
   close(): void {

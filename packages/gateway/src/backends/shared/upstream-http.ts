@@ -111,12 +111,14 @@ export async function upstreamError(
   const body = parsed(text);
   const detail = errorDetail(body, text) || answer.statusText || "no detail";
   const retryAfter = isResponse ? answer.headers.get("retry-after") : answer.retryAfter;
+  // Google's word for a key that it does not know.
+  const status = text.includes('"API_KEY_INVALID"') ? 401 : answer.status;
   const error = new BackendError(
     "upstream",
     detail,
-    answer.status,
+    status,
     retryAfterSeconds(retryAfter),
-    refusalOf(answer.status, detail, body),
+    refusalOf(status, detail, body),
   );
   if (answerHeaders && isObject(body)) {
     const headers = read.headersLike?.(answerHeaders) ?? {};

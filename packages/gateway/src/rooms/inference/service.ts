@@ -178,7 +178,7 @@ export class Inference {
       channel: "gateway",
       traceparent,
       record,
-      session: sessionHeader((name) => request.header(name)),
+      session: () => sessionHeader((name) => request.header(name)),
     };
   }
 

@@ -1,3 +1,4 @@
+import type { RefusedKey } from "../../backends/contract.ts";
 import type { Counter } from "../../observe/metrics.ts";
 import type { Needs } from "../foundation.ts";
 import { ALL, type Circuit, type CircuitEvent, Circuits, OPEN_MS } from "./circuit.ts";
@@ -10,8 +11,9 @@ interface CircuitNews {
   from: string;
   /** Absent: an instance has joined, and wants to know which circuits are open. */
   backend?: string;
-  /** Absent: the backend was registered again, and starts anew. */
+  /** Neither of these: the backend was registered again, and starts anew. */
   event?: CircuitEvent;
+  keys?: RefusedKey[];
 }
 
 interface BoardOptions extends Needs<"bus" | "clock" | "log" | "metrics"> {
@@ -23,7 +25,7 @@ interface BoardOptions extends Needs<"bus" | "clock" | "log" | "metrics"> {
   mayBeLost(entry: Entry): void;
 }
 
-/** Keeps the circuits of every instance the same: whatever one of them learns, all apply. */
+/** Keeps circuits and refused keys the same on every instance: whatever one of them learns, all apply. */
 export class CircuitBoard implements Circuitry {
   readonly claim: Circuitry["claim"];
   readonly #me = crypto.randomUUID();
@@ -57,6 +59,12 @@ export class CircuitBoard implements Circuitry {
     else this.#apply(entry, event, true);
   }
 
+  tellKeys(entry: Entry): void {
+    const keys = entry.backend.keys?.refused() ?? [];
+    if (keys.length > 0 && this.options.isCommon(entry))
+      this.#publish({ from: this.#me, backend: entry.config.name, keys });
+  }
+
   /** The backend was registered here, perhaps in place of one that had failed. */
   renewed({ config }: Entry): void {
     this.#publish({ from: this.#me, backend: config.name });
@@ -64,11 +72,13 @@ export class CircuitBoard implements Circuitry {
 
   #tellAll(): void {
     const atMs = this.options.clock.now();
-    for (const entry of this.options.entries)
+    for (const entry of this.options.entries) {
       for (const event of entry.circuits.standing(atMs)) this.tell(entry, event);
+      this.tellKeys(entry);
+    }
   }
 
-  #heard({ from, backend, event }: CircuitNews): void {
+  #heard({ from, backend, event, keys }: CircuitNews): void {
     const isOwn = from === this.#me;
     if (backend === undefined) {
       if (!isOwn) this.#tellAll();
@@ -76,7 +86,8 @@ export class CircuitBoard implements Circuitry {
     }
     const entry = this.options.entries.find(({ config }) => config.name === backend);
     if (!entry || !this.options.isCommon(entry)) return;
-    if (event) this.#apply(entry, event, isOwn);
+    if (keys) entry.backend.keys?.setAside(keys);
+    else if (event) this.#apply(entry, event, isOwn);
     else if (!isOwn) entry.circuits = new Circuits();
   }
 

@@ -32,7 +32,7 @@ const Managed = Health.extend({
   has_key: z.boolean(),
   refused_keys: z
     .array(z.object({ ends_with: z.string(), until: z.string() }))
-    .describe("Keys that this instance does not use for now, because the server refused them"),
+    .describe("Keys that are not used for now, because the server refused them"),
   dialects: z.array(z.enum(DIALECTS)).describe("As registered; none: as seen, or by its host"),
   auth: z.enum(AUTHS).nullable(),
   limit_field: z.enum(CHAT_LIMIT_FIELDS).nullable(),
@@ -57,7 +57,7 @@ function managed(entry: Entry, nowMs: number, lostCaches: LostCaches): z.input<t
     enabled: config.enabled ?? true,
     editable: entry.persisted,
     has_key: config.apiKey !== null,
-    refused_keys: (backend.refusedKeys?.() ?? []).map(({ endsWith, untilMs }) => ({
+    refused_keys: (backend.keys?.refused() ?? []).map(({ endsWith, untilMs }) => ({
       ends_with: endsWith,
       until: isoTime(untilMs),
     })),

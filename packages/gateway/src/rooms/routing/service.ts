@@ -634,6 +634,7 @@ export class Routing {
       this.#retire(replaced);
     }
     this.#entries.push(entry);
+    if (entry.backend.keys) entry.backend.keys.onRefused = () => this.#circuits.tellKeys(entry);
     this.#renumber(entry, entry.index);
   }
 

@@ -8,7 +8,7 @@ const isOfType = (block: unknown, type: string): boolean => isObject(block) && b
 
 /** Thinking of other models is left out. */
 export const mended: NativeDialect["mended"] = (body) => {
-  if (!OWN_SIGNATURES.some((text) => body.includes(text))) return [];
+  if (!body.includes('"signature"') || !OWN_SIGNATURES.some((text) => body.includes(text))) return [];
   const given = body.value("messages");
   if (!Array.isArray(given)) return [];
   const messages = given.flatMap((message) => {

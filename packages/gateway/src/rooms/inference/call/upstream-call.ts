@@ -48,7 +48,8 @@ export interface Asker {
   channel: "gateway" | "rpc";
   traceparent: string | null;
   record: RequestRecord | null;
-  session?: string | null;
+  /** As the client's headers name it. */
+  session?: SessionOf;
 }
 
 export interface CallParts {
@@ -351,7 +352,7 @@ function sessionOf({ asker, capability, payload, boundTo }: UpstreamCallOptions)
   let session: string | null | undefined;
   return () => {
     if (session === undefined) {
-      const sign = asker.session ?? sessionField(payload) ?? promptSign(payload);
+      const sign = asker.session?.() ?? sessionField(payload) ?? promptSign(payload);
       session = sign && `${asker.payer.keyId ?? asker.payer.userId} ${sign}`;
     }
     return session;

@@ -6,7 +6,7 @@ import type { Payload } from "./payload.ts";
 
 /** Tools that clients run themselves, or for which vendors ask nothing but tokens. Of all others a price must be known. */
 const FREE =
-  /^(function|custom|namespace|mcp|mcp_toolset|local_shell|apply_patch|(bash|text_editor|computer|memory|web_fetch|tool_search)(_.*)?|function_?declarations|url_?context|code_?execution|computer_?use)$/i;
+  /^(function|custom|namespace|mcp|mcp_toolset|local_shell|apply_patch|browser_toolset_.*|(bash|text_editor|computer|memory|web_fetch|tool_search)(_.*)?|function_?declarations|url_?context|code_?execution|computer_?use)$/i;
 /** Fields of chats that have the vendor search. */
 const SEARCHES = ["web_search_options", "search_parameters", "plugins", "enable_search"];
 /** Calls that are held for where the request does not limit them. */
@@ -18,6 +18,7 @@ interface VendorTool {
   name: string;
   field: string;
   callsMax: number;
+  definition: unknown;
 }
 
 /** The tools of a request that a vendor runs and charges for, at the operator's prices. */
@@ -44,35 +45,53 @@ export class VendorTools {
   }
 }
 
+/** Any letter of a name can be escaped. */
+const ESCAPED = "\\u00";
+/** Of a message that brings a tool along: parsing a long history is dear. */
+const ADDITION_MARKS = ['"tool_addition"', ESCAPED];
+
+const listOf = (value: unknown): unknown[] => (Array.isArray(value) ? value : []);
+const objectsIn = (value: unknown): Record<string, unknown>[] => listOf(value).filter(isObject);
+
+/** Every list of tools in a request, with its field: later messages and items may add some. */
+function toolLists(payload: Payload): [string, unknown][] {
+  const lists: [string, unknown][] = [["tools", payload.sent("tools")]];
+  for (const [at, item] of listOf(payload.value("input")).entries())
+    if (isObject(item) && item.tools) lists.push([`input.${at}.tools`, item.tools]);
+  if (!ADDITION_MARKS.some((mark) => payload.includes(mark))) return lists;
+  for (const [at, message] of objectsIn(payload.value("messages")).entries())
+    for (const block of objectsIn(message.content))
+      for (const { tool } of [block, ...objectsIn(block.tool_changes)])
+        if (isObject(tool)) lists.push([`messages.${at}.content`, [tool.definition]]);
+  return lists;
+}
+
 export function vendorToolsIn(payload: Payload): VendorTool[] {
   const found: VendorTool[] = [];
   const limit = () => spendNumber(payload.sent("max_tool_calls") ?? null, "max_tool_calls") ?? CALLS_USUAL;
   const add = (tools: unknown, where: string): void => {
-    for (const [at, tool] of Array.isArray(tools) ? tools.entries() : []) {
+    for (const [at, tool] of listOf(tools).entries()) {
       if (!isObject(tool)) continue;
-      const { type, max_uses, name } = tool;
+      const { type, max_uses, name, environment } = tool;
       const field = `${where}.${at}`;
+      const isLocal = type === "shell" && isObject(environment) && environment.type === "local";
       // Gemini's tools have no type: each member is one.
       const names = typeof type === "string" ? [type] : name === undefined ? Object.keys(tool) : [];
-      for (const each of names.filter((word) => !FREE.test(word)))
+      for (const each of names.filter((word) => !isLocal && !FREE.test(word)))
         found.push({
-          ...{ name: nameOf(each), field },
+          ...{ name: nameOf(each), field, definition: type === each ? tool : tool[each] },
           callsMax: spendNumber(max_uses ?? null, `${field}.max_uses`) ?? limit(),
         });
       add(tool.tools, `${field}.tools`);
     }
   };
-  add(payload.sent("tools"), "tools");
-  const input = payload.value("input");
-  if (Array.isArray(input))
-    for (const [at, item] of input.entries())
-      if (isObject(item) && item.type === "additional_tools") add(item.tools, `input.${at}.tools`);
+  for (const [field, tools] of toolLists(payload)) add(tools, field);
   for (const field of SEARCHES)
-    if (payload.sent(field)) found.push({ name: "web_search", field, callsMax: 1 });
+    if (payload.sent(field)) found.push({ name: "web_search", field, callsMax: 1, definition: null });
   return found;
 }
 
-/** The vendor's tools that an answer, or one event of it, shows to have been called. */
+/** The vendor's tools that an answer, or one event of it, shows to have been called: also one whose end nobody waits for. */
 export function vendorCallsIn(answer: Record<string, unknown>): string[] {
   const { content_block: block, type, item, content, output, candidates } = answer;
   const shown = [block, type === "response.output_item.added" && item, content, output]
@@ -91,8 +110,10 @@ export function vendorCallsIn(answer: Record<string, unknown>): string[] {
 }
 
 const HISTORIES = ["messages", "input", "contents"];
-/** Keys of files that a vendor keeps, and the letters of which they could be escaped. */
-const FILE_MARKS = ['"file_id"', '"file_uri"', '"fileUri"', "\\u005", "\\u006"];
+/** Keys of files that a vendor keeps. */
+const FILE_MARKS = ['"file_id"', '"file_uri"', '"fileUri"', ESCAPED];
+/** The same in the definition of a vendor's tool. */
+const KEPT = /"(vector_store_ids|file_ids|container_id|skill_id|file_?search_?store_?names)":|"container":"/i;
 
 /** Where a message names a file that the vendor keeps; what tools were called with is the client's own. */
 function fileIn(value: unknown): string | null {
@@ -113,11 +134,10 @@ export function requireOwnFiles(payload: Payload, { shared_files }: BackendConfi
   if (shared_files) return;
   const words =
     "names something in the operator's account with the vendor, which all users share: send the content itself, or ask an administrator to set `shared_files` on the backend";
-  for (const name of ["container", "cachedContent", "cached_content"])
+  for (const name of ["container", "thread", "cachedContent", "cached_content"])
     if (payload.sent(name) != null) refuse(name, words);
-  const tools = payload.sent("tools");
-  for (const tool of Array.isArray(tools) ? tools.filter(isObject) : [])
-    if (tool.vector_store_ids || typeof tool.container === "string") refuse("tools", words);
+  for (const { field, definition } of vendorToolsIn(payload))
+    if (KEPT.test(JSON.stringify(definition))) refuse(field, words);
   if (!FILE_MARKS.some((mark) => payload.includes(mark))) return;
   for (const name of HISTORIES) {
     const found = fileIn(payload.value(name));

@@ -3,14 +3,13 @@ import type { ServiceError } from "../../../kernel/errors.ts";
 import { isObject } from "../../../kernel/json.ts";
 import { TokenCounter } from "../../metering/index.ts";
 import { ABSURD, type ReportedUsage, readUsage, type UsageReport } from "../call/usage-tail.ts";
+import { textOfBytes } from "./event-lines.ts";
 import { countTexts } from "./text-size.ts";
 
 /** The last event of some dialects repeats the whole answer. */
 const EVENT_BYTES_MAX = 64 * 1024 * 1024;
 const EVENT_END = /\r?\n\r?\n/g;
 const EVENT_END_BYTES_MAX = 4;
-const textOf = (bytes: Uint8Array): string =>
-  Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString("latin1");
 
 /** Meters a stream in a vendor's own dialect on a copy; whole events pass as they are. */
 export class NativeMeter {
@@ -59,10 +58,11 @@ export class NativeMeter {
     this.#pending.push(piece);
     this.#pendingBytes += piece.length;
     // Only the new piece is looked at: an event may come in thousands of them.
-    const text = this.#pendingEnd + textOf(piece);
+    const text = this.#pendingEnd + textOfBytes(piece, "latin1");
     this.#pendingEnd = text.slice(1 - EVENT_END_BYTES_MAX);
-    if (text.search(EVENT_END) === -1 && this.#pendingBytes <= EVENT_BYTES_MAX) return null;
-    const bytes = this.#pending.length === 1 ? piece : Buffer.concat(this.#pending);
+    const isAll = this.#pending.length === 1;
+    if (!isAll && text.search(EVENT_END) === -1 && this.#pendingBytes <= EVENT_BYTES_MAX) return null;
+    const bytes = isAll ? piece : Buffer.concat(this.#pending);
     const passed = this.#events(bytes);
     if (passed < bytes.length && this.#pendingBytes > EVENT_BYTES_MAX)
       this.failure = "the upstream sent an event that is too long";
@@ -74,15 +74,14 @@ export class NativeMeter {
 
   /** Reads the events that have ended, up to a failure; returns where they end. */
   #events(bytes: Uint8Array): number {
-    const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
-    const text = textOf(bytes);
+    const text = textOfBytes(bytes, "latin1");
     let start = 0;
     EVENT_END.lastIndex = 0;
     for (let end = EVENT_END.exec(text); end && !this.done; end = EVENT_END.exec(text)) {
       const next = end.index + end[0].length;
       const event = text.slice(start, end.index);
       // Comments keep the connection open.
-      if (event.includes(DATA)) this.#event(dataIn(buffer.subarray(start, end.index), event));
+      if (event.includes(DATA)) this.#event(dataIn(event, bytes, start));
       if (this.reader.failure !== null) {
         this.failure = this.reader.failure;
         this.#failureEvent = bytes.subarray(start, next);
@@ -121,11 +120,14 @@ export class NativeMeter {
 
 const DATA = "data:";
 
-function dataIn(bytes: Buffer, text: string): string {
-  const at = text.startsWith(DATA) ? 0 : text.indexOf(`\n${DATA}`) + 1 || -1;
+/** `event` is in Latin-1 what `bytes` has from `start` on. */
+function dataIn(event: string, bytes: Uint8Array, start: number): string {
+  const end = start + event.length;
+  const at = event.startsWith(DATA) ? 0 : event.indexOf(`\n${DATA}`) + 1 || -1;
   // Nearly always that is the last line.
-  if (at !== -1 && !text.includes("\n", at)) return bytes.toString("utf8", at + DATA.length);
-  const lines = bytes.toString().split(/\r?\n/);
+  if (at !== -1 && !event.includes("\n", at))
+    return textOfBytes(bytes, "utf8", start + at + DATA.length, end);
+  const lines = textOfBytes(bytes, "utf8", start, end).split(/\r?\n/);
   return lines.flatMap((line) => (line.startsWith(DATA) ? [line.slice(DATA.length)] : [])).join("\n");
 }
 

@@ -19,7 +19,7 @@ import { chatToolChoice, chatTools } from "./tools.ts";
 /** Claude Code puts this line before its prompt; it differs in every conversation and would defeat prefix caches. */
 const ATTRIBUTION_BLOCK = "x-anthropic-billing-header:";
 /** Features that only Anthropic's servers have; accepting them silently would mislead the client. */
-const SERVER_SIDE = ["container", "mcp_servers"] as const;
+const SERVER_SIDE = ["container", "mcp_servers", "thread"] as const;
 const SAMPLING = ["temperature", "top_p", "top_k"] as const;
 
 type ContentBlock = Record<string, unknown>;
