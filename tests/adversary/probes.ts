@@ -79,7 +79,9 @@ function standing(books: Books, someone: Someone, payer: Payer): Standing {
   const windows = payer.signedIn
     ? [own]
     : [byKeys, byKeys.filter(({ project }) => project === payer.project)];
-  const drained = windows.map((rows) => isDrained(rows, quota));
+  // What is owed on the own wallet is paid before the quota pays for anything, also by a group's key.
+  const isClosed = debtOf(books, `user:${someone.userId}`, someone) > 0;
+  const drained = windows.map((rows) => isClosed || isDrained(rows, quota));
   return {
     points: books.balances.get(payer.account) ?? 0,
     debt: debtOf(books, payer.account, someone),

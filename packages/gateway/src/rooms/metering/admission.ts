@@ -64,8 +64,10 @@ interface Payment {
   /** Null: nothing that needs reserving. */
   quota: Source | null;
   balance: Balance | null;
+  /** Points that the user owes on the own wallet, where another account pays: the quota is closed until then. */
+  owedElsewhere: number;
 }
-const UNKNOWN_PAYMENT: Payment = { points: null, quota: null, balance: null };
+const UNKNOWN_PAYMENT: Payment = { points: null, quota: null, balance: null, owedElsewhere: 0 };
 
 /** A payment, and the limits of the request's key itself. */
 interface Facts extends Payment {
@@ -185,7 +187,7 @@ export class AdmissionCheck {
   /** Nothing covers it now. Where that is because of others, it is first seen which of them have ended. */
   async #coverSettled(facts: Facts, balance: Balance): Promise<Cover> {
     const { clock, settled } = this.options;
-    const { demand, points, quota } = facts;
+    const { demand, points, quota, owedElsewhere } = facts;
     const held = () =>
       [points, quota].find((source) => source && fits(askingOf(source, demand, demand.tokensMin)));
     if (held()) {
@@ -194,6 +196,7 @@ export class AdmissionCheck {
       if (cover) return cover;
     }
     const by = held();
+    if (!by && owedElsewhere > 0) refuseIndebted(ownOf(demand.payer), owedElsewhere, clock.now());
     if (!by) return refuseUncovered(balance, clock.now());
     const what = by.kind === "quota" ? "quota" : demand.payer.groupId ? "pool" : "points";
     return refuseHeld(what, balance, clock.now());
@@ -250,16 +253,17 @@ export class AdmissionCheck {
     if (owed > 0) refuseIndebted(payer, owed, this.options.clock.now());
     const points = balance.balance > 0 && demand.hasPrice ? this.#points(payer, account, balance) : null;
     const limit = limitOf(tier);
-    const left = limit && (await this.#owesElsewhere(demand)) ? NOTHING : limit;
+    const owedElsewhere = limit ? await this.#owedElsewhere(demand) : 0;
+    const left = owedElsewhere > 0 ? NOTHING : limit;
     const quota = left && (await this.#quota(payer, left, (read) => this.#load(demand, read)));
-    return { points, quota, balance };
+    return { points, quota, balance, owedElsewhere };
   }
 
   /** The quota is the user's: with a group's key, too, it pays what the user's own wallet owes first. */
-  async #owesElsewhere({ payer, tier }: Who): Promise<boolean> {
-    if (payer.groupId === null) return false;
-    const own = { ...payer, groupId: null };
-    return owedBy(own, await this.#withoutDebt({ payer: own, tier }, accountOf(own))) > 0;
+  async #owedElsewhere({ payer, tier }: Who): Promise<number> {
+    if (payer.groupId === null) return 0;
+    const own = ownOf(payer);
+    return owedBy(own, await this.#withoutDebt({ payer: own, tier }, accountOf(own)));
   }
 
   async #withoutDebt(demand: Who, account: AccountRef): Promise<Balance> {
@@ -406,6 +410,7 @@ const fits = (asking: Asking): boolean =>
     tokens: limit.tokens - spent.tokens,
   })) !== REFUSED;
 
+const ownOf = (payer: Payer): Payer => ({ ...payer, groupId: null });
 const owedBy = ({ userId }: Payer, { debts }: Balance): number => debts?.[userId] ?? 0;
 
 function failOpen(error: unknown): Payment {
