@@ -5,7 +5,7 @@
  * and browser-tool-<version>.tgz. Each holds its program in one file, with bytecode; Bun is its only dependency.
  */
 import "../lib/help.ts";
-import { copyFileSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
+import { copyFileSync, mkdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import manifest from "../../package.json" with { type: "json" };
 import { parseArgs } from "../lib/args.ts";
@@ -24,7 +24,8 @@ async function pack(program: Program, outDir: string): Promise<void> {
   copyFileSync(join(import.meta.dir, "launcher.js"), join(dir, bin));
   copyFileSync(program.readme, join(dir, "README.md"));
   const described = {
-    name: program.name,
+    // In a scope: a bare name that is not published could be anyone's.
+    name: `@model-gateway/${program.name}`,
     version: manifest.version,
     description: program.description,
     type: "module",
@@ -37,7 +38,9 @@ async function pack(program: Program, outDir: string): Promise<void> {
   const npm = process.platform === "win32" ? "npm.cmd" : "npm";
   const packed = Bun.spawnSync([npm, "pack", "--silent", "--pack-destination", outDir], { cwd: dir });
   if (packed.exitCode !== 0) throw new Error(`npm pack: ${packed.stderr}`);
-  console.log(`wrote ${join(outDir, packed.stdout.toString().trim())}`);
+  const file = join(outDir, `${program.name}-${manifest.version}.tgz`);
+  renameSync(join(outDir, packed.stdout.toString().trim()), file);
+  console.log(`wrote ${file}`);
 }
 
 const { values } = parseArgs({

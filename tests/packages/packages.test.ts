@@ -118,7 +118,7 @@ test("a program whose Bun is missing says so, and what to do", () => {
 
 test("the node program answers, and has the guard that ends its engines beside it", () => {
   expect(run(["npx", "model-agent", "--help"], folder)).toContain("--gateway");
-  const lib = join(folder, "node_modules/model-agent/lib");
+  const lib = join(folder, "node_modules/@model-gateway/model-agent/lib");
   expect(readdirSync(lib).sort()).toEqual([
     "engine-guard.js",
     "engine-guard.js.jsc",

@@ -1,4 +1,5 @@
 import manifest from "../package.json" with { type: "json" };
+import { asCalled } from "./called.ts";
 import type { Command } from "./command.ts";
 import { COMMANDS, COMMON_OPTIONS } from "./commands/index.ts";
 
@@ -14,7 +15,7 @@ const optionRows = (options: NonNullable<Command["options"]>): [string, string][
   ]);
 
 export function overview(): string {
-  return `  model-gateway serve                                    run the service
+  return asCalled(`  model-gateway serve                                    run the service
   model-gateway login                                    sign in
   model-gateway backends add http://localhost:11434      register a model server
   model-gateway connect claude-code                      settings for the programs that you use
@@ -27,12 +28,12 @@ Options of every command:
 ${columns(optionRows(COMMON_OPTIONS))}
 
 model-gateway <command> --help shows a command's examples and options.
-`;
+`);
 }
 
 export function helpOf(command: Command): string {
   const actions = command.actions ? `\n\nActions: ${command.actions.join(", ")}` : "";
-  return `${command.examples.map((example) => `  ${example}`).join("\n")}
+  return `${asCalled(command.examples.map((example) => `  ${example}`).join("\n"))}
 
 ${command.summary}.${actions}
 

@@ -1,3 +1,5 @@
+import { asCalled } from "./called.ts";
+
 export interface OutputOptions {
   json: boolean;
   stdout: NodeJS.WriteStream;
@@ -109,7 +111,7 @@ export class Output {
     empty: string,
   ): void {
     if (this.json || rows.length === 0) {
-      this.result(rows, () => empty);
+      this.result(rows, () => asCalled(empty));
       return;
     }
     const heads = Object.keys(columns);
@@ -136,7 +138,7 @@ export class Output {
 
   /** A remark for people, on stderr; never part of the result. */
   note(text: string): void {
-    if (!this.json) this.options.stderr.write(`${text}\n`);
+    if (!this.json) this.options.stderr.write(`${asCalled(text)}\n`);
   }
 
   /** A bar on a terminal, plain lines elsewhere; `share` is 0 to 1. */

@@ -1,6 +1,7 @@
 import { parseArgs } from "node:util";
 import { ConnectionError, RestError, RpcError } from "@model-gateway/client";
 import manifest from "../package.json" with { type: "json" };
+import { asCalled } from "./called.ts";
 import { CliError, type Command, text, UsageError } from "./command.ts";
 import { valuesFor } from "./commands/completion-values.ts";
 import { COMMANDS, COMMON_OPTIONS } from "./commands/index.ts";
@@ -82,7 +83,7 @@ export async function runCli(args: readonly string[]): Promise<number> {
       COMMANDS.map((candidate) => candidate.name),
     );
     process.stderr.write(
-      `model-gateway: there is no command "${name}"${near || "; model-gateway --help lists them"}\n`,
+      `model-gateway: there is no command "${name}"${near || asCalled("; model-gateway --help lists them")}\n`,
     );
     return EXIT_USAGE;
   }
@@ -109,7 +110,7 @@ export async function runCli(args: readonly string[]): Promise<number> {
     return Number(process.exitCode ?? 0);
   } catch (error) {
     const who = output.paint("red", `model-gateway ${name}:`, "stderr");
-    process.stderr.write(`${who} ${explain(error, url)}\n`);
+    process.stderr.write(`${who} ${asCalled(explain(error, url))}\n`);
     return error instanceof UsageError ? EXIT_USAGE : 1;
   }
 }

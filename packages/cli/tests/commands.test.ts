@@ -2,6 +2,7 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { ADMIN_TOKEN, bootGateway, PASSWORD, type TestGateway } from "@model-gateway/testing/gateway.ts";
+import { callOf } from "../src/called.ts";
 import { openShell, type Shell } from "./support.ts";
 
 let gateway: TestGateway;
@@ -199,4 +200,14 @@ test("secrets come from a file or the environment, never from the command line",
     }
   const missing = await shell.run(["backends", "--admin-token-file", `${file}-not`]);
   expect(missing.err).toContain("--admin-token-file: ENOENT");
+});
+
+test("hints are printed in the form that works where they are read", async () => {
+  const path = "/usr/bin:/bin";
+  const hint = async (env: Record<string, string>) =>
+    (await shell.run(["keys", "--url", "http://127.0.0.1:9"], { env: { PATH: path, ...env } })).err;
+  expect(await hint({ npm_command: "exec" })).toContain("run: npx --no model-gateway login");
+  expect(await hint({})).toMatch(/run: \/\S+\/deploy\/model-gateway login/);
+  expect(callOf({ npm_command: "exec" }, "/home/ada/.npm/_npx/1/lib/main.js")).toBe("model-gateway");
+  expect(callOf({ PATH: path }, "/$bunfs/root/model-gateway")).toBe("model-gateway");
 });

@@ -67,7 +67,9 @@ export async function onPty({
 /** A place of its own: settings and sessions of whoever runs the tests are not seen and not touched. */
 export function openShell(env: Record<string, string> = {}): Shell {
   const dir = mkdtempSync(join(tmpdir(), "cli-"));
-  const base = { PATH: process.env.PATH ?? "", HOME: dir, XDG_CONFIG_HOME: join(dir, "config"), ...env };
+  // As where it is installed: hints name it as it is called there.
+  const path = `${join(import.meta.dir, "../../../node_modules/.bin")}:${process.env.PATH ?? ""}`;
+  const base = { PATH: path, HOME: dir, XDG_CONFIG_HOME: join(dir, "config"), ...env };
   const command = (args: readonly string[]) => [process.execPath, CLI, ...args];
   return {
     dir,

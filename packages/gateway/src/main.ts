@@ -7,14 +7,13 @@ import { type Config, describeSettings, readConfig } from "./config.ts";
 import { createLog, type Log } from "./kernel/log.ts";
 import { VERSION } from "./kernel/version.ts";
 
-const HINT = "`model-gateway doctor`, with the same settings, checks everything that a start needs";
-
 /** How the command line runs this program; it names itself in the place of a file. */
 const COMMAND = "serve";
 const isCommand = process.argv[1] === COMMAND;
 /** How people start it, alone and with options. */
 const START = isCommand ? "model-gateway serve" : "npm start";
 const START_WITH = isCommand ? START : `${START} --`;
+const HINT = `\`${isCommand ? "" : "npx --no "}model-gateway doctor\`, with the same settings, checks everything that a start needs`;
 
 function help(): string {
   const starts = [

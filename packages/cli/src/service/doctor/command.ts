@@ -1,4 +1,5 @@
 import { readConfig } from "@model-gateway/gateway/config.ts";
+import { asCalled } from "../../called.ts";
 import type { Command } from "../../command.ts";
 import {
   checkBackends,
@@ -62,7 +63,7 @@ export const doctor: Command = {
     output.result({ ok: !broken, findings }, () =>
       findings.flatMap(({ check, state, message, remedy }) => [
         `${output.state(state, SIGNS[state])}  ${check}: ${message}`,
-        ...(remedy ? [`           ${remedy}`] : []),
+        ...(remedy ? [`           ${asCalled(remedy)}`] : []),
       ]),
     );
     if (broken) process.exitCode = 1;
