@@ -2,9 +2,7 @@
  * `bun bench/stalls.ts`: how long one request can keep the event loop from all others. Sends the largest bodies that
  * are accepted, each made to be as costly as the limits allow, and prints the longest stall of each.
  */
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { Stalls } from "@model-gateway/testing/stalls.ts";
 import {
   CONTAINERS_MAX,
   ESCAPES_MAX,
@@ -12,14 +10,13 @@ import {
   STRINGS_MAX,
 } from "../packages/gateway/src/kernel/json-scan.ts";
 import { startGateway } from "./lib/gateway.ts";
-import { startServer, stopAll, untilReady } from "./lib/processes.ts";
+import { startServer, stopAll } from "./lib/processes.ts";
 
 const ROUNDS = 5;
 const BODY_BYTES = 31 * 1024 * 1024;
 
-const folder = mkdtempSync(join(tmpdir(), "stalls-"));
-process.env.STALL_FILE = join(folder, "stall");
-process.env.BENCH_GATEWAY_FLAGS = `--preload ${join(import.meta.dir, "lib", "stall-gauge.ts")}`;
+const watched = new Stalls();
+Object.assign(process.env, watched.env, { BENCH_GATEWAY_FLAGS: `--preload ${watched.preload}` });
 
 const filled = (piece: string, bytes = BODY_BYTES) => piece.repeat(Math.floor(bytes / piece.length));
 const times = (count: number, piece: string) => piece.repeat(count).slice(0, -1);
@@ -93,17 +90,6 @@ const BODIES: Record<string, [path: string, body: string]> = {
 const upstream = await startServer("upstream.ts");
 const gateway = await startGateway({ upstreamPort: upstream.port, name: "stalls" });
 
-async function longestStall(): Promise<{ wallMs: number; cpuMs: number }> {
-  rmSync(process.env.STALL_FILE!, { force: true });
-  process.kill(gateway.pid, "SIGUSR2");
-  let stall = { wallMs: 0, cpuMs: 0 };
-  await untilReady("the gauge", async () => {
-    stall = JSON.parse(readFileSync(process.env.STALL_FILE!, "utf8"));
-    return true;
-  });
-  return stall;
-}
-
 const only = process.argv[2];
 console.log("| Body | MiB | Answer | Longest stall, ms | most processor time, ms |\n|---|---|---|---|---|");
 try {
@@ -112,16 +98,17 @@ try {
     const stalls = [];
     let status = 0;
     for (let round = 0; round < ROUNDS; round++) {
-      await longestStall();
-      const response = await fetch(`${gateway.url}${path}`, {
-        method: "POST",
-        headers: { authorization: `Bearer ${gateway.key}`, "content-type": "application/json" },
-        body,
-      });
-      status = response.status;
-      const text = await response.text();
-      if (status !== 200 && round === 0) console.error(name, text.slice(0, 200));
-      stalls.push(await longestStall());
+      const ask = async () => {
+        const response = await fetch(`${gateway.url}${path}`, {
+          method: "POST",
+          headers: { authorization: `Bearer ${gateway.key}`, "content-type": "application/json" },
+          body,
+        });
+        status = response.status;
+        const text = await response.text();
+        if (status !== 200 && round === 0) console.error(name, text.slice(0, 200));
+      };
+      stalls.push(await watched.during(ask));
     }
     const wallMs = Math.max(...stalls.map((stall) => stall.wallMs));
     const cpuMs = Math.max(...stalls.map((stall) => stall.cpuMs));
@@ -130,5 +117,5 @@ try {
   }
 } finally {
   await stopAll();
-  rmSync(folder, { recursive: true, force: true });
+  watched.remove();
 }

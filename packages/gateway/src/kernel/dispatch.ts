@@ -1,6 +1,6 @@
 import { type AuditSink, auditEntry, leavesEntry } from "./audit.ts";
 import type { Actor, CallContext, Identity } from "./context.ts";
-import { openRpcDocument } from "./documents.ts";
+import { type JsonSchema, openRpcDocument } from "./documents.ts";
 import { fail } from "./errors.ts";
 import type { MethodAuth } from "./method.ts";
 import type { Registry } from "./registry.ts";
@@ -9,6 +9,8 @@ import { VERSION } from "./version.ts";
 
 /** OpenRPC's own method: it belongs to the protocol and to no room, and says what GET /api/openrpc.json does. */
 const DISCOVER = "rpc.discover";
+
+const descriptions = new WeakMap<Registry, JsonSchema>();
 
 interface Protected {
   auth: MethodAuth;
@@ -45,7 +47,10 @@ export async function dispatch(
 ): Promise<unknown> {
   const { method: name, params, context, audit } = call;
   // The caller has the address already; here only the path is known.
-  if (name === DISCOVER) return openRpcDocument(registry, { version: VERSION, serverUrl: "" });
+  if (name === DISCOVER)
+    return descriptions.getOrInsertComputed(registry, () =>
+      openRpcDocument(registry, { version: VERSION, serverUrl: "" }),
+    );
   const method = registry.methods.get(name);
   if (!method) fail("method_not_found", `Method not found: ${name.slice(0, 200)}`);
   const actor = authorize(method, context.caller);

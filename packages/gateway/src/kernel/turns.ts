@@ -1,4 +1,4 @@
-/** Long work is done in steps, so that no request keeps the others waiting for 50 ms. bench/stalls.ts measures it. */
+/** Long work is done in steps, so that no request keeps the others waiting for 20 ms. tests/cluster/turns shows it. */
 
 /** Larger bodies are read in steps. */
 export const LARGE_BODY_BYTES = 256 * 1024;

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { jsonSchema } from "./documents.ts";
 import { type FieldErrors, fail } from "./errors.ts";
 import { isObject } from "./json.ts";
 
@@ -21,6 +22,18 @@ function boundInWords(issue: z.core.$ZodIssue): string {
   if (unit) return `must have ${side} ${bound} ${bound === 1 ? unit[0] : unit[1]}`;
   return `must be ${side} ${bound}`;
 }
+
+/** Has too many entries refused before each is looked at, which would hold up everyone else. */
+export const recordOf = <Key extends z.ZodString, Value extends z.ZodType>(
+  entriesMax: number,
+  key: Key,
+  value: Value,
+) =>
+  z
+    .looseObject({})
+    .refine((given) => Object.keys(given).length <= entriesMax, `must have at most ${entriesMax} entries`)
+    .meta({ additionalProperties: jsonSchema(value, "input") })
+    .pipe(z.record(key, value));
 
 /** "`messages.0.role`: Invalid option …", the first few problems, each with its field. */
 export function describeIssues(error: z.ZodError): string {

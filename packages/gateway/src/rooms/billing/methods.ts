@@ -1,6 +1,7 @@
 import { z } from "zod";
 import type { CapabilityName } from "../../backends/contract.ts";
 import { defineMethod, NoParams, Ok } from "../../kernel/method.ts";
+import { recordOf } from "../../kernel/validate.ts";
 import { type Price, PriceParts, Tokens, UsdEach, UsdPerImage, UsdPerMillion } from "./price-schema.ts";
 import { isPerUnit } from "./unit-price.ts";
 import { VideoMode } from "./video-cost.ts";
@@ -87,12 +88,11 @@ export const getVideoPricing = defineMethod({
   handler: async ({ rooms }) => ({ pricing: await rooms.billing.videoPrices() }),
 });
 
-const Coefficients = z
-  .record(
-    z.string().regex(/^(\*|[1-9]\d{0,5})$/, "keys are the short side in pixels, or *"),
-    z.number().min(0).max(1_000_000),
-  )
-  .refine((coefficients) => Object.keys(coefficients).length <= 100, "must have at most 100 entries");
+const Coefficients = recordOf(
+  100,
+  z.string().regex(/^(\*|[1-9]\d{0,5})$/, "keys are the short side in pixels, or *"),
+  z.number().min(0).max(1_000_000),
+);
 
 const VideoPriceGiven = z.object({
   model: z.string().trim().min(1).max(128),

@@ -2,6 +2,7 @@ import { isoTime } from "../../kernel/clock.ts";
 import { fail } from "../../kernel/errors.ts";
 import { isUuid } from "../../kernel/ids.ts";
 import { isObject } from "../../kernel/json.ts";
+import { nextTurn } from "../../kernel/turns.ts";
 import type { Needs } from "../foundation.ts";
 import { type ConversationRow, ConversationStore, type MessageRow } from "./store.ts";
 
@@ -79,6 +80,7 @@ export class Conversations {
   async get(userId: string, id: string) {
     const conversation = await this.#owned(userId, id);
     const messages = await this.#store.messages(id, READ_BACK);
+    await nextTurn();
     return { ...conversation, messages: messages.map(toView) };
   }
 
@@ -128,18 +130,21 @@ export class Conversations {
     const created_at = isoTime(clock.now());
     await this.#store.append(
       id,
-      messages.map(({ role, content, parts, images, tool_calls, tool_call_id, incomplete }) => ({
-        id: ids.uuid(),
-        role,
-        // A model may write anything, but Postgres rejects NUL in a text.
-        content: content.replaceAll("\u0000", ""),
-        images: jsonOrNull(images),
-        tool_calls: jsonOrNull(tool_calls),
-        parts: jsonOrNull(parts),
-        tool_call_id: tool_call_id?.replaceAll("\u0000", "") ?? null,
-        incomplete: incomplete?.replaceAll("\u0000", "") ?? null,
-        created_at,
-      })),
+      // Older ones would never be read back.
+      messages
+        .slice(-READ_BACK.limit)
+        .map(({ role, content, parts, images, tool_calls, tool_call_id, incomplete }) => ({
+          id: ids.uuid(),
+          role,
+          // A model may write anything, but Postgres rejects NUL in a text.
+          content: content.replaceAll("\u0000", ""),
+          images: jsonOrNull(images),
+          tool_calls: jsonOrNull(tool_calls),
+          parts: jsonOrNull(parts),
+          tool_call_id: tool_call_id?.replaceAll("\u0000", "") ?? null,
+          incomplete: incomplete?.replaceAll("\u0000", "") ?? null,
+          created_at,
+        })),
     );
   }
 

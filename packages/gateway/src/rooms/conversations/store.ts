@@ -1,4 +1,4 @@
-import { type Database, insertRow } from "../../storage/contract.ts";
+import { type Database, insertRow, insertRows } from "../../storage/contract.ts";
 
 export interface ConversationRow {
   id: string;
@@ -89,11 +89,11 @@ export class ConversationStore {
         "SELECT MAX(position) AS last FROM conversation_messages WHERE conversation_id = $1",
         [conversationId],
       );
-      let position = (row?.last ?? 0) + 1;
-      for (const message of messages) {
-        const row = { ...message, conversation_id: conversationId, position: position++ };
-        await insertRow(tx, "conversation_messages", row);
-      }
+      const first = (row?.last ?? 0) + 1;
+      const place = (i: number) => ({ conversation_id: conversationId, position: first + i });
+      const rows = messages.map((message, i) => ({ ...message, ...place(i) }));
+      const columns = Object.keys(rows[0]!).join(", ");
+      await insertRows(tx, `conversation_messages (${columns})`, rows.map(Object.values));
       return true;
     });
   }

@@ -6,7 +6,7 @@ const Message = z.looseObject({
   role: z.enum(["user", "assistant", "system", "developer", "tool"]),
   content: z.union([z.string(), z.array(z.unknown())]).nullish(),
   images: z.array(z.unknown()).optional(),
-  tool_calls: z.array(z.unknown()).optional(),
+  tool_calls: z.array(z.unknown()).max(1_000).optional(),
 });
 
 export const send = defineMethod({
@@ -60,7 +60,7 @@ export const invoke = defineMethod({
   params: z.object({
     model: z.string().min(1).max(256),
     method: z.string().min(1).max(128),
-    params: z.record(z.string(), z.unknown()).optional(),
+    params: z.looseObject({}).optional(),
   }),
   result: z.unknown(),
   handler: ({ params, rooms }) => rooms.inference.invoke(params),

@@ -23,7 +23,7 @@ export const start = defineMethod({
   params: z.object({
     model: z.string().min(1).max(128),
     config: z
-      .record(z.string(), z.unknown())
+      .looseObject({})
       .optional()
       .describe("Session settings in the upstream's own words, sent as session.update"),
     conversation_id: ConversationId.optional().describe("Transcripts are stored there as assistant messages"),

@@ -16,7 +16,7 @@ export const VideoTask = z.object({
   height: z.int().min(16).max(16_384).optional(),
   provider: z.string().max(128).optional().describe("Name or kind of the backend to use"),
   extra: z
-    .record(z.string(), z.unknown())
+    .looseObject({})
     .refine((extra) => JSON.stringify(extra).length <= EXTRA_CHARS_MAX, "must be smaller than 64 KiB")
     .optional()
     .describe(

@@ -5,7 +5,7 @@ import { isOurs, ServiceError, toServiceError } from "../../kernel/errors.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { Registry } from "../../kernel/registry.ts";
 import type { RequestRecord } from "../../kernel/request-record.ts";
-import { nextTurn } from "../../kernel/turns.ts";
+import { LARGE_BODY_BYTES, nextTurn } from "../../kernel/turns.ts";
 import type { Counter } from "../../observe/metrics.ts";
 import { decodeBody, encodeFailure, encodeResult, type RpcRequest } from "./codec.ts";
 
@@ -56,6 +56,7 @@ export class RpcRunner {
     } catch (error) {
       return this.#respond(encodeFailure(toServiceError(error)), call);
     }
+    if (text.length > LARGE_BODY_BYTES) await nextTurn();
     // Element by element, as the contract says: a later element may rely on an earlier one.
     const responses: string[] = [];
     let chars = 0;

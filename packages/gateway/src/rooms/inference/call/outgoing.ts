@@ -3,7 +3,7 @@ import type { ModelLimits, UnitPrice } from "../../billing/index.ts";
 import type { Bound } from "../../metering/index.ts";
 import type { Route } from "../../routing/index.ts";
 import type { SpendFields } from "../request/field-rules.ts";
-import type { ComposedBody, NativeRequest, Payload } from "../request/payload.ts";
+import { type ComposedBody, mentionsMedia, type NativeRequest, type Payload } from "../request/payload.ts";
 import { VendorTools, vendorToolsIn } from "../request/vendor-side.ts";
 import { ChatBound, EmbeddingsBound, loweredFields, type SentBody } from "./bound.ts";
 import type { ReportedUsage } from "./usage-tail.ts";
@@ -59,8 +59,8 @@ export class Outgoing implements SentBody {
     this.limits = limits;
     const tools = spend && !route.isOwn ? vendorToolsIn(payload) : [];
     this.tools = tools.length > 0 ? new VendorTools(tools, route.backend.config.tool_prices) : null;
-    // The stored history was not checked for media.
-    const mayHaveMedia = payload.mayHaveMedia || set?.has("messages") === true || this.spoken !== null;
+    const mayHaveMedia =
+      payload.mayHaveMedia || mentionsMedia(set?.get("messages") ?? "") || this.spoken !== null;
     if (work) this.bound = new WorkBound({ asked: work, price, body: this });
     else if (spend)
       this.bound = new ChatBound({

@@ -315,6 +315,10 @@ function problemOf(message: unknown, i: number): MessagesProblem | null {
 
 const MEDIA_KEYS = ["image_url", "input_audio", "audio_url", "video_url", "input_video", "file"] as const;
 
+/** The same of messages as we wrote them. */
+export const mentionsMedia = (json: string): boolean =>
+  [...MEDIA_KEYS, "images"].some((key) => json.includes(`"${key}"`));
+
 const mayHaveMedia = (messages: unknown): boolean =>
   Array.isArray(messages) && messages.some((message) => isObject(message) && hasMedia(message));
 

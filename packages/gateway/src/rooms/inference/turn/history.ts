@@ -12,7 +12,7 @@ const OPENING = "(continued)";
 
 const isSystem = ({ role }: { role?: unknown }) => role === "system" || role === "developer";
 const callsOf = ({ tool_calls }: { tool_calls?: unknown }): HistoryMessage[] =>
-  Array.isArray(tool_calls) ? tool_calls.filter(isObject) : [];
+  Array.isArray(tool_calls) ? tool_calls.filter((call) => isObject(call) && typeof call.id === "string") : [];
 
 /** What of a call belongs to its conversation and is not there yet, and what is sent for it. */
 export interface Continuation {

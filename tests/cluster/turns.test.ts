@@ -1,0 +1,223 @@
+/** No call keeps the event loop for long, however much it brings: every method and route gets its costliest body. */
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { Stalls } from "@model-gateway/testing/stalls.ts";
+import { type FakeUpstream, startUpstream } from "@model-gateway/testing/upstream.ts";
+import { ADMIN_TOKEN, Instance } from "./support/cluster.ts";
+
+/** Of processor time of the main thread: a busy machine makes no turn longer. */
+const TURN_MS_MAX = 20;
+/** The first time code is compiled, and now and then memory is collected: only what is always long is a fault. */
+const ATTEMPTS = 5;
+const RPC_CHARS = 1024 * 1024 - 4_096;
+const REST_CHARS = 2 * 1024 * 1024;
+/** Of smaller bodies one form is enough. */
+const SMALL_CHARS = 64 * 1024;
+
+interface Schema {
+  type?: string | string[];
+  enum?: unknown[];
+  const?: unknown;
+  anyOf?: Schema[];
+  oneOf?: Schema[];
+  properties?: Record<string, Schema>;
+  additionalProperties?: Schema | boolean;
+  items?: Schema;
+  maxItems?: number;
+  maxLength?: number;
+  maximum?: number;
+  format?: string;
+  pattern?: string;
+}
+type Manner = "long" | "many" | "deep";
+const MANNERS: readonly Manner[] = ["long", "many", "deep"];
+const DEPTH = 90;
+const EXAMPLES: Record<string, string> = {
+  email: "someone@example.com",
+  uuid: "11111111-1111-4111-8111-111111111111",
+  uri: "http://127.0.0.1:9/",
+  "date-time": "2026-11-17T00:00:00Z",
+};
+
+/** A value that the schema accepts, as JSON of about so many characters. */
+function costliest(schema: Schema, chars: number, manner: Manner): string {
+  const choices = schema.anyOf ?? schema.oneOf;
+  if (choices) return longest(choices.map((choice) => costliest(choice, chars, manner)));
+  if (schema.const !== undefined) return JSON.stringify(schema.const);
+  if (schema.enum) return JSON.stringify(schema.enum[0]);
+  const types = [schema.type].flat();
+  if (types.includes("array")) return list(schema, chars, manner);
+  if (types.includes("object") || schema.properties) return object(schema, chars, manner);
+  if (types.includes("string")) return JSON.stringify(text(schema, chars, manner));
+  if (types.includes("integer") || types.includes("number")) return String(Math.min(schema.maximum ?? 5, 5));
+  if (types.includes("boolean")) return "true";
+  if (types.includes("null")) return "null";
+  return anything(chars, manner);
+}
+
+const longest = (texts: string[]): string => texts.reduce((a, b) => (b.length > a.length ? b : a), "");
+const filled = (piece: string, chars: number): string => {
+  const count = Math.max(1, Math.floor(chars / (piece.length + 1)));
+  return `${`${piece},`.repeat(count - 1)}${piece}`;
+};
+
+function anything(chars: number, manner: Manner): string {
+  if (manner === "long") return JSON.stringify("x".repeat(Math.max(0, chars - 2)));
+  return `[${filled(manner === "many" ? "{}" : "[".repeat(DEPTH) + "]".repeat(DEPTH), chars)}]`;
+}
+
+function text(
+  { maxLength = Number.POSITIVE_INFINITY, format, pattern }: Schema,
+  chars: number,
+  manner: Manner,
+) {
+  const example = format && EXAMPLES[format];
+  if (example) return example;
+  if (pattern) return "a".repeat(Math.min(8, maxLength));
+  return (manner === "many" ? "\n " : "x ").repeat(Math.min(maxLength, Math.max(2, chars)) / 2);
+}
+
+function list({ items = {}, maxItems }: Schema, chars: number, manner: Manner): string {
+  const share = maxItems ? chars / maxItems : manner === "long" ? chars / 2 : 8;
+  const item = costliest(items, Math.max(1, share), manner);
+  return `[${filled(item, Math.min(chars, (maxItems ?? chars) * (item.length + 1)))}]`;
+}
+
+function object(
+  { properties = {}, additionalProperties = false }: Schema,
+  chars: number,
+  manner: Manner,
+): string {
+  const entries = Object.entries(properties);
+  const isOpen = additionalProperties !== false && (manner === "many" || entries.length === 0);
+  const share = Math.max(1, Math.floor(chars / (entries.length + Number(isOpen))) - 32);
+  const members = entries.map(
+    ([name, schema]) => `${JSON.stringify(name)}:${costliest(schema, share, manner)}`,
+  );
+  const value = typeof additionalProperties === "object" ? costliest(additionalProperties, 8, "many") : "1";
+  for (let at = 0; isOpen && at < share / (value.length + 10); at++) members.push(`"k${at}":${value}`);
+  return `{${members.join()}}`;
+}
+
+const stalls = new Stalls();
+let instance: Instance;
+let upstream: FakeUpstream;
+let token: string;
+let key: string;
+
+const post = (path: string, bearer: string, body: string, method = "POST") =>
+  fetch(instance.url + path, {
+    method,
+    headers: { authorization: `Bearer ${bearer}`, "content-type": "application/json" },
+    ...(method !== "GET" && { body }),
+  });
+const call = (method: string, params: string) =>
+  `{"jsonrpc":"2.0","id":1,"method":"${method}","params":${params}}`;
+
+/** What is always long is noted. */
+async function watch(tooLong: string[], what: string, ask: () => Promise<Response>): Promise<void> {
+  let leastMs = Number.POSITIVE_INFINITY;
+  for (let attempt = 0; attempt < ATTEMPTS && leastMs > TURN_MS_MAX; attempt++) {
+    const { cpuMs } = await stalls.during(async () => (await ask()).arrayBuffer());
+    leastMs = Math.min(leastMs, cpuMs);
+  }
+  if (leastMs > TURN_MS_MAX) tooLong.push(`${what}: ${leastMs.toFixed(1)} ms`);
+}
+
+/** Different bodies of a schema, each costly in another way. */
+function bodiesOf(schema: Schema, chars: number): Map<string, Manner> {
+  const bodies = new Map(
+    MANNERS.map((manner) => [
+      costliest(schema, chars, manner).replace(/"model":"(?:[^"\\]|\\.)*"/, '"model":"m"'),
+      manner,
+    ]),
+  );
+  const sizes = [...bodies.keys()].map(({ length }) => length);
+  return Math.max(...sizes) > SMALL_CHARS ? bodies : new Map([...bodies].slice(0, 1));
+}
+
+beforeAll(async () => {
+  upstream = startUpstream({ models: ["m"] });
+  const { preload, env } = stalls;
+  instance = await new Instance({ databaseUrl: null, redisUrl: null, preload, env }).start();
+  const account = { email: "ada@example.com", password: "correct horse battery" };
+  token = (await instance.rpc("auth.register", account)).access_token;
+  ({ key } = await instance.rpc("keys.create", { name: "k" }, token));
+  const backend = { type: "external", name: "first", url: upstream.url };
+  await post("/api/admin/backends", ADMIN_TOKEN, JSON.stringify(backend));
+});
+afterAll(async () => {
+  await instance?.remove();
+  upstream?.stop();
+  stalls.remove();
+});
+
+test("every method", async () => {
+  const { methods } = await (await fetch(`${instance.url}/api/openrpc.json`)).json();
+  const tooLong: string[] = [];
+  // Those that may end the session come last.
+  for (const { name, params, "x-auth": auth } of methods.toSorted(
+    (a: { name: string }, b: { name: string }) =>
+      Number(a.name.startsWith("auth.")) - Number(b.name.startsWith("auth.")),
+  )) {
+    const properties = Object.fromEntries(
+      params.map((each: { name: string; schema: Schema }) => [each.name, each.schema]),
+    );
+    for (const [body, manner] of bodiesOf({ properties }, RPC_CHARS))
+      await watch(tooLong, `${name}, ${manner}, ${body.length} characters`, () =>
+        post("/api/rpc", auth === "admin_token" ? ADMIN_TOKEN : token, call(name, body)),
+      );
+  }
+  await watch(tooLong, "rpc.discover", () => post("/api/rpc", token, call("rpc.discover", "{}")));
+  expect(tooLong).toEqual([]);
+});
+
+interface Operation {
+  security: Record<string, unknown>[];
+  requestBody?: { content: Record<string, { schema: Schema }> };
+}
+
+test("every route", async () => {
+  const { paths } = await (await fetch(`${instance.url}/api/openapi.json`)).json();
+  const tooLong: string[] = [];
+  for (const [path, operations] of Object.entries<Record<string, Operation>>(paths))
+    for (const [method, { security, requestBody }] of Object.entries(operations)) {
+      const kind = Object.keys(security[0] ?? {})[0];
+      const bearer = kind === "apiKey" ? key : kind === "adminToken" ? ADMIN_TOKEN : token;
+      const schema = requestBody?.content["application/json"]?.schema ?? {};
+      for (const [body, manner] of bodiesOf(schema, kind === "adminToken" ? RPC_CHARS : REST_CHARS))
+        await watch(tooLong, `${method} ${path}, ${manner}, ${body.length} characters`, () =>
+          post(path.replaceAll(/\{\w+\}/g, "m"), bearer, body, method.toUpperCase()),
+        );
+    }
+  expect(tooLong).toEqual([]);
+});
+
+test("what is stored, as much as there may be", async () => {
+  const tooLong: string[] = [];
+  const { id } = await instance.rpc("conversations.create", { title: "long" }, token);
+  const params = { model: "m", conversation_id: id };
+  const calling = `{"role":"assistant","content":"","tool_calls":[${filled('{"id":"c"}', 10_000)}]}`;
+  const result = '{"role":"tool","content":"r","tool_call_id":"c"}';
+  const asked = `${filled(calling, 120_000)},${filled(result, 380_000)},{"role":"user","content":"hi"}`;
+  const equal = filled('{"role":"user","content":"same"}', 64_000);
+  const send = (messages: string) =>
+    post(
+      "/api/rpc",
+      token,
+      call("chat.send", JSON.stringify(params).replace("}", `,"messages":[${messages}]}`)),
+    );
+  for (let each = 0; each < 3; each++) {
+    await watch(tooLong, "many calls and results", () => send(asked));
+    await watch(tooLong, "many equal messages", () => send(equal));
+  }
+  const read = call("conversations.get", JSON.stringify({ conversation_id: id }));
+  await watch(tooLong, "reading it", () => post("/api/rpc", token, read));
+  await watch(tooLong, "reading it 100 times", () =>
+    post("/api/rpc", token, `[${`${read},`.repeat(99)}${read}]`),
+  );
+  const listed = call("conversations.list", "{}");
+  await watch(tooLong, "listing them 100 times", () =>
+    post("/api/rpc", token, `[${`${listed},`.repeat(99)}${listed}]`),
+  );
+  expect(tooLong).toEqual([]);
+});
