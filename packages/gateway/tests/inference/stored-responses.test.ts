@@ -13,6 +13,7 @@ import type { Database } from "../../src/storage/contract.ts";
 
 const uuid = (n: number) => `00000000-0000-7000-8000-${String(n).padStart(12, "0")}`;
 const idOf = (n: number) => `resp_${uuid(n).replaceAll("-", "")}`;
+const holder = (n: number) => ({ userId: uuid(n), keyId: uuid(n), limits: null, models: null });
 const AT = "2026-11-15T12:00:00.000Z";
 const TIME_OF_IDS_MS = 0;
 
@@ -34,6 +35,7 @@ const rowFor = (
 ): ResponseRow => ({
   id: uuid(n),
   user_id: uuid(user),
+  key_id: uuid(user),
   previous_id: previous === null ? null : uuid(previous),
   conversation_id: null,
   input: JSON.stringify(text),
@@ -124,7 +126,7 @@ onEachDatabase("stored responses", (fresh) => {
         const text = "x".repeat(250_000);
         await store.insert([rowFor(n, { previous: n === 1 ? null : n - 1, text })]);
       }
-      const { history } = responses.of(uuid(1), uuid(99));
+      const { history } = responses.of(holder(1), uuid(99));
       expect(await history(idOf(33))).toHaveLength(33);
       expect(await history(idOf(34)).catch(({ message }) => message)).toContain("`previous_response_id`");
     }));
@@ -137,7 +139,7 @@ onEachDatabase("stored responses", (fresh) => {
       const responses = new StoredResponses({ db, clock, log: silentLog, conversations, isShared: false });
       const input = `\u0000${"x".repeat(58)}😀 and more`;
       const keep = (n: number, previousResponseId: string | null) =>
-        responses.of(uuid(1), uuid(n)).turn({ previousResponseId, input })!(
+        responses.of(holder(1), uuid(n)).turn({ previousResponseId, input })!(
           JSON.stringify({ id: idOf(n), output: [] }),
         );
       expect(keep(1, null)).toBe(true);
@@ -154,9 +156,9 @@ onEachDatabase("stored responses", (fresh) => {
       const conversations = new Conversations({ db, clock, ids: randomIds });
       const options = { db, clock, log: silentLog, conversations, isShared: true };
       const [here, there] = [new StoredResponses(options), new StoredResponses(options)];
-      const keep = there.of(uuid(1), uuid(1)).turn({ previousResponseId: null, input: "hi" });
+      const keep = there.of(holder(1), uuid(1)).turn({ previousResponseId: null, input: "hi" });
       expect(keep!(JSON.stringify({ id: idOf(1), object: "response", output: [] }))).toBe(true);
-      const asking = here.get(uuid(1), idOf(1));
+      const asking = here.get(holder(1), idOf(1));
       clock.advance(100);
       expect(await asking).toMatchObject({ input: "hi", response: { id: idOf(1) } });
     }));
@@ -178,11 +180,11 @@ onEachDatabase("stored responses", (fresh) => {
         const options = { clock, log: silentLog, conversations, isShared: true };
         const responses = new StoredResponses({ ...options, db: withOwn(db, "get", get) });
         looks = 0;
-        expect(await responses.get(uuid(1), idOf(1)).catch(({ kind }) => kind)).toBe("not_found");
+        expect(await responses.get(holder(1), idOf(1)).catch(({ kind }) => kind)).toBe("not_found");
         expect(looks).toBe(expected);
         looks = 0;
         const ahead = `resp_${"f".repeat(32)}`;
-        expect(await responses.get(uuid(1), ahead).catch(({ kind }) => kind)).toBe("not_found");
+        expect(await responses.get(holder(1), ahead).catch(({ kind }) => kind)).toBe("not_found");
         expect(looks).toBe(1);
       }
     }));
@@ -198,16 +200,16 @@ onEachDatabase("stored responses", (fresh) => {
       );
       const options = { db: full, clock, log: silentLog, conversations, isShared: false };
       const responses = new StoredResponses(options);
-      const keep = responses.of(uuid(1), uuid(1)).turn({ previousResponseId: null, input: "hi" })!;
+      const keep = responses.of(holder(1), uuid(1)).turn({ previousResponseId: null, input: "hi" })!;
       keep(JSON.stringify({ id: idOf(1), object: "response", output: [] }));
-      const { history } = responses.of(uuid(1), uuid(2));
+      const { history } = responses.of(holder(1), uuid(2));
       for (const asking of [
-        responses.get(uuid(1), idOf(1)),
+        responses.get(holder(1), idOf(1)),
         history(idOf(1)),
-        responses.remove(uuid(1), idOf(1)),
+        responses.remove(holder(1), idOf(1)),
       ])
         expect(await asking.catch((error) => error)).toBeInstanceOf(Outage);
-      expect(await responses.get(uuid(2), idOf(1)).catch(({ kind }) => kind)).toBe("not_found");
+      expect(await responses.get(holder(2), idOf(1)).catch(({ kind }) => kind)).toBe("not_found");
       isFull = false;
       expect(await history(idOf(1))).toHaveLength(1);
     }));

@@ -381,6 +381,16 @@ test("a response is its user's alone, in the API's form, and not to be had as a 
   const other = await bench.rpc("keys.create", { name: "another of the same user" }, bench.token);
   const same = new OpenAI({ baseURL: `${bench.url}/v1`, apiKey: other.key, maxRetries: 0 });
   expect(await same.responses.retrieve(own.id)).toMatchObject({ id: own.id });
+  // A key with limits of its own may be in other hands: it has what it stored, and nothing else.
+  for (const limit of [{ total_budget_usd: 1 }, { allowed_models: ["m"] }]) {
+    const given = await bench.rpc("keys.create", { name: "given away", ...limit }, bench.token);
+    const limited = new OpenAI({ baseURL: `${bench.url}/v1`, apiKey: given.key, maxRetries: 0 });
+    expect(await failureOf(limited.responses.retrieve(own.id))).toEqual(refusals[0]!);
+    const from = { model: "m", input: "go on", previous_response_id: own.id };
+    expect(await failureOf(limited.responses.create(from))).toMatchObject({ status: 400 });
+    const { id } = await limited.responses.create({ model: "m", input: "x" });
+    expect(await limited.responses.retrieve(id)).toMatchObject({ id });
+  }
 
   const get = async (path: string, bearer = bench.key) => {
     const answer = await fetch(`${bench.url}/v1/responses/${path}`, {

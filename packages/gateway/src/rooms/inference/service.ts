@@ -316,7 +316,7 @@ class Reading implements RequestContext {
   }
   responses(): CallerResponses | null {
     const { options, responses } = this.inference;
-    return options.storesResponses ? responses.of(this.call.principal.userId, this.requestId) : null;
+    return options.storesResponses ? responses.of(this.call.principal, this.requestId) : null;
   }
 }
 
@@ -331,13 +331,11 @@ function refOf(request: HttpRequest): string | null {
 const secretOf = (request: HttpRequest, keyHeader: string | undefined): string | null =>
   bearerOf(request) ?? (keyHeader ? request.header(keyHeader) : null);
 
-const KEYS_MAX = 50_000;
-
 type KeyHolder = Pick<Principal, "keyId" | "userId">;
 
 /** Reports a key's first success and its refusals on the channel of its id, for those who set up a program. */
 class KeyWatchers {
-  readonly #notified = new BoundedMap<string, true>(KEYS_MAX);
+  readonly #notified = new BoundedMap<string, true>();
   constructor(readonly events: EventHub) {}
 
   answered({ keyId, userId }: KeyHolder): void {

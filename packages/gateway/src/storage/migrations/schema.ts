@@ -226,6 +226,7 @@ export const schema: readonly Statement[] = [
   `CREATE TABLE stored_responses (
     id {uuid} PRIMARY KEY,
     user_id {uuid} NOT NULL REFERENCES users (id) ON DELETE CASCADE,
+    key_id {uuid} NOT NULL,
     previous_id {uuid},
     conversation_id {uuid} REFERENCES conversations (id) ON DELETE CASCADE,
     input TEXT NOT NULL,

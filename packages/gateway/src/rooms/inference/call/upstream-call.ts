@@ -76,6 +76,8 @@ export interface UpstreamCallOptions {
   native?: NativeRequest;
   /** Fields to set in what is sent, besides the model. */
   set?: ReadonlyMap<string, string>;
+  /** What is set instead, made from what is stored: only for those who can pay for what they sent. */
+  prepare?(): Promise<ReadonlyMap<string, string>>;
   stream?: boolean;
   /** Fields that limit the answer; absent: those that the backend's kind honours in a chat. */
   limitFields?: readonly string[];
@@ -137,19 +139,20 @@ export class UpstreamCall {
     }
   }
 
-  static async #admit(parts: CallParts, options: UpstreamCallOptions): Promise<UpstreamCall> {
+  static async #admit(parts: CallParts, asked: UpstreamCallOptions): Promise<UpstreamCall> {
     const { routing } = parts;
-    const { asker, capability, provider, boundTo } = options;
+    const { asker, capability, provider, boundTo } = asked;
     if (asker.record) {
-      asker.record.modelAsked = options.model;
+      asker.record.modelAsked = asked.model;
       if (asker.refId !== null) asker.record.addDetails({ refId: asker.refId });
     }
-    const model = routing.aliases.resolve(options.model);
-    const session = sessionOf(options);
+    const model = routing.aliases.resolve(asked.model);
+    const session = sessionOf(asked);
     const turn: Partial<QueuePlace> = {};
     const request = { capability, provider, boundTo, payer: asker.payer, session, turn };
     const plan = routing.plan(model, request, (name) => modelRefusal(asker.rules, name));
     const route = await (plan?.first() ?? routing.acquire({ ...request, model }));
+    const options = asked.prepare ? await prepared(parts, asked, { model, route }) : asked;
     const outgoing = outgoingOn(parts, options, { model, route });
     // Composing a large body, counting it and sending it each take a while.
     const isLarge = outgoing.body().size() > LARGE_BODY_BYTES;
@@ -386,6 +389,23 @@ async function holdFor(
   } catch (error) {
     route.abandoned();
     throw error;
+  }
+}
+
+/** Held for what was sent, while what is stored is put before it. */
+async function prepared(
+  parts: CallParts,
+  options: UpstreamCallOptions,
+  on: { model: string; route: Route },
+): Promise<UpstreamCallOptions> {
+  const admission = await holdFor(parts, options, outgoingOn(parts, options, on));
+  try {
+    return { ...options, set: await options.prepare!() };
+  } catch (error) {
+    on.route.abandoned();
+    throw error;
+  } finally {
+    admission.release();
   }
 }
 

@@ -31,7 +31,7 @@ export const response: AnyRoute = defineRoute({
     output: Items,
   }),
   handler: async ({ rooms, principal, path }) => {
-    const { response: stored } = await rooms.inference.responses.get(principal.userId, path.id);
+    const { response: stored } = await rooms.inference.responses.get(principal, path.id);
     return stored;
   },
   refuse,
@@ -45,7 +45,7 @@ export const deleteResponse: AnyRoute = defineRoute({
   outsideTierRate: true,
   response: z.object({ id: z.string(), object: z.literal("response"), deleted: z.literal(true) }),
   handler: async ({ rooms, principal, path: { id } }) => {
-    await rooms.inference.responses.remove(principal.userId, id);
+    await rooms.inference.responses.remove(principal, id);
     return { id, object: "response" as const, deleted: true as const };
   },
   refuse,
@@ -70,7 +70,7 @@ export const responseInputItems: AnyRoute = defineRoute({
     has_more: z.boolean(),
   }),
   handler: async ({ rooms, principal, path, query: { after, limit, order } }) => {
-    const items = inputItemsOf(await rooms.inference.responses.get(principal.userId, path.id));
+    const items = inputItemsOf(await rooms.inference.responses.get(principal, path.id));
     if (order === "desc") items.reverse();
     // The last one: a client may have sent several items with one id, and paging must come to an end.
     const start = after === undefined ? 0 : items.findLastIndex(({ id }) => id === after) + 1;

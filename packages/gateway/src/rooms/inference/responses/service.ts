@@ -3,6 +3,7 @@ import { fail, Outage } from "../../../kernel/errors.ts";
 import { firstIdAt } from "../../../kernel/ids.ts";
 import type { Conversations } from "../../conversations/index.ts";
 import type { Needs } from "../../foundation.ts";
+import type { Principal } from "../../keys/index.ts";
 import { textOf, toStored } from "../turn/messages.ts";
 import { messagesOfTurn, type StoredTurn, type WholeTurn } from "../voices/responses/request.ts";
 import type { CallerResponses } from "../voices/responses/stored.ts";
@@ -20,6 +21,12 @@ const ELSEWHERE_MS = 500;
 const BEGAN_WITHIN_MS = 2 * 3_600_000;
 const CLOSE_WITHIN_MS = 5_000;
 const TITLE_CHARS_MAX = 60;
+
+/** Who stores or reads one: a key with limits of its own has nothing but what it stored. */
+export type ResponseHolder = Pick<Principal, "userId" | "keyId" | "limits" | "models">;
+
+const isOf = ({ key_id }: ResponseRow, { keyId, limits, models }: ResponseHolder): boolean =>
+  key_id === keyId || (limits === null && models === null);
 
 interface StoredResponsesOptions extends Needs<"db" | "clock" | "log"> {
   conversations: Conversations;
@@ -39,9 +46,9 @@ export class StoredResponses {
     this.#writer = new ResponseWriter({ store: this.#store, clock, log, joined });
   }
 
-  of(userId: string, requestId: string): CallerResponses {
+  of(holder: ResponseHolder, requestId: string): CallerResponses {
     return {
-      history: (responseId) => this.#history(userId, responseId),
+      history: (responseId) => this.#history(holder, responseId),
       turn: ({ previousResponseId, input }) => {
         const inputJson = JSON.stringify(input);
         if (inputJson.length > TURN_CHARS_MAX) return null;
@@ -50,16 +57,18 @@ export class StoredResponses {
           const stored = partsOf(inputJson, responseJson);
           if (stored === null) return false;
           const created_at = isoTime(this.options.clock.now());
-          const owner = { id: requestId, user_id: userId, previous_id: previousId, conversation_id: null };
-          return this.#writer.keep({ ...owner, ...stored, created_at });
+          return this.#writer.keep({
+            ...{ id: requestId, user_id: holder.userId, key_id: holder.keyId, previous_id: previousId },
+            ...{ conversation_id: null, ...stored, created_at },
+          });
         };
       },
     };
   }
 
   /** A user's response and what was asked for it. */
-  async get(userId: string, responseId: string): Promise<WholeTurn> {
-    const row = await this.#row(userId, responseId);
+  async get(holder: ResponseHolder, responseId: string): Promise<WholeTurn> {
+    const row = await this.#row(holder, responseId);
     if (!row) return fail("not_found", NOT_KEPT);
     if (row.response === null) return fail("not_found", NOT_KEPT_WHOLE);
     const { input, output } = turnOf(row);
@@ -67,23 +76,26 @@ export class StoredResponses {
   }
 
   /** Nothing can go on from it any longer. A conversation that it is part of stays. */
-  async remove(userId: string, responseId: string): Promise<void> {
-    const row = await this.#row(userId, responseId);
-    if (!row || !(await this.#store.remove(userId, row.id))) fail("not_found", NOT_KEPT);
+  async remove(holder: ResponseHolder, responseId: string): Promise<void> {
+    const row = await this.#row(holder, responseId);
+    if (!row || !(await this.#store.remove(holder.userId, row.id))) fail("not_found", NOT_KEPT);
   }
 
-  async #row(userId: string, responseId: string): Promise<ResponseRow | null> {
+  async #row(holder: ResponseHolder, responseId: string): Promise<ResponseRow | null> {
+    const { userId } = holder;
     const id = requestIdOf(responseId);
     if (id === null) return null;
     if (!(await this.#writer.written(userId, id))) throw new Outage("stored responses cannot be written");
-    const row = await this.#store.find(userId, id);
-    if (row || !this.options.isShared || !isRecent(id, this.options.clock.now())) return row;
-    await Bun.sleep(ELSEWHERE_MS);
-    return this.#store.find(userId, id);
+    let row = await this.#store.find(userId, id);
+    if (!row && this.options.isShared && isRecent(id, this.options.clock.now())) {
+      await Bun.sleep(ELSEWHERE_MS);
+      row = await this.#store.find(userId, id);
+    }
+    return row && isOf(row, holder) ? row : null;
   }
 
-  async #history(userId: string, responseId: string): Promise<StoredTurn[]> {
-    const last = await this.#row(userId, responseId);
+  async #history(holder: ResponseHolder, responseId: string): Promise<StoredTurn[]> {
+    const last = await this.#row(holder, responseId);
     const chain = last ? await this.#store.chain(last, CHAIN) : [];
     if (chain.length === 0) fail("invalid_params", `\`previous_response_id\`: ${NOT_KEPT}; ${SEND_ALL}`);
     const turns = chain.reverse().map(turnOf);

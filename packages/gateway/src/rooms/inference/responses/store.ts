@@ -5,6 +5,7 @@ import { type Database, insertRows } from "../../../storage/contract.ts";
 export interface ResponseRow {
   id: string;
   user_id: string;
+  key_id: string;
   previous_id: string | null;
   /** Set once something went on from it. */
   conversation_id: string | null;
@@ -26,11 +27,11 @@ interface ChainLimits {
 const KEPT_PER_USER_MAX = 1_000;
 /** A user's older ones are removed after this many more: to find them, all that are kept must be counted. */
 const REMOVED_EVERY = 100;
-const USERS_COUNTED_MAX = 10_000;
 
 const NAMES = [
   "id",
   "user_id",
+  "key_id",
   "previous_id",
   "conversation_id",
   "input",
@@ -42,7 +43,7 @@ const COLUMNS = NAMES.join(", ");
 
 export class ResponseStore {
   /** How many more responses of a user are stored before the older ones are removed. */
-  readonly #untilRemoval = new BoundedMap<string, number>(USERS_COUNTED_MAX);
+  readonly #untilRemoval = new BoundedMap<string, number>();
 
   constructor(readonly db: Database) {}
 

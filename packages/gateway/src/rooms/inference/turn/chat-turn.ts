@@ -95,7 +95,7 @@ export class ChatTurn {
       isConversation,
       isNative: native !== undefined,
     });
-    if (record.needsPreparation) await record.prepare(client.signal);
+    if (record.needsPreparation) await record.access();
     const { model, provider, spend, stream } = fields;
     const call = await UpstreamCall.admit(parts, {
       asker,
@@ -106,7 +106,10 @@ export class ChatTurn {
       boundTo: record.boundTo,
       spend,
       native,
-      set: native ? NOTHING_TO_SET : fieldsToSet(fields, record.messagesJson),
+      set: native ? NOTHING_TO_SET : fieldsToSet(fields, null),
+      prepare: record.needsPreparation
+        ? async () => fieldsToSet(fields, await record.prepare(client.signal))
+        : undefined,
       stream,
       limitFields: form?.limitFields,
       requireOn: ({ isOwn, backend }) => isOwn || requireOwnFiles(payload, backend.config),

@@ -1,6 +1,7 @@
 import type { BoundedMap } from "../../../kernel/bounded.ts";
 import { isObject } from "../../../kernel/json.ts";
 import type { Log } from "../../../kernel/log.ts";
+import { nextTurn } from "../../../kernel/turns.ts";
 import type { Conversations, StoredMessage } from "../../conversations/index.ts";
 import type { Memory, RecallState } from "../../memory/index.ts";
 import type { Metering } from "../../metering/index.ts";
@@ -43,8 +44,6 @@ export class TurnRecord {
   /** Sees the streamed answer when someone wants to keep it. */
   readonly collector: AnswerCollector | null;
   recall: RecallState = "disabled";
-  /** JSON of the messages to send instead of the client's, when anything was added to them. */
-  messagesJson: string | null = null;
   #userTurn: StoredMessage | null = null;
   /** The conversation's backend; null: it has none yet. Absent: there is no conversation. */
   boundTo?: string | null;
@@ -63,12 +62,18 @@ export class TurnRecord {
     return !isNative && (Boolean(fields.conversationId) || this.parts.memory.enabled);
   }
 
-  /** Checks the conversation, assembles history and recalls. */
-  async prepare(signal: AbortSignal): Promise<void> {
+  async access(): Promise<void> {
+    const { userId, fields } = this.options;
+    const { conversationId: id } = fields;
+    if (id) this.boundTo = (await this.parts.conversations.access(userId, id)).backend;
+  }
+
+  /** Assembles history and recalls: JSON of the messages to send instead of the client's; null: those are all. */
+  async prepare(signal: AbortSignal): Promise<string | null> {
     const { conversations, memory } = this.parts;
     const { userId, payload, fields, isConversation } = this.options;
     const { conversationId } = fields;
-    if (conversationId) this.boundTo = (await conversations.access(userId, conversationId)).backend;
+    let json: string | null = null;
     let messages = payload.value("messages") as unknown[];
     this.#userTurn = userTurn(messages);
     if (conversationId) {
@@ -76,19 +81,21 @@ export class TurnRecord {
         conversationId,
         isConversation ? undefined : COMPARED_MESSAGES_MAX,
       );
+      await nextTurn();
       const sent = messages as Record<string, unknown>[];
       const { added, sequence } = continueWith(stored, sent, { sentIsWhole: !isConversation });
       this.#added = added;
       if (isConversation) {
+        await nextTurn();
         messages = sequence.map((message) => this.#withThoughts(message));
-        this.messagesJson = JSON.stringify(messages);
+        json = JSON.stringify(messages);
       }
     }
-    if (!memory.enabled || !fields.memory) return;
+    if (!memory.enabled || !fields.memory) return json;
     const { state, items } = await memory.recall({ userId, query: this.#userTurn?.content ?? "", signal });
     this.recall = state;
     const told = memory.facts.inject(userId, messages, items);
-    if (told.some((message, at) => message !== messages[at])) this.messagesJson = JSON.stringify(told);
+    return told.some((message, at) => message !== messages[at]) ? JSON.stringify(told) : json;
   }
 
   /** DeepSeek refuses a call without the thoughts that led to it; the history does not have them. */
