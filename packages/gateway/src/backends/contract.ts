@@ -258,8 +258,8 @@ export interface VideoAsked {
   members: Record<string, unknown>;
   /** Seconds of the video when no member names a duration. */
   defaultSeconds: number;
-  /** Names that `extra` may have; absent: any, where the server is the operator's own. */
-  known?: readonly string[];
+  /** Names that `extra` may have. */
+  known: readonly string[];
   /** Fields of the request that the upstream has no place for. */
   unsent?: readonly string[];
 }
@@ -300,8 +300,8 @@ export interface MediaRates {
 
 export interface RealtimeCapability {
   readonly rates: MediaRates;
-  /** Settings that a session or a response may have; absent: any, where the server is the operator's own. */
-  readonly known?: readonly string[];
+  /** Settings that a session or a response may have. */
+  readonly known: readonly string[];
   open(options: RealtimeOpen, signal: AbortSignal): Promise<RealtimeLink>;
 }
 

@@ -120,11 +120,11 @@ const rowsOf = async (token: string) =>
 
 test("speech both ways untouched, transcripts kept, a row for each answer that took tokens", async () => {
   const { id: conversation_id } = await gateway.rpc("conversations.create", {}, ada);
-  const session = await start({ conversation_id, config: { voice: "alto", nested: { a: [1, null] } } });
+  const session = await start({ conversation_id, config: { voice: "alto", audio: { a: [1, null] } } });
   expect(engine.of("Engine.RealtimeStart").at(-1)!.params).toEqual({
     session_id: session.session_id,
     model: "voice",
-    config: { voice: "alto", nested: { a: [1, null] } },
+    config: { voice: "alto", audio: { a: [1, null] } },
   });
   const { events, closed } = await listen(session);
   const said: Answer[] = [
@@ -233,6 +233,8 @@ test("models and engines without voice are refused, without falling back to text
       expect.stringContaining("does not support realtime sessions"),
     ]);
   }
+  const unknown = await gateway.call("realtime.start", { model: "voice", config: { webhook: "x" } }, ada);
+  expect(unknown.error).toMatchObject({ code: -32602, data: { fields: ["config.webhook"] } });
   const { error } = await gateway.call("realtime.start", { model: "mute" }, ada);
   expect(error.message).toContain("no microphone");
   expect(gateway.app.rooms.realtime.sessionCount).toBe(0);

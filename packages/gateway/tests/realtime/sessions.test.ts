@@ -164,7 +164,7 @@ describe("sessions", () => {
   test("one that is closed while it opens is not handed out, and its connection is let go", async () => {
     let closed = 0;
     const { start, sessions } = await setUp("openai", {
-      rates,
+      ...{ rates, known: [] },
       open: async ({ onClose }) => {
         onClose("no room");
         return { send: () => true, close: () => closed++ };
@@ -178,7 +178,7 @@ describe("sessions", () => {
 
   test("that are asked for all at once count like those before", async () => {
     const { start, sessions } = await setUp("openai", {
-      rates,
+      ...{ rates, known: [] },
       open: async () => ({ send: () => true, close() {} }),
     });
     const answers = await Promise.all(Array.from({ length: 300 }, () => start()));
@@ -234,7 +234,7 @@ describe("sessions", () => {
   test("a full queue is an error, not a leak", async () => {
     const sent: unknown[] = [];
     const { open, send } = await setUp("openai", {
-      rates,
+      ...{ rates, known: [] },
       open: async () => ({ send: (event) => sent.length < 3 && sent.push(event) > 0, close() {} }),
     });
     const { session_id } = await open();

@@ -88,9 +88,9 @@ function werkzeugParameters(header: string): Parameters {
     }
     if (/^".*"$/.test(value))
       value = value.slice(1, -1).replaceAll("\\\\", "\\").replaceAll('\\"', '"').replaceAll("%22", '"');
-    const numbered = /^(.*)\*\d+$/.exec(key);
-    if (numbered) options.set(numbered[1]!, (options.get(numbered[1]!) ?? "") + value);
-    else options.set(key, value);
+    const [, name, number] = /^(.*)\*(\d+)$/.exec(key) ?? [];
+    if (name === undefined) options.set(key, value);
+    else options.set(name, number === "0" ? value : (options.get(name) ?? "") + value);
   }
   return options;
 }
@@ -144,7 +144,7 @@ function partsBetween(text: string, mark: RegExp, headEnd: RegExp): Part[] | nul
 }
 
 const headerOf = (head: string, name: string): string | null =>
-  new RegExp(`^${name}[ \\t]*:[ \\t]*(.*)$`, "im").exec(head)?.[1]?.trim() ?? null;
+  new RegExp(`^${name}:[ \\t]*(.*)$`, "im").exec(head)?.[1]?.trim() ?? null;
 
 /** Folded lines are joined; the first of several headers counts; an empty file name is a text. */
 export const goReader: FormReader = (contentType, bytes) => {
@@ -171,7 +171,7 @@ export const werkzeugReader: FormReader = (contentType, bytes) => {
   const parts = partsBetween(bytes.toString("latin1"), mark, /^\r\n|\r\n\r\n|\r\r|\n\n/);
   return (
     parts?.flatMap(({ head, value }) => {
-      const disposition = headerOf(head.replace(/(?:\r\n|\n|\r)[ \t]/g, " "), "content-disposition");
+      const disposition = headerOf(head.replace(/(?:\r\n|\n|\r)[ \t]/g, " "), "content-disposition *");
       const parameters = werkzeugParameters(disposition ?? "");
       const name = parameters.get("name");
       return name === undefined ? [] : { name, isFile: parameters.has("filename"), value };
@@ -195,7 +195,7 @@ export const djangoReader: FormReader = (contentType, bytes) => {
       piece
         .slice(0, headEnd)
         .split("\r\n")
-        .map((line) => line.split(/ *:(.*)/) as [string, string])
+        .map((line) => line.split(/:(.*)/) as [string, string])
         .map(([name, rest = ""]) => [name.toLowerCase(), rest.trim()]),
     );
     const parameters = djangoParameters(headers.get("content-disposition") ?? "");

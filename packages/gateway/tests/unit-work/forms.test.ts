@@ -3,6 +3,9 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:tes
 import { until } from "@model-gateway/testing/until.ts";
 import { startUpstream } from "@model-gateway/testing/upstream.ts";
 import { worker } from "@model-gateway/testing/work.ts";
+import fc from "fast-check";
+import { ServiceError } from "../../src/kernel/errors.ts";
+import { FormPayload } from "../../src/rooms/inference/unit-work/form-payload.ts";
 import { deployedBefore, dialRaw, serveTunnel } from "../agents/support.ts";
 import { FORM_READERS, type ReadField } from "../support/form-readers.ts";
 import { bootInference, type InferenceBench } from "../support/inference.ts";
@@ -29,106 +32,128 @@ const text = (name: string, value: string): string =>
 const file = (content = "x", more = ""): string =>
   `Content-Disposition: form-data; name="file"; filename="a.mp3"${more}\r\nContent-Type: audio/mpeg\r\n\r\n${content}`;
 
-/** Every model that a server finds in a form. */
-const modelsRead = (contentType: string, body: string): string[] =>
-  FORM_READERS.flatMap(([, read]) => read(contentType, Buffer.from(body, "latin1")) ?? []).flatMap(
-    ({ name, value }) => (name === "model" ? value : []),
-  );
+/** The models that each server finds in a form: the first line of each, texts and files. */
+const modelsRead = (contentType: string, body: string): string =>
+  FORM_READERS.map(([, read]) => {
+    const fields = read(contentType, Buffer.from(body, "latin1"));
+    const models = fields?.filter(({ name }) => name === "model").map(({ value }) => value.split("\r\n")[0]);
+    return models ? models.sort().join(",") : "refused";
+  }).join(" | ");
 
 describe("what a server could read in another way is refused, and nothing is sent", () => {
   const TWO_FORMS = form([
     text("model", "m"),
     file(`${form([text("model", "dear"), file("x".repeat(100))], "Z")}`),
   ]);
-  const header = (parameters: string): [string, string, string] => [
+  type Misread = [what: string, reads: string, contentType: string, body: string];
+  const header = (parameters: string, reads: string): Misread => [
     parameters,
+    reads,
     `multipart/form-data; ${parameters}`,
     TWO_FORMS,
   ];
-  const part = (what: string, ...parts: string[]): [string, string, string] => [
+  const part = (what: string, reads: string, ...parts: string[]): Misread => [
     what,
+    reads,
     PLAIN,
     form([...parts, file()]),
   ];
-  const misread: [string, string, string][] = [
-    header("boundary=A; boundary*0=Z"),
-    header("boundary=A; boundary*0*=utf-8''Z"),
-    header("boundary=A; boundary*=utf-8''Z"),
-    header("boundary*=utf-8''Z; boundary=A"),
-    header("boundary=A; boundary =Z"),
-    header("boundary=A; boundary= Z"),
-    header("boundary=A; boundary=Z"),
-    header("boundary=A; Boundary=Z"),
-    header('boundary="A"; x="; boundary=Z"; boundary*0="Z"'),
-    header("boundary*0=Z"),
+  // What Go, Werkzeug 3.1.9 and Django 5.2.17 take for the model.
+  const misread: Misread[] = [
+    header("boundary=A; boundary*0=Z", "dear | dear | m"),
+    header("boundary=A; boundary*0*=utf-8''Z", "dear | dear | m"),
+    header("boundary=A; boundary*=utf-8''Z", "dear | dear | dear,m"),
+    header("boundary*=utf-8''Z; boundary=A", "dear | m | m"),
+    header("boundary=A; boundary =Z", "refused | m | dear,m"),
+    header("boundary=A; boundary= Z", "refused | m | dear,m"),
+    header("boundary=A; boundary=Z", "refused | dear | dear,m"),
+    header("boundary=A; Boundary=Z", "refused | dear | dear,m"),
+    header('boundary="A"; x="; boundary=Z"; boundary*0="Z"', "dear | dear | m"),
+    header("boundary*0=Z", "dear | dear | refused"),
     part(
       "name*",
+      "dear,m | dear,m | dear,m",
       `Content-Disposition: form-data; name="note"; name*=utf-8''model\r\n\r\ndear`,
       text("model", "m"),
     ),
     part(
       "name*0",
+      "dear,m | dear,m | m",
       `Content-Disposition: form-data; name="note"; name*0=model\r\n\r\ndear`,
       text("model", "m"),
     ),
     part(
       "two names",
+      "m | dear,m | dear,m",
       `Content-Disposition: form-data; name="note"; name="model"\r\n\r\ndear`,
       text("model", "m"),
     ),
-    part("a name with a space", text("model", "m"), text("model ", "dear")),
+    part("a name with a space", "m | m | dear,m", text("model", "m"), text("model ", "dear")),
     part(
       "a name in a file's name",
+      "m | dear,m | m",
       text("model", "m"),
       `Content-Disposition: form-data; name="note"; filename="a\\\\"; name="model"\r\n\r\ndear`,
     ),
-    part("a text twice", text("model", "m"), text("model", "dear")),
+    part("a text twice", "dear,m | dear,m | dear,m", text("model", "m"), text("model", "dear")),
     part(
       "a folded header",
+      "dear,m | dear,m | m",
       text("model", "m"),
       `Content-Disposition: form-data;\r\n name="model"\r\n\r\ndear`,
     ),
     part(
       "a header twice",
+      "dear,m | dear,m | m",
       text("model", "m"),
       `Content-Disposition: form-data; name="model"\r\n${text("note", "dear")}`,
     ),
     part(
       "a space before the colon",
+      "m | dear,m | m",
       text("model", "m"),
       `Content-Disposition : form-data; name="model"\r\n\r\ndear`,
     ),
     part(
       "an encoded text",
+      "ZGVhcg== | ZGVhcg== | dear",
       `Content-Transfer-Encoding: base64\r\n${text("model", Buffer.from("dear").toString("base64"))}`,
     ),
-    part("a boundary inside a line", text("model", "m"), text("note", `x--A\r\n${text("model", "dear")}`)),
+    part(
+      "a boundary inside a line",
+      "m | m | dear,m",
+      text("model", "m"),
+      text("note", `x--A\r\n${text("model", "dear")}`),
+    ),
     part(
       "a boundary after a line feed",
+      "m | dear,m | m",
       text("model", "m"),
       text("note", `x\n--A\n${text("model", "dear").replaceAll("\r\n", "\n")}`),
     ),
     part(
       "an empty file name",
+      "dear,m | dear,m | dear,m",
       text("model", "m"),
       `Content-Disposition: form-data; name="model"; filename=""\r\n\r\ndear`,
     ),
-    ["something before the form", PLAIN, `--A--\r\n${form([text("model", "dear"), file()])}`],
+    ["something before the form", " |  | dear", PLAIN, `--A--\r\n${form([text("model", "dear"), file()])}`],
     [
       "a form after the form",
+      "m | m | dear,m",
       PLAIN,
       `${form([text("model", "m"), file()])}${form([text("model", "dear"), file()])}`,
     ],
   ];
 
-  test.each(misread)("%s", async (_what, contentType, body) => {
+  test.each(misread)("%s", async (_what, reads, contentType, body) => {
     const before = bench.upstream.requests.length;
     const answer = await send(contentType, body);
     expect([answer.status, bench.upstream.requests.length - before]).toEqual([400, 0]);
     expect(((await answer.json()) as { error: { message: string } }).error.message.length).toBeGreaterThan(
       20,
     );
-    expect(modelsRead(contentType, body)).toContain("dear");
+    expect(modelsRead(contentType, body)).toBe(reads);
   });
 
   test("so is what no server needs", async () => {
@@ -356,4 +381,82 @@ describe("what is sent is written from what was read", () => {
     raw.socket.close();
     engine.stop();
   });
+});
+
+test("of whatever form is accepted, every server reads the model, the count and the file that were read here", async () => {
+  const mostly = (plain: string[], odd: string[]) =>
+    fc.oneof(
+      { weight: 5, arbitrary: fc.constantFrom(...plain) },
+      { weight: 1, arbitrary: fc.constantFrom(...odd) },
+    );
+  const name = mostly(["model", "file", "n"], ["prompt", "Model", "model[]"]);
+  const head = name.chain((name) =>
+    mostly(
+      [
+        `Content-Disposition: form-data; name="${name}"`,
+        `Content-Disposition: form-data; name="${name}"; filename="a.mp3"\r\nContent-Type: audio/mpeg`,
+        `content-disposition: form-data; name=${name}`,
+      ],
+      [
+        `Content-Disposition:form-data;name="${name}"`,
+        `Content-Disposition: form-data; filename="a\\"; name=\\"model"; name="${name}"`,
+        `Content-Disposition: form-data; name="${name}"; filename*=utf-8''a%22%3B%20name%3D%22model`,
+        `Content-Disposition: form-data; name="${name}"; filename="a\\\\"; name="model"`,
+        `Content-Disposition: form-data; name="prompt"; name*=utf-8''${name}`,
+        `Content-Disposition: form-data; name="prompt"; name*0=${name}`,
+        `Content-Disposition: form-data;\r\n name="${name}"`,
+        `Content-Disposition: form-data; name="${name} "`,
+        `Content-Disposition: form-data; name="prompt"\r\nContent-Disposition: form-data; name="${name}"`,
+        `Content-Transfer-Encoding: base64\r\nContent-Disposition: form-data; name="${name}"`,
+        `Content-Type: multipart/mixed; boundary=B\r\nContent-Disposition: form-data; name="${name}"; filename="b"`,
+        `Content-Length: 1\r\nContent-Disposition: form-data; name="${name}"`,
+      ],
+    ),
+  );
+  const value = mostly(
+    ["m", "dear", "1", "10"],
+    [
+      ...["", "ZGVhcg==", " m ", "x\r\n--A", "x\r\n--A--", "x\n--A\n", "x--A\r\n", "\r\n\r\n--"],
+      form([text("model", "dear")], "B"),
+      `\r\n--A\r\n${text("model", "dear")}`,
+    ],
+  );
+  const sent = fc.record({
+    type: mostly(
+      ["A", '"A"'],
+      ["A; boundary*0=B", "A; boundary*=utf-8''B", "A; boundary =B", "A; charset=x"],
+    ),
+    parts: fc.array(fc.tuple(head, value), { minLength: 1, maxLength: 4 }),
+    end: mostly(["--A--\r\n", "--A--"], ["--A-- \r\n", "--A--\n", "--A--\r\nmore", "--A\r\n"]),
+    lineEnd: mostly(["\r\n"], ["\n"]),
+  });
+  let accepted = 0;
+  const check = fc.asyncProperty(sent, async ({ type, parts, end, lineEnd }) => {
+    const body = parts
+      .map(([head, value]) => `--A${lineEnd}${head}${lineEnd}${lineEnd}${value}${lineEnd}`)
+      .join("");
+    let payload: FormPayload;
+    try {
+      payload = new FormPayload(Buffer.from(body + end), `multipart/form-data; boundary=${type}`);
+    } catch (error) {
+      if (error instanceof ServiceError) return;
+      throw error;
+    }
+    accepted++;
+    const pieces = payload.compose(new Map()) as unknown as { pieces: Buffer[] };
+    for (const [reader, readForm] of FORM_READERS) {
+      const fields = readForm(payload.contentType, Buffer.concat(pieces.pieces)) ?? [];
+      const textsOf = (name: string) =>
+        fields.flatMap((each) => (each.name === name && !each.isFile ? each.value : []));
+      const texts = ["model", "n"].map((name) => (payload.has(name) ? [String(payload.value(name))] : []));
+      expect([reader, textsOf("model"), textsOf("n")]).toEqual([reader, ...texts]);
+      const files = fields.filter(({ isFile }) => isFile).map(({ name, value }) => [name, value]);
+      expect([reader, files]).toEqual([
+        reader,
+        payload.files.map(({ name, bytes }) => [name, bytes.toString("latin1")]),
+      ]);
+    }
+  });
+  await fc.assert(check, { numRuns: 2_000 });
+  expect(accepted).toBeGreaterThan(50);
 });

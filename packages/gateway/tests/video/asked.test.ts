@@ -71,6 +71,19 @@ describe.each(names)("%s", (vendor) => {
   });
 });
 
+/** Names that pass and change nothing about the price. */
+const FREE =
+  "seed steps cfg watermark prompt_optimizer fast_pretreatment aigc_watermark ratio prompt_extend shot_type audio cfg_scale aspect_ratio camera_control sound camera_fixed return_last_frame generate_audio service_tier guidance_scale sampler scheduler strength".split(
+    " ",
+  );
+test.each(names)("%s: what `extra` may have is read for its price, or is known to have none", (vendor) => {
+  const { known } = vendors[vendor].asked({ model: "m", prompt: "p", images: [], extra: {} });
+  const unread = known.filter((name) =>
+    Bun.deepEquals(factsOf(vendor, { extra: { [name]: 1_000 } }), factsOf(vendor, {})),
+  );
+  expect(unread.filter((name) => !FREE.includes(name))).toEqual([]);
+});
+
 test("Kling's mode and model decide the size", () => {
   expect(sidesOf("kling", {})).toBe(720);
   expect(sidesOf("kling", { extra: { mode: "std" } })).toBe(720);

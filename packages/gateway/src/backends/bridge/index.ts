@@ -12,7 +12,6 @@ const BRIDGE_KEEPALIVE_MS = 15_000;
 const CONNECT_TIMEOUT_MS = 5_000;
 const CALL_TIMEOUT_MS = 10_000;
 const ANSWER_CHARS_MAX = 64 * 1024;
-const TUNNELS_MAX = 10_000;
 const SCHEME = "bridge://";
 
 export const isBridgeUrl = (url: string): boolean => url.toLowerCase().startsWith(SCHEME);
@@ -41,9 +40,9 @@ interface Watcher {
 export class Bridge implements BridgeResolver {
   readonly #agent: RpcClient;
   /** The local port of each tunnel, as last reported by the agent. */
-  readonly #ports = new BoundedMap<string, number>(TUNNELS_MAX);
+  readonly #ports = new BoundedMap<string, number>();
   /** Watchers begun before their tunnel had a port; the next `connect` of that URL is theirs. */
-  readonly #awaiting = new BoundedMap<string, Watcher>(TUNNELS_MAX);
+  readonly #awaiting = new BoundedMap<string, Watcher>();
 
   constructor(readonly options: BridgeOptions) {
     const { agentUrl, clock } = options;

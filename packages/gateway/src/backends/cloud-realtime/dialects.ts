@@ -1,4 +1,5 @@
 import type { MediaRates } from "../contract.ts";
+import { OPENAI_VOICE_SETTINGS, VOICE_SETTINGS } from "../shared/known-fields.ts";
 
 type Event = Record<string, unknown>;
 
@@ -16,14 +17,10 @@ interface RealtimeDialect {
   event(event: Event): Event;
 }
 
-const SETTINGS =
-  "model modalities instructions voice input_audio_format output_audio_format input_audio_transcription " +
-  "turn_detection tools tool_choice temperature";
-const OPENAI_SETTINGS =
-  "type output_modalities audio include parallel_tool_calls prompt speed tracing truncation " +
-  "input_audio_noise_reduction max_output_tokens max_response_output_tokens conversation input metadata";
-const DASHSCOPE_SETTINGS =
-  "smooth_output top_p top_k max_tokens repetition_penalty presence_penalty seed enable_search search_options";
+const DASHSCOPE_SETTINGS = [
+  ...["smooth_output", "top_p", "top_k", "max_tokens", "repetition_penalty", "presence_penalty", "seed"],
+  ...["enable_search", "search_options"],
+];
 
 const openaiRealtime: RealtimeDialect = {
   name: "openai",
@@ -37,7 +34,7 @@ const openaiRealtime: RealtimeDialect = {
     audioSecondsMin: 0,
     tokensPerImage: 85 + 8 * 170,
   },
-  known: `${SETTINGS} ${OPENAI_SETTINGS}`.split(" "),
+  known: [...VOICE_SETTINGS, ...OPENAI_VOICE_SETTINGS],
   session: (config) => ({ type: "realtime", ...config }),
   event(event) {
     if (event.type === "session.update" && typeof event.session === "object" && event.session !== null) {
@@ -66,7 +63,7 @@ const dashscopeRealtime: RealtimeDialect = {
     audioSecondsMin: 1,
     tokensPerImage: 1_282,
   },
-  known: `${SETTINGS} ${DASHSCOPE_SETTINGS}`.split(" "),
+  known: [...VOICE_SETTINGS, ...DASHSCOPE_SETTINGS],
   session: (config) => config,
   event: (event) => event,
 };

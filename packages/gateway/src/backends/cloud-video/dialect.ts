@@ -25,7 +25,7 @@ export interface VideoDialect {
   name: string;
   /** Seconds of a video when the request names no duration. */
   defaultSeconds: number;
-  /** Names that `extra` may have, besides those that every dialect takes. */
+  /** Names that `extra` may have, besides `CLIP_FIELDS`. */
   extra: readonly string[];
   submit(request: VideoRequest): ApiCall;
   /** What the vendor reads from a submission besides the fields that set length and size. */
@@ -39,9 +39,6 @@ export interface VideoDialect {
   /** The value of the Authorization header; a bearer of the key unless the vendor wants something else. */
   authorization?(apiKey: string, nowSeconds: number): Promise<string>;
 }
-
-/** Names of `extra` in every dialect: what they mean for length and size is read from what is sent. */
-export const COMMON_EXTRA = ["seed", "steps", "cfg", "duration", "resolution", "frames", "fps", "watermark"];
 
 type Json = Record<string, unknown>;
 

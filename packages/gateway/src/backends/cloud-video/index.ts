@@ -8,13 +8,13 @@ import {
   type VideoRequest,
 } from "../contract.ts";
 import { addressField, KEY_FIELD, modelsField, NAME_FIELD } from "../shared/form.ts";
+import { CLIP_FIELDS } from "../shared/known-fields.ts";
 import { reachability } from "../shared/probe.ts";
 import { transportError, wholeBody } from "../shared/upstream-http.ts";
 import { dashscope } from "./dashscope.ts";
 import {
   type ApiCall,
   type ApiReply,
-  COMMON_EXTRA,
   isTransientStatus,
   type Refusal,
   type VideoDialect,
@@ -113,7 +113,7 @@ export function createCloudVideo(
         const images = request.images.map((image) => ({ ...image, dataBase64: "" }));
         const { body = {} } = dialect.submit({ ...request, images });
         const members = { body, implied: dialect.implied?.(request) };
-        const known = [...COMMON_EXTRA, ...dialect.extra, ...(config.fields ?? [])];
+        const known = [...CLIP_FIELDS, ...dialect.extra, ...(config.fields ?? [])];
         return { members, known, defaultSeconds: dialect.defaultSeconds, unsent: unsentOf(dialect, request) };
       },
       async submit(request: VideoRequest, signal) {

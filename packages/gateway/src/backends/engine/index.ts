@@ -16,6 +16,7 @@ import {
 import { ChatEvents, chatIdentity, completionBody, eventStream } from "../shared/chat-events.ts";
 import { embeddingsBody, encodingOf, inputTexts } from "../shared/embedding-encoding.ts";
 import { addressField, KEY_FIELD, modelsField, NAME_FIELD } from "../shared/form.ts";
+import { OPENAI_VOICE_SETTINGS, VOICE_SETTINGS } from "../shared/known-fields.ts";
 import { probeFailure } from "../shared/probe.ts";
 import { answering, type ResponseBackend } from "../shared/response-answer.ts";
 import { openChatStream, type StreamTable } from "./chat-stream.ts";
@@ -80,12 +81,16 @@ class Engine implements ResponseBackend {
   }
   get realtime(): ResponseBackend["realtime"] {
     return this.#can("realtime")
-      ? { rates: ENGINE_RATES, open: (options, signal) => this.#openRealtime(options, signal) }
+      ? {
+          rates: ENGINE_RATES,
+          known: [...VOICE_SETTINGS, ...OPENAI_VOICE_SETTINGS, ...(this.config.fields ?? [])],
+          open: (options, signal) => this.#openRealtime(options, signal),
+        }
       : undefined;
   }
   get video(): ResponseBackend["video"] {
     return this.#can("video")
-      ? engineVideo((method, params, signal) => this.#call(method, params, { signal }))
+      ? engineVideo((method, params, signal) => this.#call(method, params, { signal }), this.config.fields)
       : undefined;
   }
   get invoke(): ResponseBackend["invoke"] {

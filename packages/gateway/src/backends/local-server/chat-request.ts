@@ -16,26 +16,10 @@ interface OllamaChatRequest {
 const NATIVE_FIELDS = ["keep_alive", "truncate", "shift", "logprobs", "top_logprobs"] as const;
 
 /** Runtime options that have the same name and meaning in a chat-completions body. */
-const OPTION_FIELDS = [
-  "temperature",
-  "top_p",
-  "top_k",
-  "min_p",
-  "typical_p",
-  "seed",
-  "frequency_penalty",
-  "presence_penalty",
-  "repeat_penalty",
-  "repeat_last_n",
-  "num_ctx",
-  "num_batch",
-  "num_gpu",
-  "main_gpu",
-  "use_mmap",
-  "num_thread",
-  "num_keep",
-  "num_predict",
-] as const;
+const OPTION_FIELDS = (
+  "temperature top_p top_k min_p typical_p seed frequency_penalty presence_penalty repeat_penalty " +
+  "repeat_last_n num_ctx num_batch num_gpu main_gpu use_mmap num_thread num_keep num_predict"
+).split(" ");
 
 const EFFORTS: ReadonlyMap<unknown, boolean | string> = new Map<unknown, boolean | string>([
   ["none", false],

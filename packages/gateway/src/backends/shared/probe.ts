@@ -1,3 +1,4 @@
+import { MODEL_ID_LENGTH_MAX } from "../../kernel/request-row.ts";
 import { hideSecrets } from "../../kernel/secrets.ts";
 import {
   type BackendConfig,
@@ -38,11 +39,10 @@ export async function reachability({
 }
 
 const MODELS_MAX = 10_000;
-const MODEL_ID_CHARS_MAX = 256;
 
 /** The part of a listing that is kept. More models, or longer ids, are a server's mistake. */
 export const boundedModels = (models: readonly ModelInfo[]): ModelInfo[] =>
-  models.filter(({ id }) => id.length > 0 && id.length <= MODEL_ID_CHARS_MAX).slice(0, MODELS_MAX);
+  models.filter(({ id }) => id.length > 0 && id.length <= MODEL_ID_LENGTH_MAX).slice(0, MODELS_MAX);
 
 /** The operator's list decides; without one, nothing is ruled out. */
 export const declares = ({ capabilities }: BackendConfig, capability: CapabilityName): boolean =>

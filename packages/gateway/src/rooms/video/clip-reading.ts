@@ -17,54 +17,22 @@ export interface ClipReading {
 type Measure = "seconds" | "milliseconds" | "framesPerSecond" | "frames" | "clips";
 
 /** The names that vendors and self-hosted servers use, as `plainName` makes them. */
-const MEASURES: Readonly<Record<Measure, readonly string[]>> = {
-  seconds: [
-    "duration",
-    "durations",
-    "durationsec",
-    "durationsecs",
-    "durationseconds",
-    "seconds",
-    "secs",
-    "videoduration",
-    "videodurationseconds",
-    "outputvideoduration",
-    "videoseconds",
-    "clipduration",
-    "lengthseconds",
-  ],
-  milliseconds: ["durationms", "durationmillis", "durationmilliseconds"],
-  framesPerSecond: ["fps", "framerate", "framepersecond", "framespersecond", "videofps"],
-  frames: [
-    "frames",
-    "framecount",
-    "framenum",
-    "nframes",
-    "numframes",
-    "numberofframes",
-    "totalframes",
-    "videoframes",
-    "length",
-    "videolength",
-  ],
-  clips: [
-    "n",
-    "count",
-    "quantity",
-    "batchsize",
-    "samplecount",
-    "videocount",
-    "numvideos",
-    "numvideosperprompt",
-    "numoutputs",
-    "numsamples",
-    "numgenerations",
-    "numresults",
-    "numreturnsequences",
-  ],
+const MEASURES: Readonly<Record<Measure, string>> = {
+  seconds:
+    "duration durations durationsec durationsecs durationseconds seconds secs videoduration videodurationseconds " +
+    "outputvideoduration videoseconds clipduration lengthseconds",
+  milliseconds: "durationms durationmillis durationmilliseconds",
+  framesPerSecond: "fps framerate framepersecond framespersecond videofps",
+  frames:
+    "frames framecount framenum nframes numframes numberofframes totalframes videoframes length videolength",
+  clips:
+    "n count quantity batchsize samplecount videocount numvideos numvideosperprompt numoutputs numsamples " +
+    "numgenerations numresults numreturnsequences",
 };
 const MEASURE_OF = new Map(
-  Object.entries(MEASURES).flatMap(([measure, names]) => names.map((name) => [name, measure as Measure])),
+  Object.entries(MEASURES).flatMap(([measure, names]) =>
+    names.split(" ").map((name) => [name, measure as Measure]),
+  ),
 );
 const WIDTHS = new Set(["width", "videowidth"]);
 const HEIGHTS = new Set(["height", "videoheight"]);

@@ -115,7 +115,7 @@ export class Video {
     };
     const id = ids.uuid();
     const asked = backend.video.asked(request);
-    if (asked.known) requireKnown(extra, asked.known);
+    requireKnown(extra, asked.known);
     const facts = askedFacts(request, asked);
     const warnings = warningsOf(asked, backend.config.name);
     const boundUsd = await this.#charges.priceUsd(model, boundFacts(facts));

@@ -6,17 +6,12 @@ import { type AnswerConverter, type ChatAnswer, largerCounts } from "../dialect.
 import { chatUsage } from "./chat-usage.ts";
 import type { Part } from "./request.ts";
 
-const FILTERED: ReadonlySet<unknown> = new Set([
-  "SAFETY",
-  "RECITATION",
-  "LANGUAGE",
-  "BLOCKLIST",
-  "PROHIBITED_CONTENT",
-  "SPII",
-  "IMAGE_SAFETY",
-  "IMAGE_PROHIBITED_CONTENT",
-  "IMAGE_RECITATION",
-]);
+const FILTERED: ReadonlySet<unknown> = new Set(
+  (
+    "SAFETY RECITATION LANGUAGE BLOCKLIST PROHIBITED_CONTENT SPII IMAGE_SAFETY IMAGE_PROHIBITED_CONTENT " +
+    "IMAGE_RECITATION"
+  ).split(" "),
+);
 
 const text = (value: unknown): string => (typeof value === "string" ? value : "");
 const newCallId = (): string => `call_${crypto.randomUUID().replaceAll("-", "")}`;

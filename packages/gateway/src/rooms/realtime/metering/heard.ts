@@ -3,21 +3,12 @@ import { TokenCounter } from "../../metering/index.ts";
 import type { ServerEvent } from "../server-events.ts";
 import type { AudioFormats } from "./audio.ts";
 
-const NAMES = new Set([
-  "type",
-  "event_id",
-  "response_id",
-  "item_id",
-  "previous_item_id",
-  "conversation_id",
-  "call_id",
-  "id",
-  "object",
-  "status",
-  "role",
-  "obfuscation",
-  "logprobs",
-]);
+const NAMES = new Set(
+  (
+    "type event_id response_id item_id previous_item_id conversation_id call_id id object status role " +
+    "obfuscation logprobs"
+  ).split(" "),
+);
 /** Events that announce an item, or echo the settings. */
 const ANNOUNCES = /\.(created|added|in_progress)$/;
 const DEPTH_MAX = 8;

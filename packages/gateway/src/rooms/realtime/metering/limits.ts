@@ -5,13 +5,9 @@ import { REQUEST_TOKENS_MAX } from "../../../kernel/usage-parts.ts";
 
 const UNLIMITED = "inf";
 /** The vendors' names for the output limit, as `plainName` makes them. */
-const LIMITS = new Set([
-  "maxoutputtokens",
-  "maxresponseoutputtokens",
-  "maxtokens",
-  "maxcompletiontokens",
-  "maxnewtokens",
-]);
+const LIMITS = new Set(
+  "maxoutputtokens maxresponseoutputtokens maxtokens maxcompletiontokens maxnewtokens".split(" "),
+);
 
 function refuse(field: string, why: string): never {
   fail("invalid_params", `Invalid params: \`${field}\`: ${why}`, { data: { fields: [field] } });
@@ -23,15 +19,14 @@ export type OutputLimit = number | "none" | "unlimited";
 /** The largest output limit in the settings. Refuses bad limits, and another model, which has another price. */
 export function readLimit(
   settings: unknown,
-  { where, model, known }: { where: string; model: string; known?: readonly string[] },
+  { where, model, known }: { where: string; model: string; known: readonly string[] },
 ): OutputLimit {
   if (!isObject(settings)) return "none";
   let largest = 0;
   let isUnlimited = false;
   for (const [name, value] of Object.entries(settings)) {
     const plain = plainName(name);
-    if (known && !known.includes(name))
-      refuse(`${where}.${name}`, `is not known here; known are ${known.join(", ")}`);
+    if (!known.includes(name)) refuse(`${where}.${name}`, `is not known here; known are ${known.join(", ")}`);
     if (plain === "model" && (name !== "model" || value !== model))
       refuse(`${where}.${name}`, "the model of a session is the one that realtime.start names");
     if (!LIMITS.has(plain) || value === null || value === undefined) continue;

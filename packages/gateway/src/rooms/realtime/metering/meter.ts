@@ -23,7 +23,7 @@ interface SessionMeterOptions {
   model: string;
   refId: string | null;
   rates: MediaRates;
-  known?: readonly string[];
+  known: readonly string[];
   limits: ModelLimits;
   ids: Ids;
   admit(requestId: string, bound: Bound): Promise<Admission>;
