@@ -48,15 +48,21 @@ export async function film(
   job.jobId = key ? (response.ok ? String(answer.id) : null) : (answer.result?.job_id ?? null);
   job.words = JSON.stringify(answer);
   if (job.jobId === null) return job;
-  const look = async () => {
+  const deadlineMs = Date.now() + FINISHED_WITHIN_MS;
+  const waitFor = async (condition: () => boolean | Promise<boolean>, everyMs: number) => {
+    while (!(await condition()) && Date.now() < deadlineMs) await Bun.sleep(everyMs);
+  };
+  if (step.cancelled) {
+    await waitFor(() => task.clip !== null, 10);
+    await instance.rpc("video.cancel", { job_id: job.jobId }, token).catch(() => {});
+  }
+  await waitFor(async () => {
     const seen = await instance.rpc("video.get", { job_id: job.jobId }, token);
     job.status = seen.status;
     job.costUsd = seen.cost;
     // What a cancelled one costs is known when the upstream was asked once more.
     const isOwed = job.status === "cancelled" && task.clip !== null;
     return FINAL.has(job.status) && !(isOwed && job.costUsd === 0);
-  };
-  for (const deadline = Date.now() + FINISHED_WITHIN_MS; !(await look()) && Date.now() < deadline; )
-    await Bun.sleep(100);
+  }, 100);
   return job;
 }

@@ -329,6 +329,7 @@ const video: Arbitrary<VideoStep> = fc.record({
     { maxKeys: 2 },
   ),
   reports: fc.boolean(),
+  cancelled: oftener([2, false], [1, true]),
 });
 
 const AMOUNT_MAX: Record<WorkName, number> = {

@@ -254,6 +254,8 @@ export interface VideoStep extends Sent {
   extra: Record<string, string>;
   /** Whether the upstream says what it made. */
   reports: boolean;
+  /** Once the upstream has made it, and before the gateway has asked for it. */
+  cancelled: boolean;
 }
 
 export const WORK_NAMES = ["images", "edits", "speech", "transcriptions", "rerank", "moderations"] as const;

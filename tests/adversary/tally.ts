@@ -36,10 +36,11 @@ export class Tally {
       this.servedUsd += usdOf(dispatch.model, tokens) ?? 0;
       for (const { costUsd } of rows) this.recordedUsd += costUsd ?? 0;
     }
-    for (const { step, task, left, status } of round.works)
+    for (const { step, task, left, status, words } of round.works)
       this.#count(
-        `${step.kind}: ${left ? "left" : task.end === "whole" ? "served" : task.worthUsd === null ? `refused (${status})` : "failed upstream"}`,
+        `${step.kind}: ${left ? "left" : isRevoked(words) ? "revoked" : task.end === "whole" ? "served" : task.worthUsd === null ? `refused (${status})` : "failed upstream"}`,
       );
+    for (const { jobId, status } of round.clips) this.#count(`clips: ${jobId === null ? "refused" : status}`);
     for (const debt of books.debts.values()) if (debt > 0) this.#count("debts");
   }
 
@@ -56,7 +57,10 @@ export class Tally {
   }
 }
 
+const isRevoked = (words: string): boolean => words.includes("was revoked");
+
 function outcomeOf({ outcome, dispatch }: Flight): string {
+  if (dispatch && isRevoked(outcome.words)) return "revoked";
   if (dispatch) return outcome.left ? "left" : outcome.status === 200 ? "served" : "failed upstream";
   return outcome.left ? "left before the upstream had it" : `refused (${outcome.status})`;
 }
