@@ -4,6 +4,8 @@ import type { Asking, RateLimit, ReservedChange } from "./contract.ts";
 export const ALIVE_MS = 15_000;
 /** A counter that knew nobody opens after this time: by then the others have told it what they hold. */
 export const OPENS_AFTER_MS = 50;
+/** Up to this limit each hit is remembered with its time; beyond it hits that come close together share one. */
+export const TIMES_MAX = 1024;
 
 export type CounterAsk =
   | { hit: readonly RateLimit[] }

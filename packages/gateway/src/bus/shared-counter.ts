@@ -23,8 +23,6 @@ const NAMES_PER_ASK_MAX = 200;
 const UNKNOWN_MAX = 4;
 /** Former ids of this instance whose holds may still be counted; older ones have expired. */
 const FORMER_MAX = 16;
-/** Names whose spending is reported once the server is back; the database has the rest. */
-const NEWS_MAX = 50_000;
 /** Tells the others that the counter has forgotten everything. */
 const EMPTIED = "counter-emptied";
 
@@ -48,8 +46,8 @@ const NOTHING = { money: 0, tokens: 0 };
 /** Asks a server that counts for all: one message at a time, with all that waits. Away: decides alone, and tells it later. */
 export class SharedCounter implements Counter {
   readonly #own: MemoryCounter;
-  /** What has been spent and the server may not know. */
-  readonly #news = new BoundedMap<string, Spent>(NEWS_MAX);
+  /** What has been spent and the server may not know; told once it is back. */
+  readonly #news = new BoundedMap<string, Spent>();
   #waiting: PendingAsk[] = [];
   #isScheduled = false;
   #isSending = false;

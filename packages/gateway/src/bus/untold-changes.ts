@@ -3,11 +3,10 @@ import { PRINCIPAL_CHANGED, USER_CHANGED } from "../kernel/topics.ts";
 
 /** Others trust what they know of rights until they hear of a change, so these messages must not be lost. */
 const KEPT_TOPICS: ReadonlySet<string> = new Set([PRINCIPAL_CHANGED, USER_CHANGED]);
-const CHANGES_MAX = 10_000;
 
 /** Changes of rights made while the others could not be reached; told once they can. Hearing twice is harmless. */
 export class UntoldChanges {
-  readonly #changes = new BoundedMap<string, readonly [topic: string, message: string]>(CHANGES_MAX);
+  readonly #changes = new BoundedMap<string, readonly [topic: string, message: string]>();
 
   /** Other topics are not queued. */
   keep(topic: string, message: string): void {

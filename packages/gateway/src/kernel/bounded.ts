@@ -1,7 +1,10 @@
+/** Users, keys, accounts, models: of how many a process remembers something. */
+const REMEMBERED_MAX = 50_000;
+
 /** A map that forgets its oldest entry once it is full: for caches, which may always forget. */
 export class BoundedMap<K, V> {
   #map = new Map<K, V>();
-  constructor(readonly sizeMax: number) {}
+  constructor(readonly sizeMax = REMEMBERED_MAX) {}
 
   get size(): number {
     return this.#map.size;

@@ -6,7 +6,6 @@ import { KeyRefusal, ServiceError } from "./errors.ts";
 /** Wrong bearers that one address, or one /64 of IPv6, may present in a minute. */
 export const FAILED_TRIES_MAX = 100;
 const WINDOW_MS = 60_000;
-const NETWORKS_MAX = 50_000;
 
 interface Tries {
   count: number;
@@ -24,7 +23,7 @@ interface Teller {
 
 /** Counts wrong bearers by address, over all instances. A right one is never refused because of them. */
 export class FailedTries {
-  readonly #byNetwork = new BoundedMap<string, Tries>(NETWORKS_MAX);
+  readonly #byNetwork = new BoundedMap<string, Tries>();
 
   constructor(
     readonly clock: Clock,

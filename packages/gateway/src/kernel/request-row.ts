@@ -1,4 +1,5 @@
 export const REF_LENGTH_MAX = 64;
+export const MODEL_ID_LENGTH_MAX = 256;
 
 /** One request as its journal line and its row say it: what was asked, how it ended, and what it used. */
 export interface RequestLine {

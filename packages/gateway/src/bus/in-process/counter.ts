@@ -19,6 +19,7 @@ import {
   type CounterAsk,
   type CounterEntry,
   OPENS_AFTER_MS,
+  TIMES_MAX,
 } from "../counter-server.ts";
 
 /** Names whose newest known use is kept; beyond it, what an instance read from the database counts. */
@@ -159,8 +160,6 @@ export class LocalCounter implements Counter {
 const KEYS_MAX = 50_000;
 /** Keys kept after an eviction; evicting one at a time would add work to every request. */
 const KEYS_KEPT = 45_000;
-/** Up to this limit each hit is remembered with its time; beyond it hits that come close together share one. */
-const TIMES_MAX = 1024;
 
 /** A sliding log of hits, oldest first; exact. Above a limit of 1,024 a hit may be forgotten a thousandth of the window late. */
 class Window {

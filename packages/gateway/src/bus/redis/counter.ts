@@ -9,6 +9,7 @@ import {
   type CounterEntry,
   type CounterServer,
   OPENS_AFTER_MS,
+  TIMES_MAX,
 } from "../counter-server.ts";
 import ask from "./ask.lua" with { type: "text" };
 import enter from "./enter.lua" with { type: "text" };
@@ -17,9 +18,6 @@ import enter from "./enter.lua" with { type: "text" };
 const ANSWER_WITHIN_MS = 3_000;
 /** A timer that comes so late means that this process could not run: answers may lie unread. */
 const LATE_MS = 100;
-/** With a higher limit, hits within a part of the window of this size share one time, that of the last of them. */
-const TIMES_MAX = 1024;
-
 /** What is not used for this long is forgotten: no request takes as long. */
 const KEPT_MS = 2 * 60 * 60_000;
 

@@ -29,7 +29,6 @@ const LOGINS_PER_ACCOUNT = 5;
 const LOGINS_PER_IP = 20;
 /** More than logins: an office of people renews its sessions from one address. */
 const REFRESHES_PER_IP = 120;
-const ACTORS_MAX = 10_000;
 /** Rights can be changed directly in the database, without a notification, so they are read again after this. */
 const ACTOR_TRUSTED_MS = 1_000;
 /** A database that takes longer is treated as down. */
@@ -92,7 +91,7 @@ export class Accounts implements Authenticator {
   readonly giving: Giving;
   readonly people: People;
   readonly #tokens: AccessTokens;
-  readonly #actors = new BoundedMap<string, KnownActor>(ACTORS_MAX);
+  readonly #actors = new BoundedMap<string, KnownActor>();
   readonly #hashing = new Gate(HASHES_AT_ONCE, HASHES_WAITING_MAX, () =>
     fail("rate_limited", "Too many sign-ins are being checked right now; try again shortly", {
       retryAfterSeconds: 2,

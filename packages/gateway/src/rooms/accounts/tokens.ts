@@ -5,8 +5,6 @@ import type { Needs } from "../foundation.ts";
 export const ACCESS_TOKEN_SECONDS = 15 * 60;
 const ISSUER = "model-gateway";
 const ALGORITHM = "HS256";
-/** Verified tokens are remembered until they expire, so that a busy caller's signature is checked once. */
-const VERIFIED_MAX = 10_000;
 /** Longer ones are not ours; refusing them early bounds the work of a hostile header. */
 const TOKEN_LENGTH_MAX = 2_048;
 
@@ -34,7 +32,8 @@ export function createAccessTokens({
   clock,
   ids,
 }: Needs<"jwtSecret" | "clock" | "ids">): AccessTokens {
-  const verified = new BoundedMap<string, TokenHolder & { expiresAtMs: number }>(VERIFIED_MAX);
+  /** Verified tokens are remembered until they expire, so that a busy caller's signature is checked once. */
+  const verified = new BoundedMap<string, TokenHolder & { expiresAtMs: number }>();
 
   async function check(token: string): Promise<Verified> {
     try {

@@ -4,7 +4,7 @@ import { REQUEST_TOKENS_MAX } from "../../kernel/usage-parts.ts";
 const USD_PER_MILLION_MAX = 1_000_000;
 const USD_EACH_MAX = 10_000;
 const IMAGE_PRICES_MAX = 100;
-const LONG_PROMPTS_MAX = 8;
+const LONG_PROMPTS_MAX = 4;
 
 /** Of a million tokens, or a million characters. */
 export const UsdPerMillion = z.number().min(0).max(USD_PER_MILLION_MAX);

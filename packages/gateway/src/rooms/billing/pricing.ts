@@ -14,8 +14,6 @@ import {
 } from "./token-price.ts";
 import { isPerUnit, type UnitPrice, type UnitRates, unitPrice, type WorkUnit } from "./unit-price.ts";
 
-/** Model ids come from clients, so what is remembered about them is bounded. */
-const REMEMBERED_MODELS_MAX = 10_000;
 interface Row extends ModelLimits {
   match: string;
   isBuiltIn: boolean;
@@ -69,7 +67,8 @@ export class Pricing {
   #rows: readonly Row[];
   /** By lowercased model id; they go before all others. */
   #exact: ReadonlyMap<string, Row> = new Map();
-  readonly #known = new BoundedMap<string, KnownModel>(REMEMBERED_MODELS_MAX);
+  /** Model ids come from clients, so what is remembered about them is bounded. */
+  readonly #known = new BoundedMap<string, KnownModel>();
 
   constructor(
     readonly builtIn: readonly Price[],

@@ -21,7 +21,6 @@ const USD = "USD";
 const TERMS_CHANGED = "billing-terms-changed";
 const MODEL_PRICES_MAX = 10_000;
 const TIERS_REFRESH_MS = 60_000;
-const USER_TIERS_MAX = 50_000;
 
 export interface BillingOptions extends Needs<"db" | "bus" | "clock" | "log"> {
   usage: Usage;
@@ -41,7 +40,7 @@ export class Billing {
   /** Models, in lower case, whose price an administrator set. */
   #ownPrices: ReadonlySet<string> = new Set();
   readonly #tiers: Tiers;
-  readonly #userTiers = new BoundedMap<string, string>(USER_TIERS_MAX);
+  readonly #userTiers = new BoundedMap<string, string>();
   /** Grows with every invalidation, so that a look-up begun before one is not remembered after it. */
   #userTiersEpoch = 0;
   readonly #ends: (() => void)[] = [];

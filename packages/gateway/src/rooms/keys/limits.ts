@@ -1,5 +1,6 @@
 import { z } from "zod";
 import type { KeyLimits } from "../../kernel/payer.ts";
+import { MODEL_ID_LENGTH_MAX } from "../../kernel/request-row.ts";
 import { type ModelRules, modelAllowed, normalModelId } from "../groups/index.ts";
 
 const NANO_PER_USD = 1e9;
@@ -8,7 +9,6 @@ const BUDGET_USD_MAX = 1_000_000;
 const REQUESTS_MAX = 100_000;
 const TOKENS_MAX = 1_000_000_000;
 const MODELS_MAX = 100;
-const MODEL_LENGTH_MAX = 256;
 /** Later times have five digits for the year, which not everything reads. */
 const EXPIRY_MAX = "9999-01-01T00:00:00Z";
 
@@ -27,7 +27,7 @@ export const LimitParams = z.object({
   monthly_budget_usd: Budget.nullish().describe("What the key may spend in a UTC month"),
   total_budget_usd: Budget.nullish().describe("What the key may spend in all its life"),
   allowed_models: z
-    .array(z.string().trim().min(1).max(MODEL_LENGTH_MAX))
+    .array(z.string().trim().min(1).max(MODEL_ID_LENGTH_MAX))
     .min(1, "must name at least one model; null allows all")
     .max(MODELS_MAX)
     .nullish()
@@ -132,7 +132,7 @@ export function modelRefusal(terms: ModelTerms | null, model: string): string | 
   return null;
 }
 
-const shown = (model: string): string => model.slice(0, MODEL_LENGTH_MAX);
+const shown = (model: string): string => model.slice(0, MODEL_ID_LENGTH_MAX);
 const LISTED_MAX = 5;
 const shortList = (names: readonly string[]): string =>
   names.length <= LISTED_MAX

@@ -26,7 +26,6 @@ const DEFAULT_PROJECT = "default";
 const KEY_PREFIX = "service-";
 const ATTRIBUTION_LENGTH = 8;
 const ACTIVE_KEYS_MAX = 500;
-const PRINCIPALS_MAX = 50_000;
 /** An unknown key is remembered for this long, so that guessing costs no database look-ups. */
 const UNKNOWN_KEPT_MS = 5_000;
 /** While the bus is down, principals older than this are read again. */
@@ -83,8 +82,8 @@ export interface KeysOptions extends Needs<"db" | "bus" | "clock" | "ids" | "log
 export class Keys {
   readonly #store: KeyStore;
   readonly #refusals: KeyRefusals;
-  readonly #principals = new BoundedMap<string, Cached>(PRINCIPALS_MAX);
-  readonly #unknown = new BoundedMap<string, number>(PRINCIPALS_MAX);
+  readonly #principals = new BoundedMap<string, Cached>();
+  readonly #unknown = new BoundedMap<string, number>();
   /** Reads under way, shared by everyone who asks meanwhile; as many as requests, which are bounded. */
   readonly #loading = new Map<string, Promise<Principal | null>>();
   /** Counts changes, so that what was read before one is not kept after it. */

@@ -4,7 +4,6 @@ import type { Clock } from "../../kernel/clock.ts";
 import { LEDGER_CHANGED } from "../../kernel/topics.ts";
 import { type AccountRef, accountKey, type Balance, type BalanceChange } from "./account.ts";
 
-const ACCOUNTS_MAX = 50_000;
 /** The bus may lose a message, so a balance is read again after this long without news of it. */
 const CONFIRMED_MS = 30_000;
 
@@ -18,7 +17,7 @@ export type Balances = Pick<BalanceCache, "peek" | "last" | "load">;
 
 /** Balances without a database round trip, kept current by `LEDGER_CHANGED`. */
 export class BalanceCache {
-  readonly #known = new BoundedMap<string, KnownBalance>(ACCOUNTS_MAX);
+  readonly #known = new BoundedMap<string, KnownBalance>();
   readonly #loading = new Map<string, Promise<Balance>>();
   readonly #clock: Clock;
   readonly #read: Read;

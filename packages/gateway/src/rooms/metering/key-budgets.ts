@@ -6,7 +6,6 @@ import type { KeyLimits, Payer } from "../../kernel/payer.ts";
 import type { KeySpend, UsageStore } from "../usage/index.ts";
 import { refusalUnchecked } from "./refusals.ts";
 
-const KEYS_MAX = 50_000;
 /** After this long a key's spend is read again in the background: other instances write to it too. */
 const REFRESH_AFTER_MS = 10_000;
 /** Older than this it is read before it is used. Redis has what others spent for longer than that. */
@@ -101,7 +100,7 @@ interface KnownBudget {
 
 /** What keys with a budget have spent, without a database round trip once it is known. */
 export class KeyBudgets {
-  readonly #known = new BoundedMap<string, KnownBudget>(KEYS_MAX);
+  readonly #known = new BoundedMap<string, KnownBudget>();
   readonly #reading = new Map<string, Promise<void>>();
 
   constructor(readonly options: { store: UsageStore; clock: Clock; log: Log }) {}

@@ -1,6 +1,5 @@
 import { BoundedMap } from "../../kernel/bounded.ts";
 
-const MODELS_MAX = 10_000;
 /** About what the quicker models of the vendors write. */
 const TOKENS_PER_SECOND_UNKNOWN = 100;
 /** No model writes faster; a quicker answer was lying ready, and says nothing about one that is still written. */
@@ -12,7 +11,7 @@ const HALVED_BY_TOKENS = 20_000;
 
 /** How fast models write one choice, by their completed answers, with the tokens that nobody sees. Long ones count for more. */
 export class Paces {
-  readonly #of = new BoundedMap<string, { tokens: number; ms: number }>(MODELS_MAX);
+  readonly #of = new BoundedMap<string, { tokens: number; ms: number }>();
 
   /** A choice came to its end, and the upstream has said how long it was. */
   completed(model: string, tokens: number, ms: number): void {

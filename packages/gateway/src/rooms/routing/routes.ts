@@ -1,12 +1,13 @@
 import { z } from "zod";
 import { AUTHS, CAPABILITIES, CHAT_LIMIT_FIELDS, DIALECTS } from "../../backends/contract.ts";
 import { wholeNumber } from "../../kernel/method.ts";
+import { MODEL_ID_LENGTH_MAX } from "../../kernel/request-row.ts";
 import { defineRoute } from "../../kernel/route.ts";
 import { shownUrl } from "../../kernel/shown-address.ts";
+import { recordOf } from "../../kernel/validate.ts";
 import type { Entry } from "./entry.ts";
 
 const BODY_BYTES_MAX = 1024 * 1024;
-const MODEL_ID_LENGTH_MAX = 256;
 const MODEL_ID = z.string().trim().min(1).max(MODEL_ID_LENGTH_MAX);
 
 /** Of a body that is not an object at all. */
@@ -31,7 +32,7 @@ const HeaderName = z
       !/^(host|connection|content-(length|type|encoding)|accept-encoding|transfer-encoding)$/i.test(name),
     "the gateway sets this header itself",
   );
-const isSmall = (members: object) => Object.keys(members).length <= FIELDS_MAX;
+const few = <Value extends z.ZodType>(name: z.ZodString, value: Value) => recordOf(FIELDS_MAX, name, value);
 
 /** How a server is spoken to; null: as it was seen, or is usual. */
 const Settings = {
@@ -43,30 +44,22 @@ const Settings = {
   auth: z.enum(AUTHS).nullish().describe("How the key is sent"),
   limit_field: z.enum(CHAT_LIMIT_FIELDS).nullish().describe("The field that limits a chat's answer"),
   id_prefix: z.string().max(64).nullish().describe("What its server wants before every model id"),
-  headers: z
-    .record(
-      HeaderName,
-      z
-        .string()
-        .max(4_096)
-        .regex(/^[^\r\n\0]*$/, "must be on one line"),
-    )
-    .refine(isSmall, `at most ${FIELDS_MAX} headers`)
+  headers: few(
+    HeaderName,
+    z
+      .string()
+      .max(4_096)
+      .regex(/^[^\r\n\0]*$/, "must be on one line"),
+  )
     .nullish()
     .describe("Sent with every request; never shown again"),
-  set: z
-    .record(FieldName, z.unknown())
-    .refine(isSmall, `at most ${FIELDS_MAX} fields`)
-    .nullish()
-    .describe("Fields of every request's body that are set"),
+  set: few(FieldName, z.unknown()).nullish().describe("Fields of every request's body that are set"),
   drop: z.array(FieldName).max(FIELDS_MAX).nullish().describe("Fields that are taken out of it"),
   believe_cost: z
     .boolean()
     .nullish()
     .describe("Charge what it reports as its own cost (`usage.cost`, as OpenRouter does), not by the token"),
-  tool_prices: z
-    .record(FieldName, z.number().min(0).max(1_000))
-    .refine(isSmall, `at most ${FIELDS_MAX} tools`)
+  tool_prices: few(FieldName, z.number().min(0).max(1_000))
     .nullish()
     .describe("Dollars for a call of each of the vendor's own tools; others are refused to those who pay"),
   shared_files: z
@@ -103,7 +96,7 @@ export const Registration = z.object(
       .max(10_000)
       .optional()
       .describe("Calls that it takes at once, e.g. the slots of llama.cpp; more wait in a bounded queue"),
-    workflow: z.record(z.string(), z.unknown()).nullish().describe("Legacy; read by no backend"),
+    workflow: z.looseObject({}).nullish().describe("Legacy; read by no backend"),
   },
   NOT_AN_OBJECT,
 );

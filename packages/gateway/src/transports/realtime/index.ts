@@ -6,10 +6,10 @@ import { TooManyKeys } from "../../kernel/failed-tries.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import { isObject } from "../../kernel/json.ts";
 import type { RequestRecord } from "../../kernel/request-record.ts";
+import { MODEL_ID_LENGTH_MAX } from "../../kernel/request-row.ts";
 import type { Gate } from "../rest/runner.ts";
 import type { SocketTransport } from "../server.ts";
 
-const MODEL_LENGTH_MAX = 256;
 const TEXT_TYPE = "text/plain; charset=utf-8";
 /** How browsers send a key, since they cannot set headers. */
 const KEY_PROTOCOL = "openai-insecure-api-key.";
@@ -20,19 +20,13 @@ const NORMAL = 1000;
 const POLICY_VIOLATION = 1008;
 
 /** What clients may send. What a session costs is counted by these, so others do not pass. */
-const CLIENT_EVENTS: ReadonlySet<unknown> = new Set([
-  "session.update",
-  "input_audio_buffer.append",
-  "input_audio_buffer.commit",
-  "input_audio_buffer.clear",
-  "output_audio_buffer.clear",
-  "conversation.item.create",
-  "conversation.item.retrieve",
-  "conversation.item.truncate",
-  "conversation.item.delete",
-  "response.create",
-  "response.cancel",
-]);
+const CLIENT_EVENTS: ReadonlySet<unknown> = new Set(
+  (
+    "session.update input_audio_buffer.append input_audio_buffer.commit input_audio_buffer.clear " +
+    "output_audio_buffer.clear conversation.item.create conversation.item.retrieve " +
+    "conversation.item.truncate conversation.item.delete response.create response.cancel"
+  ).split(" "),
+);
 
 type Event = Record<string, unknown>;
 interface End {
@@ -124,7 +118,7 @@ export class RealtimeSocket implements SocketTransport<Carried> {
       const secret = bearerOf(request) ?? keyOffered(request);
       await gate.keyHolder(secret, { request, record, caller: { ip } });
       const model = query.get("model") ?? "";
-      if (model === "" || model.length > MODEL_LENGTH_MAX)
+      if (model === "" || model.length > MODEL_ID_LENGTH_MAX)
         throw new ServiceError("missing_fields", "`model` is required in the query: /v1/realtime?model=…");
       const refusal = handshakeRefusal(request, requestId);
       if (refusal) {

@@ -26,7 +26,6 @@ export const DEFAULT_DEADLINES: Deadlines = {
 
 /** In progress at once, of all accounts; each has an upstream connection. */
 const CALLS_MAX = 10_000;
-const CHANGED_MAX = 10_000;
 /** Longer than a request can wait for a backend with a free place. */
 const CHANGED_KEPT_MS = 10 * 60_000;
 const TICK_MS_MAX = 1_000;
@@ -179,7 +178,7 @@ export class CallWatch {
   #emptied: (() => void) | null = null;
   readonly #purse = new Purse(CALLS_MAX);
   /** Keys, users and groups whose rights changed lately, and when: a call that was let in before may begin after. */
-  readonly #changed = new BoundedMap<string, number>(CHANGED_MAX);
+  readonly #changed = new BoundedMap<string, number>();
 
   constructor(readonly options: CallWatchOptions) {
     const { clock, deadlines } = options;

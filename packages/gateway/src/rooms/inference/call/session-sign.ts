@@ -2,17 +2,10 @@ import { isObject } from "../../../kernel/json.ts";
 import type { Payload } from "../request/payload.ts";
 
 /** How agents and front ends name their sessions, the strongest first. */
-const HEADERS = [
-  "x-claude-code-session-id",
-  "session-id",
-  "session_id",
-  "x-session-affinity",
-  "x-session-id",
-  "x-conversation-id",
-  "x-kilocode-taskid",
-  "x-openwebui-chat-id",
-  "x-interaction-id",
-] as const;
+const HEADERS = (
+  "x-claude-code-session-id session-id session_id x-session-affinity x-session-id x-conversation-id " +
+  "x-kilocode-taskid x-openwebui-chat-id x-interaction-id"
+).split(" ");
 const SIGN_CHARS_MAX = 256;
 
 /** The session that a client's headers name; null when they name none. */

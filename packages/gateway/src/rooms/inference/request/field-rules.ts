@@ -5,32 +5,18 @@ import { estimatePromptTokens } from "../../metering/index.ts";
 
 /** What field names mean: which decide the cost, which have one spelling, which are ours, what `extra` may set. */
 
-/** Fields that limit the output, under every name that servers use. */
-const LIMIT_FIELDS = [
-  "max_tokens",
-  "max_completion_tokens",
-  "max_output_tokens",
-  "max_new_tokens",
-  "max_gen_len",
-  "max_length",
-  "max_tokens_to_sample",
-  "num_predict",
-  "n_predict",
-  "maxOutputTokens",
-  "maxTokens",
-  // A server that ignores case reads these as the two above; being lower case, they pass the check for other spellings.
-  "maxoutputtokens",
-  "maxtokens",
-] as const;
+/**
+ * Fields that limit the output, under every name that servers use. The last two are how a server that ignores case
+ * reads two of the others; being lower case, they pass the check for other spellings.
+ */
+const LIMIT_FIELDS = (
+  "max_tokens max_completion_tokens max_output_tokens max_new_tokens max_gen_len max_length " +
+  "max_tokens_to_sample num_predict n_predict maxOutputTokens maxTokens maxoutputtokens maxtokens"
+).split(" ");
 
-const COUNT_FIELDS = [
-  "n",
-  "best_of",
-  "num_return_sequences",
-  "candidate_count",
-  "candidateCount",
-  "candidatecount",
-] as const;
+const COUNT_FIELDS = "n best_of num_return_sequences candidate_count candidateCount candidatecount".split(
+  " ",
+);
 
 /** Text that is charged as output as far as the answer differs from it. */
 const PREDICTION = "prediction";
@@ -117,32 +103,19 @@ export class SpendFields {
 
 /** Fields that are the gateway's own; no upstream sees them. */
 const OWN_FIELDS: readonly string[] = ["conversation_id", "memory", "extra", "provider"];
-const PROTECTED: ReadonlySet<string> = new Set([
-  "model",
-  "messages",
-  "stream",
-  "temperature",
-  "max_tokens",
-  "options",
-]);
+const PROTECTED: ReadonlySet<string> = new Set(
+  "model messages stream temperature max_tokens options".split(" "),
+);
 /** What a request for vectors, or for a text that goes on from a prompt, is about and charged for. */
 const SUBJECTS: ReadonlySet<string> = new Set(["input", "prompt"]);
 /** Lists of models that OpenRouter and LiteLLM may take instead of `model`: at another price, by other rights. */
-const OTHER_MODELS: ReadonlySet<string> = new Set([
-  "models",
-  "fallbacks",
-  "context_window_fallbacks",
-  "content_policy_fallbacks",
-]);
+const OTHER_MODELS: ReadonlySet<string> = new Set(
+  "models fallbacks context_window_fallbacks content_policy_fallbacks".split(" "),
+);
 /** Where some servers look for settings besides the top level: they may obey what stands there instead. */
-const INNER_SETTINGS: ReadonlySet<string> = new Set([
-  "extra_body",
-  "generation_config",
-  "generationConfig",
-  "generationconfig",
-  "parameters",
-  "sampling_params",
-]);
+const INNER_SETTINGS: ReadonlySet<string> = new Set(
+  "extra_body generation_config generationConfig generationconfig parameters sampling_params".split(" "),
+);
 /** Settings under which vendors ask more than a model's price: only these words pass. */
 const TIERS = ["auto", "default", "standard", "standard_only", "flex"];
 const PLAIN_WORDS: ReadonlyMap<string, readonly string[]> = new Map([

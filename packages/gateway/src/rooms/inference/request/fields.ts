@@ -1,10 +1,10 @@
 import { fail } from "../../../kernel/errors.ts";
 import { isObject } from "../../../kernel/json.ts";
+import { MODEL_ID_LENGTH_MAX } from "../../../kernel/request-row.ts";
 import { estimateTokens } from "../../metering/index.ts";
 import type { SpendFields } from "./field-rules.ts";
 import type { NativeRequest, Payload } from "./payload.ts";
 
-const MODEL_LENGTH_MAX = 256;
 const TEXT_LENGTH_MAX = 256;
 
 /** What the gateway itself needs of a chat request; the rest is the upstream's. */
@@ -56,10 +56,10 @@ function modelOf(payload: Payload): string {
   const model = payload.value("model");
   if (typeof model !== "string" || model === "")
     return refuse("model", "is required: a model id from GET /v1/models");
-  if (model.length > MODEL_LENGTH_MAX)
+  if (model.length > MODEL_ID_LENGTH_MAX)
     return refuse(
       "model",
-      `is too long: at most ${MODEL_LENGTH_MAX} characters, a model id from GET /v1/models`,
+      `is too long: at most ${MODEL_ID_LENGTH_MAX} characters, a model id from GET /v1/models`,
     );
   return model;
 }

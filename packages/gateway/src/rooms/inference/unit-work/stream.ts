@@ -2,90 +2,58 @@ import type { ReplySource, ReplyWriter } from "@model-gateway/wire/http";
 import { type Answer, BackendError } from "../../../backends/contract.ts";
 import { toServiceError } from "../../../kernel/errors.ts";
 import { isObject } from "../../../kernel/json.ts";
-import { withoutEscapedLetters } from "../../../kernel/json-scan.ts";
 import { hideSecrets, hideSecretsIn } from "../../../kernel/secrets.ts";
 import { CLIENT_LEFT } from "../call/deadlines.ts";
 import type { CallEnd } from "../call/owed.ts";
 import type { UpstreamCall } from "../call/upstream-call.ts";
 import { usageOfEvents } from "../call/usage-tail.ts";
+import { EventLines, type EventReader, textOfBytes, type Verdict } from "../stream/event-lines.ts";
 import { Relay, type StreamReader } from "../stream/relay.ts";
 
 /** The usage stands in the last event, after what may be a large image. */
 const TAIL_BYTES = 16 * 1024;
 
 /** A line of an event that is longer is an image or a sound, and not what went wrong. */
-const ERROR_LINE_BYTES_MAX = 16 * 1024;
-const LINE_END = 10;
+const ERROR_LINE_BYTES_MAX = 8 * 1024;
 const NOTHING: Buffer = Buffer.alloc(0);
 
-const mentionsError = (bytes: Buffer): boolean =>
-  bytes.includes("error") ||
-  (bytes.includes("\\u") && withoutEscapedLetters(bytes.toString("latin1")).includes("error"));
-
-/** Passes on the lines of an event stream, without the upstream's key where they tell of an error. */
-class ErrorFilter {
+/** Passes on an event stream, without the upstream's key where it tells of something. */
+class WorkEvents implements EventReader {
   failure: string | null = null;
   hasContent = false;
-  /** The beginning of a line, while it is not known to be too long to tell of an error. */
-  #line = NOTHING;
-  #isLong = false;
-  #isError = false;
 
-  pass(piece: Uint8Array): Buffer {
-    const bytes = Buffer.concat([this.#line, piece]);
-    const end = bytes.lastIndexOf(LINE_END) + 1;
-    const rest = bytes.subarray(end);
-    const passed = this.#lines(bytes.subarray(0, end));
-    if (end > 0) this.#isLong = false;
-    this.#isLong ||= rest.length > ERROR_LINE_BYTES_MAX;
-    this.hasContent ||= this.#isLong;
-    this.#line = this.#isLong ? NOTHING : Buffer.from(rest);
-    return this.#isLong ? Buffer.concat([passed, rest]) : passed;
-  }
-
-  /** What is left when the stream ends in the middle of a line. */
-  end(): Buffer {
-    return this.#lines(this.#line);
-  }
-
-  #lines(bytes: Buffer): Buffer {
-    if (!this.#isError && !mentionsError(bytes)) {
-      this.hasContent ||= bytes.includes("data:");
-      return bytes;
-    }
-    let start = 0;
-    const passed: Buffer[] = [];
-    while (start < bytes.length) {
-      const end = bytes.indexOf(LINE_END, start) + 1 || bytes.length;
-      passed.push(this.#whole(bytes.subarray(start, end)));
-      start = end;
-    }
-    return Buffer.concat(passed);
-  }
-
-  #whole(line: Buffer): Buffer {
-    if (line.length <= 2) this.#isError = false;
-    if (line.length > ERROR_LINE_BYTES_MAX || this.#isLong) {
-      this.#isLong = false;
-      this.hasContent = true;
-      return line;
-    }
-    this.#isError ||= mentionsError(line);
-    return this.#isError ? Buffer.from(this.#withoutSecrets(line.toString())) : line;
+  line(bytes: Uint8Array, _: string, from: number, end: number): Verdict {
+    if (end - from <= ERROR_LINE_BYTES_MAX) return this.#told(textOfBytes(bytes, "utf8", from, end));
+    this.hasContent = true;
+    return "keep";
   }
 
   /** The words of an error are texts of a JSON value, where they are escaped once more. */
-  #withoutSecrets(line: string): string {
-    const [, field = "", value = ""] = /^(data:\s*)?(.*?)\s*$/s.exec(line) ?? [];
-    try {
-      const told: unknown = hideSecretsIn(JSON.parse(value));
-      const failure = failureIn(told);
-      this.failure ??= failure;
-      this.hasContent ||= failure === null;
-      return `${field}${JSON.stringify(told)}\n`;
-    } catch {
-      return `${field}${hideSecrets(value)}\n`;
-    }
+  #told(data: string): Verdict {
+    const value = parsed(data);
+    const failure = failureIn(value);
+    const told = value === undefined ? hideSecrets(data) : JSON.stringify(hideSecretsIn(value));
+    const isSame = told === data || (value !== undefined && told === JSON.stringify(value));
+    this.failure ??= failure && hideSecrets(failure);
+    this.hasContent ||= failure === null;
+    return isSame ? "keep" : { replacement: `data: ${told}` };
+  }
+
+  /** Each line is read by itself. */
+  event(): "drop" {
+    return "drop";
+  }
+  unread(): void {
+    this.hasContent = true;
+  }
+  broke(): void {}
+}
+
+function parsed(data: string): unknown {
+  try {
+    return JSON.parse(data);
+  } catch {
+    return undefined;
   }
 }
 
@@ -105,25 +73,27 @@ class WorkPieces implements StreamReader {
   readonly atBoundary = false;
   textBytes = 0;
   #tail = NOTHING;
-  readonly #errors: ErrorFilter | null;
+  readonly #events: WorkEvents | null;
+  readonly #lines: EventLines | null;
 
   constructor(
     isEvents: boolean,
     readonly begun: () => void,
   ) {
-    this.#errors = isEvents ? new ErrorFilter() : null;
+    this.#events = isEvents ? new WorkEvents() : null;
+    this.#lines = this.#events && new EventLines(this.#events);
   }
 
-  feed(bytes: Uint8Array): Uint8Array {
+  feed(bytes: Uint8Array): Uint8Array | null {
     if (this.textBytes === 0) this.begun();
     this.textBytes += bytes.length;
-    if (!this.#errors) return bytes;
+    if (!this.#lines) return bytes;
     this.#tail = Buffer.concat([this.#tail, bytes]).subarray(-TAIL_BYTES);
-    return this.#errors.pass(bytes);
+    return this.#lines.feed(bytes);
   }
 
   flush(): Uint8Array | null {
-    return this.#errors?.end() ?? null;
+    return this.#lines?.flush() ?? null;
   }
 
   get complete(): boolean {
@@ -132,12 +102,12 @@ class WorkPieces implements StreamReader {
 
   /** What an event said went wrong, which the client was told; null: nothing. */
   get told(): string | null {
-    return this.#errors?.failure ?? null;
+    return this.#events?.failure ?? null;
   }
 
   end(isWhole: boolean): CallEnd {
-    const reported = this.#errors ? usageOfEvents(this.#tail.toString("latin1")) : null;
-    const hasContent = this.complete && (this.#errors?.hasContent ?? true);
+    const reported = this.#events ? usageOfEvents(this.#tail.toString("latin1")) : null;
+    const hasContent = this.complete && (this.#events?.hasContent ?? true);
     return { isWhole, reported, delivered: hasContent ? 1 : 0 };
   }
 }

@@ -15,29 +15,14 @@ import {
 import { ChatMessages } from "../chat-messages.ts";
 
 /** Options that mean the same under the same name in a chat. */
-const SAME_OPTIONS = [
-  "temperature",
-  "top_p",
-  "top_k",
-  "min_p",
-  "typical_p",
-  "seed",
-  "stop",
-  "repeat_penalty",
-  "presence_penalty",
-  "frequency_penalty",
-] as const;
+const SAME_OPTIONS =
+  "temperature top_p top_k min_p typical_p seed stop repeat_penalty presence_penalty frequency_penalty".split(
+    " ",
+  );
 /** How the server of the model is to run it; nothing to the answer. */
-const SERVER_OPTIONS: ReadonlySet<string> = new Set([
-  "num_ctx",
-  "num_batch",
-  "num_gpu",
-  "main_gpu",
-  "use_mmap",
-  "num_thread",
-  "num_keep",
-  "repeat_last_n",
-]);
+const SERVER_OPTIONS: ReadonlySet<string> = new Set(
+  "num_ctx num_batch num_gpu main_gpu use_mmap num_thread num_keep repeat_last_n".split(" "),
+);
 
 export interface ConvertedRequest {
   chat: ChatBody;

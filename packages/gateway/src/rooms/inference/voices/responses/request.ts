@@ -33,14 +33,7 @@ const SERVER_SIDE: Record<string, string> = {
   conversation: NO_STATE,
   prompt: "stored prompts are not kept here: send the text in `instructions` and `input`",
 };
-const PASSED = [
-  "temperature",
-  "top_p",
-  "user",
-  "prompt_cache_key",
-  "safety_identifier",
-  "service_tier",
-] as const;
+const PASSED = "temperature top_p user prompt_cache_key safety_identifier service_tier".split(" ");
 
 function requireNoServerState(value: (name: string) => unknown): void {
   for (const name in SERVER_SIDE) if (value(name) != null) invalid(name, SERVER_SIDE[name]!);
