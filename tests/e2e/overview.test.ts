@@ -1,12 +1,17 @@
 import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
+import { ADMIN_TOKEN } from "@model-gateway/testing/gateway.ts";
+import { completion, startUpstream } from "@model-gateway/testing/upstream.ts";
+import { systemClock } from "../../packages/gateway/src/kernel/clock.ts";
 import type { LocalServer } from "../../packages/gateway/src/rooms/system/index.ts";
 import { axeFindings, openSite, type Site, shot } from "./support/site.ts";
 
 let site: Site;
 let key: string;
 const localServers: LocalServer[] = [];
+let aheadMs = 0;
+const clock = { ...systemClock, now: () => systemClock.now() + aheadMs };
 beforeAll(async () => {
-  site = await openSite({ overrides: { localServers } });
+  site = await openSite({ overrides: { localServers, clock } });
   const port = Number(new URL(site.upstream.url).port);
   localServers.push(
     { id: "vllm", label: "vLLM", type: "vllm", kind: "external", port },
@@ -89,4 +94,30 @@ test("a conversation gets another title in place, and keeps it when the edit is 
   await page.getByRole("heading", { name: "Plans for May" }).waitFor();
   await shot(page, "conversation-title");
   expect(complaints).toEqual([]);
+});
+
+test("a backend from whose cache nothing is read any more is flagged", async () => {
+  const unlimited = { user_email: "operator@example.com", tier: "enterprise" };
+  await site.gateway.rpc("billing.plan.set", unlimited, ADMIN_TOKEN);
+  const vendor = startUpstream({ models: ["cached-1"] });
+  await site.addBackend({ name: "vendor", type: "external", url: vendor.url });
+  for (const { minutesAgo, cached_tokens } of [
+    { minutesAgo: 480, cached_tokens: 4_500 },
+    // What is lost is read once a minute.
+    { minutesAgo: -2, cached_tokens: 0 },
+  ]) {
+    aheadMs = -minutesAgo * 60_000;
+    const usage = { prompt_tokens: 5_000, completion_tokens: 1, prompt_tokens_details: { cached_tokens } };
+    vendor.answer((_, reply) => reply.json(completion("ok", { usage })));
+    for (const { status } of await Promise.all(Array.from({ length: 10 }, () => chat({ model: "cached-1" }))))
+      expect(status).toBe(200);
+    await site.gateway.app.rooms.usage.settled();
+  }
+  const { page, complaints } = await site.visitAs("operator");
+  await page.getByText("Cached prompts: 0%, was 90%").waitFor();
+  await page.goto(`${site.gateway.url}/models`);
+  await page.getByRole("row", { name: /vendor.*Cached prompts: 0%, was 90%/ }).waitFor();
+  await shot(page, "lost-cache");
+  expect(complaints).toEqual([]);
+  vendor.stop();
 });

@@ -311,13 +311,6 @@ export interface RefusedKey {
   untilMs: number;
 }
 
-export interface BackendKeys {
-  refused(): RefusedKey[];
-  /** What another process was refused. */
-  setAside(refused: readonly RefusedKey[]): void;
-  onRefused: (() => void) | null;
-}
-
 /** Fails with BackendErrors, or with the reason of the call's signal. */
 export interface Backend {
   readonly config: BackendConfig;
@@ -327,7 +320,12 @@ export interface Backend {
   native?: ReadonlyMap<DialectName, NativeDialect>;
   /** As its kind declares them for this server. Absent: `max_tokens`. */
   limitFields?: LimitFields;
-  readonly keys?: BackendKeys;
+  readonly keys?: {
+    refused(): RefusedKey[];
+    /** What another process was refused. */
+    setAside(refused: readonly RefusedKey[]): void;
+    onRefused: (() => void) | null;
+  };
   /** The limit that it sets on a chat that names none; absent: none. */
   usualOutputTokens?(model: string): number;
   /** Resolves with a 2xx embeddings answer; honours `encoding_format`. */
