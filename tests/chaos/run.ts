@@ -52,7 +52,7 @@ const SAY_EVERY_MS = 10_000;
 /** Load and faults until the time is up or the faults are used up; then everything is healed and looked at. */
 export async function runChaos(options: ChaosOptions): Promise<ChaosReport> {
   const { seed, temper, lanes, keep, say } = options;
-  const dir = mkdtempSync(join(keep ? "." : tmpdir(), "gateway-chaos-records-"));
+  const dir = mkdtempSync(join(keep ? process.cwd() : tmpdir(), "gateway-chaos-records-"));
   const world = await World.open({ ...options, dir });
   const records = new Recorder<ClientRecord>(join(dir, FILES.clients));
   const faultRecords = new Recorder<FaultRecord>(join(dir, FILES.faults));

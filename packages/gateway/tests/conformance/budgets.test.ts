@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
+import { inOneProcess } from "@model-gateway/testing/deployment.ts";
 import { until } from "@model-gateway/testing/until.ts";
 import fc from "fast-check";
 import { Purse } from "../../src/kernel/bounded.ts";
@@ -104,37 +105,41 @@ test("a small body does not inflate to a large one", async () => {
   await answer.text();
 });
 
-test("answers that are not read count: who reads none gets no more of them, until they are dropped", async () => {
-  const vector = Buffer.alloc(24 * 1024 * 1024, "A");
-  const ends = ['{"data":[{"index":0,"embedding":"', '"}],"usage":{"prompt_tokens":1,"total_tokens":1}}'];
-  const list = Buffer.concat([Buffer.from(ends[0]!), vector, Buffer.from(ends[1]!)]);
-  bench.upstream.answer(async (_, reply) => {
-    reply.head(200, { "content-type": "application/json", "content-length": String(list.length) });
-    await reply.raw(list);
-  });
-  const body = JSON.stringify({ model: "m", input: "a", encoding_format: "base64" });
-  const head = `POST /v1/embeddings HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${bench.key}\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n`;
-  const unread: Socket[] = [];
-  /** The status of an answer of which nothing else is read. */
-  const ask = async () => {
-    const socket = connect(Number(new URL(bench.url).port), "127.0.0.1").on("error", () => {});
-    unread.push(socket);
-    socket.write(head + body);
-    const [first] = (await once(socket, "data")) as [Buffer];
-    socket.pause();
-    return Number(first.toString("latin1", 9, 12));
-  };
-  const statuses: number[] = [];
-  while (statuses.at(-1) !== 429 && statuses.length < 14) statuses.push(await ask());
-  expect(statuses.slice(0, 5)).toEqual([200, 200, 200, 200, 200]);
-  expect(statuses.at(-1)).toBe(429);
-  for (const socket of unread) socket.destroy();
-  await until("it is served again", async () => {
-    const answer = await bench.post("/v1/embeddings", body);
-    await answer.arrayBuffer();
-    return answer.status === 200;
-  });
-});
+// Each process has memory of its own.
+inOneProcess(
+  "answers that are not read count: who reads none gets no more of them, until they are dropped",
+  async () => {
+    const vector = Buffer.alloc(24 * 1024 * 1024, "A");
+    const ends = ['{"data":[{"index":0,"embedding":"', '"}],"usage":{"prompt_tokens":1,"total_tokens":1}}'];
+    const list = Buffer.concat([Buffer.from(ends[0]!), vector, Buffer.from(ends[1]!)]);
+    bench.upstream.answer(async (_, reply) => {
+      reply.head(200, { "content-type": "application/json", "content-length": String(list.length) });
+      await reply.raw(list);
+    });
+    const body = JSON.stringify({ model: "m", input: "a", encoding_format: "base64" });
+    const head = `POST /v1/embeddings HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${bench.key}\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n`;
+    const unread: Socket[] = [];
+    /** The status of an answer of which nothing else is read. */
+    const ask = async () => {
+      const socket = connect(Number(new URL(bench.url).port), "127.0.0.1").on("error", () => {});
+      unread.push(socket);
+      socket.write(head + body);
+      const [first] = (await once(socket, "data")) as [Buffer];
+      socket.pause();
+      return Number(first.toString("latin1", 9, 12));
+    };
+    const statuses: number[] = [];
+    while (statuses.at(-1) !== 429 && statuses.length < 14) statuses.push(await ask());
+    expect(statuses.slice(0, 5)).toEqual([200, 200, 200, 200, 200]);
+    expect(statuses.at(-1)).toBe(429);
+    for (const socket of unread) socket.destroy();
+    await until("it is served again", async () => {
+      const answer = await bench.post("/v1/embeddings", body);
+      await answer.arrayBuffer();
+      return answer.status === 200;
+    });
+  },
+);
 
 test("every answer says what it is and nothing else; documents are the same each time", async () => {
   for (const path of ["/v1/models", "/api/openapi.json", "/api/openrpc.json", "/nowhere", "/"]) {

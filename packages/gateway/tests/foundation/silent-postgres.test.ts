@@ -44,10 +44,11 @@ describe.if(process.env.TEST_POSTGRES_URL !== undefined)("a Postgres that does n
 
       line.set("pass");
       await until("the key is known again", async () => (await chat(unknown)).status === 200);
-      await until("the journal is drained", async () => {
+      const isDrained = async () => {
         const ready = await fetch(`${gateway.url}/readyz`);
         return ((await ready.json()) as { usage_journal: { rows: number } }).usage_journal.rows === 0;
-      });
+      };
+      await until("the journal is drained", () => everywhere(isDrained));
       const db = await PostgresDatabase.open(options.databaseUrl!);
       const counted = await db.get<{ n: number }>("SELECT COUNT(*) AS n FROM usage_records");
       await db.close();

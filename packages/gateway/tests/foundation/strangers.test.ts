@@ -2,6 +2,7 @@
 import { afterEach, expect, test } from "bun:test";
 import net from "node:net";
 import { ManualClock } from "@model-gateway/testing/clock.ts";
+import { everywhere } from "@model-gateway/testing/deployment.ts";
 import { bootGateway, type TestGateway } from "@model-gateway/testing/gateway.ts";
 import { until } from "@model-gateway/testing/until.ts";
 import { networkOf } from "@model-gateway/wire/server";
@@ -88,6 +89,8 @@ test("many addresses together have half of the connections, and those who are si
 test("an event stream of someone unknown ends when nobody opens its session for a minute", async () => {
   const clock = new ManualClock();
   gateway = await bootGateway({ overrides: { clock } });
+  // Then each process knows what the others know.
+  clock.advance(1_000);
   const token = await gateway.signIn("ada");
   const idle = await hold(STREAM);
   const mine = await hold(
@@ -138,7 +141,14 @@ test("x-session-id pushes into channels of the same user only", async () => {
   await until("all are subscribed", () =>
     [signedIn, opened, nobodys].every(({ received }) => received.includes(": subscribed")),
   );
+  const first: string[] = [];
+  await everywhere(async () => {
+    first.push(`first-${first.length}`);
+    return (await call("nobodys", null, first.at(-1)!)).ok;
+  });
+  await until("each knows what the others know", () => first.every((id) => nobodys.received.includes(id)));
   await call("opened", ada, "from-ada");
+  await until("it is Ada's", () => opened.received.includes("from-ada"));
   for (const session of ["signed-in", "opened"]) {
     await call(session, eve, "from-eve");
     await call(session, null, "from-nobody");
@@ -146,8 +156,10 @@ test("x-session-id pushes into channels of the same user only", async () => {
   }
   await call("nobodys", null, "from-nobody");
   await until("nobody's channel hears nobody", () => nobodys.received.includes("from-nobody"));
+  await until("Ada's hear Ada", () =>
+    [signedIn, opened].every(({ received }) => received.includes("again-from-ada")),
+  );
   for (const { received } of [signedIn, opened]) {
-    expect(received).toContain("again-from-ada");
     expect(received).not.toContain("from-eve");
     expect(received).not.toContain("from-nobody");
   }

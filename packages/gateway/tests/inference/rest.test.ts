@@ -396,7 +396,7 @@ describe("models and health", () => {
   test("requests are counted", async () => {
     const before = (await bench.rpc("system.status")).requests_total;
     await bench.chat({});
-    await until("it is", async () => (await bench.rpc("system.status")).requests_total === before + 1);
+    await until("it is", async () => (await bench.rpc("system.status")).requests_total > before);
   });
 });
 
