@@ -159,6 +159,8 @@ onEachEngine("the MCP server", (engine) => {
     const { text } = await client.call("browser_navigate", { url: `${site.url}/ledger` });
     expect(text).toMatch(/No\. 8[\s\S]*\d+ more not shown, see browser_snapshot/);
     expect(text.length).toBeLessThan(2_000);
+    const found = await client.call("browser_snapshot", { find: "Pay 1777" });
+    expect(found.text).toContain('cell "1777 EUR"');
   });
 
   test("no result exceeds the budget", async () => {

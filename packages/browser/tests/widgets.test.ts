@@ -92,6 +92,12 @@ const rating = `<title>Rating</title><style>input { position: absolute; width: 1
     )
     .join("")}</p>`;
 
+/** As Monaco with a textarea, as wide as its caret: what is typed it indents, what is pasted it takes as it is. */
+const keyboard = `<title>Keyboard</title><textarea id="k" style="width:1px;height:18px;border:0;padding:0"></textarea><pre id="code"></pre><script>
+  k.oninput = () => { code.append(k.value.replaceAll('\\n', '\\n    ')); k.value = '' }
+  k.onpaste = (e) => { e.preventDefault(); code.append(e.clipboardData.getData('text/plain')) }
+</script>`;
+
 const zone = `<title>Zone</title><input id="own" type="file" hidden><div id="clicks" style="height:50px">Choose</div>
   <div id="drops" style="height:50px" ondragover="event.preventDefault()" ondrop="event.preventDefault(); names.textContent = [...event.dataTransfer.files].map((f) => f.name)">Drop</div>
   <p id="names"></p><script>
@@ -153,6 +159,7 @@ onEachEngine("widgets", (engine) => {
       "/dndkit": dndkit,
       "/editcontext": editContext,
       "/editor": editor,
+      "/keyboard": keyboard,
       "/otp": otp,
       "/rating": rating,
       "/zone": zone,
@@ -220,6 +227,12 @@ onEachEngine("widgets", (engine) => {
     expect(await tool.evaluate("lines")).toEqual(["one"]);
     await done("/type", { target: "#frame", text: " more", append: true });
     expect(await tool.evaluate("lines")).toEqual(["one more"]);
+  });
+
+  test("an editor that reads the keyboard with a field of its own is given the text as it is", async () => {
+    await open("/keyboard");
+    await done("/type", { target: "#k", text: "f() {\n  g()\n}" });
+    expect(await tool.evaluate("code.textContent")).toBe("f() {\n  g()\n}");
   });
 
   test("a code is typed into boxes that pass the focus on, that do not, and that take it at once", async () => {

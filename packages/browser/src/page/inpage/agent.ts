@@ -120,7 +120,7 @@ function createAgent(
   const describer = made.createDescriber({ dom, roles, names, affordances, covers, refFor, noticeSilent });
   const tree = made.createTree({ dom, generated, describer, covers, refFor, noticeHost: hosts.notice });
   const distiller = made.createDistiller({ isInteractive: affordances.isInteractive, noticeSilent });
-  const prune = made.createPrune();
+  const prune = made.createPrune(dom);
   const renderer = made.createRender(refFor, made.createYaml());
   const locator = made.createLocate({ dom, roles, names, hit });
   const frame = made.nextFrame;
@@ -200,6 +200,7 @@ function createAgent(
           childrenMax: Math.ceil(shownCharsMax / shortestLine),
           isTarget: request.target !== null,
           looks: request.boxes,
+          ways: request.find === null ? null : prune.waysTo(root, request.find),
         });
         distiller.distill(top, request.depthMax);
         return top;

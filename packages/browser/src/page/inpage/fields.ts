@@ -284,7 +284,9 @@ export function createFields({ dom, roles, hit, act, brief, watch }: FieldTools)
     const field = element && fieldOf(element);
     if (!field) return { isSingleBox: false, isEditor: false, isPlain: false, isSecret: false, before: null };
     const isSingleBox = field instanceof HTMLInputElement && field.maxLength === 1;
-    const isEditor = !isTextField(field) || field !== element;
+    // The field that an editor reads the keyboard with is as wide as its caret.
+    const isKeyboard = field instanceof HTMLTextAreaElement && field.getBoundingClientRect().width < 4;
+    const isEditor = !isTextField(field) || field !== element || isKeyboard;
     return {
       isSingleBox,
       isEditor,

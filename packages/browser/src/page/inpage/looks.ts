@@ -80,7 +80,14 @@ export function createLooks({ tree, distiller }: { tree: Tree; distiller: Distil
 
   function walk(root: Element, charsMax: number): AriaNode {
     const childrenMax = Math.ceil(charsMax / shortestLine);
-    const top = tree.build(root, { offset: 0, charsMax, childrenMax, isTarget: false, looks: false });
+    const top = tree.build(root, {
+      offset: 0,
+      charsMax,
+      childrenMax,
+      isTarget: false,
+      looks: false,
+      ways: null,
+    });
     distiller.distill(top, 0);
     return top;
   }

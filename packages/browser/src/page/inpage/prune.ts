@@ -1,9 +1,54 @@
 /** Takes everything out of an aria tree but the branches that hold a text. */
 import type { AriaNode } from "./describe.ts";
+import type { Dom } from "./dom.ts";
 
-export function createPrune() {
+/** The elements on the way to a hit, and whether an element is one, with all that is in it. */
+export type Ways = Map<Element, boolean>;
+
+export function createPrune(dom: Dom) {
   /** How much more of a page is looked at for a search than would be shown. */
   const widening = 20;
+  /** A larger page is first searched by its texts, so that only what holds a hit is described. */
+  const elementsMax = 1_500;
+  const hitsMax = 200;
+  const depthMax = 200;
+  const flat = (text: string | null | undefined) => (text ?? "").replace(/\s+/g, " ").toLowerCase();
+
+  /** Null for a page that is small enough to be described whole. */
+  function waysTo(root: Element, text: string): Ways | null {
+    if (root.getElementsByTagName("*").length < elementsMax) return null;
+    const wanted = flat(text).trim();
+    const ways: Ways = new Map();
+    let hits = 0;
+    const lead = (to: Element, isHit: boolean) => {
+      for (let at = dom.parentOf(to); at && !ways.has(at); at = dom.parentOf(at)) ways.set(at, false);
+      if (!ways.get(to)) ways.set(to, isHit);
+    };
+    const hit = (element: Element) => {
+      if (hits++ < hitsMax) lead(element.closest("tr, [role=row]") ?? element, true);
+    };
+    const search = (node: Element | ShadowRoot, depth: number): boolean => {
+      if (hits > hitsMax || !flat(node.textContent).includes(wanted)) return false;
+      let isBelow = false;
+      if (depth < depthMax) for (const child of node.children) isBelow = search(child, depth + 1) || isBelow;
+      if (!isBelow && node instanceof Element) hit(node);
+      const control = node instanceof HTMLLabelElement ? node.control : null;
+      if (control) hit(control);
+      return true;
+    };
+    search(root, 0);
+    for (const shadow of dom.shadowRoots) if (root.contains(shadow.host)) search(shadow, 0);
+    const read = Element.prototype.getAttribute;
+    for (const element of root.querySelectorAll(
+      "[aria-label], [placeholder], [alt], [title], input, textarea",
+    )) {
+      const words = ["aria-label", "placeholder", "alt", "title"].map((name) => read.call(element, name));
+      if (flat([...words, (element as HTMLInputElement).value].join(" ")).includes(wanted)) hit(element);
+    }
+    // What a frame holds is not known here.
+    for (const frame of root.querySelectorAll("iframe, frame, object, embed")) lead(frame, false);
+    return ways;
+  }
 
   function keepMatching(top: AriaNode, text: string): void {
     const wanted = text.trim().toLowerCase();
@@ -33,5 +78,5 @@ export function createPrune() {
     top.unseen = undefined;
   }
 
-  return { keepMatching, widening };
+  return { keepMatching, waysTo, widening };
 }

@@ -3,6 +3,7 @@ import type { Covers } from "./covers.ts";
 import type { AriaNode, Describer } from "./describe.ts";
 import type { Dom } from "./dom.ts";
 import type { Generated } from "./generated.ts";
+import type { Ways } from "./prune.ts";
 
 export interface TreeOptions {
   /** First child of the root to look at. */
@@ -14,6 +15,8 @@ export interface TreeOptions {
   isTarget: boolean;
   /** What tells by its shape or colour alone is shown too. */
   looks: boolean;
+  /** Where a text was searched for: nothing else is looked at. */
+  ways: Ways | null;
 }
 
 export interface TreeTools {
@@ -48,6 +51,8 @@ export function createTree({ dom, generated, describer, covers, refFor, noticeHo
     depth: number;
     /** How far the lines will be indented; most plain wrappers are left out again and do not count. */
     level: number;
+    /** All of it is looked at, and not only the way to something. */
+    isWhole: boolean;
   }
 
   /** About how many characters the node's own line and properties will take. */
@@ -85,6 +90,8 @@ export function createTree({ dom, generated, describer, covers, refFor, noticeHo
       if (node.nodeType === Node.TEXT_NODE) return visitText(into, node as Text, walk);
       if (!(node instanceof Element) || visited.has(node)) return 0;
       visited.add(node);
+      if (!walk.isWhole && !options.ways?.has(node)) return 0;
+      const isWhole = walk.isWhole || options.ways?.get(node) === true;
       const tag = dom.tagOf(node);
       if (tag === "STYLE" || tag === "SCRIPT" || tag === "TEMPLATE" || tag === "NOSCRIPT") return 0;
       if (dom.isUnrendered(node)) return hiddenCost;
@@ -103,10 +110,11 @@ export function createTree({ dom, generated, describer, covers, refFor, noticeHo
       const level = own && own.role !== "generic" ? walk.level + 1 : walk.level;
       const { depth } = walk;
       const left = walk.left - cost;
-      return cost + descend(own ?? into, node, { left, visible: isVisible, inert, depth, level });
+      return cost + descend(own ?? into, node, { left, visible: isVisible, inert, depth, level, isWhole });
     }
 
-    function visitText(into: AriaNode, text: Text, { visible }: Walk): number {
+    function visitText(into: AriaNode, text: Text, { visible, isWhole }: Walk): number {
+      if (!isWhole) return 0;
       const isValue = text.parentNode instanceof HTMLTextAreaElement;
       if (visible && text.data && !isValue && !dom.isTextLeftOut(text))
         into.children.push({ index: into.at, node: generated.shownText(text) });
@@ -154,6 +162,7 @@ export function createTree({ dom, generated, describer, covers, refFor, noticeHo
           inert: walk.inert,
           depth: walk.depth + 1,
           level: walk.level,
+          isWhole: walk.isWhole,
         });
       }
       push(generated.cssText(element, "::after"));
@@ -169,7 +178,8 @@ export function createTree({ dom, generated, describer, covers, refFor, noticeHo
     }
 
     const inert = root.closest("[inert]") !== null;
-    visit(top, root, { left: options.charsMax, visible: true, inert, depth: 0, level: 0 });
+    const isWhole = options.ways === null;
+    visit(top, root, { left: options.charsMax, visible: true, inert, depth: 0, level: 0, isWhole });
     return { top, isComplete };
   }
 
