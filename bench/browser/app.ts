@@ -98,7 +98,7 @@ export const appTasks: AppTask[] = [
     name: "late search",
     path: "search",
     steps: [
-      { on: '"Search"', type: "pot no. 28", see: "2 products" },
+      { on: '"Search"', type: "pot no. 28", see: "3 products" },
       { on: 'button "Buy Pot no. 283"', see: "Bought Pot no. 283" },
     ],
   },

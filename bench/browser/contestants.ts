@@ -8,6 +8,23 @@ export const installDir = join(root, ".cache/bench-browser");
 
 export const packages = ["@playwright/mcp@0.0.83", "chrome-devtools-mcp@1.11.0", "agent-browser@0.41.0"];
 
+/** What the tasks on an application ask for beside clicks and typing; several replies where it takes several calls. */
+export interface Deeds {
+  hover(client: McpClient, ref: string): Promise<ToolReply>;
+  drag(client: McpClient, ref: string, to: string): Promise<ToolReply>;
+  select(client: McpClient, ref: string, option: string): Promise<ToolReply>;
+  fill(client: McpClient, fields: { name: string; ref: string; text: string }[]): Promise<ToolReply>;
+  press(client: McpClient, key: string): Promise<ToolReply>;
+  console(client: McpClient): Promise<ToolReply>;
+  waitFor(client: McpClient, text: string): Promise<ToolReply>;
+  upload(client: McpClient, ref: string, file: string): Promise<ToolReply[]>;
+  /** A click that opens a dialog, which is accepted with this text. */
+  answer(client: McpClient, ref: string, text: string): Promise<ToolReply[]>;
+  failedRequest(client: McpClient, address: string): Promise<ToolReply[]>;
+  toNewWindow(client: McpClient): Promise<ToolReply[]>;
+  closeWindow(client: McpClient): Promise<unknown>;
+}
+
 export interface Contestant {
   name: string;
   /** The command line of a fresh one. */
@@ -21,7 +38,50 @@ export interface Contestant {
   evaluate(client: McpClient, code: string): Promise<ToolReply>;
   /** The reference that a snapshot gives to the element on a line. */
   refPattern: RegExp;
+  /** Absent: it is not given the tasks on an application. */
+  deeds?: Deeds;
 }
+
+const uploadsDir = join(installDir, "files");
+const fileAt = (name: string) => join(uploadsDir, name);
+
+/** Writes the files that are uploaded. */
+export async function makeFiles(): Promise<void> {
+  await Bun.write(fileAt("prices.txt"), "tea 3 EUR\n.");
+}
+
+/** The list of requests to an address, then all of the last one in it. */
+async function lastOf(
+  list: ToolReply,
+  pattern: RegExp,
+  whole: (id: string) => Promise<ToolReply>,
+): Promise<ToolReply[]> {
+  const id = [...list.text.matchAll(pattern)].at(-1)?.[1];
+  return id === undefined ? [list] : [list, await whole(id)];
+}
+
+const ownDeeds: Deeds = {
+  hover: (client, target) => client.call("browser_click", { target, action: "hover" }),
+  drag: (client, target, to) => client.call("browser_click", { target, dragTo: { target: to } }),
+  select: (client, target, text) => client.call("browser_type", { target, text }),
+  fill: (client, fields) =>
+    client.call("browser_type", { fields: fields.map(({ ref, text }) => ({ target: ref, text })) }),
+  press: (client, key) => client.call("browser_press_key", { key }),
+  console: (client) => client.call("browser_console_messages", { level: "error" }),
+  waitFor: (client, text) => client.call("browser_snapshot", { waitFor: { text }, find: text }),
+  upload: async (client, target, file) => [
+    await client.call("browser_type", { target, files: [fileAt(file)] }),
+  ],
+  answer: async (client, target, promptText) => [
+    await client.call("browser_click", { target, dialog: { accept: true, promptText } }),
+  ],
+  failedRequest: async (client, address) =>
+    lastOf(await client.call("browser_snapshot", { network: address }), /\b(r\d+)\b/g, (network) =>
+      client.call("browser_snapshot", { network }),
+    ),
+  toNewWindow: async () => [],
+  closeWindow: (client) => client.call("browser_snapshot", { close: "page" }),
+};
 
 const bin = (name: string) => join(installDir, "node_modules/.bin", name);
 
@@ -38,6 +98,7 @@ const ours = (name: string, start: CommandLine): Contestant => ({
   type: (client, target, text) => client.call("browser_type", { element: "it", target, text }),
   evaluate: (client, code) => client.call("browser_evaluate", { function: code }),
   refPattern: /\[ref=(\w+)\]/,
+  deeds: ownDeeds,
 });
 
 const playwright: Contestant = {
@@ -53,7 +114,40 @@ const playwright: Contestant = {
     ],
   }),
   find: (client, text) => client.call("browser_find", { text }),
+  deeds: {
+    hover: (client, target) => client.call("browser_hover", { element: "it", target }),
+    drag: (client, startTarget, endTarget) =>
+      client.call("browser_drag", { startElement: "it", startTarget, endElement: "there", endTarget }),
+    select: (client, target, option) =>
+      client.call("browser_select_option", { element: "it", target, values: [option] }),
+    fill: (client, fields) =>
+      client.call("browser_fill_form", {
+        fields: fields.map(({ name, ref, text }) => ({ name, type: "textbox", target: ref, value: text })),
+      }),
+    press: (client, key) => client.call("browser_press_key", { key }),
+    console: (client) => client.call("browser_console_messages", { level: "error" }),
+    waitFor: (client, text) => client.call("browser_wait_for", { text }),
+    upload: async (client, target, file) => [
+      await client.call("browser_click", { element: "it", target }),
+      await client.call("browser_file_upload", { paths: [fileAt(file)] }),
+    ],
+    answer: async (client, target, promptText) => [
+      await client.call("browser_click", { element: "it", target }),
+      await client.call("browser_handle_dialog", { accept: true, promptText }),
+    ],
+    failedRequest: async (client, address) =>
+      lastOf(
+        await client.call("browser_network_requests", { static: false, filter: address }),
+        /^(\d+)\./gm,
+        (index) => client.call("browser_network_request", { index: Number(index), part: "response-body" }),
+      ),
+    toNewWindow: async (client) => [await client.call("browser_tabs", { action: "select", index: 1 })],
+    closeWindow: (client) => client.call("browser_tabs", { action: "close", index: 1 }),
+  },
 };
+
+/** The tab that chrome-devtools-mcp is told to work in. */
+let pageId = 1;
 
 const devtools: Contestant = {
   name: "chrome-devtools-mcp",
@@ -70,12 +164,47 @@ const devtools: Contestant = {
     env: { CI: "1" },
   }),
   navigate: (client, url, timeoutMs) =>
-    client.call("navigate_page", { pageId: 1, type: "url", url, timeout: timeoutMs }, timeoutMs),
-  snapshot: (client, timeoutMs) => client.call("take_snapshot", { pageId: 1 }, timeoutMs),
-  click: (client, uid) => client.call("click", { pageId: 1, uid }),
-  type: (client, uid, value) => client.call("fill", { pageId: 1, uid, value }),
-  evaluate: (client, code) => client.call("evaluate_script", { pageId: 1, function: code }),
+    client.call("navigate_page", { pageId, type: "url", url, timeout: timeoutMs }, timeoutMs),
+  snapshot: (client, timeoutMs) => client.call("take_snapshot", { pageId }, timeoutMs),
+  click: (client, uid) => client.call("click", { pageId, uid }),
+  type: (client, uid, value) => client.call("fill", { pageId, uid, value }),
+  evaluate: (client, code) => client.call("evaluate_script", { pageId, function: code }),
   refPattern: /uid=(\w+)/,
+  deeds: {
+    hover: (client, uid) => client.call("hover", { pageId, uid }),
+    drag: (client, from_uid, to_uid) => client.call("drag", { pageId, from_uid, to_uid }),
+    select: (client, uid, value) => client.call("fill", { pageId, uid, value }),
+    fill: (client, fields) =>
+      client.call("fill_form", {
+        pageId,
+        elements: fields.map(({ ref, text }) => ({ uid: ref, value: text })),
+      }),
+    press: (client, key) => client.call("press_key", { pageId, key }),
+    console: (client) => client.call("list_console_messages", { pageId, types: ["error"] }),
+    waitFor: (client, text) => client.call("wait_for", { pageId, text: [text], timeout: 5_000 }),
+    upload: async (client, uid, file) => [
+      await client.call("upload_file", { pageId, uid, filePaths: [fileAt(file)] }),
+    ],
+    answer: async (client, uid, promptText) => [
+      await client.call("click", { pageId, uid }),
+      await client.call("handle_dialog", { pageId, action: "accept", promptText }),
+    ],
+    failedRequest: async (client) =>
+      lastOf(
+        await client.call("list_network_requests", { pageId, resourceTypes: ["fetch", "xhr"] }),
+        /reqid=(\d+)/g,
+        (reqid) => client.call("get_network_request", { pageId, reqid: Number(reqid) }),
+      ),
+    toNewWindow: async (client) => {
+      const pages = await client.call("list_pages", {});
+      pageId = 2;
+      return [pages];
+    },
+    closeWindow: async (client) => {
+      await client.call("close_page", { pageId });
+      pageId = 1;
+    },
+  },
 };
 
 let sessions = 0;
@@ -100,10 +229,11 @@ const agentBrowser: Contestant = {
 };
 
 export function contestants(compiled: string | null): Contestant[] {
-  const source = { command: process.execPath, args: [join(root, "packages/browser/src/cli.ts"), "mcp"] };
+  const args = ["mcp", "--uploads", uploadsDir];
+  const source = { command: process.execPath, args: [join(root, "packages/browser/src/cli.ts"), ...args] };
   const all = [
     ours("browser-tool (source)", source),
-    ...(compiled ? [ours("browser-tool", { command: compiled, args: ["mcp"] })] : []),
+    ...(compiled ? [ours("browser-tool", { command: compiled, args })] : []),
     playwright,
     devtools,
     agentBrowser,

@@ -1,7 +1,11 @@
 /** What is measured of each tool, and the table that is made of it. */
 
-import { appTasks } from "./app.ts";
+import { type AppTask, appTasks } from "./app.ts";
 import type { TaskOutcome } from "./task.ts";
+import { widgetTasks } from "./widgets.ts";
+import { workTasks } from "./work.ts";
+
+export const allTasks: AppTask[] = [...appTasks, ...workTasks, ...widgetTasks];
 
 export interface Figures {
   startMs: number[];
@@ -59,16 +63,19 @@ function taskCell(task: TaskOutcome | string | undefined): string {
   return `${(task.chars / 1_000).toFixed(1)}k, ${task.calls}, ${task.ms.toFixed(0)}`;
 }
 
-function appCell({ app }: Figures): string {
-  const all = Object.values(app ?? {});
-  const solved = all.filter((task) => typeof task !== "string");
-  const sum = (pick: (task: TaskOutcome) => number) => solved.reduce((total, task) => total + pick(task), 0);
-  if (solved.length === 0) return all.length === 0 ? "-" : `0 of ${all.length}`;
-  const each = (total: number) => (total / solved.length).toFixed(1);
-  return `${solved.length} of ${all.length}; ${each(sum(({ calls }) => calls))} calls, ${each(sum(({ chars }) => chars))} characters each`;
+const isSolved = (task: TaskOutcome | string | undefined) => typeof task === "object";
+
+/** How many were solved, and what those took that all of these tools solved. */
+function appCell(tasks: AppTask[], { app }: Figures, tools: Figures[]): string {
+  const solved = tasks.filter(({ name }) => isSolved(app[name]));
+  const common = tasks.filter(({ name }) => tools.every((each) => isSolved(each.app[name])));
+  const sum = (pick: (task: TaskOutcome) => number) =>
+    common.reduce((total, { name }) => total + pick(app[name] as TaskOutcome), 0);
+  if (Object.keys(app).length === 0) return "-";
+  return `${solved.length} of ${tasks.length}; the ${common.length} that all solved: ${sum(({ calls }) => calls)} calls, ${sum(({ chars }) => chars)} characters`;
 }
 
-const rows: [string, (f: Figures) => string][] = [
+const rows: [string, (f: Figures, all: Figures[]) => string][] = [
   ["start → first page, ms", (f) => ms(f.startMs)],
   ["  least to p95", (f) => spread(f.startMs)],
   ["click → result, ms", (f) => ms(f.clickMs)],
@@ -89,8 +96,9 @@ const rows: [string, (f: Figures) => string][] = [
       (f) => taskCell(f.tasks[variant]),
     ],
   ),
-  ["tasks on an application", appCell],
-  ...appTasks.map(({ name }): [string, (f: Figures) => string] => [
+  ["tasks on an application", (f, all) => appCell([...appTasks, ...workTasks], f, all)],
+  ["widgets", (f, all) => appCell(widgetTasks, f, all)],
+  ...allTasks.map(({ name }): [string, (f: Figures) => string] => [
     `  ${name}: characters, calls, ms`,
     (f) => taskCell(f.app?.[name]),
   ]),
@@ -102,7 +110,9 @@ const rows: [string, (f: Figures) => string][] = [
 export function table(all: Map<string, Figures>): string {
   const names = [...all.keys()];
   const lines = [`| p50 | ${names.join(" | ")} |`, `|---|${names.map(() => "---|").join("")}`];
+  // Who was not given the tasks has no say in which of them all have solved.
+  const tools = [...all.values()].filter(({ app }) => Object.keys(app).length > 0);
   for (const [label, cell] of rows)
-    lines.push(`| ${label} | ${names.map((name) => cell(all.get(name)!)).join(" | ")} |`);
+    lines.push(`| ${label} | ${names.map((name) => cell(all.get(name)!, tools)).join(" | ")} |`);
   return lines.join("\n");
 }

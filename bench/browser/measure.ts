@@ -1,8 +1,7 @@
 /** The parts of the comparison. In each of them the tools take turns, so that a disturbance hits all alike. */
 import { readdirSync } from "node:fs";
-import { appTasks } from "./app.ts";
 import type { Contestant } from "./contestants.ts";
-import type { Figures } from "./figures.ts";
+import { allTasks, type Figures } from "./figures.ts";
 import { type Floor, startFloor } from "./floor.ts";
 import type { CommandLine, McpClient } from "./mcp-client.ts";
 import { endAll, pidsOf, residentMegabytes } from "./processes.ts";
@@ -158,21 +157,22 @@ export async function measureTask(subjects: OpenSubject[], url: string): Promise
       }
 }
 
-/** Short tasks on pages of an application, each looked at in the way that costs the tool least. */
+/** Short tasks on pages of an application and on widgets, each looked at in the way that costs the tool least. */
 export async function measureApp(subjects: OpenSubject[], url: string): Promise<void> {
-  for (const { name, path, steps } of appTasks)
+  for (const { name, path, steps } of allTasks)
     for (const { contestant, tool, figures } of subjects) {
+      const { deeds } = contestant;
+      if (!deeds) continue;
       progress(`app, ${name}: ${contestant.name}`);
       const looks = contestant.find ? "find" : "whole";
+      const task = { url: `${url}/app/${path}`, looks, steps } as const;
       try {
-        figures.app[name] = await doTask(contestant, tool.client, {
-          url: `${url}/app/${path}`,
-          looks,
-          steps,
-        });
+        figures.app[name] = await doTask(contestant, tool.client, task);
       } catch (error) {
-        figures.app[name] = (error as Error).message.slice(0, 120).replaceAll("\n", " ");
+        figures.app[name] = (error as Error).message.slice(0, 200).replaceAll("\n", " ");
+        progress(`  not solved: ${figures.app[name]}`);
       }
+      if (steps.some(({ isInNewWindow }) => isInNewWindow)) await deeds.closeWindow(tool.client);
     }
 }
 

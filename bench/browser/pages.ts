@@ -1,6 +1,10 @@
 /** The pages that every tool is shown. */
+import { join } from "node:path";
 import { appPages } from "./app.ts";
+import { installDir } from "./contestants.ts";
 import { orders, ordersLate } from "./orders.ts";
+import { widgetPages, widgetRoutes } from "./widgets.ts";
+import { workPages, workRoutes } from "./work.ts";
 
 const small = `<title>Small</title><h1>Orders</h1><p>Some text with <a href="/other">a link</a>.</p>
 <form><label>Name <input id="name"></label><label>City <input></label>
@@ -25,12 +29,18 @@ export function servePages(): { url: string; stop(): Promise<void> } {
     "/list": `<title>List</title><h1>Items</h1><ul>${Array.from({ length: 3_000 }, (_, i) => item(i)).join("")}</ul><footer>End</footer>`,
     "/big": `<title>Big</title>${tenMegabytes()}<footer>End</footer>`,
   };
-  for (const [name, page] of Object.entries(appPages)) pages[`/app/${name}`] = `<title>Shop</title>${page}`;
+  for (const [name, page] of Object.entries({ ...appPages, ...workPages, ...widgetPages }))
+    pages[`/app/${name}`] = `<title>Shop</title>${page}`;
   const server = Bun.serve({
     port: 0,
     hostname: "127.0.0.1",
     fetch: (request) => {
-      const page = pages[new URL(request.url).pathname];
+      const { pathname } = new URL(request.url);
+      if (pathname.startsWith("/npm/"))
+        return new Response(Bun.file(join(installDir, "node_modules", pathname.slice("/npm/".length))));
+      const route = { ...workRoutes, ...widgetRoutes }[pathname];
+      if (route) return route(request);
+      const page = pages[pathname];
       return page === undefined
         ? new Response(null, { status: 204 })
         : new Response(`<!doctype html>${page}`, { headers: { "content-type": "text/html" } });

@@ -1,15 +1,15 @@
 /**
  * `bun bench/browser/run.ts`: the browser tool beside three others, on the same browser and pages, in turns.
- * Installs the others into .cache/, prints a table, and writes bench/results/browser.json.
+ * Installs the others and the widgets that they are tried on into .cache/, prints a table, and writes bench/results/browser.json.
  *
  * `--parts starts,actions,task,app,list,big,kills` measures some of it, and `--keep` adds that to what the file holds;
- * `--only <text>` takes the tools whose names contain the text; `--rounds` and `--starts` say how often.
+ * `--only <text>,…` takes the tools whose names contain one of the texts; `--rounds` and `--starts` say how often.
  */
 import { existsSync, mkdirSync, readFileSync } from "node:fs";
 import { loadavg } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "../../scripts/lib/args.ts";
-import { contestants, installDir, packages } from "./contestants.ts";
+import { contestants, installDir, makeFiles, packages } from "./contestants.ts";
 import { type Figures, newFigures, table } from "./figures.ts";
 import { startFloor } from "./floor.ts";
 import {
@@ -26,6 +26,7 @@ import {
 } from "./measure.ts";
 import { servePages } from "./pages.ts";
 import { closeTool } from "./tool.ts";
+import { widgetPackages } from "./widgets.ts";
 
 const { values: flags } = parseArgs({
   options: {
@@ -42,18 +43,22 @@ const resultsPath = join(root, "bench/results/browser.json");
 
 async function install(): Promise<void> {
   mkdirSync(installDir, { recursive: true });
-  const isThere = packages.every((each) => {
+  await makeFiles();
+  const wanted = [...packages, ...widgetPackages];
+  const isThere = wanted.every((each) => {
     const name = each.slice(0, each.lastIndexOf("@"));
     return existsSync(join(installDir, "node_modules", name));
   });
   if (isThere) return;
   await Bun.write(join(installDir, "package.json"), '{"private":true}');
-  console.log(`installing ${packages.join(", ")}`);
-  const { exitCode } = Bun.spawnSync(["npm", "install", "--no-audit", "--no-fund", ...packages], {
+  console.log(`installing ${wanted.join(", ")}`);
+  const { exitCode } = Bun.spawnSync(["npm", "install", "--no-audit", "--no-fund", ...wanted], {
     cwd: installDir,
   });
   if (exitCode !== 0)
-    throw new Error("npm could not install the other tools; they are needed for the comparison.");
+    throw new Error(
+      "npm could not install the other tools and the widgets; they are needed for the comparison.",
+    );
 }
 
 function compile(): string | null {
@@ -95,7 +100,9 @@ async function measureOpen(
 
 await install();
 const old = kept();
-const list = contestants(compile()).filter(({ name }) => name.includes(flags.only));
+const list = contestants(compile()).filter(({ name }) =>
+  flags.only.split(",").some((part) => name.includes(part)),
+);
 const site = servePages();
 const subjects = list.map((contestant) => ({
   contestant,

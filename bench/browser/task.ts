@@ -8,8 +8,24 @@ import type { McpClient, ToolReply } from "./mcp-client.ts";
 
 export interface Step {
   /** Part of the line of the snapshot that names the element. */
-  on: string;
+  on?: string | RegExp;
+  /** What is done with it; it is clicked where nothing of this is said. */
   type?: string;
+  hover?: true;
+  select?: string;
+  /** The name of a file that the bench has made. */
+  upload?: string;
+  /** Part of the line of what it is dragged to. */
+  dragTo?: string;
+  /** It is clicked, and opens a dialog that is accepted, with this text where it asks for one. */
+  answer?: string;
+  /** Fields of a form, by parts of their lines. */
+  fill?: [on: string, text: string][];
+  press?: string;
+  /** All of the failed request whose address holds this. */
+  failedRequest?: string;
+  console?: true;
+  isInNewWindow?: true;
   /** What has to be seen afterwards; empty for what is typed into a form, which shows at its end. */
   see: string;
 }
@@ -47,7 +63,7 @@ export interface TaskOutcome {
   ms: number;
 }
 
-const looksMax = 5;
+const looksMax = 3;
 
 /** Tools write states and roles in different ways: `"Express" [checked]`, `"Express" checked`, `checkbox "Express" [checked, ref=e5]`. */
 const isIn = (text: string, wanted: string) =>
@@ -70,33 +86,75 @@ export async function doTask(
     calls++;
     return reply.text;
   };
-  const look = async (wanted: string) => {
-    // The words of a line, without its role and states.
-    const words = wanted.match(/"([^"]*)"/)?.[1] ?? wanted;
-    if (looks === "find" && contestant.find)
-      told += `\n${hear(await contestant.find(client, words), "find")}`;
-    else told = hear(await contestant.snapshot(client), "snapshot");
+  const look = async (wanted: string | RegExp) => {
+    if (looks === "find" && contestant.find && typeof wanted === "string") {
+      // The words of a line, without its role and states.
+      const words = wanted.match(/"([^"]*)"/)?.[1] ?? wanted;
+      const found = hear(await contestant.find(client, words), "find");
+      // What says that there is nothing holds the words too.
+      if (!/^### Result\s+(Nothing on the page|No match)/i.test(found)) told += `\n${found}`;
+    } else told = hear(await contestant.snapshot(client), "snapshot");
   };
+  const names = (line: string, wanted: string | RegExp) =>
+    typeof wanted === "string" ? line.includes(wanted) : wanted.test(line);
   /** The newest mention of an element is the one that holds. */
-  const refOf = (text: string) => {
-    const line = told.split("\n").findLast((each) => each.includes(text) && contestant.refPattern.test(each));
+  const refOf = (wanted: string | RegExp) => {
+    const line = told.split("\n").findLast((each) => names(each, wanted) && contestant.refPattern.test(each));
     const match = contestant.refPattern.exec(line ?? "");
     return match?.[1] ?? match?.[2];
   };
+  const need = async (wanted: string | RegExp) => {
+    if (!refOf(wanted)) await look(wanted);
+    const ref = refOf(wanted);
+    if (!ref) throw new Error(`nothing like ${wanted} in ${told.slice(-500)}`);
+    return ref;
+  };
+  const deeds = contestant.deeds!;
+  const act = async (step: Step): Promise<ToolReply[]> => {
+    const { on, type, fill, dragTo, press, failedRequest } = step;
+    if (step.isInNewWindow) for (const reply of await deeds.toNewWindow(client)) hear(reply, "new window");
+    if (press !== undefined) return [await deeds.press(client, press)];
+    if (failedRequest !== undefined) return deeds.failedRequest(client, failedRequest);
+    if (step.console) return [await deeds.console(client)];
+    if (fill) {
+      const fields = [];
+      for (const [field, text] of fill) fields.push({ name: field, ref: await need(field), text });
+      return [await deeds.fill(client, fields)];
+    }
+    if (on === undefined) return [];
+    const ref = await need(on);
+    if (step.hover) return [await deeds.hover(client, ref)];
+    if (step.select !== undefined) return [await deeds.select(client, ref, step.select)];
+    if (step.upload !== undefined) return deeds.upload(client, ref, step.upload);
+    if (step.answer !== undefined) return deeds.answer(client, ref, step.answer);
+    if (dragTo !== undefined) {
+      const to = await need(dragTo);
+      // The search for the second may have been a new look, in which the first has another name.
+      return [await deeds.drag(client, await need(on), to)];
+    }
+    return [
+      type === undefined ? await contestant.click(client, ref) : await contestant.type(client, ref, type),
+    ];
+  };
   told = hear(await contestant.navigate(client, url), "navigate");
-  for (const { on, type, see } of steps) {
-    if (!refOf(on)) await look(on);
-    const ref = refOf(on);
-    if (!ref) throw new Error(`nothing like ${on} in ${told.slice(0, 500)}`);
-    const reply =
-      type === undefined ? await contestant.click(client, ref) : await contestant.type(client, ref, type);
-    const text = hear(reply, on);
+  for (const step of steps) {
+    const { see } = step;
+    const isShown = step.on === undefined && isIn(told, see) && step === steps[0];
+    const replies = await act(step);
+    const text = replies.map((reply) => hear(reply, String(step.on ?? see))).join("\n");
     told += `\n${text}`;
-    if (isIn(text, see)) continue;
+    if (isShown || isIn(text, see)) continue;
     // What was told before may hold the words too, but it is what came of this step that counts.
     told = "";
+    // What waits for a text may not see it as a name, or in a frame; then it is looked for.
+    if (contestant.deeds && !see.includes('"')) {
+      const { text: waited, isError } = await deeds.waitFor(client, see);
+      chars += waited.length;
+      calls++;
+      if (!isError) told = waited;
+    }
     for (let count = 0; !isIn(told, see); count++) {
-      if (count >= looksMax) throw new Error(`${see} is not to be seen after ${on}`);
+      if (count >= looksMax) throw new Error(`${see} is not to be seen after ${step.on ?? step.press}`);
       await look(see);
     }
   }
