@@ -45,8 +45,9 @@ test("tool calls come out one after the other and whole, however their pieces ar
       const next = pieces.map(() => 0);
       const events = order.flatMap((index) => {
         const i = next[index]!++;
-        const opening = i === 0 ? { id: `c${index}`, name: `f${index}` } : { id: "", name: "" };
-        return toolCalls.add({ index, ...opening, arguments: pieces[index]![i]! });
+        const opening = i === 0 && { id: `c${index}` };
+        const name = i === 0 ? `f${index}` : "";
+        return toolCalls.add({ index, ...opening, function: { name, arguments: pieces[index]![i]! } });
       });
       const collected = collect([...events, ...toolCalls.close()]);
       expect(collected.size).toBe(calls.length);

@@ -1,8 +1,7 @@
 import { isObject } from "../../../kernel/json.ts";
 import type { Choice } from "../stream/chat-meter.ts";
-import { argumentsText } from "../stream/tool-deltas.ts";
 import { type Finish, finishOf, reasoningOf, type TokenCounts, textOf } from "./chat-answer.ts";
-import { type ToolCallDelta, ToolCalls } from "./tool-calls.ts";
+import { ToolCalls } from "./tool-calls.ts";
 import type { Failure } from "./voice.ts";
 
 /** What happens in a streamed answer, in order and one thing at a time. */
@@ -29,8 +28,7 @@ export class ChatEvents {
     this.#text("text", textOf(delta.content));
     this.#text("refusal", textOf(delta.refusal));
     if (Array.isArray(delta.tool_calls)) {
-      for (const call of delta.tool_calls.filter(isObject))
-        this.#calls.add(toolCallDelta(call)).forEach(this.tell);
+      for (const call of delta.tool_calls.filter(isObject)) this.#calls.add(call).forEach(this.tell);
     }
     this.#finish ??= finishOf(choice);
   }
@@ -46,15 +44,4 @@ export class ChatEvents {
     this.#calls.close().forEach(this.tell);
     this.tell({ type: "finish", finish: this.#finish ?? { reason, stopSequence: null }, usage });
   }
-}
-
-/** The piece as upstreams really send it: any field may be missing, or of another type. */
-function toolCallDelta({ index, id, function: fn }: Record<string, unknown>): ToolCallDelta {
-  const { name, arguments: args } = isObject(fn) ? fn : ({} as Record<string, unknown>);
-  return {
-    index: typeof index === "number" ? index : undefined,
-    id: textOf(id),
-    name: textOf(name),
-    arguments: argumentsText(args),
-  };
 }

@@ -1,13 +1,8 @@
 import { fail } from "../../../kernel/errors.ts";
+import { isObject } from "../../../kernel/json.ts";
 import { JsonNesting } from "../../../kernel/json-scan.ts";
 import { newCallId } from "../stream/tool-deltas.ts";
-
-export interface ToolCallDelta {
-  index: number | undefined;
-  id: string;
-  name: string;
-  arguments: string;
-}
+import { textOf } from "./chat-answer.ts";
 
 export type ToolCallEvent =
   | { type: "tool_start"; id: string; name: string }
@@ -20,17 +15,10 @@ const CALLS_MAX = 1_000;
 
 interface OpenToolCall {
   id: string;
-  sentId: string;
   name: string;
   waiting: string;
   state: "waiting" | "open" | "closed";
   nesting: JsonNesting;
-}
-
-/** Whether the piece begins another call although it has the index of a known one. */
-function begins(known: OpenToolCall, { index, id, name }: ToolCallDelta): boolean {
-  if (known.name === "" || name === "") return false;
-  return id !== "" ? id !== known.sentId : index === undefined && known.nesting.isClosed;
 }
 
 /** Arguments as the object that an API promises; what is not one is kept under a name that says so. */
@@ -42,20 +30,22 @@ export function toolInput(text: string): unknown {
   }
 }
 
-/** Puts parallel tool calls in order: upstreams interleave them, leave the index out, or repeat it. */
+/** Puts parallel tool calls in order: upstreams interleave them. */
 export class ToolCalls {
   readonly #calls: OpenToolCall[] = [];
-  readonly #byIndex = new Map<number, OpenToolCall>();
+  readonly #byIndex = new Map<unknown, OpenToolCall>();
   #waitingChars = 0;
 
   get count(): number {
     return this.#calls.length;
   }
 
-  add(delta: ToolCallDelta): ToolCallEvent[] {
-    const call = this.#find(delta);
-    call.name ||= delta.name;
-    const text = delta.arguments;
+  /** Takes a piece whose index and arguments the meter has completed. */
+  add({ index, id, function: fn }: Record<string, unknown>): ToolCallEvent[] {
+    const { name, arguments: args }: Record<string, unknown> = isObject(fn) ? fn : {};
+    const call = this.#byIndex.get(index) ?? this.#open(index, textOf(id));
+    call.name ||= textOf(name);
+    const text = textOf(args);
     if (call.state === "closed") {
       if (text.trim() !== "")
         fail("bad_gateway", "the upstream continued a tool call that it had already finished");
@@ -81,23 +71,19 @@ export class ToolCalls {
     return events;
   }
 
-  #find(delta: ToolCallDelta): OpenToolCall {
-    const { index, id: sentId } = delta;
-    const known = index === undefined ? this.#calls.at(-1) : this.#byIndex.get(index);
-    if (known && !begins(known, delta)) return known;
+  #open(index: unknown, id: string): OpenToolCall {
     if (this.#calls.length >= CALLS_MAX)
       fail("bad_gateway", `the upstream began more than ${CALLS_MAX} tool calls`);
-    const unique = sentId !== "" && !this.#calls.some((other) => other.sentId === sentId);
+    const isTaken = id === "" || this.#calls.some((other) => other.id === id);
     const call: OpenToolCall = {
-      id: unique ? sentId : newCallId(),
-      sentId,
+      id: isTaken ? newCallId() : id,
       name: "",
       waiting: "",
       state: "waiting",
       nesting: new JsonNesting(),
     };
     this.#calls.push(call);
-    this.#byIndex.set(index ?? this.#calls.length - 1, call);
+    this.#byIndex.set(index, call);
     return call;
   }
 
