@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { until } from "@model-gateway/testing/until.ts";
 import type { Page } from "playwright-core";
-import { axeFindings, openSite, type Site, shot, type Visit } from "./support/site.ts";
+import { axeFindings, openSite, pick, type Site, shot, type Visit } from "./support/site.ts";
 
 const DOT =
   "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
@@ -37,10 +37,6 @@ async function say(page: Page, text: string): Promise<void> {
 
 async function converse(page: Page, model: string, text: string): Promise<void> {
   await page.goto(`${site.gateway.url}/conversations/new?model=${model}`);
-  await page
-    .getByLabel("Model", { exact: true })
-    .locator(`option[value="${model}"]`)
-    .waitFor({ state: "attached" });
   await say(page, text);
 }
 
@@ -129,7 +125,7 @@ test("a stopped turn says so, its part is kept over a reload, and it is answered
   await messages(page).getByText("Stopped").waitFor();
   await page.reload();
   await messages(page).getByText("word2").waitFor();
-  await page.getByLabel("Model", { exact: true }).selectOption("demo-chat");
+  await pick(page, "Model", "demo-chat");
   await page.getByRole("button", { name: "Answer again" }).click();
   await messages(page).getByText("You said: stop me").waitFor();
   await messages(page)
@@ -237,7 +233,6 @@ test("an answer whose connection is lost says so and goes on", async () => {
   const { page } = visit;
   for (const path of ["/playground?model=demo-slow", "/conversations/new?model=demo-slow"]) {
     await page.goto(`${site.gateway.url}${path}`);
-    await page.locator('option:text-is("demo-slow")').first().waitFor({ state: "attached" });
     await page.route(
       "**/api/rpc/events*",
       (route) => route.fulfill({ contentType: "text/event-stream", body: ": lost\n\n" }),

@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
 import { PASSWORD } from "@model-gateway/testing/gateway.ts";
 import type { Page } from "playwright-core";
-import { axeFindings, openSite, type Site, shot } from "./support/site.ts";
+import { axeFindings, openSite, pick, type Site, shot } from "./support/site.ts";
 
 let site: Site;
 beforeAll(async () => {
@@ -52,7 +52,7 @@ test("from nothing to the first answer, without leaving the console", async () =
   await page.getByText("Waiting for the first request").waitFor();
   const secret = (await page.getByRole("figure", { name: "The key" }).locator("pre").textContent()) ?? "";
   expect(secret).toMatch(/^service-[0-9a-f-]{36}$/);
-  await page.getByLabel("Model", { exact: true }).selectOption("demo-chat");
+  await pick(page, "Model", "demo-chat");
   await shot(page, "first-call-waiting");
 
   // The snippet itself is run, as a person would run it in a terminal.
@@ -72,8 +72,9 @@ test("from nothing to the first answer, without leaving the console", async () =
 test("the first-call page names the mistake", async () => {
   const page = await firstCallPage("wrong");
   const models = page.getByLabel("Model", { exact: true });
-  await models.locator("option", { hasText: "demo-chat" }).waitFor({ state: "attached" });
-  const offered = await models.locator("option").allTextContents();
+  await models.click();
+  await page.getByRole("option", { name: "demo-chat" }).waitFor();
+  const offered = await page.getByRole("option").allTextContents();
   expect(offered.every((id) => id.startsWith("demo-"))).toBe(true);
   // As from a pasted link, but without the reload that would forget the key.
   await page.evaluate(() => {

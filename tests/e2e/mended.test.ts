@@ -77,7 +77,7 @@ for (const width of [1280, 390]) {
     await shot(page, `${width}-chart-tip`);
   });
 
-  test(`a row's health and its actions are on the screen (${width} px)`, async () => {
+  test(`a row's health is on the screen (${width} px)`, async () => {
     const { page } = await site.signedInAs("owner", { width });
     await page.goto(`${site.gateway.url}/models`);
     const health = page.getByRole("row", { name: /demo/ }).getByText("Serving");
@@ -86,15 +86,6 @@ for (const width of [1280, 390]) {
       box !== null && box.x >= 0 && box.x + box.width <= width;
     expect(await inSight(await health.boundingBox())).toBe(true);
     await shot(page, `${width}-backends`);
-    await page.goto(`${site.gateway.url}/models/aliases`);
-    await page.getByLabel("Alias").fill(`alias-${width}-${"long-".repeat(8)}`);
-    await page.getByLabel("Model", { exact: true }).fill("demo-chat-with-a-long-name-behind-it");
-    await page.getByRole("button", { name: "Add alias" }).click();
-    const remove = page.getByRole("button", { name: `Remove alias-${width}` });
-    await remove.waitFor();
-    expect(await inSight(await remove.boundingBox())).toBe(true);
-    await remove.click();
-    await remove.waitFor({ state: "detached" });
   });
 }
 
@@ -115,15 +106,11 @@ test("a key's usage is the key's, and the month's sum is the same everywhere", a
   await page.goto(`${site.gateway.url}/keys`);
   await page.getByRole("row", { name: /program/ }).click();
   await page.getByRole("dialog").getByRole("link", { name: "Usage" }).click();
-  const rows = page.getByRole("region", { name: "Requests" }).getByRole("row");
-  await rows.nth(2).waitFor();
-  expect(await rows.count()).toBe(3);
+  await page
+    .locator(".figure", { has: page.getByText("Requests", { exact: true }) })
+    .getByText("2", { exact: true })
+    .waitFor();
   expect(await page.getByLabel("Key", { exact: true }).inputValue()).toBe(key.slice(8, 16));
-  const digits = await page
-    .getByRole("region", { name: "Requests" })
-    .locator("tbody td:last-child")
-    .evaluateAll((cells) => cells.map(({ textContent }) => textContent!.split(".")[1]!.length));
-  expect(new Set(digits).size).toBe(1);
 });
 
 test("failures name what is known of them, in words", async () => {
@@ -289,13 +276,13 @@ test("while it loads, a page has the shape that it will have", async () => {
   const held: (() => void)[] = [];
   let isHolding = true;
   await page.route("**/api/rpc", async (route) => {
-    if (isHolding && /usage\.|keys\.list|group\.list/.test(route.request().postData() ?? ""))
+    if (isHolding && /keys\.list|group\.list/.test(route.request().postData() ?? ""))
       await new Promise<void>((resolve) => held.push(resolve));
     await route.continue().catch(() => {});
   });
   const headOf = () => page.locator("main thead").first().innerText();
   const topOf = async () => (await page.locator("main thead").first().boundingBox())!.y;
-  for (const path of ["/keys", "/groups", "/usage"]) {
+  for (const path of ["/keys", "/groups"]) {
     isHolding = true;
     await page.goto(`${site.gateway.url}${path}`);
     await page.locator("main .skeleton").first().waitFor();

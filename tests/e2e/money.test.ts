@@ -48,11 +48,23 @@ test("usage: chart, groups, filters in the address, the request's sheet and CSV"
     .getByRole("figure", { name: "share of the prompts that came from a cache by day and ref" })
     .waitFor();
 
-  await page.getByRole("region", { name: "Requests" }).getByRole("row", { name: /bot/ }).click();
-  const sheet = page.getByRole("dialog", { name: "demo-chat" });
+  await page.getByRole("main").getByRole("link", { name: "Requests" }).click();
+  await page.getByLabel("Reference").fill("nightly");
+  await page.getByLabel("Reference").press("Enter");
+  await page.waitForURL(/ref=nightly/);
+  await page.locator(".figure", { hasText: "Requests" }).getByText("2", { exact: true }).waitFor();
+  await page
+    .getByRole("region", { name: "Requests", exact: true })
+    .getByRole("row", { name: /demo-chat/ })
+    .first()
+    .click();
+  const sheet = page.getByRole("dialog");
   await sheet.getByText("(75% of the prompt)").waitFor();
-  await sheet.getByText("unpriced").waitFor();
-  expect(page.url()).toContain("open=");
+  const id = new URL(page.url()).searchParams.get("open")!;
+  await page.goto(`${site.gateway.url}/requests`);
+  await page.getByLabel("Request id").fill(id);
+  await page.getByLabel("Request id").press("Enter");
+  await sheet.getByText("(75% of the prompt)").waitFor();
   await shot(page, "usage-request");
   expect(complaints).toEqual([]);
 });

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { until } from "@model-gateway/testing/until.ts";
-import { axeFindings, openSite, type Site, shot, type Visit } from "./support/site.ts";
+import { axeFindings, openSite, pick, type Site, shot, type Visit } from "./support/site.ts";
 
 const DOT =
   "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
@@ -17,7 +17,7 @@ test("two models answer the same words side by side, with time, tokens and cost"
   const { page, complaints } = visit;
   await page.goto(`${site.gateway.url}/playground?model=demo-chat`);
   await page.getByRole("button", { name: "Compare" }).click();
-  await page.getByLabel("Model 2", { exact: true }).selectOption("demo-chat");
+  await pick(page, "Model 2", "demo-chat");
   await page.getByLabel("Your message").fill("hello **there**");
   await page.keyboard.press("Enter");
   await page.getByText("12 in, 4 out").nth(1).waitFor();
@@ -90,7 +90,7 @@ test("what was said, the panes and the parameters are still there after other pa
   await page.getByRole("button", { name: "New" }).click();
   await page.getByLabel("Tools").fill("");
   await page.getByRole("button", { name: "Compare" }).click();
-  await page.getByLabel("Model 2", { exact: true }).selectOption("demo-slow");
+  await pick(page, "Model 2", "demo-slow");
   await page.getByLabel("Your message").fill("stay");
   await page.keyboard.press("Enter");
   const answers = page.getByRole("region", { name: "Answers", exact: true });
@@ -158,8 +158,7 @@ test("up to four models answer at once", async () => {
   const compare = page.getByRole("button", { name: "Compare" });
   for (let i = 0; i < 3; i++) await compare.click();
   expect(await compare.isDisabled()).toBe(true);
-  for (const pane of [2, 3, 4])
-    await page.getByLabel(`Model ${pane}`, { exact: true }).selectOption("demo-chat");
+  for (const pane of [2, 3, 4]) await pick(page, `Model ${pane}`, "demo-chat");
   await page.getByLabel("Your message").fill("all of you");
   await page.keyboard.press("Enter");
   await page.getByText("You said: all of you").nth(3).waitFor();
@@ -208,7 +207,7 @@ test("a conversation is kept and goes on", async () => {
   const { page, complaints } = visit;
   await page.goto(`${site.gateway.url}/conversations`);
   await page.getByRole("link", { name: "New" }).click();
-  await page.getByLabel("Model", { exact: true }).selectOption("demo-chat");
+  await pick(page, "Model", "demo-chat");
   await page.getByLabel("Your message").fill("remember me");
   await page.getByRole("button", { name: "Send", exact: true }).click();
   await page.getByText("2 messages").waitFor();

@@ -16,7 +16,7 @@ const PAGES = [
   "/voice",
   "/models",
   "/models/list",
-  "/models/aliases",
+  "/catalogue",
   "/models/routes",
   "/models/prices",
   "/nodes",

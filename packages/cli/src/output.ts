@@ -13,20 +13,18 @@ export type Style = keyof typeof STYLES;
 
 /** What a state is worth: the words of every table, so that the same word has the same colour everywhere. */
 const COLOURS: Record<string, Style> = {
-  Healthy: "green",
+  serving: "green",
   active: "green",
   online: "green",
   yes: "green",
   ok: "green",
-  Degraded: "yellow",
+  "serving, with trouble": "yellow",
   warning: "yellow",
   refused: "yellow",
   left: "yellow",
-  half_open: "yellow",
-  Unhealthy: "red",
+  "not answering": "red",
   failed: "red",
   FAILED: "red",
-  open: "red",
   revoked: "dim",
   disabled: "dim",
   offline: "dim",

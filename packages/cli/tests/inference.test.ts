@@ -20,14 +20,13 @@ afterAll(async () => {
   upstream.stop();
 });
 
-test("a backend is added, seen, given an alias, and asked by session and by key", async () => {
+test("a backend is added, seen, given a route, and asked by session and by key", async () => {
   const added = await shell.run(["backends", "add", upstream.url, "--type", "external", "--name", "demo"]);
   expect(added.out).toContain("Registered demo");
-  await until("a healthy backend", async () => (await shell.run(["backends"])).out.includes("Healthy"));
+  await until("a healthy backend", async () => (await shell.run(["backends"])).out.includes("serving"));
   expect((await shell.run(["models"])).out).toMatch(/demo-chat\s+demo/);
-  expect((await shell.run(["backends", "alias", "fast", "demo-chat"])).out).toBe(
-    "fast stands for demo-chat\n",
-  );
+  expect((await shell.run(["routes", "set", "fast", "demo-chat"])).code).toBe(0);
+  expect((await shell.run(["models"])).out).toMatch(/fast\s+demo/);
 
   const bySession = await shell.run(["chat", "--model", "fast", "hello", "there"]);
   expect([bySession.out, bySession.code]).toEqual(["You said: hello there\n", 0]);

@@ -16,7 +16,7 @@ beforeAll(async () => {
   shell = openShell();
   await shell.run(["login", "--url", gateway.url, "--email", "operator@example.com"], { stdin: PASSWORD });
   await shell.run(["backends", "add", upstream.url, "--type", "external", "--name", "demo"]);
-  await until("a healthy backend", async () => (await shell.run(["backends"])).out.includes("Healthy"));
+  await until("a healthy backend", async () => (await shell.run(["backends"])).out.includes("serving"));
 });
 afterAll(async () => {
   shell.end();
@@ -169,7 +169,7 @@ test("doctor examines the service at an address, and the one that was signed in 
 });
 
 test("states are coloured on a terminal, and nowhere else", async () => {
-  const green = "\x1b[32mHealthy";
+  const green = "\x1b[32mserving";
   expect((await shell.onTerminal(["backends"], [])).out).toContain(green);
   expect((await shell.run(["backends"])).out).not.toContain("\x1b");
   expect((await shell.run(["backends"], { env: { FORCE_COLOR: "1" } })).out).toContain(green);
@@ -179,14 +179,13 @@ test("states are coloured on a terminal, and nowhere else", async () => {
 });
 
 test("ids and models are completed from the service, also behind a colon", async () => {
-  await shell.run(["backends", "alias", "fast:latest", "demo-chat"]);
+  await shell.run(["routes", "set", "fast:latest", "demo-chat"]);
   await shell.run(["keys", "create", "laptop"]);
   const values = async (...words: string[]) =>
     (await shell.run(["__complete", ...words])).out.trim().split("\n");
   expect(await values("chat", "--model", "")).toContain("demo-chat");
   expect(await values("keys", "revoke", "lap")).toContain("laptop");
   expect(await values("backends", "remove", "")).toEqual(["demo"]);
-  expect(await values("backends", "unalias", "")).toEqual(["fast:latest"]);
   expect(await values("groups", "members", "")).toEqual(["Analysts"]);
   expect(await values("users", "disable", "")).toContain("ada@example.com");
   expect(await values("connect", "")).toContain("codex");
@@ -213,11 +212,11 @@ test("ids and models are completed from the service, also behind a colon", async
     },
     typed: [
       { after: "$ ", text: 'eval "$(model-gateway completion bash)"; echo set-up-$((1 + 1))\r' },
-      { after: "set-up-2", text: "model-gateway backends unalias fast:l\t" },
-      { after: "unalias fast:latest", text: "\x15exit\r" },
+      { after: "set-up-2", text: "model-gateway chat --model fast:l\t" },
+      { after: "--model fast:latest", text: "\x15exit\r" },
     ],
   });
-  expect(out).toContain("model-gateway backends unalias fast:latest");
+  expect(out).toContain("model-gateway chat --model fast:latest");
 });
 
 test("prices are taken from a list, after it was shown what changes", async () => {

@@ -48,6 +48,12 @@ export interface Methods {
       /** Only an account with this email can be made */
       email?: string;
       tier?: string;
+      /** It makes an administrator */
+      is_admin?: boolean;
+      /** The new account is a member of this group */
+      group_id?: string;
+      /** Shown to the person who is invited */
+      note?: string;
     };
     result: {
       id: string;
@@ -65,6 +71,10 @@ export interface Methods {
       id: string;
       kind: "invitation" | "password";
       email: string | null;
+      tier: string | null;
+      is_admin: boolean;
+      group_name: string | null;
+      note: string | null;
       /** Name of the administrator */
       created_by: string;
       /** RFC 3339 timestamp, UTC */
@@ -209,6 +219,8 @@ export interface Methods {
       /** Null: the bearer chooses */
       email: string | null;
       name: string | null;
+      /** Of who made it */
+      note: string | null;
       /** RFC 3339 timestamp, UTC */
       expires_at: string;
     };
@@ -335,6 +347,12 @@ export interface Methods {
       enforce_model_allowlist: boolean;
       /** Requests a minute for all keys of the group together; null: no ceiling */
       rpm_ceiling: number | null;
+      /** Points in the pool */
+      balance: number;
+      /** Points that the pool is filled up to when a UTC month begins */
+      monthly_refill: number | null;
+      /** What each member may spend of the pool in a UTC month; null: all of it */
+      member_budget_usd: number | null;
       /** RFC 3339 timestamp, UTC */
       created_at: string;
     };
@@ -460,8 +478,33 @@ export interface Methods {
       enforce_model_allowlist: boolean;
       /** Requests a minute for all keys of the group together; null: no ceiling */
       rpm_ceiling: number | null;
+      /** Points in the pool */
+      balance: number;
+      /** Points that the pool is filled up to when a UTC month begins */
+      monthly_refill: number | null;
+      /** What each member may spend of the pool in a UTC month; null: all of it */
+      member_budget_usd: number | null;
       /** RFC 3339 timestamp, UTC */
       created_at: string;
+    };
+  };
+  /** Make redemption codes: each gives its points once, to whoever redeems it first. */
+  "codes.create": {
+    auth: "admin";
+    params: {
+      count: number;
+      points: number;
+      /** Shown in the ledger of those who redeem them */
+      note?: string;
+      ttl_secs?: number;
+    };
+    result: {
+      /** Of the batch */
+      id: string;
+      /** They cannot be shown again */
+      codes: string[];
+      /** RFC 3339 timestamp, UTC */
+      expires_at: string;
     };
   };
   /** Deny models to the group's keys; a denial wins over a permission. */
@@ -475,7 +518,7 @@ export interface Methods {
     };
     result: { allowed: string[]; denied: string[] };
   };
-  /** A group with its active members. */
+  /** A group with its active members, its rules on models and what you spent of its pool. */
   "group.get": {
     auth: "jwt";
     params: { group_id: string };
@@ -491,6 +534,12 @@ export interface Methods {
       enforce_model_allowlist: boolean;
       /** Requests a minute for all keys of the group together; null: no ceiling */
       rpm_ceiling: number | null;
+      /** Points in the pool */
+      balance: number;
+      /** Points that the pool is filled up to when a UTC month begins */
+      monthly_refill: number | null;
+      /** What each member may spend of the pool in a UTC month; null: all of it */
+      member_budget_usd: number | null;
       /** RFC 3339 timestamp, UTC */
       created_at: string;
       members: {
@@ -504,6 +553,9 @@ export interface Methods {
         /** RFC 3339 timestamp, UTC */
         joined_at: string;
       }[];
+      models: { allowed: string[]; denied: string[] };
+      /** What you spent of the pool in this UTC month */
+      my_month_usd: number;
     };
   };
   /** Create an invitation; its token is shown once. */
@@ -534,7 +586,10 @@ export interface Methods {
   /** Your groups, newest first. With the admin token: all groups. */
   "group.list": {
     auth: "jwt_or_admin_token";
-    params: Record<string, never>;
+    params: {
+      /** All groups: for administrators */
+      everyone?: boolean;
+    };
     result: {
       id: string;
       name: string;
@@ -547,8 +602,33 @@ export interface Methods {
       enforce_model_allowlist: boolean;
       /** Requests a minute for all keys of the group together; null: no ceiling */
       rpm_ceiling: number | null;
+      /** Points in the pool */
+      balance: number;
+      /** Points that the pool is filled up to when a UTC month begins */
+      monthly_refill: number | null;
+      /** What each member may spend of the pool in a UTC month; null: all of it */
+      member_budget_usd: number | null;
       /** RFC 3339 timestamp, UTC */
       created_at: string;
+    }[];
+  };
+  /** Batches of redemption codes that have not expired, newest first. */
+  "codes.list": {
+    auth: "admin";
+    params: Record<string, never>;
+    result: {
+      id: string;
+      /** Of each code */
+      points: number;
+      note: string | null;
+      codes: number;
+      redeemed: number;
+      /** Email of who made them */
+      created_by: string;
+      /** RFC 3339 timestamp, UTC */
+      created_at: string;
+      /** RFC 3339 timestamp, UTC */
+      expires_at: string;
     }[];
   };
   /** Invitations of a group that can still be used, newest first. */
@@ -595,6 +675,16 @@ export interface Methods {
     params: { group_id: string };
     result: { allowed: string[]; denied: string[] };
   };
+  /** Redeem a code: its points go to your wallet, or to the pool of one of your groups. */
+  "codes.redeem": {
+    auth: "jwt";
+    params: { code: string; group_id?: string };
+    result: {
+      points: number;
+      /** Of the wallet or the pool */
+      balance: number;
+    };
+  };
   /** Make an account by invitation, a member of the group from the start, and sign in. */
   "group.invite.register": {
     auth: "public";
@@ -628,6 +718,12 @@ export interface Methods {
       /** The member's email; a user id works too */
       user_id: string;
     };
+    result: { ok: true };
+  };
+  /** End the codes of a batch that were not redeemed. */
+  "codes.revoke": {
+    auth: "admin";
+    params: { id: string };
     result: { ok: true };
   };
   /** End an invitation that was not used up. */
@@ -669,6 +765,9 @@ export interface Methods {
       enforce_model_allowlist?: boolean;
       /** null clears it */
       rpm_ceiling?: number | null;
+      /** Fill the pool up to so many points now and each month: for platform administrators */
+      monthly_refill?: number | null;
+      member_budget_usd?: number | null;
     };
     result: {
       id: string;
@@ -682,6 +781,12 @@ export interface Methods {
       enforce_model_allowlist: boolean;
       /** Requests a minute for all keys of the group together; null: no ceiling */
       rpm_ceiling: number | null;
+      /** Points in the pool */
+      balance: number;
+      /** Points that the pool is filled up to when a UTC month begins */
+      monthly_refill: number | null;
+      /** What each member may spend of the pool in a UTC month; null: all of it */
+      member_budget_usd: number | null;
       /** RFC 3339 timestamp, UTC */
       created_at: string;
     };
@@ -750,6 +855,25 @@ export interface Methods {
       tokens_per_minute: number | null;
       /** The secret: service-<uuid>. It cannot be shown again */
       key: string;
+    };
+  };
+  /** Somebody's points, groups and sign-ins. */
+  "users.get": {
+    auth: "admin";
+    params: { user_id: string };
+    result: {
+      /** Points in the wallet */
+      balance: number;
+      groups: { id: string; name: string; my_role: string | null }[];
+      sessions: {
+        id: string;
+        ip: string | null;
+        user_agent: string | null;
+        /** RFC 3339 timestamp, UTC */
+        created_at: string;
+        /** RFC 3339 timestamp, UTC */
+        last_used_at: string;
+      }[];
     };
   };
   /** Your API keys, newest first, without their secrets. */
@@ -852,6 +976,58 @@ export interface Methods {
     auth: "admin";
     params: { key_id: string };
     result: { ok: true };
+  };
+  /** Give one of your API keys another secret; the old one stops working at once, the rest stays. */
+  "keys.rotate": {
+    auth: "jwt";
+    params: { key_id: string };
+    result: {
+      id: string;
+      name: string;
+      /** First 8 characters of the key's uuid; usage rows carry it as api_key_id */
+      key_prefix: string;
+      project: string;
+      /** The group whose pool and limits apply, if any */
+      group_id: string | null;
+      /** RFC 3339 timestamp, UTC */
+      created_at: string;
+      /** Until then an administrator has its prompts and answers captured; null, or past: they are not stored */
+      capture_until: string | null;
+      expires_at: string | null;
+      monthly_budget_usd: number | null;
+      total_budget_usd: number | null;
+      allowed_models: string[] | null;
+      requests_per_minute: number | null;
+      tokens_per_minute: number | null;
+      /** The secret: service-<uuid>. It cannot be shown again */
+      key: string;
+    };
+  };
+  /** Give anybody's API key another secret, as keys.rotate. */
+  "users.keys.rotate": {
+    auth: "admin";
+    params: { key_id: string };
+    result: {
+      id: string;
+      name: string;
+      /** First 8 characters of the key's uuid; usage rows carry it as api_key_id */
+      key_prefix: string;
+      project: string;
+      /** The group whose pool and limits apply, if any */
+      group_id: string | null;
+      /** RFC 3339 timestamp, UTC */
+      created_at: string;
+      /** Until then an administrator has its prompts and answers captured; null, or past: they are not stored */
+      capture_until: string | null;
+      expires_at: string | null;
+      monthly_budget_usd: number | null;
+      total_budget_usd: number | null;
+      allowed_models: string[] | null;
+      requests_per_minute: number | null;
+      tokens_per_minute: number | null;
+      /** The secret: service-<uuid>. It cannot be shown again */
+      key: string;
+    };
   };
   /** Capture the prompts and answers of a key's chats for some days, or stop; its owner sees that. */
   "keys.capture.set": {
@@ -1453,6 +1629,9 @@ export interface Methods {
       /** With `everyone` or `group_id`: only this person's */
       user_id?: string;
       key_id?: string;
+      project?: string;
+      /** The reference that it was tagged with */
+      ref_id?: string;
       /** The path or method that was called */
       surface?: string;
       /** The model that served, or would have */
@@ -1547,6 +1726,9 @@ export interface Methods {
       /** With `everyone` or `group_id`: only this person's */
       user_id?: string;
       key_id?: string;
+      project?: string;
+      /** The reference that it was tagged with */
+      ref_id?: string;
       /** The path or method that was called */
       surface?: string;
       /** The model that served, or would have */
@@ -1721,6 +1903,9 @@ export interface Methods {
       /** With `everyone` or `group_id`: only this person's */
       user_id?: string;
       key_id?: string;
+      project?: string;
+      /** The reference that it was tagged with */
+      ref_id?: string;
       /** The path or method that was called */
       surface?: string;
       /** The model that served, or would have */
@@ -2067,7 +2252,7 @@ export interface Methods {
     };
     result: { ok: true };
   };
-  /** Change the limits of a tier; they are in force at once. */
+  /** Add a tier or change the limits of one; they are in force at once. */
   "billing.tiers.set": {
     auth: "admin";
     params: {
@@ -2226,12 +2411,6 @@ export interface Methods {
     params: { name: string };
     result: { ok: true };
   };
-  /** Other names of models, sorted. */
-  "aliases.list": {
-    auth: "admin";
-    params: Record<string, never>;
-    result: { alias: string; target: string }[];
-  };
   /** Backends with their health, circuits and models. */
   "backends.list": {
     auth: "admin";
@@ -2341,13 +2520,11 @@ export interface Methods {
   /** Probe a backend now instead of at the next minute. */
   "backends.probe": {
     auth: "admin";
-    params: { name: string };
-    result: { ok: true };
-  };
-  /** Remove an alias; also succeeds when there is none. */
-  "aliases.remove": {
-    auth: "admin";
-    params: { alias: string };
+    params: {
+      name: string;
+      /** Also send it requests again, as if none had failed */
+      resume?: boolean;
+    };
     result: { ok: true };
   };
   /** Remove a backend; nothing is sent to it any more. */
@@ -2355,12 +2532,6 @@ export interface Methods {
     auth: "admin";
     params: { name: string };
     result: { removed: boolean };
-  };
-  /** Let a model be called by another name; in memory only. */
-  "aliases.set": {
-    auth: "admin";
-    params: { alias: string; target: string };
-    result: { ok: true };
   };
   /** Let several targets serve one name, with order and weights; replaces the route of that name. */
   "routes.set": {
@@ -2911,7 +3082,9 @@ export interface Methods {
         user_agent: string | null;
         /** Whom or what it was done to */
         target: string | null;
-        /** What was asked for, without secrets */
+        /** Of a user, a key or a group that is still there */
+        target_name: string | null;
+        /** What was asked for and, in `before`, what was there, without secrets */
         details: Record<string, unknown>;
         request_id: string;
       }[];
@@ -3043,6 +3216,28 @@ export interface Methods {
       }[];
     };
   };
+  /** The catalogue: models and model routes, what each costs and can do, and how soon it answers. */
+  "models.list": {
+    auth: "jwt";
+    params: Record<string, never>;
+    result: {
+      id: string;
+      /** Of a model route: models in the order of trying */
+      targets: string[] | null;
+      served_by: string;
+      /** It runs on own hardware */
+      is_own: boolean;
+      /** Whether it can be called now */
+      available: boolean;
+      capabilities: string[];
+      context_tokens: number | null;
+      /** Per million tokens; a route like its first target */
+      input_usd: number | null;
+      output_usd: number | null;
+      /** Median of the last hour */
+      first_token_ms: number | null;
+    }[];
+  };
   /** Acknowledge, then close: only on a WebSocket without a token. */
   "system.probe": {
     auth: "anonymous_socket";
@@ -3094,27 +3289,34 @@ export const METHOD_AUTH: { readonly [M in keyof Methods]: Methods[M]["auth"] } 
   "group.models.allow": "jwt",
   "group.credits.balance": "jwt",
   "group.create": "jwt_or_admin_token",
+  "codes.create": "admin",
   "group.models.deny": "jwt",
   "group.get": "jwt",
   "group.invite.create": "jwt",
   "group.list": "jwt_or_admin_token",
+  "codes.list": "admin",
   "group.invite.list": "jwt",
   "group.members.list": "jwt",
   "group.models.list": "jwt",
+  "codes.redeem": "jwt",
   "group.invite.register": "public",
   "group.delete": "jwt",
   "group.members.remove": "jwt",
+  "codes.revoke": "admin",
   "group.invite.revoke": "jwt",
   "group.invite.show": "public",
   "group.credits.topup": "admin",
   "group.update": "jwt",
   "group.members.update": "jwt",
   "keys.create": "jwt",
+  "users.get": "admin",
   "keys.list": "jwt",
   "keys.capture.list": "admin",
   "users.keys.list": "admin",
   "keys.revoke": "jwt",
   "users.keys.revoke": "admin",
+  "keys.rotate": "jwt",
+  "users.keys.rotate": "admin",
   "keys.capture.set": "admin",
   "keys.update": "jwt",
   "users.keys.update": "admin",
@@ -3153,13 +3355,10 @@ export const METHOD_AUTH: { readonly [M in keyof Methods]: Methods[M]["auth"] } 
   "memory.status": "jwt",
   "backends.add": "admin",
   "routes.delete": "admin",
-  "aliases.list": "admin",
   "backends.list": "admin",
   "routes.list": "admin",
   "backends.probe": "admin",
-  "aliases.remove": "admin",
   "backends.remove": "admin",
-  "aliases.set": "admin",
   "routes.set": "admin",
   "backends.test": "admin",
   "backends.types": "jwt",
@@ -3187,6 +3386,7 @@ export const METHOD_AUTH: { readonly [M in keyof Methods]: Methods[M]["auth"] } 
   "backends.adopt": "admin",
   "config.check": "admin",
   "backends.detect": "admin",
+  "models.list": "jwt",
   "system.probe": "anonymous_socket",
   "system.status": "public",
 };

@@ -103,7 +103,7 @@ export interface Routes {
       offset?: number;
     };
   };
-  /** What the models that can be called now cost; null where no price is known. */
+  /** What the models that can be called now cost, a route like its first target; null: no price is known. */
   "GET /api/prices": {
     auth: "public";
     answer: {

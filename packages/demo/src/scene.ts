@@ -76,7 +76,6 @@ const LATELY = [
 
 /** Requests of this minute, some of which fail: the overview shows the last hour, which no start remembers. */
 export async function playNow({ chat, rpc }: Caller): Promise<void> {
-  // Aliases are not stored.
-  await rpc("aliases.set", { alias: "default", target: "demo" });
+  await rpc("routes.set", { name: "default", targets: [{ model: "demo" }] });
   for (const model of LATELY) await chat(model, `Hello, ${model}`);
 }

@@ -118,8 +118,7 @@ test("every page has something to show: a month of use up to now, a group, conve
   expect(balance).toBe(5_000 - 800 - 1_600 - 300);
   expect(entries).toHaveLength(4);
   expect((await rpc("ledger.self", {}, token)).entries.length).toBeGreaterThan(0);
-  expect(await rpc("routes.list", {}, token)).toHaveLength(1);
-  expect(await rpc("aliases.list", {}, token)).toHaveLength(1);
+  expect(await rpc("routes.list", {}, token)).toHaveLength(2);
 
   const conversations = await rpc("conversations.list", {}, token);
   expect(conversations).toHaveLength(3);

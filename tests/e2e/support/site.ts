@@ -194,6 +194,13 @@ export async function axeFindings(page: Page, colorsOnly = false): Promise<strin
   );
 }
 
+/** Chooses by typing, in a field that lists what matches. */
+export async function pick(page: Page, label: string, choice: string): Promise<void> {
+  const field = page.getByRole("combobox", { name: label, exact: true });
+  await field.fill(choice);
+  await field.press("Enter");
+}
+
 /** Keeps a picture of the page for whoever wants to look. */
 export async function shot(page: Page, name: string): Promise<void> {
   if (!SHOTS) return;

@@ -1,5 +1,4 @@
 import type {
-  Alias,
   BackendHealth,
   BackendRegistration,
   Model,
@@ -14,7 +13,8 @@ import { readSecret } from "../secrets.ts";
 /** What both ways to a list of backends tell of one. */
 type ListedBackend = Pick<BackendHealth, "name" | "label" | "state" | "url" | "last_error"> & {
   agents?: readonly Trial[];
-  circuit?: string | { state: string; retry_at?: string | null } | null;
+  enabled?: boolean;
+  circuit?: string | { state: string; model: string | null; consecutive_failures: number } | null;
 };
 
 const nameOf = (backend: ListedBackend) => backend.name ?? backend.label;
@@ -30,9 +30,6 @@ async function openDesk(connection: Connection) {
       },
       add: (backend: BackendRegistration) => admin.registerBackend(backend),
       remove: ({ label }: ListedBackend) => admin.removeBackend(Number(/^backend_(\d+)/.exec(label)?.[1])),
-      aliases: () => admin.aliases(),
-      setAlias: (pair: Alias) => admin.setAlias(pair),
-      removeAlias: (alias: string) => admin.removeAlias(alias),
     };
   }
   const client = await connection.signedIn();
@@ -43,15 +40,18 @@ async function openDesk(connection: Connection) {
     },
     add: (backend: BackendRegistration) => client.call("backends.add", backend as Params<"backends.add">),
     remove: (backend: ListedBackend) => client.call("backends.remove", { name: nameOf(backend) }),
-    aliases: () => client.call("aliases.list"),
-    setAlias: (pair: Alias) => client.call("aliases.set", pair as Params<"aliases.set">),
-    removeAlias: (alias: string) => client.call("aliases.remove", { alias }),
   };
 }
 
-function circuitInWords({ circuit }: ListedBackend): string {
-  if (typeof circuit !== "object" || circuit === null) return circuit ?? "";
-  return circuit.retry_at ? `${circuit.state} until ${circuit.retry_at}` : circuit.state;
+const HEALTH = { Healthy: "serving", Degraded: "serving, with trouble", Unhealthy: "not answering" } as const;
+
+/** The console's words. */
+function statusOf({ state, enabled, circuit }: ListedBackend): string {
+  if (enabled === false) return "disabled";
+  if (typeof circuit !== "object" || circuit === null || circuit.state === "closed")
+    return HEALTH[state as keyof typeof HEALTH] ?? state;
+  const tests = circuit.state === "half_open" ? "; the next request tests it" : "";
+  return `${circuit.model ? `${circuit.model} ` : ""}paused after ${circuit.consecutive_failures} errors${tests}`;
 }
 
 type Card = Result<"providers.addresses">[number];
@@ -187,7 +187,7 @@ async function detect({
 
 export const backends: Command = {
   name: "backends",
-  summary: "List, find, test, register, change and remove backends; set aliases",
+  summary: "List, find, test, register, change and remove backends",
   examples: [
     "model-gateway backends",
     "model-gateway backends detect --add",
@@ -198,22 +198,8 @@ export const backends: Command = {
     "model-gateway backends edit ollama --address http://gpu-1:11434",
     "model-gateway backends disable ollama",
     "model-gateway backends remove ollama",
-    "model-gateway backends alias fast qwen3:8b",
   ],
-  actions: [
-    "list",
-    "detect",
-    "add",
-    "test",
-    "edit",
-    "disable",
-    "enable",
-    "cards",
-    "remove",
-    "aliases",
-    "alias",
-    "unalias",
-  ],
+  actions: ["list", "detect", "add", "test", "edit", "disable", "enable", "cards", "remove"],
   options: {
     type: { type: "string", help: "kind or engine name, e.g. local-server, external, vllm" },
     name: { type: "string", help: "name of the backend" },
@@ -248,8 +234,7 @@ export const backends: Command = {
         {
           name: nameOf,
           kind: (backend: ListedBackend) => backend.label.split(":")[1] ?? "",
-          health: (backend: ListedBackend) => backend.state,
-          circuit: circuitInWords,
+          status: statusOf,
           agents: ({ agents = [] }: ListedBackend) =>
             agents.map(({ name, ok }) => `${name} ${ok ? "✓" : "✗"}`).join(" "),
           url: (backend: ListedBackend) => backend.url ?? "",
@@ -332,28 +317,7 @@ export const backends: Command = {
       const answer = await desk.remove(found);
       output.result(answer, () => `${wanted} is removed`);
     };
-    const aliases = async () =>
-      output.table(
-        (await desk.aliases()) as unknown as Record<string, unknown>[],
-        { alias: (row: Alias) => row.alias, target: (row: Alias) => row.target },
-        "No alias is set",
-      );
-    const alias = async () => {
-      const pair = {
-        alias: needed(words, 1, "the alias"),
-        target: needed(words, 2, "the model it stands for"),
-      };
-      output.result(await desk.setAlias(pair), () => `${pair.alias} stands for ${pair.target}`);
-    };
-    const unalias = async () => {
-      const name = needed(words, 1, "the alias");
-      output.result(await desk.removeAlias(name), () => `${name} is no longer an alias`);
-    };
-    await act(
-      words,
-      { list, add, test, edit, disable, enable, cards, remove, aliases, alias, unalias },
-      "list",
-    );
+    await act(words, { list, add, test, edit, disable, enable, cards, remove }, "list");
   },
 };
 

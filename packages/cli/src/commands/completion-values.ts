@@ -17,10 +17,6 @@ const backendNames: Values = async (connection) =>
   connection.adminToken === null
     ? (await (await connection.signedIn()).call("backends.list")).backends.map(({ name }) => name)
     : (await connection.client.admin.backends()).backends.health.map(({ name, label }) => name ?? label);
-const aliases: Values = async (connection) =>
-  connection.adminToken === null
-    ? (await (await connection.signedIn()).call("aliases.list")).map(({ alias }) => alias)
-    : (await connection.client.admin.aliases()).map(({ alias }) => alias);
 const nodes: Values = async (connection) =>
   (await (await connection.signedIn()).call("agents.list")).map(({ name }) => name);
 const groups: Values = async (connection) =>
@@ -52,8 +48,6 @@ const OF_ACTIONS: Record<string, readonly (Values | null)[]> = {
   "backends edit": [backendNames],
   "backends disable": [backendNames],
   "backends enable": [backendNames],
-  "backends unalias": [aliases],
-  "backends alias": [null, models],
   "agents stop": [nodes, models],
   "agents remove": [nodes],
   "groups members": [groups],

@@ -2,6 +2,7 @@ import type { Result } from "@model-gateway/client";
 import type { Tone } from "../ui/states.tsx";
 import { api } from "./api.ts";
 import { session } from "./client.ts";
+import { plural } from "./format.ts";
 import { invalidate, useQuery } from "./query.ts";
 import { useStore } from "./store.ts";
 
@@ -22,11 +23,17 @@ export function backendsChanged(): void {
   for (const key of ["local servers", "backends", "models", "health", "activity", "prices"]) invalidate(key);
 }
 
-/** What a circuit's state means, the same on every page. */
-export const PAUSED: Record<string, string> = {
-  open: "Paused after 3 errors",
-  half_open: "Paused after 3 errors; the next request tests it",
-};
+/** Which requests are kept away, since how many errors, and what lets them through again. */
+function pausedInWords({ state, model, for_all, consecutive_failures, cause }: Backend["circuit"]): string {
+  return [
+    `${model ? `${model} paused` : "Paused"} after ${plural(consecutive_failures, "error")}`,
+    !for_all && " of one caller, for them alone",
+    state === "half_open" && "; the next request tests it",
+    cause && `: ${cause}`,
+  ]
+    .filter(Boolean)
+    .join("");
+}
 
 /** Health and circuit as the one thing that matters: does it get requests, and if not, why and until when. */
 export function statusOf(backend: Backend): { tone: Tone; text: string; retryAt: string | null } {
@@ -34,9 +41,10 @@ export function statusOf(backend: Backend): { tone: Tone; text: string; retryAt:
   if (!enabled) return { tone: "plain", text: "Disabled", retryAt: null };
   if (circuit.state !== "closed")
     return {
-      tone: circuit.state === "open" ? "bad" : "warn",
-      text: `${PAUSED[circuit.state]}${circuit.cause ? `: ${circuit.cause}` : ""}`,
-      retryAt: circuit.retry_at,
+      // What concerns one model or one caller leaves the rest as it was.
+      tone: circuit.state === "open" && !circuit.model && circuit.for_all ? "bad" : "warn",
+      text: pausedInWords(circuit),
+      retryAt: circuit.state === "open" ? circuit.retry_at : null,
     };
   if (probed_at === null) return { tone: "plain", text: "Not probed yet", retryAt: null };
   if (state === "Healthy") return { tone: "good", text: "Serving", retryAt: null };

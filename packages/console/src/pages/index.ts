@@ -66,6 +66,13 @@ export const PAGES: readonly PageEntry[] = [
     ...page(() => import("./playground/page.tsx")),
   },
   {
+    patterns: ["/catalogue"],
+    title: "Catalogue",
+    icon: "models",
+    section: "work",
+    ...page(() => import("./catalogue/page.tsx")),
+  },
+  {
     patterns: ["/usage"],
     title: "Usage",
     icon: "usage",
@@ -104,7 +111,7 @@ export const PAGES: readonly PageEntry[] = [
   {
     patterns: ["/wallet"],
     title: "Wallet",
-    icon: "shield",
+    icon: "wallet",
     section: "work",
     ...page(() => import("./wallet/page.tsx")),
   },

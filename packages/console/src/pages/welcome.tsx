@@ -40,7 +40,7 @@ async function askedBy(kind: "link" | "group", token: string): Promise<Asked> {
       expiresAt: shown.expires_at,
     };
   }
-  const { kind: use, invited_by, email, name, expires_at } = await api("auth.link.show", { token });
+  const { kind: use, invited_by, email, name, note, expires_at } = await api("auth.link.show", { token });
   return use === "password"
     ? {
         title: `Welcome, ${name}`,
@@ -52,7 +52,7 @@ async function askedBy(kind: "link" | "group", token: string): Promise<Asked> {
       }
     : {
         title: "You are invited",
-        text: `${invited_by || "An administrator"} invites you to the model gateway at ${location.host}.`,
+        text: `${invited_by || "An administrator"} invites you to the model gateway at ${location.host}.${note ? ` “${note}”` : ""}`,
         email,
         asksName: true,
         registers: true,

@@ -3,6 +3,7 @@ import { useActivity } from "../lib/activity.ts";
 import { api } from "../lib/api.ts";
 import { signOut } from "../lib/client.ts";
 import { useDocs } from "../lib/docs.ts";
+import { useGroups } from "../lib/groups.ts";
 import { useCallableModels } from "../lib/models.ts";
 import { useQuery } from "../lib/query.ts";
 import { useStore } from "../lib/store.ts";
@@ -61,7 +62,7 @@ function useActions(isAdmin: boolean): PaletteEntry[] {
 export function usePaletteEntries(pages: readonly PageEntry[], isAdmin: boolean): PaletteEntry[] {
   const actions = useActions(isAdmin);
   const keys = useQuery("keys", () => api("keys.list")).data;
-  const groups = useQuery("groups", () => api("group.list")).data;
+  const groups = useGroups().data;
   const conversations = useQuery("conversations", () => api("conversations.list")).data;
   const nodes = useQuery(isAdmin ? "agents" : null, () => api("agents.list")).data;
   const backends = useActivity().data?.backends;

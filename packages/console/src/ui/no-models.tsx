@@ -4,7 +4,7 @@ import { LinkButton } from "./controls.tsx";
 import { Note } from "./states.tsx";
 
 /** Where a model has to be chosen and there is none: what has to be done first, and by whom. */
-export function NoModels() {
+export function NoModels({ capability }: { capability?: string }) {
   const isAdmin = useStore(session)?.user.is_admin ?? false;
   return (
     <Note
@@ -17,7 +17,9 @@ export function NoModels() {
         )
       }
     >
-      <strong>No model can be called yet.</strong>{" "}
+      <strong>
+        {capability ? `No ${capability} model is connected yet.` : "No model can be called yet."}
+      </strong>{" "}
       <span className="muted">
         {isAdmin
           ? "Register a backend, or check why the registered ones do not answer."

@@ -1,4 +1,4 @@
-import { type KeyboardEvent, type ReactNode, useState } from "react";
+import { type KeyboardEvent, type ReactNode, useEffect, useRef, useState } from "react";
 import { Button } from "./controls.tsx";
 import { Icon } from "./icons.tsx";
 
@@ -20,14 +20,54 @@ interface TableProps<T> {
   rowKey(row: T): string;
   onOpen?(row: T): void;
   dim?(row: T): boolean;
+  /** What rows are searched by; a long list then has a search field. */
+  words?(row: T): string;
 }
+
+/** So many rows and more get a search field. */
+const SEARCHED_FROM = 10;
+/** So many rows and more are drawn only where they are in sight, and some around. */
+const DRAWN_ALL = 150;
+const AROUND = 30;
+const ROW_PX = 37;
+
+/** Which rows of a long list are in sight. */
+function useInSight(count: number) {
+  const body = useRef<HTMLTableSectionElement>(null);
+  const [range, setRange] = useState({ from: 0, to: DRAWN_ALL });
+  useEffect(() => {
+    if (count <= DRAWN_ALL) return;
+    const look = () => {
+      const above = -(body.current?.getBoundingClientRect().top ?? 0);
+      const near = (px: number) => Math.floor(px / ROW_PX / AROUND) * AROUND;
+      const from = Math.max(0, Math.min(near(above) - AROUND, count - AROUND));
+      const to = near(above + innerHeight) + 2 * AROUND;
+      setRange((now) => (now.from === from && now.to === to ? now : { from, to }));
+    };
+    look();
+    // Captured: whatever it is that scrolls.
+    addEventListener("scroll", look, { capture: true, passive: true });
+    addEventListener("resize", look);
+    return () => {
+      removeEventListener("scroll", look, { capture: true });
+      removeEventListener("resize", look);
+    };
+  }, [count]);
+  return { body, ...(count > DRAWN_ALL ? range : { from: 0, to: count }) };
+}
+
+const Gap = ({ rows }: { rows: number }) => rows > 0 && <tr style={{ height: rows * ROW_PX }} />;
 
 export const classOf = ({ numeric, wide, label }: Pick<Column<never>, "numeric" | "wide" | "label">) =>
   [numeric && "num", wide && "wide", label === "" && "actions"].filter(Boolean).join(" ") || undefined;
 
 /** A dense table: sticky header, columns that sort, rows that open. */
-export function Table<T>({ label, columns, rows, rowKey, onOpen, dim }: TableProps<T>) {
+export function Table<T>({ label, columns, rows: all, rowKey, onOpen, dim, words }: TableProps<T>) {
   const [order, setOrder] = useState<{ id: string; descending: boolean } | null>(null);
+  const [search, setSearch] = useState("");
+  const wanted = search.trim().toLowerCase();
+  const rows = words && wanted ? all.filter((row) => words(row).toLowerCase().includes(wanted)) : all;
+  const { body, from, to } = useInSight(rows.length);
   const by = columns.find(({ id }) => id === order?.id)?.sort;
   const sorted = by
     ? [...rows].sort((a, b) => {
@@ -39,10 +79,10 @@ export function Table<T>({ label, columns, rows, rowKey, onOpen, dim }: TablePro
     setOrder((now) =>
       now?.id === id ? { id, descending: !now.descending } : { id, descending: Boolean(numeric) },
     );
-  return (
+  const table = (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls must be reachable by keyboard
     <section className="table-wrap" aria-label={label} tabIndex={0}>
-      <table className="table">
+      <table className="table" aria-rowcount={rows.length > DRAWN_ALL ? rows.length + 1 : undefined}>
         <thead>
           <tr>
             {columns.map((column) => (
@@ -65,13 +105,30 @@ export function Table<T>({ label, columns, rows, rowKey, onOpen, dim }: TablePro
             ))}
           </tr>
         </thead>
-        <tbody>
-          {sorted.map((row) => (
+        <tbody ref={body}>
+          <Gap rows={from} />
+          {sorted.slice(from, to).map((row) => (
             <Row key={rowKey(row)} row={row} columns={columns} onOpen={onOpen} dim={dim?.(row)} />
           ))}
+          <Gap rows={rows.length - to} />
         </tbody>
       </table>
     </section>
+  );
+  if (!words || all.length < SEARCHED_FROM) return table;
+  return (
+    <div className="stack">
+      <input
+        className="input"
+        type="search"
+        aria-label={`Search ${label.toLowerCase()}`}
+        placeholder="Search"
+        value={search}
+        onChange={(event) => setSearch(event.target.value)}
+      />
+      {table}
+      {rows.length === 0 && <p className="muted">Nothing matches “{search}”.</p>}
+    </div>
   );
 }
 

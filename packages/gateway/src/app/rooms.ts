@@ -129,7 +129,7 @@ export async function openRooms({ config, life, foundation, ownPort, deadlines, 
     start: (room) => room.start(),
     close: (room) => room.close(life.isPatient ? JOURNAL_DRAIN_MS : JOURNAL_STOP_MS),
   });
-  const groups = await open("groups", new Groups({ ...foundation, accounts, ledger, metering }));
+  const groups = await open("groups", new Groups({ ...foundation, accounts, ledger, metering, usage }));
   const keys = await open("keys", new Keys({ ...foundation, accounts, groups, usage }), CLOSES);
   const network = networkOf(config, foundation);
   const signIn = { settings: ssoSettings(config), accounts, groups, fetch: network.fetch };
@@ -207,6 +207,8 @@ const sweepsOf = (
   "account links": rooms.accounts.people.sweepLinks,
   "used sign-ins": rooms.sso.sweepUsed,
   invitations: rooms.groups.invitations.sweep,
+  "redemption codes": rooms.groups.codes.sweep,
+  refills: rooms.groups.sweepRefills,
   "video payloads": rooms.video.sweepPayloads,
   "stored responses": rooms.inference.responses.sweep,
   "audit entries": rooms.audit.sweep,

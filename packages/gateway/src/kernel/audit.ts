@@ -31,6 +31,7 @@ const SHOWN: ReadonlySet<string> = new Set([
   ...["conversation_id", "invitation_id", "link_id", "node_id", "name", "machine_name", "project"],
   ...["tier", "role", "is_admin", "disabled", "is_active", "enabled", "remove", "points", "cost_multiplier"],
   ...["rpm_ceiling", "enforce_model_allowlist", "max_uses", "ttl_secs", "model_ids", "model", "method"],
+  ...["monthly_refill", "member_budget_usd", "count", "resume"],
   ...["expires_at", "monthly_budget_usd", "total_budget_usd", "allowed_models", "requests_per_minute"],
   ...["tokens_per_minute", "alias", "target", "targets", "begin_within_seconds", "index", "type", "server"],
   ...["models", "capabilities", "concurrency", "version", "website_domain", "input_usd", "output_usd"],
@@ -71,10 +72,18 @@ export function auditEntry(
   { action, caller, requestId }: Pick<AuditEntry, "action" | "caller" | "requestId">,
   given: unknown,
   result: unknown,
+  before: Record<string, unknown> = {},
 ): AuditEntry {
   const details: Record<string, unknown> = {};
   for (const [name, value] of isObject(given) ? Object.entries(given) : [])
     if (value !== undefined) details[name] = SHOWN.has(name) ? shown(value) : NOT_SHOWN;
+  const changed = Object.entries(before).filter(
+    ([name, value]) => name in details && value !== details[name],
+  );
+  if (changed.length > 0)
+    details.before = Object.fromEntries(
+      changed.map(([name, value]) => [name, SHOWN.has(name) ? shown(value) : NOT_SHOWN]),
+    );
   const user = isObject(result) && isObject(result.user) ? result.user : null;
   const account =
     user && typeof user.id === "string" && typeof user.email === "string"

@@ -1,7 +1,7 @@
 import { type AuditSink, auditEntry, leavesEntry } from "./audit.ts";
 import type { Actor, CallContext, Identity } from "./context.ts";
 import { type JsonSchema, openRpcDocument } from "./documents.ts";
-import { fail } from "./errors.ts";
+import { fail, ServiceError } from "./errors.ts";
 import type { MethodAuth } from "./method.ts";
 import type { Registry } from "./registry.ts";
 import { validate } from "./validate.ts";
@@ -9,6 +9,7 @@ import { VERSION } from "./version.ts";
 
 /** OpenRPC's own method: it belongs to the protocol and to no room, and says what GET /api/openrpc.json does. */
 const DISCOVER = "rpc.discover";
+const SIGN_IN = "auth.login";
 
 const descriptions = new WeakMap<Registry, JsonSchema>();
 
@@ -56,10 +57,17 @@ export async function dispatch(
   const actor = authorize(method, context.caller);
   const checked = validate(method.params, params ?? {});
   const { caller, requestId } = context;
-  const result: unknown = await method.handler({ ...context, params: checked, actor });
+  const entry = { action: name, caller, requestId };
+  const before: Record<string, unknown> = {};
+  const handle = async () => method.handler({ ...context, params: checked, actor, before });
+  const result: unknown = await handle().catch(async (error: unknown) => {
+    // Attempts are limited by address before a password is looked at, and so is what they leave here.
+    if (name === SIGN_IN && error instanceof ServiceError && error.kind === "auth_required")
+      await audit.record(auditEntry({ ...entry, action: `${name} refused` }, checked, null));
+    throw error;
+  });
   // Parsing drops every field that the definition does not list, so no handler can leak one.
   const answer = method.result.parse(result);
-  if (leavesEntry(method))
-    await audit.record(auditEntry({ action: name, caller, requestId }, checked, answer));
+  if (leavesEntry(method)) await audit.record(auditEntry(entry, checked, answer, before));
   return answer;
 }

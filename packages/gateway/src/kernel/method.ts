@@ -37,13 +37,20 @@ export interface MethodDefinition<
   params: Params;
   result: Result;
   handler(
-    call: CallContext & { params: z.output<Params>; actor: ActorFor<Auth> },
+    call: CallContext & {
+      params: z.output<Params>;
+      actor: ActorFor<Auth>;
+      /** Filled with what was there before a change, under the parameters' names, for the audit log. */
+      before: Record<string, unknown>;
+    },
   ): z.input<Result> | Promise<z.input<Result>>;
 }
 
 /** A method as the registry holds it: the handler takes any params that the schema accepts. */
 export interface AnyMethod extends Omit<MethodDefinition, "handler"> {
-  handler(call: CallContext & { params: unknown; actor: Actor | null }): unknown;
+  handler(
+    call: CallContext & { params: unknown; actor: Actor | null; before: Record<string, unknown> },
+  ): unknown;
 }
 
 /** The one place where an RPC method exists; dispatch, documents and client types are derived from it. */

@@ -21,6 +21,8 @@ export interface Payer {
 export interface KeyLimits {
   monthlyNanoUsd: number | null;
   totalNanoUsd: number | null;
+  /** What its owner may spend in a month with all keys of its group. */
+  memberNanoUsd: number | null;
   requestsPerMinute: number | null;
   tokensPerMinute: number | null;
 }

@@ -82,6 +82,20 @@ describe.each(kinds)("the audit log on %s", (kind) => {
     }
   }
 
+  test("tells what was before a change, names its target, and has sign-ins that failed", async () => {
+    const bob = await gateway.signIn("bob");
+    const { id: user_id } = await gateway.rpc("auth.me", {}, bob);
+    await gateway.rpc("users.update", { user_id, tier: "pro", disabled: false }, root);
+    const [changed] = await entries({ action: "users.update" });
+    expect(changed).toMatchObject({ target: user_id, target_name: "bob@example.com" });
+    expect(changed.details).toEqual({ user_id, tier: "pro", disabled: false, before: { tier: "free" } });
+    const wrong = { email: "bob@example.com", password: "not the password" };
+    expect((await gateway.call("auth.login", wrong)).error.code).toBe(-32005);
+    const [refused] = await entries({ action: "auth.login refused" });
+    expect(refused).toMatchObject({ actor: "anonymous", target: "bob@example.com" });
+    expect(JSON.stringify(refused)).not.toContain(wrong.password);
+  });
+
   test("has an entry of every method that is not declared to leave none", async () => {
     // The real definitions around handlers that do nothing, through the real way of a call.
     const stubs = new Registry([

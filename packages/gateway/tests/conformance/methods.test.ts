@@ -72,6 +72,9 @@ const ADDED = new Set([
     (name) => `keys.create ${name}?`,
   ),
   ...["requests_per_minute", "tokens_per_minute"].map((name) => `keys.create ${name}?`),
+  "group.list everyone?",
+  "group.update monthly_refill?",
+  "group.update member_budget_usd?",
   "group.members.list include_inactive?",
   "group.models.allow remove?",
   "group.models.deny remove?",
@@ -104,11 +107,8 @@ backends.list | admin | | backends models
 backends.add | admin | type? url? api_key? name? models? capabilities? concurrency? dialects? auth? limit_field? id_prefix? headers? set? drop? believe_cost? fields? tool_prices? shared_files? enabled? seen? | name
 backends.update | admin | name type? url? api_key? models? capabilities? concurrency? dialects? auth? limit_field? id_prefix? headers? set? drop? believe_cost? fields? tool_prices? shared_files? enabled? seen? | name
 backends.test | admin | type? url? api_key? name? models? capabilities? concurrency? dialects? auth? limit_field? id_prefix? headers? set? drop? believe_cost? fields? tool_prices? shared_files? model? stream_id? | ok detail latency_ms models seen agents
-backends.probe | admin | name | ok
+backends.probe | admin | name resume? | ok
 backends.remove | admin | name | removed
-aliases.list | admin | | alias target
-aliases.set | admin | alias target | ok
-aliases.remove | admin | alias | ok
 billing.prices.list | admin | models? type? | model capabilities input_usd output_usd parts per_call_usd per_image_usd per_second_usd per_million_characters_usd unpriced not_billed source
 billing.prices.set | admin | model input_usd? output_usd? parts? per_call_usd? per_image_usd? per_second_usd? per_million_characters_usd? max_output_tokens? context_window? | ok
 billing.prices.import | admin | prices | written
@@ -118,19 +118,22 @@ billing.tiers.set | admin | name monthly_usd_quota monthly_token_quota rpm | ok
 usage.query | admin | ref_ids? since? until? group_by? include_records? limit? offset? | totals groups groups_truncated records records_total limit offset
 usage.series | jwt | everyone? since until project? model? api_key_id? user_id? group_id? by | totals groups others
 usage.records | jwt | everyone? since until project? model? api_key_id? user_id? group_id? limit? cursor? | records next_cursor
-requests.list | jwt | everyone? group_id? user_id? key_id? surface? model? backend? code? outcome? since? until? cursor? limit? | records next_cursor
+requests.list | jwt | everyone? group_id? user_id? key_id? project? ref_id? surface? model? backend? code? outcome? since? until? cursor? limit? | records next_cursor
 requests.get | jwt | id | id at surface outcome status model backend captured
-requests.stats | jwt | everyone? group_id? user_id? key_id? surface? model? backend? code? outcome? since? until? with_keys? | since until bin_seconds bins totals before surfaces models backends codes keys
-requests.watch | jwt | everyone? group_id? user_id? key_id? surface? model? backend? code? outcome? stream_id? | stream_id renew_after_seconds
+requests.stats | jwt | everyone? group_id? user_id? key_id? project? ref_id? surface? model? backend? code? outcome? since? until? with_keys? | since until bin_seconds bins totals before surfaces models backends codes keys
+requests.watch | jwt | everyone? group_id? user_id? key_id? project? ref_id? surface? model? backend? code? outcome? stream_id? | stream_id renew_after_seconds
 users.keys.list | admin | user_id | id name key_prefix project created_at active
 users.keys.update | admin | key_id name? expires_at? monthly_budget_usd? total_budget_usd? allowed_models? requests_per_minute? tokens_per_minute? | id name key_prefix project created_at
 users.keys.revoke | admin | key_id | ok
+users.keys.rotate | admin | key_id | id name key key_prefix
+users.get | admin | user_id | balance groups sessions
+keys.rotate | jwt | key_id | id name key key_prefix
 users.list | admin | search? limit? offset? | users total
 users.create | admin | email name? is_admin? tier? | id email name link
 users.update | admin | user_id name? tier? is_admin? disabled? email_verified? | ok
 users.password.reset | admin | user_id | id token expires_at
-users.invite | admin | email? tier? | id token expires_at
-users.links.list | admin | | id kind email created_by created_at expires_at
+users.invite | admin | email? tier? is_admin? group_id? note? | id token expires_at
+users.links.list | admin | | id kind email tier is_admin group_name note created_by created_at expires_at
 users.links.revoke | admin | link_id | ok
 auth.password.set | jwt | current_password new_password | ok
 auth.sessions.list | jwt | | id current ip user_agent created_at last_used_at
@@ -139,12 +142,17 @@ auth.identities.list | jwt | | id issuer email created_at last_used_at
 auth.identities.remove | jwt | identity_id | ok
 auth.cli.approve | jwt | challenge | code
 auth.cli.redeem | public | code verifier | access_token refresh_token token_type expires_in user
-auth.link.show | public | token | kind invited_by email name expires_at
+auth.link.show | public | token | kind invited_by email name note expires_at
 auth.link.accept | public | token password email? name? | access_token refresh_token token_type expires_in user
 group.invite.show | public | token | group_name group_description invited_by role email expires_at
 group.invite.register | public | token password email? name? | access_token refresh_token token_type expires_in user
 group.invite.list | jwt | group_id | id role email max_uses uses created_by created_at expires_at
 group.invite.revoke | jwt | group_id invitation_id | ok
+models.list | jwt | | id targets served_by is_own available capabilities context_tokens input_usd output_usd first_token_ms
+codes.create | admin | count points note? ttl_secs? | id codes expires_at
+codes.list | admin | | id points note codes redeemed created_by created_at expires_at
+codes.revoke | admin | id | ok
+codes.redeem | jwt | code group_id? | points balance
 `;
 
 const words = (text: string | undefined) => (text ?? "").split(" ").filter(Boolean);

@@ -54,6 +54,39 @@ test("an administrator invites someone by a link that works once", async () => {
   expect(await gateway.rpc("users.links.list", {}, admin)).toEqual([]);
 });
 
+test("an invitation makes the account that it says: rights, tier and group", async () => {
+  gateway = await bootGateway();
+  const admin = await gateway.signIn("ada");
+  const { id: group_id } = await gateway.rpc("group.create", { name: "lab" }, admin);
+  const terms = { tier: "pro", is_admin: true, group_id, note: "Welcome to the lab" };
+  const { token } = await gateway.rpc("users.invite", terms, admin);
+  const [pending] = await gateway.rpc("users.links.list", {}, admin);
+  expect(pending).toMatchObject({ tier: "pro", is_admin: true, group_name: "lab", note: terms.note });
+  expect((await gateway.rpc("auth.link.show", { token })).note).toBe(terms.note);
+  const { user, access_token } = await gateway.rpc<Tokens>("auth.link.accept", {
+    token,
+    password: PASSWORD,
+    email: "grace@example.com",
+  });
+  expect(user.is_admin).toBe(true);
+  const { members } = await gateway.rpc("group.get", { group_id }, access_token);
+  expect(members).toContainEqual(expect.objectContaining({ email: "grace@example.com", role: "member" }));
+  // The group may be gone by then.
+  const later = await gateway.rpc("users.invite", { group_id }, admin);
+  await gateway.rpc("group.delete", { group_id }, admin);
+  const made = { token: later.token, password: PASSWORD, email: "hal@example.com" };
+  const hal = await gateway.rpc<Tokens>("auth.link.accept", made);
+  const { key, id: key_id } = await gateway.rpc("keys.create", { name: "k" }, hal.access_token);
+  expect(await keyWorks(key)).toBe(true);
+  const rotated = await gateway.rpc("users.keys.rotate", { key_id }, admin);
+  expect([await keyWorks(key), await keyWorks(rotated.key)]).toEqual([false, true]);
+  expect(await gateway.rpc("users.get", { user_id: hal.user.id }, admin)).toMatchObject({
+    balance: 0,
+    groups: [],
+    sessions: [expect.objectContaining({ id: expect.any(String) })],
+  });
+});
+
 test("an invitation for an address makes no other account, and a revoked or expired one makes none", async () => {
   gateway = await bootGateway();
   const admin = await gateway.signIn("ada");

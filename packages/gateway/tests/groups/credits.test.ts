@@ -133,6 +133,73 @@ describe.each(kinds)("credits of a group on %s", (kind) => {
     });
   });
 
+  test("a monthly refill fills the pool up: at once, and once in each month", async () => {
+    const group_id = await funded(10);
+    const refill = (bearer: string) =>
+      gateway.call("group.update", { group_id, monthly_refill: 100 }, bearer);
+    expect((await refill(people.ann)).error.code).toBe(-32007);
+    expect((await refill(people.root)).result).toMatchObject({ balance: 100, monthly_refill: 100 });
+    await allocate(group_id, 70);
+    const { groups } = gateway.app.rooms;
+    const nextMonth = Date.now() + 32 * 86_400_000;
+    await groups.sweepRefills(Date.now(), 10);
+    expect((await gateway.rpc("group.get", { group_id }, people.ben)).balance).toBe(30);
+    await Promise.all([groups.sweepRefills(nextMonth, 10), groups.sweepRefills(nextMonth, 10)]);
+    const { balance, entries } = await gateway.rpc("group.credits.balance", { group_id }, people.ann);
+    expect(balance).toBe(100);
+    expect(entries[0]).toMatchObject({ kind: "topup", points: 70, note: "monthly refill" });
+    await gateway.rpc("group.update", { group_id, monthly_refill: null }, people.root);
+  });
+
+  describe("redemption codes", () => {
+    const make = async (params: object = {}): Promise<{ id: string; codes: string[] }> =>
+      gateway.rpc("codes.create", { count: 2, points: 7, note: "welcome", ...params }, people.root);
+    const redeem = (code: string, bearer: string, group_id?: string) =>
+      gateway.call("codes.redeem", { code, ...(group_id && { group_id }) }, bearer);
+    const REFUSED = expect.objectContaining({ message: expect.stringContaining("redeemed before") });
+
+    test("each gives its points once, to one of all who try at the same time", async () => {
+      const { id, codes } = await make();
+      const before = (await walletOf(people.ben)) + (await walletOf(people.cai));
+      const tries = Array.from({ length: 10 }, (_, n) => redeem(codes[0]!, n % 2 ? people.ben : people.cai));
+      const answers = await Promise.all(tries);
+      expect(answers.filter(({ error }) => !error)).toHaveLength(1);
+      expect((await walletOf(people.ben)) + (await walletOf(people.cai))).toBe(before + 7);
+      const batches = await gateway.rpc("codes.list", {}, people.root);
+      expect(batches.find((batch: { id: string }) => batch.id === id)).toMatchObject({
+        codes: 2,
+        redeemed: 1,
+      });
+      expect(JSON.stringify(batches)).not.toContain(codes[1]!);
+      const group_id = await funded(1);
+      expect((await redeem(codes[1]!, people.cai, group_id)).error.message).toContain("Group not found");
+      expect((await redeem(codes[1]!, people.ben, group_id)).result).toEqual({ points: 7, balance: 8 });
+      const { entries } = await gateway.rpc("group.credits.balance", { group_id }, people.ann);
+      expect(entries[0]).toMatchObject({ kind: "topup", points: 7, note: "welcome" });
+    });
+
+    test("one that is revoked, expired or made by someone who may not issue points gives nothing", async () => {
+      const db = gateway.app.rooms.ledger.options.db;
+      const revoked = await make();
+      await gateway.rpc("codes.revoke", { id: revoked.id }, people.root);
+      const old = await make();
+      await db.run("UPDATE redemption_codes SET expires_at = created_at WHERE batch_id = $1", [old.id]);
+      const { id: ann } = await gateway.rpc("auth.me", {}, people.ann);
+      const rights = (is_admin: boolean) =>
+        gateway.rpc("users.update", { user_id: ann, is_admin }, people.root);
+      await rights(true);
+      const former = await gateway.rpc("codes.create", { count: 1, points: 5 }, people.ann);
+      await rights(false);
+      await rights(true);
+      await rights(false);
+      for (const code of [revoked.codes[0]!, old.codes[0]!, former.codes[0]!, "points-x"])
+        expect((await redeem(code, people.ben)).error).toEqual(REFUSED);
+      expect((await gateway.call("codes.create", { count: 1, points: 5 }, people.ben)).error.code).toBe(
+        -32007,
+      );
+    });
+  });
+
   test("deleting while points come and go loses none", async () => {
     const group_id = await funded(50);
     const before = (await gateway.rpc("ledger.self", {}, ADMIN_TOKEN)).balance as number;

@@ -78,6 +78,8 @@ describe.each(kinds)("keys of a group on %s", (kind) => {
       { group_id, rpm_ceiling: 7, enforce_model_allowlist: true },
       people.ann,
     );
+    await gateway.rpc("group.update", { group_id, member_budget_usd: 2 }, people.ann);
+    expect(payerOf(await principal(key)).keyLimits).toMatchObject({ memberNanoUsd: 2e9 });
     await gateway.rpc("group.models.allow", { group_id, model_ids: ["Good-Model"] }, people.ann);
     await gateway.rpc("group.models.deny", { group_id, model_ids: ["bad"] }, people.ann);
     expect((await principal(key)).group).toEqual({

@@ -27,6 +27,9 @@ describe.each(kinds)("groups on %s", (kind) => {
       member_count: 1,
       enforce_model_allowlist: false,
       rpm_ceiling: null,
+      balance: 0,
+      monthly_refill: null,
+      member_budget_usd: null,
       created_at: expect.any(String),
     });
     const { members } = await gateway.rpc("group.get", { group_id: group.id }, people.ann);

@@ -47,5 +47,17 @@ describe.if(redisUrl !== undefined && postgres !== undefined)(
       await setActive(true);
       await until("the key works there again", () => keyWorks(there, key));
     });
+
+    test("a code that is redeemed on both at once gives its points once", async () => {
+      const { codes } = await here.rpc("codes.create", { count: 5, points: 3 }, people.root);
+      const tries = (codes as string[]).flatMap((code) =>
+        [here, there].flatMap((on) =>
+          [people.ann, people.ben].map((bearer) => on.call("codes.redeem", { code }, bearer)),
+        ),
+      );
+      expect((await Promise.all(tries)).filter(({ error }) => !error)).toHaveLength(5);
+      const wallets = [people.ann, people.ben].map((bearer) => here.rpc("ledger.self", {}, bearer));
+      expect((await Promise.all(wallets)).reduce((sum, { balance }) => sum + balance, 0)).toBe(15);
+    });
   },
 );

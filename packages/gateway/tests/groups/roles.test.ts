@@ -57,6 +57,16 @@ const matrix: Record<string, { params: (fixture: Fixture) => unknown; gets: (num
     params: () => ({ token: "unknown", password: "long enough" }),
     gets: Array(8).fill(notFound),
   },
+  "codes.create": { params: () => ({ count: 1, points: 1 }), gets: forPlatform },
+  "codes.list": { params: () => ({}), gets: forPlatform },
+  "codes.revoke": {
+    params: () => ({ id: crypto.randomUUID() }),
+    gets: [notFound, ...forPlatform.slice(1)],
+  },
+  "codes.redeem": {
+    params: inGroup({ code: "unknown" }),
+    gets: [...Array(6).fill(notFound), auth, auth],
+  },
   "group.invite.list": { params: inGroup(), gets: forAdmins },
   "group.invite.revoke": {
     params: inGroup({ invitation_id: "00000000-0000-4000-8000-000000000000" }),

@@ -34,6 +34,7 @@ const limited = (limits: Partial<KeyLimits>, fields: Partial<Payer> = {}): Payer
       totalNanoUsd: null,
       requestsPerMinute: null,
       tokensPerMinute: null,
+      memberNanoUsd: null,
       ...limits,
     },
     ...fields,
@@ -152,6 +153,24 @@ onEachDatabase("budgets of keys", (fresh) => {
       whenRefused = () => {};
       expect((await refused(bench, centRequest(who, 2))).message).toMatch(/this key/i);
     }
+  });
+
+  test("a member's part of the pool is one for all their keys, and another member's is another", async () => {
+    const { bench, clock } = await open(fresh);
+    const { userId } = payer();
+    const group = { groupId: crypto.randomUUID(), userId };
+    const [one, two] = [0, 1].map(() =>
+      limited({ memberNanoUsd: 3 * CENT }, { ...group, keyId: crypto.randomUUID() }),
+    ) as [Payer, Payer];
+    await spend(bench, one, 2);
+    expect(admittedOf(await atOnce([bench], two, 5))).toHaveLength(1);
+    const late = await refused(bench, centRequest(one));
+    expect(late.kind).toBe("quota_exceeded");
+    expect(late.message).toContain("part of the group's pool, 0.03 USD");
+    const other = { ...one, userId: crypto.randomUUID(), keyId: crypto.randomUUID() };
+    expect(admittedOf(await atOnce([bench], other, 5))).toHaveLength(3);
+    clock.nowMs = Date.parse("2026-12-01T00:00:01Z");
+    expect(admittedOf([await attempt(bench, centRequest(one))])).toHaveLength(1);
   });
 
   test("a monthly budget is back with the month: 429 until then; a total one is not: 402", async () => {

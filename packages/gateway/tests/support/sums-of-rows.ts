@@ -59,8 +59,15 @@ const PAIRS: readonly [stored: string, counted: string][] = [
   ],
   [
     "SELECT key_id, requests, total_cost_nano_usd, last_used_ms FROM key_spend",
-    `SELECT key_id, COUNT(*) AS requests, ${sum("COALESCE(cost_nano_usd, 0)", "total_cost_nano_usd")},
-       MAX(ended_ms) AS last_used_ms FROM requests WHERE channel IS NOT NULL AND key_id IS NOT NULL GROUP BY 1`,
+    ["key_id", "group_id"]
+      .map(
+        (
+          id,
+        ) => `SELECT CAST(${id} AS TEXT) ${id === "group_id" ? "|| '/' || CAST(user_id AS TEXT)" : ""} AS key_id,
+           COUNT(*) AS requests, ${sum("COALESCE(cost_nano_usd, 0)", "total_cost_nano_usd")},
+           MAX(ended_ms) AS last_used_ms FROM requests WHERE channel IS NOT NULL AND ${id} IS NOT NULL GROUP BY 1`,
+      )
+      .join(" UNION ALL "),
   ],
 ];
 

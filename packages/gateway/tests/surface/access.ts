@@ -68,6 +68,7 @@ requests.stats | person |
 requests.watch | person |
 requests.get | own | {"id":"$request"}
 billing.plan | person |
+models.list | person |
 billing.video.pricing.get | person |
 backends.types | person |
 group.create | person_or_token | {"name":"g"}
@@ -98,6 +99,7 @@ group.models.allow | group_admin | {"group_id":"$group","model_ids":["m"]}
 group.models.deny | group_admin | {"group_id":"$group","model_ids":["x"]}
 group.credits.balance | group_admin | {"group_id":"$group"}
 group.credits.allocate | group_admin | {"group_id":"$group","user_id":"$member","points":1}
+codes.redeem | person | {"code":"points-unknown"}
 group.invite.accept | own | {"token":"$invite"}
 group.credits.topup | admin | {"group_id":"$group","points":5}
 engine.invoke | admin | {"model":"m","method":"x"}
@@ -130,9 +132,6 @@ backends.remove | admin | {"name":"up"}
 routes.list | admin |
 routes.set | admin | {"name":"r","targets":[{"model":"m"}]}
 routes.delete | admin | {"name":"r"}
-aliases.list | admin |
-aliases.set | admin | {"alias":"a","target":"m"}
-aliases.remove | admin | {"alias":"a"}
 billing.prices.list | admin |
 billing.prices.set | admin | {"model":"m","input_usd":0,"output_usd":0}
 billing.prices.import | admin | {"prices":[{"model":"m","input_usd":0,"output_usd":0}]}
@@ -141,6 +140,7 @@ billing.prices.video.set | admin | {"model":"clip","base_price":0}
 billing.tiers.set | admin | {"name":"free","monthly_usd_quota":null,"monthly_token_quota":null,"rpm":1000}
 usage.query | admin |
 users.keys.list | admin | {"user_id":"$user"}
+users.get | admin | {"user_id":"$user"}
 users.keys.update | admin | {"key_id":"$key","name":"limited"}
 users.list | admin |
 users.create | admin | {"email":"new@example.com"}
@@ -148,11 +148,16 @@ users.update | admin | {"user_id":"$user","is_admin":true,"tier":"enterprise"}
 users.password.reset | admin | {"user_id":"$user"}
 users.invite | admin |
 users.links.list | admin |
+codes.create | admin | {"count":1,"points":5}
+codes.list | admin |
+codes.revoke | admin | {"id":"$conversation"}
 users.links.revoke | admin | {"link_id":"$link"}
 billing.plan.set | admin_token | {"user_email":"$email","tier":"enterprise"}
 billing.video.pricing.set | admin_token | {"model":"clip","base_price":0}
 conversations.delete | own | {"conversation_id":"$conversation"}
+users.keys.rotate | admin | {"key_id":"$key"}
 users.keys.revoke | admin | {"key_id":"$key"}
+keys.rotate | own | {"key_id":"$key"}
 keys.revoke | own | {"key_id":"$key"}
 group.members.remove | group_admin | {"group_id":"$group","user_id":"$member"}
 group.delete | group_owner | {"group_id":"$group"}

@@ -303,7 +303,6 @@ async function everything(): Promise<string> {
       "detail",
       "history",
     ]).then((text) => [...text.matchAll(/"name":"[^"]*"|"enabled":\w+/g)].join()),
-    await at(theirs, "aliases.list", {}),
     await at(theirs, "routes.list", {}),
     await at(theirs, "billing.prices.list", {}),
     await at(theirs, "billing.video.pricing.get", {}),

@@ -1,4 +1,3 @@
-import type { Result } from "@model-gateway/client";
 import { api } from "../../lib/api.ts";
 import { exactTime } from "../../lib/format.ts";
 import { useQuery } from "../../lib/query.ts";
@@ -9,8 +8,7 @@ import { PageHead } from "../../ui/page.tsx";
 import { TableSkeleton } from "../../ui/skeleton.tsx";
 import { Empty, Loaded, When } from "../../ui/states.tsx";
 import { type Column, Table } from "../../ui/table.tsx";
-
-type Entry = Result<"audit.list">["entries"][number];
+import { type Entry, fieldInWords, sentenceOf, valueInWords } from "./words.ts";
 
 /** How actions begin, by what they are about. */
 const SUBJECTS = [
@@ -20,7 +18,6 @@ const SUBJECTS = [
   { value: "keys.", label: "Keys" },
   { value: "group.", label: "Groups" },
   { value: "backends.", label: "Backends" },
-  { value: "aliases.", label: "Aliases" },
   { value: "routes.", label: "Model routes" },
   { value: "billing.", label: "Prices and tiers" },
   { value: "agents.", label: "Nodes" },
@@ -34,18 +31,12 @@ const columns: Column<Entry>[] = [
   {
     id: "action",
     label: "What",
-    cell: ({ action, actor }) => (
-      <>
-        <code>{action}</code>
-        <div className="phone-only breaks muted small">{actor}</div>
-      </>
+    cell: (entry) => (
+      <span className="breaks">
+        <span className="phone-only">{entry.actor} </span>
+        {sentenceOf(entry)}
+      </span>
     ),
-  },
-  {
-    id: "target",
-    label: "Target",
-    wide: true,
-    cell: ({ target }) => <span className="breaks">{target ?? ""}</span>,
   },
   { id: "ip", label: "From", wide: true, cell: ({ ip }) => <code className="nowrap">{ip}</code> },
 ];
@@ -119,11 +110,11 @@ export function Page() {
   );
 }
 
-const inWords = (value: unknown): string => (typeof value === "string" ? value : JSON.stringify(value));
-
 function EntrySheet({ entry, onClose }: { entry: Entry; onClose(): void }) {
+  const { before: recorded, ...asked } = entry.details;
+  const before = (recorded ?? {}) as Record<string, unknown>;
   return (
-    <Dialog title={entry.action} kind="sheet" onClose={onClose}>
+    <Dialog title={`${entry.actor} ${sentenceOf(entry)}`} kind="sheet" onClose={onClose}>
       <div className="stack">
         <dl className="facts">
           <dt>When</dt>
@@ -140,6 +131,10 @@ function EntrySheet({ entry, onClose }: { entry: Entry; onClose(): void }) {
           )}
           <dt>Target</dt>
           <dd>{entry.target ? <Copyable text={entry.target} /> : "nobody else"}</dd>
+          <dt>Method</dt>
+          <dd>
+            <code>{entry.action}</code>
+          </dd>
           <dt>From</dt>
           <dd>
             <code>{entry.ip}</code>
@@ -153,9 +148,12 @@ function EntrySheet({ entry, onClose }: { entry: Entry; onClose(): void }) {
         </dl>
         <h3>What was asked for</h3>
         <dl className="facts">
-          {Object.entries(entry.details).map(([name, value]) => [
-            <dt key={name}>{name}</dt>,
-            <dd key={`${name} value`}>{inWords(value)}</dd>,
+          {Object.entries(asked).map(([name, value]) => [
+            <dt key={name}>{fieldInWords(name)}</dt>,
+            <dd key={`${name} value`}>
+              {valueInWords(name, value)}
+              {name in before && <span className="muted"> (was {valueInWords(name, before[name])})</span>}
+            </dd>,
           ])}
         </dl>
       </div>

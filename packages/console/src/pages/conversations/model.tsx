@@ -1,6 +1,6 @@
 import { useCallableModels, withChosen } from "../../lib/models.ts";
 import { useSearch } from "../../lib/router.ts";
-import { SmallSelect } from "../../ui/controls.tsx";
+import { Combobox } from "../../ui/combobox.tsx";
 
 const KEY = "model-gateway.chat-model";
 
@@ -15,7 +15,7 @@ export interface ChatModel {
 /** The model that answers: the address's, then the one that was chosen last, then the first that there is. */
 export function useChatModel(): ChatModel {
   const [search, setSearch] = useSearch();
-  const models = useCallableModels();
+  const models = useCallableModels("chat");
   const last = localStorage.getItem(KEY);
   const usual = last && models.data?.includes(last) ? last : models.data?.[0];
   const model = search.get("model") ?? usual ?? "";
@@ -31,12 +31,5 @@ export function useChatModel(): ChatModel {
 }
 
 export function ModelChoice({ model, choices, choose }: ChatModel) {
-  return (
-    <SmallSelect
-      label="Model"
-      value={model}
-      onChange={choose}
-      choices={choices.map((id) => ({ value: id, label: id }))}
-    />
-  );
+  return <Combobox label="Model" value={model} onChange={choose} choices={choices} />;
 }

@@ -27,7 +27,12 @@ export function GroupCredits({ group, mayIssue }: { group: GroupView; mayIssue: 
             empty="Points that a platform administrator issues to the pool appear here, then every movement of them."
             actions={
               <>
-                <Button icon="groups" onClick={() => setDialog("allocate")}>
+                <Button
+                  icon="groups"
+                  disabled={data.balance === 0}
+                  title={data.balance === 0 ? "The pool is empty" : undefined}
+                  onClick={() => setDialog("allocate")}
+                >
                   Allocate to a member
                 </Button>
                 {mayIssue && (

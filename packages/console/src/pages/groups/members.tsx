@@ -85,6 +85,7 @@ export function GroupMembers({ group, manages }: { group: GroupView; manages: bo
         columns={columns}
         rows={members}
         rowKey={({ user_id }) => user_id}
+        words={({ name, email }) => `${name} ${email}`}
         dim={({ is_active }) => !is_active}
         onOpen={manages ? (member) => setDialog(member) : undefined}
       />

@@ -2,14 +2,13 @@ import { type FormEvent, useState } from "react";
 import { useAction } from "../../lib/action.ts";
 import { api } from "../../lib/api.ts";
 import { useKnownModels } from "../../lib/models.ts";
-import { invalidate, useQuery } from "../../lib/query.ts";
+import { invalidate } from "../../lib/query.ts";
 import { Button, Check } from "../../ui/controls.tsx";
 import { Section } from "../../ui/page.tsx";
-import { FormError, Loaded } from "../../ui/states.tsx";
+import { FormError } from "../../ui/states.tsx";
 import type { GroupView } from "./detail.tsx";
 
-export function GroupModels({ group }: { group: GroupView }) {
-  const lists = useQuery(`group ${group.id} models`, () => api("group.models.list", { group_id: group.id }));
+export function GroupModels({ group, manages }: { group: GroupView; manages: boolean }) {
   const enforce = useAction(async (on: boolean) => {
     await api("group.update", { group_id: group.id, enforce_model_allowlist: on });
     invalidate("group");
@@ -20,40 +19,39 @@ export function GroupModels({ group }: { group: GroupView }) {
         <Check
           label="Only allowed models may be used"
           checked={group.enforce_model_allowlist}
-          disabled={enforce.busy}
+          disabled={enforce.busy || !manages}
           onChange={(on) => void enforce.run(on)}
         />
         <p className="muted small">Denied models are refused either way: a denial wins over a permission.</p>
         <FormError error={enforce.error} />
       </div>
-      <Loaded query={lists}>
-        {({ allowed, denied }) => (
-          <div className="two-columns">
-            <ModelList title="Allowed" method="group.models.allow" groupId={group.id} models={allowed} />
-            <ModelList title="Denied" method="group.models.deny" groupId={group.id} models={denied} />
-          </div>
-        )}
-      </Loaded>
+      <div className="two-columns">
+        {LISTS.map((list) => (
+          <ModelList key={list.id} {...list} group={group} manages={manages} />
+        ))}
+      </div>
     </div>
   );
 }
 
+const LISTS = [
+  { id: "allowed", title: "Allowed", method: "group.models.allow" },
+  { id: "denied", title: "Denied", method: "group.models.deny" },
+] as const;
+
 function ModelList({
+  id: list,
   title,
   method,
-  groupId,
-  models,
-}: {
-  title: string;
-  method: "group.models.allow" | "group.models.deny";
-  groupId: string;
-  models: readonly string[];
-}) {
+  group,
+  manages,
+}: (typeof LISTS)[number] & { group: GroupView; manages: boolean }) {
+  const models = group.models[list];
   const [model, setModel] = useState("");
   const known = useKnownModels().data ?? [];
   const change = useAction(async (id: string, remove: boolean) => {
-    await api(method, { group_id: groupId, model_ids: [id], remove });
-    invalidate(`group ${groupId} models`);
+    await api(method, { group_id: group.id, model_ids: [id], remove });
+    invalidate(`group ${group.id}`);
   });
   const add = async (event: FormEvent) => {
     event.preventDefault();
@@ -63,24 +61,26 @@ function ModelList({
   return (
     <Section title={title}>
       <div className="stack">
-        <form className="row" onSubmit={add}>
-          <input
-            className="input"
-            aria-label={`Model to add to ${title}`}
-            placeholder="model id"
-            list={listId}
-            value={model}
-            onChange={(event) => setModel(event.target.value)}
-          />
-          <datalist id={listId}>
-            {known.map(({ id }) => (
-              <option key={id} value={id} />
-            ))}
-          </datalist>
-          <Button type="submit" icon="plus" busy={change.busy}>
-            Add
-          </Button>
-        </form>
+        {manages && (
+          <form className="row" onSubmit={add}>
+            <input
+              className="input"
+              aria-label={`Model to add to ${title}`}
+              placeholder="model id"
+              list={listId}
+              value={model}
+              onChange={(event) => setModel(event.target.value)}
+            />
+            <datalist id={listId}>
+              {known.map(({ id }) => (
+                <option key={id} value={id} />
+              ))}
+            </datalist>
+            <Button type="submit" icon="plus" busy={change.busy}>
+              Add
+            </Button>
+          </form>
+        )}
         <FormError error={change.error} />
         {models.length === 0 ? (
           <p className="muted">No model is on this list.</p>
@@ -89,13 +89,15 @@ function ModelList({
             {models.map((id) => (
               <li key={id}>
                 <code>{id}</code>
-                <Button
-                  look="quiet"
-                  small
-                  icon="close"
-                  aria-label={`Take ${id} off the list`}
-                  onClick={() => void change.run(id, true)}
-                />
+                {manages && (
+                  <Button
+                    look="quiet"
+                    small
+                    icon="close"
+                    aria-label={`Take ${id} off the list`}
+                    onClick={() => void change.run(id, true)}
+                  />
+                )}
               </li>
             ))}
           </ul>

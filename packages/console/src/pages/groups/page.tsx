@@ -1,7 +1,8 @@
 import { useState } from "react";
 import { api } from "../../lib/api.ts";
-import { plural } from "../../lib/format.ts";
-import { invalidate, useQuery } from "../../lib/query.ts";
+import { plural, points } from "../../lib/format.ts";
+import { useGroups } from "../../lib/groups.ts";
+import { invalidate } from "../../lib/query.ts";
 import type { Group } from "../../lib/records.ts";
 import { navigate, useSearch } from "../../lib/router.ts";
 import { Button, LinkButton, TextField } from "../../ui/controls.tsx";
@@ -30,7 +31,7 @@ const columns: Column<Group>[] = [
     id: "role",
     label: "You are",
     sort: ({ my_role }) => my_role ?? "",
-    cell: ({ my_role }) => <span className="tag">{my_role ?? "platform admin"}</span>,
+    cell: ({ my_role }) => (my_role ? <span className="tag">{my_role}</span> : ""),
   },
   {
     id: "members",
@@ -38,6 +39,13 @@ const columns: Column<Group>[] = [
     numeric: true,
     sort: ({ member_count }) => member_count,
     cell: ({ member_count }) => member_count,
+  },
+  {
+    id: "pool",
+    label: "Pool",
+    numeric: true,
+    sort: ({ balance }) => balance,
+    cell: ({ balance }) => points(balance),
   },
   {
     id: "models",
@@ -61,7 +69,7 @@ export function Page({ params }: PageProps) {
 
 function GroupList() {
   const [search, setSearch] = useSearch();
-  const groups = useQuery("groups", () => api("group.list"));
+  const groups = useGroups();
   const create = (
     <Button look="primary" icon="plus" onClick={() => setSearch({ new: "1" })}>
       Create group
@@ -85,17 +93,18 @@ function GroupList() {
       <Loaded query={groups} outline={<TableSkeleton columns={columns} />}>
         {(list) =>
           list.length === 0 ? (
-            <Empty icon="groups" title="You are not in a group" action={create}>
+            <Empty icon="groups" title="No group yet" action={create}>
               A group has members, a shared pool of points and its own rules on models. Keys made for it draw
               on the pool.
             </Empty>
           ) : (
             <>
               <Table
-                label="Your groups"
+                label="Groups"
                 columns={columns}
                 rows={list}
                 rowKey={({ id }) => id}
+                words={({ name, description }) => `${name} ${description}`}
                 onOpen={({ id }) => navigate(`/groups/${id}`)}
               />
               <p className="muted small">{plural(list.length, "group")}</p>

@@ -11,10 +11,12 @@ import { Section } from "../../ui/page.tsx";
 import { FormError } from "../../ui/states.tsx";
 import type { GroupView } from "./detail.tsx";
 
-export function GroupSettings({ group }: { group: GroupView }) {
+export function GroupSettings({ group, mayIssue }: { group: GroupView; mayIssue: boolean }) {
   const [name, setName] = useState(group.name);
   const [description, setDescription] = useState(group.description);
   const [ceiling, setCeiling] = useState(group.rpm_ceiling === null ? "" : String(group.rpm_ceiling));
+  const [refill, setRefill] = useState(String(group.monthly_refill ?? ""));
+  const [budget, setBudget] = useState(String(group.member_budget_usd ?? ""));
   const [deleting, setDeleting] = useState(false);
   const save = useAction(async () => {
     await api("group.update", {
@@ -22,6 +24,8 @@ export function GroupSettings({ group }: { group: GroupView }) {
       name,
       description,
       rpm_ceiling: ceiling === "" ? null : Number(ceiling),
+      member_budget_usd: budget === "" ? null : Number(budget),
+      ...(mayIssue && { monthly_refill: refill === "" ? null : Number(refill) }),
     });
     invalidate("group");
     toast("Saved");
@@ -36,14 +40,36 @@ export function GroupSettings({ group }: { group: GroupView }) {
         <TextField label="Name" value={name} onChange={setName} required maxLength={80} />
         <TextField label="What it is for" value={description} onChange={setDescription} maxLength={500} />
         <TextField
-          label="Requests a minute for each key"
+          label="Requests per minute, all keys together"
           type="number"
           min={1}
           step={1}
           value={ceiling}
           onChange={setCeiling}
-          placeholder="no ceiling"
+          placeholder="no limit"
         />
+        <TextField
+          label="Each member may spend, USD per month"
+          type="number"
+          min={0}
+          step="any"
+          value={budget}
+          onChange={setBudget}
+          placeholder="no limit"
+          hint="Of the pool, with all their keys for this group together"
+        />
+        {mayIssue && (
+          <TextField
+            label="Monthly refill, points"
+            type="number"
+            min={1}
+            step={1}
+            value={refill}
+            onChange={setRefill}
+            placeholder="no refill"
+            hint="The pool is filled up to this now, and when each month begins (UTC)"
+          />
+        )}
         <FormError error={save.error} />
         <div>
           <Button type="submit" look="primary" busy={save.busy}>

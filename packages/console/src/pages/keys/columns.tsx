@@ -1,13 +1,16 @@
-import { api } from "../../lib/api.ts";
-import { useQuery } from "../../lib/query.ts";
+import { useGroups } from "../../lib/groups.ts";
 import { Status, When } from "../../ui/states.tsx";
 import type { Column } from "../../ui/table.tsx";
 import { isExpired, type Key, spentOf } from "./limits.tsx";
 import { isCaptured, KeyState } from "./sheet.tsx";
 
+/** Revoked keys stand at the end. */
+export const activeFirst = (keys: readonly Key[]): Key[] =>
+  keys.toSorted((a, b) => Number(b.active) - Number(a.active));
+
 /** `owner` is who pays where no group does. */
 export function useKeyColumns(owner: string): Column<Key>[] {
-  const groups = useQuery("groups", () => api("group.list")).data ?? [];
+  const groups = useGroups().data ?? [];
   const groupName = (id: string | null) =>
     groups.find((group) => group.id === id)?.name ?? (id ? "a group" : owner);
   return [

@@ -1,7 +1,8 @@
 import { useState } from "react";
 import { api } from "../../lib/api.ts";
 import { rememberSecret } from "../../lib/fresh-keys.ts";
-import { invalidate, useQuery } from "../../lib/query.ts";
+import { useGroups } from "../../lib/groups.ts";
+import { invalidate } from "../../lib/query.ts";
 import { SelectField, TextField } from "../../ui/controls.tsx";
 import { FormDialog } from "../../ui/dialogs.tsx";
 import { LimitsForm, limitParams, NO_LIMITS } from "./limits.tsx";
@@ -11,7 +12,7 @@ export function CreateKey({ onClose, onCreated }: { onClose(): void; onCreated(k
   const [project, setProject] = useState("");
   const [groupId, setGroupId] = useState("");
   const [limits, setLimits] = useState(NO_LIMITS);
-  const groups = useQuery("groups", () => api("group.list")).data ?? [];
+  const groups = useGroups().data?.filter(({ my_role }) => my_role !== null) ?? [];
   const create = async () => {
     const key = await api("keys.create", {
       name,

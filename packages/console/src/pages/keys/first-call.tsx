@@ -12,7 +12,8 @@ import type { UsageRecord } from "../../lib/records.ts";
 import { useSearch } from "../../lib/router.ts";
 import { LANGUAGES, type Language, snippet } from "../../lib/snippets.ts";
 import { Code } from "../../ui/code.tsx";
-import { Button, LinkButton, Segments, SmallSelect } from "../../ui/controls.tsx";
+import { Combobox } from "../../ui/combobox.tsx";
+import { Button, LinkButton, Segments } from "../../ui/controls.tsx";
 import { NoModels } from "../../ui/no-models.tsx";
 import { PageHead, Section } from "../../ui/page.tsx";
 import { Empty, Loaded, Note, Status, When } from "../../ui/states.tsx";
@@ -52,7 +53,7 @@ const refOf = (prefix: string) => `first-call-${prefix}`;
 function FirstCall({ id, name, prefix }: { id: string; name: string; prefix: string }) {
   const secret = secretOf(id);
   const [search, setSearch] = useSearch();
-  const models = useCallableModels();
+  const models = useCallableModels("chat");
   const model = search.get("model") ?? models.data?.[0] ?? "";
   const language = (search.get("language") ?? "curl") as Language;
   const text = snippet(language, {
@@ -86,11 +87,11 @@ function FirstCall({ id, name, prefix }: { id: string; name: string; prefix: str
         title="The call"
         actions={
           <>
-            <SmallSelect
+            <Combobox
               label="Model"
               value={model}
               onChange={(value) => setSearch({ model: value })}
-              choices={withChosen(models.data ?? [], model).map((id) => ({ value: id, label: id }))}
+              choices={withChosen(models.data ?? [], model)}
             />
             <Segments
               label="Language"
@@ -189,7 +190,7 @@ function Watch({ id, prefix, secret, model }: WatchProps) {
         <Note
           tone="good"
           action={
-            <LinkButton href={`/usage?open=${seen.id}`} small>
+            <LinkButton href={`/requests?open=${seen.id}`} small>
               See the request
             </LinkButton>
           }

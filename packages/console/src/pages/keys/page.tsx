@@ -6,7 +6,7 @@ import { PageHead } from "../../ui/page.tsx";
 import { TableSkeleton } from "../../ui/skeleton.tsx";
 import { Empty, Loaded } from "../../ui/states.tsx";
 import { Table } from "../../ui/table.tsx";
-import { useKeyColumns } from "./columns.tsx";
+import { activeFirst, useKeyColumns } from "./columns.tsx";
 import { CreateKey } from "./create.tsx";
 import { KeySheet } from "./sheet.tsx";
 
@@ -50,7 +50,8 @@ export function Page() {
             <Table
               label="Your keys"
               columns={columns}
-              rows={list}
+              rows={activeFirst(list)}
+              words={({ name, project, key_prefix }) => `${name} ${project} ${key_prefix}`}
               rowKey={({ id }) => id}
               dim={({ active }) => !active}
               onOpen={({ id }) => setSearch({ open: id })}

@@ -4,6 +4,7 @@ import { exactTime } from "../../lib/format.ts";
 import { invalidate } from "../../lib/query.ts";
 import { Link } from "../../lib/router.ts";
 import { toast } from "../../lib/toast.ts";
+import { Code } from "../../ui/code.tsx";
 import { Button, Copyable, LinkButton, TextField } from "../../ui/controls.tsx";
 import { Confirm, Dialog, FormDialog } from "../../ui/dialogs.tsx";
 import { Note, Status, When } from "../../ui/states.tsx";
@@ -45,7 +46,8 @@ export const isCaptured = ({ capture_until }: Key): boolean =>
 
 /** `ownerId` is set for an administrator who looks at somebody else's key. */
 export function KeySheet({ value, ownerId, onClose }: { value: Key; ownerId?: string; onClose(): void }) {
-  const [asking, setAsking] = useState<"revoke" | "edit" | null>(null);
+  const [asking, setAsking] = useState<"revoke" | "edit" | "rotate" | null>(null);
+  const [secret, setSecret] = useState<string | null>(null);
   const close = () => setAsking(null);
   return (
     <Dialog title={value.name} kind="sheet" onClose={onClose}>
@@ -97,6 +99,7 @@ export function KeySheet({ value, ownerId, onClose }: { value: Key; ownerId?: st
                 </LinkButton>
               )}
               <Button onClick={() => setAsking("edit")}>Edit limits</Button>
+              <Button onClick={() => setAsking("rotate")}>Rotate</Button>
               <CaptureSwitch keyId={value.id} name={value.name} isOn={isCaptured(value)} />
               <Button look="danger" icon="trash" onClick={() => setAsking("revoke")}>
                 Revoke
@@ -106,6 +109,27 @@ export function KeySheet({ value, ownerId, onClose }: { value: Key; ownerId?: st
         </div>
       </div>
       {asking === "edit" && <EditKey value={value} ownerId={ownerId} onClose={close} />}
+      {asking === "rotate" && (
+        <Confirm
+          title={`Rotate ${value.name}?`}
+          consequence="The key gets another secret. Programs that use the old one will be refused immediately; name, limits and usage stay."
+          confirm="Rotate now"
+          onClose={close}
+          onConfirm={async () => {
+            const { key } = await api(ownerId ? "users.keys.rotate" : "keys.rotate", { key_id: value.id });
+            setSecret(key);
+            invalidate("keys");
+          }}
+        />
+      )}
+      {secret && (
+        <Dialog title="The new secret" closing="when copied" onClose={() => setSecret(null)}>
+          <div className="stack">
+            <Code label="Key" text={secret} />
+            <Note tone="warn">Copy it now: only a hash is stored.</Note>
+          </div>
+        </Dialog>
+      )}
       {asking === "revoke" && (
         <Confirm
           title={`Revoke ${value.name}?`}

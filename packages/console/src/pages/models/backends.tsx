@@ -6,6 +6,7 @@ import { plural } from "../../lib/format.ts";
 import { useQuery } from "../../lib/query.ts";
 import { useSearch } from "../../lib/router.ts";
 import { toast, toastError } from "../../lib/toast.ts";
+import { BackendStatus } from "../../ui/backend-status.tsx";
 import { Button } from "../../ui/controls.tsx";
 import { Confirm, Dialog } from "../../ui/dialogs.tsx";
 import { LostCache } from "../../ui/lost-cache.tsx";
@@ -17,23 +18,6 @@ import { Seen, Trials, useContact } from "./contact.tsx";
 import { FoundServers } from "./found-servers.tsx";
 import { BackendForm } from "./register.tsx";
 import { type ModelPrice, SetPrice } from "./set-price.tsx";
-
-/** One sentence for health and circuit together. */
-export function BackendStatus({ backend, short = false }: { backend: Backend; short?: boolean }) {
-  const { tone, text, retryAt } = statusOf(backend);
-  return (
-    <Status tone={tone}>
-      <span className={short ? "clamp" : undefined}>
-        {text}
-        {retryAt && (
-          <>
-            , tried again <When time={retryAt} />
-          </>
-        )}
-      </span>
-    </Status>
-  );
-}
 
 function Unpriced({
   models,

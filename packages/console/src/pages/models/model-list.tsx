@@ -1,16 +1,19 @@
 import { useState } from "react";
 import { api } from "../../lib/api.ts";
-import { moneyFormat } from "../../lib/format.ts";
+import { session } from "../../lib/client.ts";
+import { compact, moneyFormat, seconds } from "../../lib/format.ts";
 import { type KnownModel, useKnownModels } from "../../lib/models.ts";
 import { useQuery } from "../../lib/query.ts";
+import { useStore } from "../../lib/store.ts";
 import { Button, LinkButton } from "../../ui/controls.tsx";
+import { NoModels } from "../../ui/no-models.tsx";
 import { TableSkeleton } from "../../ui/skeleton.tsx";
 import { Loaded, Status } from "../../ui/states.tsx";
 import { type Column, Table } from "../../ui/table.tsx";
 import { ImportPrices } from "./import-prices.tsx";
 import { isVideo, type ModelPrice, SetPrice, useUnitPriceInWords } from "./set-price.tsx";
 
-/** A model with its price; without one when no backend serves it. */
+/** A model with all of its price, which administrators see. */
 type Row = KnownModel & { full?: ModelPrice };
 
 interface Words {
@@ -18,104 +21,137 @@ interface Words {
   byUnit(price: ModelPrice): string | null;
 }
 
-const columnsFor = ({ perMillion, byUnit }: Words, setPrice: (price: ModelPrice) => void): Column<Row>[] => [
+const billing = ({ full, input_usd, is_own }: Row) => {
+  if (full ? full.unpriced : input_usd === null && !is_own) return <Status tone="warn">unpriced</Status>;
+  if (full ? full.not_billed : input_usd === null) return <span className="muted">not billed</span>;
+  return null;
+};
+
+const columnsFor = ({ perMillion, byUnit }: Words): Column<Row>[] => [
   {
     id: "id",
     label: "Model",
     sort: ({ id }) => id,
-    cell: ({ id }) => <span className="mono nowrap">{id}</span>,
+    cell: ({ id, targets }) => (
+      <>
+        <span className="mono">{id}</span>
+        {targets && <div className="muted small">route: {targets.join(", then ")}</div>}
+      </>
+    ),
   },
   {
-    id: "owner",
-    label: "Served by",
+    id: "state",
+    label: "State",
+    sort: ({ available }) => Number(available),
+    cell: ({ available }) =>
+      available ? <Status tone="good">Serving</Status> : <Status tone="bad">Not answering</Status>,
+  },
+  {
+    id: "where",
+    label: "Runs on",
     wide: true,
-    sort: ({ owned_by, price }) => (price ? owned_by : ""),
-    cell: ({ owned_by, price, available }) =>
-      price ? (
-        owned_by
-      ) : (
-        <span className="muted nowrap">{available ? `route, now ${owned_by}` : "nobody yet"}</span>
-      ),
+    sort: ({ served_by }) => served_by,
+    cell: ({ served_by, is_own }) => (
+      <>
+        {served_by} {is_own && <span className="muted small">own hardware</span>}
+      </>
+    ),
   },
   {
-    id: "input",
-    label: "In, $ per million",
-    numeric: true,
-    sort: ({ full }) => full?.input_usd ?? -1,
-    cell: ({ full }) => full && !isVideo(full) && full.input_usd !== null && perMillion(full.input_usd),
+    id: "abilities",
+    label: "Can do",
+    wide: true,
+    cell: ({ capabilities }) => capabilities.join(", "),
   },
   {
-    id: "output",
-    label: "Out, $ per million",
-    numeric: true,
-    sort: ({ full }) => full?.output_usd ?? -1,
-    cell: ({ full }) => full && !isVideo(full) && full.output_usd !== null && perMillion(full.output_usd),
-  },
-  {
-    id: "unit",
-    label: "By unit",
-    cell: ({ full }) =>
-      full && (
-        <span className="row wrap">
-          {full.unpriced && <Status tone="warn">unpriced</Status>}
-          {full.not_billed && <span className="muted">not billed</span>}
-          {byUnit(full)}
-        </span>
-      ),
-  },
-  {
-    id: "price",
-    label: "",
-    numeric: true,
-    cell: ({ id, full }) =>
-      full && (
-        <Button small look="quiet" aria-label={`Set price of ${id}`} onClick={() => setPrice(full)}>
-          Set price
-        </Button>
-      ),
-  },
-  {
-    id: "try",
-    label: "",
+    id: "context",
+    label: "Context",
     numeric: true,
     wide: true,
-    cell: ({ id, full, available }) =>
-      (full ? full.capabilities.includes("chat") : available) && (
-        <LinkButton href={`/playground?model=${encodeURIComponent(id)}`} small look="quiet" icon="playground">
-          Try
-        </LinkButton>
-      ),
+    sort: ({ context_tokens }) => context_tokens ?? -1,
+    cell: ({ context_tokens }) => context_tokens !== null && compact(context_tokens),
+  },
+  {
+    id: "first",
+    label: "First token",
+    numeric: true,
+    wide: true,
+    sort: ({ first_token_ms }) => first_token_ms ?? Number.MAX_VALUE,
+    cell: ({ first_token_ms }) => first_token_ms !== null && seconds(first_token_ms),
+  },
+  {
+    id: "cost",
+    label: "Price per million tokens",
+    sort: ({ input_usd }) => input_usd ?? -1,
+    cell: (row) => (
+      <span className="row wrap">
+        {!(row.full && isVideo(row.full)) && row.input_usd !== null && (
+          <span className="nowrap">
+            {perMillion(row.input_usd)} in, {perMillion(row.output_usd)} out
+          </span>
+        )}
+        {billing(row)}
+        {row.full && byUnit(row.full)}
+      </span>
+    ),
   },
 ];
 
+/** Every model that people can call, and for administrators its price to set. */
 export function ModelList() {
+  const isAdmin = useStore(session)?.user.is_admin ?? false;
   const models = useKnownModels();
-  const prices = useQuery("prices", () => api("billing.prices.list")).data;
+  const prices = useQuery(isAdmin ? "prices" : null, () => api("billing.prices.list")).data;
   const byUnit = useUnitPriceInWords();
   const [pricing, setPricing] = useState<ModelPrice | null>(null);
   const [isImporting, setImporting] = useState(false);
   const byModel = new Map(prices?.map((price) => [price.model, price]));
   const perMillion = moneyFormat(
-    prices?.flatMap(({ input_usd, output_usd }) => [input_usd, output_usd]) ?? [],
+    models.data?.flatMap(({ input_usd, output_usd }) => [input_usd, output_usd]) ?? [],
   );
-  const columns = columnsFor({ perMillion, byUnit }, setPricing);
+  const actions: Column<Row> = {
+    id: "actions",
+    label: "",
+    numeric: true,
+    cell: ({ id, full, available, capabilities }) => (
+      <span className="row">
+        {available && capabilities.includes("chat") && (
+          <LinkButton href={`/playground?model=${encodeURIComponent(id)}`} small look="quiet">
+            Try
+          </LinkButton>
+        )}
+        {full && (
+          <Button small look="quiet" aria-label={`Set price of ${id}`} onClick={() => setPricing(full)}>
+            Set price
+          </Button>
+        )}
+      </span>
+    ),
+  };
+  const columns = [...columnsFor({ perMillion, byUnit }), actions];
   return (
     <Loaded query={models} outline={<TableSkeleton columns={columns} />}>
       {(list) => (
         <>
-          <div className="row between">
-            <p className="muted">
-              Models of healthy backends, and the quick-start models that are always listed; those can be
-              called only when a backend serves them.
-            </p>
-            {prices && <Button onClick={() => setImporting(true)}>Import prices</Button>}
-          </div>
-          <Table
-            label="Models"
-            columns={columns}
-            rows={list.map((model): Row => ({ ...model, full: byModel.get(model.id) }))}
-            rowKey={({ id, owned_by }) => `${owned_by} ${id}`}
-          />
+          {prices && (
+            <div className="row">
+              <Button onClick={() => setImporting(true)}>Import prices</Button>
+            </div>
+          )}
+          {list.length === 0 ? (
+            <NoModels />
+          ) : (
+            <Table
+              label="Models"
+              columns={columns}
+              rows={list.map((model): Row => ({ ...model, full: byModel.get(model.id) }))}
+              rowKey={({ id, served_by }) => `${served_by} ${id}`}
+              words={({ id, served_by, capabilities, targets }) =>
+                [id, served_by, ...capabilities, ...(targets ?? [])].join(" ")
+              }
+              dim={({ available }) => !available}
+            />
+          )}
           {isImporting && prices && <ImportPrices current={prices} onClose={() => setImporting(false)} />}
           {pricing && <SetPrice price={pricing} onClose={() => setPricing(null)} />}
         </>

@@ -3,7 +3,6 @@ import { Button, Tabs } from "../../ui/controls.tsx";
 import { NotFound, PageHead } from "../../ui/page.tsx";
 import type { PageProps } from "../index.ts";
 import { AddBackend } from "./add-backend.tsx";
-import { Aliases } from "./aliases.tsx";
 import { Backends } from "./backends.tsx";
 import { ModelList } from "./model-list.tsx";
 import { Prices } from "./prices.tsx";
@@ -12,9 +11,8 @@ import { Routes } from "./routes.tsx";
 const TABS = [
   { id: "backends", label: "Backends", href: "/models" },
   { id: "list", label: "Models", href: "/models/list" },
-  { id: "aliases", label: "Aliases", href: "/models/aliases" },
   { id: "routes", label: "Model routes", href: "/models/routes" },
-  { id: "prices", label: "Video prices & tiers", href: "/models/prices" },
+  { id: "prices", label: "Video prices", href: "/models/prices" },
 ];
 
 export function Page({ params }: PageProps) {
@@ -36,7 +34,6 @@ export function Page({ params }: PageProps) {
       <Tabs label="Parts" current={tab} tabs={TABS} />
       {tab === "backends" && <Backends />}
       {tab === "list" && <ModelList />}
-      {tab === "aliases" && <Aliases />}
       {tab === "routes" && <Routes />}
       {tab === "prices" && <Prices />}
       {search.has("new") && <AddBackend onClose={() => setSearch({ new: null, provider: null })} />}

@@ -1,12 +1,13 @@
 import { type BackendActivity, useActivity } from "../../lib/activity.ts";
-import { HEALTH_TONE, PAUSED } from "../../lib/backends.ts";
+import { useBackends } from "../../lib/backends.ts";
 import { plural, seconds } from "../../lib/format.ts";
+import { BackendStatus } from "../../ui/backend-status.tsx";
 import { LinkButton } from "../../ui/controls.tsx";
 import { LostCache } from "../../ui/lost-cache.tsx";
 import { Section } from "../../ui/page.tsx";
 import { ProbeStrip } from "../../ui/probe-strip.tsx";
 import { BlockSkeleton } from "../../ui/skeleton.tsx";
-import { Loaded, Status } from "../../ui/states.tsx";
+import { Loaded } from "../../ui/states.tsx";
 
 export function BackendStrips() {
   const query = useActivity();
@@ -47,30 +48,23 @@ export function BackendStrips() {
 }
 
 function BackendStrip({
-  backend: { name, kind, state, circuit, detail, probes, lost_cache_share },
+  backend: { name, kind, state, probes, lost_cache_share },
 }: {
   backend: BackendActivity;
 }) {
+  const known = useBackends().data?.backends.find((each) => each.name === name);
   const latestMs = probes.at(-1)?.latency_ms;
   return (
     <li>
       <span className="ellipsis">
         <strong>{name}</strong> <span className="muted small">{kind}</span>
       </span>
-      <Status tone={HEALTH_TONE[state] ?? "plain"}>
-        <span>
-          {state}
-          {latestMs != null && state === "Healthy" && <span className="muted">, {seconds(latestMs)}</span>}
-        </span>
-      </Status>
+      <span className="row wrap">
+        {known && <BackendStatus backend={known} short />}
+        {latestMs != null && state === "Healthy" && <span className="muted">{seconds(latestMs)}</span>}
+      </span>
       <ProbeStrip name={name} probes={probes} />
-      {circuit !== "closed" && <Status tone="warn">{PAUSED[circuit]}</Status>}
       {lost_cache_share !== null && <LostCache share={lost_cache_share} />}
-      {detail && (
-        <span className="muted small cause" title={detail}>
-          {detail}
-        </span>
-      )}
     </li>
   );
 }

@@ -62,7 +62,7 @@ export function LatestRequests() {
             columns={columnsFor(moneyFormat(records.map(({ cost }) => cost)))}
             rows={records}
             rowKey={({ id }) => id}
-            onOpen={({ id }) => navigate(`/usage?open=${id}`)}
+            onOpen={({ id }) => navigate(`/requests?open=${id}`)}
           />
         )
       }

@@ -8,6 +8,7 @@ import { Composer } from "../../ui/chat/composer.tsx";
 import { Spoken } from "../../ui/chat/spoken.tsx";
 import { ToolResultView } from "../../ui/chat/tool-call.tsx";
 import { UserWords } from "../../ui/chat/user-words.tsx";
+import { Combobox } from "../../ui/combobox.tsx";
 import { Button } from "../../ui/controls.tsx";
 import { NoModels } from "../../ui/no-models.tsx";
 import { QueryFailure } from "../../ui/states.tsx";
@@ -54,7 +55,7 @@ function useModels(callable: readonly string[] | undefined) {
 }
 
 export function Page() {
-  const callable = useCallableModels();
+  const callable = useCallableModels("chat");
   const { models, choose } = useModels(callable.data);
   const { turns, parameters } = useStore(playground);
   const [tuning, setTuning] = useState(() => matchMedia(WIDE).matches);
@@ -191,19 +192,14 @@ function PaneHead({
   const choices = withChosen(models ?? [], value);
   return (
     <div className="row pane-head">
-      <select
-        className="select small mono grow"
-        aria-label={label}
+      <Combobox
+        className="grow"
+        label={label}
         value={value}
-        onChange={(event) => onChange(event.target.value)}
-      >
-        {choices.length === 0 && (
-          <option value="">{models ? "No model can be called yet" : "Loading models…"}</option>
-        )}
-        {choices.map((id) => (
-          <option key={id}>{id}</option>
-        ))}
-      </select>
+        onChange={onChange}
+        choices={choices}
+        placeholder={models ? "No model can be called yet" : "Loading models…"}
+      />
       {onClose && (
         <Button look="quiet" small icon="close" aria-label={`Close the pane of ${value}`} onClick={onClose} />
       )}

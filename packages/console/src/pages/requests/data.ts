@@ -30,6 +30,8 @@ export type RangeName = keyof typeof RANGES;
 
 /** What can be chosen from lists; the empty text is "any". */
 export const PICKS = ["model", "backend", "surface", "code", "key", "user"] as const;
+/** What is typed. */
+export const TYPED = ["project", "ref"] as const;
 export type Pick = (typeof PICKS)[number];
 
 /** An address can be typed by hand; unknown values in it are ignored. */
@@ -61,6 +63,8 @@ export function useFilters(isAdmin: boolean) {
       surface: pick("surface"),
       code: pick("code"),
       key_id: pick("key"),
+      project: pick("project"),
+      ref_id: pick("ref"),
       ...(isAdmin && whose === "everyone" && { user_id: pick("user") }),
     };
   }, [text, whose, outcome, isAdmin]);

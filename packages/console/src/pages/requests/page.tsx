@@ -1,8 +1,9 @@
-import { useMemo, useState } from "react";
+import { useEffect, useMemo, useState } from "react";
 import { api } from "../../lib/api.ts";
 import { session } from "../../lib/client.ts";
 import { downloadText, toCsv } from "../../lib/download.ts";
 import { compact, count, countParts, money, percent, periodText, seconds } from "../../lib/format.ts";
+import { useGroups } from "../../lib/groups.ts";
 import { withChosen } from "../../lib/models.ts";
 import { useQuery } from "../../lib/query.ts";
 import { useSearch } from "../../lib/router.ts";
@@ -28,6 +29,7 @@ import {
   type RequestFigures,
   type RequestRecord,
   type RequestStats,
+  TYPED,
   useFilters,
   useMorePages,
   useTail,
@@ -154,10 +156,10 @@ function choicesOf(
 
 /** Whose requests someone may see: their own, a group's as its admin, everyone's as administrator. */
 function useWhose(isAdmin: boolean): Choice[] {
-  const groups = useQuery("groups", () => api("group.list"));
+  const groups = useGroups();
   return useMemo(() => {
     const administered = (groups.data ?? []).filter(
-      ({ my_role }) => my_role === "admin" || my_role === "owner",
+      ({ my_role }) => isAdmin || my_role === "admin" || my_role === "owner",
     );
     return [
       ...(isAdmin ? [{ value: "everyone", label: "Everyone" }] : []),
@@ -222,6 +224,15 @@ function FilterBar({
           choices={choicesOf(stats, people, pick, search.get(pick) ?? "")}
         />
       ))}
+      {TYPED.map((name) => (
+        <TypedFilter
+          key={name}
+          label={TYPED_NAMES[name]}
+          value={search.get(name) ?? ""}
+          onChange={(value) => set({ [name]: value })}
+        />
+      ))}
+      <TypedFilter label="Request id" value="" onChange={(id) => set({ open: id })} pattern={REQUEST_ID} />
       {who.length > 1 && (
         <SmallSelect
           label="Whose"
@@ -234,10 +245,49 @@ function FilterBar({
   );
 }
 
+const TYPED_NAMES = { project: "Project", ref: "Reference" } as const;
+const REQUEST_ID = "\\s*[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\\s*";
+
+/** In force when Enter is pressed, or when it is left. */
+function TypedFilter({
+  label,
+  value,
+  onChange,
+  pattern,
+}: {
+  label: string;
+  value: string;
+  onChange(value: string | null): void;
+  pattern?: string;
+}) {
+  const [words, setWords] = useState(value);
+  useEffect(() => setWords(value), [value]);
+  const apply = (field: HTMLInputElement) => {
+    const wanted = words.trim();
+    if (wanted !== value && field.reportValidity()) onChange(wanted || null);
+  };
+  return (
+    <input
+      className="input small"
+      type="search"
+      aria-label={label}
+      placeholder={label}
+      title={pattern ? "The id that x-request-id and error messages name" : undefined}
+      pattern={pattern}
+      maxLength={64}
+      value={words}
+      onChange={(event) => setWords(event.target.value)}
+      onBlur={(event) => apply(event.currentTarget)}
+      onKeyDown={(event) => event.key === "Enter" && apply(event.currentTarget)}
+    />
+  );
+}
+
 function Report({ stats, filters }: { stats: RequestStats; filters: Filters }) {
   const [search] = useSearch();
   const { live, set, outcome } = filters;
-  const isFiltered = Boolean(outcome) || PICKS.some((pick) => search.get(pick));
+  const names = [...PICKS, ...TYPED];
+  const isFiltered = Boolean(outcome) || names.some((name) => search.get(name));
   if (stats.totals.requests === 0 && !live)
     return (
       <Empty
@@ -246,7 +296,7 @@ function Report({ stats, filters }: { stats: RequestStats; filters: Filters }) {
         action={
           isFiltered ? (
             <Button
-              onClick={() => set({ outcome: null, ...Object.fromEntries(PICKS.map((pick) => [pick, null])) })}
+              onClick={() => set({ outcome: null, ...Object.fromEntries(names.map((name) => [name, null])) })}
             >
               Clear the filters
             </Button>
@@ -263,9 +313,10 @@ function Report({ stats, filters }: { stats: RequestStats; filters: Filters }) {
   return (
     <>
       <Totals stats={stats} />
+      {live && <List filters={filters} />}
       <Histogram stats={stats} onZoom={(since, until) => set({ since, until, range: null, live: null })} />
+      {!live && <List filters={filters} />}
       <BreakdownSection stats={stats} by={search.get("by")} filters={filters} />
-      <List filters={filters} />
     </>
   );
 }

@@ -11,7 +11,7 @@ import { type Column, Table } from "../../ui/table.tsx";
 type Session = Result<"auth.sessions.list">[number];
 
 /** "Firefox on Linux": what a person calls the program that a user agent names. */
-function programOf(userAgent: string | null): string {
+export function programOf(userAgent: string | null): string {
   if (userAgent === null) return "unknown program";
   const browser = /(Edg|Firefox|OPR|Chrome|Safari)\//.exec(userAgent)?.[1];
   if (!browser) return userAgent.split(" ")[0]!.slice(0, 40);

@@ -22,7 +22,7 @@ import { TimeChart } from "../../ui/chart.tsx";
 import { Button, LinkButton, Segments, SmallSelect } from "../../ui/controls.tsx";
 import { Figure, PageHead } from "../../ui/page.tsx";
 import { seriesColor } from "../../ui/series.ts";
-import { BlockSkeleton, FiguresSkeleton, TableSkeleton } from "../../ui/skeleton.tsx";
+import { BlockSkeleton, FiguresSkeleton } from "../../ui/skeleton.tsx";
 import { Empty, explain, Loaded } from "../../ui/states.tsx";
 import {
   EXPORT_ROWS_MAX,
@@ -37,13 +37,11 @@ import {
   type Metric,
   type Range,
   thisMonth,
-  type UsageRow,
   type UsageSeries,
   type UsageSums,
   type Which,
 } from "./data.ts";
-import { RequestSheet } from "./request-sheet.tsx";
-import { GroupTable, REQUEST_COLUMNS, RequestTable } from "./tables.tsx";
+import { GroupTable } from "./tables.tsx";
 
 const CSV_COLUMNS = [
   "created_at",
@@ -60,7 +58,6 @@ const CSV_COLUMNS = [
   "api_key_id",
   "id",
 ];
-const PAGE_ROWS = 50;
 const MONTH = "month";
 const RANGES = [MONTH, "7", "30", "90"];
 const RANGE_NAMES: Readonly<Record<string, string>> = { [MONTH]: "This month" };
@@ -100,7 +97,6 @@ function useFilters() {
     model: search.get("model"),
     apiKey: search.get("key"),
     view: search.get("view") ?? "chart",
-    open: search.get("open"),
     set: setSearch,
   };
 }
@@ -125,15 +121,41 @@ export function Page() {
   );
   return (
     <>
-      <PageHead title="Usage" actions={<Export which={which} range={range} isEmpty={isEmpty(query.data)} />}>
+      <PageHead
+        title="Usage"
+        actions={
+          <>
+            <LinkButton href={requestsOf(which)} icon="requests">
+              Requests
+            </LinkButton>
+            <Export which={which} range={range} isEmpty={isEmpty(query.data)} />
+          </>
+        }
+      >
         Every metered request: tokens, cost and project. Days are in UTC.
       </PageHead>
       <Filters filters={filters} mayseeAll={Boolean(isAdmin)} which={which} />
       <Loaded query={query} outline={OUTLINE}>
-        {(series) => <Report series={series} filters={filters} which={which} />}
+        {(series) => <Report series={series} filters={filters} />}
       </Loaded>
     </>
   );
+}
+
+const DAY_MS = 86_400_000;
+
+/** The requests behind the sums. */
+function requestsOf({ since, until, everyone, user_id, group_id, project, model }: Which): string {
+  const wanted = {
+    since: `${since}T00:00:00Z`,
+    until: new Date(Date.parse(until) + DAY_MS).toISOString(),
+    whose: group_id ?? (everyone ? "everyone" : "mine"),
+    user: user_id,
+    project,
+    model,
+  };
+  const given = Object.entries(wanted).filter((entry): entry is [string, string] => entry[1] !== undefined);
+  return `/requests?${new URLSearchParams(given)}`;
 }
 
 const isEmpty = (series: UsageSeries | undefined) => !series || series.totals.requests === 0;
@@ -142,7 +164,6 @@ const OUTLINE = (
   <>
     <FiguresSkeleton names={["Cost", "Requests", "Tokens in", "From the cache", "Tokens out"]} />
     <BlockSkeleton height={302} />
-    <TableSkeleton columns={REQUEST_COLUMNS} />
   </>
 );
 
@@ -295,7 +316,7 @@ function Filters({ filters, mayseeAll, which }: { filters: FilterState; mayseeAl
   );
 }
 
-function Report({ series, filters, which }: { series: UsageSeries; filters: FilterState; which: Which }) {
+function Report({ series, filters }: { series: UsageSeries; filters: FilterState }) {
   const { range, grouping, metric, view, set } = filters;
   const grid = useMemo(() => gridOf(series, { range, grouping, metric }), [series, range, grouping, metric]);
   if (isEmpty(series))
@@ -342,37 +363,7 @@ function Report({ series, filters, which }: { series: UsageSeries; filters: Filt
           <GroupTable groups={series.groups} grouping={grouping} />
         )}
       </section>
-      <Rows which={which} filters={filters} />
     </>
-  );
-}
-
-/** The rows behind the sums, page by page. */
-function Rows({ which, filters: { open, set } }: { which: Which; filters: FilterState }) {
-  const key = JSON.stringify(which);
-  const first = useQuery(`usage records ${key}`, () => api("usage.records", { ...which, limit: PAGE_ROWS }));
-  const [more, setMore] = useState<{ key: string; rows: readonly UsageRow[]; cursor: string | null }>();
-  const older = more?.key === key ? more : null;
-  const rows = [...(first.data?.records ?? []), ...(older?.rows ?? [])];
-  const cursor = older ? older.cursor : first.data?.next_cursor;
-  const opened = rows.find(({ id }) => id === open);
-  const loadMore = async (from: string) => {
-    const page = await api("usage.records", { ...which, cursor: from, limit: PAGE_ROWS * 4 });
-    setMore({ key, rows: [...(older?.rows ?? []), ...page.records], cursor: page.next_cursor });
-  };
-  return (
-    <Loaded query={first} outline={<TableSkeleton columns={REQUEST_COLUMNS} />}>
-      {() => (
-        <>
-          <RequestTable
-            rows={rows}
-            onOpen={(id) => set({ open: id })}
-            onMore={cursor ? () => loadMore(cursor) : undefined}
-          />
-          {opened && <RequestSheet row={opened} onClose={() => set({ open: null })} />}
-        </>
-      )}
-    </Loaded>
   );
 }
 

@@ -43,9 +43,20 @@ export function Links() {
       label: "For",
       cell: ({ email }) => email ?? <span className="muted">anyone with the link</span>,
     },
+    {
+      id: "terms",
+      label: "Becomes",
+      wide: true,
+      cell: ({ kind, is_admin, tier, group_name }) =>
+        kind === "invitation" &&
+        [is_admin ? "administrator" : "user", tier, group_name && `member of ${group_name}`]
+          .filter(Boolean)
+          .join(", "),
+    },
+    { id: "note", label: "Note", wide: true, cell: ({ note }) => note },
     { id: "by", label: "Made by", wide: true, cell: ({ created_by }) => created_by },
     { id: "made", label: "Made", wide: true, cell: ({ created_at }) => <When time={created_at} /> },
-    { id: "ends", label: "Ends", wide: true, cell: ({ expires_at }) => <When time={expires_at} /> },
+    { id: "ends", label: "Expires", wide: true, cell: ({ expires_at }) => <When time={expires_at} /> },
     {
       id: "revoke",
       label: "",

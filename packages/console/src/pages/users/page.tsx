@@ -2,17 +2,19 @@ import type { Result } from "@model-gateway/client";
 import { useState } from "react";
 import { api } from "../../lib/api.ts";
 import { count, plural } from "../../lib/format.ts";
+import { useGroups } from "../../lib/groups.ts";
 import { invalidate, useQuery } from "../../lib/query.ts";
 import { navigate, useSearch } from "../../lib/router.ts";
-import { toastError } from "../../lib/toast.ts";
 import { Button, Check, SelectField, TextField } from "../../ui/controls.tsx";
 import { FormDialog } from "../../ui/dialogs.tsx";
 import { PageHead, Section } from "../../ui/page.tsx";
 import { TableSkeleton } from "../../ui/skeleton.tsx";
 import { Loaded, When } from "../../ui/states.tsx";
 import { type Column, Table } from "../../ui/table.tsx";
+import { Codes } from "./codes.tsx";
 import { LinkDialog, Links } from "./links.tsx";
 import { UserState } from "./person.tsx";
+import { isOwnTier, Tiers } from "./tiers.tsx";
 
 export type User = Result<"users.list">["users"][number];
 
@@ -21,7 +23,11 @@ const PAGE_SIZE = 50;
 const columns: Column<User>[] = [
   { id: "name", label: "Name", cell: ({ name }) => <strong>{name}</strong> },
   { id: "email", label: "Email", wide: true, cell: ({ email }) => email },
-  { id: "tier", label: "Tier", cell: ({ tier }) => <span className="tag">{tier}</span> },
+  {
+    id: "tier",
+    label: "Tier",
+    cell: ({ tier }) => <span className="tag">{isOwnTier(tier) ? "own limits" : tier}</span>,
+  },
   {
     id: "rights",
     label: "Rights",
@@ -46,23 +52,11 @@ const columns: Column<User>[] = [
 export function Page() {
   const [search, setSearch] = useSearch();
   const [link, setLink] = useState<{ token: string; text: string } | null>(null);
-  const [inviting, setInviting] = useState(false);
   const words = search.get("q") ?? "";
   const page = Math.max(0, Number(search.get("page") ?? 0) || 0);
   const query = useQuery(`users ${words} ${page}`, () =>
     api("users.list", { search: words, limit: PAGE_SIZE, offset: page * PAGE_SIZE }),
   );
-  const invite = async () => {
-    setInviting(true);
-    try {
-      const { token } = await api("users.invite");
-      invalidate("links");
-      setLink({ token, text: "Send this link to the person you invite. It makes one account." });
-    } catch (error) {
-      toastError(error);
-    }
-    setInviting(false);
-  };
   return (
     <>
       <PageHead
@@ -72,8 +66,8 @@ export function Page() {
             <Button icon="plus" onClick={() => setSearch({ new: "1" })}>
               Create user
             </Button>
-            <Button look="primary" icon="link" busy={inviting} onClick={() => void invite()}>
-              Invite by link
+            <Button look="primary" icon="link" onClick={() => setSearch({ invite: "1" })}>
+              Invite
             </Button>
           </>
         }
@@ -129,20 +123,87 @@ export function Page() {
       <Section title="Pending invitations">
         <Links />
       </Section>
+      <Codes />
+      <Tiers />
       {search.has("new") && <CreateUser onClose={() => setSearch({ new: null })} onLink={setLink} />}
+      {search.has("invite") && <Invite onClose={() => setSearch({ invite: null })} onLink={setLink} />}
       {link && <LinkDialog {...link} onClose={() => setLink(null)} />}
     </>
   );
 }
 
-function CreateUser({
-  onClose,
-  onLink,
-}: {
+interface LinkFormProps {
   onClose(): void;
   onLink(link: { token: string; text: string }): void;
-}) {
+}
+
+function TierField(field: { value: string; onChange(tier: string): void }) {
   const plan = useQuery("plan", () => api("billing.plan"));
+  const tiers = plan.data?.tiers.filter(({ name }) => !isOwnTier(name)) ?? [{ name: field.value }];
+  return (
+    <SelectField {...field} label="Tier" choices={tiers.map(({ name }) => ({ value: name, label: name }))} />
+  );
+}
+
+const RIGHTS = [
+  { value: "user", label: "User" },
+  { value: "admin", label: "Administrator of this service" },
+] as const;
+
+function Invite({ onClose, onLink }: LinkFormProps) {
+  const groups = useGroups().data ?? [];
+  const [email, setEmail] = useState("");
+  const [rights, setRights] = useState<"user" | "admin">("user");
+  const [tier, setTier] = useState("free");
+  const [groupId, setGroupId] = useState("");
+  const [note, setNote] = useState("");
+  const invite = async () => {
+    const { token } = await api("users.invite", {
+      tier,
+      is_admin: rights === "admin",
+      ...(email && { email }),
+      ...(groupId && { group_id: groupId }),
+      ...(note && { note }),
+    });
+    invalidate("links");
+    onLink({ token, text: `Send this link to ${email || "the person you invite"}. It makes one account.` });
+  };
+  return (
+    <FormDialog title="Invite someone" submit="Create link" onSubmit={invite} onClose={onClose}>
+      <TextField
+        label="Email"
+        type="email"
+        value={email}
+        onChange={setEmail}
+        hint="Leave it empty to let anyone with the link make the account"
+      />
+      <div className="columns">
+        <SelectField label="Role" value={rights} onChange={setRights} choices={RIGHTS} />
+        <TierField value={tier} onChange={setTier} />
+      </div>
+      {groups.length > 0 && (
+        <SelectField
+          label="Group"
+          value={groupId}
+          onChange={setGroupId}
+          choices={[
+            { value: "", label: "None" },
+            ...groups.map(({ id, name }) => ({ value: id, label: name })),
+          ]}
+        />
+      )}
+      <TextField
+        label="Note"
+        value={note}
+        onChange={setNote}
+        maxLength={500}
+        hint="Shown to the person who is invited"
+      />
+    </FormDialog>
+  );
+}
+
+function CreateUser({ onClose, onLink }: LinkFormProps) {
   const [email, setEmail] = useState("");
   const [name, setName] = useState("");
   const [tier, setTier] = useState("free");
@@ -162,15 +223,7 @@ function CreateUser({
     <FormDialog title="Create a user" submit="Create user" onSubmit={create} onClose={onClose}>
       <TextField label="Email" type="email" value={email} onChange={setEmail} required />
       <TextField label="Name" value={name} onChange={setName} maxLength={80} hint="Optional" />
-      <SelectField
-        label="Tier"
-        value={tier}
-        onChange={setTier}
-        choices={(plan.data?.tiers ?? [{ name: "free" }]).map(({ name: each }) => ({
-          value: each,
-          label: each,
-        }))}
-      />
+      <TierField value={tier} onChange={setTier} />
       <Check label="Administrator of this service" checked={admin} onChange={setAdmin} />
     </FormDialog>
   );

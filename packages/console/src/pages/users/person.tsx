@@ -1,32 +1,30 @@
-import type { Params } from "@model-gateway/client";
-import { useMemo, useState } from "react";
+import type { Params, Result } from "@model-gateway/client";
+import { useState } from "react";
 import { useAction } from "../../lib/action.ts";
 import { api } from "../../lib/api.ts";
 import { session } from "../../lib/client.ts";
-import { compact, count, money, plural, shortDay } from "../../lib/format.ts";
+import { plural, points } from "../../lib/format.ts";
 import { invalidate, useQuery } from "../../lib/query.ts";
-import { useSearch } from "../../lib/router.ts";
+import { Link, useSearch } from "../../lib/router.ts";
 import { loadSetup } from "../../lib/setup.ts";
 import { useStore } from "../../lib/store.ts";
 import { toast } from "../../lib/toast.ts";
-import { TimeChart } from "../../ui/chart.tsx";
 import { Button, Copyable, LinkButton, SelectField } from "../../ui/controls.tsx";
 import { Confirm } from "../../ui/dialogs.tsx";
-import { Figure, PageHead, Section } from "../../ui/page.tsx";
+import { PageHead, Section } from "../../ui/page.tsx";
 import { TableSkeleton } from "../../ui/skeleton.tsx";
 import { Empty, FormError, Loaded, Note, Status, When } from "../../ui/states.tsx";
-import { Table } from "../../ui/table.tsx";
+import { type Column, Table } from "../../ui/table.tsx";
 import type { PageProps } from "../index.ts";
-import { useKeyColumns } from "../keys/columns.tsx";
+import { activeFirst, useKeyColumns } from "../keys/columns.tsx";
 import { KeySheet } from "../keys/sheet.tsx";
-import { FORMATS, gridOf, lastDays } from "../usage/data.ts";
-import { GroupTable } from "../usage/tables.tsx";
+import { programOf } from "../settings/sessions.tsx";
+import { Spend } from "../usage/spend.tsx";
 import { LinkDialog } from "./links.tsx";
 import type { User } from "./page.tsx";
+import { EditTier, isOwnTier, limitsInWords, ownTier } from "./tiers.tsx";
 
 type Patch = Omit<Params<"users.update">, "user_id">;
-
-const DAYS = 30;
 
 /** Who somebody is, what they may do, what they spend, and with which keys. */
 export function Page({ params: { id = "" } }: PageProps) {
@@ -53,8 +51,9 @@ export function Page({ params: { id = "" } }: PageProps) {
             >
               {user.email}
             </PageHead>
-            <Spend userId={id} />
+            <Spend whose={{ everyone: true, user_id: id }} by="model" title="By model" />
             <TheirKeys userId={id} />
+            <Belongings userId={id} />
             <Section title="Account">
               <Account user={user} onLink={setLink} />
             </Section>
@@ -74,47 +73,6 @@ export function Page({ params: { id = "" } }: PageProps) {
   );
 }
 
-/** What they spent by day and model. */
-function Spend({ userId }: { userId: string }) {
-  const range = useMemo(() => lastDays(DAYS), []);
-  const series = useQuery(`usage of ${userId}`, () =>
-    api("usage.series", { ...range, everyone: true, user_id: userId, by: "model" }),
-  );
-  return (
-    <Loaded query={series}>
-      {(known) => {
-        const { totals, groups } = known;
-        // Where nothing is billed, tokens tell more.
-        const metric = totals.cost_usd > 0 ? "cost" : "tokens";
-        const grid = gridOf(known, { range, grouping: "model", metric });
-        return (
-          <>
-            <div className="figures">
-              <Figure name={`Cost, ${DAYS} days`} value={money(totals.cost_usd)} />
-              <Figure name="Requests" value={count(totals.requests)} />
-              <Figure name="Tokens in" value={compact(totals.prompt_tokens)} />
-              <Figure name="Tokens out" value={compact(totals.completion_tokens)} />
-            </div>
-            {groups.length > 0 && (
-              <Section title="By model">
-                <TimeChart
-                  label={`${metric} by day and model`}
-                  times={grid.times}
-                  series={grid.series}
-                  formatTicks={FORMATS[metric].alike}
-                  formatParts={FORMATS[metric].parts}
-                  formatTime={shortDay}
-                />
-                <GroupTable groups={groups} grouping="model" />
-              </Section>
-            )}
-          </>
-        );
-      }}
-    </Loaded>
-  );
-}
-
 function TheirKeys({ userId }: { userId: string }) {
   const [search, setSearch] = useSearch();
   const keys = useQuery(`keys of ${userId}`, () => api("users.keys.list", { user_id: userId }));
@@ -130,7 +88,8 @@ function TheirKeys({ userId }: { userId: string }) {
             <Table
               label="Keys"
               columns={columns}
-              rows={list}
+              rows={activeFirst(list)}
+              words={({ name, project, key_prefix }) => `${name} ${project} ${key_prefix}`}
               rowKey={({ id }) => id}
               dim={({ active }) => !active}
               onOpen={({ id }) => setSearch({ open: id })}
@@ -143,10 +102,58 @@ function TheirKeys({ userId }: { userId: string }) {
   );
 }
 
+/** Their points, groups and sign-ins. */
+function Belongings({ userId }: { userId: string }) {
+  const found = useQuery(`user ${userId}`, () => api("users.get", { user_id: userId }));
+  return (
+    <Loaded query={found}>
+      {({ balance, groups, sessions }) => (
+        <>
+          <Section title="Points and groups">
+            <dl className="facts">
+              <dt>Wallet</dt>
+              <dd>{points(balance)}</dd>
+              <dt>Groups</dt>
+              <dd>
+                {groups.length === 0 && <span className="muted">none</span>}
+                {groups.map(({ id, name, my_role }) => (
+                  <div key={id}>
+                    <Link href={`/groups/${id}`}>{name}</Link> <span className="muted">{my_role}</span>
+                  </div>
+                ))}
+              </dd>
+            </dl>
+          </Section>
+          <Section title="Sign-ins">
+            {sessions.length === 0 ? (
+              <p className="muted">Not signed in anywhere.</p>
+            ) : (
+              <Table label="Sign-ins" columns={SESSION_COLUMNS} rows={sessions} rowKey={({ id }) => id} />
+            )}
+          </Section>
+        </>
+      )}
+    </Loaded>
+  );
+}
+
+const SESSION_COLUMNS: Column<Result<"users.get">["sessions"][number]>[] = [
+  {
+    id: "where",
+    label: "Device",
+    cell: ({ user_agent }) => <strong title={user_agent ?? undefined}>{programOf(user_agent)}</strong>,
+  },
+  { id: "ip", label: "Address", cell: ({ ip }) => ip },
+  { id: "since", label: "Since", wide: true, cell: ({ created_at }) => <When time={created_at} /> },
+  { id: "used", label: "Last used", cell: ({ last_used_at }) => <When time={last_used_at} /> },
+];
+
 function Account({ user, onLink }: { user: User; onLink(link: { token: string; text: string }): void }) {
   const isSelf = useStore(session)?.user.id === user.id;
   const plan = useQuery("plan", () => api("billing.plan"));
-  const [asking, setAsking] = useState<"disable" | "reset" | "admin" | "address" | null>(null);
+  const [asking, setAsking] = useState<"disable" | "reset" | "admin" | "address" | "limits" | null>(null);
+  const tiers = plan.data?.tiers ?? [];
+  const current = tiers.find((each) => each.name === user.tier);
   const { id, name, email, email_verified, is_admin, disabled, active_keys } = user;
   const setup = useQuery("setup", loadSetup);
   // It matters only where accounts can be linked to a provider's.
@@ -193,11 +200,19 @@ function Account({ user, onLink }: { user: User; onLink(link: { token: string; t
           label="Tier"
           value={user.tier}
           onChange={(tier) => void change.run({ tier })}
-          choices={(plan.data?.tiers ?? [{ name: user.tier }]).map((each) => ({
-            value: each.name,
-            label: each.name,
-          }))}
+          choices={tiers
+            .filter((each) => each.name === user.tier || !isOwnTier(each.name))
+            .map((each) => ({
+              value: each.name,
+              label: isOwnTier(each.name) ? "Limits of their own" : each.name,
+            }))}
+          hint={current && limitsInWords(current)}
         />
+        <div>
+          <Button disabled={!current} onClick={() => setAsking("limits")}>
+            {isOwnTier(user.tier) ? "Change their limits" : "Give them limits of their own"}
+          </Button>
+        </div>
         <FormError error={change.error} />
         {isSelf ? (
           <Note>
@@ -222,6 +237,14 @@ function Account({ user, onLink }: { user: User; onLink(link: { token: string; t
           </div>
         )}
       </div>
+      {asking === "limits" && current && (
+        <EditTier
+          tier={{ ...current, name: ownTier(id) }}
+          title={`Limits of ${name}`}
+          onSaved={() => confirmed({ tier: ownTier(id) })}
+          onClose={close}
+        />
+      )}
       {asking === "disable" && (
         <Confirm
           title={`Disable ${name}?`}

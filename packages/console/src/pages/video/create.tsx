@@ -13,7 +13,7 @@ export function CreateVideo({ onClose }: { onClose(): void }) {
   const [duration, setDuration] = useState("5");
   const [width, setWidth] = useState("");
   const [height, setHeight] = useState("");
-  const models = useCallableModels();
+  const models = useCallableModels("video");
   const create = async () => {
     const { job_id } = await api("video.create", {
       model: model.trim(),
@@ -27,15 +27,8 @@ export function CreateVideo({ onClose }: { onClose(): void }) {
   };
   return (
     <FormDialog title="New video" submit="Start" onSubmit={create} onClose={onClose}>
-      {models.data?.length === 0 && <NoModels />}
-      <TextField
-        label="Model"
-        value={model}
-        onChange={setModel}
-        required
-        list="video-models"
-        hint="A model that a video backend serves"
-      />
+      {models.data?.length === 0 && <NoModels capability="video" />}
+      <TextField label="Model" value={model} onChange={setModel} required list="video-models" />
       <datalist id="video-models">
         {models.data?.map((id) => (
           <option key={id} value={id} />

@@ -12,7 +12,7 @@ const loudness = (level: number) => (level <= 0 ? 0 : Math.max(0, 1 + Math.log10
 
 export function Page() {
   const [model, setModel] = useState("");
-  const models = useCallableModels();
+  const models = useCallableModels("realtime");
   const voice = useVoice();
   const running = voice.state !== "idle";
   return (
@@ -20,7 +20,7 @@ export function Page() {
       <PageHead title="Voice">
         Talk to a realtime model: your microphone is streamed to it, and its voice is streamed back.
       </PageHead>
-      {models.data?.length === 0 && <NoModels />}
+      {models.data?.length === 0 && <NoModels capability="realtime" />}
       <form
         className="form narrow"
         onSubmit={(event) => {
@@ -28,14 +28,7 @@ export function Page() {
           void voice.start(model.trim());
         }}
       >
-        <TextField
-          label="Model"
-          value={model}
-          onChange={setModel}
-          required
-          list="voice-models"
-          hint="A model that a realtime backend serves"
-        />
+        <TextField label="Model" value={model} onChange={setModel} required list="voice-models" />
         <datalist id="voice-models">
           {models.data?.map((id) => (
             <option key={id} value={id} />

@@ -7,8 +7,8 @@ import type { AccountStore } from "./store.ts";
 export type Gift =
   /** The account that administers the service: the setup link, which the operator made. */
   | { kind: "first_account" }
-  /** A new account of any tier, or a new password of any account. */
-  | { kind: "account" | "password"; makerId: string }
+  /** A new account of any tier, a new password of any account, or points. */
+  | { kind: "account" | "password" | "points"; makerId: string }
   /** A place in a group: for someone who has an account, or together with a new one. */
   | { kind: "membership" | "newcomer"; makerId: string; groupId: string }
   /** Another session of the maker's; ends with the one that it was made in. */
@@ -37,6 +37,7 @@ export class Giving {
     switch (gift.kind) {
       case "account":
       case "password":
+      case "points":
         return maker.isAdmin;
       case "membership":
         return maker.isAdmin || maker.managesGroup;

@@ -85,10 +85,23 @@ export const updateUser = defineMethod({
       ),
   }),
   result: Ok,
-  handler: async ({ params: { user_id, tier, is_admin, email_verified, ...patch }, actor, rooms }) => {
+  handler: async ({
+    params: { user_id, tier, is_admin, email_verified, ...patch },
+    actor,
+    rooms,
+    before,
+  }) => {
     if (tier !== undefined) rooms.billing.requireTier(tier);
     const changes = { ...patch, isAdmin: is_admin, emailVerified: email_verified };
-    await rooms.accounts.people.update(actor, user_id, changes);
+    if (tier !== undefined) before.tier = await rooms.billing.tierOf(user_id);
+    const was = await rooms.accounts.people.update(actor, user_id, changes);
+    const { name, is_admin: isAdmin, email_verified: isVerified, disabled_at } = was;
+    Object.assign(before, {
+      name,
+      is_admin: isAdmin,
+      email_verified: isVerified,
+      disabled: disabled_at !== null,
+    });
     if (tier !== undefined) await rooms.billing.setTier(user_id, tier);
   },
 });
@@ -111,6 +124,9 @@ export const inviteUser = defineMethod({
   params: z.object({
     email: Email.optional().describe("Only an account with this email can be made"),
     tier: Tier.optional(),
+    is_admin: z.boolean().optional().describe("It makes an administrator"),
+    group_id: GivenId.optional().describe("The new account is a member of this group"),
+    note: z.string().trim().max(500).optional().describe("Shown to the person who is invited"),
   }),
   result: Link,
   handler: ({ params, actor, rooms }) => {
@@ -130,6 +146,10 @@ export const listLinks = defineMethod({
       id: z.uuid(),
       kind: z.enum(["invitation", "password"]),
       email: z.string().nullable(),
+      tier: z.string().nullable(),
+      is_admin: z.boolean(),
+      group_name: z.string().nullable(),
+      note: z.string().nullable(),
       created_by: z.string().describe("Name of the administrator"),
       created_at: Timestamp,
       expires_at: Timestamp,
@@ -137,12 +157,11 @@ export const listLinks = defineMethod({
   ),
   handler: async ({ rooms }) =>
     (await rooms.accounts.people.links()).map((link) => ({
-      id: link.id,
+      ...link,
+      is_admin: Boolean(link.is_admin),
       kind: link.user_id === null ? ("invitation" as const) : ("password" as const),
       email: link.user_email ?? link.email,
       created_by: link.creator_name,
-      created_at: link.created_at,
-      expires_at: link.expires_at,
     })),
 });
 

@@ -20,6 +20,9 @@ export interface PeopleOptions extends Needs<"db" | "clock" | "ids"> {
   accounts: Pick<Accounts, "hash" | "insert" | "limit" | "startSession" | "changed" | "giving">;
 }
 
+/** What a link is for: a password of `user_id`, or an account like this. */
+type Terms = Omit<LinkRow, "id" | "created_by" | "created_at" | "expires_at">;
+
 export interface UserPatch {
   name?: string;
   isAdmin?: boolean;
@@ -48,13 +51,13 @@ export class People {
     const { store, accounts } = this.options;
     return store.registering(async (tx) => {
       const user = await accounts.insert(tx, { ...account, passwordHash: NO_PASSWORD, emailVerified: true });
-      return { user, link: await this.#makeLink(tx, actor, { userId: user.id }) };
+      return { user, link: await this.#makeLink(tx, actor, { user_id: user.id }) };
     });
   }
 
   /** A link with which someone makes an account of their own. */
-  invite(actor: Actor, { email, tier }: { email?: string; tier?: string }): Promise<Link> {
-    return this.options.db.transaction((tx) => this.#makeLink(tx, actor, { email, tier }));
+  invite(actor: Actor, terms: Partial<Terms>): Promise<Link> {
+    return this.options.db.transaction((tx) => this.#makeLink(tx, actor, terms));
   }
 
   /** The old password and every session end at once. */
@@ -69,17 +72,13 @@ export class People {
       await store.setPassword(tx, userId, NO_PASSWORD);
       await store.endSessions(tx, { userId, now: isoTime(clock.now()) });
       await store.deleteLinksFor(tx, userId);
-      return this.#makeLink(tx, actor, { userId });
+      return this.#makeLink(tx, actor, { user_id: userId });
     });
     accounts.changed(userId);
     return link;
   }
 
-  async #makeLink(
-    tx: Transaction,
-    actor: Actor,
-    { userId, email, tier }: { userId?: string; email?: string; tier?: string },
-  ): Promise<Link> {
+  async #makeLink(tx: Transaction, actor: Actor, terms: Partial<Terms>): Promise<Link> {
     const { store, ids, clock, accounts } = this.options;
     await accounts.giving.requireSession(tx, actor);
     const nowMs = clock.now();
@@ -88,9 +87,8 @@ export class People {
     const token = `${LINK_PREFIX}${ids.secret(LINK_BYTES)}`;
     const link: LinkRow = {
       id: ids.uuid(),
-      user_id: userId ?? null,
-      email: email ?? null,
-      tier: tier ?? null,
+      ...{ user_id: null, email: null, tier: null, is_admin: false, group_id: null, note: null },
+      ...terms,
       created_by: actor.userId,
       created_at: isoTime(nowMs),
       expires_at: isoTime(nowMs + LINK_MS),
@@ -99,12 +97,13 @@ export class People {
     return { id: link.id, token, expires_at: link.expires_at };
   }
 
-  async update(actor: Actor, userId: string, patch: UserPatch): Promise<void> {
+  /** Returns the account as it was. */
+  async update(actor: Actor, userId: string, patch: UserPatch): Promise<UserRow> {
     const { db, store, clock, accounts } = this.options;
     if (userId === actor.userId && (patch.isAdmin === false || patch.disabled))
       fail("forbidden", "You cannot take these rights from yourself; another administrator can");
     const now = isoTime(clock.now());
-    await db.transaction(async (tx) => {
+    const before = await db.transaction(async (tx) => {
       // Two administrators who demote each other at once must not leave the service without one.
       await tx.lock("administrators");
       const user = (await store.userById(userId, tx)) ?? refuseUnknown();
@@ -120,8 +119,10 @@ export class People {
       await accounts.giving.endLinksOf(tx, userId);
       if ((await store.countAdmins(tx)) === 0)
         fail("forbidden", "This is the last administrator; make someone else one first");
+      return user;
     });
     accounts.changed(userId);
+    return before;
   }
 
   /** Administrator rights as the sign-in provider has them; the last administrator keeps theirs. */
@@ -159,6 +160,7 @@ export class People {
       invited_by: creator?.name ?? "",
       email: owner?.email ?? link.email,
       name: owner?.name ?? null,
+      note: link.note,
       expires_at: link.expires_at,
     };
   }
@@ -175,14 +177,10 @@ export class People {
     const passwordHash = await accounts.hash(password);
     const user = await store.registering(async (tx) => {
       const link = await this.#take(tx, token);
-      if (link.user_id === null)
-        return accounts.insert(tx, {
-          email: emailFor(link.email, email),
-          emailVerified: link.email !== null,
-          name,
-          passwordHash,
-          ...(link.tier !== null && { tier: link.tier }),
-        });
+      if (link.user_id === null) {
+        const address = emailFor(link.email, email);
+        return this.#insertInvited(tx, link, { email: address, name, passwordHash });
+      }
       const owner = (await store.userById(link.user_id, tx)) ?? refuseLink();
       if (owner.disabled_at !== null) fail("forbidden", "This account is disabled; ask an administrator");
       await store.setPassword(tx, owner.id, passwordHash);
@@ -191,12 +189,38 @@ export class People {
     return accounts.startSession(user, source);
   }
 
-  /** Uses up an invitation for an account that is made without a password; what it says about the account. */
-  async takeInvitation(tx: Transaction, token: string, email: string): Promise<{ tier: string | null }> {
+  /** Uses up an invitation for an account that is made without a password. */
+  async takeInvitation(
+    tx: Transaction,
+    token: string,
+    account: { email: string; name?: string; isAdmin?: boolean },
+  ): Promise<UserRow> {
     const link = await this.#take(tx, token);
     if (link.user_id !== null) refuseLink();
-    emailFor(link.email, email);
-    return { tier: link.tier };
+    emailFor(link.email, account.email);
+    return this.#insertInvited(tx, link, { ...account, emailVerified: true, passwordHash: NO_PASSWORD });
+  }
+
+  async #insertInvited(
+    tx: Transaction,
+    { email, tier, is_admin, group_id: groupId }: LinkRow,
+    account: {
+      email: string;
+      name?: string;
+      passwordHash: string;
+      isAdmin?: boolean;
+      emailVerified?: boolean;
+    },
+  ): Promise<UserRow> {
+    const { accounts, store } = this.options;
+    const user = await accounts.insert(tx, {
+      emailVerified: email !== null,
+      isAdmin: Boolean(is_admin),
+      ...account,
+      ...(tier !== null && { tier }),
+    });
+    if (groupId !== null) await store.joinGroup(tx, { groupId, userId: user.id });
+    return user;
   }
 
   async #usable(on: Queryable, token: string): Promise<LinkRow | null> {

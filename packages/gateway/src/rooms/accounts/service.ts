@@ -176,7 +176,7 @@ export class Accounts implements Authenticator {
       email_verified: account.emailVerified,
     };
     if (!(await this.#store.insertUser(tx, { ...row, created_at: isoTime(clock.now()) })))
-      fail("conflict", "An account with this email exists already; log in instead");
+      fail("conflict", "An account with this email exists already; sign in instead");
     return row;
   }
 

@@ -63,6 +63,7 @@ export const showLink = defineMethod({
     invited_by: z.string(),
     email: z.string().nullable().describe("Null: the bearer chooses"),
     name: z.string().nullable(),
+    note: z.string().nullable().describe("Of who made it"),
     expires_at: Timestamp,
   }),
   handler: ({ params, caller, rooms }) => rooms.accounts.people.show(params.token, caller),

@@ -1,3 +1,4 @@
+import { MULTIPLIER_ONE } from "../../kernel/payer.ts";
 import {
   countRows,
   type Database,
@@ -63,12 +64,17 @@ export interface LinkRow {
   /** Null: for any email address. */
   email: string | null;
   tier: string | null;
+  is_admin: boolean;
+  /** The new account is a member of it. */
+  group_id: string | null;
+  note: string | null;
   created_by: string;
   created_at: string;
   expires_at: string;
 }
 
 export interface ListedLink extends LinkRow {
+  group_name: string | null;
   user_email: string | null;
   creator_name: string;
 }
@@ -81,7 +87,7 @@ const toUser = <Row extends Pick<UserRow, "is_admin" | "email_verified">>(row: R
 
 const USER_COLUMNS = "id, email, name, password_hash, is_admin, disabled_at, email_verified";
 
-const LINK_COLUMNS = "id, user_id, email, tier, created_by, created_at, expires_at";
+const LINK_COLUMNS = "id, user_id, email, tier, is_admin, group_id, note, created_by, created_at, expires_at";
 const SESSIONS_LISTED_MAX = 200;
 
 /** SQL of the accounts: users, their sessions, and the links that let someone in once. */
@@ -293,6 +299,16 @@ export class AccountStore {
     );
   }
 
+  /** Makes the new account a member, if the group is still there. */
+  async joinGroup(tx: Transaction, { groupId, userId }: { groupId: string; userId: string }): Promise<void> {
+    await tx.run(
+      `INSERT INTO group_members (group_id, user_id, role, cost_multiplier_micros, is_active, created_at)
+       SELECT g.id, u.id, 'member', ${MULTIPLIER_ONE}, TRUE, u.created_at
+       FROM user_groups g, users u WHERE g.id = $1 AND u.id = $2`,
+      [groupId, userId],
+    );
+  }
+
   /** Takes the link away, so that only one can use it; false when someone was faster. */
   async takeLink(on: Queryable, id: string): Promise<boolean> {
     return (await on.run("DELETE FROM account_links WHERE id = $1", [id])) > 0;
@@ -304,6 +320,7 @@ export class AccountStore {
 
   async deleteLinksBy(on: Queryable, makerId: string): Promise<void> {
     await on.run("DELETE FROM account_links WHERE created_by = $1", [makerId]);
+    await on.run("DELETE FROM redemption_codes WHERE created_by = $1 AND redeemed_at IS NULL", [makerId]);
   }
 
   /** Groups that this person has made invitations to. */
@@ -321,9 +338,9 @@ export class AccountStore {
 
   pendingLinks(now: string): Promise<ListedLink[]> {
     return this.db.all<ListedLink>(
-      `SELECT l.id, l.user_id, l.email, l.tier, l.created_by, l.created_at, l.expires_at,
-              u.email AS user_email, c.name AS creator_name
+      `SELECT ${LINK_COLUMNS.replace(/\w+/g, "l.$&")}, g.name AS group_name, u.email AS user_email, c.name AS creator_name
        FROM account_links l JOIN users c ON c.id = l.created_by LEFT JOIN users u ON u.id = l.user_id
+         LEFT JOIN user_groups g ON g.id = l.group_id
        WHERE l.expires_at > $1 ORDER BY l.created_at DESC, l.id`,
       [now],
     );

@@ -51,7 +51,7 @@ export const store = {
     on.all(
       `SELECT * FROM (SELECT k.id, k.name, u.email, k.monthly_budget_nano_usd AS monthly, k.total_budget_nano_usd AS total,
          CASE WHEN s.month = $1 THEN s.month_cost_nano_usd ELSE 0 END AS "monthSpent", s.total_cost_nano_usd AS "totalSpent"
-       FROM api_keys k JOIN key_spend s ON s.key_id = k.id JOIN users u ON u.id = k.user_id
+       FROM api_keys k JOIN key_spend s ON s.key_id = CAST(k.id AS TEXT) JOIN users u ON u.id = k.user_id
        WHERE k.active AND (k.monthly_budget_nano_usd > 0 OR k.total_budget_nano_usd > 0)) AS spent
        WHERE "monthSpent" * 5 >= monthly * 4 OR "totalSpent" * 5 >= total * 4`,
       [month],

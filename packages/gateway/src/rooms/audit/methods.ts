@@ -29,7 +29,10 @@ export const list = defineMethod({
         ip: z.string(),
         user_agent: z.string().nullable(),
         target: z.string().nullable().describe("Whom or what it was done to"),
-        details: z.record(z.string(), z.unknown()).describe("What was asked for, without secrets"),
+        target_name: z.string().nullable().describe("Of a user, a key or a group that is still there"),
+        details: z
+          .record(z.string(), z.unknown())
+          .describe("What was asked for and, in `before`, what was there, without secrets"),
         request_id: z.string(),
       }),
     ),

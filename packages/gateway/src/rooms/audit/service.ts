@@ -2,6 +2,7 @@ import { existsSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSyn
 import { join } from "node:path";
 import type { AuditEntry, AuditSink } from "../../kernel/audit.ts";
 import { isoTime, sleep, within } from "../../kernel/clock.ts";
+import { isUuid } from "../../kernel/ids.ts";
 import { privateFolder } from "../../kernel/private-files.ts";
 import type { Sweep } from "../../storage/contract.ts";
 import type { Needs } from "../foundation.ts";
@@ -105,7 +106,11 @@ export class Audit implements AuditSink {
     // One more than asked for tells whether there is another page.
     const rows = await this.#store.list(filter, limit + 1);
     const page = rows.slice(0, limit);
-    return { entries: page.map(toView), next_cursor: rows.length > limit ? page.at(-1)!.id : null };
+    const names = await this.#store.namesOf(
+      page.flatMap(({ target }) => (isUuid(target ?? "") ? [target!] : [])),
+    );
+    const entries = page.map((row) => ({ ...toView(row), target_name: names.get(row.target ?? "") ?? null }));
+    return { entries, next_cursor: rows.length > limit ? page.at(-1)!.id : null };
   }
 
   readonly sweep: Sweep = (nowMs, rowsMax) =>

@@ -1,4 +1,4 @@
-import { type Database, insertRow } from "../../storage/contract.ts";
+import { type Database, insertRow, selectIn } from "../../storage/contract.ts";
 
 export interface AuditRow {
   id: string;
@@ -58,6 +58,21 @@ export class AuditStore {
        ORDER BY id DESC LIMIT ${limit}`,
       params,
     );
+  }
+
+  /** Names of users, keys and groups by their ids. */
+  async namesOf(ids: readonly string[]): Promise<Map<string, string>> {
+    const sources = ["email AS name FROM users", "name FROM api_keys", "name FROM user_groups"];
+    const found = await Promise.all(
+      sources.map((from) =>
+        selectIn<{ id: string; name: string }>(
+          this.db,
+          (list) => `SELECT id, ${from} WHERE id IN ${list}`,
+          ids,
+        ),
+      ),
+    );
+    return new Map(found.flat().map(({ id, name }) => [id, name]));
   }
 
   deleteBefore(beforeMs: number, rowsMax: number): Promise<number> {

@@ -287,21 +287,29 @@ export const removePrice = defineMethod({
 
 export const setTier = defineMethod({
   name: "billing.tiers.set",
-  summary: "Change the limits of a tier; they are in force at once",
+  summary: "Add a tier or change the limits of one; they are in force at once",
   auth: "admin",
   hint,
   params: z.object({
-    name: z.string().max(64),
+    name: z.string().trim().min(1).max(64),
     monthly_usd_quota: Money.nullable().describe("Null: unlimited"),
     monthly_token_quota: z.int().min(0).max(1_000_000_000_000).nullable().describe("Null: unlimited"),
     rpm: z.int().min(1).max(1_000_000).describe("Requests a minute that each key may make"),
   }),
   result: Ok,
-  handler: ({ params, rooms }) =>
-    rooms.billing.setTierLimits({
+  handler: ({ params, rooms, before }) => {
+    const was = rooms.billing.tier(params.name);
+    if (was.name === params.name)
+      Object.assign(before, {
+        monthly_usd_quota: was.monthlyUsdQuota,
+        monthly_token_quota: was.monthlyTokenQuota,
+        rpm: was.rpm,
+      });
+    return rooms.billing.setTierLimits({
       name: params.name,
       monthlyUsdQuota: params.monthly_usd_quota,
       monthlyTokenQuota: params.monthly_token_quota,
       rpm: params.rpm,
-    }),
+    });
+  },
 });

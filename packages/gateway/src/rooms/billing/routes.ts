@@ -6,7 +6,8 @@ const Usd = z.number().describe("USD per million tokens");
 export const prices = defineRoute({
   method: "GET",
   path: "/api/prices",
-  summary: "What the models that can be called now cost; null where no price is known",
+  summary:
+    "What the models that can be called now cost, a route like its first target; null: no price is known",
   auth: "public",
   response: z.object({
     prices: z.array(
@@ -19,10 +20,11 @@ export const prices = defineRoute({
     ),
   }),
   handler: ({ rooms: { billing, routing } }) => ({
-    prices: routing.routableModels().map(({ id: model }) => {
+    prices: routing.callableModels().map(({ id }) => {
+      const model = routing.routes.targetsOf(id)?.[0]?.model ?? id;
       const isOwn = routing.isOwn(model);
       const price = billing.priceOf(model, isOwn);
-      return { model, ...price, not_billed: isOwn && price.input === null };
+      return { model: id, ...price, not_billed: isOwn && price.input === null };
     }),
   }),
 });

@@ -177,8 +177,7 @@ export class Billing {
   }
 
   async setTierLimits(tier: Tier): Promise<void> {
-    this.requireTier(tier.name);
-    await this.#store.updateTier(tier);
+    await this.#store.saveTier(tier);
     await this.#termsChanged();
   }
 

@@ -2,6 +2,9 @@ import type { Database } from "../../storage/contract.ts";
 import type { Price } from "./price-schema.ts";
 import type { VideoPrice } from "./video-cost.ts";
 
+/** Tiers that administrators add come after those of the first day. */
+const ADDED_POSITION = 100;
+
 /** Limits of a tier; null means unlimited. */
 export interface Tier {
   name: string;
@@ -84,9 +87,11 @@ export class BillingStore {
     return (await this.db.run("DELETE FROM model_prices WHERE model = $1", [model])) > 0;
   }
 
-  async updateTier({ name, monthlyUsdQuota, monthlyTokenQuota, rpm }: Tier): Promise<void> {
+  async saveTier({ name, monthlyUsdQuota, monthlyTokenQuota, rpm }: Tier): Promise<void> {
     await this.db.run(
-      "UPDATE billing_tiers SET monthly_usd_quota = $2, monthly_token_quota = $3, rpm = $4 WHERE name = $1",
+      `INSERT INTO billing_tiers (name, position, monthly_usd_quota, monthly_token_quota, rpm)
+       VALUES ($1, ${ADDED_POSITION}, $2, $3, $4)
+       ON CONFLICT (name) DO UPDATE SET monthly_usd_quota = $2, monthly_token_quota = $3, rpm = $4`,
       [name, monthlyUsdQuota, monthlyTokenQuota, rpm],
     );
   }

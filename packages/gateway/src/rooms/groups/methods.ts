@@ -1,18 +1,17 @@
 import { z } from "zod";
 import type { Actor } from "../../kernel/context.ts";
-import { defineMethod, NoParams, Ok, Timestamp } from "../../kernel/method.ts";
+import { defineMethod, Ok, Timestamp } from "../../kernel/method.ts";
 import { MULTIPLIER_ONE } from "../../kernel/payer.ts";
 import { Email, Name, NewPassword, SessionResult } from "../accounts/index.ts";
 import { StatementResult } from "../ledger/index.ts";
+import { NANO_PER_USD } from "../usage/index.ts";
 import { INVITATION_SECONDS } from "./invitations.ts";
 import type { InGroup as Call } from "./members.ts";
+import { DAY_SECONDS, GroupId, Note, Points } from "./schemas.ts";
 import type { NamedMember, SeenGroup } from "./store.ts";
 
-const POINTS_MAX = 1_000_000_000_000;
 const MODEL_IDS_MAX = 200;
-const DAY_SECONDS = 24 * 3600;
 
-const GroupId = z.guid().toLowerCase();
 const InGroup = z.object({ group_id: GroupId });
 const InvitationToken = z.string().trim().min(1).max(128);
 const Description = z.string().trim().max(500);
@@ -25,8 +24,6 @@ const CostMultiplier = z
   .describe(
     "What a request costs the pool is multiplied by this; kept to 6 decimals. Below 1 only by a platform administrator",
   );
-const Points = z.int().min(1).max(POINTS_MAX);
-const Note = z.string().trim().max(200).optional();
 
 const Group = z.object({
   id: z.guid(),
@@ -42,6 +39,12 @@ const Group = z.object({
     .int()
     .nullable()
     .describe("Requests a minute for all keys of the group together; null: no ceiling"),
+  balance: z.int().describe("Points in the pool"),
+  monthly_refill: z.int().nullable().describe("Points that the pool is filled up to when a UTC month begins"),
+  member_budget_usd: z
+    .number()
+    .nullable()
+    .describe("What each member may spend of the pool in a UTC month; null: all of it"),
   created_at: Timestamp,
 });
 const Member = z.object({
@@ -56,8 +59,12 @@ const Member = z.object({
 });
 const ModelLists = z.object({ allowed: z.array(z.string()), denied: z.array(z.string()) });
 
-const toGroup = ({ owner_id, my_role, ...group }: SeenGroup, userId: string | undefined) => ({
+const toGroup = (
+  { owner_id, my_role, member_budget_nano_usd: budget, ...group }: SeenGroup,
+  userId: string | undefined,
+) => ({
   ...group,
+  member_budget_usd: budget === null ? null : budget / NANO_PER_USD,
   my_role: my_role && owner_id === userId ? ("owner" as const) : my_role,
 });
 const toMember = (member: NamedMember, { owner_id }: SeenGroup) => ({
@@ -97,22 +104,30 @@ export const list = defineMethod({
   name: "group.list",
   summary: "Your groups, newest first. With the admin token: all groups",
   auth: "jwt_or_admin_token",
-  params: NoParams,
+  params: z.object({ everyone: z.boolean().optional().describe("All groups: for administrators") }),
   result: z.array(Group),
-  handler: async ({ actor, rooms }) =>
-    (await rooms.groups.list(actor)).map((group) => toGroup(group, actor?.userId)),
+  handler: async ({ params, actor, rooms }) =>
+    (await rooms.groups.list(actor, params)).map((group) => toGroup(group, actor?.userId)),
 });
 
 export const get = defineMethod({
   name: "group.get",
-  summary: "A group with its active members",
+  summary: "A group with its active members, its rules on models and what you spent of its pool",
   auth: "jwt",
   role: "group member",
   params: InGroup,
-  result: Group.extend({ members: z.array(Member) }),
+  result: Group.extend({
+    members: z.array(Member),
+    models: ModelLists,
+    my_month_usd: z.number().describe("What you spent of the pool in this UTC month"),
+  }),
   handler: async ({ params, actor, rooms }) => {
-    const { group, members } = await rooms.groups.get(inGroup(actor, params, "group.get"));
-    return { ...toGroup(group, actor.userId), members: members.map((member) => toMember(member, group)) };
+    const { group, members, ...rest } = await rooms.groups.get(inGroup(actor, params, "group.get"));
+    return {
+      ...toGroup(group, actor.userId),
+      members: members.map((member) => toMember(member, group)),
+      ...rest,
+    };
   },
 });
 
@@ -126,10 +141,20 @@ export const update = defineMethod({
     description: Description.optional(),
     enforce_model_allowlist: z.boolean().optional(),
     rpm_ceiling: z.int().min(1).max(1_000_000).nullable().optional().describe("null clears it"),
+    monthly_refill: Points.nullable()
+      .optional()
+      .describe("Fill the pool up to so many points now and each month: for platform administrators"),
+    member_budget_usd: z.number().min(0).max(1_000_000).nullable().optional(),
   }),
   result: Group,
-  handler: async ({ params: { group_id, ...patch }, actor, rooms }) =>
-    toGroup(await rooms.groups.update(inGroup(actor, { group_id }, "group.update"), patch), actor.userId),
+  handler: async ({ params: { group_id, member_budget_usd: usd, ...patch }, actor, rooms }) => {
+    const budget = usd && Math.round(usd * NANO_PER_USD);
+    const call = inGroup(actor, { group_id }, "group.update");
+    return toGroup(
+      await rooms.groups.update(call, { ...patch, member_budget_nano_usd: budget }),
+      actor.userId,
+    );
+  },
 });
 
 export const remove = defineMethod({
@@ -422,3 +447,5 @@ export const allocate = defineMethod({
     return { group_id: params.group_id, user: email, points: params.points, balance: poolBalance };
   },
 });
+
+export * from "./code-methods.ts";

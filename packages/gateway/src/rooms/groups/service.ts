@@ -3,11 +3,13 @@ import type { Actor } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
 import { MULTIPLIER_ONE } from "../../kernel/payer.ts";
 import { PRINCIPAL_CHANGED } from "../../kernel/topics.ts";
-import type { Database, Queryable, Transaction } from "../../storage/contract.ts";
+import type { Database, Queryable, Sweep, Transaction } from "../../storage/contract.ts";
 import type { Accounts } from "../accounts/index.ts";
 import type { Needs } from "../foundation.ts";
 import type { AccountRef, Ledger, Statement } from "../ledger/index.ts";
 import type { Metering, PointsHold } from "../metering/index.ts";
+import { memberId, NANO_PER_USD, type Usage, utcMonth } from "../usage/index.ts";
+import { Codes } from "./codes.ts";
 import { Invitations } from "./invitations.ts";
 import { accessGroup, changeGroup, type InGroup, lockGroup, Members } from "./members.ts";
 import { type ModelRules, normalModelId } from "./model-rules.ts";
@@ -21,20 +23,23 @@ export interface GroupsOptions extends Needs<"db" | "bus" | "clock" | "ids"> {
   accounts: Accounts;
   ledger: Ledger;
   metering: Pick<Metering, "holdPoints">;
+  usage: Pick<Usage, "settled" | "store">;
 }
 
-/** What a change of a group may set; null clears the ceiling. */
-type GroupPatch = Partial<Pick<GroupRow, "name" | "description" | "enforce_model_allowlist" | "rpm_ceiling">>;
+/** What a change of a group may set; null clears a limit. */
+type GroupPatch = Partial<Omit<GroupRow, "id" | "owner_id" | "refilled_month" | "created_at">>;
 
 export class Groups {
   readonly members: Members;
   readonly invitations: Invitations;
   readonly credits: Credits;
+  readonly codes: Codes;
 
   constructor(readonly options: GroupsOptions) {
     this.members = new Members(options);
     this.invitations = new Invitations(options);
     this.credits = new Credits({ ...options, members: this.members });
+    this.codes = new Codes(options);
   }
 
   /** Throws unless the actor is an admin of the group, or a platform administrator. */
@@ -56,6 +61,9 @@ export class Groups {
       owner_id: actor?.userId ?? null,
       enforce_model_allowlist: false,
       rpm_ceiling: null,
+      monthly_refill: null,
+      refilled_month: null,
+      member_budget_nano_usd: null,
       created_at,
     };
     return db.transaction(async (tx) => {
@@ -88,30 +96,72 @@ export class Groups {
       fail("app_error", `You own ${GROUPS_OWNED_MAX} groups, the most one account may; delete some first`);
   }
 
-  /** The actor's groups; all of them for the admin token. */
-  list(actor: Actor | null): Promise<SeenGroup[]> {
+  /** The actor's groups; all of them for the admin token, and for administrators who ask for everyone's. */
+  list(actor: Actor | null, { everyone }: { everyone?: boolean }): Promise<SeenGroup[]> {
     const { db } = this.options;
-    return actor
-      ? store.groupsOf(db, actor.userId, GROUPS_LISTED_MAX)
-      : store.allGroups(db, GROUPS_LISTED_MAX);
+    if (actor && !everyone) return store.groupsOf(db, actor.userId, GROUPS_LISTED_MAX);
+    if (actor && !actor.isAdmin)
+      fail("admin_required", "admin access required: everyone's groups are for administrators");
+    return store.allGroups(db, actor?.userId ?? null, GROUPS_LISTED_MAX);
   }
 
-  async get(call: InGroup): Promise<{ group: SeenGroup; members: NamedMember[] }> {
-    const { db } = this.options;
+  async get(call: InGroup) {
+    const { db, usage, clock } = this.options;
+    const { groupId, actor } = call;
     const group = await accessGroup(db, { ...call, need: "member" });
-    return { group, members: await store.members(db, call.groupId, { includeInactive: false }) };
+    const members: NamedMember[] = await store.members(db, groupId, { includeInactive: false });
+    await usage.settled();
+    const { month, monthNanoUsd } = await usage.store.keySpend(memberId(groupId, actor.userId));
+    const spentNanoUsd = month === utcMonth(clock.now()) ? monthNanoUsd : 0;
+    return {
+      group,
+      members,
+      models: await this.#lists(db, groupId),
+      my_month_usd: spentNanoUsd / NANO_PER_USD,
+    };
   }
 
   async update(call: InGroup, patch: GroupPatch): Promise<SeenGroup> {
-    const group = await changeGroup(this.options.db, { ...call, need: "admin" }, async (tx, before) => {
+    const { ledger, clock } = this.options;
+    const group = await changeGroup(ledger, { ...call, need: "admin" }, async (tx, before) => {
       const after = { ...before };
       for (const [field, value] of Object.entries(patch))
         if (value !== undefined) Object.assign(after, { [field]: value });
       await store.updateGroup(tx, after);
-      return after;
+      if (after.monthly_refill === before.monthly_refill) return after;
+      if (!call.actor.isAdmin)
+        fail("admin_required", "`monthly_refill` issues points, which only a platform administrator may");
+      const month = utcMonth(clock.now());
+      return { ...after, balance: await this.#refill(tx, after, { month, actor: call.actor.userId }) };
     });
     this.options.bus.publish(PRINCIPAL_CHANGED, call.groupId);
     return group;
+  }
+
+  /** Fills up the pools whose month has begun. It removes nothing, so it counts nothing. */
+  readonly sweepRefills: Sweep = async (nowMs, groupsMax) => {
+    const { db, ledger } = this.options;
+    const month = utcMonth(nowMs);
+    for (const id of await store.groupsToRefill(db, month, groupsMax))
+      await ledger.transaction(async (tx) => {
+        await lockGroup(tx, id);
+        const group = await store.group(tx, id, null);
+        if (group && (group.refilled_month ?? "") < month)
+          await this.#refill(tx, group, { month, actor: null });
+      });
+    return 0;
+  };
+
+  /** Issues what the pool lacks of its refill and returns its balance; the caller has locked the group. */
+  async #refill(
+    tx: Transaction,
+    group: SeenGroup,
+    { month, actor }: { month: string; actor: string | null },
+  ): Promise<number> {
+    await store.setRefilled(tx, group.id, month);
+    const points = (group.monthly_refill ?? 0) - group.balance;
+    if (points <= 0) return group.balance;
+    return this.options.ledger.topup(tx, pool(group.id), { points, note: "monthly refill", actor });
   }
 
   /** The rest of the pool returns to the issuing account; active members' keys become personal. */

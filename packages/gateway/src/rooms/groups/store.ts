@@ -17,12 +17,19 @@ export interface GroupRow {
   owner_id: string | null;
   enforce_model_allowlist: boolean;
   rpm_ceiling: number | null;
+  /** Points that the pool is filled up to each UTC month, and the month in which it last was. */
+  monthly_refill: number | null;
+  refilled_month: string | null;
+  /** What each member may spend of the pool in a UTC month. */
+  member_budget_nano_usd: number | null;
   created_at: string;
 }
 
 export interface SeenGroup extends GroupRow {
   my_role: Role | null;
   member_count: number;
+  /** Points in the pool. */
+  balance: number;
 }
 
 export interface MemberRow {
@@ -37,6 +44,17 @@ export interface MemberRow {
 export interface NamedMember extends MemberRow {
   email: string;
   name: string;
+}
+
+export interface BatchRow {
+  id: string;
+  points: number;
+  note: string | null;
+  codes: number;
+  redeemed: number;
+  created_by: string;
+  created_at: string;
+  expires_at: string;
 }
 
 export interface InvitationRow {
@@ -57,9 +75,11 @@ const toGroup = <T extends GroupRow>(row: T): T => ({
 });
 const toMember = <T extends MemberRow>(row: T): T => ({ ...row, is_active: Boolean(row.is_active) });
 
-const SEEN = `SELECT g.id, g.name, g.description, g.owner_id, g.enforce_model_allowlist, g.rpm_ceiling, g.created_at,
+const SEEN = `SELECT g.id, g.name, g.description, g.owner_id, g.enforce_model_allowlist, g.rpm_ceiling,
+    g.monthly_refill, g.refilled_month, g.member_budget_nano_usd, g.created_at,
     (SELECT m.role FROM group_members m WHERE m.group_id = g.id AND m.user_id = $1 AND m.is_active) AS my_role,
-    (SELECT COUNT(*) FROM group_members c WHERE c.group_id = g.id AND c.is_active) AS member_count
+    (SELECT COUNT(*) FROM group_members c WHERE c.group_id = g.id AND c.is_active) AS member_count,
+    COALESCE((SELECT a.balance FROM ledger_accounts a WHERE a.id = 'group:' || CAST(g.id AS TEXT)), 0) AS balance
   FROM user_groups g`;
 /** Groups that a provider's claim puts one person into. */
 const PROVIDED_MAX = 200;
@@ -81,8 +101,11 @@ export const store = {
     return rows.map(toGroup);
   },
 
-  async allGroups(on: Queryable, limit: number): Promise<SeenGroup[]> {
-    const rows = await on.all<SeenGroup>(`${SEEN} ORDER BY g.created_at DESC, g.id LIMIT $2`, [null, limit]);
+  async allGroups(on: Queryable, userId: string | null, limit: number): Promise<SeenGroup[]> {
+    const rows = await on.all<SeenGroup>(`${SEEN} ORDER BY g.created_at DESC, g.id LIMIT $2`, [
+      userId,
+      limit,
+    ]);
     return rows.map(toGroup);
   },
 
@@ -96,9 +119,31 @@ export const store = {
 
   async updateGroup(tx: Transaction, group: GroupRow): Promise<void> {
     await tx.run(
-      "UPDATE user_groups SET name = $2, description = $3, enforce_model_allowlist = $4, rpm_ceiling = $5 WHERE id = $1",
-      [group.id, group.name, group.description, group.enforce_model_allowlist, group.rpm_ceiling],
+      `UPDATE user_groups SET name = $2, description = $3, enforce_model_allowlist = $4, rpm_ceiling = $5,
+         monthly_refill = $6, member_budget_nano_usd = $7 WHERE id = $1`,
+      [
+        group.id,
+        group.name,
+        group.description,
+        group.enforce_model_allowlist,
+        group.rpm_ceiling,
+        group.monthly_refill,
+        group.member_budget_nano_usd,
+      ],
     );
+  },
+
+  async groupsToRefill(on: Queryable, month: string, limit: number): Promise<string[]> {
+    const rows = await on.all<{ id: string }>(
+      `SELECT id FROM user_groups
+       WHERE monthly_refill IS NOT NULL AND COALESCE(refilled_month, '') < $1 ORDER BY id LIMIT $2`,
+      [month, limit],
+    );
+    return rows.map(({ id }) => id);
+  },
+
+  async setRefilled(tx: Transaction, groupId: string, month: string): Promise<void> {
+    await tx.run("UPDATE user_groups SET refilled_month = $2 WHERE id = $1", [groupId, month]);
   },
 
   /** Active members' keys become personal ones; keys that were dead by then stay dead. */
@@ -244,6 +289,33 @@ export const store = {
       [id, now],
     );
     return used > 0;
+  },
+
+  codeBatches(on: Queryable): Promise<BatchRow[]> {
+    return on.all(
+      `SELECT c.batch_id AS id, c.points, c.note, COUNT(*) AS codes, COUNT(c.redeemed_at) AS redeemed,
+         u.email AS created_by, c.created_at, c.expires_at
+       FROM redemption_codes c JOIN users u ON u.id = c.created_by
+       GROUP BY c.batch_id, c.points, c.note, u.email, c.created_at, c.expires_at
+       ORDER BY c.created_at DESC, c.batch_id`,
+    );
+  },
+
+  async revokeCodes(on: Queryable, batchId: string): Promise<boolean> {
+    const sql = "DELETE FROM redemption_codes WHERE batch_id = $1 AND redeemed_at IS NULL";
+    return (await on.run(sql, [batchId])) > 0;
+  },
+
+  /** Null when it cannot be redeemed. Of several who try at once, one gets it. */
+  redeemCode(
+    tx: Transaction,
+    { hash, userId, now }: { hash: string; userId: string; now: string },
+  ): Promise<{ points: number; note: string | null; created_by: string } | null> {
+    return tx.get(
+      `UPDATE redemption_codes SET redeemed_by = $2, redeemed_at = $3
+       WHERE code_hash = $1 AND redeemed_at IS NULL AND expires_at > $3 RETURNING points, note, created_by`,
+      [hash, userId, now],
+    );
   },
 
   models(on: Queryable, groupId: string): Promise<{ rule: Rule; model_id: string }[]> {

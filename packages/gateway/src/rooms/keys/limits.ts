@@ -96,10 +96,11 @@ const modelsOf = ({ allowed_models }: LimitRow): string[] | null =>
   allowed_models === null ? null : (JSON.parse(allowed_models) as string[]);
 
 /** What metering holds requests of the key against; null when there is nothing. */
-export function keyLimitsOf(row: LimitRow): KeyLimits | null {
+export function keyLimitsOf(row: LimitRow & { member_budget_nano_usd: number | null }): KeyLimits | null {
   const limits = {
     monthlyNanoUsd: row.monthly_budget_nano_usd,
     totalNanoUsd: row.total_budget_nano_usd,
+    memberNanoUsd: row.member_budget_nano_usd,
     requestsPerMinute: row.requests_per_minute,
     tokensPerMinute: row.tokens_per_minute,
   };

@@ -22,6 +22,10 @@ const Key = z.object({
   tokens_per_minute: z.int().nullable(),
 });
 
+const IssuedKey = Key.extend({
+  key: z.string().describe("The secret: service-<uuid>. It cannot be shown again"),
+});
+
 const ListedKeys = z.array(
   Key.extend({
     active: z.boolean(),
@@ -59,7 +63,7 @@ export const create = defineMethod({
       .describe("Draw on this group's pool; you must be an active member"),
     ...LimitParams.shape,
   }),
-  result: Key.extend({ key: z.string().describe("The secret: service-<uuid>. It cannot be shown again") }),
+  result: IssuedKey,
   handler: ({ params: { group_id, ...params }, actor, rooms }) =>
     rooms.keys.create(actor, { ...params, groupId: group_id }),
 });
@@ -75,6 +79,15 @@ export const update = defineMethod({
   result: Key,
   handler: ({ params: { key_id, ...changes }, actor, rooms }) =>
     rooms.keys.update(actor.userId, key_id, changes),
+});
+
+export const rotate = defineMethod({
+  name: "keys.rotate",
+  summary: "Give one of your API keys another secret; the old one stops working at once, the rest stays",
+  auth: "jwt",
+  params: z.object({ key_id: GivenId }),
+  result: IssuedKey,
+  handler: ({ params, actor, rooms }) => rooms.keys.rotate(actor, actor.userId, params.key_id),
 });
 
 export const revoke = defineMethod({
@@ -104,6 +117,40 @@ export const updateOfUser = defineMethod({
   params: Changes,
   result: Key,
   handler: ({ params: { key_id, ...changes }, rooms }) => rooms.keys.update(null, key_id, changes),
+});
+
+export const getUser = defineMethod({
+  name: "users.get",
+  summary: "Somebody's points, groups and sign-ins",
+  ...OF_OTHERS,
+  params: z.object({ user_id: GivenId }),
+  result: z.object({
+    balance: z.int().describe("Points in the wallet"),
+    groups: z.array(z.object({ id: z.guid(), name: z.string(), my_role: z.string().nullable() })),
+    sessions: z.array(
+      z.object({
+        id: z.uuid(),
+        ip: z.string().nullable(),
+        user_agent: z.string().nullable(),
+        created_at: Timestamp,
+        last_used_at: Timestamp,
+      }),
+    ),
+  }),
+  handler: async ({ params: { user_id: userId }, actor, rooms }) => ({
+    balance: (await rooms.ledger.balance({ type: "user", id: userId })).balance,
+    groups: await rooms.groups.list({ ...actor, userId }, {}),
+    sessions: await rooms.accounts.sessions(userId),
+  }),
+});
+
+export const rotateOfUser = defineMethod({
+  name: "users.keys.rotate",
+  summary: "Give anybody's API key another secret, as keys.rotate",
+  ...OF_OTHERS,
+  params: z.object({ key_id: GivenId }),
+  result: IssuedKey,
+  handler: ({ params, actor, rooms }) => rooms.keys.rotate(actor, null, params.key_id),
 });
 
 export const revokeOfUser = defineMethod({

@@ -1,10 +1,11 @@
 import { BoundedMap } from "../../kernel/bounded.ts";
 import { isoTime, sleep } from "../../kernel/clock.ts";
-import type { Actor } from "../../kernel/context.ts";
+import type { Actor, SignedIn } from "../../kernel/context.ts";
 import { fail, KeyRefusal, type ServiceError } from "../../kernel/errors.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { type KeyLimits, MULTIPLIER_ONE, type Payer } from "../../kernel/payer.ts";
 import { PRINCIPAL_CHANGED } from "../../kernel/topics.ts";
+import type { Transaction } from "../../storage/contract.ts";
 import type { Accounts } from "../accounts/index.ts";
 import type { Needs } from "../foundation.ts";
 import type { Groups, ModelRules } from "../groups/index.ts";
@@ -130,14 +131,12 @@ export class Keys {
       );
     }
     const { ids, clock, bus, db, accounts, groups } = this.options;
-    const uuid = ids.uuid();
-    const secret = `${KEY_PREFIX}${uuid}`;
+    const { secret, key_prefix } = this.#newSecret();
     const row: KeyRow = {
       id: ids.uuid(),
       name,
       project: project || DEFAULT_PROJECT,
-      // The letters before the uuid are the same for every key, so they would attribute nothing.
-      key_prefix: uuid.slice(0, ATTRIBUTION_LENGTH),
+      key_prefix,
       group_id: groupId ?? null,
       active: true,
       created_at: isoTime(clock.now()),
@@ -154,20 +153,47 @@ export class Keys {
     return { ...keyView(row), key: secret };
   }
 
+  #newSecret(): { secret: string; key_prefix: string } {
+    const uuid = this.options.ids.uuid();
+    // The letters before the uuid are the same for every key, so they would attribute nothing.
+    return { secret: `${KEY_PREFIX}${uuid}`, key_prefix: uuid.slice(0, ATTRIBUTION_LENGTH) };
+  }
+
+  async rotate(actor: SignedIn, ownerId: string | null, keyId: string) {
+    const { secret, key_prefix } = this.#newSecret();
+    const row = await this.#change(keyId, ownerId, async (tx, before) => {
+      await this.options.accounts.giving.requireSession(tx, actor);
+      await this.#store.setSecret(tx, keyId, { key_prefix, key_hash: sha256Hex(secret) });
+      return { ...before, key_prefix };
+    });
+    return { ...keyView(row), key: secret };
+  }
+
   /** An administrator changes anyone's: then there is no owner to be. */
   async update(ownerId: string | null, keyId: string, { name, ...limits }: { name?: string } & GivenLimits) {
     this.#requireFuture(limits);
+    const changed = await this.#change(keyId, ownerId, async (tx, before) => {
+      const after: KeyRow = { ...before, name: name ?? before.name, ...changedLimits(before, limits) };
+      await this.#store.update(tx, keyId, after);
+      return after;
+    });
+    return keyView(changed);
+  }
+
+  async #change(
+    keyId: string,
+    ownerId: string | null,
+    work: (tx: Transaction, before: KeyRow) => Promise<KeyRow>,
+  ): Promise<KeyRow> {
     const { db, bus } = this.options;
     const changed = await db.transaction(async (tx) => {
       const before = await this.#store.lock(tx, keyId, ownerId);
       if (!before) fail("app_error", KEY_NOT_FOUND);
       if (!before.active) fail("app_error", "The key is revoked and stays so; create another (keys.create)");
-      const after: KeyRow = { ...before, name: name ?? before.name, ...changedLimits(before, limits) };
-      await this.#store.update(tx, keyId, after);
-      return after;
+      return work(tx, before);
     });
     bus.publish(PRINCIPAL_CHANGED, keyId);
-    return keyView(changed);
+    return changed;
   }
 
   #requireFuture({ expires_at: expiresAt }: GivenLimits): void {

@@ -56,7 +56,8 @@ export class KeyStore {
     const rows = await this.db.all<ListedKey>(
       `SELECT ${OF_KEY}, s.month, s.month_cost_nano_usd, s.total_cost_nano_usd, s.last_used_ms, r.refused_ms,
          r.code AS refusal_code, r.message AS refusal_message
-       FROM api_keys k LEFT JOIN key_spend s ON s.key_id = k.id LEFT JOIN key_refusals r ON r.key_id = k.id
+       FROM api_keys k LEFT JOIN key_spend s ON s.key_id = CAST(k.id AS TEXT)
+         LEFT JOIN key_refusals r ON r.key_id = k.id
        WHERE k.id IN
          (SELECT id FROM api_keys WHERE user_id = $1 ORDER BY active DESC, created_at DESC, id LIMIT ${LISTED_MAX})
        ORDER BY k.created_at DESC, k.id`,
@@ -81,6 +82,18 @@ export class KeyStore {
     await tx.run(`UPDATE api_keys SET ${set} WHERE id = $1`, [
       keyId,
       ...columns.map((column) => changed[column]),
+    ]);
+  }
+
+  async setSecret(
+    tx: Transaction,
+    keyId: string,
+    { key_prefix, key_hash }: { key_prefix: string; key_hash: string },
+  ): Promise<void> {
+    await tx.run("UPDATE api_keys SET key_prefix = $2, key_hash = $3 WHERE id = $1", [
+      keyId,
+      key_prefix,
+      key_hash,
     ]);
   }
 
@@ -128,7 +141,7 @@ export class KeyStore {
   async principal(keyHash: string): Promise<PrincipalRow | null> {
     return this.db.get<PrincipalRow>(
       `SELECT k.id AS key_id, k.key_prefix, k.project, k.group_id, u.id AS user_id, u.tier,
-              m.cost_multiplier_micros, g.rpm_ceiling, g.enforce_model_allowlist,
+              m.cost_multiplier_micros, g.rpm_ceiling, g.enforce_model_allowlist, g.member_budget_nano_usd,
               k.capture_until, ${LIMITS.map((column) => `k.${column}`).join(", ")}
        FROM api_keys k JOIN users u ON u.id = k.user_id
        LEFT JOIN group_members m ON m.group_id = k.group_id AND m.user_id = k.user_id AND m.is_active
@@ -158,4 +171,5 @@ export interface PrincipalRow extends LimitRow {
   cost_multiplier_micros: number | null;
   rpm_ceiling: number | null;
   enforce_model_allowlist: boolean | null;
+  member_budget_nano_usd: number | null;
 }

@@ -36,7 +36,8 @@ export interface LedgerOptions extends Needs<"db" | "bus" | "clock" | "ids"> {
 export interface PointsOrder {
   points: number;
   note: string | null;
-  actor: string;
+  /** Null: the service itself, by a rule. */
+  actor: string | null;
 }
 
 export type Statement = z.input<typeof StatementResult>;
@@ -288,7 +289,7 @@ export class Ledger {
 
   async #move(
     tx: Transaction,
-    { kind, from, to, order }: { kind: MovementKind; from: string; to: string; order: MoveOrder },
+    { kind, from, to, order }: { kind: MovementKind; from: string; to: string; order: PointsOrder },
   ): Promise<{ from: AccountRow; to: AccountRow } | null> {
     const moved = await moveBetween(tx, {
       id: this.options.ids.uuid(),
@@ -323,8 +324,6 @@ export class Ledger {
     }
   }
 }
-
-type MoveOrder = Omit<PointsOrder, "actor"> & { actor: string | null };
 
 const toBalance = (row: AccountRow | null, debts: readonly DebtRow[]): Balance => ({
   balance: row?.balance ?? 0,

@@ -76,7 +76,7 @@ interface Facts extends Payment {
 }
 
 /** In this order they are named as the reason of a refusal: a total is not paid by waiting. */
-const KEY_BUDGETS: readonly KeyLimitKind[] = ["total_budget", "monthly_budget"];
+const KEY_BUDGETS: readonly KeyLimitKind[] = ["total_budget", "monthly_budget", "member_budget"];
 
 /** Output tokens that are asked for; no more than fit into a minute of the key at all. */
 function wholeOf({ payer, fixed, tokensMax }: Demand): number {

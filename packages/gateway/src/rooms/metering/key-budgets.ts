@@ -3,6 +3,7 @@ import { BoundedMap } from "../../kernel/bounded.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { KeyLimits, Payer } from "../../kernel/payer.ts";
+import { memberId } from "../usage/for-thread.ts";
 import type { KeySpend, UsageStore } from "../usage/index.ts";
 import { refusalUnchecked } from "./refusals.ts";
 
@@ -16,12 +17,33 @@ const NOTHING_SPENT: Spent = { money: 0, tokens: 0, version: 0 };
 /** Which budgets of its key a request is held against, as the journal keeps it. */
 export const MONTHLY_BUDGET = 1;
 export const TOTAL_BUDGET = 2;
+/** The monthly one of the key's owner as a member of its group. */
+const MEMBER_BUDGET = 4;
 
 export const budgetsOf = (limits: KeyLimits | null): number =>
   limits
     ? (limits.monthlyNanoUsd === null ? 0 : MONTHLY_BUDGET) |
-      (limits.totalNanoUsd === null ? 0 : TOTAL_BUDGET)
+      (limits.totalNanoUsd === null ? 0 : TOTAL_BUDGET) |
+      (limits.memberNanoUsd === null ? 0 : MEMBER_BUDGET)
     : 0;
+
+interface Spender {
+  id: string;
+  budgets: number;
+}
+
+/** The key, and the member whose key it is, each with those of the budgets that are theirs. */
+export function spendersOf(
+  { keyId, groupId, userId }: Pick<Payer, "keyId" | "groupId" | "userId">,
+  budgets: number,
+): Spender[] {
+  const spenders: Spender[] = [];
+  const ofKey = budgets & (MONTHLY_BUDGET | TOTAL_BUDGET);
+  if (keyId !== null && ofKey > 0) spenders.push({ id: keyId, budgets: ofKey });
+  if (groupId !== null && budgets & MEMBER_BUDGET)
+    spenders.push({ id: memberId(groupId, userId), budgets: MONTHLY_BUDGET });
+  return spenders;
+}
 
 export const tokenPaceName = (keyId: string): string => `key-tokens ${keyId}`;
 const monthName = (keyId: string, month: string): string => `key ${keyId} ${month}`;
@@ -46,7 +68,7 @@ export function spentOfKey(spend: KeySpend, budgets: number): { name: string; sp
   return names;
 }
 
-export type KeyLimitKind = "tokens_per_minute" | "monthly_budget" | "total_budget";
+export type KeyLimitKind = "tokens_per_minute" | "monthly_budget" | "total_budget" | "member_budget";
 
 interface KeyLimit {
   kind: KeyLimitKind;
@@ -90,10 +112,15 @@ const purseOf = ({ name, spent }: KeyLimit, limit: Quantity, cost: Cost): Purse 
   cost,
 });
 
+/** Of a key, or of a member, who has one for all keys. */
+type Limits = KeyLimits | number | null;
+const limitsOf = (id: string, { keyId, keyLimits }: Payer): Limits =>
+  id === keyId ? keyLimits : keyLimits!.memberNanoUsd;
+
 /** Changed in place: requests under way look at it when their holds grow. */
 interface KnownBudget {
-  /** Those that it was read for: after an edit it is read again, because only budgets that exist are told of. */
-  limits: KeyLimits;
+  /** The limits that it was read for: after an edit it is read again, because only budgets that exist are told of. */
+  limits: Limits;
   spend: KeySpend;
   readAtMs: number;
 }
@@ -106,9 +133,10 @@ export class KeyBudgets {
   constructor(readonly options: { store: UsageStore; clock: Clock; log: Log }) {}
 
   /** The key's limits in the months in which the request may end; null: none, undefined: its spend must be read first. */
-  shareOf({ keyId, keyLimits }: Payer, months: readonly string[]): KeyShare | null | undefined {
+  shareOf(payer: Payer, months: readonly string[]): KeyShare | null | undefined {
+    const { keyId, keyLimits } = payer;
     if (!keyLimits || keyId === null) return null;
-    const { monthlyNanoUsd, totalNanoUsd, tokensPerMinute } = keyLimits;
+    const { monthlyNanoUsd, totalNanoUsd, memberNanoUsd, tokensPerMinute } = keyLimits;
     const limits: KeyLimit[] = [];
     if (tokensPerMinute !== null) {
       limits.push({
@@ -118,8 +146,8 @@ export class KeyBudgets {
         spent: () => NOTHING_SPENT,
       });
     }
-    if (monthlyNanoUsd !== null || totalNanoUsd !== null) {
-      const known = this.#trusted(keyId, keyLimits);
+    for (const { id, budgets } of spendersOf(payer, budgetsOf(keyLimits))) {
+      const known = this.#trusted(id, limitsOf(id, payer));
       if (!known) return undefined;
       const inDollars = (kind: KeyLimitKind, name: string, nanoUsd: number, spentOf: () => number): void => {
         const limit = { money: nanoUsd, tokens: NO_LIMIT };
@@ -127,16 +155,19 @@ export class KeyBudgets {
       };
       // The newest month counts, even where another instance's clock was the first to get there.
       const spentIn = (month: string) => () => (known.spend.month >= month ? known.spend.monthNanoUsd : 0);
-      if (monthlyNanoUsd !== null)
-        for (const month of months)
-          inDollars("monthly_budget", monthName(keyId, month), monthlyNanoUsd, spentIn(month));
-      if (totalNanoUsd !== null)
-        inDollars("total_budget", totalName(keyId), totalNanoUsd, () => known.spend.totalNanoUsd);
+      const [kind, inMonth] =
+        id === keyId
+          ? (["monthly_budget", monthlyNanoUsd] as const)
+          : (["member_budget", memberNanoUsd] as const);
+      if (budgets & MONTHLY_BUDGET)
+        for (const month of months) inDollars(kind, monthName(id, month), inMonth!, spentIn(month));
+      if (budgets & TOTAL_BUDGET)
+        inDollars("total_budget", totalName(id), totalNanoUsd!, () => known.spend.totalNanoUsd);
     }
     return limits.length > 0 ? new KeyShare(limits) : null;
   }
 
-  #trusted(keyId: string, limits: KeyLimits): KnownBudget | null {
+  #trusted(keyId: string, limits: Limits): KnownBudget | null {
     const known = this.#known.get(keyId);
     if (!known || known.limits !== limits) return null;
     const ageMs = this.options.clock.now() - known.readAtMs;
@@ -147,15 +178,17 @@ export class KeyBudgets {
   }
 
   /** Reads what the key has spent. On failure what is known stays in force; an unknown key is refused. */
-  async read({ keyId, keyLimits }: Payer, timely: (work: Promise<void>) => Promise<void>): Promise<void> {
-    if (keyId === null || !keyLimits) return;
-    try {
-      await timely(this.#readShared(keyId, keyLimits));
-    } catch (error) {
-      const known = this.#known.get(keyId);
-      if (!known) throw refusalUnchecked(error);
-      known.limits = keyLimits;
-      this.#keep(known, error);
+  async read(payer: Payer, timely: (work: Promise<void>) => Promise<void>): Promise<void> {
+    for (const { id } of spendersOf(payer, budgetsOf(payer.keyLimits))) {
+      const limits = limitsOf(id, payer);
+      try {
+        await timely(this.#readShared(id, limits));
+      } catch (error) {
+        const known = this.#known.get(id);
+        if (!known) throw refusalUnchecked(error);
+        known.limits = limits;
+        this.#keep(known, error);
+      }
     }
   }
 
@@ -166,7 +199,7 @@ export class KeyBudgets {
     known.readAtMs = clock.now();
   }
 
-  #readShared(keyId: string, limits: KeyLimits): Promise<void> {
+  #readShared(keyId: string, limits: Limits): Promise<void> {
     let reading = this.#reading.get(keyId);
     if (!reading) {
       reading = this.#read(keyId, limits).finally(() => this.#reading.delete(keyId));
@@ -175,7 +208,7 @@ export class KeyBudgets {
     return reading;
   }
 
-  async #read(keyId: string, limits: KeyLimits): Promise<void> {
+  async #read(keyId: string, limits: Limits): Promise<void> {
     const { store, clock } = this.options;
     const spend = await store.keySpend(keyId);
     const known = this.#known.get(keyId);

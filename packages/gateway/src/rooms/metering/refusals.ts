@@ -87,16 +87,25 @@ export function refuseByKey(
 ): never {
   const usd = (nanoUsd: number | null) => (nanoUsd ?? 0) / NANO_PER_USD;
   const smaller = "ask for fewer tokens (max_tokens) or send less";
-  if (kind === "monthly_budget") {
-    const budget = `this key's monthly budget of ${usd(limits.monthlyNanoUsd)} USD`;
+  if (kind === "monthly_budget" || kind === "member_budget") {
+    const [budget, raised] =
+      kind === "monthly_budget"
+        ? [
+            `this key's monthly budget of ${usd(limits.monthlyNanoUsd)} USD`,
+            "have the key's owner raise it (keys.update)",
+          ]
+        : [
+            `your monthly part of the group's pool, ${usd(limits.memberNanoUsd)} USD`,
+            "have a group admin raise it (group.update)",
+          ];
     fail(
       "quota_exceeded",
       isHeld
         ? `Requests in progress hold the rest of ${budget}; ${HELD_WAY_OUT}`
-        : `Too little is left of ${budget}; ${smaller}, have the key's owner raise it (keys.update), or wait until a new month begins (UTC)`,
+        : `Too little is left of ${budget}; ${smaller}, ${raised}, or wait until a new month begins (UTC)`,
       {
         retryAfterSeconds: isHeld ? secondsUntilFree(nowMs) : secondsToNextMonth(nowMs),
-        rest: { limit: "monthly_budget_usd" },
+        rest: { limit: `${kind}_usd` },
       },
     );
   }

@@ -6,6 +6,7 @@ import type { BalanceChange, Ledger, Settled, Settlement } from "../ledger/index
 import { utcMonth, WHOLE_USER } from "../usage/for-thread.ts";
 import type { KeySpend, MonthKey, RequestRow, UsageStore, WrittenSums } from "../usage/index.ts";
 import { type ChargedEntry, type JournalEntry, takesPoints } from "./journal/codec.ts";
+import { spendersOf } from "./key-budgets.ts";
 import { TierQuota, type TierQuotaOptions } from "./tier-quota.ts";
 
 export interface SettlementOptions extends TierQuotaOptions {
@@ -98,8 +99,8 @@ async function spendOfBudgets(
   entries: readonly ChargedEntry[],
   tx: Transaction,
 ): Promise<KeySpend[]> {
-  const keyIds = new Set(entries.flatMap(({ keyId, budgets }) => (budgets > 0 && keyId ? [keyId] : [])));
+  const ids = new Set(entries.flatMap((entry) => spendersOf(entry, entry.budgets).map(({ id }) => id)));
   const spends: KeySpend[] = [];
-  for (const keyId of keyIds) spends.push(await store.keySpend(keyId, tx));
+  for (const id of ids) spends.push(await store.keySpend(id, tx));
   return spends;
 }

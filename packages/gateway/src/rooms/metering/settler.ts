@@ -6,7 +6,7 @@ import { Sums, utcMonth, WHOLE_USER } from "../usage/for-thread.ts";
 import type { KeySpend } from "../usage/index.ts";
 import type { ChargedEntry, JournalEntry } from "./journal/codec.ts";
 import { type Lines, readLines } from "./journal/segment.ts";
-import { budgetNames } from "./key-budgets.ts";
+import { budgetNames, spendersOf } from "./key-budgets.ts";
 import { nanoPoints } from "./points.ts";
 import { type SettlementOptions, type Settlements, settleEntries } from "./settlement.ts";
 import { windowNames } from "./windows.ts";
@@ -71,7 +71,9 @@ interface ReservingOptions {
 /** What an entry takes once it is in the database; until then it stays reserved. */
 export function reservedBy(entry: ChargedEntry, options: ReservingOptions): ReservedChange[] {
   const ofPayer = reservedOfPayer(entry, options);
-  return entry.budgets === 0 ? ofPayer : [...ofPayer, ...reservedOfKey(entry)];
+  return entry.budgets === 0
+    ? ofPayer
+    : [...ofPayer, ...reservedInBudgets(entry).map(({ change }) => change)];
 }
 
 function reservedOfPayer(entry: ChargedEntry, { pointsPerUsd, names }: ReservingOptions): ReservedChange[] {
@@ -91,10 +93,12 @@ const quotaOf = ({ costNanoUsd, promptTokens, completionTokens }: ChargedEntry):
   tokens: promptTokens + completionTokens,
 });
 
-function reservedOfKey({ keyId, budgets, costNanoUsd, atMs }: ChargedEntry): ReservedChange[] {
-  if (budgets === 0 || keyId === null) return [];
-  const amount = { money: costNanoUsd ?? 0, tokens: 0 };
-  return budgetNames({ keyId, month: utcMonth(atMs) }, budgets).map((name) => ({ name, amount }));
+function reservedInBudgets(entry: ChargedEntry): { id: string; change: ReservedChange }[] {
+  const month = utcMonth(entry.atMs);
+  const amount = { money: entry.costNanoUsd ?? 0, tokens: 0 };
+  return spendersOf(entry, entry.budgets).flatMap(({ id, budgets }) =>
+    budgetNames({ keyId: id, month }, budgets).map((name) => ({ id, change: { name, amount } })),
+  );
 }
 
 const ownerOf = (keyId: string): string => `key ${keyId}`;
@@ -175,8 +179,9 @@ export class JournalSettler implements Settler {
     // Many entries have the same windows, whose names are long.
     const quota = new Sums<[userId: string, month: string, project: string]>();
     for (const entry of entries.filter(isCharged)) {
-      const { keyId, userId, project, hold } = entry;
-      if (keyId !== null && entry.budgets > 0) budgets.set(keyId, (budgets.get(keyId) ?? 0) | entry.budgets);
+      const { userId, project, hold } = entry;
+      for (const spender of spendersOf(entry, entry.budgets))
+        budgets.set(spender.id, (budgets.get(spender.id) ?? 0) | spender.budgets);
       if (!reserved) continue;
       if (hold === "quota") {
         const { money, tokens } = quotaOf(entry);
@@ -185,7 +190,7 @@ export class JournalSettler implements Settler {
         const change = reservedPoints(entry, this.options.pointsPerUsd);
         news.free(change.name, change);
       }
-      for (const change of reservedOfKey(entry)) news.free(ownerOf(keyId!), change);
+      for (const { id, change } of reservedInBudgets(entry)) news.free(ownerOf(id), change);
     }
     for (const { key, values } of quota.all) {
       const [userId, month, project] = key;

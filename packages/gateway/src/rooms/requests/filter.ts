@@ -4,8 +4,8 @@ import type { ListedRow } from "./view.ts";
 export const OUTCOMES = ["ok", "refused", "failed", "left"] as const;
 export type Outcome = (typeof OUTCOMES)[number];
 
-/** Whose requests: everyone's, or those of a user, a group or a key; the last may narrow the others. */
-const SCOPE = ["user_id", "group_id", "key_id"] as const;
+/** Whose requests, and what for: of these only everyone's and one person's are summed up. */
+const SCOPE = ["user_id", "group_id", "key_id", "project", "ref_id"] as const;
 const KIND = ["surface", "model", "backend", "code"] as const;
 
 /** Which requests are asked for, by column; what is left out asks for all. */

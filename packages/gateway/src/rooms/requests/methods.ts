@@ -11,6 +11,8 @@ const Which = z.object({
   group_id: GivenId.optional().describe("Those of a group's keys: for its admins"),
   user_id: GivenId.optional().describe("With `everyone` or `group_id`: only this person's"),
   key_id: GivenId.optional(),
+  project: z.string().trim().min(1).max(64).optional(),
+  ref_id: z.string().trim().min(1).max(64).optional().describe("The reference that it was tagged with"),
   surface: Name.optional().describe("The path or method that was called"),
   model: Name.optional().describe("The model that served, or would have"),
   backend: Name.optional(),

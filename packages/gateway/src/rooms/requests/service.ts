@@ -212,13 +212,14 @@ export class Requests implements RecordSink {
   }
 
   async #filter(actor: Actor, wanted: Wanted, method: string): Promise<Filter> {
-    const { everyone, group_id, user_id, key_id, surface, model, backend, code, outcome } = wanted;
+    const { everyone, group_id, user_id, key_id, project, ref_id, ...kinds } = wanted;
+    const { surface, model, backend, code, outcome } = kinds;
     if (group_id !== undefined) await this.options.groups.requireAdmin(actor, group_id, method);
     else if (everyone && !actor.isAdmin)
       fail("admin_required", "admin access required: everyone's requests are for administrators");
     const isOwn = group_id === undefined && !everyone;
     const kind = { surface, model, backend, code, outcome };
-    return { ...kind, group_id, key_id, user_id: isOwn ? actor.userId : user_id };
+    return { ...kind, group_id, key_id, project, ref_id, user_id: isOwn ? actor.userId : user_id };
   }
 
   /** Sends ended requests to a channel, until it is no longer renewed. */

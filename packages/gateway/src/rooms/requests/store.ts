@@ -202,7 +202,8 @@ export class RequestStore {
   /** Those with the most requests: of whole days from their sums, of the rest of a period from its requests. */
   async askers(filter: Filter, period: Time, limit: number): Promise<AskerSums[]> {
     const sql = new Sql();
-    const { days, rest } = isOfAnyKind(filter) ? splitByDay(period) : { days: null, rest: [period] };
+    const hasSums = isOfAnyKind(filter) && filter.ref_id === undefined;
+    const { days, rest } = hasSums ? splitByDay(period) : { days: null, rest: [period] };
     const parts = rest.map((part) => {
       const where = new Sql(sql.params).within("ended_ms", part).ofScope(filter).ofKind(filter);
       return `SELECT COALESCE(user_id, ${NOBODY}) AS user_id, COALESCE(key_id, ${NOBODY}) AS key_id, api_key_id,

@@ -6,7 +6,7 @@ import { LostCacheShare, type LostCaches } from "../usage/index.ts";
 import { type Entry, modelsOf } from "./entry.ts";
 import { agentsOf } from "./first-contact.ts";
 import { backendsProgress } from "./notifications.ts";
-import { aliasField, Health, healthOf, Registration } from "./routes.ts";
+import { Health, healthOf, Registration } from "./routes.ts";
 
 const hint = "backends are for administrators";
 const MODELS_SHOWN_MAX = 1_000;
@@ -178,9 +178,12 @@ export const probeBackend = defineMethod({
   summary: "Probe a backend now instead of at the next minute",
   auth: "admin",
   hint,
-  params: z.object({ name: Name }),
+  params: z.object({
+    name: Name,
+    resume: z.boolean().optional().describe("Also send it requests again, as if none had failed"),
+  }),
   result: Ok,
-  handler: ({ params, rooms }) => rooms.routing.probeNow(params.name),
+  handler: ({ params, rooms }) => rooms.routing.probeNow(params.name, params),
 });
 
 export const removeBackend = defineMethod({
@@ -191,38 +194,4 @@ export const removeBackend = defineMethod({
   params: z.object({ name: Name }),
   result: z.object({ removed: z.boolean() }),
   handler: async ({ params, rooms }) => ({ removed: await rooms.routing.removeNamed(params.name) }),
-});
-
-export const listAliases = defineMethod({
-  name: "aliases.list",
-  summary: "Other names of models, sorted",
-  auth: "admin",
-  hint,
-  params: NoParams,
-  result: z.array(z.object({ alias: z.string(), target: z.string() })),
-  handler: ({ rooms: { routing } }) => routing.aliases.list(),
-});
-
-export const setAlias = defineMethod({
-  name: "aliases.set",
-  summary: "Let a model be called by another name; in memory only",
-  auth: "admin",
-  hint,
-  params: z.object({ alias: aliasField("alias"), target: aliasField("target") }),
-  result: Ok,
-  handler: ({ params, rooms: { routing } }) => {
-    routing.aliases.set(params.alias, params.target);
-  },
-});
-
-export const removeAlias = defineMethod({
-  name: "aliases.remove",
-  summary: "Remove an alias; also succeeds when there is none",
-  auth: "admin",
-  hint,
-  params: z.object({ alias: aliasField("alias") }),
-  result: Ok,
-  handler: ({ params, rooms: { routing } }) => {
-    routing.aliases.remove(params.alias);
-  },
 });

@@ -500,8 +500,13 @@ export class Routing {
     };
   }
 
-  async probeNow(name: string): Promise<void> {
-    await this.#health.probe(this.#named(name));
+  async probeNow(name: string, { resume }: { resume?: boolean }): Promise<void> {
+    const entry = this.#named(name);
+    if (resume) {
+      entry.circuits = new Circuits();
+      this.#circuits.renewed(entry);
+    }
+    await this.#health.probe(entry);
   }
 
   #named(name: string): Entry {

@@ -248,19 +248,15 @@ export class Sso {
         "forbidden",
         "You have no account here; ask an administrator for an invitation and sign in from its page",
       );
-    const toGroup = invitation !== undefined && isGroupInvitation(invitation);
-    const invited =
-      invitation === undefined || toGroup
-        ? null
-        : await accounts.people.takeInvitation(tx, invitation, email);
-    const user = await accounts.insert(tx, {
+    const account = {
       email,
-      emailVerified: true,
       name: nameOf(claims),
-      passwordHash: "",
-      isAdmin: admin ? hasRight(claims, admin) : first,
-      ...(invited?.tier && { tier: invited.tier }),
-    });
+      ...((admin || first) && { isAdmin: admin ? hasRight(claims, admin) : first }),
+    };
+    const toGroup = invitation !== undefined && isGroupInvitation(invitation);
+    if (invitation !== undefined && !toGroup)
+      return { userId: (await accounts.people.takeInvitation(tx, invitation, account)).id };
+    const user = await accounts.insert(tx, { ...account, emailVerified: true, passwordHash: "" });
     if (!toGroup) return { userId: user.id };
     const joining = { token: invitation, user, registers: !registers };
     return { userId: user.id, joinedGroup: await groups.invitations.joinNewcomer(tx, joining) };

@@ -8,6 +8,7 @@ import { inspect, type Problem } from "../../kernel/validate.ts";
 import { methods as billing } from "../billing/index.ts";
 import { methods as groups } from "../groups/index.ts";
 import { methods as routing } from "../routing/index.ts";
+import { NANO_PER_USD } from "../usage/index.ts";
 
 type Entry = Record<string, unknown>;
 
@@ -36,11 +37,17 @@ const keyIn = (section: Section, entry: Entry): string => {
 };
 
 async function current({ routing, billing: bills, groups: all }: Rooms, actor: Actor) {
-  const found = (await all.list(null)).map(async ({ id, ...group }) => {
+  const found = (await all.list(null, {})).map(async ({ id, ...group }) => {
     const { allowed, denied } = await all.models({ actor, groupId: id, method: "config.check" });
-    const { name, description, enforce_model_allowlist, rpm_ceiling } = group;
-    const rules = { enforce_model_allowlist, rpm_ceiling, allowed_models: allowed, denied_models: denied };
-    return { id, name, description, ...rules };
+    const { name, description, enforce_model_allowlist, rpm_ceiling, monthly_refill } = group;
+    const budget = group.member_budget_nano_usd;
+    const limits = {
+      rpm_ceiling,
+      monthly_refill,
+      member_budget_usd: budget === null ? null : budget / NANO_PER_USD,
+    };
+    const rules = { enforce_model_allowlist, allowed_models: allowed, denied_models: denied };
+    return { id, name, description, ...limits, ...rules };
   });
   return {
     backends: await routing.configured(),

@@ -93,6 +93,48 @@ export const activity = defineMethod({
   handler: async ({ rooms }) => rooms.system.activity(await rooms.usage.lostCaches()),
 });
 
+export const listModels = defineMethod({
+  name: "models.list",
+  summary: "The catalogue: models and model routes, what each costs and can do, and how soon it answers",
+  auth: "jwt",
+  params: NoParams,
+  result: z.array(
+    z.object({
+      id: z.string(),
+      targets: z.array(z.string()).nullable().describe("Of a model route: models in the order of trying"),
+      served_by: z.string(),
+      is_own: z.boolean().describe("It runs on own hardware"),
+      available: z.boolean().describe("Whether it can be called now"),
+      capabilities: z.array(z.string()),
+      context_tokens: z.int().nullable(),
+      input_usd: z.number().nullable().describe("Per million tokens; a route like its first target"),
+      output_usd: z.number().nullable(),
+      first_token_ms: z.number().nullable().describe("Median of the last hour"),
+    }),
+  ),
+  handler: async ({ rooms: { billing, routing, requests } }) => {
+    const { first_token } = await requests.lastHour();
+    const medians = new Map(first_token.models.map(({ model, p50_ms }) => [model, p50_ms]));
+    return routing.callableModels().map(({ id, owned_by, available }) => {
+      const targets = routing.routes.targetsOf(id)?.toSorted((a, b) => a.order - b.order) ?? null;
+      const model = targets?.[0]?.model ?? id;
+      const { input, output } = billing.priceOf(model, routing.isOwn(model));
+      return {
+        id,
+        targets: targets?.map((target) => target.model) ?? null,
+        served_by: owned_by,
+        is_own: routing.isOwn(model),
+        available,
+        capabilities: routing.capabilitiesOf(model),
+        context_tokens: billing.limitsOf(model).contextTokens,
+        input_usd: input,
+        output_usd: output,
+        first_token_ms: medians.get(model) ?? null,
+      };
+    });
+  },
+});
+
 const SET_UP = "registering model servers is for administrators";
 
 export const detectBackends = defineMethod({

@@ -6,6 +6,7 @@ import {
   DAY_MS,
   GRAINS_MS,
   MINUTE_MS,
+  memberId,
   type RequestRow,
   SUM_COLUMNS,
   utcMonth,
@@ -86,7 +87,7 @@ export class Batch {
   }
 
   #addCharge(row: RequestRow & ChargedLine): void {
-    const { userId, project, keyId, refId, atMs } = row;
+    const { userId, groupId, project, keyId, refId, atMs } = row;
     const nanoUsd = row.costNanoUsd ?? 0;
     const tokens = row.promptTokens + row.completionTokens;
     const month = utcMonth(atMs);
@@ -96,7 +97,8 @@ export class Batch {
     const quota = [ofQuota * tokens, ofQuota * nanoUsd, ofKeys * tokens, ofKeys * nanoUsd];
     this.months.add([userId, month, WHOLE_USER], [1, tokens, nanoUsd, ...quota]);
     if (project !== null) this.months.add([userId, month, project], [1, tokens, nanoUsd, ...quota]);
-    if (keyId !== null) this.keys.add(keyId, { month, nanoUsd, lastUsedMs: atMs });
+    const spenders = [keyId, groupId && memberId(groupId, userId)];
+    for (const id of spenders) if (id !== null) this.keys.add(id, { month, nanoUsd, lastUsedMs: atMs });
     if (refId !== null)
       this.refDays.add(
         [refId, startOf(atMs, DAY_MS), row.model, row.channel],

@@ -12,6 +12,7 @@ export {
   MINUTE_MS,
   type MonthKey,
   type MonthTotals,
+  memberId,
   NANO_PER_USD,
   nextMonthMs,
   type RequestRow,

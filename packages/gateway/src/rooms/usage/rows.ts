@@ -56,6 +56,9 @@ export interface MonthTotals {
   keyQuotaCostNanoUsd: number;
 }
 
+/** What a member spends of a pool is summed up like what a key spends, under this id. */
+export const memberId = (groupId: string, userId: string): string => `${groupId}/${userId}`;
+
 export interface KeySpend {
   keyId: string;
   month: string;

@@ -163,9 +163,9 @@ export const money: readonly Statement[] = [
     key_quota_cost_nano_usd {bigint} NOT NULL DEFAULT 0,
     PRIMARY KEY (user_id, month, project)
   )`,
-  // One row a key, so that settling a batch touches each key once: the newest month it was used in, and all of it.
+  // One row a key, and one a member of a group, so that settling a batch touches each once: the newest month it was used in, and all of it.
   `CREATE TABLE key_spend (
-    key_id {uuid} PRIMARY KEY,
+    key_id TEXT PRIMARY KEY,
     month TEXT NOT NULL,
     month_cost_nano_usd {bigint} NOT NULL,
     total_cost_nano_usd {bigint} NOT NULL,

@@ -43,6 +43,9 @@ export const schema: readonly Statement[] = [
     user_id {uuid} REFERENCES users (id) ON DELETE CASCADE,
     email TEXT,
     tier TEXT,
+    is_admin {boolean} NOT NULL DEFAULT FALSE,
+    group_id {uuid},
+    note TEXT,
     created_by {uuid} NOT NULL REFERENCES users (id) ON DELETE CASCADE,
     created_at {timestamp} NOT NULL,
     expires_at {timestamp} NOT NULL
@@ -104,6 +107,9 @@ export const schema: readonly Statement[] = [
     owner_id {uuid} REFERENCES users (id),
     enforce_model_allowlist {boolean} NOT NULL,
     rpm_ceiling INTEGER,
+    monthly_refill {bigint} CHECK (monthly_refill > 0),
+    refilled_month TEXT,
+    member_budget_nano_usd {bigint} CHECK (member_budget_nano_usd >= 0),
     created_at {timestamp} NOT NULL
   )`,
   "CREATE INDEX user_groups_owner ON user_groups (owner_id)",
@@ -142,6 +148,19 @@ export const schema: readonly Statement[] = [
     model_id TEXT NOT NULL,
     PRIMARY KEY (group_id, rule, model_id)
   )`,
+  // Points for whoever has the code, once. The note is in the ledger, too.
+  `CREATE TABLE redemption_codes (
+    code_hash TEXT PRIMARY KEY,
+    batch_id {uuid} NOT NULL,
+    points {bigint} NOT NULL CHECK (points > 0),
+    note TEXT,
+    created_by {uuid} NOT NULL REFERENCES users (id) ON DELETE CASCADE,
+    created_at {timestamp} NOT NULL,
+    expires_at {timestamp} NOT NULL,
+    redeemed_by {uuid},
+    redeemed_at {timestamp}
+  )`,
+  "CREATE INDEX redemption_codes_batch ON redemption_codes (batch_id)",
 
   `CREATE TABLE providers (
     id TEXT PRIMARY KEY,

@@ -1,0 +1,42 @@
+import { useState } from "react";
+import { api } from "../../lib/api.ts";
+import { points } from "../../lib/format.ts";
+import { useGroups } from "../../lib/groups.ts";
+import { invalidate } from "../../lib/query.ts";
+import { toast } from "../../lib/toast.ts";
+import { SelectField, TextField } from "../../ui/controls.tsx";
+import { FormDialog } from "../../ui/dialogs.tsx";
+
+export function RedeemCode({ onClose }: { onClose(): void }) {
+  const groups = useGroups().data?.filter(({ my_role }) => my_role !== null) ?? [];
+  const [code, setCode] = useState("");
+  const [groupId, setGroupId] = useState("");
+  const redeem = async () => {
+    const given = await api("codes.redeem", { code, ...(groupId && { group_id: groupId }) });
+    for (const changed of ["ledger self", "plan", "group"]) invalidate(changed);
+    toast(`${points(given.points)} added: ${points(given.balance)} now`);
+  };
+  return (
+    <FormDialog title="Redeem a code" submit="Redeem" onSubmit={redeem} onClose={onClose}>
+      <TextField
+        label="Code"
+        value={code}
+        onChange={setCode}
+        required
+        autoComplete="off"
+        placeholder="points-…"
+      />
+      {groups.length > 0 && (
+        <SelectField
+          label="Points go to"
+          value={groupId}
+          onChange={setGroupId}
+          choices={[
+            { value: "", label: "Your wallet" },
+            ...groups.map(({ id, name }) => ({ value: id, label: `The pool of ${name}` })),
+          ]}
+        />
+      )}
+    </FormDialog>
+  );
+}

@@ -1,0 +1,99 @@
+import { isoTime } from "../../kernel/clock.ts";
+import type { Actor, CallSource, SignedIn } from "../../kernel/context.ts";
+import { fail } from "../../kernel/errors.ts";
+import { sha256Hex } from "../../kernel/ids.ts";
+import { deleteExpired, insertRows, type Sweep } from "../../storage/contract.ts";
+import type { Accounts } from "../accounts/index.ts";
+import type { Needs } from "../foundation.ts";
+import type { AccountRef, Ledger } from "../ledger/index.ts";
+import { accessGroup, lockGroup } from "./members.ts";
+import { type BatchRow, store } from "./store.ts";
+
+const CODE_PREFIX = "points-";
+const CODE_BYTES = 16;
+const TRIES_PER_IP = 20;
+
+interface CodesOptions extends Needs<"db" | "clock" | "ids"> {
+  accounts: Pick<Accounts, "giving" | "limit">;
+  ledger: Pick<Ledger, "transaction" | "topup">;
+}
+
+interface NewBatch {
+  count: number;
+  points: number;
+  note: string | null;
+  ttlSeconds: number;
+}
+
+/** Points that administrators hand out as codes: each is good once, for a wallet or for a pool. */
+export class Codes {
+  constructor(readonly options: CodesOptions) {}
+
+  readonly sweep: Sweep = (...step) =>
+    deleteExpired(this.options.db, { table: "redemption_codes", key: "code_hash" }, ...step);
+
+  async create(actor: SignedIn, { count, points, note, ttlSeconds }: NewBatch) {
+    const { db, ids, clock, accounts } = this.options;
+    const id = ids.uuid();
+    const createdMs = clock.now();
+    const expires_at = isoTime(createdMs + ttlSeconds * 1000);
+    const codes = Array.from({ length: count }, () => `${CODE_PREFIX}${ids.secret(CODE_BYTES)}`);
+    await db.transaction(async (tx) => {
+      await accounts.giving.requireSession(tx, actor);
+      await insertRows(
+        tx,
+        "redemption_codes (code_hash, batch_id, points, note, created_by, created_at, expires_at)",
+        codes.map((code) => [
+          sha256Hex(code),
+          id,
+          points,
+          note,
+          actor.userId,
+          isoTime(createdMs),
+          expires_at,
+        ]),
+      );
+    });
+    return { id, codes, expires_at };
+  }
+
+  list(): Promise<BatchRow[]> {
+    return store.codeBatches(this.options.db);
+  }
+
+  /** Ends what was not redeemed of a batch. */
+  async revoke(batchId: string): Promise<void> {
+    if (!(await store.revokeCodes(this.options.db, batchId)))
+      fail("not_found", "All codes of this batch are redeemed, revoked or expired");
+  }
+
+  /** Issues the code's points to the caller's wallet, or to the pool of one of their groups. */
+  async redeem(actor: Actor, { code, groupId }: { code: string; groupId?: string }, { ip }: CallSource) {
+    const { ledger, clock, accounts } = this.options;
+    const to: AccountRef = groupId ? { type: "group", id: groupId } : { type: "user", id: actor.userId };
+    const redeemed = await ledger.transaction(async (tx) => {
+      if (groupId) {
+        await lockGroup(tx, groupId);
+        await accessGroup(tx, { actor, groupId, need: "member", method: "codes.redeem" });
+      }
+      const taken = await store.redeemCode(tx, {
+        hash: sha256Hex(code),
+        userId: actor.userId,
+        now: isoTime(clock.now()),
+      });
+      if (!taken) return null;
+      const { points, note, created_by } = taken;
+      // Thrown, so that the code stays unused.
+      if (!(await accounts.giving.mayGive(tx, { kind: "points", makerId: created_by }))) refuseCode();
+      const order = { points, note: note ?? "redemption code", actor: actor.userId };
+      return { points, balance: await ledger.topup(tx, to, order) };
+    });
+    if (redeemed) return redeemed;
+    await accounts.limit("code", ip, TRIES_PER_IP);
+    return refuseCode();
+  }
+}
+
+function refuseCode(): never {
+  fail("not_found", "The code is unknown, was redeemed before, was revoked, or has expired");
+}
