@@ -14,7 +14,7 @@ import { Relay, type StreamReader } from "../stream/relay.ts";
 const TAIL_BYTES = 16 * 1024;
 
 /** A line of an event that is longer is an image or a sound, and not what went wrong. */
-const ERROR_LINE_BYTES_MAX = 8 * 1024;
+const ERROR_LINE_BYTES_MAX = 16 * 1024;
 const NOTHING: Buffer = Buffer.alloc(0);
 
 /** Passes on an event stream, without the upstream's key where it tells of something. */
