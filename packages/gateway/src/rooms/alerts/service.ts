@@ -32,7 +32,7 @@ interface Condition {
   most?: number;
 }
 
-const used = (part: number, whole: number): Condition["level"] =>
+const levelOf = (part: number, whole: number): Condition["level"] =>
   part >= whole ? 100 : part * 5 >= whole * 4 ? 80 : 0;
 const dollars = (nanoUsd: number) => `$${(nanoUsd / NANO_PER_USD).toFixed(2)}`;
 
@@ -174,25 +174,19 @@ export class Alerts {
     });
     this.#missing = missing;
 
-    for (const key of await store.spentKeys(db, utcMonth(clock.now())))
-      for (const [kind, spent, budget] of [
-        ["monthly", key.monthSpent, key.monthly],
-        ["total", key.totalSpent, key.total],
-      ] as const) {
-        const level = budget ? used(spent, budget) : 0;
-        const message = `The key ${key.name} of ${key.email} has used ${level} % of its ${kind} budget: ${dollars(spent)} of ${dollars(budget ?? 0)}`;
-        if (level > 0) found.push({ key: `key:${key.id}:${kind}`, level, message });
-      }
-    for (const { type, id, name, balance } of await store.points(db)) {
-      const key = `${type}:${id}`;
+    for (const { key, whose, kind, used, whole } of await store.budgets(db, utcMonth(clock.now()))) {
+      const level = levelOf(used, whole);
+      const part = `${dollars(used)} of ${dollars(whole)}`;
+      found.push({ key, level, message: `${whose} has used ${level} % of its ${kind} budget: ${part}` });
+    }
+    for (const { key, whose, balance } of await store.points(db)) {
       const before = rows.get(key);
       const most = Math.max(balance, before?.most ?? 0);
-      const level = most === 0 ? 0 : used(most - balance, most);
-      const whose = type === "user" ? `The wallet of ${name}` : `The pool of the group ${name}`;
-      const message =
-        level === 0 ? "" : `${whose} has used ${level} % of its points: ${balance} of ${most} are left`;
+      const level = most === 0 ? 0 : levelOf(most - balance, most);
+      const told = `${whose} has used ${level} % of its points: ${balance} of ${most} are left`;
       // Filled up again: what there is now is the whole from here on.
-      found.push({ key, level, message, most: level === 0 && before && before.level > 0 ? balance : most });
+      const whole = level === 0 && before && before.level > 0 ? balance : most;
+      found.push({ key, level, message: level === 0 ? "" : told, most: whole });
     }
     return found;
   }

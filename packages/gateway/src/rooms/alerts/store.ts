@@ -14,22 +14,11 @@ export interface AlertRow {
   since: string;
 }
 
-interface SpentKey {
-  id: string;
-  name: string;
-  email: string;
-  monthly: number | null;
-  total: number | null;
-  monthSpent: number;
-  totalSpent: number;
-}
-
-interface Points {
-  type: "user" | "group";
-  id: string;
-  name: string;
-  balance: number;
-}
+const spent = (kind: string, cost: string) =>
+  `SELECT 'key:' || k.id || ':${kind}' AS key, 'The key ' || k.name || ' of ' || u.email AS whose, '${kind}' AS kind,
+     s.${cost} AS used, k.${kind}_budget_nano_usd AS whole
+   FROM api_keys k JOIN key_spend s ON s.key_id = CAST(k.id AS TEXT) JOIN users u ON u.id = k.user_id
+   WHERE k.active AND k.${kind}_budget_nano_usd > 0 AND s.${cost} * 5 >= k.${kind}_budget_nano_usd * 4`;
 
 export const store = {
   all: (on: Queryable): Promise<AlertRow[]> =>
@@ -46,21 +35,17 @@ export const store = {
 
   remove: (on: Queryable, key: string): Promise<number> => on.run("DELETE FROM alerts WHERE key = $1", [key]),
 
-  /** Keys that have used four fifths of a budget. */
-  spentKeys: (on: Queryable, month: string): Promise<SpentKey[]> =>
-    on.all(
-      `SELECT * FROM (SELECT k.id, k.name, u.email, k.monthly_budget_nano_usd AS monthly, k.total_budget_nano_usd AS total,
-         CASE WHEN s.month = $1 THEN s.month_cost_nano_usd ELSE 0 END AS "monthSpent", s.total_cost_nano_usd AS "totalSpent"
-       FROM api_keys k JOIN key_spend s ON s.key_id = CAST(k.id AS TEXT) JOIN users u ON u.id = k.user_id
-       WHERE k.active AND (k.monthly_budget_nano_usd > 0 OR k.total_budget_nano_usd > 0)) AS spent
-       WHERE "monthSpent" * 5 >= monthly * 4 OR "totalSpent" * 5 >= total * 4`,
+  /** Budgets of keys of which four fifths are used. */
+  budgets: (on: Queryable, month: string) =>
+    on.all<{ key: string; whose: string; kind: string; used: number; whole: number }>(
+      `${spent("monthly", "month_cost_nano_usd")} AND s.month = $1 UNION ALL ${spent("total", "total_cost_nano_usd")}`,
       [month],
     ),
 
   /** Wallets and pools that have, or had, points. */
-  points: (on: Queryable): Promise<Points[]> =>
-    on.all(
-      `SELECT a.type, COALESCE(u.id, g.id) AS id, COALESCE(u.email, g.name) AS name, a.balance
+  points: (on: Queryable) =>
+    on.all<{ key: string; whose: string; balance: number }>(
+      `SELECT a.id AS key, COALESCE('The wallet of ' || u.email, 'The pool of the group ' || g.name) AS whose, a.balance
        FROM ledger_accounts a
        LEFT JOIN users u ON a.type = 'user' AND a.id = 'user:' || u.id
        LEFT JOIN user_groups g ON a.type = 'group' AND a.id = 'group:' || g.id

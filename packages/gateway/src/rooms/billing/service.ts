@@ -146,8 +146,13 @@ export class Billing {
     return this.#store.modelPrices();
   }
 
-  get tiers(): readonly Tier[] {
-    return this.#tiers.all;
+  get tiers() {
+    return this.#tiers.all.map(({ name, monthlyUsdQuota, monthlyTokenQuota, rpm }) => ({
+      name,
+      monthly_usd_quota: monthlyUsdQuota,
+      monthly_token_quota: monthlyTokenQuota,
+      rpm,
+    }));
   }
 
   /** What its price by the token says beside input and output. */
@@ -208,12 +213,7 @@ export class Billing {
     const signedIn = window(month.quotaCostNanoUsd, month.quotaTokens);
     const keys = window(month.keyQuotaCostNanoUsd, month.keyQuotaTokens);
     return {
-      tiers: this.#tiers.all.map((tier) => ({
-        name: tier.name,
-        monthly_usd_quota: tier.monthlyUsdQuota,
-        monthly_token_quota: tier.monthlyTokenQuota,
-        rpm: tier.rpm,
-      })),
+      tiers: this.tiers,
       current_tier: current.name,
       usage: {
         cost_usd: month.costNanoUsd / NANO_PER_USD,

@@ -31,10 +31,8 @@ type Section = keyof typeof SECTIONS;
 
 const isSection = (name: string): name is Section => Object.hasOwn(SECTIONS, name);
 /** Prices are kept in lower case. */
-const keyIn = (section: Section, entry: Entry): string => {
-  const name = String(entry[SECTIONS[section].key]);
-  return section === "prices" ? name.toLowerCase() : name;
-};
+const keyIn = (section: Section, entry: Entry): string =>
+  section === "prices" ? String(entry.model).toLowerCase() : String(entry[SECTIONS[section].key]);
 
 async function current({ routing, billing: bills, groups: all }: Rooms, actor: Actor) {
   const found = (await all.list(null, {})).map(async ({ id, ...group }) => {
@@ -57,12 +55,7 @@ async function current({ routing, billing: bills, groups: all }: Rooms, actor: A
     })),
     prices: (await bills.ownPrices()).map(billing.priceShown),
     video_prices: (await bills.videoPrices()).map((price) => ({ ...price })),
-    tiers: bills.tiers.map(({ name, monthlyUsdQuota, monthlyTokenQuota, rpm }) => ({
-      name,
-      monthly_usd_quota: monthlyUsdQuota,
-      monthly_token_quota: monthlyTokenQuota,
-      rpm,
-    })),
+    tiers: bills.tiers,
     groups: await Promise.all(found),
   } satisfies Record<Section, Entry[]>;
 }
