@@ -45,11 +45,14 @@ prices:
   - { model: Demo-Chat, input_usd: 1, output_usd: 2, parts: { cached_input: 0.1 } }
 tiers:
   - { name: free, monthly_usd_quota: 5, monthly_token_quota: null, rpm: 20 }
+  - { name: gold, monthly_usd_quota: null, monthly_token_quota: null, rpm: 90 }
 groups:
   - name: Analysts
     description: They analyse
     enforce_model_allowlist: true
     rpm_ceiling: 60
+    monthly_refill: 500
+    member_budget_usd: 2.5
     allowed_models: [demo-chat]
 `;
 const file = (content: string): string => {
@@ -69,14 +72,15 @@ test("a file is shown, applied, found in place, exported and changed", async () 
     "    monthly_usd_quota: 1 → 5",
     "    monthly_token_quota: 100000 → null",
     "    rpm: 10 → 20",
+    "+ tier gold",
     "+ backend rack",
     "+ price Demo-Chat",
     "+ route assistant",
     "+ group Analysts",
-    "5 changes; none was made",
+    "6 changes; none was made",
     "",
   ]);
-  expect((await apply(whole())).out).toContain("5 changes were made");
+  expect((await apply(whole())).out).toContain("6 changes were made");
   expect((await apply(whole())).out).toBe("Nothing to change\n");
 
   const exported = await shell.run(["export"]);
@@ -105,7 +109,7 @@ test("a bad file changes nothing and names line and field", async () => {
   };
   const all = await bad(`tiers:
   - { name: free, monthly_usd_quota: 9, monthly_token_quota: null, rpm: 0 }
-  - { name: gold, monthly_usd_quota: 9, monthly_token_quota: null, rpm: 9 }
+  - { name: gold, monthly_usd_quota: -9, monthly_token_quota: null, rpm: 9 }
 backends:
   - name: new
     ulr: http://localhost:1
@@ -127,7 +131,7 @@ people: []
   for (const line of [
     "nothing was changed",
     "gateway.yaml:2: tiers, free, rpm: must be at least 1",
-    "gateway.yaml:3: tiers, gold, name: `tier`: must be one of free, pro, enterprise",
+    "gateway.yaml:3: tiers, gold, monthly_usd_quota: must be at least 0",
     "gateway.yaml:6: backends, new, ulr: is not a field",
     "gateway.yaml:7: backends, other: Unknown backend type: nonsense",
     "gateway.yaml:9: backends, third: `url` must be an absolute URL",

@@ -113,7 +113,6 @@ export const checkConfig = defineMethod({
     const present: Record<Section, Entry[]> = await current(rooms, actor);
     const ofBackend = await rooms.routing.changes();
     const changesIn = (section: Section, before: Entry = {}, wanted: Entry): string[] => {
-      if (section === "tiers") rooms.billing.requireTier(String(wanted.name));
       if (section !== "backends") return differ(section, before, wanted);
       const { api_key: apiKey, ...fields } = wanted as z.infer<typeof SECTIONS.backends.entry>;
       return ofBackend({ ...fields, apiKey });
