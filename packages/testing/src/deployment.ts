@@ -37,6 +37,10 @@ if (deploymentOfRun) {
 /** By data directory, so that a service that starts again there finds what it had. */
 const databases = new Map<string, string>();
 
+/** The database that a service in this directory will use where it is several instances; null: its own file. */
+export const databaseOfRun = async (dataDir: string): Promise<string | null> =>
+  deploymentOfRun === "instances" ? databaseOf(dataDir) : null;
+
 async function databaseOf(dataDir: string): Promise<string> {
   const known = databases.get(dataDir);
   if (known) return known;

@@ -270,14 +270,17 @@ describe("access tokens", () => {
     });
   });
 
-  test("survive a restart, because the signing key is kept in the data directory with mode 0600", async () => {
-    const first = await bootGateway();
-    const { access_token } = await first.rpc("auth.register", account("ada"));
-    await first.app.stop();
-    const second = await bootGateway({ dataDir: first.dataDir });
-    expect((await second.rpc("auth.me", {}, access_token)).email).toBe("ada@example.com");
-    const { statSync } = await import("node:fs");
-    expect(statSync(`${first.dataDir}/jwt-secret`).mode & 0o777).toBe(0o600);
-    await second.stop();
-  });
+  inOneProcess(
+    "survive a restart, because the signing key is kept in the data directory with mode 0600",
+    async () => {
+      const first = await bootGateway();
+      const { access_token } = await first.rpc("auth.register", account("ada"));
+      await first.app.stop();
+      const second = await bootGateway({ dataDir: first.dataDir });
+      expect((await second.rpc("auth.me", {}, access_token)).email).toBe("ada@example.com");
+      const { statSync } = await import("node:fs");
+      expect(statSync(`${first.dataDir}/jwt-secret`).mode & 0o777).toBe(0o600);
+      await second.stop();
+    },
+  );
 });

@@ -210,6 +210,7 @@ describe("the free tier's quota", () => {
     for (const { error } of refused) expect(error!.code).toBe(-32006);
     expect(refused.length).toBeGreaterThanOrEqual(48);
     await until("every chat has ended", async () => bench.app.rooms.inference.callsInFlight === 0);
+    await until("it is charged", async () => (await who.charged()) > 0);
     expect(bench.servedUsd - before).toBeLessThanOrEqual(QUOTA_USD + SLACK_USD);
     expect(await who.charged()).toBeCloseTo(bench.servedUsd - before, 6);
   });

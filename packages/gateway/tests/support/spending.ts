@@ -1,6 +1,7 @@
 import { mkdtempSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { databaseOfRun } from "@model-gateway/testing/deployment.ts";
 import { type BootOptions, PASSWORD } from "@model-gateway/testing/gateway.ts";
 import {
   chunk,
@@ -104,7 +105,8 @@ export async function bootSpending(options: BootOptions = {}): Promise<SpendingB
   const pricingFile = join(dataDir, "prices.json");
   writeFileSync(pricingFile, JSON.stringify(PRICES));
   // It is money that these tests are about, not requests a minute.
-  const storage = await openStorage({ dataDir, databaseUrl: options.config?.databaseUrl ?? null });
+  const databaseUrl = options.config?.databaseUrl ?? (await databaseOfRun(dataDir));
+  const storage = await openStorage({ dataDir, databaseUrl });
   await storage.run("UPDATE billing_tiers SET rpm = 1000000");
   await storage.close();
   const bench = await bootInference({
