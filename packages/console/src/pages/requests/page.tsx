@@ -278,7 +278,12 @@ function TypedFilter({
       value={words}
       onChange={(event) => setWords(event.target.value)}
       onBlur={(event) => apply(event.currentTarget)}
-      onKeyDown={(event) => event.key === "Enter" && apply(event.currentTarget)}
+      onKeyDown={(event) => {
+        if (event.key !== "Enter") return;
+        // Or the same key press would also press Close of what opens.
+        event.preventDefault();
+        apply(event.currentTarget);
+      }}
     />
   );
 }
