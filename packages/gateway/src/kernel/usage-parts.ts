@@ -3,6 +3,10 @@ import { isObject } from "./json.ts";
 /** More than any request can have. */
 export const REQUEST_TOKENS_MAX = 10_000_000;
 
+/** False for figures that no request can have: not whole, below zero, or beyond every model. */
+export const isPlausible = (value: unknown): value is number =>
+  Number.isInteger(value) && (value as number) >= 0 && (value as number) <= REQUEST_TOKENS_MAX;
+
 /** Tokens of one request as an upstream reports them. All parts are inside of `promptTokens` and `completionTokens`. */
 export interface UsageParts {
   promptTokens: number;

@@ -35,7 +35,7 @@ function relaying() {
     settle: () => null,
     release() {},
   };
-  const hold = new StreamHold({ admission, promptTokens: () => 1, isTold: false });
+  const hold = new StreamHold(admission, () => 1, false);
   const relay = new Relay(answer, new ChatMeter({ keepUsage: false }), watched, clock, hold);
   const say = (text: string) => {
     upstream.piece(Buffer.from(text));

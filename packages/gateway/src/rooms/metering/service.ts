@@ -107,14 +107,6 @@ export interface JournalFigures {
 /** Postgres rejects NUL in texts, and columns have maximum widths. */
 const tidy = (text: string, lengthMax: number): string =>
   (text.includes("\u0000") ? text.replaceAll("\u0000", "") : text).slice(0, lengthMax);
-const once = (run: () => void): (() => void) => {
-  let done = false;
-  return () => {
-    if (done) return;
-    done = true;
-    run();
-  };
-};
 
 /** Callers that come while it runs share the next run. */
 function joined(run: () => Promise<void>): () => Promise<void> {
@@ -263,7 +255,7 @@ export class MeteringService implements Metering {
       const spent = known ? { spent: spentPoints(known) } : {};
       counter.change([{ name, amount: negative(fixed), ...spent }]);
     };
-    return { release: once(release) };
+    return { release };
   }
 
   record(options: RecordOptions, usage: FinalUsage): void {

@@ -43,8 +43,6 @@ export interface Entry {
   takes: number | null;
   /** Mean time to the first byte; null until it was measured. */
   latencyMs: number | null;
-  /** Headers that name it, by those that they are added to. */
-  answerHeaders: Map<object, Readonly<Record<string, string>>>;
   suspicion: Suspicion | null;
   /** When it is looked at next; null while it serves, and is looked at with the others. */
   nextProbeMs: number | null;
@@ -76,7 +74,6 @@ export const newEntry = (
   inFlight: 0,
   takes: null,
   latencyMs: null,
-  answerHeaders: new Map(),
   suspicion: null,
   nextProbeMs: null,
   stopWatching: null,

@@ -177,8 +177,7 @@ export class UpstreamCall {
 
   streamHold(): StreamHold {
     const { admission, outgoing } = this;
-    const promptTokens = () => outgoing.bound.promptTokens;
-    return new StreamHold({ admission, promptTokens, isTold: outgoing.isTold });
+    return new StreamHold(admission, () => outgoing.bound.promptTokens, outgoing.isTold);
   }
 
   /** The upstream's 2xx answer; when it fails, `fallBack` says what comes next. */

@@ -1,6 +1,6 @@
 import { isObject } from "../../../kernel/json.ts";
 import { endOfBrackets, skipSpace, withoutEscapedLetters } from "../../../kernel/json-scan.ts";
-import { partsIn, REQUEST_TOKENS_MAX, type UsageParts } from "../../../kernel/usage-parts.ts";
+import { isPlausible, partsIn, type UsageParts } from "../../../kernel/usage-parts.ts";
 import type { AnswerBody } from "./answer-body.ts";
 
 export interface ReportedUsage extends UsageParts {
@@ -30,9 +30,6 @@ const KEY_OF_OBJECT = /(?<!\\)"usage"\s*:\s*(?=\{)/y;
 /** Figures that no request can have: not whole, below zero, or beyond every model. */
 export const ABSURD = "absurd";
 export type UsageReport = ReportedUsage | typeof ABSURD | null;
-
-const isPlausible = (value: unknown): value is number =>
-  Number.isInteger(value) && (value as number) >= 0 && (value as number) <= REQUEST_TOKENS_MAX;
 
 /** Null when the object says nothing about tokens. */
 export function readUsage(value: unknown): UsageReport {

@@ -1,5 +1,5 @@
 import { isObject } from "../../../kernel/json.ts";
-import { partsIn, REQUEST_TOKENS_MAX, type UsageParts } from "../../../kernel/usage-parts.ts";
+import { isPlausible, partsIn, type UsageParts } from "../../../kernel/usage-parts.ts";
 import type { Admission } from "../../metering/index.ts";
 import type { ServerEvent } from "../server-events.ts";
 import type { AudioFormats } from "./audio.ts";
@@ -16,10 +16,7 @@ export interface TurnUsage extends UsageParts {
   estimated: boolean;
 }
 
-const believed = (value: unknown): number | null =>
-  typeof value === "number" && Number.isInteger(value) && value >= 0 && value <= REQUEST_TOKENS_MAX
-    ? value
-    : null;
+const believed = (value: unknown): number | null => (isPlausible(value) ? value : null);
 
 export class Turn {
   #heard: Heard;
