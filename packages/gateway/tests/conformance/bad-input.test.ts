@@ -188,6 +188,7 @@ onEachDatabase("hostile input", (fresh) => {
       tier: "enterprise",
       password: "correct horse battery",
       points: 1,
+      count: 1,
       provider_id: "mine",
       id: "8e0f7f0e-6a3c-4c56-9f33-3c4f1d4b1a11",
       method: "sensor.ingest",
