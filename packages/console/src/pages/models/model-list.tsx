@@ -121,7 +121,13 @@ export function ModelList() {
           </LinkButton>
         )}
         {full && (
-          <Button small look="quiet" aria-label={`Set price of ${id}`} onClick={() => setPricing(full)}>
+          <Button
+            small
+            look="quiet"
+            className="wide"
+            aria-label={`Set price of ${id}`}
+            onClick={() => setPricing(full)}
+          >
             Set price
           </Button>
         )}
