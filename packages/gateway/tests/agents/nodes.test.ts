@@ -341,6 +341,8 @@ describe("placement", () => {
     };
     const model = { model_id: "tiny", port: 20_000, api_key: "secret-of-the-engine" };
     await node.hello({ models: [{ ...model, memory_mb: 1_490, estimate }] });
+    // A node that is about to stop says so; its state stays what it was.
+    expect((await node.call("agent.drain", {})).result).toEqual({ ok: true });
     const { models } = await status(agent_id);
     expect(models).toMatchObject([{ model_id: "tiny", memory_mb: 1_490, estimate }]);
     expect(JSON.stringify(models)).not.toContain("secret");

@@ -186,7 +186,7 @@ export class AgentTunnel<Identity> implements SocketTransport<SocketData<Identit
       return session.hello(params as HelloParams);
     }
     if (name === "agent.heartbeat") session.heartbeat(params as HeartbeatParams);
-    else session.progress(params as ProgressParams);
+    else if (name === "agent.progress") session.progress(params as ProgressParams);
     return { ok: true };
   }
 
