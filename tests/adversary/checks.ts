@@ -1,6 +1,6 @@
 import type { Books, Row } from "./books.ts";
 import type { ClipJob } from "./clips.ts";
-import { type Flight, numberOf, type Payer } from "./flights.ts";
+import { type Dispatch, type Flight, numberOf, type Payer } from "./flights.ts";
 import { deliveredTokens, owedTokens, type Tokens, usdOf } from "./owed.ts";
 import { type Plot, TIERS } from "./plot.ts";
 import type { Population, Someone } from "./population.ts";
@@ -133,15 +133,24 @@ const promptOf = ({ asked }: Flight): number => asked.promptTokens + 2 * IMAGE_T
 /** What may have been written and not seen before an answer was cut short; the gateway holds no more at first. */
 const UNSEEN_MAX = 8_192;
 
-function mostTokens({ dispatches, asked }: Flight): Tokens {
+/** Servers of chats are relied on to keep to one name, or to what the gateway set; the others read their own only. */
+const isKept = ({ asked, outcome }: Flight, { model }: Dispatch): boolean =>
+  /^(ollama|claude|codex|gemini)-/.test(model) ||
+  outcome.loweredTo !== null ||
+  asked.members.some(({ name }) => name === "max_tokens");
+
+function mostTokens(flight: Flight): Tokens {
+  const { dispatches, asked } = flight;
   const upTo = (tokens: number, figure: unknown) =>
     Math.max(mostOf(tokens), isPlausible(figure) ? figure : 0);
   // What a voice session has reported so far is what the next response hears again.
   let heard = 0;
-  const most = dispatches.map(({ reported, pieces, promptTokens, hiddenTokens, choices, limit }) => {
+  const most = dispatches.map((dispatch) => {
+    const { reported, pieces, promptTokens, hiddenTokens, choices, limit } = dispatch;
     const prompt =
       upTo(Math.max(promptTokens, asked.promptTokens) + 2 * IMAGE_TOKENS, reported?.prompt) + heard;
-    const unseen = choices * (limit ?? UNSEEN_MAX);
+    const unseen =
+      choices * (isKept(flight, dispatch) ? (limit ?? UNSEEN_MAX) : Math.max(limit ?? 0, UNSEEN_MAX));
     const written = sum(pieces) + hiddenTokens + pieces.length * FRAME_TOKENS;
     const completion = Math.max(upTo(written, reported?.completion), unseen);
     heard += prompt + completion;

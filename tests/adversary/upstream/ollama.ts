@@ -66,6 +66,8 @@ export async function answerOllama(answering: Answering): Promise<void> {
   if (!isClosed()) {
     dispatch.reported = told(final);
     await reply.write(line(dispatch.model, { role: "assistant", content: "" }, done));
+    // After it the gateway need not wait for the end of the connection.
+    dispatch.end = "whole";
     await reply.end();
   }
   endOf(answering);
