@@ -18,6 +18,7 @@ onEachEngine("frames and pages", (engine) => {
       "/inner": `<button id="in">Inner</button>`,
       "/late": `<title>Late</title><script>setTimeout(() => {
         document.body.innerHTML = '<button id="late" onclick="document.title=\\'Hit\\'">Late</button>' }, 300)</script>`,
+      "/empty": `<title>Empty</title><iframe id="f" title="Letter"></iframe>`,
       "/hangs": (request) =>
         html(
           `<title>Hangs</title><button>Outer</button><iframe src="${elsewhere(request, "/loop")}"></iframe>`,
@@ -49,6 +50,15 @@ onEachEngine("frames and pages", (engine) => {
   });
 
   const open = (path: string) => tool.post("/navigate", { url: site.url + path });
+
+  test("a frame that was empty when it was first looked at is seen with what takes its place", async () => {
+    await tool.post("/navigate", { url: `${site.url}/empty` });
+    await tool.snapshot();
+    await tool.evaluate(
+      "new Promise((loaded) => { f.onload = loaded; f.srcdoc = '<p contenteditable>Dear</p>' }).then(() => 1)",
+    );
+    expect(await tool.snapshot()).toContain("Dear");
+  });
 
   test("frames of the document before are forgotten", async () => {
     await open("/foreign");

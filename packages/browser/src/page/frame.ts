@@ -75,10 +75,10 @@ export class Frame {
     return this.#agent;
   }
 
-  async #makeAgent(timeoutMs: number): Promise<string> {
+  async #makeAgent(timeoutMs: number, world = worldName): Promise<string> {
     const { executionContextId } = await this.session.send(
       "Page.createIsolatedWorld",
-      { frameId: this.id, worldName },
+      { frameId: this.id, worldName: world },
       timeoutMs,
     );
     this.agentContextId = executionContextId;
@@ -87,6 +87,7 @@ export class Frame {
       { expression: agentSource(this.refPrefix), contextId: executionContextId },
       timeoutMs,
     );
+    if (result.subtype === "null" && world === worldName) return this.#makeAgent(timeoutMs, `${world}-2`);
     if (!result.objectId)
       throw new ToolError("internal_error", `The page agent failed: ${exceptionDetails?.text}`);
     return result.objectId;

@@ -415,13 +415,16 @@ function createAgent(
 /** The name by which the tool and the page's own world meet; no page can know it. */
 export const pageSecret = crypto.randomUUID();
 
-/** The expression that makes the agent when evaluated in a document. */
+/**
+ * The expression that makes the agent when evaluated in a document; null in a world that was used in the frame's first,
+ * empty document, where what replaced it is not of this world's classes.
+ */
 export function agentSource(refPrefix: string): string {
   const fields = Object.entries(parts).map(([name, part]) => `${name}:${part.toString()}`);
   const names = JSON.stringify({ refPrefix, pageSecret });
   const made = `(${createAgent.toString()})({${fields.join(",")}},${names},page)`;
   // What everything in here calls `document` is the safe one; observers want the real one, which is `page`.
-  return `((page,document)=>${made})(globalThis.document,(${safeDocument.toString()})(globalThis.document))`;
+  return `document instanceof Document?((page,document)=>${made})(globalThis.document,(${safeDocument.toString()})(globalThis.document)):null`;
 }
 
 /** What runs in every new document before its own script: in the tool's world, and in the page's. */
