@@ -265,10 +265,10 @@ const PAGES: readonly ColdPage[] = [
     async act(page) {
       await page.getByLabel("About").selectOption("keys.");
       await page
-        .getByRole("row", { name: /keys\.create/ })
+        .getByRole("row", { name: /made the key/ })
         .first()
         .click();
-      await page.getByRole("dialog", { name: "keys.create" }).waitFor();
+      await page.getByRole("dialog", { name: /made the key/ }).waitFor();
     },
   },
   {

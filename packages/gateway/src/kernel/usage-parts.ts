@@ -22,6 +22,18 @@ export interface UsageParts {
   imageOutputTokens?: number;
 }
 
+/** Whether the parts fit into their sums. */
+export function isConsistent(usage: UsageParts): boolean {
+  const { promptTokens, completionTokens, cachedTokens = 0, cacheWrite5mTokens = 0 } = usage;
+  const { cacheWrite1hTokens = 0, audioInputTokens = 0, imageInputTokens = 0 } = usage;
+  const { reasoningTokens = 0, audioOutputTokens = 0, imageOutputTokens = 0 } = usage;
+  return (
+    cachedTokens + cacheWrite5mTokens + cacheWrite1hTokens <= promptTokens &&
+    audioInputTokens + imageInputTokens <= promptTokens &&
+    reasoningTokens + audioOutputTokens + imageOutputTokens <= completionTokens
+  );
+}
+
 const membersOf = (value: unknown): Record<string, unknown> | null => (isObject(value) ? value : null);
 
 function tokenCount(...values: readonly unknown[]): number | undefined {
@@ -31,7 +43,7 @@ function tokenCount(...values: readonly unknown[]): number | undefined {
 
 type Whole = Pick<UsageParts, "promptTokens" | "completionTokens">;
 
-/** The parts of a `usage`, under the names that vendors give them; `whole` itself where it has none. */
+/** The parts of a `usage`, under the names that vendors give them; the sums alone where it has none that can be true. */
 export function partsIn(usage: Record<string, unknown>, whole: Whole): UsageParts {
   const prompt = membersOf(
     usage.prompt_tokens_details ??
@@ -61,7 +73,7 @@ export function partsIn(usage: Record<string, unknown>, whole: Whole): UsagePart
   const { promptTokens, completionTokens: completion } = whole;
   // xAI counts reasoning beside the completion; its total tells.
   const isApart = reasoningTokens && usage.total_tokens === promptTokens + completion + reasoningTokens;
-  return {
+  const parts = {
     promptTokens,
     completionTokens: isApart ? completion + reasoningTokens : completion,
     cachedTokens,
@@ -73,4 +85,5 @@ export function partsIn(usage: Record<string, unknown>, whole: Whole): UsagePart
     audioOutputTokens: tokenCount(said?.audio_tokens),
     imageOutputTokens: tokenCount(said?.image_tokens),
   };
+  return isConsistent(parts) ? parts : { promptTokens, completionTokens: parts.completionTokens };
 }

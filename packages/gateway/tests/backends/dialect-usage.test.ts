@@ -32,6 +32,9 @@ describe("chat", () => {
   const plain = { promptTokens: 100, completionTokens: 20 };
   const cases: [string, object, object][] = [
     ["nothing but counts", {}, {}],
+    // A client that leaves is charged the prompt as it is counted here: parts that did not fit might then fit.
+    ["more cached than there was", { prompt_tokens_details: { cached_tokens: 101 } }, {}],
+    ["more thoughts than words", { completion_tokens_details: { reasoning_tokens: 21 } }, {}],
     [
       "OpenAI",
       {

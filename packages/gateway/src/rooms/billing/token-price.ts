@@ -1,4 +1,4 @@
-import type { UsageParts } from "../../kernel/usage-parts.ts";
+import { isConsistent, type UsageParts } from "../../kernel/usage-parts.ts";
 import type { Price, TokenRates } from "./price-schema.ts";
 
 /** One USD per million tokens is this many picodollars a token: small enough that six decimals stay exact. */
@@ -120,6 +120,7 @@ type Tokens = Partial<PicoRates>;
 
 /** Every token under one rate; null where the parts contradict each other. */
 function partsOf(usage: UsageParts): Tokens | null {
+  if (!isConsistent(usage)) return null;
   const { promptTokens, completionTokens, cachedTokens = 0 } = usage;
   const {
     cacheWrite5mTokens = 0,
@@ -128,10 +129,8 @@ function partsOf(usage: UsageParts): Tokens | null {
     imageInputTokens = 0,
   } = usage;
   const { reasoningTokens = 0, audioOutputTokens = 0, imageOutputTokens = 0 } = usage;
-  const held = cachedTokens + cacheWrite5mTokens + cacheWrite1hTokens;
   const media = audioInputTokens + imageInputTokens;
   const special = reasoningTokens + audioOutputTokens + imageOutputTokens;
-  if (held > promptTokens || media > promptTokens || special > completionTokens) return null;
   // Sound and pictures may be cached too; nobody says how many of them, so they count as fresh.
   let left = promptTokens - media;
   const take = (tokens: number) => {
