@@ -1,4 +1,5 @@
 import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
+import { until } from "@model-gateway/testing/until.ts";
 import { startAnthropic } from "@model-gateway/testing/vendors/anthropic.ts";
 import { dialRaw } from "../../packages/gateway/tests/agents/support.ts";
 import { axeFindings, openSite, type Site, shot } from "./support/site.ts";
@@ -247,9 +248,14 @@ test("nodes: one is registered, dials in, shows its GPUs and deploys a model bef
   await page.getByRole("button", { name: "Deploy a model" }).click();
   await page.getByLabel("Model", { exact: true }).fill("org/tiny");
   await page.getByRole("dialog").getByRole("button", { name: "Deploy" }).click();
-  const order = () => node.received.find(({ method }) => method === "agent.deploy");
+  const ordered = async (modelId: string) => {
+    const order = () =>
+      node.received.find(({ method, params }) => method === "agent.deploy" && params?.model_id === modelId);
+    await until(`${modelId} is ordered`, () => order() !== undefined);
+    return order()!.params ?? {};
+  };
   await page.getByRole("list", { name: "Deployments" }).waitFor();
-  const { stream_id, model_id } = order()?.params ?? {};
+  const { stream_id, model_id } = await ordered("org/tiny");
   const message = "1.0 GiB of 2.0 GiB, 100.0 MiB/s";
   node.notify("agent.progress", { stream_id, model_id, status: "downloading", progress: 40, message });
   await page.getByText("downloading, 40%, 104.9 MB/s, about 10 s left").waitFor();
@@ -261,7 +267,7 @@ test("nodes: one is registered, dials in, shows its GPUs and deploys a model bef
   await page.getByLabel("Model", { exact: true }).fill("org/huge");
   await page.getByRole("dialog").getByRole("button", { name: "Deploy" }).click();
   const cancel = page.getByRole("button", { name: "Cancel the deployment of org/huge" });
-  const huge = node.received.findLast(({ method }) => method === "agent.deploy")?.params ?? {};
+  const huge = await ordered("org/huge");
   node.notify("agent.progress", { ...huge, status: "downloading", progress: 3 });
   await page.getByText("downloading, 3%").first().waitFor();
   await cancel.click();
