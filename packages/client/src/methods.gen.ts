@@ -2894,6 +2894,16 @@ export interface Methods {
     params: { agent_id: string };
     result: { ok: true };
   };
+  /** Before a node goes: its models start elsewhere, it gets no new requests, and those under way end. */
+  "agents.drain": {
+    auth: "admin";
+    params: {
+      agent_id: string;
+      /** false: it serves again */
+      draining?: boolean;
+    };
+    result: { ok: true };
+  };
   /** What a model would take of each node that is online, and whether there is room; the best first. */
   "agents.fits": {
     auth: "admin";
@@ -2949,6 +2959,8 @@ export interface Methods {
       }[];
       /** Percent, mean over the GPUs that report it */
       gpu_utilization: number | null;
+      /** Set while it is drained; `empty`: it gets no requests any more */
+      draining?: "moving" | "empty";
       models: {
         model_id: string;
         status: "queued" | "downloading" | "loading" | "ready" | "failed" | "stopped";
@@ -2989,6 +3001,50 @@ export interface Methods {
       token: string;
     };
   };
+  /** Have a model served always, on demand, or no more, on whichever nodes have room. */
+  "agents.serve": {
+    auth: "admin";
+    params: {
+      /** GPUs that it is split over */
+      gpu_count?: number;
+      /** Longest prompt and answer together */
+      context_tokens?: number;
+      /** Requests that its engine serves at once */
+      slots?: number;
+      model_id: string;
+      mode: "always" | "on_demand" | "off";
+      /** On demand: it is put away after so long without requests */
+      idle_minutes?: number;
+      /** It is neither put away for another, nor started, more often */
+      minimum_minutes?: number;
+      /** Nodes that serve it at any time; always: 1, on demand: 0 */
+      replicas_min?: number;
+      /** Nodes that serve it while calls wait; 1, or the minimum */
+      replicas_max?: number;
+    };
+    result: { ok: true };
+  };
+  /** The models of agents.serve. */
+  "agents.served": {
+    auth: "admin";
+    params: Record<string, never>;
+    result: {
+      /** GPUs that it is split over */
+      gpu_count?: number;
+      /** Longest prompt and answer together */
+      context_tokens?: number;
+      /** Requests that its engine serves at once */
+      slots?: number;
+      model_id: string;
+      mode: "always" | "on_demand" | "off";
+      idle_minutes: number;
+      minimum_minutes: number;
+      replicas_min: number;
+      replicas_max: number;
+      /** RFC 3339 timestamp, UTC */
+      used_at: string;
+    }[];
+  };
   /** One node: GPUs, models, utilisation, last heartbeat. */
   "agents.status": {
     auth: "admin";
@@ -3016,6 +3072,8 @@ export interface Methods {
       }[];
       /** Percent, mean over the GPUs that report it */
       gpu_utilization: number | null;
+      /** Set while it is drained; `empty`: it gets no requests any more */
+      draining?: "moving" | "empty";
       models: {
         model_id: string;
         status: "queued" | "downloading" | "loading" | "ready" | "failed" | "stopped";
@@ -3375,9 +3433,12 @@ export const METHOD_AUTH: { readonly [M in keyof Methods]: Methods[M]["auth"] } 
   "realtime.stop": "jwt",
   "agents.deploy": "admin",
   "agents.deregister": "admin",
+  "agents.drain": "admin",
   "agents.fits": "admin",
   "agents.list": "admin",
   "agents.register": "admin",
+  "agents.serve": "admin",
+  "agents.served": "admin",
   "agents.status": "admin",
   "agents.stop": "admin",
   "audit.list": "admin",

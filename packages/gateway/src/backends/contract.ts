@@ -338,6 +338,8 @@ export interface Backend {
   realtime?: RealtimeCapability;
   /** Sends a method and params as they are and returns the raw result. */
   invoke?(method: string, params: Record<string, unknown> | undefined, signal: AbortSignal): Promise<unknown>;
+  /** How far the model is loaded that a call waits for; null: it is loaded. */
+  loadedPercent?(): number | null;
   /** Health and discovery in one; must never spend tokens. */
   probe(signal: AbortSignal): Promise<ProbeResult>;
   close(): void;
@@ -440,6 +442,8 @@ export interface Replica {
   tunnel: NodeTunnel | null;
   /** Aborts when the node is deregistered: what it is answering then ends. */
   ended: AbortSignal;
+  /** The node is about to go: it is asked only where no other has the model. */
+  isLast: boolean;
 }
 
 export interface ModelPool {
@@ -448,6 +452,14 @@ export interface ModelPool {
   /** Adds or replaces a node's replica; resolves once we know how to reach it, or that we cannot. */
   set(replica: Replica): Promise<void>;
   delete(agentId: string): void;
+  /** Calls wait for the first node, instead of failing without one. */
+  isStandby: boolean;
+  /** How far the model is loaded where it is being loaded now. */
+  loadedPercent: number;
+  /** When a node last answered a call; infinite while one does. */
+  usedMs(): number;
+  /** Whether calls wait for a node, or have found all of them full since this was last asked. */
+  isWanted(): boolean;
   via(agentId: string): "direct" | "tunnel" | null;
 }
 

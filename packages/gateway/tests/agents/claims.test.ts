@@ -205,6 +205,7 @@ test("a host name that leads to such an address is not dialled, and a name is lo
     direct: true,
     tunnel: null,
     ended: new AbortController().signal,
+    isLast: false,
   };
   const bad = pool(["10.0.0.1", "169.254.169.254"]);
   await bad.set(replica);

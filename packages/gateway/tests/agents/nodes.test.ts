@@ -45,6 +45,9 @@ const METHODS: [string, object][] = [
   ["agents.status", { agent_id: "x" }],
   ["agents.deploy", { model_id: "m" }],
   ["agents.fits", { model_id: "m" }],
+  ["agents.serve", { model_id: "m", mode: "off" }],
+  ["agents.served", {}],
+  ["agents.drain", { agent_id: "x" }],
   ["agents.stop", { agent_id: "x", model_id: "m" }],
 ];
 
@@ -300,8 +303,8 @@ describe("placement", () => {
       await connect("b", { gpus: [gpu(0, 90, 60_000)] }),
       await connect("c", { gpus: [gpu(0, 0, 0)] }),
     ];
-    const say = (...answers: unknown[]) => {
-      for (const [index, node] of nodes.entries()) node.answers = { "agent.estimate": answers[index] };
+    const say = (...answers: object[]) => {
+      for (const [index, node] of nodes.entries()) node.answers = { "agent.estimate": answers[index]! };
     };
     say(needs(16_500, 10_000), needs(16_500, 20_000), needs(16_500, 16_000));
     const options = { model_id: "m1", gpu_count: 2, context_tokens: 8_192, slots: 4 };

@@ -140,8 +140,8 @@ export interface RawNode {
   socket: WebSocket;
   /** False: whatever comes through the tunnel is refused. */
   servesTunnel: boolean;
-  /** How it answers the gateway's requests; others it only accepts. */
-  answers: Record<string, unknown>;
+  /** How it answers the gateway's requests, or does by itself where it returns nothing; others it only accepts. */
+  answers: Record<string, ((params: Record<string, unknown>) => unknown) | object>;
   received: {
     id?: number;
     method?: string;
@@ -219,8 +219,10 @@ export async function dialRaw(
     }
     const message = JSON.parse(data) as RawNode["received"][number];
     node.received.push(message);
-    if (accept && message.method)
-      node.send({ jsonrpc: "2.0", id: message.id, result: node.answers[message.method] ?? { ok: true } });
+    if (!accept || !message.method) return;
+    const own = node.answers[message.method];
+    const result = (typeof own === "function" ? own(message.params ?? {}) : own) ?? { ok: true };
+    node.send({ jsonrpc: "2.0", id: message.id, result });
   };
   await opened;
   return node;

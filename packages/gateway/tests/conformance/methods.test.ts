@@ -85,6 +85,9 @@ const ADDED = new Set([
 const ADDED_METHODS = `
 keys.update | jwt | key_id name? expires_at? monthly_budget_usd? total_budget_usd? allowed_models? requests_per_minute? tokens_per_minute? | id name key_prefix project created_at
 agents.fits | admin | gpu_count? context_tokens? slots? model_id | agent_id name fits room_mb estimate why
+agents.serve | admin | gpu_count? context_tokens? slots? model_id mode idle_minutes? minimum_minutes? replicas_min? replicas_max? | ok
+agents.served | admin | | model_id mode idle_minutes minimum_minutes replicas_min replicas_max used_at
+agents.drain | admin | agent_id draining? | ok
 audit.list | admin | limit? cursor? actor? action? target? since? until? | entries next_cursor
 chat.stop | jwt | stream_id | ok
 conversations.rename | jwt | conversation_id title | id title owner

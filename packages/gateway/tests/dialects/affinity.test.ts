@@ -157,6 +157,7 @@ test("a session stays with its node among those that serve one model", async () 
     await pool.set({
       ...{ agentId, host: `10.0.0.${agentId}`, port: 80, apiKey: null, direct: true, tunnel: null },
       ended: signal,
+      isLast: false,
     });
   const ask = async (session: string) => {
     const body = { bytes: () => "{}", object: () => ({}) };

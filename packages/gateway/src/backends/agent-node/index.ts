@@ -2,6 +2,7 @@ import { hostProblem, isLoopback, urlHost } from "@model-gateway/protocol/host.t
 import type { TunnelFetchInit } from "@model-gateway/protocol/tunnel/client.ts";
 import { ipFamily } from "@model-gateway/wire/http";
 import { nearestTo } from "../../kernel/affinity.ts";
+import { ServiceError } from "../../kernel/errors.ts";
 import { inBackground } from "../../kernel/log.ts";
 import { keepSecret } from "../../kernel/secrets.ts";
 import {
@@ -35,11 +36,21 @@ const TUNNEL = "agent:";
 /** How soon a node that broke a call is asked whether it answers at all. */
 const SUSPECT_PAUSE_MS = 1_000;
 
+/** How long an answer waits for its model to be loaded; then its client is told to come back. */
+const LOADED_WITHIN_MS = { whole: 60_000, stream: 540_000 };
+const LOADING_RETRY_SECONDS = 10;
+/** Until the other instances have heard that a node has put a model away. */
+const AGAIN_PAUSE_MS = 250;
+const AGAIN_TRIES = 20;
+
+type Ask<Call> = (way: Backend, own: Call) => Promise<Answer>;
+
 interface Member {
   name: string;
   via: "direct" | "tunnel";
   ways: Backend[];
   ended: AbortSignal;
+  isLast: boolean;
   inFlight: number;
   /** It broke a call or a probe, and has not answered a probe since: it is asked only when no other node is left. */
   isSuspect: boolean;
@@ -67,6 +78,12 @@ export class AgentPool implements ModelPool {
   /** The newest replica of each node; a slower decision about an older one is dropped. */
   readonly #wanted = new Map<string, Replica>();
   readonly #secrets = new Map<string, () => void>();
+  isStandby = false;
+  loadedPercent = 0;
+  #underWay = 0;
+  #usedMs = 0;
+  readonly #waiting = new Set<() => void>();
+  #wasFull = false;
 
   constructor(readonly options: AgentPoolOptions) {
     this.backend = {
@@ -75,6 +92,7 @@ export class AgentPool implements ModelPool {
       embed: (call) => this.#spread(call, (way, own) => way.embed!(own)),
       post: (path, call) => this.#spread(call, (way, own) => way.post!(path, own)),
       posts: POSTED_CAPABILITIES,
+      loadedPercent: () => (this.isStandby && this.size === 0 ? this.loadedPercent : null),
       probe: (signal) => this.#probe(signal),
       close() {},
     };
@@ -82,6 +100,21 @@ export class AgentPool implements ModelPool {
 
   get size(): number {
     return this.#members.size;
+  }
+
+  usedMs(): number {
+    return this.#underWay > 0 ? Number.POSITIVE_INFINITY : this.#usedMs;
+  }
+
+  isWanted(): boolean {
+    const isWanted = this.#waiting.size > 0 || this.#wasFull;
+    this.#wasFull = false;
+    return isWanted;
+  }
+
+  #put(member: Member): void {
+    this.#members.set(member.name, member);
+    for (const served of this.#waiting) served();
   }
 
   via(agentId: string): "direct" | "tunnel" | null {
@@ -94,9 +127,9 @@ export class AgentPool implements ModelPool {
     this.#members.delete(agentId);
     const throughTunnel = tunnel && this.#throughTunnel(replica, tunnel);
     // Routable at once; the direct way goes before it as soon as it has answered.
-    const { ended } = replica;
-    if (throughTunnel)
-      this.#members.set(agentId, newMember({ name: agentId, via: "tunnel", ways: [throughTunnel], ended }));
+    const { ended, isLast } = replica;
+    const name = agentId;
+    if (throughTunnel) this.#put(newMember({ name, via: "tunnel", ways: [throughTunnel], ended, isLast }));
     if (!replica.direct) return;
     const address = ipFamily(replica.host) !== 0 ? replica.host : await this.#addressOf(replica);
     if (address === null || (isLoopback(address) && !this.options.dialsLoopback)) return;
@@ -105,7 +138,7 @@ export class AgentPool implements ModelPool {
     if (!usable || this.#wanted.get(agentId) !== replica) return;
     const ways = throughTunnel ? [direct, throughTunnel] : [direct];
     const inFlight = this.#members.get(agentId)?.inFlight ?? 0;
-    this.#members.set(agentId, { ...newMember({ name: agentId, via: "direct", ways, ended }), inFlight });
+    this.#put({ ...newMember({ name, via: "direct", ways, ended, isLast }), inFlight });
   }
 
   #forgetSecret(agentId: string): void {
@@ -169,12 +202,56 @@ export class AgentPool implements ModelPool {
     return models.some(({ id }) => id === this.options.modelId);
   }
 
-  async #spread<Call extends ModelCall>(
-    call: Call,
-    ask: (way: Backend, own: Call) => Promise<Answer>,
-  ): Promise<Answer> {
+  /** A model on demand may go while it is asked: then it is waited for again. */
+  async #spread<Call extends ModelCall>(call: Call, ask: Ask<Call>): Promise<Answer> {
+    for (let tries = 1; ; tries++) {
+      if (this.isStandby && this.size === 0) await this.#untilServed(call);
+      try {
+        return await this.#spreadOnce(call, ask);
+      } catch (error) {
+        if (error instanceof BackendError && error.kind === "busy") this.#wasFull = true;
+        else if (this.isStandby && isUnsent(error) && tries < AGAIN_TRIES && !call.signal.aborted) {
+          await new Promise<void>((resolve) => this.options.deps.clock.after(AGAIN_PAUSE_MS, resolve));
+          continue;
+        }
+        throw error;
+      }
+    }
+  }
+
+  #untilServed(call: ModelCall): Promise<void> {
+    const { modelId, deps } = this.options;
+    return new Promise((resolve, reject) => {
+      const leave = () => {
+        cancel();
+        this.#waiting.delete(served);
+      };
+      const served = () => {
+        leave();
+        resolve();
+      };
+      const late = new ServiceError("unavailable", `${modelId} is being loaded; try again`, {
+        retryAfterSeconds: LOADING_RETRY_SECONDS,
+      });
+      const isStream = "stream" in call && call.stream === true;
+      const cancel = deps.clock.after(LOADED_WITHIN_MS[isStream ? "stream" : "whole"], () => {
+        leave();
+        reject(late);
+      });
+      this.#waiting.add(served);
+      // Unsent: who leaves now owes nothing.
+      call.whenAborted(() => {
+        leave();
+        reject(new BackendError("connect", `${modelId} was not loaded yet`));
+      });
+    });
+  }
+
+  async #spreadOnce<Call extends ModelCall>(call: Call, ask: Ask<Call>): Promise<Answer> {
     let refusal = new BackendError("connect", `no node serves ${this.options.modelId} now`);
-    const members = [...this.#members.values()].sort(
+    const all = [...this.#members.values()];
+    const staying = all.filter(({ isLast }) => !isLast);
+    const members = (staying.length > 0 ? staying : all).sort(
       (a, b) => Number(a.isSuspect) - Number(b.isSuspect) || a.inFlight - b.inFlight,
     );
     const able = members.filter(({ isSuspect }) => !isSuspect);
@@ -186,17 +263,23 @@ export class AgentPool implements ModelPool {
     for (const member of members) {
       for (const way of member.ways) {
         member.inFlight++;
+        this.#underWay++;
+        const over = () => {
+          member.inFlight--;
+          this.#underWay--;
+          this.#usedMs = this.options.deps.clock.now();
+        };
         // A tunnel ends with its node's connection; a direct call has to be told.
         const own = way.config.url.startsWith(TUNNEL) ? call : untilEnded(call, member.ended);
         try {
           const answer = await ask(way, own);
           // With a single node there is nothing to balance, so the body passes through uncounted.
-          if (members.length > 1) return whenAnswerEnds(answer, own.signal, () => member.inFlight--);
-          member.inFlight--;
+          if (members.length > 1 || this.isStandby) return whenAnswerEnds(answer, own.signal, over);
+          over();
           return answer;
         } catch (failure) {
           const error = asFull(failure);
-          member.inFlight--;
+          over();
           if (members.length > 1 && isAboutNode(error)) this.#suspect(member);
           if (!isUnsent(error)) throw error;
           // A node that is full is only full; whether another one is away is known from its probes.
@@ -232,7 +315,8 @@ export class AgentPool implements ModelPool {
     return new Promise((resolve) => {
       let left = members.length;
       const settle = (result: ProbeResult) => resolve({ ...result, models });
-      if (left === 0) settle({ state: "Unhealthy", models, detail: "no node serves it now" });
+      if (left === 0 && this.isStandby) settle({ state: "Healthy", models });
+      else if (left === 0) settle({ state: "Unhealthy", models, detail: "no node serves it now" });
       for (const member of members)
         void this.#ask(member, signal).then((result) => {
           left--;
@@ -256,7 +340,7 @@ export class AgentPool implements ModelPool {
 
 const NEVER = new AbortController().signal;
 
-const newMember = (member: Pick<Member, "name" | "via" | "ways" | "ended">): Member => ({
+const newMember = (member: Pick<Member, "name" | "via" | "ways" | "ended" | "isLast">): Member => ({
   ...member,
   inFlight: 0,
   isSuspect: false,

@@ -1,11 +1,13 @@
 import { EstimateResult, ServingOptions } from "@model-gateway/protocol/agent.ts";
 import { ModelId } from "@model-gateway/protocol/model-id.ts";
 import { z } from "zod";
-import { defineMethod, NoParams, Ok } from "../../kernel/method.ts";
+import { isoTime } from "../../kernel/clock.ts";
+import { defineMethod, NoParams, Ok, Timestamp } from "../../kernel/method.ts";
 import { hasRoom } from "./placement.ts";
 import { AgentRecord } from "./records.ts";
 
 const AgentId = z.string().min(1).max(128);
+const MINUTE_MS = 60_000;
 const ADMIN = { auth: "admin", hint: "only administrators manage agent nodes" } as const;
 
 export const list = defineMethod({
@@ -62,7 +64,7 @@ export const deploy = defineMethod({
   result: z.object({ ok: z.literal(true), stream_id: z.string() }),
   handler: async ({ params, actor, rooms }) => ({
     ok: true as const,
-    stream_id: await rooms.agents.deploy(actor, {
+    stream_id: await rooms.agents.deploy(actor.userId, {
       modelId: params.model_id,
       agentId: params.agent_id || undefined,
       besideBackends: params.beside_backends ?? false,
@@ -82,6 +84,82 @@ export const fits = defineMethod({
       ...{ agent_id: state.agentId, name: state.name, fits: hasRoom(fit) },
       ...fit,
     })),
+});
+
+const Mode = z.enum(["always", "on_demand", "off"]);
+const Minutes = z.number().min(0).max(100_000);
+const Replicas = z.int().min(0).max(1_000);
+
+export const serve = defineMethod({
+  name: "agents.serve",
+  summary: "Have a model served always, on demand, or no more, on whichever nodes have room",
+  ...ADMIN,
+  params: ServingOptions.extend({
+    model_id: ModelId,
+    mode: Mode,
+    idle_minutes: Minutes.default(10).describe("On demand: it is put away after so long without requests"),
+    minimum_minutes: Minutes.default(1).describe(
+      "It is neither put away for another, nor started, more often",
+    ),
+    replicas_min: Replicas.optional().describe("Nodes that serve it at any time; always: 1, on demand: 0"),
+    replicas_max: Replicas.optional().describe("Nodes that serve it while calls wait; 1, or the minimum"),
+  }),
+  result: Ok,
+  handler: async ({ params, actor, rooms }) => {
+    const { model_id, mode, idle_minutes, minimum_minutes } = params;
+    const isOff = mode === "off";
+    const replicas_min = isOff ? 0 : Math.max(mode === "always" ? 1 : 0, params.replicas_min ?? 0);
+    await rooms.agents.serve({
+      model_id,
+      user_id: actor.userId,
+      mode,
+      idle_ms: isOff ? 0 : Math.round(idle_minutes * MINUTE_MS),
+      minimum_ms: Math.round(minimum_minutes * MINUTE_MS),
+      replicas_min,
+      replicas_max: isOff ? 0 : Math.max(replicas_min, params.replicas_max ?? 1),
+      serving: JSON.stringify(ServingOptions.parse(params)),
+    });
+  },
+});
+
+export const served = defineMethod({
+  name: "agents.served",
+  summary: "The models of agents.serve",
+  ...ADMIN,
+  params: NoParams,
+  result: z.array(
+    ServingOptions.extend({
+      model_id: z.string(),
+      mode: Mode,
+      idle_minutes: z.number(),
+      minimum_minutes: z.number(),
+      replicas_min: z.int(),
+      replicas_max: z.int(),
+      used_at: Timestamp,
+    }),
+  ),
+  handler: async ({ rooms }) =>
+    (await rooms.agents.managed()).map(
+      ({ model_id, mode, idle_ms, minimum_ms, replicas_min, replicas_max, serving, used_ms }) => ({
+        ...{ model_id, mode, replicas_min, replicas_max },
+        idle_minutes: idle_ms / MINUTE_MS,
+        minimum_minutes: minimum_ms / MINUTE_MS,
+        used_at: isoTime(used_ms),
+        ...(JSON.parse(serving) as ServingOptions),
+      }),
+    ),
+});
+
+export const drain = defineMethod({
+  name: "agents.drain",
+  summary: "Before a node goes: its models start elsewhere, it gets no new requests, and those under way end",
+  ...ADMIN,
+  params: z.object({
+    agent_id: AgentId,
+    draining: z.boolean().default(true).describe("false: it serves again"),
+  }),
+  result: Ok,
+  handler: ({ params, rooms }) => rooms.agents.drain(params.agent_id, params.draining),
 });
 
 export const stop = defineMethod({

@@ -3,7 +3,7 @@ import { z } from "zod";
 import { isoTime } from "../../kernel/clock.ts";
 import { Timestamp } from "../../kernel/method.ts";
 import { backendName } from "./serving.ts";
-import { gpuUtilization, type NodeState } from "./state.ts";
+import { gpuUtilization, NodeState } from "./state.ts";
 import type { AgentRow } from "./store.ts";
 
 const AgentModel = z.object({
@@ -30,6 +30,9 @@ export const AgentRecord = z.object({
   online: z.boolean().describe("Whether a heartbeat came within the last 30 seconds"),
   gpus: z.array(GpuReport).describe("Empty while offline, and where there is no GPU"),
   gpu_utilization: z.number().nullable().describe("Percent, mean over the GPUs that report it"),
+  draining: NodeState.shape.draining.describe(
+    "Set while it is drained; `empty`: it gets no requests any more",
+  ),
   models: z.array(AgentModel),
   heartbeat_at: Timestamp.nullable(),
   connected_at: Timestamp.nullable().describe("Null while offline"),
@@ -61,6 +64,7 @@ export function toRecord(
     online: state !== null,
     gpus: state?.gpus ?? [],
     gpu_utilization: state && gpuUtilization(state.gpus),
+    ...(state?.draining && { draining: state.draining }),
     models: [...serving, ...pending],
     heartbeat_at: state ? isoTime(state.heartbeatAtMs) : row.last_seen_at,
     connected_at: state && isoTime(state.connectedAtMs),

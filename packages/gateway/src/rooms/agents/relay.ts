@@ -17,8 +17,9 @@ const Command = z.discriminatedUnion("kind", [
     serving: ServingOptions,
     userId: z.string(),
   }),
-  Node.extend({ kind: z.literal("stop") }),
+  Node.extend({ kind: z.literal("stop"), gently: z.boolean() }),
   Node.extend({ kind: z.literal("estimate"), serving: ServingOptions }),
+  Node.omit({ modelId: true }).extend({ kind: z.literal("drain"), isOn: z.boolean() }),
 ]);
 export type Command = z.infer<typeof Command>;
 

@@ -9,12 +9,12 @@ import {
 import type { Backend, ModelPool } from "../../backends/contract.ts";
 import type { Subscription } from "../../bus/contract.ts";
 import { isoTime } from "../../kernel/clock.ts";
-import type { Actor } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { inBackground } from "../../kernel/log.ts";
 import type { Needs } from "../foundation.ts";
 import { DeployStreams } from "./deploy-streams.ts";
+import { Fleet } from "./fleet.ts";
 import { InstanceTunnels } from "./instance-tunnels.ts";
 import { byRoom, type Candidate, type Fit, hasRoom, refusalOf } from "./placement.ts";
 import { Presence, type RemoteNode } from "./presence.ts";
@@ -22,8 +22,8 @@ import { type AgentRecord, toRecord } from "./records.ts";
 import { type Command, sendCommand, serveCommands } from "./relay.ts";
 import { type BackendRegistry, Serving } from "./serving.ts";
 import { type AgentIdentity, type AgentLink, NodeSession, type SessionEvents } from "./session.ts";
-import type { NodeState } from "./state.ts";
-import { AgentStore } from "./store.ts";
+import { comingModels, type NodeState } from "./state.ts";
+import { AgentStore, type ManagedModel } from "./store.ts";
 
 const OFFLINE_AFTER_MS = HEARTBEATS_MISSED_MAX * HEARTBEAT_INTERVAL_MS;
 const SWEEP_MS = 1_000;
@@ -33,13 +33,15 @@ const HELLO_TIMEOUT_MS = 15_000;
 const SEEN_WRITE_MS = 60_000;
 /** How long a node without requests has to connect elsewhere when its instance stops. */
 const MOVED_WITHIN_MS = 3_000;
+/** How long a node that is drained goes on serving while its models start elsewhere. */
+const MOVED_ELSEWHERE_MS = 600_000;
 /** By then the other instances have heard what was announced. */
 const ANNOUNCED_MS = 100;
 const TOKEN_BYTES = 32;
 const CLAIMS_LOGGED_MAX = 5;
 
 export interface AgentsOptions
-  extends Needs<"db" | "bus" | "instances" | "events" | "clock" | "ids" | "log"> {
+  extends Needs<"db" | "bus" | "instances" | "events" | "clock" | "ids" | "leases" | "log"> {
   backends: BackendRegistry;
   createPool(modelId: string): ModelPool;
 }
@@ -64,6 +66,7 @@ export class Agents {
   readonly #commands: Subscription | null;
   readonly #tunnels: InstanceTunnels;
   readonly #stopSweep: () => void;
+  readonly #fleet: Fleet;
   #stopRetiring = () => {};
   #isRetiring = false;
   #placing: Promise<unknown> = Promise.resolve();
@@ -101,6 +104,15 @@ export class Agents {
       local: (agentId) => this.#sessions.get(agentId)?.link.tunnel ?? null,
     });
     this.#stopSweep = clock.every(SWEEP_MS, () => this.#sweep());
+    this.#fleet = new Fleet({
+      ...options,
+      store: this.#store,
+      serving: this.#serving,
+      online: () => this.#states(),
+      fits: (modelId, serving) => this.fits(modelId, serving),
+      deploy: (userId, order) => this.deploy(userId, order),
+      putAway: (agentId, modelId) => this.stop(agentId, modelId, { gently: true }),
+    });
   }
 
   async register(machine: { name: string; version: string }): Promise<{ agent_id: string; token: string }> {
@@ -131,15 +143,15 @@ export class Agents {
   }
 
   /** Orders a model onto a node; the returned stream reports its progress. */
-  deploy(actor: Actor, order: Order): Promise<string> {
-    if (order.agentId) return this.#deploy(actor, order);
+  deploy(userId: string, order: Order): Promise<string> {
+    if (order.agentId) return this.#deploy(userId, order);
     // One after the other: the next one sees what this one has taken.
-    const deployed = this.#placing.then(() => this.#deploy(actor, order));
+    const deployed = this.#placing.then(() => this.#deploy(userId, order));
     this.#placing = deployed.catch(() => {});
     return deployed;
   }
 
-  async #deploy(actor: Actor, { modelId, besideBackends, serving, ...order }: Order): Promise<string> {
+  async #deploy(userId: string, { modelId, besideBackends, serving, ...order }: Order): Promise<string> {
     const { backends, clock, ids } = this.options;
     const owner = besideBackends ? null : backends.ownerOf(modelId);
     if (owner !== null)
@@ -163,7 +175,7 @@ export class Agents {
         streamId,
         besideBackends,
         serving,
-        userId: actor.userId,
+        userId,
       });
     } catch (error) {
       if (!earlier.has(modelId)) await this.#store.removeDeployment(agentId, modelId);
@@ -174,7 +186,7 @@ export class Agents {
 
   /** How a model would fit on each node that is online, the best first. */
   async fits(modelId: string, serving: ServingOptions): Promise<Fit[]> {
-    const asked = this.#online().map(async (node) => {
+    const asked = this.#takers().map(async (node) => {
       const order = { kind: "estimate", agentId: node.state.agentId, modelId, serving } as const;
       const said = await this.#command(order).catch(({ message: why }: Error) => ({ ...UNKNOWN, why }));
       return { ...node, ...(EstimateResult.safeParse(said).data ?? UNKNOWN) };
@@ -182,11 +194,27 @@ export class Agents {
     return byRoom(await Promise.all(asked));
   }
 
-  async stop(agentId: string, modelId: string): Promise<void> {
+  /** `gently`: requests under way come to their end first. */
+  async stop(agentId: string, modelId: string, { gently = false } = {}): Promise<void> {
     await this.#requireOnline(agentId);
     // Before the node is asked: it gets no more requests for the model, whatever it answers.
     await this.#store.removeDeployment(agentId, modelId);
-    await this.#command({ kind: "stop", agentId, modelId });
+    await this.#command({ kind: "stop", agentId, modelId, gently });
+  }
+
+  /** Serves a model always, on demand, or no more, wherever there is room. */
+  serve(model: Parameters<Fleet["set"]>[0]): Promise<void> {
+    return this.#fleet.set(model);
+  }
+
+  managed(): Promise<ManagedModel[]> {
+    return this.#store.models();
+  }
+
+  /** Gives the node nothing new, and its models to other nodes, or takes that back. */
+  async drain(agentId: string, isOn: boolean): Promise<void> {
+    await this.#requireOnline(agentId);
+    await this.#command({ kind: "drain", agentId, isOn });
   }
 
   /** The node that a token belongs to; null for any other text. */
@@ -250,6 +278,7 @@ export class Agents {
     for (const session of [...this.#sessions.values()]) session.close(1001, "this instance is stopping");
     this.#closed = true;
     this.#stopSweep();
+    this.#fleet.close();
     this.#stopRetiring();
     this.#presence.close();
     this.#commands?.();
@@ -284,6 +313,7 @@ export class Agents {
         name: state?.name,
         models: modelIds.slice(0, CLAIMS_LOGGED_MAX),
       }),
+    draining: (session) => this.#drain(session),
     ended: (session) => {
       const { agentId, state } = session;
       if (this.#sessions.get(agentId) === session) this.#sessions.delete(agentId);
@@ -297,6 +327,41 @@ export class Agents {
       this.options.log.info("node disconnected", { agent_id: agentId, name: state.name });
     },
   };
+
+  /** Resolves when the node's models are served elsewhere, as far as they can be, and its requests have ended. */
+  async #drain(session: NodeSession): Promise<void> {
+    const { clock } = this.options;
+    const untilMs = clock.elapsed() + MOVED_ELSEWHERE_MS;
+    const isOff = () => session.over || session.state?.draining === undefined;
+    session.setDraining("moving");
+    await this.#until(() => isOff() || clock.elapsed() >= untilMs || !this.#isMoving(session.state!));
+    if (isOff()) return;
+    session.setDraining("empty");
+    await this.#until(() => isOff() || session.link.tunnel.openStreams === 0);
+  }
+
+  /** Whether one of its models is on its way to another node, and none other serves it yet. */
+  #isMoving({ agentId, models }: NodeState): boolean {
+    const others = this.#states().filter((each) => each.agentId !== agentId && each.draining === undefined);
+    return models.some(
+      ({ model_id }) =>
+        !others.some((each) => each.models.some((other) => other.model_id === model_id)) &&
+        (this.#fleet.isKept(model_id)
+          ? others.length > 0
+          : others.some((each) => comingModels(each).includes(model_id))),
+    );
+  }
+
+  #until(isSo: () => boolean): Promise<void> {
+    if (isSo()) return Promise.resolve();
+    return new Promise((resolve) => {
+      const stop = this.options.clock.every(SWEEP_MS / 10, () => {
+        if (!isSo() && !this.#closed) return;
+        stop();
+        resolve();
+      });
+    });
+  }
 
   /** Makes this connection the node's newest for every instance. */
   async #claim(session: NodeSession): Promise<void> {
@@ -400,6 +465,15 @@ export class Agents {
     return [...here, ...elsewhere];
   }
 
+  /** Those that models may be given to. */
+  #takers(): Candidate[] {
+    return this.#online().filter(({ state }) => state.draining === undefined);
+  }
+
+  #states(): NodeState[] {
+    return this.#online().map(({ state }) => state);
+  }
+
   #stateOf(agentId: string): NodeState | null {
     return this.#online().find(({ state }) => state.agentId === agentId)?.state ?? null;
   }
@@ -425,13 +499,20 @@ export class Agents {
 
   /** Executes a command on a node that is connected here. */
   async #execute(command: Command): Promise<unknown> {
-    const { agentId, modelId } = command;
+    const { agentId } = command;
     const session = this.#sessions.get(agentId);
     if (!session?.state) fail("app_error", "The agent node is no longer online; try again");
+    if (command.kind === "drain") {
+      if (command.isOn) inBackground(this.options.log, "draining a node", this.#drain(session));
+      else session.setDraining(undefined);
+      return undefined;
+    }
+    const { modelId } = command;
     if (command.kind === "stop") {
       session.withdraw(modelId);
       await this.#serving.dismissed();
-      return session.link.request("agent.stop", { model_id: modelId });
+      const gently = command.gently || undefined;
+      return session.link.request("agent.stop", { model_id: modelId, gently });
     }
     const { serving } = command;
     if (command.kind === "estimate")

@@ -51,9 +51,29 @@ export class Serving {
 
   constructor(readonly options: ServingOptions) {}
 
+  /** These are served as soon as they are asked for, whether a node has them now or not. */
+  standBy(modelIds: ReadonlySet<string>): void {
+    for (const modelId of modelIds) this.#model(modelId);
+    for (const [modelId, model] of [...this.#models]) {
+      if (model.pool.isStandby === modelIds.has(modelId)) continue;
+      model.pool.isStandby = modelIds.has(modelId);
+      this.#register(model);
+      this.#forgetUnused(modelId, model);
+    }
+  }
+
+  pool(modelId: string): ModelPool | null {
+    return this.#models.get(modelId)?.pool ?? null;
+  }
+
   /** Brings the node's replicas in line with its state; resolves when all of them are routable. */
-  async update(state: NodeState, connection: Connection): Promise<void> {
-    const { agentId } = state;
+  async update(node: NodeState, connection: Connection): Promise<void> {
+    const { agentId } = node;
+    const state = node.draining === "empty" ? { ...node, models: [], pending: [] } : node;
+    for (const { model_id, progress } of state.pending) {
+      const pool = this.pool(model_id);
+      if (pool) pool.loadedPercent = progress;
+    }
     const wanted = new Set(state.models.map(({ model_id }) => model_id));
     const coming = new Set(comingModels(state).filter((modelId) => state.wasReady.includes(modelId)));
     const beside = new Set(state.besideBackends);
@@ -128,11 +148,13 @@ export class Serving {
     const { agentId, host, direct } = state;
     const { model_id: modelId, port, api_key: apiKey = null } = serving;
     const model = this.#model(modelId);
-    const fingerprint = JSON.stringify([host, port, apiKey, direct, state.tunnel, connection.id]);
+    const isLast = state.draining !== undefined;
+    const fingerprint = JSON.stringify([host, port, apiKey, direct, state.tunnel, connection.id, isLast]);
     let made = model.made.get(agentId);
     if (made?.fingerprint !== fingerprint) {
       const tunnel = state.tunnel ? connection.tunnel : null;
-      const replica = { agentId, host, port, apiKey, direct, tunnel, ended: this.#endOf(agentId).signal };
+      const { signal: ended } = this.#endOf(agentId);
+      const replica = { agentId, host, port, apiKey, direct, tunnel, ended, isLast };
       made = { fingerprint, decided: model.pool.set(replica) };
       model.made.set(agentId, made);
       this.#register(model);
@@ -147,13 +169,17 @@ export class Serving {
     if (!model) return;
     if (model.made.delete(agentId)) model.pool.delete(agentId);
     this.#register(model);
-    if (model.made.size === 0 && model.coming.size === 0) this.#models.delete(modelId);
+    this.#forgetUnused(modelId, model);
+  }
+
+  #forgetUnused(modelId: string, { made, coming, pool }: Model): void {
+    if (made.size === 0 && coming.size === 0 && !pool.isStandby) this.#models.delete(modelId);
   }
 
   #register(model: Model): void {
-    const { backend, size } = model.pool;
+    const { backend, size, isStandby } = model.pool;
     const before = model.registered;
-    const wanted = size > 0 ? "serving" : model.coming.size > 0 ? "waiting" : "no";
+    const wanted = size > 0 || isStandby ? "serving" : model.coming.size > 0 ? "waiting" : "no";
     // An administrator who let one node serve the model beside backends has decided for the model.
     const yields = model.beside.size === 0;
     if (before === wanted && (wanted === "no" || model.yields === yields)) return;

@@ -29,6 +29,7 @@ export interface SessionEvents {
   firstReady(session: NodeSession, modelId: string): void;
   /** For the first time on this connection, the node tells of models that were not deployed to it. */
   claimed(session: NodeSession, modelIds: string[]): void;
+  draining(session: NodeSession): Promise<void>;
   ended(session: NodeSession): void;
 }
 
@@ -117,6 +118,15 @@ export class NodeSession {
 
   setEpoch(epoch: number): void {
     if (this.#state) this.#state = { ...this.#state, epoch };
+  }
+
+  setDraining(draining: NodeState["draining"]): void {
+    if (!this.#over && this.#state) this.#set({ ...this.#state, draining }, null);
+  }
+
+  /** The node is about to stop. */
+  drain(): Promise<void> {
+    return this.options.events.draining(this);
   }
 
   /** This instance stops: the node will go elsewhere. */

@@ -31,6 +31,8 @@ export const NodeState = z.object({
   wasReady: z.array(z.string()),
   /** The instance that holds it is stopping: the node will be elsewhere, and its requests there finish. */
   isLeaving: z.boolean().optional(),
+  /** It is about to go: its models are asked elsewhere where they can be, and then not here any more. */
+  draining: z.enum(["moving", "empty"]).optional(),
   connectedAtMs: z.number(),
   heartbeatAtMs: z.number(),
 });

@@ -18,6 +18,27 @@ interface Deployment {
 }
 export type Deployments = ReadonlyMap<string, Deployment>;
 
+/** A model that the gateway starts and ends itself; `serving` is JSON of ServingOptions. */
+export interface ManagedModel {
+  model_id: string;
+  user_id: string;
+  mode: "always" | "on_demand" | "off";
+  idle_ms: number;
+  minimum_ms: number;
+  replicas_min: number;
+  replicas_max: number;
+  serving: string;
+  used_ms: number;
+  wanted_ms: number;
+  started_ms: number;
+}
+/** What instances tell each other: until when a model was used, when calls last waited for it, when it was started. */
+export type NotedColumn = "used_ms" | "wanted_ms" | "started_ms";
+const MODEL_COLUMNS = [
+  ...(["model_id", "user_id", "mode", "idle_ms", "minimum_ms"] as const),
+  ...(["replicas_min", "replicas_max", "serving", "used_ms"] as const),
+];
+
 const ONE = "WHERE agent_id = $1 AND model_id = $2";
 const COLUMNS = "id, name, version, host, created_at, last_seen_at";
 
@@ -90,6 +111,22 @@ export class AgentStore {
 
   async removeDeployment(agentId: string, modelId: string): Promise<void> {
     await this.db.run(`DELETE FROM agent_deployments ${ONE}`, [agentId, modelId]);
+  }
+
+  models(): Promise<ManagedModel[]> {
+    return this.db.all<ManagedModel>("SELECT * FROM agent_models ORDER BY model_id");
+  }
+
+  async setModel(model: Omit<ManagedModel, "wanted_ms" | "started_ms">): Promise<void> {
+    await this.db.run(
+      `INSERT INTO agent_models (${MODEL_COLUMNS.join(", ")}) VALUES (${MODEL_COLUMNS.map((_, i) => `$${i + 1}`).join(", ")})
+       ON CONFLICT (model_id) DO UPDATE SET ${MODEL_COLUMNS.map((name) => `${name} = excluded.${name}`).join(", ")}`,
+      MODEL_COLUMNS.map((name) => model[name]),
+    );
+  }
+
+  async note(modelId: string, column: NotedColumn, ms: number): Promise<void> {
+    await this.db.run(`UPDATE agent_models SET ${column} = $2 WHERE model_id = $1`, [modelId, ms]);
   }
 
   async remove(id: string): Promise<boolean> {

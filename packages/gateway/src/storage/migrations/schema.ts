@@ -216,6 +216,20 @@ export const schema: readonly Statement[] = [
     PRIMARY KEY (agent_id, model_id)
   )`,
 
+  `CREATE TABLE agent_models (
+    model_id TEXT PRIMARY KEY,
+    user_id {uuid} NOT NULL REFERENCES users (id) ON DELETE CASCADE,
+    mode TEXT NOT NULL,
+    idle_ms {bigint} NOT NULL,
+    minimum_ms {bigint} NOT NULL,
+    replicas_min INTEGER NOT NULL,
+    replicas_max INTEGER NOT NULL,
+    serving TEXT NOT NULL,
+    used_ms {bigint} NOT NULL,
+    wanted_ms {bigint} NOT NULL DEFAULT 0,
+    started_ms {bigint} NOT NULL DEFAULT 0
+  )`,
+
   `CREATE TABLE conversations (
     id {uuid} PRIMARY KEY,
     user_id {uuid} NOT NULL REFERENCES users (id) ON DELETE CASCADE,

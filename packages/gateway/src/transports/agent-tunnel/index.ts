@@ -45,6 +45,8 @@ interface AgentSession {
   hello(params: HelloParams): HelloResult;
   heartbeat(params: HeartbeatParams): void;
   progress(params: ProgressParams): void;
+  /** Never rejects. */
+  drain(): Promise<void>;
   closed(): void;
 }
 
@@ -175,8 +177,11 @@ export class AgentTunnel<Identity> implements SocketTransport<SocketData<Identit
     }
     if (name === "agent.hello")
       connection.tunnel.streamsMax = (parsed.data as HelloParams).streams_max ?? Number.POSITIVE_INFINITY;
-    const result = this.#hand(data, name, parsed.data);
-    if (id !== undefined) connection.send({ jsonrpc: "2.0", id, result });
+    const answer = (result: unknown) => {
+      if (id !== undefined) connection.send({ jsonrpc: "2.0", id, result });
+    };
+    if (name === "agent.drain") void data.session!.drain().then(() => answer({ ok: true }));
+    else answer(this.#hand(data, name, parsed.data));
   }
 
   #hand(data: SocketData<Identity>, name: keyof typeof AGENT_METHODS, params: unknown): unknown {

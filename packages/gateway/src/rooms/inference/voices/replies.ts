@@ -151,7 +151,13 @@ class TurnSource implements ReplySource {
   async #beginLate(writer: ReplyWriter, beginning: Promise<unknown>): Promise<void> {
     const { turn, reply } = this;
     const before = this.#sinkOf(writer);
-    const ping = () => ("keepAlive" in before ? before.keepAlive() : void writer.write(KEEP_ALIVE));
+    const isEventStream = turn.spoken || !reply.chat.speaker?.contentType;
+    const ping = () => {
+      const percent = turn.call.route.backend.loadedPercent?.() ?? null;
+      if (percent !== null && isEventStream) writer.write(`: loading ${Math.round(percent)} %\n\n`);
+      else if ("keepAlive" in before) before.keepAlive();
+      else writer.write(KEEP_ALIVE);
+    };
     turn.call.watched.onSilence = ping;
     ping();
     try {
