@@ -1,5 +1,5 @@
 import type { TestDatabase } from "@model-gateway/testing/databases.ts";
-import { everywhere } from "@model-gateway/testing/deployment.ts";
+import { deploymentOfRun, everywhere } from "@model-gateway/testing/deployment.ts";
 import {
   ADMIN_TOKEN,
   type BootOptions,
@@ -41,9 +41,11 @@ export interface InferenceBench extends TestGateway {
 }
 
 const SETTLED_WITHIN_MS = 5_000;
-/** Everything recorded so far is in the books. A busy machine may settle later than the service lets readers wait. */
-export const settled = ({ app }: TestGateway) =>
-  (app.rooms.metering as MeteringService).flush(SETTLED_WITHIN_MS);
+/** What every process has recorded is in the books. A busy machine may settle later than the service lets readers wait. */
+export async function settled({ app }: TestGateway): Promise<void> {
+  await (app.rooms.metering as MeteringService).flush(SETTLED_WITHIN_MS);
+  if (deploymentOfRun) await app.rooms.usage.settled();
+}
 
 /** A gateway with a fake upstream behind it, and a user with a key on an unlimited plan. */
 export async function bootInference(

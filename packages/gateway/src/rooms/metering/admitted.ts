@@ -68,7 +68,7 @@ export class Admitted implements Admission {
     const { options, admitting, outputTokensHeld } = this;
     const { bound, model } = options;
     const most = ("perChoice" in bound && bound.perChoice?.(outputTokensHeld)) || outputTokensHeld;
-    return Math.min(most, admitting.paces.tokensIn(model, this.#sinceSentMs)) * this.#answers;
+    return Math.ceil(Math.min(most, admitting.paces.tokensIn(model, this.#sinceSentMs)) * this.#answers);
   }
 
   settle(usage: FinalUsage, outcome: Outcome | null = null): number | null {

@@ -27,6 +27,6 @@ export class Paces {
   tokensIn(model: string, ms: number): number {
     const known = this.#of.get(model);
     const perSecond = known ? (1_000 * known.tokens) / known.ms : TOKENS_PER_SECOND_UNKNOWN;
-    return Math.ceil((ms * Math.min(perSecond, TOKENS_PER_SECOND_MOST)) / 1_000);
+    return (ms * Math.min(perSecond, TOKENS_PER_SECOND_MOST)) / 1_000;
   }
 }
