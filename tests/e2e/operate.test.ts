@@ -276,6 +276,18 @@ test("nodes: one is registered, dials in, shows its GPUs and deploys a model bef
     model_id: "org/huge",
   });
   await shot(page, "nodes");
+
+  await page.getByRole("button", { name: "Deploy a model" }).click();
+  await page.getByLabel("Model", { exact: true }).fill("org/rare");
+  await page.getByLabel("Runs").selectOption("on_demand");
+  await shot(page, "node-on-demand");
+  await page.getByRole("dialog").getByRole("button", { name: "Deploy" }).click();
+  await page.getByRole("dialog").waitFor({ state: "hidden" });
+  expect(await (await fetch(`${site.gateway.url}/v1/models`)).text()).toContain("org/rare");
+  await page.getByRole("button", { name: "Details" }).click();
+  await page.getByRole("button", { name: "Drain" }).click();
+  await page.getByRole("dialog").getByText("Drained").waitFor();
+  await shot(page, "node-drained");
   node.socket.close();
   expect(complaints).toEqual([]);
 });

@@ -3,7 +3,7 @@ import type { Gpu } from "../lib/records.ts";
 import { Meter } from "./states.tsx";
 
 const BUSY = 0.9;
-const gigabytes = (mb: number) => (mb / 1024).toFixed(mb < 10_240 ? 1 : 0);
+export const gigabytes = (mb: number) => (mb / 1024).toFixed(mb < 10_240 ? 1 : 0);
 
 /** Each GPU's load and memory as two bars. */
 export function GpuBars({

@@ -8,7 +8,7 @@ import { toast, toastError } from "../../lib/toast.ts";
 import { Code } from "../../ui/code.tsx";
 import { Button, Copyable, SelectField, TextField } from "../../ui/controls.tsx";
 import { Confirm, Dialog, FormDialog } from "../../ui/dialogs.tsx";
-import { GpuBars } from "../../ui/gpus.tsx";
+import { GpuBars, gigabytes } from "../../ui/gpus.tsx";
 import { PageHead } from "../../ui/page.tsx";
 import { Empty, Loaded, Note, Status, When } from "../../ui/states.tsx";
 import { Deployments, watchDeployment } from "./deployments.tsx";
@@ -72,13 +72,26 @@ export function Page() {
 const inWords = ({ status, progress }: Pick<AgentNode["models"][number], "status" | "progress">) =>
   status === "downloading" || status === "loading" ? `${status} ${Math.round(progress)}%` : status;
 
+const DRAINING = { moving: "Draining: models move", empty: "Drained" };
+
+function NodeState({ node: { online, draining } }: { node: AgentNode }) {
+  if (online && draining) return <Status tone="warn">{DRAINING[draining]}</Status>;
+  return <Status tone={online ? "good" : "bad"}>{online ? "Online" : "Offline"}</Status>;
+}
+
+/** What an engine took beside what was expected. */
+function memoryInWords({ memory_mb, estimate }: AgentNode["models"][number]): string {
+  const expected = estimate && `${gigabytes(estimate.total_mb)} GB expected`;
+  return [memory_mb !== undefined && `${gigabytes(memory_mb)} GB`, expected].filter(Boolean).join(", ");
+}
+
 function NodeRow({ node, onOpen }: { node: AgentNode; onOpen(): void }) {
   return (
     <li>
       <div className="stack tight">
         <span className="row between">
           <strong>{node.name}</strong>
-          <Status tone={node.online ? "good" : "bad"}>{node.online ? "Online" : "Offline"}</Status>
+          <NodeState node={node} />
         </span>
         <span className="muted small">
           {node.host ?? "no address yet"}
@@ -109,22 +122,29 @@ function NodeRow({ node, onOpen }: { node: AgentNode; onOpen(): void }) {
 
 function NodeSheet({ node, onClose }: { node: AgentNode; onClose(): void }) {
   const [removing, setRemoving] = useState(false);
-  const stop = async (modelId: string) => {
+  const order = async (work: Promise<unknown>, said: string) => {
     try {
-      await api("agents.stop", { agent_id: node.agent_id, model_id: modelId });
-      toast(`${modelId} is being stopped`);
+      await work;
+      toast(said);
       invalidate("agents");
     } catch (error) {
       toastError(error);
     }
   };
+  const stop = (modelId: string) =>
+    order(api("agents.stop", { agent_id: node.agent_id, model_id: modelId }), `${modelId} is being stopped`);
+  const drain = (draining: boolean) =>
+    order(
+      api("agents.drain", { agent_id: node.agent_id, draining }),
+      draining ? `${node.name} is being drained` : `${node.name} serves again`,
+    );
   return (
     <Dialog title={node.name} kind="sheet" onClose={onClose}>
       <div className="stack">
         <dl className="facts">
           <dt>State</dt>
           <dd>
-            <Status tone={node.online ? "good" : "bad"}>{node.online ? "Online" : "Offline"}</Status>
+            <NodeState node={node} />
           </dd>
           <dt>Last heard</dt>
           <dd>
@@ -142,19 +162,27 @@ function NodeSheet({ node, onClose }: { node: AgentNode; onClose(): void }) {
         <GpuBars gpus={node.gpus} old={!node.online} />
         {node.models.length > 0 && (
           <ul className="lines">
-            {node.models.map(({ model_id, ...state }) => (
-              <li key={model_id}>
+            {node.models.map((model) => (
+              <li key={model.model_id}>
                 <span>
-                  <code>{model_id}</code> <span className="muted small">{inWords(state)}</span>
+                  <code>{model.model_id}</code>{" "}
+                  <span className="muted small">
+                    {[inWords(model), memoryInWords(model)].filter(Boolean).join(", ")}
+                  </span>
                 </span>
-                <Button small icon="stop" onClick={() => void stop(model_id)}>
+                <Button small icon="stop" onClick={() => void stop(model.model_id)}>
                   Stop
                 </Button>
               </li>
             ))}
           </ul>
         )}
-        <div>
+        <div className="row wrap">
+          {node.online && (
+            <Button onClick={() => void drain(!node.draining)}>
+              {node.draining ? "Serve again" : "Drain"}
+            </Button>
+          )}
           <Button look="danger" icon="trash" onClick={() => setRemoving(true)}>
             Deregister
           </Button>
@@ -214,7 +242,13 @@ function RegisterNode({ onClose }: { onClose(): void }) {
 function Deploy({ nodes, onClose }: { nodes: readonly AgentNode[]; onClose(): void }) {
   const [model, setModel] = useState("");
   const [nodeId, setNodeId] = useState("");
+  const [mode, setMode] = useState<"deploy" | "always" | "on_demand" | "off">("deploy");
   const deploy = async () => {
+    if (mode !== "deploy") {
+      await api("agents.serve", { model_id: model.trim(), mode });
+      invalidate("agents");
+      return;
+    }
     const { stream_id } = await api("agents.deploy", {
       model_id: model.trim(),
       ...(nodeId && { agent_id: nodeId }),
@@ -232,16 +266,29 @@ function Deploy({ nodes, onClose }: { nodes: readonly AgentNode[]; onClose(): vo
         hint="A name from the node's configuration, or owner/name of a model on the hub"
       />
       <SelectField
-        label="Node"
-        value={nodeId}
-        onChange={setNodeId}
+        label="Runs"
+        value={mode}
+        onChange={setMode}
         choices={[
-          { value: "", label: "the one with the least load" },
-          ...nodes
-            .filter(({ online }) => online)
-            .map(({ agent_id, name }) => ({ value: agent_id, label: name })),
+          { value: "deploy", label: "on one node, until it is stopped" },
+          { value: "always", label: "always, wherever there is room" },
+          { value: "on_demand", label: "on demand: from its first request until it is idle" },
+          { value: "off", label: "no more, wherever it runs" },
         ]}
       />
+      {mode === "deploy" && (
+        <SelectField
+          label="Node"
+          value={nodeId}
+          onChange={setNodeId}
+          choices={[
+            { value: "", label: "the one with the most room" },
+            ...nodes
+              .filter(({ online }) => online)
+              .map(({ agent_id, name }) => ({ value: agent_id, label: name })),
+          ]}
+        />
+      )}
     </FormDialog>
   );
 }
