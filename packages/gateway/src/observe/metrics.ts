@@ -39,7 +39,9 @@ interface Buckets {
 function seriesMap<T>(create: (labels: Labels) => T) {
   const series = new Map<string, T>();
   const of = (labels: Labels): T => {
-    const key = render(labels);
+    // Some are counted with every request, and writing them as text is dear.
+    let key = "";
+    for (const name in labels) key += `${name}\u0000${labels[name]}\u0000`;
     let found = series.get(key);
     if (!found) {
       if (series.size >= LABEL_SETS_MAX) return create(labels);

@@ -222,6 +222,7 @@ onEachDatabase("hostile input", (fresh) => {
       monthly_token_quota: 100_000,
       rpm: 10,
       since: "2026-10-01",
+      mode: "off",
       until: "2026-10-02",
       by: "model",
       days: 1,
