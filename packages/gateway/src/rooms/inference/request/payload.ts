@@ -22,6 +22,7 @@ import {
   type SpendFields,
 } from "./field-rules.ts";
 import { type Member, outlineOf } from "./members.ts";
+import type { VendorTool } from "./vendor-side.ts";
 
 /** Of `extra` and `options`, which are read at once, and more than once. */
 const INNER_BYTES_MAX = 256 * 1024;
@@ -47,6 +48,8 @@ export class Payload {
   readonly mayHaveMedia: boolean;
   /** Of what another API's request was turned into. */
   wantsThoughts = false;
+  /** Null until somebody looked for them. */
+  vendorTools: readonly VendorTool[] | null = null;
   readonly #values: Map<string, unknown>;
   readonly #source: Source | null;
   #extra: readonly ExtraField[] | null = null;
@@ -108,8 +111,8 @@ export class Payload {
     return member ? openingOf(this.#source!.bytes, member) : this.#values.get(MESSAGES);
   }
 
-  includes(text: string): boolean {
-    return this.#source?.bytes.includes(text) ?? true;
+  includes(mark: string | Buffer): boolean {
+    return this.#source?.bytes.includes(mark) ?? true;
   }
 
   object(): Record<string, unknown> {

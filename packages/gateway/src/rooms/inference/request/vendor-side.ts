@@ -14,7 +14,7 @@ const CALLS_USUAL = 10;
 /** `web_search_20250305` and `web_search_preview` are `web_search`. */
 const nameOf = (type: string): string => type.replace(/(_preview)?(_\d[\d_]*)?$/, "");
 
-interface VendorTool {
+export interface VendorTool {
   name: string;
   field: string;
   callsMax: number;
@@ -46,9 +46,9 @@ export class VendorTools {
 }
 
 /** Any letter of a name can be escaped. */
-const ESCAPED = "\\u00";
+const ESCAPED = Buffer.from("\\u00");
 /** Of a message that brings a tool along: parsing a long history is dear. */
-const ADDITION_MARKS = ['"tool_addition"', ESCAPED];
+const ADDITION_MARKS = [Buffer.from('"tool_addition"'), ESCAPED];
 
 const listOf = (value: unknown): unknown[] => (Array.isArray(value) ? value : []);
 const objectsIn = (value: unknown): Record<string, unknown>[] => listOf(value).filter(isObject);
@@ -66,7 +66,11 @@ function toolLists(payload: Payload): [string, unknown][] {
   return lists;
 }
 
-export function vendorToolsIn(payload: Payload): VendorTool[] {
+/** Looked for once: for their price, and for what the vendor keeps for them. */
+export const vendorToolsIn = (payload: Payload): readonly VendorTool[] =>
+  (payload.vendorTools ??= findTools(payload));
+
+function findTools(payload: Payload): VendorTool[] {
   const found: VendorTool[] = [];
   const limit = () => spendNumber(payload.sent("max_tool_calls") ?? null, "max_tool_calls") ?? CALLS_USUAL;
   const add = (tools: unknown, where: string): void => {
@@ -111,7 +115,7 @@ export function vendorCallsIn(answer: Record<string, unknown>): string[] {
 
 const HISTORIES = ["messages", "input", "contents"];
 /** Keys of files that a vendor keeps. */
-const FILE_MARKS = ['"file_id"', '"file_uri"', '"fileUri"', ESCAPED];
+const FILE_MARKS = [...['"file_id"', '"file_uri"', '"fileUri"'].map((key) => Buffer.from(key)), ESCAPED];
 /** The same in the definition of a vendor's tool. */
 const KEPT = /"(vector_store_ids|file_ids|container_id|skill_id|file_?search_?store_?names)":|"container":"/i;
 
