@@ -4,6 +4,7 @@ import { failure } from "@model-gateway/testing/failure.ts";
 import type { TestGateway } from "@model-gateway/testing/gateway.ts";
 import { startEngine } from "@model-gateway/testing/http-engine.ts";
 import { until } from "@model-gateway/testing/until.ts";
+import { BackendError } from "../../src/backends/contract.ts";
 import { type Company, company, sharings } from "../instances/support.ts";
 import { abortable, readerOf, textOf } from "../support/backends.ts";
 import { chat, deployedBefore, dialRaw, follow, serveTunnel } from "./support.ts";
@@ -212,10 +213,18 @@ describe.each(sharings)("two instances %s", (sharing) => {
 
   test("nodes of an instance that dies are offline after 30 seconds; one that starts learns of all at once", async () => {
     const raw = await dialRaw(a, node.token);
-    await raw.hello();
+    await raw.hello({ models: [{ model_id: "tiny", port: 20_000 }] });
     await untilSeen(b);
+    const circuit = (gateway: TestGateway) => {
+      const tiny = gateway.app.rooms.routing.entries.find(({ config }) => config.name === "agent-tiny");
+      return tiny?.circuits.report(clock.now()).state;
+    };
+    await until("it is a backend", () => circuit(a) === "closed");
+    const lost = new BackendError("connect", "refused");
+    for (let i = 0; i < 3; i++) a.app.rooms.routing.callEnded("agent-tiny", undefined, lost);
     const late = await boot(clock);
     await untilSeen(late);
+    await until("it knows of the circuit", () => circuit(late) === "open");
     await late.stop();
 
     const alone = new ManualClock();

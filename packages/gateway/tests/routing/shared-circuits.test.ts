@@ -19,13 +19,16 @@ describe.each(sharings)("three instances %s", (sharing) => {
   const open = async (backend: Record<string, unknown> = {}) => {
     let aheadMs = 0;
     const clock = { ...systemClock, now: () => systemClock.now() + aheadMs };
-    const { boot, stop } = await company(sharing);
+    const { boot, stop, line: openLine } = await company(sharing);
     cleanup.push(stop);
+    /** To the last of them. */
+    const line = await openLine();
+    cleanup.push(() => line.close());
     const upstream = startUpstream();
     cleanup.push(() => upstream.stop());
     const all: TestGateway[] = [];
     for (let i = 0; i < 3; i++) {
-      const gateway = await boot({ overrides: { clock } });
+      const gateway = await boot({ overrides: { clock }, ...(i === 2 && { line }) });
       all.push(gateway);
       cleanup.push(() => gateway.stop());
     }
@@ -59,7 +62,7 @@ describe.each(sharings)("three instances %s", (sharing) => {
     const skip = (ms: number) => {
       aheadMs += ms;
     };
-    return { all, upstream, chat, states, skip, boot, entry, token };
+    return { all, line, upstream, chat, states, skip, boot, entry, token };
   };
   const asked = ({ requests }: FakeUpstream) => requests.length;
 
@@ -124,5 +127,30 @@ describe.each(sharings)("three instances %s", (sharing) => {
     await Bun.sleep(TOLD_MS);
     expect(await states()).toEqual(["closed", "closed", "closed"]);
     for (const gateway of all) expect(await chat(gateway)).toBe(200);
+  });
+
+  test("one that was cut off learns what it missed, and tells what it met", async () => {
+    const { all, line, upstream, chat, states, skip } = await open();
+    const three = async (gateway: TestGateway) => {
+      upstream.answer((_, reply) => reply.json({ error: "broken" }, 500));
+      for (let i = 0; i < 3; i++) expect(await chat(gateway)).toBe(502);
+    };
+    const all3 = (state: string) =>
+      until(`all say ${state}`, async () => (await states()).join() === Array(3).fill(state).join());
+    await three(all[0]!);
+    await all3("open");
+    line.interrupt();
+    skip(OPEN_MS);
+    upstream.answer((_, reply) => reply.json(completion("well")));
+    expect(await chat(all[0]!)).toBe(200);
+    await until("the second has heard", async () => (await states()).join() === "closed,closed,half_open");
+    line.resume();
+    await all3("closed");
+
+    line.interrupt();
+    await three(all[2]!);
+    expect(await states()).toEqual(["closed", "closed", "open"]);
+    line.resume();
+    await all3("open");
   });
 });

@@ -59,6 +59,8 @@ export class RedisBus implements Bus {
   readonly #forget = new Set<() => void>();
   readonly #untold = new UntoldChanges();
   #wasConnected = false;
+  /** Since the connection was lost, nobody was told. */
+  #hasMissed = false;
   #closing = false;
 
   private constructor(readonly options: RedisBusOptions) {
@@ -184,17 +186,25 @@ export class RedisBus implements Bus {
   /** After a reconnect the subscriptions are gone, and messages sent meanwhile are lost. */
   #restore(): void {
     if (this.#closing) return;
-    const again = this.#wasConnected;
+    if (this.#wasConnected) {
+      this.#hasMissed = true;
+      this.#unheardBeats = UNHEARD_BEATS_MAX + 1;
+    }
     this.#wasConnected = true;
-    void this.#subscribe(this.#beatChannel, () => {
-      this.#unheardBeats = 0;
-      this.#isRenewed = false;
-      this.#untold.tell((topic, message) => this.#send(topic, message));
-    });
     for (const channel of this.#channels.keys()) {
       this.#channels.set(channel, this.#listen(channel, channel.slice(this.options.prefix.length)));
     }
-    if (!again) return;
+    // The last one, so that once a beat is heard all else is, too, and what is told is sent.
+    void this.#subscribe(this.#beatChannel, () => this.#heardBeat());
+    this.#beat();
+  }
+
+  #heardBeat(): void {
+    this.#unheardBeats = 0;
+    this.#isRenewed = false;
+    this.#untold.tell((topic, message) => this.#send(topic, message));
+    if (!this.#hasMissed) return;
+    this.#hasMissed = false;
     this.options.log.info("Redis reconnected; caches cleared");
     for (const forget of this.#forget) forget();
   }

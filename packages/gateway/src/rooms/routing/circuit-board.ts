@@ -1,18 +1,21 @@
 import type { RefusedKey } from "../../backends/contract.ts";
 import type { Counter } from "../../observe/metrics.ts";
 import type { Needs } from "../foundation.ts";
-import { ALL, type Circuit, type CircuitEvent, Circuits, OPEN_MS } from "./circuit.ts";
+import { ALL, type Circuit, type CircuitEvent, Circuits, OPEN_MS, type Standing } from "./circuit.ts";
 import type { Entry } from "./entry.ts";
 import type { Circuitry } from "./router.ts";
 
 const TOPIC = "circuits";
+/** How often all are told which circuits are open: whoever missed something, or heard it in another order, learns of it. */
+const RETOLD_MS = 5_000;
 
 interface CircuitNews {
   from: string;
-  /** Absent: an instance has joined, and wants to know which circuits are open. */
+  /** Absent: all. */
   backend?: string;
-  /** Neither of these: the backend was registered again, and starts anew. */
+  /** None of these: an instance that knows nothing wants to know how the circuits stand. */
   event?: CircuitEvent;
+  standing?: Standing;
   keys?: RefusedKey[];
 }
 
@@ -30,9 +33,10 @@ export class CircuitBoard implements Circuitry {
   readonly claim: Circuitry["claim"];
   readonly #me = crypto.randomUUID();
   readonly #changes: Counter;
+  readonly close: () => void;
 
   constructor(readonly options: BoardOptions) {
-    const { bus, metrics, isCommon, takeTurn } = options;
+    const { bus, clock, metrics, isCommon, takeTurn } = options;
     this.claim = bus.shared
       ? async (entry, { key }) => !isCommon(entry) || takeTurn(`circuit:${entry.config.name}:${key}`)
       : null;
@@ -41,11 +45,18 @@ export class CircuitBoard implements Circuitry {
       "Circuits of backends that opened (calls are kept away) or closed (calls are sent again)",
     );
     bus.subscribe(TOPIC, (message) => this.#heard(JSON.parse(message) as CircuitNews));
-    bus.onGap(() => this.join());
+    bus.onGap(() => {
+      this.ask();
+      this.#tellAll();
+    });
+    this.close = bus.shared
+      ? clock.every(RETOLD_MS, () => this.#tellAll(({ circuits }) => circuits.isAnyOpen))
+      : () => {};
   }
 
-  join(): void {
-    this.#publish({ from: this.#me });
+  /** Asks the others how the circuits stand. */
+  ask(backend?: string): void {
+    this.#publish({ from: this.#me, backend });
   }
 
   #publish(told: CircuitNews): void {
@@ -65,20 +76,24 @@ export class CircuitBoard implements Circuitry {
       this.#publish({ from: this.#me, backend: entry.config.name, keys });
   }
 
-  /** The backend was registered here, perhaps in place of one that had failed. */
-  renewed({ config }: Entry): void {
-    this.#publish({ from: this.#me, backend: config.name });
+  /** It was registered here, perhaps in place of one that had failed. */
+  renew(entry: Entry): void {
+    entry.circuits = Circuits.from({ changedMs: this.options.clock.now(), circuits: [] });
+    this.#tellStanding(entry);
   }
 
-  #tellAll(): void {
-    const atMs = this.options.clock.now();
-    for (const entry of this.options.entries) {
-      for (const event of entry.circuits.standing(atMs)) this.tell(entry, event);
+  #tellStanding({ config, circuits: { standing } }: Entry): void {
+    if (standing.changedMs > 0) this.#publish({ from: this.#me, backend: config.name, standing });
+  }
+
+  #tellAll(isTold = (_: Entry): boolean => true): void {
+    for (const entry of this.options.entries.filter((each) => this.options.isCommon(each) && isTold(each))) {
+      this.#tellStanding(entry);
       this.tellKeys(entry);
     }
   }
 
-  #heard({ from, backend, event, keys }: CircuitNews): void {
+  #heard({ from, backend, event, standing, keys }: CircuitNews): void {
     const isOwn = from === this.#me;
     if (backend === undefined) {
       if (!isOwn) this.#tellAll();
@@ -88,7 +103,11 @@ export class CircuitBoard implements Circuitry {
     if (!entry || !this.options.isCommon(entry)) return;
     if (keys) entry.backend.keys?.setAside(keys);
     else if (event) this.#apply(entry, event, isOwn);
-    else if (!isOwn) entry.circuits = new Circuits();
+    else if (isOwn) return;
+    else if (standing && entry.circuits.isBehind(standing)) {
+      entry.circuits = Circuits.from(standing);
+      this.options.mayBeLost(entry);
+    } else if (!standing || entry.circuits.changedMs > standing.changedMs) this.#tellStanding(entry);
   }
 
   #apply(entry: Entry, event: CircuitEvent, isOwn: boolean): void {

@@ -31,8 +31,13 @@ export type CircuitEvent = { atMs: number } & (
   | { kind: "due"; key: string }
   /** Its test call is on the way, or still is. */
   | { kind: "testing"; key: string }
-  | { kind: "stands"; key: string; circuit: Pick<Circuit, "failures" | "cause" | "openUntilMs" | "isLost"> }
 );
+
+/** All that is known of a backend's circuits, for those who may have missed something. */
+export interface Standing {
+  changedMs: number;
+  circuits: readonly Circuit[];
+}
 
 /** Counts failures in a row of one model or all, for one payer or all. */
 export class Circuit {
@@ -43,7 +48,7 @@ export class Circuit {
   isLost = false;
   testedUntilMs: number | null = null;
   /** Those whose calls failed, as far as that matters: one or more. */
-  readonly payers = new Set<string>();
+  readonly payers: string[] = [];
   /** This process may send the test call. */
   isGranted = false;
 
@@ -85,8 +90,18 @@ const keyOf = (model: string, payer: string): string => `${model}\n${payer}`;
 export class Circuits {
   readonly #circuits = new BoundedMap<string, Circuit>(CIRCUITS_MAX);
   #goodProbes = 0;
+  /** When what was heard last happened; 0: nothing was heard yet. */
+  changedMs = 0;
   /** When one first opened for all, without a call having been served since. */
   awaySinceMs: number | null = null;
+
+  static from({ changedMs, circuits }: Standing): Circuits {
+    const all = new Circuits();
+    all.changedMs = changedMs;
+    for (const told of circuits) Object.assign(all.#at(told.model, told.payer), told, { isGranted: false });
+    if (all.#open.some(({ payer }) => payer === ALL)) all.awaySinceMs = changedMs;
+    return all;
+  }
 
   #at(model: string, payer: string): Circuit {
     const key = keyOf(model, payer);
@@ -122,6 +137,7 @@ export class Circuits {
   }
 
   apply(event: CircuitEvent): Circuit[] {
+    this.changedMs = event.atMs;
     switch (event.kind) {
       case "failed":
         return this.#failed(event);
@@ -131,12 +147,6 @@ export class Circuits {
         return this.#open
           .filter(({ payer }) => payer !== ALL)
           .flatMap((circuit) => this.#widen(circuit, event.atMs));
-      case "stands": {
-        const [model, payer] = event.key.split("\n") as [string, string];
-        const circuit = this.#at(model, payer);
-        if (circuit.openUntilMs === null) Object.assign(circuit, event.circuit);
-        return [];
-      }
       default: {
         const circuit = this.#circuits.get(event.key);
         if (!circuit || circuit.openUntilMs === null) return [];
@@ -153,14 +163,14 @@ export class Circuits {
   #failed({ model, payer, cause, isUnreached, tested, atMs }: CircuitEvent & { kind: "failed" }): Circuit[] {
     const one = this.#at(model, payer);
     const all = this.#at(model, ALL);
-    all.payers.add(payer);
+    if (!all.payers.includes(payer)) all.payers.push(payer);
     for (const circuit of [one, all]) {
       circuit.failures++;
       circuit.cause = cause.slice(0, CAUSE_LENGTH_MAX);
       circuit.isLost = model === ALL;
     }
     this.#tested(tested, atMs);
-    const isForAll = isUnreached || all.payers.size > 1 || all.openUntilMs !== null;
+    const isForAll = isUnreached || all.payers.length > 1 || all.openUntilMs !== null;
     if (isForAll && all.failures >= FAILURES_TO_OPEN) return this.#opened(all, atMs);
     return one.failures >= FAILURES_TO_OPEN ? this.#opened(one, atMs) : [];
   }
@@ -225,13 +235,19 @@ export class Circuits {
     return this.#circuits.get(keyOf(model, ALL))?.openUntilMs != null;
   }
 
-  standing(atMs: number): CircuitEvent[] {
-    return this.#open.map(({ key, failures, cause, openUntilMs, isLost }) => ({
-      kind: "stands",
-      key,
-      circuit: { failures, cause, openUntilMs, isLost },
-      atMs,
-    }));
+  get isAnyOpen(): boolean {
+    return this.#open.length > 0;
+  }
+  get standing(): Standing {
+    return {
+      changedMs: this.changedMs,
+      circuits: [...this.#circuits.entries()].map(([, circuit]) => circuit),
+    };
+  }
+  /** Heard in another order, the same events can leave fewer open. */
+  isBehind({ changedMs, circuits }: Standing): boolean {
+    if (changedMs !== this.changedMs) return changedMs > this.changedMs;
+    return circuits.filter(({ openUntilMs }) => openUntilMs !== null).length > this.#open.length;
   }
 
   /** The circuit that concerns most, an open one if there is any. */

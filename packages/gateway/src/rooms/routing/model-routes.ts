@@ -130,9 +130,9 @@ export class ModelRoutes {
   }
 
   async remove(name: string): Promise<void> {
-    if (!this.#routes.has(name)) fail("not_found", `There is no model route named ${name}; see routes.list`);
-    await this.options.db.run("DELETE FROM model_routes WHERE name = $1", [name]);
+    const removed = await this.options.db.run("DELETE FROM model_routes WHERE name = $1", [name]);
     await this.reload();
+    if (removed === 0) fail("not_found", `There is no model route named ${name}; see routes.list`);
     this.options.bus.publish(CHANGED, name);
   }
 }

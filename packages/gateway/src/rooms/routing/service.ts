@@ -167,7 +167,7 @@ export class Routing {
   async start(): Promise<void> {
     await Promise.all([this.reload(), this.routes.reload()]);
     this.#health.start();
-    this.#circuits.join();
+    this.#circuits.ask();
   }
 
   /** Resolves when every backend has been probed, at the latest after this time. */
@@ -180,6 +180,7 @@ export class Routing {
   close(): void {
     this.#closed = true;
     this.#health.stop();
+    this.#circuits.close();
     for (const entry of this.#entries) this.#retire(entry);
   }
 
@@ -334,7 +335,7 @@ export class Routing {
       index: index ?? this.#unsavedIndex(config.name),
       persisted: index !== null,
     });
-    this.#circuits.renewed(entry);
+    this.#circuits.renew(entry);
     void saving.then((saved) => {
       if (saved === null || entry.removed) return;
       entry.persisted = true;
@@ -368,6 +369,7 @@ export class Routing {
         );
       this.#place(entry);
     });
+    this.#circuits.ask(config.name);
     await this.#health.probe(entry);
   }
 
@@ -503,8 +505,7 @@ export class Routing {
   async probeNow(name: string, { resume }: { resume?: boolean }): Promise<void> {
     const entry = this.#named(name);
     if (resume) {
-      entry.circuits = new Circuits();
-      this.#circuits.renewed(entry);
+      this.#circuits.renew(entry);
     }
     await this.#health.probe(entry);
   }
