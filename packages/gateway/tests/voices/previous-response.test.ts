@@ -195,6 +195,14 @@ test("what is not kept, or another's, is refused alike, before anything is sent"
   expect(elsewhere.status).toBe(400);
 });
 
+test("what is stored is looked for only by those who can pay for what they sent", async () => {
+  const { key } = await bench.rpc("keys.create", { name: "slow", tokens_per_minute: 1 }, bench.token);
+  const slow = new OpenAI({ baseURL: `${bench.url}/v1`, apiKey: key, maxRetries: 0 });
+  const asked = { model: "m", input: "go on", previous_response_id: "resp_0" };
+  expect(await failureOf(slow.responses.create(asked))).toMatchObject({ status: 429 });
+  expect(await failureOf(client.responses.create(asked))).toMatchObject({ status: 400 });
+});
+
 test("an answer says that it is not stored where it is too long, or empty; a stream in its last event", async () => {
   const long = "x".repeat(200_000);
   bench.asked.answer = completion({ content: long });

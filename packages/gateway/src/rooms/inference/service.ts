@@ -26,10 +26,11 @@ import { CallWatch, DEFAULT_DEADLINES, type Deadlines, isAboutClient } from "./c
 import { asUpstreamSaid, nativeRefusal, toFailure } from "./call/failures.ts";
 import { CallObserver } from "./call/observer.ts";
 import { sessionHeader } from "./call/session-sign.ts";
-import type { Asker } from "./call/upstream-call.ts";
+import { type Asker, UpstreamCall } from "./call/upstream-call.ts";
 import { embed, type ReadEmbeddings } from "./embeddings.ts";
 import { ModelList } from "./model-list.ts";
 import { keyRequest } from "./notifications.ts";
+import { readWorkFields } from "./request/fields.ts";
 import { Payload } from "./request/payload.ts";
 import { StoredResponses } from "./responses/service.ts";
 import { type ChatParts, ChatTurn } from "./turn/chat-turn.ts";
@@ -155,6 +156,13 @@ export class Inference {
     const asker = this.#askerOf(call);
     const embedded = async () => embed(this.#parts, { asker, client, ...(await read(body)) });
     return this.#counted(embedded(), call);
+  }
+
+  whileHeld<T>(call: KeyedCall, payload: Payload, work: () => Promise<T>): Promise<T> {
+    const { model, provider } = readWorkFields(payload);
+    const asked = { asker: this.#askerOf(call), payload, capability: "chat", model, provider } as const;
+    const spend = payload.spendFields();
+    return UpstreamCall.whileHeld(this.#parts, { ...asked, spend, send: () => undefined }, work);
   }
 
   work(kind: WorkKind, call: KeyedCall): Promise<CallReply> {
@@ -313,6 +321,9 @@ class Reading implements RequestContext {
   }
   requireModel(model: string): void {
     this.inference.models.ollamaOne(model);
+  }
+  whileHeld<T>(payload: Payload, work: () => Promise<T>): Promise<T> {
+    return this.inference.whileHeld(this.call, payload, work);
   }
   responses(): CallerResponses | null {
     const { options, responses } = this.inference;

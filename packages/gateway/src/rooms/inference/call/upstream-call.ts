@@ -139,21 +139,28 @@ export class UpstreamCall {
     }
   }
 
-  static async #admit(parts: CallParts, asked: UpstreamCallOptions): Promise<UpstreamCall> {
-    const { routing } = parts;
-    const { asker, capability, provider, boundTo } = asked;
-    if (asker.record) {
-      asker.record.modelAsked = asked.model;
-      if (asker.refId !== null) asker.record.addDetails({ refId: asker.refId });
+  /** Runs `work`, such as reading what a request goes on from, only for those who can pay for what they sent. */
+  static async whileHeld<T>(
+    parts: CallParts,
+    asked: UpstreamCallOptions,
+    work: () => Promise<T>,
+  ): Promise<T> {
+    const { payer } = asked.asker;
+    parts.watch.enter(payer);
+    try {
+      const on = await chosen(parts, asked, { isForeseen: true });
+      return await whileHeld(parts, asked, on, work).finally(() => on.route.abandoned());
+    } finally {
+      parts.watch.left(payer);
     }
-    const model = routing.aliases.resolve(asked.model);
-    const session = sessionOf(asked);
-    const turn: Partial<QueuePlace> = {};
-    const request = { capability, provider, boundTo, payer: asker.payer, session, turn };
-    const plan = routing.plan(model, request, (name) => modelRefusal(asker.rules, name));
-    const route = await (plan?.first() ?? routing.acquire({ ...request, model }));
-    const options = asked.prepare ? await prepared(parts, asked, { model, route }) : asked;
-    const outgoing = outgoingOn(parts, options, { model, route });
+  }
+
+  static async #admit(parts: CallParts, asked: UpstreamCallOptions): Promise<UpstreamCall> {
+    const { model, route, plan, session, turn } = await chosen(parts, asked);
+    const { prepare } = asked;
+    const on = { model, route };
+    const options = prepare ? { ...asked, set: await whileHeld(parts, asked, on, prepare) } : asked;
+    const outgoing = outgoingOn(parts, options, on);
     // Composing a large body, counting it and sending it each take a while.
     const isLarge = outgoing.body().size() > LARGE_BODY_BYTES;
     if (isLarge) {
@@ -348,6 +355,22 @@ export class UpstreamCall {
   }
 }
 
+/** Where the request goes. `isForeseen`: it will be chosen for once more. */
+async function chosen({ routing }: CallParts, asked: UpstreamCallOptions, { isForeseen = false } = {}) {
+  const { asker, capability, provider, boundTo } = asked;
+  if (asker.record) {
+    asker.record.modelAsked = asked.model;
+    if (asker.refId !== null) asker.record.addDetails({ refId: asker.refId });
+  }
+  const model = routing.aliases.resolve(asked.model);
+  const session = sessionOf(asked);
+  const turn: Partial<QueuePlace> = {};
+  const request = { capability, provider, boundTo, payer: asker.payer, session, turn, isForeseen };
+  const plan = routing.plan(model, request, (name) => modelRefusal(asker.rules, name));
+  const route = await (plan?.first() ?? routing.acquire({ ...request, model }));
+  return { model, route, plan, session, turn };
+}
+
 /** A sign is a claim: it counts for the key's own requests only. A conversation has its backend, as the contract says. */
 function sessionOf({ asker, capability, payload, boundTo }: UpstreamCallOptions): SessionOf | undefined {
   if (capability !== "chat" || boundTo !== undefined) return undefined;
@@ -392,14 +415,15 @@ async function holdFor(
 }
 
 /** Held for what was sent, while what is stored is put before it. */
-async function prepared(
+async function whileHeld<T>(
   parts: CallParts,
   options: UpstreamCallOptions,
   on: { model: string; route: Route },
-): Promise<UpstreamCallOptions> {
+  work: () => Promise<T>,
+): Promise<T> {
   const admission = await holdFor(parts, options, outgoingOn(parts, options, on));
   try {
-    return { ...options, set: await options.prepare!() };
+    return await work();
   } catch (error) {
     on.route.abandoned();
     throw error;

@@ -13,7 +13,7 @@ import { ResponseWriter } from "./writer.ts";
 const KEPT_MS = 30 * 86_400_000;
 /** A larger turn is answered with `store: false`. */
 const TURN_CHARS_MAX = 256 * 1024;
-/** What one request may go on from. It is read before anything is charged for it, so it must not be much. */
+/** What one request may go on from. It is read while only what was sent is held for, so it must not be much. */
 const CHAIN = { turnsMax: 1_000, charsMax: 8 * 1024 * 1024 };
 /** One that is not found may have been answered by another process a moment ago, which has yet to write it. */
 const ELSEWHERE_MS = 500;

@@ -36,6 +36,8 @@ export interface RequestContext {
   now(): number;
   isSpoken(dialect: DialectName): boolean;
   requireModel(model: string): void;
+  /** Runs `work`, which reads what is stored, only for a caller who can pay for what was sent. */
+  whileHeld<T>(payload: Payload, work: () => Promise<T>): Promise<T>;
   /** The caller's stored responses; null when none are kept here. */
   responses(): CallerResponses | null;
 }

@@ -94,5 +94,6 @@ async function translated(body: unknown, context: RequestContext): Promise<ReadR
   if (previousId == null) return readRequest(body, context, []);
   const id = stringAt(previousId, "previous_response_id");
   const stored = context.responses() ?? invalid("previous_response_id", NOTHING_STORED);
-  return readRequest(body, context, await stored.history(id));
+  const sent = new Payload(body as Record<string, unknown>);
+  return readRequest(body, context, await context.whileHeld(sent, () => stored.history(id)));
 }
