@@ -99,10 +99,6 @@ export class AdmissionCheck {
   constructor(readonly options: AdmissionOptions) {}
 
   /** A key is limited by its project's window and by that of all keys; a person by the whole user's alone. */
-  windowsOf(payer: Pick<Payer, "userId" | "project">, atMs: number): CountedWindows {
-    return this.#windowsIn(payer, utcMonth(atMs));
-  }
-
   #windowsIn({ userId, project }: Pick<Payer, "userId" | "project">, month: string): CountedWindows {
     const { windows } = this.options;
     const whole = windows.get({ userId, month, project: WHOLE_USER });

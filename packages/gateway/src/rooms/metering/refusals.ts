@@ -85,39 +85,29 @@ export function refuseByKey(
     paceSeconds,
   }: { limits: KeyLimits; isHeld: boolean; tokens: number; nowMs: number; paceSeconds: number },
 ): never {
-  const usd = (nanoUsd: number | null) => (nanoUsd ?? 0) / NANO_PER_USD;
-  const smaller = "ask for fewer tokens (max_tokens) or send less";
-  if (kind === "monthly_budget" || kind === "member_budget") {
-    const [budget, raised] =
-      kind === "monthly_budget"
-        ? [
-            `this key's monthly budget of ${usd(limits.monthlyNanoUsd)} USD`,
-            "have the key's owner raise it (keys.update)",
-          ]
-        : [
-            `your monthly part of the group's pool, ${usd(limits.memberNanoUsd)} USD`,
-            "have a group admin raise it (group.update)",
-          ];
-    fail(
-      "quota_exceeded",
-      isHeld
-        ? `Requests in progress hold the rest of ${budget}; ${HELD_WAY_OUT}`
-        : `Too little is left of ${budget}; ${smaller}, ${raised}, or wait until a new month begins (UTC)`,
-      {
-        retryAfterSeconds: isHeld ? secondsUntilFree(nowMs) : secondsToNextMonth(nowMs),
-        rest: { limit: `${kind}_usd` },
-      },
-    );
-  }
-  if (kind === "total_budget") {
-    const budget = `this key's total budget of ${usd(limits.totalNanoUsd)} USD`;
-    fail(
-      "payment_required",
-      isHeld
-        ? `Requests in progress hold the rest of ${budget}; ${HELD_WAY_OUT}`
-        : `Too little is left of ${budget}; ${smaller}, or have the key's owner raise it (keys.update)`,
-      { ...(isHeld && { retryAfterSeconds: HELD_RETRY_SECONDS }), rest: { limit: "total_budget_usd" } },
-    );
+  const usd = (nanoUsd: number | null) => `${(nanoUsd ?? 0) / NANO_PER_USD} USD`;
+  const byOwner = "have the key's owner raise it (keys.update)";
+  const budgets: Partial<Record<KeyLimitKind, [budget: string, raised: string]>> = {
+    monthly_budget: [`this key's monthly budget of ${usd(limits.monthlyNanoUsd)}`, `${byOwner}, or `],
+    member_budget: [
+      `your monthly part of the group's pool, ${usd(limits.memberNanoUsd)}`,
+      "have a group admin raise it (group.update), or ",
+    ],
+    total_budget: [`this key's total budget of ${usd(limits.totalNanoUsd)}`, `or ${byOwner}`],
+  };
+  const told = budgets[kind];
+  if (told) {
+    const [budget, raised] = told;
+    const isMonthly = kind !== "total_budget";
+    const wait = isMonthly ? "wait until a new month begins (UTC)" : "";
+    const words = isHeld
+      ? `Requests in progress hold the rest of ${budget}; ${HELD_WAY_OUT}`
+      : `Too little is left of ${budget}; ask for fewer tokens (max_tokens) or send less, ${raised}${wait}`;
+    const afterSeconds = isHeld ? secondsUntilFree(nowMs) : isMonthly ? secondsToNextMonth(nowMs) : null;
+    fail(isMonthly ? "quota_exceeded" : "payment_required", words, {
+      ...(afterSeconds !== null && { retryAfterSeconds: afterSeconds }),
+      rest: { limit: `${kind}_usd` },
+    });
   }
   const most = limits.tokensPerMinute ?? 0;
   const rest = { limit: "tokens_per_minute" };

@@ -335,11 +335,8 @@ export class MeteringService implements Metering {
   }
 
   #reservedFor(entry: ChargedEntry): readonly ReservedChange[] {
-    const { pointsPerUsd } = this.options;
-    return reservedBy(entry, { pointsPerUsd, names: this.#windowNames });
+    return reservedBy(entry, this.options.pointsPerUsd);
   }
-
-  readonly #windowNames = (entry: ChargedEntry) => this.#check.windowsOf(entry, entry.atMs).names;
 
   #countTokens({ keyId, promptTokens, completionTokens }: ChargedEntry, limits: KeyLimits): void {
     if (keyId !== null && limits.tokensPerMinute !== null)

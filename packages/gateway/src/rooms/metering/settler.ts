@@ -2,7 +2,7 @@ import type { Quantity, ReservedChange } from "../../bus/contract.ts";
 import { isCharged } from "../../kernel/request-row.ts";
 import type { Tiers } from "../billing/for-thread.ts";
 import { accountKey, accountOf } from "../ledger/for-thread.ts";
-import { Sums, utcMonth, WHOLE_USER } from "../usage/for-thread.ts";
+import { utcMonth, WHOLE_USER } from "../usage/for-thread.ts";
 import type { KeySpend } from "../usage/index.ts";
 import type { ChargedEntry, JournalEntry } from "./journal/codec.ts";
 import { type Lines, readLines } from "./journal/segment.ts";
@@ -62,43 +62,30 @@ function isRefusal(error: unknown): boolean {
 /** Months, balances and reservations in one part of the news. */
 const NEWS_PART_SIZE = 200;
 
-interface ReservingOptions {
-  pointsPerUsd: number;
-  /** The windows of the quota that an entry counts in. */
-  names(entry: ChargedEntry): readonly string[];
+/** A reservation, and the person, key or account whose it is. */
+interface Reserved extends ReservedChange {
+  owner: string;
 }
 
 /** What an entry takes once it is in the database; until then it stays reserved. */
-export function reservedBy(entry: ChargedEntry, options: ReservingOptions): ReservedChange[] {
-  const ofPayer = reservedOfPayer(entry, options);
-  return entry.budgets === 0
-    ? ofPayer
-    : [...ofPayer, ...reservedInBudgets(entry).map(({ change }) => change)];
-}
-
-function reservedOfPayer(entry: ChargedEntry, { pointsPerUsd, names }: ReservingOptions): ReservedChange[] {
-  if (entry.hold === "none") return [];
-  if (entry.hold === "points") return [reservedPoints(entry, pointsPerUsd)];
-  const amount = quotaOf(entry);
-  return names(entry).map((name) => ({ name, amount }));
-}
-
-function reservedPoints(entry: ChargedEntry, pointsPerUsd: number): ReservedChange {
-  const money = nanoPoints(entry.costNanoUsd ?? 0, entry.costMultiplierMicros, pointsPerUsd);
-  return { name: accountKey(accountOf(entry)), amount: { money, tokens: 0 } };
-}
-
-const quotaOf = ({ costNanoUsd, promptTokens, completionTokens }: ChargedEntry): Quantity => ({
-  money: costNanoUsd ?? 0,
-  tokens: promptTokens + completionTokens,
-});
-
-function reservedInBudgets(entry: ChargedEntry): { id: string; change: ReservedChange }[] {
+export function reservedBy(entry: ChargedEntry, pointsPerUsd: number): Reserved[] {
+  const { userId, project, hold, costNanoUsd, promptTokens, completionTokens } = entry;
   const month = utcMonth(entry.atMs);
-  const amount = { money: entry.costNanoUsd ?? 0, tokens: 0 };
-  return spendersOf(entry, entry.budgets).flatMap(({ id, budgets }) =>
-    budgetNames({ keyId: id, month }, budgets).map((name) => ({ id, change: { name, amount } })),
-  );
+  const money = costNanoUsd ?? 0;
+  const reserved: Reserved[] = [];
+  const add = (owner: string, names: readonly string[], amount: Quantity) =>
+    reserved.push(...names.map((name) => ({ owner, name, amount })));
+  if (hold === "points") {
+    const name = accountKey(accountOf(entry));
+    const points = nanoPoints(money, entry.costMultiplierMicros, pointsPerUsd);
+    add(name, [name], { money: points, tokens: 0 });
+  } else if (hold === "quota") {
+    const amount = { money, tokens: promptTokens + completionTokens };
+    add(userId, windowNames({ userId, month, project: project ?? WHOLE_USER }), amount);
+  }
+  for (const { id, budgets } of spendersOf(entry, entry.budgets))
+    add(ownerOf(id), budgetNames({ keyId: id, month }, budgets), { money, tokens: 0 });
+  return reserved;
 }
 
 const ownerOf = (keyId: string): string => `key ${keyId}`;
@@ -120,7 +107,7 @@ class NewsByOwner {
     return news;
   }
 
-  free(owner: string, { name, amount }: ReservedChange): void {
+  free({ owner, name, amount }: Reserved): void {
     let change = this.#freed.get(name);
     if (!change) {
       change = { name, amount: { money: 0, tokens: 0 } };
@@ -176,26 +163,10 @@ export class JournalSettler implements Settler {
     const budgets = new Map<string, number>();
     for (const month of months) news.of(month.userId).months.push(month);
     for (const change of balances) news.of(accountKey(change.account)).balances.push(change);
-    // Many entries have the same windows, whose names are long.
-    const quota = new Sums<[userId: string, month: string, project: string]>();
     for (const entry of entries.filter(isCharged)) {
-      const { userId, project, hold } = entry;
       for (const spender of spendersOf(entry, entry.budgets))
         budgets.set(spender.id, (budgets.get(spender.id) ?? 0) | spender.budgets);
-      if (!reserved) continue;
-      if (hold === "quota") {
-        const { money, tokens } = quotaOf(entry);
-        quota.add([userId, utcMonth(entry.atMs), project ?? WHOLE_USER], [money, tokens]);
-      } else if (hold === "points") {
-        const change = reservedPoints(entry, this.options.pointsPerUsd);
-        news.free(change.name, change);
-      }
-      for (const { id, change } of reservedInBudgets(entry)) news.free(ownerOf(id), change);
-    }
-    for (const { key, values } of quota.all) {
-      const [userId, month, project] = key;
-      const amount = { money: values[0]!, tokens: values[1]! };
-      for (const name of windowNames({ userId, month, project })) news.free(userId, { name, amount });
+      if (reserved) for (const each of reservedBy(entry, this.options.pointsPerUsd)) news.free(each);
     }
     for (const key of keys)
       news.of(ownerOf(key.keyId)).keys.push({ ...key, budgets: budgets.get(key.keyId) ?? 0 });

@@ -1,10 +1,10 @@
 import type { Quantity, Spent } from "../../bus/contract.ts";
+import { BoundedMap } from "../../kernel/bounded.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Log } from "../../kernel/log.ts";
 import { WHOLE_USER } from "../usage/for-thread.ts";
 import type { MonthKey, MonthQuota, UsageStore } from "../usage/index.ts";
 
-const WINDOWS_MAX = 50_000;
 /** After this long a window is read again in the background: other instances write to it too. */
 const REFRESH_AFTER_MS = 10_000;
 
@@ -35,7 +35,7 @@ export const usedOf = (month: Omit<MonthQuota, keyof MonthKey>): Used => ({
   byKeys: { money: month.keyQuotaCostNanoUsd, tokens: month.keyQuotaTokens },
 });
 
-const nameOf = ({ userId, month, project }: MonthKey) => `${userId} ${month} ${project}`;
+export const nameOf = ({ userId, month, project }: MonthKey) => `${userId} ${month} ${project}`;
 /** A name of its own: it begins like no other, so no project label can be mistaken for it. */
 const keysNameOf = ({ userId, month }: MonthKey) => `keys ${userId} ${month}`;
 
@@ -52,46 +52,17 @@ export function spentNames(month: MonthQuota): { name: string; spent: Spent }[] 
   return month.project === WHOLE_USER ? [own, { name: keysNameOf(month), spent: spentOf(byKeys) }] : [own];
 }
 
-/** Windows by month, user and project: asked for several times a request, and a joined key would be a new text each time. */
-class WindowIndex {
-  readonly #months = new Map<string, Map<string, Map<string, QuotaWindow>>>();
-  #size = 0;
-
-  get({ month, userId, project }: MonthKey): QuotaWindow | undefined {
-    return this.#months.get(month)?.get(userId)?.get(project);
-  }
-
-  add(window: QuotaWindow): void {
-    // A cache may always forget; those that are still used are read again.
-    if (this.#size >= WINDOWS_MAX) {
-      this.#months.clear();
-      this.#size = 0;
-    }
-    const { month, userId, project } = window.key;
-    const users = this.#months.get(month) ?? new Map<string, Map<string, QuotaWindow>>();
-    const projects = users.get(userId) ?? new Map<string, QuotaWindow>();
-    this.#months.set(month, users.set(userId, projects.set(project, window)));
-    this.#size++;
-  }
-}
-
 export class QuotaWindows {
-  readonly #windows = new WindowIndex();
+  readonly #windows = new BoundedMap<string, QuotaWindow>();
   constructor(readonly options: { store: UsageStore; clock: Clock; log: Log }) {}
 
   get(key: MonthKey): QuotaWindow {
-    const known = this.#windows.get(key);
+    const name = nameOf(key);
+    const known = this.#windows.get(name);
     if (known) return known;
-    const window = {
-      key,
-      name: nameOf(key),
-      keysName: keysNameOf(key),
-      used: null,
-      readAtMs: 0,
-      reading: null,
-      version: 0,
-    };
-    this.#windows.add(window);
+    const nothing = { used: null, readAtMs: 0, reading: null, version: 0 };
+    const window = { key, name, keysName: keysNameOf(key), ...nothing };
+    this.#windows.set(name, window);
     return window;
   }
 
@@ -128,7 +99,7 @@ export class QuotaWindows {
   /** A transaction was committed and left the rollups like this. */
   written(months: readonly MonthQuota[]): void {
     for (const month of months) {
-      const window = this.#windows.get(month);
+      const window = this.#windows.get(nameOf(month));
       if (!window) continue;
       window.version++;
       window.used = usedOf(month);
