@@ -4,7 +4,9 @@ const code = (names: readonly string[]) => names.map((name) => `\`${name}\``).jo
 
 /** Every backend kind as Markdown, from what it declares. */
 export function backendReference(kinds: Iterable<BackendKind>): string {
-  const rows = [...kinds].map(({ kind, types, speaks, schemes, capabilities, modelSources }) => {
+  const all = [...kinds];
+  const known = all.flatMap((kind) => Object.entries(kind.known ?? {}));
+  const rows = all.map(({ kind, types, speaks, schemes, capabilities, modelSources }) => {
     const names = code([kind, ...types.map(({ name }) => name)]);
     const urls = code(schemes.map((scheme) => `${scheme}//`));
     const models = modelSources.join(", then ");
@@ -18,6 +20,14 @@ export function backendReference(kinds: Iterable<BackendKind>): string {
     "| Kind | `type` | Speaks | URLs | Capabilities | Models |",
     "|---|---|---|---|---|---|",
     ...rows,
+    "",
+    "## Fields that pass",
+    "",
+    "Of `extra` of a clip, and of the settings of a voice session. Others are refused with a 400 that lists these, unless the backend's registration names them in `fields`. Those of images, sounds, rankings and moderations are in [the HTTP reference](http.md).",
+    "",
+    "| Of | Fields |",
+    "|---|---|",
+    ...known.map(([whose, names]) => `| ${whose} | ${code(names)} |`),
     "",
   ].join("\n");
 }

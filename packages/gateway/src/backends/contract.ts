@@ -382,6 +382,8 @@ export interface BackendKind {
   takesSettings?: true;
   /** Whether it runs on the operator's own hardware, where nobody is paid by the token. Absent: it does not. */
   isOwn?(config: Pick<BackendConfig, "type">): boolean;
+  /** Of clips and voice sessions: the fields that pass, by whose they are. */
+  known?: Readonly<Record<string, readonly string[]>>;
   fields: readonly FormField[];
   /** `config.url` is where it is reached; bridges are resolved before. */
   create(config: BackendConfig, deps: BackendDeps): Backend;

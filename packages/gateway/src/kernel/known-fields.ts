@@ -1,7 +1,37 @@
 /** Fields that pass, of work whose price depends on its fields; each dialect adds its own, and the operator may. */
 
-/** Of a clip's `extra`. What they mean for length, size and count is read from what is sent. */
+/** Says why one of the names may not pass; null where all may. */
+export function unknownIn(
+  names: Iterable<string>,
+  known: readonly string[],
+): { name: string; why: string } | null {
+  for (const name of names)
+    if (!known.includes(name)) return { name, why: `is not known here; known are ${known.join(", ")}` };
+  return null;
+}
+
+/** Of a clip's `extra`, in every dialect. */
 export const CLIP_FIELDS = ["seed", "steps", "cfg", "duration", "resolution", "frames", "fps", "watermark"];
+
+export type ClipMeasure = keyof typeof CLIP_MEASURES;
+/** What fields of a clip say about its price, under the names of vendors, engines and operators, as `plainName` makes them. */
+export const CLIP_MEASURES = {
+  seconds:
+    "duration durations durationsec durationsecs durationseconds seconds secs videoduration videodurationseconds " +
+    "outputvideoduration videoseconds clipduration lengthseconds",
+  milliseconds: "durationms durationmillis durationmilliseconds",
+  framesPerSecond: "fps framerate framepersecond framespersecond videofps",
+  frames:
+    "frames framecount framenum nframes numframes numberofframes totalframes videoframes length videolength",
+  clips:
+    "n count quantity batchsize samplecount videocount numvideos numvideosperprompt numoutputs numsamples " +
+    "numgenerations numresults numreturnsequences",
+  width: "width videowidth",
+  height: "height videoheight",
+  size: "size videosize resolution videoresolution sr shortside shortedge",
+  /** A resolution with some vendors; with others a level that has no price. */
+  quality: "quality",
+};
 
 /** Of a voice session or a response in it. */
 export const VOICE_SETTINGS = [

@@ -1,5 +1,5 @@
+import { OPENAI_VOICE_SETTINGS, VOICE_SETTINGS } from "../../kernel/known-fields.ts";
 import type { MediaRates } from "../contract.ts";
-import { OPENAI_VOICE_SETTINGS, VOICE_SETTINGS } from "../shared/known-fields.ts";
 
 type Event = Record<string, unknown>;
 
@@ -67,6 +67,10 @@ const dashscopeRealtime: RealtimeDialect = {
   session: (config) => config,
   event: (event) => event,
 };
+
+export const KNOWN_SETTINGS = Object.fromEntries(
+  [openaiRealtime, dashscopeRealtime].map(({ name, known }) => [`${name}, voice`, known]),
+);
 
 export function chooseRealtimeDialect(url: string): RealtimeDialect {
   const { hostname, pathname } = new URL(url);

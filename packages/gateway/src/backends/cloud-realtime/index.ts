@@ -10,7 +10,7 @@ import {
 } from "../contract.ts";
 import { addressField, KEY_FIELD, modelsField, NAME_FIELD } from "../shared/form.ts";
 import { reachability } from "../shared/probe.ts";
-import { chooseRealtimeDialect, realtimeUrl } from "./dialects.ts";
+import { chooseRealtimeDialect, KNOWN_SETTINGS, realtimeUrl } from "./dialects.ts";
 
 const CONNECT_TIMEOUT_MS = 10_000;
 /** About a minute of audio; an upstream that is further behind is not keeping up. */
@@ -111,6 +111,7 @@ export const cloudRealtime: BackendKind = {
   schemes: ["ws:", "wss:", "http:", "https:"],
   capabilities: ["realtime"],
   modelSources: ["static"],
+  known: KNOWN_SETTINGS,
   fields: [addressField("wss://api.openai.com"), NAME_FIELD, KEY_FIELD, modelsField({ listed: false })],
   create: createCloudRealtime,
 };

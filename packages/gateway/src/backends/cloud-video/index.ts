@@ -1,3 +1,4 @@
+import { CLIP_FIELDS } from "../../kernel/known-fields.ts";
 import {
   type Backend,
   type BackendConfig,
@@ -8,7 +9,6 @@ import {
   type VideoRequest,
 } from "../contract.ts";
 import { addressField, KEY_FIELD, modelsField, NAME_FIELD } from "../shared/form.ts";
-import { CLIP_FIELDS } from "../shared/known-fields.ts";
 import { reachability } from "../shared/probe.ts";
 import { transportError, wholeBody } from "../shared/upstream-http.ts";
 import { dashscope } from "./dashscope.ts";
@@ -113,7 +113,7 @@ export function createCloudVideo(
         const images = request.images.map((image) => ({ ...image, dataBase64: "" }));
         const { body = {} } = dialect.submit({ ...request, images });
         const members = { body, implied: dialect.implied?.(request) };
-        const known = [...CLIP_FIELDS, ...dialect.extra, ...(config.fields ?? [])];
+        const known = [...knownTo(dialect), ...(config.fields ?? [])];
         return { members, known, defaultSeconds: dialect.defaultSeconds, unsent: unsentOf(dialect, request) };
       },
       async submit(request: VideoRequest, signal) {
@@ -138,6 +138,8 @@ export function createCloudVideo(
     close() {},
   };
 }
+
+const knownTo = ({ extra }: VideoDialect): string[] => [...CLIP_FIELDS, ...extra];
 
 /** What of a request the dialect leaves out, found by marking it. */
 function unsentOf(dialect: VideoDialect, request: VideoRequest): string[] {
@@ -196,6 +198,7 @@ export const cloudVideo: BackendKind = {
   schemes: ["http:", "https:"],
   capabilities: ["video"],
   modelSources: ["static"],
+  known: Object.fromEntries(Object.values(BY_NAME).map((each) => [`${each.name}, clips`, knownTo(each)])),
   fields: [addressField("https://api.minimax.io"), NAME_FIELD, KEY_FIELD, modelsField({ listed: false })],
   create: createCloudVideo,
 };

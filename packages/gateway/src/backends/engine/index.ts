@@ -1,6 +1,7 @@
 import { ENGINE_METHOD_PREFIX, ENGINE_PROTOCOL_VERSION } from "@model-gateway/protocol/engine.ts";
 import { RpcAnswerError, RpcClient, type RpcConnection, RpcSocketError } from "@model-gateway/wire/json-rpc";
 import { isObject } from "../../kernel/json.ts";
+import { OPENAI_VOICE_SETTINGS, VOICE_SETTINGS } from "../../kernel/known-fields.ts";
 import {
   type BackendConfig,
   type BackendDeps,
@@ -16,7 +17,6 @@ import {
 import { ChatEvents, chatIdentity, completionBody, eventStream } from "../shared/chat-events.ts";
 import { embeddingsBody, encodingOf, inputTexts } from "../shared/embedding-encoding.ts";
 import { addressField, KEY_FIELD, modelsField, NAME_FIELD } from "../shared/form.ts";
-import { OPENAI_VOICE_SETTINGS, VOICE_SETTINGS } from "../shared/known-fields.ts";
 import { probeFailure } from "../shared/probe.ts";
 import { answering, type ResponseBackend } from "../shared/response-answer.ts";
 import { openChatStream, type StreamTable } from "./chat-stream.ts";
@@ -29,7 +29,7 @@ import {
   toChatParams,
 } from "./protocol.ts";
 import { ENGINE_RATES, openRealtime, type SessionTable } from "./realtime.ts";
-import { engineVideo } from "./video.ts";
+import { ENGINE_CLIP, engineVideo } from "./video.ts";
 
 const CONNECT_TIMEOUT_MS = 5_000;
 const HANDSHAKE_TIMEOUT_MS = 5_000;
@@ -83,7 +83,7 @@ class Engine implements ResponseBackend {
     return this.#can("realtime")
       ? {
           rates: ENGINE_RATES,
-          known: [...VOICE_SETTINGS, ...OPENAI_VOICE_SETTINGS, ...(this.config.fields ?? [])],
+          known: [...ENGINE_VOICE, ...(this.config.fields ?? [])],
           open: (options, signal) => this.#openRealtime(options, signal),
         }
       : undefined;
@@ -220,6 +220,8 @@ const isMethodNotFound = (error: unknown): boolean =>
 
 export const create = (config: BackendConfig, deps: BackendDeps): ResponseBackend => new Engine(config, deps);
 
+const ENGINE_VOICE = [...VOICE_SETTINGS, ...OPENAI_VOICE_SETTINGS];
+
 export const engine: BackendKind = {
   kind: "engine",
   label: "Engine (WebSocket)",
@@ -229,6 +231,7 @@ export const engine: BackendKind = {
   capabilities: ["chat", "embeddings", "video", "realtime", "invoke"],
   modelSources: ["discovered", "static"],
   isOwn: () => true,
+  known: { "engine, clips": ENGINE_CLIP, "engine, voice": ENGINE_VOICE },
   fields: [addressField("ws://localhost:9000"), NAME_FIELD, KEY_FIELD, modelsField({ listed: true })],
   create: (config, deps) => answering(create(config, deps)),
 };

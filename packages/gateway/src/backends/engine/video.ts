@@ -1,12 +1,15 @@
 import { VideoClip, VideoPollResult, VideoStartResult } from "@model-gateway/protocol/engine.ts";
+import { CLIP_FIELDS } from "../../kernel/known-fields.ts";
 import type { VideoCapability, VideoRequest } from "../contract.ts";
-import { CLIP_FIELDS } from "../shared/known-fields.ts";
 import { readAnswer } from "./protocol.ts";
 
 type EngineCall = (method: string, params: Record<string, unknown>, signal: AbortSignal) => Promise<unknown>;
 
 const DEFAULT_SECONDS = 5;
-const EXTRA = ["size", "num_frames", "frame_rate", "n", "guidance_scale", "sampler", "scheduler", "strength"];
+export const ENGINE_CLIP = [
+  ...CLIP_FIELDS,
+  ...["size", "num_frames", "frame_rate", "n", "guidance_scale", "sampler", "scheduler", "strength"],
+];
 
 const toParams = (request: VideoRequest): Record<string, unknown> => ({
   ...request.extra,
@@ -25,7 +28,7 @@ const toParams = (request: VideoRequest): Record<string, unknown> => ({
 export const engineVideo = (call: EngineCall, fields: readonly string[] = []): VideoCapability => ({
   asked(request) {
     const { images: _, ...members } = toParams(request);
-    return { members, known: [...CLIP_FIELDS, ...EXTRA, ...fields], defaultSeconds: DEFAULT_SECONDS };
+    return { members, known: [...ENGINE_CLIP, ...fields], defaultSeconds: DEFAULT_SECONDS };
   },
   submit: async (request, signal) =>
     readAnswer(

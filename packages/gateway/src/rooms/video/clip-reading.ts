@@ -1,4 +1,5 @@
 import { isObject } from "../../kernel/json.ts";
+import { CLIP_MEASURES, type ClipMeasure } from "../../kernel/known-fields.ts";
 import { plainName } from "../../kernel/member-name.ts";
 
 /** Vendors nest two or three levels deep. */
@@ -14,31 +15,11 @@ export interface ClipReading {
   sizeUnclear: boolean;
 }
 
-type Measure = "seconds" | "milliseconds" | "framesPerSecond" | "frames" | "clips";
-
-/** The names that vendors and self-hosted servers use, as `plainName` makes them. */
-const MEASURES: Readonly<Record<Measure, string>> = {
-  seconds:
-    "duration durations durationsec durationsecs durationseconds seconds secs videoduration videodurationseconds " +
-    "outputvideoduration videoseconds clipduration lengthseconds",
-  milliseconds: "durationms durationmillis durationmilliseconds",
-  framesPerSecond: "fps framerate framepersecond framespersecond videofps",
-  frames:
-    "frames framecount framenum nframes numframes numberofframes totalframes videoframes length videolength",
-  clips:
-    "n count quantity batchsize samplecount videocount numvideos numvideosperprompt numoutputs numsamples " +
-    "numgenerations numresults numreturnsequences",
-};
-const MEASURE_OF = new Map(
-  Object.entries(MEASURES).flatMap(([measure, names]) =>
-    names.split(" ").map((name) => [name, measure as Measure]),
+const SAID_BY = new Map(
+  Object.entries(CLIP_MEASURES).flatMap(([said, names]) =>
+    names.split(" ").map((name) => [name, said as ClipMeasure]),
   ),
 );
-const WIDTHS = new Set(["width", "videowidth"]);
-const HEIGHTS = new Set(["height", "videoheight"]);
-const SIZES = new Set(["size", "videosize", "resolution", "videoresolution", "sr", "shortside", "shortedge"]);
-/** A resolution with some vendors; with others a quality level, which has no price. */
-const MAYBE_SIZES = new Set(["quality"]);
 
 const SIDE_OF_WORD = new Map([
   ["sd", 480],
@@ -111,11 +92,11 @@ function read(value: unknown, reading: ClipReading, depth: number): void {
   const heights: (number | undefined)[] = [];
   for (const [key, content] of Object.entries(value)) {
     if (content === null || content === undefined) continue;
-    const name = plainName(key);
-    if (WIDTHS.has(name)) widths.push(figureIn(content));
-    else if (HEIGHTS.has(name)) heights.push(figureIn(content));
-    else if (SIZES.has(name) || MAYBE_SIZES.has(name)) readSize(content, reading, SIZES.has(name));
-    else readMeasure(MEASURE_OF.get(name), content, reading);
+    const said = SAID_BY.get(plainName(key));
+    if (said === "width") widths.push(figureIn(content));
+    else if (said === "height") heights.push(figureIn(content));
+    else if (said === "size" || said === "quality") readSize(content, reading, said === "size");
+    else if (said) readMeasure(said, content, reading);
     read(content, reading, depth + 1);
   }
   const [width, height] = [largest(widths), largest(heights)];
@@ -130,9 +111,13 @@ function readSize(content: unknown, reading: ClipReading, mustBeSize: boolean): 
   else if (side === "unclear" && mustBeSize) reading.sizeUnclear = true;
 }
 
-function readMeasure(measure: Measure | undefined, content: unknown, reading: ClipReading): void {
-  const figure = measure && figureIn(content);
+function readMeasure(
+  said: Exclude<ClipMeasure, "width" | "height" | "size" | "quality">,
+  content: unknown,
+  reading: ClipReading,
+): void {
+  const figure = figureIn(content);
   if (figure === undefined) return;
-  if (measure === "milliseconds") reading.seconds.push(figure / 1000);
-  else reading[measure!].push(figure);
+  if (said === "milliseconds") reading.seconds.push(figure / 1000);
+  else reading[said].push(figure);
 }

@@ -1,4 +1,5 @@
 import { fail } from "../../kernel/errors.ts";
+import { unknownIn } from "../../kernel/known-fields.ts";
 
 /** The vendors' names for the model: the price and the rights are those of the request's `model`. */
 const MODEL_NAMES = ["model", "model_name", "model_id"];
@@ -8,10 +9,8 @@ export const withoutModel = (extra: Record<string, unknown>): Record<string, unk
 
 /** Refuses names that neither the vendor's dialect nor the operator knows. */
 export function requireKnown(extra: Record<string, unknown>, known: readonly string[]): void {
-  const name = Object.keys(extra).find((each) => !known.includes(each));
-  if (name === undefined) return;
-  const field = `extra.${name}`;
-  fail("invalid_params", `Invalid params: \`${field}\`: is not known here; known are ${known.join(", ")}`, {
-    data: { fields: [field] },
-  });
+  const unknown = unknownIn(Object.keys(extra), known);
+  if (!unknown) return;
+  const field = `extra.${unknown.name}`;
+  fail("invalid_params", `Invalid params: \`${field}\`: ${unknown.why}`, { data: { fields: [field] } });
 }

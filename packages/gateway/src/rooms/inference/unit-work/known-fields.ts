@@ -1,4 +1,5 @@
 import type { BackendConfig } from "../../../backends/contract.ts";
+import { unknownIn } from "../../../kernel/known-fields.ts";
 import { refuse } from "../request/fields.ts";
 import type { Payload } from "../request/payload.ts";
 import { FormPayload } from "./form-payload.ts";
@@ -11,9 +12,8 @@ export function requireKnown(
   { fields = [] }: BackendConfig,
 ): void {
   const known = Object.keys(body.shape);
-  for (const name of payload.sentNames())
-    if (!known.includes(name) && !fields.includes(name))
-      refuse(name, `is not known here; known are ${[...known, ...fields].join(", ")}`);
+  const unknown = unknownIn(payload.sentNames(), [...known, ...fields]);
+  if (unknown) refuse(unknown.name, unknown.why);
   if (!(payload instanceof FormPayload)) return;
   for (const { name } of payload.files)
     if (known.includes(name) && !files.includes(name)) refuse(name, "must be a text, not a file");

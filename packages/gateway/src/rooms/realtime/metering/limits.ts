@@ -1,5 +1,6 @@
 import { fail } from "../../../kernel/errors.ts";
 import { isObject } from "../../../kernel/json.ts";
+import { unknownIn } from "../../../kernel/known-fields.ts";
 import { plainName } from "../../../kernel/member-name.ts";
 import { REQUEST_TOKENS_MAX } from "../../../kernel/usage-parts.ts";
 
@@ -22,11 +23,12 @@ export function readLimit(
   { where, model, known }: { where: string; model: string; known: readonly string[] },
 ): OutputLimit {
   if (!isObject(settings)) return "none";
+  const unknown = unknownIn(Object.keys(settings), known);
+  if (unknown) refuse(`${where}.${unknown.name}`, unknown.why);
   let largest = 0;
   let isUnlimited = false;
   for (const [name, value] of Object.entries(settings)) {
     const plain = plainName(name);
-    if (!known.includes(name)) refuse(`${where}.${name}`, `is not known here; known are ${known.join(", ")}`);
     if (plain === "model" && (name !== "model" || value !== model))
       refuse(`${where}.${name}`, "the model of a session is the one that realtime.start names");
     if (!LIMITS.has(plain) || value === null || value === undefined) continue;
