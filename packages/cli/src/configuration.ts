@@ -13,6 +13,8 @@ const isMembers = (value: unknown): value is Entry =>
 export class ConfigurationFile {
   readonly #lines = new LineCounter();
   readonly #document: Document;
+  /** What was put in from elsewhere, which nobody shall read. */
+  readonly secrets = new Set<unknown>();
 
   constructor(readonly path: string) {
     let text: string;
@@ -49,7 +51,12 @@ export class ConfigurationFile {
     const refuse = (place: readonly (string | number)[], message: string): never => {
       throw new CliError(this.problem(place, message));
     };
-    const document: unknown = this.#document.toJS() ?? {};
+    let document: unknown;
+    try {
+      document = this.#document.toJS() ?? {};
+    } catch (error) {
+      refuse([], (error as Error).message);
+    }
     if (!isMembers(document)) return refuse([], "must have sections, such as backends");
     for (const [section, entries] of Object.entries(document)) {
       if (!Array.isArray(entries)) refuse([section], "must be a list");
@@ -63,6 +70,7 @@ export class ConfigurationFile {
         if (!isMembers(value)) return;
         try {
           into[field] = secretOf(value, env);
+          this.secrets.add(into[field]);
         } catch (error) {
           refuse(place, (error as Error).message);
         }

@@ -92,6 +92,12 @@ test("a file is shown, applied, found in place, exported and changed", async () 
 
   const other = await shell.run(["apply", "-f", file(whole())], { env: { RACK_KEY: "sk-other" } });
   expect(other.out).toBe("~ backend rack\n    api_key: another secret\n1 changes were made\n");
+  const at = new URL(upstream.url);
+  Object.assign(at, { username: "rack", password: "in-url" });
+  const moved = whole().replace(`url: ${upstream.url}`, "url: { env: RACK_URL }");
+  const hidden = await shell.run(["apply", "-f", file(moved), "--dry-run"], { env: { RACK_URL: at.href } });
+  expect(hidden.out).toContain("    url: another secret\n");
+  expect(hidden.out + hidden.err).not.toContain("in-url");
   const fewer = whole().replace("allowed_models: [demo-chat]", "allowed_models: []");
   expect((await apply(fewer.replace("cached_input: 0.1", "cached_input: 0.2"))).out).toContain(
     'parts: {"cached_input":0.1} → {"cached_input":0.2}',
@@ -149,7 +155,19 @@ people: []
   expect(await bad("backends:\n  - name: x\n    api_key: { env: NO_SUCH }\n")).toContain(
     "gateway.yaml:3: backends, x, api_key: the environment has no NO_SUCH",
   );
+  const bomb = ["x", ..."abcdefgh"].map((name, at, all) =>
+    at === 0 ? "x: &x [1]" : `${name}: &${name} [${Array(20).fill(`*${all[at - 1]}`)}]`,
+  );
+  expect(await bad(`${bomb.join("\n")}\n`)).toMatch(/gateway\.yaml:1: .*alias/);
   expect((await shell.run(["export"])).out).toBe(before);
+});
+
+test("two who apply a file at once make each group once", async () => {
+  const path = file("groups: [{ name: Twins, rpm_ceiling: 5 }]\n");
+  const both = await Promise.all([1, 2].map(() => shell.run(["apply", "-f", path])));
+  expect(both.map(({ err }) => err)).toEqual(["", ""]);
+  const groups = (await gateway.rpc("group.list", {}, operator)) as { name: string; rpm_ceiling: number }[];
+  expect(groups.filter(({ name }) => name === "Twins")).toMatchObject([{ rpm_ceiling: 5 }]);
 });
 
 test("a watched file is applied whenever it changes, and a broken one is told once", async () => {

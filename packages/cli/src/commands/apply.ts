@@ -46,6 +46,16 @@ async function setModels(client: Client, group_id: string, before: Entry, entry:
   }
 }
 
+/** Two who apply a file at once both make it: the older one stays. */
+async function createGroup(client: Client, name: string): Promise<string> {
+  const { id } = await client.call("group.create", { name });
+  const same = (await client.call("group.list", { everyone: true })).filter((group) => group.name === name);
+  const ages = same.map((group) => `${group.created_at} ${group.id}`).sort();
+  const oldest = ages[0]!.split(" ")[1]!;
+  if (oldest !== id) await client.call("group.delete", { group_id: id });
+  return oldest;
+}
+
 async function write(
   client: Client,
   section: Section,
@@ -71,9 +81,7 @@ async function write(
       return void (await client.call("routes.set", entry as Params<"routes.set">));
     case "groups": {
       const { allowed_models, denied_models, ...fields } = entry as Entry & { name: string };
-      const group_id = before
-        ? String(before.id)
-        : (await client.call("group.create", { name: fields.name })).id;
+      const group_id = before ? String(before.id) : await createGroup(client, fields.name);
       await client.call("group.update", { ...fields, group_id });
       return setModels(client, group_id, before ?? {}, { allowed_models, denied_models });
     }
@@ -82,14 +90,14 @@ async function write(
 
 const shown = (value: unknown) => (value === undefined ? "nothing" : JSON.stringify(value));
 
-function linesOf(change: Change, entry: Entry, before: Entry | undefined): string[] {
+function linesOf(file: ConfigurationFile, change: Change, entry: Entry, before: Entry | undefined): string[] {
   const secrets = new Set(["api_key", "headers", ...((before?.secrets as string[] | undefined) ?? [])]);
   const { one } = KINDS[change.section as Section];
   if (!before) return [`+ ${one} ${nameOf(entry)}`];
   return [
     `~ ${one} ${nameOf(entry)}`,
     ...change.fields.map((field) =>
-      secrets.has(field)
+      secrets.has(field) || file.secrets.has(entry[field])
         ? `    ${field}: another secret`
         : `    ${field}: ${shown(before[field])} → ${shown(entry[field])}`,
     ),
@@ -115,7 +123,7 @@ async function plan(client: Client, file: ConfigurationFile, prune: boolean): Pr
       .map((change): Step => {
         const entry = given![change.at]!;
         const before = present[section]!.find((each) => isSame(section, each, entry));
-        const lines = linesOf(change, entry, before);
+        const lines = linesOf(file, change, entry, before);
         return { section, name: nameOf(entry), lines, run: (on) => write(on, section, entry, before) };
       });
     const { one, remove } = KINDS[section];

@@ -20,6 +20,8 @@ export interface UsageParts {
   reasoningTokens?: number;
   audioOutputTokens?: number;
   imageOutputTokens?: number;
+  /** At the rates of batches: in one, or in a tier for those who can wait. */
+  isBatch?: boolean;
 }
 
 /** Whether the parts fit into their sums. */

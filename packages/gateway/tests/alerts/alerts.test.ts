@@ -17,10 +17,11 @@ const AT = "2026-11-01T00:00:00.000Z";
 function openWorld(db: Database) {
   const clock = new ManualClock();
   const posted: { message: string; kind: string; level: number; id: string }[] = [];
-  const hits = new Set<string>();
+  const hits = new Map<string, number>();
   const world = {
     clock,
     posted,
+    hits,
     said: () => posted.splice(0).map(({ message }) => message),
     status: 200,
     stalledSeconds: 0,
@@ -34,10 +35,10 @@ function openWorld(db: Database) {
         ids: randomIds,
         leases: new DatabaseLeases({ db, clock, instance: name }),
         counter: {
-          hit: async ([limit]: { key: string }[]) => {
-            if (hits.has(limit!.key)) return { index: 0, retryAfterMs: 1 } as never;
-            hits.add(limit!.key);
-            return null;
+          hit: async ([limit]: { key: string; max: number }[]) => {
+            const { key, max } = limit!;
+            hits.set(key, (hits.get(key) ?? 0) + 1);
+            return hits.get(key)! > max ? { index: 0, retryAfterMs: 1 } : null;
           },
         } as never,
         settings: {
@@ -108,13 +109,8 @@ onEachDatabase("alerts", (fresh) => {
       const one = world.instance("one");
       const [user, group, key] = [randomIds.uuid(), randomIds.uuid(), randomIds.uuid()];
       const common = { name: "x", created_at: AT };
-      await insertRow(db, "users", {
-        ...common,
-        id: user,
-        email: "ada@x",
-        password_hash: "",
-        is_admin: false,
-      });
+      const person = { ...common, password_hash: "", is_admin: false };
+      await insertRow(db, "users", { ...person, id: user, email: "ada@x" });
       const rules = { enforce_model_allowlist: false, description: "" };
       await insertRow(db, "user_groups", {
         ...common,
@@ -124,11 +120,13 @@ onEachDatabase("alerts", (fresh) => {
         owner_id: user,
       });
       const budget = { monthly_budget_nano_usd: 10e9, active: true, project: "" };
-      await insertRow(db, "api_keys", {
-        ...{ ...common, ...budget, id: key, user_id: user, name: "ci", key_hash: "h", key_prefix: "p" },
-      });
       const used = { requests: 1, last_used_ms: 1, month: "2026-11", total_cost_nano_usd: 0 };
-      await insertRow(db, "key_spend", { ...used, key_id: key, month_cost_nano_usd: 5e9 });
+      const addKey = async (id: string, user_id: string, name: string, month_cost_nano_usd: number) => {
+        const secret = { key_hash: id, key_prefix: "p" };
+        await insertRow(db, "api_keys", { ...common, ...budget, ...secret, id, user_id, name });
+        await insertRow(db, "key_spend", { ...used, key_id: id, month_cost_nano_usd });
+      };
+      await addKey(key, user, "ci", 5e9);
       const account = { remainder: 0, ever_credited: true, version: 1, balance: 100 };
       await insertRow(db, "ledger_accounts", { ...account, id: `user:${user}`, type: "user" });
       await insertRow(db, "ledger_accounts", {
@@ -162,6 +160,15 @@ onEachDatabase("alerts", (fresh) => {
         "The pool of the group Analysts has used 80 % of its points: 100 of 500 are left",
         "The wallet of ada@x has used 100 % of its points: 0 of 100 are left",
       ]);
+      // Of one person ten in all; others are told as before.
+      const other = randomIds.uuid();
+      await insertRow(db, "users", { ...person, id: other, email: "eve@x" });
+      for (let n = 0; n < 9; n++) await addKey(randomIds.uuid(), user, `k${n}`, 10e9);
+      await addKey(randomIds.uuid(), other, "own", 10e9);
+      const told = await look();
+      expect(told.filter((message) => message.includes("ada@x"))).toHaveLength(5);
+      expect(told.filter((message) => message.includes("The key own of eve@x"))).toHaveLength(1);
+      world.hits.clear();
       // The next month, and points again.
       world.clock.advance(20 * 86_400_000);
       await balance("user", 50);

@@ -16,7 +16,7 @@ import { readUsage } from "../../src/rooms/inference/call/usage-tail.ts";
 /** What metering makes of a report, in each dialect. */
 const chatUsage = (usage: unknown) => readUsage(usage) as UsageParts | null;
 const geminiUsage = (usage: unknown) => chatUsage(ofGemini(usage));
-const responsesUsage = (usage: unknown) => chatUsage(ofResponses(usage));
+const responsesUsage = (usage: unknown) => chatUsage(ofResponses({ usage }));
 /** Later events replace what earlier ones said, but for what they leave out. */
 const messagesUsage = (...reports: unknown[]) => {
   const told = reports.flatMap((report) => Object.entries(report ?? {}));

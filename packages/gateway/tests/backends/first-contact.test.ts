@@ -169,6 +169,30 @@ test("agents are told why not; a registered backend is tested with its own key, 
   expect(badges(agents)).toEqual(["Claude Code ✗", "Codex ✗", "Gemini CLI ✗"]);
   expect(agents[0].detail).toContain("does not support tools");
   expect(tested.ok).toBe(true);
+
+  // What is edited or removed while it is tried is left as it is then.
+  const { promise: asked, resolve: isAsked } = Promise.withResolvers<void>();
+  const { promise: edited, resolve: go } = Promise.withResolvers<void>();
+  plain.answer(async (request, reply) => {
+    isAsked();
+    await edited;
+    await politeHandler(request, reply);
+  });
+  await rpc("backends.add", {
+    type: "external",
+    url: plain.url,
+    name: "gone",
+    models: ["small"],
+    seen: null,
+  });
+  const testing = ["plain", "gone"].map((name) => rpc("backends.test", { name }));
+  await asked;
+  await rpc("backends.update", { name: "plain", models: ["small", "other"] });
+  await rpc("backends.remove", { name: "gone" });
+  go();
+  await Promise.all(testing);
+  expect((await named("plain")).listed_models).toEqual(["small", "other"]);
+  expect(await named("gone")).toBeUndefined();
 });
 
 test("a server that answers anything, or nothing, is not taken for what it is not", async () => {

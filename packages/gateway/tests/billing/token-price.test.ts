@@ -45,10 +45,23 @@ describe("the price of a request", () => {
   });
 
   test("of a batch is its own; a price without one has the usual", () => {
-    const usage = { promptTokens: 10, completionTokens: 10, cachedTokens: 5 };
-    expect(costOf(price, usage, { isBatch: true })).toBe(10 * 2_500 + 10 * 12_500);
+    const usage = { promptTokens: 10, completionTokens: 10, cachedTokens: 5, isBatch: true };
+    expect(cost(usage)).toBe(5 * 2_500 + 5 * 250 + 10 * 12_500);
     const plain = tokenPrice({ match: "x", input: 5, output: 25 })!;
-    expect(costOf(plain, usage, { isBatch: true })).toBe(10 * 5_000 + 10 * 25_000);
+    expect(costOf(plain, usage)).toBe(10 * 5_000 + 10 * 25_000);
+  });
+
+  test("of a batch saves as much on each part, and on long prompts", () => {
+    const batch = { isBatch: true };
+    expect(cost({ promptTokens: 10, cacheWrite1hTokens: 10, ...batch })).toBe(10 * 5_000);
+    expect(cost({ completionTokens: 10, reasoningTokens: 10, ...batch })).toBe(10 * 15_000);
+    expect(cost({ promptTokens: 200_001, cachedTokens: 1, completionTokens: 2, ...batch })).toBe(
+      200_000 * 5_000 + 500 + 2 * 18_750,
+    );
+    const own = tokenPrice({ ...CLAUDE, batch: { input: 2.5, output: 12.5, cached_input: 0.4 } })!;
+    expect(costOf(own, { promptTokens: 10, completionTokens: 0, cachedTokens: 10, ...batch })).toBe(10 * 400);
+    const free = tokenPrice({ match: "x", input: 0, output: 2, batch: { input: 0, output: 1 } })!;
+    expect(costOf(free, { promptTokens: 10, completionTokens: 10, ...batch })).toBe(10 * 1_000);
   });
 
   test("is the plain one where the parts contradict each other", () => {

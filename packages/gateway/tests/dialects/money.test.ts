@@ -1,5 +1,13 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { type FakeUpstream, startUpstream, type UpstreamHandler } from "@model-gateway/testing/upstream.ts";
+import {
+  chunk,
+  completion,
+  DONE,
+  type FakeUpstream,
+  startUpstream,
+  type UpstreamHandler,
+  usageChunk,
+} from "@model-gateway/testing/upstream.ts";
 import { bootSpending, costUsd, DEAR, type Spender, type SpendingBench } from "../support/spending.ts";
 
 /** Requests that pass as they are: what is served is paid, whatever the upstream and the client do. */
@@ -29,6 +37,8 @@ interface Voice {
   kept: [Record<string, unknown>, ...Record<string, unknown>[]];
   /** A count that is added to that of the prompt. */
   addend?: string;
+  /** What of the end of an answer says that the vendor's slow tier gave it; absent where it has none. */
+  flex?: [before: string, after: string];
 }
 
 const event = (data: { type?: string; [field: string]: unknown }) =>
@@ -96,6 +106,7 @@ const VOICES: Voice[] = [
         response: { id: "r", status: "completed", output: [], usage: { input_tokens, output_tokens } },
       }),
     cut: /event: response\.incomplete.*"reason":"max_output_tokens"/s,
+    flex: ['"status":"completed"', '"status":"completed","service_tier":"flex"'],
     tool: {
       asked: { tools: [{ type: "file_search" }], max_tool_calls: 4 },
       elsewhere: [
@@ -143,6 +154,7 @@ const VOICES: Voice[] = [
       { tools: [{ fileSearch: { fileSearchStoreNames: ["fileSearchStores/1"] } }] },
     ],
     addend: "toolUsePromptTokenCount",
+    flex: ['"usageMetadata":{', '"usageMetadata":{"serviceTier":"flex",'],
   },
 ];
 
@@ -255,6 +267,12 @@ describe.each(VOICES)("$dialect", (voice) => {
       expect(row).toMatchObject({ prompt_tokens: 500, completion_tokens: 300 });
     });
 
+    test("an answer of the vendor's slow tier costs what one in a batch does", async () => {
+      const [before, after] = voice.flex ?? ['"usage":{', '"usage":{"service_tier":"flex",'];
+      const row = await rowOf(pieces + voice.end(500, 300).replace(before, after), isChat);
+      expect(row.cost).toBeCloseTo(costUsd(row) * (voice.flex ? 0.5 : 1), 9);
+    });
+
     test("a stream that ends without its last event keeps its figures", async () => {
       const row = await rowOf(pieces + reported(500, 300), isChat);
       expect(row).toMatchObject({ prompt_tokens: 500, completion_tokens: 300 });
@@ -348,4 +366,32 @@ describe.each(VOICES)("$dialect", (voice) => {
       expect(rows[0].completion_tokens).toBeGreaterThanOrEqual(pieces * 5);
     }
   });
+});
+
+test("a chat of the slow tier costs what one in a batch does, where the server says so and not where the model does", async () => {
+  const upstream = startUpstream({ models: [DEAR] });
+  upstreams.set("chat", upstream);
+  for (const { dialect } of VOICES) await bench.removeBackend(dialect);
+  await bench.addBackend({ type: "external", url: upstream.url, name: "chat", models: [DEAR] });
+  const who = await bench.spender("waiting", { points: 100_000 });
+  const usage = { prompt_tokens: 500, completion_tokens: 300, total_tokens: 800 };
+  const part = async (answer: string | object) => {
+    const stream = typeof answer === "string";
+    const said = chunk({ delta: { content: "hi" }, finish_reason: "stop" });
+    upstream.answer((_, reply) => (stream ? reply.stream([said, answer, DONE]) : reply.json(answer)));
+    await (await who.chat({ stream, service_tier: "flex" })).text();
+    const [row] = await who.rows();
+    return row.cost / costUsd(row);
+  };
+  const flex = { service_tier: "flex" };
+  const last = (tier: string) => usageChunk(usage).replace('"choices"', `"service_tier":"${tier}","choices"`);
+  const parts = [
+    await part({ ...completion("hi", { usage }), ...flex }),
+    await part({ ...flex, ...completion("hi", { usage }) }),
+    await part(last("flex")),
+    await part({ ...completion('"service_tier":"flex"', { usage }), service_tier: "default" }),
+    await part(completion('"flex"', { usage })),
+    await part(last("default")),
+  ];
+  expect(parts.map((each) => Math.round(each * 1e6) / 1e6)).toEqual([0.5, 0.5, 0.5, 1, 1, 1]);
 });

@@ -48,10 +48,10 @@ describe.each(sharings)("three instances %s", (sharing) => {
     };
     for (const gateway of all)
       await until("it is healthy", async () => (await entry(gateway))?.state === "Healthy");
-    const chat = async (gateway: TestGateway) => {
+    const chat = async (gateway: TestGateway, sign: Record<string, string> = {}) => {
       const answer = await fetch(`${gateway.url}/v1/chat/completions`, {
         method: "POST",
-        headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
+        headers: { authorization: `Bearer ${key}`, "content-type": "application/json", ...sign },
         body: JSON.stringify({ model: "m", messages: [{ role: "user", content: "hi" }] }),
       });
       await answer.text();
@@ -67,7 +67,7 @@ describe.each(sharings)("three instances %s", (sharing) => {
   const asked = ({ requests }: FakeUpstream) => requests.length;
 
   test("a backend that is registered again starts anew on all of them, and a key that one was refused is shown by all", async () => {
-    const { all, upstream, chat, states, token } = await open();
+    const { all, upstream, chat, states, boot, token } = await open();
     upstream.answer((_, reply) => reply.json({ error: "broken" }, 500));
     for (let i = 0; i < 3; i++) await chat(all[0]!);
     await until("all have heard", async () => (await states()).every((state) => state === "open"));
@@ -91,6 +91,38 @@ describe.each(sharings)("three instances %s", (sharing) => {
     const before = asked(upstream);
     for (let i = 0; i < 4; i++) expect(await chat(all[2]!)).toBe(200);
     expect(asked(upstream)).toBe(before + 4);
+    const late = await boot();
+    cleanup.push(() => late.stop());
+    await until("a new instance has heard", async () => (await refused(late)) === "1111");
+  });
+
+  test("what one has seen of a backend all know, and a session goes to the same one everywhere", async () => {
+    const { all, upstream, chat, token } = await open();
+    const upstreams = [upstream, startUpstream(), startUpstream()];
+    for (const [i, { url, stop }] of upstreams.entries()) {
+      cleanup.push(stop);
+      if (i > 0) await all[i]!.rpc("backends.add", { type: "external", name: `more-${i}`, url }, token);
+    }
+    await all[2]!.rpc("backends.test", { name: "up" }, token);
+    for (const gateway of all)
+      await until("all know what was seen, and are well", async () => {
+        const { backends } = await gateway.rpc("backends.list", {}, token);
+        return (
+          backends.filter(
+            ({ seen, state }: { seen: { dialects: string[] } | null; state: string }) =>
+              state === "Healthy" && seen?.dialects.includes("chat"),
+          ).length === 3
+        );
+      });
+    const homes = new Set<number>();
+    for (let i = 0; i < 12; i++) {
+      const before = upstreams.map(asked);
+      for (const gateway of all) expect(await chat(gateway, { "x-session-affinity": `s-${i}` })).toBe(200);
+      const served = upstreams.map((each, at) => asked(each) - before[at]!);
+      expect(served.toSorted()).toEqual([0, 0, 3]);
+      homes.add(served.indexOf(3));
+    }
+    expect(homes.size).toBeGreaterThan(1);
   });
 
   test("three failures, wherever they were met, and one test call", async () => {
@@ -117,7 +149,7 @@ describe.each(sharings)("three instances %s", (sharing) => {
       await held;
       await reply.json(completion("well"));
     });
-    const statuses = [...all, ...all, ...all].map(chat);
+    const statuses = [...all, ...all, ...all].map((each) => chat(each));
     await until("the test call is out", () => asked(upstream) > 3);
     await Bun.sleep(TOLD_MS);
     expect(await states()).toEqual(["half_open", "half_open", "half_open"]);

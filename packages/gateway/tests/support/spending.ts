@@ -22,7 +22,10 @@ export const NEWER_DEAR = `gpt-5-${DEAR}`;
 const DEAR_OUTPUT_MAX = 20_000;
 export const PRICES = {
   prices: [
-    { match: DEAR, input: 5, output: 30, max_output_tokens: DEAR_OUTPUT_MAX, context_window: 200_000 },
+    {
+      ...{ match: DEAR, input: 5, output: 30, max_output_tokens: DEAR_OUTPUT_MAX, context_window: 200_000 },
+      batch: { input: 2.5, output: 15 },
+    },
     {
       match: PARTED,
       input: 5,

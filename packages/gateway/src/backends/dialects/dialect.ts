@@ -12,6 +12,8 @@ export interface ChatUsage {
   completion_tokens_details?: unknown;
   /** What the upstream itself asks for the request, in dollars. */
   cost?: unknown;
+  /** The tier that answered, where it has rates of its own. */
+  service_tier?: unknown;
 }
 
 const isCount = (value: unknown): value is number => Number.isInteger(value) && (value as number) >= 0;
@@ -35,7 +37,7 @@ export function sumOf(...counts: unknown[]): unknown {
 
 /** Figures are passed on as they were reported: the meter decides which of them can be true. */
 export function chatUsageOf(usage: Omit<ChatUsage, "total_tokens">): ChatUsage | null {
-  const { prompt_tokens: prompt, completion_tokens: completion, cost } = usage;
+  const { prompt_tokens: prompt, completion_tokens: completion, cost, service_tier } = usage;
   if (prompt == null && completion == null) return null;
   const prompts = present(usage.prompt_tokens_details);
   const completions = present(usage.completion_tokens_details);
@@ -46,6 +48,7 @@ export function chatUsageOf(usage: Omit<ChatUsage, "total_tokens">): ChatUsage |
     ...(prompts && { prompt_tokens_details: prompts }),
     ...(completions && { completion_tokens_details: completions }),
     ...(cost !== undefined && { cost }),
+    ...(service_tier === "flex" && { service_tier }),
   };
 }
 

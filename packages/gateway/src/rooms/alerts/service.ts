@@ -13,7 +13,9 @@ const LOOK_EVERY_MS = 30_000;
 /** A holder that died is replaced after this. */
 const LEASE_MS = 3 * LOOK_EVERY_MS;
 const STALLED_SECONDS = 60;
-const JOURNAL_AGAIN_MS = 3_600_000;
+const HOUR_MS = 3_600_000;
+/** People can give keys budgets as small as they like: what is told of one person must not bury the rest. */
+const TOLD_OF_ONE_PER_HOUR = 10;
 
 export interface AlertsOptions extends Needs<"db" | "clock" | "log" | "ids" | "leases" | "counter"> {
   settings: AlertSettings;
@@ -30,6 +32,8 @@ interface Condition {
   /** Empty: nobody needs to be told. */
   message: string;
   most?: number;
+  /** Whose it is, of what people spend. */
+  owner?: string | null;
 }
 
 const levelOf = (part: number, whole: number): Condition["level"] =>
@@ -105,7 +109,7 @@ export class Alerts {
     const isNew = isStalled && !this.#isStalledTold;
     this.#isStalledTold = isStalled;
     if (!isNew) return;
-    const first = await counter.hit([{ key: "alert:journal", max: 1, windowMs: JOURNAL_AGAIN_MS }]);
+    const first = await counter.hit([{ key: "alert:journal", max: 1, windowMs: HOUR_MS }]);
     if (first !== null) return;
     const message =
       "Usage cannot be written to the database. It waits in the journal; look at the database and the log.";
@@ -114,17 +118,19 @@ export class Alerts {
 
   /** Keeps how it stands now, with what is to be told when that is news. */
   async #changed(row: AlertRow | undefined, condition: Condition): Promise<AlertRow> {
-    const { key, level, message, most = 0 } = condition;
+    const { key, level, message, most = 0, owner } = condition;
     const before = row?.level ?? 0;
     if (row && before === level && row.most === most) return row;
     const isNews = level > before || (level === 0 && before > 0);
+    const limit = { key: `alerts:${owner}`, max: TOLD_OF_ONE_PER_HOUR, windowMs: HOUR_MS };
+    const isTold = isNews && message !== "" && !(owner && (await this.options.counter.hit([limit])));
     const { id, at } = this.#alert(key, condition);
     const fresh: AlertRow = {
       key,
       id,
       level,
       most,
-      message: isNews ? message : "",
+      message: isTold ? message : "",
       told: "",
       since: at,
     };
@@ -174,19 +180,20 @@ export class Alerts {
     });
     this.#missing = missing;
 
-    for (const { key, whose, kind, used, whole } of await store.budgets(db, utcMonth(clock.now()))) {
+    for (const { key, whose, owner, kind, used, whole } of await store.budgets(db, utcMonth(clock.now()))) {
       const level = levelOf(used, whole);
       const part = `${dollars(used)} of ${dollars(whole)}`;
-      found.push({ key, level, message: `${whose} has used ${level} % of its ${kind} budget: ${part}` });
+      const message = `${whose} has used ${level} % of its ${kind} budget: ${part}`;
+      found.push({ key, level, message, owner });
     }
-    for (const { key, whose, balance } of await store.points(db)) {
+    for (const { key, whose, owner, balance } of await store.points(db)) {
       const before = rows.get(key);
       const most = Math.max(balance, before?.most ?? 0);
       const level = most === 0 ? 0 : levelOf(most - balance, most);
       const told = `${whose} has used ${level} % of its points: ${balance} of ${most} are left`;
       // Filled up again: what there is now is the whole from here on.
       const whole = level === 0 && before && before.level > 0 ? balance : most;
-      found.push({ key, level, message: level === 0 ? "" : told, most: whole });
+      found.push({ key, level, message: level === 0 ? "" : told, most: whole, owner });
     }
     return found;
   }

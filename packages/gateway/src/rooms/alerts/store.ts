@@ -16,7 +16,7 @@ export interface AlertRow {
 
 const spent = (kind: string, cost: string) =>
   `SELECT 'key:' || k.id || ':${kind}' AS key, 'The key ' || k.name || ' of ' || u.email AS whose, '${kind}' AS kind,
-     s.${cost} AS used, k.${kind}_budget_nano_usd AS whole
+     u.id AS owner, s.${cost} AS used, k.${kind}_budget_nano_usd AS whole
    FROM api_keys k JOIN key_spend s ON s.key_id = CAST(k.id AS TEXT) JOIN users u ON u.id = k.user_id
    WHERE k.active AND k.${kind}_budget_nano_usd > 0 AND s.${cost} * 5 >= k.${kind}_budget_nano_usd * 4`;
 
@@ -37,15 +37,16 @@ export const store = {
 
   /** Budgets of keys of which four fifths are used. */
   budgets: (on: Queryable, month: string) =>
-    on.all<{ key: string; whose: string; kind: string; used: number; whole: number }>(
+    on.all<{ key: string; whose: string; owner: string; kind: string; used: number; whole: number }>(
       `${spent("monthly", "month_cost_nano_usd")} AND s.month = $1 UNION ALL ${spent("total", "total_cost_nano_usd")}`,
       [month],
     ),
 
   /** Wallets and pools that have, or had, points. */
   points: (on: Queryable) =>
-    on.all<{ key: string; whose: string; balance: number }>(
-      `SELECT a.id AS key, COALESCE('The wallet of ' || u.email, 'The pool of the group ' || g.name) AS whose, a.balance
+    on.all<{ key: string; whose: string; owner: string | null; balance: number }>(
+      `SELECT a.id AS key, COALESCE('The wallet of ' || u.email, 'The pool of the group ' || g.name) AS whose,
+         COALESCE(u.id, g.owner_id) AS owner, a.balance
        FROM ledger_accounts a
        LEFT JOIN users u ON a.type = 'user' AND a.id = 'user:' || u.id
        LEFT JOIN user_groups g ON a.type = 'group' AND a.id = 'group:' || g.id

@@ -27,6 +27,7 @@ const PART_RATES = {
 /** Of a million tokens; a part that is left out costs what `input` or `output` does. */
 const TokenRates = z.object({ input: UsdPerMillion, output: UsdPerMillion, ...PART_RATES });
 export type TokenRates = z.infer<typeof TokenRates>;
+export const RATE_NAMES = Object.keys(TokenRates.shape) as (keyof TokenRates)[];
 
 /** What a price by the token may say beside `input` and `output`. */
 export const PriceParts = z.object({

@@ -1,5 +1,5 @@
 import { isConsistent, type UsageParts } from "../../kernel/usage-parts.ts";
-import type { Price, TokenRates } from "./price-schema.ts";
+import { type Price, RATE_NAMES, type TokenRates } from "./price-schema.ts";
 
 /** One USD per million tokens is this many picodollars a token: small enough that six decimals stay exact. */
 export const PICO_PER_TOKEN_PER_USD_PER_MILLION = 1e6;
@@ -21,9 +21,18 @@ interface PicoRates {
 
 export interface TokenPrice {
   rates: PicoRates;
-  /** For a whole request whose prompt is longer; the longest first. */
-  longPrompts: readonly { aboveTokens: number; rates: PicoRates }[];
   batch: PicoRates | null;
+  /** For a whole request whose prompt is longer; the longest first. */
+  longPrompts: readonly { aboveTokens: number; rates: PicoRates; batch: PicoRates | null }[];
+}
+
+/** What batches save on a side they save on each of its parts, and at every length. */
+function inBatches(rates: TokenRates, input: number, output: number): TokenRates {
+  const less = RATE_NAMES.map((name) => {
+    const usd = rates[name];
+    return [name, usd && usd * (/input|write/.test(name) ? input : output)];
+  });
+  return Object.fromEntries(less);
 }
 
 /** A part without a rate of its own costs what the rest of its side does. */
@@ -49,12 +58,18 @@ function picoRates(rates: TokenRates): PicoRates {
 export function tokenPrice(price: Price): TokenPrice | null {
   const { input, output, long_prompts = [], batch } = price;
   if (input === undefined || output === undefined) return null;
+  const rates = { ...price, input, output };
+  const part = (of: number, whole: number) => (whole > 0 ? of / whole : 1);
+  const batchOf = (plain: TokenRates, own?: TokenRates) =>
+    batch
+      ? picoRates({ ...inBatches(plain, part(batch.input, input), part(batch.output, output)), ...own })
+      : null;
   return {
-    rates: picoRates({ ...price, input, output }),
+    rates: picoRates(rates),
+    batch: batchOf(rates, batch),
     longPrompts: long_prompts
-      .map((rates) => ({ aboveTokens: rates.above_tokens, rates: picoRates(rates) }))
+      .map((long) => ({ aboveTokens: long.above_tokens, rates: picoRates(long), batch: batchOf(long) }))
       .sort((a, b) => b.aboveTokens - a.aboveTokens),
-    batch: batch ? picoRates(batch) : null,
   };
 }
 
@@ -110,9 +125,9 @@ export const withoutCache = ({ cachedTokens, cacheWrite5mTokens, cacheWrite1hTok
   rest;
 
 /** In whole nanodollars, halves rounded up. Parts that contradict their sums are not believed: the plain rate applies. */
-export function costOf(price: TokenPrice, usage: UsageParts, { isBatch = false } = {}): number {
-  const long = price.longPrompts.find(({ aboveTokens }) => usage.promptTokens > aboveTokens);
-  const rates = (isBatch ? price.batch : null) ?? long?.rates ?? price.rates;
+export function costOf(price: TokenPrice, usage: UsageParts): number {
+  const at = price.longPrompts.find(({ aboveTokens }) => usage.promptTokens > aboveTokens) ?? price;
+  const rates = (usage.isBatch ? at.batch : null) ?? at.rates;
   return nanoUsd(partsOf(usage) ?? { input: usage.promptTokens, output: usage.completionTokens }, rates);
 }
 

@@ -428,7 +428,7 @@ export class Routing {
   /** Changes a registered backend; what is left out stays. Its key is never sent to another server. */
   async update(name: string, patch: Omit<Registration, "name">): Promise<Entry> {
     this.#named(name);
-    const stored = (await this.#store.list()).find((each) => each.name === name);
+    const stored = await this.#stored(name);
     if (!stored) fail("conflict", `${name} was not registered by hand, so it cannot be changed`);
     return this.register(changed(stored, patch));
   }
@@ -450,7 +450,7 @@ export class Routing {
 
   /** Tries a server, registered or not, with these changes. What is seen of a registered one is kept. */
   async test(given: Registration, { model = null, tell = () => {} }: TestOptions = {}): Promise<Tested> {
-    const stored = (await this.#store.list()).find(({ name }) => name === given.name);
+    const stored = await this.#stored(given.name);
     const wanted = this.#complete(stored ? changed(stored, given) : given);
     const { seen: _, ...config } = this.#toConfig(wanted);
     const { factory, clock } = this.options;
@@ -468,8 +468,14 @@ export class Routing {
     }
     const at = isoTime(clock.now());
     const found = await firstContact({ config, dialects, model, create, at, clock, tell });
-    if (stored && given.url === undefined) await this.register({ ...stored, seen: found.seen });
+    // One that was changed or removed meanwhile is not what was tried.
+    const isSame = stored && Bun.deepEquals(await this.#stored(stored.name), stored);
+    if (isSame && given.url === undefined) await this.register({ ...stored, seen: found.seen });
     return found;
+  }
+
+  async #stored(name: string | undefined): Promise<SavedBackend | undefined> {
+    return (await this.#store.list()).find((each) => each.name === name);
   }
 
   /** What was registered by hand. Of what may be secret, only the names of the fields. */

@@ -23,5 +23,6 @@ export function chatUsage(usage: unknown): ChatUsage | null {
       audio_tokens: tokensOf(usage.candidatesTokensDetails, "AUDIO"),
       image_tokens: tokensOf(usage.candidatesTokensDetails, "IMAGE"),
     },
+    service_tier: usage.serviceTier,
   });
 }

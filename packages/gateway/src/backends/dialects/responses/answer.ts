@@ -50,7 +50,7 @@ export function responsesAnswer(response: Record<string, unknown>): ChatAnswer {
         : calls.length > 0
           ? "tool_calls"
           : "stop",
-    usage: chatUsage(response.usage),
+    usage: chatUsage(response),
     content: thoughts.length > 0 ? output.map(sentBack) : null,
   };
 }

@@ -2,7 +2,7 @@ import { isObject } from "../../../kernel/json.ts";
 import { type ChatUsage, chatUsageOf } from "../dialect.ts";
 
 /** The parts have the same names as in chats. */
-export function chatUsage(usage: unknown): ChatUsage | null {
+export function chatUsage({ usage, service_tier }: Record<string, unknown>): ChatUsage | null {
   if (!isObject(usage)) return null;
   return chatUsageOf({
     prompt_tokens: usage.input_tokens,
@@ -10,5 +10,6 @@ export function chatUsage(usage: unknown): ChatUsage | null {
     prompt_tokens_details: usage.input_tokens_details,
     completion_tokens_details: usage.output_tokens_details,
     cost: usage.cost,
+    service_tier,
   });
 }

@@ -48,7 +48,7 @@ export class ResponsesReader implements NativeReader {
         this.isComplete = this.isOver = true;
         if (response) {
           this.#response = response;
-          this.usage = chatUsage(response.usage);
+          this.usage = chatUsage(response);
         }
         // It repeats the items; some servers send them nowhere else.
         return this.#done.length === 0 && !this.#hasPieces ? response?.output : null;
@@ -71,7 +71,7 @@ export class ResponsesReader implements NativeReader {
       throw new BackendError("transport", "the upstream answered without `output`");
     if (response.status === "failed") throw new BackendError("upstream", wordsOf(response.error), 500);
     this.#response = response;
-    this.usage = chatUsage(response.usage);
+    this.usage = chatUsage(response);
     this.isComplete = this.isOver = true;
     return response.output.map((item) => sealed(item, SEALED));
   }

@@ -31,8 +31,10 @@ const KEY_OF_OBJECT = /(?<!\\)"usage"\s*:\s*(?=\{)/y;
 export const ABSURD = "absurd";
 export type UsageReport = ReportedUsage | typeof ABSURD | null;
 
-/** Null when the object says nothing about tokens. */
-export function readUsage(value: unknown): UsageReport {
+const FLEX = "flex";
+
+/** Null when the object says nothing about tokens. `tier` is the answer's own, where the usage does not tell it. */
+export function readUsage(value: unknown, tier?: unknown): UsageReport {
   if (typeof value !== "object" || value === null) return null;
   const usage = value as Record<string, unknown>;
   const prompt = usage.prompt_tokens ?? usage.input_tokens;
@@ -52,7 +54,8 @@ export function readUsage(value: unknown): UsageReport {
   if (promptTokens + completionTokens === 0) return null;
   if (isRestKnown || (p !== null && c !== null)) {
     const parts = partsIn(usage, { promptTokens, completionTokens });
-    return Number.isFinite(usage.cost) ? { ...parts, reportedUsd: usage.cost as number } : parts;
+    const priced = Number.isFinite(usage.cost) ? { ...parts, reportedUsd: usage.cost as number } : parts;
+    return (usage.service_tier ?? tier) === FLEX ? { ...priced, isBatch: true } : priced;
   }
   return { promptTokens, completionTokens, lacks: p === null ? "prompt" : "completion" };
 }
@@ -60,12 +63,12 @@ export function readUsage(value: unknown): UsageReport {
 /** The usage of a whole JSON answer without parsing it: the last top-level `"usage"` object, near the end. */
 export function usageOfTail(body: AnswerBody): UsageReport {
   const { tail } = body;
-  const last = tail.lastIndexOf(KEY);
+  const last = tail.includes(`"${FLEX}"`) ? -1 : tail.lastIndexOf(KEY);
   const closing = last === -1 ? null : closingUsage(tail, last);
   if (closing !== null) return readUsage(closing);
-  // Usage is missing, not at the end, or has escapes in its name, or the name appears again after it, which is rare.
+  // Usage is missing, not at the end, has escapes in its name, stands before its name appears again or beside a tier, which is rare.
   const { parsed } = body;
-  return isObject(parsed) ? readUsage(parsed.usage) : null;
+  return isObject(parsed) ? readUsage(parsed.usage, parsed.service_tier) : null;
 }
 
 /** The usage in the last event that has one, from the end of an event stream. */

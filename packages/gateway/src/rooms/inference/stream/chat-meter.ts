@@ -127,7 +127,7 @@ export class ChatMeter implements EventReader, StreamReader {
       this.failure = failure;
       return "end";
     }
-    const usage = readUsage(chunk.usage);
+    const usage = readUsage(chunk.usage, chunk.service_tier);
     const isUsageCompleted = completeUsage(chunk, usage);
     const { choices, changed } = this.#normaliser.apply(chunk);
     const bytesBefore = this.textBytes;
