@@ -11,6 +11,7 @@ import { type DemoNode, startDemoNode } from "./node.ts";
 import { DEMO_PRICES } from "./prices.ts";
 import { playNow, playPast } from "./scene.ts";
 import { startDemoVideoServer, VIDEO_MODEL } from "./video-server.ts";
+import { startDemoVoiceServer, VOICE_MODEL } from "./voice-server.ts";
 
 const EMAIL = "demo@example.com";
 const BACKEND_NAME = "demo";
@@ -75,6 +76,7 @@ export function startDemo(config: Config): Demo {
   };
   const models = startDemoModelServer({ onSwitch });
   const videos = startDemoVideoServer(join(dataDir, VIDEO_PORT_FILE));
+  const voice = startDemoVoiceServer();
   let node: DemoNode | null = null;
   const memory = startMemoryServer({ dataDir, port: 0 });
   const adminToken = config.adminToken ?? secret(24);
@@ -106,6 +108,10 @@ export function startDemo(config: Config): Demo {
         { ...registering, type: "minimax", name: VIDEO_MODEL, url: videos.url, models: [VIDEO_MODEL] },
         VIDEO_MODEL,
       );
+      await register(
+        { ...registering, type: "cloud-realtime", name: VOICE_MODEL, url: voice.url, models: [VOICE_MODEL] },
+        VOICE_MODEL,
+      );
       const { email, password, key, node_token } = credentials;
       const { access_token: token } = await rpc<Tokens>(gatewayUrl, "auth.login", { email, password });
       const caller = callerOf(gatewayUrl, { token, key });
@@ -119,6 +125,7 @@ export function startDemo(config: Config): Demo {
       await models.stop();
       await spare?.stop();
       await videos.stop();
+      await voice.stop();
       await memory.stop();
     },
   };

@@ -2,5 +2,6 @@
 export const DEMO_PRICES = [
   { match: "demo", input: 0.4, output: 1.6 },
   { match: "demo-slow", input: 1.1, output: 4.4 },
+  { match: "demo-voice", input: 4, output: 16 },
   { match: "demo-embed", input: 0.02, output: 0 },
 ] as const;

@@ -77,6 +77,23 @@ async function videoLink({ url, password }: { url: string; password: string }): 
   return link;
 }
 
+/** What the demonstration's voice says to some sound. */
+function echoOf(url: string, key: string, audio: string): Promise<string> {
+  const headers = { authorization: `Bearer ${key}` };
+  const socket = new WebSocket(`${url.replace("http", "ws")}/v1/realtime?model=demo-voice`, {
+    headers,
+  } as never);
+  cleanup.push(() => socket.close());
+  socket.onopen = () => socket.send(JSON.stringify({ type: "input_audio_buffer.append", audio }));
+  return new Promise((resolve, reject) => {
+    socket.onerror = reject;
+    socket.onmessage = ({ data }) => {
+      const { type, delta } = JSON.parse(data);
+      if (type === "response.output_audio.delta") resolve(delta);
+    };
+  });
+}
+
 test("the printed line streams an answer, and a second run goes on with the same user, key and memory", async () => {
   const dataDir = mkdtempSync(join(tmpdir(), "demo-"));
   cleanup.push(() => rmSync(dataDir, { recursive: true, force: true }));
@@ -104,7 +121,7 @@ test("the printed line streams an answer, and a second run goes on with the same
 test("every page has something to show: a month of use up to now, a group, conversations, facts, a video, a node, failures", async () => {
   const dataDir = mkdtempSync(join(tmpdir(), "demo-"));
   cleanup.push(() => rmSync(dataDir, { recursive: true, force: true }));
-  const { url, password } = await startDemoProcess(dataDir);
+  const { url, password, key } = await startDemoProcess(dataDir);
   const rpc = rpcAt(url);
   const { access_token: token } = await rpc("auth.login", { email: "demo@example.com", password });
   const { records, total } = await rpc("usage.list", { limit: 200 }, token);
@@ -126,6 +143,7 @@ test("every page has something to show: a month of use up to now, a group, conve
   expect(JSON.stringify(items)).toContain("Heron");
   const { jobs } = await rpc("video.list", {}, token);
   expect(jobs[0]).toMatchObject({ model: "demo-video" });
+  expect(await echoOf(url, key, "AQACAA==")).toBe("AQABAAIA");
   const [node] = await rpc("agents.list", {}, token);
   expect(node).toMatchObject({ name: "demo-rack" });
   const { failures, minutes } = await rpc("system.activity", {}, token);

@@ -129,7 +129,7 @@ function VideoCard({ job: listed }: { job: VideoJob }) {
   );
 }
 
-/** Films of this very service play here; others open at their own host, which is asked only on a click. */
+/** Nothing is asked of the film's own host before someone presses play. */
 function Preview({ job: { result, status } }: { job: VideoJob }) {
   if (!result) {
     return (
@@ -138,16 +138,13 @@ function Preview({ job: { result, status } }: { job: VideoJob }) {
       </div>
     );
   }
-  const own = new URL(result.url, location.href).origin === location.origin;
-  if (own)
-    return (
-      // biome-ignore lint/a11y/useMediaCaption: generated films have no captions
-      <video className="preview" src={result.url} controls preload="metadata" />
-    );
   return (
-    <a className="preview" href={result.url} target="_blank" rel="noreferrer">
-      <Icon name="play" />
-      <span>Open at {new URL(result.url).host}</span>
-    </a>
+    <>
+      {/* biome-ignore lint/a11y/useMediaCaption: generated films have no captions */}
+      <video className="preview" src={result.url} controls preload="none" />
+      <a className="small" href={result.url} target="_blank" rel="noreferrer">
+        Open at {new URL(result.url, location.href).host}
+      </a>
+    </>
   );
 }

@@ -11,8 +11,9 @@ import { useVoice } from "./session.ts";
 const loudness = (level: number) => (level <= 0 ? 0 : Math.max(0, 1 + Math.log10(level) / 3));
 
 export function Page() {
-  const [model, setModel] = useState("");
   const models = useCallableModels("realtime");
+  const [chosen, setModel] = useState<string | null>(null);
+  const model = chosen ?? models.data?.[0] ?? "";
   const voice = useVoice();
   const running = voice.state !== "idle";
   return (

@@ -2,14 +2,17 @@ import type { HttpRequest } from "@model-gateway/wire/http";
 import type { Log } from "../../kernel/log.ts";
 import { type Asset, type Assets, INDEX_PATH, loadAssets } from "./assets.ts";
 
-/** No other host is ever asked, nothing inline runs, and nobody may put the console into a frame. */
+/**
+ * Nothing inline runs, nobody may put the console into a frame, and no other host is asked, unless someone plays a
+ * film that is there.
+ */
 const SECURITY_HEADERS = {
   "content-security-policy": [
     "default-src 'none'",
     "script-src 'self'",
     "style-src 'self'",
     "img-src 'self' data: blob:",
-    "media-src 'self' data: blob:",
+    "media-src http: https: data: blob:",
     "connect-src 'self'",
     "worker-src 'self'",
     "base-uri 'none'",
