@@ -35,7 +35,7 @@ const routes = [
     hosts: new Hosts({ host: "127.0.0.1", publicUrl: null }),
     needsSetupLink: async () => false,
     registrationIsOpen: async () => false,
-    firstAccountOnly: false,
+    firstAccountOnly: () => false,
     passwordSignIn: true,
     provider: null,
   }),

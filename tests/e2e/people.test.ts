@@ -184,6 +184,26 @@ test("everyone changes their password, sees their sessions and signs out of them
   expect(changed.result).toBeDefined();
 });
 
+test("settings are changed in the console, those of the environment are shown as such, and alerts are tried", async () => {
+  const { page } = await site.signedInAs("ada");
+  await page.goto(`${site.gateway.url}/settings`);
+  // Test services are started with this variable.
+  const registration = page.getByLabel("Who may register");
+  expect(await registration.isDisabled()).toBe(true);
+  await page.getByText("Set by SERVICE_REGISTRATION_OPEN in the environment of the service").waitFor();
+  await page.getByLabel("Requests per minute, per key").fill("0");
+  const save = page.getByRole("button", { name: "Save" });
+  await save.click();
+  await page.getByRole("alert").waitFor();
+  await page.getByLabel("Requests per minute, per key").fill("120");
+  await save.click();
+  await page.getByText("Saved; in force now").waitFor();
+  expect(await save.isDisabled()).toBe(true);
+  await page.getByRole("button", { name: "Send a test alert" }).click();
+  await page.getByText(/Nobody is told: set SERVICE_ALERT_WEBHOOK_URL/).waitFor();
+  expect(await axeFindings(page)).toEqual([]);
+}, 30_000);
+
 test("a group's invitation shows who invites to what, and the newcomer is in the group", async () => {
   const token = await site.gateway.signIn("ada");
   const group = await site.gateway.rpc("group.create", { name: "Analysts" }, token);
@@ -202,11 +222,11 @@ test("a group's invitation shows who invites to what, and the newcomer is in the
 });
 
 test("a member's invitation asks people who have no account for one, and lets in those who have", async () => {
-  const { options } = site.gateway.app.rooms.accounts;
-  options.registrationOpen = true;
+  const { signUp } = site.gateway.app.rooms.accounts.options;
+  signUp.registrationOpen = true;
   const member = await site.gateway.signIn("dorothy");
   await site.gateway.signIn("mary");
-  options.registrationOpen = null;
+  signUp.registrationOpen = null;
   const group = await site.gateway.rpc("group.create", { name: "Computers" }, member);
   const invitation = await site.gateway.rpc("group.invite.create", { group_id: group.id }, member);
   const { page } = await site.visit({ width: 390 });

@@ -54,6 +54,8 @@ groups:
     monthly_refill: 500
     member_budget_usd: 2.5
     allowed_models: [demo-chat]
+settings:
+  - { name: SERVICE_NEW_ACCOUNT_TIER, value: gold }
 `;
 const file = (content: string): string => {
   const path = join(shell.dir, "gateway.yaml");
@@ -77,10 +79,11 @@ test("a file is shown, applied, found in place, exported and changed", async () 
     "+ price Demo-Chat",
     "+ route assistant",
     "+ group Analysts",
-    "6 changes; none was made",
+    "+ setting SERVICE_NEW_ACCOUNT_TIER",
+    "7 changes; none was made",
     "",
   ]);
-  expect((await apply(whole())).out).toContain("6 changes were made");
+  expect((await apply(whole())).out).toContain("7 changes were made");
   expect((await apply(whole())).out).toBe("Nothing to change\n");
 
   const exported = await shell.run(["export"]);

@@ -3296,6 +3296,21 @@ export interface Methods {
       first_token_ms: number | null;
     }[];
   };
+  /** The settings that can be changed while the service runs, and where each value comes from. */
+  "settings.list": {
+    auth: "admin";
+    params: Record<string, never>;
+    result: {
+      /** The variable that sets it in the environment */
+      name: string;
+      help: string;
+      value: string | null;
+      /** In words */
+      default: string;
+      /** Null: its default. What the environment sets cannot be changed here */
+      source: "environment" | "console" | null;
+    }[];
+  };
   /** Acknowledge, then close: only on a WebSocket without a token. */
   "system.probe": {
     auth: "anonymous_socket";
@@ -3314,6 +3329,17 @@ export interface Methods {
       requests_per_minute: number;
       uptime_seconds: number;
     };
+  };
+  /** Change a setting at once, on every instance. */
+  "settings.update": {
+    auth: "admin";
+    params: {
+      /** As settings.list has it */
+      name: string;
+      /** As the environment would have it; null: the default */
+      value: string | null;
+    };
+    result: { ok: true };
   };
 }
 
@@ -3448,6 +3474,8 @@ export const METHOD_AUTH: { readonly [M in keyof Methods]: Methods[M]["auth"] } 
   "config.check": "admin",
   "backends.detect": "admin",
   "models.list": "jwt",
+  "settings.list": "admin",
   "system.probe": "anonymous_socket",
   "system.status": "public",
+  "settings.update": "admin",
 };

@@ -173,6 +173,11 @@ const settings = {
     "may invitations to groups register people when no administrator of the service made them?",
     flag.default(false),
   ),
+  newAccountTier: setting(
+    "SERVICE_NEW_ACCOUNT_TIER",
+    "tier of people who register, and of invitations that name none",
+    z.string().min(1).max(64).default("free"),
+  ),
   publicUrl: setting(
     "SERVICE_PUBLIC_URL",
     "URL under which people open the service, where it is not an address or localhost",
@@ -396,7 +401,39 @@ type Settings = typeof settings;
 export type Config = { [K in keyof Settings]: Settings[K] extends Setting<infer T> ? T : never } & {
   /** Plain-http requests go through a proxy (HTTP_PROXY). */
   usesHttpProxy: boolean;
+  /** Names of the settings that the environment has. */
+  fromEnvironment: readonly string[];
 };
+
+/** What administrators may change while the service runs, as far as the environment leaves it open. */
+const CHANGEABLE = [
+  "registrationOpen",
+  "memberInvitationsRegister",
+  "newAccountTier",
+  "apiRateLimitRpm",
+  "usageRetentionMonths",
+  "auditRetentionDays",
+  "requestRecordsDays",
+] as const satisfies readonly (keyof Settings)[];
+
+/** Each changes `config` in place: the rooms read it where they use it. */
+export const changeableSettings = (config: Config) =>
+  CHANGEABLE.map((key) => {
+    const { name, help, schema, shown } = settings[key];
+    const atStart = config[key];
+    const read = (text: string) => schema.safeParse(text);
+    return {
+      name,
+      help,
+      shown,
+      isFixed: config.fromEnvironment.includes(name),
+      value: () => (config[key] === null ? null : String(config[key])),
+      problemOf: (text: string) => read(text).error?.issues[0]?.message ?? null,
+      set(text: string | null) {
+        Object.assign(config, { [key]: text === null ? atStart : read(text).data });
+      },
+    };
+  });
 
 /** Settings that may also stand in a file, named by the same variable with `_FILE` added. */
 const SECRETS: ReadonlySet<string> = new Set([
@@ -424,7 +461,10 @@ export function readConfig(
     if (name.startsWith(PREFIX) && !known.has(name) && !isFile)
       problems.push(`${name} is not a setting; npm start -- --help lists them all`);
   }
-  const config: Record<string, unknown> = { usesHttpProxy: Boolean(env.HTTP_PROXY || env.http_proxy) };
+  const config: Record<string, unknown> = {
+    usesHttpProxy: Boolean(env.HTTP_PROXY || env.http_proxy),
+    fromEnvironment: [...known].filter((name) => env[name]),
+  };
   for (const [key, { name, schema }] of Object.entries(settings)) {
     let text = env[name];
     const file = fromFile(name);

@@ -166,14 +166,15 @@ function workerCommand(): string[] {
 
 async function introduction(app: App, config: Config): Promise<string> {
   const open = await app.rooms.accounts.registrationIsOpen();
+  const isFirst = await app.rooms.accounts.hasNobody();
   return [
     `Model gateway ${VERSION} is listening on ${app.url}`,
     `  inference   ${app.url}/v1`,
     `  management  ${app.url}/api/rpc`,
     `  reference   ${app.url}/api/reference.md`,
     `  data        ${config.databaseUrl ? "Postgres" : "SQLite"}, ${config.dataDir}`,
-    `  accounts    registration is ${open ? (config.registrationOpen ? "open" : "open for the first user, who becomes administrator") : "closed"}`,
-    ...((await app.rooms.accounts.hasNobody()) ? [`  set up      ${setupLink(app, config)}`] : []),
+    `  accounts    registration is ${open ? (isFirst ? "open for the first user, who becomes administrator" : "open") : "closed"}`,
+    ...(isFirst ? [`  set up      ${setupLink(app, config)}`] : []),
     "",
   ].join("\n");
 }

@@ -4,7 +4,7 @@ import { stringify } from "yaml";
 import { CliError, type Command, type Invocation, needed, refuseIdle, text, UsageError } from "../command.ts";
 import { type Configuration, ConfigurationFile, type Entry } from "../configuration.ts";
 
-type Section = "tiers" | "backends" | "prices" | "video_prices" | "routes" | "groups";
+type Section = "tiers" | "backends" | "prices" | "video_prices" | "routes" | "groups" | "settings";
 type Change = Result<"config.check">["changes"][number];
 
 const WATCH_EVERY_MS = 1_000;
@@ -19,6 +19,10 @@ const KINDS: Record<Section, { one: string; remove?(client: Client, name: string
   video_prices: { one: "video price" },
   routes: { one: "route", remove: (client, name) => client.call("routes.delete", { name }) },
   groups: { one: "group" },
+  settings: {
+    one: "setting",
+    remove: (client, name) => client.call("settings.update", { name, value: null }),
+  },
 };
 const SECTIONS = Object.keys(KINDS) as Section[];
 
@@ -79,6 +83,8 @@ async function write(
       ));
     case "routes":
       return void (await client.call("routes.set", entry as Params<"routes.set">));
+    case "settings":
+      return void (await client.call("settings.update", entry as Params<"settings.update">));
     case "groups": {
       const { allowed_models, denied_models, ...fields } = entry as Entry & { name: string };
       const group_id = before ? String(before.id) : await createGroup(client, fields.name);
@@ -180,7 +186,7 @@ async function follow(invocation: Invocation, path: string): Promise<never> {
 
 export const apply: Command = {
   name: "apply",
-  summary: "Make backends, routes, prices, tiers and groups what a file says; for administrators",
+  summary: "Make backends, routes, prices, tiers, groups and settings what a file says; for administrators",
   examples: [
     "model-gateway apply -f gateway.yaml --dry-run",
     "model-gateway apply -f gateway.yaml",
@@ -189,7 +195,10 @@ export const apply: Command = {
   options: {
     file: { type: "string", short: "f", help: "the configuration, in YAML" },
     "dry-run": { type: "boolean", help: "only show what would change" },
-    prune: { type: "boolean", help: "remove backends, routes and prices that their section does not name" },
+    prune: {
+      type: "boolean",
+      help: "remove backends, routes, prices and settings that their section does not name",
+    },
     watch: { type: "boolean", help: "stay, and apply it again whenever it changes" },
   },
   async run(invocation) {

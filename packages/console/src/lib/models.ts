@@ -4,8 +4,29 @@ import { type Query, useQuery } from "./query.ts";
 
 export type KnownModel = Result<"models.list">[number];
 
-/** Every model and model route that there is a backend for. */
-export const useKnownModels = (): Query<KnownModel[]> => useQuery("models", () => api("models.list"));
+/** What a model's name says that it does, where its server does more than one thing and does not tell which. */
+const BY_NAME: readonly (readonly [RegExp, string])[] = [
+  [/embed|\b(bge|gte|e5)-/i, "embeddings"],
+  [/rerank/i, "rerank"],
+  [/whisper|transcri/i, "transcription"],
+  [/\btts\b|speech/i, "speech"],
+  [/realtime/i, "realtime"],
+  [/moderation/i, "moderation"],
+  [/dall-e|\bimage|flux|diffusion/i, "images"],
+];
+
+function abilitiesOf({ id, capabilities }: KnownModel): string[] {
+  const [, named] =
+    BY_NAME.find(([words, ability]) => capabilities.includes(ability) && words.test(id)) ?? [];
+  if (named) return [named];
+  return capabilities.includes("chat") ? ["chat"] : capabilities;
+}
+
+/** Every model and model route that there is a backend for, with what each can do. */
+export const useKnownModels = (): Query<KnownModel[]> =>
+  useQuery("models", async () =>
+    (await api("models.list")).map((model) => ({ ...model, capabilities: abilitiesOf(model) })),
+  );
 
 /** Ids of the models that can be called now, perhaps only those with a capability; undefined until they are known. */
 export function useCallableModels(capability?: string): Query<readonly string[]> {

@@ -89,6 +89,7 @@ interface TextFieldProps {
   max?: number | string;
   step?: number | string;
   list?: string;
+  disabled?: boolean;
 }
 
 /** Text that is too long is left as it was pasted and named, instead of being cut off without a word. */
@@ -134,7 +135,8 @@ export function SelectField<V extends string>({
   value,
   onChange,
   choices,
-}: ChoosingProps<V> & { hint?: ReactNode }) {
+  disabled,
+}: ChoosingProps<V> & { hint?: ReactNode; disabled?: boolean }) {
   return (
     <Field label={label} hint={hint}>
       {(id, describedBy) => (
@@ -142,6 +144,7 @@ export function SelectField<V extends string>({
           id={id}
           aria-describedby={describedBy}
           className="select"
+          disabled={disabled}
           value={value}
           onChange={(event) => onChange(event.target.value as V)}
         >

@@ -11,7 +11,7 @@ const BATCH_ROWS = 500;
 export async function writePast(config: Config, { requests, people }: Past): Promise<void> {
   const db = await openStorage(config);
   try {
-    const { store } = new Usage({ db, clock: systemClock, retentionMonths: config.usageRetentionMonths });
+    const { store } = new Usage({ db, clock: systemClock, settings: config });
     for (let start = 0; start < requests.length; start += BATCH_ROWS)
       await db.transaction((tx) => store.insert(tx, requests.slice(start, start + BATCH_ROWS)));
     const now = isoTime(systemClock.now());

@@ -90,8 +90,10 @@ class RunningApp implements App {
 const JOIN_WITHIN_MS = 2_000;
 
 /** Wires the whole service together. If anything fails to open, everything that was opened is closed again. */
-export async function startApp(config: Config, overrides: AppOverrides = {}): Promise<App> {
+export async function startApp(given: Config, overrides: AppOverrides = {}): Promise<App> {
   const { deadlines, clock, ids, localServers, worker = null } = overrides;
+  // Of this app alone: administrators change some of it while it runs.
+  const config = { ...given };
   const log = overrides.log ?? createLog({ level: config.logLevel, format: config.logFormat });
   const life = new Life(log);
   try {

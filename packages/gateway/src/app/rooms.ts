@@ -4,7 +4,7 @@ import { beforeSending } from "@model-gateway/wire/turns";
 import { AgentPool } from "../backends/agent-node/index.ts";
 import { Bridge } from "../backends/bridge/index.ts";
 import { backendFactory, localServers } from "../backends/index.ts";
-import type { Config } from "../config.ts";
+import { type Config, changeableSettings } from "../config.ts";
 import type { Rooms } from "../kernel/context.ts";
 import type { Payer } from "../kernel/payer.ts";
 import { Accounts } from "../rooms/accounts/index.ts";
@@ -26,7 +26,7 @@ import { Realtime } from "../rooms/realtime/index.ts";
 import { Requests } from "../rooms/requests/index.ts";
 import { createSealer, Routing } from "../rooms/routing/index.ts";
 import { Sso, type SsoSettings } from "../rooms/sso/index.ts";
-import { Housekeeping, type LocalServer, LocalServers, System } from "../rooms/system/index.ts";
+import { Housekeeping, type LocalServer, LocalServers, Settings, System } from "../rooms/system/index.ts";
 import { Usage } from "../rooms/usage/index.ts";
 import { Video } from "../rooms/video/index.ts";
 import { SettlingThread } from "./journal-thread/thread.ts";
@@ -107,17 +107,24 @@ export async function openRooms({ config, life, foundation, ownPort, deadlines, 
   const { pointsPerUsd, dataDir, databaseUrl, pricingFile } = config;
   const open = opener(foundation, life);
 
-  // Identity and spending limits.
-  const { adminToken, registrationOpen, memberInvitationsRegister, passwordSignIn } = config;
-  const signUp = { adminToken, registrationOpen, memberInvitationsRegister, passwordSignIn };
-  const accounts = await open("accounts", new Accounts({ ...foundation, ...signUp }));
-  const audit = await open(
-    "audit",
-    new Audit({ ...foundation, dataDir, retentionDays: config.auditRetentionDays }),
-    { start: async (room) => room.start(), ...CLOSES },
+  const settings = await open(
+    "settings",
+    new Settings({ ...foundation, settings: changeableSettings(config) }),
+    STARTS_AND_CLOSES,
   );
+
+  // Identity and spending limits.
+  const { adminToken, passwordSignIn } = config;
+  const accounts = await open(
+    "accounts",
+    new Accounts({ ...foundation, adminToken, passwordSignIn, signUp: config }),
+  );
+  const audit = await open("audit", new Audit({ ...foundation, dataDir, settings: config }), {
+    start: async (room) => room.start(),
+    ...CLOSES,
+  });
   const ledger = await open("ledger", new Ledger({ ...foundation, pointsPerUsd }));
-  const usage = await open("usage", new Usage({ db, clock, retentionMonths: config.usageRetentionMonths }));
+  const usage = await open("usage", new Usage({ db, clock, settings: config }));
   const { balances } = ledger;
   const pricing = { usage, balances, pointsPerUsd, pricingFile };
   const billing = await open("billing", new Billing({ ...foundation, ...pricing }), STARTS_AND_CLOSES);
@@ -146,11 +153,10 @@ export async function openRooms({ config, life, foundation, ownPort, deadlines, 
 
   // What the console and the usage reports read.
   const knownModel = (asked: string) => routing.knownModel(asked);
-  const kept = { keptDays: config.requestRecordsDays, keptMax: config.requestRecordsMax };
   const captures = await open("captures", new Captures({ db, clock, log }), CLOSES);
   const requests = await open(
     "requests",
-    new Requests({ ...foundation, captures, groups, metering, usage, knownModel, ...kept }),
+    new Requests({ ...foundation, captures, groups, metering, usage, knownModel, settings: config }),
     CLOSES,
   );
   const providers = await open("providers", new Providers(db, clock));
@@ -158,7 +164,7 @@ export async function openRooms({ config, life, foundation, ownPort, deadlines, 
   const memory = await open("memory", new Memory({ url: config.memoryUrl, bus, clock, log }), CLOSES);
   const { localServers: servers = localServers } = options;
   const found = new LocalServers({ servers, create: factory.create, ownPort, routing });
-  const watched = { routing, agents, providers, metering, requests, localServers: found };
+  const watched = { routing, agents, providers, metering, requests, localServers: found, settings };
   const system = await open("system", new System({ ...foundation, ...watched }), STARTS_AND_CLOSES);
 
   const told = { settings: config, post: network.fetch, routing, agents, metering };

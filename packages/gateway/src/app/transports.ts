@@ -112,7 +112,7 @@ function openGate(config: Config, { clock, bus, counter }: Foundation, rooms: Op
     counter,
     tries,
     keyTries: new FailedTries(clock, bus, "failed-key-tries", TooManyKeys),
-    apiRateLimitRpm: config.apiRateLimitRpm,
+    settings: config,
     tierRates: (principal) => rooms.metering.ratesOf(payerOf(principal)),
   });
 }
@@ -135,7 +135,7 @@ function pageRoutes(
       hosts,
       needsSetupLink: (source) => accounts.needsSetupLink(source),
       registrationIsOpen: () => accounts.registrationIsOpen(),
-      firstAccountOnly: config.registrationOpen === null,
+      firstAccountOnly: () => config.registrationOpen === null,
       passwordSignIn: config.passwordSignIn,
       provider: sso.label,
     }),

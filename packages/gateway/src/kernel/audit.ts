@@ -15,7 +15,7 @@ export interface AuditEntry {
 
 /** Methods whose names say that they only read. */
 const READS =
-  /\.(list|get|show|status|me|self|types|addresses|activity|query|records|series|stats|watch|balance|detect|test|probe|check)$|^billing\.plan$/;
+  /\.(list|get|show|status|me|self|types|addresses|activity|query|records|series|stats|watch|balance|detect|test|probe|check|fits|served)$|^billing\.plan$/;
 
 export const leavesEntry = ({ name, audit }: { name: string; audit?: false }): boolean =>
   audit !== false && !READS.test(name);
@@ -37,7 +37,7 @@ const SHOWN: ReadonlySet<string> = new Set([
   ...["models", "capabilities", "concurrency", "version", "website_domain", "input_usd", "output_usd"],
   ...["monthly_usd_quota", "monthly_token_quota", "rpm", "mode", "base_price", "price_per_second"],
   ...["price_per_frame", "resolution_coeff", "currency", "per_call_usd", "per_image_usd", "per_second_usd"],
-  ...["per_million_characters_usd", "days", "forget"],
+  ...["per_million_characters_usd", "days", "forget", "value", "draining"],
 ]);
 
 /** Whom an entry is about: the first of these that the call names, */

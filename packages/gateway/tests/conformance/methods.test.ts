@@ -94,6 +94,8 @@ conversations.rename | jwt | conversation_id title | id title owner
 conversations.rewind | jwt | conversation_id message_id | removed
 memory.list | jwt | limit? offset? | items total
 alerts.test | admin | | to ok detail
+settings.list | admin | | name help value default source
+settings.update | admin | name value | ok
 config.check | admin | configuration | present problems changes
 system.activity | admin | | minutes first_token backends failures
 backends.detect | admin | | servers

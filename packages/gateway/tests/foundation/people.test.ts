@@ -25,9 +25,9 @@ const keyWorks = async (key: string) =>
 
 test("an administrator invites someone by a link that works once", async () => {
   gateway = await bootGateway({ config: { registrationOpen: false } });
-  gateway.app.rooms.accounts.options.registrationOpen = null;
+  gateway.app.rooms.accounts.options.signUp.registrationOpen = null;
   const admin = await gateway.signIn("ada");
-  gateway.app.rooms.accounts.options.registrationOpen = false;
+  gateway.app.rooms.accounts.options.signUp.registrationOpen = false;
   const { token, id } = await gateway.rpc("users.invite", { tier: "pro" }, admin);
   expect(await gateway.rpc("auth.link.show", { token })).toMatchObject({
     kind: "invitation",

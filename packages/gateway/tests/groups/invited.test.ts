@@ -19,7 +19,7 @@ async function groupOf(name: string) {
 const register = (params: object) =>
   gateway.call<Tokens>("group.invite.register", { password: PASSWORD, ...params });
 const setRegistration = (open: boolean | null) => {
-  gateway.app.rooms.accounts.options.registrationOpen = open;
+  gateway.app.rooms.accounts.options.signUp.registrationOpen = open;
 };
 
 test("an invitation shows who invites to what, and a new person registers with it", async () => {

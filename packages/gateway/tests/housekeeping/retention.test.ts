@@ -36,7 +36,7 @@ onEachDatabase("retention", (fresh) => {
     withDatabase(fresh, async (db) => {
       const userId = await spendInMonths(db, ["2026-07", "2026-08", "2026-09", "2026-10", "2026-11"]);
       const clock = new ManualClock(NOVEMBER);
-      const usage = new Usage({ db, clock, retentionMonths: 2 });
+      const usage = new Usage({ db, clock, settings: { usageRetentionMonths: 2 } });
       const actor = { userId, email: "", name: "", isAdmin: false };
       const before = await usage.query({ group_by: "model" });
       // What is on its way out is not listed any more, whether it is gone yet or not.
@@ -57,7 +57,7 @@ onEachDatabase("retention", (fresh) => {
       };
       expect(await usage.query(september)).toMatchObject({ records_total: 3, records: { length: 3 } });
       expect(before.totals.requests).toBe(15);
-      const all = new Usage({ db, clock, retentionMonths: null });
+      const all = new Usage({ db, clock, settings: { usageRetentionMonths: null } });
       expect(await all.sweepRows(NOVEMBER, 100)).toBe(0);
     }));
 

@@ -83,7 +83,7 @@ export async function openBench({
     shared ?? (await openBus({ redisUrl: null, service: "", clock, ids: randomIds, log }));
   const ids = randomIds;
   const ledger = new Ledger({ db, bus, clock, ids, pointsPerUsd: POINTS_PER_USD });
-  const usage = new Usage({ db, clock, retentionMonths: null });
+  const usage = new Usage({ db, clock, settings: { usageRetentionMonths: null } });
   const pricingFile = `${dataDir}/prices.json`;
   await Bun.write(pricingFile, JSON.stringify(PRICES));
   const { balances } = ledger;

@@ -128,7 +128,7 @@ onEachDatabase("requests", (fresh) => {
     withDatabase(fresh, async (db) => {
       const seeded = await seedRequests(db, { count: 3_000, untilMs: NOW, days: 20, keys: 5 });
       const uncharged = newestFirst(seeded.filter(({ channel }) => channel === null));
-      const requests = room(db, { keptDays: 10, keptMax: 20 });
+      const requests = room(db, { settings: { requestRecordsDays: 10, requestRecordsMax: 20 } });
       const since = new Date(NOW - 12 * DAY).toISOString();
       const before = await requests.stats(ADMIN, { everyone: true, since });
       while ((await requests.sweepRows(NOW, 10)) > 0);

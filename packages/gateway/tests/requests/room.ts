@@ -24,8 +24,7 @@ export const room = (db: Database, more: Partial<RequestsOptions> = {}) =>
     metering: { write: () => true },
     usage: { settled: async () => {} },
     knownModel: () => null,
-    keptDays: 30,
-    keptMax: 1_000_000,
+    settings: { requestRecordsDays: 30, requestRecordsMax: 1_000_000 },
     ...more,
   });
 

@@ -122,6 +122,8 @@ keys.capture.set | admin | {"key_id":"$key","days":1}
 providers.addresses | admin |
 audit.list | admin |
 alerts.test | admin |
+settings.list | admin |
+settings.update | admin | {"name":"SERVICE_AUDIT_RETENTION_DAYS","value":"365"}
 config.check | admin | {"configuration":{}}
 system.activity | admin |
 backends.detect | admin |

@@ -21,6 +21,7 @@ const SUBJECTS = [
   { value: "routes.", label: "Model routes" },
   { value: "billing.", label: "Prices and tiers" },
   { value: "agents.", label: "Nodes" },
+  { value: "settings.", label: "Settings" },
   { value: "POST /api/admin", label: "Added by the admin token" },
   { value: "DELETE /api/admin", label: "Removed by the admin token" },
 ];

@@ -62,11 +62,24 @@ const DONE: Readonly<Record<string, string>> = {
   "providers.add": "listed the provider …",
   "providers.update": "changed the provider …",
   "providers.remove": "removed the provider …",
+  "agents.drain": "drained the node …",
+  "agents.serve": "changed how … is served",
+  "auth.identities.remove": "unlinked their sign-in with the provider",
+  "auth.oidc": "signed in with the provider",
+  "billing.video.pricing.set": "set the video price of …",
+  "conversations.delete": "deleted a conversation",
+  "memory.delete": "deleted what was remembered of them",
+  "engine.invoke": "called an engine",
+  "settings.update": "changed the setting …",
+  "POST /api/admin/backends": "registered the backend …",
+  "DELETE /api/admin/backends": "removed the backend …",
+  "POST /api/admin/aliases": "set the alias …",
+  "DELETE /api/admin/aliases": "removed the alias …",
 };
 
 /** Changes whose fields say it better than the method's name. */
 function byFields(action: string, details: Record<string, unknown>): string | undefined {
-  const { disabled, is_admin, tier, enabled, points } = details;
+  const { disabled, is_admin, tier, enabled, points, draining } = details;
   if (action === "users.update") {
     if (disabled !== undefined) return disabled ? "disabled …" : "enabled …";
     if (is_admin !== undefined)
@@ -75,6 +88,7 @@ function byFields(action: string, details: Record<string, unknown>): string | un
   }
   if (action === "backends.update" && enabled !== undefined)
     return enabled ? "enabled the backend …" : "disabled the backend …";
+  if (action === "agents.drain" && draining === false) return "took the node … back into service";
   if (action === "group.credits.topup" && typeof points === "number")
     return `issued ${plural(points, "point")} to …`;
   return undefined;

@@ -36,12 +36,15 @@ export function EveryonesMonth() {
   );
 }
 
-function Top({ by, title }: { by: Grouping; title: string }) {
-  const series = useQuery(
-    `usage top ${by}`,
+export const useMonthOfEveryone = (by: Grouping, isAdmin = true) =>
+  useQuery(
+    isAdmin ? `usage top ${by}` : null,
     () => api("usage.series", { ...thisMonth(), everyone: true, by }),
     { everyMs: EVERY_MS },
   );
+
+function Top({ by, title }: { by: Grouping; title: string }) {
+  const series = useMonthOfEveryone(by);
   if (!series.data?.groups.length) return null;
   return (
     <Section

@@ -9,9 +9,10 @@ import { Link } from "../../lib/router.ts";
 import { useStore } from "../../lib/store.ts";
 import { Figure, PageHead, Section } from "../../ui/page.tsx";
 import { Meter, QueryFailure } from "../../ui/states.tsx";
+import type { UsageSums } from "../usage/data.ts";
 import { BackendStrips } from "./backends.tsx";
 import { Checklist } from "./checklist.tsx";
-import { DownBackends, EveryonesMonth } from "./everyone.tsx";
+import { DownBackends, EveryonesMonth, useMonthOfEveryone } from "./everyone.tsx";
 import { LatestFailures } from "./failures.tsx";
 import { FirstTokens } from "./first-token.tsx";
 import { LastHour } from "./last-hour.tsx";
@@ -25,11 +26,11 @@ export function Page() {
   return (
     <>
       <PageHead title="Overview">
-        What the service is doing right now, and what it has cost you this month.
+        What the service is doing right now, and what it has cost this month.
       </PageHead>
       {user?.is_admin && <DownBackends />}
       <Checklist isAdmin={Boolean(user?.is_admin)} />
-      <Figures />
+      <Figures isAdmin={Boolean(user?.is_admin)} />
       {user?.is_admin && <EveryonesMonth />}
       {user?.is_admin && <Operations />}
       <Section title="Your latest requests">
@@ -54,7 +55,8 @@ function Operations() {
   );
 }
 
-function Figures() {
+function Figures({ isAdmin }: { isAdmin: boolean }) {
+  const all = useMonthOfEveryone("user", isAdmin).data?.totals;
   const status = useSystemStatus();
   const plan = useQuery("plan", () => api("billing.plan"), { everyMs: PLAN_EVERY_MS });
   const health = useQuery("health", () => client.rest.health(), { everyMs: PLAN_EVERY_MS });
@@ -72,14 +74,22 @@ function Figures() {
         >
           <LiveSpark samples={status.samples} />
         </Figure>
-        <SpendFigure plan={plan.data} />
-        <Figure
-          name="Tokens this month"
-          value={plan.data ? compact(plan.data.usage.tokens) : "–"}
-          note={plan.data ? plural(plan.data.usage.requests, "request") : "unknown"}
-        >
-          {plan.data && <QuotaUse name="Token quota" use={monthlyLimits(plan.data).tokens} />}
-        </Figure>
+        {isAdmin ? <EveryonesSpend all={all} plan={plan.data} /> : <SpendFigure plan={plan.data} />}
+        {isAdmin ? (
+          <Figure
+            name="Tokens this month"
+            value={all ? compact(all.prompt_tokens + all.completion_tokens) : "–"}
+            note={all ? `${plural(all.requests, "request")} of everyone` : "unknown"}
+          />
+        ) : (
+          <Figure
+            name="Tokens this month"
+            value={plan.data ? compact(plan.data.usage.tokens) : "–"}
+            note={plan.data ? plural(plan.data.usage.requests, "request") : "unknown"}
+          >
+            {plan.data && <QuotaUse name="Token quota" use={monthlyLimits(plan.data).tokens} />}
+          </Figure>
+        )}
         <Figure
           name="Points in your wallet"
           value={plan.data ? points(plan.data.points_balance) : "–"}
@@ -109,11 +119,24 @@ function projected(spentUsd: number, now = new Date()): number {
   return (spentUsd * (end - start)) / Math.max(3_600_000, now.getTime() - start);
 }
 
-const SPEND_NAME = (
-  <Link href="/usage?days=month" title="Every request of this month">
+const spendName = (query: string) => (
+  <Link href={`/usage?days=month${query}`} title="Every request of this month">
     Spend this month
   </Link>
 );
+const SPEND_NAME = spendName("");
+
+function EveryonesSpend({ all, plan }: { all: UsageSums | undefined; plan: Plan | undefined }) {
+  return (
+    <Figure
+      name={spendName("&whose=all")}
+      value={all ? money(all.cost_usd) : "–"}
+      note={all ? `${money(projected(all.cost_usd))} by the month's end at this pace` : "unknown"}
+    >
+      {plan && <span className="note-line">{money(plan.usage.cost_usd)} of it by you</span>}
+    </Figure>
+  );
+}
 
 function SpendFigure({ plan }: { plan: Plan | undefined }) {
   if (!plan) return <Figure name={SPEND_NAME} value="–" note="unknown" />;

@@ -15,6 +15,7 @@ import { FormError, Loaded } from "../../ui/states.tsx";
 import { type Column, Table } from "../../ui/table.tsx";
 import { Identities } from "./identities.tsx";
 import { Password } from "./password.tsx";
+import { ServiceSettings } from "./service.tsx";
 import { Sessions } from "./sessions.tsx";
 
 type Provider = Awaited<ReturnType<typeof listProviders>>[number];
@@ -58,6 +59,7 @@ export function Page() {
       {setup.data?.password_sign_in && <Password />}
       {setup.data?.provider && <Identities />}
       <Sessions />
+      {user.is_admin && <ServiceSettings />}
       <Providers isAdmin={user.is_admin} />
       <Section title="This service">
         <Loaded query={health}>

@@ -14,17 +14,21 @@ export type Gift =
   /** Another session of the maker's; ends with the one that it was made in. */
   | { kind: "session"; makerId: string; sessionId?: string };
 
-interface GivingOptions {
+/** Settings that say how people get an account; administrators change them while the service runs. */
+export interface SignUpSettings {
+  /** True: open; false: closed; null: open until the first user exists. */
   registrationOpen: boolean | null;
   /** Members, too, bring in people who have no account. */
   memberInvitationsRegister: boolean;
+  /** Tier of accounts that are made without one. */
+  newAccountTier: string;
 }
 
 /** Whether a link may be given now: asked in the transaction that uses it, whatever its maker could give before. */
 export class Giving {
   constructor(
     readonly store: AccountStore,
-    readonly options: GivingOptions,
+    readonly settings: SignUpSettings,
   ) {}
 
   async mayGive(on: Queryable, gift: Gift): Promise<boolean> {
@@ -50,7 +54,7 @@ export class Giving {
 
   /** Where everyone may register, an invitation adds nothing. */
   get #membersRegister(): boolean {
-    return this.options.memberInvitationsRegister || this.options.registrationOpen === true;
+    return this.settings.memberInvitationsRegister || this.settings.registrationOpen === true;
   }
 
   /** Keys, links and sessions are made only while the maker's session lasts; it may have ended since the call began. */

@@ -9,7 +9,7 @@ import { hmacSha256 } from "../../kernel/keyed-hash.ts";
 import { PRINCIPAL_CHANGED, USER_CHANGED } from "../../kernel/topics.ts";
 import { deleteExpired, type Sweep, type Transaction } from "../../storage/contract.ts";
 import type { Needs } from "../foundation.ts";
-import { Giving } from "./giving.ts";
+import { Giving, type SignUpSettings } from "./giving.ts";
 import { decoyHash, hashPassword } from "./password-hash.ts";
 import { People } from "./people.ts";
 import type { SessionResult } from "./schemas.ts";
@@ -36,15 +36,12 @@ const REREAD_WITHIN_MS = 500;
 /** Hashing is slow on purpose; only so many run or wait at once. */
 const HASHES_AT_ONCE = 2;
 const HASHES_WAITING_MAX = 100;
-/** Tiers of new accounts: the first administrator owns the machine, so nothing limits them. */
-const NEW_TIERS = { owner: "enterprise", others: "free" } as const;
+/** Tier of the first account: the first administrator owns the machine, so nothing limits them. */
+const OWNER_TIER = "enterprise";
 
 export interface AccountsOptions extends Needs<"db" | "bus" | "counter" | "clock" | "ids" | "jwtSecret"> {
   adminToken: string | null;
-  /** True: open; false: closed; null: open until the first user exists. */
-  registrationOpen: boolean | null;
-  /** True: also invitations that members made register people. */
-  memberInvitationsRegister: boolean;
+  signUp: SignUpSettings;
   /** False: people sign in with the provider only. */
   passwordSignIn: boolean;
 }
@@ -104,7 +101,7 @@ export class Accounts implements Authenticator {
 
   constructor(readonly options: AccountsOptions) {
     this.#store = new AccountStore(options.db);
-    this.giving = new Giving(this.#store, options);
+    this.giving = new Giving(this.#store, options.signUp);
     this.people = new People({ ...options, store: this.#store, accounts: this });
     this.#tokens = createAccessTokens(options);
     this.setupToken = hmacSha256(options.jwtSecret, "setup link").toString("base64url");
@@ -118,7 +115,7 @@ export class Accounts implements Authenticator {
     if (await this.hasNobody()) this.refuseFirstUnless(account.setupToken, source);
     const passwordHash = await this.hash(account.password);
     const user = await this.registering(async (tx, first) => {
-      if (!(this.options.registrationOpen ?? first)) this.#refuseRegistration();
+      if (!(this.options.signUp.registrationOpen ?? first)) this.#refuseRegistration();
       if (first) this.refuseFirstUnless(account.setupToken, source);
       // The first account is the administrator's, who says so.
       return this.insert(tx, { ...account, passwordHash, isAdmin: first, emailVerified: first });
@@ -171,7 +168,7 @@ export class Accounts implements Authenticator {
       name: account.name ?? account.email.split("@")[0]!,
       password_hash: account.passwordHash,
       is_admin: account.isAdmin ?? false,
-      tier: account.tier ?? (isOwner ? NEW_TIERS.owner : NEW_TIERS.others),
+      tier: account.tier ?? (isOwner ? OWNER_TIER : this.options.signUp.newAccountTier),
       disabled_at: null,
       email_verified: account.emailVerified,
     };
@@ -200,13 +197,13 @@ export class Accounts implements Authenticator {
   }
 
   async registrationIsOpen(): Promise<boolean> {
-    return this.options.registrationOpen ?? (await this.hasNobody());
+    return this.options.signUp.registrationOpen ?? (await this.hasNobody());
   }
 
   #refuseRegistration(): never {
     fail(
       "app_error",
-      "Registration is closed; ask an administrator, who can open it with SERVICE_REGISTRATION_OPEN=true",
+      "Registration is closed; ask an administrator, who can invite you or open it under Settings",
     );
   }
 

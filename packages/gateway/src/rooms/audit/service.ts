@@ -19,7 +19,7 @@ const ADMIN_TOKEN = "admin token";
 const ANONYMOUS = "anonymous";
 
 export interface AuditOptions extends Needs<"db" | "clock" | "ids" | "log"> {
-  retentionDays: number;
+  settings: { readonly auditRetentionDays: number };
   dataDir: string;
 }
 
@@ -114,7 +114,7 @@ export class Audit implements AuditSink {
   }
 
   readonly sweep: Sweep = (nowMs, rowsMax) =>
-    this.#store.deleteBefore(nowMs - this.options.retentionDays * DAY_MS, rowsMax);
+    this.#store.deleteBefore(nowMs - this.options.settings.auditRetentionDays * DAY_MS, rowsMax);
 }
 
 /** Postgres rejects NUL in texts. */

@@ -60,9 +60,12 @@ export class AuditStore {
     );
   }
 
-  /** Names of users, keys and groups by their ids. */
+  /** Names of users, keys, groups and nodes by their ids. */
   async namesOf(ids: readonly string[]): Promise<Map<string, string>> {
-    const sources = ["email AS name FROM users", "name FROM api_keys", "name FROM user_groups"];
+    const sources = [
+      "email AS name FROM users",
+      ...["api_keys", "user_groups", "agents"].map((table) => `name FROM ${table}`),
+    ];
     const found = await Promise.all(
       sources.map((from) =>
         selectIn<{ id: string; name: string }>(

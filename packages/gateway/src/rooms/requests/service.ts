@@ -39,8 +39,7 @@ export interface RequestsOptions
   /** The model that a name stands for, if a backend or route serves it. Other names are the client's invention. */
   knownModel(asked: string): string | null;
   /** How long requests that were not charged are kept, and others are listed; 0: none are noted. */
-  keptDays: number;
-  keptMax: number;
+  settings: { readonly requestRecordsDays: number; readonly requestRecordsMax: number };
 }
 
 export class Requests implements RecordSink {
@@ -65,7 +64,7 @@ export class Requests implements RecordSink {
 
   /** What is noted of a request that begins; null when nothing is. */
   open(surface: string, id: string): RequestRecord | null {
-    return this.options.keptDays === 0 ? null : new RequestRecord(this, surface, id);
+    return this.options.settings.requestRecordsDays === 0 ? null : new RequestRecord(this, surface, id);
   }
 
   ended(record: RequestRecord, nowMs: number): void {
@@ -115,7 +114,10 @@ export class Requests implements RecordSink {
     const limit = Math.min(LIST.max, Math.max(1, wanted.limit ?? LIST.fallback));
     const nowMs = this.clock.now();
     const rows = await this.#store.list(filter, {
-      fromMs: Math.max(wanted.since ? Date.parse(wanted.since) : 0, nowMs - this.options.keptDays * DAY_MS),
+      fromMs: Math.max(
+        wanted.since ? Date.parse(wanted.since) : 0,
+        nowMs - this.options.settings.requestRecordsDays * DAY_MS,
+      ),
       belowMs: wanted.until ? Date.parse(wanted.until) : nowMs + HOUR_MS,
       cursor: wanted.cursor === undefined ? null : await this.#store.placeOf(wanted.cursor),
       // One more than asked for says whether there is another page.
@@ -230,13 +232,13 @@ export class Requests implements RecordSink {
 
   /** Removes requests without a charge that are too old or too many. */
   readonly sweepRows: Sweep = (nowMs, rowsMax) => {
-    const { keptDays, keptMax } = this.options;
+    const { requestRecordsDays: keptDays, requestRecordsMax: keptMax } = this.options.settings;
     return this.#store.deleteUncharged({ beforeMs: nowMs - keptDays * DAY_MS, keptMax }, rowsMax);
   };
 
   /** Sums by day are kept for good. */
   readonly sweepSums: Sweep = async (nowMs, rowsMax) => {
-    const keptMs = this.options.keptDays * DAY_MS * SUMS_OUTLIVE_FACTOR;
+    const keptMs = this.options.settings.requestRecordsDays * DAY_MS * SUMS_OUTLIVE_FACTOR;
     const minutes = nowMs - Math.min(MINUTE_SUMS_KEPT_MS, keptMs);
     const removed = await this.#store.deleteSumsBefore(MINUTE_MS, minutes, rowsMax);
     if (removed >= rowsMax) return removed;

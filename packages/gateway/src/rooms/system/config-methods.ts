@@ -9,6 +9,7 @@ import { methods as billing } from "../billing/index.ts";
 import { methods as groups } from "../groups/index.ts";
 import { methods as routing } from "../routing/index.ts";
 import { NANO_PER_USD } from "../usage/index.ts";
+import { updateSetting } from "./settings-methods.ts";
 
 type Entry = Record<string, unknown>;
 
@@ -26,6 +27,7 @@ const SECTIONS = {
   video_prices: { entry: billing.setVideoPrice.params, key: "model", replaces: true },
   tiers: { entry: billing.setTier.params, key: "name", replaces: true },
   groups: { entry: GroupEntry, key: "name", replaces: false },
+  settings: { entry: updateSetting.params, key: "name", replaces: true },
 } satisfies Record<string, { entry: z.ZodType; key: string; replaces: boolean }>;
 type Section = keyof typeof SECTIONS;
 
@@ -34,7 +36,7 @@ const isSection = (name: string): name is Section => Object.hasOwn(SECTIONS, nam
 const keyIn = (section: Section, entry: Entry): string =>
   section === "prices" ? String(entry.model).toLowerCase() : String(entry[SECTIONS[section].key]);
 
-async function current({ routing, billing: bills, groups: all }: Rooms, actor: Actor) {
+async function current({ routing, billing: bills, groups: all, system }: Rooms, actor: Actor) {
   const found = (await all.list(null, {})).map(async ({ id, ...group }) => {
     const { allowed, denied } = await all.models({ actor, groupId: id, method: "config.check" });
     const { name, description, enforce_model_allowlist, rpm_ceiling, monthly_refill } = group;
@@ -57,6 +59,10 @@ async function current({ routing, billing: bills, groups: all }: Rooms, actor: A
     video_prices: (await bills.videoPrices()).map((price) => ({ ...price })),
     tiers: bills.tiers,
     groups: await Promise.all(found),
+    settings: system.settings
+      .list()
+      .filter(({ source }) => source === "console")
+      .map(({ name, value }) => ({ name, value })),
   } satisfies Record<Section, Entry[]>;
 }
 
@@ -113,6 +119,7 @@ export const checkConfig = defineMethod({
     const present: Record<Section, Entry[]> = await current(rooms, actor);
     const ofBackend = await rooms.routing.changes();
     const changesIn = (section: Section, before: Entry = {}, wanted: Entry): string[] => {
+      if (section === "settings") rooms.system.settings.require(String(wanted.name), wanted.value as string);
       if (section !== "backends") return differ(section, before, wanted);
       const { api_key: apiKey, ...fields } = wanted as z.infer<typeof SECTIONS.backends.entry>;
       return ofBackend({ ...fields, apiKey });

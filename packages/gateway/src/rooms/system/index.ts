@@ -4,3 +4,4 @@ export { type FoundServer, findLocalServers, LocalServers } from "./local-server
 export * as methods from "./methods.ts";
 export * as routes from "./routes.ts";
 export { System } from "./service.ts";
+export { Settings } from "./settings.ts";

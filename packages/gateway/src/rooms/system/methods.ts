@@ -173,3 +173,4 @@ export const adoptBackend = defineMethod({
   handler: ({ params, rooms }) => rooms.system.localServers.adopt(params.server),
 });
 export * from "./config-methods.ts";
+export * from "./settings-methods.ts";

@@ -9,6 +9,7 @@ import type { Entry, Routing } from "../routing/index.ts";
 import type { LostCaches } from "../usage/index.ts";
 import type { LocalServers } from "./local-servers.ts";
 import { ServiceCount } from "./service-count.ts";
+import type { Settings } from "./settings.ts";
 
 /** Those in trouble come first, so that a long list hides nothing that matters. */
 const BACKENDS_SHOWN_MAX = 50;
@@ -20,6 +21,7 @@ interface SystemOptions extends Needs<"bus" | "clock"> {
   metering: Pick<MeteringService, "figures">;
   requests: Pick<Requests, "lastHour">;
   localServers: LocalServers;
+  settings: Settings;
 }
 
 const troubleOf = ({ state }: Entry): number => ({ Healthy: 0, Degraded: 1, Unhealthy: 2 })[state];
@@ -35,6 +37,10 @@ export class System {
 
   get localServers(): LocalServers {
     return this.options.localServers;
+  }
+
+  get settings(): Settings {
+    return this.options.settings;
   }
 
   async start(): Promise<void> {

@@ -54,7 +54,7 @@ export interface UsageOptions {
   db: Database;
   clock: Clock;
   /** Whole months before the current one whose rows are kept; null: all. */
-  retentionMonths: number | null;
+  settings: { readonly usageRetentionMonths: number | null };
 }
 
 export class Usage {
@@ -122,8 +122,8 @@ export class Usage {
   }
 
   #keptFromMs(nowMs: number): number {
-    const { retentionMonths } = this.options;
-    return retentionMonths === null ? 0 : monthsBeforeMs(nowMs, retentionMonths);
+    const { usageRetentionMonths: months } = this.options.settings;
+    return months === null ? 0 : monthsBeforeMs(nowMs, months);
   }
 
   readonly sweepRows: Sweep = async (nowMs, rowsMax) => {

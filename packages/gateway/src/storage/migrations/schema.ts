@@ -301,7 +301,11 @@ export const schema: readonly Statement[] = [
   "CREATE INDEX video_jobs_due ON video_jobs (settled, next_step_at)",
   "CREATE INDEX video_jobs_payload ON video_jobs (created_at) WHERE request <> '{}'",
 
-  // Work that one instance at a time does, and until when it is that instance's.
+  // What administrators changed of the settings, as the environment would have it.
+  `CREATE TABLE service_settings (
+    name TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+  )`,
   // How things stand that people are told of, and who has been told.
   `CREATE TABLE alerts (
     key TEXT PRIMARY KEY,
@@ -312,6 +316,7 @@ export const schema: readonly Statement[] = [
     told TEXT NOT NULL,
     since {timestamp} NOT NULL
   )`,
+  // Work that one instance at a time does, and until when it is that instance's.
   `CREATE TABLE leases (
     name TEXT PRIMARY KEY,
     owner TEXT NOT NULL,

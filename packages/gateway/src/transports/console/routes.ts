@@ -7,7 +7,7 @@ export interface SetupOptions {
   hosts: Hosts;
   registrationIsOpen(): Promise<boolean>;
   /** Registration ends with the first account, so while it is open nobody has one. */
-  firstAccountOnly: boolean;
+  firstAccountOnly(): boolean;
   /** Whether the first account needs the setup link when it is asked for from there. */
   needsSetupLink(source: CallSource): Promise<boolean>;
   passwordSignIn: boolean;
@@ -36,7 +36,7 @@ export const consoleRoutes = (setup: SetupOptions): AnyRoute[] => [
       const open = await setup.registrationIsOpen();
       return {
         registration_open: open,
-        first_run: open && setup.firstAccountOnly,
+        first_run: open && setup.firstAccountOnly(),
         setup_link_needed: await setup.needsSetupLink(caller),
         password_sign_in: setup.passwordSignIn,
         provider: setup.provider,

@@ -254,7 +254,7 @@ interface GateOptions {
   tries: FailedTries;
   /** Of requests without a known API key. */
   keyTries: FailedTries;
-  apiRateLimitRpm: number;
+  settings: { readonly apiRateLimitRpm: number };
   /** What else limits the pace of a key: itself, its tier and its group. */
   tierRates(principal: Principal): readonly Rate[];
 }
@@ -297,7 +297,7 @@ export class Gate {
   }
 
   async #keyed(secret: string | null, route: Pick<AnyRoute, "outsideTierRate">, call: Keyed): Promise<void> {
-    const { keys, keyTries, counter, apiRateLimitRpm, tierRates } = this.options;
+    const { keys, keyTries, counter, settings, tierRates } = this.options;
     const principal = secret ? await keys.authenticate(secret) : null;
     if (!principal) throw keyTries.failed(call.caller.ip) ?? unauthorized();
     call.request.vouch();
@@ -305,7 +305,7 @@ export class Gate {
     if (call.record) call.record.principal = principal;
     const ofKey = {
       key: `api:${principal.keyId}`,
-      max: apiRateLimitRpm,
+      max: settings.apiRateLimitRpm,
       windowMs: WINDOW_MS,
       refuse: tooMany,
     };

@@ -1,0 +1,45 @@
+import { z } from "zod";
+import { defineMethod, NoParams, Ok } from "../../kernel/method.ts";
+
+const hint = "the service's settings are for administrators";
+
+export const listSettings = defineMethod({
+  name: "settings.list",
+  summary: "The settings that can be changed while the service runs, and where each value comes from",
+  auth: "admin",
+  hint,
+  params: NoParams,
+  result: z.array(
+    z.object({
+      name: z.string().describe("The variable that sets it in the environment"),
+      help: z.string(),
+      value: z.string().nullable(),
+      default: z.string().describe("In words"),
+      source: z
+        .enum(["environment", "console"])
+        .nullable()
+        .describe("Null: its default. What the environment sets cannot be changed here"),
+    }),
+  ),
+  handler: ({ rooms }) => rooms.system.settings.list(),
+});
+
+export const updateSetting = defineMethod({
+  name: "settings.update",
+  summary: "Change a setting at once, on every instance",
+  auth: "admin",
+  hint,
+  params: z.object({
+    name: z.string().max(64).describe("As settings.list has it"),
+    value: z
+      .string('must be text, such as "30"')
+      .max(256)
+      .nullable()
+      .describe("As the environment would have it; null: the default"),
+  }),
+  result: Ok,
+  handler: async ({ params: { name, value }, rooms, before }) => {
+    if (name === "SERVICE_NEW_ACCOUNT_TIER" && value !== null) rooms.billing.requireTier(value);
+    before.value = await rooms.system.settings.update(name, value);
+  },
+});

@@ -1,0 +1,83 @@
+import { fail } from "../../kernel/errors.ts";
+import type { Needs } from "../foundation.ts";
+import { store } from "./store.ts";
+
+/** Message: nothing; an administrator changed a setting. */
+const SETTINGS_CHANGED = "settings-changed";
+
+/** A setting that can be changed while the service runs. */
+export interface Changeable {
+  name: string;
+  help: string;
+  /** Its default, for people. */
+  shown: string;
+  /** The environment has it, and wins. */
+  isFixed: boolean;
+  value(): string | null;
+  problemOf(text: string): string | null;
+  /** Null: as the service was started. */
+  set(text: string | null): void;
+}
+
+export class Settings {
+  #changed: ReadonlyMap<string, string> = new Map();
+  #stop = () => {};
+
+  constructor(readonly options: Needs<"db" | "bus" | "log"> & { settings: readonly Changeable[] }) {}
+
+  async start(): Promise<void> {
+    const { bus, log } = this.options;
+    const refresh = () => {
+      this.#load().catch((error) => log.warn("settings not read again; the known ones stay", { error }));
+    };
+    this.#stop = bus.subscribe(SETTINGS_CHANGED, refresh);
+    bus.onGap(refresh);
+    await this.#load();
+  }
+
+  close(): void {
+    this.#stop();
+  }
+
+  list() {
+    return this.options.settings.map(({ name, help, shown, isFixed, value }) => ({
+      name,
+      help,
+      value: value(),
+      default: shown,
+      source: isFixed ? ("environment" as const) : this.#changed.has(name) ? ("console" as const) : null,
+    }));
+  }
+
+  /** The setting of this name, if it can be changed to this value. */
+  require(name: string, value: string | null): Changeable {
+    const setting = this.options.settings.find((each) => each.name === name);
+    const refuse = (field: string, problem: string): never =>
+      fail("invalid_params", `\`${field}\`: ${problem}`, { data: { fields: [field] } });
+    if (!setting) return refuse("name", `${name} is not a setting that can be changed here`);
+    if (setting.isFixed) refuse("name", `${name} is set in the service's environment, which wins`);
+    const problem = value === null ? null : setting.problemOf(value);
+    if (problem !== null) refuse("value", problem);
+    return setting;
+  }
+
+  /** Null: back to the default. Returns what it was. */
+  async update(name: string, value: string | null): Promise<string | null> {
+    const { db, bus } = this.options;
+    const before = this.require(name, value).value();
+    await (value === null ? store.remove(db, name) : store.save(db, { name, value }));
+    await this.#load();
+    bus.publish(SETTINGS_CHANGED, "");
+    return before;
+  }
+
+  async #load(): Promise<void> {
+    const { db, settings } = this.options;
+    this.#changed = new Map((await store.all(db)).map(({ name, value }) => [name, value]));
+    for (const setting of settings) {
+      const text = this.#changed.get(setting.name) ?? null;
+      // A value of an older release may no longer be one.
+      if (!setting.isFixed) setting.set(text === null || setting.problemOf(text) !== null ? null : text);
+    }
+  }
+}
