@@ -125,6 +125,18 @@ export async function insertRows<T = Row>(
   return returned;
 }
 
+/** The same for rows whose members are the columns. */
+export async function insertAll<R extends { readonly [K in keyof R]: SqlValue }>(
+  on: Queryable,
+  table: string,
+  rows: readonly R[],
+  suffix = "",
+): Promise<void> {
+  const columns = Object.keys(rows[0] ?? {}) as (keyof R & string)[];
+  const values = rows.map((row) => columns.map((column) => row[column]));
+  await insertRows(on, `${table} (${columns.join(", ")})`, values, suffix);
+}
+
 /** Inserts a row whose members are the columns. False when `suffix`, an ON CONFLICT clause, kept it out. */
 export async function insertRow<R extends { readonly [K in keyof R]: SqlValue }>(
   on: Queryable,
@@ -135,6 +147,18 @@ export async function insertRow<R extends { readonly [K in keyof R]: SqlValue }>
   const columns = Object.keys(row);
   const text = insertText(`${table} (${columns.join(", ")})`, suffix, { rows: 1, columns: columns.length });
   return (await on.run(text, Object.values(row))) > 0;
+}
+
+/** The same, or brings the row of that key up to date; what is `kept` stays as it was first. */
+export async function upsertRow<R extends { readonly [K in keyof R]: SqlValue }>(
+  on: Queryable,
+  table: string,
+  row: R,
+  { key, kept = [] }: { key: string; kept?: readonly (keyof R)[] },
+): Promise<void> {
+  const set = (Object.keys(row) as (keyof R & string)[]).filter((name) => !kept.includes(name));
+  const values = set.map((name) => `${name} = excluded.${name}`).join(", ");
+  await insertRow(on, table, row, `ON CONFLICT (${key}) DO UPDATE SET ${values}`);
 }
 
 export async function countRows(

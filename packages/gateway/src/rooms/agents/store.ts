@@ -1,4 +1,4 @@
-import { type Database, insertRow } from "../../storage/contract.ts";
+import { type Database, insertRow, upsertRow } from "../../storage/contract.ts";
 
 export interface AgentRow {
   id: string;
@@ -34,10 +34,6 @@ export interface ManagedModel {
 }
 /** What instances tell each other: until when a model was used, when calls last waited for it, when it was started. */
 export type NotedColumn = "used_ms" | "wanted_ms" | "started_ms";
-const MODEL_COLUMNS = [
-  ...(["model_id", "user_id", "mode", "idle_ms", "minimum_ms"] as const),
-  ...(["replicas_min", "replicas_max", "serving", "used_ms"] as const),
-];
 
 const ONE = "WHERE agent_id = $1 AND model_id = $2";
 const COLUMNS = "id, name, version, host, created_at, last_seen_at";
@@ -97,11 +93,12 @@ export class AgentStore {
     modelId: string,
     { besideBackends, now }: { besideBackends: boolean; now: string },
   ): Promise<void> {
-    await this.db.run(
-      `INSERT INTO agent_deployments (agent_id, model_id, beside_backends, was_ready, created_at)
-       VALUES ($1, $2, $3, FALSE, $4)
-       ON CONFLICT (agent_id, model_id) DO UPDATE SET beside_backends = excluded.beside_backends`,
-      [agentId, modelId, besideBackends, now],
+    const row = { agent_id: agentId, model_id: modelId, beside_backends: besideBackends };
+    await upsertRow(
+      this.db,
+      "agent_deployments",
+      { ...row, was_ready: false, created_at: now },
+      { key: "agent_id, model_id", kept: ["was_ready", "created_at"] },
     );
   }
 
@@ -118,11 +115,7 @@ export class AgentStore {
   }
 
   async setModel(model: Omit<ManagedModel, "wanted_ms" | "started_ms">): Promise<void> {
-    await this.db.run(
-      `INSERT INTO agent_models (${MODEL_COLUMNS.join(", ")}) VALUES (${MODEL_COLUMNS.map((_, i) => `$${i + 1}`).join(", ")})
-       ON CONFLICT (model_id) DO UPDATE SET ${MODEL_COLUMNS.map((name) => `${name} = excluded.${name}`).join(", ")}`,
-      MODEL_COLUMNS.map((name) => model[name]),
-    );
+    await upsertRow(this.db, "agent_models", model, { key: "model_id" });
   }
 
   async note(modelId: string, column: NotedColumn, ms: number): Promise<void> {

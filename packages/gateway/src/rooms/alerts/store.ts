@@ -1,4 +1,4 @@
-import { insertRow, type Queryable } from "../../storage/contract.ts";
+import { type Queryable, upsertRow } from "../../storage/contract.ts";
 
 export interface AlertRow {
   /** What it is about: `backend:rack`. */
@@ -24,14 +24,7 @@ export const store = {
   all: (on: Queryable): Promise<AlertRow[]> =>
     on.all("SELECT key, id, level, most, message, told, since FROM alerts"),
 
-  save: (on: Queryable, row: AlertRow): Promise<boolean> =>
-    insertRow(
-      on,
-      "alerts",
-      row,
-      `ON CONFLICT (key) DO UPDATE SET id = excluded.id, level = excluded.level, most = excluded.most,
-         message = excluded.message, told = excluded.told, since = excluded.since`,
-    ),
+  save: (on: Queryable, row: AlertRow): Promise<void> => upsertRow(on, "alerts", row, { key: "key" }),
 
   remove: (on: Queryable, key: string): Promise<number> => on.run("DELETE FROM alerts WHERE key = $1", [key]),
 

@@ -109,7 +109,12 @@ export class Audit implements AuditSink {
     const names = await this.#store.namesOf(
       page.flatMap(({ target }) => (isUuid(target ?? "") ? [target!] : [])),
     );
-    const entries = page.map((row) => ({ ...toView(row), target_name: names.get(row.target ?? "") ?? null }));
+    const entries = page.map(({ created_ms, details, ...row }) => ({
+      ...row,
+      at: isoTime(created_ms),
+      target_name: names.get(row.target ?? "") ?? null,
+      details: JSON.parse(details) as Record<string, unknown>,
+    }));
     return { entries, next_cursor: rows.length > limit ? page.at(-1)!.id : null };
   }
 
@@ -119,19 +124,6 @@ export class Audit implements AuditSink {
 
 /** Postgres rejects NUL in texts. */
 const tidy = (text: string): string => text.replaceAll("\u0000", "");
-
-const toView = (row: AuditRow) => ({
-  id: row.id,
-  at: isoTime(row.created_ms),
-  action: row.action,
-  actor_id: row.actor_id,
-  actor: row.actor,
-  ip: row.ip,
-  user_agent: row.user_agent,
-  target: row.target,
-  details: JSON.parse(row.details) as Record<string, unknown>,
-  request_id: row.request_id,
-});
 
 const FOLDER = "audit";
 const WAITING_MAX = 10_000;

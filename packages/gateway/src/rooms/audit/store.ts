@@ -1,4 +1,4 @@
-import { type Database, insertRow, selectIn } from "../../storage/contract.ts";
+import { Conditions, type Database, insertRow, selectIn } from "../../storage/contract.ts";
 
 export interface AuditRow {
   id: string;
@@ -37,26 +37,20 @@ export class AuditStore {
 
   /** Newest first: ids are in the order of time. */
   list(filter: AuditFilter, limit: number): Promise<AuditRow[]> {
-    const where: string[] = [];
-    const params: (string | number)[] = [];
-    const by = (value: string | number | undefined, condition: (place: string) => string) => {
-      if (value === undefined) return;
-      params.push(value);
-      where.push(condition(`$${params.length}`));
-    };
-    by(filter.beforeId, (place) => `id < ${place}`);
-    by(filter.action && `${literal(filter.action)}%`, (place) => `action LIKE ${place} ESCAPE '\\'`);
-    by(filter.actor && `%${literal(filter.actor.toLowerCase())}%`, (place) => {
-      params.push(filter.actor!);
-      return `(actor LIKE ${place} ESCAPE '\\' OR CAST(actor_id AS TEXT) = $${params.length})`;
-    });
-    by(filter.target, (place) => `target = ${place}`);
-    by(filter.sinceMs, (place) => `created_ms >= ${place}`);
-    by(filter.untilMs, (place) => `created_ms < ${place}`);
+    const { actor, action, target, sinceMs, untilMs, beforeId } = filter;
+    const sql = new Conditions().has("target", target);
+    const like = (column: string, text: string) => `${column} LIKE ${sql.value(text)} ESCAPE '\\'`;
+    if (beforeId !== undefined) sql.add(`id < ${sql.value(beforeId)}`);
+    if (action !== undefined) sql.add(like("action", `${literal(action)}%`));
+    if (actor !== undefined)
+      sql.add(
+        `(${like("actor", `%${literal(actor.toLowerCase())}%`)} OR CAST(actor_id AS TEXT) = ${sql.value(actor)})`,
+      );
+    if (sinceMs !== undefined) sql.add(`created_ms >= ${sql.value(sinceMs)}`);
+    if (untilMs !== undefined) sql.add(`created_ms < ${sql.value(untilMs)}`);
     return this.db.all<AuditRow>(
-      `SELECT ${COLUMNS} FROM audit_log ${where.length > 0 ? `WHERE ${where.join(" AND ")}` : ""}
-       ORDER BY id DESC LIMIT ${limit}`,
-      params,
+      `SELECT ${COLUMNS} FROM audit_log ${sql.where} ORDER BY id DESC LIMIT ${limit}`,
+      sql.params,
     );
   }
 

@@ -85,7 +85,7 @@ export const getVideoPricing = defineMethod({
   auth: "jwt",
   params: NoParams,
   result: z.object({ pricing: z.array(VideoPriceRow) }),
-  handler: async ({ rooms }) => ({ pricing: await rooms.billing.videoPrices() }),
+  handler: async ({ rooms }) => ({ pricing: await rooms.billing.store.videoPrices() }),
 });
 
 const Coefficients = recordOf(
@@ -122,7 +122,7 @@ export const setVideoPricing = defineMethod({
   auth: "admin_token",
   params: VideoPriceGiven,
   result: Ok,
-  handler: ({ params, rooms }) => rooms.billing.setVideoPrice(params),
+  handler: ({ params, rooms }) => rooms.billing.store.setVideoPrice(params),
 });
 
 export const setVideoPrice = defineMethod({
@@ -132,7 +132,7 @@ export const setVideoPrice = defineMethod({
   hint,
   params: VideoPriceGiven,
   result: Ok,
-  handler: ({ params, rooms }) => rooms.billing.setVideoPrice(params),
+  handler: ({ params, rooms }) => rooms.billing.store.setVideoPrice(params),
 });
 
 const UNIT_PRICES = {
@@ -176,14 +176,14 @@ export const listPrices = defineMethod({
   ),
   handler: async ({ params, rooms: { billing, routing } }) => {
     const filmed = new Set(
-      (await billing.videoPrices()).flatMap(({ model, enabled }) => (enabled ? [model] : [])),
+      (await billing.store.videoPrices()).flatMap(({ model, enabled }) => (enabled ? [model] : [])),
     );
     const models = params.models ?? routing.routableModels().map(({ id }) => id);
     return models.map((model) => {
       const isOwn = params.type === undefined ? routing.isOwn(model) : routing.isOwnType(params.type);
       const { input, output } = billing.priceOf(model, isOwn);
       const capabilities = routing.capabilitiesOf(model);
-      const units = billing.unitRatesOf(model, isOwn);
+      const units = billing.pricing.unitRatesOf(model, isOwn);
       const isPriced = input !== null || isPerUnit(units) || filmed.has(model);
       const isMissing = isVideoOnly(capabilities) ? !filmed.has(model) : !isPriced;
       return {
@@ -191,7 +191,7 @@ export const listPrices = defineMethod({
         capabilities,
         input_usd: input,
         output_usd: output,
-        parts: billing.partsOf(model, isOwn),
+        parts: billing.pricing.partsOf(model, isOwn),
         per_call_usd: units.per_call,
         per_image_usd: units.per_image,
         per_second_usd: units.per_second,
@@ -298,18 +298,8 @@ export const setTier = defineMethod({
   }),
   result: Ok,
   handler: ({ params, rooms, before }) => {
-    const was = rooms.billing.tier(params.name);
-    if (was.name === params.name)
-      Object.assign(before, {
-        monthly_usd_quota: was.monthlyUsdQuota,
-        monthly_token_quota: was.monthlyTokenQuota,
-        rpm: was.rpm,
-      });
-    return rooms.billing.setTierLimits({
-      name: params.name,
-      monthlyUsdQuota: params.monthly_usd_quota,
-      monthlyTokenQuota: params.monthly_token_quota,
-      rpm: params.rpm,
-    });
+    const { name, ...limits } = rooms.billing.tier(params.name);
+    if (name === params.name) Object.assign(before, limits);
+    return rooms.billing.setTierLimits(params);
   },
 });

@@ -3,17 +3,14 @@ import { isoTime } from "../../kernel/clock.ts";
 import type { Actor } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
 import { PRINCIPAL_CHANGED, USER_CHANGED } from "../../kernel/topics.ts";
-import type { UsageParts } from "../../kernel/usage-parts.ts";
 import type { Needs } from "../foundation.ts";
 import type { Balances } from "../ledger/index.ts";
 import { NANO_PER_USD, type Usage, utcMonth, WHOLE_USER } from "../usage/index.ts";
-import { BUILT_IN_PRICES, type Price, type PriceParts } from "./price-schema.ts";
-import { type ModelLimits, Pricing } from "./pricing.ts";
+import { BUILT_IN_PRICES, type Price } from "./price-schema.ts";
+import { Pricing } from "./pricing.ts";
 import { type OperatorPrices, readPricingFile, watchPricingFile } from "./pricing-file.ts";
 import { BillingStore, type Tier } from "./store.ts";
 import { Tiers } from "./tiers.ts";
-import type { Rated } from "./token-price.ts";
-import type { UnitPrice, UnitRates, WorkUnit } from "./unit-price.ts";
 import { FALLBACK_VIDEO_PRICE, type VideoPrice, type VideoSize, videoCostNanoUsd } from "./video-cost.ts";
 
 const USD = "USD";
@@ -34,27 +31,27 @@ const nanoOf = (usd: number | null) => (usd === null ? null : Math.round(usd * N
 const PROJECTS_MAX = 100;
 
 export class Billing {
-  readonly #store: BillingStore;
-  readonly #pricing: Pricing;
+  readonly store: BillingStore;
+  readonly pricing: Pricing;
   #usdPer: ReadonlyMap<string, number> = new Map();
   /** Models, in lower case, whose price an administrator set. */
   #ownPrices: ReadonlySet<string> = new Set();
-  readonly #tiers: Tiers;
+  readonly tiers: Tiers;
   readonly #userTiers = new BoundedMap<string, string>();
   /** Grows with every invalidation, so that a look-up begun before one is not remembered after it. */
   #userTiersEpoch = 0;
   readonly #ends: (() => void)[] = [];
 
   constructor(readonly options: BillingOptions) {
-    this.#store = new BillingStore(options.db);
-    this.#tiers = new Tiers(this.#store);
+    this.store = new BillingStore(options.db);
+    this.tiers = new Tiers(this.store);
     const { pricingFile: path, clock, log, bus } = options;
     const operator = path === null ? null : readPricingFile(path);
-    this.#pricing = new Pricing(BUILT_IN_PRICES, operator?.prices ?? []);
+    this.pricing = new Pricing(BUILT_IN_PRICES, operator?.prices ?? []);
     if (operator) this.#usdPer = operator.usdPer;
     if (path !== null) {
       const onChange = ({ prices, usdPer }: OperatorPrices) => {
-        this.#pricing.setOperator(prices);
+        this.pricing.setOperator(prices);
         this.#usdPer = usdPer;
       };
       this.#ends.push(watchPricingFile({ path, clock, log, onChange }));
@@ -90,15 +87,15 @@ export class Billing {
   }
 
   async #loadTerms(): Promise<void> {
-    const prices = await this.#store.modelPrices();
+    const prices = await this.store.modelPrices();
     this.#ownPrices = new Set(prices.map(({ match }) => match));
-    this.#pricing.setExact(prices);
-    await this.#tiers.load();
+    this.pricing.setExact(prices);
+    await this.tiers.load();
   }
 
   /** Limits of a tier; a name that is not in the table gets the default's. */
   tier(name: string): Tier {
-    return this.#tiers.tier(name);
+    return this.tiers.tier(name);
   }
 
   /** A user's tier, for the surfaces that authenticate with a JWT; synchronous when it is known. */
@@ -108,61 +105,19 @@ export class Billing {
 
   async #loadTierOf(userId: string): Promise<string> {
     const epoch = this.#userTiersEpoch;
-    const tier = await this.#tiers.tierOf(userId);
+    const tier = await this.tiers.tierOf(userId);
     if (epoch === this.#userTiersEpoch) this.#userTiers.set(userId, tier);
     return tier;
   }
 
-  bill(model: string, usage: UsageParts, isOwn: boolean) {
-    return this.#pricing.bill(model, usage, isOwn);
-  }
-
-  /** Nanodollars a token, in fractions, at the dearest that the request can come to; null: the model has no price. */
-  dearestRatesOf(model: string, rated: Rated): { inputNanoUsd: number; outputNanoUsd: number } | null {
-    return this.#pricing.dearestRatesOf(model, rated);
-  }
-
-  /** The price of work that is counted in these units; null when it is priced by the token, or not at all. */
-  unitPriceOf(model: string, units: readonly WorkUnit[], isOwn: boolean): UnitPrice | null {
-    return this.#pricing.unitPriceOf(model, units, isOwn);
-  }
-
-  limitsOf(model: string): ModelLimits {
-    return this.#pricing.limitsOf(model);
-  }
-
   /** In dollars per million tokens; null: it has none. On own hardware only what the operator has set counts. */
   priceOf(model: string, isOwn: boolean): { input: number | null; output: number | null } {
-    return this.#pricing.priceOf(model, isOwn) ?? { input: null, output: null };
+    return this.pricing.priceOf(model, isOwn) ?? { input: null, output: null };
   }
 
   /** Whether an administrator set the model's price; otherwise it is built in, or from the pricing file. */
   hasOwnPrice(model: string): boolean {
     return this.#ownPrices.has(model.toLowerCase());
-  }
-
-  /** Every price that an administrator set, of models that can be called and of others. */
-  ownPrices(): Promise<Price[]> {
-    return this.#store.modelPrices();
-  }
-
-  get tiers() {
-    return this.#tiers.all.map(({ name, monthlyUsdQuota, monthlyTokenQuota, rpm }) => ({
-      name,
-      monthly_usd_quota: monthlyUsdQuota,
-      monthly_token_quota: monthlyTokenQuota,
-      rpm,
-    }));
-  }
-
-  /** What its price by the token says beside input and output. */
-  partsOf(model: string, isOwn: boolean): PriceParts {
-    return this.#pricing.partsOf(model, isOwn);
-  }
-
-  /** Of a model's work that is not counted in tokens. */
-  unitRatesOf(model: string, isOwn: boolean): UnitRates {
-    return this.#pricing.unitRatesOf(model, isOwn);
   }
 
   /** Of whole model ids, which are their `match`. All are in force at once, or none. */
@@ -171,18 +126,18 @@ export class Billing {
     const models = new Set([...this.#ownPrices, ...named.map(({ match }) => match)]);
     if (models.size > MODEL_PRICES_MAX)
       fail("app_error", `There are ${MODEL_PRICES_MAX} prices, the most that are kept; remove some first`);
-    await this.#store.setModelPrices(named, isoTime(this.options.clock.now()));
+    await this.store.setModelPrices(named, isoTime(this.options.clock.now()));
     await this.#termsChanged();
   }
 
   async removeModelPrice(model: string): Promise<boolean> {
-    const removed = await this.#store.removeModelPrice(model.toLowerCase());
+    const removed = await this.store.removeModelPrice(model.toLowerCase());
     await this.#termsChanged();
     return removed;
   }
 
   async setTierLimits(tier: Tier): Promise<void> {
-    await this.#store.saveTier(tier);
+    await this.store.saveTier(tier);
     await this.#termsChanged();
   }
 
@@ -201,8 +156,8 @@ export class Billing {
     const { balance, debts } = await balances.load({ type: "user", id: actor.userId });
     const left = (quota: number | null, used: number) => (quota === null ? null : Math.max(0, quota - used));
     const window = (nanoUsd: number, tokens: number) => {
-      const usdLeftNano = left(nanoOf(current.monthlyUsdQuota), nanoUsd);
-      const tokensLeft = left(current.monthlyTokenQuota, tokens);
+      const usdLeftNano = left(nanoOf(current.monthly_usd_quota), nanoUsd);
+      const tokensLeft = left(current.monthly_token_quota, tokens);
       return {
         quota_cost_usd: nanoUsd / NANO_PER_USD,
         quota_tokens: tokens,
@@ -213,7 +168,7 @@ export class Billing {
     const signedIn = window(month.quotaCostNanoUsd, month.quotaTokens);
     const keys = window(month.keyQuotaCostNanoUsd, month.keyQuotaTokens);
     return {
-      tiers: this.tiers,
+      tiers: this.tiers.all,
       current_tier: current.name,
       usage: {
         cost_usd: month.costNanoUsd / NANO_PER_USD,
@@ -239,38 +194,33 @@ export class Billing {
   }
 
   requireTier(tier: string): void {
-    if (this.#tiers.has(tier)) return;
-    fail("invalid_params", `\`tier\`: must be one of ${this.#tiers.all.map(({ name }) => name).join(", ")}`, {
+    if (this.tiers.has(tier)) return;
+    fail("invalid_params", `\`tier\`: must be one of ${this.tiers.all.map(({ name }) => name).join(", ")}`, {
       data: { fields: ["tier"] },
     });
   }
 
   async setTier(userId: string, tier: string): Promise<void> {
-    this.requireTier(tier);
-    await this.#store.setTierOf(userId, tier);
-    this.options.bus.publish(PRINCIPAL_CHANGED, userId);
-    this.options.bus.publish(USER_CHANGED, userId);
+    await this.#setTier("id", userId, tier);
   }
 
   async setPlan(email: string, tier: string): Promise<void> {
+    if (!(await this.#setTier("email", email, tier)))
+      fail("app_error", `No account has the email ${email}; it must register first`);
+  }
+
+  async #setTier(whose: "id" | "email", value: string, tier: string): Promise<boolean> {
     this.requireTier(tier);
-    const userId = await this.#store.setTier(email, tier);
-    if (userId === null) fail("app_error", `No account has the email ${email}; it must register first`);
+    const userId = await this.store.setTier(whose, value, tier);
+    if (userId === null) return false;
     this.options.bus.publish(PRINCIPAL_CHANGED, userId);
     this.options.bus.publish(USER_CHANGED, userId);
-  }
-
-  videoPrices(): Promise<VideoPrice[]> {
-    return this.#store.videoPrices();
-  }
-
-  setVideoPrice(price: VideoPrice): Promise<void> {
-    return this.#store.setVideoPrice(price);
+    return true;
   }
 
   /** Cost of one video by the model's row; a missing or disabled row means the fallback price. */
   async videoCostNanoUsd(model: string, size: VideoSize): Promise<number> {
-    const row = await this.#store.videoPrice(model);
+    const row = await this.store.videoPrice(model);
     if (!row?.enabled) return videoCostNanoUsd(FALLBACK_VIDEO_PRICE, size);
     return Math.round(videoCostNanoUsd(row, size) * this.#rateOf(row));
   }

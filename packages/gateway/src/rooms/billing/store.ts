@@ -1,4 +1,4 @@
-import type { Database } from "../../storage/contract.ts";
+import { type Database, upsertRow } from "../../storage/contract.ts";
 import type { Price } from "./price-schema.ts";
 import type { VideoPrice } from "./video-cost.ts";
 
@@ -7,13 +7,6 @@ const ADDED_POSITION = 100;
 
 /** Limits of a tier; null means unlimited. */
 export interface Tier {
-  name: string;
-  monthlyUsdQuota: number | null;
-  monthlyTokenQuota: number | null;
-  rpm: number;
-}
-
-interface TierRow {
   name: string;
   monthly_usd_quota: number | null;
   monthly_token_quota: number | null;
@@ -34,16 +27,10 @@ const toVideoPrice = (row: VideoPriceRow): VideoPrice => ({
 export class BillingStore {
   constructor(readonly db: Database) {}
 
-  async tiers(): Promise<Tier[]> {
-    const rows = await this.db.all<TierRow>(
+  tiers(): Promise<Tier[]> {
+    return this.db.all<Tier>(
       "SELECT name, monthly_usd_quota, monthly_token_quota, rpm FROM billing_tiers ORDER BY position, name",
     );
-    return rows.map((row) => ({
-      name: row.name,
-      monthlyUsdQuota: row.monthly_usd_quota,
-      monthlyTokenQuota: row.monthly_token_quota,
-      rpm: row.rpm,
-    }));
   }
 
   async tierOf(userId: string): Promise<string | null> {
@@ -51,17 +38,10 @@ export class BillingStore {
     return row?.tier ?? null;
   }
 
-  async setTierOf(userId: string, tier: string): Promise<void> {
-    await this.db.run("UPDATE users SET tier = $2 WHERE id = $1", [userId, tier]);
-  }
-
-  /** The user's id, or null when nobody has this email. */
-  async setTier(email: string, tier: string): Promise<string | null> {
-    const row = await this.db.get<{ id: string }>(
-      "UPDATE users SET tier = $2 WHERE email = $1 RETURNING id",
-      [email, tier],
-    );
-    return row?.id ?? null;
+  /** The user's id; null when there is no such account. */
+  async setTier(whose: "id" | "email", value: string, tier: string): Promise<string | null> {
+    const sql = `UPDATE users SET tier = $2 WHERE ${whose} = $1 RETURNING id`;
+    return (await this.db.get<{ id: string }>(sql, [value, tier]))?.id ?? null;
   }
 
   /** What administrators set; `match` is a whole model id in lower case. */
@@ -74,12 +54,10 @@ export class BillingStore {
 
   async setModelPrices(prices: readonly Price[], now: string): Promise<void> {
     await this.db.transaction(async (tx) => {
-      for (const { match, ...price } of prices)
-        await tx.run(
-          `INSERT INTO model_prices (model, price, updated_at) VALUES ($1, $2, $3)
-           ON CONFLICT (model) DO UPDATE SET price = excluded.price, updated_at = excluded.updated_at`,
-          [match, JSON.stringify(price), now],
-        );
+      for (const { match: model, ...price } of prices) {
+        const row = { model, price: JSON.stringify(price), updated_at: now };
+        await upsertRow(tx, "model_prices", row, { key: "model" });
+      }
     });
   }
 
@@ -87,13 +65,9 @@ export class BillingStore {
     return (await this.db.run("DELETE FROM model_prices WHERE model = $1", [model])) > 0;
   }
 
-  async saveTier({ name, monthlyUsdQuota, monthlyTokenQuota, rpm }: Tier): Promise<void> {
-    await this.db.run(
-      `INSERT INTO billing_tiers (name, position, monthly_usd_quota, monthly_token_quota, rpm)
-       VALUES ($1, ${ADDED_POSITION}, $2, $3, $4)
-       ON CONFLICT (name) DO UPDATE SET monthly_usd_quota = $2, monthly_token_quota = $3, rpm = $4`,
-      [name, monthlyUsdQuota, monthlyTokenQuota, rpm],
-    );
+  async saveTier(tier: Tier): Promise<void> {
+    const row = { ...tier, position: ADDED_POSITION };
+    await upsertRow(this.db, "billing_tiers", row, { key: "name", kept: ["position"] });
   }
 
   async videoPrices(): Promise<VideoPrice[]> {
@@ -112,21 +86,7 @@ export class BillingStore {
   }
 
   async setVideoPrice(price: VideoPrice): Promise<void> {
-    await this.db.run(
-      `INSERT INTO video_pricing (${VIDEO_COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
-       ON CONFLICT (model) DO UPDATE SET mode = excluded.mode, base_price = excluded.base_price,
-         price_per_second = excluded.price_per_second, price_per_frame = excluded.price_per_frame,
-         resolution_coeff = excluded.resolution_coeff, currency = excluded.currency, enabled = excluded.enabled`,
-      [
-        price.model,
-        price.mode,
-        price.base_price,
-        price.price_per_second,
-        price.price_per_frame,
-        JSON.stringify(price.resolution_coeff),
-        price.currency,
-        price.enabled,
-      ],
-    );
+    const row = { ...price, resolution_coeff: JSON.stringify(price.resolution_coeff) };
+    await upsertRow(this.db, "video_pricing", row, { key: "model" });
   }
 }

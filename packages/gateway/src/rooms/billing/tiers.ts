@@ -5,8 +5,8 @@ export const DEFAULT_TIER = "free";
 export const UNKNOWN_TIER = "unknown";
 const NO_LIMITS: Tier = {
   name: UNKNOWN_TIER,
-  monthlyUsdQuota: null,
-  monthlyTokenQuota: null,
+  monthly_usd_quota: null,
+  monthly_token_quota: null,
   rpm: Number.MAX_SAFE_INTEGER,
 };
 

@@ -1,7 +1,7 @@
 import { firstIdAt } from "../../kernel/ids.ts";
 import { isObject } from "../../kernel/json.ts";
 import type { RequestRecord } from "../../kernel/request-record.ts";
-import { insertRows, type Sweep } from "../../storage/contract.ts";
+import { insertAll, type Sweep } from "../../storage/contract.ts";
 import type { Needs } from "../foundation.ts";
 import { DAY_MS } from "../usage/index.ts";
 
@@ -71,14 +71,7 @@ export class Captures {
     this.#waiting = [];
     const { db, log } = this.options;
     const writing = (this.#writing ?? Promise.resolve())
-      .then(() =>
-        insertRows(
-          db,
-          "captured_prompts (request_id, key_id, asked, answered)",
-          rows.map((row) => [row.request_id, row.key_id, row.asked, row.answered]),
-          "ON CONFLICT (request_id) DO NOTHING",
-        ),
-      )
+      .then(() => insertAll(db, "captured_prompts", rows, "ON CONFLICT (request_id) DO NOTHING"))
       .catch((error) => log.warn("captured prompts could not be written", { error, rows: rows.length }))
       .then(() => {
         for (const row of rows) this.#waitingChars -= charsOf(row);

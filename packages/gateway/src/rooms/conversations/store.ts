@@ -1,4 +1,4 @@
-import { type Database, insertRow, insertRows } from "../../storage/contract.ts";
+import { type Database, insertAll, insertRow } from "../../storage/contract.ts";
 
 export interface ConversationRow {
   id: string;
@@ -92,8 +92,7 @@ export class ConversationStore {
       const first = (row?.last ?? 0) + 1;
       const place = (i: number) => ({ conversation_id: conversationId, position: first + i });
       const rows = messages.map((message, i) => ({ ...message, ...place(i) }));
-      const columns = Object.keys(rows[0]!).join(", ");
-      await insertRows(tx, `conversation_messages (${columns})`, rows.map(Object.values));
+      await insertAll(tx, "conversation_messages", rows);
       return true;
     });
   }

@@ -30,23 +30,23 @@ export const createCodes = defineMethod({
     rooms.groups.codes.create(actor, { ...batch, note, ttlSeconds: ttl_secs }),
 });
 
+export const CodeBatch = z.object({
+  id: z.uuid(),
+  points: z.int().describe("Of each code"),
+  note: z.string().nullable(),
+  codes: z.int(),
+  redeemed: z.int(),
+  created_by: z.string().describe("Email of who made them"),
+  created_at: Timestamp,
+  expires_at: Timestamp,
+});
+
 export const listCodes = defineMethod({
   name: "codes.list",
   summary: "Batches of redemption codes that have not expired, newest first",
   ...ISSUING,
   params: NoParams,
-  result: z.array(
-    z.object({
-      id: z.uuid(),
-      points: z.int().describe("Of each code"),
-      note: z.string().nullable(),
-      codes: z.int(),
-      redeemed: z.int(),
-      created_by: z.string().describe("Email of who made them"),
-      created_at: Timestamp,
-      expires_at: Timestamp,
-    }),
-  ),
+  result: z.array(CodeBatch),
   handler: ({ rooms }) => rooms.groups.codes.list(),
 });
 

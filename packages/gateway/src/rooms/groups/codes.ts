@@ -2,12 +2,12 @@ import { isoTime } from "../../kernel/clock.ts";
 import type { Actor, CallSource, SignedIn } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
-import { deleteExpired, insertRows, type Sweep } from "../../storage/contract.ts";
+import { deleteExpired, insertAll, type Sweep } from "../../storage/contract.ts";
 import type { Accounts } from "../accounts/index.ts";
 import type { Needs } from "../foundation.ts";
 import type { AccountRef, Ledger } from "../ledger/index.ts";
 import { accessGroup, lockGroup } from "./members.ts";
-import { type BatchRow, store } from "./store.ts";
+import { store } from "./store.ts";
 
 const CODE_PREFIX = "points-";
 const CODE_BYTES = 16;
@@ -37,27 +37,17 @@ export class Codes {
     const id = ids.uuid();
     const createdMs = clock.now();
     const expires_at = isoTime(createdMs + ttlSeconds * 1000);
+    const common = { batch_id: id, points, note, created_by: actor.userId, created_at: isoTime(createdMs) };
     const codes = Array.from({ length: count }, () => `${CODE_PREFIX}${ids.secret(CODE_BYTES)}`);
     await db.transaction(async (tx) => {
       await accounts.giving.requireSession(tx, actor);
-      await insertRows(
-        tx,
-        "redemption_codes (code_hash, batch_id, points, note, created_by, created_at, expires_at)",
-        codes.map((code) => [
-          sha256Hex(code),
-          id,
-          points,
-          note,
-          actor.userId,
-          isoTime(createdMs),
-          expires_at,
-        ]),
-      );
+      const rows = codes.map((code) => ({ code_hash: sha256Hex(code), ...common, expires_at }));
+      await insertAll(tx, "redemption_codes", rows);
     });
     return { id, codes, expires_at };
   }
 
-  list(): Promise<BatchRow[]> {
+  list() {
     return store.codeBatches(this.options.db);
   }
 

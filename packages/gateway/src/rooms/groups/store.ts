@@ -1,11 +1,7 @@
+import type { z } from "zod";
 import { MULTIPLIER_ONE } from "../../kernel/payer.ts";
-import {
-  countRows,
-  insertRow,
-  insertRows,
-  type Queryable,
-  type Transaction,
-} from "../../storage/contract.ts";
+import { countRows, insertAll, insertRow, type Queryable, type Transaction } from "../../storage/contract.ts";
+import type { CodeBatch } from "./code-methods.ts";
 
 export type Role = "admin" | "member";
 export type Rule = "allow" | "deny";
@@ -44,17 +40,6 @@ export interface MemberRow {
 export interface NamedMember extends MemberRow {
   email: string;
   name: string;
-}
-
-export interface BatchRow {
-  id: string;
-  points: number;
-  note: string | null;
-  codes: number;
-  redeemed: number;
-  created_by: string;
-  created_at: string;
-  expires_at: string;
 }
 
 export interface InvitationRow {
@@ -291,7 +276,7 @@ export const store = {
     return used > 0;
   },
 
-  codeBatches(on: Queryable): Promise<BatchRow[]> {
+  codeBatches(on: Queryable): Promise<z.output<typeof CodeBatch>[]> {
     return on.all(
       `SELECT c.batch_id AS id, c.points, c.note, COUNT(*) AS codes, COUNT(c.redeemed_at) AS redeemed,
          u.email AS created_by, c.created_at, c.expires_at
@@ -327,11 +312,8 @@ export const store = {
     tx: Transaction,
     { groupId, rule, modelIds }: { groupId: string; rule: Rule; modelIds: readonly string[] },
   ): Promise<void> {
-    await insertRows(
-      tx,
-      "group_models (group_id, rule, model_id)",
-      modelIds.map((id) => [groupId, rule, id]),
-    );
+    const rows = modelIds.map((model_id) => ({ group_id: groupId, rule, model_id }));
+    await insertAll(tx, "group_models", rows);
   },
 
   async removeModels(

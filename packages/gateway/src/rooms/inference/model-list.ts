@@ -21,7 +21,7 @@ const notFound = (id: string): never =>
 export class ModelList {
   constructor(
     readonly routing: Pick<Routing, "aliases" | "callableModels">,
-    readonly billing: Pick<Billing, "limitsOf">,
+    readonly billing: Pick<Billing, "pricing">,
   ) {}
 
   /** Model routes and models of healthy backends, then the quick-start ones that none of them serves. */
@@ -69,6 +69,6 @@ export class ModelList {
   }
 
   #ollamaOf(model: RoutableModel): OllamaModel {
-    return ollamaModelOf(model, this.billing.limitsOf(model.id).contextTokens);
+    return ollamaModelOf(model, this.billing.pricing.limitsOf(model.id).contextTokens);
   }
 }

@@ -63,7 +63,7 @@ export interface InferenceOptions
   /** Whether other processes use the same database. */
   isShared: boolean;
   metering: Metering;
-  billing: Pick<Billing, "limitsOf" | "unitPriceOf">;
+  billing: Pick<Billing, "pricing">;
   routing: Routing;
   conversations: Conversations;
   memory: Memory;
@@ -107,8 +107,8 @@ export class Inference {
       thoughts: new BoundedMap(KEPT_THOUGHTS_MAX),
       watch: this.#watch,
       observer,
-      limitsOf: (model) => billing.limitsOf(model),
-      unitPriceOf: ({ model, isOwn }, units) => billing.unitPriceOf(model, units, isOwn),
+      limitsOf: (model) => billing.pricing.limitsOf(model),
+      unitPriceOf: ({ model, isOwn }, units) => billing.pricing.unitPriceOf(model, units, isOwn),
     };
     this.#replyOptions = { clock, toClientError: (form, failure) => this.#toClientError(form, failure) };
     this.#sender = new ChatSender(this.#parts, events);

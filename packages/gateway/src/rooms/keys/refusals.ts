@@ -1,6 +1,6 @@
 import { ERRORS, type ServiceError } from "../../kernel/errors.ts";
 import { inBackground } from "../../kernel/log.ts";
-import { insertRows } from "../../storage/contract.ts";
+import { insertAll } from "../../storage/contract.ts";
 import type { Needs } from "../foundation.ts";
 
 /** However often a key is refused, the database hears of it once in this time. */
@@ -11,7 +11,6 @@ const MESSAGE_LENGTH_MAX = 500;
 /** What a key is refused with for itself; anything else is about the request or the backend. */
 const STATUSES: ReadonlySet<number> = new Set([401, 402, 403, 429]);
 
-const INTO = "key_refusals (key_id, refused_ms, code, message)";
 const NEWEST = `ON CONFLICT (key_id) DO UPDATE SET
   refused_ms = excluded.refused_ms, code = excluded.code, message = excluded.message
   WHERE excluded.refused_ms >= key_refusals.refused_ms`;
@@ -54,16 +53,13 @@ export class KeyRefusals {
 
   async #write(): Promise<void> {
     if (this.#waiting.size === 0) return;
-    const rows = Array.from(this.#waiting, ([keyId, { atMs, code, message }]) => [
-      keyId,
-      atMs,
-      code,
-      message,
-    ]);
+    const rows = Array.from(this.#waiting, ([key_id, { atMs: refused_ms, code, message }]) => ({
+      ...{ key_id, refused_ms, code, message },
+    }));
     this.#waiting.clear();
     // In the order of the keys: two instances then lock rows in the same order.
-    rows.sort(([a], [b]) => (a! < b! ? -1 : 1));
-    await this.options.db.transaction((tx) => insertRows(tx, INTO, rows, NEWEST));
+    rows.sort((a, b) => (a.key_id < b.key_id ? -1 : 1));
+    await this.options.db.transaction((tx) => insertAll(tx, "key_refusals", rows, NEWEST));
   }
 
   async close(): Promise<void> {

@@ -1,4 +1,4 @@
-import { insertRows, type Queryable, selectIn, type Transaction } from "../../storage/contract.ts";
+import { insertAll, type Queryable, selectIn, type Transaction } from "../../storage/contract.ts";
 import { type AccountType, accountKey, type DebtRef, debtId, debtKey, settlementId } from "./account.ts";
 
 export interface AccountRow {
@@ -73,6 +73,8 @@ export interface StatementRow {
 }
 
 const toAccount = (row: AccountRow): AccountRow => ({ ...row, ever_credited: Boolean(row.ever_credited) });
+const STATEMENT_COLUMNS = `e.movement_id, e.seq, m.kind, e.points, e.balance_after, m.from_account_id, m.to_account_id,
+  m.note, m.created_at`;
 const ACCOUNT_COLUMNS = "id, type, balance, remainder, ever_credited, version, closed_at, debt_entries";
 
 export const store = {
@@ -204,40 +206,17 @@ export const store = {
   },
 
   async insertMovements(tx: Transaction, movements: readonly MovementRow[]): Promise<void> {
-    await insertRows(
-      tx,
-      `ledger_movements (id, kind, from_account_id, to_account_id, points, cost_nano_usd,
-        multiplier_micros, exact_points, exact_femto, note, actor, created_at)`,
-      movements.map((m) => [
-        m.id,
-        m.kind,
-        m.from_account_id,
-        m.to_account_id,
-        m.points,
-        m.cost_nano_usd,
-        m.multiplier_micros,
-        m.exact_points,
-        m.exact_femto,
-        m.note,
-        m.actor,
-        m.created_at,
-      ]),
-    );
+    await insertAll(tx, "ledger_movements", movements);
   },
 
   async insertEntries(tx: Transaction, entries: readonly EntryRow[]): Promise<void> {
-    await insertRows(
-      tx,
-      "ledger_entries (account_id, seq, movement_id, points, balance_after)",
-      entries.map((e) => [e.account_id, e.seq, e.movement_id, e.points, e.balance_after]),
-    );
+    await insertAll(tx, "ledger_entries", entries);
   },
 
   /** The newest entries of the debts of an account, newest first. */
   recentDebtEntries(on: Queryable, accountId: string, limit: number): Promise<(StatementRow & DebtEntry)[]> {
     return on.all<StatementRow & DebtEntry>(
-      `SELECT e.movement_id, e.seq, m.kind, e.points, e.balance_after, m.from_account_id, m.to_account_id,
-              m.note, m.created_at, a.id AS account_id, a.debtor_id
+      `SELECT ${STATEMENT_COLUMNS}, a.id AS account_id, a.debtor_id
        FROM ledger_accounts a JOIN ledger_entries e ON e.account_id = a.id
          JOIN ledger_movements m ON m.id = e.movement_id
        WHERE a.debt_of = $1 ORDER BY m.created_at DESC, e.seq DESC LIMIT $2`,
@@ -247,9 +226,7 @@ export const store = {
 
   recentEntries(on: Queryable, accountId: string, limit: number): Promise<StatementRow[]> {
     return on.all<StatementRow>(
-      `SELECT e.movement_id, e.seq, m.kind, e.points, e.balance_after, m.from_account_id, m.to_account_id,
-              m.note, m.created_at
-       FROM ledger_entries e JOIN ledger_movements m ON m.id = e.movement_id
+      `SELECT ${STATEMENT_COLUMNS} FROM ledger_entries e JOIN ledger_movements m ON m.id = e.movement_id
        WHERE e.account_id = $1 ORDER BY e.seq DESC LIMIT $2`,
       [accountId, limit],
     );

@@ -8,7 +8,7 @@ import type { Paces } from "./paces.ts";
 import type { Admission, AdmitOptions, FinalUsage } from "./types.ts";
 
 export interface Admitting {
-  billing: Pick<Billing, "dearestRatesOf">;
+  billing: Pick<Billing, "pricing">;
   clock: Clock;
   paces: Paces;
   /** The hold is over; null: nothing is owed. Returns the price. */

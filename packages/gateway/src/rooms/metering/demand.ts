@@ -13,7 +13,7 @@ export const within = (value: number, max: number): number =>
   value > 0 ? Math.min(Math.floor(value), max) : 0;
 export const nanoUsdOf = (usd: number): number => within(Math.round(usd * NANO_PER_USD), COST_NANO_USD_MAX);
 
-type Rates = Pick<Billing, "dearestRatesOf">;
+type Rates = Pick<Billing, "pricing">;
 /** What an upstream asks may be so many times the price by the token, or so much where there is none. */
 const REPORTED_TIMES_MAX = 10;
 const REPORTED_NANO_USD_MAX = 100 * NANO_PER_USD;
@@ -33,7 +33,7 @@ export function heldFor(
 ): { fixed: Quantity; perToken: Quantity } {
   const mentions = (word: RegExp) => !("mentions" in bound) || bound.mentions!(word);
   const tokens = within(promptTokens, TOKENS_MAX);
-  const rates = billing.dearestRatesOf(model, { promptTokens: tokens, mentions, isOwn });
+  const rates = billing.pricing.dearestRatesOf(model, { promptTokens: tokens, mentions, isOwn });
   const toolsUsd = ("tools" in bound && rates && bound.tools?.mostUsd) || 0;
   return {
     fixed: { money: tokens * (rates?.inputNanoUsd ?? 0) + nanoUsdOf(toolsUsd), tokens },

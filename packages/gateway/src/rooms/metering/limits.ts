@@ -11,11 +11,11 @@ export const POINTS_LIMIT: Quantity = { money: 0, tokens: NO_LIMIT };
 export const NOTHING: Quantity = { money: 0, tokens: 0 };
 
 /** The limits of a tier in nano-dollars and tokens; null when it has none. */
-export function limitOf({ monthlyUsdQuota, monthlyTokenQuota }: Tier): Quantity | null {
-  if (monthlyUsdQuota === null && monthlyTokenQuota === null) return null;
+export function limitOf({ monthly_usd_quota: usd, monthly_token_quota: tokens }: Tier): Quantity | null {
+  if (usd === null && tokens === null) return null;
   return {
-    money: monthlyUsdQuota === null ? NO_LIMIT : Math.ceil(monthlyUsdQuota * NANO_PER_USD),
-    tokens: monthlyTokenQuota ?? NO_LIMIT,
+    money: usd === null ? NO_LIMIT : Math.ceil(usd * NANO_PER_USD),
+    tokens: tokens ?? NO_LIMIT,
   };
 }
 

@@ -228,7 +228,7 @@ export class MeteringService implements Metering {
 
   #priceOf(model: string, isOwn: boolean, usage: FinalUsage) {
     if (usage.costUsd !== undefined) return { costNanoUsd: nanoUsdOf(usage.costUsd) };
-    const { costNanoUsd: byTokens, ...cache } = this.options.billing.bill(model, usage, isOwn);
+    const { costNanoUsd: byTokens, ...cache } = this.options.billing.pricing.bill(model, usage, isOwn);
     const costNanoUsd = believedCost(usage.reportedUsd, byTokens) ?? byTokens;
     if (costNanoUsd === null) return { ...cache, costNanoUsd, unpriced: !isOwn };
     const toolsNanoUsd = nanoUsdOf(costNanoUsd === byTokens ? (usage.toolsUsd ?? 0) : 0);

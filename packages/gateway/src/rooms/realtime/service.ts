@@ -39,7 +39,7 @@ const UNPAID: ReadonlySet<ErrorName> = new Set(["payment_required", "quota_excee
 interface RealtimeOptions extends Needs<"instances" | "events" | "clock" | "ids" | "log" | "revocations"> {
   routing: Pick<Routing, "aliases" | "acquire" | "plan" | "suspect">;
   metering: Pick<Metering, "payerOf" | "admit" | "checkRate">;
-  billing: Pick<Billing, "limitsOf">;
+  billing: Pick<Billing, "pricing">;
   conversations: Pick<Conversations, "access" | "append">;
   isInForce(payer: Pick<Payer, "keyId" | "userId">): Promise<boolean>;
 }
@@ -302,7 +302,7 @@ export class Realtime {
       rates,
       known,
       ids,
-      limits: billing.limitsOf(model),
+      limits: billing.pricing.limitsOf(model),
       admit: (requestId, bound) => this.#admit(owner, { requestId, model, isOwn: route.isOwn, bound, refId }),
       pace: async () => metering.checkRate(await owner.payer(model)),
       suspect: (problem, requestId) => routing.suspect(route, problem, requestId),

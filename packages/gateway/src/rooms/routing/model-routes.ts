@@ -1,6 +1,7 @@
 import { nearness, type SessionOf } from "../../kernel/affinity.ts";
 import { isoTime } from "../../kernel/clock.ts";
 import { fail } from "../../kernel/errors.ts";
+import { upsertRow } from "../../storage/contract.ts";
 import type { Needs } from "../foundation.ts";
 
 const CHANGED = "model-routes-changed";
@@ -120,11 +121,8 @@ export class ModelRoutes {
     const { db, clock, bus } = this.options;
     if (this.#routes.size >= ROUTES_MAX && !this.#routes.has(name))
       fail("app_error", `There are ${ROUTES_MAX} model routes already, the most that are kept; delete some`);
-    await db.run(
-      `INSERT INTO model_routes (name, targets, begin_within_ms, updated_at) VALUES ($1, $2, $3, $4)
-       ON CONFLICT (name) DO UPDATE SET targets = $2, begin_within_ms = $3, updated_at = $4`,
-      [name, JSON.stringify(targets), beginWithinMs, isoTime(clock.now())],
-    );
+    const row = { name, targets: JSON.stringify(targets), begin_within_ms: beginWithinMs };
+    await upsertRow(db, "model_routes", { ...row, updated_at: isoTime(clock.now()) }, { key: "name" });
     await this.reload();
     bus.publish(CHANGED, name);
   }

@@ -1,18 +1,9 @@
-import type { BackendSettings, CapabilityName, DialectName, Seen } from "../../backends/contract.ts";
-import type { Database, Queryable, Transaction } from "../../storage/contract.ts";
+import type { BackendConfig, BackendSettings, CapabilityName, DialectName } from "../../backends/contract.ts";
+import { type Database, type Queryable, type Transaction, upsertRow } from "../../storage/contract.ts";
 import type { Sealer } from "./sealer.ts";
 
 /** A backend as it is kept: what the operator gave. */
-export interface StoredBackend extends BackendSettings {
-  seen?: Seen;
-  name: string;
-  type: string;
-  url: string;
-  apiKey: string | null;
-  models: readonly string[];
-  capabilities?: readonly CapabilityName[];
-  dialects?: readonly DialectName[];
-  concurrency?: number;
+export interface StoredBackend extends Omit<BackendConfig, "kind" | "dialect"> {
   workflow: unknown;
   enabled: boolean;
 }
@@ -41,29 +32,17 @@ interface BackendRow {
 }
 
 /** Those of a backend's settings that are set. */
-export function settingsOf({
-  auth,
-  limit_field,
-  id_prefix,
-  headers,
-  set,
-  drop,
-  believe_cost,
-  fields,
-  tool_prices,
-  shared_files,
-}: Settings): BackendSettings {
-  const all = {
-    ...{ auth, limit_field, id_prefix, headers, set, drop, believe_cost, fields },
-    ...{ tool_prices, shared_files },
-  };
-  return Object.fromEntries(
-    Object.entries(all).filter(
-      ([, value]) => value && (typeof value !== "object" || Object.keys(value).length > 0),
-    ),
-  );
+export function settingsOf(given: Settings): BackendSettings {
+  const isSet = (value: unknown) => value && (typeof value !== "object" || Object.keys(value).length > 0);
+  return Object.fromEntries(SETTINGS.flatMap((name) => (isSet(given[name]) ? [[name, given[name]]] : [])));
 }
 type Settings = { [Name in keyof BackendSettings]: BackendSettings[Name] | null };
+const SETTINGS = [
+  ...(["auth", "limit_field", "id_prefix", "headers", "set", "drop"] as const),
+  ...(["believe_cost", "fields", "tool_prices", "shared_files"] as const),
+] satisfies (keyof BackendSettings)[];
+
+const jsonOf = (value: unknown): string | null => (value == null ? null : JSON.stringify(value));
 
 const toStored = (row: BackendRow, apiKey: string | null, settings: string | null): StoredBackend => ({
   name: row.name,
@@ -126,29 +105,19 @@ export class BackendStore {
     const sealed =
       Object.keys(settings).length > 0 ? this.sealer.seal(JSON.stringify(settings), backend.name) : null;
     return this.#locked(async (tx) => {
-      await tx.run(
-        `INSERT INTO backend_configs (name, type, url, api_key, models, capabilities, workflow, registered_at, updated_at, enabled, concurrency, dialects, settings)
-       VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $9, $10, $11, $12)
-       ON CONFLICT (name) DO UPDATE SET type = $2, url = $3, api_key = $4, models = $5, capabilities = $6,
-         workflow = $7, updated_at = $8, enabled = $9, concurrency = $10, dialects = $11, settings = $12`,
-        [
-          backend.name,
-          backend.type,
-          backend.url,
-          backend.apiKey && this.sealer.seal(backend.apiKey, backend.name),
-          JSON.stringify(backend.models),
-          backend.capabilities ? JSON.stringify(backend.capabilities) : null,
-          backend.workflow === null || backend.workflow === undefined
-            ? null
-            : JSON.stringify(backend.workflow),
-          now,
-          backend.enabled,
-          backend.concurrency ?? null,
-          backend.dialects ? JSON.stringify(backend.dialects) : null,
-          sealed,
-        ],
-      );
-      return indexIn(tx, backend.name);
+      const { name, type, url, apiKey, enabled, concurrency = null } = backend;
+      const row = {
+        ...{ name, type, url, enabled, concurrency, settings: sealed },
+        api_key: apiKey && this.sealer.seal(apiKey, name),
+        models: JSON.stringify(backend.models),
+        capabilities: jsonOf(backend.capabilities),
+        workflow: jsonOf(backend.workflow),
+        dialects: jsonOf(backend.dialects),
+        registered_at: now,
+        updated_at: now,
+      };
+      await upsertRow(tx, "backend_configs", row, { key: "name", kept: ["registered_at"] });
+      return indexIn(tx, name);
     });
   }
 

@@ -55,9 +55,9 @@ async function current({ routing, billing: bills, groups: all, system }: Rooms, 
       ...route,
       begin_within_seconds: beginWithinMs === null ? null : beginWithinMs / 1000,
     })),
-    prices: (await bills.ownPrices()).map(billing.priceShown),
-    video_prices: (await bills.videoPrices()).map((price) => ({ ...price })),
-    tiers: bills.tiers,
+    prices: (await bills.store.modelPrices()).map(billing.priceShown),
+    video_prices: (await bills.store.videoPrices()).map((price) => ({ ...price })),
+    tiers: bills.tiers.all.map((tier) => ({ ...tier })),
     groups: await Promise.all(found),
     settings: system.settings
       .list()

@@ -126,7 +126,7 @@ export const listModels = defineMethod({
         is_own: routing.isOwn(model),
         available,
         capabilities: routing.capabilitiesOf(model),
-        context_tokens: billing.limitsOf(model).contextTokens,
+        context_tokens: billing.pricing.limitsOf(model).contextTokens,
         input_usd: input,
         output_usd: output,
         first_token_ms: medians.get(model) ?? null,

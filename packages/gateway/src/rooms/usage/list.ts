@@ -1,5 +1,7 @@
+import type { z } from "zod";
 import { isoTime } from "../../kernel/clock.ts";
 import type { Database } from "../../storage/contract.ts";
+import type { DetailedRow } from "./methods.ts";
 import { NANO_PER_USD, nextMonthMs, utcMonth, WHOLE_USER } from "./rows.ts";
 import { conditionsOf, type SeriesFilter } from "./series.ts";
 
@@ -16,27 +18,10 @@ interface ListOptions {
   fromMs: number;
 }
 
-interface StoredRow {
-  id: string;
-  model: string;
-  backend: string;
-  prompt_tokens: number;
-  completion_tokens: number;
-  total_tokens: number;
-  cost: number | null;
+type StoredRow = Omit<z.output<typeof DetailedRow>, "created_at" | "cache_saved_usd"> & {
   created_ms: number;
-  ref_id: string | null;
-  api_key_id: string;
-  project: string | null;
-  points: number | null;
-  account_type: "user" | "group" | null;
-  estimated: boolean;
-  unpriced: boolean;
-  cached_tokens: number;
-  cache_write_tokens: number;
-  reasoning_tokens: number;
   cache_saved_nano_usd: number;
-}
+};
 
 const toListed = ({ created_ms, cache_saved_nano_usd, ...row }: StoredRow) => ({
   ...row,

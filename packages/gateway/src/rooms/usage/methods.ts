@@ -22,7 +22,7 @@ const Row = z.object({
   estimated: z.boolean().describe("The upstream reported no usage; the tokens are an estimate"),
 });
 
-const DetailedRow = Row.extend({
+export const DetailedRow = Row.extend({
   cached_tokens: z.int().describe("Of the prompt: read from the upstream's cache"),
   cache_write_tokens: z.int().describe("Of the prompt: written to it"),
   reasoning_tokens: z.int().describe("Of the completion"),
@@ -59,7 +59,7 @@ const Sums = z.object({
   unpriced: z.int().nullable().describe("Requests whose model had no price; null where sums do not say"),
 });
 const Series = Sums.extend({ days: z.array(Sums.extend({ day: z.string() })) });
-const Filter = z.object({
+export const Filter = z.object({
   everyone: z.boolean().optional().describe("Not only your own: for administrators"),
   since: Bound("since").describe("Inclusive: YYYY-MM-DD or an RFC 3339 timestamp"),
   until: Bound("until").describe("Exclusive instant, or a YYYY-MM-DD that is covered whole"),

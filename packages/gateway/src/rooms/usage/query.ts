@@ -1,34 +1,18 @@
+import type { z } from "zod";
 import { isoTime } from "../../kernel/clock.ts";
 import { Conditions, type Database, type SqlValue } from "../../storage/contract.ts";
 import { NO_ID } from "./batch.ts";
 import type { GroupBy, UsageQuery } from "./query-params.ts";
+import type { QueryResult } from "./routes.ts";
 import { DAY_MS, NANO_PER_USD, splitByDay, type Time, utcDay } from "./rows.ts";
 
 /** Distinct references may be as many as requests; past this an answer says that it was cut. */
 const GROUPS_MAX = 10_000;
 
-interface Totals {
-  requests: number;
-  prompt_tokens: number;
-  completion_tokens: number;
-  total_tokens: number;
-  cost_usd: number;
-}
-export interface Group extends Totals {
-  key: string | null;
-}
-interface RawRecord {
-  id: string;
-  ref_id: string | null;
-  api_key_id: string;
-  model: string;
-  backend: string;
-  prompt_tokens: number;
-  completion_tokens: number;
-  total_tokens: number;
-  cost: number | null;
-  created_at: string;
-}
+type Result = z.output<typeof QueryResult>;
+type Totals = Result["totals"];
+type Group = NonNullable<Result["groups"]>[number];
+type RawRecord = NonNullable<Result["records"]>[number];
 
 interface SumRow {
   group_key: string | null;

@@ -5,6 +5,7 @@ import { fail } from "../../kernel/errors.ts";
 import type { Database, Sweep } from "../../storage/contract.ts";
 import { UsageList } from "./list.ts";
 import { CacheWatch, type LostCaches } from "./lost-caches.ts";
+import type { Filter } from "./methods.ts";
 import { UsageQueries } from "./query.ts";
 import { clamp, type QueryBody, usageQueryOf } from "./query-params.ts";
 import { type MonthKey, type MonthTotals, monthsBeforeMs } from "./rows.ts";
@@ -14,16 +15,7 @@ import { UsageStore } from "./store.ts";
 const LIST = { fallback: 50, min: 1, max: 200 };
 const PAGE = { fallback: 50, min: 1, max: 500 };
 
-interface Wanted {
-  everyone?: boolean | undefined;
-  since: number;
-  until: number;
-  project?: string | undefined;
-  model?: string | undefined;
-  api_key_id?: string | undefined;
-  user_id?: string | undefined;
-  group_id?: string | undefined;
-}
+type Wanted = z.output<typeof Filter>;
 
 function filterOf(
   actor: Actor,

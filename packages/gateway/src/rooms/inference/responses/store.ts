@@ -1,5 +1,5 @@
 import { BoundedMap } from "../../../kernel/bounded.ts";
-import { type Database, insertRows } from "../../../storage/contract.ts";
+import { type Database, insertAll } from "../../../storage/contract.ts";
 
 /** One turn of the Responses API. `input`, `output` and `response` are JSON. */
 export interface ResponseRow {
@@ -28,18 +28,7 @@ const KEPT_PER_USER_MAX = 1_000;
 /** A user's older ones are removed after this many more: to find them, all that are kept must be counted. */
 const REMOVED_EVERY = 100;
 
-const NAMES = [
-  "id",
-  "user_id",
-  "key_id",
-  "previous_id",
-  "conversation_id",
-  "input",
-  "output",
-  "response",
-  "created_at",
-] as const satisfies (keyof ResponseRow)[];
-const COLUMNS = NAMES.join(", ");
+const COLUMNS = "id, user_id, key_id, previous_id, conversation_id, input, output, response, created_at";
 
 export class ResponseStore {
   /** How many more responses of a user are stored before the older ones are removed. */
@@ -76,9 +65,8 @@ export class ResponseStore {
 
   /** Those that are there already stay as they are. */
   async insert(rows: readonly ResponseRow[]): Promise<void> {
-    const values = rows.map((row) => NAMES.map((name) => row[name]));
     await this.db.transaction(
-      (tx) => insertRows(tx, `stored_responses (${COLUMNS})`, values, "ON CONFLICT (id) DO NOTHING"),
+      (tx) => insertAll(tx, "stored_responses", rows, "ON CONFLICT (id) DO NOTHING"),
       { isUnsynced: true },
     );
     for (const { user_id } of rows) {
