@@ -55,5 +55,20 @@ function parsed(text: string): unknown {
   }
 }
 
+/** What a text is in JSON; undefined where it is not JSON. */
+export function jsonIn(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+/** The same where it is an object; null: it is not. */
+export function objectIn(text: string): Record<string, unknown> | null {
+  const value = jsonIn(text);
+  return isObject(value) ? value : null;
+}
+
 export const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === "object" && value !== null && !Array.isArray(value);

@@ -1,4 +1,5 @@
 import { socketFailure } from "@model-gateway/wire/websocket";
+import { objectIn } from "../../kernel/json.ts";
 import {
   type Backend,
   type BackendConfig,
@@ -94,13 +95,8 @@ function connected(socket: WebSocket, signal: AbortSignal): Promise<void> {
 }
 
 function parseEvent(data: unknown): Record<string, unknown> | null {
-  try {
-    const text = typeof data === "string" ? data : new TextDecoder().decode(data as ArrayBuffer);
-    const event = JSON.parse(text) as Record<string, unknown>;
-    return typeof event === "object" && event !== null && typeof event.type === "string" ? event : null;
-  } catch {
-    return null;
-  }
+  const event = objectIn(typeof data === "string" ? data : new TextDecoder().decode(data as ArrayBuffer));
+  return typeof event?.type === "string" ? event : null;
 }
 
 export const cloudRealtime: BackendKind = {

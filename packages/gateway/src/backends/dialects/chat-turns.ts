@@ -1,4 +1,4 @@
-import { isObject } from "../../kernel/json.ts";
+import { isObject, objectIn } from "../../kernel/json.ts";
 import { BackendError } from "../contract.ts";
 
 /** A chat request's messages as the other dialects need them: one kind of thing at a time, with a checked shape. */
@@ -73,15 +73,9 @@ export function inlineData(url: string): { mimeType: string; data: string } | nu
   return found && { mimeType: found[1] || "application/octet-stream", data: url.slice(found[0].length) };
 }
 
-export function argumentsObject({ arguments: json }: ChatCall): Record<string, unknown> {
-  try {
-    const value: unknown = JSON.parse(json || "{}");
-    if (isObject(value)) return value;
-  } catch {
-    // What a model wrote badly goes back as what it wrote.
-  }
-  return { INVALID_JSON: json };
-}
+/** What a model wrote badly goes back as what it wrote. */
+export const argumentsObject = ({ arguments: json }: ChatCall): Record<string, unknown> =>
+  objectIn(json || "{}") ?? { INVALID_JSON: json };
 
 const cacheMark = (cacheControl: unknown) => (isObject(cacheControl) ? { cacheControl } : {});
 

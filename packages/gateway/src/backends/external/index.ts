@@ -1,3 +1,4 @@
+import { jsonIn } from "../../kernel/json.ts";
 import { shownUrl } from "../../kernel/shown-address.ts";
 import {
   type Answer,
@@ -209,11 +210,7 @@ async function takesChats(
 
 async function parsed(response: Response): Promise<unknown> {
   const whole = await wholeBody(response, LISTING_BYTES_MAX);
-  try {
-    return whole && JSON.parse(whole.toString());
-  } catch {
-    return null;
-  }
+  return whole && jsonIn(whole.toString());
 }
 
 export const external: BackendKind = {

@@ -1,4 +1,4 @@
-import { isObject } from "../../kernel/json.ts";
+import { isObject, objectIn } from "../../kernel/json.ts";
 import { BackendError } from "../contract.ts";
 
 interface OllamaToolCall {
@@ -76,13 +76,7 @@ function splitContent(content: unknown, field: string): { text: string; images: 
 function argumentsObject(value: unknown, field: string): Record<string, unknown> {
   if (isObject(value)) return value;
   if (value === undefined || value === null || value === "") return {};
-  try {
-    const parsed: unknown = JSON.parse(String(value));
-    if (isObject(parsed)) return parsed;
-  } catch {
-    // Refused below, like JSON of another type.
-  }
-  return refuse(field, "must be the JSON text of an object");
+  return objectIn(String(value)) ?? refuse(field, "must be the JSON text of an object");
 }
 
 function toolCalls(calls: readonly unknown[], field: string): OllamaToolCall[] {

@@ -1,4 +1,4 @@
-import { isObject } from "../../kernel/json.ts";
+import { objectIn } from "../../kernel/json.ts";
 import { BackendError } from "../contract.ts";
 
 /** No model server sends longer lines. */
@@ -39,11 +39,7 @@ export class JsonLines {
 }
 
 function parseLine(line: string): Record<string, unknown> {
-  try {
-    const value: unknown = JSON.parse(line);
-    if (isObject(value)) return value;
-  } catch {
-    // Reported below, like JSON that is not an object.
-  }
-  throw new BackendError("transport", "the upstream sent a line that is not a JSON object");
+  const value = objectIn(line);
+  if (!value) throw new BackendError("transport", "the upstream sent a line that is not a JSON object");
+  return value;
 }

@@ -1,4 +1,4 @@
-import { isObject } from "../../kernel/json.ts";
+import { objectIn } from "../../kernel/json.ts";
 import { BackendError } from "../contract.ts";
 
 const EVENT_CHARS_MAX = 16 * 1024 * 1024;
@@ -46,11 +46,7 @@ export class EventObjects {
 }
 
 function parsed(data: string): Record<string, unknown> {
-  try {
-    const value: unknown = JSON.parse(data);
-    if (isObject(value)) return value;
-  } catch {
-    // Reported below, like JSON that is not an object.
-  }
-  throw new BackendError("transport", "the upstream sent an event that is not a JSON object");
+  const value = objectIn(data);
+  if (!value) throw new BackendError("transport", "the upstream sent an event that is not a JSON object");
+  return value;
 }

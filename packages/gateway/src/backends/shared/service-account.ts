@@ -1,4 +1,4 @@
-import { isObject } from "../../kernel/json.ts";
+import { isObject, objectIn } from "../../kernel/json.ts";
 import { keepSecret } from "../../kernel/secrets.ts";
 import { type BackendDeps, BackendError } from "../contract.ts";
 import { fetchUpstream, readJson } from "./upstream-http.ts";
@@ -15,19 +15,14 @@ const KEPT_SECRETS = 4;
 
 /** The members of a key file that are needed; null when it is not one. */
 export function serviceAccountIn(json: string) {
-  try {
-    const file: unknown = JSON.parse(json);
-    const {
-      client_email: email,
-      private_key: privateKey,
-      token_uri: tokenUrl = TOKEN_URL,
-    } = isObject(file) ? file : {};
-    if (typeof email !== "string" || typeof privateKey !== "string" || typeof tokenUrl !== "string")
-      return null;
-    return { email, privateKey, tokenUrl };
-  } catch {
+  const {
+    client_email: email,
+    private_key: privateKey,
+    token_uri: tokenUrl = TOKEN_URL,
+  } = objectIn(json) ?? {};
+  if (typeof email !== "string" || typeof privateKey !== "string" || typeof tokenUrl !== "string")
     return null;
-  }
+  return { email, privateKey, tokenUrl };
 }
 
 const encoded = (value: object): string => Buffer.from(JSON.stringify(value)).toString("base64url");

@@ -1,4 +1,4 @@
-import { isObject } from "../../kernel/json.ts";
+import { isObject, jsonIn } from "../../kernel/json.ts";
 import { hideSecrets } from "../../kernel/secrets.ts";
 import {
   type Answer,
@@ -108,7 +108,7 @@ export async function upstreamError(
   const isResponse = answer instanceof Response;
   const read = isResponse ? new ResponseAnswer(answer, NEVER) : answer;
   const text = await startOf(read);
-  const body = parsed(text);
+  const body = jsonIn(text);
   const detail = errorDetail(body, text) || answer.statusText || "no detail";
   const retryAfter = isResponse ? answer.headers.get("retry-after") : answer.retryAfter;
   // Google's word for a key that it does not know.
@@ -156,14 +156,6 @@ function startOf(answer: Answer): Promise<string> {
     });
     flow.resume();
   });
-}
-
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return null;
-  }
 }
 
 /** The message in an error body: `{error: "…"}`, `{error: {message}}`, flat `{message}`, or the text itself. */

@@ -68,13 +68,9 @@ const toGroup = (
   my_role: my_role && owner_id === userId ? ("owner" as const) : my_role,
 });
 const toMember = (member: NamedMember, { owner_id }: SeenGroup) => ({
-  user_id: member.user_id,
-  email: member.email,
-  name: member.name,
-  role: member.role,
+  ...member,
   is_owner: owner_id === member.user_id,
   cost_multiplier: member.cost_multiplier_micros / MULTIPLIER_ONE,
-  is_active: member.is_active,
   joined_at: member.created_at,
 });
 const toMicros = (multiplier: number | undefined) =>

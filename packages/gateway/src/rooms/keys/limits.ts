@@ -51,45 +51,37 @@ export interface LimitRow {
   tokens_per_minute: number | null;
 }
 
-export const NO_LIMITS: LimitRow = {
-  expires_at: null,
-  monthly_budget_nano_usd: null,
-  total_budget_nano_usd: null,
-  allowed_models: null,
-  requests_per_minute: null,
-  tokens_per_minute: null,
-};
-
 const nanoOf = (usd: number): number => Math.round(usd * NANO_PER_USD);
 const usdOf = (nanoUsd: number | null): number | null => (nanoUsd === null ? null : nanoUsd / NANO_PER_USD);
 const onceEach = (models: readonly string[]): string[] => [
   ...new Map(models.map((model) => [normalModelId(model), model])).values(),
 ];
 
-/** `before` with what is given: null takes a limit away, and what is left out stays. */
-export function changedLimits(before: LimitRow, given: GivenLimits): LimitRow {
-  const next = <T, U>(value: T | null | undefined, kept: U | null, convert: (value: T) => U): U | null =>
-    value === undefined ? kept : value === null ? null : convert(value);
+/** `before`, if there was one, with what is given: null takes a limit away, and what is left out stays. */
+export function changedLimits(before: LimitRow | null, given: GivenLimits): LimitRow {
+  const next = <T, U>(
+    value: T | null | undefined,
+    kept: U | null = null,
+    convert: (value: T) => U,
+  ): U | null => (value === undefined ? kept : value === null ? null : convert(value));
   const same = (value: number) => value;
   return {
-    expires_at: next(given.expires_at, before.expires_at, (time) => new Date(time).toISOString()),
-    monthly_budget_nano_usd: next(given.monthly_budget_usd, before.monthly_budget_nano_usd, nanoOf),
-    total_budget_nano_usd: next(given.total_budget_usd, before.total_budget_nano_usd, nanoOf),
-    allowed_models: next(given.allowed_models, before.allowed_models, (models) =>
+    expires_at: next(given.expires_at, before?.expires_at, (time) => new Date(time).toISOString()),
+    monthly_budget_nano_usd: next(given.monthly_budget_usd, before?.monthly_budget_nano_usd, nanoOf),
+    total_budget_nano_usd: next(given.total_budget_usd, before?.total_budget_nano_usd, nanoOf),
+    allowed_models: next(given.allowed_models, before?.allowed_models, (models) =>
       JSON.stringify(onceEach(models)),
     ),
-    requests_per_minute: next(given.requests_per_minute, before.requests_per_minute, same),
-    tokens_per_minute: next(given.tokens_per_minute, before.tokens_per_minute, same),
+    requests_per_minute: next(given.requests_per_minute, before?.requests_per_minute, same),
+    tokens_per_minute: next(given.tokens_per_minute, before?.tokens_per_minute, same),
   };
 }
 
 export const limitsView = (row: LimitRow) => ({
-  expires_at: row.expires_at,
+  ...row,
   monthly_budget_usd: usdOf(row.monthly_budget_nano_usd),
   total_budget_usd: usdOf(row.total_budget_nano_usd),
   allowed_models: modelsOf(row),
-  requests_per_minute: row.requests_per_minute,
-  tokens_per_minute: row.tokens_per_minute,
 });
 
 const modelsOf = ({ allowed_models }: LimitRow): string[] | null =>

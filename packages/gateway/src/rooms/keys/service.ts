@@ -17,7 +17,6 @@ import {
   keyLimitsOf,
   limitsView,
   type ModelTerms,
-  NO_LIMITS,
 } from "./limits.ts";
 import { KeyRefusals } from "./refusals.ts";
 import { type KeyRow, KeyStore, type ListedKey, type PrincipalRow } from "./store.ts";
@@ -142,7 +141,7 @@ export class Keys {
       created_at: isoTime(clock.now()),
       revoked_at: null,
       capture_until: null,
-      ...changedLimits(NO_LIMITS, limits),
+      ...changedLimits(null, limits),
     };
     await db.transaction(async (tx) => {
       if (groupId) await groups.requireMember(tx, groupId, actor.userId);
@@ -347,23 +346,13 @@ export const payerOf = ({ keyId, keyPrefix, project, userId, tier, group, limits
   tier,
 });
 
-const keyView = ({ id, name, project, key_prefix, group_id, created_at, capture_until, ...row }: KeyRow) => ({
-  id,
-  name,
-  project,
-  key_prefix,
-  group_id,
-  created_at,
-  capture_until,
-  ...limitsView(row),
-});
+/** Answered with what the schema of a key lists of it. */
+const keyView = (row: KeyRow) => ({ ...row, ...limitsView(row) });
 
 const usdOf = (nanoUsd: number | null): number => (nanoUsd ?? 0) / NANO_PER_USD;
 
 const listedView = (row: ListedKey, month: string) => ({
   ...keyView(row),
-  active: row.active,
-  revoked_at: row.revoked_at,
   last_used_at: row.last_used_ms === null ? null : isoTime(row.last_used_ms),
   spent_month_usd: row.month === month ? usdOf(row.month_cost_nano_usd) : 0,
   spent_total_usd: usdOf(row.total_cost_nano_usd),

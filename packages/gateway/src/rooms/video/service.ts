@@ -12,10 +12,10 @@ import type { Routing } from "../routing/index.ts";
 import { Charges, type ChargesOptions } from "./charges.ts";
 import { askedFacts, boundFacts } from "./clip-facts.ts";
 import { requireKnown, withoutModel } from "./extra.ts";
-import { checkImages, type InputImage } from "./images.ts";
+import { checkImages } from "./images.ts";
 import { chooseVideoBackend } from "./route.ts";
 import { JobRunner } from "./runner.ts";
-import type { Job } from "./schemas.ts";
+import type { Job, VideoTask } from "./schemas.ts";
 import { type JobRow, type JobSummary, VideoStore } from "./store.ts";
 
 const ACTIVE_JOBS_MAX = 100;
@@ -34,17 +34,7 @@ export interface VideoOptions
   tickMs?: number;
 }
 
-interface CreateJob {
-  model: string;
-  prompt: string;
-  negative_prompt?: string;
-  images?: readonly InputImage[];
-  duration_seconds?: number;
-  width?: number;
-  height?: number;
-  provider?: string;
-  extra?: Record<string, unknown>;
-}
+type CreateJob = z.output<typeof VideoTask>;
 
 interface CreateOptions {
   record?: RequestRecord | null;

@@ -4,7 +4,7 @@ import type { CallSource, Principal } from "../../kernel/context.ts";
 import { ServiceError, toRestBody, toRestReply, toServiceError } from "../../kernel/errors.ts";
 import { TooManyKeys } from "../../kernel/failed-tries.ts";
 import type { Ids } from "../../kernel/ids.ts";
-import { isObject } from "../../kernel/json.ts";
+import { objectIn } from "../../kernel/json.ts";
 import type { RequestRecord } from "../../kernel/request-record.ts";
 import { MODEL_ID_LENGTH_MAX } from "../../kernel/request-row.ts";
 import type { Gate } from "../rest/runner.ts";
@@ -145,7 +145,7 @@ export class RealtimeSocket implements SocketTransport<Carried> {
   }
 
   async message({ data }: VoiceSocket, message: string | Buffer): Promise<void> {
-    const event = parsed(message);
+    const event = objectIn(String(message));
     try {
       requirePassing(event);
       await data.session?.send(event);
@@ -156,15 +156,6 @@ export class RealtimeSocket implements SocketTransport<Carried> {
 
   close({ data }: VoiceSocket): void {
     data.session?.close();
-  }
-}
-
-function parsed(message: string | Buffer): Event | null {
-  try {
-    const event: unknown = JSON.parse(String(message));
-    return isObject(event) ? event : null;
-  } catch {
-    return null;
   }
 }
 

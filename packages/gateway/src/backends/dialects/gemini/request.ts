@@ -1,4 +1,4 @@
-import { isObject } from "../../../kernel/json.ts";
+import { objectIn } from "../../../kernel/json.ts";
 import {
   type AssistantTurn,
   afterSystem,
@@ -94,16 +94,8 @@ function resultParts({ callId, name, parts }: { callId: string; name: string; pa
   return [{ functionResponse }, ...parts.filter(({ type }) => type !== "text").map(partOf)];
 }
 
-/** The API wants an object. */
-function resultObject(text: string): Record<string, unknown> {
-  try {
-    const value: unknown = JSON.parse(text);
-    if (isObject(value)) return value;
-  } catch {
-    // Plain text, like most results.
-  }
-  return { output: text };
-}
+/** The API wants an object; most results are plain text. */
+const resultObject = (text: string): Record<string, unknown> => objectIn(text) ?? { output: text };
 
 const modelParts = ({ text, calls }: AssistantTurn): Part[] => [
   ...(text === "" ? [] : [{ text }]),

@@ -1,4 +1,4 @@
-import { isObject } from "../../../kernel/json.ts";
+import { isObject, jsonIn } from "../../../kernel/json.ts";
 import { BackendError } from "../../contract.ts";
 import { ChatEvents, type ChatIdentity } from "../../shared/chat-events.ts";
 import { type AnswerConverter, type ChatAnswer, largerCounts } from "../dialect.ts";
@@ -147,10 +147,5 @@ export class MessagesStream implements AnswerConverter {
   }
 }
 
-function parsedInput(json: string, block: Block): unknown {
-  try {
-    return json === "" ? (block.input ?? {}) : JSON.parse(json);
-  } catch {
-    return {};
-  }
-}
+const parsedInput = (json: string, block: Block): unknown =>
+  json === "" ? (block.input ?? {}) : (jsonIn(json) ?? {});

@@ -1,5 +1,5 @@
 import { type Answer, BackendError } from "../../../backends/contract.ts";
-import { isObject } from "../../../kernel/json.ts";
+import { isObject, jsonIn } from "../../../kernel/json.ts";
 import { skipSpace } from "../../../kernel/json-scan.ts";
 
 /** 2,048 vectors of 3,072 numbers in text are half of this. */
@@ -26,7 +26,7 @@ export class AnswerBody {
 
   /** The answer, parsed once; undefined when it is not JSON. */
   get parsed(): unknown {
-    this.#parsed ??= { value: parseAnswer(this.bytes) };
+    this.#parsed ??= { value: jsonIn(this.bytes.toString()) };
     return this.#parsed.value;
   }
 
@@ -60,14 +60,6 @@ export class AnswerBody {
     if (text[at] !== ":") return false;
     at = skipSpace(text, at + 1);
     return text[at] === "[" && text[skipSpace(text, at + 1)] !== "]";
-  }
-}
-
-function parseAnswer(bytes: Buffer): unknown {
-  try {
-    return JSON.parse(bytes.toString());
-  } catch {
-    return undefined;
   }
 }
 

@@ -1,5 +1,5 @@
 import { fail } from "../../../kernel/errors.ts";
-import { isObject } from "../../../kernel/json.ts";
+import { isObject, objectIn } from "../../../kernel/json.ts";
 import type { AnswerBody } from "./answer-body.ts";
 import { type ReportedUsage, usageFields } from "./usage-tail.ts";
 
@@ -54,12 +54,8 @@ const NO_COMPLETION = Buffer.from('"completion_tokens":0,');
 
 /** The answer with its fields added by `complete`; one that cannot be read passes as it is. */
 function rewritten(body: Buffer, complete: (answer: Record<string, unknown>) => object): Buffer {
-  try {
-    const answer: unknown = JSON.parse(body.toString());
-    return isObject(answer) ? Buffer.from(JSON.stringify({ ...answer, ...complete(answer) })) : body;
-  } catch {
-    return body;
-  }
+  const answer = objectIn(body.toString());
+  return answer ? Buffer.from(JSON.stringify({ ...answer, ...complete(answer) })) : body;
 }
 
 /** What was reported stays; what was not, or cannot be true, is what the books say. */

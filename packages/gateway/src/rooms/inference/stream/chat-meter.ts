@@ -1,5 +1,5 @@
 import { type ServiceError, toRestBody } from "../../../kernel/errors.ts";
-import { isObject } from "../../../kernel/json.ts";
+import { isObject, objectIn } from "../../../kernel/json.ts";
 import { mediaTokens, TokenCounter } from "../../metering/index.ts";
 import { type AnswerForm, type AnswerHead, CHAT_FORM } from "../call/answer-shape.ts";
 import {
@@ -106,13 +106,13 @@ export class ChatMeter implements EventReader, StreamReader {
     // Several servers send events without data as heartbeats, which client libraries cannot read.
     if (word === "") return "drop";
     const json = textOfBytes(bytes, "utf8", from, end);
-    const chunk = parseChunk(json);
-    return chunk === undefined ? "partial" : this.#chunk(chunk, json);
+    const chunk = objectIn(json);
+    return chunk === null ? "partial" : this.#chunk(chunk, json);
   }
 
   event(data: string): Exclude<Verdict, "keep"> {
-    const chunk = parseChunk(data);
-    if (chunk === undefined) {
+    const chunk = objectIn(data);
+    if (chunk === null) {
       this.broke("the upstream sent an event that is not JSON");
       return "end";
     }
@@ -205,15 +205,6 @@ export class ChatMeter implements EventReader, StreamReader {
 }
 
 const dataLine = (chunk: object): string => `data: ${JSON.stringify(chunk)}`;
-
-function parseChunk(json: string): ChatChunk | undefined {
-  try {
-    const value: unknown = JSON.parse(json);
-    return isObject(value) ? value : undefined;
-  } catch {
-    return undefined;
-  }
-}
 
 /** Adds the sum, and what follows from it, where the upstream reports only a part. */
 function completeUsage(chunk: ChatChunk, usage: UsageReport): boolean {

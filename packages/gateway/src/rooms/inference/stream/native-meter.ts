@@ -1,6 +1,6 @@
 import type { NativeReader } from "../../../backends/contract.ts";
 import type { ServiceError } from "../../../kernel/errors.ts";
-import { isObject } from "../../../kernel/json.ts";
+import { objectIn } from "../../../kernel/json.ts";
 import { TokenCounter } from "../../metering/index.ts";
 import { ABSURD, type ReportedUsage, readUsage, type UsageReport } from "../call/usage-tail.ts";
 import { textOfBytes } from "./event-lines.ts";
@@ -93,7 +93,7 @@ export class NativeMeter {
   }
 
   #event(data: string): void {
-    const event = parsed(data);
+    const event = objectIn(data);
     if (!event) return;
     const counted = countTexts(this.reader.read(event), this.#counter);
     this.textBytes += counted;
@@ -129,13 +129,4 @@ function dataIn(event: string, bytes: Uint8Array, start: number): string {
     return textOfBytes(bytes, "utf8", start + at + DATA.length, end);
   const lines = textOfBytes(bytes, "utf8", start, end).split(/\r?\n/);
   return lines.flatMap((line) => (line.startsWith(DATA) ? [line.slice(DATA.length)] : [])).join("\n");
-}
-
-function parsed(data: string): Record<string, unknown> | null {
-  try {
-    const value: unknown = JSON.parse(data);
-    return isObject(value) ? value : null;
-  } catch {
-    return null;
-  }
 }

@@ -1,7 +1,7 @@
 import type { ReplySource, ReplyWriter } from "@model-gateway/wire/http";
 import { type Answer, BackendError } from "../../../backends/contract.ts";
 import { toServiceError } from "../../../kernel/errors.ts";
-import { isObject } from "../../../kernel/json.ts";
+import { isObject, jsonIn } from "../../../kernel/json.ts";
 import { hideSecrets, hideSecretsIn } from "../../../kernel/secrets.ts";
 import { CLIENT_LEFT } from "../call/deadlines.ts";
 import type { CallEnd } from "../call/owed.ts";
@@ -30,7 +30,7 @@ class WorkEvents implements EventReader {
 
   /** The words of an error are texts of a JSON value, where they are escaped once more. */
   #told(data: string): Verdict {
-    const value = parsed(data);
+    const value = jsonIn(data);
     const failure = failureIn(value);
     const told = value === undefined ? hideSecrets(data) : JSON.stringify(hideSecretsIn(value));
     const isSame = told === data || (value !== undefined && told === JSON.stringify(value));
@@ -47,14 +47,6 @@ class WorkEvents implements EventReader {
     this.hasContent = true;
   }
   broke(): void {}
-}
-
-function parsed(data: string): unknown {
-  try {
-    return JSON.parse(data);
-  } catch {
-    return undefined;
-  }
 }
 
 function failureIn(event: unknown): string | null {

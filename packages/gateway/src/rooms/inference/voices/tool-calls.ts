@@ -1,5 +1,5 @@
 import { fail } from "../../../kernel/errors.ts";
-import { isObject } from "../../../kernel/json.ts";
+import { isObject, jsonIn } from "../../../kernel/json.ts";
 import { JsonNesting } from "../../../kernel/json-scan.ts";
 import { newCallId } from "../stream/tool-deltas.ts";
 import { textOf } from "./chat-answer.ts";
@@ -23,11 +23,8 @@ interface OpenToolCall {
 
 /** Arguments as the object that an API promises; what is not one is kept under a name that says so. */
 export function toolInput(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return { INVALID_JSON: text };
-  }
+  const input = jsonIn(text);
+  return input === undefined ? { INVALID_JSON: text } : input;
 }
 
 /** Puts parallel tool calls in order: upstreams interleave them. */

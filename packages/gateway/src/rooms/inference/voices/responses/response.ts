@@ -1,4 +1,4 @@
-import { isObject } from "../../../../kernel/json.ts";
+import { isObject, objectIn } from "../../../../kernel/json.ts";
 import { sealedThoughts } from "../../../../kernel/own-thoughts.ts";
 import type { AnsweredCall, ChatAnswer, Finish, TokenCounts } from "../chat-answer.ts";
 import type { Failure } from "../voice.ts";
@@ -143,13 +143,9 @@ export function callItem(
 
 /** The text inside the one parameter that stands for a custom tool's free input. */
 export function freeTextOf(json: string): string {
-  try {
-    const parsed: unknown = JSON.parse(json);
-    if (isObject(parsed) && typeof parsed.input === "string") return parsed.input;
-  } catch {
-    // A model that wrote plain text instead of JSON wrote the input itself.
-  }
-  return json;
+  const input = objectIn(json)?.input;
+  // A model that wrote plain text instead of JSON wrote the input itself.
+  return typeof input === "string" ? input : json;
 }
 
 export function responseJsonOf(identity: ResponseIdentity, answer: ChatAnswer): string {
