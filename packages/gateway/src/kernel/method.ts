@@ -15,12 +15,7 @@ export type MethodAuth =
   | "admin_token"
   | "jwt_or_admin_token";
 
-export interface MethodDefinition<
-  Name extends string = string,
-  Auth extends MethodAuth = MethodAuth,
-  Params extends z.ZodType = z.ZodType,
-  Result extends z.ZodType = z.ZodType,
-> {
+interface MethodTerms<Name, Auth extends MethodAuth, Params extends z.ZodType, Result extends z.ZodType> {
   name: Name;
   summary: string;
   auth: Auth;
@@ -34,8 +29,6 @@ export interface MethodDefinition<
   notifies?: readonly string[];
   /** False: leaves no entry in the audit log. Requests to models, whose record is the usage row, leave none. */
   audit?: false;
-  params: Params;
-  result: Result;
   handler(
     call: CallContext & {
       params: z.output<Params>;
@@ -46,6 +39,16 @@ export interface MethodDefinition<
   ): z.input<Result> | Promise<z.input<Result>>;
 }
 
+export interface MethodDefinition<
+  Name extends string = string,
+  Auth extends MethodAuth = MethodAuth,
+  Params extends z.ZodType = z.ZodType,
+  Result extends z.ZodType = z.ZodType,
+> extends MethodTerms<Name, Auth, Params, Result> {
+  params: Params;
+  result: Result;
+}
+
 /** A method as the registry holds it: the handler takes any params that the schema accepts. */
 export interface AnyMethod extends Omit<MethodDefinition, "handler"> {
   handler(
@@ -53,22 +56,39 @@ export interface AnyMethod extends Omit<MethodDefinition, "handler"> {
   ): unknown;
 }
 
-/** The one place where an RPC method exists; dispatch, documents and client types are derived from it. */
-export function defineMethod<
-  const Name extends string,
-  Auth extends MethodAuth,
-  Params extends z.ZodType,
-  Result extends z.ZodType,
->(definition: MethodDefinition<Name, Auth, Params, Result>): MethodDefinition<Name, Auth, Params, Result> {
-  return definition;
-}
-
-export const NoParams = z.object({});
-/** `{"ok": true}`: what a method answers whose handler returns nothing. */
-export const Ok = z
+const NoParams = z.object({});
+/** `{"ok": true}` */
+const Ok = z
   .void()
   .transform(() => ({ ok: true }) as const)
   .pipe(z.object({ ok: z.literal(true) }));
+
+/**
+ * The one place where an RPC method exists; dispatch, documents and client types are derived from it. Without `params` it
+ * takes none, and without `result` its handler returns nothing and the answer is `{"ok": true}`.
+ */
+export function defineMethod<
+  const Name extends string,
+  Auth extends MethodAuth,
+  Params extends z.ZodType = typeof NoParams,
+  Result extends z.ZodType = typeof Ok,
+>({
+  params,
+  result,
+  ...terms
+}: MethodTerms<Name, Auth, Params, Result> & { params?: Params; result?: Result }): MethodDefinition<
+  Name,
+  Auth,
+  Params,
+  Result
+> {
+  return {
+    ...terms,
+    params: params ?? (NoParams as z.ZodType as Params),
+    result: result ?? (Ok as z.ZodType as Result),
+  };
+}
+
 /** An id that comes in: in any case, and from here on in the one that the databases compare. */
 export const GivenId = z.uuid().toLowerCase();
 /** A whole number of any size, to be brought into a range: `z.int()` stops at the safe integers. */

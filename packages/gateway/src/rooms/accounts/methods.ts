@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { defineMethod, NoParams, Ok } from "../../kernel/method.ts";
+import { defineMethod } from "../../kernel/method.ts";
 import { Email, Name, NewPassword, SessionResult, User } from "./schemas.ts";
 
 export const register = defineMethod({
@@ -48,7 +48,6 @@ export const logout = defineMethod({
   summary: "Sign out: ends the session of a refresh token; its tokens stop working at once",
   auth: "public",
   params: z.object({ refresh_token: z.string().min(1).max(512) }),
-  result: Ok,
   handler: ({ params, caller, rooms }) => rooms.accounts.signOut(params.refresh_token, caller.ip),
 });
 
@@ -56,7 +55,6 @@ export const me = defineMethod({
   name: "auth.me",
   summary: "The signed-in account",
   auth: "jwt",
-  params: NoParams,
   result: User,
   handler: ({ actor }) => ({ id: actor.userId, email: actor.email, name: actor.name }),
 });

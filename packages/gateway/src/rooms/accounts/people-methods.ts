@@ -1,9 +1,9 @@
 import { z } from "zod";
-import { defineMethod, GivenId, NoParams, Ok, Timestamp, WholeNumber } from "../../kernel/method.ts";
+import { defineMethod, GivenId, Timestamp, WholeNumber } from "../../kernel/method.ts";
 import { Email, Name } from "./schemas.ts";
 import type { ListedUser } from "./store.ts";
 
-const hint = "managing people is for administrators";
+const ADMIN = { auth: "admin", hint: "managing people is for administrators" } as const;
 const LIST_DEFAULT = 50;
 const LIST_MAX = 200;
 
@@ -33,8 +33,7 @@ const toPerson = ({ disabled_at, ...user }: ListedUser) => ({ ...user, disabled:
 export const listUsers = defineMethod({
   name: "users.list",
   summary: "Accounts, newest first",
-  auth: "admin",
-  hint,
+  ...ADMIN,
   params: z.object({
     search: z.string().trim().max(100).default("").describe("Part of the email, the name or the id"),
     limit: WholeNumber.default(LIST_DEFAULT).transform((n) => Math.min(LIST_MAX, Math.max(1, n))),
@@ -50,8 +49,7 @@ export const listUsers = defineMethod({
 export const createUser = defineMethod({
   name: "users.create",
   summary: "Make an account; its owner chooses the password with the one-time link",
-  auth: "admin",
-  hint,
+  ...ADMIN,
   params: z.object({
     email: Email,
     name: Name.optional(),
@@ -69,8 +67,7 @@ export const createUser = defineMethod({
 export const updateUser = defineMethod({
   name: "users.update",
   summary: "Change an account; what is left out stays. A disabled one's keys and sessions end at once",
-  auth: "admin",
-  hint,
+  ...ADMIN,
   params: z.object({
     user_id: GivenId,
     name: Name.optional(),
@@ -84,7 +81,6 @@ export const updateUser = defineMethod({
         "Say that the address is the owner's, so that signing in with the provider can link the account",
       ),
   }),
-  result: Ok,
   handler: async ({
     params: { user_id, tier, is_admin, email_verified, ...patch },
     actor,
@@ -109,8 +105,7 @@ export const updateUser = defineMethod({
 export const resetPassword = defineMethod({
   name: "users.password.reset",
   summary: "End an account's password and sessions; its owner chooses a new password with the one-time link",
-  auth: "admin",
-  hint,
+  ...ADMIN,
   params: z.object({ user_id: GivenId }),
   result: Link,
   handler: ({ params, actor, rooms }) => rooms.accounts.people.resetPassword(actor, params.user_id),
@@ -119,8 +114,7 @@ export const resetPassword = defineMethod({
 export const inviteUser = defineMethod({
   name: "users.invite",
   summary: "Make a one-time link with which someone registers",
-  auth: "admin",
-  hint,
+  ...ADMIN,
   params: z.object({
     email: Email.optional().describe("Only an account with this email can be made"),
     tier: Tier.optional(),
@@ -138,9 +132,7 @@ export const inviteUser = defineMethod({
 export const listLinks = defineMethod({
   name: "users.links.list",
   summary: "One-time links that can still be used, newest first",
-  auth: "admin",
-  hint,
-  params: NoParams,
+  ...ADMIN,
   result: z.array(
     z.object({
       id: z.uuid(),
@@ -168,9 +160,7 @@ export const listLinks = defineMethod({
 export const revokeLink = defineMethod({
   name: "users.links.revoke",
   summary: "End a one-time link that was not used",
-  auth: "admin",
-  hint,
+  ...ADMIN,
   params: z.object({ link_id: GivenId }),
-  result: Ok,
   handler: ({ params, rooms }) => rooms.accounts.people.revokeLink(params.link_id),
 });

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { defineMethod, GivenId, NoParams, Ok, Timestamp } from "../../kernel/method.ts";
+import { defineMethod, GivenId, Timestamp } from "../../kernel/method.ts";
 import { Email, Name, NewPassword, SessionResult } from "./schemas.ts";
 
 const Token = z.string().trim().min(1).max(128);
@@ -9,7 +9,6 @@ export const setPassword = defineMethod({
   summary: "Change your password; your other sessions end",
   auth: "jwt",
   params: z.object({ current_password: z.string().min(1).max(1024), new_password: NewPassword }),
-  result: Ok,
   handler: ({ params, actor, caller, rooms }) =>
     rooms.accounts.changePassword(
       { userId: actor.userId, sessionId: caller.sessionId, ip: caller.ip },
@@ -21,7 +20,6 @@ export const listSessions = defineMethod({
   name: "auth.sessions.list",
   summary: "Where you are signed in, the session used last first",
   auth: "jwt",
-  params: NoParams,
   result: z.array(
     z.object({
       id: z.uuid(),

@@ -2,7 +2,7 @@ import { EstimateResult, ServingOptions } from "@model-gateway/protocol/agent.ts
 import { ModelId } from "@model-gateway/protocol/model-id.ts";
 import { z } from "zod";
 import { isoTime } from "../../kernel/clock.ts";
-import { defineMethod, NoParams, Ok, Timestamp } from "../../kernel/method.ts";
+import { defineMethod, Timestamp } from "../../kernel/method.ts";
 import { hasRoom } from "./placement.ts";
 import { AgentRecord } from "./records.ts";
 
@@ -14,7 +14,6 @@ export const list = defineMethod({
   name: "agents.list",
   summary: "Registered agent nodes and their state",
   ...ADMIN,
-  params: NoParams,
   result: z.array(AgentRecord),
   handler: ({ rooms }) => rooms.agents.list(),
 });
@@ -37,7 +36,6 @@ export const deregister = defineMethod({
   summary: "Remove a node: its token becomes invalid and its connection ends at once",
   ...ADMIN,
   params: z.object({ agent_id: AgentId }),
-  result: Ok,
   handler: ({ params, rooms }) => rooms.agents.deregister(params.agent_id),
 });
 
@@ -104,7 +102,6 @@ export const serve = defineMethod({
     replicas_min: Replicas.optional().describe("Nodes that serve it at any time; always: 1, on demand: 0"),
     replicas_max: Replicas.optional().describe("Nodes that serve it while calls wait; 1, or the minimum"),
   }),
-  result: Ok,
   handler: async ({ params, actor, rooms }) => {
     const { model_id, mode, idle_minutes, minimum_minutes } = params;
     const isOff = mode === "off";
@@ -126,7 +123,6 @@ export const served = defineMethod({
   name: "agents.served",
   summary: "The models of agents.serve",
   ...ADMIN,
-  params: NoParams,
   result: z.array(
     ServingOptions.extend({
       model_id: z.string(),
@@ -158,7 +154,6 @@ export const drain = defineMethod({
     agent_id: AgentId,
     draining: z.boolean().default(true).describe("false: it serves again"),
   }),
-  result: Ok,
   handler: ({ params, rooms }) => rooms.agents.drain(params.agent_id, params.draining),
 });
 

@@ -1,12 +1,12 @@
 import { z } from "zod";
 import type { CapabilityName } from "../../backends/contract.ts";
-import { defineMethod, NoParams, Ok } from "../../kernel/method.ts";
+import { defineMethod } from "../../kernel/method.ts";
 import { recordOf } from "../../kernel/validate.ts";
 import { type Price, PriceParts, Tokens, UsdEach, UsdPerImage, UsdPerMillion } from "./price-schema.ts";
 import { isPerUnit } from "./unit-price.ts";
 import { VideoMode } from "./video-cost.ts";
 
-const hint = "prices and tiers are for administrators";
+const ADMIN = { auth: "admin", hint: "prices and tiers are for administrators" } as const;
 const Money = z.number().min(0).max(1_000_000);
 const Quota = z.number().nullable().describe("Null: unlimited");
 
@@ -21,7 +21,6 @@ export const plan = defineMethod({
   name: "billing.plan",
   summary: "Your tier, what you used this month (UTC) and what is left of it",
   auth: "jwt",
-  params: NoParams,
   result: z.object({
     tiers: z.array(
       z.object({
@@ -64,7 +63,6 @@ export const setPlan = defineMethod({
   summary: "Put an account on a tier; its limits change at once",
   auth: "admin_token",
   params: z.object({ user_email: z.string().trim().toLowerCase().min(1).max(254), tier: z.string() }),
-  result: Ok,
   handler: ({ params, rooms }) => rooms.billing.setPlan(params.user_email, params.tier),
 });
 
@@ -83,7 +81,6 @@ export const getVideoPricing = defineMethod({
   name: "billing.video.pricing.get",
   summary: "What video models cost; one without a row costs 0.005 USD a second",
   auth: "jwt",
-  params: NoParams,
   result: z.object({ pricing: z.array(VideoPriceRow) }),
   handler: async ({ rooms }) => ({ pricing: await rooms.billing.store.videoPrices() }),
 });
@@ -121,17 +118,14 @@ export const setVideoPricing = defineMethod({
   summary: "Set a video model's price; replaces the model's row",
   auth: "admin_token",
   params: VideoPriceGiven,
-  result: Ok,
   handler: ({ params, rooms }) => rooms.billing.store.setVideoPrice(params),
 });
 
 export const setVideoPrice = defineMethod({
   name: "billing.prices.video.set",
   summary: "Set a video model's price, as a signed-in administrator",
-  auth: "admin",
-  hint,
+  ...ADMIN,
   params: VideoPriceGiven,
-  result: Ok,
   handler: ({ params, rooms }) => rooms.billing.store.setVideoPrice(params),
 });
 
@@ -149,8 +143,7 @@ const ModelId = z.string().trim().min(1).max(256);
 export const listPrices = defineMethod({
   name: "billing.prices.list",
   summary: "What each model that can be called now costs, and where that price comes from",
-  auth: "admin",
-  hint,
+  ...ADMIN,
   params: z.object({
     models: z
       .array(ModelId)
@@ -255,18 +248,15 @@ export const setPrice = defineMethod({
   name: "billing.prices.set",
   summary:
     "Set what a model costs, by the token or another unit; goes before all other prices and replaces the last",
-  auth: "admin",
-  hint,
+  ...ADMIN,
   params: PriceGiven,
-  result: Ok,
   handler: ({ params, rooms }) => rooms.billing.setModelPrices([priceGiven(params)]),
 });
 
 export const importPrices = defineMethod({
   name: "billing.prices.import",
   summary: "Set what many models cost, all or none of them; as billing.prices.set does for one",
-  auth: "admin",
-  hint,
+  ...ADMIN,
   params: z.object({ prices: z.array(PriceGiven).min(1).max(1_000) }),
   result: z.object({ written: z.int() }),
   handler: async ({ params: { prices }, rooms }) => {
@@ -278,8 +268,7 @@ export const importPrices = defineMethod({
 export const removePrice = defineMethod({
   name: "billing.prices.remove",
   summary: "Forget a price that an administrator set; the built-in one is in force again, if there is one",
-  auth: "admin",
-  hint,
+  ...ADMIN,
   params: z.object({ model: ModelId }),
   result: z.object({ removed: z.boolean() }),
   handler: async ({ params, rooms }) => ({ removed: await rooms.billing.removeModelPrice(params.model) }),
@@ -288,15 +277,13 @@ export const removePrice = defineMethod({
 export const setTier = defineMethod({
   name: "billing.tiers.set",
   summary: "Add a tier or change the limits of one; they are in force at once",
-  auth: "admin",
-  hint,
+  ...ADMIN,
   params: z.object({
     name: z.string().trim().min(1).max(64),
     monthly_usd_quota: Money.nullable().describe("Null: unlimited"),
     monthly_token_quota: z.int().min(0).max(1_000_000_000_000).nullable().describe("Null: unlimited"),
     rpm: z.int().min(1).max(1_000_000).describe("Requests a minute that each key may make"),
   }),
-  result: Ok,
   handler: ({ params, rooms, before }) => {
     const { name, ...limits } = rooms.billing.tier(params.name);
     if (name === params.name) Object.assign(before, limits);

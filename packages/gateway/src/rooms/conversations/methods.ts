@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { fail } from "../../kernel/errors.ts";
-import { defineMethod, NoParams, Ok, Timestamp } from "../../kernel/method.ts";
+import { defineMethod, Timestamp } from "../../kernel/method.ts";
 import { ConversationId } from "./schemas.ts";
 
 const Title = z.string().trim().min(1).max(200);
@@ -45,7 +45,6 @@ export const list = defineMethod({
   name: "conversations.list",
   summary: "Your conversations, the most recently used first",
   auth: "jwt",
-  params: NoParams,
   result: z.array(
     Conversation.extend({
       created_ago: z.string(),
@@ -107,6 +106,5 @@ export const remove = defineMethod({
   summary: "Delete one of your conversations with its messages",
   auth: "jwt",
   params: ById,
-  result: Ok,
   handler: ({ params, actor, rooms }) => rooms.conversations.remove(actor.userId, idOf(params)),
 });

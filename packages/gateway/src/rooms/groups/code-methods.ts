@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { defineMethod, GivenId, NoParams, Ok, Timestamp } from "../../kernel/method.ts";
+import { defineMethod, GivenId, Timestamp } from "../../kernel/method.ts";
 import { DAY_SECONDS, GroupId, Note, Points } from "./schemas.ts";
 
 const ISSUING = {
@@ -45,7 +45,6 @@ export const listCodes = defineMethod({
   name: "codes.list",
   summary: "Batches of redemption codes that have not expired, newest first",
   ...ISSUING,
-  params: NoParams,
   result: z.array(CodeBatch),
   handler: ({ rooms }) => rooms.groups.codes.list(),
 });
@@ -55,7 +54,6 @@ export const revokeCodes = defineMethod({
   summary: "End the codes of a batch that were not redeemed",
   ...ISSUING,
   params: z.object({ id: GivenId }),
-  result: Ok,
   handler: ({ params, rooms }) => rooms.groups.codes.revoke(params.id),
 });
 

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import type { Actor } from "../../kernel/context.ts";
-import { defineMethod, Ok, Timestamp } from "../../kernel/method.ts";
+import { defineMethod, Timestamp } from "../../kernel/method.ts";
 import { MULTIPLIER_ONE } from "../../kernel/payer.ts";
 import { Email, Name, NewPassword, SessionResult } from "../accounts/index.ts";
 import { StatementResult } from "../ledger/index.ts";
@@ -159,7 +159,6 @@ export const remove = defineMethod({
   auth: "jwt",
   role: "group owner",
   params: InGroup,
-  result: Ok,
   handler: ({ params, actor, rooms }) => rooms.groups.remove(inGroup(actor, params, "group.delete")),
 });
 
@@ -233,7 +232,6 @@ export const removeMember = defineMethod({
   auth: "jwt",
   role: "group admin",
   params: InGroup.extend({ user_id: Person }),
-  result: Ok,
   handler: ({ params, actor, rooms }) =>
     rooms.groups.members.remove(inGroup(actor, params, "group.members.remove"), params.user_id),
 });
@@ -346,7 +344,6 @@ export const revokeInvitation = defineMethod({
   auth: "jwt",
   role: "group admin",
   params: InGroup.extend({ invitation_id: z.guid().toLowerCase() }),
-  result: Ok,
   handler: async ({ params, actor, rooms }) => {
     const call = inGroup(actor, params, "group.invite.revoke");
     await rooms.groups.invitations.revoke(call, params.invitation_id);

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { defineMethod, Ok } from "../../kernel/method.ts";
+import { defineMethod } from "../../kernel/method.ts";
 import { ConversationId } from "../conversations/index.ts";
 
 const Message = z.looseObject({
@@ -46,7 +46,6 @@ export const stop = defineMethod({
   auth: "jwt",
   audit: false,
   params: z.object({ stream_id: z.string().min(1).max(64).describe("As chat.send returned it") }),
-  result: Ok,
   handler: ({ params, actor, rooms }) => {
     rooms.inference.stop(actor, params.stream_id);
   },

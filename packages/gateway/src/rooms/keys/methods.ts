@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { defineMethod, GivenId, NoParams, Ok, Timestamp } from "../../kernel/method.ts";
+import { defineMethod, GivenId, Timestamp } from "../../kernel/method.ts";
 import { LimitParams } from "./limits.ts";
 
 const Name = z.string().trim().min(1).max(80);
@@ -44,7 +44,6 @@ export const list = defineMethod({
   name: "keys.list",
   summary: "Your API keys, newest first, without their secrets",
   auth: "jwt",
-  params: NoParams,
   result: ListedKeys,
   handler: ({ actor, rooms }) => rooms.keys.list(actor.userId),
 });
@@ -95,7 +94,6 @@ export const revoke = defineMethod({
   summary: "Revoke one of your API keys; it stops working at once",
   auth: "jwt",
   params: z.object({ key_id: GivenId }),
-  result: Ok,
   handler: ({ params, actor, rooms }) => rooms.keys.revoke(actor.userId, params.key_id),
 });
 
@@ -158,18 +156,16 @@ export const revokeOfUser = defineMethod({
   summary: "Revoke anybody's API key; it stops working at once",
   ...OF_OTHERS,
   params: z.object({ key_id: GivenId }),
-  result: Ok,
   handler: ({ params, rooms }) => rooms.keys.revoke(null, params.key_id),
 });
 
 const CAPTURE_DAYS_MAX = 30;
-const hint = "capturing prompts is for administrators";
+const ADMIN = { auth: "admin", hint: "capturing prompts is for administrators" } as const;
 
 export const setCapture = defineMethod({
   name: "keys.capture.set",
   summary: "Capture the prompts and answers of a key's chats for some days, or stop; its owner sees that",
-  auth: "admin",
-  hint,
+  ...ADMIN,
   params: z.object({
     key_id: GivenId,
     days: z.int().min(1).max(CAPTURE_DAYS_MAX).nullable().describe("Null: stop"),
@@ -185,9 +181,7 @@ export const setCapture = defineMethod({
 export const listCapture = defineMethod({
   name: "keys.capture.list",
   summary: "Keys whose prompts are captured now",
-  auth: "admin",
-  hint,
-  params: NoParams,
+  ...ADMIN,
   result: z.array(
     z.object({
       key_id: z.uuid(),

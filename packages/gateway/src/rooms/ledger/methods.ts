@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { defineMethod, NoParams, Timestamp } from "../../kernel/method.ts";
+import { defineMethod, Timestamp } from "../../kernel/method.ts";
 import { MOVEMENT_KINDS } from "./store.ts";
 
 const Entry = z.object({
@@ -31,7 +31,6 @@ export const self = defineMethod({
   name: "ledger.self",
   summary: "Your wallet: balance and recent entries. With the admin token: the account that issues points",
   auth: "jwt_or_admin_token",
-  params: NoParams,
   result: StatementResult.extend({
     account: z.object({ type: z.enum(["user", "system"]), id: z.string() }),
     group_debts: z

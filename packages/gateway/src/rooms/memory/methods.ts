@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { defineMethod, NoParams, Timestamp } from "../../kernel/method.ts";
+import { defineMethod, Timestamp } from "../../kernel/method.ts";
 import { EVENTS_PER_USER_MAX } from "./activity.ts";
 import { LISTED_ITEMS_MAX, NodeId } from "./protocol.ts";
 
@@ -17,7 +17,6 @@ export const status = defineMethod({
   name: "memory.status",
   summary: "Whether long-term memory is on, and what it did for you lately",
   auth: "jwt",
-  params: NoParams,
   result: z.object({
     enabled: z.boolean().describe("A memory service is configured"),
     writeback: z.boolean().describe("Finished turns are remembered"),

@@ -1,19 +1,18 @@
 import { z } from "zod";
 import { AUTHS, DIALECTS } from "../../backends/contract.ts";
-import { defineMethod, NoParams, Ok } from "../../kernel/method.ts";
+import { defineMethod } from "../../kernel/method.ts";
 import { PROVIDER_CARDS } from "./cards.ts";
 
 const ProviderId = z.string().trim().min(1).max(64);
 const Name = z.string().trim().min(1).max(80);
 const Description = z.string().max(500);
 const Domain = z.string().trim().max(253);
-const hint = "only administrators manage provider entries";
+const ADMIN = { auth: "admin", hint: "only administrators manage provider entries" } as const;
 
 export const list = defineMethod({
   name: "providers.list",
   summary: "Display metadata of providers; no credentials",
   auth: "public",
-  params: NoParams,
   result: z.array(
     z.object({
       id: z.string(),
@@ -30,9 +29,7 @@ export const list = defineMethod({
 export const addresses = defineMethod({
   name: "providers.addresses",
   summary: "Where the APIs of the built-in providers are, for the form that registers a backend",
-  auth: "admin",
-  hint,
-  params: NoParams,
+  ...ADMIN,
   result: z.array(
     z.object({
       provider_id: z.string(),
@@ -56,49 +53,41 @@ export const addresses = defineMethod({
 export const add = defineMethod({
   name: "providers.add",
   summary: "Add a provider entry",
-  auth: "admin",
-  hint,
+  ...ADMIN,
   params: z.object({
     id: ProviderId,
     name: Name,
     description: Description.optional(),
     website_domain: Domain.optional(),
   }),
-  result: Ok,
   handler: ({ params, rooms }) => rooms.providers.add(params),
 });
 
 export const update = defineMethod({
   name: "providers.update",
   summary: "Change a provider entry; only the given fields change",
-  auth: "admin",
-  hint,
+  ...ADMIN,
   params: z.object({
     provider_id: ProviderId,
     name: Name.optional(),
     description: Description.optional(),
     website_domain: Domain.optional(),
   }),
-  result: Ok,
   handler: ({ params: { provider_id, ...change }, rooms }) => rooms.providers.update(provider_id, change),
 });
 
 export const remove = defineMethod({
   name: "providers.remove",
   summary: "Remove a provider entry",
-  auth: "admin",
-  hint,
+  ...ADMIN,
   params: z.object({ provider_id: ProviderId }),
-  result: Ok,
   handler: ({ params, rooms }) => rooms.providers.remove(params.provider_id),
 });
 
 export const test = defineMethod({
   name: "providers.test",
   summary: "Answers that the connection test does not exist; the contract defines it so",
-  auth: "admin",
-  hint,
-  params: NoParams,
+  ...ADMIN,
   result: z.object({ ok: z.literal(true), message: z.string() }),
   handler: () => ({
     ok: true as const,

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { defineMethod, Ok } from "../../kernel/method.ts";
+import { defineMethod } from "../../kernel/method.ts";
 import { ConversationId } from "../conversations/index.ts";
 
 const CLIENT_EVENTS = [
@@ -60,7 +60,6 @@ export const event = defineMethod({
       .looseObject({ type: z.enum(CLIENT_EVENTS) })
       .describe("Audio is base64 PCM16, 16 kHz to the model and 24 kHz from it, and passes untouched"),
   }),
-  result: Ok,
   handler: ({ params, actor, rooms }) => rooms.realtime.send(actor, params.session_id, params.event),
 });
 

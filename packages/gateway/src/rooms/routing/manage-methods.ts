@@ -1,14 +1,14 @@
 import { z } from "zod";
 import { AUTHS, CHAT_LIMIT_FIELDS, DIALECTS, type Trial } from "../../backends/contract.ts";
 import { isoTime } from "../../kernel/clock.ts";
-import { defineMethod, NoParams, Ok } from "../../kernel/method.ts";
+import { defineMethod } from "../../kernel/method.ts";
 import { LostCacheShare, type LostCaches } from "../usage/index.ts";
 import { type Entry, modelsOf } from "./entry.ts";
 import { agentsOf } from "./first-contact.ts";
 import { backendsProgress } from "./notifications.ts";
 import { Health, healthOf, Registration } from "./routes.ts";
 
-const hint = "backends are for administrators";
+const ADMIN = { auth: "admin", hint: "backends are for administrators" } as const;
 const MODELS_SHOWN_MAX = 1_000;
 
 const Agent = z.object({ name: z.string(), ok: z.boolean(), detail: z.string() });
@@ -84,9 +84,7 @@ function managed(entry: Entry, nowMs: number, lostCaches: LostCaches): z.input<t
 export const listBackends = defineMethod({
   name: "backends.list",
   summary: "Backends with their health, circuits and models",
-  auth: "admin",
-  hint,
-  params: NoParams,
+  ...ADMIN,
   result: z.object({ backends: z.array(Managed), models: z.array(z.string()).describe("Callable now") }),
   handler: async ({ rooms: { routing, usage } }) => {
     const nowMs = routing.options.clock.now();
@@ -104,8 +102,7 @@ const seen = SeenShape.nullish().describe("As a test has answered; left out: it 
 export const addBackend = defineMethod({
   name: "backends.add",
   summary: "Test a backend and register it; its models can be called as soon as it answers a probe",
-  auth: "admin",
-  hint,
+  ...ADMIN,
   params: Given.extend({ enabled: z.boolean().optional(), seen }),
   result: z.object({ name: z.string() }),
   handler: async ({ params: { api_key, ...fields }, rooms: { routing } }) => {
@@ -117,8 +114,7 @@ export const addBackend = defineMethod({
 export const updateBackend = defineMethod({
   name: "backends.update",
   summary: "Change a backend; what is left out stays. A disabled one gets no requests",
-  auth: "admin",
-  hint,
+  ...ADMIN,
   params: Given.omit({ name: true }).extend({ name: Name, enabled: z.boolean().optional(), seen }),
   result: z.object({ name: z.string() }),
   handler: async ({ params: { name, api_key, ...fields }, rooms }) => {
@@ -131,8 +127,7 @@ export const testBackend = defineMethod({
   name: "backends.test",
   summary:
     "Try a server with some short requests: listing by each way of sending the key, each dialect, streams, tools, cache. Nobody is charged",
-  auth: "admin",
-  hint,
+  ...ADMIN,
   notifies: ["backends.progress"],
   params: Given.extend({
     name: Name.optional().describe("Of a registered one: what is left out is as it is there, its key too"),
@@ -176,21 +171,18 @@ export const testBackend = defineMethod({
 export const probeBackend = defineMethod({
   name: "backends.probe",
   summary: "Probe a backend now instead of at the next minute",
-  auth: "admin",
-  hint,
+  ...ADMIN,
   params: z.object({
     name: Name,
     resume: z.boolean().optional().describe("Also send it requests again, as if none had failed"),
   }),
-  result: Ok,
   handler: ({ params, rooms }) => rooms.routing.probeNow(params.name, params),
 });
 
 export const removeBackend = defineMethod({
   name: "backends.remove",
   summary: "Remove a backend; nothing is sent to it any more",
-  auth: "admin",
-  hint,
+  ...ADMIN,
   params: z.object({ name: Name }),
   result: z.object({ removed: z.boolean() }),
   handler: async ({ params, rooms }) => ({ removed: await rooms.routing.removeNamed(params.name) }),

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { defineMethod, NoParams, Ok } from "../../kernel/method.ts";
+import { defineMethod } from "../../kernel/method.ts";
 import { TARGETS_MAX } from "./model-routes.ts";
 
 const Field = z.object({
@@ -33,7 +33,6 @@ export const types = defineMethod({
   name: "backends.types",
   summary: "What backends can be registered, and what a form asks for",
   auth: "jwt",
-  params: NoParams,
   result: z.object({
     default_type: z.string(),
     types: z.array(
@@ -44,7 +43,7 @@ export const types = defineMethod({
 });
 
 const MODEL_ID = z.string().trim().min(1).max(256);
-const hint = "only administrators manage model routes";
+const ADMIN = { auth: "admin", hint: "only administrators manage model routes" } as const;
 const Target = z.object({
   model: MODEL_ID.describe("As a backend lists it; aliases and other routes are not followed"),
   backend: z.string().trim().min(1).max(64).nullish().describe("Only this backend, or backends of this kind"),
@@ -73,9 +72,7 @@ const ListedTarget = Target.extend({
 export const listRoutes = defineMethod({
   name: "routes.list",
   summary: "Model routes: names that several targets serve, and which backends stand behind each target now",
-  auth: "admin",
-  hint,
-  params: NoParams,
+  ...ADMIN,
   result: z.array(RouteSettings.extend({ targets: z.array(ListedTarget) })),
   handler: ({ rooms: { routing } }) =>
     routing.routes.list().map(({ name, targets, beginWithinMs }) => ({
@@ -88,10 +85,8 @@ export const listRoutes = defineMethod({
 export const setRoute = defineMethod({
   name: "routes.set",
   summary: "Let several targets serve one name, with order and weights; replaces the route of that name",
-  auth: "admin",
-  hint,
+  ...ADMIN,
   params: RouteSettings,
-  result: Ok,
   handler: ({ params: { name, targets, begin_within_seconds: seconds }, rooms }) =>
     rooms.routing.routes.set({
       name,
@@ -103,10 +98,8 @@ export const setRoute = defineMethod({
 export const deleteRoute = defineMethod({
   name: "routes.delete",
   summary: "Delete a model route",
-  auth: "admin",
-  hint,
+  ...ADMIN,
   params: z.object({ name: MODEL_ID }),
-  result: Ok,
   handler: ({ params, rooms }) => rooms.routing.routes.remove(params.name),
 });
 export * from "./manage-methods.ts";

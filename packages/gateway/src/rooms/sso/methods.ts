@@ -1,12 +1,11 @@
 import { z } from "zod";
-import { defineMethod, GivenId, NoParams, Ok, Timestamp } from "../../kernel/method.ts";
+import { defineMethod, GivenId, Timestamp } from "../../kernel/method.ts";
 import { SessionResult } from "../accounts/index.ts";
 
 export const listIdentities = defineMethod({
   name: "auth.identities.list",
   summary: "Your accounts at the sign-in provider that sign you in here",
   auth: "jwt",
-  params: NoParams,
   result: z.array(
     z.object({
       id: z.uuid(),
@@ -24,7 +23,6 @@ export const removeIdentity = defineMethod({
   summary: "Unlink an account at the sign-in provider; sessions that it began go on",
   auth: "jwt",
   params: z.object({ identity_id: GivenId }),
-  result: Ok,
   handler: ({ params, actor, rooms }) => rooms.sso.unlink(actor, params.identity_id),
 });
 

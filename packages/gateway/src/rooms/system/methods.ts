@@ -1,12 +1,11 @@
 import { z } from "zod";
-import { defineMethod, NoParams, Timestamp } from "../../kernel/method.ts";
+import { defineMethod, Timestamp } from "../../kernel/method.ts";
 import { LostCacheShare } from "../usage/index.ts";
 
 export const status = defineMethod({
   name: "system.status",
   summary: "What the service is doing right now",
   auth: "public",
-  params: NoParams,
   result: z.object({
     agents_online: z.int(),
     gpu_nodes: z.int(),
@@ -22,7 +21,6 @@ export const probe = defineMethod({
   name: "system.probe",
   summary: "Acknowledge, then close: only on a WebSocket without a token",
   auth: "anonymous_socket",
-  params: NoParams,
   result: z.object({ ok: z.literal(true), status: z.literal("ok") }),
   handler: () => ({ ok: true as const, status: "ok" as const }),
 });
@@ -39,7 +37,6 @@ export const activity = defineMethod({
   summary: "The last hour: outcomes by minute, first tokens, probes of backends, latest failures",
   auth: "admin",
   hint: "the whole service's requests and failures are for administrators",
-  params: NoParams,
   result: z.object({
     minutes: z
       .array(
@@ -97,7 +94,6 @@ export const listModels = defineMethod({
   name: "models.list",
   summary: "The catalogue: models and model routes, what each costs and can do, and how soon it answers",
   auth: "jwt",
-  params: NoParams,
   result: z.array(
     z.object({
       id: z.string(),
@@ -142,7 +138,6 @@ export const detectBackends = defineMethod({
   summary: "Look for well-known model servers on the service's own machine",
   auth: "admin",
   hint: SET_UP,
-  params: NoParams,
   result: z.object({
     servers: z.array(
       z.object({

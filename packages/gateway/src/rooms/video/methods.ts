@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { defineMethod, GivenId, Ok, WholeNumber } from "../../kernel/method.ts";
+import { defineMethod, GivenId, WholeNumber } from "../../kernel/method.ts";
 import { Job, VideoTask } from "./schemas.ts";
 
 const JobId = z.object({ job_id: GivenId });
@@ -53,6 +53,5 @@ export const cancel = defineMethod({
   auth: "jwt",
   audit: false,
   params: JobId,
-  result: Ok,
   handler: ({ params, actor, rooms }) => rooms.video.cancel(actor.userId, params.job_id),
 });
