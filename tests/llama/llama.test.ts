@@ -131,7 +131,7 @@ describe.if(hasLlama)("llama.cpp, where npm run llama -- build has built it", ()
     server.signal("SIGSTOP");
     for (const [i, prompt] of prompts.entries()) {
       answers.push(bench.chat(request(prompt)).then(({ status }) => status));
-      await until(`${prompt} is waiting`, () => tap.chats.length + routing.waitingCount === i + 1);
+      await until(`${prompt} is waiting`, () => tap.chats.length + routing.router.waitingCount === i + 1);
     }
     expect(tap.chats.length).toBe(SLOTS);
     server.signal("SIGCONT");

@@ -161,7 +161,7 @@ describe.each(sharings)("a node that takes two, behind two instances %s", (shari
       const answer = await chatOn(gateway, key);
       return [answer.status, (await answer.text()).endsWith("data: [DONE]\n\n")];
     });
-    const waiting = () => a.app.rooms.routing.waitingCount + b.app.rooms.routing.waitingCount;
+    const waiting = () => a.app.rooms.routing.router.waitingCount + b.app.rooms.routing.router.waitingCount;
     await until("four wait", () => waiting() === 4);
     const waitedSinceMs = Date.now();
     await until("they have waited", () => Date.now() - waitedSinceMs >= WAITED_MS);
@@ -206,7 +206,7 @@ describe("a node that refuses because it is full", () => {
     });
     /** For the one request that waits. */
     const minutePasses = async () => {
-      await until("it waits", () => bench.app.rooms.routing.waitingCount === 1);
+      await until("it waits", () => bench.app.rooms.routing.router.waitingCount === 1);
       for (let passed = 0; passed < 3; passed++) {
         await raw.call("agent.heartbeat", { gpus: [], models: [{ model_id: MODEL, port: 20_000 }] });
         clock.advance(20_000);

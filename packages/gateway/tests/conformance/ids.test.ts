@@ -21,7 +21,7 @@ onEachDatabase("ids in capital letters", (fresh) => {
       await admin({ type: "minimax", name: "clips", url: videos.url, api_key: "sk", models: ["clip"] });
       const { rooms } = gateway.app;
       const ready = () =>
-        ["m", "clip"].every((id) => rooms.routing.routableModels().some((m) => m.id === id));
+        ["m", "clip"].every((id) => rooms.routing.router.routableModels().some((m) => m.id === id));
       for (const deadline = Date.now() + 20_000; !ready(); await Bun.sleep(20))
         if (Date.now() > deadline) throw new Error("the backends are not routable");
       const token = await gateway.signIn("ada");

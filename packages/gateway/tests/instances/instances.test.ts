@@ -113,7 +113,7 @@ describe.each(sharings)("two instances %s", (sharing) => {
       const token = await a.signIn("ada");
       await registerBackend(a, { type: "external", name: "first", url: upstream.url });
       await until("both serve the model", () =>
-        [a, b].every(({ app }) => app.rooms.routing.routableModels().some(({ id }) => id === "m")),
+        [a, b].every(({ app }) => app.rooms.routing.router.routableModels().some(({ id }) => id === "m")),
       );
       const names = async () =>
         ((await b.rpc("routes.list", {}, token)) as { name: string }[]).map(({ name }) => name);

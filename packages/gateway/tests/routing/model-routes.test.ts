@@ -265,7 +265,7 @@ inOneProcess("a backend with two places gets two calls at once, and the others w
   for (let i = 0; i < 20; i++) {
     asked.push(bench.chat({ model: "tiny", messages: [{ role: "user", content: `${i}` }] }));
     const inside = () =>
-      bench.app.rooms.inference.callsInFlight + bench.app.rooms.routing.waitingCount === i + 1;
+      bench.app.rooms.inference.callsInFlight + bench.app.rooms.routing.router.waitingCount === i + 1;
     await until(`call ${i} is in`, inside);
   }
   while (served.length < 20 || gates.length > 0) {
@@ -295,7 +295,7 @@ inOneProcess("keys take turns among the calls that wait", async () => {
     const headers = content.startsWith("b") ? { authorization: `Bearer ${other}` } : undefined;
     asked.push(bench.chat({ model: "tiny", messages: [{ role: "user", content }] }, { headers }));
     const { inference, routing } = bench.app.rooms;
-    await until(`${content} is in`, () => inference.callsInFlight + routing.waitingCount === i + 1);
+    await until(`${content} is in`, () => inference.callsInFlight + routing.router.waitingCount === i + 1);
   }
   for (let i = 0; i < asked.length; i++) {
     await until("a call is held", () => gates.length > 0);
@@ -340,7 +340,7 @@ inOneProcess(
     const first = bench.chat({ model: "tiny" });
     await until("it is asked", () => small.requests.some(({ method }) => method === "POST"));
     const second = bench.chat({ model: "tiny" });
-    await until("it waits", () => bench.app.rooms.routing.waitingCount === 1);
+    await until("it waits", () => bench.app.rooms.routing.router.waitingCount === 1);
     clock.advance(60_000);
     const refused = await second;
     expect([refused.status, refused.headers.get("retry-after")]).toEqual([429, "1"]);

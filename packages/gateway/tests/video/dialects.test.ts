@@ -1,13 +1,19 @@
 import { describe, expect, test } from "bun:test";
 import { jwtVerify } from "jose";
 import { dashscope } from "../../src/backends/cloud-video/dashscope.ts";
-import type { ApiReply, PollReading, VideoDialect } from "../../src/backends/cloud-video/dialect.ts";
+import {
+  type ApiReply,
+  asObject,
+  type PollReading,
+  type Refusal,
+  type VideoDialect,
+} from "../../src/backends/cloud-video/dialect.ts";
 import { chooseDialect } from "../../src/backends/cloud-video/index.ts";
 import { kling } from "../../src/backends/cloud-video/kling.ts";
 import { minimaxV1 } from "../../src/backends/cloud-video/minimax-v1.ts";
 import { minimaxV2 } from "../../src/backends/cloud-video/minimax-v2.ts";
 import { seedance } from "../../src/backends/cloud-video/seedance.ts";
-import type { VideoRequest } from "../../src/backends/contract.ts";
+import type { VideoPoll, VideoRequest } from "../../src/backends/contract.ts";
 import { plan } from "../../src/backends/index.ts";
 
 const plain: VideoRequest = { model: "m", prompt: "a fox", images: [], extra: {} };
@@ -25,19 +31,20 @@ const full: VideoRequest = {
   extra: { seed: 7, model: "not this one", prompt: "nor this" },
 };
 const ok = (body: unknown): ApiReply => ({ status: 200, body });
-const video = (url: string, facts = {}, made = {}): PollReading => ({
+const video = (url: string, facts = {}, made = {}): VideoPoll => ({
   state: "succeeded",
   result: { url, mime_type: "video/mp4", ...facts },
   made,
 });
-const noFile: PollReading = { state: "failed", error: "the upstream finished without a file" };
+const noFile: VideoPoll = { state: "failed", error: "the upstream finished without a file" };
+const noTask: Refusal = { error: "the upstream named no task", transient: false };
 const pending: PollReading = { state: "pending" };
 
 interface Case {
   dialect: VideoDialect;
   submit: [VideoRequest, Record<string, unknown>][];
   submitted: [ApiReply, unknown][];
-  polled: [ApiReply, PollReading][];
+  polled: [ApiReply, PollReading | Refusal][];
 }
 
 const parts = [
@@ -347,10 +354,14 @@ for (const { dialect, submit, submitted, polled } of cases) {
       expect(dialect.submit(request)).toEqual(call as never);
     });
     test.each(submitted)("reads the submission %#", (reply, reading) => {
-      expect(dialect.readSubmit(reply, dialect.submit(plain))).toEqual(reading as never);
+      const refusal = dialect.refusal(reply);
+      const taskId = dialect.taskIdIn(asObject(reply.body), dialect.submit(plain));
+      const isTaken = taskId !== null && (!refusal || refusal.unclear);
+      expect(isTaken ? { taskId } : (refusal ?? noTask)).toEqual(reading as never);
     });
     test.each(polled)("reads the poll %#", (reply, reading) => {
-      expect(dialect.readPoll(reply)).toEqual(reading);
+      const read = dialect.readPoll(asObject(reply.body));
+      expect(read.state === "failed" ? read : (dialect.refusal(reply) ?? read)).toEqual(reading);
     });
   });
 }
@@ -358,9 +369,9 @@ for (const { dialect, submit, submitted, polled } of cases) {
 test("MiniMax's file step", () => {
   expect(minimaxV1.file!("12").path).toBe("/v1/files/retrieve?file_id=12");
   expect(
-    minimaxV1.readFile!(ok({ file: { download_url: "https://x/v.mp4" }, base_resp: { status_code: 0 } })),
+    minimaxV1.readFile!({ file: { download_url: "https://x/v.mp4" }, base_resp: { status_code: 0 } }),
   ).toEqual(video("https://x/v.mp4"));
-  expect(minimaxV1.readFile!(ok({ file: {}, base_resp: { status_code: 0 } }))).toEqual(noFile);
+  expect(minimaxV1.readFile!({ file: {}, base_resp: { status_code: 0 } })).toEqual(noFile);
 });
 
 test("Kling polls under the path that it submitted to, and signs its token from access:secret", async () => {

@@ -125,8 +125,7 @@ async function setUp(fresh: Parameters<Parameters<typeof onEachDatabase>[1]>[0])
       log: silentLog,
       routing: {
         aliases: new Aliases(bus),
-        foresee: (request) => router.foresee(request),
-        acquire: (request) => router.acquire(request),
+        router,
         backendNamed: (name) => (name === backend.config.name ? backend : null),
         callEnded() {},
       },

@@ -1,25 +1,14 @@
 import {
-  type ApiReply,
   asNumber,
   asObject,
   asText,
   dataUrl,
-  isTransientStatus,
-  type Refusal,
+  refusalByStatus,
   resolutionName,
   succeeded,
   type VideoDialect,
   withExtra,
 } from "./dialect.ts";
-
-function refusal({ status, body }: ApiReply): Refusal | null {
-  if (status < 400) return null;
-  const { code, message } = asObject(body);
-  return {
-    error: asText(message) ?? asText(code) ?? `status ${status}`,
-    transient: isTransientStatus(status),
-  };
-}
 
 const ENDED_BADLY = new Set(["FAILED", "CANCELED"]);
 
@@ -49,20 +38,17 @@ export const dashscope: VideoDialect = {
       },
     };
   },
-  readSubmit(reply) {
-    const refused = refusal(reply);
-    if (refused) return refused;
-    const taskId = asText(asObject(asObject(reply.body).output).task_id);
-    return taskId ? { taskId } : { error: "the upstream named no task", transient: false };
+  refusal(reply) {
+    const { code, message } = asObject(reply.body);
+    return refusalByStatus(reply, message, code);
   },
+  taskIdIn: ({ output }) => asText(asObject(output).task_id),
   poll: (taskId) => ({ method: "GET", path: `/api/v1/tasks/${encodeURIComponent(taskId)}` }),
-  readPoll(reply) {
-    const refused = refusal(reply);
-    if (refused) return refused;
-    const output = asObject(asObject(reply.body).output);
+  readPoll(body) {
+    const output = asObject(body.output);
     const status = asText(output.task_status) ?? "";
     if (status === "SUCCEEDED") {
-      const usage = asObject(asObject(reply.body).usage);
+      const usage = asObject(body.usage);
       return succeeded(output.video_url, { durationSeconds: asNumber(usage.duration) }, usage);
     }
     if (ENDED_BADLY.has(status)) {

@@ -15,10 +15,7 @@ export interface ApiReply {
 /** `transient`: worth a retry; otherwise the task has failed. `unclear`: the request may have taken effect anyway. */
 export type Refusal = { error: string; transient: boolean; unclear?: boolean };
 /** `file`: the task is done, but its address has to be asked for separately. */
-export type PollReading =
-  | VideoPoll
-  | { state: "file"; fileId: string; width?: number; height?: number }
-  | Refusal;
+export type PollReading = VideoPoll | { state: "file"; fileId: string; width?: number; height?: number };
 
 /** How one vendor words a video task. Pure: only the backend talks to the network. */
 export interface VideoDialect {
@@ -30,11 +27,14 @@ export interface VideoDialect {
   submit(request: VideoRequest): ApiCall;
   /** What the vendor reads from a submission besides the fields that set length and size. */
   implied?(request: VideoRequest): Json;
-  readSubmit(reply: ApiReply, call: ApiCall): { taskId: string } | Refusal;
+  /** Null: the call was taken. */
+  refusal(reply: ApiReply): Refusal | null;
+  taskIdIn(body: Json, call: ApiCall): string | null;
   poll(taskId: string): ApiCall;
-  readPoll(reply: ApiReply): PollReading;
+  /** Also read where the poll was refused: a task that has failed may be told that way. */
+  readPoll(body: Json): PollReading;
   file?(fileId: string): ApiCall;
-  readFile?(reply: ApiReply): PollReading;
+  readFile?(body: Json): VideoPoll;
   cancel?(taskId: string): ApiCall;
   /** The value of the Authorization header; a bearer of the key unless the vendor wants something else. */
   authorization?(apiKey: string, nowSeconds: number): Promise<string>;
@@ -51,6 +51,13 @@ export const asNumber = (value: unknown): number | undefined => {
   const number = typeof value === "string" && value !== "" ? Number(value) : value;
   return typeof number === "number" && Number.isFinite(number) ? number : undefined;
 };
+
+/** Refused by its status, in the first of these words that is there. */
+export function refusalByStatus({ status }: ApiReply, ...words: readonly unknown[]): Refusal | null {
+  if (status < 400) return null;
+  const error = words.map(asText).find((text) => text !== null) ?? `status ${status}`;
+  return { error, transient: isTransientStatus(status) };
+}
 
 export const isTransientStatus = (status: number): boolean =>
   status === 429 || status === 408 || status >= 500;

@@ -15,6 +15,7 @@ import { dashscope } from "./dashscope.ts";
 import {
   type ApiCall,
   type ApiReply,
+  asObject,
   isTransientStatus,
   type Refusal,
   type VideoDialect,
@@ -53,6 +54,7 @@ const CALL_TIMEOUT_MS = 60_000;
 const REPLY_BYTES_MAX = 1024 * 1024;
 /** Kept with the task id, so that polling keeps the same dialect even if the backend is registered again. */
 const SEPARATOR = "|";
+const NO_TASK: Refusal = { error: "the upstream named no task", transient: false };
 
 /** A cloud video API: submit a task, poll it, resolve its file. The dialect builds the requests; this sends them. */
 export function createCloudVideo(
@@ -93,13 +95,15 @@ export function createCloudVideo(
   async function poll(taskId: string, signal: AbortSignal): Promise<VideoPoll> {
     const { dialect, upstreamId } = splitTask(config, taskId);
     const reply = await call(dialect, dialect.poll(upstreamId), signal);
-    const reading = dialect.readPoll(reply);
-    if ("error" in reading && "transient" in reading) return refused(reading, reply.status);
+    const reading = dialect.readPoll(asObject(reply.body));
+    const refusal = dialect.refusal(reply);
+    if (refusal && reading.state !== "failed") return refused(refusal, reply.status);
     if (reading.state !== "file") return reading;
     const fileReply = await call(dialect, dialect.file!(reading.fileId), signal);
-    const file = dialect.readFile!(fileReply);
-    if ("error" in file && "transient" in file) return refused(file, fileReply.status);
-    if (file.state !== "succeeded") return file as VideoPoll;
+    const fileRefusal = dialect.refusal(fileReply);
+    if (fileRefusal) return refused(fileRefusal, fileReply.status);
+    const file = dialect.readFile!(asObject(fileReply.body));
+    if (file.state !== "succeeded") return file;
     const { width, height } = reading;
     return { ...file, result: { ...file.result, ...(width && { width }), ...(height && { height }) } };
   }
@@ -120,9 +124,11 @@ export function createCloudVideo(
         const dialect = chooseDialect(config, request.model);
         const submission = dialect.submit(request);
         const reply = await call(dialect, submission, signal);
-        const reading = dialect.readSubmit(reply, submission);
-        if ("error" in reading) return refused(reading, reply.status);
-        return `${dialect.name}${SEPARATOR}${reading.taskId}`;
+        const refusal = dialect.refusal(reply);
+        // If a task id came back, the task exists, even when the submission timed out.
+        const mayExist = !refusal || refusal.unclear;
+        const id = mayExist ? dialect.taskIdIn(asObject(reply.body), submission) : null;
+        return id ? `${dialect.name}${SEPARATOR}${id}` : refused(refusal ?? NO_TASK, reply.status);
       },
       poll,
       async cancel(taskId, signal) {

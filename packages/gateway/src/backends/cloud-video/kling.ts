@@ -1,13 +1,11 @@
 import { SignJWT } from "jose";
 import { plainName } from "../../kernel/member-name.ts";
 import {
-  type ApiReply,
   asNumber,
   asObject,
   asText,
-  isTransientStatus,
-  type Refusal,
   ratioName,
+  refusalByStatus,
   succeeded,
   type VideoDialect,
   withExtra,
@@ -15,12 +13,6 @@ import {
 
 const TOKEN_SECONDS = 1_800;
 const CLOCK_SKEW_SECONDS = 5;
-
-function refusal({ status, body }: ApiReply): Refusal | null {
-  const { code, message } = asObject(body);
-  if (status < 400 && (code === undefined || code === 0)) return null;
-  return { error: asText(message) ?? `status ${status}`, transient: isTransientStatus(status) };
-}
 
 /** Text and image tasks live under different paths, so the path is part of the task id that we keep. */
 const KINDS = { text: "text2video", image: "image2video" } as const;
@@ -61,12 +53,14 @@ export const kling: VideoDialect = {
       }),
     };
   },
-  readSubmit(reply, call) {
-    const refused = refusal(reply);
-    if (refused) return refused;
-    const taskId = asText(asObject(asObject(reply.body).data).task_id);
-    if (!taskId) return { error: "the upstream named no task", transient: false };
-    return { taskId: `${call.path.endsWith(KINDS.image) ? KINDS.image : KINDS.text}/${taskId}` };
+  refusal(reply) {
+    const { code, message } = asObject(reply.body);
+    if (reply.status >= 400 || code === undefined || code === 0) return refusalByStatus(reply, message);
+    return { error: asText(message) ?? `status ${reply.status}`, transient: false };
+  },
+  taskIdIn({ data }, call) {
+    const taskId = asText(asObject(data).task_id);
+    return taskId && `${call.path.endsWith(KINDS.image) ? KINDS.image : KINDS.text}/${taskId}`;
   },
   poll(taskId) {
     const separator = taskId.indexOf("/");
@@ -75,10 +69,8 @@ export const kling: VideoDialect = {
       path: `/v1/videos/${taskId.slice(0, separator)}/${encodeURIComponent(taskId.slice(separator + 1))}`,
     };
   },
-  readPoll(reply) {
-    const refused = refusal(reply);
-    if (refused) return refused;
-    const data = asObject(asObject(reply.body).data);
+  readPoll(body) {
+    const data = asObject(body.data);
     if (data.task_status === "failed") {
       return { state: "failed", error: asText(data.task_status_msg) ?? "the upstream reports failed" };
     }

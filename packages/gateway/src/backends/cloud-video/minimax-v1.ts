@@ -4,8 +4,8 @@ import {
   asObject,
   asText,
   dataUrl,
-  isTransientStatus,
   type Refusal,
+  refusalByStatus,
   resolutionName,
   succeeded,
   type VideoDialect,
@@ -18,15 +18,12 @@ const TIMED_OUT = 1001;
 const TRANSIENT_CODES = new Set([1000, TIMED_OUT, 1002, 1024, 1033, 1039, 1041, 2045]);
 
 /** MiniMax wraps failures in HTTP 200 with a code of its own. */
-function refusal({ status, body }: ApiReply): Refusal | null {
-  const { status_code, status_msg } = asObject(asObject(body).base_resp);
+function refusal(reply: ApiReply): Refusal | null {
+  const { status_code, status_msg } = asObject(asObject(reply.body).base_resp);
   const code = asNumber(status_code) ?? 0;
-  if (code !== 0) {
-    const error = `${asText(status_msg) ?? "error"} (${code})`;
-    return { error, transient: TRANSIENT_CODES.has(code), ...(code === TIMED_OUT && { unclear: true }) };
-  }
-  if (status >= 400) return { error: `status ${status}`, transient: isTransientStatus(status) };
-  return null;
+  if (code === 0) return refusalByStatus(reply);
+  const error = `${asText(status_msg) ?? "error"} (${code})`;
+  return { error, transient: TRANSIENT_CODES.has(code), ...(code === TIMED_OUT && { unclear: true }) };
 }
 
 export const minimaxV1: VideoDialect = {
@@ -45,19 +42,13 @@ export const minimaxV1: VideoDialect = {
       last_frame_image: request.images[1] && dataUrl(request.images[1]),
     }),
   }),
-  readSubmit(reply) {
-    const refused = refusal(reply);
-    const taskId = asText(asObject(reply.body).task_id);
-    // If a task id came back, the task exists, even when the submission timed out.
-    if (taskId && (!refused || refused.unclear)) return { taskId };
-    return refused ?? { error: "the upstream named no task", transient: false };
-  },
+  refusal,
+  taskIdIn: ({ task_id }) => asText(task_id),
   poll: (taskId) => ({
     method: "GET",
     path: `/v1/query/video_generation?task_id=${encodeURIComponent(taskId)}`,
   }),
-  readPoll(reply) {
-    const body = asObject(reply.body);
+  readPoll(body) {
     const status = asText(body.status);
     if (status === "Fail") {
       return {
@@ -65,13 +56,11 @@ export const minimaxV1: VideoDialect = {
         error: asText(asObject(body.base_resp).status_msg) ?? "the upstream reports Fail",
       };
     }
-    const refused = refusal(reply);
-    if (refused) return refused;
     if (status !== "Success") return { state: "pending" };
     const fileId = asText(body.file_id);
     if (!fileId) return succeeded(null);
     return { state: "file", fileId, width: asNumber(body.video_width), height: asNumber(body.video_height) };
   },
   file: (fileId) => ({ method: "GET", path: `/v1/files/retrieve?file_id=${encodeURIComponent(fileId)}` }),
-  readFile: (reply) => refusal(reply) ?? succeeded(asObject(asObject(reply.body).file).download_url),
+  readFile: ({ file }) => succeeded(asObject(file).download_url),
 };

@@ -1,24 +1,16 @@
 import {
-  type ApiReply,
   asNumber,
   asObject,
   asText,
   contentParts,
-  isTransientStatus,
-  type Refusal,
   ratioName,
   readTaskStatus,
+  refusalByStatus,
   resolutionName,
   succeeded,
   type VideoDialect,
   withExtra,
 } from "./dialect.ts";
-
-function refusal({ status, body }: ApiReply): Refusal | null {
-  if (status < 400) return null;
-  const message = asText(asObject(asObject(body).error).message);
-  return { error: message ?? `status ${status}`, transient: isTransientStatus(status) };
-}
 
 export const minimaxV2: VideoDialect = {
   name: "minimax-v2",
@@ -35,17 +27,11 @@ export const minimaxV2: VideoDialect = {
       ratio: ratioName(request),
     }),
   }),
-  readSubmit(reply) {
-    const refused = refusal(reply);
-    if (refused) return refused;
-    const taskId = asText(asObject(reply.body).task_id);
-    return taskId ? { taskId } : { error: "the upstream named no task", transient: false };
-  },
+  refusal: (reply) => refusalByStatus(reply, asObject(asObject(reply.body).error).message),
+  taskIdIn: ({ task_id }) => asText(task_id),
   poll: (taskId) => ({ method: "GET", path: `/v2/query/video_generation/${encodeURIComponent(taskId)}` }),
-  readPoll(reply) {
-    const refused = refusal(reply);
-    if (refused) return refused;
-    const task = asObject(asObject(reply.body).task);
+  readPoll(body) {
+    const task = asObject(body.task);
     const { duration, resolution } = task;
     return readTaskStatus(task, () =>
       succeeded(

@@ -1,12 +1,10 @@
 import {
-  type ApiReply,
   asObject,
   asText,
   contentParts,
-  isTransientStatus,
-  type Refusal,
   ratioName,
   readTaskStatus,
+  refusalByStatus,
   resolutionName,
   succeeded,
   type VideoDialect,
@@ -20,15 +18,6 @@ const LONG_NAMES = new Map([
   ["rs", "resolution"],
   ["dur", "duration"],
 ]);
-
-function refusal({ status, body }: ApiReply): Refusal | null {
-  if (status < 400) return null;
-  const { message, code } = asObject(asObject(body).error);
-  return {
-    error: asText(message) ?? asText(code) ?? `status ${status}`,
-    transient: isTransientStatus(status),
-  };
-}
 
 export const seedance: VideoDialect = {
   name: "seedance",
@@ -50,17 +39,13 @@ export const seedance: VideoDialect = {
       duration: request.durationSeconds,
     }),
   }),
-  readSubmit(reply) {
-    const refused = refusal(reply);
-    if (refused) return refused;
-    const taskId = asText(asObject(reply.body).id);
-    return taskId ? { taskId } : { error: "the upstream named no task", transient: false };
+  refusal(reply) {
+    const { message, code } = asObject(asObject(reply.body).error);
+    return refusalByStatus(reply, message, code);
   },
+  taskIdIn: ({ id }) => asText(id),
   poll: (taskId) => ({ method: "GET", path: `${TASKS}/${encodeURIComponent(taskId)}` }),
-  readPoll(reply) {
-    const refused = refusal(reply);
-    if (refused) return refused;
-    const task = asObject(reply.body);
+  readPoll(task) {
     const { duration, resolution, frames, framespersecond } = task;
     return readTaskStatus(task, () =>
       succeeded(asObject(task.content).video_url, {}, { duration, resolution, frames, framespersecond }),

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { isoTime } from "../../kernel/clock.ts";
 import { defineMethod, GivenId, Timestamp, WholeNumber } from "../../kernel/method.ts";
 import { Email, Name } from "./schemas.ts";
 import type { ListedUser } from "./store.ts";
@@ -41,7 +42,7 @@ export const listUsers = defineMethod({
   }),
   result: z.object({ users: z.array(Person), total: z.int() }),
   handler: async ({ params, rooms }) => {
-    const { users, total } = await rooms.accounts.people.list(params);
+    const { users, total } = await rooms.accounts.store.listUsers(params);
     return { users: users.map(toPerson), total };
   },
 });
@@ -147,8 +148,8 @@ export const listLinks = defineMethod({
       expires_at: Timestamp,
     }),
   ),
-  handler: async ({ rooms }) =>
-    (await rooms.accounts.people.links()).map((link) => ({
+  handler: async ({ rooms: { accounts } }) =>
+    (await accounts.store.pendingLinks(isoTime(accounts.options.clock.now()))).map((link) => ({
       ...link,
       is_admin: Boolean(link.is_admin),
       kind: link.user_id === null ? ("invitation" as const) : ("password" as const),

@@ -4,8 +4,8 @@ import { fail } from "../../kernel/errors.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { deleteExpired, type Queryable, type Sweep, type Transaction } from "../../storage/contract.ts";
 import type { Needs } from "../foundation.ts";
-import type { Accounts, Session } from "./service.ts";
-import type { AccountStore, LinkRow, ListedLink, ListedUser, UserRow, UsersPage } from "./store.ts";
+import type { Accounts, InsertedAccount, Session } from "./service.ts";
+import type { AccountStore, LinkRow, UserRow } from "./store.ts";
 
 const LINK_PREFIX = "link-";
 const LINK_BYTES = 32;
@@ -38,10 +38,6 @@ export interface Link {
 
 export class People {
   constructor(readonly options: PeopleOptions) {}
-
-  list(page: UsersPage): Promise<{ users: ListedUser[]; total: number }> {
-    return this.options.store.listUsers(page);
-  }
 
   /** An account without a password, and the link with which its owner chooses one. */
   async create(
@@ -141,10 +137,6 @@ export class People {
     if (isChanged) accounts.changed(userId);
   }
 
-  links(): Promise<ListedLink[]> {
-    return this.options.store.pendingLinks(isoTime(this.options.clock.now()));
-  }
-
   async revokeLink(id: string): Promise<void> {
     const { store, db } = this.options;
     if (!(await store.takeLink(db, id))) fail("not_found", "The link is unknown, used or expired");
@@ -204,13 +196,7 @@ export class People {
   async #insertInvited(
     tx: Transaction,
     { email, tier, is_admin, group_id: groupId }: LinkRow,
-    account: {
-      email: string;
-      name?: string;
-      passwordHash: string;
-      isAdmin?: boolean;
-      emailVerified?: boolean;
-    },
+    account: Omit<InsertedAccount, "tier" | "emailVerified"> & { emailVerified?: boolean },
   ): Promise<UserRow> {
     const { accounts, store } = this.options;
     const user = await accounts.insert(tx, {

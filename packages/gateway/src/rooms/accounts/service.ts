@@ -52,6 +52,13 @@ export interface NewAccount {
   name?: string;
 }
 
+export interface InsertedAccount extends Omit<NewAccount, "password"> {
+  emailVerified: boolean;
+  passwordHash: string;
+  isAdmin?: boolean;
+  tier?: string;
+}
+
 export type Session = z.output<typeof SessionResult>;
 
 interface KnownActor {
@@ -84,7 +91,7 @@ function refuseFirst(): never {
 }
 
 export class Accounts implements Authenticator {
-  readonly #store: AccountStore;
+  readonly store: AccountStore;
   readonly giving: Giving;
   readonly people: People;
   readonly #tokens: AccessTokens;
@@ -100,9 +107,9 @@ export class Accounts implements Authenticator {
   readonly #decoyHash = decoyHash();
 
   constructor(readonly options: AccountsOptions) {
-    this.#store = new AccountStore(options.db);
-    this.giving = new Giving(this.#store, options.signUp);
-    this.people = new People({ ...options, store: this.#store, accounts: this });
+    this.store = new AccountStore(options.db);
+    this.giving = new Giving(this.store, options.signUp);
+    this.people = new People({ ...options, store: this.store, accounts: this });
     this.#tokens = createAccessTokens(options);
     this.setupToken = hmacSha256(options.jwtSecret, "setup link").toString("base64url");
     options.bus.onGap(() => this.#actors.clear());
@@ -125,7 +132,7 @@ export class Accounts implements Authenticator {
 
   /** Runs `work` while nobody else makes an account; `first` says that there is none yet. */
   registering<T>(work: (tx: Transaction, first: boolean) => Promise<T>): Promise<T> {
-    return this.#store.registering(async (tx) =>
+    return this.store.registering(async (tx) =>
       work(tx, await this.giving.mayGive(tx, { kind: "first_account" })),
     );
   }
@@ -136,32 +143,14 @@ export class Accounts implements Authenticator {
     if (!source.isLocal) refuseFirst();
   }
 
-  byEmail(tx: Transaction, email: string): Promise<UserRow | null> {
-    return this.#store.userByEmail(email, tx);
-  }
-
   /** Ends every way into an account, and what was made in its name, before someone else gets it. */
   async takeOver(tx: Transaction, userId: string): Promise<void> {
-    await this.#store.takeOver(tx, userId, isoTime(this.options.clock.now()));
+    await this.store.takeOver(tx, userId, isoTime(this.options.clock.now()));
   }
 
-  async hasPassword(tx: Transaction, userId: string): Promise<boolean> {
-    return Boolean((await this.#store.userById(userId, tx))?.password_hash);
-  }
-
-  async insert(
-    tx: Transaction,
-    account: {
-      email: string;
-      emailVerified: boolean;
-      name?: string;
-      passwordHash: string;
-      isAdmin?: boolean;
-      tier?: string;
-    },
-  ): Promise<UserRow> {
+  async insert(tx: Transaction, account: InsertedAccount): Promise<UserRow> {
     const { ids, clock } = this.options;
-    const isOwner = account.isAdmin === true && !(await this.#store.anyUser(tx));
+    const isOwner = account.isAdmin === true && !(await this.store.anyUser(tx));
     const row = {
       id: ids.uuid(),
       email: account.email,
@@ -172,7 +161,7 @@ export class Accounts implements Authenticator {
       disabled_at: null,
       email_verified: account.emailVerified,
     };
-    if (!(await this.#store.insertUser(tx, { ...row, created_at: isoTime(clock.now()) })))
+    if (!(await this.store.insertUser(tx, { ...row, created_at: isoTime(clock.now()) })))
       fail("conflict", "An account with this email exists already; sign in instead");
     return row;
   }
@@ -214,7 +203,7 @@ export class Accounts implements Authenticator {
     this.#requirePasswords();
     await this.limit("login", source.ip, LOGINS_PER_IP);
     await this.limit(`login:${email}`, source.ip, LOGINS_PER_ACCOUNT);
-    const user = await this.#store.userByEmail(email);
+    const user = await this.store.userByEmail(email);
     const matches = await this.#matches(user, password);
     if (!user || !matches) fail("auth_required", "Email or password is wrong");
     return this.#startEnabled(user, source);
@@ -222,7 +211,7 @@ export class Accounts implements Authenticator {
 
   /** Signs in someone whom the sign-in provider, or a session of theirs that still lasts, vouches for. */
   async startSessionOf({ userId, sessionId }: SignedIn, source: CallSource): Promise<Session> {
-    const user = await this.#store.userById(userId);
+    const user = await this.store.userById(userId);
     const known = user ?? fail("auth_required", "This account no longer exists");
     return this.#startEnabled(known, source, sessionId);
   }
@@ -248,26 +237,26 @@ export class Accounts implements Authenticator {
       fail("invalid_params", "`current_password`: is not your password", {
         data: { fields: ["current_password"] },
       });
-    const user = (await this.#store.userById(userId)) ?? refuse();
+    const user = (await this.store.userById(userId)) ?? refuse();
     if (!(await this.#matches(user, current))) refuse();
     const passwordHash = await this.hash(next);
     const now = isoTime(this.options.clock.now());
     await this.options.db.transaction(async (tx) => {
-      if (!(await this.#store.replacePassword(tx, user, passwordHash))) refuse();
-      await this.#store.endSessions(tx, { userId, except: sessionId, now });
+      if (!(await this.store.replacePassword(tx, user, passwordHash))) refuse();
+      await this.store.endSessions(tx, { userId, except: sessionId, now });
     });
     this.changed(userId);
   }
 
   sessions(userId: string): Promise<SessionRow[]> {
-    return this.#store.sessionsOf(userId, isoTime(this.options.clock.now()));
+    return this.store.sessionsOf(userId, isoTime(this.options.clock.now()));
   }
 
   /** Ends one session, or all but `except`; access tokens of theirs stop working at once. */
   async endSessions(userId: string, which: { only?: string; except?: string }): Promise<number> {
     const now = isoTime(this.options.clock.now());
     const count = await this.options.db.transaction((tx) =>
-      this.#store.endSessions(tx, { userId, ...which, now }),
+      this.store.endSessions(tx, { userId, ...which, now }),
     );
     this.changed(userId);
     return count;
@@ -283,12 +272,12 @@ export class Accounts implements Authenticator {
     const { clock, db } = this.options;
     const tokenHash = sha256Hex(refreshToken);
     const renewed = await db.transaction(async (tx) => {
-      const used = await this.#store.useRefreshToken(tx, tokenHash, isoTime(clock.now()));
+      const used = await this.store.useRefreshToken(tx, tokenHash, isoTime(clock.now()));
       if (!used) return null;
       const holder = { userId: used.user_id, sessionId: used.family_id };
       return { ...holder, refreshToken: await this.#issueRefreshToken(tx, holder, source) };
     });
-    const user = renewed && (await this.#store.userById(renewed.userId));
+    const user = renewed && (await this.store.userById(renewed.userId));
     if (!user || user.disabled_at !== null) {
       await this.#endReused(tokenHash);
       await this.limit("refresh", source.ip, REFRESHES_PER_IP);
@@ -299,13 +288,13 @@ export class Accounts implements Authenticator {
 
   /** A used token that comes back was copied: its session ends, access tokens and sockets included. */
   async #endReused(tokenHash: string): Promise<void> {
-    const session = await this.#store.sessionOfToken(tokenHash);
+    const session = await this.store.sessionOfToken(tokenHash);
     if (session?.used_at) await this.endSessions(session.user_id, { only: session.family_id });
   }
 
   /** Ends the session that a refresh token belongs to; one that is unknown is over already. */
   async signOut(refreshToken: string, ip: string): Promise<void> {
-    const session = await this.#store.sessionOfToken(sha256Hex(refreshToken));
+    const session = await this.store.sessionOfToken(sha256Hex(refreshToken));
     if (session) await this.endSessions(session.user_id, { only: session.family_id });
     else await this.limit("refresh", ip, REFRESHES_PER_IP);
   }
@@ -316,7 +305,7 @@ export class Accounts implements Authenticator {
     const refreshToken = await db.transaction(async (tx) => {
       await this.giving.requireSession(tx, { userId: user.id, sessionId: approvedIn });
       // What was checked may have ended meanwhile, together with every session.
-      if ((await this.#store.userById(user.id, tx))?.password_hash !== user.password_hash)
+      if ((await this.store.userById(user.id, tx))?.password_hash !== user.password_hash)
         fail("auth_required", "The password of this account has just changed; log in again");
       return this.#issueRefreshToken(tx, { userId: user.id, sessionId }, source);
     });
@@ -331,7 +320,7 @@ export class Accounts implements Authenticator {
     const { clock, ids } = this.options;
     const token = ids.secret(REFRESH_TOKEN_BYTES);
     const nowMs = clock.now();
-    await this.#store.insertRefreshToken(on, {
+    await this.store.insertRefreshToken(on, {
       token_hash: sha256Hex(token),
       family_id: sessionId,
       user_id: userId,
@@ -427,8 +416,8 @@ export class Accounts implements Authenticator {
     const { clock } = this.options;
     const since = isoTime(clock.now() - ENDED_SESSION_KEPT_MS);
     const [user, ended] = await Promise.all([
-      this.#store.userById(userId),
-      this.#store.endedSessions(userId, since),
+      this.store.userById(userId),
+      this.store.endedSessions(userId, since),
     ]);
     if (!user) {
       this.#actors.delete(userId);
@@ -449,11 +438,11 @@ export class Accounts implements Authenticator {
 
   /** Removes what is remembered of ended sessions once none of their access tokens is valid any more. */
   readonly sweepSessions: Sweep = (nowMs, rowsMax) =>
-    this.#store.deleteEndedSessions(isoTime(nowMs - ENDED_SESSION_KEPT_MS), rowsMax);
+    this.store.deleteEndedSessions(isoTime(nowMs - ENDED_SESSION_KEPT_MS), rowsMax);
 
   /** The account with this email, for the rooms where people name each other by it. */
   async actorByEmail(email: string): Promise<Actor | null> {
-    const user = await this.#store.userByEmail(email.trim().toLowerCase());
+    const user = await this.store.userByEmail(email.trim().toLowerCase());
     return user && this.actor(user.id);
   }
 }

@@ -171,11 +171,11 @@ export const listPrices = defineMethod({
     const filmed = new Set(
       (await billing.store.videoPrices()).flatMap(({ model, enabled }) => (enabled ? [model] : [])),
     );
-    const models = params.models ?? routing.routableModels().map(({ id }) => id);
+    const models = params.models ?? routing.router.routableModels().map(({ id }) => id);
     return models.map((model) => {
-      const isOwn = params.type === undefined ? routing.isOwn(model) : routing.isOwnType(params.type);
+      const isOwn = params.type === undefined ? routing.router.isOwn(model) : routing.isOwnType(params.type);
       const { input, output } = billing.priceOf(model, isOwn);
-      const capabilities = routing.capabilitiesOf(model);
+      const capabilities = routing.router.capabilitiesOf(model);
       const units = billing.pricing.unitRatesOf(model, isOwn);
       const isPriced = input !== null || isPerUnit(units) || filmed.has(model);
       const isMissing = isVideoOnly(capabilities) ? !filmed.has(model) : !isPriced;

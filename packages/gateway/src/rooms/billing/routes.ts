@@ -22,7 +22,7 @@ export const prices = defineRoute({
   handler: ({ rooms: { billing, routing } }) => ({
     prices: routing.callableModels().map(({ id }) => {
       const model = routing.routes.targetsOf(id)?.[0]?.model ?? id;
-      const isOwn = routing.isOwn(model);
+      const isOwn = routing.router.isOwn(model);
       const price = billing.priceOf(model, isOwn);
       return { model: id, ...price, not_billed: isOwn && price.input === null };
     }),

@@ -279,7 +279,10 @@ export class Inference {
     params?: Record<string, unknown>;
   }): Promise<unknown> {
     const { routing } = this.options;
-    const route = await routing.acquire({ model: routing.aliases.resolve(model), capability: "invoke" });
+    const route = await routing.router.acquire({
+      model: routing.aliases.resolve(model),
+      capability: "invoke",
+    });
     const expiry = AbortSignal.timeout(INVOKE_TIMEOUT_MS);
     try {
       if (!route.backend.invoke) fail("backend_error", "the backend does not support generic invocation");

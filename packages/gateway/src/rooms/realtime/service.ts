@@ -37,7 +37,7 @@ const TOO_MANY_EVENTS = "The upstream sent events faster than they could be admi
 const UNPAID: ReadonlySet<ErrorName> = new Set(["payment_required", "quota_exceeded", "unavailable"]);
 
 interface RealtimeOptions extends Needs<"instances" | "events" | "clock" | "ids" | "log" | "revocations"> {
-  routing: Pick<Routing, "aliases" | "acquire" | "plan" | "suspect">;
+  routing: Pick<Routing, "aliases" | "router" | "plan" | "suspect">;
   metering: Pick<Metering, "payerOf" | "admit" | "checkRate">;
   billing: Pick<Billing, "pricing">;
   conversations: Pick<Conversations, "access" | "append">;
@@ -185,7 +185,7 @@ export class Realtime {
     const model = routing.aliases.resolve(options.model);
     const request = { capability: "realtime" as const, payer: owner };
     const plan = routing.plan(model, request, owner.refusal);
-    let route = await (plan ? plan.first() : routing.acquire({ ...request, model }));
+    let route = await (plan ? plan.first() : routing.router.acquire({ ...request, model }));
     for (;;) {
       const openWithinMs = plan?.hasNext ? plan.beginWithinMs : null;
       try {

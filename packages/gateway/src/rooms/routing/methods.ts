@@ -77,7 +77,7 @@ export const listRoutes = defineMethod({
   handler: ({ rooms: { routing } }) =>
     routing.routes.list().map(({ name, targets, beginWithinMs }) => ({
       name,
-      targets: targets.map((target) => ({ ...target, backends: routing.backendsOf(target) })),
+      targets: targets.map((target) => ({ ...target, backends: routing.router.backendsOf(target) })),
       begin_within_seconds: beginWithinMs === null ? null : beginWithinMs / 1000,
     })),
 });

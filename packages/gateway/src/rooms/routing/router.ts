@@ -437,8 +437,8 @@ export class Router {
     return this.#candidates(model).find(({ entry }) => ownsModels(entry))?.entry.config.name ?? null;
   }
 
-  /** The backends that list the model, those that a provider hint rules out left out, and whether each takes calls. */
-  backendsOf(asked: string, hint: string | null): { name: string; serving: boolean }[] {
+  /** The backends that stand behind a target of a model route, and whether each takes calls now. */
+  backendsOf({ model: asked, backend: hint }: RouteTarget): { name: string; serving: boolean }[] {
     return this.#candidates(asked).flatMap(({ entry, model }) =>
       hint && !matchesProvider(entry, hint)
         ? []

@@ -21,7 +21,7 @@ import { CircuitBoard } from "./circuit-board.ts";
 import { type Entry, newEntry } from "./entry.ts";
 import { firstContact, type Tested } from "./first-contact.ts";
 import { HealthChecker } from "./health.ts";
-import { ModelRoutes, type RouteTarget } from "./model-routes.ts";
+import { ModelRoutes } from "./model-routes.ts";
 import type { TimedProbe } from "./probe-history.ts";
 import { type PlanRequest, RoutePlan } from "./route-plan.ts";
 import {
@@ -97,9 +97,9 @@ export class Routing {
   readonly aliases: Aliases;
   readonly routes: ModelRoutes;
   readonly #store: BackendStore;
-  readonly #entries: Entry[] = [];
+  readonly entries: Entry[] = [];
   readonly #circuits: CircuitBoard;
-  readonly #router: Router;
+  readonly router: Router;
   readonly #health: HealthChecker;
   /** One change of the list at a time, so that a reload and a registration cannot interleave. */
   #turn: Promise<unknown> = Promise.resolve();
@@ -108,7 +108,7 @@ export class Routing {
 
   constructor(readonly options: RoutingOptions) {
     const { db, bus, counter, clock, log, metrics, leases, factory, sealer } = options;
-    this.aliases = new Aliases(bus, (model) => this.#router.isListed(model) || this.routes.has(model));
+    this.aliases = new Aliases(bus, (model) => this.router.isListed(model) || this.routes.has(model));
     this.routes = new ModelRoutes({ db, bus, clock, log });
     this.#store = new BackendStore(db, sealer, (backend) =>
       log.error("a backend's key was sealed with another SERVICE_JWT_SECRET; register it again", { backend }),
@@ -121,20 +121,20 @@ export class Routing {
       clock,
       log,
       metrics,
-      entries: this.#entries,
+      entries: this.entries,
       isCommon,
       takeTurn: async (key) => (await counter.hit([{ key, max: 1, windowMs: TEST_PAUSE_MS }])) === null,
       mayBeLost: (entry) => this.#health.watchOver(entry),
     });
-    this.#router = new Router(this.#entries, clock, this.#circuits, options.choice);
+    this.router = new Router(this.entries, clock, this.#circuits, options.choice);
     this.#health = new HealthChecker({
       clock,
       log,
-      entries: this.#entries,
+      entries: this.entries,
       refresh: () => this.reload(),
       changed: (entry, before) => {
-        if (entry.state === "Healthy" && before !== "Healthy") this.#router.joined(entry);
-        this.#router.changed();
+        if (entry.state === "Healthy" && before !== "Healthy") this.router.joined(entry);
+        this.router.changed();
       },
       probed: (entry, isWell) => {
         for (const event of entry.circuits.probed(isWell, clock.now())) this.#circuits.tell(entry, event);
@@ -172,7 +172,7 @@ export class Routing {
 
   /** Resolves when every backend has been probed, at the latest after this time. */
   async probed(timeoutMs: number): Promise<void> {
-    const unknown = this.#entries.filter(({ probedAtMs }) => probedAtMs === null);
+    const unknown = this.entries.filter(({ probedAtMs }) => probedAtMs === null);
     const probes = Promise.allSettled(unknown.map((entry) => this.#health.probe(entry)));
     await within(this.options.clock, timeoutMs, probes);
   }
@@ -181,32 +181,13 @@ export class Routing {
     this.#closed = true;
     this.#health.stop();
     this.#circuits.close();
-    for (const entry of this.#entries) this.#retire(entry);
-  }
-
-  get entries(): readonly Entry[] {
-    return this.#entries;
+    for (const entry of this.entries) this.#retire(entry);
   }
   get healthyCount(): number {
-    return this.#entries.filter(({ state }) => state === "Healthy").length;
+    return this.entries.filter(({ state }) => state === "Healthy").length;
   }
   get modelCount(): number {
     return this.callableModels().length;
-  }
-
-  choose(request: RouteRequest): Route {
-    return this.#router.choose(request);
-  }
-  /** What `acquire` would choose, for work that is sent later. */
-  foresee(request: RouteRequest): { backend: Backend; model: string; reason: string } {
-    return this.#router.foresee(request);
-  }
-  get waitingCount(): number {
-    return this.#router.waitingCount;
-  }
-  /** The same, as soon as a backend that could serve it has a free place. */
-  acquire(request: RouteRequest): Route | Promise<Route> {
-    return this.#router.acquire(request);
   }
   /** The targets of a model route, less those that `refusal` names; null when the model is not a route's name. */
   plan(
@@ -223,21 +204,21 @@ export class Routing {
     const targets = plan.targets.filter((target) => refusal(target.model) === null);
     if (targets.length === 0)
       fail("model_not_allowed", `This key may use no model that ${model} leads to; its owner can allow one`);
-    return new RoutePlan(this.#router, targets, plan.beginWithinMs, request);
+    return new RoutePlan(this.router, targets, plan.beginWithinMs, request);
   }
   isSpoken(dialect: DialectName): boolean {
-    return this.#entries.some(({ backend }) => backend.native?.has(dialect));
+    return this.entries.some(({ backend }) => backend.native?.has(dialect));
   }
   /** The same for those that a name, which may be a model route's, leads to. */
   speaks(asked: string, dialect: DialectName): boolean {
     const model = this.aliases.resolve(asked);
     const targets = this.routes.targetsOf(model)?.map((target) => target.model) ?? [model];
-    return targets.some((target) => this.#router.speaks(target, dialect));
+    return targets.some((target) => this.router.speaks(target, dialect));
   }
   /** The model that a name stands for, if a backend lists it or a model route has it, healthy or not. */
   knownModel(asked: string): string | null {
     const model = this.aliases.resolve(asked);
-    return this.#router.isListed(model) || this.routes.has(model) ? model : null;
+    return this.router.isListed(model) || this.routes.has(model) ? model : null;
   }
   /** A backend reported usage that its model cannot have had: it stays in use, and its operator is told. */
   suspect({ entry }: Route, problem: string, requestId: string): void {
@@ -268,33 +249,20 @@ export class Routing {
       this.#circuits.tell(entry, { ...facts, kind: "failed", cause, isUnreached, tested: null });
     }
   }
-  capabilitiesOf(model: string): CapabilityName[] {
-    return this.#router.capabilitiesOf(model);
-  }
-  isOwn(model: string): boolean {
-    return this.#router.isOwn(model);
-  }
-  /** The same of a backend of this type, which need not be registered. */
+  /** Whether a backend of this type, which need not be registered, runs on the operator's own hardware. */
   isOwnType(type: string): boolean {
     const { factory } = this.options;
     const plan = factory.plan(type);
     return plan !== null && "kind" in plan && factory.kinds.get(plan.kind)?.isOwn?.({ type }) === true;
   }
-  routableModels() {
-    return this.#router.routableModels();
-  }
-  /** The backends that stand behind a target of a model route, and whether each takes calls now. */
-  backendsOf({ model, backend }: RouteTarget): { name: string; serving: boolean }[] {
-    return this.#router.backendsOf(model, backend);
-  }
   /** What clients can call: model routes of which a target can serve, and models of healthy backends. */
   callableModels(): RoutableModel[] {
     const routed = this.routes.list().flatMap(({ name: id, targets }) => {
-      const owned_by = targets.map((target) => this.#router.serverOf(target)).find((name) => name !== null);
+      const owned_by = targets.map((target) => this.router.serverOf(target)).find((name) => name !== null);
       return owned_by === undefined || owned_by === null ? [] : { id, owned_by, available: true };
     });
     const names = new Set(routed.map(({ id }) => id));
-    return [...routed, ...this.routableModels().filter(({ id }) => !names.has(id))];
+    return [...routed, ...this.router.routableModels().filter(({ id }) => !names.has(id))];
   }
 
   /** What a form for registrations offers: every kind, and the servers that have a label of their own. */
@@ -375,12 +343,12 @@ export class Routing {
 
   /** What an adopted backend can serve has changed; resolves when it is known how it stands. */
   async recheck(backend: Backend, { yields }: { yields: boolean }): Promise<void> {
-    const entry = this.#entries.find((each) => each.backend === backend);
+    const entry = this.entries.find((each) => each.backend === backend);
     if (!entry) return;
     if (entry.yields !== yields) {
       entry.yields = yields;
-      this.#router.changed();
-      this.#router.joined(entry);
+      this.router.changed();
+      this.router.joined(entry);
     }
     await this.#health.recheck(entry);
   }
@@ -388,19 +356,19 @@ export class Routing {
   /** Takes an adopted backend away, unless another one has its name by now. */
   async dismiss(backend: Backend): Promise<void> {
     await this.#exclusively(async () => {
-      const entry = this.#entries.find((each) => each.backend === backend);
+      const entry = this.entries.find((each) => each.backend === backend);
       if (entry) this.#drop(entry);
     });
   }
 
   ownerOf(modelId: string): string | null {
-    return this.#router.ownerOf(modelId);
+    return this.router.ownerOf(modelId);
   }
 
   /** Removes the backend that has this index, on every instance, whichever of them knows it by now. */
   async removeAt(index: number): Promise<void> {
     const name = await this.#exclusively(async () => {
-      const entry = this.#entries.find((each) => each.index === index) ?? null;
+      const entry = this.entries.find((each) => each.index === index) ?? null;
       if (entry?.isAdopted)
         fail("conflict", `${entry.config.name} is served by GPU nodes; stop the model with agents.stop`);
       const isUnsaved = entry !== null && !entry.persisted;
@@ -532,7 +500,7 @@ export class Routing {
       if (this.#closed) return;
       const rows = await this.#store.list();
       const names = new Set(rows.map(({ name }) => name));
-      for (const entry of [...this.#entries]) {
+      for (const entry of [...this.entries]) {
         if (entry.persisted && !names.has(entry.config.name)) this.#drop(entry);
       }
       for (const row of rows) this.#restore(row);
@@ -642,27 +610,27 @@ export class Routing {
   #place(entry: Entry): void {
     const replaced = this.#find(entry.config.name);
     if (replaced) {
-      this.#entries.splice(this.#entries.indexOf(replaced), 1);
+      this.entries.splice(this.entries.indexOf(replaced), 1);
       this.#retire(replaced);
     }
-    this.#entries.push(entry);
+    this.entries.push(entry);
     if (entry.backend.keys) entry.backend.keys.onRefused = () => this.#circuits.tellKeys(entry);
     this.#renumber(entry, entry.index);
   }
 
   #renumber(entry: Entry, index: number): void {
     entry.index = index;
-    this.#entries.sort((a, b) => a.index - b.index);
-    this.#router.changed();
+    this.entries.sort((a, b) => a.index - b.index);
+    this.router.changed();
   }
 
   #unsavedIndex(name: string): number {
     const known = this.#find(name);
-    return known ? known.index : Math.max(UNSAVED_INDEX_MIN, 1 + (this.#entries.at(-1)?.index ?? 0));
+    return known ? known.index : Math.max(UNSAVED_INDEX_MIN, 1 + (this.entries.at(-1)?.index ?? 0));
   }
 
   #requireRoom(name: string): void {
-    if (this.#entries.length >= BACKENDS_MAX && !this.#find(name))
+    if (this.entries.length >= BACKENDS_MAX && !this.#find(name))
       fail("app_error", `There are ${BACKENDS_MAX} backends already, the maximum; remove one first`);
   }
 
@@ -675,15 +643,15 @@ export class Routing {
     entry.circuits = new Circuits();
     entry.state = "Unhealthy";
     entry.detail = "the tunnel has moved; not probed yet";
-    this.#router.changed();
+    this.router.changed();
     this.#health.probeSoon(entry);
   }
 
   #drop(entry: Entry): void {
-    const index = this.#entries.indexOf(entry);
-    if (index !== -1) this.#entries.splice(index, 1);
+    const index = this.entries.indexOf(entry);
+    if (index !== -1) this.entries.splice(index, 1);
     this.#retire(entry);
-    this.#router.changed();
+    this.router.changed();
   }
 
   #retire(entry: Entry): void {
@@ -693,7 +661,7 @@ export class Routing {
   }
 
   #find(name: string): Entry | undefined {
-    return this.#entries.find(({ config }) => config.name === name);
+    return this.entries.find(({ config }) => config.name === name);
   }
 
   #exclusively<T>(work: () => Promise<T>): Promise<T> {

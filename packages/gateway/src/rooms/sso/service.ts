@@ -196,7 +196,7 @@ export class Sso {
         return { userId: known.user_id };
       }
       const email = this.#trustedEmail(claims);
-      const existing = await accounts.byEmail(tx, email);
+      const existing = await accounts.store.userByEmail(email, tx);
       if (existing) {
         await this.#takeOver(tx, person, existing);
         return { userId: existing.id, isTakenOver: true };
@@ -314,7 +314,7 @@ export class Sso {
           "not_found",
           "`identity_id`: no linked sign-in of yours has this id; auth.identities.list shows them",
         );
-      if (identities.length === 1 && !(await accounts.hasPassword(tx, userId)))
+      if (identities.length === 1 && !(await accounts.store.userById(userId, tx))?.password_hash)
         fail(
           "forbidden",
           "This is the only way into your account; ask an administrator for a password link first",

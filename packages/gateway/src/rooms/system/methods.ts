@@ -114,14 +114,14 @@ export const listModels = defineMethod({
     return routing.callableModels().map(({ id, owned_by, available }) => {
       const targets = routing.routes.targetsOf(id)?.toSorted((a, b) => a.order - b.order) ?? null;
       const model = targets?.[0]?.model ?? id;
-      const { input, output } = billing.priceOf(model, routing.isOwn(model));
+      const { input, output } = billing.priceOf(model, routing.router.isOwn(model));
       return {
         id,
         targets: targets?.map((target) => target.model) ?? null,
         served_by: owned_by,
-        is_own: routing.isOwn(model),
+        is_own: routing.router.isOwn(model),
         available,
-        capabilities: routing.capabilitiesOf(model),
+        capabilities: routing.router.capabilitiesOf(model),
         context_tokens: billing.pricing.limitsOf(model).contextTokens,
         input_usd: input,
         output_usd: output,

@@ -4,13 +4,13 @@ import type { RouteRequest, Routing } from "../routing/index.ts";
 
 /** A healthy video backend that serves the model; throws when there is none. Nothing is sent now. */
 export function chooseVideoBackend(
-  routing: Pick<Routing, "aliases" | "foresee">,
+  routing: Pick<Routing, "aliases" | "router">,
   requested: string,
   asked: Pick<RouteRequest, "provider" | "payer">,
 ): { backend: Backend; model: string; reason: string } {
   const model = routing.aliases.resolve(requested);
   try {
-    return routing.foresee({ ...asked, model, capability: "video" });
+    return routing.router.foresee({ ...asked, model, capability: "video" });
   } catch (error) {
     if (!(error instanceof ServiceError)) throw error;
     return fail(

@@ -197,7 +197,7 @@ export class JobRunner {
     const { routing } = this.options;
     const backend = routing.backendNamed(job.backend) && job.backend;
     const payer = JSON.parse(job.payer) as Payer;
-    const route = await routing.acquire({
+    const route = await routing.router.acquire({
       model: job.model,
       capability: "video",
       backend,

@@ -301,9 +301,9 @@ export class UpstreamCall {
       exclude: this.#tried,
       turn: this.turn,
     };
-    if (error.kind === "busy") return routing.acquire(request);
+    if (error.kind === "busy") return routing.router.acquire(request);
     try {
-      return routing.choose(request);
+      return routing.router.choose(request);
     } catch {
       return null;
     }
@@ -367,7 +367,7 @@ async function chosen({ routing }: CallParts, asked: UpstreamCallOptions, { isFo
   const turn: Partial<QueuePlace> = {};
   const request = { capability, provider, boundTo, payer: asker.payer, session, turn, isForeseen };
   const plan = routing.plan(model, request, (name) => modelRefusal(asker.rules, name));
-  const route = await (plan?.first() ?? routing.acquire({ ...request, model }));
+  const route = await (plan?.first() ?? routing.router.acquire({ ...request, model }));
   return { model, route, plan, session, turn };
 }
 
