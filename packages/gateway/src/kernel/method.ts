@@ -56,9 +56,9 @@ export interface AnyMethod extends Omit<MethodDefinition, "handler"> {
   ): unknown;
 }
 
-const NoParams = z.object({});
+export const NoParams = z.object({});
 /** `{"ok": true}` */
-const Ok = z
+export const Ok = z
   .void()
   .transform(() => ({ ok: true }) as const)
   .pipe(z.object({ ok: z.literal(true) }));

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { defineMethod, NoParams, Ok } from "../../kernel/method.ts";
+import { defineMethod } from "../../kernel/method.ts";
 
 const hint = "the service's settings are for administrators";
 
@@ -8,7 +8,6 @@ export const listSettings = defineMethod({
   summary: "The settings that can be changed while the service runs, and where each value comes from",
   auth: "admin",
   hint,
-  params: NoParams,
   result: z.array(
     z.object({
       name: z.string().describe("The variable that sets it in the environment"),
@@ -37,7 +36,6 @@ export const updateSetting = defineMethod({
       .nullable()
       .describe("As the environment would have it; null: the default"),
   }),
-  result: Ok,
   handler: async ({ params: { name, value }, rooms, before }) => {
     if (name === "SERVICE_NEW_ACCOUNT_TIER" && value !== null) rooms.billing.requireTier(value);
     before.value = await rooms.system.settings.update(name, value);
