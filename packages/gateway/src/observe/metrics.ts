@@ -35,20 +35,32 @@ interface Buckets {
   sum: number;
 }
 
-/** One map of series by label set, bounded so that an unexpected label cannot grow without end. */
+interface LabelNode<T> {
+  series?: T;
+  byNext: Map<string, LabelNode<T>>;
+}
+
+/** One series a label set, bounded so that an unexpected label cannot grow without end. */
 function seriesMap<T>(create: (labels: Labels) => T) {
-  const series = new Map<string, T>();
+  const series: T[] = [];
+  const root: LabelNode<T> = { byNext: new Map() };
   const of = (labels: Labels): T => {
-    // Some are counted with every request, and writing them as text is dear.
-    let key = "";
-    for (const name in labels) key += `${name}\u0000${labels[name]}\u0000`;
-    let found = series.get(key);
-    if (!found) {
-      if (series.size >= LABEL_SETS_MAX) return create(labels);
-      found = create(labels);
-      series.set(key, found);
+    // Found value by value: some are counted with every request, and one text of them all would be new each time.
+    let node = root;
+    for (const name in labels) {
+      let next = node.byNext.get(labels[name]!);
+      if (!next) {
+        if (series.length >= LABEL_SETS_MAX) return create(labels);
+        next = { byNext: new Map() };
+        node.byNext.set(labels[name]!, next);
+      }
+      node = next;
     }
-    return found;
+    if (!node.series) {
+      node.series = create(labels);
+      series.push(node.series);
+    }
+    return node.series;
   };
   return { series, of };
 }
@@ -63,7 +75,7 @@ export class Metrics {
   counter(name: string, help: string): Counter {
     const { series, of } = seriesMap<Series>((labels) => ({ labels, value: 0 }));
     this.#section(name, help, "counter", () =>
-      [...series.values()].map(({ labels, value }) => `${name}${render(labels)} ${value}`),
+      series.map(({ labels, value }) => `${name}${render(labels)} ${value}`),
     );
     const unlabelled: Labels = {};
     return {
@@ -78,7 +90,7 @@ export class Metrics {
           },
         };
       },
-      total: () => [...series.values()].reduce((sum, { value }) => sum + value, 0),
+      total: () => series.reduce((sum, { value }) => sum + value, 0),
     };
   }
 
@@ -98,7 +110,7 @@ export class Metrics {
       sum: 0,
     }));
     this.#section(name, help, "histogram", () =>
-      [...series.values()].flatMap(({ labels, counts, sum }) => {
+      series.flatMap(({ labels, counts, sum }) => {
         let running = 0;
         const lines = bounds.map((bound, i) => {
           running += counts[i]!;

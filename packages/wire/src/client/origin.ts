@@ -61,21 +61,20 @@ export class HttpOrigin implements Origin {
     headers: Readonly<Record<string, string>> = {},
   ): Promise<Answer> {
     const bytes = typeof body === "string" ? Buffer.from(body) : body;
-    return this.#send(`POST ${path}`, bytes, abort, { ...headers, "content-length": String(bytes.length) });
+    return this.#send(
+      `POST ${path}`,
+      bytes,
+      abort,
+      `${this.#lines(headers)}content-length: ${bytes.length}\r\n`,
+    );
   }
 
   get(path: string, abort: Abort, headers: Readonly<Record<string, string>> = {}): Promise<Answer> {
-    return this.#send(`GET ${path}`, NOTHING, abort, headers);
+    return this.#send(`GET ${path}`, NOTHING, abort, this.#lines(headers));
   }
 
-  #send(
-    line: string,
-    bytes: Uint8Array,
-    abort: Abort,
-    headers: Readonly<Record<string, string>>,
-  ): Promise<Answer> {
-    const head = `${line}${this.#fixedHead}${this.#lines(headers)}\r\n`;
-    const exchange = new Exchange(head, bytes, this.#errors);
+  #send(line: string, bytes: Uint8Array, abort: Abort, lines: string): Promise<Answer> {
+    const exchange = new Exchange(`${line}${this.#fixedHead}${lines}\r\n`, bytes, this.#errors);
     abort.whenAborted((reason) => {
       if (exchange.isUnsent) abort.unsent?.();
       exchange.failed(reason);

@@ -53,11 +53,11 @@ export function nativeOf(
   const sent = sentBody(config);
   const post: NativeDialect["post"] = (call) =>
     keys.use(call.session, async (key): Promise<Answer> => {
-      const { signal } = call;
       const body = sent(call.body).bytes();
       const headers = headersFor(dialect, config, { key, client: call.headers });
       const target = prefix + path(call);
       if (origin) return origin.post(target, body, call, headers);
+      const { signal } = call;
       const all = { ...JSON_HEADERS, ...headers };
       const options = { url: url.origin + target, headers: all, signal, body, answerHeaders };
       return new ResponseAnswer(await fetchUpstream(fetch, options), signal);

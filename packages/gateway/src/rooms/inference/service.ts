@@ -122,9 +122,9 @@ export class Inference {
     return this.#watch.count;
   }
 
-  async speak(voice: Voice, route: Pick<VoiceRoute, "answer">, call: KeyedCall): Promise<CallReply> {
+  speak(voice: Voice, route: Pick<VoiceRoute, "answer">, call: KeyedCall): Promise<CallReply> {
     if (!route.answer) return this.#counted(this.#speak(voice, call), call);
-    return jsonReplyIn(voice, await route.answer(call.body), call.requestId);
+    return route.answer(call.body).then((answer) => jsonReplyIn(voice, answer, call.requestId));
   }
 
   async #speak(voice: Voice, call: KeyedCall): Promise<CallReply> {

@@ -243,7 +243,7 @@ export class Keys {
     throw refusal;
   }
 
-  async #holder(secret: string): Promise<Principal | null> {
+  #holder(secret: string): Principal | null | Promise<Principal | null> {
     if (!secret.startsWith(KEY_PREFIX) || secret.length > 64) return null;
     const hash = sha256Hex(secret);
     const known = this.#principals.get(hash);

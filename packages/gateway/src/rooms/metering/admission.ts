@@ -372,7 +372,7 @@ export class AdmissionCheck {
   }
 
   /** What the account holds; a stale balance is used while it is refreshed in the background. */
-  async #balance(demand: Who, account: AccountRef): Promise<Balance> {
+  #balance(demand: Who, account: AccountRef): Balance | Promise<Balance> {
     const { balances } = this.options;
     const confirmed = balances.peek(account);
     if (confirmed) return confirmed;

@@ -270,8 +270,8 @@ type Keyed = Pick<RouteCall, "request" | "principal" | "record"> & { caller: Pic
 export class Gate {
   constructor(readonly options: GateOptions) {}
 
-  async admit(route: AnyRoute, call: RouteCall): Promise<void> {
-    if (route.auth === "public") return;
+  admit(route: AnyRoute, call: RouteCall): Promise<void> | null {
+    if (route.auth === "public") return null;
     if (route.auth !== "api_key") return this.#person(route, route.auth, call);
     const { request } = call;
     const { keyHeader, keyQuery } = route;
@@ -279,7 +279,7 @@ export class Gate {
       bearerOf(request) ||
       (keyHeader ? request.header(keyHeader) : null) ||
       (keyQuery ? new URLSearchParams(request.search).get(keyQuery) : null);
-    await this.#keyed(secret, route, call);
+    return this.#keyed(secret, route, call);
   }
 
   /** The holder of a key that a WebSocket was opened with: opening it counts as a request. */

@@ -70,7 +70,8 @@ const crcHex = (json: string): string => Bun.hash.crc32(json).toString(16).padSt
 
 export function encodeEntry(entry: JournalEntry): string {
   const values: unknown[] = [FORMAT];
-  for (const field of FIELDS) values.push(entry[field]);
+  // The runtime writes a list with `undefined` in it four times as slowly.
+  for (const field of FIELDS) values.push(entry[field] ?? null);
   const json = JSON.stringify(values);
   return `${crcHex(json)} ${json}\n`;
 }
