@@ -34,6 +34,10 @@ export function skipSpace(text: string, at: number): number {
 export class JsonNesting {
   readonly #closers: number[] = [];
   #hasOpened = false;
+  /** What was read so far, for `costProblem`. */
+  strings = 0;
+  containers = 0;
+  outsideChars = 0;
   /** The text so far ends inside a string, and there with a backslash that escapes what comes. */
   #isInString = false;
   #isEscaped = false;
@@ -56,11 +60,14 @@ export class JsonNesting {
     while (at !== -1 && at < text.length) {
       const char = text.charCodeAt(at);
       if (char === QUOTE) {
+        this.strings++;
         at = this.#string(text, at + 1, endOf);
         continue;
       }
+      this.outsideChars++;
       if (char === OPEN_BRACE || char === OPEN_BRACKET) {
         this.#hasOpened = true;
+        this.containers++;
         closers.push(char === OPEN_BRACE ? CLOSE_BRACE : CLOSE_BRACKET);
         if (closers.length > this.#depthMax) return this.#stop(TOO_DEEP);
       } else if (char === CLOSE_BRACE || char === CLOSE_BRACKET) {
@@ -89,13 +96,13 @@ export class JsonNesting {
   }
 }
 
-/** Whether a document is nested too deep to be parsed, counted on its text so that a hostile one is not parsed. */
-export function isTooDeep(text: string): boolean {
+/** Why a document must not be parsed, looked for on its text: it is nested too deep, or too costly. */
+export function problemOf(text: string): string | null {
   // A text that is shorter than the limit cannot be nested deeper.
-  if (text.length <= JSON_DEPTH_MAX) return false;
+  if (text.length <= JSON_DEPTH_MAX) return null;
   const nesting = new JsonNesting();
   nesting.feed(text);
-  return nesting.problem === TOO_DEEP;
+  return nesting.problem === TOO_DEEP ? TOO_DEEP : costProblem(text, nesting);
 }
 
 /** An escape that stands for an ASCII letter, behind backslashes that escape each other. */
@@ -111,9 +118,8 @@ export const withoutEscapedLetters = (json: string): string =>
 export function endOfBrackets(
   text: string,
   at: number,
-  { depthMax, endOf }: { depthMax?: number; endOf?: (from: number) => number } = {},
+  { nesting = new JsonNesting(), endOf }: { nesting?: JsonNesting; endOf?: (from: number) => number } = {},
 ): number {
-  const nesting = new JsonNesting(depthMax);
   const end = nesting.read(text, at, endOf);
   if (end === -1) throw new JsonScanError(nesting.problem ?? "a bracket is not closed");
   return end;
@@ -128,30 +134,19 @@ export const OUTSIDE_STRINGS_CHARS_MAX = 2 * 1024 * 1024;
 /** Backslashes in strings: a text with them is copied character by character. */
 export const ESCAPES_MAX = 300_000;
 
-/** What makes the text too costly to parse: many small values hold up the process, long strings do not. */
-export function costProblem(text: string): string | null {
+/** What makes a text that was read too costly to parse: many small values hold up the process, long strings do not. */
+export function costProblem(
+  text: string,
+  { strings, containers, outsideChars }: Pick<JsonNesting, "strings" | "containers" | "outsideChars">,
+): string | null {
   if (text.length <= FREE_CHARS_MAX) return null;
-  let escapes = 0;
-  for (let at = text.indexOf("\\"); at !== -1; at = text.indexOf("\\", at + 2))
+  if (outsideChars > OUTSIDE_STRINGS_CHARS_MAX)
+    return `it has more than ${OUTSIDE_STRINGS_CHARS_MAX} characters of numbers, brackets and white space`;
+  if (containers > CONTAINERS_MAX) return `it has more than ${CONTAINERS_MAX} objects and arrays`;
+  if (strings > STRINGS_MAX) return `it has more than ${STRINGS_MAX} strings`;
+  // Each takes two characters.
+  let escapes = text.length / 2 > ESCAPES_MAX ? 0 : Number.NEGATIVE_INFINITY;
+  for (let at = text.indexOf("\\"); escapes >= 0 && at !== -1; at = text.indexOf("\\", at + 2))
     if (++escapes > ESCAPES_MAX) return `it has more than ${ESCAPES_MAX} escaped characters`;
-  let strings = 0;
-  let containers = 0;
-  let outsideChars = 0;
-  for (let at = 0; at < text.length; ) {
-    const start = text.indexOf('"', at);
-    const end = start === -1 ? text.length : start;
-    outsideChars += end - at;
-    if (outsideChars > OUTSIDE_STRINGS_CHARS_MAX)
-      return `it has more than ${OUTSIDE_STRINGS_CHARS_MAX} characters of numbers, brackets and white space`;
-    for (; at < end; at++) {
-      const char = text.charCodeAt(at);
-      if (char === OPEN_BRACKET || char === OPEN_BRACE) containers++;
-    }
-    if (containers > CONTAINERS_MAX) return `it has more than ${CONTAINERS_MAX} objects and arrays`;
-    if (start === -1) break;
-    if (++strings > STRINGS_MAX) return `it has more than ${STRINGS_MAX} strings`;
-    at = endOfString(text, start + 1);
-    if (at === -1) break;
-  }
   return null;
 }

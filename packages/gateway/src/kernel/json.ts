@@ -1,5 +1,5 @@
 import { fail } from "./errors.ts";
-import { costProblem, isTooDeep, JSON_DEPTH_MAX } from "./json-scan.ts";
+import { problemOf } from "./json-scan.ts";
 import { LARGE_BODY_BYTES, nextTurn } from "./turns.ts";
 
 const BYTE_ORDER_MARK = "\ufeff";
@@ -22,8 +22,7 @@ export async function readJson(bytes: Uint8Array): Promise<unknown> {
   await nextTurn();
   const text = decodeUtf8(bytes);
   await nextTurn();
-  requireCheap(text);
-  requireFlat(text);
+  requireReadable(text);
   await nextTurn();
   const value = parsed(text);
   await nextTurn();
@@ -31,18 +30,13 @@ export async function readJson(bytes: Uint8Array): Promise<unknown> {
 }
 
 export function parseJson(text: string): unknown {
-  requireCheap(text);
-  requireFlat(text);
+  requireReadable(text);
   return parsed(text);
 }
 
-function requireCheap(text: string): void {
-  const problem = costProblem(text);
+function requireReadable(text: string): void {
+  const problem = problemOf(text);
   if (problem !== null) fail("invalid_request", `The JSON is too costly to read: ${problem}`);
-}
-
-function requireFlat(text: string): void {
-  if (isTooDeep(text)) fail("invalid_request", `The JSON is nested deeper than ${JSON_DEPTH_MAX} levels`);
 }
 
 function parsed(text: string): unknown {

@@ -3,6 +3,7 @@ import {
   endOfBrackets,
   endOfString,
   JSON_DEPTH_MAX,
+  JsonNesting,
   JsonScanError,
   skipSpace,
 } from "../../../kernel/json-scan.ts";
@@ -35,6 +36,8 @@ export interface Member {
 interface Outline {
   /** In order, repeated keys included. */
   members: Member[];
+  /** How much there is in it. */
+  nesting: JsonNesting;
   /** The text without long strings of `lightened` that are full of escapes, which parse slowly; they are checked here. */
   shape: string;
 }
@@ -47,6 +50,7 @@ export function outlineOf(bytes: Buffer, text: string, lightened?: string): Outl
   const start = skipSpace(text, 0);
   if (text.charCodeAt(start) !== OPEN_BRACE) throw new JsonScanError("it is not a JSON object");
   const strings = new Strings(bytes, text, lightened);
+  const { nesting } = strings;
   const members: Member[] = [];
   let at = skipSpace(text, start + 1);
   while (text.charCodeAt(at) !== CLOSE_BRACE || members.length > 0) {
@@ -58,7 +62,8 @@ export function outlineOf(bytes: Buffer, text: string, lightened?: string): Outl
     if (text.charCodeAt(at) !== COMMA) throw new JsonScanError(`a comma is missing at byte ${at}`);
     at = skipSpace(text, at + 1);
   }
-  return { members, shape: strings.withoutCuts() };
+  nesting.outsideChars += members.reduce((left, member) => left - member.end + member.start, text.length);
+  return { members, nesting, shape: strings.withoutCuts() };
 }
 
 function memberAt(start: number, bytes: Buffer, text: string, strings: Strings): Member {
@@ -69,18 +74,26 @@ function memberAt(start: number, bytes: Buffer, text: string, strings: Strings):
     throw new JsonScanError(`a colon is missing behind the key at byte ${start}`);
   const key = keyAt(bytes, text, start, keyEnd);
   const valueStart = skipSpace(text, colon + 1);
+  strings.nesting.outsideChars += valueStart - keyEnd;
   return {
     key,
     start,
     valueStart,
-    end: endOfValue(text, valueStart, key === strings.lightened ? strings.endOf : undefined),
+    end: endOfValue(text, valueStart, {
+      nesting: strings.nesting,
+      endOf: key === strings.lightened ? strings.endOf : undefined,
+    }),
   };
 }
 
-function endOfValue(text: string, at: number, endOf?: (from: number) => number): number {
+interface ReadBy {
+  nesting: JsonNesting;
+  endOf?: (from: number) => number;
+}
+
+function endOfValue(text: string, at: number, by: ReadBy): number {
   const char = text.charCodeAt(at);
-  if (char === OPEN_BRACE || char === OPEN_BRACKET)
-    return endOfBrackets(text, at, { depthMax: JSON_DEPTH_MAX - 1, endOf });
+  if (char === OPEN_BRACE || char === OPEN_BRACKET) return endOfBrackets(text, at, by);
   if (char === QUOTE) {
     const end = endOfString(text, at + 1);
     if (end === -1) throw new JsonScanError("a string does not end");
@@ -88,6 +101,7 @@ function endOfValue(text: string, at: number, endOf?: (from: number) => number):
   }
   SCALAR.lastIndex = at;
   if (!SCALAR.test(text)) throw new JsonScanError(`unexpected text at byte ${at}`);
+  by.nesting.outsideChars += SCALAR.lastIndex - at;
   return SCALAR.lastIndex;
 }
 const SCALAR = /[\w.+-]+/y;
@@ -107,6 +121,8 @@ function keyAt(bytes: Buffer, text: string, start: number, end: number): string 
 class Strings {
   /** Where the contents of those that are cut begin and end, one after the other. */
   readonly #cuts: number[] = [];
+  /** Of the values of the members, which are one level down. */
+  readonly nesting = new JsonNesting(JSON_DEPTH_MAX - 1);
 
   constructor(
     readonly bytes: Uint8Array,

@@ -26,6 +26,8 @@ import type { VendorTool } from "./vendor-side.ts";
 
 /** Of `extra` and `options`, which are read at once, and more than once. */
 const INNER_BYTES_MAX = 256 * 1024;
+/** Also digits and `_`. Colours of a terminal's output are escaped, too: they are no letters. */
+const ESCAPED_LETTER = /\\u00[3-7]/;
 /** Nearly all of a body: kept as values, they would be a second copy of it until the answer is there. */
 const MESSAGES = "messages";
 
@@ -54,16 +56,15 @@ export class Payload {
   readonly #source: Source | null;
   #extra: readonly ExtraField[] | null = null;
 
-  static async read(body: Uint8Array, settings?: string): Promise<Payload> {
-    const bytes = Buffer.from(body.buffer, body.byteOffset, body.byteLength);
+  static async read(bytes: Buffer, settings?: string): Promise<Payload> {
     const isLarge = bytes.length > LARGE_BODY_BYTES;
     if (isLarge) await nextTurn();
     // In Latin-1 a position is the same in text and bytes, and the syntax of JSON is the same, too.
     const text = bytes.toString("latin1");
     if (isLarge) await nextTurn();
-    const problem = costProblem(text);
+    const { members, nesting, shape } = orRefuse(() => outlineOf(bytes, text, MESSAGES));
+    const problem = costProblem(text, nesting);
     if (problem !== null) fail("invalid_request", `The body is too costly to read: ${problem}`);
-    const { members, shape } = orRefuse(() => outlineOf(bytes, text, MESSAGES));
     if (isLarge) await nextTurn();
     const fields = orRefuse(() => JSON.parse(shape) as Record<string, unknown>);
     if (isLarge) await nextTurn();
@@ -111,8 +112,14 @@ export class Payload {
     return member ? openingOf(this.#source!.bytes, member) : this.#values.get(MESSAGES);
   }
 
-  includes(mark: string | Buffer): boolean {
-    return this.#source?.bytes.includes(mark) ?? true;
+  includes(text: string): boolean {
+    return this.#source?.bytes.includes(text) ?? true;
+  }
+
+  /** Whether it may have such a word somewhere: any letter of one can be escaped. */
+  mayMention(words: RegExp): boolean {
+    const text = this.#source?.bytes.toString("latin1");
+    return text === undefined || words.test(text) || (text.includes("\\u00") && ESCAPED_LETTER.test(text));
   }
 
   object(): Record<string, unknown> {

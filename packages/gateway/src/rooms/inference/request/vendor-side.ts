@@ -45,10 +45,8 @@ export class VendorTools {
   }
 }
 
-/** Any letter of a name can be escaped. */
-const ESCAPED = Buffer.from("\\u00");
 /** Of a message that brings a tool along: parsing a long history is dear. */
-const ADDITION_MARKS = [Buffer.from('"tool_addition"'), ESCAPED];
+const ADDITION = /"tool_addition"/;
 
 const listOf = (value: unknown): unknown[] => (Array.isArray(value) ? value : []);
 const objectsIn = (value: unknown): Record<string, unknown>[] => listOf(value).filter(isObject);
@@ -58,7 +56,7 @@ function toolLists(payload: Payload): [string, unknown][] {
   const lists: [string, unknown][] = [["tools", payload.sent("tools")]];
   for (const [at, item] of listOf(payload.value("input")).entries())
     if (isObject(item) && item.tools) lists.push([`input.${at}.tools`, item.tools]);
-  if (!ADDITION_MARKS.some((mark) => payload.includes(mark))) return lists;
+  if (!payload.mayMention(ADDITION)) return lists;
   for (const [at, message] of objectsIn(payload.value("messages")).entries())
     for (const block of objectsIn(message.content))
       for (const { tool } of [block, ...objectsIn(block.tool_changes)])
@@ -115,7 +113,7 @@ export function vendorCallsIn(answer: Record<string, unknown>): string[] {
 
 const HISTORIES = ["messages", "input", "contents"];
 /** Keys of files that a vendor keeps. */
-const FILE_MARKS = [...['"file_id"', '"file_uri"', '"fileUri"'].map((key) => Buffer.from(key)), ESCAPED];
+const FILES = /"(file_id|file_uri|fileUri)"/;
 /** The same in the definition of a vendor's tool. */
 const KEPT = /"(vector_store_ids|file_ids|container_id|skill_id|file_?search_?store_?names)":|"container":"/i;
 
@@ -142,7 +140,7 @@ export function requireOwnFiles(payload: Payload, { shared_files }: BackendConfi
     if (payload.sent(name) != null) refuse(name, words);
   for (const { field, definition } of vendorToolsIn(payload))
     if (KEPT.test(JSON.stringify(definition))) refuse(field, words);
-  if (!FILE_MARKS.some((mark) => payload.includes(mark))) return;
+  if (!payload.mayMention(FILES)) return;
   for (const name of HISTORIES) {
     const found = fileIn(payload.value(name));
     if (found) refuse(`${name} … ${found}`, words);
