@@ -24,7 +24,8 @@ export interface Row {
 
 /** Runs a program of this folder with a plan and returns what it printed. */
 export async function runPlan<Report>(file: string, plan: unknown): Promise<Report> {
-  const child = Bun.spawn([process.execPath, join(import.meta.dir, file), JSON.stringify(plan)], {
+  const child = Bun.spawn([process.execPath, join(import.meta.dir, file)], {
+    stdin: Buffer.from(JSON.stringify(plan)),
     stdout: "pipe",
     stderr: "inherit",
   });

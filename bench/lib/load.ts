@@ -1,6 +1,6 @@
 /**
  * The clients of every measurement, on raw sockets so that they cost as little as possible of the two cores.
- * Reads a `LoadPlan` from its first argument and prints a `LoadReport`.
+ * Reads a `LoadPlan` from its standard input and prints a `LoadReport`.
  */
 export interface LoadPlan {
   port: number;
@@ -226,4 +226,4 @@ async function load(plan: LoadPlan): Promise<LoadReport> {
   };
 }
 
-if (import.meta.main) console.log(JSON.stringify(await load(JSON.parse(process.argv[2]!))));
+if (import.meta.main) console.log(JSON.stringify(await load(await Bun.stdin.json())));

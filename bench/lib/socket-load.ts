@@ -1,5 +1,5 @@
 /**
- * JSON-RPC calls over WebSockets, one after the other on each. Reads a `SocketPlan` from its first argument and
+ * JSON-RPC calls over WebSockets, one after the other on each. Reads a `SocketPlan` from its standard input and
  * prints how many were answered and how many with an error.
  */
 export interface SocketPlan {
@@ -34,4 +34,4 @@ async function load({ url, message, connections, requests }: SocketPlan): Promis
   return report;
 }
 
-if (import.meta.main) console.log(JSON.stringify(await load(JSON.parse(process.argv[2]!))));
+if (import.meta.main) console.log(JSON.stringify(await load(await Bun.stdin.json())));

@@ -2,6 +2,7 @@ import type { Row } from "../lib/bench.ts";
 import { rows as growth } from "./growth.ts";
 import { rows as idle } from "./idle.ts";
 import { rows as loads } from "./loads.ts";
+import { rows as quiet } from "./quiet.ts";
 import { rows as rpc } from "./rpc.ts";
 import { rows as sharing } from "./sharing.ts";
 import { rows as soak } from "./soak.ts";
@@ -11,6 +12,7 @@ import { rows as workers } from "./workers.ts";
 
 export const rows: readonly Row[] = [
   ...loads,
+  ...quiet,
   ...rpc,
   ...idle,
   ...start,

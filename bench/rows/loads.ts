@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import { type Address, type Bench, CHAT_PATH, chatBody, type Row, runLoad } from "../lib/bench.ts";
 import { type Measured, Samples } from "../lib/figures.ts";
 import type { LoadPlan } from "../lib/load.ts";
@@ -40,7 +41,7 @@ function testedOf(bench: Bench, { group, shows, gatewayOnly }: LoadRow): Tested[
   }
   const through = targets.flatMap((target): Tested[] => {
     // It would translate the one API, and has to be told of each upstream of the other.
-    if (group === "verbatim" && target.peer === "portkey") return [];
+    if ((group === "verbatim" || group === "agents") && target.peer === "portkey") return [];
     const tested: Tested = { measured: target.peer, target, pid: target.pid, share: target.share };
     return target.peer === "bare" ? [tested, { ...tested, measured: "bareAgain" }] : [tested];
   });
@@ -166,6 +167,56 @@ const voiceRows = (voice: keyof typeof VOICES, isNative: boolean): LoadRow[] => 
   ];
 };
 
+const SOURCE = readFileSync(import.meta.path, "utf8");
+const PARAMETERS = { type: "object", properties: { path: { type: "string" }, limit: { type: "integer" } } };
+const PRINTED = `\u001b[32mok\u001b[0m ${SOURCE.slice(0, 4_000)}`;
+
+/** A turn of a coding agent: a file is read, and its text comes back. */
+const agentTurn = {
+  chat: (id: string) => {
+    const call = { name: "read_file", arguments: JSON.stringify({ path: `src/${id}.ts`, limit: 100 }) };
+    return [
+      { role: "assistant", content: null, tool_calls: [{ id, type: "function", function: call }] },
+      { role: "tool", tool_call_id: id, content: PRINTED },
+    ];
+  },
+  messages: (id: string) => [
+    { role: "assistant", content: [{ type: "tool_use", id, name: "read_file", input: { path: id } }] },
+    { role: "user", content: [{ type: "tool_result", tool_use_id: id, content: PRINTED }] },
+  ],
+};
+const agentTool = {
+  chat: (name: string) => ({
+    type: "function",
+    function: { name, description: SOURCE.slice(0, 400), parameters: PARAMETERS },
+  }),
+  messages: (name: string) => ({ name, description: SOURCE.slice(0, 400), input_schema: PARAMETERS }),
+};
+
+/** As coding agents send them: 20 tools, then source code until the body has this size. */
+function agentBody(voice: keyof typeof agentTurn, kilobytes: number): string {
+  const tools = Array.from({ length: 20 }, (_, i) => agentTool[voice](`tool_${i}`));
+  const messages: object[] = [{ role: "user", content: "Why does the test fail?" }];
+  const body = { model: voice === "chat" ? "bench" : "native", max_tokens: 1_000, tools, messages };
+  for (let turn = 0; JSON.stringify(body).length < kilobytes * 1_000; turn++)
+    messages.push(...agentTurn[voice](`call_${turn}`));
+  return JSON.stringify(body);
+}
+
+const agentRow = (voice: keyof typeof agentTurn, kilobytes: number): LoadRow => ({
+  group: "agents",
+  name: `${voice}, ${kilobytes} KB of an agent`,
+  per: "request",
+  shows: ["cpu", "latency"],
+  plan: ({ scale }) => ({
+    path: voice === "chat" ? CHAT_PATH : "/v1/messages",
+    body: agentBody(voice, kilobytes),
+    connections: 4,
+    requests: scale(1_500),
+    stream: false,
+  }),
+});
+
 const loadRows: LoadRow[] = [
   {
     group: "chat",
@@ -210,6 +261,10 @@ const loadRows: LoadRow[] = [
     shows: ["cpu", "memory"],
     plan: ({ scale }) => chat(16, scale(4_000), LONG_PROMPT),
   },
+  agentRow("chat", 68),
+  agentRow("chat", 99),
+  agentRow("chat", 372),
+  agentRow("messages", 372),
   streams(100),
   streams(500),
   streams(1_000),
