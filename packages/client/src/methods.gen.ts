@@ -2381,6 +2381,8 @@ export interface Methods {
       believe_cost?: boolean | null;
       /** Dollars for a call of each of the vendor's own tools; others are refused to those who pay */
       tool_prices?: Record<string, number> | null;
+      /** Lines of batches may run on it; on nodes they always may */
+      batches?: boolean | null;
       /** Requests may name files, containers and caches of the account, which all users share */
       shared_files?: boolean | null;
       /** Of images, sounds, rankings, moderations, videos and voice: fields that pass besides the known ones */
@@ -2463,6 +2465,7 @@ export interface Methods {
         believe_cost: boolean;
         tool_prices: Record<string, number>;
         shared_files: boolean;
+        batches: boolean;
         /** Of its prompts: what came from its cache before that fell to 0; null: it did not */
         lost_cache_share: number | null;
         /** What its test has shown */
@@ -2585,6 +2588,8 @@ export interface Methods {
       believe_cost?: boolean | null;
       /** Dollars for a call of each of the vendor's own tools; others are refused to those who pay */
       tool_prices?: Record<string, number> | null;
+      /** Lines of batches may run on it; on nodes they always may */
+      batches?: boolean | null;
       /** Requests may name files, containers and caches of the account, which all users share */
       shared_files?: boolean | null;
       /** Of images, sounds, rankings, moderations, videos and voice: fields that pass besides the known ones */
@@ -2674,6 +2679,8 @@ export interface Methods {
       believe_cost?: boolean | null;
       /** Dollars for a call of each of the vendor's own tools; others are refused to those who pay */
       tool_prices?: Record<string, number> | null;
+      /** Lines of batches may run on it; on nodes they always may */
+      batches?: boolean | null;
       /** Requests may name files, containers and caches of the account, which all users share */
       shared_files?: boolean | null;
       /** Of images, sounds, rankings, moderations, videos and voice: fields that pass besides the known ones */
@@ -2830,6 +2837,74 @@ export interface Methods {
         /** What was asked for and cannot be sent to this backend */
         warnings?: string[];
         job_id: string;
+      }[];
+    };
+  };
+  /** Cancel one of your batches; lines that were sent come to their end. */
+  "batches.cancel": {
+    auth: "jwt";
+    params: { batch_id: string };
+    result: {
+      id: string;
+      object: "batch";
+      endpoint: string;
+      errors: {
+        object: "list";
+        data: { code: string; message: string; line: number | null; param: string | null }[];
+      } | null;
+      input_file_id: string;
+      completion_window: "24h";
+      status: "in_progress" | "cancelling" | "completed" | "failed" | "expired" | "cancelled";
+      output_file_id: string | null;
+      error_file_id: string | null;
+      /** Unix seconds */
+      created_at: number;
+      in_progress_at: number | null;
+      /** Unix seconds */
+      expires_at: number;
+      completed_at: number | null;
+      failed_at: number | null;
+      expired_at: number | null;
+      cancelling_at: number | null;
+      cancelled_at: number | null;
+      request_counts: { total: number; completed: number; failed: number };
+      metadata: Record<string, string> | null;
+      /** What was charged so far */
+      cost_usd: number;
+    };
+  };
+  /** Your batches, newest first. */
+  "batches.list": {
+    auth: "jwt";
+    params: Record<string, never>;
+    result: {
+      batches: {
+        id: string;
+        object: "batch";
+        endpoint: string;
+        errors: {
+          object: "list";
+          data: { code: string; message: string; line: number | null; param: string | null }[];
+        } | null;
+        input_file_id: string;
+        completion_window: "24h";
+        status: "in_progress" | "cancelling" | "completed" | "failed" | "expired" | "cancelled";
+        output_file_id: string | null;
+        error_file_id: string | null;
+        /** Unix seconds */
+        created_at: number;
+        in_progress_at: number | null;
+        /** Unix seconds */
+        expires_at: number;
+        completed_at: number | null;
+        failed_at: number | null;
+        expired_at: number | null;
+        cancelling_at: number | null;
+        cancelled_at: number | null;
+        request_counts: { total: number; completed: number; failed: number };
+        metadata: Record<string, string> | null;
+        /** What was charged so far */
+        cost_usd: number;
       }[];
     };
   };
@@ -3454,6 +3529,8 @@ export const METHOD_AUTH: { readonly [M in keyof Methods]: Methods[M]["auth"] } 
   "video.create": "jwt",
   "video.get": "jwt",
   "video.list": "jwt",
+  "batches.cancel": "jwt",
+  "batches.list": "jwt",
   "realtime.event": "jwt",
   "realtime.start": "jwt",
   "realtime.stop": "jwt",

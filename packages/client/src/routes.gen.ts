@@ -200,6 +200,8 @@ export interface Routes {
       believe_cost?: boolean | null;
       /** Dollars for a call of each of the vendor's own tools; others are refused to those who pay */
       tool_prices?: Record<string, number> | null;
+      /** Lines of batches may run on it; on nodes they always may */
+      batches?: boolean | null;
       /** Requests may name files, containers and caches of the account, which all users share */
       shared_files?: boolean | null;
       /** Of images, sounds, rankings, moderations, videos and voice: fields that pass besides the known ones */
@@ -811,6 +813,217 @@ export interface Routes {
       status: "queued" | "running" | "done" | "failed" | "cancelled";
       /** Unix seconds */
       created_at: number;
+    };
+  };
+  /** One of your batches. */
+  "GET /v1/batches/{id}": {
+    auth: "api_key";
+    answer: {
+      id: string;
+      object: "batch";
+      endpoint: string;
+      errors: {
+        object: "list";
+        data: { code: string; message: string; line: number | null; param: string | null }[];
+      } | null;
+      input_file_id: string;
+      completion_window: "24h";
+      status: "in_progress" | "cancelling" | "completed" | "failed" | "expired" | "cancelled";
+      output_file_id: string | null;
+      error_file_id: string | null;
+      /** Unix seconds */
+      created_at: number;
+      in_progress_at: number | null;
+      /** Unix seconds */
+      expires_at: number;
+      completed_at: number | null;
+      failed_at: number | null;
+      expired_at: number | null;
+      cancelling_at: number | null;
+      cancelled_at: number | null;
+      request_counts: { total: number; completed: number; failed: number };
+      metadata: Record<string, string> | null;
+      /** What was charged so far */
+      cost_usd: number;
+    };
+  };
+  /** Your batches, newest first. */
+  "GET /v1/batches": {
+    auth: "api_key";
+    query: {
+      /** The last one of the page before */
+      after?: string;
+      limit?: number;
+    };
+    answer: {
+      object: "list";
+      data: {
+        id: string;
+        object: "batch";
+        endpoint: string;
+        errors: {
+          object: "list";
+          data: { code: string; message: string; line: number | null; param: string | null }[];
+        } | null;
+        input_file_id: string;
+        completion_window: "24h";
+        status: "in_progress" | "cancelling" | "completed" | "failed" | "expired" | "cancelled";
+        output_file_id: string | null;
+        error_file_id: string | null;
+        /** Unix seconds */
+        created_at: number;
+        in_progress_at: number | null;
+        /** Unix seconds */
+        expires_at: number;
+        completed_at: number | null;
+        failed_at: number | null;
+        expired_at: number | null;
+        cancelling_at: number | null;
+        cancelled_at: number | null;
+        request_counts: { total: number; completed: number; failed: number };
+        metadata: Record<string, string> | null;
+        /** What was charged so far */
+        cost_usd: number;
+      }[];
+      first_id: string | null;
+      last_id: string | null;
+      has_more: boolean;
+    };
+  };
+  /** Cancel one of your batches; lines that were sent come to their end. */
+  "POST /v1/batches/{id}/cancel": {
+    auth: "api_key";
+    answer: {
+      id: string;
+      object: "batch";
+      endpoint: string;
+      errors: {
+        object: "list";
+        data: { code: string; message: string; line: number | null; param: string | null }[];
+      } | null;
+      input_file_id: string;
+      completion_window: "24h";
+      status: "in_progress" | "cancelling" | "completed" | "failed" | "expired" | "cancelled";
+      output_file_id: string | null;
+      error_file_id: string | null;
+      /** Unix seconds */
+      created_at: number;
+      in_progress_at: number | null;
+      /** Unix seconds */
+      expires_at: number;
+      completed_at: number | null;
+      failed_at: number | null;
+      expired_at: number | null;
+      cancelling_at: number | null;
+      cancelled_at: number | null;
+      request_counts: { total: number; completed: number; failed: number };
+      metadata: Record<string, string> | null;
+      /** What was charged so far */
+      cost_usd: number;
+    };
+  };
+  /** Answer the requests of a file within 24 hours, when backends are idle, at the batch price. */
+  "POST /v1/batches": {
+    auth: "api_key";
+    body: {
+      input_file_id: string;
+      endpoint: "/v1/chat/completions" | "/v1/responses" | "/v1/messages" | "/v1/embeddings";
+      completion_window: "24h";
+      metadata?: Record<string, string> | null;
+    };
+    answer: {
+      id: string;
+      object: "batch";
+      endpoint: string;
+      errors: {
+        object: "list";
+        data: { code: string; message: string; line: number | null; param: string | null }[];
+      } | null;
+      input_file_id: string;
+      completion_window: "24h";
+      status: "in_progress" | "cancelling" | "completed" | "failed" | "expired" | "cancelled";
+      output_file_id: string | null;
+      error_file_id: string | null;
+      /** Unix seconds */
+      created_at: number;
+      in_progress_at: number | null;
+      /** Unix seconds */
+      expires_at: number;
+      completed_at: number | null;
+      failed_at: number | null;
+      expired_at: number | null;
+      cancelling_at: number | null;
+      cancelled_at: number | null;
+      request_counts: { total: number; completed: number; failed: number };
+      metadata: Record<string, string> | null;
+      /** What was charged so far */
+      cost_usd: number;
+    };
+  };
+  /** Deletes one of your files; a batch that was made from it goes on. */
+  "DELETE /v1/files/{id}": {
+    auth: "api_key";
+    answer: { id: string; object: "file"; deleted: true };
+  };
+  /** One of your files. */
+  "GET /v1/files/{id}": {
+    auth: "api_key";
+    answer: {
+      id: string;
+      object: "file";
+      bytes: number;
+      /** Unix seconds */
+      created_at: number;
+      /** Unix seconds */
+      expires_at: number;
+      filename: string;
+      purpose: "batch" | "batch_output";
+      status: "processed";
+    };
+  };
+  /** Your files. */
+  "GET /v1/files": {
+    auth: "api_key";
+    query: {
+      /** The last one of the page before */
+      after?: string;
+      limit?: number;
+      order?: "asc" | "desc";
+    };
+    answer: {
+      object: "list";
+      data: {
+        id: string;
+        object: "file";
+        bytes: number;
+        /** Unix seconds */
+        created_at: number;
+        /** Unix seconds */
+        expires_at: number;
+        filename: string;
+        purpose: "batch" | "batch_output";
+        status: "processed";
+      }[];
+      first_id: string | null;
+      last_id: string | null;
+      has_more: boolean;
+    };
+  };
+  /** Upload the requests of a batch, one JSON object a line; kept for 30 days. */
+  "POST /v1/files": {
+    auth: "api_key";
+    body: { purpose: "batch"; file: string };
+    answer: {
+      id: string;
+      object: "file";
+      bytes: number;
+      /** Unix seconds */
+      created_at: number;
+      /** Unix seconds */
+      expires_at: number;
+      filename: string;
+      purpose: "batch" | "batch_output";
+      status: "processed";
     };
   };
   /** Same as /v1/health. */

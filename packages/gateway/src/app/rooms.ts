@@ -11,6 +11,7 @@ import { Accounts } from "../rooms/accounts/index.ts";
 import { Agents } from "../rooms/agents/index.ts";
 import { Alerts } from "../rooms/alerts/index.ts";
 import { Audit } from "../rooms/audit/index.ts";
+import { Batches } from "../rooms/batches/index.ts";
 import { Billing } from "../rooms/billing/index.ts";
 import { Captures } from "../rooms/captures/index.ts";
 import { Conversations } from "../rooms/conversations/index.ts";
@@ -191,9 +192,15 @@ export async function openRooms({ config, life, foundation, ownPort, deadlines, 
     CLOSES,
   );
 
+  const batches = await open(
+    "batches",
+    new Batches({ ...foundation, inference, keys, metering }),
+    STARTS_AND_CLOSES,
+  );
+
   const rooms = { accounts, audit, sso, ledger, groups, usage, requests, billing, metering, keys, agents };
   const others = { captures, providers, conversations, memory, routing, inference, video, realtime, system };
-  const all = { ...rooms, ...others, alerts } satisfies Rooms;
+  const all = { ...rooms, ...others, alerts, batches } satisfies Rooms;
   await open("housekeeping", new Housekeeping({ clock, log, leases, sweeps: sweepsOf(all) }), CLOSES);
   return all;
 }
@@ -201,7 +208,16 @@ export async function openRooms({ config, life, foundation, ownPort, deadlines, 
 const sweepsOf = (
   rooms: Pick<
     OpenRooms,
-    "usage" | "requests" | "captures" | "accounts" | "sso" | "groups" | "video" | "inference" | "audit"
+    | "usage"
+    | "requests"
+    | "captures"
+    | "accounts"
+    | "sso"
+    | "groups"
+    | "video"
+    | "inference"
+    | "audit"
+    | "batches"
   >,
 ) => ({
   "usage rows": rooms.usage.sweepRows,
@@ -217,6 +233,8 @@ const sweepsOf = (
   refills: rooms.groups.sweepRefills,
   "video payloads": rooms.video.sweepPayloads,
   "stored responses": rooms.inference.responses.sweep,
+  files: rooms.batches.sweepFiles,
+  batches: rooms.batches.sweepBatches,
   "audit entries": rooms.audit.sweep,
 });
 

@@ -71,6 +71,8 @@ export interface BackendSettings extends BackendManner {
   fields?: readonly string[];
   /** Dollars for a call of each of the vendor's own tools; those that pay may use no others. */
   tool_prices?: Readonly<Record<string, number>>;
+  /** Lines of batches may run on it. */
+  batches?: boolean;
   /** Requests may name files, containers and caches in the operator's account with the vendor. */
   shared_files?: boolean;
 }
@@ -417,7 +419,7 @@ export interface FormField {
     | "api_key"
     | "models"
     | "dialects"
-    | Exclude<keyof BackendSettings, "believe_cost" | "shared_files">;
+    | Exclude<keyof BackendSettings, "believe_cost" | "shared_files" | "batches">;
   label: string;
   /** `list`: words separated by commas; `members`: an object's, as `name: value` on a line each. */
   input: "text" | "password" | "list" | "members";

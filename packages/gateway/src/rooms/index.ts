@@ -2,6 +2,7 @@ import * as accounts from "./accounts/index.ts";
 import * as agents from "./agents/index.ts";
 import * as alerts from "./alerts/index.ts";
 import * as audit from "./audit/index.ts";
+import * as batches from "./batches/index.ts";
 import * as billing from "./billing/index.ts";
 import type { Captures } from "./captures/index.ts";
 import * as conversations from "./conversations/index.ts";
@@ -36,6 +37,7 @@ export const surfaces = [
   routing,
   inference,
   video,
+  batches,
   realtime,
   agents,
   audit,
@@ -50,6 +52,7 @@ declare module "../kernel/context.ts" {
     agents: agents.Agents;
     alerts: alerts.Alerts;
     audit: audit.Audit;
+    batches: batches.Batches;
     billing: billing.Billing;
     captures: Captures;
     conversations: conversations.Conversations;

@@ -89,6 +89,8 @@ agents.serve | admin | gpu_count? context_tokens? slots? model_id mode idle_minu
 agents.served | admin | | model_id mode idle_minutes minimum_minutes replicas_min replicas_max used_at
 agents.drain | admin | agent_id draining? | ok
 audit.list | admin | limit? cursor? actor? action? target? since? until? | entries next_cursor
+batches.list | jwt | | batches
+batches.cancel | jwt | batch_id | id status request_counts cost_usd
 chat.stop | jwt | stream_id | ok
 conversations.rename | jwt | conversation_id title | id title owner
 conversations.rewind | jwt | conversation_id message_id | removed
@@ -109,9 +111,9 @@ keys.capture.set | admin | key_id days forget? | capture_until forgotten
 keys.capture.list | admin | | key_id name key_prefix user_email capture_until
 providers.addresses | admin | | provider_id serves type url needs_key needs_models dialects auth
 backends.list | admin | | backends models
-backends.add | admin | type? url? api_key? name? models? capabilities? concurrency? dialects? auth? limit_field? id_prefix? headers? set? drop? believe_cost? fields? tool_prices? shared_files? enabled? seen? | name
-backends.update | admin | name type? url? api_key? models? capabilities? concurrency? dialects? auth? limit_field? id_prefix? headers? set? drop? believe_cost? fields? tool_prices? shared_files? enabled? seen? | name
-backends.test | admin | type? url? api_key? name? models? capabilities? concurrency? dialects? auth? limit_field? id_prefix? headers? set? drop? believe_cost? fields? tool_prices? shared_files? model? stream_id? | ok detail latency_ms models seen agents
+backends.add | admin | type? url? api_key? name? models? capabilities? concurrency? dialects? auth? limit_field? id_prefix? headers? set? drop? believe_cost? fields? tool_prices? shared_files? batches? enabled? seen? | name
+backends.update | admin | name type? url? api_key? models? capabilities? concurrency? dialects? auth? limit_field? id_prefix? headers? set? drop? believe_cost? fields? tool_prices? shared_files? batches? enabled? seen? | name
+backends.test | admin | type? url? api_key? name? models? capabilities? concurrency? dialects? auth? limit_field? id_prefix? headers? set? drop? believe_cost? fields? tool_prices? shared_files? batches? model? stream_id? | ok detail latency_ms models seen agents
 backends.probe | admin | name resume? | ok
 backends.remove | admin | name | removed
 billing.prices.list | admin | models? type? | model capabilities input_usd output_usd parts per_call_usd per_image_usd per_second_usd per_million_characters_usd unpriced not_billed source

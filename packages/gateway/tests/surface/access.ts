@@ -58,6 +58,7 @@ chat.send | person | {"model":"m","messages":[{"role":"user","content":"hi"}]}
 realtime.start | person | {"model":"omni"}
 video.create | person | {"model":"clip","prompt":"p"}
 video.list | person |
+batches.list | person |
 memory.status | person |
 memory.list | person |
 usage.list | person |
@@ -84,6 +85,7 @@ realtime.stop | own, quiet | {"session_id":"$voice"}
 memory.delete | own, quiet | {"node_id":"$memory"}
 video.get | own | {"job_id":"$job"}
 video.cancel | own | {"job_id":"$job"}
+batches.cancel | own | {"batch_id":"$batch"}
 auth.sessions.end | own, quiet | {"session_id":"$session"}
 auth.identities.remove | own | {"identity_id":"$identity"}
 group.get | member | {"group_id":"$group"}
@@ -180,6 +182,7 @@ export const ROWS: readonly Row[] = TABLE.trim()
 export const NAMES: Readonly<Record<string, string | boolean>> = {
   agent_id: "$node",
   api_key_id: "$prefix",
+  batch_id: "$batch",
   conversation_id: "$conversation",
   cursor: "$request",
   email: "$email",
@@ -233,7 +236,13 @@ export const ROUTES = {
     "POST /api/auth/oidc/start",
   ],
   api_key: [
+    "DELETE /v1/files/{id}",
     "DELETE /v1/responses/{id}",
+    "GET /v1/batches",
+    "GET /v1/batches/{id}",
+    "GET /v1/files",
+    "GET /v1/files/{id}",
+    "GET /v1/files/{id}/content",
     "GET /v1/responses/{id}",
     "GET /v1/responses/{id}/input_items",
     "GET /v1/video/generations/{id}",
@@ -243,9 +252,12 @@ export const ROUTES = {
     "POST /api/show",
     "POST /v1/audio/speech",
     "POST /v1/audio/transcriptions",
+    "POST /v1/batches",
+    "POST /v1/batches/{id}/cancel",
     "POST /v1/chat/completions",
     "POST /v1/completions",
     "POST /v1/embeddings",
+    "POST /v1/files",
     "POST /v1/images/edits",
     "POST /v1/images/generations",
     "POST /v1/messages",

@@ -186,6 +186,20 @@ beforeAll(async () => {
     body: JSON.stringify({ model: "m", input: CANARY }),
   });
   const response = (await stored.json()) as { id: string };
+  const by = { authorization: `Bearer ${limited.key}` };
+  const form = new FormData();
+  form.set("purpose", "batch");
+  form.set("file", new File([JSON.stringify({ custom_id: CANARY })], "in.jsonl"));
+  const uploaded = await fetch(`${gateway.url}/v1/files`, { method: "POST", headers: by, body: form });
+  const file = (await uploaded.json()) as { id: string };
+  const batched = await fetch(`${gateway.url}/v1/batches`, {
+    method: "POST",
+    headers: by,
+    body: JSON.stringify({
+      ...{ input_file_id: file.id, endpoint: "/v1/chat/completions", completion_window: "24h" },
+    }),
+  });
+  const batch = (await batched.json()) as { id: string };
   const sent = await hers("chat.send", { model: "m", messages: [{ role: "user", content: CANARY }] });
   const job = await hers("video.create", { model: "clip", prompt: CANARY });
   const talk = await hers("realtime.start", { model: "omni" });
@@ -212,8 +226,10 @@ beforeAll(async () => {
     admin_token: ADMIN_TOKEN,
   });
   Object.assign(things, {
+    $batch: batch.id,
     $conversation: conversation.id,
     $email: email,
+    $file: file.id,
     $group: group.id,
     $identity: crypto.randomUUID(),
     $invitation: invited.id,
@@ -367,9 +383,12 @@ describe("with a key of someone else", () => {
   /** Every path that takes a key, with the owner's ids wherever a body may have one. */
   const doors = (): [path: string, body: object | null][] => {
     const messages = [{ role: "user", content: "what did we say?" }];
-    const { $conversation: conversation_id, $response: previous_response_id, $job } = things;
+    const { $conversation: conversation_id, $response: previous_response_id, $job, $batch, $file } = things;
     const own = { conversation_id, conversation: conversation_id, previous_response_id };
     return [
+      [`/v1/batches/${$batch}`, null],
+      [`/v1/files/${$file}`, null],
+      [`/v1/files/${$file}/content`, null],
       [`/v1/video/generations/${$job}`, null],
       [`/v1/video/generations/${$job!.toUpperCase()}`, null],
       ["/v1/chat/completions", { model: "m", messages, ...own }],

@@ -42,6 +42,7 @@ class Journal {
   record: Metering["record"] = ({ requestId }, { costUsd }) => {
     this.attempts++;
     if (!this.rows.has(requestId)) this.rows.set(requestId, costUsd!);
+    return null;
   };
 }
 

@@ -78,6 +78,7 @@ export interface Rated {
   promptTokens: number;
   mentions(word: RegExp): boolean;
   isOwn?: boolean;
+  isBatch?: boolean;
 }
 
 /** A prompt may turn out to be so much longer than it is estimated. */
@@ -87,12 +88,13 @@ const SOUND = /"(input_)?audio/i;
 
 /** The dearest rates that a request can come to, of its prompt and of its answer. */
 export function dearestRates(
-  { rates, longPrompts }: TokenPrice,
-  { promptTokens, mentions }: Rated,
+  price: TokenPrice,
+  { promptTokens, mentions, isBatch }: Rated,
 ): Pick<PicoRates, "input" | "output"> {
-  const reached = [rates];
-  for (const long of longPrompts)
-    if (promptTokens * ESTIMATE_ERROR > long.aboveTokens) reached.push(long.rates);
+  const isReached = (long: { aboveTokens: number }) => promptTokens * ESTIMATE_ERROR > long.aboveTokens;
+  const reached = [price, ...price.longPrompts.filter(isReached)].map(
+    ({ rates, batch }) => (isBatch && batch) || rates,
+  );
   const dearest = (of: (rates: PicoRates) => number) => Math.max(...reached.map(of));
   const input = dearest((each) => Math.max(each.input, each.cacheWrite5m, each.imageInput));
   const output = dearest((each) => Math.max(each.output, each.reasoning, each.imageOutput));

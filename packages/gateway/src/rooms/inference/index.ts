@@ -5,7 +5,8 @@ import * as ollama from "./voices/ollama/routes.ts";
 export type { Deadlines } from "./call/deadlines.ts";
 export * as methods from "./methods.ts";
 export * as notifications from "./notifications.ts";
-export { Inference, type InferenceOptions } from "./service.ts";
+export { Inference, type InferenceOptions, type LineCall } from "./service.ts";
+export { isFormType, readForm } from "./unit-work/multipart.ts";
 
 const { voiceRoutes, workRoutes, ...others } = own;
 export const routes = { ...voiceRoutes, ...ollama, ...gemini, ...others, ...workRoutes };

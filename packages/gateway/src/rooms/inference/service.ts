@@ -21,7 +21,7 @@ import type { Needs } from "../foundation.ts";
 import { type Principal, payerOf, prefixOf } from "../keys/index.ts";
 import type { Memory } from "../memory/index.ts";
 import type { Metering } from "../metering/index.ts";
-import { isFinal, type Routing, reportTo } from "../routing/index.ts";
+import { type Background, isFinal, type Routing, reportTo } from "../routing/index.ts";
 import { CallWatch, DEFAULT_DEADLINES, type Deadlines, isAboutClient } from "./call/deadlines.ts";
 import { asUpstreamSaid, nativeRefusal, toFailure } from "./call/failures.ts";
 import { CallObserver } from "./call/observer.ts";
@@ -36,6 +36,7 @@ import { StoredResponses } from "./responses/service.ts";
 import { type ChatParts, ChatTurn } from "./turn/chat-turn.ts";
 import type { WorkKind } from "./unit-work/kind.ts";
 import { serveWork } from "./unit-work/serve.ts";
+import { voices } from "./voices/index.ts";
 import { ChatSender } from "./voices/notifications/send.ts";
 import { type Form, jsonReplyIn, type ReplyOptions, refusalIn, VoicedReply } from "./voices/replies.ts";
 import type { CallerResponses } from "./voices/responses/stored.ts";
@@ -75,8 +76,16 @@ export interface InferenceOptions
   storesResponses: boolean;
 }
 
+type Headed = { request: Pick<HttpRequest, "header"> };
 type CallReply = Reply | StreamedReply;
-type KeyedCall = Pick<RouteCall, "request" | "requestId" | "record"> & { principal: Principal; body: Buffer };
+type KeyedCall = Pick<RouteCall, "requestId" | "record"> & {
+  request: Pick<HttpRequest, "header" | "headersLike" | "signal" | "whenGone">;
+  principal: Principal;
+  body: Buffer;
+  /** Of a batch's line: what stands in for metering, and how it makes room. */
+  line?: { metering: ChatParts["metering"]; background: Background };
+};
+export type LineCall = KeyedCall & Required<Pick<KeyedCall, "line">>;
 
 export class Inference {
   readonly #parts: ChatParts;
@@ -111,7 +120,7 @@ export class Inference {
       unitPriceOf: ({ model, isOwn }, units) => billing.pricing.unitPriceOf(model, units, isOwn),
     };
     this.#replyOptions = { clock, toClientError: (form, failure) => this.#toClientError(form, failure) };
-    this.#sender = new ChatSender(this.#parts, events);
+    this.#sender = new ChatSender({ ...this.#parts, metering }, events);
     this.#watchers = new KeyWatchers(events);
     this.models = new ModelList(routing, billing);
     const { db, isShared } = options;
@@ -134,14 +143,15 @@ export class Inference {
     if ("answer" in read) return jsonReplyIn(voice, read.answer, requestId);
     const reply = new VoicedReply(voice, read, requestId, this.#replyOptions);
     const { listener } = reply;
+    const parts = this.#partsOf(call);
     const common = { asker, client, isConversation: false, listener };
     if ("native" in read && this.#passesAsItIs(read.native)) {
       const headersLike = (names: RegExp) => client.headersLike(names);
       const native = { ...read.native, headersLike, chat: () => reply.chat.payload };
-      return reply.to(await ChatTurn.open(this.#parts, { ...common, payload: native.payload, native }));
+      return reply.to(await ChatTurn.open(parts, { ...common, payload: native.payload, native }));
     }
     const { payload, form } = reply.chat;
-    return reply.to(await ChatTurn.open(this.#parts, { ...common, payload, form }));
+    return reply.to(await ChatTurn.open(parts, { ...common, payload, form }));
   }
 
   /** Whether a backend of its model speaks the dialect, and nothing is asked for that only chats have. */
@@ -154,7 +164,7 @@ export class Inference {
   embeddings(call: KeyedCall, read: EmbeddingsReader = readBytes): Promise<CallReply> {
     const { request: client, body } = call;
     const asker = this.#askerOf(call);
-    const embedded = async () => embed(this.#parts, { asker, client, ...(await read(body)) });
+    const embedded = async () => embed(this.#partsOf(call), { asker, client, ...(await read(body)) });
     return this.#counted(embedded(), call);
   }
 
@@ -173,7 +183,23 @@ export class Inference {
     return this.#counted(serving, call);
   }
 
-  #askerOf({ principal, request, requestId, record }: KeyedCall): Asker {
+  /** One line of a batch: the whole answer, or the refusal as its API writes it. */
+  async line(path: string, call: LineCall): Promise<Reply> {
+    const voice = voices.find(({ routes }) => Object.values(routes).some((route) => route.path === path));
+    try {
+      const answer = await (voice ? this.#counted(this.#speak(voice, call), call) : this.embeddings(call));
+      return answer instanceof Reply ? answer : fail("invalid_params", "`stream`: a batch has no streams");
+    } catch (error) {
+      if (call.line.background.isDry) return toRestReply(toServiceError(error), call.requestId);
+      return this.refuse(error, call, voice && { form: voice, isRequest: true });
+    }
+  }
+
+  #partsOf({ line }: KeyedCall): ChatParts {
+    return line ? { ...this.#parts, metering: line.metering } : this.#parts;
+  }
+
+  #askerOf({ principal, request, requestId, record, line }: KeyedCall): Asker {
     const traceparent = this.options.tracer.enabled ? request.header("traceparent") : null;
     const payer = payerOf(principal);
     if (principal.captureUntilMs !== 0 && record && principal.captureUntilMs > this.options.clock.now())
@@ -187,6 +213,7 @@ export class Inference {
       traceparent,
       record,
       session: () => sessionHeader((name) => request.header(name)),
+      background: line?.background,
     };
   }
 
@@ -206,7 +233,7 @@ export class Inference {
   /** Counts a failure, even one before the handler ran, notifies the key's watchers, and answers in the API's form. */
   refuse(
     error: unknown,
-    { request, requestId, principal }: RefusedCall,
+    { request, requestId, principal }: Pick<RefusedCall, "requestId" | "principal"> & Headed,
     { form, isRequest }: { form: Form; isRequest: boolean } = OWN,
   ): Reply {
     const refusal = toServiceError(error);
@@ -330,11 +357,14 @@ class Reading implements RequestContext {
   }
   responses(): CallerResponses | null {
     const { options, responses } = this.inference;
-    return options.storesResponses ? responses.of(this.call.principal, this.requestId) : null;
+    // The ids of lines do not tell the time, by which stored responses are kept.
+    return options.storesResponses && !this.call.line
+      ? responses.of(this.call.principal, this.requestId)
+      : null;
   }
 }
 
-function refOf(request: HttpRequest): string | null {
+function refOf(request: Headed["request"]): string | null {
   const ref = textOfHeader(request.header("x-service-ref") ?? "");
   if (ref.length > REF_LENGTH_MAX)
     fail("missing_fields", `The header x-service-ref may have at most ${REF_LENGTH_MAX} characters`);
@@ -342,7 +372,7 @@ function refOf(request: HttpRequest): string | null {
 }
 
 /** The key of a request: the bearer, or what the API's own header says. */
-const secretOf = (request: HttpRequest, keyHeader: string | undefined): string | null =>
+const secretOf = (request: Headed["request"], keyHeader: string | undefined): string | null =>
   bearerOf(request) ?? (keyHeader ? request.header(keyHeader) : null);
 
 type KeyHolder = Pick<Principal, "keyId" | "userId">;

@@ -253,6 +253,13 @@ export class Keys {
     return this.#load(hash);
   }
 
+  /** Who a key stands for now, by its id; null: it may no longer be used. */
+  async principalOf(keyId: string): Promise<Principal | null> {
+    const row = await this.#store.principal("id", keyId);
+    const principal = row && (await this.#toPrincipal(row));
+    return principal && principal.expiresAtMs > this.options.clock.now() ? principal : null;
+  }
+
   /** Whether requests with this key are still accepted, as the database has it now. */
   isInForce(keyId: string): Promise<boolean> {
     return this.#store.isInForce(keyId);
@@ -307,7 +314,7 @@ export class Keys {
   }
 
   async #find(hash: string): Promise<Principal | null> {
-    const row = await this.#store.principal(hash);
+    const row = await this.#store.principal("key_hash", hash);
     return row && this.#toPrincipal(row);
   }
 

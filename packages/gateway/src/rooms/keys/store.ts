@@ -138,7 +138,7 @@ export class KeyStore {
   }
 
   /** What this key may do; null when it is unknown or revoked, or its user is disabled or no longer in its group. */
-  async principal(keyHash: string): Promise<PrincipalRow | null> {
+  async principal(column: "key_hash" | "id", value: string): Promise<PrincipalRow | null> {
     return this.db.get<PrincipalRow>(
       `SELECT k.id AS key_id, k.key_prefix, k.project, k.group_id, u.id AS user_id, u.tier,
               m.cost_multiplier_micros, g.rpm_ceiling, g.enforce_model_allowlist, g.member_budget_nano_usd,
@@ -146,8 +146,8 @@ export class KeyStore {
        FROM api_keys k JOIN users u ON u.id = k.user_id
        LEFT JOIN group_members m ON m.group_id = k.group_id AND m.user_id = k.user_id AND m.is_active
        LEFT JOIN user_groups g ON g.id = m.group_id
-       WHERE k.key_hash = $1 AND k.active AND u.disabled_at IS NULL AND (k.group_id IS NULL OR g.id IS NOT NULL)`,
-      [keyHash],
+       WHERE k.${column} = $1 AND k.active AND u.disabled_at IS NULL AND (k.group_id IS NULL OR g.id IS NOT NULL)`,
+      [value],
     );
   }
 }

@@ -28,12 +28,12 @@ export function believedCost(reportedUsd: number | undefined, byTokensNanoUsd: n
 /** What is held for such a prompt, and for each token of the answer: the dearest that they can come to. */
 export function heldFor(
   billing: Rates,
-  { model, isOwn }: Pick<AdmitOptions, "model" | "isOwn">,
+  { model, isOwn, isBatch }: Pick<AdmitOptions, "model" | "isOwn" | "isBatch">,
   { bound, promptTokens }: { bound: Bound; promptTokens: number },
 ): { fixed: Quantity; perToken: Quantity } {
   const mentions = (word: RegExp) => !("mentions" in bound) || bound.mentions!(word);
   const tokens = within(promptTokens, TOKENS_MAX);
-  const rates = billing.pricing.dearestRatesOf(model, { promptTokens: tokens, mentions, isOwn });
+  const rates = billing.pricing.dearestRatesOf(model, { promptTokens: tokens, mentions, isOwn, isBatch });
   const toolsUsd = ("tools" in bound && rates && bound.tools?.mostUsd) || 0;
   return {
     fixed: { money: tokens * (rates?.inputNanoUsd ?? 0) + nanoUsdOf(toolsUsd), tokens },
@@ -91,6 +91,6 @@ export function demandOf(billing: Billing, options: AdmitOptions): Demand {
   if (!("costUsd" in bound)) return new TokenDemand(billing, options, bound);
   const tier = billing.tier(payer.tier);
   const money = nanoUsdOf(bound.costUsd);
-  const fixed = { money, tokens: 0 };
+  const fixed = { money, tokens: within(bound.tokens ?? 0, TOKENS_MAX) };
   return { payer, tier, fixed, perToken: NOTHING, tokensMax: 0, tokensMin: 0, hasPrice: money > 0 };
 }

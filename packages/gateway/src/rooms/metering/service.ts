@@ -28,6 +28,7 @@ import type {
   Admission,
   AdmitOptions,
   FinalUsage,
+  FixedBound,
   Metering,
   PointsHold,
   Rate,
@@ -203,12 +204,23 @@ export class MeteringService implements Metering {
   }
 
   async admit(options: AdmitOptions): Promise<Admission> {
-    const tool = "tools" in options.bound ? options.bound.tools?.unpriced : null;
-    if (this.options.refusesUnpriced || tool) this.#requirePrice(options, tool);
+    this.#requirePriced(options);
     if (this.#journal.isFull) {
       fail("unavailable", "Usage cannot be recorded right now; try again later", { retryAfterSeconds: 30 });
     }
     return this.#admitted(options, await this.#check.check(demandOf(this.options.billing, options)));
+  }
+
+  boundOf(options: AdmitOptions): Required<FixedBound> {
+    this.#requirePriced(options);
+    const { fixed, perToken, tokensMax } = demandOf(this.options.billing, options);
+    const nanoUsd = fixed.money + perToken.money * tokensMax;
+    return { costUsd: nanoUsd / NANO_PER_USD, tokens: fixed.tokens + tokensMax };
+  }
+
+  #requirePriced(options: AdmitOptions): void {
+    const tool = "tools" in options.bound ? options.bound.tools?.unpriced : null;
+    if (this.options.refusesUnpriced || tool) this.#requirePrice(options, tool);
   }
 
   async resume(options: AdmitOptions): Promise<Admission> {
@@ -258,8 +270,8 @@ export class MeteringService implements Metering {
     return { release };
   }
 
-  record(options: RecordOptions, usage: FinalUsage): void {
-    this.#append(options, { usage, outcome: null }, "none");
+  record(options: RecordOptions, usage: FinalUsage): number | null {
+    return this.#append(options, { usage, outcome: null }, "none");
   }
 
   write(line: RequestLine): boolean {

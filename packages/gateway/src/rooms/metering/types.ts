@@ -25,13 +25,19 @@ export interface TokenBound {
 }
 
 /** The most that a request can cost, so that a hold can be taken before it is sent. */
-export type Bound = TokenBound | { readonly costUsd: number };
+export type Bound = TokenBound | FixedBound;
+export interface FixedBound {
+  readonly costUsd: number;
+  /** That count in quotas; absent: none. */
+  readonly tokens?: number;
+}
 
 export interface AdmitOptions {
   requestId: string;
   payer: Payer;
   model: string;
   isOwn?: boolean;
+  isBatch?: boolean;
   bound: Bound;
   refId: string | null;
   /** What is noted of the request that is charged; absent: the charge is not a request of its own, or none are noted. */
@@ -80,14 +86,16 @@ export interface Rate extends RateLimit {
 export interface Metering {
   /** Checks quota and takes the hold, or throws the refusal. */
   admit(options: AdmitOptions): Promise<Admission>;
+  /** The most that a request can come to, for one hold over several; throws where it has no price and must have one. */
+  boundOf(options: AdmitOptions): Required<FixedBound>;
   /** Holds again what was admitted before a restart, without checks, where it would be charged now. */
-  resume(options: RecordOptions & { bound: { readonly costUsd: number } }): Promise<Admission>;
+  resume(options: RecordOptions & { bound: FixedBound }): Promise<Admission>;
   /** Requests a minute that a key may make: its own limit, the tier's and the group's. The first that is full refuses. */
   ratesOf(payer: Payer): readonly Rate[];
   /** Counts one request against them, or throws the refusal. */
   checkRate(payer: Payer): Promise<void>;
-  /** Journals usage of a job admitted before a restart; once per request id. Never throws. */
-  record(options: RecordOptions, usage: FinalUsage): void;
+  /** Journals usage of a job admitted before a restart; once per request id. Never throws. Returns nanodollars, or null. */
+  record(options: RecordOptions, usage: FinalUsage): number | null;
   /** Journals a request for which nothing is owed; false: it cannot be now. */
   write(line: RequestLine): boolean;
   /** What was settled so far is in the journal when this returns; call it before an answer is stored. */

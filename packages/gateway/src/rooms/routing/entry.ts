@@ -9,6 +9,15 @@ import type {
 import { Circuits } from "./circuit.ts";
 import { ProbeHistory } from "./probe-history.ts";
 
+/** A call that nobody waits for: it takes only what is idle. */
+export interface Background {
+  isStopped: boolean;
+  /** A live call needs its place. */
+  stop(): void;
+  /** Nothing is sent: only the backend is wanted. */
+  isDry?: boolean;
+}
+
 interface Suspicion {
   /** How often, since the backend was registered or this process began. */
   count: number;
@@ -39,6 +48,8 @@ export interface Entry {
   /** Requests sent to it, or credited so that a new backend is not flooded. */
   requests: number;
   inFlight: number;
+  /** Those of them that are lines of batches. */
+  lines: Set<Background>;
   /** It has refused a call because it was full: as many as it had then, and more by and by; null: it has not. */
   takes: number | null;
   /** Mean time to the first byte; null until it was measured. */
@@ -72,6 +83,7 @@ export const newEntry = (
   circuits: new Circuits(),
   requests: 0,
   inFlight: 0,
+  lines: new Set(),
   takes: null,
   latencyMs: null,
   suspicion: null,

@@ -1,4 +1,4 @@
-export type { Entry } from "./entry.ts";
+export type { Background, Entry } from "./entry.ts";
 export * as methods from "./methods.ts";
 export * as notifications from "./notifications.ts";
 export { isFinal, reportTo } from "./outcome.ts";

@@ -11,7 +11,7 @@ import type { Clock } from "../../kernel/clock.ts";
 import { type ErrorName, fail, ServiceError } from "../../kernel/errors.ts";
 import type { Payer } from "../../kernel/payer.ts";
 import { ALL, type Circuit, type CircuitEvent, type Circuits } from "./circuit.ts";
-import { type Entry, modelsOf } from "./entry.ts";
+import { type Background, type Entry, modelsOf } from "./entry.ts";
 import type { RouteTarget } from "./model-routes.ts";
 
 const LATEST = ":latest";
@@ -20,6 +20,8 @@ const WAITING_MAX = 4_096;
 const WAIT_MS_MAX = 60_000;
 /** How often a backend that was full is tried with one call more. */
 const FULL_RETRY_MS = 100;
+/** Lines of batches on a backend of which nobody knows how much it takes. */
+const IDLE_PLACES = 8;
 /** After a start or a registration, calls wait this long for the first probes. */
 const FIRST_PROBES_MS = 5_000;
 export const BUSY_RETRY_SECONDS = 1;
@@ -122,6 +124,7 @@ export interface RouteRequest {
   /** Of a call that has waited before. */
   turn?: Partial<QueuePlace>;
   isForeseen?: boolean;
+  background?: Background;
 }
 
 /** How circuits are changed, here and elsewhere. */
@@ -149,6 +152,7 @@ interface ChosenRoute {
   payer: string;
   tests: Circuit | null;
   rebinds: boolean;
+  background?: Background;
 }
 
 /** One chosen backend. Exactly one of the three endings is reported; later ones do nothing. */
@@ -160,13 +164,16 @@ export class Route {
   readonly #stopTelling: () => void;
   readonly #payer: string;
   readonly #startedMs: number;
+  readonly #background: Background | undefined;
 
   constructor(
     readonly entry: Entry,
     readonly model: string,
     readonly router: Router,
-    { reason, payer, tests, rebinds }: ChosenRoute,
+    { reason, payer, tests, rebinds, background }: ChosenRoute,
   ) {
+    this.#background = background;
+    if (background) entry.lines.add(background);
     this.reason = reason;
     this.rebinds = rebinds;
     this.#payer = payer;
@@ -214,6 +221,7 @@ export class Route {
     if (!this.#open) return false;
     this.#open = false;
     this.#stopTelling();
+    if (this.#background) this.entry.lines.delete(this.#background);
     this.entry.inFlight--;
     return true;
   }
@@ -330,7 +338,7 @@ export class Router {
       return this.choose(request);
     } catch (error) {
       const waitMs = this.waitMsFor(request, error);
-      if (waitMs === 0) throw error;
+      if (waitMs === 0 || request.background) throw error;
       return this.#wait(request, waitMs, error);
     }
   }
@@ -366,6 +374,7 @@ export class Router {
 
   /** A call was refused because the backend is full: others wait until it has ended one, or may have room. */
   full(entry: Entry): void {
+    for (const line of entry.lines) line.stop();
     const isKnown = entry.takes !== null;
     entry.takes = entry.inFlight;
     if (!isKnown) this.#tryMore(entry);
@@ -466,13 +475,16 @@ export class Router {
     const { best, tests, isBusy, count } = this.#find(request);
     if (best === null && isBusy) throw new AllBusy(request.model);
     if (best === null) return this.#refuse(request);
-    if (!request.isForeseen) best.entry.requests++;
+    const { background } = request;
+    if (!background) makeRoom(best.entry);
+    if (!request.isForeseen && !background) best.entry.requests++;
     const isBound = best.entry.config.name === request.boundTo;
     return new Route(best.entry, best.model.id, this, {
       reason: this.#reason(request, { isBound, count }),
       payer: payerIdOf(request),
       tests,
       rebinds: this.#rebinds(request),
+      background,
     });
   }
 
@@ -525,10 +537,11 @@ export class Router {
   }
 
   /** Healthy backends that can serve the request, whatever their circuits say. */
-  #eligible({ model, capability, provider, backend, exclude }: RouteRequest): Candidate[] {
+  #eligible({ model, capability, provider, backend, exclude, background }: RouteRequest): Candidate[] {
     return this.#candidates(model).filter(
       (candidate) =>
         candidate.entry.state === "Healthy" &&
+        (!background || takesLines(candidate.entry)) &&
         canServe(candidate, capability) &&
         !exclude?.some((route) => isSame(route, candidate)) &&
         (!provider || matchesProvider(candidate.entry, provider)) &&
@@ -539,16 +552,14 @@ export class Router {
   /** A test call is for one instance, unless nothing is sent now. */
   #find(request: RouteRequest, isForLater = false) {
     const payer = payerIdOf(request);
-    const open: { candidate: Candidate; tests: Circuit | null }[] = [];
+    let open: { candidate: Candidate; tests: Circuit | null }[] = [];
     let isBusy = false;
     for (const candidate of this.#eligible(request)) {
       const { entry } = candidate;
       const barrier = this.#barrier(candidate, payer);
       const isOthers = barrier !== null && barrier !== SHUT && this.circuitry.claim && !barrier.isGranted;
       if (barrier === SHUT || (isOthers && !isForLater)) continue;
-      const { concurrency } = entry.config;
-      const isFull = entry.takes !== null && entry.inFlight >= entry.takes;
-      if (isFull || (concurrency && entry.inFlight >= concurrency)) {
+      if (isFull(entry, request.background)) {
         isBusy = true;
         continue;
       }
@@ -556,6 +567,8 @@ export class Router {
       if (isFirst) return { best: candidate, tests: barrier, isBusy, count: open.length + 1 };
       open.push({ candidate, tests: barrier });
     }
+    if (request.background && open.some(({ candidate }) => candidate.entry.isAdopted))
+      open = open.filter(({ candidate }) => candidate.entry.isAdopted);
     const session = open.length > 1 ? (request.session?.() ?? null) : null;
     const chosen =
       session === null
@@ -585,6 +598,8 @@ export class Router {
       [provider, backend].every((hint) => !hint || matchesProvider(entry, hint)),
     );
     if (serving.length === 0) refuse("model_not_found", `No backend available for model: ${model}`);
+    if (request.background && !serving.some(({ entry }) => takesLines(entry)))
+      refuse("app_error", `No backend of ${model} takes batches; an administrator can let one (\`batches\`)`);
     const isAnyHealthy = serving.some(({ entry }) => entry.state === "Healthy");
     if (isAnyHealthy && !serving.some((candidate) => canServe(candidate, capability)))
       refuse("backend_error", `${model}: ${unsupported[capability]}`);
@@ -630,6 +645,27 @@ export class Router {
       }
     }
     return [...models.values()];
+  }
+}
+
+/** Nodes, and what the operator allows. */
+const takesLines = ({ isAdopted, config }: Entry): boolean => isAdopted || config.batches === true;
+
+const placesOf = ({ takes, config }: Entry): number =>
+  Math.min(takes ?? Number.POSITIVE_INFINITY, config.concurrency || Number.POSITIVE_INFINITY);
+
+/** Lines of batches are in nobody's way, and take no more than what is idle. */
+function isFull(entry: Entry, background: Background | undefined): boolean {
+  const places = placesOf(entry);
+  if (!background) return entry.inFlight - entry.lines.size >= places;
+  return !background.isDry && entry.inFlight >= (Number.isFinite(places) ? places : IDLE_PLACES);
+}
+
+function makeRoom(entry: Entry): void {
+  let over = entry.inFlight + 1 - placesOf(entry);
+  for (const line of entry.lines) {
+    if (over-- <= 0) return;
+    if (!line.isStopped) line.stop();
   }
 }
 

@@ -62,6 +62,7 @@ const Settings = {
   tool_prices: few(FieldName, z.number().min(0).max(1_000))
     .nullish()
     .describe("Dollars for a call of each of the vendor's own tools; others are refused to those who pay"),
+  batches: z.boolean().nullish().describe("Lines of batches may run on it; on nodes they always may"),
   shared_files: z
     .boolean()
     .nullish()

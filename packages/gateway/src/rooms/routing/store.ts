@@ -39,7 +39,7 @@ export function settingsOf(given: Settings): BackendSettings {
 type Settings = { [Name in keyof BackendSettings]: BackendSettings[Name] | null };
 const SETTINGS = [
   ...(["auth", "limit_field", "id_prefix", "headers", "set", "drop"] as const),
-  ...(["believe_cost", "fields", "tool_prices", "shared_files"] as const),
+  ...(["believe_cost", "fields", "tool_prices", "shared_files", "batches"] as const),
 ] satisfies (keyof BackendSettings)[];
 
 const jsonOf = (value: unknown): string | null => (value == null ? null : JSON.stringify(value));

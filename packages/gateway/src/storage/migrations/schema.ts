@@ -306,6 +306,71 @@ export const schema: readonly Statement[] = [
     name TEXT PRIMARY KEY,
     value TEXT NOT NULL
   )`,
+  // `bound_…`: the most that the lines which are not settled can cost. `payer`: as of its creation.
+  `CREATE TABLE batches (
+    id {uuid} PRIMARY KEY,
+    user_id {uuid} NOT NULL REFERENCES users (id) ON DELETE CASCADE,
+    key_id {uuid} NOT NULL,
+    payer TEXT NOT NULL,
+    endpoint TEXT NOT NULL,
+    input_file_id {uuid} NOT NULL,
+    output_file_id {uuid},
+    error_file_id {uuid},
+    status TEXT NOT NULL,
+    errors TEXT,
+    metadata TEXT,
+    total {bigint} NOT NULL,
+    completed {bigint} NOT NULL,
+    failed {bigint} NOT NULL,
+    cost_nano_usd {bigint} NOT NULL,
+    bound_nano_usd {bigint} NOT NULL,
+    bound_tokens {bigint} NOT NULL,
+    created_at {timestamp} NOT NULL,
+    due_at {timestamp} NOT NULL,
+    cancelling_at {timestamp},
+    ended_at {timestamp},
+    expires_at {timestamp} NOT NULL
+  )`,
+  "CREATE INDEX batches_owned ON batches (user_id, created_at)",
+  "CREATE INDEX batches_active ON batches (created_at) WHERE ended_at IS NULL",
+  "CREATE INDEX batches_expiring ON batches (expires_at)",
+  // A line without a status has not been answered. `owed`: what its answer is charged for, until it is settled.
+  `CREATE TABLE batch_lines (
+    batch_id {uuid} NOT NULL REFERENCES batches (id) ON DELETE CASCADE,
+    line {bigint} NOT NULL,
+    custom_id TEXT NOT NULL,
+    body TEXT NOT NULL,
+    bound_nano_usd {bigint} NOT NULL,
+    bound_tokens {bigint} NOT NULL,
+    status {bigint},
+    output TEXT,
+    owed TEXT,
+    PRIMARY KEY (batch_id, line)
+  )`,
+  "CREATE INDEX batch_lines_pending ON batch_lines (batch_id, line) WHERE status IS NULL",
+  "CREATE INDEX batch_lines_owed ON batch_lines (batch_id) WHERE owed IS NOT NULL",
+  // Those of a batch have no parts: their content is what its lines came to.
+  `CREATE TABLE files (
+    id {uuid} PRIMARY KEY,
+    user_id {uuid} NOT NULL REFERENCES users (id) ON DELETE CASCADE,
+    key_id {uuid} NOT NULL,
+    batch_id {uuid} REFERENCES batches (id) ON DELETE CASCADE,
+    purpose TEXT NOT NULL,
+    filename TEXT NOT NULL,
+    bytes {bigint} NOT NULL,
+    created_at {timestamp} NOT NULL,
+    expires_at {timestamp} NOT NULL
+  )`,
+  "CREATE INDEX files_owned ON files (user_id, created_at)",
+  "CREATE INDEX files_of_batch ON files (batch_id) WHERE batch_id IS NOT NULL",
+  "CREATE INDEX files_expiring ON files (expires_at)",
+  `CREATE TABLE file_parts (
+    file_id {uuid} NOT NULL REFERENCES files (id) ON DELETE CASCADE,
+    part {bigint} NOT NULL,
+    content {bytes} NOT NULL,
+    PRIMARY KEY (file_id, part)
+  )`,
+
   // How things stand that people are told of, and who has been told.
   `CREATE TABLE alerts (
     key TEXT PRIMARY KEY,

@@ -17,7 +17,14 @@ import { LARGE_BODY_BYTES, nextTurn } from "../../../kernel/turns.ts";
 import type { ModelLimits, UnitPrice, WorkUnit } from "../../billing/index.ts";
 import { type ModelTerms, modelRefusal } from "../../keys/index.ts";
 import type { Admission, Metering } from "../../metering/index.ts";
-import { type QueuePlace, type Route, type RoutePlan, type Routing, reportTo } from "../../routing/index.ts";
+import {
+  type Background,
+  type QueuePlace,
+  type Route,
+  type RoutePlan,
+  type Routing,
+  reportTo,
+} from "../../routing/index.ts";
 import type { SpendFields } from "../request/field-rules.ts";
 import type { NativeRequest, Payload } from "../request/payload.ts";
 import { answerHeaders, NO_HEADERS } from "./answer-headers.ts";
@@ -50,11 +57,12 @@ export interface Asker {
   record: RequestRecord | null;
   /** As the client's headers name it. */
   session?: SessionOf;
+  background?: Background;
 }
 
 export interface CallParts {
   routing: Routing;
-  metering: Metering;
+  metering: Pick<Metering, "admit" | "written">;
   /** Known limits of a model's context and output. */
   limitsOf(model: string): ModelLimits;
   /** The price of work that is counted in these units; null when it is priced by the token, or not at all. */
@@ -300,6 +308,7 @@ export class UpstreamCall {
       session: this.session,
       exclude: this.#tried,
       turn: this.turn,
+      background: asker.background,
     };
     if (error.kind === "busy") return routing.router.acquire(request);
     try {
@@ -365,7 +374,8 @@ async function chosen({ routing }: CallParts, asked: UpstreamCallOptions, { isFo
   const model = routing.aliases.resolve(asked.model);
   const session = sessionOf(asked);
   const turn: Partial<QueuePlace> = {};
-  const request = { capability, provider, boundTo, payer: asker.payer, session, turn, isForeseen };
+  const { payer, background } = asker;
+  const request = { capability, provider, boundTo, payer, session, turn, isForeseen, background };
   const plan = routing.plan(model, request, (name) => modelRefusal(asker.rules, name));
   const route = await (plan?.first() ?? routing.router.acquire({ ...request, model }));
   return { model, route, plan, session, turn };

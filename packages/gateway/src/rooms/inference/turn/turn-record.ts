@@ -16,7 +16,7 @@ import { AnswerCollector, messagesOf, toStored, userTurn } from "./messages.ts";
 export interface RecordParts {
   conversations: Conversations;
   memory: Memory;
-  metering: Metering;
+  metering: Pick<Metering, "admit" | "written">;
   log: Log;
   /** Of answers with calls, by conversation and call, for as long as this process has them. */
   thoughts: BoundedMap<string, string>;

@@ -4,6 +4,7 @@ import { toServiceError } from "../../../../kernel/errors.ts";
 import { inBackground } from "../../../../kernel/log.ts";
 import type { RequestRecord } from "../../../../kernel/request-record.ts";
 import type { RecallState } from "../../../memory/index.ts";
+import type { Metering } from "../../../metering/index.ts";
 import { Payload } from "../../request/payload.ts";
 import { type ChatParts, ChatTurn } from "../../turn/chat-turn.ts";
 import { Notifier } from "./notifier.ts";
@@ -26,7 +27,7 @@ interface SendResult {
 /** `chat.send`: the answer goes to a notification channel, piece by piece. */
 export class ChatSender {
   constructor(
-    readonly parts: ChatParts,
+    readonly parts: ChatParts & { metering: Pick<Metering, "payerOf"> },
     readonly events: EventHub,
   ) {}
 

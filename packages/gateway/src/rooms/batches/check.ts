@@ -1,0 +1,97 @@
+import { Buffer } from "node:buffer";
+import { isObject } from "../../kernel/json.ts";
+import { nextTurn } from "../../kernel/turns.ts";
+
+export const ENDPOINTS = ["/v1/chat/completions", "/v1/responses", "/v1/messages", "/v1/embeddings"] as const;
+
+/** Of a batch. */
+const MOST = { lines: 10_000, lineBytes: 1024 * 1024, errors: 100, customIdChars: 512 };
+const LINES_A_TURN = 50;
+/** What a line could only have together with what is stored for live requests. */
+const LIVE_ONLY = ["stream", "memory", "conversation_id", "previous_response_id", "background"];
+
+export interface LineError {
+  code: string;
+  message: string;
+  line: number | null;
+  param: string | null;
+}
+
+export interface AskedLine {
+  line: number;
+  customId: string;
+  body: string;
+}
+
+/** Reads the lines of an input file; `check` refuses one by returning why. All errors are told, up to a point. */
+export async function readLines(
+  input: Buffer,
+  endpoint: string,
+  check: (asked: AskedLine) => Promise<string | null>,
+): Promise<{ lines: AskedLine[]; errors: LineError[] }> {
+  const lines: AskedLine[] = [];
+  const errors: LineError[] = [];
+  const ids = new Set<string>();
+  const texts = input.toString().split("\n");
+  for (const [index, text] of texts.entries()) {
+    if (text.trim() === "") continue;
+    const line = index + 1;
+    const refuse = (code: string, message: string, param: string | null = null) =>
+      errors.push({ code, message, line, param });
+    if (index % LINES_A_TURN === 0) await nextTurn();
+    if (errors.length >= MOST.errors) break;
+    if (lines.length >= MOST.lines) {
+      refuse("too_many_requests", `A batch has at most ${MOST.lines} lines`);
+      break;
+    }
+    const read = Buffer.byteLength(text) > MOST.lineBytes ? TOO_LONG : lineOf(text, endpoint);
+    if ("code" in read) refuse(read.code, read.message, read.param);
+    else if (ids.has(read.customId))
+      refuse("duplicate_custom_id", "`custom_id` stands on an earlier line, too", "custom_id");
+    else {
+      ids.add(read.customId);
+      const asked = { ...read, line };
+      const refusal = await check(asked);
+      if (refusal !== null) refuse("invalid_request", refusal, "body");
+      lines.push(asked);
+    }
+  }
+  if (lines.length === 0 && errors.length === 0)
+    errors.push({ code: "empty_file", message: "The file has no lines", line: null, param: null });
+  return { lines, errors };
+}
+
+type Problem = Pick<LineError, "code" | "message" | "param">;
+const TOO_LONG: Problem = {
+  code: "line_too_long",
+  message: `A line has at most ${MOST.lineBytes} bytes`,
+  param: null,
+};
+
+function lineOf(text: string, endpoint: string): Omit<AskedLine, "line"> | Problem {
+  let asked: unknown;
+  try {
+    asked = JSON.parse(text);
+  } catch {
+    return { code: "invalid_json_line", message: "The line is not JSON", param: null };
+  }
+  if (!isObject(asked))
+    return { code: "invalid_json_line", message: "The line is not an object", param: null };
+  const { custom_id: customId, method, url, body } = asked;
+  if (typeof customId !== "string" || customId === "" || customId.length > MOST.customIdChars)
+    return invalid("custom_id", `must be a text of 1 to ${MOST.customIdChars} characters`);
+  if (method !== "POST") return invalid("method", "must be POST");
+  if (url !== endpoint) return invalid("url", `must be ${endpoint}, as the batch says`);
+  if (!isObject(body)) return invalid("body", "must be an object");
+  const live = LIVE_ONLY.find(
+    (field) => body[field] !== undefined && body[field] !== null && body[field] !== false,
+  );
+  if (live) return invalid(`body.${live}`, "is not for batches; leave it out");
+  return { customId, body: JSON.stringify(body) };
+}
+
+const invalid = (param: string, problem: string): Problem => ({
+  code: "invalid_request",
+  message: `\`${param}\` ${problem}`,
+  param,
+});

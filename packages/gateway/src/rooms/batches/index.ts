@@ -1,0 +1,3 @@
+export * as methods from "./methods.ts";
+export * as routes from "./routes.ts";
+export { Batches } from "./service.ts";

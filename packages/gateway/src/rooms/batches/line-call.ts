@@ -1,0 +1,99 @@
+import type { Reply } from "@model-gateway/wire/http";
+import type { Principal } from "../../kernel/context.ts";
+import { sha256Hex } from "../../kernel/ids.ts";
+import type { Inference, LineCall } from "../inference/index.ts";
+import type { Admission, AdmitOptions, FinalUsage } from "../metering/index.ts";
+
+/** What a line is charged for. */
+export interface Owed {
+  model: string;
+  isOwn: boolean;
+  usage: FinalUsage;
+}
+
+/** A line's request id is always the same, so that it is charged once. Not one that tells the time. */
+export function lineRequestId(batchId: string, line: number): string {
+  const hex = sha256Hex(`${batchId} ${line}`);
+  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-8${hex.slice(13, 16)}-8${hex.slice(17, 20)}-${hex.slice(20, 32)}`;
+}
+
+interface LineOptions {
+  batchId: string;
+  line: number;
+  endpoint: string;
+  body: string;
+  principal: Principal;
+  inference: Pick<Inference, "line">;
+  /** What the line may cost at most. What this throws refuses it. */
+  admit?(options: AdmitOptions): void;
+}
+
+/** A line on its way through the pipeline of every request; its batch holds what it may cost. */
+export class LineRun {
+  readonly requestId: string;
+  owed: Owed | null = null;
+  isSent = false;
+  readonly #gone = new AbortController();
+  readonly #options: LineOptions;
+  readonly background: LineCall["line"]["background"];
+
+  constructor(options: LineOptions) {
+    this.#options = options;
+    this.requestId = lineRequestId(options.batchId, options.line);
+    const isDry = options.admit !== undefined;
+    this.background = { isDry, isStopped: false, stop: () => this.stop() };
+  }
+
+  /** It is not charged, and runs again. */
+  stop(): void {
+    this.background.isStopped = true;
+    this.#gone.abort();
+  }
+
+  answer(): Promise<Reply> {
+    const { requestId, background } = this;
+    const { inference, endpoint, batchId, principal, body } = this.#options;
+    const { signal } = this.#gone;
+    return inference.line(endpoint, {
+      request: {
+        header: (name) => (name === "x-service-ref" ? batchId : null),
+        headersLike: () => ({}),
+        signal,
+        whenGone: (run) => signal.addEventListener("abort", run, { once: true }),
+      },
+      ...{ requestId, principal, record: null, body: Buffer.from(body) },
+      line: { background, metering: { admit: (options) => this.#admit(options), written() {} } },
+    });
+  }
+
+  async #admit(options: AdmitOptions): Promise<Admission> {
+    this.#options.admit?.(options);
+    const { model, isOwn = false, bound } = options;
+    return {
+      outputTokensHeld: "outputTokensMax" in bound ? bound.outputTokensMax : 0,
+      lowered: false,
+      grow: async () => true,
+      sent: () => {
+        this.isSent = true;
+      },
+      writtenTokens: () => 0,
+      settle: (usage) => {
+        this.owed = { model, isOwn, usage: { ...usage, isBatch: true } };
+        return null;
+      },
+      release() {},
+    };
+  }
+}
+
+const bytesOf = (body: Reply["body"]): Buffer =>
+  Array.isArray(body) ? Buffer.concat(body) : Buffer.from(body as string | Uint8Array<ArrayBuffer>);
+
+/** A line of the output. Line ends cannot stand in the strings of JSON, so only its layout changes. */
+export function outputLine(customId: string, requestId: string, { head, body }: Reply): string {
+  const json = bytesOf(body)
+    .toString()
+    .replace(/\s*[\r\n]+\s*/g, " ")
+    .trim();
+  return `{"id":"batch_req_${requestId}","custom_id":${customId},"response":{"status_code":${head.status},"request_id":"${requestId}","body":${json || "null"}},"error":null}`;
+}

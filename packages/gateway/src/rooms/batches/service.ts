@@ -1,0 +1,199 @@
+import { isoTime } from "../../kernel/clock.ts";
+import type { Principal } from "../../kernel/context.ts";
+import { fail } from "../../kernel/errors.ts";
+import { isUuid } from "../../kernel/ids.ts";
+import type { Sweep } from "../../storage/contract.ts";
+import type { Needs } from "../foundation.ts";
+import type { Inference } from "../inference/index.ts";
+import { type Keys, payerOf } from "../keys/index.ts";
+import type { MeteringService } from "../metering/index.ts";
+import { NANO_PER_USD } from "../usage/index.ts";
+import { type AskedLine, readLines } from "./check.ts";
+import { LineRun } from "./line-call.ts";
+import { BatchRunner } from "./runner.ts";
+import { type BatchRow, BatchStore, type FileRow, type Line, type ListPage, type Owner } from "./store.ts";
+
+const DAY_MS = 86_400_000;
+const WINDOW_MS = DAY_MS;
+const KEPT_MS = 30 * DAY_MS;
+/** Of one user. */
+const MOST = { active: 20, keptBytes: 1024 * 1024 * 1024 };
+/** Each has many lines, which go with it. */
+const SWEPT_AT_ONCE = 10;
+
+export interface BatchesOptions extends Needs<"db" | "bus" | "counter" | "clock" | "ids" | "log" | "leases"> {
+  inference: Pick<Inference, "line">;
+  keys: Pick<Keys, "principalOf">;
+  metering: Pick<
+    MeteringService,
+    "admit" | "boundOf" | "flush" | "ratesOf" | "record" | "resume" | "written"
+  >;
+}
+
+interface CreateBatch {
+  input_file_id: string;
+  endpoint: string;
+  metadata?: Record<string, string> | null;
+}
+
+export const ownerOf = ({ userId, keyId, limits, models }: Principal): Owner => ({
+  userId,
+  keyId: limits === null && models === null ? null : keyId,
+});
+
+/** `/v1/files` and `/v1/batches`: many requests in a file, answered when backends are idle. */
+export class Batches {
+  readonly #store: BatchStore;
+  readonly #runner: BatchRunner;
+
+  constructor(readonly options: BatchesOptions) {
+    this.#store = new BatchStore(options.db);
+    this.#runner = new BatchRunner(this.#store, options);
+  }
+
+  async upload({ userId, keyId }: Principal, filename: string, content: Buffer): Promise<FileRow> {
+    if ((await this.#store.keptBytes(userId)) + content.length > MOST.keptBytes)
+      fail(
+        "app_error",
+        `Your files have ${MOST.keptBytes} bytes together, the most that are kept; delete some`,
+      );
+    const nowMs = this.options.clock.now();
+    const row: FileRow = {
+      ...{ id: this.options.ids.uuid(), user_id: userId, key_id: keyId, batch_id: null },
+      ...{ purpose: "batch", filename, bytes: content.length },
+      ...{ created_at: isoTime(nowMs), expires_at: isoTime(nowMs + KEPT_MS) },
+    };
+    await this.#store.insertFile(row, content);
+    return row;
+  }
+
+  files(owner: Owner, page: ListPage): Promise<FileRow[]> {
+    return this.#store.list("files", owner, page);
+  }
+
+  async file(owner: Owner, id: string): Promise<FileRow> {
+    const row = isUuid(id) ? await this.#store.file(owner, id) : null;
+    return row ?? fail("not_found", "No file of yours has this id; it may have expired or been deleted");
+  }
+
+  async removeFile(owner: Owner, id: string): Promise<void> {
+    await this.#store.removeFile(await this.file(owner, id));
+  }
+
+  content(file: FileRow): AsyncGenerator<Uint8Array> {
+    return this.#store.content(file);
+  }
+
+  /** Checks every line, and holds what all of them can cost, or throws the refusal. */
+  async create(principal: Principal, { input_file_id, endpoint, metadata }: CreateBatch): Promise<BatchRow> {
+    const { clock, ids, metering } = this.options;
+    const { userId, keyId } = principal;
+    const file = await this.file(ownerOf(principal), input_file_id);
+    if (file.purpose !== "batch")
+      fail("invalid_params", "`input_file_id`: must be a file of purpose `batch`");
+    if ((await this.#store.countActive(userId)) >= MOST.active)
+      fail("rate_limited", `You have ${MOST.active} batches under way; wait for some to end or cancel them`);
+    const payer = payerOf(principal);
+    // Tokens a minute are a pace for live requests: all of a batch would never fit into one.
+    const keyLimits = payer.keyLimits && { ...payer.keyLimits, tokensPerMinute: null };
+    const id = ids.uuid();
+    const rows: Line[] = [];
+    const check = async (asked: AskedLine) => {
+      const { line, customId, body } = asked;
+      const bound = await this.#boundOf(principal, endpoint, { ...asked, batchId: id });
+      if (typeof bound === "string") return bound;
+      rows.push({ line, custom_id: JSON.stringify(customId), body, ...bound });
+      return null;
+    };
+    const content = Buffer.concat(await Array.fromAsync(this.content(file)));
+    const { errors, lines } = await readLines(content, endpoint, check);
+    const isFailed = errors.length > 0;
+    const sumOf = (column: "bound_nano_usd" | "bound_tokens") =>
+      rows.reduce((sum, row) => sum + row[column], 0);
+    const bound = { nanoUsd: sumOf("bound_nano_usd"), tokens: sumOf("bound_tokens") };
+    const nowMs = clock.now();
+    const now = isoTime(nowMs);
+    const batch: BatchRow = {
+      ...{ id, user_id: userId, key_id: keyId, payer: JSON.stringify({ ...payer, keyLimits }) },
+      ...{ endpoint, input_file_id: file.id, output_file_id: null, error_file_id: null },
+      status: isFailed ? "failed" : "in_progress",
+      errors: isFailed ? JSON.stringify(errors) : null,
+      metadata: metadata ? JSON.stringify(metadata) : null,
+      ...{ total: lines.length, completed: 0, failed: 0, cost_nano_usd: 0 },
+      ...{ bound_nano_usd: bound.nanoUsd, bound_tokens: bound.tokens },
+      ...{ created_at: now, due_at: isoTime(nowMs + WINDOW_MS), cancelling_at: null },
+      ended_at: isFailed ? now : null,
+      expires_at: isoTime(nowMs + WINDOW_MS + KEPT_MS),
+    };
+    if (isFailed) {
+      await this.#store.insert(batch, []);
+      return batch;
+    }
+    const admission = await metering.admit({
+      ...{ requestId: id, payer: { ...payer, keyLimits }, model: "batch", refId: null },
+      bound: { costUsd: bound.nanoUsd / NANO_PER_USD, tokens: bound.tokens },
+    });
+    try {
+      await this.#store.insert(batch, rows);
+    } catch (error) {
+      admission.release();
+      throw error;
+    }
+    this.#runner.begin(id, admission, bound);
+    return batch;
+  }
+
+  /** What a line can cost, found by the way of every request as far as to its hold; a text: why it is refused. */
+  async #boundOf(
+    principal: Principal,
+    endpoint: string,
+    asked: AskedLine & { batchId: string },
+  ): Promise<Pick<Line, "bound_nano_usd" | "bound_tokens"> | string> {
+    const { inference, metering } = this.options;
+    let bound: ReturnType<typeof metering.boundOf> | null = null;
+    const admit: ConstructorParameters<typeof LineRun>[0]["admit"] = (options) => {
+      bound = metering.boundOf({ ...options, isBatch: true });
+      fail("app_error", "not sent");
+    };
+    const { head, body } = await new LineRun({ ...asked, endpoint, principal, inference, admit }).answer();
+    const found = bound as ReturnType<typeof metering.boundOf> | null;
+    if (found) return { bound_nano_usd: Math.ceil(found.costUsd * NANO_PER_USD), bound_tokens: found.tokens };
+    return messageIn(String(body)) ?? `refused with status ${head.status}`;
+  }
+
+  async get(owner: Owner, id: string): Promise<BatchRow> {
+    const row = isUuid(id) ? await this.#store.find(owner, id) : null;
+    return row ?? fail("not_found", "No batch of yours has this id");
+  }
+
+  list(owner: Owner, page: ListPage): Promise<BatchRow[]> {
+    return this.#store.list("batches", owner, page);
+  }
+
+  /** Lines on their way come to their end; a batch that has ended stays as it is. */
+  async cancel(owner: Owner, id: string): Promise<BatchRow> {
+    await this.get(owner, id);
+    await this.#store.cancel(id, isoTime(this.options.clock.now()));
+    this.#runner.wake();
+    return this.get(owner, id);
+  }
+
+  readonly sweepFiles: Sweep = (nowMs, rowsMax) => this.#store.sweepFiles(nowMs, rowsMax);
+  readonly sweepBatches: Sweep = (nowMs) => this.#store.sweepBatches(nowMs, SWEPT_AT_ONCE);
+
+  start(): Promise<void> {
+    return this.#runner.start();
+  }
+
+  close(): Promise<void> {
+    return this.#runner.stop();
+  }
+}
+
+function messageIn(body: string): string | null {
+  try {
+    return (JSON.parse(body) as { error: { message: string } }).error.message;
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,280 @@
+import { isoTime } from "../../kernel/clock.ts";
+import { countRows, type Database, deleteExpired, insertRow, insertRows } from "../../storage/contract.ts";
+
+export type BatchStatus = "in_progress" | "cancelling" | "completed" | "failed" | "expired" | "cancelled";
+
+/** `errors`, `metadata` and `payer` are JSON. */
+export interface BatchRow {
+  id: string;
+  user_id: string;
+  key_id: string;
+  payer: string;
+  endpoint: string;
+  input_file_id: string;
+  output_file_id: string | null;
+  error_file_id: string | null;
+  status: BatchStatus;
+  errors: string | null;
+  metadata: string | null;
+  total: number;
+  completed: number;
+  failed: number;
+  cost_nano_usd: number;
+  bound_nano_usd: number;
+  bound_tokens: number;
+  created_at: string;
+  due_at: string;
+  cancelling_at: string | null;
+  ended_at: string | null;
+  expires_at: string;
+}
+
+export interface FileRow {
+  id: string;
+  user_id: string;
+  key_id: string;
+  batch_id: string | null;
+  purpose: "batch" | "batch_output";
+  filename: string;
+  bytes: number;
+  created_at: string;
+  expires_at: string;
+}
+
+/** `custom_id` is JSON, so that an output line can be put together from it. */
+export interface Line {
+  line: number;
+  custom_id: string;
+  body: string;
+  bound_nano_usd: number;
+  bound_tokens: number;
+}
+
+export interface AnsweredLine {
+  status: number;
+  output: string;
+  /** JSON of what it is charged for; null: nothing. */
+  owed: string | null;
+}
+
+/** Whose: a key with limits of its own has nothing but what it made. A person has all. */
+export interface Owner {
+  userId: string;
+  keyId: string | null;
+}
+
+export interface ListPage {
+  after?: string;
+  limit: number;
+  order: "asc" | "desc";
+}
+
+const PART_BYTES = 1024 * 1024;
+const LINES_A_PAGE = 100;
+
+const owned = ({ userId, keyId }: Owner) => [userId, keyId];
+const OWNED = "user_id = $1 AND (key_id = $2 OR $2 IS NULL)";
+
+export class BatchStore {
+  constructor(readonly db: Database) {}
+
+  async insertFile(row: FileRow, content: Buffer): Promise<void> {
+    await this.db.transaction(async (tx) => {
+      await insertRow(tx, "files", { ...row });
+      for (let part = 0; part * PART_BYTES < content.length; part++) {
+        const bytes = content.subarray(part * PART_BYTES, (part + 1) * PART_BYTES);
+        await insertRow(tx, "file_parts", { file_id: row.id, part, content: bytes });
+      }
+    });
+  }
+
+  file(owner: Owner, id: string): Promise<FileRow | null> {
+    return this.db.get<FileRow>(`SELECT * FROM files WHERE ${OWNED} AND id = $3`, [...owned(owner), id]);
+  }
+
+  async keptBytes(userId: string): Promise<number> {
+    const sql = "SELECT COALESCE(SUM(bytes), 0) AS n FROM files WHERE user_id = $1";
+    return Number((await this.db.get<{ n: number }>(sql, [userId]))!.n);
+  }
+
+  list<Row extends FileRow | BatchRow>(
+    table: "files" | "batches",
+    owner: Owner,
+    page: ListPage,
+  ): Promise<Row[]> {
+    const { after = null, limit, order } = page;
+    const past = `(created_at, id) ${order === "asc" ? ">" : "<"} (SELECT created_at, id FROM ${table} WHERE id = $3)`;
+    return this.db.all<Row>(
+      `SELECT * FROM ${table} WHERE ${OWNED} AND ($3 IS NULL OR ${past})
+       ORDER BY created_at ${order}, id ${order} LIMIT $4`,
+      [...owned(owner), after, limit],
+    );
+  }
+
+  /** What a batch came to goes with its file. */
+  async removeFile({ id, batch_id, filename }: FileRow): Promise<void> {
+    await this.db.transaction(async (tx) => {
+      await tx.run("DELETE FROM files WHERE id = $1", [id]);
+      if (batch_id !== null)
+        await tx.run(`UPDATE batch_lines SET output = NULL WHERE batch_id = $1 AND ${linesOf(filename)}`, [
+          batch_id,
+        ]);
+    });
+  }
+
+  /** The content in pieces. */
+  async *content({ id, batch_id, filename }: FileRow): AsyncGenerator<Uint8Array> {
+    for (let part = 0; batch_id === null; part++) {
+      const sql = "SELECT content FROM file_parts WHERE file_id = $1 AND part = $2";
+      const row = await this.db.get<{ content: Uint8Array }>(sql, [id, part]);
+      if (!row) return;
+      yield row.content;
+    }
+    for (let after = 0; ; ) {
+      const rows = await this.db.all<{ line: number; output: string }>(
+        `SELECT line, output FROM batch_lines
+         WHERE batch_id = $1 AND ${linesOf(filename)} AND line > $2 AND output IS NOT NULL
+         ORDER BY line LIMIT ${LINES_A_PAGE}`,
+        [batch_id, after],
+      );
+      if (rows.length === 0) return;
+      yield Buffer.from(rows.map(({ output }) => `${output}\n`).join(""));
+      after = rows.at(-1)!.line;
+    }
+  }
+
+  async insert(batch: BatchRow, lines: readonly Line[]): Promise<void> {
+    const rows = lines.map((line) => [batch.id, ...Object.values(line)]);
+    const into = "batch_lines (batch_id, line, custom_id, body, bound_nano_usd, bound_tokens)";
+    await this.db.transaction(async (tx) => {
+      await insertRow(tx, "batches", { ...batch });
+      await insertRows(tx, into, rows);
+    });
+  }
+
+  find(owner: Owner, id: string): Promise<BatchRow | null> {
+    return this.db.get<BatchRow>(`SELECT * FROM batches WHERE ${OWNED} AND id = $3`, [...owned(owner), id]);
+  }
+
+  countActive(userId: string): Promise<number> {
+    return countRows(this.db, "batches WHERE user_id = $1 AND ended_at IS NULL", [userId]);
+  }
+
+  active(): Promise<BatchRow[]> {
+    return this.db.all<BatchRow>("SELECT * FROM batches WHERE ended_at IS NULL ORDER BY created_at");
+  }
+
+  async cancel(id: string, now: string): Promise<void> {
+    await this.db.run(
+      "UPDATE batches SET status = 'cancelling', cancelling_at = $2 WHERE id = $1 AND status = 'in_progress'",
+      [id, now],
+    );
+  }
+
+  /** Lines that are neither answered nor on their way. */
+  pending(batchId: string, running: readonly number[], limit: number): Promise<Line[]> {
+    const others = running.length === 0 ? "" : `AND line NOT IN (${running.join(", ")})`;
+    return this.db.all<Line>(
+      `SELECT line, custom_id, body, bound_nano_usd, bound_tokens FROM batch_lines
+       WHERE batch_id = $1 AND status IS NULL ${others} ORDER BY line LIMIT $2`,
+      [batchId, limit],
+    );
+  }
+
+  /** Answered lines whose charge may not be in the journal. */
+  unsettled(batchId: string): Promise<(Line & { owed: string })[]> {
+    return this.db.all(
+      `SELECT line, owed, bound_nano_usd, bound_tokens FROM batch_lines WHERE batch_id = $1 AND owed IS NOT NULL`,
+      [batchId],
+    );
+  }
+
+  /** The first answer of a line is its answer; false: there is one. */
+  answered(
+    batchId: string,
+    { line, ...bound }: Line,
+    { status, output, owed }: AnsweredLine,
+  ): Promise<boolean> {
+    const count = status === 200 ? "completed" : "failed";
+    return this.db.transaction(async (tx) => {
+      const changed = await tx.run(
+        "UPDATE batch_lines SET status = $3, output = $4, owed = $5 WHERE batch_id = $1 AND line = $2 AND status IS NULL",
+        [batchId, line, status, output, owed],
+      );
+      if (changed === 0) return false;
+      await tx.run(`UPDATE batches SET ${count} = ${count} + 1 WHERE id = $1`, [batchId]);
+      if (owed === null) await tx.run(FREE_BOUND, [batchId, 0, bound.bound_nano_usd, bound.bound_tokens]);
+      return true;
+    });
+  }
+
+  async settled(batchId: string, line: Omit<Line, "body" | "custom_id">, costNanoUsd: number): Promise<void> {
+    await this.db.transaction(async (tx) => {
+      const changed = await tx.run(
+        "UPDATE batch_lines SET owed = NULL WHERE batch_id = $1 AND line = $2 AND owed IS NOT NULL",
+        [batchId, line.line],
+      );
+      if (changed > 0)
+        await tx.run(FREE_BOUND, [batchId, costNanoUsd, line.bound_nano_usd, line.bound_tokens]);
+    });
+  }
+
+  /** Ends the batch, once; lines that were not answered get `unanswered` after their id. */
+  async end(
+    batch: BatchRow,
+    {
+      status,
+      now,
+      unanswered,
+      fileIds,
+    }: { status: BatchStatus; now: string; unanswered: string; fileIds: string[] },
+  ): Promise<void> {
+    const { id, user_id, key_id, expires_at } = batch;
+    await this.db.transaction(async (tx) => {
+      const ended = await tx.run(
+        "UPDATE batches SET status = $2, ended_at = $3 WHERE id = $1 AND ended_at IS NULL",
+        [...[id, status, now]],
+      );
+      if (ended === 0) return;
+      const failed = await tx.run(
+        `UPDATE batch_lines SET status = 0, output = '{"id":null,"custom_id":' || custom_id || $2
+         WHERE batch_id = $1 AND status IS NULL`,
+        [id, unanswered],
+      );
+      await tx.run("UPDATE batches SET failed = failed + $2 WHERE id = $1", [id, failed]);
+      for (const [at, filename] of [OUTPUT, ERRORS].entries()) {
+        const { bytes } = (await tx.get<{ bytes: number | null }>(
+          `SELECT SUM(OCTET_LENGTH(output) + 1) AS bytes FROM batch_lines WHERE batch_id = $1 AND ${linesOf(filename)}`,
+          [id],
+        ))!;
+        if (bytes === null) continue;
+        const file: FileRow = {
+          ...{ id: fileIds[at]!, user_id, key_id, batch_id: id, purpose: "batch_output" },
+          ...{ filename, bytes: Number(bytes), created_at: now, expires_at },
+        };
+        await insertRow(tx, "files", { ...file });
+        const column = filename === OUTPUT ? "output_file_id" : "error_file_id";
+        await tx.run(`UPDATE batches SET ${column} = $2 WHERE id = $1`, [id, file.id]);
+      }
+    });
+  }
+
+  sweepFiles(nowMs: number, rowsMax: number): Promise<number> {
+    return deleteExpired(this.db, { table: "files" }, nowMs, rowsMax);
+  }
+
+  sweepBatches(nowMs: number, rowsMax: number): Promise<number> {
+    return this.db.run(
+      `DELETE FROM batches WHERE id IN
+         (SELECT id FROM batches WHERE expires_at < $1 AND ended_at IS NOT NULL ORDER BY expires_at LIMIT $2)`,
+      [isoTime(nowMs), rowsMax],
+    );
+  }
+}
+
+const OUTPUT = "output.jsonl";
+const ERRORS = "errors.jsonl";
+const linesOf = (filename: string): string => (filename === OUTPUT ? "status = 200" : "status <> 200");
+
+const FREE_BOUND = `UPDATE batches SET cost_nano_usd = cost_nano_usd + $2, bound_nano_usd = bound_nano_usd - $3,
+  bound_tokens = bound_tokens - $4 WHERE id = $1`;

@@ -1,0 +1,119 @@
+import { expect, test } from "bun:test";
+import { join } from "node:path";
+import { freshDatabase, kinds } from "@model-gateway/testing/databases.ts";
+import { ADMIN_TOKEN } from "@model-gateway/testing/gateway.ts";
+import { until } from "@model-gateway/testing/until.ts";
+import { completion, startUpstream } from "@model-gateway/testing/upstream.ts";
+import OpenAI, { toFile } from "openai";
+
+const MAIN = join(import.meta.dir, "../../src/main.ts");
+const LINES = 100;
+const KILLS = 2;
+
+/** The service as a process of its own, which can be killed. */
+async function serve({ dataDir, databaseUrl }: { dataDir: string; databaseUrl: string | null }) {
+  const child = Bun.spawn([process.execPath, MAIN], {
+    env: {
+      PATH: process.env.PATH!,
+      SERVICE_PORT: "0",
+      SERVICE_DATA_DIR: dataDir,
+      SERVICE_ADMIN_TOKEN: ADMIN_TOKEN,
+      SERVICE_REGISTRATION_OPEN: "true",
+      SERVICE_LOG_LEVEL: "error",
+      SERVICE_API_RATE_LIMIT_RPM: "100000",
+      ...(databaseUrl && { SERVICE_DATABASE_URL: databaseUrl }),
+    },
+    stdout: "pipe",
+    stderr: "inherit",
+  });
+  let text = "";
+  for await (const chunk of child.stdout) {
+    text += Buffer.from(chunk).toString();
+    const url = /listening on (http:\S+)/.exec(text)?.[1];
+    if (url) return { child, url };
+  }
+  throw new Error(`it does not serve: ${text}`);
+}
+
+/** Side by side, because most of it is waiting for processes to start. */
+test(
+  "kill -9 in the middle of a batch loses no line, and charges none twice",
+  async () => void (await Promise.all(kinds.map(killAndLook))),
+  { timeout: 120_000 },
+);
+
+async function killAndLook(kind: (typeof kinds)[number]): Promise<void> {
+  const { options, drop } = await freshDatabase(kind);
+  const upstream = startUpstream();
+  let answered = 0;
+  let hasAnswered = () => {};
+  upstream.answer(async (_, reply) => {
+    answered++;
+    hasAnswered();
+    await Bun.sleep(10);
+    await reply.json(completion("ok"));
+  });
+  let { child, url } = await serve(options);
+  const rpc = async (method: string, params: unknown, bearer: string) => {
+    const headers = { "content-type": "application/json", authorization: `Bearer ${bearer}` };
+    const body = JSON.stringify({ jsonrpc: "2.0", id: 1, method, params });
+    const answer = await (await fetch(`${url}/api/rpc`, { method: "POST", headers, body })).json();
+    // biome-ignore lint/suspicious/noExplicitAny: tests look into results freely
+    return (answer as { result: any }).result;
+  };
+  try {
+    const account = { email: "ada@example.com", password: "correct horse battery", name: "ada" };
+    const { access_token: token } = await rpc("auth.register", account, "");
+    await rpc("billing.plan.set", { user_email: account.email, tier: "enterprise" }, ADMIN_TOKEN);
+    const { key } = await rpc("keys.create", { name: "k" }, token);
+    const backend = { name: "b", type: "external", url: upstream.url, batches: true };
+    await fetch(`${url}/api/admin/backends`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${ADMIN_TOKEN}`, "content-type": "application/json" },
+      body: JSON.stringify(backend),
+    });
+    const client = () => new OpenAI({ baseURL: `${url}/v1`, apiKey: key, maxRetries: 5 });
+    await until("the backend serves", async () =>
+      (await client().models.list()).data.some(({ id }) => id === "m"),
+    );
+    const body = { model: "m", messages: [{ role: "user", content: "hi" }] };
+    const lines = Array.from({ length: LINES }, (_, index) =>
+      JSON.stringify({ custom_id: `line ${index}`, method: "POST", url: "/v1/chat/completions", body }),
+    );
+    const file = await client().files.create({
+      file: await toFile(Buffer.from(lines.join("\n")), "in.jsonl"),
+      purpose: "batch",
+    });
+    const { id } = await client().batches.create({
+      ...{ input_file_id: file.id, endpoint: "/v1/chat/completions", completion_window: "24h" },
+    });
+    for (let kill = 1; kill <= KILLS; kill++) {
+      const before = answered;
+      await new Promise<void>((resolve) => {
+        hasAnswered = () => answered >= before + 5 && resolve();
+      });
+      // At once, or while the answers are on their way into the database.
+      await Bun.sleep(kill * 3);
+      child.kill("SIGKILL");
+      await child.exited;
+      ({ child, url } = await serve(options));
+    }
+    let batch = await client().batches.retrieve(id);
+    await until("the batch is complete", async () => {
+      batch = await client().batches.retrieve(id);
+      return batch.status === "completed";
+    });
+    expect(batch.request_counts).toEqual({ total: LINES, completed: LINES, failed: 0 });
+    const output = (await (await client().files.content(batch.output_file_id!)).text()).trim().split("\n");
+    const ids = output.map((each) => (JSON.parse(each) as { custom_id: string }).custom_id);
+    expect(new Set(ids).size).toBe(LINES);
+    expect(output).toHaveLength(LINES);
+    const { records } = await rpc("usage.list", { limit: 200 }, token);
+    expect(records).toHaveLength(LINES);
+  } finally {
+    child.kill("SIGKILL");
+    await child.exited;
+    upstream.stop();
+    await drop();
+  }
+}
