@@ -74,16 +74,6 @@ export class Circuit {
   }
 }
 
-interface CircuitReport {
-  state: "closed" | "open" | "half_open";
-  consecutive_failures: number;
-  cause: string | null;
-  /** When an open circuit lets one test call through. */
-  retry_at: string | null;
-  model: string | null;
-  for_all: boolean;
-}
-
 const keyOf = (model: string, payer: string): string => `${model}\n${payer}`;
 
 /** All circuits of one backend. There are none while calls succeed. */
@@ -251,14 +241,14 @@ export class Circuits {
   }
 
   /** The circuit that concerns most, an open one if there is any. */
-  report(nowMs: number): CircuitReport {
+  report(nowMs: number) {
     let shown: Circuit | null = null;
     for (const [, circuit] of this.#circuits.entries())
       if (shown === null || weightOf(circuit) > weightOf(shown)) shown = circuit;
     const until = shown?.openUntilMs ?? null;
     const halfOpen = until !== null && (shown!.isTested(nowMs) || shown!.isDue(nowMs));
     return {
-      state: until === null ? "closed" : halfOpen ? "half_open" : "open",
+      state: until === null ? ("closed" as const) : halfOpen ? ("half_open" as const) : ("open" as const),
       consecutive_failures: shown?.failures ?? 0,
       cause: shown?.cause ?? null,
       retry_at: until === null ? null : new Date(until).toISOString(),

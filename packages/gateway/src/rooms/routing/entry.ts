@@ -5,9 +5,19 @@ import type {
   HealthState,
   ModelInfo,
   ModelSource,
+  ProbeResult,
 } from "../../backends/contract.ts";
 import { Circuits } from "./circuit.ts";
-import { ProbeHistory } from "./probe-history.ts";
+
+/** What a probe found and how long it took; null where another instance probed and did not report it. */
+export interface TimedProbe extends ProbeResult {
+  latencyMs: number | null;
+}
+
+interface PastProbe extends Pick<TimedProbe, "state" | "latencyMs"> {
+  atMs: number;
+  detail: string | null;
+}
 
 /** A call that nobody waits for: it takes only what is idle. */
 export interface Background {
@@ -42,7 +52,7 @@ export interface Entry {
   state: HealthState;
   detail: string | null;
   probedAtMs: number | null;
-  probes: ProbeHistory;
+  probes: PastProbe[];
   discovered: readonly ModelInfo[];
   circuits: Circuits;
   /** Requests sent to it, or credited so that a new backend is not flooded. */
@@ -78,7 +88,7 @@ export const newEntry = (
   state: "Unhealthy",
   detail: "not probed yet",
   probedAtMs: null,
-  probes: new ProbeHistory(),
+  probes: [],
   discovered: [],
   circuits: new Circuits(),
   requests: 0,

@@ -3,10 +3,12 @@ import type { Clock } from "../../kernel/clock.ts";
 import { inBackground, type Log } from "../../kernel/log.ts";
 import { hideSecrets } from "../../kernel/secrets.ts";
 import type { Leases } from "../../storage/contract.ts";
-import { type Entry, isServing } from "./entry.ts";
-import type { TimedProbe } from "./probe-history.ts";
+import { type Entry, isServing, type TimedProbe } from "./entry.ts";
 
 const PROBE_PERIOD_MS = 60_000;
+/** Those of the last hour. */
+const PROBES_KEPT = 60;
+const DETAIL_LENGTH_MAX = 300;
 /** How often the probing instance renews its lease, and the others check that it is alive. */
 const LEASE_PERIOD_MS = 15_000;
 const LEASE_MS = 40_000;
@@ -203,12 +205,17 @@ export class HealthChecker {
 
   #apply(entry: Entry, told: TimedProbe): void {
     const detail = told.detail && hideSecrets(told.detail);
-    const result = { ...told, detail };
-    const { state, models } = result;
+    const { state, models, latencyMs } = told;
     const { clock, log, changed, probed } = this.options;
     const before = entry.state;
     entry.probedAtMs = clock.now();
-    entry.probes.add(result, entry.probedAtMs);
+    entry.probes.push({
+      atMs: entry.probedAtMs,
+      state,
+      latencyMs,
+      detail: detail?.slice(0, DETAIL_LENGTH_MAX) ?? null,
+    });
+    if (entry.probes.length > PROBES_KEPT) entry.probes.shift();
     entry.state = state;
     entry.detail = state === "Healthy" ? null : (detail ?? null);
     // A backend that cannot be probed keeps its last listing.

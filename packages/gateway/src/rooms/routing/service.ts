@@ -18,11 +18,10 @@ import type { Needs } from "../foundation.ts";
 import { Aliases, plainId } from "./aliases.ts";
 import { ALL, Circuits } from "./circuit.ts";
 import { CircuitBoard } from "./circuit-board.ts";
-import { type Entry, newEntry } from "./entry.ts";
+import { type Entry, newEntry, type TimedProbe } from "./entry.ts";
 import { firstContact, type Tested } from "./first-contact.ts";
 import { HealthChecker } from "./health.ts";
 import { ModelRoutes } from "./model-routes.ts";
-import type { TimedProbe } from "./probe-history.ts";
 import { type PlanRequest, RoutePlan } from "./route-plan.ts";
 import {
   type BackendChoice,

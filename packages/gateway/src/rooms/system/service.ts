@@ -66,7 +66,7 @@ export class System {
         circuit: entry.circuits.report(this.options.clock.now()).state,
         detail: entry.detail,
         lost_cache_share: lostCaches.get(entry.config.name) ?? null,
-        probes: entry.probes.list().map(({ atMs, state, latencyMs, detail }) => ({
+        probes: entry.probes.map(({ atMs, state, latencyMs, detail }) => ({
           at: isoTime(atMs),
           state,
           latency_ms: latencyMs,
