@@ -4,6 +4,7 @@ import { chmodSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync, write
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { ManualClock } from "@model-gateway/testing/clock.ts";
+import { inOneProcess } from "@model-gateway/testing/deployment.ts";
 import { ADMIN_TOKEN, bootGateway, PASSWORD, type TestGateway } from "@model-gateway/testing/gateway.ts";
 import { until } from "@model-gateway/testing/until.ts";
 import { chunk } from "@model-gateway/testing/upstream.ts";
@@ -19,7 +20,7 @@ const configOf = (env: Record<string, string>) => {
   return read.config;
 };
 
-test("files of the service are its own, whatever the umask and whatever they were", async () => {
+inOneProcess("files of the service are its own, whatever the umask and whatever they were", async () => {
   const dataDir = mkdtempSync(join(tmpdir(), "gateway-modes-"));
   const before = process.umask(0);
   try {
