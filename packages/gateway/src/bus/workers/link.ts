@@ -4,10 +4,10 @@ import type { Log } from "../../kernel/log.ts";
 import { Channel } from "./channel.ts";
 import type { Answers, Asked, Said, ToHub, ToWorker } from "./messages.ts";
 
-const TICK_MS = 250;
+const TICK_MS = 500;
 /** A supervisor that has not answered for this many ticks counts as away. They stand still while this process does. */
-const SILENT_TICKS_MAX = 8;
-const BEAT_TICKS = 4;
+const SILENT_TICKS_MAX = 4;
+const BEAT_TICKS = 2;
 const RECONNECT_MS = 100;
 
 interface LinkOptions {

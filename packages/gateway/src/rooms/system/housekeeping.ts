@@ -5,7 +5,7 @@ import type { Needs } from "../foundation.ts";
 const PERIOD_MS = 10 * 60_000;
 /** The first sweep waits until the start is over. */
 const FIRST_AFTER_MS = 60_000;
-/** Renewed between steps; a dead instance's sweep is taken over after this. */
+/** Renewed after each pause; a dead instance's sweep is taken over after this. */
 const LEASE_MS = 5 * 60_000;
 const LEASE = "housekeeping";
 /** Few enough that a step holds its locks for milliseconds only. */
@@ -43,9 +43,11 @@ export class Housekeeping {
 
   async #sweepAll(): Promise<void> {
     const { clock, leases, log, sweeps } = this.options;
+    const isOurs = async () => !this.#closed && (await leases.acquire(LEASE, LEASE_MS));
+    if (!(await isOurs())) return;
     for (const [name, sweep] of Object.entries(sweeps)) {
       let removed = 0;
-      while (!this.#closed && (await leases.acquire(LEASE, LEASE_MS))) {
+      do {
         // What cannot be removed now must not keep the rest from being removed.
         const count = await sweep(clock.now(), ROWS_PER_STEP).catch((error) => {
           log.warn("removing expired rows failed; will retry", { what: name, error });
@@ -54,7 +56,7 @@ export class Housekeeping {
         removed += count;
         if (count < ROWS_PER_STEP) break;
         await sleep(clock, PAUSE_MS);
-      }
+      } while (await isOurs());
       if (removed > 0) log.info("removed expired rows", { what: name, rows: removed });
     }
   }

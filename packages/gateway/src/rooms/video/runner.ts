@@ -22,6 +22,8 @@ import type { JobRow, JobSummary, VideoStore } from "./store.ts";
 
 const CONCURRENT_STEPS_MAX = 16;
 const TICK_MS = 500;
+/** A process that carries no jobs looks for those that nobody carries only so often: that takes the write lock. */
+const IDLE_TICKS = 10;
 const STEP_TIMEOUT_MS = 120_000;
 const CANCEL_TIMEOUT_MS = 10_000;
 /** Delay after reading the jobs failed. */
@@ -83,7 +85,10 @@ export class JobRunner {
     readonly options: VideoOptions,
   ) {
     this.#owned = new OwnedJobs(store, charges, options, () => this.wake());
-    this.#stopTicking = options.clock.every(options.tickMs ?? TICK_MS, () => this.wake());
+    let ticks = 0;
+    this.#stopTicking = options.clock.every(options.tickMs ?? TICK_MS, () => {
+      if (this.#owned.count > 0 || ++ticks % IDLE_TICKS === 0) this.wake();
+    });
   }
 
   async start(): Promise<void> {
