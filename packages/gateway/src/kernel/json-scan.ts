@@ -53,15 +53,15 @@ export class JsonNesting {
   }
 
   /** Reads on from `at`, at most to the end of the outermost bracket: the position after it, or -1. */
-  read(text: string, at = 0, endOf = (from: number) => endOfString(text, from)): number {
+  read(text: string, at = 0): number {
     const closers = this.#closers;
     if (at >= text.length || this.problem !== null) return -1;
-    if (this.#isInString) at = this.#string(text, this.#isEscaped ? at + 1 : at, endOf);
+    if (this.#isInString) at = this.#string(text, this.#isEscaped ? at + 1 : at);
     while (at !== -1 && at < text.length) {
       const char = text.charCodeAt(at);
       if (char === QUOTE) {
         this.strings++;
-        at = this.#string(text, at + 1, endOf);
+        at = this.#string(text, at + 1);
         continue;
       }
       this.outsideChars++;
@@ -83,8 +83,8 @@ export class JsonNesting {
     for (let at = 0; at !== -1 && at < text.length; ) at = this.read(text, at);
   }
 
-  #string(text: string, from: number, endOf: (from: number) => number): number {
-    const end = endOf(from);
+  #string(text: string, from: number): number {
+    const end = endOfString(text, from);
     this.#isInString = end === -1;
     this.#isEscaped = end === -1 && /(?<!\\)(?:\\\\)*\\$/.test(text.slice(from));
     return end;
@@ -115,12 +115,8 @@ export const withoutEscapedLetters = (json: string): string =>
     (_, slashes: string, hex: string) => slashes + String.fromCharCode(Number.parseInt(hex, 16)),
   );
 
-export function endOfBrackets(
-  text: string,
-  at: number,
-  { nesting = new JsonNesting(), endOf }: { nesting?: JsonNesting; endOf?: (from: number) => number } = {},
-): number {
-  const end = nesting.read(text, at, endOf);
+export function endOfBrackets(text: string, at: number, nesting = new JsonNesting()): number {
+  const end = nesting.read(text, at);
   if (end === -1) throw new JsonScanError(nesting.problem ?? "a bracket is not closed");
   return end;
 }

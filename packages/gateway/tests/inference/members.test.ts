@@ -3,9 +3,9 @@ import fc from "fast-check";
 import { outlineOf } from "../../src/rooms/inference/request/members.ts";
 
 /** The members, and what a parser says of the rest. */
-function scanObject(bytes: Buffer, lightened = "a") {
-  const { members, shape } = outlineOf(bytes, bytes.toString("latin1"), lightened);
-  return { members, parsed: JSON.parse(shape) };
+function scanObject(bytes: Buffer) {
+  const text = bytes.toString("latin1");
+  return { members: outlineOf(bytes, text).members, parsed: JSON.parse(text) };
 }
 const membersOf = (bytes: Buffer) => scanObject(bytes).members;
 const isRefused = (bytes: Buffer, what: string) => expect(() => scanObject(bytes), what).toThrow();
@@ -121,27 +121,4 @@ test("an object is valid where JSON.parse says so, whatever its strings have in 
     { numRuns: 3_000 },
   );
   expect(Math.min(valid, invalid)).toBeGreaterThan(300);
-});
-
-test("a bad byte is found at every place of a long string", () => {
-  // Escapes enough that the parser does not see it where nothing is wrong.
-  const filler = `${'\\"'.repeat(20)}${"x".repeat(600)}`;
-  for (const bad of INVALID.filter((piece) => piece !== '"'))
-    for (let at = 500; at < 520; at++) {
-      const inside = `${filler.slice(0, at)}${bad}${filler.slice(at)}`;
-      isRefused(Buffer.from(`{"a":["${inside}"]}`), inside);
-    }
-});
-
-test("long strings with many escapes are not parsed, and everything else is", () => {
-  const long = "a line of code\n".repeat(50);
-  const said = {
-    model: "m\n",
-    plain: "y".repeat(300),
-    other: [long],
-    messages: [long, `${"z".repeat(600)}\n${"z".repeat(600)}`, { deep: long, é: [1, null] }, ""],
-  };
-  const { parsed } = scanObject(Buffer.from(JSON.stringify(said)), "messages");
-  const messages = ["", said.messages[1], { deep: "", "\xc3\xa9": [1, null] }, ""];
-  expect(parsed).toEqual({ ...said, messages });
 });

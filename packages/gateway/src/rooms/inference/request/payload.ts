@@ -26,8 +26,11 @@ import type { VendorTool } from "./vendor-side.ts";
 
 /** Of `extra` and `options`, which are read at once, and more than once. */
 const INNER_BYTES_MAX = 256 * 1024;
-/** Also digits and `_`. Colours of a terminal's output are escaped, too: they are no letters. */
+const VENDOR_WORD = /"(?:tool_addition|file_id|file_uri|fileUri)"/;
+/** Any letter of a word can be escaped. Colours of a terminal's output are escaped, too: they are no letters. */
 const ESCAPED_LETTER = /\\u00[3-7]/;
+const hasVendorWord = (text: string): boolean =>
+  VENDOR_WORD.test(text) || (text.includes("\\u00") && ESCAPED_LETTER.test(text));
 /** Nearly all of a body: kept as values, they would be a second copy of it until the answer is there. */
 const MESSAGES = "messages";
 
@@ -55,6 +58,7 @@ export class Payload {
   readonly #values: Map<string, unknown>;
   readonly #source: Source | null;
   #extra: readonly ExtraField[] | null = null;
+  #mayNameVendors: boolean | null = null;
 
   static async read(bytes: Buffer, settings?: string): Promise<Payload> {
     const isLarge = bytes.length > LARGE_BODY_BYTES;
@@ -62,11 +66,11 @@ export class Payload {
     // In Latin-1 a position is the same in text and bytes, and the syntax of JSON is the same, too.
     const text = bytes.toString("latin1");
     if (isLarge) await nextTurn();
-    const { members, nesting, shape } = orRefuse(() => outlineOf(bytes, text, MESSAGES));
+    const { members, nesting } = orRefuse(() => outlineOf(bytes, text));
     const problem = costProblem(text, nesting);
     if (problem !== null) fail("invalid_request", `The body is too costly to read: ${problem}`);
     if (isLarge) await nextTurn();
-    const fields = orRefuse(() => JSON.parse(shape) as Record<string, unknown>);
+    const fields = orRefuse(() => JSON.parse(text) as Record<string, unknown>);
     if (isLarge) await nextTurn();
     const byKey = new Map<string, Member>();
     for (const member of members) byKey.set(member.key, member);
@@ -76,7 +80,7 @@ export class Payload {
     return new Payload(fields, source, settings);
   }
 
-  /** Where there is a source, texts of the fields are in Latin-1, and those of the messages may be empty. */
+  /** Where there is a source, texts of the fields are in Latin-1. */
   constructor(
     fields: Readonly<Record<string, unknown>>,
     source: Source | null = null,
@@ -116,10 +120,10 @@ export class Payload {
     return this.#source?.bytes.includes(text) ?? true;
   }
 
-  /** Whether it may have such a word somewhere: any letter of one can be escaped. */
-  mayMention(words: RegExp): boolean {
-    const text = this.#source?.bytes.toString("latin1");
-    return text === undefined || words.test(text) || (text.includes("\\u00") && ESCAPED_LETTER.test(text));
+  /** Whether messages may bring a tool along, or name a file that a vendor keeps: parsing a long history to see it is dear. */
+  get mayNameVendors(): boolean {
+    this.#mayNameVendors ??= this.#source === null || hasVendorWord(this.#source.bytes.toString("latin1"));
+    return this.#mayNameVendors;
   }
 
   object(): Record<string, unknown> {

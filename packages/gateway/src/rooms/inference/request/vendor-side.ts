@@ -45,9 +45,6 @@ export class VendorTools {
   }
 }
 
-/** Of a message that brings a tool along: parsing a long history is dear. */
-const ADDITION = /"tool_addition"/;
-
 const listOf = (value: unknown): unknown[] => (Array.isArray(value) ? value : []);
 const objectsIn = (value: unknown): Record<string, unknown>[] => listOf(value).filter(isObject);
 
@@ -56,7 +53,7 @@ function toolLists(payload: Payload): [string, unknown][] {
   const lists: [string, unknown][] = [["tools", payload.sent("tools")]];
   for (const [at, item] of listOf(payload.value("input")).entries())
     if (isObject(item) && item.tools) lists.push([`input.${at}.tools`, item.tools]);
-  if (!payload.mayMention(ADDITION)) return lists;
+  if (!payload.mayNameVendors) return lists;
   for (const [at, message] of objectsIn(payload.value("messages")).entries())
     for (const block of objectsIn(message.content))
       for (const { tool } of [block, ...objectsIn(block.tool_changes)])
@@ -112,9 +109,7 @@ export function vendorCallsIn(answer: Record<string, unknown>): string[] {
 }
 
 const HISTORIES = ["messages", "input", "contents"];
-/** Keys of files that a vendor keeps. */
-const FILES = /"(file_id|file_uri|fileUri)"/;
-/** The same in the definition of a vendor's tool. */
+/** What a vendor keeps, in the definition of its tool. */
 const KEPT = /"(vector_store_ids|file_ids|container_id|skill_id|file_?search_?store_?names)":|"container":"/i;
 
 /** Where a message names a file that the vendor keeps; what tools were called with is the client's own. */
@@ -140,7 +135,7 @@ export function requireOwnFiles(payload: Payload, { shared_files }: BackendConfi
     if (payload.sent(name) != null) refuse(name, words);
   for (const { field, definition } of vendorToolsIn(payload))
     if (KEPT.test(JSON.stringify(definition))) refuse(field, words);
-  if (!payload.mayMention(FILES)) return;
+  if (!payload.mayNameVendors) return;
   for (const name of HISTORIES) {
     const found = fileIn(payload.value(name));
     if (found) refuse(`${name} … ${found}`, words);
