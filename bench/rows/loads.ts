@@ -234,6 +234,13 @@ const loadRows: LoadRow[] = [
     plan: ({ scale }) => chat(64, scale(15_000)),
   },
   {
+    group: "chat",
+    name: "chat, 8 connections",
+    per: "request",
+    shows: ["cpu", "p99"],
+    plan: ({ scale }) => chat(8, scale(15_000)),
+  },
+  {
     group: "latency",
     name: "chat, one at a time",
     per: "request",
