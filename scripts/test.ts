@@ -71,7 +71,13 @@ class FileResult {
 /** Runs `bun test`, passes on what it reports (all on stderr), and reads from it what became of each file. */
 async function runTests(args: string[]): Promise<{ files: Map<string, FileResult>; code: number }> {
   const child = Bun.spawn([process.execPath, "test", "--timeout=60000", ...args], {
-    env: { ...process.env, ...services.env, BUN_CONFIG_MAX_HTTP_REQUESTS: "65336" },
+    env: {
+      ...process.env,
+      ...services.env,
+      BUN_CONFIG_MAX_HTTP_REQUESTS: "65336",
+      // Services that live for seconds need not be warm.
+      SERVICE_WARM_UP: "0",
+    },
     stdout: "inherit",
     stderr: "pipe",
   });

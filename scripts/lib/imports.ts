@@ -81,7 +81,7 @@ function packageProblems({ from, to, typeOnly, relative }: Edge): string[] {
   if (relative) problems.push("packages import each other by name, so that only what is exported is used");
   if (fromPackage === "cli" && toPackage === "gateway" && !from.startsWith("packages/cli/src/service/"))
     problems.push("the command line is a client; only its service/ works on a service of this machine");
-  if (toPackage === "demo" && !/^packages\/gateway\/src\/(main|app\/demo-past)\.ts$/.test(from))
+  if (toPackage === "demo" && !/^packages\/gateway\/src\/(main|app\/(demo-past|warm-up))\.ts$/.test(from))
     problems.push("only the start of the service knows the demonstration");
   const allowed = PACKAGES[fromPackage];
   if (!allowed) return [...problems, `packages/${fromPackage} is not listed in scripts/lib/imports.ts`];

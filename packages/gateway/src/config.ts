@@ -385,6 +385,11 @@ const settings = {
     list.pipe(z.array(email)).default([]),
     "none",
   ),
+  warmUp: setting(
+    "SERVICE_WARM_UP",
+    "requests of each common kind that a service within this one serves after a start, so that their code is compiled; they leave nothing behind",
+    integer(0, 10_000).default(300),
+  ),
   drainGraceMs: setting(
     "SERVICE_DRAIN_GRACE_MS",
     "how long /readyz answers 503 before the listener closes",

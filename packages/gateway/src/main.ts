@@ -3,6 +3,7 @@ import type { Demo } from "@model-gateway/demo";
 import { exposureOf, ownProcess } from "./app/exposure.ts";
 import { type App, startApp } from "./app/index.ts";
 import { lockAlone, lockForWorkers, warnUnlessAlone } from "./app/single-process.ts";
+import { warmUpSoon } from "./app/warm-up.ts";
 import { type Config, describeSettings, readConfig } from "./config.ts";
 import { createLog, type Log } from "./kernel/log.ts";
 import { VERSION } from "./kernel/version.ts";
@@ -123,6 +124,7 @@ async function serveAlone(config: Config): Promise<Service> {
   const lock = lockAlone(config);
   const app = await startApp(config);
   warnUnlessAlone(config, lock, app.log);
+  warmUpSoon(app, config.warmUp);
   return {
     url: app.url,
     introduction: await introduction(app, config),

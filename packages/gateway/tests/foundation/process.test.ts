@@ -1,5 +1,6 @@
+import { Database } from "bun:sqlite";
 import { afterEach, expect, test } from "bun:test";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
@@ -12,7 +13,13 @@ afterEach(() => {
 function start(args: string[], env: Record<string, string> = {}) {
   const dataDir = mkdtempSync(join(tmpdir(), "gateway-process-"));
   const child = Bun.spawn([process.execPath, MAIN, ...args], {
-    env: { PATH: process.env.PATH!, SERVICE_PORT: "0", SERVICE_DATA_DIR: dataDir, ...env },
+    env: {
+      PATH: process.env.PATH!,
+      SERVICE_PORT: "0",
+      SERVICE_DATA_DIR: dataDir,
+      SERVICE_WARM_UP: "0",
+      ...env,
+    },
     stdout: "pipe",
     stderr: "pipe",
   });
@@ -142,3 +149,37 @@ test("workers: a start that fails says why once, and leaves no process", async (
   expect(await child.exited).toBe(1);
   expect(text.match(/the port is already in use/g)).toHaveLength(1);
 }, 30_000);
+
+test("warming up leaves nothing behind: no row, no figure, no folder", async () => {
+  const folders = [0, 1].map(() => mkdtempSync(join(tmpdir(), "gateway-warm-")));
+  cleanups.push(() => folders.map((folder) => rmSync(folder, { recursive: true, force: true })));
+  const [warmed, plain] = folders.map((folder, index) =>
+    start([], {
+      SERVICE_DATA_DIR: folder,
+      SERVICE_WARM_UP: index === 0 ? "2" : "0",
+      SERVICE_LOG_LEVEL: "debug",
+      TMPDIR: folder,
+    }),
+  );
+  const urls = await Promise.all([listening(warmed!), listening(plain!)]);
+  let log = "";
+  for await (const chunk of warmed!.stderr) {
+    log += new TextDecoder().decode(chunk);
+    if (log.includes('"warmed up"')) break;
+    expect(log).not.toContain("warming up failed");
+  }
+  const rowsIn = (folder: string) => {
+    const db = new Database(join(folder, "gateway.sqlite"), { readonly: true });
+    const tables = db
+      .query<{ name: string }, []>("SELECT name FROM sqlite_schema WHERE type = 'table' AND name <> 'leases'")
+      .all();
+    const counts = tables.map(({ name }) => [name, db.query(`SELECT COUNT(*) AS n FROM "${name}"`).get()]);
+    db.close();
+    return Object.fromEntries(counts);
+  };
+  expect(rowsIn(folders[0]!)).toEqual(rowsIn(folders[1]!));
+  const metrics = await (await fetch(`${urls[0]}/metrics`)).text();
+  expect(metrics).not.toMatch(/^gateway_(requests|inference_requests|tokens)_total\{/m);
+  expect(await (await fetch(`${urls[0]}/v1/models`)).text()).not.toContain('"available":true');
+  expect(readdirSync(folders[0]!).filter((name) => name.startsWith("model-gateway-warm-up"))).toEqual([]);
+}, 60_000);

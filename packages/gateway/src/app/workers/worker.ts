@@ -1,6 +1,7 @@
 import type { Config } from "../../config.ts";
 import { createLog } from "../../kernel/log.ts";
 import { type App, startApp } from "../index.ts";
+import { warmUpSoon } from "../warm-up.ts";
 import type { FromWorker, ToWorker, WorkerPlace } from "./messages.ts";
 
 const BUSY_CHECK_MS = 100;
@@ -17,6 +18,7 @@ export async function runWorker(introduce: (app: App, config: Config) => Promise
     const app = await startApp(config, { log, worker: place });
     worker.serves(app, config);
     worker.tell({ ready: { url: app.url, port: app.port, introduction: await introduce(app, config) } });
+    warmUpSoon(app, config.warmUp);
   } catch (error) {
     const { message, code } = error as Error & { code?: string };
     worker.tell({ failed: { message, ...(code !== undefined && { code }) } });

@@ -1,0 +1,51 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { readConfig } from "../config.ts";
+import { randomIds } from "../kernel/ids.ts";
+import { silentLog } from "../kernel/log.ts";
+import { type App, startApp } from "./index.ts";
+
+/** What a start brings about comes first. */
+const AFTER_MS = 1_000;
+
+/**
+ * Code is several times as fast once the runtime has compiled it, after thousands of requests, which the service of a
+ * small team takes days to see. A second service in this process is sent them, one at a time, with a folder, a port and
+ * an upstream of its own, so that nothing of this one is touched.
+ */
+export function warmUpSoon({ log }: App, rounds: number): void {
+  if (rounds === 0) return;
+  setTimeout(async () => {
+    const beganMs = performance.now();
+    const dataDir = mkdtempSync(join(tmpdir(), "model-gateway-warm-up-"));
+    const remove = () => rmSync(dataDir, { recursive: true, force: true });
+    process.once("exit", remove);
+    try {
+      await warmUp(dataDir, rounds);
+      log.debug("warmed up", { ms: Math.round(performance.now() - beganMs) });
+    } catch (error) {
+      log.warn("warming up failed; the first requests take longer", { error });
+    }
+    remove();
+  }, AFTER_MS);
+}
+
+async function warmUp(dataDir: string, rounds: number): Promise<void> {
+  const adminToken = randomIds.uuid();
+  const read = readConfig({
+    SERVICE_PORT: "0",
+    SERVICE_DATA_DIR: dataDir,
+    SERVICE_ADMIN_TOKEN: adminToken,
+    SERVICE_REGISTRATION_OPEN: "true",
+    SERVICE_API_RATE_LIMIT_RPM: "1000000",
+  });
+  if ("problems" in read) throw new Error(read.problems.join("; "));
+  const app = await startApp(read.config, { log: silentLog, localServers: [] });
+  try {
+    const { warmUp } = await import("@model-gateway/demo/warm-up.ts");
+    await warmUp({ gatewayUrl: app.url, adminToken, rounds });
+  } finally {
+    await app.stop();
+  }
+}
