@@ -3,9 +3,8 @@
 import { type AppTask, appTasks } from "./app.ts";
 import type { TaskOutcome } from "./task.ts";
 import { widgetTasks } from "./widgets.ts";
-import { workTasks } from "./work.ts";
 
-export const allTasks: AppTask[] = [...appTasks, ...workTasks, ...widgetTasks];
+export const allTasks: AppTask[] = [...appTasks, ...widgetTasks];
 
 export interface Figures {
   startMs: number[];
@@ -96,7 +95,7 @@ const rows: [string, (f: Figures, all: Figures[]) => string][] = [
       (f) => taskCell(f.tasks[variant]),
     ],
   ),
-  ["tasks on an application", (f, all) => appCell([...appTasks, ...workTasks], f, all)],
+  ["tasks on an application", (f, all) => appCell(appTasks, f, all)],
   ["widgets", (f, all) => appCell(widgetTasks, f, all)],
   ...allTasks.map(({ name }): [string, (f: Figures) => string] => [
     `  ${name}: characters, calls, ms`,

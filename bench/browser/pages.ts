@@ -1,10 +1,10 @@
 /** The pages that every tool is shown. */
 import { join } from "node:path";
-import { appPages } from "./app.ts";
+import { morePages } from "./app.ts";
 import { installDir } from "./contestants.ts";
+import { allTasks } from "./figures.ts";
 import { orders, ordersLate } from "./orders.ts";
-import { widgetPages, widgetRoutes } from "./widgets.ts";
-import { workPages, workRoutes } from "./work.ts";
+import { routes } from "./routes.ts";
 
 const small = `<title>Small</title><h1>Orders</h1><p>Some text with <a href="/other">a link</a>.</p>
 <form><label>Name <input id="name"></label><label>City <input></label>
@@ -29,7 +29,8 @@ export function servePages(): { url: string; stop(): Promise<void> } {
     "/list": `<title>List</title><h1>Items</h1><ul>${Array.from({ length: 3_000 }, (_, i) => item(i)).join("")}</ul><footer>End</footer>`,
     "/big": `<title>Big</title>${tenMegabytes()}<footer>End</footer>`,
   };
-  for (const [name, page] of Object.entries({ ...appPages, ...workPages, ...widgetPages }))
+  const taskPages = Object.fromEntries(allTasks.map(({ path, page }) => [path, page]));
+  for (const [name, page] of Object.entries({ ...morePages, ...taskPages }))
     pages[`/app/${name}`] = `<title>Shop</title>${page}`;
   const server = Bun.serve({
     port: 0,
@@ -38,7 +39,7 @@ export function servePages(): { url: string; stop(): Promise<void> } {
       const { pathname } = new URL(request.url);
       if (pathname.startsWith("/npm/"))
         return new Response(Bun.file(join(installDir, "node_modules", pathname.slice("/npm/".length))));
-      const route = { ...workRoutes, ...widgetRoutes }[pathname];
+      const route = routes[pathname];
       if (route) return route(request);
       const page = pages[pathname];
       return page === undefined

@@ -30,30 +30,34 @@ export interface Step {
   see: string;
 }
 
+export const click = (on: Step["on"], see: string): Step => ({ on, see });
+export const enter = (on: Step["on"], type: string, see = ""): Step => ({ on, type, see });
+export const press = (key: string, see: string): Step => ({ press: key, see });
+
 /** Where a step needs a look at the page: all of it, or only what holds the wanted text, as far as the tool can. */
 export type Looks = "whole" | "find";
 
 export const taskSteps: Step[] = [
-  { on: '"User"', type: "ann", see: "ann" },
-  { on: '"Password"', type: "secret", see: "secret" },
-  { on: 'button "Sign in"', see: "Signed in as ann" },
-  { on: 'button "New order"', see: 'dialog "New order"' },
-  { on: '"Customer"', type: "Miller", see: "Miller" },
-  { on: '"Amount"', type: "12", see: "12" },
-  { on: 'checkbox "Express"', see: '"Express" [checked]' },
-  { on: 'button "Create"', see: "Order 61 was created" },
-  { on: '"Search"', type: "Miller", see: "1 order found" },
-  { on: 'button "Edit order 61"', see: 'dialog "Edit order 61"' },
-  { on: '"Amount"', type: "", see: "Amount is missing" },
-  { on: '"Amount"', type: "15", see: "15" },
-  { on: 'button "Save"', see: "Order 61 was saved" },
-  { on: '"Search"', type: "", see: "61 orders found" },
-  { on: 'button "Sort by amount"', see: "sorted by amount" },
-  { on: 'button "Archive order 7"', see: "Order 7 was archived" },
-  { on: 'button "Archive order 8"', see: "Order 8 was archived" },
-  { on: 'tab "Archive"', see: "2 archived orders" },
-  { on: 'button "Restore order 7"', see: "Order 7 was restored" },
-  { on: 'button "Sign out"', see: "Signed out" },
+  enter('"User"', "ann", "ann"),
+  enter('"Password"', "secret", "secret"),
+  click('button "Sign in"', "Signed in as ann"),
+  click('button "New order"', 'dialog "New order"'),
+  enter('"Customer"', "Miller", "Miller"),
+  enter('"Amount"', "12", "12"),
+  click('checkbox "Express"', '"Express" [checked]'),
+  click('button "Create"', "Order 61 was created"),
+  enter('"Search"', "Miller", "1 order found"),
+  click('button "Edit order 61"', 'dialog "Edit order 61"'),
+  enter('"Amount"', "", "Amount is missing"),
+  enter('"Amount"', "15", "15"),
+  click('button "Save"', "Order 61 was saved"),
+  enter('"Search"', "", "61 orders found"),
+  click('button "Sort by amount"', "sorted by amount"),
+  click('button "Archive order 7"', "Order 7 was archived"),
+  click('button "Archive order 8"', "Order 8 was archived"),
+  click('tab "Archive"', "2 archived orders"),
+  click('button "Restore order 7"', "Order 7 was restored"),
+  click('button "Sign out"', "Signed out"),
 ];
 
 export interface TaskOutcome {

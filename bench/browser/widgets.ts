@@ -1,5 +1,6 @@
 /** Widgets of others, as they come from npm, with one thing to do with each. */
-import type { AppTask } from "./app.ts";
+import { type AppTask, tasksOf } from "./app.ts";
+import { click, enter, press } from "./task.ts";
 
 interface Widget {
   /** Of the packages that the page takes files from, the first is the widget itself. */
@@ -18,7 +19,7 @@ const countries = "Austria Belgium Canada Denmark Norway Peru".split(" ");
 const options = countries.map((name) => `<option>${name}</option>`).join("");
 const chosen = "say.textContent = 'Chosen: ' + ";
 
-export const widgets: Record<string, Widget> = {
+const widgets: Record<string, Widget> = {
   select2: {
     packages: ["select2@4", "jquery@3"],
     files: [
@@ -27,19 +28,13 @@ export const widgets: Record<string, Widget> = {
       "select2/dist/css/select2.min.css",
     ],
     page: `<select id="s" style="width: 200px">${options}</select><script>$('#s').select2().on('change', () => { ${chosen}s.value })</script>`,
-    steps: [
-      { on: "combobox", see: "Peru" },
-      { on: 'option "Norway"', see: "Chosen: Norway" },
-    ],
+    steps: [click("combobox", "Peru"), click('option "Norway"', "Chosen: Norway")],
   },
   flatpickr: {
     packages: ["flatpickr@4"],
     files: ["flatpickr/dist/flatpickr.min.js", "flatpickr/dist/flatpickr.min.css"],
     page: `<label>Date <input id="d"></label><script>flatpickr(d, { defaultDate: '2026-05-01', onChange: (_, text) => { ${chosen}text } })</script>`,
-    steps: [
-      { on: '"Date"', see: '"May 14, 2026"' },
-      { on: '"May 14, 2026"', see: "Chosen: 2026-05-14" },
-    ],
+    steps: [click('"Date"', '"May 14, 2026"'), click('"May 14, 2026"', "Chosen: 2026-05-14")],
   },
   SortableJS: {
     packages: ["sortablejs@1"],
@@ -51,7 +46,7 @@ export const widgets: Record<string, Widget> = {
     packages: ["quill@2"],
     files: ["quill/dist/quill.js", "quill/dist/quill.snow.css"],
     page: `<div id="e"></div><script>const q = new Quill('#e', { theme: 'snow' }); q.root.setAttribute('role', 'textbox'); q.root.setAttribute('aria-label', 'Letter'); q.on('text-change', () => { say.textContent = 'Holds: ' + q.getText() })</script>`,
-    steps: [{ on: 'textbox "Letter"', type: "Dear Miller", see: "Holds: Dear Miller" }],
+    steps: [enter('textbox "Letter"', "Dear Miller", "Holds: Dear Miller")],
   },
   "CodeMirror 5": {
     packages: ["codemirror@5"],
@@ -62,13 +57,13 @@ export const widgets: Record<string, Widget> = {
       "codemirror/lib/codemirror.css",
     ],
     page: `<div id="e"></div><script>${checkCode}; CodeMirror(e, { mode: 'javascript', autoCloseBrackets: true, lineNumbers: true }).on('change', (c) => check(c.getValue()))</script>`,
-    steps: [{ on: "textbox", type: code, see: "Exactly as typed" }],
+    steps: [enter("textbox", code, "Exactly as typed")],
   },
   Monaco: {
     packages: ["monaco-editor@0.52"],
     files: ["monaco-editor/min/vs/loader.js"],
     page: `<div id="e" style="height: 200px"></div><script>${checkCode}; require.config({ paths: { vs: '/npm/monaco-editor/min/vs' } }); require(['vs/editor/editor.main'], () => { const made = monaco.editor.create(e, { value: '', language: 'javascript' }); made.onDidChangeModelContent(() => check(made.getValue())); say.textContent = 'Ready' })</script>`,
-    steps: [{ see: "Ready" }, { on: "textbox", type: code, see: "Exactly as typed" }],
+    steps: [{ see: "Ready" }, enter("textbox", code, "Exactly as typed")],
   },
   TinyMCE: {
     packages: ["tinymce@7"],
@@ -76,41 +71,38 @@ export const widgets: Record<string, Widget> = {
     page: `<textarea id="t"></textarea><script>tinymce.init({ selector: '#t', license_key: 'gpl', setup: (made) => { made.on('init', () => { say.textContent = 'Ready' }); made.on('input change', () => { say.textContent = 'Holds: ' + made.getContent({ format: 'text' }) }) } })</script>`,
     steps: [
       { see: "Ready" },
-      { on: /generic.* "Rich Text Area|editable/, type: "Dear Miller", see: "Holds: Dear Miller" },
+      enter(/generic.* "Rich Text Area|editable/, "Dear Miller", "Holds: Dear Miller"),
     ],
   },
   "AG Grid": {
     packages: ["ag-grid-community@33"],
     files: ["ag-grid-community/dist/ag-grid-community.min.js"],
     page: `<div id="g" style="height: 300px; width: 500px"></div><script>agGrid.createGrid(g, { columnDefs: [{ field: 'name' }, { field: 'price' }], rowData: Array.from({ length: 100 }, (_, i) => ({ name: 'Thing ' + i, price: (i * 37) % 101 })), onSortChanged: ({ api }) => { say.textContent = 'First: ' + api.getDisplayedRowAtIndex(0).data.name } })</script>`,
-    steps: [{ on: '"Price"', see: "First: Thing 0" }],
+    steps: [click('"Price"', "First: Thing 0")],
   },
   DataTables: {
     packages: ["datatables.net@2", "jquery@3"],
     files: ["jquery/dist/jquery.min.js", "datatables.net/js/dataTables.min.js"],
     page: `<table id="t"><thead><tr><th>Name</th><th>City</th></tr></thead><tbody>${Array.from({ length: 57 }, (_, i) => `<tr><td>Person ${i}</td><td>City ${i % 9}</td></tr>`).join("")}</tbody></table><script>new DataTable('#t')</script>`,
-    steps: [{ on: '"Search:"', type: "Person 42", see: "filtered from 57" }],
+    steps: [enter('"Search:"', "Person 42", "filtered from 57")],
   },
   "Tom Select": {
     packages: ["tom-select@2"],
     files: ["tom-select/dist/js/tom-select.complete.min.js", "tom-select/dist/css/tom-select.css"],
     page: `<label for="s">Country</label><select id="s"><option value=""></option>${options}</select><script>new TomSelect('#s', { onChange: (value) => { ${chosen}value } })</script>`,
-    steps: [
-      { on: "combobox", see: "Norway" },
-      { on: 'option "Norway"', see: "Chosen: Norway" },
-    ],
+    steps: [click("combobox", "Norway"), click('option "Norway"', "Chosen: Norway")],
   },
   Leaflet: {
     packages: ["leaflet@1"],
     files: ["leaflet/dist/leaflet.js", "leaflet/dist/leaflet.css"],
     page: `<div id="m" style="height: 300px"></div><script>const map = L.map('m').setView([52, 13], 5); map.on('zoomend', () => { say.textContent = 'Zoom ' + map.getZoom() })</script>`,
-    steps: [{ on: '"Zoom in"', see: "Zoom 6" }],
+    steps: [click('"Zoom in"', "Zoom 6")],
   },
   "Chart.js": {
     packages: ["chart.js@4"],
     files: ["chart.js/dist/chart.umd.js"],
     page: `<div style="width: 600px"><canvas id="c" role="img" aria-label="Sales"></canvas></div><script>new Chart(c, { type: 'bar', data: { labels: ['Jan', 'Feb', 'Mar'], datasets: [{ data: [9, 9, 9] }] }, options: { animation: false, onClick: (_, hit) => { say.textContent = 'Bar ' + ['Jan', 'Feb', 'Mar'][hit[0]?.index] } } })</script>`,
-    steps: [{ on: '"Sales"', see: "Bar Feb" }],
+    steps: [click('"Sales"', "Bar Feb")],
   },
   antd: {
     packages: ["antd@5", "react@18", "react-dom@18", "dayjs@1"],
@@ -121,10 +113,7 @@ export const widgets: Record<string, Widget> = {
       "antd/dist/antd.min.js",
     ],
     page: `<div id="r"></div><script>ReactDOM.createRoot(r).render(React.createElement(antd.Select, { style: { width: 200 }, 'aria-label': 'Country', options: ${JSON.stringify(countries.map((value) => ({ value })))}, onChange: (value) => { ${chosen}value } }))</script>`,
-    steps: [
-      { on: "combobox", see: "Norway" },
-      { on: "Norway", see: "Chosen: Norway" },
-    ],
+    steps: [click("combobox", "Norway"), click("Norway", "Chosen: Norway")],
   },
   "Element Plus": {
     packages: ["element-plus@2", "vue@3"],
@@ -134,35 +123,25 @@ export const widgets: Record<string, Widget> = {
       "element-plus/dist/index.css",
     ],
     page: `<div id="v"><el-select v-model="value" aria-label="Country" style="width: 200px" @change="tell"><el-option v-for="each in all" :key="each" :label="each" :value="each"></el-option></el-select></div><script>Vue.createApp({ data: () => ({ value: '', all: ${JSON.stringify(countries)} }), methods: { tell(value) { ${chosen}value } } }).use(ElementPlus).mount('#v')</script>`,
-    steps: [
-      { on: /\bSelect$|"Select"/, see: "Norway" },
-      { on: 'option "Norway"', see: "Chosen: Norway" },
-    ],
+    steps: [click(/\bSelect$|"Select"/, "Norway"), click('option "Norway"', "Chosen: Norway")],
   },
   "xterm.js": {
     packages: ["@xterm/xterm@5"],
     files: ["@xterm/xterm/lib/xterm.js", "@xterm/xterm/css/xterm.css"],
     page: `<div id="t"></div><script>const term = new Terminal(); term.open(t); term.focus(); let line = ''; term.onData((data) => { if (data === '\\r') { say.textContent = 'Entered ' + line; line = '' } else { line += data; term.write(data) } })</script>`,
-    steps: [
-      { press: "l", see: "" },
-      { press: "s", see: "" },
-      { press: "Enter", see: "Entered ls" },
-    ],
+    steps: [press("l", ""), press("s", ""), press("Enter", "Entered ls")],
   },
   noUiSlider: {
     packages: ["nouislider@15"],
     files: ["nouislider/dist/nouislider.min.js", "nouislider/dist/nouislider.min.css"],
     page: `<div id="s" style="margin: 40px; width: 300px"></div><script>noUiSlider.create(s, { start: 50, step: 1, range: { min: 0, max: 100 } }); s.noUiSlider.on('change', ([value]) => { say.textContent = 'Value ' + Number(value) })</script>`,
-    steps: [
-      { on: "slider", see: "" },
-      { press: "ArrowRight", see: "Value 51" },
-    ],
+    steps: [click("slider", ""), press("ArrowRight", "Value 51")],
   },
   htmx: {
     packages: ["htmx.org@2"],
     files: ["htmx.org/dist/htmx.min.js"],
     page: `<label>Find <input name="q" hx-get="/app/api/hits" hx-trigger="keyup changed delay:200ms" hx-target="#hits"></label><div id="hits"></div>`,
-    steps: [{ on: '"Find"', type: "tea", see: "3 hits for tea" }],
+    steps: [enter('"Find"', "tea", "3 hits for tea")],
   },
   Dropzone: {
     packages: ["dropzone@6"],
@@ -174,16 +153,9 @@ export const widgets: Record<string, Widget> = {
     packages: ["tabulator-tables@6"],
     files: ["tabulator-tables/dist/js/tabulator.min.js", "tabulator-tables/dist/css/tabulator.min.css"],
     page: `<div id="g"></div><script>const made = new Tabulator('#g', { height: 200, data: Array.from({ length: 40 }, (_, id) => ({ id, name: 'Person ' + id })), columns: [{ title: 'Name', field: 'name', headerFilter: 'input' }] }); made.on('dataFiltered', (_, rows) => { if (rows.length < 40) say.textContent = rows.length + ' left' })</script>`,
-    steps: [{ on: /(searchbox|textbox)/, type: "Person 17", see: "1 left" }],
+    steps: [enter(/(searchbox|textbox)/, "Person 17", "1 left")],
   },
 };
-
-export const widgetRoutes: Record<string, (request: Request) => Response> = {
-  "/app/api/hits": ({ url }) => new Response(`<p>3 hits for ${new URL(url).searchParams.get("q")}</p>`),
-  "/app/api/file": () => Response.json({}),
-};
-
-const pathOf = (name: string) => `widget-${name.toLowerCase().replaceAll(" ", "-")}`;
 
 export const widgetPackages = [...new Set(Object.values(widgets).flatMap(({ packages }) => packages))];
 
@@ -192,15 +164,12 @@ const tagOf = (file: string) =>
     ? `<link rel="stylesheet" href="/npm/${file}">`
     : `<script src="/npm/${file}"></script>`;
 
-export const widgetPages: Record<string, string> = Object.fromEntries(
-  Object.entries(widgets).map(([name, { files, page }]) => [
-    pathOf(name),
-    `${files.map(tagOf).join("")}<h1>${name}</h1><p role="status" id="say"></p>${page}`,
-  ]),
+export const widgetTasks = tasksOf(
+  Object.fromEntries(
+    Object.entries(widgets).map(([name, { files, page, steps }]) => [
+      name,
+      { page: `${files.map(tagOf).join("")}<h1>${name}</h1><p role="status" id="say"></p>${page}`, steps },
+    ]),
+  ),
+  "widget-",
 );
-
-export const widgetTasks: AppTask[] = Object.entries(widgets).map(([name, { steps }]) => ({
-  name,
-  path: pathOf(name),
-  steps,
-}));

@@ -171,5 +171,6 @@ onEachEngine("what changed", (engine) => {
     expect(found).toContain('button "Open 1234"');
     expect(found.split("\n").length).toBeLessThan(6);
     expect(await tool.snapshot("?find=nowhere-to-be-seen")).toBe("");
+    expect(await tool.snapshot("?find=row%20number")).toMatch(/about \d+ more hits, find a longer text/);
   });
 });

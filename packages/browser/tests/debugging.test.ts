@@ -108,13 +108,13 @@ onEachEngine("debugging", (engine) => {
     const fromMs = performance.now();
     expect(await asked("/other")).toContain("Other");
     expect(performance.now() - fromMs).toBeGreaterThan(290);
-    await tool.post("/mock", { mocks: [], network: "offline" });
+    await tool.post("/resize", { mocks: [], network: "offline" });
     expect(await asked("/api/orders?page=1&n=2")).toBe("Failed to fetch");
-    await tool.post("/mock", { network: "slow" });
+    await tool.post("/resize", { network: "slow" });
     const slowMs = performance.now();
     expect(await asked("/fails")).toStartWith("404 ");
     expect(performance.now() - slowMs).toBeGreaterThan(390);
-    await tool.post("/mock", { network: "online" });
+    await tool.post("/resize", { network: "online" });
     expect(await asked("/api/orders?page=1&n=2")).toStartWith("422 ");
   });
 

@@ -74,14 +74,14 @@ onEachEngine("faults that were found", (engine) => {
 
   test("the session survives its last tab, closed by the tool or by the page", async () => {
     await open("/in");
-    await tool.post("/pages/close", { page_id: (await tool.get("/pages")).body.pages[0].id });
+    await tool.post("/pages", { close: "page", page: (await tool.get("/pages")).body.pages[0].id });
     await open("/whoami");
     expect(await tool.snapshot()).toContain("session=1");
     if (engine.name === "webkit") return;
     const { body } = await tool.get("/pages");
     await tool.evaluate(`void window.open(${JSON.stringify(`${site.url}/closes`)})`);
     await until("the popup", async () => (await tool.get("/pages")).body.pages.length === 2);
-    await tool.post("/pages/close", { page_id: body.pages[0].id });
+    await tool.post("/pages", { close: "page", page: body.pages[0].id });
     await tool.post("/click", { target: "text=Close" });
     await until(
       "the blank page",
@@ -217,12 +217,12 @@ onEachEngine("faults that were found", (engine) => {
     await open("/where");
     const ask = async () => eventsOf((await tool.post("/click", { target: "text=Where" })).body);
     expect(await ask()).toContain("asked for geolocation and was refused");
-    await tool.post("/permissions", {
+    await tool.post("/resize", {
       permissions: ["geolocation"],
       geolocation: { latitude: 1, longitude: 2 },
     });
     expect(await ask()).not.toContain("refused");
-    const { body } = await tool.post("/permissions", { permissions: [] });
+    const { body } = await tool.post("/resize", { permissions: [] });
     expect(eventsOf(body)).toBe("");
     expect(eventsOf((await tool.get("/a11y")).body)).toBe("");
     expect(await ask()).toContain("asked for geolocation and was refused");

@@ -130,7 +130,7 @@ onEachEngine("frames and pages", (engine) => {
   test("a ref of a popup is not taken for an element of the page that opened it", async () => {
     await open("/opens");
     const opener = await tool.get("/pages").then(({ body }) => body.pages[0].id);
-    await tool.post("/pages/activate", { page_id: opener });
+    await tool.post("/pages", { page: opener });
     const own = await tool.ref('button "Open"');
     const clicked = await tool.post("/click", { target: own });
     expect(clicked.body).toMatchObject({ opened_page: true, navigated: false });
@@ -138,7 +138,7 @@ onEachEngine("frames and pages", (engine) => {
     const other = await tool.ref('button "One"');
     const wrong = await tool.post("/click", { target: own });
     expect([wrong.status, wrong.body.error.code]).toEqual([404, "stale_ref"]);
-    await tool.post("/pages/activate", { page_id: opener });
+    await tool.post("/pages", { page: opener });
     await tool.snapshot();
     const stale = await tool.post("/click", { target: other });
     expect([stale.status, stale.body.error.code]).toEqual([404, "stale_ref"]);

@@ -76,7 +76,7 @@ onEachEngine("a hostile page", (engine) => {
     expect((await tool.post("/click", { target: "text=Press" })).body.changes).toContain("Hit");
     expect((await tool.post("/type", { target: "#f", text: "typed" })).body.value).toBe("typed");
     expect((await tool.post("/click", { target: "text=In form" })).status).toBe(200);
-    expect((await tool.post("/hover", { target: "#form" })).status).toBe(200);
+    expect((await tool.post("/click", { action: "hover", target: "#form" })).status).toBe(200);
     expect((await tool.post("/wait", { gone: "nothing like this", ms: 2_000 })).status).toBe(200);
   });
 
@@ -125,7 +125,7 @@ onEachEngine("a hostile page", (engine) => {
     const opened = await tool.post("/navigate", { url: `${site.url}/windows`, timeout_ms: 120_000 });
     expect(opened.status).toBe(200);
     await until("the last window is closed", async () => {
-      const { body } = await tool.post("/pages/close", { others: true, timeout_ms: 120_000 });
+      const { body } = await tool.post("/pages", { close: "others", timeout_ms: 120_000 });
       return body.pages.length === 1;
     });
     expect((await tool.post("/navigate", { url: `${site.url}/hop`, timeout_ms: 120_000 })).body.title).toBe(

@@ -219,8 +219,8 @@ onEachEngine("the debug API", (engine) => {
       expect(
         body.paths[path.replace(/:(\w+)/g, "{$1}")][method.toLowerCase()].responses["200"],
       ).toBeDefined();
-    expect(body.paths["/select"].post.requestBody.content["application/json"].schema.required).toContain(
-      "target",
+    expect(body.paths["/evaluate"].post.requestBody.content["application/json"].schema.required).toContain(
+      "expression",
     );
   });
 

@@ -100,7 +100,7 @@ onEachEngine("nothing leaves the tool stuck", (engine) => {
     await tool.post("/click", { target: "text=Link" });
     await tool.post("/wait-for-selector", { selector: "text=Close me" });
     const pages = (await tool.get("/pages")).body.pages as { id: string; active: boolean }[];
-    const back = await tool.post("/pages/close", { page_id: pages.find(({ active }) => active)!.id });
+    const back = await tool.post("/pages", { close: "page", page: pages.find(({ active }) => active)!.id });
     expect(back.body.pages).toHaveLength(1);
     await works();
   });

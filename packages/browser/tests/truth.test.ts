@@ -235,7 +235,7 @@ onEachEngine("what is reported is what happened", (engine) => {
       const local = site.url.replace("127.0.0.1", "localhost");
       await tool.post("/navigate", { url: `${local}/asks` });
       // What is granted to pages leaves open what they may still ask for.
-      const granted = await tool.post("/permissions", { permissions: ["notifications"] });
+      const granted = await tool.post("/resize", { permissions: ["notifications"] });
       expect(told(granted.body) + told((await tool.post("/evaluate", { expression: "1" })).body)).toBe("");
       let events = told((await tool.post("/click", { target: "#where" })).body);
       await until("the refusal is told", async () => {
@@ -243,8 +243,8 @@ onEachEngine("what is reported is what happened", (engine) => {
         return events.includes("asked for geolocation and was refused");
       });
       const geolocation = { latitude: 52.5, longitude: 13.4 };
-      const { body } = await tool.post("/permissions", { geolocation });
-      expect(body.permissions).toEqual(["notifications", "geolocation"]);
+      await tool.post("/resize", { geolocation });
+      expect((await tool.session.browser()).granted).toEqual(["notifications", "geolocation"]);
       await tool.post("/click", { target: "#where" });
       await until(
         "the page knows where it is",
@@ -255,7 +255,7 @@ onEachEngine("what is reported is what happened", (engine) => {
 
   test("an element of a page without a doctype is hovered", async () => {
     await open("/quirks");
-    expect((await tool.post("/hover", { target: "#p" })).status).toBe(200);
+    expect((await tool.post("/click", { action: "hover", target: "#p" })).status).toBe(200);
   });
 
   test("a browser that died between calls is an event of the next one", async () => {

@@ -187,7 +187,7 @@ onEachEngine("widgets", (engine) => {
 
   test("a sortable list with the browser's own drag, down and up", async () => {
     await open("/sortable");
-    expect(await done("/drag", { target: "#A", to: { target: "#C" } })).toContain("listitem: Item C");
+    expect(await done("/click", { target: "#A", drag_to: { target: "#C" } })).toContain("listitem: Item C");
     expect([await order(), await tool.evaluate("document.title")]).toEqual([
       "BCAD",
       expect.stringMatching(/^dropped (copy|move)$/),
@@ -198,15 +198,15 @@ onEachEngine("widgets", (engine) => {
 
   test("a list that is sorted with pointer events", async () => {
     await open("/dndkit");
-    await done("/drag", { target: "#A", to: { target: "#C" } });
+    await done("/click", { target: "#A", drag_to: { target: "#C" } });
     expect(await order()).toBe("BCAD");
   });
 
   test("a diagram whose nodes are moved and joined", async () => {
     await open("/diagram");
-    await done("/drag", { target: "#n1", to: { x: 400, y: 120 } });
+    await done("/click", { target: "#n1", drag_to: { x: 400, y: 120 } });
     expect(await tool.evaluate("[n1.offsetLeft, n1.offsetTop]")).toEqual([340, 100]);
-    expect(await done("/drag", { target: "#h1", to: { target: "#n2" } })).toContain("n1 to n2");
+    expect(await done("/click", { target: "#h1", drag_to: { target: "#n2" } })).toContain("n1 to n2");
   });
 
   test.skipIf(engine.lacks("EditContext"))(
@@ -255,14 +255,14 @@ onEachEngine("widgets", (engine) => {
 
   test("files: into a hidden field, through a chooser, and dropped; from the uploads folder only", async () => {
     await open("/zone");
-    await done("/upload", { target: "#own", files: ["one.txt"] });
+    await done("/type", { target: "#own", files: ["one.txt"] });
     expect((await tool.get("/a11y?wait_text=own%20first")).status).toBe(200);
     const chosen = { target: "#clicks", files: ["one.txt", join(uploads, "sub/two.txt")] };
     expect(await done("/type", chosen)).toContain("one.txt,two.txt");
     const dropped = { target: "#drops", files: ["sub/two.txt"] };
     if (engine.lacks("files dropped from outside"))
-      expect((await tool.post("/upload", dropped)).body.error.code).toBe("not_supported");
-    else expect(await done("/upload", dropped)).toContain("two.txt");
+      expect((await tool.post("/type", dropped)).body.error.code).toBe("not_supported");
+    else expect(await done("/type", dropped)).toContain("two.txt");
     await done("/click", { target: "#clicks" });
     expect(await done("/type", { files: ["one.txt"] })).toContain("one.txt");
     for (const [file, code] of [
@@ -272,7 +272,7 @@ onEachEngine("widgets", (engine) => {
       ["sub", "invalid_request"],
       ["none.txt", "not_found"],
     ] as const) {
-      const { body } = await tool.post("/upload", { target: "#own", files: [file] });
+      const { body } = await tool.post("/type", { target: "#own", files: [file] });
       expect([file, body.error?.code]).toEqual([file, code]);
     }
     const unasked = await tool.post("/type", { files: ["one.txt"] });
@@ -281,10 +281,10 @@ onEachEngine("widgets", (engine) => {
 
   test("a tooltip that comes late and goes with the pointer", async () => {
     await open("/tooltip");
-    await done("/hover", { target: "#t" });
+    await done("/click", { action: "hover", target: "#t" });
     const { body } = await tool.get("/a11y?wait_text=The%20tip");
     expect(body.snapshot).toContain("tooltip");
-    expect(await done("/hover", { position: { x: 400, y: 300 } })).toContain("- tooltip");
+    expect(await done("/click", { action: "hover", position: { x: 400, y: 300 } })).toContain("- tooltip");
   });
 
   test("a list that opens on the press is opened once", async () => {
@@ -311,7 +311,7 @@ onEachEngine("widgets", (engine) => {
 
   test("a slider whose thumb holds the pointer", async () => {
     await open("/slider");
-    await done("/drag", { target: "#thumb", to: { target: "#track", x: 220, y: 10 } });
+    await done("/click", { target: "#thumb", drag_to: { target: "#track", x: 220, y: 10 } });
     expect(await tool.evaluate("v.textContent")).toBe("75");
   });
 
@@ -321,9 +321,9 @@ onEachEngine("widgets", (engine) => {
       expect((await tool.post("/resize", { device: "pixel" })).body).toEqual({ width: 412, height: 915 });
       await open("/touch");
       expect(await done("/click", { target: "#b" })).toContain("tapped 1");
-      expect(await done("/drag", { target: "#card", to: { target: "#card", x: 150, y: 30 } })).toContain(
-        "moved 100",
-      );
+      expect(
+        await done("/click", { target: "#card", drag_to: { target: "#card", x: 150, y: 30 } }),
+      ).toContain("moved 100");
       expect(
         await tool.evaluate(
           "[devicePixelRatio, navigator.maxTouchPoints, /Pixel 9/.test(navigator.userAgent)]",

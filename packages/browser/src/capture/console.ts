@@ -1,27 +1,28 @@
 /** Console messages, uncaught errors and browser log entries of every page, frame and worker. */
+import { z } from "zod";
 import type { CdpSession, EventParams } from "../cdp/connection.ts";
 import { Ring } from "./ring.ts";
 
-export type ConsoleLevel = "debug" | "info" | "warning" | "error";
+/** From the least to the worst. */
+export const levelNames = ["debug", "info", "warning", "error"] as const;
+export type ConsoleLevel = (typeof levelNames)[number];
 
-export interface ConsoleMessage {
-  level: ConsoleLevel;
-  text: string;
-  url: string;
-  line: number;
-  column: number;
-  /** Who called whom, innermost first; of errors and warnings. */
-  stack: string[];
-  time_ms: number;
-  page_id: string;
-  /** Counts the page's documents, so that messages of the current one can be selected. */
-  document: number;
-}
+export const ConsoleMessage = z.object({
+  level: z.enum(levelNames),
+  text: z.string(),
+  url: z.string(),
+  line: z.number(),
+  column: z.number(),
+  stack: z.array(z.string()).describe("Of errors and warnings: who called whom, innermost first"),
+  time_ms: z.number(),
+  page_id: z.string(),
+});
+/** `document` counts the page's documents, so that messages of the current one can be selected. */
+type Kept = z.output<typeof ConsoleMessage> & { document: number };
 
 const messagesMax = 1_000;
 const textCharsMax = 4_000;
 const stackFramesMax = 10;
-export const levelOrder: ConsoleLevel[] = ["debug", "info", "warning", "error"];
 
 type RemoteObject = EventParams<"Runtime.consoleAPICalled">["args"][number];
 
@@ -60,10 +61,10 @@ const stackOf = (trace: StackTrace) =>
     );
 
 export class ConsoleCapture {
-  readonly messages = new Ring<ConsoleMessage>(messagesMax);
+  readonly messages = new Ring<Kept>(messagesMax);
 
   attach(session: CdpSession, page: { id: string; documents: number }): void {
-    const add = (message: Omit<ConsoleMessage, "page_id" | "document" | "time_ms">) =>
+    const add = (message: Omit<Kept, "page_id" | "document" | "time_ms">) =>
       this.messages.push({
         ...message,
         text: message.text.slice(0, textCharsMax),

@@ -1,50 +1,51 @@
 /** Requests of every page, frame and worker, and the frames of their WebSockets. */
+import { z } from "zod";
 import type { CdpSession, EventParams } from "../cdp/connection.ts";
 import { ToolError } from "../errors.ts";
 import { Ring } from "./ring.ts";
 
-export interface NetworkEntry {
-  id: string;
-  page_id: string;
-  url: string;
-  method: string;
-  resource_type: string;
-  state: "pending" | "done" | "failed";
-  status: number | null;
-  mime_type: string | null;
-  error: string | null;
-  request_headers: Record<string, string>;
-  response_headers: Record<string, string>;
-  post_data: string | null;
-  bytes: number;
-  started_ms: number;
-  duration_ms: number | null;
-  redirected_to: string | null;
-  /** What made the page ask for it: a script's place, or the kind of thing that did. */
-  initiator: string;
-  /** Until the first byte of the answer; null while there is none. */
-  waited_ms: number | null;
-  /** Counts the page's documents, so that requests of the current one can be selected. */
-  document: number;
-}
+const headers = z.record(z.string(), z.string());
+export const RequestEntry = z.object({
+  id: z.string(),
+  page_id: z.string(),
+  url: z.string(),
+  method: z.string(),
+  resource_type: z.string(),
+  state: z.enum(["pending", "done", "failed"]),
+  status: z.number().nullable(),
+  mime_type: z.string().nullable(),
+  error: z.string().nullable(),
+  request_headers: headers,
+  response_headers: headers,
+  post_data: z.string().nullable(),
+  bytes: z.number(),
+  started_ms: z.number(),
+  duration_ms: z.number().nullable(),
+  redirected_to: z.string().nullable(),
+  initiator: z.string().describe("What made the page ask for it"),
+  waited_ms: z.number().nullable().describe("Until the first byte of the answer"),
+});
+/** `document` counts the page's documents, so that requests of the current one can be selected. */
+export type NetworkEntry = z.output<typeof RequestEntry> & { document: number };
 
-export interface SocketFrame {
-  direction: "sent" | "received";
-  opcode: number;
-  payload: string;
-  truncated: boolean;
-  time_ms: number;
-}
+const SocketFrame = z.object({
+  direction: z.enum(["sent", "received"]),
+  opcode: z.number().describe("1 text, 2 binary (base64)"),
+  payload: z.string(),
+  truncated: z.boolean(),
+  time_ms: z.number(),
+});
 
-export interface SocketEntry {
-  id: string;
-  page_id: string;
-  url: string;
-  state: "open" | "closed";
-  error: string | null;
-  frames: SocketFrame[];
-  frames_dropped: number;
-}
+export const SocketEntry = z.object({
+  id: z.string(),
+  page_id: z.string(),
+  url: z.string(),
+  state: z.enum(["open", "closed"]),
+  error: z.string().nullable(),
+  frames: z.array(SocketFrame),
+  frames_dropped: z.number(),
+});
+export type SocketEntry = z.output<typeof SocketEntry>;
 
 const entriesMax = 1_000;
 const socketsMax = 100;
@@ -103,15 +104,6 @@ export class NetworkCapture {
 
   get sockets(): readonly SocketEntry[] {
     return this.#sockets.items;
-  }
-
-  clear(): void {
-    this.#kept.clear();
-    this.#open.clear();
-  }
-
-  clearSockets(): void {
-    this.#sockets.clear();
   }
 
   attach(session: CdpSession, page: { id: string; documents: number }): void {
@@ -226,7 +218,7 @@ export class NetworkCapture {
       byRequest.set(requestId, entry);
       this.#sockets.push(entry);
     });
-    const frame = (direction: SocketFrame["direction"]) => {
+    const frame = (direction: "sent" | "received") => {
       return ({ requestId, response }: EventParams<"Network.webSocketFrameSent">) => {
         const entry = byRequest.get(requestId);
         if (!entry) return;

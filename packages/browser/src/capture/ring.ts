@@ -1,8 +1,8 @@
 /** A list that forgets its oldest entries. */
 export class Ring<T> {
   readonly #max: number;
-  #items: T[] = [];
-  /** How many were forgotten since the last clear. */
+  readonly #items: T[] = [];
+  /** How many were forgotten. */
   dropped = 0;
 
   constructor(max: number) {
@@ -18,10 +18,5 @@ export class Ring<T> {
 
   get items(): readonly T[] {
     return this.#items;
-  }
-
-  clear(): void {
-    this.#items = [];
-    this.dropped = 0;
   }
 }

@@ -21,44 +21,13 @@ import { Button, Dialog, Modifiers, Position, Target, TimeoutMs, Trace } from ".
 const clicksMax = 3;
 
 /** A target, a place in it, or a place of the page. */
-export const DragTo = z
+const DragTo = z
   .object({ target: Target.optional(), x: Position.shape.x.optional(), y: Position.shape.y.optional() })
   .refine(({ target, x, y }) => (x === undefined) === (y === undefined) && (target ?? x) !== undefined, {
     message: "needs a target, or x and y of the page, or both: a place in the target",
   });
 
-export const where = {
-  target: Target.optional(),
-  position: Position.optional().describe(
-    "From the upper left corner of the target; without a target, of the page",
-  ),
-  modifiers: Modifiers.default([]),
-};
-
-export const isSomewhere = ({ target, position }: { target?: string; position?: object }) =>
-  target !== undefined || position !== undefined;
-export const somewhere = {
-  path: ["target"],
-  message: "is required: a ref, a selector, or else a position {x, y}",
-};
-
-interface Where {
-  target?: string;
-  position?: { x: number; y: number };
-  modifiers: string[];
-}
-
-export function pointerOptions({ target, position, modifiers }: Where): PointerOptions {
-  return {
-    target: target ?? null,
-    position: position ?? null,
-    modifiers: modifiers.map((name) => (name === "ControlOrMeta" ? primaryModifier : name)),
-    button: "left",
-    clicks: 1,
-  };
-}
-
-export function destination({ target, x, y }: z.output<typeof DragTo>): Destination {
+function destination({ target, x, y }: z.output<typeof DragTo>): Destination {
   return { target: target ?? null, position: x === undefined || y === undefined ? null : { x, y } };
 }
 
@@ -73,7 +42,11 @@ export const clickOperation = defineOperation({
   timeoutMs: actionTimeoutMs,
   params: z
     .object({
-      ...where,
+      target: Target.optional(),
+      position: Position.optional().describe(
+        "From the upper left corner of the target; without a target, of the page",
+      ),
+      modifiers: Modifiers.default([]),
       action: z
         .enum(["click", "hover", "press", "release"])
         .default("click")
@@ -86,16 +59,19 @@ export const clickOperation = defineOperation({
       dialog: Dialog,
       timeout_ms: TimeoutMs,
     })
-    .refine((params) => params.action === "release" || isSomewhere(params), somewhere),
+    .refine(({ action, target, position }) => action === "release" || (target ?? position) !== undefined, {
+      path: ["target"],
+      message: "is required: a ref, a selector, or else a position {x, y}",
+    }),
   result: Outcome,
   run: async (context, params) => {
     const { action, button, drag_to, dialog, double_click, click_count, trace } = params;
-    const clicks = double_click ? 2 : click_count;
-    const options = { ...pointerOptions(params), button, clicks };
-    const work: Work =
-      drag_to === undefined
-        ? actions[action]
-        : (page, how, deadline) => drag(page, how, destination(drag_to), deadline);
+    const { target = null, position = null } = params;
+    const modifiers = params.modifiers.map((name) => (name === "ControlOrMeta" ? primaryModifier : name));
+    const options = { target, position, modifiers, button, clicks: double_click ? 2 : click_count };
+    const work: Work = drag_to
+      ? (page, how, deadline) => drag(page, how, destination(drag_to), deadline)
+      : actions[action];
     const act = (page: Page) => work(page, options, context.deadline);
     return withTrace(context, trace, async () => outcome(await withDialog(context, dialog, act)));
   },

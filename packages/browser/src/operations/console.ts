@@ -1,12 +1,10 @@
 import { z } from "zod";
-import { type ConsoleLevel, levelOrder } from "../capture/console.ts";
+import { type ConsoleLevel, ConsoleMessage, levelNames } from "../capture/console.ts";
 import { defineOperation } from "./define.ts";
 import { queryFlag, queryInt } from "./schemas.ts";
 
 const listMax = 1_000;
 export const limit = queryInt(1, listMax).default(200).describe("The newest so many");
-export const none = z.object({});
-export const cleared = z.object({ cleared: z.boolean() });
 
 function newestWithin(lines: string[], charsMax: number): string[] {
   let chars = 0;
@@ -18,24 +16,13 @@ function newestWithin(lines: string[], charsMax: number): string[] {
   return lines.slice(first);
 }
 
-const Message = z.object({
-  level: z.enum(["debug", "info", "warning", "error"]),
-  text: z.string(),
-  url: z.string(),
-  line: z.number(),
-  column: z.number(),
-  stack: z.array(z.string()).describe("Of errors and warnings: who called whom, innermost first"),
-  time_ms: z.number(),
-  page_id: z.string(),
-});
-
 export const consoleOperation = defineOperation({
   name: "console",
   summary: "Console messages and uncaught errors, oldest first",
   method: "GET",
   path: "/console",
   params: z.object({
-    level: z.enum(["debug", "info", "warning", "error"]).default("info").describe("This level and worse"),
+    level: z.enum(levelNames).default("info").describe("This level and worse"),
     all: queryFlag.default(true).describe("Also those of documents that the page has left"),
     limit,
   }),
@@ -44,12 +31,12 @@ export const consoleOperation = defineOperation({
     errors: z.number(),
     warnings: z.number(),
     dropped: z.number().describe("Older messages that were forgotten"),
-    messages: z.array(Message),
+    messages: z.array(ConsoleMessage),
   }),
   run: async ({ browser }, { level, all, limit: max }) => {
     const running = await browser();
     const page = await running.page();
-    const wanted = levelOrder.indexOf(level);
+    const wanted = levelNames.indexOf(level);
     const inScope = running.console.messages.items.filter(
       (message) => all || (message.page_id === page.id && message.document === page.documents),
     );
@@ -60,7 +47,7 @@ export const consoleOperation = defineOperation({
       warnings: atLevel("warning"),
       dropped: running.console.messages.dropped,
       messages: inScope
-        .filter((message) => levelOrder.indexOf(message.level) >= wanted)
+        .filter((message) => levelNames.indexOf(message.level) >= wanted)
         .slice(-max)
         .map(({ document: _, ...message }) => message),
     };
@@ -70,7 +57,7 @@ export const consoleOperation = defineOperation({
     description: "Console messages of the page",
     isReadOnly: true,
     input: z.object({
-      level: z.enum(["debug", "info", "warning", "error"]).optional(),
+      level: z.enum(levelNames).optional(),
       all: z.boolean().optional().describe("Since the start, not only this page"),
     }),
     toParams: (input) => ({ all: false, ...input, limit: listMax }),
@@ -86,18 +73,5 @@ export const consoleOperation = defineOperation({
       const note = left > 0 ? `\n… ${left} older messages left out` : "";
       return { result: `${head}${note}\n${kept.join("\n")}`.trimEnd() };
     },
-  },
-});
-
-export const clearConsoleOperation = defineOperation({
-  name: "clear-console",
-  summary: "Forget the console messages",
-  method: "DELETE",
-  path: "/console",
-  params: none,
-  result: cleared,
-  run: async ({ browser }) => {
-    (await browser()).console.messages.clear();
-    return { cleared: true };
   },
 });

@@ -8,11 +8,11 @@ import { Mocks, mock, Network } from "./mock.ts";
 import { TimeoutMs } from "./schemas.ts";
 
 const side = z.number().int().min(50).max(10_000);
-export const Permissions = z
+const Permissions = z
   .array(z.enum(permissionNames))
   .max(permissionNames.length)
   .describe("What pages may do; the list replaces the one before");
-export const Location = z
+const Location = z
   .object({
     latitude: z.number().min(-90).max(90),
     longitude: z.number().min(-180).max(180),
@@ -45,7 +45,6 @@ async function grant(
       setting: "granted",
       ...context,
     }) as const;
-  for (const page of browser.pages.values()) page.arePermissionsChanging = true;
   try {
     await root.send("Browser.resetPermissions", context, deadline.leftMs);
     await Promise.all(
@@ -55,14 +54,6 @@ async function grant(
     root.tell("Browser.resetPermissions", context);
     for (const name of before) root.tell("Browser.setPermission", toGrant(name));
     throw error;
-  } finally {
-    for (const page of browser.pages.values()) {
-      const done = () => {
-        page.arePermissionsChanging = false;
-      };
-      // Pages are told of the change before they draw their next frame.
-      page.mainFrame.call("frame", [], deadline.leftMs).then(done, done);
-    }
   }
   browser.granted = [...wanted];
 }
@@ -70,7 +61,7 @@ async function grant(
 type EmulationChange = Partial<Pick<Emulation, "viewport" | "device" | "colorScheme">>;
 
 /** For all pages. Where the engine cannot do it, everything stays as it was. */
-export async function emulate(
+async function emulate(
   browser: Browser,
   change: EmulationChange & Grants,
   deadline: Deadline,

@@ -2,23 +2,10 @@
 import { ToolError } from "../errors.ts";
 import type { Session } from "../session.ts";
 import { makeBatchOperation } from "./batch.ts";
-import { clearConsoleOperation } from "./console.ts";
 import type { Operation } from "./define.ts";
 import { execute } from "./execute.ts";
-import { scrollOperation, selectOperation, uploadOperation } from "./fields.ts";
-import { mockOperation } from "./mock.ts";
-import {
-  clearNetworkOperation,
-  clearWebSocketsOperation,
-  networkBodyOperation,
-  networkOperation,
-  requestOperation,
-  webSocketsOperation,
-} from "./network.ts";
-import { activatePageOperation, closePageOperation, pagesOperation } from "./pages.ts";
-import { permissionsOperation } from "./permissions.ts";
-import { dragOperation, hoverOperation } from "./pointer.ts";
-import { pdfOperation } from "./print.ts";
+import { networkBodyOperation, networkOperation, requestOperation, webSocketsOperation } from "./network.ts";
+import { choosePageOperation, pagesOperation } from "./pages.ts";
 import {
   clearCookiesOperation,
   clearStorageOperation,
@@ -37,32 +24,20 @@ const single: Operation[] = [
   sessionsOperation,
   endSessionOperation,
   ...toolOperations,
-  hoverOperation,
-  dragOperation,
-  selectOperation,
-  uploadOperation,
-  scrollOperation,
   waitForSelectorOperation,
   waitOperation,
-  pdfOperation,
-  permissionsOperation,
-  mockOperation,
   cookiesOperation,
   setCookiesOperation,
   clearCookiesOperation,
   storageOperation,
   setStorageOperation,
   clearStorageOperation,
-  clearConsoleOperation,
   networkOperation,
   requestOperation,
   networkBodyOperation,
-  clearNetworkOperation,
   webSocketsOperation,
-  clearWebSocketsOperation,
   pagesOperation,
-  activatePageOperation,
-  closePageOperation,
+  choosePageOperation,
 ];
 
 export const operations: Operation[] = [...single, makeBatchOperation(single)];

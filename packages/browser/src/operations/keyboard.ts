@@ -23,12 +23,6 @@ const filesMax = 50;
 const fieldsMax = 100;
 const keysCharsMax = 1_000;
 
-export const Files = z
-  .array(z.string().min(1).max(4_096))
-  .min(1)
-  .max(filesMax)
-  .describe("Paths inside the folder given with --uploads");
-
 export const typeOperation = defineOperation({
   name: "type",
   summary:
@@ -47,7 +41,12 @@ export const typeOperation = defineOperation({
         .optional()
         .describe("Several fields, one after the other, in place of target and text"),
       append: z.boolean().default(false).describe("Keep what is there and go on at its end"),
-      files: Files.optional().describe("For a file field, or for a file chooser that is open"),
+      files: z
+        .array(z.string().min(1).max(4_096))
+        .min(1)
+        .max(filesMax)
+        .optional()
+        .describe("Paths in the --uploads folder, for a file field or a file chooser that is open"),
       submit: z.boolean().default(false).describe("Press Enter afterwards"),
       slowly: z.boolean().default(false).describe("Key by key"),
       trace: Trace,

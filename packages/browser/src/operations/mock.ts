@@ -1,7 +1,6 @@
 import { z } from "zod";
 import type { Browser } from "../page/browser.ts";
 import { networkSpeeds } from "../policy/enforce.ts";
-import { defineOperation } from "./define.ts";
 
 const mocksMax = 100;
 
@@ -30,20 +29,3 @@ export function mock({ gate }: Browser, { mocks, network }: Mocking): void {
   if (mocks) gate.mocks = mocks;
   if (network) gate.speed = network;
 }
-
-export const mockOperation = defineOperation({
-  name: "mock",
-  summary: "Answer requests in place of the servers, delay or fail them; go offline, or be slow",
-  method: "POST",
-  path: "/mock",
-  timeoutMs: 5_000,
-  params: z.object({ mocks: Mocks.optional(), network: Network.optional() }),
-  result: z.object({ mocks: z.number().int() }),
-  run: async ({ browser }, mocking) => {
-    const running = await browser();
-    mock(running, mocking);
-    // Its session has been told before this is answered.
-    await (await running.page()).session.send("Runtime.evaluate", { expression: "1" });
-    return { mocks: running.gate.mocks.length };
-  },
-});

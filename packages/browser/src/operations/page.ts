@@ -5,11 +5,10 @@ import type { Browser } from "../page/browser.ts";
 import type { Deadline } from "../page/deadline.ts";
 import { evaluate } from "../page/evaluate.ts";
 import type { Page } from "../page/page.ts";
-import { screenshot } from "../page/screenshot.ts";
+import { screenshot, withoutSecrets } from "../page/screenshot.ts";
 import { Recording } from "../page/video.ts";
 import { noSecrets } from "../policy/secrets.ts";
 import { defineOperation } from "./define.ts";
-import { printed } from "./print.ts";
 import { Target, TimeoutMs } from "./schemas.ts";
 import { activePage } from "./snapshot.ts";
 
@@ -74,7 +73,9 @@ const noPicture = { data: "", mime_type: "", width: 0, height: 0, cut: false };
 
 async function pdfFile(browser: Browser, page: Page, deadline: Deadline): Promise<string> {
   const path = browser.fileFor("pdf");
-  writeFileSync(path, Buffer.from(await printed(page, { printBackground: true }, deadline), "base64"));
+  const print = () => page.session.send("Page.printToPDF", { printBackground: true }, deadline.leftMs);
+  const { data } = await withoutSecrets(page, deadline, print);
+  writeFileSync(path, Buffer.from(data, "base64"));
   return path;
 }
 

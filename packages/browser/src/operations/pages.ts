@@ -52,7 +52,7 @@ export async function pagesAs(
     await browser.closePages([chosen], deadline.leftMs);
     return;
   }
-  await browser.activate(chosen.id, deadline.leftMs);
+  await browser.activate(chosen, deadline.leftMs);
   if (close === "others") {
     const others = [...browser.pages.values()].filter((page) => page !== chosen);
     await browser.closePages(others, deadline.leftMs);
@@ -73,51 +73,21 @@ export const pagesOperation = defineOperation({
   },
 });
 
-const pageId = z.string().min(1).max(100);
-
-export const activatePageOperation = defineOperation({
-  name: "activate-page",
-  summary: "Make a page the active one",
+export const choosePageOperation = defineOperation({
+  name: "choose-page",
+  summary: "Make a page the active one; or close it, or all others",
   method: "POST",
-  path: "/pages/activate",
-  timeoutMs: 5_000,
-  params: z.object({ page_id: pageId, timeout_ms: TimeoutMs }),
-  result: PageList,
-  run: async ({ browser, deadline }, { page_id }) => {
-    const running = await browser();
-    await running.activate(pageNamed(running, page_id).id, deadline.leftMs);
-    return { pages: pagesOf(running) };
-  },
-});
-
-const pagesMax = 10_000;
-
-export const closePageOperation = defineOperation({
-  name: "close-page",
-  summary: "Close a page, several, or all but the active one",
-  method: "POST",
-  path: "/pages/close",
+  path: "/pages",
   timeoutMs: 10_000,
-  params: z
-    .object({
-      page_id: pageId.optional(),
-      page_ids: z.array(pageId).min(1).max(pagesMax).optional(),
-      others: z.boolean().default(false).describe("All but the active one"),
-      timeout_ms: TimeoutMs,
-    })
-    .refine(({ page_id, page_ids, others }) => others || (page_id ?? page_ids) !== undefined, {
-      path: ["page_id"],
-      message: "is required, or page_ids, or others: true",
-    }),
+  params: z.object({
+    page: z.string().min(1).max(100).optional().describe("Its number or id; without one, the active page"),
+    close: z.enum(["page", "others"]).optional(),
+    timeout_ms: TimeoutMs,
+  }),
   result: PageList,
-  run: async ({ browser, deadline }, { page_id, page_ids = [], others }) => {
+  run: async ({ browser, deadline }, choice) => {
     const running = await browser();
-    if (others) await pagesAs(running, { close: "others" }, deadline);
-    const named = [...(page_id === undefined ? [] : [page_id]), ...page_ids];
-    await running.closePages(
-      named.map((name) => pageNamed(running, name)),
-      deadline.leftMs,
-    );
+    await pagesAs(running, choice, deadline);
     return { pages: pagesOf(running) };
   },
 });

@@ -217,13 +217,13 @@ export const a11yOperation = defineOperation({
     present: async (
       { url, title, snapshot: yaml, changes, partial, network, websockets },
       { session },
-      { find, close },
+      { find, since, close },
     ) => {
       if (close === "session") return { result: "The session has ended." };
       const isMissing = find && changes === undefined && yaml === "";
       return {
         result: isMissing ? `Nothing on the page holds ${JSON.stringify(find)}.` : undefined,
-        page: { url, title, isNews: true },
+        page: { url, title, isNews: find === undefined && !since },
         ...(changes === undefined
           ? { snapshot: yaml }
           : { changes: changes || `Nothing changed ${comparedWith(partial)}.` }),

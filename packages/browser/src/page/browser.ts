@@ -204,10 +204,8 @@ export class Browser {
     return page;
   }
 
-  async activate(pageId: string, timeoutMs: number): Promise<void> {
-    const page = this.pages.get(pageId);
-    if (!page) throw new ToolError("not_found", `No page "${pageId}". GET /pages lists the open ones.`);
-    this.#activeId = pageId;
+  async activate(page: Page, timeoutMs: number): Promise<void> {
+    this.#activeId = page.id;
     // A page in the background gets no input, so it has to be in front before it is acted on.
     await page.session.send("Page.bringToFront", undefined, timeoutMs).catch(() => {});
   }

@@ -1,6 +1,7 @@
 /** One frame of a page, and the in-page agent of its current document. */
 import { CdpError, type CdpSession, type Params } from "../cdp/connection.ts";
 import { ToolError } from "../errors.ts";
+import type { Deadline } from "./deadline.ts";
 import { agentSource } from "./inpage/agent.ts";
 import type { Agent } from "./inpage/contract.ts";
 
@@ -151,4 +152,26 @@ export class Frame {
       }
     }
   }
+}
+
+/** Nodes as objects of the agent's world. */
+export async function resolveAll(
+  frame: Frame,
+  nodeIds: Iterable<number>,
+  { leftMs }: Deadline,
+): Promise<ObjectArgument[]> {
+  const executionContextId = frame.agentContextId ?? undefined;
+  const nodes = await Promise.all(
+    Array.from(nodeIds, (backendNodeId) =>
+      frame.session.send("DOM.resolveNode", { backendNodeId, executionContextId }, leftMs),
+    ),
+  );
+  return nodes.flatMap(({ object }) => (object.objectId ? [{ objectId: object.objectId }] : []));
+}
+
+/** The members of a list in the page, as ids of objects. */
+export async function membersOf(frame: Frame, listId: string, { leftMs }: Deadline): Promise<string[]> {
+  const list = { objectId: listId, ownProperties: true };
+  const { result } = await frame.session.send("Runtime.getProperties", list, leftMs);
+  return result.flatMap(({ name, value }) => (/^\d+$/.test(name) && value?.objectId ? [value.objectId] : []));
 }

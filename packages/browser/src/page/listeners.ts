@@ -2,7 +2,7 @@
 import { CdpError } from "../cdp/connection.ts";
 import { ToolError } from "../errors.ts";
 import type { Deadline } from "./deadline.ts";
-import type { Frame, ObjectArgument } from "./frame.ts";
+import { type Frame, membersOf, type ObjectArgument, resolveAll } from "./frame.ts";
 
 const clickEvents =
   /^(click|dblclick|auxclick|contextmenu|mousedown|mouseup|pointerdown|pointerup|touchstart|touchend|dragstart)$/;
@@ -48,16 +48,6 @@ async function listenedNodes(frame: Frame, contextId: number, deadline: Deadline
   );
 }
 
-async function resolveAll(frame: Frame, nodeIds: Set<number>, deadline: Deadline): Promise<ObjectArgument[]> {
-  const executionContextId = frame.agentContextId ?? undefined;
-  const nodes = await Promise.all(
-    [...nodeIds].map((backendNodeId) =>
-      frame.session.send("DOM.resolveNode", { backendNodeId, executionContextId }, deadline.leftMs),
-    ),
-  );
-  return nodes.flatMap(({ object }) => (object.objectId ? [{ objectId: object.objectId }] : []));
-}
-
 async function silentAmong(
   frame: Frame,
   listened: Set<number>,
@@ -65,14 +55,7 @@ async function silentAmong(
 ): Promise<ObjectArgument[]> {
   const listId = await frame.callForObject("silentElements", [], deadline.leftMs);
   if (!listId) return [];
-  const { result } = await frame.session.send(
-    "Runtime.getProperties",
-    { objectId: listId, ownProperties: true },
-    deadline.leftMs,
-  );
-  const objectIds = result.flatMap(({ name, value }) =>
-    /^\d+$/.test(name) && value?.objectId ? [value.objectId] : [],
-  );
+  const objectIds = await membersOf(frame, listId, deadline);
   const nodes = await Promise.all(
     objectIds.map((objectId) => frame.session.send("DOM.describeNode", { objectId }, deadline.leftMs)),
   );

@@ -41,11 +41,6 @@ export class Notices {
     this.#left++;
   }
 
-  /** For what several pages notice at once, as all those of an origin do when one of them was refused something. */
-  addOnce(kind: NoticeKind, text: string): void {
-    if (!this.#list.some((notice) => notice.kind === kind && notice.text === text)) this.add(kind, text);
-  }
-
   /** Hands over what has not been reported yet. */
   take(): Notice[] {
     const taken = this.#list;

@@ -3,13 +3,12 @@ import type { CdpSession, EventParams, Result } from "../cdp/connection.ts";
 import { ToolError } from "../errors.ts";
 import type { Secrets } from "../policy/secrets.ts";
 import { guardApplications } from "./applications.ts";
-import type { Emulation } from "./emulation.ts";
+import type { Emulation, PermissionName } from "./emulation.ts";
 import { Frame, type RefCount, worldName } from "./frame.ts";
 import { firstSource, firstSourceOfPage, pageSecret } from "./inpage/agent.ts";
 import type { PageWish } from "./inpage/page-world.ts";
 import { Loading, type LoadStage } from "./loading.ts";
 import type { NoticeKind, Notices } from "./notices.ts";
-import { reportRefusals } from "./permissions.ts";
 import { Pointer } from "./pointer.ts";
 import { OpenRequests } from "./requests.ts";
 import { autoAttach } from "./targets.ts";
@@ -30,7 +29,7 @@ export interface PageOptions {
   secrets: Secrets;
   /** Its document may be there already, with frames that nobody announces any more. */
   isOpenAlready: boolean;
-  isGranted: (permission: string) => boolean;
+  isGranted: (permission: PermissionName) => boolean;
   /** How much an action tells of what changed on the page. */
   changesCharsMax: number;
 }
@@ -70,8 +69,6 @@ export class Page {
   /** Resolves once the page may be sent somewhere. */
   ready: Promise<void> = Promise.resolve();
   crashed = false;
-  /** The tool is taking permissions back; the page has not asked for them. */
-  arePermissionsChanging = false;
   /** The browser shows a window of its own over the page, which therefore gets no input any more. */
   isBlocked = false;
   closed = false;
@@ -205,10 +202,6 @@ export class Page {
         if (blocked)
           this.report("popup", `A popup was blocked, because its frame may open none: ${blocked[1]}`);
       });
-      if (kind === "page")
-        reportRefusals(session, (name) => {
-          if (!this.arePermissionsChanging) this.#refused(name);
-        });
       guardApplications(session, {
         onPrevented: (url) => this.#reportApplication(url),
         onAsked: (url) => {
@@ -316,14 +309,11 @@ export class Page {
   #wished(wish: PageWish): void {
     if (wish === "print") this.report("print", "The page asked to be printed; make a PDF of it instead.");
     else if (wish === "close") this.onClose();
-    else if (!this.#options.isGranted(wish)) this.#refused(wish);
-  }
-
-  #refused(name: string): void {
-    this.#options.notices.addOnce(
-      "permission",
-      `The page asked for ${name} and was refused. To allow it, grant the permission "${name}" with resize.`,
-    );
+    else if (!this.#options.isGranted(wish))
+      this.report(
+        "permission",
+        `The page asked for ${wish} and was refused. To allow it, grant the permission "${wish}" with resize.`,
+      );
   }
 
   #chooserOpened(session: CdpSession, { backendNodeId, mode }: EventParams<"Page.fileChooserOpened">): void {

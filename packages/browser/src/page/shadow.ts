@@ -1,7 +1,7 @@
 /** Closed shadow roots are invisible to script; the browser names them, and the in-page agent is given each one. */
 import type { Protocol } from "devtools-protocol";
 import type { Deadline } from "./deadline.ts";
-import type { Frame } from "./frame.ts";
+import { type Frame, membersOf, resolveAll } from "./frame.ts";
 
 /** Returns how many roots the agent did not know before. */
 export async function adoptClosedRoots(
@@ -16,17 +16,7 @@ export async function adoptClosedRoots(
     : await describeEach(frame, hosts, deadline);
   const closed = nodes.flatMap(closedRootsIn);
   if (closed.length === 0) return 0;
-  const roots = await Promise.all(
-    closed.map((backendNodeId) =>
-      frame.session.send(
-        "DOM.resolveNode",
-        { backendNodeId, executionContextId: frame.agentContextId ?? undefined },
-        deadline.leftMs,
-      ),
-    ),
-  );
-  const objects = roots.flatMap(({ object }) => (object.objectId ? [{ objectId: object.objectId }] : []));
-  return frame.call("adoptClosedRoots", objects, deadline.leftMs);
+  return frame.call("adoptClosedRoots", await resolveAll(frame, closed, deadline), deadline.leftMs);
 }
 
 function closedRootsIn(node: Protocol.DOM.Node): number[] {
@@ -58,16 +48,8 @@ async function describeDocument(frame: Frame, deadline: Deadline): Promise<Proto
 }
 
 async function describeEach(frame: Frame, listId: string, deadline: Deadline): Promise<Protocol.DOM.Node[]> {
-  const { result } = await frame.session.send(
-    "Runtime.getProperties",
-    { objectId: listId, ownProperties: true },
-    deadline.leftMs,
-  );
-  const objectIds = result.flatMap(({ name, value }) =>
-    /^\d+$/.test(name) && value?.objectId ? [value.objectId] : [],
-  );
   const answers = await Promise.all(
-    objectIds.map((objectId) =>
+    (await membersOf(frame, listId, deadline)).map((objectId) =>
       frame.session.send("DOM.describeNode", { objectId, depth: -1, pierce: true }, deadline.leftMs),
     ),
   );

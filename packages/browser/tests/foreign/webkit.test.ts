@@ -237,7 +237,7 @@ describe.skipIf(!hasWebkit)("the WebKit engine (npm run webkit -- build)", () =>
     await open("/window");
     const opener = (await tool.get("/pages")).body.pages[0].id;
     const { body } = await tool.post("/click", { target: "button" });
-    await tool.post("/pages/activate", { page_id: opener });
+    await tool.post("/pages", { page: opener });
     await titled("refused in the window");
     const last = await tool.post("/evaluate", { expression: "1" });
     expect(JSON.stringify([body.events, last.body.events])).toContain("http://169.254.169.254/ was blocked");

@@ -193,6 +193,7 @@ function createAgent(
         return { ...nothing, ...where, found: request.target === null, lastRef, isSmall: true };
       }
       const shortestLine = 28;
+      const search = request.find === null ? null : prune.waysTo(root, request.find);
       const gathered = (shownCharsMax: number) => {
         const top = tree.build(root, {
           offset: request.offset,
@@ -200,7 +201,7 @@ function createAgent(
           childrenMax: Math.ceil(shownCharsMax / shortestLine),
           isTarget: request.target !== null,
           looks: request.boxes,
-          ways: request.find === null ? null : prune.waysTo(root, request.find),
+          ways: search?.ways ?? null,
         });
         distiller.distill(top, request.depthMax);
         return top;
@@ -219,6 +220,10 @@ function createAgent(
       // What is too large is gathered again, so that each part of the page has its share.
       const rendered =
         wide.chars > request.charsMax ? renderer.render(gathered(request.charsMax), request) : wide;
+      if (search && search.more > 0) {
+        rendered.lines.push(`- /more: "about ${search.more} more hits, find a longer text or in a target"`);
+        rendered.truncated = true;
+      }
       dom.resetCaches();
       return {
         ...rendered,

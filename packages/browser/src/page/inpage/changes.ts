@@ -100,13 +100,14 @@ export function createChanges({ dom, looks, comparison, momentary }: ChangeTools
     ahead = { ...look(last, charsMax), state: stateOfPage(), charsMax };
   }
 
-  const isAbout = (element: Element | null, told: ReadonlySet<Element | null>) =>
+  const isAbout = (element: Element | null, { told, isUnripe }: Difference) =>
+    isUnripe ||
     [...told].every((each) => each && element && (each.contains(element) || element.contains(each)));
 
-  /** Whether the last action has changed nothing so far but this element and what it stands in. */
+  /** Whether the last action has changed nothing so far but this element and what it stands in, or only half. */
   function isBare(element: Element | null): boolean {
     const old = atBegin ?? previous ?? last;
-    return old === null || isAbout(element, look(old, charsMaxCompared).difference.told);
+    return old === null || isAbout(element, look(old, charsMaxCompared).difference);
   }
 
   /** Compares, and from now on compares with what is there now; `again`: with what was compared with the last time. */
@@ -124,7 +125,7 @@ export function createChanges({ dom, looks, comparison, momentary }: ChangeTools
     previous = old;
     last = now;
     changesAtReport = momentary.changesSoFar();
-    const { lines, truncated, told } = difference;
+    const { lines, truncated } = difference;
     toldLast = difference.news;
     const isPartial = now.isPartial || old.isPartial;
     const changes = {
@@ -137,7 +138,7 @@ export function createChanges({ dom, looks, comparison, momentary }: ChangeTools
         isStructure: (each) => (old.byElement.get(each)?.parts.length ?? 0) >= structureParts,
       }),
     };
-    return { changes, isBare: atBegin ? isBare(element) : isAbout(element, told) };
+    return { changes, isBare: atBegin ? isBare(element) : isAbout(element, difference) };
   }
 
   return { remember, prepare, anticipate, since, isBare };

@@ -15,6 +15,8 @@ export interface Difference {
   told: Set<Element | null>;
   /** The lines of what is new, where there are many. */
   news: Map<Element, string>;
+  /** There are new controls that take no clicks yet, as while a list fades in. */
+  isUnripe: boolean;
 }
 
 interface CompareTools {
@@ -28,7 +30,9 @@ interface CompareTools {
 
 export function createCompare({ dom, brief, looks, pairing, renderer, momentary }: CompareTools) {
   const lineCharsMin = 60;
+  /** Of more than these that are gone, so many are told. */
   const removedMax = 8;
+  const removedShown = 3;
   const removedCharsMax = 80;
   const elsewhereMax = 5;
   const elsewhereCharsMax = 600;
@@ -62,6 +66,10 @@ export function createCompare({ dom, brief, looks, pairing, renderer, momentary 
       node,
       nodes.map((each) => ({ index: 0, node: each })),
     );
+  const controls = /^(button|checkbox|link|menuitem|option|radio|searchbox|switch|tab|textbox|treeitem)$/;
+  const hasUnripe = ({ element, role, ref, children }: AriaNode): boolean =>
+    (controls.test(role) && ref === null && !(element instanceof HTMLOptionElement)) ||
+    children.some(({ node }) => typeof node !== "string" && hasUnripe(node));
   const textNode = (node: AriaNode, text: string) =>
     withChildren({ ...node, role: "text", ref: null, name: "" }, [{ index: 0, node: text }]);
 
@@ -71,6 +79,7 @@ export function createCompare({ dom, brief, looks, pairing, renderer, momentary 
     const news: Difference["news"] = new Map();
     let left = charsMax;
     let truncated = false;
+    let isUnripe = false;
     const pairs = pairing.pair(old, now);
     const kept = new Set(pairs.values());
     /** New parts that hold known ones. */
@@ -142,6 +151,7 @@ export function createCompare({ dom, brief, looks, pairing, renderer, momentary 
     function tellNews(parent: Part, run: Part[]): void {
       const isLong = run.length > runMax && run.reduce((sum, part) => sum + sizeOf(part), 0) > runCharsMax;
       const head = isLong ? run.slice(0, runShown) : run;
+      isUnripe ||= head.some(({ node }) => hasUnripe(node));
       for (const part of head) emit("+", part, part.node);
       if (!isLong) return;
       truncated = true;
@@ -197,13 +207,14 @@ export function createCompare({ dom, brief, looks, pairing, renderer, momentary 
     function tellGone(): void {
       const gone: Part[] = [];
       collectGone(old.top, gone);
-      for (const was of gone.slice(0, removedMax)) {
+      const shown = gone.length > removedMax ? removedShown : gone.length;
+      for (const was of gone.slice(0, shown)) {
         const node = { ...alone(was.node), ref: null };
         if (!node.name && node.children.length === 0 && was.parts.length > 0)
           node.children = [{ index: 0, node: textOf(was).slice(0, removedCharsMax) }];
         emit("-", was, node);
       }
-      if (gone.length > removedMax) lines.push(`- … ${gone.length - removedMax} more are gone`);
+      if (gone.length > shown) lines.push(`- … ${gone.length - shown} more are gone`);
     }
 
     /** Of a large page only a part was compared; changes in the rest are listed separately. */
@@ -270,7 +281,7 @@ export function createCompare({ dom, brief, looks, pairing, renderer, momentary 
     if (now.isPartial) tellElsewhere();
     else if (lines.length === 0) tellOverlooked();
     if (lines.length === 0) tellRestyled();
-    return { lines, truncated, told, news };
+    return { lines, truncated, told, news, isUnripe };
   }
 
   return { compare };

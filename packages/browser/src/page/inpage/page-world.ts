@@ -3,9 +3,10 @@
  * with an event whose name nobody else knows, and is answered by whether the event was called off. What it asks of the
  * browser that nobody is there to give, it tells through a binding of that name.
  */
+import type { PermissionName } from "../emulation.ts";
 
 /** What a page may ask for: to be closed, to be printed, or a permission. */
-export type PageWish = "close" | "print" | "geolocation" | "notifications" | "camera" | "microphone";
+export type PageWish = "close" | "print" | PermissionName;
 
 /** Runs in the page's own world, before its first script. */
 export function followPage(secret: string): void {
@@ -79,6 +80,11 @@ export function followPage(secret: string): void {
   wrap(navigator.geolocation, "getCurrentPosition", wish("geolocation"));
   wrap(navigator.geolocation, "watchPosition", wish("geolocation"));
   wrap(globalThis.Notification, "requestPermission", wish("notifications"));
+  wrap(navigator.clipboard, "read", wish("clipboard-read"));
+  wrap(navigator.clipboard, "readText", wish("clipboard-read"));
+  wrap(navigator, "requestMIDIAccess", wish("midi"));
+  wrap(globalThis, "queryLocalFonts", wish("local-fonts"));
+  wrap(globalThis, "getScreenDetails", wish("window-management"));
   wrap(navigator.mediaDevices, "getUserMedia", {
     before: ([wanted]) => {
       const { video, audio } = (wanted ?? {}) as MediaStreamConstraints;

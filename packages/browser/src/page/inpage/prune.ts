@@ -5,6 +5,12 @@ import type { Dom } from "./dom.ts";
 /** The elements on the way to a hit, and whether an element is one, with all that is in it. */
 export type Ways = Map<Element, boolean>;
 
+export interface Search {
+  ways: Ways;
+  /** How many more places hold the text than are led to. */
+  more: number;
+}
+
 export function createPrune(dom: Dom) {
   /** How much more of a page is looked at for a search than would be shown. */
   const widening = 20;
@@ -15,20 +21,27 @@ export function createPrune(dom: Dom) {
   const flat = (text: string | null | undefined) => (text ?? "").replace(/\s+/g, " ").toLowerCase();
 
   /** Null for a page that is small enough to be described whole. */
-  function waysTo(root: Element, text: string): Ways | null {
+  function waysTo(root: Element, text: string): Search | null {
     if (root.getElementsByTagName("*").length < elementsMax) return null;
     const wanted = flat(text).trim();
     const ways: Ways = new Map();
     let hits = 0;
+    let more = 0;
     const lead = (to: Element, isHit: boolean) => {
       for (let at = dom.parentOf(to); at && !ways.has(at); at = dom.parentOf(at)) ways.set(at, false);
       if (!ways.get(to)) ways.set(to, isHit);
     };
     const hit = (element: Element) => {
       if (hits++ < hitsMax) lead(element.closest("tr, [role=row]") ?? element, true);
+      else more++;
     };
     const search = (node: Element | ShadowRoot, depth: number): boolean => {
-      if (hits > hitsMax || !flat(node.textContent).includes(wanted)) return false;
+      const held = flat(node.textContent);
+      if (!held.includes(wanted)) return false;
+      if (hits >= hitsMax) {
+        more += held.split(wanted).length - 1;
+        return true;
+      }
       let isBelow = false;
       if (depth < depthMax) for (const child of node.children) isBelow = search(child, depth + 1) || isBelow;
       if (!isBelow && node instanceof Element) hit(node);
@@ -47,7 +60,7 @@ export function createPrune(dom: Dom) {
     }
     // What a frame holds is not known here.
     for (const frame of root.querySelectorAll("iframe, frame, object, embed")) lead(frame, false);
-    return ways;
+    return { ways, more };
   }
 
   function keepMatching(top: AriaNode, text: string): void {

@@ -59,6 +59,7 @@ export function createRender(refFor: (element: Element) => string, { asKey, asVa
   const membersWhole = 24;
   const membersShown = 10;
   const plainlyClickable = /^(button|link|menuitem|option|tab)$/;
+  const urlCharsWhenTerse = 100;
 
   /** What the lines around a node have said already and need not be repeated in its own. */
   interface Around {
@@ -99,10 +100,22 @@ export function createRender(refFor: (element: Element) => string, { asKey, asVa
     return asKey(key);
   }
 
-  /** A cell with nothing to it but its place in the row. */
-  const isBareCell = ({ role, ref, box, states, isKept, active, unseen, hint, isAriaHidden }: AriaNode) =>
-    /^(cell|columnheader|rowheader)$/.test(role) &&
-    !(isKept || active || unseen || hint || isAriaHidden || (ref && box.cursor === "pointer")) &&
+  /** A cell with nothing to it but its place in the row; those of a grid take the focus all the same. */
+  const isBareCell = ({
+    role,
+    ref,
+    box,
+    states,
+    marks,
+    isKept,
+    active,
+    unseen,
+    hint,
+    isAriaHidden,
+  }: AriaNode) =>
+    /^(cell|gridcell|columnheader|rowheader)$/.test(role) &&
+    !(marks.clickable || marks.editable || (isKept && role !== "gridcell")) &&
+    !(active || unseen || hint || isAriaHidden || (ref && box.cursor === "pointer")) &&
     Object.values(states).every((state) => !state);
 
   /** Of a cell that holds only text; null for another. */
@@ -129,8 +142,37 @@ export function createRender(refFor: (element: Element) => string, { asKey, asVa
     return row.name || name.length > nameCharsMax ? row : { ...row, name, children };
   }
 
+  /** The options of a closed list, which has nothing else, as one line; null for another. */
+  function optionsOf({ children }: AriaNode): string | null {
+    const isOption = ({ node }: AriaNode["children"][number]) =>
+      typeof node !== "string" && node.role === "option" && !node.ref && node.children.length === 0;
+    if (children.length === 0 || !children.every(isOption)) return null;
+    const shown = children.slice(0, children.length > membersWhole ? membersShown : membersWhole);
+    const words = shown.map(({ node }) => {
+      const { name, states } = node as AriaNode;
+      return states.selected ? `${name} [selected]` : name;
+    });
+    const left = children.length - shown.length;
+    return [...words, ...(left > 0 ? [`… ${left} more`] : [])].join(" | ");
+  }
+
+  /** As it is written where nobody asked for it: without what its name says too, and without empty groups. */
+  function tersely(node: AriaNode): AriaNode {
+    if (node.role === "row") return folded(node);
+    const children = node.children.filter(
+      ({ node: child }) =>
+        typeof child === "string" || child.role !== "rowgroup" || child.children.length > 0 || child.unseen,
+    );
+    const [first] = children;
+    const isRepeated =
+      children.length === 1 && typeof first!.node === "string" && node.name.includes(first!.node);
+    const isPlain = /^(generic|link|button|cell|gridcell|listitem)$/.test(node.role);
+    return { ...node, children: isRepeated && isPlain ? [] : children };
+  }
+
   function toPiece(given: AriaNode, around: Around, manner: Manner): Piece {
-    const node = manner.terse && given.role === "row" ? folded(given) : given;
+    const options = manner.terse ? optionsOf(given) : null;
+    const node = options ? { ...given, children: [] } : manner.terse ? tersely(given) : given;
     const children = node.children.map((child) => child.node);
     const only = children.length === 1 && typeof children[0] === "string" ? children[0] : null;
     const inside: Around = {
@@ -138,9 +180,11 @@ export function createRender(refFor: (element: Element) => string, { asKey, asVa
       isInert: around.isInert || node.marks.inert,
     };
     const properties: string[] = [];
-    if (node.url !== undefined) properties.push(`- /url: ${asValue(node.url)}`);
+    if (node.url !== undefined)
+      properties.push(`- /url: ${asValue(manner.terse ? cutText(node.url, urlCharsWhenTerse) : node.url)}`);
     if (node.placeholder !== undefined) properties.push(`- /placeholder: ${asValue(node.placeholder)}`);
     if (node.hint !== undefined) properties.push(`- /hint: ${asValue(node.hint)}`);
+    if (options) properties.push(`- /options: ${asValue(options)}`);
     return {
       head: headOf(node, around, manner),
       text: only,

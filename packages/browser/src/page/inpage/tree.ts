@@ -144,7 +144,8 @@ export function createTree({ dom, generated, describer, covers, refFor, noticeHo
       const children = dom.childrenOf(element);
       const count = (children as ArrayLike<Node> & Iterable<Node>).length;
       const first = element === root ? options.offset : 0;
-      const last = Math.min(count, first + options.childrenMax);
+      // On the way to hits, which are few, all children are passed.
+      const last = walk.isWhole ? Math.min(count, first + options.childrenMax) : count;
       for (const child of children) {
         index++;
         if (index < first) continue;
