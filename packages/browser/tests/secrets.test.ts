@@ -79,7 +79,7 @@ describe("secrets", () => {
     for (const path of paths) said.push((await tool.get(path)).body);
     const { requests } = (await tool.get("/network")).body;
     for (const { id } of requests) {
-      said.push((await tool.get(`/network/${id}`)).body);
+      said.push((await tool.get(`/request?id=${id}`)).body);
       said.push(await callTool(tool.session, "browser_snapshot", { network: id }));
     }
     said.push(await tool.post("/evaluate", { expression: "[user.value, { [user.value]: pass.value }]" }));

@@ -136,12 +136,12 @@ onEachEngine("the snapshot", (engine) => {
 
   test("of a 10 MB page and of 6,000 nested elements stays within the budget", async () => {
     await open("/big");
-    const big = await tool.get("/a11y");
+    const big = await tool.get("/a11y?timeout_ms=50000");
     expect(big.status).toBe(200);
     expect(big.body.snapshot.length).toBeLessThanOrEqual(24_000);
     expect(big.body.snapshot).toContain("/more:");
     await open("/deep");
-    const deep = await tool.get("/a11y");
+    const deep = await tool.get("/a11y?timeout_ms=50000");
     expect(deep.status).toBe(200);
     expect(deep.body.snapshot.length).toBeLessThanOrEqual(24_000);
     await open("/one");

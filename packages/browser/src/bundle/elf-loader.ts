@@ -2,7 +2,7 @@ import { existsSync, readFileSync, statSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { type BinaryInfo, readBinary } from "./binary.ts";
 import { splitPathList } from "./elf.ts";
-import { type CacheEntry, readLoaderCache, readLoaderConf } from "./ld-cache.ts";
+import { readLoaderCache } from "./ld-cache.ts";
 import type { Found, LoadedObject, LoaderRules } from "./walk.ts";
 
 export interface ElfLoaderOptions {
@@ -30,34 +30,10 @@ const platforms: Record<string, Platform> = {
   riscv: { triplet: "riscv64-linux-gnu", loader: "/lib/ld-linux-riscv64-lp64d.so.1", platform: "riscv64" },
 };
 
-/** The x86-64 levels and the processor flags that each one adds, best first. */
-const x86Levels: [level: string, flags: string[]][] = [
-  ["x86-64-v4", ["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"]],
-  ["x86-64-v3", ["avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"]],
-  ["x86-64-v2", ["cx16", "lahf_lm", "popcnt", "sse4_1", "sse4_2", "ssse3"]],
-];
-
-function supportedLevels(machine: string): string[] {
-  if (machine !== "x86_64") return [];
-  let flags: Set<string>;
-  try {
-    const line = /^flags\s*:(.*)$/m.exec(readFileSync("/proc/cpuinfo", "utf8"))?.[1] ?? "";
-    flags = new Set(line.trim().split(/\s+/));
-  } catch {
-    return [];
-  }
-  return x86Levels
-    .filter((_, index) =>
-      x86Levels.slice(index).every(([, wanted]) => wanted.every((flag) => flags.has(flag))),
-    )
-    .map(([level]) => level);
-}
-
 /** glibc's search, as the manual page ld.so(8) and its source describe it. */
 export class ElfLoader implements LoaderRules {
-  private readonly cache: Map<string, CacheEntry[]> | null;
+  private readonly cache: Map<string, string[]> | null;
   private readonly defaultDirectories: string[];
-  private readonly levels: string[];
   private readonly lib: string;
   private readonly platform: string;
   private readonly loaderPath: string;
@@ -72,7 +48,6 @@ export class ElfLoader implements LoaderRules {
     const triplet = known?.triplet ?? "";
     this.platform = known?.platform ?? machine;
     this.loaderPath = interpreter ?? known?.loader ?? "";
-    this.levels = supportedLevels(machine);
     this.cache = readLoaderCache(this.inside("/etc/ld.so.cache"));
     const multiarch = ["/lib", "/usr/lib"].map((base) => join(base, triplet));
     if (triplet && multiarch.some((path) => existsSync(this.inside(path)))) {
@@ -129,12 +104,9 @@ export class ElfLoader implements LoaderRules {
     for (const directory of directories) {
       // Plain concatenation: a `..` behind a symlink must be left for the file system to follow.
       const base = directory.endsWith("/") ? directory : `${directory}/`;
-      const places = [...this.levels.map((level) => `${base}glibc-hwcaps/${level}/`), base];
-      for (const place of places) {
-        const path = `${place}${name}`;
-        const info = this.open(path);
-        if (info) return { path, via, info };
-      }
+      const path = `${base}${name}`;
+      const info = this.open(path);
+      if (info) return { path, via, info };
     }
     return null;
   }
@@ -155,12 +127,7 @@ export class ElfLoader implements LoaderRules {
   }
 
   private searchCache(name: string, requester: LoadedObject): Found | null {
-    const usable = (this.cache?.get(name) ?? []).filter(
-      ({ hwcap }) => hwcap === null || this.levels.includes(hwcap),
-    );
-    const rank = ({ hwcap }: CacheEntry) =>
-      hwcap === null ? this.levels.length : this.levels.indexOf(hwcap);
-    for (const { path } of usable.sort((a, b) => rank(a) - rank(b))) {
+    for (const path of this.cache?.get(name) ?? []) {
       const inDefault = this.defaultDirectories.some((directory) => path.startsWith(`${directory}/`));
       if (requester.info.noDefaultDirectories && inDefault) continue;
       const info = this.open(path);
@@ -196,12 +163,6 @@ export class ElfLoader implements LoaderRules {
   private interpreter(): Found | null {
     const info = this.open(this.loaderPath);
     return info ? { path: this.loaderPath, via: "interpreter", info } : null;
-  }
-
-  hint(name: string): string | undefined {
-    const directories = readLoaderConf("/etc/ld.so.conf", this.options.sysroot);
-    const path = directories.map((directory) => join(directory, name)).find((file) => this.open(file));
-    return path ? `${path} exists but is not in /etc/ld.so.cache; run ldconfig` : undefined;
   }
 
   /** What is in the process before the first needed entry is read. */

@@ -16,10 +16,9 @@ export function formatBytes(bytes: number): string {
 export function renderScan(scan: DependencyScan): string {
   const lines = [`${scan.path}: ${scan.format} ${scan.machine} ${scan.bits}-bit`];
   if (!scan.dynamic) return [...lines, "  statically linked"].join("\n");
-  for (const { name, path, via, missing, optional, hint, neededBy } of scan.dependencies) {
+  for (const { name, path, via, missing, optional, neededBy } of scan.dependencies) {
     if (!missing) lines.push(`  ${name} => ${path ?? via} (${via})`);
     else lines.push(`  ${name} => not found${optional ? " (optional)" : ""}, needed by ${neededBy}`);
-    if (hint) lines.push(`    ${hint}`);
   }
   lines.push(`${scan.dependencies.length} libraries, ${scan.missing.length} missing`);
   return lines.join("\n");
@@ -37,8 +36,8 @@ export function renderBundleReport(report: BundleReport): string {
   const shown = report.dependencies.filter(({ status }) => status !== "system");
   const system = report.dependencies.length - shown.length;
   lines.push(`Dependencies: ${report.dependencies.length}, of which ${system} come from the system`);
-  for (const { status, name, neededBy, hint } of shown)
-    lines.push(`  ${status.padEnd(8)} ${name}  needed by ${neededBy}${hint ? `; ${hint}` : ""}`);
+  for (const { status, name, neededBy } of shown)
+    lines.push(`  ${status.padEnd(8)} ${name}  needed by ${neededBy}`);
   const { found, missing, bundled, bytes } = report.totals;
   lines.push(`${found} found, ${missing} missing, ${bundled} bundled, ${formatBytes(bytes)}`);
   return lines.join("\n");

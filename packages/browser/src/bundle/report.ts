@@ -25,7 +25,6 @@ export interface BundleDependency {
   status: "bundled" | "system" | "missing";
   neededBy: string;
   bytes: number;
-  hint?: string;
 }
 
 export interface BundleReport {
@@ -112,11 +111,11 @@ function scanAll(binaries: string[], shipped: Shipped, env: BundleOptions["env"]
       .dependencies) {
       if (found.has(dependency.name) || dependency.via === "interpreter") continue;
       if (dependency.missing && dependency.optional) continue;
-      const { name, path, neededBy, bytes, hint, missing } = dependency;
+      const { name, path, neededBy, bytes, missing } = dependency;
       const inBundle =
         path !== null && shipped.directories.includes(dirname(path)) && shipped.names.has(basename(path));
       const status = missing ? "missing" : inBundle ? "bundled" : "system";
-      found.set(name, { name, path, status, neededBy, bytes, ...(hint ? { hint } : {}) });
+      found.set(name, { name, path, status, neededBy, bytes });
     }
   }
   return [...found.values()];

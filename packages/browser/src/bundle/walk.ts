@@ -32,15 +32,12 @@ export interface Dependency {
   optional: boolean;
   missing: boolean;
   bytes: number;
-  hint?: string;
 }
 
 export interface LoaderRules {
   find(name: string, requester: LoadedObject): Found | null;
   /** What the requester's name is compared by; DLL names ignore case. */
   key(name: string): string;
-  /** Advice for a library that no rule found. */
-  hint?(name: string, requester: LoadedObject): string | undefined;
 }
 
 interface WalkOptions {
@@ -76,7 +73,7 @@ export function walkDependencies({
       throw invalidBinary(root.path, `it leads to more than ${OBJECTS_MAX} libraries`);
   };
   const record = (name: string, found: Found | null, requester: LoadedObject, optional: boolean) => {
-    const dependency: Dependency = {
+    dependencies.push({
       name,
       path: found?.path ?? null,
       via: found?.via ?? null,
@@ -84,10 +81,7 @@ export function walkDependencies({
       optional,
       missing: found === null,
       bytes: found?.path ? bytes(found.path) : 0,
-    };
-    const hint = found ? undefined : rules.hint?.(name, requester);
-    if (hint) dependency.hint = hint;
-    dependencies.push(dependency);
+    });
   };
   const load = (name: string, found: Found | null, requester: LoadedObject, optional: boolean) => {
     const sameFile = found?.path ? byFile.get(realPath(found.path)) : undefined;

@@ -33,10 +33,12 @@ function inputOf({ params }: Operation) {
 
 function parametersOf(operation: Operation): JsonSchema[] {
   const { properties, required = [] } = inputOf(operation);
-  return Object.entries(properties).map(([name, schema]) => {
-    const isInPath = operation.path.includes(`:${name}`);
-    return { name, in: isInPath ? "path" : "query", required: isInPath || required.includes(name), schema };
-  });
+  return Object.entries(properties).map(([name, schema]) => ({
+    name,
+    in: "query",
+    required: required.includes(name),
+    schema,
+  }));
 }
 
 function describe(operation: Operation): JsonSchema {
@@ -68,8 +70,8 @@ function describe(operation: Operation): JsonSchema {
 export function openApi(operations: Operation[]): JsonSchema {
   const paths: Record<string, JsonSchema> = {};
   for (const operation of operations) {
-    const path = operation.path.replace(/:(\w+)/g, "{$1}");
-    paths[path] = { ...paths[path], [operation.method.toLowerCase()]: describe(operation) };
+    const { path, method } = operation;
+    paths[path] = { ...paths[path], [method.toLowerCase()]: describe(operation) };
   }
   return {
     openapi: "3.1.0",

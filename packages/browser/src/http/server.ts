@@ -26,52 +26,14 @@ export interface DebugServer {
   stop(): Promise<void>;
 }
 
-interface Route {
-  pattern: RegExp;
-  names: string[];
-  byMethod: Map<string, Operation>;
-}
-
-function makeRoutes(): Route[] {
-  const routes = new Map<string, Route>();
-  for (const operation of operations) {
-    let route = routes.get(operation.path);
-    if (!route) {
-      const names = [...operation.path.matchAll(/:(\w+)/g)].map((match) => match[1]!);
-      const pattern = new RegExp(`^${operation.path.replace(/:\w+/g, "([^/]+)")}$`);
-      route = { pattern, names, byMethod: new Map() };
-      routes.set(operation.path, route);
-    }
-    route.byMethod.set(operation.method, operation);
-  }
-  return [...routes.values()];
-}
-
-function decoded(part: string): string {
-  try {
-    return decodeURIComponent(part);
-  } catch {
-    throw new ToolError("invalid_request", `"${part}" in the path is not percent-encoded UTF-8.`);
-  }
-}
-
-function findRoute(
-  routes: Route[],
-  method: string,
-  path: string,
-): { operation: Operation; params: Record<string, string> } {
-  for (const { pattern, names, byMethod } of routes) {
-    const match = pattern.exec(path);
-    if (!match) continue;
-    const operation = byMethod.get(method);
-    if (!operation) {
-      const allowed = [...byMethod.keys()].join(", ");
-      throw new ToolError("method_not_allowed", `${path} takes ${allowed}, not ${method}.`);
-    }
-    const params = Object.fromEntries(names.map((name, index) => [name, decoded(match[index + 1]!)]));
-    return { operation, params };
-  }
-  throw new ToolError("not_found", `There is no ${path}. GET /openapi.json describes every endpoint.`);
+function operationAt(method: string, path: string): Operation {
+  const there = operations.filter((each) => each.path === path);
+  const operation = there.find((each) => each.method === method);
+  if (operation) return operation;
+  if (there.length === 0)
+    throw new ToolError("not_found", `There is no ${path}. GET /openapi.json describes every endpoint.`);
+  const allowed = there.map((each) => each.method).join(", ");
+  throw new ToolError("method_not_allowed", `${path} takes ${allowed}, not ${method}.`);
 }
 
 /** Body size is checked here: the listener's own refusal has no message. */
@@ -115,7 +77,6 @@ function errorResponse(error: unknown, { secrets }: SessionOptions): Response {
 }
 
 export function startDebugServer({ session, port, token }: DebugServerOptions): DebugServer {
-  const routes = makeRoutes();
   let lastUsedMs = performance.now();
   let isAsked = 0;
 
@@ -129,7 +90,7 @@ export function startDebugServer({ session, port, token }: DebugServerOptions): 
       server.timeout(request, 0);
       return Response.json(await callTool(session, tool, await readBody(request), request.signal));
     }
-    const { operation, params } = findRoute(routes, request.method, url.pathname);
+    const operation = operationAt(request.method, url.pathname);
     // Operations have their own deadlines; the connection must not be cut before them.
     server.timeout(request, 0);
     const given =
@@ -137,7 +98,7 @@ export function startDebugServer({ session, port, token }: DebugServerOptions): 
     const { value, events } = await execute({
       session: session.named(sessionName(operation, given, url)),
       operation,
-      params: { ...given, ...params },
+      params: given,
       finish: async (result) => result,
       // A caller that hangs up does not keep the browser busy.
       signal: request.signal,

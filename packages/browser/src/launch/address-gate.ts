@@ -4,16 +4,15 @@
  * fetch, pictures, workers and WebSockets alike. Loopback and private addresses are reached without it.
  */
 import { lookup } from "node:dns/promises";
-import { connect, createServer, isIP, type Socket } from "node:net";
+import { connect, isIP, type Socket } from "node:net";
 import { hasHostList, isLinkLocalHost, type UrlPolicy, whyHostBlocked } from "../policy/url-policy.ts";
+import { HandshakeReader, openRelay, type Relay } from "../resolve/relay.ts";
 
 const connectTimeoutMs = 30_000;
 /** The next address of a name is tried this long after the one before. */
 const nextAddressMs = 250;
 const addressesMax = 8;
-const connectionsMax = 1_000;
 const failuresMax = 200;
-const requestBytesMax = 300;
 
 /** Answers of SOCKS5, which the browser shows as one and the same error. */
 const replies = { done: 0, failed: 1, notAllowed: 2, unreachable: 4, refused: 5 } as const;
@@ -53,58 +52,18 @@ class Refusal extends Error {
   }
 }
 
-/** Reads exactly this many bytes during the handshake. */
-class Reader {
-  readonly #socket: Socket;
-  #buffered = Buffer.alloc(0);
-  #wake: () => void = () => {};
-  #hasEnded = false;
-  readonly #onData = (chunk: Buffer) => {
-    this.#buffered = Buffer.concat([this.#buffered, chunk]);
-    this.#wake();
-  };
-  readonly #onEnd = () => {
-    this.#hasEnded = true;
-    this.#wake();
-  };
-
-  constructor(socket: Socket) {
-    this.#socket = socket;
-    socket.on("data", this.#onData).on("close", this.#onEnd);
-  }
-
-  async take(count: number): Promise<Buffer> {
-    while (this.#buffered.length < count) {
-      if (this.#hasEnded || this.#buffered.length > requestBytesMax) throw new Error("no SOCKS5 request");
-      await new Promise<void>((resolve) => {
-        this.#wake = resolve;
-      });
-    }
-    const taken = this.#buffered.subarray(0, count);
-    this.#buffered = this.#buffered.subarray(count);
-    return taken;
-  }
-
-  /** Lets go of the socket; what came early belongs to the connection. */
-  release(): Buffer {
-    this.#socket.pause();
-    this.#socket.off("data", this.#onData).off("close", this.#onEnd);
-    return this.#buffered;
-  }
-}
-
 interface Destination {
   host: string;
   port: number;
 }
 
-async function readGreeting(reader: Reader): Promise<void> {
+async function readGreeting(reader: HandshakeReader): Promise<void> {
   const [version, methods = 0] = await reader.take(2);
   if (version !== 5) throw new Error("no SOCKS5 request");
   await reader.take(methods);
 }
 
-async function readDestination(reader: Reader): Promise<Destination> {
+async function readDestination(reader: HandshakeReader): Promise<Destination> {
   const [version, command, , kind] = await reader.take(4);
   if (version !== 5 || command !== 1) throw new Refusal(replies.failed, "net::ERR_FAILED");
   let host: string;
@@ -212,14 +171,7 @@ export async function openAddressGate({
   resolve = systemResolve,
   policy,
 }: GateOptions): Promise<AddressGate> {
-  const sockets = new Set<Socket>();
   const failures = new Map<string, string>();
-
-  const track = (socket: Socket) => {
-    sockets.add(socket);
-    socket.on("close", () => sockets.delete(socket));
-    socket.on("error", () => socket.destroy());
-  };
 
   function remember(host: string, netError: string): void {
     failures.delete(host);
@@ -227,26 +179,17 @@ export async function openAddressGate({
     failures.set(host, netError);
   }
 
-  async function serve(client: Socket): Promise<void> {
-    const reader = new Reader(client);
+  async function serve(client: Socket, { join }: Relay): Promise<void> {
+    const reader = new HandshakeReader(client);
     await readGreeting(reader);
     client.write(Buffer.from([5, 0]));
     const { host, port } = await readDestination(reader);
     try {
       const upstream = await connectFirst(await checkedAddresses(host, { resolve, policy }), port);
-      track(upstream);
       failures.delete(host);
-      const early = reader.release();
-      if (client.destroyed) {
-        upstream.destroy();
-        return;
-      }
+      reader.release();
       client.write(answer(replies.done));
-      if (early.length > 0) upstream.write(early);
-      upstream.on("close", () => client.destroy());
-      client.on("close", () => upstream.destroy());
-      upstream.pipe(client);
-      client.pipe(upstream);
+      join(client, upstream);
     } catch (error) {
       const refusal = error instanceof Refusal ? error : new Refusal(replies.failed, "net::ERR_FAILED");
       remember(host, refusal.netError);
@@ -256,24 +199,11 @@ export async function openAddressGate({
     }
   }
 
-  const server = createServer({ noDelay: true }, (client) => {
-    track(client);
-    if (sockets.size > connectionsMax) client.destroy();
-    else serve(client).catch(() => client.destroy());
-  });
-  await new Promise<void>((listening, reject) => {
-    server.once("error", reject);
-    server.listen(0, "127.0.0.1", listening);
-  });
-  server.unref();
-  const { port } = server.address() as { port: number };
+  const { port, close } = await openRelay(serve);
   return {
     server: `socks5://127.0.0.1:${port}`,
     bypass: policy && hasHostList(policy) ? [] : bypass,
     failureOf: (host) => failures.get(host) ?? null,
-    close() {
-      server.close();
-      for (const socket of sockets) socket.destroy();
-    },
+    close,
   };
 }

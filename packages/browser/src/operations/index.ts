@@ -4,7 +4,7 @@ import type { Session } from "../session.ts";
 import { makeBatchOperation } from "./batch.ts";
 import type { Operation } from "./define.ts";
 import { execute } from "./execute.ts";
-import { networkBodyOperation, networkOperation, requestOperation, webSocketsOperation } from "./network.ts";
+import { networkOperation, requestOperation, webSocketsOperation } from "./network.ts";
 import { choosePageOperation, pagesOperation } from "./pages.ts";
 import {
   clearCookiesOperation,
@@ -34,7 +34,6 @@ const single: Operation[] = [
   clearStorageOperation,
   networkOperation,
   requestOperation,
-  networkBodyOperation,
   webSocketsOperation,
   pagesOperation,
   choosePageOperation,

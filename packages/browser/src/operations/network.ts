@@ -31,23 +31,19 @@ export const networkOperation = defineOperation({
 
 export const requestOperation = defineOperation({
   name: "request",
-  summary: "One request in detail",
+  summary: "One request with the body of its answer",
   method: "GET",
-  path: "/network/:id",
-  params: z.object({ id: z.string().min(1).max(40) }),
-  result: RequestEntry,
-  run: async ({ browser }, { id }) => (await browser()).network.entry(id),
-});
-
-export const networkBodyOperation = defineOperation({
-  name: "network-body",
-  summary: "Body of a response",
-  method: "GET",
-  path: "/network/:id/body",
+  path: "/request",
   timeoutMs: 10_000,
   params: z.object({ id: z.string().min(1).max(40), timeout_ms: QueryTimeoutMs }),
-  result: z.object({ body: z.string(), base64: z.boolean() }),
-  run: async ({ browser, deadline }, { id }) => (await browser()).network.body(id, deadline.leftMs),
+  result: RequestEntry.extend({ body: z.string(), base64: z.boolean(), body_missing: z.string().optional() }),
+  run: async ({ browser, deadline }, { id }) => {
+    const { network } = await browser();
+    const body = await network
+      .body(id, deadline.leftMs)
+      .catch((error: Error) => ({ body: "", base64: false, body_missing: error.message }));
+    return { ...network.entry(id), ...body };
+  },
 });
 
 export const webSocketsOperation = defineOperation({

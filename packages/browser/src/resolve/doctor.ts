@@ -15,7 +15,6 @@ export interface MissingLibrary {
   neededBy: string;
   /** The Debian package that has it, where known. */
   debianPackage: string | null;
-  hint: string | null;
 }
 
 export interface BinaryReport {
@@ -77,12 +76,7 @@ function missingLibraries(scan: DependencyScan): MissingLibrary[] {
   const osRelease = readOsRelease();
   return scan.dependencies
     .filter(({ missing, optional }) => missing && !optional)
-    .map(({ name, neededBy, hint }) => ({
-      name,
-      neededBy,
-      debianPackage: debianPackageOf(name, osRelease),
-      hint: hint ?? null,
-    }));
+    .map(({ name, neededBy }) => ({ name, neededBy, debianPackage: debianPackageOf(name, osRelease) }));
 }
 
 function examine(engine: ResolvedEngine, env: Env): BinaryReport {
@@ -151,7 +145,6 @@ function adviceFor(report: Omit<DoctorReport, "advice">): string[] {
         ? `Install the missing libraries: apt install ${packages.join(" ")}`
         : `Install the missing libraries: ${missing.map(({ name }) => name).join(", ")}`,
     );
-    for (const { hint } of missing) if (hint) advice.push(hint);
     // Chrome's zip brings the list of packages that it was built to depend on.
     const list = join(dirname(report.binary?.scannedPath ?? ""), "deb.deps");
     if (existsSync(list)) advice.push(`All packages that this browser depends on are listed in ${list}.`);

@@ -1,16 +1,15 @@
-import { randomUUID } from "node:crypto";
 import { createReadStream } from "node:fs";
-import { mkdir, readdir, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
+import { mkdir, readFile, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { ChromeBuild } from "./chrome-build.ts";
 import { type DownloadResult, discardPart, download, type Progress } from "./download.ts";
-import { isErrno, messageOf, SetupError } from "./errors.ts";
+import { isErrno, SetupError } from "./errors.ts";
 import { withLock } from "./lock.ts";
+import { cacheUnusable, clearPlace, placeWhole } from "./place.ts";
 import { redactUrl } from "./settings.ts";
 import { extractZip } from "./zip-extract.ts";
 
 const MARKER = ".install.json";
-const TEMPORARY_PREFIX = ".tmp-";
 /** How much longer than a download a waiting process gives the one that installs. */
 const UNPACK_ALLOWANCE_MS = 300_000;
 
@@ -92,22 +91,16 @@ async function fetchVerified(build: ChromeBuild, path: string, options: InstallO
   }
 }
 
-/** Unpacks beside the final place and renames, so the directory exists only when it is complete. */
 async function unpack(
   build: ChromeBuild,
   zip: string,
   sha256: string,
-  options: InstallOptions,
+  { cacheDir, onProgress }: InstallOptions,
 ): Promise<string> {
-  const final = installDir(build, options.cacheDir);
-  const temporary = join(
-    options.cacheDir,
-    "chrome",
-    `${TEMPORARY_PREFIX}${build.platform}-${build.version}-${randomUUID()}`,
-  );
-  try {
+  const final = installDir(build, cacheDir);
+  await placeWhole(final, async (temporary) => {
     await extractZip(zip, temporary, {
-      onProgress: (doneBytes, totalBytes) => options.onProgress?.({ phase: "unpack", doneBytes, totalBytes }),
+      onProgress: (doneBytes, totalBytes) => onProgress?.({ phase: "unpack", doneBytes, totalBytes }),
     });
     const executable = await stat(join(temporary, build.executable)).catch(() => null);
     if (!executable?.isFile())
@@ -121,23 +114,8 @@ async function unpack(
       url: redactUrl(build.url),
     };
     await writeFile(join(temporary, MARKER), JSON.stringify(marker), { flush: true });
-    // Only a damaged or differing installation can be in the way here.
-    await rename(final, `${temporary}-old`).catch((error) => {
-      if (!isErrno(error, "ENOENT")) throw error;
-    });
-    await rename(temporary, final);
-    return join(final, build.executable);
-  } finally {
-    await rm(temporary, { recursive: true, force: true });
-    await rm(`${temporary}-old`, { recursive: true, force: true });
-  }
-}
-
-/** With the lock held, every temporary directory of this build belongs to a process that is gone. */
-async function removeLeftovers(build: ChromeBuild, cacheDir: string): Promise<void> {
-  const prefix = `${TEMPORARY_PREFIX}${build.platform}-${build.version}-`;
-  for (const name of await readdir(join(cacheDir, "chrome")))
-    if (name.startsWith(prefix)) await rm(join(cacheDir, "chrome", name), { recursive: true, force: true });
+  });
+  return join(final, build.executable);
 }
 
 /** The build from the cache, or downloaded into it; any number of processes may ask at once. */
@@ -153,14 +131,10 @@ export async function installChrome(build: ChromeBuild, options: InstallOptions)
     if (meanwhile) return meanwhile;
     const part = join(cacheDir, "downloads", `${id}.zip.part`);
     try {
-      await mkdir(join(cacheDir, "chrome"), { recursive: true });
+      await clearPlace(installDir(build, cacheDir));
       await mkdir(join(cacheDir, "downloads"), { recursive: true });
-      await removeLeftovers(build, cacheDir);
     } catch (error) {
-      throw new SetupError("cache_unusable", `The cache ${cacheDir} cannot be used: ${messageOf(error)}.`, {
-        wayOut: "Make the directory writable, or set BROWSER_CACHE_DIR to one that is.",
-        cause: error,
-      });
+      throw cacheUnusable(cacheDir, error);
     }
     const sha256 = await fetchVerified(build, part, options);
     try {

@@ -1,7 +1,8 @@
 import { Database } from "bun:sqlite";
 import { mkdirSync } from "node:fs";
 import { dirname } from "node:path";
-import { isErrno, messageOf, SetupError } from "./errors.ts";
+import { isErrno, SetupError } from "./errors.ts";
+import { cacheUnusable } from "./place.ts";
 
 const POLL_MS = 100;
 
@@ -9,13 +10,6 @@ interface LockOptions {
   /** How long another process may hold the lock before this one gives up. */
   timeoutMs: number;
   onWait?: () => void;
-}
-
-function cacheUnusable(path: string, error: unknown): SetupError {
-  return new SetupError("cache_unusable", `The cache cannot be used: ${path}: ${messageOf(error)}.`, {
-    wayOut: "Make the directory writable, or set BROWSER_CACHE_DIR to one that is.",
-    cause: error,
-  });
 }
 
 /**

@@ -1,6 +1,7 @@
 import { randomBytes, timingSafeEqual } from "node:crypto";
-import { createServer, type Socket } from "node:net";
+import type { Socket } from "node:net";
 import { messageOf } from "./errors.ts";
+import { openRelay } from "./relay.ts";
 import { connectThroughSocks5 } from "./socks5.ts";
 
 const HEAD_BYTES_MAX = 16 * 1024;
@@ -59,10 +60,9 @@ function forwardedHead({ method, headers }: RequestHead, url: URL): string {
 export async function openSocksBridge(proxy: URL): Promise<SocksBridge> {
   const token = randomBytes(24).toString("hex");
   const expected = Buffer.from(`Basic ${btoa(`bridge:${token}`)}`);
-  const sockets = new Set<Socket>();
   let failure: Error | null = null;
 
-  const serve = async (client: Socket) => {
+  const pass = async (client: Socket, join: (client: Socket, upstream: Socket) => void) => {
     const head = await readHead(client);
     const given = Buffer.from(headerValue(head.headers, "proxy-authorization"));
     if (given.length !== expected.length || !timingSafeEqual(given, expected)) {
@@ -76,40 +76,16 @@ export async function openSocksBridge(proxy: URL): Promise<SocksBridge> {
     // The URL parser drops port 80, which for a tunnel is as good as any other.
     const port = Number(url.port) || 80;
     const upstream = await connectThroughSocks5(proxy, { host: url.hostname.replace(/^\[|\]$/g, ""), port });
-    track(upstream);
     if (tunnel) client.write("HTTP/1.1 200 Connection established\r\n\r\n");
     else upstream.write(forwardedHead(head, url));
     if (head.rest.length > 0) upstream.write(head.rest);
-    upstream.on("close", () => client.destroy());
-    client.on("close", () => upstream.destroy());
-    upstream.pipe(client);
-    client.pipe(upstream);
+    join(client, upstream);
   };
-  const track = (socket: Socket) => {
-    sockets.add(socket);
-    socket.on("close", () => sockets.delete(socket));
-    // A broken connection shows itself to fetch as the end of its data.
-    socket.on("error", () => socket.destroy());
-  };
-  const server = createServer((client) => {
-    track(client);
-    serve(client).catch((error) => {
+  const { port, close } = await openRelay((client, { join }) =>
+    pass(client, join).catch((error) => {
       failure = error instanceof Error ? error : new Error(messageOf(error));
       client.end("HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
-    });
-  });
-  await new Promise<void>((resolve, reject) => {
-    server.once("error", reject);
-    server.listen(0, "127.0.0.1", resolve);
-  });
-  const address = server.address();
-  const port = typeof address === "object" && address ? address.port : 0;
-  return {
-    proxyUrl: `http://bridge:${token}@127.0.0.1:${port}`,
-    lastFailure: () => failure,
-    close() {
-      server.close();
-      for (const socket of sockets) socket.destroy();
-    },
-  };
+    }),
+  );
+  return { proxyUrl: `http://bridge:${token}@127.0.0.1:${port}`, lastFailure: () => failure, close };
 }

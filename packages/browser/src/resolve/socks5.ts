@@ -1,4 +1,5 @@
 import { connect, isIP, type Socket } from "node:net";
+import { HandshakeReader } from "./relay.ts";
 
 const VERSION = 5;
 const METHOD_NONE = 0;
@@ -21,48 +22,6 @@ const replies: Record<number, string> = {
 
 /** The proxy itself says no; asking again would get the same answer. */
 export class SocksRefusal extends Error {}
-
-/** Reads exact numbers of bytes from a socket during the handshake, then lets go of it. */
-class HandshakeReader {
-  private buffered = Buffer.alloc(0);
-  private wake: (() => void) | null = null;
-  private failure: Error | null = null;
-  private readonly onData = (chunk: Buffer) => {
-    this.buffered = Buffer.concat([this.buffered, chunk]);
-    this.wake?.();
-  };
-  private readonly onEnd = () => this.fail(new Error("the proxy closed the connection"));
-  private readonly onError = (error: Error) => this.fail(error);
-
-  constructor(private readonly socket: Socket) {
-    socket.on("data", this.onData).on("end", this.onEnd).on("close", this.onEnd).on("error", this.onError);
-  }
-
-  private fail(error: Error): void {
-    this.failure ??= error;
-    this.wake?.();
-  }
-
-  async take(count: number): Promise<Buffer> {
-    while (this.buffered.length < count) {
-      if (this.failure) throw this.failure;
-      await new Promise<void>((resolve) => {
-        this.wake = resolve;
-      });
-    }
-    const taken = this.buffered.subarray(0, count);
-    this.buffered = this.buffered.subarray(count);
-    return taken;
-  }
-
-  /** Bytes that already belong to the tunnelled connection go back in front of it. */
-  release(): void {
-    this.socket.pause();
-    this.socket.off("data", this.onData).off("end", this.onEnd).off("close", this.onEnd);
-    this.socket.off("error", this.onError);
-    if (this.buffered.length > 0) this.socket.unshift(this.buffered);
-  }
-}
 
 function addressBytes(host: string): Buffer {
   const kind = isIP(host);

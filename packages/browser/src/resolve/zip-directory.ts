@@ -4,15 +4,10 @@ import { SetupError } from "./errors.ts";
 const END_SIGNATURE = 0x06054b50;
 const END_BYTES = 22;
 const COMMENT_BYTES_MAX = 0xffff;
-const ZIP64_LOCATOR_SIGNATURE = 0x07064b50;
-const ZIP64_LOCATOR_BYTES = 20;
-const ZIP64_END_SIGNATURE = 0x06064b50;
-const ZIP64_END_BYTES = 56;
 const CENTRAL_SIGNATURE = 0x02014b50;
 const CENTRAL_BYTES = 46;
 const LOCAL_SIGNATURE = 0x04034b50;
 const LOCAL_BYTES = 30;
-const ZIP64_EXTRA_ID = 1;
 const MADE_ON_UNIX = 3;
 const MADE_ON_MACOS = 19;
 const FLAG_ENCRYPTED = 1;
@@ -56,20 +51,6 @@ interface DirectoryPlace {
   count: number;
 }
 
-async function readZip64Place(file: FileHandle, endOffset: number): Promise<DirectoryPlace | null> {
-  const locatorOffset = endOffset - ZIP64_LOCATOR_BYTES;
-  if (locatorOffset < 0) return null;
-  const locator = await readAt(file, locatorOffset, ZIP64_LOCATOR_BYTES);
-  if (locator.readUInt32LE(0) !== ZIP64_LOCATOR_SIGNATURE) return null;
-  const end = await readAt(file, Number(locator.readBigUInt64LE(8)), ZIP64_END_BYTES);
-  if (end.readUInt32LE(0) !== ZIP64_END_SIGNATURE) throw invalidArchive("its zip64 record is missing");
-  return {
-    count: Number(end.readBigUInt64LE(32)),
-    bytes: Number(end.readBigUInt64LE(40)),
-    offset: Number(end.readBigUInt64LE(48)),
-  };
-}
-
 async function findDirectory(file: FileHandle, fileBytes: number): Promise<DirectoryPlace> {
   if (fileBytes < END_BYTES) throw invalidArchive("it is too short for a zip file");
   const tailBytes = Math.min(fileBytes, END_BYTES + COMMENT_BYTES_MAX);
@@ -78,35 +59,13 @@ async function findDirectory(file: FileHandle, fileBytes: number): Promise<Direc
     if (tail.readUInt32LE(at) !== END_SIGNATURE) continue;
     // A comment may contain the signature; the true record's comment ends with the file.
     if (at + END_BYTES + tail.readUInt16LE(at + 20) !== tailBytes) continue;
-    const place = {
+    return {
       count: tail.readUInt16LE(at + 10),
       bytes: tail.readUInt32LE(at + 12),
       offset: tail.readUInt32LE(at + 16),
     };
-    const isZip64 = place.count === 0xffff || place.bytes === 0xffffffff || place.offset === 0xffffffff;
-    return (isZip64 ? await readZip64Place(file, fileBytes - tailBytes + at) : null) ?? place;
   }
   throw invalidArchive("it is not a zip file");
-}
-
-/** Sizes past 4 GiB stand in an extra field, in this order, each only where the plain field is full. */
-function readZip64Sizes(entry: ZipEntry, extra: Buffer): void {
-  for (let at = 0; at + 4 <= extra.length; ) {
-    const length = extra.readUInt16LE(at + 2);
-    if (extra.readUInt16LE(at) === ZIP64_EXTRA_ID && at + 4 + length <= extra.length) {
-      let field = at + 4;
-      const next = () => {
-        if (field + 8 > at + 4 + length) throw invalidArchive("a zip64 field is cut off");
-        field += 8;
-        return Number(extra.readBigUInt64LE(field - 8));
-      };
-      if (entry.bytes === 0xffffffff) entry.bytes = next();
-      if (entry.compressedBytes === 0xffffffff) entry.compressedBytes = next();
-      if (entry.localOffset === 0xffffffff) entry.localOffset = next();
-      return;
-    }
-    at += 4 + length;
-  }
 }
 
 function readEntry(directory: Buffer, at: number): { entry: ZipEntry; next: number } {
@@ -129,7 +88,6 @@ function readEntry(directory: Buffer, at: number): { entry: ZipEntry; next: numb
     unixMode: (madeOn === MADE_ON_UNIX || madeOn === MADE_ON_MACOS) && mode !== 0 ? mode : null,
   };
   if (directory.readUInt16LE(at + 8) & FLAG_ENCRYPTED) throw invalidArchive(`${entry.name} is encrypted`);
-  readZip64Sizes(entry, directory.subarray(nameEnd, nameEnd + extraBytes));
   return { entry, next };
 }
 

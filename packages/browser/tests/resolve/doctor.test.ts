@@ -41,7 +41,7 @@ describe("doctor", () => {
     const report = await doctor({ env: { BROWSER_CHROME_PATH: path } });
     expect(report.ok).toBe(false);
     expect(report.binary?.missing).toEqual([
-      { name: "libnss3.so.test", neededBy: path, debianPackage: "libnss3", hint: null },
+      { name: "libnss3.so.test", neededBy: path, debianPackage: "libnss3" },
     ]);
     expect(report.advice.join("\n")).toContain("apt install libnss3");
     expect(renderDoctor(report)).toContain("libnss3.so.test needed by");
