@@ -32,6 +32,25 @@ export interface BinaryInfo {
   dynamic: boolean;
 }
 
+/** Of a binary that asks for nothing. */
+export const bareInfo = (
+  { path, littleEndian }: ByteSource,
+  format: BinaryFormat,
+  machine: string,
+  bits: 32 | 64,
+): BinaryInfo => ({
+  path,
+  format,
+  machine,
+  bits,
+  littleEndian,
+  needed: [],
+  rpath: [],
+  runpath: [],
+  noDefaultDirectories: false,
+  dynamic: false,
+});
+
 export interface ReadBinaryOptions {
   /** Which part of a universal Mach-O file to read; the first one when it is not there. */
   machine?: string;

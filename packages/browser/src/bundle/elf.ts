@@ -1,4 +1,4 @@
-import type { BinaryInfo } from "./binary.ts";
+import { type BinaryInfo, bareInfo } from "./binary.ts";
 import { type ByteSource, invalidBinary } from "./byte-source.ts";
 
 const PT_LOAD = 1;
@@ -96,18 +96,7 @@ export function readElf(source: ByteSource): BinaryInfo {
   const layout = { source, wide };
   const segments = readSegments(layout);
   const machine = source.u16(18);
-  const info: BinaryInfo = {
-    path: source.path,
-    format: "elf",
-    machine: machineNames[machine] ?? `machine-${machine}`,
-    bits: wide ? 64 : 32,
-    littleEndian: source.littleEndian,
-    needed: [],
-    rpath: [],
-    runpath: [],
-    noDefaultDirectories: false,
-    dynamic: false,
-  };
+  const info = bareInfo(source, "elf", machineNames[machine] ?? `machine-${machine}`, wide ? 64 : 32);
   const interpreter = segments.find(({ type }) => type === PT_INTERP);
   if (interpreter) info.interpreter = source.cString(interpreter.offset);
   const dynamicSegment = segments.find(({ type }) => type === PT_DYNAMIC);

@@ -1,4 +1,4 @@
-import type { BinaryInfo, ReadBinaryOptions } from "./binary.ts";
+import { type BinaryInfo, bareInfo, type ReadBinaryOptions } from "./binary.ts";
 import { type ByteSource, invalidBinary } from "./byte-source.ts";
 
 const LOAD_COMMANDS_MAX = 65_536;
@@ -64,18 +64,7 @@ export function readMachO(source: ByteSource, options: ReadBinaryOptions = {}): 
   if (!wide && magic !== 0xfeedface && magic !== 0xcefaedfe)
     throw invalidBinary(source.path, `the part at ${slice.offset} is not Mach-O`);
 
-  const info: BinaryInfo = {
-    path: source.path,
-    format: "macho",
-    machine: machineName(source.u32(slice.offset + 4)),
-    bits: wide ? 64 : 32,
-    littleEndian: source.littleEndian,
-    needed: [],
-    rpath: [],
-    runpath: [],
-    noDefaultDirectories: false,
-    dynamic: false,
-  };
+  const info = bareInfo(source, "macho", machineName(source.u32(slice.offset + 4)), wide ? 64 : 32);
   const count = source.u32(slice.offset + 16);
   if (count > LOAD_COMMANDS_MAX) throw invalidBinary(source.path, `${count} load commands are not plausible`);
   let at = slice.offset + (wide ? 32 : 28);

@@ -1,4 +1,4 @@
-import type { BinaryInfo, NeededLibrary } from "./binary.ts";
+import { type BinaryInfo, bareInfo, type NeededLibrary } from "./binary.ts";
 import { type ByteSource, invalidBinary } from "./byte-source.ts";
 
 const PE_HEADER_OFFSET_AT = 0x3c;
@@ -93,29 +93,11 @@ export function readPe(source: ByteSource): BinaryInfo {
   const directories = optionalHeader + (wide ? 112 : 96);
   const directoryCount = source.u32(directories - 4);
   const directory = (index: number) => (index < directoryCount ? source.u32(directories + index * 8) : 0);
+  const imports = { address: directory(IMPORT_DIRECTORY), entryBytes: 20, nameAt: 12, optional: false };
+  const delayed = { address: directory(DELAY_IMPORT_DIRECTORY), entryBytes: 32, nameAt: 4, optional: true };
   return {
-    path: source.path,
-    format: "pe",
-    machine: machineNames[machine] ?? `machine-${machine}`,
-    bits: wide ? 64 : 32,
-    littleEndian: true,
-    needed: [
-      ...readImports(image, {
-        address: directory(IMPORT_DIRECTORY),
-        entryBytes: 20,
-        nameAt: 12,
-        optional: false,
-      }),
-      ...readImports(image, {
-        address: directory(DELAY_IMPORT_DIRECTORY),
-        entryBytes: 32,
-        nameAt: 4,
-        optional: true,
-      }),
-    ],
-    rpath: [],
-    runpath: [],
-    noDefaultDirectories: false,
+    ...bareInfo(source, "pe", machineNames[machine] ?? `machine-${machine}`, wide ? 64 : 32),
+    needed: [...readImports(image, imports), ...readImports(image, delayed)],
     dynamic: true,
   };
 }

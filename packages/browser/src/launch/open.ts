@@ -1,5 +1,7 @@
 /** From the settings to a running engine: resolution, then the pipe of a launched Chromium or a foreign library. */
-import { existsSync } from "node:fs";
+import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { embeddedLibraries } from "../bundle/embedded.ts";
 import type { EngineTransport, ResolvedEngine } from "../engines/contract.ts";
 import type { ForeignEngine } from "../engines/foreign/index.ts";
@@ -103,15 +105,24 @@ async function startForeign(
 ): Promise<Started> {
   if (options.profileDir || options.state)
     throw new ToolError("not_supported", `--profile and --state need a Chromium, not ${engine.name}.`);
-  const { openForeignEngine } = await import("../engines/foreign/index.ts");
-  const opened = await openForeignEngine(engine, {
-    headless: !options.headful,
-    ...options.viewport,
-    proxy: gate?.server ?? options.proxy,
-    proxyBypass: gate?.bypass,
-    ignoreHttpsErrors: options.ignoreHttpsErrors,
-  });
-  return { ...opened, proxyLogin: null };
+  const { openForeignTransport } = await import("../engines/foreign/index.ts");
+  const profileDir = mkdtempSync(join(tmpdir(), "browser-tool-"));
+  // The engine deletes it, even when the tool is killed; this is for one that does not.
+  const dispose = () => rmSync(profileDir, { recursive: true, force: true });
+  try {
+    const transport = await openForeignTransport(engine, {
+      headless: !options.headful,
+      ...options.viewport,
+      proxy: gate?.server ?? options.proxy,
+      proxyBypass: gate?.bypass,
+      ignoreHttpsErrors: options.ignoreHttpsErrors,
+      profileDir,
+    });
+    return { transport, profileDir, proxyLogin: null, dispose };
+  } catch (error) {
+    dispose();
+    throw error;
+  }
 }
 
 /** The browser belongs to somebody else: how it was started cannot be changed, and it is not ended. */

@@ -2,8 +2,7 @@
 import { CdpError, type CdpSession, type Params } from "../cdp/connection.ts";
 import { ToolError } from "../errors.ts";
 import type { Deadline } from "./deadline.ts";
-import { agentSource } from "./inpage/agent.ts";
-import type { Agent } from "./inpage/contract.ts";
+import { type Agent, agentSource } from "./inpage/agent.ts";
 
 export const worldName = "browser-tool";
 

@@ -18,22 +18,8 @@ const numbers = (...values: number[]) => Buffer.from(Uint32Array.from(values).bu
 /** Everything before the pictures; its size does not depend on how many there are. */
 function header(width: number, height: number, frames: number): Buffer {
   const hasIndex = 0x10;
-  const avih = numbers(
-    1_000_000 / framesPerSecond,
-    0,
-    0,
-    hasIndex,
-    frames,
-    0,
-    1,
-    0,
-    width,
-    height,
-    0,
-    0,
-    0,
-    0,
-  );
+  const frameUs = 1_000_000 / framesPerSecond;
+  const avih = numbers(frameUs, 0, 0, hasIndex, frames, 0, 1, 0, width, height, 0, 0, 0, 0);
   const kind = Buffer.from("vidsMJPG");
   const strh = Buffer.concat([kind, numbers(0, 0, 0, 1, framesPerSecond, 0, frames, 0, 0xffffffff, 0, 0, 0)]);
   const planesAndBits = 1 + (24 << 16);

@@ -18,29 +18,20 @@ export interface Features {
 
 /** What the build decided; run from source, environment variables of the same names decide instead. */
 export function readFeatures(env: Env): Features {
-  const autoFetch =
-    typeof BROWSER_FEATURE_AUTO_FETCH === "boolean"
-      ? BROWSER_FEATURE_AUTO_FETCH
-      : readSwitch(env, "BROWSER_FEATURE_AUTO_FETCH", false);
-  const runtimeFetch =
-    typeof BROWSER_FEATURE_RUNTIME_FETCH === "boolean"
-      ? BROWSER_FEATURE_RUNTIME_FETCH
-      : readSwitch(env, "BROWSER_FEATURE_RUNTIME_FETCH", true);
-  const foreignEngine =
-    typeof BROWSER_FEATURE_FOREIGN_ENGINE === "boolean"
-      ? BROWSER_FEATURE_FOREIGN_ENGINE
-      : readSwitch(env, "BROWSER_FEATURE_FOREIGN_ENGINE", true);
-  const bakedPath =
-    typeof BROWSER_BAKED_CHROME === "string" ? BROWSER_BAKED_CHROME : (env.BROWSER_BAKED_CHROME ?? "");
-  const bakedVersion =
+  const auto = typeof BROWSER_FEATURE_AUTO_FETCH === "boolean" ? BROWSER_FEATURE_AUTO_FETCH : null;
+  const runtime = typeof BROWSER_FEATURE_RUNTIME_FETCH === "boolean" ? BROWSER_FEATURE_RUNTIME_FETCH : null;
+  const foreign = typeof BROWSER_FEATURE_FOREIGN_ENGINE === "boolean" ? BROWSER_FEATURE_FOREIGN_ENGINE : null;
+  const path = typeof BROWSER_BAKED_CHROME === "string" ? BROWSER_BAKED_CHROME : env.BROWSER_BAKED_CHROME;
+  const version =
     typeof BROWSER_BAKED_CHROME_VERSION === "string"
       ? BROWSER_BAKED_CHROME_VERSION
-      : (env.BROWSER_BAKED_CHROME_VERSION ?? "");
+      : env.BROWSER_BAKED_CHROME_VERSION;
+  const autoFetch = auto ?? readSwitch(env, "BROWSER_FEATURE_AUTO_FETCH", false);
   return {
     autoFetch,
-    runtimeFetch,
-    foreignEngine,
-    bakedPath: autoFetch && bakedPath ? bakedPath : null,
-    bakedVersion: autoFetch && bakedVersion ? bakedVersion : null,
+    runtimeFetch: runtime ?? readSwitch(env, "BROWSER_FEATURE_RUNTIME_FETCH", true),
+    foreignEngine: foreign ?? readSwitch(env, "BROWSER_FEATURE_FOREIGN_ENGINE", true),
+    bakedPath: (autoFetch && path) || null,
+    bakedVersion: (autoFetch && version) || null,
   };
 }

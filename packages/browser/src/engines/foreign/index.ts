@@ -1,3 +1,2 @@
 export { ABI_VERSION, type EngineInfo, EngineLibrary } from "./library.ts";
-export { type OpenedForeign, openForeignEngine } from "./open.ts";
 export { type ForeignEngine, type ForeignOptions, openForeignTransport } from "./transport.ts";

@@ -1,20 +1,20 @@
 /** The object that the tool keeps in each document: everything in this folder, put together. */
-import { createAct } from "./act.ts";
+import { type ClickRequest, createAct } from "./act.ts";
 import { createAffordances } from "./affordances.ts";
 import { createBrief } from "./brief.ts";
 import { createChanges } from "./changes.ts";
 import { createCompare } from "./compare.ts";
-import type { Agent, Found } from "./contract.ts";
+import type { After, Found, SnapshotAnswer, SnapshotRequest } from "./contract.ts";
 import { createCounters } from "./counters.ts";
 import { createCovers } from "./covers.ts";
 import { createDescriber } from "./describe.ts";
 import { createDistiller } from "./distill.ts";
 import { createDom } from "./dom.ts";
-import { createFields } from "./fields.ts";
+import { createFields, type InsertRequest, type TypeRequest } from "./fields.ts";
 import { createForms } from "./forms.ts";
 import { nextFrame } from "./frames.ts";
 import { createGenerated } from "./generated.ts";
-import { createHit } from "./hit.ts";
+import { createHit, type Point } from "./hit.ts";
 import { createHosts } from "./hosts.ts";
 import { createLocate } from "./locate.ts";
 import { createLooks } from "./looks.ts";
@@ -76,7 +76,7 @@ function createAgent(
   made: typeof parts,
   { refPrefix, pageSecret }: { refPrefix: string; pageSecret: string },
   page: Document,
-): Agent {
+) {
   const dom = made.createDom();
   const brief = made.createBrief(dom);
   const generated = made.createGenerated(dom, made.createCounters(dom));
@@ -179,10 +179,11 @@ function createAgent(
   });
 
   return {
-    countFrom(count) {
+    /** New refs count on from here: what was given out elsewhere under the same prefix is not given out again. */
+    countFrom(count: number): void {
       lastRef = Math.max(lastRef, count);
     },
-    snapshot(request) {
+    snapshot(request: SnapshotRequest): SnapshotAnswer {
       dom.resetCaches();
       // A picture in SVG is a document without a body.
       const whole: Element | null = document.body ?? document.documentElement;
@@ -235,22 +236,24 @@ function createAgent(
         isSmall: hosts.isSmallPage(),
       };
     },
-    find: (target) => {
+    find(target: string): Found {
       const { element, matches, problem } = locate(target);
       dom.resetCaches();
       const isVisible = element !== null && dom.boxOf(element).visible;
       return { found: element !== null, matches, problem, isVisible };
     },
-    click(target, request) {
+    click(target: string, request: ClickRequest): Found {
       begin(locate(target).element);
       return answer(target, (element) => ({ readiness: act.prepareClick(element, request) }));
     },
-    expectAnywhere(clicks, timeoutMs) {
+    /** Before a click at a position on the page, whatever element is there. */
+    expectAnywhere(clicks: number, timeoutMs: number): void {
       begin(null);
       watch.arm({ element: null, until: "click", clicks, timeoutMs });
     },
     verdict: watch.verdict,
-    placeOf(target, position) {
+    /** The drop position: the element's middle, or a place in it, even if something covers it. */
+    placeOf(target: string, position: Point | null): Point | null {
       const { element } = locate(target);
       if (!element) return null;
       // In the window it may still be scrolled away inside a list; what is in view already stays where it is.
@@ -259,17 +262,17 @@ function createAgent(
       return position ? { x: x + position.x, y: y + position.y } : { x: x + width / 2, y: y + height / 2 };
     },
     size: () => ({ width: innerWidth, height: innerHeight }),
-    focusOn(target) {
+    focusOn(target: string): void {
       const { element } = locate(target);
       if (element) (fields.fieldOf(element) ?? (element as HTMLElement)).focus?.();
     },
-    isHovered(target) {
+    isHovered(target: string): boolean {
       const { element } = locate(target);
       return element !== null && act.isHovered(element);
     },
     hasDragBegun: watch.hasDragBegun,
     frame,
-    type(target, request) {
+    type(target: string, request: TypeRequest): Found {
       begin(locate(target).element);
       // What came of the input before this one is not of interest any more.
       forms.take();
@@ -278,37 +281,41 @@ function createAgent(
         return { field, readiness: fields.prepareType(element, request) };
       });
     },
-    insert(target, text, request) {
+    /** The text of a plain field that `type` found ready; what is left of it has to be sent as input. */
+    insert(target: string, text: string, request: InsertRequest): string {
       const element = located(target);
       return element === null ? text : fields.insert(element, text, request);
     },
     paste: fields.paste,
+    /** What has the focus: a field, a document inside of this one, something else, or nothing. */
     focus() {
       const element = document.hasFocus() ? fields.focused() : null;
       begin(element);
       forms.take();
       const field = fields.kindOf(element);
-      if (!element) return { kind: "none", field };
-      if (/^(IFRAME|FRAME|OBJECT|EMBED)$/.test(dom.tagOf(element))) return { kind: "frame", field };
-      return { kind: fields.fieldOf(element) ? "field" : "other", field };
+      if (!element) return { kind: "none" as const, field };
+      if (/^(IFRAME|FRAME|OBJECT|EMBED)$/.test(dom.tagOf(element))) return { kind: "frame" as const, field };
+      return { kind: fields.fieldOf(element) ? ("field" as const) : ("other" as const), field };
     },
-    heldBy(target) {
+    /** Null: the element that has the focus; so below. */
+    heldBy(target: string | null): string | null {
       const element = located(target);
       return element && fields.heldBy(element);
     },
-    boxesValue(target, count) {
+    boxesValue(target: string | null, count: number): string {
       const element = located(target);
       return element ? fields.boxesValue(element, count) : "";
     },
-    leaveBox(target, index) {
+    leaveBox(target: string | null, index: number): void {
       const element = located(target);
       if (element) fields.leaveBox(element, index);
     },
-    caretToEnd(target) {
+    caretToEnd(target: string): void {
       const { element } = locate(target);
       if (element) fields.caretToEnd(element);
     },
-    fileField(target) {
+    /** The file field that it is or that belongs to it. */
+    fileField(target: string): Element | null {
       const { element } = locate(target);
       const isFile = (one: Element | null) => one instanceof HTMLInputElement && one.type === "file";
       if (!element || isFile(element)) return element;
@@ -316,7 +323,10 @@ function createAgent(
       if (isFile(labelled)) return labelled;
       return (dom.shadowOf(element) ?? element).querySelector("input[type=file]");
     },
-    isInState(target, wanted) {
+    isInState(
+      target: string,
+      wanted: "visible" | "hidden" | "attached" | "detached",
+    ): Found & { reached: boolean } {
       const { element, matches, problem } = locate(target);
       dom.resetCaches();
       const isVisible = element !== null && dom.boxOf(element).visible;
@@ -328,19 +338,24 @@ function createAgent(
       }[wanted];
       return { found: element !== null, matches, problem, reached };
     },
-    async settled(target, timeoutMs) {
+    async settled(target: string, timeoutMs: number): Promise<boolean> {
       const { element } = locate(target);
       return element ? act.settled(element, timeoutMs) : false;
     },
     changed: act.changed,
     quiet: act.quiet,
     state,
+    /** Before an action: what the page is compared with afterwards. */
     prepare() {
       begin(fields.focused());
       forms.take();
       return { lastRef };
     },
-    async after(changesCharsMax, field) {
+    /**
+     * After an action, once the frame that follows it is drawn. What missed its target is told at once. `field` asks
+     * for the value of a field too.
+     */
+    async after(changesCharsMax: number, field: { target: string | null } | null): Promise<After> {
       const verdict = watch.verdict();
       if (verdict.hit === false) {
         const changes = { lines: [], truncated: false, isPartial: false, isNew: false, momentary: [] };
@@ -355,7 +370,8 @@ function createAgent(
       const value = element && fields.heldBy(element);
       return { ...verdict, ...forms.take(), ...state(), ...seen, isPending: isPending(), value, lastRef };
     },
-    async reaction(timeoutMs) {
+    /** Waits until more changes than what was acted on, or nothing more is to come of the page itself. */
+    async reaction(timeoutMs: number): Promise<void> {
       const { sinceMs } = acted;
       const endsAtMs = performance.now() + timeoutMs;
       // A change may be another's; what the action itself has set a timer for is waited for all the same.
@@ -368,18 +384,19 @@ function createAgent(
       }
       await frame();
     },
-    changes: (charsMax, again) => {
+    /** What has changed since the last report; `again`: since the one before that. */
+    changes(charsMax: number, again: boolean) {
       const { changes, isBare } = changeLog.since(charsMax, again, acted.element);
       return { ...changes, isBare, isPending: isPending(), ...state(), lastRef };
     },
-    html(target, offset, charsMax) {
+    html(target: string | null, offset: number, charsMax: number) {
       const { element, matches } =
         target === null ? { element: document.documentElement, matches: 1 } : locate(target);
       if (!element) return { found: false, matches, html: "", total: 0 };
       const html = element.outerHTML;
       return { found: true, matches, html: html.slice(offset, offset + charsMax), total: html.length };
     },
-    rect(target) {
+    rect(target: string) {
       const { element } = locate(target);
       if (!element) return null;
       element.scrollIntoView({ block: "nearest", inline: "nearest", behavior: "instant" });
@@ -389,11 +406,11 @@ function createAgent(
     storage: made.storage,
     mask: made.createMask(dom),
     /** Null when a click at this place of the parent document goes into the frame, else what is in the way. */
-    isFrameHit(frame, x, y) {
+    isFrameHit(frame: Element, x: number, y: number): string | null {
       const found = hit.deepestAt(x, y);
       return found === frame ? null : found ? brief(found) : "nothing";
     },
-    framePlace(frame) {
+    framePlace(frame: Element) {
       const box = frame.getBoundingClientRect();
       if (box.top < 0 || box.left < 0 || box.bottom > innerHeight || box.right > innerWidth)
         frame.scrollIntoView({ block: "nearest", inline: "nearest", behavior: "instant" });
@@ -408,7 +425,7 @@ function createAgent(
       const scaleY = offsetHeight > 0 ? height / offsetHeight : 1;
       return { x: x + edge("left") * scaleX, y: y + edge("top") * scaleY, scaleX, scaleY };
     },
-    element: (target) => locate(target).element,
+    element: (target: string): Element | null => locate(target).element,
     scanHosts: hosts.scan,
     takeHosts: hosts.take,
     adoptClosedRoots: hosts.adopt,
@@ -416,6 +433,9 @@ function createAgent(
     adoptListening: silent.adopt,
   };
 }
+
+/** What the tool asks of a document. */
+export type Agent = ReturnType<typeof createAgent>;
 
 /** The name by which the tool and the page's own world meet; no page can know it. */
 export const pageSecret = crypto.randomUUID();

@@ -108,31 +108,14 @@ export function createCounters(dom: Dom) {
     return found;
   }
 
-  const roman: [number, string][] = [
-    [1000, "m"],
-    [900, "cm"],
-    [500, "d"],
-    [400, "cd"],
-    [100, "c"],
-    [90, "xc"],
-    [50, "l"],
-    [40, "xl"],
-    [10, "x"],
-    [9, "ix"],
-    [5, "v"],
-    [4, "iv"],
-    [1, "i"],
-  ];
+  const roman = "1000 m 900 cm 500 d 400 cd 100 c 90 xc 50 l 40 xl 10 x 9 ix 5 v 4 iv 1 i";
 
   function inRoman(value: number): string {
     let rest = value;
-    return roman
-      .map(([size, letters]) => {
-        const times = Math.floor(rest / size);
-        rest -= times * size;
-        return letters.repeat(times);
-      })
-      .join("");
+    let text = "";
+    for (const [, size, letters] of roman.matchAll(/(\d+) (\w+)/g))
+      for (; rest >= Number(size); rest -= Number(size)) text += letters;
+    return text;
   }
 
   function inLetters(value: number, first: string, letters: number): string {

@@ -33,72 +33,46 @@ export function createRoleTables() {
     "article:not([role]), aside:not([role]), nav:not([role]), section:not([role]), " +
     "[role=article], [role=complementary], [role=navigation], [role=region]";
 
+  /** From roles with the elements that have them to elements with their roles. */
+  const byTag = (tagsOf: Record<string, string>): Record<string, string> =>
+    Object.fromEntries(
+      Object.entries(tagsOf).flatMap(([role, tags]) => tags.split(" ").map((tag) => [tag, role])),
+    );
+  const namedAlike =
+    "ARTICLE BLOCKQUOTE BUTTON CAPTION CODE DIALOG FIGURE MAIN MARK MATH METER OPTION SEARCH STRONG " +
+    "TABLE TIME";
+
   /** What an element means by its name alone. */
-  const plainRoles: Record<string, string> = {
-    ADDRESS: "group",
-    ARTICLE: "article",
-    BLOCKQUOTE: "blockquote",
-    BUTTON: "button",
-    CAPTION: "caption",
-    CODE: "code",
-    DATALIST: "listbox",
-    DD: "definition",
-    DEL: "deletion",
-    DETAILS: "group",
-    DFN: "term",
-    DIALOG: "dialog",
-    DIR: "list",
-    DT: "term",
-    EM: "emphasis",
-    FIELDSET: "group",
-    FIGURE: "figure",
-    H1: "heading",
-    H2: "heading",
-    H3: "heading",
-    H4: "heading",
-    H5: "heading",
-    H6: "heading",
-    HGROUP: "group",
-    HR: "separator",
-    HTML: "document",
-    INS: "insertion",
-    MAIN: "main",
-    MARK: "mark",
-    MATH: "math",
-    MENU: "list",
-    METER: "meter",
-    NAV: "navigation",
-    OL: "list",
-    OPTGROUP: "group",
-    OPTION: "option",
-    OUTPUT: "status",
-    P: "paragraph",
-    PROGRESS: "progressbar",
-    S: "deletion",
-    SEARCH: "search",
-    STRONG: "strong",
-    SUB: "subscript",
-    SUP: "superscript",
-    TABLE: "table",
-    TBODY: "rowgroup",
-    TEXTAREA: "textbox",
-    TFOOT: "rowgroup",
-    THEAD: "rowgroup",
-    TIME: "time",
-    TR: "row",
-    UL: "list",
-  };
-  const inputRoles: Record<string, string> = {
-    button: "button",
+  const plainRoles = byTag({
+    ...Object.fromEntries(namedAlike.split(" ").map((tag) => [tag.toLowerCase(), tag])),
+    group: "ADDRESS DETAILS FIELDSET HGROUP OPTGROUP",
+    listbox: "DATALIST",
+    definition: "DD",
+    deletion: "DEL S",
+    term: "DFN DT",
+    list: "DIR MENU OL UL",
+    emphasis: "EM",
+    heading: "H1 H2 H3 H4 H5 H6",
+    separator: "HR",
+    document: "HTML",
+    insertion: "INS",
+    navigation: "NAV",
+    status: "OUTPUT",
+    paragraph: "P",
+    progressbar: "PROGRESS",
+    subscript: "SUB",
+    superscript: "SUP",
+    rowgroup: "TBODY TFOOT THEAD",
+    textbox: "TEXTAREA",
+    row: "TR",
+  });
+  const inputRoles = byTag({
+    button: "button file image reset submit",
     checkbox: "checkbox",
-    file: "button",
-    image: "button",
-    number: "spinbutton",
     radio: "radio",
-    range: "slider",
-    reset: "button",
-    submit: "button",
-  };
+    slider: "range",
+    spinbutton: "number",
+  });
   /** A table or list with role=none takes the meaning from these parts of it too. */
   const inheritsNone: Record<string, string> = {
     DD: "DL DIV",
@@ -116,18 +90,11 @@ export function createRoleTables() {
   /** Elements without a meaning of their own; some attributes give them one. */
   const genericTags = words("A AREA ASIDE B BDI BDO DATA DIV FORM I PRE Q SAMP SECTION SMALL SPAN U");
   /** What the parts of a drawing are once they have a name. */
-  const drawingRoles: Record<string, string> = {
-    G: "group",
-    FOREIGNOBJECT: "group",
-    USE: "graphics-object",
-    CIRCLE: "graphics-symbol",
-    ELLIPSE: "graphics-symbol",
-    LINE: "graphics-symbol",
-    PATH: "graphics-symbol",
-    POLYGON: "graphics-symbol",
-    POLYLINE: "graphics-symbol",
-    RECT: "graphics-symbol",
-  };
+  const drawingRoles = byTag({
+    group: "G FOREIGNOBJECT",
+    "graphics-object": "USE",
+    "graphics-symbol": "CIRCLE ELLIPSE LINE PATH POLYGON POLYLINE RECT",
+  });
 
   return {
     knownRoles,
