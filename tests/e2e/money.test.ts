@@ -147,8 +147,14 @@ test("groups: members, invitation, models, points and a ledger that adds up", as
   await page.getByLabel("Points", { exact: true }).fill("800");
   await page.getByRole("dialog").getByRole("button", { name: "Allocate" }).click();
   await page.getByRole("cell", { name: "4,200 pt" }).waitFor();
+  await page.getByRole("link", { name: "Settings", exact: true }).last().click();
+  await page.getByLabel("Monthly refill, points").fill("4500");
+  await page.getByRole("button", { name: "Save" }).click();
+  await page.getByText("filled up to 4,500 pt each month").waitFor();
+  await page.getByRole("link", { name: "Credits & ledger" }).click();
+  await page.getByRole("cell", { name: "4,500 pt" }).waitFor();
   await page.getByRole("button", { name: "Verify" }).click();
-  await page.getByText("2 entries recomputed").waitFor();
+  await page.getByText("3 entries recomputed").waitFor();
   await shot(page, "group-credits");
   expect(complaints).toEqual([]);
 
@@ -157,6 +163,8 @@ test("groups: members, invitation, models, points and a ledger that adds up", as
   await guest.page.getByRole("button", { name: "Join" }).click();
   await guest.page.getByRole("heading", { name: "Research" }).waitFor();
   expect(await guest.page.getByRole("button", { name: "Add member" }).count()).toBe(0);
+  // What is left is a member's to see.
+  await guest.page.getByText("filled up to 4,500 pt each month").waitFor();
 });
 
 test("a member's wallet shows what was allocated", async () => {

@@ -78,6 +78,20 @@ test("the last hour, first tokens and failures of everyone are an operator's to 
   expect(asked.filter((body) => body.includes("system.activity") || body.includes("backends."))).toEqual([]);
 });
 
+test("a backend that died is found with two clicks from the mail: its link, then the name on top", async () => {
+  const dead = { name: "gone", type: "external", url: "http://127.0.0.1:1/v1", models: ["gone-1"] };
+  const operator = await site.gateway.signIn("operator");
+  await site.gateway.rpc("backends.add", dead, operator);
+  const { page } = await site.visitAs("operator");
+  await page.getByRole("link", { name: "gone", exact: true }).first().click();
+  await page
+    .getByRole("dialog", { name: "gone" })
+    .getByText(/refused|cannot be reached|connect/i)
+    .first()
+    .waitFor();
+  await site.gateway.rpc("backends.remove", { name: "gone" }, operator);
+});
+
 test("a conversation gets another title in place, and keeps it when the edit is left", async () => {
   const { page, complaints } = await site.visitAs("writer");
   const token = await site.gateway.signIn("writer");

@@ -16,9 +16,13 @@ class Hands {
   clicks = 0;
   forms = 0;
   constructor(readonly page: Page) {}
-  async click(name: string | RegExp, role: "button" | "link" = "button") {
+  async click(
+    name: string | RegExp,
+    role: "button" | "link" | "row" = "button",
+    within: Pick<Page, "getByRole"> = this.page,
+  ) {
     this.clicks++;
-    await this.page.getByRole(role, { name }).last().click();
+    await within.getByRole(role, { name }).last().click();
   }
   async submit(fields: Record<string, string>, button: string) {
     this.forms++;
@@ -45,12 +49,17 @@ test("from an empty machine to a colleague's first answer: 9 clicks and 3 forms,
   // The machine has no way to the provider: what speaks like it is at another address, with the provider's form.
   await admin.submit({ "API key": site.upstream.key, Address: `${site.upstream.url}/cloud/v1` }, "Register");
   await page.getByRole("row", { name: /mistral.*Serving/ }).waitFor();
+  await admin.click("Playground", "link");
+  await page.getByLabel("Your message").fill("hello");
+  await admin.click("Send");
+  await page.getByText("You said: hello").first().waitFor();
+  expect([admin.clicks, admin.forms]).toEqual([6, 2]);
   await admin.click("Users", "link");
   await admin.click("Invite");
   await admin.submit({}, "Create link");
   const link = await linkIn(page);
   await shot(page, "invite-link");
-  expect([admin.clicks, admin.forms]).toEqual([7, 3]);
+  expect([admin.clicks, admin.forms]).toEqual([9, 3]);
 
   const theirs = await site.visit();
   const colleague = new Hands(theirs.page);
@@ -141,13 +150,14 @@ test("an administrator finds, creates, promotes, resets and disables people", as
   expect(await linkIn(page)).toContain("/welcome#token=link-");
 });
 
-test("who spent most, and on what: two clicks from the overview's usage", async () => {
-  const { page } = await site.signedInAs("ada");
-  await page.goto(`${site.gateway.url}/usage?whose=all&by=user&view=table`);
-  await page
-    .getByRole("region", { name: "Sums by user" })
-    .getByRole("link", { name: "grace@example.com" })
-    .click();
+test("who spent most last week, and on what: 3 clicks; a colleague gets limits: 4 clicks", async () => {
+  const { page } = await site.visitAs("ada");
+  const boss = new Hands(page);
+  const top = page.locator("section", { has: page.getByRole("heading", { name: "Top people this month" }) });
+  await boss.click("All", "link", top);
+  await boss.click("7 days");
+  await boss.click("grace@example.com", "link", page.getByRole("region", { name: "Sums by user" }));
+  expect(boss.clicks).toBe(3);
   await page.getByRole("heading", { name: "Grace Hopper" }).waitFor();
   await page.getByRole("region", { name: "Sums by model" }).getByRole("row").nth(1).waitFor();
   for (const width of [1280, 390])
@@ -158,7 +168,44 @@ test("who spent most, and on what: two clicks from the overview's usage", async 
     }
   await page.getByRole("link", { name: "Requests", exact: true }).last().click();
   await page.getByLabel("User").waitFor();
+
+  await page.setViewportSize({ width: 1280, height: 860 });
+  await page.goto(site.gateway.url);
+  const limiter = new Hands(page);
+  await limiter.click("Users", "link");
+  await limiter.click(/grace@example.com/, "row");
+  await limiter.click("Give them limits of their own");
+  await page.getByLabel("USD a month").fill("2");
+  await limiter.click("Save");
+  await page.getByText("$2.00", { exact: false }).first().waitFor();
+  expect(limiter.clicks).toBe(4);
 });
+
+test("by keyboard alone: a key is made, and a model answers", async () => {
+  const { page } = await site.visitAs("ada");
+  await page.mouse.move(0, 0);
+  const press = async (...keys: string[]) => {
+    for (const key of keys) await page.keyboard.press(key);
+  };
+  const goTo = async (words: string) => {
+    await press("Control+k");
+    await page.getByRole("combobox", { name: /^Find/ }).waitFor();
+    await page.keyboard.type(words);
+    await press("Enter");
+  };
+  await goTo("create key");
+  await page.getByRole("dialog").waitFor();
+  await page.keyboard.type("by keyboard");
+  await press("Enter");
+  await page.getByRole("heading", { name: "First call with by keyboard" }).waitFor();
+  await goTo("playground");
+  const message = page.getByLabel("Your message");
+  await message.waitFor();
+  while (!(await message.evaluate((element) => element === document.activeElement))) await press("Tab");
+  await page.keyboard.type("typed only");
+  await press("Enter");
+  await page.getByText("You said: typed only").first().waitFor();
+}, 30_000);
 
 test("everyone changes their password, sees their sessions and signs out of them", async () => {
   const account = { email: "grace@example.com", password: PASSWORD };

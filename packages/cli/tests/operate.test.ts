@@ -79,6 +79,15 @@ test("groups are made, joined, invited to and left", async () => {
   );
 });
 
+test("codes are made and redeemed once", async () => {
+  const made = await shell.run(["codes", "create", "2", "100", "--note", "Workshop", "--days", "30"]);
+  const code = made.out.trim().split("\n")[0]!;
+  expect(made.out.trim().split("\n")).toHaveLength(2);
+  expect((await shell.run(["codes", "redeem", code])).out).toBe("100 points added: 100 now\n");
+  expect((await shell.run(["codes"])).out).toMatch(/Workshop\s+100\s+2\s+1/);
+  expect((await shell.run(["codes", "create", "none", "100"])).err).toContain("whole number");
+});
+
 test("connect prints what each program needs, with a key that works, or writes it into its file", async () => {
   const list = await shell.run(["connect"]);
   for (const name of ["claude-code", "codex", "opencode", "open-webui", "continue", "openai"])
@@ -241,6 +250,13 @@ test("prices are taken from a list, after it was shown what changes", async () =
   expect(taken.out).toContain("1 of 1 prices were written");
   expect((await shell.run(["prices"])).out).toMatch(/demo-chat\s+1\s+0\.1\s+2\s+own/);
   expect((await shell.run(["prices", "import", file, "--yes"])).out).toContain("No price changes");
+  expect((await shell.run(["prices", "set", "Demo-*", "--in", "3", "--out", "4"])).out).toContain(
+    "has its price",
+  );
+  const patterned = (await shell.run(["prices"])).out;
+  expect(patterned).toMatch(/demo-slow\s+3\s+4\s+own/);
+  expect(patterned).toMatch(/demo-chat\s+1\s+0\.1\s+2\s+own/);
+  expect((await shell.run(["prices", "remove", "demo-*"])).out).toContain("is removed");
   writeFileSync(file, "[]");
   expect((await shell.run(["prices", "import", file])).err).toContain("is not a price list");
   expect((await shell.run(["prices", "import", "/nowhere"])).err).toContain("neither a file nor an address");

@@ -732,6 +732,99 @@ export interface Methods {
     params: { group_id: string; invitation_id: string };
     result: { ok: true };
   };
+  /** What was spent with the group's keys, by UTC day and by member, model or else. */
+  "group.series": {
+    auth: "jwt";
+    params: {
+      /** Inclusive: YYYY-MM-DD or an RFC 3339 timestamp */
+      since: string;
+      /** Exclusive instant, or a YYYY-MM-DD that is covered whole */
+      until: string;
+      by: "model" | "backend" | "source" | "ref" | "project" | "key" | "user" | "group";
+      group_id: string;
+    };
+    result: {
+      totals: {
+        requests: number;
+        prompt_tokens: number;
+        completion_tokens: number;
+        cost_usd: number;
+        /** Of the prompts: read from the upstreams' caches */
+        cached_tokens: number;
+        /** Of the prompts: written to them */
+        cache_write_tokens: number;
+        /** What all of it would have cost more without them */
+        cache_saved_usd: number;
+        /** Requests whose model had no price; null where sums do not say */
+        unpriced: number | null;
+      };
+      /** At most 50 */
+      groups: {
+        requests: number;
+        prompt_tokens: number;
+        completion_tokens: number;
+        cost_usd: number;
+        /** Of the prompts: read from the upstreams' caches */
+        cached_tokens: number;
+        /** Of the prompts: written to them */
+        cache_write_tokens: number;
+        /** What all of it would have cost more without them */
+        cache_saved_usd: number;
+        /** Requests whose model had no price; null where sums do not say */
+        unpriced: number | null;
+        days: {
+          requests: number;
+          prompt_tokens: number;
+          completion_tokens: number;
+          cost_usd: number;
+          /** Of the prompts: read from the upstreams' caches */
+          cached_tokens: number;
+          /** Of the prompts: written to them */
+          cache_write_tokens: number;
+          /** What all of it would have cost more without them */
+          cache_saved_usd: number;
+          /** Requests whose model had no price; null where sums do not say */
+          unpriced: number | null;
+          day: string;
+        }[];
+        /** Of the user or the group */
+        id: string | null;
+        /** A user's is the email */
+        name: string | null;
+      }[];
+      others: {
+        requests: number;
+        prompt_tokens: number;
+        completion_tokens: number;
+        cost_usd: number;
+        /** Of the prompts: read from the upstreams' caches */
+        cached_tokens: number;
+        /** Of the prompts: written to them */
+        cache_write_tokens: number;
+        /** What all of it would have cost more without them */
+        cache_saved_usd: number;
+        /** Requests whose model had no price; null where sums do not say */
+        unpriced: number | null;
+        days: {
+          requests: number;
+          prompt_tokens: number;
+          completion_tokens: number;
+          cost_usd: number;
+          /** Of the prompts: read from the upstreams' caches */
+          cached_tokens: number;
+          /** Of the prompts: written to them */
+          cache_write_tokens: number;
+          /** What all of it would have cost more without them */
+          cache_saved_usd: number;
+          /** Requests whose model had no price; null where sums do not say */
+          unpriced: number | null;
+          day: string;
+        }[];
+        /** How many these are */
+        groups: number;
+      } | null;
+    };
+  };
   /** Who invites to what, for the bearer of an invitation. */
   "group.invite.show": {
     auth: "public";
@@ -1946,6 +2039,7 @@ export interface Methods {
     auth: "admin";
     params: {
       prices: {
+        /** Its whole id; or how ids begin, with a star: `openai/*`, for all that have no price of their own */
         model: string;
         /** Per million tokens of the prompt; goes with output_usd */
         input_usd?: number;
@@ -2013,7 +2107,7 @@ export interface Methods {
     };
     result: { written: number };
   };
-  /** What each model that can be called now costs, and where that price comes from. */
+  /** What each model that can be called now costs, and each pattern, and where that price comes from. */
   "billing.prices.list": {
     auth: "admin";
     params: {
@@ -2186,6 +2280,7 @@ export interface Methods {
   "billing.prices.set": {
     auth: "admin";
     params: {
+      /** Its whole id; or how ids begin, with a star: `openai/*`, for all that have no price of their own */
       model: string;
       /** Per million tokens of the prompt; goes with output_usd */
       input_usd?: number;
@@ -3463,6 +3558,7 @@ export const METHOD_AUTH: { readonly [M in keyof Methods]: Methods[M]["auth"] } 
   "group.members.remove": "jwt",
   "codes.revoke": "admin",
   "group.invite.revoke": "jwt",
+  "group.series": "jwt",
   "group.invite.show": "public",
   "group.credits.topup": "admin",
   "group.update": "jwt",

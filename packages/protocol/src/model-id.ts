@@ -12,5 +12,5 @@ export const ModelId = z
   .string()
   .max(MODEL_ID_CHARS_MAX)
   .refine((id) => MODEL_ID.test(id) && !id.includes(".."), {
-    error: `model_id must be 1-4 parts joined by "/", each of letters, digits and inner . _ : @ + -, at most ${MODEL_ID_CHARS_MAX} characters`,
+    error: `use owner/name, such as Qwen/Qwen3-8B: up to 4 parts of letters, digits and inner . _ : @ + -, at most ${MODEL_ID_CHARS_MAX} characters`,
   });

@@ -7,6 +7,7 @@ import { agents } from "./agents.ts";
 import { apply, exportConfig } from "./apply.ts";
 import { backends, models } from "./backends.ts";
 import { chat } from "./chat.ts";
+import { codes } from "./codes.ts";
 import { completionFor } from "./completion.ts";
 import { connect } from "./connect.ts";
 import { groups } from "./groups.ts";
@@ -62,6 +63,7 @@ export const COMMANDS: readonly Command[] = [
   audit,
   users,
   groups,
+  codes,
   ledger,
   agents,
   apply,

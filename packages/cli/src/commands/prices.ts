@@ -7,7 +7,7 @@ import {
   type Result,
   readPriceList,
 } from "@model-gateway/client";
-import { act, CliError, type Command, type Invocation, needed, text } from "../command.ts";
+import { act, CliError, type Command, type Invocation, needed, text, UsageError } from "../command.ts";
 import { ask } from "../prompt.ts";
 
 type ModelPrice = Result<"billing.prices.list">[number];
@@ -89,16 +89,22 @@ export const prices: Command = {
   summary: "What models cost; take prices from models.dev's or LiteLLM's list; for administrators",
   examples: [
     "model-gateway prices",
+    "model-gateway prices set gpt-5 --in 1.25 --out 10",
+    "model-gateway prices set 'openai/*' --in 1 --out 4",
+    "model-gateway prices remove 'openai/*'",
     "model-gateway prices import https://models.dev/api.json",
     "model-gateway prices import model_prices_and_context_window.json --provider openai --yes",
   ],
-  actions: ["list", "import"],
+  actions: ["list", "set", "remove", "import"],
   options: {
+    in: { type: "string", help: "with set: dollars per million tokens of the prompt" },
+    out: { type: "string", help: "with set: dollars per million tokens of the answer" },
+    cached: { type: "string", help: "with set: the same of what is read from the provider's cache" },
     provider: { type: "string", help: "with import: only what the list has of this provider" },
     yes: { type: "boolean", help: "with import: write without asking" },
   },
   async run(invocation) {
-    const { words, output, connection } = invocation;
+    const { words, options, output, connection } = invocation;
     const client = await connection.signedIn();
     const list = async () =>
       output.table(
@@ -114,6 +120,24 @@ export const prices: Command = {
         },
         "No model can be called; register a backend: model-gateway backends add <url>",
       );
-    await act(words, { list, import: () => importFrom(client, invocation) }, "list");
+    const model = () => needed(words, 1, "the model, or how models begin: 'openai/*'");
+    const dollarsOf = (option: string): number => {
+      const usd = Number(text(options, option) ?? Number.NaN);
+      if (!(usd >= 0)) throw new UsageError(`--${option} must be dollars per million tokens, such as 1.25`);
+      return usd;
+    };
+    const set = async () => {
+      const price = { model: model(), input_usd: dollarsOf("in"), output_usd: dollarsOf("out") };
+      const parts = options.cached === undefined ? {} : { parts: { cached_input: dollarsOf("cached") } };
+      await client.call("billing.prices.set", { ...price, ...parts });
+      output.result({ ok: true }, () => `${price.model} has its price`);
+    };
+    const remove = async () => {
+      const { removed } = await client.call("billing.prices.remove", { model: model() });
+      output.result({ removed }, () =>
+        removed ? `The price of ${model()} is removed` : `${model()} had no price of its own`,
+      );
+    };
+    await act(words, { list, set, remove, import: () => importFrom(client, invocation) }, "list");
   },
 };

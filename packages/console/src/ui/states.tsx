@@ -98,7 +98,7 @@ export function explain(error: unknown): Explained {
   if (error instanceof Told)
     return { title: error.title, detail: error.message, tone: "bad", retry: error.retry };
   return {
-    title: "This page crashed",
+    title: "Something went wrong on this page",
     detail: error instanceof Error ? error.message : String(error),
     tone: "bad",
     retry: true,

@@ -27,6 +27,23 @@ afterEach(() => {
 describe("prices", () => {
   const pricing = new Pricing(BUILT_IN_PRICES);
 
+  test("of administrators go by the whole id, then by the longest beginning, before all others", () => {
+    const own = new Pricing(BUILT_IN_PRICES);
+    const price = (match: string, input: number) => ({ match, input, output: 0 });
+    own.setByAdministrators([
+      price("openai/*", 1),
+      price("openai/gpt-4o*", 2),
+      price("openai/gpt-4o-mini", 3),
+    ]);
+    const inputOf = (model: string) => own.priceOf(model, false)?.input;
+    expect(inputOf("openai/else")).toBe(1);
+    expect(inputOf("OpenAI/gpt-4o-2026")).toBe(2);
+    expect(inputOf("openai/gpt-4o-mini")).toBe(3);
+    expect(inputOf("gpt-4o")).toBe(2.5);
+    expect(own.isSetByAdministrators("openai/else")).toBe(true);
+    expect(own.isSetByAdministrators("gpt-4o")).toBe(false);
+  });
+
   test("match a part of the lowercased id, the longest first", () => {
     const usd = (model: string) => {
       // Few enough not to be a long prompt.

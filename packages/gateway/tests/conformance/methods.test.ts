@@ -96,6 +96,7 @@ conversations.rename | jwt | conversation_id title | id title owner
 conversations.rewind | jwt | conversation_id message_id | removed
 memory.list | jwt | limit? offset? | items total
 alerts.test | admin | | to ok detail
+group.series | jwt | since until by group_id | totals groups others
 settings.list | admin | | name help value default source
 settings.update | admin | name value | ok
 config.check | admin | configuration | present problems changes

@@ -91,6 +91,7 @@ auth.identities.remove | own | {"identity_id":"$identity"}
 group.get | member | {"group_id":"$group"}
 group.update | group_admin | {"group_id":"$group","name":"renamed"}
 group.members.list | group_admin | {"group_id":"$group"}
+group.series | group_admin | {"group_id":"$group","since":"2026-01-01","until":"2026-01-02","by":"user"}
 group.members.add | group_admin | {"group_id":"$group","email":"other@example.com"}
 group.members.update | group_admin | {"group_id":"$group","user_id":"$member","cost_multiplier":2}
 group.invite.create | group_admin | {"group_id":"$group"}

@@ -57,7 +57,7 @@ export function GroupDetail({ id, tab }: { id: string; tab: string }) {
             />
             {tab === "members" && <GroupMembers group={group} manages={manages} />}
             {tab === "models" && <GroupModels group={group} manages={manages} />}
-            {tab === "spend" && <GroupSpend group={group} isEveryones={platformAdmin} />}
+            {tab === "spend" && <GroupSpend group={group} manages={manages} />}
             {tab === "credits" && <GroupCredits group={group} mayIssue={platformAdmin} />}
             {tab === "settings" && <GroupSettings group={group} mayIssue={platformAdmin} />}
           </>
@@ -98,10 +98,10 @@ function GroupFigures({ group }: { group: GroupView }) {
   );
 }
 
-/** Administrators see who spends it; a member sees their own part. */
-const GroupSpend = ({ group, isEveryones }: { group: GroupView; isEveryones: boolean }) =>
-  isEveryones ? (
-    <Spend whose={{ everyone: true, group_id: group.id }} by="user" title="By member" />
+/** Admins see who spends it; a member sees their own part. */
+const GroupSpend = ({ group, manages }: { group: GroupView; manages: boolean }) =>
+  manages ? (
+    <Spend whose={{ manages: group.id }} by="user" title="By member" />
   ) : (
     <Spend whose={{ group_id: group.id }} by="model" title="Your spend by model" />
   );

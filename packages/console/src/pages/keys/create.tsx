@@ -1,10 +1,10 @@
 import { useState } from "react";
 import { api } from "../../lib/api.ts";
 import { rememberSecret } from "../../lib/fresh-keys.ts";
-import { useGroups } from "../../lib/groups.ts";
 import { invalidate } from "../../lib/query.ts";
-import { SelectField, TextField } from "../../ui/controls.tsx";
+import { TextField } from "../../ui/controls.tsx";
 import { FormDialog } from "../../ui/dialogs.tsx";
+import { PoolField } from "../../ui/pool-field.tsx";
 import { LimitsForm, limitParams, NO_LIMITS } from "./limits.tsx";
 
 export function CreateKey({ onClose, onCreated }: { onClose(): void; onCreated(key: { id: string }): void }) {
@@ -12,7 +12,6 @@ export function CreateKey({ onClose, onCreated }: { onClose(): void; onCreated(k
   const [project, setProject] = useState("");
   const [groupId, setGroupId] = useState("");
   const [limits, setLimits] = useState(NO_LIMITS);
-  const groups = useGroups().data?.filter(({ my_role }) => my_role !== null) ?? [];
   const create = async () => {
     const key = await api("keys.create", {
       name,
@@ -43,17 +42,7 @@ export function CreateKey({ onClose, onCreated }: { onClose(): void; onCreated(k
         placeholder="default"
         hint="Usage can be looked at by project"
       />
-      {groups.length > 0 && (
-        <SelectField
-          label="Who pays"
-          value={groupId}
-          onChange={setGroupId}
-          choices={[
-            { value: "", label: "You" },
-            ...groups.map(({ id, name: groupName }) => ({ value: id, label: `The pool of ${groupName}` })),
-          ]}
-        />
-      )}
+      <PoolField label="Who pays" own="You" value={groupId} onChange={setGroupId} />
       <details className="folded">
         <summary>Limits (optional)</summary>
         <div className="form">

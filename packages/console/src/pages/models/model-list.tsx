@@ -1,12 +1,15 @@
 import { useState } from "react";
 import { api } from "../../lib/api.ts";
+import { backendsChanged } from "../../lib/backends.ts";
 import { session } from "../../lib/client.ts";
-import { compact, moneyFormat, seconds } from "../../lib/format.ts";
+import { compact, money, moneyFormat, seconds } from "../../lib/format.ts";
 import { type KnownModel, useKnownModels } from "../../lib/models.ts";
 import { useQuery } from "../../lib/query.ts";
 import { useStore } from "../../lib/store.ts";
+import { toastError } from "../../lib/toast.ts";
 import { Button, LinkButton } from "../../ui/controls.tsx";
 import { NoModels } from "../../ui/no-models.tsx";
+import { Section } from "../../ui/page.tsx";
 import { TableSkeleton } from "../../ui/skeleton.tsx";
 import { Loaded, Status } from "../../ui/states.tsx";
 import { type Column, Table } from "../../ui/table.tsx";
@@ -81,7 +84,7 @@ const columnsFor = ({ perMillion, byUnit }: Words): Column<Row>[] => [
   },
   {
     id: "cost",
-    label: "Price per million tokens",
+    label: "Price, 1M tokens",
     sort: ({ input_usd }) => input_usd ?? -1,
     cell: (row) => (
       <span className="row wrap">
@@ -96,6 +99,57 @@ const columnsFor = ({ perMillion, byUnit }: Words): Column<Row>[] => [
     ),
   },
 ];
+
+const NEW_PATTERN: ModelPrice = {
+  ...{ model: "", capabilities: [], input_usd: null, output_usd: null, parts: {} },
+  ...{ unpriced: false, not_billed: false, source: null },
+};
+
+/** Prices for all models whose names begin alike. */
+function Patterns({ prices, onEdit }: { prices: readonly ModelPrice[]; onEdit(price: ModelPrice): void }) {
+  const rows = prices.filter(({ model }) => model.endsWith("*"));
+  const remove = async (model: string) => {
+    await api("billing.prices.remove", { model });
+    backendsChanged();
+  };
+  const columns: Column<ModelPrice>[] = [
+    { id: "model", label: "Models", cell: ({ model }) => <span className="mono">{model}</span> },
+    {
+      id: "price",
+      label: "Price per million tokens",
+      cell: ({ input_usd, output_usd }) => `${money(input_usd)} in, ${money(output_usd)} out`,
+    },
+    {
+      id: "remove",
+      label: "",
+      numeric: true,
+      cell: ({ model }) => (
+        <Button
+          small
+          look="quiet"
+          icon="close"
+          aria-label={`Remove the price of ${model}`}
+          onClick={(event) => {
+            event.stopPropagation();
+            remove(model).catch(toastError);
+          }}
+        />
+      ),
+    },
+  ];
+  if (rows.length === 0) return null;
+  return (
+    <Section title="Prices by pattern">
+      <Table
+        label="Prices by pattern"
+        columns={columns}
+        rows={rows}
+        rowKey={({ model }) => model}
+        onOpen={onEdit}
+      />
+    </Section>
+  );
+}
 
 /** Every model that people can call, and for administrators its price to set. */
 export function ModelList() {
@@ -140,8 +194,9 @@ export function ModelList() {
       {(list) => (
         <>
           {prices && (
-            <div className="row">
+            <div className="row wrap">
               <Button onClick={() => setImporting(true)}>Import prices</Button>
+              <Button onClick={() => setPricing(NEW_PATTERN)}>Price by pattern</Button>
             </div>
           )}
           {list.length === 0 ? (
@@ -158,6 +213,7 @@ export function ModelList() {
               dim={({ available }) => !available}
             />
           )}
+          <Patterns prices={prices ?? []} onEdit={setPricing} />
           {isImporting && prices && <ImportPrices current={prices} onClose={() => setImporting(false)} />}
           {pricing && <SetPrice price={pricing} onClose={() => setPricing(null)} />}
         </>

@@ -93,7 +93,7 @@ function readLines(text: string): Record<string, number> | null {
 }
 
 function ModelPriceForm({ price, onClose }: { price: ModelPrice; onClose(): void }) {
-  const { model } = price;
+  const [model, setModel] = useState(price.model);
   const [unit, setUnit] = useState<Unit>(unitOf(price));
   const [inputUsd, setInput] = useState(textOf(price.input_usd));
   const [outputUsd, setOutput] = useState(textOf(price.output_usd));
@@ -122,13 +122,27 @@ function ModelPriceForm({ price, onClose }: { price: ModelPrice; onClose(): void
       : { per_call_usd: Number(call) };
   };
   const save = async () => {
-    await api("billing.prices.set", { model, ...given() });
+    await api("billing.prices.set", { model: model.trim(), ...given() });
     backendsChanged();
     toast(`${model} has its price`);
   };
   const speaks = price.capabilities.includes("realtime");
   return (
-    <FormDialog title={`Price of ${model}`} submit="Save" onSubmit={save} onClose={onClose}>
+    <FormDialog
+      title={`Price of ${price.model || "many models"}`}
+      submit="Save"
+      onSubmit={save}
+      onClose={onClose}
+    >
+      <TextField
+        label="Model"
+        field="model"
+        value={model}
+        onChange={setModel}
+        required
+        placeholder="openai/*"
+        hint="With a star at the end: every model whose name begins so and has no price of its own"
+      />
       <SelectField label="Charged by" value={unit} onChange={setUnit} choices={UNITS} />
       {unit === "tokens" && (
         <>

@@ -50,7 +50,7 @@ function Top({ by, title }: { by: Grouping; title: string }) {
     <Section
       title={title}
       actions={
-        <LinkButton small href={`/usage?whose=all&by=${by}`}>
+        <LinkButton small href={`/usage?whose=all&view=table&by=${by}`}>
           All
         </LinkButton>
       }

@@ -59,6 +59,8 @@ function Figures({ isAdmin }: { isAdmin: boolean }) {
   const all = useMonthOfEveryone("user", isAdmin).data?.totals;
   const status = useSystemStatus();
   const plan = useQuery("plan", () => api("billing.plan"), { everyMs: PLAN_EVERY_MS });
+  const ofAll = all && { tokens: all.prompt_tokens + all.completion_tokens, requests: all.requests };
+  const sums = isAdmin ? ofAll : plan.data?.usage;
   const health = useQuery("health", () => client.rest.health(), { everyMs: PLAN_EVERY_MS });
   return (
     <div className="stack tight">
@@ -74,22 +76,14 @@ function Figures({ isAdmin }: { isAdmin: boolean }) {
         >
           <LiveSpark samples={status.samples} />
         </Figure>
-        {isAdmin ? <EveryonesSpend all={all} plan={plan.data} /> : <SpendFigure plan={plan.data} />}
-        {isAdmin ? (
-          <Figure
-            name="Tokens this month"
-            value={all ? compact(all.prompt_tokens + all.completion_tokens) : "–"}
-            note={all ? `${plural(all.requests, "request")} of everyone` : "unknown"}
-          />
-        ) : (
-          <Figure
-            name="Tokens this month"
-            value={plan.data ? compact(plan.data.usage.tokens) : "–"}
-            note={plan.data ? plural(plan.data.usage.requests, "request") : "unknown"}
-          >
-            {plan.data && <QuotaUse name="Token quota" use={monthlyLimits(plan.data).tokens} />}
-          </Figure>
-        )}
+        <SpendFigure plan={plan.data} all={all} isAdmin={isAdmin} />
+        <Figure
+          name="Tokens this month"
+          value={sums ? compact(sums.tokens) : "–"}
+          note={sums ? `${plural(sums.requests, "request")}${isAdmin ? " of everyone" : ""}` : "unknown"}
+        >
+          {plan.data && <QuotaUse name="Token quota" use={monthlyLimits(plan.data).tokens} />}
+        </Figure>
         <Figure
           name="Points in your wallet"
           value={plan.data ? points(plan.data.points_balance) : "–"}
@@ -119,34 +113,28 @@ function projected(spentUsd: number, now = new Date()): number {
   return (spentUsd * (end - start)) / Math.max(3_600_000, now.getTime() - start);
 }
 
-const spendName = (query: string) => (
-  <Link href={`/usage?days=month${query}`} title="Every request of this month">
-    Spend this month
-  </Link>
-);
-const SPEND_NAME = spendName("");
-
-function EveryonesSpend({ all, plan }: { all: UsageSums | undefined; plan: Plan | undefined }) {
-  return (
-    <Figure
-      name={spendName("&whose=all")}
-      value={all ? money(all.cost_usd) : "–"}
-      note={all ? `${money(projected(all.cost_usd))} by the month's end at this pace` : "unknown"}
-    >
-      {plan && <span className="note-line">{money(plan.usage.cost_usd)} of it by you</span>}
-    </Figure>
-  );
+interface SpendProps {
+  plan: Plan | undefined;
+  all: UsageSums | undefined;
+  isAdmin: boolean;
 }
 
-function SpendFigure({ plan }: { plan: Plan | undefined }) {
-  if (!plan) return <Figure name={SPEND_NAME} value="–" note="unknown" />;
-  const { cost_usd } = plan.usage;
+/** Everyone's for an administrator, whose own part stands below. */
+function SpendFigure({ plan, all, isAdmin }: SpendProps) {
+  const name = (
+    <Link href={`/usage?days=month${isAdmin ? "&whose=all" : ""}`} title="Every request of this month">
+      Spend this month
+    </Link>
+  );
+  const sums = isAdmin ? all : plan?.usage;
+  if (!plan || !sums) return <Figure name={name} value="–" note="unknown" />;
   return (
     <Figure
-      name={SPEND_NAME}
-      value={money(cost_usd)}
-      note={`${money(projected(cost_usd))} by the month's end at this pace`}
+      name={name}
+      value={money(sums.cost_usd)}
+      note={`${money(projected(sums.cost_usd))} by the month's end at this pace`}
     >
+      {isAdmin && <span className="note-line">{money(plan.usage.cost_usd)} of it by you</span>}
       <QuotaUse name={`Quota of the ${plan.current_tier} tier`} use={monthlyLimits(plan).usd} />
     </Figure>
   );

@@ -20,7 +20,7 @@ export const codeInWords = (code: string): string => CODES[code] ?? code.replace
 
 const REASONS: Readonly<Record<string, string>> = {
   only_backend: "the only backend that serves it",
-  fewest_requests: "fewest requests so far",
+  fewest_requests: "least used so far",
   session: "its session's own",
   fastest: "answers soonest",
   conversation: "the conversation is there",

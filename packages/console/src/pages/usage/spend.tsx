@@ -11,13 +11,16 @@ import { GroupTable } from "./tables.tsx";
 
 const DAYS = 30;
 
-type Whose = Pick<Params<"usage.series">, "everyone" | "user_id" | "group_id">;
+/** With `manages`: of the whole group, which its admins may see. */
+type Whose = Pick<Params<"usage.series">, "everyone" | "user_id" | "group_id"> & { manages?: string };
 
 /** What somebody, or a group, spent by day. */
 export function Spend({ whose, by, title }: { whose: Whose; by: Grouping; title: string }) {
   const range = useMemo(() => lastDays(DAYS), []);
   const series = useQuery(`usage of ${JSON.stringify(whose)} by ${by}`, () =>
-    api("usage.series", { ...range, ...whose, by }),
+    whose.manages
+      ? api("group.series", { ...range, group_id: whose.manages, by })
+      : api("usage.series", { ...range, ...whose, by }),
   );
   return (
     <Loaded query={series}>

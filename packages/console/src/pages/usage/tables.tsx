@@ -1,5 +1,7 @@
+import { session } from "../../lib/client.ts";
 import { cachedShare, compact, count, moneyFormat, percent } from "../../lib/format.ts";
 import { Link } from "../../lib/router.ts";
+import { useStore } from "../../lib/store.ts";
 import { type Column, Table } from "../../ui/table.tsx";
 import { type Grouping, groupInWords, type UsageGroup } from "./data.ts";
 
@@ -16,10 +18,12 @@ interface GroupSum {
 }
 
 export function GroupTable({ groups, grouping }: { groups: readonly UsageGroup[]; grouping: Grouping }) {
+  // A person's page is for administrators.
+  const isAdmin = useStore(session)?.user.is_admin;
   const list = groups.map(
     (group): GroupSum => ({
       label: groupInWords(group.name, grouping),
-      userId: grouping === "user" ? group.id : null,
+      userId: isAdmin && grouping === "user" ? group.id : null,
       requests: group.requests,
       tokensIn: group.prompt_tokens,
       tokensOut: group.completion_tokens,

@@ -26,7 +26,13 @@ const tierColumns: Column<TierRow>[] = [
     cell: ({ monthly_token_quota }) =>
       monthly_token_quota === null ? "unlimited" : compact(monthly_token_quota),
   },
-  { id: "rpm", label: "Requests per minute, per key", numeric: true, cell: ({ rpm }) => count(rpm) },
+  {
+    id: "rpm",
+    label: "Requests per minute, per key",
+    numeric: true,
+    wide: true,
+    cell: ({ rpm }) => count(rpm),
+  },
 ];
 
 const NEW: TierRow = { name: "", monthly_usd_quota: null, monthly_token_quota: null, rpm: 60 };

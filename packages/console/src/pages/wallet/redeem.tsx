@@ -1,14 +1,13 @@
 import { useState } from "react";
 import { api } from "../../lib/api.ts";
 import { points } from "../../lib/format.ts";
-import { useGroups } from "../../lib/groups.ts";
 import { invalidate } from "../../lib/query.ts";
 import { toast } from "../../lib/toast.ts";
-import { SelectField, TextField } from "../../ui/controls.tsx";
+import { TextField } from "../../ui/controls.tsx";
 import { FormDialog } from "../../ui/dialogs.tsx";
+import { PoolField } from "../../ui/pool-field.tsx";
 
 export function RedeemCode({ onClose }: { onClose(): void }) {
-  const groups = useGroups().data?.filter(({ my_role }) => my_role !== null) ?? [];
   const [code, setCode] = useState("");
   const [groupId, setGroupId] = useState("");
   const redeem = async () => {
@@ -26,17 +25,7 @@ export function RedeemCode({ onClose }: { onClose(): void }) {
         autoComplete="off"
         placeholder="points-…"
       />
-      {groups.length > 0 && (
-        <SelectField
-          label="Points go to"
-          value={groupId}
-          onChange={setGroupId}
-          choices={[
-            { value: "", label: "Your wallet" },
-            ...groups.map(({ id, name }) => ({ value: id, label: `The pool of ${name}` })),
-          ]}
-        />
-      )}
+      <PoolField label="Points go to" own="Your wallet" value={groupId} onChange={setGroupId} />
     </FormDialog>
   );
 }

@@ -142,7 +142,7 @@ const ModelId = z.string().trim().min(1).max(256);
 
 export const listPrices = defineMethod({
   name: "billing.prices.list",
-  summary: "What each model that can be called now costs, and where that price comes from",
+  summary: "What each model that can be called now costs, and each pattern, and where that price comes from",
   ...ADMIN,
   params: z.object({
     models: z
@@ -171,7 +171,10 @@ export const listPrices = defineMethod({
     const filmed = new Set(
       (await billing.store.videoPrices()).flatMap(({ model, enabled }) => (enabled ? [model] : [])),
     );
-    const models = params.models ?? routing.router.routableModels().map(({ id }) => id);
+    const models = params.models ?? [
+      ...routing.router.routableModels().map(({ id }) => id),
+      ...billing.pricePatterns,
+    ];
     return models.map((model) => {
       const isOwn = params.type === undefined ? routing.router.isOwn(model) : routing.isOwnType(params.type);
       const { input, output } = billing.priceOf(model, isOwn);
@@ -203,7 +206,9 @@ const isVideoOnly = (capabilities: readonly CapabilityName[]): boolean =>
 
 const PriceGiven = z
   .object({
-    model: ModelId,
+    model: ModelId.describe(
+      "Its whole id; or how ids begin, with a star: `openai/*`, for all that have no price of their own",
+    ),
     input_usd: Money.optional().describe("Per million tokens of the prompt; goes with output_usd"),
     output_usd: Money.optional().describe("Per million tokens of the answer"),
     parts: PriceParts.optional().describe("What else tokens cost, per million; goes with input_usd"),

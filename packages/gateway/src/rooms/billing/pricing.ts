@@ -65,8 +65,10 @@ const longestFirst = (prices: readonly Price[], isBuiltIn = false): Row[] =>
 /** Prices by part of the model id: the operator's before the built-in ones, the longest match first in each. */
 export class Pricing {
   #rows: readonly Row[];
-  /** By lowercased model id; they go before all others. */
+  /** Those of administrators, which go before all others: by lowercased model id, */
   #exact: ReadonlyMap<string, Row> = new Map();
+  /** and those for all ids that begin alike: `openai/*`, the longest first. */
+  #beginnings: readonly (Row & { beginning: string })[] = [];
   /** Model ids come from clients, so what is remembered about them is bounded. */
   readonly #known = new BoundedMap<string, KnownModel>();
 
@@ -82,9 +84,13 @@ export class Pricing {
     this.#known.clear();
   }
 
-  /** Puts the prices that administrators set for whole model ids in the place of the old ones. */
-  setExact(prices: readonly Price[]): void {
+  /** Puts the prices that administrators set in the place of the old ones. */
+  setByAdministrators(prices: readonly Price[]): void {
     this.#exact = new Map(prices.map((price) => [price.match.toLowerCase(), toRow(price)]));
+    this.#beginnings = longestFirst(prices.filter(({ match }) => match.endsWith("*"))).map((row) => ({
+      ...row,
+      beginning: row.match.slice(0, -1),
+    }));
     this.#known.clear();
   }
 
@@ -93,8 +99,7 @@ export class Pricing {
     if (known !== undefined) return known;
     const id = model.toLowerCase();
     const matching = this.#rows.filter(({ match }) => id.includes(match));
-    const exact = this.#exact.get(id);
-    const applying = exact ? [exact, ...matching] : matching;
+    const applying = [...this.#byAdministrators(id), ...matching];
     // A price need not repeat the limits of the one that it replaces.
     const found = {
       ...termsIn(applying),
@@ -105,6 +110,18 @@ export class Pricing {
     };
     this.#known.set(model, found);
     return found;
+  }
+
+  #byAdministrators(id: string): Row[] {
+    const exact = this.#exact.get(id);
+    return [
+      ...(exact ? [exact] : []),
+      ...this.#beginnings.filter(({ beginning }) => id.startsWith(beginning)),
+    ];
+  }
+
+  isSetByAdministrators(model: string): boolean {
+    return this.#byAdministrators(model.toLowerCase()).length > 0;
   }
 
   #terms(model: string, isOwn: boolean): Terms {

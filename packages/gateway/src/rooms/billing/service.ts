@@ -89,7 +89,7 @@ export class Billing {
   async #loadTerms(): Promise<void> {
     const prices = await this.store.modelPrices();
     this.#ownPrices = new Set(prices.map(({ match }) => match));
-    this.pricing.setExact(prices);
+    this.pricing.setByAdministrators(prices);
     await this.tiers.load();
   }
 
@@ -117,10 +117,15 @@ export class Billing {
 
   /** Whether an administrator set the model's price; otherwise it is built in, or from the pricing file. */
   hasOwnPrice(model: string): boolean {
-    return this.#ownPrices.has(model.toLowerCase());
+    return this.pricing.isSetByAdministrators(model);
   }
 
-  /** Of whole model ids, which are their `match`. All are in force at once, or none. */
+  /** What administrators set for all models that begin alike: `openai/*`. */
+  get pricePatterns(): string[] {
+    return [...this.#ownPrices].filter((match) => match.endsWith("*"));
+  }
+
+  /** Of whole model ids, or of all that begin alike. All are in force at once, or none. */
   async setModelPrices(prices: readonly Price[]): Promise<void> {
     const named = prices.map((price) => ({ ...price, match: price.match.toLowerCase() }));
     const models = new Set([...this.#ownPrices, ...named.map(({ match }) => match)]);

@@ -4,7 +4,7 @@ import { defineMethod, Timestamp } from "../../kernel/method.ts";
 import { MULTIPLIER_ONE } from "../../kernel/payer.ts";
 import { Email, Name, NewPassword, SessionResult } from "../accounts/index.ts";
 import { StatementResult } from "../ledger/index.ts";
-import { NANO_PER_USD } from "../usage/index.ts";
+import { NANO_PER_USD, methods as usage } from "../usage/index.ts";
 import { INVITATION_SECONDS } from "./invitations.ts";
 import type { InGroup as Call } from "./members.ts";
 import { DAY_SECONDS, GroupId, Note, Points } from "./schemas.ts";
@@ -176,6 +176,20 @@ export const listMembers = defineMethod({
       includeInactive: params.include_inactive,
     });
     return members.map((member) => toMember(member, group));
+  },
+});
+
+export const series = defineMethod({
+  name: "group.series",
+  summary: "What was spent with the group's keys, by UTC day and by member, model or else",
+  auth: "jwt",
+  role: "group admin",
+  params: usage.series.params.pick({ since: true, until: true, by: true }).extend(InGroup.shape),
+  result: usage.series.result,
+  handler: async ({ params, actor, rooms }) => {
+    await rooms.groups.requireAdmin(actor, params.group_id, "group.series");
+    // Of their group they may see everyone's.
+    return rooms.usage.series({ ...actor, isAdmin: true }, { ...params, everyone: true });
   },
 });
 

@@ -197,7 +197,9 @@ export class Keys {
 
   #requireFuture({ expires_at: expiresAt }: GivenLimits): void {
     if (expiresAt && Date.parse(expiresAt) <= this.options.clock.now())
-      fail("invalid_params", "expires_at: must be in the future; to stop a key now, revoke it (keys.revoke)");
+      fail("invalid_params", "`expires_at`: choose a time in the future; to stop a key now, revoke it", {
+        data: { fields: ["expires_at"] },
+      });
   }
 
   /** Captures the prompts of a key for so many days; null: no longer. */
