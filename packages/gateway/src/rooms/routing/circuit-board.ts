@@ -6,7 +6,7 @@ import type { Entry } from "./entry.ts";
 import type { Circuitry } from "./router.ts";
 
 const TOPIC = "circuits";
-/** How often all are told which circuits are open: whoever missed something, or heard it in another order, learns of it. */
+/** How often all are told how circuits stand that failures have changed: whoever missed something, or heard it in another order, learns of it. */
 const RETOLD_MS = 5_000;
 
 interface CircuitNews {
@@ -45,16 +45,13 @@ export class CircuitBoard implements Circuitry {
       "Circuits of backends that opened (calls are kept away) or closed (calls are sent again)",
     );
     bus.subscribe(TOPIC, (message) => this.#heard(JSON.parse(message) as CircuitNews));
-    bus.onGap(() => {
-      this.ask();
-      this.#tellAll();
-    });
+    bus.onGap(() => this.ask());
     this.close = bus.shared
-      ? clock.every(RETOLD_MS, () => this.#tellAll(({ circuits }) => circuits.isAnyOpen))
+      ? clock.every(RETOLD_MS, () => this.#tellAll(({ circuits }) => !circuits.isQuiet))
       : () => {};
   }
 
-  /** Asks the others how the circuits stand. */
+  /** Asks the others how the circuits stand; of all of them, it tells what it knows itself. */
   ask(backend?: string): void {
     this.#publish({ from: this.#me, backend });
   }
@@ -95,10 +92,7 @@ export class CircuitBoard implements Circuitry {
 
   #heard({ from, backend, event, standing, keys }: CircuitNews): void {
     const isOwn = from === this.#me;
-    if (backend === undefined) {
-      if (!isOwn) this.#tellAll();
-      return;
-    }
+    if (backend === undefined) this.#tellAll();
     const entry = this.options.entries.find(({ config }) => config.name === backend);
     if (!entry || !this.options.isCommon(entry)) return;
     if (keys) entry.backend.keys?.setAside(keys);

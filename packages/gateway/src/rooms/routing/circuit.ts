@@ -225,9 +225,6 @@ export class Circuits {
     return this.#circuits.get(keyOf(model, ALL))?.openUntilMs != null;
   }
 
-  get isAnyOpen(): boolean {
-    return this.#open.length > 0;
-  }
   get standing(): Standing {
     return {
       changedMs: this.changedMs,

@@ -13,7 +13,6 @@ import { Charges, type ChargesOptions } from "./charges.ts";
 import { askedFacts, boundFacts } from "./clip-facts.ts";
 import { requireKnown, withoutModel } from "./extra.ts";
 import { checkImages } from "./images.ts";
-import { chooseVideoBackend } from "./route.ts";
 import { JobRunner } from "./runner.ts";
 import type { Job, VideoTask } from "./schemas.ts";
 import { type JobRow, type JobSummary, VideoStore } from "./store.ts";
@@ -82,8 +81,12 @@ export class Video {
     const images = input.images ?? [];
     checkImages(images);
     const extra = withoutModel(input.extra ?? {});
-    const { provider } = input;
-    const { backend, model, reason } = chooseVideoBackend(routing, input.model, { provider, payer });
+    const { backend, model, reason } = routing.router.foresee({
+      provider: input.provider,
+      payer,
+      model: routing.aliases.resolve(input.model),
+      capability: "video",
+    });
     // The job's own steps send it.
     record?.sent({ model, name: backend.config.name, reason });
     if (!backend.video) fail("no_video_backend", `The backend of ${model} does not make videos`);
