@@ -22,7 +22,7 @@ export interface Victim {
 /** An instance that starts while its database is away ends again, and is started again, as a supervisor would. */
 const STARTS_MAX = 60;
 const START_PAUSE_MS = 500;
-const WORKERS_WITHIN_MS = 60_000;
+const WORKERS_WITHIN_MS = 180_000;
 
 export class InstanceVictim implements Victim {
   constructor(
