@@ -175,11 +175,13 @@ export const ownChat = (
   requestId: "own",
   stream: body.stream === true,
   signal,
-  whenAborted: (run) =>
-    signal.aborted
-      ? run(signal.reason)
-      : signal.addEventListener("abort", () => run(signal.reason), { once: true }),
+  whenAborted: (run) => whenAborted(signal, run),
 });
+
+export function whenAborted(signal: AbortSignal, run: (reason: unknown) => void): void {
+  if (signal.aborted) run(signal.reason);
+  else signal.addEventListener("abort", () => run(signal.reason), { once: true });
+}
 
 /** A request in one of the backend's dialects, as its client wrote it. */
 export interface NativeCall extends ChatCall {
@@ -507,12 +509,6 @@ export interface UpstreamRefusal {
   overflow: Overflow | null;
 }
 
-export interface UpstreamAnswer {
-  body: string;
-  contentType: string;
-  headers: Readonly<Record<string, string>>;
-}
-
 /** Bun's advice to callers of fetch; it does not concern our clients. */
 const RUNTIME_ADVICE = / For more information, pass `verbose: true` in the second argument to fetch\(\)/;
 
@@ -545,7 +541,7 @@ export class BackendError extends Error {
   /** What the upstream's error body says besides its message, likewise. */
   readonly refusal?: UpstreamRefusal;
   /** Of a request that passed as it was: the refusal as it was answered, without secrets. */
-  answer?: UpstreamAnswer;
+  answer?: { body: string; contentType: string; headers: Readonly<Record<string, string>> };
   constructor(
     readonly kind: BackendErrorKind,
     detail: string,

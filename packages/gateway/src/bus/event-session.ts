@@ -32,11 +32,6 @@ export class EventSession {
   }
 }
 
-interface ReaderEvents {
-  begun(): void;
-  left(): void;
-}
-
 export class SessionReader implements EventReader {
   /** The number of the notification that it gets next. */
   next: number;
@@ -50,7 +45,7 @@ export class SessionReader implements EventReader {
     readonly session: EventSession,
     readonly subscriber: Subscriber,
     readonly userId: string | null,
-    readonly events: ReaderEvents,
+    readonly events: { begun(): void; left(): void },
   ) {
     this.next = session.log.end;
   }

@@ -6,18 +6,12 @@ import type { Bus, Recheck, Revocations } from "./contract.ts";
 /** While other instances cannot be heard, everything is checked again this often. */
 const UNHEARD_PERIOD_MS = 1_000;
 
-interface RevocationsOptions {
-  bus: Bus;
-  clock: Clock;
-  log: Log;
-}
-
 export class BusRevocations implements Revocations {
   readonly #rechecks: Recheck[] = [];
   readonly #stop: () => void;
   #isCheckingAll = false;
 
-  constructor(readonly options: RevocationsOptions) {
+  constructor(readonly options: { bus: Bus; clock: Clock; log: Log }) {
     const { bus, clock } = options;
     bus.subscribe(PRINCIPAL_CHANGED, (id) => this.#recheck(id));
     bus.onGap(() => this.#recheckAll());

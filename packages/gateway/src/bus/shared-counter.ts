@@ -26,14 +26,6 @@ const FORMER_MAX = 16;
 /** Tells the others that the counter has forgotten everything. */
 const EMPTIED = "counter-emptied";
 
-interface SharedCounterOptions {
-  server: CounterServer;
-  bus: Bus;
-  clock: Clock;
-  ids: Ids;
-  log: Log;
-}
-
 interface PendingAsk {
   ask: CounterAsk;
   resolve(answer: CounterAnswer): void;
@@ -63,7 +55,7 @@ export class SharedCounter implements Counter {
   #isClosed = false;
   readonly #ends: (() => void)[];
 
-  constructor(readonly options: SharedCounterOptions) {
+  constructor(readonly options: { server: CounterServer; bus: Bus; clock: Clock; ids: Ids; log: Log }) {
     const { bus, clock } = options;
     this.#own = new MemoryCounter(clock);
     bus.onGap(() => this.#enterSoon());

@@ -9,6 +9,17 @@ export const sleep = (clock: Clock, delayMs: number): Promise<void> =>
     clock.after(delayMs, resolve);
   });
 
+/** Runs `task` with a signal that fires when this time is over; a failure says `late` then. */
+export async function withDeadline<T>(
+  clock: Clock,
+  { delayMs, late }: { delayMs: number; late: string },
+  task: (signal: AbortSignal) => Promise<T>,
+): Promise<T> {
+  const expiry = new AbortController();
+  const cancel = clock.after(delayMs, () => expiry.abort(new Error(late)));
+  return task(expiry.signal).finally(cancel);
+}
+
 /** What the work comes to; null once this time is over, while the work goes on. */
 export async function within<T>(clock: Clock, delayMs: number, work: Promise<T>): Promise<T | null> {
   const { promise: late, resolve } = Promise.withResolvers<null>();

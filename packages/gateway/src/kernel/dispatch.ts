@@ -13,14 +13,11 @@ const SIGN_IN = "auth.login";
 
 const descriptions = new WeakMap<Registry, JsonSchema>();
 
-interface Protected {
-  auth: MethodAuth;
-  name: string;
-  hint?: string;
-}
-
 /** The right to call, or the refusal. Without a sign-in the answer is the same everywhere, so no privilege shows. */
-export function authorize({ auth, name, hint }: Protected, { actor, adminToken }: Identity): Actor | null {
+export function authorize(
+  { auth, name, hint }: { auth: MethodAuth; name: string; hint?: string },
+  { actor, adminToken }: Identity,
+): Actor | null {
   switch (auth) {
     case "public":
     case "anonymous_socket":

@@ -58,30 +58,20 @@ interface Sent {
 
 type UsedField = "promptTokens" | "completionTokens" | "isEstimated";
 
-interface RequestDetails {
-  userId: string | null;
+const NOTHING = {
+  userId: null as string | null,
   /** Address of the client, noted for refusals only: looking it up costs more than the rest of the record. */
-  clientIp: string | null;
-  refId: string | null;
+  clientIp: null as string | null,
+  refId: null as string | null,
   /** When the latest attempt was sent, if it is not the first. */
-  sentMs: number | null;
-  failures: readonly FailedAttempt[] | null;
+  sentMs: null as number | null,
+  failures: null as readonly FailedAttempt[] | null,
   /** Set where the operator has the key's prompts captured. */
-  capture: Capture | null;
-  code: string | null;
-  message: string | null;
-}
-
-const NOTHING: RequestDetails = {
-  userId: null,
-  clientIp: null,
-  refId: null,
-  sentMs: null,
-  failures: null,
-  capture: null,
-  code: null,
-  message: null,
+  capture: null as Capture | null,
+  code: null as string | null,
+  message: null as string | null,
 };
+type RequestDetails = typeof NOTHING;
 
 /** One request while it is served: each part notes what it knows, cheaply. Who opened it ends it, unless it is detached. */
 export class RequestRecord {

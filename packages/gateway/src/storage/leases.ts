@@ -1,15 +1,9 @@
 import { type Clock, isoTime } from "../kernel/clock.ts";
 import type { Database, Leases } from "./contract.ts";
 
-interface LeasesOptions {
-  db: Database;
-  clock: Clock;
-  instance: string;
-}
-
 /** Times are those of the instances, so their clocks should agree within a few seconds. */
 export class DatabaseLeases implements Leases {
-  constructor(readonly options: LeasesOptions) {}
+  constructor(readonly options: { db: Database; clock: Clock; instance: string }) {}
 
   async acquire(name: string, durationMs: number): Promise<boolean> {
     const { db, clock, instance } = this.options;

@@ -6,13 +6,6 @@ import type { Log } from "../kernel/log.ts";
 /** Renewals replace files, or links to them, in ways that a watch on a file misses; reading them costs little. */
 const READ_EVERY_MS = 5_000;
 
-interface CertificateFilesOptions {
-  certFile: string;
-  keyFile: string;
-  clock: Clock;
-  log: Log;
-}
-
 interface Loaded extends Certificate {
   expiresAtMs: number;
 }
@@ -24,7 +17,7 @@ export class CertificateFiles {
   #problem = "";
   readonly #endReading: () => void;
 
-  constructor(readonly options: CertificateFilesOptions) {
+  constructor(readonly options: { certFile: string; keyFile: string; clock: Clock; log: Log }) {
     const { clock } = options;
     this.#loaded = this.#load();
     this.#warnIfExpired();

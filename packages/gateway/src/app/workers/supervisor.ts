@@ -29,11 +29,6 @@ interface Ready {
   introduction: string;
 }
 
-interface PendingStart {
-  resolve(ready: Ready): void;
-  reject(error: Error): void;
-}
-
 /** One of the N places, and the process that has it now. */
 class Seat {
   child: Subprocess<"ignore", "inherit", "inherit"> | null = null;
@@ -41,7 +36,7 @@ class Seat {
   readyAtMs: number | null = null;
   restartMs = RESTART_MS.first;
   cancelRestart: () => void = () => {};
-  waiting: PendingStart | null = null;
+  waiting: { resolve(ready: Ready): void; reject(error: Error): void } | null = null;
   failure: { message: string; code?: string } | null = null;
   isBusy = true;
 

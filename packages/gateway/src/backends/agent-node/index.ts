@@ -21,6 +21,7 @@ import {
   type PostCall,
   type ProbeResult,
   type Replica,
+  whenAborted,
 } from "../contract.ts";
 import { external } from "../external/index.ts";
 import { whenAnswerEnds } from "./answer-end.ts";
@@ -351,13 +352,8 @@ function untilEnded<Call extends ModelCall>(call: Call, ended: AbortSignal): Cal
   const signal = AbortSignal.any([call.signal, ended]);
   const { model, body, requestId, stream, contentType } = call as Call & Partial<ChatCall & PostCall>;
   const own = { model, body, requestId, stream, contentType, signal };
-  return {
-    ...own,
-    whenAborted(run: (reason: unknown) => void) {
-      if (signal.aborted) run(signal.reason);
-      else signal.addEventListener("abort", () => run(signal.reason), { once: true });
-    },
-  } as unknown as Call;
+  const aborted: Call["whenAborted"] = (run) => whenAborted(signal, run);
+  return { ...own, whenAborted: aborted } as unknown as Call;
 }
 
 /** An engine that answers that it is full has not begun, so another node may be asked, or the call waits. */

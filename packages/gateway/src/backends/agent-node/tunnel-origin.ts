@@ -11,15 +11,9 @@ import {
 import type { Clock } from "../../kernel/clock.ts";
 import { BackendError, type NodeTunnel } from "../contract.ts";
 
-interface TunnelOriginOptions extends OriginOptions {
-  tunnel: NodeTunnel;
-  modelId: string;
-  clock: Clock;
-}
-
 /** An engine behind a node's tunnel. Like `HttpOrigin`, it does without the runtime's web streams. */
 export class TunnelOrigin implements Origin {
-  constructor(readonly options: TunnelOriginOptions) {}
+  constructor(readonly options: OriginOptions & { tunnel: NodeTunnel; modelId: string; clock: Clock }) {}
 
   async post(...[path, body, abort, headers]: Parameters<Origin["post"]>): Promise<Answer> {
     const { tunnel, modelId, clock } = this.options;

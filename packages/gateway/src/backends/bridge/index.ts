@@ -25,12 +25,6 @@ function parseBridgeUrl(url: string): { node: string; service: string } {
   return { node: match[1]!, service: match[2]! };
 }
 
-interface BridgeOptions {
-  agentUrl: string;
-  clock: Clock;
-  log: Log;
-}
-
 /** The port last reported to the watcher's owner. */
 interface Watcher {
   knownPort: number | null;
@@ -44,7 +38,7 @@ export class Bridge implements BridgeResolver {
   /** Watchers begun before their tunnel had a port; the next `connect` of that URL is theirs. */
   readonly #awaiting = new BoundedMap<string, Watcher>();
 
-  constructor(readonly options: BridgeOptions) {
+  constructor(readonly options: { agentUrl: string; clock: Clock; log: Log }) {
     const { agentUrl, clock } = options;
     this.#agent = new RpcClient({
       url: agentUrl,

@@ -11,12 +11,6 @@ import { WriteQueue } from "./write-queue.ts";
 
 const OWNER_ONLY = 0o177;
 
-interface HubOptions {
-  path: string;
-  clock: Clock;
-  log: Log;
-}
-
 interface Peer {
   channel: Channel<ToHub, ToWorker>;
   instances: string[];
@@ -34,7 +28,7 @@ export class WorkerHub {
   /** Whose message is being handed on: it has had it already. */
   #publisher: Peer | null = null;
 
-  constructor(readonly options: HubOptions) {
+  constructor(readonly options: { path: string; clock: Clock; log: Log }) {
     const { path, clock } = options;
     this.#counter = new MemoryCounter(clock);
     this.#writes = new WriteQueue(clock);

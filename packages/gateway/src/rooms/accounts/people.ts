@@ -23,13 +23,6 @@ export interface PeopleOptions extends Needs<"db" | "clock" | "ids"> {
 /** What a link is for: a password of `user_id`, or an account like this. */
 type Terms = Omit<LinkRow, "id" | "created_by" | "created_at" | "expires_at">;
 
-export interface UserPatch {
-  name?: string;
-  isAdmin?: boolean;
-  disabled?: boolean;
-  emailVerified?: boolean;
-}
-
 export interface Link {
   id: string;
   token: string;
@@ -94,7 +87,11 @@ export class People {
   }
 
   /** Returns the account as it was. */
-  async update(actor: Actor, userId: string, patch: UserPatch): Promise<UserRow> {
+  async update(
+    actor: Actor,
+    userId: string,
+    patch: { name?: string; isAdmin?: boolean; disabled?: boolean; emailVerified?: boolean },
+  ): Promise<UserRow> {
     const { db, store, clock, accounts } = this.options;
     if (userId === actor.userId && (patch.isAdmin === false || patch.disabled))
       fail("forbidden", "You cannot take these rights from yourself; another administrator can");

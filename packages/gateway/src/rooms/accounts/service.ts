@@ -83,13 +83,6 @@ function identityOf({ actor, isDisabled, endedSessions }: KnownActor, { sessionI
 const isIn = (known: KnownActor | null, { sessionId }: SignedIn): boolean =>
   known !== null && !known.isDisabled && !(sessionId && known.endedSessions.has(sessionId));
 
-function refuseFirst(): never {
-  fail(
-    "forbidden",
-    "The first account administers the service, so it needs the setup link: open the one that the service printed when it started",
-  );
-}
-
 export class Accounts implements Authenticator {
   readonly store: AccountStore;
   readonly giving: Giving;
@@ -140,7 +133,11 @@ export class Accounts implements Authenticator {
   /** The first account administers the service: it is made from this machine, or with the setup link. */
   refuseFirstUnless(setupToken: string | undefined, source: CallSource): void {
     if (setupToken !== undefined && constantTimeEqual(setupToken, this.setupToken)) return;
-    if (!source.isLocal) refuseFirst();
+    if (!source.isLocal)
+      fail(
+        "forbidden",
+        "The first account administers the service, so it needs the setup link: open the one that the service printed when it started",
+      );
   }
 
   /** Ends every way into an account, and what was made in its name, before someone else gets it. */

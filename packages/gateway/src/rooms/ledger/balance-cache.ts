@@ -7,17 +7,13 @@ import { type AccountRef, accountKey, type Balance, type BalanceChange } from ".
 /** The bus may lose a message, so a balance is read again after this long without news of it. */
 const CONFIRMED_MS = 30_000;
 
-interface KnownBalance extends Balance {
-  confirmedAtMs: number;
-}
-
 type Read = (account: AccountRef) => Promise<Omit<BalanceChange, "account">>;
 
 export type Balances = Pick<BalanceCache, "peek" | "last" | "load">;
 
 /** Balances without a database round trip, kept current by `LEDGER_CHANGED`. */
 export class BalanceCache {
-  readonly #known = new BoundedMap<string, KnownBalance>();
+  readonly #known = new BoundedMap<string, Balance & { confirmedAtMs: number }>();
   readonly #loading = new Map<string, Promise<Balance>>();
   readonly #clock: Clock;
   readonly #read: Read;

@@ -42,11 +42,6 @@ export interface PointsOrder {
 
 export type Statement = z.input<typeof StatementResult>;
 
-interface OpenDebt {
-  account: AccountRef;
-  points: number;
-}
-
 /** The books: every change of a balance in the service happens here, as a movement with two entries. */
 export class Ledger {
   readonly balances: BalanceCache;
@@ -282,7 +277,7 @@ export class Ledger {
     };
   }
 
-  async debtsOf(userId: string): Promise<OpenDebt[]> {
+  async debtsOf(userId: string): Promise<{ account: AccountRef; points: number }[]> {
     const rows = await store.debtsOf(this.options.db, userId);
     return rows.map(({ debt_of, points }) => ({ account: splitAccountId(debt_of) as AccountRef, points }));
   }

@@ -1,7 +1,8 @@
 import { RpcClient } from "@model-gateway/wire/json-rpc";
+import { withDeadline } from "../../kernel/clock.ts";
 import { fail } from "../../kernel/errors.ts";
 import type { Needs } from "../foundation.ts";
-import { Activity } from "./activity.ts";
+import { Activity, type MemoryEvent } from "./activity.ts";
 import { SentFacts } from "./inject.ts";
 import {
   RECALL_ITEMS_MAX,
@@ -11,7 +12,7 @@ import {
   readRecalled,
   readWritten,
 } from "./protocol.ts";
-import { type Turn, type TurnOutcome, WritebackQueue } from "./writeback.ts";
+import { type Outcome, type Turn, type TurnOutcome, WritebackQueue } from "./writeback.ts";
 
 /** The longest that a chat waits for its memories, including the connection. */
 const RECALL_LIMIT_MS = 300;
@@ -26,7 +27,7 @@ const FAILURES_TO_PAUSE = 3;
 const PAUSE_MS = 10_000;
 /** The end of a long question is usually what it is about. */
 const QUERY_CHARS_MAX = 2_000;
-/** Of the facts of one turn, so many are named in its event. */
+/** Of the facts of an event, so many are named in it. */
 const NODE_IDS_TOLD_MAX = 50;
 const TURN_MESSAGES_MAX = 20;
 const MESSAGE_CHARS_MAX = 16_000;
@@ -89,27 +90,21 @@ export class Memory {
       return { state: "offline", items: [] };
     if (!query.trim()) return { state: "enabled", items: [] };
     this.#recallsInFlight++;
-    const end = (outcome: { items: RecalledItem[] } | { error: unknown }): Recall => {
-      const failed = "error" in outcome;
-      this.#activity.record(userId, {
-        kind: "recall",
-        outcome: failed ? "failed" : "ok",
-        count: failed ? 0 : outcome.items.length,
-        node_ids: failed ? [] : outcome.items.map(({ node_id }) => node_id),
-        duration_ms: clock.now() - startedAtMs,
-        detail: failed ? describe(outcome.error) : null,
-      });
-      this.#count(failed);
-      return failed ? { state: "offline", items: [] } : { state: "enabled", items: outcome.items };
+    const end = (outcome: Outcome) => {
+      this.#record(userId, "recall", { ...outcome, durationMs: clock.now() - startedAtMs });
+      this.#count(outcome.error !== undefined);
     };
+    const deadline = { delayMs: RECALL_LIMIT_MS, late: `no answer within ${RECALL_LIMIT_MS} ms` };
     try {
-      const items = await this.#within(RECALL_LIMIT_MS, signal, (limit) =>
-        this.#recall(userId, query, limit),
+      const items = await withDeadline(clock, deadline, (limit) =>
+        this.#recall(userId, query, AbortSignal.any([signal, limit])),
       );
-      return end({ items });
+      end({ nodeIds: items.map(({ node_id }) => node_id) });
+      return { state: "enabled", items };
     } catch (error) {
       // A client that left says nothing about the service.
-      return signal.aborted ? { state: "offline", items: [] } : end({ error });
+      if (!signal.aborted) end({ error });
+      return { state: "offline", items: [] };
     } finally {
       this.#recallsInFlight--;
     }
@@ -138,23 +133,21 @@ export class Memory {
 
   async delete(userId: string, nodeId: string): Promise<boolean> {
     if (!this.#client) return false;
-    const startedAtMs = this.options.clock.now();
-    const record = (outcome: "ok" | "failed", count: number, detail: string | null) =>
-      this.#activity.record(userId, {
-        kind: "delete",
-        outcome,
-        count,
-        node_ids: [nodeId],
-        duration_ms: this.options.clock.now() - startedAtMs,
-        detail,
+    const { clock } = this.options;
+    const startedAtMs = clock.now();
+    const record = (outcome: Outcome) =>
+      this.#record(userId, "delete", {
+        ...outcome,
+        nodeIds: [nodeId],
+        durationMs: clock.now() - startedAtMs,
       });
     try {
       const params = { user_id: userId, node_id: nodeId };
       const { deleted } = readDeleted(await this.#call("Memory.Delete", params));
-      record("ok", deleted ? 1 : 0, null);
+      record({ count: deleted ? 1 : 0 });
       return deleted;
     } catch (error) {
-      record("failed", 0, describe(error));
+      record({ count: 0, error });
       return fail("unavailable", "The memory service cannot be reached; try again later", { cause: error });
     }
   }
@@ -184,15 +177,20 @@ export class Memory {
   }
 
   #written({ userId }: Turn, outcome: TurnOutcome): void {
-    const failed = "error" in outcome;
-    if (failed) this.options.log.warn("storing a turn in memory failed", { userId, error: outcome.error });
+    const { error } = outcome;
+    if (error !== undefined) this.options.log.warn("storing a turn in memory failed", { userId, error });
+    this.#record(userId, "writeback", outcome);
+  }
+
+  #record(userId: string, kind: MemoryEvent["kind"], { durationMs, error, ...outcome }: TurnOutcome): void {
+    const { nodeIds = [], count = nodeIds.length } = outcome;
     this.#activity.record(userId, {
-      kind: "writeback",
-      outcome: failed ? "failed" : "ok",
-      count: failed ? 0 : outcome.nodeIds.length,
-      node_ids: failed ? [] : outcome.nodeIds.slice(0, NODE_IDS_TOLD_MAX),
-      duration_ms: outcome.durationMs,
-      detail: failed ? describe(outcome.error) : null,
+      kind,
+      outcome: error === undefined ? "ok" : "failed",
+      count,
+      node_ids: nodeIds.slice(0, NODE_IDS_TOLD_MAX),
+      duration_ms: durationMs,
+      detail: error === undefined ? null : describe(error),
     });
   }
 
@@ -203,23 +201,6 @@ export class Memory {
     this.#pausedUntilMs = this.options.clock.now() + PAUSE_MS;
     // It may be the connection that is dead; the next attempt gets a new one.
     this.#client?.drop("the memory service does not answer");
-  }
-
-  /** Runs `task` with a signal that fires with the caller's, or when the time is up. */
-  async #within<T>(
-    limitMs: number,
-    signal: AbortSignal,
-    task: (signal: AbortSignal) => Promise<T>,
-  ): Promise<T> {
-    const expiry = new AbortController();
-    const cancel = this.options.clock.after(limitMs, () =>
-      expiry.abort(new Error(`no answer within ${limitMs} ms`)),
-    );
-    try {
-      return await task(AbortSignal.any([signal, expiry.signal]));
-    } finally {
-      cancel();
-    }
   }
 }
 

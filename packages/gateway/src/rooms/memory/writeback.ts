@@ -10,7 +10,14 @@ export interface Turn {
   idempotencyKey: string;
 }
 
-export type TurnOutcome = { nodeIds: string[]; durationMs: number } | { error: unknown; durationMs: number };
+export interface Outcome {
+  nodeIds?: string[];
+  /** Where it is not that of the ids. */
+  count?: number;
+  /** Set when it failed. */
+  error?: unknown;
+}
+export type TurnOutcome = Outcome & { durationMs: number };
 
 interface WritebackOptions {
   clock: Clock;

@@ -1,5 +1,5 @@
-import type { Backend, HealthState } from "../../backends/contract.ts";
-import type { Clock } from "../../kernel/clock.ts";
+import type { Backend, HealthState, ProbeResult } from "../../backends/contract.ts";
+import { type Clock, withDeadline } from "../../kernel/clock.ts";
 import { inBackground, type Log } from "../../kernel/log.ts";
 import { hideSecrets } from "../../kernel/secrets.ts";
 import type { Leases } from "../../storage/contract.ts";
@@ -189,18 +189,12 @@ export class HealthChecker {
   async ask(backend: Backend, timeoutMs = PROBE_TIMEOUT_MS): Promise<TimedProbe> {
     const { clock } = this.options;
     const startedMs = clock.now();
-    const expiry = new AbortController();
-    const detail = `no answer to a probe within ${timeoutMs / 1000} s`;
-    const cancel = clock.after(timeoutMs, () => expiry.abort(new Error(detail)));
-    try {
-      const result = await backend.probe(expiry.signal);
-      return { ...result, latencyMs: clock.now() - startedMs };
-    } catch (error) {
-      const latencyMs = clock.now() - startedMs;
-      return { state: "Unhealthy", models: [], detail: (error as Error).message, latencyMs };
-    } finally {
-      cancel();
-    }
+    const late = `no answer to a probe within ${timeoutMs / 1000} s`;
+    const probing = withDeadline(clock, { delayMs: timeoutMs, late }, (signal) => backend.probe(signal));
+    const result = await probing.catch(
+      ({ message: detail }: Error): ProbeResult => ({ state: "Unhealthy", models: [], detail }),
+    );
+    return { ...result, latencyMs: clock.now() - startedMs };
   }
 
   #apply(entry: Entry, told: TimedProbe): void {

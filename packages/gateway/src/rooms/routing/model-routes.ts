@@ -24,12 +24,6 @@ export interface ModelRoute {
   beginWithinMs: number | null;
 }
 
-interface RouteRow {
-  name: string;
-  targets: string;
-  begin_within_ms: number | null;
-}
-
 interface Weighted {
   target: RouteTarget;
   /** Smooth weighted round robin: grows by the weight with every choice, and pays the sum when it is chosen. */
@@ -86,7 +80,7 @@ export class ModelRoutes {
   }
 
   async #read(): Promise<void> {
-    const rows = await this.options.db.all<RouteRow>(
+    const rows = await this.options.db.all<{ name: string; targets: string; begin_within_ms: number | null }>(
       "SELECT name, targets, begin_within_ms FROM model_routes ORDER BY name",
     );
     const routes = new Map<string, LiveRoute>();

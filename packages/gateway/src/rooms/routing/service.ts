@@ -5,9 +5,7 @@ import {
   type BackendKind,
   type BackendSettings,
   type BridgeResolver,
-  type CapabilityName,
   type DialectName,
-  type Seen,
   type Trial,
 } from "../../backends/contract.ts";
 import type { Counter } from "../../bus/contract.ts";
@@ -69,25 +67,10 @@ export interface RoutingOptions
   sealer: Sealer;
 }
 
-export interface Registration extends Nullable<BackendSettings> {
-  type?: string;
-  url?: string;
-  apiKey?: string | null;
-  name?: string;
-  models?: readonly string[];
-  capabilities?: readonly CapabilityName[];
-  dialects?: readonly DialectName[] | null;
-  concurrency?: number;
-  workflow?: unknown;
-  /** What a first contact has shown; null: nothing yet. */
-  seen?: Seen | null;
-  enabled?: boolean;
-}
-
-interface TestOptions {
-  model?: string | null;
-  tell?(trial: Trial): void;
-}
+/** What is kept of a backend, as far as it is given. `seen` is null where a first contact has shown nothing yet. */
+export type Registration = Partial<Omit<StoredBackend, NullableName>> &
+  Nullable<Pick<Partial<StoredBackend>, NullableName>>;
+type NullableName = keyof BackendSettings | "apiKey" | "dialects" | "seen";
 
 /** Null: no longer set. */
 type Nullable<T> = { [Name in keyof T]: T[Name] | null };
@@ -416,7 +399,10 @@ export class Routing {
   }
 
   /** Tries a server, registered or not, with these changes. What is seen of a registered one is kept. */
-  async test(given: Registration, { model = null, tell = () => {} }: TestOptions = {}): Promise<Tested> {
+  async test(
+    given: Registration,
+    { model = null, tell = () => {} }: { model?: string | null; tell?(trial: Trial): void } = {},
+  ): Promise<Tested> {
     const stored = await this.#stored(given.name);
     const wanted = this.#complete(stored ? changed(stored, given) : given);
     const { seen: _, ...config } = this.#toConfig(wanted);

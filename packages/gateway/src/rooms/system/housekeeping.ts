@@ -13,17 +13,15 @@ const ROWS_PER_STEP = 1_000;
 /** Pause between steps, so that others get the database. */
 const PAUSE_MS = 50;
 
-interface HousekeepingOptions extends Needs<"clock" | "log" | "leases"> {
-  sweeps: Readonly<Record<string, Sweep>>;
-}
-
 /** Removes what is no longer needed, in small steps, on one instance at a time. */
 export class Housekeeping {
   readonly #ends: (() => void)[];
   #running: Promise<void> | null = null;
   #closed = false;
 
-  constructor(readonly options: HousekeepingOptions) {
+  constructor(
+    readonly options: Needs<"clock" | "log" | "leases"> & { sweeps: Readonly<Record<string, Sweep>> },
+  ) {
     const { clock } = options;
     this.#ends = [
       clock.after(FIRST_AFTER_MS, () => void this.sweep()),

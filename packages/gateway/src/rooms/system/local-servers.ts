@@ -50,16 +50,11 @@ export function findLocalServers({ servers, create, ownPort }: FindOptions): Pro
   );
 }
 
-interface LocalServersOptions extends Omit<FindOptions, "ownPort"> {
-  ownPort(): number;
-  routing: Routing;
-}
-
 export class LocalServers {
   /** One scan at a time, shared by all callers. */
   #looking: Promise<FoundServer[]> | null = null;
 
-  constructor(readonly options: LocalServersOptions) {}
+  constructor(readonly options: Omit<FindOptions, "ownPort"> & { ownPort(): number; routing: Routing }) {}
 
   async detect() {
     const { servers, create, ownPort } = this.options;

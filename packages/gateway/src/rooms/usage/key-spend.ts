@@ -24,17 +24,14 @@ interface KeySum {
   lastUsedMs: number;
 }
 
-interface KeyUse {
-  month: string;
-  nanoUsd: number;
-  lastUsedMs: number;
-}
-
 /** What the rows of a batch add to their keys: one sum a key, or Postgres would refuse to change a row twice. */
 export class KeySums {
   readonly #sums = new Map<string, KeySum>();
 
-  add(keyId: string, { month, nanoUsd, lastUsedMs }: KeyUse): void {
+  add(
+    keyId: string,
+    { month, nanoUsd, lastUsedMs }: { month: string; nanoUsd: number; lastUsedMs: number },
+  ): void {
     const sum = this.#sums.get(keyId);
     if (!sum) {
       const first = { month, monthNanoUsd: nanoUsd, totalNanoUsd: nanoUsd, requests: 1, lastUsedMs };

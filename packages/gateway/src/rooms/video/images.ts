@@ -13,13 +13,8 @@ const SIGNATURES: Readonly<Record<string, (bytes: Uint8Array) => boolean>> = {
     Buffer.from(bytes.subarray(8, 12)).toString("latin1") === "WEBP",
 };
 
-export interface InputImage {
-  data_base64: string;
-  mime_type: string;
-}
-
 /** Refuses images that no upstream would accept, naming the field and the reason, before anything is stored. */
-export function checkImages(images: readonly InputImage[]): void {
+export function checkImages(images: readonly { data_base64: string; mime_type: string }[]): void {
   const refuse = (field: string, why: string): never =>
     fail("invalid_params", `Invalid params: \`${field}\`: ${why}`, { data: { fields: [field] } });
   if (images.length > IMAGES_MAX) refuse("images", `at most ${IMAGES_MAX} images`);

@@ -85,7 +85,7 @@ export class AgentTunnel<Identity> implements SocketTransport<SocketData<Identit
   ): Promise<SocketData<Identity> | Reply> {
     try {
       const identity = await this.#identify(bearerOf(request) ?? query.get("token") ?? "", ip);
-      return this.#dataOf(identity);
+      return { identity, connection: null, session: null, greeted: false, windowEndsMs: 0, textMessages: 0 };
     } catch (error) {
       return toRestReply(toServiceError(error), this.options.ids.uuid());
     }
@@ -96,10 +96,6 @@ export class AgentTunnel<Identity> implements SocketTransport<SocketData<Identit
     const identity = token && token.length <= TOKEN_CHARS_MAX ? await desk.authenticate(token) : null;
     if (identity !== null) return identity;
     throw (token && tries.failed(ip)) || new ServiceError("auth_required", REFUSED);
-  }
-
-  #dataOf(identity: Identity): SocketData<Identity> {
-    return { identity, connection: null, session: null, greeted: false, windowEndsMs: 0, textMessages: 0 };
   }
 
   open(socket: TunnelSocket<Identity>): void {

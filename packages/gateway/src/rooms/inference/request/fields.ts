@@ -20,12 +20,6 @@ export interface ChatFields {
   streamOptions: Record<string, unknown> | null;
 }
 
-interface EmbeddingsFields {
-  model: string;
-  provider: string | null;
-  encoding: "float" | "base64";
-}
-
 export const refuse = (field: string, expected: string): never =>
   fail("missing_fields", `\`${field}\` ${expected}`, { data: { fields: [field] } });
 
@@ -146,7 +140,11 @@ export const readWorkFields = (payload: Payload): { model: string; provider: str
   provider: optional(payload, "provider", TEXT),
 });
 
-export function readEmbeddingsFields(payload: Payload): EmbeddingsFields {
+export function readEmbeddingsFields(payload: Payload): {
+  model: string;
+  provider: string | null;
+  encoding: "float" | "base64";
+} {
   const model = modelOf(payload);
   const input = payload.value("input");
   if (typeof input !== "string" && !(Array.isArray(input) && input.length > 0))

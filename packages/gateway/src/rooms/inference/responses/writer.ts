@@ -1,4 +1,4 @@
-import type { Clock } from "../../../kernel/clock.ts";
+import { type Clock, within } from "../../../kernel/clock.ts";
 import { Outage } from "../../../kernel/errors.ts";
 import type { Log } from "../../../kernel/log.ts";
 import { nextTurn } from "../../../kernel/turns.ts";
@@ -61,14 +61,10 @@ export class ResponseWriter {
   /** Writes what is queued, if the database takes it in time. */
   async close(timeoutMs: number): Promise<void> {
     this.#isClosed = true;
-    const { promise: late, resolve } = Promise.withResolvers<void>();
-    const cancel = this.options.clock.after(timeoutMs, resolve);
-    await Promise.race([this.#flushAll(), late]);
-    cancel();
-  }
-
-  async #flushAll(): Promise<void> {
-    while ((await this.flush()) && this.#queue.length > 0);
+    const flushAll = async () => {
+      while ((await this.flush()) && this.#queue.length > 0);
+    };
+    await within(this.options.clock, timeoutMs, flushAll());
   }
 
   #schedule(delayMs: number): void {

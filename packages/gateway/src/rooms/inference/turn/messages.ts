@@ -77,17 +77,11 @@ export const askedOf = (payload: Payload): Record<string, unknown> =>
     ASKED_FIELDS.flatMap((name) => (payload.has(name) ? [[name, payload.value(name)]] : [])),
   );
 
-interface CollectedCall {
-  id?: string;
-  type: string;
-  function: { name: string; arguments: string };
-}
-
 export class AnswerCollector {
   /** The model's thoughts, where its API shows them. */
   reasoning = "";
   #content = "";
-  #calls: CollectedCall[] = [];
+  #calls: { id?: string; type: string; function: { name: string; arguments: string } }[] = [];
 
   add({ index, delta }: Choice): void {
     if (index !== 0) return;

@@ -51,11 +51,6 @@ export interface Taken {
   damaged: readonly string[];
 }
 
-interface Backlog {
-  rows: number;
-  bytes: number;
-}
-
 /** Append-only files with every finished request, before its answer ends. A drained file is deleted. */
 export class Journal {
   readonly #locks = new Map<string, InstanceLock>();
@@ -310,7 +305,7 @@ export class Journal {
     return this.#backlogBytes > 0 || this.#gathered.length > 0;
   }
 
-  get backlog(): Backlog {
+  get backlog(): { rows: number; bytes: number } {
     let rows = this.ownRows;
     for (const segment of this.#segments)
       if (!segment.own) rows += Math.ceil((segment.size - segment.drained) / ROW_BYTES_TYPICAL);

@@ -119,13 +119,10 @@ class CallIds {
   }
 }
 
-interface MessageAt {
-  message: Record<string, unknown>;
-  path: string;
-  calls: CallIds;
-}
-
-function addMessage(messages: ChatMessages, { message, path, calls }: MessageAt): void {
+function addMessage(
+  messages: ChatMessages,
+  { message, path, calls }: { message: Record<string, unknown>; path: string; calls: CallIds },
+): void {
   const { role } = message;
   const text = message.content == null ? "" : stringAt(message.content, `${path}.content`);
   if (role === "system") messages.system(text);

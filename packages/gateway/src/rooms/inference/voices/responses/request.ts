@@ -144,13 +144,10 @@ function addInput(messages: ChatMessages, input: unknown, dropped: Set<string>):
   } else invalid("input", INPUT_NEEDED);
 }
 
-interface ItemAt {
-  item: Record<string, unknown>;
-  path: string;
-  dropped: Set<string>;
-}
-
-function addItem(messages: ChatMessages, { item, path, dropped }: ItemAt): void {
+function addItem(
+  messages: ChatMessages,
+  { item, path, dropped }: { item: Record<string, unknown>; path: string; dropped: Set<string> },
+): void {
   switch (item.type ?? "message") {
     case "message":
       addMessage(messages, item, path);
