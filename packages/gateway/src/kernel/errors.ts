@@ -109,6 +109,10 @@ export function fail(kind: ErrorName, message: string, options?: FailOptions): n
   throw new ServiceError(kind, message, options);
 }
 
+/** Refuses one field of a request. */
+export const failField = (field: string, problem: string): never =>
+  fail("missing_fields", `\`${field}\` ${problem}`, { data: { fields: [field] } });
+
 /** A dependency of the service is down: the request may succeed later. */
 export class Outage extends Error {}
 

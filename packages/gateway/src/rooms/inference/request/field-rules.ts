@@ -1,4 +1,4 @@
-import { fail } from "../../../kernel/errors.ts";
+import { failField } from "../../../kernel/errors.ts";
 import { isObject } from "../../../kernel/json.ts";
 import { REQUEST_TOKENS_MAX } from "../../../kernel/usage-parts.ts";
 import { estimatePromptTokens } from "../../metering/index.ts";
@@ -36,11 +36,8 @@ export function spendNumber(value: unknown, field: string): number | null {
   if (value === null) return null;
   if (Number.isInteger(value) && (value as number) >= 1 && (value as number) <= REQUEST_TOKENS_MAX)
     return value as number;
-  return fail(
-    "missing_fields",
-    `\`${field}\` must be a whole number from 1 to ${REQUEST_TOKENS_MAX}; leave it out for no limit of your own`,
-    { data: { fields: [field] } },
-  );
+  const expected = `must be a whole number from 1 to ${REQUEST_TOKENS_MAX}`;
+  return failField(field, `${expected}; leave it out for no limit of your own`);
 }
 
 /** As Unicode folds case: these are the letters that fold to a plain one, besides the capitals. */
@@ -65,10 +62,7 @@ class ProtectedNames {
     if (!UNUSUAL.test(key)) return;
     const name = this.#byFold.get(folded(key));
     if (name === undefined || this.#names.has(key)) return;
-    const field = where + key;
-    fail("missing_fields", `\`${field}\` is refused: write \`${name}\`, the only spelling of this field`, {
-      data: { fields: [field] },
-    });
+    failField(where + key, `is refused: write \`${name}\`, the only spelling of this field`);
   }
 }
 const UNUSUAL = /[^a-z0-9_]/;
@@ -143,11 +137,7 @@ const SPELLED_ONE_WAY_IN_OPTIONS = new ProtectedNames(SPEND_NAMES);
 /** Refuses a key that some servers would take for another one, or that has another model answer. */
 export function requireName(key: string, where = ""): void {
   SPELLED_ONE_WAY.require(key, where);
-  if (!OTHER_MODELS.has(key)) return;
-  const field = where + key;
-  fail("missing_fields", `\`${field}\` is refused: name one model, in \`model\``, {
-    data: { fields: [field] },
-  });
+  if (OTHER_MODELS.has(key)) failField(where + key, "is refused: name one model, in `model`");
 }
 
 /** Refuses the name of a field, or settings in a place of their own that say what has to stand at the top level. */
@@ -159,11 +149,8 @@ export function requireField(name: string, value: unknown, where = ""): void {
   for (const [key, inner] of Object.entries(value)) {
     NOT_INSIDE.require(key, `${settings}.`);
     requirePlain(key, inner, `${settings}.`);
-    if (!NOT_INSIDE.has(key)) continue;
-    const field = `${settings}.${key}`;
-    fail("missing_fields", `\`${field}\` is refused: put \`${key}\` at the top level of the request`, {
-      data: { fields: [field] },
-    });
+    if (NOT_INSIDE.has(key))
+      failField(`${settings}.${key}`, `is refused: put \`${key}\` at the top level of the request`);
   }
 }
 
@@ -171,12 +158,8 @@ function requirePlain(name: string, value: unknown, where: string): void {
   const words = PLAIN_WORDS.get(name);
   if (!words || value === null || typeof value === "number" || words.includes(String(value).toLowerCase()))
     return;
-  const field = where + name;
-  fail(
-    "missing_fields",
-    `\`${field}\` is refused: it would cost more than the model's price; leave it out, or write ${words.at(-1)}`,
-    { data: { fields: [field] } },
-  );
+  const dearer = "is refused: it would cost more than the model's price";
+  failField(where + name, `${dearer}; leave it out, or write ${words.at(-1)}`);
 }
 
 export const isOwnField = (key: string): boolean => OWN_FIELDS.includes(key);
@@ -238,8 +221,7 @@ export function readSpendFields(fields: Fields): SpendFields {
 export function geminiSpend(fields: Pick<Fields, "inner" | "value">, settings: string): SpendFields {
   const spend = new SpendFields();
   const given = fields.value(settings) ?? {};
-  if (!isObject(given))
-    fail("missing_fields", `\`${settings}\` must be an object`, { data: { fields: [settings] } });
+  if (!isObject(given)) failField(settings, "must be an object");
   for (const { name, value } of fields.inner(settings)) {
     const field = `${settings}.${name}`;
     NOT_INSIDE.require(name, `${settings}.`);
@@ -248,10 +230,7 @@ export function geminiSpend(fields: Pick<Fields, "inner" | "value">, settings: s
     else if (name === "maxOutputTokens") {
       const limit = spendNumber(value, field);
       if (limit !== null) spend.limits.push({ name: field, inOptions: false, value: limit });
-    } else if (NOT_INSIDE.has(name))
-      fail("missing_fields", `\`${field}\` is refused: Gemini's API has no such setting`, {
-        data: { fields: [field] },
-      });
+    } else if (NOT_INSIDE.has(name)) failField(field, "is refused: Gemini's API has no such setting");
   }
   return spend;
 }

@@ -1,4 +1,4 @@
-import { fail } from "../../../kernel/errors.ts";
+import { failField } from "../../../kernel/errors.ts";
 import { isObject } from "../../../kernel/json.ts";
 import { MODEL_ID_LENGTH_MAX } from "../../../kernel/request-row.ts";
 import { estimateTokens } from "../../metering/index.ts";
@@ -20,13 +20,10 @@ export interface ChatFields {
   streamOptions: Record<string, unknown> | null;
 }
 
-export const refuse = (field: string, expected: string): never =>
-  fail("missing_fields", `\`${field}\` ${expected}`, { data: { fields: [field] } });
-
 function optional<T>(payload: Payload, field: string, { is, expected }: Kind<T>): T | null {
   const value = payload.value(field) ?? null;
   if (value === null) return null;
-  return is(value) ? value : refuse(field, expected);
+  return is(value) ? value : failField(field, expected);
 }
 
 interface Kind<T> {
@@ -49,9 +46,9 @@ const OBJECT: Kind<Record<string, unknown>> = { is: isObject, expected: "must be
 function modelOf(payload: Payload): string {
   const model = payload.value("model");
   if (typeof model !== "string" || model === "")
-    return refuse("model", "is required: a model id from GET /v1/models");
+    return failField("model", "is required: a model id from GET /v1/models");
   if (model.length > MODEL_ID_LENGTH_MAX)
-    return refuse(
+    return failField(
       "model",
       `is too long: at most ${MODEL_ID_LENGTH_MAX} characters, a model id from GET /v1/models`,
     );
@@ -86,7 +83,7 @@ export function readChatFields(payload: Payload): ChatFields {
     streamOptions,
   };
   const { messagesProblem } = payload;
-  if (messagesProblem) refuse(messagesProblem.field, messagesProblem.expected);
+  if (messagesProblem) failField(messagesProblem.field, messagesProblem.expected);
   return fields;
 }
 
@@ -127,7 +124,7 @@ function readPrompt(prompt: unknown): {
     typeof value === "string" || (Array.isArray(value) && value.length > 0 && value.every(isToken));
   const parts = Array.isArray(prompt) ? prompt : [prompt];
   if (parts.length === 0 || !parts.every((part) => isToken(part) || isPrompt(part)) || isToken(prompt))
-    return refuse("prompt", "is required: a string, an array of strings, or token numbers");
+    return failField("prompt", "is required: a string, an array of strings, or token numbers");
   return {
     count: Math.max(1, parts.filter((part) => !isToken(part)).length),
     isNumbered: !parts.some((part) => typeof part === "string"),
@@ -148,9 +145,9 @@ export function readEmbeddingsFields(payload: Payload): {
   const model = modelOf(payload);
   const input = payload.value("input");
   if (typeof input !== "string" && !(Array.isArray(input) && input.length > 0))
-    refuse("input", "is required: a string or an array of strings");
+    failField("input", "is required: a string or an array of strings");
   const encoding = optional(payload, "encoding_format", TEXT) ?? "float";
-  if (encoding !== "float" && encoding !== "base64") refuse("encoding_format", "must be float or base64");
+  if (encoding !== "float" && encoding !== "base64") failField("encoding_format", "must be float or base64");
   return {
     model,
     provider: optional(payload, "provider", TEXT),

@@ -1,7 +1,7 @@
 import type { BackendConfig } from "../../../backends/contract.ts";
+import { failField } from "../../../kernel/errors.ts";
 import { isObject } from "../../../kernel/json.ts";
 import { spendNumber } from "./field-rules.ts";
-import { refuse } from "./fields.ts";
 import type { Payload } from "./payload.ts";
 
 /** Tools that clients run themselves, or for which vendors ask nothing but tokens. Of all others a price must be known. */
@@ -132,12 +132,12 @@ export function requireOwnFiles(payload: Payload, { shared_files }: BackendConfi
   const words =
     "names something in the operator's account with the vendor, which all users share: send the content itself, or ask an administrator to set `shared_files` on the backend";
   for (const name of ["container", "thread", "cachedContent", "cached_content"])
-    if (payload.sent(name) != null) refuse(name, words);
+    if (payload.sent(name) != null) failField(name, words);
   for (const { field, definition } of vendorToolsIn(payload))
-    if (KEPT.test(JSON.stringify(definition))) refuse(field, words);
+    if (KEPT.test(JSON.stringify(definition))) failField(field, words);
   if (!payload.mayNameVendors) return;
   for (const name of HISTORIES) {
     const found = fileIn(payload.value(name));
-    if (found) refuse(`${name} … ${found}`, words);
+    if (found) failField(`${name} … ${found}`, words);
   }
 }

@@ -1,9 +1,9 @@
 import { z } from "zod";
+import { failField } from "../../../kernel/errors.ts";
 import { isObject } from "../../../kernel/json.ts";
 import { estimateTokens } from "../../metering/index.ts";
 import { type AnswerBody, requireText } from "../call/answer-body.ts";
 import type { AskedWork, Made } from "../call/work-bound.ts";
-import { refuse } from "../request/fields.ts";
 import type { Payload } from "../request/payload.ts";
 import { FormPayload } from "./form-payload.ts";
 import { known, type WorkKind } from "./kind.ts";
@@ -35,11 +35,11 @@ export const speech: WorkKind = {
   isStreamed: true,
   read(payload): AskedWork {
     const input = payload.sent("input");
-    if (typeof input !== "string" || input === "") return refuse("input", "is required: the text to say");
+    if (typeof input !== "string" || input === "") return failField("input", "is required: the text to say");
     const instructions = payload.sent("instructions");
     const character = input.length + (typeof instructions === "string" ? instructions.length : 0);
     const speed = Number(payload.sent("speed") ?? 1);
-    if (!(speed > 0)) return refuse("speed", "must be a number above 0");
+    if (!(speed > 0)) return failField("speed", "must be a number above 0");
     return {
       units: ["character", "call"],
       counts: { character, call: 1 },
@@ -55,9 +55,9 @@ export const speech: WorkKind = {
 /** Held by its bytes, whatever it says of itself; charged by what its bytes can be where the upstream does not say. */
 async function readSound(payload: Payload): Promise<AskedWork> {
   if (!(payload instanceof FormPayload))
-    return refuse("file", "is required: send the sound as multipart/form-data");
+    return failField("file", "is required: send the sound as multipart/form-data");
   const sound = payload.files.find(({ name }) => name === "file");
-  if (!sound) return refuse("file", "is required: the sound to write down");
+  if (!sound) return failField("file", "is required: the sound to write down");
   const promptTokens = estimateTokens(String(payload.value("prompt") ?? ""));
   const sizeOf = (second: number) => ({
     counts: { second, call: 1 },

@@ -1,7 +1,6 @@
 import { BackendError } from "../../../backends/contract.ts";
-import { fail } from "../../../kernel/errors.ts";
+import { fail, failField } from "../../../kernel/errors.ts";
 import { isOwnField } from "../request/field-rules.ts";
-import { refuse } from "../request/fields.ts";
 import { type ComposedBody, Payload } from "../request/payload.ts";
 import { type FormPart, readForm, writeForm } from "./multipart.ts";
 
@@ -28,7 +27,7 @@ export class FormPayload extends Payload {
     this.#parts = parts;
     this.files = parts.filter(({ file }) => file !== null).map(({ name, value }) => ({ name, bytes: value }));
     for (const { name } of this.files)
-      if (this.has(name)) refuse(name, "is there as a text and as a file; send one of them");
+      if (this.has(name)) failField(name, "is there as a text and as a file; send one of them");
   }
 
   get contentType(): string {
@@ -57,7 +56,7 @@ function textsOf(parts: readonly FormPart[]): Record<string, string | number> {
     if (file) continue;
     textBytes += value.length;
     if (name.endsWith(LIST)) continue;
-    if (texts.has(name)) refuse(name, "is there twice; send it once");
+    if (texts.has(name)) failField(name, "is there twice; send it once");
     texts.set(name, textOrCount(name, value.toString()));
   }
   if (textBytes > TEXT_BYTES_MAX)

@@ -1,9 +1,9 @@
 import { z } from "zod";
+import { failField } from "../../../kernel/errors.ts";
 import { estimateTokens, IMAGE_TOKENS } from "../../metering/index.ts";
 import { type AnswerBody, requireList } from "../call/answer-body.ts";
 import type { AskedWork, Made } from "../call/work-bound.ts";
 import { spendNumber } from "../request/field-rules.ts";
-import { refuse } from "../request/fields.ts";
 import type { Payload } from "../request/payload.ts";
 import { FormPayload } from "./form-payload.ts";
 import { known, type WorkKind } from "./kind.ts";
@@ -17,7 +17,7 @@ const INPUT_IMAGE_TOKENS = 6_240;
 
 function lower(payload: Payload, name: "size" | "quality"): string | null {
   const value = payload.sent(name) ?? null;
-  if (value !== null && typeof value !== "string") return refuse(name, "must be a text");
+  if (value !== null && typeof value !== "string") return failField(name, "must be a text");
   return value === null ? null : value.trim().toLowerCase();
 }
 
@@ -30,7 +30,7 @@ const sentCount = (payload: Payload, name: string): number | null => {
 function read(payload: Payload): AskedWork {
   const prompt = payload.sent("prompt");
   if (typeof prompt !== "string" || prompt === "")
-    refuse("prompt", "is required: a text that describes the image");
+    failField("prompt", "is required: a text that describes the image");
   const image = sentCount(payload, "n") ?? 1;
   const isForm = payload instanceof FormPayload;
   const previews =

@@ -1,6 +1,6 @@
 import type { BackendConfig } from "../../../backends/contract.ts";
+import { failField } from "../../../kernel/errors.ts";
 import { unknownIn } from "../../../kernel/known-fields.ts";
-import { refuse } from "../request/fields.ts";
 import type { Payload } from "../request/payload.ts";
 import { FormPayload } from "./form-payload.ts";
 import type { WorkKind } from "./kind.ts";
@@ -13,8 +13,8 @@ export function requireKnown(
 ): void {
   const known = Object.keys(body.shape);
   const unknown = unknownIn(payload.sentNames(), [...known, ...fields]);
-  if (unknown) refuse(unknown.name, unknown.why);
+  if (unknown) failField(unknown.name, unknown.why);
   if (!(payload instanceof FormPayload)) return;
   for (const { name } of payload.files)
-    if (known.includes(name) && !files.includes(name)) refuse(name, "must be a text, not a file");
+    if (known.includes(name) && !files.includes(name)) failField(name, "must be a text, not a file");
 }

@@ -1,9 +1,9 @@
 import { z } from "zod";
+import { failField } from "../../../kernel/errors.ts";
 import { isObject } from "../../../kernel/json.ts";
 import { estimateTokens } from "../../metering/index.ts";
 import { type AnswerBody, requireList } from "../call/answer-body.ts";
 import type { AskedWork, Made } from "../call/work-bound.ts";
-import { refuse } from "../request/fields.ts";
 import { known, type WorkKind } from "./kind.ts";
 
 /** One search, as rerankers bill it: up to so many documents, a long one counting as several. */
@@ -34,9 +34,9 @@ export const rerank: WorkKind = {
     const query = payload.sent("query");
     const documents = payload.sent("documents");
     if (!isObject(query) && (typeof query !== "string" || query === ""))
-      refuse("query", "is required: a text");
+      failField("query", "is required: a text");
     if (!Array.isArray(documents) || documents.length === 0)
-      return refuse("documents", "is required: an array of texts with at least one entry");
+      return failField("documents", "is required: an array of texts with at least one entry");
     const pieces = documents.reduce<number>(
       (sum, each) => sum + Math.max(1, Math.ceil(textOf(each).length / DOCUMENT_CHARS)),
       0,
@@ -78,7 +78,7 @@ export const moderations: WorkKind = {
     const input = payload.sent("input");
     const isList = Array.isArray(input) && input.length > 0;
     if (!isList && (typeof input !== "string" || input === ""))
-      refuse("input", "is required: a text, or an array of texts or of parts with a `type`");
+      failField("input", "is required: a text, or an array of texts or of parts with a `type`");
     return {
       units: ["call"],
       counts: { call: isList ? input.length : 1 },
