@@ -13,15 +13,11 @@ const render = (labels: Labels) => {
 
 export interface Counter {
   add(amount?: number, labels?: Labels): void;
-  /** The counter of one label set, for callers that count often. */
-  labelled(labels: Labels): { add(amount?: number): void };
   total(): number;
 }
 
 export interface Histogram {
   observe(seconds: number, labels?: Labels): void;
-  /** The histogram of one label set, for callers that observe often. */
-  labelled(labels: Labels): { observe(seconds: number): void };
 }
 
 interface Series {
@@ -82,14 +78,6 @@ export class Metrics {
       add(amount = 1, labels = unlabelled) {
         of(labels).value += amount;
       },
-      labelled(labels) {
-        const one = of(labels);
-        return {
-          add(amount = 1) {
-            one.value += amount;
-          },
-        };
-      },
       total: () => series.reduce((sum, { value }) => sum + value, 0),
     };
   }
@@ -122,16 +110,12 @@ export class Metrics {
         return lines;
       }),
     );
-    const count = (buckets: Buckets, seconds: number) => {
-      const index = bounds.findIndex((bound) => seconds <= bound);
-      buckets.counts[index === -1 ? bounds.length : index]! += 1;
-      buckets.sum += seconds;
-    };
     return {
-      observe: (seconds, labels = {}) => count(of(labels), seconds),
-      labelled(labels) {
+      observe(seconds, labels = {}) {
         const buckets = of(labels);
-        return { observe: (seconds) => count(buckets, seconds) };
+        const index = bounds.findIndex((bound) => seconds <= bound);
+        buckets.counts[index === -1 ? bounds.length : index]! += 1;
+        buckets.sum += seconds;
       },
     };
   }

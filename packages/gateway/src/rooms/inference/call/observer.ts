@@ -1,5 +1,4 @@
-import { POSTED_CAPABILITIES } from "../../../backends/contract.ts";
-import { BoundedMap } from "../../../kernel/bounded.ts";
+import type { PostedCapability } from "../../../backends/contract.ts";
 import type { Clock } from "../../../kernel/clock.ts";
 import { ServiceError } from "../../../kernel/errors.ts";
 import { CLIENT_LEFT, type Outcome, outcomeOf, type RequestRecord } from "../../../kernel/request-record.ts";
@@ -13,10 +12,8 @@ const FIRST_CHUNK_BUCKETS_SECONDS = [
   0.001, 0.0025, 0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 1.5, 2, 3, 5,
   7.5, 10, 15, 30, 60, 300,
 ];
-const MODELS_MAX = 2_000;
 
-const OPERATIONS = ["chat", "text_completion", "embeddings", ...POSTED_CAPABILITIES] as const;
-export type Operation = (typeof OPERATIONS)[number];
+export type Operation = "chat" | "text_completion" | "embeddings" | PostedCapability;
 
 interface CallFacts {
   operation: Operation;
@@ -28,15 +25,6 @@ interface CallFacts {
   record: RequestRecord | null;
 }
 
-/** Handles of one operation and model, so that counting a request builds no label text. */
-interface Handles {
-  ok: { add(amount?: number): void };
-  seconds: { observe(seconds: number): void };
-  firstChunk: { observe(seconds: number): void };
-  input: { add(amount?: number): void };
-  output: { add(amount?: number): void };
-}
-
 export class ObservedCall {
   readonly #startedMs: number;
   #firstChunkMs: number | null = null;
@@ -46,7 +34,6 @@ export class ObservedCall {
   constructor(
     readonly observer: CallObserver,
     readonly facts: CallFacts,
-    readonly handles: Handles,
     readonly span: Span,
   ) {
     this.#startedMs = observer.clock.now();
@@ -78,18 +65,17 @@ export class ObservedCall {
   }): void {
     if (this.#ended) return;
     this.#ended = true;
-    const { handles, facts, observer } = this;
+    const { facts, observer } = this;
     const { operation, model } = facts;
     const nowMs = observer.clock.now();
-    handles.seconds.observe((nowMs - this.#startedMs) / 1_000);
+    observer.seconds.observe((nowMs - this.#startedMs) / 1_000, { operation, model });
     const waitedMs = this.#firstChunkMs === null ? null : this.#firstChunkMs - this.#startedMs;
-    if (waitedMs !== null) handles.firstChunk.observe(waitedMs / 1_000);
+    if (waitedMs !== null) observer.firstChunk.observe(waitedMs / 1_000, { model });
     if (usage) {
-      handles.input.add(usage.promptTokens);
-      handles.output.add(usage.completionTokens);
+      observer.tokens.add(usage.promptTokens, { model, direction: "input" });
+      observer.tokens.add(usage.completionTokens, { model, direction: "output" });
     }
-    if (failure === null) handles.ok.add();
-    else observer.requests.add(1, { operation, model, outcome: failure });
+    observer.requests.add(1, { operation, model, outcome: failure ?? "ok" });
     if (usage) facts.record?.used(usage, costNanoUsd);
     if (facts.record) this.#note(facts.record, { failure, isOwed: usage !== null, nowMs });
     this.span.end({
@@ -126,13 +112,9 @@ export class ObservedCall {
 export class CallObserver {
   readonly requests: Counter;
   readonly #refusals: Counter;
-  readonly #seconds: Histogram;
-  readonly #firstChunk: Histogram;
-  readonly #tokens: Counter;
-  /** By operation, then model: looking them up builds no string. */
-  readonly #handles = Object.fromEntries(
-    OPERATIONS.map((operation) => [operation, new BoundedMap<string, Handles>(MODELS_MAX)]),
-  ) as Record<Operation, BoundedMap<string, Handles>>;
+  readonly seconds: Histogram;
+  readonly firstChunk: Histogram;
+  readonly tokens: Counter;
 
   constructor(
     metrics: Metrics,
@@ -147,16 +129,16 @@ export class CallObserver {
       "gateway_inference_requests_total",
       "Calls to upstreams by operation, model and outcome",
     );
-    this.#seconds = metrics.histogram(
+    this.seconds = metrics.histogram(
       "gateway_inference_seconds",
       "Time from admission to the end of the answer",
     );
-    this.#firstChunk = metrics.histogram(
+    this.firstChunk = metrics.histogram(
       "gateway_time_to_first_token_seconds",
       "Time to the first token of a streamed answer",
       FIRST_CHUNK_BUCKETS_SECONDS,
     );
-    this.#tokens = metrics.counter("gateway_tokens_total", "Metered tokens by model and direction");
+    this.tokens = metrics.counter("gateway_tokens_total", "Metered tokens by model and direction");
   }
 
   refused(status: number): void {
@@ -164,22 +146,7 @@ export class CallObserver {
   }
 
   begin(facts: CallFacts): ObservedCall {
-    return new ObservedCall(this, facts, this.#handlesOf(facts), this.#span(facts));
-  }
-
-  #handlesOf({ operation, model }: CallFacts): Handles {
-    let handles = this.#handles[operation].get(model);
-    if (!handles) {
-      handles = {
-        ok: this.requests.labelled({ operation, model, outcome: "ok" }),
-        seconds: this.#seconds.labelled({ operation, model }),
-        firstChunk: this.#firstChunk.labelled({ model }),
-        input: this.#tokens.labelled({ model, direction: "input" }),
-        output: this.#tokens.labelled({ model, direction: "output" }),
-      };
-      this.#handles[operation].set(model, handles);
-    }
-    return handles;
+    return new ObservedCall(this, facts, this.#span(facts));
   }
 
   #span({ operation, model, backend, requestId, channel, traceparent }: CallFacts): Span {
