@@ -5,7 +5,7 @@ import {
   type StreamedReply,
   textOfHeader,
 } from "@model-gateway/wire/http";
-import { BackendError, type DialectName } from "../../backends/contract.ts";
+import { BackendError } from "../../backends/contract.ts";
 import type { EventHub } from "../../bus/contract.ts";
 import { BoundedMap } from "../../kernel/bounded.ts";
 import type { Actor } from "../../kernel/context.ts";
@@ -39,7 +39,6 @@ import { serveWork } from "./unit-work/serve.ts";
 import { voices } from "./voices/index.ts";
 import { ChatSender } from "./voices/notifications/send.ts";
 import { type Form, jsonReplyIn, type ReplyOptions, refusalIn, VoicedReply } from "./voices/replies.ts";
-import type { CallerResponses } from "./voices/responses/stored.ts";
 import {
   failureOf,
   type NativeRead,
@@ -139,7 +138,7 @@ export class Inference {
   async #speak(voice: Voice, call: KeyedCall): Promise<CallReply> {
     const { request: client, requestId } = call;
     const asker = this.#askerOf(call);
-    const read = await voice.read(call.body, new Reading(this, call));
+    const read = await voice.read(call.body, this.#reading(call));
     if ("answer" in read) return jsonReplyIn(voice, read.answer, requestId);
     const reply = new VoicedReply(voice, read, requestId, this.#replyOptions);
     const { listener } = reply;
@@ -324,43 +323,24 @@ export class Inference {
     }
   }
 
+  /** What a voice may ask while it reads a request. */
+  #reading(call: KeyedCall): RequestContext {
+    const { clock, routing, storesResponses } = this.options;
+    const { requestId, principal } = call;
+    return {
+      requestId,
+      nowMs: clock.now(),
+      now: () => clock.now(),
+      isSpoken: (dialect) => routing.isSpoken(dialect),
+      requireModel: (model) => void this.models.ollamaOne(model),
+      whileHeld: (payload, work) => this.whileHeld(call, payload, work),
+      responses: () => (storesResponses ? this.responses.of(principal, requestId) : null),
+    };
+  }
+
   async close(): Promise<void> {
     await this.#watch.close();
     await this.responses.close();
-  }
-}
-
-/** What a voice may ask while it reads a request. One object: a closure for each of these would cost more. */
-class Reading implements RequestContext {
-  readonly requestId: string;
-  readonly nowMs: number;
-
-  constructor(
-    readonly inference: Inference,
-    readonly call: KeyedCall,
-  ) {
-    this.requestId = call.requestId;
-    this.nowMs = inference.options.clock.now();
-  }
-
-  now(): number {
-    return this.inference.options.clock.now();
-  }
-  isSpoken(dialect: DialectName): boolean {
-    return this.inference.options.routing.isSpoken(dialect);
-  }
-  requireModel(model: string): void {
-    this.inference.models.ollamaOne(model);
-  }
-  whileHeld<T>(payload: Payload, work: () => Promise<T>): Promise<T> {
-    return this.inference.whileHeld(this.call, payload, work);
-  }
-  responses(): CallerResponses | null {
-    const { options, responses } = this.inference;
-    // The ids of lines do not tell the time, by which stored responses are kept.
-    return options.storesResponses && !this.call.line
-      ? responses.of(this.call.principal, this.requestId)
-      : null;
   }
 }
 

@@ -46,25 +46,7 @@ export interface RouteRunnerOptions {
 }
 
 /** What one request of a route is known by; the gate and the body are filled in on the way to the handler. */
-class RoutedCall implements RouteCall {
-  caller: Caller;
-  principal: Principal | null = null;
-  actor: Actor | null = null;
-  query: unknown;
-  body: unknown;
-
-  constructor(
-    readonly rooms: Rooms,
-    readonly log: Log,
-    readonly request: HttpRequest,
-    readonly requestId: string,
-    readonly path: Record<string, string>,
-    source: CallSource,
-    readonly record: RequestRecord | null,
-  ) {
-    this.caller = callerFrom(NOBODY, source);
-  }
-}
+type RoutedCall = RouteCall & { actor: Actor | null };
 
 interface RoutedRequest {
   request: HttpRequest;
@@ -84,7 +66,19 @@ export class RouteRunner {
   async run(route: AnyRoute, { request, path, requestId, source }: RoutedRequest): Promise<CallReply> {
     const { gate, rooms, log, uploadBytesMax } = this.options;
     const record = route.recorded ? this.options.record(route.path, requestId) : null;
-    const call = new RoutedCall(rooms, log, request, requestId, path, source, record);
+    const call: RoutedCall = {
+      rooms,
+      log,
+      request,
+      requestId,
+      path,
+      record,
+      caller: callerFrom(NOBODY, source),
+      principal: null,
+      actor: null,
+      query: undefined,
+      body: undefined,
+    };
     const hold = { account: "", bytes: 0 };
     try {
       await gate.admit(route, call);
