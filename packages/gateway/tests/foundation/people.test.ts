@@ -74,6 +74,9 @@ test("an invitation makes the account that it says: rights, tier and group", asy
   // The group may be gone by then.
   const later = await gateway.rpc("users.invite", { group_id }, admin);
   await gateway.rpc("group.delete", { group_id }, admin);
+  expect((await gateway.call("users.invite", { group_id }, admin)).error).toMatchObject({
+    data: { fields: ["group_id"] },
+  });
   const made = { token: later.token, password: PASSWORD, email: "hal@example.com" };
   const hal = await gateway.rpc<Tokens>("auth.link.accept", made);
   const { key, id: key_id } = await gateway.rpc("keys.create", { name: "k" }, hal.access_token);

@@ -17,7 +17,8 @@ describe.if(redisUrl !== undefined && postgres !== undefined)(
 
     beforeAll(async () => {
       database = await freshDatabase("postgres");
-      const config = { databaseUrl: database.options.databaseUrl, redisUrl: redisUrl! };
+      const jwtSecret = "a secret that both instances share, long";
+      const config = { databaseUrl: database.options.databaseUrl, redisUrl: redisUrl!, jwtSecret };
       here = await bootGateway({ config });
       there = await bootGateway({ config });
       people = await signInAll(here, ["root", "ann", "ben"]);
@@ -48,6 +49,24 @@ describe.if(redisUrl !== undefined && postgres !== undefined)(
       await until("the key works there again", () => keyWorks(there, key));
     });
 
+    test("codes are redeemed while their maker loses the right: each or none, and nobody waits for the other", async () => {
+      const { id: user_id } = await here.rpc("auth.me", {}, people.ann);
+      const rights = (is_admin: boolean) => there.call("users.update", { user_id, is_admin }, people.root);
+      const before = (await here.rpc("ledger.self", {}, people.ben)).balance;
+      let given = 0;
+      for (let round = 0; round < 5; round++) {
+        await rights(true);
+        const { codes } = await there.rpc("codes.create", { count: 4, points: 2 }, people.ann);
+        const tries = (codes as string[]).map((code) => here.call("codes.redeem", { code }, people.ben));
+        const [demoted, ...answers] = await Promise.all([rights(false), ...tries]);
+        expect(demoted.error).toBeUndefined();
+        for (const { error } of answers)
+          if (error) expect(error.message).toContain("redeemed before");
+          else given += 2;
+      }
+      expect((await here.rpc("ledger.self", {}, people.ben)).balance).toBe(before + given);
+    });
+
     test("a code that is redeemed on both at once gives its points once", async () => {
       const { codes } = await here.rpc("codes.create", { count: 5, points: 3 }, people.root);
       const tries = (codes as string[]).flatMap((code) =>
@@ -55,7 +74,8 @@ describe.if(redisUrl !== undefined && postgres !== undefined)(
           [people.ann, people.ben].map((bearer) => on.call("codes.redeem", { code }, bearer)),
         ),
       );
-      expect((await Promise.all(tries)).filter(({ error }) => !error)).toHaveLength(5);
+      const errors = (await Promise.all(tries)).flatMap(({ error }) => error?.message ?? []);
+      expect(errors).toEqual(Array(15).fill(expect.stringContaining("redeemed before")));
       const wallets = [people.ann, people.ben].map((bearer) => here.rpc("ledger.self", {}, bearer));
       expect((await Promise.all(wallets)).reduce((sum, { balance }) => sum + balance, 0)).toBe(15);
     });

@@ -100,7 +100,7 @@ describe.each(sharings)("three instances %s", (sharing) => {
     }
   });
 
-  test("serve exactly what a key's budget covers, and hear of its edits at once", async () => {
+  test("serve exactly what the budget of a key, or of a member with several, covers, and hear of its edits at once", async () => {
     const { gateways, servedUsd, stop } = await bootCluster(sharing);
     try {
       const [first, second] = gateways as [TestGateway, TestGateway];
@@ -112,10 +112,11 @@ describe.each(sharings)("three instances %s", (sharing) => {
         { name: "k", total_budget_usd: budget, monthly_budget_usd: budget },
         token,
       );
+      let keys: string[] = [key];
       const ask = async (i: number) => {
         const answer = await fetch(`${gateways[i % INSTANCES]!.url}/v1/chat/completions`, {
           method: "POST",
-          headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
+          headers: { authorization: `Bearer ${keys[i % keys.length]}`, "content-type": "application/json" },
           body: JSON.stringify({
             model: DEAR,
             messages: [{ role: "user", content: "hi" }],
@@ -142,6 +143,17 @@ describe.each(sharings)("three instances %s", (sharing) => {
       expect(servedUsd()).toBeLessThanOrEqual(0.335);
       await second.rpc("keys.update", { key_id: id, total_budget_usd: 0.1 }, token);
       expect(await Promise.all([0, 1, 2].map(ask))).toEqual([402, 402, 402]);
+
+      const { id: group_id } = await first.rpc("group.create", { name: "lab" }, token);
+      await first.rpc("group.credits.topup", { group_id, points: 100_000 }, token);
+      await first.rpc("group.update", { group_id, member_budget_usd: budget }, token);
+      const made = ["a", "b"].map((name) => first.rpc("keys.create", { name, group_id }, token));
+      keys = (await Promise.all(made)).map((each) => each.key);
+      const before = servedUsd();
+      expect(await count()).toBe(10);
+      expect(servedUsd() - before).toBeLessThanOrEqual(budget);
+      await second.rpc("group.update", { group_id, member_budget_usd: 0.335 }, token);
+      expect(await count()).toBe(1);
     } finally {
       await stop();
     }

@@ -8,7 +8,6 @@ import {
   BackendError,
   type BackendKind,
   type ChatCall,
-  clientFailure,
   DIALECTS,
   type ModelCall,
   type ModelInfo,
@@ -29,9 +28,9 @@ import { addressField, KEY_FIELD, modelsField, NAME_FIELD, SETTING_FIELDS } from
 import { Keys } from "../shared/keys.ts";
 import { declares, probeFailure } from "../shared/probe.ts";
 import { ResponseAnswer } from "../shared/response-answer.ts";
-import { fetchUpstream, readJson, upstreamError, wholeBody } from "../shared/upstream-http.ts";
+import { fetchUpstream, readJson, wholeBody } from "../shared/upstream-http.ts";
 import { fieldChange, sentBody } from "./fields.ts";
-import { headersFor, JSON_HEADERS, nativeOf } from "./native.ts";
+import { headersFor, JSON_HEADERS, nativeOf, originAt } from "./native.ts";
 
 const LISTING_BYTES_MAX = 8 * 1024 * 1024;
 const LISTING_PAGES_MAX = 20;
@@ -44,7 +43,7 @@ const INCOMPLETE = new Set([400, 422]);
 
 /** An HTTP API in one or more dialects. Chat completions is the gateway's own, so those bodies pass as bytes. */
 function create(config: BackendConfig, deps: BackendDeps): Backend {
-  const { fetch, openOrigin } = deps;
+  const { fetch } = deps;
   const spoken = dialectsOf(config);
   const own = dialects[spoken[0]!];
   const base = own.base(config.url);
@@ -52,16 +51,7 @@ function create(config: BackendConfig, deps: BackendDeps): Backend {
   const headersWith = (key: string | null) => ({ ...JSON_HEADERS, ...headersFor(own, config, { key }) });
   const sent = sentBody(config);
 
-  // TLS and proxies are left to `fetch`.
-  const origin =
-    openOrigin && URL.parse(base)?.protocol !== "https:"
-      ? openOrigin({
-          url: base,
-          headers: keys.isFixed ? headersWith(keys.fixed) : JSON_HEADERS,
-          failure: clientFailure,
-          errorOf: (answer) => upstreamError(answer),
-        })
-      : null;
+  const origin = originAt(new URL(base), deps, keys.isFixed ? headersWith(keys.fixed) : JSON_HEADERS);
 
   const overFetch = (url: string, { body, signal, session, contentType }: PostCall): Promise<Answer> =>
     keys.use(session, async (key) => {

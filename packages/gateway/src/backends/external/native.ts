@@ -30,6 +30,17 @@ export function headersFor(
   return { ...dialect.headers, ...client, ...secret, ...config.headers };
 }
 
+/** Connections of our own; TLS and proxies are left to `fetch`. */
+export const originAt = (
+  { origin: url, protocol }: URL,
+  { openOrigin }: BackendDeps,
+  headers: Readonly<Record<string, string>>,
+  kept?: RegExp,
+) =>
+  protocol === "https:" || !openOrigin
+    ? null
+    : openOrigin({ url, headers, failure: clientFailure, errorOf: (answer) => upstreamError(answer, kept) });
+
 /** Requests in a dialect of the server, which pass as they are; empty for chats, which pass as bytes anyway. */
 export function nativeOf(
   dialect: Dialect,
@@ -37,19 +48,10 @@ export function nativeOf(
 ): [DialectName, NativeDialect & { close(): void }][] {
   const { name, base, path, native } = dialect;
   if (!native) return [];
-  const { fetch, openOrigin } = deps;
   const { answerHeaders } = native;
   const url = new URL(base(config.url));
   const prefix = url.pathname.replace(/\/$/, "");
-  const origin =
-    openOrigin && url.protocol === "http:"
-      ? openOrigin({
-          url: url.origin,
-          headers: JSON_HEADERS,
-          failure: clientFailure,
-          errorOf: (answer) => upstreamError(answer, answerHeaders),
-        })
-      : null;
+  const origin = originAt(url, deps, JSON_HEADERS, answerHeaders);
   const sent = sentBody(config);
   const post: NativeDialect["post"] = (call) =>
     keys.use(call.session, async (key): Promise<Answer> => {
@@ -60,7 +62,7 @@ export function nativeOf(
       const { signal } = call;
       const all = { ...JSON_HEADERS, ...headers };
       const options = { url: url.origin + target, headers: all, signal, body, answerHeaders };
-      return new ResponseAnswer(await fetchUpstream(fetch, options), signal);
+      return new ResponseAnswer(await fetchUpstream(deps.fetch, options), signal);
     });
   return [[name, { ...native, post, close: () => origin?.close() }]];
 }

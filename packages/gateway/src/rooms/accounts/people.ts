@@ -46,7 +46,12 @@ export class People {
 
   /** A link with which someone makes an account of their own. */
   invite(actor: Actor, terms: Partial<Terms>): Promise<Link> {
-    return this.options.db.transaction((tx) => this.#makeLink(tx, actor, terms));
+    const { db, store } = this.options;
+    return db.transaction(async (tx) => {
+      if (terms.group_id && !(await store.hasGroup(tx, terms.group_id)))
+        fail("invalid_params", "`group_id`: no group has this id", { data: { fields: ["group_id"] } });
+      return this.#makeLink(tx, actor, terms);
+    });
   }
 
   /** The old password and every session end at once. */

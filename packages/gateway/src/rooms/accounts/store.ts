@@ -299,6 +299,10 @@ export class AccountStore {
     );
   }
 
+  async hasGroup(on: Queryable, groupId: string): Promise<boolean> {
+    return (await countRows(on, "user_groups WHERE id = $1", [groupId])) > 0;
+  }
+
   /** Makes the new account a member, if the group is still there. */
   async joinGroup(tx: Transaction, { groupId, userId }: { groupId: string; userId: string }): Promise<void> {
     await tx.run(

@@ -66,15 +66,14 @@ export class Codes {
         await lockGroup(tx, groupId);
         await accessGroup(tx, { actor, groupId, need: "member", method: "codes.redeem" });
       }
-      const taken = await store.redeemCode(tx, {
-        hash: sha256Hex(code),
-        userId: actor.userId,
-        now: isoTime(clock.now()),
-      });
+      const hash = sha256Hex(code);
+      // The maker before the code: whoever takes their right away locks them in this order, too.
+      const makerId = await store.codeMaker(tx, hash);
+      if (makerId === null || !(await accounts.giving.mayGive(tx, { kind: "points", makerId }))) return null;
+      const used = { hash, userId: actor.userId, now: isoTime(clock.now()) };
+      const taken = await store.redeemCode(tx, used);
       if (!taken) return null;
-      const { points, note, created_by } = taken;
-      // Thrown, so that the code stays unused.
-      if (!(await accounts.giving.mayGive(tx, { kind: "points", makerId: created_by }))) refuseCode();
+      const { points, note } = taken;
       const order = { points, note: note ?? "redemption code", actor: actor.userId };
       return { points, balance: await ledger.topup(tx, to, order) };
     });

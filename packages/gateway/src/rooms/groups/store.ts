@@ -291,14 +291,19 @@ export const store = {
     return (await on.run(sql, [batchId])) > 0;
   },
 
+  async codeMaker(tx: Transaction, hash: string): Promise<string | null> {
+    const sql = "SELECT created_by FROM redemption_codes WHERE code_hash = $1";
+    return (await tx.get<{ created_by: string }>(sql, [hash]))?.created_by ?? null;
+  },
+
   /** Null when it cannot be redeemed. Of several who try at once, one gets it. */
   redeemCode(
     tx: Transaction,
     { hash, userId, now }: { hash: string; userId: string; now: string },
-  ): Promise<{ points: number; note: string | null; created_by: string } | null> {
+  ): Promise<{ points: number; note: string | null } | null> {
     return tx.get(
       `UPDATE redemption_codes SET redeemed_by = $2, redeemed_at = $3
-       WHERE code_hash = $1 AND redeemed_at IS NULL AND expires_at > $3 RETURNING points, note, created_by`,
+       WHERE code_hash = $1 AND redeemed_at IS NULL AND expires_at > $3 RETURNING points, note`,
       [hash, userId, now],
     );
   },
