@@ -125,15 +125,7 @@ export class Alerts {
     const limit = { key: `alerts:${owner}`, max: TOLD_OF_ONE_PER_HOUR, windowMs: HOUR_MS };
     const isTold = isNews && message !== "" && !(owner && (await this.options.counter.hit([limit])));
     const { id, at } = this.#alert(key, condition);
-    const fresh: AlertRow = {
-      key,
-      id,
-      level,
-      most,
-      message: isTold ? message : "",
-      told: "",
-      since: at,
-    };
+    const fresh: AlertRow = { key, id, level, most, message: isTold ? message : "", told: "", since: at };
     const now = isNews || !row ? fresh : { ...row, level, most };
     await store.save(this.options.db, now);
     return now;
