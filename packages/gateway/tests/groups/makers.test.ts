@@ -18,7 +18,7 @@ onEachDatabase("makers of links", (_, kind) => {
     gateway.rpc("users.update", { user_id, ...patch }, people.root);
   const sql = (text: string, id: string) => gateway.app.rooms.accounts.options.db.run(text, [id]);
   const setOptions = (options: { registrationOpen: null; memberInvitationsRegister?: boolean }) =>
-    Object.assign(gateway.app.rooms.accounts.options, options);
+    Object.assign(gateway.app.rooms.accounts.options.signUp, options);
 
   /** A group of ann's in which ben is an admin, and an invitation that he made. */
   async function invitedByBen() {

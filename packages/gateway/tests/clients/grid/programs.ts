@@ -148,6 +148,8 @@ async function run(
       cwd: home,
       env: { PATH: process.env.PATH, HOME: home, ...program.env?.(door) },
       stdio: ["ignore", "pipe", "pipe"],
+      // Some run themselves again as a child, which has to go with them.
+      detached: true,
     });
     started?.(child);
     let out = "";
@@ -188,7 +190,7 @@ function client(program: Program): Client {
       try {
         await begun();
       } finally {
-        (child as ChildProcess | null)?.kill("SIGINT");
+        if (child) process.kill(-(child as ChildProcess).pid!, "SIGINT");
         await running;
       }
     },
