@@ -1,6 +1,7 @@
 /** Tool results as text: `### ` sections in a fixed order, pictures after them. */
 import type { ToolError } from "../errors.ts";
 import type { ToolOutput } from "../operations/define.ts";
+import { newestWithin } from "../operations/logs.ts";
 import type { Browser } from "../page/browser.ts";
 import type { Notice } from "../page/notices.ts";
 import type { Session } from "../session.ts";
@@ -54,13 +55,7 @@ function tabsSection(browser: Browser | null): string | null {
 /** The newest lines of each log, within what all of them may take. */
 function logSections({ logs = [], logCharsMax = 0 }: ToolOutput): string[] {
   return logs.flatMap(({ title, lines }) => {
-    let chars = logCharsMax / logs.length;
-    const kept: string[] = [];
-    for (const line of lines.slice(-logLinesMax).toReversed()) {
-      chars -= line.length + 1;
-      if (chars < 0) break;
-      kept.unshift(line);
-    }
+    const kept = newestWithin(lines.slice(-logLinesMax), logCharsMax / logs.length);
     const left = lines.length - kept.length;
     return section(title, [...(left > 0 ? [`… ${left} older`] : []), ...kept].join("\n") || "none");
   });

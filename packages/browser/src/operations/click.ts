@@ -5,17 +5,7 @@ import { primaryModifier } from "../page/keys.ts";
 import type { Page } from "../page/page.ts";
 import type { ActionResult } from "../page/settle.ts";
 import { type Context, defineOperation } from "./define.ts";
-import {
-  actionTimeoutMs,
-  dialogParams,
-  Outcome,
-  outcome,
-  present,
-  toolDialog,
-  toolTarget,
-  withDialog,
-  withTrace,
-} from "./outcome.ts";
+import { acted, actionTimeoutMs, dialogParams, Outcome, present, toolDialog, toolTarget } from "./outcome.ts";
 import { Button, Dialog, Modifiers, Position, Target, TimeoutMs, Trace } from "./schemas.ts";
 
 const clicksMax = 3;
@@ -65,15 +55,14 @@ export const clickOperation = defineOperation({
     }),
   result: Outcome,
   run: async (context, params) => {
-    const { action, button, drag_to, dialog, double_click, click_count, trace } = params;
+    const { action, button, drag_to, double_click, click_count } = params;
     const { target = null, position = null } = params;
     const modifiers = params.modifiers.map((name) => (name === "ControlOrMeta" ? primaryModifier : name));
     const options = { target, position, modifiers, button, clicks: double_click ? 2 : click_count };
     const work: Work = drag_to
       ? (page, how, deadline) => drag(page, how, destination(drag_to), deadline)
       : actions[action];
-    const act = (page: Page) => work(page, options, context.deadline);
-    return withTrace(context, trace, async () => outcome(await withDialog(context, dialog, act)));
+    return acted(context, params, (page) => work(page, options, context.deadline));
   },
   tool: {
     name: "browser_click",

@@ -1,20 +1,11 @@
 import { z } from "zod";
 import { type ConsoleLevel, ConsoleMessage, levelNames } from "../capture/console.ts";
 import { defineOperation } from "./define.ts";
+import { newestWithin } from "./logs.ts";
 import { queryFlag, queryInt } from "./schemas.ts";
 
 const listMax = 1_000;
 export const limit = queryInt(1, listMax).default(200).describe("The newest so many");
-
-function newestWithin(lines: string[], charsMax: number): string[] {
-  let chars = 0;
-  let first = lines.length;
-  while (first > 0 && chars + lines[first - 1]!.length < charsMax) {
-    first--;
-    chars += lines[first]!.length + 1;
-  }
-  return lines.slice(first);
-}
 
 export const consoleOperation = defineOperation({
   name: "console",

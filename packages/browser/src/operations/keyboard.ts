@@ -5,17 +5,7 @@ import { upload } from "../page/files.ts";
 import type { Page } from "../page/page.ts";
 import { type } from "../page/typing.ts";
 import { defineOperation } from "./define.ts";
-import {
-  actionTimeoutMs,
-  dialogParams,
-  Outcome,
-  outcome,
-  present,
-  toolDialog,
-  toolTarget,
-  withDialog,
-  withTrace,
-} from "./outcome.ts";
+import { acted, actionTimeoutMs, dialogParams, Outcome, present, toolDialog, toolTarget } from "./outcome.ts";
 import { Dialog, Target, TimeoutMs, Trace } from "./schemas.ts";
 
 const textCharsMax = 1_000_000;
@@ -63,7 +53,7 @@ export const typeOperation = defineOperation({
     ),
   result: Outcome,
   run: async (context, params) => {
-    const { target: given, text = "", files, fields, append, submit, slowly, dialog, trace } = params;
+    const { target: given, text = "", files, fields, append, submit, slowly } = params;
     const target = given ?? null;
     const uploads = context.session.options.uploadsDir;
     const { deadline } = context;
@@ -90,7 +80,7 @@ export const typeOperation = defineOperation({
       );
       return { ...last, changes: [...changes, ...last.changes] };
     };
-    return withTrace(context, trace, async () => outcome(await withDialog(context, dialog, work)));
+    return acted(context, params, work);
   },
   tool: {
     name: "browser_type",
@@ -133,9 +123,9 @@ export const pressKeyOperation = defineOperation({
     timeout_ms: TimeoutMs,
   }),
   result: Outcome,
-  run: async (context, { key, target, dialog, trace }) => {
-    const press = (page: Page) => pressKeys(page, { keys: key, target: target ?? null }, context.deadline);
-    return withTrace(context, trace, async () => outcome(await withDialog(context, dialog, press)));
+  run: (context, params) => {
+    const { key: keys, target = null } = params;
+    return acted(context, params, (page) => pressKeys(page, { keys, target }, context.deadline));
   },
   tool: {
     name: "browser_press_key",

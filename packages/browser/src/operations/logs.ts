@@ -12,6 +12,16 @@ function short(text: string, charsMax: number): string {
   return text.length > charsMax ? `${line}…` : line;
 }
 
+export function newestWithin(lines: string[], charsMax: number): string[] {
+  let chars = 0;
+  let first = lines.length;
+  while (first > 0 && chars + lines[first - 1]!.length < charsMax) {
+    first--;
+    chars += lines[first]!.length + 1;
+  }
+  return lines.slice(first);
+}
+
 export function networkLines(entries: readonly NetworkEntry[]): string[] {
   return entries.map((entry) => {
     const outcome = [entry.status, entry.error].filter((each) => each !== null).join(" ") || "pending";

@@ -52,7 +52,7 @@ export async function withTrace<T extends object>(
   return { ...result, trace: { file, summary } };
 }
 
-export function outcome(result: ActionResult): z.input<typeof Outcome> {
+function outcome(result: ActionResult): z.input<typeof Outcome> {
   const { url, title, navigated, stillLoading, openedPage, matches, changes, changesCut, value } = result;
   const { changesPartial } = result;
   return {
@@ -89,19 +89,21 @@ export async function present(result: z.output<typeof Outcome>, context: Context
   };
 }
 
-/** The answer holds for this action only, whether or not a dialog came. */
-export async function withDialog<T>(
-  { browser }: Context,
-  dialog: z.output<typeof Dialog>,
-  act: (page: Page) => Promise<T>,
-): Promise<T> {
-  const page = await (await browser()).page();
-  page.dialogAnswer = dialog ? { accept: dialog.accept, promptText: dialog.prompt_text } : null;
-  try {
-    return await act(page);
-  } finally {
-    page.dialogAnswer = null;
-  }
+/** An action, with the answer to dialogs that it opens, and with a trace of it where that was asked for. */
+export function acted(
+  context: Context,
+  { dialog, trace }: { dialog?: z.output<typeof Dialog>; trace: boolean },
+  act: (page: Page) => Promise<ActionResult>,
+) {
+  return withTrace(context, trace, async () => {
+    const page = await (await context.browser()).page();
+    page.dialogAnswer = dialog ? { accept: dialog.accept, promptText: dialog.prompt_text } : null;
+    try {
+      return outcome(await act(page));
+    } finally {
+      page.dialogAnswer = null;
+    }
+  });
 }
 
 /** A dialog's answer as a model writes it. */

@@ -24,21 +24,32 @@ export function createDom() {
     resets.push(forget);
   }
 
-  function memo<V>(): Map<Element, V> {
+  function kept<V>(): Map<Element, V> {
     const made = new Map<Element, V>();
     onReset(() => made.clear());
     return made;
+  }
+
+  /** The function with its answers kept, which are dear and asked for several times. */
+  function memo<V>(answer: (element: Element) => V): (element: Element) => V {
+    const known = kept<V>();
+    return (element) => {
+      let value = known.get(element);
+      if (value === undefined) {
+        value = answer(element);
+        known.set(element, value);
+      }
+      return value;
+    };
   }
 
   function resetCaches(): void {
     for (const forget of resets) forget();
   }
 
-  const styles = memo<CSSStyleDeclaration>();
-  const displays = memo<string>();
-  const shown = memo<boolean>();
-  const hidden = memo<boolean>();
-  const pointer = memo<boolean>();
+  const hidden = kept<boolean>();
+  const styleOf = memo((element) => getComputedStyle(element));
+  const displayOf = memo((element) => styleOf(element).display);
   /** For each document or shadow root: which element owns which, by aria-owns. */
   const ownersByRoot = new Map<Node, Map<Element, Element>>();
   onReset(() => ownersByRoot.clear());
@@ -148,36 +159,12 @@ export function createDom() {
     return name ? root.querySelector(`img[usemap="#${CSS.escape(name)}"]`) : null;
   }
 
-  function styleOf(element: Element): CSSStyleDeclaration {
-    let style = styles.get(element);
-    if (!style) {
-      style = getComputedStyle(element);
-      styles.set(element, style);
-    }
-    return style;
-  }
-
-  /** Asked for several times for each element, and reading it from the style is dear. */
-  function displayOf(element: Element): string {
-    let display = displays.get(element);
-    if (display === undefined) {
-      display = styleOf(element).display;
-      displays.set(element, display);
-    }
-    return display;
-  }
-
-  function isShown(element: Element): boolean {
-    let answer = shown.get(element);
-    if (answer === undefined) {
-      if (element.localName === "area") {
-        const image = imageOf(element);
-        answer = image !== null && isShown(image);
-      } else answer = element.checkVisibility() && styleOf(element).visibility === "visible";
-      shown.set(element, answer);
-    }
-    return answer;
-  }
+  const isShown: (element: Element) => boolean = memo((element) => {
+    if (element.localName !== "area")
+      return element.checkVisibility() && styleOf(element).visibility === "visible";
+    const image = imageOf(element);
+    return image !== null && isShown(image);
+  });
 
   function isTextShown(text: Node): boolean {
     range ??= document.createRange();
@@ -256,16 +243,11 @@ export function createDom() {
     return isUnslotted(text) || (parent instanceof HTMLDetailsElement && !parent.open);
   }
 
-  function receivesPointer(element: Element): boolean {
-    let answer = pointer.get(element);
-    if (answer === undefined) {
-      const value = styleOf(element).pointerEvents;
-      const parent = parentOf(element);
-      answer = value ? value !== "none" : parent ? receivesPointer(parent) : true;
-      pointer.set(element, answer);
-    }
-    return answer;
-  }
+  const receivesPointer: (element: Element) => boolean = memo((element) => {
+    const value = styleOf(element).pointerEvents;
+    const parent = parentOf(element);
+    return value ? value !== "none" : parent ? receivesPointer(parent) : true;
+  });
 
   function closest(element: Element, selector: string): Element | null {
     for (let at: Element | null = element; at; ) {

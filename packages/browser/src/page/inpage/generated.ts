@@ -90,18 +90,14 @@ export function createGenerated(dom: Dom, counters: Counters) {
     return slash ? ` ${textOf(slash[2]!, place)} ` : textOf(content, place);
   }
 
-  const known = { "::before": dom.memo<string>(), "::after": dom.memo<string>() };
+  const known = {
+    "::before": dom.memo((element) => readCssText(element, "::before")),
+    "::after": dom.memo((element) => readCssText(element, "::after")),
+  };
 
   /** An element's generated text goes into its own line and into the names of those around it. */
-  function cssText(element: Element, pseudo: "::before" | "::after"): string {
-    if (!mayGenerate(element)) return "";
-    let text = known[pseudo].get(element);
-    if (text === undefined) {
-      text = readCssText(element, pseudo);
-      known[pseudo].set(element, text);
-    }
-    return text;
-  }
+  const cssText = (element: Element, pseudo: "::before" | "::after") =>
+    mayGenerate(element) ? known[pseudo](element) : "";
 
   function readCssText(element: Element, pseudo: "::before" | "::after"): string {
     const style = getComputedStyle(element, pseudo);
@@ -131,16 +127,7 @@ export function createGenerated(dom: Dom, counters: Counters) {
     );
   }
 
-  const transforms = dom.memo<string>();
-
-  function transformOf(element: Element): string {
-    let transform = transforms.get(element);
-    if (transform === undefined) {
-      transform = dom.styleOf(element).textTransform;
-      transforms.set(element, transform);
-    }
-    return transform;
-  }
+  const transformOf = dom.memo((element) => dom.styleOf(element).textTransform);
 
   /** A text as it is shown, where its element's style changes the case. */
   function shownText(text: Text): string {

@@ -182,16 +182,7 @@ export function createRoles(dom: Dom, states: StateReader, tables: RoleTables) {
     }
   }
 
-  const known = dom.memo<string | null>();
-
-  function roleOf(element: Element): string | null {
-    let role = known.get(element);
-    if (role === undefined) {
-      role = computeRole(element);
-      known.set(element, role);
-    }
-    return role;
-  }
+  const roleOf = dom.memo(computeRole);
 
   function computeRole(element: Element): string | null {
     const explicit = explicitRole(element);
