@@ -11,10 +11,12 @@ const other = 'q&t "x<se" 8';
 const form = (
   port: number,
 ) => `<title>Form</title><style>* { font: 16px monospace; caret-color: transparent }</style>
-  <input id="user" aria-label="User"><input id="pass" type="password" aria-label="Password"><p id="echo"></p>
+  <input id="user" aria-label="User"><input id="pass" type="password" aria-label="Password"><p id="echo"></p><p id="loud" style="text-transform: uppercase"></p><button id="named">b</button>
   <iframe src="http://localhost:${port}/inner"></iframe><script>
   const tell = async (text) => {
-    echo.textContent = text;
+    echo.textContent = loud.textContent = text;
+    named.ariaLabel = "it's " + text;
+    history.replaceState(null, '', '?' + text);
     document.title = text;
     console.log('typed', text, { text });
     localStorage.typed = text;
@@ -51,6 +53,7 @@ describe("secrets", () => {
       encodeURIComponent(value),
       btoa(`ann:${value}`),
       value.slice(0, 6),
+      value.toUpperCase().slice(0, 6),
       "w<rd",
       "%3Crd",
     ];
@@ -83,6 +86,7 @@ describe("secrets", () => {
       said.push(await callTool(tool.session, "browser_snapshot", { network: id }));
     }
     said.push(await tool.post("/evaluate", { expression: "[user.value, { [user.value]: pass.value }]" }));
+    said.push(await tool.post("/evaluate", { expression: "JSON.stringify([user.value])" }));
     said.push(await tool.post("/evaluate", { expression: "throw new Error(user.value)" }));
     said.push(await callTool(tool.session, "browser_snapshot", {}));
     said.push(await callTool(tool.session, "browser_console_messages", {}));

@@ -145,7 +145,7 @@ test("a browser that runs already is used and left as it was", async () => {
 
 describe("the hosts that may be reached", () => {
   /** A hostile page that tries every way out that it has. */
-  const attack = (port: number) => `<title>Attack</title><script>
+  const attack = (port: number, udpPort: number) => `<title>Attack</title><script>
     const tried = [];
     const evil = ['http://evil.test:${port}', 'http://127.0.0.1:${port}', 'http://localhost:${port}', 'http://[::1]:${port}', 'http://sub.evil.test:${port}'];
     const work = "onmessage = async ({ data }) => { for (const base of data) await fetch(base + '/worker', { mode: 'no-cors' }).catch(() => {}); postMessage('done') }";
@@ -158,7 +158,16 @@ describe("the hosts that may be reached", () => {
         document.body.append(Object.assign(document.createElement('iframe'), { src: base + '/frame' }));
         document.head.append(Object.assign(document.createElement('link'), { rel: 'preconnect', href: base }));
         document.head.append(Object.assign(document.createElement('script'), { src: base + '/script' }));
+        document.head.append(Object.assign(document.createElement('link'), { rel: 'prefetch', href: base + '/prefetch' }));
+        new EventSource(base + '/events');
+        const form = Object.assign(document.createElement('form'), { method: 'post', action: base + '/form', target: 'posted' });
+        document.body.append(form, Object.assign(document.createElement('iframe'), { name: 'posted' }));
+        form.submit();
       }
+      const call = new RTCPeerConnection({ iceServers: [{ urls: 'stun:127.0.0.1:${udpPort}' }] });
+      call.createDataChannel('x');
+      await call.setLocalDescription(await call.createOffer());
+      await new Promise((done) => { call.onicegatheringstatechange = () => call.iceGatheringState === 'complete' && done(); setTimeout(done, 2000) });
       await fetch('/redirect').catch(() => {});
       await new Promise((done) => { const w = new Worker(URL.createObjectURL(new Blob([work]))); w.onmessage = done; w.onerror = done; w.postMessage(evil) });
       document.body.append('all tried');
@@ -167,6 +176,7 @@ describe("the hosts that may be reached", () => {
 
   async function attacked(urlPolicy: { allowHosts?: string[]; blockHosts?: string[] }): Promise<string[]> {
     const reached: string[] = [];
+    const calls = await Bun.udpSocket({ socket: { data: () => void reached.push("a call past the gate") } });
     const server: Bun.Server<undefined> = Bun.serve({
       port: 0,
       hostname: "0.0.0.0",
@@ -175,7 +185,7 @@ describe("the hosts that may be reached", () => {
         const host = request.headers.get("host") ?? "";
         reached.push(`${host.replace(/:\d+$/, "")}${pathname}`);
         if (pathname === "/redirect") return Response.redirect(`http://evil.test:${server.port}/redirected`);
-        return new Response(attack(server.port!), { headers: { "content-type": "text/html" } });
+        return new Response(attack(server.port!, calls.port), { headers: { "content-type": "text/html" } });
       },
     });
     const tool = startTool({
@@ -193,6 +203,7 @@ describe("the hosts that may be reached", () => {
     } finally {
       await tool.stop();
       await server.stop(true);
+      calls.close();
     }
     return reached;
   }
@@ -205,7 +216,7 @@ describe("the hosts that may be reached", () => {
 
   test("are not those that were blocked", async () => {
     const reached = await attacked({ blockHosts: ["evil.test", "*.evil.test"] });
-    expect(reached.filter((each) => each.includes("evil.test"))).toEqual([]);
+    expect(reached.filter((each) => /evil.test|a call/.test(each))).toEqual([]);
     expect(reached).toContain("127.0.0.1/fetch");
   }, 60_000);
 });

@@ -86,9 +86,9 @@ async function startChromium(
       hasProxyLogin: login !== null,
       libraryEnv,
       profileDir: options.profileDir,
-      // Calls between browsers would go past the gate.
+      // Calls between browsers would go past the gate. Chromium has renamed the flag.
       extraFlags: hasHostList(options.urlPolicy)
-        ? ["--force-webrtc-ip-handling-policy=disable_non_proxied_udp"]
+        ? ["", "force-"].map((name) => `--${name}webrtc-ip-handling-policy=disable_non_proxied_udp`)
         : [],
     });
     return { transport, profileDir, proxyLogin: login, dispose: close };

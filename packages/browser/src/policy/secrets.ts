@@ -19,19 +19,34 @@ const inBase64 = (value: string) =>
     return encoded.slice(before === 0 ? 0 : 4, whole);
   });
 
-/** A value as it may stand in an address, a form, JSON, HTML or a header. */
+const inJson = (text: string) => JSON.stringify(text).slice(1, -1);
+
+/** A value as it may stand in a page, an address, a form, JSON, HTML or a header. */
 function spellings(value: string): string[] {
   const inAddress = encodeURIComponent(value);
+  const address = URL.parse(`http://x/${value.replace(/[?#]/g, "")}?${value.replace("#", "")}#${value}`);
+  const inAttribute = value.replaceAll("&", "&amp;").replaceAll('"', "&quot;");
   const inHtml = value.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+  // Styles change the case of what a page shows, and snapshots make one space of several.
+  const shown = [value, value.toUpperCase(), value.toLowerCase()].flatMap((each) => [
+    each,
+    each.replace(/\s+/g, " ").trim(),
+  ]);
   const all = [
-    value,
+    ...shown.flatMap((each) => [
+      each,
+      inJson(each),
+      inJson(each).replaceAll("'", "''"),
+      inJson(inJson(each)),
+    ]),
     inAddress,
     inAddress.replaceAll("%20", "+"),
     new URLSearchParams({ v: value }).toString().slice(2),
-    JSON.stringify(value).slice(1, -1),
+    ...[address?.pathname, address?.search, address?.hash].map((part) => part?.slice(1) ?? ""),
     inHtml,
     inHtml.replaceAll('"', "&quot;"),
-    ...inBase64(value),
+    inAttribute,
+    ...inBase64(value).flatMap((each) => [each, each.replaceAll("+", "-").replaceAll("/", "_")]),
   ];
   return [...new Set(all)].filter((each) => each.length >= valueCharsMin);
 }
