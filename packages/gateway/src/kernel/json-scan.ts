@@ -108,6 +108,9 @@ export function problemOf(text: string): string | null {
 /** An escape that stands for an ASCII letter, behind backslashes that escape each other. */
 const ESCAPED_LETTER = /(?<!\\)((?:\\\\)*)\\u00([46][1-9a-fA-F]|[57][0-9aA])/g;
 
+/** Whether letters, digits or `_` are escaped in it. Colours of a terminal's output are escaped, too: they are none of these. */
+export const hasEscapedLetters = (json: string): boolean => json.includes("\\u00") && /\\u00[3-7]/.test(json);
+
 /** JSON that says the same, with its letters as they are: a key may be written `"us\u0061ge"`. */
 export const withoutEscapedLetters = (json: string): string =>
   json.replace(

@@ -1,4 +1,4 @@
-import { withoutEscapedLetters } from "../../../kernel/json-scan.ts";
+import { hasEscapedLetters, withoutEscapedLetters } from "../../../kernel/json-scan.ts";
 import {
   estimatePromptTokens,
   FETCHED_TOKENS,
@@ -132,7 +132,8 @@ export class ChatBound implements TokenBound {
 
   mentions(word: RegExp): boolean {
     const text = Buffer.from(bytesOf(this.#body)).toString("latin1");
-    return word.test(text) || word.test(withoutEscapedLetters(text));
+    // Looking for escapes is far cheaper than undoing them.
+    return word.test(text) || (hasEscapedLetters(text) && word.test(withoutEscapedLetters(text)));
   }
 
   /** The output limit sent to the backend, over all choices; null when none was sent. */

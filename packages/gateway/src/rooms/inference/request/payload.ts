@@ -4,6 +4,7 @@ import { fail } from "../../../kernel/errors.ts";
 import { isObject } from "../../../kernel/json.ts";
 import {
   costProblem,
+  hasEscapedLetters,
   JSON_DEPTH_MAX,
   JsonNesting,
   JsonScanError,
@@ -27,10 +28,7 @@ import type { VendorTool } from "./vendor-side.ts";
 /** Of `extra` and `options`, which are read at once, and more than once. */
 const INNER_BYTES_MAX = 256 * 1024;
 const VENDOR_WORD = /"(?:tool_addition|file_id|file_uri|fileUri)"/;
-/** Any letter of a word can be escaped. Colours of a terminal's output are escaped, too: they are no letters. */
-const ESCAPED_LETTER = /\\u00[3-7]/;
-const hasVendorWord = (text: string): boolean =>
-  VENDOR_WORD.test(text) || (text.includes("\\u00") && ESCAPED_LETTER.test(text));
+const hasVendorWord = (text: string): boolean => VENDOR_WORD.test(text) || hasEscapedLetters(text);
 /** Nearly all of a body: kept as values, they would be a second copy of it until the answer is there. */
 const MESSAGES = "messages";
 
