@@ -7,6 +7,7 @@ import {
   dearestRates,
   PICO_PER_NANO,
   PICO_PER_TOKEN_PER_USD_PER_MILLION,
+  partsOf,
   type Rated,
   type TokenPrice,
   tokenPrice,
@@ -179,10 +180,12 @@ export class Pricing {
 
   /** What a request costs, what of it went through the upstream's cache, and what that saved. */
   bill(model: string, usage: UsageParts, isOwn = false) {
-    const costNanoUsd = this.costNanoUsd(model, usage, isOwn);
-    const use = cacheUseOf(usage);
+    const { tokens } = this.#terms(model, isOwn);
+    const parts = partsOf(usage);
+    const costNanoUsd = tokens && costOf(tokens, usage, parts);
+    const use = cacheUseOf(parts);
     const isCached = costNanoUsd !== null && use.cachedTokens + use.cacheWriteTokens > 0;
-    const plain = isCached ? this.costNanoUsd(model, withoutCache(usage), isOwn)! : 0;
+    const plain = isCached ? costOf(tokens!, withoutCache(usage)) : 0;
     return { ...use, costNanoUsd, cacheSavedNanoUsd: isCached ? plain - costNanoUsd : 0 };
   }
 

@@ -95,11 +95,15 @@ export function dearestRates(
   const reached = [price, ...price.longPrompts.filter(isReached)].map(
     ({ rates, batch }) => (isBatch && batch) || rates,
   );
-  const dearest = (of: (rates: PicoRates) => number) => Math.max(...reached.map(of));
-  const input = dearest((each) => Math.max(each.input, each.cacheWrite5m, each.imageInput));
-  const output = dearest((each) => Math.max(each.output, each.reasoning, each.imageOutput));
-  const ofHour = dearest((each) => each.cacheWrite1h);
-  const ofSound = { input: dearest((each) => each.audioInput), output: dearest((each) => each.audioOutput) };
+  let [input, output, ofHour] = [0, 0, 0];
+  const ofSound = { input: 0, output: 0 };
+  for (const each of reached) {
+    input = Math.max(input, each.input, each.cacheWrite5m, each.imageInput);
+    output = Math.max(output, each.output, each.reasoning, each.imageOutput);
+    ofHour = Math.max(ofHour, each.cacheWrite1h);
+    ofSound.input = Math.max(ofSound.input, each.audioInput);
+    ofSound.output = Math.max(ofSound.output, each.audioOutput);
+  }
   const isSound = (ofSound.input > input || ofSound.output > output) && mentions(SOUND);
   return {
     input: Math.max(input, ofHour > input && mentions(AN_HOUR) ? ofHour : 0, isSound ? ofSound.input : 0),
@@ -114,8 +118,7 @@ export interface CacheUse {
   reasoningTokens: number;
 }
 
-export function cacheUseOf(usage: UsageParts): CacheUse {
-  const parts = partsOf(usage);
+export function cacheUseOf(parts: Tokens | null): CacheUse {
   return {
     cachedTokens: parts?.cached ?? 0,
     cacheWriteTokens: (parts?.cacheWrite5m ?? 0) + (parts?.cacheWrite1h ?? 0),
@@ -127,16 +130,16 @@ export const withoutCache = ({ cachedTokens, cacheWrite5mTokens, cacheWrite1hTok
   rest;
 
 /** In whole nanodollars, halves rounded up. Parts that contradict their sums are not believed: the plain rate applies. */
-export function costOf(price: TokenPrice, usage: UsageParts): number {
+export function costOf(price: TokenPrice, usage: UsageParts, parts = partsOf(usage)): number {
   const at = price.longPrompts.find(({ aboveTokens }) => usage.promptTokens > aboveTokens) ?? price;
   const rates = (usage.isBatch ? at.batch : null) ?? at.rates;
-  return nanoUsd(partsOf(usage) ?? { input: usage.promptTokens, output: usage.completionTokens }, rates);
+  return nanoUsd(parts ?? { input: usage.promptTokens, output: usage.completionTokens }, rates);
 }
 
 type Tokens = Partial<PicoRates>;
 
 /** Every token under one rate; null where the parts contradict each other. */
-function partsOf(usage: UsageParts): Tokens | null {
+export function partsOf(usage: UsageParts): Tokens | null {
   if (!isConsistent(usage)) return null;
   const { promptTokens, completionTokens, cachedTokens = 0 } = usage;
   const {

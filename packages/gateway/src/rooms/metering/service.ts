@@ -240,11 +240,12 @@ export class MeteringService implements Metering {
 
   #priceOf(model: string, isOwn: boolean, usage: FinalUsage) {
     if (usage.costUsd !== undefined) return { costNanoUsd: nanoUsdOf(usage.costUsd) };
-    const { costNanoUsd: byTokens, ...cache } = this.options.billing.pricing.bill(model, usage, isOwn);
+    const bill = this.options.billing.pricing.bill(model, usage, isOwn);
+    const { costNanoUsd: byTokens } = bill;
     const costNanoUsd = believedCost(usage.reportedUsd, byTokens) ?? byTokens;
-    if (costNanoUsd === null) return { ...cache, costNanoUsd, unpriced: !isOwn };
+    if (costNanoUsd === null) return { ...bill, unpriced: !isOwn };
     const toolsNanoUsd = nanoUsdOf(costNanoUsd === byTokens ? (usage.toolsUsd ?? 0) : 0);
-    return { ...cache, costNanoUsd: within(costNanoUsd + toolsNanoUsd, COST_NANO_USD_MAX) };
+    return { ...bill, costNanoUsd: within(costNanoUsd + toolsNanoUsd, COST_NANO_USD_MAX) };
   }
 
   #admitted(options: AdmitOptions, cover: Cover): Admission {

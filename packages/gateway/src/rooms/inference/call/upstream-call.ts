@@ -343,14 +343,12 @@ export class UpstreamCall {
     let costNanoUsd: number | null = null;
     if (owed === null) this.admission.release();
     else {
-      const { isEstimated: estimated, lacks: _, reportedUsd, ...parts } = owed;
+      const { isEstimated: estimated } = owed;
       const isBelieved = !estimated && this.route.entry.config.believe_cost;
+      const reportedUsd = isBelieved ? owed.reportedUsd : undefined;
       const toolsUsd = this.outgoing.tools?.usdOf(this.outgoing.spoken ? (end.toolCalls ?? []) : null);
-      const usage = { ...parts, backend: this.options.asker.channel, estimated, toolsUsd };
-      costNanoUsd = this.admission.settle(
-        isBelieved ? { ...usage, reportedUsd } : usage,
-        this.observed.outcome(this.#failure),
-      );
+      const usage = { ...owed, backend: this.options.asker.channel, estimated, toolsUsd, reportedUsd };
+      costNanoUsd = this.admission.settle(usage, this.observed.outcome(this.#failure));
       for (const problem of problemsIn(end, owed, this.outgoing))
         this.parts.routing.suspect(this.route, problem, this.options.asker.requestId);
     }
