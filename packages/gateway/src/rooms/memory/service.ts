@@ -12,7 +12,7 @@ import {
   readRecalled,
   readWritten,
 } from "./protocol.ts";
-import { type Outcome, type Turn, type TurnOutcome, WritebackQueue } from "./writeback.ts";
+import { type MemoryOutcome, type Turn, type TurnOutcome, WritebackQueue } from "./writeback.ts";
 
 /** The longest that a chat waits for its memories, including the connection. */
 const RECALL_LIMIT_MS = 300;
@@ -90,7 +90,7 @@ export class Memory {
       return { state: "offline", items: [] };
     if (!query.trim()) return { state: "enabled", items: [] };
     this.#recallsInFlight++;
-    const end = (outcome: Outcome) => {
+    const end = (outcome: MemoryOutcome) => {
       this.#record(userId, "recall", { ...outcome, durationMs: clock.now() - startedAtMs });
       this.#count(outcome.error !== undefined);
     };
@@ -135,7 +135,7 @@ export class Memory {
     if (!this.#client) return false;
     const { clock } = this.options;
     const startedAtMs = clock.now();
-    const record = (outcome: Outcome) =>
+    const record = (outcome: MemoryOutcome) =>
       this.#record(userId, "delete", {
         ...outcome,
         nodeIds: [nodeId],

@@ -10,14 +10,14 @@ export interface Turn {
   idempotencyKey: string;
 }
 
-export interface Outcome {
+export interface MemoryOutcome {
   nodeIds?: string[];
   /** Where it is not that of the ids. */
   count?: number;
   /** Set when it failed. */
   error?: unknown;
 }
-export type TurnOutcome = Outcome & { durationMs: number };
+export type TurnOutcome = MemoryOutcome & { durationMs: number };
 
 interface WritebackOptions {
   clock: Clock;

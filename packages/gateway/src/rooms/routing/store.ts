@@ -32,11 +32,11 @@ interface BackendRow {
 }
 
 /** Those of a backend's settings that are set. */
-export function settingsOf(given: Settings): BackendSettings {
+export function settingsOf(given: GivenSettings): BackendSettings {
   const isSet = (value: unknown) => value && (typeof value !== "object" || Object.keys(value).length > 0);
   return Object.fromEntries(SETTINGS.flatMap((name) => (isSet(given[name]) ? [[name, given[name]]] : [])));
 }
-type Settings = { [Name in keyof BackendSettings]: BackendSettings[Name] | null };
+type GivenSettings = { [Name in keyof BackendSettings]: BackendSettings[Name] | null };
 const SETTINGS = [
   ...(["auth", "limit_field", "id_prefix", "headers", "set", "drop"] as const),
   ...(["believe_cost", "fields", "tool_prices", "shared_files", "batches"] as const),
