@@ -1,4 +1,4 @@
-/** What the GPUs of this machine are doing, from `nvidia-smi`. */
+/** What the GPUs of this machine are doing, from `nvidia-smi` or `rocm-smi`. */
 
 import { GPUS_MAX, type GpuReport, NAME_CHARS_MAX } from "@model-gateway/protocol/agent.ts";
 import { describeError } from "./errors.ts";
@@ -63,6 +63,49 @@ export function parseGpuCsv(csv: string): GpuReport[] {
   return [...byUuid.values()].sort((a, b) => a.index - b.index).slice(0, GPUS_MAX);
 }
 
+const ROCM_QUERY = [
+  ...["--showproductname", "--showuniqueid", "--showdriverversion", "--showmeminfo", "vram"],
+  ...["--showuse", "--showtemp", "--showpower", "--json"],
+];
+const MB_BYTES = 1024 * 1024;
+
+/** Parses the JSON of `rocm-smi`, whose names differ from version to version and from card to card. */
+export function parseRocmJson(json: string): GpuReport[] {
+  const { system, ...cards } = JSON.parse(json) as Record<string, Record<string, string>>;
+  const reports = Object.entries(cards).flatMap(([card, said]): GpuReport[] => {
+    const index = /^card(\d+)$/.exec(card)?.[1];
+    if (index === undefined) return [];
+    const figure = (...names: string[]) =>
+      names.map((name) => withinOrNull(said[name] ?? "")).find((value) => value !== null) ?? null;
+    const text = (...names: string[]) =>
+      names
+        .map((name) => said[name])
+        .find((value) => value && value !== "N/A")
+        ?.slice(0, NAME_CHARS_MAX);
+    const mb = (name: string) => {
+      const bytes = figure(name);
+      return bytes === null ? null : Math.floor(bytes / MB_BYTES);
+    };
+    const total = mb("VRAM Total Memory (B)");
+    const used = mb("VRAM Total Used Memory (B)");
+    return [
+      {
+        index: Number(index),
+        uuid: text("Unique ID"),
+        name: text("Card Series", "Card series", "Device Name", "Card SKU") ?? "unknown GPU",
+        memory_total_mb: total,
+        memory_used_mb: used,
+        memory_free_mb: total === null || used === null ? null : Math.max(0, total - used),
+        utilization: withinOrNull(said["GPU use (%)"] ?? "", 100),
+        temperature_c: figure("Temperature (Sensor edge) (C)", "Temperature (Sensor junction) (C)"),
+        power_w: figure("Average Graphics Package Power (W)", "Current Socket Graphics Package Power (W)"),
+        driver_version: system?.["Driver version"]?.slice(0, NAME_CHARS_MAX) ?? null,
+      },
+    ];
+  });
+  return reports.sort((a, b) => a.index - b.index).slice(0, GPUS_MAX);
+}
+
 /** Megabytes by process id, over all GPUs; lines of another form are left out. */
 export function parseProcessCsv(csv: string): Map<number, number> {
   const found = new Map<number, number>();
@@ -74,8 +117,13 @@ export function parseProcessCsv(csv: string): Map<number, number> {
   return found;
 }
 
-async function queryNvidiaSmi(command: string, query: string): Promise<string> {
-  const child = Bun.spawn([command, query, "--format=csv,noheader,nounits"], {
+const CSV = "--format=csv,noheader,nounits";
+const NVIDIA = "nvidia-smi";
+const ROCM = "rocm-smi";
+const nameOf = (command: string): string => (command.endsWith(ROCM) ? ROCM : NVIDIA);
+
+async function query(command: string, args: readonly string[]): Promise<string> {
+  const child = Bun.spawn([command, ...args], {
     stdin: "ignore",
     stdout: "pipe",
     stderr: "pipe",
@@ -84,7 +132,7 @@ async function queryNvidiaSmi(command: string, query: string): Promise<string> {
   const late = new Promise<never>((_resolve, reject) => {
     timer = setTimeout(() => {
       child.kill("SIGKILL");
-      reject(new Error(`nvidia-smi did not answer within ${QUERY_TIMEOUT_MS / 1000} s`));
+      reject(new Error(`${nameOf(command)} did not answer within ${QUERY_TIMEOUT_MS / 1000} s`));
     }, QUERY_TIMEOUT_MS);
   });
   const finished = Promise.all([
@@ -96,10 +144,10 @@ async function queryNvidiaSmi(command: string, query: string): Promise<string> {
     const [stdout, stderr, code] = await Promise.race([finished, late]);
     if (code === 0) return stdout.slice(0, OUTPUT_CHARS_MAX);
     const said = (stderr.trim() || stdout.trim()).split("\n")[0] ?? "";
-    throw new Error(`nvidia-smi ended with code ${code}: ${said.slice(0, 300)}`);
+    throw new Error(`${nameOf(command)} ended with code ${code}: ${said.slice(0, 300)}`);
   } finally {
     clearTimeout(timer);
-    // After a timeout the pipes of a hung nvidia-smi may never close, so we do not wait for them.
+    // After a timeout the pipes of a hung program may never close, so we do not wait for them.
     finished.catch(() => undefined);
   }
 }
@@ -115,7 +163,8 @@ export class GpuMonitor {
 
   constructor(options: { log: Log; command?: string | null; now?: () => number }) {
     this.#log = options.log;
-    this.#command = options.command === undefined ? Bun.which("nvidia-smi") : options.command;
+    const { command = Bun.which(NVIDIA) ?? Bun.which(ROCM) } = options;
+    this.#command = command;
     this.#now = options.now ?? Date.now;
   }
 
@@ -128,19 +177,23 @@ export class GpuMonitor {
 
   /** Empty where the driver does not say: in containers it knows other process ids. */
   async memoryByProcess(): Promise<Map<number, number>> {
-    if (!this.#command) return new Map();
-    const query = queryNvidiaSmi(this.#command, "--query-compute-apps=pid,used_memory");
-    return query.then(parseProcessCsv, () => new Map());
+    if (!this.#command || nameOf(this.#command) !== NVIDIA) return new Map();
+    const apps = query(this.#command, ["--query-compute-apps=pid,used_memory", CSV]);
+    return apps.then(parseProcessCsv, () => new Map());
   }
 
   async #read(): Promise<GpuReport[]> {
     if (!this.#command) {
-      this.#complain("no nvidia-smi found: this node reports no GPUs");
+      this.#complain(`no ${NVIDIA} or ${ROCM} found: this node reports no GPUs`);
       return [];
     }
     try {
-      const gpus = parseGpuCsv(await queryNvidiaSmi(this.#command, `--query-gpu=${QUERY_FIELDS.join(",")}`));
-      if (gpus.length === 0) this.#complain("nvidia-smi lists no GPU");
+      const name = nameOf(this.#command);
+      const gpus =
+        name === ROCM
+          ? parseRocmJson(await query(this.#command, ROCM_QUERY))
+          : parseGpuCsv(await query(this.#command, [`--query-gpu=${QUERY_FIELDS.join(",")}`, CSV]));
+      if (gpus.length === 0) this.#complain(`${name} lists no GPU`);
       else this.#lastComplaint = "";
       this.#last = { gpus, readAtMs: this.#now() };
       return gpus;

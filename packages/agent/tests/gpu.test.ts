@@ -3,7 +3,7 @@ import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { GPUS_MAX, GpuReport } from "@model-gateway/protocol/agent.ts";
-import { GpuMonitor, parseGpuCsv } from "../src/gpu.ts";
+import { GpuMonitor, parseGpuCsv, parseRocmJson } from "../src/gpu.ts";
 import { createLog } from "../src/log.ts";
 
 const fixture = (name: string) => Bun.file(join(import.meta.dir, "fixtures", "nvidia-smi", name)).text();
@@ -23,6 +23,26 @@ function monitor(command: string | null, now?: () => number) {
   const log = createLog((line) => lines.push(line));
   return { lines, gpus: new GpuMonitor({ log, command, now }) };
 }
+
+test("AMD's GPUs, in the words that rocm-smi has for two unlike ones", async () => {
+  const path = join(import.meta.dir, "fixtures", "rocm-smi", "two-cards.json");
+  const gpus = parseRocmJson(await Bun.file(path).text());
+  expect(gpus).toEqual([
+    {
+      ...{ index: 0, uuid: "0x0000000000000001", name: "Radeon RX 7900 XTX", driver_version: "6.7.0" },
+      ...{ memory_total_mb: 24_560, memory_used_mb: 20_480, memory_free_mb: 4_080 },
+      ...{ utilization: 97, temperature_c: 61, power_w: 301 },
+    },
+    {
+      ...{ index: 1, name: "D7000000", driver_version: "6.7.0" },
+      ...{ memory_total_mb: 8_192, memory_used_mb: 100, memory_free_mb: 8_092 },
+      ...{ utilization: 0, temperature_c: 39, power_w: 12.5 },
+    },
+  ]);
+  const { gpus: read } = monitor(program("rocm-smi", `cat ${path}`));
+  expect(await read.read()).toEqual(gpus);
+  for (const gpu of gpus) expect(GpuReport.safeParse(gpu).success).toBe(true);
+});
 
 describe("the output of nvidia-smi", () => {
   test("as an H200 gave it, idle and at work", async () => {
@@ -106,7 +126,7 @@ describe("reading GPUs", () => {
     const { gpus, lines } = monitor(null);
     expect([await gpus.read(), await gpus.read()]).toEqual([[], []]);
     expect(lines.length).toBe(1);
-    expect(lines[0]).toContain("no nvidia-smi found: this node reports no GPUs");
+    expect(lines[0]).toContain("no nvidia-smi or rocm-smi found: this node reports no GPUs");
   });
 
   test("keeps the last reading for a minute when the driver fails, and says why", async () => {

@@ -87,6 +87,13 @@ export const PAGES: readonly PageEntry[] = [
     ...page(() => import("./requests/page.tsx")),
   },
   {
+    patterns: ["/batches"],
+    title: "Batches",
+    icon: "requests",
+    section: "work",
+    ...page(() => import("./batches/page.tsx")),
+  },
+  {
     patterns: ["/keys"],
     title: "Keys",
     icon: "keys",

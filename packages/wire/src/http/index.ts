@@ -14,4 +14,4 @@ export {
 } from "./reply.ts";
 export { BadRequest, bearerOf, type HttpRequest, textOfHeader } from "./request.ts";
 export { Router } from "./router.ts";
-export { replyOf } from "./web-reply.ts";
+export { replyOf, WebSource } from "./web-reply.ts";

@@ -22,7 +22,7 @@ function take(headers: Record<string, string>, name: string): string {
 }
 
 /** Reads a web stream at the client's pace. */
-class WebSource implements ReplySource {
+export class WebSource implements ReplySource {
   readonly #reader: ReadableStreamDefaultReader<Uint8Array>;
   #wake: (() => void) | null = null;
 

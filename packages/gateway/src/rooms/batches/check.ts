@@ -1,4 +1,3 @@
-import { Buffer } from "node:buffer";
 import { isObject } from "../../kernel/json.ts";
 import { nextTurn } from "../../kernel/turns.ts";
 
@@ -6,7 +5,9 @@ export const ENDPOINTS = ["/v1/chat/completions", "/v1/responses", "/v1/messages
 
 /** Of a batch. */
 const MOST = { lines: 10_000, lineBytes: 1024 * 1024, errors: 100, customIdChars: 512 };
-const LINES_A_TURN = 50;
+const BYTES_A_TURN = 64 * 1024;
+/** What even a short line takes, in the time of bytes. */
+const PER_LINE_BYTES = 2 * 1024;
 /** What a line could only have together with what is stored for live requests. */
 const LIVE_ONLY = ["stream", "memory", "conversation_id", "previous_response_id", "background"];
 
@@ -32,19 +33,26 @@ export async function readLines(
   const lines: AskedLine[] = [];
   const errors: LineError[] = [];
   const ids = new Set<string>();
-  const texts = input.toString().split("\n");
-  for (const [index, text] of texts.entries()) {
-    if (text.trim() === "") continue;
-    const line = index + 1;
+  let readBytes = 0;
+  for (let line = 1, start = 0; start < input.length; line++) {
+    const newline = input.indexOf("\n", start);
+    const bytes = input.subarray(start, newline === -1 ? input.length : newline);
+    start += bytes.length + 1;
+    readBytes += bytes.length + PER_LINE_BYTES;
+    if (readBytes >= BYTES_A_TURN) {
+      readBytes = 0;
+      await nextTurn();
+    }
+    const text = bytes.length > MOST.lineBytes ? "" : bytes.toString().trim();
+    if (text === "" && bytes.length <= MOST.lineBytes) continue;
     const refuse = (code: string, message: string, param: string | null = null) =>
       errors.push({ code, message, line, param });
-    if (index % LINES_A_TURN === 0) await nextTurn();
     if (errors.length >= MOST.errors) break;
     if (lines.length >= MOST.lines) {
       refuse("too_many_requests", `A batch has at most ${MOST.lines} lines`);
       break;
     }
-    const read = Buffer.byteLength(text) > MOST.lineBytes ? TOO_LONG : lineOf(text, endpoint);
+    const read = text === "" ? TOO_LONG : lineOf(text, endpoint);
     if ("code" in read) refuse(read.code, read.message, read.param);
     else if (ids.has(read.customId))
       refuse("duplicate_custom_id", "`custom_id` stands on an earlier line, too", "custom_id");

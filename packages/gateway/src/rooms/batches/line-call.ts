@@ -24,8 +24,10 @@ interface LineOptions {
   body: string;
   principal: Principal;
   inference: Pick<Inference, "line">;
-  /** What the line may cost at most. What this throws refuses it. */
-  admit?(options: AdmitOptions): void;
+  /** Nothing is sent: `admit` refuses it. */
+  isDry?: boolean;
+  /** Refuses what may cost too much on the backend that was chosen. */
+  admit(options: AdmitOptions): void;
 }
 
 /** A line on its way through the pipeline of every request; its batch holds what it may cost. */
@@ -40,8 +42,7 @@ export class LineRun {
   constructor(options: LineOptions) {
     this.#options = options;
     this.requestId = lineRequestId(options.batchId, options.line);
-    const isDry = options.admit !== undefined;
-    this.background = { isDry, isStopped: false, stop: () => this.stop() };
+    this.background = { isDry: options.isDry, isStopped: false, stop: () => this.stop() };
   }
 
   /** It is not charged, and runs again. */
@@ -67,7 +68,7 @@ export class LineRun {
   }
 
   async #admit(options: AdmitOptions): Promise<Admission> {
-    this.#options.admit?.(options);
+    this.#options.admit(options);
     const { model, isOwn = false, bound } = options;
     return {
       outputTokensHeld: "outputTokensMax" in bound ? bound.outputTokensMax : 0,
@@ -89,11 +90,18 @@ export class LineRun {
 const bytesOf = (body: Reply["body"]): Buffer =>
   Array.isArray(body) ? Buffer.concat(body) : Buffer.from(body as string | Uint8Array<ArrayBuffer>);
 
-/** A line of the output. Line ends cannot stand in the strings of JSON, so only its layout changes. */
+/** Line ends cannot stand in the strings of JSON, so only its layout changes. */
+function onOneLine(text: string): string {
+  try {
+    JSON.parse(text);
+    return text.replace(/\s*[\r\n]+\s*/g, " ").trim();
+  } catch {
+    return JSON.stringify(text);
+  }
+}
+
+/** A line of the output. */
 export function outputLine(customId: string, requestId: string, { head, body }: Reply): string {
-  const json = bytesOf(body)
-    .toString()
-    .replace(/\s*[\r\n]+\s*/g, " ")
-    .trim();
-  return `{"id":"batch_req_${requestId}","custom_id":${customId},"response":{"status_code":${head.status},"request_id":"${requestId}","body":${json || "null"}},"error":null}`;
+  const json = onOneLine(bytesOf(body).toString());
+  return `{"id":"batch_req_${requestId}","custom_id":${customId},"response":{"status_code":${head.status},"request_id":"${requestId}","body":${json}},"error":null}`;
 }

@@ -1,4 +1,4 @@
-import { type ReplySource, type ReplyWriter, StreamedReply } from "@model-gateway/wire/http";
+import { StreamedReply, WebSource } from "@model-gateway/wire/http";
 import { z } from "zod";
 import { fail } from "../../kernel/errors.ts";
 import { BODY_BYTES_MAX, defineRoute, raw } from "../../kernel/route.ts";
@@ -16,7 +16,7 @@ const Page = z.object({
 const common = { auth: "api_key", outsideTierRate: true } as const;
 
 export const upload = defineRoute({
-  ...common,
+  auth: "api_key",
   method: "POST",
   path: "/v1/files",
   summary: "Upload the requests of a batch, one JSON object a line; kept for 30 days",
@@ -43,7 +43,7 @@ export const files = defineRoute({
   response: listOf(File),
   handler: ({ rooms, principal, query: { after, ...page } }) =>
     pageOf(
-      { ...page, after: after && fileIdIn(after) },
+      { ...page, after: after === undefined ? after : fileIdIn(after) },
       (asked) => rooms.batches.files(ownerOf(principal), asked),
       fileView,
     ),
@@ -68,7 +68,7 @@ export const fileContent = defineRoute({
   handler: async ({ rooms, principal, path, requestId }) => {
     const found = await rooms.batches.file(ownerOf(principal), fileIdIn(path.id));
     const head = { status: 200, contentType: "application/jsonl", requestId };
-    return new StreamedReply(head, new PiecesSource(rooms.batches.content(found)));
+    return new StreamedReply(head, new WebSource(rooms.batches.content(found)));
   },
 });
 
@@ -85,7 +85,7 @@ export const deleteFile = defineRoute({
 });
 
 export const createBatch = defineRoute({
-  ...common,
+  auth: "api_key",
   method: "POST",
   path: "/v1/batches",
   summary: "Answer the requests of a file within 24 hours, when backends are idle, at the batch price",
@@ -112,7 +112,7 @@ export const batches = defineRoute({
   response: listOf(Batch),
   handler: ({ rooms, principal, query: { after, limit } }) =>
     pageOf(
-      { limit, order: "desc", after: after && batchIdIn(after) },
+      { limit, order: "desc", after: after === undefined ? after : batchIdIn(after) },
       (asked) => rooms.batches.list(ownerOf(principal), asked),
       batchView,
     ),
@@ -137,30 +137,3 @@ export const cancelBatch = defineRoute({
   handler: async ({ rooms, principal, path }) =>
     batchView(await rooms.batches.cancel(ownerOf(principal), batchIdIn(path.id))),
 });
-
-/** Writes one piece after the other, at the client's pace. */
-class PiecesSource implements ReplySource {
-  #drained: (() => void) | null = null;
-
-  constructor(readonly pieces: AsyncGenerator<Uint8Array>) {}
-
-  begin(writer: ReplyWriter): void {
-    this.#write(writer).catch(() => writer.terminate());
-  }
-  async #write(writer: ReplyWriter): Promise<void> {
-    for await (const piece of this.pieces) {
-      if (writer.write(piece)) continue;
-      await new Promise<void>((resolve) => {
-        this.#drained = resolve;
-      });
-    }
-    writer.end();
-  }
-  drained(): void {
-    this.#drained?.();
-  }
-  left(): void {
-    void this.pieces.return(undefined);
-    this.#drained?.();
-  }
-}

@@ -1,10 +1,10 @@
 import type { Reply } from "@model-gateway/wire/http";
 import { isoTime } from "../../kernel/clock.ts";
 import type { Principal } from "../../kernel/context.ts";
-import { ERRORS } from "../../kernel/errors.ts";
+import { ERRORS, fail } from "../../kernel/errors.ts";
 import type { Payer } from "../../kernel/payer.ts";
 import { CLIENT_CLOSED_STATUS } from "../../kernel/request-record.ts";
-import type { Admission } from "../metering/index.ts";
+import type { Admission, AdmitOptions } from "../metering/index.ts";
 import { NANO_PER_USD } from "../usage/index.ts";
 import { LineRun, lineRequestId, type Owed, outputLine } from "./line-call.ts";
 import type { BatchesOptions } from "./service.ts";
@@ -47,6 +47,8 @@ export class BatchRunner {
   #looking: Promise<void> | null = null;
   #isDue = false;
   #isLeading = false;
+  /** Lines at once of each batch. */
+  #share = LINES_AT_ONCE;
   #isStopped = false;
 
   constructor(
@@ -98,17 +100,15 @@ export class BatchRunner {
   async #look(): Promise<void> {
     const { bus, leases } = this.options;
     this.#isLeading = !bus.shared || (await leases.acquire(LEASE, LEASE_MS));
+    const held = [...this.#holds.keys()];
     const active = this.#isLeading ? await this.store.active() : [];
-    const ids = new Set(active.map(({ id }) => id));
-    for (const [id, { admission }] of this.#holds) {
-      if (ids.has(id)) continue;
-      admission.release();
-      this.#forget(id);
-    }
+    for (const id of held) if (!active.some((batch) => batch.id === id)) this.#release(id);
+    this.#share = Math.ceil(LINES_AT_ONCE / Math.max(1, active.length));
     for (const batch of active) await this.#step(batch);
   }
 
-  #forget(batchId: string): void {
+  #release(batchId: string): void {
+    this.#holds.get(batchId)?.admission.release();
     this.#holds.delete(batchId);
     this.#recovered.delete(batchId);
     this.#pausedUntilMs.delete(batchId);
@@ -137,9 +137,10 @@ export class BatchRunner {
 
   async #startLines(batch: BatchRow, principal: Principal): Promise<void> {
     const { clock } = this.options;
-    const free = LINES_AT_ONCE - this.#running.size;
+    const running = this.#runningOf(batch.id);
+    const free = Math.min(LINES_AT_ONCE - this.#running.size, this.#share - running.length);
     if (free <= 0 || (this.#pausedUntilMs.get(batch.id) ?? 0) > clock.now()) return;
-    for (const line of await this.store.pending(batch.id, this.#runningOf(batch.id), free)) {
+    for (const line of await this.store.pending(batch.id, running, free)) {
       if (await this.#isTooFast(batch)) return this.#pause(batch.id);
       this.#start(batch, principal, line);
     }
@@ -158,8 +159,17 @@ export class BatchRunner {
 
   #start(batch: BatchRow, principal: Principal, line: Line): void {
     const { id: batchId, endpoint } = batch;
-    const { inference, log } = this.options;
-    const run = new LineRun({ batchId, line: line.line, endpoint, body: line.body, principal, inference });
+    const { inference, log, metering } = this.options;
+    // Another backend than at its creation may be dearer.
+    const admit = (options: AdmitOptions) => {
+      const { costUsd } = metering.boundOf({ ...options, isBatch: true });
+      if (Math.ceil(costUsd * NANO_PER_USD) > line.bound_nano_usd)
+        fail("payment_required", "It may cost more now than is held for it");
+    };
+    const run = new LineRun({
+      ...{ batchId, line: line.line, endpoint, body: line.body },
+      ...{ principal, inference, admit },
+    });
     const ended = this.#run(batch, line, run)
       .catch((error) => log.error("a line of a batch failed; will retry", { batch_id: batchId, error }))
       .finally(() => {
@@ -230,8 +240,7 @@ export class BatchRunner {
     const unanswered = unansweredLine("", why).slice(UNANSWERED_HEAD.length);
     await this.store.end(batch, { status, now: isoTime(clock.now()), unanswered, fileIds });
     await metering.flush(SETTLED_WITHIN_MS);
-    this.#holds.get(batch.id)?.admission.release();
-    this.#forget(batch.id);
+    this.#release(batch.id);
   }
 }
 

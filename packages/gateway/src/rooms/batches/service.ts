@@ -6,7 +6,7 @@ import type { Sweep } from "../../storage/contract.ts";
 import type { Needs } from "../foundation.ts";
 import type { Inference } from "../inference/index.ts";
 import { type Keys, payerOf } from "../keys/index.ts";
-import type { MeteringService } from "../metering/index.ts";
+import type { AdmitOptions, MeteringService } from "../metering/index.ts";
 import { NANO_PER_USD } from "../usage/index.ts";
 import { type AskedLine, readLines } from "./check.ts";
 import { LineRun } from "./line-call.ts";
@@ -45,6 +45,8 @@ export const ownerOf = ({ userId, keyId, limits, models }: Principal): Owner => 
 export class Batches {
   readonly #store: BatchStore;
   readonly #runner: BatchRunner;
+  /** Users whose files are being read: that takes seconds of work. */
+  readonly #creating = new Set<string>();
 
   constructor(readonly options: BatchesOptions) {
     this.#store = new BatchStore(options.db);
@@ -68,7 +70,7 @@ export class Batches {
   }
 
   files(owner: Owner, page: ListPage): Promise<FileRow[]> {
-    return this.#store.list("files", owner, page);
+    return this.#store.list("files", owner, checked(page));
   }
 
   async file(owner: Owner, id: string): Promise<FileRow> {
@@ -80,12 +82,24 @@ export class Batches {
     await this.#store.removeFile(await this.file(owner, id));
   }
 
-  content(file: FileRow): AsyncGenerator<Uint8Array> {
-    return this.#store.content(file);
+  content(file: FileRow): ReadableStream<Uint8Array> {
+    return new Response(this.#store.content(file) as never).body!;
   }
 
   /** Checks every line, and holds what all of them can cost, or throws the refusal. */
-  async create(principal: Principal, { input_file_id, endpoint, metadata }: CreateBatch): Promise<BatchRow> {
+  async create(principal: Principal, asked: CreateBatch): Promise<BatchRow> {
+    const { userId } = principal;
+    if (this.#creating.has(userId))
+      fail("rate_limited", "Another of your batches is being checked; wait for it");
+    this.#creating.add(userId);
+    try {
+      return await this.#create(principal, asked);
+    } finally {
+      this.#creating.delete(userId);
+    }
+  }
+
+  async #create(principal: Principal, { input_file_id, endpoint, metadata }: CreateBatch): Promise<BatchRow> {
     const { clock, ids, metering } = this.options;
     const { userId, keyId } = principal;
     const file = await this.file(ownerOf(principal), input_file_id);
@@ -105,7 +119,7 @@ export class Batches {
       rows.push({ line, custom_id: JSON.stringify(customId), body, ...bound });
       return null;
     };
-    const content = Buffer.concat(await Array.fromAsync(this.content(file)));
+    const content = Buffer.concat(await Array.fromAsync(this.#store.content(file)));
     const { errors, lines } = await readLines(content, endpoint, check);
     const isFailed = errors.length > 0;
     const sumOf = (column: "bound_nano_usd" | "bound_tokens") =>
@@ -151,11 +165,18 @@ export class Batches {
   ): Promise<Pick<Line, "bound_nano_usd" | "bound_tokens"> | string> {
     const { inference, metering } = this.options;
     let bound: ReturnType<typeof metering.boundOf> | null = null;
-    const admit: ConstructorParameters<typeof LineRun>[0]["admit"] = (options) => {
+    const admit = (options: AdmitOptions) => {
       bound = metering.boundOf({ ...options, isBatch: true });
       fail("app_error", "not sent");
     };
-    const { head, body } = await new LineRun({ ...asked, endpoint, principal, inference, admit }).answer();
+    const { head, body } = await new LineRun({
+      ...asked,
+      endpoint,
+      principal,
+      inference,
+      admit,
+      isDry: true,
+    }).answer();
     const found = bound as ReturnType<typeof metering.boundOf> | null;
     if (found) return { bound_nano_usd: Math.ceil(found.costUsd * NANO_PER_USD), bound_tokens: found.tokens };
     return messageIn(String(body)) ?? `refused with status ${head.status}`;
@@ -167,7 +188,7 @@ export class Batches {
   }
 
   list(owner: Owner, page: ListPage): Promise<BatchRow[]> {
-    return this.#store.list("batches", owner, page);
+    return this.#store.list("batches", owner, checked(page));
   }
 
   /** Lines on their way come to their end; a batch that has ended stays as it is. */
@@ -188,6 +209,12 @@ export class Batches {
   close(): Promise<void> {
     return this.#runner.stop();
   }
+}
+
+function checked(page: ListPage): ListPage {
+  if (page.after !== undefined && !isUuid(page.after))
+    fail("invalid_params", "`after`: must be an id of the list");
+  return page;
 }
 
 function messageIn(body: string): string | null {

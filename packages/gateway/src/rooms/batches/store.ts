@@ -1,4 +1,5 @@
 import { isoTime } from "../../kernel/clock.ts";
+import { nextTurn } from "../../kernel/turns.ts";
 import { countRows, type Database, deleteExpired, insertRow, insertRows } from "../../storage/contract.ts";
 
 export type BatchStatus = "in_progress" | "cancelling" | "completed" | "failed" | "expired" | "cancelled";
@@ -84,6 +85,7 @@ export class BatchStore {
       for (let part = 0; part * PART_BYTES < content.length; part++) {
         const bytes = content.subarray(part * PART_BYTES, (part + 1) * PART_BYTES);
         await insertRow(tx, "file_parts", { file_id: row.id, part, content: bytes });
+        await nextTurn();
       }
     });
   }
@@ -148,7 +150,10 @@ export class BatchStore {
     const into = "batch_lines (batch_id, line, custom_id, body, bound_nano_usd, bound_tokens)";
     await this.db.transaction(async (tx) => {
       await insertRow(tx, "batches", { ...batch });
-      await insertRows(tx, into, rows);
+      for (let at = 0; at < rows.length; at += LINES_A_PAGE) {
+        await insertRows(tx, into, rows.slice(at, at + LINES_A_PAGE));
+        await nextTurn();
+      }
     });
   }
 
