@@ -1,5 +1,5 @@
 import type { RequestRow } from "@model-gateway/gateway/rooms/usage/index.ts";
-import { DEMO_PRICES } from "./prices.ts";
+import { CHAT_PRICES } from "./prices.ts";
 
 const DAYS = 30;
 const DAY_MS = 24 * 3_600_000;
@@ -46,7 +46,7 @@ const FAILED_EVERY = 29;
 /** One request of the past month, somewhere in working hours. */
 function pastRequest(dayStartMs: number, random: () => number, { userId, key }: Asker): RequestRow {
   const pick = <T>(list: readonly T[]): T => list[Math.floor(random() ** 1.6 * list.length)]!;
-  const price = pick(DEMO_PRICES);
+  const price = pick(CHAT_PRICES);
   const promptTokens = Math.round(200 + random() ** 3 * 12_000);
   const completionTokens = Math.round(40 + random() ** 2 * 1_500);
   const viaConsole = random() < 0.15 || key === null;

@@ -38,7 +38,7 @@ const columnsFor = ({ perMillion, byUnit }: Words): Column<Row>[] => [
     cell: ({ id, targets }) => (
       <>
         <span className="mono">{id}</span>
-        {targets && <div className="muted small">route: {targets.join(", then ")}</div>}
+        {targets && <div className="muted small wide">route: {targets.join(", then ")}</div>}
       </>
     ),
   },
@@ -89,7 +89,7 @@ const columnsFor = ({ perMillion, byUnit }: Words): Column<Row>[] => [
     cell: (row) => (
       <span className="row wrap">
         {!(row.full && isVideo(row.full)) && row.input_usd !== null && (
-          <span className="nowrap">
+          <span>
             {perMillion(row.input_usd)} in, {perMillion(row.output_usd)} out
           </span>
         )}
