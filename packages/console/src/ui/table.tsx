@@ -1,4 +1,12 @@
-import { type KeyboardEvent, type ReactNode, useEffect, useRef, useState } from "react";
+import {
+  type KeyboardEvent,
+  type ReactNode,
+  startTransition,
+  useDeferredValue,
+  useEffect,
+  useRef,
+  useState,
+} from "react";
 import { Button } from "./controls.tsx";
 import { Icon } from "./icons.tsx";
 
@@ -65,7 +73,8 @@ export const classOf = ({ numeric, wide, label }: Pick<Column<never>, "numeric" 
 export function Table<T>({ label, columns, rows: all, rowKey, onOpen, dim, words }: TableProps<T>) {
   const [order, setOrder] = useState<{ id: string; descending: boolean } | null>(null);
   const [search, setSearch] = useState("");
-  const wanted = search.trim().toLowerCase();
+  // Of a long list the letter that was typed is seen before the rows that it leaves.
+  const wanted = useDeferredValue(search).trim().toLowerCase();
   const rows = words && wanted ? all.filter((row) => words(row).toLowerCase().includes(wanted)) : all;
   const { body, from, to } = useInSight(rows.length);
   const by = columns.find(({ id }) => id === order?.id)?.sort;
@@ -76,8 +85,10 @@ export function Table<T>({ label, columns, rows: all, rowKey, onOpen, dim, words
       })
     : rows;
   const toggle = ({ id, numeric }: Column<T>) =>
-    setOrder((now) =>
-      now?.id === id ? { id, descending: !now.descending } : { id, descending: Boolean(numeric) },
+    startTransition(() =>
+      setOrder((now) =>
+        now?.id === id ? { id, descending: !now.descending } : { id, descending: Boolean(numeric) },
+      ),
     );
   const table = (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls must be reachable by keyboard
