@@ -15,7 +15,7 @@ type ModelPrice = Result<"billing.prices.list">[number];
 const FETCH_MS = 30_000;
 const LIST_BYTES_MAX = 32 * 1024 * 1024;
 /** The most that one call takes. */
-const PRICES_A_CALL = 1_000;
+const PRICES_A_CALL = 500;
 
 async function listText(source: string): Promise<string> {
   if (!/^https?:\/\//.test(source)) {

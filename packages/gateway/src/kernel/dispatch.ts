@@ -4,6 +4,7 @@ import { type JsonSchema, openRpcDocument } from "./documents.ts";
 import { fail, ServiceError } from "./errors.ts";
 import type { MethodAuth } from "./method.ts";
 import type { Registry } from "./registry.ts";
+import { nextTurn } from "./turns.ts";
 import { validate } from "./validate.ts";
 import { VERSION } from "./version.ts";
 
@@ -41,7 +42,7 @@ export function authorize(
 
 export async function dispatch(
   registry: Registry,
-  call: { method: string; params: unknown; context: CallContext; audit: AuditSink },
+  call: { method: string; params: unknown; context: CallContext; audit: AuditSink; isLarge?: boolean },
 ): Promise<unknown> {
   const { method: name, params, context, audit } = call;
   // The caller has the address already; here only the path is known.
@@ -53,6 +54,7 @@ export async function dispatch(
   if (!method) fail("method_not_found", `Method not found: ${name.slice(0, 200)}`);
   const actor = authorize(method, context.caller);
   const checked = validate(method.params, params ?? {});
+  if (call.isLarge) await nextTurn();
   const { caller, requestId } = context;
   const entry = { action: name, caller, requestId };
   const before: Record<string, unknown> = {};

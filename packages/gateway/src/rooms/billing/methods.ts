@@ -262,7 +262,7 @@ export const importPrices = defineMethod({
   name: "billing.prices.import",
   summary: "Set what many models cost, all or none of them; as billing.prices.set does for one",
   ...ADMIN,
-  params: z.object({ prices: z.array(PriceGiven).min(1).max(1_000) }),
+  params: z.object({ prices: z.array(PriceGiven).min(1).max(500) }),
   result: z.object({ written: z.int() }),
   handler: async ({ params: { prices }, rooms }) => {
     await rooms.billing.setModelPrices(prices.map(priceGiven));

@@ -5,10 +5,12 @@ import { isOurs, ServiceError, toServiceError } from "../../kernel/errors.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { Registry } from "../../kernel/registry.ts";
 import type { RequestRecord } from "../../kernel/request-record.ts";
-import { LARGE_BODY_BYTES, nextTurn } from "../../kernel/turns.ts";
+import { nextTurn } from "../../kernel/turns.ts";
 import type { Counter } from "../../observe/metrics.ts";
 import { decodeBody, encodeFailure, encodeResult, type RpcRequest } from "./codec.ts";
 
+/** A larger call is read, checked and carried out in a turn each: what is small to read may be dear to check. */
+const LARGE_CALL_CHARS = 64 * 1024;
 /** A batch whose answers are larger than this has its other elements refused. */
 const BATCH_ANSWER_CHARS_MAX = 8 * 1024 * 1024;
 
@@ -56,13 +58,15 @@ export class RpcRunner {
     } catch (error) {
       return this.#respond(encodeFailure(toServiceError(error)), call);
     }
-    if (text.length > LARGE_BODY_BYTES) await nextTurn();
+    const isLarge = text.length > LARGE_CALL_CHARS;
+    if (isLarge) await nextTurn();
     // Element by element, as the contract says: a later element may rely on an earlier one.
     const responses: string[] = [];
     let chars = 0;
     for (const request of body.requests) {
       if (responses.length > 0) await nextTurn();
-      const json = chars > BATCH_ANSWER_CHARS_MAX ? refused(request) : await this.#one(request, call);
+      const json =
+        chars > BATCH_ANSWER_CHARS_MAX ? refused(request) : await this.#one(request, call, isLarge);
       chars += json.length;
       responses.push(this.#respond(json, call));
     }
@@ -74,7 +78,11 @@ export class RpcRunner {
     return json;
   }
 
-  async #one(request: RpcRequest, { caller, requestId, guard, onResult }: RpcCallOptions): Promise<string> {
+  async #one(
+    request: RpcRequest,
+    { caller, requestId, guard, onResult }: RpcCallOptions,
+    isLarge: boolean,
+  ): Promise<string> {
     if ("invalid" in request) return encodeFailure(request.invalid, request.idJson);
     const { registry, rooms, log, audit, calls } = this.options;
     const { method, params, idJson } = request;
@@ -86,7 +94,7 @@ export class RpcRunner {
       const refusal = guard?.(method);
       if (refusal) throw refusal;
       const context: CallContext = { caller, requestId, rooms, log, record };
-      const result = await dispatch(registry, { method, params, context, audit });
+      const result = await dispatch(registry, { method, params, context, audit, isLarge });
       if (record && !record.detached) record.end(200);
       calls.add(1, { method, outcome: "ok" });
       onResult?.(method, result);
