@@ -33,6 +33,7 @@ function relaying() {
     writtenTokens: () => 0,
     grow: async () => true,
     settle: () => null,
+    givenUp() {},
     release() {},
   };
   const hold = new StreamHold(admission, () => 1, false);

@@ -203,8 +203,11 @@ describe("a model route", () => {
       { model: "m2", order: 2 },
     ];
     await setRoute({ name: "fast", targets, begin_within_seconds: 0.2 });
+    await bench.rpc("billing.prices.set", { model: "m", input_usd: 1, output_usd: 1 }, bench.token);
     bench.upstream.answer(() => new Promise(() => {}));
     expect(await ask()).toMatchObject({ status: 200, backend: "second", attempts: "2" });
+    const figures = await (await fetch(`${bench.url}/metrics`)).text();
+    expect(figures).toMatch(/^gateway_given_up_cost_usd_total\{model="m"\} 0\.000\d+/m);
     const reached = bench.upstream.requests.at(-1)!;
     await until("the first is no longer asked", () => reached.closedAtMs !== null);
     bench.upstream.answer(async (_, reply) => {

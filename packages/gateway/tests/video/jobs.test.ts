@@ -98,6 +98,7 @@ async function setUp(fresh: Parameters<Parameters<typeof onEachDatabase>[1]>[0])
         sent() {},
         writtenTokens: () => 0,
         grow: async () => true,
+        givenUp() {},
         settle,
         release,
       };

@@ -78,6 +78,7 @@ export class LineRun {
         this.isSent = true;
       },
       writtenTokens: () => 0,
+      givenUp() {},
       settle: (usage) => {
         this.owed = { model, isOwn, usage: { ...usage, isBatch: true } };
         return null;

@@ -7,10 +7,13 @@ import type { HoldKind } from "./journal/codec.ts";
 import type { Paces } from "./paces.ts";
 import type { Admission, AdmitOptions, FinalUsage } from "./types.ts";
 
+type GivenUp = Parameters<Admission["givenUp"]>[0];
+
 export interface Admitting {
   billing: Pick<Billing, "pricing">;
   clock: Clock;
   paces: Paces;
+  givenUp(options: AdmitOptions, usage: GivenUp): void;
   /** The hold is over; null: nothing is owed. Returns the price. */
   ended(admission: Admitted, owed: OwedRequest | null, kind: HoldKind): number | null;
 }
@@ -71,10 +74,15 @@ export class Admitted implements Admission {
     return Math.ceil(Math.min(most, admitting.paces.tokensIn(model, this.#sinceSentMs)) * this.#answers);
   }
 
+  givenUp(usage: GivenUp): void {
+    this.admitting.givenUp(this.options, usage);
+  }
+
   settle(usage: FinalUsage, outcome: Outcome | null = null): number | null {
     const { options, admitting } = this;
+    const tokens = usage.completionTokens / this.#answers;
     if (!usage.estimated && this.#sentAtMs !== null)
-      admitting.paces.completed(options.model, usage.completionTokens / this.#answers, this.#sinceSentMs);
+      admitting.paces.completed({ model: options.model, tokens, ms: this.#sinceSentMs });
     return this.#end({ usage, outcome });
   }
 

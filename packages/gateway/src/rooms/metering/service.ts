@@ -19,7 +19,7 @@ import { Journal } from "./journal/journal.ts";
 import { JournalWriter } from "./journal/writer.ts";
 import { budgetsOf, KeyBudgets, spentOfKey, tokenPaceName } from "./key-budgets.ts";
 import { limitOf, NOTHING, negative, POINTS_LIMIT, spentPoints } from "./limits.ts";
-import { Paces } from "./paces.ts";
+import { Paces, TELLING_TOKENS } from "./paces.ts";
 import { NANO_PER_POINT } from "./points.ts";
 import { RecentTokens } from "./recent-tokens.ts";
 import { refuseTool, refuseUnpriced } from "./refusals.ts";
@@ -43,6 +43,7 @@ const READ_FLUSH_MS = 2_000;
 const SETTLE = "settle";
 /** How long a start waits for what an earlier run left in the journal: until then it is not known to be spent. */
 const CATCH_UP_MS = 5_000;
+const LEARN_PACES_EVERY_MS = 5 * 60_000;
 const RATE_WINDOW_MS = 60_000;
 const RATE_RETRY_AFTER_SECONDS = 60;
 const TEXT_MAX = { model: 128, channel: 64, ref: 64 };
@@ -131,6 +132,8 @@ export class MeteringService implements Metering {
   readonly #journal: Journal;
   readonly #writer: JournalWriter;
   #holdCount = 0;
+  readonly #paces = new Paces();
+  readonly #endLearning: () => void;
   readonly #windows: QuotaWindows;
   readonly #keyBudgets: KeyBudgets;
   readonly #recentTokens: RecentTokens;
@@ -139,6 +142,7 @@ export class MeteringService implements Metering {
   readonly #requests: Counter;
   readonly #cost: Counter;
   readonly #cached: Counter;
+  readonly #givenUp: Counter;
 
   constructor(readonly options: MeteringOptions) {
     const { metrics } = options;
@@ -148,10 +152,18 @@ export class MeteringService implements Metering {
     );
     this.#cost = metrics.counter("gateway_cost_usd_total", "What was charged, in US dollars, by model");
     this.#cached = metrics.counter("gateway_cached_tokens_total", "Prompt tokens that upstreams had cached");
+    this.#givenUp = metrics.counter(
+      "gateway_given_up_cost_usd_total",
+      "What attempts that a route gave up may have cost, by model; nobody is charged for them",
+    );
     this.#admitting = {
       billing: options.billing,
       clock: options.clock,
-      paces: new Paces(),
+      paces: this.#paces,
+      givenUp: ({ model, isOwn = false }, usage) => {
+        const { costNanoUsd } = this.#priceOf(model, isOwn, { backend: "", estimated: true, ...usage });
+        if (costNanoUsd) this.#givenUp.add(costNanoUsd / NANO_PER_USD, { model });
+      },
       ended: (admission, owed, kind) => {
         if (admission.isHeld) this.#holdCount--;
         return owed && this.#append(admission.options, owed, kind);
@@ -196,11 +208,23 @@ export class MeteringService implements Metering {
       await (instances?.askAll(SETTLE, "", READ_FLUSH_MS) ?? flush());
     });
     this.#writer.start();
+    this.#endLearning = clock.every(LEARN_PACES_EVERY_MS, () => void this.#learnPaces());
+  }
+
+  /** How fast models write is known from the first request on, also to a process that has just begun. */
+  async #learnPaces(): Promise<void> {
+    const { usage, log } = this.options;
+    try {
+      this.#paces.learn(await usage.store.longAnswers(TELLING_TOKENS));
+    } catch (error) {
+      log.warn("how fast models write could not be read", { error });
+    }
   }
 
   /** To be called before requests come in. */
-  start(): Promise<void> {
-    return this.#writer.caughtUp(CATCH_UP_MS);
+  async start(): Promise<void> {
+    await this.#writer.caughtUp(CATCH_UP_MS);
+    await this.#learnPaces();
   }
 
   async admit(options: AdmitOptions): Promise<Admission> {
@@ -436,6 +460,7 @@ export class MeteringService implements Metering {
 
   /** Drains until the deadline; what is left is found by the next start. */
   async close(deadlineMs: number): Promise<void> {
+    this.#endLearning();
     await this.#writer.close(deadlineMs);
     this.#recentTokens.close();
     this.#journal.close();

@@ -9,8 +9,6 @@ import type { AccountRef } from "../ledger/index.ts";
 export interface TokenBound {
   /** Of the prompt as it is sent. Read only when something limits the request, so it may be counted then. */
   readonly promptTokens: number;
-  /** The same, counted exactly: used when `promptTokens` does not fit what is left. */
-  countPromptTokens?(): number;
   /** Answers that are written at once; absent: one. */
   readonly answers?: number;
   /** What each may have when this much is held; absent: all of it. */
@@ -69,6 +67,8 @@ export interface Admission {
   sent(): void;
   /** Output tokens that the model can have written by now, by its pace, at most what is held. Owed when cut short. */
   writtenTokens(): number;
+  /** What an attempt may have cost that nobody is charged for: it counts in a metric. */
+  givenUp(usage: Pick<FinalUsage, "promptTokens" | "completionTokens" | "costUsd">): void;
   /** Journaled before more answers are sent; never throws. Returns nanodollars, or null. `outcome`: how it fails anyway. */
   settle(usage: FinalUsage, outcome?: Outcome | null): number | null;
   release(): void;

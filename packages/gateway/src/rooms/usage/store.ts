@@ -122,6 +122,8 @@ export interface WrittenSums {
   keys: KeySpend[];
 }
 
+const LATEST_ROWS = 2_000;
+
 /** SQL that writes requests and their sums, which change only together, and reads what of the sums is money. */
 export class UsageStore {
   constructor(readonly db: Database) {}
@@ -133,6 +135,18 @@ export class UsageStore {
       ids,
     );
     return new Set(rows.map(({ id }) => id));
+  }
+
+  /** Answers of at least so many tokens that came to their end, of the latest requests, the oldest first. */
+  async longAnswers(tokensMin: number): Promise<{ model: string; tokens: number; ms: number }[]> {
+    const rows = await this.db.all<{ model: string; tokens: number; ms: number }>(
+      `SELECT model, completion_tokens AS tokens, duration_ms AS ms FROM
+         (SELECT model, completion_tokens, duration_ms, estimated, status, channel
+          FROM requests ORDER BY ended_ms DESC LIMIT ${LATEST_ROWS}) AS latest
+       WHERE completion_tokens >= $1 AND NOT estimated AND status = 200 AND channel IN ('gateway', 'rpc')`,
+      [tokensMin],
+    );
+    return rows.reverse();
   }
 
   /** Inserts new rows and bumps every rollup. If another writer was faster, the unique id rolls this back. */

@@ -206,11 +206,18 @@ export class UpstreamCall {
     if (beginWithinMs !== null && hasNext) {
       const late = `the upstream has not begun to answer within ${beginWithinMs} ms`;
       const { clock } = this.parts.watch.options;
-      this.#cancelBegin = clock.after(beginWithinMs, () =>
-        this.watched.giveUpAttempt(new BackendError("transport", late)),
-      );
+      this.#cancelBegin = clock.after(beginWithinMs, () => {
+        this.#noteGivenUp();
+        this.watched.giveUpAttempt(new BackendError("transport", late));
+      });
     }
     return this.#dispatch();
+  }
+
+  /** Its vendor may bill it all the same. The client asked for one answer, so nobody is charged; the operator sees it. */
+  #noteGivenUp(): void {
+    const circumstances = { isOwedUnanswered: true, writtenTokens: this.admission.writtenTokens() };
+    this.admission.givenUp(owedFor(NOTHING_CAME, this.outgoing.bound, circumstances)!);
   }
 
   begun(): void {
