@@ -147,20 +147,16 @@ export class AdmissionCheck {
   /** Points first, then the quota, each for the whole bound, then for what fits. The key's limits hold each time. */
   async #cover(facts: Facts): Promise<Cover | null> {
     const { demand, points, quota, share } = facts;
-    for (;;) {
-      const whole = wholeOf(demand);
-      const cover =
-        (await this.#coverFrom(points, facts, whole)) ?? (await this.#coverFrom(quota, facts, whole));
-      if (cover) return cover;
-      if (quota === null) return nothing(demand);
-      // Before anything is lowered or refused, the prompt is counted rather than sampled.
-      if (!demand.recount?.()) break;
-    }
+    const whole = wholeOf(demand);
+    const cover =
+      (await this.#coverFrom(points, facts, whole)) ?? (await this.#coverFrom(quota, facts, whole));
+    if (cover) return cover;
+    if (quota === null) return nothing(demand);
     // A pace is kept by waiting, not by shorter answers.
-    if (share && (await this.#isFull(share, "tokens_per_minute", demand, wholeOf(demand))))
+    if (share && (await this.#isFull(share, "tokens_per_minute", demand, whole)))
       this.#refuseByKey("tokens_per_minute", demand);
     const least = demand.tokensMin;
-    if (least >= wholeOf(demand)) return null;
+    if (least >= whole) return null;
     return (await this.#coverFrom(points, facts, least)) ?? this.#coverFrom(quota, facts, least);
   }
 

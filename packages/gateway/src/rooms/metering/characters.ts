@@ -15,10 +15,22 @@ export const MARK = 8;
 export const RARE_2 = 9;
 export const RARE_3 = 10;
 export const RARE_4 = 11;
-export const KINDS = 12;
+/** The second half of a pair, which the first has told. */
+export const NOTHING = 12;
 
-/** From each code point up to the next one. Beyond U+0800 the steps are those of 64, which two bytes of UTF-8 tell. */
+/** From each UTF-16 unit up to the next one. */
 const RANGES: readonly (readonly [from: number, kind: number])[] = [
+  [0, SYMBOL],
+  [9, SPACE],
+  [14, SYMBOL],
+  [32, SPACE],
+  [33, SYMBOL],
+  [48, DIGIT],
+  [58, SYMBOL],
+  [65, CAPITAL],
+  [91, SYMBOL],
+  [97, SMALL],
+  [123, SYMBOL],
   [0x80, RARE_2],
   [0xa0, MARK],
   [0xc0, SCRIPT],
@@ -78,6 +90,12 @@ const RANGES: readonly (readonly [from: number, kind: number])[] = [
   [0xa000, RARE_3],
   [0xac00, CJK],
   [0xd7c0, RARE_3],
+  // Pairs; emoji are from U+1F000 to U+1FFFF.
+  [0xd800, RARE_4],
+  [0xd83c, ASTRAL],
+  [0xd840, RARE_4],
+  [0xdc00, NOTHING],
+  [0xe000, RARE_3],
   [0xfe00, MARK],
   [0xfe40, RARE_3],
   [0xff00, CJK],
@@ -85,23 +103,9 @@ const RANGES: readonly (readonly [from: number, kind: number])[] = [
   [0xffc0, RARE_3],
 ];
 
-/** The kind of a character from U+0080 up to U+FFFF. */
-export function kindOfCodePoint(codePoint: number): number {
-  let kind = RARE_2;
-  for (const [from, next] of RANGES) {
-    if (codePoint < from) break;
-    kind = next;
-  }
-  return kind;
+/** The kind of every UTF-16 unit. */
+export function kindsOfUnits(): Uint8Array {
+  const kinds = new Uint8Array(0x10000);
+  for (const [from, kind] of RANGES) kinds.fill(kind, from);
+  return kinds;
 }
-
-/** The kind of the character that begins with these two bytes of UTF-8. */
-export function kindOfOpening(lead: number, second: number): number {
-  if (lead < 0xe0) return kindOfCodePoint(((lead & 0x1f) << 6) | (second & 0x3f));
-  if (lead < 0xf0) return kindOfCodePoint(((lead & 0x0f) << 12) | ((second & 0x3f) << 6));
-  // Emoji are from U+1F000 to U+1FFFF.
-  return lead === 0xf0 && second === 0x9f ? ASTRAL : RARE_4;
-}
-
-/** The same of the first half of a surrogate pair, by its upper byte and the lower one. */
-export const kindOfSurrogate = (code: number): number => (code >= 0xd83c && code <= 0xd83f ? ASTRAL : RARE_4);

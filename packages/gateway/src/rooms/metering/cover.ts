@@ -24,8 +24,6 @@ export interface Demand {
   tokensMax: number;
   tokensMin: number;
   readonly hasPrice: boolean;
-  /** Counts `fixed` exactly instead of by samples, once; returns whether that changed it. */
-  recount?(): boolean;
 }
 
 interface Total {
@@ -141,7 +139,7 @@ export class Held implements Cover {
     const moreOfKey = beyond(ofKey, this.#ofKey);
     if (isNothing(more) && isNothing(moreOfKey)) return true;
     const purses = source.purses();
-    if (share) purses.push(...share.pursesToGrow({ fixed: moreOfKey, perUnit: NOTHING }));
+    if (share) purses.push(...share.purses({ fixed: moreOfKey, perUnit: NOTHING }, { isGrowing: true }));
     const asking = { purses, alsoOn: source.alsoOn, fixed: more, perUnit, unitsMin: 0, unitsMax: 0 };
     if ((await this.counter.grant(asking)) === REFUSED) return false;
     if (this.#ended) {

@@ -47,23 +47,22 @@ class TokenDemand implements Demand {
   readonly tier: Tier;
   readonly tokensMax: number;
   readonly tokensMin: number;
-  readonly #bound: TokenBound;
-  readonly #heldFor: (promptTokens: number) => ReturnType<typeof heldFor>;
   #held: ReturnType<typeof heldFor> | null = null;
-  #isRecounted = false;
 
-  constructor(billing: Billing, options: AdmitOptions, bound: TokenBound) {
-    const { payer } = options;
-    this.payer = payer;
-    this.tier = billing.tier(payer.tier);
+  constructor(
+    readonly billing: Billing,
+    readonly options: AdmitOptions,
+    readonly bound: TokenBound,
+  ) {
+    this.payer = options.payer;
+    this.tier = billing.tier(this.payer.tier);
     this.tokensMax = within(bound.outputTokensMax, TOKENS_MAX);
     this.tokensMin = within(bound.outputTokensMin, this.tokensMax);
-    this.#bound = bound;
-    this.#heldFor = (promptTokens) => heldFor(billing, options, { bound, promptTokens });
   }
 
   get #now(): ReturnType<typeof heldFor> {
-    this.#held ??= this.#heldFor(this.#bound.promptTokens);
+    const { billing, options, bound } = this;
+    this.#held ??= heldFor(billing, options, { bound, promptTokens: bound.promptTokens });
     return this.#held;
   }
   get fixed(): Quantity {
@@ -74,15 +73,6 @@ class TokenDemand implements Demand {
   }
   get hasPrice(): boolean {
     return this.fixed.money + this.perToken.money > 0;
-  }
-
-  recount(): boolean {
-    const bound = this.#bound;
-    if (this.#isRecounted || !bound.countPromptTokens) return false;
-    this.#isRecounted = true;
-    const before = this.fixed;
-    this.#held = this.#heldFor(bound.countPromptTokens());
-    return this.fixed.tokens !== before.tokens;
   }
 }
 

@@ -2,7 +2,6 @@ export {
   COUNTED_MAX,
   estimatePromptTokens,
   estimateTokens,
-  samplePromptTokens,
   TokenCounter,
 } from "./estimate.ts";
 export { FETCHED_TOKENS, IMAGE_TOKENS, mediaTokens } from "./media.ts";

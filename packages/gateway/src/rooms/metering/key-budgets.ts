@@ -49,14 +49,6 @@ export const tokenPaceName = (keyId: string): string => `key-tokens ${keyId}`;
 const monthName = (keyId: string, month: string): string => `key ${keyId} ${month}`;
 const totalName = (keyId: string): string => `key ${keyId}`;
 
-/** The names under which what the key spends is reserved. */
-export function budgetNames({ keyId, month }: Pick<KeySpend, "keyId" | "month">, budgets: number): string[] {
-  const names: string[] = [];
-  if (budgets & MONTHLY_BUDGET) names.push(monthName(keyId, month));
-  if (budgets & TOTAL_BUDGET) names.push(totalName(keyId));
-  return names;
-}
-
 /** Sums only grow, so the sum itself tells which of two readings is the newer one. */
 const spentUsd = (nanoUsd: number): Spent => ({ money: nanoUsd, tokens: 0, version: nanoUsd });
 
@@ -67,6 +59,10 @@ export function spentOfKey(spend: KeySpend, budgets: number): { name: string; sp
   if (budgets & TOTAL_BUDGET) names.push({ name: totalName(keyId), spent: spentUsd(totalNanoUsd) });
   return names;
 }
+
+/** The names under which what the key spends is reserved. */
+export const budgetNames = (key: Pick<KeySpend, "keyId" | "month">, budgets: number): string[] =>
+  spentOfKey({ ...key, monthNanoUsd: 0, totalNanoUsd: 0 }, budgets).map(({ name }) => name);
 
 export type KeyLimitKind = "tokens_per_minute" | "monthly_budget" | "total_budget" | "member_budget";
 
@@ -85,16 +81,11 @@ export class KeyShare {
     this.names = limits.map(({ name }) => name);
   }
 
-  /** As they are now. The whole bound must fit: one request in dollars and tokens, whatever pays for it. */
-  purses(cost: Cost): Purse[] {
-    return this.limits.map((each) => purseOf(each, each.limit, cost));
-  }
-
-  /** The same for a hold that grows: an answer that is under way is not cut off because of its pace. */
-  pursesToGrow(cost: Cost): Purse[] {
+  /** The whole bound must fit, whatever pays for it. An answer that is under way is not cut off because of its pace. */
+  purses(cost: Cost, { isGrowing = false } = {}): Purse[] {
     const unlimited = { money: NO_LIMIT, tokens: NO_LIMIT };
     return this.limits.map((each) =>
-      purseOf(each, each.kind === "tokens_per_minute" ? unlimited : each.limit, cost),
+      purseOf(each, isGrowing && each.kind === "tokens_per_minute" ? unlimited : each.limit, cost),
     );
   }
 

@@ -1,10 +1,5 @@
 import { hasEscapedLetters, withoutEscapedLetters } from "../../../kernel/json-scan.ts";
-import {
-  estimatePromptTokens,
-  FETCHED_TOKENS,
-  samplePromptTokens,
-  type TokenBound,
-} from "../../metering/index.ts";
+import { estimatePromptTokens, FETCHED_TOKENS, type TokenBound } from "../../metering/index.ts";
 import { OPTIONS, type SpendFields } from "../request/field-rules.ts";
 import type { Payload } from "../request/payload.ts";
 import type { VendorTools } from "../request/vendor-side.ts";
@@ -44,12 +39,12 @@ export class EmbeddingsBound implements TokenBound {
     readonly payload: Payload,
   ) {}
 
+  #promptTokens: number | null = null;
+
   get promptTokens(): number {
-    return numberedTokens(this.payload, "input") ?? samplePromptTokens(bytesOf(this.body), false);
-  }
-  /** The same from all of it, for what is settled by it. */
-  countPromptTokens(): number {
-    return numberedTokens(this.payload, "input") ?? estimatePromptTokens(bytesOf(this.body), false);
+    this.#promptTokens ??=
+      numberedTokens(this.payload, "input") ?? estimatePromptTokens(bytesOf(this.body), false);
+    return this.#promptTokens;
   }
 }
 
@@ -81,6 +76,7 @@ export class ChatBound implements TokenBound {
   readonly #predictionTokens: number;
   /** Set where the prompt may be token numbers. */
   readonly #numbered: Payload | null;
+  #promptTokens: number | null = null;
 
   constructor({
     body,
@@ -116,18 +112,13 @@ export class ChatBound implements TokenBound {
   }
 
   get promptTokens(): number {
-    return this.#promptTokens(samplePromptTokens);
+    this.#promptTokens ??= this.#countPrompt();
+    return this.#promptTokens;
   }
-  /** The same from all of it, for what is settled by it. */
-  countPromptTokens(): number {
-    return this.#promptTokens(estimatePromptTokens);
-  }
-  #promptTokens(count: typeof estimatePromptTokens): number {
-    const tokens = this.#numberedTokens() ?? count(bytesOf(this.#body), this.#mayHaveMedia);
+  #countPrompt(): number {
+    const numbered = this.#numbered && numberedTokens(this.#numbered, "prompt");
+    const tokens = numbered ?? estimatePromptTokens(bytesOf(this.#body), this.#mayHaveMedia);
     return tokens < FETCHED_TOKENS ? tokens : (this.#contextTokens ?? CONTEXT_TOKENS_UNKNOWN);
-  }
-  #numberedTokens(): number | null {
-    return this.#numbered && numberedTokens(this.#numbered, "prompt");
   }
 
   mentions(word: RegExp): boolean {

@@ -45,7 +45,7 @@ export function owedFor(
   const usage = reported === ABSURD || reported === null ? null : completed(reported, delivered, bound);
   if (isWhole && usage) return usage;
   if (reported === null && delivered === 0 && !isOwedUnanswered) return null;
-  return atLeast(usage, bound.countPromptTokens(), isWritten(bound) ? Math.max(delivered, writtenTokens) : 0);
+  return atLeast(usage, bound.promptTokens, isWritten(bound) ? Math.max(delivered, writtenTokens) : 0);
 }
 
 /** For work with a price of its own, what its answer says was made. Cut short or left, all that was asked for. */
@@ -64,7 +64,7 @@ function owedForWork(
   if (isWhole && isComplete) return { ...usage, isEstimated: false };
   return atLeast(
     usage,
-    bound.countPromptTokens(),
+    bound.countedPromptTokens,
     isWhole ? bound.countOutputTokens() : bound.outputTokensMax,
   );
 }
@@ -86,8 +86,7 @@ const isWritten = (bound: TokenBound): boolean => !(bound instanceof EmbeddingsB
 /** The report with what it lacks. Of a sum alone, as much is output as was delivered; other gaps are counted. */
 function completed(reported: ReportedUsage, delivered: number, bound: TokenBound): OwedUsage {
   const { promptTokens, completionTokens, lacks } = reported;
-  if (lacks === "prompt")
-    return { promptTokens: bound.countPromptTokens(), completionTokens, isEstimated: true };
+  if (lacks === "prompt") return { promptTokens: bound.promptTokens, completionTokens, isEstimated: true };
   if (lacks === undefined || !isWritten(bound)) return { ...reported, isEstimated: false };
   if (lacks === "completion") return { promptTokens, completionTokens: delivered, isEstimated: true };
   const output = Math.min(promptTokens, delivered);

@@ -1,5 +1,5 @@
 import type { ImageLook, UnitPrice, WorkUnit } from "../../billing/index.ts";
-import { estimatePromptTokens, samplePromptTokens, type TokenBound } from "../../metering/index.ts";
+import { estimatePromptTokens, type TokenBound } from "../../metering/index.ts";
 import { bytesOf, type SentBody } from "./bound.ts";
 
 type WorkCounts = Readonly<Partial<Record<WorkUnit, number>>>;
@@ -47,15 +47,15 @@ export class WorkBound implements TokenBound {
   }
 
   get promptTokens(): number {
-    const { isForm, promptTokens } = this.#asked;
-    return promptTokens + (isForm ? 0 : samplePromptTokens(bytesOf(this.#body), false));
+    return this.#asked.promptTokens + this.#bodyTokens;
   }
-  countPromptTokens(): number {
-    const { isForm, promptTokens, counted } = this.#asked;
-    return (
-      (counted?.promptTokens ?? promptTokens) +
-      (isForm ? 0 : estimatePromptTokens(bytesOf(this.#body), false))
-    );
+  /** What is charged where the upstream does not say. */
+  get countedPromptTokens(): number {
+    const { promptTokens, counted } = this.#asked;
+    return (counted?.promptTokens ?? promptTokens) + this.#bodyTokens;
+  }
+  get #bodyTokens(): number {
+    return this.#asked.isForm ? 0 : estimatePromptTokens(bytesOf(this.#body), false);
   }
   countOutputTokens(): number {
     const { outputTokens, counted } = this.#asked;
