@@ -330,6 +330,8 @@ export interface Backend {
     setAside(refused: readonly RefusedKey[]): void;
     onRefused: (() => void) | null;
   };
+  /** Its API has no `n`: a chat has one answer, however many it asks for. */
+  writesOne?: boolean;
   /** The limit that it sets on a chat that names none; absent: none. */
   usualOutputTokens?(model: string): number;
   /** Resolves with a 2xx embeddings answer; honours `encoding_format`. */

@@ -116,6 +116,7 @@ export function answering(backend: ResponseBackend): Backend {
   const { config } = backend;
   return {
     config,
+    writesOne: true,
     get chat(): Backend["chat"] {
       const { chat } = backend;
       return chat && (async (call) => new ResponseAnswer(await chat.call(backend, call), call.signal));

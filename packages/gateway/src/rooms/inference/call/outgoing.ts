@@ -25,8 +25,8 @@ interface OutgoingOptions {
 }
 
 /** What a backend may be sent, and at which price. */
-const rulesOf = ({ isOwn, backend: { config } }: Route): string =>
-  JSON.stringify([isOwn, config.fields, config.tool_prices, config.shared_files]);
+const rulesOf = ({ isOwn, backend: { config, writesOne } }: Route): string =>
+  JSON.stringify([isOwn, writesOne, config.fields, config.tool_prices, config.shared_files]);
 
 /** What is sent to the backend that was chosen, and the bound that follows from it. */
 export class Outgoing implements SentBody {
@@ -69,7 +69,7 @@ export class Outgoing implements SentBody {
         mayHaveMedia,
         spend,
         // Of the vendors' own APIs only Gemini's writes several.
-        answers: this.spoken && native?.dialect !== "gemini" ? 1 : spend.answers,
+        answers: (this.spoken ? native?.dialect !== "gemini" : route.backend.writesOne) ? 1 : spend.answers,
         tools: this.tools,
         usualTokens: limits.outputTokensMax ?? route.backend.usualOutputTokens?.(route.model),
         contextTokens: limits.contextTokens,
