@@ -133,11 +133,11 @@ const promptOf = ({ asked }: Flight): number => asked.promptTokens + 2 * IMAGE_T
 /** What may have been written and not seen before an answer was cut short; the gateway holds no more at first. */
 const UNSEEN_MAX = 8_192;
 
-/** Servers of chats are relied on to keep to one name, or to what the gateway set; the others read their own only. */
+/** Servers of chats are relied on to keep to one name, which `extra` cannot set, or to what the gateway set; the others read their own only. */
 const isKept = ({ asked, outcome }: Flight, { model }: Dispatch): boolean =>
   /^(ollama|claude|codex|gemini)-/.test(model) ||
   outcome.loweredTo !== null ||
-  asked.members.some(({ name }) => name === "max_tokens");
+  asked.members.some(({ name, place }) => name === "max_tokens" && place === "top");
 
 function mostTokens(flight: Flight): Tokens {
   const { dispatches, asked } = flight;
