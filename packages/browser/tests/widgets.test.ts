@@ -152,7 +152,8 @@ onEachEngine("widgets", (engine) => {
     writeFileSync(join(uploads, "one.txt"), "first");
     writeFileSync(join(uploads, "sub/two.txt"), "second");
     symlinkSync("/etc/hostname", join(uploads, "link"));
-    tool = startTool({ engine, uploadsDir: uploads });
+    symlinkSync(uploads, `${uploads}-link`);
+    tool = startTool({ engine, uploadsDir: `${uploads}-link` });
     site = startSite({
       "/sortable": sortable,
       "/diagram": diagram,
@@ -174,6 +175,7 @@ onEachEngine("widgets", (engine) => {
   afterAll(async () => {
     await tool.stop();
     await site.stop();
+    rmSync(`${uploads}-link`);
     rmSync(uploads, { recursive: true, force: true });
   });
 
@@ -257,7 +259,10 @@ onEachEngine("widgets", (engine) => {
     await open("/zone");
     await done("/type", { target: "#own", files: ["one.txt"] });
     expect((await tool.get("/a11y?wait_text=own%20first")).status).toBe(200);
-    const chosen = { target: "#clicks", files: ["one.txt", join(uploads, "sub/two.txt")] };
+    const chosen = {
+      target: "#clicks",
+      files: [join(uploads, "one.txt"), join(`${uploads}-link`, "sub/two.txt")],
+    };
     expect(await done("/type", chosen)).toContain("one.txt,two.txt");
     const dropped = { target: "#drops", files: ["sub/two.txt"] };
     if (engine.lacks("files dropped from outside"))

@@ -35,9 +35,11 @@ function checkFiles(files: string[], uploads: string | null): string[] {
     throw new ToolError("not_found", `The folder given with --uploads, ${uploads}, is not there.`);
   }
   return files.map((file) => {
-    let path = resolve(root, file);
+    let path = resolve(uploads, file);
+    // The folder may be named through a link.
+    const isNamed = [root, resolve(uploads)].some((folder) => path.startsWith(folder + sep));
     try {
-      if (path.startsWith(root + sep)) path = realpathSync(path);
+      if (isNamed) path = realpathSync(path);
     } catch {
       throw new ToolError("not_found", `There is no file "${file}" in ${uploads}.`);
     }
