@@ -53,6 +53,7 @@ export class Instance {
         SERVICE_REGISTRATION_OPEN: "true",
         SERVICE_API_RATE_LIMIT_RPM: String(GENEROUS_RPM),
         SERVICE_LOG: "json",
+        SERVICE_WARM_UP: "0",
         BUN_CONFIG_MAX_HTTP_REQUESTS: "65336",
         ...env,
       },

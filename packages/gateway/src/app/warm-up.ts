@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readdirSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { readConfig } from "../config.ts";
@@ -8,6 +8,8 @@ import { type App, startApp } from "./index.ts";
 
 /** What a start brings about comes first. */
 const AFTER_MS = 1_000;
+/** A start takes far less. */
+const LEFT_MS = 600_000;
 
 /**
  * Code is several times as fast once the runtime has compiled it, after thousands of requests, which the service of a
@@ -18,20 +20,30 @@ export function warmUpSoon({ log }: App, rounds: number): void {
   if (rounds === 0) return;
   setTimeout(async () => {
     const beganMs = performance.now();
-    const dataDir = mkdtempSync(join(tmpdir(), "model-gateway-warm-up-"));
-    const remove = () => rmSync(dataDir, { recursive: true, force: true });
-    process.once("exit", remove);
     try {
-      await warmUp(dataDir, rounds);
+      await warmUp(rounds);
       log.debug("warmed up", { ms: Math.round(performance.now() - beganMs) });
     } catch (error) {
       log.warn("warming up failed; the first requests take longer", { error });
     }
-    remove();
   }, AFTER_MS);
 }
 
-async function warmUp(dataDir: string, rounds: number): Promise<void> {
+/** A folder of its own; those that killed processes left are removed. */
+function openFolder(): { dataDir: string; remove(): void } {
+  const prefix = "model-gateway-warm-up-";
+  for (const name of readdirSync(tmpdir()).filter((each) => each.startsWith(prefix))) {
+    const path = join(tmpdir(), name);
+    if (statSync(path).mtimeMs < Date.now() - LEFT_MS) rmSync(path, { recursive: true, force: true });
+  }
+  const dataDir = mkdtempSync(join(tmpdir(), prefix));
+  const remove = () => rmSync(dataDir, { recursive: true, force: true });
+  process.once("exit", remove);
+  return { dataDir, remove };
+}
+
+async function warmUp(rounds: number): Promise<void> {
+  const { dataDir, remove } = openFolder();
   const adminToken = randomIds.uuid();
   const read = readConfig({
     SERVICE_PORT: "0",
@@ -47,5 +59,6 @@ async function warmUp(dataDir: string, rounds: number): Promise<void> {
     await warmUp({ gatewayUrl: app.url, adminToken, rounds });
   } finally {
     await app.stop();
+    remove();
   }
 }
