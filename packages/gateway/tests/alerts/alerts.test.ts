@@ -16,7 +16,7 @@ const AT = "2026-11-01T00:00:00.000Z";
 /** Instances that look at the same world and post to the same receiver. */
 function openWorld(db: Database) {
   const clock = new ManualClock();
-  const posted: { message: string; kind: string; level: number; id: string }[] = [];
+  const posted: { message: string; kind: string; level: number; id: string; url: string }[] = [];
   const hits = new Map<string, number>();
   const world = {
     clock,
@@ -42,7 +42,11 @@ function openWorld(db: Database) {
           },
         } as never,
         settings: {
-          ...{ alertWebhookUrl: "http://hook.test", alertWebhookSecret: SECRET, publicUrl: null },
+          ...{
+            alertWebhookUrl: "http://hook.test",
+            alertWebhookSecret: SECRET,
+            publicUrl: "https://gate.test/llm/",
+          },
           ...{ alertSmtpUrl: null, alertMailFrom: null, alertMailTo: [] },
         },
         post: async (_, { body }) => {
@@ -100,7 +104,9 @@ onEachDatabase("alerts", (fresh) => {
       const [row] = await db.all<{ id: string }>("SELECT id FROM alerts WHERE key = 'backend:rack'");
       world.status = 200;
       for (let n = 0; n < 3; n++) await one.look();
-      expect(world.posted).toMatchObject([{ id: row!.id, kind: "backend", level: 100 }]);
+      expect(world.posted).toMatchObject([
+        { id: row!.id, kind: "backend", level: 100, url: "https://gate.test/llm/models?open=rack" },
+      ]);
     }));
 
   test("budgets, wallets and pools are told at 80 and at 100 percent, and anew when they were filled", () =>

@@ -9,6 +9,8 @@ export interface Alert {
   /** Percent used; 100 for what is gone, 0 for what is back. */
   level: number;
   message: string;
+  /** Where the console shows it; null where nobody said under which address people open that. */
+  url: string | null;
   at: string;
 }
 
@@ -31,7 +33,7 @@ const SUBJECT_CHARS = 120;
 
 /** Those that are set; the configuration was checked: what belongs together is there. */
 export function sendersOf(settings: AlertSettings, post: Post): Sender[] {
-  const { alertWebhookUrl: url, alertWebhookSecret: secret, alertSmtpUrl, publicUrl } = settings;
+  const { alertWebhookUrl: url, alertWebhookSecret: secret, alertSmtpUrl } = settings;
   const senders: Sender[] = [];
   if (url !== null && secret !== null) {
     const send: Sender["send"] = (alert) =>
@@ -40,9 +42,9 @@ export function sendersOf(settings: AlertSettings, post: Post): Sender[] {
   }
   if (alertSmtpUrl !== null) {
     const addresses = { from: settings.alertMailFrom!, to: settings.alertMailTo };
-    const send: Sender["send"] = ({ id, message, at }) => {
+    const send: Sender["send"] = ({ id, message, url: link, at }) => {
       const subject = `[Model gateway] ${message.replace(/\p{Cc}/gu, " ").slice(0, SUBJECT_CHARS)}`;
-      const text = [message, publicUrl ?? ""].join("\n\n").trim();
+      const text = [message, link ?? ""].join("\n\n").trim();
       return sendMail(mailServerOf(alertSmtpUrl), { ...addresses, subject, text, id, atMs: Date.parse(at) });
     };
     senders.push({ name: "mail", send });

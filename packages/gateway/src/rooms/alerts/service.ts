@@ -36,6 +36,14 @@ interface Condition {
   owner?: string | null;
 }
 
+/** Pages of the console that show one thing, without its name. */
+const PAGES: Record<string, string> = {
+  backend: "/models?open=",
+  node: "/nodes?open=",
+  user: "/users/",
+  group: "/groups/",
+};
+
 const levelOf = (part: number, whole: number): Condition["level"] =>
   part >= whole ? 100 : part * 5 >= whole * 4 ? 80 : 0;
 const dollars = (nanoUsd: number) => `$${(nanoUsd / NANO_PER_USD).toFixed(2)}`;
@@ -76,7 +84,16 @@ export class Alerts {
 
   #alert(kind: string, said: Pick<Condition, "level" | "message">): Alert {
     const { ids, clock } = this.options;
-    return { id: ids.uuid(), kind, ...said, at: isoTime(clock.now()) };
+    return { id: ids.uuid(), kind, ...said, url: this.#urlOf(kind), at: isoTime(clock.now()) };
+  }
+
+  #urlOf(key: string): string | null {
+    const { publicUrl } = this.options.settings;
+    const [kind, ...name] = key.split(":");
+    const page = PAGES[kind!];
+    return (
+      publicUrl && publicUrl.replace(/\/+$/, "") + (page ? page + encodeURIComponent(name.join(":")) : "")
+    );
   }
 
   look(): Promise<void> {
@@ -134,7 +151,10 @@ export class Alerts {
   async #tell(row: AlertRow): Promise<void> {
     const { key, id, level, message, since: at } = row;
     if (message === "") return;
-    const told = await this.#send({ id, kind: key.split(":")[0]!, level, message, at }, row.told);
+    const told = await this.#send(
+      { id, kind: key.split(":")[0]!, level, message, url: this.#urlOf(key), at },
+      row.told,
+    );
     if (told !== row.told) await store.save(this.options.db, { ...row, told });
   }
 
