@@ -11,8 +11,12 @@ function moneyDigits(amounts: readonly Maybe<number>[]): number {
   return smallest >= 0.01 ? 2 : smallest >= 0.0001 ? 4 : 6;
 }
 
+const dollarFormats = [2, 4, 6].map(
+  (digits) =>
+    new Intl.NumberFormat("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits }),
+);
 function dollars(usd: number, digits: number): string {
-  const text = usd.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+  const text = dollarFormats[digits / 2 - 1]!.format(usd);
   return text.startsWith("-") ? `-$${text.slice(1)}` : `$${text}`;
 }
 

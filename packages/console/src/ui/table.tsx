@@ -1,5 +1,6 @@
 import {
   type KeyboardEvent,
+  memo,
   type ReactNode,
   startTransition,
   useDeferredValue,
@@ -143,7 +144,10 @@ export function Table<T>({ label, columns, rows: all, rowKey, onOpen, dim, words
   );
 }
 
-function Row<T>({
+/** Drawn again only when it changed, not at every letter of the search. */
+const Row = memo(PlainRow) as typeof PlainRow;
+
+function PlainRow<T>({
   row,
   columns,
   onOpen,
