@@ -1,4 +1,12 @@
-import { type ButtonHTMLAttributes, type ReactNode, useContext, useId, useState } from "react";
+import {
+  type ButtonHTMLAttributes,
+  type ReactNode,
+  useContext,
+  useEffect,
+  useId,
+  useRef,
+  useState,
+} from "react";
 import { FailureOfForm, problemOf } from "../lib/field-problems.ts";
 import { Link } from "../lib/router.ts";
 import { toast } from "../lib/toast.ts";
@@ -227,8 +235,14 @@ export function Tabs({
   current: string;
   tabs: readonly { id: string; label: string; href: string }[];
 }) {
+  const nav = useRef<HTMLElement>(null);
+  // A phone is narrower than some rows of tabs.
+  // biome-ignore lint/correctness/useExhaustiveDependencies: each time when another is current
+  useEffect(() => {
+    nav.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest" });
+  }, [current]);
   return (
-    <nav className="tabs" aria-label={label}>
+    <nav ref={nav} className="tabs" aria-label={label}>
       {tabs.map((tab) => (
         <Link key={tab.id} href={tab.href} aria-current={tab.id === current ? "page" : undefined}>
           {tab.label}

@@ -3,6 +3,7 @@ import {
   memo,
   type ReactNode,
   startTransition,
+  useCallback,
   useDeferredValue,
   useEffect,
   useRef,
@@ -91,6 +92,10 @@ export function Table<T>({ label, columns, rows: all, rowKey, onOpen, dim, words
         now?.id === id ? { id, descending: !now.descending } : { id, descending: Boolean(numeric) },
       ),
     );
+  // The same for all time, or every row would be drawn again to open one.
+  const latest = useRef(onOpen);
+  latest.current = onOpen;
+  const open = useCallback((row: T) => latest.current?.(row), []);
   const table = (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls must be reachable by keyboard
     <section className="table-wrap" aria-label={label} tabIndex={0}>
@@ -120,7 +125,7 @@ export function Table<T>({ label, columns, rows: all, rowKey, onOpen, dim, words
         <tbody ref={body}>
           <Gap rows={from} />
           {sorted.slice(from, to).map((row) => (
-            <Row key={rowKey(row)} row={row} columns={columns} onOpen={onOpen} dim={dim?.(row)} />
+            <Row key={rowKey(row)} row={row} columns={columns} onOpen={onOpen && open} dim={dim?.(row)} />
           ))}
           <Gap rows={rows.length - to} />
         </tbody>

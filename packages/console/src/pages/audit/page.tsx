@@ -61,9 +61,9 @@ export function Page() {
       <PageHead title="Audit log">
         Every change that someone made here: who, what, to whom and from where. Nobody can edit it.
       </PageHead>
-      <div className="row wrap">
+      <div className="filters">
         <input
-          className="input"
+          className="input small"
           type="search"
           aria-label="Search by email or user id"
           placeholder="Who: email or user id"

@@ -1,3 +1,4 @@
+import { useMemo } from "react";
 import { useGroups } from "../../lib/groups.ts";
 import { Status, When } from "../../ui/states.tsx";
 import type { Column } from "../../ui/table.tsx";
@@ -10,9 +11,14 @@ export const activeFirst = (keys: readonly Key[]): Key[] =>
 
 /** `owner` is who pays where no group does. */
 export function useKeyColumns(owner: string): Column<Key>[] {
-  const groups = useGroups().data ?? [];
-  const groupName = (id: string | null) =>
-    groups.find((group) => group.id === id)?.name ?? (id ? "a group" : owner);
+  const groups = useGroups().data;
+  return useMemo(
+    () => columnsFor((id) => groups?.find((group) => group.id === id)?.name ?? (id ? "a group" : owner)),
+    [groups, owner],
+  );
+}
+
+function columnsFor(groupName: (id: string | null) => string): Column<Key>[] {
   return [
     {
       id: "name",

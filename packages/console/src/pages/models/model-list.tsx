@@ -89,8 +89,9 @@ const columnsFor = ({ perMillion, byUnit }: Words): Column<Row>[] => [
     cell: (row) => (
       <span className="row wrap">
         {!(row.full && isVideo(row.full)) && row.input_usd !== null && (
-          <span>
-            {perMillion(row.input_usd)} in, {perMillion(row.output_usd)} out
+          <span className="breaks">
+            <span className="nowrap">{perMillion(row.input_usd)} in,</span>{" "}
+            <span className="nowrap">{perMillion(row.output_usd)} out</span>
           </span>
         )}
         {billing(row)}

@@ -20,13 +20,13 @@ const columnsFor = (
 ): Column<ModelRoute>[] => [
   {
     id: "name",
-    label: "Name that programs send",
+    label: "Name",
     sort: ({ name }) => name,
     cell: ({ name }) => <strong className="mono">{name}</strong>,
   },
   {
     id: "targets",
-    label: "Targets, in the order in which they are tried",
+    label: "Targets, in order",
     cell: ({ targets }) => (
       <ul className="targets">
         {[...targets]

@@ -12,13 +12,14 @@ import { FormError, Loaded, Note } from "../../ui/states.tsx";
 type Setting = Result<"settings.list">[number];
 
 /** A setting as people read it; without choices it is a number. Empty means its default. */
-const WORDS: Record<string, { label: string; choices?: Choice[] }> = {
+const WORDS: Record<string, { label: string; choices?: Choice[]; risk?: string }> = {
   SERVICE_REGISTRATION_OPEN: {
     label: "Who may register",
     choices: [
       { value: "", label: "Invited people only" },
       { value: "true", label: "Anyone who can open this page" },
     ],
+    risk: "Everyone who can reach the service can make an account",
   },
   SERVICE_MEMBER_INVITATIONS_REGISTER: {
     label: "Who may invite new people",
@@ -65,14 +66,19 @@ function Form({ settings }: { settings: readonly Setting[] }) {
   };
   const field = (setting: Setting) => {
     const { name, source, value } = setting;
-    const { label, choices } = WORDS[name] ?? { label: name };
+    const { label, choices, risk } = WORDS[name] ?? { label: name };
+    const chosen = edited[name] ?? chosenOf(setting);
     const isFixed = source === "environment";
     const common = {
       label,
-      value: edited[name] ?? chosenOf(setting),
+      value: chosen,
       onChange: (text: string) => setEdited({ ...edited, [name]: text }),
       disabled: isFixed,
-      hint: isFixed ? `Set by ${name} in the environment of the service` : undefined,
+      hint: isFixed ? (
+        `Set by ${name} in the environment of the service`
+      ) : risk && chosen === "true" ? (
+        <span className="warn">{risk}</span>
+      ) : undefined,
     };
     if (!choices)
       return (
