@@ -2,7 +2,7 @@ import { type Admin, createAdmin } from "./admin.ts";
 import { ConnectionError, RPC_CODE, RpcError } from "./errors.ts";
 import { type ChatStream, type EventsOptions, type Notification, sessionEvents } from "./events.ts";
 import { METHOD_AUTH, type Methods } from "./methods.gen.ts";
-import { callRoute, createRest, type Rest } from "./rest.ts";
+import { callRoute, createRest, type Rest, sendRest } from "./rest.ts";
 import { connecting, type Fetch, type RpcReply, rpcOverHttp } from "./rpc.ts";
 import { RpcSocket, type SocketConstructor } from "./rpc-socket.ts";
 import { memoryTokens, type Session, SessionKeeper, type TokenStore } from "./session.ts";
@@ -60,6 +60,8 @@ export interface Client {
         onStart?: (started: { stream_id: string; memory?: unknown }) => void;
       },
   ): AsyncGenerator<ChatStream, void, undefined>;
+  /** The clip of one of the signed-in person's video jobs that was made on own GPUs. */
+  videoClip(jobId: string): Promise<Blob>;
   readonly rest: Rest;
   readonly admin: Admin;
   readonly session: Session | null;
@@ -189,6 +191,10 @@ export function createClient(options: ClientOptions): Client {
       } finally {
         if (isUnwanted) void call("chat.stop", { stream_id: started.stream_id }).catch(() => {});
       }
+    },
+    async videoClip(jobId) {
+      const bearer = await keeper.accessToken();
+      return (await sendRest({ fetch, baseUrl }, `/api/video/${jobId}/content`, { bearer })).blob();
     },
     rest: createRest({ fetch, baseUrl, apiKey }),
     admin: createAdmin({ fetch, baseUrl, adminToken }),

@@ -30,6 +30,7 @@ export const CAPABILITIES = [
 ] as const;
 export type CapabilityName = (typeof CAPABILITIES)[number];
 export interface VideoResult {
+  /** Empty: the clip stays with the upstream, and `content` fetches it. */
   url: string;
   mime_type: string;
   width?: number;
@@ -273,6 +274,8 @@ export interface VideoCapability {
   asked(request: VideoRequest): VideoAsked;
   submit(request: VideoRequest, signal: AbortSignal): Promise<string>;
   poll(taskId: string, signal: AbortSignal): Promise<VideoPoll>;
+  /** The clip, where it stays with the upstream, or the range that is asked for; null: it is not there. */
+  content?(taskId: string, range: string | null, signal: AbortSignal): Promise<Response | null>;
   cancel?(taskId: string, signal: AbortSignal): Promise<void>;
 }
 

@@ -247,6 +247,7 @@ export const ROUTES = {
     "GET /v1/responses/{id}",
     "GET /v1/responses/{id}/input_items",
     "GET /v1/video/generations/{id}",
+    "GET /v1/video/generations/{id}/content",
     "POST /api/chat",
     "POST /api/embed",
     "POST /api/generate",
@@ -269,7 +270,7 @@ export const ROUTES = {
     "POST /v1/video/generations",
     "POST /v1beta/models/{call}",
   ],
-  jwt: ["POST /api/auth/oidc/link"],
+  jwt: ["GET /api/video/{id}/content", "POST /api/auth/oidc/link"],
   admin_token: [
     "DELETE /api/admin/aliases",
     "DELETE /api/admin/backends",

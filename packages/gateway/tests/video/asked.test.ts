@@ -24,6 +24,7 @@ const vendors = {
   dashscope: cloud("dashscope"),
   kling: cloud("kling"),
   seedance: cloud("seedance"),
+  videos: cloud("videos"),
   engine: engineVideo(() => Promise.reject(new Error("nothing is sent"))),
 };
 type Vendor = keyof typeof vendors;
@@ -73,7 +74,7 @@ describe.each(names)("%s", (vendor) => {
 
 /** Names that pass and change nothing about the price. */
 const FREE =
-  "seed steps cfg watermark prompt_optimizer fast_pretreatment aigc_watermark ratio prompt_extend shot_type audio cfg_scale aspect_ratio camera_control sound camera_fixed return_last_frame generate_audio service_tier guidance_scale sampler scheduler strength".split(
+  "seed steps cfg watermark prompt_optimizer fast_pretreatment aigc_watermark ratio prompt_extend shot_type audio cfg_scale aspect_ratio camera_control sound camera_fixed return_last_frame generate_audio service_tier guidance_scale guidance_scale_2 num_inference_steps boundary_ratio flow_shift sampler scheduler strength".split(
     " ",
   );
 test.each(names)("%s: what `extra` may have is read for its price, or is known to have none", (vendor) => {

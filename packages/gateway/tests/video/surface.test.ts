@@ -1,8 +1,10 @@
-import { afterAll, beforeAll, expect, test } from "bun:test";
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { ADMIN_TOKEN, bootGateway, type TestGateway } from "@model-gateway/testing/gateway.ts";
 import { until } from "@model-gateway/testing/until.ts";
-import { minimax, startMinimax, type VideoUpstream } from "@model-gateway/testing/video.ts";
+import { FILM, minimax, startMinimax, type VideoUpstream } from "@model-gateway/testing/video.ts";
+import { clipReply } from "../../src/rooms/video/clip-reply.ts";
 
+const PIXEL = Buffer.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a, 0, 0, 0, 0]).toString("base64");
 let gateway: TestGateway;
 let upstream: VideoUpstream;
 let token: string;
@@ -158,3 +160,185 @@ test("an exhausted quota refuses new jobs", async () => {
     -32006,
   );
 }, 30_000);
+
+/** vLLM-Omni's and SGLang's API: a task ends as its prompt says, and clips are what `clip` answers. */
+function startVideos() {
+  const state = {
+    asked: [] as Record<string, unknown>[],
+    deleted: [] as string[],
+    clip: (_: Request): Response => new Response(FILM, { headers: { "content-type": "video/mp4" } }),
+  };
+  const ends: Record<string, unknown> = {
+    slow: { status: "in_progress", progress: 40 },
+    broken: { status: "failed", error: { message: "out of memory" } },
+  };
+  const server = Bun.serve({
+    port: 0,
+    async fetch(request) {
+      const [, , , id = "", content] = new URL(request.url).pathname.split("/");
+      if (request.method === "POST") {
+        const form = (await request.formData()) as unknown as Iterable<[string, unknown]>;
+        const count = state.asked.push(Object.fromEntries(form));
+        return Response.json({ id: count, object: "video", status: "queued", progress: 0 });
+      }
+      if (request.method === "DELETE") state.deleted.push(id);
+      if (state.deleted.includes(id)) return Response.json({ detail: "Video not found" }, { status: 404 });
+      if (content) return state.clip(request);
+      return Response.json(ends[String(state.asked[Number(id) - 1]?.prompt)] ?? { status: "completed" });
+    },
+  });
+  return Object.assign(state, { url: server.url.origin, stop: () => server.stop(true) });
+}
+
+describe("clips made on own GPUs", () => {
+  const prompt = "data:text/plain;base64,QUFB";
+  let gpus: ReturnType<typeof startVideos>;
+  let id: string;
+  let slowId: string;
+  let brokenId: string;
+  let job: { result: { url: string }; cost: number };
+  beforeAll(async () => {
+    gpus = startVideos();
+    await admin("POST", "/api/admin/backends", {
+      ...{ type: "videos", name: "gpus", url: gpus.url, models: ["wan"] },
+    });
+    await until("the model is served", async () =>
+      ((await admin("GET", "/api/admin/backends")) as { models: string[] }).models.includes("wan"),
+    );
+    const images = [{ data_base64: PIXEL, mime_type: "image/png" }];
+    const size = { width: 832, height: 480, duration_seconds: 4 };
+    id = await create({ prompt, images, ...size, extra: { num_frames: 81 } });
+    [slowId, brokenId] = [await create({ prompt: "slow" }), await create({ prompt: "broken" })];
+    job = await ended(id, "done");
+  }, 30_000);
+  afterAll(() => gpus.stop());
+
+  const create = async (task: Record<string, unknown>): Promise<string> =>
+    (await gateway.rpc("video.create", { model: "wan", ...task }, token)).job_id;
+  const jobOf = (jobId: string) => gateway.rpc("video.get", { job_id: jobId }, token);
+  const ended = async (jobId: string, status: string) => {
+    await until(`the job is ${status}`, async () => (await jobOf(jobId)).status === status);
+    return jobOf(jobId);
+  };
+  const rowsOf = async () =>
+    (await gateway.rpc("usage.list", { limit: 100 }, token)).records.filter(
+      ({ model }: { model: string }) => model === "wan",
+    );
+  const clip = (path: string, bearer: string, headers: Record<string, string> = {}) =>
+    fetch(gateway.url + path, { headers: { authorization: `Bearer ${bearer}`, ...headers } });
+
+  test("are charged once and served to their owner, and to nobody else", async () => {
+    const { result, cost } = job;
+    const { input_reference, ...fields } = gpus.asked.find((task) => task.prompt === prompt)!;
+    expect(fields).toEqual({ model: "wan", prompt, seconds: "4", size: "832x480", num_frames: "81" });
+    expect((input_reference as File).type).toBe("image/png");
+    expect(result.url).toBe(`/v1/video/generations/${id}/content`);
+    await until("the clip is charged", async () => (await rowsOf()).length > 0);
+    expect((await rowsOf()).map((row: { cost: number }) => row.cost)).toEqual([cost]);
+    const other = await gateway.signIn("eve");
+    const { key: othersKey } = await gateway.rpc("keys.create", { name: "k" }, other);
+    const own = `/api/video/${id}/content`;
+    for (const answer of [await clip(result.url, key), await clip(own, token)]) {
+      expect([answer.status, answer.headers.get("content-type")]).toEqual([200, "video/mp4"]);
+      expect(answer.headers.get("x-content-type-options")).toBe("nosniff");
+      expect(Buffer.from(await answer.arrayBuffer())).toEqual(FILM);
+    }
+    for (const answer of [await clip(result.url, othersKey), await clip(own, other)])
+      expect([answer.status, (await answer.json()).error.code]).toEqual([404, "no_job"]);
+    for (const answer of [await clip(result.url, token), await clip(own, key)])
+      expect(answer.status).toBe(401);
+    expect(await rowsOf()).toHaveLength(1);
+  }, 30_000);
+
+  test("ranges pass, types that are no clip's do not, and a reader's pace is the server's", async () => {
+    const { result } = job;
+    const ranges: (string | null)[] = [];
+    gpus.clip = ({ headers }) => {
+      ranges.push(headers.get("range"));
+      const at = { "content-type": "text/html", "content-range": `bytes 4-7/${FILM.length}` };
+      return new Response(FILM.subarray(4, 8), { status: 206, headers: at });
+    };
+    const part = await clip(result.url, key, { range: "bytes=4-7" });
+    expect([part.status, part.headers.get("content-range")]).toEqual([206, `bytes 4-7/${FILM.length}`]);
+    expect(part.headers.get("content-type")).toBe("application/octet-stream");
+    expect(await part.text()).toBe("ftyp");
+    gpus.clip = ({ headers }) => {
+      ranges.push(headers.get("range"));
+      return new Response(null, { status: 416, headers: { "content-range": `bytes */${FILM.length}` } });
+    };
+    const beyond = await clip(result.url, key, { range: "bytes=900-" });
+    expect([beyond.status, beyond.headers.get("content-range")]).toEqual([416, `bytes */${FILM.length}`]);
+    await clip(result.url, key, { range: "bytes=0-1,3-4" });
+    expect(ranges).toEqual(["bytes=4-7", "bytes=900-", null]);
+
+    const piece = new Uint8Array(1024 * 1024);
+    let pieces = 0;
+    let isLeft = false;
+    const endless = () =>
+      new ReadableStream<Uint8Array>({
+        pull(out) {
+          pieces++;
+          out.enqueue(piece);
+        },
+        cancel() {
+          isLeft = true;
+        },
+      });
+    gpus.clip = () => new Response(endless());
+    const reader = (await clip(result.url, key)).body!.getReader();
+    await reader.read();
+    let before = -1;
+    await until("the server waits", async () => {
+      const isStill = pieces === before;
+      before = pieces;
+      await Bun.sleep(100);
+      return isStill;
+    });
+    expect(pieces).toBeLessThan(64);
+    await reader.cancel();
+    await until("the server is left", () => isLeft);
+  }, 30_000);
+
+  test("a cancelled job is taken from the server and owed once; a failed one costs nothing", async () => {
+    await until("it is under way", async () => (await jobOf(slowId)).progress === 40);
+    const failed = await ended(brokenId, "failed");
+    expect([failed.error, failed.cost]).toEqual(["out of memory", 0]);
+    const before = (await rowsOf()).length;
+    expect((await clip(`/api/video/${slowId}/content`, token)).status).toBe(404);
+    await gateway.rpc("video.cancel", { job_id: slowId }, token);
+    // The server forgets it either way, so nobody knows that it made nothing.
+    await until("it is charged", async () => (await rowsOf()).length > before);
+    expect((await jobOf(slowId)).status).toBe("cancelled");
+    expect(gpus.deleted).toHaveLength(1);
+    expect(await rowsOf()).toHaveLength(before + 1);
+  }, 30_000);
+
+  test("one that its server no longer has is not found; a server that is away is said to be", async () => {
+    const { result } = job;
+    gpus.clip = () => Response.redirect("http://127.0.0.1:1/elsewhere");
+    expect((await clip(result.url, key)).status).toBe(404);
+    gpus.clip = () => new Response("", { status: 502 });
+    const broken = await clip(result.url, key);
+    await gpus.stop();
+    for (const answer of [broken, await clip(result.url, key)])
+      expect([answer.status, (await answer.json()).error.code]).toEqual([503, "unavailable"]);
+  }, 30_000);
+});
+
+test("a clip that is too large is cut off", async () => {
+  const request = { header: () => null, signal: new AbortController().signal };
+  const sent: number[] = [];
+  const { source } = await clipReply(
+    { request, requestId: "r" },
+    async () => new Response(new Blob(["x".repeat(11)])),
+    10,
+  );
+  const end = await new Promise((resolve) =>
+    source.begin({
+      write: (bytes) => sent.push(bytes.length) > 0,
+      end: () => resolve("end"),
+      terminate: () => resolve("cut off"),
+    }),
+  );
+  expect([end, sent]).toEqual(["cut off", []]);
+});

@@ -1,4 +1,5 @@
 import { useEffect, useState } from "react";
+import { useAction } from "../../lib/action.ts";
 import { api } from "../../lib/api.ts";
 import { client } from "../../lib/client.ts";
 import { money } from "../../lib/format.ts";
@@ -9,7 +10,7 @@ import { toastError } from "../../lib/toast.ts";
 import { Button } from "../../ui/controls.tsx";
 import { Icon } from "../../ui/icons.tsx";
 import { PageHead } from "../../ui/page.tsx";
-import { Empty, Loaded, Meter, Status, type Tone, When } from "../../ui/states.tsx";
+import { Empty, FormError, Loaded, Meter, Status, type Tone, When } from "../../ui/states.tsx";
 import { CreateVideo } from "./create.tsx";
 
 const SHOWN = 60;
@@ -78,9 +79,9 @@ function useJob(job: VideoJob): VideoJob {
   return isOver(job.status) ? job : { ...job, ...news };
 }
 
-/** Only a finished film is paid for. */
+/** A cancelled film is paid for, too, unless it is known that it was not made. */
 const costInWords = ({ status, cost }: VideoJob) =>
-  status === "done" ? money(cost) : isOver(status) ? "not charged" : "";
+  status === "done" || cost > 0 ? money(cost) : isOver(status) ? "not charged" : "";
 
 function VideoCard({ job: listed }: { job: VideoJob }) {
   const job = useJob(listed);
@@ -130,7 +131,20 @@ function VideoCard({ job: listed }: { job: VideoJob }) {
 }
 
 /** Nothing is asked of the film's own host before someone presses play. */
-function Preview({ job: { result, status } }: { job: VideoJob }) {
+function Preview({ job: { id, result, status } }: { job: VideoJob }) {
+  const [clip, setClip] = useState<string | null>(null);
+  useEffect(() => () => void (clip && URL.revokeObjectURL(clip)), [clip]);
+  const play = useAction(async () => setClip(URL.createObjectURL(await client.videoClip(id))));
+  if (result?.url.startsWith("/") && clip === null) {
+    return (
+      <div className="preview">
+        <Button icon="video" busy={play.busy} onClick={() => void play.run()}>
+          Play
+        </Button>
+        <FormError error={play.error} />
+      </div>
+    );
+  }
   if (!result) {
     return (
       <div className="preview">
@@ -141,10 +155,16 @@ function Preview({ job: { result, status } }: { job: VideoJob }) {
   return (
     <>
       {/* biome-ignore lint/a11y/useMediaCaption: generated films have no captions */}
-      <video className="preview" src={result.url} controls preload="none" />
-      <a className="small" href={result.url} target="_blank" rel="noreferrer">
-        Open at {new URL(result.url, location.href).host}
-      </a>
+      <video className="preview" src={clip ?? result.url} controls autoPlay={clip !== null} preload="none" />
+      {clip ? (
+        <a className="small" href={clip} download={id}>
+          Download
+        </a>
+      ) : (
+        <a className="small" href={result.url} target="_blank" rel="noreferrer">
+          Open at {new URL(result.url, location.href).host}
+        </a>
+      )}
     </>
   );
 }

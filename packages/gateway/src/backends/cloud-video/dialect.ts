@@ -1,10 +1,12 @@
 import type { VideoPoll, VideoRequest } from "../contract.ts";
 
 export interface ApiCall {
-  method: "GET" | "POST";
+  method: "GET" | "POST" | "DELETE";
   path: string;
   headers?: Record<string, string>;
   body?: Record<string, unknown>;
+  /** The body is sent as a form; this field of it is a data URL, and sent as a file. */
+  fileField?: string;
 }
 
 export interface ApiReply {
@@ -35,6 +37,8 @@ export interface VideoDialect {
   readPoll(body: Json): PollReading;
   file?(fileId: string): ApiCall;
   readFile?(body: Json): VideoPoll;
+  /** Where clips stay with the server. */
+  content?(taskId: string): ApiCall;
   cancel?(taskId: string): ApiCall;
   /** The value of the Authorization header; a bearer of the key unless the vendor wants something else. */
   authorization?(apiKey: string, nowSeconds: number): Promise<string>;

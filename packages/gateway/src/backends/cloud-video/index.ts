@@ -1,3 +1,4 @@
+import { withDeadline } from "../../kernel/clock.ts";
 import { CLIP_FIELDS } from "../../kernel/known-fields.ts";
 import {
   type Backend,
@@ -24,6 +25,7 @@ import { kling } from "./kling.ts";
 import { minimaxV1 } from "./minimax-v1.ts";
 import { minimaxV2 } from "./minimax-v2.ts";
 import { seedance } from "./seedance.ts";
+import { videos } from "./videos.ts";
 
 const BY_NAME: Readonly<Record<string, VideoDialect>> = {
   minimax: minimaxV1,
@@ -32,6 +34,7 @@ const BY_NAME: Readonly<Record<string, VideoDialect>> = {
   dashscope,
   kling,
   seedance,
+  videos,
 };
 
 const BY_HOST: readonly [RegExp, VideoDialect][] = [
@@ -52,9 +55,13 @@ export function chooseDialect(
 
 const CALL_TIMEOUT_MS = 60_000;
 const REPLY_BYTES_MAX = 1024 * 1024;
+const CLIP_BEGINS = { delayMs: CALL_TIMEOUT_MS, late: "the clip did not come in time" };
+/** Whole, a range, and a range that it does not have. */
+const CLIP_STATUSES = [200, 206, 416];
 /** Kept with the task id, so that polling keeps the same dialect even if the backend is registered again. */
 const SEPARATOR = "|";
 const NO_TASK: Refusal = { error: "the upstream named no task", transient: false };
+const NO_CLIP: Refusal = { error: "the clip cannot be had just now", transient: true };
 
 /** A cloud video API: submit a task, poll it, resolve its file. The dialect builds the requests; this sends them. */
 export function createCloudVideo(
@@ -64,28 +71,31 @@ export function createCloudVideo(
   const base = config.url.replace(/\/+$/, "");
 
   async function call(dialect: VideoDialect, request: ApiCall, signal: AbortSignal): Promise<ApiReply> {
+    const response = await send(
+      dialect,
+      request,
+      AbortSignal.any([signal, AbortSignal.timeout(CALL_TIMEOUT_MS)]),
+    );
+    return { status: response.status, body: await readReply(response) };
+  }
+
+  async function send(dialect: VideoDialect, request: ApiCall, signal: AbortSignal): Promise<Response> {
+    const { method, path, body, fileField } = request;
     const headers: Record<string, string> = { accept: "application/json", ...request.headers };
-    if (request.body) headers["content-type"] = "application/json";
+    if (body && !fileField) headers["content-type"] = "application/json";
     if (config.apiKey !== null) {
       const nowSeconds = Math.floor(clock.now() / 1000);
       headers.authorization =
         (await dialect.authorization?.(config.apiKey, nowSeconds)) ?? `Bearer ${config.apiKey}`;
     }
-    let response: Response;
+    const sent = body && (fileField ? formOf(body, fileField) : JSON.stringify(body));
     try {
-      response = await fetch(base + request.path, {
-        method: request.method,
-        headers,
-        body: request.body && JSON.stringify(request.body),
-        signal: AbortSignal.any([signal, AbortSignal.timeout(CALL_TIMEOUT_MS)]),
-        redirect: "manual",
-      });
+      return await fetch(base + path, { method, headers, body: sent, signal, redirect: "manual" });
     } catch (error) {
       const cause = transportError(error, signal);
       if (!(cause instanceof BackendError)) throw cause;
       throw new BackendError(cause.kind, `the video API could not be reached: ${cause.detail}`);
     }
-    return { status: response.status, body: await readReply(response) };
   }
 
   const refused = (refusal: Refusal, status: number): never => {
@@ -131,6 +141,19 @@ export function createCloudVideo(
         return id ? `${dialect.name}${SEPARATOR}${id}` : refused(refusal ?? NO_TASK, reply.status);
       },
       poll,
+      async content(taskId, range, signal) {
+        const { dialect, upstreamId } = splitTask(config, taskId);
+        const request = dialect.content?.(upstreamId);
+        if (!request) return null;
+        const headers = { ...request.headers, ...(range && { range }) };
+        // Only its beginning has to come soon: a clip may take minutes.
+        const answer = await withDeadline(clock, CLIP_BEGINS, (soon) =>
+          send(dialect, { ...request, headers }, AbortSignal.any([signal, soon])),
+        );
+        if (CLIP_STATUSES.includes(answer.status)) return answer;
+        void answer.body?.cancel();
+        return isTransientStatus(answer.status) ? refused(NO_CLIP, answer.status) : null;
+      },
       async cancel(taskId, signal) {
         const { dialect, upstreamId } = splitTask(config, taskId);
         if (!dialect.cancel) return;
@@ -178,6 +201,16 @@ function splitTask(config: BackendConfig, taskId: string): { dialect: VideoDiale
   };
 }
 
+function formOf(body: Record<string, unknown>, fileField: string): FormData {
+  const form = new FormData();
+  for (const [name, value] of Object.entries(body)) {
+    const text = typeof value === "string" ? value : JSON.stringify(value);
+    const [, type, base64] = (name === fileField && /^data:([^;]*);base64,(.*)$/s.exec(text)) || [];
+    form.set(name, base64 === undefined ? text : new File([Buffer.from(base64, "base64")], name, { type }));
+  }
+  return form;
+}
+
 /** JSON, or null for anything else; large integers (file ids) stay exact as text. */
 async function readReply(response: Response): Promise<unknown> {
   const whole = await wholeBody(response, REPLY_BYTES_MAX);
@@ -197,10 +230,13 @@ export const cloudVideo: BackendKind = {
   kind: "cloud-video",
   label: "Cloud video",
   speaks: "a vendor's task API; without a vendor's name the dialect follows from the host",
-  types: ["MiniMax", "DashScope", "Kling", "Seedance"].map((vendor) => {
-    const name = vendor.toLowerCase();
-    return { name, dialect: name, label: `${vendor} video` };
-  }),
+  types: [
+    ...["MiniMax", "DashScope", "Kling", "Seedance"].map((vendor) => {
+      const name = vendor.toLowerCase();
+      return { name, dialect: name, label: `${vendor} video` };
+    }),
+    { name: "videos", dialect: "videos", label: "Videos on own GPUs (vLLM-Omni, SGLang)" },
+  ],
   schemes: ["http:", "https:"],
   capabilities: ["video"],
   modelSources: ["static"],

@@ -1,6 +1,7 @@
+import { z } from "zod";
 import { fail } from "../../kernel/errors.ts";
 import { GivenId } from "../../kernel/method.ts";
-import { BODY_BYTES_MAX, defineRoute } from "../../kernel/route.ts";
+import { BODY_BYTES_MAX, defineRoute, raw } from "../../kernel/route.ts";
 import { modelRefusal, payerOf } from "../keys/index.ts";
 import { Job, VideoTask } from "./schemas.ts";
 
@@ -30,9 +31,31 @@ export const poll = defineRoute({
   auth: "api_key",
   outsideTierRate: true,
   response: Job,
-  handler: ({ rooms, principal, path }) => {
-    const id = GivenId.safeParse(path.id);
-    if (!id.success) fail("bad_id", "The job id must be a UUID, as the submission returned it");
-    return rooms.video.get(principal.userId, id.data);
-  },
+  handler: ({ rooms, principal, path }) => rooms.video.get(principal.userId, jobIdIn(path)),
 });
+
+const Clip = raw(z.string(), { type: "video/mp4" });
+
+export const content = defineRoute({
+  method: "GET",
+  path: "/v1/video/generations/{id}/content",
+  summary: "The clip of a video task that was made on own GPUs",
+  auth: "api_key",
+  outsideTierRate: true,
+  response: Clip,
+  handler: (call) => call.rooms.video.content(call.principal.userId, jobIdIn(call.path), call),
+});
+
+export const clip = defineRoute({
+  method: "GET",
+  path: "/api/video/{id}/content",
+  summary: "The same, for signed-in people",
+  auth: "jwt",
+  response: Clip,
+  handler: (call) => call.rooms.video.content(call.actor.userId, jobIdIn(call.path), call),
+});
+
+function jobIdIn(path: { id: string }): string {
+  const id = GivenId.safeParse(path.id);
+  return id.success ? id.data : fail("bad_id", "The job id must be a UUID, as the submission returned it");
+}

@@ -320,7 +320,8 @@ export class JobRunner {
       await this.#fail(job, poll.error);
     } else {
       const cost = await this.#cost(job, poll);
-      const result = JSON.stringify(poll.result);
+      const url = poll.result.url || `/v1/video/generations/${job.id}/content`;
+      const result = JSON.stringify({ ...poll.result, url });
       if (await this.end(job, { status: "done", result, error: null, cost }))
         await this.#settle({ ...job, cost, result });
     }

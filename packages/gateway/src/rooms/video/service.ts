@@ -1,3 +1,4 @@
+import type { StreamedReply } from "@model-gateway/wire/http";
 import type { z } from "zod";
 import type { VideoAsked, VideoRequest, VideoResult } from "../../backends/contract.ts";
 import { isoTime } from "../../kernel/clock.ts";
@@ -11,6 +12,7 @@ import type { Needs } from "../foundation.ts";
 import type { Routing } from "../routing/index.ts";
 import { Charges, type ChargesOptions } from "./charges.ts";
 import { askedFacts, boundFacts } from "./clip-facts.ts";
+import { type ClipAsker, clipReply } from "./clip-reply.ts";
 import { requireKnown, withoutModel } from "./extra.ts";
 import { checkImages } from "./images.ts";
 import { JobRunner } from "./runner.ts";
@@ -150,6 +152,12 @@ export class Video {
 
   async get(userId: string, jobId: string): Promise<JobView> {
     return toView(await this.#owned(userId, jobId));
+  }
+
+  async content(userId: string, jobId: string, asker: ClipAsker): Promise<StreamedReply> {
+    const { backend, status, task_id } = await this.#owned(userId, jobId);
+    const video = status === "done" ? this.options.routing.backendNamed(backend)?.video : null;
+    return clipReply(asker, (range, signal) => video?.content?.(task_id!, range, signal));
   }
 
   async list(userId: string, limit: number): Promise<JobView[]> {
