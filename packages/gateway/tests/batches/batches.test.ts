@@ -19,6 +19,7 @@ beforeAll(async () => {
 afterAll(() => bench.stop());
 afterEach(() => bench.upstream.answer(politeHandler));
 
+const NARROW = { type: "external", batches: true, concurrency: 1 };
 const CHATS = "/v1/chat/completions";
 const said = (content: string, more = {}) => ({
   model: "m",
@@ -104,6 +105,7 @@ test("what is wrong with the lines is told by their numbers, and nothing runs", 
     line("d", said("x", { stream: true })),
     line("e", said("x", { model: "nobody-has-it" })),
     line("f", { model: "m" }),
+    JSON.stringify(line("g", said("DEEP"))).replace('"DEEP"', "[".repeat(60_000) + "]".repeat(60_000)),
   ]);
   expect(batch.status).toBe("failed");
   expect(batch.errors!.data!.map((error) => [error.line, error.param])).toEqual([
@@ -114,6 +116,7 @@ test("what is wrong with the lines is told by their numbers, and nothing runs", 
     [6, "body.stream"],
     [7, "body"],
     [8, "body"],
+    [9, null],
   ]);
   expect(bench.upstream.requests).toHaveLength(asked);
   expect((await create([]).catch(String)) as unknown).toMatchObject({ status: "failed" });
@@ -207,10 +210,7 @@ test("a revoked key ends its batches", async () => {
 });
 
 test("a live request takes the place of a line, which runs again", async () => {
-  await bench.addBackend({
-    ...{ name: "narrow", type: "external", url: bench.upstream.url, models: ["one"] },
-    ...{ batches: true, concurrency: 1 },
-  });
+  await bench.addBackend({ ...NARROW, url: bench.upstream.url, name: "narrow", models: ["one"] });
   let isSlow = true;
   bench.upstream.answer(async (request, reply) => {
     if (request.text.includes("a line") && isSlow) return;
@@ -227,6 +227,25 @@ test("a live request takes the place of a line, which runs again", async () => {
   expect(asked()).toHaveLength(2);
   const rows = (await bench.usageRows()).filter(({ ref_id }) => `batch_${ref_id}` === id);
   expect(rows).toHaveLength(1);
+});
+
+test("lines that find no room are in no other's way, and idle places are used again at once", async () => {
+  await bench.addBackend({ ...NARROW, url: bench.upstream.url, name: "stuck", models: ["stuck"] });
+  const released = Promise.withResolvers<void>();
+  bench.upstream.answer(async (request, reply) => {
+    if (request.json.model === "stuck") await released.promise;
+    return politeHandler(request, reply);
+  });
+  const stuck = Array.from({ length: 20 }, (_, index) => line(`s${index}`, said("x", { model: "stuck" })));
+  const others = Array.from({ length: 60 }, (_, index) => line(`o${index}`, said("x")));
+  const { id } = await create([...stuck, ...others]);
+  await until("the others are answered", async () => {
+    const { request_counts } = await client.batches.retrieve(id);
+    return request_counts!.completed === others.length;
+  });
+  await client.batches.cancel(id);
+  released.resolve();
+  expect((await ended(id)).request_counts).toMatchObject({ completed: 61, failed: 19 });
 });
 
 test("a backend that the operator did not allow gets no lines", async () => {

@@ -108,6 +108,9 @@ async function killAndLook(kind: (typeof kinds)[number]): Promise<void> {
     const ids = output.map((each) => (JSON.parse(each) as { custom_id: string }).custom_id);
     expect(new Set(ids).size).toBe(LINES);
     expect(output).toHaveLength(LINES);
+    expect((await client().batches.list()).data.map((each) => each.id)).toEqual([id]);
+    const files = await client().files.list({ after: file.id, order: "asc" });
+    expect(files.data.map((each) => each.id)).toEqual([batch.output_file_id!]);
     const { records } = await rpc("usage.list", { limit: 200 }, token);
     expect(records).toHaveLength(LINES);
   } finally {

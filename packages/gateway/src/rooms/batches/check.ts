@@ -1,4 +1,5 @@
 import { isObject } from "../../kernel/json.ts";
+import { problemOf } from "../../kernel/json-scan.ts";
 import { nextTurn } from "../../kernel/turns.ts";
 
 export const ENDPOINTS = ["/v1/chat/completions", "/v1/responses", "/v1/messages", "/v1/embeddings"] as const;
@@ -44,14 +45,14 @@ export async function readLines(
       await nextTurn();
     }
     const text = bytes.length > MOST.lineBytes ? "" : bytes.toString().trim();
-    if (text === "" && bytes.length <= MOST.lineBytes) continue;
     const refuse = (code: string, message: string, param: string | null = null) =>
       errors.push({ code, message, line, param });
     if (errors.length >= MOST.errors) break;
-    if (lines.length >= MOST.lines) {
-      refuse("too_many_requests", `A batch has at most ${MOST.lines} lines`);
+    if (line > MOST.lines) {
+      refuse("too_many_requests", `A batch has at most ${MOST.lines} lines, empty ones too`);
       break;
     }
+    if (text === "" && bytes.length <= MOST.lineBytes) continue;
     const read = text === "" ? TOO_LONG : lineOf(text, endpoint);
     if ("code" in read) refuse(read.code, read.message, read.param);
     else if (ids.has(read.customId))
@@ -77,6 +78,10 @@ const TOO_LONG: Problem = {
 };
 
 function lineOf(text: string, endpoint: string): Omit<AskedLine, "line"> | Problem {
+  // To write down what is nested very deep takes seconds.
+  const problem = problemOf(text);
+  if (problem !== null)
+    return { code: "invalid_json_line", message: `The line is refused: ${problem}`, param: null };
   let asked: unknown;
   try {
     asked = JSON.parse(text);

@@ -26,8 +26,8 @@ interface LineOptions {
   inference: Pick<Inference, "line">;
   /** Nothing is sent: `admit` refuses it. */
   isDry?: boolean;
-  /** Refuses what may cost too much on the backend that was chosen. */
-  admit(options: AdmitOptions): void;
+  /** Refuses what may cost too much on the backend that was chosen, or comes too soon. */
+  admit(options: AdmitOptions): void | Promise<void>;
 }
 
 /** A line on its way through the pipeline of every request; its batch holds what it may cost. */
@@ -68,7 +68,7 @@ export class LineRun {
   }
 
   async #admit(options: AdmitOptions): Promise<Admission> {
-    this.#options.admit(options);
+    await this.#options.admit(options);
     const { model, isOwn = false, bound } = options;
     return {
       outputTokensHeld: "outputTokensMax" in bound ? bound.outputTokensMax : 0,

@@ -15,10 +15,12 @@ const TICK_MS = 1_000;
 const LEASE = "batches";
 const LEASE_MS = 9_000;
 const LINES_AT_ONCE = 64;
+/** Of one batch: when there is no room for them, no more are tried. */
+const STARTED_AT_ONCE = 8;
 /** How often what is held follows what is left. */
 const REHOLD_MS = 2_000;
 const SETTLED_WITHIN_MS = 5_000;
-/** A line that found no room, or no backend, waits this long. */
+/** When a line found no room, or no backend, its batch waits this long, or until another line is answered. */
 const PAUSE_MS = 1_000;
 /** How often a line is sent to backends that fail. */
 const SENDINGS = 3;
@@ -41,12 +43,13 @@ export class BatchRunner {
   >();
   readonly #sendings = new Map<string, number>();
   readonly #pausedUntilMs = new Map<string, number>();
+  /** The last line of each batch that was tried: lines that cannot run are in no other's way. */
+  readonly #triedLine = new Map<string, number>();
   /** Batches whose charges of an earlier run were looked for. */
   readonly #recovered = new Set<string>();
   readonly #stopTicking: () => void;
   #looking: Promise<void> | null = null;
   #isDue = false;
-  #isLeading = false;
   /** Lines at once of each batch. */
   #share = LINES_AT_ONCE;
   #isStopped = false;
@@ -74,11 +77,9 @@ export class BatchRunner {
       });
   }
 
-  /** A new batch; where another instance runs batches, that one holds for it soon. */
+  /** A new batch; where another instance runs batches, that one soon holds for it, too. */
   begin(batchId: string, admission: Admission, bound: { nanoUsd: number; tokens: number }): void {
-    const { clock } = this.options;
-    if (this.#isLeading) this.#holds.set(batchId, { admission, ...bound, atMs: clock.now() });
-    else clock.after(REHOLD_MS + TICK_MS, () => admission.release());
+    this.#holds.set(batchId, { admission, ...bound, atMs: this.options.clock.now() });
     this.wake();
   }
 
@@ -86,7 +87,7 @@ export class BatchRunner {
     this.#isStopped = true;
     this.#stopTicking();
     await this.#looking;
-    for (const { run } of this.#running.values()) run.stop();
+    this.#stopLines();
     await Promise.allSettled([...this.#running.values()].map(({ ended }) => ended));
   }
 
@@ -98,13 +99,26 @@ export class BatchRunner {
   }
 
   async #look(): Promise<void> {
-    const { bus, leases } = this.options;
-    this.#isLeading = !bus.shared || (await leases.acquire(LEASE, LEASE_MS));
-    const held = [...this.#holds.keys()];
-    const active = this.#isLeading ? await this.store.active() : [];
-    for (const id of held) if (!active.some((batch) => batch.id === id)) this.#release(id);
-    this.#share = Math.ceil(LINES_AT_ONCE / Math.max(1, active.length));
-    for (const batch of active) await this.#step(batch);
+    const { bus, leases, clock, log } = this.options;
+    const held = [...this.#holds];
+    const active = await this.store.active();
+    // Without a batch nothing is written.
+    const isLeading = active.length > 0 && (!bus.shared || (await leases.acquire(LEASE, LEASE_MS)));
+    for (const [id, { atMs }] of held) {
+      const isOthers = !isLeading && clock.now() - atMs > LEASE_MS + TICK_MS;
+      if (isOthers || !active.some((batch) => batch.id === id)) this.#release(id);
+    }
+    // Whoever leads now sends these lines, too.
+    if (!isLeading) return this.#stopLines();
+    this.#share = Math.ceil(LINES_AT_ONCE / active.length);
+    for (const batch of active)
+      await this.#step(batch).catch((error) =>
+        log.error("running a batch failed; will retry", { batch_id: batch.id, error }),
+      );
+  }
+
+  #stopLines(): void {
+    for (const { run } of this.#running.values()) run.stop();
   }
 
   #release(batchId: string): void {
@@ -112,13 +126,13 @@ export class BatchRunner {
     this.#holds.delete(batchId);
     this.#recovered.delete(batchId);
     this.#pausedUntilMs.delete(batchId);
+    this.#triedLine.delete(batchId);
   }
 
   async #step(batch: BatchRow): Promise<void> {
     const { clock, keys } = this.options;
     if (!this.#recovered.has(batch.id)) {
-      for (const line of await this.store.unsettled(batch.id))
-        await this.#settle(batch, line, JSON.parse(line.owed) as Owed);
+      await this.#settleOwed(batch);
       this.#recovered.add(batch.id);
     }
     await this.#hold(batch);
@@ -138,12 +152,12 @@ export class BatchRunner {
   async #startLines(batch: BatchRow, principal: Principal): Promise<void> {
     const { clock } = this.options;
     const running = this.#runningOf(batch.id);
-    const free = Math.min(LINES_AT_ONCE - this.#running.size, this.#share - running.length);
+    const free = Math.min(STARTED_AT_ONCE, LINES_AT_ONCE - this.#running.size, this.#share - running.length);
     if (free <= 0 || (this.#pausedUntilMs.get(batch.id) ?? 0) > clock.now()) return;
-    for (const line of await this.store.pending(batch.id, running, free)) {
-      if (await this.#isTooFast(batch)) return this.#pause(batch.id);
-      this.#start(batch, principal, line);
-    }
+    const after = this.#triedLine.get(batch.id) ?? 0;
+    const lines = await this.store.pending(batch.id, { running, after, limit: free });
+    this.#triedLine.set(batch.id, lines.length < free ? 0 : lines.at(-1)!.line);
+    for (const line of lines) this.#start(batch, principal, line);
   }
 
   /** As many lines a minute as the key may make requests, counted apart: live requests lose nothing. */
@@ -161,10 +175,11 @@ export class BatchRunner {
     const { id: batchId, endpoint } = batch;
     const { inference, log, metering } = this.options;
     // Another backend than at its creation may be dearer.
-    const admit = (options: AdmitOptions) => {
+    const admit = async (options: AdmitOptions) => {
       const { costUsd } = metering.boundOf({ ...options, isBatch: true });
       if (Math.ceil(costUsd * NANO_PER_USD) > line.bound_nano_usd)
         fail("payment_required", "It may cost more now than is held for it");
+      if (await this.#isTooFast(batch)) fail("rate_limited", "Lines of this batch were sent too fast");
     };
     const run = new LineRun({
       ...{ batchId, line: line.line, endpoint, body: line.body },
@@ -184,6 +199,7 @@ export class BatchRunner {
     const { requestId, background } = run;
     if (background.isStopped || this.#isForLater(run, reply.head)) return this.#pause(batch.id);
     this.#sendings.delete(requestId);
+    this.#pausedUntilMs.delete(batch.id);
     const output = outputLine(line.custom_id, requestId, reply);
     const isKept = output.length <= ANSWER_BYTES;
     const owed = run.owed && JSON.stringify(run.owed);
@@ -203,6 +219,11 @@ export class BatchRunner {
     const sendings = (this.#sendings.get(requestId) ?? 0) + 1;
     this.#sendings.set(requestId, sendings);
     return sendings < SENDINGS;
+  }
+
+  async #settleOwed(batch: BatchRow): Promise<void> {
+    for (const line of await this.store.unsettled(batch.id))
+      await this.#settle(batch, line, JSON.parse(line.owed) as Owed);
   }
 
   async #settle({ id, payer }: BatchRow, line: Omit<Line, "body" | "custom_id">, owed: Owed): Promise<void> {
@@ -238,7 +259,10 @@ export class BatchRunner {
     const { clock, ids, metering } = this.options;
     const fileIds = [ids.uuid(), ids.uuid()];
     const unanswered = unansweredLine("", why).slice(UNANSWERED_HEAD.length);
-    await this.store.end(batch, { status, now: isoTime(clock.now()), unanswered, fileIds });
+    // Of an answer whose storing seemed to fail.
+    await this.#settleOwed(batch);
+    await this.store.failPending(batch.id, unanswered);
+    await this.store.end(batch, { status, now: isoTime(clock.now()), fileIds });
     await metering.flush(SETTLED_WITHIN_MS);
     this.#release(batch.id);
   }

@@ -120,6 +120,7 @@ export class Batches {
       return null;
     };
     const content = Buffer.concat(await Array.fromAsync(this.#store.content(file)));
+    if (content.length < file.bytes) fail("not_found", "The file has just been deleted");
     const { errors, lines } = await readLines(content, endpoint, check);
     const isFailed = errors.length > 0;
     const sumOf = (column: "bound_nano_usd" | "bound_tokens") =>

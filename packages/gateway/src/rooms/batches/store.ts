@@ -1,6 +1,13 @@
 import { isoTime } from "../../kernel/clock.ts";
 import { nextTurn } from "../../kernel/turns.ts";
-import { countRows, type Database, deleteExpired, insertRow, insertRows } from "../../storage/contract.ts";
+import {
+  countRows,
+  type Database,
+  deleteExpired,
+  insertRow,
+  insertRows,
+  type Transaction,
+} from "../../storage/contract.ts";
 
 export type BatchStatus = "in_progress" | "cancelling" | "completed" | "failed" | "expired" | "cancelled";
 
@@ -72,6 +79,8 @@ export interface ListPage {
 
 const PART_BYTES = 1024 * 1024;
 const LINES_A_PAGE = 100;
+/** Each may have megabytes. */
+const ANSWERS_A_PAGE = 8;
 
 const owned = ({ userId, keyId }: Owner) => [userId, keyId];
 const OWNED = "user_id = $1 AND (key_id = $2 OR $2 IS NULL)";
@@ -104,24 +113,20 @@ export class BatchStore {
     owner: Owner,
     page: ListPage,
   ): Promise<Row[]> {
-    const { after = null, limit, order } = page;
-    const past = `(created_at, id) ${order === "asc" ? ">" : "<"} (SELECT created_at, id FROM ${table} WHERE id = $3)`;
+    const { after, limit, order } = page;
+    const past = `AND (created_at, id) ${order === "asc" ? ">" : "<"} (SELECT created_at, id FROM ${table} WHERE id = $4)`;
     return this.db.all<Row>(
-      `SELECT * FROM ${table} WHERE ${OWNED} AND ($3 IS NULL OR ${past})
-       ORDER BY created_at ${order}, id ${order} LIMIT $4`,
-      [...owned(owner), after, limit],
+      `SELECT * FROM ${table} WHERE ${OWNED} ${after === undefined ? "" : past}
+       ORDER BY created_at ${order}, id ${order} LIMIT $3`,
+      [...owned(owner), limit, ...(after === undefined ? [] : [after])],
     );
   }
 
   /** What a batch came to goes with its file. */
   async removeFile({ id, batch_id, filename }: FileRow): Promise<void> {
-    await this.db.transaction(async (tx) => {
-      await tx.run("DELETE FROM files WHERE id = $1", [id]);
-      if (batch_id !== null)
-        await tx.run(`UPDATE batch_lines SET output = NULL WHERE batch_id = $1 AND ${linesOf(filename)}`, [
-          batch_id,
-        ]);
-    });
+    await this.db.run("DELETE FROM files WHERE id = $1", [id]);
+    const sql = `UPDATE batch_lines SET output = NULL WHERE ${somePage(`${linesOf(filename)} AND output IS NOT NULL`)}`;
+    while (batch_id !== null && (await this.db.run(sql, [batch_id])) > 0) await nextTurn();
   }
 
   /** The content in pieces. */
@@ -136,7 +141,7 @@ export class BatchStore {
       const rows = await this.db.all<{ line: number; output: string }>(
         `SELECT line, output FROM batch_lines
          WHERE batch_id = $1 AND ${linesOf(filename)} AND line > $2 AND output IS NOT NULL
-         ORDER BY line LIMIT ${LINES_A_PAGE}`,
+         ORDER BY line LIMIT ${ANSWERS_A_PAGE}`,
         [batch_id, after],
       );
       if (rows.length === 0) return;
@@ -176,13 +181,16 @@ export class BatchStore {
     );
   }
 
-  /** Lines that are neither answered nor on their way. */
-  pending(batchId: string, running: readonly number[], limit: number): Promise<Line[]> {
+  /** Lines after one that are neither answered nor on their way. */
+  pending(
+    batchId: string,
+    { running, after, limit }: { running: readonly number[]; after: number; limit: number },
+  ): Promise<Line[]> {
     const others = running.length === 0 ? "" : `AND line NOT IN (${running.join(", ")})`;
     return this.db.all<Line>(
       `SELECT line, custom_id, body, bound_nano_usd, bound_tokens FROM batch_lines
-       WHERE batch_id = $1 AND status IS NULL ${others} ORDER BY line LIMIT $2`,
-      [batchId, limit],
+       WHERE batch_id = $1 AND status IS NULL AND line > $2 ${others} ORDER BY line LIMIT $3`,
+      [batchId, after, limit],
     );
   }
 
@@ -203,7 +211,7 @@ export class BatchStore {
     const count = status === 200 ? "completed" : "failed";
     return this.db.transaction(async (tx) => {
       const changed = await tx.run(
-        "UPDATE batch_lines SET status = $3, output = $4, owed = $5 WHERE batch_id = $1 AND line = $2 AND status IS NULL",
+        "UPDATE batch_lines SET status = $3, output = $4, owed = $5, body = '' WHERE batch_id = $1 AND line = $2 AND status IS NULL",
         [batchId, line, status, output, owed],
       );
       if (changed === 0) return false;
@@ -224,15 +232,24 @@ export class BatchStore {
     });
   }
 
-  /** Ends the batch, once; lines that were not answered get `unanswered` after their id. */
+  /** Lines that were not answered get `unanswered` after their id. */
+  async failPending(batchId: string, unanswered: string): Promise<void> {
+    const failPage = async (tx: Transaction) => {
+      const failed = await tx.run(
+        `UPDATE batch_lines SET status = 0, body = '', output = '{"id":null,"custom_id":' || custom_id || $2
+         WHERE ${somePage("status IS NULL")}`,
+        [batchId, unanswered],
+      );
+      await tx.run("UPDATE batches SET failed = failed + $2 WHERE id = $1", [batchId, failed]);
+      return failed;
+    };
+    while ((await this.db.transaction(failPage)) > 0) await nextTurn();
+  }
+
+  /** Ends the batch, once. */
   async end(
     batch: BatchRow,
-    {
-      status,
-      now,
-      unanswered,
-      fileIds,
-    }: { status: BatchStatus; now: string; unanswered: string; fileIds: string[] },
+    { status, now, fileIds }: { status: BatchStatus; now: string; fileIds: string[] },
   ): Promise<void> {
     const { id, user_id, key_id, expires_at } = batch;
     await this.db.transaction(async (tx) => {
@@ -241,12 +258,6 @@ export class BatchStore {
         [...[id, status, now]],
       );
       if (ended === 0) return;
-      const failed = await tx.run(
-        `UPDATE batch_lines SET status = 0, output = '{"id":null,"custom_id":' || custom_id || $2
-         WHERE batch_id = $1 AND status IS NULL`,
-        [id, unanswered],
-      );
-      await tx.run("UPDATE batches SET failed = failed + $2 WHERE id = $1", [id, failed]);
       for (const [at, filename] of [OUTPUT, ERRORS].entries()) {
         const { bytes } = (await tx.get<{ bytes: number | null }>(
           `SELECT SUM(OCTET_LENGTH(output) + 1) AS bytes FROM batch_lines WHERE batch_id = $1 AND ${linesOf(filename)}`,
@@ -280,6 +291,11 @@ export class BatchStore {
 const OUTPUT = "output.jsonl";
 const ERRORS = "errors.jsonl";
 const linesOf = (filename: string): string => (filename === OUTPUT ? "status = 200" : "status <> 200");
+
+/** Some lines of the batch: changing thousands at once would make all wait. */
+const somePage = (which: string): string =>
+  `batch_id = $1 AND line IN
+     (SELECT line FROM batch_lines WHERE batch_id = $1 AND ${which} ORDER BY line LIMIT ${LINES_A_PAGE})`;
 
 const FREE_BOUND = `UPDATE batches SET cost_nano_usd = cost_nano_usd + $2, bound_nano_usd = bound_nano_usd - $3,
   bound_tokens = bound_tokens - $4 WHERE id = $1`;
