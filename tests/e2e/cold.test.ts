@@ -103,6 +103,7 @@ const PAGES: readonly ColdPage[] = [
       await page.getByRole("button", { name: "Stop live" }).waitFor();
     },
   },
+  { path: "/batches", heading: "Batches", act: (page) => says(page, "No batches yet") },
   {
     path: "/keys",
     heading: "Keys",

@@ -40,7 +40,7 @@ describe("the configuration file", () => {
       "engines.mine.command.1: unknown variable {nonsense}; there are {model_id}",
     ],
     ["[engines.mine]\ncommand = []", "engines.mine.command"],
-    ['[models."../x"]', "model_id must be"],
+    ['[models."../x"]', "models.../x: use owner/name"],
     [
       '[models.x]\nengine = "none"',
       'models."x".engine: no engine "none"; there are llama-cpp, vllm, sglang, ollama',

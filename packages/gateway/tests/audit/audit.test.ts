@@ -19,7 +19,7 @@ describe("what leaves an entry", () => {
   const METERED = new Set([
     ...["chat.send", "chat.stop", "realtime.start", "realtime.event", "realtime.stop"],
     ...["video.create", "video.cancel", "conversations.create", "conversations.rename"],
-    ...["conversations.rewind", "auth.refresh"],
+    ...["conversations.rewind", "auth.refresh", "batches.cancel"],
   ]);
 
   test("every method that is neither a reading one nor a metered one", () => {

@@ -226,6 +226,10 @@ onEachDatabase("hostile input", (fresh) => {
       until: "2026-10-02",
       by: "model",
       days: 1,
+      value: "30",
+      input_file_id: groupId,
+      endpoint: "/v1/chat/completions",
+      completion_window: "24h",
     };
   });
   afterAll(async () => {

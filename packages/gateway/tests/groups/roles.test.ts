@@ -39,6 +39,10 @@ const matrix: Record<string, { params: (fixture: Fixture) => unknown; gets: (num
   "group.create": { params: () => ({ name: "another" }), gets: openToToken },
   "group.list": { params: () => ({}), gets: openToToken },
   "group.get": { params: inGroup(), gets: forMembers },
+  "group.series": {
+    params: inGroup({ since: "2026-10-01", until: "2026-10-02", by: "model" }),
+    gets: forAdmins,
+  },
   "group.update": { params: inGroup({ description: "changed" }), gets: forAdmins },
   "group.members.list": { params: inGroup(), gets: forAdmins },
   "group.members.add": { params: inGroup({ email: emailOf("bystander") }), gets: forAdmins },

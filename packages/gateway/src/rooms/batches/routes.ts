@@ -7,7 +7,7 @@ import { ENDPOINTS } from "./check.ts";
 import { Batch, batchIdIn, batchView, File, fileIdIn, fileView, listOf, pageOf } from "./schemas.ts";
 import { ownerOf } from "./service.ts";
 
-const CREATE_BYTES = 64 * 1024;
+const CREATE_BYTES = 128 * 1024;
 const Page = z.object({
   after: z.string().optional().describe("The last one of the page before"),
   limit: z.coerce.number().int().min(1).max(100).default(20),
