@@ -125,8 +125,14 @@ export class BatchStore {
   /** What a batch came to goes with its file. */
   async removeFile({ id, batch_id, filename }: FileRow): Promise<void> {
     await this.db.run("DELETE FROM files WHERE id = $1", [id]);
-    const sql = `UPDATE batch_lines SET output = NULL WHERE ${somePage(`${linesOf(filename)} AND output IS NOT NULL`)}`;
-    while (batch_id !== null && (await this.db.run(sql, [batch_id])) > 0) await nextTurn();
+    if (batch_id === null) return;
+    const lines = "SELECT MAX(line) AS last FROM batch_lines WHERE batch_id = $1";
+    const { last } = (await this.db.get<{ last: number }>(lines, [batch_id]))!;
+    const sql = `UPDATE batch_lines SET output = NULL WHERE batch_id = $1 AND line > $2 AND line <= $3 AND ${linesOf(filename)}`;
+    for (let after = 0; after < last; after += LINES_A_PAGE) {
+      await this.db.run(sql, [batch_id, after, after + LINES_A_PAGE]);
+      await nextTurn();
+    }
   }
 
   /** The content in pieces. */
@@ -232,12 +238,13 @@ export class BatchStore {
     });
   }
 
-  /** Lines that were not answered get `unanswered` after their id. */
+  /** Lines that were not answered get `unanswered` after their id; some at a time, so that nobody waits long. */
   async failPending(batchId: string, unanswered: string): Promise<void> {
     const failPage = async (tx: Transaction) => {
       const failed = await tx.run(
         `UPDATE batch_lines SET status = 0, body = '', output = '{"id":null,"custom_id":' || custom_id || $2
-         WHERE ${somePage("status IS NULL")}`,
+         WHERE batch_id = $1 AND line IN
+           (SELECT line FROM batch_lines WHERE batch_id = $1 AND status IS NULL ORDER BY line LIMIT ${LINES_A_PAGE})`,
         [batchId, unanswered],
       );
       await tx.run("UPDATE batches SET failed = failed + $2 WHERE id = $1", [batchId, failed]);
@@ -291,11 +298,6 @@ export class BatchStore {
 const OUTPUT = "output.jsonl";
 const ERRORS = "errors.jsonl";
 const linesOf = (filename: string): string => (filename === OUTPUT ? "status = 200" : "status <> 200");
-
-/** Some lines of the batch: changing thousands at once would make all wait. */
-const somePage = (which: string): string =>
-  `batch_id = $1 AND line IN
-     (SELECT line FROM batch_lines WHERE batch_id = $1 AND ${which} ORDER BY line LIMIT ${LINES_A_PAGE})`;
 
 const FREE_BOUND = `UPDATE batches SET cost_nano_usd = cost_nano_usd + $2, bound_nano_usd = bound_nano_usd - $3,
   bound_tokens = bound_tokens - $4 WHERE id = $1`;
