@@ -167,6 +167,7 @@ test("up to four models answer at once", async () => {
   expect(new URL(page.url()).searchParams.has("compare-3")).toBe(false);
   expect(await page.getByText("You said: all of you").count()).toBe(3);
   await page.reload();
+  await page.getByText("You said: all of you").nth(2).waitFor();
   expect(await page.getByText("You said: all of you").count()).toBe(3);
 });
 

@@ -101,7 +101,7 @@ describe("registration", () => {
       const { error } = await call("auth.register", account("second"));
       expect([error.code, error.message]).toEqual([
         -32000,
-        expect.stringContaining("SERVICE_REGISTRATION_OPEN"),
+        "Registration is closed; ask an administrator, who can invite you or open it under Settings",
       ]);
     }));
   test("unset and two at once: one account, and it is the administrator's", () =>
