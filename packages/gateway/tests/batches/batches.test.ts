@@ -209,8 +209,14 @@ test("a revoked key ends its batches", async () => {
   expect((await linesOf(done.error_file_id))[0].error.message).toContain("revoked");
 });
 
-test("a live request takes the place of a line, which runs again", async () => {
-  await bench.addBackend({ ...NARROW, url: bench.upstream.url, name: "narrow", models: ["one"] });
+test("on own hardware a live request takes the place of a line, which runs again", async () => {
+  await bench.addBackend({
+    ...NARROW,
+    type: "vllm",
+    url: bench.upstream.url,
+    name: "narrow",
+    models: ["one"],
+  });
   let isSlow = true;
   bench.upstream.answer(async (request, reply) => {
     if (request.text.includes("a line") && isSlow) return;
@@ -227,6 +233,24 @@ test("a live request takes the place of a line, which runs again", async () => {
   expect(asked()).toHaveLength(2);
   const rows = (await bench.usageRows()).filter(({ ref_id }) => `batch_${ref_id}` === id);
   expect(rows).toHaveLength(1);
+});
+
+test("what a vendor was sent, and bills, is not stopped by a live request", async () => {
+  await bench.addBackend({ ...NARROW, url: bench.upstream.url, name: "vendor", models: ["billed"] });
+  const released = Promise.withResolvers<void>();
+  bench.upstream.answer(async (request, reply) => {
+    if (request.text.includes("a billed line")) await released.promise;
+    return politeHandler(request, reply);
+  });
+  const { id } = await create([line("a", said("a billed line", { model: "billed" }))]);
+  const asked = () => bench.upstream.requests.filter(({ text }) => text.includes("a billed line"));
+  await until("the line is under way", () => asked().length === 1);
+  const live = Promise.resolve(client.chat.completions.create(said("live", { model: "billed" }) as never));
+  await Bun.sleep(100);
+  released.resolve();
+  expect(await live).toMatchObject({ object: "chat.completion" });
+  expect((await ended(id)).request_counts).toMatchObject({ completed: 1 });
+  expect(asked()).toHaveLength(1);
 });
 
 test("lines that find no room are in no other's way, and idle places are used again at once", async () => {

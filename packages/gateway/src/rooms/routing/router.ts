@@ -654,16 +654,20 @@ const takesLines = ({ isAdopted, config }: Entry): boolean => isAdopted || confi
 const placesOf = ({ takes, config }: Entry): number =>
   Math.min(takes ?? Number.POSITIVE_INFINITY, config.concurrency || Number.POSITIVE_INFINITY);
 
-/** Lines of batches are in nobody's way, and take no more than what is idle. */
+/** Lines of batches that give way. Not those at a vendor: it bills what was sent, stopped or not. */
+const givingWay = ({ isOwn, lines }: Entry): ReadonlySet<Background> => (isOwn ? lines : NONE);
+const NONE: ReadonlySet<Background> = new Set();
+
+/** Lines of batches take no more than what is idle. */
 function isFull(entry: Entry, background: Background | undefined): boolean {
   const places = placesOf(entry);
-  if (!background) return entry.inFlight - entry.lines.size >= places;
+  if (!background) return entry.inFlight - givingWay(entry).size >= places;
   return !background.isDry && entry.inFlight >= (Number.isFinite(places) ? places : IDLE_PLACES);
 }
 
 function makeRoom(entry: Entry): void {
   let over = entry.inFlight + 1 - placesOf(entry);
-  for (const line of entry.lines) {
+  for (const line of givingWay(entry)) {
     if (over-- <= 0) return;
     if (!line.isStopped) line.stop();
   }
