@@ -48,7 +48,7 @@ http {
   uwsgi_temp_path ${folder}/uwsgi;
   scgi_temp_path ${folder}/scgi;
   keepalive_requests 1000000;
-  client_body_buffer_size 256k;
+  client_body_buffer_size 1m;
   upstream models { server 127.0.0.1:${upstreamPort}; keepalive 2048; keepalive_requests 1000000; }
   server {
     listen 127.0.0.1:${port} backlog=2048;
