@@ -1,4 +1,5 @@
 import type { Row } from "../lib/bench.ts";
+import { rows as cores } from "./cores.ts";
 import { rows as growth } from "./growth.ts";
 import { rows as idle } from "./idle.ts";
 import { rows as loads } from "./loads.ts";
@@ -20,5 +21,6 @@ export const rows: readonly Row[] = [
   ...soak,
   ...sharing,
   ...workers,
+  ...cores,
   ...tunnel,
 ];
