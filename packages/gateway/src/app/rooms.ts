@@ -162,7 +162,7 @@ export async function openRooms({ config, life, foundation, ownPort, deadlines, 
   );
   const providers = await open("providers", new Providers(db, clock));
   const conversations = await open("conversations", new Conversations({ db, clock, ids }));
-  const memory = await open("memory", new Memory({ url: config.memoryUrl, bus, clock, log }), CLOSES);
+  const memory = await open("memory", new Memory({ ...foundation, url: config.memoryUrl }), CLOSES);
   const { localServers: servers = localServers } = options;
   const found = new LocalServers({ servers, create: factory.create, ownPort, routing });
   const watched = { routing, agents, providers, metering, requests, localServers: found, settings };

@@ -9,7 +9,9 @@ export interface Bus {
   /** False while messages from other instances do not arrive; caches then expire within about a second. */
   readonly connected: boolean;
   publish(topic: string, message: string): void;
-  subscribe(topic: string, receive: (message: string) => void): Subscription;
+  subscribe(topic: string, receive: Receive): Subscription;
+  /** Resolves when this process has done what it was told so far. */
+  done(): Promise<unknown>;
   /** Resolves when every current subscription is active on the shared bus. */
   ready(): Promise<void>;
   /** How many instances are subscribed, this one included; 1 while the others cannot be reached. */
@@ -18,6 +20,9 @@ export interface Bus {
   onGap(forget: () => void): void;
   close(): Promise<void>;
 }
+
+/** What it returns resolves when the process knows what it was told. */
+export type Receive = (message: string) => unknown;
 
 export interface Subscription {
   (): void;
@@ -30,6 +35,8 @@ export interface Requests {
   ask(topic: string, question: string, timeoutMs: number): Promise<string | null>;
   /** The answers of every instance that serves the topic, this one included, as far as they come in time. */
   askAll(topic: string, question: string, timeoutMs: number): Promise<string[]>;
+  /** Resolves when every instance has done what this one has told it before, or after this time. */
+  allDone(timeoutMs: number): Promise<unknown>;
   serve(topic: string, answer: (question: string) => string | Promise<string>): Subscription;
 }
 

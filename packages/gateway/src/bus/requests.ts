@@ -4,6 +4,7 @@ import type { Bus, Requests, Subscription } from "./contract.ts";
 
 /** Requests that wait for an answer; beyond this a new one is not sent. */
 const WAITING_MAX = 10_000;
+const DONE = "done";
 
 export class BusRequests implements Requests {
   readonly #replies: string;
@@ -18,6 +19,10 @@ export class BusRequests implements Requests {
       const [id, answer] = cut(text);
       this.#waiting.get(id)?.(answer);
     });
+    this.serve(DONE, async () => {
+      await bus.done();
+      return "";
+    });
   }
 
   async ask(topic: string, question: string, timeoutMs: number): Promise<string | null> {
@@ -28,6 +33,10 @@ export class BusRequests implements Requests {
   async askAll(topic: string, question: string, timeoutMs: number): Promise<string[]> {
     const count = await this.options.bus.listenerCount(topic);
     return this.#ask(topic, question, { timeoutMs, count });
+  }
+
+  allDone(timeoutMs: number): Promise<unknown> {
+    return this.askAll(DONE, "", timeoutMs);
   }
 
   /** Resolves with so many answers, or those that came in time. */
@@ -52,11 +61,12 @@ export class BusRequests implements Requests {
 
   serve(topic: string, answer: (question: string) => string | Promise<string>): Subscription {
     const { bus } = this.options;
-    return bus.subscribe(topic, async (asked) => {
+    const reply = async (asked: string) => {
       const [replies, rest] = cut(asked);
       const [id, question] = cut(rest);
       bus.publish(replies, `${id} ${await answer(question)}`);
-    });
+    };
+    return bus.subscribe(topic, (asked) => void reply(asked));
   }
 
   close(): void {

@@ -23,7 +23,7 @@ afterEach(async () => {
 });
 
 function memoryAt(url: string | null, clock: Clock = systemClock): Memory {
-  const memory = new Memory({ url, bus: new InProcessBus(), clock, log: silentLog });
+  const memory = new Memory({ url, bus: new InProcessBus(), instances: null, clock, log: silentLog });
   cleanup.push(() => memory.close());
   return memory;
 }
@@ -59,26 +59,28 @@ const found = { items: [{ node_id: "n1", text: "likes tea", score: 1 }] };
 test("a turn is written back and recalled later, and the events tell so", async () => {
   const memory = memoryAt(realServer().url);
   memory.writeback(turn("I drink jasmine tea every morning.", "t1"));
-  await until("the turn was written", () => memory.status("u1").events.length === 1);
+  await until("the turn was written", async () => (await memory.status("u1")).events.length === 1);
   const { state, items } = await ask(memory);
   expect(state).toBe("enabled");
   expect(items).toMatchObject([{ text: "I drink jasmine tea every morning." }]);
   expect(await memory.delete("u1", items[0]!.node_id)).toBe(true);
   expect(await ask(memory)).toEqual({ state: "enabled", items: [] });
-  expect(memory.status("u1").events.map(({ kind, outcome, count }) => [kind, outcome, count])).toEqual([
+  expect(
+    (await memory.status("u1")).events.map(({ kind, outcome, count }) => [kind, outcome, count]),
+  ).toEqual([
     ["recall", "ok", 0],
     ["delete", "ok", 1],
     ["recall", "ok", 1],
     ["writeback", "ok", 1],
   ]);
-  expect(memory.status("u2").events).toEqual([]);
+  expect((await memory.status("u2")).events).toEqual([]);
 });
 
 test("without a memory service everything is quietly off", async () => {
   const memory = memoryAt(null);
   expect(await ask(memory)).toEqual({ state: "disabled", items: [] });
   memory.writeback(turn("I like tea very much.", "t1"));
-  expect(memory.status("u1")).toEqual({ enabled: false, writeback: false, events: [] });
+  expect(await memory.status("u1")).toEqual({ enabled: false, writeback: false, events: [] });
   expect(await memory.delete("u1", "n1")).toBe(false);
 });
 
@@ -96,7 +98,7 @@ describe("a memory service in trouble leaves chats alone", () => {
     await gone.stop();
     const memory = memoryAt(gone.url);
     await expectOffline(memory);
-    expect(memory.status("u1").events[0]).toMatchObject({ kind: "recall", outcome: "failed" });
+    expect((await memory.status("u1")).events[0]).toMatchObject({ kind: "recall", outcome: "failed" });
     await expect(memory.delete("u1", "n1")).rejects.toThrow("cannot be reached");
   });
 
@@ -174,7 +176,7 @@ describe("a memory service in trouble leaves chats alone", () => {
       expect((await waiting).items).toEqual([]);
     }
     expect((await ask(memory, "stay")).state).toBe("enabled");
-    expect(memory.status("u1").events).toHaveLength(1);
+    expect((await memory.status("u1")).events).toHaveLength(1);
   });
 });
 
@@ -186,7 +188,7 @@ describe("writeback", () => {
     memory.writeback(turn("I like tea.", "t1"));
     memory.writeback(turn("I like coffee.", "t2"));
     const server = serve(() => ({ ok: true, node_ids: ["n"] }), gone.port);
-    await until("both turns arrived", () => memory.status("u1").events.length === 2);
+    await until("both turns arrived", async () => (await memory.status("u1")).events.length === 2);
     expect(server.received.map(({ params }) => params.idempotency_key)).toEqual(["t1", "t2"]);
     expect(server.received[0]!.params).toMatchObject({
       user_id: "u1",
@@ -234,18 +236,18 @@ describe("writeback", () => {
     const deaf = memoryAt(serve(() => NO_ANSWER).url);
     deaf.writeback(turn("I like tea.", "t"));
     await deaf.flush();
-    expect(deaf.status("u1").events).toEqual([]);
+    expect((await deaf.status("u1")).events).toEqual([]);
   });
 
   test("a full queue drops what comes, and empty messages are not sent", async () => {
     const server = serve(() => NO_ANSWER);
     const memory = memoryAt(server.url);
     for (let i = 0; i < 1_100; i++) memory.writeback(turn("I like tea.", `t${i}`));
-    const { events } = memory.status("u1");
+    const { events } = await memory.status("u1");
     expect(events).toHaveLength(50);
     expect(events[0]).toMatchObject({ kind: "writeback", outcome: "failed" });
     memory.writeback({ userId: "u9", messages: [{ role: "user", content: " " }], idempotencyKey: "e" });
-    expect(memory.status("u9").events).toEqual([]);
+    expect((await memory.status("u9")).events).toEqual([]);
   });
 });
 

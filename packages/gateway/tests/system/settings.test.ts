@@ -13,8 +13,7 @@ interface Listed {
 test("what administrators change is in force at once and after a restart; the environment wins", async () => {
   const config = { fromEnvironment: ["SERVICE_AUDIT_RETENTION_DAYS"], registrationOpen: null };
   const dataDir = mkdtempSync(join(tmpdir(), "gateway-settings-"));
-  // One process: others hear of a change a moment later.
-  const boot = () => bootGateway({ config, dataDir, deployment: null });
+  const boot = () => bootGateway({ config, dataDir });
   const gateway = await boot();
   const first = await gateway.signIn("first");
   const newcomer = (email: string) => gateway.call("auth.register", { email, password: PASSWORD });

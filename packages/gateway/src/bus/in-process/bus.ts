@@ -1,12 +1,22 @@
-import type { Bus, Subscription } from "../contract.ts";
+import type { Bus, Receive, Subscription } from "../contract.ts";
 
 export class InProcessBus implements Bus {
   readonly shared = false;
   readonly connected = true;
-  #receivers = new Map<string, Set<(message: string) => void>>();
+  #receivers = new Map<string, Set<Receive>>();
+  #doing = new Set<Promise<unknown>>();
 
   publish(topic: string, message: string): void {
-    for (const receive of this.#receivers.get(topic) ?? []) receive(message);
+    for (const receive of this.#receivers.get(topic) ?? []) {
+      const doing = receive(message);
+      if (!(doing instanceof Promise)) continue;
+      this.#doing.add(doing);
+      void doing.finally(() => this.#doing.delete(doing));
+    }
+  }
+
+  done(): Promise<unknown> {
+    return Promise.allSettled(this.#doing);
   }
 
   async ready(): Promise<void> {}
@@ -18,7 +28,7 @@ export class InProcessBus implements Bus {
   /** A single process misses nothing. */
   onGap(): void {}
 
-  subscribe(topic: string, receive: (message: string) => void): Subscription {
+  subscribe(topic: string, receive: Receive): Subscription {
     let set = this.#receivers.get(topic);
     if (!set) {
       set = new Set();

@@ -2,7 +2,7 @@ import { sendsElsewhere } from "@model-gateway/wire/turns";
 import { RedisClient } from "bun";
 import type { Log } from "../../kernel/log.ts";
 import { shownUrl } from "../../kernel/shown-address.ts";
-import type { Bus, Subscription } from "../contract.ts";
+import type { Bus, Receive, Subscription } from "../contract.ts";
 import { InProcessBus } from "../in-process/bus.ts";
 import { UntoldChanges } from "../untold-changes.ts";
 
@@ -141,7 +141,7 @@ export class RedisBus implements Bus {
         .catch(keep);
   }
 
-  subscribe(topic: string, receive: (message: string) => void): Subscription {
+  subscribe(topic: string, receive: Receive): Subscription {
     const end = this.#local.subscribe(topic, receive);
     const channel = this.options.prefix + topic;
     if (!this.#channels.has(channel)) this.#channels.set(channel, this.#listen(channel, topic));
@@ -154,6 +154,10 @@ export class RedisBus implements Bus {
       },
       { ready: this.#channels.get(channel)! },
     );
+  }
+
+  done(): Promise<unknown> {
+    return this.#local.done();
   }
 
   async ready(): Promise<void> {

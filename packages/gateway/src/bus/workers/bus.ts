@@ -1,4 +1,4 @@
-import type { Bus, Subscription } from "../contract.ts";
+import type { Bus, Receive, Subscription } from "../contract.ts";
 import { InProcessBus } from "../in-process/bus.ts";
 import { UntoldChanges } from "../untold-changes.ts";
 import type { WorkerLink } from "./link.ts";
@@ -38,7 +38,7 @@ export class WorkerBus implements Bus {
     if (!this.link.send(["publish", topic, message])) this.#untold.keep(topic, message);
   }
 
-  subscribe(topic: string, receive: (message: string) => void): Subscription {
+  subscribe(topic: string, receive: Receive): Subscription {
     const end = this.#local.subscribe(topic, receive);
     let ready = this.#topics.get(topic);
     if (!ready) {
@@ -57,6 +57,10 @@ export class WorkerBus implements Bus {
       },
       { ready },
     );
+  }
+
+  done(): Promise<unknown> {
+    return this.#local.done();
   }
 
   async ready(): Promise<void> {

@@ -18,7 +18,7 @@ const TEXT_MAX = { ip: 64, userAgent: 256, details: 4_000 };
 const ADMIN_TOKEN = "admin token";
 const ANONYMOUS = "anonymous";
 
-export interface AuditOptions extends Needs<"db" | "clock" | "ids" | "log"> {
+export interface AuditOptions extends Needs<"db" | "clock" | "ids" | "log" | "instances"> {
   settings: { readonly auditRetentionDays: number };
   dataDir: string;
 }
@@ -41,8 +41,16 @@ export class Audit implements AuditSink {
     void this.#stored();
   }
 
-  /** Resolves when the entry is stored, or soon: it is in the journal, and the answer does not wait for long. */
+  /**
+   * Resolves when the entry is stored and every instance knows of the change, so that whoever has the answer may ask
+   * any of them; or soon: the entry is in the journal, and the answer does not wait for long.
+   */
   async record(entry: AuditEntry): Promise<void> {
+    const told = this.options.instances?.allDone(ANSWERED_WITHIN_MS);
+    await Promise.all([this.#record(entry), told]);
+  }
+
+  async #record(entry: AuditEntry): Promise<void> {
     const row = this.#rowOf(entry);
     try {
       this.#journal.add(row);

@@ -74,11 +74,10 @@ export class Billing {
   async start(): Promise<void> {
     const { clock, log, bus } = this.options;
     await this.#loadTerms();
-    const refresh = () => {
+    const refresh = () =>
       this.#loadTerms().catch((error) =>
         log.warn("tiers and prices not refreshed; the known ones stay in force", { error }),
       );
-    };
     this.#ends.push(clock.every(TIERS_REFRESH_MS, refresh), bus.subscribe(TERMS_CHANGED, refresh));
   }
 

@@ -6,8 +6,11 @@ import type { Needs } from "../foundation.ts";
 export const EVENTS_PER_USER_MAX = 50;
 const USERS_MAX = 5_000;
 const TOPIC = "memory-activity";
+const ASKED = "memory-activity-asked";
+const ANSWERED_WITHIN_MS = 300;
 
 export interface MemoryEvent {
+  id: string;
   at: string;
   kind: "recall" | "writeback" | "delete";
   outcome: "ok" | "failed";
@@ -18,27 +21,33 @@ export interface MemoryEvent {
   detail: string | null;
 }
 
+/** Of the same events several times, as instances tell them: each once. */
+const latest = (events: readonly MemoryEvent[]): MemoryEvent[] =>
+  [...new Map(events.map((event) => [event.id, event])).values()]
+    .sort((a, b) => b.at.localeCompare(a.at))
+    .slice(0, EVENTS_PER_USER_MAX);
+
 /** The latest memory events of each person, on every instance alike. */
 export class Activity {
   readonly #events = new BoundedMap<string, MemoryEvent[]>(USERS_MAX);
-  constructor(readonly options: Needs<"bus" | "clock"> & { onDelete?(userId: string): void }) {
+  constructor(readonly options: Needs<"bus" | "clock" | "instances"> & { onDelete?(userId: string): void }) {
     options.bus.subscribe(TOPIC, (message) => {
       const { userId, event } = JSON.parse(message) as { userId: string; event: MemoryEvent };
       if (event.kind === "delete") options.onDelete?.(userId);
       // Another instance's event may arrive after a newer one.
-      const events = [event, ...(this.#events.get(userId) ?? [])].toSorted((a, b) =>
-        b.at.localeCompare(a.at),
-      );
-      this.#events.set(userId, events.slice(0, EVENTS_PER_USER_MAX));
+      this.#events.set(userId, latest([event, ...(this.#events.get(userId) ?? [])]));
     });
+    options.instances?.serve(ASKED, (userId) => JSON.stringify(this.#events.get(userId) ?? []));
   }
 
-  record(userId: string, event: Omit<MemoryEvent, "at">): void {
-    const at = isoTime(this.options.clock.now());
-    this.options.bus.publish(TOPIC, JSON.stringify({ userId, event: { at, ...event } }));
+  record(userId: string, event: Omit<MemoryEvent, "id" | "at">): void {
+    const made = { id: crypto.randomUUID(), at: isoTime(this.options.clock.now()) };
+    this.options.bus.publish(TOPIC, JSON.stringify({ userId, event: { ...made, ...event } }));
   }
 
-  of(userId: string): MemoryEvent[] {
-    return this.#events.get(userId) ?? [];
+  /** An instance that was started a moment ago has heard of little, so all are asked. */
+  async of(userId: string): Promise<MemoryEvent[]> {
+    const told = (await this.options.instances?.askAll(ASKED, userId, ANSWERED_WITHIN_MS)) ?? [];
+    return latest([...(this.#events.get(userId) ?? []), ...told.flatMap((events) => JSON.parse(events))]);
   }
 }

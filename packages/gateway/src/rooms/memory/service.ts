@@ -38,7 +38,7 @@ export interface Recall {
   items: RecalledItem[];
 }
 
-export interface MemoryOptions extends Needs<"bus" | "clock" | "log"> {
+export interface MemoryOptions extends Needs<"bus" | "clock" | "log" | "instances"> {
   url: string | null;
 }
 
@@ -63,8 +63,7 @@ export class Memory {
             connectTimeoutMs: CONNECT_TIMEOUT_MS,
             messageCharsMax: ANSWER_CHARS_MAX,
           });
-    const { bus } = options;
-    this.#activity = new Activity({ bus, clock, onDelete: (userId) => this.facts.forget(userId) });
+    this.#activity = new Activity({ ...options, onDelete: (userId) => this.facts.forget(userId) });
     this.#writeback = new WritebackQueue({
       clock,
       write: (turn) => this.#write(turn),
@@ -76,8 +75,8 @@ export class Memory {
     return this.#client !== null;
   }
 
-  status(userId: string) {
-    return { enabled: this.enabled, writeback: this.enabled, events: this.#activity.of(userId) };
+  async status(userId: string) {
+    return { enabled: this.enabled, writeback: this.enabled, events: await this.#activity.of(userId) };
   }
 
   /** Facts about the user that are relevant to `query`. Never throws, and takes 300 ms at most. */

@@ -68,7 +68,7 @@ export class ModelRoutes {
   #reading: Promise<void> = Promise.resolve();
 
   constructor(readonly options: Needs<"db" | "bus" | "clock" | "log">) {
-    options.bus.subscribe(CHANGED, () => void this.reload());
+    options.bus.subscribe(CHANGED, () => this.reload());
     options.bus.onGap(() => void this.reload());
   }
 

@@ -135,7 +135,7 @@ export class Routing {
       const entry = this.#find(name);
       if (entry) entry.suspicion = { ...suspicion, count: (entry.suspicion?.count ?? 0) + 1 };
     });
-    bus.subscribe(CHANGED, () => void this.reload());
+    bus.subscribe(CHANGED, () => this.reload());
     bus.onGap(() => void this.reload());
   }
 

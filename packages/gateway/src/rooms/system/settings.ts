@@ -27,9 +27,8 @@ export class Settings {
 
   async start(): Promise<void> {
     const { bus, log } = this.options;
-    const refresh = () => {
+    const refresh = () =>
       this.#load().catch((error) => log.warn("settings not read again; the known ones stay", { error }));
-    };
     this.#stop = bus.subscribe(SETTINGS_CHANGED, refresh);
     bus.onGap(refresh);
     await this.#load();
