@@ -219,7 +219,12 @@ class Instance implements CounterServer {
       },
       onGap: (forget: () => void) => this.#gaps.push(forget),
     } as unknown as Bus;
-    this.counter = new SharedCounter({ server: this, bus, clock: own, ids: randomIds, log: silentLog });
+    // A server that forgets again and again is not asked for long: what is decided alone it has not heard of.
+    const warn = (message: string) => {
+      if (message.endsWith("counting locally")) this.isTold = false;
+    };
+    const log = { ...silentLog, warn };
+    this.counter = new SharedCounter({ server: this, bus, clock: own, ids: randomIds, log });
     void this.counter.open();
   }
 
