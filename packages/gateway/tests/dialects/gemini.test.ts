@@ -137,6 +137,8 @@ test("models, tokens and vectors", async () => {
   for await (const { name } of await client.models.list()) listed.push(name ?? "");
   expect(listed).toContain(`models/${NATIVE}`);
   expect(listed).not.toContain(`models/models/${NATIVE}`);
+  // Advertised, but served by nobody here; this listing could not say so.
+  expect(listed).not.toContain("models/kimi-k3");
   expect((await client.models.get({ model: NATIVE })).name).toBe(`models/${NATIVE}`);
   const { totalTokens } = await client.models.countTokens({ model: NATIVE, contents: "How many are these?" });
   expect(totalTokens).toBeGreaterThan(3);

@@ -50,6 +50,11 @@ export class ModelList {
     };
   }
 
+  /** Those that can be called now: other vendors' listings have no word for those that cannot. */
+  available() {
+    return this.all().data.filter(({ available }) => available);
+  }
+
   one(id: string) {
     return this.all().data.find((each) => each.id === id) ?? notFound(id);
   }

@@ -111,8 +111,9 @@ export const models = defineRoute({
   auth: "public",
   response: raw(z.object({ object: z.literal("list"), data: z.array(Model) })),
   handler: ({ rooms, request, requestId }) => {
-    const listed = rooms.inference.models.all();
-    const inForm = request.header(VERSION_HEADER) === null ? listed : messagesModelsOf(listed.data);
+    const { models } = rooms.inference;
+    const inForm =
+      request.header(VERSION_HEADER) === null ? models.all() : messagesModelsOf(models.available());
     return jsonReply(JSON.stringify(inForm), requestId);
   },
 });

@@ -28,7 +28,7 @@ export const geminiModels = defineRoute({
   summary: "Models, as Google's Gemini API lists them",
   auth: "public",
   response: z.object({ models: z.array(Model) }),
-  handler: ({ rooms }) => ({ models: rooms.inference.models.all().data.map(modelOf) }),
+  handler: ({ rooms }) => ({ models: rooms.inference.models.available().map(modelOf) }),
 });
 
 export const geminiModel = defineRoute({
