@@ -49,6 +49,8 @@ test("a backend is added, seen, given a route, and asked by session and by key",
   );
   expect((await shell.run(["usage"])).out).toContain("demo-chat");
   expect((await shell.run(["usage", "--by", "model"])).out).toMatch(/demo-chat\s+2\s/);
+  const byBackend = await shell.run(["usage", "--by", "backend"], { env: { SERVICE_ADMIN_TOKEN: "" } });
+  expect(byBackend.out).toMatch(/^backend.*cached.*saved\ndemo\s+2\s/);
 });
 
 test("on a terminal a conversation goes on until an empty line", async () => {

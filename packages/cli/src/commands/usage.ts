@@ -2,8 +2,9 @@ import type { Result, UsageQuery, UsageSums } from "@model-gateway/client";
 import { type Command, refuseIdle, text, UsageError, wholeNumber } from "../command.ts";
 
 const GROUPINGS = ["model", "backend", "ref", "day"] as const;
-/** Groupings of which the contract's query knows nothing. */
-const BY_ASKER = ["user", "group", "project", "key"] as const;
+/** Groupings of which the contract's query knows nothing; what it calls a backend is the way that a request came. */
+const BY_SERIES = ["user", "group", "project", "key", "backend"] as const;
+const BY = [...new Set([...BY_SERIES, ...GROUPINGS])].join(", ");
 /** All that there is. */
 const EVER = { since: "2000-01-01", until: "9999-12-31" };
 const money = (usd: number) => `$${usd.toFixed(usd >= 0.01 || usd === 0 ? 2 : 6)}`;
@@ -18,7 +19,7 @@ interface UsageRow {
   unpriced: boolean;
   ref_id: string | null;
 }
-type AskerRow = Result<"usage.series">["groups"][number];
+type SeriesRow = Result<"usage.series">["groups"][number];
 type GroupRow = UsageSums & { key: string | null };
 
 const rowColumns = {
@@ -45,7 +46,7 @@ export const usage: Command = {
     project: { type: "string", help: "only rows of this project's keys" },
     by: {
       type: "string",
-      help: `sums by ${[...BY_ASKER, ...GROUPINGS].join(", ")}; for administrators`,
+      help: `sums by ${BY}; for administrators`,
     },
     since: { type: "string", help: "first day, YYYY-MM-DD" },
     until: { type: "string", help: "last day, YYYY-MM-DD" },
@@ -66,31 +67,34 @@ export const usage: Command = {
       return output.table(records, rowColumns, "No requests yet");
     }
     refuseIdle(options, ["limit"], "with --by");
-    const asker = BY_ASKER.find((name) => name === by);
-    if (asker) {
+    const isOperators = connection.adminToken !== null;
+    const series = BY_SERIES.find((name) => name === by && !(isOperators && name === "backend"));
+    if (series) {
       const client = await connection.signedIn();
-      const which = { ...EVER, ...range, everyone: true, by: asker, ...(project && { project }) };
+      const which = { ...EVER, ...range, everyone: true, by: series, ...(project && { project }) };
       const answer = await client.call("usage.series", which);
       if (output.json) return output.result(answer, () => "");
       return output.table(
         answer.groups,
         {
-          [by]: ({ name }: AskerRow) => name ?? "(none)",
-          requests: ({ requests }: AskerRow) => String(requests),
-          tokens: (row: AskerRow) => String(row.prompt_tokens + row.completion_tokens),
-          cost: ({ cost_usd }: AskerRow) => money(cost_usd),
+          [by]: ({ name }: SeriesRow) => name ?? "(none)",
+          requests: ({ requests }: SeriesRow) => String(requests),
+          tokens: (row: SeriesRow) => String(row.prompt_tokens + row.completion_tokens),
+          cached: (row: SeriesRow) =>
+            `${Math.floor((100 * row.cached_tokens) / Math.max(1, row.prompt_tokens))} %`,
+          cost: ({ cost_usd }: SeriesRow) => money(cost_usd),
+          saved: ({ cache_saved_usd }: SeriesRow) => money(cache_saved_usd),
         },
         "Nothing in this range",
       );
     }
     const group_by = GROUPINGS.find((name) => name === by);
-    if (!group_by) throw new UsageError(`--by must be one of ${[...BY_ASKER, ...GROUPINGS].join(", ")}`);
+    if (!group_by) throw new UsageError(`--by must be one of ${BY}`);
     refuseIdle(options, ["project"], `with --by ${by}`);
     const query: UsageQuery = { group_by, ...range };
-    const answer =
-      connection.adminToken === null
-        ? await (await connection.signedIn()).call("usage.query", query)
-        : await connection.asOperator().admin.queryUsage(query);
+    const answer = isOperators
+      ? await connection.asOperator().admin.queryUsage(query)
+      : await (await connection.signedIn()).call("usage.query", query);
     if (output.json) return output.result(answer, () => "");
     output.table(
       (answer.groups ?? []) as unknown as Record<string, unknown>[],
