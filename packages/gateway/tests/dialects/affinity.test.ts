@@ -45,6 +45,17 @@ test("a session may be named in the body, too", async () => {
     expect(await servedBy(() => bench.chat(fields))).toHaveLength(1);
 });
 
+test("a session that another API's body names is known although chats cannot carry it", async () => {
+  const message = { model: "m", max_tokens: 9, messages: [{ role: "user", content: "hi" }] };
+  const response = { model: "m", store: false, input: "hi" };
+  for (const [path, body] of [
+    ["/v1/messages", { ...message, metadata: { user_id: '{"session_id":"a"}' } }],
+    ["/v1/responses", { ...response, client_metadata: { session_id: "b" } }],
+    ["/v1/responses", { ...response, prompt_cache_key: "c" }],
+  ] as const)
+    expect(await servedBy(() => bench.post(path, body), 24)).toHaveLength(1);
+});
+
 test("without a sign the backend with the fewest requests is next", async () => {
   expect(await servedBy(() => bench.chat({}), 120)).toHaveLength(3);
 });

@@ -17,10 +17,11 @@ export function sessionHeader(header: (name: string) => string | null): string |
   return null;
 }
 
-export function sessionField(payload: Payload): string | null {
-  const [metadata, client] = [payload.value("metadata"), payload.value("client_metadata")];
+/** The session that a body names; chats have no field for all of the names. */
+export function sessionField(value: (field: string) => unknown): string | null {
+  const [metadata, client] = [value("metadata"), value("client_metadata")];
   const signs = [
-    payload.value("prompt_cache_key"),
+    value("prompt_cache_key"),
     isObject(client) && client.session_id,
     isObject(metadata) && metadata.user_id,
   ];

@@ -392,7 +392,8 @@ function sessionOf({ asker, capability, payload, boundTo }: UpstreamCallOptions)
   let session: string | null | undefined;
   return () => {
     if (session === undefined) {
-      const sign = asker.session?.() ?? sessionField(payload) ?? promptSign(payload);
+      const named = asker.session?.() ?? payload.session ?? sessionField((field) => payload.value(field));
+      const sign = named ?? promptSign(payload);
       session = sign && `${asker.payer.keyId ?? asker.payer.userId} ${sign}`;
     }
     return session;

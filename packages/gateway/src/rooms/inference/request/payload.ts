@@ -51,6 +51,7 @@ export class Payload {
   readonly mayHaveMedia: boolean;
   /** Of what another API's request was turned into. */
   wantsThoughts = false;
+  session: string | null = null;
   /** Null until somebody looked for them. */
   vendorTools: readonly VendorTool[] | null = null;
   readonly #values: Map<string, unknown>;

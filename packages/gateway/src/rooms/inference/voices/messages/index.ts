@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { readJson } from "../../../../kernel/json.ts";
+import { sessionField } from "../../call/session-sign.ts";
 import { Payload } from "../../request/payload.ts";
 import { requireModelName } from "../chat-body.ts";
 import { promptTokens } from "../prompt-tokens.ts";
@@ -18,6 +19,7 @@ function translated(body: unknown, { requestId }: RequestContext): ReadRequest {
   });
   const payload = new Payload(chat);
   payload.wantsThoughts = thoughts === "shown";
+  payload.session = sessionField((field) => (body as Record<string, unknown>)[field]);
   return { payload, speaker };
 }
 

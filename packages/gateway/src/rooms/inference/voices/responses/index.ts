@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { isObject, readJson } from "../../../../kernel/json.ts";
+import { sessionField } from "../../call/session-sign.ts";
 import { Payload } from "../../request/payload.ts";
 import { invalid, requireModelName, stringAt } from "../chat-body.ts";
 import { idToken, type ReadRequest, type RequestContext, type Voice } from "../voice.ts";
@@ -36,6 +37,7 @@ function readRequest(body: unknown, context: RequestContext, history: readonly S
   };
   const payload = new Payload(chat);
   payload.wantsThoughts = wantsSummary(request);
+  payload.session = sessionField((field) => request[field]);
   return {
     payload,
     speaker: new ResponseSpeaker(identity),
