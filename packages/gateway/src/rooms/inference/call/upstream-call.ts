@@ -393,7 +393,7 @@ function sessionOf({ asker, capability, payload, boundTo }: UpstreamCallOptions)
   return () => {
     if (session === undefined) {
       const named = asker.session?.() ?? payload.session ?? sessionField((field) => payload.value(field));
-      const sign = named ?? promptSign(payload);
+      const sign = named ?? promptSign(payload) ?? payload.firstResponse;
       session = sign && `${asker.payer.keyId ?? asker.payer.userId} ${sign}`;
     }
     return session;

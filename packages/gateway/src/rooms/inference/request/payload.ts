@@ -52,6 +52,7 @@ export class Payload {
   /** Of what another API's request was turned into. */
   wantsThoughts = false;
   session: string | null = null;
+  firstResponse: string | null = null;
   /** Null until somebody looked for them. */
   vendorTools: readonly VendorTool[] | null = null;
   readonly #values: Map<string, unknown>;

@@ -145,7 +145,8 @@ const requestIdOf = (responseId: string): string | null => ID.exec(responseId)?.
 const isRecent = (id: string, nowMs: number): boolean =>
   id > firstIdAt(nowMs - BEGAN_WITHIN_MS) && id < firstIdAt(nowMs + BEGAN_WITHIN_MS);
 
-const turnOf = ({ input, output }: ChainedRow): StoredTurn => ({
+const turnOf = ({ id, input, output }: ChainedRow): StoredTurn => ({
+  id,
   input: JSON.parse(input),
   output: JSON.parse(output),
 });

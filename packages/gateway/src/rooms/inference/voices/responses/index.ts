@@ -37,6 +37,8 @@ function readRequest(body: unknown, context: RequestContext, history: readonly S
   };
   const payload = new Payload(chat);
   payload.wantsThoughts = wantsSummary(request);
+  // What goes on from a response goes where that was answered.
+  payload.firstResponse = history[0]?.id ?? (identity.keep && requestId);
   payload.session = sessionField((field) => request[field]);
   return {
     payload,

@@ -103,6 +103,7 @@ export interface WholeTurn {
   };
 }
 export interface StoredTurn {
+  id: string;
   input: unknown;
   output: OutputItem[];
 }
