@@ -35,9 +35,8 @@ export function checkWorks(books: Books, jobs: readonly WorkJob[]): Problem[] {
     if (wrong) return problem("forbidden");
     const due = servedUsd(job);
     if (paid < due - USD_EPSILON) return problem(rows.length === 0 ? "no row" : "underpaid");
-    if (left) return [];
-    // Broken off by a revocation: what the upstream was asked for and made is paid, though nobody got it.
-    if (words.includes("was revoked") && task.worthUsd !== null) return [];
+    // Broken off by the asker or by a revocation: what was sent is owed, even if the upstream had not read it yet.
+    if (left || words.includes("was revoked")) return [];
     if (due === 0 && rows.length > 0) return problem("paid for nothing");
     // Of a size that is left open the gateway takes the dearest.
     const isOpen = IMAGES.has(step.kind) && (step.size === null || step.size === "auto");
