@@ -301,7 +301,7 @@ describe("work with a price of its own", () => {
     expect(rules(jobOf({ status: 0, left: true }))).toEqual(["no row: images, left"]);
     expect(rules(jobOf({ status: 502, end: "failed" }), 0.04)).toEqual(["paid for nothing: images"]);
     expect(rules(jobOf({ status: 502, end: "failed" }))).toEqual([]);
-    expect(rules(jobOf({ status: 400, words: "the key of this request was revoked" }), 0.04)).toEqual([]);
+    expect(rules(jobOf({ status: 401, words: "the key of this request was revoked" }), 0.04)).toEqual([]);
     expect(rules(jobOf({ status: 400, words: "not known" }), 0.04)).toEqual(["paid for nothing: images"]);
   });
 });

@@ -371,7 +371,7 @@ describe("what was delivered is counted", () => {
       await until("the upstream has it", () => bench.upstream.requests.length === 1);
       await bench.rpc("keys.revoke", { key_id: id }, who.token);
       const answer = await asking;
-      expect(answer.status).toBe(400);
+      expect(answer.status).toBe(401);
       expect(await answer.text()).toContain("was revoked");
       const row = await oneRow(who);
       expect(row.prompt_tokens).toBeGreaterThan(800);

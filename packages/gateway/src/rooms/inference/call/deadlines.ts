@@ -37,7 +37,7 @@ export const CLIENT_LEFT = new Error("the client left");
 const CLIENT_STALLED = new Error("the client stopped reading");
 
 /** The abort reason for a request whose key or account lost its rights. */
-class Revocation extends BackendError {
+export class Revocation extends BackendError {
   constructor() {
     super("request", "the key of this request was revoked, or its account may no longer use it");
   }

@@ -2,10 +2,13 @@ import { Reply } from "@model-gateway/wire/http";
 import { BackendError, type Overflow } from "../../../backends/contract.ts";
 import { type ErrorName, ServiceError } from "../../../kernel/errors.ts";
 import { BUSY_RETRY_SECONDS } from "../../routing/index.ts";
+import { Revocation } from "./deadlines.ts";
 
 export function toFailure(error: unknown, headers?: Readonly<Record<string, string>>): unknown {
   if (!(error instanceof BackendError)) return error;
   const { message, kind, retryAfterSeconds, status } = error;
+  if (error instanceof Revocation)
+    return new ServiceError("auth_required", message, { headers, cause: error });
   if (kind === "request") return new ServiceError("missing_fields", message, { headers, cause: error });
   if (kind === "busy")
     return new ServiceError("busy", `${message}; try again`, {
