@@ -54,6 +54,8 @@ const towards = (from: Point, to: Point): Point => {
 /** The places of circles, by what their hints say; where the paper begins counts from its corner. */
 const circles = (area: Part, hint = /^circle/) => area.hinted(hint).map(({ middle }) => middle);
 
+const whole = ({ x, y }: Point): Point => ({ x: Math.floor(x), y: Math.floor(y) });
+
 const place =
   (find: (area: Part, corner: Point) => Point): Solve =>
   async (player) => {
@@ -61,21 +63,24 @@ const place =
     const [paper] = area.all("img");
     const wanted = find(area, paper!.box);
     const known = new Set(area.inside.map(({ ref }) => ref));
-    await player.at(wanted);
+    await player.at(whole(wanted));
     // The page draws the point a little beside the pointer; the second click makes up for it.
     const after = (await player.look()).area;
     const drawn = after.hinted(/^circle.*blue/).find(({ ref }) => !known.has(ref))?.middle ?? wanted;
     const off = { x: drawn.x - wanted.x, y: drawn.y - wanted.y };
-    if (Math.abs(off.x) + Math.abs(off.y) >= 1) await player.at({ x: wanted.x - off.x, y: wanted.y - off.y });
+    if (Math.abs(off.x) + Math.abs(off.y) >= 1) await player.at(whole({ x: wanted.x - off.x, y: wanted.y - off.y }));
     await player.submit();
   };
 
-/** Of all places on the paper, the one that is best. */
-function best(corner: Point, cost: (point: Point) => number): Point {
+/**
+ * Of all places on the paper, the one that is best. They are whole pixels away from a point that is drawn there: boxes
+ * are rounded, and of drawings of one size all in the same way.
+ */
+function best(paper: Point, drawn: Point, cost: (point: Point) => number): Point {
   let found: Point = { x: 0, y: 0 };
   let least = Number.POSITIVE_INFINITY;
-  for (let x = corner.x + 5; x <= corner.x + 145; x++)
-    for (let y = corner.y + 5; y <= corner.y + 125; y++) {
+  for (let x = paper.x + 5 + (drawn.x % 1); x <= paper.x + 145; x++)
+    for (let y = paper.y + 5 + (drawn.y % 1); y <= paper.y + 125; y++) {
       const now = cost({ x, y });
       if (now < least) [found, least] = [{ x, y }, now];
     }
@@ -116,7 +121,7 @@ export const shapes: Record<string, Solve> = {
   "bisect-angle": place((area, paper) => {
     const [corner] = circles(area, /^circle.*blue/) as [Point];
     const [a, b] = circles(area, /^circle.*black/).map((end) => towards(corner, end)) as [Point, Point];
-    return best(paper, (point) => {
+    return best(paper, corner, (point) => {
       const way = towards(corner, point);
       const [toA, toB] = [angleBetween(way, a), angleBetween(way, b)];
       const isNear = Math.hypot(point.x - corner.x, point.y - corner.y) < 10;
