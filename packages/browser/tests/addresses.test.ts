@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { isLinkLocalHost } from "../src/policy/url-policy.ts";
+import { isLinkLocalHost, whyHostBlocked } from "../src/policy/url-policy.ts";
 import { onEachEngine } from "./engines.ts";
 import { type Site, startSite, startTool, type Tool, until } from "./helpers.ts";
 
@@ -29,6 +29,14 @@ test.each([
 ] as const)("%s is link-local or metadata: %p", (host, expected) => {
   expect(isLinkLocalHost(host)).toBe(expected);
 });
+
+test.each(["127.0.0.1", "0.0.0.0", "::ffff:127.0.0.1", "[::ffff:7f00:1]", "0:0:0:0:0:ffff:7f00:1"])(
+  "%s is blocked with 127.0.0.1",
+  (host) => {
+    const lists = { allowFile: false, allowLinkLocal: false, blockHosts: ["127.0.0.1"] };
+    expect(whyHostBlocked(host, lists)).toContain("127.0.0.1 is blocked");
+  },
+);
 
 onEachEngine("a name that changes its address", (engine) => {
   let tool: Tool;
@@ -119,6 +127,30 @@ onEachEngine("a name that changes its address", (engine) => {
     answers["both.test"] = ["169.254.169.254", "fe80::1", "127.0.0.1"];
     const both = await tool.post("/navigate", { url: `http://both.test:${site.port}/` });
     expect([both.status, both.body.title]).toEqual([200, "Rebind"]);
+  });
+
+  test("one that was public is not followed to this machine or its network, whatever else it says", async () => {
+    await tool.post("/navigate", { url: `${site.url}/` });
+    const asks = () =>
+      tool.evaluate(
+        `fetch('http://public.test:${metadata.port}/', { signal: AbortSignal.timeout(300) }).then((r) => r.text(), (e) => 'failed')`,
+      );
+    for (const found of [
+      ["203.0.113.7", "127.0.0.1"],
+      ["127.0.0.1"],
+      ["10.0.0.1", "::ffff:127.0.0.1", "::1", "0.0.0.0"],
+    ]) {
+      answers["public.test"] = found;
+      expect(await asks()).toBe("failed");
+    }
+    const { status, body } = await tool.post("/navigate", { url: `http://public.test:${metadata.port}/` });
+    expect([status, body.error.code, body.error.message]).toEqual([
+      403,
+      "url_blocked",
+      expect.stringContaining("public.test is 10.0.0.1, an address of this network; it had a public one"),
+    ]);
+    answers["home.test"] = ["127.0.0.1"];
+    expect((await tool.post("/navigate", { url: `http://home.test:${site.port}/` })).body.title).toBe("Rebind");
   });
 
   test("what fails on the way is said as the browser would say it", async () => {

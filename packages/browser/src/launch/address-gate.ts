@@ -5,7 +5,13 @@
  */
 import { lookup } from "node:dns/promises";
 import { connect, isIP, type Socket } from "node:net";
-import { hasHostList, isLinkLocalHost, type UrlPolicy, whyHostBlocked } from "../policy/url-policy.ts";
+import {
+  hasHostList,
+  isLinkLocalHost,
+  isPrivateAddress,
+  type UrlPolicy,
+  whyHostBlocked,
+} from "../policy/url-policy.ts";
 import { HandshakeReader, openRelay, type Relay } from "../resolve/relay.ts";
 
 const connectTimeoutMs = 30_000;
@@ -13,6 +19,8 @@ const connectTimeoutMs = 30_000;
 const nextAddressMs = 250;
 const addressesMax = 8;
 const failuresMax = 200;
+/** When so many are known, every other name counts as one: a page could ask for names until its own is forgotten. */
+const publicNamesMax = 20_000;
 
 /** Answers of SOCKS5, which the browser shows as one and the same error. */
 const replies = { done: 0, failed: 1, notAllowed: 2, unreachable: 4, refused: 5 } as const;
@@ -83,7 +91,7 @@ const systemResolve: ResolveHost = async (host) =>
   (await lookup(host, { all: true, verbatim: true })).map(({ address }) => address);
 
 /** The addresses of a host that may be connected to. */
-async function checkedAddresses(host: string, { resolve, policy }: Lookup): Promise<string[]> {
+async function checkedAddresses(host: string, { resolve, policy, publicNames }: Lookup): Promise<string[]> {
   const reason = policy && whyHostBlocked(host, policy);
   if (reason) throw new Refusal(replies.notAllowed, `${blockedMark}${reason}`);
   const found = isIP(host)
@@ -91,18 +99,30 @@ async function checkedAddresses(host: string, { resolve, policy }: Lookup): Prom
     : await resolve(host).catch(() => {
         throw new Refusal(replies.unreachable, "net::ERR_NAME_NOT_RESOLVED");
       });
+  if (!isIP(host) && !found.every(isPrivateAddress) && publicNames.size < publicNamesMax)
+    publicNames.add(host);
+  // Its pages could read, as their own, what a service of this network answers to everyone in it.
+  const isRebound = publicNames.has(host) || (publicNames.size >= publicNamesMax && !isIP(host));
   // A name that is allowed may still lead to an address that is blocked.
   const isOpen = (address: string) =>
-    (policy?.allowLinkLocal || !isLinkLocalHost(address)) && !isListedAddress(address, policy);
+    (policy?.allowLinkLocal || !isLinkLocalHost(address)) &&
+    !isListedAddress(address, policy) &&
+    !(isRebound && isPrivateAddress(address));
   const open = found.filter(isOpen);
   if (open.length > 0) return open.slice(0, addressesMax);
-  const kind = isLinkLocalHost(found[0] ?? "") ? "a link-local or metadata address" : "a blocked one";
+  const kind = isLinkLocalHost(found[0] ?? "")
+    ? "a link-local or metadata address"
+    : isRebound
+      ? "an address of this network; it had a public one"
+      : "a blocked one";
   throw new Refusal(replies.notAllowed, `${blockedMark}${host} is ${found[0]}, ${kind}`);
 }
 
 interface Lookup {
   resolve: ResolveHost;
   policy?: UrlPolicy;
+  /** Names that had an address on the internet, and keep to those. */
+  publicNames: Set<string>;
 }
 
 const isListedAddress = (address: string, policy: UrlPolicy | undefined) =>
@@ -172,6 +192,7 @@ export async function openAddressGate({
   policy,
 }: GateOptions): Promise<AddressGate> {
   const failures = new Map<string, string>();
+  const publicNames = new Set<string>();
 
   function remember(host: string, netError: string): void {
     failures.delete(host);
@@ -185,7 +206,7 @@ export async function openAddressGate({
     client.write(Buffer.from([5, 0]));
     const { host, port } = await readDestination(reader);
     try {
-      const upstream = await connectFirst(await checkedAddresses(host, { resolve, policy }), port);
+      const upstream = await connectFirst(await checkedAddresses(host, { resolve, policy, publicNames }), port);
       failures.delete(host);
       reader.release();
       client.write(answer(replies.done));

@@ -1,4 +1,5 @@
 /** Which addresses a page may be sent to: no local files, and no link-local or metadata service by default. */
+import { BlockList } from "node:net";
 
 export interface UrlPolicy {
   allowFile: boolean;
@@ -23,12 +24,19 @@ const metadataHosts = new Set([
   "fd20:ce::254",
 ]);
 
-/** An IPv6 address without brackets and zone, in the one form that the URL parser writes; other hosts as they are. */
+const dotted = (high: string, low: string) =>
+  [high, low].flatMap((part) => [Number.parseInt(part, 16) >> 8, Number.parseInt(part, 16) & 255]).join(".");
+
+/** An address in one form, without brackets and zone, however it is written; names as they are. */
 function canonical(hostname: string): string {
   const host = hostname.toLowerCase().replace(/\.$/, "");
+  // To connect to no address in particular is to connect to this machine.
+  if (host === "0.0.0.0") return "127.0.0.1";
   if (!host.includes(":")) return host;
   const bare = host.replace(/^\[|\]$/g, "").replace(/%.*$/, "");
-  return URL.parse(`http://[${bare}]/`)?.hostname.slice(1, -1) ?? bare;
+  const address = URL.parse(`http://[${bare}]/`)?.hostname.slice(1, -1) ?? bare;
+  const mapped = /^::ffff:([0-9a-f]+):([0-9a-f]+)$/.exec(address);
+  return mapped ? canonical(dotted(mapped[1]!, mapped[2]!)) : address === "::" ? "::1" : address;
 }
 
 /** Names and addresses, as URLs and as sockets write them. */
@@ -37,10 +45,27 @@ export function isLinkLocalHost(hostname: string): boolean {
   if (metadataHosts.has(host) || /^169\.254\.\d+\.\d+$/.test(host)) return true;
   // fe80::/10, and 169.254.0.0/16 and the others inside of an IPv6 address: mapped, translated, 6to4.
   if (/^fe[89ab][0-9a-f]:/.test(host)) return true;
-  const inside = /^(?:::(?:ffff:(?:0:)?)?|64:ff9b::|2002:)([0-9a-f]{1,4}):([0-9a-f]{1,4})/.exec(host);
-  if (!inside) return false;
-  const [high, low] = [Number.parseInt(inside[1]!, 16), Number.parseInt(inside[2]!, 16)];
-  return isLinkLocalHost([high >> 8, high & 255, low >> 8, low & 255].join("."));
+  const inside = /^(?:::(?:ffff:0:)?|64:ff9b::|2002:)([0-9a-f]{1,4}):([0-9a-f]{1,4})/.exec(host);
+  return inside !== null && isLinkLocalHost(dotted(inside[1]!, inside[2]!));
+}
+
+const ownNetwork = new BlockList();
+for (const [net, bits] of [
+  ["0.0.0.0", 8],
+  ["10.0.0.0", 8],
+  ["100.64.0.0", 10],
+  ["127.0.0.0", 8],
+  ["172.16.0.0", 12],
+  ["192.168.0.0", 16],
+] as const)
+  ownNetwork.addSubnet(net, bits);
+ownNetwork.addSubnet("fc00::", 7, "ipv6");
+ownNetwork.addAddress("::1", "ipv6");
+
+/** An address of this machine or of a network that is not the internet. */
+export function isPrivateAddress(address: string): boolean {
+  const bare = canonical(address);
+  return isLinkLocalHost(bare) || ownNetwork.check(bare, bare.includes(":") ? "ipv6" : "ipv4");
 }
 
 export const isListed = (host: string, patterns: readonly string[]) =>

@@ -1,7 +1,7 @@
 /** Puzzles, and everything that is a matter of time. */
-import { decodePng } from "../picture.ts";
+import { decodePng, type Picture } from "../picture.ts";
 import type { Player, Solve } from "../player.ts";
-import type { Part } from "../screen.ts";
+import type { Box, Part } from "../screen.ts";
 
 const lines = [
   [0, 1, 2],
@@ -41,19 +41,28 @@ const board = (cells: Part[]): Board =>
     return /mark-x|\bx\b/i.test(mark) ? "x" : /mark-o|\bo\b/i.test(mark) ? "o" : "";
   });
 
+/** Where a picture is anything but its ground. */
+function drawnBox({ width, height, dark }: Picture): Box {
+  const ground = dark(0, 0);
+  const isDrawn = (x: number, y: number) => Math.abs(dark(x, y) - ground) > 30;
+  const columns = Array.from({ length: width }, (_, x) => x);
+  const rows = Array.from({ length: height }, (_, y) => y);
+  const xs = columns.filter((x) => rows.some((y) => isDrawn(x, y)));
+  const ys = rows.filter((y) => xs.some((x) => isDrawn(x, y)));
+  return { x: xs[0]!, y: ys[0]!, width: xs.at(-1)! - xs[0]! + 1, height: ys.at(-1)! - ys[0]! + 1 };
+}
+
 /** Checkboxes as the light cells of an example, four by seven. */
 async function drawNumber(player: Player): Promise<void> {
   const screen = await player.look();
   const picture = decodePng(await player.picture(screen.area.hinted(/^img/)[0]!));
   const inputs = screen.all("checkbox");
-  const cell = (column: number, row: number) => {
-    let dark = 0;
-    const [width, height] = [picture.width / 4, picture.height / 7];
-    for (let x = Math.ceil(column * width + width * 0.25); x < (column + 1) * width - width * 0.25; x++)
-      for (let y = Math.ceil(row * height + height * 0.25); y < (row + 1) * height - height * 0.25; y++)
-        dark += picture.dark(x, y);
-    return dark;
-  };
+  const box = drawnBox(picture);
+  const cell = (column: number, row: number) =>
+    picture.dark(
+      Math.floor(box.x + ((column + 0.5) * box.width) / 4),
+      Math.floor(box.y + ((row + 0.5) * box.height) / 7),
+    );
   const darkness = inputs.map((_, index) => cell(index % 4, Math.floor(index / 4)));
   const middle = (Math.min(...darkness) + Math.max(...darkness)) / 2;
   for (const [index, input] of inputs.entries()) if (darkness[index]! < middle) await player.click(input);

@@ -25,7 +25,7 @@ function understand(query: string, senders: string[]): Wish {
     new RegExp(`\\b(?:from|by) ${name}\\b|\\b${name}(?:'s| sent| wrote)`).test(query);
   const sender = named.find(isAuthor) ?? named[0] ?? "";
   const quoted = /"([^"]+)"/.exec(query)?.[1];
-  if (/trash|delete|remove|erase|get rid|throw|discard|rid of/i.test(query) && !quoted)
+  if (/trash|delete|remove|erase|get rid|throw|discard|rid of|don't want/i.test(query) && !quoted)
     return { action: "delete", sender, content: "" };
   if (/\bstar\b|star icon|important|importance|mark|flag|favorite/i.test(query) && !quoted)
     return { action: "important", sender, content: "" };
@@ -45,7 +45,8 @@ function understand(query: string, senders: string[]): Wish {
 }
 
 export async function handleMail(player: Player): Promise<void> {
-  const screen = await player.look();
+  // Bins are pictures, which come a moment later.
+  const screen = await player.until((each) => each.area.hinted(/^span\.trash/).length > 0 && each);
   // A message is what holds a bin; whom it is from comes first in it.
   const threads = screen.area
     .hinted(/^span\.trash/)
