@@ -39,29 +39,32 @@ async function fill(player: Player, shapes: Part[], { box }: Part): Promise<void
 /** Turns a cube that has some weight: it follows the pointer slowly, so the button is held until it has come to rest. */
 const turnCube: Solve = async (player) => {
   const degreesPerPixel = 1.18;
-  const middle = { x: 200, y: 300 };
-  const drawn = async (axis: "x" | "y", degrees: number) => {
-    // A pointer that comes and presses at once would turn it by the way that it came.
+  const sides = (await player.look()).area.inside.filter(({ ref, text }) => ref && /^[1-6]$/.test(text));
+  const mean = (axis: "x" | "y") => sides.reduce((sum, side) => sum + side.middle[axis], 0) / sides.length;
+  const middle = { x: mean("x"), y: mean("y") };
+  /** A pointer that comes and presses at once would turn it by the way that it came. */
+  const point = async () => {
     await player.at(middle, { action: "hover" });
     await player.wait(50);
+  };
+  const turn = async ({ x, y }: Point) => {
     await player.at(middle, { action: "press" });
-    const to = { ...middle, [axis]: middle[axis] + (degrees + Math.sign(degrees) * 6) / degreesPerPixel };
-    await player.at(to, { action: "hover" });
+    const pixels = (degrees: number) => (degrees + Math.sign(degrees) * 6) / degreesPerPixel;
+    await player.at({ x: middle.x + pixels(x), y: middle.y + pixels(y) }, { action: "hover" });
     await player.wait(400);
     await player.call("click", { action: "release" });
+    await point();
   };
-  for (let i = 0; i < 14; i++) {
+  await point();
+  // It begins on an edge. Four sides lie around it, 1 and 6 are its top and bottom.
+  await turn({ x: 45, y: -45 });
+  for (let i = 0; i < 4; i++) {
     const screen = await player.look();
-    const sides = screen.area.inside.filter(({ ref, text }) => ref !== "" && /^[1-6]$/.test(text));
-    const side = sides.find(({ text }) => text === screen.quoted[0])!;
-    if (side.flags.includes("cursor=pointer")) break;
-    const mean = (axis: "x" | "y") => sides.reduce((sum, each) => sum + each.middle[axis], 0) / sides.length;
-    const off = { x: side.middle.x - mean("x"), y: side.middle.y - mean("y") };
-    const axis = Math.abs(off.x) >= Math.abs(off.y) ? "x" : "y";
-    const reach = Math.max(30, ...sides.map((each) => Math.abs(each.middle[axis] - mean(axis))));
-    const angle = (Math.asin(Math.max(-1, Math.min(1, off[axis] / reach))) * 180) / Math.PI;
-    // What is in the middle and not in front is at the back.
-    await drawn(axis, Math.abs(angle) < 20 ? 90 : -angle);
+    const wanted = screen.quoted[0]!;
+    // The side in front is the one under the pointer.
+    const front = screen.area.inside.find(({ flags }) => flags.includes("cursor=pointer"));
+    if (front?.text === wanted) break;
+    await turn(/[16]/.test(wanted) ? { x: 0, y: -90 } : { x: 90, y: 0 });
   }
   const button = (await player.look()).one("button", "Submit");
   await player.hover(button);
