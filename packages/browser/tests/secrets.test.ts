@@ -1,5 +1,6 @@
 /** Secrets that are typed by their names: where they go, and where they never show up. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { readFileSync } from "node:fs";
 import { callTool } from "../src/mcp/tools.ts";
 import { Secrets } from "../src/policy/secrets.ts";
 import { type Site, startSite, startTool, type Tool } from "./helpers.ts";
@@ -11,13 +12,14 @@ const other = 'q&t "x<se" 8';
 const form = (
   port: number,
 ) => `<title>Form</title><style>* { font: 16px monospace; caret-color: transparent }</style>
-  <input id="user" aria-label="User"><input id="pass" type="password" aria-label="Password"><p id="echo"></p><p id="loud" style="text-transform: uppercase"></p><button id="named">b</button>
+  <input id="user" aria-label="User"><input id="pass" type="password" aria-label="Password"><p id="echo"></p><p id="loud" style="text-transform: uppercase"></p><button id="named">b</button><a id="link">link</a>
   <iframe src="http://localhost:${port}/inner"></iframe><script>
   const tell = async (text) => {
     echo.textContent = loud.textContent = text;
     named.ariaLabel = "it's " + text;
     history.replaceState(null, '', '?' + text);
     document.title = text;
+    link.href = '/?' + text;
     console.log('typed', text, { text });
     localStorage.typed = text;
     document.cookie = 'typed=' + encodeURIComponent(text);
@@ -30,11 +32,13 @@ describe("secrets", () => {
   let tool: Tool;
   let site: Site;
   const taken: string[] = [];
+  let pdf = Buffer.alloc(0);
   beforeAll(() => {
     const hosts = ["127.0.0.1"];
     tool = startTool({ secrets: new Secrets({ login: { value, hosts }, other: { value: other, hosts } }) });
     site = startSite({
       "/": () => new Response(form(site.port), { headers: { "content-type": "text/html" } }),
+      "/pdf": () => new Response(pdf, { headers: { "content-type": "application/pdf" } }),
       "/inner": `<input aria-label="Inner">`,
       "/take": async (request) => {
         taken.push(await request.text());
@@ -115,6 +119,34 @@ describe("secrets", () => {
     expect((await tool.post("/screenshot")).body.data).not.toBe(first);
     expect(await tool.evaluate("user.style.cssText + echo.style.cssText")).toBe("");
   });
+
+  test("are in no trace, and dots in a PDF; there are no videos", async () => {
+    await tool.post("/navigate", { url: site.url });
+    const typed = { target: "#user", text: "{{secret:login}}", trace: true };
+    const { file } = (await tool.post("/type", typed)).body.trace;
+    const reloaded = (await tool.post("/navigate", { url: `${site.url}?again`, trace: true })).body.trace;
+    for (const path of [file, reloaded.file]) {
+      const trace = readFileSync(path, "utf8");
+      expect(JSON.parse(trace).traceEvents.length).toBeGreaterThan(50);
+      expect(leaks(trace)).toEqual([]);
+    }
+    await tool.post("/type", typed);
+    const { content } = await callTool(tool.session, "browser_screenshot", { type: "pdf" });
+    pdf = readFileSync(/Written to (.*)/.exec((content[0] as { text: string }).text)![1]!);
+    expect(leaks(pdf.toString("latin1"))).toEqual([]);
+    // This one does not know the secret, so it would show it.
+    const reader = startTool();
+    try {
+      await reader.post("/navigate", { url: `${site.url}/pdf` });
+      const shown = await reader.snapshot();
+      expect(shown).toContain("•".repeat(value.length));
+      expect(leaks(shown)).toEqual([]);
+    } finally {
+      await reader.stop();
+    }
+    const video = await callTool(tool.session, "browser_screenshot", { type: "video" });
+    expect([video.isError, JSON.stringify(video.content)]).toEqual([true, expect.stringContaining("secrets")]);
+  }, 30_000);
 
   test("are typed on their own hosts only", async () => {
     const inner = await tool.ref('textbox "Inner"');

@@ -75,7 +75,7 @@ async function pdfFile(browser: Browser, page: Page, deadline: Deadline): Promis
   const path = browser.fileFor("pdf");
   const print = () => page.session.send("Page.printToPDF", { printBackground: true }, deadline.leftMs);
   const { data } = await withoutSecrets(page, deadline, print);
-  writeFileSync(path, Buffer.from(data, "base64"));
+  writeFileSync(path, browser.options.secrets.blotOut(Buffer.from(data, "base64")));
   return path;
 }
 

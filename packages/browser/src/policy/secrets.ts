@@ -103,6 +103,19 @@ export class Secrets {
     return clean;
   }
 
+  /** In the title, the links and the other plain strings of a PDF; its places are known by their offset, so it keeps its length. */
+  blotOut(pdf: Buffer): Buffer {
+    for (const [spelling] of this.#spelled) {
+      const wide = Buffer.from(spelling, "utf16le").swap16();
+      const hex = wide.toString("hex");
+      const escaped = spelling.replace(/[\\()]/g, "\\$&");
+      for (const form of [spelling, escaped, hex, hex.toUpperCase(), wide].map((each) => Buffer.from(each)))
+        // As hexadecimal digits too this is text.
+        for (let at = pdf.indexOf(form); at !== -1; at = pdf.indexOf(form, at)) pdf.fill("2", at, at + form.length);
+    }
+    return pdf;
+  }
+
   /** All texts in a result but pictures and files. */
   redactIn<T>(value: T): T {
     if (this.#byName.size === 0) return value;
