@@ -150,7 +150,9 @@ onEachEngine("a name that changes its address", (engine) => {
       expect.stringContaining("public.test is 10.0.0.1, an address of this network; it had a public one"),
     ]);
     answers["home.test"] = ["127.0.0.1"];
-    expect((await tool.post("/navigate", { url: `http://home.test:${site.port}/` })).body.title).toBe("Rebind");
+    expect((await tool.post("/navigate", { url: `http://home.test:${site.port}/` })).body.title).toBe(
+      "Rebind",
+    );
   });
 
   test("what fails on the way is said as the browser would say it", async () => {

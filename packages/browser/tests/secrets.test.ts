@@ -145,7 +145,10 @@ describe("secrets", () => {
       await reader.stop();
     }
     const video = await callTool(tool.session, "browser_screenshot", { type: "video" });
-    expect([video.isError, JSON.stringify(video.content)]).toEqual([true, expect.stringContaining("secrets")]);
+    expect([video.isError, JSON.stringify(video.content)]).toEqual([
+      true,
+      expect.stringContaining("secrets"),
+    ]);
   }, 30_000);
 
   test("are typed on their own hosts only", async () => {

@@ -206,7 +206,10 @@ export async function openAddressGate({
     client.write(Buffer.from([5, 0]));
     const { host, port } = await readDestination(reader);
     try {
-      const upstream = await connectFirst(await checkedAddresses(host, { resolve, policy, publicNames }), port);
+      const upstream = await connectFirst(
+        await checkedAddresses(host, { resolve, policy, publicNames }),
+        port,
+      );
       failures.delete(host);
       reader.release();
       client.write(answer(replies.done));

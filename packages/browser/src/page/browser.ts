@@ -5,7 +5,6 @@ import { ConsoleCapture } from "../capture/console.ts";
 import { NetworkCapture } from "../capture/network.ts";
 import {
   type CdpConnection,
-  CdpError,
   type CdpSession,
   callTimeoutMsDefault,
   type EventParams,
@@ -123,7 +122,7 @@ export class Browser {
     }
     await root.send("Target.setAutoAttach", autoAttach, startTimeoutMs).catch((error: Error) => {
       // An engine without it announces its pages by itself.
-      if (!(error instanceof CdpError) || !/does not know|not found/i.test(error.message)) throw error;
+      if (!(error instanceof ToolError && error.code === "not_supported")) throw error;
     });
   }
 

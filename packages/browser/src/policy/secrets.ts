@@ -109,9 +109,10 @@ export class Secrets {
       const wide = Buffer.from(spelling, "utf16le").swap16();
       const hex = wide.toString("hex");
       const escaped = spelling.replace(/[\\()]/g, "\\$&");
+      // As hexadecimal digits too this is text.
       for (const form of [spelling, escaped, hex, hex.toUpperCase(), wide].map((each) => Buffer.from(each)))
-        // As hexadecimal digits too this is text.
-        for (let at = pdf.indexOf(form); at !== -1; at = pdf.indexOf(form, at)) pdf.fill("2", at, at + form.length);
+        for (let at = pdf.indexOf(form); at !== -1; at = pdf.indexOf(form, at))
+          pdf.fill("2", at, at + form.length);
     }
     return pdf;
   }

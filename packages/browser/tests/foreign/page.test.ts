@@ -77,6 +77,16 @@ test("the same engine through the command line and MCP", async () => {
   expect(client.child.exitCode).toBe(0);
 }, 90_000);
 
+test("an engine without Target.setAutoAttach, which announces its page by itself, starts", async () => {
+  const library = compileEngine(join(temp.path, "self.so"), ["-DSTUB_SELF_ATTACH"]);
+  const tool = startTool({ backend: "servo", env: { ...env, BROWSER_SERVO_LIB: library } });
+  const { status, body } = await tool.post("/navigate", { url: "http://stub.test/self" });
+  expect([status, body.title ?? body.error]).toEqual([200, "Stub page"]);
+  expect((await tool.post("/click", { target: "e2" })).status).toBe(200);
+  expect(await tool.snapshot()).toContain("Pressed 1 times");
+  await tool.stop();
+});
+
 test.each([
   ["missing", () => join(temp.path, "nowhere.so"), "BROWSER_SERVO_LIB names"],
   ["built for another version", () => compileEngine(join(temp.path, "v7.so"), ["-DSTUB_ABI=7"]), "version 7"],

@@ -15,8 +15,13 @@
 #define STUB_ABI BE_ABI_VERSION
 #endif
 /* What stub_page.h answers beside the methods listed below. */
-#define STUB_PAGE_METHODS \
-  "\"Target.setAutoAttach\",\"Page.enable\",\"Page.setLifecycleEventsEnabled\",\"Page.createIsolatedWorld\"," \
+#ifdef STUB_SELF_ATTACH
+#define STUB_ATTACH ""
+#else
+#define STUB_ATTACH "\"Target.setAutoAttach\","
+#endif
+#define STUB_PAGE_METHODS STUB_ATTACH \
+  "\"Page.enable\",\"Page.setLifecycleEventsEnabled\",\"Page.createIsolatedWorld\"," \
   "\"Page.getLayoutMetrics\",\"Runtime.enable\",\"Runtime.runIfWaitingForDebugger\",\"Runtime.callFunctionOn\"," \
   "\"Input.dispatchMouseEvent\","
 #ifndef STUB_NAME
@@ -101,6 +106,9 @@ int32_t be_create(const char *options, void **handle) {
   pthread_mutex_init(&e->lock, NULL);
   snprintf(e->log, sizeof e->log, "%s", options);
   say(e, 0, "{\"method\":\"Target.targetCreated\",\"params\":{\"targetInfo\":{\"targetId\":\"T1\",\"type\":\"page\"}}}");
+#ifdef STUB_SELF_ATTACH
+  announce_page(e);
+#endif
   *handle = e;
   return BE_OK;
 }

@@ -16,14 +16,16 @@ static void sayf(engine *e, uint64_t id, const char *format, ...) {
 
 static int is(const char *method, const char *name) { return !strcmp(method, name); }
 
+static void announce_page(engine *e) {
+  e->attached = 1;
+  snprintf(e->url, sizeof e->url, "about:blank");
+  say(e, 0, "{\"method\":\"Target.attachedToTarget\",\"params\":{\"sessionId\":\"S1\",\"waitingForDebugger\":false,"
+            "\"targetInfo\":{\"targetId\":\"T1\",\"type\":\"page\",\"title\":\"\",\"url\":\"about:blank\","
+            "\"attached\":true,\"canAccessOpener\":false}}}");
+}
+
 static void attach_page(engine *e, uint64_t id, const char *params) {
-  if (!strstr(params, "\"$session\"") && !e->attached) {
-    e->attached = 1;
-    snprintf(e->url, sizeof e->url, "about:blank");
-    say(e, 0, "{\"method\":\"Target.attachedToTarget\",\"params\":{\"sessionId\":\"S1\",\"waitingForDebugger\":false,"
-              "\"targetInfo\":{\"targetId\":\"T1\",\"type\":\"page\",\"title\":\"\",\"url\":\"about:blank\","
-              "\"attached\":true,\"canAccessOpener\":false}}}");
-  }
+  if (!strstr(params, "\"$session\"") && !e->attached) announce_page(e);
   say(e, id, "{\"result\":{}}");
 }
 

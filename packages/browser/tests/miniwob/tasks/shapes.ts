@@ -68,7 +68,8 @@ const place =
     const after = (await player.look()).area;
     const drawn = after.hinted(/^circle.*blue/).find(({ ref }) => !known.has(ref))?.middle ?? wanted;
     const off = { x: drawn.x - wanted.x, y: drawn.y - wanted.y };
-    if (Math.abs(off.x) + Math.abs(off.y) >= 1) await player.at(whole({ x: wanted.x - off.x, y: wanted.y - off.y }));
+    if (Math.abs(off.x) + Math.abs(off.y) >= 1)
+      await player.at(whole({ x: wanted.x - off.x, y: wanted.y - off.y }));
     await player.submit();
   };
 
