@@ -202,7 +202,7 @@ export class SharedCounter implements Counter {
     this.#news.clear();
     if (this.#former.length > 0) await server.leave(this.#former);
     this.#former = [];
-    if (opensInMs > 0) await this.#pause(opensInMs);
+    if (opensInMs > 0 && !this.#mustEnter) await this.#pause(opensInMs);
   }
 
   /** Ends early when all has to be told again: another memory may open before that. */

@@ -41,6 +41,9 @@ interface Faults {
   forget?: number;
 }
 
+/** What once went wrong: a memory was lost between what an instance told it and its opening; four in a row. */
+const FOUND = [251, 1_834_785_282];
+
 /** Mistakes of an instance that the model must find, or its silence would prove nothing. */
 const PLANTED = { "a loss is not announced": { forget: 0.05 }, "what was spent is never told": {} } as const;
 type Planted = keyof typeof PLANTED;
@@ -398,8 +401,8 @@ const WORLDS: Record<string, Faults> = {
 
 test.each(Object.entries(WORLDS))("where %s", async (_, faults) => {
   let granted = 0;
-  for (let run = 0; run < RUNS; run++) {
-    const seed = (Date.now() + run * 7_919) % 2 ** 31;
+  const random = Array.from({ length: RUNS }, (_, run) => (Date.now() + run * 7_919) % 2 ** 31);
+  for (const seed of [...FOUND, ...random]) {
     const model = new Model(seed, { ...faults });
     await model.run();
     expect({ seed, problems: model.problems }).toEqual({ seed, problems: [] });
