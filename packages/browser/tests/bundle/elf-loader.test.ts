@@ -63,6 +63,7 @@ function located(program: string, env: Record<string, string> = {}): Record<stri
   return ours;
 }
 
+const scanModule = join(import.meta.dir, "../../src/bundle/scan.ts");
 const oldTags = "-Wl,--disable-new-dtags";
 const newTags = "-Wl,--enable-new-dtags";
 
@@ -91,6 +92,12 @@ describe("the ELF loader's rules", () => {
     project.library({ dir: "other", name: "outer" });
     const preferred = located(program, { LD_LIBRARY_PATH: project.path("other") });
     expect(preferred["libouter.so"]).toBe(project.path("other", "libouter.so"));
+    // As a library it reads the environment that it runs in, too.
+    const code = `import { scanDependencies } from ${JSON.stringify(scanModule)};
+      console.log(scanDependencies(process.argv.at(-1)).dependencies.find(({ name }) => name === "libouter.so").path)`;
+    const env = { PATH: process.env.PATH ?? "", LD_LIBRARY_PATH: project.path("other") };
+    const asked = Bun.spawnSync([process.execPath, "-e", code, program], { env });
+    expect(asked.stdout.toString().trim()).toBe(project.path("other", "libouter.so"));
   });
 
   test("a library with RUNPATH does not see its loader's RPATH, but its own dependencies do", () => {
