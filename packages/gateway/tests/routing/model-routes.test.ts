@@ -237,6 +237,28 @@ describe("a model route", () => {
     expect(text).not.toContain("[DONE]");
   });
 
+  test("is listed while a target can serve, with that one's backend, for clients and administrators alike", async () => {
+    bench = await bootInference();
+    await addUpstream("second", "m2");
+    await setRoute({ name: "dead", targets: [{ model: "nobody-has-it" }] });
+    await setRoute({ name: "fast", targets: [{ model: "nobody-has-it" }, { model: "m2" }] });
+    const listed = async () => {
+      const { data } = await (await fetch(`${bench.url}/v1/models`)).json();
+      // The others are the quick start's, for which a key is still missing.
+      const served = (data as Record<string, string>[]).filter(({ available }) => available);
+      const owners = new Map(served.map(({ id, owned_by }) => [id, owned_by]));
+      expect((await bench.backends()).models.toSorted()).toEqual([...owners.keys()].toSorted());
+      return owners;
+    };
+    expect([...(await listed())].toSorted()).toEqual([
+      ["fast", "second"],
+      ["m", "first"],
+      ["m2", "second"],
+    ]);
+    await bench.removeBackend("second");
+    expect([...(await listed())]).toEqual([["m", "first"]]);
+  });
+
   inOneProcess("shares calls by weight, and only with models that the key may use", async () => {
     bench = await bootInference();
     const second = await addUpstream("second", "m2");
