@@ -14,7 +14,7 @@ const bench = await openBench({ db, dataDir: storage.dataDir, clock: systemClock
 const who = payer({ tier: "enterprise" });
 for (let n = 0; n < rows; n++) {
   writeSync(STDOUT, `${await spend(bench, who)}\n`);
-  if (n % 500 === 0) await bench.metering.flush(2_000);
+  if (n % 500 === 0) await bench.metering.flush(500);
 }
-await bench.metering.flush(3_000);
+await bench.metering.flush(1_000);
 process.kill(process.pid, "SIGKILL");
