@@ -1,6 +1,7 @@
 /** No call keeps the event loop for long, however much it brings: every method and route gets its costliest body. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { Stalls } from "@model-gateway/testing/stalls.ts";
+import { until } from "@model-gateway/testing/until.ts";
 import { type FakeUpstream, startUpstream } from "@model-gateway/testing/upstream.ts";
 import { ADMIN_TOKEN, Instance } from "./support/cluster.ts";
 
@@ -120,6 +121,7 @@ async function watch(tooLong: string[], what: string, ask: () => Promise<Respons
     const { cpuMs } = await stalls.during(async () => (await ask()).arrayBuffer());
     leastMs = Math.min(leastMs, cpuMs);
   }
+  if (process.env.TURNS) console.log(what, leastMs.toFixed(1), "ms");
   if (leastMs > TURN_MS_MAX) tooLong.push(`${what}: ${leastMs.toFixed(1)} ms`);
 }
 
@@ -142,7 +144,7 @@ beforeAll(async () => {
   const account = { email: "ada@example.com", password: "correct horse battery" };
   token = (await instance.rpc("auth.register", account)).access_token;
   ({ key } = await instance.rpc("keys.create", { name: "k" }, token));
-  const backend = { type: "external", name: "first", url: upstream.url };
+  const backend = { type: "external", name: "first", url: upstream.url, batches: true };
   await post("/api/admin/backends", ADMIN_TOKEN, JSON.stringify(backend));
 });
 afterAll(async () => {
@@ -219,5 +221,59 @@ test("what is stored, as much as there may be", async () => {
   await watch(tooLong, "listing them 100 times", () =>
     post("/api/rpc", token, `[${`${listed},`.repeat(99)}${listed}]`),
   );
+  expect(tooLong).toEqual([]);
+});
+
+/** Of each kind a request that brings, or finds, as much as there may be. */
+test("a batch of as many lines as there may be, in a file as large as there may be", async () => {
+  const tooLong: string[] = [];
+  const headers = { authorization: `Bearer ${key}` };
+  const url = "/v1/chat/completions";
+  const body = { model: "m", max_tokens: 5, messages: [{ role: "user", content: "x".repeat(2_900) }] };
+  const lines = Array.from({ length: 10_000 }, (_, at) =>
+    JSON.stringify({ custom_id: String(at), method: "POST", url, body }),
+  );
+  const file = new File([lines.join("\n")], "in.jsonl");
+  const ask = (path: string, init?: RequestInit) => fetch(`${instance.url}/v1${path}`, { headers, ...init });
+  // biome-ignore lint/suspicious/noExplicitAny: tests look into answers freely
+  let made: any;
+  const answer = async (response: Response) => {
+    made = await response.clone().json();
+    return response;
+  };
+  await watch(tooLong, "uploading", async () => {
+    const form = new FormData();
+    form.append("purpose", "batch");
+    form.append("file", file);
+    return answer(await ask("/files", { method: "POST", body: form }));
+  });
+  const input_file_id = made.id;
+  expect(made).toMatchObject({ object: "file", bytes: file.size });
+  const asked = JSON.stringify({ input_file_id, endpoint: url, completion_window: "24h" });
+  await watch(tooLong, "creating, with its first lines", async () => {
+    if (made.object === "batch") await ask(`/batches/${made.id}/cancel`, { method: "POST" });
+    return answer(
+      await ask("/batches", {
+        method: "POST",
+        body: asked,
+        headers: { ...headers, "content-type": "application/json" },
+      }),
+    );
+  });
+  expect(made).toMatchObject({ object: "batch", status: "in_progress", request_counts: { total: 10_000 } });
+  await watch(tooLong, "cancelling, and writing what became of it", async () => {
+    await ask(`/batches/${made.id}/cancel`, { method: "POST" });
+    await until("it has ended", async () => {
+      made = await (await ask(`/batches/${made.id}`)).json();
+      return made.status === "cancelled";
+    });
+    return ask(`/files/${made.error_file_id}`);
+  });
+  await watch(tooLong, "reading what became of it", () => ask(`/files/${made.error_file_id}/content`));
+  await watch(tooLong, "reading the file", () => ask(`/files/${input_file_id}/content`));
+  await watch(tooLong, "deleting what became of it", () =>
+    ask(`/files/${made.error_file_id}`, { method: "DELETE" }),
+  );
+  await watch(tooLong, "deleting the file", () => ask(`/files/${input_file_id}`, { method: "DELETE" }));
   expect(tooLong).toEqual([]);
 });

@@ -62,7 +62,7 @@ class RunningApp implements App {
 
   async drain(others: Others = this.#others): Promise<void> {
     const { server, events, config, life } = this.parts;
-    const { system, agents, memory } = this.rooms;
+    const { system, agents, memory, batches } = this.rooms;
     life.isPatient = true;
     system.draining = true;
     server.retire();
@@ -70,7 +70,8 @@ class RunningApp implements App {
     const finished = server.stop();
     agents.retire({ othersStay: others.stay() });
     events.retire(() => others.areBusy() || this.isBusy);
-    await Promise.race([finished, Bun.sleep(config.drainTimeoutMs)]);
+    const ended = Promise.all([finished, batches.drained()]);
+    await Promise.race([ended, Bun.sleep(config.drainTimeoutMs)]);
     await server.stop(true);
     await memory.flush();
     await life.close();

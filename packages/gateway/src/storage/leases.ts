@@ -11,8 +11,9 @@ export class DatabaseLeases implements Leases {
     const changed = await db.run(
       `INSERT INTO leases (name, owner, held_until) VALUES ($1, $2, $3)
        ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, held_until = excluded.held_until
-       WHERE leases.owner = excluded.owner OR leases.held_until < $4`,
-      [name, instance, isoTime(nowMs + durationMs), isoTime(nowMs)],
+       WHERE leases.owner = excluded.owner OR leases.held_until < $4 OR leases.held_until > $5`,
+      // One that ends much later than any could was given before the clock was set back.
+      [name, instance, isoTime(nowMs + durationMs), isoTime(nowMs), isoTime(nowMs + 10 * durationMs)],
     );
     return changed > 0;
   }

@@ -25,26 +25,46 @@ export interface AskedLine {
   body: string;
 }
 
+const ofFile = (code: string, message: string): LineError => ({ code, message, line: null, param: null });
+export const UNFINISHED = ofFile(
+  "interrupted",
+  "The service was stopped while it read the file; create the batch again",
+);
+
+/** Lines without their ends; of one that is too long, enough to see it. */
+async function* linesIn(pieces: AsyncIterable<Uint8Array>): AsyncGenerator<Buffer> {
+  let rest = Buffer.alloc(0);
+  for await (const piece of pieces) {
+    const text = Buffer.concat([rest.subarray(0, MOST.lineBytes + 1), piece]);
+    let start = 0;
+    for (let end = text.indexOf("\n"); end !== -1; end = text.indexOf("\n", start)) {
+      yield text.subarray(start, end);
+      start = end + 1;
+    }
+    rest = text.subarray(start);
+  }
+  if (rest.length > 0) yield rest;
+}
+
 /** Reads the lines of an input file; `check` refuses one by returning why. All errors are told, up to a point. */
 export async function readLines(
-  input: Buffer,
+  input: AsyncIterable<Uint8Array>,
   endpoint: string,
   check: (asked: AskedLine) => Promise<string | null>,
-): Promise<{ lines: AskedLine[]; errors: LineError[] }> {
-  const lines: AskedLine[] = [];
+): Promise<{ bytes: number; errors: LineError[] }> {
   const errors: LineError[] = [];
   const ids = new Set<string>();
-  let readBytes = 0;
-  for (let line = 1, start = 0; start < input.length; line++) {
-    const newline = input.indexOf("\n", start);
-    const bytes = input.subarray(start, newline === -1 ? input.length : newline);
-    start += bytes.length + 1;
-    readBytes += bytes.length + PER_LINE_BYTES;
-    if (readBytes >= BYTES_A_TURN) {
-      readBytes = 0;
+  let [line, bytes, sinceTurn] = [0, 0, 0];
+  for await (const each of linesIn(input)) {
+    line++;
+    bytes += each.length + 1;
+    sinceTurn += each.length + PER_LINE_BYTES;
+    if (sinceTurn >= BYTES_A_TURN) {
+      sinceTurn = 0;
       await nextTurn();
     }
-    const text = bytes.length > MOST.lineBytes ? "" : bytes.toString().trim();
+    const isTooLong = each.length > MOST.lineBytes;
+    const text = isTooLong ? "" : each.toString().trim();
     const refuse = (code: string, message: string, param: string | null = null) =>
       errors.push({ code, message, line, param });
     if (errors.length >= MOST.errors) break;
@@ -52,22 +72,19 @@ export async function readLines(
       refuse("too_many_requests", `A batch has at most ${MOST.lines} lines, empty ones too`);
       break;
     }
-    if (text === "" && bytes.length <= MOST.lineBytes) continue;
-    const read = text === "" ? TOO_LONG : lineOf(text, endpoint);
+    if (text === "" && !isTooLong) continue;
+    const read = isTooLong ? TOO_LONG : lineOf(text, endpoint);
     if ("code" in read) refuse(read.code, read.message, read.param);
     else if (ids.has(read.customId))
       refuse("duplicate_custom_id", "`custom_id` stands on an earlier line, too", "custom_id");
     else {
       ids.add(read.customId);
-      const asked = { ...read, line };
-      const refusal = await check(asked);
+      const refusal = await check({ ...read, line });
       if (refusal !== null) refuse("invalid_request", refusal, "body");
-      lines.push(asked);
     }
   }
-  if (lines.length === 0 && errors.length === 0)
-    errors.push({ code: "empty_file", message: "The file has no lines", line: null, param: null });
-  return { lines, errors };
+  if (ids.size === 0 && errors.length === 0) errors.push(ofFile("empty_file", "The file has no lines"));
+  return { bytes, errors };
 }
 
 type Problem = Pick<LineError, "code" | "message" | "param">;

@@ -2,13 +2,44 @@ import type { Reply } from "@model-gateway/wire/http";
 import type { Principal } from "../../kernel/context.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import type { Inference, LineCall } from "../inference/index.ts";
-import type { Admission, AdmitOptions, FinalUsage } from "../metering/index.ts";
+import type { Admission, AdmitOptions, FinalUsage, TokenBound } from "../metering/index.ts";
 
 /** What a line is charged for. */
 export interface Owed {
   model: string;
   isOwn: boolean;
   usage: FinalUsage;
+}
+
+/** Of a line that is being sent: what is owed for it at most, and how fast that grows. */
+export interface Sending extends Owed {
+  sentAtMs: number;
+  tokensPerSecond: number;
+}
+
+export function sendingOf(
+  { model, isOwn = false, bound }: AdmitOptions,
+  sentAtMs: number,
+  tokensPerSecond: number,
+): Sending {
+  const { promptTokens, outputTokensMax: completionTokens, tools } = bound as TokenBound;
+  const usage = { promptTokens, completionTokens, toolsUsd: tools?.mostUsd, isBatch: true };
+  return {
+    model,
+    isOwn,
+    usage: { ...usage, backend: "gateway", estimated: true },
+    sentAtMs,
+    tokensPerSecond,
+  };
+}
+
+/** What is owed for a line of which no more is heard: all that its model can have written by now. */
+export function owedSince({ sentAtMs, tokensPerSecond, usage, ...rest }: Sending, nowMs: number): Owed {
+  const written = Math.ceil(((nowMs - sentAtMs) / 1_000) * tokensPerSecond);
+  // A clock that was set back says nothing of how long that was.
+  const completionTokens =
+    nowMs < sentAtMs ? usage.completionTokens : Math.min(usage.completionTokens, written);
+  return { ...rest, usage: { ...usage, completionTokens } };
 }
 
 /** A line's request id is always the same, so that it is charged once. Not one that tells the time. */
@@ -35,6 +66,8 @@ export class LineRun {
   readonly requestId: string;
   owed: Owed | null = null;
   isSent = false;
+  /** Of a line for a vendor, what stands in its row while it is sent. */
+  mark: string | null = null;
   readonly #gone = new AbortController();
   readonly #options: LineOptions;
   readonly background: LineCall["line"]["background"];
@@ -45,7 +78,10 @@ export class LineRun {
     this.background = { isDry: options.isDry, isStopped: false, stop: () => this.stop() };
   }
 
-  /** It is not charged, and runs again. */
+  get isStopped(): boolean {
+    return this.background.isStopped;
+  }
+
   stop(): void {
     this.background.isStopped = true;
     this.#gone.abort();

@@ -6,52 +6,62 @@ import type { Payer } from "../../kernel/payer.ts";
 import { CLIENT_CLOSED_STATUS } from "../../kernel/request-record.ts";
 import type { Admission, AdmitOptions } from "../metering/index.ts";
 import { NANO_PER_USD } from "../usage/index.ts";
-import { LineRun, lineRequestId, type Owed, outputLine } from "./line-call.ts";
+import {
+  LineRun,
+  lineRequestId,
+  type Owed,
+  outputLine,
+  owedSince,
+  type Sending,
+  sendingOf,
+} from "./line-call.ts";
 import type { BatchesOptions } from "./service.ts";
-import type { BatchRow, BatchStatus, BatchStore, Line } from "./store.ts";
+import type { BatchRow, BatchStatus, BatchStore, Line, UnsettledLine } from "./store.ts";
 
 const TICK_MS = 1_000;
 /** One instance runs all batches; another takes over when it has been silent for this long. */
 const LEASE = "batches";
 const LEASE_MS = 9_000;
 const LINES_AT_ONCE = 64;
-/** Of one batch: when there is no room for them, no more are tried. */
-const STARTED_AT_ONCE = 8;
+/** Of one batch: so many are tried, then one for each that is answered, and as many again after a pause. */
+const TRIED_AT_ONCE = 8;
+/** Between tries of lines that may find no room, or no backend; times the batches under way. */
+const PAUSE_MS = 200;
 /** How often what is held follows what is left. */
 const REHOLD_MS = 2_000;
 const SETTLED_WITHIN_MS = 5_000;
-/** When a line found no room, or no backend, its batch waits this long, or until another line is answered. */
-const PAUSE_MS = 1_000;
-/** How often a line is sent to backends that fail. */
+/** How often a line is sent to backends that fail, and how long its batch waits in between. */
 const SENDINGS = 3;
+const FAILED_MS = 2_000;
 const ANSWER_BYTES = 4 * 1024 * 1024;
 
-interface Hold {
-  admission: Admission;
-  nanoUsd: number;
-  tokens: number;
-  atMs: number;
+/** What is known here of a batch under way. */
+interface UnderWay {
+  hold: { admission: Admission; nanoUsd: number; tokens: number; atMs: number } | null;
+  /** Whether what an earlier leader left was looked for. */
+  isTakenOver: boolean;
+  tries: number;
+  triesGivenAtMs: number;
+  /** The last line that was tried: lines that cannot run are in no other's way. */
+  triedLine: number;
+  /** How often lines were sent to backends that failed. */
+  sendings: Map<number, number>;
 }
 
 /** Runs the lines of all batches, on one instance at a time, as far as backends are idle. */
 export class BatchRunner {
-  readonly #holds = new Map<string, Hold>();
+  readonly #batches = new Map<string, UnderWay>();
   /** By batch and line. */
   readonly #running = new Map<
     string,
     { batchId: string; line: number; run: LineRun; ended: Promise<void> }
   >();
-  readonly #sendings = new Map<string, number>();
-  readonly #pausedUntilMs = new Map<string, number>();
-  /** The last line of each batch that was tried: lines that cannot run are in no other's way. */
-  readonly #triedLine = new Map<string, number>();
-  /** Batches whose charges of an earlier run were looked for. */
-  readonly #recovered = new Set<string>();
   readonly #stopTicking: () => void;
   #looking: Promise<void> | null = null;
   #isDue = false;
   /** Lines at once of each batch. */
   #share = LINES_AT_ONCE;
+  #isDraining = false;
   #isStopped = false;
 
   constructor(
@@ -79,8 +89,15 @@ export class BatchRunner {
 
   /** A new batch; where another instance runs batches, that one soon holds for it, too. */
   begin(batchId: string, admission: Admission, bound: { nanoUsd: number; tokens: number }): void {
-    this.#holds.set(batchId, { admission, ...bound, atMs: this.options.clock.now() });
+    this.#underWay(batchId).hold = { admission, ...bound, atMs: this.options.clock.elapsed() };
     this.wake();
+  }
+
+  /** Sends no more lines; resolves when those that were sent have come to their end. */
+  async drained(): Promise<void> {
+    this.#isDraining = true;
+    await this.#looking;
+    await this.#allEnded();
   }
 
   async stop(): Promise<void> {
@@ -88,6 +105,10 @@ export class BatchRunner {
     this.#stopTicking();
     await this.#looking;
     this.#stopLines();
+    await this.#allEnded();
+  }
+
+  async #allEnded(): Promise<void> {
     await Promise.allSettled([...this.#running.values()].map(({ ended }) => ended));
   }
 
@@ -100,15 +121,16 @@ export class BatchRunner {
 
   async #look(): Promise<void> {
     const { bus, leases, clock, log } = this.options;
-    const held = [...this.#holds];
+    const known = [...this.#batches];
     const active = await this.store.active();
     // Without a batch nothing is written.
     const isLeading = active.length > 0 && (!bus.shared || (await leases.acquire(LEASE, LEASE_MS)));
-    for (const [id, { atMs }] of held) {
-      const isOthers = !isLeading && clock.now() - atMs > LEASE_MS + TICK_MS;
+    for (const [id, { hold }] of known) {
+      const heldForMs = clock.elapsed() - (hold?.atMs ?? 0);
+      const isOthers = !isLeading && heldForMs > LEASE_MS + TICK_MS;
       if (isOthers || !active.some((batch) => batch.id === id)) this.#release(id);
     }
-    // Whoever leads now sends these lines, too.
+    // Whoever leads now has to know that these come to no end.
     if (!isLeading) return this.#stopLines();
     this.#share = Math.ceil(LINES_AT_ONCE / active.length);
     for (const batch of active)
@@ -121,42 +143,46 @@ export class BatchRunner {
     for (const { run } of this.#running.values()) run.stop();
   }
 
+  #underWay(batchId: string): UnderWay {
+    return this.#batches.getOrInsertComputed(batchId, () => ({
+      ...{ hold: null, isTakenOver: false, tries: 0, triesGivenAtMs: 0, triedLine: 0, sendings: new Map() },
+    }));
+  }
+
   #release(batchId: string): void {
-    this.#holds.get(batchId)?.admission.release();
-    this.#holds.delete(batchId);
-    this.#recovered.delete(batchId);
-    this.#pausedUntilMs.delete(batchId);
-    this.#triedLine.delete(batchId);
+    this.#batches.get(batchId)?.hold?.admission.release();
+    this.#batches.delete(batchId);
   }
 
   async #step(batch: BatchRow): Promise<void> {
     const { clock, keys } = this.options;
-    if (!this.#recovered.has(batch.id)) {
-      await this.#settleOwed(batch);
-      this.#recovered.add(batch.id);
-    }
-    await this.#hold(batch);
+    const underWay = this.#underWay(batch.id);
+    if (!underWay.isTakenOver) await this.#takeOver(batch);
+    underWay.isTakenOver = true;
+    await this.#hold(batch, underWay);
     const principal = await keys.principalOf(batch.key_id);
     const isLate = Date.parse(batch.due_at) <= clock.now();
     if (batch.status === "cancelling") await this.#end(batch, "cancelled", CANCELLED);
     else if (principal === null) await this.#end(batch, "cancelled", REVOKED);
     else if (isLate) await this.#end(batch, "expired", EXPIRED);
     else if (batch.completed + batch.failed === batch.total) await this.#end(batch, "completed", CANCELLED);
-    else await this.#startLines(batch, principal);
+    else if (!this.#isDraining) await this.#startLines(batch, principal, underWay);
   }
 
   #runningOf(batchId: string): number[] {
     return [...this.#running.values()].flatMap((each) => (each.batchId === batchId ? each.line : []));
   }
 
-  async #startLines(batch: BatchRow, principal: Principal): Promise<void> {
-    const { clock } = this.options;
+  async #startLines(batch: BatchRow, principal: Principal, underWay: UnderWay): Promise<void> {
     const running = this.#runningOf(batch.id);
-    const free = Math.min(STARTED_AT_ONCE, LINES_AT_ONCE - this.#running.size, this.#share - running.length);
-    if (free <= 0 || (this.#pausedUntilMs.get(batch.id) ?? 0) > clock.now()) return;
-    const after = this.#triedLine.get(batch.id) ?? 0;
-    const lines = await this.store.pending(batch.id, { running, after, limit: free });
-    this.#triedLine.set(batch.id, lines.length < free ? 0 : lines.at(-1)!.line);
+    const nowMs = this.options.clock.elapsed();
+    if (nowMs - underWay.triesGivenAtMs >= PAUSE_MS * this.#batches.size)
+      Object.assign(underWay, { tries: TRIED_AT_ONCE, triesGivenAtMs: nowMs });
+    const free = Math.min(underWay.tries, LINES_AT_ONCE - this.#running.size, this.#share - running.length);
+    if (free <= 0) return;
+    const lines = await this.store.pending(batch.id, { running, after: underWay.triedLine, limit: free });
+    underWay.tries -= lines.length;
+    underWay.triedLine = lines.length < free ? 0 : lines.at(-1)!.line;
     for (const line of lines) this.#start(batch, principal, line);
   }
 
@@ -167,19 +193,20 @@ export class BatchRunner {
     return (await counter.hit(rates.map((rate) => ({ ...rate, key: `batch ${rate.key}` })))) !== null;
   }
 
-  #pause(batchId: string): void {
-    this.#pausedUntilMs.set(batchId, this.options.clock.now() + PAUSE_MS);
-  }
-
   #start(batch: BatchRow, principal: Principal, line: Line): void {
     const { id: batchId, endpoint } = batch;
-    const { inference, log, metering } = this.options;
+    const { inference, log, metering, clock } = this.options;
     // Another backend than at its creation may be dearer.
     const admit = async (options: AdmitOptions) => {
       const { costUsd } = metering.boundOf({ ...options, isBatch: true });
       if (Math.ceil(costUsd * NANO_PER_USD) > line.bound_nano_usd)
         fail("payment_required", "It may cost more now than is held for it");
       if (await this.#isTooFast(batch)) fail("rate_limited", "Lines of this batch were sent too fast");
+      // What own hardware is sent costs nobody anything, and may be sent again.
+      if (options.isOwn) return;
+      const mark = JSON.stringify(sendingOf(options, clock.now(), metering.tokensPerSecond(options)));
+      if (!(await this.store.mark(batchId, line.line, run.mark, mark))) fail("busy", "It is sent elsewhere");
+      run.mark = mark;
     };
     const run = new LineRun({
       ...{ batchId, line: line.line, endpoint, body: line.body },
@@ -195,38 +222,61 @@ export class BatchRunner {
   }
 
   async #run(batch: BatchRow, line: Line, run: LineRun): Promise<void> {
+    const { clock } = this.options;
     const reply = await run.answer();
-    const { requestId, background } = run;
-    if (background.isStopped || this.#isForLater(run, reply.head)) return this.#pause(batch.id);
-    this.#sendings.delete(requestId);
-    this.#pausedUntilMs.delete(batch.id);
+    const { requestId, isStopped, mark } = run;
+    if (isStopped && run.isSent && mark !== null) return this.#interrupted(batch, { ...line, owed: mark });
+    const underWay = this.#underWay(batch.id);
+    const countSending = () => {
+      const count = (underWay.sendings.get(line.line) ?? 0) + 1;
+      underWay.sendings.set(line.line, count);
+      return count;
+    };
+    if (isStopped || isForLater(run, reply.head, countSending)) {
+      // A backend that fails is given time.
+      if (run.isSent && !isStopped)
+        Object.assign(underWay, { tries: 0, triesGivenAtMs: clock.elapsed() + FAILED_MS });
+      clock.after(PAUSE_MS, () => this.wake());
+      if (mark !== null) await this.store.mark(batch.id, line.line, mark, null);
+      return;
+    }
+    underWay.sendings.delete(line.line);
+    underWay.tries = Math.min(TRIED_AT_ONCE, underWay.tries + 1);
     const output = outputLine(line.custom_id, requestId, reply);
     const isKept = output.length <= ANSWER_BYTES;
-    const owed = run.owed && JSON.stringify(run.owed);
-    const answer = isKept
-      ? { status: reply.head.status, output, owed }
-      : { status: 0, output: unansweredLine(line.custom_id, TOO_LARGE), owed };
-    // The answer is stored before it is charged: after a crash what was stored is charged, and nothing else.
-    if ((await this.store.answered(batch.id, line, answer)) && run.owed)
-      await this.#settle(batch, line, run.owed);
+    await this.#answered(batch, line, {
+      status: isKept ? reply.head.status : 0,
+      output: isKept ? output : unansweredLine(line.custom_id, TOO_LARGE),
+      owed: run.owed,
+    });
   }
 
-  /** Whether it says more of the backends than of the line. */
-  #isForLater({ requestId, isSent }: LineRun, { status, headers }: Reply["head"]): boolean {
-    if (!isSent) return status !== ERRORS.model_not_allowed.status;
-    if (status === ERRORS.busy.status || status === CLIENT_CLOSED_STATUS) return true;
-    if (status < 500 || headers?.["x-should-retry"] === "false") return false;
-    const sendings = (this.#sendings.get(requestId) ?? 0) + 1;
-    this.#sendings.set(requestId, sendings);
-    return sendings < SENDINGS;
+  /** What its vendor may bill is charged, as of a request that is cut: it is not sent, and charged, twice. */
+  #interrupted(batch: BatchRow, line: Omit<UnsettledLine, "status">): Promise<void> {
+    const owed = owedSince(JSON.parse(line.owed) as Sending, this.options.clock.now());
+    const output = unansweredLine(line.custom_id, INTERRUPTED);
+    return this.#answered(batch, line, { status: 0, output, owed });
   }
 
-  async #settleOwed(batch: BatchRow): Promise<void> {
-    for (const line of await this.store.unsettled(batch.id))
-      await this.#settle(batch, line, JSON.parse(line.owed) as Owed);
+  /** Stored before it is charged: after a crash what was stored is charged, and nothing else. */
+  async #answered(
+    batch: BatchRow,
+    line: Omit<Line, "body">,
+    { owed, ...answer }: { status: number; output: string; owed: Owed | null },
+  ): Promise<void> {
+    const stored = { ...answer, owed: owed && JSON.stringify(owed) };
+    if ((await this.store.answered(batch.id, line, stored)) && owed) await this.#settle(batch, line, owed);
   }
 
-  async #settle({ id, payer }: BatchRow, line: Omit<Line, "body" | "custom_id">, owed: Owed): Promise<void> {
+  /** What was answered is charged; what was sent, and nobody waits for any more, was interrupted. */
+  async #takeOver(batch: BatchRow): Promise<void> {
+    for (const line of await this.store.unsettled(batch.id)) {
+      if (line.status === null) await this.#interrupted(batch, line);
+      else await this.#settle(batch, line, JSON.parse(line.owed) as Owed);
+    }
+  }
+
+  async #settle({ id, payer }: BatchRow, line: Omit<Line, "body">, owed: Owed): Promise<void> {
     const { metering } = this.options;
     const { model, isOwn, usage } = owed;
     const requestId = lineRequestId(id, line.line);
@@ -237,20 +287,20 @@ export class BatchRunner {
   }
 
   /** Holds what the lines that are not settled can cost. What was settled is held until it is in the database. */
-  async #hold(batch: BatchRow): Promise<void> {
+  async #hold(batch: BatchRow, underWay: UnderWay): Promise<void> {
     const { metering, clock } = this.options;
     const { id, bound_nano_usd: nanoUsd, bound_tokens: tokens } = batch;
-    const held = this.#holds.get(id);
-    const nowMs = clock.now();
-    if (held && (nowMs - held.atMs < REHOLD_MS || (held.nanoUsd === nanoUsd && held.tokens === tokens)))
+    const { hold } = underWay;
+    const atMs = clock.elapsed();
+    if (hold && (atMs - hold.atMs < REHOLD_MS || (hold.nanoUsd === nanoUsd && hold.tokens === tokens)))
       return;
-    if (held && !(await metering.flush(SETTLED_WITHIN_MS))) return;
+    if (hold && !(await metering.flush(SETTLED_WITHIN_MS))) return;
     const admission = await metering.resume({
       ...{ requestId: id, payer: JSON.parse(batch.payer) as Payer, model: "batch", refId: null },
       bound: { costUsd: nanoUsd / NANO_PER_USD, tokens },
     });
-    held?.admission.release();
-    this.#holds.set(id, { admission, nanoUsd, tokens, atMs: nowMs });
+    hold?.admission.release();
+    underWay.hold = { admission, nanoUsd, tokens, atMs };
   }
 
   /** Lines on their way are waited for: they are paid for. */
@@ -260,12 +310,24 @@ export class BatchRunner {
     const fileIds = [ids.uuid(), ids.uuid()];
     const unanswered = unansweredLine("", why).slice(UNANSWERED_HEAD.length);
     // Of an answer whose storing seemed to fail.
-    await this.#settleOwed(batch);
-    await this.store.failPending(batch.id, unanswered);
+    await this.#takeOver(batch);
+    if (status !== "completed") await this.store.failPending(batch.id, unanswered);
     await this.store.end(batch, { status, now: isoTime(clock.now()), fileIds });
     await metering.flush(SETTLED_WITHIN_MS);
     this.#release(batch.id);
   }
+}
+
+/** Whether it says more of the backends than of the line. */
+function isForLater(
+  { isSent }: LineRun,
+  { status, headers }: Reply["head"],
+  countSending: () => number,
+): boolean {
+  if (!isSent) return status !== ERRORS.model_not_allowed.status;
+  if (status === ERRORS.busy.status || status === CLIENT_CLOSED_STATUS) return true;
+  if (status < 500 || headers?.["x-should-retry"] === "false") return false;
+  return countSending() < SENDINGS;
 }
 
 interface Why {
@@ -280,6 +342,11 @@ const EXPIRED: Why = { code: "batch_expired", message: "no backend was idle for 
 const REVOKED: Why = {
   code: "batch_cancelled",
   message: "the API key was revoked or has expired, or its owner's account or membership ended",
+};
+const INTERRUPTED: Why = {
+  code: "interrupted",
+  message:
+    "the service was stopped after this line had been sent; what its vendor may bill for it is charged, so it was not sent again",
 };
 const TOO_LARGE: Why = {
   code: "answer_too_large",

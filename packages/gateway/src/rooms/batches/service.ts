@@ -18,15 +18,13 @@ const WINDOW_MS = DAY_MS;
 const KEPT_MS = 30 * DAY_MS;
 /** Of one user. */
 const MOST = { active: 20, keptBytes: 1024 * 1024 * 1024 };
-/** Each has many lines, which go with it. */
-const SWEPT_AT_ONCE = 10;
 
 export interface BatchesOptions extends Needs<"db" | "bus" | "counter" | "clock" | "ids" | "log" | "leases"> {
   inference: Pick<Inference, "line">;
   keys: Pick<Keys, "principalOf">;
   metering: Pick<
     MeteringService,
-    "admit" | "boundOf" | "flush" | "ratesOf" | "record" | "resume" | "written"
+    "admit" | "boundOf" | "flush" | "ratesOf" | "record" | "resume" | "tokensPerSecond" | "written"
   >;
 }
 
@@ -119,10 +117,10 @@ export class Batches {
       rows.push({ line, custom_id: JSON.stringify(customId), body, ...bound });
       return null;
     };
-    const content = Buffer.concat(await Array.fromAsync(this.#store.content(file)));
-    if (content.length < file.bytes) fail("not_found", "The file has just been deleted");
-    const { errors, lines } = await readLines(content, endpoint, check);
+    const { errors, bytes } = await readLines(this.#store.content(file), endpoint, check);
     const isFailed = errors.length > 0;
+    if (!isFailed && bytes < file.bytes)
+      fail("not_found", "The file is not whole: it has just been deleted, or is still being uploaded");
     const sumOf = (column: "bound_nano_usd" | "bound_tokens") =>
       rows.reduce((sum, row) => sum + row[column], 0);
     const bound = { nanoUsd: sumOf("bound_nano_usd"), tokens: sumOf("bound_tokens") };
@@ -134,7 +132,7 @@ export class Batches {
       status: isFailed ? "failed" : "in_progress",
       errors: isFailed ? JSON.stringify(errors) : null,
       metadata: metadata ? JSON.stringify(metadata) : null,
-      ...{ total: lines.length, completed: 0, failed: 0, cost_nano_usd: 0 },
+      ...{ total: rows.length, completed: 0, failed: 0, cost_nano_usd: 0 },
       ...{ bound_nano_usd: bound.nanoUsd, bound_tokens: bound.tokens },
       ...{ created_at: now, due_at: isoTime(nowMs + WINDOW_MS), cancelling_at: null },
       ended_at: isFailed ? now : null,
@@ -200,11 +198,15 @@ export class Batches {
     return this.get(owner, id);
   }
 
-  readonly sweepFiles: Sweep = (nowMs, rowsMax) => this.#store.sweepFiles(nowMs, rowsMax);
-  readonly sweepBatches: Sweep = (nowMs) => this.#store.sweepBatches(nowMs, SWEPT_AT_ONCE);
+  readonly sweepFiles: Sweep = (...asked) => this.#store.sweepFiles(...asked);
+  readonly sweepBatches: Sweep = (...asked) => this.#store.sweepBatches(...asked);
 
   start(): Promise<void> {
     return this.#runner.start();
+  }
+
+  drained(): Promise<void> {
+    return this.#runner.drained();
   }
 
   close(): Promise<void> {

@@ -1,13 +1,7 @@
 import { isoTime } from "../../kernel/clock.ts";
 import { nextTurn } from "../../kernel/turns.ts";
-import {
-  countRows,
-  type Database,
-  deleteExpired,
-  insertRow,
-  insertRows,
-  type Transaction,
-} from "../../storage/contract.ts";
+import { countRows, type Database, insertRow, insertRows, type Sweep } from "../../storage/contract.ts";
+import { UNFINISHED } from "./check.ts";
 
 export type BatchStatus = "in_progress" | "cancelling" | "completed" | "failed" | "expired" | "cancelled";
 
@@ -58,6 +52,8 @@ export interface Line {
   bound_tokens: number;
 }
 
+export type UnsettledLine = Omit<Line, "body"> & { status: number | null; owed: string };
+
 export interface AnsweredLine {
   status: number;
   output: string;
@@ -78,9 +74,13 @@ export interface ListPage {
 }
 
 const PART_BYTES = 1024 * 1024;
+/** What is written or read at once, so that nobody waits long. */
+const PAGE_BYTES = 256 * 1024;
 const LINES_A_PAGE = 100;
-/** Each may have megabytes. */
-const ANSWERS_A_PAGE = 8;
+/** Changed at once: each may have megabytes. */
+const LINES_A_STEP = 8;
+/** What came in only in part, because the process ended, is deleted after this. */
+const UNFINISHED_MS = 3_600_000;
 
 const owned = ({ userId, keyId }: Owner) => [userId, keyId];
 const OWNED = "user_id = $1 AND (key_id = $2 OR $2 IS NULL)";
@@ -88,15 +88,16 @@ const OWNED = "user_id = $1 AND (key_id = $2 OR $2 IS NULL)";
 export class BatchStore {
   constructor(readonly db: Database) {}
 
+  /** Part by part, because the end of one large transaction keeps everyone waiting. */
   async insertFile(row: FileRow, content: Buffer): Promise<void> {
-    await this.db.transaction(async (tx) => {
-      await insertRow(tx, "files", { ...row });
-      for (let part = 0; part * PART_BYTES < content.length; part++) {
-        const bytes = content.subarray(part * PART_BYTES, (part + 1) * PART_BYTES);
-        await insertRow(tx, "file_parts", { file_id: row.id, part, content: bytes });
-        await nextTurn();
-      }
-    });
+    const expires_at = isoTime(Date.parse(row.created_at) + UNFINISHED_MS);
+    await insertRow(this.db, "files", { ...row, expires_at });
+    for (let part = 0; part * PART_BYTES < content.length; part++) {
+      const bytes = content.subarray(part * PART_BYTES, (part + 1) * PART_BYTES);
+      await insertRow(this.db, "file_parts", { file_id: row.id, part, content: bytes });
+      await nextTurn();
+    }
+    await this.db.run("UPDATE files SET expires_at = $2 WHERE id = $1", [row.id, row.expires_at]);
   }
 
   file(owner: Owner, id: string): Promise<FileRow | null> {
@@ -124,13 +125,20 @@ export class BatchStore {
 
   /** What a batch came to goes with its file. */
   async removeFile({ id, batch_id, filename }: FileRow): Promise<void> {
+    const part = "DELETE FROM file_parts WHERE file_id = $1 AND part = $2";
+    for (let at = 0; (await this.db.run(part, [id, at])) > 0; at++) await nextTurn();
     await this.db.run("DELETE FROM files WHERE id = $1", [id]);
     if (batch_id === null) return;
-    const lines = "SELECT MAX(line) AS last FROM batch_lines WHERE batch_id = $1";
-    const { last } = (await this.db.get<{ last: number }>(lines, [batch_id]))!;
-    const sql = `UPDATE batch_lines SET output = NULL WHERE batch_id = $1 AND line > $2 AND line <= $3 AND ${linesOf(filename)}`;
-    for (let after = 0; after < last; after += LINES_A_PAGE) {
-      await this.db.run(sql, [batch_id, after, after + LINES_A_PAGE]);
+    await this.#inSteps(batch_id, `UPDATE batch_lines SET output = NULL WHERE ${linesOf(filename)}`);
+  }
+
+  /** A few lines at a time. `sql` ends with a condition. */
+  async #inSteps(batchId: string, sql: string, ...more: string[]): Promise<void> {
+    const lines = "SELECT COALESCE(MAX(line), 0) AS last FROM batch_lines WHERE batch_id = $1";
+    const { last } = (await this.db.get<{ last: number }>(lines, [batchId]))!;
+    for (let after = 0; after < last; after += LINES_A_STEP) {
+      const step = `${sql} AND batch_id = $1 AND line > $2 AND line <= $3`;
+      await this.db.run(step, [batchId, after, after + LINES_A_STEP, ...more]);
       await nextTurn();
     }
   }
@@ -143,29 +151,37 @@ export class BatchStore {
       if (!row) return;
       yield row.content;
     }
-    for (let after = 0; ; ) {
+    for (let after = 0, limit = 1; ; ) {
       const rows = await this.db.all<{ line: number; output: string }>(
         `SELECT line, output FROM batch_lines
-         WHERE batch_id = $1 AND ${linesOf(filename)} AND line > $2 AND output IS NOT NULL
-         ORDER BY line LIMIT ${ANSWERS_A_PAGE}`,
-        [batch_id, after],
+         WHERE batch_id = $1 AND ${linesOf(filename)} AND line > $2 AND output IS NOT NULL ORDER BY line LIMIT $3`,
+        [batch_id, after, limit],
       );
       if (rows.length === 0) return;
-      yield Buffer.from(rows.map(({ output }) => `${output}\n`).join(""));
+      const piece = Buffer.from(rows.map(({ output }) => `${output}\n`).join(""));
+      yield piece;
       after = rows.at(-1)!.line;
+      // As many as have been small so far.
+      limit = Math.min(LINES_A_PAGE, 2 * limit, Math.ceil((PAGE_BYTES * rows.length) / piece.length));
     }
   }
 
+  /** It has failed until it is there as a whole. */
   async insert(batch: BatchRow, lines: readonly Line[]): Promise<void> {
-    const rows = lines.map((line) => [batch.id, ...Object.values(line)]);
+    const { id, status, ended_at, errors, created_at } = batch;
+    await insertRow(this.db, "batches", { ...batch, ...NOT_YET, ended_at: created_at });
     const into = "batch_lines (batch_id, line, custom_id, body, bound_nano_usd, bound_tokens)";
-    await this.db.transaction(async (tx) => {
-      await insertRow(tx, "batches", { ...batch });
-      for (let at = 0; at < rows.length; at += LINES_A_PAGE) {
-        await insertRows(tx, into, rows.slice(at, at + LINES_A_PAGE));
-        await nextTurn();
+    for (let at = 0; at < lines.length; await nextTurn()) {
+      const page: Line[] = [];
+      for (let bytes = 0; at < lines.length && page.length < LINES_A_PAGE && bytes < PAGE_BYTES; at++) {
+        page.push(lines[at]!);
+        bytes += lines[at]!.body.length;
       }
-    });
+      const rows = page.map((line) => [id, ...Object.values(line)]);
+      await insertRows(this.db, into, rows);
+    }
+    const sql = "UPDATE batches SET status = $2, ended_at = $3, errors = $4 WHERE id = $1";
+    await this.db.run(sql, [id, status, ended_at, errors]);
   }
 
   find(owner: Owner, id: string): Promise<BatchRow | null> {
@@ -187,7 +203,7 @@ export class BatchStore {
     );
   }
 
-  /** Lines after one that are neither answered nor on their way. */
+  /** Lines after one that are neither answered nor on their way, here or, at a vendor, anywhere. */
   pending(
     batchId: string,
     { running, after, limit }: { running: readonly number[]; after: number; limit: number },
@@ -195,15 +211,23 @@ export class BatchStore {
     const others = running.length === 0 ? "" : `AND line NOT IN (${running.join(", ")})`;
     return this.db.all<Line>(
       `SELECT line, custom_id, body, bound_nano_usd, bound_tokens FROM batch_lines
-       WHERE batch_id = $1 AND status IS NULL AND line > $2 ${others} ORDER BY line LIMIT $3`,
+       WHERE batch_id = $1 AND status IS NULL AND owed IS NULL AND line > $2 ${others} ORDER BY line LIMIT $3`,
       [batchId, after, limit],
     );
   }
 
-  /** Answered lines whose charge may not be in the journal. */
-  unsettled(batchId: string): Promise<(Line & { owed: string })[]> {
+  /** A line that is not answered: from then on its `owed` is what its sending costs if no more is heard of it. */
+  async mark(batchId: string, line: number, from: string | null, to: string | null): Promise<boolean> {
+    const sql = `UPDATE batch_lines SET owed = $4
+      WHERE batch_id = $1 AND line = $2 AND status IS NULL AND owed IS NOT DISTINCT FROM $3`;
+    return (await this.db.run(sql, [batchId, line, from, to])) > 0;
+  }
+
+  /** Lines that were sent, or answered, and whose charge may not be in the journal. */
+  unsettled(batchId: string): Promise<UnsettledLine[]> {
     return this.db.all(
-      `SELECT line, owed, bound_nano_usd, bound_tokens FROM batch_lines WHERE batch_id = $1 AND owed IS NOT NULL`,
+      `SELECT line, custom_id, bound_nano_usd, bound_tokens, status, owed FROM batch_lines
+       WHERE batch_id = $1 AND owed IS NOT NULL`,
       [batchId],
     );
   }
@@ -211,7 +235,7 @@ export class BatchStore {
   /** The first answer of a line is its answer; false: there is one. */
   answered(
     batchId: string,
-    { line, ...bound }: Line,
+    { line, ...bound }: Omit<Line, "body">,
     { status, output, owed }: AnsweredLine,
   ): Promise<boolean> {
     const count = status === 200 ? "completed" : "failed";
@@ -238,19 +262,11 @@ export class BatchStore {
     });
   }
 
-  /** Lines that were not answered get `unanswered` after their id; some at a time, so that nobody waits long. */
-  async failPending(batchId: string, unanswered: string): Promise<void> {
-    const failPage = async (tx: Transaction) => {
-      const failed = await tx.run(
-        `UPDATE batch_lines SET status = 0, body = '', output = '{"id":null,"custom_id":' || custom_id || $2
-         WHERE batch_id = $1 AND line IN
-           (SELECT line FROM batch_lines WHERE batch_id = $1 AND status IS NULL ORDER BY line LIMIT ${LINES_A_PAGE})`,
-        [batchId, unanswered],
-      );
-      await tx.run("UPDATE batches SET failed = failed + $2 WHERE id = $1", [batchId, failed]);
-      return failed;
-    };
-    while ((await this.db.transaction(failPage)) > 0) await nextTurn();
+  /** Lines that were not answered get `unanswered` after their id. */
+  failPending(batchId: string, unanswered: string): Promise<void> {
+    const output = `'{"id":null,"custom_id":' || custom_id || $4`;
+    const sql = `UPDATE batch_lines SET status = 0, body = '', output = ${output} WHERE status IS NULL`;
+    return this.#inSteps(batchId, sql, unanswered);
   }
 
   /** Ends the batch, once. */
@@ -261,8 +277,9 @@ export class BatchStore {
     const { id, user_id, key_id, expires_at } = batch;
     await this.db.transaction(async (tx) => {
       const ended = await tx.run(
-        "UPDATE batches SET status = $2, ended_at = $3 WHERE id = $1 AND ended_at IS NULL",
-        [...[id, status, now]],
+        `UPDATE batches SET status = $2, ended_at = $3, failed = total - completed
+         WHERE id = $1 AND ended_at IS NULL`,
+        [id, status, now],
       );
       if (ended === 0) return;
       for (const [at, filename] of [OUTPUT, ERRORS].entries()) {
@@ -282,19 +299,25 @@ export class BatchStore {
     });
   }
 
-  sweepFiles(nowMs: number, rowsMax: number): Promise<number> {
-    return deleteExpired(this.db, { table: "files" }, nowMs, rowsMax);
-  }
+  readonly sweepFiles: Sweep = async (nowMs, rowsMax) => {
+    const sql = "SELECT * FROM files WHERE expires_at < $1 ORDER BY expires_at LIMIT $2";
+    const expired = await this.db.all<FileRow>(sql, [isoTime(nowMs), rowsMax]);
+    for (const file of expired) await this.removeFile(file);
+    return expired.length;
+  };
 
-  sweepBatches(nowMs: number, rowsMax: number): Promise<number> {
-    return this.db.run(
-      `DELETE FROM batches WHERE id IN
-         (SELECT id FROM batches WHERE expires_at < $1 AND ended_at IS NOT NULL ORDER BY expires_at LIMIT $2)`,
-      [isoTime(nowMs), rowsMax],
-    );
-  }
+  readonly sweepBatches: Sweep = async (nowMs, rowsMax) => {
+    const sql = `SELECT id FROM batches WHERE expires_at < $1 AND ended_at IS NOT NULL ORDER BY expires_at LIMIT $2`;
+    const expired = await this.db.all<Pick<BatchRow, "id">>(sql, [isoTime(nowMs), rowsMax]);
+    for (const { id } of expired) {
+      await this.#inSteps(id, "DELETE FROM batch_lines WHERE true");
+      await this.db.run("DELETE FROM batches WHERE id = $1", [id]);
+    }
+    return expired.length;
+  };
 }
 
+const NOT_YET = { status: "failed", errors: JSON.stringify([UNFINISHED]) };
 const OUTPUT = "output.jsonl";
 const ERRORS = "errors.jsonl";
 const linesOf = (filename: string): string => (filename === OUTPUT ? "status = 200" : "status <> 200");

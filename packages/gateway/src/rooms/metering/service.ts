@@ -242,6 +242,11 @@ export class MeteringService implements Metering {
     return { costUsd: nanoUsd / NANO_PER_USD, tokens: fixed.tokens + tokensMax };
   }
 
+  /** Output tokens that a model may write in a second, over all answers that are asked for. */
+  tokensPerSecond({ model, bound }: AdmitOptions): number {
+    return this.#paces.tokensIn(model, 1_000) * (("answers" in bound && bound.answers) || 1);
+  }
+
   #requirePriced(options: AdmitOptions): void {
     const tool = "tools" in options.bound ? options.bound.tools?.unpriced : null;
     if (this.options.refusesUnpriced || tool) this.#requirePrice(options, tool);
