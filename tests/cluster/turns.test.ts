@@ -121,7 +121,6 @@ async function watch(tooLong: string[], what: string, ask: () => Promise<Respons
     const { cpuMs } = await stalls.during(async () => (await ask()).arrayBuffer());
     leastMs = Math.min(leastMs, cpuMs);
   }
-  if (process.env.TURNS) console.log(what, leastMs.toFixed(1), "ms");
   if (leastMs > TURN_MS_MAX) tooLong.push(`${what}: ${leastMs.toFixed(1)} ms`);
 }
 

@@ -1,8 +1,10 @@
 import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
-import { ADMIN_TOKEN } from "@model-gateway/testing/gateway.ts";
+import { inOneProcess } from "@model-gateway/testing/deployment.ts";
+import { ADMIN_TOKEN, bootGateway } from "@model-gateway/testing/gateway.ts";
 import { until } from "@model-gateway/testing/until.ts";
 import { politeHandler } from "@model-gateway/testing/upstream.ts";
 import OpenAI, { toFile } from "openai";
+import type { Batches } from "../../src/rooms/batches/index.ts";
 import { bootInference, type InferenceBench } from "../support/inference.ts";
 
 let bench: InferenceBench;
@@ -10,7 +12,7 @@ let client: OpenAI;
 const clientOf = (apiKey: string) => new OpenAI({ baseURL: `${bench.url}/v1`, apiKey, maxRetries: 0 });
 
 beforeAll(async () => {
-  bench = await bootInference({ upstream: { models: ["m", "busy"] } });
+  bench = await bootInference({ config: { drainGraceMs: 0 }, upstream: { models: ["m", "busy"] } });
   await bench.addBackend({ name: "first", type: "external", url: bench.upstream.url, batches: true });
   const parts = { batch: { input: 50, output: 100 } };
   await bench.rpc("billing.prices.set", { model: "m", input_usd: 100, output_usd: 200, parts }, bench.token);
@@ -276,4 +278,44 @@ test("a backend that the operator did not allow gets no lines", async () => {
   await bench.addBackend({ name: "closed", type: "external", url: bench.upstream.url, models: ["other"] });
   const { errors } = await create([line("a", said("x", { model: "other" }))]);
   expect(errors!.data![0]!.message).toContain("takes batches");
+});
+
+test("files and batches go when they are old, with all that belongs to them", async () => {
+  const { id } = await create(["a", "b", "c"].map((each) => line(each, said(each))));
+  await ended(id);
+  const { batches } = bench.app.rooms as unknown as { batches: Batches };
+  const inDays = (days: number) => Date.now() + days * 86_400_000;
+  expect(await batches.sweepFiles(inDays(29), 1_000)).toBe(0);
+  expect(await batches.sweepFiles(inDays(32), 1_000)).toBeGreaterThan(1);
+  expect((await client.files.list()).data).toEqual([]);
+  expect((await client.batches.list()).data.map((each) => each.id)).toContain(id);
+  expect(await batches.sweepBatches(inDays(32), 1_000)).toBeGreaterThan(0);
+  expect((await client.batches.list()).data).toEqual([]);
+});
+
+inOneProcess("a restart waits for what was sent, and sends the rest afterwards", async () => {
+  const { dataDir } = bench;
+  const released = Promise.withResolvers<void>();
+  const sent: string[] = [];
+  bench.upstream.answer(async (request, reply) => {
+    sent.push(request.json.messages[0].content);
+    await released.promise;
+    return politeHandler(request, reply);
+  });
+  const names = Array.from({ length: 12 }, (_, index) => `restarted ${index}`);
+  const { id } = await create(names.map((each) => line(each, said(each))));
+  await until("as many as are idle are under way", () => sent.length === 8);
+  const drained = bench.app.drain();
+  released.resolve();
+  await drained;
+  expect(sent).toHaveLength(8);
+  const again = await bootGateway({ dataDir });
+  try {
+    const by = new OpenAI({ baseURL: `${again.url}/v1`, apiKey: bench.key, maxRetries: 0 });
+    const done = await ended(id, by);
+    expect(done).toMatchObject({ status: "completed", request_counts: { completed: 12, failed: 0 } });
+    expect(sent.toSorted()).toEqual(names.toSorted());
+  } finally {
+    await again.stop();
+  }
 });

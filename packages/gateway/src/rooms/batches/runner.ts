@@ -157,8 +157,10 @@ export class BatchRunner {
   async #step(batch: BatchRow): Promise<void> {
     const { clock, keys } = this.options;
     const underWay = this.#underWay(batch.id);
-    if (!underWay.isTakenOver) await this.#takeOver(batch);
-    underWay.isTakenOver = true;
+    if (!underWay.isTakenOver) {
+      await this.#takeOver(batch);
+      underWay.isTakenOver = true;
+    }
     await this.#hold(batch, underWay);
     const principal = await keys.principalOf(batch.key_id);
     const isLate = Date.parse(batch.due_at) <= clock.now();
@@ -213,7 +215,11 @@ export class BatchRunner {
       ...{ principal, inference, admit },
     });
     const ended = this.#run(batch, line, run)
-      .catch((error) => log.error("a line of a batch failed; will retry", { batch_id: batchId, error }))
+      .catch((error) => {
+        log.error("a line of a batch failed; will retry", { batch_id: batchId, error });
+        // Its mark is still there.
+        this.#underWay(batchId).isTakenOver = false;
+      })
       .finally(() => {
         this.#running.delete(run.requestId);
         this.wake();
@@ -270,7 +276,9 @@ export class BatchRunner {
 
   /** What was answered is charged; what was sent, and nobody waits for any more, was interrupted. */
   async #takeOver(batch: BatchRow): Promise<void> {
+    const running = this.#runningOf(batch.id);
     for (const line of await this.store.unsettled(batch.id)) {
+      if (running.includes(line.line)) continue;
       if (line.status === null) await this.#interrupted(batch, line);
       else await this.#settle(batch, line, JSON.parse(line.owed) as Owed);
     }

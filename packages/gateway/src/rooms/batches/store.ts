@@ -150,6 +150,7 @@ export class BatchStore {
       const row = await this.db.get<{ content: Uint8Array }>(sql, [id, part]);
       if (!row) return;
       yield row.content;
+      await nextTurn();
     }
     for (let after = 0, limit = 1; ; ) {
       const rows = await this.db.all<{ line: number; output: string }>(
@@ -160,6 +161,7 @@ export class BatchStore {
       if (rows.length === 0) return;
       const piece = Buffer.from(rows.map(({ output }) => `${output}\n`).join(""));
       yield piece;
+      await nextTurn();
       after = rows.at(-1)!.line;
       // As many as have been small so far.
       limit = Math.min(LINES_A_PAGE, 2 * limit, Math.ceil((PAGE_BYTES * rows.length) / piece.length));

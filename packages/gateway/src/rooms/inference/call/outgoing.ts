@@ -93,8 +93,6 @@ export class Outgoing implements SentBody {
   isSameOn(next: Route): boolean {
     return (
       next.model === this.route.model &&
-      // What own hardware does for nothing has a price at a vendor.
-      next.isOwn === this.route.isOwn &&
       (this.#dialectOn(next) === null) === (this.spoken === null) &&
       rulesOf(next) === rulesOf(this.route)
     );
