@@ -105,7 +105,7 @@ console.log(`refused by status: ${JSON.stringify(refusals)}`);
 console.log(`faults: ${JSON.stringify(faults)}`);
 for (const { name, rssMbBefore, rssMbAfter } of report.instances) {
   const before = rssMbBefore === null ? "started a moment ago" : `${Math.round(rssMbBefore)} MB early on`;
-  console.log(`${name}: ${before}, ${Math.round(rssMbAfter)} MB at the end`);
+  console.log(`${name}: ${before}, ${Math.round(rssMbAfter)} MB at the end, of the process that grew most`);
 }
 for (const what of missing) console.log(`left out: ${what}`);
 if (dir) console.log(`records: ${dir}`);

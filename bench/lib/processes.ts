@@ -48,6 +48,9 @@ export const ownCpuUs = (pid: number): number => ((statOf(pid)?.ticks ?? 0) * 1_
 
 export const treePids = (pid: number): number[] => treeOf(pid).map(({ pid: each }) => each);
 
+/** Of the process alone; 0 when it has ended. */
+export const ownRssMb = (pid: number): number => ((statOf(pid)?.rssPages ?? 0) * PAGE_BYTES) / MEGABYTE;
+
 export const rssMb = (pid: number): number =>
   treeOf(pid).reduce((sum, { rssPages }) => sum + (rssPages * PAGE_BYTES) / MEGABYTE, 0);
 

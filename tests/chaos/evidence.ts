@@ -1,5 +1,4 @@
 import { until } from "@model-gateway/testing/until.ts";
-import { rssMb } from "../../bench/lib/processes.ts";
 import { verifyLedger } from "../../packages/gateway/src/rooms/ledger/index.ts";
 import type { Database } from "../../packages/gateway/src/storage/contract.ts";
 import { openDatabase } from "../../packages/gateway/src/storage/index.ts";
@@ -84,8 +83,7 @@ async function restOf(world: World): Promise<Rest[]> {
       callsInFlight: await instance.metric("gateway_calls_in_flight"),
       journalRows: await instance.metric("gateway_usage_journal_rows"),
       rowsLost: await instance.metric("gateway_usage_rows_lost_total"),
-      rssMbBefore: world.rssMbBefore.get(instance.pid) ?? null,
-      rssMbAfter: rssMb(instance.pid),
+      ...world.memoryOf(instance.pid),
     })),
   );
 }

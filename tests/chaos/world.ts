@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { Line } from "@model-gateway/testing/line.ts";
 import { prepareWorkplace } from "@model-gateway/testing/node.ts";
 import { until } from "@model-gateway/testing/until.ts";
-import { rssMb } from "../../bench/lib/processes.ts";
+import { ownRssMb, treePids } from "../../bench/lib/processes.ts";
 import { openStorage, type StorageOptions } from "../../packages/gateway/src/storage/index.ts";
 import { ADMIN_TOKEN, GENEROUS_RPM, Instance } from "../cluster/support/cluster.ts";
 import type { Address } from "./clients.ts";
@@ -75,7 +75,7 @@ export class World {
   canaries!: Canaries;
   readonly poolPoints = POOL_POINTS;
   /** Memory of each process once it had worked a little, by its pid. */
-  readonly rssMbBefore = new Map<number, number>();
+  readonly #rssMbBefore = new Map<number, number>();
   readonly #seenMs = new Map<number, number>();
   readonly journal: Recorder<JournalRecord>;
   readonly #clockFile: string;
@@ -316,11 +316,23 @@ export class World {
 
   /** Notes what each process takes once it has worked for a while. */
   noteMemory(): void {
-    for (const { pid } of this.instances) {
+    for (const pid of this.instances.flatMap((instance) => treePids(instance.pid))) {
       const seenMs = this.#seenMs.get(pid) ?? Date.now();
       this.#seenMs.set(pid, seenMs);
-      if (Date.now() - seenMs > WARM_MS && !this.rssMbBefore.has(pid)) this.rssMbBefore.set(pid, rssMb(pid));
+      if (Date.now() - seenMs > WARM_MS && !this.#rssMbBefore.has(pid))
+        this.#rssMbBefore.set(pid, ownRssMb(pid));
     }
+  }
+
+  /** Of this process or of its worker, whichever has grown more: a sum would tell of workers that came later. */
+  memoryOf(root: number): { rssMbBefore: number | null; rssMbAfter: number } {
+    const all = treePids(root).map((pid) => ({
+      rssMbBefore: this.#rssMbBefore.get(pid) ?? null,
+      rssMbAfter: ownRssMb(pid),
+    }));
+    const grown = ({ rssMbBefore, rssMbAfter }: (typeof all)[number]) =>
+      rssMbBefore === null ? Number.NEGATIVE_INFINITY : rssMbAfter - rssMbBefore;
+    return all.sort((a, b) => grown(b) - grown(a))[0]!;
   }
 
   log(index: number): string {
