@@ -4,7 +4,7 @@
  * bench/results/.
  *
  *   --quick              a fraction of the time, for a first look
- *   --only chat,streams  some groups: chat latency ttft quiet prompt agents embeddings streams voices verbatim rpc idle start growth soak sharing workers cores tunnel
+ *   --only chat,streams  some groups: chat latency ttft quiet prompt agents session embeddings streams voices verbatim rpc idle start growth soak sharing workers cores tunnel
  *                        (tunnel: BENCH_ENGINE="bun front.ts" is started with a port and a model id, instead of a clock)
  *   --write-docs         also writes the tables and charts of docs/performance.md and docs/scaling.md
  */

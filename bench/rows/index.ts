@@ -5,6 +5,7 @@ import { rows as idle } from "./idle.ts";
 import { rows as loads } from "./loads.ts";
 import { rows as quiet } from "./quiet.ts";
 import { rows as rpc } from "./rpc.ts";
+import { rows as session } from "./session.ts";
 import { rows as sharing } from "./sharing.ts";
 import { rows as soak } from "./soak.ts";
 import { rows as start } from "./start.ts";
@@ -13,6 +14,7 @@ import { rows as workers } from "./workers.ts";
 
 export const rows: readonly Row[] = [
   ...loads,
+  ...session,
   ...quiet,
   ...rpc,
   ...idle,

@@ -194,7 +194,7 @@ const agentTool = {
 };
 
 /** As coding agents send them: 20 tools, then source code until the body has this size. */
-function agentBody(voice: keyof typeof agentTurn, kilobytes: number): string {
+export function agentBody(voice: keyof typeof agentTurn, kilobytes: number): string {
   const tools = Array.from({ length: 20 }, (_, i) => agentTool[voice](`tool_${i}`));
   const messages: object[] = [{ role: "user", content: "Why does the test fail?" }];
   const body = { model: voice === "chat" ? "bench" : "native", max_tokens: 1_000, tools, messages };

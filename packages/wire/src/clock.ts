@@ -33,9 +33,19 @@ export const systemClock: Clock = {
     const timer = setTimeout(task, delayMs);
     return () => clearTimeout(timer);
   },
+  /** At whole periods of the process's time, so that all that are due wake it once. */
   every(periodMs, task) {
-    const timer = setInterval(task, periodMs);
-    timer.unref?.();
-    return () => clearInterval(timer);
+    let timer: ReturnType<typeof setTimeout>;
+    const wait = () => {
+      const leftMs = periodMs - (performance.now() % periodMs);
+      timer = setTimeout(run, Math.ceil(leftMs < periodMs / 2 ? leftMs + periodMs : leftMs));
+      timer.unref?.();
+    };
+    const run = () => {
+      wait();
+      task();
+    };
+    wait();
+    return () => clearTimeout(timer);
   },
 };

@@ -59,6 +59,7 @@ const BODIES = [
   '{"model":"m","messages":[{"role":"user","content":"hi"}],"stream":true}',
   '{"model": "m", "messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:x"}}]}], "max_tokens": 5, "options": {"num_predict": 1}}',
   '{"messages":[{"role":"user","content":"a\\"b\\\\"}],"model":"\\u006d","extra":{"a":1,"b":[1,2]},"provider":null,"n":1}',
+  `{"model":"m","messages":[{"role":"user","content":"${'\\"\\\\ \\u00e9\\n'.repeat(40)}"}]}`,
   '{"input":[1,2,3],"model":"m","memory":false,"tools":[],"x":{"y":{"z":[[]]}}}',
 ];
 

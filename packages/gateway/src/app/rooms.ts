@@ -201,7 +201,7 @@ export async function openRooms({ config, life, foundation, ownPort, deadlines, 
   const rooms = { accounts, audit, sso, ledger, groups, usage, requests, billing, metering, keys, agents };
   const others = { captures, providers, conversations, memory, routing, inference, video, realtime, system };
   const all = { ...rooms, ...others, alerts, batches } satisfies Rooms;
-  await open("housekeeping", new Housekeeping({ clock, log, leases, sweeps: sweepsOf(all) }), CLOSES);
+  await open("housekeeping", new Housekeeping({ clock, log, bus, leases, sweeps: sweepsOf(all) }), CLOSES);
   return all;
 }
 

@@ -1,6 +1,9 @@
 /** Finds where strings and brackets of a JSON text end. What is wrong inside is left to `JSON.parse`. */
 export const JSON_DEPTH_MAX = 100;
 
+/** Leaving out a shorter one takes longer than parsing it. */
+const LONG_STRING_CHARS = 256;
+
 export class JsonScanError extends Error {}
 
 const QUOTE = 34;
@@ -38,6 +41,8 @@ export class JsonNesting {
   strings = 0;
   containers = 0;
   outsideChars = 0;
+  /** Where long strings begin and end, quotes included. */
+  readonly longStrings: number[] = [];
   /** The text so far ends inside a string, and there with a backslash that escapes what comes. */
   #isInString = false;
   #isEscaped = false;
@@ -61,7 +66,9 @@ export class JsonNesting {
       const char = text.charCodeAt(at);
       if (char === QUOTE) {
         this.strings++;
+        const start = at;
         at = this.#string(text, at + 1);
+        if (at - start > LONG_STRING_CHARS) this.longStrings.push(start, at);
         continue;
       }
       this.outsideChars++;
@@ -94,6 +101,30 @@ export class JsonNesting {
     this.problem = problem;
     return -1;
   }
+}
+
+const CONTROL = /[^ -\xff]/;
+/** A backslash that is escaped, or the beginning of an escape that JSON does not have, which ends otherwise. */
+const ODD_ESCAPE = /\\(?:\\|[^"\\/bfnrtu]|u(?![\da-fA-F]{4}))/g;
+
+/** Whether a parser would accept this text within quotes. */
+function isSound(text: string): boolean {
+  if (CONTROL.test(text)) return false;
+  ODD_ESCAPE.lastIndex = 0;
+  while (ODD_ESCAPE.test(text)) if (text.charCodeAt(ODD_ESCAPE.lastIndex - 1) !== BACKSLASH) return false;
+  return true;
+}
+
+/** The same JSON with empty texts instead of these: a parser copies a long one escape by escape. Wrong ones stay, to be refused. */
+export function withoutTexts(json: string, strings: readonly number[]): string {
+  let [kept, at] = ["", 0];
+  for (let i = 0; i < strings.length; i += 2) {
+    const [start, end] = [strings[i]! + 1, strings[i + 1]! - 1];
+    if (!isSound(json.slice(start, end))) continue;
+    kept += json.slice(at, start);
+    at = end;
+  }
+  return kept + json.slice(at);
 }
 
 /** Why a document must not be parsed, looked for on its text: it is nested too deep, or too costly. */

@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { ManualClock } from "@model-gateway/testing/clock.ts";
 import { onEachDatabase, withDatabase } from "@model-gateway/testing/databases.ts";
 import { bootGateway } from "@model-gateway/testing/gateway.ts";
+import { InProcessBus } from "../../src/bus/in-process/bus.ts";
 import { isoTime, systemClock } from "../../src/kernel/clock.ts";
 import { silentLog } from "../../src/kernel/log.ts";
 import { Housekeeping } from "../../src/rooms/system/housekeeping.ts";
@@ -122,6 +123,36 @@ onEachDatabase("retention", (fresh) => {
       expect(await holder.acquire("x", 1_000)).toBe(true);
     }));
 
+  test("a lease that is far from its end, or another's, is looked at and not written", () =>
+    withDatabase(fresh, async (db) => {
+      const clock = new ManualClock(NOVEMBER);
+      const until = async () => (await db.get<{ held_until: string }>("SELECT held_until FROM leases"))!;
+      const [a, b] = ["a", "b"].map((instance) => new DatabaseLeases({ db, clock, instance }));
+      expect(await a!.acquire("x", 1_000)).toBe(true);
+      const first = await until();
+      clock.advance(400);
+      expect([await a!.acquire("x", 1_000), await b!.acquire("x", 1_000)]).toEqual([true, false]);
+      expect(await until()).toEqual(first);
+      clock.advance(200);
+      expect(await a!.acquire("x", 1_000)).toBe(true);
+      expect(await until()).not.toEqual(first);
+    }));
+
+  test("a process that is alone sweeps without a lease, so that nothing is written", () =>
+    withDatabase(fresh, async (db) => {
+      const leases = new DatabaseLeases({ db, clock: systemClock, instance: "a" });
+      let sweeps = 0;
+      const rows = async () => {
+        sweeps++;
+        return 0;
+      };
+      const alone = { clock: systemClock, log: silentLog, bus: new InProcessBus(), leases, sweeps: { rows } };
+      const housekeeping = new Housekeeping(alone);
+      await housekeeping.sweep();
+      expect([sweeps, await db.all("SELECT * FROM leases")]).toEqual([1, []]);
+      await housekeeping.close();
+    }));
+
   test("a sweep goes on until nothing is left, and only where the lease is", () =>
     withDatabase(fresh, async (db) => {
       const left = { a: 2_500, b: 10 };
@@ -130,6 +161,7 @@ onEachDatabase("retention", (fresh) => {
           new Housekeeping({
             clock: systemClock,
             log: silentLog,
+            bus: Object.assign(new InProcessBus(), { shared: true }),
             leases: new DatabaseLeases({ db, clock: systemClock, instance }),
             sweeps: {
               rows: async (_, rowsMax) => {

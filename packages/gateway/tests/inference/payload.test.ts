@@ -16,6 +16,40 @@ describe("a payload", () => {
     expect(await composed(text)).toBe(text);
   });
 
+  test("takes long texts of messages exactly where a JSON parser does", async () => {
+    const long = "All work and no play. ".repeat(20);
+    const ends = ["", "\\\\", '\\"', "\\u00e9", "\\\\u", "\\\\x", "\\\\\\n", "\\/", "\u007f", "é"];
+    const wrong = ["\\x", "\\u00g9", "\\u12", "\\\\\\x", "\n", "\t", "\0", "\\", '"', "\\\\\\"];
+    for (const part of [...ends, ...wrong])
+      for (const content of [long + part, part + long, long + part + long]) {
+        const text = `{"model":"m","messages":[{"role":"user","content":"${content}"}]}`;
+        let whole: unknown;
+        try {
+          whole = JSON.parse(text);
+        } catch {
+          await expect(payload(text)).rejects.toThrow("not a valid JSON object");
+          continue;
+        }
+        const read = await payload(text);
+        expect(read.object()).toEqual(whole as Record<string, unknown>);
+        expect(read.messagesProblem).toBeNull();
+        expect(await composed(text)).toBe(text);
+      }
+    expect(wrong.length).toBe(10);
+  });
+
+  test("keeps what other fields than the messages say, and sees a vendor's words beside long texts", async () => {
+    const long = 'A "quoted" line.\n'.repeat(40);
+    const body = { model: "m", system: long, messages: [{ role: "user", content: long }] };
+    const read = await payload(JSON.stringify(body));
+    expect([read.value("system"), read.value("messages")]).toEqual([long, body.messages]);
+    expect(read.mayNameVendors).toBe(false);
+    const named = [{ role: "user", content: [{ type: "text", text: long }, { file_id: "file-1" }] }];
+    expect((await payload(JSON.stringify({ model: "m", messages: named }))).mayNameVendors).toBe(true);
+    const escaped = JSON.stringify({ model: "m", messages: named }).replace("file_id", "file\\u005fid");
+    expect((await payload(escaped)).mayNameVendors).toBe(true);
+  });
+
   test("loses the gateway's fields and keeps every other byte", async () => {
     const text =
       '{"conversation_id":"c","model":"m","memory":false,"seed":12345678901234567890,"provider":"p"}';

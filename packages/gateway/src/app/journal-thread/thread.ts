@@ -1,4 +1,5 @@
 import { join } from "node:path";
+import { systemClock } from "../../kernel/clock.ts";
 import type { Log } from "../../kernel/log.ts";
 import {
   RefusedRows,
@@ -51,11 +52,10 @@ export class SettlingThread implements Settler {
   #worker: Worker | null = null;
   #waiting: PendingOrder | null = null;
   #closed = false;
-  readonly #timer: ReturnType<typeof setInterval>;
+  readonly #endTicks: () => void;
 
   constructor(readonly options: SettlingThreadOptions) {
-    this.#timer = setInterval(() => this.#tick(), TICK_MS);
-    this.#timer.unref();
+    this.#endTicks = systemClock.every(TICK_MS, () => this.#tick());
   }
 
   settle(order: SettleOrder): Promise<SettleReport> {
@@ -122,7 +122,7 @@ export class SettlingThread implements Settler {
   /** Lets the thread close its connections. An order that it still works on stays in the journal. */
   async close(): Promise<void> {
     this.#closed = true;
-    clearInterval(this.#timer);
+    this.#endTicks();
     const worker = this.#worker;
     if (!worker) return;
     if (!this.#waiting) await Promise.race([this.#ask({ close: true }), Bun.sleep(CLOSE_MS)]).catch(() => {});

@@ -4,9 +4,9 @@ import type { Log } from "../../kernel/log.ts";
 import { Channel } from "./channel.ts";
 import type { Answers, Asked, Said, ToHub, ToWorker } from "./messages.ts";
 
-const TICK_MS = 500;
+const TICK_MS = 1_000;
 /** A supervisor that has not answered for this many ticks counts as away. They stand still while this process does. */
-const SILENT_TICKS_MAX = 4;
+const SILENT_TICKS_MAX = 2;
 const BEAT_TICKS = 2;
 const RECONNECT_MS = 100;
 

@@ -20,7 +20,7 @@ export class Housekeeping {
   #closed = false;
 
   constructor(
-    readonly options: Needs<"clock" | "log" | "leases"> & { sweeps: Readonly<Record<string, Sweep>> },
+    readonly options: Needs<"clock" | "log" | "bus" | "leases"> & { sweeps: Readonly<Record<string, Sweep>> },
   ) {
     const { clock } = options;
     this.#ends = [
@@ -40,8 +40,9 @@ export class Housekeeping {
   }
 
   async #sweepAll(): Promise<void> {
-    const { clock, leases, log, sweeps } = this.options;
-    const isOurs = async () => !this.#closed && (await leases.acquire(LEASE, LEASE_MS));
+    const { clock, bus, leases, log, sweeps } = this.options;
+    // Alone it needs no lease: a service at rest writes nothing.
+    const isOurs = async () => !this.#closed && (!bus.shared || (await leases.acquire(LEASE, LEASE_MS)));
     if (!(await isOurs())) return;
     for (const [name, sweep] of Object.entries(sweeps)) {
       let removed = 0;

@@ -21,9 +21,9 @@ import type { VideoOptions } from "./service.ts";
 import type { JobRow, JobSummary, VideoStore } from "./store.ts";
 
 const CONCURRENT_STEPS_MAX = 16;
-const TICK_MS = 500;
+const TICK_MS = 1_000;
 /** A process that carries no jobs looks for those that nobody carries only so often: that takes the write lock. */
-const IDLE_TICKS = 10;
+const IDLE_TICKS = 5;
 const STEP_TIMEOUT_MS = 120_000;
 const CANCEL_TIMEOUT_MS = 10_000;
 /** Delay after reading the jobs failed. */

@@ -29,12 +29,12 @@ export interface Member {
 interface Outline {
   /** In order, repeated keys included. */
   members: Member[];
-  /** How much there is in it. */
+  /** How much there is in it, and of the member that is not kept, where its long strings stand. */
   nesting: JsonNesting;
 }
 
 /** Finds the members of a JSON object. `text` is `bytes` in Latin-1, so that positions are the same in both. */
-export function outlineOf(bytes: Buffer, text: string): Outline {
+export function outlineOf(bytes: Buffer, text: string, unkept?: string): Outline {
   if (!isAscii(bytes) && !isUtf8(bytes)) throw new JsonScanError("it is not valid UTF-8");
   if (text.startsWith(BYTE_ORDER_MARK))
     throw new JsonScanError("it begins with a byte order mark; send UTF-8 without one");
@@ -44,7 +44,9 @@ export function outlineOf(bytes: Buffer, text: string): Outline {
   const members: Member[] = [];
   let at = skipSpace(text, start + 1);
   while (text.charCodeAt(at) !== CLOSE_BRACE || members.length > 0) {
+    const longBefore = nesting.longStrings.length;
     const member = memberAt(at, bytes, text, nesting);
+    if (member.key !== unkept) nesting.longStrings.length = longBefore;
     members.push(member);
     if (members.length > MEMBERS_MAX) throw new JsonScanError(`it has more than ${MEMBERS_MAX} members`);
     at = skipSpace(text, member.end);

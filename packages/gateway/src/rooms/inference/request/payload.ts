@@ -9,6 +9,7 @@ import {
   JsonNesting,
   JsonScanError,
   skipSpace,
+  withoutTexts,
 } from "../../../kernel/json-scan.ts";
 import { LARGE_BODY_BYTES, nextTurn } from "../../../kernel/turns.ts";
 import {
@@ -37,6 +38,7 @@ interface Source {
   /** Each key once; where a client repeats one, the last counts, as it does to every JSON parser. */
   members: ReadonlyMap<string, Member>;
   hasDuplicates: boolean;
+  mayNameVendors: boolean;
 }
 
 /** What is sent, and how long it is, before a large one is turned into bytes. */
@@ -58,7 +60,6 @@ export class Payload {
   readonly #values: Map<string, unknown>;
   readonly #source: Source | null;
   #extra: readonly ExtraField[] | null = null;
-  #mayNameVendors: boolean | null = null;
 
   static async read(bytes: Buffer, settings?: string): Promise<Payload> {
     const isLarge = bytes.length > LARGE_BODY_BYTES;
@@ -66,15 +67,18 @@ export class Payload {
     // In Latin-1 a position is the same in text and bytes, and the syntax of JSON is the same, too.
     const text = bytes.toString("latin1");
     if (isLarge) await nextTurn();
-    const { members, nesting } = orRefuse(() => outlineOf(bytes, text));
+    const { members, nesting } = orRefuse(() => outlineOf(bytes, text, MESSAGES));
     const problem = costProblem(text, nesting);
     if (problem !== null) fail("invalid_request", `The body is too costly to read: ${problem}`);
     if (isLarge) await nextTurn();
-    const fields = orRefuse(() => JSON.parse(text) as Record<string, unknown>);
+    const skimmed = withoutTexts(text, nesting.longStrings);
+    if (isLarge) await nextTurn();
+    const fields = orRefuse(() => JSON.parse(skimmed) as Record<string, unknown>);
     if (isLarge) await nextTurn();
     const byKey = new Map<string, Member>();
     for (const member of members) byKey.set(member.key, member);
-    const source = { bytes, members: byKey, hasDuplicates: byKey.size < members.length };
+    const hasDuplicates = byKey.size < members.length;
+    const source = { bytes, members: byKey, hasDuplicates, mayNameVendors: hasVendorWord(skimmed) };
     // Those that do not count are not sent, but nobody repeats these by mistake.
     if (source.hasDuplicates) for (const member of members) requireField(member.key, parsedAt(bytes, member));
     return new Payload(fields, source, settings);
@@ -122,8 +126,7 @@ export class Payload {
 
   /** Whether messages may bring a tool along, or name a file that a vendor keeps: parsing a long history to see it is dear. */
   get mayNameVendors(): boolean {
-    this.#mayNameVendors ??= this.#source === null || hasVendorWord(this.#source.bytes.toString("latin1"));
-    return this.#mayNameVendors;
+    return this.#source?.mayNameVendors ?? true;
   }
 
   object(): Record<string, unknown> {
