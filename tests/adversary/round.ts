@@ -121,10 +121,19 @@ export class Round {
     }
   }
 
+  /** What goes on in a conversation says again what was asked there before. */
+  #asked(step: ChatStep, { conversationId }: Someone, surface: string): Asked {
+    const asked = askedOf(step, step.via, surface);
+    if (!step.conversation) return asked;
+    const promptTokens = asked.promptTokens + (this.#conversationTokens.get(conversationId) ?? 0);
+    this.#conversationTokens.set(conversationId, promptTokens);
+    return { ...asked, promptTokens };
+  }
+
   async #chat(step: ChatStep, via: keyof typeof PATHS): Promise<void> {
     const someone = this.population.person(step.who);
     const { key, payer } = await this.population.key(someone, step.key);
-    const flight = this.open(payer, askedOf(step, via, step.stream ? `${via} stream` : via));
+    const flight = this.open(payer, this.#asked(step, someone, step.stream ? `${via} stream` : via));
     const body = chatBody(step, { flight, conversationId: conversationOf(step, someone) });
     const path = via === "gemini" ? geminiPath(step, flight) : PATHS[via];
     await post(flight, this.stage.at(step.instance), path, key, body);
@@ -132,7 +141,7 @@ export class Round {
 
   async #send(step: ChatStep): Promise<void> {
     const someone = this.population.person(step.who);
-    const flight = this.open(this.population.signedIn(someone), askedOf(step, step.via));
+    const flight = this.open(this.population.signedIn(someone), this.#asked(step, someone, step.via));
     await send([flight], {
       instance: this.stage.at(step.instance),
       listenAt: this.stage.at(step.instance + 1),
@@ -208,6 +217,7 @@ export class Round {
   }
 
   #workNumber = 0;
+  readonly #conversationTokens = new Map<string, number>();
   readonly #workCanaries: number[] = [];
 
   async #work(step: WorkStep): Promise<void> {
