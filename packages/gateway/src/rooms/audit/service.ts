@@ -47,10 +47,6 @@ export class Audit implements AuditSink {
    */
   async record(entry: AuditEntry): Promise<void> {
     const told = this.options.instances?.allDone(ANSWERED_WITHIN_MS);
-    await Promise.all([this.#record(entry), told]);
-  }
-
-  async #record(entry: AuditEntry): Promise<void> {
     const row = this.#rowOf(entry);
     try {
       this.#journal.add(row);
@@ -59,7 +55,7 @@ export class Audit implements AuditSink {
       await this.#store.add(row).catch(() => {});
       return;
     }
-    await within(this.options.clock, ANSWERED_WITHIN_MS, this.#stored());
+    await Promise.all([within(this.options.clock, ANSWERED_WITHIN_MS, this.#stored()), told]);
   }
 
   #stored(): Promise<void> {
