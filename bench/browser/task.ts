@@ -144,7 +144,21 @@ export async function doTask(
   for (const step of steps) {
     const { see } = step;
     const isShown = step.on === undefined && isIn(told, see) && step === steps[0];
-    const replies = await act(step);
+    const named = step.on && refOf(step.on);
+    let replies = await act(step);
+    // The page has drawn it anew since it was named, so it is looked for, as an agent would.
+    if (
+      named &&
+      replies.some(({ isError, text }) => isError && /\b(ref|uid)\b.*not found|no such/i.test(text))
+    ) {
+      chars += replies.reduce((sum, { text }) => sum + text.length, 0);
+      calls += replies.length;
+      told = told
+        .split("\n")
+        .filter((line) => !line.includes(`=${named}`))
+        .join("\n");
+      replies = await act(step);
+    }
     const text = replies.map((reply) => hear(reply, String(step.on ?? see))).join("\n");
     told += `\n${text}`;
     if (isShown || isIn(text, see)) continue;
