@@ -1,6 +1,12 @@
-/** What the GPUs of this machine are doing, from `nvidia-smi` or `rocm-smi`. */
+/** What the GPUs of this machine are doing, from `nvidia-smi`, `rocm-smi`, or what macOS says of an Apple GPU. */
 
-import { GPUS_MAX, type GpuReport, NAME_CHARS_MAX } from "@model-gateway/protocol/agent.ts";
+import {
+  GPU_HISTORY_MAX,
+  GPUS_MAX,
+  type GpuHistory,
+  type GpuReport,
+  NAME_CHARS_MAX,
+} from "@model-gateway/protocol/agent.ts";
 import { describeError } from "./errors.ts";
 import type { Log } from "./log.ts";
 
@@ -106,6 +112,49 @@ export function parseRocmJson(json: string): GpuReport[] {
   return reports.sort((a, b) => a.index - b.index).slice(0, GPUS_MAX);
 }
 
+/** Three tools that need no rights: the GPU, how much memory there is, and how much of it is free. */
+const APPLE_QUERY =
+  `ioreg -r -d 1 -w 0 -c IOAccelerator | grep -E '[+]-o |"(PerformanceStatistics|model)" ='; ` +
+  "sysctl hw.memsize iogpu.wired_limit_mb; vm_stat";
+/** Without a limit of the operator's, macOS lets the GPU have this much of the memory. */
+const APPLE_SHARE = { small: 2 / 3, large: 3 / 4, largeFromMb: 36 * 1024 };
+
+/** Parses what `APPLE_QUERY` prints. The memory is the machine's: what programs hold of it is not free for models. */
+export function parseAppleText(text: string): GpuReport[] {
+  const figure = (pattern: RegExp) => withinOrNull(pattern.exec(text)?.[1] ?? "");
+  const totalBytes = figure(/^hw\.memsize: (\d+)$/m);
+  const machineMb = totalBytes === null ? null : Math.floor(totalBytes / MB_BYTES);
+  const { small, large, largeFromMb } = APPLE_SHARE;
+  const limitMb =
+    figure(/^iogpu\.wired_limit_mb: (\d+)$/m) ||
+    (machineMb && Math.floor(machineMb * (machineMb > largeFromMb ? large : small)));
+  const pageBytes = figure(/page size of (\d+) bytes/);
+  const pages = ["free", "inactive", "speculative", "purgeable"].map((kind) =>
+    figure(new RegExp(`^Pages ${kind}: +(\\d+)\\.$`, "m")),
+  );
+  const idleMb =
+    pageBytes === null || pages[0] === null
+      ? null
+      : Math.floor((pages.reduce<number>((sum, each) => sum + (each ?? 0), 0) * pageBytes) / MB_BYTES);
+  // An entry of another accelerator, such as an external display's, has no figures.
+  const entries = text.split(/^\+-o /m).filter((entry) => /"PerformanceStatistics" = \{"/.test(entry));
+  return entries.slice(0, GPUS_MAX).map((entry, index) => {
+    const said = (name: string) => new RegExp(`"${name}"=(\\d+)`).exec(entry)?.[1] ?? "";
+    // With its closing quote: "In use system memory (driver)" is another figure.
+    const usedBytes = withinOrNull(said("In use system memory"));
+    const usedMb = usedBytes === null ? null : Math.floor(usedBytes / MB_BYTES);
+    const ownMb = limitMb === null || usedMb === null ? null : Math.max(0, limitMb - usedMb);
+    return {
+      index,
+      name: /"model" = <?"([^"]+)"/.exec(entry)?.[1]?.slice(0, NAME_CHARS_MAX) ?? "Apple GPU",
+      memory_total_mb: limitMb,
+      memory_used_mb: usedMb,
+      memory_free_mb: ownMb === null || idleMb === null ? ownMb : Math.min(ownMb, idleMb),
+      utilization: withinOrNull(said("Device Utilization %"), 100),
+    };
+  });
+}
+
 /** Megabytes by process id, over all GPUs; lines of another form are left out. */
 export function parseProcessCsv(csv: string): Map<number, number> {
   const found = new Map<number, number>();
@@ -120,7 +169,15 @@ export function parseProcessCsv(csv: string): Map<number, number> {
 const CSV = "--format=csv,noheader,nounits";
 const NVIDIA = "nvidia-smi";
 const ROCM = "rocm-smi";
-const nameOf = (command: string): string => (command.endsWith(ROCM) ? ROCM : NVIDIA);
+const IOREG = "ioreg";
+const nameOf = (command: string): string => [ROCM, IOREG].find((name) => command.endsWith(name)) ?? NVIDIA;
+
+const READERS: Readonly<Record<string, (command: string) => Promise<GpuReport[]>>> = {
+  [NVIDIA]: async (command) =>
+    parseGpuCsv(await query(command, [`--query-gpu=${QUERY_FIELDS.join(",")}`, CSV])),
+  [ROCM]: async (command) => parseRocmJson(await query(command, ROCM_QUERY)),
+  [IOREG]: async () => parseAppleText(await query("/bin/sh", ["-c", APPLE_QUERY])),
+};
 
 async function query(command: string, args: readonly string[]): Promise<string> {
   const child = Bun.spawn([command, ...args], {
@@ -157,13 +214,14 @@ export class GpuMonitor {
   readonly #log: Log;
   readonly #command: string | null;
   readonly #now: () => number;
+  readonly #history: GpuHistory = [];
   #last: { gpus: GpuReport[]; readAtMs: number } | null = null;
   #lastComplaint = "";
   #inFlight: Promise<GpuReport[]> | null = null;
 
   constructor(options: { log: Log; command?: string | null; now?: () => number }) {
     this.#log = options.log;
-    const { command = Bun.which(NVIDIA) ?? Bun.which(ROCM) } = options;
+    const { command = Bun.which(NVIDIA) ?? Bun.which(ROCM) ?? Bun.which(IOREG) } = options;
     this.#command = command;
     this.#now = options.now ?? Date.now;
   }
@@ -175,6 +233,33 @@ export class GpuMonitor {
     return this.#inFlight;
   }
 
+  /** The last hour, as far as this program saw it. */
+  history(): GpuHistory {
+    return this.#history;
+  }
+
+  #remember(gpus: readonly GpuReport[]): void {
+    const minute = Math.floor(this.#now() / 60_000);
+    const highest = (a: number | null, b: number | null = null) =>
+      a === null || b === null ? (a ?? b) : Math.max(a, b);
+    const last = this.#history.at(-1);
+    const before = last?.minute === minute ? last.gpus : [];
+    const point = {
+      minute,
+      gpus: gpus.map(({ index, utilization, memory_used_mb }) => {
+        const earlier = before.find((each) => each.index === index);
+        return {
+          index,
+          utilization: highest(utilization, earlier?.utilization),
+          memory_used_mb: highest(memory_used_mb, earlier?.memory_used_mb),
+        };
+      }),
+    };
+    if (last?.minute === minute) this.#history.pop();
+    this.#history.push(point);
+    if (this.#history.length > GPU_HISTORY_MAX) this.#history.shift();
+  }
+
   /** Empty where the driver does not say: in containers it knows other process ids. */
   async memoryByProcess(): Promise<Map<number, number>> {
     if (!this.#command || nameOf(this.#command) !== NVIDIA) return new Map();
@@ -184,15 +269,13 @@ export class GpuMonitor {
 
   async #read(): Promise<GpuReport[]> {
     if (!this.#command) {
-      this.#complain(`no ${NVIDIA} or ${ROCM} found: this node reports no GPUs`);
+      this.#complain(`no ${NVIDIA}, ${ROCM} or ${IOREG} found: this node reports no GPUs`);
       return [];
     }
     try {
       const name = nameOf(this.#command);
-      const gpus =
-        name === ROCM
-          ? parseRocmJson(await query(this.#command, ROCM_QUERY))
-          : parseGpuCsv(await query(this.#command, [`--query-gpu=${QUERY_FIELDS.join(",")}`, CSV]));
+      const gpus = await READERS[name]!(this.#command);
+      this.#remember(gpus);
       if (gpus.length === 0) this.#complain(`${name} lists no GPU`);
       else this.#lastComplaint = "";
       this.#last = { gpus, readAtMs: this.#now() };

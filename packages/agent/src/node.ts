@@ -3,6 +3,7 @@ import { join } from "node:path";
 import {
   type EstimateParams,
   type HeartbeatParams,
+  type LogParams,
   PROTOCOL_VERSION,
   type StopParams,
 } from "@model-gateway/protocol/agent.ts";
@@ -11,6 +12,7 @@ import type { AgentSettings } from "./args.ts";
 import { GpuMonitor } from "./gpu.ts";
 import { GatewayLink } from "./link.ts";
 import type { Log } from "./log.ts";
+import { secretsIn } from "./secrets.ts";
 import { Deployments } from "./supervise/deployments.ts";
 import { StateFile } from "./supervise/state-file.ts";
 import { WeightsStore } from "./weights/store.ts";
@@ -31,7 +33,10 @@ export function createNode(settings: AgentSettings, log: Log): AgentNode {
     access: { mirror: config.mirror, token },
   });
   const deployments = new Deployments({
-    context: { config, dataDir, bind, weights, gpus, log },
+    context: {
+      ...{ config, dataDir, bind, weights, gpus, log },
+      secrets: [settings.token, token ?? "", ...secretsIn(process.env)],
+    },
     state,
     advertisedHost: direct ? host : null,
     onProgress: (progress) => link.progress(progress),
@@ -60,6 +65,8 @@ export function createNode(settings: AgentSettings, log: Log): AgentNode {
       "agent.deploy": (params) => deployments.deploy(params),
       "agent.stop": (params: StopParams) => void deployments.stop(params),
       "agent.estimate": (params: EstimateParams) => deployments.estimate(params),
+      "agent.log": (params: LogParams) => deployments.log(params),
+      "agent.history": () => gpus.history(),
     },
     target: (modelId) => deployments.target(modelId),
   });

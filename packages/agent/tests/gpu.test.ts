@@ -3,7 +3,7 @@ import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { GPUS_MAX, GpuReport } from "@model-gateway/protocol/agent.ts";
-import { GpuMonitor, parseGpuCsv, parseRocmJson } from "../src/gpu.ts";
+import { GpuMonitor, parseAppleText, parseGpuCsv, parseRocmJson } from "../src/gpu.ts";
 import { createLog } from "../src/log.ts";
 
 const fixture = (name: string) => Bun.file(join(import.meta.dir, "fixtures", "nvidia-smi", name)).text();
@@ -42,6 +42,68 @@ test("AMD's GPUs, in the words that rocm-smi has for two unlike ones", async () 
   const { gpus: read } = monitor(program("rocm-smi", `cat ${path}`));
   expect(await read.read()).toEqual(gpus);
   for (const gpu of gpus) expect(GpuReport.safeParse(gpu).success).toBe(true);
+});
+
+describe("an Apple GPU, in the words of ioreg, sysctl and vm_stat", () => {
+  const apple = async (name: string) =>
+    parseAppleText(await Bun.file(join(import.meta.dir, "fixtures", "apple", name)).text());
+
+  test("has the share of the memory that macOS lets it have", async () => {
+    const gpus = await apple("m4-max.txt");
+    // 3/4 of 64 GB; what programs hold of it is not free.
+    expect(gpus).toEqual([
+      {
+        ...{ index: 0, name: "Apple M4 Max", utilization: 16 },
+        ...{ memory_total_mb: 49_152, memory_used_mb: 2_254, memory_free_mb: 31_232 },
+      },
+    ]);
+    // 2/3 of 16 GB on a smaller one, without a word of the limit in an older macOS.
+    expect(await apple("m1-full.txt")).toEqual([
+      {
+        ...{ index: 0, name: "Apple M1", utilization: 98 },
+        ...{ memory_total_mb: 10_922, memory_used_mb: 4_096, memory_free_mb: 512 },
+      },
+    ]);
+    for (const gpu of gpus) expect(GpuReport.safeParse(gpu).success).toBe(true);
+  });
+
+  test("keeps to a limit that the operator set, and says nothing that was not said", async () => {
+    const text = await Bun.file(join(import.meta.dir, "fixtures", "apple", "m4-max.txt")).text();
+    const raised = parseAppleText(text.replace("wired_limit_mb: 0", "wired_limit_mb: 57344"));
+    expect(raised[0]).toMatchObject({ memory_total_mb: 57_344 });
+    expect(parseAppleText(text.replace(/"Device Util[^,]*,/, ""))[0]).toMatchObject({ utilization: null });
+    expect(parseAppleText(text.split("hw.memsize")[0]!)[0]).toMatchObject({
+      ...{ memory_total_mb: null, memory_free_mb: null, memory_used_mb: 2_254 },
+    });
+    for (const other of [
+      "",
+      "No such class\n",
+      '+-o IOGPU  <class IOGPU>\n{\n"PerformanceStatistics" = {}\n',
+    ])
+      expect(parseAppleText(other)).toEqual([]);
+  });
+});
+
+test("the last hour is remembered, one point a minute, with the highest figures of each", async () => {
+  let nowMs = 0;
+  const line = (used: number, load: string) => `0, GPU-0, one, 580, 1000, ${used}, 0, ${load}, 38, 125.9`;
+  const { gpus } = monitor(program("changes", `cat ${dir}/now`), () => nowMs);
+  const read = async (atMs: number, text: string) => {
+    nowMs = atMs;
+    writeFileSync(join(dir, "now"), text);
+    await gpus.read();
+  };
+  await read(0, line(100, "[N/A]"));
+  await read(10_000, line(500, "90"));
+  await read(20_000, line(300, "10"));
+  await read(60_000, line(200, "20"));
+  const point = (minute: number, utilization: number | null, memory_used_mb: number) => ({
+    minute,
+    gpus: [{ index: 0, utilization, memory_used_mb }],
+  });
+  expect(gpus.history()).toEqual([point(0, 90, 500), point(1, 20, 200)]);
+  for (let minute = 2; minute < 62; minute++) await read(minute * 60_000, line(minute, "1"));
+  expect([gpus.history().length, gpus.history()[0]]).toEqual([60, point(2, 1, 2)]);
 });
 
 describe("the output of nvidia-smi", () => {
@@ -126,7 +188,7 @@ describe("reading GPUs", () => {
     const { gpus, lines } = monitor(null);
     expect([await gpus.read(), await gpus.read()]).toEqual([[], []]);
     expect(lines.length).toBe(1);
-    expect(lines[0]).toContain("no nvidia-smi or rocm-smi found: this node reports no GPUs");
+    expect(lines[0]).toContain("no nvidia-smi, rocm-smi or ioreg found: this node reports no GPUs");
   });
 
   test("keeps the last reading for a minute when the driver fails, and says why", async () => {

@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { appendFileSync, rmSync, writeFileSync } from "node:fs";
-import { MODELS_MAX } from "@model-gateway/protocol/agent.ts";
+import { LogResult, MODELS_MAX } from "@model-gateway/protocol/agent.ts";
 import { type FileServer, sha256, startFileServer } from "@model-gateway/testing/file-server.ts";
 import { Line } from "@model-gateway/testing/line.ts";
 import {
@@ -17,6 +17,7 @@ import {
 } from "@model-gateway/testing/node.ts";
 import { until } from "@model-gateway/testing/until.ts";
 import { readProcess, signal } from "../src/guard/processes.ts";
+import { withoutSecrets } from "../src/secrets.ts";
 import { type FakeGateway, startFakeGateway } from "./fake-gateway.ts";
 
 interface Pids {
@@ -67,6 +68,12 @@ path = "/no/such/weights"
 engine = "daemon"
 [engines.daemon]
 command = ["sh", "-c", "sleep 3600 & echo gone to the background"]
+weights = "none"
+[models.leaky]
+engine = "leaky"
+[engines.leaky]
+command = ["sh", "-c", "for i in $(seq 2000); do echo line $i; done; echo started with $OWN; echo $NODE_SECRET $HF_TOKEN; echo 'api_key: abcdef123'; echo https://me:hunter22@example.com; echo CUDA error: out of memory; exit 5"]
+env = { OWN = "{api_key}", NODE_SECRET = "told-to-nobody" }
 weights = "none"
 [models.unstartable]
 engine = "missing"
@@ -160,6 +167,62 @@ test("an engine that keeps dying is given up with its last words", async () => {
 
   rmSync(workplace.crashFile);
   expect(await gateway.deploy("tiny", "s2")).toMatchObject({ status: "ready" });
+});
+
+test("why a model failed is kept with the engine's last lines, without secrets, also over a restart", async () => {
+  await connect({ HF_TOKEN: "hub-token-of-the-node" });
+  const { message = "" } = await gateway.deploy("leaky");
+  expect(message).toStartWith("the engine ended (code 5: CUDA error: out of memory), after 1 restarts");
+  expect(message).toContain("\nline 2000\nstarted with [hidden]\n[hidden] [hidden]\n");
+  expect(message).toEndWith("\napi_key: [hidden]\nhttps://[hidden]@example.com\nCUDA error: out of memory");
+  expect(message.split("\n").length).toBeLessThanOrEqual(13);
+
+  const log = async (params: object) => {
+    const id = gateway.request("agent.log", params);
+    await until("the log comes", () => gateway.answers.some((each) => each.id === id));
+    return gateway.answers.find((each) => each.id === id)!;
+  };
+  const text = async (lines?: number) =>
+    LogResult.parse((await log({ model_id: "leaky", lines })).result).text.split("\n");
+  expect(await text(2)).toEqual(["https://[hidden]@example.com", "CUDA error: out of memory"]);
+  expect([(await text()).length, (await text(1000))[0]]).toEqual([100, "line 1006"]);
+  for (const secret of ["told-to-nobody", "hub-token-of-the-node", "hunter22", "abcdef123"])
+    expect([message, ...(await text(1000))].join("\n")).not.toContain(secret);
+  expect(await log({ model_id: "tiny" })).toMatchObject({
+    error: { message: "tiny is not deployed on this node" },
+  });
+
+  node.kill("SIGKILL");
+  await node.exited;
+  await gateway.forgetNode();
+  await connect();
+  const failed = { model_id: "leaky", status: "failed", message };
+  await until("it says so again", () => gateway.heartbeats.length > 0);
+  expect(gateway.heartbeats.at(-1)?.pending).toMatchObject([failed]);
+  // Stopping it means that nobody wants to hear of it any more.
+  gateway.request("agent.stop", { model_id: "leaky" });
+  await until("it is forgotten", () => gateway.heartbeats.at(-1)?.pending?.length === 0);
+});
+
+test("secrets are found by their form, and ordinary words are left", () => {
+  const shown = (text: string) => withoutSecrets(text, ["s3cret!", ""]);
+  for (const [text, expected] of [
+    [
+      "non-default args: {'api_key': ['0123456789abcdef'], 'port': 1}",
+      "non-default args: {'api_key': ['[hidden]'], 'port': 1}",
+    ],
+    ["vllm serve --api-key 0123456789abcdef --port 1", "vllm serve --api-key [hidden] --port 1"],
+    ["Authorization: Bearer abc.def-123", "Authorization: Bearer [hidden]"],
+    ["pulling with hf_abcdefghijklmnopqrst", "pulling with [hidden]"],
+    ["the s3cret! is out", "the [hidden] is out"],
+    [
+      "EOS token = 151645 '<|im_end|>', token budget exceeded",
+      "EOS token = 151645 '<|im_end|>', token budget exceeded",
+    ],
+  ] as const) {
+    expect(shown(text)).toBe(expected);
+    expect(shown(shown(text))).toBe(expected);
+  }
 });
 
 test("the gateway's restart does not touch a running model", async () => {

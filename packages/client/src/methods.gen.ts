@@ -3102,6 +3102,16 @@ export interface Methods {
       fits: boolean;
     }[];
   };
+  /** What a node's GPUs did in the last hour, one point a minute. */
+  "agents.history": {
+    auth: "admin";
+    params: { agent_id: string };
+    result: {
+      /** Minutes since 1970, by the node's clock */
+      minute: number;
+      gpus: { index: number; utilization: number | null; memory_used_mb: number | null }[];
+    }[];
+  };
   /** Registered agent nodes and their state. */
   "agents.list": {
     auth: "admin";
@@ -3160,6 +3170,12 @@ export interface Methods {
       /** RFC 3339 timestamp, UTC */
       created_at: string;
     }[];
+  };
+  /** The last lines that a model's engine wrote on a node, without secrets. */
+  "agents.log": {
+    auth: "admin";
+    params: { model_id: string; lines?: number; agent_id: string };
+    result: { text: string };
   };
   /** Register a node; its token is shown once. */
   "agents.register": {
@@ -3634,7 +3650,9 @@ export const METHOD_AUTH: { readonly [M in keyof Methods]: Methods[M]["auth"] } 
   "agents.deregister": "admin",
   "agents.drain": "admin",
   "agents.fits": "admin",
+  "agents.history": "admin",
   "agents.list": "admin",
+  "agents.log": "admin",
   "agents.register": "admin",
   "agents.serve": "admin",
   "agents.served": "admin",

@@ -4,7 +4,8 @@
  *
  * Agent to gateway: `agent.hello` and `agent.heartbeat` are requests, so that a missing answer tells the agent that
  * the link is dead; `agent.progress` is a notification. Gateway to agent: `agent.deploy` and `agent.stop`, as requests
- * (answered `{ok: true}` once accepted) or as notifications; `agent.estimate`, answered with what the model would take.
+ * (answered `{ok: true}` once accepted) or as notifications; `agent.estimate`, answered with what the model would take;
+ * `agent.log`, with what its engine wrote; `agent.history`, with what its GPUs did in the last hour.
  */
 import { z } from "zod";
 import { hostProblem } from "./host.ts";
@@ -27,7 +28,8 @@ export const CloseCode = {
 
 export const NAME_CHARS_MAX = 256;
 const Name = z.string().max(NAME_CHARS_MAX);
-const Message = z.string().max(4096);
+export const MESSAGE_CHARS_MAX = 4096;
+const Message = z.string().max(MESSAGE_CHARS_MAX);
 const Port = z.int().min(1).max(65_535);
 const StreamId = z.string().min(1).max(128);
 
@@ -178,6 +180,28 @@ export type EstimateResult = z.infer<typeof EstimateResult>;
 export const StopParams = z.object({ model_id: ModelId, gently: z.boolean().optional() });
 export type StopParams = z.infer<typeof StopParams>;
 
+/** Far below what one message may hold. */
+const LOG_CHARS_MAX = 128 * 1024;
+export const LogParams = z.object({
+  model_id: ModelId,
+  lines: z.int().min(1).max(1_000).default(100),
+});
+export type LogParams = z.infer<typeof LogParams>;
+/** The last of what a model's engine wrote, without secrets; longer output is cut at its beginning. */
+export const LogResult = z.object({ text: z.string().max(LOG_CHARS_MAX) });
+
+/** One point a minute, oldest first: the highest figures that were read in it. */
+export const GPU_HISTORY_MAX = 60;
+export const GpuHistory = z
+  .array(
+    z.object({
+      minute: z.int().min(0).describe("Minutes since 1970, by the node's clock"),
+      gpus: z.array(GpuReport.pick({ index: true, utilization: true, memory_used_mb: true })).max(GPUS_MAX),
+    }),
+  )
+  .max(GPU_HISTORY_MAX);
+export type GpuHistory = z.infer<typeof GpuHistory>;
+
 export const AGENT_METHODS = {
   "agent.hello": HelloParams,
   "agent.heartbeat": HeartbeatParams,
@@ -190,6 +214,8 @@ export const GATEWAY_METHODS = {
   "agent.deploy": DeployParams,
   "agent.stop": StopParams,
   "agent.estimate": EstimateParams,
+  "agent.log": LogParams,
+  "agent.history": z.object({}),
 } as const;
 
 /**

@@ -1,9 +1,34 @@
 /** An engine's output on disk, bounded: one file and its predecessor; the last lines stay at hand. */
-import { closeSync, mkdirSync, openSync, renameSync, statSync, writeSync } from "node:fs";
+import { closeSync, mkdirSync, openSync, readSync, renameSync, statSync, writeSync } from "node:fs";
 import { dirname } from "node:path";
 
 const LOG_BYTES_MAX = 20 * 1024 * 1024;
 const TAIL_CHARS_MAX = 2_000;
+
+/** The last lines of a log that may have been rotated a moment ago; empty where there is none. */
+export function readTail(path: string, { lines, bytesMax }: { lines: number; bytesMax: number }): string {
+  const newest = endOf(path, bytesMax);
+  const older = endOf(`${path}.1`, bytesMax - newest.byteLength);
+  // The cut may be in the middle of a character, and is in the middle of a line.
+  const text = new TextDecoder().decode(Buffer.concat([older, newest]));
+  return text.trimEnd().split("\n").slice(-lines).join("\n");
+}
+
+function endOf(path: string, bytesMax: number): Buffer {
+  let file: number;
+  try {
+    file = openSync(path, "r");
+  } catch {
+    return Buffer.alloc(0);
+  }
+  try {
+    const { size } = statSync(path);
+    const end = Buffer.alloc(Math.min(size, bytesMax));
+    return end.subarray(0, readSync(file, end, 0, end.byteLength, size - end.byteLength));
+  } finally {
+    closeSync(file);
+  }
+}
 
 export class EngineLog {
   readonly #path: string;

@@ -1,15 +1,17 @@
 /** One model on this node, from its first byte of weights until all of it is gone. */
 import { existsSync } from "node:fs";
 import { join } from "node:path";
-import type { Estimate } from "@model-gateway/protocol/agent.ts";
+import { type Estimate, MESSAGE_CHARS_MAX } from "@model-gateway/protocol/agent.ts";
 import { urlHost } from "@model-gateway/protocol/host.ts";
 import type { AgentConfig } from "../config.ts";
 import { type EnginePlan, type Launch, renderLaunch } from "../engines/plan.ts";
 import { describeError } from "../errors.ts";
 import { safeFolderName } from "../folder-name.ts";
 import type { GpuMonitor } from "../gpu.ts";
+import { readTail } from "../guard/engine-log.ts";
 import { markedProcesses } from "../guard/processes.ts";
 import type { Log } from "../log.ts";
+import { secretsIn, withoutSecrets } from "../secrets.ts";
 import { abortableDelay, backoffMs } from "../time.ts";
 import type { EngineTarget } from "../tunnel-server.ts";
 import type { WeightsStore } from "../weights/store.ts";
@@ -23,6 +25,10 @@ const RESTART_DELAY_MAX_MS = 30_000;
 const STABLE_AFTER_MS = 120_000;
 /** Before its first answer a model most likely fails for a reason that repeats, so it gets one more try only. */
 const FIRST_START_RETRIES = 1;
+/** What of an engine's output is kept with the reason why its model failed. */
+const LAST_LINES = { lines: 12, chars: 1_500 };
+/** Of the log that is shown, before secrets are taken out. */
+const LOG_BYTES = 96 * 1024;
 
 export interface DeploymentContext {
   config: AgentConfig;
@@ -32,6 +38,8 @@ export interface DeploymentContext {
   weights: WeightsStore;
   gpus: GpuMonitor;
   log: Log;
+  /** What nobody may read in what engines write. */
+  secrets: readonly string[];
   /** What the model will take of the GPUs; null where nobody can tell. */
   estimate: (plan: EnginePlan, signal: AbortSignal) => Promise<Estimate | null>;
   /** Reserves a port until it is given back. */
@@ -41,7 +49,10 @@ export interface DeploymentContext {
 
 export interface DeploymentOptions {
   modelId: string;
-  plan: EnginePlan;
+  /** Throws where the node's configuration has no way to serve the model. */
+  plan: () => EnginePlan;
+  /** Why it failed before this program was started; it is not tried again. */
+  failed: string | null;
   context: DeploymentContext;
   /** An earlier deployment of the same model, which has to be gone first. */
   after: Promise<void>;
@@ -55,8 +66,6 @@ export interface DeploymentOptions {
 
 export class Deployment {
   readonly modelId: string;
-  readonly apiKey: string | null;
-  readonly engineName: string;
   /** Settles once all of this deployment is gone from the machine. Never rejects. */
   readonly finished: Promise<void>;
   readonly #options: DeploymentOptions;
@@ -64,6 +73,9 @@ export class Deployment {
   readonly #reporter: ProgressReporter;
   /** What it is expected to take; null until that is known, or where nobody can tell. */
   estimate: Estimate | null;
+  #plan: EnginePlan | null = null;
+  /** The last of what its engine wrote when it ended. */
+  #lastWords = "";
   #marker = "";
   #port: number | null;
   #everReady: boolean;
@@ -72,13 +84,19 @@ export class Deployment {
   constructor(options: DeploymentOptions) {
     this.#options = options;
     this.modelId = options.modelId;
-    this.apiKey = options.plan.usesApiKey ? options.apiKey : null;
-    this.engineName = options.plan.engineName;
     this.estimate = options.estimate;
     this.#port = options.preferredPort;
     this.#everReady = options.provenBefore;
     this.#reporter = new ProgressReporter(options.onProgress);
     this.finished = this.#run();
+  }
+
+  get apiKey(): string | null {
+    return this.#plan?.usesApiKey ? this.#options.apiKey : null;
+  }
+
+  get engineName(): string {
+    return this.#plan?.engineName ?? "";
   }
 
   get progress(): Progress {
@@ -118,6 +136,17 @@ export class Deployment {
     return this.finished;
   }
 
+  /** The last lines that its engine wrote, without secrets. */
+  log(lines: number): string {
+    return this.#shown(readTail(this.#logFile(), { lines, bytesMax: LOG_BYTES }));
+  }
+
+  #shown(text: string): string {
+    const { apiKey, context } = this.#options;
+    const own = this.#plan ? secretsIn({ ...this.#plan.template.env, ...this.#plan.entry.env }) : [];
+    return withoutSecrets(text, [apiKey, ...context.secrets, ...own]);
+  }
+
   async #run(): Promise<void> {
     const { signal } = this.#stop;
     const { log } = this.#options.context;
@@ -126,11 +155,14 @@ export class Deployment {
     await this.#options.after;
     try {
       signal.throwIfAborted();
+      if (this.#options.failed) throw new Error(this.#options.failed);
+      const plan = this.#options.plan();
+      this.#plan = plan;
       this.#reporter.set({ status: "queued", progress: 0 });
-      const modelPath = await this.#obtainWeights();
-      this.estimate = await this.#options.context.estimate(this.#options.plan, signal);
+      const modelPath = await this.#obtainWeights(plan);
+      this.estimate = await this.#options.context.estimate(plan, signal);
       for (;;) {
-        const why = await this.#serve(modelPath);
+        const why = await this.#serve(plan, modelPath);
         signal.throwIfAborted();
         await this.#pauseBeforeRestart(why);
       }
@@ -139,15 +171,17 @@ export class Deployment {
         this.#reporter.set({ status: "stopped", progress: this.progress.progress });
         log.info("model stopped", { model });
       } else {
-        const message = describeError(error).slice(0, 2000);
+        const why = this.#shown(describeError(error)).slice(0, MESSAGE_CHARS_MAX - LAST_LINES.chars - 1);
+        const last = this.#shown(this.#lastWords).split("\n").slice(-LAST_LINES.lines).join("\n");
+        const message = `${why}\n${last.slice(-LAST_LINES.chars)}`.trim();
         this.#reporter.set({ status: "failed", progress: this.progress.progress, message });
-        log.error("model failed", { model, why: message });
+        log.error("model failed", { model, why });
       }
     }
   }
 
-  async #obtainWeights(): Promise<string> {
-    const { plan, context } = this.#options;
+  async #obtainWeights(plan: EnginePlan): Promise<string> {
+    const { context } = this.#options;
     const { path } = plan.entry;
     if (path && !existsSync(path)) throw new Error(`path: there is nothing at ${path} on this node`);
     if (!plan.source) return path ?? "";
@@ -159,8 +193,9 @@ export class Deployment {
   }
 
   /** Runs the engine once, until all its processes have ended. Returns why it ended. */
-  async #serve(modelPath: string): Promise<string> {
+  async #serve(plan: EnginePlan, modelPath: string): Promise<string> {
     const { context } = this.#options;
+    const stopGraceMs = plan.template.stop_grace_s * 1000;
     const port = await context.takePort(this.#port);
     this.#port = port;
     const over = new AbortController();
@@ -168,29 +203,30 @@ export class Deployment {
     let engine: EngineProcess | null = null;
     try {
       this.#loading("starting the engine");
-      const launch = await this.#prepareLaunch(modelPath, port);
+      const launch = await this.#prepareLaunch(plan, modelPath, port);
       engine = this.#launch(launch);
       const ended = engine.exited.then((exit) => {
         over.abort(new Error("the engine ended"));
         return exit;
       });
-      const trouble = await this.#untilTrouble(launch, signal).catch((error: unknown) =>
+      const trouble = await this.#untilTrouble(plan, launch, signal).catch((error: unknown) =>
         describeError(error),
       );
       const endedByItself = over.signal.aborted;
-      const exit = await (endedByItself ? ended : engine.stop(this.#stopGraceMs()));
+      const exit = await (endedByItself ? ended : engine.stop(stopGraceMs));
+      this.#lastWords = exit.tail;
       if (endedByItself) return describeEnd(exit);
       const lastLine = lastLineOf(exit.tail);
       return lastLine ? `${trouble}; it last wrote: ${lastLine}` : trouble;
     } finally {
       over.abort();
-      await engine?.stop(this.#stopGraceMs());
+      await engine?.stop(stopGraceMs);
       context.returnPort(port);
     }
   }
 
-  async #prepareLaunch(modelPath: string, port: number): Promise<Launch> {
-    const { plan, context, apiKey } = this.#options;
+  async #prepareLaunch(plan: EnginePlan, modelPath: string, port: number): Promise<Launch> {
+    const { context, apiKey } = this.#options;
     return renderLaunch(plan, {
       model_id: this.modelId,
       model_path: modelPath,
@@ -217,8 +253,8 @@ export class Deployment {
   }
 
   /** Waits for the engine to answer, declares the model ready, and watches it. Returns what is wrong with it. */
-  async #untilTrouble(launch: Launch, signal: AbortSignal): Promise<string> {
-    const { plan, context } = this.#options;
+  async #untilTrouble(plan: EnginePlan, launch: Launch, signal: AbortSignal): Promise<string> {
+    const { context } = this.#options;
     const url = `${this.#baseUrl()}${plan.template.health_path}`;
     const startedAtMs = Date.now();
     await waitUntilHealthy({
@@ -272,10 +308,6 @@ export class Deployment {
 
   #logFile(): string {
     return join(this.#options.context.dataDir, "logs", `${safeFolderName(this.modelId)}.log`);
-  }
-
-  #stopGraceMs(): number {
-    return this.#options.plan.template.stop_grace_s * 1000;
   }
 
   /** Where this machine itself reaches the engine. */

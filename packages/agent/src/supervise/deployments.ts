@@ -5,6 +5,7 @@ import {
   type Estimate,
   type EstimateParams,
   type EstimateResult,
+  type LogParams,
   MODELS_MAX,
   type PendingModel,
   type ProgressParams,
@@ -116,6 +117,7 @@ export class Deployments {
       stream_ids: [stream_id],
       options,
       port: null,
+      failed: null,
       api_key: crypto.randomUUID().replaceAll("-", ""),
     });
   }
@@ -153,6 +155,12 @@ export class Deployments {
           ? shapeOfConfig(JSON.parse(new TextDecoder().decode(await config.head(CONFIG_BYTES_MAX))))
           : null;
     return estimateOf({ weightsBytes, shape }, entry);
+  }
+
+  log({ model_id, lines }: LogParams): { text: string } {
+    const entry = this.#entries.get(model_id);
+    if (!entry) throw new Error(`${model_id} is not deployed on this node`);
+    return { text: entry.deployment.log(lines) };
   }
 
   /** Stops a model; one that is not here is already stopped. */
@@ -227,16 +235,6 @@ export class Deployments {
 
   #begin(modelId: string, saved: SavedDeployment): void {
     const previous = this.#entries.get(modelId)?.deployment.finished ?? Promise.resolve();
-    let plan: ReturnType<typeof planModel>;
-    try {
-      plan = planModel(modelId, this.#context.config, saved.options);
-    } catch (error) {
-      const message = describeError(error);
-      this.#context.log.error("model cannot be deployed", { model: modelId, why: message });
-      for (const stream_id of saved.stream_ids)
-        this.#options.onProgress({ stream_id, model_id: modelId, status: "failed", progress: 0, message });
-      return;
-    }
     const entry: Entry = {
       apiKey: saved.api_key,
       options: saved.options,
@@ -244,7 +242,8 @@ export class Deployments {
       streamIds: [...saved.stream_ids],
       deployment: new Deployment({
         modelId,
-        plan,
+        plan: () => planModel(modelId, this.#context.config, saved.options),
+        failed: saved.failed,
         context: this.#context,
         after: previous,
         apiKey: saved.api_key,
@@ -284,8 +283,9 @@ export class Deployments {
   #save(): void {
     // At the end of this program the engines stop, but what they serve is still wanted.
     if (this.#shuttingDown) return;
+    // What failed is kept with its reason until it is deployed again, or stopped.
     const wanted = [...this.#entries.values()].filter(
-      ({ deployment, isLeaving }) => deployment.live && !isLeaving,
+      ({ deployment, isLeaving }) => !deployment.stopping && !isLeaving,
     );
     try {
       this.#options.state.save(
@@ -294,6 +294,7 @@ export class Deployments {
           options,
           stream_ids: streamIds,
           port: deployment.port,
+          failed: deployment.live ? null : (deployment.progress.message ?? "it failed"),
           api_key: apiKey,
         })),
       );

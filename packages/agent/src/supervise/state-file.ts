@@ -12,6 +12,8 @@ const SavedDeployment = z.object({
   stream_ids: z.array(z.string()).default([]),
   options: ServingOptions.default({}),
   port: z.int().nullable().default(null),
+  /** Why it failed; null while it is served, or on its way. */
+  failed: z.string().nullable().default(null),
   api_key: z.string(),
 });
 export type SavedDeployment = z.infer<typeof SavedDeployment>;

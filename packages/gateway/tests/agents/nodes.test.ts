@@ -45,6 +45,8 @@ const METHODS: [string, object][] = [
   ["agents.status", { agent_id: "x" }],
   ["agents.deploy", { model_id: "m" }],
   ["agents.fits", { model_id: "m" }],
+  ["agents.log", { agent_id: "x", model_id: "m" }],
+  ["agents.history", { agent_id: "x" }],
   ["agents.serve", { model_id: "m", mode: "off" }],
   ["agents.served", {}],
   ["agents.drain", { agent_id: "x" }],
@@ -333,6 +335,25 @@ describe("placement", () => {
     // One that cannot tell is believed to have room.
     say({ estimate: null, room_mb: null, why: "no such model" }, needs(9_000, 1_000), needs(9_000, 1_000));
     expect(await placed(nodes, "m3")).toBe(0);
+  });
+
+  test("its engines' logs and its GPUs' last hour come from the node, which may be of another version", async () => {
+    const { agent_id, token } = await register("node", "tiny");
+    const log = { agent_id, model_id: "tiny" };
+    expect((await call("agents.log", log)).error.message).toContain("node is offline");
+    const node = await dialRaw(gateway, token);
+    const points = [{ minute: 1, gpus: [{ index: 0, utilization: 5, memory_used_mb: 7 }] }];
+    node.answers = { "agent.log": { text: "CUDA error" }, "agent.history": points };
+    await node.hello();
+    expect(await rpc("agents.log", { ...log, lines: 5 })).toEqual({ text: "CUDA error" });
+    expect(await rpc("agents.history", { agent_id })).toEqual(points);
+    expect(orders(node, "agent.log")[0]!.params).toEqual({ model_id: "tiny", lines: 5 });
+    expect((await call("agents.log", { ...log, lines: 5_000 })).error.message).toContain("lines");
+    for (const strange of [{ ok: true }, { text: "x".repeat(200_000) }, { text: 1 }, []]) {
+      node.answers = { "agent.log": strange };
+      const { error } = await call("agents.log", log);
+      expect(error.message).toBe("The agent node's answer is not understood; update its program");
+    }
   });
 
   test("what an engine took is shown beside what was expected", async () => {

@@ -85,6 +85,8 @@ const ADDED = new Set([
 const ADDED_METHODS = `
 keys.update | jwt | key_id name? expires_at? monthly_budget_usd? total_budget_usd? allowed_models? requests_per_minute? tokens_per_minute? | id name key_prefix project created_at
 agents.fits | admin | gpu_count? context_tokens? slots? model_id | agent_id name fits room_mb estimate why
+agents.log | admin | model_id lines? agent_id | text
+agents.history | admin | agent_id | minute gpus
 agents.serve | admin | gpu_count? context_tokens? slots? model_id mode idle_minutes? minimum_minutes? replicas_min? replicas_max? | ok
 agents.served | admin | | model_id mode idle_minutes minimum_minutes replicas_min replicas_max used_at
 agents.drain | admin | agent_id draining? | ok

@@ -115,6 +115,8 @@ agents.register | admin | {"machine_name":"n","version":"1"}
 agents.status | admin | {"agent_id":"$node"}
 agents.deploy | admin | {"agent_id":"$node","model_id":"x"}
 agents.fits | admin | {"model_id":"x"}
+agents.log | admin | {"agent_id":"$node","model_id":"x"}
+agents.history | admin | {"agent_id":"$node"}
 agents.serve | admin | {"model_id":"x","mode":"off"}
 agents.served | admin |
 agents.drain | admin | {"agent_id":"$node"}

@@ -1,4 +1,10 @@
-import { EstimateResult, ServingOptions } from "@model-gateway/protocol/agent.ts";
+import {
+  EstimateResult,
+  GpuHistory,
+  LogParams,
+  LogResult,
+  ServingOptions,
+} from "@model-gateway/protocol/agent.ts";
 import { ModelId } from "@model-gateway/protocol/model-id.ts";
 import { z } from "zod";
 import { isoTime } from "../../kernel/clock.ts";
@@ -82,6 +88,26 @@ export const fits = defineMethod({
       ...{ agent_id: state.agentId, name: state.name, fits: hasRoom(fit) },
       ...fit,
     })),
+});
+
+export const log = defineMethod({
+  name: "agents.log",
+  summary: "The last lines that a model's engine wrote on a node, without secrets",
+  ...ADMIN,
+  params: LogParams.extend({ agent_id: AgentId }),
+  result: LogResult,
+  handler: ({ params: { agent_id, ...params }, rooms }) =>
+    rooms.agents.ask(agent_id, { method: "agent.log", params }, LogResult),
+});
+
+export const history = defineMethod({
+  name: "agents.history",
+  summary: "What a node's GPUs did in the last hour, one point a minute",
+  ...ADMIN,
+  params: z.object({ agent_id: AgentId }),
+  result: GpuHistory,
+  handler: ({ params: { agent_id }, rooms }) =>
+    rooms.agents.ask(agent_id, { method: "agent.history", params: {} }, GpuHistory),
 });
 
 const Mode = z.enum(["always", "on_demand", "off"]);

@@ -8,20 +8,27 @@ const topicOf = (instance: string) => `agents-commands:${instance}`;
 const ANSWER_TIMEOUT_MS = 15_000;
 const Outcome = z.object({ result: z.unknown(), failure: z.string().optional() });
 
-const Node = z.object({ agentId: z.string(), modelId: z.string() });
+const Node = z.object({ agentId: z.string() });
+const Model = Node.extend({ modelId: z.string() });
 const Command = z.discriminatedUnion("kind", [
-  Node.extend({
+  Model.extend({
     kind: z.literal("deploy"),
     streamId: z.string(),
     besideBackends: z.boolean(),
     serving: ServingOptions,
     userId: z.string(),
   }),
-  Node.extend({ kind: z.literal("stop"), gently: z.boolean() }),
-  Node.extend({ kind: z.literal("estimate"), serving: ServingOptions }),
-  Node.omit({ modelId: true }).extend({ kind: z.literal("drain"), isOn: z.boolean() }),
+  Model.extend({ kind: z.literal("stop"), gently: z.boolean() }),
+  Node.extend({ kind: z.literal("drain"), isOn: z.boolean() }),
+  /** A question that changes nothing on the node. */
+  Node.extend({
+    kind: z.literal("ask"),
+    method: z.enum(["agent.estimate", "agent.log", "agent.history"]),
+    params: z.record(z.string(), z.unknown()),
+  }),
 ]);
 export type Command = z.infer<typeof Command>;
+export type Question = Extract<Command, { kind: "ask" }>;
 
 export async function sendCommand(
   requests: Requests | null,

@@ -6,6 +6,7 @@ import {
   MODELS_MAX,
   type ServingOptions,
 } from "@model-gateway/protocol/agent.ts";
+import type { z } from "zod";
 import type { Backend, ModelPool } from "../../backends/contract.ts";
 import type { Subscription } from "../../bus/contract.ts";
 import { isoTime } from "../../kernel/clock.ts";
@@ -19,7 +20,7 @@ import { InstanceTunnels } from "./instance-tunnels.ts";
 import { byRoom, type Candidate, type Fit, hasRoom, refusalOf } from "./placement.ts";
 import { Presence, type RemoteNode } from "./presence.ts";
 import { type AgentRecord, toRecord } from "./records.ts";
-import { type Command, sendCommand, serveCommands } from "./relay.ts";
+import { type Command, type Question, sendCommand, serveCommands } from "./relay.ts";
 import { type BackendRegistry, Serving } from "./serving.ts";
 import { type AgentIdentity, type AgentLink, NodeSession, type SessionEvents } from "./session.ts";
 import { comingModels, type NodeState } from "./state.ts";
@@ -187,11 +188,20 @@ export class Agents {
   /** How a model would fit on each node that is online, the best first. */
   async fits(modelId: string, serving: ServingOptions): Promise<Fit[]> {
     const asked = this.#takers().map(async (node) => {
-      const order = { kind: "estimate", agentId: node.state.agentId, modelId, serving } as const;
-      const said = await this.#command(order).catch(({ message: why }: Error) => ({ ...UNKNOWN, why }));
-      return { ...node, ...(EstimateResult.safeParse(said).data ?? UNKNOWN) };
+      const question = { method: "agent.estimate", params: { model_id: modelId, ...serving } } as const;
+      const said = this.ask(node.state.agentId, question, EstimateResult);
+      return { ...node, ...(await said.catch(({ message: why }: Error) => ({ ...UNKNOWN, why }))) };
     });
     return byRoom(await Promise.all(asked));
+  }
+
+  /** What a node answers to a question; it may be of another version. */
+  async ask<Said>(agentId: string, question: Pick<Question, "method" | "params">, answer: z.ZodType<Said>) {
+    const command = { kind: "ask", agentId: await this.#requireOnline(agentId), ...question } as const;
+    const { success, data } = answer.safeParse(await this.#command(command));
+    return success
+      ? data
+      : fail("app_error", "The agent node's answer is not understood; update its program");
   }
 
   /** `gently`: requests under way come to their end first. */
@@ -507,6 +517,7 @@ export class Agents {
       else session.setDraining(undefined);
       return undefined;
     }
+    if (command.kind === "ask") return session.link.request(command.method, command.params);
     const { modelId } = command;
     if (command.kind === "stop") {
       session.withdraw(modelId);
@@ -514,10 +525,7 @@ export class Agents {
       const gently = command.gently || undefined;
       return session.link.request("agent.stop", { model_id: modelId, gently });
     }
-    const { serving } = command;
-    if (command.kind === "estimate")
-      return session.link.request("agent.estimate", { model_id: modelId, ...serving });
-    const { streamId, userId, besideBackends } = command;
+    const { serving, streamId, userId, besideBackends } = command;
     const wasDeployed = session.hasDeployed(modelId);
     session.deploy(modelId, besideBackends);
     this.#streams.open({ streamId, userId, agentId, modelId });
