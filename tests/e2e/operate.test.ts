@@ -245,8 +245,26 @@ test("nodes: one is registered, dials in, shows its GPUs and deploys a model bef
   await page.getByText("Online").first().waitFor();
   await page.getByText("42%").waitFor();
 
+  const estimate = {
+    ...{ weights_mb: 4_800, cache_mb: 1_152, overhead_mb: 840, total_mb: 6_792 },
+    ...{ context_tokens: 8_192, slots: 1 },
+  };
+  node.answers = { "agent.estimate": { estimate, room_mb: 72_771 } };
   await page.getByRole("button", { name: "Deploy a model" }).click();
+  await page.getByLabel("Known model").selectOption("Qwen3 8B");
+  await page.getByLabel("Quantisation").selectOption({ label: "Q4_K_M, 5.0 GB" });
+  expect(await page.getByLabel("Model", { exact: true }).inputValue()).toBe("Qwen/Qwen3-8B-GGUF:Q4_K_M");
+  await page.getByLabel("Context, tokens").fill("8192");
+  const where = page.getByRole("region", { name: "Where it fits" });
+  await where.getByText("fits: 6.6 of 71 GB").waitFor();
+  await where.getByText("weights 4.7 GB, cache 1.1 GB for 1 × 8,192 tokens, overhead 0.8 GB").waitFor();
+  expect(node.received.findLast(({ method }) => method === "agent.estimate")?.params).toEqual({
+    ...{ model_id: "Qwen/Qwen3-8B-GGUF:Q4_K_M", context_tokens: 8_192 },
+  });
+  await shot(page, "node-deploy-form");
+  await page.getByLabel("Context, tokens").fill("");
   await page.getByLabel("Model", { exact: true }).fill("org/tiny");
+  expect(await page.getByLabel("Known model").inputValue()).toBe("");
   await page.getByRole("dialog").getByRole("button", { name: "Deploy" }).click();
   const ordered = async (modelId: string) => {
     const order = () =>
@@ -276,6 +294,32 @@ test("nodes: one is registered, dials in, shows its GPUs and deploys a model bef
     model_id: "org/huge",
   });
   await shot(page, "nodes");
+
+  // One that fails says why, with what its engine last wrote, here and in the node's details; its log is there, too.
+  await page.getByRole("button", { name: "Deploy a model" }).click();
+  await page.getByLabel("Model", { exact: true }).fill("org/broken");
+  await page.getByRole("dialog").getByRole("button", { name: "Deploy" }).click();
+  const broken = await ordered("org/broken");
+  const why = "the engine ended (code 1), after 1 restarts\nloading weights\nCUDA error: out of memory";
+  const now = Math.floor(Date.now() / 60_000);
+  node.answers = {
+    "agent.log": { text: "loading weights\nCUDA error: out of memory\nthe end" },
+    "agent.history": Array.from({ length: 60 }, (_, i) => ({
+      minute: now - 59 + i,
+      gpus: [{ index: 0, utilization: (i * 7) % 100, memory_used_mb: 40_000 + i * 500 }],
+    })),
+  };
+  node.notify("agent.progress", { ...broken, status: "failed", progress: 90, message: why });
+  await page.getByRole("list", { name: "Deployments" }).getByText("CUDA error: out of memory").waitFor();
+  await page.getByRole("button", { name: "Details" }).click();
+  await page.getByRole("dialog").getByText("CUDA error: out of memory").waitFor();
+  await page.getByRole("img", { name: "Load of GPU 0 in the last hour, at most 98%" }).waitFor();
+  await shot(page, "node-details");
+  await page.getByRole("button", { name: "Log of org/broken" }).click();
+  await page.getByLabel("Engine log").getByText("the end").waitFor();
+  await shot(page, "node-log");
+  for (const _ of ["the log", "the details"]) await page.keyboard.press("Escape");
+  await page.getByRole("dialog").waitFor({ state: "hidden" });
 
   await page.getByRole("button", { name: "Deploy a model" }).click();
   await page.getByLabel("Model", { exact: true }).fill("org/rare");

@@ -2,6 +2,7 @@ import { afterAll, describe, expect, test } from "bun:test";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import catalogue from "@model-gateway/client/node-models.json" with { type: "json" };
 import type { GpuReport } from "@model-gateway/protocol/agent.ts";
 import { ModelId } from "@model-gateway/protocol/model-id.ts";
 import { HELP, readSettings, tunnelUrl } from "../src/args.ts";
@@ -97,6 +98,7 @@ describe("the configuration file", () => {
 
   test("an engine that fetches its own models takes any id; others must know where the weights are", () => {
     const ollama = config('default_engine = "ollama"');
+    expect(planModel("acme/model:Q4_K_M", ollama).engineName).toBe("ollama");
     const plan = planModel("llama3.2:3b", ollama);
     expect(plan.source).toBeNull();
     const launch = renderLaunch(plan, { ...given, model_id: "llama3.2:3b" });
@@ -261,4 +263,24 @@ test("delays double up to their bound, and are spread", () => {
     1000, 2000, 4000, 30_000, 30_000,
   ]);
   expect([jittered(1000, () => 0), jittered(1000, () => 0.999)].map(Math.round)).toEqual([500, 1000]);
+});
+
+test("each model of the catalogue is one that a node knows how to fetch and start", () => {
+  const defaults = config("");
+  const ids = new Set<string>();
+  for (const { name, context_tokens, variants } of catalogue.models) {
+    expect([name.length > 0, context_tokens >= 4_096, variants.length > 0]).toEqual([true, true, true]);
+    for (const { model_id, quantisation, size_gb } of variants) {
+      expect(ModelId.safeParse(model_id).success).toBe(true);
+      expect([ids.has(model_id), size_gb > 0]).toEqual([false, true]);
+      ids.add(model_id);
+      const isGguf = /^Q\d/.test(quantisation);
+      const { engineName, source } = planModel(model_id, defaults);
+      expect(engineName).toBe(isGguf ? "llama-cpp" : "vllm");
+      expect(source).toMatchObject({ kind: "hub", variant: isGguf ? quantisation : null });
+    }
+    // A smaller quantisation comes after a larger one.
+    const sizes = variants.map(({ size_gb }) => size_gb);
+    expect(sizes).toEqual([...sizes].sort((a, b) => b - a));
+  }
 });

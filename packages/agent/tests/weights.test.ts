@@ -327,6 +327,9 @@ test("GGUF files are chosen by variant, preference, or not at all", () => {
   expect(() => pick(["a-Q8_0.gguf", "a-Q6_K.gguf"])).toThrow("which GGUF of acme/tiny?");
   expect(() => pick(["model.safetensors"])).toThrow("no GGUF file");
   expect(
+    chooseFiles(files("model-1.safetensors", "consolidated.safetensors"), source({})).map(({ name }) => name),
+  ).toEqual(["model-1.safetensors"]);
+  expect(
     chooseFiles(files("x/a.json", "b.txt"), source({ include: ["x/*.json"] })).map(({ name }) => name),
   ).toEqual(["x/a.json"]);
 });

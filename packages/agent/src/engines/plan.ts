@@ -23,7 +23,7 @@ export function planModel(modelId: string, config: AgentConfig, options: Serving
   const listed = Object.hasOwn(config.models, modelId) ? config.models[modelId] : undefined;
   const entry = { ...(listed ?? ModelEntrySchema.parse({})), ...options };
   if (options.gpu_count !== undefined) delete entry.gpus;
-  const engineName = entry.engine ?? config.default_engine;
+  const engineName = entry.engine ?? engineFor(modelId, entry, config);
   const template = config.engines[engineName];
   if (!template) throw new Error(`no engine "${engineName}" is configured for ${modelId}`);
   if (!listed && !config.allow_unlisted)
@@ -38,6 +38,14 @@ export function planModel(modelId: string, config: AgentConfig, options: Serving
     readyTimeoutMs: (entry.ready_timeout_s ?? template.ready_timeout_s) * 1000,
     usesApiKey: JSON.stringify([template, entry.args, entry.env]).includes("{api_key}"),
   };
+}
+
+/** A GGUF of the hub is for llama.cpp; an engine that takes whole repositories would get every file of it. */
+function engineFor(modelId: string, entry: ModelEntry, { default_engine, engines }: AgentConfig): string {
+  const { hub, url, files, path } = entry;
+  const from = url || files || path ? null : parseHubId(hub ?? modelId);
+  const isGguf = from !== null && (from.variant !== null || /-gguf$/i.test(from.repo));
+  return isGguf && engines[default_engine]?.weights === "snapshot" ? "llama-cpp" : default_engine;
 }
 
 function sourceOf(modelId: string, entry: ModelEntry, template: EngineTemplate): WeightsSource | null {

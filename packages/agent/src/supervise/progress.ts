@@ -1,6 +1,6 @@
 /** A deployment's progress, sent to its followers: every change of status, and the rest at a bounded rate. */
 import type { DeployStatus } from "@model-gateway/protocol/agent.ts";
-import { formatBytes } from "../weights/format.ts";
+import { formatBytes, formatSeconds } from "../weights/format.ts";
 import type { WeightsProgress } from "../weights/store.ts";
 
 export interface Progress {
@@ -44,7 +44,7 @@ export class ProgressReporter {
   }
 }
 
-/** Turns byte counts into a percentage and a line such as "1.2 GiB of 4.7 GiB, 85.0 MiB/s". */
+/** Turns byte counts into a percentage and a line such as "1.2 GiB of 4.7 GiB, 85.0 MiB/s, about 42 s left". */
 export class DownloadMeter {
   readonly #now: () => number;
   #first: { doneBytes: number; atMs: number } | null = null;
@@ -59,11 +59,13 @@ export class DownloadMeter {
     const seconds = (atMs - this.#first.atMs) / 1000;
     const rate = seconds > 0.2 ? (doneBytes - this.#first.doneBytes) / seconds : null;
     const of = totalBytes === null ? "" : ` of ${formatBytes(totalBytes)}`;
+    const leftSeconds = rate && totalBytes !== null ? (totalBytes - doneBytes) / rate : null;
+    const left = leftSeconds === null ? "" : `, about ${formatSeconds(leftSeconds)} left`;
     const share = totalBytes ? doneBytes / totalBytes : 0;
     return {
       status: "downloading",
       progress: Math.floor(share * DOWNLOADED_PERCENT),
-      message: `${formatBytes(doneBytes)}${of}${rate === null ? "" : `, ${formatBytes(Math.round(rate))}/s`}`,
+      message: `${formatBytes(doneBytes)}${of}${rate === null ? "" : `, ${formatBytes(Math.round(rate))}/s`}${left}`,
     };
   }
 }

@@ -150,7 +150,11 @@ export function chooseFiles(files: WeightsFile[], source: HubSource): WeightsFil
   if (source.format === "gguf") return chooseGguf(files, source);
   const useful = files.filter(({ name }) => !NO_PART_OF_A_MODEL.test(name));
   const hasSafetensors = useful.some(({ name }) => name.endsWith(".safetensors"));
-  const chosen = hasSafetensors ? useful.filter(({ name }) => !REPEATED_WEIGHTS.test(name)) : useful;
+  // Mistral's repositories hold the weights twice, in the hub's layout and in their maker's.
+  const inHubLayout = useful.some(({ name }) => /^model.*\.safetensors$/.test(name));
+  const isRepeated = (name: string) =>
+    REPEATED_WEIGHTS.test(name) || (inHubLayout && /^consolidated.*\.safetensors$/.test(name));
+  const chosen = hasSafetensors ? useful.filter(({ name }) => !isRepeated(name)) : useful;
   if (chosen.length === 0) throw new Error(`${repo} holds no files to serve`);
   return chosen;
 }

@@ -1,41 +1,98 @@
-import { act, CliError, type Command, needed, text } from "../command.ts";
+import type { Result } from "@model-gateway/client";
+import catalogue from "@model-gateway/client/node-models.json" with { type: "json" };
+import {
+  act,
+  CliError,
+  type Command,
+  needed,
+  refuseIdle,
+  text,
+  UsageError,
+  wholeNumber,
+} from "../command.ts";
+import { plain } from "../output.ts";
 
-interface Node {
-  agent_id: string;
-  name: string;
-  online: boolean;
-  host: string | null;
-  gpus: { name: string; utilization: number | null }[];
-  models: { model_id: string; status: string }[];
-}
+type Node = Result<"agents.list">[number];
+type Model = Node["models"][number];
+type Fit = Result<"agents.fits">[number];
 
 const OVER = new Set(["ready", "failed", "stopped"]);
+const MODES = { always: "always", "on-demand": "on_demand", off: "off" } as const;
+const SERVING = ["context", "slots", "gpus"] as const;
+
+const gigabytes = (mb: number) => `${(mb / 1024).toFixed(1)} GB`;
+
+/** Lines of an engine as they are; nothing else that could move the cursor. */
+const plainLines = (message: string) => message.split("\n").map(plain);
+
+function memoryInWords({ memory_mb, estimate }: Model): string {
+  const expected = estimate && `${gigabytes(estimate.total_mb)} expected`;
+  return [memory_mb !== undefined && gigabytes(memory_mb), expected].filter(Boolean).join(", ");
+}
+
+function partsInWords({ estimate, why }: Fit): string {
+  if (estimate === null) return why ?? "unknown";
+  const { weights_mb, cache_mb, overhead_mb, context_tokens, slots } = estimate;
+  const cache = cache_mb === null ? "cache unknown" : `cache ${gigabytes(cache_mb)}`;
+  const of = context_tokens === null ? "" : ` (${slots} × ${context_tokens} tokens)`;
+  return `weights ${gigabytes(weights_mb)}, ${cache}${of}, overhead ${gigabytes(overhead_mb)}`;
+}
 
 export const agents: Command = {
   name: "agents",
-  summary: "GPU nodes: list, register, deploy and stop models",
+  summary:
+    "GPU nodes: list, register, drain; what fits, deploy and stop models, and what their engines write",
   examples: [
     "model-gateway agents",
+    "model-gateway agents show rack-3",
     "model-gateway agents register rack-3",
+    "model-gateway agents models",
+    "model-gateway agents fits Qwen/Qwen3-8B --context 16384 --slots 8",
     "model-gateway agents deploy Qwen/Qwen3-8B --node rack-3",
+    "model-gateway agents serve Qwen/Qwen3-8B on-demand",
+    "model-gateway agents log rack-3 Qwen/Qwen3-8B --lines 50",
     "model-gateway agents stop rack-3 Qwen/Qwen3-8B",
+    "model-gateway agents drain rack-3",
   ],
-  actions: ["list", "register", "deploy", "stop", "remove"],
-  options: { node: { type: "string", help: "name or id; the least-loaded one unless given" } },
+  actions: [
+    ...["list", "show", "register", "models", "fits", "deploy", "serve", "log", "stop"],
+    ...["drain", "undrain", "remove"],
+  ],
+  options: {
+    node: { type: "string", help: "name or id; the one with the most room unless given" },
+    context: { type: "string", help: "longest prompt and answer together, in tokens" },
+    slots: { type: "string", help: "requests that the engine serves at once" },
+    gpus: { type: "string", help: "GPUs that the model is split over" },
+    lines: { type: "string", help: "lines of the log; 100 unless given, at most 1000" },
+  },
   async run({ words, options, output, connection }) {
+    const action = words[0] ?? "list";
+    if (action !== "deploy") refuseIdle(options, ["node"], `with agents ${action}`);
+    if (!["deploy", "serve", "fits"].includes(action)) refuseIdle(options, SERVING, `with agents ${action}`);
+    if (action !== "log") refuseIdle(options, ["lines"], `with agents ${action}`);
     const client = await connection.signedIn();
-    const nodes = async () => (await client.callUnknown("agents.list")) as Node[];
-    const idOf = async (wanted: string) => {
-      const found = (await nodes()).find(({ agent_id, name }) => agent_id === wanted || name === wanted);
-      if (!found) throw new CliError(`no node is named ${wanted}; model-gateway agents lists them`);
-      return found.agent_id;
+    const serving = () => {
+      const [context_tokens, slots, gpu_count] = SERVING.map((name) => wholeNumber(options, name));
+      return {
+        ...(context_tokens && { context_tokens }),
+        ...(slots && { slots }),
+        ...(gpu_count && { gpu_count }),
+      };
     };
+    const nodeOf = async (wanted: string) => {
+      const found = (await client.call("agents.list")).find(
+        ({ agent_id, name }) => agent_id === wanted || name === wanted,
+      );
+      if (!found) throw new CliError(`no node is named ${wanted}; model-gateway agents lists them`);
+      return found;
+    };
+    const idOf = async (wanted: string) => (await nodeOf(wanted)).agent_id;
     const list = async () =>
       output.table(
-        (await nodes()) as unknown as Record<string, unknown>[],
+        await client.call("agents.list"),
         {
           name: (row: Node) => row.name,
-          state: (row: Node) => (row.online ? "online" : "offline"),
+          state: (row: Node) => (row.online ? (row.draining ? "draining" : "online") : "offline"),
           host: (row: Node) => row.host ?? "",
           gpus: (row: Node) =>
             row.gpus.map(({ name, utilization }) => `${name} ${utilization ?? "?"}%`).join(", "),
@@ -47,12 +104,31 @@ export const agents: Command = {
         },
         "No node is registered; add one: model-gateway agents register <name>",
       );
+    const show = async () => {
+      const node = await nodeOf(needed(words, 1, "the node"));
+      const gpus = node.gpus.map(({ index, name, utilization, memory_used_mb, memory_total_mb }) => {
+        const load = utilization === null ? "load unknown" : `load ${utilization}%`;
+        const memory =
+          memory_used_mb === null || memory_total_mb === null
+            ? "memory unknown"
+            : `memory ${gigabytes(memory_used_mb)} of ${gigabytes(memory_total_mb)}`;
+        return `GPU ${index}: ${plain(name)}, ${load}, ${memory}`;
+      });
+      const models = node.models.flatMap((model) => {
+        const { model_id, status, progress, message } = model;
+        const share = OVER.has(status) ? "" : ` ${Math.round(progress)}%`;
+        const facts = [`${status}${share}`, memoryInWords(model)].filter(Boolean).join(", ");
+        return [
+          `${model_id}: ${output.state(status, facts)}`,
+          ...(message ? plainLines(message).map((line) => `  ${line}`) : []),
+        ];
+      });
+      const state = node.online ? (node.draining ? "draining" : "online") : "offline";
+      output.result(node, () => [`${plain(node.name)}: ${output.state(state)}`, ...gpus, ...models]);
+    };
     const register = async () => {
-      const name = needed(words, 1, "the name of the machine");
-      const made = (await client.callUnknown("agents.register", {
-        machine_name: name,
-        version: "unknown",
-      })) as { token: string };
+      const machine_name = needed(words, 1, "the name of the machine");
+      const made = await client.call("agents.register", { machine_name, version: "unknown" });
       output.note("Shown once. Start the agent on that machine with:");
       output.result(
         made,
@@ -60,37 +136,90 @@ export const agents: Command = {
           `AGENT_GATEWAY=${connection.url.replace(/^http/, "ws")} AGENT_TOKEN=${made.token} npm run agent`,
       );
     };
+    const models = async () => {
+      output.note(
+        `Sizes of the files on the hub, as of ${catalogue.dated}; any other model can be deployed, too.`,
+      );
+      output.table(
+        catalogue.models.flatMap(({ name, context_tokens, variants }) =>
+          variants.map((variant) => ({ name, context_tokens, ...variant })),
+        ),
+        {
+          name: (row: { name: string }) => row.name,
+          quantisation: (row: { quantisation: string }) => row.quantisation,
+          GB: (row: { size_gb: number }) => row.size_gb.toFixed(1),
+          context: (row: { context_tokens: number }) => String(row.context_tokens),
+          model: (row: { model_id: string }) => row.model_id,
+        },
+        "",
+      );
+    };
+    const fits = async () => {
+      const model_id = needed(words, 1, "the model");
+      output.table(
+        await client.call("agents.fits", { model_id, ...serving() }),
+        {
+          node: (row: Fit) => row.name,
+          fits: (row: Fit) => (row.estimate === null ? "unknown" : row.fits ? "yes" : "no"),
+          needs: (row: Fit) => (row.estimate ? gigabytes(row.estimate.total_mb) : "-"),
+          room: (row: Fit) => (row.room_mb === null ? "-" : gigabytes(row.room_mb)),
+          parts: partsInWords,
+        },
+        "No node is online; model-gateway agents lists them",
+      );
+    };
     const deploy = async () => {
       const modelId = needed(words, 1, "the model to deploy");
       const node = text(options, "node");
-      const started = (await client.callUnknown("agents.deploy", {
+      const { stream_id } = await client.call("agents.deploy", {
         model_id: modelId,
         ...(node && { agent_id: await idOf(node) }),
-      })) as { stream_id: string };
-      for await (const { method, params } of client.events(started.stream_id)) {
+        ...serving(),
+      });
+      for await (const { method, params } of client.events(stream_id)) {
         if (method !== "models.progress") continue;
-        output.progress(
-          `${params.status}${params.message ? `: ${params.message}` : ""}`,
-          params.progress / 100,
-        );
-        if (!OVER.has(params.status)) continue;
-        if (params.status !== "ready") throw new CliError(`${modelId}: ${params.message ?? params.status}`);
-        return output.result(params, () => `${modelId} is ready`);
+        const { status, progress, message } = params;
+        if (status === "failed" || status === "stopped")
+          throw new CliError(`${modelId}: ${plainLines(message ?? status).join("\n")}`);
+        output.progress(`${status}${message ? `: ${plain(message)}` : ""}`, progress / 100);
+        if (status === "ready") return output.result(params, () => `${modelId} is ready`);
       }
     };
+    const serve = async () => {
+      const model_id = needed(words, 1, "the model");
+      const wanted = needed(words, 2, "how it is served (always, on-demand or off)");
+      const mode = Object.hasOwn(MODES, wanted) ? MODES[wanted as keyof typeof MODES] : null;
+      if (!mode) throw new UsageError(`${wanted}: a model is served always, on-demand or off`);
+      const answer = await client.call("agents.serve", { model_id, mode, ...serving() });
+      output.result(answer, () => `${model_id} is served ${mode === "off" ? "no more" : wanted}`);
+    };
+    const log = async () => {
+      const agent_id = await idOf(needed(words, 1, "the node"));
+      const model_id = needed(words, 2, "the model");
+      const lines = wholeNumber(options, "lines");
+      const written = await client.call("agents.log", { agent_id, model_id, ...(lines && { lines }) });
+      output.result(written, () => plainLines(written.text));
+    };
     const stop = async () => {
-      const agentId = await idOf(needed(words, 1, "the node"));
-      const modelId = needed(words, 2, "the model");
-      const answer = await client.callUnknown("agents.stop", { agent_id: agentId, model_id: modelId });
-      output.result(answer, () => `${modelId} is stopped`);
+      const agent_id = await idOf(needed(words, 1, "the node"));
+      const model_id = needed(words, 2, "the model");
+      const answer = await client.call("agents.stop", { agent_id, model_id });
+      output.result(answer, () => `${model_id} is stopped`);
+    };
+    const drain = async () => {
+      const draining = action === "drain";
+      const { agent_id, name } = await nodeOf(needed(words, 1, "the node"));
+      const answer = await client.call("agents.drain", { agent_id, draining });
+      output.result(answer, () => `${name} ${draining ? "is being drained" : "serves again"}`);
     };
     const remove = async () => {
-      const agentId = await idOf(needed(words, 1, "the node"));
-      output.result(
-        await client.callUnknown("agents.deregister", { agent_id: agentId }),
-        () => "Deregistered",
-      );
+      const agent_id = await idOf(needed(words, 1, "the node"));
+      output.result(await client.call("agents.deregister", { agent_id }), () => "Deregistered");
     };
-    await act(words, { list, register, deploy, stop, remove }, "list");
+    await act(
+      words,
+      { list, show, register, models, fits, deploy, serve, log, stop, drain, undrain: drain, remove },
+      "list",
+    );
   },
 };

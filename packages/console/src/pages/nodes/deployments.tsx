@@ -100,7 +100,8 @@ function DeploymentRow({
   const status = progress?.status ?? "queued";
   const share = (progress?.progress ?? 0) / 100;
   const transfer = status === "downloading" ? readTransfer(progress?.message) : null;
-  const leftMs = status === "downloading" ? leftMsOf(samples, transfer) : null;
+  const leftMs =
+    status === "downloading" && !progress?.message?.endsWith(" left") ? leftMsOf(samples, transfer) : null;
   const tone = status === "ready" ? "good" : status === "failed" ? "bad" : "plain";
   const over = OVER.has(status);
   // A server that does not say how large the file is: bytes arrive, but of how many nobody knows.
@@ -152,7 +153,7 @@ function DeploymentRow({
         busy={status === "queued" || status === "loading" || sizeUnknown}
       />
       {progress?.message && (
-        <p className={status === "failed" ? "bad small" : "muted small"}>{progress.message}</p>
+        <p className={status === "failed" ? "bad small reason-lines" : "muted small"}>{progress.message}</p>
       )}
     </li>
   );

@@ -6,14 +6,16 @@ import type { AgentNode } from "../../lib/records.ts";
 import { useSearch } from "../../lib/router.ts";
 import { toast, toastError } from "../../lib/toast.ts";
 import { Code } from "../../ui/code.tsx";
-import { Button, Copyable, SelectField, TextField } from "../../ui/controls.tsx";
+import { Button, Copyable, TextField } from "../../ui/controls.tsx";
 import { Confirm, Dialog, FormDialog } from "../../ui/dialogs.tsx";
 import { GpuBars, gigabytes } from "../../ui/gpus.tsx";
 import { PageHead } from "../../ui/page.tsx";
 import { Empty, Loaded, Note, Status, When } from "../../ui/states.tsx";
-import { Deployments, watchDeployment } from "./deployments.tsx";
+import { Deploy } from "./deploy.tsx";
+import { Deployments } from "./deployments.tsx";
 
 const EVERY_MS = 5_000;
+const HISTORY_EVERY_MS = 30_000;
 
 export function Page() {
   const nodes = useQuery("agents", () => api("agents.list"), { everyMs: EVERY_MS });
@@ -122,6 +124,12 @@ function NodeRow({ node, onOpen }: { node: AgentNode; onOpen(): void }) {
 
 function NodeSheet({ node, onClose }: { node: AgentNode; onClose(): void }) {
   const [removing, setRemoving] = useState(false);
+  const [logOf, setLogOf] = useState<string | null>(null);
+  const history = useQuery(
+    node.online ? `history ${node.agent_id}` : null,
+    () => api("agents.history", { agent_id: node.agent_id }),
+    { everyMs: HISTORY_EVERY_MS },
+  );
   const order = async (work: Promise<unknown>, said: string) => {
     try {
       await work;
@@ -159,20 +167,32 @@ function NodeSheet({ node, onClose }: { node: AgentNode; onClose(): void }) {
             <Copyable text={node.agent_id} />
           </dd>
         </dl>
-        <GpuBars gpus={node.gpus} old={!node.online} />
+        <GpuBars gpus={node.gpus} history={history.data} old={!node.online} />
         {node.models.length > 0 && (
           <ul className="lines">
             {node.models.map((model) => (
               <li key={model.model_id}>
-                <span>
+                <span className="grow">
                   <code>{model.model_id}</code>{" "}
-                  <span className="muted small">
+                  <span className={model.status === "failed" ? "bad small" : "muted small"}>
                     {[inWords(model), memoryInWords(model)].filter(Boolean).join(", ")}
                   </span>
+                  {model.message && <p className="muted small reason-lines">{model.message}</p>}
                 </span>
-                <Button small icon="stop" onClick={() => void stop(model.model_id)}>
-                  Stop
-                </Button>
+                <span className="row">
+                  {node.online && (
+                    <Button
+                      small
+                      aria-label={`Log of ${model.model_id}`}
+                      onClick={() => setLogOf(model.model_id)}
+                    >
+                      Log
+                    </Button>
+                  )}
+                  <Button small icon="stop" onClick={() => void stop(model.model_id)}>
+                    Stop
+                  </Button>
+                </span>
               </li>
             ))}
           </ul>
@@ -188,6 +208,7 @@ function NodeSheet({ node, onClose }: { node: AgentNode; onClose(): void }) {
           </Button>
         </div>
       </div>
+      {logOf !== null && <EngineLog node={node} modelId={logOf} onClose={() => setLogOf(null)} />}
       {removing && (
         <Confirm
           title={`Deregister ${node.name}?`}
@@ -201,6 +222,38 @@ function NodeSheet({ node, onClose }: { node: AgentNode; onClose(): void }) {
           }}
         />
       )}
+    </Dialog>
+  );
+}
+
+/** The end of what the engine wrote, which goes on while one looks. */
+function EngineLog({ node, modelId, onClose }: { node: AgentNode; modelId: string; onClose(): void }) {
+  const { agent_id } = node;
+  const log = useQuery(
+    `log ${agent_id} ${modelId}`,
+    () => api("agents.log", { agent_id, model_id: modelId, lines: 200 }),
+    { everyMs: EVERY_MS },
+  );
+  return (
+    <Dialog title={`Log of ${modelId} on ${node.name}`} kind="modal wide" onClose={onClose}>
+      <Loaded query={log}>
+        {({ text }) =>
+          text === "" ? (
+            <p className="muted">The engine has written nothing yet.</p>
+          ) : (
+            <pre
+              className="engine-log"
+              role="log"
+              aria-label="Engine log"
+              // biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls, also by keyboard
+              tabIndex={0}
+              ref={(element) => element?.scrollTo(0, element.scrollHeight)}
+            >
+              {text}
+            </pre>
+          )
+        }
+      </Loaded>
     </Dialog>
   );
 }
@@ -235,60 +288,6 @@ function RegisterNode({ onClose }: { onClose(): void }) {
       onClose={onClose}
     >
       <TextField label="Name of the machine" value={name} onChange={setName} required maxLength={80} />
-    </FormDialog>
-  );
-}
-
-function Deploy({ nodes, onClose }: { nodes: readonly AgentNode[]; onClose(): void }) {
-  const [model, setModel] = useState("");
-  const [nodeId, setNodeId] = useState("");
-  const [mode, setMode] = useState<"deploy" | "always" | "on_demand" | "off">("deploy");
-  const deploy = async () => {
-    if (mode !== "deploy") {
-      await api("agents.serve", { model_id: model.trim(), mode });
-      invalidate("agents");
-      return;
-    }
-    const { stream_id } = await api("agents.deploy", {
-      model_id: model.trim(),
-      ...(nodeId && { agent_id: nodeId }),
-    });
-    watchDeployment({ streamId: stream_id, modelId: model.trim() });
-  };
-  return (
-    <FormDialog title="Deploy a model" submit="Deploy" onSubmit={deploy} onClose={onClose}>
-      <TextField
-        label="Model"
-        value={model}
-        onChange={setModel}
-        required
-        placeholder="Qwen/Qwen3-8B"
-        hint="A name from the node's configuration, or owner/name of a model on the hub"
-      />
-      <SelectField
-        label="Runs"
-        value={mode}
-        onChange={setMode}
-        choices={[
-          { value: "deploy", label: "on one node, until it is stopped" },
-          { value: "always", label: "always, wherever there is room" },
-          { value: "on_demand", label: "on demand: from its first request until it is idle" },
-          { value: "off", label: "no more, wherever it runs" },
-        ]}
-      />
-      {mode === "deploy" && (
-        <SelectField
-          label="Node"
-          value={nodeId}
-          onChange={setNodeId}
-          choices={[
-            { value: "", label: "the one with the most room" },
-            ...nodes
-              .filter(({ online }) => online)
-              .map(({ agent_id, name }) => ({ value: agent_id, label: name })),
-          ]}
-        />
-      )}
     </FormDialog>
   );
 }
