@@ -112,6 +112,37 @@ describe("through the door", () => {
     expect(await ask()).toBe(404);
   });
 
+  test("an engine whose order to stop was lost is ended when its node tells of it, and no other one is", async () => {
+    const raw = await connect();
+    await raw.hello();
+    await gateway.rpc("agents.deploy", { model_id: "kept", agent_id: node.agent_id }, admin);
+    const stops = () =>
+      raw.received.filter(({ method }) => method === "agent.stop").map(({ params }) => params);
+    const beat = (...models: string[]) =>
+      raw.call("agent.heartbeat", {
+        gpus: [],
+        models: models.map((model_id, i) => ({ model_id, port: 20_000 + i })),
+        pending: [
+          { model_id: "ending", status: "stopped", progress: 90 },
+          { model_id: "broken", status: "failed", progress: 90 },
+        ],
+      });
+    await until("the stray ones are ended", async () => {
+      await beat("kept", "stray");
+      return stops().length > 0;
+    });
+    await until("both", () => stops().length >= 2);
+    expect(stops().slice(0, 2)).toEqual([
+      { model_id: "stray", gently: true },
+      { model_id: "broken", gently: true },
+    ]);
+    // Many are told of few at a time.
+    raw.received.length = 0;
+    await beat("kept", ...Array.from({ length: 200 }, (_, i) => `stray-${i}`));
+    await until("five are ended", () => stops().length === 5);
+    expect(stops()).not.toContainEqual({ model_id: "kept", gently: true });
+  });
+
   test("a backend's model is not shared with a node unless an administrator says so", async () => {
     const raw = await connect();
     await raw.hello();

@@ -4,7 +4,13 @@ import { ManualClock } from "@model-gateway/testing/clock.ts";
 import { until } from "@model-gateway/testing/until.ts";
 import { startUpstream, wholeStream } from "@model-gateway/testing/upstream.ts";
 import { bootInference, type InferenceBench } from "../support/inference.ts";
-import { runFleet, type SimulatedNode, simulateNode } from "./simulated-fleet.ts";
+import {
+  booksOf,
+  measureBesideSwaps,
+  runFleet,
+  type SimulatedNode,
+  simulateNode,
+} from "./simulated-fleet.ts";
 
 let bench: InferenceBench;
 const cleanup: (() => unknown)[] = [];
@@ -158,4 +164,25 @@ test("500 clients with sessions, 20 models on 8 nodes that hold a part of them: 
   expect(Math.max(...seen.loads)).toBeLessThanOrEqual(seen.loadsMax);
   expect(Math.min(...seen.loads)).toBeGreaterThan(0);
   expect(seen.isOverfull).toBe(false);
+});
+
+test("nodes are killed, cut off and frozen meanwhile: nothing is lost, booked twice or left running", async () => {
+  const seen = await runFleet(bench, bench.token, {
+    ...{ nodes: 4, models: 8, clients: 60, requestsEach: 8, minimumMs: 300, loadMs: 50 },
+    faults: { kinds: ["kill", "cut", "freeze"], everyMs: 50, awayMs: 200 },
+  });
+  const { answered = 0, ...others } = seen.outcomes;
+  expect(Object.keys(others).filter((each) => each !== "429")).toEqual([]);
+  expect(Object.keys(seen.faults).length).toBeGreaterThan(0);
+  expect(answered).toBeGreaterThan(0);
+  const books = await booksOf(bench);
+  expect(books).toEqual({ charged: answered, ok: answered, problems: [] });
+});
+
+test("a warm request takes as long while models are swapped beside it", async () => {
+  const seen = await measureBesideSwaps(bench, bench.token, { rounds: 1, roundMs: 3_000, clients: 2 });
+  expect(seen.swaps).toBeGreaterThan(0);
+  expect(Math.min(seen.requests.without, seen.requests.beside)).toBeGreaterThan(20);
+  // The figure itself is `npm run fleet -- --warm`: on a busy machine it would say nothing.
+  expect(seen.ratio).toBeGreaterThan(0);
 });

@@ -39,7 +39,8 @@ const MOVED_ELSEWHERE_MS = 600_000;
 /** By then the other instances have heard what was announced. */
 const ANNOUNCED_MS = 100;
 const TOKEN_BYTES = 32;
-const CLAIMS_LOGGED_MAX = 5;
+/** Models that a node is told to end with one heartbeat; the others follow with the next. */
+const STRAYS_AT_ONCE = 5;
 
 export interface AgentsOptions
   extends Needs<"db" | "bus" | "instances" | "events" | "clock" | "ids" | "leases" | "log"> {
@@ -317,12 +318,13 @@ export class Agents {
         "recording that a model was served",
         this.#store.wasReady(agentId, modelId),
       ),
-    claimed: ({ agentId, state }, modelIds) =>
-      this.options.log.warn("a node claims models that were not deployed to it; they are ignored", {
-        agent_id: agentId,
-        name: state?.name,
-        models: modelIds.slice(0, CLAIMS_LOGGED_MAX),
-      }),
+    strays: ({ agentId, link }, modelIds) => {
+      const { log } = this.options;
+      const models = modelIds.slice(0, STRAYS_AT_ONCE);
+      log.warn("a node has models that are not deployed to it; it is told to end them", { agentId, models });
+      for (const model_id of models)
+        inBackground(log, "ending a stray model", link.request("agent.stop", { model_id, gently: true }));
+    },
     draining: (session) => this.#drain(session),
     ended: (session) => {
       const { agentId, state } = session;

@@ -27,8 +27,8 @@ export interface SessionEvents {
   changed(session: NodeSession, news: ProgressParams | null): void;
   /** The node serves a model for the first time since it was deployed there. */
   firstReady(session: NodeSession, modelId: string): void;
-  /** For the first time on this connection, the node tells of models that were not deployed to it. */
-  claimed(session: NodeSession, modelIds: string[]): void;
+  /** The node has models that were not deployed to it, or no longer are: an order to stop was lost, or it claims them. */
+  strays(session: NodeSession, modelIds: string[]): void;
   draining(session: NodeSession): Promise<void>;
   ended(session: NodeSession): void;
 }
@@ -57,7 +57,6 @@ export class NodeSession {
   #state: NodeState | null = null;
   #over = false;
   #deployed: Deployments;
-  #hasClaimed = false;
 
   constructor(readonly options: SessionOptions) {
     this.openedAtMs = options.clock.now();
@@ -96,6 +95,12 @@ export class NodeSession {
     if (!state) return;
     this.reserved.clear();
     this.#set(withHeartbeat(state, params, this.heardAtMs), null);
+    const pending = params.pending?.filter(({ status }) => status !== "stopped") ?? [];
+    const strays = [...params.models, ...pending].flatMap(({ model_id }) =>
+      this.#deployed.has(model_id) ? [] : model_id,
+    );
+    // Before its epoch is known, an order may have been given that this instance has not read of.
+    if (strays.length > 0 && state.epoch > 0 && !this.isSuperseded) this.options.events.strays(this, strays);
   }
 
   progress(params: ProgressParams): void {
@@ -166,17 +171,6 @@ export class NodeSession {
   }
 
   #believed(state: NodeState): NodeState {
-    if (!this.#hasClaimed) {
-      const claimed = [...state.models, ...state.pending].filter(
-        ({ model_id }) => !this.#deployed.has(model_id),
-      );
-      this.#hasClaimed = claimed.length > 0;
-      if (this.#hasClaimed)
-        this.options.events.claimed(
-          this,
-          claimed.map(({ model_id }) => model_id),
-        );
-    }
     for (const { model_id: modelId } of state.models) {
       const deployment = this.#deployed.get(modelId);
       if (!deployment || deployment.wasReady) continue;
