@@ -313,7 +313,7 @@ test("nodes: one is registered, dials in, shows its GPUs and deploys a model bef
   await page.getByRole("list", { name: "Deployments" }).getByText("CUDA error: out of memory").waitFor();
   await page.getByRole("button", { name: "Details" }).click();
   await page.getByRole("dialog").getByText("CUDA error: out of memory").waitFor();
-  await page.getByRole("img", { name: "Load of GPU 0 in the last hour, at most 98%" }).waitFor();
+  await page.getByRole("img", { name: "Load of GPU 0 in the last hour, at most 99%" }).waitFor();
   await shot(page, "node-details");
   await page.getByRole("button", { name: "Log of org/broken" }).click();
   await page.getByLabel("Engine log").getByText("the end").waitFor();
