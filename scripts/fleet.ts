@@ -39,7 +39,8 @@ const seen = await runFleet(bench, bench.token, {
 const books = await booksOf(bench);
 await bench.stop();
 console.log(JSON.stringify({ ...seen, books }, null, 2));
-const isCut = (outcome: string) => values.faults && outcome.includes("upstream_error");
+const isCut = (outcome: string) =>
+  values.faults && /the connection to the node ended|all backends unhealthy/.test(outcome);
 const bad = Object.keys(seen.outcomes).filter(
   (each) => each !== "answered" && each !== "429" && !isCut(each),
 );

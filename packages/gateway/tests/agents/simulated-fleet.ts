@@ -203,6 +203,9 @@ export interface FleetRun {
   faults?: { kinds: readonly NodeFault[]; everyMs: number; awayMs: number };
 }
 
+const describeFailure = (error: unknown): string =>
+  error instanceof BackendError ? `${error.status} ${error.message}` : String(error);
+
 /** A node that sends too much is cut off. */
 const ORPHAN_BEATS = 40;
 /** Three of the small models fit on a node, or one of the large ones; all of them together do not fit. */
@@ -264,7 +267,9 @@ export async function runFleet(gateway: TestGateway, admin: string, run: FleetRu
       )
       .then(textOf)
       .then((text) => (text.endsWith("data: [DONE]\n\n") ? "answered" : text.slice(-200)))
-      .catch((error: unknown) => String(error instanceof BackendError ? error.status : error));
+      .catch((error: unknown) =>
+        error instanceof BackendError && error.status === 429 ? "429" : describeFailure(error),
+      );
     if (isWarm) warmMs.push(performance.now() - beganMs);
     statuses.set(outcome, (statuses.get(outcome) ?? 0) + 1);
   };
