@@ -444,11 +444,22 @@ onEachDatabase("video jobs", (fresh) => {
       "no row is left to settle",
       async () => (await db.all("SELECT id FROM video_jobs WHERE settled = FALSE")).length === 0,
     );
-    await db.run(
-      "UPDATE video_jobs SET status = 'running', settled = FALSE, lease_owner = 'dead', lease_until = $1 WHERE id = $2",
-      [new Date(Date.now() + 300).toISOString(), job.id],
-    );
-    expect((await ended(instances[1]!, job.id)).status).toBe("done");
+    // The second time as if the clock had been set back by hours since.
+    for (const afterMs of [300, 2 * 3_600_000]) {
+      await db.run(
+        `UPDATE video_jobs SET status = 'running', settled = FALSE, lease_owner = 'dead',
+         lease_until = $1, next_step_at = $1 WHERE id = $2`,
+        [new Date(Date.now() + afterMs).toISOString(), job.id],
+      );
+      expect((await ended(instances[1]!, job.id)).status).toBe("done");
+      await until("it is settled", async () => {
+        const { settled } = (await db.get<{ settled: unknown }>(
+          "SELECT settled FROM video_jobs WHERE id = $1",
+          [job.id],
+        ))!;
+        return Boolean(settled);
+      });
+    }
   });
 
   test("bad images are refused with their field, and nothing is stored", async () => {

@@ -1,3 +1,4 @@
+import { isoTime } from "../../kernel/clock.ts";
 import { countRows, type Database, insertRow } from "../../storage/contract.ts";
 
 /** `submitting` stays when the process dies: only then is it unknown whether the upstream has the task. Callers see queued. */
@@ -48,6 +49,9 @@ const COLUMNS =
 
 const SUMMARY_COLUMNS = COLUMNS.replace("request, ", "");
 
+/** No step and no lease is that far off: the clock has been set back since. */
+const farFrom = (now: string): string => isoTime(Date.parse(now) + 600_000);
+
 export class VideoStore {
   constructor(readonly db: Database) {}
 
@@ -73,13 +77,13 @@ export class VideoStore {
   /** Takes over jobs without an owner. `fromTheLiving`: also leased ones, except those being submitted. */
   claim(wanted: Lease & { now: string; limit: number; fromTheLiving: boolean }): Promise<JobSummary[]> {
     const { lease_owner, lease_until, now, limit, fromTheLiving } = wanted;
-    const free = `(lease_until IS NULL OR lease_until < $3${fromTheLiving ? " OR (lease_owner <> $1 AND status <> 'submitting')" : ""})`;
+    const free = `(lease_until IS NULL OR lease_until < $3 OR lease_until > $5${fromTheLiving ? " OR (lease_owner <> $1 AND status <> 'submitting')" : ""})`;
     return this.db.all<JobSummary>(
       `UPDATE video_jobs SET lease_owner = $1, lease_until = $2
        WHERE id IN (SELECT id FROM video_jobs WHERE settled = FALSE AND ${free} ORDER BY next_step_at LIMIT $4)
          AND ${free}
        RETURNING ${SUMMARY_COLUMNS}`,
-      [lease_owner, lease_until, now, limit],
+      [lease_owner, lease_until, now, limit, farFrom(now)],
     );
   }
 
@@ -103,12 +107,12 @@ export class VideoStore {
   due(wanted: { owner: string; now: string; limit: number; running: readonly string[] }): Promise<JobRow[]> {
     const { owner, now, limit, running } = wanted;
     const others =
-      running.length === 0 ? "" : `AND id NOT IN (${running.map((_, i) => `$${i + 4}`).join(", ")})`;
+      running.length === 0 ? "" : `AND id NOT IN (${running.map((_, i) => `$${i + 5}`).join(", ")})`;
     return this.db.all<JobRow>(
       `SELECT ${COLUMNS} FROM video_jobs
-       WHERE settled = FALSE AND lease_owner = $1 AND next_step_at <= $2 ${others}
+       WHERE settled = FALSE AND lease_owner = $1 AND (next_step_at <= $2 OR next_step_at > $4) ${others}
        ORDER BY next_step_at LIMIT $3`,
-      [owner, now, limit, ...running],
+      [owner, now, limit, farFrom(now), ...running],
     );
   }
 
