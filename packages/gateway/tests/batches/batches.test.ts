@@ -124,6 +124,22 @@ test("what is wrong with the lines is told by their numbers, and nothing runs", 
   expect((await create([]).catch(String)) as unknown).toMatchObject({ status: "failed" });
 });
 
+test.each([
+  ["purpose", ["purpose", "file"], ["purpose"]],
+  ["file", ["purpose", "file"], ["file"]],
+  ["file", ["purpose"], []],
+])("a form with no `%s`, or two, is refused", async (named, once, twice) => {
+  const form = new FormData();
+  for (const name of [...once, ...twice])
+    form.append(name, name === "file" ? new File(["{}"], "in.jsonl") : "batch");
+  const headers = { authorization: `Bearer ${bench.key}` };
+  const answer = await fetch(`${bench.url}/v1/files`, { method: "POST", headers, body: form });
+  expect([answer.status, (await answer.json()).error.message]).toEqual([
+    400,
+    expect.stringContaining(`\`${named}\``),
+  ]);
+});
+
 test("what a line is refused by its upstream is in the error file, and costs nothing", async () => {
   bench.upstream.answer((request, reply) =>
     request.json.messages[0].content === "bad"
@@ -211,7 +227,8 @@ test("a revoked key ends its batches", async () => {
   expect((await linesOf(done.error_file_id))[0].error.message).toContain("revoked");
 });
 
-test("on own hardware a live request takes the place of a line, which runs again", async () => {
+// What runs on a backend is each process's own count.
+inOneProcess("on own hardware a live request takes the place of a line, which runs again", async () => {
   await bench.addBackend({
     ...NARROW,
     type: "vllm",
@@ -271,7 +288,9 @@ test("lines that find no room are in no other's way, and idle places are used ag
   });
   await client.batches.cancel(id);
   released.resolve();
-  expect((await ended(id)).request_counts).toMatchObject({ completed: 61, failed: 19 });
+  const { completed, failed } = (await ended(id)).request_counts!;
+  // Where another process runs them, one more may go before it hears of the end.
+  expect([completed >= 61, completed <= 63, completed + failed]).toEqual([true, true, 80]);
 });
 
 test("a backend that the operator did not allow gets no lines", async () => {

@@ -64,6 +64,7 @@ interface LineOptions {
 /** A line on its way through the pipeline of every request; its batch holds what it may cost. */
 export class LineRun {
   readonly requestId: string;
+  readonly line: number;
   owed: Owed | null = null;
   isSent = false;
   /** Of a line for a vendor, what stands in its row while it is sent. */
@@ -74,6 +75,7 @@ export class LineRun {
 
   constructor(options: LineOptions) {
     this.#options = options;
+    this.line = options.line;
     this.requestId = lineRequestId(options.batchId, options.line);
     this.background = { isDry: options.isDry, isStopped: false, stop: () => this.stop() };
   }

@@ -26,10 +26,11 @@ export const upload = defineRoute({
   handler: async ({ rooms, principal, body, request }) => {
     const type = request.header("content-type");
     const parts = isFormType(type) ? readForm(body, type) : [];
-    const purpose = parts.find(({ name }) => name === "purpose")?.value.toString();
-    if (purpose !== "batch") fail("missing_fields", "`purpose`: must be `batch`, in a multipart form");
-    const content = parts.find(({ name, file }) => name === "file" && file !== null);
-    if (!content?.file) return fail("missing_fields", "`file`: must be a file of the form");
+    const [purpose, second] = parts.filter(({ name }) => name === "purpose");
+    if (second || purpose?.value.toString() !== "batch")
+      fail("missing_fields", "`purpose`: must be `batch`, once in a multipart form");
+    const [content, another] = parts.filter(({ name }) => name === "file");
+    if (another || !content?.file) return fail("missing_fields", "`file`: must be one file of the form");
     return fileView(await rooms.batches.upload(principal, content.file.name, content.value));
   },
 });

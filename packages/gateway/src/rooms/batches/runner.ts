@@ -52,10 +52,7 @@ interface UnderWay {
 export class BatchRunner {
   readonly #batches = new Map<string, UnderWay>();
   /** By batch and line. */
-  readonly #running = new Map<
-    string,
-    { batchId: string; line: number; run: LineRun; ended: Promise<void> }
-  >();
+  readonly #running = new Map<string, { batchId: string; run: LineRun; ended: Promise<void> }>();
   readonly #stopTicking: () => void;
   #looking: Promise<void> | null = null;
   #isDue = false;
@@ -89,7 +86,10 @@ export class BatchRunner {
 
   /** A new batch; where another instance runs batches, that one soon holds for it, too. */
   begin(batchId: string, admission: Admission, bound: { nanoUsd: number; tokens: number }): void {
-    this.#underWay(batchId).hold = { admission, ...bound, atMs: this.options.clock.elapsed() };
+    const underWay = this.#underWay(batchId);
+    // It may have been found, and held for, the moment it was stored.
+    underWay.hold?.admission.release();
+    underWay.hold = { admission, ...bound, atMs: this.options.clock.elapsed() };
     this.wake();
   }
 
@@ -172,7 +172,7 @@ export class BatchRunner {
   }
 
   #runningOf(batchId: string): number[] {
-    return [...this.#running.values()].flatMap((each) => (each.batchId === batchId ? each.line : []));
+    return [...this.#running.values()].flatMap((each) => (each.batchId === batchId ? each.run.line : []));
   }
 
   async #startLines(batch: BatchRow, principal: Principal, underWay: UnderWay): Promise<void> {
@@ -224,7 +224,7 @@ export class BatchRunner {
         this.#running.delete(run.requestId);
         this.wake();
       });
-    this.#running.set(run.requestId, { batchId, line: line.line, run, ended });
+    this.#running.set(run.requestId, { batchId, run, ended });
   }
 
   async #run(batch: BatchRow, line: Line, run: LineRun): Promise<void> {
@@ -233,12 +233,7 @@ export class BatchRunner {
     const { requestId, isStopped, mark } = run;
     if (isStopped && run.isSent && mark !== null) return this.#interrupted(batch, { ...line, owed: mark });
     const underWay = this.#underWay(batch.id);
-    const countSending = () => {
-      const count = (underWay.sendings.get(line.line) ?? 0) + 1;
-      underWay.sendings.set(line.line, count);
-      return count;
-    };
-    if (isStopped || isForLater(run, reply.head, countSending)) {
+    if (isStopped || isForLater(run, reply.head, underWay)) {
       // A backend that fails is given time.
       if (run.isSent && !isStopped)
         Object.assign(underWay, { tries: 0, triesGivenAtMs: clock.elapsed() + FAILED_MS });
@@ -307,7 +302,7 @@ export class BatchRunner {
       ...{ requestId: id, payer: JSON.parse(batch.payer) as Payer, model: "batch", refId: null },
       bound: { costUsd: nanoUsd / NANO_PER_USD, tokens },
     });
-    hold?.admission.release();
+    underWay.hold?.admission.release();
     underWay.hold = { admission, nanoUsd, tokens, atMs };
   }
 
@@ -328,14 +323,16 @@ export class BatchRunner {
 
 /** Whether it says more of the backends than of the line. */
 function isForLater(
-  { isSent }: LineRun,
+  { isSent, line }: LineRun,
   { status, headers }: Reply["head"],
-  countSending: () => number,
+  { sendings }: UnderWay,
 ): boolean {
   if (!isSent) return status !== ERRORS.model_not_allowed.status;
   if (status === ERRORS.busy.status || status === CLIENT_CLOSED_STATUS) return true;
   if (status < 500 || headers?.["x-should-retry"] === "false") return false;
-  return countSending() < SENDINGS;
+  const count = (sendings.get(line) ?? 0) + 1;
+  sendings.set(line, count);
+  return count < SENDINGS;
 }
 
 interface Why {

@@ -110,20 +110,20 @@ export class Batches {
     const keyLimits = payer.keyLimits && { ...payer.keyLimits, tokensPerMinute: null };
     const id = ids.uuid();
     const rows: Line[] = [];
+    const bound = { nanoUsd: 0, tokens: 0 };
     const check = async (asked: AskedLine) => {
       const { line, customId, body } = asked;
-      const bound = await this.#boundOf(principal, endpoint, { ...asked, batchId: id });
-      if (typeof bound === "string") return bound;
-      rows.push({ line, custom_id: JSON.stringify(customId), body, ...bound });
+      const most = await this.#boundOf(principal, endpoint, { ...asked, batchId: id });
+      if (typeof most === "string") return most;
+      rows.push({ line, custom_id: JSON.stringify(customId), body, ...most });
+      bound.nanoUsd += most.bound_nano_usd;
+      bound.tokens += most.bound_tokens;
       return null;
     };
     const { errors, bytes } = await readLines(this.#store.content(file), endpoint, check);
     const isFailed = errors.length > 0;
     if (!isFailed && bytes < file.bytes)
       fail("not_found", "The file is not whole: it has just been deleted, or is still being uploaded");
-    const sumOf = (column: "bound_nano_usd" | "bound_tokens") =>
-      rows.reduce((sum, row) => sum + row[column], 0);
-    const bound = { nanoUsd: sumOf("bound_nano_usd"), tokens: sumOf("bound_tokens") };
     const nowMs = clock.now();
     const now = isoTime(nowMs);
     const batch: BatchRow = {
