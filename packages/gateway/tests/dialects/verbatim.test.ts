@@ -184,6 +184,8 @@ test("state on a vendor's servers, which all users of the operator share, is ref
     { conversation: "conv_1" },
     { background: true },
     { input: [{ type: "item_reference", id: "rs_1" }] },
+    { input: [{ id: "rs_1" }] },
+    { input: [{ type: null, id: "rs_1" }] },
   ]) {
     const answer = await bench.post("/v1/responses", { ...RESPONSES, ...fields });
     expect(answer.status).toBe(400);

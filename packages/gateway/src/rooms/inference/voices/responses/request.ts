@@ -46,7 +46,10 @@ export function requireOwnState(payload: { value(name: string): unknown }): void
   requireNoServerState((name) => payload.value(name));
   const input = payload.value("input");
   if (!Array.isArray(input)) return;
-  const at = input.findIndex((item) => isObject(item) && item.type === "item_reference");
+  // An item that is nothing but an id refers to another, too.
+  const isReference = ({ type, role }: Record<string, unknown>) =>
+    type === "item_reference" || (type == null && role == null);
+  const at = input.findIndex((item) => isObject(item) && isReference(item));
   if (at !== -1) invalid(`input.${at}`, NO_STATE);
 }
 
