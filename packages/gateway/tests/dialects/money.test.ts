@@ -152,6 +152,9 @@ const VOICES: Voice[] = [
     kept: [
       { cachedContent: "cachedContents/1" },
       { tools: [{ fileSearch: { fileSearchStoreNames: ["fileSearchStores/1"] } }] },
+      ...["files/1", "https://x.test/v1beta/files/1", "gs://operators/plan.pdf"].map((fileUri) => ({
+        contents: [{ role: "user", parts: [{ fileData: { mimeType: "application/pdf", fileUri } }] }],
+      })),
     ],
     addend: "toolUsePromptTokenCount",
     flex: ['"usageMetadata":{', '"usageMetadata":{"serviceTier":"flex",'],
@@ -340,6 +343,10 @@ describe.each(VOICES)("$dialect", (voice) => {
       const refused = await rich.post(voice.path, { ...voice.body, ...fields });
       expect([refused.status, await refused.text()]).toEqual([400, expect.stringContaining("shared_files")]);
     }
+    const image_url = { url: "gs://operators/plan.png" };
+    const content = [{ type: "image_url", image_url }];
+    const chat = await rich.chat({ messages: [{ role: "user", content }] });
+    expect([chat.status, await chat.text()]).toEqual([400, expect.stringContaining("shared_files")]);
     const body = { ...voice.body, ...voice.kept[0] };
     await bench.rpc("backends.update", { name: voice.dialect, shared_files: true }, bench.token);
     expect((await rich.post(voice.path, body)).status).toBe(200);

@@ -28,7 +28,7 @@ import type { VendorTool } from "./vendor-side.ts";
 
 /** Of `extra` and `options`, which are read at once, and more than once. */
 const INNER_BYTES_MAX = 256 * 1024;
-const VENDOR_WORD = /"(?:tool_addition|file_id|file_uri|fileUri)"/;
+const VENDOR_WORD = /"(?:(?:tool_addition|file_id|file_uri|fileUri)"|[gG][sS]:)/;
 const hasVendorWord = (text: string): boolean => VENDOR_WORD.test(text) || hasEscapedLetters(text);
 /** Nearly all of a body: kept as values, they would be a second copy of it until the answer is there. */
 const MESSAGES = "messages";

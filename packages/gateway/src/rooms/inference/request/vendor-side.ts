@@ -119,7 +119,9 @@ function fileIn(value: unknown): string | null {
     return null;
   if (typeof value.file_id === "string") return "file_id";
   const uri = value.fileUri ?? value.file_uri;
-  if (typeof uri === "string" && uri.includes("/files/")) return "fileUri";
+  if (typeof uri === "string" && /(^|\/)files\//.test(uri)) return "fileUri";
+  // Google reads its storage with the operator's rights.
+  if (/^gs:/i.test(String(uri ?? value.url))) return "gs:";
   return Object.keys(value).reduce<string | null>(
     (found, key) => found ?? (key === "annotations" ? null : fileIn(value[key])),
     null,
