@@ -67,6 +67,16 @@ test("a stream to someone who asked for none is a 502, not JSON that is none", a
   expect((await response.json()).error.message).toContain("a stream where none was asked for");
 });
 
+test("an answer that cannot be unpacked is a 502 that does not say where the upstream is", async () => {
+  await bench.addBackend({
+    ...{ name: "first", type: "external", url: bench.upstream.url, dialects: ["messages"], models: ["m"] },
+  });
+  bench.upstream.answer((_, reply) => reply.json({}, 200, { "content-encoding": "br" }));
+  const answer = await bench.chat({});
+  expect(answer.status).toBe(502);
+  expect(await answer.text()).not.toContain("127.0.0.1");
+});
+
 test("a stream of two answers that ends after the first is a cut", async () => {
   const piece = (index: number, finish_reason: string | null) =>
     `data: ${JSON.stringify({ id: "c", choices: [{ index, delta: { content: "hi" }, finish_reason }] })}\n\n`;

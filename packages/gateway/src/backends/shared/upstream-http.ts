@@ -97,7 +97,8 @@ export function transportError(error: unknown, signal: AbortSignal): unknown {
   const { code, message } = error as { code?: string; message?: string };
   const unsent = NOT_SENT.get(code ?? "");
   if (unsent !== undefined) return new BackendError("connect", `${unsent} (${code})`);
-  return new BackendError("transport", message ?? "");
+  // The runtime's words may name the address, which is the operator's.
+  return new BackendError("transport", message?.replace(/ fetching "[^]*/, "") ?? "");
 }
 
 /** The error that a non-2xx answer stands for; reads a bounded part of its body. */
