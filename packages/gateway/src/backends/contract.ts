@@ -141,6 +141,8 @@ export interface JsonBody {
   object(): Record<string, unknown>;
   /** The client wants to see the model's thoughts, which some dialects have to be asked for. */
   readonly wantsThoughts?: boolean;
+  /** The gateway made it of another API's request: nobody wrote it for chats. */
+  readonly isMade?: boolean;
   /** Of a multipart form: what is sent instead of the bytes, with the call's content type. */
   form?(): Blob;
 }

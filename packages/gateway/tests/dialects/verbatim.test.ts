@@ -122,6 +122,39 @@ test("only what the gateway decides is changed: the model behind an alias", asyn
   expect(sent).toContain(JSON.stringify(MESSAGES.messages).slice(1, -1));
 });
 
+test("what another API's client sets is what the model takes, by Responses and where there are only chats", async () => {
+  await bench.addBackend({
+    ...{ type: "external", name: "chats", url: openai.url, api_key: openai.apiKey, dialects: ["chat"] },
+    models: ["gpt-5.6-sol", "gpt-4.1"],
+  });
+  const messages = [{ role: "user", content: "hi" }];
+  const contents = [{ role: "user", parts: [{ text: "hi" }] }];
+  const limits = ["max_tokens", "max_completion_tokens", "max_output_tokens"];
+  for (const [model, provider, field] of [
+    ["gpt-5.6-sol", "openai", "max_output_tokens"],
+    ["gpt-5.6-sol", "chats", "max_completion_tokens"],
+    ["gpt-4.1", "openai", "max_tokens"],
+  ] as const) {
+    const sampling = field === "max_completion_tokens" ? {} : { temperature: 0.5 };
+    for (const [path, body] of [
+      ["/v1/messages", { model, messages, max_tokens: 300, ...sampling }],
+      ["/v1/responses", { model, input: "hi", max_output_tokens: 300, ...sampling }],
+      ["/api/chat", { model, messages, options: { num_predict: 300, ...sampling } }],
+      [
+        `/v1beta/models/${model}:generateContent`,
+        { contents, generationConfig: { maxOutputTokens: 300, ...sampling } },
+      ],
+    ] as const) {
+      const answer = await bench.post(path, { ...body, provider });
+      expect([path, answer.status, await answer.text()]).toEqual([path, 200, expect.any(String)]);
+      const { json } = lastOf(openai);
+      expect([path, limits.filter((name) => json[name] !== undefined)]).toEqual([path, [field]]);
+      expect([json[field], json.temperature]).toEqual([300, model === "gpt-4.1" ? 0.5 : undefined]);
+    }
+  }
+  await bench.removeBackend("chats");
+});
+
 test("usage is the vendor's own, with what was read from and written to the cache", async () => {
   await bench
     .post("/v1/messages", { ...MESSAGES, stream: true }, { headers: { "anthropic-beta": BETAS } })

@@ -21,7 +21,7 @@ import type { Dialect } from "../dialects/dialect.ts";
 import { geminiEmbedRequest, geminiVectors } from "../dialects/gemini/embeddings.ts";
 import { dialects, dialectsOf } from "../dialects/index.ts";
 import { KeptAnswers } from "../dialects/kept-answers.ts";
-import { isForResponsesOnly } from "../dialects/responses/only.ts";
+import { isForResponses } from "../dialects/responses/only.ts";
 import { translatedChat } from "../dialects/translate.ts";
 import { embeddingsBody, encodingOf } from "../shared/embedding-encoding.ts";
 import { addressField, KEY_FIELD, modelsField, NAME_FIELD, SETTING_FIELDS } from "../shared/form.ts";
@@ -86,7 +86,7 @@ function create(config: BackendConfig, deps: BackendDeps): Backend {
     : poster(base + own.path({ model: "", stream: false }));
   const postResponses = spoken.includes("responses") ? translatedBy(dialects.responses) : null;
   const chat: Backend["chat"] = postResponses
-    ? (call) => (isForResponsesOnly(call.model, call.body) ? postResponses(call) : postChat(call))
+    ? (call) => (isForResponses(call.model, call.body) ? postResponses(call) : postChat(call))
     : postChat;
 
   const native = new Map(spoken.flatMap((name) => nativeOf(dialects[name], { config, deps, keys })));

@@ -15,13 +15,13 @@ import {
 } from "../chat-turns.ts";
 import type { ChatRequestOptions } from "../dialect.ts";
 import type { Item } from "./answer.ts";
+import { THINKING_MODEL } from "./only.ts";
 
 /** The API refuses a lower limit. */
 const OUTPUT_TOKENS_MIN = 16;
 
 const NO_STOP = { stop: (value: unknown) => Array.isArray(value) && value.length === 0 };
-/** Models that think take no temperature, unless they are told not to think. */
-const THINKING_MODEL = /(^|[/:])(o\d|gpt-([5-9]|\d\d))(?!.*chat)/i;
+/** Models that think take none of these, unless they are told not to think. */
 const SAMPLING_FIELDS = ["temperature", "top_p"] as const;
 const SAME = (
   "user metadata service_tier safety_identifier parallel_tool_calls prompt_cache_key " +

@@ -115,7 +115,18 @@ export class Outgoing implements SentBody {
     return this.body().bytes();
   }
 
+  /** The client's own chat passes as it wrote it; what was made of another API's request names its limit as the model wants it. */
   #set(): ReadonlyMap<string, string> {
+    const set = this.#changed();
+    const payload = this.#payload;
+    const [field] = this.#honoured;
+    if (!payload.isMade || field !== "max_completion_tokens") return set;
+    if (!payload.has("max_tokens") || payload.sent(field) !== undefined) return set;
+    const limit = set.get(field) ?? set.get("max_tokens") ?? String(payload.value("max_tokens"));
+    return new Map([...set, [field, limit], ["max_tokens", ""]]);
+  }
+
+  #changed(): ReadonlyMap<string, string> {
     const { model: written, set = NOTHING, native } = this.options;
     const { route, loweredTo } = this;
     const [payload, spend] = [this.#payload, this.#spend];

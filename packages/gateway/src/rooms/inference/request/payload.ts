@@ -173,7 +173,12 @@ export class Payload {
     }));
   }
 
-  /** What is sent: `set` replaces or adds fields, the gateway's own go, and `extra` adds what neither of them has. */
+  /** Whether it is of the gateway's making, and not the client's bytes. */
+  get isMade(): boolean {
+    return this.#source === null;
+  }
+
+  /** What is sent: `set` replaces or adds fields, or with nothing takes them out, the gateway's own go, and `extra` adds what neither of them has. */
   compose(set: ReadonlyMap<string, string>): ComposedBody {
     const source = this.#source;
     if (source && set.size === 0 && !source.hasDuplicates && !hasOwnField(this))
@@ -181,9 +186,10 @@ export class Payload {
     const added = this.extra.filter(({ name, isSent }) => isSent && !set.has(name));
     const parts: (Buffer | string)[] = [];
     for (const name of this.names()) if (!set.has(name) && !isOwnField(name)) parts.push(this.#member(name));
-    for (const [name, json] of set) parts.push(`${JSON.stringify(name)}:${json}`);
+    for (const [name, json] of set) if (json) parts.push(`${JSON.stringify(name)}:${json}`);
     for (const { member } of added) parts.push(member);
-    return new SentJson(source ? spliced(parts) : `{${parts.join(",")}}`, this.wantsThoughts);
+    const { wantsThoughts, isMade } = this;
+    return new SentJson(source ? spliced(parts) : `{${parts.join(",")}}`, { wantsThoughts, isMade });
   }
 
   #member(name: string): Buffer | string {
@@ -249,12 +255,13 @@ function spliced(parts: readonly (Buffer | string)[]): Buffer {
 
 class SentJson implements ComposedBody {
   #content: Buffer | string;
+  readonly wantsThoughts: boolean;
+  readonly isMade: boolean;
 
-  constructor(
-    content: Buffer | string,
-    readonly wantsThoughts = false,
-  ) {
+  constructor(content: Buffer | string, { wantsThoughts = false, isMade = false } = {}) {
     this.#content = content;
+    this.wantsThoughts = wantsThoughts;
+    this.isMade = isMade;
   }
   size(): number {
     return this.#content.length;
