@@ -98,7 +98,7 @@ export function transportError(error: unknown, signal: AbortSignal): unknown {
   const unsent = NOT_SENT.get(code ?? "");
   if (unsent !== undefined) return new BackendError("connect", `${unsent} (${code})`);
   // The runtime's words may name the address, which is the operator's.
-  return new BackendError("transport", message?.replace(/ fetching "[^]*/, "") ?? "");
+  return new BackendError("transport", message?.replace(/ fetching ".*/s, "") ?? "");
 }
 
 /** The error that a non-2xx answer stands for; reads a bounded part of its body. */
