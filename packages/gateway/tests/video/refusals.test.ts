@@ -3,6 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { ManualClock } from "@model-gateway/testing/clock.ts";
+import { deploymentOfRun, everywhere } from "@model-gateway/testing/deployment.ts";
 import { ADMIN_TOKEN, bootGateway, type TestGateway } from "@model-gateway/testing/gateway.ts";
 import { until } from "@model-gateway/testing/until.ts";
 import { minimax, startMinimax, type VideoUpstream } from "@model-gateway/testing/video.ts";
@@ -112,12 +113,13 @@ test("a refused submission is sent again five times, ever later, and opens the c
   const job = await ended(result.job_id);
   expect(job.status).toBe("failed");
   expect(job.error).toMatch(/full|503/);
-  expect(sentAtMs).toHaveLength(6);
+  // Or for three minutes, which pass faster here than several processes hand the job over.
+  expect(sentAtMs.length).toBeWithin(deploymentOfRun ? 4 : 6, 7);
   const pauses = sentAtMs.slice(1).map((atMs, i) => atMs - sentAtMs[i]!);
   // The last pauses are as long as pauses get; the clock moves on while a refusal is on its way.
   for (const [i, pause] of pauses.slice(1).entries())
     expect(pause + STEP_MS).toBeGreaterThanOrEqual(pauses[i]!);
-  expect(sentAtMs.at(-1)! - sentAtMs[0]!).toBeLessThan(200_000);
+  expect(sentAtMs.at(-1)! - sentAtMs[0]!).toBeLessThan(deploymentOfRun ? 300_000 : 200_000);
   const { state, cause } = await circuit();
   expect(state).not.toBe("closed");
   expect(cause).toBeString();
@@ -135,11 +137,14 @@ test("an open circuit keeps queued jobs away; half-open, one of them tests it", 
     return new Response('{"message":"broken"}', { status: 500 });
   };
   const ids: string[] = [];
-  for (let i = 0; i < 3; i++) ids.push((await create({})).result.job_id);
-  await until("the circuit is open", async () => {
+  for (let i = 1; i <= 3; i++) {
+    ids.push((await create({})).result.job_id);
+    // No more than it takes: after two seconds the first would be sent again.
     clock.advance(STEP_MS);
-    return (await circuit()).state === "open";
-  });
+    await until("it was sent", () => sent === i);
+  }
+  const isOpen = async () => (await circuit()).state === "open";
+  await until("the circuit is open", () => everywhere(isOpen));
   expect((await create({})).error.code).toBe(-32000);
   for (let passedMs = 0; passedMs < 25_000; passedMs += STEP_MS) {
     clock.advance(STEP_MS);
