@@ -2,19 +2,43 @@ import { type KeyboardEvent, useId, useRef, useState } from "react";
 
 const SHOWN_MAX = 50;
 
-interface ComboboxProps {
+export interface Choice<V extends string = string> {
+  value: V;
   label: string;
-  value: string;
-  onChange(value: string): void;
-  choices: readonly string[];
+}
+
+/** Choices that are named as they are, such as models. */
+export const asChoices = <V extends string>(values: readonly V[]): Choice<V>[] =>
+  values.map((value) => ({ value, label: value }));
+
+interface ComboboxProps<V extends string> {
+  label: string;
+  value: V;
+  onChange(value: NoInfer<V>): void;
+  choices: readonly Choice<NoInfer<V>>[];
   /** Instead of choices, while there are none. */
   placeholder?: string;
   className?: string;
   id?: string;
+  describedBy?: string;
+  disabled?: boolean;
+  /** As high as what stands beside it in a row of filters. */
+  small?: boolean;
 }
 
 /** Chooses one of many by typing a part of it. */
-export function Combobox({ label, value, onChange, choices, placeholder, className, id }: ComboboxProps) {
+export function Combobox<V extends string>({
+  label,
+  value,
+  onChange,
+  choices,
+  placeholder,
+  className,
+  id,
+  describedBy,
+  disabled,
+  small = true,
+}: ComboboxProps<V>) {
   const listId = useId();
   const input = useRef<HTMLInputElement>(null);
   /** What is typed; null: closed. */
@@ -22,15 +46,21 @@ export function Combobox({ label, value, onChange, choices, placeholder, classNa
   const [active, setActive] = useState(0);
   const isOpen = words !== null;
   const wanted = words?.trim().toLowerCase() ?? "";
-  const matching = isOpen ? choices.filter((choice) => choice.toLowerCase().includes(wanted)) : [];
+  const matching = isOpen ? choices.filter((choice) => choice.label.toLowerCase().includes(wanted)) : [];
   const found = matching.slice(0, SHOWN_MAX);
+  const chosen = choices.find((choice) => choice.value === value)?.label ?? value;
   const open = () => {
     setWords("");
-    setActive(Math.max(0, choices.slice(0, SHOWN_MAX).indexOf(value)));
+    setActive(
+      Math.max(
+        0,
+        choices.slice(0, SHOWN_MAX).findIndex((choice) => choice.value === value),
+      ),
+    );
   };
-  const choose = (choice: string | undefined) => {
+  const choose = (choice: Choice<V> | undefined) => {
     setWords(null);
-    if (choice !== undefined && choice !== value) onChange(choice);
+    if (choice && choice.value !== value) onChange(choice.value);
   };
   const press = (event: KeyboardEvent) => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
@@ -52,17 +82,19 @@ export function Combobox({ label, value, onChange, choices, placeholder, classNa
       <input
         ref={input}
         id={id}
-        className="select small mono"
+        className={small ? "select small" : "select"}
         role="combobox"
         aria-label={label}
+        aria-describedby={describedBy}
+        disabled={disabled}
         aria-expanded={isOpen}
         aria-controls={listId}
         aria-autocomplete="list"
         aria-activedescendant={found[active] === undefined ? undefined : `${listId}-${active}`}
         autoComplete="off"
         spellCheck={false}
-        placeholder={isOpen ? value || placeholder : placeholder}
-        value={words ?? value}
+        placeholder={isOpen ? chosen || placeholder : placeholder}
+        value={words ?? chosen}
         onClick={() => !isOpen && open()}
         onBlur={() => setWords(null)}
         onKeyDown={press}
@@ -77,7 +109,7 @@ export function Combobox({ label, value, onChange, choices, placeholder, classNa
             // biome-ignore lint/a11y/useKeyWithClickEvents: the input above handles the keys
             // biome-ignore lint/a11y/useFocusableInteractive: the input keeps the focus, as comboboxes do
             <div
-              key={choice}
+              key={choice.value}
               id={`${listId}-${i}`}
               role="option"
               aria-selected={i === active}
@@ -85,7 +117,7 @@ export function Combobox({ label, value, onChange, choices, placeholder, classNa
               onMouseDown={(event) => event.preventDefault()}
               onClick={() => choose(choice)}
             >
-              {choice}
+              {choice.label}
             </div>
           ))}
           {matching.length > SHOWN_MAX && (

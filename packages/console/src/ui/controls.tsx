@@ -10,6 +10,7 @@ import {
 import { FailureOfForm, problemOf } from "../lib/field-problems.ts";
 import { Link } from "../lib/router.ts";
 import { toast } from "../lib/toast.ts";
+import { type Choice, Combobox } from "./combobox.tsx";
 import { Icon, type IconName } from "./icons.tsx";
 
 interface ButtonProps extends ButtonHTMLAttributes<HTMLButtonElement> {
@@ -125,10 +126,8 @@ export function TextField({ label, hint, field, value, onChange, maxLength, ...r
   );
 }
 
-export interface Choice<V extends string = string> {
-  value: V;
-  label: string;
-}
+/** More choices than that are searched by typing, and only those that match are drawn. */
+const LISTED_MAX = 12;
 
 interface ChoosingProps<V extends string> {
   label: string;
@@ -147,28 +146,29 @@ export function SelectField<V extends string>({
 }: ChoosingProps<V> & { hint?: ReactNode; disabled?: boolean }) {
   return (
     <Field label={label} hint={hint}>
-      {(id, describedBy) => (
-        <select
-          id={id}
-          aria-describedby={describedBy}
-          className="select"
-          disabled={disabled}
-          value={value}
-          onChange={(event) => onChange(event.target.value as V)}
-        >
-          {choices.map((choice) => (
-            <option key={choice.value} value={choice.value}>
-              {choice.label}
-            </option>
-          ))}
-        </select>
-      )}
+      {(id, describedBy) =>
+        choices.length > LISTED_MAX ? (
+          <Combobox {...{ label, value, onChange, choices, disabled, id, describedBy }} small={false} />
+        ) : (
+          <select
+            id={id}
+            aria-describedby={describedBy}
+            className="select"
+            disabled={disabled}
+            value={value}
+            onChange={(event) => onChange(event.target.value as V)}
+          >
+            <Options choices={choices} />
+          </select>
+        )
+      }
     </Field>
   );
 }
 
 /** A select inside a row of filters: its label is for those who cannot see the row. */
 export function SmallSelect<V extends string>({ label, value, onChange, choices }: ChoosingProps<V>) {
+  if (choices.length > LISTED_MAX) return <Combobox {...{ label, value, onChange, choices }} />;
   return (
     <select
       className="select small"
@@ -176,14 +176,17 @@ export function SmallSelect<V extends string>({ label, value, onChange, choices 
       value={value}
       onChange={(event) => onChange(event.target.value as V)}
     >
-      {choices.map((choice) => (
-        <option key={choice.value} value={choice.value}>
-          {choice.label}
-        </option>
-      ))}
+      <Options choices={choices} />
     </select>
   );
 }
+
+const Options = ({ choices }: { choices: readonly Choice[] }) =>
+  choices.map(({ value, label }) => (
+    <option key={value} value={value}>
+      {label}
+    </option>
+  ));
 
 export function Segments<V extends string>({ label, value, onChange, choices }: ChoosingProps<V>) {
   return (

@@ -1,6 +1,6 @@
 import { useCallableModels, withChosen } from "../../lib/models.ts";
 import { useSearch } from "../../lib/router.ts";
-import { Combobox } from "../../ui/combobox.tsx";
+import { asChoices, Combobox } from "../../ui/combobox.tsx";
 
 const KEY = "model-gateway.chat-model";
 
@@ -31,5 +31,5 @@ export function useChatModel(): ChatModel {
 }
 
 export function ModelChoice({ model, choices, choose }: ChatModel) {
-  return <Combobox label="Model" value={model} onChange={choose} choices={choices} />;
+  return <Combobox label="Model" value={model} onChange={choose} choices={asChoices(choices)} />;
 }

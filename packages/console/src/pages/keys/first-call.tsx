@@ -12,7 +12,7 @@ import type { UsageRecord } from "../../lib/records.ts";
 import { useSearch } from "../../lib/router.ts";
 import { LANGUAGES, type Language, snippet } from "../../lib/snippets.ts";
 import { Code } from "../../ui/code.tsx";
-import { Combobox } from "../../ui/combobox.tsx";
+import { asChoices, Combobox } from "../../ui/combobox.tsx";
 import { Button, LinkButton, Segments } from "../../ui/controls.tsx";
 import { NoModels } from "../../ui/no-models.tsx";
 import { PageHead, Section } from "../../ui/page.tsx";
@@ -91,7 +91,7 @@ function FirstCall({ id, name, prefix }: { id: string; name: string; prefix: str
               label="Model"
               value={model}
               onChange={(value) => setSearch({ model: value })}
-              choices={withChosen(models.data ?? [], model)}
+              choices={asChoices(withChosen(models.data ?? [], model))}
             />
             <Segments
               label="Language"

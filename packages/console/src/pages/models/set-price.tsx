@@ -6,7 +6,8 @@ import { money } from "../../lib/format.ts";
 import { useQuery } from "../../lib/query.ts";
 import { toast } from "../../lib/toast.ts";
 import { Told } from "../../lib/told.ts";
-import { type Choice, Field, SelectField, TextField } from "../../ui/controls.tsx";
+import type { Choice } from "../../ui/combobox.tsx";
+import { Field, SelectField, TextField } from "../../ui/controls.tsx";
 import { FormDialog } from "../../ui/dialogs.tsx";
 import { VideoPriceForm, videoPriceInWords } from "./video-price.tsx";
 

@@ -6,7 +6,8 @@ import { invalidate } from "../../lib/query.ts";
 import type { VideoPrice } from "../../lib/records.ts";
 import { toast } from "../../lib/toast.ts";
 import { Told } from "../../lib/told.ts";
-import { Check, type Choice, SelectField, TextField } from "../../ui/controls.tsx";
+import type { Choice } from "../../ui/combobox.tsx";
+import { Check, SelectField, TextField } from "../../ui/controls.tsx";
 import { FormDialog } from "../../ui/dialogs.tsx";
 
 const MODES: readonly Choice<VideoPrice["mode"]>[] = [

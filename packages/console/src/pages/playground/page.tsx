@@ -8,7 +8,7 @@ import { Composer } from "../../ui/chat/composer.tsx";
 import { Spoken } from "../../ui/chat/spoken.tsx";
 import { ToolResultView } from "../../ui/chat/tool-call.tsx";
 import { UserWords } from "../../ui/chat/user-words.tsx";
-import { Combobox } from "../../ui/combobox.tsx";
+import { asChoices, Combobox } from "../../ui/combobox.tsx";
 import { Button } from "../../ui/controls.tsx";
 import { NoModels } from "../../ui/no-models.tsx";
 import { QueryFailure } from "../../ui/states.tsx";
@@ -189,7 +189,7 @@ function PaneHead({
   onChange(id: string): void;
   onClose?: () => void;
 }) {
-  const choices = withChosen(models ?? [], value);
+  const choices = asChoices(withChosen(models ?? [], value));
   return (
     <div className="row pane-head">
       <Combobox

@@ -10,7 +10,8 @@ import { useSearch } from "../../lib/router.ts";
 import { useStore } from "../../lib/store.ts";
 import { toast } from "../../lib/toast.ts";
 import { TimeChart } from "../../ui/chart.tsx";
-import { Button, type Choice, LinkButton, Segments, SmallSelect } from "../../ui/controls.tsx";
+import type { Choice } from "../../ui/combobox.tsx";
+import { Button, LinkButton, Segments, SmallSelect } from "../../ui/controls.tsx";
 import { Figure, PageHead, Section } from "../../ui/page.tsx";
 import { BlockSkeleton, FiguresSkeleton, TableSkeleton } from "../../ui/skeleton.tsx";
 import { Empty, explain, Loaded, Note } from "../../ui/states.tsx";
@@ -150,8 +151,11 @@ function choicesOf(
     known.map(({ value }) => value),
     chosen,
   );
-  const labelOf = (value: string) => known.find((each) => each.value === value)?.label ?? value;
-  return [{ value: "", label: ANY[pick] }, ...listed.map((value) => ({ value, label: labelOf(value) }))];
+  const labels = new Map(known.map(({ value, label }) => [value, label]));
+  return [
+    { value: "", label: ANY[pick] },
+    ...listed.map((value) => ({ value, label: labels.get(value) ?? value })),
+  ];
 }
 
 /** Whose requests someone may see: their own, a group's as its admin, everyone's as administrator. */
