@@ -83,6 +83,24 @@ test("doctor names more workers than there are cores, and a directory too long f
   expect(of(long.findings, "workers")?.message).toContain("too long for the socket");
 });
 
+test("doctor names registration that was opened in the console", async () => {
+  const gateway = await bootGateway({
+    config: { registrationOpen: null, fromEnvironment: [] },
+    deployment: null,
+  });
+  const env = { SERVICE_DATA_DIR: gateway.dataDir, SERVICE_PORT: "0", SERVICE_TRUSTED_PROXIES: "10.0.0.1" };
+  const warnings = async (more = {}) =>
+    (await examine({ ...env, ...more })).findings.filter(({ message }) => message.includes("registration"));
+  const owner = await gateway.signIn("owner");
+  expect(await warnings()).toEqual([]);
+  await gateway.rpc("settings.update", { name: "SERVICE_REGISTRATION_OPEN", value: "1" }, owner);
+  expect(await warnings()).toMatchObject([
+    { state: "warning", remedy: expect.stringContaining("in the console") },
+  ]);
+  expect(await warnings({ SERVICE_REGISTRATION_OPEN: "false" })).toEqual([]);
+  await gateway.stop();
+});
+
 test("doctor names settings that are not understood", async () => {
   const { code, findings } = await examine({ SERVICE_PROT: "1" });
   expect(code).toBe(1);

@@ -1,6 +1,6 @@
 import { networkInterfaces } from "node:os";
 import type { Demo } from "@model-gateway/demo";
-import { exposureOf, ownProcess } from "./app/exposure.ts";
+import { warnOfExposure } from "./app/exposure.ts";
 import { type App, startApp } from "./app/index.ts";
 import { lockAlone, lockForWorkers, warnUnlessAlone } from "./app/single-process.ts";
 import { warmUpSoon } from "./app/warm-up.ts";
@@ -36,8 +36,6 @@ ${describeSettings()}
 
 /** Given by the supervisor to the processes that it starts. */
 const WORKER_FLAG = "--worker";
-/** Loading the log's stream takes 10 ms, which the first requests need not wait for. */
-const EXPOSURE_DELAY_MS = 1_000;
 
 async function main(args: readonly string[]): Promise<void> {
   // What only some starts need is loaded by them alone: the others are ready sooner.
@@ -66,8 +64,8 @@ async function main(args: readonly string[]): Promise<void> {
   watchProcess(service, demo);
 
   // Neither this nor the warnings load the streams of process.stdout and process.stderr before the first answer.
-  print(service.introduction);
-  setTimeout(() => warnOfExposure(config, service.log), EXPOSURE_DELAY_MS);
+  // The demonstration makes the first account itself.
+  print(demo ? service.introduction.replace(/^ {2}(accounts|set up) .*\n/gm, "") : service.introduction);
   if (demo) {
     const { writePast } = await import("./app/demo-past.ts");
     const { text } = await demo
@@ -82,10 +80,6 @@ function print(text: string): void {
   try {
     console.write(text);
   } catch {}
-}
-
-function warnOfExposure(config: Config, log: Log): void {
-  for (const { message, remedy } of exposureOf(config, ownProcess())) log.warn(`${message}; ${remedy}`);
 }
 
 interface Options {
@@ -124,6 +118,7 @@ async function serveAlone(config: Config): Promise<Service> {
   const lock = lockAlone(config);
   const app = await startApp(config);
   warnUnlessAlone(config, lock, app.log);
+  warnOfExposure(app, config);
   warmUpSoon(app, config.warmUp);
   return {
     url: app.url,

@@ -1,5 +1,9 @@
 import { existsSync } from "node:fs";
 import { type Config, TOKEN_LENGTH_MIN } from "../config.ts";
+import type { App } from "./index.ts";
+
+/** Loading the log's stream takes 10 ms, which the first requests need not wait for. */
+const WARN_AFTER_MS = 1_000;
 
 /** Something about how the service runs that an operator should know, and what to do about it. */
 export interface Exposure {
@@ -27,7 +31,7 @@ const isLoopback = (host: string) => host === "localhost" || host === "::1" || h
 
 /** What makes this service easier to attack than it has to be; said at every start, and by `doctor`. */
 export function exposureOf(
-  { host, trustedProxies, registrationOpen, adminToken, metricsToken, tlsCert }: Config,
+  { host, trustedProxies, registrationOpen, adminToken, metricsToken, tlsCert, fromEnvironment }: Config,
   { isRoot, isSandboxed }: Surroundings,
 ): Exposure[] {
   const found: Exposure[] = [];
@@ -46,7 +50,9 @@ export function exposureOf(
   if ((isWide || trustedProxies.length > 0) && registrationOpen)
     found.push({
       message: "registration is open to everyone who can reach the service",
-      remedy: "unset SERVICE_REGISTRATION_OPEN and invite people",
+      remedy: fromEnvironment.includes("SERVICE_REGISTRATION_OPEN")
+        ? "unset SERVICE_REGISTRATION_OPEN and invite people"
+        : "close it in the console (Settings, Who may register) and invite people",
     });
   if ((isWide || trustedProxies.length > 0) && metricsToken === null)
     found.push({
@@ -59,4 +65,13 @@ export function exposureOf(
       remedy: "openssl rand -hex 32 makes a better one",
     });
   return found;
+}
+
+/** What administrators set in the console counts as what the environment says. */
+export function warnOfExposure({ rooms, log }: App, config: Config): void {
+  const { registrationOpen } = rooms.accounts.options.signUp;
+  const found = exposureOf({ ...config, registrationOpen }, ownProcess());
+  setTimeout(() => {
+    for (const { message, remedy } of found) log.warn(`${message}; ${remedy}`);
+  }, WARN_AFTER_MS);
 }

@@ -79,6 +79,8 @@ test("what makes a service easy to attack is said at the start", () => {
   expect(said({ ...proxied, SERVICE_REGISTRATION_OPEN: "true" })).toEqual([
     "registration is open to everyone who can reach the service",
   ]);
+  const opened = exposureOf({ ...configOf(proxied), registrationOpen: true }, safe);
+  expect(opened).toMatchObject([{ remedy: expect.stringContaining("in the console") }]);
   expect(said({ SERVICE_HOST: "::", SERVICE_TRUSTED_PROXIES: "10.0.0.1" })).toEqual([
     expect.stringContaining("GET /metrics is open"),
   ]);

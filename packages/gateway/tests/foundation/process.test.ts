@@ -89,6 +89,35 @@ test("SIGTERM: unready at once, open streams finish, exit 0", async () => {
   expect(fetch(`${url}/healthz`)).rejects.toThrow();
 });
 
+for (const workers of ["1", "2"])
+  test(`registration that was opened in the console is warned of at the next start, ${workers} workers`, async () => {
+    const dataDir = mkdtempSync(join(tmpdir(), "gateway-opened-"));
+    cleanups.push(() => rmSync(dataDir, { recursive: true, force: true }));
+    const env = {
+      SERVICE_DATA_DIR: dataDir,
+      SERVICE_TRUSTED_PROXIES: "10.0.0.1",
+      SERVICE_METRICS_TOKEN: "0123456789abcdef",
+      SERVICE_WORKERS: workers,
+    };
+    const WARNING = "registration is open to everyone who can reach the service; close it in the console";
+    const first = start([], env);
+    await listening(first);
+    first.kill("SIGTERM");
+    await first.exited;
+    expect(await new Response(first.stderr).text()).not.toContain(WARNING);
+    const db = new Database(join(dataDir, "gateway.sqlite"));
+    db.run("INSERT INTO service_settings (name, value) VALUES ('SERVICE_REGISTRATION_OPEN', 'true')");
+    db.close();
+    const second = start([], env);
+    await listening(second);
+    let said = "";
+    for await (const chunk of second.stderr.pipeThrough(new TextDecoderStream())) {
+      said += chunk;
+      if (said.includes(WARNING)) break;
+    }
+    expect(said.split(WARNING)).toHaveLength(2);
+  }, 30_000);
+
 test("a second process on the same embedded database may take over, and is warned as long as there are two", async () => {
   const dataDir = mkdtempSync(join(tmpdir(), "gateway-shared-"));
   cleanups.push(() => rmSync(dataDir, { recursive: true, force: true }));

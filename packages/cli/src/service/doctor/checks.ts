@@ -70,12 +70,28 @@ function portIsFree({ host, port }: Config): Promise<Error | null> {
 }
 
 /** How the service would run, as far as it makes it easier to attack. */
-export function checkExposure({ config }: CheckOptions): Finding[] {
+export function checkExposure({ config }: Pick<CheckOptions, "config">): Finding[] {
   return exposureOf(config, ownProcess()).map((exposure) => ({
     check: "exposure",
     state: "warning",
     ...exposure,
   }));
+}
+
+/** Registration that administrators opened while the service ran; the environment, where it says anything, wins. */
+async function openedInConsole(
+  db: { get<T>(sql: string): Promise<T | null> },
+  config: Config,
+): Promise<Finding[]> {
+  const saved = await db
+    .get<{ value: string }>("SELECT value FROM service_settings WHERE name = 'SERVICE_REGISTRATION_OPEN'")
+    .catch(() => null);
+  if (config.registrationOpen !== null || !["1", "true"].includes(saved?.value.toLowerCase() ?? ""))
+    return [];
+  const known = checkExposure({ config }).map(({ message }) => message);
+  return checkExposure({ config: { ...config, registrationOpen: true } }).filter(
+    ({ message }) => !known.includes(message),
+  );
 }
 
 export async function checkPort({ config }: CheckOptions): Promise<Finding> {
@@ -145,6 +161,7 @@ export async function checkDatabase({ config, now }: CheckOptions): Promise<Find
       const latest = rows.at(-1)?.applied_at;
       if (latest && Date.parse(latest) > now() + CLOCK_SLACK_MS) findings.push(clockIsBehind(latest));
       if (db.dialect === "postgres") findings.push(...(await compareClocks(db, now)));
+      findings.push(...(await openedInConsole(db, config)));
       return findings;
     } finally {
       await db.close();

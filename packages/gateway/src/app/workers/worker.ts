@@ -1,5 +1,6 @@
 import type { Config } from "../../config.ts";
 import { createLog } from "../../kernel/log.ts";
+import { warnOfExposure } from "../exposure.ts";
 import { type App, startApp } from "../index.ts";
 import { warmUpSoon } from "../warm-up.ts";
 import type { FromWorker, ToWorker, WorkerPlace } from "./messages.ts";
@@ -18,6 +19,7 @@ export async function runWorker(introduce: (app: App, config: Config) => Promise
     const app = await startApp(config, { log, worker: place });
     worker.serves(app, config);
     worker.tell({ ready: { url: app.url, port: app.port, introduction: await introduce(app, config) } });
+    if (place.number === 1) warnOfExposure(app, config);
     warmUpSoon(app, config.warmUp);
   } catch (error) {
     const { message, code } = error as Error & { code?: string };
