@@ -144,9 +144,11 @@ onEachDatabase("alerts", (fresh) => {
       const spent = (nanoUsd: number) => db.run("UPDATE key_spend SET month_cost_nano_usd = $1", [nanoUsd]);
       const balance = (type: string, points: number) =>
         db.run("UPDATE ledger_accounts SET balance = $1 WHERE type = $2", [points, type]);
+      const links: string[] = [];
       const look = async () => {
         await one.look();
         await one.look();
+        links.splice(0, links.length, ...world.posted.map(({ url }) => url));
         return world.said();
       };
 
@@ -158,6 +160,8 @@ onEachDatabase("alerts", (fresh) => {
         "The key ci of ada@x has used 80 % of its monthly budget: $8.00 of $10.00",
         "The wallet of ada@x has used 80 % of its points: 20 of 100 are left",
       ]);
+      const users = `https://gate.test/llm/users/${user}`;
+      expect(links).toEqual([`${users}?open=${key}`, users]);
       await spent(11e9);
       await balance("user", 0);
       await balance("group", 100);
@@ -194,6 +198,9 @@ test("a journal that cannot be settled is told once by all instances, also witho
   const instances = [world.instance("one"), world.instance("two")];
   world.stalledSeconds = 61;
   for (const instance of [...instances, ...instances]) await instance.look();
+  expect(world.posted.map(({ url }) => url)).toEqual([
+    "https://gate.test/llm/docs/operators-guide#when-redis-or-postgres-is-away",
+  ]);
   expect(world.said()).toEqual([expect.stringContaining("Usage cannot be written to the database")]);
 });
 

@@ -36,12 +36,14 @@ interface Condition {
   owner?: string | null;
 }
 
-/** Pages of the console that show one thing, without its name. */
-const PAGES: Record<string, string> = {
-  backend: "/models?open=",
-  node: "/nodes?open=",
-  user: "/users/",
-  group: "/groups/",
+/** Pages of the console that show one thing, or say what to do about it. */
+const PAGES: Record<string, (name: string, owner?: string | null) => string> = {
+  backend: (name) => `/models?open=${name}`,
+  node: (id) => `/nodes?open=${id}`,
+  user: (id) => `/users/${id}`,
+  group: (id) => `/groups/${id}`,
+  key: (id, owner) => `/users/${owner}?open=${id.split("%3A")[0]}`,
+  journal: () => "/docs/operators-guide#when-redis-or-postgres-is-away",
 };
 
 const levelOf = (part: number, whole: number): Condition["level"] =>
@@ -87,13 +89,11 @@ export class Alerts {
     return { id: ids.uuid(), kind, ...said, url: this.#urlOf(kind), at: isoTime(clock.now()) };
   }
 
-  #urlOf(key: string): string | null {
+  #urlOf(key: string, owner?: string | null): string | null {
     const { publicUrl } = this.options.settings;
     const [kind, ...name] = key.split(":");
-    const page = PAGES[kind!];
-    return (
-      publicUrl && publicUrl.replace(/\/+$/, "") + (page ? page + encodeURIComponent(name.join(":")) : "")
-    );
+    const page = PAGES[kind!]?.(encodeURIComponent(name.join(":")), owner) ?? "";
+    return publicUrl && publicUrl.replace(/\/+$/, "") + page;
   }
 
   look(): Promise<void> {
@@ -114,7 +114,7 @@ export class Alerts {
     for (const condition of await this.#conditions(rows)) {
       const row = rows.get(condition.key);
       rows.delete(condition.key);
-      await this.#tell(await this.#changed(row, condition));
+      await this.#tell(await this.#changed(row, condition), condition.owner);
     }
     // What is no longer there, or has plenty again, begins anew.
     for (const key of rows.keys()) await store.remove(db, key);
@@ -148,11 +148,11 @@ export class Alerts {
     return now;
   }
 
-  async #tell(row: AlertRow): Promise<void> {
+  async #tell(row: AlertRow, owner?: string | null): Promise<void> {
     const { key, id, level, message, since: at } = row;
     if (message === "") return;
     const told = await this.#send(
-      { id, kind: key.split(":")[0]!, level, message, url: this.#urlOf(key), at },
+      { id, kind: key.split(":")[0]!, level, message, url: this.#urlOf(key, owner), at },
       row.told,
     );
     if (told !== row.told) await store.save(this.options.db, { ...row, told });
