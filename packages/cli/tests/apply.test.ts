@@ -53,9 +53,11 @@ groups:
     rpm_ceiling: 60
     monthly_refill: 500
     member_budget_usd: 2.5
-    allowed_models: [demo-chat]
+    allowed_models: [demo-chat, assistant]
 settings:
   - { name: SERVICE_NEW_ACCOUNT_TIER, value: gold }
+  - { name: SERVICE_INVITATION_DAYS, value: "3" }
+  - { name: SERVICE_API_RATE_LIMIT_RPM, value: null }
 `;
 const file = (content: string): string => {
   const path = join(shell.dir, "gateway.yaml");
@@ -80,10 +82,11 @@ test("a file is shown, applied, found in place, exported and changed", async () 
     "+ route assistant",
     "+ group Analysts",
     "+ setting SERVICE_NEW_ACCOUNT_TIER",
-    "7 changes; none was made",
+    "+ setting SERVICE_INVITATION_DAYS",
+    "8 changes; nothing was written",
     "",
   ]);
-  expect((await apply(whole())).out).toContain("7 changes were made");
+  expect((await apply(whole())).out).toContain("8 changes made");
   expect((await apply(whole())).out).toBe("Nothing to change\n");
 
   const exported = await shell.run(["export"]);
@@ -94,19 +97,19 @@ test("a file is shown, applied, found in place, exported and changed", async () 
   expect([again.err, again.out]).toEqual(["", "Nothing to change\n"]);
 
   const other = await shell.run(["apply", "-f", file(whole())], { env: { RACK_KEY: "sk-other" } });
-  expect(other.out).toBe("~ backend rack\n    api_key: another secret\n1 changes were made\n");
+  expect(other.out).toBe("~ backend rack\n    api_key: another secret\n1 change made\n");
   const at = new URL(upstream.url);
   Object.assign(at, { username: "rack", password: "in-url" });
   const moved = whole().replace(`url: ${upstream.url}`, "url: { env: RACK_URL }");
   const hidden = await shell.run(["apply", "-f", file(moved), "--dry-run"], { env: { RACK_URL: at.href } });
   expect(hidden.out).toContain("    url: another secret\n");
   expect(hidden.out + hidden.err).not.toContain("in-url");
-  const fewer = whole().replace("allowed_models: [demo-chat]", "allowed_models: []");
+  const fewer = whole().replace("allowed_models: [demo-chat, assistant]", "allowed_models: []");
   expect((await apply(fewer.replace("cached_input: 0.1", "cached_input: 0.2"))).out).toContain(
     'parts: {"cached_input":0.1} → {"cached_input":0.2}',
   );
   const gone = await apply("routes: []\n", "--prune");
-  expect(gone.out).toBe("- route assistant\n1 changes were made\n");
+  expect(gone.out).toBe("- route assistant\n1 change made\n");
 });
 
 test("a bad file changes nothing and names line and field", async () => {
@@ -136,6 +139,10 @@ routes:
   - name: s
     targets: [{ model: m }]
 people: []
+settings:
+  - { name: SERVICE_NEW_ACCOUNT_TIER, value: platinum }
+  - { name: SERVICE_INVITATION_DAYS, value: "0" }
+  - { name: SERVICE_INVITATION_DAYS, value: "-1" }
 `);
   for (const line of [
     "nothing was changed",
@@ -147,6 +154,10 @@ people: []
     "gateway.yaml:11: prices, m, output_usd: is missing",
     "gateway.yaml:15: routes, r, targets.0.wait: is not a field",
     "gateway.yaml:18: routes, s, name: s stands here twice",
+    "gateway.yaml:22: settings, SERVICE_NEW_ACCOUNT_TIER, value: must be one of free, pro, enterprise, gold\n",
+    "gateway.yaml:23: settings, SERVICE_INVITATION_DAYS, value: must be at least 1",
+    "gateway.yaml:24: settings, SERVICE_INVITATION_DAYS, name: SERVICE_INVITATION_DAYS stands here twice",
+    "gateway.yaml:24: settings, SERVICE_INVITATION_DAYS, value: must be a whole number",
     "gateway.yaml:20: people: is not a section; there are backends",
   ])
     expect(all).toContain(line);

@@ -22,7 +22,7 @@ const flag = z
   .pipe(z.enum(["1", "true", "0", "false"], "must be true, false, 1 or 0"))
   .transform((text) => text === "1" || text === "true");
 const integer = (min: number, max: number) =>
-  z.string().regex(/^\d+$/, "must be a whole number").transform(Number).pipe(z.int().min(min).max(max));
+  z.string().regex(/^\d+$/, "must be a whole number").transform(Number).pipe(z.number().min(min, `must be at least ${min}`).max(max, `must be at most ${max}`));
 const list = z.string().transform((text) =>
   text
     .split(",")
@@ -177,6 +177,11 @@ const settings = {
     "SERVICE_NEW_ACCOUNT_TIER",
     "tier of people who register, and of invitations that name none",
     z.string().min(1).max(64).default("free"),
+  ),
+  invitationDays: setting(
+    "SERVICE_INVITATION_DAYS",
+    "how long invitations to the service, and links to choose a password, can be used",
+    integer(1, 90).default(7),
   ),
   publicUrl: setting(
     "SERVICE_PUBLIC_URL",
@@ -415,6 +420,7 @@ const CHANGEABLE = [
   "registrationOpen",
   "memberInvitationsRegister",
   "newAccountTier",
+  "invitationDays",
   "apiRateLimitRpm",
   "usageRetentionMonths",
   "auditRetentionDays",

@@ -158,7 +158,8 @@ async function applyOnce({ options, output, connection }: Invocation, path: stri
   const changes = steps.map(({ section, name, lines }) => ({ section, name, lines }));
   output.result({ changes, written: done }, () => {
     if (steps.length === 0) return "Nothing to change";
-    return isDry ? `${steps.length} changes; none was made` : `${done} changes were made`;
+    const all = steps.length === 1 ? "1 change" : `${steps.length} changes`;
+    return isDry ? `${all}; nothing was written` : `${all} made`;
   });
 }
 

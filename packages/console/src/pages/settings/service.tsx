@@ -5,7 +5,8 @@ import { api } from "../../lib/api.ts";
 import { invalidate, useQuery } from "../../lib/query.ts";
 import { Link } from "../../lib/router.ts";
 import { toast } from "../../lib/toast.ts";
-import { Button, type Choice, SelectField, TextField } from "../../ui/controls.tsx";
+import type { Choice } from "../../ui/combobox.tsx";
+import { Button, SelectField, TextField } from "../../ui/controls.tsx";
 import { Section } from "../../ui/page.tsx";
 import { FormError, Loaded, Note } from "../../ui/states.tsx";
 
@@ -29,6 +30,7 @@ const WORDS: Record<string, { label: string; choices?: Choice[]; risk?: string }
     ],
   },
   SERVICE_NEW_ACCOUNT_TIER: { label: "Tier of new people", choices: [] },
+  SERVICE_INVITATION_DAYS: { label: "Invitations can be used for, days" },
   SERVICE_API_RATE_LIMIT_RPM: { label: "Requests per minute, per key" },
   SERVICE_USAGE_RETENTION_MONTHS: { label: "Keep usage for, months" },
   SERVICE_REQUEST_RECORDS_DAYS: { label: "List requests for, days" },

@@ -12,14 +12,22 @@ import { type Column, Table } from "../../ui/table.tsx";
 
 type PendingLink = Result<"users.links.list">[number];
 
+export interface ShownLink {
+  token: string;
+  expires_at: string;
+  text: string;
+}
+
 /** The only time that the link can be seen. */
-export function LinkDialog({ token, text, onClose }: { token: string; text: string; onClose(): void }) {
+export function LinkDialog({ token, expires_at, text, onClose }: ShownLink & { onClose(): void }) {
   return (
     <Dialog title="One-time link" closing="when copied" onClose={onClose}>
       <div className="stack">
         <p>{text}</p>
         <Code label="One-time link" text={oneTimeLink(SERVICE_URL, "welcome", token)} />
-        <Note tone="warn">Copy it now: it is not shown again. It works once and expires in 7 days.</Note>
+        <Note tone="warn">
+          Copy it now: it is not shown again. It works once and expires <When time={expires_at} />.
+        </Note>
       </div>
     </Dialog>
   );

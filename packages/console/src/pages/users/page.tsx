@@ -5,6 +5,7 @@ import { count, plural } from "../../lib/format.ts";
 import { useGroups } from "../../lib/groups.ts";
 import { invalidate, useQuery } from "../../lib/query.ts";
 import { navigate, useSearch } from "../../lib/router.ts";
+import { asChoices } from "../../ui/combobox.tsx";
 import { Button, Check, SelectField, TextField } from "../../ui/controls.tsx";
 import { FormDialog } from "../../ui/dialogs.tsx";
 import { PageHead, Section } from "../../ui/page.tsx";
@@ -12,7 +13,7 @@ import { TableSkeleton } from "../../ui/skeleton.tsx";
 import { Loaded, When } from "../../ui/states.tsx";
 import { type Column, Table } from "../../ui/table.tsx";
 import { Codes } from "./codes.tsx";
-import { LinkDialog, Links } from "./links.tsx";
+import { LinkDialog, Links, type ShownLink } from "./links.tsx";
 import { UserState } from "./person.tsx";
 import { isOwnTier, Tiers } from "./tiers.tsx";
 
@@ -51,7 +52,7 @@ const columns: Column<User>[] = [
 
 export function Page() {
   const [search, setSearch] = useSearch();
-  const [link, setLink] = useState<{ token: string; text: string } | null>(null);
+  const [link, setLink] = useState<ShownLink | null>(null);
   const words = search.get("q") ?? "";
   const page = Math.max(0, Number(search.get("page") ?? 0) || 0);
   const query = useQuery(`users ${words} ${page}`, () =>
@@ -134,14 +135,21 @@ export function Page() {
 
 interface LinkFormProps {
   onClose(): void;
-  onLink(link: { token: string; text: string }): void;
+  onLink(link: ShownLink): void;
 }
 
+/** Empty: the tier that the settings give to new people. */
 function TierField(field: { value: string; onChange(tier: string): void }) {
-  const plan = useQuery("plan", () => api("billing.plan"));
-  const tiers = plan.data?.tiers.filter(({ name }) => !isOwnTier(name)) ?? [{ name: field.value }];
+  const tiers = useQuery("plan", () => api("billing.plan")).data?.tiers ?? [];
+  const settings = useQuery("settings", () => api("settings.list")).data ?? [];
+  const usual = settings.find(({ name }) => name === "SERVICE_NEW_ACCOUNT_TIER")?.value;
+  const named = tiers.map(({ name }) => name).filter((name) => !isOwnTier(name) && name !== usual);
   return (
-    <SelectField {...field} label="Tier" choices={tiers.map(({ name }) => ({ value: name, label: name }))} />
+    <SelectField
+      {...field}
+      label="Tier"
+      choices={[{ value: "", label: usual ? `${usual} (default)` : "default" }, ...asChoices(named)]}
+    />
   );
 }
 
@@ -154,19 +162,19 @@ function Invite({ onClose, onLink }: LinkFormProps) {
   const groups = useGroups().data ?? [];
   const [email, setEmail] = useState("");
   const [rights, setRights] = useState<"user" | "admin">("user");
-  const [tier, setTier] = useState("free");
+  const [tier, setTier] = useState("");
   const [groupId, setGroupId] = useState("");
   const [note, setNote] = useState("");
   const invite = async () => {
-    const { token } = await api("users.invite", {
-      tier,
+    const link = await api("users.invite", {
       is_admin: rights === "admin",
+      ...(tier && { tier }),
       ...(email && { email }),
       ...(groupId && { group_id: groupId }),
       ...(note && { note }),
     });
     invalidate("links");
-    onLink({ token, text: `Send this link to ${email || "the person you invite"}. It makes one account.` });
+    onLink({ ...link, text: `Send this link to ${email || "the person you invite"}. It makes one account.` });
   };
   return (
     <FormDialog title="Invite someone" submit="Create link" onSubmit={invite} onClose={onClose}>
@@ -206,18 +214,18 @@ function Invite({ onClose, onLink }: LinkFormProps) {
 function CreateUser({ onClose, onLink }: LinkFormProps) {
   const [email, setEmail] = useState("");
   const [name, setName] = useState("");
-  const [tier, setTier] = useState("free");
+  const [tier, setTier] = useState("");
   const [admin, setAdmin] = useState(false);
   const create = async () => {
     const { link } = await api("users.create", {
       email,
-      tier,
       is_admin: admin,
+      ...(tier && { tier }),
       ...(name.trim() && { name: name.trim() }),
     });
     invalidate("users");
     invalidate("links");
-    onLink({ token: link.token, text: `Send this link to ${email}, who chooses a password with it.` });
+    onLink({ ...link, text: `Send this link to ${email}, who chooses a password with it.` });
   };
   return (
     <FormDialog title="Create a user" submit="Create user" onSubmit={create} onClose={onClose}>

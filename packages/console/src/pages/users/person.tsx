@@ -20,7 +20,7 @@ import { activeFirst, useKeyColumns } from "../keys/columns.tsx";
 import { KeySheet } from "../keys/sheet.tsx";
 import { programOf } from "../settings/sessions.tsx";
 import { Spend } from "../usage/spend.tsx";
-import { LinkDialog } from "./links.tsx";
+import { LinkDialog, type ShownLink } from "./links.tsx";
 import type { User } from "./page.tsx";
 import { EditTier, isOwnTier, limitsInWords, ownTier } from "./tiers.tsx";
 
@@ -29,7 +29,7 @@ type Patch = Omit<Params<"users.update">, "user_id">;
 /** Who somebody is, what they may do, what they spend, and with which keys. */
 export function Page({ params: { id = "" } }: PageProps) {
   const found = useQuery(`users ${id}`, () => api("users.list", { search: id, limit: 1 }));
-  const [link, setLink] = useState<{ token: string; text: string } | null>(null);
+  const [link, setLink] = useState<ShownLink | null>(null);
   return (
     <Loaded query={found}>
       {({ users: [user] }) =>
@@ -148,7 +148,7 @@ const SESSION_COLUMNS: Column<Result<"users.get">["sessions"][number]>[] = [
   { id: "used", label: "Last used", cell: ({ last_used_at }) => <When time={last_used_at} /> },
 ];
 
-function Account({ user, onLink }: { user: User; onLink(link: { token: string; text: string }): void }) {
+function Account({ user, onLink }: { user: User; onLink(link: ShownLink): void }) {
   const isSelf = useStore(session)?.user.id === user.id;
   const plan = useQuery("plan", () => api("billing.plan"));
   const [asking, setAsking] = useState<"disable" | "reset" | "admin" | "address" | "limits" | null>(null);
@@ -283,9 +283,9 @@ function Account({ user, onLink }: { user: User; onLink(link: { token: string; t
           confirm="Reset password"
           onClose={close}
           onConfirm={async () => {
-            const { token } = await api("users.password.reset", { user_id: id });
+            const made = await api("users.password.reset", { user_id: id });
             invalidate("links");
-            onLink({ token, text: `Send this link to ${email}, who chooses a new password with it.` });
+            onLink({ ...made, text: `Send this link to ${email}, who chooses a new password with it.` });
           }}
         />
       )}

@@ -22,6 +22,8 @@ export interface SignUpSettings {
   memberInvitationsRegister: boolean;
   /** Tier of accounts that are made without one. */
   newAccountTier: string;
+  /** How long the links of administrators can be used. */
+  invitationDays: number;
 }
 
 /** Whether a link may be given now: asked in the transaction that uses it, whatever its maker could give before. */

@@ -9,7 +9,7 @@ import type { AccountStore, LinkRow, UserRow } from "./store.ts";
 
 const LINK_PREFIX = "link-";
 const LINK_BYTES = 32;
-const LINK_MS = 7 * 24 * 3600 * 1000;
+const DAY_MS = 24 * 3600 * 1000;
 const LINKS_MAX = 1_000;
 const LINKS_PER_IP = 20;
 /** No password has this hash: the account waits for its link to be used. */
@@ -85,7 +85,7 @@ export class People {
       ...terms,
       created_by: actor.userId,
       created_at: isoTime(nowMs),
-      expires_at: isoTime(nowMs + LINK_MS),
+      expires_at: isoTime(nowMs + accounts.giving.settings.invitationDays * DAY_MS),
     };
     await store.insertLink(tx, link, sha256Hex(token));
     return { id: link.id, token, expires_at: link.expires_at };

@@ -66,16 +66,17 @@ async function current({ routing, billing: bills, groups: all, system }: Rooms, 
   } satisfies Record<Section, Entry[]>;
 }
 
-/** Null and what is left out are the same, and the order of members is none. */
-const withoutNulls = (value: unknown): unknown =>
-  value === undefined
-    ? null
-    : JSON.parse(JSON.stringify(value, (_, each) => (each === null ? undefined : each)) ?? "null");
+/** Null and what is left out are the same; neither members nor a list of names have an order. */
+const comparable = (value: unknown): unknown => {
+  if (Array.isArray(value) && value.every((each) => typeof each === "string"))
+    return [...new Set(value)].sort();
+  return JSON.parse(JSON.stringify(value ?? null, (_, each) => each ?? undefined) ?? "null");
+};
 
 const differ = (section: Section, now: Entry, wanted: Entry): string[] => {
   const { key, replaces } = SECTIONS[section];
   return Object.keys(replaces ? { ...now, ...wanted } : wanted).filter(
-    (field) => field !== key && !Bun.deepEquals(withoutNulls(now[field]), withoutNulls(wanted[field])),
+    (field) => field !== key && !Bun.deepEquals(comparable(now[field]), comparable(wanted[field])),
   );
 };
 
@@ -119,7 +120,15 @@ export const checkConfig = defineMethod({
     const present: Record<Section, Entry[]> = await current(rooms, actor);
     const ofBackend = await rooms.routing.changes();
     const changesIn = (section: Section, before: Entry = {}, wanted: Entry): string[] => {
-      if (section === "settings") rooms.system.settings.require(String(wanted.name), wanted.value as string);
+      if (section === "settings") {
+        const tiers = [...present.tiers, ...(params.configuration.tiers ?? [])].filter(isObject);
+        const { name, value } = wanted as z.infer<typeof updateSetting.params>;
+        rooms.system.settings.require(
+          name,
+          value,
+          [...new Set(tiers.map((tier) => String(tier.name)))],
+        );
+      }
       if (section !== "backends") return differ(section, before, wanted);
       const { api_key: apiKey, ...fields } = wanted as z.infer<typeof SECTIONS.backends.entry>;
       return ofBackend({ ...fields, apiKey });
@@ -148,7 +157,9 @@ export const checkConfig = defineMethod({
         names.add(name);
         try {
           const fields = changesIn(section, same[0], value);
-          if (fields.length > 0 || !same[0]) changes.push({ section, at, fields });
+          // A setting that is back at its default is not among those that are present.
+          const isNew = !same[0] && value.value !== null;
+          if (fields.length > 0 || isNew) changes.push({ section, at, fields });
         } catch (error) {
           tell(refusal(error, value, key));
         }

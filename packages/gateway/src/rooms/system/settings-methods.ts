@@ -37,7 +37,7 @@ export const updateSetting = defineMethod({
       .describe("As the environment would have it; null: the default"),
   }),
   handler: async ({ params: { name, value }, rooms, before }) => {
-    if (name === "SERVICE_NEW_ACCOUNT_TIER" && value !== null) rooms.billing.requireTier(value);
-    before.value = await rooms.system.settings.update(name, value);
+    const tiers = rooms.billing.tiers.all.map((tier) => tier.name);
+    before.value = await rooms.system.settings.update(name, value, tiers);
   },
 });

@@ -49,7 +49,7 @@ export class Settings {
   }
 
   /** The setting of this name, if it can be changed to this value. */
-  require(name: string, value: string | null): Changeable {
+  require(name: string, value: string | null, tiers: readonly string[]): Changeable {
     const setting = this.options.settings.find((each) => each.name === name);
     const refuse = (field: string, problem: string): never =>
       fail("invalid_params", `\`${field}\`: ${problem}`, { data: { fields: [field] } });
@@ -57,13 +57,15 @@ export class Settings {
     if (setting.isFixed) refuse("name", `${name} is set in the service's environment, which wins`);
     const problem = value === null ? null : setting.problemOf(value);
     if (problem !== null) refuse("value", problem);
+    if (name === "SERVICE_NEW_ACCOUNT_TIER" && value !== null && !tiers.includes(value))
+      refuse("value", `must be one of ${tiers.join(", ")}`);
     return setting;
   }
 
   /** Null: back to the default. Returns what it was. */
-  async update(name: string, value: string | null): Promise<string | null> {
+  async update(name: string, value: string | null, tiers: readonly string[]): Promise<string | null> {
     const { db, bus } = this.options;
-    const before = this.require(name, value).value();
+    const before = this.require(name, value, tiers).value();
     await (value === null ? store.remove(db, name) : store.save(db, { name, value }));
     await this.#load();
     bus.publish(SETTINGS_CHANGED, "");
