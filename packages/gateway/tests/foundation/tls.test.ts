@@ -55,6 +55,17 @@ describe.if(openssl !== null)("TLS", () => {
       socket.once("error", reject);
     });
 
+  test("the health check of the image follows the port and TLS", async () => {
+    const { app } = await boot({ tlsCert: file("old.crt"), tlsKey: file("old.key") });
+    const health = (env: Record<string, string>) =>
+      Bun.spawn(["node", join(import.meta.dir, "../../../../deploy/health.js")], {
+        env: { ...process.env, SERVICE_PORT: String(app.port), ...env },
+        stderr: "ignore",
+      }).exited;
+    expect(await health({ SERVICE_TLS_CERT: file("old.crt") })).toBe(0);
+    expect(await health({})).toBe(1);
+  });
+
   test("serves over https, and takes a renewed certificate without a restart; a broken one changes nothing", async () => {
     copyFileSync(file("old.crt"), file("tls.crt"));
     copyFileSync(file("old.key"), file("tls.key"));

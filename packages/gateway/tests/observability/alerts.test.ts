@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { join } from "node:path";
+import { renderChart } from "@model-gateway/testing/helm.ts";
 import { until } from "@model-gateway/testing/until.ts";
 import { bootInference, type InferenceBench } from "../support/inference.ts";
 
@@ -125,6 +126,17 @@ test("the dashboard asks only for metrics and labels that the service has", asyn
   ]);
 });
 
+test("a backend that is down is a figure, a panel and an alert", async () => {
+  expect(rules.map(({ alert, expr }) => [alert, expr])).toContainEqual([
+    "GatewayBackendDown",
+    expect.stringContaining("gateway_backend_up"),
+  ]);
+  await bench.admin("POST", "/backends", { name: "away", type: "external", url: "http://127.0.0.1:9" });
+  await until("it is seen to be down", async () =>
+    (await (await fetch(`${bench.url}/metrics`)).text()).includes('gateway_backend_up{backend="away"} 0'),
+  );
+});
+
 test("the scrape configuration that ships has the job that rules go by, and the rules", async () => {
   const shipped = Bun.YAML.parse(await Bun.file(join(DEPLOY, "prometheus.yaml")).text()) as {
     rule_files: string[];
@@ -134,4 +146,22 @@ test("the scrape configuration that ships has the job that rules go by, and the 
   const [job] = shipped.scrape_configs.map(({ job_name }) => job_name);
   const jobs = rules.flatMap(({ expr }) => [...expr.matchAll(/job="([^"]+)"/g)].map(([, name]) => name));
   expect(new Set(jobs)).toEqual(new Set([job]));
+
+  // The one for Kubernetes, without its comment signs, has the same name and finds the pods of the chart.
+  const text = await Bun.file(join(DEPLOY, "prometheus.yaml")).text();
+  const commented = text.slice(text.indexOf("  # - job_name")).replaceAll(/^ {2}# /gm, "");
+  const [inCluster] = Bun.YAML.parse(commented) as {
+    job_name: string;
+    relabel_configs: { source_labels: string[]; regex?: string; action?: string }[];
+  }[];
+  expect(inCluster!.job_name).toBe(job!);
+  const chart = await renderChart(join(DEPLOY, "helm"), "gateway");
+  const { template } = chart.find(({ kind }) => kind === "StatefulSet").spec;
+  const known: Record<string, string> = {
+    __meta_kubernetes_pod_container_port_name: template.spec.containers[0].ports[0].name,
+  };
+  for (const [label, value] of Object.entries<string>(template.metadata.labels))
+    known[`__meta_kubernetes_pod_label_${label.replaceAll(/\W/g, "_")}`] = value;
+  for (const { source_labels, regex } of inCluster!.relabel_configs.filter(({ action }) => action === "keep"))
+    expect(known[source_labels[0]!]).toBe(regex!);
 });

@@ -166,6 +166,16 @@ test("the image has a command line that works from any folder, and says whether 
   expect(await health("9")).toBe(1);
 });
 
+test("the ingress takes what the service takes, and /metrics behind it asks for a token", () => {
+  const read = readConfig({});
+  if ("problems" in read) throw new Error(read.problems.join("\n"));
+  const { annotations } = one("Ingress").metadata;
+  const [, mebibytes] = /^(\d+)m$/.exec(annotations["nginx.ingress.kubernetes.io/proxy-body-size"]) ?? [];
+  expect(Number(mebibytes) * 1024 * 1024).toBe(read.config.uploadBytesMax);
+  const { valueFrom } = container().env.find(({ name }: Document) => name === "SERVICE_METRICS_TOKEN");
+  expect(valueFrom.secretKeyRef.key).toBe("metrics-token");
+});
+
 const analyze = Bun.which("systemd-analyze");
 test.if(analyze !== null).each(["model-gateway.service", "model-gateway-configuration.service"])(
   "systemd accepts %s",
