@@ -22,7 +22,11 @@ const flag = z
   .pipe(z.enum(["1", "true", "0", "false"], "must be true, false, 1 or 0"))
   .transform((text) => text === "1" || text === "true");
 const integer = (min: number, max: number) =>
-  z.string().regex(/^\d+$/, "must be a whole number").transform(Number).pipe(z.number().min(min, `must be at least ${min}`).max(max, `must be at most ${max}`));
+  z
+    .string()
+    .regex(/^\d+$/, "must be a whole number")
+    .transform(Number)
+    .pipe(z.number().min(min, `must be at least ${min}`).max(max, `must be at most ${max}`));
 const list = z.string().transform((text) =>
   text
     .split(",")

@@ -61,7 +61,10 @@ test("what is no setting or no value is refused by name, changes nothing, and is
   const owner = await gateway.signIn("owner");
   const invited = await gateway.rpc("users.invite", {}, owner);
   const account = { email: "member@example.com", password: PASSWORD };
-  const { access_token: member } = await gateway.rpc("auth.link.accept", { token: invited.token, ...account });
+  const { access_token: member } = await gateway.rpc("auth.link.accept", {
+    token: invited.token,
+    ...account,
+  });
   const list = () => gateway.rpc<Listed[]>("settings.list", {}, owner);
   const before = await list();
   const RPM = "SERVICE_API_RATE_LIMIT_RPM";

@@ -123,11 +123,7 @@ export const checkConfig = defineMethod({
       if (section === "settings") {
         const tiers = [...present.tiers, ...(params.configuration.tiers ?? [])].filter(isObject);
         const { name, value } = wanted as z.infer<typeof updateSetting.params>;
-        rooms.system.settings.require(
-          name,
-          value,
-          [...new Set(tiers.map((tier) => String(tier.name)))],
-        );
+        rooms.system.settings.require(name, value, [...new Set(tiers.map((tier) => String(tier.name)))]);
       }
       if (section !== "backends") return differ(section, before, wanted);
       const { api_key: apiKey, ...fields } = wanted as z.infer<typeof SECTIONS.backends.entry>;
