@@ -212,7 +212,7 @@ test("what matters in a table is on a phone's screen: balances, sessions, the pr
     ["/wallet", "Ledger"],
     [`/groups/${group.id}/credits`, "Ledger"],
     ["/settings", "Sessions"],
-    ["/settings", "Providers"],
+    ["/models/providers", "Providers"],
   ] as const) {
     await page.goto(site.gateway.url + path);
     const table = page.getByRole("region", { name: label }).getByRole("table");

@@ -89,7 +89,7 @@ export const PAGES: readonly PageEntry[] = [
   {
     patterns: ["/batches"],
     title: "Batches",
-    icon: "requests",
+    icon: "batches",
     section: "work",
     ...page(() => import("./batches/page.tsx")),
   },

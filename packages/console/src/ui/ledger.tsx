@@ -1,3 +1,4 @@
+import { useMemo } from "react";
 import { count, plural, points, shortId, shortRequestId } from "../lib/format.ts";
 import type { LedgerEntry } from "../lib/records.ts";
 import { Copyable } from "./controls.tsx";
@@ -18,7 +19,10 @@ const OWNER_NAMES = { group: "a group's pool", user: "a member's wallet", debt: 
 const counterparty = ({ type, id }: LedgerEntry["counterparty"]) =>
   type === "system" ? (SYSTEM_NAMES[id] ?? "the platform") : OWNER_NAMES[type];
 
-const columns: Column<LedgerEntry>[] = [
+/** Names of the people and groups that the reader knows, by id. */
+export type Names = ReadonlyMap<string, string>;
+
+const columnsWith = (names: Names): Column<LedgerEntry>[] => [
   { id: "seq", label: "No.", numeric: true, wide: true, cell: ({ seq }) => count(seq) },
   { id: "when", label: "When", cell: ({ created_at }) => <When time={created_at} /> },
   { id: "kind", label: "What", cell: ({ kind }) => KINDS[kind] ?? kind },
@@ -26,14 +30,13 @@ const columns: Column<LedgerEntry>[] = [
     id: "other",
     label: "From / to",
     wide: true,
-    cell: (entry) => (
-      <span className="row">
-        {counterparty(entry.counterparty)}
-        {entry.counterparty.type !== "system" && (
-          <Copyable text={entry.counterparty.id} shown={shortId(entry.counterparty.id)} />
-        )}
-      </span>
-    ),
+    cell: ({ counterparty: other }) =>
+      names.get(other.id) ?? (
+        <span className="row">
+          {counterparty(other)}
+          {other.type !== "system" && <Copyable text={other.id} shown={shortId(other.id)} />}
+        </span>
+      ),
   },
   {
     id: "note",
@@ -58,14 +61,17 @@ const columns: Column<LedgerEntry>[] = [
   },
 ];
 
-export const LedgerTable = ({ entries }: { entries: readonly LedgerEntry[] }) => (
-  <Table
-    label="Ledger"
-    columns={columns}
-    rows={entries}
-    rowKey={({ seq, created_at, request_id }) => `${seq} ${created_at} ${request_id}`}
-  />
-);
+export function LedgerTable({ entries, names }: { entries: readonly LedgerEntry[]; names: Names }) {
+  const columns = useMemo(() => columnsWith(names), [names]);
+  return (
+    <Table
+      label="Ledger"
+      columns={columns}
+      rows={entries}
+      rowKey={({ seq, created_at, request_id }) => `${seq} ${created_at} ${request_id}`}
+    />
+  );
+}
 
 export interface Check {
   ok: boolean;

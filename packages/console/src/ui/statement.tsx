@@ -2,7 +2,7 @@ import { type ReactNode, useState } from "react";
 import { plural, points } from "../lib/format.ts";
 import type { Statement } from "../lib/records.ts";
 import { Button } from "./controls.tsx";
-import { type Check, LedgerTable, verifyEntries } from "./ledger.tsx";
+import { type Check, LedgerTable, type Names, verifyEntries } from "./ledger.tsx";
 import { Figure, Section } from "./page.tsx";
 import { Empty, Note } from "./states.tsx";
 
@@ -10,12 +10,14 @@ import { Empty, Note } from "./states.tsx";
 export function StatementView({
   name,
   statement,
+  names,
   pointsPerUsd,
   actions,
   empty,
 }: {
   name: string;
   statement: Statement;
+  names: Names;
   pointsPerUsd: number | undefined;
   actions?: ReactNode;
   empty: string;
@@ -66,13 +68,13 @@ export function StatementView({
               {empty}
             </Empty>
           ) : (
-            <LedgerTable entries={entries} />
+            <LedgerTable entries={entries} names={names} />
           )}
         </div>
       </Section>
       {debt_entries.length > 0 && (
         <Section title="Debts">
-          <LedgerTable entries={debt_entries} />
+          <LedgerTable entries={debt_entries} names={names} />
         </Section>
       )}
     </div>

@@ -79,7 +79,7 @@ export function Page() {
       <Loaded query={batches} outline={<TableSkeleton columns={shown} rows={3} />}>
         {({ batches: list }) =>
           list.length === 0 ? (
-            <Empty icon="requests" title="No batches yet">
+            <Empty icon="batches" title="No batches yet">
               The documentation shows how to upload a file and create one.
             </Empty>
           ) : (

@@ -1,4 +1,4 @@
-import { useState } from "react";
+import { useMemo, useState } from "react";
 import { api } from "../../lib/api.ts";
 import { points } from "../../lib/format.ts";
 import { invalidate, useQuery } from "../../lib/query.ts";
@@ -16,6 +16,10 @@ export function GroupCredits({ group, mayIssue }: { group: GroupView; mayIssue: 
   const plan = useQuery("plan", () => api("billing.plan"));
   const [dialog, setDialog] = useState<"topup" | "allocate" | null>(null);
   const close = () => setDialog(null);
+  const names = useMemo(
+    () => new Map(group.members.map(({ user_id, email }) => [user_id, email])),
+    [group.members],
+  );
   return (
     <Loaded query={statement}>
       {(data) => (
@@ -23,6 +27,7 @@ export function GroupCredits({ group, mayIssue }: { group: GroupView; mayIssue: 
           <StatementView
             name="Pool"
             statement={data}
+            names={names}
             pointsPerUsd={plan.data?.points_per_usd}
             empty="Points that a platform administrator issues to the pool appear here, then every movement of them."
             actions={

@@ -6,6 +6,7 @@ import { AddBackend } from "./add-backend.tsx";
 import { Backends } from "./backends.tsx";
 import { ModelList } from "./model-list.tsx";
 import { Prices } from "./prices.tsx";
+import { Providers } from "./providers.tsx";
 import { Routes } from "./routes.tsx";
 
 const TABS = [
@@ -13,6 +14,7 @@ const TABS = [
   { id: "list", label: "Models", href: "/models/list" },
   { id: "routes", label: "Model routes", href: "/models/routes" },
   { id: "prices", label: "Video prices", href: "/models/prices" },
+  { id: "providers", label: "Providers", href: "/models/providers" },
 ];
 
 export function Page({ params }: PageProps) {
@@ -36,6 +38,7 @@ export function Page({ params }: PageProps) {
       {tab === "list" && <ModelList />}
       {tab === "routes" && <Routes />}
       {tab === "prices" && <Prices />}
+      {tab === "providers" && <Providers />}
       {search.has("new") && <AddBackend onClose={() => setSearch({ new: null, provider: null })} />}
     </>
   );

@@ -105,7 +105,7 @@ export function CaptureSwitch({ keyId, name, isOn }: { keyId: string; name: stri
   };
   return (
     <>
-      <Button small onClick={() => setAsking(true)}>
+      <Button onClick={() => setAsking(true)}>
         {isOn ? "Stop capturing prompts" : "Capture prompts of this key"}
       </Button>
       {asking && (

@@ -1,5 +1,6 @@
-import { useState } from "react";
+import { useMemo, useState } from "react";
 import { api } from "../../lib/api.ts";
+import { useGroups } from "../../lib/groups.ts";
 import { useQuery } from "../../lib/query.ts";
 import { Button } from "../../ui/controls.tsx";
 import { PageHead } from "../../ui/page.tsx";
@@ -12,6 +13,8 @@ const EVERY_MS = 10_000;
 export function Page() {
   const wallet = useQuery("ledger self", () => api("ledger.self"), { everyMs: EVERY_MS });
   const plan = useQuery("plan", () => api("billing.plan"));
+  const groups = useGroups().data;
+  const names = useMemo(() => new Map(groups?.map(({ id, name }) => [id, `The pool of ${name}`])), [groups]);
   const [redeeming, setRedeeming] = useState(false);
   return (
     <>
@@ -23,6 +26,7 @@ export function Page() {
           <StatementView
             name="Balance"
             statement={statement}
+            names={names}
             pointsPerUsd={plan.data?.points_per_usd}
             actions={<Button onClick={() => setRedeeming(true)}>Redeem a code</Button>}
             empty="Points that a group allocates to you, and every request they paid for, appear here with the balance after each."
