@@ -9,6 +9,12 @@ const CODE_BLOCK = /```[\s\S]*?(```|$)/g;
 const SENTENCE_END = /(?<=[.!?])\s+|(?<=[。！？])|\n+/u;
 
 const isQuestion = (text: string) => /[?？]["')\]]*$/.test(text);
+const GREETING = /^(hi|hello|hey|good (morning|afternoon|evening)|thanks|thank you)\b/i;
+const ORDER =
+  /^((please|now|then|and|ok|okay|so|again)\b[\s,]*)*(show|tell|give|write|rewrite|make|explain|list|translate|summari[sz]e|fix|add|remove|change|generate|create|find|help|continue|answer|describe|compare|convert|repeat|say|count|try)\b|\bplease[.!]*$/i;
+const OF_ONESELF = /\b(i|i'm|i've|my|mine|we|we're|our|ours)\b/i;
+/** What is asked for now says nothing about the person, unless they say it of themselves: "Remember that my …". */
+const isPassing = (text: string) => !OF_ONESELF.test(text) && (GREETING.test(text) || ORDER.test(text));
 /** One CJK character says about as much as half a word. */
 const weight = (text: string) => text.length + (text.match(CJK)?.length ?? 0) * 2;
 
@@ -18,7 +24,7 @@ export function statementsOf(text: string): string[] {
     .replace(CODE_BLOCK, "\n")
     .split(SENTENCE_END)
     .map((sentence) => sentence.replace(/\s+/g, " ").trim())
-    .filter((sentence) => !isQuestion(sentence))
+    .filter((sentence) => !isQuestion(sentence) && !isPassing(sentence))
     .filter((sentence) => weight(sentence) >= STATEMENT_CHARS_MIN && sentence.length <= STATEMENT_CHARS_MAX);
 }
 

@@ -20,6 +20,14 @@ Remember that I am allergic to nuts`;
   expect(statementsOf("x".repeat(501))).toEqual([]);
 });
 
+test("greetings and what is asked for now are not kept, but what people say of themselves is", () => {
+  const passing =
+    "Hello, demo. Now without slicing, please. Show me a function that reverses a list. Then explain it.";
+  expect(statementsOf(passing)).toEqual([]);
+  const told = ["Hello, I am the new intern.", "Write to my address in Porto.", "Always answer in French."];
+  expect(statementsOf(told.join(" "))).toEqual(told);
+});
+
 test("only what the user said is a fact, and each fact once", () => {
   expect(
     factsOf([
