@@ -254,7 +254,7 @@ test("an expired session says so and leads back; signing out needs no reason, in
     localStorage.setItem("model-gateway.session", JSON.stringify(spoiled));
   });
   await page.reload();
-  await page.getByText("Your session has expired.").waitFor();
+  await page.getByText("Your session has ended.").waitFor();
   await shot(page, "session-expired");
   await page.getByLabel("Email").fill("sleeper@example.com");
   await page.getByLabel("Password").fill(PASSWORD);
@@ -267,7 +267,7 @@ test("an expired session says so and leads back; signing out needs no reason, in
   await page.getByRole("button", { name: "Sign out" }).click();
   for (const tab of [page, second]) {
     await tab.getByRole("heading", { name: "Sign in" }).waitFor();
-    expect(await tab.getByText("Your session has expired.").count()).toBe(0);
+    expect(await tab.getByText("Your session has ended.").count()).toBe(0);
   }
 });
 

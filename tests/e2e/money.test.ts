@@ -134,7 +134,16 @@ test("groups: members, invitation, models, points and a ledger that adds up", as
   await page.getByLabel("Model to add to Denied").fill("gpt-4o");
   await page.getByLabel("Model to add to Denied").press("Enter");
   await page.getByRole("button", { name: "Take gpt-4o off the list" }).waitFor();
-  await page.getByLabel("Only allowed models may be used").click();
+  await page.getByText("no backend lists it").waitFor();
+  const only = page.getByLabel("Only allowed models may be used");
+  await only.click();
+  await page.getByText("No model that can be called is on the list").waitFor();
+  await page.getByRole("button", { name: "Cancel" }).click();
+  expect(await only.isChecked()).toBe(false);
+  await page.getByLabel("Model to add to Allowed").fill("demo-chat");
+  await page.getByLabel("Model to add to Allowed").press("Enter");
+  await page.getByRole("button", { name: "Take demo-chat off the list" }).waitFor();
+  await only.click();
   await shot(page, "group-models");
 
   await page.getByRole("link", { name: "Credits & ledger" }).click();

@@ -225,6 +225,10 @@ test("everyone changes their password, sees their sessions and signs out of them
   expect((await site.gateway.call("auth.me", {}, other.access_token)).error).toBeDefined();
   await page.getByLabel("Current password").fill(account.password);
   await page.getByLabel("New password").fill("a better password");
+  const hidden = page.getByLabel("New password");
+  expect(await hidden.getAttribute("type")).toBe("password");
+  await page.getByRole("button", { name: "Show what is typed" }).last().click();
+  expect(await hidden.getAttribute("type")).toBe("text");
   await page.getByRole("button", { name: "Change password" }).click();
   await page.getByText("Password changed").waitFor();
   const changed = await site.gateway.call("auth.login", { ...account, password: "a better password" });

@@ -37,6 +37,14 @@ export function useCallableModels(capability?: string): Query<readonly string[]>
   return { ...query, data };
 }
 
+/** Of these ids, the ones that no backend and no route has; none while the models are not known. */
+export function useUnknownModels(ids: readonly string[]): readonly string[] {
+  const known = useKnownModels().data;
+  if (!known) return [];
+  const names = new Set(known.map(({ id }) => id.toLowerCase()));
+  return ids.filter((id) => !names.has(id.toLowerCase()));
+}
+
 /** The choices of a picker whose value came from the address: it is among them, callable or not. */
 export const withChosen = (models: readonly string[], chosen: string): readonly string[] =>
   chosen === "" || models.includes(chosen) ? models : [chosen, ...models];

@@ -39,9 +39,7 @@ export function SignIn() {
             {!firstRun && <strong>{location.host}</strong>}
           </p>
         </div>
-        {hasExpired && (
-          <Note tone="warn">Your session has expired. Sign in again to return to this page.</Note>
-        )}
+        {hasExpired && <Note tone="warn">Your session has ended. Sign in again to return to this page.</Note>}
         <QueryFailure query={setup} />
         {firstRun && setup.data?.setup_link_needed && setupToken === null && (
           <Note tone="warn">

@@ -108,20 +108,38 @@ export function TextField({ label, hint, field, value, onChange, maxLength, ...r
   const problem = isTooLong ? `At most ${maxLength} characters; this has ${value.length}` : "";
   const refusal = field === undefined ? null : problemOf(failure, field);
   const shown = problem || refusal;
+  const [isSeen, setSeen] = useState(false);
   return (
     <Field label={label} hint={shown ? <span className="bad">{shown}</span> : hint}>
-      {(id, describedBy) => (
-        <input
-          {...rest}
-          ref={(element) => element?.setCustomValidity(problem)}
-          id={id}
-          aria-describedby={describedBy}
-          aria-invalid={Boolean(shown) || undefined}
-          className="input"
-          value={value}
-          onChange={(event) => onChange(event.target.value)}
-        />
-      )}
+      {(id, describedBy) => {
+        const input = (
+          <input
+            {...rest}
+            type={isSeen ? "text" : rest.type}
+            ref={(element) => element?.setCustomValidity(problem)}
+            id={id}
+            aria-describedby={describedBy}
+            aria-invalid={Boolean(shown) || undefined}
+            className="input"
+            value={value}
+            onChange={(event) => onChange(event.target.value)}
+          />
+        );
+        if (rest.type !== "password") return input;
+        return (
+          <span className="secret">
+            {input}
+            <button
+              type="button"
+              aria-label="Show what is typed"
+              aria-pressed={isSeen}
+              onClick={() => setSeen(!isSeen)}
+            >
+              Show
+            </button>
+          </span>
+        );
+      }}
     </Field>
   );
 }

@@ -239,6 +239,7 @@ test("everyone sees their sessions, signs out of them at once, and changes their
     gateway.call("auth.password.set", { current_password, new_password }, here);
   expect((await change("wrong password", "a new password")).error.message).toContain("`current_password`");
   expect((await change(PASSWORD, "short")).error.message).toContain("new_password");
+  expect((await change(PASSWORD, PASSWORD)).error.message).toContain("is your password already");
   expect((await change(PASSWORD, "a new password")).result).toEqual({ ok: true });
   expect([await works(here), await works(third.access_token)]).toEqual([true, false]);
   expect((await signIn("ada@example.com")).error).toBeDefined();

@@ -1,18 +1,23 @@
 import { type FormEvent, useState } from "react";
 import { useAction } from "../../lib/action.ts";
 import { api } from "../../lib/api.ts";
-import { useKnownModels } from "../../lib/models.ts";
+import { useKnownModels, useUnknownModels } from "../../lib/models.ts";
 import { invalidate } from "../../lib/query.ts";
 import { Button, Check } from "../../ui/controls.tsx";
+import { Confirm } from "../../ui/dialogs.tsx";
 import { Section } from "../../ui/page.tsx";
 import { FormError } from "../../ui/states.tsx";
 import type { GroupView } from "./detail.tsx";
 
 export function GroupModels({ group, manages }: { group: GroupView; manages: boolean }) {
-  const enforce = useAction(async (on: boolean) => {
+  const [asking, setAsking] = useState(false);
+  const save = async (on: boolean) => {
     await api("group.update", { group_id: group.id, enforce_model_allowlist: on });
     invalidate("group");
-  });
+  };
+  const enforce = useAction(save);
+  const { allowed } = group.models;
+  const locksOut = useUnknownModels(allowed).length === allowed.length;
   return (
     <div className="stack loose">
       <div className="stack tight">
@@ -20,10 +25,19 @@ export function GroupModels({ group, manages }: { group: GroupView; manages: boo
           label="Only allowed models may be used"
           checked={group.enforce_model_allowlist}
           disabled={enforce.busy || !manages}
-          onChange={(on) => void enforce.run(on)}
+          onChange={(on) => (on && locksOut ? setAsking(true) : void enforce.run(on))}
         />
         <p className="muted small">Denied models are refused either way: a denial wins over a permission.</p>
         <FormError error={enforce.error} />
+        {asking && (
+          <Confirm
+            title="Allow nothing?"
+            consequence="No model that can be called is on the list of allowed ones: every key of the group is refused from now on."
+            confirm="Refuse all models"
+            onClose={() => setAsking(false)}
+            onConfirm={() => save(true)}
+          />
+        )}
       </div>
       <div className="two-columns">
         {LISTS.map((list) => (
@@ -49,6 +63,7 @@ function ModelList({
   const models = group.models[list];
   const [model, setModel] = useState("");
   const known = useKnownModels().data ?? [];
+  const unknown = useUnknownModels(models);
   const change = useAction(async (id: string, remove: boolean) => {
     await api(method, { group_id: group.id, model_ids: [id], remove });
     invalidate(`group ${group.id}`);
@@ -88,7 +103,10 @@ function ModelList({
           <ul className="lines">
             {models.map((id) => (
               <li key={id}>
-                <code>{id}</code>
+                <span>
+                  <code>{id}</code>
+                  {unknown.includes(id) && <span className="warn small"> no backend lists it</span>}
+                </span>
                 {manages && (
                   <Button
                     look="quiet"

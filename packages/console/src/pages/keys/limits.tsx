@@ -1,5 +1,6 @@
 import type { Result } from "@model-gateway/client";
 import { compact, money, plural } from "../../lib/format.ts";
+import { useUnknownModels } from "../../lib/models.ts";
 import { TextField } from "../../ui/controls.tsx";
 import { Note, When } from "../../ui/states.tsx";
 
@@ -41,9 +42,11 @@ export const fieldsOf = (key: Key): LimitFields => ({
 
 const numberOrNull = (text: string): number | null => (text.trim() === "" ? null : Number(text));
 
+const modelsIn = (text: string) => text.split(/[,\s]+/).filter(Boolean);
+
 /** What the service is asked to set; null takes a limit away. */
 export function limitParams(fields: LimitFields) {
-  const models = fields.models.split(/[,\s]+/).filter(Boolean);
+  const models = modelsIn(fields.models);
   return {
     expires_at: fields.expires ? new Date(fields.expires).toISOString() : null,
     monthly_budget_usd: numberOrNull(fields.monthly),
@@ -62,6 +65,7 @@ export function LimitsForm({
   onChange(fields: LimitFields): void;
 }) {
   const set = (name: keyof LimitFields) => (value: string) => onChange({ ...fields, [name]: value });
+  const unknown = useUnknownModels(modelsIn(fields.models));
   const usd = { type: "number", min: 0, max: 1_000_000, step: "any", placeholder: "no limit" } as const;
   const whole = { type: "number", min: 1, step: 1, placeholder: "no limit" } as const;
   return (
@@ -103,7 +107,13 @@ export function LimitsForm({
         value={fields.models}
         onChange={set("models")}
         placeholder="all models"
-        hint="Separated by commas. Aliases and model routes count as the models that they lead to"
+        hint={
+          unknown.length > 0 ? (
+            <span className="warn">No backend lists {unknown.join(", ")}</span>
+          ) : (
+            "Separated by commas. Aliases and model routes count as the models that they lead to"
+          )
+        }
       />
       <TextField
         label="Expires"

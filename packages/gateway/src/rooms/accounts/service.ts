@@ -236,6 +236,10 @@ export class Accounts implements Authenticator {
       });
     const user = (await this.store.userById(userId)) ?? refuse();
     if (!(await this.#matches(user, current))) refuse();
+    if (next === current)
+      fail("invalid_params", "`new_password`: is your password already", {
+        data: { fields: ["new_password"] },
+      });
     const passwordHash = await this.hash(next);
     const now = isoTime(this.options.clock.now());
     await this.options.db.transaction(async (tx) => {
