@@ -24,6 +24,8 @@ export interface Command {
   /** Words that may follow the command, for completion. */
   actions?: readonly string[];
   options?: ParseArgsOptionsConfig & Record<string, { help?: string }>;
+  /** Options by the field of the service's methods that they fill, where the two have different names. */
+  fields?: Readonly<Record<string, string>>;
   /** Arguments are handed through as they are. */
   passThrough?: boolean;
   run(invocation: Invocation): Promise<void> | void;

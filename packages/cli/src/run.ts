@@ -44,6 +44,13 @@ function explain(error: unknown, url: string): string {
   return error instanceof Error ? (error.stack ?? error.message) : String(error);
 }
 
+/** The service names the fields of its methods; people gave options. */
+const asOptions = (message: string, { options = {}, fields = {} }: Command): string =>
+  message.replaceAll(/(?:Invalid params: )?`(\w+)`/g, (all, field: string) => {
+    const option = fields[field] ?? field.replaceAll("_", "-");
+    return option in options ? `--${option}` : all;
+  });
+
 /** The command and what else was said: common options may stand before it. */
 function commandIn(args: readonly string[]): [string | undefined, string[]] {
   const common: Readonly<Record<string, { type: string }>> = COMMON_OPTIONS;
@@ -83,7 +90,7 @@ export async function runCli(args: readonly string[]): Promise<number> {
       COMMANDS.map((candidate) => candidate.name),
     );
     process.stderr.write(
-      `model-gateway: there is no command "${name}"${near || asCalled("; model-gateway --help lists them")}\n`,
+      `model-gateway: there is no command "${name}"${near || asCalled("; model-gateway help lists them")}\n`,
     );
     return EXIT_USAGE;
   }
@@ -110,7 +117,7 @@ export async function runCli(args: readonly string[]): Promise<number> {
     return Number(process.exitCode ?? 0);
   } catch (error) {
     const who = output.paint("red", `model-gateway ${name}:`, "stderr");
-    process.stderr.write(`${who} ${asCalled(explain(error, url))}\n`);
+    process.stderr.write(`${who} ${asCalled(asOptions(explain(error, url), command))}\n`);
     return error instanceof UsageError ? EXIT_USAGE : 1;
   }
 }

@@ -31,7 +31,7 @@ test("mistakes are named, on the error stream, with a code", async () => {
   const unknown = await shell.run(["kyes"]);
   expect([unknown.code, unknown.out]).toEqual([2, ""]);
   expect(unknown.err).toBe('model-gateway: there is no command "kyes"; did you mean "keys"?\n');
-  expect((await shell.run(["zzz"])).err).toContain("model-gateway --help lists them");
+  expect((await shell.run(["zzz"])).err).toContain("model-gateway help lists them");
   expect((await shell.run(["keys", "--projet", "x"])).err).toContain('did you mean "--project"?');
   const option = await shell.run(["keys", "--colour"]);
   expect(option.code).toBe(2);
@@ -117,7 +117,7 @@ test("a key's limits are given, changed one by one and taken away; what makes no
   for (const [options, told, expected] of [
     [["--tpm", "many"], "--tpm must be a number", 2],
     [["--expires", "soon"], "--expires must be a date", 2],
-    [["--total-budget=-1"], "total_budget_usd", 1],
+    [["--total-budget=-1"], "keys: --total-budget: must be", 1],
     [["--group", "x"], "--group has no effect with update", 2],
     [[], "say what to change", 2],
   ] as const) {

@@ -68,6 +68,7 @@ const spentOf = ({ spent_month_usd, monthly_budget_usd }: KeyRow): string =>
 export const keys: Command = {
   name: "keys",
   summary: "List, create, limit and revoke your API keys",
+  fields: Object.fromEntries(Object.entries(LIMITS).map(([option, { field }]) => [field, option])),
   examples: [
     "model-gateway keys",
     "model-gateway keys create laptop --project work",
