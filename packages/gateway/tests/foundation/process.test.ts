@@ -116,7 +116,7 @@ for (const workers of ["1", "2"])
       if (said.includes(WARNING)) break;
     }
     expect(said.split(WARNING)).toHaveLength(2);
-  }, 30_000);
+  });
 
 test("a second process on the same embedded database may take over, and is warned as long as there are two", async () => {
   const dataDir = mkdtempSync(join(tmpdir(), "gateway-shared-"));
