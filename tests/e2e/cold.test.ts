@@ -208,6 +208,16 @@ const PAGES: readonly ColdPage[] = [
     },
   },
   {
+    path: "/models?open=static",
+    heading: "Models & backends",
+    async act(page, { models }) {
+      if (models.length === 0) return;
+      const sheet = page.getByRole("dialog", { name: "static" });
+      await sheet.getByText(models[0]!).first().waitFor();
+      expect(await sheet.getByRole("link", { name: "more models" }).count()).toBe(models.length > 50 ? 1 : 0);
+    },
+  },
+  {
     path: "/models/list",
     heading: "Models & backends",
     async act(page, { models }) {
@@ -224,6 +234,11 @@ const PAGES: readonly ColdPage[] = [
       await press(page, "Add a model route");
       await page.getByRole("dialog").getByLabel("Name that programs send").waitFor();
     },
+  },
+  {
+    path: "/models/providers",
+    heading: "Models & backends",
+    act: (page) => says(page, "OpenRouter"),
   },
   {
     path: "/models/prices",

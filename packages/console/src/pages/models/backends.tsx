@@ -4,7 +4,7 @@ import { api } from "../../lib/api.ts";
 import { type Backend, backendsChanged, statusOf, useBackends } from "../../lib/backends.ts";
 import { plural } from "../../lib/format.ts";
 import { useQuery } from "../../lib/query.ts";
-import { useSearch } from "../../lib/router.ts";
+import { Link, useSearch } from "../../lib/router.ts";
 import { toast, toastError } from "../../lib/toast.ts";
 import { BackendStatus } from "../../ui/backend-status.tsx";
 import { Button } from "../../ui/controls.tsx";
@@ -157,6 +157,9 @@ export function Backends() {
   );
 }
 
+/** A sheet with a thousand of them would take half a second to open; the list of models has them all. */
+const MODELS_LISTED = 50;
+
 function BackendSheet({
   backend,
   unpriced,
@@ -287,7 +290,7 @@ function BackendSheet({
               <span className="muted">none are known</span>
             ) : (
               <ul>
-                {model_ids.map((id) => (
+                {model_ids.slice(0, MODELS_LISTED).map((id) => (
                   <li key={id}>
                     <span className="row wrap">
                       <code>{id}</code>
@@ -307,6 +310,11 @@ function BackendSheet({
                     </span>
                   </li>
                 ))}
+                {model_ids.length > MODELS_LISTED && (
+                  <li>
+                    <Link href="/models/list">{plural(model_ids.length - MODELS_LISTED, "more model")}</Link>
+                  </li>
+                )}
               </ul>
             )}
           </dd>
