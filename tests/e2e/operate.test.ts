@@ -251,7 +251,7 @@ test("nodes: one is registered, dials in, shows its GPUs and deploys a model bef
   };
   node.answers = { "agent.estimate": { estimate, room_mb: 72_771 } };
   await page.getByRole("button", { name: "Deploy a model" }).click();
-  await page.getByLabel("Known model").selectOption("Qwen3 8B");
+  await pick(page, "Known model", "Qwen3 8B");
   await page.getByLabel("Quantisation").selectOption({ label: "Q4_K_M, 5.0 GB" });
   expect(await page.getByLabel("Model", { exact: true }).inputValue()).toBe("Qwen/Qwen3-8B-GGUF:Q4_K_M");
   await page.getByLabel("Context, tokens").fill("8192");
