@@ -328,7 +328,7 @@ inOneProcess("a restart waits for what was sent, and sends the rest afterwards",
   released.resolve();
   await drained;
   expect(sent).toHaveLength(8);
-  const again = await bootGateway({ dataDir });
+  const again = await bootGateway({ dataDir, config: { apiRateLimitRpm: 100_000 } });
   try {
     const by = new OpenAI({ baseURL: `${again.url}/v1`, apiKey: bench.key, maxRetries: 0 });
     const done = await ended(id, by);
