@@ -84,11 +84,12 @@ export function GpuBars({
             </span>
             {history.length > 1 && (
               <span className="hours">
-                <span className="muted small">Last hour</span>
+                <span className="muted small nowrap">Load, 1 h</span>
                 <Hour
                   label={`Load of GPU ${index}`}
                   shares={sharesOf(index, (at) => at.utilization && at.utilization / 100)}
                 />
+                <span className="muted small nowrap">Memory, 1 h</span>
                 <Hour
                   label={`Memory of GPU ${index}`}
                   shares={sharesOf(index, (at) =>
