@@ -351,7 +351,7 @@ export async function measureBesideSwaps(
   { rounds, roundMs, clients }: { rounds: number; roundMs: number; clients: number },
 ) {
   const keys: string[] = [];
-  for (let index = 0; index < 20; index++)
+  for (let index = 0; index < 200; index++)
     keys.push((await gateway.rpc("keys.create", { name: `warm ${index}` }, admin)).key);
   const warm = ["warm-0", "warm-1"];
   const others = ["other-0", "other-1", "other-2", "other-3"];
