@@ -264,7 +264,7 @@ test("nodes: one is registered, dials in, shows its GPUs and deploys a model bef
   await shot(page, "node-deploy-form");
   await page.getByLabel("Context, tokens").fill("");
   await page.getByLabel("Model", { exact: true }).fill("org/tiny");
-  expect(await page.getByLabel("Known model").inputValue()).toBe("");
+  expect(await page.getByLabel("Known model").inputValue()).toBe("another one, by its name");
   await page.getByRole("dialog").getByRole("button", { name: "Deploy" }).click();
   const ordered = async (modelId: string) => {
     const order = () =>
