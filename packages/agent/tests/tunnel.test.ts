@@ -162,7 +162,10 @@ describe.each(kinds)("a tunnel %s", (_kind, build) => {
     tunnel.cut();
     for (const outcome of await pending)
       expect(outcome).toMatchObject({ status: "rejected", reason: { code: "tunnel_closed" } });
-    expect(await failure(client.fetch(MODEL, "/echo"))).toMatchObject({ code: "tunnel_closed" });
+    expect(await failure(client.fetch(MODEL, "/echo"))).toMatchObject({
+      code: "no_model",
+      neverStarted: true,
+    });
     await until("the engine is freed", () => engine.open() === 0);
   });
 

@@ -488,6 +488,7 @@ export interface BridgeResolver {
  * - `connect`: nothing reached the upstream, so another candidate may be tried
  * - `busy`: the same, because it has as many requests as it takes; that is not a failure
  * - `transport`: the connection broke or timed out after that
+ * - `gone`: its node left meanwhile; which nodes there are is known from them, not from failures
  * - `upstream`: a reachable upstream answered with an error, `status` and `detail` say which
  * - `mismatch`: the upstream answered well, but not what was asked for, e.g. with a stream where none was wanted
  * - `request`: a field of the request is not what this backend can take; the message names it
@@ -497,6 +498,7 @@ export type BackendErrorKind =
   | "connect"
   | "busy"
   | "transport"
+  | "gone"
   | "upstream"
   | "mismatch"
   | "request"

@@ -202,7 +202,8 @@ export class TunnelClient {
   }
 
   #enter(hasBody: boolean): number {
-    if (this.#closedBecause !== null) throw new TunnelError("tunnel_closed", this.#closedBecause);
+    // Nothing was sent, so another node may be asked.
+    if (this.#closedBecause !== null) throw new TunnelError("no_model", this.#closedBecause);
     if (hasBody && this.#bodies >= this.streamsMax)
       throw new TunnelError(
         "too_many_streams",

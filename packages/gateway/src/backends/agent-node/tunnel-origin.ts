@@ -9,7 +9,7 @@ import {
   type OriginOptions,
 } from "@model-gateway/wire/client";
 import type { Clock } from "../../kernel/clock.ts";
-import { BackendError, type NodeTunnel } from "../contract.ts";
+import { BackendError, type BackendErrorKind, type NodeTunnel } from "../contract.ts";
 
 /** An engine behind a node's tunnel. Like `HttpOrigin`, it does without the runtime's web streams. */
 export class TunnelOrigin implements Origin {
@@ -91,9 +91,10 @@ class TunnelledAnswer extends IncomingAnswer implements AnswerReader {
   }
 }
 
-/** A node that is full has not failed. */
+const KINDS: Partial<Record<string, BackendErrorKind>> = { too_many_streams: "busy", tunnel_closed: "gone" };
+
+/** A node that is full, or that left, says nothing of the model. */
 export function tunnelFailure(error: unknown): unknown {
   if (!(error instanceof TunnelError)) return error;
-  const kind = error.code === "too_many_streams" ? "busy" : error.neverStarted ? "connect" : "transport";
-  return new BackendError(kind, error.message);
+  return new BackendError(KINDS[error.code] ?? (error.neverStarted ? "connect" : "transport"), error.message);
 }

@@ -6,7 +6,7 @@ import type { Route } from "./router.ts";
 const BACKEND_AT_FAULT = new Set([401, 408, 429]);
 
 /** Failures that say nothing about whether the backend works. */
-const NOT_ABOUT_BACKEND: ReadonlySet<string> = new Set(["request", "unsupported", "mismatch"]);
+const NOT_ABOUT_BACKEND: ReadonlySet<string> = new Set(["request", "unsupported", "mismatch", "gone"]);
 /** A backend that has no such feature says so about the request, though its status is above 499. */
 const NOT_IMPLEMENTED = 501;
 
