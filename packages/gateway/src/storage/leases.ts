@@ -9,15 +9,17 @@ export class DatabaseLeases implements Leases {
   async acquire(name: string, durationMs: number): Promise<boolean> {
     const { db, clock, instance } = this.options;
     const nowMs = clock.now();
+    // One that ends much later than any could was given before the clock was set back.
+    const farMs = 10 * durationMs;
     const held = await db.get("SELECT owner, held_until FROM leases WHERE name = $1", [name]);
     const leftMs = held ? Date.parse(String(held.held_until)) - nowMs : 0;
-    if (held && leftMs > (held.owner === instance ? durationMs / 2 : 0)) return held.owner === instance;
+    const isOwn = held?.owner === instance;
+    if (leftMs > (isOwn ? durationMs / 2 : 0) && leftMs <= farMs) return isOwn;
     const changed = await db.run(
       `INSERT INTO leases (name, owner, held_until) VALUES ($1, $2, $3)
        ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, held_until = excluded.held_until
        WHERE leases.owner = excluded.owner OR leases.held_until < $4 OR leases.held_until > $5`,
-      // One that ends much later than any could was given before the clock was set back.
-      [name, instance, isoTime(nowMs + durationMs), isoTime(nowMs), isoTime(nowMs + 10 * durationMs)],
+      [name, instance, isoTime(nowMs + durationMs), isoTime(nowMs), isoTime(nowMs + farMs)],
     );
     return changed > 0;
   }
