@@ -123,20 +123,22 @@ test("the model of the last time is remembered, and gives way to another when it
     await page.getByRole("link", { name: "Playground" }).first().click();
     await model.waitFor();
   };
-  await page.goto(`${site.gateway.url}/playground?model=passing-1`);
-  await model.waitFor();
+  /** What is chosen is remembered once it is known that it can be called. */
+  const open = async (search: string) => {
+    await page.goto(`${site.gateway.url}/playground${search}`);
+    await page.getByPlaceholder("No model can be called yet").waitFor();
+  };
+  await open("?model=passing-1");
   await leaveAndReturn();
   expect([await model.inputValue(), new URL(page.url()).search]).toEqual(["passing-1", ""]);
   const token = await site.gateway.signIn("player");
   await site.gateway.rpc("routes.set", { name: "a-route", targets: [{ model: "demo-chat" }] }, token);
-  await page.goto(`${site.gateway.url}/playground?model=a-route`);
-  await model.waitFor();
+  await open("?model=a-route");
   await leaveAndReturn();
   expect(await model.inputValue()).toBe("a-route");
 
   // What cannot be called is shown as the address names it, but not remembered.
-  await page.goto(`${site.gateway.url}/playground?model=never-there`);
-  await model.waitFor();
+  await open("?model=never-there");
   expect(await model.inputValue()).toBe("never-there");
   await leaveAndReturn();
   expect(await model.inputValue()).toBe("a-route");
