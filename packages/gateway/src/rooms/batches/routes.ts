@@ -2,6 +2,7 @@ import { StreamedReply, WebSource } from "@model-gateway/wire/http";
 import { z } from "zod";
 import { fail } from "../../kernel/errors.ts";
 import { BODY_BYTES_MAX, defineRoute, raw } from "../../kernel/route.ts";
+import { nextTurn } from "../../kernel/turns.ts";
 import { isFormType, readForm } from "../inference/index.ts";
 import { ENDPOINTS } from "./check.ts";
 import { Batch, batchIdIn, batchView, File, fileIdIn, fileView, listOf, pageOf } from "./schemas.ts";
@@ -25,6 +26,8 @@ export const upload = defineRoute({
   response: File,
   handler: async ({ rooms, principal, body, request }) => {
     const type = request.header("content-type");
+    // To join what came took this turn's time.
+    await nextTurn();
     const parts = isFormType(type) ? readForm(body, type) : [];
     const [purpose, second] = parts.filter(({ name }) => name === "purpose");
     if (second || purpose?.value.toString() !== "batch")
