@@ -136,6 +136,8 @@ test("voice: the microphone moves the meter and reaches the model, its words and
 test("voice: a model that cannot, a model that is not, and an upstream that hangs up are told apart", async () => {
   const { page } = await site.signedInAs("caller");
   await page.goto(`${site.gateway.url}/voice`);
+  // The page has what it needs.
+  await page.locator("#voice-models option").first().waitFor({ state: "attached" });
   const start = async (model: string) => {
     await page.getByLabel("Model", { exact: true }).fill(model);
     await page.getByRole("button", { name: "Start talking" }).click();

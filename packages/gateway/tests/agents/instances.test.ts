@@ -142,7 +142,7 @@ describe.each(sharings)("two instances %s", (sharing) => {
     const drain = async () => {
       while (!(await last.read()).done);
     };
-    expect(await failure(drain())).toMatchObject({ kind: "transport" });
+    expect(await failure(drain())).toMatchObject({ kind: "gone" });
     await until("it is gone", () => backend() === null);
     engine.stop();
   });
