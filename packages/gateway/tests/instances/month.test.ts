@@ -8,7 +8,7 @@ import { type Clock, systemClock } from "../../src/kernel/clock.ts";
 import { verifyLedger } from "../../src/rooms/ledger/index.ts";
 import { openStorage } from "../../src/storage/index.ts";
 import { DEAR, honestUpstream, PRICES } from "../support/spending.ts";
-import { company, registerBackend, sharings } from "./support.ts";
+import { company, countServed, registerBackend, sharings } from "./support.ts";
 
 const LAST_SECOND = Date.parse("2026-11-30T23:59:59.000Z");
 const NEXT_MONTH = Date.parse("2026-12-01T00:00:00.000Z");
@@ -51,23 +51,7 @@ describe.each(sharings)("two instances %s, when the month turns", (sharing) => {
       await here.rpc("group.update", { group_id, monthly_refill: POOL }, root);
       await here.rpc("group.update", { group_id, member_budget_usd: BUDGET_USD }, ann);
       const { key } = await here.rpc("keys.create", { name: "k", group_id }, ann);
-      const ask = async (i: number) => {
-        const answer = await fetch(`${gateways[i % 2]!.url}/v1/chat/completions`, {
-          method: "POST",
-          headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
-          body: JSON.stringify({
-            model: DEAR,
-            messages: [{ role: "user", content: "hi" }],
-            max_tokens: 1_000,
-            stream: i % 2 === 0,
-          }),
-        });
-        await answer.text();
-        return answer.status;
-      };
-      const served = async () =>
-        (await Promise.all(Array.from({ length: 60 }, (_, i) => ask(i)))).filter((status) => status === 200)
-          .length;
+      const served = () => countServed({ gateways, keys: [key] }, 60);
       expect(await served()).toBe(10);
       expect(await served()).toBe(0);
       const november = (await here.rpc("group.get", { group_id }, ann)).balance;

@@ -8,7 +8,7 @@ import { startUpstream } from "@model-gateway/testing/upstream.ts";
 import { verifyLedger } from "../../src/rooms/ledger/index.ts";
 import { openStorage } from "../../src/storage/index.ts";
 import { costUsd, DEAR, honestUpstream, PRICES, QUOTA_USD } from "../support/spending.ts";
-import { company, registerBackend, type Sharing, sharings } from "./support.ts";
+import { askDear, company, countServed, registerBackend, type Sharing, sharings } from "./support.ts";
 
 const INSTANCES = 3;
 /** 1,024 tokens of the request that crosses the line. */
@@ -113,23 +113,7 @@ describe.each(sharings)("three instances %s", (sharing) => {
         token,
       );
       let keys: string[] = [key];
-      const ask = async (i: number) => {
-        const answer = await fetch(`${gateways[i % INSTANCES]!.url}/v1/chat/completions`, {
-          method: "POST",
-          headers: { authorization: `Bearer ${keys[i % keys.length]}`, "content-type": "application/json" },
-          body: JSON.stringify({
-            model: DEAR,
-            messages: [{ role: "user", content: "hi" }],
-            max_tokens: 1_000,
-            stream: i % 2 === 0,
-          }),
-        });
-        await answer.text();
-        return answer.status;
-      };
-      const count = async () =>
-        (await Promise.all(Array.from({ length: 200 }, (_, i) => ask(i)))).filter((status) => status === 200)
-          .length;
+      const count = () => countServed({ gateways, keys }, 200);
       // The upstream uses all that it is given, so that ten are the most that can ever be served.
       expect(await count()).toBe(10);
       expect(servedUsd()).toBeLessThanOrEqual(budget);
@@ -142,7 +126,9 @@ describe.each(sharings)("three instances %s", (sharing) => {
       expect(await count()).toBe(1);
       expect(servedUsd()).toBeLessThanOrEqual(0.335);
       await second.rpc("keys.update", { key_id: id, total_budget_usd: 0.1 }, token);
-      expect(await Promise.all([0, 1, 2].map(ask))).toEqual([402, 402, 402]);
+      expect(await Promise.all([0, 1, 2].map((i) => askDear({ gateways, keys }, i)))).toEqual([
+        402, 402, 402,
+      ]);
 
       const { id: group_id } = await first.rpc("group.create", { name: "lab" }, token);
       await first.rpc("group.credits.topup", { group_id, points: 100_000 }, token);

@@ -11,6 +11,7 @@ import type { Config } from "../../src/config.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
 import { silentLog } from "../../src/kernel/log.ts";
 import type { StorageOptions } from "../../src/storage/index.ts";
+import { DEAR } from "../support/spending.ts";
 
 /** Whether the machine has what several instances need. */
 export const canShare =
@@ -193,4 +194,31 @@ export async function startOwnRedis(): Promise<OwnRedis> {
       server = await startRedis(tmpdir(), port);
     },
   };
+}
+
+interface Spread {
+  gateways: readonly { url: string }[];
+  keys: readonly string[];
+}
+
+/** The status of a dear request; instances and keys take turns, and half of the requests stream. */
+export async function askDear({ gateways, keys }: Spread, i: number): Promise<number> {
+  const answer = await fetch(`${gateways[i % gateways.length]!.url}/v1/chat/completions`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${keys[i % keys.length]}`, "content-type": "application/json" },
+    body: JSON.stringify({
+      model: DEAR,
+      messages: [{ role: "user", content: "hi" }],
+      max_tokens: 1_000,
+      stream: i % 2 === 0,
+    }),
+  });
+  await answer.text();
+  return answer.status;
+}
+
+/** How many of so many at once are served. */
+export async function countServed(spread: Spread, times: number): Promise<number> {
+  const statuses = await Promise.all(Array.from({ length: times }, (_, i) => askDear(spread, i)));
+  return statuses.filter((status) => status === 200).length;
 }
