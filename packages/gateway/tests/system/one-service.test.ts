@@ -121,9 +121,11 @@ describe.each(sharings)("three instances %s", (sharing) => {
     };
     const ok = () => sum("gateway_inference_requests_total", 'outcome="ok"');
     const before = await ok();
+    /** Each instance settles its own requests, a moment after they were answered. */
     const records = async () => (await all[2]!.rpc("usage.list", { limit: 200 }, token)).records;
     for (let i = 0; i < 9; i++) expect(await chat(all[i % 3]!)).toBe(200);
     expect(await ok()).toBe(before + 9);
+    await until("all are settled", async () => (await records()).length === before + 9);
     const charged = (await records()).reduce((total: number, { cost }: { cost: number }) => total + cost, 0);
     await until("charges are counted", async () => {
       const counted = await sum("gateway_cost_usd_total", 'model="m"');
