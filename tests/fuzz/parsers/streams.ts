@@ -2,7 +2,7 @@ import { rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { BackendError } from "@model-gateway/gateway/backends/contract.ts";
-import { JsonLines } from "@model-gateway/gateway/backends/local-server/ndjson.ts";
+import { StreamObjects } from "@model-gateway/gateway/backends/shared/stream-objects.ts";
 import { ServiceError } from "@model-gateway/gateway/kernel/errors.ts";
 import { readPricingFile } from "@model-gateway/gateway/rooms/billing/pricing-file.ts";
 import { LineEnds } from "@model-gateway/gateway/rooms/inference/stream/event-lines.ts";
@@ -76,7 +76,7 @@ export const events: FuzzedParser = {
 
 function linesIn(pieces: readonly Buffer[]): unknown {
   return orRefused([BackendError], () => {
-    const lines = new JsonLines();
+    const lines = new StreamObjects("lines");
     return [...pieces.flatMap((piece) => lines.push(piece)), ...lines.end()];
   });
 }

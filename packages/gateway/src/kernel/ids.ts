@@ -14,6 +14,9 @@ export const randomIds: Ids = {
     crypto.getRandomValues(new Uint8Array(byteCount)).toBase64({ alphabet: "base64url", omitPadding: true }),
 };
 
+/** Clients key a tool's result by the id of its call, so each call needs one even where the upstream gave none. */
+export const newCallId = (): string => `call_${crypto.randomUUID().replaceAll("-", "").slice(0, 24)}`;
+
 /** Whether `ordered` made it; ids of any other kind say nothing of their time. */
 export const isOrderedId = (id: string): boolean => id[14] === "7";
 

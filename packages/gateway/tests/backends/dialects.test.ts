@@ -2,7 +2,8 @@ import { describe, expect, test } from "bun:test";
 import type { ChatAnswer } from "../../src/backends/dialects/dialect.ts";
 import { dialects, dialectsOf } from "../../src/backends/dialects/index.ts";
 import { KeptAnswers } from "../../src/backends/dialects/kept-answers.ts";
-import { EventObjects } from "../../src/backends/shared/event-objects.ts";
+import { ChatEvents } from "../../src/backends/shared/chat-events.ts";
+import { StreamObjects } from "../../src/backends/shared/stream-objects.ts";
 
 const PNG = "data:image/png;base64,iVBORw0KGgo=";
 const NOTHING_KEPT = () => null;
@@ -212,16 +213,21 @@ describe("a chat request", () => {
 /** The chat events of a recorded stream, fed in pieces of a few bytes so that characters are cut in two. */
 function converted(name: "responses" | "messages" | "gemini", events: readonly Json[], pieceBytes: number) {
   const kept: ChatAnswer[] = [];
-  const converter = dialects[name].translation!.stream({ id: "c", model: "m", createdSeconds: 1 }, (answer) =>
-    kept.push(answer),
-  );
+  const converter = dialects[name].translation!.stream();
+  const chat = new ChatEvents({ id: "c", model: "m", createdSeconds: 1 });
   const bytes = Buffer.from(
     events.map((event) => `event: x\r\ndata: ${JSON.stringify(event)}\r\n\r\n`).join(""),
   );
-  const objects = new EventObjects();
+  const objects = new StreamObjects("events");
   let text = "";
   const take = (found: Json[]) => {
-    for (const one of found) text += converter.convert(one);
+    for (const one of found) {
+      for (const delta of converter.deltas(one)) text += chat.delta(delta);
+      const { answer } = converter;
+      if (!answer) continue;
+      kept.push(answer);
+      text += chat.end(answer.finishReason, answer.usage, answer.stopSequence);
+    }
   };
   for (let at = 0; at < bytes.length; at += pieceBytes)
     take(objects.push(bytes.subarray(at, at + pieceBytes)));
@@ -230,7 +236,7 @@ function converted(name: "responses" | "messages" | "gemini", events: readonly J
     .split("\n\n")
     .filter((line) => line.startsWith("data: {"))
     .map((line) => JSON.parse(line.slice(6)));
-  return { done: converter.done, kept, isEnded: text.endsWith("data: [DONE]\n\n"), ...summary(chunks) };
+  return { kept, isEnded: text.endsWith("data: [DONE]\n\n"), ...summary(chunks) };
 }
 
 // biome-ignore lint/suspicious/noExplicitAny: chunks are looked into freely
@@ -377,7 +383,6 @@ describe("a streamed answer", () => {
     test(`of Messages in pieces of ${pieceBytes} bytes`, () => {
       const told = converted("messages", MESSAGE_EVENTS, pieceBytes);
       expect(told).toMatchObject({
-        done: true,
         isEnded: true,
         role: "assistant",
         text: "Grüße 🎉",
@@ -403,7 +408,6 @@ describe("a streamed answer", () => {
     test(`of Responses in pieces of ${pieceBytes} bytes`, () => {
       const told = converted("responses", RESPONSE_EVENTS, pieceBytes);
       expect(told).toMatchObject({
-        done: true,
         isEnded: true,
         text: "Grüße 🎉",
         reasoning: "hm…",
@@ -423,7 +427,6 @@ describe("a streamed answer", () => {
     test(`of Gemini in pieces of ${pieceBytes} bytes`, () => {
       const told = converted("gemini", structuredClone(GEMINI_CHUNKS), pieceBytes);
       expect(told).toMatchObject({
-        done: true,
         isEnded: true,
         text: "Grüße 🎉",
         reasoning: "hm…",
@@ -446,9 +449,7 @@ describe("a streamed answer", () => {
 
   test("that reports a failure says so in the vendor's words", () => {
     const failure = (name: "responses" | "messages" | "gemini", event: Json) =>
-      dialects[name]
-        .translation!.stream({ id: "c", model: "m", createdSeconds: 1 }, () => {})
-        .failureOf(event);
+      dialects[name].translation!.stream().failureOf(event);
     expect(
       failure("messages", { type: "error", error: { type: "overloaded_error", message: "busy" } }),
     ).toMatchObject({ status: 529, detail: "busy" });
@@ -536,7 +537,7 @@ test.each([
   ["a line", "x"],
   ["lines", "data: x\n"],
 ])("an event that does not end is given up: %s of it", (_, text) => {
-  const objects = new EventObjects();
+  const objects = new StreamObjects("events");
   const piece = Buffer.from(text.repeat(8_192));
   const push = () => {
     for (let n = 0; n < 2_049; n++) objects.push(piece);

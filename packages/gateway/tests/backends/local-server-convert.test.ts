@@ -1,27 +1,31 @@
 import { describe, expect, test } from "bun:test";
 import { join } from "node:path";
 import { BackendError } from "../../src/backends/contract.ts";
-import { ChatLineConverter, toCompletion } from "../../src/backends/local-server/chat-answer.ts";
-import { toOllamaChat } from "../../src/backends/local-server/chat-request.ts";
+import { ollama, ollamaRequest } from "../../src/backends/local-server/chat.ts";
 import { fromOllamaEmbed, modelsOfTags, toOllamaEmbed } from "../../src/backends/local-server/index.ts";
-import { JsonLines } from "../../src/backends/local-server/ndjson.ts";
-import { chatIdentity } from "../../src/backends/shared/chat-events.ts";
+import { ChatEvents, chatIdentity } from "../../src/backends/shared/chat-events.ts";
 import { convertedStream } from "../../src/backends/shared/converted-stream.ts";
-import { embeddingsBody, toBase64 } from "../../src/backends/shared/embedding-encoding.ts";
+import { StreamObjects } from "../../src/backends/shared/stream-objects.ts";
 import { eventsOf } from "../support/backends.ts";
 
 const identity = chatIdentity({ requestId: "r1", model: "m", nowMs: 1_763_000_000_500 });
-const ids = { uuid: () => "fixed", ordered: () => "fixed", secret: () => "fixed" };
-const request = (body: Record<string, unknown>) => toOllamaChat(body, { model: "m", stream: true });
+const request = (body: Record<string, unknown>) => ollamaRequest(body, { model: "m", stream: true });
 const fixture = (name: string) => Bun.file(join(import.meta.dir, "fixtures", name)).bytes();
 
 /** All events of a recorded stream, fed to the converter in the given pieces. */
 function replay(pieces: readonly Uint8Array[]): string {
-  const lines = new JsonLines();
-  const converter = new ChatLineConverter({ identity, ids });
+  const lines = new StreamObjects("lines");
+  const converter = ollama.stream();
+  const chat = new ChatEvents(identity);
   let text = "";
-  for (const piece of pieces) for (const line of lines.push(piece)) text += converter.convert(line);
-  for (const line of lines.end()) text += converter.convert(line);
+  const take = (found: Record<string, unknown>[]) => {
+    for (const line of found) {
+      for (const delta of converter.deltas(line)) text += chat.delta(delta);
+      if (converter.answer) text += chat.end(converter.answer.finishReason, converter.answer.usage);
+    }
+  };
+  for (const piece of pieces) take(lines.push(piece));
+  take(lines.end());
   return text;
 }
 
@@ -151,11 +155,14 @@ describe("requests", () => {
     };
     const image = { type: "image_url", image_url: { url: "https://example.com/a.png" } };
     expect(refusal([{ role: "user", content: [image] }])).toContain("messages.0.content.0.image_url");
-    expect(refusal([{ role: "user", content: [{ type: "file", file: {} }] }])).toContain('"file"');
+    const file = { type: "file", file: { file_data: "data:application/pdf;base64,AAAA" } };
+    expect(refusal([{ role: "user", content: [file] }])).toContain("messages.0.content.0.file");
+  });
+
+  test("arguments that a model wrote badly go back as it wrote them, as to every vendor", () => {
     const call = { id: "c", function: { name: "f", arguments: "[1" } };
-    expect(refusal([{ role: "assistant", tool_calls: [call] }])).toContain(
-      "messages.0.tool_calls.0.function.arguments",
-    );
+    const { messages } = request({ messages: [{ role: "assistant", tool_calls: [call] }] });
+    expect(messages).toMatchObject([{ tool_calls: [{ function: { arguments: { INVALID_JSON: "[1" } } }] }]);
   });
 });
 
@@ -195,7 +202,12 @@ describe("answers", () => {
         type: "function",
         function: { name: "weather", arguments: '{"city":"Zürich","days":2}' },
       },
-      { index: 1, id: "call_fixed", type: "function", function: { name: "clock", arguments: "{}" } },
+      {
+        index: 1,
+        id: expect.stringMatching(/^call_\w{24}$/),
+        type: "function",
+        function: { name: "clock", arguments: "{}" },
+      },
     ]);
     expect(events.at(-3).choices[0].finish_reason).toBe("tool_calls");
   });
@@ -203,8 +215,10 @@ describe("answers", () => {
   test("an error line ends the stream as an error, without [DONE]", async () => {
     const stream = await convertedStream({
       body: new Blob([await fixture("ollama-chat-error.ndjson")]).stream(),
-      objects: new JsonLines(),
-      converter: new ChatLineConverter({ identity, ids }),
+      objects: new StreamObjects("lines"),
+      converter: ollama.stream(),
+      identity,
+      completed: () => {},
       signal: new AbortController().signal,
       abortUpstream: () => {},
     });
@@ -231,29 +245,16 @@ describe("answers", () => {
       done_reason: "length",
       eval_count: 5,
     };
-    expect(toCompletion(line, { identity, ids })).toEqual({
-      id: "chatcmpl-r1",
-      object: "chat.completion",
-      created: 1_763_000_000,
-      model: "m",
-      choices: [
-        {
-          index: 0,
-          message: {
-            role: "assistant",
-            content: "hi",
-            reasoning_content: "hm",
-            tool_calls: [
-              { id: "call_fixed", type: "function", function: { name: "f", arguments: '{"a":1}' } },
-            ],
-          },
-          finish_reason: "tool_calls",
-        },
-      ],
+    expect(ollama.answer(line)).toEqual({
+      text: "hi",
+      reasoning: "hm",
+      refusal: "",
+      calls: [{ id: expect.stringMatching(/^call_\w{24}$/), name: "f", arguments: '{"a":1}' }],
+      finishReason: "tool_calls",
       usage: { prompt_tokens: 0, completion_tokens: 5, total_tokens: 5 },
+      content: null,
     });
-    const cut = toCompletion({ message: { content: "hi" }, done_reason: "length" }, { identity, ids });
-    expect(cut.choices[0]!.finish_reason).toBe("length");
+    expect(ollama.answer({ message: { content: "hi" }, done_reason: "length" }).finishReason).toBe("length");
   });
 
   test("a line that is no JSON object is a broken upstream", () => {
@@ -276,13 +277,6 @@ describe("embeddings and tags", () => {
     });
     expect(fromOllamaEmbed({ embedding: [1, 2] })).toEqual({ vectors: [[1, 2]], promptTokens: 0 });
     expect(() => fromOllamaEmbed({})).toThrow("without embeddings");
-  });
-
-  test("base64 is little-endian float32", () => {
-    expect(toBase64([1, -2])).toBe("AACAPwAAAMA=");
-    const body = embeddingsBody({ model: "m", vectors: [[1, -2]], promptTokens: 3, encoding: "base64" });
-    expect(body.data).toEqual([{ object: "embedding", index: 0, embedding: "AACAPwAAAMA=" }]);
-    expect(body.usage).toEqual({ prompt_tokens: 3, completion_tokens: 0, total_tokens: 3 });
   });
 
   test("tags become models with what they can do", () => {

@@ -1,11 +1,10 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { join } from "node:path";
 import OpenAI from "openai";
-import type {} from "../../src/backends/contract.ts";
-import { create as createEngine } from "../../src/backends/engine/index.ts";
-import { create as createLocalServer } from "../../src/backends/local-server/index.ts";
-import type { ResponseBackend } from "../../src/backends/shared/response-answer.ts";
-import { backendConfig, chatCall, modelCall, realDeps } from "../support/backends.ts";
+import type { Backend } from "../../src/backends/contract.ts";
+import { engine as engineKind } from "../../src/backends/engine/index.ts";
+import { localServer } from "../../src/backends/local-server/index.ts";
+import { backendConfig, chatCall, modelCall, realDeps, responding } from "../support/backends.ts";
 import { startFakeEngine } from "../support/engine.ts";
 import { startFakeOllama } from "../support/ollama.ts";
 
@@ -14,7 +13,8 @@ const cleanup: (() => unknown)[] = [];
 const clients: Record<string, OpenAI> = {};
 
 /** The least that can stand between a client and a backend. */
-function clientOf(backend: ResponseBackend): OpenAI {
+function clientOf(kind: Backend): OpenAI {
+  const backend = responding(kind);
   const server = Bun.serve({
     hostname: "127.0.0.1",
     port: 0,
@@ -56,7 +56,7 @@ beforeAll(async () => {
       },
     },
   });
-  const engineBackend = createEngine(backendConfig("engine", engine.url), realDeps);
+  const engineBackend = engineKind.create(backendConfig("engine", engine.url), realDeps);
   await engineBackend.probe(AbortSignal.timeout(10_000));
   cleanup.push(
     () => engineBackend.close(),
@@ -64,7 +64,7 @@ beforeAll(async () => {
     () => ollama.stop(),
   );
   clients.engine = clientOf(engineBackend);
-  clients["local-server"] = clientOf(createLocalServer(backendConfig("local-server", ollama.url), realDeps));
+  clients["local-server"] = clientOf(localServer.create(backendConfig("local-server", ollama.url), realDeps));
 });
 afterAll(async () => {
   for (const undo of cleanup) await undo();
@@ -94,12 +94,16 @@ for (const kind of ["local-server", "engine"]) {
     expect(usage).toMatchObject({ prompt_tokens: 169, completion_tokens: 35, total_tokens: 204 });
   });
 
-  test(`${kind}: a whole answer and embeddings in the client's own encoding`, async () => {
+  test(`${kind}: a whole answer and embeddings`, async () => {
     const client = clients[kind]!;
     const { choices } = await client.chat.completions.create({ model: "m", messages });
     const call = choices[0]!.message.tool_calls![0]! as FunctionCall;
     expect(JSON.parse(call.function.arguments)).toMatchObject({ city: "Zürich" });
-    const { data } = await client.embeddings.create({ model: "m", input: ["abc"] });
+    const { data } = await client.embeddings.create({
+      model: "m",
+      input: ["abc"],
+      encoding_format: "float",
+    });
     expect(data[0]!.embedding.slice(0, 2)).toEqual([3, 0.5]);
   });
 }

@@ -1,12 +1,14 @@
 import { HttpOrigin } from "@model-gateway/wire/client";
 import type {
   Answer,
+  Backend,
   BackendConfig,
   BackendDeps,
   ChatCall,
   JsonBody,
   ModelCall,
 } from "../../src/backends/contract.ts";
+import type { ResponseAnswer } from "../../src/backends/shared/response-answer.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import { silentLog } from "../../src/kernel/log.ts";
@@ -43,6 +45,25 @@ export const abortable = (signal: AbortSignal): Pick<ModelCall, "signal" | "when
     else signal.addEventListener("abort", () => run(signal.reason), { once: true });
   },
 });
+
+type Responding<Name extends "chat" | "embed"> = (
+  ...args: Parameters<NonNullable<Backend[Name]>>
+) => Promise<Response>;
+export type RespondingBackend = Omit<Backend, "chat" | "embed"> & {
+  chat?: Responding<"chat">;
+  embed?: Responding<"embed">;
+};
+
+/** A backend whose answers are the responses that they are read from. */
+export const responding = (backend: Backend): RespondingBackend =>
+  new Proxy(backend, {
+    get(target, name) {
+      const value = Reflect.get(target, name, target);
+      if (typeof value !== "function") return value;
+      if (name !== "chat" && name !== "embed") return value.bind(target);
+      return async (call: ChatCall) => ((await value.call(target, call)) as ResponseAnswer).response;
+    },
+  }) as unknown as RespondingBackend;
 
 /** A whole answer as text. */
 export const textOf = async (answer: Answer): Promise<string> =>

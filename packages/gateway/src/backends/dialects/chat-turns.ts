@@ -11,8 +11,10 @@ export type ChatTurn =
 export interface AssistantTurn {
   role: "assistant";
   text: string;
+  reasoning: string;
   calls: ChatCall[];
-  before: string;
+  /** Its place among the messages. */
+  at: number;
 }
 
 export interface ChatCall {
@@ -28,11 +30,11 @@ export interface TextPart {
   cacheControl?: unknown;
 }
 
+/** `url` is an address, or a data: URL; `field` is where it stood. */
 export type ChatPart =
   | TextPart
-  /** `url` is an address, or a data: URL. */
-  | { type: "image"; url: string; detail?: string }
-  | { type: "file"; url: string; filename?: string }
+  | { type: "image"; url: string; field: string; detail?: string }
+  | { type: "file"; url: string; field: string; filename?: string }
   | { type: "audio"; data: string; format: string };
 
 export const refuse = (field: string, problem: string): never => {
@@ -73,6 +75,11 @@ export function inlineData(url: string): { mimeType: string; data: string } | nu
   return found && { mimeType: found[1] || "application/octet-stream", data: url.slice(found[0].length) };
 }
 
+/** The same where nothing else can be sent. */
+export const requireInline = ({ url, field }: { url: string; field: string }) =>
+  inlineData(url) ??
+  refuse(field, "must be a data: URL in base64: this backend's API does not load addresses");
+
 /** What a model wrote badly goes back as what it wrote. */
 export const argumentsObject = ({ arguments: json }: ChatCall): Record<string, unknown> =>
   objectIn(json || "{}") ?? { INVALID_JSON: json };
@@ -86,14 +93,16 @@ function partOf(part: unknown, field: string): ChatPart[] {
   if (image !== undefined) {
     const url = isObject(image) ? image.url : image;
     const detail = isObject(image) && typeof image.detail === "string" ? { detail: image.detail } : {};
-    return [{ type: "image", url: text(url) || refuse(`${field}.image_url`, "must have a url"), ...detail }];
+    const at = `${field}.image_url`;
+    return [{ type: "image", url: text(url) || refuse(at, "must have a url"), field: at, ...detail }];
   }
   if (isObject(audio))
     return [{ type: "audio", data: text(audio.data), format: text(audio.format) || "wav" }];
   if (isObject(file)) {
-    const url =
-      text(file.file_data) || refuse(`${field}.file`, "must have file_data: files are not kept here");
-    return [{ type: "file", url, ...(typeof file.filename === "string" && { filename: file.filename }) }];
+    const at = `${field}.file`;
+    const url = text(file.file_data) || refuse(at, "must have file_data: files are not kept here");
+    const named = typeof file.filename === "string" ? { filename: file.filename } : {};
+    return [{ type: "file", url, field: at, ...named }];
   }
   const words = part.text ?? part.refusal;
   if (typeof words === "string") return [{ type: "text", text: words, ...cacheMark(part.cache_control) }];
@@ -105,11 +114,11 @@ function imageOf(image: unknown, field: string): ChatPart {
   const inner = isObject(image) ? image : { url: image };
   if (typeof inner.data_base64 === "string") {
     const mimeType = typeof inner.mime_type === "string" ? inner.mime_type : "image/png";
-    return { type: "image", url: `data:${mimeType};base64,${inner.data_base64}` };
+    return { type: "image", url: `data:${mimeType};base64,${inner.data_base64}`, field };
   }
   if (inner.image_url !== undefined) return imageOf(inner.image_url, field);
   const url = text(inner.url) || refuse(field, "must be an image as base64 text or a URL");
-  return { type: "image", url: url.includes(":") ? url : `data:image/png;base64,${url}` };
+  return { type: "image", url: url.includes(":") ? url : `data:image/png;base64,${url}`, field };
 }
 
 function partsOf(message: Record<string, unknown>, field: string): ChatPart[] {
@@ -137,19 +146,25 @@ function callOf(call: unknown, field: string): ChatCall {
 export function chatTurns(messages: unknown): ChatTurn[] {
   if (!Array.isArray(messages)) return refuse("messages", "must be an array");
   const names = new Map<string, string>();
-  let before = 0n;
-  return messages.map((message: unknown, i): ChatTurn => {
-    const turn = turnOf(message, i, { names, before: before.toString(36) });
-    before = BigInt(Bun.hash(formOf(turn), before));
-    return turn;
-  });
+  return messages.map((message: unknown, i): ChatTurn => turnOf(message, i, names));
 }
 
+/** Of each message a digest of all before it; the last is that of the answer. */
+export function digestsBefore(messages: unknown): string[] {
+  let before = 0n;
+  const after = (turn: ChatTurn): string => {
+    before = BigInt(Bun.hash(formOf(turn), before));
+    return before.toString(36);
+  };
+  return [before.toString(36), ...chatTurns(messages).map(after)];
+}
+
+const UNSAID: ReadonlySet<string> = new Set(["cacheControl", "field"]);
 /** Clients join the parts of a text in ways of their own, so spaces do not count. */
 const formOf = (turn: ChatTurn): string =>
   turn.role === "assistant"
     ? JSON.stringify([turn.text.replace(/\s+/g, ""), turn.calls.map(({ id }) => id)])
-    : JSON.stringify(turn, (name, value) => (name === "cacheControl" ? undefined : value));
+    : JSON.stringify(turn, (name, value) => (UNSAID.has(name) ? undefined : value));
 
 /** The texts of the system prompt that a conversation opens with, and what follows. */
 export function afterSystem(turns: readonly ChatTurn[]): { system: TextPart[]; rest: readonly ChatTurn[] } {
@@ -159,11 +174,7 @@ export function afterSystem(turns: readonly ChatTurn[]): { system: TextPart[]; r
   return { system, rest: turns.slice(opening.length) };
 }
 
-function turnOf(
-  message: unknown,
-  i: number,
-  { names, before }: { names: Map<string, string>; before: string },
-): ChatTurn {
+function turnOf(message: unknown, i: number, names: Map<string, string>): ChatTurn {
   const field = `messages.${i}`;
   if (!isObject(message)) return refuse(field, "must be an object with role and content");
   const parts = partsOf(message, field);
@@ -178,7 +189,8 @@ function turnOf(
         ? message.tool_calls.map((call, at) => callOf(call, `${field}.tool_calls.${at}`))
         : [];
       for (const { id, name } of calls) names.set(id, name);
-      return { role: "assistant", text: textOfParts(parts), calls, before };
+      const reasoning = text(message.reasoning_content ?? message.reasoning);
+      return { role: "assistant", text: textOfParts(parts), reasoning, calls, at: i };
     }
     case "tool":
     case "function": {
@@ -190,10 +202,6 @@ function turnOf(
       return refuse(`${field}.role`, 'must be "system", "user", "assistant" or "tool"');
   }
 }
-
-/** The turn that answers these messages, before anything is said in it. */
-export const nextTurn = (messages: unknown): AssistantTurn =>
-  chatTurns([...(Array.isArray(messages) ? messages : []), { role: "assistant" }]).at(-1) as AssistantTurn;
 
 export interface ChatFunction {
   name: string;

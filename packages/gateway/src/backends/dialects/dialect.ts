@@ -1,6 +1,5 @@
 import { isObject } from "../../kernel/json.ts";
 import type { AuthName, DialectName, ModelInfo, NativeDialect } from "../contract.ts";
-import type { ChatIdentity } from "../shared/chat-events.ts";
 import type { StreamConverter } from "../shared/converted-stream.ts";
 import type { AssistantTurn, ChatCall } from "./chat-turns.ts";
 
@@ -76,16 +75,15 @@ export interface ChatAnswer {
   stopSequence?: unknown;
   usage: ChatUsage | null;
   images?: string[];
+  logprobs?: unknown;
   /** The answer in the dialect's own form, where the chat form cannot hold all that has to be sent back; or null. */
   content: unknown[] | null;
 }
 
-export type AnswerConverter = StreamConverter;
-
-interface Translation {
+export interface Translation {
   request(body: Record<string, unknown>, options: ChatRequestOptions): Record<string, unknown>;
   answer(body: Record<string, unknown>): ChatAnswer;
-  stream(identity: ChatIdentity, keep: (answer: ChatAnswer) => void): AnswerConverter;
+  stream(): StreamConverter;
   /** The limit of a chat that names none, where the API wants one. */
   usualOutputTokens?(model: string): number;
 }

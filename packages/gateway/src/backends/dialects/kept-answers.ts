@@ -26,7 +26,9 @@ export class KeptAnswers {
 
   constructor(readonly clock: Clock) {}
 
-  keep(scope: string, form: AnswerForm, content: readonly unknown[]): void {
+  /** Whose request has no scope, nothing is kept for. */
+  keep(scope: string | undefined, form: AnswerForm, content: readonly unknown[]): void {
+    if (scope === undefined) return;
     const json = JSON.stringify(content);
     if (json.length > ANSWER_CHARS_MAX) return;
     const key = keyOf(scope, form);
@@ -40,7 +42,8 @@ export class KeptAnswers {
   }
 
   /** The answer that a message of the history repeats; null when it is not known, or was changed. */
-  find(scope: string, form: AnswerForm): unknown[] | null {
+  find(scope: string | undefined, form: AnswerForm): unknown[] | null {
+    if (scope === undefined) return null;
     const key = keyOf(scope, form);
     const kept = this.#kept.get(key);
     if (!kept || kept.form !== formOf(form)) return null;

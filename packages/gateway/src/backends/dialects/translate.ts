@@ -1,67 +1,69 @@
 import { isObject } from "../../kernel/json.ts";
-import { type BackendDeps, BackendError, type ChatCall } from "../contract.ts";
+import { type Answer, type BackendDeps, BackendError, type ChatCall } from "../contract.ts";
 import { chatIdentity, completionBody, eventStream } from "../shared/chat-events.ts";
 import { convertedStream } from "../shared/converted-stream.ts";
-import { EventObjects } from "../shared/event-objects.ts";
+import { jsonAnswer, ResponseAnswer } from "../shared/response-answer.ts";
+import { StreamObjects } from "../shared/stream-objects.ts";
 import { fetchUpstream, readJson } from "../shared/upstream-http.ts";
-import { nextTurn } from "./chat-turns.ts";
-import type { ChatAnswer, Dialect } from "./dialect.ts";
+import { digestsBefore } from "./chat-turns.ts";
+import type { ChatAnswer, Translation } from "./dialect.ts";
 import type { KeptAnswers } from "./kept-answers.ts";
 
 interface TranslatedOptions {
-  dialect: Dialect;
-  base: string;
+  translation: Translation;
+  url: string;
   headers: Record<string, string>;
   deps: Pick<BackendDeps, "fetch" | "clock">;
-  kept: KeptAnswers;
+  /** How a streamed answer is written; absent: as events. */
+  form?: StreamObjects["form"];
+  /** Absent: answers of this form hold nothing that has to be sent back. */
+  kept?: KeptAnswers;
   /** The operator's changes to what is sent. */
-  change: ((fields: Record<string, unknown>) => Record<string, unknown>) | null;
+  change?: ((fields: Record<string, unknown>) => Record<string, unknown>) | null;
 }
 
 /** A chat in a dialect of another form: the request there, the answer back as a chat completion. */
 export async function translatedChat(
-  { dialect, base, headers, deps, kept, change }: TranslatedOptions,
+  { translation, url, headers, deps, form = "events", kept, change }: TranslatedOptions,
   { model, body, stream, requestId, scope, signal }: ChatCall,
-): Promise<Response> {
-  const translation = dialect.translation!;
+): Promise<Answer> {
   const asked = body.object();
-  const { before } = nextTurn(asked.messages);
+  const before = kept && scope !== undefined ? digestsBefore(asked.messages) : [];
   const request = translation.request(asked, {
     model,
     stream,
     wantsThoughts: body.wantsThoughts,
-    kept: (turn) => (scope === undefined ? null : kept.find(scope, turn)),
+    kept: (turn) => kept?.find(scope, { ...turn, before: before[turn.at]! }) ?? null,
   });
   const leaving = new AbortController();
   const answer = await fetchUpstream(deps.fetch, {
-    url: base + dialect.path({ model, stream }),
+    url,
     headers,
     signal: AbortSignal.any([signal, leaving.signal]),
     body: JSON.stringify(change ? change(request) : request),
   });
   const identity = chatIdentity({ requestId, model, nowMs: deps.clock.now() });
-  const keep = (told: ChatAnswer) => {
-    if (told.content && scope !== undefined) kept.keep(scope, { ...told, before }, told.content);
+  const completed = (told: ChatAnswer) => {
+    if (told.content) kept?.keep(scope, { ...told, before: before.at(-1)! }, told.content);
   };
-  if (stream && !answer.headers.get("content-type")?.includes("json")) {
+  if (stream && (form === "lines" || !answer.headers.get("content-type")?.includes("json"))) {
     const events = await convertedStream({
       body: answer.body!,
-      objects: new EventObjects(),
-      converter: translation.stream(identity, keep),
+      objects: new StreamObjects(form),
+      converter: translation.stream(),
+      identity,
+      completed,
       signal,
       abortUpstream: () => leaving.abort(),
     });
-    return eventStream(events);
+    return new ResponseAnswer(eventStream(events), signal);
   }
   const whole = await readJson(answer, signal);
   if (!isObject(whole))
     throw new BackendError("transport", "the upstream answered something that is not an object");
   const told = translation.answer(whole);
-  keep(told);
-  const { finishReason, usage, stopSequence } = told;
-  return Response.json(
-    completionBody(identity, { message: messageOf(told), finishReason, usage, stopSequence }),
-  );
+  completed(told);
+  return jsonAnswer(completionBody(identity, { ...told, message: messageOf(told) }), signal);
 }
 
 const messageOf = ({ text, reasoning, refusal, calls, images }: ChatAnswer): Record<string, unknown> => ({

@@ -3,6 +3,8 @@ import { RpcAnswerError, RpcClient, type RpcConnection, RpcSocketError } from "@
 import { isObject } from "../../kernel/json.ts";
 import { OPENAI_VOICE_SETTINGS, VOICE_SETTINGS } from "../../kernel/known-fields.ts";
 import {
+  type Answer,
+  type Backend,
   type BackendConfig,
   type BackendDeps,
   BackendError,
@@ -15,10 +17,10 @@ import {
   type RealtimeOpen,
 } from "../contract.ts";
 import { ChatEvents, chatIdentity, completionBody, eventStream } from "../shared/chat-events.ts";
-import { embeddingsBody, encodingOf, inputTexts } from "../shared/embedding-encoding.ts";
+import { embeddingsAnswer, inputTexts } from "../shared/embeddings.ts";
 import { addressField, KEY_FIELD, modelsField, NAME_FIELD } from "../shared/form.ts";
 import { probeFailure } from "../shared/probe.ts";
-import { answering, type ResponseBackend } from "../shared/response-answer.ts";
+import { jsonAnswer, ResponseAnswer } from "../shared/response-answer.ts";
 import { openChatStream, type StreamTable } from "./chat-stream.ts";
 import {
   type EngineIdentity,
@@ -40,7 +42,8 @@ const METHOD_NOT_FOUND = -32601;
 const CLIENT = { name: "model-gateway", version: "1" };
 
 /** An engine by WebSocket and JSON-RPC. Its capabilities are those it announced in the handshake. */
-class Engine implements ResponseBackend {
+class Engine implements Backend {
+  readonly writesOne = true;
   readonly #client: RpcClient;
   readonly #streams: StreamTable = new Map();
   readonly #sessions: SessionTable = new Map();
@@ -73,13 +76,13 @@ class Engine implements ResponseBackend {
     return this.#identity?.capabilities.has(capability) ?? false;
   }
 
-  get chat(): ResponseBackend["chat"] {
+  get chat(): Backend["chat"] {
     return this.#can("chat") ? (call) => this.#chat(call) : undefined;
   }
-  get embed(): ResponseBackend["embed"] {
+  get embed(): Backend["embed"] {
     return this.#can("embeddings") ? (call) => this.#embed(call) : undefined;
   }
-  get realtime(): ResponseBackend["realtime"] {
+  get realtime(): Backend["realtime"] {
     return this.#can("realtime")
       ? {
           rates: ENGINE_RATES,
@@ -88,12 +91,12 @@ class Engine implements ResponseBackend {
         }
       : undefined;
   }
-  get video(): ResponseBackend["video"] {
+  get video(): Backend["video"] {
     return this.#can("video")
       ? engineVideo((method, params, signal) => this.#call(method, params, { signal }), this.config.fields)
       : undefined;
   }
-  get invoke(): ResponseBackend["invoke"] {
+  get invoke(): Backend["invoke"] {
     return this.#can("invoke") ? (method, params, signal) => this.#invoke(method, params, signal) : undefined;
   }
 
@@ -127,7 +130,7 @@ class Engine implements ResponseBackend {
     return [...this.#discovered, ...this.config.models.filter((id) => !seen.has(id)).map((id) => ({ id }))];
   }
 
-  async #chat({ model, body, stream, requestId, signal }: ChatCall): Promise<Response> {
+  async #chat({ model, body, stream, requestId, signal }: ChatCall): Promise<Answer> {
     const { ids, clock } = this.deps;
     const params = toChatParams(body.object(), model);
     const identity = chatIdentity({ requestId, model, nowMs: clock.now() });
@@ -135,31 +138,22 @@ class Engine implements ResponseBackend {
       const events = await this.#on(signal, (connection) =>
         openChatStream({ connection, table: this.#streams, streamId: ids.uuid(), params, identity, signal }),
       );
-      return eventStream(events);
+      return new ResponseAnswer(eventStream(events), signal);
     }
     const completion = readCompletion(await this.#call("Engine.Chat", params, { signal }));
-    if (!stream) return Response.json(completionBody(identity, completion));
+    if (!stream) return jsonAnswer(completionBody(identity, completion), signal);
     const events = new ChatEvents(identity);
     const whole = events.delta(completion.message) + events.end(completion.finishReason, completion.usage);
-    return eventStream(new Blob([whole]).stream());
+    return new ResponseAnswer(eventStream(new Blob([whole]).stream()), signal);
   }
 
-  async #embed({ model, body, signal }: ModelCall): Promise<Response> {
-    const { input, encoding_format: _, ...rest } = body.object();
-    const texts = inputTexts(input);
-    if (!texts)
-      throw new BackendError("request", "`input` must be a text or an array of texts for this backend");
+  async #embed(call: ModelCall): Promise<Answer> {
+    const { model, body, signal } = call;
+    const { encoding_format: _, ...rest } = body.object();
+    const texts = inputTexts(rest);
     const params = { ...rest, model, input: texts };
-    const { vectors, promptTokens } = readEmbeddings(
-      await this.#call("Engine.Embeddings", params, { signal }),
-    );
-    if (vectors.length !== texts.length)
-      throw new BackendError(
-        "transport",
-        `the engine answered ${vectors.length} embeddings for ${texts.length} inputs`,
-      );
-    const encoding = encodingOf(body.object());
-    return Response.json(embeddingsBody({ model, vectors, promptTokens, encoding }));
+    const answer = await this.#call("Engine.Embeddings", params, { signal });
+    return embeddingsAnswer({ texts, ...readEmbeddings(answer) }, call);
   }
 
   #openRealtime(options: RealtimeOpen, signal: AbortSignal) {
@@ -218,8 +212,6 @@ class Engine implements ResponseBackend {
 const isMethodNotFound = (error: unknown): boolean =>
   error instanceof RpcAnswerError && error.code === METHOD_NOT_FOUND;
 
-export const create = (config: BackendConfig, deps: BackendDeps): ResponseBackend => new Engine(config, deps);
-
 const ENGINE_VOICE = [...VOICE_SETTINGS, ...OPENAI_VOICE_SETTINGS];
 
 export const engine: BackendKind = {
@@ -233,7 +225,7 @@ export const engine: BackendKind = {
   isOwn: () => true,
   known: { "engine, clips": ENGINE_CLIP, "engine, voice": ENGINE_VOICE },
   fields: [addressField("ws://localhost:9000"), NAME_FIELD, KEY_FIELD, modelsField({ listed: true })],
-  create: (config, deps) => answering(create(config, deps)),
+  create: (config, deps) => new Engine(config, deps),
 };
 
 /** The HTTP status that matches a JSON-RPC error, so that routing treats both alike. */

@@ -23,7 +23,7 @@ import { dialects, dialectsOf } from "../dialects/index.ts";
 import { KeptAnswers } from "../dialects/kept-answers.ts";
 import { isForResponses } from "../dialects/responses/only.ts";
 import { translatedChat } from "../dialects/translate.ts";
-import { embeddingsBody, encodingOf } from "../shared/embedding-encoding.ts";
+import { embeddingsAnswer, inputTexts } from "../shared/embeddings.ts";
 import { addressField, KEY_FIELD, modelsField, NAME_FIELD, SETTING_FIELDS } from "../shared/form.ts";
 import { Keys } from "../shared/keys.ts";
 import { declares, probeFailure } from "../shared/probe.ts";
@@ -76,10 +76,10 @@ function create(config: BackendConfig, deps: BackendDeps): Backend {
   const kept = new KeptAnswers(deps.clock);
   const change = fieldChange(config);
   const translatedBy = (dialect: Dialect) => (call: ChatCall) =>
-    keys.use(call.session, async (key): Promise<Answer> => {
+    keys.use(call.session, (key): Promise<Answer> => {
       const headers = { ...JSON_HEADERS, ...headersFor(dialect, config, { key }) };
-      const options = { dialect, base: dialect.base(config.url), headers, deps, kept, change };
-      return new ResponseAnswer(await translatedChat(options, call), call.signal);
+      const url = dialect.base(config.url) + dialect.path(call);
+      return translatedChat({ translation: dialect.translation!, url, headers, deps, kept, change }, call);
     });
   const postChat = own.translation
     ? translatedBy(own)
@@ -93,17 +93,17 @@ function create(config: BackendConfig, deps: BackendDeps): Backend {
 
   // Half a megabyte of numbers is buffered by the runtime outside our heap and freed at once.
   const postEmbeddings = (call: ModelCall) => overFetch(`${base}/embeddings`, call);
-  const embedInGemini = async ({ model, body, signal, session }: ModelCall): Promise<Answer> => {
-    const wanted = body.object();
+  const embedInGemini = async (call: ModelCall): Promise<Answer> => {
+    const { model, body, signal, session } = call;
+    const { dimensions, ...wanted } = body.object();
+    const texts = inputTexts(wanted);
     const url = `${base}/models/${encodeURIComponent(model)}:batchEmbedContents`;
-    const request = JSON.stringify(geminiEmbedRequest(wanted, model));
+    const request = JSON.stringify(geminiEmbedRequest(texts, { model, dimensions }));
     const answer = await keys.use(session, (key) =>
       fetchUpstream(fetch, { url, headers: headersWith(key), signal, body: request }),
     );
     const vectors = geminiVectors(await readJson(answer, signal));
-    const encoding = encodingOf(wanted);
-    const told = Response.json(embeddingsBody({ model, vectors, promptTokens: 0, encoding }));
-    return new ResponseAnswer(told, signal);
+    return embeddingsAnswer({ texts, vectors, promptTokens: 0 }, call);
   };
   const embed = own.name === "gemini" ? embedInGemini : own.name === "messages" ? null : postEmbeddings;
   const isConvention = own.name === "chat" || own.name === "responses";

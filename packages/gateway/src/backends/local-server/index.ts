@@ -1,5 +1,7 @@
 import { isObject } from "../../kernel/json.ts";
 import {
+  type Answer,
+  type Backend,
   type BackendConfig,
   type BackendDeps,
   BackendError,
@@ -11,18 +13,15 @@ import {
   type ProbeResult,
 } from "../contract.ts";
 import { dialects } from "../dialects/index.ts";
+import { translatedChat } from "../dialects/translate.ts";
 import { nativeOf } from "../external/native.ts";
-import { chatIdentity, eventStream } from "../shared/chat-events.ts";
-import { convertedStream } from "../shared/converted-stream.ts";
-import { embeddingsBody, encodingOf, inputTexts } from "../shared/embedding-encoding.ts";
+import { embeddingsAnswer, inputTexts } from "../shared/embeddings.ts";
 import { addressField, KEY_FIELD, NAME_FIELD } from "../shared/form.ts";
 import { Keys } from "../shared/keys.ts";
 import { boundedModels, declares, probeFailure } from "../shared/probe.ts";
-import { answering, type ResponseBackend } from "../shared/response-answer.ts";
-import { callUpstream, readJson } from "../shared/upstream-http.ts";
-import { ChatLineConverter, errorOf, toCompletion } from "./chat-answer.ts";
-import { toOllamaChat } from "./chat-request.ts";
-import { JsonLines } from "./ndjson.ts";
+import { ResponseAnswer } from "../shared/response-answer.ts";
+import { fetchUpstream, readJson } from "../shared/upstream-http.ts";
+import { ollama } from "./chat.ts";
 
 /** Inputs that are embedded one by one on servers without the path that takes many. */
 const LEGACY_INPUTS_MAX = 256;
@@ -31,115 +30,73 @@ const LEGACY_INPUTS_MAX = 256;
 const LIMIT_FIELDS = ["max_tokens", "max_completion_tokens", "num_predict", "options.num_predict"] as const;
 
 /** A model server by its native API: Ollama's paths, JSON lines and object arguments. */
-class LocalServer implements ResponseBackend {
-  readonly #base: string;
-  #legacyEmbeddings = false;
+function create(config: BackendConfig, deps: BackendDeps): Backend {
+  const base = config.url.replace(/\/+$/, "");
+  const headers: Record<string, string> = { accept: "application/json", "content-type": "application/json" };
+  if (config.apiKey) headers.authorization = `Bearer ${config.apiKey}`;
+  const post = (path: string, body: unknown, signal: AbortSignal): Promise<Response> =>
+    fetchUpstream(deps.fetch, { url: base + path, headers, signal, body: JSON.stringify(body) });
+  let isOlder = false;
 
-  constructor(
-    readonly config: BackendConfig,
-    readonly deps: BackendDeps,
-  ) {
-    this.#base = config.url.replace(/\/+$/, "");
-  }
-
-  // Without an operator's list both are offered, and each model's own abilities decide.
-  get chat(): ResponseBackend["chat"] {
-    return declares(this.config, "chat") ? (call) => this.#chat(call) : undefined;
-  }
-  get embed(): ResponseBackend["embed"] {
-    return declares(this.config, "embeddings") ? (call) => this.#embed(call) : undefined;
-  }
-
-  /** The server has the paths of the chat-completions convention, too; the native API has no word for some of them. */
-  post(path: string, { body, signal }: ModelCall): Promise<Response> {
-    return this.#post(`/v1${path}`, body.object(), signal);
-  }
-
-  async #chat({ model, body, stream, requestId, signal }: ChatCall): Promise<Response> {
-    const { ids, clock } = this.deps;
-    const leaving = new AbortController();
-    const either = AbortSignal.any([signal, leaving.signal]);
-    const answer = await this.#post("/api/chat", toOllamaChat(body.object(), { model, stream }), either);
-    const identity = chatIdentity({ requestId, model, nowMs: clock.now() });
-    if (!stream) {
-      const line = await readJson(answer, signal);
-      const error = isObject(line) ? errorOf(line) : null;
-      if (error !== null) throw new BackendError("upstream", error, 500);
-      if (!isObject(line) || !isObject(line.message))
-        throw new BackendError("transport", "the upstream answered without a message");
-      return Response.json(toCompletion(line, { identity, ids }));
-    }
-    const events = await convertedStream({
-      body: answer.body!,
-      objects: new JsonLines(),
-      converter: new ChatLineConverter({ identity, ids }),
-      signal,
-      abortUpstream: () => leaving.abort(),
-    });
-    return eventStream(events);
-  }
-
-  async #embed({ model, body, signal }: ModelCall): Promise<Response> {
-    const wanted = body.object();
-    const request = toOllamaEmbed(wanted, model);
-    const { vectors, promptTokens } = await this.#embedAll(request, signal);
-    if (vectors.length !== request.input.length) {
-      throw new BackendError(
-        "transport",
-        `the upstream answered ${vectors.length} embeddings for ${request.input.length} inputs`,
-      );
-    }
-    return Response.json(embeddingsBody({ model, vectors, promptTokens, encoding: encodingOf(wanted) }));
-  }
-
-  async #embedAll(request: ReturnType<typeof toOllamaEmbed>, signal: AbortSignal) {
-    if (!this.#legacyEmbeddings) {
+  async function embedAll(request: OllamaEmbedRequest, signal: AbortSignal) {
+    if (!isOlder) {
       try {
-        return fromOllamaEmbed(await readJson(await this.#post("/api/embed", request, signal), signal));
+        return fromOllamaEmbed(await readJson(await post("/api/embed", request, signal), signal));
       } catch (error) {
         // An older server knows only /api/embeddings; a missing model is a 404 that names the model.
-        const isMissingPath =
-          error instanceof BackendError && error.status === 404 && !/model/i.test(error.detail);
-        if (!isMissingPath) throw error;
-        this.#legacyEmbeddings = true;
+        isOlder = error instanceof BackendError && error.status === 404 && !/model/i.test(error.detail);
+        if (!isOlder) throw error;
       }
     }
     const { input, ...rest } = request;
-    if (input.length > LEGACY_INPUTS_MAX) {
+    if (input.length > LEGACY_INPUTS_MAX)
       throw new BackendError(
         "request",
         `\`input\` may have at most ${LEGACY_INPUTS_MAX} texts on this server`,
       );
-    }
     const vectors: number[][] = [];
     for (const prompt of input) {
-      const answer = await this.#post("/api/embeddings", { ...rest, prompt }, signal);
+      const answer = await post("/api/embeddings", { ...rest, prompt }, signal);
       vectors.push(...fromOllamaEmbed(await readJson(answer, signal)).vectors);
     }
     return { vectors, promptTokens: 0 };
   }
 
-  /** The tag listing costs no tokens and loads no model. */
-  async probe(signal: AbortSignal): Promise<ProbeResult> {
-    const { apiKey } = this.config;
-    try {
-      const answer = await callUpstream(this.deps.fetch, { url: `${this.#base}/api/tags`, apiKey, signal });
-      return { state: "Healthy", models: modelsOfTags(await readJson(answer, signal)) };
-    } catch (error) {
-      return probeFailure(error);
-    }
+  async function embed(call: ModelCall): Promise<Answer> {
+    const request = toOllamaEmbed(call.body.object(), call.model);
+    return embeddingsAnswer({ texts: request.input, ...(await embedAll(request, call.signal)) }, call);
   }
 
-  close(): void {}
-
-  #post(path: string, body: unknown, signal: AbortSignal): Promise<Response> {
-    const { apiKey } = this.config;
-    return callUpstream(this.deps.fetch, { url: `${this.#base}${path}`, apiKey, signal, body });
-  }
+  const chat = (call: ChatCall): Promise<Answer> =>
+    translatedChat({ translation: ollama, url: `${base}/api/chat`, headers, deps, form: "lines" }, call);
+  const keys = new Keys(config, deps);
+  const native = new Map(
+    (config.dialects ?? []).flatMap((name) => nativeOf(dialects[name], { config, deps, keys })),
+  );
+  return {
+    config,
+    writesOne: true,
+    native,
+    // Without an operator's list both are offered, and each model's own abilities decide.
+    ...(declares(config, "chat") && { chat }),
+    ...(declares(config, "embeddings") && { embed }),
+    /** The server has the paths of the chat-completions convention, too; the native API has no word for some of them. */
+    post: async (path, { body, signal }) =>
+      new ResponseAnswer(await post(`/v1${path}`, body.object(), signal), signal),
+    /** The tag listing costs no tokens and loads no model. */
+    async probe(signal): Promise<ProbeResult> {
+      try {
+        const answer = await fetchUpstream(deps.fetch, { url: `${base}/api/tags`, headers, signal });
+        return { state: "Healthy", models: modelsOfTags(await readJson(answer, signal)) };
+      } catch (error) {
+        return probeFailure(error);
+      }
+    },
+    close() {
+      for (const dialect of native.values()) dialect.close();
+    },
+  };
 }
-
-export const create = (config: BackendConfig, deps: BackendDeps): ResponseBackend =>
-  new LocalServer(config, deps);
 
 export const localServer: BackendKind = {
   kind: "local-server",
@@ -153,16 +110,7 @@ export const localServer: BackendKind = {
   isOwn: () => true,
   fields: [addressField("http://localhost:11434"), NAME_FIELD, KEY_FIELD],
   dialects: ["chat", "responses", "messages"],
-  create: (config, deps) => {
-    const keys = new Keys(config, deps);
-    const native = new Map(
-      (config.dialects ?? []).flatMap((name) => nativeOf(dialects[name], { config, deps, keys })),
-    );
-    const close = () => {
-      for (const dialect of native.values()) dialect.close();
-    };
-    return Object.assign(answering(create(config, deps)), { native, close });
-  },
+  create,
 };
 
 /** The server's names for a model's abilities, and ours. */
@@ -195,11 +143,7 @@ interface OllamaEmbedRequest {
 }
 
 export function toOllamaEmbed(body: Record<string, unknown>, model: string): OllamaEmbedRequest {
-  const input = inputTexts(body.input);
-  if (!input) {
-    throw new BackendError("request", "`input` must be a text or an array of texts for this backend");
-  }
-  const request: OllamaEmbedRequest = { model, input };
+  const request: OllamaEmbedRequest = { model, input: inputTexts(body) };
   for (const name of PASSED_FIELDS) if (body[name] !== undefined) request[name] = body[name];
   return request;
 }

@@ -1,10 +1,4 @@
 /** The chat-completions shapes that kinds with a wire format of their own write. */
-export interface Usage {
-  prompt_tokens: number;
-  completion_tokens: number;
-  total_tokens: number;
-}
-
 export interface ToolCallDelta {
   index: number;
   id?: string;
@@ -17,8 +11,16 @@ export interface ChatDelta {
   content?: string | null;
   reasoning_content?: string;
   tool_calls?: ToolCallDelta[];
+  /** Goes beside the delta. */
+  logprobs?: unknown;
   [field: string]: unknown;
 }
+
+/** The first piece of a call; the others have nothing but arguments. */
+export const openedCall = (
+  index: number,
+  { id, name, arguments: args }: { id: string; name: string; arguments: string },
+): ToolCallDelta => ({ index, id, type: "function", function: { name, arguments: args } });
 
 export interface ChatIdentity {
   id: string;
@@ -48,7 +50,7 @@ export class ChatEvents {
   }
 
   /** The first delta names the role: clients refuse a stream in which none does. */
-  delta(delta: ChatDelta, logprobs?: unknown): string {
+  delta({ logprobs, ...delta }: ChatDelta): string {
     const first = this.#opened ? delta : { role: "assistant", ...delta };
     this.#opened = true;
     const extra = logprobs === undefined ? "" : `,"logprobs":${JSON.stringify(logprobs)}`;

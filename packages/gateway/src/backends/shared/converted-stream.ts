@@ -1,17 +1,18 @@
 import { BackendError } from "../contract.ts";
-import { errorEvent } from "./chat-events.ts";
+import type { ChatAnswer } from "../dialects/dialect.ts";
+import { type ChatDelta, ChatEvents, type ChatIdentity, errorEvent } from "./chat-events.ts";
 import { transportError } from "./upstream-http.ts";
 
 type JsonObject = Record<string, unknown>;
 
-/** Turns the objects of an upstream's own stream into events of a chat, one at a time. */
+/** Reads the objects of an upstream's own stream, one at a time. */
 export interface StreamConverter {
-  /** True once the answer is complete; nothing after that is looked at. */
-  readonly done: boolean;
-  /** An empty text when there is nothing to send. */
-  convert(object: JsonObject): string;
-  /** The stream has ended: what closes an answer that is complete all the same; empty: it was cut off. */
-  ended?(): string;
+  /** Set once it is complete; nothing after that is looked at. */
+  readonly answer: ChatAnswer | null;
+  /** What the object adds to the answer. */
+  deltas(object: JsonObject): ChatDelta[];
+  /** The stream has ended: an answer may be complete all the same. */
+  ended?(): void;
   failureOf(object: JsonObject): BackendError | null;
 }
 
@@ -19,6 +20,8 @@ interface ConvertedStreamOptions {
   body: ReadableStream<Uint8Array>;
   objects: { push(bytes: Uint8Array): JsonObject[]; end(): JsonObject[] };
   converter: StreamConverter;
+  identity: ChatIdentity;
+  completed(answer: ChatAnswer): void;
   signal: AbortSignal;
   abortUpstream: () => void;
 }
@@ -28,11 +31,14 @@ export async function convertedStream({
   body,
   objects,
   converter,
+  identity,
+  completed,
   signal,
   abortUpstream,
 }: ConvertedStreamOptions): Promise<ReadableStream<Uint8Array>> {
   const reader = body.getReader();
   const encoder = new TextEncoder();
+  const chat = new ChatEvents(identity);
 
   /** The objects of the next piece that has any; null at the end. */
   const next = async (): Promise<JsonObject[] | null> => {
@@ -66,17 +72,24 @@ export async function convertedStream({
           for (;;) {
             const batch = waiting ?? (await next());
             waiting = null;
-            let events = batch === null ? (converter.ended?.() ?? "") : "";
-            if (batch === null && events === "")
+            if (batch === null) converter.ended?.();
+            if (batch === null && !converter.answer)
               throw new BackendError("transport", "the upstream's stream ended before its last line");
+            let events = "";
             let failure: BackendError | null = null;
             for (const object of batch ?? []) {
               failure = converter.failureOf(object);
-              events += failure ? errorEvent(failure.detail) : converter.convert(object);
-              if (failure || converter.done) break;
+              if (failure) events += errorEvent(failure.detail);
+              else for (const delta of converter.deltas(object)) events += chat.delta(delta);
+              if (failure || converter.answer) break;
+            }
+            const { answer } = converter;
+            if (answer) {
+              completed(answer);
+              events += chat.end(answer.finishReason, answer.usage, answer.stopSequence);
             }
             if (events) controller.enqueue(encoder.encode(events));
-            if (failure || converter.done) {
+            if (failure || answer) {
               controller.close();
               reader.cancel().catch(() => {});
               return;

@@ -1,13 +1,5 @@
 import { ANSWER_LINGER_MS, answerTooLarge } from "@model-gateway/wire/client";
-import {
-  type Answer,
-  type Backend,
-  BackendError,
-  type ChatCall,
-  type Flow,
-  type ModelCall,
-  type PieceReader,
-} from "../contract.ts";
+import { type Answer, BackendError, type Flow, type PieceReader } from "../contract.ts";
 import { wholeBody } from "./upstream-http.ts";
 
 export const tooLarge = (bytesMax: number) => new BackendError("transport", answerTooLarge(bytesMax));
@@ -105,42 +97,5 @@ export class ResponseAnswer implements Answer, Flow {
   }
 }
 
-export interface ResponseBackend extends Omit<Backend, "chat" | "embed" | "post"> {
-  chat?(call: ChatCall): Promise<Response>;
-  embed?(call: ModelCall): Promise<Response>;
-  post?(path: string, call: ModelCall): Promise<Response>;
-}
-
-/** The same backend with its answers in the form of the contract. What it can do may change while it runs. */
-export function answering(backend: ResponseBackend): Backend {
-  const { config } = backend;
-  return {
-    config,
-    writesOne: true,
-    get chat(): Backend["chat"] {
-      const { chat } = backend;
-      return chat && (async (call) => new ResponseAnswer(await chat.call(backend, call), call.signal));
-    },
-    get embed(): Backend["embed"] {
-      const { embed } = backend;
-      return embed && (async (call) => new ResponseAnswer(await embed.call(backend, call), call.signal));
-    },
-    get post(): Backend["post"] {
-      const { post } = backend;
-      return (
-        post && (async (path, call) => new ResponseAnswer(await post.call(backend, path, call), call.signal))
-      );
-    },
-    get video() {
-      return backend.video;
-    },
-    get realtime() {
-      return backend.realtime;
-    },
-    get invoke() {
-      return backend.invoke?.bind(backend);
-    },
-    probe: (signal) => backend.probe(signal),
-    close: () => backend.close(),
-  };
-}
+export const jsonAnswer = (body: object, signal: AbortSignal): Answer =>
+  new ResponseAnswer(Response.json(body), signal);

@@ -30,35 +30,18 @@ const NOT_SENT: ReadonlyMap<string, string> = new Map([
 
 interface UpstreamRequest {
   url: string;
-  apiKey: string | null;
-  signal: AbortSignal;
-  /** Sent as JSON by POST; absent: GET. */
-  body?: unknown;
-}
-
-/** Sends one request and returns its 2xx answer; everything else is a BackendError, or the signal's reason. */
-export async function callUpstream(
-  fetchIt: BackendDeps["fetch"],
-  { url, apiKey, signal, body }: UpstreamRequest,
-): Promise<Response> {
-  const headers: Record<string, string> = { accept: "application/json" };
-  if (apiKey) headers.authorization = `Bearer ${apiKey}`;
-  if (body === undefined) return fetchUpstream(fetchIt, { url, headers, signal });
-  headers["content-type"] = "application/json";
-  return fetchUpstream(fetchIt, { url, headers, signal, body: JSON.stringify(body) });
-}
-
-interface RawRequest extends Omit<UpstreamRequest, "apiKey"> {
   headers: Record<string, string>;
+  signal: AbortSignal;
   /** Headers of a refusal that are for the client: set where refusals pass as they are. */
   answerHeaders?: RegExp;
+  /** Sent by POST; absent: GET. */
   body?: Uint8Array<ArrayBuffer> | string | Blob;
 }
 
-/** The same for a body that is JSON already. */
+/** Sends one request and returns its 2xx answer; everything else is a BackendError, or the signal's reason. */
 export async function fetchUpstream(
   fetchIt: BackendDeps["fetch"],
-  { url, headers, signal, body, answerHeaders }: RawRequest,
+  { url, headers, signal, body, answerHeaders }: UpstreamRequest,
 ): Promise<Response> {
   let response: Response;
   try {

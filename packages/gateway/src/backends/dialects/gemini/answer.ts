@@ -1,8 +1,10 @@
+import { newCallId } from "../../../kernel/ids.ts";
 import { isObject } from "../../../kernel/json.ts";
 import { BackendError } from "../../contract.ts";
-import { ChatEvents, type ChatIdentity } from "../../shared/chat-events.ts";
+import { type ChatDelta, openedCall } from "../../shared/chat-events.ts";
+import type { StreamConverter } from "../../shared/converted-stream.ts";
 import type { ChatCall } from "../chat-turns.ts";
-import { type AnswerConverter, type ChatAnswer, largerCounts } from "../dialect.ts";
+import { type ChatAnswer, largerCounts } from "../dialect.ts";
 import { chatUsage } from "./chat-usage.ts";
 import type { Part } from "./request.ts";
 
@@ -14,7 +16,6 @@ const FILTERED: ReadonlySet<unknown> = new Set(
 );
 
 const text = (value: unknown): string => (typeof value === "string" ? value : "");
-const newCallId = (): string => `call_${crypto.randomUUID().replaceAll("-", "")}`;
 
 const candidateOf = ({ candidates }: Record<string, unknown>): Record<string, unknown> =>
   Array.isArray(candidates) && isObject(candidates[0]) ? candidates[0] : {};
@@ -60,20 +61,12 @@ export function geminiAnswer(body: Record<string, unknown>): ChatAnswer {
   };
 }
 
-/** Turns the chunks of `:streamGenerateContent` into events of a chat. No event ends the stream: the last finish does. */
-export class GeminiStream implements AnswerConverter {
-  done = false;
-  readonly #events: ChatEvents;
+/** The chunks of `:streamGenerateContent`. No event ends the stream: the last finish does. */
+export class GeminiStream implements StreamConverter {
+  answer: ChatAnswer | null = null;
   readonly #parts: Part[] = [];
   #callCount = 0;
   #usage: Record<string, unknown> = {};
-
-  constructor(
-    identity: ChatIdentity,
-    readonly keep: (answer: ChatAnswer) => void,
-  ) {
-    this.#events = new ChatEvents(identity);
-  }
 
   failureOf({ error }: Record<string, unknown>): BackendError | null {
     if (!isObject(error)) return null;
@@ -84,41 +77,28 @@ export class GeminiStream implements AnswerConverter {
     );
   }
 
-  convert(chunk: Record<string, unknown>): string {
+  deltas(chunk: Record<string, unknown>): ChatDelta[] {
     const candidate = candidateOf(chunk);
+    const deltas = partsOf(candidate).flatMap((part) => this.#delta(part));
     if (isObject(chunk.usageMetadata)) this.#usage = largerCounts(this.#usage, chunk.usageMetadata);
     // Text without a count: the last count was of what came before.
     else if (partsOf(candidate).length > 0) this.#usage.candidatesTokenCount = undefined;
-    let events = "";
-    for (const part of partsOf(candidate)) events += this.#part(part);
     const isBlocked = isObject(chunk.promptFeedback) && chunk.promptFeedback.blockReason !== undefined;
-    if (candidate.finishReason === undefined && !isBlocked) return events;
-    this.done = true;
-    const content = { role: "model", parts: joined(this.#parts) };
-    const answer = geminiAnswer({
-      ...chunk,
-      usageMetadata: this.#usage,
-      candidates: [{ ...candidate, content }],
-    });
-    this.keep(answer);
-    return events + this.#events.end(answer.finishReason, answer.usage);
+    if (candidate.finishReason === undefined && !isBlocked) return deltas;
+    const candidates = [{ ...candidate, content: { role: "model", parts: joined(this.#parts) } }];
+    this.answer = geminiAnswer({ ...chunk, usageMetadata: this.#usage, candidates });
+    return deltas;
   }
 
-  #part(part: Part): string {
+  #delta(part: Part): ChatDelta[] {
     this.#parts.push(part);
     const call = callOf(part);
-    if (call) {
-      const { id, name, arguments: args } = call;
-      const index = this.#callCount++;
-      return this.#events.delta({
-        tool_calls: [{ index, id, type: "function", function: { name, arguments: args } }],
-      });
-    }
+    if (call) return [{ tool_calls: [openedCall(this.#callCount++, call)] }];
     const image = imageOf(part);
-    if (image) return this.#events.delta({ images: [{ type: "image_url", image_url: { url: image } }] });
+    if (image) return [{ images: [{ type: "image_url", image_url: { url: image } }] }];
     const words = text(part.text);
-    if (words === "") return "";
-    return this.#events.delta(part.thought === true ? { reasoning_content: words } : { content: words });
+    if (words === "") return [];
+    return [part.thought === true ? { reasoning_content: words } : { content: words }];
   }
 }
 

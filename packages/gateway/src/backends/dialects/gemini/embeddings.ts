@@ -1,16 +1,16 @@
 import { isObject } from "../../../kernel/json.ts";
 import { BackendError } from "../../contract.ts";
-import { inputTexts } from "../../shared/embedding-encoding.ts";
-import { refuse } from "../chat-turns.ts";
 
-export function geminiEmbedRequest(body: Record<string, unknown>, model: string): Record<string, unknown> {
-  const texts =
-    inputTexts(body.input) ?? refuse("input", "must be a text or an array of texts on this backend's API");
-  const size = body.dimensions == null ? {} : { outputDimensionality: body.dimensions };
-  return {
-    requests: texts.map((text) => ({ model: `models/${model}`, content: { parts: [{ text }] }, ...size })),
-  };
-}
+export const geminiEmbedRequest = (
+  texts: readonly string[],
+  { model, dimensions }: { model: string; dimensions?: unknown },
+) => ({
+  requests: texts.map((text) => ({
+    model: `models/${model}`,
+    content: { parts: [{ text }] },
+    ...(dimensions != null && { outputDimensionality: dimensions }),
+  })),
+});
 
 /** The vectors of its answer, which has no usage. */
 export function geminiVectors(body: unknown): number[][] {

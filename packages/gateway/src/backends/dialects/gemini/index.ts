@@ -24,7 +24,7 @@ export const gemini: Dialect = {
   translation: {
     request: geminiRequest,
     answer: geminiAnswer,
-    stream: (identity, keep) => new GeminiStream(identity, keep),
+    stream: () => new GeminiStream(),
   },
   native: {
     limitField: "generationConfig.maxOutputTokens",

@@ -9,10 +9,9 @@ import {
   chatToolChoice,
   chatTurns,
   copied,
-  inlineData,
   outputLimit,
-  refuse,
   refuseUnsupported,
+  requireInline,
   textOfParts,
   UNSUPPORTED,
   wantsAnyJson,
@@ -84,9 +83,7 @@ export function geminiRequest(
 function partOf(part: ChatPart): Part {
   if (part.type === "text") return { text: part.text };
   if (part.type === "audio") return { inlineData: { mimeType: `audio/${part.format}`, data: part.data } };
-  const data = inlineData(part.url);
-  if (!data) return refuse(part.type, "must be a data: URL: this backend's API does not load addresses");
-  return { inlineData: data };
+  return { inlineData: requireInline(part) };
 }
 
 function resultParts({ callId, name, parts }: { callId: string; name: string; parts: ChatPart[] }): Part[] {

@@ -1,7 +1,8 @@
 import { isObject, jsonIn } from "../../../kernel/json.ts";
 import { BackendError } from "../../contract.ts";
-import { ChatEvents, type ChatIdentity } from "../../shared/chat-events.ts";
-import { type AnswerConverter, type ChatAnswer, largerCounts } from "../dialect.ts";
+import { type ChatDelta, openedCall } from "../../shared/chat-events.ts";
+import type { StreamConverter } from "../../shared/converted-stream.ts";
+import { type ChatAnswer, largerCounts } from "../dialect.ts";
 import { chatUsage } from "./chat-usage.ts";
 
 type Block = Record<string, unknown>;
@@ -37,9 +38,8 @@ export function messagesAnswer(message: Record<string, unknown>): ChatAnswer {
   };
 }
 
-export class MessagesStream implements AnswerConverter {
-  done = false;
-  readonly #events: ChatEvents;
+export class MessagesStream implements StreamConverter {
+  answer: ChatAnswer | null = null;
   readonly #blocks: Block[] = [];
   /** Arguments of each call, as far as they came. */
   readonly #inputs: string[] = [];
@@ -48,13 +48,6 @@ export class MessagesStream implements AnswerConverter {
   #message: Record<string, unknown> = {};
   #usage: Record<string, unknown> = {};
 
-  constructor(
-    identity: ChatIdentity,
-    readonly keep: (answer: ChatAnswer) => void,
-  ) {
-    this.#events = new ChatEvents(identity);
-  }
-
   failureOf({ type, error }: Record<string, unknown>): BackendError | null {
     if (type !== "error") return null;
     const words = isObject(error) ? text(error.message) : "";
@@ -62,13 +55,13 @@ export class MessagesStream implements AnswerConverter {
     return new BackendError("upstream", words || "the upstream failed", isBusy ? 529 : 500);
   }
 
-  convert(event: Record<string, unknown>): string {
+  deltas(event: Record<string, unknown>): ChatDelta[] {
     const index = Number(event.index ?? 0);
     switch (event.type) {
       case "message_start":
         this.#message = isObject(event.message) ? event.message : {};
         if (isObject(this.#message.usage)) this.#usage = largerCounts(this.#usage, this.#message.usage);
-        return "";
+        return [];
       case "content_block_start":
         return this.#start(index, isObject(event.content_block) ? event.content_block : {});
       case "content_block_delta":
@@ -76,74 +69,66 @@ export class MessagesStream implements AnswerConverter {
         this.#usage.output_tokens = undefined;
         return this.#delta(index, isObject(event.delta) ? event.delta : {});
       case "content_block_stop":
-        return this.#inputs[index] === "" ? this.#call(index, { arguments: "{}" }) : "";
+        return this.#inputs[index] === "" ? this.#arguments(index, "{}") : [];
       case "message_delta":
         if (isObject(event.delta)) Object.assign(this.#message, event.delta);
         if (isObject(event.usage)) this.#usage = largerCounts(this.#usage, event.usage);
-        return "";
+        return [];
       case "message_stop":
-        return this.#end();
+        this.#end();
+        return [];
       default:
-        return "";
+        return [];
     }
   }
 
-  #start(index: number, block: Block): string {
+  #start(index: number, block: Block): ChatDelta[] {
     this.#blocks[index] = block;
-    if (block.type === "text" && text(block.text)) return this.#events.delta({ content: text(block.text) });
-    if (block.type !== "tool_use") return "";
+    if (block.type === "text" && text(block.text)) return [{ content: text(block.text) }];
+    if (block.type !== "tool_use") return [];
     this.#callIndexes[index] = this.#callCount++;
     this.#inputs[index] = "";
-    return this.#call(index, { id: text(block.id), name: text(block.name), arguments: "" });
+    const call = { id: text(block.id), name: text(block.name), arguments: "" };
+    return [{ tool_calls: [openedCall(this.#callIndexes[index], call)] }];
   }
 
-  #call(
-    index: number,
-    { id, name, arguments: args }: { id?: string; name?: string; arguments: string },
-  ): string {
-    const fn = { ...(name !== undefined && { name }), arguments: args };
-    const opening = id === undefined ? {} : { id, type: "function" as const };
-    return this.#events.delta({
-      tool_calls: [{ index: this.#callIndexes[index]!, ...opening, function: fn }],
-    });
+  #arguments(index: number, args: string): ChatDelta[] {
+    return [{ tool_calls: [{ index: this.#callIndexes[index]!, function: { arguments: args } }] }];
   }
 
-  #delta(index: number, delta: Record<string, unknown>): string {
+  #delta(index: number, delta: Record<string, unknown>): ChatDelta[] {
     const block = this.#blocks[index];
-    if (!block) return "";
+    if (!block) return [];
     switch (delta.type) {
       case "text_delta":
         block.text = text(block.text) + text(delta.text);
-        return this.#events.delta({ content: text(delta.text) });
+        return [{ content: text(delta.text) }];
       case "thinking_delta":
         block.thinking = text(block.thinking) + text(delta.thinking);
-        return delta.thinking ? this.#events.delta({ reasoning_content: text(delta.thinking) }) : "";
+        return delta.thinking ? [{ reasoning_content: text(delta.thinking) }] : [];
       case "signature_delta":
         block.signature = delta.signature;
-        return "";
+        return [];
       case "input_json_delta":
-        if (this.#inputs[index] === undefined) return "";
+        if (this.#inputs[index] === undefined) return [];
         this.#inputs[index] += text(delta.partial_json);
-        return delta.partial_json ? this.#call(index, { arguments: text(delta.partial_json) }) : "";
+        return delta.partial_json ? this.#arguments(index, text(delta.partial_json)) : [];
       default:
-        return "";
+        return [];
     }
   }
 
   /** The reason to stop comes with the last figures. */
-  ended(): string {
-    return this.#message.stop_reason == null ? "" : this.#end();
+  ended(): void {
+    if (this.#message.stop_reason != null) this.#end();
   }
 
-  #end(): string {
-    this.done = true;
+  #end(): void {
     for (const [index, input] of this.#inputs.entries())
       if (input !== undefined && this.#blocks[index])
         this.#blocks[index].input = parsedInput(input, this.#blocks[index]);
     const content = this.#blocks.filter(Boolean);
-    const answer = messagesAnswer({ ...this.#message, content, usage: this.#usage });
-    this.keep(answer);
-    return this.#events.end(answer.finishReason, answer.usage, answer.stopSequence);
+    this.answer = messagesAnswer({ ...this.#message, content, usage: this.#usage });
   }
 }
 

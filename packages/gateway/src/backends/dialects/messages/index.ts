@@ -26,7 +26,7 @@ export const messages: Dialect = {
   translation: {
     request: messagesRequest,
     answer: messagesAnswer,
-    stream: (identity, keep) => new MessagesStream(identity, keep),
+    stream: () => new MessagesStream(),
     usualOutputTokens,
   },
   native: {

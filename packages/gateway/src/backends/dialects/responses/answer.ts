@@ -1,7 +1,8 @@
 import { isObject } from "../../../kernel/json.ts";
 import { BackendError } from "../../contract.ts";
-import { ChatEvents, type ChatIdentity } from "../../shared/chat-events.ts";
-import type { AnswerConverter, ChatAnswer } from "../dialect.ts";
+import { type ChatDelta, openedCall } from "../../shared/chat-events.ts";
+import type { StreamConverter } from "../../shared/converted-stream.ts";
+import type { ChatAnswer } from "../dialect.ts";
 import { chatUsage } from "./chat-usage.ts";
 
 export type Item = Record<string, unknown>;
@@ -58,21 +59,13 @@ export function responsesAnswer(response: Record<string, unknown>): ChatAnswer {
 /** An item as it is sent back: its state is the server's own. */
 const sentBack = ({ status: _, ...item }: Item): Item => item;
 
-export class ResponsesStream implements AnswerConverter {
-  done = false;
-  readonly #events: ChatEvents;
+export class ResponsesStream implements StreamConverter {
+  answer: ChatAnswer | null = null;
   /** The place of each call among the calls, by its place in the output. */
   readonly #calls = new Map<unknown, { index: number; hasArguments: boolean }>();
   /** Items as they were when each was done: the last event of some servers has none. */
   readonly #items: Item[] = [];
   #hasThoughts = false;
-
-  constructor(
-    identity: ChatIdentity,
-    readonly keep: (answer: ChatAnswer) => void,
-  ) {
-    this.#events = new ChatEvents(identity);
-  }
 
   failureOf(event: Record<string, unknown>): BackendError | null {
     if (event.type === "error") return failureIn(isObject(event.error) ? event.error : event);
@@ -80,63 +73,58 @@ export class ResponsesStream implements AnswerConverter {
     return failureIn(isObject(event.response) ? event.response.error : null);
   }
 
-  convert(event: Record<string, unknown>): string {
+  deltas(event: Record<string, unknown>): ChatDelta[] {
     const item = isObject(event.item) ? event.item : {};
     switch (event.type) {
       case "response.output_item.added":
-        return item.type === "function_call" ? this.#begin(event.output_index, item) : "";
+        return item.type === "function_call" ? this.#begin(event.output_index, item) : [];
       case "response.output_text.delta":
-        return this.#events.delta({ content: text(event.delta) });
+        return [{ content: text(event.delta) }];
       case "response.refusal.delta":
-        return this.#events.delta({ refusal: text(event.delta) });
+        return [{ refusal: text(event.delta) }];
       case "response.reasoning_summary_part.added":
-        return this.#hasThoughts ? this.#events.delta({ reasoning_content: "\n\n" }) : "";
+        return this.#hasThoughts ? [{ reasoning_content: "\n\n" }] : [];
       case "response.reasoning_summary_text.delta":
       case "response.reasoning_text.delta":
         this.#hasThoughts = true;
-        return this.#events.delta({ reasoning_content: text(event.delta) });
+        return [{ reasoning_content: text(event.delta) }];
       case "response.function_call_arguments.delta":
         return this.#arguments(event.output_index, text(event.delta));
       case "response.output_item.done":
         return this.#itemDone(event.output_index, item);
       case "response.completed":
       case "response.incomplete":
-        return this.#end(isObject(event.response) ? event.response : {});
+        this.#end(isObject(event.response) ? event.response : {});
+        return [];
       default:
-        return "";
+        return [];
     }
   }
 
-  #begin(place: unknown, item: Item): string {
+  #begin(place: unknown, item: Item): ChatDelta[] {
     const index = this.#calls.size;
     this.#calls.set(place, { index, hasArguments: false });
-    const fn = { name: text(item.name), arguments: "" };
-    return this.#events.delta({
-      tool_calls: [{ index, id: text(item.call_id), type: "function", function: fn }],
-    });
+    const call = { id: text(item.call_id), name: text(item.name), arguments: "" };
+    return [{ tool_calls: [openedCall(index, call)] }];
   }
 
-  #arguments(place: unknown, args: string): string {
+  #arguments(place: unknown, args: string): ChatDelta[] {
     const call = this.#calls.get(place);
-    if (!call || args === "") return "";
+    if (!call || args === "") return [];
     call.hasArguments = true;
-    return this.#events.delta({ tool_calls: [{ index: call.index, function: { arguments: args } }] });
+    return [{ tool_calls: [{ index: call.index, function: { arguments: args } }] }];
   }
 
-  #itemDone(place: unknown, item: Item): string {
+  #itemDone(place: unknown, item: Item): ChatDelta[] {
     this.#items.push(item);
-    if (item.type !== "function_call") return "";
-    const opened = this.#calls.has(place) ? "" : this.#begin(place, item);
-    return this.#calls.get(place)!.hasArguments
-      ? opened
-      : opened + this.#arguments(place, text(item.arguments) || "{}");
+    if (item.type !== "function_call") return [];
+    const opened = this.#calls.has(place) ? [] : this.#begin(place, item);
+    if (this.#calls.get(place)!.hasArguments) return opened;
+    return [...opened, ...this.#arguments(place, text(item.arguments) || "{}")];
   }
 
-  #end(response: Record<string, unknown>): string {
-    this.done = true;
+  #end(response: Record<string, unknown>): void {
     const hasOutput = Array.isArray(response.output) && response.output.length > 0;
-    const answer = responsesAnswer(hasOutput ? response : { ...response, output: this.#items });
-    this.keep(answer);
-    return this.#events.end(answer.finishReason, answer.usage);
+    this.answer = responsesAnswer(hasOutput ? response : { ...response, output: this.#items });
   }
 }

@@ -12,7 +12,7 @@ export const responses: Dialect = {
   translation: {
     request: responsesRequest,
     answer: responsesAnswer,
-    stream: (identity, keep) => new ResponsesStream(identity, keep),
+    stream: () => new ResponsesStream(),
   },
   native: {
     limitField: "max_output_tokens",

@@ -1,3 +1,4 @@
+import { newCallId } from "../../../kernel/ids.ts";
 import { isObject } from "../../../kernel/json.ts";
 
 /** Calls of one choice that are told apart. */
@@ -9,9 +10,6 @@ interface ToolCallStart {
   id: string;
   hasName: boolean;
 }
-
-/** Clients key results by the id, so each call needs one of its own even where the upstream gave none. */
-export const newCallId = (): string => `call_${crypto.randomUUID().replaceAll("-", "").slice(0, 24)}`;
 
 /** Some servers send the arguments as the object that they stand for. */
 export const argumentsText = (args: unknown): string =>

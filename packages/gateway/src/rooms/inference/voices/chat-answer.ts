@@ -1,6 +1,7 @@
+import { newCallId } from "../../../kernel/ids.ts";
 import { isObject } from "../../../kernel/json.ts";
 import type { WholeAnswer } from "../call/answer-shape.ts";
-import { argumentsText, newCallId } from "../stream/tool-deltas.ts";
+import { argumentsText } from "../stream/tool-deltas.ts";
 import type { TurnUsage } from "../turn/listener.ts";
 
 /** Token counts of one answer; each API reports them under its own names. */

@@ -1,7 +1,7 @@
 import { fail } from "../../../kernel/errors.ts";
+import { newCallId } from "../../../kernel/ids.ts";
 import { isObject, jsonIn } from "../../../kernel/json.ts";
 import { JsonNesting } from "../../../kernel/json-scan.ts";
-import { newCallId } from "../stream/tool-deltas.ts";
 import { textOf } from "./chat-answer.ts";
 
 export type ToolCallEvent =

@@ -1,0 +1,190 @@
+import { newCallId } from "../../kernel/ids.ts";
+import { isObject } from "../../kernel/json.ts";
+import { BackendError } from "../contract.ts";
+import {
+  argumentsObject,
+  type ChatCall,
+  type ChatPart,
+  type ChatTurn,
+  chatTurns,
+  refuse,
+  requireInline,
+  textOfParts,
+} from "../dialects/chat-turns.ts";
+import type { ChatAnswer, ChatRequestOptions, Translation } from "../dialects/dialect.ts";
+import { type ChatDelta, openedCall } from "../shared/chat-events.ts";
+import type { StreamConverter } from "../shared/converted-stream.ts";
+
+type Json = Record<string, unknown>;
+
+/** Fields of the native API beside the ones converted here; they pass as they are. */
+const NATIVE_FIELDS = ["keep_alive", "truncate", "shift", "logprobs", "top_logprobs"] as const;
+
+/** Runtime options that have the same name and meaning in a chat-completions body. */
+const OPTION_FIELDS = (
+  "temperature top_p top_k min_p typical_p seed frequency_penalty presence_penalty repeat_penalty " +
+  "repeat_last_n num_ctx num_batch num_gpu main_gpu use_mmap num_thread num_keep num_predict"
+).split(" ");
+
+const EFFORTS: ReadonlyMap<unknown, boolean | string> = new Map<unknown, boolean | string>([
+  ["none", false],
+  ["minimal", "low"],
+  ["low", "low"],
+  ["medium", "medium"],
+  ["high", "high"],
+  ["xhigh", "max"],
+  ["max", "max"],
+]);
+
+const given = (fields: Json): Json =>
+  Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined && value !== null));
+
+/** Only what the client set: a default of ours would override the model's own. */
+function optionsOf(body: Json): Json | undefined {
+  const set = given({
+    ...Object.fromEntries(OPTION_FIELDS.map((name) => [name, body[name]])),
+    repeat_penalty: body.repeat_penalty ?? body.repetition_penalty,
+    num_predict: body.max_completion_tokens ?? body.max_tokens ?? body.num_predict,
+    stop: typeof body.stop === "string" ? [body.stop] : body.stop,
+  });
+  // A field of its own says more than the same option inside `options`, so it wins.
+  const all = { ...(isObject(body.options) ? body.options : {}), ...set };
+  return Object.keys(all).length > 0 ? all : undefined;
+}
+
+/** The native `format`: given as such, or meant by `response_format`. */
+function formatOf({ format, response_format: wanted }: Json): unknown {
+  if (format !== undefined) return format;
+  if (!isObject(wanted)) return undefined;
+  if (wanted.type === "json_object") return "json";
+  if (wanted.type === "json_schema" && isObject(wanted.json_schema)) return wanted.json_schema.schema;
+  return undefined;
+}
+
+function thinkOf({ think, reasoning_effort: effort, reasoning }: Json): unknown {
+  return think ?? EFFORTS.get(effort ?? (isObject(reasoning) ? reasoning.effort : undefined));
+}
+
+/** The bare base64 of an image or a sound, which the native API keeps apart from the text. */
+function mediaOf(part: ChatPart): string[] {
+  if (part.type === "text") return [];
+  // Audio models take their audio through the same list.
+  if (part.type === "audio") return [part.data];
+  if (part.type === "image") return [requireInline(part).data];
+  return refuse(part.field, "cannot be passed to this backend's API: it takes text, images and audio");
+}
+
+/** A message in the native form. Tool results get the name of the tool that was called. */
+function messageOf(turn: ChatTurn): Json {
+  const { role } = turn;
+  if (role === "assistant")
+    return {
+      role,
+      content: turn.text,
+      ...(turn.reasoning && { thinking: turn.reasoning }),
+      ...(turn.calls.length > 0 && {
+        tool_calls: turn.calls.map((call, index) => ({
+          ...(call.id && { id: call.id }),
+          function: { index, name: call.name, arguments: argumentsObject(call) },
+        })),
+      }),
+    };
+  const images = turn.parts.flatMap(mediaOf);
+  return {
+    role,
+    content: textOfParts(turn.parts),
+    ...(images.length > 0 && { images }),
+    ...(role === "tool" && given({ tool_call_id: turn.callId || null, tool_name: turn.name || null })),
+  };
+}
+
+export const ollamaRequest = (
+  body: Json,
+  { model, stream }: Pick<ChatRequestOptions, "model" | "stream">,
+): Json => ({
+  model,
+  messages: chatTurns(body.messages).map(messageOf),
+  stream,
+  ...given({
+    ...Object.fromEntries(NATIVE_FIELDS.map((name) => [name, body[name]])),
+    options: optionsOf(body),
+    format: formatOf(body),
+    think: thinkOf(body),
+    // The native API has no tool_choice; leaving the tools out is the one choice that can be kept.
+    tools: body.tool_choice === "none" ? null : body.tools,
+  }),
+});
+
+const text = (value: unknown): string => (typeof value === "string" ? value : "");
+
+function callsOf({ tool_calls: calls }: Json): ChatCall[] {
+  return (Array.isArray(calls) ? calls : []).filter(isObject).map((call) => {
+    const { name, arguments: args = {} }: Json = isObject(call.function) ? call.function : {};
+    return {
+      id: text(call.id) || newCallId(),
+      name: text(name),
+      arguments: typeof args === "string" ? args : JSON.stringify(args),
+    };
+  });
+}
+
+/** The error that a line or a body reports, if any. */
+function failureOf({ error }: Json): BackendError | null {
+  if (error === undefined || error === null) return null;
+  const words = isObject(error) ? error.message : error;
+  return new BackendError("upstream", typeof words === "string" ? words : JSON.stringify(error), 500);
+}
+
+/** A whole answer, or a line of a streamed one. */
+function answerOf(line: Json): ChatAnswer {
+  const message = isObject(line.message) ? line.message : {};
+  const { prompt_eval_count: prompt, eval_count: completion } = line;
+  const isCounted = typeof prompt === "number" || typeof completion === "number";
+  // Counts that are zero are left out by the server.
+  const [prompt_tokens, completion_tokens] = [Number(prompt ?? 0), Number(completion ?? 0)];
+  const total_tokens = prompt_tokens + completion_tokens;
+  const calls = callsOf(message);
+  return {
+    text: text(message.content),
+    reasoning: text(message.thinking),
+    refusal: "",
+    calls,
+    finishReason: calls.length > 0 ? "tool_calls" : line.done_reason === "length" ? "length" : "stop",
+    usage: isCounted ? { prompt_tokens, completion_tokens, total_tokens } : null,
+    ...(Array.isArray(line.logprobs) && { logprobs: { content: line.logprobs } }),
+    content: null,
+  };
+}
+
+function ollamaAnswer(body: Json): ChatAnswer {
+  const failure = failureOf(body);
+  if (failure) throw failure;
+  if (!isObject(body.message)) throw new BackendError("transport", "the upstream answered without a message");
+  return answerOf(body);
+}
+
+class OllamaStream implements StreamConverter {
+  answer: ChatAnswer | null = null;
+  #callCount = 0;
+  readonly failureOf = failureOf;
+
+  deltas(line: Json): ChatDelta[] {
+    const said = answerOf(line);
+    const { text: content, reasoning, calls, logprobs, finishReason } = said;
+    const delta: ChatDelta = {
+      ...(content && { content }),
+      ...(reasoning && { reasoning_content: reasoning }),
+      ...(calls.length > 0 && { tool_calls: calls.map((call) => openedCall(this.#callCount++, call)) }),
+    };
+    if (line.done === true)
+      this.answer = { ...said, finishReason: this.#callCount > 0 ? "tool_calls" : finishReason };
+    return Object.keys(delta).length > 0 ? [{ ...delta, logprobs }] : [];
+  }
+}
+
+/** Ollama's chats: JSON lines, and arguments as objects. */
+export const ollama: Translation = {
+  request: ollamaRequest,
+  answer: ollamaAnswer,
+  stream: () => new OllamaStream(),
+};
