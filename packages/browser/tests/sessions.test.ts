@@ -55,12 +55,24 @@ describe("a state in a file", () => {
     const site = startSite(signedIn);
     const state = { path, key: "a key" };
     try {
-      const first = startTool({ state });
-      await first.post("/navigate", { url: `${site.url}/in` });
-      await first.stop();
+      // Without a key it is there to be read.
+      const signIn = async (file: typeof state | { path: string; key: null }) => {
+        const tool = startTool({ state: file });
+        await tool.post("/navigate", { url: `${site.url}/in` });
+        await tool.stop();
+      };
+      await Promise.all([signIn(state), signIn({ path: `${path}.open`, key: null })]);
+      expect(JSON.parse(readFileSync(`${path}.open`, "utf8"))).toMatchObject({
+        cookies: [{ name: "signed", value: "in" }],
+        storage: { [site.url]: { seen: "the stored word" } },
+      });
       const kept = readFileSync(path, "utf8");
       expect(kept).not.toMatch(/signed|stored word/);
       expect(statSync(path).mode & 0o777).toBe(0o600);
+      // Of a browser that has opened nothing, what was kept stays.
+      const idle = startTool({ state });
+      await idle.get("/a11y");
+      await idle.stop();
       const again = startTool({ state });
       for (const session of [undefined, "ann"]) {
         await again.post("/navigate", { url: site.url, session });
@@ -77,17 +89,6 @@ describe("a state in a file", () => {
         expect([status, body.error.message]).toEqual([503, expect.stringContaining(why)]);
         await refused.stop();
       }
-      // Of a browser that has opened nothing, what was kept stays.
-      const idle = startTool({ state });
-      await idle.get("/a11y");
-      await idle.stop();
-      const last = startTool({ state: { path: `${path}.open`, key: null } });
-      await last.post("/navigate", { url: `${site.url}/in` });
-      await last.stop();
-      expect(JSON.parse(readFileSync(`${path}.open`, "utf8"))).toMatchObject({
-        cookies: [{ name: "signed", value: "in" }],
-        storage: { [site.url]: { seen: "the stored word" } },
-      });
     } finally {
       await site.stop();
       rmSync(dirname(path), { recursive: true, force: true });

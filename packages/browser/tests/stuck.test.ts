@@ -40,19 +40,27 @@ describe("a page never stands in the way", () => {
   });
   const open = (path: string, more = {}) => tool.post("/navigate", { url: site.url + path, ...more });
 
-  test.each(["/loop", "/alerts", "/stream", "/stays"])(
-    "%s is left at the first try",
-    async (path) => {
-      const opened = await open(path);
-      expect(opened.status).toBe(200);
+  test("one that loops, nags, streams or will not go is left at the first try", async () => {
+    // Each in a session of its own, so that the waiting is done once.
+    async function leave(path: string, session?: string) {
+      const opened = await open(path, { session });
       if (path === "/stream") expect(opened.body.still_loading).toBe(true);
       // Without a click the browser asks no page whether it may be left.
-      if (path === "/stays") await tool.post("/click", { target: "button" });
-      const { status, body } = await open("/", { timeout_ms: 10_000 });
-      expect([path, status, body.title]).toEqual([path, 200, "Home"]);
-    },
-    40_000,
-  );
+      if (path === "/stays") await tool.post("/click", { target: "button", session });
+      const { status, body } = await open("/", { timeout_ms: 10_000, session });
+      return [path, opened.status, status, body.title];
+    }
+    const fromMs = performance.now();
+    const left = await Promise.all([
+      leave("/loop", "loop"),
+      leave("/alerts", "alerts"),
+      leave("/stream", "stream"),
+      leave("/stays"),
+    ]);
+    expect(left).toEqual(["/loop", "/alerts", "/stream", "/stays"].map((path) => [path, 200, 200, "Home"]));
+    // A page that loads for ever is told of after 10 s, one that is busy sooner; a navigation may take 30.
+    expect(performance.now() - fromMs).toBeLessThan(25_000);
+  }, 60_000);
 
   test("a caller that hangs up ends its operation", async () => {
     await open("/");
@@ -167,17 +175,16 @@ describe("starting", () => {
     await tool.stop();
   }, 30_000);
 
-  test.each(["", "CHROMIUM", " Auto "])(
-    "BROWSER_BACKEND=%p is understood",
-    async (backend) => {
-      const env = { ...testEnv, BROWSER_BACKEND: backend };
-      const client = new McpClient([], env);
+  test("BROWSER_BACKEND is understood however it is written", async () => {
+    const started = ["", "CHROMIUM", " Auto "].map(async (backend) => {
+      const client = new McpClient([], { ...testEnv, BROWSER_BACKEND: backend });
       await client.initialize();
-      expect((await client.call("browser_evaluate", { function: "() => 1" })).text).toContain("1");
+      const { text } = await client.call("browser_evaluate", { function: "() => 1" });
       await client.end();
-    },
-    60_000,
-  );
+      return text;
+    });
+    expect(await Promise.all(started)).toEqual(Array(3).fill("### Result\n1"));
+  }, 60_000);
 
   test("the token may come from the environment, and a missing sandbox is told at the start", async () => {
     const cli = join(import.meta.dir, "../src/cli.ts");
