@@ -72,8 +72,7 @@ export async function openFoundation(options: FoundationOptions): Promise<Founda
     log,
   });
   life.opened("bus", () => shared.close());
-  const { bus, counter, writeTurn } = shared;
-  if (writeTurn) db.takeTurns?.(writeTurn);
+  const { bus, counter } = shared;
   const jwtSecret = loadJwtSecret(config.jwtSecret, config.dataDir);
   await watchSigning({ bus, log, secret: jwtSecret });
   const leases = new DatabaseLeases({ db, clock, instance: ids.uuid() });

@@ -32,5 +32,5 @@ export interface CounterServer {
   /** Decides all asks, in order and in one step. Null when the instance is not known. Shows that the instance lives. */
   ask(instance: string, asks: readonly CounterAsk[]): Promise<CounterAnswers | null>;
   enter(instance: string): Promise<CounterEntry>;
-  leave(instances: readonly string[]): Promise<void>;
+  leave(instances: readonly string[]): Promise<unknown>;
 }

@@ -1,7 +1,6 @@
 import type { Clock } from "../kernel/clock.ts";
 import type { Ids } from "../kernel/ids.ts";
 import type { Log } from "../kernel/log.ts";
-import type { WriteTurn } from "../kernel/write-turn.ts";
 import type { Bus, Counter } from "./contract.ts";
 import { InProcessBus } from "./in-process/bus.ts";
 import { LocalCounter } from "./in-process/counter.ts";
@@ -20,8 +19,6 @@ export interface BusOptions {
 export interface Shared {
   bus: Bus;
   counter: Counter;
-  /** The order in which workers write to their common database file. */
-  writeTurn: WriteTurn | null;
   close(): Promise<void>;
 }
 
@@ -37,5 +34,5 @@ export async function openBus(options: BusOptions): Promise<Shared> {
     return openWorkerBus(supervisorPath, options);
   }
   const bus = new InProcessBus();
-  return { bus, counter: new LocalCounter(clock), writeTurn: null, close: () => bus.close() };
+  return { bus, counter: new LocalCounter(clock), close: () => bus.close() };
 }

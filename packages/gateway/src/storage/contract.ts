@@ -1,5 +1,4 @@
 import { isoTime } from "../kernel/clock.ts";
-import type { WriteTurn } from "../kernel/write-turn.ts";
 
 /**
  * One contract for both databases. SQL is written once, with `$1` placeholders, in the common subset;
@@ -33,8 +32,6 @@ export interface Database extends Queryable {
   transaction<T>(work: (tx: Transaction) => Promise<T>, options?: TransactionOptions): Promise<T>;
   /** Runs `work`, during which another connection writes; SQLite's writes here and there wait for each other. */
   lendWrites<T>(work: () => Promise<T>): Promise<T>;
-  /** Takes turns with other processes that write to the same file, where there is one. */
-  takeTurns?(writeTurn: WriteTurn): void;
   /** Upkeep that takes a while: for a thread that serves no requests. SQLite moves its log into the database file. */
   checkpoint(): Promise<void>;
   close(): Promise<void>;

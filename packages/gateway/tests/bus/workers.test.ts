@@ -188,42 +188,6 @@ test("without the supervisor each worker counts for itself; a new one is told ev
   await until("messages arrive again", () => heard.includes("again"));
 });
 
-test("workers write one after the other, in the order in which they came; one that died or takes too long is passed over", async () => {
-  const clock = new ManualClock();
-  const { path } = startHub(clock);
-  const [a, b, c] = (await Promise.all([1, 2, 3].map(() => joined(path)))) as [Shared, Shared, Shared];
-  const order: string[] = [];
-  const enter = async (name: string, { writeTurn }: Shared) => {
-    const end = await writeTurn!();
-    order.push(name);
-    return end;
-  };
-  /** What was asked before has reached the supervisor. */
-  const heard = ({ bus }: Shared) => bus.subscribe(crypto.randomUUID(), () => {}).ready;
-  const endA = await enter("a", a);
-  const second = enter("b", b);
-  await heard(b);
-  const third = enter("c", c);
-  await heard(c);
-  expect(order).toEqual(["a"]);
-  endA();
-  const endB = await second;
-  expect(order).toEqual(["a", "b"]);
-  const dying = await rawWorker(path);
-  dying.say(["enter", 1, "dying"], ["write", 2]);
-  endB();
-  (await third)();
-  const fourth = enter("a again", a);
-  await Promise.resolve();
-  dying.socket.terminate();
-  await fourth;
-  const last = enter("b again", b);
-  await heard(b);
-  clock.advance(5_000);
-  await last;
-  expect(order).toEqual(["a", "b", "c", "a again", "b again"]);
-});
-
 /** A peer that can say anything. */
 async function rawWorker(path: string) {
   let isClosed = false;

@@ -73,8 +73,8 @@ export class RedisCounter implements CounterServer {
     return { isNew: isNew === 1, opensInMs };
   }
 
-  async leave(instances: readonly string[]): Promise<void> {
-    await this.#inTime(this.options.server.client.send("HDEL", [this.#instances, ...instances]));
+  leave(instances: readonly string[]): Promise<unknown> {
+    return this.#inTime(this.options.server.client.send("HDEL", [this.#instances, ...instances]));
   }
 
   /** The connection is about to close: calls without an answer will not get one. */

@@ -23,5 +23,5 @@ export async function openRedisBus(url: string, { service, ids, log }: BusOption
   // The server may be gone by then, or go just now; the rest of the stop does not depend on it.
   const close = () =>
     whole.disposeAsync().catch((error) => log.warn("closing the connection to Redis failed", { error }));
-  return { bus, counter, writeTurn: null, close };
+  return { bus, counter, close };
 }

@@ -1,7 +1,8 @@
+import type { Log } from "../../kernel/log.ts";
 import type { Bus, Receive, Subscription } from "../contract.ts";
 import { InProcessBus } from "../in-process/bus.ts";
 import { UntoldChanges } from "../untold-changes.ts";
-import type { WorkerLink } from "./link.ts";
+import { WorkerLink } from "./link.ts";
 
 /** Topics shared by the workers of one service. A message reaches this process's own receivers by a function call. */
 export class WorkerBus implements Bus {
@@ -12,10 +13,13 @@ export class WorkerBus implements Bus {
   readonly #forget = new Set<() => void>();
   readonly #untold = new UntoldChanges();
 
-  constructor(readonly link: WorkerLink) {
-    link.use({
+  readonly link: WorkerLink;
+
+  constructor(options: { path: string; log: Log }) {
+    this.link = new WorkerLink({
+      ...options,
       entered: () => {
-        for (const topic of this.#topics.keys()) link.send(["subscribe", 0, topic]);
+        for (const topic of this.#topics.keys()) this.link.send(["subscribe", 0, topic]);
       },
       connected: (again) => {
         if (again) for (const forget of this.#forget) forget();
@@ -76,6 +80,7 @@ export class WorkerBus implements Bus {
   }
 
   close(): Promise<void> {
+    this.link.close();
     return this.#local.close();
   }
 }

@@ -7,7 +7,6 @@ import { InProcessBus } from "../in-process/bus.ts";
 import { MemoryCounter } from "../in-process/counter.ts";
 import { Channel } from "./channel.ts";
 import type { Answers, Asked, ToHub, ToWorker } from "./messages.ts";
-import { WriteQueue } from "./write-queue.ts";
 
 const OWNER_ONLY = 0o177;
 
@@ -21,7 +20,6 @@ interface Peer {
 export class WorkerHub {
   readonly #topics = new InProcessBus();
   readonly #counter: MemoryCounter;
-  readonly #writes: WriteQueue<Peer>;
   readonly #listener: UnixSocketListener<Peer>;
   /** Ends the waits for workers whose connections are gone. */
   readonly #lost = new Set<() => void>();
@@ -31,7 +29,6 @@ export class WorkerHub {
   constructor(readonly options: { path: string; clock: Clock; log: Log }) {
     const { path, clock } = options;
     this.#counter = new MemoryCounter(clock);
-    this.#writes = new WriteQueue(clock);
     // Left by a supervisor that was killed.
     rmSync(path, { force: true });
     const umask = process.umask(OWNER_ONLY);
@@ -74,7 +71,6 @@ export class WorkerHub {
   /** What it held stays for a while: it may come back, or be dead with requests whose usage is not settled yet. */
   #gone(peer: Peer): void {
     for (const end of peer.topics.values()) end();
-    this.#writes.forget(peer);
     const cancel = this.options.clock.after(ALIVE_MS, () => {
       this.#lost.delete(cancel);
       this.#counter.leave(peer.instances);
@@ -111,14 +107,6 @@ export class WorkerHub {
         return;
       case "count":
         return this.#topics.receiverCount(message[2]);
-      case "write": {
-        const [, id] = message;
-        this.#writes.enter(peer, () => peer.channel.send(["answer", id, true]));
-        return;
-      }
-      case "written":
-        this.#writes.leave(peer);
-        return;
       case "beat":
         return true;
     }

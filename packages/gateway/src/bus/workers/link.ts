@@ -13,20 +13,15 @@ const RECONNECT_MS = 100;
 interface LinkOptions {
   path: string;
   log: Log;
-}
-
-/** What stands on the link: what it says first on each new connection, and what it hears. */
-export interface LinkUser {
   /** A connection has been made: everything that the other end must know again. */
   entered(): void;
   /** The same connection works. `again`: not the first one, so messages may have been missed. */
-  connected?(again: boolean): void;
-  published?(topic: string, message: string): void;
+  connected(again: boolean): void;
+  published(topic: string, message: string): void;
 }
 
 /** A worker's connection to its supervisor, renewed when lost. Runs in real time, whatever clock tests give the rooms. */
 export class WorkerLink {
-  readonly #users: LinkUser[] = [];
   #channel: Channel<ToWorker, ToHub> | null = null;
   #isConnected = false;
   #wasConnected = false;
@@ -46,21 +41,18 @@ export class WorkerLink {
     return this.#isConnected;
   }
 
-  use(user: LinkUser): void {
-    this.#users.push(user);
-  }
-
   /** Resolves when the supervisor has answered; fails when it cannot be reached. */
   async open(): Promise<void> {
+    const { entered, connected, log } = this.options;
     const channel = await this.#connect();
-    for (const user of this.#users) user.entered();
+    entered();
     await this.#request("beat");
     if (this.#channel !== channel) throw new Error("the connection was lost");
     const again = this.#wasConnected;
     this.#isConnected = true;
     this.#wasConnected = true;
-    if (again) this.options.log.info("the supervisor answers again: limits and holds are shared again");
-    for (const user of this.#users) user.connected?.(again);
+    if (again) log.info("the supervisor answers again: limits and holds are shared again");
+    connected(again);
   }
 
   /** False while there is no connection: then it is not sent. */
@@ -131,7 +123,7 @@ export class WorkerLink {
       const waiting = this.#waiting.get(id);
       this.#waiting.delete(id);
       waiting?.resolve(answer);
-    } else for (const user of this.#users) user.published?.(message[1], message[2]);
+    } else this.options.published(message[1], message[2]);
   }
 
   #lost(): void {

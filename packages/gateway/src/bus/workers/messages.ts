@@ -10,9 +10,6 @@ export type ToHub =
   | readonly ["subscribe", number, string]
   | readonly ["unsubscribe", string]
   | readonly ["count", number, string]
-  /** Waits for its turn to write to the database. */
-  | readonly ["write", number]
-  | readonly ["written"]
   /** Asks whether the other end still answers. */
   | readonly ["beat", number];
 
@@ -23,7 +20,6 @@ export interface Answers {
   subscribe: true;
   /** How many workers are subscribed to the topic. */
   count: number;
-  write: true;
   beat: true;
 }
 

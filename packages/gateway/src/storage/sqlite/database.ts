@@ -1,11 +1,11 @@
 import { Database as Sqlite } from "bun:sqlite";
-import type { WriteTurn } from "../../kernel/write-turn.ts";
 import type { Database, Queryable, Row, SqlValue, Transaction, TransactionOptions } from "../contract.ts";
 import { namingOutages } from "../outage.ts";
 
 /** How long a statement waits for another process's lock before it fails. */
 const LOCK_WAIT_MS = 10_000;
-const LOCK_RETRY_MS = { first: 2, most: 50 };
+/** Tried again after a random part of it: of several that wait, none is always the last. */
+const LOCK_RETRY_MS = 10;
 
 /** A commit that leaves the log longer moves it into the database file, which takes a moment. */
 const LOG_PAGES_MAX = 1_000;
@@ -37,22 +37,13 @@ const isBusy = (error: unknown): boolean => {
 /** SQLite's own busy timeout would block the event loop, so a locked database is waited for between attempts. */
 async function whenUnlocked<T>(attempt: () => T): Promise<T> {
   const deadline = Date.now() + LOCK_WAIT_MS;
-  for (let delayMs = LOCK_RETRY_MS.first; ; delayMs = Math.min(delayMs * 2, LOCK_RETRY_MS.most)) {
+  for (;;) {
     try {
       return attempt();
     } catch (error) {
       if (!isBusy(error) || Date.now() > deadline) throw error;
-      await Bun.sleep(delayMs);
+      await Bun.sleep(LOCK_RETRY_MS * Math.random());
     }
-  }
-}
-
-async function inTurn<T>(writeTurn: WriteTurn, work: () => Promise<T>): Promise<T> {
-  const end = await writeTurn();
-  try {
-    return await work();
-  } finally {
-    end();
   }
 }
 
@@ -100,7 +91,6 @@ export class SqliteDatabase implements Database {
   readonly #writer: Connection;
   readonly #reader: Connection;
   #lastWrite: Promise<void> = Promise.resolve();
-  #writeTurn: WriteTurn | null = null;
   #logPagesMax = 0;
 
   private constructor(writer: Connection, reader: Connection) {
@@ -131,19 +121,14 @@ export class SqliteDatabase implements Database {
     this.#writer.handle.run(`PRAGMA wal_autocheckpoint = ${pagesMax}`);
   }
 
-  takeTurns(writeTurn: WriteTurn): void {
-    this.#writeTurn = writeTurn;
-  }
-
   /** Queues `work` behind earlier writes. The next waits for its own promise, or results stay alive until a full GC. */
   async #exclusively<T>(work: () => Promise<T>): Promise<T> {
-    const writeTurn = this.#writeTurn;
     const before = this.#lastWrite;
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#lastWrite = promise;
     await before;
     try {
-      return await (writeTurn === null ? work() : inTurn(writeTurn, work));
+      return await work();
     } finally {
       resolve();
     }
