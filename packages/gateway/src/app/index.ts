@@ -26,19 +26,12 @@ export interface App {
   port: number;
   rooms: Rooms;
   log: Log;
-  /** Whether requests are in progress that notifications may tell of. */
-  readonly isBusy: boolean;
-  /** Unready first, then no new connections; open streams may finish until the deadline. */
-  drain(others?: Others): Promise<void>;
+  /**
+   * Unready first, then no new connections; open streams may finish until the deadline. `othersStay`: whether what can be
+   * moved to other instances is; it may become known meanwhile.
+   */
+  drain(othersStay?: () => boolean): Promise<void>;
   stop(): Promise<void>;
-}
-
-/** What the other instances do while this one drains. It may become known meanwhile. */
-export interface Others {
-  /** Whether some stay: what can be moved is moved to them. */
-  stay(): boolean;
-  /** Whether one of them may have something to say on notification streams here. */
-  areBusy(): boolean;
 }
 
 class RunningApp implements App {
@@ -56,30 +49,22 @@ class RunningApp implements App {
     this.log = foundation.log;
   }
 
-  get isBusy(): boolean {
-    return this.rooms.inference.callsInFlight > 0 || this.rooms.realtime.sessionCount > 0;
-  }
-
-  async drain(others: Others = this.#others): Promise<void> {
-    const { server, events, config, life } = this.parts;
-    const { system, agents, memory, batches } = this.rooms;
+  async drain(othersStay = () => this.parts.foundation.bus.shared): Promise<void> {
+    const { server, events, config, life, foundation } = this.parts;
+    const { system, agents, memory, batches, inference, realtime } = this.rooms;
     life.isPatient = true;
     system.draining = true;
     server.retire();
     await Bun.sleep(config.drainGraceMs);
     const finished = server.stop();
-    agents.retire({ othersStay: others.stay() });
-    events.retire(() => others.areBusy() || this.isBusy);
+    agents.retire({ othersStay: othersStay() });
+    // Other instances may have something to say on streams that are read here.
+    events.retire(() => foundation.bus.shared || inference.callsInFlight > 0 || realtime.sessionCount > 0);
     const ended = Promise.all([finished, batches.drained()]);
     await Promise.race([ended, Bun.sleep(config.drainTimeoutMs)]);
     await server.stop(true);
     await memory.flush();
     await life.close();
-  }
-
-  get #others(): Others {
-    const { shared } = this.parts.foundation.bus;
-    return { stay: () => shared, areBusy: () => shared };
   }
 
   stop(): Promise<void> {

@@ -14,13 +14,9 @@ export interface WorkerPlace {
 /** To a worker, over the pipe that it was started with. */
 export type ToWorker =
   | { start: { config: Config; place: WorkerPlace } }
-  | { drain: true }
-  /** While it stops: whether another worker still has requests in progress. */
-  | { othersBusy: boolean };
+  | { drain: true };
 
 export type FromWorker =
   /** It takes requests. The introduction is what a start prints. */
   | { ready: { url: string; port: number; introduction: string } }
-  | { failed: { message: string; code?: string } }
-  /** While it stops: whether it has requests in progress. */
-  | { busy: boolean };
+  | { failed: { message: string; code?: string } };

@@ -38,7 +38,6 @@ class Seat {
   cancelRestart: () => void = () => {};
   waiting: { resolve(ready: Ready): void; reject(error: Error): void } | null = null;
   failure: { message: string; code?: string } | null = null;
-  isBusy = true;
 
   constructor(readonly number: number) {}
 }
@@ -169,11 +168,7 @@ export class Supervisor {
     if (typeof said !== "object" || said === null) return;
     const message = said as FromWorker;
     if ("ready" in message) this.#ready(seat, message.ready);
-    else if ("failed" in message) seat.failure = message.failed;
-    else {
-      seat.isBusy = message.busy;
-      this.#tellBusy();
-    }
+    else seat.failure = message.failed;
   }
 
   #ready(seat: Seat, ready: Ready): void {
@@ -184,12 +179,10 @@ export class Supervisor {
 
   #ended(seat: Seat, { code, signal }: { code: number | null; signal: string | number | null }): void {
     seat.child = null;
-    seat.isBusy = false;
     const { failure, waiting } = seat;
     seat.waiting = null;
     const reason = failure?.message ?? `worker ${seat.number} ended before it was ready`;
     waiting?.reject(Object.assign(new Error(reason), failure?.code && { code: failure.code }));
-    this.#tellBusy();
     this.#checkEnded();
     // A worker that was never ready fails the start of the service.
     const failedFirst = seat.starts === 1 && seat.readyAtMs === null;
@@ -214,15 +207,6 @@ export class Supervisor {
         () => {},
       );
     });
-  }
-
-  /** Notification streams end when no worker has anything to say on them any more. */
-  #tellBusy(): void {
-    if (!this.#isStopping) return;
-    for (const seat of this.#seats) {
-      const othersBusy = this.#seats.some((other) => other !== seat && other.isBusy);
-      if (seat.child) this.#tell(seat, { othersBusy });
-    }
   }
 
   #checkEnded(): void {

@@ -5,7 +5,6 @@ import { type App, startApp } from "../index.ts";
 import { warmUpSoon } from "../warm-up.ts";
 import type { FromWorker, ToWorker, WorkerPlace } from "./messages.ts";
 
-const BUSY_CHECK_MS = 100;
 /** What closing takes beyond the time that streams have; then this process ends all the same. */
 const CLOSING_MS = 15_000;
 
@@ -34,17 +33,16 @@ class WorkerProcess {
   #isStopping = false;
   /** Every worker stops. */
   #isWhole = false;
-  #othersBusy = true;
 
   constructor() {
     const { promise, resolve } = Promise.withResolvers<{ config: Config; place: WorkerPlace }>();
     this.started = promise;
     process.on("message", (message: ToWorker) => {
       if ("start" in message) resolve(message.start);
-      else if ("drain" in message) {
+      else {
         this.#isWhole = true;
         this.#stop("the service stops");
-      } else this.#othersBusy = message.othersBusy;
+      }
     });
     process.on("disconnect", () => {
       this.#isWhole = true;
@@ -70,16 +68,7 @@ class WorkerProcess {
     const { app, config } = this.#serving;
     app.log.info("draining", { reason });
     setTimeout(() => process.exit(1), config.drainGraceMs + config.drainTimeoutMs + CLOSING_MS).unref();
-    let wasBusy: boolean | null = null;
-    setInterval(() => {
-      if (app.isBusy !== wasBusy) this.tell({ busy: app.isBusy });
-      wasBusy = app.isBusy;
-    }, BUSY_CHECK_MS);
-    await app.drain({
-      stay: () => !this.#isWhole,
-      // Without the supervisor nobody says what the others do.
-      areBusy: () => !this.#isWhole || (process.connected && this.#othersBusy),
-    });
+    await app.drain(() => !this.#isWhole);
     process.exit(0);
   }
 }
