@@ -78,10 +78,10 @@ export async function openFoundation(options: FoundationOptions): Promise<Founda
   const leases = new DatabaseLeases({ db, clock, instance: ids.uuid() });
   // Without the database leases cannot be released; they expire instead.
   life.opened("leases", () => leases.releaseAll().catch(() => {}));
-  const events = new BusEventHub(bus, clock, ids);
-  life.opened("notification channels", () => events.close());
   const instances = bus.shared ? new BusRequests({ bus, clock, ids }) : null;
   life.opened("requests to other instances", () => instances?.close());
+  const events = new BusEventHub(bus, clock, ids, instances);
+  life.opened("notification channels", () => events.close());
   const revocations = new BusRevocations({ bus, clock, log });
   life.opened("revocations", () => revocations.close());
   return {

@@ -1,5 +1,6 @@
 import type { z } from "zod";
 import type { SignedIn } from "../kernel/context.ts";
+import { type ErrorName, fail, toServiceError } from "../kernel/errors.ts";
 import type { NotificationDefinition } from "../kernel/method.ts";
 
 /** What instances tell each other: in process, over Redis, or over the supervisor's socket. At most once, in order per publisher. */
@@ -39,6 +40,41 @@ export interface Requests {
   allDone(timeoutMs: number): Promise<unknown>;
   serve(topic: string, answer: (question: string) => string | Promise<string>): Subscription;
 }
+
+/** What the instance that serves the topic answers, or the refusal it threw; null when none answers in time. */
+export async function callInstance(
+  requests: Requests | null,
+  topic: string,
+  question: object,
+  timeoutMs: number,
+): Promise<{ result?: unknown } | null> {
+  const text = await requests?.ask(topic, JSON.stringify(question), timeoutMs);
+  if (!text) return null;
+  const { refusal, ...answer } = JSON.parse(text) as CallAnswer;
+  return refusal ? fail(refusal.kind, refusal.message) : answer;
+}
+
+interface CallAnswer {
+  result?: unknown;
+  refusal?: { kind: ErrorName; message: string };
+}
+
+/** Answers such calls with what `work` returns, or refuses as it does. */
+export const serveCalls = (
+  requests: Requests,
+  topic: string,
+  work: (question: unknown) => unknown,
+): Subscription =>
+  requests.serve(topic, async (text) => {
+    let answer: CallAnswer;
+    try {
+      answer = { result: await work(JSON.parse(text)) };
+    } catch (error) {
+      const { kind, message } = toServiceError(error);
+      answer = { refusal: { kind, message } };
+    }
+    return JSON.stringify(answer);
+  });
 
 /** Checks what goes on for a key, user or group again; for null, everything. */
 export type Recheck = (id: string | null) => Promise<void>;

@@ -2,7 +2,7 @@ import type { Clock } from "../kernel/clock.ts";
 import type { SignedIn } from "../kernel/context.ts";
 import type { Ids } from "../kernel/ids.ts";
 import { ChannelOwners } from "./channel-owners.ts";
-import type { Bus, EventHub, EventReader, EventStream, SubscribeOptions } from "./contract.ts";
+import type { Bus, EventHub, EventReader, EventStream, Requests, SubscribeOptions } from "./contract.ts";
 import { type Audience, EVERYONE, KEPT_MS, LOG_CHARS_MAX, type LoggedEvent } from "./event-log.ts";
 import { EventSession, SessionReader } from "./event-session.ts";
 
@@ -20,7 +20,6 @@ const KEPT_CHARS_AFTER_SWEEP = (KEPT_CHARS_MAX * 3) / 4;
 const CATCH_UP_MS = 1_000;
 
 const topicOf = (sessionId: string) => `events:${sessionId}`;
-const keptTopicOf = (instance: string) => `events-kept:${instance}`;
 const ATTACHED = "events-attached";
 const OPENED = "events-opened";
 const STOPPED = "events-stopped";
@@ -34,15 +33,10 @@ interface OpenedMessage extends SessionMessage {
   signedInAs?: string;
 }
 
-/** A request for kept notifications, and its answer. */
-interface MissedMessage {
+/** Asks for notifications that other instances have kept. */
+interface MissedQuestion {
   sessionId: string;
   lastId: string;
-  from: string;
-}
-interface KeptMessage {
-  sessionId: string;
-  events: LoggedEvent[];
 }
 
 interface Opening {
@@ -71,15 +65,13 @@ export class BusEventHub implements EventHub {
   readonly #sessions = new Map<string, EventSession>();
   /** Those without subscribers, by when the last one left. */
   readonly #deserted = new Map<string, EventSession>();
-  readonly #kept = { chars: 0 };
+  readonly #total = { chars: 0 };
   #sweepAboveChars = KEPT_CHARS_MAX;
   readonly #owners: ChannelOwners;
   readonly #openings = new Map<string, Opening>();
   readonly #stops = new Map<string, { userId: string; run: () => void }>();
   /** Ended sessions whose owner is still remembered. */
   readonly #ended = new Map<string, () => void>();
-  /** Subscribers waiting for notifications kept by other instances, by session. */
-  readonly #catchingUp = new Map<string, Set<(events: readonly LoggedEvent[]) => void>>();
   /** Distinguishes this instance's notification ids from those of others. */
   readonly #instance: string;
   #count = 0;
@@ -88,6 +80,8 @@ export class BusEventHub implements EventHub {
     readonly bus: Bus,
     readonly clock: Clock,
     readonly ids: Ids,
+    /** Null when this process runs alone. */
+    readonly instances: Requests | null = null,
   ) {
     this.#instance = ids.uuid().slice(0, 8);
     this.#owners = new ChannelOwners({ bus, clock, instance: this.#instance });
@@ -98,12 +92,7 @@ export class BusEventHub implements EventHub {
       const running = this.#stops.get(sessionId);
       if (running?.userId === userId) running.run();
     });
-    if (!bus.shared) return;
-    bus.subscribe(MISSED, (message) => this.#answerMissed(JSON.parse(message) as MissedMessage));
-    bus.subscribe(keptTopicOf(this.#instance), (message) => {
-      const { sessionId, events } = JSON.parse(message) as KeptMessage;
-      for (const resume of this.#catchingUp.get(sessionId) ?? []) resume(events);
-    });
+    instances?.serve(MISSED, (question) => JSON.stringify(this.#kept(JSON.parse(question))));
   }
 
   open({ userId, sessionId: signedInAs }: SignedIn, sessionId = this.ids.uuid()): EventStream {
@@ -188,7 +177,7 @@ export class BusEventHub implements EventHub {
 
   /** Any instance may be the one that emits: a video job is taken up by one of them. */
   #opened({ sessionId, userId, signedInAs }: OpenedMessage): void {
-    this.#owners.remember(sessionId, { userId, sessionId: signedInAs });
+    this.#owners.opened(sessionId, { userId, sessionId: signedInAs });
     this.#await(sessionId);
     if (this.#sessions.get(sessionId)?.isHeard) this.bus.publish(ATTACHED, sessionId);
   }
@@ -203,7 +192,6 @@ export class BusEventHub implements EventHub {
     for (const { settle } of [...this.#openings.values()]) settle();
     for (const forget of this.#ended.values()) forget();
     this.#ended.clear();
-    for (const waiting of [...this.#catchingUp.values()]) for (const resume of [...waiting]) resume([]);
     for (const [sessionId, session] of [...this.#deserted]) this.#forget(sessionId, session);
   }
 
@@ -220,7 +208,7 @@ export class BusEventHub implements EventHub {
     session.cancelExpiry?.();
     session.cancelExpiry = null;
     this.#deserted.delete(sessionId);
-    if (lastId !== null) this.#catchUp(sessionId, reader, lastId);
+    if (lastId !== null) void this.#catchUp(sessionId, reader, lastId);
     if (!this.#owners.isSure(sessionId)) this.#checkLater(sessionId, reader);
     return reader;
   }
@@ -236,10 +224,10 @@ export class BusEventHub implements EventHub {
   }
 
   #attach(sessionId: string): EventSession {
-    const session = new EventSession(this.#kept);
+    const session = new EventSession(this.#total);
     session.unsubscribe = this.bus.subscribe(topicOf(sessionId), (message) => {
       session.append(eventOf(message, this.clock.now()));
-      if (this.#kept.chars > this.#sweepAboveChars) this.#sweep();
+      if (this.#total.chars > this.#sweepAboveChars) this.#sweep();
     });
     this.#sessions.set(sessionId, session);
     return session;
@@ -268,46 +256,35 @@ export class BusEventHub implements EventHub {
 
   /** Too much is kept: drop abandoned sessions first, then notifications already read. */
   #sweep(): void {
-    while (this.#kept.chars > KEPT_CHARS_AFTER_SWEEP && this.#deserted.size > 0) this.#forgetOldest();
+    while (this.#total.chars > KEPT_CHARS_AFTER_SWEEP && this.#deserted.size > 0) this.#forgetOldest();
     for (const session of this.#sessions.values()) {
-      if (this.#kept.chars <= KEPT_CHARS_AFTER_SWEEP) break;
+      if (this.#total.chars <= KEPT_CHARS_AFTER_SWEEP) break;
       session.dropRead();
     }
     // Notifications that slow readers still need stay; searching again each time would free nothing.
-    this.#sweepAboveChars = Math.max(KEPT_CHARS_MAX, this.#kept.chars + KEPT_CHARS_MAX / 4);
+    this.#sweepAboveChars = Math.max(KEPT_CHARS_MAX, this.#total.chars + KEPT_CHARS_MAX / 4);
   }
 
-  #catchUp(sessionId: string, reader: SessionReader, lastId: string): void {
-    const { log } = reader.session;
+  async #catchUp(sessionId: string, reader: SessionReader, lastId: string): Promise<void> {
+    const { log, unsubscribe } = reader.session;
     const place = () => {
       reader.next = log.numberAfter(lastId) ?? log.first;
     };
     place();
-    if (!this.bus.shared || log.numberAfter(lastId) !== null) return;
+    if (!this.instances || log.numberAfter(lastId) !== null) return;
     reader.isCatchingUp = true;
-    const waiting = this.#catchingUp.get(sessionId) ?? new Set();
-    const resume = (events: readonly LoggedEvent[]) => {
-      cancel();
-      waiting.delete(resume);
-      if (waiting.size === 0) this.#catchingUp.delete(sessionId);
-      log.prepend(events);
-      place();
-      reader.isCatchingUp = false;
-      reader.pump();
-    };
-    const cancel = this.clock.after(CATCH_UP_MS, () => resume([]));
-    waiting.add(resume);
-    this.#catchingUp.set(sessionId, waiting);
-    const question: MissedMessage = { sessionId, lastId, from: this.#instance };
-    reader.session.unsubscribe.ready.then(() => this.bus.publish(MISSED, JSON.stringify(question)));
+    await unsubscribe.ready;
+    const question: MissedQuestion = { sessionId, lastId };
+    const answers = await this.instances.askAll(MISSED, JSON.stringify(question), CATCH_UP_MS);
+    const kept = answers.map((answer) => JSON.parse(answer) as LoggedEvent[]);
+    log.prepend(kept.reduce((longest, each) => (each.length > longest.length ? each : longest), []));
+    place();
+    reader.isCatchingUp = false;
+    reader.pump();
   }
 
-  /** Only instances that have kept something of the session answer. */
-  #answerMissed({ sessionId, lastId, from }: MissedMessage): void {
+  #kept({ sessionId, lastId }: MissedQuestion): LoggedEvent[] {
     const log = this.#sessions.get(sessionId)?.log;
-    if (from === this.#instance || !log || log.lastId === null) return;
-    const events = log.since(log.numberAfter(lastId) ?? log.first);
-    const answer: KeptMessage = { sessionId, events };
-    this.bus.publish(keptTopicOf(from), JSON.stringify(answer));
+    return log ? log.since(log.numberAfter(lastId) ?? log.first) : [];
   }
 }

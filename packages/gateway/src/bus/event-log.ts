@@ -38,9 +38,6 @@ export class EventLog {
   get end(): number {
     return this.first + this.#events.length;
   }
-  get lastId(): string | null {
-    return this.#events.at(-1)?.id ?? null;
-  }
 
   at(number: number): LoggedEvent {
     return this.#events[number - this.first]!;

@@ -9,6 +9,7 @@ import { beforeSending } from "@model-gateway/wire/turns";
 import { z } from "zod";
 import { REFUSED } from "../../src/bus/contract.ts";
 import { BusEventHub } from "../../src/bus/event-hub.ts";
+import { BusRequests } from "../../src/bus/requests.ts";
 import { openBus, type Shared } from "../../src/bus/index.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
@@ -125,11 +126,10 @@ describe.if(url !== undefined)("the bus over Redis", () => {
 
   test("what a subscriber missed on one instance it gets from another, once and in order", async () => {
     const instances = await Promise.all([1, 2, 3].map(() => instance(url!)));
-    const [hubA, hubB, hubC] = instances.map(({ bus }) => new BusEventHub(bus, systemClock, randomIds)) as [
-      BusEventHub,
-      BusEventHub,
-      BusEventHub,
-    ];
+    const [hubA, hubB, hubC] = instances.map(({ bus }) => {
+      const requests = new BusRequests({ bus, clock: systemClock, ids: randomIds });
+      return new BusEventHub(bus, systemClock, randomIds, requests);
+    }) as [BusEventHub, BusEventHub, BusEventHub];
     await Promise.all(instances.map(({ bus }) => bus.ready()));
     const received: { i: number; id: string }[] = [];
     const subscriber = {

@@ -1,12 +1,11 @@
 import { ServingOptions } from "@model-gateway/protocol/agent.ts";
 import { z } from "zod";
-import type { Requests, Subscription } from "../../bus/contract.ts";
-import { fail, toServiceError } from "../../kernel/errors.ts";
+import { callInstance, type Requests, type Subscription, serveCalls } from "../../bus/contract.ts";
+import { fail } from "../../kernel/errors.ts";
 
 const topicOf = (instance: string) => `agents-commands:${instance}`;
 /** Longer than a node has for its own answer, so that its refusal is what the caller sees. */
 const ANSWER_TIMEOUT_MS = 15_000;
-const Outcome = z.object({ result: z.unknown(), failure: z.string().optional() });
 
 const Node = z.object({ agentId: z.string() });
 const Model = Node.extend({ modelId: z.string() });
@@ -35,22 +34,13 @@ export async function sendCommand(
   instance: string,
   command: Command,
 ): Promise<unknown> {
-  const answer = await requests?.ask(topicOf(instance), JSON.stringify(command), ANSWER_TIMEOUT_MS);
-  if (typeof answer !== "string")
-    fail("app_error", "The instance that holds the node's connection does not answer; try again");
-  const { result, failure } = Outcome.parse(JSON.parse(answer));
-  return failure === undefined ? result : fail("app_error", failure);
+  const answer = await callInstance(requests, topicOf(instance), command, ANSWER_TIMEOUT_MS);
+  if (!answer) fail("app_error", "The instance that holds the node's connection does not answer; try again");
+  return answer.result;
 }
 
 export const serveCommands = (
   requests: Requests,
   instance: string,
   execute: (command: Command) => Promise<unknown>,
-): Subscription =>
-  requests.serve(topicOf(instance), async (text) => {
-    try {
-      return JSON.stringify({ result: await execute(Command.parse(JSON.parse(text))) });
-    } catch (error) {
-      return JSON.stringify({ failure: toServiceError(error).message });
-    }
-  });
+): Subscription => serveCalls(requests, topicOf(instance), (command) => execute(Command.parse(command)));

@@ -1,5 +1,5 @@
 import { BackendError, type RealtimeCapability } from "../../backends/contract.ts";
-import type { EventStream, Subscription } from "../../bus/contract.ts";
+import { callInstance, type EventStream, type Subscription, serveCalls } from "../../bus/contract.ts";
 import type { Actor, SignedIn } from "../../kernel/context.ts";
 import { type ErrorName, fail, ServiceError, toServiceError } from "../../kernel/errors.ts";
 import type { Payer } from "../../kernel/payer.ts";
@@ -14,7 +14,6 @@ import { type Route, type Routing, reportTo } from "../routing/index.ts";
 import { EventQueue } from "./event-queue.ts";
 import { SessionMeter } from "./metering/meter.ts";
 import { realtimeEvent } from "./notifications.ts";
-import { RemoteSessions } from "./remote.ts";
 import { type ServerEvent, transcriptIn } from "./server-events.ts";
 
 const SESSIONS_MAX = 2_000;
@@ -23,6 +22,9 @@ const SESSIONS_PER_USER_MAX = 250;
 const CLIENT_SILENCE_MS = 10 * 60_000;
 const SILENCE_CHECK_MS = 30_000;
 const STOP_EVENT = "session.stop";
+/** The instance that holds a session answers in a millisecond; when none does, there is no such session. */
+const ANSWER_WITHIN_MS = 2_000;
+const topicOf = (sessionId: string) => `realtime:${sessionId}`;
 /** Of what an upstream says when it hangs up. */
 const REASON_CHARS_MAX = 500;
 /** What an upstream says about the session or a failure, where its key may be repeated; the rest is sound and text. */
@@ -42,6 +44,13 @@ interface RealtimeOptions extends Needs<"instances" | "events" | "clock" | "ids"
   billing: Pick<Billing, "pricing">;
   conversations: Pick<Conversations, "access" | "append">;
   isInForce(payer: Pick<Payer, "keyId" | "userId">): Promise<boolean>;
+}
+
+/** What another instance asks of the one that holds a session. */
+interface RemoteCall {
+  userId: string;
+  /** Null: the session is to be stopped. */
+  event: Record<string, unknown> | null;
 }
 
 interface StartOptions {
@@ -101,15 +110,9 @@ interface VoiceSession {
 /** The open voice sessions of this process: one forwarder each, from the upstream to the owner's channel. */
 export class Realtime {
   readonly #sessions = new Map<string, VoiceSession>();
-  readonly #remote: RemoteSessions;
   readonly #endWatch: () => void;
 
   constructor(readonly options: RealtimeOptions) {
-    this.#remote = new RemoteSessions({
-      instances: options.instances,
-      send: (userId, sessionId, event) => this.#sendHere(userId, sessionId, event),
-      stop: (userId, sessionId) => this.#stopHere(userId, sessionId),
-    });
     options.revocations.onChange((id) => this.#recheck(id));
     this.#endWatch = options.clock.every(SILENCE_CHECK_MS, () => this.#closeSilent());
   }
@@ -238,7 +241,7 @@ export class Realtime {
       stream: null,
       link: null,
       lastClientEventMs: clock.now(),
-      served: this.#remote.serve(sessionId),
+      served: this.#serve(sessionId),
       record,
     };
     record?.sent(route);
@@ -326,16 +329,27 @@ export class Realtime {
   }
 
   /** Sends one client event to the upstream, on the instance that holds the session; never waits for its answer. */
-  send({ userId }: Actor, sessionId: string, event: Record<string, unknown>): Promise<void> {
-    if (!this.#sessions.has(sessionId) && this.#remote.possible)
-      return this.#remote.send(userId, sessionId, event);
-    return this.#sendHere(userId, sessionId, event);
+  async send({ userId }: Actor, sessionId: string, event: Record<string, unknown>): Promise<void> {
+    if (this.#sessions.has(sessionId)) return this.#sendHere(userId, sessionId, event);
+    if (!(await this.#elsewhere(sessionId, { userId, event }))) notFound();
+  }
+
+  #elsewhere(sessionId: string, call: RemoteCall) {
+    return callInstance(this.options.instances, topicOf(sessionId), call, ANSWER_WITHIN_MS);
+  }
+
+  #serve(sessionId: string): Subscription | null {
+    const { instances } = this.options;
+    const answer = (call: unknown) => {
+      const { userId, event } = call as RemoteCall;
+      return event ? this.#sendHere(userId, sessionId, event) : this.#stopHere(userId, sessionId);
+    };
+    return instances && serveCalls(instances, topicOf(sessionId), answer);
   }
 
   async #sendHere(userId: string, sessionId: string, event: Record<string, unknown>): Promise<void> {
     const session = this.#sessions.get(sessionId);
-    if (session?.owner.userId !== userId)
-      fail("not_found", "Realtime session not found; realtime.start opens one");
+    if (session?.owner.userId !== userId) notFound();
     session.lastClientEventMs = this.options.clock.now();
     if (event.type === STOP_EVENT) {
       this.#close(session);
@@ -360,10 +374,9 @@ export class Realtime {
   }
 
   /** False when there is no such session of the caller's. */
-  stop(actor: Actor, sessionId: string): boolean | Promise<boolean> {
-    if (!this.#sessions.has(sessionId) && this.#remote.possible)
-      return this.#remote.stop(actor.userId, sessionId);
-    return this.#stopHere(actor.userId, sessionId);
+  async stop({ userId }: Actor, sessionId: string): Promise<boolean> {
+    if (this.#sessions.has(sessionId)) return this.#stopHere(userId, sessionId);
+    return (await this.#elsewhere(sessionId, { userId, event: null }))?.result === true;
   }
 
   #stopHere(userId: string, sessionId: string): boolean {
@@ -475,6 +488,10 @@ export class Realtime {
       .append(conversationId, [{ role: "assistant", content }])
       .catch((error) => this.options.log.error("storing a transcript failed", { session_id: id, error }));
   }
+}
+
+function notFound(): never {
+  fail("not_found", "Realtime session not found; realtime.start opens one");
 }
 
 /** A session that was opened has been answered, unless something other than its owner ended it. */
