@@ -205,21 +205,7 @@ export async function openRooms({ config, life, foundation, ownPort, deadlines, 
   return all;
 }
 
-const sweepsOf = (
-  rooms: Pick<
-    OpenRooms,
-    | "usage"
-    | "requests"
-    | "captures"
-    | "accounts"
-    | "sso"
-    | "groups"
-    | "video"
-    | "inference"
-    | "audit"
-    | "batches"
-  >,
-) => ({
+const sweepsOf = (rooms: Rooms) => ({
   "usage rows": rooms.usage.sweepRows,
   requests: rooms.requests.sweepRows,
   "request sums": rooms.requests.sweepSums,

@@ -1,5 +1,4 @@
 /** The settling thread: writes journaled usage to the database without holding the event loop that serves requests. */
-import { edenGC } from "bun:jsc";
 import { InProcessBus } from "../../bus/in-process/bus.ts";
 import { systemClock } from "../../kernel/clock.ts";
 import { randomIds } from "../../kernel/ids.ts";
@@ -16,8 +15,6 @@ declare const self: Worker;
 /** The log is moved into the database file after this many rows, or this long after a change. */
 const CHECKPOINT_ROWS = 16_384;
 const CHECKPOINT_MS = 10_000;
-/** Collect young garbage after this many rows, or the thread keeps 10 MB more; a full GC also drops compiled code. */
-const COLLECT_ROWS = 4_096;
 
 interface Open {
   db: Database;
@@ -27,7 +24,6 @@ interface Open {
 let options: ThreadOptions | null = null;
 let opened: Open | null = null;
 let rowsSinceCheckpoint = 0;
-let rowsSinceCollection = 0;
 
 async function open(): Promise<Open> {
   if (!options) throw new Error("the settling thread was not told what to open");
@@ -41,7 +37,6 @@ async function answerTo(order: SettleOrder): Promise<SettlingAnswer> {
     const { settler } = opened ?? (await open());
     const { news, ...rest } = await settler.settle(order);
     rowsSinceCheckpoint += rest.rows;
-    rowsSinceCollection += rest.rows;
     return { report: { ...rest, news: Array.from(news, (part) => JSON.stringify(part)) } };
   } catch (error) {
     if (error instanceof RefusedRows) return { refused: { message: error.message, rows: error.rows } };
@@ -56,11 +51,6 @@ async function checkpoint(): Promise<void> {
   await opened?.db.checkpoint().catch(() => {});
 }
 
-function collect(): void {
-  rowsSinceCollection = 0;
-  edenGC();
-}
-
 const send = (answer: SettlingAnswer) => self.postMessage(answer);
 
 self.onmessage = async ({ data }: MessageEvent<Request>) => {
@@ -68,7 +58,6 @@ self.onmessage = async ({ data }: MessageEvent<Request>) => {
   else if ("order" in data) {
     send(await answerTo(data.order));
     if (rowsSinceCheckpoint >= CHECKPOINT_ROWS) await checkpoint();
-    if (rowsSinceCollection >= COLLECT_ROWS) collect();
   } else {
     await opened?.db.close();
     opened = null;

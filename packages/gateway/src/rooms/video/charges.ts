@@ -1,65 +1,23 @@
 import type { Payer } from "../../kernel/payer.ts";
 import type { Billing } from "../billing/index.ts";
-import type { Admission, FinalUsage, Metering } from "../metering/index.ts";
+import type { FinalUsage, Metering } from "../metering/index.ts";
+import { NANO_PER_USD } from "../usage/index.ts";
 import type { ClipFacts } from "./clip-facts.ts";
-
-const NANO_PER_USD = 1e9;
-
-interface JobCharge {
-  requestId: string;
-  payer: Payer;
-  model: string;
-  costUsd: number;
-}
-
-export interface JobHold {
-  /** The usage is in the journal when this returns: then the job is noted as settled. */
-  settle(costUsd: number): void;
-  release(): void;
-}
+import type { JobSummary } from "./store.ts";
 
 export interface ChargesOptions {
   metering: Pick<Metering, "admit" | "resume" | "record" | "written">;
   billing: Pick<Billing, "videoCostNanoUsd">;
 }
 
-const usageOf = (costUsd: number): FinalUsage => ({
-  backend: "video",
-  promptTokens: 0,
-  completionTokens: 0,
-  estimated: false,
-  costUsd,
+/** Under its id: a charge that is made again is harmless. */
+export const chargeOf = ({ id, payer, model }: Pick<JobSummary, "id" | "payer" | "model">) => ({
+  ...{ requestId: id, payer: JSON.parse(payer) as Payer, model, refId: null },
 });
 
-export class Charges {
-  constructor(readonly options: ChargesOptions) {}
+export const usageOf = (costUsd: number): FinalUsage => ({
+  ...{ backend: "video", promptTokens: 0, completionTokens: 0, estimated: false, costUsd },
+});
 
-  async priceUsd(model: string, facts: ClipFacts): Promise<number> {
-    return (await this.options.billing.videoCostNanoUsd(model, facts)) / NANO_PER_USD;
-  }
-
-  async admit({ costUsd, ...job }: JobCharge): Promise<JobHold> {
-    return this.#holdOf(await this.options.metering.admit({ ...job, refId: null, bound: { costUsd } }));
-  }
-
-  async resume({ costUsd, ...job }: JobCharge): Promise<JobHold> {
-    return this.#holdOf(await this.options.metering.resume({ ...job, refId: null, bound: { costUsd } }));
-  }
-
-  #holdOf(admission: Admission): JobHold {
-    return {
-      settle: (spentUsd) => {
-        admission.settle(usageOf(spentUsd));
-        this.options.metering.written();
-      },
-      release: () => admission.release(),
-    };
-  }
-
-  /** As `settle` of a hold; harmless when it is called again with the same request id. */
-  record({ costUsd, ...job }: JobCharge): void {
-    const { metering } = this.options;
-    metering.record({ ...job, refId: null }, usageOf(costUsd));
-    metering.written();
-  }
-}
+export const priceUsd = async ({ billing }: ChargesOptions, model: string, facts: ClipFacts) =>
+  (await billing.videoCostNanoUsd(model, facts)) / NANO_PER_USD;

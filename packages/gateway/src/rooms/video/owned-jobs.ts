@@ -1,6 +1,6 @@
 import { isoTime } from "../../kernel/clock.ts";
-import type { Payer } from "../../kernel/payer.ts";
-import type { Charges, JobHold } from "./charges.ts";
+import type { Admission } from "../metering/index.ts";
+import { chargeOf } from "./charges.ts";
 import type { VideoOptions } from "./service.ts";
 import type { JobSummary, VideoStore } from "./store.ts";
 
@@ -17,14 +17,13 @@ const CLAIMED_MAX = 500;
 /** The jobs that this instance carries, each under a lease and with its hold. Another takes over both if it dies. */
 export class OwnedJobs {
   readonly #instance: string;
-  readonly #holds = new Map<string, JobHold>();
+  readonly #holds = new Map<string, Admission>();
   readonly #unheld = new Map<string, JobSummary>();
   #renewedAtMs = 0;
 
   constructor(
     readonly store: VideoStore,
-    readonly charges: Charges,
-    readonly options: Pick<VideoOptions, "bus" | "clock" | "ids">,
+    readonly options: Pick<VideoOptions, "bus" | "clock" | "ids" | "metering">,
     abandoned: () => void,
   ) {
     const { bus, ids } = options;
@@ -41,12 +40,12 @@ export class OwnedJobs {
     return this.#holds.size + this.#unheld.size;
   }
 
-  add(jobId: string, hold: JobHold): void {
+  add(jobId: string, hold: Admission): void {
     this.#holds.set(jobId, hold);
   }
 
   /** Removes the job and returns its hold, which the caller must end. */
-  take(jobId: string): JobHold | null {
+  take(jobId: string): Admission | null {
     const hold = this.#holds.get(jobId) ?? null;
     this.#holds.delete(jobId);
     this.#unheld.delete(jobId);
@@ -93,15 +92,10 @@ export class OwnedJobs {
   }
 
   async #hold(job: JobSummary): Promise<void> {
-    const { id, payer, model, bound_usd } = job;
-    const hold = await this.charges.resume({
-      requestId: id,
-      payer: JSON.parse(payer) as Payer,
-      model,
-      costUsd: bound_usd ?? 0,
-    });
+    const bound = { costUsd: job.bound_usd ?? 0 };
+    const hold = await this.options.metering.resume({ ...chargeOf(job), bound });
     // It may have ended meanwhile.
-    if (this.#unheld.delete(id)) this.#holds.set(id, hold);
+    if (this.#unheld.delete(job.id)) this.#holds.set(job.id, hold);
     else hold.release();
   }
 

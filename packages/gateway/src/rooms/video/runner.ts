@@ -12,8 +12,9 @@ import { ServiceError } from "../../kernel/errors.ts";
 import type { NotificationDefinition } from "../../kernel/method.ts";
 import type { Payer } from "../../kernel/payer.ts";
 import { hideSecrets } from "../../kernel/secrets.ts";
+import type { Admission } from "../metering/index.ts";
 import { type Route, reportTo } from "../routing/index.ts";
-import type { Charges, JobHold } from "./charges.ts";
+import { chargeOf, priceUsd, usageOf } from "./charges.ts";
 import { askedFacts, boundFacts, type ClipFacts, madeFacts } from "./clip-facts.ts";
 import { videoDone, videoFailed, videoProgress } from "./notifications.ts";
 import { OwnedJobs } from "./owned-jobs.ts";
@@ -81,10 +82,9 @@ export class JobRunner {
 
   constructor(
     readonly store: VideoStore,
-    readonly charges: Charges,
     readonly options: VideoOptions,
   ) {
-    this.#owned = new OwnedJobs(store, charges, options, () => this.wake());
+    this.#owned = new OwnedJobs(store, options, () => this.wake());
     let ticks = 0;
     this.#stopTicking = options.clock.every(options.tickMs ?? TICK_MS, () => {
       if (this.#owned.count > 0 || ++ticks % IDLE_TICKS === 0) this.wake();
@@ -98,7 +98,7 @@ export class JobRunner {
   }
 
   /** A new job, whose hold lives as long as it does. */
-  async begin(job: JobRow, hold: JobHold): Promise<void> {
+  async begin(job: JobRow, hold: Admission): Promise<void> {
     await this.store.insert({ ...job, ...this.#owned.lease() });
     this.#owned.add(job.id, hold);
     this.wake();
@@ -255,7 +255,7 @@ export class JobRunner {
 
   /** Another backend may make more of the same request than was held for. */
   async #costsMore({ model, bound_usd }: JobRow, facts: ClipFacts): Promise<boolean> {
-    return bound_usd !== null && (await this.charges.priceUsd(model, boundFacts(facts))) > bound_usd;
+    return bound_usd !== null && (await priceUsd(this.options, model, boundFacts(facts))) > bound_usd;
   }
 
   /** Has the task stopped and asks what became of it: free only if the upstream made no clip. Owed if unknown by the deadline. */
@@ -330,9 +330,9 @@ export class JobRunner {
   /** Charges what was asked for or what was made, the larger of the two. */
   async #cost(job: JobSummary, poll: VideoPoll): Promise<number> {
     const asked = JSON.parse(job.facts!) as ClipFacts;
-    const priceUsd = async (facts: ClipFacts) => {
+    const costOf = async (facts: ClipFacts) => {
       try {
-        return await this.charges.priceUsd(job.model, facts);
+        return await priceUsd(this.options, job.model, facts);
       } catch (error) {
         // The price has lost its exchange rate since the job was admitted.
         if (error instanceof ServiceError && job.bound_usd !== null) return job.bound_usd;
@@ -340,7 +340,7 @@ export class JobRunner {
       }
     };
     const made = poll.state === "succeeded" ? madeFacts(asked, poll) : asked;
-    return Math.max(await priceUsd(asked), await priceUsd(made));
+    return Math.max(await costOf(asked), await costOf(made));
   }
 
   #fail(job: JobRow, error: string): Promise<boolean> {
@@ -372,13 +372,13 @@ export class JobRunner {
     await this.store.settled(job.id, job.cost);
   }
 
+  /** The usage is in the journal when this returns: then the job is noted as settled. */
   #charge(job: JobSummary): void {
+    const { metering } = this.options;
     const hold = this.#owned.take(job.id);
-    if (hold) hold.settle(job.cost);
-    else {
-      const payer = JSON.parse(job.payer) as Payer;
-      this.charges.record({ requestId: job.id, payer, model: job.model, costUsd: job.cost });
-    }
+    if (hold) hold.settle(usageOf(job.cost));
+    else metering.record(chargeOf(job), usageOf(job.cost));
+    metering.written();
   }
 
   #notify<Definition extends NotificationDefinition>(

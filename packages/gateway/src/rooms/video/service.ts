@@ -10,7 +10,7 @@ import type { RequestRecord } from "../../kernel/request-record.ts";
 import type { Sweep } from "../../storage/contract.ts";
 import type { Needs } from "../foundation.ts";
 import type { Routing } from "../routing/index.ts";
-import { Charges, type ChargesOptions } from "./charges.ts";
+import { type ChargesOptions, priceUsd } from "./charges.ts";
 import { askedFacts, boundFacts } from "./clip-facts.ts";
 import { type ClipAsker, clipReply } from "./clip-reply.ts";
 import { requireKnown, withoutModel } from "./extra.ts";
@@ -63,13 +63,11 @@ const warningsOf = ({ unsent = [] }: VideoAsked, backend: string): string[] =>
 
 export class Video {
   readonly #store: VideoStore;
-  readonly #charges: Charges;
   readonly #runner: JobRunner;
 
   constructor(readonly options: VideoOptions) {
     this.#store = new VideoStore(options.db);
-    this.#charges = new Charges(options);
-    this.#runner = new JobRunner(this.#store, this.#charges, options);
+    this.#runner = new JobRunner(this.#store, options);
     options.revocations.onChange((id) => this.#runner.recheck(id));
   }
 
@@ -79,7 +77,7 @@ export class Video {
     { record = null, opener = { userId: payer.userId } }: CreateOptions = {},
   ): Promise<{ job: JobView; streamId: string }> {
     if (record) record.modelAsked = input.model;
-    const { clock, ids, routing, events } = this.options;
+    const { clock, ids, routing, events, metering } = this.options;
     const images = input.images ?? [];
     checkImages(images);
     const extra = withoutModel(input.extra ?? {});
@@ -113,8 +111,9 @@ export class Video {
     requireKnown(extra, asked.known);
     const facts = askedFacts(request, asked);
     const warnings = warningsOf(asked, backend.config.name);
-    const boundUsd = await this.#charges.priceUsd(model, boundFacts(facts));
-    const hold = await this.#charges.admit({ requestId: id, payer, model, costUsd: boundUsd });
+    const boundUsd = await priceUsd(this.options, model, boundFacts(facts));
+    const bound = { costUsd: boundUsd };
+    const hold = await metering.admit({ requestId: id, payer, model, refId: null, bound });
     const nowMs = clock.now();
     const job: JobRow = {
       id,

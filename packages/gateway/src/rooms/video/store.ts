@@ -126,26 +126,20 @@ export class VideoStore {
   }
 
   async rest(id: string, nextStepAt: string): Promise<void> {
-    await this.db.run("UPDATE video_jobs SET next_step_at = $2, step_count = step_count + 1 WHERE id = $1", [
-      id,
-      nextStepAt,
-    ]);
+    const sql = "UPDATE video_jobs SET next_step_at = $2, step_count = step_count + 1 WHERE id = $1";
+    await this.db.run(sql, [id, nextStepAt]);
   }
 
   /** Before the task is sent. False when the job was cancelled meanwhile. */
   async submitting(id: string): Promise<boolean> {
-    const changed = await this.db.run(
-      "UPDATE video_jobs SET status = 'submitting' WHERE id = $1 AND status = 'queued'",
-      [id],
-    );
-    return changed > 0;
+    const sql = "UPDATE video_jobs SET status = 'submitting' WHERE id = $1 AND status = 'queued'";
+    return (await this.db.run(sql, [id])) > 0;
   }
 
   /** The upstream did not take the task, so it may be sent again. */
   async notSubmitted(id: string): Promise<void> {
-    await this.db.run("UPDATE video_jobs SET status = 'queued' WHERE id = $1 AND status = 'submitting'", [
-      id,
-    ]);
+    const sql = "UPDATE video_jobs SET status = 'queued' WHERE id = $1 AND status = 'submitting'";
+    await this.db.run(sql, [id]);
   }
 
   async started(
@@ -169,10 +163,8 @@ export class VideoStore {
   }
 
   async progressed(id: string, progress: number): Promise<void> {
-    await this.db.run("UPDATE video_jobs SET progress = $2 WHERE id = $1 AND status = 'running'", [
-      id,
-      progress,
-    ]);
+    const sql = "UPDATE video_jobs SET progress = $2 WHERE id = $1 AND status = 'running'";
+    await this.db.run(sql, [id, progress]);
   }
 
   /** Ends the job, once. Done jobs stay unsettled until charged, cancelled ones until the upstream has stopped. */
