@@ -80,12 +80,12 @@ test("a span reaches the collector with its parent, times and GenAI attributes",
     attributes: {
       [GEN_AI.operation]: "chat",
       [GEN_AI.requestModel]: "m",
-      [GEN_AI.requestStream]: true,
-      [GEN_AI.requestTemperature]: 0.5,
-      [GEN_AI.conversationId]: undefined,
+      "gen_ai.request.stream": true,
+      "gen_ai.request.temperature": 0.5,
+      "gen_ai.conversation.id": undefined,
     },
   });
-  call.end({ [GEN_AI.inputTokens]: 21, [GEN_AI.responseFinishReasons]: ["stop"] });
+  call.end({ [GEN_AI.inputTokens]: 21, "gen_ai.response.finish_reasons": ["stop"] });
   call.end({ [OTEL.errorType]: "ignored" });
   request.end();
   expect(collector.exports).toHaveLength(0);

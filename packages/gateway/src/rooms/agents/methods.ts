@@ -132,7 +132,7 @@ export const serve = defineMethod({
     const { model_id, mode, idle_minutes, minimum_minutes } = params;
     const isOff = mode === "off";
     const replicas_min = isOff ? 0 : Math.max(mode === "always" ? 1 : 0, params.replicas_min ?? 0);
-    await rooms.agents.serve({
+    await rooms.agents.fleet.set({
       model_id,
       user_id: actor.userId,
       mode,
@@ -161,7 +161,7 @@ export const served = defineMethod({
     }),
   ),
   handler: async ({ rooms }) =>
-    (await rooms.agents.managed()).map(
+    (await rooms.agents.store.models()).map(
       ({ model_id, mode, idle_ms, minimum_ms, replicas_min, replicas_max, serving, used_ms }) => ({
         ...{ model_id, mode, replicas_min, replicas_max },
         idle_minutes: idle_ms / MINUTE_MS,

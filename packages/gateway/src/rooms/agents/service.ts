@@ -24,7 +24,7 @@ import { type Command, type Question, sendCommand, serveCommands } from "./relay
 import { type BackendRegistry, Serving } from "./serving.ts";
 import { type AgentIdentity, type AgentLink, NodeSession, type SessionEvents } from "./session.ts";
 import { comingModels, type NodeState } from "./state.ts";
-import { AgentStore, type ManagedModel } from "./store.ts";
+import { AgentStore } from "./store.ts";
 
 const OFFLINE_AFTER_MS = HEARTBEATS_MISSED_MAX * HEARTBEAT_INTERVAL_MS;
 const SWEEP_MS = 1_000;
@@ -59,7 +59,7 @@ const UNKNOWN: EstimateResult = { estimate: null, room_mb: null };
 
 /** The GPU nodes: who they are, how they stand, and what they serve. */
 export class Agents {
-  readonly #store: AgentStore;
+  readonly store: AgentStore;
   readonly #sessions = new Map<string, NodeSession>();
   readonly #seenWrittenMs = new Map<string, number>();
   readonly #serving: Serving;
@@ -68,7 +68,8 @@ export class Agents {
   readonly #commands: Subscription | null;
   readonly #tunnels: InstanceTunnels;
   readonly #stopSweep: () => void;
-  readonly #fleet: Fleet;
+  /** What is served always or on demand, wherever there is room. */
+  readonly fleet: Fleet;
   #stopRetiring = () => {};
   #isRetiring = false;
   #placing: Promise<unknown> = Promise.resolve();
@@ -77,7 +78,7 @@ export class Agents {
   constructor(readonly options: AgentsOptions) {
     const { db, bus, instances: requests, clock, ids, log } = options;
     const instance = ids.uuid();
-    this.#store = new AgentStore(db);
+    this.store = new AgentStore(db);
     this.#serving = new Serving(options);
     this.#streams = new DeployStreams(options);
     this.#presence = new Presence({
@@ -106,9 +107,9 @@ export class Agents {
       local: (agentId) => this.#sessions.get(agentId)?.link.tunnel ?? null,
     });
     this.#stopSweep = clock.every(SWEEP_MS, () => this.#sweep());
-    this.#fleet = new Fleet({
+    this.fleet = new Fleet({
       ...options,
-      store: this.#store,
+      store: this.store,
       serving: this.#serving,
       online: () => this.#states(),
       fits: (modelId, serving) => this.fits(modelId, serving),
@@ -121,7 +122,7 @@ export class Agents {
     const { ids, clock } = this.options;
     const agentId = ids.uuid();
     const token = `agent-${ids.secret(TOKEN_BYTES)}`;
-    await this.#store.insert({
+    await this.store.insert({
       id: agentId,
       ...machine,
       token_hash: sha256Hex(token),
@@ -131,17 +132,17 @@ export class Agents {
   }
 
   async deregister(agentId: string): Promise<void> {
-    if (!(await this.#store.remove(agentId))) notFound(agentId);
+    if (!(await this.store.remove(agentId))) notFound(agentId);
     this.#presence.announceDeregistered(agentId);
     await this.#serving.dismissed();
   }
 
   async list(): Promise<AgentRecord[]> {
-    return (await this.#store.list()).map((row) => this.#record(row));
+    return (await this.store.list()).map((row) => this.#record(row));
   }
 
   async status(agentId: string): Promise<AgentRecord> {
-    return this.#record((await this.#store.get(agentId)) ?? notFound(agentId));
+    return this.#record((await this.store.get(agentId)) ?? notFound(agentId));
   }
 
   /** Orders a model onto a node; the returned stream reports its progress. */
@@ -164,11 +165,11 @@ export class Agents {
     const agentId = order.agentId
       ? await this.#requireOnline(order.agentId)
       : await this.#roomiest(modelId, serving);
-    const earlier = await this.#store.deployments(agentId);
+    const earlier = await this.store.deployments(agentId);
     if (!earlier.has(modelId) && earlier.size >= MODELS_MAX)
       fail("app_error", `The node has ${MODELS_MAX} models, the most that are deployed to one; stop some`);
     const streamId = ids.uuid();
-    await this.#store.recordDeployment(agentId, modelId, { besideBackends, now: isoTime(clock.now()) });
+    await this.store.recordDeployment(agentId, modelId, { besideBackends, now: isoTime(clock.now()) });
     try {
       await this.#command({
         kind: "deploy",
@@ -180,7 +181,7 @@ export class Agents {
         userId,
       });
     } catch (error) {
-      if (!earlier.has(modelId)) await this.#store.removeDeployment(agentId, modelId);
+      if (!earlier.has(modelId)) await this.store.removeDeployment(agentId, modelId);
       throw error;
     }
     return streamId;
@@ -209,17 +210,8 @@ export class Agents {
   async stop(agentId: string, modelId: string, { gently = false } = {}): Promise<void> {
     await this.#requireOnline(agentId);
     // Before the node is asked: it gets no more requests for the model, whatever it answers.
-    await this.#store.removeDeployment(agentId, modelId);
+    await this.store.removeDeployment(agentId, modelId);
     await this.#command({ kind: "stop", agentId, modelId, gently });
-  }
-
-  /** Serves a model always, on demand, or no more, wherever there is room. */
-  serve(model: Parameters<Fleet["set"]>[0]): Promise<void> {
-    return this.#fleet.set(model);
-  }
-
-  managed(): Promise<ManagedModel[]> {
-    return this.#store.models();
   }
 
   /** Gives the node nothing new, and its models to other nodes, or takes that back. */
@@ -230,8 +222,8 @@ export class Agents {
 
   /** The node that a token belongs to; null for any other text. */
   async authenticate(token: string): Promise<AgentIdentity | null> {
-    const row = await this.#store.byTokenHash(sha256Hex(token));
-    return row && { agentId: row.id, name: row.name, deployed: await this.#store.deployments(row.id) };
+    const row = await this.store.byTokenHash(sha256Hex(token));
+    return row && { agentId: row.id, name: row.name, deployed: await this.store.deployments(row.id) };
   }
 
   /** A node is connected. It takes the place of an earlier connection of the same node. */
@@ -243,16 +235,14 @@ export class Agents {
     return session;
   }
 
-  agentsOnline(): number {
-    return this.#online().length;
-  }
-
-  gpuNodes(): number {
-    return this.#online().filter(({ state }) => state.gpus.length > 0).length;
-  }
-
-  modelsDeployed(): number {
-    return new Set(this.#online().flatMap(({ state }) => state.models.map(({ model_id }) => model_id))).size;
+  figures() {
+    const online = this.#states();
+    const models = online.flatMap((state) => state.models.map(({ model_id }) => model_id));
+    return {
+      agents_online: online.length,
+      gpu_nodes: online.filter(({ gpus }) => gpus.length > 0).length,
+      models_deployed: new Set(models).size,
+    };
   }
 
   /** The backend `agent-<model_id>`, while it is routable on this instance. */
@@ -289,7 +279,7 @@ export class Agents {
     for (const session of [...this.#sessions.values()]) session.close(1001, "this instance is stopping");
     this.#closed = true;
     this.#stopSweep();
-    this.#fleet.close();
+    this.fleet.close();
     this.#stopRetiring();
     this.#presence.close();
     this.#commands?.();
@@ -316,7 +306,7 @@ export class Agents {
       inBackground(
         this.options.log,
         "recording that a model was served",
-        this.#store.wasReady(agentId, modelId),
+        this.store.wasReady(agentId, modelId),
       ),
     strays: ({ agentId, link }, modelIds) => {
       const { log } = this.options;
@@ -358,7 +348,7 @@ export class Agents {
     return models.some(
       ({ model_id }) =>
         !others.some((each) => each.models.some((other) => other.model_id === model_id)) &&
-        (this.#fleet.isKept(model_id)
+        (this.fleet.isKept(model_id)
           ? others.length > 0
           : others.some((each) => comingModels(each).includes(model_id))),
     );
@@ -382,7 +372,7 @@ export class Agents {
     const { version, host, name } = state!;
     try {
       const now = isoTime(clock.now());
-      const epoch = await this.#store.claimEpoch(agentId, { version, host, now });
+      const epoch = await this.store.claimEpoch(agentId, { version, host, now });
       if (session.over) return;
       if (epoch === null) {
         session.close(CloseCode.deregistered, "this node was deregistered");
@@ -390,7 +380,7 @@ export class Agents {
       }
       session.setEpoch(epoch);
       // Read again: an order may have been given between the node's admission and this connection.
-      session.setDeployed(await this.#store.deployments(agentId));
+      session.setDeployed(await this.store.deployments(agentId));
       if (session.over) return;
       this.#announce(session.state!);
       log.info("node connected", { agent_id: agentId, name, host, version });
@@ -461,7 +451,7 @@ export class Agents {
     if (this.#closed) return;
     const { clock, log } = this.options;
     this.#seenWrittenMs.set(agentId, clock.now());
-    inBackground(log, "recording a node's last heartbeat", this.#store.seen(agentId, isoTime(clock.now())));
+    inBackground(log, "recording a node's last heartbeat", this.store.seen(agentId, isoTime(clock.now())));
   }
 
   /** Every node that is online, wherever it is connected. */
@@ -498,7 +488,7 @@ export class Agents {
 
   async #requireOnline(agentId: string): Promise<string> {
     if (this.#stateOf(agentId)) return agentId;
-    const { name } = (await this.#store.get(agentId)) ?? notFound(agentId);
+    const { name } = (await this.store.get(agentId)) ?? notFound(agentId);
     fail("app_error", `Agent node ${name} is offline; start its program, or name another node`);
   }
 

@@ -48,6 +48,8 @@ export interface SessionOptions extends AgentIdentity {
 
 /** One connection of one node. Once it is over, nothing that still arrives from it has any effect. */
 export class NodeSession {
+  readonly agentId: string;
+  readonly link: AgentLink;
   readonly openedAtMs: number;
   /** Models ordered here that the node has not reported on yet. */
   readonly reserved = new Set<string>();
@@ -59,17 +61,11 @@ export class NodeSession {
   #deployed: Deployments;
 
   constructor(readonly options: SessionOptions) {
+    this.agentId = options.agentId;
+    this.link = options.link;
     this.openedAtMs = options.clock.now();
     this.heardAtMs = this.openedAtMs;
     this.#deployed = options.deployed;
-  }
-
-  get agentId(): string {
-    return this.options.agentId;
-  }
-
-  get link(): AgentLink {
-    return this.options.link;
   }
 
   get state(): NodeState | null {

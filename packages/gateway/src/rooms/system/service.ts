@@ -16,7 +16,7 @@ const BACKENDS_SHOWN_MAX = 50;
 
 interface SystemOptions extends Needs<"bus" | "clock"> {
   routing: Pick<Routing, "entries" | "modelCount">;
-  agents: Pick<Agents, "agentsOnline" | "gpuNodes" | "modelsDeployed">;
+  agents: Pick<Agents, "figures">;
   providers: Pick<Providers, "count">;
   metering: Pick<MeteringService, "figures">;
   requests: Pick<Requests, "lastHour">;
@@ -81,13 +81,7 @@ export class System {
   }
 
   status() {
-    const { agents } = this.options;
-    return {
-      agents_online: agents.agentsOnline(),
-      gpu_nodes: agents.gpuNodes(),
-      models_deployed: agents.modelsDeployed(),
-      ...this.#count.report(),
-    };
+    return { ...this.options.agents.figures(), ...this.#count.report() };
   }
 
   /** Health with what an operator watches before the service is in trouble. */
