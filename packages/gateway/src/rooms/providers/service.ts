@@ -1,19 +1,16 @@
 import { type Clock, isoTime, within } from "../../kernel/clock.ts";
 import { fail } from "../../kernel/errors.ts";
-import { type Database, isUniqueViolation } from "../../storage/contract.ts";
+import { type Database, insertRow, isUniqueViolation } from "../../storage/contract.ts";
 import { PROVIDER_CARDS } from "./cards.ts";
-import { ProviderStore } from "./store.ts";
 
-export interface Provider {
+interface ProviderRow {
   id: string;
   name: string;
   description: string;
   website_domain: string;
-  is_official: boolean;
-  is_operator: boolean;
 }
 
-export type ProviderChange = Partial<Pick<Provider, "name" | "description" | "website_domain">>;
+type ProviderChange = Partial<Omit<ProviderRow, "id">>;
 
 /** Liveness probes time out after a second or two and then restart the service. */
 const COUNTED_WITHIN_MS = 500;
@@ -21,17 +18,15 @@ const COUNTED_WITHIN_MS = 500;
 const isOfficial = (id: string) => PROVIDER_CARDS.some((card) => card.id === id);
 
 export class Providers {
-  readonly #store: ProviderStore;
   #lastCount = PROVIDER_CARDS.length;
   constructor(
-    db: Database,
+    readonly db: Database,
     readonly clock: Clock,
-  ) {
-    this.#store = new ProviderStore(db);
-  }
+  ) {}
 
-  async list(): Promise<Provider[]> {
-    const custom = await this.#store.list();
+  async list() {
+    const sql = "SELECT id, name, description, website_domain FROM providers ORDER BY id";
+    const custom = await this.db.all<ProviderRow>(sql);
     return [
       ...PROVIDER_CARDS.map(({ apis: _, ...card }) => ({ ...card, is_official: true, is_operator: false })),
       ...custom.map((row) => ({ ...row, is_official: false, is_operator: true })),
@@ -50,44 +45,36 @@ export class Providers {
     return this.#lastCount;
   }
 
-  async add(provider: {
-    id: string;
-    name: string;
-    description?: string;
-    website_domain?: string;
-  }): Promise<void> {
+  async add(provider: Pick<ProviderRow, "id" | "name"> & ProviderChange): Promise<void> {
     const taken = () =>
       fail("conflict", `A provider with the id "${provider.id}" exists already; use providers.update`);
     if (isOfficial(provider.id)) taken();
     try {
-      await this.#store.insert({
-        description: "",
-        website_domain: "",
-        ...provider,
-        created_at: isoTime(this.clock.now()),
-      });
+      const row = { description: "", website_domain: "", ...provider };
+      await insertRow(this.db, "providers", { ...row, created_at: isoTime(this.clock.now()) });
     } catch (error) {
       if (isUniqueViolation(error)) taken();
       throw error;
     }
   }
 
-  async update(id: string, change: ProviderChange): Promise<void> {
-    this.#refuseOfficial(id);
-    if (!(await this.#store.update(id, change))) this.#notFound(id);
+  /** Fields that are not given keep their value. */
+  async update(id: string, { name, description, website_domain }: ProviderChange): Promise<void> {
+    await this.#change(
+      "UPDATE providers SET name = COALESCE($2, name), description = COALESCE($3, description), website_domain = COALESCE($4, website_domain) WHERE id = $1",
+      [id, name ?? null, description ?? null, website_domain ?? null],
+    );
   }
 
   async remove(id: string): Promise<void> {
-    this.#refuseOfficial(id);
-    if (!(await this.#store.remove(id))) this.#notFound(id);
+    await this.#change("DELETE FROM providers WHERE id = $1", [id]);
   }
 
-  #refuseOfficial(id: string): void {
+  async #change(sql: string, params: readonly [id: string, ...(string | null)[]]): Promise<void> {
+    const [id] = params;
     if (isOfficial(id))
       fail("app_error", `"${id}" is a built-in provider and cannot be changed; add one of your own instead`);
-  }
-
-  #notFound(id: string): never {
-    fail("not_found", `Provider not found: ${id}; providers.list shows the ids`);
+    if ((await this.db.run(sql, params)) === 0)
+      fail("not_found", `Provider not found: ${id}; providers.list shows the ids`);
   }
 }

@@ -1,6 +1,6 @@
 import { fail } from "../../kernel/errors.ts";
+import { upsertRow } from "../../storage/contract.ts";
 import type { Needs } from "../foundation.ts";
-import { store } from "./store.ts";
 
 /** Message: nothing; an administrator changed a setting. */
 const SETTINGS_CHANGED = "settings-changed";
@@ -66,7 +66,8 @@ export class Settings {
   async update(name: string, value: string | null, tiers: readonly string[]): Promise<string | null> {
     const { db, bus } = this.options;
     const before = this.require(name, value, tiers).value();
-    await (value === null ? store.remove(db, name) : store.save(db, { name, value }));
+    if (value === null) await db.run("DELETE FROM service_settings WHERE name = $1", [name]);
+    else await upsertRow(db, "service_settings", { name, value }, { key: "name" });
     await this.#load();
     bus.publish(SETTINGS_CHANGED, "");
     return before;
@@ -74,7 +75,9 @@ export class Settings {
 
   async #load(): Promise<void> {
     const { db, settings } = this.options;
-    this.#changed = new Map((await store.all(db)).map(({ name, value }) => [name, value]));
+    const sql = "SELECT name, value FROM service_settings";
+    const rows = await db.all<{ name: string; value: string }>(sql);
+    this.#changed = new Map(rows.map(({ name, value }) => [name, value]));
     for (const setting of settings) {
       const text = this.#changed.get(setting.name) ?? null;
       // A value of an older release may no longer be one.
