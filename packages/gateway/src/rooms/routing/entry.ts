@@ -9,9 +9,9 @@ import type {
 } from "../../backends/contract.ts";
 import { Circuits } from "./circuit.ts";
 
-/** What a probe found and how long it took; null where another instance probed and did not report it. */
+/** What a probe found and how long it took. */
 export interface TimedProbe extends ProbeResult {
-  latencyMs: number | null;
+  latencyMs: number;
 }
 
 interface PastProbe extends Pick<TimedProbe, "state" | "latencyMs"> {

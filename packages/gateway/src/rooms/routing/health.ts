@@ -2,17 +2,12 @@ import type { Backend, HealthState, ProbeResult } from "../../backends/contract.
 import { type Clock, withDeadline } from "../../kernel/clock.ts";
 import { inBackground, type Log } from "../../kernel/log.ts";
 import { hideSecrets } from "../../kernel/secrets.ts";
-import type { Leases } from "../../storage/contract.ts";
 import { type Entry, isServing, type TimedProbe } from "./entry.ts";
 
 const PROBE_PERIOD_MS = 60_000;
 /** Those of the last hour. */
 const PROBES_KEPT = 60;
 const DETAIL_LENGTH_MAX = 300;
-/** How often the probing instance renews its lease, and the others check that it is alive. */
-const LEASE_PERIOD_MS = 15_000;
-const LEASE_MS = 40_000;
-const LEASE = "probe-round";
 const PROBE_TIMEOUT_MS = 10_000;
 const PROBES_AT_ONCE = 16;
 /** How long a backend that is away may keep a probe waiting: short, so that the next one finds it back. */
@@ -41,16 +36,6 @@ interface HealthOptions {
   refresh(): Promise<void>;
   changed(entry: Entry, before: HealthState): void;
   probed(entry: Entry, isWell: boolean): void;
-  /** Set where there are other instances: one of them probes for all. */
-  team: ProbeTeam | null;
-}
-
-/** What instances need to divide the probing. */
-interface ProbeTeam {
-  leases: Leases;
-  /** Whether every instance reaches the backend the same way, so that a finding holds for all. */
-  isCommon(entry: Entry): boolean;
-  publish(name: string, result: TimedProbe): void;
 }
 
 /** A backend that does not serve, and is looked at until it does. */
@@ -60,24 +45,18 @@ interface Outage {
   cancel: () => void;
 }
 
-/** Probes every backend once a minute, and every second or so while it is away. One instance probes for all; bad news is checked. */
+/** Probes every backend once a minute, and every second or so while it is away. Every instance does. */
 export class HealthChecker {
-  readonly #running = new WeakMap<Entry, Promise<TimedProbe | null>>();
+  readonly #running = new WeakMap<Entry, Promise<void>>();
   readonly #outages = new Map<Entry, Outage>();
   #stop: (() => void) | null = null;
   #roundRunning = false;
-  #isProber = false;
-  #lastRoundMs = 0;
   #isStopped = false;
 
   constructor(readonly options: HealthOptions) {}
 
   start(): void {
-    const { clock, team } = this.options;
-    this.#lastRoundMs = clock.elapsed();
-    this.#stop = team
-      ? clock.every(LEASE_PERIOD_MS, () => void this.#turn(team))
-      : clock.every(PROBE_PERIOD_MS, () => void this.round());
+    this.#stop = this.options.clock.every(PROBE_PERIOD_MS, () => void this.round());
   }
   stop(): void {
     this.#stop?.();
@@ -120,21 +99,6 @@ export class HealthChecker {
     inBackground(this.options.log, "a probe", looking);
   }
 
-  async #turn({ leases }: ProbeTeam): Promise<void> {
-    const { clock, log } = this.options;
-    const due = clock.elapsed() - this.#lastRoundMs >= PROBE_PERIOD_MS;
-    const before = this.#isProber;
-    // Without the database there is no lease, so every instance probes.
-    this.#isProber = await leases.acquire(LEASE, LEASE_MS).catch(() => true);
-    if (this.#isProber !== before) log.debug("probe rounds", { by_this_instance: this.#isProber });
-    if (due) await this.round();
-  }
-
-  heard(entry: Entry, result: TimedProbe): void {
-    if (result.state === "Healthy" || entry.state !== "Healthy") this.#apply(entry, result);
-    else this.probeSoon(entry);
-  }
-
   /** The result is applied when it arrives. */
   probeSoon(entry: Entry): void {
     inBackground(this.options.log, "a probe", this.probe(entry));
@@ -144,16 +108,12 @@ export class HealthChecker {
   async round(): Promise<void> {
     if (this.#roundRunning) return;
     this.#roundRunning = true;
-    this.#lastRoundMs = this.options.clock.elapsed();
-    const { team, entries, refresh } = this.options;
+    const { entries, refresh } = this.options;
     try {
       await refresh();
-      const waiting = entries.filter((entry) => !team || this.#isProber || !team.isCommon(entry));
+      const waiting = [...entries];
       const worker = async () => {
-        for (let entry = waiting.shift(); entry; entry = waiting.shift()) {
-          const result = await this.probe(entry);
-          if (result && team?.isCommon(entry)) team.publish(entry.config.name, result);
-        }
+        for (let entry = waiting.shift(); entry; entry = waiting.shift()) await this.probe(entry);
       };
       await Promise.all(Array.from({ length: PROBES_AT_ONCE }, worker));
     } finally {
@@ -161,8 +121,8 @@ export class HealthChecker {
     }
   }
 
-  /** Null when the entry is no longer there. One that is under way already is waited for instead. */
-  probe(entry: Entry, timeoutMs = PROBE_TIMEOUT_MS): Promise<TimedProbe | null> {
+  /** One that is under way already is waited for instead. */
+  probe(entry: Entry, timeoutMs = PROBE_TIMEOUT_MS): Promise<void> {
     const running = this.#running.get(entry);
     if (running) return running;
     const probing = this.#probe(entry, timeoutMs).finally(() => this.#running.delete(entry));
@@ -176,14 +136,13 @@ export class HealthChecker {
     await this.probe(entry);
   }
 
-  async #probe(entry: Entry, timeoutMs: number): Promise<TimedProbe | null> {
+  async #probe(entry: Entry, timeoutMs: number): Promise<void> {
     const { backend } = entry;
     const result = await this.ask(backend, timeoutMs);
-    if (entry.removed) return null;
+    if (entry.removed) return;
     // Replaced meanwhile, e.g. because its tunnel moved: the answer is about an address of the past.
-    if (entry.backend !== backend) return this.#probe(entry, timeoutMs);
-    this.#apply(entry, result);
-    return result;
+    if (entry.backend === backend) this.#apply(entry, result);
+    else await this.#probe(entry, timeoutMs);
   }
 
   async ask(backend: Backend, timeoutMs = PROBE_TIMEOUT_MS): Promise<TimedProbe> {

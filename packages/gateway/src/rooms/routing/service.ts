@@ -16,7 +16,7 @@ import type { Needs } from "../foundation.ts";
 import { Aliases, plainId } from "./aliases.ts";
 import { ALL, Circuits } from "./circuit.ts";
 import { CircuitBoard } from "./circuit-board.ts";
-import { type Entry, newEntry, type TimedProbe } from "./entry.ts";
+import { type Entry, newEntry } from "./entry.ts";
 import { firstContact, type Tested } from "./first-contact.ts";
 import { HealthChecker } from "./health.ts";
 import { ModelRoutes } from "./model-routes.ts";
@@ -33,8 +33,6 @@ import type { Sealer } from "./sealer.ts";
 import { BackendStore, type SavedBackend, type StoredBackend, settingsOf } from "./store.ts";
 
 const CHANGED = "backends-changed";
-/** Message: JSON of a backend's name and what the probing instance found. */
-const PROBED = "backend-probed";
 /** Message: JSON of a backend's name and of the implausible usage that it reported. */
 const SUSPECTED = "backend-suspected";
 const BACKENDS_MAX = 1_000;
@@ -60,7 +58,7 @@ export interface BackendFactory {
 }
 
 export interface RoutingOptions
-  extends Needs<"db" | "bus" | "clock" | "log" | "metrics" | "leases" | "events"> {
+  extends Needs<"db" | "bus" | "clock" | "log" | "metrics" | "events"> {
   factory: BackendFactory;
   choice: BackendChoice;
   counter: Pick<Counter, "hit">;
@@ -89,7 +87,7 @@ export class Routing {
   suspicions = 0;
 
   constructor(readonly options: RoutingOptions) {
-    const { db, bus, counter, clock, log, metrics, leases, factory, sealer } = options;
+    const { db, bus, counter, clock, log, metrics, factory, sealer } = options;
     this.aliases = new Aliases(bus, (model) => this.router.isListed(model) || this.routes.has(model));
     this.routes = new ModelRoutes({ db, bus, clock, log });
     this.#store = new BackendStore(db, sealer, (backend) =>
@@ -121,15 +119,7 @@ export class Routing {
       probed: (entry, isWell) => {
         for (const event of entry.circuits.probed(isWell, clock.now())) this.#circuits.tell(entry, event);
       },
-      team: bus.shared
-        ? {
-            leases,
-            isCommon: (entry) => entry.persisted && isCommon(entry),
-            publish: (name, result) => bus.publish(PROBED, JSON.stringify({ name, result })),
-          }
-        : null,
     });
-    if (bus.shared) bus.subscribe(PROBED, (message) => this.#heard(message));
     bus.subscribe(SUSPECTED, (message) => {
       const { name, ...suspicion } = JSON.parse(message);
       const entry = this.#find(name);
@@ -137,12 +127,6 @@ export class Routing {
     });
     bus.subscribe(CHANGED, () => this.reload());
     bus.onGap(() => void this.reload());
-  }
-
-  #heard(message: string): void {
-    const { name, result } = JSON.parse(message) as { name: string; result: TimedProbe };
-    const entry = this.#find(name);
-    if (entry?.persisted) this.#health.heard(entry, result);
   }
 
   /** Restores what was registered before; every backend is probed at once. */
