@@ -53,7 +53,7 @@ export class VideoStage {
 
   #facts(): Promise<JobFacts[]> {
     return this.db.all<JobFacts>(
-      "SELECT id, status, cost, settled, next_step_at, lease_until FROM video_jobs",
+      "SELECT id, status, cost, settled, next_step_at FROM video_jobs",
     );
   }
 

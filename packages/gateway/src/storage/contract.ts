@@ -41,6 +41,8 @@ export interface Database extends Queryable {
 export interface Leases {
   /** Takes the lease, or holds it longer; false while another instance has it. */
   acquire(name: string, durationMs: number): Promise<boolean>;
+  /** Gives one's own back, so that others need not wait for it to expire. */
+  release(name: string): Promise<unknown>;
 }
 
 /** Whether an error says that a unique constraint was violated. */

@@ -24,7 +24,12 @@ export class DatabaseLeases implements Leases {
     return changed > 0;
   }
 
-  /** Ends everything that this instance holds, so that others need not wait for it to expire. */
+  release(name: string): Promise<unknown> {
+    const { db, instance } = this.options;
+    return db.run("DELETE FROM leases WHERE name = $1 AND owner = $2", [name, instance]);
+  }
+
+  /** Ends everything that this instance holds. */
   async releaseAll(): Promise<void> {
     await this.options.db.run("DELETE FROM leases WHERE owner = $1", [this.options.instance]);
   }

@@ -95,8 +95,6 @@ onEachDatabase("retention", (fresh) => {
           facts: null,
           bound_usd: null,
           warnings: null,
-          lease_owner: "other",
-          lease_until: past,
         });
       const days = 24 * 3600_000;
       await job(true, NOVEMBER - 2 * days);

@@ -16,6 +16,7 @@ import { newEntry } from "../../src/rooms/routing/entry.ts";
 import { Router } from "../../src/rooms/routing/router.ts";
 import { type JobView, Video, type VideoOptions } from "../../src/rooms/video/service.ts";
 import type { Database } from "../../src/storage/contract.ts";
+import { DatabaseLeases } from "../../src/storage/leases.ts";
 
 const cleanups: (() => unknown)[] = [];
 afterEach(async () => {
@@ -124,6 +125,7 @@ async function setUp(fresh: Parameters<Parameters<typeof onEachDatabase>[1]>[0])
       events: hub,
       clock: systemClock,
       ids: randomIds,
+      leases: new DatabaseLeases({ db, clock: systemClock, instance: randomIds.uuid() }),
       log: silentLog,
       routing: {
         aliases: new Aliases(bus),
@@ -384,7 +386,7 @@ onEachDatabase("video jobs", (fresh) => {
     const idle = start({ tickMs: 1_000_000, serving: elsewhere });
     const { job } = await idle.create(payer, { model: "m", prompt: "p" });
     await idle.close();
-    await db.run("UPDATE video_jobs SET lease_owner = NULL, lease_until = NULL, status = 'queued'");
+    await db.run("UPDATE video_jobs SET status = 'queued'");
     expect((await ended(start(), job.id)).status).toBe("done");
   });
 
@@ -413,12 +415,11 @@ onEachDatabase("video jobs", (fresh) => {
     );
     expect(journal.rows.size).toBe(0);
     await third.close();
-    await db.run("UPDATE video_jobs SET lease_owner = NULL, lease_until = NULL");
     // Recorded, but the process died before it could note that: the next one records it again, harmlessly.
     const fourth = start();
     await until("every job is settled", () => journal.rows.size === 3);
     await fourth.close();
-    await db.run("UPDATE video_jobs SET settled = FALSE, lease_until = NULL");
+    await db.run("UPDATE video_jobs SET settled = FALSE");
     const attempts = journal.attempts;
     const fifth = start();
     await until("each settlement is tried again", () => journal.attempts >= attempts + 3);
@@ -447,10 +448,12 @@ onEachDatabase("video jobs", (fresh) => {
     // The second time as if the clock had been set back by hours since.
     for (const afterMs of [300, 2 * 3_600_000]) {
       await db.run(
-        `UPDATE video_jobs SET status = 'running', settled = FALSE, lease_owner = 'dead',
-         lease_until = $1, next_step_at = $1 WHERE id = $2`,
+        "UPDATE video_jobs SET status = 'running', settled = FALSE, next_step_at = $1 WHERE id = $2",
         [new Date(Date.now() + afterMs).toISOString(), job.id],
       );
+      await db.run("UPDATE leases SET owner = 'dead', held_until = $1 WHERE name = 'video'", [
+        new Date(Date.now() + afterMs).toISOString(),
+      ]);
       expect((await ended(instances[1]!, job.id)).status).toBe("done");
       await until("it is settled", async () => {
         const { settled } = (await db.get<{ settled: unknown }>(

@@ -17,14 +17,20 @@ import { type Route, reportTo } from "../routing/index.ts";
 import { chargeOf, priceUsd, usageOf } from "./charges.ts";
 import { askedFacts, boundFacts, type ClipFacts, madeFacts } from "./clip-facts.ts";
 import { videoDone, videoFailed, videoProgress } from "./notifications.ts";
-import { OwnedJobs } from "./owned-jobs.ts";
 import type { VideoOptions } from "./service.ts";
 import type { JobRow, JobSummary, VideoStore } from "./store.ts";
 
 const CONCURRENT_STEPS_MAX = 16;
 const TICK_MS = 1_000;
-/** A process that carries no jobs looks for those that nobody carries only so often: that takes the write lock. */
-const IDLE_TICKS = 5;
+/** One instance runs all jobs; another takes over when it has been silent for this long. Redis keeps its holds for longer. */
+const LEASE = "video";
+const LEASE_MS = 9_000;
+/** Message: there is something to do, such as a new job. */
+const DUE = "video-due";
+/** Message: the id of a job for which the instance that runs the jobs holds now. */
+const HELD = "video-held";
+/** No step is that far off: the clock has been set back since. */
+const FAR_MS = 600_000;
 const STEP_TIMEOUT_MS = 120_000;
 const CANCEL_TIMEOUT_MS = 10_000;
 /** Delay after reading the jobs failed. */
@@ -71,9 +77,11 @@ const mayBeTaken = (error: unknown): boolean => {
 };
 
 export class JobRunner {
-  readonly #owned: OwnedJobs;
+  /** Of all jobs on the instance that runs them; elsewhere of those that it does not hold for yet. */
+  readonly #holds = new Map<string, Admission>();
   readonly #running = new Map<string, Promise<void>>();
-  readonly #stopTicking: () => void;
+  readonly #ends: (() => void)[];
+  #isLeading = false;
   readonly #stopped = new AbortController();
   /** Fires later than `#stopped`. */
   readonly #submitsStopped = new AbortController();
@@ -84,24 +92,50 @@ export class JobRunner {
     readonly store: VideoStore,
     readonly options: VideoOptions,
   ) {
-    this.#owned = new OwnedJobs(store, options, () => this.wake());
-    let ticks = 0;
-    this.#stopTicking = options.clock.every(options.tickMs ?? TICK_MS, () => {
-      if (this.#owned.count > 0 || ++ticks % IDLE_TICKS === 0) this.wake();
-    });
+    const { bus, clock, tickMs = TICK_MS } = options;
+    this.#ends = [
+      clock.every(tickMs, () => this.wake()),
+      bus.subscribe(DUE, () => this.wake()),
+      bus.subscribe(HELD, (jobId) => {
+        if (!this.#isLeading) this.#release(jobId);
+      }),
+    ];
   }
 
+  /** To be called before requests come in: what jobs may cost is held again. */
   async start(): Promise<void> {
-    await this.#owned
-      .start()
-      .catch((error) => this.options.log.warn("resuming video jobs failed; will retry", { error }));
+    this.wake();
+    await this.#looking;
   }
 
   /** A new job, whose hold lives as long as it does. */
   async begin(job: JobRow, hold: Admission): Promise<void> {
-    await this.store.insert({ ...job, ...this.#owned.lease() });
-    this.#owned.add(job.id, hold);
-    this.wake();
+    await this.store.insert(job);
+    // It may have been found, and held for, the moment it was stored.
+    this.#release(job.id);
+    this.#holds.set(job.id, hold);
+    this.#due();
+  }
+
+  #due(): void {
+    this.options.bus.publish(DUE, "");
+  }
+
+  /** Nothing is held for it any more, here or elsewhere. */
+  #ended(jobId: string): void {
+    this.#release(jobId);
+    this.#due();
+  }
+
+  #release(jobId: string): void {
+    this.#take(jobId)?.release();
+  }
+
+  /** The job's hold, which the caller ends. */
+  #take(jobId: string): Admission | null {
+    const hold = this.#holds.get(jobId) ?? null;
+    this.#holds.delete(jobId);
+    return hold;
   }
 
   wake(): void {
@@ -118,29 +152,57 @@ export class JobRunner {
   }
 
   async stop(): Promise<void> {
-    this.#stopTicking();
+    for (const end of this.#ends) end();
     this.#stopped.abort();
     await this.#looking;
     const endGrace = this.options.clock.after(SUBMIT_GRACE_MS, () => this.#submitsStopped.abort());
     await Promise.allSettled(this.#running.values());
     endGrace();
-    await this.#owned
-      .abandon()
-      .catch((error) => this.options.log.warn("releasing video jobs failed", { error }));
+    if (!this.#isLeading) return;
+    const { leases, log } = this.options;
+    await leases.release(LEASE).catch((error) => log.warn("releasing video jobs failed", { error }));
+    this.#due();
   }
 
   async #look(): Promise<void> {
-    await this.#owned.keep();
-    const limit = CONCURRENT_STEPS_MAX - this.#running.size;
-    if (limit <= 0) return;
-    const { lease_owner: owner } = this.#owned.lease();
-    const now = isoTime(this.options.clock.now());
-    for (const job of await this.store.due({ owner, now, limit, running: [...this.#running.keys()] })) {
-      const step = this.#step(job)
-        .catch((error) => this.options.log.error("video job step failed", { job_id: job.id, error }))
-        .finally(() => this.#running.delete(job.id));
-      this.#running.set(job.id, step);
+    const { bus, leases, clock, log } = this.options;
+    const held = [...this.#holds.keys()];
+    const open = await this.store.unsettled();
+    const wasLeading = this.#isLeading;
+    // Without a job nothing is written.
+    this.#isLeading = open.length > 0 && (await leases.acquire(LEASE, LEASE_MS));
+    const isLost = wasLeading && !this.#isLeading && bus.shared;
+    const ids = new Set(open.map(({ id }) => id));
+    for (const id of held) if (isLost || !ids.has(id)) this.#release(id);
+    if (bus.shared && !this.#isLeading) return;
+    for (const job of open) await this.#hold(job);
+    if (!this.#isLeading) return;
+    const nowMs = clock.now();
+    const due = open.filter(({ id, next_step_at }) => {
+      const inMs = Date.parse(next_step_at) - nowMs;
+      return (inMs <= 0 || inMs > FAR_MS) && !this.#running.has(id);
+    });
+    for (const { id } of due.slice(0, CONCURRENT_STEPS_MAX - this.#running.size)) {
+      const step = this.#stepOf(id)
+        .catch((error) => log.error("video job step failed", { job_id: id, error }))
+        .finally(() => this.#running.delete(id));
+      this.#running.set(id, step);
     }
+  }
+
+  /** What a job that is done costs is charged at once, or was already. */
+  async #hold(job: JobSummary): Promise<void> {
+    if (job.status === "done" || this.#holds.has(job.id)) return;
+    const { metering, bus } = this.options;
+    const hold = await metering.resume({ ...chargeOf(job), bound: { costUsd: job.bound_usd ?? 0 } });
+    if (this.#holds.has(job.id)) hold.release();
+    else this.#holds.set(job.id, hold);
+    bus.publish(HELD, job.id);
+  }
+
+  async #stepOf(id: string): Promise<void> {
+    const job = await this.store.find(id);
+    if (job && !job.settled) await this.#step(job);
   }
 
   async #step(job: JobRow): Promise<void> {
@@ -185,15 +247,14 @@ export class JobRunner {
     return this.options.isInForce(JSON.parse(payer) as Payer);
   }
 
-  /** Cancels the jobs carried here whose key, user or group's member is no longer in force; null: all are checked. */
+  /** Cancels the jobs whose key, user or group's member is no longer in force; null: all are checked. */
   async recheck(id: string | null): Promise<void> {
-    if (this.#owned.count === 0) return;
-    const { lease_owner: owner } = this.#owned.lease();
+    if (!this.#isLeading) return;
     const isInForce = askedOnce(
       ({ payer }: JobSummary) => payer,
       (job) => this.#isInForce(job),
     );
-    for (const job of await this.store.activeOf(owner, id))
+    for (const job of await this.store.active(id))
       if (!(await isInForce(job))) await this.cancel(job, REVOKED);
   }
 
@@ -265,8 +326,8 @@ export class JobRunner {
     const poll = upstream && !isLate ? await this.#stopTask(job, upstream) : PENDING;
     const cost = poll.state === "failed" ? 0 : await this.#cost(job, poll);
     if (cost > 0) this.#charge({ ...job, cost });
-    this.#owned.ended(job.id);
     await this.store.settled(job.id, cost);
+    this.#ended(job.id);
   }
 
   async #stopTask({ task_id }: JobSummary, upstream: VideoCapability): Promise<VideoPoll> {
@@ -357,7 +418,7 @@ export class JobRunner {
     if (!ended) return false;
     // A done job is announced when it is settled, so that it is announced even if its process dies in between.
     if (end.status !== "done") {
-      if (end.status === "failed" || job.task_id === null) this.#owned.ended(job.id);
+      if (end.status === "failed" || job.task_id === null) this.#ended(job.id);
       const { status, error } = end;
       this.#notify(job, videoFailed, { job_id: job.id, status, error: error ?? "cancelled" });
     }
@@ -375,7 +436,7 @@ export class JobRunner {
   /** The usage is in the journal when this returns: then the job is noted as settled. */
   #charge(job: JobSummary): void {
     const { metering } = this.options;
-    const hold = this.#owned.take(job.id);
+    const hold = this.#take(job.id);
     if (hold) hold.settle(usageOf(job.cost));
     else metering.record(chargeOf(job), usageOf(job.cost));
     metering.written();

@@ -27,7 +27,7 @@ const PAYLOAD_KEPT_MS = 24 * 60 * 60_000;
 
 export interface VideoOptions
   extends ChargesOptions,
-    Needs<"db" | "bus" | "events" | "clock" | "ids" | "log" | "revocations"> {
+    Needs<"db" | "bus" | "events" | "clock" | "ids" | "leases" | "log" | "revocations"> {
   routing: Pick<Routing, "aliases" | "router" | "backendNamed" | "callEnded">;
   isInForce(payer: Payer): Promise<boolean>;
   /** Time between polls; grows from the first to the most. */

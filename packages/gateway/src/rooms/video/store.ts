@@ -1,4 +1,3 @@
-import { isoTime } from "../../kernel/clock.ts";
 import { countRows, type Database, insertRow } from "../../storage/contract.ts";
 
 /** `submitting` stays when the process dies: only then is it unknown whether the upstream has the task. Callers see queued. */
@@ -33,12 +32,6 @@ export interface JobRow {
   warnings: string | null;
 }
 
-/** Which instance carries a job, and when its lease expires. */
-interface Lease {
-  lease_owner: string;
-  lease_until: string;
-}
-
 /** A job without what was asked for, which may hold megabytes of images. */
 export type JobSummary = Omit<JobRow, "request">;
 
@@ -49,13 +42,10 @@ const COLUMNS =
 
 const SUMMARY_COLUMNS = COLUMNS.replace("request, ", "");
 
-/** No step and no lease is that far off: the clock has been set back since. */
-const farFrom = (now: string): string => isoTime(Date.parse(now) + 600_000);
-
 export class VideoStore {
   constructor(readonly db: Database) {}
 
-  async insert(job: JobRow & Lease): Promise<void> {
+  async insert(job: JobRow): Promise<void> {
     await insertRow(this.db, "video_jobs", job);
   }
 
@@ -74,54 +64,18 @@ export class VideoStore {
     return countRows(this.db, `video_jobs WHERE user_id = $1 AND status IN ${ACTIVE}`, [userId]);
   }
 
-  /** Takes over jobs without an owner. `fromTheLiving`: also leased ones, except those being submitted. */
-  claim(wanted: Lease & { now: string; limit: number; fromTheLiving: boolean }): Promise<JobSummary[]> {
-    const { lease_owner, lease_until, now, limit, fromTheLiving } = wanted;
-    const free = `(lease_until IS NULL OR lease_until < $3 OR lease_until > $5${fromTheLiving ? " OR (lease_owner <> $1 AND status <> 'submitting')" : ""})`;
+  /** Jobs that are not at their end, those whose next step is due first. */
+  unsettled(): Promise<JobSummary[]> {
     return this.db.all<JobSummary>(
-      `UPDATE video_jobs SET lease_owner = $1, lease_until = $2
-       WHERE id IN (SELECT id FROM video_jobs WHERE settled = FALSE AND ${free} ORDER BY next_step_at LIMIT $4)
-         AND ${free}
-       RETURNING ${SUMMARY_COLUMNS}`,
-      [lease_owner, lease_until, now, limit, farFrom(now)],
+      `SELECT ${SUMMARY_COLUMNS} FROM video_jobs WHERE settled = FALSE ORDER BY next_step_at`,
     );
   }
 
-  /** Prolongs the leases of all jobs that the owner still carries, and returns these. */
-  renew({ lease_owner, lease_until }: Lease): Promise<JobSummary[]> {
+  /** Jobs that have not ended; with `id`, those whose payer is, or has to do with, that key, user or group. */
+  active(id: string | null): Promise<JobSummary[]> {
     return this.db.all<JobSummary>(
-      `UPDATE video_jobs SET lease_until = $2 WHERE settled = FALSE AND lease_owner = $1
-       RETURNING ${SUMMARY_COLUMNS}`,
-      [lease_owner, lease_until],
-    );
-  }
-
-  async abandon(owner: string): Promise<void> {
-    await this.db.run(
-      "UPDATE video_jobs SET lease_owner = NULL, lease_until = NULL WHERE settled = FALSE AND lease_owner = $1",
-      [owner],
-    );
-  }
-
-  /** The owner's jobs whose next step is due and not under way. */
-  due(wanted: { owner: string; now: string; limit: number; running: readonly string[] }): Promise<JobRow[]> {
-    const { owner, now, limit, running } = wanted;
-    const others =
-      running.length === 0 ? "" : `AND id NOT IN (${running.map((_, i) => `$${i + 5}`).join(", ")})`;
-    return this.db.all<JobRow>(
-      `SELECT ${COLUMNS} FROM video_jobs
-       WHERE settled = FALSE AND lease_owner = $1 AND (next_step_at <= $2 OR next_step_at > $4) ${others}
-       ORDER BY next_step_at LIMIT $3`,
-      [owner, now, limit, farFrom(now), ...running],
-    );
-  }
-
-  /** The owner's jobs that have not ended; with `id`, those whose payer is, or has to do with, that key, user or group. */
-  activeOf(owner: string, id: string | null): Promise<JobSummary[]> {
-    return this.db.all<JobSummary>(
-      `SELECT ${SUMMARY_COLUMNS} FROM video_jobs
-       WHERE settled = FALSE AND lease_owner = $1 AND status IN ${ACTIVE} AND payer LIKE $2`,
-      [owner, id === null ? "%" : `%"${id}"%`],
+      `SELECT ${SUMMARY_COLUMNS} FROM video_jobs WHERE settled = FALSE AND status IN ${ACTIVE} AND payer LIKE $1`,
+      [id === null ? "%" : `%"${id}"%`],
     );
   }
 
@@ -188,10 +142,7 @@ export class VideoStore {
   }
 
   async settled(id: string, cost: number): Promise<void> {
-    await this.db.run(
-      "UPDATE video_jobs SET settled = TRUE, cost = $2, lease_owner = NULL, lease_until = NULL WHERE id = $1",
-      [id, cost],
-    );
+    await this.db.run("UPDATE video_jobs SET settled = TRUE, cost = $2 WHERE id = $1", [id, cost]);
   }
 
   /** Empties requests of jobs that ended: images that were never sent, and prompts. */

@@ -293,9 +293,7 @@ export const schema: readonly Statement[] = [
     created_at {timestamp} NOT NULL,
     deadline_at {timestamp} NOT NULL,
     next_step_at {timestamp} NOT NULL,
-    step_count {bigint} NOT NULL,
-    lease_owner TEXT,
-    lease_until {timestamp}
+    step_count {bigint} NOT NULL
   )`,
   "CREATE INDEX video_jobs_user ON video_jobs (user_id, created_at)",
   "CREATE INDEX video_jobs_due ON video_jobs (settled, next_step_at)",
