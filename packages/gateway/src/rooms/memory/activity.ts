@@ -1,5 +1,7 @@
+import { z } from "zod";
 import { BoundedMap } from "../../kernel/bounded.ts";
 import { isoTime } from "../../kernel/clock.ts";
+import { Timestamp } from "../../kernel/method.ts";
 import type { Needs } from "../foundation.ts";
 
 /** How many events a person sees, and of how many people they are kept. */
@@ -9,17 +11,16 @@ const TOPIC = "memory-activity";
 const ASKED = "memory-activity-asked";
 const ANSWERED_WITHIN_MS = 300;
 
-export interface MemoryEvent {
-  id: string;
-  at: string;
-  kind: "recall" | "writeback" | "delete";
-  outcome: "ok" | "failed";
-  /** Facts found, written or deleted. */
-  count: number;
-  node_ids: string[];
-  duration_ms: number;
-  detail: string | null;
-}
+export const MemoryEvent = z.object({
+  at: Timestamp,
+  kind: z.enum(["recall", "writeback", "delete"]),
+  outcome: z.enum(["ok", "failed"]),
+  count: z.int().describe("Facts found, written or deleted"),
+  node_ids: z.array(z.string()).describe("Their ids, for memory.delete"),
+  duration_ms: z.number(),
+  detail: z.string().nullable().describe("Why it failed"),
+});
+export type MemoryEvent = z.output<typeof MemoryEvent> & { id: string };
 
 /** Of the same events several times, as instances tell them: each once. */
 const latest = (events: readonly MemoryEvent[]): MemoryEvent[] =>

@@ -1,17 +1,7 @@
 import { z } from "zod";
-import { defineMethod, Timestamp } from "../../kernel/method.ts";
-import { EVENTS_PER_USER_MAX } from "./activity.ts";
+import { defineMethod } from "../../kernel/method.ts";
+import { EVENTS_PER_USER_MAX, MemoryEvent } from "./activity.ts";
 import { LISTED_ITEMS_MAX, NodeId } from "./protocol.ts";
-
-const MemoryEvent = z.object({
-  at: Timestamp,
-  kind: z.enum(["recall", "writeback", "delete"]),
-  outcome: z.enum(["ok", "failed"]),
-  count: z.int().describe("Facts found, written or deleted"),
-  node_ids: z.array(z.string()).describe("Their ids, for memory.delete"),
-  duration_ms: z.number(),
-  detail: z.string().nullable().describe("Why it failed"),
-});
 
 export const status = defineMethod({
   name: "memory.status",

@@ -1,3 +1,4 @@
+import { z } from "zod";
 import type { Backend, BackendConfig, LocalServer } from "../../backends/contract.ts";
 import { fail } from "../../kernel/errors.ts";
 import type { Routing } from "../routing/index.ts";
@@ -6,15 +7,16 @@ const PROBE_TIMEOUT_MS = 1_500;
 const MODELS_SHOWN_MAX = 50;
 const LOOPBACK = new Set(["localhost", "127.0.0.1", "[::1]"]);
 
-export interface FoundServer {
-  id: string;
-  label: string;
-  url: string;
-  found: boolean;
-  models: string[];
-  models_total: number;
-  detail: string | null;
-}
+export const FoundServer = z.object({
+  id: z.string().describe("For backends.adopt"),
+  label: z.string(),
+  url: z.string(),
+  found: z.boolean(),
+  models: z.array(z.string()).describe("The first 50"),
+  models_total: z.int(),
+  detail: z.string().nullable().describe("Why it counts as not found"),
+});
+export type FoundServer = z.output<typeof FoundServer>;
 
 const urlOf = ({ port }: LocalServer) => `http://127.0.0.1:${port}`;
 

@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { defineMethod, Timestamp } from "../../kernel/method.ts";
 import { LostCacheShare } from "../usage/index.ts";
+import { FoundServer } from "./local-servers.ts";
 
 export const status = defineMethod({
   name: "system.status",
@@ -140,14 +141,7 @@ export const detectBackends = defineMethod({
   hint: SET_UP,
   result: z.object({
     servers: z.array(
-      z.object({
-        id: z.string().describe("For backends.adopt"),
-        label: z.string(),
-        url: z.string(),
-        found: z.boolean(),
-        models: z.array(z.string()).describe("The first 50"),
-        models_total: z.int(),
-        detail: z.string().nullable().describe("Why it counts as not found"),
+      FoundServer.extend({
         registered_as: z
           .string()
           .nullable()

@@ -1,5 +1,6 @@
 import { fail, type RpcErrorObject, ServiceError, toRpcError } from "../../kernel/errors.ts";
 import { isObject, parseJson } from "../../kernel/json.ts";
+import { endOfString } from "../../kernel/json-scan.ts";
 
 const BATCH_MAX = 100;
 const I64_MIN = -(2n ** 63n);
@@ -19,13 +20,6 @@ const DELICATE_ID = /"(?:i|\\u0069)(?:d|\\u0064)"\s*:\s*-?(\d{16}|\d+[.eE]|0\d*[
 
 const NUMBER_AFTER_KEY = /\s*:\s*(-?\d[\d.eE+-]*)/y;
 
-/** Where the string that begins at `from` is over. */
-function endOfString(text: string, from: number): number {
-  let i = from + 1;
-  while (text.charCodeAt(i) !== 34) i += text.charCodeAt(i) === 92 ? 2 : 1;
-  return i + 1;
-}
-
 /** Source texts of every numeric top-level `id`. A scan: a second parse with a reviver would be many times slower. */
 function idSources(text: string): (string | undefined)[] {
   const sources: (string | undefined)[] = [];
@@ -35,7 +29,7 @@ function idSources(text: string): (string | undefined)[] {
   for (let i = 0; i < text.length; i++) {
     const char = text.charCodeAt(i);
     if (char === 34) {
-      const end = endOfString(text, i);
+      const end = endOfString(text, i + 1);
       NUMBER_AFTER_KEY.lastIndex = end;
       const number = depth === requestDepth ? NUMBER_AFTER_KEY.exec(text) : null;
       if (number && JSON.parse(text.slice(i, end)) === "id") sources[element] = number[1];
