@@ -52,9 +52,7 @@ export class VideoStage {
   }
 
   #facts(): Promise<JobFacts[]> {
-    return this.db.all<JobFacts>(
-      "SELECT id, status, cost, settled, next_step_at FROM video_jobs",
-    );
+    return this.db.all<JobFacts>("SELECT id, status, cost, settled, next_step_at FROM video_jobs");
   }
 
   async #open(kind: DatabaseName): Promise<void> {

@@ -108,7 +108,11 @@ export class ChannelOwners {
 
   #learn(sessionId: string, told: ChannelFacts): void {
     const known = this.#known.get(sessionId);
-    this.#known.set(sessionId, { ...known, ...told, ...(known?.claimedBy && { claimedBy: known.claimedBy }) });
+    this.#known.set(sessionId, {
+      ...known,
+      ...told,
+      ...(known?.claimedBy && { claimedBy: known.claimedBy }),
+    });
   }
 
   #say(sessionId: string, facts: ChannelFacts): void {

@@ -12,9 +12,7 @@ export interface WorkerPlace {
 }
 
 /** To a worker, over the pipe that it was started with. */
-export type ToWorker =
-  | { start: { config: Config; place: WorkerPlace } }
-  | { drain: true };
+export type ToWorker = { start: { config: Config; place: WorkerPlace } } | { drain: true };
 
 export type FromWorker =
   /** It takes requests. The introduction is what a start prints. */

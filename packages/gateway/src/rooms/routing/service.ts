@@ -57,8 +57,7 @@ export interface BackendFactory {
   isBridgeUrl(url: string): boolean;
 }
 
-export interface RoutingOptions
-  extends Needs<"db" | "bus" | "clock" | "log" | "metrics" | "events"> {
+export interface RoutingOptions extends Needs<"db" | "bus" | "clock" | "log" | "metrics" | "events"> {
   factory: BackendFactory;
   choice: BackendChoice;
   counter: Pick<Counter, "hit">;
