@@ -1,6 +1,6 @@
 import type { ServerSocket, SocketHandlers } from "@model-gateway/wire/websocket";
 import type { Counter, Revocations } from "../../bus/contract.ts";
-import { askedOnce } from "../../kernel/bounded.ts";
+import { askedOnce, Gate } from "../../kernel/bounded.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import {
   type Authenticator,
@@ -14,7 +14,6 @@ import { ServiceError, toServiceError } from "../../kernel/errors.ts";
 import type { FailedTries } from "../../kernel/failed-tries.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import { decodeUtf8 } from "../../kernel/json.ts";
-import { inBackground } from "../../kernel/log.ts";
 import type { Registry } from "../../kernel/registry.ts";
 import { LARGE_BODY_BYTES } from "../../kernel/turns.ts";
 import { strangerRefusal } from "./anonymous.ts";
@@ -27,12 +26,12 @@ const PROBE_METHOD = "system.probe";
 const REFRESH_METHOD = "auth.refresh";
 /** Calls of one socket that may be under way; more wait for their turn. */
 const IN_FLIGHT_MAX = 64;
-/** What may wait; beyond either a call is refused, so a flood cannot pile up. */
+/** What may wait; beyond that a call is refused, so a flood cannot pile up. */
 const WAITING_MAX = 1_000;
-const WAITING_BYTES_MAX = 4 * 1024 * 1024;
-/** Bytes of an anonymous socket's calls, running and waiting: room for only one long message. */
+/** Bytes of a socket's calls, running and waiting; of an anonymous one there is room for only one long message. */
+const BYTES_MAX = (IN_FLIGHT_MAX + 4) * RPC_BODY_BYTES_MAX;
 const ANONYMOUS_BYTES_MAX = RPC_BODY_BYTES_MAX;
-/** With more than this unread, waiting calls stay queued. */
+/** With more than this unread, calls wait. */
 const UNREAD_BYTES_MAX = 1024 * 1024;
 /** A peer that does not read its answers is cut off here. */
 export const SEND_BUFFER_BYTES_MAX = 4 * 1024 * 1024;
@@ -46,10 +45,10 @@ interface RpcSocketData {
   userAgent: string | null;
   isLocal: boolean;
   anonymous: boolean;
-  inFlight: number;
+  calls: Gate;
   heldBytes: number;
-  waiting: (string | Buffer)[];
-  waitingBytes: number;
+  /** Calls go on when answers have been read. */
+  unread: (() => void)[];
   cancelIdle: () => void;
   closing: boolean;
 }
@@ -82,16 +81,13 @@ const ANONYMOUS_BUSY = new ServiceError(
 );
 const BUSY = new ServiceError(
   "app_error",
-  `More than ${IN_FLIGHT_MAX + WAITING_MAX} calls, or ${WAITING_BYTES_MAX} bytes of them, are under way on this socket; wait for answers`,
+  `More than ${IN_FLIGHT_MAX + WAITING_MAX} calls, or ${BYTES_MAX} bytes of them, are under way on this socket; wait for answers`,
 );
 
-/** What waited longest; nothing once the socket is closing, or while answers are not being read. */
-function nextOf(socket: RpcSocket): string | Buffer | undefined {
+async function whenRead(socket: RpcSocket): Promise<void> {
   const { data } = socket;
-  if (data.closing || socket.getBufferedAmount() > UNREAD_BYTES_MAX) return undefined;
-  const message = data.waiting.shift();
-  if (message !== undefined) data.waitingBytes -= message.length;
-  return message;
+  while (!data.closing && socket.getBufferedAmount() > UNREAD_BYTES_MAX)
+    await new Promise<void>((resolve) => data.unread.push(resolve));
 }
 
 interface RefreshedSession {
@@ -126,10 +122,11 @@ export class RpcWebSocket implements SocketHandlers<RpcSocketData> {
       userAgent,
       isLocal,
       anonymous: actor === null && !adminToken,
-      inFlight: 0,
+      calls: new Gate(IN_FLIGHT_MAX, WAITING_MAX, () => {
+        throw BUSY;
+      }),
       heldBytes: 0,
-      waiting: [],
-      waitingBytes: 0,
+      unread: [],
       cancelIdle: () => {},
       closing: false,
     };
@@ -143,8 +140,8 @@ export class RpcWebSocket implements SocketHandlers<RpcSocketData> {
   close(socket: RpcSocket): void {
     this.#open.delete(socket);
     socket.data.closing = true;
-    socket.data.waiting.length = 0;
     socket.data.cancelIdle();
+    this.drain(socket);
   }
 
   /** Closes the sockets of this user, or of anyone, whose session or account has ended. */
@@ -172,43 +169,26 @@ export class RpcWebSocket implements SocketHandlers<RpcSocketData> {
     const { data } = socket;
     if (data.closing) return;
     this.#restartIdle(socket);
-    if (data.anonymous && data.heldBytes > 0 && data.heldBytes + message.length > ANONYMOUS_BYTES_MAX)
-      return this.#answer(socket, message, ANONYMOUS_BUSY);
-    if (data.inFlight >= IN_FLIGHT_MAX || data.waiting.length > 0) return this.#postpone(socket, message);
+    const [bytesMax, refusal] = data.anonymous ? [ANONYMOUS_BYTES_MAX, ANONYMOUS_BUSY] : [BYTES_MAX, BUSY];
+    if (data.heldBytes > 0 && data.heldBytes + message.length > bytesMax)
+      return this.#answer(socket, message, refusal);
     data.heldBytes += message.length;
-    await this.#run(socket, message);
-  }
-
-  drain(socket: RpcSocket): void {
-    const { log } = this.options.runner.options;
-    while (socket.data.inFlight < IN_FLIGHT_MAX) {
-      const message = nextOf(socket);
-      if (message === undefined) return;
-      inBackground(log, "calls that waited on a socket", this.#run(socket, message));
-    }
-  }
-
-  async #run(socket: RpcSocket, first: string | Buffer): Promise<void> {
-    socket.data.inFlight++;
+    const called = data.calls.run(async () => {
+      await whenRead(socket);
+      if (!data.closing) await this.#answer(socket, message);
+    });
     try {
-      for (let message: typeof first | undefined = first; message !== undefined; message = nextOf(socket)) {
-        await this.#answer(socket, message);
-        socket.data.heldBytes -= message.length;
-      }
+      await called;
+    } catch (error) {
+      if (error !== BUSY) throw error;
+      await this.#answer(socket, message, BUSY);
     } finally {
-      socket.data.inFlight--;
+      data.heldBytes -= message.length;
     }
   }
 
-  async #postpone(socket: RpcSocket, message: string | Buffer): Promise<void> {
-    const { data } = socket;
-    if (data.waiting.length >= WAITING_MAX || data.waitingBytes + message.length > WAITING_BYTES_MAX) {
-      await this.#answer(socket, message, BUSY);
-      return;
-    }
-    data.waiting.push(message);
-    data.waitingBytes += message.length;
-    data.heldBytes += message.length;
+  drain({ data }: RpcSocket): void {
+    for (const resume of data.unread.splice(0)) resume();
   }
 
   /** Runs what the message asks for; with `refusal` it answers each of its requests with that instead. */
