@@ -158,7 +158,6 @@ export class JobRunner {
     const endGrace = this.options.clock.after(SUBMIT_GRACE_MS, () => this.#submitsStopped.abort());
     await Promise.allSettled(this.#running.values());
     endGrace();
-    if (!this.#isLeading) return;
     const { leases, log } = this.options;
     await leases.release(LEASE).catch((error) => log.warn("releasing video jobs failed", { error }));
     this.#due();
