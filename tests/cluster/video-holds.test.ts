@@ -38,8 +38,8 @@ async function withHeldJob(
     () => new Instance({ databaseUrl: options.databaseUrl, redisUrl, env }),
   );
   try {
-    for (const instance of instances) await instance.start();
-    const [first] = instances as [Instance];
+    const [first, ...others] = instances as [Instance, ...Instance[]];
+    await first.start();
     const root = await first.signUp("root");
     const backend = { type: "minimax", name: "clips", url: videos.url, models: [MODEL] };
     await first.admin("POST", "/api/admin/backends", backend);
@@ -57,6 +57,8 @@ async function withHeldJob(
     const { id: jobId } = await submitted.json();
     const job = (on: Instance) => on.rpc("video.get", { job_id: jobId }, root);
     await until("it is under way", async () => (await job(first)).status === "running");
+    // Only now, so that it is the first that runs the job.
+    for (const instance of others) await instance.start();
     await work({
       instances,
       jobId,

@@ -196,7 +196,7 @@ export class JobRunner {
     const hold = await metering.resume({ ...chargeOf(job), bound: { costUsd: job.bound_usd ?? 0 } });
     if (this.#holds.has(job.id)) hold.release();
     else this.#holds.set(job.id, hold);
-    bus.publish(HELD, job.id);
+    if (this.#isLeading) bus.publish(HELD, job.id);
   }
 
   async #stepOf(id: string): Promise<void> {
