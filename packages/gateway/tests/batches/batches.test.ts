@@ -227,6 +227,19 @@ test("a revoked key ends its batches", async () => {
   expect((await linesOf(done.error_file_id))[0].error.message).toContain("revoked");
 });
 
+test("what was sent when its key is revoked is owed, with what the model can have written by then", async () => {
+  bench.upstream.answer(() => {});
+  const made = await bench.rpc("keys.create", { name: "burnt" }, bench.token);
+  const { id } = await create([line("a", said("it thinks"))], CHATS, clientOf(made.key));
+  await until("it is sent", () => bench.upstream.requests.at(-1)!.text.includes("it thinks"));
+  await bench.rpc("keys.revoke", { key_id: made.id }, bench.token);
+  expect((await ended(id)).status).toBe("cancelled");
+  const [row, ...more] = (await bench.usageRows()).filter(({ ref_id }) => `batch_${ref_id}` === id);
+  expect(more).toEqual([]);
+  expect(row.completion_tokens).toBeGreaterThan(0);
+  expect(row.cost).toBeCloseTo((row.prompt_tokens * 50 + row.completion_tokens * 100) / 1e6, 9);
+});
+
 // What runs on a backend is each process's own count.
 inOneProcess("on own hardware a live request takes the place of a line, which runs again", async () => {
   await bench.addBackend({

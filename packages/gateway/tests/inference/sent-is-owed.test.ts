@@ -20,7 +20,14 @@ import {
 import { minimax, startMinimax } from "@model-gateway/testing/video.ts";
 import { isWork, wave, worker } from "@model-gateway/testing/work.ts";
 import { type Clock, systemClock } from "../../src/kernel/clock.ts";
-import { bootSpending, DEAR, NEWER_DEAR, type Spender, type SpendingBench } from "../support/spending.ts";
+import {
+  bootSpending,
+  DEAR,
+  NEWER_DEAR,
+  PARTED,
+  type Spender,
+  type SpendingBench,
+} from "../support/spending.ts";
 
 const TOKENS_PER_MS = 0.25;
 const THOUGHT_MS = 1_000;
@@ -403,6 +410,30 @@ test("each of several choices thinks, and says how fast one of them does", async
   await vendor.reply.json(completion("a", { usage: chatUsage(4 * vendor.billed) }));
   await (await answer).text();
   await left(1);
+});
+
+test("what nobody reported costs what it can have come to: an hour's cache, sound", async () => {
+  const cached = [
+    {
+      role: "user",
+      content: [{ type: "text", text: "hi", cache_control: { type: "ephemeral", ttl: "1h" } }],
+    },
+  ];
+  for (const [usdOf, more] of [
+    [(prompt: number, output: number) => (prompt * 10 + output * 30) / 1e6, { messages: cached }],
+    [
+      (prompt: number, output: number) => (prompt * 5 + output * 60) / 1e6,
+      { messages, modalities: ["text", "audio"] },
+    ],
+  ] as const) {
+    const before = await rowIds();
+    const { leaving } = await ask("/v1/chat/completions", { model: PARTED, ...more });
+    elapsedMs += THOUGHT_MS;
+    leaving.abort();
+    const { prompt_tokens, completion_tokens, cost } = await newRow(before);
+    expect(completion_tokens).toBeGreaterThan(0);
+    expect(cost).toBeCloseTo(usdOf(prompt_tokens, completion_tokens), 9);
+  }
 });
 
 test("a stream that its payer can no longer cover is owed with what was thought", async () => {

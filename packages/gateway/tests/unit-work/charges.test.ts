@@ -239,6 +239,19 @@ onEachDatabase("work with a price of its own", (fresh) => {
     bench.upstream.answer(worker);
   });
 
+  test("images in a stream: each that comes is charged, with its own usage, also beyond what was asked for", async () => {
+    const done = (bytes: number) =>
+      `data: ${JSON.stringify({ type: "image_generation.completed", b64_json: "A".repeat(bytes), usage: { input_tokens: 10, output_tokens: 4_000, total_tokens: 4_010 } })}\n\n`;
+    const part = `data: ${JSON.stringify({ type: "image_generation.partial_image", b64_json: "A" })}\n\n`;
+    const pieces = [part, done(20), done(2_000_000), done(40_000)];
+    bench.upstream.answer((_, reply) => reply.stream(pieces));
+    const size = "1024x1024";
+    expect((await image({ stream: true, n: 2, size })).usd).toBe(0.006);
+    // The price of a chat model is by the token.
+    expect((await image({ stream: true, n: 2, model: DEAR })).usd).toBe((30 * 5 + 12_000 * 30) / 1e6);
+    bench.upstream.answer(worker);
+  });
+
   test("an error inside a stream is a failure: alone it costs nothing, after a part of the answer it does", async () => {
     const part = `event: image_generation.partial_image\ndata: ${JSON.stringify({ type: "image_generation.partial_image", b64_json: "A".repeat(40_000) })}\n\n`;
     const word = `data: ${JSON.stringify({ type: "transcript.text.delta", delta: "an error, she said", error: null })}\n\n`;

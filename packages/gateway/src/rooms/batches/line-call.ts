@@ -17,20 +17,10 @@ export interface Sending extends Owed {
   tokensPerSecond: number;
 }
 
-export function sendingOf(
-  { model, isOwn = false, bound }: AdmitOptions,
-  sentAtMs: number,
-  tokensPerSecond: number,
-): Sending {
+export function sendingOf({ model, isOwn = false, bound }: AdmitOptions, rates: FinalUsage["rates"]): Owed {
   const { promptTokens, outputTokensMax: completionTokens, tools } = bound as TokenBound;
-  const usage = { promptTokens, completionTokens, toolsUsd: tools?.mostUsd, isBatch: true };
-  return {
-    model,
-    isOwn,
-    usage: { ...usage, backend: "gateway", estimated: true },
-    sentAtMs,
-    tokensPerSecond,
-  };
+  const usage = { promptTokens, completionTokens, toolsUsd: tools?.mostUsd, isBatch: true, rates };
+  return { model, isOwn, usage: { ...usage, backend: "gateway", estimated: true } };
 }
 
 /** What is owed for a line of which no more is heard: all that its model can have written by now. */

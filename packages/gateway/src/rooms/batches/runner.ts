@@ -5,7 +5,7 @@ import { ERRORS, fail } from "../../kernel/errors.ts";
 import type { Payer } from "../../kernel/payer.ts";
 import { CLIENT_CLOSED_STATUS } from "../../kernel/request-record.ts";
 import type { Admission, AdmitOptions } from "../metering/index.ts";
-import { NANO_PER_USD } from "../usage/index.ts";
+import { NANO_PER_USD, utcMonth } from "../usage/index.ts";
 import {
   LineRun,
   lineRequestId,
@@ -37,7 +37,7 @@ const ANSWER_BYTES = 4 * 1024 * 1024;
 
 /** What is known here of a batch under way. */
 interface UnderWay {
-  hold: { admission: Admission; nanoUsd: number; tokens: number; atMs: number } | null;
+  hold: { admission: Admission; nanoUsd: number; tokens: number; atMs: number; month: string } | null;
   /** Whether what an earlier leader left was looked for. */
   isTakenOver: boolean;
   tries: number;
@@ -89,7 +89,7 @@ export class BatchRunner {
     const underWay = this.#underWay(batchId);
     // It may have been found, and held for, the moment it was stored.
     underWay.hold?.admission.release();
-    underWay.hold = { admission, ...bound, atMs: this.options.clock.elapsed() };
+    underWay.hold = { admission, ...bound, atMs: this.options.clock.elapsed(), month: this.#month };
     this.wake();
   }
 
@@ -141,6 +141,10 @@ export class BatchRunner {
 
   #stopLines(): void {
     for (const { run } of this.#running.values()) run.stop();
+  }
+
+  get #month(): string {
+    return utcMonth(this.options.clock.now());
   }
 
   #underWay(batchId: string): UnderWay {
@@ -200,13 +204,14 @@ export class BatchRunner {
     const { inference, log, metering, clock } = this.options;
     // Another backend than at its creation may be dearer.
     const admit = async (options: AdmitOptions) => {
-      const { costUsd } = metering.boundOf({ ...options, isBatch: true });
+      const { costUsd, rates } = metering.boundOf({ ...options, isBatch: true });
       if (Math.ceil(costUsd * NANO_PER_USD) > line.bound_nano_usd)
         fail("payment_required", "It may cost more now than is held for it");
       if (await this.#isTooFast(batch)) fail("rate_limited", "Lines of this batch were sent too fast");
       // What own hardware is sent costs nobody anything, and may be sent again.
       if (options.isOwn) return;
-      const mark = JSON.stringify(sendingOf(options, clock.now(), metering.tokensPerSecond(options)));
+      const pace = { sentAtMs: clock.now(), tokensPerSecond: metering.tokensPerSecond(options) };
+      const mark = JSON.stringify({ ...sendingOf(options, rates), ...pace });
       if (!(await this.store.mark(batchId, line.line, run.mark, mark))) fail("busy", "It is sent elsewhere");
       run.mark = mark;
     };
@@ -248,15 +253,19 @@ export class BatchRunner {
     await this.#answered(batch, line, {
       status: isKept ? reply.head.status : 0,
       output: isKept ? output : unansweredLine(line.custom_id, TOO_LARGE),
-      owed: run.owed,
+      // Cut short, as when its key is revoked.
+      owed: mark !== null && run.owed?.usage.isUntold ? this.#owedSince(mark) : run.owed,
     });
   }
 
   /** What its vendor may bill is charged, as of a request that is cut: it is not sent, and charged, twice. */
   #interrupted(batch: BatchRow, line: Omit<UnsettledLine, "status">): Promise<void> {
-    const owed = owedSince(JSON.parse(line.owed) as Sending, this.options.clock.now());
     const output = unansweredLine(line.custom_id, INTERRUPTED);
-    return this.#answered(batch, line, { status: 0, output, owed });
+    return this.#answered(batch, line, { status: 0, output, owed: this.#owedSince(line.owed) });
+  }
+
+  #owedSince(mark: string): Owed {
+    return owedSince(JSON.parse(mark) as Sending, this.options.clock.now());
   }
 
   /** Stored before it is charged: after a crash what was stored is charged, and nothing else. */
@@ -295,15 +304,17 @@ export class BatchRunner {
     const { id, bound_nano_usd: nanoUsd, bound_tokens: tokens } = batch;
     const { hold } = underWay;
     const atMs = clock.elapsed();
-    if (hold && (atMs - hold.atMs < REHOLD_MS || (hold.nanoUsd === nanoUsd && hold.tokens === tokens)))
-      return;
+    const month = this.#month;
+    // Another month has another quota, which its lines are charged to.
+    const isSame = hold?.nanoUsd === nanoUsd && hold.tokens === tokens && hold.month === month;
+    if (hold && (atMs - hold.atMs < REHOLD_MS || isSame)) return;
     if (hold && !(await metering.flush(SETTLED_WITHIN_MS))) return;
     const admission = await metering.resume({
       ...{ requestId: id, payer: JSON.parse(batch.payer) as Payer, model: "batch", refId: null },
       bound: { costUsd: nanoUsd / NANO_PER_USD, tokens },
     });
     underWay.hold?.admission.release();
-    underWay.hold = { admission, nanoUsd, tokens, atMs };
+    underWay.hold = { admission, nanoUsd, tokens, atMs, month };
   }
 
   /** Lines on their way are waited for: they are paid for. */

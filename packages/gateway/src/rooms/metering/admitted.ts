@@ -2,7 +2,7 @@ import type { Clock } from "../../kernel/clock.ts";
 import type { Outcome } from "../../kernel/request-record.ts";
 import type { Billing } from "../billing/index.ts";
 import { type Cover, Held } from "./cover.ts";
-import { heldFor, TOKENS_MAX, within } from "./demand.ts";
+import { heldFor, heldRates, TOKENS_MAX, within } from "./demand.ts";
 import type { HoldKind } from "./journal/codec.ts";
 import type { Paces } from "./paces.ts";
 import type { Admission, AdmitOptions, FinalUsage } from "./types.ts";
@@ -48,9 +48,7 @@ export class Admitted implements Admission {
 
   async grow(total: { promptTokens: number; completionTokens: number }): Promise<boolean> {
     if (this.#isEnded) return false;
-    const { bound } = this.options;
-    const { promptTokens } = total;
-    const { fixed } = heldFor(this.admitting.billing, this.options, { bound, promptTokens });
+    const { fixed } = heldFor(this.admitting.billing, this.options, total.promptTokens);
     return this.cover.grow({ fixed, tokens: within(total.completionTokens, TOKENS_MAX) });
   }
 
@@ -83,7 +81,8 @@ export class Admitted implements Admission {
     const tokens = usage.completionTokens / this.#answers;
     if (!usage.estimated && this.#sentAtMs !== null)
       admitting.paces.completed({ model: options.model, tokens, ms: this.#sinceSentMs });
-    return this.#end({ usage, outcome });
+    const rates = usage.isUntold && heldRates(admitting.billing, options, usage.promptTokens);
+    return this.#end({ usage: rates ? { ...usage, rates } : usage, outcome });
   }
 
   release(): void {

@@ -4,7 +4,7 @@ import type { Billing, Tier } from "../billing/index.ts";
 import { NANO_PER_USD } from "../usage/index.ts";
 import type { Demand } from "./cover.ts";
 import { NOTHING } from "./limits.ts";
-import type { AdmitOptions, Bound, TokenBound } from "./types.ts";
+import type { AdmitOptions, TokenBound } from "./types.ts";
 
 /** Figures from outside are capped: an absurd or infinite one would spoil every sum it is in. */
 export const TOKENS_MAX = 1e9;
@@ -25,15 +25,22 @@ export function believedCost(reportedUsd: number | undefined, byTokensNanoUsd: n
   return nanoUsd <= most ? nanoUsd : null;
 }
 
-/** What is held for such a prompt, and for each token of the answer: the dearest that they can come to. */
+type Held = Pick<AdmitOptions, "model" | "isOwn" | "isBatch" | "bound">;
+/** The dearest rates that such a prompt, and its answer, can come to; null: it has no price. */
+export function heldRates(billing: Rates, { model, isOwn, isBatch, bound }: Held, promptTokens: number) {
+  const mentions = (word: RegExp) => !("mentions" in bound) || bound.mentions!(word);
+  return billing.pricing.dearestRatesOf(model, { promptTokens, mentions, isOwn, isBatch });
+}
+
+/** What is held for such a prompt, and for each token of the answer. */
 export function heldFor(
   billing: Rates,
-  { model, isOwn, isBatch }: Pick<AdmitOptions, "model" | "isOwn" | "isBatch">,
-  { bound, promptTokens }: { bound: Bound; promptTokens: number },
+  held: Held,
+  promptTokens: number,
 ): { fixed: Quantity; perToken: Quantity } {
-  const mentions = (word: RegExp) => !("mentions" in bound) || bound.mentions!(word);
+  const { bound } = held;
   const tokens = within(promptTokens, TOKENS_MAX);
-  const rates = billing.pricing.dearestRatesOf(model, { promptTokens: tokens, mentions, isOwn, isBatch });
+  const rates = heldRates(billing, held, tokens);
   const toolsUsd = ("tools" in bound && rates && bound.tools?.mostUsd) || 0;
   return {
     fixed: { money: tokens * (rates?.inputNanoUsd ?? 0) + nanoUsdOf(toolsUsd), tokens },
@@ -62,7 +69,7 @@ class TokenDemand implements Demand {
 
   get #now(): ReturnType<typeof heldFor> {
     const { billing, options, bound } = this;
-    this.#held ??= heldFor(billing, options, { bound, promptTokens: bound.promptTokens });
+    this.#held ??= heldFor(billing, options, bound.promptTokens);
     return this.#held;
   }
   get fixed(): Quantity {

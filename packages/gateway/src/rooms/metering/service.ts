@@ -13,7 +13,15 @@ import { AdmissionCheck } from "./admission.ts";
 import { Admitted, type Admitting, type OwedRequest } from "./admitted.ts";
 import type { Cover } from "./cover.ts";
 import { payDebtFromQuota } from "./debt-payment.ts";
-import { believedCost, COST_NANO_USD_MAX, demandOf, nanoUsdOf, TOKENS_MAX, within } from "./demand.ts";
+import {
+  believedCost,
+  COST_NANO_USD_MAX,
+  demandOf,
+  heldRates,
+  nanoUsdOf,
+  TOKENS_MAX,
+  within,
+} from "./demand.ts";
 import type { ChargedEntry, JournalEntry } from "./journal/codec.ts";
 import { Journal } from "./journal/journal.ts";
 import { JournalWriter } from "./journal/writer.ts";
@@ -235,11 +243,12 @@ export class MeteringService implements Metering {
     return this.#admitted(options, await this.#check.check(demandOf(this.options.billing, options)));
   }
 
-  boundOf(options: AdmitOptions): Required<FixedBound> {
+  boundOf(options: AdmitOptions): Required<FixedBound> & Pick<FinalUsage, "rates"> {
     this.#requirePriced(options);
     const { fixed, perToken, tokensMax } = demandOf(this.options.billing, options);
     const nanoUsd = fixed.money + perToken.money * tokensMax;
-    return { costUsd: nanoUsd / NANO_PER_USD, tokens: fixed.tokens + tokensMax };
+    const rates = heldRates(this.options.billing, options, fixed.tokens) ?? undefined;
+    return { costUsd: nanoUsd / NANO_PER_USD, tokens: fixed.tokens + tokensMax, rates };
   }
 
   /** Output tokens that a model may write in a second, over all answers that are asked for. */
@@ -270,7 +279,10 @@ export class MeteringService implements Metering {
   #priceOf(model: string, isOwn: boolean, usage: FinalUsage) {
     if (usage.costUsd !== undefined) return { costNanoUsd: nanoUsdOf(usage.costUsd) };
     const bill = this.options.billing.pricing.bill(model, usage, isOwn);
-    const { costNanoUsd: byTokens } = bill;
+    const { rates, promptTokens, completionTokens } = usage;
+    const byTokens = rates
+      ? Math.ceil(promptTokens * rates.inputNanoUsd + completionTokens * rates.outputNanoUsd)
+      : bill.costNanoUsd;
     const costNanoUsd = believedCost(usage.reportedUsd, byTokens) ?? byTokens;
     if (costNanoUsd === null) return { ...bill, unpriced: !isOwn };
     const toolsNanoUsd = nanoUsdOf(costNanoUsd === byTokens ? (usage.toolsUsd ?? 0) : 0);

@@ -53,6 +53,9 @@ export interface FinalUsage extends UsageParts {
   costUsd?: number;
   /** What the vendor's own tools cost beside the tokens. */
   toolsUsd?: number;
+  /** Cut short, and no upstream told anything of it: it costs what was held for such tokens. */
+  isUntold?: boolean;
+  rates?: { inputNanoUsd: number; outputNanoUsd: number };
   /** What the upstream says that it costs, where the operator believes it. */
   reportedUsd?: number;
 }
@@ -87,7 +90,7 @@ export interface Metering {
   /** Checks quota and takes the hold, or throws the refusal. */
   admit(options: AdmitOptions): Promise<Admission>;
   /** The most that a request can come to, for one hold over several; throws where it has no price and must have one. */
-  boundOf(options: AdmitOptions): Required<FixedBound>;
+  boundOf(options: AdmitOptions): Required<FixedBound> & Pick<FinalUsage, "rates">;
   /** Holds again what was admitted before a restart, without checks, where it would be charged now. */
   resume(options: RecordOptions & { bound: FixedBound }): Promise<Admission>;
   /** Requests a minute that a key may make: its own limit, the tier's and the group's. The first that is full refuses. */

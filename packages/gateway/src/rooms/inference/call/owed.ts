@@ -22,6 +22,7 @@ export const NOTHING_CAME: CallEnd = { isWhole: false, reported: null, delivered
 
 interface OwedUsage extends ReportedUsage {
   isEstimated: boolean;
+  isUntold?: boolean;
   costUsd?: number;
 }
 
@@ -45,7 +46,12 @@ export function owedFor(
   const usage = reported === ABSURD || reported === null ? null : completed(reported, delivered, bound);
   if (isWhole && usage) return usage;
   if (reported === null && delivered === 0 && !isOwedUnanswered) return null;
-  return atLeast(usage, bound.promptTokens, isWritten(bound) ? Math.max(delivered, writtenTokens) : 0);
+  const counted = atLeast(
+    usage,
+    bound.promptTokens,
+    isWritten(bound) ? Math.max(delivered, writtenTokens) : 0,
+  );
+  return { ...counted, isUntold: !isWhole && usage === null };
 }
 
 /** For work with a price of its own, what its answer says was made. Cut short or left, all that was asked for. */

@@ -33,6 +33,17 @@ export type UsageReport = ReportedUsage | typeof ABSURD | null;
 
 const FLEX = "flex";
 
+/** Of two reports in one stream: both together where they are of different things. */
+export function joinedUsage(before: UsageReport, now: UsageReport, isAnother: boolean): UsageReport {
+  if (before === ABSURD || now === ABSURD) return ABSURD;
+  if (before === null || now === null) return before ?? now;
+  if (!isAnother) return largerUsage(before, now);
+  const sum = { ...before };
+  for (const [name, value] of Object.entries(now))
+    if (typeof value === "number") Object.assign(sum, { [name]: value + Number(Object(before)[name] ?? 0) });
+  return sum;
+}
+
 /** Null when the object says nothing about tokens. `tier` is the answer's own, where the usage does not tell it. */
 export function readUsage(value: unknown, tier?: unknown): UsageReport {
   if (typeof value !== "object" || value === null) return null;

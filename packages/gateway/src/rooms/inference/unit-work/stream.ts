@@ -6,12 +6,15 @@ import { hideSecrets, hideSecretsIn } from "../../../kernel/secrets.ts";
 import { CLIENT_LEFT } from "../call/deadlines.ts";
 import type { CallEnd } from "../call/owed.ts";
 import type { UpstreamCall } from "../call/upstream-call.ts";
-import { usageOfEvents } from "../call/usage-tail.ts";
+import { joinedUsage, type UsageReport, usageOfEvents } from "../call/usage-tail.ts";
 import { EventLines, type EventReader, textOfBytes, type Verdict } from "../stream/event-lines.ts";
 import { Relay, type StreamReader } from "../stream/relay.ts";
 
-/** The usage stands in the last event, after what may be a large image. */
+/** The usage stands at the end of an event, after what may be a large image, and its type at the beginning. */
 const TAIL_BYTES = 16 * 1024;
+const HEAD_BYTES = 256;
+const IS_COMPLETED = /^data:.*"type"\s*:\s*"[^"]*\.completed"/;
+const LF = 10;
 
 /** A line of an event that is longer is an image or a sound, and not what went wrong. */
 const ERROR_LINE_BYTES_MAX = 16 * 1024;
@@ -64,7 +67,11 @@ class WorkPieces implements StreamReader {
   readonly tokens = 0;
   readonly atBoundary = false;
   textBytes = 0;
+  #head = "";
   #tail = NOTHING;
+  #reported: UsageReport = null;
+  /** Each is one of the images that were asked for, with a usage of its own. */
+  #completed = 0;
   readonly #events: WorkEvents | null;
   readonly #lines: EventLines | null;
 
@@ -80,8 +87,29 @@ class WorkPieces implements StreamReader {
     if (this.textBytes === 0) this.begun();
     this.textBytes += bytes.length;
     if (!this.#lines) return bytes;
-    this.#tail = Buffer.concat([this.#tail, bytes]).subarray(-TAIL_BYTES);
+    let from = 0;
+    for (let end = bytes.indexOf(LF); end !== -1; end = bytes.indexOf(LF, from)) {
+      this.#keep(bytes.subarray(from, end));
+      this.#ended();
+      from = end + 1;
+    }
+    this.#keep(bytes.subarray(from));
     return this.#lines.feed(bytes);
+  }
+
+  #keep(part: Uint8Array): void {
+    this.#head += textOfBytes(part, "latin1", 0, HEAD_BYTES - this.#head.length);
+    this.#tail = Buffer.concat([this.#tail, part.subarray(-TAIL_BYTES)]).subarray(-TAIL_BYTES);
+  }
+
+  /** A line has ended. */
+  #ended(): void {
+    const tail = this.#tail.toString("latin1");
+    const told = usageOfEvents(tail);
+    const isAnother = IS_COMPLETED.test(this.#head + tail) && ++this.#completed > 1;
+    if (told !== null) this.#reported = joinedUsage(this.#reported, told, isAnother);
+    this.#head = "";
+    this.#tail = NOTHING;
   }
 
   flush(): Uint8Array | null {
@@ -98,9 +126,11 @@ class WorkPieces implements StreamReader {
   }
 
   end(isWhole: boolean): CallEnd {
-    const reported = this.#events ? usageOfEvents(this.#tail.toString("latin1")) : null;
+    this.#ended();
     const hasContent = this.complete && (this.#events?.hasContent ?? true);
-    return { isWhole, reported, delivered: hasContent ? 1 : 0 };
+    const counts = { image: this.#completed, call: this.#completed };
+    const made = this.#completed > 0 ? { counts } : undefined;
+    return { isWhole, reported: this.#reported, delivered: hasContent ? 1 : 0, made };
   }
 }
 
