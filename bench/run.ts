@@ -1,10 +1,10 @@
 /**
- * `npm run bench`: this gateway, Portkey's, nginx as a plain proxy and the least that this runtime can do, in one
- * run, taking turns, so that whatever else the machine does hits all of them. Prints a table and writes JSON to
+ * `npm run bench`: this gateway, Portkey's, claude-code-router, nginx as a plain proxy and the least that this runtime
+ * can do, in one run, taking turns, so that whatever else the machine does hits all of them. Prints a table and writes JSON to
  * bench/results/.
  *
  *   --quick              a fraction of the time, for a first look
- *   --only chat,streams  some groups: chat latency ttft quiet prompt agents session embeddings streams voices verbatim rpc idle start growth soak sharing workers cores tunnel
+ *   --only chat,streams  some groups: chat latency ttft quiet prompt agents session embeddings streams voices translated verbatim board rpc idle start growth soak sharing workers cores tunnel
  *                        (tunnel: BENCH_ENGINE="bun front.ts" is started with a port and a model id, instead of a clock)
  *   --write-docs         also writes the tables and charts of docs/performance.md and docs/scaling.md
  */
@@ -19,11 +19,14 @@ import { type Figure, format, type Measured, type Results } from "./lib/figures.
 import { startGateway } from "./lib/gateway.ts";
 import { startPortkey } from "./lib/portkey.ts";
 import { startServer, stopAll } from "./lib/processes.ts";
+import { startRouter } from "./lib/router.ts";
 import { startBareProxy, startNginx, type Target } from "./lib/targets.ts";
 import { rows } from "./rows/index.ts";
 
 const ROUNDS = 3;
 const QUICK_SCALE = 1 / 5;
+/** Tokens of a stream. */
+const CHUNKS = { whole: 60, quick: 20 };
 const resultsDir = join(import.meta.dir, "results");
 
 const { values: flags } = parseArgs({
@@ -45,20 +48,26 @@ if (flags["write-docs"] && (flags.quick || flags.only)) {
   process.exit(1);
 }
 
+const chunks = flags.quick ? CHUNKS.quick : CHUNKS.whole;
+
 async function startTargets(upstreamPort: number, missing: string[]): Promise<Bench> {
   const nginx = await startNginx(upstreamPort);
   if (!nginx) missing.push("nginx: it is not installed");
   const bare = await startBareProxy(upstreamPort);
-  const portkey = await startPortkey(upstreamPort).catch((error: Error) => {
-    missing.push(`Portkey's gateway: ${error.message}`);
-    return null;
-  });
+  const orMissing = (name: string, starting: Promise<Target>) =>
+    starting.catch((error: Error) => {
+      missing.push(`${name}: ${error.message}`);
+      return null;
+    });
+  const portkey = await orMissing("Portkey's gateway", startPortkey(upstreamPort));
+  const router = await orMissing("claude-code-router", startRouter(upstreamPort));
   const gateway = await startGateway({ upstreamPort, name: "gateway" });
   return {
-    targets: [nginx, bare, portkey, gateway].filter((target): target is Target => target !== null),
+    targets: [nginx, bare, portkey, router, gateway].filter((target): target is Target => target !== null),
     gateway,
     upstreamPort,
     quick: flags.quick,
+    chunks,
     rounds: flags.quick ? 1 : ROUNDS,
     scale: (count) => (flags.quick ? Math.ceil(count * QUICK_SCALE) : count),
   };
@@ -70,7 +79,9 @@ const COLUMNS: readonly Measured[] = [
   "bare",
   "bareAgain",
   "portkey",
+  "router",
   "gateway",
+  "points",
   "tunnel",
   "postgres",
   "redis",
@@ -105,7 +116,7 @@ const results: Results = {
   figures: [],
 };
 try {
-  const upstream = await startServer("upstream.ts", [], { CHUNKS: flags.quick ? "20" : "60" });
+  const upstream = await startServer("upstream.ts", [], { CHUNKS: String(chunks) });
   const bench = await startTargets(upstream.port, results.missing);
   for (const line of results.missing) console.log(`left out: ${line}`);
   for (const row of rows.filter(({ group }) => only.includes(group))) {

@@ -49,12 +49,66 @@ export function ownTable(lookup: Lookup): string {
   const starts = lookup.of("start");
   const rows = figures.map((figure) => [figure.name, cell(figure, "gateway")]);
   const startRows = starts.map((figure) => {
-    const others = (["nginx", "bare", "portkey"] as const)
-      .filter((peer) => figure.values[peer] !== undefined)
-      .map((peer) => `${PEERS.find(([name]) => name === peer)![1]} ${cell(figure, peer)}`);
+    const others = [...PEERS, ["router", "claude-code-router"] as const]
+      .filter(([peer]) => peer !== "gateway" && figure.values[peer] !== undefined)
+      .map(([peer, title]) => `${title} ${cell(figure, peer)}`);
     return [figure.name, `${cell(figure, "gateway")}${others.length ? ` (${others.join(", ")})` : ""}`];
   });
   return markdownTable(["this gateway", ""], [...rows, ...startRows]);
+}
+
+const NOT_MEASURED = "Not measured in that run.";
+
+/** Messages that become chats: what claude-code-router is for. */
+export function translatedTable(lookup: Lookup): string {
+  const figures = lookup.of("translated");
+  if (figures.length === 0) return NOT_MEASURED;
+  const rows = figures.map((figure) => {
+    const { gateway = Number.NaN, router = Number.NaN } = figure.values;
+    const of = figure.name.includes("CPU") ? fraction(gateway / router) : "";
+    return [figure.name, cell(figure, "router"), cell(figure, "gateway"), of];
+  });
+  return markdownTable(["", "claude-code-router", "this gateway", "of claude-code-router"], rows);
+}
+
+const ENTRANTS: readonly [Measured, string][] = [
+  ...PEERS.filter(([peer]) => peer !== "direct" && peer !== "gateway"),
+  ["gateway", "this gateway, from a quota"],
+  ["points", "this gateway, paid in points"],
+];
+
+/** The board's columns, by its definitions. */
+export function boardTable(lookup: Lookup): string {
+  if (lookup.of("board").length === 0) return NOT_MEASURED;
+  const added = (name: string, measured: Measured) => {
+    const value = lookup.value(name, measured) - lookup.value(name, "direct");
+    return Number.isFinite(value) ? format(value) : "";
+  };
+  const plain = (name: string, measured: Measured) => {
+    const value = lookup.value(name, measured);
+    return Number.isFinite(value) ? format(value) : "";
+  };
+  const rows = ENTRANTS.filter(([peer]) =>
+    Number.isFinite(lookup.value("board, one connection, p50", peer)),
+  ).map(([peer, title]) => [
+    title,
+    `${added("board, one connection, p50", peer)} / ${added("board, one connection, p99", peer)}`,
+    plain("board, 8 connections, CPU per request", peer),
+    `${plain("board, requests a second, p99 within 10 ms", peer)} / ${plain("board, requests a second", peer)}`,
+    added("board, first token p50", peer),
+    plain("board, streams held", peer),
+    plain("board, memory", peer),
+  ]);
+  const head = [
+    "",
+    "added p50 / p99, µs",
+    "CPU a request, µs",
+    "requests a second, p99 within 10 ms / any",
+    "first token added, ms",
+    "streams held",
+    "memory, MB",
+  ];
+  return markdownTable(head, rows);
 }
 
 interface Goal {

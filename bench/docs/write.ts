@@ -8,7 +8,14 @@ import { join } from "node:path";
 import type { Results } from "../lib/figures.ts";
 import { cpuChart, growthChart } from "./charts.ts";
 import { Lookup } from "./lookup.ts";
-import { circumstances, goalsTable, ownTable, peersTable } from "./performance.ts";
+import {
+  boardTable,
+  circumstances,
+  goalsTable,
+  ownTable,
+  peersTable,
+  translatedTable,
+} from "./performance.ts";
 import { capacityTable, costsNotes, costsTable, limitsTable } from "./scaling.ts";
 
 const docs = join(import.meta.dir, "../../docs");
@@ -31,7 +38,9 @@ export function writeDocs(results: Results): void {
   writeBlocks("performance.md", {
     circumstances: circumstances(results),
     peers: peersTable(lookup),
+    translated: translatedTable(lookup),
     own: ownTable(lookup),
+    board: boardTable(lookup),
     goals: goalsTable(lookup),
   });
   writeBlocks("scaling.md", {

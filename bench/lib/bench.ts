@@ -12,6 +12,8 @@ export interface Bench {
   upstreamPort: number;
   quick: boolean;
   rounds: number;
+  /** Tokens of a stream of the upstream. */
+  chunks: number;
   /** Fewer in a quick run. */
   scale(count: number): number;
 }

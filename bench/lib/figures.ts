@@ -3,9 +3,9 @@ import type { Peer } from "./targets.ts";
 export type Unit = "µs" | "ms" | "KB" | "MB" | "%" | "";
 /**
  * A peer, the bare proxy once more (what it differs by is the noise of the run), the upstream without anything
- * between, the gateway with a node's tunnel behind it, or one of the servers that instances share.
+ * between, the gateway with a node's tunnel behind it or paid in points, or one of the servers that instances share.
  */
-export type Measured = Peer | "bareAgain" | "direct" | "tunnel" | "postgres" | "redis";
+export type Measured = Peer | "bareAgain" | "direct" | "tunnel" | "points" | "postgres" | "redis";
 
 /** One line of the table: the same thing measured on everything that can do it. */
 export interface Figure {

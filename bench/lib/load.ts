@@ -30,6 +30,8 @@ export interface LoadReport {
   left: number;
   /** Events of streams. */
   events: number;
+  /** Of these, the ones with text of the upstream. */
+  tokens: number;
   seconds: number;
   p50Us: number;
   p99Us: number;
@@ -57,6 +59,8 @@ class Client {
   #startedAt = 0;
   #lastAt = 0;
   #eventsSeen = 0;
+  /** What came of a stream after its last line's end. */
+  #rest = "";
   #leaveAfterEvents = Number.POSITIVE_INFINITY;
   /** Whether an answer is due. */
   waiting = false;
@@ -76,6 +80,7 @@ class Client {
     this.#headText = "";
     this.#bodyLeft = null;
     this.#eventsSeen = 0;
+    this.#rest = "";
     const { leaveAfterEvents } = this.run.plan;
     this.#leaveAfterEvents =
       leaveAfterEvents !== undefined && sequence % 3 !== 0 ? leaveAfterEvents : Number.POSITIVE_INFINITY;
@@ -118,7 +123,11 @@ class Client {
     }
   }
 
-  #events(text: string): void {
+  #events(arrived: string): void {
+    const all = this.#rest + arrived;
+    const end = all.lastIndexOf("\n") + 1;
+    const text = all.slice(0, end);
+    this.#rest = all.slice(end);
     let count = 0;
     for (let at = text.indexOf("data: "); at !== -1; at = text.indexOf("data: ", at + 6)) count++;
     if (count === 0) return;
@@ -217,6 +226,7 @@ async function load(plan: LoadPlan): Promise<LoadReport> {
     errors: run.errors,
     left: run.left,
     events: run.events,
+    tokens: run.delays.length,
     seconds: (performance.now() - startedAt) / 1000,
     p50Us: quantile(latencies, 0.5) * 1000,
     p99Us: quantile(latencies, 0.99) * 1000,

@@ -5,7 +5,7 @@ import { freePort } from "@model-gateway/testing/services.ts";
 import { startCommand, startServer, untilReady } from "./processes.ts";
 
 /** What a measurement runs against; the keys of every figure. */
-export type Peer = "nginx" | "bare" | "portkey" | "gateway";
+export type Peer = "nginx" | "bare" | "portkey" | "router" | "gateway";
 
 /** Something between the clients and the upstream. */
 export interface Target {

@@ -181,6 +181,14 @@ function stream(form: Form, wheel: Wheel): Response {
   });
 }
 
+const geminiAnswer = encode(
+  JSON.stringify({
+    candidates: [{ index: 0, content: { role: "model", parts: [{ text: WORDS }] }, finishReason: "STOP" }],
+    usageMetadata: { promptTokenCount: 9, candidatesTokenCount: CHUNKS, totalTokenCount: CHUNKS + 9 },
+    modelVersion: "bench",
+  }),
+);
+
 const json = (body: Uint8Array) =>
   new Response(body as Uint8Array<ArrayBuffer>, { headers: { "content-type": "application/json" } });
 
@@ -193,8 +201,10 @@ const server = Bun.serve({
     // The backend with dialects of its own asks for a page of a listing, and serves what it was registered with.
     if (path === "/v1/models" && search) return new Response("", { status: 404 });
     if (path === "/v1/models") return Response.json({ object: "list", data: [{ id: "bench" }] });
+    if (path === "/v1beta/models") return Response.json({ models: [{ name: "models/bench" }] });
     const text = await request.text();
     if (path === "/v1/embeddings") return json(vectors);
+    if (path.endsWith(":generateContent")) return json(geminiAnswer);
     const form = path === "/v1/messages" ? messagesForm : path === "/v1/responses" ? responsesForm : chatForm;
     if (!text.includes('"stream":true')) return json(form.whole);
     if (text.includes('"seed":2')) return stream(form, short);

@@ -1,4 +1,5 @@
 import type { Row } from "../lib/bench.ts";
+import { rows as board } from "./board.ts";
 import { rows as cores } from "./cores.ts";
 import { rows as growth } from "./growth.ts";
 import { rows as idle } from "./idle.ts";
@@ -14,6 +15,7 @@ import { rows as workers } from "./workers.ts";
 
 export const rows: readonly Row[] = [
   ...loads,
+  ...board,
   ...session,
   ...quiet,
   ...rpc,

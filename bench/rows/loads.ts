@@ -3,6 +3,8 @@ import { type Address, type Bench, CHAT_PATH, chatBody, type Row, runLoad } from
 import { type Measured, Samples } from "../lib/figures.ts";
 import type { LoadPlan } from "../lib/load.ts";
 import { cpuUs, rssMb } from "../lib/processes.ts";
+import { checkMessages } from "../lib/router.ts";
+import type { Peer } from "../lib/targets.ts";
 
 type Plan = Omit<LoadPlan, keyof Address>;
 type Shown = "cpu" | "latency" | "p99" | "firstEvent" | "gap" | "memory";
@@ -14,8 +16,10 @@ interface LoadRow {
   per: "request" | "event";
   shows: readonly Shown[];
   plan(bench: Bench): Plan;
-  /** Only the gateway; `points`: with requests that are paid in points. */
-  gatewayOnly?: "points" | "plain";
+  /** Those that can do it; unless given, all but claude-code-router, which takes Messages only. */
+  only?: readonly Peer[];
+  /** With requests that are paid in points. */
+  inPoints?: boolean;
 }
 
 interface Tested {
@@ -33,15 +37,18 @@ const WARM_UP_STREAMS = { streams: 1_000, connections: 250 };
 /** Usage is written within half a second. */
 const SETTLED_MS = 800;
 
-function testedOf(bench: Bench, { group, shows, gatewayOnly }: LoadRow): Tested[] {
-  const { gateway, targets, upstreamPort } = bench;
-  if (gatewayOnly) {
-    const target = gatewayOnly === "points" ? { ...gateway, keys: gateway.groupKeys } : gateway;
-    return [{ measured: "gateway", target, pid: gateway.pid, share: 1 }];
-  }
+const CHATTING: readonly Peer[] = ["nginx", "bare", "portkey", "gateway"];
+/** Portkey's would translate the one API, and has to be told of each upstream of the other. */
+const PASSING: readonly Peer[] = CHATTING.filter((peer) => peer !== "portkey");
+
+function testedOf({ gateway, targets, upstreamPort }: Bench, row: LoadRow): Tested[] {
+  const { shows, only = CHATTING, inPoints } = row;
+  if (inPoints)
+    return [
+      { measured: "gateway", target: { ...gateway, keys: gateway.groupKeys }, pid: gateway.pid, share: 1 },
+    ];
   const through = targets.flatMap((target): Tested[] => {
-    // It would translate the one API, and has to be told of each upstream of the other.
-    if ((group === "verbatim" || group === "agents") && target.peer === "portkey") return [];
+    if (!only.includes(target.peer)) return [];
     const tested: Tested = { measured: target.peer, target, pid: target.pid, share: target.share };
     return target.peer === "bare" ? [tested, { ...tested, measured: "bareAgain" }] : [tested];
   });
@@ -90,6 +97,8 @@ const warmUpOf = (plan: Plan): Plan =>
 async function measure(row: LoadRow, bench: Bench) {
   const plan = row.plan(bench);
   const tested = testedOf(bench, row);
+  if (row.group === "translated")
+    for (const { measured, target } of tested) await checkMessages(measured, target);
   for (const each of tested) await sample(row, each, warmUpOf(plan), new Samples(row.group));
   const samples = new Samples(row.group);
   for (let round = 0; round < bench.rounds; round++)
@@ -129,19 +138,27 @@ const VOICES = {
   messages: { path: "/v1/messages", body: { max_tokens: 100, messages: [{ role: "user", content: "hi" }] } },
 } as const;
 
-/** Translated for an upstream that speaks chats, by the gateway alone; as it is to one that speaks the API, through all. */
+const TRANSLATING: Record<"voices" | "translated", readonly Peer[]> = {
+  voices: ["gateway"],
+  translated: ["router", "gateway"],
+};
+
+/** Translated for an upstream that speaks chats; as it is to one that speaks the API, through all. */
 const voiceRows = (voice: keyof typeof VOICES, isNative: boolean): LoadRow[] => {
   const { path, body: fields } = VOICES[voice];
   const body = { model: isNative ? "native" : "bench", ...fields };
   const name = isNative ? `${voice} as it is` : voice;
-  const only = isNative ? {} : { gatewayOnly: "plain" as const };
+  // Whose Messages become chats is what claude-code-router is for.
+  const translated = { responses: "voices", messages: "translated" } as const;
+  const group = isNative ? "verbatim" : translated[voice];
+  const only = isNative ? PASSING : TRANSLATING[group as keyof typeof TRANSLATING];
   return [
     {
-      group: isNative ? "verbatim" : "voices",
+      group,
       name: `${name}, 64 connections`,
       per: "request",
       shows: ["cpu"],
-      ...only,
+      only,
       plan: ({ scale }) => ({
         path,
         body: JSON.stringify(body),
@@ -151,11 +168,11 @@ const voiceRows = (voice: keyof typeof VOICES, isNative: boolean): LoadRow[] => 
       }),
     },
     {
-      group: isNative ? "verbatim" : "voices",
+      group,
       name: `${name}, 200 streams`,
       per: "event",
       shows: ["cpu"],
-      ...only,
+      only,
       plan: () => ({
         path,
         body: JSON.stringify({ ...body, stream: true }),
@@ -194,10 +211,14 @@ const agentTool = {
 };
 
 /** As coding agents send them: 20 tools, then source code until the body has this size. */
-export function agentBody(voice: keyof typeof agentTurn, kilobytes: number): string {
+export function agentBody(
+  voice: keyof typeof agentTurn,
+  kilobytes: number,
+  model = voice === "chat" ? "bench" : "native",
+): string {
   const tools = Array.from({ length: 20 }, (_, i) => agentTool[voice](`tool_${i}`));
   const messages: object[] = [{ role: "user", content: "Why does the test fail?" }];
-  const body = { model: voice === "chat" ? "bench" : "native", max_tokens: 1_000, tools, messages };
+  const body = { model, max_tokens: 1_000, tools, messages };
   for (let turn = 0; JSON.stringify(body).length < kilobytes * 1_000; turn++)
     messages.push(...agentTurn[voice](`call_${turn}`));
   return JSON.stringify(body);
@@ -208,14 +229,31 @@ const agentRow = (voice: keyof typeof agentTurn, kilobytes: number): LoadRow => 
   name: `${voice}, ${kilobytes} KB of an agent`,
   per: "request",
   shows: ["cpu", "latency"],
+  only: PASSING,
   plan: ({ scale }) => ({
-    path: voice === "chat" ? CHAT_PATH : "/v1/messages",
+    path: voice === "chat" ? CHAT_PATH : VOICES.messages.path,
     body: agentBody(voice, kilobytes),
     connections: 4,
     requests: scale(1_500),
     stream: false,
   }),
 });
+
+const translatedAgentRow: LoadRow = {
+  group: "translated",
+  name: "messages, 99 KB of an agent",
+  per: "request",
+  shows: ["cpu", "latency"],
+  only: TRANSLATING.translated,
+  plan: ({ scale }) => ({
+    path: VOICES.messages.path,
+    body: agentBody("messages", 99, "bench"),
+    connections: 4,
+    // Of such a prompt claude-code-router counts the tokens, which takes it a tenth of a second.
+    requests: scale(300),
+    stream: false,
+  }),
+};
 
 const loadRows: LoadRow[] = [
   {
@@ -230,7 +268,7 @@ const loadRows: LoadRow[] = [
     name: "chat paid in points, 64 connections",
     per: "request",
     shows: ["cpu"],
-    gatewayOnly: "points",
+    inPoints: true,
     plan: ({ scale }) => chat(64, scale(15_000)),
   },
   {
@@ -277,6 +315,7 @@ const loadRows: LoadRow[] = [
   streams(1_000),
   ...voiceRows("responses", false),
   ...voiceRows("messages", false),
+  translatedAgentRow,
   ...voiceRows("responses", true),
   ...voiceRows("messages", true),
   {

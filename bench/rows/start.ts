@@ -6,6 +6,7 @@ import { Samples } from "../lib/figures.ts";
 import { launchGateway } from "../lib/gateway.ts";
 import { startPortkey } from "../lib/portkey.ts";
 import { rssMb, stop } from "../lib/processes.ts";
+import { startRouter } from "../lib/router.ts";
 import { folder, type Peer, startBareProxy, startNginx } from "../lib/targets.ts";
 
 const REST_MS = 3_000;
@@ -29,6 +30,7 @@ async function measure({ targets, upstreamPort, quick }: Bench) {
     nginx: () => startNginx(upstreamPort),
     bare: () => startBareProxy(upstreamPort),
     portkey: () => startPortkey(upstreamPort),
+    router: () => startRouter(upstreamPort),
     gateway: () => launchGateway({ name: "start", program }),
   };
   // Only the gateway's first start creates its database.

@@ -259,7 +259,7 @@ const settings = {
   apiRateLimitRpm: setting(
     "SERVICE_API_RATE_LIMIT_RPM",
     "requests a minute that each API key may make",
-    integer(1, 1_000_000).default(60),
+    integer(1, 100_000_000).default(60),
   ),
   pointsPerUsd: setting(
     "POINTS_PER_USD",
