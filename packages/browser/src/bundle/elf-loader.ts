@@ -3,15 +3,7 @@ import { basename, dirname, join } from "node:path";
 import { type BinaryInfo, readBinary } from "./binary.ts";
 import { splitPathList } from "./elf.ts";
 import { readLoaderCache } from "./ld-cache.ts";
-import type { Found, LoadedObject, LoaderRules } from "./walk.ts";
-
-export interface ElfLoaderOptions {
-  env: Record<string, string | undefined>;
-  /** Scan a system that lies in this directory, such as an unpacked image. */
-  sysroot: string;
-  /** Searched like LD_LIBRARY_PATH, before it: where bundled libraries will be put. */
-  extraDirectories: string[];
-}
+import type { Found, LoadedObject, LoaderOptions, LoaderRules } from "./walk.ts";
 
 interface Platform {
   triplet: string;
@@ -41,7 +33,7 @@ export class ElfLoader implements LoaderRules {
 
   constructor(
     private readonly main: LoadedObject,
-    private readonly options: ElfLoaderOptions,
+    private readonly options: LoaderOptions,
   ) {
     const { machine, bits, interpreter } = main.info;
     const known = platforms[machine];

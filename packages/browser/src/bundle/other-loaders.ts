@@ -1,13 +1,7 @@
 import { statSync } from "node:fs";
 import { dirname, join, posix } from "node:path";
 import { type BinaryInfo, readBinary } from "./binary.ts";
-import type { Found, LoadedObject, LoaderRules } from "./walk.ts";
-
-export interface OtherLoaderOptions {
-  env: Record<string, string | undefined>;
-  sysroot: string;
-  extraDirectories: string[];
-}
+import type { Found, LoadedObject, LoaderOptions, LoaderRules } from "./walk.ts";
 
 function openAs(path: string, main: LoadedObject): BinaryInfo | null {
   try {
@@ -23,7 +17,7 @@ function openAs(path: string, main: LoadedObject): BinaryInfo | null {
 export class MachOLoader implements LoaderRules {
   constructor(
     private readonly main: LoadedObject,
-    private readonly options: OtherLoaderOptions,
+    private readonly options: LoaderOptions,
   ) {}
 
   key(name: string): string {
@@ -89,7 +83,7 @@ const windowsLibraries = new Set(
 export class PeLoader implements LoaderRules {
   constructor(
     private readonly main: LoadedObject,
-    private readonly options: OtherLoaderOptions,
+    private readonly options: LoaderOptions,
   ) {}
 
   key(name: string): string {

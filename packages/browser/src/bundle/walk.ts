@@ -34,6 +34,14 @@ export interface Dependency {
   bytes: number;
 }
 
+export interface LoaderOptions {
+  env: Record<string, string | undefined>;
+  /** Scan a system that lies in this directory, such as an unpacked image. */
+  sysroot: string;
+  /** Searched like LD_LIBRARY_PATH, before it: where bundled libraries will be put. */
+  extraDirectories: string[];
+}
+
 export interface LoaderRules {
   find(name: string, requester: LoadedObject): Found | null;
   /** What the requester's name is compared by; DLL names ignore case. */

@@ -39,13 +39,8 @@ export class PipeTransport implements EngineTransport {
   }
 
   async close(): Promise<void> {
-    this.#end("the tool closed the browser");
+    this.end("the tool closed the browser");
     await this.#ends.endProcess();
-  }
-
-  /** Called by the launcher too, when the process exits before the pipe tells. */
-  processExited(reason: string): void {
-    this.#end(reason);
   }
 
   #receive(chunk: Buffer): void {
@@ -67,16 +62,17 @@ export class PipeTransport implements EngineTransport {
     if (start < chunk.length) {
       this.#parts.push(chunk.subarray(start));
       this.#partsBytes += chunk.length - start;
-      if (this.#partsBytes > messageBytesMax) this.#end("the browser sent an oversized message");
+      if (this.#partsBytes > messageBytesMax) this.end("the browser sent an oversized message");
     }
   }
 
   /** The exit of the process, which usually follows at once, gives a better reason. */
   #endSoon(reason: string): void {
-    setTimeout(() => this.#end(reason), exitMsMax).unref();
+    setTimeout(() => this.end(reason), exitMsMax).unref();
   }
 
-  #end(reason: string): void {
+  /** Called by the launcher too, when the process exits before the pipe tells. */
+  end(reason: string): void {
     if (this.#closed) return;
     this.#closed = true;
     this.#parts = [];

@@ -57,24 +57,28 @@ const quietFlags = [
   `--disable-features=${disabledFeatures.join(",")}`,
 ];
 
-export interface FlagOptions {
-  profileDir: string;
+/** What the caller of the browser decides. */
+export interface ChosenFlags {
   headful: boolean;
   proxy?: string;
+  /** Hosts that bypass the proxy. */
   proxyBypass?: readonly string[];
+  /** Accepts self-signed certificates. */
+  ignoreHttpsErrors?: boolean;
+  viewport: { width: number; height: number };
+  extraFlags?: readonly string[];
+}
+
+interface FlagOptions extends ChosenFlags {
+  profileDir: string;
   /** Chromium's own sandbox cannot be used by root, nor where the kernel forbids user namespaces. */
   sandbox: boolean;
-  /** Accepts self-signed certificates. */
-  ignoreHttpsErrors: boolean;
   /** Large pages crash a Chromium that runs out of /dev/shm. */
   smallSharedMemory: boolean;
-  viewport: { width: number; height: number };
-  extra: readonly string[];
 }
 
 export function chromiumFlags(options: FlagOptions): string[] {
-  const { profileDir, headful, proxy, sandbox, ignoreHttpsErrors, smallSharedMemory, viewport, extra } =
-    options;
+  const { profileDir, headful, proxy, sandbox, ignoreHttpsErrors, smallSharedMemory, viewport } = options;
   const flags = [
     "--remote-debugging-pipe",
     `--user-data-dir=${profileDir}`,
@@ -91,5 +95,5 @@ export function chromiumFlags(options: FlagOptions): string[] {
       `--proxy-server=${proxy}`,
       `--proxy-bypass-list=${["<-loopback>", ...(options.proxyBypass ?? [])].join(";")}`,
     );
-  return [...flags, ...extra, "about:blank"];
+  return [...flags, ...(options.extraFlags ?? []), "about:blank"];
 }

@@ -6,7 +6,7 @@ import type { Readable, Writable } from "node:stream";
 import { PipeTransport } from "../cdp/pipe.ts";
 import { ToolError } from "../errors.ts";
 import { isSharedMemorySmall } from "../resolve/host-facts.ts";
-import { chromiumFlags } from "./flags.ts";
+import { type ChosenFlags, chromiumFlags } from "./flags.ts";
 import { Guard } from "./guard.ts";
 import { askForNoLogins, openProfile, type Profile } from "./profile.ts";
 
@@ -27,17 +27,10 @@ function lastWords(complaints: string): string {
     .join(" | ");
 }
 
-export interface LaunchOptions {
+export interface LaunchOptions extends ChosenFlags {
   path: string;
-  headful: boolean;
-  proxy?: string;
-  /** Hosts that bypass the proxy. */
-  proxyBypass?: readonly string[];
-  viewport: { width: number; height: number };
-  ignoreHttpsErrors?: boolean;
   /** The proxy's challenges are answered by the tool, and the servers' then too. */
   hasProxyLogin?: boolean;
-  extraFlags?: readonly string[];
   /** A profile that stays; absent: a throw-away one. */
   profileDir?: string | null;
   /** Where the loader finds libraries that came with the tool. */
@@ -96,15 +89,10 @@ export function launchBrowser(options: LaunchOptions): LaunchedBrowser {
   ]);
   if (!options.hasProxyLogin) askForNoLogins(profileDir);
   const flags = chromiumFlags({
+    ...options,
     profileDir,
-    headful: options.headful,
-    proxy: options.proxy,
-    proxyBypass: options.proxyBypass,
-    viewport: options.viewport,
     sandbox: whyNoSandbox() === null,
-    ignoreHttpsErrors: options.ignoreHttpsErrors ?? false,
     smallSharedMemory: isSharedMemorySmall(),
-    extra: options.extraFlags ?? [],
   });
   const child = spawn(options.path, flags, {
     // Descriptors 3 and 4 are where Chromium reads and writes with --remote-debugging-pipe.
@@ -131,7 +119,7 @@ export function launchBrowser(options: LaunchOptions): LaunchedBrowser {
     void guard.release();
     profile.release();
     const words = lastWords(complaints);
-    transport.processExited(words ? `${how}; it said: ${words}` : how);
+    transport.end(words ? `${how}; it said: ${words}` : how);
   };
   child.once("error", (error) => ended(`it could not be started: ${error.message}`));
   child.once("exit", (code, signal) => {

@@ -2,6 +2,7 @@
 import type { z } from "zod";
 import type { Browser } from "../page/browser.ts";
 import type { Deadline } from "../page/deadline.ts";
+import type { Page } from "../page/page.ts";
 import type { Session } from "../session.ts";
 
 export interface Context {
@@ -9,6 +10,8 @@ export interface Context {
   deadline: Deadline;
   /** Starts the browser when it is not running. */
   browser: () => Promise<Browser>;
+  /** The page that is acted on. */
+  page: () => Promise<Page>;
 }
 
 /** What a tool call answers with: sections of text, and pictures after them. */

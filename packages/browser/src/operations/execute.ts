@@ -88,7 +88,7 @@ async function attempt<T>(options: ExecuteOptions<T>, params: { timeout_ms?: num
     if (operation.timeoutMs !== null)
       await (params.timeout_ms === undefined ? browser() : startedWithin(browser(), deadline));
     deadline = new Deadline(deadline.timeoutMs, signal);
-    const context: Context = { session, deadline, browser };
+    const context = { session, deadline, browser, page: async () => (await browser()).page() };
     const result = await runWithinTime(operation, context, params);
     return finish(result, context, params);
   };

@@ -3,6 +3,7 @@ import { ToolError } from "../errors.ts";
 import { pressKeys } from "../page/actions.ts";
 import { upload } from "../page/files.ts";
 import type { Page } from "../page/page.ts";
+import { inLines } from "../page/settle.ts";
 import { type } from "../page/typing.ts";
 import { defineOperation } from "./define.ts";
 import { acted, actionTimeoutMs, dialogParams, Outcome, present, toolDialog, toolTarget } from "./outcome.ts";
@@ -59,9 +60,9 @@ export const typeOperation = defineOperation({
     const { deadline } = context;
     const work = async (page: Page) => {
       if (files) return upload(page, { target, files, uploads }, deadline);
-      const changes: string[] = [];
+      let told = "";
       for (const field of (fields ?? []).slice(0, -1)) {
-        const { changes: lines, navigated } = await type(
+        const { changes, navigated } = await type(
           page,
           { ...field, append, submit: false, slowly },
           deadline,
@@ -71,14 +72,14 @@ export const typeOperation = defineOperation({
             "page_closed",
             `Typing into "${field.target}" led to another page; the other fields are left. Take a snapshot.`,
           );
-        changes.push(...lines);
+        told = inLines(told, changes);
       }
       const last = await type(
         page,
         { ...(fields?.at(-1) ?? { target, text }), append, submit, slowly },
         deadline,
       );
-      return { ...last, changes: [...changes, ...last.changes] };
+      return { ...last, changes: inLines(told, last.changes) };
     };
     return acted(context, params, work);
   },

@@ -1,16 +1,11 @@
 import { z } from "zod";
-import type { Browser } from "../page/browser.ts";
-import { type NavigateResult, navigate, step } from "../page/navigate.ts";
+import { navigate, step } from "../page/navigate.ts";
 import { type Context, defineOperation, type ToolOutput } from "./define.ts";
 import { traceLog, withTrace } from "./outcome.ts";
 import { Arrival, TimeoutMs, Trace } from "./schemas.ts";
 import { inlineSnapshot } from "./snapshot.ts";
 
 const navigationTimeoutMs = 30_000;
-
-function arrival({ url, title, status, stillLoading }: NavigateResult): z.input<typeof Arrival> {
-  return { url, title, status, still_loading: stillLoading };
-}
 
 /** A new page is what the model wants to see next, so it is shown without being asked for. */
 async function present(result: z.output<typeof Arrival>, context: Context): Promise<ToolOutput> {
@@ -37,7 +32,7 @@ export const navigateOperation = defineOperation({
   result: Arrival,
   run: async (context, { url, wait_until, trace }) =>
     withTrace(context, trace, async () =>
-      arrival(await navigate(await context.browser(), { url, until: wait_until }, context.deadline)),
+      navigate(await context.browser(), { url, until: wait_until }, context.deadline),
     ),
   tool: {
     name: "browser_navigate",
@@ -52,8 +47,7 @@ export const navigateOperation = defineOperation({
 });
 
 const stepParams = z.object({ timeout_ms: TimeoutMs });
-const goStep = async (browser: () => Promise<Browser>, by: -1 | 1, { deadline }: Context) =>
-  arrival(await step(await browser(), by, deadline));
+const goStep = async ({ browser, deadline }: Context, by: -1 | 1) => step(await browser(), by, deadline);
 
 export const backOperation = defineOperation({
   name: "back",
@@ -63,7 +57,7 @@ export const backOperation = defineOperation({
   timeoutMs: navigationTimeoutMs,
   params: stepParams,
   result: Arrival,
-  run: (context) => goStep(context.browser, -1, context),
+  run: (context) => goStep(context, -1),
   tool: {
     name: "browser_navigate_back",
     description: "Go back to the previous page; in a popup without history, close it",
@@ -80,7 +74,7 @@ export const forwardOperation = defineOperation({
   timeoutMs: navigationTimeoutMs,
   params: stepParams,
   result: Arrival,
-  run: (context) => goStep(context.browser, 1, context),
+  run: (context) => goStep(context, 1),
   tool: {
     name: "browser_navigate_forward",
     description: "Go forward to the next page",

@@ -2,32 +2,14 @@
 import { writeFileSync } from "node:fs";
 import { z } from "zod";
 import type { Page } from "../page/page.ts";
-import type { ActionResult } from "../page/settle.ts";
+import { ActionResult } from "../page/settle.ts";
 import type { Context, ToolOutput } from "./define.ts";
 import { type Dialog, TraceResult } from "./schemas.ts";
 import { activePage, comparedWith } from "./snapshot.ts";
 
 export const actionTimeoutMs = 5_000;
 
-export const Outcome = z.object({
-  url: z.string(),
-  title: z.string(),
-  navigated: z.boolean().describe("The page is a new document; refs of earlier snapshots are gone"),
-  still_loading: z.boolean(),
-  opened_page: z
-    .boolean()
-    .describe("A page was opened and is the active one now; url and title are of the old one"),
-  matches: z.number().int().describe("How many elements matched the target; the first visible one was used"),
-  changes: z
-    .string()
-    .describe(
-      "What changed on the page, as lines of the snapshot: + new, ~ changed, - gone; empty for nothing",
-    ),
-  changes_cut: z.boolean().describe("More changed than is listed"),
-  changes_partial: z.boolean().describe("The page is so large that only a part of it was compared"),
-  value: z.string().nullable().optional().describe("What a field holds after it was typed into"),
-  trace: TraceResult,
-});
+export const Outcome = ActionResult.extend({ trace: TraceResult });
 
 export const traceLog = (trace: z.output<typeof TraceResult>) =>
   trace
@@ -50,23 +32,6 @@ export async function withTrace<T extends object>(
   const file = running.fileFor("trace.json");
   writeFileSync(file, running.options.secrets.redact(json), { mode: 0o600 });
   return { ...result, trace: { file, summary } };
-}
-
-function outcome(result: ActionResult): z.input<typeof Outcome> {
-  const { url, title, navigated, stillLoading, openedPage, matches, changes, changesCut, value } = result;
-  const { changesPartial } = result;
-  return {
-    url,
-    title,
-    navigated,
-    still_loading: stillLoading,
-    opened_page: openedPage,
-    matches,
-    changes: changes.join("\n"),
-    changes_cut: changesCut,
-    changes_partial: changesPartial,
-    ...(value === null ? {} : { value }),
-  };
 }
 
 /** After a new document old refs are useless, so the new snapshot comes along; otherwise only what changed. */
@@ -96,10 +61,10 @@ export function acted(
   act: (page: Page) => Promise<ActionResult>,
 ) {
   return withTrace(context, trace, async () => {
-    const page = await (await context.browser()).page();
+    const page = await context.page();
     page.dialogAnswer = dialog ? { accept: dialog.accept, promptText: dialog.prompt_text } : null;
     try {
-      return outcome(await act(page));
+      return await act(page);
     } finally {
       page.dialogAnswer = null;
     }

@@ -41,10 +41,9 @@ export const evaluateOperation = defineOperation({
     cut_from: z.number().int().nullable(),
     navigated: z.literal(true).optional().describe("The script led to a new document"),
   }),
-  run: async ({ browser, deadline }, { expression, target, max_chars }) => {
-    const page = await (await browser()).page();
+  run: async ({ page, deadline }, { expression, target, max_chars }) => {
     const options = { code: expression, target: target ?? null, charsMax: max_chars };
-    const { json, cutFrom, navigated } = await evaluate(page, options, deadline);
+    const { json, cutFrom, navigated } = await evaluate(await page(), options, deadline);
     const value: unknown = json === undefined || cutFrom !== null ? undefined : JSON.parse(json);
     return { value, json: json ?? null, cut_from: cutFrom, navigated: navigated || undefined };
   },

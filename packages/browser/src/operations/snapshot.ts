@@ -35,7 +35,7 @@ export async function inlineSnapshot({ browser, session, deadline }: Context): P
 
 /** The page as it is now, with its snapshot: what the model wants to see after an action that led elsewhere. */
 export async function activePage(context: Context): Promise<ToolOutput> {
-  const page = await (await context.browser()).page();
+  const page = await context.page();
   const { url, title } = await page.mainFrame.call("state", [], context.deadline.leftMs);
   return { page: { url, title, status: page.status, isNews: true }, snapshot: await inlineSnapshot(context) };
 }
@@ -45,8 +45,8 @@ export const comparedWith = (isPartial: boolean | undefined) =>
   isPartial ? "in the part of this large page that was compared" : "on the page";
 
 /** What changed since the last snapshot or action, in place of the page; null when all of the page is new. */
-async function changesSince({ browser, session, deadline }: Context) {
-  const page = await (await browser()).page();
+async function changesSince({ page: active, session, deadline }: Context) {
+  const page = await active();
   const main = await page.mainFrame.call("changes", [session.contentCharsMax, false], deadline.leftMs);
   if (main.isNew) return null;
   const all = [main, ...(await changesInFrames(page, [page.mainFrame], deadline))];
@@ -61,15 +61,13 @@ async function changesSince({ browser, session, deadline }: Context) {
   };
 }
 
-async function snapshotOf({ browser, deadline }: Context, options: SnapshotOptions) {
-  const page = await (await browser()).page();
-  const { yaml, url, title, truncated } = await snapshot(page, options, deadline);
+async function snapshotOf({ page, deadline }: Context, options: SnapshotOptions) {
+  const { yaml, url, title, truncated } = await snapshot(await page(), options, deadline);
   return { url, title, snapshot: yaml, truncated };
 }
 
-async function addressOnly({ browser, deadline }: Context) {
-  const page = await (await browser()).page();
-  const { url, title } = await page.mainFrame.call("state", [], deadline.leftMs);
+async function addressOnly({ page, deadline }: Context) {
+  const { url, title } = await (await page()).mainFrame.call("state", [], deadline.leftMs);
   return { url, title, snapshot: "", truncated: false };
 }
 
@@ -255,9 +253,9 @@ export const domOperation = defineOperation({
     total_chars: z.number().int(),
     next_offset: z.number().int().nullable().describe("Where to go on; null at the end"),
   }),
-  run: async ({ browser, session, deadline }, params) => {
+  run: async ({ page: active, session, deadline }, params) => {
     const target = params.target ?? null;
-    const page = await (await browser()).page();
+    const page = await active();
     const charsMax = params.max_chars ?? session.contentCharsMax;
     const frame = target === null ? page.mainFrame : await frameHolding(page, target, deadline);
     const { found, html, total, matches } = await frame.call(

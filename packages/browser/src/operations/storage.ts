@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { ToolError } from "../errors.ts";
-import { defineOperation } from "./define.ts";
+import type { Agent } from "../page/inpage/agent.ts";
+import { type Context, defineOperation } from "./define.ts";
 import { QueryTimeoutMs, TimeoutMs } from "./schemas.ts";
 
 const stateTimeoutMs = 5_000;
@@ -111,6 +112,10 @@ export const clearCookiesOperation = defineOperation({
 const entries = z.record(z.string(), z.string());
 const Stored = z.object({ origin: z.string(), local: entries, session: entries });
 
+type Change = Parameters<Agent["storage"]>[0];
+const store = async ({ page, deadline }: Context, change: Change) =>
+  (await page()).mainFrame.call("storage", [change], deadline.leftMs);
+
 export const storageOperation = defineOperation({
   name: "storage",
   summary: "Local and session storage of the page",
@@ -119,10 +124,7 @@ export const storageOperation = defineOperation({
   timeoutMs: stateTimeoutMs,
   params: z.object({ timeout_ms: QueryTimeoutMs }),
   result: Stored,
-  run: async ({ browser, deadline }) => {
-    const page = await (await browser()).page();
-    return page.mainFrame.call("storage", [null], deadline.leftMs);
-  },
+  run: (context) => store(context, null),
 });
 
 export const setStorageOperation = defineOperation({
@@ -137,10 +139,7 @@ export const setStorageOperation = defineOperation({
     timeout_ms: TimeoutMs,
   }),
   result: Stored,
-  run: async ({ browser, deadline }, { local, session }) => {
-    const page = await (await browser()).page();
-    return page.mainFrame.call("storage", [{ local, session, isCleared: false }], deadline.leftMs);
-  },
+  run: (context, { local, session }) => store(context, { local, session, isCleared: false }),
 });
 
 export const clearStorageOperation = defineOperation({
@@ -151,8 +150,5 @@ export const clearStorageOperation = defineOperation({
   timeoutMs: stateTimeoutMs,
   params: z.object({ timeout_ms: QueryTimeoutMs }),
   result: Stored,
-  run: async ({ browser, deadline }) => {
-    const page = await (await browser()).page();
-    return page.mainFrame.call("storage", [{ local: {}, session: {}, isCleared: true }], deadline.leftMs);
-  },
+  run: (context) => store(context, { local: {}, session: {}, isCleared: true }),
 });

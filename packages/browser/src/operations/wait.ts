@@ -19,10 +19,9 @@ export const waitForSelectorOperation = defineOperation({
     timeout_ms: TimeoutMs,
   }),
   result: z.object({ matches: z.number().int() }),
-  run: async ({ browser, deadline }, { target, state }) => {
-    const page = await (await browser()).page();
-    return { matches: await waitFor(page, target, state, deadline) };
-  },
+  run: async ({ page, deadline }, { target, state }) => ({
+    matches: await waitFor(await page(), target, state, deadline),
+  }),
 });
 
 export const waitOperation = defineOperation({
@@ -48,9 +47,8 @@ export const waitOperation = defineOperation({
     })
     .refine(isWaiting, { path: ["text"], message: "is required, or selector, gone or ms" }),
   result: z.object({ url: z.string(), title: z.string() }),
-  run: async ({ browser, deadline }, { text, selector, gone, ms }) => {
-    const page = await (await browser()).page();
-    await waitUntil(page, { text, selector, gone, ms }, deadline);
-    return page.mainFrame.call("state", [], deadline.leftMs);
+  run: async ({ page, deadline }, wanted) => {
+    await waitUntil(await page(), wanted, deadline);
+    return (await page()).mainFrame.call("state", [], deadline.leftMs);
   },
 });

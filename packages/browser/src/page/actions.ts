@@ -166,12 +166,8 @@ export async function hover(page: Page, options: PointerOptions, deadline: Deadl
     return conclude(page, { before, frame: page.mainFrame, after: null, matches: 0 }, deadline);
   }
   for (let attempt = 0; ; attempt++) {
-    const { frame, matches, place } = await aim(
-      page,
-      { ...options, target },
-      { purpose: "over", attempt },
-      deadline,
-    );
+    const how = { purpose: "over", attempt } as const;
+    const { frame, matches, place } = await aim(page, { ...options, target }, how, deadline);
     if (!place) throw new ToolError("element_not_actionable", `"${target}" has no place to point at.`);
     await page.pointer.move(place, modifiers, deadline.leftMs);
     const after = await lookAfter(page, frame, deadline);
@@ -208,12 +204,8 @@ export async function pressAt(
     return { frame: page.mainFrame, matches: 0, place };
   }
   for (let attempt = 0; ; attempt++) {
-    const { frame, matches, place } = await aim(
-      page,
-      { ...options, target },
-      { purpose: "press", attempt },
-      deadline,
-    );
+    const how = { purpose: "press", attempt } as const;
+    const { frame, matches, place } = await aim(page, { ...options, target }, how, deadline);
     if (!place) throw new ToolError("element_not_actionable", `"${target}" has no place to press.`);
     await page.pointer.move(place, modifiers, deadline.leftMs);
     await page.pointer.press(options, deadline.leftMs);

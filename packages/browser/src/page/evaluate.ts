@@ -122,6 +122,9 @@ async function firstReadable(
 
 const packing = (charsMax: number, more = "") => `((v)=>(${packValue.toString()})(v,${charsMax}${more}))`;
 
+/** The script is waited for, and may do what only a click may. */
+const asValue = { awaitPromise: true, returnByValue: true, userGesture: true };
+
 async function evaluateIn(page: Page, options: EvaluateOptions, deadline: Deadline): Promise<EvaluateResult> {
   const { code, charsMax } = options;
   const answer = await firstReadable(code, (reading) =>
@@ -129,9 +132,7 @@ async function evaluateIn(page: Page, options: EvaluateOptions, deadline: Deadli
       "Runtime.evaluate",
       {
         expression: `(async(p)=>${packing(charsMax)}(await p))(${reading})`,
-        awaitPromise: true,
-        returnByValue: true,
-        userGesture: true,
+        ...asValue,
       },
       deadline.leftMs,
     ),
@@ -164,9 +165,7 @@ async function runStatements(
     {
       functionDeclaration: `function(){return ${packing(charsMax)}(this)}`,
       objectId,
-      awaitPromise: true,
-      returnByValue: true,
-      userGesture: true,
+      ...asValue,
     },
     deadline.leftMs,
   );
@@ -204,9 +203,7 @@ async function evaluateOn(page: Page, target: string, options: EvaluateOptions, 
         {
           functionDeclaration: `function(){return (async(p)=>${packing(charsMax, ",this")}(await p))(${reading})}`,
           objectId,
-          awaitPromise: true,
-          returnByValue: true,
-          userGesture: true,
+          ...asValue,
         },
         deadline.leftMs,
       ),

@@ -25,7 +25,7 @@ export interface NavigateResult {
   url: string;
   title: string;
   status: number | null;
-  stillLoading: boolean;
+  still_loading: boolean;
 }
 
 /** "example.com" becomes https, a loopback name http; anything with a scheme stays as it is. */
@@ -71,16 +71,16 @@ function failureOf(url: string, netError: string, status: number | null): ToolEr
 }
 
 /** A page that is busy with a script of its own, or changes its document again and again, is told of without its title. */
-async function describe(page: Page, stillLoading: boolean, deadline: Deadline): Promise<NavigateResult> {
+async function describe(page: Page, still_loading: boolean, deadline: Deadline): Promise<NavigateResult> {
   const { status } = page;
   try {
     const limitMs = Math.min(busyMsMax, deadline.leftMs);
-    return { ...(await page.mainFrame.call("state", [], limitMs)), status, stillLoading };
+    return { ...(await page.mainFrame.call("state", [], limitMs)), status, still_loading };
   } catch (error) {
     const isBusy = error instanceof ToolError && error.code === "timeout";
     if (!isBusy && !isContextGone(error)) throw error;
     if (isBusy) page.report("hang", "The page is there, but a script of its own keeps it busy.");
-    return { url: page.mainFrame.url, title: "", status, stillLoading: true };
+    return { url: page.mainFrame.url, title: "", status, still_loading: true };
   }
 }
 
@@ -141,7 +141,7 @@ async function arrive(
   const hasArrived = () => page.hasReached("load") && !page.isNavigating;
   while (stage === "load" && isLoaded && page.isNavigating && !following.hasPassed)
     result = await describe(page, !(await page.until(hasArrived, following.restMs)), deadline);
-  return { ...result, stillLoading: result.stillLoading || (stage === "load" && page.isNavigating) };
+  return { ...result, still_loading: result.still_loading || (stage === "load" && page.isNavigating) };
 }
 
 type Begun = Result<"Page.navigate">;

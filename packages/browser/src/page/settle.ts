@@ -1,4 +1,5 @@
 /** What an action led to: a new document, a new page, answers of the server, and changes of the page. */
+import { z } from "zod";
 import { ToolError } from "../errors.ts";
 import { needsApplication } from "./applications.ts";
 import type { Deadline } from "./deadline.ts";
@@ -25,23 +26,32 @@ const chooserWaitMsMax = 500;
 const invalidCharsMax = 500;
 const momentaryCharsMax = 300;
 
-export interface ActionResult {
-  url: string;
-  title: string;
-  /** The action led to a new document, so refs of the old one are gone. */
-  navigated: boolean;
-  stillLoading: boolean;
-  /** The action opened a page, which is the active one now. */
-  openedPage: boolean;
-  matches: number;
-  /** What changed on the page, as lines of the snapshot. */
-  changes: string[];
-  changesCut: boolean;
-  /** The page is so large that only a part of it was compared. */
-  changesPartial: boolean;
-  /** What a field holds after it was typed into; null for other actions and where it cannot be read. */
-  value: string | null;
-}
+/** What callers are told of an action. */
+export const ActionResult = z.object({
+  url: z.string(),
+  title: z.string(),
+  navigated: z.boolean().describe("The page is a new document; refs of earlier snapshots are gone"),
+  still_loading: z.boolean(),
+  opened_page: z
+    .boolean()
+    .describe("A page was opened and is the active one now; url and title are of the old one"),
+  matches: z.number().int().describe("How many elements matched the target; the first visible one was used"),
+  changes: z
+    .string()
+    .describe(
+      "What changed on the page, as lines of the snapshot: + new, ~ changed, - gone; empty for nothing",
+    ),
+  changes_cut: z.boolean().describe("More changed than is listed"),
+  changes_partial: z.boolean().describe("The page is so large that only a part of it was compared"),
+  value: z.string().nullable().optional().describe("What a field holds after it was typed into"),
+});
+export type ActionResult = z.output<typeof ActionResult>;
+
+/** What several steps of one action told. */
+export const inLines = (...told: (string | undefined)[]) => told.filter(Boolean).join("\n");
+
+/** An action that showed nothing yet. */
+const nothingYet = { changes: "", changes_cut: false, changes_partial: false };
 
 export interface Before {
   navigations: number;
@@ -149,13 +159,10 @@ export function stillBusy(page: Page, matches: number): ActionResult {
     url,
     title: "",
     navigated: false,
-    stillLoading: true,
-    openedPage: false,
+    still_loading: true,
+    opened_page: false,
     matches,
-    changes: [],
-    changesCut: false,
-    changesPartial: false,
-    value: null,
+    ...nothingYet,
   };
 }
 
@@ -171,9 +178,9 @@ export interface Acted {
 /** Where the action led to a navigation, waits until its document is there; otherwise gathers what changed. */
 export async function conclude(page: Page, acted: Acted, deadline: Deadline): Promise<ActionResult> {
   const { before, frame, matches } = acted;
-  const openedPage = await waitForPopup(page, before, deadline);
+  const opened_page = await waitForPopup(page, before, deadline);
   const hasLeft = () => page.navigationsBegun > before.navigations || page.documents !== before.documents;
-  const rest = { openedPage, matches, value: acted.value ?? null };
+  const rest = { opened_page, matches, value: acted.value ?? undefined };
   const look = (at: Frame) => (hasLeft() ? null : lookAfter(page, at, deadline));
   const inFrame = acted.after ?? (await look(frame));
   const main = frame === page.mainFrame ? inFrame : await look(page.mainFrame);
@@ -182,7 +189,14 @@ export async function conclude(page: Page, acted: Acted, deadline: Deadline): Pr
   if (main && !hasLeft()) {
     const changes = await gather(page, { frame, main, inFrame, before, hasLeft }, deadline);
     if (changes)
-      return { url: main.url, title: main.title, navigated: false, stillLoading: false, ...changes, ...rest };
+      return {
+        url: main.url,
+        title: main.title,
+        navigated: false,
+        still_loading: false,
+        ...changes,
+        ...rest,
+      };
   }
   const isLoaded = await waitForLoad(page, deadline);
   const state = page.session.ended ? null : await stateOf(page, deadline);
@@ -190,10 +204,8 @@ export async function conclude(page: Page, acted: Acted, deadline: Deadline): Pr
     url: state?.url ?? "",
     title: state?.title ?? "",
     navigated: page.session.ended !== null || page.documents !== before.documents,
-    stillLoading: !isLoaded,
-    changes: [],
-    changesCut: false,
-    changesPartial: false,
+    still_loading: !isLoaded,
+    ...nothingYet,
     ...rest,
   };
 }
@@ -247,9 +259,9 @@ async function gather(page: Page, seen: Seen, deadline: Deadline) {
   for (const each of others) reportMomentary(page, each.momentary);
   const all = [...found, ...others];
   return {
-    changes: all.flatMap((each) => each?.lines ?? []),
-    changesCut: all.some((each) => each?.truncated === true),
-    changesPartial: all.some((each) => each?.isPartial === true),
+    changes: all.flatMap((each) => each?.lines ?? []).join("\n"),
+    changes_cut: all.some((each) => each?.truncated === true),
+    changes_partial: all.some((each) => each?.isPartial === true),
   };
 }
 

@@ -12,6 +12,7 @@ import { askFrame } from "./search.ts";
 import {
   type ActionResult,
   conclude,
+  inLines,
   isTaken,
   lookAfter,
   reportMomentary,
@@ -198,5 +199,5 @@ export async function type(page: Page, asked: TypeOptions, deadline: Deadline): 
   const result = await conclude(page, { before, frame, after: null, matches, value }, deadline);
   return result.navigated
     ? result
-    : { ...result, changes: [...(after?.changes?.lines ?? []), ...result.changes] };
+    : { ...result, changes: inLines(after?.changes?.lines.join("\n"), result.changes) };
 }

@@ -37,10 +37,10 @@ export async function fetchForBuild(options: BuildFetchOptions = {}): Promise<Bu
       defines: { ...feature, BROWSER_BAKED_CHROME: '""', BROWSER_BAKED_CHROME_VERSION: '""' },
     };
   const build = selectBuild(settings, options.target ?? { os: process.platform, arch: process.arch });
+  const cacheDir = options.outDir ?? settings.cacheDir;
   const { path, verified } = await installChrome(build, {
-    cacheDir: options.outDir ?? settings.cacheDir,
-    proxy: settings.proxy,
-    timeoutMs: settings.timeoutMs,
+    ...settings,
+    cacheDir,
     onProgress: options.onProgress,
   });
   return {

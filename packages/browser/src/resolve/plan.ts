@@ -147,34 +147,29 @@ function nothingFound(
 
 async function tryDownload(context: Context): Promise<Plan["outcome"]> {
   const { env, host, features, backend, steps } = context;
-  const off = (detail: string) => {
+  const off = (detail: string, error: SetupError): Plan["outcome"] => {
     steps.push({ step: "download", outcome: "off", detail });
+    return { kind: "failed", error };
   };
   if (isForeign(backend)) {
-    off("engine libraries are not downloaded");
-    const variable = overrideVariables[backend];
     const error = new SetupError("engine_library_missing", `No ${backend} engine library was found.`, {
-      wayOut: `Install the vendor's library and set ${variable} to its path.`,
+      wayOut: `Install the vendor's library and set ${overrideVariables[backend]} to its path.`,
     });
-    return { kind: "failed", error };
+    return off("engine libraries are not downloaded", error);
   }
   if (!takesPinnedBuild(backend)) {
-    off(`there is no download for ${backend}`);
-    return {
-      kind: "failed",
-      error: nothingFound(backend, "there is no download for it", "browser_not_found"),
-    };
+    const error = nothingFound(backend, "there is no download for it", "browser_not_found");
+    return off(`there is no download for ${backend}`, error);
   }
   if (!features.runtimeFetch) {
-    off("built without runtime-fetch");
-    return { kind: "failed", error: nothingFound(backend, "runtime-fetch is off", "browser_not_found") };
+    const error = nothingFound(backend, "runtime-fetch is off", "browser_not_found");
+    return off("built without runtime-fetch", error);
   }
   if (host.libc === "musl") {
-    off("Chrome for Testing needs glibc");
     const error = new SetupError("platform_unsupported", "Chrome for Testing does not run with musl.", {
       wayOut: "Install Chromium from the system's packages (Alpine: apk add chromium).",
     });
-    return { kind: "failed", error };
+    return off("Chrome for Testing needs glibc", error);
   }
   const settings = readDownloadSettings(env);
   const build = selectBuild(settings, { os: host.platform, arch: host.arch });
@@ -189,9 +184,8 @@ async function tryDownload(context: Context): Promise<Plan["outcome"]> {
     };
   }
   if (settings.skip) {
-    off("BROWSER_SKIP_BROWSER_FETCH is set");
     const why = "BROWSER_SKIP_BROWSER_FETCH forbids downloading one";
-    return { kind: "failed", error: nothingFound(backend, why, "download_skipped") };
+    return off("BROWSER_SKIP_BROWSER_FETCH is set", nothingFound(backend, why, "download_skipped"));
   }
   const known = build.sha256 ? "with a known checksum" : "without a known checksum";
   const detail = `Chrome for Testing ${build.version} for ${build.platform}, ${known}`;

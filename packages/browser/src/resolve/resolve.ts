@@ -13,20 +13,8 @@ export async function resolveEngine(options: ResolveOptions = {}): Promise<Resol
   if (outcome.kind === "found") return outcome.engine;
   if (outcome.kind === "failed") throw outcome.error;
   const { build, settings } = outcome;
-  const { cacheDir, proxy, timeoutMs } = settings;
   // Hardly anyone needs a download, and what it takes would double what has to be loaded at every start.
   const { installChrome } = await import("./install.ts");
-  const installed = await installChrome(build, {
-    cacheDir,
-    proxy,
-    timeoutMs,
-    onProgress: options.onProgress,
-  });
-  return {
-    kind: "cdp",
-    name: "chrome",
-    path: installed.path,
-    source: installed.source,
-    version: build.version,
-  };
+  const { path, source } = await installChrome(build, { ...settings, onProgress: options.onProgress });
+  return { kind: "cdp", name: "chrome", path, source, version: build.version };
 }

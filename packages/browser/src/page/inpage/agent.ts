@@ -298,10 +298,6 @@ function createAgent(
       return { kind: fields.fieldOf(element) ? ("field" as const) : ("other" as const), field };
     },
     /** Null: the element that has the focus; so below. */
-    heldBy(target: string | null): string | null {
-      const element = located(target);
-      return element && fields.heldBy(element);
-    },
     boxesValue(target: string | null, count: number): string {
       const element = located(target);
       return element ? fields.boxesValue(element, count) : "";
