@@ -143,4 +143,19 @@ onEachEngine("debugging", (engine) => {
       expect(video.readUInt16BE(place + 8)).toBe(0xffd8);
     }
   });
+
+  if (engine.name === "webkit")
+    test("what only a Chromium can do is refused by name", async () => {
+      await tool.post("/navigate", { url: site.url });
+      for (const [path, body, what] of [
+        ["/resize", { mocks: [{ url: "/api", body: "made up" }] }, "Answering in place of servers"],
+        ["/resize", { network: "offline" }, "A slow network or none"],
+        ["/screenshot", { type: "video" }, "A video"],
+        ["/navigate", { url: site.url, trace: true }, "Tracing.start"],
+        ["/navigate", { url: site.url, session: "apart" }, "Target.createBrowserContext"],
+      ] as const) {
+        const { status, body: answer } = await tool.post(path, body);
+        expect([status, answer.error.message]).toEqual([501, expect.stringContaining(what)]);
+      }
+    });
 });

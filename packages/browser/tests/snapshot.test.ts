@@ -127,7 +127,7 @@ onEachEngine("the snapshot", (engine) => {
       for (const match of yaml.matchAll(/link "Item (\d+)"/g)) seen.add(match[1]!);
       const more = /"\{?.*?\\"target\\":\\"(\w+)\\",\\"offset\\":(\d+)/.exec(yaml);
       if (!more) break;
-      query = `?target=${more[1]}&offset=${more[2]}&max_chars=100000`;
+      query = `?target=${more[1]}&offset=${more[2]}&max_chars=50000`;
     }
     expect(seen.size).toBe(3_000);
   }, 60_000);

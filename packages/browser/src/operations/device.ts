@@ -112,7 +112,7 @@ export const resizeOperation = defineOperation({
       message: "is required (number), or device, color_scheme, permissions, geolocation, mocks or network",
     }),
   result: z.object({ width: z.number(), height: z.number() }),
-  run: async ({ browser, deadline }, params) => {
+  run: async ({ session, browser, deadline }, params) => {
     const running = await browser();
     const { width, height, device, color_scheme, permissions, geolocation } = params;
     const change: EmulationChange = {};
@@ -122,7 +122,7 @@ export const resizeOperation = defineOperation({
     }
     if (width !== undefined && height !== undefined) change.viewport = { width, height };
     if (color_scheme) change.colorScheme = color_scheme;
-    mock(running, params);
+    mock(session, running, params);
     await emulate(running, { ...change, permissions, geolocation }, deadline);
     const { mainFrame } = await running.page();
     const shown = await mainFrame.call("size", [], deadline.leftMs);

@@ -1,6 +1,8 @@
 import { z } from "zod";
+import { ToolError } from "../errors.ts";
 import type { Browser } from "../page/browser.ts";
 import { networkSpeeds } from "../policy/enforce.ts";
+import type { Session } from "../session.ts";
 
 const mocksMax = 100;
 
@@ -25,7 +27,15 @@ export interface Mocking {
   network?: z.output<typeof Network>;
 }
 
-export function mock({ gate }: Browser, { mocks, network }: Mocking): void {
+/** Another engine would take these without a word and do nothing of the kind. */
+export function needsChromium({ engine }: Session, what: string): void {
+  if (engine?.kind === "foreign")
+    throw new ToolError("not_supported", `${what} needs a Chromium, not ${engine.name}.`);
+}
+
+export function mock(session: Session, { gate }: Browser, { mocks, network }: Mocking): void {
+  if (mocks) needsChromium(session, "Answering in place of servers");
+  if (network) needsChromium(session, "A slow network or none");
   if (mocks) gate.mocks = mocks;
   if (network) gate.speed = network;
 }

@@ -9,6 +9,7 @@ import { screenshot, withoutSecrets } from "../page/screenshot.ts";
 import { Recording } from "../page/video.ts";
 import { noSecrets } from "../policy/secrets.ts";
 import { defineOperation } from "./define.ts";
+import { needsChromium } from "./mock.ts";
 import { Target, TimeoutMs } from "./schemas.ts";
 import { activePage } from "./snapshot.ts";
 
@@ -124,7 +125,8 @@ export const screenshotOperation = defineOperation({
     height: z.number(),
     cut: z.boolean().describe("The page is larger than a picture may be"),
   }),
-  run: async ({ browser, deadline }, { target, type, full_page, quality, max_bytes }) => {
+  run: async ({ session, browser, deadline }, { target, type, full_page, quality, max_bytes }) => {
+    if (type === "video") needsChromium(session, "A video");
     const running = await browser();
     const page = await running.page();
     if (type === "pdf") return { ...noPicture, file: await pdfFile(running, page, deadline) };
