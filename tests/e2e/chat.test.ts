@@ -108,6 +108,7 @@ test("an answer goes on while other pages are looked at, and over a reload", asy
   await page.reload();
   await page.getByRole("button", { name: "Stop" }).waitFor();
   await messages(page).getByText("word12").waitFor();
+  site.upstream.hurry();
   // Whole in the end, whatever was said while the page was loading.
   await messages(page)
     .getByText(/word12 word13 .* word58 word59/)
@@ -202,7 +203,7 @@ for (const theme of ["light", "dark"] as const)
       const box = await page.getByRole(name.startsWith("All") ? "link" : "button", { name }).boundingBox();
       expect([name, box!.x >= 0 && box!.x + box!.width <= 390]).toEqual([name, true]);
     }
-    expect(await axeFindings(page)).toEqual([]);
+    expect(await axeFindings(page, theme === "dark")).toEqual([]);
     const composer = (await page.locator(".composer").boundingBox())!;
     const bar = (await page.locator(".bottom-bar").boundingBox())!;
     expect(composer.y + composer.height).toBeLessThanOrEqual(bar.y);
@@ -224,7 +225,7 @@ test("conversations at full width, both themes", async () => {
     await page.getByRole("link", { name: /A sum/ }).click();
     await messages(page).getByRole("table").waitFor();
     await shot(page, `${theme}-1280-conversation-rich`);
-    expect(await axeFindings(page)).toEqual([]);
+    expect(await axeFindings(page, theme === "dark")).toEqual([]);
     expect(await page.evaluate(() => document.documentElement.scrollHeight - innerHeight)).toBe(0);
   }
 });
@@ -241,6 +242,7 @@ test("an answer whose connection is lost says so and goes on", async () => {
     await say(page, "count");
     await page.getByText("The connection was lost while this answer was being written.").waitFor();
     await shot(page, `connection-lost-${path.slice(1, 5)}`);
+    site.upstream.hurry();
     await page.getByRole("button", { name: "Continue" }).click();
     await page.getByText("word59").first().waitFor();
   }

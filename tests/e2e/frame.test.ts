@@ -97,16 +97,6 @@ test("an answer from before a change does not hide the change", async () => {
   await page.getByRole("cell", { name: "newest", exact: true }).waitFor();
 });
 
-test("signing out in one tab signs out in the others", async () => {
-  const { page, context } = await site.visitAs("visitor");
-  const other = await context.newPage();
-  await other.goto(`${site.gateway.url}/keys`);
-  await other.getByRole("heading", { name: "Keys", exact: true }).waitFor();
-  await page.getByRole("button", { name: /Account/ }).click();
-  await page.getByRole("button", { name: "Sign out" }).click();
-  await other.getByRole("heading", { name: "Sign in" }).waitFor();
-});
-
 test("a turn that failed can be sent again", async () => {
   const { page } = await site.signedInAs("operator");
   await page.goto(`${site.gateway.url}/playground?model=demo-chat`);

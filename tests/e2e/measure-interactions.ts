@@ -59,7 +59,7 @@ function longestTasks(trace: Buffer): { taken: number; event: string }[] {
 }
 
 const models = Array.from({ length: MODELS }, (_, i) => `model-${String(i).padStart(4, "0")}`);
-const site = await openSite({ config: { apiRateLimitRpm: 1_000_000 } });
+const site = await openSite({ config: { apiRateLimitRpm: 1_000_000 } }, { isHurried: false });
 const { gateway } = site;
 
 async function inParallel(count: number, work: (i: number) => Promise<unknown>): Promise<void> {

@@ -95,7 +95,7 @@ test("a video is cancelled; another fails and says why, and neither is charged",
   await dialog.getByLabel("Model").fill("demo-chat");
   await dialog.getByLabel("Prompt").fill("x");
   await dialog.getByRole("button", { name: "Start" }).click();
-  await dialog.getByRole("alert").waitFor();
+  await dialog.getByRole("alert").filter({ hasText: "demo-chat" }).waitFor();
   await shot(page, "video-refused");
 }, 60_000);
 

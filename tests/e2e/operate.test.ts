@@ -176,6 +176,14 @@ test("model routes: one is added, its targets are seen to serve or not, edited a
   });
   expect(answer.status).toBe(200);
 
+  // To everyone it is a model like any other, and to those who administer nothing as well.
+  const { page: members } = await site.signedInAs("somebody");
+  await members.goto(`${site.gateway.url}/catalogue`);
+  const listed = members.getByRole("row", { name: /^fast.*route: demo-chat, then demo-slow.*Serving.*chat/ });
+  await listed.getByRole("link", { name: "Try" }).click();
+  await members.getByRole("heading", { name: "Playground" }).waitFor();
+  expect(await members.getByLabel("Model", { exact: true }).inputValue()).toBe("fast");
+
   await page.getByRole("button", { name: "Edit fast" }).click();
   await dialog.getByRole("button", { name: "Remove target 2" }).click();
   await dialog.getByRole("button", { name: "Save" }).click();
@@ -200,6 +208,10 @@ test("prices and tiers", async () => {
   await page.getByLabel("Each second, $").fill("0.05");
   await page.getByRole("button", { name: "Save" }).click();
   await page.getByRole("row", { name: /film-2.*films.*\$0\.05 a second/ }).waitFor();
+  const { page: members } = await site.signedInAs("somebody");
+  await members.goto(`${site.gateway.url}/catalogue`);
+  const film = members.getByRole("row", { name: /film-2.*Serving.*video.*\$0\.05 a second/ });
+  expect(await film.textContent()).not.toContain("unpriced");
   await page.getByRole("button", { name: "Set price of demo-slow" }).click();
   await page.getByLabel("Charged by").selectOption("image");
   await page.getByLabel("By quality or size").fill("1024x1024 dear");

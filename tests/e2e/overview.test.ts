@@ -57,7 +57,7 @@ test("the last hour, first tokens and failures of everyone are an operator's to 
   const { page, complaints } = await site.visitAs("operator");
   await page.getByRole("img", { name: /4 requests in the last hour, by minute: answered 2/ }).waitFor();
   await page
-    .getByRole("row", { name: /upstream error demo-chat at vllm .*no worker is available/ })
+    .getByRole("row", { name: /upstream failed demo-chat at vllm .*no worker is available/ })
     .waitFor();
   await page.getByRole("row", { name: /404 no such model unknown/ }).waitFor();
   await page.getByRole("button", { name: requestId.slice(-8) }).waitFor();

@@ -111,14 +111,26 @@ test("an administrator finds, creates, promotes, resets and disables people", as
   await theirs.page.getByRole("button", { name: "Set password" }).click();
   await theirs.page.getByRole("heading", { name: "Playground" }).waitFor();
 
+  const people = page.getByRole("region", { name: "Users" }).locator("tbody tr td:first-child");
+  expect(await people.allTextContents()).toEqual(["Alan Turing", "Grace Hopper", "Ada Lovelace"]);
+  await page.getByRole("button", { name: "Name", exact: true }).click();
+  expect(await people.allTextContents()).toEqual(["Ada Lovelace", "Alan Turing", "Grace Hopper"]);
+  await page.getByRole("button", { name: "Name", exact: true }).click();
+  expect(await people.allTextContents()).toEqual(["Grace Hopper", "Alan Turing", "Ada Lovelace"]);
   await page.getByLabel("Search by name or email").fill("turing");
   await page.getByRole("row", { name: /Grace Hopper/ }).waitFor({ state: "detached" });
   await page.getByRole("row", { name: /Alan Turing/ }).click();
   await page.getByRole("heading", { name: "Alan Turing" }).waitFor();
-  await page.getByLabel("Tier").selectOption("pro");
+  const confirm = (name: string) => page.getByRole("dialog").getByRole("button", { name }).click();
+  const tier = page.getByLabel("Tier");
+  await tier.selectOption("pro");
+  await page.getByRole("dialog", { name: "Set the tier of Alan Turing to pro?" }).waitFor();
+  await confirm("Cancel");
+  expect(await tier.inputValue()).toBe("free");
+  await tier.selectOption("pro");
+  await confirm("Set tier");
   await page.getByText("Tier set to pro").waitFor();
   await page.getByRole("button", { name: "Make administrator" }).click();
-  const confirm = (name: string) => page.getByRole("dialog").getByRole("button", { name }).click();
   await confirm("Make administrator");
   await page.getByRole("button", { name: "Remove administrator rights" }).waitFor();
 
@@ -207,7 +219,7 @@ test("by keyboard alone: a key is made, and a model answers", async () => {
   await page.getByText("You said: typed only").first().waitFor();
 }, 30_000);
 
-test("everyone changes their password, sees their sessions and signs out of them", async () => {
+test("everyone changes their name and their password, sees their sessions and signs out of them", async () => {
   const account = { email: "grace@example.com", password: PASSWORD };
   const { page } = await site.visit();
   await page.goto(`${site.gateway.url}/settings`);
@@ -215,8 +227,13 @@ test("everyone changes their password, sees their sessions and signs out of them
   await page.getByLabel("Password").fill(account.password);
   await page.locator("form").getByRole("button", { name: "Sign in" }).click();
   await page.getByRole("row", { name: /Chrome on Linux.*This one/ }).waitFor();
+  await page.getByRole("button", { name: "Change name" }).click();
+  await page.getByLabel("Name", { exact: true }).fill("Grace B. Hopper");
+  await page.getByRole("button", { name: "Save" }).click();
+  await page.getByText("Grace B. Hopper", { exact: true }).waitFor();
   const other = await site.gateway.rpc<{ access_token: string }>("auth.login", account);
   await page.reload();
+  await page.getByText("Grace B. Hopper", { exact: true }).waitFor();
   await page.getByRole("row", { name: /Bun/ }).waitFor();
   await shot(page, "settings-sessions");
   expect(await axeFindings(page)).toEqual([]);

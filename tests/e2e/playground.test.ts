@@ -107,6 +107,7 @@ test("what was said, the panes and the parameters are still there after other pa
   expect(await page.getByLabel("Temperature").inputValue()).toBe("0.5");
   expect(await page.getByLabel("Your message").inputValue()).toBe("a draft");
   // The answer that was under way goes on to its end.
+  site.upstream.hurry();
   await answers.getByText(/word58 word59/).waitFor();
   await page.getByRole("button", { name: "Send", exact: true }).waitFor();
   await page.getByLabel("Your message").fill("");
@@ -221,19 +222,4 @@ test("a conversation is kept and goes on", async () => {
   await page.getByRole("dialog").getByRole("button", { name: "Delete" }).click();
   await page.getByText("No conversations yet").waitFor();
   expect(complaints).toEqual([]);
-});
-
-test("voice and video say plainly what a model cannot do", async () => {
-  const { page } = visit;
-  await page.goto(`${site.gateway.url}/voice`);
-  await page.getByLabel("Model", { exact: true }).fill("demo-chat");
-  await page.getByRole("button", { name: "Start talking" }).click();
-  await page.getByText("does not support realtime").waitFor();
-  await page.goto(`${site.gateway.url}/video`);
-  await page.getByRole("button", { name: "New video" }).first().click();
-  await page.getByLabel("Model", { exact: true }).fill("demo-chat");
-  await page.getByLabel("Prompt").fill("A lighthouse in a storm");
-  await page.getByRole("button", { name: "Start" }).click();
-  const refusal = await page.getByRole("dialog").getByRole("alert").textContent();
-  expect(refusal).toContain("demo-chat");
 });

@@ -150,22 +150,7 @@ test("a redirect that nobody here began signs nobody in", async () => {
   expect(await page.evaluate(() => localStorage.getItem("model-gateway.session"))).toBeNull();
 });
 
-test("without passwords there is the button alone", async () => {
-  const bare = await openSite({
-    config: { ...provider.settings(`http://127.0.0.1:${await freePort()}`), passwordSignIn: false },
-  });
-  try {
-    const { page } = await bare.visit();
-    await page.goto(bare.gateway.url);
-    await page.getByRole("button", { name: "Sign in with single sign-on" }).waitFor();
-    expect(await page.getByLabel("Password").count()).toBe(0);
-    await shot(page, "sign-in-provider-only");
-  } finally {
-    await bare.stop();
-  }
-});
-
-test("without passwords the command line signs in by way of the browser", async () => {
+test("without passwords there is the button alone, and the command line signs in by way of the browser", async () => {
   const url = `http://127.0.0.1:${await freePort()}`;
   const people = await startProvider(url);
   const bare = await openSite({ config: { ...people.settings(url), passwordSignIn: false } });
@@ -177,7 +162,11 @@ test("without passwords the command line signs in by way of the browser", async 
     const [, code] = await cli.said(/the code (\S+)/);
     const { page } = await bare.visit();
     await page.goto(address!);
-    await page.getByRole("button", { name: "Sign in with single sign-on" }).click();
+    const button = page.getByRole("button", { name: "Sign in with single sign-on" });
+    await button.waitFor();
+    expect(await page.getByLabel("Password").count()).toBe(0);
+    await shot(page, "sign-in-provider-only");
+    await button.click();
     await signInThere(page, people, "ada");
     await page.getByRole("heading", { name: "Sign in the command line" }).waitFor();
     await page.getByText(code!).waitFor();

@@ -117,15 +117,6 @@ test("the palette finds by keyboard, the theme stays, sign-out forgets", async (
   expect(await page.evaluate(() => localStorage.getItem("model-gateway.session"))).toBeNull();
 });
 
-test("when the service cannot be reached the page says so, and goes on when it is back", async () => {
-  const { page, context } = await site.visitAs("operator");
-  await context.setOffline(true);
-  await page.getByText("The service cannot be reached; what you see may be old.").waitFor();
-  await shot(page, "offline");
-  await context.setOffline(false);
-  await page.getByText("what you see may be old").waitFor({ state: "detached" });
-});
-
 test("a wrong password is refused in words; unknown pages and files are not mistaken for each other", async () => {
   const { page } = await site.visit();
   await page.goto(`${site.gateway.url}/keys`);

@@ -72,6 +72,12 @@ test("groups are made, joined, invited to and left", async () => {
   expect(members.out).toMatch(/operator@example\.com\s+operator\s+owner\s+active/);
   expect((await shell.run(["groups", "invite", "Analysts"])).out).toContain("/join#token=");
   expect((await shell.run(["groups", "remove", "Analysts", "ada@example.com"])).code).toBe(0);
+  const made = await shell.run(["keys", "create", "pooled", "--group", "Analysts", "--json"]);
+  const [analysts] = JSON.parse((await shell.run(["groups", "--json"])).out);
+  expect(JSON.parse(made.out)).toMatchObject({ name: "pooled", group_id: analysts.id });
+  expect((await shell.run(["keys", "create", "x", "--group", "Vision"])).err).toBe(
+    "model-gateway keys: no group of yours is Vision; model-gateway groups lists them\n",
+  );
   // Numbers stand under each other by their last digit, to the right of their column.
   expect((await shell.run(["groups"])).out).toMatch(/^name {6}members {2}my role.*\nAnalysts {8}1 {2}owner/);
   expect((await shell.run(["groups", "add", "Analysts", "ada@example.com", "--role", "boss"])).err).toContain(
@@ -126,9 +132,19 @@ test("connect prints what each program needs, with a key that works, or writes i
   expect((await shell.run(["connect", "openai", "--write"], { env })).err).toContain("leave out --write");
 });
 
-test("logs show the latest requests, and go on with -f", async () => {
+test("logs show the latest requests, whose each was, and go on with -f", async () => {
   await shell.run(["chat", "--model", "demo-chat", "one"]);
   await until("the first is there", async () => (await shell.run(["logs"])).out.includes("demo-chat"));
+  const everyones = (await shell.run(["logs", "--everyone"])).out.trim().split("\n").at(-1)!;
+  expect(everyones).toMatch(/ operator@example\.com .*demo-chat/);
+  const id = /[0-9a-f]{8}-[0-9a-f-]{27}/.exec(everyones)![0];
+  expect((await shell.run(["requests", "show", id])).out).toMatch(/^user email +operator@example\.com$/m);
+  expect((await shell.run(["logs", "--user", "operator@example.com"])).out).toContain(id);
+  expect((await shell.run(["logs", "--user", "ada@example.com"])).err).toContain("No requests yet");
+  expect(await shell.run(["logs", "--outcome", "odd"])).toMatchObject({
+    code: 2,
+    err: expect.stringContaining("--outcome must be one of ok, refused, failed, left"),
+  });
   const child = Bun.spawn(
     [process.execPath, join(import.meta.dir, "../src/main.ts"), "logs", "-f", "--json"],
     {

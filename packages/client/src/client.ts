@@ -84,6 +84,8 @@ export interface Client {
   }): Promise<string>;
   /** Ends it with the query of the page that the provider sent the browser back to; returns where to go on. */
   finishSignIn(query: string): Promise<{ returnTo: string; linked: boolean }>;
+  /** Changes the signed-in person's name. */
+  rename(name: string): Promise<void>;
   signOut(): Promise<void>;
   close(): void;
 }
@@ -231,6 +233,10 @@ export function createClient(options: ClientOptions): Client {
       });
       if (session) await keeper.accept(session);
       return { returnTo: return_to, linked: session === null };
+    },
+    async rename(name) {
+      await call("auth.name.set", { name });
+      await keeper.rename(name);
     },
     async signOut() {
       const refreshToken = keeper.current?.refreshToken;

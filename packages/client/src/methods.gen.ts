@@ -202,6 +202,12 @@ export interface Methods {
     params: { link_id: string };
     result: { ok: true };
   };
+  /** Change the name that others see of you. */
+  "auth.name.set": {
+    auth: "jwt";
+    params: { name: string };
+    result: { ok: true };
+  };
   /** Change your password; your other sessions end. */
   "auth.password.set": {
     auth: "jwt";
@@ -3545,6 +3551,7 @@ export const METHOD_AUTH: { readonly [M in keyof Methods]: Methods[M]["auth"] } 
   "auth.register": "public",
   "users.password.reset": "admin",
   "users.links.revoke": "admin",
+  "auth.name.set": "jwt",
   "auth.password.set": "jwt",
   "auth.link.show": "public",
   "users.update": "admin",

@@ -120,6 +120,14 @@ export class SessionKeeper {
     return session;
   }
 
+  /** The signed-in account has another name now. */
+  async rename(name: string): Promise<void> {
+    if (!this.#session) return;
+    const session = { ...this.#session, user: { ...this.#session.user, name } };
+    await this.store.save(session);
+    this.#announce(session);
+  }
+
   async clear(): Promise<void> {
     await this.store.save(null);
     this.#announce(null);

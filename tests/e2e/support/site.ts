@@ -113,22 +113,38 @@ const launchBrowser = (): Promise<Browser> =>
 /** One for all files of a process, which it ends with. */
 let launched: Promise<Browser> | null = null;
 
-export async function openSite(config: Parameters<typeof bootGateway>[0] = {}): Promise<Site> {
+/** Runs in the page: what the console asks for every five seconds it asks for every second. */
+function hurryPolls(): void {
+  const { setInterval } = globalThis;
+  const hurried = (run: () => void, periodMs: number) => setInterval(run, periodMs / 5);
+  Object.assign(globalThis, { setInterval: hurried });
+}
+
+/** `isHurried` is for tests, which would wait for the next poll; measurements leave the pages as they are. */
+export async function openSite(
+  config: Parameters<typeof bootGateway>[0] = {},
+  { isHurried = true } = {},
+): Promise<Site> {
   const gateway = await bootGateway(config);
   const upstream = startUpstream();
   const sessionOf = rememberSessions(gateway);
   if (!(await launched)?.isConnected()) launched = launchBrowser();
   const browser = await launched!;
 
-  const visit: Site["visit"] = async ({ theme = "light", width = 1280 } = {}) => {
-    const context = await browser.newContext({
+  const newContext = ({ theme = "light", width = 1280 }: Look = {}) =>
+    browser.newContext({
       colorScheme: theme,
       viewport: { width, height: width < 500 ? 844 : 860 },
       reducedMotion: "reduce",
     });
+  const openPage = async (context: BrowserContext): Promise<Visit> => {
     const page = await context.newPage();
+    if (isHurried) await page.addInitScript(hurryPolls);
     return { page, context, complaints: watch(page, gateway.url) };
   };
+  const visit: Site["visit"] = async (look) => openPage(await newContext(look));
+  /** Profiles of people by their looks, for the next test: a new one loads and compiles the console anew. */
+  const profiles = new Map<BrowserContext, { of: string; isFree: boolean }>();
   const addBackend: Site["addBackend"] = async (registration) => {
     const answer = await fetch(`${gateway.url}/api/admin/backends`, {
       method: "POST",
@@ -147,11 +163,16 @@ export async function openSite(config: Parameters<typeof bootGateway>[0] = {}): 
   };
   const signedInAs: Site["signedInAs"] = async (name, look) => {
     const stored = await sessionOf(name);
-    const visited = await visit(look);
-    await visited.context.addInitScript(
+    const of = JSON.stringify([name, look]);
+    const [kept] = [...profiles].find(([, profile]) => profile.isFree && profile.of === of) ?? [];
+    const context = kept ?? (await newContext(look));
+    profiles.set(context, { of, isFree: false });
+    const visited = await openPage(context);
+    await visited.page.addInitScript(
       ([key, session]) => {
         // Once: what the console does with it later, signing out included, must stay.
         if (sessionStorage.getItem("visited")) return;
+        localStorage.clear();
         sessionStorage.setItem("visited", "yes");
         localStorage.setItem(key, session);
       },
@@ -160,7 +181,14 @@ export async function openSite(config: Parameters<typeof bootGateway>[0] = {}): 
     return visited;
   };
   const closeVisits: Site["closeVisits"] = async () => {
-    for (const context of browser.contexts()) await context.close();
+    const leave = async (context: BrowserContext) => {
+      const profile = profiles.get(context);
+      if (!profile) return context.close();
+      await Promise.all(context.pages().map((page) => page.close()));
+      await context.setOffline(false);
+      profile.isFree = true;
+    };
+    await Promise.all(browser.contexts().map(leave));
   };
   return {
     gateway,
@@ -177,6 +205,7 @@ export async function openSite(config: Parameters<typeof bootGateway>[0] = {}): 
     closeVisits,
     withBackend: () => addBackend({ name: "demo", type: "external", url: upstream.url }),
     async stop() {
+      profiles.clear();
       await closeVisits();
       upstream.stop();
       await gateway.stop();

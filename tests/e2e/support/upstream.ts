@@ -11,6 +11,8 @@ export interface Upstream {
   models: readonly string[];
   /** Until it is false again, every chat is refused with 503. */
   failing: boolean;
+  /** What the slow model still has to say comes at once: the test has seen it being slow. */
+  hurry(): void;
   stop(): void;
 }
 
@@ -30,11 +32,13 @@ const wordsOf = (content: unknown): string[] => {
 
 export function startUpstream(): Upstream {
   let aborted = 0;
+  let hurries = 0;
   const requests: Upstream["requests"] = [];
   const encoder = new TextEncoder();
 
   function stream(model: string, words: readonly string[], tools: boolean): Response {
     let timer: ReturnType<typeof setTimeout> | undefined;
+    const begun = hurries;
     const body = new ReadableStream<Uint8Array>({
       async start(controller) {
         const send = (text: string) => controller.enqueue(encoder.encode(text));
@@ -42,7 +46,7 @@ export function startUpstream(): Upstream {
         for (const [i, word] of list.entries()) {
           send(chunk(model, i === 0 ? { role: "assistant", content: word } : { content: word }, null));
           await new Promise((resolve) => {
-            timer = setTimeout(resolve, model === SLOW ? SLOW_TOKEN_MS : 1);
+            timer = setTimeout(resolve, model === SLOW && begun === hurries ? SLOW_TOKEN_MS : 1);
           });
         }
         if (tools)
@@ -118,6 +122,7 @@ export function startUpstream(): Upstream {
     key: KEY,
     requests,
     aborted: () => aborted,
+    hurry: () => void hurries++,
     stop: () => void server.stop(true),
   });
 }

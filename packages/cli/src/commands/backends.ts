@@ -330,11 +330,12 @@ export async function callableModels({ client }: Connection): Promise<CallableMo
   const [list, prices] = await Promise.all([client.rest.models(), client.rest.prices()]);
   return list.flatMap((model) => {
     const price = prices.find((one) => one.model === model.id);
-    return price ? [{ ...model, price }] : [];
+    return price && model.available ? [{ ...model, price }] : [];
   });
 }
 
 const withoutPrice = ({ not_billed }: CallableModel["price"]) => (not_billed ? "not billed" : "unpriced");
+type Known = Result<"models.list">[number];
 
 export const models: Command = {
   name: "models",
@@ -342,13 +343,21 @@ export const models: Command = {
   examples: ["model-gateway models", "model-gateway models --json"],
   async run({ output, connection }) {
     const list = await callableModels(connection);
+    const catalogue = connection.isSignedIn ? await (await connection.signedIn()).call("models.list") : [];
+    const abilities = new Map(catalogue.map(({ id, capabilities }: Known) => [id, capabilities]));
+    // Of a model that only makes videos a price by the token says nothing.
+    const perMillion = ({ id, price }: CallableModel, usd: number | null) =>
+      abilities.get(id)?.join() === "video" ? "by the video" : (usd?.toString() ?? withoutPrice(price));
     output.table(
       list,
       {
         model: ({ id }: CallableModel) => id,
         "served by": ({ owned_by }: CallableModel) => owned_by,
-        "$ per million in": ({ price }: CallableModel) => price.input?.toString() ?? withoutPrice(price),
-        out: ({ price }: CallableModel) => price.output?.toString() ?? withoutPrice(price),
+        "$ per million in": (row: CallableModel) => perMillion(row, row.price.input),
+        out: (row: CallableModel) => perMillion(row, row.price.output),
+        ...(catalogue.length > 0 && {
+          "can do": ({ id }: CallableModel) => abilities.get(id)?.join(", ") ?? "",
+        }),
       },
       "No model can be called; register a backend: model-gateway backends add <url>",
     );

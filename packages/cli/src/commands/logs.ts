@@ -1,9 +1,11 @@
 import { type Client, ConnectionError, RPC_CODE, RpcError } from "@model-gateway/client";
-import { type Command, text, wholeNumber } from "../command.ts";
+import { type Command, text, UsageError, wholeNumber } from "../command.ts";
 import { type Output, plain } from "../output.ts";
+import { findUser } from "./users.ts";
 
 const FOLLOW_EVERY_MS = 2_000;
 const LIMIT_DEFAULT = 20;
+const OUTCOMES: readonly string[] = ["ok", "refused", "failed", "left"];
 /** Requests of which a follower remembers that they were shown: several pages of the longest. */
 const SHOWN_MAX = 2_000;
 
@@ -54,27 +56,23 @@ const fromRecord = (record: RequestRecord): Line => ({
 
 interface Which {
   limit: number;
-  everyone: boolean;
-  model: string | null;
-  outcome: string | null;
+  /** What the service's methods take. */
+  filter: { everyone?: true; user_id?: string; model?: string; outcome?: string };
 }
 
 /** Newest first. A service that keeps no records of requests still has the usage rows of those that were answered. */
-async function latest(client: Client, { limit, everyone, model, outcome }: Which): Promise<Line[]> {
+async function latest(client: Client, { limit, filter }: Which): Promise<Line[]> {
   try {
-    const { records } = (await client.callUnknown("requests.list", {
-      limit,
-      ...(everyone && { everyone }),
-      ...(model !== null && { model }),
-      ...(outcome !== null && { outcome }),
-    })) as { records: RequestRecord[] };
+    const { records } = (await client.callUnknown("requests.list", { limit, ...filter })) as {
+      records: RequestRecord[];
+    };
     return records.map(fromRecord);
   } catch (error) {
     if (!(error instanceof RpcError && error.code === RPC_CODE.methodNotFound)) throw error;
   }
   const { records } = await client.call("usage.list", { limit });
   return records
-    .filter((row) => model === null || row.model === model)
+    .filter((row) => filter.model === undefined || row.model === filter.model)
     .map((row) => ({
       id: row.id,
       at: row.created_at,
@@ -93,16 +91,11 @@ async function latest(client: Client, { limit, everyone, model, outcome }: Which
 /** Shows requests as they end, until the connection does. Returns at once where the service cannot be watched. */
 async function watch(
   client: Client,
-  { everyone, model, outcome }: Which,
+  { filter }: Which,
   { show, missed }: { show(lines: readonly Line[]): void; missed(): Promise<void> },
 ): Promise<void> {
-  const which = {
-    ...(everyone && { everyone }),
-    ...(model !== null && { model }),
-    ...(outcome !== null && { outcome }),
-  };
   const renew = (more: object = {}) =>
-    client.callUnknown("requests.watch", { ...which, ...more }) as Promise<{
+    client.callUnknown("requests.watch", { ...filter, ...more }) as Promise<{
       stream_id: string;
       renew_after_seconds: number;
     }>;
@@ -144,6 +137,7 @@ function write(output: Output, line: Line, everyone: boolean): void {
     `${line.tokensIn} in`.padStart(9),
     `${line.tokensOut} out`.padStart(9),
     line.durationMs === null ? "" : `${Math.round(line.durationMs)} ms`.padStart(9),
+    line.id,
     plain(line.message),
   ];
   output.write(`${parts.join("  ").trimEnd()}\n`);
@@ -156,22 +150,31 @@ export const logs: Command = {
     "model-gateway logs",
     "model-gateway logs -f",
     "model-gateway logs -f --everyone --outcome failed",
+    "model-gateway logs --user ada@example.com",
     "model-gateway logs --model qwen3:8b --json",
   ],
   options: {
     follow: { type: "boolean", short: "f", help: "wait for more" },
     limit: { type: "string", short: "n", help: "how many to begin with, 20 unless given" },
     model: { type: "string", short: "m", help: "only this model's" },
-    outcome: { type: "string", help: "ok, refused, failed or left" },
+    outcome: { type: "string", help: `one of ${OUTCOMES.join(", ")}` },
     everyone: { type: "boolean", help: "not only your own: for administrators" },
+    user: { type: "string", help: "only those of the account with this email or id: for administrators" },
   },
   async run({ options, output, connection }) {
     const client = await connection.signedIn();
+    const [model, outcome, user] = [text(options, "model"), text(options, "outcome"), text(options, "user")];
+    if (outcome && !OUTCOMES.includes(outcome))
+      throw new UsageError(`--outcome must be one of ${OUTCOMES.join(", ")}`);
+    const everyone = Boolean(options.everyone) || user !== null;
     const which: Which = {
       limit: wholeNumber(options, "limit") ?? LIMIT_DEFAULT,
-      everyone: Boolean(options.everyone),
-      model: text(options, "model"),
-      outcome: text(options, "outcome"),
+      filter: {
+        ...(everyone && { everyone }),
+        ...(user && { user_id: (await findUser(client, user)).id }),
+        ...(model && { model }),
+        ...(outcome && { outcome }),
+      },
     };
     const shown = new Set<string>();
     /** Oldest first; each is shown once. */
@@ -179,7 +182,7 @@ export const logs: Command = {
       for (const line of lines) {
         if (shown.has(line.id)) continue;
         shown.add(line.id);
-        write(output, line, which.everyone);
+        write(output, line, everyone);
       }
       for (const id of shown) {
         if (shown.size <= SHOWN_MAX) break;

@@ -7,11 +7,8 @@ type Patch = Omit<Params<"users.update">, "user_id">;
 const FOUND_MAX = 200;
 
 /** The one account that an email or an id names. */
-async function find(client: Client, wanted: string): Promise<Person> {
-  const { users } = await client.call("users.list", {
-    search: wanted.includes("@") ? wanted : "",
-    limit: FOUND_MAX,
-  });
+export async function findUser(client: Client, wanted: string): Promise<Person> {
+  const { users } = await client.call("users.list", { search: wanted, limit: FOUND_MAX });
   const found = users.find(({ id, email }) => id === wanted || email === wanted.toLowerCase());
   if (!found) throw new CliError(`no account is ${wanted}; model-gateway users lists them`);
   return found;
@@ -81,12 +78,12 @@ export const users: Command = {
       output.result(made, () => linkOf(made.link.token));
     };
     const change = (patch: Patch, said: string) => async () => {
-      const person = await find(client, needed(words, 1, "the email or id of the account"));
+      const person = await findUser(client, needed(words, 1, "the email or id of the account"));
       await client.call("users.update", { user_id: person.id, ...patch });
       output.result({ ok: true }, () => `${person.email} ${said}`);
     };
     const reset = async () => {
-      const person = await find(client, needed(words, 1, "the email or id of the account"));
+      const person = await findUser(client, needed(words, 1, "the email or id of the account"));
       const link = await client.call("users.password.reset", { user_id: person.id });
       output.note(
         `The old password and every session have ended. ${person.email} chooses a new one with this link:`,

@@ -102,7 +102,8 @@ export function TimeChart({
             ...axis,
             grid: { show: false },
             values: (_, ticks) => ticks.map((tick) => formatTime(tick)),
-            space: 70,
+            // As wide as what stands there: with the hour it is twice as long as a day.
+            space: Math.max(70, 8 * formatTime(times[0]!).length),
           },
           { ...axis, values: (_, ticks) => formatTicks(ticks), size: AXIS_WIDTH },
         ],

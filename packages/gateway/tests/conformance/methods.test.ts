@@ -146,6 +146,7 @@ users.invite | admin | email? tier? is_admin? group_id? note? | id token expires
 users.links.list | admin | | id kind email tier is_admin group_name note created_by created_at expires_at
 users.links.revoke | admin | link_id | ok
 auth.password.set | jwt | current_password new_password | ok
+auth.name.set | jwt | name | ok
 auth.sessions.list | jwt | | id current ip user_agent created_at last_used_at
 auth.sessions.end | jwt | session_id? | ended
 auth.identities.list | jwt | | id issuer email created_at last_used_at

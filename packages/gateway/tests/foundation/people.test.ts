@@ -235,6 +235,10 @@ test("everyone sees their sessions, signs out of them at once, and changes their
   ).toBeDefined();
   expect([await works(here), await works(third.access_token)]).toEqual([true, true]);
 
+  expect(await gateway.rpc("auth.name.set", { name: " Ada King " }, here)).toEqual({ ok: true });
+  expect(await gateway.rpc("auth.me", {}, here)).toMatchObject({ name: "Ada King" });
+  expect((await gateway.call("auth.name.set", { name: " " }, here)).error.message).toContain("`name`");
+
   const change = (current_password: string, new_password: string) =>
     gateway.call("auth.password.set", { current_password, new_password }, here);
   expect((await change("wrong password", "a new password")).error.message).toContain("`current_password`");

@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { ManualClock } from "@model-gateway/testing/clock.ts";
 import { onEachDatabase, withDatabase } from "@model-gateway/testing/databases.ts";
 import { bootGateway } from "@model-gateway/testing/gateway.ts";
+import { until } from "@model-gateway/testing/until.ts";
 import { InProcessBus } from "../../src/bus/in-process/bus.ts";
 import { isoTime, systemClock } from "../../src/kernel/clock.ts";
 import { silentLog } from "../../src/kernel/log.ts";
@@ -127,16 +128,16 @@ onEachDatabase("retention", (fresh) => {
   test("a lease that is far from its end, or another's, is looked at and not written", () =>
     withDatabase(fresh, async (db) => {
       const clock = new ManualClock(NOVEMBER);
-      const until = async () => (await db.get<{ held_until: string }>("SELECT held_until FROM leases"))!;
+      const heldUntil = async () => (await db.get<{ held_until: string }>("SELECT held_until FROM leases"))!;
       const [a, b] = ["a", "b"].map((instance) => new DatabaseLeases({ db, clock, instance }));
       expect(await a!.acquire("x", 1_000)).toBe(true);
-      const first = await until();
+      const first = await heldUntil();
       clock.advance(400);
       expect([await a!.acquire("x", 1_000), await b!.acquire("x", 1_000)]).toEqual([true, false]);
-      expect(await until()).toEqual(first);
+      expect(await heldUntil()).toEqual(first);
       clock.advance(200);
       expect(await a!.acquire("x", 1_000)).toBe(true);
-      expect(await until()).not.toEqual(first);
+      expect(await heldUntil()).not.toEqual(first);
     }));
 
   test("a process that is alone sweeps without a lease, so that nothing is written", () =>
@@ -197,6 +198,28 @@ test("the setting reaches the service, and a minute after its start it sweeps", 
     }
     expect(count().n).toBe(0);
     db.close();
+  } finally {
+    await gateway.stop();
+  }
+});
+
+test("a group's pool is filled up when the month begins, and nobody has to ask for it", async () => {
+  const clock = new ManualClock(NOVEMBER);
+  const gateway = await bootGateway({ overrides: { clock } });
+  try {
+    const before = await gateway.signIn("ada");
+    const { id: group_id } = await gateway.rpc("group.create", { name: "lab" }, before);
+    await gateway.rpc("group.update", { group_id, monthly_refill: 100 }, before);
+    const share = { group_id, user_id: "ada@example.com", points: 70 };
+    await gateway.rpc("group.credits.allocate", share, before);
+    clock.jump(Date.parse("2026-12-01T00:00:00Z") - NOVEMBER);
+    // Its session has ended meanwhile.
+    const now = await gateway.signIn("ada");
+    const pool = () => gateway.rpc("group.credits.balance", { group_id }, now);
+    expect((await pool()).balance).toBe(30);
+    clock.advance(60_000);
+    await until("the refill", async () => (await pool()).balance === 100);
+    expect((await pool()).entries[0]).toMatchObject({ kind: "topup", points: 70, note: "monthly refill" });
   } finally {
     await gateway.stop();
   }

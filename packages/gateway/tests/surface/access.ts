@@ -47,6 +47,7 @@ system.status | public |
 system.probe | socket |
 auth.me | person |
 auth.password.set | person | {"current_password":"wrong password","new_password":"another password"}
+auth.name.set | person | {"name":"x"}
 auth.sessions.list | person |
 auth.identities.list | person |
 auth.cli.approve | person | {"challenge":"E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"}

@@ -10,6 +10,7 @@ const DONE: Readonly<Record<string, string>> = {
   "auth.login refused": "… could not sign in: wrong password, or no such account",
   "auth.logout": "signed out",
   "auth.password.set": "changed their password",
+  "auth.name.set": "changed their name",
   "auth.sessions.end": "ended a session",
   "auth.link.accept": "used a one-time link",
   "auth.cli.approve": "signed in the command line",

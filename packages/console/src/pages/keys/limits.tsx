@@ -111,7 +111,7 @@ export function LimitsForm({
           unknown.length > 0 ? (
             <span className="warn">No backend lists {unknown.join(", ")}</span>
           ) : (
-            "Separated by commas. Aliases and model routes count as the models that they lead to"
+            "Separated by commas. Model routes count as the models that they lead to"
           )
         }
       />

@@ -103,7 +103,7 @@ function Facts() {
   });
   const wanted = words.trim().toLowerCase();
   const factColumns: Column<Fact>[] = [
-    { id: "text", label: "Fact", cell: ({ text }) => text },
+    { id: "text", label: "Fact", cell: ({ text }) => <span className="breaks">{text}</span> },
     {
       id: "forget",
       label: "",

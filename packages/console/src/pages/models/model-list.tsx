@@ -19,12 +19,23 @@ import { isVideo, type ModelPrice, SetPrice, useUnitPriceInWords } from "./set-p
 /** A model with all of its price, which administrators see. */
 type Row = KnownModel & { full?: ModelPrice };
 
+const NEW_PATTERN: ModelPrice = {
+  ...{ model: "", capabilities: [], input_usd: null, output_usd: null, parts: {} },
+  ...{ unpriced: false, not_billed: false, source: null },
+};
+
 interface Words {
   perMillion(usd: number | null): string;
   byUnit(price: ModelPrice): string | null;
 }
 
-const billing = ({ full, input_usd, is_own }: Row) => {
+/** Members know of no price but the one by the token and the video. */
+const isByToken = ({ full, capabilities }: Row) =>
+  Boolean(full) || capabilities.some((ability) => ability === "chat" || ability === "embeddings");
+
+const billing = (row: Row) => {
+  const { full, input_usd, is_own } = row;
+  if (!isByToken(row)) return null;
   if (full ? full.unpriced : input_usd === null && !is_own) return <Status tone="warn">unpriced</Status>;
   if (full ? full.not_billed : input_usd === null) return <span className="muted">not billed</span>;
   return null;
@@ -88,23 +99,18 @@ const columnsFor = ({ perMillion, byUnit }: Words): Column<Row>[] => [
     sort: ({ input_usd }) => input_usd ?? -1,
     cell: (row) => (
       <span className="row wrap">
-        {!(row.full && isVideo(row.full)) && row.input_usd !== null && (
+        {!isVideo(row) && row.input_usd !== null && (
           <span className="breaks">
             <span className="nowrap">{perMillion(row.input_usd)} in,</span>{" "}
             <span className="nowrap">{perMillion(row.output_usd)} out</span>
           </span>
         )}
         {billing(row)}
-        {row.full && byUnit(row.full)}
+        {byUnit(row.full ?? { ...NEW_PATTERN, model: row.id, capabilities: row.capabilities })}
       </span>
     ),
   },
 ];
-
-const NEW_PATTERN: ModelPrice = {
-  ...{ model: "", capabilities: [], input_usd: null, output_usd: null, parts: {} },
-  ...{ unpriced: false, not_billed: false, source: null },
-};
 
 /** Prices for all models whose names begin alike. */
 function Patterns({ prices, onEdit }: { prices: readonly ModelPrice[]; onEdit(price: ModelPrice): void }) {

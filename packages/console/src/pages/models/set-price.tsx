@@ -14,7 +14,7 @@ import { VideoPriceForm, videoPriceInWords } from "./video-price.tsx";
 export type ModelPrice = Result<"billing.prices.list">[number];
 
 /** Models that only make videos have their price in another table. */
-export const isVideo = ({ capabilities }: ModelPrice): boolean =>
+export const isVideo = ({ capabilities }: Pick<ModelPrice, "capabilities">): boolean =>
   capabilities.length > 0 && capabilities.every((capability) => capability === "video");
 
 const useVideoPrices = () => useQuery("video pricing", () => api("billing.video.pricing.get"));

@@ -6,32 +6,23 @@ import { Section } from "../../ui/page.tsx";
 import { TableSkeleton } from "../../ui/skeleton.tsx";
 import { Loaded, Status, When } from "../../ui/states.tsx";
 import { type Column, Table } from "../../ui/table.tsx";
+import { codeInWords } from "../requests/words.tsx";
 
 const SHOWN = 6;
-
-/** Codes of the interface whose name says less than a person wants to read. */
-const REFUSALS: Readonly<Record<string, string>> = {
-  missing_fields: "invalid field",
-  unauthorized: "key not accepted",
-  model_not_found: "no such model",
-  model_not_allowed: "model not allowed",
-  quota_exceeded: "quota used up",
-  payment_required: "points used up",
-  rate_limit_exceeded: "too many requests",
-  internal_error: "no healthy backend",
-  bad_gateway: "upstream error",
-};
 
 const columns: Column<RequestFailure>[] = [
   { id: "when", label: "When", cell: ({ at }) => <When time={at} /> },
   {
     id: "what",
     label: "What",
-    cell: ({ status, code, times }) => (
-      <span className="row">
-        <Status tone={status < 500 ? "warn" : "bad"}>{`${status} ${REFUSALS[code] ?? code}`}</Status>
-        {times > 1 && <span className="tag">{times} times</span>}
-      </span>
+    cell: ({ status, code, times, message }) => (
+      <>
+        <span className="row">
+          <Status tone={status < 500 ? "warn" : "bad"}>{`${status} ${codeInWords(code)}`}</Status>
+          {times > 1 && <span className="tag">{times} times</span>}
+        </span>
+        <span className="phone-only breaks muted small">{message}</span>
+      </>
     ),
   },
   {
@@ -53,6 +44,7 @@ const columns: Column<RequestFailure>[] = [
   {
     id: "why",
     label: "Reason",
+    wide: true,
     cell: ({ message }) => (
       <span className="clamp reason" title={message}>
         {message}

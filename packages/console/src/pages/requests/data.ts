@@ -150,8 +150,6 @@ async function follow(
 }
 
 const PAGE_ROWS = 50;
-const EXPORT_PAGE_ROWS = 500;
-export const EXPORT_ROWS_MAX = 10_000;
 
 export const firstPage = ({ which, period }: Filters) =>
   api("requests.list", { ...which, ...period(), limit: PAGE_ROWS });
@@ -177,17 +175,4 @@ export function useMorePages({ which, period, key: filterKey }: Filters, after: 
     }));
   };
   return { records: ofThese?.records ?? [], cursor: ofThese?.cursor, load };
-}
-
-/** Everything that the filters choose, up to what a spreadsheet is for. */
-export async function exportRows({ which, period }: Filters): Promise<RequestRecord[]> {
-  const within = period();
-  const rows: RequestRecord[] = [];
-  let cursor: string | undefined;
-  do {
-    const page = await api("requests.list", { ...which, ...within, cursor, limit: EXPORT_PAGE_ROWS });
-    rows.push(...page.records);
-    cursor = page.next_cursor ?? undefined;
-  } while (cursor && rows.length < EXPORT_ROWS_MAX);
-  return rows.slice(0, EXPORT_ROWS_MAX);
 }

@@ -1,24 +1,21 @@
 import { useEffect, useMemo, useState } from "react";
 import { api } from "../../lib/api.ts";
 import { session } from "../../lib/client.ts";
-import { downloadText, toCsv } from "../../lib/download.ts";
 import { compact, count, countParts, money, percent, periodText, seconds } from "../../lib/format.ts";
 import { useGroups } from "../../lib/groups.ts";
 import { withChosen } from "../../lib/models.ts";
 import { useQuery } from "../../lib/query.ts";
 import { useSearch } from "../../lib/router.ts";
 import { useStore } from "../../lib/store.ts";
-import { toast } from "../../lib/toast.ts";
 import { TimeChart } from "../../ui/chart.tsx";
 import type { Choice } from "../../ui/combobox.tsx";
 import { Button, LinkButton, Segments, SmallSelect } from "../../ui/controls.tsx";
+import { ExportButton } from "../../ui/export.tsx";
 import { Figure, PageHead, Section } from "../../ui/page.tsx";
 import { BlockSkeleton, FiguresSkeleton, TableSkeleton } from "../../ui/skeleton.tsx";
-import { Empty, explain, Loaded, Note } from "../../ui/states.tsx";
+import { Empty, Loaded, Note } from "../../ui/states.tsx";
 import { BreakdownSection } from "./breakdown.tsx";
 import {
-  EXPORT_ROWS_MAX,
-  exportRows,
   type Filters,
   firstPage,
   OUTCOME_NAMES,
@@ -92,7 +89,11 @@ export function Page() {
             >
               {live ? "Stop live" : "Live"}
             </Button>
-            <Export filters={filters} />
+            <ExportButton
+              name="requests.csv"
+              columns={CSV_COLUMNS}
+              list={(page) => api("requests.list", { ...which, ...period(), ...page })}
+            />
           </>
         }
       >
@@ -470,29 +471,5 @@ function List({ filters }: { filters: Filters }) {
         }}
       </Loaded>
     </Section>
-  );
-}
-
-function Export({ filters }: { filters: Filters }) {
-  const [busy, setBusy] = useState(false);
-  const save = async () => {
-    setBusy(true);
-    try {
-      const rows = await exportRows(filters);
-      downloadText("requests.csv", toCsv(CSV_COLUMNS, rows as unknown as Record<string, unknown>[]));
-      if (rows.length === EXPORT_ROWS_MAX)
-        toast(
-          `The file has the newest ${count(EXPORT_ROWS_MAX)} requests; choose a shorter period for the rest`,
-        );
-    } catch (error) {
-      toast(explain(error).title, "bad");
-    } finally {
-      setBusy(false);
-    }
-  };
-  return (
-    <Button icon="download" busy={busy} onClick={() => void save()}>
-      CSV
-    </Button>
   );
 }

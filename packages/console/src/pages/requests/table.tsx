@@ -17,7 +17,12 @@ const columnsFor = (cost: (usd: number | null) => string): Column<RequestRecord>
         <span className="muted">not named</span>
       ),
   },
-  { id: "backend", label: "Backend", wide: true, cell: ({ backend }) => backend ?? "" },
+  {
+    id: "backend",
+    label: "Backend",
+    wide: true,
+    cell: ({ backend }) => <span className="clamp-name">{backend}</span>,
+  },
   {
     id: "key",
     label: "Key",

@@ -1,10 +1,12 @@
+import { useState } from "react";
 import { BASE } from "../../lib/base.ts";
 import { client, session } from "../../lib/client.ts";
 import { useQuery } from "../../lib/query.ts";
 import { loadSetup } from "../../lib/setup.ts";
 import { useStore } from "../../lib/store.ts";
 import { setTheme, theme } from "../../lib/theme.ts";
-import { Copyable, Segments } from "../../ui/controls.tsx";
+import { Button, Copyable, Segments, TextField } from "../../ui/controls.tsx";
+import { FormDialog } from "../../ui/dialogs.tsx";
 import { PageHead, Section } from "../../ui/page.tsx";
 import { Loaded } from "../../ui/states.tsx";
 import { Identities } from "./identities.tsx";
@@ -12,16 +14,38 @@ import { Password } from "./password.tsx";
 import { ServiceSettings } from "./service.tsx";
 import { Sessions } from "./sessions.tsx";
 
+function Rename({ current, onClose }: { current: string; onClose(): void }) {
+  const [name, setName] = useState(current);
+  return (
+    <FormDialog
+      title="Change your name"
+      submit="Save"
+      onSubmit={() => client.rename(name.trim())}
+      onClose={onClose}
+    >
+      <TextField label="Name" field="name" value={name} onChange={setName} required maxLength={80} />
+    </FormDialog>
+  );
+}
+
 export function Page() {
   const user = useStore(session)?.user;
   const shown = useStore(theme);
   const health = useQuery("health", () => client.rest.health());
   const setup = useQuery("setup", loadSetup);
+  const [isRenaming, setRenaming] = useState(false);
   if (!user) return null;
   return (
     <>
       <PageHead title="Settings" />
-      <Section title="Account">
+      <Section
+        title="Account"
+        actions={
+          <Button small icon="edit" onClick={() => setRenaming(true)}>
+            Change name
+          </Button>
+        }
+      >
         <dl className="facts">
           <dt>Name</dt>
           <dd>{user.name}</dd>
@@ -34,6 +58,7 @@ export function Page() {
             <Copyable text={user.id} />
           </dd>
         </dl>
+        {isRenaming && <Rename current={user.name} onClose={() => setRenaming(false)} />}
       </Section>
       <Section title="Appearance">
         <Segments

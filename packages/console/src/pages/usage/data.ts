@@ -1,5 +1,4 @@
 import type { Params, Result } from "@model-gateway/client";
-import { api } from "../../lib/api.ts";
 import {
   compact,
   count,
@@ -12,7 +11,6 @@ import {
 } from "../../lib/format.ts";
 import { SERIES_MAX } from "../../ui/series.ts";
 
-export type UsageRow = Result<"usage.records">["records"][number];
 export type UsageSeries = Result<"usage.series">;
 export type UsageGroup = UsageSeries["groups"][number];
 export type UsageSums = UsageSeries["totals"];
@@ -47,8 +45,6 @@ export interface Range {
 }
 
 const DAY_MS = 86_400_000;
-const EXPORT_PAGE_ROWS = 500;
-export const EXPORT_ROWS_MAX = 10_000;
 
 export const lastDays = (days: number, now = Date.now()): Range => ({
   since: dayOf(new Date(now - (days - 1) * DAY_MS)),
@@ -61,18 +57,6 @@ export const thisMonth = (now = Date.now()): Range => ({
   until: dayOf(new Date(now)),
 });
 
-/** The rows themselves, up to what a spreadsheet is for. */
-export async function exportRows(which: Which): Promise<UsageRow[]> {
-  const rows: UsageRow[] = [];
-  let cursor: string | undefined;
-  do {
-    const page = await api("usage.records", { ...which, cursor, limit: EXPORT_PAGE_ROWS });
-    rows.push(...page.records);
-    cursor = page.next_cursor ?? undefined;
-  } while (cursor && rows.length < EXPORT_ROWS_MAX);
-  return rows.slice(0, EXPORT_ROWS_MAX);
-}
-
 export function daysOf({ since, until }: Range): string[] {
   const days: string[] = [];
   for (let at = Date.parse(since); at <= Date.parse(until) && days.length < 400; at += DAY_MS)
@@ -84,13 +68,14 @@ export function daysOf({ since, until }: Range): string[] {
 export const keyInWords = (id: string): string => (id.startsWith("jwt-") ? "signed in" : id);
 
 const NAMELESS: Partial<Record<Grouping, string>> = {
+  backend: "not known",
   ref: "no reference",
   project: "signed in, no project",
   group: "no group",
 };
 
 export function groupInWords(name: string | null, grouping: Grouping): string {
-  if (name === null) return NAMELESS[grouping] ?? "none";
+  if (!name) return NAMELESS[grouping] ?? "none";
   return grouping === "key" ? keyInWords(name) : name;
 }
 

@@ -1,7 +1,6 @@
-import { useMemo, useState } from "react";
+import { useMemo } from "react";
 import { api } from "../../lib/api.ts";
 import { session } from "../../lib/client.ts";
-import { downloadText, toCsv } from "../../lib/download.ts";
 import {
   cachedShare,
   compact,
@@ -17,16 +16,14 @@ import { withChosen } from "../../lib/models.ts";
 import { useQuery } from "../../lib/query.ts";
 import { useSearch } from "../../lib/router.ts";
 import { useStore } from "../../lib/store.ts";
-import { toast } from "../../lib/toast.ts";
 import { TimeChart } from "../../ui/chart.tsx";
-import { Button, LinkButton, Segments, SmallSelect } from "../../ui/controls.tsx";
+import { LinkButton, Segments, SmallSelect } from "../../ui/controls.tsx";
+import { ExportButton } from "../../ui/export.tsx";
 import { Figure, PageHead } from "../../ui/page.tsx";
 import { seriesColor } from "../../ui/series.ts";
 import { BlockSkeleton, FiguresSkeleton } from "../../ui/skeleton.tsx";
-import { Empty, explain, Loaded } from "../../ui/states.tsx";
+import { Empty, Loaded } from "../../ui/states.tsx";
 import {
-  EXPORT_ROWS_MAX,
-  exportRows,
   FORMATS,
   GROUPINGS,
   type Grid,
@@ -128,7 +125,12 @@ export function Page() {
             <LinkButton href={requestsOf(which)} icon="requests">
               Requests
             </LinkButton>
-            <Export which={which} range={range} isEmpty={isEmpty(query.data)} />
+            <ExportButton
+              name={`usage-${range.since}-${range.until}.csv`}
+              columns={CSV_COLUMNS}
+              list={(page) => api("usage.records", { ...which, ...page })}
+              disabled={isEmpty(query.data)}
+            />
           </>
         }
       >
@@ -181,6 +183,22 @@ function useChoices(
     const names = new Map(data?.groups.flatMap(({ id, name }) => (name ? [[id ?? name, name]] : [])));
     return { all: [...names.keys()].sort(), inWords: (id) => names.get(id) ?? id };
   }, [data]);
+}
+
+function Chosen({
+  label,
+  value,
+  choices: { all, inWords },
+  onChange,
+}: {
+  label: string;
+  value: string | null;
+  choices: ReturnType<typeof useChoices>;
+  onChange(value: string): void;
+}) {
+  const listed = withChosen(all, value ?? "").map((id) => ({ value: id, label: keyInWords(inWords(id)) }));
+  const choices = [{ value: "", label: `all ${label.toLowerCase()}s` }, ...listed];
+  return <SmallSelect label={label} value={value ?? ""} onChange={onChange} choices={choices} />;
 }
 
 function Filters({ filters, mayseeAll, which }: { filters: FilterState; mayseeAll: boolean; which: Which }) {
@@ -252,45 +270,13 @@ function Filters({ filters, mayseeAll, which }: { filters: FilterState; mayseeAl
           { value: "group", label: "by group" },
         ]}
       />
-      <SmallSelect
-        label="Model"
-        value={model ?? ""}
-        onChange={(value) => set({ model: value })}
-        choices={[
-          { value: "", label: "all models" },
-          ...withChosen(models.all, model ?? "").map((id) => ({ value: id, label: id })),
-        ]}
-      />
-      <SmallSelect
-        label="Key"
-        value={apiKey ?? ""}
-        onChange={(value) => set({ key: value })}
-        choices={[
-          { value: "", label: "all keys" },
-          ...withChosen(keys.all, apiKey ?? "").map((id) => ({ value: id, label: keyInWords(id) })),
-        ]}
-      />
+      <Chosen label="Model" value={model} choices={models} onChange={(value) => set({ model: value })} />
+      <Chosen label="Key" value={apiKey} choices={keys} onChange={(value) => set({ key: value })} />
       {(group || groups.all.length > 0) && (
-        <SmallSelect
-          label="Group"
-          value={group ?? ""}
-          onChange={(value) => set({ group: value })}
-          choices={[
-            { value: "", label: "all groups" },
-            ...withChosen(groups.all, group ?? "").map((id) => ({ value: id, label: groups.inWords(id) })),
-          ]}
-        />
+        <Chosen label="Group" value={group} choices={groups} onChange={(value) => set({ group: value })} />
       )}
       {everyone && mayseeAll && (
-        <SmallSelect
-          label="User"
-          value={user ?? ""}
-          onChange={(value) => set({ user: value })}
-          choices={[
-            { value: "", label: "all users" },
-            ...withChosen(users.all, user ?? "").map((id) => ({ value: id, label: users.inWords(id) })),
-          ]}
-        />
+        <Chosen label="User" value={user} choices={users} onChange={(value) => set({ user: value })} />
       )}
       {mayseeAll && (
         <SmallSelect
@@ -401,30 +387,5 @@ function Legend({ grid, format }: { grid: Grid; format(values: readonly number[]
         </li>
       ))}
     </ul>
-  );
-}
-
-function Export({ which, range, isEmpty: disabled }: { which: Which; range: Range; isEmpty: boolean }) {
-  const [busy, setBusy] = useState(false);
-  const save = async () => {
-    setBusy(true);
-    try {
-      const rows = await exportRows(which);
-      const text = toCsv(CSV_COLUMNS, rows as unknown as Record<string, unknown>[]);
-      downloadText(`usage-${range.since}-${range.until}.csv`, text);
-      if (rows.length === EXPORT_ROWS_MAX)
-        toast(
-          `The file has the newest ${count(EXPORT_ROWS_MAX)} requests; choose a shorter range for the rest`,
-        );
-    } catch (error) {
-      toast(explain(error).title, "bad");
-    } finally {
-      setBusy(false);
-    }
-  };
-  return (
-    <Button icon="download" busy={busy} disabled={disabled} onClick={() => void save()}>
-      CSV
-    </Button>
   );
 }

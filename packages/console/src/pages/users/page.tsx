@@ -19,20 +19,28 @@ import { isOwnTier, Tiers } from "./tiers.tsx";
 
 export type User = Result<"users.list">["users"][number];
 
-const PAGE_SIZE = 50;
+/** The most that one call gives: the newest; others are found by searching. */
+const LISTED_MAX = 1_000;
 
 const columns: Column<User>[] = [
-  { id: "name", label: "Name", cell: ({ name }) => <strong>{name}</strong> },
-  { id: "email", label: "Email", wide: true, cell: ({ email }) => email },
+  {
+    id: "name",
+    label: "Name",
+    sort: ({ name }) => name.toLowerCase(),
+    cell: ({ name }) => <strong>{name}</strong>,
+  },
+  { id: "email", label: "Email", wide: true, sort: ({ email }) => email, cell: ({ email }) => email },
   {
     id: "tier",
     label: "Tier",
+    sort: ({ tier }) => (isOwnTier(tier) ? "own limits" : tier),
     cell: ({ tier }) => <span className="tag">{isOwnTier(tier) ? "own limits" : tier}</span>,
   },
   {
     id: "rights",
     label: "Rights",
     wide: true,
+    sort: ({ is_admin }) => (is_admin ? "administrator" : "user"),
     cell: ({ is_admin }) => (is_admin ? "administrator" : <span className="muted">user</span>),
   },
   {
@@ -40,12 +48,20 @@ const columns: Column<User>[] = [
     label: "Keys",
     numeric: true,
     wide: true,
+    sort: ({ active_keys }) => active_keys,
     cell: ({ active_keys }) => count(active_keys),
   },
-  { id: "seen", label: "Last seen", wide: true, cell: ({ last_seen_at }) => <When time={last_seen_at} /> },
+  {
+    id: "seen",
+    label: "Last seen",
+    wide: true,
+    sort: ({ last_seen_at }) => last_seen_at ?? "",
+    cell: ({ last_seen_at }) => <When time={last_seen_at} />,
+  },
   {
     id: "state",
     label: "State",
+    sort: ({ disabled }) => (disabled ? "disabled" : "active"),
     cell: (user) => <UserState user={user} />,
   },
 ];
@@ -54,10 +70,7 @@ export function Page() {
   const [search, setSearch] = useSearch();
   const [link, setLink] = useState<ShownLink | null>(null);
   const words = search.get("q") ?? "";
-  const page = Math.max(0, Number(search.get("page") ?? 0) || 0);
-  const query = useQuery(`users ${words} ${page}`, () =>
-    api("users.list", { search: words, limit: PAGE_SIZE, offset: page * PAGE_SIZE }),
-  );
+  const query = useQuery(`users ${words}`, () => api("users.list", { search: words, limit: LISTED_MAX }));
   return (
     <>
       <PageHead
@@ -81,7 +94,7 @@ export function Page() {
         aria-label="Search by name or email"
         placeholder="Search by name or email"
         value={words}
-        onChange={(event) => setSearch({ q: event.target.value, page: null })}
+        onChange={(event) => setSearch({ q: event.target.value })}
       />
       <Loaded query={query} outline={<TableSkeleton columns={columns} />}>
         {({ users, total }) => (
@@ -98,25 +111,10 @@ export function Page() {
                 onOpen={({ id }) => navigate(`/users/${id}`)}
               />
             )}
-            {total > PAGE_SIZE && (
-              <div className="row between">
-                <span className="muted">
-                  {count(page * PAGE_SIZE + 1)} to {count(page * PAGE_SIZE + users.length)} of{" "}
-                  {plural(total, "user")}
-                </span>
-                <span className="row">
-                  <Button small disabled={page === 0} onClick={() => setSearch({ page: String(page - 1) })}>
-                    Newer
-                  </Button>
-                  <Button
-                    small
-                    disabled={(page + 1) * PAGE_SIZE >= total}
-                    onClick={() => setSearch({ page: String(page + 1) })}
-                  >
-                    Older
-                  </Button>
-                </span>
-              </div>
+            {total > users.length && (
+              <p className="muted">
+                These are the newest {count(users.length)} of {plural(total, "user")}. Search to find others.
+              </p>
             )}
           </>
         )}

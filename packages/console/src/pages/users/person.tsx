@@ -22,7 +22,7 @@ import { programOf } from "../settings/sessions.tsx";
 import { Spend } from "../usage/spend.tsx";
 import { LinkDialog, type ShownLink } from "./links.tsx";
 import type { User } from "./page.tsx";
-import { EditTier, isOwnTier, limitsInWords, ownTier } from "./tiers.tsx";
+import { EditTier, isOwnTier, limitsInWords, ownTier, type TierRow } from "./tiers.tsx";
 
 type Patch = Omit<Params<"users.update">, "user_id">;
 
@@ -152,6 +152,7 @@ function Account({ user, onLink }: { user: User; onLink(link: ShownLink): void }
   const isSelf = useStore(session)?.user.id === user.id;
   const plan = useQuery("plan", () => api("billing.plan"));
   const [asking, setAsking] = useState<"disable" | "reset" | "admin" | "address" | "limits" | null>(null);
+  const [chosenTier, setChosenTier] = useState<TierRow | null>(null);
   const tiers = plan.data?.tiers ?? [];
   const current = tiers.find((each) => each.name === user.tier);
   const { id, name, email, email_verified, is_admin, disabled, active_keys } = user;
@@ -161,7 +162,7 @@ function Account({ user, onLink }: { user: User; onLink(link: ShownLink): void }
   const change = useAction(async (patch: Patch) => {
     await api("users.update", { user_id: id, ...patch });
     invalidate("users");
-    toast(patch.tier ? `Tier set to ${patch.tier}` : `${name} is enabled`);
+    toast(`${name} is enabled`);
   });
   const confirmed = async (patch: Patch) => {
     await api("users.update", { user_id: id, ...patch });
@@ -196,18 +197,20 @@ function Account({ user, onLink }: { user: User; onLink(link: ShownLink): void }
             <Copyable text={id} />
           </dd>
         </dl>
-        <SelectField
-          label="Tier"
-          value={user.tier}
-          onChange={(tier) => void change.run({ tier })}
-          choices={tiers
-            .filter((each) => each.name === user.tier || !isOwnTier(each.name))
-            .map((each) => ({
-              value: each.name,
-              label: isOwnTier(each.name) ? "Limits of their own" : each.name,
-            }))}
-          hint={current && limitsInWords(current)}
-        />
+        <div className="narrow">
+          <SelectField
+            label="Tier"
+            value={user.tier}
+            onChange={(tier) => setChosenTier(tiers.find((each) => each.name === tier) ?? null)}
+            choices={tiers
+              .filter((each) => each.name === user.tier || !isOwnTier(each.name))
+              .map((each) => ({
+                value: each.name,
+                label: isOwnTier(each.name) ? "Limits of their own" : each.name,
+              }))}
+            hint={current && limitsInWords(current)}
+          />
+        </div>
         <div>
           <Button disabled={!current} onClick={() => setAsking("limits")}>
             {isOwnTier(user.tier) ? "Change their limits" : "Give them limits of their own"}
@@ -237,6 +240,18 @@ function Account({ user, onLink }: { user: User; onLink(link: ShownLink): void }
           </div>
         )}
       </div>
+      {chosenTier && (
+        <Confirm
+          title={`Set the tier of ${name} to ${chosenTier.name}?`}
+          consequence={`From now on: ${limitsInWords(chosenTier)}. What they spent this month counts.`}
+          confirm="Set tier"
+          onClose={() => setChosenTier(null)}
+          onConfirm={async () => {
+            await confirmed({ tier: chosenTier.name });
+            toast(`Tier set to ${chosenTier.name}`);
+          }}
+        />
+      )}
       {asking === "limits" && current && (
         <EditTier
           tier={{ ...current, name: ownTier(id) }}

@@ -10,7 +10,7 @@ import { Section } from "../../ui/page.tsx";
 import { Loaded } from "../../ui/states.tsx";
 import { type Column, Table } from "../../ui/table.tsx";
 
-type TierRow = Plan["tiers"][number];
+export type TierRow = Plan["tiers"][number];
 const tierColumns: Column<TierRow>[] = [
   { id: "name", label: "Tier", cell: ({ name }) => <strong>{name}</strong> },
   {

@@ -6,7 +6,7 @@ import type { ListedUser } from "./store.ts";
 
 const ADMIN = { auth: "admin", hint: "managing people is for administrators" } as const;
 const LIST_DEFAULT = 50;
-const LIST_MAX = 200;
+const LIST_MAX = 1_000;
 
 const Person = z.object({
   id: z.uuid(),
@@ -82,24 +82,14 @@ export const updateUser = defineMethod({
         "Say that the address is the owner's, so that signing in with the provider can link the account",
       ),
   }),
-  handler: async ({
-    params: { user_id, tier, is_admin, email_verified, ...patch },
-    actor,
-    rooms,
-    before,
-  }) => {
-    if (tier !== undefined) rooms.billing.requireTier(tier);
-    const changes = { ...patch, isAdmin: is_admin, emailVerified: email_verified };
-    if (tier !== undefined) before.tier = await rooms.billing.tierOf(user_id);
-    const was = await rooms.accounts.people.update(actor, user_id, changes);
-    const { name, is_admin: isAdmin, email_verified: isVerified, disabled_at } = was;
-    Object.assign(before, {
-      name,
-      is_admin: isAdmin,
-      email_verified: isVerified,
-      disabled: disabled_at !== null,
-    });
-    if (tier !== undefined) await rooms.billing.setTier(user_id, tier);
+  handler: async ({ params, actor, rooms: { accounts, billing }, before }) => {
+    const { user_id, tier, is_admin: isAdmin, email_verified: emailVerified, ...patch } = params;
+    if (tier !== undefined) billing.requireTier(tier);
+    if (tier !== undefined) before.tier = await billing.tierOf(user_id);
+    const was = await accounts.people.update(actor, user_id, { ...patch, isAdmin, emailVerified });
+    const { name, is_admin, email_verified } = was;
+    Object.assign(before, { name, is_admin, email_verified, disabled: was.disabled_at !== null });
+    if (tier !== undefined) await billing.setTier(user_id, tier);
   },
 });
 

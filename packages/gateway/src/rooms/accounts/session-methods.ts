@@ -16,6 +16,16 @@ export const setPassword = defineMethod({
     ),
 });
 
+export const setName = defineMethod({
+  name: "auth.name.set",
+  summary: "Change the name that others see of you",
+  auth: "jwt",
+  params: z.object({ name: Name }),
+  handler: async ({ params, actor, rooms, before }) => {
+    before.name = (await rooms.accounts.people.update(actor, actor.userId, params)).name;
+  },
+});
+
 export const listSessions = defineMethod({
   name: "auth.sessions.list",
   summary: "Where you are signed in, the session used last first",
