@@ -242,8 +242,10 @@ test("an answer whose connection is lost says so and goes on", async () => {
     await say(page, "count");
     await page.getByText("The connection was lost while this answer was being written.").waitFor();
     await shot(page, `connection-lost-${path.slice(1, 5)}`);
-    site.upstream.hurry();
     await page.getByRole("button", { name: "Continue" }).click();
-    await page.getByText("word59").first().waitFor();
+    await until("the whole answer", async () => {
+      site.upstream.hurry();
+      return (await page.getByText("word59").count()) > 0;
+    });
   }
 });

@@ -174,6 +174,7 @@ test("what a server says about its models is passed on, as far as it is plain", 
       data: [
         { id: "meta-model", meta: { n_ctx_train: 4096, n_params: 7, deep: { x: 1 }, long: "x".repeat(999) } },
         { id: "vllm-model", max_model_len: 8192 },
+        { id: "only-advertised", available: false },
       ],
     }),
   );
@@ -182,6 +183,7 @@ test("what a server says about its models is passed on, as far as it is plain", 
   const metaOf = (id: string) => data.find((model: { id: string }) => model.id === id)?.meta;
   expect(metaOf("meta-model")).toEqual({ n_ctx_train: 4096, n_params: 7 });
   expect(metaOf("vllm-model")).toEqual({ max_model_len: 8192 });
+  expect(data.map(({ id }: { id: string }) => id)).not.toContain("only-advertised");
   const shown = await (await bench.post("/api/show", { model: "meta-model" })).json();
   expect(shown.model_info["gateway.context_length"]).toBe(4096);
 });

@@ -11,7 +11,8 @@ export function modelsOfListing(body: unknown): ModelInfo[] | null {
 
 function modelOf(item: Record<string, unknown>): ModelInfo[] {
   const listed = item.id ?? item.name;
-  if (typeof listed !== "string") return [];
+  // Another gateway lists models that it would serve if it had a backend for them.
+  if (typeof listed !== "string" || item.available === false) return [];
   // Google lists its models by their resource names, and takes them without.
   const id = listed.replace(/^models\//, "");
   const meta = metaOf(item);
