@@ -48,6 +48,41 @@ export interface RequestLine {
   clientIp: string | null;
 }
 
+/** In the order of the journal's lines; columns of the row are named after them. */
+export const LINE_FIELDS = [
+  "requestId",
+  "atMs",
+  "userId",
+  "keyId",
+  "attribution",
+  "project",
+  "groupId",
+  "surface",
+  "model",
+  "modelAsked",
+  "backend",
+  "reason",
+  "status",
+  "code",
+  "message",
+  "attempts",
+  "failedAttempts",
+  "queueMs",
+  "firstTokenMs",
+  "durationMs",
+  "promptTokens",
+  "completionTokens",
+  "cachedTokens",
+  "cacheWriteTokens",
+  "reasoningTokens",
+  "cacheSavedNanoUsd",
+  "estimated",
+  "costNanoUsd",
+  "channel",
+  "refId",
+  "clientIp",
+] as const satisfies readonly (keyof RequestLine)[];
+
 export interface ChargedLine extends RequestLine {
   userId: string;
   attribution: string;

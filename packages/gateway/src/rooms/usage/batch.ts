@@ -12,7 +12,7 @@ import {
   utcMonth,
   WHOLE_USER,
 } from "./rows.ts";
-import { type KeyPart, Sums } from "./sums.ts";
+import { Sums } from "./sums.ts";
 
 /** Stands for null in the keys of sums, and for everyone. */
 export const NO_ID = "00000000-0000-0000-0000-000000000000";
@@ -56,18 +56,20 @@ export class Batch {
   readonly keys = new KeySums();
 
   constructor(rows: readonly RequestRow[]) {
-    const minutes = new Sums<readonly [startMs: number, ...kind: KeyPart[]]>();
+    const minutes = new Sums();
     for (const row of rows) {
       this.#addKind(minutes, row);
       this.#addAsker(row);
       if (isCharged(row)) this.#addCharge(row);
     }
-    for (const { key, values } of minutes.all)
+    for (const { key, values } of minutes.all) {
+      const [minuteMs, ...kind] = key;
       for (const grainMs of GRAINS_MS)
-        this.kinds.add([grainMs, NO_ID, startOf(key[0], grainMs), ...key.slice(1)], values);
+        this.kinds.add([grainMs, NO_ID, startOf(Number(minuteMs), grainMs), ...kind], values);
+    }
   }
 
-  #addKind(minutes: Sums<readonly [startMs: number, ...kind: KeyPart[]]>, row: RequestRow): void {
+  #addKind(minutes: Sums, row: RequestRow): void {
     const { atMs, surface, model, backend, channel, status, code } = row;
     const kind = [surface ?? "", model ?? "", backend ?? "", channel ?? "", status ?? 0, code ?? ""];
     addRow(minutes.at([startOf(atMs, MINUTE_MS), ...kind], SUM_COLUMNS.length), row);

@@ -3,19 +3,7 @@ import type { RequestLine } from "../../kernel/request-row.ts";
 /** Months and days of the accounts are UTC ones, so daylight saving never makes one longer or shorter. */
 export const DAY_MS = 86_400_000;
 
-let lastMonth = { name: "", fromMs: 0, untilMs: 0 };
-
-/** Nearly every instant is in the month of the one before, and formatting a date is dear for each request. */
-export function utcMonth(ms: number): string {
-  if (ms < lastMonth.fromMs || ms >= lastMonth.untilMs)
-    lastMonth = {
-      name: new Date(ms).toISOString().slice(0, 7),
-      fromMs: monthsBeforeMs(ms, 0),
-      untilMs: nextMonthMs(ms),
-    };
-  return lastMonth.name;
-}
-
+export const utcMonth = (ms: number): string => new Date(ms).toISOString().slice(0, 7);
 export const utcDay = (ms: number): string => new Date(ms).toISOString().slice(0, 10);
 
 /** First instant of the month that is `count` months before the one that `ms` is in. */
@@ -24,10 +12,7 @@ export function monthsBeforeMs(ms: number, count: number): number {
   return Date.UTC(date.getUTCFullYear(), date.getUTCMonth() - count, 1);
 }
 
-export function nextMonthMs(ms: number): number {
-  const date = new Date(ms);
-  return Date.UTC(date.getUTCFullYear(), date.getUTCMonth() + 1, 1);
-}
+export const nextMonthMs = (ms: number): number => monthsBeforeMs(ms, -1);
 
 export const NANO_PER_USD = 1e9;
 /** The project of the rollup row that counts everything a user did. A key's project is never empty. */

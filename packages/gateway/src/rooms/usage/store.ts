@@ -1,3 +1,4 @@
+import { LINE_FIELDS } from "../../kernel/request-row.ts";
 import {
   type Database,
   insertRows,
@@ -19,45 +20,26 @@ import {
 } from "./rows.ts";
 import { Sums } from "./sums.ts";
 
-const COLUMNS: readonly [column: string, value: (row: RequestRow) => SqlValue][] = [
-  ["id", (row) => row.requestId],
-  ["ended_ms", (row) => row.atMs],
-  ["user_id", (row) => row.userId],
-  ["key_id", (row) => row.keyId],
-  ["api_key_id", (row) => row.attribution],
-  ["project", (row) => row.project],
-  ["group_id", (row) => row.groupId],
-  ["surface", (row) => row.surface],
-  ["model", (row) => row.model],
-  ["model_asked", (row) => row.modelAsked],
-  ["backend", (row) => row.backend],
-  ["reason", (row) => row.reason],
-  ["status", (row) => row.status],
-  ["code", (row) => row.code],
-  ["message", (row) => row.message],
-  ["attempts", (row) => row.attempts],
-  ["failed_attempts", (row) => row.failedAttempts],
-  ["queue_ms", (row) => row.queueMs],
-  ["first_token_ms", (row) => row.firstTokenMs],
-  ["duration_ms", (row) => row.durationMs],
-  ["prompt_tokens", (row) => row.promptTokens],
-  ["completion_tokens", (row) => row.completionTokens],
-  ["cached_tokens", (row) => row.cachedTokens ?? 0],
-  ["cache_write_tokens", (row) => row.cacheWriteTokens ?? 0],
-  ["reasoning_tokens", (row) => row.reasoningTokens ?? 0],
-  ["cache_saved_nano_usd", (row) => row.cacheSavedNanoUsd ?? 0],
-  ["estimated", (row) => row.estimated],
-  ["cost_nano_usd", (row) => row.costNanoUsd],
-  ["unpriced", (row) => row.unpriced ?? false],
-  ["channel", (row) => row.channel],
-  ["points", (row) => row.points],
-  ["account_type", (row) => row.accountType],
-  ["ref_id", (row) => row.refId],
-  ["client_ip", (row) => row.clientIp],
-];
-export const columnsOf = (row: RequestRow): Record<string, SqlValue> =>
-  Object.fromEntries(COLUMNS.map(([column, value]) => [column, value(row)]));
-const ROWS = `requests (${COLUMNS.map(([column]) => column).join(", ")})`;
+const FIELDS = [...LINE_FIELDS, "unpriced", "points", "accountType"] as const;
+const NAMED_OTHERWISE: Partial<Record<string, string>> = {
+  requestId: "id",
+  atMs: "ended_ms",
+  attribution: "api_key_id",
+};
+const COLUMNS = FIELDS.map(
+  (field) => NAMED_OTHERWISE[field] ?? field.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`),
+);
+const NOTHING_CACHED = { cachedTokens: 0, cacheWriteTokens: 0, reasoningTokens: 0, cacheSavedNanoUsd: 0 };
+
+function valuesOf(row: RequestRow): SqlValue[] {
+  const whole = { ...NOTHING_CACHED, unpriced: false, ...row };
+  return FIELDS.map((field) => whole[field]);
+}
+export function columnsOf(row: RequestRow): Record<string, SqlValue> {
+  const values = valuesOf(row);
+  return Object.fromEntries(COLUMNS.map((column, i) => [column, values[i]!]));
+}
+const ROWS = `requests (${COLUMNS.join(", ")})`;
 
 /** A rollup table: rows of keys and sums, where inserting what exists adds to it. */
 function rollup(table: string, keys: readonly string[], sums: readonly string[]) {
@@ -161,11 +143,7 @@ export class UsageStore {
     tx: Transaction,
     rows: readonly RequestRow[],
   ): Promise<WrittenSums & { sums: SumRows }> {
-    await insertRows(
-      tx,
-      ROWS,
-      rows.map((row) => COLUMNS.map(([, value]) => value(row))),
-    );
+    await insertRows(tx, ROWS, rows.map(valuesOf));
     const batch = new Batch(rows);
     const months = await this.#addToMonths(tx, batch.months.rows());
     const keys = await batch.keys.write(tx);

@@ -1,14 +1,13 @@
-export type KeyPart = string | number;
+type Key = readonly (string | number)[];
 
-interface Sum<Key> {
+interface Sum {
   key: Key;
   values: number[];
 }
 
-/** Sums by key. Keys are found part by part: the parts recur, a text made of them would be new each time. */
-export class Sums<Key extends readonly KeyPart[] = readonly KeyPart[]> {
-  readonly #root = new Map<KeyPart, unknown>();
-  readonly #sums: Sum<Key>[] = [];
+/** Sums by key. */
+export class Sums {
+  readonly #sums = new Map<string, Sum>();
 
   add(key: Key, values: readonly number[]): void {
     const sums = this.at(key, values.length);
@@ -17,34 +16,20 @@ export class Sums<Key extends readonly KeyPart[] = readonly KeyPart[]> {
 
   /** The sums of a key, all 0 at first. */
   at(key: Key, count: number): number[] {
-    let level = this.#root;
-    const last = key.length - 1;
-    for (let i = 0; i < last; i++) {
-      let next = level.get(key[i]!) as Map<KeyPart, unknown> | undefined;
-      if (!next) {
-        next = new Map();
-        level.set(key[i]!, next);
-      }
-      level = next;
-    }
-    let sum = level.get(key[last]!) as Sum<Key> | undefined;
-    if (!sum) {
-      sum = { key, values: new Array(count).fill(0) };
-      level.set(key[last]!, sum);
-      this.#sums.push(sum);
-    }
+    const id = key.join("\u0000");
+    const sum = this.#sums.get(id) ?? { key, values: new Array<number>(count).fill(0) };
+    this.#sums.set(id, sum);
     return sum.values;
   }
 
-  get all(): readonly Sum<Key>[] {
-    return this.#sums;
+  get all(): Iterable<Sum> {
+    return this.#sums.values();
   }
 
   /** Rows of key and sums, in the order of the keys: two writers then lock rows in the same order. */
-  rows(): (readonly KeyPart[])[] {
-    return this.#sums
-      .map(({ key, values }) => ({ id: key.join("\u0000"), row: [...key, ...values] }))
-      .sort((a, b) => (a.id < b.id ? -1 : 1))
-      .map(({ row }) => row);
+  rows(): Key[] {
+    return [...this.#sums]
+      .sort(([a], [b]) => (a < b ? -1 : 1))
+      .map(([, { key, values }]) => [...key, ...values]);
   }
 }

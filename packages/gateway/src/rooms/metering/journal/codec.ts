@@ -1,4 +1,4 @@
-import { type ChargedLine, isCharged, type RequestLine } from "../../../kernel/request-row.ts";
+import { type ChargedLine, isCharged, LINE_FIELDS, type RequestLine } from "../../../kernel/request-row.ts";
 
 /** One ended request as the journal keeps it: `<crc32 in hex> <JSON array>`; the checksum tells a cut line. */
 export interface JournalEntry extends RequestLine {
@@ -23,44 +23,7 @@ const FORMAT = 2;
 const CRC_LENGTH = 8;
 const NEWLINE = 10;
 
-const FIELDS = [
-  "requestId",
-  "atMs",
-  "userId",
-  "keyId",
-  "attribution",
-  "project",
-  "groupId",
-  "surface",
-  "model",
-  "modelAsked",
-  "backend",
-  "reason",
-  "status",
-  "code",
-  "message",
-  "attempts",
-  "failedAttempts",
-  "queueMs",
-  "firstTokenMs",
-  "durationMs",
-  "promptTokens",
-  "completionTokens",
-  "cachedTokens",
-  "cacheWriteTokens",
-  "reasoningTokens",
-  "cacheSavedNanoUsd",
-  "estimated",
-  "costNanoUsd",
-  "channel",
-  "refId",
-  "clientIp",
-  "costMultiplierMicros",
-  "hold",
-  "tier",
-  "budgets",
-  "unpriced",
-] as const satisfies readonly (keyof JournalEntry)[];
+const FIELDS = [...LINE_FIELDS, "costMultiplierMicros", "hold", "tier", "budgets", "unpriced"] as const;
 
 const OPTIONAL_FIELDS: ReadonlySet<string> = new Set([
   ...["cachedTokens", "cacheWriteTokens", "reasoningTokens", "cacheSavedNanoUsd", "unpriced"],
