@@ -11,16 +11,7 @@ import type { Payer } from "../../kernel/payer.ts";
 import type { Needs } from "../foundation.ts";
 import { type AccountRef, accountKey, accountOf, type Balance, type Balances } from "../ledger/index.ts";
 import { NANO_PER_USD, utcMonth, WHOLE_USER } from "../usage/index.ts";
-import {
-  type Cover,
-  changesIn,
-  type Demand,
-  Held,
-  nothing,
-  plainCost,
-  type Source,
-  UNLIMITED,
-} from "./cover.ts";
+import { Cover, changesIn, type Demand, plainCost, type Source, UNLIMITED } from "./cover.ts";
 import type { KeyBudgets, KeyLimitKind, KeyShare } from "./key-budgets.ts";
 import {
   leftForDebt,
@@ -33,7 +24,7 @@ import {
 } from "./limits.ts";
 import { exactNanoPoints, NANO_PER_POINT } from "./points.ts";
 import { refusalUnchecked, refuseByKey, refuseHeld, refuseIndebted, refuseUncovered } from "./refusals.ts";
-import { type QuotaWindow, type QuotaWindows, spentOf } from "./windows.ts";
+import { type QuotaWindow, type QuotaWindows, spentOf, type Used } from "./windows.ts";
 
 /** How long a request waits for a database that is slow. Of one that is away the storage knows sooner. */
 const CHECK_WITHIN_MS = 10_000;
@@ -61,13 +52,12 @@ class Unknown extends Error {}
 
 interface Payment {
   points: Source | null;
-  /** Null: nothing that needs reserving. */
-  quota: Source | null;
+  quota: Source;
   balance: Balance | null;
   /** Points that the user owes on the own wallet, where another account pays: the quota is closed until then. */
   owedElsewhere: number;
 }
-const UNKNOWN_PAYMENT: Payment = { points: null, quota: null, balance: null, owedElsewhere: 0 };
+const UNKNOWN_PAYMENT: Payment = { points: null, quota: UNLIMITED, balance: null, owedElsewhere: 0 };
 
 /** A payment, and the limits of the request's key itself. */
 interface Facts extends Payment {
@@ -84,11 +74,9 @@ function wholeOf({ payer, fixed, tokensMax }: Demand): number {
   return most === null ? tokensMax : Math.max(0, Math.min(tokensMax, Math.floor(most - fixed.tokens)));
 }
 
-/** The windows that a request counts in: those whose quota limits it, and the rest. */
+/** The windows that a request counts in: those whose quota limits it, and the names of the rest. */
 interface CountedWindows {
-  limiting: readonly QuotaWindow[];
-  names: readonly string[];
-  purses(limit: Quantity): Purse[];
+  limiting: readonly { window: QuotaWindow; name: string; by: keyof Used }[];
   alsoOn: readonly string[];
 }
 
@@ -102,27 +90,13 @@ export class AdmissionCheck {
   #windowsIn({ userId, project }: Pick<Payer, "userId" | "project">, month: string): CountedWindows {
     const { windows } = this.options;
     const whole = windows.get({ userId, month, project: WHOLE_USER });
-    const purse = (name: string, used: Quantity, limit: Quantity): Purse => ({
-      name,
-      limit,
-      spent: spentOf(used),
-      unitsBeyond: TOKENS_BEYOND_QUOTA,
-    });
-    if (project === null) {
-      return {
-        limiting: [whole],
-        names: [whole.name],
-        purses: (limit) => [purse(whole.name, whole.used!.all, limit)],
-        alsoOn: NO_NAMES,
-      };
-    }
+    if (project === null)
+      return { limiting: [{ window: whole, name: whole.name, by: "all" }], alsoOn: NO_NAMES };
     const own = windows.get({ userId, month, project });
     return {
-      limiting: [own, whole],
-      names: [own.name, whole.keysName, whole.name],
-      purses: (limit) => [
-        purse(own.name, own.used!.all, limit),
-        purse(whole.keysName, whole.used!.byKeys, limit),
+      limiting: [
+        { window: own, name: own.name, by: "all" },
+        { window: whole, name: whole.keysName, by: "byKeys" },
       ],
       alsoOn: [whole.name],
     };
@@ -132,8 +106,7 @@ export class AdmissionCheck {
   async check(demand: Demand): Promise<Cover> {
     const payment = await this.#paymentOf(demand).catch(failOpen);
     const share = await this.#share(demand.payer);
-    const facts: Facts = { ...payment, quota: payment.quota ?? (share && UNLIMITED), demand, share };
-    if (facts.points === null && facts.quota === null) return nothing(demand);
+    const facts: Facts = { ...payment, demand, share };
     // Where no limit of the key turns out to be full, room may have come free since: then once more.
     for (let tries = share ? 2 : 1; tries > 0; tries--) {
       const cover = await this.#cover(facts);
@@ -151,7 +124,6 @@ export class AdmissionCheck {
     const cover =
       (await this.#coverFrom(points, facts, whole)) ?? (await this.#coverFrom(quota, facts, whole));
     if (cover) return cover;
-    if (quota === null) return nothing(demand);
     // A pace is kept by waiting, not by shorter answers.
     if (share && (await this.#isFull(share, "tokens_per_minute", demand, whole)))
       this.#refuseByKey("tokens_per_minute", demand);
@@ -168,12 +140,15 @@ export class AdmissionCheck {
   ): Promise<Cover | null> {
     if (source === null) return null;
     const { counter } = this.options;
+    const paid = { demand, source, quota, share };
+    // The demand is not looked into: its prompt may not have been counted.
+    if (source === UNLIMITED && share === null)
+      return new Cover(counter, { ...paid, amount: NOTHING, tokens: demand.tokensMax });
     const asking = askingOf(source, demand, least);
     asking.purses.push(...(share?.purses(plainCost(demand)) ?? []));
     const tokens = await counter.grant(asking);
     if (tokens === REFUSED) return null;
-    const amount = grantedAmount(asking, tokens);
-    return new Held(counter, { demand, source, quota, share, amount, tokens });
+    return new Cover(counter, { ...paid, amount: grantedAmount(asking, tokens), tokens });
   }
 
   /** Nothing covers it now. Where that is because of others, it is first seen which of them have ended. */
@@ -202,15 +177,12 @@ export class AdmissionCheck {
     const points = this.#points(payer, account, balance);
     const isCovered = hasPrice && points.scaled(fixed).money <= balance.balance * NANO_PER_POINT;
     const share = await this.#share(payer);
-    const limit = isCovered ? null : limitOf(tier);
-    const quota = limit && (await this.#quota(payer, limit, (read) => read()));
-    const source = isCovered ? points : (quota ?? (share && UNLIMITED));
-    if (!source) return nothing(demand);
+    const source = isCovered ? points : await this.#quota(payer, limitOf(tier), (read) => read());
     const amount = source.scaled(fixed);
     const changes = changesIn(source, amount);
     if (share) changes.push(...share.names.map((name) => ({ name, amount: fixed })));
-    this.options.counter.change(changes);
-    return new Held(this.options.counter, { demand, source, quota: null, share, amount, tokens: 0 });
+    if (changes.length > 0) this.options.counter.change(changes);
+    return new Cover(this.options.counter, { demand, source, quota: source, share, amount, tokens: 0 });
   }
 
   /** A check whose query fails lets the request through, by contract. One that is slow has not failed. */
@@ -247,7 +219,7 @@ export class AdmissionCheck {
     const limit = limitOf(tier);
     const owedElsewhere = limit ? await this.#owedElsewhere(demand) : 0;
     const left = owedElsewhere > 0 ? NOTHING : limit;
-    const quota = left && (await this.#quota(payer, left, (read) => this.#load(demand, read)));
+    const quota = await this.#quota(payer, left, (read) => this.#load(demand, read));
     return { points, quota, balance, owedElsewhere };
   }
 
@@ -330,18 +302,31 @@ export class AdmissionCheck {
   }
 
   /** What is new to this instance, as a month is when it begins, first pays what the user owes on any account. */
-  async #quota(payer: Payer, limit: Quantity, load: (read: Read) => Promise<unknown>): Promise<Source> {
+  async #quota(
+    payer: Payer,
+    limit: Quantity | null,
+    load: (read: Read) => Promise<unknown>,
+  ): Promise<Source> {
+    if (limit === null) return UNLIMITED;
     const { clock, windows, payDebts } = this.options;
     const counted = this.#monthsFrom(clock.now()).map((month) => this.#windowsIn(payer, month));
-    const unread = counted.flatMap(({ limiting }) => limiting.filter((window) => !windows.isKnown(window)));
+    const limiting = counted.flatMap((month) => month.limiting);
+    const alsoOn = counted.flatMap((month) => month.alsoOn);
+    const unread = limiting.map(({ window }) => window).filter((window) => !windows.isKnown(window));
     const read = (window: QuotaWindow) =>
       windows.read(window, window.key.project === WHOLE_USER ? () => payDebts(payer) : undefined);
     if (unread.length > 0) await load(() => Promise.all(unread.map(read)));
     return {
       kind: "quota",
-      purses: () => counted.flatMap((month) => month.purses(limit)),
-      alsoOn: counted.flatMap(({ alsoOn }) => alsoOn),
-      names: counted.flatMap(({ names }) => names),
+      purses: () =>
+        limiting.map(({ window, name, by }) => ({
+          name,
+          limit,
+          spent: spentOf(window.used![by]),
+          unitsBeyond: TOKENS_BEYOND_QUOTA,
+        })),
+      alsoOn,
+      names: [...limiting.map(({ name }) => name), ...alsoOn],
       scaled: (amount) => amount,
     };
   }

@@ -1,7 +1,7 @@
 import type { Clock } from "../../kernel/clock.ts";
 import type { Outcome } from "../../kernel/request-record.ts";
 import type { Billing } from "../billing/index.ts";
-import { type Cover, Held } from "./cover.ts";
+import type { Cover } from "./cover.ts";
 import { heldFor, heldRates, TOKENS_MAX, within } from "./demand.ts";
 import type { HoldKind } from "./journal/codec.ts";
 import type { Paces } from "./paces.ts";
@@ -43,7 +43,7 @@ export class Admitted implements Admission {
   }
 
   get isHeld(): boolean {
-    return this.cover instanceof Held;
+    return this.cover.isHeld;
   }
 
   async grow(total: { promptTokens: number; completionTokens: number }): Promise<boolean> {

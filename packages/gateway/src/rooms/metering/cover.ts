@@ -11,7 +11,7 @@ import type { Payer } from "../../kernel/payer.ts";
 import type { Tier } from "../billing/index.ts";
 import type { HoldKind } from "./journal/codec.ts";
 import type { KeyShare } from "./key-budgets.ts";
-import { limitOf, NOTHING, negative } from "./limits.ts";
+import { NOTHING, negative } from "./limits.ts";
 
 /** What a request may take: a part that is certain, and so much for each output token. */
 export interface Demand {
@@ -30,22 +30,6 @@ interface Total {
   fixed: Quantity;
   tokens: number;
 }
-
-/** What pays for a request: points, the tier's quota, or nothing that needs reserving. */
-export interface Cover {
-  readonly kind: HoldKind;
-  readonly tokens: number;
-  /** Extends the reservation to this total; false when it cannot grow. */
-  grow(total: Total): Promise<boolean>;
-  end(): void;
-}
-
-export const nothing = ({ tokensMax }: Demand): Cover => ({
-  kind: "none",
-  tokens: tokensMax,
-  grow: async () => true,
-  end() {},
-});
 
 /** Where a hold is taken, and how a cost counts there. */
 export interface Source {
@@ -68,10 +52,11 @@ export const UNLIMITED: Source = {
 /** What a request costs in dollars and tokens, as its key's own limits count it. */
 export const plainCost = ({ fixed, perToken }: Demand): Cost => ({ fixed, perUnit: perToken });
 
-interface HeldOptions {
+interface CoverOptions {
   demand: Demand;
   source: Source;
-  quota: Source | null;
+  /** What pays where points do not. */
+  quota: Source;
   /** The limits of the key itself, in which the same request is held in dollars and tokens. */
   share: KeyShare | null;
   amount: Quantity;
@@ -82,31 +67,33 @@ interface HeldOptions {
 export const changesIn = (source: Source, amount: Quantity): ReservedChange[] =>
   source.names.map((name) => ({ name, amount }));
 
-export class Held implements Cover {
+/** What pays for a request: points, the tier's quota, or nothing that needs reserving. */
+export class Cover {
   readonly tokens: number;
+  /** Something was reserved for it, if only in the key's own limits. */
+  readonly isHeld: boolean;
   #source: Source;
   #amount: Quantity;
   #ofKey: Quantity = NOTHING;
   #ended = false;
-  /** It has grown into a quota without limits, where nothing needs to be reserved. */
-  #isFree = false;
   #growing: Promise<unknown> = Promise.resolve();
 
   constructor(
     readonly counter: Counter,
-    readonly options: HeldOptions,
+    readonly options: CoverOptions,
   ) {
     this.tokens = options.tokens;
+    this.isHeld = options.source !== UNLIMITED || options.share !== null;
     this.#source = options.source;
     this.#amount = options.amount;
     if (options.share) this.#ofKey = grantedAmount(plainCost(options.demand), options.tokens);
   }
 
   get kind(): HoldKind {
-    return this.#isFree ? "none" : this.#source.kind;
+    return this.#source.kind;
   }
 
-  /** One at a time: each reserves what is still missing after the one before it. */
+  /** Extends the reservation to this total; false when it cannot grow. One at a time: each reserves what is still missing after the one before it. */
   grow(total: Total): Promise<boolean> {
     const grown = this.#growing.then(() => this.#grow(total));
     this.#growing = grown;
@@ -115,15 +102,8 @@ export class Held implements Cover {
 
   /** If points cannot cover the whole, the whole moves to the quota, which may be unlimited. */
   async #grow(total: Total): Promise<boolean> {
-    if (this.#isFree) return true;
     if (await this.#growIn(this.#source, total, this.#amount)) return true;
-    const { quota, demand } = this.options;
-    if (this.#source.kind !== "points" || this.#ended) return false;
-    if (quota) return this.#growIn(quota, total, NOTHING);
-    if (limitOf(demand.tier) !== null) return false;
-    this.end();
-    this.#isFree = true;
-    return true;
+    return this.#source.kind === "points" && this.#growIn(this.options.quota, total, NOTHING);
   }
 
   /** Reserves in `source` what `total` takes beyond `held`, and holds it there from then on. */
@@ -141,7 +121,7 @@ export class Held implements Cover {
     const purses = source.purses();
     if (share) purses.push(...share.purses({ fixed: moreOfKey, perUnit: NOTHING }, { isGrowing: true }));
     const asking = { purses, alsoOn: source.alsoOn, fixed: more, perUnit, unitsMin: 0, unitsMax: 0 };
-    if ((await this.counter.grant(asking)) === REFUSED) return false;
+    if (purses.length > 0 && (await this.counter.grant(asking)) === REFUSED) return false;
     if (this.#ended) {
       this.#change(source, negative(more), negative(moreOfKey));
       return false;
@@ -163,7 +143,7 @@ export class Held implements Cover {
     const changes = changesIn(source, amount);
     const { share } = this.options;
     if (share && !isNothing(ofKey)) changes.push(...share.names.map((name) => ({ name, amount: ofKey })));
-    this.counter.change(changes);
+    if (changes.length > 0) this.counter.change(changes);
   }
 }
 

@@ -29,12 +29,13 @@ const NAMED_OTHERWISE: Partial<Record<string, string>> = {
 const COLUMNS = FIELDS.map(
   (field) => NAMED_OTHERWISE[field] ?? field.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`),
 );
-const NOTHING_CACHED = { cachedTokens: 0, cacheWriteTokens: 0, reasoningTokens: 0, cacheSavedNanoUsd: 0 };
+const IF_LEFT_OUT: Partial<Record<string, SqlValue>> = {
+  ...{ cachedTokens: 0, cacheWriteTokens: 0, reasoningTokens: 0, cacheSavedNanoUsd: 0 },
+  unpriced: false,
+};
 
-function valuesOf(row: RequestRow): SqlValue[] {
-  const whole = { ...NOTHING_CACHED, unpriced: false, ...row };
-  return FIELDS.map((field) => whole[field]);
-}
+const valuesOf = (row: RequestRow): SqlValue[] =>
+  FIELDS.map((field) => row[field] ?? IF_LEFT_OUT[field] ?? null);
 export function columnsOf(row: RequestRow): Record<string, SqlValue> {
   const values = valuesOf(row);
   return Object.fromEntries(COLUMNS.map((column, i) => [column, values[i]!]));
