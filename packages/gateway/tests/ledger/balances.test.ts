@@ -16,11 +16,11 @@ onEachDatabase("balances held in memory", (fresh) => {
       expect(there.ledger.balances.peek(account)).toMatchObject({ balance: 10, everCredited: true });
       await here.ledger.options.db
         .transaction(async (tx) => {
-          await here.ledger.settle(tx, settlement({ account }));
+          await here.ledger.settleBatch(tx, [settlement({ account })]);
           expect(there.ledger.balances.peek(account)).toMatchObject({ balance: 10 });
           return tx;
         })
-        .then((tx) => here.ledger.committed(tx));
+        .then((tx) => here.ledger.publish(here.ledger.takeChanges(tx)));
       expect(there.ledger.balances.peek(account)).toMatchObject({ balance: 9 });
     }));
 

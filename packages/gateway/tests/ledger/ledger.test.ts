@@ -98,7 +98,7 @@ onEachDatabase("the ledger", (fresh) => {
       await topup(account, 10);
       const item = settlement({ account });
       const failing = ledger.transaction(async (tx) => {
-        await ledger.settle(tx, item);
+        await ledger.settleBatch(tx, [item]);
         throw new Error("the process dies here");
       });
       await expect(failing).rejects.toThrow("the process dies here");
@@ -112,7 +112,7 @@ onEachDatabase("the ledger", (fresh) => {
       const account = wallet();
       await Promise.all(Array.from({ length: 12 }, () => topup(account, 5)));
       expect(await balance(account)).toBe(60);
-      expect((await ledger.issuedStatement()).balance).toBe(-60);
+      expect((await ledger.statement(null)).balance).toBe(-60);
     }));
 
   test("opposite allocations and batches at once neither block each other nor lose a point", () =>
@@ -153,7 +153,7 @@ onEachDatabase("the ledger", (fresh) => {
       await close();
       await close();
       expect(await balance(account)).toBe(0);
-      expect((await ledger.issuedStatement()).balance).toBe(-1);
+      expect((await ledger.statement(null)).balance).toBe(-1);
       expect(await settle({ account })).toEqual([null]);
       await expect(topup(account, 1)).rejects.toThrow("closed");
     }));

@@ -4,7 +4,7 @@ import { defineMethod } from "../../kernel/method.ts";
 import { recordOf } from "../../kernel/validate.ts";
 import { type Price, PriceParts, Tokens, UsdEach, UsdPerImage, UsdPerMillion } from "./price-schema.ts";
 import { isPerUnit } from "./unit-price.ts";
-import { VideoMode } from "./video-cost.ts";
+import { VideoMode, VideoPrice } from "./video-cost.ts";
 
 const ADMIN = { auth: "admin", hint: "prices and tiers are for administrators" } as const;
 const Money = z.number().min(0).max(1_000_000);
@@ -17,19 +17,19 @@ const Window = z.object({
   exceeded: z.boolean(),
 });
 
+export const Tier = z.object({
+  name: z.string(),
+  monthly_usd_quota: Quota,
+  monthly_token_quota: Quota,
+  rpm: z.int().describe("Requests a minute that each key may make"),
+});
+
 export const plan = defineMethod({
   name: "billing.plan",
   summary: "Your tier, what you used this month (UTC) and what is left of it",
   auth: "jwt",
   result: z.object({
-    tiers: z.array(
-      z.object({
-        name: z.string(),
-        monthly_usd_quota: Quota,
-        monthly_token_quota: Quota,
-        rpm: z.int().describe("Requests a minute that each key may make"),
-      }),
-    ),
+    tiers: z.array(Tier),
     current_tier: z.string(),
     usage: z.object({
       cost_usd: z.number(),
@@ -66,22 +66,11 @@ export const setPlan = defineMethod({
   handler: ({ params, rooms }) => rooms.billing.setPlan(params.user_email, params.tier),
 });
 
-const VideoPriceRow = z.object({
-  model: z.string(),
-  mode: VideoMode,
-  base_price: z.number(),
-  price_per_second: z.number(),
-  price_per_frame: z.number(),
-  resolution_coeff: z.record(z.string(), z.number()),
-  currency: z.string(),
-  enabled: z.boolean(),
-});
-
 export const getVideoPricing = defineMethod({
   name: "billing.video.pricing.get",
   summary: "What video models cost; one without a row costs 0.005 USD a second",
   auth: "jwt",
-  result: z.object({ pricing: z.array(VideoPriceRow) }),
+  result: z.object({ pricing: z.array(VideoPrice) }),
   handler: async ({ rooms }) => ({ pricing: await rooms.billing.store.videoPrices() }),
 });
 
@@ -194,7 +183,11 @@ export const listPrices = defineMethod({
         per_million_characters_usd: units.per_million_characters,
         unpriced: isMissing && !isOwn,
         not_billed: isMissing && isOwn,
-        source: billing.hasOwnPrice(model) ? ("own" as const) : isPriced ? ("list" as const) : null,
+        source: billing.pricing.isSetByAdministrators(model)
+          ? ("own" as const)
+          : isPriced
+            ? ("list" as const)
+            : null,
       };
     });
   },

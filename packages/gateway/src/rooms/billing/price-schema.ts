@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { REQUEST_TOKENS_MAX } from "../../kernel/usage-parts.ts";
+import catalogue from "./catalogue.json" with { type: "json" };
 
 const USD_PER_MILLION_MAX = 1_000_000;
 const USD_EACH_MAX = 10_000;
@@ -45,6 +46,7 @@ const ImageKey = z
   .string()
   .regex(/^[a-z0-9]+(\/[a-z0-9]+)?$/, "keys are a size, a quality, or both: 1024x1024, hd, hd/1024x1024");
 
+/** One price for every image, or prices by quality, size, or both. */
 export const UsdPerImage = z.union([
   UsdEach,
   z
@@ -56,27 +58,24 @@ export const UsdPerImage = z.union([
     ),
 ]);
 
-import catalogue from "./catalogue.json" with { type: "json" };
-
-/** One price for every image, or prices by quality, size, or both: `hd`, `1024x1024`, `hd/1024x1024`. */
-export type ImagePrices = number | Readonly<Record<string, number>>;
-
-export interface Price extends PriceParts {
+export const Price = z.strictObject({
   /** Part of the lowercased model id. */
-  match: string;
+  match: z.string().trim().min(1).max(128),
   /** Both or neither. */
-  input?: number;
-  output?: number;
-  /** US dollars for each request, image, second of sound, or million characters. */
-  per_call?: number;
-  per_image?: ImagePrices;
-  per_second?: number;
-  per_million_characters?: number;
+  input: UsdPerMillion.optional(),
+  output: UsdPerMillion.optional(),
+  ...PriceParts.shape,
+  per_call: UsdEach.optional(),
+  per_image: UsdPerImage.optional(),
+  /** Of sound. */
+  per_second: UsdEach.optional(),
+  per_million_characters: UsdPerMillion.optional(),
   /** The most tokens that one answer may have, reasoning included. */
-  max_output_tokens?: number;
+  max_output_tokens: Tokens.optional(),
   /** The most tokens of prompt and answer together. */
-  context_window?: number;
-}
+  context_window: Tokens.optional(),
+});
+export type Price = z.infer<typeof Price>;
 
 /** What vendors ask, from a file that scripts/catalogue.ts makes; it names its source and its date. */
 export const BUILT_IN_PRICES: readonly Price[] = catalogue.prices;

@@ -3,7 +3,7 @@ import { z } from "zod";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Log } from "../../kernel/log.ts";
 import { describeIssues } from "../../kernel/validate.ts";
-import { type Price, PriceParts, Tokens, UsdEach, UsdPerImage, UsdPerMillion } from "./price-schema.ts";
+import { Price } from "./price-schema.ts";
 import { isPerUnit } from "./unit-price.ts";
 
 const FILE_BYTES_MAX = 1024 * 1024;
@@ -13,28 +13,15 @@ const CHECK_EVERY_MS = 2_000;
 const PricingFile = z.strictObject({
   prices: z
     .array(
-      z
-        .strictObject({
-          match: z.string().trim().min(1).max(128),
-          input: UsdPerMillion.optional(),
-          output: UsdPerMillion.optional(),
-          ...PriceParts.shape,
-          per_call: UsdEach.optional(),
-          per_image: UsdPerImage.optional(),
-          per_second: UsdEach.optional(),
-          per_million_characters: UsdPerMillion.optional(),
-          max_output_tokens: Tokens.optional(),
-          context_window: Tokens.optional(),
-        })
-        .superRefine(({ input, output, ...price }, context) => {
-          const isNone = input === undefined && output === undefined;
-          if (isNone ? isPerUnit(price) : input !== undefined && output !== undefined) return;
-          const path = [input === undefined ? "input" : "output"];
-          const message = isNone
-            ? "is missing: give `input` and `output`, or one of `per_call`, `per_image`, `per_second`, `per_million_characters`"
-            : "is missing: `input` and `output` go together";
-          context.addIssue({ code: "custom", path, message });
-        }),
+      Price.superRefine(({ input, output, ...price }, context) => {
+        const isNone = input === undefined && output === undefined;
+        if (isNone ? isPerUnit(price) : input !== undefined && output !== undefined) return;
+        const path = [input === undefined ? "input" : "output"];
+        const message = isNone
+          ? "is missing: give `input` and `output`, or one of `per_call`, `per_image`, `per_second`, `per_million_characters`"
+          : "is missing: `input` and `output` go together";
+        context.addIssue({ code: "custom", path, message });
+      }),
     )
     .max(PRICES_MAX)
     .default([]),

@@ -121,6 +121,7 @@ export class Pricing {
     ];
   }
 
+  /** Otherwise its price is built in, or from the pricing file. */
   isSetByAdministrators(model: string): boolean {
     return this.#byAdministrators(model.toLowerCase()).length > 0;
   }

@@ -114,11 +114,6 @@ export class Billing {
     return this.pricing.priceOf(model, isOwn) ?? { input: null, output: null };
   }
 
-  /** Whether an administrator set the model's price; otherwise it is built in, or from the pricing file. */
-  hasOwnPrice(model: string): boolean {
-    return this.pricing.isSetByAdministrators(model);
-  }
-
   /** What administrators set for all models that begin alike: `openai/*`. */
   get pricePatterns(): string[] {
     return [...this.#ownPrices].filter((match) => match.endsWith("*"));

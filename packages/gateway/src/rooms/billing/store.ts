@@ -1,17 +1,13 @@
+import type { z } from "zod";
 import { type Database, upsertRow } from "../../storage/contract.ts";
+import type { Tier as TierSchema } from "./methods.ts";
 import type { Price } from "./price-schema.ts";
 import type { VideoPrice } from "./video-cost.ts";
 
 /** Tiers that administrators add come after those of the first day. */
 const ADDED_POSITION = 100;
 
-/** Limits of a tier; null means unlimited. */
-export interface Tier {
-  name: string;
-  monthly_usd_quota: number | null;
-  monthly_token_quota: number | null;
-  rpm: number;
-}
+export type Tier = z.output<typeof TierSchema>;
 
 type VideoPriceRow = Omit<VideoPrice, "resolution_coeff"> & { resolution_coeff: string };
 

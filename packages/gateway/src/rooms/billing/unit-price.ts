@@ -1,4 +1,4 @@
-import type { ImagePrices, Price } from "./price-schema.ts";
+import type { Price } from "./price-schema.ts";
 
 /** What work other than chats and vectors is priced by. */
 export type WorkUnit = "call" | "image" | "second" | "character";
@@ -20,34 +20,32 @@ export interface UnitPrice {
 const CHARACTERS = 1_000_000;
 const NO_LOOK: ImageLook = { size: null, quality: null };
 
-const PRICES: readonly { unit: WorkUnit; of(price: Price): UnitPrice["usd"] | null }[] = [
-  { unit: "image", of: ({ per_image }) => forEach(per_image, (look) => imageUsd(per_image!, look)) },
-  { unit: "second", of: ({ per_second }) => forEach(per_second, () => per_second!) },
-  { unit: "character", of: ({ per_million_characters: usd }) => forEach(usd, () => usd! / CHARACTERS) },
-  { unit: "call", of: ({ per_call }) => forEach(per_call, () => per_call!) },
+export type UnitRates = Pick<Price, "per_call" | "per_image" | "per_second" | "per_million_characters">;
+
+/** A price for each call is the last choice. */
+const RATES: readonly [unit: WorkUnit, rate: keyof UnitRates, per: number][] = [
+  ["image", "per_image", 1],
+  ["second", "per_second", 1],
+  ["character", "per_million_characters", CHARACTERS],
+  ["call", "per_call", 1],
 ];
 
-const forEach = (given: unknown, usd: (look: ImageLook) => number): UnitPrice["usd"] | null =>
-  given === undefined ? null : (look = NO_LOOK) => usd(look);
-
-/** What the price says about any of these units; a price for each call is the last choice. */
+/** What the price says about any of these units. */
 export function unitPrice(price: Price, units: readonly WorkUnit[]): UnitPrice | null {
-  for (const { unit, of } of PRICES) {
-    const usd = units.includes(unit) ? of(price) : null;
-    if (usd) return { unit, usd };
+  for (const [unit, rate, per] of RATES) {
+    const usd = price[rate];
+    if (usd === undefined || !units.includes(unit)) continue;
+    return { unit, usd: (look = NO_LOOK) => (typeof usd === "number" ? usd / per : imageUsd(usd, look)) };
   }
   return null;
 }
 
-export type UnitRates = Pick<Price, "per_call" | "per_image" | "per_second" | "per_million_characters">;
-
-export const isPerUnit = (price: UnitRates): boolean => PRICES.some(({ of }) => of(price as Price) !== null);
+export const isPerUnit = (price: UnitRates): boolean => RATES.some(([, rate]) => price[rate] !== undefined);
 
 const isSize = (word: string): boolean => /^\d+x\d+$/.test(word);
 
 /** The price whose key says most about the look; the dearest where the look or the keys leave it open. */
-function imageUsd(prices: ImagePrices, { size, quality }: ImageLook): number {
-  if (typeof prices === "number") return prices;
+function imageUsd(prices: Readonly<Record<string, number>>, { size, quality }: ImageLook): number {
   const all = Object.entries(prices).map(([key, usd]) => ({ words: key.split("/"), usd }));
   const fits = (word: string): boolean => {
     const said = isSize(word) ? size : quality;

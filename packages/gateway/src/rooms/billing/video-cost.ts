@@ -2,17 +2,18 @@ import { z } from "zod";
 
 export const VideoMode = z.enum(["per_call", "per_second_resolution", "per_frame"]);
 
-export interface VideoPrice {
-  model: string;
-  mode: z.output<typeof VideoMode>;
-  base_price: number;
-  price_per_second: number;
-  price_per_frame: number;
+export const VideoPrice = z.object({
+  model: z.string(),
+  mode: VideoMode,
+  base_price: z.number(),
+  price_per_second: z.number(),
+  price_per_frame: z.number(),
   /** Short side in pixels to multiplier; `*` is for sizes below the smallest key, and for unknown sizes. */
-  resolution_coeff: Record<string, number>;
-  currency: string;
-  enabled: boolean;
-}
+  resolution_coeff: z.record(z.string(), z.number()),
+  currency: z.string(),
+  enabled: z.boolean(),
+});
+export type VideoPrice = z.output<typeof VideoPrice>;
 
 export const FALLBACK_VIDEO_PRICE: Omit<VideoPrice, "model"> = {
   mode: "per_second_resolution",

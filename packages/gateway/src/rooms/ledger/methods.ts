@@ -38,12 +38,9 @@ export const self = defineMethod({
       .describe("What you owe on the pools of groups"),
   }),
   handler: async ({ actor, rooms }) => {
-    const account = actor
-      ? ({ type: "user", id: actor.userId } as const)
-      : ({ type: "system", id: "issued" } as const);
-    const statement = actor
-      ? await rooms.ledger.statement({ type: "user", id: actor.userId })
-      : await rooms.ledger.issuedStatement();
+    const wallet = actor && ({ type: "user", id: actor.userId } as const);
+    const account = wallet ?? ({ type: "system", id: "issued" } as const);
+    const statement = await rooms.ledger.statement(wallet);
     const debts = actor ? await rooms.ledger.debtsOf(actor.userId) : [];
     const group_debts = debts
       .filter((debt) => debt.account.type === "group")

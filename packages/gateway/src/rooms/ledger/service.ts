@@ -73,14 +73,14 @@ export class Ledger {
       used = tx;
       return work(tx);
     });
-    if (used) this.committed(used);
+    if (used) this.publish(this.takeChanges(used));
     return result;
   }
 
   /**
    * Takes the points of finished requests, each exactly once per request id: a repeated id changes nothing
-   * and gets the earlier answer. Runs inside the caller's transaction; after its commit the caller passes
-   * the same transaction to `committed`. Several requests of one account may be in one batch. Answers come
+   * and gets the earlier answer. Runs inside the caller's transaction; after its commit the caller publishes
+   * what `takeChanges` has of it. Several requests of one account may be in one batch. Answers come
    * in the order of the items. A request that was not covered leaves no trace here, so the caller's own key
    * (the usage row) is what keeps a replay from settling it later.
    *
@@ -106,17 +106,7 @@ export class Ledger {
     return settled;
   }
 
-  async settle(tx: Transaction, item: Settlement): Promise<Settled> {
-    const [settled] = await this.settleBatch(tx, [item]);
-    return settled ?? null;
-  }
-
-  /** Publishes the balances that `tx` changed to every instance. Call it once `tx` is committed. */
-  committed(tx: Transaction): void {
-    this.publish(this.takeChanges(tx));
-  }
-
-  /** The same in two steps, for a caller in another thread than the one that publishes. */
+  /** The balances that `tx` changed. Once it is committed they are to be published, perhaps by another thread. */
   takeChanges(tx: Transaction): BalanceChange[] {
     const changes = [...(this.#changes.get(tx)?.values() ?? [])];
     this.#changes.delete(tx);
@@ -181,29 +171,24 @@ export class Ledger {
     const order = { points, note: null, actor: null };
     const moved = await this.#move(tx, { kind: "repayment", from, to: debt.id, order });
     if (!moved) throw new Error(`ledger: ${from} could not pay ${debt.id}`);
-    const owing = await store.countDebtEntries(tx, debt.debt_of, 1);
+    const owing = await store.countDebtEntry(tx, debt.debt_of);
     await this.#changed(tx, [owing]);
     return owing;
   }
 
-  /** What the user owes on the account; fixed until the end of the transaction, in which `payFromQuota` may pay it. */
-  async lockDebt(tx: Transaction, debt: DebtRef): Promise<number> {
-    return (await this.#lockedDebt(tx, debt))?.points ?? 0;
-  }
-
-  async #lockedDebt(tx: Transaction, { account, userId }: DebtRef): Promise<DebtRow | null> {
+  /** The tier's quota pays what it can of what the user owes on the account; the caller counts the points as its use. */
+  async payFromQuota(
+    tx: Transaction,
+    { account, userId }: DebtRef,
+    /** The most that it may pay: asked for under the lock of the account, and only if something is owed. */
+    pointsMax: () => Promise<number>,
+  ): Promise<number> {
     const id = accountKey(account);
     await store.lockAccounts(tx, [id]);
-    const debts = await store.debtsOn(tx, [id]);
-    return debts.find(({ debtor_id }) => debtor_id === userId) ?? null;
-  }
-
-  /** The tier's quota pays `points` of the debt, which the caller counts as use of it. */
-  async payFromQuota(tx: Transaction, debt: DebtRef, points: number): Promise<void> {
-    const row = await this.#lockedDebt(tx, debt);
-    if (!row || row.points < points)
-      throw new Error(`ledger: ${debtKey(debt)} owes less than ${points} points`);
-    await this.#pay(tx, { from: QUOTA, debt: row, points });
+    const debt = (await store.debtsOn(tx, [id])).find(({ debtor_id }) => debtor_id === userId);
+    const points = debt ? Math.min(debt.points, await pointsMax()) : 0;
+    if (debt && points > 0) await this.#pay(tx, { from: QUOTA, debt, points });
+    return points;
   }
 
   /** Returns the rest to the issuer and closes the account for good. Members' debts on it become their own. */
@@ -237,8 +222,8 @@ export class Ledger {
     await store.openDebt(tx, own);
     const order = { points: debt.points, note, actor };
     await this.#move(tx, { kind: "takeover", from: debtKey(own), to: debt.id, order });
-    const pool = await store.countDebtEntries(tx, debt.debt_of, 1);
-    const owing = await store.countDebtEntries(tx, walletId, 1);
+    const pool = await store.countDebtEntry(tx, debt.debt_of);
+    const owing = await store.countDebtEntry(tx, walletId);
     await this.#changed(tx, [pool, owing]);
     await this.#repay(tx, owing);
   }
@@ -250,17 +235,10 @@ export class Ledger {
       fail("conflict", `The id ${account.id} was used before and is closed; choose another one`);
   }
 
-  statement(account: AccountRef): Promise<Statement> {
-    return this.#statement(accountKey(account));
-  }
-
-  /** The platform's own account: minus its balance is what was ever issued and not returned. */
-  issuedStatement(): Promise<Statement> {
-    return this.#statement(ISSUED);
-  }
-
-  async #statement(accountId: string): Promise<Statement> {
+  /** Null: the platform's own account, minus whose balance is what was ever issued and not returned. */
+  async statement(account: AccountRef | null): Promise<Statement> {
     const { db } = this.options;
+    const accountId = account ? accountKey(account) : ISSUED;
     const rows = await store.recentEntries(db, accountId, RECENT_ENTRIES);
     const debts = await store.debtsOn(db, [accountId]);
     const debtRows = await store.recentDebtEntries(db, accountId, RECENT_ENTRIES);
@@ -322,7 +300,7 @@ export class Ledger {
 
 const toBalance = (row: AccountRow | null, debts: readonly DebtRow[]): Balance => ({
   balance: row?.balance ?? 0,
-  everCredited: row?.ever_credited ?? false,
+  everCredited: Boolean(row?.ever_credited),
   debts:
     debts.length === 0 ? null : Object.fromEntries(debts.map(({ debtor_id, points }) => [debtor_id, points])),
   version: row ? row.version + row.debt_entries : 0,

@@ -72,17 +72,13 @@ export interface StatementRow {
   created_at: string;
 }
 
-const toAccount = (row: AccountRow): AccountRow => ({ ...row, ever_credited: Boolean(row.ever_credited) });
 const STATEMENT_COLUMNS = `e.movement_id, e.seq, m.kind, e.points, e.balance_after, m.from_account_id, m.to_account_id,
   m.note, m.created_at`;
 const ACCOUNT_COLUMNS = "id, type, balance, remainder, ever_credited, version, closed_at, debt_entries";
 
 export const store = {
-  async account(on: Queryable, id: string): Promise<AccountRow | null> {
-    const row = await on.get<AccountRow>(`SELECT ${ACCOUNT_COLUMNS} FROM ledger_accounts WHERE id = $1`, [
-      id,
-    ]);
-    return row && toAccount(row);
+  account(on: Queryable, id: string): Promise<AccountRow | null> {
+    return on.get<AccountRow>(`SELECT ${ACCOUNT_COLUMNS} FROM ledger_accounts WHERE id = $1`, [id]);
   },
 
   /** Makes the account unless it exists; safe when several do it at once. */
@@ -104,16 +100,16 @@ export const store = {
         `SELECT ${ACCOUNT_COLUMNS} FROM ledger_accounts WHERE id IN ${list} AND closed_at IS NULL${locking}`,
       [...ids].sort(),
     );
-    return new Map(rows.map((row) => [row.id, toAccount(row)]));
+    return new Map(rows.map((row) => [row.id, row]));
   },
 
   /** Adds `points` as `entryCount` entries. Null when that would overdraw it or leave the exact integers. */
-  async post(
+  post(
     tx: Transaction,
     { id, points, entryCount }: { id: string; points: number; entryCount: number },
   ): Promise<AccountRow | null> {
     const max = Number.MAX_SAFE_INTEGER;
-    const row = await tx.get<AccountRow>(
+    return tx.get<AccountRow>(
       `UPDATE ledger_accounts
        SET balance = balance + $2, version = version + $3, ever_credited = ever_credited OR $4
        WHERE id = $1 AND closed_at IS NULL AND (type IN ('system', 'debt') OR balance >= $5)
@@ -121,21 +117,19 @@ export const store = {
        RETURNING ${ACCOUNT_COLUMNS}`,
       [id, points, entryCount, points > 0, -points, -max - Math.min(points, 0), max - Math.max(points, 0)],
     );
-    return row && toAccount(row);
   },
 
   /** Takes settled points and notes the remainder; null when the balance does not cover them. */
-  async draw(
+  draw(
     tx: Transaction,
     draw: { id: string; points: number; remainder: number; entryCount: number; debtEntryCount: number },
   ): Promise<AccountRow | null> {
-    const row = await tx.get<AccountRow>(
+    return tx.get<AccountRow>(
       `UPDATE ledger_accounts SET balance = balance - $2, remainder = $3, version = version + $4,
          debt_entries = debt_entries + $5
        WHERE id = $1 AND balance >= $2 RETURNING ${ACCOUNT_COLUMNS}`,
       [draw.id, draw.points, draw.remainder, draw.entryCount, draw.debtEntryCount],
     );
-    return row && toAccount(row);
   },
 
   async closeAccount(tx: Transaction, id: string, now: string): Promise<void> {
@@ -195,14 +189,14 @@ export const store = {
     );
   },
 
-  /** Notes that debts of the account got an entry each. */
-  async countDebtEntries(tx: Transaction, id: string, entryCount: number): Promise<AccountRow> {
+  /** Notes that a debt of the account got an entry. */
+  async countDebtEntry(tx: Transaction, id: string): Promise<AccountRow> {
     const row = await tx.get<AccountRow>(
-      `UPDATE ledger_accounts SET debt_entries = debt_entries + $2 WHERE id = $1 RETURNING ${ACCOUNT_COLUMNS}`,
-      [id, entryCount],
+      `UPDATE ledger_accounts SET debt_entries = debt_entries + 1 WHERE id = $1 RETURNING ${ACCOUNT_COLUMNS}`,
+      [id],
     );
     if (!row) throw new Error(`ledger: ${id} has debts and is not there`);
-    return toAccount(row);
+    return row;
   },
 
   async insertMovements(tx: Transaction, movements: readonly MovementRow[]): Promise<void> {

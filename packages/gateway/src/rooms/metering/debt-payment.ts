@@ -7,7 +7,7 @@ import { leftForDebt, limitOf } from "./limits.ts";
 import { usedOf } from "./windows.ts";
 
 interface DebtPaymentOptions {
-  ledger: Pick<Ledger, "transaction" | "lockDebt" | "payFromQuota">;
+  ledger: Pick<Ledger, "transaction" | "payFromQuota">;
   store: UsageStore;
   billing: Billing;
   clock: Clock;
@@ -20,17 +20,15 @@ export async function payDebtFromQuota(
   { userId, tier }: Payer,
   account: AccountRef,
 ): Promise<MonthQuota[]> {
-  const debt = { account, userId };
   const month = utcMonth(clock.now());
   const limit = limitOf(billing.tier(tier));
   return ledger.transaction(async (tx) => {
-    const owed = await ledger.lockDebt(tx, debt);
-    if (owed === 0) return [];
-    const before = await store.lockMonths(tx, [{ userId, month, project: WHOLE_USER }]);
-    const leftNanoUsd = leftForDebt(limit, usedOf(before[0]!));
-    const points = Math.min(owed, Math.floor((leftNanoUsd * pointsPerUsd) / NANO_PER_USD));
-    if (points <= 0) return before;
-    await ledger.payFromQuota(tx, debt, points);
+    let months: MonthQuota[] = [];
+    const points = await ledger.payFromQuota(tx, { account, userId }, async () => {
+      months = await store.lockMonths(tx, [{ userId, month, project: WHOLE_USER }]);
+      return Math.floor((leftForDebt(limit, usedOf(months[0]!)) * pointsPerUsd) / NANO_PER_USD);
+    });
+    if (points <= 0) return months;
     const costNanoUsd = Math.ceil((points * NANO_PER_USD) / pointsPerUsd);
     return store.addDebt(tx, { userId, month, costNanoUsd });
   });

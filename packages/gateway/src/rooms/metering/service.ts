@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import { REFUSED, type ReservedChange } from "../../bus/contract.ts";
+import { REFUSED } from "../../bus/contract.ts";
 import type { Actor } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
 import { type KeyLimits, MULTIPLIER_ONE, type Payer } from "../../kernel/payer.ts";
@@ -25,7 +25,7 @@ import {
 import type { ChargedEntry, JournalEntry } from "./journal/codec.ts";
 import { Journal } from "./journal/journal.ts";
 import { JournalWriter } from "./journal/writer.ts";
-import { budgetsOf, KeyBudgets, spentOfKey, tokenPaceName } from "./key-budgets.ts";
+import { budgetsOf, KeyBudgets, tokenPaceName } from "./key-budgets.ts";
 import { limitOf, NOTHING, negative, POINTS_LIMIT, spentPoints } from "./limits.ts";
 import { Paces, TELLING_TOKENS } from "./paces.ts";
 import { NANO_PER_POINT } from "./points.ts";
@@ -83,7 +83,7 @@ export interface MeteringOptions
   settler: Settler;
   billing: Billing;
   usage: Usage;
-  ledger: Pick<Ledger, "publish" | "balances" | "transaction" | "debtsOf" | "lockDebt" | "payFromQuota">;
+  ledger: Pick<Ledger, "publish" | "balances" | "transaction" | "debtsOf" | "payFromQuota">;
   pointsPerUsd: number;
   /** Those who pay are refused models without a price. */
   refusesUnpriced?: boolean;
@@ -373,8 +373,7 @@ export class MeteringService implements Metering {
       this.#journal.append(entry);
       this.#count(entry);
       if (isRequest) record.line = entry;
-      this.#reserve(entry);
-      if (payer.keyLimits) this.#countTokens(entry, payer.keyLimits);
+      this.#reserve(entry, payer.keyLimits);
       this.#writer.wake();
       return entry.costNanoUsd;
     } catch (error) {
@@ -384,38 +383,28 @@ export class MeteringService implements Metering {
   }
 
   /** What the entry will take once it is in the database; until then it stays reserved. */
-  #reserve(entry: ChargedEntry): void {
-    if (entry.hold !== "none" || entry.budgets > 0) this.options.counter.change(this.#reservedFor(entry));
-  }
-
-  #reservedFor(entry: ChargedEntry): readonly ReservedChange[] {
-    return reservedBy(entry, this.options.pointsPerUsd);
-  }
-
-  #countTokens({ keyId, promptTokens, completionTokens }: ChargedEntry, limits: KeyLimits): void {
-    if (keyId !== null && limits.tokensPerMinute !== null)
+  #reserve(entry: ChargedEntry, limits: KeyLimits | null): void {
+    const { counter, pointsPerUsd } = this.options;
+    const { keyId, hold, budgets, promptTokens, completionTokens } = entry;
+    if (hold !== "none" || budgets > 0) counter.change(reservedBy(entry, pointsPerUsd));
+    if (keyId !== null && limits !== null && limits.tokensPerMinute !== null)
       this.#recentTokens.add(tokenPaceName(keyId), promptTokens + completionTokens);
   }
 
   /** Rows are written: what they reserved is free. New totals go along, or a late instance counts the room twice. */
-  #settled({ months, keys, balances, freed }: SettleNews): void {
+  #settled({ months, keys, balances, changes }: SettleNews): void {
     const { ledger, counter } = this.options;
     ledger.publish(balances);
     this.#windows.written(months);
     this.#keyBudgets.written(keys);
-    const changes = [...freed];
-    for (const { name, spent } of months.flatMap(spentNames)) changes.push({ name, amount: NOTHING, spent });
-    for (const { name, spent } of keys.flatMap((key) => spentOfKey(key, key.budgets)))
-      changes.push({ name, amount: NOTHING, spent });
-    for (const balance of balances)
-      changes.push({ name: accountKey(balance.account), amount: NOTHING, spent: spentPoints(balance) });
-    counter.change(changes);
+    if (changes.length > 0) counter.change(changes);
   }
 
   /** Ends the reservations of rows that will never be in the database. */
   #release(entries: readonly JournalEntry[]): void {
-    const reserved = entries.filter(isCharged).flatMap((entry) => this.#reservedFor(entry));
-    this.options.counter.change(reserved.map(({ name, amount }) => ({ name, amount: negative(amount) })));
+    const { counter, pointsPerUsd } = this.options;
+    const reserved = entries.filter(isCharged).flatMap((entry) => reservedBy(entry, pointsPerUsd));
+    counter.change(reserved.map(({ name, amount }) => ({ name, amount: negative(amount) })));
   }
 
   async #payDebts(payer: Payer): Promise<void> {
