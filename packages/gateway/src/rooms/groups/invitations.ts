@@ -31,7 +31,7 @@ export class Invitations {
 
   async create(
     call: InGroup,
-    { role, email, maxUses, ttlSeconds }: { role: Role; email?: string; maxUses: number; ttlSeconds: number },
+    { role, email, max_uses, ttl_secs }: { role: Role; email?: string; max_uses: number; ttl_secs: number },
   ): Promise<InvitationRow & { token: string }> {
     const { db, ids, clock, accounts } = this.options;
     const token = `${TOKEN_PREFIX}${ids.secret(TOKEN_BYTES)}`;
@@ -41,11 +41,11 @@ export class Invitations {
       group_id: call.groupId,
       role,
       email: email ?? null,
-      max_uses: maxUses,
+      max_uses,
       uses: 0,
       created_by: call.actor.userId,
       created_at: isoTime(nowMs),
-      expires_at: isoTime(nowMs + ttlSeconds * 1000),
+      expires_at: isoTime(nowMs + ttl_secs * 1000),
     };
     await changeGroup(db, { ...call, need: "admin" }, async (tx) => {
       await accounts.giving.requireSession(tx, call.actor);

@@ -67,28 +67,21 @@ interface MembersOptions extends Needs<"db" | "bus" | "clock"> {
 
 interface MemberPatch {
   role?: Role;
-  costMultiplierMicros?: number;
-  isActive?: boolean;
+  cost_multiplier?: number;
+  is_active?: boolean;
 }
 
 export class Members {
   constructor(readonly options: MembersOptions) {}
 
-  async list(
-    call: InGroup,
-    { includeInactive }: { includeInactive: boolean },
-  ): Promise<{ group: SeenGroup; members: NamedMember[] }> {
+  async list(call: InGroup, which: { include_inactive: boolean }): Promise<NamedMember[]> {
     const { db } = this.options;
     const group = await accessGroup(db, { ...call, need: "admin" });
-    return { group, members: await store.members(db, call.groupId, { includeInactive }) };
+    return store.members(db, group, which);
   }
 
   /** Adds someone who has an account. For an existing member, only the given fields change. */
-  add(
-    call: InGroup,
-    person: string,
-    patch: Omit<MemberPatch, "isActive">,
-  ): Promise<{ group: SeenGroup; member: NamedMember }> {
+  add(call: InGroup, person: string, patch: MemberPatch): Promise<NamedMember> {
     return this.#save(call, person, async (tx, user) => {
       const existing = await store.member(tx, call.groupId, user.userId);
       if (!existing && (await store.countMembers(tx, call.groupId)) >= MEMBERS_MAX)
@@ -103,15 +96,11 @@ export class Members {
         is_active: true,
         created_at: isoTime(this.options.clock.now()),
       };
-      return { before, patch: { ...patch, isActive: true }, isNew: !existing };
+      return { before, patch: { ...patch, is_active: true }, isNew: !existing };
     });
   }
 
-  update(
-    call: InGroup,
-    person: string,
-    patch: MemberPatch,
-  ): Promise<{ group: SeenGroup; member: NamedMember }> {
+  update(call: InGroup, person: string, patch: MemberPatch): Promise<NamedMember> {
     return this.#save(call, person, async (tx, user) => ({
       before: (await store.member(tx, call.groupId, user.userId)) ?? this.#refuseStranger(person),
       patch,
@@ -125,25 +114,27 @@ export class Members {
       tx: Transaction,
       user: Actor,
     ) => Promise<{ before: MemberRow; patch: MemberPatch; isNew?: boolean }>,
-  ): Promise<{ group: SeenGroup; member: NamedMember }> {
+  ): Promise<NamedMember> {
     const user = await this.person(call, person);
     const saved = await changeGroup(this.options.db, { ...call, need: "admin" }, async (tx, group) => {
       const { before, patch, isNew } = await find(tx, user);
       if (group.owner_id === user.userId) refuseOwnerChange(patch);
-      if (!call.actor.isAdmin) refuseDiscount(before, patch);
+      const { cost_multiplier: times } = patch;
       const member: MemberRow = {
         ...before,
         role: patch.role ?? before.role,
-        cost_multiplier_micros: patch.costMultiplierMicros ?? before.cost_multiplier_micros,
-        is_active: patch.isActive ?? before.is_active,
+        cost_multiplier_micros:
+          times === undefined ? before.cost_multiplier_micros : Math.round(times * MULTIPLIER_ONE),
+        is_active: patch.is_active ?? before.is_active,
       };
+      if (!call.actor.isAdmin) refuseDiscount(before, member);
       await store.saveMember(tx, member);
       await this.options.accounts.giving.endLinksOf(tx, user.userId);
       // Adding an address must not be a way to learn whose it is; the platform's administrators know everyone.
       const name = isNew && !call.actor.isAdmin ? user.email : user.name;
-      return { group, member: { ...member, email: user.email, name } };
+      return { ...member, email: user.email, name, is_owner: group.owner_id === user.userId };
     });
-    this.options.bus.publish(PRINCIPAL_CHANGED, saved.member.user_id);
+    this.options.bus.publish(PRINCIPAL_CHANGED, saved.user_id);
     return saved;
   }
 
@@ -203,16 +194,15 @@ export class Members {
 }
 
 /** Below 1 the pool pays less than the platform does. One that a platform administrator gave may be sent back unchanged. */
-function refuseDiscount(before: MemberRow, { costMultiplierMicros }: MemberPatch): void {
-  if (costMultiplierMicros === undefined || costMultiplierMicros >= MULTIPLIER_ONE) return;
-  if (costMultiplierMicros === before.cost_multiplier_micros) return;
+function refuseDiscount(before: MemberRow, { cost_multiplier_micros: micros }: MemberRow): void {
+  if (micros >= MULTIPLIER_ONE || micros === before.cost_multiplier_micros) return;
   fail(
     "admin_required",
     "`cost_multiplier`: only a platform administrator may give one below 1; choose 1 or more, or ask one",
   );
 }
 
-function refuseOwnerChange({ role, isActive }: MemberPatch): void {
-  if (isActive === false) fail("forbidden", "The owner cannot be deactivated");
+function refuseOwnerChange({ role, is_active }: MemberPatch): void {
+  if (is_active === false) fail("forbidden", "The owner cannot be deactivated");
   if (role === "member") fail("forbidden", "The owner is always an admin of the group");
 }

@@ -11,6 +11,7 @@ import { DAY_SECONDS, GroupId, Note, Points } from "./schemas.ts";
 import type { NamedMember, SeenGroup } from "./store.ts";
 
 const MODEL_IDS_MAX = 200;
+const GROUP_ADMIN = { auth: "jwt", role: "group admin" } as const;
 
 const InGroup = z.object({ group_id: GroupId });
 const InvitationToken = z.string().trim().min(1).max(128);
@@ -64,18 +65,16 @@ const toGroup = (
   userId: string | undefined,
 ) => ({
   ...group,
+  enforce_model_allowlist: Boolean(group.enforce_model_allowlist),
   member_budget_usd: budget === null ? null : budget / NANO_PER_USD,
   my_role: my_role && owner_id === userId ? ("owner" as const) : my_role,
 });
-const toMember = (member: NamedMember, { owner_id }: SeenGroup) => ({
+const toMember = (member: NamedMember) => ({
   ...member,
-  is_owner: owner_id === member.user_id,
+  is_active: Boolean(member.is_active),
   cost_multiplier: member.cost_multiplier_micros / MULTIPLIER_ONE,
   joined_at: member.created_at,
 });
-const toMicros = (multiplier: number | undefined) =>
-  multiplier === undefined ? undefined : Math.round(multiplier * MULTIPLIER_ONE);
-
 const inGroup = (actor: Actor, { group_id }: { group_id: string }, method: string): Call => ({
   actor,
   groupId: group_id,
@@ -121,7 +120,7 @@ export const get = defineMethod({
     const { group, members, ...rest } = await rooms.groups.get(inGroup(actor, params, "group.get"));
     return {
       ...toGroup(group, actor.userId),
-      members: members.map((member) => toMember(member, group)),
+      members: members.map(toMember),
       ...rest,
     };
   },
@@ -130,8 +129,7 @@ export const get = defineMethod({
 export const update = defineMethod({
   name: "group.update",
   summary: "Change a group; omitted fields stay as they are",
-  auth: "jwt",
-  role: "group admin",
+  ...GROUP_ADMIN,
   params: InGroup.extend({
     name: Name.optional(),
     description: Description.optional(),
@@ -165,25 +163,21 @@ export const remove = defineMethod({
 export const listMembers = defineMethod({
   name: "group.members.list",
   summary: "The group's active members",
-  auth: "jwt",
-  role: "group admin",
+  ...GROUP_ADMIN,
   params: InGroup.extend({
     include_inactive: z.boolean().default(false).describe("Include deactivated members"),
   }),
   result: z.array(Member),
   handler: async ({ params, actor, rooms }) => {
-    const { group, members } = await rooms.groups.members.list(inGroup(actor, params, "group.members.list"), {
-      includeInactive: params.include_inactive,
-    });
-    return members.map((member) => toMember(member, group));
+    const call = inGroup(actor, params, "group.members.list");
+    return (await rooms.groups.members.list(call, params)).map(toMember);
   },
 });
 
 export const series = defineMethod({
   name: "group.series",
   summary: "What was spent with the group's keys, by UTC day and by member, model or else",
-  auth: "jwt",
-  role: "group admin",
+  ...GROUP_ADMIN,
   params: usage.series.params.pick({ since: true, until: true, by: true }).extend(InGroup.shape),
   result: usage.series.result,
   handler: async ({ params, actor, rooms }) => {
@@ -196,8 +190,7 @@ export const series = defineMethod({
 export const addMember = defineMethod({
   name: "group.members.add",
   summary: "Add someone who has an account; for an existing member, the given fields change",
-  auth: "jwt",
-  role: "group admin",
+  ...GROUP_ADMIN,
   params: InGroup.extend({
     email: Person,
     role: Role.optional(),
@@ -205,20 +198,15 @@ export const addMember = defineMethod({
   }),
   result: Member,
   handler: async ({ params, actor, rooms }) => {
-    const { group, member } = await rooms.groups.members.add(
-      inGroup(actor, params, "group.members.add"),
-      params.email,
-      { role: params.role, costMultiplierMicros: toMicros(params.cost_multiplier) },
-    );
-    return toMember(member, group);
+    const call = inGroup(actor, params, "group.members.add");
+    return toMember(await rooms.groups.members.add(call, params.email, params));
   },
 });
 
 export const updateMember = defineMethod({
   name: "group.members.update",
   summary: "Change a member; a deactivated one's group keys stop working at once",
-  auth: "jwt",
-  role: "group admin",
+  ...GROUP_ADMIN,
   params: InGroup.extend({
     user_id: Person,
     role: Role.optional(),
@@ -227,24 +215,15 @@ export const updateMember = defineMethod({
   }),
   result: Member,
   handler: async ({ params, actor, rooms }) => {
-    const { group, member } = await rooms.groups.members.update(
-      inGroup(actor, params, "group.members.update"),
-      params.user_id,
-      {
-        role: params.role,
-        costMultiplierMicros: toMicros(params.cost_multiplier),
-        isActive: params.is_active,
-      },
-    );
-    return toMember(member, group);
+    const call = inGroup(actor, params, "group.members.update");
+    return toMember(await rooms.groups.members.update(call, params.user_id, params));
   },
 });
 
 export const removeMember = defineMethod({
   name: "group.members.remove",
   summary: "Remove a member; their group keys stop working at once",
-  auth: "jwt",
-  role: "group admin",
+  ...GROUP_ADMIN,
   params: InGroup.extend({ user_id: Person }),
   handler: ({ params, actor, rooms }) =>
     rooms.groups.members.remove(inGroup(actor, params, "group.members.remove"), params.user_id),
@@ -253,8 +232,7 @@ export const removeMember = defineMethod({
 export const invite = defineMethod({
   name: "group.invite.create",
   summary: "Create an invitation; its token is shown once",
-  auth: "jwt",
-  role: "group admin",
+  ...GROUP_ADMIN,
   params: InGroup.extend({
     role: Role.default("member"),
     email: Email.optional().describe("Only the account with this email may accept"),
@@ -276,12 +254,7 @@ export const invite = defineMethod({
     expires_at: Timestamp,
   }),
   handler: ({ params, actor, rooms }) =>
-    rooms.groups.invitations.create(inGroup(actor, params, "group.invite.create"), {
-      role: params.role,
-      email: params.email,
-      maxUses: params.max_uses,
-      ttlSeconds: params.ttl_secs,
-    }),
+    rooms.groups.invitations.create(inGroup(actor, params, "group.invite.create"), params),
 });
 
 export const accept = defineMethod({
@@ -328,8 +301,7 @@ export const registerInvited = defineMethod({
 export const listInvitations = defineMethod({
   name: "group.invite.list",
   summary: "Invitations of a group that can still be used, newest first",
-  auth: "jwt",
-  role: "group admin",
+  ...GROUP_ADMIN,
   params: InGroup,
   result: z.array(
     z.object({
@@ -355,8 +327,7 @@ export const listInvitations = defineMethod({
 export const revokeInvitation = defineMethod({
   name: "group.invite.revoke",
   summary: "End an invitation that was not used up",
-  auth: "jwt",
-  role: "group admin",
+  ...GROUP_ADMIN,
   params: InGroup.extend({ invitation_id: z.guid().toLowerCase() }),
   handler: async ({ params, actor, rooms }) => {
     const call = inGroup(actor, params, "group.invite.revoke");
@@ -367,8 +338,7 @@ export const revokeInvitation = defineMethod({
 export const listModels = defineMethod({
   name: "group.models.list",
   summary: "The models that the group's keys may and may not use",
-  auth: "jwt",
-  role: "group admin",
+  ...GROUP_ADMIN,
   params: InGroup,
   result: ModelLists,
   handler: ({ params, actor, rooms }) => rooms.groups.models(inGroup(actor, params, "group.models.list")),
@@ -383,16 +353,11 @@ const changeModels = <const Name extends string>(name: Name, rule: "allow" | "de
   defineMethod({
     name,
     summary,
-    auth: "jwt",
-    role: "group admin",
+    ...GROUP_ADMIN,
     params: ModelChange,
     result: ModelLists,
     handler: ({ params, actor, rooms }) =>
-      rooms.groups.changeModels(inGroup(actor, params, name), {
-        rule,
-        modelIds: params.model_ids,
-        remove: params.remove,
-      }),
+      rooms.groups.changeModels(inGroup(actor, params, name), { ...params, rule }),
   });
 export const allowModels = changeModels(
   "group.models.allow",
@@ -414,18 +379,14 @@ export const topup = defineMethod({
   result: z.object({ group_id: z.guid(), balance: z.int() }),
   handler: async ({ params, actor, rooms }) => ({
     group_id: params.group_id,
-    balance: await rooms.groups.credits.topup(inGroup(actor, params, "group.credits.topup"), {
-      points: params.points,
-      note: params.note ?? null,
-    }),
+    balance: await rooms.groups.credits.topup(inGroup(actor, params, "group.credits.topup"), params),
   }),
 });
 
 export const balance = defineMethod({
   name: "group.credits.balance",
   summary: "The pool's balance and recent entries",
-  auth: "jwt",
-  role: "group admin",
+  ...GROUP_ADMIN,
   params: InGroup,
   result: StatementResult.extend({ group_id: z.guid() }),
   handler: async ({ params, actor, rooms }) => ({
@@ -437,8 +398,7 @@ export const balance = defineMethod({
 export const allocate = defineMethod({
   name: "group.credits.allocate",
   summary: "Move points from the pool to a member's wallet; refused whole when the pool is short",
-  auth: "jwt",
-  role: "group admin",
+  ...GROUP_ADMIN,
   params: InGroup.extend({ user_id: Person, points: Points, note: Note }),
   result: z.object({
     group_id: z.guid(),
@@ -447,10 +407,8 @@ export const allocate = defineMethod({
     balance: z.int().describe("What the pool has left"),
   }),
   handler: async ({ params, actor, rooms }) => {
-    const { poolBalance, email } = await rooms.groups.credits.allocate(
-      inGroup(actor, params, "group.credits.allocate"),
-      { person: params.user_id, points: params.points, note: params.note ?? null },
-    );
+    const call = inGroup(actor, params, "group.credits.allocate");
+    const { poolBalance, email } = await rooms.groups.credits.allocate(call, params.user_id, params);
     return { group_id: params.group_id, user: email, points: params.points, balance: poolBalance };
   },
 });

@@ -1,9 +1,9 @@
-import { type Clock, isoTime } from "../../kernel/clock.ts";
+import { isoTime } from "../../kernel/clock.ts";
 import type { Actor } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
 import { MULTIPLIER_ONE } from "../../kernel/payer.ts";
 import { PRINCIPAL_CHANGED } from "../../kernel/topics.ts";
-import type { Database, Queryable, Sweep, Transaction } from "../../storage/contract.ts";
+import type { Queryable, Sweep, Transaction } from "../../storage/contract.ts";
 import type { Accounts } from "../accounts/index.ts";
 import type { Needs } from "../foundation.ts";
 import type { AccountRef, Ledger, Statement } from "../ledger/index.ts";
@@ -13,7 +13,7 @@ import { Codes } from "./codes.ts";
 import { Invitations } from "./invitations.ts";
 import { accessGroup, changeGroup, type InGroup, lockGroup, Members } from "./members.ts";
 import { type ModelRules, normalModelId } from "./model-rules.ts";
-import { type GroupRow, type NamedMember, type Rule, type SeenGroup, store } from "./store.ts";
+import { type GroupRow, type Rule, type SeenGroup, store } from "./store.ts";
 
 const GROUPS_OWNED_MAX = 100;
 const GROUPS_LISTED_MAX = 1_000;
@@ -98,18 +98,18 @@ export class Groups {
 
   /** The actor's groups; all of them for the admin token, and for administrators who ask for everyone's. */
   list(actor: Actor | null, { everyone }: { everyone?: boolean }): Promise<SeenGroup[]> {
-    const { db } = this.options;
-    if (actor && !everyone) return store.groupsOf(db, actor.userId, GROUPS_LISTED_MAX);
-    if (actor && !actor.isAdmin)
+    const isEveryones = actor === null || everyone === true;
+    if (actor && isEveryones && !actor.isAdmin)
       fail("admin_required", "admin access required: everyone's groups are for administrators");
-    return store.allGroups(db, actor?.userId ?? null, GROUPS_LISTED_MAX);
+    const which = { isEveryones, limit: GROUPS_LISTED_MAX };
+    return store.groups(this.options.db, actor?.userId ?? null, which);
   }
 
   async get(call: InGroup) {
     const { db, usage, clock } = this.options;
     const { groupId, actor } = call;
     const group = await accessGroup(db, { ...call, need: "member" });
-    const members: NamedMember[] = await store.members(db, groupId, { includeInactive: false });
+    const members = await store.members(db, group, { include_inactive: false });
     await usage.settled();
     const { month, monthNanoUsd } = await usage.store.keySpend(memberId(groupId, actor.userId));
     const spentNanoUsd = month === utcMonth(clock.now()) ? monthNanoUsd : 0;
@@ -190,18 +190,18 @@ export class Groups {
   /** Puts models on a list, or takes them off it. The other list stays as it is: a denial wins anyway. */
   async changeModels(
     call: InGroup,
-    { rule, modelIds, remove }: { rule: Rule; modelIds: readonly string[]; remove: boolean },
+    { rule, model_ids, remove }: { rule: Rule; model_ids: readonly string[]; remove: boolean },
   ): Promise<{ allowed: string[]; denied: string[] }> {
     const { groupId } = call;
     const lists = await changeGroup(this.options.db, { ...call, need: "admin" }, async (tx) => {
       const rows = await store.models(tx, groupId);
       const listed = rows.filter((row) => row.rule === rule).map(({ model_id }) => model_id);
       if (remove) {
-        const named = new Set(modelIds.map(normalModelId));
+        const named = new Set(model_ids.map(normalModelId));
         const modelsOff = listed.filter((id) => named.has(normalModelId(id)));
         await store.removeModels(tx, { groupId, rule, modelIds: modelsOff });
       } else {
-        const fresh = [...new Set(modelIds)].filter((id) => !listed.includes(id));
+        const fresh = [...new Set(model_ids)].filter((id) => !listed.includes(id));
         if (rows.length + fresh.length > MODELS_MAX)
           fail("app_error", `A group's lists hold at most ${MODELS_MAX} models; take some off first`);
         await store.addModels(tx, { groupId, rule, modelIds: fresh });
@@ -235,12 +235,13 @@ export class Groups {
   }
 }
 
-interface CreditsOptions {
-  db: Database;
-  clock: Clock;
-  ledger: Ledger;
+interface CreditsOptions extends GroupsOptions {
   members: Members;
-  metering: Pick<Metering, "holdPoints">;
+}
+
+interface Transfer {
+  points: number;
+  note?: string | null;
 }
 
 const HOLD_AGAIN_AFTER_MS = [0, 50, 200];
@@ -251,7 +252,7 @@ class Credits {
   constructor(readonly options: CreditsOptions) {}
 
   /** The caller is a platform administrator: the method's own right. */
-  topup(call: InGroup, { points, note }: { points: number; note: string | null }): Promise<number> {
+  topup(call: InGroup, { points, note = null }: Transfer): Promise<number> {
     const { ledger } = this.options;
     return changeGroup(ledger, { ...call, need: "admin" }, (tx) =>
       ledger.topup(tx, pool(call.groupId), { points, note, actor: call.actor.userId }),
@@ -266,7 +267,8 @@ class Credits {
   /** Moves points from the pool to a member's wallet and returns what the pool has left. */
   async allocate(
     call: InGroup,
-    { person, points, note }: { person: string; points: number; note: string | null },
+    person: string,
+    { points, note = null }: Transfer,
   ): Promise<{ poolBalance: number; email: string }> {
     const { ledger, members } = this.options;
     const user = await members.person(call, person);

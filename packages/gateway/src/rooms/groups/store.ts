@@ -40,6 +40,7 @@ export interface MemberRow {
 export interface NamedMember extends MemberRow {
   email: string;
   name: string;
+  is_owner: boolean;
 }
 
 export interface InvitationRow {
@@ -54,12 +55,6 @@ export interface InvitationRow {
   expires_at: string;
 }
 
-const toGroup = <T extends GroupRow>(row: T): T => ({
-  ...row,
-  enforce_model_allowlist: Boolean(row.enforce_model_allowlist),
-});
-const toMember = <T extends MemberRow>(row: T): T => ({ ...row, is_active: Boolean(row.is_active) });
-
 const SEEN = `SELECT g.id, g.name, g.description, g.owner_id, g.enforce_model_allowlist, g.rpm_ceiling,
     g.monthly_refill, g.refilled_month, g.member_budget_nano_usd, g.created_at,
     (SELECT m.role FROM group_members m WHERE m.group_id = g.id AND m.user_id = $1 AND m.is_active) AS my_role,
@@ -72,26 +67,22 @@ const MEMBER_COLUMNS = "group_id, user_id, role, cost_multiplier_micros, is_acti
 const INVITATION_COLUMNS = "id, group_id, role, email, max_uses, uses, created_by, created_at, expires_at";
 
 export const store = {
-  async group(on: Queryable, groupId: string, userId: string | null): Promise<SeenGroup | null> {
-    const row = await on.get<SeenGroup>(`${SEEN} WHERE g.id = $2`, [userId, groupId]);
-    return row && toGroup(row);
+  group(on: Queryable, groupId: string, userId: string | null): Promise<SeenGroup | null> {
+    return on.get(`${SEEN} WHERE g.id = $2`, [userId, groupId]);
   },
 
-  async groupsOf(on: Queryable, userId: string, limit: number): Promise<SeenGroup[]> {
-    const rows = await on.all<SeenGroup>(
-      `${SEEN} WHERE EXISTS (SELECT 1 FROM group_members x WHERE x.group_id = g.id AND x.user_id = $1 AND x.is_active)
-       ORDER BY g.created_at DESC, g.id LIMIT $2`,
-      [userId, limit],
-    );
-    return rows.map(toGroup);
-  },
-
-  async allGroups(on: Queryable, userId: string | null, limit: number): Promise<SeenGroup[]> {
-    const rows = await on.all<SeenGroup>(`${SEEN} ORDER BY g.created_at DESC, g.id LIMIT $2`, [
+  /** All groups as this person sees them, or only those that they are a member of. */
+  groups(
+    on: Queryable,
+    userId: string | null,
+    { isEveryones, limit }: { isEveryones: boolean; limit: number },
+  ): Promise<SeenGroup[]> {
+    const own =
+      "WHERE EXISTS (SELECT 1 FROM group_members x WHERE x.group_id = g.id AND x.user_id = $1 AND x.is_active)";
+    return on.all(`${SEEN} ${isEveryones ? "" : own} ORDER BY g.created_at DESC, g.id LIMIT $2`, [
       userId,
       limit,
     ]);
-    return rows.map(toGroup);
   },
 
   countOwned(on: Queryable, userId: string): Promise<number> {
@@ -147,26 +138,25 @@ export const store = {
     await tx.run("DELETE FROM user_groups WHERE id = $1", [groupId]);
   },
 
-  async member(on: Queryable, groupId: string, userId: string): Promise<MemberRow | null> {
-    const row = await on.get<MemberRow>(
-      `SELECT ${MEMBER_COLUMNS} FROM group_members WHERE group_id = $1 AND user_id = $2`,
-      [groupId, userId],
-    );
-    return row && toMember(row);
+  member(on: Queryable, groupId: string, userId: string): Promise<MemberRow | null> {
+    return on.get(`SELECT ${MEMBER_COLUMNS} FROM group_members WHERE group_id = $1 AND user_id = $2`, [
+      groupId,
+      userId,
+    ]);
   },
 
   async members(
     on: Queryable,
-    groupId: string,
-    { includeInactive }: { includeInactive: boolean },
+    { id, owner_id }: GroupRow,
+    { include_inactive }: { include_inactive: boolean },
   ): Promise<NamedMember[]> {
-    const rows = await on.all<NamedMember>(
+    const rows = await on.all<Omit<NamedMember, "is_owner">>(
       `SELECT m.group_id, m.user_id, m.role, m.cost_multiplier_micros, m.is_active, m.created_at, u.email, u.name
        FROM group_members m JOIN users u ON u.id = m.user_id
-       WHERE m.group_id = $1 ${includeInactive ? "" : "AND m.is_active"} ORDER BY m.created_at, u.email`,
-      [groupId],
+       WHERE m.group_id = $1 ${include_inactive ? "" : "AND m.is_active"} ORDER BY m.created_at, u.email`,
+      [id],
     );
-    return rows.map(toMember);
+    return rows.map((member) => ({ ...member, is_owner: member.user_id === owner_id }));
   },
 
   countMembers(on: Queryable, groupId: string): Promise<number> {
@@ -195,15 +185,8 @@ export const store = {
     return rows.map(({ id }) => id);
   },
 
-  async membershipsOf(
-    on: Queryable,
-    userId: string,
-  ): Promise<{ group_id: string; from_provider: boolean }[]> {
-    const rows = await on.all<{ group_id: string; from_provider: boolean }>(
-      "SELECT group_id, from_provider FROM group_members WHERE user_id = $1",
-      [userId],
-    );
-    return rows.map((row) => ({ ...row, from_provider: Boolean(row.from_provider) }));
+  membershipsOf(on: Queryable, userId: string): Promise<{ group_id: string; from_provider: boolean }[]> {
+    return on.all("SELECT group_id, from_provider FROM group_members WHERE user_id = $1", [userId]);
   },
 
   /** A member because the sign-in provider says so. */
