@@ -5,7 +5,7 @@ import { Pricing } from "../../src/rooms/billing/pricing.ts";
 
 const pricing = new Pricing(BUILT_IN_PRICES);
 const usd = (model: string, usage: object) => {
-  const nano = pricing.costNanoUsd(model, { promptTokens: 0, completionTokens: 0, ...usage });
+  const nano = pricing.bill(model, { promptTokens: 0, completionTokens: 0, ...usage }).costNanoUsd;
   return nano === null ? null : nano / 1e9;
 };
 const M = 1_000_000;

@@ -47,7 +47,7 @@ describe("prices", () => {
   test("match a part of the lowercased id, the longest first", () => {
     const usd = (model: string) => {
       // Few enough not to be a long prompt.
-      const nano = pricing.costNanoUsd(model, { promptTokens: 100_000, completionTokens: 100_000 });
+      const nano = pricing.bill(model, { promptTokens: 100_000, completionTokens: 100_000 }).costNanoUsd;
       return nano === null ? null : nano / 1e8;
     };
     expect(usd("gpt-4o")).toBe(12.5);
@@ -64,28 +64,32 @@ describe("prices", () => {
   });
 
   test("costs are exact in nanodollars", () => {
-    expect(pricing.costNanoUsd("gpt-4o-mini", { promptTokens: 1, completionTokens: 0 })).toBe(150);
-    expect(pricing.costNanoUsd("gpt-4o-mini", { promptTokens: 1000, completionTokens: 500 })).toBe(450_000);
-    expect(pricing.costNanoUsd("deepseek-v4-flash", { promptTokens: 3, completionTokens: 7 })).toBe(5280);
-    expect(pricing.costNanoUsd("gpt-4o", { promptTokens: 0, completionTokens: 0 })).toBe(0);
+    expect(pricing.bill("gpt-4o-mini", { promptTokens: 1, completionTokens: 0 }).costNanoUsd).toBe(150);
+    expect(pricing.bill("gpt-4o-mini", { promptTokens: 1000, completionTokens: 500 }).costNanoUsd).toBe(
+      450_000,
+    );
+    expect(pricing.bill("deepseek-v4-flash", { promptTokens: 3, completionTokens: 7 }).costNanoUsd).toBe(
+      5280,
+    );
+    expect(pricing.bill("gpt-4o", { promptTokens: 0, completionTokens: 0 }).costNanoUsd).toBe(0);
     const price = new Pricing([{ match: "x", input: 0.0005, output: 0 }]);
     // Half a nanodollar is rounded up.
-    expect(price.costNanoUsd("x", { promptTokens: 1, completionTokens: 0 })).toBe(1);
+    expect(price.bill("x", { promptTokens: 1, completionTokens: 0 }).costNanoUsd).toBe(1);
     fc.assert(
       fc.property(fc.nat(2_000_000_000), fc.nat(2_000_000_000), (promptTokens, completionTokens) => {
         const exact =
           (BigInt(promptTokens) * 5_000_000n + BigInt(completionTokens) * 30_000_000n + 500n) / 1000n;
-        expect(pricing.costNanoUsd("gpt-5.5", { promptTokens, completionTokens })).toBe(Number(exact));
+        expect(pricing.bill("gpt-5.5", { promptTokens, completionTokens }).costNanoUsd).toBe(Number(exact));
       }),
     );
   });
 
   test("the operator's go before the built-in ones", () => {
     const own = new Pricing(BUILT_IN_PRICES, [{ match: "GPT", input: 1, output: 1 }]);
-    expect(own.costNanoUsd("gpt-4o-mini", MILLION)).toBe(2e9);
-    expect(own.costNanoUsd("claude-opus-5", MILLION)).toBe(30e9);
+    expect(own.bill("gpt-4o-mini", MILLION).costNanoUsd).toBe(2e9);
+    expect(own.bill("claude-opus-5", MILLION).costNanoUsd).toBe(30e9);
     own.setOperator([]);
-    expect(own.costNanoUsd("gpt-4o-mini", MILLION)).toBe(0.75e9);
+    expect(own.bill("gpt-4o-mini", MILLION).costNanoUsd).toBe(0.75e9);
   });
 });
 

@@ -89,7 +89,7 @@ describe("the price of a request", () => {
         }),
         (usage, parts) => {
           const contract = usage.promptTokens * 2_000 + usage.completionTokens * 10_000;
-          expect(pricing.costNanoUsd("m", { ...usage, ...parts })).toBe(contract);
+          expect(pricing.bill("m", { ...usage, ...parts }).costNanoUsd).toBe(contract);
         },
       ),
     );

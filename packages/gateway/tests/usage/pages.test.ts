@@ -47,10 +47,10 @@ onEachDatabase("a person's rows", (fresh) => {
           const expected = rows
             .filter((one) => one.atMs >= fromMs && (project === null || one.project === project))
             .sort(newestFirst);
-          expect(await list.count({ userId: me, project, fromMs })).toBe(expected.length);
           for (const [limit, offset] of pages) {
             const page = await list.page({ userId: me, project, limit, offset, fromMs });
-            expect(page.map(({ id, created_at }) => [id, created_at])).toEqual(
+            expect(page.total).toBe(expected.length);
+            expect(page.records.map(({ id, created_at }) => [id, created_at])).toEqual(
               expected.slice(offset, offset + limit).map(({ requestId, atMs }) => [requestId, isoTime(atMs)]),
             );
           }

@@ -14,13 +14,7 @@ import { decoyHash, hashPassword } from "./password-hash.ts";
 import { People } from "./people.ts";
 import type { SessionResult } from "./schemas.ts";
 import { AccountStore, type SessionRow, type UserRow } from "./store.ts";
-import {
-  ACCESS_TOKEN_SECONDS,
-  type AccessTokens,
-  createAccessTokens,
-  type TokenHolder,
-  type Verified,
-} from "./tokens.ts";
+import { ACCESS_TOKEN_SECONDS, AccessTokens, type TokenHolder } from "./tokens.ts";
 
 const REFRESH_TOKEN_MS = 30 * 24 * 3600 * 1000;
 const REFRESH_TOKEN_BYTES = 32;
@@ -103,7 +97,7 @@ export class Accounts implements Authenticator {
     this.store = new AccountStore(options.db);
     this.giving = new Giving(this.store, options.signUp);
     this.people = new People({ ...options, store: this.store, accounts: this });
-    this.#tokens = createAccessTokens(options);
+    this.#tokens = new AccessTokens(options);
     this.setupToken = hmacSha256(options.jwtSecret, "setup link").toString("base64url");
     options.bus.onGap(() => this.#actors.clear());
     options.bus.subscribe(USER_CHANGED, (userId) => this.#actors.delete(userId));
@@ -367,11 +361,11 @@ export class Accounts implements Authenticator {
     if (known && this.#isTrusted(known)) return identityOf(known, remembered!);
     if (adminToken !== null && constantTimeEqual(bearer, adminToken))
       return { actor: null, adminToken: true };
-    return this.#identityOf(this.#tokens.verify(bearer));
+    return this.#identityOf(remembered, bearer);
   }
 
-  async #identityOf(verifying: Verified | Promise<Verified>): Promise<Identity> {
-    const holder = await verifying;
+  async #identityOf(remembered: TokenHolder | null, bearer: string): Promise<Identity> {
+    const holder = remembered ?? (await this.#tokens.verify(bearer));
     if (holder === "foreign") return GUESSER;
     if (holder === "expired") return NOBODY;
     const known = await this.#knownActor(holder.userId);

@@ -14,28 +14,40 @@ export interface TokenHolder {
   sessionId: string;
 }
 
-export interface AccessTokens {
-  issue(holder: TokenHolder): Promise<string>;
-  /** The holder of a token that was verified before and is still valid; null says nothing. */
-  remembered(token: string): TokenHolder | null;
-  /** The holder; `expired` for a token of ours whose time is over, `foreign` for anything else. */
-  verify(token: string): Verified | Promise<Verified>;
-}
-
 export type Verified = TokenHolder | "expired" | "foreign";
 
 /** A token's id begins with that of its session. */
 const SESSION_END = ".";
 
-export function createAccessTokens({
-  jwtSecret,
-  clock,
-  ids,
-}: Needs<"jwtSecret" | "clock" | "ids">): AccessTokens {
+export class AccessTokens {
   /** Verified tokens are remembered until they expire, so that a busy caller's signature is checked once. */
-  const verified = new BoundedMap<string, TokenHolder & { expiresAtMs: number }>();
+  readonly #verified = new BoundedMap<string, TokenHolder & { expiresAtMs: number }>();
 
-  async function check(token: string): Promise<Verified> {
+  constructor(readonly options: Needs<"jwtSecret" | "clock" | "ids">) {}
+
+  issue({ userId, sessionId }: TokenHolder): Promise<string> {
+    const { jwtSecret, clock, ids } = this.options;
+    const nowSeconds = Math.floor(clock.now() / 1000);
+    return new SignJWT()
+      .setProtectedHeader({ alg: ALGORITHM, typ: "JWT" })
+      .setSubject(userId)
+      .setIssuer(ISSUER)
+      .setIssuedAt(nowSeconds)
+      .setExpirationTime(nowSeconds + ACCESS_TOKEN_SECONDS)
+      .setJti(`${sessionId}${SESSION_END}${ids.uuid()}`)
+      .sign(jwtSecret);
+  }
+
+  /** The holder of a token that was verified before and is still valid; null says nothing. */
+  remembered(token: string): TokenHolder | null {
+    const known = this.#verified.get(token);
+    return known && known.expiresAtMs > this.options.clock.now() ? known : null;
+  }
+
+  /** The holder; `expired` for a token of ours whose time is over, `foreign` for anything else. */
+  async verify(token: string): Promise<Verified> {
+    if (token.length > TOKEN_LENGTH_MAX) return "foreign";
+    const { jwtSecret, clock } = this.options;
     try {
       const { payload } = await jwtVerify(token, jwtSecret, {
         algorithms: [ALGORITHM],
@@ -48,37 +60,12 @@ export function createAccessTokens({
         sessionId: payload.jti!.split(SESSION_END)[0]!,
         expiresAtMs: payload.exp! * 1000,
       };
-      verified.set(token, holder);
+      this.#verified.set(token, holder);
       return holder;
     } catch (error) {
+      this.#verified.delete(token);
       // The signature was checked before the time.
       return error instanceof errors.JWTExpired ? "expired" : "foreign";
     }
   }
-
-  return {
-    issue({ userId, sessionId }) {
-      const nowSeconds = Math.floor(clock.now() / 1000);
-      return new SignJWT()
-        .setProtectedHeader({ alg: ALGORITHM, typ: "JWT" })
-        .setSubject(userId)
-        .setIssuer(ISSUER)
-        .setIssuedAt(nowSeconds)
-        .setExpirationTime(nowSeconds + ACCESS_TOKEN_SECONDS)
-        .setJti(`${sessionId}${SESSION_END}${ids.uuid()}`)
-        .sign(jwtSecret);
-    },
-    remembered(token) {
-      const known = verified.get(token);
-      return known && known.expiresAtMs > clock.now() ? known : null;
-    },
-    verify(token) {
-      if (token.length > TOKEN_LENGTH_MAX) return "foreign";
-      const known = verified.get(token);
-      if (!known) return check(token);
-      if (known.expiresAtMs > clock.now()) return known;
-      verified.delete(token);
-      return "expired";
-    },
-  };
 }

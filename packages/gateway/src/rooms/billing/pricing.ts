@@ -15,7 +15,7 @@ import {
 } from "./token-price.ts";
 import { isPerUnit, type UnitPrice, type UnitRates, unitPrice, type WorkUnit } from "./unit-price.ts";
 
-interface Row extends ModelLimits {
+interface Row {
   match: string;
   isBuiltIn: boolean;
   /** Null where the model is priced by something else than tokens. */
@@ -46,17 +46,12 @@ const termsIn = (rows: readonly Row[]): Terms => ({
   prices: rows.map(({ price }) => price),
 });
 
-function toRow(price: Price, isBuiltIn = false): Row {
-  const { match, max_output_tokens, context_window } = price;
-  return {
-    match: match.toLowerCase(),
-    isBuiltIn,
-    tokens: tokenPrice(price),
-    price,
-    outputTokensMax: max_output_tokens ?? null,
-    contextTokens: context_window ?? null,
-  };
-}
+const toRow = (price: Price, isBuiltIn = false): Row => ({
+  match: price.match.toLowerCase(),
+  isBuiltIn,
+  tokens: tokenPrice(price),
+  price,
+});
 
 const longestFirst = (prices: readonly Price[], isBuiltIn = false): Row[] =>
   prices
@@ -65,7 +60,7 @@ const longestFirst = (prices: readonly Price[], isBuiltIn = false): Row[] =>
 
 /** Prices by part of the model id: the operator's before the built-in ones, the longest match first in each. */
 export class Pricing {
-  #rows: readonly Row[];
+  #rows: readonly Row[] = [];
   /** Those of administrators, which go before all others: by lowercased model id, */
   #exact: ReadonlyMap<string, Row> = new Map();
   /** and those for all ids that begin alike: `openai/*`, the longest first. */
@@ -77,7 +72,7 @@ export class Pricing {
     readonly builtIn: readonly Price[],
     operator: readonly Price[] = [],
   ) {
-    this.#rows = [...longestFirst(operator), ...longestFirst(builtIn, true)];
+    this.setOperator(operator);
   }
 
   setOperator(prices: readonly Price[]): void {
@@ -102,12 +97,13 @@ export class Pricing {
     const matching = this.#rows.filter(({ match }) => id.includes(match));
     const applying = [...this.#byAdministrators(id), ...matching];
     // A price need not repeat the limits of the one that it replaces.
+    const limit = (name: "max_output_tokens" | "context_window") =>
+      applying.find(({ price }) => price[name] !== undefined)?.price[name] ?? null;
     const found = {
       ...termsIn(applying),
       own: termsIn(applying.filter(({ isBuiltIn }) => !isBuiltIn)),
-      outputTokensMax:
-        applying.find(({ outputTokensMax }) => outputTokensMax !== null)?.outputTokensMax ?? null,
-      contextTokens: applying.find(({ contextTokens }) => contextTokens !== null)?.contextTokens ?? null,
+      outputTokensMax: limit("max_output_tokens"),
+      contextTokens: limit("context_window"),
     };
     this.#known.set(model, found);
     return found;
@@ -188,11 +184,5 @@ export class Pricing {
     const isCached = costNanoUsd !== null && use.cachedTokens + use.cacheWriteTokens > 0;
     const plain = isCached ? costOf(tokens!, withoutCache(usage)) : 0;
     return { ...use, costNanoUsd, cacheSavedNanoUsd: isCached ? plain - costNanoUsd : 0 };
-  }
-
-  /** Exact cost in whole nanodollars, halves rounded up; null when no price matches the model. */
-  costNanoUsd(model: string, usage: UsageParts, isOwn = false): number | null {
-    const { tokens } = this.#terms(model, isOwn);
-    return tokens && costOf(tokens, usage);
   }
 }

@@ -298,7 +298,8 @@ export class Keys {
 
   async #read(hash: string): Promise<Principal | null> {
     const changesBefore = this.#changes;
-    const principal = await this.#find(hash).catch((error) =>
+    const found = this.#store.principal("key_hash", hash).then((row) => row && this.#toPrincipal(row));
+    const principal = await found.catch((error) =>
       fail("unavailable", "Keys cannot be checked right now; try again shortly", {
         retryAfterSeconds: UNAVAILABLE_RETRY_SECONDS,
         cause: error,
@@ -313,11 +314,6 @@ export class Keys {
       this.#unknown.set(hash, nowMs + UNKNOWN_KEPT_MS);
     }
     return principal;
-  }
-
-  async #find(hash: string): Promise<Principal | null> {
-    const row = await this.#store.principal("key_hash", hash);
-    return row && this.#toPrincipal(row);
   }
 
   async #toPrincipal(row: PrincipalRow): Promise<Principal> {

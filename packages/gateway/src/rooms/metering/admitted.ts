@@ -5,9 +5,9 @@ import type { Cover } from "./cover.ts";
 import { heldFor, heldRates, TOKENS_MAX, within } from "./demand.ts";
 import type { HoldKind } from "./journal/codec.ts";
 import type { Paces } from "./paces.ts";
-import type { Admission, AdmitOptions, FinalUsage } from "./types.ts";
+import type { AdmitOptions, FinalUsage } from "./types.ts";
 
-type GivenUp = Parameters<Admission["givenUp"]>[0];
+type GivenUp = Pick<FinalUsage, "promptTokens" | "completionTokens" | "costUsd">;
 
 export interface Admitting {
   billing: Pick<Billing, "pricing">;
@@ -24,7 +24,7 @@ export interface OwedRequest {
 }
 
 /** One request that may spend, until it is settled or released. There is one for every request: no closures. */
-export class Admitted implements Admission {
+export class Admitted {
   readonly lowered: boolean;
   #isEnded = false;
   #sentAtMs: number | null = null;
@@ -38,6 +38,7 @@ export class Admitted implements Admission {
     this.lowered = "outputTokensMax" in bound && cover.tokens < within(bound.outputTokensMax, TOKENS_MAX);
   }
 
+  /** Output tokens held for, over all choices. The caller lets the upstream write no more, or grows the hold first. */
   get outputTokensHeld(): number {
     return this.cover.tokens;
   }
@@ -46,6 +47,7 @@ export class Admitted implements Admission {
     return this.cover.isHeld;
   }
 
+  /** Extends the hold to this total; false when it cannot grow. Points may move to the quota as a whole. */
   async grow(total: { promptTokens: number; completionTokens: number }): Promise<boolean> {
     if (this.#isEnded) return false;
     const { fixed } = heldFor(this.admitting.billing, this.options, total.promptTokens);
@@ -65,6 +67,7 @@ export class Admitted implements Admission {
     return ("answers" in bound && bound.answers) || 1;
   }
 
+  /** Output tokens that the model can have written by now, by its pace, at most what is held. Owed when cut short. */
   writtenTokens(): number {
     const { options, admitting, outputTokensHeld } = this;
     const { bound, model } = options;
@@ -72,10 +75,12 @@ export class Admitted implements Admission {
     return Math.ceil(Math.min(most, admitting.paces.tokensIn(model, this.#sinceSentMs)) * this.#answers);
   }
 
+  /** What an attempt may have cost that nobody is charged for: it counts in a metric. */
   givenUp(usage: GivenUp): void {
     this.admitting.givenUp(this.options, usage);
   }
 
+  /** Journaled before more answers are sent; never throws. Returns nanodollars, or null. `outcome`: how it fails anyway. */
   settle(usage: FinalUsage, outcome: Outcome | null = null): number | null {
     const { options, admitting } = this;
     const tokens = usage.completionTokens / this.#answers;

@@ -171,14 +171,12 @@ export function estimateTokens(text: string, countedMax = COUNTED_MAX): number {
   return Math.max(1, Math.ceil(weight / 1000));
 }
 
-/** What a request body consists of, for a count of its tokens. */
-const partsOf = (body: Uint8Array, mayHaveMedia: boolean) =>
-  mayHaveMedia ? mediaIn(body) : { tokens: 0, texts: [{ start: 0, end: body.length }] };
-
 /** Tokens of the prompt in a body. `mayHaveMedia: false` saves looking for images and sounds. */
 export function estimatePromptTokens(body: Uint8Array, mayHaveMedia = true): number {
-  const { tokens, texts } = partsOf(body, mayHaveMedia);
-  const textBytes = lengthOf(texts);
+  const { tokens, texts } = mayHaveMedia
+    ? mediaIn(body)
+    : { tokens: 0, texts: [{ start: 0, end: body.length }] };
+  const textBytes = texts.reduce((sum, { start, end }) => sum + end - start, 0);
   if (textBytes > COUNTED_MAX) {
     const densityOf = (at: number, size: number) => densityAt(body, texts, at, size);
     return tokens + Math.ceil(totalByParts(textBytes, COUNTED_MAX, densityOf));
@@ -187,9 +185,6 @@ export function estimatePromptTokens(body: Uint8Array, mayHaveMedia = true): num
   for (const { start, end } of texts) counter.addJson(body, start, end);
   return tokens + counter.tokens;
 }
-
-const lengthOf = (texts: readonly Span[]): number =>
-  texts.reduce((sum, { start, end }) => sum + end - start, 0);
 
 function densityAt(body: Uint8Array, texts: readonly Span[], position: number, bytes: number): number {
   let at = position;

@@ -37,7 +37,6 @@ import type {
   AdmitOptions,
   FinalUsage,
   FixedBound,
-  Metering,
   PointsHold,
   Rate,
   RecordOptions,
@@ -136,7 +135,7 @@ function joined(run: () => Promise<void>): () => Promise<void> {
   };
 }
 
-export class MeteringService implements Metering {
+export class MeteringService {
   readonly #journal: Journal;
   readonly #writer: JournalWriter;
   #holdCount = 0;
@@ -235,6 +234,7 @@ export class MeteringService implements Metering {
     await this.#learnPaces();
   }
 
+  /** Checks quota and takes the hold, or throws the refusal. */
   async admit(options: AdmitOptions): Promise<Admission> {
     this.#requirePriced(options);
     if (this.#journal.isFull) {
@@ -243,6 +243,7 @@ export class MeteringService implements Metering {
     return this.#admitted(options, await this.#check.check(demandOf(this.options.billing, options)));
   }
 
+  /** The most that a request can come to, for one hold over several; throws where it has no price and must have one. */
   boundOf(options: AdmitOptions): Required<FixedBound> & Pick<FinalUsage, "rates"> {
     this.#requirePriced(options);
     const { fixed, perToken, tokensMax } = demandOf(this.options.billing, options);
@@ -261,7 +262,8 @@ export class MeteringService implements Metering {
     if (this.options.refusesUnpriced || tool) this.#requirePrice(options, tool);
   }
 
-  async resume(options: AdmitOptions): Promise<Admission> {
+  /** Holds again what was admitted before a restart, without checks, where it would be charged now. */
+  async resume(options: RecordOptions & { bound: FixedBound }): Promise<Admission> {
     return this.#admitted(options, await this.#check.resume(demandOf(this.options.billing, options)));
   }
 
@@ -295,6 +297,7 @@ export class MeteringService implements Metering {
     return admission;
   }
 
+  /** Holds points for a transfer; null when fewer are free. Release it when the transfer is committed, or will not be. */
   async holdPoints(account: AccountRef, points: number): Promise<PointsHold | null> {
     const { ledger, counter } = this.options;
     const name = accountKey(account);
@@ -312,10 +315,12 @@ export class MeteringService implements Metering {
     return { release };
   }
 
+  /** Journals usage of a job admitted before a restart; once per request id. Never throws. Returns nanodollars, or null. */
   record(options: RecordOptions, usage: FinalUsage): number | null {
     return this.#append(options, { usage, outcome: null }, "none");
   }
 
+  /** Journals a request for which nothing is owed; false: it cannot be now. */
   write(line: RequestLine): boolean {
     if (this.#journal.isFull) return false;
     this.#journal.append({ ...line, ...UNCHARGED });
@@ -324,6 +329,7 @@ export class MeteringService implements Metering {
     return true;
   }
 
+  /** What was settled so far is in the journal when this returns; call it before an answer is stored. */
   written(): void {
     this.#journal.writeGathered();
   }
@@ -418,6 +424,7 @@ export class MeteringService implements Metering {
     }
   }
 
+  /** Requests a minute that a key may make: its own limit, the tier's and the group's. The first that is full refuses. */
   ratesOf({ keyId, keyLimits, groupId, rpmCeiling, tier }: Payer): readonly Rate[] {
     if (keyId === null) return [];
     const windowMs = RATE_WINDOW_MS;
@@ -432,6 +439,7 @@ export class MeteringService implements Metering {
     return rates;
   }
 
+  /** Counts one request against them, or throws the refusal. */
   async checkRate(payer: Payer): Promise<void> {
     const rates = this.ratesOf(payer);
     const exceeded = rates.length > 0 && (await this.options.counter.hit(rates));

@@ -1,10 +1,9 @@
 import type { RateLimit } from "../../bus/contract.ts";
-import type { Actor } from "../../kernel/context.ts";
 import type { Payer } from "../../kernel/payer.ts";
-import type { Outcome, RequestRecord } from "../../kernel/request-record.ts";
-import type { RequestLine } from "../../kernel/request-row.ts";
+import type { RequestRecord } from "../../kernel/request-record.ts";
 import type { UsageParts } from "../../kernel/usage-parts.ts";
-import type { AccountRef } from "../ledger/index.ts";
+import type { Admitted } from "./admitted.ts";
+import type { MeteringService } from "./service.ts";
 
 export interface TokenBound {
   /** Of the prompt as it is sent. Read only when something limits the request, so it may be counted then. */
@@ -61,21 +60,10 @@ export interface FinalUsage extends UsageParts {
 }
 
 /** One admitted request. Exactly one of `settle` and `release` ends it; later calls do nothing. */
-export interface Admission {
-  /** Output tokens held for, over all choices. The caller lets the upstream write no more, or grows the hold first. */
-  readonly outputTokensHeld: number;
-  readonly lowered: boolean;
-  /** Extends the hold to this total; false when it cannot grow. Points may move to the quota as a whole. */
-  grow(total: { promptTokens: number; completionTokens: number }): Promise<boolean>;
-  sent(): void;
-  /** Output tokens that the model can have written by now, by its pace, at most what is held. Owed when cut short. */
-  writtenTokens(): number;
-  /** What an attempt may have cost that nobody is charged for: it counts in a metric. */
-  givenUp(usage: Pick<FinalUsage, "promptTokens" | "completionTokens" | "costUsd">): void;
-  /** Journaled before more answers are sent; never throws. Returns nanodollars, or null. `outcome`: how it fails anyway. */
-  settle(usage: FinalUsage, outcome?: Outcome | null): number | null;
-  release(): void;
-}
+export type Admission = Pick<
+  Admitted,
+  "outputTokensHeld" | "lowered" | "grow" | "sent" | "writtenTokens" | "givenUp" | "settle" | "release"
+>;
 
 /** Points of an account that nothing else can take until it is released. */
 export interface PointsHold {
@@ -86,24 +74,17 @@ export interface Rate extends RateLimit {
   refuse(max: number, waitMs: number): never;
 }
 
-export interface Metering {
-  /** Checks quota and takes the hold, or throws the refusal. */
-  admit(options: AdmitOptions): Promise<Admission>;
-  /** The most that a request can come to, for one hold over several; throws where it has no price and must have one. */
-  boundOf(options: AdmitOptions): Required<FixedBound> & Pick<FinalUsage, "rates">;
-  /** Holds again what was admitted before a restart, without checks, where it would be charged now. */
-  resume(options: RecordOptions & { bound: FixedBound }): Promise<Admission>;
-  /** Requests a minute that a key may make: its own limit, the tier's and the group's. The first that is full refuses. */
-  ratesOf(payer: Payer): readonly Rate[];
-  /** Counts one request against them, or throws the refusal. */
-  checkRate(payer: Payer): Promise<void>;
-  /** Journals usage of a job admitted before a restart; once per request id. Never throws. Returns nanodollars, or null. */
-  record(options: RecordOptions, usage: FinalUsage): number | null;
-  /** Journals a request for which nothing is owed; false: it cannot be now. */
-  write(line: RequestLine): boolean;
-  /** What was settled so far is in the journal when this returns; call it before an answer is stored. */
-  written(): void;
-  /** Holds points for a transfer; null when fewer are free. Release it when the transfer is committed, or will not be. */
-  holdPoints(account: AccountRef, points: number): Promise<PointsHold | null>;
-  payerOf(actor: Pick<Actor, "userId">): Promise<Payer>;
-}
+/** What other rooms ask of it. */
+export type Metering = Pick<
+  MeteringService,
+  | "admit"
+  | "boundOf"
+  | "resume"
+  | "ratesOf"
+  | "checkRate"
+  | "record"
+  | "write"
+  | "written"
+  | "holdPoints"
+  | "payerOf"
+>;

@@ -8,6 +8,7 @@ import {
   NO_ID,
   SUM_COLUMNS,
   splitByDay,
+  summed,
   type Time,
 } from "../usage/index.ts";
 import { type Filter, isEveryone, isOfAnyKind, isOfPerson, Sql } from "./filter.ts";
@@ -62,9 +63,6 @@ export interface AlikeFailures extends Pick<ListedRow, "code" | "status" | "mode
 const bucketSql = (column: string): string =>
   `CASE ${BUCKETS_MS.map((ms, i) => `WHEN ${column} <= ${ms} THEN ${i}`).join(" ")}
    WHEN ${column} IS NOT NULL THEN ${BUCKETS_MS.length} END`;
-
-const summed = (columns: readonly string[]): string =>
-  columns.map((column) => `CAST(SUM(${column}) AS BIGINT) AS ${column}`).join(", ");
 
 export class RequestStore {
   constructor(readonly db: Database) {}

@@ -18,6 +18,7 @@ export {
   type RequestRow,
   SUM_COLUMNS,
   splitByDay,
+  summed,
   type Time,
   utcDay,
   utcMonth,

@@ -32,6 +32,11 @@ const toListed = ({ created_ms, cache_saved_nano_usd, ...row }: StoredRow) => ({
 });
 type ListedRow = ReturnType<typeof toListed>;
 
+interface MonthRows {
+  month: string;
+  requests: number;
+}
+
 /** Months that hold a page, and how many of their rows come before it. */
 interface Months {
   fromMs: number;
@@ -44,10 +49,17 @@ const startOf = (month: string): number => Date.parse(`${month}-01T00:00:00Z`);
 export class UsageList {
   constructor(readonly db: Database) {}
 
-  async page(options: ListOptions): Promise<ListedRow[]> {
-    const { userId, project, limit } = options;
-    const months = await this.#monthsOf(options);
-    if (!months) return [];
+  /** The page, and how many rows there are in all. Both go by the months' sums: counting rows would take ever longer. */
+  async page(options: ListOptions): Promise<{ records: ListedRow[]; total: number }> {
+    const { userId, project, limit, fromMs } = options;
+    const sums = await this.db.all<MonthRows>(
+      `SELECT month, requests FROM usage_months WHERE user_id = $1 AND project = $2 AND month >= $3
+       ORDER BY month DESC`,
+      [userId, project ?? WHOLE_USER, utcMonth(fromMs)],
+    );
+    const total = sums.reduce((sum, { requests }) => sum + requests, 0);
+    const months = monthsOf(sums, options);
+    if (!months) return { records: [], total };
     const narrowed = project === null ? "" : "AND project = $6";
     const rows = await this.db.all<StoredRow>(
       `SELECT ${COLUMNS} FROM usage_records
@@ -55,7 +67,7 @@ export class UsageList {
        ORDER BY created_ms DESC, id LIMIT $4 OFFSET $5`,
       [userId, months.fromMs, months.toMs, limit, months.offset, ...(project === null ? [] : [project])],
     );
-    return rows.map(toListed);
+    return { records: rows.map(toListed), total };
   }
 
   /** A page of rows, newest first; those that came at the same instant by id. */
@@ -74,45 +86,26 @@ export class UsageList {
     );
     return rows.map(toListed);
   }
+}
 
-  /** The months that the page is in: whole ones before it are skipped by their sums. Null when it has no rows. */
-  async #monthsOf({ userId, project, limit, offset, fromMs }: ListOptions): Promise<Months | null> {
-    const sums = await this.db.all<{ month: string; requests: number }>(
-      `SELECT month, requests FROM usage_months WHERE user_id = $1 AND project = $2 AND month >= $3
-       ORDER BY month DESC`,
-      [userId, project ?? WHOLE_USER, utcMonth(fromMs)],
-    );
-    let skipped = 0;
-    const first = sums.findIndex(({ requests }) => {
-      if (skipped + requests > offset) return true;
-      skipped += requests;
-      return false;
-    });
-    if (first === -1) return null;
-    let counted = skipped;
-    const last = sums.slice(first).find(({ requests }) => {
-      counted += requests;
-      return counted >= offset + limit;
-    });
-    return {
-      fromMs: last ? Math.max(fromMs, startOf(last.month)) : fromMs,
-      // A row may be counted after this was read: then the page shows it, as it would a moment later.
-      toMs: first === 0 ? Number.MAX_SAFE_INTEGER : nextMonthMs(startOf(sums[first]!.month)),
-      offset: offset - skipped,
-    };
-  }
-
-  /** How many rows there are in all, from the rollups: counting rows would cost more with each of them. */
-  async count({
-    userId,
-    project,
-    fromMs,
-  }: Pick<ListOptions, "userId" | "project" | "fromMs">): Promise<number> {
-    const row = await this.db.get<{ total: number | null }>(
-      `SELECT CAST(SUM(requests) AS BIGINT) AS total FROM usage_months
-       WHERE user_id = $1 AND project = $2 AND month >= $3`,
-      [userId, project ?? WHOLE_USER, utcMonth(fromMs)],
-    );
-    return row?.total ?? 0;
-  }
+/** The months that the page is in: whole ones before it are skipped by their sums. Null when it has no rows. */
+function monthsOf(sums: readonly MonthRows[], { limit, offset, fromMs }: ListOptions): Months | null {
+  let skipped = 0;
+  const first = sums.findIndex(({ requests }) => {
+    if (skipped + requests > offset) return true;
+    skipped += requests;
+    return false;
+  });
+  if (first === -1) return null;
+  let counted = skipped;
+  const last = sums.slice(first).find(({ requests }) => {
+    counted += requests;
+    return counted >= offset + limit;
+  });
+  return {
+    fromMs: last ? Math.max(fromMs, startOf(last.month)) : fromMs,
+    // A row may be counted after this was read: then the page shows it, as it would a moment later.
+    toMs: first === 0 ? Number.MAX_SAFE_INTEGER : nextMonthMs(startOf(sums[first]!.month)),
+    offset: offset - skipped,
+  };
 }

@@ -4,7 +4,7 @@ import { Conditions, type Database, type SqlValue } from "../../storage/contract
 import { NO_ID } from "./batch.ts";
 import type { GroupBy, UsageQuery } from "./query-params.ts";
 import type { QueryResult } from "./routes.ts";
-import { DAY_MS, NANO_PER_USD, splitByDay, type Time, utcDay } from "./rows.ts";
+import { DAY_MS, NANO_PER_USD, splitByDay, summed, type Time, utcDay } from "./rows.ts";
 
 /** Distinct references may be as many as requests; past this an answer says that it was cut. */
 const GROUPS_MAX = 10_000;
@@ -82,13 +82,12 @@ export class UsageQueries {
       ...rest.map((period) => this.#raw(params, query, period, groupBy)),
     ];
     if (parts.length === 0) return [];
-    const sums = SUMS.map((column) => `CAST(SUM(${column}) AS BIGINT) AS ${column}`);
     const grouping = groupBy
       ? `GROUP BY group_key HAVING SUM(requests) > 0
          ORDER BY SUM(prompt_tokens + completion_tokens) DESC LIMIT ${GROUPS_MAX + 1}`
       : "";
     return this.db.all<SumRow>(
-      `SELECT ${groupBy ? "group_key" : `${NO_KEY} AS group_key`}, ${sums.join(", ")}
+      `SELECT ${groupBy ? "group_key" : `${NO_KEY} AS group_key`}, ${summed(SUMS)}
        FROM (${parts.join(" UNION ALL ")}) AS parts ${grouping}`,
       params,
     );

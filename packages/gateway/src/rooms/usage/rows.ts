@@ -84,6 +84,10 @@ export const SUM_COLUMNS: readonly string[] = [
   ...CACHE_COLUMNS,
 ];
 
+/** Columns of a statement that adds up these. */
+export const summed = (columns: readonly string[]): string =>
+  columns.map((column) => `CAST(SUM(${column}) AS BIGINT) AS ${column}`).join(", ");
+
 export interface Time {
   fromMs: number;
   belowMs: number;

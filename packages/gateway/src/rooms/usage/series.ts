@@ -1,6 +1,6 @@
 import { Conditions, type Database, type SqlValue, selectIn } from "../../storage/contract.ts";
 import { NO_ID } from "./batch.ts";
-import { CACHE_COLUMNS, DAY_MS, NANO_PER_USD, type Time, utcDay } from "./rows.ts";
+import { CACHE_COLUMNS, DAY_MS, NANO_PER_USD, summed, type Time, utcDay } from "./rows.ts";
 
 export const SERIES_BY = ["model", "backend", "source", "ref", "project", "key", "user", "group"] as const;
 export type SeriesBy = (typeof SERIES_BY)[number];
@@ -140,11 +140,8 @@ export class UsageSeries {
   }
 
   #grouped(source: string, params: readonly SqlValue[]): Promise<DaySums[]> {
-    const sums = [...COUNTED, "unpriced"]
-      .map((column) => `CAST(SUM(${column}) AS BIGINT) AS ${column}`)
-      .join(", ");
     return this.db.all<DaySums>(
-      `SELECT start_ms, name, ${sums} FROM (${source}) AS rows_of_days GROUP BY start_ms, name
+      `SELECT start_ms, name, ${summed([...COUNTED, "unpriced"])} FROM (${source}) AS rows_of_days GROUP BY start_ms, name
        HAVING SUM(requests) > 0
        ORDER BY SUM(prompt_tokens + completion_tokens) DESC LIMIT ${SUMS_MAX}`,
       params,

@@ -83,11 +83,8 @@ export class Usage {
     await this.settled();
     const { userId } = actor;
     const fromMs = this.#keptFromMs(this.options.clock.now());
-    const [records, total] = await Promise.all([
-      this.#list.page({ userId, project, limit, offset, fromMs }),
-      this.#list.count({ userId, project, fromMs }),
-    ]);
-    return { records, total, limit, offset, project };
+    const page = await this.#list.page({ userId, project, limit, offset, fromMs });
+    return { ...page, limit, offset, project };
   }
 
   async series(actor: Actor, wanted: Wanted & { by: SeriesBy }) {

@@ -5,7 +5,7 @@ import { InstanceLock } from "../../../kernel/instance-lock.ts";
 import type { Log } from "../../../kernel/log.ts";
 import { closeFolder } from "../../../kernel/private-files.ts";
 import { encodeEntry, type JournalEntry } from "./codec.ts";
-import { LeftSegment, OwnSegment, readLines, type Segment } from "./segment.ts";
+import { readLines, Segment } from "./segment.ts";
 
 /** Longest time that a written line may wait for the disk: what a power cut can take. */
 const SYNC_DELAY_MS = 50;
@@ -55,7 +55,7 @@ export interface Taken {
 export class Journal {
   readonly #locks = new Map<string, InstanceLock>();
   #segments: Segment[] = [];
-  #active: OwnSegment;
+  #active: Segment;
   #sequence = 0;
   /** Lines of requests that ended in this turn of the event loop: one `write` for all of them. */
   #gathered: string[] = [];
@@ -97,7 +97,7 @@ export class Journal {
       this.#locks.set(instance, lock);
       // Listed only now: until the lock was ours, its owner may have removed files.
       const names = readdirSync(dir).filter((name) => instanceOf(name) === instance);
-      const segments = names.sort().map((name) => new LeftSegment(join(dir, name)));
+      const segments = names.sort().map((name) => new Segment(join(dir, name), false));
       if (segments.length === 0) {
         this.#unlock(instance);
         continue;
@@ -128,9 +128,9 @@ export class Journal {
     this.#locks.delete(instance);
   }
 
-  #newSegment(): OwnSegment {
+  #newSegment(): Segment {
     const { dir, instance } = this.options;
-    const segment = new OwnSegment(join(dir, segmentName(instance, ++this.#sequence)));
+    const segment = new Segment(join(dir, segmentName(instance, ++this.#sequence)), true);
     this.#segments.push(segment);
     return segment;
   }
@@ -322,8 +322,7 @@ export class Journal {
       this.options.log.error("usage row lost: journal write failed", { line });
     for (const segment of this.#segments) {
       if (segment.drained === segment.size) segment.delete();
-      else if (segment.own) segment.leave();
-      else segment.close();
+      else segment.leave();
     }
     for (const lock of this.#locks.values()) lock.release();
   }

@@ -38,38 +38,21 @@ export function readLines({ file, start, end, rowsMax }: Lines): Decoded {
 }
 
 /** One file of a journal, and how far it has been drained. */
-abstract class SegmentFile {
+export class Segment {
   /** Bytes that are safely whole lines. */
-  abstract readonly size: number;
-  abstract readonly own: boolean;
+  size: number;
   drained = 0;
-
-  constructor(readonly path: string) {}
-
-  close(): void {}
-
-  delete(): void {
-    this.close();
-    rmSync(this.path, { force: true });
-  }
-}
-
-export class LeftSegment extends SegmentFile {
-  readonly own = false;
-  readonly size: number;
-
-  constructor(path: string) {
-    super(path);
-    this.size = statSync(path).size;
-  }
-}
-
-export class OwnSegment extends SegmentFile {
-  readonly own = true;
-  size = 0;
   /** Ends in the part of a line that could not be removed. */
   #broken = false;
   #fd: number | null = null;
+
+  constructor(
+    readonly path: string,
+    /** This process writes it; false: one that is gone left it. */
+    readonly own: boolean,
+  ) {
+    this.size = own ? 0 : statSync(path).size;
+  }
 
   /** Opened when it is needed, and again after it was closed. */
   get #opened(): number {
@@ -100,14 +83,17 @@ export class OwnSegment extends SegmentFile {
 
   /** Leaves the file for a later run, on the disk. */
   leave(): void {
-    fdatasyncSync(this.#opened);
+    if (this.own) fdatasyncSync(this.#opened);
     this.close();
   }
 
-  override close(): void {
+  close(): void {
     if (this.#fd !== null) closeSync(this.#fd);
     this.#fd = null;
   }
-}
 
-export type Segment = LeftSegment | OwnSegment;
+  delete(): void {
+    this.close();
+    rmSync(this.path, { force: true });
+  }
+}

@@ -28,8 +28,6 @@ interface WriterOptions {
 export class JournalWriter {
   #running: Promise<void> | null = null;
   #cancelTimer: (() => void) | null = null;
-  /** The timer runs out at the end of this turn of the event loop. */
-  #isDue = false;
   #failures = 0;
   #rowsMax = BATCH_ROWS_MAX;
   #refusals = 0;
@@ -50,17 +48,9 @@ export class JournalWriter {
   }
 
   wake(): void {
-    if (this.#running || this.#isDue || this.#closed) return;
-    const { clock, journal } = this.options;
-    if (!this.#cancelTimer) {
-      this.#lastProgressMs = clock.now();
-      this.#schedule(GATHER_MS);
-    } else if (this.#failures === 0 && journal.ownRows >= BATCH_ROWS_MAX) {
-      this.#cancelTimer();
-      this.#isDue = true;
-      // Not at once: the request whose row this is ends first.
-      this.#schedule(0);
-    }
+    if (this.#running || this.#cancelTimer || this.#closed) return;
+    this.#lastProgressMs = this.options.clock.now();
+    this.#schedule(GATHER_MS);
   }
 
   #schedule(delayMs: number): void {
@@ -74,7 +64,6 @@ export class JournalWriter {
     if (this.#running) return;
     this.#cancelTimer?.();
     this.#cancelTimer = null;
-    this.#isDue = false;
     this.#running = this.#drain().finally(() => {
       this.#running = null;
       this.#resolveWaiting();
