@@ -51,12 +51,6 @@ export interface ListedUser extends Omit<UserRow, "password_hash"> {
   active_keys: number;
 }
 
-export interface UsersPage {
-  search: string;
-  limit: number;
-  offset: number;
-}
-
 export interface LinkRow {
   id: string;
   /** Null: the link makes an account. */
@@ -270,7 +264,7 @@ export class AccountStore {
   }
 
   /** Users whose email, name or id has `search` in it, newest first, and how many there are in all. */
-  async listUsers({ search, limit, offset }: UsersPage): Promise<{ users: ListedUser[]; total: number }> {
+  async listUsers({ search, limit, offset }: { search: string; limit: number; offset: number }) {
     const pattern = `%${search.toLowerCase().replace(/[\\%_]/g, "\\$&")}%`;
     const where =
       "WHERE u.email LIKE $1 ESCAPE '\\' OR LOWER(u.name) LIKE $1 ESCAPE '\\' OR CAST(u.id AS TEXT) LIKE $1";

@@ -178,18 +178,20 @@ export const setCapture = defineMethod({
   }),
 });
 
+export const CapturedKeys = z.array(
+  z.object({
+    key_id: z.uuid(),
+    name: z.string(),
+    key_prefix: z.string(),
+    user_email: z.string(),
+    capture_until: Timestamp,
+  }),
+);
+
 export const listCapture = defineMethod({
   name: "keys.capture.list",
   summary: "Keys whose prompts are captured now",
   ...ADMIN,
-  result: z.array(
-    z.object({
-      key_id: z.uuid(),
-      name: z.string(),
-      key_prefix: z.string(),
-      user_email: z.string(),
-      capture_until: Timestamp,
-    }),
-  ),
+  result: CapturedKeys,
   handler: ({ rooms }) => rooms.keys.captured(),
 });

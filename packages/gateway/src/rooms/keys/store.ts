@@ -1,3 +1,4 @@
+import type { z } from "zod";
 import {
   countRows,
   type Database,
@@ -6,6 +7,7 @@ import {
   type Transaction,
 } from "../../storage/contract.ts";
 import type { LimitRow } from "./limits.ts";
+import type { CapturedKeys } from "./methods.ts";
 
 export interface KeyRow extends LimitRow {
   id: string;
@@ -97,15 +99,12 @@ export class KeyStore {
     ]);
   }
 
-  async setCapture(keyId: string, until: string | null): Promise<{ name: string } | null> {
-    return this.db.get<{ name: string }>(
-      "UPDATE api_keys SET capture_until = $2 WHERE id = $1 RETURNING name",
-      [keyId, until],
-    );
+  async setCapture(keyId: string, until: string | null): Promise<boolean> {
+    return (await this.db.run("UPDATE api_keys SET capture_until = $2 WHERE id = $1", [keyId, until])) > 0;
   }
 
-  captured(now: string): Promise<CapturedKey[]> {
-    return this.db.all<CapturedKey>(
+  captured(now: string): Promise<z.output<typeof CapturedKeys>> {
+    return this.db.all(
       `SELECT k.id AS key_id, k.name, k.key_prefix, u.email AS user_email, k.capture_until
        FROM api_keys k JOIN users u ON u.id = k.user_id
        WHERE k.capture_until > $1 AND k.active ORDER BY k.capture_until, k.id LIMIT ${LISTED_MAX}`,
@@ -150,14 +149,6 @@ export class KeyStore {
       [value],
     );
   }
-}
-
-interface CapturedKey {
-  key_id: string;
-  name: string;
-  key_prefix: string;
-  user_email: string;
-  capture_until: string;
 }
 
 export interface PrincipalRow extends LimitRow {

@@ -1,10 +1,9 @@
 import type { Quantity } from "../../bus/contract.ts";
-import type { Payer } from "../../kernel/payer.ts";
-import type { Billing, Tier } from "../billing/index.ts";
+import type { Billing } from "../billing/index.ts";
 import { NANO_PER_USD } from "../usage/index.ts";
 import type { Demand } from "./cover.ts";
 import { NOTHING } from "./limits.ts";
-import type { AdmitOptions, TokenBound } from "./types.ts";
+import type { AdmitOptions } from "./types.ts";
 
 /** Figures from outside are capped: an absurd or infinite one would spoil every sum it is in. */
 export const TOKENS_MAX = 1e9;
@@ -48,46 +47,34 @@ export function heldFor(
   };
 }
 
-/** A bound in tokens. The prompt is counted when it is asked for: where nothing is limited, nobody asks. */
-class TokenDemand implements Demand {
-  readonly payer: Payer;
-  readonly tier: Tier;
-  readonly tokensMax: number;
-  readonly tokensMin: number;
-  #held: ReturnType<typeof heldFor> | null = null;
-
-  constructor(
-    readonly billing: Billing,
-    readonly options: AdmitOptions,
-    readonly bound: TokenBound,
-  ) {
-    this.payer = options.payer;
-    this.tier = billing.tier(this.payer.tier);
-    this.tokensMax = within(bound.outputTokensMax, TOKENS_MAX);
-    this.tokensMin = within(bound.outputTokensMin, this.tokensMax);
-  }
-
-  get #now(): ReturnType<typeof heldFor> {
-    const { billing, options, bound } = this;
-    this.#held ??= heldFor(billing, options, bound.promptTokens);
-    return this.#held;
-  }
-  get fixed(): Quantity {
-    return this.#now.fixed;
-  }
-  get perToken(): Quantity {
-    return this.#now.perToken;
-  }
-  get hasPrice(): boolean {
-    return this.fixed.money + this.perToken.money > 0;
-  }
-}
-
 export function demandOf(billing: Billing, options: AdmitOptions): Demand {
   const { payer, bound } = options;
-  if (!("costUsd" in bound)) return new TokenDemand(billing, options, bound);
   const tier = billing.tier(payer.tier);
-  const money = nanoUsdOf(bound.costUsd);
-  const fixed = { money, tokens: within(bound.tokens ?? 0, TOKENS_MAX) };
-  return { payer, tier, fixed, perToken: NOTHING, tokensMax: 0, tokensMin: 0, hasPrice: money > 0 };
+  if ("costUsd" in bound) {
+    const money = nanoUsdOf(bound.costUsd);
+    const fixed = { money, tokens: within(bound.tokens ?? 0, TOKENS_MAX) };
+    return { payer, tier, fixed, perToken: NOTHING, tokensMax: 0, tokensMin: 0, hasPrice: money > 0 };
+  }
+  const tokensMax = within(bound.outputTokensMax, TOKENS_MAX);
+  let known: ReturnType<typeof heldFor> | null = null;
+  // The prompt is counted when it is asked for: where nothing is limited, nobody asks.
+  const held = () => {
+    known ??= heldFor(billing, options, bound.promptTokens);
+    return known;
+  };
+  return {
+    payer,
+    tier,
+    tokensMax,
+    tokensMin: within(bound.outputTokensMin, tokensMax),
+    get fixed() {
+      return held().fixed;
+    },
+    get perToken() {
+      return held().perToken;
+    },
+    get hasPrice() {
+      return this.fixed.money + this.perToken.money > 0;
+    },
+  };
 }
