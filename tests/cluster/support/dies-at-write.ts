@@ -2,15 +2,15 @@
  * Loaded before the service by its process, which then dies as by `kill -9` right before or right after it writes
  * usage lines for the nth time: DIES_AT_WRITE is `before 7` or `after 7`.
  */
-import { OwnSegment } from "../../../packages/gateway/src/rooms/metering/journal/segment.ts";
+import { Segment } from "../../../packages/gateway/src/rooms/metering/journal/segment.ts";
 
 const [when, nth] = (process.env.DIES_AT_WRITE ?? "").split(" ");
-const write = OwnSegment.prototype.append;
+const write = Segment.prototype.append;
 const die = () => process.kill(process.pid, "SIGKILL");
 let writes = 0;
 
 if (when)
-  OwnSegment.prototype.append = function (lines) {
+  Segment.prototype.append = function (lines) {
     const isLast = ++writes === Number(nth);
     if (isLast && when === "before") die();
     const isWritten = write.call(this, lines);
