@@ -93,7 +93,7 @@ export class Cover {
     return this.#source.kind;
   }
 
-  /** Extends the reservation to this total; false when it cannot grow. One at a time: each reserves what is still missing after the one before it. */
+  /** Extends the reservation to this total; false when it cannot grow. One at a time: each reserves what is missing then. */
   grow(total: Total): Promise<boolean> {
     const grown = this.#growing.then(() => this.#grow(total));
     this.#growing = grown;
