@@ -89,14 +89,14 @@ export interface Methods {
     params: Record<string, never>;
     result: {
       id: string;
-      /** The session of this call */
-      current: boolean;
       ip: string | null;
       user_agent: string | null;
       /** RFC 3339 timestamp, UTC */
       created_at: string;
       /** When its tokens were last renewed */
       last_used_at: string;
+      /** The session of this call */
+      current: boolean;
     }[];
   };
   /** Accounts, newest first. */
@@ -577,9 +577,6 @@ export interface Methods {
     };
     result: {
       id: string;
-      group_id: string;
-      /** It cannot be shown again */
-      token: string;
       role: "admin" | "member";
       email: string | null;
       max_uses: number;
@@ -587,6 +584,9 @@ export interface Methods {
       created_at: string;
       /** RFC 3339 timestamp, UTC */
       expires_at: string;
+      group_id: string;
+      /** It cannot be shown again */
+      token: string;
     };
   };
   /** Your groups, newest first. With the admin token: all groups. */
@@ -646,13 +646,13 @@ export interface Methods {
       role: "admin" | "member";
       email: string | null;
       max_uses: number;
-      uses: number;
-      /** Name of who made it */
-      created_by: string;
       /** RFC 3339 timestamp, UTC */
       created_at: string;
       /** RFC 3339 timestamp, UTC */
       expires_at: string;
+      uses: number;
+      /** Name of who made it */
+      created_by: string;
     }[];
   };
   /** The group's active members. */
@@ -970,7 +970,7 @@ export interface Methods {
         user_agent: string | null;
         /** RFC 3339 timestamp, UTC */
         created_at: string;
-        /** RFC 3339 timestamp, UTC */
+        /** When its tokens were last renewed */
         last_used_at: string;
       }[];
     };
@@ -1466,16 +1466,18 @@ export interface Methods {
       groups_truncated?: true;
       records?: {
         id: string;
-        ref_id: string | null;
-        api_key_id: string;
         model: string;
         backend: string;
         prompt_tokens: number;
         completion_tokens: number;
         total_tokens: number;
+        /** USD; null when the model has no price */
         cost: number | null;
         /** RFC 3339 timestamp, UTC */
         created_at: string;
+        ref_id: string | null;
+        /** The key's prefix, or jwt-<user-uuid> for a signed-in person */
+        api_key_id: string;
       }[];
       records_total?: number;
       limit?: number;

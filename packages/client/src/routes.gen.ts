@@ -87,16 +87,18 @@ export interface Routes {
       groups_truncated?: true;
       records?: {
         id: string;
-        ref_id: string | null;
-        api_key_id: string;
         model: string;
         backend: string;
         prompt_tokens: number;
         completion_tokens: number;
         total_tokens: number;
+        /** USD; null when the model has no price */
         cost: number | null;
         /** RFC 3339 timestamp, UTC */
         created_at: string;
+        ref_id: string | null;
+        /** The key's prefix, or jwt-<user-uuid> for a signed-in person */
+        api_key_id: string;
       }[];
       records_total?: number;
       limit?: number;

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { Timestamp } from "../../kernel/method.ts";
 
 export const Email = z.string().trim().toLowerCase().max(254).pipe(z.email("must be an email address"));
 export const NewPassword = z
@@ -7,6 +8,14 @@ export const NewPassword = z
   .max(128, "must have at most 128 characters");
 export const Name = z.string().trim().min(1).max(80);
 export const User = z.object({ id: z.uuid(), email: z.string(), name: z.string() });
+
+export const SignedInSession = z.object({
+  id: z.uuid(),
+  ip: z.string().nullable(),
+  user_agent: z.string().nullable(),
+  created_at: Timestamp,
+  last_used_at: Timestamp.describe("When its tokens were last renewed"),
+});
 
 export const SessionResult = z.object({
   access_token: z.string(),

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { defineMethod, GivenId, Timestamp } from "../../kernel/method.ts";
-import { Email, Name, NewPassword, SessionResult } from "./schemas.ts";
+import { Email, Name, NewPassword, SessionResult, SignedInSession } from "./schemas.ts";
 
 const Token = z.string().trim().min(1).max(128);
 
@@ -30,16 +30,7 @@ export const listSessions = defineMethod({
   name: "auth.sessions.list",
   summary: "Where you are signed in, the session used last first",
   auth: "jwt",
-  result: z.array(
-    z.object({
-      id: z.uuid(),
-      current: z.boolean().describe("The session of this call"),
-      ip: z.string().nullable(),
-      user_agent: z.string().nullable(),
-      created_at: Timestamp,
-      last_used_at: Timestamp.describe("When its tokens were last renewed"),
-    }),
-  ),
+  result: z.array(SignedInSession.extend({ current: z.boolean().describe("The session of this call") })),
   handler: async ({ actor, caller, rooms }) =>
     (await rooms.accounts.sessions(actor.userId)).map((session) => ({
       ...session,

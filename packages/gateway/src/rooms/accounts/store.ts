@@ -1,3 +1,4 @@
+import type { z } from "zod";
 import { MULTIPLIER_ONE } from "../../kernel/payer.ts";
 import {
   countRows,
@@ -6,6 +7,7 @@ import {
   type Queryable,
   type Transaction,
 } from "../../storage/contract.ts";
+import type { SignedInSession } from "./schemas.ts";
 
 export interface UserRow {
   id: string;
@@ -33,16 +35,7 @@ interface RefreshTokenRow {
   used_at: string | null;
 }
 
-export interface SessionOrigin {
-  ip: string | null;
-  user_agent: string | null;
-}
-
-export interface SessionRow extends SessionOrigin {
-  id: string;
-  created_at: string;
-  last_used_at: string;
-}
+export type SessionRow = z.output<typeof SignedInSession>;
 
 export interface ListedUser extends Omit<UserRow, "password_hash"> {
   tier: string;
@@ -158,7 +151,7 @@ export class AccountStore {
 
   async insertRefreshToken(
     on: Queryable,
-    token: Omit<RefreshTokenRow, "used_at"> & SessionOrigin & { created_at: string },
+    token: Omit<RefreshTokenRow, "used_at"> & Pick<SessionRow, "ip" | "user_agent" | "created_at">,
   ): Promise<void> {
     await on.run("DELETE FROM refresh_tokens WHERE user_id = $1 AND expires_at < $2", [
       token.user_id,

@@ -58,6 +58,14 @@ const Member = z.object({
   is_active: z.boolean(),
   joined_at: Timestamp,
 });
+const Invitation = z.object({
+  id: z.guid(),
+  role: Role,
+  email: z.string().nullable(),
+  max_uses: z.int(),
+  created_at: Timestamp,
+  expires_at: Timestamp,
+});
 const ModelLists = z.object({ allowed: z.array(z.string()), denied: z.array(z.string()) });
 
 const toGroup = (
@@ -243,15 +251,9 @@ export const invite = defineMethod({
       .max(365 * DAY_SECONDS)
       .default(INVITATION_SECONDS),
   }),
-  result: z.object({
-    id: z.guid(),
+  result: Invitation.extend({
     group_id: z.guid(),
     token: z.string().describe("It cannot be shown again"),
-    role: Role,
-    email: z.string().nullable(),
-    max_uses: z.int(),
-    created_at: Timestamp,
-    expires_at: Timestamp,
   }),
   handler: ({ params, actor, rooms }) =>
     rooms.groups.invitations.create(inGroup(actor, params, "group.invite.create"), params),
@@ -304,16 +306,7 @@ export const listInvitations = defineMethod({
   ...GROUP_ADMIN,
   params: InGroup,
   result: z.array(
-    z.object({
-      id: z.guid(),
-      role: Role,
-      email: z.string().nullable(),
-      max_uses: z.int(),
-      uses: z.int(),
-      created_by: z.string().describe("Name of who made it"),
-      created_at: Timestamp,
-      expires_at: Timestamp,
-    }),
+    Invitation.extend({ uses: z.int(), created_by: z.string().describe("Name of who made it") }),
   ),
   handler: async ({ params, actor, rooms }) => {
     const call = inGroup(actor, params, "group.invite.list");

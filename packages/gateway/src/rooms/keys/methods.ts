@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { defineMethod, GivenId, Timestamp } from "../../kernel/method.ts";
+import { SignedInSession } from "../accounts/index.ts";
 import { LimitParams } from "./limits.ts";
 
 const Name = z.string().trim().min(1).max(80);
@@ -125,15 +126,7 @@ export const getUser = defineMethod({
   result: z.object({
     balance: z.int().describe("Points in the wallet"),
     groups: z.array(z.object({ id: z.guid(), name: z.string(), my_role: z.string().nullable() })),
-    sessions: z.array(
-      z.object({
-        id: z.uuid(),
-        ip: z.string().nullable(),
-        user_agent: z.string().nullable(),
-        created_at: Timestamp,
-        last_used_at: Timestamp,
-      }),
-    ),
+    sessions: z.array(SignedInSession),
   }),
   handler: async ({ params: { user_id: userId }, actor, rooms }) => ({
     balance: (await rooms.ledger.balance({ type: "user", id: userId })).balance,

@@ -1,26 +1,8 @@
 import { z } from "zod";
-import { defineMethod, GivenId, Timestamp, WholeNumber } from "../../kernel/method.ts";
+import { defineMethod, GivenId, WholeNumber } from "../../kernel/method.ts";
 import { Bound, QueryBody } from "./query-params.ts";
-import { QueryResult } from "./routes.ts";
+import { QueryResult, Row } from "./routes.ts";
 import { SERIES_BY } from "./series.ts";
-
-const Row = z.object({
-  id: z.uuid(),
-  model: z.string(),
-  backend: z.string(),
-  prompt_tokens: z.int(),
-  completion_tokens: z.int(),
-  total_tokens: z.int(),
-  cost: z.number().nullable().describe("USD; null when the model has no price"),
-  unpriced: z.boolean().describe("It should have one; false for what runs on own hardware"),
-  created_at: Timestamp,
-  ref_id: z.string().nullable(),
-  api_key_id: z.string().describe("The key's prefix, or jwt-<user-uuid> for a signed-in person"),
-  project: z.string().nullable().describe("Null for what was not done with a key"),
-  points: z.int().nullable().describe("What points paid; null when it counts against the tier's quota"),
-  account_type: z.enum(["user", "group"]).nullable().describe("Whose points paid"),
-  estimated: z.boolean().describe("The upstream reported no usage; the tokens are an estimate"),
-});
 
 export const DetailedRow = Row.extend({
   cached_tokens: z.int().describe("Of the prompt: read from the upstream's cache"),
