@@ -263,8 +263,8 @@ export class Keys {
   }
 
   /** Whether requests with this key are still accepted, as the database has it now. */
-  isInForce(keyId: string): Promise<boolean> {
-    return this.#store.isInForce(keyId);
+  async isInForce(keyId: string): Promise<boolean> {
+    return (await this.#store.principal("id", keyId)) !== null;
   }
 
   /** A revocation made on another instance arrives over the bus, or not at all while that is down. */

@@ -126,16 +126,6 @@ export class KeyStore {
     return changed > 0;
   }
 
-  async isInForce(keyId: string): Promise<boolean> {
-    const row = await this.db.get(
-      `SELECT 1 AS found FROM api_keys k JOIN users u ON u.id = k.user_id
-       LEFT JOIN group_members m ON m.group_id = k.group_id AND m.user_id = k.user_id AND m.is_active
-       WHERE k.id = $1 AND k.active AND u.disabled_at IS NULL AND (k.group_id IS NULL OR m.group_id IS NOT NULL)`,
-      [keyId],
-    );
-    return row !== null;
-  }
-
   /** What this key may do; null when it is unknown or revoked, or its user is disabled or no longer in its group. */
   async principal(column: "key_hash" | "id", value: string): Promise<PrincipalRow | null> {
     return this.db.get<PrincipalRow>(
