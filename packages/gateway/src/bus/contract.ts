@@ -241,9 +241,7 @@ export const SESSION_ID_LENGTH_MAX = 64;
 export interface EventHub {
   /** Opens a channel that belongs to the opener; its id is made here unless the caller has one. */
   open(opener: SignedIn, sessionId?: string): EventStream;
-  /** The user whose session it is, by opening it or by pushing into it first; null when it is nobody's. */
-  ownerOf(sessionId: string): string | null;
-  /** The same, with the sign-in that opened it. */
+  /** Whose session it is, with the sign-in that opened it, or by pushing into it first; null when it is nobody's. */
   openerOf(sessionId: string): SignedIn | null;
   /** From now on, on every instance, the session can be subscribed to only by someone who is signed in. */
   closeToStrangers(sessionId: string): void;

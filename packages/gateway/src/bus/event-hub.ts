@@ -116,10 +116,6 @@ export class BusEventHub implements EventHub {
     };
   }
 
-  ownerOf(sessionId: string): string | null {
-    return this.openerOf(sessionId)?.userId ?? null;
-  }
-
   openerOf(sessionId: string): SignedIn | null {
     return this.#owners.openerOf(sessionId);
   }
@@ -144,7 +140,7 @@ export class BusEventHub implements EventHub {
       this.#owners.whenSure(() => this.pushAs(userId, sessionId, json));
       return;
     }
-    const owner = this.ownerOf(sessionId);
+    const owner = this.openerOf(sessionId)?.userId ?? null;
     if (owner === null && userId !== null) this.#owners.claim(sessionId, userId);
     if (owner === null && userId === null) this.push(sessionId, json);
     else if (owner === null || owner === userId) this.push(sessionId, json, `?${userId}`);

@@ -76,18 +76,6 @@ onEachDatabase("backend configurations", (fresh) => {
       expect(await save("first")).toBe(0);
     }));
 
-  test("that an older version saves meanwhile get an index when they are read", () =>
-    withDatabase(fresh, async (db) => {
-      const store = new BackendStore(db, createSealer(Buffer.from("a secret")));
-      await db.run(
-        `INSERT INTO backend_configs (name, type, url, models, registered_at, updated_at)
-         VALUES ('old', 'vllm', 'http://x', '[]', $1, $1)`,
-        ["2026-11-15T12:00:00.000Z"],
-      );
-      expect(await store.list()).toMatchObject([{ name: "old", index: 0 }]);
-      expect(await store.remove(0)).toBe("old");
-    }));
-
   test("hold keys sealed: for their own backend, with the secret that they were sealed with", () =>
     withDatabase(fresh, async (db) => {
       const backend = {

@@ -23,11 +23,7 @@ interface SupervisorOptions {
   command: readonly string[];
 }
 
-interface Ready {
-  url: string;
-  port: number;
-  introduction: string;
-}
+type Ready = Extract<FromWorker, { ready: unknown }>["ready"];
 
 /** One of the N places, and the process that has it now. */
 class Seat {

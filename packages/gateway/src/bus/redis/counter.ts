@@ -24,8 +24,13 @@ const KEPT_MS = 2 * 60 * 60_000;
 const CONSTANTS = Object.entries({ ALIVE_MS, OPENS_AFTER_MS, KEPT_MS, TIMES_MAX, REFUSED, HAIR })
   .map(([name, value]) => `local ${name} = ${JSON.stringify(value)}\n`)
   .join("");
-const ASK = CONSTANTS + ask;
-const ENTER = CONSTANTS + enter;
+const script = (text: string) => ({
+  text: CONSTANTS + text,
+  hash: new Bun.CryptoHasher("sha1").update(CONSTANTS + text).digest("hex"),
+});
+type Script = ReturnType<typeof script>;
+const ASK = script(ask);
+const ENTER = script(enter);
 
 interface RedisCounterOptions {
   /** The current connection, and whether heartbeats come back on it. */
@@ -37,7 +42,6 @@ interface RedisCounterOptions {
 
 /** Counts in a Redis server, by scripts that run there in one step. */
 export class RedisCounter implements CounterServer {
-  readonly #hashes = new Map<string, string>();
   /** A hash: until when each instance lives, and `opens`, the time from which on it can be asked. */
   readonly #instances: string;
   readonly #pending = new Set<() => void>();
@@ -82,7 +86,7 @@ export class RedisCounter implements CounterServer {
     for (const end of [...this.#pending]) end();
   }
 
-  #run(script: string, args: readonly string[]): Promise<unknown> {
+  #run(script: Script, args: readonly string[]): Promise<unknown> {
     return this.#inTime(this.#send(script, ["1", this.#instances, ...args]));
   }
 
@@ -112,19 +116,14 @@ export class RedisCounter implements CounterServer {
     });
   }
 
-  async #send(script: string, args: readonly string[]): Promise<unknown> {
+  async #send({ text, hash }: Script, args: readonly string[]): Promise<unknown> {
     const { client } = this.options.server;
-    let hash = this.#hashes.get(script);
-    if (!hash) {
-      hash = new Bun.CryptoHasher("sha1").update(script).digest("hex");
-      this.#hashes.set(script, hash);
-    }
     try {
       return await client.send("EVALSHA", [hash, ...args]);
     } catch (error) {
       // A new, restarted or flushed server does not know the script.
       if (!String(error).includes("NOSCRIPT")) throw error;
-      return client.send("EVAL", [script, ...args]);
+      return client.send("EVAL", [text, ...args]);
     }
   }
 }

@@ -17,7 +17,7 @@ export interface SavedBackend extends StoredBackend {
 const LOCK = "backend-indexes";
 
 interface BackendRow {
-  position: number | null;
+  position: number;
   name: string;
   type: string;
   url: string;
@@ -76,16 +76,12 @@ export class BackendStore {
   async list(): Promise<SavedBackend[]> {
     const rows = await this.db.all<BackendRow>(
       `SELECT position, c.name, type, url, api_key, models, capabilities, dialects, workflow, concurrency, settings, enabled
-       FROM backend_configs c LEFT JOIN backend_indexes i ON i.name = c.name ORDER BY position, registered_at, c.name`,
+       FROM backend_configs c JOIN backend_indexes i ON i.name = c.name ORDER BY position`,
     );
-    const saved: SavedBackend[] = [];
-    for (const row of rows) {
-      // An older version, which runs beside this one for a while, gives none.
-      const index = row.position ?? (await this.indexOf(row.name));
+    return rows.map((row) => {
       const [key, settings] = [row.api_key, row.settings].map((sealed) => this.#opened(row.name, sealed));
-      saved.push({ ...toStored(row, key ?? null, settings ?? null), index });
-    }
-    return saved.sort((a, b) => a.index - b.index);
+      return { ...toStored(row, key ?? null, settings ?? null), index: row.position };
+    });
   }
 
   indexOf(name: string): Promise<number> {

@@ -288,7 +288,6 @@ export const schema: readonly Statement[] = [
     error TEXT,
     cost {double} NOT NULL,
     settled {boolean} NOT NULL,
-    ref_id TEXT,
     stream_id {uuid} NOT NULL,
     created_at {timestamp} NOT NULL,
     deadline_at {timestamp} NOT NULL,

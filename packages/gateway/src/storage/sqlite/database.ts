@@ -1,5 +1,5 @@
 import { Database as Sqlite } from "bun:sqlite";
-import type { Database, Queryable, Row, SqlValue, Transaction, TransactionOptions } from "../contract.ts";
+import type { Database, Row, SqlValue, Transaction, TransactionOptions } from "../contract.ts";
 import { namingOutages } from "../outage.ts";
 
 /** How long a statement waits for another process's lock before it fails. */
@@ -54,7 +54,7 @@ interface Prepared {
   run(values: readonly SqlValue[]): { changes: number };
 }
 
-class Connection implements Queryable {
+class Connection implements Transaction {
   readonly dialect = "sqlite";
   constructor(readonly handle: Sqlite) {}
 
@@ -71,6 +71,8 @@ class Connection implements Queryable {
   async run(sql: string, params: readonly SqlValue[] = []): Promise<number> {
     return whenUnlocked(() => this.#prepared(sql).run(params).changes);
   }
+  /** Transactions are exclusive here anyway. */
+  async lock(): Promise<void> {}
 }
 
 function open(path: string): Connection {
@@ -151,18 +153,10 @@ export class SqliteDatabase implements Database {
     { isUnsynced = false }: TransactionOptions = {},
   ): Promise<T> {
     const writer = this.#writer;
-    // Transactions are already exclusive here, so a named lock has nothing to add.
-    const tx: Transaction = {
-      dialect: "sqlite",
-      all: (sql, params) => writer.all(sql, params),
-      get: (sql, params) => writer.get(sql, params),
-      run: (sql, params) => writer.run(sql, params),
-      lock: async () => {},
-    };
     const committed = async () => {
       await writer.run("BEGIN IMMEDIATE");
       try {
-        const result = await work(tx);
+        const result = await work(writer);
         await writer.run("COMMIT");
         return result;
       } catch (error) {

@@ -97,7 +97,7 @@ class Subscription implements Subscriber, ReplySource {
   tend(events: EventHub): void {
     if (!this.reader) {
       // Only someone who was given it knows the id of a user's session.
-      if (events.ownerOf(this.sessionId) !== null) this.#stranger?.vouch();
+      if (events.openerOf(this.sessionId) !== null) this.#stranger?.vouch();
       else if (this.clock.now() - this.#idleSinceMs >= STRANGER_IDLE_MS) {
         this.end();
         return;
