@@ -97,7 +97,8 @@ onEachDatabase("backend configurations", (fresh) => {
       expect((await storeWith("another").list())[0]!.apiKey).toBeNull();
       expect(unreadable).toEqual(["one"]);
       // Moved to another backend it opens no longer; what was stored before there was sealing still does.
-      await db.run("UPDATE backend_configs SET name = 'two'");
+      for (const table of ["backend_configs", "backend_indexes"])
+        await db.run(`UPDATE ${table} SET name = 'two'`);
       expect((await storeWith("a secret").list())[0]!.apiKey).toBeNull();
       await db.run("UPDATE backend_configs SET api_key = 'sk-plain'");
       expect((await storeWith("a secret").list())[0]!.apiKey).toBe("sk-plain");
