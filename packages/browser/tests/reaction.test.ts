@@ -12,6 +12,8 @@ const pages = {
     <button id="fade" onclick="this.animate([{ opacity: 1 }, { opacity: 0.5 }], 250).onfinish = () => { out.textContent = 'Faded' }">Fade</button>
     <button id="never">Never</button>
     <button id="starved" onclick="setTimeout(() => { const end = performance.now() + 500; while (performance.now() < end); }, 100); setTimeout(() => { out.textContent = 'At last' }, 300)">Starved</button>`,
+  "/form": `<title>Form</title><form onsubmit="event.preventDefault(); setTimeout(() => { out.textContent = 'Sent' }, 400)">
+    <input id="q" oninput="const end = performance.now() + 300; while (performance.now() < end);"></form><p id="out"></p>`,
   "/search": `<title>Search</title><label>Search <input id="q"></label><ul id="hits"></ul><script>let timer;
     q.oninput = () => { clearTimeout(timer); timer = setTimeout(() => { hits.innerHTML = '<li>Hit for ' + q.value + '</li>' }, 250) }</script>`,
   "/asks": `<title>Asks</title><label>Find <input id="q"></label><p id="out"></p><script>let timer;
@@ -78,6 +80,11 @@ onEachEngine("reactions", (engine) => {
     expect(await told("/type", { target: "#q", text: "ab" })).toContain("listitem: Hit for ab");
     await open("/asks");
     expect(await told("/type", { target: "#q", text: "ab" })).toContain("paragraph: the answer");
+  });
+
+  test("what Enter brings is told, however long the typing before it took", async () => {
+    await open("/form");
+    expect(await told("/type", { target: "#q", text: "ab", submit: true })).toContain("paragraph: Sent");
   });
 
   test("where nothing is to come nothing is waited for, and a busy page costs half a second at most", async () => {

@@ -194,6 +194,10 @@ export async function type(page: Page, asked: TypeOptions, deadline: Deadline): 
   const { value, after } = await readBack(page, field, options, deadline);
   if (!submit) return conclude(page, { before, frame, after, matches, value }, deadline);
   reportMomentary(page, after?.changes?.momentary ?? []);
+  // Enter is an action of its own: what it makes the page do is counted from here, not from the typing.
+  await frame.call("prepare", [], deadline.leftMs).catch((error: unknown) => {
+    if (!isContextGone(error)) throw error;
+  });
   const pressed = pressChord(frame.session, parseChord("Enter"), deadline.leftMs);
   if (!(await isTaken(page, pressed))) return stillBusy(page, matches);
   const result = await conclude(page, { before, frame, after: null, matches, value }, deadline);
