@@ -88,8 +88,8 @@ async function describe(page: Page, still_loading: boolean, deadline: Deadline):
 function prepareAgent(page: Page, loaderId: string, deadline: Deadline): void {
   page
     .until(() => page.documentLoaderId === loaderId, deadline.restMs)
-    // Whoever asks for the agent meanwhile waits for this one, so it gets no longer than a look at a busy page.
-    .then((isThere) => (isThere ? page.mainFrame.agent(Math.min(busyMsMax, deadline.leftMs)) : null))
+    // Whoever asks for the agent meanwhile waits for this one, so it gets no longer than a page that still loads.
+    .then((isThere) => (isThere ? page.mainFrame.agent(Math.min(parseGraceMs, deadline.leftMs)) : null))
     // The next call that needs the agent creates it again, and reports the error.
     .catch(() => {});
 }
