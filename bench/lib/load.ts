@@ -11,6 +11,8 @@ export interface LoadPlan {
   /** More header lines, each with its line end. */
   headers?: string;
   body: string;
+  /** Used in turns, instead of `body`, all with `key`. */
+  bodies?: string[];
   connections: number;
   /** How many are sent in all, or for how long they are. */
   requests: number;
@@ -29,6 +31,8 @@ export interface LoadReport {
   /** Streams that were left on purpose. */
   left: number;
   /** Events of streams. */
+  /** Of the bodies of the requests that were begun. */
+  sentBytes: number;
   events: number;
   /** Of these, the ones with text of the upstream. */
   tokens: number;
@@ -143,7 +147,8 @@ class Client {
 }
 
 class Run {
-  readonly #requests: Uint8Array[];
+  readonly #requests: { bytes: Uint8Array; bodyLength: number }[];
+  sentBytes = 0;
   readonly latencies: number[] = [];
   readonly firstEvents: number[] = [];
   readonly delays: number[] = [];
@@ -156,13 +161,18 @@ class Run {
   readonly #endsAtMs: number;
 
   constructor(readonly plan: LoadPlan) {
-    const { path, key, keys = [key], body, headers = "", durationMs = Number.POSITIVE_INFINITY } = plan;
+    const { path, key, keys = [key], body, bodies, headers = "" } = plan;
+    const { durationMs = Number.POSITIVE_INFINITY } = plan;
     this.#endsAtMs = this.#beganAtMs + durationMs;
-    this.#requests = keys.map((each) =>
-      Buffer.from(
-        `POST ${path} HTTP/1.1\r\nhost: bench\r\nauthorization: Bearer ${each}\r\n${headers}content-type: application/json\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
-      ),
-    );
+    const requestOf = (by: string, content: string) => {
+      const bodyLength = Buffer.byteLength(content);
+      const head = `POST ${path} HTTP/1.1\r\nhost: bench\r\nauthorization: Bearer ${by}\r\n${headers}`;
+      const rest = `content-type: application/json\r\ncontent-length: ${bodyLength}\r\n\r\n${content}`;
+      return { bytes: Buffer.from(head + rest), bodyLength };
+    };
+    this.#requests = bodies
+      ? bodies.map((each) => requestOf(key, each))
+      : keys.map((each) => requestOf(each, body));
   }
 
   /** When this request is to be sent: at its place in an even row, or now. */
@@ -172,7 +182,9 @@ class Run {
   }
 
   requestOf(sequence: number): Uint8Array {
-    return this.#requests[sequence % this.#requests.length]!;
+    const { bytes, bodyLength } = this.#requests[sequence % this.#requests.length]!;
+    this.sentBytes += bodyLength;
+    return bytes;
   }
 
   get over(): boolean {
@@ -225,6 +237,7 @@ async function load(plan: LoadPlan): Promise<LoadReport> {
     requests: latencies.length,
     errors: run.errors,
     left: run.left,
+    sentBytes: run.sentBytes,
     events: run.events,
     tokens: run.delays.length,
     seconds: (performance.now() - startedAt) / 1000,

@@ -34,14 +34,11 @@ async function measureGrowth(bench: Bench) {
     for (const target of compared(bench))
       for (const [name, half] of Object.entries(halves)) {
         const before = cpuUs(target.pid);
-        let kilobytes = 0;
-        for (const body of half) {
-          const { requests, errors } = await runLoad(target, plan(body, bench.scale(100)));
-          if (errors > 0) throw new Error(`a session, ${target.peer}: ${errors} requests failed`);
-          kilobytes += (requests * body.length) / 1_000;
-        }
+        const turns = { ...plan("", bench.scale(50) * half.length), bodies: half };
+        const { errors, sentBytes } = await runLoad(target, turns);
+        if (errors > 0) throw new Error(`a session, ${target.peer}: ${errors} requests failed`);
         await Bun.sleep(SETTLED_MS);
-        const us = (cpuUs(target.pid) - before) / kilobytes;
+        const us = (cpuUs(target.pid) - before) / (sentBytes / 1_000);
         // The first round warms up.
         if (round > 0) samples.add(target.peer, `a session of ${TURNS} turns, ${name}, CPU per KB`, "µs", us);
       }
