@@ -66,3 +66,6 @@ export function objectIn(text: string): Record<string, unknown> | null {
 
 export const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === "object" && value !== null && !Array.isArray(value);
+
+/** What is not a text is none. */
+export const textOf = (value: unknown): string => (typeof value === "string" ? value : "");

@@ -6,9 +6,9 @@ import { GEMINI_MODELS, startGemini } from "@model-gateway/testing/vendors/gemin
 import type { FakeVendor } from "@model-gateway/testing/vendors/model.ts";
 import { startOpenAI } from "@model-gateway/testing/vendors/openai.ts";
 import { GPT_MODELS } from "@model-gateway/testing/vendors/openai-models.ts";
-import { chatUsage as ofGemini } from "../../src/backends/dialects/gemini/chat-usage.ts";
-import { chatUsage as ofMessages } from "../../src/backends/dialects/messages/chat-usage.ts";
-import { chatUsage as ofResponses } from "../../src/backends/dialects/responses/chat-usage.ts";
+import { chatUsage as ofGemini } from "../../src/backends/dialects/gemini/answer.ts";
+import { chatUsage as ofMessages } from "../../src/backends/dialects/messages/answer.ts";
+import { chatUsage as ofResponses } from "../../src/backends/dialects/responses/answer.ts";
 import type { UsageParts } from "../../src/kernel/usage-parts.ts";
 import { costOf, tokenPrice } from "../../src/rooms/billing/token-price.ts";
 import { readUsage } from "../../src/rooms/inference/call/usage-tail.ts";

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { AUTHS, DIALECTS } from "../../src/backends/contract.ts";
-import { apiBase } from "../../src/backends/dialects/base-url.ts";
+import { apiBase } from "../../src/backends/dialects/dialect.ts";
 import { backendKinds, plan } from "../../src/backends/index.ts";
 import { PROVIDER_CARDS } from "../../src/rooms/providers/cards.ts";
 

@@ -10,8 +10,7 @@ import {
 } from "../../src/backends/cloud-video/dialect.ts";
 import { chooseDialect } from "../../src/backends/cloud-video/index.ts";
 import { kling } from "../../src/backends/cloud-video/kling.ts";
-import { minimaxV1 } from "../../src/backends/cloud-video/minimax-v1.ts";
-import { minimaxV2 } from "../../src/backends/cloud-video/minimax-v2.ts";
+import { minimaxV1, minimaxV2 } from "../../src/backends/cloud-video/minimax.ts";
 import { seedance } from "../../src/backends/cloud-video/seedance.ts";
 import type { VideoPoll, VideoRequest } from "../../src/backends/contract.ts";
 import { plan } from "../../src/backends/index.ts";

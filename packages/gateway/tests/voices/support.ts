@@ -5,7 +5,6 @@ import type { BootOptions } from "@model-gateway/testing/gateway.ts";
 import { politeHandler, type ReceivedRequest, type Reply } from "@model-gateway/testing/upstream.ts";
 import { fail, ServiceError } from "../../src/kernel/errors.ts";
 import { ChatMeter } from "../../src/rooms/inference/stream/chat-meter.ts";
-import { Telling } from "../../src/rooms/inference/turn/listener.ts";
 import { SpokenStream } from "../../src/rooms/inference/voices/spoken-stream.ts";
 import type { Speaker } from "../../src/rooms/inference/voices/voice.ts";
 import { bootInference, type InferenceBench } from "../support/inference.ts";
@@ -118,11 +117,10 @@ export async function spoken(
     },
     terminate: () => fail("internal", "a stream is ended, not terminated"),
   });
-  const telling = new Telling(listener, HEAD);
   const meter = new ChatMeter({
     keepUsage: true,
     head: HEAD,
-    onChunk: (chunk, choices) => telling.chunk(chunk, choices),
+    onChunk: (chunk, choices) => listener.chunk(chunk, choices),
   });
   for (const piece of pieces) {
     await pause?.();
@@ -135,7 +133,7 @@ export async function spoken(
     const counted = { promptTokens: 10, completionTokens: Math.ceil(meter.textBytes / BYTES_PER_TOKEN) };
     const settled = meter.usage ?? counted;
     meter.closing(settled);
-    telling.finish(settled);
+    listener.finish(settled, HEAD);
   } else {
     const message = meter.failure ?? "the upstream ended the stream before the answer was complete";
     listener.error(new ServiceError("bad_gateway", message));

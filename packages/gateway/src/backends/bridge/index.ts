@@ -6,11 +6,11 @@ import { fail } from "../../kernel/errors.ts";
 import type { Log } from "../../kernel/log.ts";
 import { shownUrl } from "../../kernel/shown-address.ts";
 import type { BridgeResolver } from "../contract.ts";
-import { portAnswers } from "./port-probe.ts";
 
 const BRIDGE_KEEPALIVE_MS = 15_000;
 const CONNECT_TIMEOUT_MS = 5_000;
 const CALL_TIMEOUT_MS = 10_000;
+const PROBE_TIMEOUT_MS = 2_000;
 const ANSWER_CHARS_MAX = 64 * 1024;
 const SCHEME = "bridge://";
 
@@ -116,4 +116,26 @@ export class Bridge implements BridgeResolver {
   close(): void {
     this.#agent.close();
   }
+}
+
+function portAnswers(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(() => resolve(false), PROBE_TIMEOUT_MS);
+    const settle = (answers: boolean) => {
+      clearTimeout(timer);
+      resolve(answers);
+    };
+    Bun.connect({
+      hostname: "127.0.0.1",
+      port,
+      socket: {
+        open(socket) {
+          settle(true);
+          socket.end();
+        },
+        connectError: () => settle(false),
+        data() {},
+      },
+    }).catch(() => settle(false));
+  });
 }

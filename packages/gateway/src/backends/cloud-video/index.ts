@@ -22,8 +22,7 @@ import {
   type VideoDialect,
 } from "./dialect.ts";
 import { kling } from "./kling.ts";
-import { minimaxV1 } from "./minimax-v1.ts";
-import { minimaxV2 } from "./minimax-v2.ts";
+import { minimaxV1, minimaxV2 } from "./minimax.ts";
 import { seedance } from "./seedance.ts";
 import { videos } from "./videos.ts";
 

@@ -1,4 +1,4 @@
-import { isObject, objectIn } from "../../kernel/json.ts";
+import { isObject, objectIn, textOf } from "../../kernel/json.ts";
 import { BackendError } from "../contract.ts";
 
 /** A chat request's messages as the other dialects need them: one kind of thing at a time, with a checked shape. */
@@ -67,8 +67,6 @@ export const UNSUPPORTED = {
 /** What only some of them have. */
 export const PENALTIES = { frequency_penalty: isZero, presence_penalty: isZero };
 
-const text = (value: unknown): string => (typeof value === "string" ? value : "");
-
 /** The media type and base64 data of a data: URL; null for another address. */
 export function inlineData(url: string): { mimeType: string; data: string } | null {
   const found = /^data:([^;,]*)(?:;[^,]*)?;base64,/.exec(url);
@@ -94,13 +92,13 @@ function partOf(part: unknown, field: string): ChatPart[] {
     const url = isObject(image) ? image.url : image;
     const detail = isObject(image) && typeof image.detail === "string" ? { detail: image.detail } : {};
     const at = `${field}.image_url`;
-    return [{ type: "image", url: text(url) || refuse(at, "must have a url"), field: at, ...detail }];
+    return [{ type: "image", url: textOf(url) || refuse(at, "must have a url"), field: at, ...detail }];
   }
   if (isObject(audio))
-    return [{ type: "audio", data: text(audio.data), format: text(audio.format) || "wav" }];
+    return [{ type: "audio", data: textOf(audio.data), format: textOf(audio.format) || "wav" }];
   if (isObject(file)) {
     const at = `${field}.file`;
-    const url = text(file.file_data) || refuse(at, "must have file_data: files are not kept here");
+    const url = textOf(file.file_data) || refuse(at, "must have file_data: files are not kept here");
     const named = typeof file.filename === "string" ? { filename: file.filename } : {};
     return [{ type: "file", url, field: at, ...named }];
   }
@@ -117,7 +115,7 @@ function imageOf(image: unknown, field: string): ChatPart {
     return { type: "image", url: `data:${mimeType};base64,${inner.data_base64}`, field };
   }
   if (inner.image_url !== undefined) return imageOf(inner.image_url, field);
-  const url = text(inner.url) || refuse(field, "must be an image as base64 text or a URL");
+  const url = textOf(inner.url) || refuse(field, "must be an image as base64 text or a URL");
   return { type: "image", url: url.includes(":") ? url : `data:image/png;base64,${url}`, field };
 }
 
@@ -140,7 +138,7 @@ function callOf(call: unknown, field: string): ChatCall {
   if (!isObject(call) || !isObject(fn) || typeof fn.name !== "string")
     return refuse(`${field}.function`, "must have a name");
   const args = typeof fn.arguments === "string" ? fn.arguments : JSON.stringify(fn.arguments ?? {});
-  return { id: text(call.id), name: fn.name, arguments: args };
+  return { id: textOf(call.id), name: fn.name, arguments: args };
 }
 
 export function chatTurns(messages: unknown): ChatTurn[] {
@@ -189,13 +187,13 @@ function turnOf(message: unknown, i: number, names: Map<string, string>): ChatTu
         ? message.tool_calls.map((call, at) => callOf(call, `${field}.tool_calls.${at}`))
         : [];
       for (const { id, name } of calls) names.set(id, name);
-      const reasoning = text(message.reasoning_content ?? message.reasoning);
+      const reasoning = textOf(message.reasoning_content ?? message.reasoning);
       return { role: "assistant", text: textOfParts(parts), reasoning, calls, at: i };
     }
     case "tool":
     case "function": {
-      const callId = text(message.tool_call_id);
-      const name = text(message.name) || names.get(callId) || "";
+      const callId = textOf(message.tool_call_id);
+      const name = textOf(message.name) || names.get(callId) || "";
       return { role: "tool", callId, name, parts };
     }
     default:

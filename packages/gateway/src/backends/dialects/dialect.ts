@@ -1,6 +1,7 @@
 import { isObject } from "../../kernel/json.ts";
 import type { AuthName, DialectName, ModelInfo, NativeDialect } from "../contract.ts";
 import type { StreamConverter } from "../shared/converted-stream.ts";
+import { boundedModels } from "../shared/probe.ts";
 import type { AssistantTurn, ChatCall } from "./chat-turns.ts";
 
 export interface ChatUsage {
@@ -105,4 +106,60 @@ export interface Dialect {
   translation?: Translation;
   /** How requests pass as they are; absent where the gateway's own path does that. */
   native?: Omit<NativeDialect, "post">;
+}
+
+/** `…/v1`, `…/v4`, `…/v1beta/openai`: an operator who writes the version means exactly that path. */
+const VERSIONED = /\/v\d+[a-z0-9]*(\/|$)/i;
+/** Pasted from an API reference more often than one would think. */
+const ENDPOINT = /\/(chat\/completions|completions|embeddings|models|responses|messages)$/i;
+
+/** Where the paths of an API begin: the URL as registered, with `version` where it names none. */
+export function apiBase(url: string, version = "v1"): string {
+  const base = url.replace(/\/+$/, "").replace(ENDPOINT, "");
+  return VERSIONED.test(base) ? base : `${base}/${version}`;
+}
+
+/** Ids of a model listing, in any of the usual wrappers; null when it is not a listing. */
+export function modelsOfListing(body: unknown): ModelInfo[] | null {
+  const list = Array.isArray(body) ? body : isObject(body) ? (body.data ?? body.models) : null;
+  if (!Array.isArray(list)) return null;
+  return boundedModels(list.flatMap((item) => modelOf(isObject(item) ? item : { id: item })));
+}
+
+function modelOf(item: Record<string, unknown>): ModelInfo[] {
+  const listed = item.id ?? item.name;
+  // Another gateway lists models that it would serve if it had a backend for them.
+  if (typeof listed !== "string" || item.available === false) return [];
+  // Google lists its models by their resource names, and takes them without.
+  const id = listed.replace(/^models\//, "");
+  const meta = metaOf(item);
+  return [meta ? { id, meta } : { id }];
+}
+
+const META_MEMBERS_MAX = 32;
+const META_CHARS_MAX = 256;
+
+/** What llama.cpp says in `meta` and vLLM beside the id: plain figures and short texts, a bounded number of them. */
+function metaOf({ meta, max_model_len }: Record<string, unknown>): Record<string, unknown> | null {
+  const told = { ...(isObject(meta) && meta), ...(max_model_len !== undefined && { max_model_len }) };
+  const plain = Object.entries(told).filter(
+    ([name, value]) =>
+      name.length <= META_CHARS_MAX &&
+      (typeof value === "string" ? value.length <= META_CHARS_MAX : !(value instanceof Object)),
+  );
+  return plain.length > 0 ? Object.fromEntries(plain.slice(0, META_MEMBERS_MAX)) : null;
+}
+
+export const eventText = (data: object, name?: string): string =>
+  `${name === undefined ? "" : `event: ${name}\n`}data: ${JSON.stringify(data)}\n\n`;
+
+/** The words of an error, in the forms that vendors have. */
+export const wordsOf = (error: unknown): string =>
+  isObject(error) && typeof error.message === "string" ? error.message : "the upstream failed";
+
+/** What the model wrote, with a sealed member marked as encoded data: as text it would count several times as long. */
+export function sealed(written: unknown, member: string): unknown {
+  if (!isObject(written) || written[member] === undefined) return written;
+  const { [member]: data, ...rest } = written;
+  return { ...rest, data };
 }

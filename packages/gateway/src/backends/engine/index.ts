@@ -23,6 +23,7 @@ import { probeFailure } from "../shared/probe.ts";
 import { jsonAnswer, ResponseAnswer } from "../shared/response-answer.ts";
 import { openChatStream, type StreamTable } from "./chat-stream.ts";
 import {
+  ENGINE_CAPABILITIES,
   type EngineIdentity,
   readCompletion,
   readEmbeddings,
@@ -220,7 +221,7 @@ export const engine: BackendKind = {
   speaks: "the engine protocol",
   types: [{ name: "candle" }, { name: "native" }],
   schemes: ["ws:", "wss:"],
-  capabilities: ["chat", "embeddings", "video", "realtime", "invoke"],
+  capabilities: ENGINE_CAPABILITIES,
   modelSources: ["discovered", "static"],
   isOwn: () => true,
   known: { "engine, clips": ENGINE_CLIP, "engine, voice": ENGINE_VOICE },

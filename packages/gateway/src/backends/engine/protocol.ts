@@ -10,15 +10,9 @@ import { BackendError, type CapabilityName, type ModelInfo } from "../contract.t
 import type { ChatDelta, Completion, ToolCallDelta } from "../shared/chat-events.ts";
 import { boundedModels } from "../shared/probe.ts";
 
-/** What an engine may declare; unknown names are left for later versions. */
-const CAPABILITIES: ReadonlyMap<string, CapabilityName> = new Map([
-  ["chat", "chat"],
-  ["chat_stream", "chat"],
-  ["embeddings", "embeddings"],
-  ["realtime", "realtime"],
-  ["video", "video"],
-  ["invoke", "invoke"],
-]);
+/** What an engine may declare, besides that its chats stream; unknown names are left for later versions. */
+export const ENGINE_CAPABILITIES = ["chat", "embeddings", "video", "realtime", "invoke"] as const;
+const CHAT_STREAM = "chat_stream";
 
 /** An answer as its schema has it; anything else breaks the protocol. */
 export function readAnswer<S extends z.ZodType>(schema: S, method: string, value: unknown): z.output<S> {
@@ -31,9 +25,10 @@ export function readAnswer<S extends z.ZodType>(schema: S, method: string, value
   );
 }
 
-const known = (names: readonly string[]): CapabilityName[] => [
-  ...new Set(names.flatMap((name) => CAPABILITIES.get(name) ?? [])),
-];
+const known = (names: readonly string[]): CapabilityName[] =>
+  ENGINE_CAPABILITIES.filter(
+    (name) => names.includes(name) || (name === "chat" && names.includes(CHAT_STREAM)),
+  );
 
 export interface EngineIdentity {
   capabilities: ReadonlySet<CapabilityName>;
@@ -49,7 +44,7 @@ export function readHandshake(result: unknown): EngineIdentity {
       `the engine speaks protocol ${protocol}, this gateway speaks ${ENGINE_PROTOCOL_VERSION}`,
     );
   }
-  return { capabilities: new Set(known(capabilities)), streams: capabilities.includes("chat_stream") };
+  return { capabilities: new Set(known(capabilities)), streams: capabilities.includes(CHAT_STREAM) };
 }
 
 export const readModels = (result: unknown): ModelInfo[] =>

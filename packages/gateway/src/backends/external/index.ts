@@ -29,8 +29,7 @@ import { Keys } from "../shared/keys.ts";
 import { declares, probeFailure } from "../shared/probe.ts";
 import { ResponseAnswer } from "../shared/response-answer.ts";
 import { fetchUpstream, readJson, wholeBody } from "../shared/upstream-http.ts";
-import { fieldChange, sentBody } from "./fields.ts";
-import { headersFor, JSON_HEADERS, nativeOf, originAt } from "./native.ts";
+import { fieldChange, headersFor, JSON_HEADERS, nativeOf, originAt, sentBody } from "./native.ts";
 
 const LISTING_BYTES_MAX = 8 * 1024 * 1024;
 const LISTING_PAGES_MAX = 20;

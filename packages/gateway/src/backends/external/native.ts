@@ -2,15 +2,16 @@ import {
   type Answer,
   type BackendConfig,
   type BackendDeps,
+  type BackendSettings,
   clientFailure,
   type DialectName,
+  type JsonBody,
   type NativeDialect,
 } from "../contract.ts";
 import type { Dialect } from "../dialects/dialect.ts";
 import type { Keys } from "../shared/keys.ts";
 import { ResponseAnswer } from "../shared/response-answer.ts";
 import { fetchUpstream, upstreamError } from "../shared/upstream-http.ts";
-import { sentBody } from "./fields.ts";
 
 export const JSON_HEADERS: Readonly<Record<string, string>> = {
   "content-type": "application/json",
@@ -65,4 +66,32 @@ export function nativeOf(
       return new ResponseAnswer(await fetchUpstream(deps.fetch, options), signal);
     });
   return [[name, { ...native, post, close: () => origin?.close() }]];
+}
+
+type Fields = Record<string, unknown>;
+
+/** The operator's changes to the fields of a request; null without any. */
+export function fieldChange({
+  set,
+  drop,
+  id_prefix: prefix,
+}: BackendSettings): ((fields: Fields) => Fields) | null {
+  if (!set && !drop?.length && !prefix) return null;
+  return (fields) => {
+    const sent: Fields = { ...fields, ...set };
+    for (const name of drop ?? []) delete sent[name];
+    if (prefix && typeof sent.model === "string" && !sent.model.startsWith(prefix))
+      sent.model = prefix + sent.model;
+    return sent;
+  };
+}
+
+/** A body as it is sent: the same bytes where nothing is changed. */
+export function sentBody(settings: BackendSettings): (body: JsonBody) => JsonBody {
+  const change = fieldChange(settings);
+  if (!change) return (body) => body;
+  return (body) =>
+    body.form
+      ? body
+      : { bytes: () => JSON.stringify(change(body.object())), object: () => change(body.object()) };
 }

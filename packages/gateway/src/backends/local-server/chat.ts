@@ -1,5 +1,5 @@
 import { newCallId } from "../../kernel/ids.ts";
-import { isObject } from "../../kernel/json.ts";
+import { isObject, textOf } from "../../kernel/json.ts";
 import { BackendError } from "../contract.ts";
 import {
   argumentsObject,
@@ -15,7 +15,7 @@ import type { ChatAnswer, ChatRequestOptions, Translation } from "../dialects/di
 import { type ChatDelta, openedCall } from "../shared/chat-events.ts";
 import type { StreamConverter } from "../shared/converted-stream.ts";
 
-type Json = Record<string, unknown>;
+type OllamaBody = Record<string, unknown>;
 
 /** Fields of the native API beside the ones converted here; they pass as they are. */
 const NATIVE_FIELDS = ["keep_alive", "truncate", "shift", "logprobs", "top_logprobs"] as const;
@@ -36,11 +36,11 @@ const EFFORTS: ReadonlyMap<unknown, boolean | string> = new Map<unknown, boolean
   ["max", "max"],
 ]);
 
-const given = (fields: Json): Json =>
+const given = (fields: OllamaBody): OllamaBody =>
   Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined && value !== null));
 
 /** Only what the client set: a default of ours would override the model's own. */
-function optionsOf(body: Json): Json | undefined {
+function optionsOf(body: OllamaBody): OllamaBody | undefined {
   const set = given({
     ...Object.fromEntries(OPTION_FIELDS.map((name) => [name, body[name]])),
     repeat_penalty: body.repeat_penalty ?? body.repetition_penalty,
@@ -53,7 +53,7 @@ function optionsOf(body: Json): Json | undefined {
 }
 
 /** The native `format`: given as such, or meant by `response_format`. */
-function formatOf({ format, response_format: wanted }: Json): unknown {
+function formatOf({ format, response_format: wanted }: OllamaBody): unknown {
   if (format !== undefined) return format;
   if (!isObject(wanted)) return undefined;
   if (wanted.type === "json_object") return "json";
@@ -61,7 +61,7 @@ function formatOf({ format, response_format: wanted }: Json): unknown {
   return undefined;
 }
 
-function thinkOf({ think, reasoning_effort: effort, reasoning }: Json): unknown {
+function thinkOf({ think, reasoning_effort: effort, reasoning }: OllamaBody): unknown {
   return think ?? EFFORTS.get(effort ?? (isObject(reasoning) ? reasoning.effort : undefined));
 }
 
@@ -75,7 +75,7 @@ function mediaOf(part: ChatPart): string[] {
 }
 
 /** A message in the native form. Tool results get the name of the tool that was called. */
-function messageOf(turn: ChatTurn): Json {
+function messageOf(turn: ChatTurn): OllamaBody {
   const { role } = turn;
   if (role === "assistant")
     return {
@@ -99,9 +99,9 @@ function messageOf(turn: ChatTurn): Json {
 }
 
 export const ollamaRequest = (
-  body: Json,
+  body: OllamaBody,
   { model, stream }: Pick<ChatRequestOptions, "model" | "stream">,
-): Json => ({
+): OllamaBody => ({
   model,
   messages: chatTurns(body.messages).map(messageOf),
   stream,
@@ -115,28 +115,26 @@ export const ollamaRequest = (
   }),
 });
 
-const text = (value: unknown): string => (typeof value === "string" ? value : "");
-
-function callsOf({ tool_calls: calls }: Json): ChatCall[] {
+function callsOf({ tool_calls: calls }: OllamaBody): ChatCall[] {
   return (Array.isArray(calls) ? calls : []).filter(isObject).map((call) => {
-    const { name, arguments: args = {} }: Json = isObject(call.function) ? call.function : {};
+    const { name, arguments: args = {} }: OllamaBody = isObject(call.function) ? call.function : {};
     return {
-      id: text(call.id) || newCallId(),
-      name: text(name),
+      id: textOf(call.id) || newCallId(),
+      name: textOf(name),
       arguments: typeof args === "string" ? args : JSON.stringify(args),
     };
   });
 }
 
 /** The error that a line or a body reports, if any. */
-function failureOf({ error }: Json): BackendError | null {
+function failureOf({ error }: OllamaBody): BackendError | null {
   if (error === undefined || error === null) return null;
   const words = isObject(error) ? error.message : error;
   return new BackendError("upstream", typeof words === "string" ? words : JSON.stringify(error), 500);
 }
 
 /** A whole answer, or a line of a streamed one. */
-function answerOf(line: Json): ChatAnswer {
+function answerOf(line: OllamaBody): ChatAnswer {
   const message = isObject(line.message) ? line.message : {};
   const { prompt_eval_count: prompt, eval_count: completion } = line;
   const isCounted = typeof prompt === "number" || typeof completion === "number";
@@ -145,8 +143,8 @@ function answerOf(line: Json): ChatAnswer {
   const total_tokens = prompt_tokens + completion_tokens;
   const calls = callsOf(message);
   return {
-    text: text(message.content),
-    reasoning: text(message.thinking),
+    text: textOf(message.content),
+    reasoning: textOf(message.thinking),
     refusal: "",
     calls,
     finishReason: calls.length > 0 ? "tool_calls" : line.done_reason === "length" ? "length" : "stop",
@@ -156,7 +154,7 @@ function answerOf(line: Json): ChatAnswer {
   };
 }
 
-function ollamaAnswer(body: Json): ChatAnswer {
+function ollamaAnswer(body: OllamaBody): ChatAnswer {
   const failure = failureOf(body);
   if (failure) throw failure;
   if (!isObject(body.message)) throw new BackendError("transport", "the upstream answered without a message");
@@ -168,7 +166,7 @@ class OllamaStream implements StreamConverter {
   #callCount = 0;
   readonly failureOf = failureOf;
 
-  deltas(line: Json): ChatDelta[] {
+  deltas(line: OllamaBody): ChatDelta[] {
     const said = answerOf(line);
     const { text: content, reasoning, calls, logprobs, finishReason } = said;
     const delta: ChatDelta = {

@@ -2,7 +2,6 @@ import { JSON_TYPE, Reply } from "@model-gateway/wire/http";
 import { BackendError } from "../../backends/contract.ts";
 import { isObject } from "../../kernel/json.ts";
 import { AnswerBody, readAnswer, requireList } from "./call/answer-body.ts";
-import { answerHeaders, NO_HEADERS } from "./call/answer-headers.ts";
 import { completeEmbeddings } from "./call/answer-shape.ts";
 import { CLIENT_LEFT } from "./call/deadlines.ts";
 import { type Asker, type CallParts, type Client, UpstreamCall } from "./call/upstream-call.ts";
@@ -56,7 +55,7 @@ async function embedOnce(
   // Vectors have no tokens of their own; that something came is what counts.
   const owed = call.settle({ isWhole: true, reported, delivered: 1 });
   const isReported = reported !== null && reported !== ABSURD;
-  const headers = answerHeaders(call, NO_HEADERS);
+  const headers = call.answerHeaders();
   const head = { status: 200, contentType: JSON_TYPE, requestId: asker.requestId, headers };
   if (write && list) return new Reply(head, JSON.stringify(write(list, owed)));
   const parts = completeEmbeddings(encoded, call.route.model, { isReported, owed });

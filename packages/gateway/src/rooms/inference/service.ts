@@ -329,7 +329,6 @@ export class Inference {
     const { requestId, principal } = call;
     return {
       requestId,
-      nowMs: clock.now(),
       now: () => clock.now(),
       isSpoken: (dialect) => routing.isSpoken(dialect),
       requireModel: (model) => void this.models.ollamaOne(model),

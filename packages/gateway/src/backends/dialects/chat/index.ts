@@ -1,6 +1,4 @@
-import { apiBase } from "../base-url.ts";
-import type { Dialect } from "../dialect.ts";
-import { modelsOfListing } from "../listing.ts";
+import { apiBase, type Dialect, modelsOfListing } from "../dialect.ts";
 
 /** Chat completions, which is what the gateway speaks inside. */
 export const chat: Dialect = {

@@ -1,11 +1,10 @@
 import { newCallId } from "../../../kernel/ids.ts";
-import { isObject } from "../../../kernel/json.ts";
+import { isObject, textOf } from "../../../kernel/json.ts";
 import { BackendError } from "../../contract.ts";
 import { type ChatDelta, openedCall } from "../../shared/chat-events.ts";
 import type { StreamConverter } from "../../shared/converted-stream.ts";
 import type { ChatCall } from "../chat-turns.ts";
-import { type ChatAnswer, largerCounts } from "../dialect.ts";
-import { chatUsage } from "./chat-usage.ts";
+import { type ChatAnswer, type ChatUsage, chatUsageOf, largerCounts, sumOf } from "../dialect.ts";
 import type { Part } from "./request.ts";
 
 const FILTERED: ReadonlySet<unknown> = new Set(
@@ -14,8 +13,6 @@ const FILTERED: ReadonlySet<unknown> = new Set(
     "IMAGE_RECITATION"
   ).split(" "),
 );
-
-const text = (value: unknown): string => (typeof value === "string" ? value : "");
 
 const candidateOf = ({ candidates }: Record<string, unknown>): Record<string, unknown> =>
   Array.isArray(candidates) && isObject(candidates[0]) ? candidates[0] : {};
@@ -26,12 +23,12 @@ const partsOf = ({ content }: Record<string, unknown>): Part[] =>
 function callOf(part: Part): ChatCall | null {
   const { functionCall: call } = part;
   if (!isObject(call)) return null;
-  call.id = text(call.id) || newCallId();
-  return { id: call.id as string, name: text(call.name), arguments: JSON.stringify(call.args ?? {}) };
+  call.id = textOf(call.id) || newCallId();
+  return { id: call.id as string, name: textOf(call.name), arguments: JSON.stringify(call.args ?? {}) };
 }
 
 function imageOf({ inlineData: data }: Part): string | null {
-  return isObject(data) ? `data:${text(data.mimeType)};base64,${text(data.data)}` : null;
+  return isObject(data) ? `data:${textOf(data.mimeType)};base64,${textOf(data.data)}` : null;
 }
 
 function finishOf(body: Record<string, unknown>, reason: unknown, hasCalls: boolean): string {
@@ -42,6 +39,32 @@ function finishOf(body: Record<string, unknown>, reason: unknown, hasCalls: bool
   return hasCalls ? "tool_calls" : "stop";
 }
 
+const tokensOf = (details: unknown, modality: string): unknown =>
+  Array.isArray(details)
+    ? details.find((part) => isObject(part) && part.modality === modality)?.tokenCount
+    : undefined;
+
+/** Gemini counts thoughts beside the answer, and tools' prompts beside the prompt; both are billed. */
+export function chatUsage(usage: unknown): ChatUsage | null {
+  if (!isObject(usage)) return null;
+  const { promptTokenCount, toolUsePromptTokenCount, candidatesTokenCount, thoughtsTokenCount } = usage;
+  return chatUsageOf({
+    prompt_tokens: promptTokenCount == null ? undefined : sumOf(promptTokenCount, toolUsePromptTokenCount),
+    completion_tokens: sumOf(candidatesTokenCount, thoughtsTokenCount),
+    prompt_tokens_details: {
+      cached_tokens: usage.cachedContentTokenCount,
+      audio_tokens: tokensOf(usage.promptTokensDetails, "AUDIO"),
+      image_tokens: tokensOf(usage.promptTokensDetails, "IMAGE"),
+    },
+    completion_tokens_details: {
+      reasoning_tokens: thoughtsTokenCount,
+      audio_tokens: tokensOf(usage.candidatesTokensDetails, "AUDIO"),
+      image_tokens: tokensOf(usage.candidatesTokensDetails, "IMAGE"),
+    },
+    service_tier: usage.serviceTier,
+  });
+}
+
 export function geminiAnswer(body: Record<string, unknown>): ChatAnswer {
   const candidate = candidateOf(body);
   if (!Array.isArray(body.candidates) && !isObject(body.promptFeedback))
@@ -50,8 +73,8 @@ export function geminiAnswer(body: Record<string, unknown>): ChatAnswer {
   const calls = parts.flatMap((part) => callOf(part) ?? []);
   const images = parts.flatMap((part) => imageOf(part) ?? []);
   return {
-    text: parts.map((part) => (part.thought === true ? "" : text(part.text))).join(""),
-    reasoning: parts.map((part) => (part.thought === true ? text(part.text) : "")).join(""),
+    text: parts.map((part) => (part.thought === true ? "" : textOf(part.text))).join(""),
+    reasoning: parts.map((part) => (part.thought === true ? textOf(part.text) : "")).join(""),
     refusal: "",
     calls,
     ...(images.length > 0 && { images }),
@@ -72,7 +95,7 @@ export class GeminiStream implements StreamConverter {
     if (!isObject(error)) return null;
     return new BackendError(
       "upstream",
-      text(error.message) || "the upstream failed",
+      textOf(error.message) || "the upstream failed",
       Number(error.code) || 500,
     );
   }
@@ -96,7 +119,7 @@ export class GeminiStream implements StreamConverter {
     if (call) return [{ tool_calls: [openedCall(this.#callCount++, call)] }];
     const image = imageOf(part);
     if (image) return [{ images: [{ type: "image_url", image_url: { url: image } }] }];
-    const words = text(part.text);
+    const words = textOf(part.text);
     if (words === "") return [];
     return [part.thought === true ? { reasoning_content: words } : { content: words }];
   }

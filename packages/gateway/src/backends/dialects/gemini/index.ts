@@ -1,10 +1,7 @@
 import { isObject } from "../../../kernel/json.ts";
-import { apiBase } from "../base-url.ts";
-import type { Dialect } from "../dialect.ts";
-import { modelsOfListing } from "../listing.ts";
+import { apiBase, type Dialect, modelsOfListing } from "../dialect.ts";
 import { GeminiStream, geminiAnswer } from "./answer.ts";
-import { mended } from "./mended.ts";
-import { GeminiReader } from "./reader.ts";
+import { GeminiReader, mended } from "./reader.ts";
 import { geminiRequest } from "./request.ts";
 
 export const gemini: Dialect = {

@@ -1,8 +1,9 @@
 import { isObject } from "../../../kernel/json.ts";
-import { BackendError, type NativeReader } from "../../contract.ts";
-import { largerCounts } from "../dialect.ts";
-import { eventText, sealed, wordsOf } from "../native.ts";
-import { chatUsage } from "./chat-usage.ts";
+import { thoughtsIn } from "../../../kernel/own-thoughts.ts";
+import { BackendError, type NativeDialect, type NativeReader } from "../../contract.ts";
+import { eventText, largerCounts, sealed, wordsOf } from "../dialect.ts";
+import { chatUsage } from "./answer.ts";
+import { BUDGETED_MODEL, NO_SIGNATURE, type Part } from "./request.ts";
 
 /** Reads an answer of Gemini's, or the chunks of one. The stream ends with its connection. */
 export class GeminiReader implements NativeReader {
@@ -65,3 +66,26 @@ export class GeminiReader implements NativeReader {
     return eventText({ error: { code: 500, message, status: "INTERNAL" } });
   }
 }
+
+const partsOf = (content: unknown): unknown[] =>
+  isObject(content) && content.role === "model" && Array.isArray(content.parts) ? content.parts : [];
+/** Of the calls in one content, the first is signed by the model that made them. */
+const firstCall = (content: unknown): Part | undefined =>
+  partsOf(content).find((part): part is Part => isObject(part) && isObject(part.functionCall));
+
+/** Calls that another model made. Models before Gemini 3 sign none. */
+export const mended: NativeDialect["mended"] = (body, model) => {
+  const contents = body.value("contents");
+  const isSigning = !BUDGETED_MODEL.test(model);
+  const isForeign = (call: Part | undefined) =>
+    call !== undefined &&
+    (thoughtsIn(call.thoughtSignature) !== null || (isSigning && call.thoughtSignature === undefined));
+  if (!Array.isArray(contents) || !contents.some((content) => isForeign(firstCall(content)))) return [];
+  const signed = contents.map((content) => {
+    const call = firstCall(content);
+    if (!isForeign(call)) return content;
+    const own = { ...call, thoughtSignature: isSigning ? NO_SIGNATURE : undefined };
+    return { ...content, parts: partsOf(content).map((part) => (part === call ? own : part)) };
+  });
+  return [["contents", JSON.stringify(signed)]];
+};

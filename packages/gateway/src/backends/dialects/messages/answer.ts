@@ -1,9 +1,8 @@
-import { isObject, jsonIn } from "../../../kernel/json.ts";
+import { isObject, jsonIn, textOf } from "../../../kernel/json.ts";
 import { BackendError } from "../../contract.ts";
 import { type ChatDelta, openedCall } from "../../shared/chat-events.ts";
 import type { StreamConverter } from "../../shared/converted-stream.ts";
-import { type ChatAnswer, largerCounts } from "../dialect.ts";
-import { chatUsage } from "./chat-usage.ts";
+import { type ChatAnswer, type ChatUsage, chatUsageOf, largerCounts, sumOf } from "../dialect.ts";
 
 type Block = Record<string, unknown>;
 
@@ -13,17 +12,43 @@ const FINISHES: Readonly<Record<string, string>> = {
   tool_use: "tool_calls",
   refusal: "content_filter",
 };
-const text = (value: unknown): string => (typeof value === "string" ? value : "");
 const isSealed = ({ type }: Block): boolean => type === "thinking" || type === "redacted_thinking";
+
+const membersOf = (value: unknown): Record<string, unknown> => (isObject(value) ? value : {});
+
+/** Anthropic counts what was read from and written to the cache beside the input, the chat form inside it. A compaction is billed beside all of it. */
+export function chatUsage(usage: unknown): ChatUsage | null {
+  if (!isObject(usage)) return null;
+  const iterations = Array.isArray(usage.iterations) ? usage.iterations.map(membersOf) : [];
+  const all = [usage, ...iterations.filter(({ type }) => type === "compaction")];
+  const total = (name: string) => sumOf(...all.map((each) => each[name]));
+  const writes = all.map((each) => membersOf(each.cache_creation));
+  const hour = sumOf(...writes.map((each) => each.ephemeral_1h_input_tokens));
+  const cached = total("cache_read_input_tokens");
+  const written =
+    total("cache_creation_input_tokens") ??
+    sumOf(...writes.map((each) => each.ephemeral_5m_input_tokens), hour);
+  return chatUsageOf({
+    prompt_tokens: usage.input_tokens == null ? undefined : sumOf(total("input_tokens"), cached, written),
+    completion_tokens: total("output_tokens"),
+    prompt_tokens_details: {
+      cached_tokens: cached,
+      cache_write_tokens: written,
+      cache_write_1h_tokens: hour,
+    },
+    completion_tokens_details: { reasoning_tokens: membersOf(usage.output_tokens_details).thinking_tokens },
+    cost: usage.cost,
+  });
+}
 
 export function messagesAnswer(message: Record<string, unknown>): ChatAnswer {
   const blocks = Array.isArray(message.content) ? message.content.filter(isObject) : null;
   if (!blocks) throw new BackendError("transport", "the upstream answered without `content`");
-  const texts = blocks.map((block) => (block.type === "text" ? text(block.text) : ""));
-  const thoughts = blocks.map((block) => (block.type === "thinking" ? text(block.thinking) : "")).join("");
+  const texts = blocks.map((block) => (block.type === "text" ? textOf(block.text) : ""));
+  const thoughts = blocks.map((block) => (block.type === "thinking" ? textOf(block.thinking) : "")).join("");
   const calls = blocks.flatMap((block) =>
     block.type === "tool_use"
-      ? [{ id: text(block.id), name: text(block.name), arguments: JSON.stringify(block.input ?? {}) }]
+      ? [{ id: textOf(block.id), name: textOf(block.name), arguments: JSON.stringify(block.input ?? {}) }]
       : [],
   );
   return {
@@ -31,7 +56,7 @@ export function messagesAnswer(message: Record<string, unknown>): ChatAnswer {
     reasoning: thoughts,
     refusal: "",
     calls,
-    finishReason: FINISHES[text(message.stop_reason)] ?? "stop",
+    finishReason: FINISHES[textOf(message.stop_reason)] ?? "stop",
     stopSequence: message.stop_sequence ?? undefined,
     usage: chatUsage(message.usage),
     content: blocks.some(isSealed) ? blocks : null,
@@ -50,7 +75,7 @@ export class MessagesStream implements StreamConverter {
 
   failureOf({ type, error }: Record<string, unknown>): BackendError | null {
     if (type !== "error") return null;
-    const words = isObject(error) ? text(error.message) : "";
+    const words = isObject(error) ? textOf(error.message) : "";
     const isBusy = isObject(error) && error.type === "overloaded_error";
     return new BackendError("upstream", words || "the upstream failed", isBusy ? 529 : 500);
   }
@@ -84,11 +109,11 @@ export class MessagesStream implements StreamConverter {
 
   #start(index: number, block: Block): ChatDelta[] {
     this.#blocks[index] = block;
-    if (block.type === "text" && text(block.text)) return [{ content: text(block.text) }];
+    if (block.type === "text" && textOf(block.text)) return [{ content: textOf(block.text) }];
     if (block.type !== "tool_use") return [];
     this.#callIndexes[index] = this.#callCount++;
     this.#inputs[index] = "";
-    const call = { id: text(block.id), name: text(block.name), arguments: "" };
+    const call = { id: textOf(block.id), name: textOf(block.name), arguments: "" };
     return [{ tool_calls: [openedCall(this.#callIndexes[index], call)] }];
   }
 
@@ -101,18 +126,18 @@ export class MessagesStream implements StreamConverter {
     if (!block) return [];
     switch (delta.type) {
       case "text_delta":
-        block.text = text(block.text) + text(delta.text);
-        return [{ content: text(delta.text) }];
+        block.text = textOf(block.text) + textOf(delta.text);
+        return [{ content: textOf(delta.text) }];
       case "thinking_delta":
-        block.thinking = text(block.thinking) + text(delta.thinking);
-        return delta.thinking ? [{ reasoning_content: text(delta.thinking) }] : [];
+        block.thinking = textOf(block.thinking) + textOf(delta.thinking);
+        return delta.thinking ? [{ reasoning_content: textOf(delta.thinking) }] : [];
       case "signature_delta":
         block.signature = delta.signature;
         return [];
       case "input_json_delta":
         if (this.#inputs[index] === undefined) return [];
-        this.#inputs[index] += text(delta.partial_json);
-        return delta.partial_json ? this.#arguments(index, text(delta.partial_json)) : [];
+        this.#inputs[index] += textOf(delta.partial_json);
+        return delta.partial_json ? this.#arguments(index, textOf(delta.partial_json)) : [];
       default:
         return [];
     }

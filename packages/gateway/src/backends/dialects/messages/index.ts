@@ -1,10 +1,7 @@
 import { isObject } from "../../../kernel/json.ts";
-import { apiBase } from "../base-url.ts";
-import type { Dialect } from "../dialect.ts";
-import { modelsOfListing } from "../listing.ts";
+import { apiBase, type Dialect, modelsOfListing } from "../dialect.ts";
 import { MessagesStream, messagesAnswer } from "./answer.ts";
-import { mended } from "./mended.ts";
-import { MessagesReader } from "./reader.ts";
+import { MessagesReader, mended } from "./reader.ts";
 import { messagesRequest, usualOutputTokens } from "./request.ts";
 
 const VERSION = "2023-06-01";

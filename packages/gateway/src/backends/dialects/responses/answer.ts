@@ -1,22 +1,33 @@
-import { isObject } from "../../../kernel/json.ts";
+import { isObject, textOf } from "../../../kernel/json.ts";
 import { BackendError } from "../../contract.ts";
 import { type ChatDelta, openedCall } from "../../shared/chat-events.ts";
 import type { StreamConverter } from "../../shared/converted-stream.ts";
-import type { ChatAnswer } from "../dialect.ts";
-import { chatUsage } from "./chat-usage.ts";
+import { type ChatAnswer, type ChatUsage, chatUsageOf } from "../dialect.ts";
 
 export type Item = Record<string, unknown>;
 
-const text = (value: unknown): string => (typeof value === "string" ? value : "");
 const objects = (value: unknown): Item[] => (Array.isArray(value) ? value.filter(isObject) : []);
 const joined = (parts: readonly Item[], type: string, field: string): string =>
-  parts.map((part) => (part.type === type ? text(part[field]) : "")).join("");
+  parts.map((part) => (part.type === type ? textOf(part[field]) : "")).join("");
 
 function failureIn(error: unknown): BackendError {
   const told = isObject(error) ? error : {};
   const isBusy = told.code === "server_is_overloaded" || told.code === "slow_down";
   const status = told.code === "rate_limit_exceeded" ? 429 : isBusy ? 503 : 500;
-  return new BackendError("upstream", text(told.message) || "the upstream failed", status);
+  return new BackendError("upstream", textOf(told.message) || "the upstream failed", status);
+}
+
+/** The parts have the same names as in chats. */
+export function chatUsage({ usage, service_tier }: Record<string, unknown>): ChatUsage | null {
+  if (!isObject(usage)) return null;
+  return chatUsageOf({
+    prompt_tokens: usage.input_tokens,
+    completion_tokens: usage.output_tokens,
+    prompt_tokens_details: usage.input_tokens_details,
+    completion_tokens_details: usage.output_tokens_details,
+    cost: usage.cost,
+    service_tier,
+  });
 }
 
 export function responsesAnswer(response: Record<string, unknown>): ChatAnswer {
@@ -28,7 +39,7 @@ export function responsesAnswer(response: Record<string, unknown>): ChatAnswer {
   const thoughts = output.filter(({ type }) => type === "reasoning");
   const calls = output.flatMap((item) =>
     item.type === "function_call"
-      ? [{ id: text(item.call_id), name: text(item.name), arguments: text(item.arguments) || "{}" }]
+      ? [{ id: textOf(item.call_id), name: textOf(item.name), arguments: textOf(item.arguments) || "{}" }]
       : [],
   );
   const reason = isObject(response.incomplete_details) ? response.incomplete_details.reason : null;
@@ -79,17 +90,17 @@ export class ResponsesStream implements StreamConverter {
       case "response.output_item.added":
         return item.type === "function_call" ? this.#begin(event.output_index, item) : [];
       case "response.output_text.delta":
-        return [{ content: text(event.delta) }];
+        return [{ content: textOf(event.delta) }];
       case "response.refusal.delta":
-        return [{ refusal: text(event.delta) }];
+        return [{ refusal: textOf(event.delta) }];
       case "response.reasoning_summary_part.added":
         return this.#hasThoughts ? [{ reasoning_content: "\n\n" }] : [];
       case "response.reasoning_summary_text.delta":
       case "response.reasoning_text.delta":
         this.#hasThoughts = true;
-        return [{ reasoning_content: text(event.delta) }];
+        return [{ reasoning_content: textOf(event.delta) }];
       case "response.function_call_arguments.delta":
-        return this.#arguments(event.output_index, text(event.delta));
+        return this.#arguments(event.output_index, textOf(event.delta));
       case "response.output_item.done":
         return this.#itemDone(event.output_index, item);
       case "response.completed":
@@ -104,7 +115,7 @@ export class ResponsesStream implements StreamConverter {
   #begin(place: unknown, item: Item): ChatDelta[] {
     const index = this.#calls.size;
     this.#calls.set(place, { index, hasArguments: false });
-    const call = { id: text(item.call_id), name: text(item.name), arguments: "" };
+    const call = { id: textOf(item.call_id), name: textOf(item.name), arguments: "" };
     return [{ tool_calls: [openedCall(index, call)] }];
   }
 
@@ -120,7 +131,7 @@ export class ResponsesStream implements StreamConverter {
     if (item.type !== "function_call") return [];
     const opened = this.#calls.has(place) ? [] : this.#begin(place, item);
     if (this.#calls.get(place)!.hasArguments) return opened;
-    return [...opened, ...this.#arguments(place, text(item.arguments) || "{}")];
+    return [...opened, ...this.#arguments(place, textOf(item.arguments) || "{}")];
   }
 
   #end(response: Record<string, unknown>): void {

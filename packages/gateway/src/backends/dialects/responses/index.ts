@@ -1,8 +1,7 @@
 import { chat } from "../chat/index.ts";
 import type { Dialect } from "../dialect.ts";
 import { ResponsesStream, responsesAnswer } from "./answer.ts";
-import { mended } from "./mended.ts";
-import { ResponsesReader } from "./reader.ts";
+import { mended, ResponsesReader } from "./reader.ts";
 import { responsesRequest } from "./request.ts";
 
 export const responses: Dialect = {

@@ -1,8 +1,8 @@
 import { isObject } from "../../../kernel/json.ts";
-import { BackendError, type NativeReader } from "../../contract.ts";
-import { eventText, sealed, wordsOf } from "../native.ts";
-import type { Item } from "./answer.ts";
-import { chatUsage } from "./chat-usage.ts";
+import { thoughtsIn } from "../../../kernel/own-thoughts.ts";
+import { BackendError, type NativeDialect, type NativeReader } from "../../contract.ts";
+import { eventText, sealed, wordsOf } from "../dialect.ts";
+import { chatUsage, type Item } from "./answer.ts";
 
 const SEALED = "encrypted_content";
 
@@ -112,3 +112,16 @@ function cutItem(item: Item, text: string): Item {
     return { ...item, status, content: [{ type: "output_text", text, annotations: [], logprobs: [] }] };
   return item.type === "function_call" ? { ...item, status, arguments: text } : { ...item, status };
 }
+
+/** Nothing is stored at the vendor for this gateway, so its own reasoning always comes sealed. */
+const isUnsealed = (item: unknown): boolean =>
+  isObject(item) &&
+  item.type === "reasoning" &&
+  (item.encrypted_content == null || thoughtsIn(item.encrypted_content) !== null);
+
+/** Reasoning of other models is left out. */
+export const mended: NativeDialect["mended"] = (body) => {
+  const input = body.value("input");
+  if (!Array.isArray(input) || !input.some(isUnsealed)) return [];
+  return [["input", JSON.stringify(input.filter((item) => !isUnsealed(item)))]];
+};

@@ -27,7 +27,6 @@ import {
 } from "../../routing/index.ts";
 import type { SpendFields } from "../request/field-rules.ts";
 import type { NativeRequest, Payload } from "../request/payload.ts";
-import { answerHeaders, NO_HEADERS } from "./answer-headers.ts";
 import { type CallWatch, isAboutClient, isEndedByAsker, type WatchedCall } from "./deadlines.ts";
 import { mayFallBack, toFailure } from "./failures.ts";
 import type { CallObserver, ObservedCall, Operation } from "./observer.ts";
@@ -41,6 +40,8 @@ import type { AskedWork } from "./work-bound.ts";
 /** The first, and one on another backend where the first could not be reached. */
 const ATTEMPTS_MAX = 2;
 const IDEMPOTENCY = "idempotency-key";
+
+type Headers = Readonly<Record<string, string>>;
 
 /** The client that waits for the answer and may disconnect. */
 export type Client = Pick<HttpRequest, "signal" | "whenGone">;
@@ -264,7 +265,17 @@ export class UpstreamCall {
 
   /** A failure as the caller's error, which says who was asked. */
   toClientError(error: unknown): unknown {
-    return toFailure(error, this.attempts > 0 ? answerHeaders(this, NO_HEADERS) : NO_HEADERS);
+    return toFailure(error, this.#tried.length > 0 ? this.answerHeaders() : {});
+  }
+
+  /** Says which backend served an answer, and how many were asked. */
+  answerHeaders(base: Headers = {}): Headers {
+    return {
+      ...base,
+      // Names may be in any script; headers may not.
+      "x-service-backend": encodeURIComponent(this.route.name),
+      "x-service-attempts": String(this.#tried.length),
+    };
   }
 
   /** Another model has another price: what is held is held again for that. */
@@ -278,10 +289,6 @@ export class UpstreamCall {
     this.admission.release();
     this.admission = await holdFor(parts, options, outgoing);
     this.outgoing = outgoing;
-  }
-
-  get attempts(): number {
-    return this.#tried.length;
   }
 
   #dispatch(): Promise<Answer> {

@@ -67,20 +67,23 @@ export const nativeFields = ({ payload, model, stream, spend }: NativeRequest): 
   streamOptions: null,
 });
 
+function streamFields(payload: Payload): Pick<ChatFields, "stream" | "wantsUsage" | "streamOptions"> {
+  const streamOptions = optional(payload, "stream_options", OBJECT);
+  const wantsUsage = streamOptions?.include_usage === true;
+  return { stream: optional(payload, "stream", BOOLEAN) ?? false, wantsUsage, streamOptions };
+}
+
 export function readChatFields(payload: Payload): ChatFields {
   const model = modelOf(payload);
   optional(payload, "tools", TOOLS);
   optional(payload, "temperature", NUMBER);
-  const streamOptions = optional(payload, "stream_options", OBJECT);
   const fields: ChatFields = {
     model,
-    stream: optional(payload, "stream", BOOLEAN) ?? false,
+    ...streamFields(payload),
     provider: optional(payload, "provider", TEXT),
     conversationId: optional(payload, "conversation_id", TEXT)?.toLowerCase() ?? null,
     memory: optional(payload, "memory", BOOLEAN) ?? true,
     spend: payload.spendFields(),
-    wantsUsage: streamOptions?.include_usage === true,
-    streamOptions,
   };
   const { messagesProblem } = payload;
   if (messagesProblem) failField(messagesProblem.field, messagesProblem.expected);
@@ -92,7 +95,6 @@ export function readCompletionFields(payload: Payload): ChatFields {
   const model = modelOf(payload);
   const prompt = readPrompt(payload.value("prompt"));
   optional(payload, "suffix", STRING);
-  const streamOptions = optional(payload, "stream_options", OBJECT);
   const spend = payload.spendFields();
   // Each of several prompts gets as many answers as were asked for.
   spend.choices *= prompt.count;
@@ -103,13 +105,11 @@ export function readCompletionFields(payload: Payload): ChatFields {
     spend.predictionTokens += prompt.echoTokens() * spend.choices;
   return {
     model,
-    stream: optional(payload, "stream", BOOLEAN) ?? false,
+    ...streamFields(payload),
     provider: optional(payload, "provider", TEXT),
     conversationId: null,
     memory: false,
     spend,
-    wantsUsage: streamOptions?.include_usage === true,
-    streamOptions,
   };
 }
 

@@ -3,7 +3,8 @@ import { fail, toRestReply, toServiceError } from "../../../kernel/errors.ts";
 import { type AnyRoute, defineRoute, type RefusedCall } from "../../../kernel/route.ts";
 import { refusalIn } from "../voices/replies.ts";
 import { responses } from "../voices/responses/index.ts";
-import { inputItemsOf } from "../voices/responses/input-items.ts";
+import type { WholeTurn } from "../voices/responses/request.ts";
+import { textPart } from "../voices/responses/response.ts";
 import { failureOf } from "../voices/voice.ts";
 
 /** As the clients of this API read it. A response that is not there concerns no model, so it is not counted. */
@@ -88,3 +89,21 @@ export const responseInputItems: AnyRoute = defineRoute({
   },
   refuse,
 });
+
+type InputItem = Record<string, unknown>;
+
+const partsOf = ({ role, content }: InputItem): unknown => {
+  if (typeof content !== "string") return content;
+  return [role === "assistant" ? textPart(content) : { type: "input_text", text: content }];
+};
+
+/** What was sent for a response, oldest first: as it was, but each item with an id, and texts as parts. */
+function inputItemsOf({ input, response }: WholeTurn): (InputItem & { id: string; type: string })[] {
+  const sent = typeof input === "string" ? [{ role: "user", content: input }] : (input as InputItem[]);
+  return sent.map((item, i) => {
+    const type = item.type ?? "message";
+    const id = item.id ?? `item_${response.id.slice("resp_".length)}_${i}`;
+    const own = { ...item, id: String(id), type: String(type) };
+    return type === "message" ? { status: "completed", ...own, content: partsOf(item) } : own;
+  });
+}

@@ -6,7 +6,7 @@ import type { Needs } from "../../foundation.ts";
 import type { Principal } from "../../keys/index.ts";
 import { textOf, toStored } from "../turn/messages.ts";
 import { messagesOfTurn, type StoredTurn, type WholeTurn } from "../voices/responses/request.ts";
-import type { CallerResponses } from "../voices/responses/stored.ts";
+import type { CallerResponses } from "../voices/voice.ts";
 import { type ChainedRow, type ResponseRow, ResponseStore } from "./store.ts";
 import { ResponseWriter } from "./writer.ts";
 

@@ -293,10 +293,10 @@ class ChunkNormaliser {
       typeof chunk.created === "number" &&
       typeof chunk.model === "string";
     if (isWhole) return false;
-    chunk.id ??= head.id;
+    if (typeof chunk.id !== "string") chunk.id = head.id;
     chunk.object = form.chunk;
-    chunk.created ??= head.created;
-    chunk.model ??= head.model;
+    if (typeof chunk.created !== "number") chunk.created = head.created;
+    if (typeof chunk.model !== "string") chunk.model = head.model;
     return true;
   }
 

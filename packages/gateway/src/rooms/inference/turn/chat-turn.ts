@@ -25,7 +25,7 @@ import { NativeMeter } from "../stream/native-meter.ts";
 import { Relay, type Sink } from "../stream/relay.ts";
 import { replayAsStream } from "../stream/replay.ts";
 import { countTexts } from "../stream/text-size.ts";
-import { type Listener, Telling } from "./listener.ts";
+import type { Listener } from "./listener.ts";
 import { AnswerCollector, answerOf, askedOf, choicesOf } from "./messages.ts";
 import { type RecordParts, TurnRecord } from "./turn-record.ts";
 
@@ -56,7 +56,7 @@ export class ChatTurn {
   #running = false;
   /** Set once the client has left and the upstream is read on for its figures. */
   #cancelReading: (() => void) | null = null;
-  #telling: Telling | null = null;
+  #listener: Listener | null = null;
   readonly #form: AnswerForm;
   /** Of the vendor's own tools, by their names. */
   readonly #toolCalls: string[] = [];
@@ -296,7 +296,7 @@ export class ChatTurn {
         "mismatch",
         `the upstream answered with ${answer.contentType}, not with a stream`,
       );
-    this.#telling = null;
+    this.#listener = null;
     const { capture } = this;
     const events: Record<string, unknown>[] = [];
     if (capture) capture.answered = () => ({ events });
@@ -311,8 +311,7 @@ export class ChatTurn {
 
   #chatStream(answer: Answer): Promise<Answer> {
     const head = this.#head;
-    const listener = this.options.listener?.();
-    this.#telling = listener ? new Telling(listener, head) : null;
+    this.#listener = this.options.listener?.() ?? null;
     const keepUsage = this.fields.wantsUsage;
     this.#meter = new ChatMeter({ keepUsage, onChunk: this.#chunkListener(), head, form: this.#form });
     return this.#eventStream(answer);
@@ -320,21 +319,21 @@ export class ChatTurn {
 
   /** Who sees the chunks of a stream: a listener, and the record where the answer is kept. */
   #chunkListener(): ChatMeterOptions["onChunk"] {
-    const telling = this.#telling;
+    const listener = this.#listener;
     const { collector } = this.record;
     const { capture } = this;
-    if (!collector && !telling && !capture) return undefined;
+    if (!collector && !listener && !capture) return undefined;
     const { watched } = this.call;
     const captured = capture && new AnswerCollector();
     if (capture && captured) capture.answered = () => captured.message();
     return (chunk, choices) => {
       // What is only captured has been told to nobody: another backend may still answer.
-      this.#hasHeard ||= collector !== null || telling !== null;
+      this.#hasHeard ||= collector !== null || listener !== null;
       if (captured) for (const choice of choices) captured.add(choice);
       if (collector) for (const choice of choices) collector.add(choice);
-      if (!telling || watched.isAborted) return;
+      if (!listener || watched.isAborted) return;
       try {
-        telling.chunk(chunk, choices);
+        listener.chunk(chunk, choices);
       } catch (error) {
         watched.abort(new BackendError("transport", toServiceError(error).message));
       }
@@ -371,7 +370,7 @@ export class ChatTurn {
       this.#settle({ isWhole: false });
       const failure = toServiceError(toFailure(ending.error));
       if (record.collector) await record.interrupted(failure.message);
-      this.#telling?.listener.error(failure);
+      this.#listener?.error(failure);
       sink.end(meter.failing(failure));
       throw failure;
     }
@@ -380,7 +379,11 @@ export class ChatTurn {
     const settled = this.#settle({ isWhole: !isStopped, isStopped });
     const closing = meter.closing(settled, { isStopped });
     if (record.collector) await record.completed(call.route);
-    this.#telling?.finish(settled);
+    try {
+      this.#listener?.finish(settled, this.#head);
+    } catch (error) {
+      this.#listener?.error(toServiceError(error));
+    }
     sink.end(closing);
     return settled;
   }

@@ -1,8 +1,8 @@
 import { JSON_TYPE, Reply, StreamedReply } from "@model-gateway/wire/http";
-import { type Answer, BackendError } from "../../../backends/contract.ts";
-import { fail } from "../../../kernel/errors.ts";
+import { type Answer, type BackendConfig, BackendError } from "../../../backends/contract.ts";
+import { fail, failField } from "../../../kernel/errors.ts";
+import { unknownIn } from "../../../kernel/known-fields.ts";
 import { AnswerBody, readAnswer } from "../call/answer-body.ts";
-import { answerHeaders, NO_HEADERS } from "../call/answer-headers.ts";
 import { CLIENT_LEFT } from "../call/deadlines.ts";
 import { type Asker, type CallParts, type Client, UpstreamCall } from "../call/upstream-call.ts";
 import { usageOfTail } from "../call/usage-tail.ts";
@@ -10,7 +10,6 @@ import { readWorkFields } from "../request/fields.ts";
 import { Payload } from "../request/payload.ts";
 import { FormPayload } from "./form-payload.ts";
 import type { WorkKind } from "./kind.ts";
-import { requireKnown } from "./known-fields.ts";
 import { isFormType } from "./multipart.ts";
 import { WorkStream } from "./stream.ts";
 
@@ -36,6 +35,20 @@ async function payloadOf({ kind, body, contentType }: Request): Promise<Payload>
     fail("unsupported_media_type", `POST /v1${kind.path} takes ${type}`);
   }
   return isForm ? new FormPayload(body, contentType) : Payload.read(body);
+}
+
+/** Refuses fields that neither the kind of work nor the operator knows: a server could make more of them than is paid. */
+function requireKnown(
+  { body, files = [] }: WorkKind,
+  payload: Payload,
+  { fields = [] }: BackendConfig,
+): void {
+  const known = Object.keys(body.shape);
+  const unknown = unknownIn(payload.sentNames(), [...known, ...fields]);
+  if (unknown) failField(unknown.name, unknown.why);
+  if (!(payload instanceof FormPayload)) return;
+  for (const { name } of payload.files)
+    if (known.includes(name) && !files.includes(name)) failField(name, "must be a text, not a file");
 }
 
 /** One piece of work: admitted by the most that it can cost, charged by what came back. */
@@ -64,11 +77,10 @@ async function answered(call: UpstreamCall, kind: WorkKind): Promise<Reply | Str
   const type = typeOf(answer);
   const isEvents = type.startsWith("text/event-stream");
   const { requestId } = call.options.asker;
+  const head = () => ({ status: 200, contentType: type, requestId, headers: call.answerHeaders() });
   if ((kind.isStreamed || isEvents) && !type.startsWith(JSON_TYPE)) {
     call.begun();
-    const headers = answerHeaders(call, NO_HEADERS);
-    const head = { status: 200, contentType: type, requestId, headers };
-    return new StreamedReply(head, new WorkStream(call, answer, { isEvents }));
+    return new StreamedReply(head(), new WorkStream(call, answer, { isEvents }));
   }
   const body = new AnswerBody(await readAnswer(answer));
   if (kind.isStreamed) refuseJson(body);
@@ -76,8 +88,7 @@ async function answered(call: UpstreamCall, kind: WorkKind): Promise<Reply | Str
   call.begun();
   call.route.succeeded();
   call.settle({ isWhole: true, reported: usageOfTail(body), delivered: 1, made });
-  const head = { status: 200, contentType: type, requestId, headers: answerHeaders(call, NO_HEADERS) };
-  return new Reply(head, body.bytes);
+  return new Reply(head(), body.bytes);
 }
 
 function typeOf({ contentType }: Answer): string {

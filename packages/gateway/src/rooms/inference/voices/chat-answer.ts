@@ -1,8 +1,8 @@
 import { newCallId } from "../../../kernel/ids.ts";
-import { isObject } from "../../../kernel/json.ts";
+import { isObject, textOf } from "../../../kernel/json.ts";
 import type { WholeAnswer } from "../call/answer-shape.ts";
+import type { ReportedUsage } from "../call/usage-tail.ts";
 import { argumentsText } from "../stream/tool-deltas.ts";
-import type { TurnUsage } from "../turn/listener.ts";
 
 /** Token counts of one answer; each API reports them under its own names. */
 export interface TokenCounts {
@@ -22,9 +22,12 @@ const partOf = (whole: number, value: unknown): number => Math.min(whole, count(
 
 const details = (value: unknown): Record<string, unknown> => (isObject(value) ? value : {});
 
-/** What the gateway settled, with the details that the upstream reported. */
-export function tokenCounts(usage: TurnUsage | null): TokenCounts {
-  const { promptTokens = 0, completionTokens = 0, reported } = usage ?? {};
+/** What the gateway settled, with the details of the upstream's own report: cached tokens, reasoning tokens. */
+export function tokenCounts(
+  settled: ReportedUsage | null,
+  reported: Record<string, unknown> | null = null,
+): TokenCounts {
+  const { promptTokens = 0, completionTokens = 0 } = settled ?? {};
   const prompt = details(reported?.prompt_tokens_details);
   return {
     prompt: promptTokens,
@@ -57,8 +60,6 @@ export function reasoningOf(message: Record<string, unknown>): string {
   const text = message.reasoning_content ?? message.reasoning;
   return typeof text === "string" ? text : "";
 }
-
-export const textOf = (value: unknown): string => (typeof value === "string" ? value : "");
 
 export interface AnsweredCall {
   id: string;
@@ -95,6 +96,6 @@ export function readAnswer(whole: WholeAnswer): ChatAnswer {
       arguments: argumentsText(details(call.function).arguments) || "{}",
     })),
     finish: finishOf(choice) ?? { reason: "stop", stopSequence: null },
-    usage: tokenCounts(owed && { ...owed, reported: details(body.usage) }),
+    usage: tokenCounts(owed, details(body.usage)),
   };
 }

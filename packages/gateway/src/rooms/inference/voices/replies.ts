@@ -9,7 +9,6 @@ import {
 } from "@model-gateway/wire/http";
 import type { Clock } from "../../../kernel/clock.ts";
 import { type ServiceError, toRestBody, toServiceError } from "../../../kernel/errors.ts";
-import { answerHeaders, NO_HEADERS } from "../call/answer-headers.ts";
 import type { WholeAnswer } from "../call/answer-shape.ts";
 import { KEEP_ALIVE } from "../stream/relay.ts";
 import type { ChatTurn } from "../turn/chat-turn.ts";
@@ -24,7 +23,7 @@ export type Form = Pick<Voice, "keyHeader" | "requestIdHeader" | "errorBody" | "
 const LOWERED_HEADER = "x-service-max-tokens";
 
 const idHeader = ({ requestIdHeader }: Form, requestId: string): Readonly<Record<string, string>> =>
-  requestIdHeader ? { [requestIdHeader]: requestId } : NO_HEADERS;
+  requestIdHeader ? { [requestIdHeader]: requestId } : {};
 
 export function refusalIn(form: Form, { head, body }: Reply, failure: Failure): Reply {
   const { requestId } = head;
@@ -83,7 +82,7 @@ export class VoicedReply {
       : speaker
         ? speaker.whole(readAnswer(answer))
         : answer.bytes();
-    const headers = this.#headers(turn, NO_HEADERS);
+    const headers = this.#headers(turn, {});
     return new Reply({ status: 200, contentType: JSON_TYPE, requestId, headers }, body);
   }
 
@@ -109,7 +108,7 @@ export class VoicedReply {
   ): Readonly<Record<string, string>> {
     const { form, requestId } = this;
     // Another backend may still be asked when the first one is that slow.
-    const base = isLate ? plain : answerHeaders(call, plain);
+    const base = isLate ? plain : call.answerHeaders(plain);
     const own = spoken ? nativeHeaders : this.chat.headers;
     if (call.loweredTo === null && !own && !form.requestIdHeader) return base;
     const headers: Record<string, string> = { ...base, ...own };

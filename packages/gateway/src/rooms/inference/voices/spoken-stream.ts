@@ -1,21 +1,27 @@
 import type { ReplyWriter } from "@model-gateway/wire/http";
 import type { Clock } from "../../../kernel/clock.ts";
 import type { ServiceError } from "../../../kernel/errors.ts";
+import { isObject, textOf } from "../../../kernel/json.ts";
 import type { AnswerHead } from "../call/answer-shape.ts";
-import type { Choice } from "../stream/chat-meter.ts";
-import type { Listener, TurnUsage } from "../turn/listener.ts";
-import { tokenCounts } from "./chat-answer.ts";
-import { type ChatEvent, ChatEvents } from "./chat-events.ts";
-import { failureOf, type Speaker } from "./voice.ts";
+import type { ReportedUsage } from "../call/usage-tail.ts";
+import type { ChatChunk, Choice } from "../stream/chat-meter.ts";
+import type { Listener } from "../turn/listener.ts";
+import { type Finish, finishOf, reasoningOf, tokenCounts } from "./chat-answer.ts";
+import { ToolCalls } from "./tool-calls.ts";
+import { type ChatEvent, failureOf, type Speaker } from "./voice.ts";
 
 /** Proxies cut connections that are silent for a minute or less. */
 const SILENCE_MS_MAX = 10_000;
 
-/** Writes a streamed answer in its speaker's format, at the client's pace. */
+/** Writes the first choice of a streamed answer in its speaker's format, at the client's pace. */
 export class SpokenStream implements Listener {
-  readonly #events = new ChatEvents((event) => this.#tell(event));
+  readonly #calls = new ToolCalls();
+  #finish: Finish | null = null;
   #writer: ReplyWriter | null = null;
   #waiting = "";
+  #hasBegun = false;
+  /** The upstream's newest report of usage, as it wrote it. */
+  #reported: Record<string, unknown> | null = null;
   #wroteAtMs: number;
 
   constructor(
@@ -29,20 +35,46 @@ export class SpokenStream implements Listener {
     this.#writer = writer;
   }
 
-  begin({ model, created }: AnswerHead): void {
+  #begin({ model, created }: Pick<AnswerHead, "model" | "created">): void {
+    if (this.#hasBegun) return;
+    this.#hasBegun = true;
     this.#tell({ type: "start", model, createdSeconds: created });
   }
-  delta(choice: Choice): void {
-    this.#events.read(choice);
+  /** Whose head the meter has completed. */
+  chunk(chunk: ChatChunk, choices: readonly Choice[]): void {
+    this.#begin(chunk as unknown as AnswerHead);
+    if (isObject(chunk.usage)) this.#reported = chunk.usage;
+    for (const choice of choices) if (choice.index === 0) this.#read(choice);
   }
-  finish(usage: TurnUsage | null): void {
-    this.#events.end(tokenCounts(usage));
+  #read(choice: Choice): void {
+    const { delta } = choice;
+    this.#text("reasoning", reasoningOf(delta));
+    this.#text("text", textOf(delta.content));
+    this.#text("refusal", textOf(delta.refusal));
+    if (Array.isArray(delta.tool_calls))
+      for (const call of delta.tool_calls.filter(isObject)) this.#tell(...this.#calls.add(call));
+    this.#finish ??= finishOf(choice);
+  }
+  #text(type: "reasoning" | "text" | "refusal", text: string): void {
+    if (text === "") return;
+    if (this.#calls.count > 0) this.#tell(...this.#calls.close());
+    this.#tell({ type, text });
+  }
+  finish(settled: ReportedUsage | null, head: AnswerHead): void {
+    this.#begin(head);
+    const reason = this.#calls.count > 0 ? "tool_calls" : "stop";
+    const finish = this.#finish ?? { reason, stopSequence: null };
+    this.#tell(...this.#calls.close(), {
+      type: "finish",
+      finish,
+      usage: tokenCounts(settled, this.#reported),
+    });
   }
   error(failure: ServiceError): void {
     this.#tell({ type: "failure", failure: failureOf(failure) });
   }
-  #tell(event: ChatEvent): void {
-    this.#waiting += this.speaker.write(event);
+  #tell(...events: ChatEvent[]): void {
+    for (const event of events) this.#waiting += this.speaker.write(event);
   }
 
   write(): boolean {

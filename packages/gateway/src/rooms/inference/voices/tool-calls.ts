@@ -1,21 +1,22 @@
 import { fail } from "../../../kernel/errors.ts";
 import { newCallId } from "../../../kernel/ids.ts";
-import { isObject, jsonIn } from "../../../kernel/json.ts";
+import { isObject, jsonIn, textOf } from "../../../kernel/json.ts";
 import { JsonNesting } from "../../../kernel/json-scan.ts";
-import { textOf } from "./chat-answer.ts";
+import type { AnsweredCall } from "./chat-answer.ts";
 
 export type ToolCallEvent =
   | { type: "tool_start"; id: string; name: string }
   | { type: "tool_arguments"; text: string }
-  | { type: "tool_end" };
+  /** With the whole call, for APIs that have no pieces of one. */
+  | { type: "tool_end"; call: AnsweredCall };
 
 /** Arguments of later calls that may wait while an earlier one is still being written. */
 const WAITING_CHARS_MAX = 8 * 1024 * 1024;
 const CALLS_MAX = 1_000;
+/** Of one call, which is kept until it has ended. */
+const ARGUMENTS_CHARS_MAX = 8 * 1024 * 1024;
 
-interface OpenToolCall {
-  id: string;
-  name: string;
+interface OpenToolCall extends AnsweredCall {
   waiting: string;
   state: "waiting" | "open" | "closed";
   nesting: JsonNesting;
@@ -62,8 +63,7 @@ export class ToolCalls {
     for (const call of this.#calls) {
       if (call.state === "closed") continue;
       this.#pass(call, events);
-      call.state = "closed";
-      events.push({ type: "tool_end" });
+      this.#end(call, events);
     }
     return events;
   }
@@ -75,6 +75,7 @@ export class ToolCalls {
     const call: OpenToolCall = {
       id: isTaken ? newCallId() : id,
       name: "",
+      arguments: "",
       waiting: "",
       state: "waiting",
       nesting: new JsonNesting(),
@@ -92,10 +93,16 @@ export class ToolCalls {
       if (call.name === "") break;
       this.#pass(call, events);
       if (!call.nesting.isClosed || i === this.#calls.length - 1) break;
-      call.state = "closed";
-      events.push({ type: "tool_end" });
+      this.#end(call, events);
     }
     return events;
+  }
+
+  #end(call: OpenToolCall, events: ToolCallEvent[]): void {
+    call.state = "closed";
+    const { id, name, arguments: args } = call;
+    events.push({ type: "tool_end", call: { id, name, arguments: args || "{}" } });
+    call.arguments = "";
   }
 
   #pass(call: OpenToolCall, events: ToolCallEvent[]): void {
@@ -106,6 +113,9 @@ export class ToolCalls {
     if (call.waiting === "") return;
     events.push({ type: "tool_arguments", text: call.waiting });
     call.nesting.feed(call.waiting);
+    call.arguments += call.waiting;
+    if (call.arguments.length > ARGUMENTS_CHARS_MAX)
+      fail("bad_gateway", `a tool call has more than ${ARGUMENTS_CHARS_MAX} characters of arguments`);
     this.#waitingChars -= call.waiting.length;
     call.waiting = "";
   }

@@ -3,9 +3,9 @@ import type { DialectName, Overflow } from "../../../backends/contract.ts";
 import { ERRORS, type ServiceError } from "../../../kernel/errors.ts";
 import type { AnswerForm } from "../call/answer-shape.ts";
 import type { NativeRequest, Payload } from "../request/payload.ts";
-import type { ChatAnswer } from "./chat-answer.ts";
-import type { ChatEvent } from "./chat-events.ts";
-import type { CallerResponses } from "./responses/stored.ts";
+import type { ChatAnswer, Finish, TokenCounts } from "./chat-answer.ts";
+import type { StoredTurn } from "./responses/request.ts";
+import type { ToolCallEvent } from "./tool-calls.ts";
 
 export interface Failure {
   status: number;
@@ -21,6 +21,14 @@ export function failureOf({ kind, message, rest, data }: ServiceError): Failure 
   return { status, message, type, code, overflow: data?.overflow as Overflow | undefined };
 }
 
+/** What happens in a streamed answer, in order and one thing at a time. */
+export type ChatEvent =
+  | { type: "start"; model: string; createdSeconds: number }
+  | { type: "reasoning" | "text" | "refusal"; text: string }
+  | ToolCallEvent
+  | { type: "finish"; finish: Finish; usage: TokenCounts }
+  | { type: "failure"; failure: Failure };
+
 export interface Speaker {
   /** Media type of a streamed answer; absent: an event stream. */
   readonly contentType?: string;
@@ -30,9 +38,19 @@ export interface Speaker {
   whole(answer: ChatAnswer): string;
 }
 
+/** Stored responses as one request of a user may use them. */
+export interface CallerResponses {
+  /** All turns that lead to a response, oldest first. Another user's looks like none at all. */
+  history(responseId: string): Promise<StoredTurn[]>;
+  /** What stores the turn with the JSON of its response, and says whether it could; null when it is too large already. */
+  turn(asked: {
+    previousResponseId: string | null;
+    input: unknown;
+  }): ((responseJson: string) => boolean) | null;
+}
+
 export interface RequestContext {
   requestId: string;
-  nowMs: number;
   now(): number;
   isSpoken(dialect: DialectName): boolean;
   requireModel(model: string): void;

@@ -1,8 +1,7 @@
 import { sealedThoughts } from "../../../../kernel/own-thoughts.ts";
-import type { ChatAnswer, Finish, TokenCounts } from "../chat-answer.ts";
-import type { ChatEvent } from "../chat-events.ts";
+import type { AnsweredCall, ChatAnswer, Finish, TokenCounts } from "../chat-answer.ts";
 import { toolInput } from "../tool-calls.ts";
-import type { Failure, Speaker } from "../voice.ts";
+import type { ChatEvent, Failure, Speaker } from "../voice.ts";
 
 const FINISHES: Readonly<Record<string, string>> = { length: "MAX_TOKENS", content_filter: "SAFETY" };
 const STATUSES: Readonly<Record<number, string>> = {
@@ -17,13 +16,13 @@ const STATUSES: Readonly<Record<number, string>> = {
   504: "DEADLINE_EXCEEDED",
 };
 
-/** A failure as Google's clients read it. */
 /** A prompt that is too long is told in Google's own words. */
 const wordsOf = ({ message, overflow }: Failure): string =>
   overflow?.promptTokens == null || overflow.contextTokens === null
     ? message
     : `The input token count (${overflow.promptTokens}) exceeds the maximum number of tokens allowed (${overflow.contextTokens}).`;
 
+/** A failure as Google's clients read it. */
 export const errorBody = (failure: Failure) => ({
   error: {
     code: failure.status,
@@ -43,8 +42,8 @@ const usageOf = ({ prompt, cached, completion, reasoning }: TokenCounts) => ({
 });
 
 /** Google's programs send a call's signature back, and drop thoughts. */
-const callPart = (call: { id: string; name: string; arguments: string }, thoughts: string) => ({
-  functionCall: { id: call.id, name: call.name, args: toolInput(call.arguments || "{}") },
+const callPart = (call: AnsweredCall, thoughts: string) => ({
+  functionCall: { id: call.id, name: call.name, args: toolInput(call.arguments) },
   ...(thoughts && { thoughtSignature: sealedThoughts(thoughts) }),
 });
 
@@ -59,7 +58,6 @@ interface GeminiSpeakerOptions {
 export class GeminiSpeaker implements Speaker {
   readonly contentType?: string;
   readonly keepAlive: string;
-  #call: { id: string; name: string; arguments: string } | null = null;
   #isOpen = false;
   #thoughts = "";
 
@@ -84,17 +82,10 @@ export class GeminiSpeaker implements Speaker {
       case "reasoning":
         this.#thoughts += happened.text;
         return this.options.thoughts ? this.#chunk([{ text: happened.text, thought: true }]) : "";
-      case "tool_start":
-        this.#call = { id: happened.id, name: happened.name, arguments: "" };
-        return "";
-      case "tool_arguments":
-        if (this.#call) this.#call.arguments += happened.text;
-        return "";
       case "tool_end": {
-        const [call, thoughts] = [this.#call, this.#thoughts];
-        this.#call = null;
+        const thoughts = this.#thoughts;
         this.#thoughts = "";
-        return call ? this.#chunk([callPart(call, thoughts)]) : "";
+        return this.#chunk([callPart(happened.call, thoughts)]);
       }
       case "finish":
         return this.#framed(this.#answer([], happened)) + (this.options.isArray ? "]" : "");

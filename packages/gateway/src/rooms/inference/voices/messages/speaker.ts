@@ -1,7 +1,6 @@
 import { sealedThoughts } from "../../../../kernel/own-thoughts.ts";
 import { type ChatAnswer, type Finish, type TokenCounts, tokenCounts } from "../chat-answer.ts";
-import type { ChatEvent } from "../chat-events.ts";
-import { type Speaker, sseEvent } from "../voice.ts";
+import { type ChatEvent, type Speaker, sseEvent } from "../voice.ts";
 import type { Thoughts } from "./request.ts";
 import {
   errorBody,

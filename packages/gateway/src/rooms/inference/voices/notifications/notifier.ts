@@ -1,10 +1,10 @@
 import type { z } from "zod";
 import type { EventStream } from "../../../../bus/contract.ts";
 import { ERRORS, type ServiceError } from "../../../../kernel/errors.ts";
-import { usageFields } from "../../call/usage-tail.ts";
+import { type ReportedUsage, usageFields } from "../../call/usage-tail.ts";
 import { chatStream } from "../../notifications.ts";
-import type { Choice } from "../../stream/chat-meter.ts";
-import type { Listener, TurnUsage } from "../../turn/listener.ts";
+import type { ChatChunk, Choice } from "../../stream/chat-meter.ts";
+import type { Listener } from "../../turn/listener.ts";
 
 type Piece = Omit<z.input<typeof chatStream.params>, "stream_id">;
 
@@ -17,15 +17,15 @@ export class Notifier implements Listener {
   isOver = false;
   stream: EventStream | null = null;
 
-  begin(): void {}
-
-  delta({ delta, finish_reason }: Choice): void {
-    if (typeof finish_reason === "string") this.#finishReason = finish_reason;
-    const piece = notificationOf(delta);
-    if (piece) this.#waiting.push({ ...piece, finish_reason: null });
+  chunk(_: ChatChunk, choices: readonly Choice[]): void {
+    for (const { delta, finish_reason } of choices) {
+      if (typeof finish_reason === "string") this.#finishReason = finish_reason;
+      const piece = notificationOf(delta);
+      if (piece) this.#waiting.push({ ...piece, finish_reason: null });
+    }
   }
 
-  finish(usage: TurnUsage | null): void {
+  finish(usage: ReportedUsage | null): void {
     this.isOver = true;
     const finish_reason = this.#finishReason;
     this.#waiting.push({ content: "", done: true, finish_reason, usage: usage && usageFields(usage) });

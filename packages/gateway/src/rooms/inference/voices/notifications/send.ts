@@ -69,7 +69,7 @@ export class ChatSender {
       await turn.begin();
       await stream.whenHeard();
       const usage = await turn.run(notifier);
-      if (!notifier.isOver) notifier.finish(usage && { ...usage, reported: null });
+      if (!notifier.isOver) notifier.finish(usage);
     } catch (error) {
       // The turn has already reported failures mid-stream.
       const failure = toServiceError(error);

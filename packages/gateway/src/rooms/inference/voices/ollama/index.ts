@@ -51,7 +51,7 @@ function speakerOf(body: Record<string, unknown>, said: Said, context: RequestCo
     model,
     said,
     thinking: body.think !== false,
-    startedAtMs: context.nowMs,
+    startedAtMs: context.now(),
     now: () => context.now(),
   });
 }

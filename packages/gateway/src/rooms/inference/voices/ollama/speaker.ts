@@ -1,12 +1,8 @@
-import { fail } from "../../../../kernel/errors.ts";
-import type { ChatAnswer, Finish, TokenCounts } from "../chat-answer.ts";
-import type { ChatEvent } from "../chat-events.ts";
+import type { AnsweredCall, ChatAnswer, Finish, TokenCounts } from "../chat-answer.ts";
 import { toolInput } from "../tool-calls.ts";
-import type { Speaker } from "../voice.ts";
+import type { ChatEvent, Speaker } from "../voice.ts";
 
 const NANOS_PER_MS = 1_000_000;
-/** A call is told when it is whole; one with longer arguments is refused. */
-const ARGUMENTS_CHARS_MAX = 8 * 1024 * 1024;
 
 /** How one of the two paths writes a piece of its answer. */
 export type Said = (said: { content?: string; thinking?: string; tool_calls?: object[] }) => object;
@@ -25,15 +21,13 @@ export interface OllamaSpeakerOptions {
   now(): number;
 }
 
-const callOf = ({ id, name, text }: { id: string; name: string; text: string }) => ({
+const callOf = ({ id, name, arguments: args }: AnsweredCall) => ({
   id,
-  function: { name, arguments: toolInput(text || "{}") },
+  function: { name, arguments: toolInput(args) },
 });
 
 export class OllamaSpeaker implements Speaker {
   readonly contentType = "application/x-ndjson";
-  #call: { id: string; name: string; text: string } | null = null;
-
   constructor(readonly options: OllamaSpeakerOptions) {}
 
   /** Clients parse every line, so that an empty one would be an error. */
@@ -53,34 +47,20 @@ export class OllamaSpeaker implements Speaker {
   write(event: ChatEvent): string {
     const { said, thinking } = this.options;
     switch (event.type) {
-      case "start":
-        return "";
       case "reasoning":
         return thinking ? this.#line(said({ thinking: event.text })) : "";
       case "text":
       case "refusal":
         return this.#line(said({ content: event.text }));
-      case "tool_start":
-        this.#call = { id: event.id, name: event.name, text: "" };
-        return "";
-      case "tool_arguments":
-        if (this.#call) this.#call.text += event.text;
-        if (this.#call && this.#call.text.length > ARGUMENTS_CHARS_MAX)
-          fail("bad_gateway", `a tool call has more than ${ARGUMENTS_CHARS_MAX} characters of arguments`);
-        return "";
       case "tool_end":
-        return this.#endCall();
+        return this.#line(said({ tool_calls: [callOf(event.call)] }));
       case "finish":
         return `${JSON.stringify({ ...this.#head(), ...said({}), ...this.#ending(event.finish, event.usage) })}\n`;
       case "failure":
         return `${JSON.stringify({ error: event.failure.message })}\n`;
+      default:
+        return "";
     }
-  }
-
-  #endCall(): string {
-    const call = this.#call;
-    this.#call = null;
-    return call ? this.#line(this.options.said({ tool_calls: [callOf(call)] })) : "";
   }
 
   #ending({ reason }: Finish, { prompt, completion }: TokenCounts): object {
@@ -102,7 +82,7 @@ export class OllamaSpeaker implements Speaker {
     const told = said({
       content: text || refusal,
       ...(thinking && reasoning && { thinking: reasoning }),
-      ...(calls.length > 0 && { tool_calls: calls.map((call) => callOf({ ...call, text: call.arguments })) }),
+      ...(calls.length > 0 && { tool_calls: calls.map(callOf) }),
     });
     return JSON.stringify({ ...this.#head(), ...told, ...this.#ending(finish, usage) });
   }

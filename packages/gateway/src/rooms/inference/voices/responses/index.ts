@@ -22,7 +22,7 @@ const namesOf = (dropped: ReadonlySet<string>): string =>
   ].join(", ");
 
 function readRequest(body: unknown, context: RequestContext, history: readonly StoredTurn[]): ReadRequest {
-  const { requestId, nowMs } = context;
+  const { requestId } = context;
   const { chat, clientTools, dropped } = chatBodyOfResponses(body, history);
   const request = body as Record<string, unknown>;
   const { store, previous_response_id } = request;
@@ -30,7 +30,7 @@ function readRequest(body: unknown, context: RequestContext, history: readonly S
   const stored = store === false ? null : context.responses();
   const identity: ResponseIdentity = {
     token: idToken(requestId),
-    createdSeconds: Math.floor(nowMs / 1000),
+    createdSeconds: Math.floor(context.now() / 1000),
     request,
     clientTools,
     keep: stored?.turn({ previousResponseId, input: request.input }) ?? null,

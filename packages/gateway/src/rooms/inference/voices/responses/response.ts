@@ -1,6 +1,6 @@
 import { isObject, objectIn } from "../../../../kernel/json.ts";
 import { sealedThoughts } from "../../../../kernel/own-thoughts.ts";
-import type { AnsweredCall, ChatAnswer, Finish, TokenCounts } from "../chat-answer.ts";
+import type { AnsweredCall, Finish, TokenCounts } from "../chat-answer.ts";
 import type { Failure } from "../voice.ts";
 import type { ClientTool } from "./tools.ts";
 
@@ -146,33 +146,4 @@ export function freeTextOf(json: string): string {
   const input = objectIn(json)?.input;
   // A model that wrote plain text instead of JSON wrote the input itself.
   return typeof input === "string" ? input : json;
-}
-
-export function responseJsonOf(identity: ResponseIdentity, answer: ChatAnswer): string {
-  const status = "completed";
-  const { token, clientTools } = identity;
-  const content: object[] = [];
-  if (answer.text) content.push(textPart(answer.text));
-  if (answer.refusal) content.push(refusalPart(answer.refusal));
-  const output: OutputItem[] = [];
-  if (answer.reasoning) {
-    output.push(
-      reasoningItem(`rs_${token}`, {
-        content: [(wantsSummary(identity.request) ? summaryPart : reasoningPart)(answer.reasoning)],
-        status,
-        request: identity.request,
-      }),
-    );
-  }
-  if (content.length > 0) output.push(messageItem(`msg_${token}`, { content, status }));
-  for (const [i, call] of answer.calls.entries()) {
-    const tool = clientTools.get(call.name);
-    output.push(callItem(`${callIdPrefix(tool)}_${token}_${i}`, { call, tool, status }));
-  }
-  return finishedJson(identity, {
-    model: answer.model,
-    output,
-    ending: endingOf(answer.finish),
-    usage: answer.usage,
-  });
 }

@@ -1,7 +1,6 @@
 import { fail } from "../../../../kernel/errors.ts";
 import type { AnsweredCall, ChatAnswer, Finish, TokenCounts } from "../chat-answer.ts";
-import type { ChatEvent } from "../chat-events.ts";
-import { type Failure, type Speaker, sseEvent } from "../voice.ts";
+import { type ChatEvent, type Failure, type Speaker, sseEvent } from "../voice.ts";
 import {
   callIdPrefix,
   callItem,
@@ -15,7 +14,6 @@ import {
   reasoningItem,
   reasoningPart,
   refusalPart,
-  responseJsonOf,
   responseObject,
   summaryPart,
   textPart,
@@ -91,8 +89,18 @@ export class ResponseSpeaker implements Speaker {
 
   constructor(readonly identity: ResponseIdentity) {}
 
-  whole(answer: ChatAnswer): string {
-    return responseJsonOf(this.identity, answer);
+  /** What the events of such a stream leave. */
+  whole({ model, reasoning, text, refusal, calls, finish, usage }: ChatAnswer): string {
+    this.#model = model;
+    if (reasoning) this.write({ type: "reasoning", text: reasoning });
+    if (text) this.write({ type: "text", text });
+    if (refusal) this.write({ type: "refusal", text: refusal });
+    for (const call of calls) {
+      this.write({ type: "tool_start", ...call });
+      this.write({ type: "tool_arguments", text: call.arguments });
+      this.write({ type: "tool_end", call });
+    }
+    return this.#finished(finish, usage).response;
   }
 
   write(happened: ChatEvent): string {
@@ -247,12 +255,16 @@ export class ResponseSpeaker implements Speaker {
     return closed + done;
   }
 
-  #finish(finish: Finish, usage: TokenCounts): string {
+  #finished(finish: Finish, usage: TokenCounts) {
     const ending = endingOf(finish);
     const closed = this.#closeItem(ending.status === "completed" ? "completed" : "incomplete");
     const answered = { model: this.#model, output: this.#output, ending, usage };
+    return { closed, ending, response: finishedJson(this.identity, answered) };
+  }
+
+  #finish(finish: Finish, usage: TokenCounts): string {
+    const { closed, ending, response } = this.#finished(finish, usage);
     const type = `response.${ending.status}`;
-    const response = finishedJson(this.identity, answered);
     return `${closed}event: ${type}\ndata: {"type":"${type}","sequence_number":${this.#sequence++},"response":${response}}\n\n`;
   }
 

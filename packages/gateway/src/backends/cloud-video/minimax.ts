@@ -3,8 +3,11 @@ import {
   asNumber,
   asObject,
   asText,
+  contentParts,
   dataUrl,
   type Refusal,
+  ratioName,
+  readTaskStatus,
   refusalByStatus,
   resolutionName,
   succeeded,
@@ -63,4 +66,35 @@ export const minimaxV1: VideoDialect = {
   },
   file: (fileId) => ({ method: "GET", path: `/v1/files/retrieve?file_id=${encodeURIComponent(fileId)}` }),
   readFile: ({ file }) => succeeded(asObject(file).download_url),
+};
+
+export const minimaxV2: VideoDialect = {
+  name: "minimax-v2",
+  defaultSeconds: 6,
+  extra: ["ratio"],
+  submit: (request) => ({
+    method: "POST",
+    path: "/v2/video_generation",
+    body: withExtra(request.extra, {
+      model: request.model,
+      content: contentParts(request),
+      duration: request.durationSeconds,
+      resolution: resolutionName(request, "P"),
+      ratio: ratioName(request),
+    }),
+  }),
+  refusal: (reply) => refusalByStatus(reply, asObject(asObject(reply.body).error).message),
+  taskIdIn: ({ task_id }) => asText(task_id),
+  poll: (taskId) => ({ method: "GET", path: `/v2/query/video_generation/${encodeURIComponent(taskId)}` }),
+  readPoll(body) {
+    const task = asObject(body.task);
+    const { duration, resolution } = task;
+    return readTaskStatus(task, () =>
+      succeeded(
+        asObject(task.content).url,
+        { durationSeconds: asNumber(duration) },
+        { duration, resolution },
+      ),
+    );
+  },
 };
