@@ -38,22 +38,10 @@ export interface ChatBody {
 /** Fields of the gateway's own chat body that every API may carry. */
 export const GATEWAY_FIELDS = ["conversation_id", "memory", "provider", "extra"] as const;
 
-export const gatewayFields = (body: Record<string, unknown>): Record<string, unknown> =>
-  pick(body, GATEWAY_FIELDS);
-
-/** Copies the named fields that are there and not null. */
-export function copyFields(
-  from: Record<string, unknown>,
-  to: Record<string, unknown>,
-  names: readonly string[],
-) {
-  for (const name of names) if (from[name] != null) to[name] = from[name];
-}
-
 /** The named fields that are there and not null. */
 export function pick(body: Record<string, unknown>, names: readonly string[]): Record<string, unknown> {
   const picked: Record<string, unknown> = {};
-  copyFields(body, picked, names);
+  for (const name of names) if (body[name] != null) picked[name] = body[name];
   return picked;
 }
 

@@ -5,11 +5,11 @@ import {
   type ChatBody,
   type ChatPart,
   type ChatTool,
-  copyFields,
   countAt,
   GATEWAY_FIELDS,
   invalid,
   objectAt,
+  pick,
   streamFields,
   stringAt,
 } from "../chat-body.ts";
@@ -42,13 +42,12 @@ export function chatBodyOfGemini(
   const body = objectAt(value, "body");
   if (body.cachedContent != null)
     invalid("cachedContent", "nothing is cached here: send the contents themselves");
-  const chat: ChatBody = { model, messages: chatMessages(body) };
+  const chat: ChatBody = { model, messages: chatMessages(body), ...pick(body, GATEWAY_FIELDS) };
   const tools = functionsOf(body.tools);
   if (tools.length > 0) Object.assign(chat, { tools }, toolChoice(body.toolConfig));
   if (body.generationConfig != null)
     Object.assign(chat, settingsOf(objectAt(body.generationConfig, "generationConfig")));
   Object.assign(chat, streamFields(stream));
-  copyFields(body, chat, GATEWAY_FIELDS);
   return chat;
 }
 

@@ -5,11 +5,11 @@ import {
   type ChatBody,
   type ChatPart,
   type ChatTool,
-  copyFields,
   countAt,
   GATEWAY_FIELDS,
   invalid,
   objectAt,
+  pick,
   requestAt,
   streamFields,
   stringAt,
@@ -30,15 +30,13 @@ export function chatBodyOfMessages(value: unknown): ChatBody {
     if (body[name] != null) invalid(name, "is a feature of Anthropic's own servers; leave it out here");
   }
   const tools = chatTools(body.tools);
-  // Field by field: spreading costs more than all of the rest.
-  const chat: ChatBody = { model, messages: chatMessages(body) };
-  copyFields(body, chat, SAMPLING);
+  const gateways = pick(body, GATEWAY_FIELDS);
+  const chat: ChatBody = { model, messages: chatMessages(body), ...pick(body, SAMPLING), ...gateways };
   if (body.max_tokens != null) chat.max_tokens = countAt(body.max_tokens, "max_tokens");
   if (body.stop_sequences != null) chat.stop = body.stop_sequences;
   if (tools.length > 0) Object.assign(chat, { tools }, chatToolChoice(body.tool_choice));
   if (body.output_config != null || body.output_format != null) Object.assign(chat, outputFields(body));
   if (body.stream === true) Object.assign(chat, streamFields(true));
-  copyFields(body, chat, GATEWAY_FIELDS);
   return chat;
 }
 

@@ -5,7 +5,7 @@ import {
   type ChatPart,
   type ChatTool,
   countAt,
-  gatewayFields,
+  GATEWAY_FIELDS,
   invalid,
   objectAt,
   pick,
@@ -45,7 +45,7 @@ export function sharedFields(body: Record<string, unknown>): {
   }
   return {
     fields: {
-      ...gatewayFields(body),
+      ...pick(body, GATEWAY_FIELDS),
       ...pick(options, SAME_OPTIONS),
       ...limitOf(options.num_predict),
       ...formatOf(body.format),
@@ -184,7 +184,7 @@ export function embeddingsBody(body: Record<string, unknown>, model: string): Re
   if (!isInput) invalid("input", "is required: a string or an array of strings");
   if (isObject(body.options)) sharedFields({ options: body.options });
   return {
-    ...gatewayFields(body),
+    ...pick(body, GATEWAY_FIELDS),
     model,
     input,
     encoding_format: "float",

@@ -5,7 +5,6 @@ import {
   type ChatBody,
   type ChatMessage,
   type ChatPart,
-  copyFields,
   countAt,
   GATEWAY_FIELDS,
   invalid,
@@ -62,17 +61,16 @@ export function chatBodyOfResponses(value: unknown, history: readonly StoredTurn
   );
   const dropped = new Set(naming.dropped);
   const tools = chatToolFields(naming, body.tool_choice);
-  // Field by field: spreading costs more than all of the rest.
-  const chat: ChatBody = { model, messages: chatMessages(body, dropped, history) };
-  copyFields(body, chat, PASSED);
+  const chat: ChatBody = {
+    model,
+    messages: chatMessages(body, dropped, history),
+    ...pick(body, PASSED),
+    ...pick(body, GATEWAY_FIELDS),
+  };
   if (body.max_output_tokens != null) chat.max_tokens = countAt(body.max_output_tokens, "max_output_tokens");
-  if (tools) {
-    Object.assign(chat, tools);
-    copyFields(body, chat, ["parallel_tool_calls"]);
-  }
+  if (tools) Object.assign(chat, tools, pick(body, ["parallel_tool_calls"]));
   if (body.text != null || body.reasoning != null) Object.assign(chat, outputFields(body));
   if (body.stream === true) Object.assign(chat, streamFields(true));
-  copyFields(body, chat, GATEWAY_FIELDS);
   return { chat, clientTools: naming.clientTools, dropped };
 }
 
