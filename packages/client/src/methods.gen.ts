@@ -3308,8 +3308,6 @@ export interface Methods {
   "audit.list": {
     auth: "admin";
     params: {
-      /** 1 to 200, otherwise 50 */
-      limit?: number;
       /** `next_cursor` of the page before */
       cursor?: string;
       /** Part of an email, or a user id */
@@ -3320,6 +3318,8 @@ export interface Methods {
       since?: string;
       /** Not included */
       until?: string;
+      /** 1 to 200, otherwise 50 */
+      limit?: number;
     };
     result: {
       entries: {

@@ -82,11 +82,10 @@ export const updateUser = defineMethod({
         "Say that the address is the owner's, so that signing in with the provider can link the account",
       ),
   }),
-  handler: async ({ params, actor, rooms: { accounts, billing }, before }) => {
-    const { user_id, tier, is_admin: isAdmin, email_verified: emailVerified, ...patch } = params;
+  handler: async ({ params: { user_id, tier, ...patch }, actor, rooms: { accounts, billing }, before }) => {
     if (tier !== undefined) billing.requireTier(tier);
     if (tier !== undefined) before.tier = await billing.tierOf(user_id);
-    const was = await accounts.people.update(actor, user_id, { ...patch, isAdmin, emailVerified });
+    const was = await accounts.people.update(actor, user_id, patch);
     const { name, is_admin, email_verified } = was;
     Object.assign(before, { name, is_admin, email_verified, disabled: was.disabled_at !== null });
     if (tier !== undefined) await billing.setTier(user_id, tier);

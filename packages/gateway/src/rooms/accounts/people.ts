@@ -95,10 +95,10 @@ export class People {
   async update(
     actor: Actor,
     userId: string,
-    patch: { name?: string; isAdmin?: boolean; disabled?: boolean; emailVerified?: boolean },
+    patch: { name?: string; is_admin?: boolean; disabled?: boolean; email_verified?: boolean },
   ): Promise<UserRow> {
     const { db, store, clock, accounts } = this.options;
-    if (userId === actor.userId && (patch.isAdmin === false || patch.disabled))
+    if (userId === actor.userId && (patch.is_admin === false || patch.disabled))
       fail("forbidden", "You cannot take these rights from yourself; another administrator can");
     const now = isoTime(clock.now());
     const before = await db.transaction(async (tx) => {
@@ -109,9 +109,9 @@ export class People {
       await store.updateUser(tx, {
         id: userId,
         name: patch.name ?? user.name,
-        is_admin: patch.isAdmin ?? user.is_admin,
+        is_admin: patch.is_admin ?? user.is_admin,
         disabled_at: patch.disabled === undefined ? user.disabled_at : disabledAt,
-        email_verified: patch.emailVerified ?? user.email_verified,
+        email_verified: patch.email_verified ?? user.email_verified,
       });
       if (patch.disabled) await store.endSessions(tx, { userId, now });
       await accounts.giving.endLinksOf(tx, userId);

@@ -5,18 +5,21 @@ const LIMIT = { fallback: 50, most: 200 };
 const TEXT_LENGTH_MAX = 256;
 const Text = z.string().trim().min(1).max(TEXT_LENGTH_MAX);
 
+export const Filter = z.object({
+  cursor: GivenId.optional().describe("`next_cursor` of the page before"),
+  actor: Text.optional().describe("Part of an email, or a user id"),
+  action: Text.optional().describe("A method or route, or how it begins: `keys.`, `POST /api/admin`"),
+  target: Text.optional(),
+  since: z.iso.datetime({ offset: true }).optional(),
+  until: z.iso.datetime({ offset: true }).optional().describe("Not included"),
+});
+
 export const list = defineMethod({
   name: "audit.list",
   summary: "Who changed what, newest first; for administrators",
   auth: "admin",
-  params: z.object({
+  params: Filter.extend({
     limit: wholeNumber().optional().describe(`1 to ${LIMIT.most}, otherwise ${LIMIT.fallback}`),
-    cursor: GivenId.optional().describe("`next_cursor` of the page before"),
-    actor: Text.optional().describe("Part of an email, or a user id"),
-    action: Text.optional().describe("A method or route, or how it begins: `keys.`, `POST /api/admin`"),
-    target: Text.optional(),
-    since: z.iso.datetime({ offset: true }).optional(),
-    until: z.iso.datetime({ offset: true }).optional().describe("Not included"),
   }),
   result: z.object({
     entries: z.array(
@@ -38,11 +41,6 @@ export const list = defineMethod({
     ),
     next_cursor: z.uuid().nullable(),
   }),
-  handler: ({ params: { limit = LIMIT.fallback, cursor, since, until, ...filter }, rooms }) => {
-    const ms = (time: string | undefined) => (time === undefined ? undefined : Date.parse(time));
-    return rooms.audit.list(
-      { ...filter, beforeId: cursor, sinceMs: ms(since), untilMs: ms(until) },
-      Math.min(LIMIT.most, Math.max(1, limit)),
-    );
-  },
+  handler: ({ params: { limit = LIMIT.fallback, ...filter }, rooms }) =>
+    rooms.audit.list(filter, Math.min(LIMIT.most, Math.max(1, limit))),
 });

@@ -1,4 +1,6 @@
+import type { z } from "zod";
 import { Conditions, type Database, insertRow, selectIn } from "../../storage/contract.ts";
+import type { Filter } from "./methods.ts";
 
 export interface AuditRow {
   id: string;
@@ -13,15 +15,7 @@ export interface AuditRow {
   request_id: string;
 }
 
-export interface AuditFilter {
-  actor?: string | undefined;
-  /** The beginning of a method's name, or of a route. */
-  action?: string | undefined;
-  target?: string | undefined;
-  sinceMs?: number | undefined;
-  untilMs?: number | undefined;
-  beforeId?: string | undefined;
-}
+export type AuditFilter = z.output<typeof Filter>;
 
 const COLUMNS = "id, created_ms, action, actor_id, actor, ip, user_agent, target, details, request_id";
 /** Text that stands for itself in LIKE. */
@@ -37,17 +31,17 @@ export class AuditStore {
 
   /** Newest first: ids are in the order of time. */
   list(filter: AuditFilter, limit: number): Promise<AuditRow[]> {
-    const { actor, action, target, sinceMs, untilMs, beforeId } = filter;
+    const { actor, action, target, since, until, cursor } = filter;
     const sql = new Conditions().has("target", target);
     const like = (column: string, text: string) => `${column} LIKE ${sql.value(text)} ESCAPE '\\'`;
-    if (beforeId !== undefined) sql.add(`id < ${sql.value(beforeId)}`);
+    if (cursor !== undefined) sql.add(`id < ${sql.value(cursor)}`);
     if (action !== undefined) sql.add(like("action", `${literal(action)}%`));
     if (actor !== undefined)
       sql.add(
         `(${like("actor", `%${literal(actor.toLowerCase())}%`)} OR CAST(actor_id AS TEXT) = ${sql.value(actor)})`,
       );
-    if (sinceMs !== undefined) sql.add(`created_ms >= ${sql.value(sinceMs)}`);
-    if (untilMs !== undefined) sql.add(`created_ms < ${sql.value(untilMs)}`);
+    if (since !== undefined) sql.add(`created_ms >= ${sql.value(Date.parse(since))}`);
+    if (until !== undefined) sql.add(`created_ms < ${sql.value(Date.parse(until))}`);
     return this.db.all<AuditRow>(
       `SELECT ${COLUMNS} FROM audit_log ${sql.where} ORDER BY id DESC LIMIT ${limit}`,
       sql.params,

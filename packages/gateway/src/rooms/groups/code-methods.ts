@@ -26,8 +26,7 @@ export const createCodes = defineMethod({
     codes: z.array(z.string()).describe("They cannot be shown again"),
     expires_at: Timestamp,
   }),
-  handler: ({ params: { ttl_secs, note = null, ...batch }, actor, rooms }) =>
-    rooms.groups.codes.create(actor, { ...batch, note, ttlSeconds: ttl_secs }),
+  handler: ({ params, actor, rooms }) => rooms.groups.codes.create(actor, params),
 });
 
 export const CodeBatch = z.object({
@@ -63,6 +62,5 @@ export const redeemCode = defineMethod({
   auth: "jwt",
   params: z.object({ code: z.string().trim().min(1).max(128), group_id: GroupId.optional() }),
   result: z.object({ points: z.int(), balance: z.int().describe("Of the wallet or the pool") }),
-  handler: ({ params: { code, group_id }, actor, caller, rooms }) =>
-    rooms.groups.codes.redeem(actor, { code, groupId: group_id }, caller),
+  handler: ({ params, actor, caller, rooms }) => rooms.groups.codes.redeem(actor, params, caller),
 });

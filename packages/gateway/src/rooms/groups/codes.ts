@@ -18,13 +18,6 @@ interface CodesOptions extends Needs<"db" | "clock" | "ids"> {
   ledger: Pick<Ledger, "transaction" | "topup">;
 }
 
-interface NewBatch {
-  count: number;
-  points: number;
-  note: string | null;
-  ttlSeconds: number;
-}
-
 /** Points that administrators hand out as codes: each is good once, for a wallet or for a pool. */
 export class Codes {
   constructor(readonly options: CodesOptions) {}
@@ -32,11 +25,19 @@ export class Codes {
   readonly sweep: Sweep = (...step) =>
     deleteExpired(this.options.db, { table: "redemption_codes", key: "code_hash" }, ...step);
 
-  async create(actor: SignedIn, { count, points, note, ttlSeconds }: NewBatch) {
+  async create(
+    actor: SignedIn,
+    {
+      count,
+      points,
+      note = null,
+      ttl_secs,
+    }: { count: number; points: number; note?: string | null; ttl_secs: number },
+  ) {
     const { db, ids, clock, accounts } = this.options;
     const id = ids.uuid();
     const createdMs = clock.now();
-    const expires_at = isoTime(createdMs + ttlSeconds * 1000);
+    const expires_at = isoTime(createdMs + ttl_secs * 1000);
     const common = { batch_id: id, points, note, created_by: actor.userId, created_at: isoTime(createdMs) };
     const codes = Array.from({ length: count }, () => `${CODE_PREFIX}${ids.secret(CODE_BYTES)}`);
     await db.transaction(async (tx) => {
@@ -58,7 +59,11 @@ export class Codes {
   }
 
   /** Issues the code's points to the caller's wallet, or to the pool of one of their groups. */
-  async redeem(actor: Actor, { code, groupId }: { code: string; groupId?: string }, { ip }: CallSource) {
+  async redeem(
+    actor: Actor,
+    { code, group_id: groupId }: { code: string; group_id?: string },
+    { ip }: CallSource,
+  ) {
     const { ledger, clock, accounts } = this.options;
     const to: AccountRef = groupId ? { type: "group", id: groupId } : { type: "user", id: actor.userId };
     const redeemed = await ledger.transaction(async (tx) => {
