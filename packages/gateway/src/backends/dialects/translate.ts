@@ -1,5 +1,5 @@
 import { isObject } from "../../kernel/json.ts";
-import { type Answer, type BackendDeps, BackendError, type ChatCall } from "../contract.ts";
+import type { Answer, BackendDeps, ChatCall } from "../contract.ts";
 import { chatIdentity, completionBody, eventStream } from "../shared/chat-events.ts";
 import { convertedStream } from "../shared/converted-stream.ts";
 import { jsonAnswer, ResponseAnswer } from "../shared/response-answer.ts";
@@ -59,9 +59,7 @@ export async function translatedChat(
     return new ResponseAnswer(eventStream(events), signal);
   }
   const whole = await readJson(answer, signal);
-  if (!isObject(whole))
-    throw new BackendError("transport", "the upstream answered something that is not an object");
-  const told = translation.answer(whole);
+  const told = translation.answer(isObject(whole) ? whole : {});
   completed(told);
   return jsonAnswer(completionBody(identity, { ...told, message: messageOf(told) }), signal);
 }
