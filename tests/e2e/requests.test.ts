@@ -172,13 +172,22 @@ test("older ones follow the newest without a gap when the list was loaded again"
   expect(complaints).toEqual([]);
 });
 
-test("on a phone the filters fit, however long the name of a key", async () => {
-  await chat({}, await newKey("k".repeat(60)));
-  const { page } = await site.signedInAs("operator", { width: 390 });
-  await page.goto(`${site.gateway.url}/requests?by=keys`);
-  await page.getByLabel("Key", { exact: true }).waitFor();
-  expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(390);
-});
+for (const width of [390, 1280])
+  test(`filters and rows fit ${width} px, however long the name of a key, a model or a backend`, async () => {
+    const long = await newKey(`${width} ${"k".repeat(60)}`);
+    const backend = { name: "a-backend-with-a-name", type: "external", url: site.upstream.url };
+    if (width === 390) await site.addBackend({ ...backend, models: ["vendor/a-model-with-a-long-name"] });
+    for (const model of ["vendor/a-model-with-a-long-name", "absent-model-with-a-long-name"])
+      await chat({ model }, long);
+    const { page } = await site.signedInAs("operator", { width });
+    await page.goto(`${site.gateway.url}/requests?by=keys`);
+    await page.getByLabel("Key", { exact: true }).waitFor();
+    await page
+      .getByRole("row", { name: /absent-model/ })
+      .first()
+      .waitFor();
+    expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(width);
+  });
 
 test("someone else sees their own requests only, and is told when there are none", async () => {
   const { page, complaints } = await site.signedInAs("somebody");

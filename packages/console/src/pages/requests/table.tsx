@@ -12,22 +12,17 @@ const columnsFor = (cost: (usd: number | null) => string): Column<RequestRecord>
     label: "Model",
     cell: ({ model, model_asked }) =>
       model || model_asked ? (
-        <span className="mono clamp-name">{model ?? model_asked}</span>
+        <span className="mono clamp-name tight">{model ?? model_asked}</span>
       ) : (
         <span className="muted">not named</span>
       ),
   },
-  {
-    id: "backend",
-    label: "Backend",
-    wide: true,
-    cell: ({ backend }) => <span className="clamp-name">{backend}</span>,
-  },
+  { id: "backend", label: "Backend", wide: true, cell: ({ backend }) => backend },
   {
     id: "key",
     label: "Key",
     wide: true,
-    cell: (record) => <span className="clamp-name">{keyInWords(record)}</span>,
+    cell: (record) => <span className="clamp-name tight">{keyInWords(record)}</span>,
   },
   {
     id: "first",

@@ -34,7 +34,7 @@ export function OutcomeStatus({ record: { outcome, status, code } }: { record: R
   const word = code && outcome !== "ok" ? codeInWords(code) : OUTCOME_NAMES[outcome].toLowerCase();
   return (
     <Status tone={TONES[outcome]}>
-      <span className="nowrap breaks">
+      <span className="breaks">
         {status === 499 ? "" : `${status} `}
         {word}
       </span>

@@ -61,6 +61,7 @@ export function GroupTable({ groups, grouping }: { groups: readonly UsageGroup[]
       id: "cached",
       label: "Cached",
       numeric: true,
+      wide: true,
       sort: ({ cached }) => cached ?? -1,
       cell: ({ cached }) => (cached === null ? "" : percent(cached)),
     },
