@@ -243,6 +243,10 @@ describe("clips made on own GPUs", () => {
       expect(answer.headers.get("x-content-type-options")).toBe("nosniff");
       expect(Buffer.from(await answer.arrayBuffer())).toEqual(FILM);
     }
+    const limits = { name: "lent", total_budget_usd: 1 };
+    const { key: lentKey } = await gateway.rpc("keys.create", limits, token);
+    for (const path of [result.url, `/v1/video/generations/${id}`])
+      expect((await clip(path, lentKey)).status).toBe(404);
     for (const answer of [await clip(result.url, othersKey), await clip(own, other)])
       expect([answer.status, (await answer.json()).error.code]).toEqual([404, "no_job"]);
     for (const answer of [await clip(result.url, token), await clip(own, key)])

@@ -4,9 +4,9 @@ import { fail } from "../../kernel/errors.ts";
 import { BODY_BYTES_MAX, defineRoute, raw } from "../../kernel/route.ts";
 import { nextTurn } from "../../kernel/turns.ts";
 import { isFormType, readForm } from "../inference/index.ts";
+import { ownerOf } from "../keys/index.ts";
 import { ENDPOINTS } from "./check.ts";
 import { Batch, batchIdIn, batchView, File, fileIdIn, fileView, listOf, pageOf } from "./schemas.ts";
-import { ownerOf } from "./service.ts";
 
 const CREATE_BYTES = 128 * 1024;
 const Page = z.object({

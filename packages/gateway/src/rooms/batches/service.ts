@@ -5,7 +5,7 @@ import { isUuid } from "../../kernel/ids.ts";
 import type { Sweep } from "../../storage/contract.ts";
 import type { Needs } from "../foundation.ts";
 import type { Inference } from "../inference/index.ts";
-import { type Keys, payerOf } from "../keys/index.ts";
+import { type Keys, ownerOf, payerOf } from "../keys/index.ts";
 import type { AdmitOptions, MeteringService } from "../metering/index.ts";
 import { NANO_PER_USD } from "../usage/index.ts";
 import { type AskedLine, readLines } from "./check.ts";
@@ -33,11 +33,6 @@ interface CreateBatch {
   endpoint: string;
   metadata?: Record<string, string> | null;
 }
-
-export const ownerOf = ({ userId, keyId, limits, models }: Principal): Owner => ({
-  userId,
-  keyId: limits === null && models === null ? null : keyId,
-});
 
 /** `/v1/files` and `/v1/batches`: many requests in a file, answered when backends are idle. */
 export class Batches {

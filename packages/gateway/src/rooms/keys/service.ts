@@ -50,6 +50,17 @@ export interface GroupTerms extends ModelRules {
 }
 
 /** Everything about a key that a request needs, cached until something about it changes. */
+/** Whose something is: a key with limits or models of its own has nothing but what it made. */
+export const ownerOf = ({
+  userId,
+  keyId,
+  limits,
+  models,
+}: Pick<Principal, "userId" | "keyId" | "limits" | "models">) => ({
+  userId,
+  keyId: limits === null && models === null ? null : keyId,
+});
+
 export interface Principal extends ModelTerms {
   keyId: string;
   /** First 8 characters of the key's uuid; what usage rows show. */

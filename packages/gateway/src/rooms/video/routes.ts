@@ -2,7 +2,7 @@ import { z } from "zod";
 import { fail } from "../../kernel/errors.ts";
 import { GivenId } from "../../kernel/method.ts";
 import { BODY_BYTES_MAX, defineRoute, raw } from "../../kernel/route.ts";
-import { modelRefusal, payerOf } from "../keys/index.ts";
+import { modelRefusal, ownerOf, payerOf } from "../keys/index.ts";
 import { Job, VideoTask } from "./schemas.ts";
 
 const Submitted = Job.pick({ id: true, object: true, model: true, status: true, created_at: true });
@@ -31,7 +31,8 @@ export const poll = defineRoute({
   auth: "api_key",
   outsideTierRate: true,
   response: Job,
-  handler: ({ rooms, principal, path }) => rooms.video.get(principal.userId, jobIdIn(path)),
+  handler: ({ rooms, principal, path }) =>
+    rooms.video.get(principal.userId, jobIdIn(path), ownerOf(principal).keyId),
 });
 
 const Clip = raw(z.string(), { type: "video/mp4" });
@@ -43,7 +44,7 @@ export const content = defineRoute({
   auth: "api_key",
   outsideTierRate: true,
   response: Clip,
-  handler: (call) => call.rooms.video.content(call.principal.userId, jobIdIn(call.path), call),
+  handler: (call) => call.rooms.video.content(ownerOf(call.principal), jobIdIn(call.path), call),
 });
 
 export const clip = defineRoute({
@@ -52,7 +53,7 @@ export const clip = defineRoute({
   summary: "The same, for signed-in people",
   auth: "jwt",
   response: Clip,
-  handler: (call) => call.rooms.video.content(call.actor.userId, jobIdIn(call.path), call),
+  handler: (call) => call.rooms.video.content(call.actor, jobIdIn(call.path), call),
 });
 
 function jobIdIn(path: { id: string }): string {

@@ -61,6 +61,12 @@ const toView = (job: JobSummary): JobView => ({
 const warningsOf = ({ unsent = [] }: VideoAsked, backend: string): string[] =>
   unsent.map((field) => `\`${field}\` was not sent: the API of ${backend} has no place for it`);
 
+/** `keyId`: of one that sees nothing but what it made. */
+interface JobOwner {
+  userId: string;
+  keyId?: string | null;
+}
+
 export class Video {
   readonly #store: VideoStore;
   readonly #runner: JobRunner;
@@ -149,12 +155,12 @@ export class Video {
     return { job: toView(job), streamId: job.stream_id };
   }
 
-  async get(userId: string, jobId: string): Promise<JobView> {
-    return toView(await this.#owned(userId, jobId));
+  async get(userId: string, jobId: string, keyId?: string | null): Promise<JobView> {
+    return toView(await this.#owned(userId, jobId, keyId));
   }
 
-  async content(userId: string, jobId: string, asker: ClipAsker): Promise<StreamedReply> {
-    const { backend, status, task_id } = await this.#owned(userId, jobId);
+  async content(owner: JobOwner, jobId: string, asker: ClipAsker): Promise<StreamedReply> {
+    const { backend, status, task_id } = await this.#owned(owner.userId, jobId, owner.keyId);
     const video = status === "done" ? this.options.routing.backendNamed(backend)?.video : null;
     return clipReply(asker, (range, signal) => video?.content?.(task_id!, range, signal));
   }
@@ -182,9 +188,10 @@ export class Video {
     return this.#runner.stop();
   }
 
-  async #owned(userId: string, jobId: string): Promise<JobRow> {
+  async #owned(userId: string, jobId: string, keyId?: string | null): Promise<JobRow> {
     const job = isUuid(jobId) ? await this.#store.find(jobId) : null;
-    if (job?.user_id !== userId) fail("no_job", "Video job not found; video.list shows yours");
+    const isKeys = !keyId || (job && (JSON.parse(job.payer) as Payer).keyId === keyId);
+    if (job?.user_id !== userId || !isKeys) fail("no_job", "Video job not found; video.list shows yours");
     return job;
   }
 }

@@ -3,7 +3,7 @@ import { fail, Outage } from "../../../kernel/errors.ts";
 import { firstIdAt } from "../../../kernel/ids.ts";
 import type { Conversations } from "../../conversations/index.ts";
 import type { Needs } from "../../foundation.ts";
-import type { Principal } from "../../keys/index.ts";
+import { ownerOf, type Principal } from "../../keys/index.ts";
 import { textOf, toStored } from "../turn/messages.ts";
 import { messagesOfTurn, type StoredTurn, type WholeTurn } from "../voices/responses/request.ts";
 import type { CallerResponses } from "../voices/voice.ts";
@@ -25,8 +25,8 @@ const TITLE_CHARS_MAX = 60;
 /** Who stores or reads one: a key with limits of its own has nothing but what it stored. */
 export type ResponseHolder = Pick<Principal, "userId" | "keyId" | "limits" | "models">;
 
-const isOf = ({ key_id }: ResponseRow, { keyId, limits, models }: ResponseHolder): boolean =>
-  key_id === keyId || (limits === null && models === null);
+const isOf = ({ key_id }: ResponseRow, holder: ResponseHolder): boolean =>
+  [null, key_id].includes(ownerOf(holder).keyId);
 
 interface StoredResponsesOptions extends Needs<"db" | "clock" | "log"> {
   conversations: Conversations;
