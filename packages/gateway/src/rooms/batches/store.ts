@@ -213,7 +213,8 @@ export class BatchStore {
     const others = running.length === 0 ? "" : `AND line NOT IN (${running.join(", ")})`;
     return this.db.all<Line>(
       `SELECT line, custom_id, body, bound_nano_usd, bound_tokens FROM batch_lines
-       WHERE batch_id = $1 AND status IS NULL AND owed IS NULL AND line > $2 ${others} ORDER BY line LIMIT $3`,
+       WHERE batch_id = $1 AND status IS NULL AND owed IS NULL AND line > $2 ${others} AND ${IS_RUN}
+       ORDER BY line LIMIT $3`,
       [batchId, after, limit],
     );
   }
@@ -221,7 +222,8 @@ export class BatchStore {
   /** A line that is not answered: from then on its `owed` is what its sending costs if no more is heard of it. */
   async mark(batchId: string, line: number, from: string | null, to: string | null): Promise<boolean> {
     const sql = `UPDATE batch_lines SET owed = $4
-      WHERE batch_id = $1 AND line = $2 AND status IS NULL AND owed IS NOT DISTINCT FROM $3`;
+      WHERE batch_id = $1 AND line = $2 AND status IS NULL AND owed IS NOT DISTINCT FROM $3
+        ${to === null ? "" : `AND ${IS_RUN}`}`;
     return (await this.db.run(sql, [batchId, line, from, to])) > 0;
   }
 
@@ -319,6 +321,8 @@ export class BatchStore {
   };
 }
 
+/** Since whoever runs it has read it, the batch may have been cancelled: then no more is sent. */
+const IS_RUN = "EXISTS (SELECT 1 FROM batches WHERE id = $1 AND batches.status = 'in_progress')";
 const NOT_YET = { status: "failed", errors: JSON.stringify([UNFINISHED]) };
 const OUTPUT = "output.jsonl";
 const ERRORS = "errors.jsonl";
