@@ -136,7 +136,7 @@ test("a field that only the chosen backend cannot take is a 400 that names it, a
   const chat = (messages: unknown[]) => bench.chat({ model: "llama3.2", messages });
   const cases: [unknown, string][] = [
     [null, "messages.0"],
-    [{ role: "user", content: [{ type: "hologram" }] }, "messages.0.content.0"],
+    [{ role: "user", content: [{ type: "hologram" }] }, "messages.0.content.0.type"],
     [{ role: "user", content: [{ type: "text", text: 5 }] }, "messages.0.content.0.text"],
     [{ role: "user", content: 5 }, "messages.0.content"],
     [{ content: "x" }, "messages.0.role"],

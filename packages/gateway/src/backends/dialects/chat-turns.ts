@@ -104,6 +104,7 @@ function partOf(part: unknown, field: string): ChatPart[] {
   }
   const words = part.text ?? part.refusal;
   if (typeof words === "string") return [{ type: "text", text: words, ...cacheMark(part.cache_control) }];
+  if (words !== undefined) return refuse(`${field}.text`, "must be text");
   return refuse(`${field}.type`, `${JSON.stringify(part.type)} parts cannot be passed to this backend's API`);
 }
 
@@ -121,8 +122,8 @@ function imageOf(image: unknown, field: string): ChatPart {
 
 function partsOf(message: Record<string, unknown>, field: string): ChatPart[] {
   const { content, images } = message;
-  const given = Array.isArray(content) ? content : content === null || content === undefined ? [] : [content];
-  const parts = given.flatMap((part, i) => partOf(part, `${field}.content.${i}`));
+  const given = Array.isArray(content) ? content : [content ?? ""];
+  const parts = given.flatMap((part, i) => partOf(part, `${field}.content${given === content ? `.${i}` : ""}`));
   if (Array.isArray(images)) parts.push(...images.map((image, i) => imageOf(image, `${field}.images.${i}`)));
   return parts.filter((part) => part.type !== "text" || part.text !== "");
 }
