@@ -39,13 +39,15 @@ const keyIn = (section: Section, entry: Entry): string =>
 async function current({ routing, billing: bills, groups: all, system }: Rooms, actor: Actor) {
   const found = (await all.list(null, {})).map(async ({ id, ...group }) => {
     const { allowed, denied } = await all.models({ actor, groupId: id, method: "config.check" });
-    const { name, description, enforce_model_allowlist, rpm_ceiling, monthly_refill } = group;
+    const { name, description, rpm_ceiling, monthly_refill } = group;
     const budget = group.member_budget_nano_usd;
     const limits = {
       rpm_ceiling,
       monthly_refill,
       member_budget_usd: budget === null ? null : budget / NANO_PER_USD,
     };
+    // SQLite has no booleans.
+    const enforce_model_allowlist = Boolean(group.enforce_model_allowlist);
     const rules = { enforce_model_allowlist, allowed_models: allowed, denied_models: denied };
     return { id, name, description, ...limits, ...rules };
   });
