@@ -156,7 +156,8 @@ export class SqliteDatabase implements Database {
     const committed = async () => {
       await writer.run("BEGIN IMMEDIATE");
       try {
-        const result = await work(writer);
+        // An object for each transaction: callers keep what it changed by it.
+        const result = await work(new Connection(writer.handle));
         await writer.run("COMMIT");
         return result;
       } catch (error) {
