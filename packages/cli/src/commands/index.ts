@@ -1,7 +1,4 @@
 import type { Command } from "../command.ts";
-import { backup, restore } from "../service/backup.ts";
-import { doctor } from "../service/doctor/command.ts";
-import { migrate } from "../service/migrate.ts";
 import { serve } from "../service/serve.ts";
 import { agents } from "./agents.ts";
 import { apply, exportConfig } from "./apply.ts";
@@ -15,6 +12,7 @@ import { keys } from "./keys.ts";
 import { ledger } from "./ledger.ts";
 import { logs } from "./logs.ts";
 import { audit, requests, routes } from "./operate.ts";
+import { backup, doctor, migrate, restore } from "./own-files.ts";
 import { prices } from "./prices.ts";
 import { login, logout, whoami } from "./session.ts";
 import { usage } from "./usage.ts";

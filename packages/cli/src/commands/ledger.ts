@@ -1,5 +1,4 @@
 import { act, type Command } from "../command.ts";
-import { verifyBooks } from "../service/verify-books.ts";
 
 interface Entry {
   seq: number;
@@ -40,6 +39,7 @@ export const ledger: Command = {
         "No entries yet",
       );
     };
-    await act(words, { show, verify: () => verifyBooks(output) }, "show");
+    const verify = async () => (await import("../service/verify-books.ts")).verifyBooks(output);
+    await act(words, { show, verify }, "show");
   },
 };

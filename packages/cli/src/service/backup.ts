@@ -6,7 +6,7 @@ import { InstanceLock } from "@model-gateway/gateway/kernel/instance-lock.ts";
 import { closeFolder, privateFolder } from "@model-gateway/gateway/kernel/private-files.ts";
 import { verifyLedger } from "@model-gateway/gateway/rooms/ledger/index.ts";
 import { databaseId, openStorage, SQLITE_FILE } from "@model-gateway/gateway/storage/index.ts";
-import { CliError, type Command, needed } from "../command.ts";
+import { CliError, type Invocation, needed } from "../command.ts";
 import { serviceConfig } from "./migrate.ts";
 import { dumpPostgres, forgetShared, restorePostgres } from "./postgres-tools.ts";
 
@@ -16,66 +16,49 @@ const LOCK_SUFFIX = ".lock";
 /** A lock, and what SQLite keeps beside it. */
 const LOCK_FILE = /\.lock(-journal)?$/;
 
-export const backup: Command = {
-  name: "backup",
-  summary: "Copy the database, the journal and the secrets to a directory while the service runs",
-  examples: [
-    "model-gateway backup /backups/2026-11-15",
-    "SERVICE_DATABASE_URL=postgres://… model-gateway backup /backups/2026-11-15",
-  ],
-  async run({ words, output }) {
-    const target = needed(words, 0, "the directory to write to");
-    const config = serviceConfig(process.env);
-    if (existsSync(target) && readdirSync(target).length > 0)
-      throw new CliError(`${target} is not empty; name a new directory`);
-    if (!existsSync(config.dataDir))
-      throw new CliError(`there is no data directory at ${config.dataDir}; set SERVICE_DATA_DIR`);
-    privateFolder(target);
-    // The journal goes first: a row that is settled meanwhile is then in both, and is counted once.
-    const files = copyOthers(config.dataDir, target);
-    if (config.databaseUrl) dumpPostgres(config.databaseUrl, join(target, DUMP_FILE));
-    else copySqlite(join(config.dataDir, SQLITE_FILE), join(target, SQLITE_FILE));
-    files.push(config.databaseUrl ? DUMP_FILE : SQLITE_FILE);
-    closeFolder(target);
-    output.result({ directory: target, files }, () => [
-      `Written to ${target}:`,
-      ...files.map((file) => `  ${file}`),
-    ]);
-  },
-};
+export async function backup({ words, output }: Invocation): Promise<void> {
+  const target = needed(words, 0, "the directory to write to");
+  const config = serviceConfig(process.env);
+  if (existsSync(target) && readdirSync(target).length > 0)
+    throw new CliError(`${target} is not empty; name a new directory`);
+  if (!existsSync(config.dataDir))
+    throw new CliError(`there is no data directory at ${config.dataDir}; set SERVICE_DATA_DIR`);
+  privateFolder(target);
+  // The journal goes first: a row that is settled meanwhile is then in both, and is counted once.
+  const files = copyOthers(config.dataDir, target);
+  if (config.databaseUrl) dumpPostgres(config.databaseUrl, join(target, DUMP_FILE));
+  else copySqlite(join(config.dataDir, SQLITE_FILE), join(target, SQLITE_FILE));
+  files.push(config.databaseUrl ? DUMP_FILE : SQLITE_FILE);
+  closeFolder(target);
+  output.result({ directory: target, files }, () => [
+    `Written to ${target}:`,
+    ...files.map((file) => `  ${file}`),
+  ]);
+}
 
-export const restore: Command = {
-  name: "restore",
-  summary: "Put a backup in place of the database, the journal and the secrets; the service must be stopped",
-  examples: [
-    "model-gateway restore /backups/2026-11-15",
-    "SERVICE_DATABASE_URL=postgres://… model-gateway restore /backups/2026-11-15 --force",
-  ],
-  options: { force: { type: "boolean", help: "replace what is there" } },
-  async run({ words, options, output }) {
-    const source = needed(words, 0, "the directory of the backup");
-    const config = serviceConfig(process.env);
-    const wanted = config.databaseUrl ? DUMP_FILE : SQLITE_FILE;
-    if (!existsSync(join(source, wanted)))
-      throw new CliError(
-        `${source} has no ${wanted}: it is no backup of ${config.databaseUrl ? "a Postgres" : "an embedded"} database; ${config.databaseUrl ? "unset" : "set"} SERVICE_DATABASE_URL, or name another directory`,
-      );
-    const force = options.force === true;
-    clearDataDir(config.dataDir, force);
-    if (config.databaseUrl) await restorePostgres(config.databaseUrl, join(source, DUMP_FILE), { force });
-    privateFolder(config.dataDir);
-    const files = copyOthers(source, config.dataDir, { without: DUMP_FILE });
-    if (!config.databaseUrl) copyFileSync(join(source, SQLITE_FILE), join(config.dataDir, SQLITE_FILE));
-    closeFolder(config.dataDir);
-    const { ok, accounts, problems } = await opened(config);
-    output.result({ directory: config.dataDir, files: [...files, wanted], ledger: { ok, problems } }, () => [
-      `Restored ${wanted} and ${files.length} other files`,
-      ok ? `The ledger is in order: ${accounts} accounts recomputed` : "The ledger does not add up:",
-      ...problems.map(({ check, message }) => `  ${check}: ${message}`),
-    ]);
-    if (!ok) process.exitCode = 1;
-  },
-};
+export async function restore({ words, options, output }: Invocation): Promise<void> {
+  const source = needed(words, 0, "the directory of the backup");
+  const config = serviceConfig(process.env);
+  const wanted = config.databaseUrl ? DUMP_FILE : SQLITE_FILE;
+  if (!existsSync(join(source, wanted)))
+    throw new CliError(
+      `${source} has no ${wanted}: it is no backup of ${config.databaseUrl ? "a Postgres" : "an embedded"} database; ${config.databaseUrl ? "unset" : "set"} SERVICE_DATABASE_URL, or name another directory`,
+    );
+  const force = options.force === true;
+  clearDataDir(config.dataDir, force);
+  if (config.databaseUrl) await restorePostgres(config.databaseUrl, join(source, DUMP_FILE), { force });
+  privateFolder(config.dataDir);
+  const files = copyOthers(source, config.dataDir, { without: DUMP_FILE });
+  if (!config.databaseUrl) copyFileSync(join(source, SQLITE_FILE), join(config.dataDir, SQLITE_FILE));
+  closeFolder(config.dataDir);
+  const { ok, accounts, problems } = await opened(config);
+  output.result({ directory: config.dataDir, files: [...files, wanted], ledger: { ok, problems } }, () => [
+    `Restored ${wanted} and ${files.length} other files`,
+    ok ? `The ledger is in order: ${accounts} accounts recomputed` : "The ledger does not add up:",
+    ...problems.map(({ check, message }) => `  ${check}: ${message}`),
+  ]);
+  if (!ok) process.exitCode = 1;
+}
 
 /** The schema is brought up to date, since a backup may be older than this version. */
 async function opened(config: Config) {

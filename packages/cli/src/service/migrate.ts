@@ -1,7 +1,7 @@
 import { type Config, readConfig } from "@model-gateway/gateway/config.ts";
 import { openDatabase, openStorage } from "@model-gateway/gateway/storage/index.ts";
 import { migrations } from "@model-gateway/gateway/storage/migrations/index.ts";
-import { CliError, type Command } from "../command.ts";
+import { CliError, type Invocation } from "../command.ts";
 
 /** The settings of the service on this machine, or what is wrong with them. */
 export function serviceConfig(env: Record<string, string | undefined>): Config {
@@ -23,19 +23,14 @@ export async function appliedMigrations(config: Config): Promise<number[]> {
   }
 }
 
-export const migrate: Command = {
-  name: "migrate",
-  summary: "Bring the database's schema up to date",
-  examples: ["model-gateway migrate", "SERVICE_DATABASE_URL=postgres://… model-gateway migrate"],
-  async run({ output }) {
-    const config = serviceConfig(process.env);
-    const before = new Set(await appliedMigrations(config));
-    await (await openStorage(config)).close();
-    const applied = migrations.filter(({ id }) => !before.has(id)).map(({ id, name }) => ({ id, name }));
-    output.result({ applied, schema: migrations.at(-1)?.id ?? 0 }, () =>
-      applied.length === 0
-        ? "The schema is up to date"
-        : [`Applied ${applied.length}:`, ...applied.map(({ id, name }) => `  ${id} ${name}`)],
-    );
-  },
-};
+export async function migrate({ output }: Invocation): Promise<void> {
+  const config = serviceConfig(process.env);
+  const before = new Set(await appliedMigrations(config));
+  await (await openStorage(config)).close();
+  const applied = migrations.filter(({ id }) => !before.has(id)).map(({ id, name }) => ({ id, name }));
+  output.result({ applied, schema: migrations.at(-1)?.id ?? 0 }, () =>
+    applied.length === 0
+      ? "The schema is up to date"
+      : [`Applied ${applied.length}:`, ...applied.map(({ id, name }) => `  ${id} ${name}`)],
+  );
+}

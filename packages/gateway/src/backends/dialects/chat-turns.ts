@@ -123,7 +123,9 @@ function imageOf(image: unknown, field: string): ChatPart {
 function partsOf(message: Record<string, unknown>, field: string): ChatPart[] {
   const { content, images } = message;
   const given = Array.isArray(content) ? content : [content ?? ""];
-  const parts = given.flatMap((part, i) => partOf(part, `${field}.content${given === content ? `.${i}` : ""}`));
+  const parts = given.flatMap((part, i) =>
+    partOf(part, `${field}.content${given === content ? `.${i}` : ""}`),
+  );
   if (Array.isArray(images)) parts.push(...images.map((image, i) => imageOf(image, `${field}.images.${i}`)));
   return parts.filter((part) => part.type !== "text" || part.text !== "");
 }

@@ -1,6 +1,6 @@
 import { readConfig } from "@model-gateway/gateway/config.ts";
 import { asCalled } from "../../called.ts";
-import type { Command } from "../../command.ts";
+import type { Invocation } from "../../command.ts";
 import {
   checkBackends,
   checkClock,
@@ -12,7 +12,6 @@ import {
   checkWorkers,
   type Finding,
 } from "./checks.ts";
-
 import { examineService } from "./service-checks.ts";
 
 const SIGNS: Record<Finding["state"], string> = { ok: "ok     ", warning: "warning", failed: "FAILED " };
@@ -45,27 +44,18 @@ async function examine(env: Record<string, string | undefined>): Promise<Finding
   ];
 }
 
-export const doctor: Command = {
-  name: "doctor",
-  summary: "Find what keeps the service from working, and say what to do",
-  examples: [
-    "model-gateway doctor",
-    "SERVICE_PORT=9000 model-gateway doctor --json",
-    "model-gateway doctor --url https://models.example.org",
-  ],
-  async run({ output, connection }) {
-    const findings = [
-      // With an address, the service there is meant and not this machine.
-      ...(connection.isGiven ? [] : await examine(process.env)),
-      ...(connection.isGiven || connection.isSignedIn ? await examineService(connection) : []),
-    ];
-    const broken = findings.some(({ state }) => state === "failed");
-    output.result({ ok: !broken, findings }, () =>
-      findings.flatMap(({ check, state, message, remedy }) => [
-        `${output.state(state, SIGNS[state])}  ${check}: ${message}`,
-        ...(remedy ? [`           ${asCalled(remedy)}`] : []),
-      ]),
-    );
-    if (broken) process.exitCode = 1;
-  },
-};
+export async function doctor({ output, connection }: Invocation): Promise<void> {
+  const findings = [
+    // With an address, the service there is meant and not this machine.
+    ...(connection.isGiven ? [] : await examine(process.env)),
+    ...(connection.isGiven || connection.isSignedIn ? await examineService(connection) : []),
+  ];
+  const broken = findings.some(({ state }) => state === "failed");
+  output.result({ ok: !broken, findings }, () =>
+    findings.flatMap(({ check, state, message, remedy }) => [
+      `${output.state(state, SIGNS[state])}  ${check}: ${message}`,
+      ...(remedy ? [`           ${asCalled(remedy)}`] : []),
+    ]),
+  );
+  if (broken) process.exitCode = 1;
+}
