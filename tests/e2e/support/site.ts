@@ -26,7 +26,7 @@ const DISABLED_FEATURES = [
 ];
 /** Where the console keeps who is signed in. */
 export const SESSION_KEY = "model-gateway.session";
-const executablePath = process.env.TEST_CHROMIUM ?? Bun.which("chromium") ?? undefined;
+const executablePath = process.env.TEST_CHROMIUM_HEADLESS ?? Bun.which("chromium") ?? undefined;
 
 export interface Look {
   theme?: "light" | "dark";
