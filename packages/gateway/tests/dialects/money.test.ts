@@ -199,15 +199,17 @@ describe.each(VOICES)("$dialect", (voice) => {
       await reply.end();
     };
 
-  test("the limit is lowered in its own field to what can be paid", async () => {
+  test("the limit is lowered in its own field, and in others that may be obeyed, to what can be paid", async () => {
     upstream.answer(streaming((send) => send(voice.piece + voice.end(20, 10))));
     const who = await spender();
-    const answer = await who.post(voice.path, voice.body);
+    const answer = await who.post(voice.path, { ...voice.body, max_new_tokens: 1_000_000 });
     await answer.text();
     const limit = Number(answer.headers.get("x-service-max-tokens"));
     expect(limit).toBeGreaterThan(550);
     expect(limit).toBeLessThan(667);
-    expect(voice.limitOf(upstream.requests.at(-1)!.json)).toBe(limit);
+    const { json } = upstream.requests.at(-1)!;
+    expect(voice.limitOf(json)).toBe(limit);
+    expect(json.max_new_tokens).toBe(limit);
     const [row] = await who.rows();
     expect(row).toMatchObject({ prompt_tokens: 20, completion_tokens: 10 });
   });

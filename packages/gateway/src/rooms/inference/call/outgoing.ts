@@ -136,12 +136,12 @@ export class Outgoing implements SentBody {
     // Some dialects have it in the path.
     if (written !== route.model && payload.has("model")) own.set("model", JSON.stringify(route.model));
     if (loweredTo === null) return own;
-    if (this.spoken && native) {
-      for (const [name, json] of native.limited(loweredTo)) own.set(name, json);
-    } else if (spend) {
-      const honoured = this.#honoured;
-      for (const [name, json] of loweredFields(loweredTo, { payload, spend, honoured })) own.set(name, json);
-    }
+    const isNative = this.spoken && native;
+    const honoured = this.#honoured;
+    const lowered = spend ? loweredFields(loweredTo, { payload, spend, honoured }) : [];
+    // A vendor's own API gets no field that it does not know; one that the client used may be obeyed.
+    for (const [name, json] of lowered) if (!isNative || payload.has(name)) own.set(name, json);
+    if (isNative) for (const [name, json] of native.limited(loweredTo)) own.set(name, json);
     return own;
   }
 

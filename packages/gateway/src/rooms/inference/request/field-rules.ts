@@ -217,9 +217,9 @@ export function readSpendFields(fields: Fields): SpendFields {
   return spend;
 }
 
-/** The same of a request to Gemini, where such fields stand in a place of their own. */
-export function geminiSpend(fields: Pick<Fields, "inner" | "value">, settings: string): SpendFields {
-  const spend = new SpendFields();
+/** The same of a request to Gemini, where such fields have a place of their own besides. */
+export function geminiSpend(fields: Fields, settings: string): SpendFields {
+  const spend = readSpendFields(fields);
   const given = fields.value(settings) ?? {};
   if (!isObject(given)) failField(settings, "must be an object");
   for (const { name, value } of fields.inner(settings)) {
