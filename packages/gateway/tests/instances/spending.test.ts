@@ -65,23 +65,7 @@ describe.each(sharings)("three instances %s", (sharing) => {
         ),
       );
       const statuses = await Promise.all(
-        Array.from({ length: 120 }, async (_, i) => {
-          const answer = await fetch(`${gateways[i % INSTANCES]!.url}/v1/chat/completions`, {
-            method: "POST",
-            headers: {
-              authorization: `Bearer ${keys[i % keys.length]!.key}`,
-              "content-type": "application/json",
-            },
-            body: JSON.stringify({
-              model: DEAR,
-              messages: [{ role: "user", content: "hi" }],
-              max_tokens: 1_000,
-              stream: i % 2 === 0,
-            }),
-          });
-          await answer.text();
-          return answer.status;
-        }),
+        Array.from({ length: 120 }, (_, i) => askDear({ gateways, keys: keys.map(({ key }) => key) }, i)),
       );
       for (const status of statuses) expect([200, 429]).toContain(status);
       expect(statuses.filter((status) => status === 200).length).toBeGreaterThan(25);

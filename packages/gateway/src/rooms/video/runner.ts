@@ -25,7 +25,7 @@ const TICK_MS = 1_000;
 /** One instance runs all jobs; another takes over when it has been silent for this long. Redis keeps its holds for longer. */
 const LEASE = "video";
 const LEASE_MS = 9_000;
-/** Message: there is something to do, such as a new job. */
+/** Message: there is something to do; the id of a new job, or nothing. */
 const DUE = "video-due";
 /** Message: the id of a job for which the instance that runs the jobs holds now. */
 const HELD = "video-held";
@@ -95,7 +95,11 @@ export class JobRunner {
     const { bus, clock, tickMs = TICK_MS } = options;
     this.#ends = [
       clock.every(tickMs, () => this.wake()),
-      bus.subscribe(DUE, () => this.wake()),
+      bus.subscribe(DUE, (jobId) => {
+        this.wake();
+        // It was found, and held for, before its maker could hear of that.
+        if (this.#isLeading && this.#holds.has(jobId)) bus.publish(HELD, jobId);
+      }),
       bus.subscribe(HELD, (jobId) => {
         if (!this.#isLeading) this.#release(jobId);
       }),
@@ -114,11 +118,11 @@ export class JobRunner {
     // It may have been found, and held for, the moment it was stored.
     this.#release(job.id);
     this.#holds.set(job.id, hold);
-    this.#due();
+    this.#due(job.id);
   }
 
-  #due(): void {
-    this.options.bus.publish(DUE, "");
+  #due(jobId = ""): void {
+    this.options.bus.publish(DUE, jobId);
   }
 
   /** Nothing is held for it any more, here or elsewhere. */
@@ -174,7 +178,7 @@ export class JobRunner {
     const ids = new Set(open.map(({ id }) => id));
     for (const id of held) if (isLost || !ids.has(id)) this.#release(id);
     if (bus.shared && !this.#isLeading) return;
-    for (const job of open) await this.#hold(job);
+    for (const { id, status } of open) if (status !== "done" && !this.#holds.has(id)) await this.#hold(id);
     if (!this.#isLeading) return;
     const nowMs = clock.now();
     const due = open.filter(({ id, next_step_at }) => {
@@ -189,14 +193,15 @@ export class JobRunner {
     }
   }
 
-  /** What a job that is done costs is charged at once, or was already. */
-  async #hold(job: JobSummary): Promise<void> {
-    if (job.status === "done" || this.#holds.has(job.id)) return;
+  async #hold(id: string): Promise<void> {
     const { metering, bus } = this.options;
+    const job = await this.store.find(id);
+    // What a job that is done costs is charged at once, or was already.
+    if (!job || job.settled || job.status === "done") return;
     const hold = await metering.resume({ ...chargeOf(job), bound: { costUsd: job.bound_usd ?? 0 } });
-    if (this.#holds.has(job.id)) hold.release();
-    else this.#holds.set(job.id, hold);
-    if (this.#isLeading) bus.publish(HELD, job.id);
+    if (this.#holds.has(id)) hold.release();
+    else this.#holds.set(id, hold);
+    if (this.#isLeading) bus.publish(HELD, id);
   }
 
   async #stepOf(id: string): Promise<void> {

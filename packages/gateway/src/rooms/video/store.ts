@@ -64,10 +64,10 @@ export class VideoStore {
     return countRows(this.db, `video_jobs WHERE user_id = $1 AND status IN ${ACTIVE}`, [userId]);
   }
 
-  /** Jobs that are not at their end, those whose next step is due first. */
-  unsettled(): Promise<JobSummary[]> {
-    return this.db.all<JobSummary>(
-      `SELECT ${SUMMARY_COLUMNS} FROM video_jobs WHERE settled = FALSE ORDER BY next_step_at`,
+  /** Jobs that are not at their end, those whose next step is due first; only what is looked at every second. */
+  unsettled(): Promise<Pick<JobRow, "id" | "status" | "next_step_at">[]> {
+    return this.db.all(
+      "SELECT id, status, next_step_at FROM video_jobs WHERE settled = FALSE ORDER BY next_step_at",
     );
   }
 
