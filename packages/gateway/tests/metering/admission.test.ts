@@ -170,6 +170,28 @@ onEachDatabase("admission", (fresh) => {
       await spend(bench, who);
     }));
 
+  test("a prompt is counted only for those whom something limits", () =>
+    withBench(fresh, async (bench) => {
+      let counted = 0;
+      const admit = async (who: Payer) => {
+        const bound = { outputTokensMax: 100, outputTokensMin: 100 };
+        const request = {
+          ...centRequest(who),
+          bound: {
+            ...bound,
+            get promptTokens() {
+              return ++counted;
+            },
+          },
+        };
+        (await bench.metering.admit(request)).release();
+      };
+      await admit(payer({ tier: "enterprise" }));
+      expect(counted).toBe(0);
+      await admit(payer());
+      expect(counted).toBe(1);
+    }));
+
   test("an unlimited tier has no end, and its use is counted", () =>
     withBench(fresh, async (bench) => {
       const who = payer({ tier: "enterprise" });

@@ -68,10 +68,11 @@ interface Facts extends Payment {
 /** In this order they are named as the reason of a refusal: a total is not paid by waiting. */
 const KEY_BUDGETS: readonly KeyLimitKind[] = ["total_budget", "monthly_budget", "member_budget"];
 
-/** Output tokens that are asked for; no more than fit into a minute of the key at all. */
-function wholeOf({ payer, fixed, tokensMax }: Demand): number {
+/** Output tokens that are asked for; no more than fit into a minute of the key at all. Only there is the prompt counted for it. */
+function wholeOf(demand: Demand): number {
+  const { payer, tokensMax } = demand;
   const most = payer.keyLimits?.tokensPerMinute ?? null;
-  return most === null ? tokensMax : Math.max(0, Math.min(tokensMax, Math.floor(most - fixed.tokens)));
+  return most === null ? tokensMax : Math.max(0, Math.min(tokensMax, Math.floor(most - demand.fixed.tokens)));
 }
 
 /** The windows that a request counts in: those whose quota limits it, and the names of the rest. */

@@ -54,10 +54,27 @@ function weightAfter(before: number, kind: number): number {
 const WORD_LETTERS_MAX = 14;
 const SENSELESS_LETTER_MORE = 330;
 
-const BEFORE_SHIFT = 4;
-const WEIGHTS = Uint16Array.from({ length: NOTHING << BEFORE_SHIFT }, (_, at) =>
-  weightAfter(at >> BEFORE_SHIFT, at & 15),
-);
+/** A state is the kind of the last character; for small letters there is one for each length of their word. */
+const WORD_STATE = NOTHING - 1;
+const STATES = WORD_STATE + WORD_LETTERS_MAX + 2;
+const KIND_BITS = 4;
+const STATE_BITS = 5;
+const KINDS = 1 << KIND_BITS;
+const NEXT = ((1 << STATE_BITS) - 1) << KIND_BITS;
+const WEIGHT_SHIFT = KIND_BITS + STATE_BITS;
+
+/** For each state and each kind that may follow: the state after it, and above that what it weighs. No branch is guessed wrong at the end of a word. */
+const STEPS = Uint32Array.from({ length: STATES << KIND_BITS }, (_, at) => {
+  const state = at >> KIND_BITS;
+  const kind = at % KINDS;
+  const letters = Math.max(0, state - WORD_STATE);
+  if (kind >= NOTHING) return state << KIND_BITS;
+  const weight = weightAfter(letters > 0 ? SMALL : state, kind);
+  if (kind !== SMALL) return (weight << WEIGHT_SHIFT) | (kind << KIND_BITS);
+  const next = WORD_STATE + Math.min(letters, WORD_LETTERS_MAX) + 1;
+  const more = letters >= WORD_LETTERS_MAX ? SENSELESS_LETTER_MORE : 0;
+  return ((weight + more) << WEIGHT_SHIFT) | (next << KIND_BITS);
+});
 /** Made when it is first needed. */
 let kinds: Uint8Array | null = null;
 
@@ -66,73 +83,67 @@ const SMALL_U = 117;
 const HEX_DIGITS = 4;
 const hexDigit = (unit: number): number => (unit <= 57 ? unit - 48 : (unit | 32) - 87);
 
-/** What the escape after the backslash at `at` stands for. */
-function escapedAt(text: string, at: number): number {
-  const letter = text.charCodeAt(at + 1);
-  // b, f, n, r and t are white space; the others stand for themselves.
-  if (letter !== SMALL_U) return letter > 96 && letter < 117 ? 32 : letter;
+function hexAt(json: Uint8Array, at: number): number {
   let unit = 0;
-  for (let digit = at + 2; digit < at + 2 + HEX_DIGITS; digit++)
-    unit = unit * 16 + hexDigit(text.charCodeAt(digit));
-  return unit;
+  for (let digit = at; digit < at + HEX_DIGITS; digit++) unit = unit * 16 + hexDigit(json[digit] ?? 0);
+  return unit & 0xffff;
+}
+
+/** The first UTF-16 unit of the character whose first byte, of several, is at `at`; at the bytes after that, one that weighs nothing. */
+function unitAt(bytes: Uint8Array, at: number): number {
+  const more = (ahead: number) => bytes[at + ahead]! & 63;
+  const lead = bytes[at]!;
+  if (lead < 0xc0) return 0xdc00;
+  if (lead < 0xe0) return ((lead & 31) << 6) | more(1);
+  if (lead < 0xf0) return ((lead & 15) << 12) | (more(1) << 6) | more(2);
+  return 0xd7c0 + (((lead & 7) << 8) | (more(1) << 2) | (more(2) >> 4));
 }
 
 export class TokenCounter {
-  #weight = 0;
-  /** The kind of the last character, and the letters of the word that it is in. */
-  #before = SPACE;
-  #letters = 0;
-
-  get weight(): number {
-    return this.#weight + Math.max(0, this.#letters - WORD_LETTERS_MAX) * SENSELESS_LETTER_MORE;
-  }
+  weight = 0;
+  #state = SPACE << KIND_BITS;
 
   get tokens(): number {
     return Math.ceil(this.weight / 1000);
   }
 
   addTokens(tokens: number): void {
-    this.#weight += tokens * 1000;
+    this.weight += tokens * 1000;
   }
 
   addText(text: string): void {
-    this.#add(text, false);
+    kinds ??= kindsOfUnits();
+    let state = this.#state;
+    for (let i = 0; i < text.length; i++) {
+      const step = STEPS[state | kinds[text.charCodeAt(i)]!]!;
+      this.weight += step >>> WEIGHT_SHIFT;
+      state = step & NEXT;
+    }
+    this.#state = state;
   }
 
   /** What stands in JSON between two positions; an escaped character weighs what it stands for. */
   addJson(json: Uint8Array, start = 0, end = json.length): void {
-    this.#add(Buffer.from(json.buffer, json.byteOffset, json.byteLength).toString("utf8", start, end), true);
-  }
-
-  #add(text: string, isJson: boolean): void {
     kinds ??= kindsOfUnits();
     const table = kinds;
-    let before = this.#before;
-    let weight = this.#weight;
-    let wordStart = -this.#letters;
-    for (let i = 0; i < text.length; i++) {
-      let unit = text.charCodeAt(i);
-      if (unit === BACKSLASH && isJson) {
-        unit = escapedAt(text, i);
-        const more = text.charCodeAt(i + 1) === SMALL_U ? 1 + HEX_DIGITS : 1;
-        i += more;
-        // However it is written, it is one character of its word.
-        wordStart += more;
-      }
-      const kind = table[unit] ?? SPACE;
-      if (kind !== NOTHING) {
-        weight += WEIGHTS[(before << BEFORE_SHIFT) | kind]!;
-        before = kind;
-      }
-      if (before !== SMALL) {
-        const letters = i - wordStart;
-        if (letters > WORD_LETTERS_MAX) weight += (letters - WORD_LETTERS_MAX) * SENSELESS_LETTER_MORE;
-        wordStart = i + 1;
-      }
+    let state = this.#state;
+    let weight = 0;
+    for (let i = start; i < end; i++) {
+      let unit = json[i]!;
+      if (unit === BACKSLASH) {
+        unit = json[++i] ?? BACKSLASH;
+        if (unit === SMALL_U) {
+          unit = hexAt(json, i + 1);
+          i += HEX_DIGITS;
+          // b, f, n, r and t are white space; the others stand for themselves.
+        } else if (unit > 96) unit = 32;
+      } else if (unit > 127) unit = unitAt(json, i);
+      const step = STEPS[state | table[unit]!]!;
+      weight = (weight + (step >>> WEIGHT_SHIFT)) | 0;
+      state = step & NEXT;
     }
-    this.#before = before;
-    this.#weight = weight;
-    this.#letters = Math.max(0, text.length - wordStart);
+    this.#state = state;
+    this.weight += weight;
   }
 }
 
