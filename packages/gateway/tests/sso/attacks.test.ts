@@ -105,6 +105,10 @@ test("an address is verified by who names it, not by who names another", async (
   // The userinfo endpoint has verified ada's own address; the token names another and says nothing about it.
   provider.tamper = (claims, sign) => sign({ ...claims, email: "root@example.com" });
   expect(await signIn("ada")).toMatchObject({ status: 403, message: expect.stringContaining("verified") });
+  // The other way round: the token has verified an address without naming it, and userinfo names one that is not.
+  provider.people.set("eve", { email: "root@example.com", email_verified: false });
+  provider.tamper = (claims, sign) => sign({ ...claims, email_verified: true });
+  expect(await signIn("eve")).toMatchObject({ status: 403, message: expect.stringContaining("verified") });
   // In lower case the Kelvin sign is a k.
   await gateway.signIn("kim");
   provider.tamper = null;

@@ -29,11 +29,13 @@ export interface Person {
   claims: Claims;
 }
 
-/** The ID token's claims before those of the userinfo endpoint, which cannot verify an address that only the token names. */
+/** The ID token's claims before those of the userinfo endpoint. Neither verifies an address that only the other names. */
 function merged(more: Claims, idToken: Claims): Claims {
-  const { email_verified, ...others } = more;
-  const isSameEmail = idToken.email === undefined || idToken.email === more.email;
-  return { ...others, ...(isSameEmail && { email_verified }), ...idToken };
+  const naming = [idToken, more].filter(
+    ({ email }) => email !== undefined && email === (idToken.email ?? more.email),
+  );
+  const email_verified = naming.map((claims) => claims.email_verified).find((said) => said !== undefined);
+  return { ...more, ...idToken, email_verified };
 }
 
 /** OpenID Connect with the one configured provider: authorization code with PKCE, state, nonce and a signed ID token. */

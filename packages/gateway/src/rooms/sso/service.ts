@@ -308,6 +308,8 @@ export class Sso {
   async unlink({ userId }: Actor, id: string): Promise<void> {
     const { db, accounts } = this.options;
     await db.transaction(async (tx) => {
+      // Two at once must not leave the account without a way in.
+      await tx.lock("registration");
       const identities = await this.#store.of(tx, userId);
       if (!identities.some((identity) => identity.id === id))
         fail(
