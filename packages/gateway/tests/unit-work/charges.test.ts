@@ -1,6 +1,7 @@
 /** What images, sounds, rankings and moderations cost, and ways to have them for less. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { onEachDatabase } from "@model-gateway/testing/databases.ts";
+import { until } from "@model-gateway/testing/until.ts";
 import { wave, worker } from "@model-gateway/testing/work.ts";
 import { verifyLedger } from "../../src/rooms/ledger/index.ts";
 import { bootSpending, DEAR, type Spender, type SpendingBench } from "../support/spending.ts";
@@ -206,6 +207,88 @@ onEachDatabase("work with a price of its own", (fresh) => {
       file.writeUInt32LE((8_000 * bits) / 8, 28);
       expect(await usdOf(file)).toBeCloseTo(file.length / 1e6, 6);
     }
+  });
+
+  test("sounds: what somebody says is no report, and no failure", async () => {
+    const said = async (words: string, response_format: string) => {
+      bench.upstream.answer(async (_, reply) => {
+        reply.head(200, { "content-type": "text/plain; charset=utf-8" });
+        await reply.write(words);
+        reply.end();
+      });
+      const { usd, ...heard } = await costOf(() => hear(wave(4), who.key, { response_format }));
+      return { ...heard, tenths: Math.round(usd * 1e4) };
+    };
+    for (const words of [
+      '{"text":"x","usage":{"type":"duration","seconds":0}}',
+      '{"text":"x","duration":0}',
+      '{"error":{"message":"busy"}}',
+    ])
+      for (const format of ["text", "srt", "Text"])
+        expect(await said(words, format)).toEqual({ status: 200, text: words, tenths: 40 });
+    bench.upstream.answer(worker);
+  });
+
+  test("sounds: one file is heard, so no more than one is sent", async () => {
+    const form = new FormData();
+    form.append("model", "test-ear");
+    for (const seconds of [1, 60]) form.append("file", new Blob([new Uint8Array(wave(seconds))]), "a.wav");
+    const before = bench.upstream.requests.length;
+    const { status, usd, text } = await costOf(() =>
+      fetch(`${bench.url}/v1/audio/transcriptions`, {
+        method: "POST",
+        headers: { authorization: `Bearer ${who.key}` },
+        body: form,
+      }),
+    );
+    expect({ status, usd }).toEqual({ status: 400, usd: 0 });
+    expect(text).toContain("file");
+    expect(bench.upstream.requests.length).toBe(before);
+  });
+
+  test("images to be edited count wherever they stand: a file, a text of a form, or an address in JSON", async () => {
+    const model = DEAR;
+    const url = "https://example.com/a.png";
+    const fields = { model, prompt: "x" };
+    const asForm = (name: string, values: readonly (string | Blob)[]) => {
+      const form = new FormData();
+      for (const [key, value] of Object.entries(fields)) form.append(key, value);
+      for (const value of values) form.append(name, value as string);
+      return form;
+    };
+    const file = new Blob(["x"]);
+    bench.upstream.answer(() => new Promise(() => {}));
+    for (const [images, body] of [
+      [1, asForm("image", [file])],
+      [3, asForm("image[]", [file, file, file])],
+      [3, asForm("image[]", [url, url, url])],
+      [1, JSON.stringify({ ...fields, image: url })],
+      [1, JSON.stringify({ ...fields, image: { url } })],
+      [3, JSON.stringify({ ...fields, image: [url, url, url] })],
+      [2, JSON.stringify({ ...fields, image: [url], mask: { url } })],
+    ] as const) {
+      const before = await who.charged();
+      const count = bench.upstream.requests.length;
+      const left = new AbortController();
+      const asked = fetch(`${bench.url}/v1/images/edits`, {
+        method: "POST",
+        headers: {
+          authorization: `Bearer ${who.key}`,
+          ...(typeof body === "string" && { "content-type": "application/json" }),
+        },
+        body,
+        signal: left.signal,
+      }).catch(() => null);
+      await until("it is sent", () => bench.upstream.requests.length > count);
+      left.abort();
+      await asked;
+      const spent = async () => (await who.charged()) - before;
+      await until("it is charged", async () => (await spent()) > 0);
+      // 6,240 tokens each, at 5 USD a million, besides what may have been made.
+      const usd = (await spent()) - 6_240 * 30e-6;
+      expect([images, Math.floor(usd / (6_240 * 5e-6))]).toEqual([images, images]);
+    }
+    bench.upstream.answer(worker);
   });
 
   test("sounds: reports that cannot be true are not believed", async () => {

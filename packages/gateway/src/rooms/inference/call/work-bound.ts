@@ -17,6 +17,8 @@ export interface AskedWork extends WorkSize {
   look?: ImageLook;
   /** The body is a form: `promptTokens` are all that it has. */
   isForm: boolean;
+  /** The answer is, unless it says that it is JSON, what somebody said: it reports nothing, whatever it looks like. */
+  isWords?: boolean;
   /** What is charged where the upstream does not say; the rest is as it is held. */
   counted?: Partial<WorkSize>;
 }

@@ -68,6 +68,7 @@ async function readSound(payload: Payload): Promise<AskedWork> {
     units: ["second", "call"],
     ...sizeOf(secondsMax(sound.bytes)),
     isForm: true,
+    isWords: !/^$|json$/.test(String(payload.value("response_format") ?? "")),
     counted: sizeOf(await secondsOf(sound.bytes)),
   };
 }

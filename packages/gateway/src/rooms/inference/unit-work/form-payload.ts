@@ -26,8 +26,6 @@ export class FormPayload extends Payload {
     super(textsOf(parts));
     this.#parts = parts;
     this.files = parts.filter(({ file }) => file !== null).map(({ name, value }) => ({ name, bytes: value }));
-    for (const { name } of this.files)
-      if (this.has(name)) failField(name, "is there as a text and as a file; send one of them");
   }
 
   get contentType(): string {
@@ -48,16 +46,17 @@ export class FormPayload extends Payload {
   }
 }
 
-/** The texts by name. Servers disagree on which of two of a name counts. */
+/** The texts by name. Servers disagree on which of two of a name counts, texts or files. */
 function textsOf(parts: readonly FormPart[]): Record<string, string | number> {
   const texts = new Map<string, string | number>();
+  const names = new Set<string>();
   let textBytes = 0;
   for (const { name, file, value } of parts) {
-    if (file) continue;
-    textBytes += value.length;
+    if (!file) textBytes += value.length;
     if (name.endsWith(LIST)) continue;
-    if (texts.has(name)) failField(name, "is there twice; send it once");
-    texts.set(name, textOrCount(name, value.toString()));
+    if (names.has(name)) failField(name, "is there twice; send it once");
+    names.add(name);
+    if (!file) texts.set(name, textOrCount(name, value.toString()));
   }
   if (textBytes > TEXT_BYTES_MAX)
     fail("body_too_large", `The texts of the form are larger than ${TEXT_BYTES_MAX} bytes`);

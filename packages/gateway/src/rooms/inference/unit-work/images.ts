@@ -14,6 +14,8 @@ const OUTPUT_TOKENS_PER_IMAGE = 6_240;
 const PARTIAL_IMAGE_TOKENS = 100;
 /** An image to be edited, in full detail. */
 const INPUT_IMAGE_TOKENS = 6_240;
+/** Where such images stand: files, or texts with an address. */
+const PICTURES = ["image", "image[]", "mask"];
 
 function lower(payload: Payload, name: "size" | "quality"): string | null {
   const value = payload.sent(name) ?? null;
@@ -33,6 +35,9 @@ function read(payload: Payload): AskedWork {
     failField("prompt", "is required: a text that describes the image");
   const image = sentCount(payload, "n") ?? 1;
   const isForm = payload instanceof FormPayload;
+  const pictures = isForm
+    ? payload.sentNames().filter((name) => PICTURES.includes(name))
+    : PICTURES.flatMap((name) => payload.sent(name) ?? []);
   const previews =
     Number(payload.sent("partial_images") ?? 0) === 0 ? 0 : sentCount(payload, "partial_images");
   return {
@@ -40,7 +45,7 @@ function read(payload: Payload): AskedWork {
     counts: { image, call: image },
     look: { size: lower(payload, "size"), quality: lower(payload, "quality") },
     isForm,
-    promptTokens: isForm ? estimateTokens(String(prompt)) + payload.files.length * INPUT_IMAGE_TOKENS : 0,
+    promptTokens: (isForm ? estimateTokens(String(prompt)) : 0) + pictures.length * INPUT_IMAGE_TOKENS,
     outputTokens: image * (OUTPUT_TOKENS_PER_IMAGE + (previews ?? 0) * PARTIAL_IMAGE_TOKENS),
     counted: { outputTokens: image * IMAGE_TOKENS },
   };
@@ -99,7 +104,7 @@ export const edits: WorkKind = {
   path: "/images/edits",
   summary: "Images made from other images and a description",
   form: "allowed",
-  files: ["image", "image[]", "mask"],
+  files: PICTURES,
   body: Body.extend({
     image: z.unknown().optional().describe("A file, or several as `image[]`"),
     ...known("image[] mask input_fidelity"),

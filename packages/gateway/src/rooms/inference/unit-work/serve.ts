@@ -84,10 +84,11 @@ async function answered(call: UpstreamCall, kind: WorkKind): Promise<Reply | Str
   }
   const body = new AnswerBody(await readAnswer(answer));
   if (kind.isStreamed) refuseJson(body);
-  const made = kind.made(body);
+  const isReport = !call.options.work?.isWords || type.startsWith(JSON_TYPE);
+  const made = isReport ? kind.made(body) : {};
   call.begun();
   call.route.succeeded();
-  call.settle({ isWhole: true, reported: usageOfTail(body), delivered: 1, made });
+  call.settle({ isWhole: true, reported: isReport ? usageOfTail(body) : null, delivered: 1, made });
   return new Reply(head(), body.bytes);
 }
 
