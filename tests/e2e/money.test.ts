@@ -48,10 +48,13 @@ test("usage: chart, groups, filters in the address, the request's sheet and CSV"
     .getByRole("figure", { name: "share of the prompts that came from a cache by day and ref" })
     .waitFor();
 
-  await page.getByRole("main").getByRole("link", { name: "Requests" }).click();
   await page.getByLabel("Reference").fill("nightly");
   await page.getByLabel("Reference").press("Enter");
   await page.waitForURL(/ref=nightly/);
+  await page.locator(".figure", { hasText: "Requests" }).getByText("2", { exact: true }).waitFor();
+  await page.getByLabel("Backend").selectOption("demo");
+  await page.getByRole("main").getByRole("link", { name: "Requests" }).click();
+  await page.waitForURL(/requests.*backend=demo.*ref=nightly/);
   await page.locator(".figure", { hasText: "Requests" }).getByText("2", { exact: true }).waitFor();
   await page
     .getByRole("region", { name: "Requests", exact: true })

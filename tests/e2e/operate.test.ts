@@ -176,6 +176,8 @@ test("model routes: one is added, its targets are seen to serve or not, edited a
   });
   expect(answer.status).toBe(200);
 
+  // What would be gone after a restart is not offered beside what stays.
+  expect(await page.getByText(/alias/i).count()).toBe(0);
   // To everyone it is a model like any other, and to those who administer nothing as well.
   const { page: members } = await site.signedInAs("somebody");
   await members.goto(`${site.gateway.url}/catalogue`);

@@ -172,6 +172,35 @@ test("older ones follow the newest without a gap when the list was loaded again"
   expect(complaints).toEqual([]);
 });
 
+test("who asked, by each of what they asked with; a row narrows the page to it", async () => {
+  await newKey("other");
+  const { page, complaints } = await site.visitAs("operator");
+  for (const [by, row, filter] of [
+    ["user", /operator@example.com/, /user=/],
+    ["key", /ci-pipeline/, /key=/],
+    ["project", /default/, /project=default/],
+    ["model", /demo-chat/, /model=demo-chat/],
+    ["backend", /demo/, /backend=demo/],
+  ] as const) {
+    await page.goto(`${site.gateway.url}/requests`);
+    await page.getByLabel("Break down by").selectOption(`by ${by}`);
+    await page
+      .getByRole("region", { name: `Requests by ${by}` })
+      .getByRole("row", { name: row })
+      .first()
+      .click();
+    await page.waitForURL(filter);
+  }
+  for (const by of ["group", "reference"]) {
+    await page.getByLabel("Break down by").selectOption(`by ${by}`);
+    await page
+      .getByRole("region", { name: `Requests by ${by}` })
+      .getByRole("row", { name: /none/ })
+      .waitFor();
+  }
+  expect(complaints).toEqual([]);
+});
+
 for (const width of [390, 1280])
   test(`filters and rows fit ${width} px, however long the name of a key, a model or a backend`, async () => {
     const long = await newKey(`${width} ${"k".repeat(60)}`);
@@ -180,7 +209,7 @@ for (const width of [390, 1280])
     for (const model of ["vendor/a-model-with-a-long-name", "absent-model-with-a-long-name"])
       await chat({ model }, long);
     const { page } = await site.signedInAs("operator", { width });
-    await page.goto(`${site.gateway.url}/requests?by=keys`);
+    await page.goto(`${site.gateway.url}/requests`);
     await page.getByLabel("Key", { exact: true }).waitFor();
     await page
       .getByRole("row", { name: /absent-model/ })

@@ -51,6 +51,18 @@ test("a backend is added, seen, given a route, and asked by session and by key",
   expect((await shell.run(["usage", "--by", "model"])).out).toMatch(/demo-chat\s+2\s/);
   const byBackend = await shell.run(["usage", "--by", "backend"], { env: { SERVICE_ADMIN_TOKEN: "" } });
   expect(byBackend.out).toMatch(/^backend.*cached.*saved\ndemo\s+2\s/);
+  const narrowed = async (...options: string[]) =>
+    (await shell.run(["usage", ...options], { env: { SERVICE_ADMIN_TOKEN: "" } })).out;
+  expect(await narrowed("--by", "key")).toMatch(/^cli [0-9a-f]{8}\s+1\s/m);
+  expect(await narrowed("--by", "model", "--backend", "demo")).toMatch(/demo-chat\s+2\s/);
+  for (const none of [
+    ["--ref", "none"],
+    ["--backend", "none"],
+    ["--by", "model", "--project", "none"],
+  ])
+    expect(await narrowed(...none)).toMatch(/^(No requests yet|Nothing in this range)\n$/);
+  expect((await shell.run(["logs", "--backend", "demo"])).out.split("\n")).toHaveLength(3);
+  expect((await shell.run(["logs", "--ref", "none"])).err).toBe("No requests yet\n");
 });
 
 test("on a terminal a conversation goes on until an empty line", async () => {

@@ -40,6 +40,17 @@ test("a backend is tested by its name, trial by trial, with what it would be for
     "x",
   ]);
   expect([away.code, away.out]).toEqual([1, expect.stringContaining("Failed: ")]);
+  const dead = await shell.run([
+    "backends",
+    "add",
+    "http://127.0.0.1:9",
+    "--type",
+    "external",
+    "--name",
+    "dead",
+  ]);
+  expect(dead.code).toBe(1);
+  expect((await shell.run(["backends"])).out).not.toContain("dead");
   expect((await shell.run(["backends", "cards"])).out).toMatch(/azure\s+.*\{resource\}/);
   expect((await shell.run(["backends", "add", "acme"])).err).toContain("neither an address nor a provider");
 });

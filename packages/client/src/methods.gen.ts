@@ -793,7 +793,7 @@ export interface Methods {
           unpriced: number | null;
           day: string;
         }[];
-        /** Of the user or the group */
+        /** Of the user, the group or the key */
         id: string | null;
         /** A user's is the email */
         name: string | null;
@@ -1496,6 +1496,9 @@ export interface Methods {
       until: string;
       project?: string;
       model?: string;
+      /** The backend that served it */
+      backend?: string;
+      ref_id?: string;
       /** As rows name it: a key's prefix, or jwt-<user-uuid> */
       api_key_id?: string;
       /** With `everyone`: only this person's */
@@ -1556,6 +1559,9 @@ export interface Methods {
       until: string;
       project?: string;
       model?: string;
+      /** The backend that served it */
+      backend?: string;
+      ref_id?: string;
       /** As rows name it: a key's prefix, or jwt-<user-uuid> */
       api_key_id?: string;
       /** With `everyone`: only this person's */
@@ -1608,7 +1614,7 @@ export interface Methods {
           unpriced: number | null;
           day: string;
         }[];
-        /** Of the user or the group */
+        /** Of the user, the group or the key */
         id: string | null;
         /** A user's is the email */
         name: string | null;
@@ -1843,8 +1849,8 @@ export interface Methods {
       since?: string;
       /** Exclusive */
       until?: string;
-      /** Also the keys with the most requests, which takes longest */
-      with_keys?: boolean;
+      /** Also who asked most by key, user, …, which takes longest */
+      by?: "key" | "user" | "group" | "project" | "ref";
     };
     result: {
       /** The period as it was counted: in whole bins */
@@ -1977,18 +1983,14 @@ export interface Methods {
         duration: { p50_ms: number | null; p95_ms: number | null };
         name: string | null;
       }[];
-      /** The 20 with the most requests; empty unless asked for */
-      keys: {
-        /** Null: a signed-in person, or nobody that is known */
-        key_id: string | null;
-        key_prefix: string | null;
-        key_name: string | null;
-        user_id: string | null;
-        user_email: string | null;
+      /** The 20 with the most requests; empty without `by` */
+      askers: {
+        /** Null: without a key, group, …, or nobody that is known */
+        id: string | null;
+        /** A user's is the email */
+        name: string | null;
         requests: number;
         unanswered: number;
-        prompt_tokens: number;
-        completion_tokens: number;
         cost_usd: number;
       }[];
     };

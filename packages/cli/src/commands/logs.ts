@@ -1,7 +1,7 @@
 import { type Client, ConnectionError, RPC_CODE, RpcError } from "@model-gateway/client";
 import { type Command, text, UsageError, wholeNumber } from "../command.ts";
 import { type Output, plain } from "../output.ts";
-import { findUser } from "./users.ts";
+import { NARROWING, narrowed } from "./narrowing.ts";
 
 const FOLLOW_EVERY_MS = 2_000;
 const LIMIT_DEFAULT = 20;
@@ -57,7 +57,7 @@ const fromRecord = (record: RequestRecord): Line => ({
 interface Which {
   limit: number;
   /** What the service's methods take. */
-  filter: { everyone?: true; user_id?: string; model?: string; outcome?: string };
+  filter: Awaited<ReturnType<typeof narrowed>> & { outcome?: string };
 }
 
 /** Newest first. A service that keeps no records of requests still has the usage rows of those that were answered. */
@@ -156,23 +156,21 @@ export const logs: Command = {
   options: {
     follow: { type: "boolean", short: "f", help: "wait for more" },
     limit: { type: "string", short: "n", help: "how many to begin with, 20 unless given" },
-    model: { type: "string", short: "m", help: "only this model's" },
     outcome: { type: "string", help: `one of ${OUTCOMES.join(", ")}` },
     everyone: { type: "boolean", help: "not only your own: for administrators" },
-    user: { type: "string", help: "only those of the account with this email or id: for administrators" },
+    ...NARROWING,
   },
   async run({ options, output, connection }) {
     const client = await connection.signedIn();
-    const [model, outcome, user] = [text(options, "model"), text(options, "outcome"), text(options, "user")];
+    const outcome = text(options, "outcome");
     if (outcome && !OUTCOMES.includes(outcome))
       throw new UsageError(`--outcome must be one of ${OUTCOMES.join(", ")}`);
-    const everyone = Boolean(options.everyone) || user !== null;
+    const everyone = Boolean(options.everyone ?? options.user);
     const which: Which = {
       limit: wholeNumber(options, "limit") ?? LIMIT_DEFAULT,
       filter: {
+        ...(await narrowed(client, options)),
         ...(everyone && { everyone }),
-        ...(user && { user_id: (await findUser(client, user)).id }),
-        ...(model && { model }),
         ...(outcome && { outcome }),
       },
     };

@@ -1,9 +1,12 @@
 import type { Result, UsageQuery, UsageSums } from "@model-gateway/client";
 import { type Command, refuseIdle, text, UsageError, wholeNumber } from "../command.ts";
+import { NARROWING, narrowed } from "./narrowing.ts";
 
 const GROUPINGS = ["model", "backend", "ref", "day"] as const;
 /** Groupings of which the contract's query knows nothing; what it calls a backend is the way that a request came. */
 const BY_SERIES = ["user", "group", "project", "key", "backend"] as const;
+/** Those that it knows, too, where it cannot narrow them down. */
+const BY_SERIES_NARROWED = [...BY_SERIES, "model", "ref"] as const;
 const BY = [...new Set([...BY_SERIES, ...GROUPINGS])].join(", ");
 /** All that there is. */
 const EVER = { since: "2000-01-01", until: "9999-12-31" };
@@ -39,11 +42,13 @@ export const usage: Command = {
   examples: [
     "model-gateway usage --limit 20 --since 2026-11-01",
     "model-gateway usage --by user --since 2026-11-01",
+    "model-gateway usage --by model --user ada@example.com",
     "model-gateway usage --by day --json",
   ],
   options: {
     limit: { type: "string", help: "rows to show, 50 unless given" },
-    project: { type: "string", help: "only rows of this project's keys" },
+    key: { type: "string", help: "only what was done with the key of this prefix" },
+    ...NARROWING,
     by: {
       type: "string",
       help: `sums by ${BY}; for administrators`,
@@ -53,7 +58,7 @@ export const usage: Command = {
   },
   async run({ options, output, connection }) {
     const by = text(options, "by");
-    const project = text(options, "project");
+    const key = text(options, "key");
     const [since, until] = [text(options, "since"), text(options, "until")];
     const range = { ...(since && { since }), ...(until && { until }) };
     if (by === null) {
@@ -61,18 +66,28 @@ export const usage: Command = {
       const { records } = await client.call("usage.records", {
         ...EVER,
         ...range,
+        ...(await narrowed(client, options)),
+        ...(key && { api_key_id: key }),
         limit: wholeNumber(options, "limit") ?? 50,
-        ...(project && { project }),
       });
       return output.table(records, rowColumns, "No requests yet");
     }
     refuseIdle(options, ["limit"], "with --by");
     const isOperators = connection.adminToken !== null;
-    const series = BY_SERIES.find((name) => name === by && !(isOperators && name === "backend"));
+    const narrowings = ["key", ...Object.keys(NARROWING)];
+    const isNarrowed = narrowings.some((name) => options[name] !== undefined);
+    const known = isNarrowed ? BY_SERIES_NARROWED : BY_SERIES;
+    const series = known.find((name) => name === by && !(isOperators && name === "backend"));
     if (series) {
       const client = await connection.signedIn();
-      const which = { ...EVER, ...range, everyone: true, by: series, ...(project && { project }) };
-      const answer = await client.call("usage.series", which);
+      const which = { ...(await narrowed(client, options)), ...(key && { api_key_id: key }) };
+      const answer = await client.call("usage.series", {
+        ...EVER,
+        ...range,
+        ...which,
+        everyone: true,
+        by: series,
+      });
       if (output.json) return output.result(answer, () => "");
       return output.table(
         answer.groups,
@@ -90,7 +105,7 @@ export const usage: Command = {
     }
     const group_by = GROUPINGS.find((name) => name === by);
     if (!group_by) throw new UsageError(`--by must be one of ${BY}`);
-    refuseIdle(options, ["project"], `with --by ${by}`);
+    refuseIdle(options, narrowings, `with --by ${by}`);
     const query: UsageQuery = { group_by, ...range };
     const answer = isOperators
       ? await connection.asOperator().admin.queryUsage(query)

@@ -26,9 +26,9 @@ export function useActivity() {
 export async function busiestKeyPerMinute(): Promise<number> {
   const nowMs = Date.now();
   const since = new Date(nowMs - MINUTE_MS).toISOString();
-  const { bins, keys, totals } = await api("requests.stats", { since, with_keys: true });
+  const { bins, askers, totals } = await api("requests.stats", { since, by: "key" });
   const [before = 0, now = 0] = bins.map(({ ok, refused, failed, left }) => ok + refused + failed + left);
-  const most = Math.max(0, ...keys.map(({ key_id, requests }) => (key_id === null ? 0 : requests)));
+  const most = Math.max(0, ...askers.map(({ id, requests }) => (id === null ? 0 : requests)));
   const lastMinute = before * (1 - (nowMs % MINUTE_MS) / MINUTE_MS) + now;
   return totals.requests === 0 ? 0 : lastMinute * (most / totals.requests);
 }

@@ -44,7 +44,7 @@ const ROW_PX = 37;
 /** Which rows of a long list are in sight. */
 function useInSight(count: number) {
   const body = useRef<HTMLTableSectionElement>(null);
-  const [range, setRange] = useState({ from: 0, to: DRAWN_ALL });
+  const [range, setRange] = useState({ from: 0, to: 2 * AROUND });
   useEffect(() => {
     if (count <= DRAWN_ALL) return;
     const look = () => {

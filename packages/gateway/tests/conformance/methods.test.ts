@@ -126,11 +126,11 @@ billing.prices.remove | admin | model | removed
 billing.prices.video.set | admin | model mode? base_price? price_per_second? price_per_frame? resolution_coeff? currency? enabled? | ok
 billing.tiers.set | admin | name monthly_usd_quota monthly_token_quota rpm | ok
 usage.query | admin | ref_ids? since? until? group_by? include_records? limit? offset? | totals groups groups_truncated records records_total limit offset
-usage.series | jwt | everyone? since until project? model? api_key_id? user_id? group_id? by | totals groups others
-usage.records | jwt | everyone? since until project? model? api_key_id? user_id? group_id? limit? cursor? | records next_cursor
+usage.series | jwt | everyone? since until project? model? backend? ref_id? api_key_id? user_id? group_id? by | totals groups others
+usage.records | jwt | everyone? since until project? model? backend? ref_id? api_key_id? user_id? group_id? limit? cursor? | records next_cursor
 requests.list | jwt | everyone? group_id? user_id? key_id? project? ref_id? surface? model? backend? code? outcome? since? until? cursor? limit? | records next_cursor
 requests.get | jwt | id | id at surface outcome status model backend captured
-requests.stats | jwt | everyone? group_id? user_id? key_id? project? ref_id? surface? model? backend? code? outcome? since? until? with_keys? | since until bin_seconds bins totals before surfaces models backends codes keys
+requests.stats | jwt | everyone? group_id? user_id? key_id? project? ref_id? surface? model? backend? code? outcome? since? until? by? | since until bin_seconds bins totals before surfaces models backends codes askers
 requests.watch | jwt | everyone? group_id? user_id? key_id? project? ref_id? surface? model? backend? code? outcome? stream_id? | stream_id renew_after_seconds
 users.keys.list | admin | user_id | id name key_prefix project created_at active
 users.keys.update | admin | key_id name? expires_at? monthly_budget_usd? total_budget_usd? allowed_models? requests_per_minute? tokens_per_minute? | id name key_prefix project created_at

@@ -75,8 +75,8 @@ onEachDatabase("requests", (fresh) => {
       await writeRows(db, rows);
       const requests = room(db);
       expect(await listed(requests)).toEqual([rows[0]!.requestId]);
-      const { totals, keys } = await requests.stats(ADMIN, { everyone: true, with_keys: true });
-      expect([totals.requests, totals.completion_tokens, keys.length]).toEqual([1, 20, 1]);
+      const { totals, askers } = await requests.stats(ADMIN, { everyone: true, by: "key" });
+      expect([totals.requests, totals.completion_tokens, askers.length]).toEqual([1, 20, 1]);
       await requests.close();
     }));
 
@@ -90,7 +90,7 @@ onEachDatabase("requests", (fresh) => {
           const since = new Date(NOW - days * DAY).toISOString();
           const until = new Date(NOW).toISOString();
           const scope = { everyone: true, since, until, user_id: user };
-          const stats = await requests.stats(ADMIN, { ...scope, with_keys: true });
+          const stats = await requests.stats(ADMIN, { ...scope, by: "key" });
           const [fromMs, belowMs] = [Date.parse(stats.since), Date.parse(stats.until)];
           expect(fromMs).toBeLessThanOrEqual(Date.parse(since));
           expect(belowMs).toBeGreaterThanOrEqual(NOW);
@@ -110,7 +110,7 @@ onEachDatabase("requests", (fresh) => {
           expect(binned).toBe(rows.length);
           for (const { name, requests: ofModel } of stats.models)
             expect(ofModel).toBe(rows.filter(({ model }) => model === name).length);
-          expect(stats.keys.reduce((sum, { requests: ofKey }) => sum + ofKey, 0)).toBe(rows.length);
+          expect(stats.askers.reduce((sum, { requests: ofKey }) => sum + ofKey, 0)).toBe(rows.length);
           const times = rows
             .filter(({ status }) => status! < 400)
             .map(({ durationMs }) => durationMs)
@@ -120,6 +120,37 @@ onEachDatabase("requests", (fresh) => {
           const exact = times[Math.floor(times.length / 2)]!;
           expect(stats.totals.duration.p50_ms!).toBeGreaterThan(exact / 2);
           expect(stats.totals.duration.p50_ms!).toBeLessThan(exact * 2);
+        }
+      await requests.close();
+    }));
+
+  test("who asked most, by key, user, group, project and reference: of whole days and the rest, of a model too", () =>
+    withDatabase(fresh, async (db) => {
+      const past = { count: 2_000, untilMs: NOW, days: 8, keys: 10, refEvery: 100 };
+      const seeded = (await seedRequests(db, past)).map((row) => ({ ...row, groupId: null }));
+      const groupId = crypto.randomUUID();
+      const refused = { groupId, userId: null, keyId: null, channel: null, status: 401 };
+      const ofGroup = [1, 2, 3].map((i) => requestRow({ atMs: NOW - i * DAY, ...refused }));
+      await writeRows(db, ofGroup);
+      const requests = room(db);
+      const columns = {
+        key: "keyId",
+        user: "userId",
+        group: "groupId",
+        project: "project",
+        ref: "refId",
+      } as const;
+      const since = new Date(NOW - 5 * DAY).toISOString();
+      for (const model of [undefined, "claude"])
+        for (const by of ["key", "user", "group", "project", "ref"] as const) {
+          const stats = await requests.stats(ADMIN, { everyone: true, since, model, by });
+          const expected = new Map<string | null, number>();
+          for (const row of [...seeded, ...ofGroup]) {
+            if (row.atMs < Date.parse(stats.since) || (model && row.model !== model)) continue;
+            expected.set(row[columns[by]], (expected.get(row[columns[by]]) ?? 0) + 1);
+          }
+          expect(expected.size).toBeGreaterThan(0);
+          expect(new Map(stats.askers.map(({ id, requests: count }) => [id, count]))).toEqual(expected);
         }
       await requests.close();
     }));

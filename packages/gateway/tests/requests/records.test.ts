@@ -213,13 +213,14 @@ onEachDatabase("request records", (fresh) => {
       expect((await bench.call("requests.get", { id: own!.id }, bob)).error.message).toContain(
         "no such request",
       );
-      const { totals, keys } = await bench.rpc(
-        "requests.stats",
-        { everyone: true, with_keys: true },
-        bench.token,
-      );
+      const statsBy = (by: string) => bench.rpc("requests.stats", { everyone: true, by }, bench.token);
+      const namesBy = async (by: string) =>
+        (await statsBy(by)).askers.map((asker: { name: string | null }) => String(asker.name)).sort();
+      const { totals } = await statsBy("key");
       expect(totals).toMatchObject({ requests: 2, ok: 2, completion_tokens: 8 });
-      expect(keys.map(({ key_name }: Seen) => key_name).sort()).toEqual(["shared", "test"]);
+      expect(await namesBy("key")).toEqual(["shared", "test"]);
+      expect(await namesBy("user")).toContain("carol@example.com");
+      expect(await namesBy("group")).toEqual(["null", "team"]);
     }));
 
   test("a watcher is told of requests as they end, and only of those it asked for", () =>

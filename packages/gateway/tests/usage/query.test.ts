@@ -260,6 +260,17 @@ onEachDatabase("the usage query", (_, kind) => {
         expect((await gateway.rpc("usage.series", theirs, token)).totals.requests).toBe(requests);
       }
     }
+    for (const by of ["model", "backend", "ref", "key", "user"]) {
+      const ofRef = await gateway.rpc("usage.series", { ...range, by, ref_id: "order-1" }, token);
+      const byRefs = await gateway.rpc("usage.series", { ...range, by: "ref" }, token);
+      const order = byRefs.groups.find(({ name }: { name: string }) => name === "order-1");
+      expect(ofRef.totals.requests).toBe(order.requests);
+      const all = await gateway.rpc("usage.series", { ...range, by: "backend" }, token);
+      for (const { name, requests } of all.groups.filter(({ name }: { name: string }) => name)) {
+        const ofBackend = await gateway.rpc("usage.series", { ...range, by, backend: name }, token);
+        expect(ofBackend.totals.requests).toBe(requests);
+      }
+    }
     const nowhere = { ...range, by: "model", group_id: crypto.randomUUID() };
     expect((await gateway.rpc("usage.series", nowhere, token)).groups).toEqual([]);
 

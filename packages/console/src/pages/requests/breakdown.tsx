@@ -1,27 +1,33 @@
 import { count, money, percent, seconds } from "../../lib/format.ts";
-import { Segments } from "../../ui/controls.tsx";
+import { SmallSelect } from "../../ui/controls.tsx";
 import { Section } from "../../ui/page.tsx";
+import { TableSkeleton } from "../../ui/skeleton.tsx";
+import { Loaded } from "../../ui/states.tsx";
 import { type Column, Table } from "../../ui/table.tsx";
-import type { Filters, RequestStats } from "./data.ts";
-import { codeInWords, keyInWords } from "./words.tsx";
+import { type Filters, type RequestStats, useAskers } from "./data.ts";
+import { codeInWords } from "./words.tsx";
 
-const BREAKDOWNS = ["models", "backends", "keys", "surfaces", "codes"] as const;
-type Breakdown = (typeof BREAKDOWNS)[number];
-const NAMES: Readonly<Record<Breakdown, string>> = {
+const KINDS = { models: "model", backends: "backend", surfaces: "surface", codes: "code" } as const;
+const ASKERS = { users: "user", groups: "group", projects: "project", keys: "key", refs: "ref" } as const;
+const NAMES = {
   models: "Model",
   backends: "Backend",
+  users: "User",
+  groups: "Group",
+  projects: "Project",
   keys: "Key",
+  refs: "Reference",
   surfaces: "Surface",
   codes: "Error",
-};
+} as const;
+type Breakdown = keyof typeof NAMES;
+const BREAKDOWNS = Object.keys(NAMES) as Breakdown[];
+
+const isOfAskers = (by: string | null): by is keyof typeof ASKERS => by !== null && Object.hasOwn(ASKERS, by);
 /** The filter that a row of a breakdown sets. */
-const FILTER_OF: Readonly<Record<Breakdown, string>> = {
-  models: "model",
-  backends: "backend",
-  keys: "key",
-  surfaces: "surface",
-  codes: "code",
-};
+const filterOf = (by: Breakdown): string =>
+  by === "groups" ? "whose" : isOfAskers(by) ? ASKERS[by] : KINDS[by];
+const NAMELESS: Partial<Record<Breakdown, string>> = { users: "unknown", keys: "without a key" };
 
 interface Line {
   id: string;
@@ -35,13 +41,13 @@ interface Line {
 }
 
 function linesOf(stats: RequestStats, by: Breakdown): Line[] {
-  if (by === "keys")
-    return stats.keys.map((key) => ({
-      id: key.key_id ?? "",
-      label: keyInWords(key),
-      requests: key.requests,
-      unanswered: key.unanswered,
-      cost: key.cost_usd,
+  if (isOfAskers(by))
+    return stats.askers.map(({ id, name, requests, unanswered, cost_usd }) => ({
+      id: id ?? "",
+      label: name ?? id ?? NAMELESS[by] ?? "none",
+      requests,
+      unanswered,
+      cost: cost_usd,
       firstTokenMs: null,
       p50Ms: null,
       p95Ms: null,
@@ -92,7 +98,7 @@ const columnsFor = (by: Breakdown): Column<Line>[] => {
     sort: (line) => line.cost,
     cell: (line) => (line.cost === 0 ? "" : money(line.cost)),
   };
-  if (by === "keys") return [...common, unanswered, cost];
+  if (isOfAskers(by)) return [...common, unanswered, cost];
   return [
     ...common,
     unanswered,
@@ -134,32 +140,48 @@ export function BreakdownSection({
   filters: Filters;
 }) {
   const chosen = BREAKDOWNS.find((name) => name === by) ?? "models";
-  const lines = linesOf(stats, chosen);
+  const askers = useAskers(filters, isOfAskers(chosen) ? ASKERS[chosen] : undefined);
+  const columns = columnsFor(chosen);
   return (
     <Section
       title="Breakdown"
       actions={
-        <Segments
+        <SmallSelect
           label="Break down by"
           value={chosen}
           onChange={(value) => filters.set({ by: value === "models" ? null : value })}
-          choices={BREAKDOWNS.map((value) => ({ value, label: NAMES[value] }))}
+          choices={BREAKDOWNS.filter((value) => value !== "users" || filters.whose !== "mine").map(
+            (value) => ({
+              value,
+              label: `by ${NAMES[value].toLowerCase()}`,
+            }),
+          )}
         />
       }
     >
-      {lines.length === 0 ? (
-        <p className="muted">
-          {chosen === "codes" ? "No errors in this period." : "Nothing in this period."}
-        </p>
-      ) : (
-        <Table
-          label={`Requests by ${NAMES[chosen].toLowerCase()}`}
-          columns={columnsFor(chosen)}
-          rows={lines}
-          rowKey={({ id, label }) => `${id} ${label}`}
-          onOpen={({ id }) => filters.set({ [FILTER_OF[chosen]]: id || null })}
-        />
-      )}
+      <Loaded
+        query={isOfAskers(chosen) ? askers : { ...askers, data: stats }}
+        outline={<TableSkeleton columns={columns} />}
+      >
+        {(known) => {
+          const lines = linesOf(known, chosen);
+          if (lines.length === 0)
+            return (
+              <p className="muted">
+                {chosen === "codes" ? "No errors in this period." : "Nothing in this period."}
+              </p>
+            );
+          return (
+            <Table
+              label={`Requests by ${NAMES[chosen].toLowerCase()}`}
+              columns={columns}
+              rows={lines}
+              rowKey={({ id, label }) => `${id} ${label}`}
+              onOpen={({ id }) => filters.set({ [filterOf(chosen)]: id || null })}
+            />
+          );
+        }}
+      </Loaded>
     </Section>
   );
 }

@@ -2,6 +2,7 @@ import type { Params, Result } from "@model-gateway/client";
 import { useEffect, useMemo, useRef, useState } from "react";
 import { api } from "../../lib/api.ts";
 import { client } from "../../lib/client.ts";
+import { useQuery } from "../../lib/query.ts";
 import { useSearch } from "../../lib/router.ts";
 
 export type RequestRecord = Result<"requests.list">["records"][number];
@@ -32,7 +33,7 @@ export type RangeName = keyof typeof RANGES;
 export const PICKS = ["model", "backend", "surface", "code", "key", "user"] as const;
 /** What is typed. */
 export const TYPED = ["project", "ref"] as const;
-export type Pick = (typeof PICKS)[number];
+export type Picked = (typeof PICKS)[number];
 
 /** An address can be typed by hand; unknown values in it are ignored. */
 const oneOf = <T extends string>(known: readonly T[], asked: string | null): T | null =>
@@ -65,7 +66,7 @@ export function useFilters(isAdmin: boolean) {
       key_id: pick("key"),
       project: pick("project"),
       ref_id: pick("ref"),
-      ...(isAdmin && whose === "everyone" && { user_id: pick("user") }),
+      ...(whose !== "mine" && { user_id: pick("user") }),
     };
   }, [text, whose, outcome, isAdmin]);
   /** The period now: one that is relative moves on. */
@@ -89,6 +90,15 @@ export function useFilters(isAdmin: boolean) {
   };
 }
 export type Filters = ReturnType<typeof useFilters>;
+
+/** Also who asked most, which takes longest. */
+export const useAskers = (
+  { which, period, key }: Pick<Filters, "which" | "period" | "key">,
+  by: Params<"requests.stats">["by"],
+) =>
+  useQuery(by ? `request askers ${by} ${key}` : null, () =>
+    api("requests.stats", { ...which, ...period(), by }),
+  );
 
 const TAIL_MAX = 200;
 const RETRY_MS = 3_000;

@@ -21,20 +21,21 @@ import {
   OUTCOME_NAMES,
   OUTCOMES,
   PICKS,
-  type Pick,
+  type Picked,
   RANGES,
   type RangeName,
   type RequestFigures,
   type RequestRecord,
   type RequestStats,
   TYPED,
+  useAskers,
   useFilters,
   useMorePages,
   useTail,
 } from "./data.ts";
 import { RequestSheet } from "./sheet.tsx";
 import { REQUEST_COLUMNS, RequestTable } from "./table.tsx";
-import { codeInWords, keyInWords } from "./words.tsx";
+import { codeInWords } from "./words.tsx";
 
 const STATS_EVERY_MS = 15_000;
 const DAY_SECONDS = 86_400;
@@ -69,13 +70,9 @@ export function Page() {
   const isAdmin = Boolean(useStore(session)?.user.is_admin);
   const filters = useFilters(isAdmin);
   const { which, period, key, open, live, set } = filters;
-  const [search] = useSearch();
-  const with_keys = search.get("by") === "keys";
-  const stats = useQuery(
-    `request stats ${key} ${with_keys}`,
-    () => api("requests.stats", { ...which, ...period(), with_keys }),
-    { everyMs: STATS_EVERY_MS },
-  );
+  const stats = useQuery(`request stats ${key}`, () => api("requests.stats", { ...which, ...period() }), {
+    everyMs: STATS_EVERY_MS,
+  });
   return (
     <>
       <PageHead
@@ -116,7 +113,7 @@ const OUTLINE = (
   </>
 );
 
-const PICK_NAMES: Readonly<Record<Pick, string>> = {
+const PICK_NAMES: Readonly<Record<Picked, string>> = {
   model: "Model",
   backend: "Backend",
   surface: "Surface",
@@ -124,7 +121,7 @@ const PICK_NAMES: Readonly<Record<Pick, string>> = {
   key: "Key",
   user: "User",
 };
-const ANY: Readonly<Record<Pick, string>> = {
+const ANY: Readonly<Record<Picked, string>> = {
   model: "Any model",
   backend: "Any backend",
   surface: "Any surface",
@@ -135,15 +132,12 @@ const ANY: Readonly<Record<Pick, string>> = {
 
 function choicesOf(
   stats: RequestStats | undefined,
-  people: readonly Choice[],
-  pick: Pick,
+  { user, key }: Record<"user" | "key", readonly Choice[]>,
+  pick: Picked,
   chosen: string,
 ): Choice[] {
-  const known: Choice[] = pick === "user" ? [...people] : [];
-  if (pick === "key") {
-    for (const key of stats?.keys ?? [])
-      if (key.key_id) known.push({ value: key.key_id, label: keyInWords(key) });
-  } else if (pick !== "user") {
+  const known: Choice[] = pick === "user" ? [...user] : pick === "key" ? [...key] : [];
+  if (pick !== "user" && pick !== "key") {
     const groups = { model: "models", backend: "backends", surface: "surfaces", code: "codes" } as const;
     for (const { name } of stats?.[groups[pick]] ?? [])
       if (name) known.push({ value: name, label: pick === "code" ? codeInWords(name) : name });
@@ -185,6 +179,14 @@ function usePeople(isWanted: boolean): Choice[] {
     .sort((one, other) => one.label.localeCompare(other.label));
 }
 
+/** The keys with the most requests, whichever is chosen now. */
+function useKeys({ which: { everyone, group_id, user_id }, period, range, since, until }: Filters): Choice[] {
+  const whose = { everyone, group_id, user_id };
+  const key = JSON.stringify([whose, range ?? [since, until]]);
+  const query = useAskers({ which: whose, period, key }, "key");
+  return (query.data?.askers ?? []).flatMap(({ id, name }) => (id ? [{ value: id, label: name ?? id }] : []));
+}
+
 function FilterBar({
   filters,
   stats,
@@ -197,9 +199,9 @@ function FilterBar({
   const [search] = useSearch();
   const { range, since, until, whose, outcome, set } = filters;
   const who = useWhose(isAdmin);
-  const people = usePeople(isAdmin && whose === "everyone");
-  const isOffered = (pick: Pick) =>
-    pick === "user" ? people.length > 1 : pick !== "key" || search.get("key") || stats?.keys.length;
+  const asked = { user: usePeople(isAdmin && whose === "everyone"), key: useKeys(filters) };
+  const isOffered = (pick: Picked) =>
+    (pick !== "user" && pick !== "key") || search.get(pick) || asked[pick].length > 1;
   return (
     <div className="filters">
       <Segments<string>
@@ -226,7 +228,7 @@ function FilterBar({
           label={PICK_NAMES[pick]}
           value={search.get(pick) ?? ""}
           onChange={(value) => set({ [pick]: value })}
-          choices={choicesOf(stats, people, pick, search.get(pick) ?? "")}
+          choices={choicesOf(stats, asked, pick, search.get(pick) ?? "")}
         />
       ))}
       {TYPED.map((name) => (
@@ -242,7 +244,7 @@ function FilterBar({
         <SmallSelect
           label="Whose"
           value={whose}
-          onChange={(value) => set({ whose: value === who[0]!.value ? null : value })}
+          onChange={(value) => set({ whose: value === who[0]!.value ? null : value, user: null })}
           choices={who}
         />
       )}

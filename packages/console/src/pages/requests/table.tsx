@@ -53,7 +53,8 @@ const columnsFor = (cost: (usd: number | null) => string): Column<RequestRecord>
     label: "Cost",
     numeric: true,
     wide: true,
-    cell: ({ cost_usd }) => (cost_usd === null ? "" : cost(cost_usd)),
+    cell: ({ cost_usd, unpriced }) =>
+      cost_usd === null ? unpriced && <span className="muted">unpriced</span> : cost(cost_usd),
   },
 ];
 export const REQUEST_COLUMNS = columnsFor(String);

@@ -92,6 +92,8 @@ function useFilters() {
     user: search.get("user"),
     group: search.get("group"),
     model: search.get("model"),
+    backend: search.get("backend"),
+    ref: search.get("ref"),
     apiKey: search.get("key"),
     view: search.get("view") ?? "chart",
     set: setSearch,
@@ -100,7 +102,7 @@ function useFilters() {
 
 export function Page() {
   const filters = useFilters();
-  const { range, grouping, project, everyone, user, group, model, apiKey } = filters;
+  const { range, grouping, project, everyone, user, group, model, backend, ref, apiKey } = filters;
   const isAdmin = useStore(session)?.user.is_admin;
   const asOperator = everyone && isAdmin === true;
   const which: Which = {
@@ -110,6 +112,8 @@ export function Page() {
     ...(group && { group_id: group }),
     ...(project && { project }),
     ...(model && { model }),
+    ...(backend && { backend }),
+    ...(ref && { ref_id: ref }),
     ...(apiKey && { api_key_id: apiKey }),
   };
   const key = JSON.stringify(which);
@@ -147,7 +151,8 @@ export function Page() {
 const DAY_MS = 86_400_000;
 
 /** The requests behind the sums. */
-function requestsOf({ since, until, everyone, user_id, group_id, project, model }: Which): string {
+function requestsOf({ since, until, everyone, user_id, group_id, ref_id, ...same }: Which): string {
+  const { project, model, backend } = same;
   const wanted = {
     since: `${since}T00:00:00Z`,
     until: new Date(Date.parse(until) + DAY_MS).toISOString(),
@@ -155,6 +160,8 @@ function requestsOf({ since, until, everyone, user_id, group_id, project, model 
     user: user_id,
     project,
     model,
+    backend,
+    ref: ref_id,
   };
   const given = Object.entries(wanted).filter((entry): entry is [string, string] => entry[1] !== undefined);
   return `/requests?${new URLSearchParams(given)}`;
@@ -174,7 +181,7 @@ type FilterState = ReturnType<typeof useFilters>;
 /** What can be chosen: what the range has, whatever is chosen now. */
 function useChoices(
   { since, until, everyone }: Which,
-  by: "model" | "key" | "user" | "group",
+  by: "model" | "backend" | "key" | "user" | "group",
 ): { all: string[]; inWords(id: string): string } {
   const which = { since, until, everyone };
   const key = `usage choices ${by} ${JSON.stringify(which)}`;
@@ -201,9 +208,12 @@ function Chosen({
   return <SmallSelect label={label} value={value ?? ""} onChange={onChange} choices={choices} />;
 }
 
+const TYPED_NAMES = { project: "Project", ref: "Reference" } as const;
+
 function Filters({ filters, mayseeAll, which }: { filters: FilterState; mayseeAll: boolean; which: Which }) {
-  const { range, days, grouping, metric, project, everyone, user, group, model, apiKey, set } = filters;
+  const { range, days, grouping, metric, everyone, user, group, model, backend, apiKey, set } = filters;
   const models = useChoices(which, "model");
+  const backends = useChoices(which, "backend");
   const keys = useChoices(which, "key");
   const users = useChoices(which, "user");
   const groups = useChoices(which, "group");
@@ -271,6 +281,12 @@ function Filters({ filters, mayseeAll, which }: { filters: FilterState; mayseeAl
         ]}
       />
       <Chosen label="Model" value={model} choices={models} onChange={(value) => set({ model: value })} />
+      <Chosen
+        label="Backend"
+        value={backend}
+        choices={backends}
+        onChange={(value) => set({ backend: value })}
+      />
       <Chosen label="Key" value={apiKey} choices={keys} onChange={(value) => set({ key: value })} />
       {(group || groups.all.length > 0) && (
         <Chosen label="Group" value={group} choices={groups} onChange={(value) => set({ group: value })} />
@@ -289,15 +305,19 @@ function Filters({ filters, mayseeAll, which }: { filters: FilterState; mayseeAl
           ]}
         />
       )}
-      <input
-        className="input small"
-        aria-label="Project"
-        placeholder="project"
-        size={12}
-        defaultValue={project ?? ""}
-        onBlur={(event) => set({ project: event.target.value })}
-        onKeyDown={(event) => event.key === "Enter" && event.currentTarget.blur()}
-      />
+      {(["project", "ref"] as const).map((name) => (
+        <input
+          key={name}
+          className="input small"
+          aria-label={TYPED_NAMES[name]}
+          placeholder={TYPED_NAMES[name].toLowerCase()}
+          size={12}
+          maxLength={64}
+          defaultValue={filters[name] ?? ""}
+          onBlur={(event) => set({ [name]: event.target.value })}
+          onKeyDown={(event) => event.key === "Enter" && event.currentTarget.blur()}
+        />
+      ))}
     </div>
   );
 }
@@ -368,7 +388,7 @@ function Totals({ sums }: { sums: UsageSums }) {
       <Figure
         name="From the cache"
         value={percent(cachedShare(sums) ?? 0)}
-        note={`${compact(sums.cached_tokens)} tokens, ${savedInWords(cache_saved_usd)}`}
+        note={`${compact(sums.cached_tokens)} tokens read, ${compact(sums.cache_write_tokens)} written, ${savedInWords(cache_saved_usd)}`}
       />
       <Figure name="Tokens out" value={compact(completion_tokens)} />
     </div>

@@ -13,6 +13,7 @@ interface GroupSum {
   tokensIn: number;
   tokensOut: number;
   cost: number;
+  unpriced: number | null;
   cached: number | null;
   saved: number;
 }
@@ -28,6 +29,7 @@ export function GroupTable({ groups, grouping }: { groups: readonly UsageGroup[]
       tokensIn: group.prompt_tokens,
       tokensOut: group.completion_tokens,
       cost: group.cost_usd,
+      unpriced: group.unpriced,
       cached: cachedShare(group),
       saved: group.cache_saved_usd,
     }),
@@ -73,7 +75,14 @@ export function GroupTable({ groups, grouping }: { groups: readonly UsageGroup[]
       sort: ({ tokensOut }) => tokensOut,
       cell: ({ tokensOut }) => compact(tokensOut),
     },
-    { id: "cost", label: "Cost", numeric: true, sort: (sum) => sum.cost, cell: (sum) => cost(sum.cost) },
+    {
+      id: "cost",
+      label: "Cost",
+      numeric: true,
+      sort: (sum) => sum.cost,
+      cell: (sum) =>
+        sum.unpriced === sum.requests ? <span className="muted">unpriced</span> : cost(sum.cost),
+    },
     {
       id: "saved",
       label: "Saved by caches",

@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { defineMethod, GivenId, Timestamp, WholeNumber } from "../../kernel/method.ts";
 import { OUTCOMES } from "./filter.ts";
+import { ASKER_KINDS } from "./store.ts";
 import { RecordView } from "./view.ts";
 
 const Name = z.string().min(1).max(256);
@@ -72,14 +73,16 @@ const Figures = Counts.extend({
 });
 const Groups = z.array(Figures.extend({ name: z.string().nullable() })).describe("The most frequent first");
 
+export const StatsParams = Period.extend({
+  since: Instant.optional().describe("Default: 24 hours before `until`"),
+  by: z.enum(ASKER_KINDS).optional().describe("Also who asked most by key, user, …, which takes longest"),
+});
+
 export const stats = defineMethod({
   name: "requests.stats",
   summary: "How many requests there were, how they ended and how long they took, with the period before",
   ...READER,
-  params: Period.extend({
-    since: Instant.optional().describe("Default: 24 hours before `until`"),
-    with_keys: z.boolean().optional().describe("Also the keys with the most requests, which takes longest"),
-  }),
+  params: StatsParams,
   result: z.object({
     since: Timestamp.describe("The period as it was counted: in whole bins"),
     until: Timestamp,
@@ -91,22 +94,17 @@ export const stats = defineMethod({
     models: Groups,
     backends: Groups,
     codes: Groups,
-    keys: z
+    askers: z
       .array(
         z.object({
-          key_id: z.string().nullable().describe("Null: a signed-in person, or nobody that is known"),
-          key_prefix: z.string().nullable(),
-          key_name: z.string().nullable(),
-          user_id: z.string().nullable(),
-          user_email: z.string().nullable(),
+          id: z.string().nullable().describe("Null: without a key, group, …, or nobody that is known"),
+          name: z.string().nullable().describe("A user's is the email"),
           requests: z.int(),
           unanswered: z.int(),
-          prompt_tokens: z.int(),
-          completion_tokens: z.int(),
           cost_usd: z.number(),
         }),
       )
-      .describe("The 20 with the most requests; empty unless asked for"),
+      .describe("The 20 with the most requests; empty without `by`"),
   }),
   handler: ({ params, actor, rooms }) => rooms.requests.stats(actor, params),
 });

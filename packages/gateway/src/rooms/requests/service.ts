@@ -1,3 +1,4 @@
+import type { z } from "zod";
 import { type Clock, isoTime } from "../../kernel/clock.ts";
 import type { Actor } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
@@ -10,17 +11,16 @@ import type { Captures } from "../captures/index.ts";
 import type { Needs } from "../foundation.ts";
 import type { Groups } from "../groups/index.ts";
 import type { Metering } from "../metering/index.ts";
-import { DAY_MS, HOUR_MS, MINUTE_MS, NANO_PER_USD, NO_ID, type Usage } from "../usage/index.ts";
+import { DAY_MS, HOUR_MS, MINUTE_MS, NANO_PER_USD, type Usage } from "../usage/index.ts";
 import { type Filter, isOfPerson, matches } from "./filter.ts";
-import type { Wanted } from "./methods.ts";
+import type { StatsParams, Wanted } from "./methods.ts";
 import { requestsEnded } from "./notifications.ts";
 import { binsOf, firstTokensOf, groupsOf, outcomesOf, totalsOf } from "./stats.ts";
-import { type AskerSums, type Period, RequestStore } from "./store.ts";
+import { type Period, RequestStore } from "./store.ts";
 import { listedOf, viewOf } from "./view.ts";
 
 const LIST = { fallback: 50, max: 500 };
 const BINS_MAX = 100;
-const ASKERS_SHOWN_MAX = 20;
 const FAILURES_SHOWN = 50;
 const PERIOD_MS = { fallback: DAY_MS, max: 400 * DAY_MS };
 /** Sums by minute are for the last hours; those by hour outlive the rows, to compare with. */
@@ -143,14 +143,14 @@ export class Requests implements RecordSink {
     return { ...record, captured };
   }
 
-  async stats(actor: Actor, wanted: Wanted & { with_keys?: boolean | undefined }) {
+  async stats(actor: Actor, wanted: z.output<typeof StatsParams>) {
     const filter = await this.#filter(actor, wanted, "requests.stats");
     await this.options.usage.settled();
     const { period, binMs, before } = this.#periods(wanted, isOfPerson(filter));
     const [{ kinds, counts }, earlier, askers] = await Promise.all([
       this.#store.sums(filter, period),
       this.#store.sums(filter, before),
-      wanted.with_keys ? this.#store.askers(filter, period, ASKERS_SHOWN_MAX) : [],
+      wanted.by ? this.#store.askers(filter, wanted.by, period) : [],
     ]);
     const { fromMs, belowMs } = period;
     return {
@@ -164,7 +164,10 @@ export class Requests implements RecordSink {
       models: groupsOf(kinds, "model"),
       backends: groupsOf(kinds, "backend"),
       codes: groupsOf(kinds, "code"),
-      keys: askers.map(askerView),
+      askers: askers.map(({ cost_nano_usd, ...asker }) => ({
+        ...asker,
+        cost_usd: cost_nano_usd / NANO_PER_USD,
+      })),
     };
   }
 
@@ -253,15 +256,6 @@ export class Requests implements RecordSink {
 
 const NOT_FOUND = "There is no such request, or it is no longer kept; requests.list shows yours";
 const MODEL_LENGTH_MAX = 128;
-const idOrNull = (id: string): string | null => (id === NO_ID ? null : id);
-
-const askerView = ({ user_id, key_id, api_key_id, cost_nano_usd, ...asker }: AskerSums) => ({
-  ...asker,
-  user_id: idOrNull(user_id),
-  key_id: idOrNull(key_id),
-  key_prefix: key_id === NO_ID ? null : api_key_id,
-  cost_usd: cost_nano_usd / NANO_PER_USD,
-});
 
 const WATCHED = "requests-watched";
 /** A watcher is forgotten when it is not renewed for this long. */

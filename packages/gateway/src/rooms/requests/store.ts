@@ -20,6 +20,21 @@ const EVERYONE = NOBODY;
 /** Hours in which a list looks for what is rare, at once. */
 const HOURS_AT_ONCE = 128;
 const FAILURES_READ_MAX = 10_000;
+const ASKERS_SHOWN_MAX = 20;
+
+export const ASKER_KINDS = ["key", "user", "group", "project", "ref"] as const;
+type AskerKind = (typeof ASKER_KINDS)[number];
+const named = (column: string, table: string, name: string) => ({
+  id: `NULLIF(${column}, ${NOBODY})`,
+  name: `(SELECT ${name} FROM ${table} n WHERE n.id = t.id)`,
+});
+const ASKERS: Readonly<Record<AskerKind, { id: string; name: string }>> = {
+  key: named("key_id", "api_keys", "name"),
+  user: named("user_id", "users", "email"),
+  group: named("group_id", "user_groups", "name"),
+  project: { id: "NULLIF(project, '')", name: "t.id" },
+  ref: { id: "ref_id", name: "t.id" },
+};
 
 export interface Period extends Time {
   grainMs: number;
@@ -198,30 +213,26 @@ export class RequestStore {
   }
 
   /** Those with the most requests: of whole days from their sums, of the rest of a period from its requests. */
-  async askers(filter: Filter, period: Time, limit: number): Promise<AskerSums[]> {
+  async askers(filter: Filter, by: AskerKind, period: Time): Promise<AskerSums[]> {
+    const { id, name } = ASKERS[by];
     const sql = new Sql();
-    const hasSums = isOfAnyKind(filter) && filter.ref_id === undefined;
+    const hasSums = isOfAnyKind(filter) && filter.ref_id === undefined && by !== "ref";
     const { days, rest } = hasSums ? splitByDay(period) : { days: null, rest: [period] };
     const parts = rest.map((part) => {
       const where = new Sql(sql.params).within("ended_ms", part).ofScope(filter).ofKind(filter);
-      return `SELECT COALESCE(user_id, ${NOBODY}) AS user_id, COALESCE(key_id, ${NOBODY}) AS key_id, api_key_id,
-          1 AS requests, CASE WHEN status >= 400 THEN 1 ELSE 0 END AS unanswered, prompt_tokens, completion_tokens,
+      return `SELECT ${id} AS id, 1 AS requests, CASE WHEN status >= 400 THEN 1 ELSE 0 END AS unanswered,
           COALESCE(cost_nano_usd, 0) AS cost_nano_usd
         FROM requests ${where.add("status IS NOT NULL").where}`;
     });
     if (days) {
       const where = new Sql(sql.params).within("start_ms", days).ofScope(filter);
-      parts.push(`SELECT user_id, key_id, NULLIF(api_key_id, '') AS api_key_id, requests - charges_only AS requests, unanswered,
-          prompt_tokens, completion_tokens, cost_nano_usd
+      parts.push(`SELECT ${id} AS id, requests - charges_only AS requests, unanswered, cost_nano_usd
         FROM request_asker_days ${where.add("requests > charges_only").where}`);
     }
     return this.db.all<AskerSums>(
-      `SELECT t.*, u.email AS user_email, k.name AS key_name FROM (
-         SELECT user_id, key_id, MAX(api_key_id) AS api_key_id, ${summed(ASKER_TOTALS)}
-         FROM (${parts.join(" UNION ALL ")}) AS parts
-         GROUP BY user_id, key_id ORDER BY SUM(requests) DESC, user_id, key_id LIMIT ${sql.value(limit)}) t
-       LEFT JOIN users u ON u.id = t.user_id LEFT JOIN api_keys k ON k.id = t.key_id
-       ORDER BY t.requests DESC, t.user_id, t.key_id`,
+      `SELECT t.*, ${name} AS name FROM (
+         SELECT id, ${summed(ASKER_TOTALS)} FROM (${parts.join(" UNION ALL ")}) AS parts
+         GROUP BY id ORDER BY SUM(requests) DESC, id LIMIT ${ASKERS_SHOWN_MAX}) t ORDER BY t.requests DESC, t.id`,
       sql.params,
     );
   }
@@ -265,18 +276,9 @@ export class RequestStore {
   }
 }
 
-const ASKER_TOTALS = [
-  "requests",
-  "unanswered",
-  "prompt_tokens",
-  "completion_tokens",
-  "cost_nano_usd",
-] as const;
+const ASKER_TOTALS = ["requests", "unanswered", "cost_nano_usd"] as const;
 
-export interface AskerSums extends Record<(typeof ASKER_TOTALS)[number], number> {
-  user_id: string;
-  user_email: string | null;
-  key_id: string;
-  key_name: string | null;
-  api_key_id: string | null;
+interface AskerSums extends Record<(typeof ASKER_TOTALS)[number], number> {
+  id: string | null;
+  name: string | null;
 }

@@ -47,6 +47,8 @@ export const Filter = z.object({
   until: Bound("until").describe("Exclusive instant, or a YYYY-MM-DD that is covered whole"),
   project: z.string().trim().max(64).optional(),
   model: z.string().max(128).optional(),
+  backend: z.string().max(256).optional().describe("The backend that served it"),
+  ref_id: z.string().trim().max(64).optional(),
   api_key_id: z.string().max(64).optional().describe("As rows name it: a key's prefix, or jwt-<user-uuid>"),
   user_id: GivenId.optional().describe("With `everyone`: only this person's"),
   group_id: GivenId.optional().describe("Only what was done with this group's keys"),
@@ -64,7 +66,7 @@ export const series = defineMethod({
     groups: z
       .array(
         Series.extend({
-          id: z.string().nullable().describe("Of the user or the group"),
+          id: z.string().nullable().describe("Of the user, the group or the key"),
           name: z.string().nullable().describe("A user's is the email"),
         }),
       )

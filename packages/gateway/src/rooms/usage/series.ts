@@ -14,8 +14,10 @@ export interface SeriesFilter extends Time {
   userId: string | null;
   project: string | null;
   model: string | null;
+  backend: string | null;
   apiKeyId: string | null;
   groupId: string | null;
+  refId: string | null;
 }
 
 /** The view of usage has no group. */
@@ -41,6 +43,8 @@ const ASKER_COLUMNS: Partial<Record<SeriesBy, string>> = {
 const NAMES: Partial<Record<SeriesBy, string>> = {
   user: "SELECT id, email AS name FROM users",
   group: "SELECT id, name FROM user_groups",
+  key: `SELECT id, name FROM (SELECT key_prefix AS id, name || ' ' || key_prefix AS name FROM api_keys
+    UNION ALL SELECT 'jwt-' || CAST(id AS TEXT), email || ', signed in' FROM users) AS keys`,
 };
 
 const COUNTED = [
@@ -93,9 +97,10 @@ export class UsageSeries {
     const isByAsker = ASKER_COLUMNS[by] !== undefined;
     const isWholeDays = filter.fromMs % DAY_MS === 0 && filter.belowMs % DAY_MS === 0;
     const isSummed = filter.userId === null || (isWholeDays && by !== "ref");
-    const isOfKinds = filter.apiKeyId === null && filter.project === null && filter.groupId === null;
+    const { apiKeyId, project, groupId, refId, model, backend } = filter;
+    const isOfKinds = !(apiKeyId ?? project ?? groupId ?? refId ?? (by === "ref" ? backend : null));
     if (!isByAsker && isSummed && isOfKinds) return this.#kinds(filter, by);
-    return isByAsker && filter.model === null && isWholeDays
+    return isByAsker && isWholeDays && !(model ?? backend ?? refId)
       ? this.#askerDays(filter, by)
       : this.#raw(filter, by);
   }
@@ -115,8 +120,9 @@ export class UsageSeries {
   }
 
   /** Everyone's, or a person's, from the sums of whole days. */
-  #kinds({ userId, fromMs, belowMs, model }: SeriesFilter, by: SeriesBy): Promise<DaySums[]> {
-    const { where, params } = daysOf({ fromMs, belowMs: belowMs + DAY_MS - 1 }).has("model", model);
+  #kinds({ userId, fromMs, belowMs, model, backend }: SeriesFilter, by: SeriesBy): Promise<DaySums[]> {
+    const days = daysOf({ fromMs, belowMs: belowMs + DAY_MS - 1 });
+    const { where, params } = days.has("model", model).has("backend", backend);
     const whose = `user_id = $${params.push(userId ?? NO_ID)}`;
     const ofAll = (name: string, unpriced: string) => `SELECT start_ms, ${name} AS name, ${FIGURES},
       ${unpriced} AS unpriced FROM request_sums ${where} AND grain_ms = ${DAY_MS} AND ${whose} AND channel <> ''`;
@@ -155,11 +161,13 @@ const daysOf = ({ fromMs, belowMs }: Time): Conditions =>
 
 /** Conditions on usage rows, in the order of the index that finds them. */
 export function conditionsOf(filter: SeriesFilter): Conditions {
-  const { userId, project, model, apiKeyId, groupId, ...time } = filter;
+  const { userId, project, model, backend, apiKeyId, groupId, refId, ...time } = filter;
   const conditions = new Conditions().has("user_id", userId).within("created_ms", time);
   return conditions
     .has("project", project)
     .has("model", model)
+    .has("served_by", backend)
+    .has("ref_id", refId)
     .has("api_key_id", apiKeyId)
     .has(GROUP_OF_ROW, groupId);
 }

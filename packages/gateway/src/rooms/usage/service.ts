@@ -17,20 +17,20 @@ const PAGE = { fallback: 50, min: 1, max: 500 };
 
 type Wanted = z.output<typeof Filter>;
 
-function filterOf(
-  actor: Actor,
-  { everyone, since, until, project, model, api_key_id, user_id, group_id }: Wanted,
-): SeriesFilter {
+function filterOf(actor: Actor, wanted: Wanted): SeriesFilter {
+  const { everyone, user_id } = wanted;
   if (everyone && !actor.isAdmin)
     fail("admin_required", "admin access required: everyone's usage is for administrators");
   return {
     userId: everyone ? (user_id ?? null) : actor.userId,
-    fromMs: since,
-    belowMs: until,
-    project: project || null,
-    model: model || null,
-    apiKeyId: api_key_id || null,
-    groupId: group_id ?? null,
+    fromMs: wanted.since,
+    belowMs: wanted.until,
+    project: wanted.project || null,
+    model: wanted.model || null,
+    backend: wanted.backend || null,
+    apiKeyId: wanted.api_key_id || null,
+    groupId: wanted.group_id ?? null,
+    refId: wanted.ref_id || null,
   };
 }
 
