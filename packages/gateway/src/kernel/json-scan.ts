@@ -109,7 +109,8 @@ const ODD_ESCAPE = /\\(?:\\|[^"\\/bfnrtu]|u(?![\da-fA-F]{4}))/g;
 
 /** Whether a parser would accept this text within quotes. */
 function isSound(text: string): boolean {
-  if (CONTROL.test(text)) return false;
+  // The runtime's own count is much the faster: where each character has a width, none is a control character.
+  if (Bun.stringWidth(text) < text.length && CONTROL.test(text)) return false;
   ODD_ESCAPE.lastIndex = 0;
   while (ODD_ESCAPE.test(text)) if (text.charCodeAt(ODD_ESCAPE.lastIndex - 1) !== BACKSLASH) return false;
   return true;
