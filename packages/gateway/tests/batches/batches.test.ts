@@ -5,6 +5,7 @@ import { until } from "@model-gateway/testing/until.ts";
 import { politeHandler } from "@model-gateway/testing/upstream.ts";
 import OpenAI, { toFile } from "openai";
 import type { Batches } from "../../src/rooms/batches/index.ts";
+import { insertRow } from "../../src/storage/contract.ts";
 import { bootInference, type InferenceBench } from "../support/inference.ts";
 
 let bench: InferenceBench;
@@ -215,6 +216,45 @@ test("cancelled: what was sent is answered and charged, the rest is not sent", a
   expect((await linesOf(done.error_file_id))[0].error.code).toBe("batch_cancelled");
   expect(asked()).toBe(8);
   expect((await client.batches.cancel(id)).status).toBe("cancelled");
+});
+
+test("a line passes as it was written: long numbers keep their digits", async () => {
+  const text = JSON.stringify(line("a", said("digits", { seed: 0 })));
+  const { id } = await create([text.replace('"seed":0', '"seed": 12345678901234567890')]);
+  expect((await ended(id)).status).toBe("completed");
+  const sent = bench.upstream.requests.find((request) => request.text.includes("digits"))!;
+  expect(sent.text).toContain('"seed": 12345678901234567890');
+});
+
+test("what batches come to counts: who has all that is kept of one begins none, and sends no more lines", async () => {
+  const { db } = bench.app.rooms.usage.store;
+  const [{ id: keyId }] = await bench.rpc("keys.list", {}, bench.token);
+  const big = { id: crypto.randomUUID(), user_id: bench.userId, key_id: keyId, batch_id: null };
+  const fill = () =>
+    insertRow(db, "files", {
+      ...{ ...big, purpose: "batch", filename: "big", bytes: 1024 ** 3 },
+      ...{ created_at: new Date().toISOString(), expires_at: "2999-01-01T00:00:00.000Z" },
+    });
+  const released = Promise.withResolvers<void>();
+  bench.upstream.answer(async (request, reply) => {
+    await released.promise;
+    return politeHandler(request, reply);
+  });
+  const asked = () => bench.upstream.requests.filter(({ text }) => text.includes("large ")).length;
+  const { id: unused } = await upload([line("a", said("x"))]);
+  const { id } = await create(Array.from({ length: 12 }, (_, at) => line(`${at}`, said(`large ${at}`))));
+  await until("as many as are idle are under way", () => asked() === 8);
+  await fill();
+  released.resolve();
+  const done = await ended(id);
+  expect(done).toMatchObject({ status: "cancelled", request_counts: { completed: 8, failed: 4 } });
+  expect((await linesOf(done.error_file_id))[0].error.code).toBe("storage_full");
+  const again = client.batches.create({
+    ...{ input_file_id: unused, endpoint: CHATS, completion_window: "24h" },
+  });
+  expect(await refusalOf(again)).toContain("delete some");
+  await db.run("DELETE FROM files WHERE id = $1", [big.id]);
+  expect(asked()).toBe(8);
 });
 
 test("a revoked key ends its batches", async () => {

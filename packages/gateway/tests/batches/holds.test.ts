@@ -6,6 +6,8 @@ import { BatchRunner } from "../../src/rooms/batches/runner.ts";
 import type { BatchesOptions } from "../../src/rooms/batches/service.ts";
 import type { BatchStore } from "../../src/rooms/batches/store.ts";
 
+const NOTHING_KEPT = { keptBytes: async () => 0, outputBytes: async () => 0 };
+
 test("what a batch holds goes with it into the next month, whose quota pays for it", async () => {
   let [nowMs, elapsedMs] = [Date.UTC(2026, 10, 30, 12), 0];
   const heldIn: string[] = [];
@@ -17,7 +19,7 @@ test("what a batch holds goes with it into the next month, whose quota pays for 
     ...{ id: "b", payer: "{}", status: "in_progress", total: 1, completed: 0, failed: 0, due_at: "2999" },
     ...{ bound_nano_usd: 5, bound_tokens: 5 },
   };
-  const store = { active: async () => [batch], unsettled: async () => [], pending: async () => [] };
+  const store = { active: async () => [batch], unsettled: async () => [], pending: async () => [], ...NOTHING_KEPT };
   const clock = { ...systemClock, now: () => nowMs, elapsed: () => elapsedMs };
   const options = {
     ...{ clock, log: silentLog, bus: { shared: false }, keys: { principalOf: async () => ({}) } },
@@ -50,7 +52,7 @@ test("a batch that is found while it is being created is held for once, and not 
     due_at: "2999",
   };
   let active = [{ ...batch, bound_nano_usd: 5, bound_tokens: 5 }];
-  const store = { active: async () => active, unsettled: async () => [], pending: async () => [] };
+  const store = { active: async () => active, unsettled: async () => [], pending: async () => [], ...NOTHING_KEPT };
   const options = {
     ...{ clock: systemClock, log: silentLog, bus: { shared: false } },
     keys: { principalOf: async () => ({}) },

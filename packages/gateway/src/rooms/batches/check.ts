@@ -1,9 +1,12 @@
 import { isObject } from "../../kernel/json.ts";
 import { problemOf } from "../../kernel/json-scan.ts";
 import { nextTurn } from "../../kernel/turns.ts";
+import { outlineOf } from "../inference/index.ts";
 
 export const ENDPOINTS = ["/v1/chat/completions", "/v1/responses", "/v1/messages", "/v1/embeddings"] as const;
 
+/** Of one user: files, and what batches under way have come to. */
+export const KEPT_BYTES = 1024 * 1024 * 1024;
 /** Of a batch. */
 const MOST = { lines: 10_000, lineBytes: 1024 * 1024, errors: 100, customIdChars: 512 };
 const BYTES_A_TURN = 64 * 1024;
@@ -117,7 +120,20 @@ function lineOf(text: string, endpoint: string): Omit<AskedLine, "line"> | Probl
     (field) => body[field] !== undefined && body[field] !== null && body[field] !== false,
   );
   if (live) return invalid(`body.${live}`, "is not for batches; leave it out");
-  return { customId, body: JSON.stringify(body) };
+  const source = sourceOf(text, "body");
+  return source === null ? invalid("body", "has too many members beside it") : { customId, body: source };
+}
+
+/** A member as it is written: to write a value down again would round long numbers. */
+function sourceOf(json: string, name: string): string | null {
+  const bytes = Buffer.from(json);
+  try {
+    const { members } = outlineOf(bytes, bytes.toString("latin1"));
+    const { valueStart, end } = members.findLast(({ key }) => key === name)!;
+    return bytes.toString("utf8", valueStart, end);
+  } catch {
+    return null;
+  }
 }
 
 const invalid = (param: string, problem: string): Problem => ({

@@ -6,6 +6,7 @@ import type { Payer } from "../../kernel/payer.ts";
 import { CLIENT_CLOSED_STATUS } from "../../kernel/request-record.ts";
 import type { Admission, AdmitOptions } from "../metering/index.ts";
 import { NANO_PER_USD, utcMonth } from "../usage/index.ts";
+import { KEPT_BYTES } from "./check.ts";
 import {
   LineRun,
   lineRequestId,
@@ -46,6 +47,8 @@ interface UnderWay {
   triedLine: number;
   /** How often lines were sent to backends that failed. */
   sendings: Map<number, number>;
+  /** What its lines have come to. */
+  outputBytes: number;
 }
 
 /** Runs the lines of all batches, on one instance at a time, as far as backends are idle. */
@@ -134,7 +137,7 @@ export class BatchRunner {
     if (!isLeading) return this.#stopLines();
     this.#share = Math.ceil(LINES_AT_ONCE / active.length);
     for (const batch of active)
-      await this.#step(batch).catch((error) =>
+      await this.#step(batch, active).catch((error) =>
         log.error("running a batch failed; will retry", { batch_id: batch.id, error }),
       );
   }
@@ -150,6 +153,7 @@ export class BatchRunner {
   #underWay(batchId: string): UnderWay {
     return this.#batches.getOrInsertComputed(batchId, () => ({
       ...{ hold: null, isTakenOver: false, tries: 0, triesGivenAtMs: 0, triedLine: 0, sendings: new Map() },
+      outputBytes: 0,
     }));
   }
 
@@ -158,11 +162,12 @@ export class BatchRunner {
     this.#batches.delete(batchId);
   }
 
-  async #step(batch: BatchRow): Promise<void> {
+  async #step(batch: BatchRow, active: readonly BatchRow[]): Promise<void> {
     const { clock, keys } = this.options;
     const underWay = this.#underWay(batch.id);
     if (!underWay.isTakenOver) {
       await this.#takeOver(batch);
+      underWay.outputBytes = await this.store.outputBytes(batch.id);
       underWay.isTakenOver = true;
     }
     await this.#hold(batch, underWay);
@@ -172,7 +177,16 @@ export class BatchRunner {
     else if (principal === null) await this.#end(batch, "cancelled", REVOKED);
     else if (isLate) await this.#end(batch, "expired", EXPIRED);
     else if (batch.completed + batch.failed === batch.total) await this.#end(batch, "completed", CANCELLED);
+    else if ((await this.#keptBytes(batch.user_id, active)) >= KEPT_BYTES)
+      await this.#end(batch, "cancelled", FULL);
     else if (!this.#isDraining) await this.#startLines(batch, principal, underWay);
+  }
+
+  /** Of files, and of what the user's batches have come to by now. */
+  async #keptBytes(userId: string, active: readonly BatchRow[]): Promise<number> {
+    const files = await this.store.keptBytes(userId);
+    const own = active.filter(({ user_id }) => user_id === userId);
+    return own.reduce((bytes, { id }) => bytes + this.#underWay(id).outputBytes, files);
   }
 
   #runningOf(batchId: string): number[] {
@@ -275,7 +289,9 @@ export class BatchRunner {
     { owed, ...answer }: { status: number; output: string; owed: Owed | null },
   ): Promise<void> {
     const stored = { ...answer, owed: owed && JSON.stringify(owed) };
-    if ((await this.store.answered(batch.id, line, stored)) && owed) await this.#settle(batch, line, owed);
+    if (!(await this.store.answered(batch.id, line, stored))) return;
+    this.#underWay(batch.id).outputBytes += Buffer.byteLength(answer.output) + 1;
+    if (owed) await this.#settle(batch, line, owed);
   }
 
   /** What was answered is charged; what was sent, and nobody waits for any more, was interrupted. */
@@ -334,11 +350,13 @@ export class BatchRunner {
 
 /** Whether it says more of the backends than of the line. */
 function isForLater(
-  { isSent, line }: LineRun,
+  { isSent, line, mark, owed }: LineRun,
   { status, headers }: Reply["head"],
   { sendings }: UnderWay,
 ): boolean {
   if (!isSent) return status !== ERRORS.model_not_allowed.status;
+  // Its vendor bills it: it is not sent, and charged, twice.
+  if (mark !== null && owed !== null) return false;
   if (status === ERRORS.busy.status || status === CLIENT_CLOSED_STATUS) return true;
   if (status < 500 || headers?.["x-should-retry"] === "false") return false;
   const count = (sendings.get(line) ?? 0) + 1;
@@ -363,6 +381,10 @@ const INTERRUPTED: Why = {
   code: "interrupted",
   message:
     "the service was stopped after this line had been sent; what its vendor may bill for it is charged, so it was not sent again",
+};
+const FULL: Why = {
+  code: "storage_full",
+  message: `your files have ${KEPT_BYTES} bytes, the most that are kept, so this line was not sent; delete some and send it again`,
 };
 const TOO_LARGE: Why = {
   code: "answer_too_large",

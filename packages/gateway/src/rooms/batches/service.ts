@@ -8,7 +8,7 @@ import type { Inference } from "../inference/index.ts";
 import { type Keys, ownerOf, payerOf } from "../keys/index.ts";
 import type { AdmitOptions, MeteringService } from "../metering/index.ts";
 import { NANO_PER_USD } from "../usage/index.ts";
-import { type AskedLine, readLines } from "./check.ts";
+import { type AskedLine, KEPT_BYTES, readLines } from "./check.ts";
 import { LineRun } from "./line-call.ts";
 import { BatchRunner } from "./runner.ts";
 import { type BatchRow, BatchStore, type FileRow, type Line, type ListPage, type Owner } from "./store.ts";
@@ -16,8 +16,7 @@ import { type BatchRow, BatchStore, type FileRow, type Line, type ListPage, type
 const DAY_MS = 86_400_000;
 const WINDOW_MS = DAY_MS;
 const KEPT_MS = 30 * DAY_MS;
-/** Of one user. */
-const MOST = { active: 20, keptBytes: 1024 * 1024 * 1024 };
+const ACTIVE_PER_USER = 20;
 
 export interface BatchesOptions extends Needs<"db" | "bus" | "counter" | "clock" | "ids" | "log" | "leases"> {
   inference: Pick<Inference, "line">;
@@ -47,11 +46,7 @@ export class Batches {
   }
 
   async upload({ userId, keyId }: Principal, filename: string, content: Buffer): Promise<FileRow> {
-    if ((await this.#store.keptBytes(userId)) + content.length > MOST.keptBytes)
-      fail(
-        "app_error",
-        `Your files have ${MOST.keptBytes} bytes together, the most that are kept; delete some`,
-      );
+    await this.#requireRoom(userId, content.length);
     const nowMs = this.options.clock.now();
     const row: FileRow = {
       ...{ id: this.options.ids.uuid(), user_id: userId, key_id: keyId, batch_id: null },
@@ -60,6 +55,11 @@ export class Batches {
     };
     await this.#store.insertFile(row, content);
     return row;
+  }
+
+  async #requireRoom(userId: string, bytes: number): Promise<void> {
+    if ((await this.#store.keptBytes(userId)) + bytes > KEPT_BYTES)
+      fail("app_error", `Your files have ${KEPT_BYTES} bytes, the most that are kept; delete some`);
   }
 
   files(owner: Owner, page: ListPage): Promise<FileRow[]> {
@@ -98,8 +98,9 @@ export class Batches {
     const file = await this.file(ownerOf(principal), input_file_id);
     if (file.purpose !== "batch")
       fail("invalid_params", "`input_file_id`: must be a file of purpose `batch`");
-    if ((await this.#store.countActive(userId)) >= MOST.active)
-      fail("rate_limited", `You have ${MOST.active} batches under way; wait for some to end or cancel them`);
+    await this.#requireRoom(userId, 1);
+    if ((await this.#store.countActive(userId)) >= ACTIVE_PER_USER)
+      fail("rate_limited", `You have ${ACTIVE_PER_USER} batches under way; wait for some to end or cancel them`);
     const payer = payerOf(principal);
     // Tokens a minute are a pace for live requests: all of a batch would never fit into one.
     const keyLimits = payer.keyLimits && { ...payer.keyLimits, tokensPerMinute: null };

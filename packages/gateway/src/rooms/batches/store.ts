@@ -109,6 +109,12 @@ export class BatchStore {
     return Number((await this.db.get<{ n: number }>(sql, [userId]))!.n);
   }
 
+  /** What lines have come to, as it will stand in a file. */
+  async outputBytes(batchId: string, which = "TRUE", db: Pick<Database, "get"> = this.db): Promise<number> {
+    const sql = `SELECT COALESCE(SUM(OCTET_LENGTH(output) + 1), 0) AS n FROM batch_lines WHERE batch_id = $1 AND ${which}`;
+    return Number((await db.get<{ n: number }>(sql, [batchId]))!.n);
+  }
+
   list<Row extends FileRow | BatchRow>(
     table: "files" | "batches",
     owner: Owner,
@@ -287,14 +293,11 @@ export class BatchStore {
       );
       if (ended === 0) return;
       for (const [at, filename] of [OUTPUT, ERRORS].entries()) {
-        const { bytes } = (await tx.get<{ bytes: number | null }>(
-          `SELECT SUM(OCTET_LENGTH(output) + 1) AS bytes FROM batch_lines WHERE batch_id = $1 AND ${linesOf(filename)}`,
-          [id],
-        ))!;
-        if (bytes === null) continue;
+        const bytes = await this.outputBytes(id, linesOf(filename), tx);
+        if (bytes === 0) continue;
         const file: FileRow = {
           ...{ id: fileIds[at]!, user_id, key_id, batch_id: id, purpose: "batch_output" },
-          ...{ filename, bytes: Number(bytes), created_at: now, expires_at },
+          ...{ filename, bytes, created_at: now, expires_at },
         };
         await insertRow(tx, "files", { ...file });
         const column = filename === OUTPUT ? "output_file_id" : "error_file_id";
