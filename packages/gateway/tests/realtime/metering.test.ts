@@ -555,6 +555,33 @@ describe.each(setups)("realtime %s", (_, redisUrl) => {
       await session.stop();
       expect(await tokensOf(person)).toEqual([]);
     });
+
+    test.each([
+      ["names no event: none of those asked for is refused", { event_id: null }, 2],
+      ["of an API that names none, as DashScope's: the oldest is", {}, 1],
+      ["names an event by the client's own id: it may be another one's", { event_id: "mine" }, 2],
+    ])("an error that %s", async (_, named, owed) => {
+      const person = await personWith(200);
+      const session = await open(person, config);
+      for (let asked = 0; asked < 2; asked++)
+        await session.send({ type: "response.create", event_id: "mine" });
+      await until("both are asked for", () => received("response.create").length === 2);
+      upstream.emit({ type: "error", error: { message: "odd", ...named } });
+      await heard(session, "error");
+      await session.stop();
+      expect(await tokensOf(person)).toHaveLength(owed);
+    });
+
+    test("a refused one is named to the client as the client named it", async () => {
+      const session = await open(await personWith(100), config);
+      await session.send({ type: "response.create", event_id: "mine" });
+      await until("it is asked for", () => received("response.create").length === 1);
+      const { event_id } = received("response.create")[0]!;
+      expect(event_id).not.toBe("mine");
+      upstream.emit({ type: "error", error: { message: "busy", event_id } });
+      await heard(session, "error");
+      expect(session.events.find(({ type }) => type === "error")!.error).toMatchObject({ event_id: "mine" });
+    });
   });
 
   describe("what an upstream reports", () => {

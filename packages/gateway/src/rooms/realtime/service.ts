@@ -365,9 +365,7 @@ export class Realtime {
   }
 
   async #sendUp(session: VoiceSession, event: Record<string, unknown>): Promise<void> {
-    // The upstream's error event repeats the id, so we know which request was refused.
-    const sent = event.type === "response.create" ? { event_id: this.options.ids.uuid(), ...event } : event;
-    await session.meter.client(sent);
+    const sent = await session.meter.client(event);
     if (session.link?.send(sent)) return;
     session.meter.notSent(sent);
     fail("app_error", QUEUE_FULL);

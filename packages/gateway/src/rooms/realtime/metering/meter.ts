@@ -41,7 +41,9 @@ interface TurnTerms {
 
 /** A response that the client asked for and the upstream has not started. */
 interface AskedTurn {
-  eventId: unknown;
+  eventId: string;
+  /** The id that the client gave it. */
+  named: unknown;
   turn: Turn;
 }
 
@@ -89,19 +91,25 @@ export class SessionMeter {
     return "none";
   }
 
-  /** Before a client event is sent: fails when it cannot be paid. */
-  async client(event: Record<string, unknown>): Promise<void> {
+  /** Before a client event is sent: what to send. Fails when it cannot be paid. */
+  async client(event: Record<string, unknown>): Promise<Record<string, unknown>> {
     const limit = this.check(event);
     if (event.type === "session.update" && limit !== "none") this.#limit = limit;
     if (event.type === "response.cancel") for (const turn of this.#turns.values()) turn.isCancelled = true;
-    if (event.type !== "response.create") return this.#context.client(event);
+    if (event.type !== "response.create") {
+      this.#context.client(event);
+      return event;
+    }
     if (this.#turns.size + this.#asked.length >= RESPONSES_MAX)
       fail("app_error", `The session has ${RESPONSES_MAX} responses in progress; wait until some have ended`);
     const own = isObject(event.response) ? event.response : {};
     const read = this.#context.read({ byClient: true });
     read.promptTokens += this.#context.tokensIn(own);
     const turn = await this.#respond(read, { limit, isApart: own.conversation === "none", own });
-    this.#asked.push({ eventId: event.event_id, turn });
+    // An error names the event that was refused. By an id of the client's own it might be another one's.
+    const eventId = this.options.ids.uuid();
+    this.#asked.push({ eventId, named: event.event_id, turn });
+    return { ...event, event_id: eventId };
   }
 
   /** A `response.create` that was admitted could not be sent. */
@@ -152,14 +160,14 @@ export class SessionMeter {
     return turn;
   }
 
-  #refusedByUpstream(event: ServerEvent): void {
-    const eventId = (event.error as { event_id?: unknown } | undefined)?.event_id;
-    // Not every upstream says which one it refuses. One that starts all the same is admitted then.
-    const isRefused = (asked: AskedTurn) => typeof eventId !== "string" || asked.eventId === eventId;
-    for (const asked of this.#asked.filter(isRefused)) {
-      this.#asked.splice(this.#asked.indexOf(asked), 1);
-      asked.turn.admission.release();
-    }
+  /** Only the one that it can be about: DashScope names none and answers in order. One that starts all the same is admitted then. */
+  #refusedByUpstream({ error }: ServerEvent): void {
+    const told = isObject(error) ? error : {};
+    const isNaming = "event_id" in told;
+    const at = isNaming ? this.#asked.findIndex(({ eventId }) => eventId === told.event_id) : 0;
+    const [refused] = at === -1 ? [] : this.#asked.splice(at, 1);
+    refused?.turn.admission.release();
+    if (refused && isNaming) told.event_id = refused.named ?? null;
   }
 
   /** Some upstreams send no `response.done` for a cancelled response; the next `response.created` ends it. */
