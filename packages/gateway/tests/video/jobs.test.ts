@@ -306,16 +306,46 @@ onEachDatabase("video jobs", (fresh) => {
     await until("the job is settled", () => journal.rows.size === 1);
   });
 
-  test("a task that never finishes is given up at the deadline", async () => {
-    const { upstream, db, journal, start } = await setUp(fresh);
+  test.each([
+    ["still makes it: it is owed", [minimax.status("Processing")], 0.06],
+    ["has made it: it is owed", [minimax.success], 0.06],
+    ["has stopped it: it is free", [minimax.status("Fail")], 0],
+    ["cannot be asked at first", [() => new Response("oops", { status: 500 }), minimax.status("Fail")], 0],
+  ])("a task that does not finish in time is stopped; the upstream %s", async (_, script, cost) => {
+    const { upstream, db, journal, holds, backend, start } = await setUp(fresh);
     upstream.script = [minimax.status("Processing")];
+    let cancelled = 0;
+    const cancel = async () => {
+      cancelled++;
+      upstream.script = script;
+    };
+    Object.assign(backend, { video: Object.assign(Object.create(backend.video!), { cancel }) });
     const video = start();
     const { job } = await video.create(payer, { model: "m", prompt: "p" });
     await until("the job is polled again", () => upstream.polls > 1);
+    expect(cancelled).toBe(0);
     await db.run("UPDATE video_jobs SET deadline_at = $1", [new Date(Date.now() - 1).toISOString()]);
     const failed = await ended(video, job.id);
     expect([failed.status, failed.error]).toEqual(["failed", "the job did not finish in time"]);
-    expect(journal.rows.size).toBe(0);
+    await until("it is settled", () => holds.open === 0);
+    expect(cancelled).toBeGreaterThan(0);
+    expect([...journal.rows.values()]).toEqual(cost === 0 ? [] : [cost]);
+    await until("its cost is told", async () => (await video.get(payer.userId, job.id)).cost === cost);
+  });
+
+  test("a clip that was finished when nobody looked is delivered, also after the deadline", async () => {
+    const { upstream, db, journal, start } = await setUp(fresh);
+    upstream.script = [minimax.status("Processing")];
+    const before = start();
+    const { job } = await before.create(payer, { model: "m", prompt: "p" });
+    await until("the job is polled", () => upstream.polls > 0);
+    await before.close();
+    upstream.script = [minimax.success];
+    await db.run("UPDATE video_jobs SET deadline_at = $1", [new Date(Date.now() - 1).toISOString()]);
+    const after = start();
+    await after.start();
+    expect((await ended(after, job.id)).status).toBe("done");
+    await until("it is charged", () => journal.rows.size === 1);
   });
 
   test("cancel works on queued and running jobs, once, for the owner alone", async () => {

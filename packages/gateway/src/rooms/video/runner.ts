@@ -33,6 +33,8 @@ const HELD = "video-held";
 const FAR_MS = 600_000;
 const STEP_TIMEOUT_MS = 120_000;
 const CANCEL_TIMEOUT_MS = 10_000;
+/** How long an upstream is asked what became of a job that was broken off, after the job's deadline. */
+const ASKED_FOR_MS = 10 * 60_000;
 /** Delay after reading the jobs failed. */
 const PAUSE_MS = 2_000;
 const POLL_MS = { first: 2_000, most: 15_000 };
@@ -51,6 +53,7 @@ const SUBMISSION_LOST =
 const DEARER_BACKEND =
   "the backend that was chosen for this job is gone, and another one would make more of it than was paid for; create the job again";
 
+const LATE = "the job did not finish in time";
 const REVOKED = "the API key was revoked, or its owner's account or membership ended";
 
 /** Nothing is known but that it was asked for. */
@@ -210,15 +213,17 @@ export class JobRunner {
   }
 
   async #step(job: JobRow): Promise<void> {
-    const isLate = Date.parse(job.deadline_at) <= this.options.clock.now();
+    const lateMs = this.options.clock.now() - Date.parse(job.deadline_at);
+    const isLate = lateMs >= 0;
     const stopped = job.status === "queued" ? this.#submitsStopped : this.#stopped;
     const signal = AbortSignal.any([stopped.signal, AbortSignal.timeout(STEP_TIMEOUT_MS)]);
     try {
       if (job.status === "done") await this.#settle(job);
-      else if (job.status === "cancelled") await this.#settleCancelled(job, isLate);
-      else if (isLate) await this.#fail(job, "the job did not finish in time");
+      else if (job.status === "cancelled" || job.status === "failed")
+        await this.#settleBrokenOff(job, lateMs >= ASKED_FOR_MS);
+      else if (isLate && job.task_id === null) await this.#fail(job, LATE);
       // Also of jobs that were taken over: the revocation may have come while nobody carried them.
-      else if (!(await this.#isInForce(job))) await this.cancel(job, REVOKED);
+      else if (!(await this.#isInForce(job))) await this.breakOff(job, "cancelled", REVOKED);
       else if (job.status === "queued") await this.#submit(job, signal);
       // Its process died between sending the task and recording the answer.
       else if (job.status === "submitting") await this.#fail(job, SUBMISSION_LOST);
@@ -230,6 +235,7 @@ export class JobRunner {
         this.options.log.warn("video job failed; will retry", { job_id: job.id, error });
       }
     }
+    if (isLate && job.status === "running") await this.breakOff(job, "failed", LATE);
     await this.store.rest(job.id, isoTime(this.options.clock.now() + this.#delayMs(job)));
   }
 
@@ -259,7 +265,7 @@ export class JobRunner {
       (job) => this.#isInForce(job),
     );
     for (const job of await this.store.active(id))
-      if (!(await isInForce(job))) await this.cancel(job, REVOKED);
+      if (!(await isInForce(job))) await this.breakOff(job, "cancelled", REVOKED);
   }
 
   /** On the backend that was chosen for the job, if that is still there, as soon as its circuit lets it through. */
@@ -315,7 +321,7 @@ export class JobRunner {
       return;
     }
     await this.store.unwanted(job.id, task);
-    await this.#cancelled({ ...job, backend: task.backend, task_id: taskId });
+    await this.#brokenOff({ ...job, backend: task.backend, task_id: taskId });
   }
 
   /** Another backend may make more of the same request than was held for. */
@@ -323,11 +329,11 @@ export class JobRunner {
     return bound_usd !== null && (await priceUsd(this.options, model, boundFacts(facts))) > bound_usd;
   }
 
-  /** Has the task stopped and asks what became of it: free only if the upstream made no clip. Owed if unknown by the deadline. */
-  async #settleCancelled(job: JobSummary, isLate: boolean): Promise<void> {
+  /** Has the task stopped and asks what became of it: free only if the upstream made no clip. Owed if that stays unknown. */
+  async #settleBrokenOff(job: JobSummary, isUnknown: boolean): Promise<void> {
     const upstream = this.options.routing.backendNamed(job.backend)?.video;
-    if (!upstream && !isLate) return;
-    const poll = upstream && !isLate ? await this.#stopTask(job, upstream) : PENDING;
+    if (!upstream && !isUnknown) return;
+    const poll = upstream && !isUnknown ? await this.#stopTask(job, upstream) : PENDING;
     const cost = poll.state === "failed" ? 0 : await this.#cost(job, poll);
     if (cost > 0) this.#charge({ ...job, cost });
     await this.store.settled(job.id, cost);
@@ -345,16 +351,16 @@ export class JobRunner {
     }
   }
 
-  async cancel(job: JobSummary, reason: string | null): Promise<boolean> {
-    const ended = await this.end(job, { status: "cancelled", result: null, error: reason, cost: 0 });
-    // The job counts as cancelled whatever the upstream answers, so the caller does not wait for it.
-    if (ended && job.task_id !== null) void this.#cancelled(job);
+  async breakOff(job: JobSummary, status: End["status"], error: string | null): Promise<boolean> {
+    const ended = await this.end(job, { status, result: null, error, cost: 0, isBrokenOff: true });
+    // The job has ended whatever the upstream answers, so the caller does not wait for it.
+    if (ended && job.task_id !== null) void this.#brokenOff(job);
     return ended;
   }
 
-  async #cancelled(job: JobSummary): Promise<void> {
+  async #brokenOff(job: JobSummary): Promise<void> {
     try {
-      await this.#settleCancelled(job, false);
+      await this.#settleBrokenOff(job, false);
     } catch (error) {
       this.options.log.warn("cancelling a video job upstream failed; will retry", { job_id: job.id, error });
     }
@@ -422,7 +428,7 @@ export class JobRunner {
     if (!ended) return false;
     // A done job is announced when it is settled, so that it is announced even if its process dies in between.
     if (end.status !== "done") {
-      if (end.status === "failed" || job.task_id === null) this.#ended(job.id);
+      if (!end.isBrokenOff || job.task_id === null) this.#ended(job.id);
       const { status, error } = end;
       this.#notify(job, videoFailed, { job_id: job.id, status, error: error ?? "cancelled" });
     }

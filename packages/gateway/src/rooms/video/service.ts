@@ -171,7 +171,7 @@ export class Video {
 
   async cancel(userId: string, jobId: string): Promise<void> {
     const job = await this.#owned(userId, jobId);
-    if (!(await this.#runner.cancel(job, null)))
+    if (!(await this.#runner.breakOff(job, "cancelled", null)))
       fail("app_error", `The job has ended already: ${(await this.#owned(userId, jobId)).status}`);
   }
 

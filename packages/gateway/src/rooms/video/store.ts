@@ -121,7 +121,7 @@ export class VideoStore {
     await this.db.run(sql, [id, progress]);
   }
 
-  /** Ends the job, once. Done jobs stay unsettled until charged, cancelled ones until the upstream has stopped. */
+  /** Ends the job, once. It stays unsettled until it is charged, and where it was broken off until the upstream has stopped. */
   async end(
     id: string,
     end: {
@@ -129,14 +129,16 @@ export class VideoStore {
       result: string | null;
       error: string | null;
       cost: number;
+      /** The upstream has not ended it. */
+      isBrokenOff?: boolean;
     },
   ): Promise<boolean> {
     const changed = await this.db.run(
       `UPDATE video_jobs SET status = $2, result = $3, error = $4, cost = $5,
-         settled = ($2 = 'failed' OR ($2 = 'cancelled' AND task_id IS NULL)),
+         settled = ($2 <> 'done' AND (task_id IS NULL OR NOT $6)),
          progress = CASE WHEN $2 = 'done' THEN 100 ELSE progress END
        WHERE id = $1 AND status IN ${ACTIVE}`,
-      [id, end.status, end.result, end.error, end.cost],
+      [id, end.status, end.result, end.error, end.cost, end.isBrokenOff ?? false],
     );
     return changed > 0;
   }
