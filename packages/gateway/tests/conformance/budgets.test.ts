@@ -4,6 +4,7 @@ import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { inOneProcess } from "@model-gateway/testing/deployment.ts";
 import { until } from "@model-gateway/testing/until.ts";
+import { completion } from "@model-gateway/testing/upstream.ts";
 import fc from "fast-check";
 import { Purse } from "../../src/kernel/bounded.ts";
 import { continueWith } from "../../src/rooms/inference/turn/history.ts";
@@ -138,6 +139,41 @@ inOneProcess(
       await answer.arrayBuffer();
       return answer.status === 200;
     });
+  },
+);
+
+// Each process has calls of its own.
+inOneProcess(
+  "one account's calls in progress leave room for all others, whichever door they came through",
+  async () => {
+    const held = Promise.withResolvers<void>();
+    bench.upstream.answer(async (_, reply) => {
+      await held.promise;
+      return reply.json(completion("late"));
+    });
+    const call = { method: "chat.send", params: { model: "m", messages: [{ role: "user", content: "hi" }] } };
+    const sendMany = async () => {
+      const calls = Array.from({ length: 100 }, (_, id) => ({ jsonrpc: "2.0", id, ...call }));
+      const answer = await fetch(`${bench.url}/api/rpc`, {
+        method: "POST",
+        headers: { authorization: `Bearer ${bench.token}`, "content-type": "application/json" },
+        body: JSON.stringify(calls),
+      });
+      return (await answer.json()) as { result?: unknown; error?: { message: string } }[];
+    };
+    const answers: Awaited<ReturnType<typeof sendMany>> = [];
+    while (answers.length < 10_000 && !answers.at(-1)?.error) answers.push(...(await sendMany()));
+    const taken = answers.filter(({ result }) => result !== undefined);
+    expect(taken.length).toBeLessThanOrEqual(5_000);
+    expect(answers.at(-1)!.error!.message).toContain("too many requests in progress");
+    // By the key, too; somebody else is served.
+    expect((await bench.chat({})).status).toBe(429);
+    const other = await bench.signIn("other");
+    const { key } = await bench.rpc("keys.create", { name: "other" }, other);
+    const served = bench.chat({}, { headers: { authorization: `Bearer ${key}` } });
+    held.resolve();
+    expect((await served).status).toBe(200);
+    await until("it is served again", async () => (await bench.chat({})).status === 200);
   },
 );
 

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
+import { deploymentOfRun } from "@model-gateway/testing/deployment.ts";
 import { until } from "@model-gateway/testing/until.ts";
 import { chunk, completion, wholeStream } from "@model-gateway/testing/upstream.ts";
 import { type Clock, systemClock } from "../../src/kernel/clock.ts";
@@ -10,9 +11,11 @@ const KEEP_ALIVE_MS = 400;
 
 let offsetMs = 0;
 let looks = 0;
+let elapsedMs = 0;
 /** The machine's clock, which somebody sets while the service runs. */
 const clock: Clock = {
   ...systemClock,
+  elapsed: () => systemClock.elapsed() + elapsedMs,
   now: () => systemClock.now() + offsetMs,
   every: (periodMs, task) =>
     systemClock.every(periodMs, () => {
@@ -62,7 +65,7 @@ test.each([
 test.each([
   ["forward", HOURS_MS],
   ["back", -HOURS_MS],
-])("a clock that is set %s by hours gives no key another minute", async (_where, byMs) => {
+])("a clock that is set %s by hours gives no key another minute, and takes none", async (_where, byMs) => {
   const usage = { prompt_tokens: 9, completion_tokens: 491, total_tokens: 500 };
   bench.upstream.answer((_, reply) => reply.json(completion("hi", { usage })));
   const keys = await Promise.all(
@@ -85,5 +88,8 @@ test.each([
   // Whatever looks at the clock notices.
   await bench.chat({});
   expect(await statuses()).toEqual([429, 429]);
+  // With several processes it is another one that counts, or Redis. Tokens leave by a timer of their own.
+  elapsedMs += 61_000;
+  if (!deploymentOfRun) expect((await statuses())[0]).toBe(200);
   offsetMs = 0;
 });
