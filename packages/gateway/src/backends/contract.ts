@@ -551,6 +551,8 @@ export class BackendError extends Error {
   readonly refusal?: UpstreamRefusal;
   /** Of a request that passed as it was: the refusal as it was answered, without secrets. */
   answer?: { body: string; contentType: string; headers: Readonly<Record<string, string>> };
+  /** What the upstream says was used all the same, as chat completions report it. */
+  usage?: unknown;
   constructor(
     readonly kind: BackendErrorKind,
     detail: string,
@@ -564,6 +566,11 @@ export class BackendError extends Error {
     this.name = "BackendError";
     this.detail = told;
     this.refusal = refusal && boundedRefusal(refusal);
+  }
+
+  having(usage: unknown): this {
+    this.usage = usage;
+    return this;
   }
 }
 

@@ -2,8 +2,11 @@
  * What was sent is owed: a vendor that bills what nobody sees is paid, whatever it was asked for and however that ends.
  * Time stands still unless the vendor thinks, so both ends know to the millisecond how long it did.
  */
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { everywhere } from "@model-gateway/testing/deployment.ts";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { everywhere, inOneProcess } from "@model-gateway/testing/deployment.ts";
 import { ADMIN_TOKEN } from "@model-gateway/testing/gateway.ts";
 import { startRealtimeUpstream } from "@model-gateway/testing/realtime.ts";
 import { until } from "@model-gateway/testing/until.ts";
@@ -34,7 +37,33 @@ const THOUGHT_MS = 1_000;
 const PROMPT_TOKENS = 9;
 
 let elapsedMs = 0;
-const clock: Clock = { ...systemClock, elapsed: () => elapsedMs };
+let aheadMs = 0;
+/** How often the deadlines of calls are looked at, and how long realtime sessions wait for their clients. */
+const LOOK_MS = 996;
+const SILENCE_LOOK_MS = 30_000;
+const SILENCE_MS = 10 * 60_000;
+const looks = new Map<number, Set<() => void>>([LOOK_MS, SILENCE_LOOK_MS].map((ms) => [ms, new Set()]));
+const look = (ms: number) => looks.get(ms)!.forEach((task) => void task());
+const clock: Clock = {
+  ...systemClock,
+  now: () => systemClock.now() + aheadMs,
+  elapsed: () => elapsedMs,
+  every(ms, task) {
+    if (!looks.has(ms)) return systemClock.every(ms, task);
+    looks.get(ms)!.add(task);
+    return () => looks.get(ms)!.delete(task);
+  },
+};
+/** Looks until the deadline of whatever is silent; it passes with the last one. */
+const LOOKS = 8;
+const DEADLINES = { firstByteMs: LOOKS * LOOK_MS, idleMs: LOOKS * LOOK_MS, keepAliveMs: 4 * LOOK_MS };
+function expire(): void {
+  for (let looked = 0; looked < LOOKS; looked++) {
+    elapsedMs += LOOK_MS;
+    aheadMs += LOOK_MS;
+    look(LOOK_MS);
+  }
+}
 
 let bench: SpendingBench;
 let who: Spender;
@@ -165,6 +194,7 @@ class Thinking {
   async run(from: number, to: number): Promise<void> {
     for (const step of this.steps.slice(from, to)) {
       elapsedMs += THOUGHT_MS;
+      look(LOOK_MS);
       await step();
     }
   }
@@ -192,15 +222,17 @@ const natives = ["messages", "responses", "gemini"].map(
   (dialect) => [dialect, startUpstream({ models: [`${dialect}-${DEAR}`], handler: vendor })] as const,
 );
 
+const lines = startUpstream({ models: [`batch-${DEAR}`], handler: vendor });
 const ollama = startUpstream({ handler: vendor });
 ollama.listing((_, reply) => reply.json({ models: [{ name: `ollama-${DEAR}` }] }));
 
 beforeAll(async () => {
-  bench = await bootSpending({ overrides: { clock } });
+  bench = await bootSpending({ overrides: { clock, deadlines: DEADLINES } });
   who = await bench.spender("leaver", { points: 1_000_000 });
   for (const [dialect, { url }] of natives)
     await bench.addBackend({ type: "external", url, name: dialect, dialects: [dialect] });
   await bench.addBackend({ type: "ollama", url: ollama.url, name: "ollama" });
+  await bench.addBackend({ type: "external", url: lines.url, name: "lines", batches: true });
   await bench.addBackend({
     type: "cloud-realtime",
     name: "voice",
@@ -226,7 +258,7 @@ beforeAll(async () => {
 });
 afterAll(async () => {
   await bench.stop();
-  for (const each of [voice, ollama, ...natives.map(([, native]) => native)]) each.stop();
+  for (const each of [voice, ollama, lines, ...natives.map(([, native]) => native)]) each.stop();
   films.stop();
 });
 
@@ -257,6 +289,7 @@ interface Asked {
 
 async function ask(path: string, body: Json, key?: string): Promise<Asked> {
   begun = null;
+  look(LOOK_MS);
   const leaving = new AbortController();
   const answer = who.post(path, { model: DEAR, stream: true, ...body }, { signal: leaving.signal, key });
   let refusal: Response | null = null;
@@ -271,6 +304,7 @@ async function ask(path: string, body: Json, key?: string): Promise<Asked> {
   return { answer, leaving, vendor: begun };
 }
 
+/** Also after a failure: several in a row would take the backend from the one who met them. */
 async function whole(path: string, body: Json): Promise<Thinking> {
   const { answer, vendor } = await ask(path, body);
   await vendor.run(0, vendor.steps.length);
@@ -354,28 +388,168 @@ describe.each(Object.entries(VOICES))("%s", (_, [path, body]) => {
     await paid(before, vendor);
   });
 
-  test("left before a whole answer comes", async () => {
+  test.each([0, 2])("the gateway's own deadline passes after %d events", async (events) => {
+    await whole(path, body);
     const before = await rowIds();
-    const { leaving, vendor } = await ask(path.replace("streamGenerateContent?alt=sse", "generateContent"), {
-      ...body,
-      stream: false,
-    });
-    elapsedMs += 3 * THOUGHT_MS;
-    leaving.abort();
+    const { answer, vendor } = await ask(path, body);
+    await vendor.run(0, events);
+    if (events > 0) await heard(answer, "word0");
+    expire();
     await paid(before, vendor);
   });
+
+  test.each(["it is left", "its key is revoked", "the gateway's own deadline passes"])(
+    "%s before a whole answer comes",
+    async (ending) => {
+      await whole(path, body);
+      const before = await rowIds();
+      const { key, revoke } = await revoked();
+      const unstreamed = path.replace("streamGenerateContent?alt=sse", "generateContent");
+      const { answer, leaving, vendor } = await ask(unstreamed, { ...body, stream: false }, key);
+      if (ending.includes("deadline")) {
+        expire();
+        expect((await answer).status).toBe(502);
+      } else {
+        elapsedMs += 3 * THOUGHT_MS;
+        if (ending.includes("left")) leaving.abort();
+        else await revoke();
+      }
+      await paid(before, vendor);
+    },
+  );
 });
 
-test.each([0, 2])("chat.send, stopped after %d events", async (events) => {
+test.each([
+  ["stopped", 0],
+  ["stopped", 2],
+  ["ended by the gateway's own deadline", 0],
+  ["ended by the gateway's own deadline", 2],
+])("chat.send, %s after %d events", async (ending, events) => {
   const before = await rowIds();
   begun = null;
+  look(LOOK_MS);
   const { stream_id } = await bench.rpc("chat.send", { model: DEAR, messages }, who.token);
   await until("it has arrived", () => begun !== null);
   const vendor = begun as unknown as Thinking;
   await vendor.run(0, events);
-  elapsedMs += THOUGHT_MS;
-  await bench.rpc("chat.stop", { stream_id }, who.token);
+  if (ending !== "stopped") expire();
+  else {
+    elapsedMs += THOUGHT_MS;
+    await bench.rpc("chat.stop", { stream_id }, who.token);
+  }
   await paid(before, vendor);
+});
+
+test("a line of a batch that the gateway's own deadline ends is owed, and not sent again", async () => {
+  await everywhere(async () => (await whole("/v1/chat/completions", { messages, model: `batch-${DEAR}` })) !== null);
+  const before = await rowIds();
+  begun = null;
+  look(LOOK_MS);
+  const body = { model: `batch-${DEAR}`, messages };
+  const line = { custom_id: "a", method: "POST", url: "/v1/chat/completions", body };
+  const file = form({ purpose: "batch", file: new File([JSON.stringify(line)], "in.jsonl") });
+  const authorization = `Bearer ${who.key}`;
+  const uploaded = await fetch(`${bench.url}/v1/files`, {
+    method: "POST",
+    headers: { authorization },
+    body: file,
+  });
+  const { id: input_file_id } = (await uploaded.json()) as { id: string };
+  const asked = { input_file_id, endpoint: line.url, completion_window: "24h" };
+  const { id } = (await (await who.post("/v1/batches", asked)).json()) as { id: string };
+  await until("it has arrived", () => begun !== null);
+  const vendor = begun as unknown as Thinking;
+  begun = null;
+  expire();
+  const batchOf = async () =>
+    (await fetch(`${bench.url}/v1/batches/${id}`, { headers: { authorization } })).json();
+  await until("the batch has ended", async () => (await batchOf()).status === "completed");
+  const row = await newRow(before);
+  // As the clock has it, which also ran while nobody thought.
+  expect(row.completion_tokens).toBeGreaterThanOrEqual(vendor.billed);
+  expect(begun).toBeNull();
+});
+
+/** What an API that was asked says when it fails, with what it has used. */
+const FAILURES: Record<string, [path: string, body: Json, failure: Json, used: Json]> = {
+  "native responses": [
+    "/v1/responses",
+    { input: "hi there", model: `responses-${DEAR}` },
+    { status: "failed", error: { code: "server_error", message: "boom" }, output: [] },
+    { input_tokens: PROMPT_TOKENS, output_tokens: 700, total_tokens: PROMPT_TOKENS + 700 },
+  ],
+  "translated responses": [
+    "/v1/chat/completions",
+    { messages, model: `responses-${DEAR}` },
+    { status: "failed", error: { code: "server_error", message: "boom" }, output: [] },
+    { input_tokens: PROMPT_TOKENS, output_tokens: 700, total_tokens: PROMPT_TOKENS + 700 },
+  ],
+  chats: ["/v1/chat/completions", { messages }, { error: { message: "boom" } }, chatUsage(700)],
+};
+
+describe.each(Object.entries(FAILURES))("a failure of %s", (_, [path, body, failure, used]) => {
+  beforeEach(() => whole(path, body));
+  const failing = (usage?: Json): string => {
+    const response = { ...failure, usage };
+    return failure.status ? event({ type: "response.failed", response }) : data(response);
+  };
+  const charged = async (before: Ids) => {
+    const { prompt_tokens, completion_tokens } = await newRow(before);
+    return [prompt_tokens, completion_tokens];
+  };
+
+  test.each([0, 2])("after %d events is charged with what it reports, and nothing else", async (events) => {
+    const before = await rowIds();
+    const { answer, vendor } = await ask(path, body);
+    if (events === 0) vendor.reply.head(200, { "content-type": "text/event-stream" });
+    await vendor.run(0, events);
+    if (events > 0) await heard(answer, "word0");
+    elapsedMs += 10 * THOUGHT_MS;
+    await vendor.reply.write(failing(used));
+    await vendor.reply.end();
+    expect(await charged(before)).toEqual([PROMPT_TOKENS, 700]);
+    await answer;
+  });
+
+  test("instead of a whole answer is charged with what it reports", async () => {
+    const before = await rowIds();
+    const { answer, vendor } = await ask(path, { ...body, stream: false });
+    elapsedMs += 10 * THOUGHT_MS;
+    await vendor.reply.json({ ...failure, usage: used });
+    expect((await answer).status).toBe(502);
+    expect(await charged(before)).toEqual([PROMPT_TOKENS, 700]);
+  });
+
+  test("that reports nothing, before a word, is free", async () => {
+    const before = await rowIds();
+    for (const stream of [true, false]) {
+      const { answer, vendor } = await ask(path, { ...body, stream });
+      elapsedMs += 10 * THOUGHT_MS;
+      if (stream) {
+        vendor.reply.head(200, { "content-type": "text/event-stream" });
+        await vendor.reply.write(failing());
+        await vendor.reply.end();
+      } else await vendor.reply.json(failure);
+      expect((await answer).status).toBe(502);
+    }
+    expect(await rowIds()).toEqual(before);
+  });
+});
+
+test.each([
+  ["as it is", "/v1/responses", { input: "hi there" }],
+  ["translated", "/v1/chat/completions", { messages }],
+])("an incomplete response, %s, is charged with what it reports", async (_, path, asked) => {
+  const before = await rowIds();
+  const { answer, vendor } = await ask(path, { ...asked, model: `responses-${DEAR}` });
+  await vendor.run(0, 2);
+  const [, , , usage] = FAILURES["native responses"]!;
+  const incomplete_details = { reason: "max_output_tokens" };
+  const response = { id: "r", status: "incomplete", incomplete_details, output: [], usage };
+  await vendor.reply.write(event({ type: "response.incomplete", response }));
+  await vendor.reply.end();
+  await (await answer).text();
+  expect((await newRow(before)).completion_tokens).toBe(700);
 });
 
 test("many short answers, which are slow because of their prompts, do not make a long one cheaper", async () => {
@@ -501,8 +675,9 @@ describe.each(Object.entries(WORKS))("%s", (_, [path, body, usd]) => {
     });
   };
 
-  test.each(["whole", "left", "revoked"])("%s", async (ending) => {
+  test.each(["whole", "left", "revoked", "deadline"])("%s", async (ending) => {
     const before = await rowIds();
+    look(LOOK_MS);
     const seen = bench.upstream.requests.length;
     goOn = Promise.withResolvers();
     const leaving = new AbortController();
@@ -510,16 +685,46 @@ describe.each(Object.entries(WORKS))("%s", (_, [path, body, usd]) => {
     const asking = send(key, leaving.signal);
     asking.catch(() => {});
     await until("it is sent", () => bench.upstream.requests.length > seen);
-    elapsedMs += THOUGHT_MS;
+    if (ending === "deadline") expire();
+    else elapsedMs += THOUGHT_MS;
     if (ending === "left") leaving.abort();
     else if (ending === "revoked") await revoke();
-    else goOn.resolve();
+    else if (ending === "whole") goOn.resolve();
     const { cost } = await newRow(before);
     goOn.resolve();
     expect(cost).toBeGreaterThanOrEqual(usd);
     // Texts are not counted to the token, and the head of a sound file counts as sound.
     expect(cost).toBeLessThanOrEqual(path.endsWith("embeddings") ? 3 * usd : 1.01 * usd);
   });
+});
+
+// Whoever stops them all cannot tell which of several had the request.
+inOneProcess("what is on its way when the service is told to stop is owed", async () => {
+  const dataDir = mkdtempSync(join(tmpdir(), "sent-is-owed-"));
+  const boot = () => bootSpending({ dataDir, config: { drainGraceMs: 0 }, overrides: { clock } });
+  const first = await boot();
+  const person = await first.spender("stopped", { points: 1_000_000 });
+  first.upstream.answer(() => {});
+  const { length: before } = first.upstream.requests;
+  const asked = [
+    person.chat({ stream: true }),
+    person.chat(),
+    ...Object.values(WORKS).flatMap(([path, body]) => {
+      const sent = body();
+      return sent instanceof FormData ? [] : [person.post(path, sent)];
+    }),
+  ];
+  for (const each of asked) each.catch(() => {});
+  await until("all are sent", () => first.upstream.requests.length === before + asked.length);
+  elapsedMs += THOUGHT_MS;
+  await first.app.stop();
+  first.upstream.stop();
+  const second = await boot();
+  const { records } = await second.rpc("usage.list", { limit: 200 }, person.token);
+  await second.stop();
+  rmSync(dataDir, { recursive: true });
+  expect(records).toHaveLength(asked.length);
+  for (const { cost } of records) expect(cost).toBeGreaterThan(0);
 });
 
 describe("realtime", () => {
@@ -556,7 +761,7 @@ describe("realtime", () => {
     }),
   );
 
-  test.each(["whole", "left", "cancelled", "revoked", "cut"])("%s", async (ending) => {
+  test.each(["whole", "left", "cancelled", "revoked", "cut", "deadline"])("%s", async (ending) => {
     const before = await rowIds();
     const { key, revoke } = await revoked();
     const { socket, bill, done, told } = await session(key);
@@ -564,6 +769,11 @@ describe("realtime", () => {
     else if (ending === "left") socket.close();
     else if (ending === "revoked") await revoke();
     else if (ending === "cut") voice.closeAll();
+    else if (ending === "deadline") {
+      aheadMs += SILENCE_MS + 1_000;
+      look(SILENCE_LOOK_MS);
+      aheadMs -= SILENCE_MS + 1_000;
+    }
     else {
       socket.send(JSON.stringify({ type: "response.cancel" }));
       await until("it is cancelled", () => voice.received.some(({ type }) => type === "response.cancel"));
@@ -576,6 +786,7 @@ describe("realtime", () => {
 });
 
 describe("clips", () => {
+  const ENDED_AS = ["cancelled", "failed"];
   const made = async (key: string) => {
     films.script = [minimax.status("Processing")];
     const answer = await who.post("/v1/video/generations", { model: "film", prompt: "p" }, { key });
@@ -587,7 +798,7 @@ describe("clips", () => {
     return id;
   };
 
-  test.each(["cancelled", "revoked"])("%s", async (ending) => {
+  test.each(["cancelled", "revoked", "deadline"])("%s", async (ending) => {
     for (const [last, usd] of [
       [minimax.success, 0.5],
       [minimax.status("Processing"), 0.5],
@@ -596,13 +807,19 @@ describe("clips", () => {
       const before = await rowIds();
       const { key, revoke } = await revoked();
       const job_id = await made(key);
-      films.script = [last];
-      if (ending === "revoked") await revoke();
-      else await bench.rpc("video.cancel", { job_id }, who.token);
       const jobOf = () => bench.rpc("video.get", { job_id }, who.token);
+      // At the deadline it is asked whether it has finished, and once more when it was told to stop.
+      const isAsked = async () => ending !== "deadline" || (await jobOf()).status === "failed";
+      films.script = [async () => ((await isAsked()) ? last : minimax.status("Processing"))()];
+      if (ending === "revoked") await revoke();
+      else if (ending === "deadline") {
+        const { db } = bench.app.rooms.usage.store;
+        await db.run("UPDATE video_jobs SET deadline_at = created_at WHERE id = $1", [job_id]);
+      }
+      else await bench.rpc("video.cancel", { job_id }, who.token);
       await until(
         "it is settled",
-        async () => (await jobOf()).cost === usd && (await jobOf()).status === "cancelled",
+        async () => (await jobOf()).cost === usd && ENDED_AS.includes((await jobOf()).status),
       );
       if (usd > 0) expect((await newRow(before)).cost).toBe(usd);
       else expect(await rowIds()).toEqual(before);

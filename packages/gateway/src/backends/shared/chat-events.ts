@@ -38,8 +38,8 @@ const event = (json: string) => `data: ${json}\n\n`;
 const DONE_EVENT = event("[DONE]");
 
 /** A failure inside a stream whose status is sent already. No `[DONE]` follows it. */
-export const errorEvent = (message: string): string =>
-  event(JSON.stringify({ error: { message, type: "server_error", code: "bad_gateway" } }));
+export const errorEvent = (message: string, usage?: unknown): string =>
+  event(JSON.stringify({ error: { message, type: "server_error", code: "bad_gateway" }, usage }));
 
 export class ChatEvents {
   readonly #head: string;

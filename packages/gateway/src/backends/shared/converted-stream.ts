@@ -79,7 +79,7 @@ export async function convertedStream({
             let failure: BackendError | null = null;
             for (const object of batch ?? []) {
               failure = converter.failureOf(object);
-              if (failure) events += errorEvent(failure.detail);
+              if (failure) events += errorEvent(failure.detail, failure.usage);
               else for (const delta of converter.deltas(object)) events += chat.delta(delta);
               if (failure || converter.answer) break;
             }

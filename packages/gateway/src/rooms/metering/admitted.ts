@@ -84,7 +84,7 @@ export class Admitted {
   settle(usage: FinalUsage, outcome: Outcome | null = null): number | null {
     const { options, admitting } = this;
     const tokens = usage.completionTokens / this.#answers;
-    if (!usage.estimated && this.#sentAtMs !== null)
+    if (!usage.estimated && outcome === null && this.#sentAtMs !== null)
       admitting.paces.completed({ model: options.model, tokens, ms: this.#sinceSentMs });
     const rates = usage.isUntold && heldRates(admitting.billing, options, usage.promptTokens);
     return this.#end({ usage: rates ? { ...usage, rates } : usage, outcome });

@@ -21,6 +21,7 @@ export class GeminiReader implements NativeReader {
   read(chunk: Record<string, unknown>): unknown {
     if (chunk.error !== undefined) {
       this.failure = wordsOf(chunk.error);
+      this.isCounted = false;
       return null;
     }
     this.#last = chunk;

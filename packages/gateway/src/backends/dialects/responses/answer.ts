@@ -10,11 +10,12 @@ const objects = (value: unknown): Item[] => (Array.isArray(value) ? value.filter
 const joined = (parts: readonly Item[], type: string, field: string): string =>
   parts.map((part) => (part.type === type ? textOf(part[field]) : "")).join("");
 
-function failureIn(error: unknown): BackendError {
-  const told = isObject(error) ? error : {};
+function failureIn(response: Record<string, unknown>): BackendError {
+  const told = isObject(response.error) ? response.error : {};
   const isBusy = told.code === "server_is_overloaded" || told.code === "slow_down";
   const status = told.code === "rate_limit_exceeded" ? 429 : isBusy ? 503 : 500;
-  return new BackendError("upstream", textOf(told.message) || "the upstream failed", status);
+  const words = textOf(told.message) || "the upstream failed";
+  return new BackendError("upstream", words, status).having(chatUsage(response));
 }
 
 /** The parts have the same names as in chats. */
@@ -31,7 +32,7 @@ export function chatUsage({ usage, service_tier }: Record<string, unknown>): Cha
 }
 
 export function responsesAnswer(response: Record<string, unknown>): ChatAnswer {
-  if (response.status === "failed") throw failureIn(response.error);
+  if (response.status === "failed") throw failureIn(response);
   if (!Array.isArray(response.output))
     throw new BackendError("transport", "the upstream answered without `output`");
   const output = objects(response.output);
@@ -79,9 +80,9 @@ export class ResponsesStream implements StreamConverter {
   #hasThoughts = false;
 
   failureOf(event: Record<string, unknown>): BackendError | null {
-    if (event.type === "error") return failureIn(isObject(event.error) ? event.error : event);
+    if (event.type === "error") return failureIn(isObject(event.error) ? event : { error: event });
     if (event.type !== "response.failed") return null;
-    return failureIn(isObject(event.response) ? event.response.error : null);
+    return failureIn(isObject(event.response) ? event.response : {});
   }
 
   deltas(event: Record<string, unknown>): ChatDelta[] {

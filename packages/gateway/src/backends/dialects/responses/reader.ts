@@ -54,6 +54,7 @@ export class ResponsesReader implements NativeReader {
         return this.#done.length === 0 && !this.#hasPieces ? response?.output : null;
       case "response.failed":
         this.failure = wordsOf(response?.error);
+        this.usage = response && chatUsage(response);
         return null;
       case "error":
         this.failure = wordsOf(isObject(event.error) ? event.error : event);
@@ -67,11 +68,12 @@ export class ResponsesReader implements NativeReader {
   }
 
   whole(response: Item): unknown {
+    this.usage = chatUsage(response);
+    if (response.status === "failed")
+      throw new BackendError("upstream", wordsOf(response.error), 500).having(this.usage);
     if (!Array.isArray(response.output))
       throw new BackendError("transport", "the upstream answered without `output`");
-    if (response.status === "failed") throw new BackendError("upstream", wordsOf(response.error), 500);
     this.#response = response;
-    this.usage = chatUsage(response);
     this.isComplete = this.isOver = true;
     return response.output.map((item) => sealed(item, SEALED));
   }

@@ -85,16 +85,16 @@ export function requireList(body: AnswerBody, { list, endsProperly, contentType 
   const { [list]: entries } = answer;
   const told = errorIn(answer);
   if (Array.isArray(entries) && (entries.length > 0 || !told)) return;
-  refuseError(told);
+  refuseError(told, answer.usage);
   throw new BackendError("transport", `the upstream answered without \`${list}\``);
 }
 
 const errorIn = ({ error, object, message }: Record<string, unknown>): unknown =>
   error ?? (object === "error" ? message : null);
 
-function refuseError(told: unknown): void {
+function refuseError(told: unknown, usage?: unknown): void {
   const words = isObject(told) ? told.message : told;
-  if (typeof words === "string") throw new BackendError("upstream", words, 500);
+  if (typeof words === "string") throw new BackendError("upstream", words, 500).having(usage);
 }
 
 /** Refuses an answer, parsed, that is an error inside a 200 instead of a text. */

@@ -43,10 +43,6 @@ export class Revocation extends BackendError {
   }
 }
 
-/** Whether the asking side ended the call. The upstream has done nothing wrong, and bills what it was sent. */
-export const isEndedByAsker = (reason: unknown): boolean =>
-  isAboutClient(reason) || reason instanceof Revocation;
-
 /** Whether an abort was caused by the client, and so says nothing about the backend. */
 export const isAboutClient = (reason: unknown): boolean =>
   reason === CLIENT_LEFT || reason === CLIENT_STALLED;

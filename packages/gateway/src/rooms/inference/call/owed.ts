@@ -29,7 +29,7 @@ interface OwedUsage extends ReportedUsage {
 type TokenBound = ChatBound | EmbeddingsBound;
 
 interface Circumstances {
-  /** It was sent, and the asking side ended it: the client left, cancelled, or its key was revoked. */
+  /** It was sent, and ended on this side: left, cancelled, revoked, or by the gateway's own deadline or stop. */
   isOwedUnanswered: boolean;
   /** Of an answer that was cut short: output tokens that the model can have written by then, seen or not. */
   writtenTokens: number;

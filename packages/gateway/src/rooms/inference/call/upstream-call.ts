@@ -27,14 +27,14 @@ import {
 } from "../../routing/index.ts";
 import type { SpendFields } from "../request/field-rules.ts";
 import type { NativeRequest, Payload } from "../request/payload.ts";
-import { type CallWatch, isAboutClient, isEndedByAsker, type WatchedCall } from "./deadlines.ts";
+import { type CallWatch, isAboutClient, type WatchedCall } from "./deadlines.ts";
 import { mayFallBack, toFailure } from "./failures.ts";
 import type { CallObserver, ObservedCall, Operation } from "./observer.ts";
 import { Outgoing } from "./outgoing.ts";
 import { type CallEnd, NOTHING_CAME, owedFor, problemsIn } from "./owed.ts";
 import { promptSign, sessionField } from "./session-sign.ts";
 import { StreamHold } from "./stream-hold.ts";
-import type { ReportedUsage } from "./usage-tail.ts";
+import { type ReportedUsage, readUsage, type UsageReport } from "./usage-tail.ts";
 import type { AskedWork } from "./work-bound.ts";
 
 /** The first, and one on another backend where the first could not be reached. */
@@ -106,7 +106,10 @@ export class UpstreamCall {
   #unsentAttempt = 0;
   /** Why the latest attempt broke; null once an answer came. */
   #failure: string | null = null;
-  #isEndedByAsker = false;
+  /** On this side: the client left, its key was revoked, a deadline passed, or the service stops. */
+  #isEndedHere = false;
+  /** What the upstream says the failed attempt has used. */
+  #told: UsageReport = null;
 
   #isSettled = false;
   #cancelBegin: (() => void) | null = null;
@@ -198,7 +201,7 @@ export class UpstreamCall {
 
   /** The upstream's 2xx answer; when it fails, `fallBack` says what comes next. */
   send(): Promise<Answer> {
-    this.#failure = null;
+    this.#failure = this.#told = null;
     return this.plan ? this.#dispatchWithin(this.plan) : this.#dispatch();
   }
 
@@ -218,7 +221,8 @@ export class UpstreamCall {
   /** Its vendor may bill it all the same. The client asked for one answer, so nobody is charged; the operator sees it. */
   #noteGivenUp(): void {
     const circumstances = { isOwedUnanswered: true, writtenTokens: this.admission.writtenTokens() };
-    this.admission.givenUp(owedFor(NOTHING_CAME, this.outgoing.bound, circumstances)!);
+    this.admission.givenUp(owedFor(this.#asTold(NOTHING_CAME), this.outgoing.bound, circumstances)!);
+    this.#told = null;
   }
 
   begun(): void {
@@ -237,6 +241,7 @@ export class UpstreamCall {
     try {
       const next = this.plan ? mayFallBack(error) && this.plan.next() : await this.#another(error);
       if (!next) return error;
+      if (this.#told !== null) this.#noteGivenUp();
       await this.#moveTo(next);
       return null;
     } catch (refusal) {
@@ -340,17 +345,24 @@ export class UpstreamCall {
     } else if (isUnsent(error)) this.unsent();
     const reason = this.watched.isAborted ? this.watched.reason : error;
     const left = isAboutClient(reason);
-    this.#isEndedByAsker = isEndedByAsker(reason);
+    this.#isEndedHere = this.watched.isAborted || left;
+    this.#told = reason instanceof BackendError ? readUsage(reason.usage) : null;
     this.#failure = left ? CLIENT_LEFT.code : reason instanceof BackendError ? reason.kind : "internal";
     this.observed.broke(reason);
     if (left) this.route.abandoned();
     else reportTo(this.route, reason);
   }
 
-  settle(end: CallEnd = NOTHING_CAME): ReportedUsage | null {
+  /** The figures that a failure came with are those of all that was done. */
+  #asTold(end: CallEnd): CallEnd {
+    return this.#told === null ? end : { ...end, isWhole: true, reported: this.#told };
+  }
+
+  settle(ending: CallEnd = NOTHING_CAME): ReportedUsage | null {
+    const end = this.#asTold(ending);
     this.#isSettled = true;
     this.parts.watch.release(this.watched);
-    const isOwedUnanswered = this.#isEndedByAsker && this.#tried.length > this.#unsentAttempt;
+    const isOwedUnanswered = this.#isEndedHere && this.#tried.length > this.#unsentAttempt;
     const isCut = this.#failure !== null || end.isStopped;
     const writtenTokens = isCut ? this.admission.writtenTokens() : 0;
     const owed = owedFor(end, this.outgoing.bound, { isOwedUnanswered, writtenTokens });

@@ -30,7 +30,7 @@ export interface ChatMeterOptions {
 /** Reads the events of a streamed chat as far as metering needs. */
 export class ChatMeter implements EventReader, StreamReader {
   usage: ReportedUsage | null = null;
-  isAbsurd = false;
+  #isAbsurd = false;
   textBytes = 0;
   readonly #counter = new TokenCounter();
   /** Events with text: each has one token or more. */
@@ -41,6 +41,7 @@ export class ChatMeter implements EventReader, StreamReader {
   finished = false;
   /** The upstream's error that ends the stream as a failure. */
   failure: string | null = null;
+  failedUsage: unknown;
 
   readonly #form: AnswerForm;
   readonly #normaliser: ChunkNormaliser;
@@ -73,6 +74,10 @@ export class ChatMeter implements EventReader, StreamReader {
   /** Tokens of the text that was passed on, counted here; an event has at least one. */
   get tokens(): number {
     return Math.max(this.#counter.tokens, this.#textEvents);
+  }
+
+  get reported(): UsageReport {
+    return this.usage ?? (this.#isAbsurd ? ABSURD : null);
   }
 
   /** Whether usage was reported after the last text; usage before it may be a running total. */
@@ -125,6 +130,7 @@ export class ChatMeter implements EventReader, StreamReader {
     const failure = errorOf(chunk);
     if (failure !== null) {
       this.failure = failure;
+      this.failedUsage = chunk.usage;
       return "end";
     }
     const usage = readUsage(chunk.usage, chunk.service_tier);
@@ -160,7 +166,7 @@ export class ChatMeter implements EventReader, StreamReader {
 
   #reported(usage: Exclude<UsageReport, null>): void {
     this.usage = usage === ABSURD ? null : largerUsage(this.usage, usage);
-    if (usage === ABSURD) this.isAbsurd = true;
+    if (usage === ABSURD) this.#isAbsurd = true;
     this.#usageAtBytes = this.textBytes;
   }
 

@@ -2,7 +2,7 @@ import type { NativeReader } from "../../../backends/contract.ts";
 import type { ServiceError } from "../../../kernel/errors.ts";
 import { objectIn } from "../../../kernel/json.ts";
 import { TokenCounter } from "../../metering/index.ts";
-import { ABSURD, type ReportedUsage, readUsage, type UsageReport } from "../call/usage-tail.ts";
+import { type ReportedUsage, readUsage, type UsageReport } from "../call/usage-tail.ts";
 import { textOfBytes } from "./event-lines.ts";
 import { countTexts } from "./text-size.ts";
 
@@ -32,18 +32,14 @@ export class NativeMeter {
   get tokens(): number {
     return Math.max(this.#counter.tokens, this.#textEvents);
   }
-  get #report(): UsageReport {
+  get reported(): UsageReport {
     return readUsage(this.reader.usage);
-  }
-  get usage(): ReportedUsage | null {
-    const report = this.#report;
-    return report === ABSURD ? null : report;
-  }
-  get isAbsurd(): boolean {
-    return this.#report === ABSURD;
   }
   get isUsageFinal(): boolean {
     return this.reader.isCounted;
+  }
+  get failedUsage(): unknown {
+    return this.isUsageFinal ? this.reader.usage : undefined;
   }
   get complete(): boolean {
     return this.reader.isComplete;

@@ -26,6 +26,8 @@ export interface StreamReader {
   readonly complete: boolean;
   /** The upstream's error that ends the stream as a failure. */
   readonly failure: string | null;
+  /** What the upstream said together with it that was used. */
+  readonly failedUsage?: unknown;
   readonly textBytes: number;
   readonly tokens: number;
   /** True between two upstream events, where the gateway may write one of its own. */
@@ -85,8 +87,7 @@ export class Relay implements PieceReader {
     if (isAborted && !isAboutClient(reason)) throw reason;
     if (this.#error) throw this.#error;
     // Text that came in the same piece as the failure goes to the client, so the error is sent inside the stream.
-    if (this.meter.failure !== null && this.meter.textBytes === 0)
-      throw new BackendError("upstream", this.meter.failure, 500);
+    if (this.meter.failure !== null && this.meter.textBytes === 0) throw failureOf(this.meter);
     if (this.#isOver && !this.meter.complete && this.meter.textBytes === 0) throw endedEarly();
   }
 
@@ -256,12 +257,14 @@ export class Relay implements PieceReader {
     if (isAboutClient(error)) return { kind: "left" };
     if (this.#isStopped) return { kind: "stopped" };
     if (error) return { kind: "cut", error: asBackendError(error) };
-    if (meter.failure !== null)
-      return { kind: "cut", error: new BackendError("upstream", meter.failure, 500) };
+    if (meter.failure !== null) return { kind: "cut", error: failureOf(meter) };
     if (meter.complete) return { kind: "complete" };
     return { kind: "cut", error: endedEarly() };
   }
 }
+
+const failureOf = ({ failure, failedUsage }: StreamReader): BackendError =>
+  new BackendError("upstream", failure!, 500).having(failedUsage);
 
 const endedEarly = (): BackendError =>
   new BackendError("transport", "the upstream ended the stream before the answer was complete");

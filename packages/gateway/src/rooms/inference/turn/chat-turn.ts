@@ -163,9 +163,9 @@ export class ChatTurn {
   #settle({ isWhole, isStopped }: Pick<CallEnd, "isWhole" | "isStopped">): ReportedUsage | null {
     const meter = this.#meter;
     if (!meter) return this.call.settle();
-    const reported = meter.usage ?? (meter.isAbsurd ? ABSURD : null);
+    const { reported } = meter;
     // Usage that was followed by more text is a running total.
-    const isFinal = meter.usage === null || meter.isUsageFinal;
+    const isFinal = reported === null || reported === ABSURD || meter.isUsageFinal;
     return this.call.settle({
       ...{ isWhole: isWhole && isFinal, isStopped, reported, delivered: meter.tokens },
       toolCalls: this.#toolCalls,
