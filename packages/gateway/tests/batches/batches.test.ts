@@ -245,15 +245,18 @@ test("what batches come to counts: who has all that is kept of one begins none, 
   const { id } = await create(Array.from({ length: 12 }, (_, at) => line(`${at}`, said(`large ${at}`))));
   await until("as many as are idle are under way", () => asked() === 8);
   await fill();
-  released.resolve();
-  const done = await ended(id);
-  expect(done).toMatchObject({ status: "cancelled", request_counts: { completed: 8, failed: 4 } });
-  expect((await linesOf(done.error_file_id))[0].error.code).toBe("storage_full");
-  const again = client.batches.create({
-    ...{ input_file_id: unused, endpoint: CHATS, completion_window: "24h" },
-  });
-  expect(await refusalOf(again)).toContain("delete some");
-  await db.run("DELETE FROM files WHERE id = $1", [big.id]);
+  try {
+    released.resolve();
+    const done = await ended(id);
+    expect(done).toMatchObject({ status: "cancelled", request_counts: { completed: 8, failed: 4 } });
+    expect((await linesOf(done.error_file_id))[0].error.code).toBe("storage_full");
+    const again = client.batches.create({
+      ...{ input_file_id: unused, endpoint: CHATS, completion_window: "24h" },
+    });
+    expect(await refusalOf(again)).toContain("delete some");
+  } finally {
+    await db.run("DELETE FROM files WHERE id = $1", [big.id]);
+  }
   expect(asked()).toBe(8);
 });
 

@@ -19,7 +19,12 @@ test("what a batch holds goes with it into the next month, whose quota pays for 
     ...{ id: "b", payer: "{}", status: "in_progress", total: 1, completed: 0, failed: 0, due_at: "2999" },
     ...{ bound_nano_usd: 5, bound_tokens: 5 },
   };
-  const store = { active: async () => [batch], unsettled: async () => [], pending: async () => [], ...NOTHING_KEPT };
+  const store = {
+    active: async () => [batch],
+    unsettled: async () => [],
+    pending: async () => [],
+    ...NOTHING_KEPT,
+  };
   const clock = { ...systemClock, now: () => nowMs, elapsed: () => elapsedMs };
   const options = {
     ...{ clock, log: silentLog, bus: { shared: false }, keys: { principalOf: async () => ({}) } },
@@ -52,7 +57,12 @@ test("a batch that is found while it is being created is held for once, and not 
     due_at: "2999",
   };
   let active = [{ ...batch, bound_nano_usd: 5, bound_tokens: 5 }];
-  const store = { active: async () => active, unsettled: async () => [], pending: async () => [], ...NOTHING_KEPT };
+  const store = {
+    active: async () => active,
+    unsettled: async () => [],
+    pending: async () => [],
+    ...NOTHING_KEPT,
+  };
   const options = {
     ...{ clock: systemClock, log: silentLog, bus: { shared: false } },
     keys: { principalOf: async () => ({}) },

@@ -441,7 +441,9 @@ test.each([
 });
 
 test("a line of a batch that the gateway's own deadline ends is owed, and not sent again", async () => {
-  await everywhere(async () => (await whole("/v1/chat/completions", { messages, model: `batch-${DEAR}` })) !== null);
+  await everywhere(
+    async () => (await whole("/v1/chat/completions", { messages, model: `batch-${DEAR}` })) !== null,
+  );
   const before = await rowIds();
   begun = null;
   look(LOOK_MS);
@@ -773,8 +775,7 @@ describe("realtime", () => {
       aheadMs += SILENCE_MS + 1_000;
       look(SILENCE_LOOK_MS);
       aheadMs -= SILENCE_MS + 1_000;
-    }
-    else {
+    } else {
       socket.send(JSON.stringify({ type: "response.cancel" }));
       await until("it is cancelled", () => voice.received.some(({ type }) => type === "response.cancel"));
       done("cancelled");
@@ -815,8 +816,7 @@ describe("clips", () => {
       else if (ending === "deadline") {
         const { db } = bench.app.rooms.usage.store;
         await db.run("UPDATE video_jobs SET deadline_at = created_at WHERE id = $1", [job_id]);
-      }
-      else await bench.rpc("video.cancel", { job_id }, who.token);
+      } else await bench.rpc("video.cancel", { job_id }, who.token);
       await until(
         "it is settled",
         async () => (await jobOf()).cost === usd && ENDED_AS.includes((await jobOf()).status),

@@ -100,7 +100,10 @@ export class Batches {
       fail("invalid_params", "`input_file_id`: must be a file of purpose `batch`");
     await this.#requireRoom(userId, 1);
     if ((await this.#store.countActive(userId)) >= ACTIVE_PER_USER)
-      fail("rate_limited", `You have ${ACTIVE_PER_USER} batches under way; wait for some to end or cancel them`);
+      fail(
+        "rate_limited",
+        `You have ${ACTIVE_PER_USER} batches under way; wait for some to end or cancel them`,
+      );
     const payer = payerOf(principal);
     // Tokens a minute are a pace for live requests: all of a batch would never fit into one.
     const keyLimits = payer.keyLimits && { ...payer.keyLimits, tokensPerMinute: null };
