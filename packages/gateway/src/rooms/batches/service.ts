@@ -16,7 +16,7 @@ import { type BatchRow, BatchStore, type FileRow, type Line, type ListPage, type
 const DAY_MS = 86_400_000;
 const WINDOW_MS = DAY_MS;
 const KEPT_MS = 30 * DAY_MS;
-const ACTIVE_PER_USER = 20;
+const MOST_ACTIVE = 20;
 
 export interface BatchesOptions extends Needs<"db" | "bus" | "counter" | "clock" | "ids" | "log" | "leases"> {
   inference: Pick<Inference, "line">;
@@ -99,11 +99,8 @@ export class Batches {
     if (file.purpose !== "batch")
       fail("invalid_params", "`input_file_id`: must be a file of purpose `batch`");
     await this.#requireRoom(userId, 1);
-    if ((await this.#store.countActive(userId)) >= ACTIVE_PER_USER)
-      fail(
-        "rate_limited",
-        `You have ${ACTIVE_PER_USER} batches under way; wait for some to end or cancel them`,
-      );
+    if ((await this.#store.countActive(userId)) >= MOST_ACTIVE)
+      fail("rate_limited", `You have ${MOST_ACTIVE} batches under way; wait for some to end or cancel them`);
     const payer = payerOf(principal);
     // Tokens a minute are a pace for live requests: all of a batch would never fit into one.
     const keyLimits = payer.keyLimits && { ...payer.keyLimits, tokensPerMinute: null };
