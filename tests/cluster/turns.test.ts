@@ -1,8 +1,9 @@
 /** No call keeps the event loop for long, however much it brings: every method and route gets its costliest body. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
+import { startRealtimeUpstream } from "@model-gateway/testing/realtime.ts";
 import { Stalls } from "@model-gateway/testing/stalls.ts";
 import { until } from "@model-gateway/testing/until.ts";
-import { type FakeUpstream, startUpstream } from "@model-gateway/testing/upstream.ts";
+import { type FakeUpstream, politeHandler, startUpstream } from "@model-gateway/testing/upstream.ts";
 import { ADMIN_TOKEN, Instance } from "./support/cluster.ts";
 
 /** Of processor time of the main thread: waiting for a core makes no turn longer. On a busy machine, too. */
@@ -220,6 +221,84 @@ test("what is stored, as much as there may be", async () => {
   await watch(tooLong, "listing them 100 times", () =>
     post("/api/rpc", token, `[${`${listed},`.repeat(99)}${listed}]`),
   );
+  expect(tooLong).toEqual([]);
+});
+
+const MEGABYTE = 1024 * 1024;
+const repeated = (piece: string, chars: number): string => piece.repeat(chars / piece.length);
+
+test("bodies of 30 megabytes, forms, and answers of as many", async () => {
+  const tooLong: string[] = [];
+  for (const piece of ["[],", '"a",', "1,", "{},"]) {
+    const body = `{"model":"m","messages":[{"role":"user","content":[${repeated(piece, 30 * MEGABYTE)}1]}]}`;
+    await watch(tooLong, `many ${piece} in a chat`, () => post("/v1/chat/completions", key, body));
+    await watch(tooLong, `many ${piece} in a clip`, () => post("/v1/video/generations", key, body));
+  }
+  const form = (path: string, parts: Record<string, string | Blob>) => {
+    const body = new FormData();
+    for (const [name, value] of Object.entries({ model: "m", ...parts })) body.append(name, value as string);
+    const headers = { authorization: `Bearer ${key}` };
+    return fetch(instance.url + path, { method: "POST", headers, body });
+  };
+  for (const piece of ["a", "a\u00e9", "\u4e2d"])
+    await watch(tooLong, `a text of ${piece} in a form`, () =>
+      form("/v1/audio/transcriptions", { prompt: repeated(piece, 9 * MEGABYTE), file: new Blob(["x"]) }),
+    );
+  const data = Array.from({ length: 10 }, () => ({ b64_json: "A".repeat(3 * MEGABYTE) }));
+  upstream.answer((_, reply) => reply.json({ created: 1, data }));
+  const draw = JSON.stringify({ model: "m", prompt: "x", n: 10 });
+  await watch(tooLong, "ten images", () => post("/v1/images/generations", key, draw));
+  upstream.answer(politeHandler);
+  expect(tooLong).toEqual([]);
+});
+
+test("events of a voice session", async () => {
+  const voice = startRealtimeUpstream("openai");
+  const backend = { type: "cloud-realtime", name: "voice", url: voice.url, models: ["voice-1"] };
+  await post("/api/admin/backends", ADMIN_TOKEN, JSON.stringify(backend));
+  const url = `${instance.url.replace("http", "ws")}/v1/realtime?model=voice-1`;
+  const tooLong: string[] = [];
+  const chars = 7.9 * MEGABYTE;
+  for (const [what, event] of [
+    ["sound", `{"type":"input_audio_buffer.append","audio":"${repeated("A", chars)}"}`],
+    ["lists", `{"type":"session.update","session":{"tools":[${repeated("[],", chars)}1]}}`],
+    ["objects", `{"type":"conversation.item.create","item":{"content":[${repeated('{"a":1},', chars)}1]}}`],
+    ["strings", `{"type":"conversation.item.create","item":{"content":[${repeated('"a",', chars)}1]}}`],
+    ["numbers", `{"type":"session.update","session":{"tools":[${repeated("1,", MEGABYTE / 4)}1]}}`],
+    ["brackets", repeated("[", chars)],
+  ] as const) {
+    // The tests' own type of a socket takes no headers.
+    const socket = new WebSocket(url, { headers: { authorization: `Bearer ${key}` } } as never);
+    const heard: { type: string }[] = [];
+    socket.onmessage = ({ data }) => heard.push(JSON.parse(String(data)));
+    const answered = (type: string) =>
+      until(`${type} after ${what}`, () => heard.some((each) => each.type === type));
+    await answered("session.created");
+    await watch(tooLong, what, async () => {
+      heard.length = 0;
+      socket.send(event);
+      // What is no event is refused, so that this is the last of it.
+      socket.send('{"type":"last"}');
+      await answered("error");
+      return new Response();
+    });
+    socket.close();
+  }
+  voice.stop();
+  expect(tooLong).toEqual([]);
+});
+
+test("a long chain of answers", async () => {
+  const tooLong: string[] = [];
+  const input = `[${filled('{"role":"user","content":[{"type":"input_text","text":"a"}]}', 240_000)}]`;
+  let last: string | null = null;
+  for (let turn = 0; turn < 12; turn++) {
+    const previous: string = last ? `,"previous_response_id":"${last}"` : "";
+    const made = await (await post("/v1/responses", key, `{"model":"m","input":${input}${previous}}`)).json();
+    last = made.id ?? last;
+  }
+  const asked = JSON.stringify({ model: "m", input: "x", store: false, previous_response_id: last });
+  await watch(tooLong, "going on from it", () => post("/v1/responses", key, asked));
   expect(tooLong).toEqual([]);
 });
 

@@ -61,20 +61,22 @@ export class JsonNesting {
   read(text: string, at = 0): number {
     const closers = this.#closers;
     if (at >= text.length || this.problem !== null) return -1;
+    // To read a costly text to its end would be as bad as parsing it.
+    const isLarge = text.length > FREE_CHARS_MAX;
     if (this.#isInString) at = this.#string(text, this.#isEscaped ? at + 1 : at);
     while (at !== -1 && at < text.length) {
       const char = text.charCodeAt(at);
       if (char === QUOTE) {
-        this.strings++;
+        if (++this.strings > STRINGS_MAX && isLarge) return this.#stopCostly(text);
         const start = at;
         at = this.#string(text, at + 1);
         if (at - start > LONG_STRING_CHARS) this.longStrings.push(start, at);
         continue;
       }
-      this.outsideChars++;
+      if (++this.outsideChars > OUTSIDE_STRINGS_CHARS_MAX && isLarge) return this.#stopCostly(text);
       if (char === OPEN_BRACE || char === OPEN_BRACKET) {
         this.#hasOpened = true;
-        this.containers++;
+        if (++this.containers > CONTAINERS_MAX && isLarge) return this.#stopCostly(text);
         closers.push(char === OPEN_BRACE ? CLOSE_BRACE : CLOSE_BRACKET);
         if (closers.length > this.#depthMax) return this.#stop(TOO_DEEP);
       } else if (char === CLOSE_BRACE || char === CLOSE_BRACKET) {
@@ -97,6 +99,10 @@ export class JsonNesting {
     return end;
   }
 
+  #stopCostly(text: string): -1 {
+    return this.#stop(`it is too costly to read: ${costProblem(text, this)}`);
+  }
+
   #stop(problem: string): -1 {
     this.problem = problem;
     return -1;
@@ -116,12 +122,12 @@ function isSound(text: string): boolean {
   return true;
 }
 
-/** The same JSON with empty texts instead of these: a parser copies a long one escape by escape. Wrong ones stay, to be refused. */
-export function withoutTexts(json: string, strings: readonly number[]): string {
+/** The same JSON with empty texts instead of these: a parser copies a long one escape by escape. Wrong ones stay, unless any will do, to be refused. */
+export function withoutTexts(json: string, strings: readonly number[], { anyWillDo = false } = {}): string {
   let [kept, at] = ["", 0];
   for (let i = 0; i < strings.length; i += 2) {
     const [start, end] = [strings[i]! + 1, strings[i + 1]! - 1];
-    if (!isSound(json.slice(start, end))) continue;
+    if (!anyWillDo && !isSound(json.slice(start, end))) continue;
     kept += json.slice(at, start);
     at = end;
   }

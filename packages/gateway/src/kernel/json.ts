@@ -18,9 +18,12 @@ export function decodeUtf8(bytes: Uint8Array | ArrayBuffer): string {
 
 /** JSON of a request's body; a large one is read in steps. */
 export async function readJson(bytes: Uint8Array): Promise<unknown> {
-  if (bytes.length <= LARGE_BODY_BYTES) return parseJson(decodeUtf8(bytes));
-  await nextTurn();
-  const text = decodeUtf8(bytes);
+  if (bytes.length > LARGE_BODY_BYTES) await nextTurn();
+  return readJsonText(decodeUtf8(bytes));
+}
+
+export async function readJsonText(text: string): Promise<unknown> {
+  if (text.length <= LARGE_BODY_BYTES) return parseJson(text);
   await nextTurn();
   requireReadable(text);
   await nextTurn();

@@ -4,7 +4,7 @@ import type { CallSource, Principal } from "../../kernel/context.ts";
 import { ServiceError, toRestBody, toRestReply, toServiceError } from "../../kernel/errors.ts";
 import { TooManyKeys } from "../../kernel/failed-tries.ts";
 import type { Ids } from "../../kernel/ids.ts";
-import { objectIn } from "../../kernel/json.ts";
+import { isObject, readJsonText } from "../../kernel/json.ts";
 import type { RequestRecord } from "../../kernel/request-record.ts";
 import { MODEL_ID_LENGTH_MAX } from "../../kernel/request-row.ts";
 import type { Gate } from "../rest/runner.ts";
@@ -51,8 +51,16 @@ class Carried {
   #socket: VoiceSocket | null = null;
   #early: Event[] = [];
   #end: End | null = null;
+  #reading: Promise<unknown> = Promise.resolve();
 
   constructor(readonly ids: Ids) {}
+
+  /** What a message says, in the order of the messages: a large one is read in steps. */
+  read(message: string): Promise<unknown> {
+    const reading = this.#reading.then(() => readJsonText(message));
+    this.#reading = reading.catch(() => {});
+    return reading;
+  }
 
   event(event: Event): void {
     if (!this.#socket) {
@@ -145,12 +153,13 @@ export class RealtimeSocket implements SocketTransport<Carried> {
   }
 
   async message({ data }: VoiceSocket, message: string | Buffer): Promise<void> {
-    const event = objectIn(String(message));
+    let event: unknown = null;
     try {
+      event = await data.read(String(message));
       requirePassing(event);
       await data.session?.send(event);
     } catch (error) {
-      data.refuse(error, event?.event_id);
+      data.refuse(error, isObject(event) ? event.event_id : null);
     }
   }
 
@@ -159,8 +168,9 @@ export class RealtimeSocket implements SocketTransport<Carried> {
   }
 }
 
-function requirePassing(event: Event | null): asserts event is Event {
-  if (!event) throw new ServiceError("invalid_request", "Each message must be a JSON object with a `type`");
+function requirePassing(event: unknown): asserts event is Event {
+  if (!isObject(event))
+    throw new ServiceError("invalid_request", "Each message must be a JSON object with a `type`");
   if (!CLIENT_EVENTS.has(event.type))
     throw new ServiceError("missing_fields", `\`type\` must be one of ${[...CLIENT_EVENTS].join(", ")}`);
 }

@@ -1,6 +1,7 @@
 import { type Answer, BackendError } from "../../../backends/contract.ts";
 import { isObject, jsonIn } from "../../../kernel/json.ts";
-import { skipSpace } from "../../../kernel/json-scan.ts";
+import { JsonNesting, skipSpace, withoutTexts } from "../../../kernel/json-scan.ts";
+import { LARGE_BODY_BYTES } from "../../../kernel/turns.ts";
 
 /** 2,048 vectors of 3,072 numbers in text are half of this. */
 const ANSWER_BYTES_MAX = 256 * 1024 * 1024;
@@ -24,10 +25,18 @@ export class AnswerBody {
     this.#head = this.tailStart === 0 ? this.tail : bytes.toString("latin1", 0, EDGE_BYTES);
   }
 
-  /** The answer, parsed once; undefined when it is not JSON. */
+  /** The answer, parsed once, if it is large without its long texts, such as images; undefined when it is not JSON. */
   get parsed(): unknown {
-    this.#parsed ??= { value: jsonIn(this.bytes.toString()) };
+    this.#parsed ??= { value: jsonIn(this.#toParse()) };
     return this.#parsed.value;
+  }
+
+  #toParse(): string {
+    if (this.bytes.length <= LARGE_BODY_BYTES) return this.bytes.toString();
+    const text = this.bytes.toString("latin1");
+    const nesting = new JsonNesting();
+    nesting.feed(text);
+    return withoutTexts(text, nesting.longStrings, { anyWillDo: true });
   }
 
   mentions(name: string): boolean {

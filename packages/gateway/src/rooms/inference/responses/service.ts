@@ -1,6 +1,8 @@
 import { isoTime } from "../../../kernel/clock.ts";
 import { fail, Outage } from "../../../kernel/errors.ts";
 import { firstIdAt } from "../../../kernel/ids.ts";
+import { problemOf } from "../../../kernel/json-scan.ts";
+import { nextTurn } from "../../../kernel/turns.ts";
 import type { Conversations } from "../../conversations/index.ts";
 import type { Needs } from "../../foundation.ts";
 import { ownerOf, type Principal } from "../../keys/index.ts";
@@ -98,7 +100,14 @@ export class StoredResponses {
     const last = await this.#row(holder, responseId);
     const chain = last ? await this.#store.chain(last, CHAIN) : [];
     if (chain.length === 0) fail("invalid_params", `\`previous_response_id\`: ${NOT_KEPT}; ${SEND_ALL}`);
-    const turns = chain.reverse().map(turnOf);
+    // All of it becomes one request, and must be no more costly than one that is sent.
+    const problem = problemOf(chain.map(({ input, output }) => input + output).join(""));
+    if (problem !== null) fail("invalid_params", `\`previous_response_id\`: ${problem}; ${SEND_ALL}`);
+    const turns: StoredTurn[] = [];
+    for (const row of chain.reverse()) {
+      await nextTurn();
+      turns.push(turnOf(row));
+    }
     if (chain[0]!.previous_id !== null)
       fail(
         "invalid_params",

@@ -1,11 +1,9 @@
 import { BackendError } from "../../../backends/contract.ts";
-import { fail, failField } from "../../../kernel/errors.ts";
+import { failField } from "../../../kernel/errors.ts";
 import { isOwnField } from "../request/field-rules.ts";
 import { type ComposedBody, Payload } from "../request/payload.ts";
 import { type FormPart, readForm, writeForm } from "./multipart.ts";
 
-/** Of all texts together; files are bounded by the body. */
-const TEXT_BYTES_MAX = 1024 * 1024;
 /** More digits are no number that any field may have. */
 const WHOLE_NUMBER = /^\d{1,9}$/;
 const COUNTS: ReadonlySet<string> = new Set(["n", "partial_images"]);
@@ -50,16 +48,12 @@ export class FormPayload extends Payload {
 function textsOf(parts: readonly FormPart[]): Record<string, string | number> {
   const texts = new Map<string, string | number>();
   const names = new Set<string>();
-  let textBytes = 0;
   for (const { name, file, value } of parts) {
-    if (!file) textBytes += value.length;
     if (name.endsWith(LIST)) continue;
     if (names.has(name)) failField(name, "is there twice; send it once");
     names.add(name);
     if (!file) texts.set(name, textOrCount(name, value.toString()));
   }
-  if (textBytes > TEXT_BYTES_MAX)
-    fail("body_too_large", `The texts of the form are larger than ${TEXT_BYTES_MAX} bytes`);
   return Object.fromEntries(texts);
 }
 

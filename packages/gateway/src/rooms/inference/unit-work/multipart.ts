@@ -2,6 +2,8 @@ import { isUtf8 } from "node:buffer";
 import { fail } from "../../../kernel/errors.ts";
 
 const PARTS_MAX = 128;
+/** Of all texts together; files are bounded by the body. */
+const TEXT_BYTES_MAX = 1024 * 1024;
 const PART_HEADER_BYTES_MAX = 4 * 1024;
 const CRLF = "\r\n";
 const HEADER_END = Buffer.from("\r\n\r\n");
@@ -58,6 +60,7 @@ function boundaryOf(contentType: string): string {
 export function readForm(bytes: Buffer, contentType: string): FormPart[] {
   const mark = `--${boundaryOf(contentType)}`;
   const parts: FormPart[] = [];
+  let textBytes = 0;
   let start = 0;
   for (;;) {
     if (bytes.toString("latin1", start, start + mark.length) !== mark)
@@ -68,7 +71,13 @@ export function readForm(bytes: Buffer, contentType: string): FormPart[] {
     if (ending !== CRLF) refuse("a boundary is not followed by a line end");
     const next = nextMark(bytes, mark, after);
     if (parts.length >= PARTS_MAX) refuse(`it has more than ${PARTS_MAX} parts`);
-    parts.push(partOf(bytes, after + CRLF.length, next - CRLF.length));
+    const part = partOf(bytes, after + CRLF.length, next - CRLF.length);
+    parts.push(part);
+    // Before a text is looked at.
+    textBytes += part.file ? 0 : part.value.length;
+    if (textBytes > TEXT_BYTES_MAX)
+      fail("body_too_large", `The texts of the form are larger than ${TEXT_BYTES_MAX} bytes`);
+    if (!part.file && !isUtf8(part.value)) refuse(`\`${part.name}\` is not text in UTF-8`);
     start = next;
   }
   const rest = bytes.subarray(start + mark.length + 2);
@@ -93,7 +102,6 @@ function partOf(bytes: Buffer, headersStart: number, valueEnd: number): FormPart
   const headers = headersOf(bytes.toString("utf8", headersStart, headersEnd));
   const { name, fileName } = dispositionOf(headers.get("content-disposition") ?? "");
   const value = bytes.subarray(valueStart, valueEnd);
-  if (fileName === null && !isUtf8(value)) refuse(`\`${name}\` is not text in UTF-8`);
   const type = FILE_TYPE.exec(headers.get("content-type") ?? "")?.[1]?.toLowerCase() ?? null;
   return { name, file: fileName === null ? null : { name: safeFileName(fileName) || name, type }, value };
 }

@@ -63,6 +63,11 @@ export class SessionContext {
   tokensIn(value: unknown, depth = 0): number {
     if (typeof value === "string") return estimateTokens(value);
     if (typeof value !== "object" || value === null) return 0;
+    if (Array.isArray(value) && depth <= DEPTH_MAX)
+      return value.reduce<number>(
+        (sum, each) => (typeof each === "number" ? sum : sum + this.tokensIn(each, depth + 1)),
+        0,
+      );
     // Media parts are never this deep.
     if (depth > DEPTH_MAX) return estimateTokens(JSON.stringify(value));
     const { type } = value as { type?: unknown };
