@@ -87,6 +87,55 @@ describe("bytes of cache per token", () => {
   });
 });
 
+/** As their makers publish them on the hub. */
+const PUBLISHED = {
+  "Llama-3.1-8B": {
+    ...{ num_hidden_layers: 32, num_attention_heads: 32, num_key_value_heads: 8, hidden_size: 4096 },
+    max_position_embeddings: 131_072,
+  },
+  "Qwen2.5-7B": {
+    ...{ num_hidden_layers: 28, num_attention_heads: 28, num_key_value_heads: 4, hidden_size: 3584 },
+    // It has a window, which it does not use.
+    ...{ max_position_embeddings: 32_768, sliding_window: 131_072, use_sliding_window: false },
+  },
+  "Mixtral-8x7B": {
+    ...{ num_hidden_layers: 32, num_attention_heads: 32, num_key_value_heads: 8, hidden_size: 4096 },
+    ...{ max_position_embeddings: 32_768, num_local_experts: 8, sliding_window: null },
+  },
+  "gpt-oss-20b": {
+    ...{ num_hidden_layers: 24, num_attention_heads: 64, num_key_value_heads: 8, head_dim: 64 },
+    ...{ hidden_size: 2880, max_position_embeddings: 131_072, sliding_window: 128 },
+    layer_types: Array.from({ length: 24 }, (_, i) => (i % 2 ? "full_attention" : "sliding_attention")),
+  },
+  "Qwen3.5-27B": {
+    text_config: {
+      ...{ num_hidden_layers: 64, num_attention_heads: 24, num_key_value_heads: 4, head_dim: 256 },
+      ...{ hidden_size: 5120, full_attention_interval: 4 },
+      layer_types: Array.from({ length: 64 }, (_, i) => (i % 4 === 3 ? "full" : "linear")).map(
+        (kind) => `${kind}_attention`,
+      ),
+    },
+  },
+};
+
+test.each([
+  // 128 KiB a token.
+  ["Llama-3.1-8B", {}, 16_384],
+  ["Llama-3.1-8B", { context_tokens: 8_192, slots: 4 }, 4_096],
+  // 56 KiB a token.
+  ["Qwen2.5-7B", {}, 1_792],
+  // 128 KiB: its experts share the cache.
+  ["Mixtral-8x7B", {}, 4_096],
+  // 24 KiB in the half of its layers that see all of it, and 128 tokens in the others: 3,072 MiB and 3.
+  ["gpt-oss-20b", {}, 3_075],
+  ["gpt-oss-20b", { context_tokens: 100 }, 5],
+  // 64 KiB in a quarter of its layers.
+  ["Qwen3.5-27B", { context_tokens: 65_536 }, 4_096],
+] as const)("the cache of %s with %p, by hand", (model, serving, cache_mb) => {
+  const shape = shapeOfConfig(PUBLISHED[model]);
+  expect(estimateOf({ weightsBytes: 0, shape }, serving).cache_mb).toBe(cache_mb);
+});
+
 test("an estimate has its parts; an unknown cache counts as nothing", () => {
   const shape = shapeOfConfig(QWEN3_8B);
   const weightsBytes = 16_384 * 1024 * 1024;

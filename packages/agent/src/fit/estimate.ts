@@ -17,6 +17,8 @@ const SLOTS_DEFAULT = 1;
 export interface ModelShape {
   cacheBytesPerToken: number;
   contextTokensMax: number | null;
+  /** Of layers that look back only so far: what they keep besides, up to that many tokens. */
+  window?: { tokens: number; cacheBytesPerToken: number };
 }
 
 const Figure = z.number().positive().nullable().default(null).catch(null);
@@ -29,6 +31,8 @@ const HubConfig = z.object({
   kv_lora_rank: Figure,
   qk_rope_head_dim: Figure,
   max_position_embeddings: Figure,
+  sliding_window: Figure,
+  layer_types: z.array(z.string()).nullable().default(null).catch(null),
 });
 /** Models that also see or hear have the figures of their language part one level down. */
 const WithTextConfig = z.object({ text_config: z.unknown() });
@@ -48,7 +52,17 @@ export function shapeOfConfig(json: unknown): ModelShape | null {
   const kvHeads = config.num_key_value_heads ?? heads;
   const headDim = config.head_dim ?? (hidden_size && heads ? hidden_size / heads : null);
   if (!kvHeads || !headDim) return null;
-  return { cacheBytesPerToken: 2 * layers * kvHeads * headDim * CACHE_VALUE_BYTES, contextTokensMax };
+  const layerBytes = 2 * kvHeads * headDim * CACHE_VALUE_BYTES;
+  const { sliding_window: tokens, layer_types: types } = config;
+  if (types?.length !== layers) return { cacheBytesPerToken: layers * layerBytes, contextTokensMax };
+  // Linear attention keeps a state that does not grow with the context.
+  const growing = types.filter((type) => type !== "linear_attention").length;
+  const sliding = tokens ? types.filter((type) => type === "sliding_attention").length : 0;
+  return {
+    cacheBytesPerToken: (growing - sliding) * layerBytes,
+    contextTokensMax,
+    ...(tokens && sliding > 0 && { window: { tokens, cacheBytesPerToken: sliding * layerBytes } }),
+  };
 }
 
 /** From the beginning of a GGUF file. */
@@ -77,6 +91,10 @@ export function shapeOfGguf(head: Uint8Array): ModelShape | null {
   };
 }
 
+const cacheBytes = ({ cacheBytesPerToken, window }: ModelShape, contextTokens: number): number =>
+  cacheBytesPerToken * contextTokens +
+  (window ? window.cacheBytesPerToken * Math.min(contextTokens, window.tokens) : 0);
+
 /** Without a shape the cache is unknown and counts as nothing. */
 export function estimateOf(
   { weightsBytes, shape }: { weightsBytes: number; shape: ModelShape | null },
@@ -84,8 +102,7 @@ export function estimateOf(
 ): Estimate {
   const contextTokens = context_tokens ?? shape?.contextTokensMax ?? null;
   const weights_mb = Math.ceil(weightsBytes / MB);
-  const cache_mb =
-    shape && contextTokens ? Math.ceil((shape.cacheBytesPerToken * contextTokens * slots) / MB) : null;
+  const cache_mb = shape && contextTokens ? Math.ceil((cacheBytes(shape, contextTokens) * slots) / MB) : null;
   const overhead_mb =
     OVERHEAD_MB_PER_GPU * (gpus?.length ?? gpu_count) + Math.ceil(weights_mb * OVERHEAD_SHARE_OF_WEIGHTS);
   return {
