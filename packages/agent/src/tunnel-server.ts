@@ -143,7 +143,8 @@ export class TunnelServer {
       const headers = engineHeaders(meta, target);
       const origin = this.#origin(target.baseUrl);
       const path = this.options.pathOf?.(meta.path) ?? meta.path;
-      const asked = body ? origin.post(path, body, abort, headers) : origin.get(path, abort, headers);
+      const method = meta.method === "DELETE" ? "DELETE" : "GET";
+      const asked = body ? origin.post(path, body, abort, headers) : origin.get(path, abort, headers, method);
       const answer = await asked.catch((error: unknown) => {
         if (error instanceof OtherStatus) return error.answer;
         throw error;

@@ -181,6 +181,9 @@ interface Connection {
 }
 type UpstreamSocket = Socket<Connection>;
 
+/** Like every server of chats. */
+const noVideos: UpstreamHandler = (_, reply) => reply.json({ detail: "Not Found" }, 404);
+
 /** A chat-compatible upstream on a raw socket, so that it can misbehave in every way that a server can. */
 export function startUpstream({
   models = ["m"],
@@ -223,13 +226,15 @@ export function startUpstream({
   };
   const serve = async (socket: UpstreamSocket, request: ReceivedRequest) => {
     const isProbe = request.method === "GET";
-    if (isProbe) upstream.probeCount++;
+    const isForVideos = isProbe && request.path.startsWith("/v1/videos");
+    if (isProbe) upstream.probeCount += isForVideos ? 0 : 1;
     else {
       upstream.requests.push(request);
       socket.data.tapped = { id: ++lastId, isClosing: false };
       tap({ event: "request", id: lastId, bytes: request.raw });
     }
-    await (isProbe ? state.listing : state.answer)(request, replyOn(socket, tap));
+    const handle = isForVideos ? noVideos : isProbe ? state.listing : state.answer;
+    await handle(request, replyOn(socket, tap));
     if (socket.data.current === request) {
       socket.data.current = null;
       ended(socket, "upstream");

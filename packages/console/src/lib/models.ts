@@ -13,13 +13,17 @@ const BY_NAME: readonly (readonly [RegExp, string])[] = [
   [/realtime/i, "realtime"],
   [/moderation/i, "moderation"],
   [/dall-e|\bimage|flux|diffusion/i, "images"],
+  [/video|[ti]2v\b|\bwan\d/i, "video"],
 ];
 
-function abilitiesOf({ id, capabilities }: KnownModel): string[] {
+const TOLD: ReadonlySet<string> = new Set(["chat", "video"]);
+
+export function abilitiesOf({ id, capabilities }: Pick<KnownModel, "id" | "capabilities">): string[] {
   const [, named] =
     BY_NAME.find(([words, ability]) => capabilities.includes(ability) && words.test(id)) ?? [];
   if (named) return [named];
-  return capabilities.includes("chat") ? ["chat"] : capabilities;
+  // Of engines on nodes it is known whether they make videos; of servers with chats the rest is not.
+  return capabilities.includes("chat") ? capabilities.filter((each) => TOLD.has(each)) : capabilities;
 }
 
 /** Every model and model route that there is a backend for, with what each can do. */

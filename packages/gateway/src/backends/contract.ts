@@ -275,6 +275,8 @@ export interface VideoCapability {
   /** What `submit` will ask for. Sends nothing. */
   asked(request: VideoRequest): VideoAsked;
   submit(request: VideoRequest, signal: AbortSignal): Promise<string>;
+  /** Whether the server has this API, where that can be asked for nothing. */
+  isServed?(signal: AbortSignal): Promise<boolean>;
   poll(taskId: string, signal: AbortSignal): Promise<VideoPoll>;
   /** The clip, where it stays with the upstream, or the range that is asked for; null: it is not there. */
   content?(taskId: string, range: string | null, signal: AbortSignal): Promise<Response | null>;
@@ -346,6 +348,8 @@ export interface Backend {
   /** What else can be posted, as far as is known: a server may not have the path. Absent: nothing. */
   posts?: readonly PostedCapability[];
   video?: VideoCapability;
+  /** Whether it makes videos is not known yet: it may be asked for one, and is not listed with those that do. */
+  readonly mayMakeVideos?: boolean;
   realtime?: RealtimeCapability;
   /** Sends a method and params as they are and returns the raw result. */
   invoke?(method: string, params: Record<string, unknown> | undefined, signal: AbortSignal): Promise<unknown>;

@@ -18,6 +18,7 @@ function startServer(model: string, content: string) {
     port: 0,
     fetch(request) {
       if (request.url.endsWith("/models")) return Response.json({ object: "list", data: [{ id: model }] });
+      if (request.method === "GET") return new Response("", { status: 404 });
       asked++;
       return Response.json({
         id: "1",

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { ADMIN_TOKEN, bootGateway, type TestGateway } from "@model-gateway/testing/gateway.ts";
 import { until } from "@model-gateway/testing/until.ts";
 import { FILM, minimax, startMinimax, type VideoUpstream } from "@model-gateway/testing/video.ts";
+import { videosApi } from "@model-gateway/testing/videos-api.ts";
 import { clipReply } from "../../src/rooms/video/clip-reply.ts";
 
 const PIXEL = Buffer.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a, 0, 0, 0, 0]).toString("base64");
@@ -161,33 +162,11 @@ test("an exhausted quota refuses new jobs", async () => {
   );
 }, 30_000);
 
-/** vLLM-Omni's and SGLang's API: a task ends as its prompt says, and clips are what `clip` answers. */
+/** A server of one's own beside the gateway. */
 function startVideos() {
-  const state = {
-    asked: [] as Record<string, unknown>[],
-    deleted: [] as string[],
-    clip: (_: Request): Response => new Response(FILM, { headers: { "content-type": "video/mp4" } }),
-  };
-  const ends: Record<string, unknown> = {
-    slow: { status: "in_progress", progress: 40 },
-    broken: { status: "failed", error: { message: "out of memory" } },
-  };
-  const server = Bun.serve({
-    port: 0,
-    async fetch(request) {
-      const [, , , id = "", content] = new URL(request.url).pathname.split("/");
-      if (request.method === "POST") {
-        const form = (await request.formData()) as unknown as Iterable<[string, unknown]>;
-        const count = state.asked.push(Object.fromEntries(form));
-        return Response.json({ id: count, object: "video", status: "queued", progress: 0 });
-      }
-      if (request.method === "DELETE") state.deleted.push(id);
-      if (state.deleted.includes(id)) return Response.json({ detail: "Video not found" }, { status: 404 });
-      if (content) return state.clip(request);
-      return Response.json(ends[String(state.asked[Number(id) - 1]?.prompt)] ?? { status: "completed" });
-    },
-  });
-  return Object.assign(state, { url: server.url.origin, stop: () => server.stop(true) });
+  const api = videosApi();
+  const server = Bun.serve({ port: 0, fetch: (request) => api.fetch(request) });
+  return Object.assign(api, { url: server.url.origin, stop: () => server.stop(true) });
 }
 
 describe("clips made on own GPUs", () => {

@@ -21,7 +21,7 @@ import { tunnelledHeaders } from "./headers.ts";
 
 export interface TunnelRequest {
   modelId: string;
-  method: "GET" | "POST";
+  method: string;
   /** With query. */
   path: string;
   headers: Iterable<[string, string]>;
@@ -55,7 +55,7 @@ interface Peer {
 export interface TunnelFetchInit {
   method?: string;
   headers?: HeadersInit;
-  body?: string | Uint8Array<ArrayBuffer> | Blob | null;
+  body?: string | Uint8Array<ArrayBuffer> | Blob | FormData | null;
   signal?: AbortSignal;
 }
 
@@ -123,7 +123,12 @@ export class TunnelClient {
   async fetch(modelId: string, path: string, init: TunnelFetchInit = {}): Promise<Response> {
     const { signal } = init;
     signal?.throwIfAborted();
-    const body = await bytesOf(init.body);
+    const sent = init.body == null ? null : new Response(init.body);
+    const headers = new Headers(init.headers);
+    // A form's parts are told apart by what its type says, which the runtime forgets once it is read.
+    const type = sent?.headers.get("content-type");
+    if (type && !headers.has("content-type")) headers.set("content-type", type);
+    const body = sent && new Uint8Array(await sent.arrayBuffer());
     const { promise, resolve, reject } = Promise.withResolvers<Response>();
     let controller!: ReadableStreamDefaultController<Uint8Array>;
     let fail = reject;
@@ -145,9 +150,9 @@ export class TunnelClient {
     const stream = this.open(
       {
         modelId,
-        method: body ? "POST" : "GET",
+        method: init.method ?? (body ? "POST" : "GET"),
         path,
-        headers: new Headers(init.headers),
+        headers,
         body,
       },
       {
@@ -288,10 +293,4 @@ class ClientStream implements Peer, TunnelStream {
     this.sender.close();
     this.client.channel.send(FrameType.reset, this.streamId, encodeReset({ code: "cancelled", message }));
   }
-}
-
-async function bytesOf(body: TunnelFetchInit["body"]): Promise<Uint8Array | null> {
-  if (body === undefined || body === null) return null;
-  if (typeof body === "string") return Buffer.from(body);
-  return body instanceof Blob ? new Uint8Array(await body.arrayBuffer()) : body;
 }

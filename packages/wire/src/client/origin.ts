@@ -19,7 +19,7 @@ const CROSSED_MS_MAX = 250;
 const NOTHING = new Uint8Array(0);
 
 /**
- * HTTP/1.1 to one plain-http server over kept connections: the part of HTTP that a GET or POST needs, on the event loop's
+ * HTTP/1.1 to one plain-http server over kept connections: the part of HTTP that a GET, POST or DELETE needs, on the event loop's
  * own sockets. The runtime's `fetch` runs on another thread and wraps everything in web streams, which can cost more
  * than the work itself (docs/decisions/012).
  */
@@ -69,8 +69,13 @@ export class HttpOrigin implements Origin {
     );
   }
 
-  get(path: string, abort: Abort, headers: Readonly<Record<string, string>> = {}): Promise<Answer> {
-    return this.#send(`GET ${path}`, NOTHING, abort, this.#lines(headers));
+  get(
+    path: string,
+    abort: Abort,
+    headers: Readonly<Record<string, string>> = {},
+    method: "GET" | "DELETE" = "GET",
+  ): Promise<Answer> {
+    return this.#send(`${method} ${path}`, NOTHING, abort, this.#lines(headers));
   }
 
   #send(line: string, bytes: Uint8Array, abort: Abort, lines: string): Promise<Answer> {

@@ -99,7 +99,7 @@ const columnsFor = ({ perMillion, byUnit }: Words): Column<Row>[] => [
     sort: ({ input_usd }) => input_usd ?? -1,
     cell: (row) => (
       <span className="row wrap">
-        {!isVideo(row) && row.input_usd !== null && (
+        {!isVideo({ ...row, model: row.id }) && row.input_usd !== null && (
           <span className="breaks">
             <span className="nowrap">{perMillion(row.input_usd)} in,</span>{" "}
             <span className="nowrap">{perMillion(row.output_usd)} out</span>

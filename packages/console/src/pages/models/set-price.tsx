@@ -3,6 +3,7 @@ import { useState } from "react";
 import { api } from "../../lib/api.ts";
 import { backendsChanged } from "../../lib/backends.ts";
 import { money } from "../../lib/format.ts";
+import { abilitiesOf } from "../../lib/models.ts";
 import { useQuery } from "../../lib/query.ts";
 import { toast } from "../../lib/toast.ts";
 import { Told } from "../../lib/told.ts";
@@ -14,8 +15,10 @@ import { VideoPriceForm, videoPriceInWords } from "./video-price.tsx";
 export type ModelPrice = Result<"billing.prices.list">[number];
 
 /** Models that only make videos have their price in another table. */
-export const isVideo = ({ capabilities }: Pick<ModelPrice, "capabilities">): boolean =>
-  capabilities.length > 0 && capabilities.every((capability) => capability === "video");
+export function isVideo({ model, capabilities }: Pick<ModelPrice, "model" | "capabilities">): boolean {
+  const abilities = abilitiesOf({ id: model, capabilities });
+  return abilities.length > 0 && abilities.every((ability) => ability === "video");
+}
 
 const useVideoPrices = () => useQuery("video pricing", () => api("billing.video.pricing.get"));
 

@@ -17,14 +17,17 @@ import {
   type ModelCall,
   type ModelPool,
   type NodeTunnel,
+  ownChat,
   POSTED_CAPABILITIES,
   type PostCall,
   type ProbeResult,
   type Replica,
+  type VideoRequest,
   whenAborted,
 } from "../contract.ts";
 import { external } from "../external/index.ts";
 import { whenAnswerEnds } from "./answer-end.ts";
+import { type ClipMaker, clipsAt, clipsOf } from "./clips.ts";
 import { TunnelOrigin, tunnelFailure } from "./tunnel-origin.ts";
 
 /** A node that does not answer on its host and port within this time is reached through its tunnel. */
@@ -44,17 +47,25 @@ const LOADING_RETRY_SECONDS = 10;
 const AGAIN_PAUSE_MS = 250;
 const AGAIN_TRIES = 20;
 
-type Ask<Call> = (way: Backend, own: Call) => Promise<Answer>;
+/** How long a model counts as used, or wanted, by a video task: longer than the pauses between its polls and tries. */
+const TASK_MS = 90_000;
+
+type Ask<Call, Result> = (way: Way, own: Call, member: Member) => Promise<Result>;
+type Way = Backend & ClipMaker;
 
 interface Member {
   name: string;
   via: "direct" | "tunnel";
-  ways: Backend[];
+  ways: Way[];
   ended: AbortSignal;
   isLast: boolean;
   inFlight: number;
   /** It broke a call or a probe, and has not answered a probe since: it is asked only when no other node is left. */
   isSuspect: boolean;
+  /** When it was last given a video to make. */
+  taskAtMs: number;
+  /** It has said whether it makes videos. */
+  hasSaid: boolean;
 }
 
 export type Resolve = (host: string) => Promise<readonly string[]>;
@@ -85,14 +96,34 @@ export class AgentPool implements ModelPool {
   #usedMs = 0;
   readonly #waiting = new Set<() => void>();
   #wasFull = false;
+  #wantedUntilMs = 0;
+  /** Null until an engine has been asked: a job may start it. */
+  #makesVideos: boolean | null = null;
 
   constructor(readonly options: AgentPoolOptions) {
+    const config = this.#config(`${TUNNEL}//nodes`, null);
+    const clips = clipsOf({
+      asked: clipsAt(config, options.deps).asked,
+      submit: (request, signal) => this.#submit(request, signal),
+      waysTo: (node) => {
+        const member = this.#members.get(node);
+        if (member) this.#usedUntil(TASK_MS);
+        return member?.ways ?? [];
+      },
+    });
+    const makesVideos = () => this.#makesVideos;
     this.backend = {
-      config: this.#config(`${TUNNEL}//nodes`, null),
+      config,
       chat: (call) => this.#spread(call, (way, own) => way.chat!(own)),
       embed: (call) => this.#spread(call, (way, own) => way.embed!(own)),
       post: (path, call) => this.#spread(call, (way, own) => way.post!(path, own)),
       posts: POSTED_CAPABILITIES,
+      get video() {
+        return makesVideos() === false ? undefined : clips;
+      },
+      get mayMakeVideos() {
+        return makesVideos() === null;
+      },
       loadedPercent: () => (this.isStandby && this.size === 0 ? this.loadedPercent : null),
       probe: (signal) => this.#probe(signal),
       close() {},
@@ -108,14 +139,18 @@ export class AgentPool implements ModelPool {
   }
 
   isWanted(): boolean {
-    const isWanted = this.#waiting.size > 0 || this.#wasFull;
+    const isAwaited = this.size === 0 && this.options.deps.clock.now() < this.#wantedUntilMs;
+    const isWanted = this.#waiting.size > 0 || this.#wasFull || isAwaited;
     this.#wasFull = false;
     return isWanted;
   }
 
-  #put(member: Member): void {
+  /** Resolves once it is known, as far as it says, what its engine does. */
+  #put(member: Member): Promise<void> {
     this.#members.set(member.name, member);
     for (const served of this.#waiting) served();
+    if (member.isLast) return Promise.resolve();
+    return this.#askForVideos(member, member.ways[0]!, AbortSignal.timeout(REACH_TIMEOUT_MS));
   }
 
   via(agentId: string): "direct" | "tunnel" | null {
@@ -130,8 +165,9 @@ export class AgentPool implements ModelPool {
     // Routable at once; the direct way goes before it as soon as it has answered.
     const { ended, isLast } = replica;
     const name = agentId;
-    if (throughTunnel) this.#put(newMember({ name, via: "tunnel", ways: [throughTunnel], ended, isLast }));
-    if (!replica.direct) return;
+    const known =
+      throughTunnel && this.#put(newMember({ name, via: "tunnel", ways: [throughTunnel], ended, isLast }));
+    if (!replica.direct) return known ?? undefined;
     const address = ipFamily(replica.host) !== 0 ? replica.host : await this.#addressOf(replica);
     if (address === null || (isLoopback(address) && !this.options.dialsLoopback)) return;
     const direct = this.#direct({ ...replica, host: address });
@@ -139,7 +175,7 @@ export class AgentPool implements ModelPool {
     if (!usable || this.#wanted.get(agentId) !== replica) return;
     const ways = throughTunnel ? [direct, throughTunnel] : [direct];
     const inFlight = this.#members.get(agentId)?.inFlight ?? 0;
-    this.#put({ ...newMember({ name, via: "direct", ways, ended, isLast }), inFlight });
+    await this.#put({ ...newMember({ name, via: "direct", ways, ended, isLast }), inFlight });
   }
 
   #forgetSecret(agentId: string): void {
@@ -165,10 +201,10 @@ export class AgentPool implements ModelPool {
     };
   }
 
-  #direct({ agentId, host, port, apiKey }: Replica): Backend {
+  #direct({ agentId, host, port, apiKey }: Replica): Way {
     this.#forgetSecret(agentId);
     this.#secrets.set(agentId, keepSecret(apiKey, NODE_KEY_CHARS_MIN));
-    return external.create(this.#config(`http://${urlHost(host)}:${port}`, apiKey), this.options.deps);
+    return wayTo(this.#config(`http://${urlHost(host)}:${port}`, apiKey), this.options.deps);
   }
 
   /** The address dialled from here on: a name looked up again later could lead elsewhere. Null: none may be dialled. */
@@ -181,10 +217,10 @@ export class AgentPool implements ModelPool {
   }
 
   /** The node's end of the tunnel adds the engine's key. */
-  #throughTunnel({ agentId }: Replica, tunnel: NodeTunnel): Backend {
+  #throughTunnel({ agentId }: Replica, tunnel: NodeTunnel): Way {
     const { deps, modelId } = this.options;
     const base = `${TUNNEL}//${agentId}`;
-    return external.create(this.#config(base, null), {
+    return wayTo(this.#config(base, null), {
       ...deps,
       openOrigin: (options) => new TunnelOrigin({ ...options, tunnel, modelId, clock: deps.clock }),
       fetch: async (url, init) => {
@@ -204,7 +240,10 @@ export class AgentPool implements ModelPool {
   }
 
   /** A model on demand may go while it is asked: then it is waited for again. */
-  async #spread<Call extends ModelCall>(call: Call, ask: Ask<Call>): Promise<Answer> {
+  async #spread<Call extends ModelCall, Result extends object>(
+    call: Call,
+    ask: Ask<Call, Result>,
+  ): Promise<Result> {
     for (let tries = 1; ; tries++) {
       if (this.isStandby && this.size === 0) await this.#untilServed(call);
       try {
@@ -220,6 +259,32 @@ export class AgentPool implements ModelPool {
     }
   }
 
+  /** A job whose model is not loaded comes back, so that it takes no place among those that are under way. */
+  async #submit(request: VideoRequest, signal: AbortSignal): Promise<{ node: string; id: string }> {
+    if (this.isStandby && this.size === 0) {
+      this.#wantedUntilMs = this.options.deps.clock.now() + TASK_MS;
+      this.#usedUntil(TASK_MS);
+      throw this.#isLoading();
+    }
+    const call = ownChat({ model: request.model }, signal);
+    const task = await this.#spread(call, async ({ video }, own, member) => {
+      member.taskAtMs = this.options.deps.clock.now();
+      return { node: member.name, id: await video.submit(request, own.signal) };
+    });
+    this.#usedUntil(TASK_MS);
+    return task;
+  }
+
+  #usedUntil(afterMs: number): void {
+    this.#usedMs = Math.max(this.#usedMs, this.options.deps.clock.now() + afterMs);
+  }
+
+  #isLoading(): ServiceError {
+    return new ServiceError("unavailable", `${this.options.modelId} is being loaded; try again`, {
+      retryAfterSeconds: LOADING_RETRY_SECONDS,
+    });
+  }
+
   #untilServed(call: ModelCall): Promise<void> {
     const { modelId, deps } = this.options;
     return new Promise((resolve, reject) => {
@@ -231,13 +296,10 @@ export class AgentPool implements ModelPool {
         leave();
         resolve();
       };
-      const late = new ServiceError("unavailable", `${modelId} is being loaded; try again`, {
-        retryAfterSeconds: LOADING_RETRY_SECONDS,
-      });
       const isStream = "stream" in call && call.stream === true;
       const cancel = deps.clock.after(LOADED_WITHIN_MS[isStream ? "stream" : "whole"], () => {
         leave();
-        reject(late);
+        reject(this.#isLoading());
       });
       this.#waiting.add(served);
       // Unsent: who leaves now owes nothing.
@@ -248,12 +310,16 @@ export class AgentPool implements ModelPool {
     });
   }
 
-  async #spreadOnce<Call extends ModelCall>(call: Call, ask: Ask<Call>): Promise<Answer> {
+  async #spreadOnce<Call extends ModelCall, Result extends object>(
+    call: Call,
+    ask: Ask<Call, Result>,
+  ): Promise<Result> {
     let refusal = new BackendError("connect", `no node serves ${this.options.modelId} now`);
     const all = [...this.#members.values()];
     const staying = all.filter(({ isLast }) => !isLast);
     const members = (staying.length > 0 ? staying : all).sort(
-      (a, b) => Number(a.isSuspect) - Number(b.isSuspect) || a.inFlight - b.inFlight,
+      (a, b) =>
+        Number(a.isSuspect) - Number(b.isSuspect) || a.inFlight - b.inFlight || a.taskAtMs - b.taskAtMs,
     );
     const able = members.filter(({ isSuspect }) => !isSuspect);
     const session = able.length > 1 ? (call.session?.() ?? null) : null;
@@ -268,14 +334,15 @@ export class AgentPool implements ModelPool {
         const over = () => {
           member.inFlight--;
           this.#underWay--;
-          this.#usedMs = this.options.deps.clock.now();
+          this.#usedUntil(0);
         };
         // A tunnel ends with its node's connection; a direct call has to be told.
         const own = way.config.url.startsWith(TUNNEL) ? call : untilEnded(call, member.ended);
         try {
-          const answer = await ask(way, own);
+          const answer = await ask(way, own, member);
           // With a single node there is nothing to balance, so the body passes through uncounted.
-          if (members.length > 1 || this.isStandby) return whenAnswerEnds(answer, own.signal, over);
+          if (isAnswer(answer) && (members.length > 1 || this.isStandby))
+            return whenAnswerEnds(answer, own.signal, over) as Result & Answer;
           over();
           return answer;
         } catch (failure) {
@@ -331,20 +398,36 @@ export class AgentPool implements ModelPool {
     for (const way of member.ways) {
       const deadline = AbortSignal.any([signal, AbortSignal.timeout(WAY_TIMEOUT_MS)]);
       last = await way.probe(deadline);
-      if (last.state === "Healthy") break;
+      if (last.state !== "Healthy") continue;
+      if (!member.hasSaid) await this.#askForVideos(member, way, deadline);
+      break;
     }
     if (last.state === "Healthy") member.isSuspect = false;
     else if (this.#members.size > 1) this.#suspect(member);
     return last;
   }
+
+  async #askForVideos(member: Member, { video }: Way, signal: AbortSignal): Promise<void> {
+    try {
+      this.#makesVideos = await video.isServed!(signal);
+      member.hasSaid = true;
+    } catch {
+      // It is asked again with the next probe.
+    }
+  }
 }
 
 const NEVER = new AbortController().signal;
+
+const wayTo = (config: BackendConfig, deps: BackendDeps): Way =>
+  Object.assign(external.create(config, deps), { video: clipsAt(config, deps) });
 
 const newMember = (member: Pick<Member, "name" | "via" | "ways" | "ended" | "isLast">): Member => ({
   ...member,
   inFlight: 0,
   isSuspect: false,
+  taskAtMs: 0,
+  hasSaid: false,
 });
 
 /** The call, which also ends when the node is deregistered. */
@@ -359,6 +442,8 @@ function untilEnded<Call extends ModelCall>(call: Call, ended: AbortSignal): Cal
 /** An engine that answers that it is full has not begun, so another node may be asked, or the call waits. */
 const asFull = (error: unknown): unknown =>
   error instanceof BackendError && isOverloaded(error) ? new BackendError("busy", error.message) : error;
+
+const isAnswer = (result: object): result is Answer => "pipe" in result;
 
 /** Whether a failed call says that the node does not answer. */
 const isAboutNode = (error: unknown): boolean =>

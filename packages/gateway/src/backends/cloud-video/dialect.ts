@@ -39,6 +39,8 @@ export interface VideoDialect {
   readFile?(body: Json): VideoPoll;
   /** Where clips stay with the server. */
   content?(taskId: string): ApiCall;
+  /** What a server that has this API answers well, and for nothing. */
+  listing?: ApiCall;
   cancel?(taskId: string): ApiCall;
   /** The value of the Authorization header; a bearer of the key unless the vendor wants something else. */
   authorization?(apiKey: string, nowSeconds: number): Promise<string>;

@@ -60,6 +60,7 @@ const CLIP_STATUSES = [200, 206, 416];
 /** Kept with the task id, so that polling keeps the same dialect even if the backend is registered again. */
 const SEPARATOR = "|";
 const NO_TASK: Refusal = { error: "the upstream named no task", transient: false };
+const NO_LISTING: Refusal = { error: "the tasks cannot be listed just now", transient: true };
 const NO_CLIP: Refusal = { error: "the clip cannot be had just now", transient: true };
 
 /** A cloud video API: submit a task, poll it, resolve its file. The dialect builds the requests; this sends them. */
@@ -138,6 +139,12 @@ export function createCloudVideo(
         const mayExist = !refusal || refusal.unclear;
         const id = mayExist ? dialect.taskIdIn(asObject(reply.body), submission) : null;
         return id ? `${dialect.name}${SEPARATOR}${id}` : refused(refusal ?? NO_TASK, reply.status);
+      },
+      async isServed(signal) {
+        const dialect = chooseDialect(config);
+        if (!dialect.listing) return true;
+        const { status } = await call(dialect, dialect.listing, signal);
+        return isTransientStatus(status) ? refused(NO_LISTING, status) : status < 400;
       },
       poll,
       async content(taskId, range, signal) {

@@ -35,8 +35,11 @@ export const videos: VideoDialect = {
   }),
   refusal(reply) {
     const { error, detail } = asObject(reply.body);
-    return refusalByStatus(reply, asObject(error).message, detail);
+    // A list names what is wrong with each field.
+    const [first] = Array.isArray(detail) ? detail.map((each) => JSON.stringify(each)) : [];
+    return refusalByStatus(reply, asObject(error).message, detail, first);
   },
+  listing: { method: "GET", path: `${VIDEOS}?limit=1` },
   taskIdIn: ({ id }) => asText(id),
   poll: (taskId) => ({ method: "GET", path: at(taskId) }),
   readPoll(task) {

@@ -512,7 +512,9 @@ export class Router {
 
   capabilitiesOf(model: string): CapabilityName[] {
     const candidates = this.#candidates(model);
-    return CAPABILITIES.filter((capability) => candidates.some((each) => canServe(each, capability)));
+    const does = (each: Candidate, capability: CapabilityName) =>
+      canServe(each, capability) && !(capability === "video" && each.entry.backend.mayMakeVideos);
+    return CAPABILITIES.filter((capability) => candidates.some((each) => does(each, capability)));
   }
 
   /** Whether a backend that lists the model takes requests in the dialect as they are. */

@@ -15,12 +15,12 @@ export interface ClipAsker {
 /** Passes a clip, or a range of it, on at the pace of whoever reads it. */
 export async function clipReply(
   { request, requestId }: ClipAsker,
-  fetchClip: (range: string | null, signal: AbortSignal) => Promise<Response | null> | undefined,
+  fetchClip: (range: string | null, signal: AbortSignal) => Promise<Response | null>,
   bytes = CLIP_BYTES,
 ): Promise<StreamedReply> {
   const range = ONE_RANGE.exec(request.header("range") ?? "")?.[0] ?? null;
   const signal = AbortSignal.any([request.signal, AbortSignal.timeout(CLIP_MS)]);
-  let clip: Response | null | undefined;
+  let clip: Response | null;
   try {
     clip = await fetchClip(range, signal);
   } catch (cause) {

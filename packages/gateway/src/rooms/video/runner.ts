@@ -75,8 +75,11 @@ const UNCLEAR_STATUSES = new Set([502, 504, 524]);
 
 /** Whether a failed submission may still have made a task, which would be paid for twice if it were sent again. */
 const mayBeTaken = (error: unknown): boolean => {
+  // The gateway's own word, such as that the model is being loaded.
+  if (error instanceof ServiceError) return false;
   if (!(error instanceof BackendError)) return true;
-  return error.kind === "upstream" ? UNCLEAR_STATUSES.has(error.status ?? 0) : error.kind === "transport";
+  const { kind, status = 0 } = error;
+  return kind === "upstream" ? UNCLEAR_STATUSES.has(status) : kind === "transport" || kind === "gone";
 };
 
 export class JobRunner {

@@ -161,8 +161,12 @@ export class Video {
 
   async content(owner: JobOwner, jobId: string, asker: ClipAsker): Promise<StreamedReply> {
     const { backend, status, task_id } = await this.#owned(owner.userId, jobId, owner.keyId);
-    const video = status === "done" ? this.options.routing.backendNamed(backend)?.video : null;
-    return clipReply(asker, (range, signal) => video?.content?.(task_id!, range, signal));
+    return clipReply(asker, async (range, signal) => {
+      if (status !== "done") return null;
+      // It may be registered again, or be a node that comes back.
+      const { video } = this.options.routing.backendNamed(backend) ?? fail("unavailable", "away");
+      return (await video?.content?.(task_id!, range, signal)) ?? null;
+    });
   }
 
   async list(userId: string, limit: number): Promise<JobView[]> {
