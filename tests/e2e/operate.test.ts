@@ -66,10 +66,14 @@ test("backends: a server is tested and registered, its status is one sentence, i
   await page
     .getByLabel("Price list")
     .setInputFiles({ name: "prices.json", mimeType: "application/json", buffer });
-  await page.getByRole("row", { name: /demo-chat.*0.5 → 1.*2.*none → 0.1.*openai\/demo-chat/ }).waitFor();
+  const change = page.getByRole("row", { name: /demo-chat.*0.5 → 1.*2.*none → 0.1.*openai\/demo-chat/ });
+  await change.waitFor();
+  const head = page.getByRole("dialog").getByRole("columnheader").first();
+  const [headBox, rowBox] = [await head.boundingBox(), await change.boundingBox()];
+  expect(headBox!.y + headBox!.height).toBeLessThanOrEqual(rowBox!.y + 1);
   await shot(page, "import-prices");
   await page.getByRole("button", { name: "Import", exact: true }).click();
-  await page.getByText("1 prices are in force").waitFor();
+  await page.getByText("1 price is in force").waitFor();
   await page.goto(`${site.gateway.url}/models`);
 
   site.upstream.failing = true;

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { Glob } from "bun";
 import { Marked } from "marked";
 import { splitAttachments, withAttachments } from "../src/lib/attachments.ts";
-import { countParts, moneyFormat, moneyParts } from "../src/lib/format.ts";
+import { countParts, moneyFormat, moneyParts, sumsFormat } from "../src/lib/format.ts";
 import { highlight } from "../src/lib/highlight.ts";
 import { parseMarkdown, sectionsOf } from "../src/lib/markdown.ts";
 import { type MathElement, parseMath } from "../src/lib/math.ts";
@@ -11,6 +11,8 @@ import { type MathElement, parseMath } from "../src/lib/math.ts";
 test("amounts that stand together have the same precision, and parts add up to their sum", () => {
   const format = moneyFormat([1.5, 0.0023, null, 0]);
   expect([1.5, 0.0023, 0].map(format)).toEqual(["$1.5000", "$0.0023", "$0.0000"]);
+  expect([3.278249, 0.000022, 0].map(sumsFormat([3.278249, 0.000022]))).toEqual(["$3.28", "<$0.01", "$0.00"]);
+  expect([0.12, 0.000022].map(sumsFormat([0.12, 0.000022]))).toEqual(["$0.120000", "$0.000022"]);
   expect(moneyParts([1, 1, 1].map((third) => third / 3))).toEqual({
     parts: ["$0.34", "$0.33", "$0.33"],
     total: "$1.00",

@@ -26,6 +26,12 @@ export function moneyFormat(amounts: readonly Maybe<number>[]): (usd: Maybe<numb
   return (usd) => (usd == null ? UNKNOWN : dollars(usd, digits));
 }
 
+/** The same of sums: beside dollars, what is less than a cent need not be known to the digit. */
+export function sumsFormat(amounts: readonly number[]): (usd: number) => string {
+  const format = moneyFormat(amounts.some((usd) => usd >= 1) ? [] : amounts);
+  return (usd) => (usd > 0 && usd < 0.005 && format(1) === "$1.00" ? "<$0.01" : format(usd));
+}
+
 /** `$12.34`; below a cent as many digits as it takes to see something. */
 export const money = (usd: Maybe<number>): string => moneyFormat([usd])(usd);
 

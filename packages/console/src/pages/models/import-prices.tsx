@@ -2,6 +2,7 @@ import { type PriceChange, priceChanges, readPriceList } from "@model-gateway/cl
 import { useState } from "react";
 import { api } from "../../lib/api.ts";
 import { backendsChanged } from "../../lib/backends.ts";
+import { plural } from "../../lib/format.ts";
 import { toast } from "../../lib/toast.ts";
 import { Told } from "../../lib/told.ts";
 import { Field } from "../../ui/controls.tsx";
@@ -61,7 +62,7 @@ export function ImportPrices({ current, onClose }: { current: ModelPrice[]; onCl
         prices: changes.slice(at, at + PRICES_A_CALL).map(({ price }) => price),
       });
     backendsChanged();
-    toast(`${changes.length} prices are in force`);
+    toast(`${plural(changes.length, "price is", "prices are")} in force`);
   };
   return (
     <FormDialog kind="modal wide" title="Import prices" submit="Import" onSubmit={save} onClose={onClose}>

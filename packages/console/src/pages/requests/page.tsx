@@ -282,6 +282,7 @@ function TypedFilter({
       title={pattern ? "The id that x-request-id and error messages name" : undefined}
       pattern={pattern}
       maxLength={64}
+      size={12}
       value={words}
       onChange={(event) => setWords(event.target.value)}
       onBlur={(event) => apply(event.currentTarget)}

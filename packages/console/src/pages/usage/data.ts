@@ -4,10 +4,10 @@ import {
   count,
   countParts,
   dayOf,
-  moneyFormat,
   moneyParts,
   type PartsInWords,
   percent,
+  sumsFormat,
 } from "../../lib/format.ts";
 import { SERIES_MAX } from "../../ui/series.ts";
 
@@ -29,7 +29,7 @@ interface MetricFormat {
   parts(values: readonly number[]): PartsInWords;
 }
 export const FORMATS: Record<Metric, MetricFormat> = {
-  cost: { alike: (values) => values.map(moneyFormat(values)), parts: moneyParts },
+  cost: { alike: (values) => values.map(sumsFormat(values)), parts: moneyParts },
   tokens: { alike: (values) => values.map(compact), parts: countParts },
   requests: { alike: (values) => values.map(count), parts: countParts },
   cache: {

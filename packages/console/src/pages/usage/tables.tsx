@@ -1,5 +1,5 @@
 import { session } from "../../lib/client.ts";
-import { cachedShare, compact, count, moneyFormat, percent } from "../../lib/format.ts";
+import { cachedShare, compact, count, percent, sumsFormat } from "../../lib/format.ts";
 import { Link } from "../../lib/router.ts";
 import { useStore } from "../../lib/store.ts";
 import { type Column, Table } from "../../ui/table.tsx";
@@ -34,8 +34,8 @@ export function GroupTable({ groups, grouping }: { groups: readonly UsageGroup[]
       saved: group.cache_saved_usd,
     }),
   );
-  const saved = moneyFormat(list.map((sum) => sum.saved));
-  const cost = moneyFormat(list.map((sum) => sum.cost));
+  const saved = sumsFormat(list.map((sum) => sum.saved));
+  const cost = sumsFormat(list.map((sum) => sum.cost));
   const groupColumns: Column<GroupSum>[] = [
     {
       id: "label",
