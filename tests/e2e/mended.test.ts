@@ -51,6 +51,7 @@ const dollars = (text: string) => Math.round(Number(text.replace(/[$,]/g, "")) *
 /** Points at the last bar of the chart, a little beside its middle. */
 async function pointAtToday(page: Page): Promise<{ x: number; width: number }> {
   await page.locator(".chart canvas").waitFor();
+  await page.locator(".chart").scrollIntoViewIfNeeded();
   const box = (await page.locator(".chart .u-over").boundingBox())!;
   await page.mouse.move(box.x + box.width - 4, box.y + 40);
   return box;
