@@ -30,8 +30,9 @@ interface Schema {
   format?: string;
   pattern?: string;
 }
-type Manner = "long" | "many" | "deep";
-const MANNERS: readonly Manner[] = ["long", "many", "deep"];
+/** `wrong`: lists of what does not belong there. */
+type Manner = "long" | "many" | "deep" | "wrong";
+const MANNERS: readonly Manner[] = ["wrong", "long", "many", "deep"];
 const DEPTH = 90;
 const EXAMPLES: Record<string, string> = {
   email: "someone@example.com",
@@ -79,6 +80,7 @@ function text(
 }
 
 function list({ items = {}, maxItems }: Schema, chars: number, manner: Manner): string {
+  if (manner === "wrong") return `[${filled("1", chars)}]`;
   const share = maxItems ? chars / maxItems : manner === "long" ? chars / 2 : 8;
   const item = costliest(items, Math.max(1, share), manner);
   return `[${filled(item, Math.min(chars, (maxItems ?? chars) * (item.length + 1)))}]`;

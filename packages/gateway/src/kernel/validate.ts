@@ -106,6 +106,18 @@ export function inspect<S extends z.ZodType>(
   return success && problems.length === 0 ? { value: data, problems: null } : { value: null, problems };
 }
 
+/** The library has the setting, and its type does not. */
+const FIRST_FAULT = { abortEarly: true } as z.core.ParseContext<z.core.$ZodIssue>;
+const NAMED_AMONG_MAX = 2_000;
+
+/** Whether so much is in it that to name every fault, and not only the first, would hold up everyone else. */
+function hasMany(value: unknown, left = { count: NAMED_AMONG_MAX }): boolean {
+  if (typeof value !== "object" || value === null) return false;
+  const entries: unknown[] = Array.isArray(value) ? value : Object.values(value);
+  left.count -= entries.length;
+  return left.count < 0 || entries.some((each) => hasMany(each, left));
+}
+
 function refuseInvalid(error: z.ZodError, invalid: FieldErrors): never {
   const fields = error.issues.map((issue) => issue.path.map(String).join("."));
   const data = { fields: fields.slice(0, 20) };
@@ -122,8 +134,9 @@ export function validate<S extends z.ZodType>(
   value: unknown,
   invalid: FieldErrors = "invalid_params",
 ): z.output<S> {
-  const parsed = schema.safeParse(withoutNulls(schema, value));
-  if (!parsed.success) refuseInvalid(parsed.error, invalid);
+  const given = withoutNulls(schema, value);
+  const parsed = schema.safeParse(given, FIRST_FAULT);
+  if (!parsed.success) refuseInvalid(hasMany(given) ? parsed.error : schema.safeParse(given).error!, invalid);
   refuseUnstorable(parsed.data, invalid);
   return parsed.data;
 }

@@ -2,6 +2,7 @@ import { JSON_TYPE, Reply, StreamedReply } from "@model-gateway/wire/http";
 import { type Answer, type BackendConfig, BackendError } from "../../../backends/contract.ts";
 import { fail, failField } from "../../../kernel/errors.ts";
 import { unknownIn } from "../../../kernel/known-fields.ts";
+import { LARGE_BODY_BYTES, nextTurn } from "../../../kernel/turns.ts";
 import { AnswerBody, readAnswer } from "../call/answer-body.ts";
 import { CLIENT_LEFT } from "../call/deadlines.ts";
 import { type Asker, type CallParts, type Client, UpstreamCall } from "../call/upstream-call.ts";
@@ -82,7 +83,10 @@ async function answered(call: UpstreamCall, kind: WorkKind): Promise<Reply | Str
     call.begun();
     return new StreamedReply(head(), new WorkStream(call, answer, { isEvents }));
   }
-  const body = new AnswerBody(await readAnswer(answer));
+  const bytes = await readAnswer(answer);
+  // To join its pieces took this turn's time.
+  if (bytes.length > LARGE_BODY_BYTES) await nextTurn();
+  const body = new AnswerBody(bytes);
   if (kind.isStreamed) refuseJson(body);
   const isReport = !call.options.work?.isWords || type.startsWith(JSON_TYPE);
   const made = isReport ? kind.made(body) : {};
