@@ -313,6 +313,15 @@ test("nodes: one is registered, dials in, shows its GPUs and deploys a model bef
   });
   await shot(page, "nodes");
 
+  await page.getByRole("button", { name: "Deploy a model" }).click();
+  await page.getByLabel("Model", { exact: true }).fill("org/seldom");
+  await page.getByLabel("Runs").selectOption("on_demand");
+  await page.getByRole("dialog").getByRole("button", { name: "Deploy" }).click();
+  const served = page.getByRole("region", { name: "Wherever there is room" });
+  await served.getByText("on demand, until idle for 10 min").waitFor();
+  await served.getByRole("button", { name: "Serve org/seldom no more" }).click();
+  await served.waitFor({ state: "detached" });
+
   // One that fails says why, with what its engine last wrote, here and in the node's details; its log is there, too.
   await page.getByRole("button", { name: "Deploy a model" }).click();
   await page.getByLabel("Model", { exact: true }).fill("org/broken");

@@ -51,6 +51,7 @@ export function Deploy({ nodes, onClose }: { nodes: readonly AgentNode[]; onClos
     if (mode !== "deploy") {
       await api("agents.serve", { model_id: modelId, mode, ...serving });
       invalidate("agents");
+      invalidate("served");
       return;
     }
     const { stream_id } = await api("agents.deploy", {

@@ -13,6 +13,7 @@ import { PageHead } from "../../ui/page.tsx";
 import { Empty, Loaded, Note, Status, When } from "../../ui/states.tsx";
 import { Deploy } from "./deploy.tsx";
 import { Deployments } from "./deployments.tsx";
+import { ServedModels } from "./served.tsx";
 
 const EVERY_MS = 5_000;
 const HISTORY_EVERY_MS = 30_000;
@@ -63,6 +64,7 @@ export function Page() {
           )
         }
       </Loaded>
+      <ServedModels />
       {search.has("new") && <RegisterNode onClose={() => setSearch({ new: null })} />}
       {deploying && <Deploy nodes={nodes.data ?? []} onClose={() => setDeploying(false)} />}
       {open && <NodeSheet node={open} onClose={() => setSearch({ open: null })} />}
@@ -73,6 +75,11 @@ export function Page() {
 /** What is under way has a share that is done; what is over has none. */
 const inWords = ({ status, progress }: Pick<AgentNode["models"][number], "status" | "progress">) =>
   status === "downloading" || status === "loading" ? `${status} ${Math.round(progress)}%` : status;
+
+const TAGS: Partial<Record<AgentNode["models"][number]["status"], string>> = {
+  ready: "accent",
+  failed: "bad",
+};
 
 const DRAINING = { moving: "Draining: models move", empty: "Drained" };
 
@@ -104,7 +111,7 @@ function NodeRow({ node, onOpen }: { node: AgentNode; onOpen(): void }) {
             <span className="muted small">No model deployed</span>
           ) : (
             node.models.map(({ model_id, status, progress }) => (
-              <span key={model_id} className={status === "ready" ? "tag accent" : "tag"}>
+              <span key={model_id} className={`tag ${TAGS[status] ?? ""}`}>
                 {model_id}
                 {status !== "ready" && `, ${inWords({ status, progress })}`}
               </span>
@@ -177,7 +184,6 @@ function NodeSheet({ node, onClose }: { node: AgentNode; onClose(): void }) {
                   <span className={model.status === "failed" ? "bad small" : "muted small"}>
                     {[inWords(model), memoryInWords(model)].filter(Boolean).join(", ")}
                   </span>
-                  {model.message && <p className="muted small reason-lines">{model.message}</p>}
                 </span>
                 <span className="row">
                   {node.online && (
@@ -193,6 +199,7 @@ function NodeSheet({ node, onClose }: { node: AgentNode; onClose(): void }) {
                     Stop
                   </Button>
                 </span>
+                {model.message && <p className="muted small reason-lines">{model.message}</p>}
               </li>
             ))}
           </ul>
