@@ -19,6 +19,7 @@ test("figures are short, and unknown is never zero", () => {
   ]);
   expect([seconds(88), seconds(1_500), seconds(3_700_000)]).toEqual(["88 ms", "1.5 s", "1 h 1 min"]);
   expect([ago(1_000, 62_000), ago(90_000, 60_000), ago(null)]).toEqual(["1 min ago", "in 30 s", "never"]);
+  expect(ago(7 * 86_400_000, 5_000)).toBe("in 7 d");
 });
 
 test("a period names the days that are not plain from today", () => {

@@ -120,7 +120,8 @@ export function ago(time: Maybe<string | number>, nowMs = Date.now()): string {
     [1_000, "s"],
   ];
   const [unitMs, unit] = units.find(([ms]) => size >= ms) ?? [1_000, "s"];
-  const text = `${Math.floor(size / unitMs)} ${unit}`;
+  // What was made to last 7 days has 7 left a moment later, not 6.
+  const text = `${(passedMs >= 0 ? Math.floor : Math.round)(size / unitMs)} ${unit}`;
   return passedMs >= 0 ? `${text} ago` : `in ${text}`;
 }
 

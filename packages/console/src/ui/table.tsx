@@ -38,7 +38,7 @@ interface TableProps<T> {
 const SEARCHED_FROM = 10;
 /** So many rows and more are drawn only where they are in sight, and some around. */
 const DRAWN_ALL = 150;
-const AROUND = 30;
+const AROUND = 15;
 const ROW_PX = 37;
 
 /** Which rows of a long list are in sight. */
