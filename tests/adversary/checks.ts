@@ -191,7 +191,8 @@ const isBeyondLimit = ({ dispatches }: Flight, rows: readonly Row[]): boolean =>
 /**
  * At most one request crosses a quota's line, in every window that limits it. What has no price can only be paid
  * by the quota: where its upstream reports too much, several such requests that were under way may cross. So may
- * one that was held in points and is estimated to have cost a little more than these: the quota pays it as a whole,
+ * one that was held in points and is estimated to have cost a little more than these, or finds them taken by one
+ * that was held on the quota and is charged to points first, as the contract says: the quota pays it as a whole,
  * beside what is held there.
  */
 export function checkQuotas(
@@ -206,12 +207,13 @@ export function checkQuotas(
   );
   return people.flatMap((someone) => {
     const { usd, tokens } = TIERS[someone.tier];
-    const own = books.rows.filter(
+    const theirs = books.rows.filter(({ userId }) => userId === someone.userId);
+    const hadPoints = theirs.some(({ points }) => points !== null && points > 0);
+    const own = theirs.filter(
       (row) =>
-        row.userId === someone.userId &&
         row.points === null &&
         !(plot.exaggerates && row.costUsd === null) &&
-        !(moved.has(row) && row.costUsd !== null),
+        !((hadPoints || moved.has(row)) && row.costUsd !== null),
     );
     const byKeys = own.filter(({ signedIn }) => !signedIn);
     const windows: [string, Row[]][] = [
