@@ -164,10 +164,7 @@ export class Requests implements RecordSink {
       models: groupsOf(kinds, "model"),
       backends: groupsOf(kinds, "backend"),
       codes: groupsOf(kinds, "code"),
-      askers: askers.map(({ cost_nano_usd, ...asker }) => ({
-        ...asker,
-        cost_usd: cost_nano_usd / NANO_PER_USD,
-      })),
+      askers: askers.map(({ cost_nano_usd: nano, ...who }) => ({ ...who, cost_usd: nano / NANO_PER_USD })),
     };
   }
 

@@ -18,11 +18,10 @@ const PAGE = { fallback: 50, min: 1, max: 500 };
 type Wanted = z.output<typeof Filter>;
 
 function filterOf(actor: Actor, wanted: Wanted): SeriesFilter {
-  const { everyone, user_id } = wanted;
-  if (everyone && !actor.isAdmin)
+  if (wanted.everyone && !actor.isAdmin)
     fail("admin_required", "admin access required: everyone's usage is for administrators");
   return {
-    userId: everyone ? (user_id ?? null) : actor.userId,
+    userId: wanted.everyone ? (wanted.user_id ?? null) : actor.userId,
     fromMs: wanted.since,
     belowMs: wanted.until,
     project: wanted.project || null,
