@@ -12,7 +12,7 @@ interface Task {
 const refused = (status: number, detail: unknown) => Response.json({ detail }, { status });
 const notFound = () => refused(404, "Video not found");
 
-/** A task ends as its prompt says, and clips are what `clip` answers. */
+/** A task ends as its prompt says (one that is "stuck" is taken and never answered), and clips are what `clip` answers. */
 export function videosApi() {
   const tasks = new Map<string, Task>();
   const api = {
@@ -48,6 +48,7 @@ export function videosApi() {
     if (!prompt || !/^\d+$/.test(seconds))
       return refused(422, [{ type: "int_parsing", loc: ["body", "seconds"], msg: "no valid integer" }]);
     api.asked.push(fields);
+    if (prompt === "stuck") await new Promise(() => {});
     const task = { id: crypto.randomUUID(), prompt, model, size, seconds };
     tasks.set(task.id, task);
     return Response.json({ ...shown(task), status: "queued", progress: 0 });

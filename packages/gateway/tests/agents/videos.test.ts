@@ -168,9 +168,12 @@ test("a job whose node goes waits for it, and fails with its engine: nothing is 
   const before = (await rowsOf()).length;
   const job = await create("slow");
   await until("it is under way", async () => (await jobOf(job)).progress === 40);
+  const unanswered = await create("stuck");
+  await until("the engine has it", async () => (await seen()).asked === 3);
   running.kill("SIGKILL");
   await running.exited;
   await until("the gateway misses it", async () => !(await isOnline()));
+  expect((await untilIs(unanswered, "failed")).error).toContain("it is not sent twice");
   expect((await clip(made)).status).toBe(503);
   expect((await jobOf(job)).status).toBe("running");
   running = await node.start();
