@@ -63,6 +63,14 @@ describe("a client that does not read while the upstream comes to its end", () =
     });
   }
 
+  test("leaves while the upstream is paused, and says nothing of its own end: the answer is over", async () => {
+    const bench = relaying();
+    const running = bench.relay.run(stuck());
+    bench.say(chunk({ delta: { content: "a" } }));
+    bench.watched.abort(CLIENT_LEFT);
+    expect(await running).toEqual({ kind: "left" });
+  });
+
   test("has left before its answer begins: it is over at once", async () => {
     const bench = relaying();
     bench.say(chunk({ delta: { content: "a" } }) + chunk({ finish_reason: "stop" }) + DONE);

@@ -4,6 +4,7 @@
  */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
+import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { everywhere, inOneProcess } from "@model-gateway/testing/deployment.ts";
@@ -727,6 +728,56 @@ inOneProcess("what is on its way when the service is told to stop is owed", asyn
   rmSync(dataDir, { recursive: true });
   expect(records).toHaveLength(asked.length);
   for (const { cost } of records) expect(cost).toBeGreaterThan(0);
+});
+
+/** Streams of every way in which an answer comes: as bytes, translated, and as a sound. */
+const STREAMS: Record<string, [path: string, body: Json, piece: string]> = {
+  "a chat": [
+    "/v1/chat/completions",
+    { model: DEAR, messages, stream: true },
+    CHAT.word("word ".repeat(10_000)),
+  ],
+  "a translated chat": [
+    "/v1/chat/completions",
+    { model: `responses-${DEAR}`, messages, stream: true },
+    RESPONSES.word("word ".repeat(10_000)),
+  ],
+  speech: [
+    "/v1/audio/speech",
+    { model: "test-voice", input: "a".repeat(40), voice: "v" },
+    "a".repeat(65_536),
+  ],
+};
+
+test.each(Object.entries(STREAMS))("%s that is not read is owed by who leaves it", async (_, asked) => {
+  const [path, fields, piece] = asked;
+  const before = await rowIds();
+  let taken = 0;
+  const isStreaming = Promise.withResolvers<void>();
+  const endless: UpstreamHandler = async (request, reply) => {
+    reply.head(200, { "content-type": isWork(request.path) ? "audio/mpeg" : "text/event-stream" });
+    isStreaming.resolve();
+    for (; request.closedAtMs === null; taken++) await reply.write(piece);
+  };
+  const upstreams = [bench.upstream, ...natives.map(([, native]) => native)];
+  for (const each of upstreams) each.answer(endless);
+  const body = JSON.stringify(fields);
+  const headers = `authorization: Bearer ${who.key}\r\ncontent-type: application/json`;
+  const client = connect(Number(new URL(bench.url).port), "127.0.0.1");
+  client.pause();
+  client.write(
+    `POST ${path} HTTP/1.1\r\nhost: x\r\n${headers}\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
+  );
+  await isStreaming.promise;
+  let [seen, looked] = [-1, 0];
+  await until("nobody takes any more", () => {
+    looked = taken === seen ? looked + 1 : 0;
+    seen = taken;
+    return looked > 20;
+  });
+  client.resetAndDestroy();
+  expect((await newRow(before)).cost).toBeGreaterThan(0);
+  for (const each of upstreams) each.answer(vendor);
 });
 
 describe("realtime", () => {

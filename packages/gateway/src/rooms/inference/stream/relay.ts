@@ -232,9 +232,10 @@ export class Relay implements PieceReader {
       if (sink.keepAlive) sink.keepAlive();
       else sink.write(KEEP_ALIVE);
     };
-    // Stops waiting for a client that disconnects or stalls before it has read the end of the answer.
+    // Waits no longer: neither for a client that has not read the end, nor for an upstream that is paused for it.
     watched.onAborted = () => {
       if (this.#isOver) this.#wake?.();
+      else this.failed(watched.reason);
     };
     this.#sink = sink;
     this.flush();
