@@ -180,6 +180,8 @@ test("a session stays with its node among those that serve one model", async () 
       ended: signal,
       isLast: false,
     });
+  // Each was asked whether it makes videos.
+  asked.length = 0;
   const ask = async (session: string) => {
     const body = { bytes: () => "{}", object: () => ({}) };
     const call = { model: "m", requestId: "r", body, signal, stream: false, whenAborted() {} };
