@@ -34,21 +34,23 @@ const SIDE_OF_WORD = new Map([
   ["8k", 4320],
 ]);
 
+/** No figure is longer, however it is spelt. What a longer text makes of itself is taken to be the most. */
+const FIGURE_CHARS_MAX = 64;
+
 /** A positive number in any spelling: 10, "10", "10s", "１０"; the largest if there are several. */
 function figureIn(value: unknown): number | undefined {
   if (typeof value === "number") return value > 0 && Number.isFinite(value) ? value : undefined;
   if (Array.isArray(value)) return largest(value.map(figureIn));
   if (typeof value !== "string") return undefined;
+  if (value.length > FIGURE_CHARS_MAX) return Number.MAX_VALUE;
   const text = value.normalize("NFKC").trim();
   const whole = text === "" ? Number.NaN : Number(text);
   if (!Number.isNaN(whole)) return figureIn(whole);
   return largest(Array.from(text.matchAll(/\d+(?:\.\d+)?/g), ([digits]) => figureIn(Number(digits))));
 }
 
-function largest(values: readonly (number | undefined)[]): number | undefined {
-  const known = values.filter((value) => value !== undefined);
-  return known.length === 0 ? undefined : Math.max(...known);
-}
+const largest = (values: readonly (number | undefined)[]): number | undefined =>
+  values.reduce((most, value) => (value !== undefined && value > (most ?? 0) ? value : most), undefined);
 
 /** The short side of a size; null when it names none, "unclear" when it is not understood. */
 function shortSideIn(value: unknown): number | "unclear" | null {
@@ -59,6 +61,7 @@ function shortSideIn(value: unknown): number | "unclear" | null {
   }
   // The members of an object are read one by one.
   if (typeof value !== "string") return null;
+  if (value.length > FIGURE_CHARS_MAX) return "unclear";
   const text = value.normalize("NFKC").toLowerCase().replace(/\s+/g, "");
   if (text === "" || /^\d{1,2}:\d{1,2}$/.test(text)) return null;
   const [, width, height] = /^(\d+)(?:[*x×]|by)(\d+)$/.exec(text) ?? [];
