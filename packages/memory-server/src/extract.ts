@@ -62,6 +62,8 @@ const COMMON_WORDS = new Set(
 export function queryTerms(text: string): string[] {
   const runs =
     text
+      // No letter has so many marks, and to put thousands in order takes a second.
+      .replace(/\p{M}{9,}/gu, " ")
       .normalize("NFKC")
       .toLowerCase()
       .match(/[\p{L}\p{N}]+/gu) ?? [];
