@@ -167,7 +167,8 @@ export class BatchRunner {
     const underWay = this.#underWay(batch.id);
     if (!underWay.isTakenOver) {
       await this.#takeOver(batch);
-      underWay.outputBytes = await this.store.outputBytes(batch.id);
+      // To look through all lines of a new one would hold up everyone else, for nothing.
+      if (batch.completed + batch.failed > 0) underWay.outputBytes = await this.store.outputBytes(batch.id);
       underWay.isTakenOver = true;
     }
     await this.#hold(batch, underWay);
