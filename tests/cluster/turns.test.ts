@@ -196,6 +196,9 @@ test("every route", async () => {
   expect(tooLong).toEqual([]);
 });
 
+const MEGABYTE = 1024 * 1024;
+const repeated = (piece: string, chars: number): string => piece.repeat(chars / piece.length);
+
 test("what is stored, as much as there may be", async () => {
   const tooLong: string[] = [];
   const { id } = await instance.rpc("conversations.create", { title: "long" }, token);
@@ -226,8 +229,43 @@ test("what is stored, as much as there may be", async () => {
   expect(tooLong).toEqual([]);
 });
 
-const MEGABYTE = 1024 * 1024;
-const repeated = (piece: string, chars: number): string => piece.repeat(chars / piece.length);
+test("conversations of 30 megabytes: one message, or many", async () => {
+  const tooLong: string[] = [];
+  for (const [what, count, part] of [
+    ["one text", 1, (size: number) => `"${repeated("x", size)}"`],
+    ["texts of a megabyte", 30, (size: number) => `"${repeated("\u4e2d\\n", size / 2)}"`],
+    ["images", 6, (size: number) => `[{"type":"image_url","image_url":{"url":"${repeated("A", size)}"}}]`],
+    ["many parts", 100, (size: number) => `[${filled('{"type":"text","text":"a"}', size)}]`],
+  ] as const) {
+    const { id } = await instance.rpc("conversations.create", {}, token);
+    const ask = (content: string) =>
+      post(
+        "/v1/chat/completions",
+        key,
+        `{"model":"m","conversation_id":"${id}","max_tokens":1,"messages":[{"role":"user","content":${content}}]}`,
+      );
+    for (let each = 0; each < count; each++)
+      expect(await (await ask(part((30 * MEGABYTE) / count))).json()).toMatchObject({
+        object: "chat.completion",
+      });
+    await watch(tooLong, `${what}: a chat`, () => ask('"hi"'));
+    const read = call("conversations.get", JSON.stringify({ conversation_id: id }));
+    await watch(tooLong, `${what}: reading it`, () => post("/api/rpc", token, read));
+    const said = {
+      model: "m",
+      max_tokens: 1,
+      conversation_id: id,
+      messages: [{ role: "user", content: "hi" }],
+    };
+    await watch(tooLong, `${what}: sending`, async () => {
+      const asked = upstream.requests.length;
+      const response = await post("/api/rpc", token, call("chat.send", JSON.stringify(said)));
+      await until("the upstream was asked", () => upstream.requests.length > asked);
+      return response;
+    });
+  }
+  expect(tooLong).toEqual([]);
+});
 
 test("bodies of 30 megabytes, forms, and answers of as many", async () => {
   const tooLong: string[] = [];

@@ -20,7 +20,7 @@ onEachDatabase("bounds", (fresh) => {
     }
   }
 
-  test("a conversation is read back up to a number of messages and of characters, the newest first", () =>
+  test("a conversation is read back up to a number of messages and of bytes, the newest first", () =>
     withGateway(async ({ app, rpc, signIn }) => {
       const token = await signIn("ada");
       const { id } = await rpc("conversations.create", {}, token);
@@ -38,12 +38,16 @@ onEachDatabase("bounds", (fresh) => {
       });
       const images = JSON.stringify(["y".repeat(80)]);
       await store.append(id, [message("a"), message("b", images), message("c"), message("d")]);
-      const read = async (limit: number, charsMax: number) =>
-        (await store.messages(id, { limit, charsMax })).map(({ content }) => content).join("");
-      expect(await read(10, 1_000)).toBe("abcd");
-      expect(await read(2, 1_000)).toBe("cd");
-      expect(await read(10, 50)).toBe("cd");
-      expect(await read(10, 0)).toBe("");
+      const read = async (limit: number, bytesMax: number) =>
+        (await store.messages(id, { limit, bytesMax })).map(
+          ({ content, images }) => content + (images ?? ""),
+        );
+      expect(await read(10, 1_000)).toEqual(["a", `b${images}`, "c", "d"]);
+      expect(await read(2, 1_000)).toEqual(["c", "d"]);
+      expect(await read(10, 86)).toEqual(["c", "d"]);
+      // One that is too large by itself comes as its text, and hides no older one.
+      expect(await read(10, 50)).toEqual(["a", "b", "c", "d"]);
+      expect(await read(2, 0)).toEqual(["(too large to be read back)", "(too large to be read back)"]);
       const { messages } = await rpc("conversations.get", { conversation_id: id }, token);
       expect(messages).toHaveLength(4);
     }));

@@ -2,13 +2,13 @@ import { isoTime } from "../../kernel/clock.ts";
 import { fail } from "../../kernel/errors.ts";
 import { isUuid } from "../../kernel/ids.ts";
 import { isObject } from "../../kernel/json.ts";
-import { nextTurn } from "../../kernel/turns.ts";
+import { inSteps } from "../../kernel/turns.ts";
 import type { Needs } from "../foundation.ts";
 import { type ConversationRow, ConversationStore, type MessageRow } from "./store.ts";
 
 const DEFAULT_TITLE = "New Conversation";
-/** The most that is read back, for a person or as a model's history; any one message fits. */
-const READ_BACK = { limit: 2_000, charsMax: 32 * 1024 * 1024 };
+/** The most that is read back, for a person or as a model's history: what one turn of the event loop can read. */
+const READ_BACK = { limit: 2_000, bytesMax: 4 * 1024 * 1024 };
 
 export interface StoredMessage {
   role: string;
@@ -80,8 +80,7 @@ export class Conversations {
   async get(userId: string, id: string) {
     const conversation = await this.#owned(userId, id);
     const messages = await this.#store.messages(id, READ_BACK);
-    await nextTurn();
-    return { ...conversation, messages: messages.map(toView) };
+    return { ...conversation, messages: await inSteps(messages, toView) };
   }
 
   /** Renaming does not count as use: its place in the list stays. */
@@ -115,7 +114,7 @@ export class Conversations {
   }
 
   async history(id: string, limit = READ_BACK.limit): Promise<StoredMessage[]> {
-    return (await this.#store.messages(id, { ...READ_BACK, limit })).map(toMessage);
+    return inSteps(await this.#store.messages(id, { ...READ_BACK, limit }), toMessage);
   }
 
   /** Its turns go to this backend from now on, unless another turn has decided otherwise meanwhile. */

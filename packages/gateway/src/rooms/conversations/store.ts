@@ -23,6 +23,8 @@ export interface MessageRow {
 }
 
 const LISTED_MAX = 1_000;
+/** Stands for a message of which not even the text is read back. */
+const TOO_LARGE = "(too large to be read back)";
 
 export class ConversationStore {
   constructor(readonly db: Database) {}
@@ -55,24 +57,29 @@ export class ConversationStore {
     ]);
   }
 
-  /** The newest messages, oldest first: at most `limit` of them and `charsMax` in all. */
+  /** The newest messages, oldest first: at most `limit` of them and `bytesMax` in all. */
   messages(
     conversationId: string,
-    { limit, charsMax }: { limit: number; charsMax: number },
+    { limit, bytesMax }: { limit: number; bytesMax: number },
   ): Promise<MessageRow[]> {
-    // Sizes are added up in the database: a conversation may hold far more than fits in memory.
+    // Sizes are added up in the database, which knows those in bytes without reading the texts: a conversation may
+    // hold far more than fits in memory. Of a message that is too large by itself only the text is read.
+    const orNull = (name: string) => `CASE WHEN whole <= $3 THEN m.${name} END AS ${name}`;
     return this.db.all<MessageRow>(
-      `SELECT m.id, m.role, m.content, m.images, m.tool_calls, m.parts, m.tool_call_id, m.incomplete, m.created_at
+      `SELECT m.id, m.role, CASE WHEN bytes > 0 OR whole = 0 THEN m.content ELSE '${TOO_LARGE}' END AS content,
+         ${["images", "tool_calls", "parts"].map(orNull)}, m.tool_call_id, m.incomplete, m.created_at
        FROM conversation_messages m
-       JOIN (SELECT position, SUM(chars) OVER (ORDER BY position DESC) AS chars
-             FROM (SELECT position,
-                     LENGTH(content) + COALESCE(LENGTH(images), 0) + COALESCE(LENGTH(tool_calls), 0)
-                       + COALESCE(LENGTH(parts), 0) AS chars
-                   FROM conversation_messages WHERE conversation_id = $1
-                   ORDER BY position DESC LIMIT $2) AS newest) AS sized
+       JOIN (SELECT position, whole, bytes, SUM(bytes) OVER (ORDER BY position DESC) AS so_far
+             FROM (SELECT position, whole,
+                     CASE WHEN whole <= $3 THEN whole WHEN said <= $3 THEN said ELSE 0 END AS bytes
+                   FROM (SELECT position, OCTET_LENGTH(content) AS said,
+                           OCTET_LENGTH(content) + COALESCE(OCTET_LENGTH(images), 0)
+                             + COALESCE(OCTET_LENGTH(tool_calls), 0) + COALESCE(OCTET_LENGTH(parts), 0) AS whole
+                         FROM conversation_messages WHERE conversation_id = $1
+                         ORDER BY position DESC LIMIT $2) AS newest) AS counted) AS sized
          ON sized.position = m.position
-       WHERE m.conversation_id = $1 AND sized.chars <= $3 ORDER BY m.position`,
-      [conversationId, limit, charsMax],
+       WHERE m.conversation_id = $1 AND sized.so_far <= $3 ORDER BY m.position`,
+      [conversationId, limit, bytesMax],
     );
   }
 

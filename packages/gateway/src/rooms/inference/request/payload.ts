@@ -339,9 +339,10 @@ function problemOf(message: unknown, i: number): MessagesProblem | null {
 
 const MEDIA_KEYS = ["image_url", "input_audio", "audio_url", "video_url", "input_video", "file"] as const;
 
+const MEDIA_WORD = new RegExp(`"(?:${MEDIA_KEYS.join("|")}|images)"`);
+
 /** The same of messages as we wrote them. */
-export const mentionsMedia = (json: string): boolean =>
-  [...MEDIA_KEYS, "images"].some((key) => json.includes(`"${key}"`));
+export const mentionsMedia = (json: string): boolean => MEDIA_WORD.test(json);
 
 const mayHaveMedia = (messages: unknown): boolean =>
   Array.isArray(messages) && messages.some((message) => isObject(message) && hasMedia(message));

@@ -1,7 +1,7 @@
 import type { BoundedMap } from "../../../kernel/bounded.ts";
 import { isObject } from "../../../kernel/json.ts";
 import type { Log } from "../../../kernel/log.ts";
-import { nextTurn } from "../../../kernel/turns.ts";
+import { inSteps, nextTurn } from "../../../kernel/turns.ts";
 import type { Conversations, StoredMessage } from "../../conversations/index.ts";
 import type { Memory, RecallState } from "../../memory/index.ts";
 import type { Metering } from "../../metering/index.ts";
@@ -38,6 +38,9 @@ const COMPARED_MESSAGES_MAX = 200;
 const REASON_CHARS_MAX = 4_096;
 /** Of one answer; longer ones are not kept. */
 const THOUGHTS_CHARS_MAX = 64 * 1024;
+
+const listJson = async (messages: readonly unknown[]): Promise<string> =>
+  `[${await inSteps(messages, (message) => JSON.stringify(message))}]`;
 
 /** What one turn reads from and leaves in the conversation and the memory. Most turns touch neither. */
 export class TurnRecord {
@@ -86,16 +89,15 @@ export class TurnRecord {
       const { added, sequence } = continueWith(stored, sent, { sentIsWhole: !isConversation });
       this.#added = added;
       if (isConversation) {
-        await nextTurn();
         messages = sequence.map((message) => this.#withThoughts(message));
-        json = JSON.stringify(messages);
+        json = await listJson(messages);
       }
     }
     if (!memory.enabled || !fields.memory) return json;
     const { state, items } = await memory.recall({ userId, query: this.#userTurn?.content ?? "", signal });
     this.recall = state;
     const told = memory.facts.inject(userId, messages, items);
-    return told.some((message, at) => message !== messages[at]) ? JSON.stringify(told) : json;
+    return told.some((message, at) => message !== messages[at]) ? listJson(told) : json;
   }
 
   /** DeepSeek refuses a call without the thoughts that led to it; the history does not have them. */
