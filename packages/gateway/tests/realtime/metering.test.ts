@@ -690,6 +690,39 @@ describe.each(setups)("realtime %s", (_, redisUrl) => {
       await heard(session, "session.closed");
       expect(session.types()).not.toContain("conversation.item.input_audio_transcription.completed");
     });
+    test.each([
+      { input_audio_transcription: { model: "t" } },
+      { audio: { input: { transcription: { model: "t" } } } },
+    ])(
+      "are paid for from the commit on, also by one who leaves before the transcript: %p",
+      async (config) => {
+        const person = await personWith(100);
+        const session = await open(person, config);
+        await committed(session);
+        await session.stop();
+        expect(await tokensOf(person)).toEqual([[100, 0]]);
+      },
+    );
+    test("cost one who leaves nothing of their own besides the response that reads the same", async () => {
+      const person = await personWith(100);
+      const session = await open(person, {
+        input_audio_transcription: { model: "t" },
+        max_output_tokens: 10,
+      });
+      await committed(session);
+      created("r1");
+      says("r1", 1);
+      await heard(session, "response.output_audio.delta");
+      await session.stop();
+      expect(await tokensOf(person)).toHaveLength(1);
+    });
+    test("cost nothing where none was asked for", async () => {
+      const person = await personWith(100);
+      const session = await open(person, { input_audio_transcription: null });
+      await committed(session);
+      await session.stop();
+      expect(await tokensOf(person)).toEqual([]);
+    });
     test("cost nothing of their own when a response was paid that read the same", async () => {
       const person = await personWith(100);
       const session = await open(person, { max_output_tokens: 10 });

@@ -16,6 +16,8 @@ const bytesOfBase64 = (text: string): number => Math.floor((text.length * 3) / 4
 export class AudioFormats {
   /** There was sound. */
   isUsed = false;
+  /** What is said to the model is also written down, by a model that the vendor bills as well. */
+  isTranscribed = false;
   readonly #usual: Readonly<Record<Direction, number>>;
   readonly #bytesPerSecond: Record<Direction, number>;
 
@@ -25,9 +27,13 @@ export class AudioFormats {
     this.#bytesPerSecond = { ...this.#usual };
   }
 
-  /** Reads the audio formats of a session. One that makes audio shorter counts only once the upstream confirms it. */
+  /** Reads the audio formats of a session. What makes audio shorter, or cheaper, counts only once the upstream confirms it. */
   configure(session: Record<string, unknown>, saidBy: "client" | "upstream"): void {
     const audio = isObject(session.audio) ? session.audio : {};
+    const input = isObject(audio.input) ? audio.input : {};
+    const wish = input.transcription ?? session.input_audio_transcription;
+    if ("transcription" in input || "input_audio_transcription" in session)
+      this.isTranscribed = isObject(wish) || (saidBy === "client" && this.isTranscribed);
     for (const direction of DIRECTIONS) {
       const side = isObject(audio[direction]) ? audio[direction] : {};
       for (const format of [session[`${direction}_audio_format`], side.format]) {

@@ -140,7 +140,8 @@ export class SessionMeter {
     this.#context.server(event);
     const type = String(event.type);
     if (type === "error") return this.#refusedByUpstream(event);
-    if (TRANSCRIPTION.test(type)) return this.#transcript(event);
+    const isHeard = type === "input_audio_buffer.committed" && this.#context.formats.isTranscribed;
+    if (isHeard || TRANSCRIPTION.test(type)) return this.#transcript(event);
     if (!type.startsWith("response.")) return;
     const id = responseIdOf(event);
     if (type === "response.created") this.#settleCancelled(id);
@@ -222,7 +223,7 @@ export class SessionMeter {
     }
   }
 
-  /** Holds the tokens of transcribed audio until a response is charged for the same audio. */
+  /** Holds the tokens of audio that is transcribed, from its commit on, until a response is charged for the same audio. */
   async #transcript(event: ServerEvent): Promise<void> {
     const { unpaidTokens } = this.#context;
     if (unpaidTokens === 0) return;
@@ -238,7 +239,8 @@ export class SessionMeter {
   #settleTranscribed(): void {
     const turn = this.#transcribed;
     this.#transcribed = null;
-    if (!turn) return;
+    if (this.#context.unpaidTokens === 0) turn?.admission.release();
+    if (!turn || this.#context.unpaidTokens === 0) return;
     const { promptTokens, completionTokens, estimated } = turn.brokenOff();
     // By another model, whose price is about that of text.
     this.#settle(turn, { promptTokens, completionTokens, estimated });
@@ -251,7 +253,11 @@ export class SessionMeter {
     this.#isClosed = true;
     for (const turn of [...this.#turns.values(), ...this.#asked.map((asked) => asked.turn)]) {
       if (leftBy === "upstream" && turn.deliveredTokens === 0) turn.admission.release();
-      else this.#settle(turn, turn.brokenOff());
+      else {
+        const usage = turn.brokenOff();
+        this.#settle(turn, usage);
+        this.#context.paid(usage.promptTokens);
+      }
     }
     this.#turns.clear();
     this.#asked.length = 0;
