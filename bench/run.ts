@@ -54,6 +54,7 @@ async function startTargets(upstreamPort: number, missing: string[]): Promise<Be
   const nginx = await startNginx(upstreamPort);
   if (!nginx) missing.push("nginx: it is not installed");
   const bare = await startBareProxy(upstreamPort);
+  const parsing = await startBareProxy(upstreamPort, "parsing");
   const orMissing = (name: string, starting: Promise<Target>) =>
     starting.catch((error: Error) => {
       missing.push(`${name}: ${error.message}`);
@@ -63,7 +64,9 @@ async function startTargets(upstreamPort: number, missing: string[]): Promise<Be
   const router = await orMissing("claude-code-router", startRouter(upstreamPort));
   const gateway = await startGateway({ upstreamPort, name: "gateway" });
   return {
-    targets: [nginx, bare, portkey, router, gateway].filter((target): target is Target => target !== null),
+    targets: [nginx, bare, parsing, portkey, router, gateway].filter(
+      (target): target is Target => target !== null,
+    ),
     gateway,
     upstreamPort,
     quick: flags.quick,
@@ -78,6 +81,7 @@ const COLUMNS: readonly Measured[] = [
   "nginx",
   "bare",
   "bareAgain",
+  "parsing",
   "portkey",
   "router",
   "gateway",

@@ -22,6 +22,7 @@ const PEERS: readonly [Measured, string][] = [
   ["direct", "no proxy"],
   ["nginx", "nginx"],
   ["bare", "bare Bun proxy"],
+  ["parsing", "one that parses"],
   ["portkey", "Portkey's gateway"],
   ["gateway", "this gateway"],
 ];

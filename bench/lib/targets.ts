@@ -5,7 +5,7 @@ import { freePort } from "@model-gateway/testing/services.ts";
 import { startCommand, startServer, untilReady } from "./processes.ts";
 
 /** What a measurement runs against; the keys of every figure. */
-export type Peer = "nginx" | "bare" | "portkey" | "router" | "gateway";
+export type Peer = "nginx" | "bare" | "parsing" | "portkey" | "router" | "gateway";
 
 /** Something between the clients and the upstream. */
 export interface Target {
@@ -70,13 +70,16 @@ http {
   return { peer: "nginx", pid, port, key: "none", headers: "", share: 1, startedMs };
 }
 
-export async function startBareProxy(upstreamPort: number): Promise<Target> {
+export async function startBareProxy(
+  upstreamPort: number,
+  peer: "bare" | "parsing" = "bare",
+): Promise<Target> {
   const beganAt = performance.now();
-  const proxy = await startServer("bare-proxy.ts", [`http://127.0.0.1:${upstreamPort}`]);
+  const proxy = await startServer("bare-proxy.ts", [`http://127.0.0.1:${upstreamPort}`, peer]);
   await untilReady(
     "the bare proxy",
     async () => (await fetch(`http://127.0.0.1:${proxy.port}/v1/models`)).ok,
   );
   const startedMs = performance.now() - beganAt;
-  return { peer: "bare", key: "none", headers: "", share: 1, startedMs, ...proxy };
+  return { peer, key: "none", headers: "", share: 1, startedMs, ...proxy };
 }

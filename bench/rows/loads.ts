@@ -38,6 +38,7 @@ const WARM_UP_STREAMS = { streams: 1_000, connections: 250 };
 const SETTLED_MS = 800;
 
 const CHATTING: readonly Peer[] = ["nginx", "bare", "portkey", "gateway"];
+const PARSING: readonly Peer[] = [...CHATTING, "parsing"];
 /** Portkey's would translate the one API, and has to be told of each upstream of the other. */
 const PASSING: readonly Peer[] = CHATTING.filter((peer) => peer !== "portkey");
 
@@ -261,6 +262,7 @@ const loadRows: LoadRow[] = [
     name: "chat, 64 connections",
     per: "request",
     shows: ["cpu", "p99", "memory"],
+    only: PARSING,
     plan: ({ scale }) => chat(64, scale(15_000)),
   },
   {
@@ -276,6 +278,7 @@ const loadRows: LoadRow[] = [
     name: "chat, 8 connections",
     per: "request",
     shows: ["cpu", "p99"],
+    only: PARSING,
     plan: ({ scale }) => chat(8, scale(15_000)),
   },
   {

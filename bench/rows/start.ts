@@ -29,6 +29,7 @@ async function measure({ targets, upstreamPort, quick }: Bench) {
   const start: Record<Peer, () => Promise<{ pid: number; startedMs: number } | null>> = {
     nginx: () => startNginx(upstreamPort),
     bare: () => startBareProxy(upstreamPort),
+    parsing: () => startBareProxy(upstreamPort, "parsing"),
     portkey: () => startPortkey(upstreamPort),
     router: () => startRouter(upstreamPort),
     gateway: () => launchGateway({ name: "start", program }),
