@@ -284,6 +284,15 @@ test("bodies of 30 megabytes, forms, and answers of as many", async () => {
     await watch(tooLong, `a text of ${piece} in a form`, () =>
       form("/v1/audio/transcriptions", { prompt: repeated(piece, 9 * MEGABYTE), file: new Blob(["x"]) }),
     );
+  for (const [first, piece] of [
+    ["fLaC", "\u00ff\u00f8\u00c9\u0008"],
+    ["OggSOpusHead", `OggS${"\u0001".repeat(22)}\u00ff`],
+  ] as const)
+    await watch(tooLong, `a sound of beginnings: ${first}`, () =>
+      form("/v1/audio/transcriptions", {
+        file: new Blob([Buffer.from(first + repeated(piece, 9 * MEGABYTE), "latin1")]),
+      }),
+    );
   const data = Array.from({ length: 10 }, () => ({ b64_json: "A".repeat(3 * MEGABYTE) }));
   upstream.answer((_, reply) => reply.json({ created: 1, data }));
   const draw = JSON.stringify({ model: "m", prompt: "x", n: 10 });

@@ -209,6 +209,80 @@ onEachDatabase("work with a price of its own", (fresh) => {
     }
   });
 
+  test("sounds: silence that takes next to no bytes is as long as a decoder makes it", async () => {
+    const silent = { response_format: "text" };
+    const usdOf = async (file: Buffer) => (await costOf(() => hear(file, who.key, silent))).usd;
+    const crc8 = (bytes: number[]) =>
+      bytes.reduce((sum, byte) => {
+        let next = sum ^ byte;
+        for (let bit = 0; bit < 8; bit++) next = next & 0x80 ? ((next << 1) ^ 0x07) & 0xff : next << 1;
+        return next;
+      }, 0);
+    // 16-bit size, the rate of the beginning, a constant for all samples; the beginning claims no samples at all.
+    const flacFrame = (number: number) => {
+      const head = [0xff, 0xf8, 0x70, 0x08, number, 0x3e, 0x7f];
+      return [...head, crc8(head), 0, 0, 0, 0, 0];
+    };
+    const info = [
+      0x3e,
+      0x80,
+      0x3e,
+      0x80,
+      0,
+      0,
+      0,
+      0,
+      0,
+      0,
+      0x01,
+      0xf4,
+      0x00,
+      0xf0,
+      0,
+      0,
+      0,
+      0,
+      ...Array(16).fill(0),
+    ];
+    const frames = Array.from({ length: 100 }, (_, at) => flacFrame(at)).flat();
+    const flac = Buffer.from([
+      ...Buffer.from("fLaC"),
+      0x80,
+      0,
+      0,
+      34,
+      ...info,
+      ...frames,
+      ...Array(16).fill(0),
+    ]);
+    // A hundred frames of 16,000 samples at 8 kHz.
+    expect(await usdOf(flac)).toBeCloseTo(0.2, 3);
+    const page = (packets: number[][]) => [
+      ...Buffer.from("OggS"),
+      ...Array(22).fill(0),
+      packets.length,
+      ...packets.map(({ length }) => length),
+      ...packets.flat(),
+    ];
+    // Packets of two frames of 60 ms in which nothing is.
+    const opus = Buffer.from([
+      ...page([[...Buffer.from("OpusHead"), 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0]]),
+      ...Array.from({ length: 10 }, () => page(Array.from({ length: 250 }, () => [0x1b, 2]))).flat(),
+    ]);
+    expect(await usdOf(opus)).toBeCloseTo(0.3, 3);
+    // 98 megabytes a second are no sound.
+    const studio = wave(4);
+    for (const [at, bits] of [
+      [22, 32],
+      [32, 256],
+      [34, 64],
+    ] as const)
+      studio.writeUInt16LE(bits, at);
+    studio.writeUInt32LE(384_000, 24);
+    studio.writeUInt32LE(384_000 * 256, 28);
+    expect(await usdOf(studio)).toBeCloseTo(studio.length / 1e6, 6);
+  });
+
   test("sounds: what somebody says is no report, and no failure", async () => {
     const said = async (words: string, response_format: string) => {
       bench.upstream.answer(async (_, reply) => {

@@ -52,7 +52,7 @@ export const speech: WorkKind = {
   made: () => ({}),
 };
 
-/** Held by its bytes, whatever it says of itself; charged by what its bytes can be where the upstream does not say. */
+/** Held by its bytes, whatever it says of itself, or by more if its frames last longer; charged by what its bytes can be where the upstream does not say. */
 async function readSound(payload: Payload): Promise<AskedWork> {
   if (!(payload instanceof FormPayload))
     return failField("file", "is required: send the sound as multipart/form-data");
@@ -64,12 +64,13 @@ async function readSound(payload: Payload): Promise<AskedWork> {
     promptTokens: promptTokens + Math.ceil(second * INPUT_TOKENS_PER_SECOND),
     outputTokens: Math.ceil(second * OUTPUT_TOKENS_PER_SECOND),
   });
+  const seconds = await secondsOf(sound.bytes);
   return {
     units: ["second", "call"],
-    ...sizeOf(secondsMax(sound.bytes)),
+    ...sizeOf(Math.max(seconds, secondsMax(sound.bytes))),
     isForm: true,
     isWords: !/^$|json$/.test(String(payload.value("response_format") ?? "")),
-    counted: sizeOf(await secondsOf(sound.bytes)),
+    counted: sizeOf(seconds),
   };
 }
 
