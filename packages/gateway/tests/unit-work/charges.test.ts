@@ -245,16 +245,7 @@ onEachDatabase("work with a price of its own", (fresh) => {
       ...Array(16).fill(0),
     ];
     const frames = Array.from({ length: 100 }, (_, at) => flacFrame(at)).flat();
-    const flac = Buffer.from([
-      ...Buffer.from("fLaC"),
-      0x80,
-      0,
-      0,
-      34,
-      ...info,
-      ...frames,
-      ...Array(16).fill(0),
-    ]);
+    const flac = Buffer.from([...Buffer.from("fLaC"), 0x80, 0, 0, 34, ...info, ...frames]);
     // A hundred frames of 16,000 samples at 8 kHz.
     expect(await usdOf(flac)).toBeCloseTo(0.2, 3);
     const page = (packets: number[][]) => [

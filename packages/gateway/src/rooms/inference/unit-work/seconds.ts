@@ -128,12 +128,12 @@ const FLAC_HERTZ = [
 
 /** Of the FLAC frame that begins here. Other bytes that look like one are too rare to come to more than all at 8 kbit/s. */
 function flacSeconds(file: Buffer, at: number, usualHertz: number): number {
-  if ((file[at + 1]! & 0xfe) !== 0xf8 || at + 16 > file.length || file[at + 3]! & 1) return 0;
+  if ((file[at + 1]! & 0xfe) !== 0xf8 || file[at + 3]! & 1) return 0;
   const [size, rate] = [file[at + 2]! >> 4, file[at + 2]! & 15];
   // After a number in the manner of UTF-8 come a size and a rate, where they are none of the usual ones.
   const sizeAt = at + 4 + Math.max(1, Math.clz32(~(file[at + 4]! << 24)));
   const rateAt = sizeAt + (size === 6 ? 1 : size === 7 ? 2 : 0);
-  if (size === 0 || rate === 15) return 0;
+  if (size === 0 || rate === 15 || rateAt + 2 > file.length) return 0;
   const usual = size === 1 ? 192 : size < 6 ? 144 << size : 1 << size;
   const samples = rateAt > sizeAt ? file.readUIntBE(sizeAt, rateAt - sizeAt) + 1 : usual;
   const written = rate === 12 ? file[rateAt]! * 1_000 : file.readUInt16BE(rateAt) * (rate === 14 ? 10 : 1);
