@@ -8,7 +8,7 @@ import { type ConversationRow, ConversationStore, type MessageRow } from "./stor
 
 const DEFAULT_TITLE = "New Conversation";
 /** The most that is read back, for a person or as a model's history: what one turn of the event loop can read. */
-const READ_BACK = { limit: 2_000, bytesMax: 8 * 1024 * 1024 };
+const READ_BACK = { limit: 2_000, bytesMax: 5 * 1024 * 1024 };
 
 export interface StoredMessage {
   role: string;

@@ -172,6 +172,8 @@ export class UpstreamCall {
     const { prepare } = asked;
     const on = { model, route };
     const options = prepare ? { ...asked, set: await whileHeld(parts, asked, on, prepare) } : asked;
+    // Putting a history together took a while.
+    if (prepare) await nextTurn();
     const outgoing = outgoingOn(parts, options, on);
     // Composing a large body, counting it and sending it each take a while.
     const isLarge = outgoing.body().size() > LARGE_BODY_BYTES;
