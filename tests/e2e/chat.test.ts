@@ -96,6 +96,31 @@ test("a message is edited and sent again, an answer is given again, and the hist
   expect(await messages(page).getByRole("article").count()).toBe(4);
 });
 
+test("a turn that has just ended is answered again in its place, also when the page does not have it yet", async () => {
+  const { page } = visit;
+  await converse(page, "demo-chat", "a beginning");
+  await messages(page).getByText("You said: a beginning").waitFor();
+  await messages(page).getByRole("article").nth(1).waitFor();
+  const late = Promise.withResolvers<void>();
+  let reads = 0;
+  await page.route("**/api/rpc", async (route) => {
+    const asked = route.request().postData() ?? "";
+    if (asked.includes('"conversations.rewind"')) late.resolve();
+    if (asked.includes('"conversations.get"') && reads++ === 0) await late.promise;
+    await route.continue();
+  });
+  await say(page, "asked once");
+  await messages(page).getByText("You said: asked once").waitFor();
+  const before = site.upstream.requests.length;
+  await page.getByRole("button", { name: "Answer again" }).last().click();
+  await until("the request", () => site.upstream.requests.length > before);
+  late.resolve();
+  await page.unrouteAll({ behavior: "wait" });
+  expect(site.upstream.requests.at(-1)!.messages.map(({ content }) => content)).toEqual([
+    ...["a beginning", "You said: a beginning", "asked once"],
+  ]);
+});
+
 test("an answer goes on while other pages are looked at, and over a reload", async () => {
   const { page } = visit;
   await converse(page, "demo-slow", "count for me");
@@ -130,11 +155,11 @@ test("a stopped turn says so, its part is kept over a reload, and it is answered
   await page.getByRole("button", { name: "Answer again" }).click();
   await messages(page).getByText("You said: stop me").waitFor();
   await messages(page)
-    .getByText("4 out")
-    .or(messages(page).getByText(/\d out/))
+    .getByText(/\d out/)
     .first()
     .waitFor();
-  expect(await messages(page).getByRole("article").count()).toBe(2);
+  const articles = messages(page).getByRole("article");
+  await until("what was stored takes its place", async () => (await articles.count()) === 2);
 });
 
 test("files are attached: text travels in the message, images beside it, anything else is refused", async () => {

@@ -37,6 +37,13 @@ const isStored = ({ text, answer }: ConversationTurn, messages: readonly Message
   messages.at(-1)?.role === "assistant" &&
   messages.findLast(({ role }) => role === "user")?.content === text;
 
+/** The turn's message, if it is stored: a turn that was refused at once is not, and one that just ended may not be shown yet. */
+async function storedAs(id: string, text: string): Promise<Message | undefined> {
+  const { messages } = await api("conversations.get", { conversation_id: id });
+  const last = messages.findLast(({ role }) => role === "user");
+  return last?.content === text ? last : undefined;
+}
+
 export function Conversation({ id }: { id: string }) {
   const query = useQuery(`conversation ${id}`, () => api("conversations.get", { conversation_id: id }));
   const chosen = useChatModel();
@@ -48,19 +55,19 @@ export function Conversation({ id }: { id: string }) {
   const unstored = turn && !isStored(turn, messages) ? turn : undefined;
 
   /** Sends; when a message is edited, it and everything after it is removed first. */
-  const send = useAction(async (text: string, pictures: readonly Picture[], from?: Message) => {
-    if (from) {
-      await api("conversations.rewind", { conversation_id: id, message_id: from.id });
+  const send = useAction(async (text: string, pictures: readonly Picture[], from?: Message | "again") => {
+    const first = from === "again" ? await storedAs(id, text) : from;
+    if (first) {
+      await api("conversations.rewind", { conversation_id: id, message_id: first.id });
       await query.reload();
     }
     void sendTurn({ id, model: chosen.model, text, pictures });
   });
   const again = () => {
     const last = messages.findLast(({ role }) => role === "user");
-    // A turn that was refused at once is not among the messages.
-    const stored = unstored && last?.content !== unstored.text ? undefined : last;
     const text = unstored?.text ?? last?.content;
-    if (text !== undefined) void send.run(text, unstored?.pictures ?? (last ? picturesOf(last) : []), stored);
+    if (text !== undefined)
+      void send.run(text, unstored?.pictures ?? (last ? picturesOf(last) : []), "again");
   };
 
   if (!query.data && query.error instanceof RpcError && query.error.code !== RPC_CODE.internal)
