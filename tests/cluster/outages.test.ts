@@ -8,6 +8,8 @@ import { openPool, openStage, pointsOf, type Stage, settleAccounts } from "./sup
 const POSTGRES_AWAY_MS = 10_000;
 const REDIS_AWAY_MS = 5_000;
 const LANES = 4;
+/** The outages last for seconds, whose requests are all alike. */
+const PAUSE_MS = 25;
 /** Each request costs 1.3 of them. */
 const SMALL_POOL_POINTS = 200;
 const POINTS_A_REQUEST = 1.3;
@@ -23,11 +25,12 @@ interface AccountedLoad extends Load {
 /** Chats with the key on every instance in turn. */
 function chatOn({ instances }: Stage, key: string): AccountedLoad {
   const answered: string[] = [];
-  const load = startLoad(LANES, async (n) => {
+  const ask = async (n: number) => {
     const response = await instances[n % instances.length]!.chat(key);
     if (response.ok) answered.push(response.headers.get("x-request-id")!);
     return response;
-  });
+  };
+  const load = startLoad(LANES, ask, PAUSE_MS);
   const goOn = async (requests: number) => {
     const target = load.sent + requests;
     await until("the load goes on", () => load.sent > target);

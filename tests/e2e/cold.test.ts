@@ -19,6 +19,8 @@ interface ColdPage {
   /** Makes what the page shows; the id takes the place of `:id` in the path. */
   make?(stage: Stage): Promise<string>;
   heading: string;
+  /** What it shows is another with other models; the rest is opened once. */
+  showsModels?: true;
   /** Does what one comes for; where that cannot be done, the page says why. */
   act(page: Page, stage: Stage): Promise<void>;
 }
@@ -65,6 +67,7 @@ const PAGES: readonly ColdPage[] = [
   {
     path: "/",
     heading: "Overview",
+    showsModels: true,
     async act(page, { models }) {
       const rail = page.getByRole("navigation", { name: "Pages" }).getByRole("link");
       const listed = await rail.evaluateAll((links) => links.map((a) => (a as HTMLAnchorElement).pathname));
@@ -74,10 +77,11 @@ const PAGES: readonly ColdPage[] = [
       await page.getByRole("dialog").waitFor();
     },
   },
-  { path: "/playground", heading: "Playground", act: send },
+  { path: "/playground", heading: "Playground", showsModels: true, act: send },
   {
     path: "/catalogue",
     heading: "Catalogue",
+    showsModels: true,
     async act(page, { models }) {
       if (models.length === 0) return saysNoModel(page);
       if (models.length > 100) await page.getByLabel("Search models").fill(models[0]!);
@@ -118,6 +122,7 @@ const PAGES: readonly ColdPage[] = [
     path: "/keys/:id/first-call",
     make: (stage) => made(stage, "keys.create", { name: "cold" }),
     heading: "First call with cold",
+    showsModels: true,
     async act(page, { models }) {
       await says(page, "The secret was shown when the key was created.");
       if (models.length === 0) return saysNoModel(page);
@@ -139,6 +144,7 @@ const PAGES: readonly ColdPage[] = [
     path: "/groups/:id",
     make: (stage) => made(stage, "group.create", { name: "Cold group" }),
     heading: "Cold group",
+    showsModels: true,
     async act(page) {
       await press(page, "Invite");
       await page.getByRole("dialog").waitFor();
@@ -152,12 +158,13 @@ const PAGES: readonly ColdPage[] = [
       await says(page, "Points that a group allocates to you");
     },
   },
-  { path: "/conversations", heading: "Conversations", act: send },
-  { path: "/conversations/new", heading: "New conversation", act: send },
+  { path: "/conversations", heading: "Conversations", showsModels: true, act: send },
+  { path: "/conversations/new", heading: "New conversation", showsModels: true, act: send },
   {
     path: "/conversations/:id",
     make: (stage) => made(stage, "conversations.create", { title: "Cold talk" }),
     heading: "Cold talk",
+    showsModels: true,
     act: send,
   },
   {
@@ -168,6 +175,7 @@ const PAGES: readonly ColdPage[] = [
   {
     path: "/video",
     heading: "Video",
+    showsModels: true,
     async act(page, { models }) {
       await press(page, "New video");
       const dialog = page.getByRole("dialog");
@@ -184,6 +192,7 @@ const PAGES: readonly ColdPage[] = [
   {
     path: "/voice",
     heading: "Voice",
+    showsModels: true,
     async act(page, { models }) {
       await saysNoModel(page, "No realtime model is connected yet.");
       await page.getByLabel("Model", { exact: true }).fill(models[0] ?? "voice");
@@ -197,6 +206,7 @@ const PAGES: readonly ColdPage[] = [
   {
     path: "/models",
     heading: "Models & backends",
+    showsModels: true,
     async act(page, { models }) {
       await says(page, models.length ? "Serving" : "No backend is registered");
       await press(page, "Register backend");
@@ -210,6 +220,7 @@ const PAGES: readonly ColdPage[] = [
   {
     path: "/models?open=static",
     heading: "Models & backends",
+    showsModels: true,
     async act(page, { models }) {
       if (models.length === 0) return;
       const sheet = page.getByRole("dialog", { name: "static" });
@@ -220,6 +231,7 @@ const PAGES: readonly ColdPage[] = [
   {
     path: "/models/list",
     heading: "Models & backends",
+    showsModels: true,
     async act(page, { models }) {
       if (models.length === 0) return saysNoModel(page);
       if (models.length > 100) await page.getByLabel("Search models").fill(models.at(-1)!);
@@ -230,6 +242,7 @@ const PAGES: readonly ColdPage[] = [
   {
     path: "/models/routes",
     heading: "Models & backends",
+    showsModels: true,
     async act(page) {
       await press(page, "Add a model route");
       await page.getByRole("dialog").getByLabel("Name that programs send").waitFor();
@@ -342,7 +355,9 @@ for (const { name, models } of STAGES)
     });
     afterAll(() => stage.site.stop());
 
-    for (const { path, make, heading, act } of PAGES)
+    for (const { path, make, heading, act } of PAGES.filter(
+      ({ showsModels }) => showsModels || models.length === 0,
+    ))
       test(path, async () => {
         const address = make ? path.replace(":id", await make(stage)) : path;
         const { page, complaints } = tab;

@@ -9,8 +9,15 @@ export interface Load {
 
 const FAILURES_KEPT = 5;
 
+/** Light load: what is tested is what happens to requests, not how many there can be. */
+const PAUSE_MS = 5;
+
 /** Requests one after the other on each of `workers` lanes, until it is stopped. */
-export function startLoad(workers: number, request: (sequence: number) => Promise<Response>): Load {
+export function startLoad(
+  workers: number,
+  request: (sequence: number) => Promise<Response>,
+  pauseMs = PAUSE_MS,
+): Load {
   let stopped = false;
   const load: Load = { statuses: new Map(), failures: [], sent: 0, stop: async () => {} };
   const count = (status: number) => load.statuses.set(status, (load.statuses.get(status) ?? 0) + 1);
@@ -26,8 +33,7 @@ export function startLoad(workers: number, request: (sequence: number) => Promis
         count(0);
         if (load.failures.length < FAILURES_KEPT) load.failures.push(String(error));
       }
-      // Light load: what is tested is what happens to requests, not how many there can be.
-      await Bun.sleep(5);
+      await Bun.sleep(pauseMs);
     }
   };
   const lanes = Array.from({ length: workers }, lane);

@@ -4,6 +4,7 @@
  */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { onEachDatabase, type TestDatabase } from "@model-gateway/testing/databases.ts";
+import { deploymentOfRun } from "@model-gateway/testing/deployment.ts";
 import { ADMIN_TOKEN } from "@model-gateway/testing/gateway.ts";
 import { createLog } from "../../src/kernel/log.ts";
 import { bootInference, type InferenceBench } from "../support/inference.ts";
@@ -147,7 +148,9 @@ const withField = (base: Record<string, unknown>, field: string, json: string): 
   return `{${[...others, `${JSON.stringify(field)}:${json}`].join(",")}}`;
 };
 
-onEachDatabase("hostile input", (fresh) => {
+onEachDatabase("hostile input", (fresh, kind) => {
+  /** What is of the wrong type never comes as far as the database: with one of them it is tried. */
+  const isTried = ({ isWrong }: Case) => !isWrong || kind === "sqlite" || deploymentOfRun === "instances";
   let database: TestDatabase;
   let bench: InferenceBench;
   let problems: string[];
@@ -259,7 +262,8 @@ onEachDatabase("hostile input", (fresh) => {
       // Null in a field that may be left out is nothing wrong.
       const cases = params
         .flatMap(({ name, schema, required }) => casesOf(name, schema).map((each) => ({ ...each, required })))
-        .map((each) => ({ ...each, isWrong: each.isWrong && (each.required || each.json !== "null") }));
+        .map((each) => ({ ...each, isWrong: each.isWrong && (each.required || each.json !== "null") }))
+        .filter(isTried);
       for (let i = 0; i < cases.length; i += 5) {
         const batch = cases.slice(i, i + 5);
         const texts = batch.map(
@@ -326,7 +330,7 @@ onEachDatabase("hostile input", (fresh) => {
         const bearer = wants("adminToken") ? ADMIN_TOKEN : wants("accessToken") ? bench.token : key;
         const base = { ...baseOf(schema.required ?? []), ...BASES[path] };
         for (const [field, fieldSchema] of Object.entries(schema.properties ?? {})) {
-          for (const { json, isWrong } of casesOf(field, fieldSchema)) {
+          for (const { json, isWrong } of casesOf(field, fieldSchema).filter(isTried)) {
             const answer = await send(verb, path, { body: withField(base, field, json), bearer });
             const isRefused = answer.status === 400 && answer.text.includes(field);
             const isFree = json === "null" || PASSED_ON.test(`${path} ${field}`);
