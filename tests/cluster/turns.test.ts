@@ -9,7 +9,7 @@ import { ADMIN_TOKEN, Instance } from "./support/cluster.ts";
 /** Of processor time of the main thread: waiting for a core makes no turn longer. On a busy machine, too. */
 const TURN_MS_MAX = 20;
 /** The first time code is compiled, and now and then memory is collected: only what is always long is a fault. */
-const ATTEMPTS = 5;
+const ATTEMPTS = 12;
 const RPC_CHARS = 1024 * 1024 - 4_096;
 const REST_CHARS = 2 * 1024 * 1024;
 /** Of smaller bodies one form is enough. */

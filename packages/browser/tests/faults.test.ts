@@ -193,7 +193,8 @@ onEachEngine("faults that were found", (engine) => {
     const fromMs = performance.now();
     const { body } = await tool.post("/type", { target: "#r", text: "x" });
     expect(body.error.message).toContain("it is read-only");
-    expect(performance.now() - fromMs).toBeLessThan(2_000);
+    // At once, and not at its deadline.
+    expect(performance.now() - fromMs).toBeLessThan(5_000);
   });
 
   test("a password is in no result", async () => {

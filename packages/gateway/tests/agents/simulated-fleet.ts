@@ -200,7 +200,7 @@ export interface FleetRun {
   minimumMs: number;
   loadMs: number;
   /** What happens to one node after the other while the clients ask. */
-  faults?: { kinds: readonly NodeFault[]; everyMs: number; awayMs: number };
+  faults?: { kinds: readonly NodeFault[]; everyMs: number; awayMs: number; times?: number };
 }
 
 const describeFailure = (error: unknown): string =>
@@ -277,8 +277,8 @@ export async function runFleet(gateway: TestGateway, admin: string, run: FleetRu
   const over = new AbortController();
   const suffered: Record<string, number> = {};
   const chaos = (async () => {
-    for (let turn = 0; run.faults && !over.signal.aborted; turn++) {
-      const { kinds, everyMs, awayMs } = run.faults;
+    const { kinds = [], everyMs = 0, awayMs = 0, times = Number.POSITIVE_INFINITY } = run.faults ?? {};
+    for (let turn = 0; run.faults && turn < times && !over.signal.aborted; turn++) {
       const kind = kinds[turn % kinds.length]!;
       suffered[kind] = (suffered[kind] ?? 0) + 1;
       await nodes[(turn * 3) % nodes.length]!.suffer(kind, awayMs);
