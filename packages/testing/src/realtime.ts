@@ -9,6 +9,8 @@ export interface RealtimeUpstream {
   /** Authorization headers of the connections. */
   authorizations: (string | null)[];
   models: (string | null)[];
+  /** Types of events that it takes and does not answer. */
+  silentOn: Set<unknown>;
   /** Sends an event to every open session. */
   emit(event: Event): void;
   sendRaw(text: string): void;
@@ -32,6 +34,9 @@ const NAMES = {
   },
 } as const;
 
+/** OpenAI's least piece of audio: 100 ms at 24 kHz. */
+const COMMIT_BYTES_MIN = 4_800;
+
 /**
  * A realtime API as the vendor speaks it: creates the session, echoes appended audio back as output, and
  * answers response.create with audio, a transcript and usage, unless the test answers.
@@ -42,6 +47,8 @@ export function startRealtimeUpstream(
 ): RealtimeUpstream {
   const names = NAMES[dialect];
   const open = new Set<ServerWebSocket<unknown>>();
+  const bufferedBytes = new WeakMap<ServerWebSocket<unknown>, number>();
+  const silentOn = new Set<unknown>();
   const received: Event[] = [];
   const authorizations: (string | null)[] = [];
   const models: (string | null)[] = [];
@@ -49,12 +56,26 @@ export function startRealtimeUpstream(
   const send = (socket: ServerWebSocket<unknown>, event: Event) =>
     socket.send(JSON.stringify({ event_id: `e${eventNumber++}`, ...event }));
 
+  function commit(socket: ServerWebSocket<unknown>, { event_id }: Event): void {
+    const code = "input_audio_buffer_commit_empty";
+    const isRefused = dialect === "openai" && (bufferedBytes.get(socket) ?? 0) < COMMIT_BYTES_MIN;
+    if (!isRefused) bufferedBytes.delete(socket);
+    const refusal = { type: "error", error: { code, message: "buffer too small", event_id } };
+    send(socket, isRefused ? refusal : { type: "input_audio_buffer.committed", item_id: "i" });
+  }
+
   function answer(socket: ServerWebSocket<unknown>, event: Event): void {
+    if (event.type === "input_audio_buffer.append")
+      bufferedBytes.set(socket, (bufferedBytes.get(socket) ?? 0) + (String(event.audio).length * 3) / 4);
+    if (silentOn.has(event.type)) return;
     if (event.type === "session.update") send(socket, { type: "session.updated", session: event.session });
     if (event.type === "input_audio_buffer.append" && echoAudio)
       send(socket, { type: names.audio, response_id: "r", delta: event.audio });
-    if (event.type === "input_audio_buffer.commit")
-      send(socket, { type: "input_audio_buffer.committed", item_id: "i" });
+    if (event.type === "input_audio_buffer.clear") {
+      bufferedBytes.delete(socket);
+      send(socket, { type: "input_audio_buffer.cleared" });
+    }
+    if (event.type === "input_audio_buffer.commit") commit(socket, event);
     if (event.type !== "response.create" || !answers) return;
     const usage = {
       total_tokens: 150,
@@ -96,6 +117,7 @@ export function startRealtimeUpstream(
     received,
     authorizations,
     models,
+    silentOn,
     emit: (event) => open.forEach((socket) => void send(socket, event)),
     sendRaw: (text) => open.forEach((socket) => void socket.send(text)),
     closeAll: (code, reason) => open.forEach((socket) => void socket.close(code, reason)),

@@ -81,6 +81,7 @@ describe.each(setups)("realtime %s", (_, redisUrl) => {
   afterEach(async () => {
     gateway.app.rooms.realtime.close();
     upstream.received.length = 0;
+    upstream.silentOn.clear();
     await until("the upstream is left", () => upstream.sessions() === 0);
     await until("all is given back", () => meteringOf(gateway).holdCount === 0);
   });
@@ -206,7 +207,7 @@ describe.each(setups)("realtime %s", (_, redisUrl) => {
       ).toBe(-32006);
     });
 
-    test("one that the upstream begins after speech: cancelled there, none of it heard, the session ends", async () => {
+    test("one that the upstream begins after speech: cancelled there, none of it heard, the session ends; what it read is owed", async () => {
       const person = await personWith(40);
       const session = await open(person, { max_output_tokens: 256 });
       created("r1");
@@ -225,8 +226,11 @@ describe.each(setups)("realtime %s", (_, redisUrl) => {
         "response.done",
         "session.closed",
       ]);
-      expect(await tokensOf(person)).toEqual([[0, 200]]);
-      expect(await pointsOf(person)).toBe(20);
+      expect((await tokensOf(person)).sort()).toEqual([
+        [0, 200],
+        [200, 0],
+      ]);
+      expect(await pointsOf(person)).toBe(0);
     });
 
     test("hours in one session: it ends when nothing is left, however the responses begin", async () => {
@@ -735,6 +739,288 @@ describe.each(setups)("realtime %s", (_, redisUrl) => {
       await session.stop();
       expect(await tokensOf(person)).toEqual([[110, 20]]);
     });
+  });
+
+  describe("audio that is transcribed is owed from the client's own commit on", () => {
+    const config = { input_audio_transcription: { model: "t" }, max_output_tokens: 10 };
+    const APPEND = "input_audio_buffer.append";
+    const COMMIT = "input_audio_buffer.commit";
+    const CLEAR = "input_audio_buffer.clear";
+    const append = async (session: Session, seconds: number) => {
+      for (let rest = seconds; rest > 0; rest -= 10)
+        await session.send({ type: APPEND, audio: audio(Math.min(rest, 10)) });
+    };
+    const reached = (type: string, count = 1) =>
+      until(`${count} of ${type} there`, () => received(type).length >= count);
+    const left = async (session: Session, person: string) => {
+      await session.stop();
+      return tokensOf(person);
+    };
+    /** Voice detection finds speech from one second to another. */
+    const detected = (fromSeconds: number, toSeconds: number) => {
+      upstream.emit({ type: "input_audio_buffer.speech_started", audio_start_ms: fromSeconds * 1_000 });
+      upstream.emit({ type: "input_audio_buffer.speech_stopped", audio_end_ms: toSeconds * 1_000 });
+      upstream.emit({ type: "input_audio_buffer.committed", item_id: `at ${fromSeconds}` });
+    };
+
+    test.each([config, { audio: { input: { transcription: { model: "t" } } } }])(
+      "left before the upstream confirms it: %p",
+      async (asked) => {
+        upstream.silentOn.add(COMMIT);
+        const person = await personWith(100);
+        const session = await open(person, asked);
+        await append(session, 10);
+        await session.send({ type: COMMIT });
+        await reached(COMMIT);
+        expect(await left(session, person)).toEqual([[100, 0]]);
+      },
+    );
+    test("what is appended after it is not", async () => {
+      const person = await personWith(100);
+      const session = await open(person, config);
+      await append(session, 10);
+      upstream.silentOn.add(COMMIT);
+      await session.send({ type: COMMIT });
+      await append(session, 20);
+      upstream.emit({ type: "input_audio_buffer.committed", item_id: "i" });
+      await heard(session, "input_audio_buffer.committed");
+      expect(await left(session, person)).toEqual([[100, 0]]);
+    });
+    test("one that the upstream refuses costs nothing, is named as the client named it, and its audio stays", async () => {
+      const person = await personWith(100);
+      const session = await open(person, config);
+      await append(session, 0.05);
+      await session.send({ type: COMMIT, event_id: "mine" });
+      await heard(session, "error");
+      expect(session.events.find(({ type }) => type === "error")!.error).toMatchObject({ event_id: "mine" });
+      expect(await left(session, person)).toEqual([]);
+
+      const again = await open(person, config);
+      await append(again, 0.05);
+      await again.send({ type: COMMIT });
+      await heard(again, "error");
+      await append(again, 0.95);
+      await again.send({ type: COMMIT });
+      await heard(again, "input_audio_buffer.committed");
+      // The second finds nothing.
+      await again.send({ type: COMMIT });
+      await heard(again, "error", 2);
+      expect(await left(again, person)).toEqual([[10, 0]]);
+    });
+    test("one that cannot be paid is not sent, and the session ends", async () => {
+      const person = await personWith(30);
+      const session = await open(person, config);
+      await append(session, 60);
+      await session.send({ type: COMMIT });
+      await heard(session, "session.closed");
+      expect(session.closed()).toMatchObject({ code: "payment_required" });
+      expect(received(COMMIT)).toEqual([]);
+      expect(await tokensOf(person)).toEqual([]);
+      expect(await pointsOf(person)).toBe(30);
+    });
+    test("nothing for one that the upstream had not confirmed when it hung up", async () => {
+      upstream.silentOn.add(COMMIT);
+      const person = await personWith(100);
+      const session = await open(person, config);
+      await append(session, 10);
+      await session.send({ type: COMMIT });
+      await reached(COMMIT);
+      upstream.closeAll(1011, "oops");
+      await heard(session, "session.closed");
+      expect(await tokensOf(person)).toEqual([]);
+    });
+    test("what was cleared is not, what was appended since is, whenever the upstream confirms it", async () => {
+      const person = await personWith(100);
+      const session = await open(person, config);
+      upstream.silentOn.add(CLEAR);
+      await append(session, 30);
+      await session.send({ type: CLEAR });
+      await append(session, 10);
+      upstream.emit({ type: "input_audio_buffer.cleared" });
+      upstream.emit({ type: "input_audio_buffer.cleared" });
+      await heard(session, "input_audio_buffer.cleared", 2);
+      await session.send({ type: COMMIT });
+      await reached(COMMIT);
+      expect(await left(session, person)).toEqual([[100, 0]]);
+    });
+    test("speech that was sent faster than it is spoken: each piece, and the silence between them not", async () => {
+      const person = await personWith(100);
+      const session = await open(person, config);
+      await append(session, 60);
+      detected(0, 20);
+      detected(30, 60);
+      await heard(session, "input_audio_buffer.committed", 2);
+      expect(await left(session, person)).toEqual([[500, 0]]);
+    });
+    test("speech that was detected before the client's own commit, which is refused then", async () => {
+      upstream.silentOn.add(COMMIT);
+      const person = await personWith(100);
+      const session = await open(person, config);
+      await append(session, 10);
+      await session.send({ type: COMMIT });
+      await reached(COMMIT);
+      detected(0, 10);
+      upstream.emit({ type: "error", error: { message: "empty", event_id: received(COMMIT)[0]!.event_id } });
+      await heard(session, "error");
+      expect(await left(session, person)).toEqual([[100, 0]]);
+    });
+    test("speech that nobody can pay is a debt", async () => {
+      const person = await personWith(30);
+      const session = await open(person, config);
+      await append(session, 60);
+      detected(0, 60);
+      await heard(session, "session.closed");
+      expect(await tokensOf(person)).toEqual([[600, 0]]);
+      expect(await pointsOf(person)).toBe(0);
+      expect(await gateway.rpc("ledger.self", {}, person)).toMatchObject({ debt: 30 });
+      expect((await gateway.call("realtime.start", { model: MODEL }, person)).error.code).toBe(-32006);
+    });
+    test("transcripts that are asked for while the upstream still answers an earlier update", async () => {
+      upstream.silentOn.add("session.update").add(COMMIT);
+      const person = await personWith(100);
+      const session = await open(person);
+      const update = (settings: Event) => session.send({ type: "session.update", session: settings });
+      await update({ instructions: "Be brief." });
+      await update({ input_audio_transcription: { model: "t" }, input_audio_format: "g711_ulaw" });
+      const none = { input_audio_transcription: null, input_audio_format: "pcm16" };
+      upstream.emit({ type: "session.updated", session: none });
+      await heard(session, "session.updated");
+      await append(session, 1);
+      await session.send({ type: COMMIT });
+      await reached(COMMIT);
+      // A second of PCM are six of telephone.
+      expect(await left(session, person)).toEqual([[60, 0]]);
+      // Once all are answered, the upstream's word counts.
+      const cheaper = await open(person, config);
+      await cheaper.send({ type: "session.update", session: none });
+      upstream.emit({ type: "session.updated", session: none });
+      upstream.emit({ type: "session.updated", session: none });
+      await heard(cheaper, "session.updated", 2);
+      await append(cheaper, 1);
+      await cheaper.send({ type: COMMIT });
+      await reached(COMMIT, 2);
+      expect(await left(cheaper, person)).toHaveLength(1);
+    });
+    test.each([
+      [{ type: "tokens", input_tokens: 140, output_tokens: 4 }, 140],
+      [{ type: "duration", seconds: 7 }, 70],
+      [{ type: "tokens", input_tokens: -5 }, 100],
+      [{ type: "duration", seconds: 1e308 }, 100],
+    ])("what the transcript took replaces the estimate: %p", async (told, tokens) => {
+      const person = await personWith(100);
+      const session = await open(person, config);
+      await append(session, 10);
+      await session.send({ type: COMMIT });
+      await heard(session, "input_audio_buffer.committed");
+      const type = "conversation.item.input_audio_transcription.completed";
+      upstream.emit({ type, item_id: "i", transcript: "", usage: told });
+      await heard(session, type);
+      expect(await left(session, person)).toEqual([[tokens, 0]]);
+    });
+    test("what the transcriber is told each time, too", async () => {
+      upstream.silentOn.add(COMMIT);
+      const person = await personWith(100);
+      const prompt = "word ".repeat(200);
+      const session = await open(person, { ...config, input_audio_transcription: { model: "t", prompt } });
+      await append(session, 1);
+      await session.send({ type: COMMIT });
+      await reached(COMMIT);
+      const [[tokens] = []] = await left(session, person);
+      expect(tokens).toBeGreaterThanOrEqual(210);
+    });
+    test("also beside a response that has not read it", async () => {
+      const person = await personWith(100);
+      const session = await open(person, config);
+      await append(session, 10);
+      await session.send({ type: COMMIT });
+      await heard(session, "input_audio_buffer.committed");
+      const input = [{ type: "message", role: "user", content: [{ type: "input_text", text: "Hi" }] }];
+      await session.send({ type: "response.create", response: { conversation: "none", input } });
+      await reached("response.create");
+      created("r1");
+      done("r1", usage(300, 5));
+      await heard(session, "response.done");
+      expect((await left(session, person)).sort()).toEqual([
+        [100, 0],
+        [300, 5],
+      ]);
+    });
+  });
+
+  test("a response that reads its own input says nothing about the conversation that the next one reads", async () => {
+    const person = await personWith(200);
+    const session = await open(person, { max_output_tokens: 10 });
+    created("r1");
+    done("r1", usage(400, 100));
+    await heard(session, "response.done");
+    await session.send({ type: "response.create", response: { input: [] } });
+    await until("it is asked for", () => received("response.create").length === 1);
+    created("r2");
+    done("r2", usage(5, 5));
+    await heard(session, "response.done", 2);
+    await session.send({ type: "response.create" });
+    await until("it is asked for", () => received("response.create").length === 2);
+    await session.stop();
+    const prompts = (await tokensOf(person)).map(([prompt]) => Number(prompt));
+    expect(prompts.filter((prompt) => prompt >= 500)).toHaveLength(1);
+  });
+
+  test("one that the upstream began and nobody can pay costs what it read, as a debt", async () => {
+    const person = await personWith(60);
+    const session = await open(person, { max_output_tokens: 256 });
+    for (let i = 0; i < 6; i++) await session.send({ type: "input_audio_buffer.append", audio: audio(10) });
+    upstream.emit({ type: "input_audio_buffer.committed", item_id: "i" });
+    created("r1");
+    says("r1", 1);
+    await heard(session, "session.closed");
+    expect(session.types()).not.toContain("response.created");
+    const [[prompt, completion] = [], ...more] = await tokensOf(person);
+    expect(more).toEqual([]);
+    expect(prompt).toBeGreaterThanOrEqual(600);
+    expect(completion).toBe(0);
+    expect(await pointsOf(person)).toBe(0);
+  });
+
+  test("an item that is read twice counts twice", async () => {
+    const person = await personWith(300);
+    const session = await open(person, { max_output_tokens: 10 });
+    created("r1");
+    done("r1", usage(400, 100));
+    await heard(session, "response.done");
+    const item = { type: "item_reference", id: "i" };
+    await session.send({ type: "response.create", response: { input: [item, item, item] } });
+    await until("it is asked for", () => received("response.create").length === 1);
+    await session.stop();
+    const prompts = (await tokensOf(person)).map(([prompt]) => Number(prompt));
+    expect(Math.max(...prompts)).toBeGreaterThanOrEqual(1_500);
+  });
+
+  test("an image counts under whatever name it comes", async () => {
+    const person = await personWith(200);
+    const session = await open(person, { max_output_tokens: 10 });
+    const content = [{ type: "input_image", file_id: "file-1" }];
+    const input = [{ type: "message", role: "user", content }];
+    await session.send({ type: "response.create", response: { input } });
+    await until("it is asked for", () => received("response.create").length === 1);
+    await session.stop();
+    const [[prompt] = []] = await tokensOf(person);
+    expect(prompt).toBeGreaterThanOrEqual(1_445);
+  });
+
+  test("one response that is cancelled by its id ends no other", async () => {
+    const person = await personWith(1_000);
+    const session = await open(person, { max_output_tokens: 10 });
+    created("r1");
+    created("r2");
+    await heard(session, "response.created", 2);
+    await session.send({ type: "response.cancel", response_id: "r1" });
+    created("r3");
+    await heard(session, "response.created", 3);
+    for (const id of ["r2", "r3"]) done(id, usage(7, 3));
+    await heard(session, "response.done", 2);
+    const rows = await tokensOf(person);
+    expect(rows.filter(([, completion]) => completion === 3)).toHaveLength(2);
+    expect(rows).toHaveLength(3);
   });
 
   describe("limits and models in settings", () => {

@@ -40,7 +40,7 @@ const UNPAID: ReadonlySet<ErrorName> = new Set(["payment_required", "quota_excee
 
 interface RealtimeOptions extends Needs<"instances" | "events" | "clock" | "ids" | "log" | "revocations"> {
   routing: Pick<Routing, "aliases" | "router" | "plan" | "suspect">;
-  metering: Pick<Metering, "payerOf" | "admit" | "checkRate">;
+  metering: Pick<Metering, "payerOf" | "admit" | "record" | "checkRate">;
   billing: Pick<Billing, "pricing">;
   conversations: Pick<Conversations, "access" | "append">;
   isInForce(payer: Pick<Payer, "keyId" | "userId">): Promise<boolean>;
@@ -72,6 +72,8 @@ interface Owner {
   payer(model: string): Promise<Payer>;
   isInForce(): Promise<boolean>;
   refusal(model: string): string | null;
+  /** Who paid last, whatever they may now. */
+  lastPayer?: Payer;
 }
 
 interface SessionListener {
@@ -307,6 +309,11 @@ export class Realtime {
       ids,
       limits: billing.pricing.limitsOf(model),
       admit: (requestId, bound) => this.#admit(owner, { requestId, model, isOwn: route.isOwn, bound, refId }),
+      owe: (requestId, usage) =>
+        metering.record(
+          { requestId, model, isOwn: route.isOwn, refId, payer: owner.lastPayer! },
+          { backend: "realtime", ...usage },
+        ),
       pace: async () => metering.checkRate(await owner.payer(model)),
       suspect: (problem, requestId) => routing.suspect(route, problem, requestId),
       settled: ({ estimated, ...tokens }, costNanoUsd) =>
@@ -316,6 +323,7 @@ export class Realtime {
 
   async #admit(owner: Owner, response: Omit<AdmitOptions, "payer">): Promise<Admission> {
     const payer = await owner.payer(response.model);
+    owner.lastPayer = payer;
     return this.options.metering.admit({ ...response, payer });
   }
 

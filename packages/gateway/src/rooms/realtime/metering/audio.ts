@@ -18,6 +18,8 @@ export class AudioFormats {
   isUsed = false;
   /** What is said to the model is also written down, by a model that the vendor bills as well. */
   isTranscribed = false;
+  /** What the model that writes it down is told each time. */
+  transcriptPrompt = "";
   readonly #usual: Readonly<Record<Direction, number>>;
   readonly #bytesPerSecond: Record<Direction, number>;
 
@@ -34,6 +36,9 @@ export class AudioFormats {
     const wish = input.transcription ?? session.input_audio_transcription;
     if ("transcription" in input || "input_audio_transcription" in session)
       this.isTranscribed = isObject(wish) || (saidBy === "client" && this.isTranscribed);
+    const { prompt } = isObject(wish) ? wish : {};
+    if (typeof prompt === "string" && (saidBy === "upstream" || prompt.length > this.transcriptPrompt.length))
+      this.transcriptPrompt = prompt;
     for (const direction of DIRECTIONS) {
       const side = isObject(audio[direction]) ? audio[direction] : {};
       for (const format of [session[`${direction}_audio_format`], side.format]) {
@@ -59,7 +64,7 @@ export class AudioFormats {
     if (isObject(format)) {
       const bytes = this.#bytesOf(format.type, direction);
       const isPcm = bytes === this.#usual[direction];
-      return isPcm && Number(format.rate) > 0
+      return isPcm && Number(format.rate) >= 1
         ? Math.min(bytes, Number(format.rate) * PCM_SAMPLE_BYTES)
         : bytes;
     }

@@ -1,7 +1,9 @@
 import type { MediaRates } from "../../../backends/contract.ts";
 import { isObject } from "../../../kernel/json.ts";
+import { isPlausible } from "../../../kernel/usage-parts.ts";
 import { estimateTokens } from "../../metering/index.ts";
 import type { ServerEvent } from "../server-events.ts";
+import type { AskedEvents, Committed } from "./asked.ts";
 import { AudioFormats } from "./audio.ts";
 
 /** Context window of a model whose window is not in the price table. */
@@ -12,6 +14,8 @@ const SETTINGS_MAX = 256;
 const OTHER_SETTINGS = "";
 const DEPTH_MAX = 8;
 
+const COMMIT = "input_audio_buffer.commit";
+
 const text = (value: unknown): string => (typeof value === "string" ? value : "");
 
 /** The input of the next response: settings and the conversation so far, estimated until usage is reported. */
@@ -19,14 +23,20 @@ export class SessionContext {
   readonly formats: AudioFormats;
   readonly #settings = new Map<string, number>();
   #conversationTokens = 0;
-  /** Audio that was appended and not committed yet. */
+  #appendedSeconds = 0;
+  /** Of it, what is neither committed nor cleared; and what the client has cleared and the upstream may still have. */
   #bufferedSeconds = 0;
+  #clearingSeconds = 0;
+  #clears = 0;
   #speechStartMs: number | null = null;
-  #speechMs: number | null = null;
+  #speechEndMs: number | null = null;
   /** Whether the upstream sends `committed` events; one that does not may use appended audio at any time. */
   #tellsCommits = false;
-  /** Tokens of committed audio that no response has been charged for. */
+  /** Updates that the upstream has not answered: until then what it says may be about earlier ones. */
+  #updates = 0;
+  /** Tokens of committed audio that no response has been charged for, and by item those of which no transcript has told. */
   #unpaidTokens = 0;
+  readonly #untold = new Map<unknown, number>();
 
   constructor(
     readonly rates: MediaRates,
@@ -71,57 +81,134 @@ export class SessionContext {
     // Media parts are never this deep.
     if (depth > DEPTH_MAX) return estimateTokens(JSON.stringify(value));
     const { type } = value as { type?: unknown };
-    let tokens = 0;
+    let tokens = type === "input_image" ? this.rates.tokensPerImage : 0;
     for (const [name, content] of Object.entries(value)) {
-      if (type === "input_image" && name === "image_url") tokens += this.rates.tokensPerImage;
-      else if (type === "input_audio" && name === "audio")
+      if (type === "input_image" && name === "image_url") continue;
+      if (type === "input_audio" && name === "audio")
         tokens += this.formats.tokensOf(this.formats.secondsOf(text(content), "input"), "input");
       else tokens += estimateTokens(name) + this.tokensIn(content, depth + 1);
     }
     return tokens;
   }
 
-  client(event: Record<string, unknown>): void {
-    if (event.type === "session.update" && isObject(event.session)) this.configure(event.session);
-    else if (event.type === "input_audio_buffer.append")
-      this.#bufferedSeconds += this.formats.secondsOf(text(event.audio), "input");
-    else if (event.type === "input_image_buffer.append")
+  /** Returns the audio that the event commits. */
+  client(event: Record<string, unknown>): Committed | undefined {
+    if (event.type === "session.update") {
+      this.#updates++;
+      if (isObject(event.session)) this.configure(event.session);
+    } else if (event.type === "input_audio_buffer.append") {
+      const seconds = this.formats.secondsOf(text(event.audio), "input");
+      this.#appendedSeconds += seconds;
+      this.#bufferedSeconds += seconds;
+    } else if (event.type === "input_audio_buffer.clear") {
+      this.#clears++;
+      this.#clearingSeconds += this.#bufferedSeconds;
+      this.#bufferedSeconds = 0;
+    } else if (event.type === "input_audio_buffer.commit") {
+      const committed = this.#commit(this.#bufferedSeconds);
+      this.#bufferedSeconds = 0;
+      return committed;
+    } else if (event.type === "input_image_buffer.append")
       this.#conversationTokens += this.rates.tokensPerImage;
     else if (event.type === "conversation.item.create") this.#conversationTokens += this.tokensIn(event.item);
+    return undefined;
   }
 
-  server(event: ServerEvent): void {
+  /** The upstream has refused, or not been sent, an event that the client asked for. */
+  refused({ type, committed }: { type: unknown; committed?: Committed }): void {
+    if (type === "session.update") this.#updates--;
+    if (!committed) return;
+    this.#bufferedSeconds += committed.seconds;
+    this.#conversationTokens = Math.max(0, this.#conversationTokens - committed.tokens);
+    this.paid(committed.unpaidTokens);
+  }
+
+  server(event: ServerEvent, asked: AskedEvents): void {
+    if (event.type === "session.updated" && this.#updates > 0) {
+      this.#updates--;
+      asked.take("session.update");
+    }
     if ((event.type === "session.created" || event.type === "session.updated") && isObject(event.session)) {
       // The vendor's default instructions are input of every response, too.
       const { instructions, tools, ...rest } = event.session;
-      this.formats.configure(rest, "upstream");
+      this.formats.configure(rest, this.#updates > 0 ? "client" : "upstream");
       this.configure({ ...(instructions ? { instructions } : {}), ...(tools ? { tools } : {}) });
     } else if (event.type === "input_audio_buffer.speech_started")
       this.#speechStartMs = Number(event.audio_start_ms ?? Number.NaN);
     else if (event.type === "input_audio_buffer.speech_stopped")
-      this.#speechMs = Number(event.audio_end_ms ?? Number.NaN) - (this.#speechStartMs ?? Number.NaN);
+      this.#speechEndMs = Number(event.audio_end_ms ?? Number.NaN);
     else if (event.type === "input_audio_buffer.committed") {
       this.#tellsCommits = true;
-      this.#commit();
-    } else if (event.type === "input_audio_buffer.cleared") this.#bufferedSeconds = 0;
+      const { unpaidTokens } = this.#committed(asked);
+      if (unpaidTokens > 0 && this.formats.isTranscribed) this.#untold.set(event.item_id, unpaidTokens);
+    } else if (event.type === "input_audio_buffer.cleared" && this.#clears > 0 && --this.#clears === 0)
+      this.#clearingSeconds = 0;
   }
 
-  /** Moves the appended audio into the conversation; after voice detection only the part that was speech. */
-  #commit(): void {
-    const speechSeconds = (this.#speechMs ?? Number.NaN) / 1000;
-    const seconds =
-      speechSeconds >= 0 ? Math.min(speechSeconds, this.#bufferedSeconds) : this.#bufferedSeconds;
-    const tokens = this.formats.tokensOf(seconds, "input");
-    this.#conversationTokens += tokens;
-    this.#unpaidTokens += tokens;
-    this.#bufferedSeconds = 0;
+  /** The upstream confirms the client's own commit, or has detected speech. */
+  #committed(asked: AskedEvents): Committed {
+    const speechSeconds = ((this.#speechEndMs ?? Number.NaN) - (this.#speechStartMs ?? Number.NaN)) / 1_000;
+    const afterSeconds = this.#appendedSeconds - (this.#speechEndMs ?? Number.NaN) / 1_000;
     this.#speechStartMs = null;
-    this.#speechMs = null;
+    this.#speechEndMs = null;
+    if (!(speechSeconds >= 0)) return asked.take(COMMIT)?.committed ?? this.#commitAll();
+    const all = this.#bufferedSeconds + this.#clearingSeconds;
+    const seconds = Math.min(speechSeconds, all);
+    // What follows the speech may have been sent already. What precedes it is silence, which nobody reads.
+    const left = Math.min(all - seconds, Math.max(0, afterSeconds));
+    this.#bufferedSeconds = Math.min(this.#bufferedSeconds, left);
+    this.#clearingSeconds = left - this.#bufferedSeconds;
+    // The rest of it is in the client's own commits, which find nothing more to commit.
+    for (let rest = speechSeconds - seconds; rest > 0; ) {
+      const own = asked.take(COMMIT)?.committed;
+      if (!own) break;
+      rest -= own.seconds;
+    }
+    return this.#commit(seconds);
+  }
+
+  #commitAll(): Committed {
+    const committed = this.#commit(this.#bufferedSeconds + this.#clearingSeconds);
+    this.#bufferedSeconds = 0;
+    this.#clearingSeconds = 0;
+    return committed;
+  }
+
+  /** What a commit would move now. */
+  get bufferedTokens(): number {
+    return this.#unpaidFor(this.formats.tokensOf(this.#bufferedSeconds, "input"));
+  }
+
+  #unpaidFor(audioTokens: number): number {
+    const { isTranscribed, transcriptPrompt } = this.formats;
+    return audioTokens + (audioTokens > 0 && isTranscribed ? estimateTokens(transcriptPrompt) : 0);
+  }
+
+  /** Moves so much of the appended audio into the conversation. */
+  #commit(seconds: number): Committed {
+    const tokens = this.formats.tokensOf(seconds, "input");
+    const unpaidTokens = this.#unpaidFor(tokens);
+    this.#conversationTokens += tokens;
+    this.#unpaidTokens += unpaidTokens;
+    return { seconds, tokens, unpaidTokens };
+  }
+
+  /** What the upstream says that a transcript took replaces the estimate. */
+  transcribed({ item_id, usage }: ServerEvent, asked: AskedEvents): void {
+    if (!this.#tellsCommits) asked.take(COMMIT);
+    const estimated = this.#untold.get(item_id);
+    const { input_tokens, seconds } = isObject(usage) ? usage : {};
+    const told = isPlausible(input_tokens)
+      ? input_tokens
+      : this.formats.tokensOf(isPlausible(Math.ceil(Number(seconds))) ? Number(seconds) : 0, "input");
+    if (estimated === undefined || told === 0) return;
+    this.#untold.delete(item_id);
+    this.#unpaidTokens = Math.max(0, this.#unpaidTokens + told - estimated);
   }
 
   /** The input of a response that starts now. One that the client asks for also reads uncommitted audio. */
   read({ byClient }: { byClient: boolean }): { promptTokens: number; conversationTokens: number } {
-    if (this.#bufferedSeconds > 0 && (byClient || !this.#tellsCommits)) this.#commit();
+    if (byClient || !this.#tellsCommits) this.#commitAll();
     return { promptTokens: this.promptTokens, conversationTokens: this.#conversationTokens };
   }
 
@@ -139,10 +226,11 @@ export class SessionContext {
       // The reported input includes the settings, which are counted separately.
       this.#conversationTokens = Math.max(0, promptTokens + completionTokens - this.#settingsTokens) + since;
     } else this.#conversationTokens += completionTokens;
-    this.paid(promptTokens);
   }
 
-  paid(promptTokens: number): void {
-    this.#unpaidTokens = Math.max(0, this.#unpaidTokens - promptTokens);
+  /** So many tokens of audio have been charged for. */
+  paid(tokens = 0): void {
+    this.#unpaidTokens = Math.max(0, this.#unpaidTokens - tokens);
+    if (this.#unpaidTokens === 0) this.#untold.clear();
   }
 }

@@ -5,6 +5,7 @@ import { isObject } from "../../../kernel/json.ts";
 import type { ModelLimits } from "../../billing/index.ts";
 import type { Admission, Bound } from "../../metering/index.ts";
 import type { ServerEvent } from "../server-events.ts";
+import { AskedEvents } from "./asked.ts";
 import { SessionContext } from "./context.ts";
 import { type OutputLimit, readLimit } from "./limits.ts";
 import { Turn, type TurnUsage } from "./turn.ts";
@@ -27,6 +28,8 @@ interface SessionMeterOptions {
   limits: ModelLimits;
   ids: Ids;
   admit(requestId: string, bound: Bound): Promise<Admission>;
+  /** Charges for what the upstream has begun though it was not admitted. */
+  owe(requestId: string, usage: TurnUsage): number | null;
   /** Counts a response as a request, or throws the refusal. */
   pace(): Promise<void>;
   settled?(usage: TurnUsage, costNanoUsd: number | null): void;
@@ -35,26 +38,29 @@ interface SessionMeterOptions {
 
 interface TurnTerms {
   limit?: OutputLimit;
-  isApart?: boolean;
   own?: Record<string, unknown>;
 }
 
-/** A response that the client asked for and the upstream has not started. */
-interface AskedTurn {
-  eventId: string;
-  /** The id that the client gave it. */
-  named: unknown;
-  turn: Turn;
-}
+/** Client events that cost something, or change what others cost, unless the upstream refuses them. */
+const ANSWERED: ReadonlySet<unknown> = new Set([
+  "response.create",
+  "input_audio_buffer.commit",
+  "session.update",
+]);
 
 /** What a session costs: each response is admitted before it passes, its hold grows, and it is settled at its end. */
 export class SessionMeter {
   readonly #context: SessionContext;
   #limit: OutputLimit = "none";
   readonly #turns = new Map<string, Turn>();
-  readonly #asked: AskedTurn[] = [];
+  readonly #asked = new AskedEvents();
   /** The hold for transcripts of audio that no response was charged for. */
   #transcribed: Turn | null = null;
+  /** There are transcripts. */
+  #isTranscribing = false;
+  /** Why a response that the upstream has begun is not let through: more of it may come before the session is closed. */
+  #refusal: unknown = null;
+  #holding: Promise<unknown> = Promise.resolve();
   #isClosed = false;
 
   constructor(readonly options: SessionMeterOptions) {
@@ -64,7 +70,11 @@ export class SessionMeter {
   configure(config: Record<string, unknown>): void {
     const { model, known } = this.options;
     this.#limit = readLimit(config, { where: "config", model, known });
-    this.#context.configure(config);
+    if (Object.keys(config).length === 0) return;
+    // It is sent as the first update.
+    const type = "session.update";
+    this.#context.client({ type, session: config });
+    this.#asked.add({ type, eventId: this.options.ids.uuid(), named: null });
   }
 
   /** The bound of the first response, checked before the session is opened. */
@@ -95,26 +105,41 @@ export class SessionMeter {
   async client(event: Record<string, unknown>): Promise<Record<string, unknown>> {
     const limit = this.check(event);
     if (event.type === "session.update" && limit !== "none") this.#limit = limit;
-    if (event.type === "response.cancel") for (const turn of this.#turns.values()) turn.isCancelled = true;
-    if (event.type !== "response.create") {
-      this.#context.client(event);
-      return event;
-    }
-    if (this.#turns.size + this.#asked.length >= RESPONSES_MAX)
-      fail("app_error", `The session has ${RESPONSES_MAX} responses in progress; wait until some have ended`);
-    const own = isObject(event.response) ? event.response : {};
-    const read = this.#context.read({ byClient: true });
-    read.promptTokens += this.#context.tokensIn(own);
-    const turn = await this.#respond(read, { limit, isApart: own.conversation === "none", own });
-    // An error names the event that was refused. By an id of the client's own it might be another one's.
+    if (event.type === "response.cancel")
+      for (const [id, turn] of this.#turns) turn.isCancelled ||= (event.response_id ?? id) === id;
+    const { type, event_id: named } = event;
+    const turn = type === "response.create" ? await this.#ask(event, limit) : undefined;
+    const isHeard = type === "input_audio_buffer.commit" && this.#context.formats.isTranscribed;
+    if (isHeard) await this.#transcript(null);
+    const committed = this.#context.client(event);
+    this.#isTranscribing ||= isHeard;
+    if (!ANSWERED.has(type)) return event;
     const eventId = this.options.ids.uuid();
-    this.#asked.push({ eventId, named: event.event_id, turn });
+    this.#asked.add({ type, eventId, named, turn, committed });
     return { ...event, event_id: eventId };
   }
 
-  /** A `response.create` that was admitted could not be sent. */
-  notSent(event: Record<string, unknown>): void {
-    if (event.type === "response.create") this.#asked.pop()?.turn.admission.release();
+  async #ask(event: Record<string, unknown>, limit: OutputLimit): Promise<Turn> {
+    if (this.#turns.size + this.#asked.turns.length >= RESPONSES_MAX)
+      fail("app_error", `The session has ${RESPONSES_MAX} responses in progress; wait until some have ended`);
+    const own = isObject(event.response) ? event.response : {};
+    const read = this.#context.read({ byClient: true });
+    const named = (Array.isArray(own.input) ? own.input : []).flatMap((item) => item?.id ?? []);
+    const again = named.length - new Set(named).size;
+    read.promptTokens += this.#context.tokensIn(own) + again * read.conversationTokens;
+    return this.#respond(read, { limit, own });
+  }
+
+  /** An event could not be sent, or the upstream has refused it. Returns the id that the client gave it. */
+  notSent({ event_id }: Record<string, unknown>): unknown {
+    return this.#refused(this.#asked.takeById(event_id));
+  }
+
+  #refused(asked: ReturnType<AskedEvents["takeById"]>): unknown {
+    if (!asked) return undefined;
+    asked.turn?.admission.release();
+    this.#context.refused(asked);
+    return asked.named ?? null;
   }
 
   async #respond(read: Turn["read"], terms: TurnTerms = {}): Promise<Turn> {
@@ -124,7 +149,28 @@ export class SessionMeter {
     return turn;
   }
 
-  async #admit(read: Turn["read"], { limit = "none", isApart = false, own = {} }: TurnTerms): Promise<Turn> {
+  /** One that the upstream has begun is owed, whoever left meanwhile and whatever is left to pay it. */
+  async #begun(): Promise<Turn> {
+    if (this.#refusal) throw this.#refusal;
+    const read = this.#context.read({ byClient: false });
+    return this.#respond(read).catch((error) => {
+      this.#refusal = error;
+      const { promptTokens, conversationTokens } = read;
+      const audioInputTokens = this.#context.formats.isUsed ? Math.min(promptTokens, conversationTokens) : 0;
+      this.#owe({ promptTokens, completionTokens: 0, audioInputTokens, estimated: true });
+      this.#context.paid(audioInputTokens);
+      throw error;
+    });
+  }
+
+  #owe(usage: TurnUsage): void {
+    const { owe, ids, settled } = this.options;
+    if (usage.promptTokens === 0) return;
+    const costNanoUsd = owe(ids.ordered(), usage);
+    settled?.(usage, costNanoUsd);
+  }
+
+  async #admit(read: Turn["read"], { limit = "none", own = {} }: TurnTerms): Promise<Turn> {
     const { ids, admit } = this.options;
     const requestId = ids.ordered();
     const admission = await admit(requestId, this.#bound(read.promptTokens, limit));
@@ -132,13 +178,14 @@ export class SessionMeter {
       admission.release();
       fail("app_error", "The session has ended");
     }
-    return new Turn(admission, { requestId, read, isApart, formats: this.#context.formats.with(own) });
+    return new Turn(admission, { requestId, read, own, formats: this.#context.formats.with(own) });
   }
 
   /** Before an upstream event is let through: fails when it cannot be paid. */
   async server(event: ServerEvent): Promise<void> {
-    this.#context.server(event);
+    this.#context.server(event, this.#asked);
     const type = String(event.type);
+    if (TRANSCRIPTION.test(type)) this.#context.transcribed(event, this.#asked);
     if (type === "error") return this.#refusedByUpstream(event);
     const isHeard = type === "input_audio_buffer.committed" && this.#context.formats.isTranscribed;
     if (isHeard || TRANSCRIPTION.test(type)) return this.#transcript(event);
@@ -156,7 +203,7 @@ export class SessionMeter {
     if (known) return known;
     if (this.#turns.size >= RESPONSES_MAX)
       fail("app_error", `The upstream started more than ${RESPONSES_MAX} responses at once`);
-    const turn = this.#asked.shift()?.turn ?? (await this.#respond(this.#context.read({ byClient: false })));
+    const turn = this.#asked.take("response.create")?.turn ?? (await this.#begun());
     this.#turns.set(id ?? "", turn);
     return turn;
   }
@@ -164,11 +211,9 @@ export class SessionMeter {
   /** Only the one that it can be about: DashScope names none and answers in order. One that starts all the same is admitted then. */
   #refusedByUpstream({ error }: ServerEvent): void {
     const told = isObject(error) ? error : {};
-    const isNaming = "event_id" in told;
-    const at = isNaming ? this.#asked.findIndex(({ eventId }) => eventId === told.event_id) : 0;
-    const [refused] = at === -1 ? [] : this.#asked.splice(at, 1);
-    refused?.turn.admission.release();
-    if (refused && isNaming) told.event_id = refused.named ?? null;
+    if (!("event_id" in told)) this.#refused(this.#asked.take("response.create"));
+    const named = this.notSent(told);
+    if (named !== undefined) told.event_id = named;
   }
 
   /** Some upstreams send no `response.done` for a cancelled response; the next `response.created` ends it. */
@@ -181,8 +226,7 @@ export class SessionMeter {
     this.#forget(turn);
     this.#settle(turn, usage);
     this.#judge(turn, { reported, isAbsurd, promptTokens: usage.promptTokens });
-    if (turn.isApart) this.#context.paid(usage.promptTokens);
-    else this.#context.said(turn.read, { ...usage, reported });
+    this.#said(turn, usage, reported);
     if (this.#context.unpaidTokens > 0) return;
     this.#transcribed?.admission.release();
     this.#transcribed = null;
@@ -207,7 +251,12 @@ export class SessionMeter {
     const usage = turn.brokenOff();
     this.#forget(turn);
     this.#settle(turn, usage);
-    if (!turn.isApart) this.#context.said(turn.read, { ...usage, reported: false });
+    this.#said(turn, usage, false);
+  }
+
+  #said({ isApart, hasOwnInput, read }: Turn, usage: Omit<TurnUsage, "estimated">, reported: boolean): void {
+    if (!isApart) this.#context.said(read, { ...usage, reported: reported && !hasOwnInput });
+    if (!hasOwnInput) this.#context.paid(usage.audioInputTokens);
   }
 
   #forget(turn: Turn): void {
@@ -223,27 +272,39 @@ export class SessionMeter {
     }
   }
 
-  /** Holds the tokens of audio that is transcribed, from its commit on, until a response is charged for the same audio. */
-  async #transcript(event: ServerEvent): Promise<void> {
-    const { unpaidTokens } = this.#context;
-    if (unpaidTokens === 0) return;
-    const turn =
-      this.#transcribed ??
-      (await this.#admit({ promptTokens: unpaidTokens, conversationTokens: 0 }, { limit: 1 }));
-    this.#transcribed = turn;
-    turn.read.promptTokens = unpaidTokens;
-    requireHeld(await turn.hear(event));
+  /** Holds the tokens of audio that is transcribed until a response is charged for the same audio. Null: before a commit is sent. */
+  #transcript(event: ServerEvent | null): Promise<void> {
+    this.#isTranscribing ||= event !== null;
+    const held = this.#holding.then(() => this.#holdTranscript(event));
+    this.#holding = held.catch(() => {});
+    return held;
+  }
+
+  async #holdTranscript(event: ServerEvent | null): Promise<void> {
+    const { unpaidTokens, bufferedTokens } = this.#context;
+    const promptTokens = unpaidTokens + (event ? 0 : bufferedTokens);
+    if (promptTokens === 0) return;
+    this.#transcribed ??= await this.#admit({ promptTokens, conversationTokens: 0 }, { limit: 1 });
+    const turn = this.#transcribed;
+    turn.read.promptTokens = promptTokens;
+    const isHeld = await turn.hear(event);
+    // Meanwhile a response may have been charged for it.
+    requireHeld(isHeld || this.#transcribed !== turn);
     if (unpaidTokens + turn.deliveredTokens > TRANSCRIBED_TOKENS_MAX) this.#settleTranscribed();
   }
 
   #settleTranscribed(): void {
     const turn = this.#transcribed;
     this.#transcribed = null;
-    if (this.#context.unpaidTokens === 0) turn?.admission.release();
-    if (!turn || this.#context.unpaidTokens === 0) return;
-    const { promptTokens, completionTokens, estimated } = turn.brokenOff();
+    const { unpaidTokens: promptTokens } = this.#context;
+    if (promptTokens === 0 || !this.#isTranscribing) {
+      turn?.admission.release();
+      return;
+    }
     // By another model, whose price is about that of text.
-    this.#settle(turn, { promptTokens, completionTokens, estimated });
+    const usage = { promptTokens, completionTokens: turn?.deliveredTokens ?? 0, estimated: true };
+    if (turn) this.#settle(turn, usage);
+    else this.#owe(usage);
     this.#context.paid(promptTokens);
   }
 
@@ -251,16 +312,17 @@ export class SessionMeter {
   close(leftBy: "upstream" | "us"): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
-    for (const turn of [...this.#turns.values(), ...this.#asked.map((asked) => asked.turn)]) {
+    const asked = this.#asked.takeAll();
+    if (leftBy === "upstream") for (const event of asked) this.#context.refused(event);
+    for (const turn of [...this.#turns.values(), ...asked.flatMap(({ turn }) => turn ?? [])]) {
       if (leftBy === "upstream" && turn.deliveredTokens === 0) turn.admission.release();
       else {
         const usage = turn.brokenOff();
         this.#settle(turn, usage);
-        this.#context.paid(usage.promptTokens);
+        if (!turn.hasOwnInput) this.#context.paid(usage.audioInputTokens);
       }
     }
     this.#turns.clear();
-    this.#asked.length = 0;
     this.#settleTranscribed();
   }
 }

@@ -29,6 +29,8 @@ export class Turn {
   readonly read: { promptTokens: number; conversationTokens: number };
   /** It is not added to the conversation. */
   readonly isApart: boolean;
+  /** It reads what was sent with it, and not the conversation. */
+  readonly hasOwnInput: boolean;
 
   constructor(
     readonly admission: Admission,
@@ -36,12 +38,13 @@ export class Turn {
       formats,
       requestId,
       read,
-      isApart,
-    }: Pick<Turn, "requestId" | "read" | "isApart"> & { formats: AudioFormats },
+      own,
+    }: Pick<Turn, "requestId" | "read"> & { formats: AudioFormats; own: Record<string, unknown> },
   ) {
     this.requestId = requestId;
     this.read = read;
-    this.isApart = isApart;
+    this.isApart = own.conversation === "none";
+    this.hasOwnInput = Array.isArray(own.input);
     this.#heard = new Heard(formats);
     this.#heldTokens = admission.outputTokensHeld;
     this.#heldPromptTokens = read.promptTokens;
@@ -52,8 +55,8 @@ export class Turn {
   }
 
   /** Counts the event and grows the hold for it; false when it cannot be paid. */
-  async hear(event: ServerEvent): Promise<boolean> {
-    this.#heard.add(event);
+  async hear(event: ServerEvent | null): Promise<boolean> {
+    if (event) this.#heard.add(event);
     const heard = this.#heard.tokens;
     const isHeld = await this.#cover(heard);
     if (isHeld) this.#deliveredTokens = heard;
