@@ -81,6 +81,13 @@ for (const dialect of ["openai", "dashscope"] as const) {
   });
 }
 
+test("a search of the vendor's, which costs by the call, is no setting unless the operator says so", async () => {
+  const { backend, upstream } = await connect("dashscope");
+  expect(backend.realtime!.known).not.toContain("enable_search");
+  const config = { ...backend.config, url: upstream.url, fields: ["enable_search"] };
+  expect(createCloudRealtime(config, { fetch }).realtime!.known).toContain("enable_search");
+});
+
 test("rubbish ends the session, once, with a reason", async () => {
   const { upstream, closes } = await connect("openai");
   upstream.sendRaw("this is not json");

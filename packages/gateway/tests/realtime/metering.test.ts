@@ -995,6 +995,19 @@ describe.each(setups)("realtime %s", (_, redisUrl) => {
     expect(Math.max(...prompts)).toBeGreaterThanOrEqual(1_500);
   });
 
+  test("what a server that the client named tells the upstream counts as read", async () => {
+    const person = await personWith(200);
+    const session = await open(person, { max_output_tokens: 10 });
+    const tools = [{ name: "t", description: "word ".repeat(500) }];
+    upstream.emit({ type: "conversation.item.done", item: { type: "mcp_list_tools", tools } });
+    await heard(session, "conversation.item.done");
+    await session.send({ type: "response.create" });
+    await until("it is asked for", () => received("response.create").length === 1);
+    await session.stop();
+    const [[prompt] = []] = await tokensOf(person);
+    expect(prompt).toBeGreaterThanOrEqual(500);
+  });
+
   test("an image counts under whatever name it comes", async () => {
     const person = await personWith(200);
     const session = await open(person, { max_output_tokens: 10 });

@@ -248,6 +248,9 @@ onEachDatabase("work with a price of its own", (fresh) => {
     const flac = Buffer.from([...Buffer.from("fLaC"), 0x80, 0, 0, 34, ...info, ...frames]);
     // A hundred frames of 16,000 samples at 8 kHz.
     expect(await usdOf(flac)).toBeCloseTo(0.2, 3);
+    // The same in Ogg, and with the mark of another format.
+    for (const before of ["OggS, and so on: \u007fFLAC", "OpusHead"])
+      expect(await usdOf(Buffer.concat([Buffer.from(before), flac]))).toBeGreaterThanOrEqual(0.2);
     const page = (packets: number[][]) => [
       ...Buffer.from("OggS"),
       ...Array(22).fill(0),

@@ -19,7 +19,6 @@ interface RealtimeDialect {
 
 const DASHSCOPE_SETTINGS = [
   ...["smooth_output", "top_p", "top_k", "max_tokens", "repetition_penalty", "presence_penalty", "seed"],
-  ...["enable_search", "search_options"],
 ];
 
 const openaiRealtime: RealtimeDialect = {

@@ -109,16 +109,19 @@ async function frameSeconds(file: Buffer, start: number): Promise<number> {
 
 /** FLAC and Opus write silence in next to no bytes. A decoder goes by what each frame says of its length, and so do we. */
 async function sparseSeconds(file: Buffer, start: number): Promise<number> {
-  const isFlac = file.toString("latin1", start, start + 4) === "fLaC";
-  if (!isFlac && !file.includes("OpusHead")) return 0;
-  const usualHertz = isFlac && file.length > start + 21 ? file.readUInt32BE(start + 18) >>> 12 : 0;
+  // In a container any of its marks may be a false one; only a plain file says for certain what its usual rate is.
+  const isPlain = file.toString("latin1", start, start + 4) === "fLaC" && file.length > start + 21;
+  const usualHertz = isPlain ? file.readUInt32BE(start + 18) >>> 12 : 0;
   let seconds = 0;
   let count = 0;
-  const next = (from: number) => (isFlac ? file.indexOf(0xff, from) : file.indexOf("OggS", from));
-  for (let at = next(start); at !== -1; at = next(at + 1)) {
-    seconds += isFlac ? flacSeconds(file, at, usualHertz) : opusSeconds(file, at);
-    if (++count % FRAMES_PER_TURN === 0) await nextTurn();
-  }
+  const sum = async (mark: string | number, secondsAt: (at: number) => number) => {
+    for (let at = file.indexOf(mark); at !== -1; at = file.indexOf(mark, at + 1)) {
+      seconds += secondsAt(at);
+      if (++count % FRAMES_PER_TURN === 0) await nextTurn();
+    }
+  };
+  if (file.includes("fLaC")) await sum(0xff, (at) => flacSeconds(file, at, usualHertz));
+  if (file.includes("OpusHead")) await sum("OggS", (at) => opusSeconds(file, at));
   return seconds;
 }
 

@@ -133,6 +133,9 @@ export class SessionContext {
       const { instructions, tools, ...rest } = event.session;
       this.formats.configure(rest, this.#updates > 0 ? "client" : "upstream");
       this.configure({ ...(instructions ? { instructions } : {}), ...(tools ? { tools } : {}) });
+    } else if (event.type === "conversation.item.done" && isObject(event.item)) {
+      // Of servers that the client named, and that the upstream asks: their tools, and what these answered.
+      if (text(event.item.type).startsWith("mcp_")) this.#conversationTokens += this.tokensIn(event.item);
     } else if (event.type === "input_audio_buffer.speech_started")
       this.#speechStartMs = Number(event.audio_start_ms ?? Number.NaN);
     else if (event.type === "input_audio_buffer.speech_stopped")
