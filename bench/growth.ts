@@ -1,35 +1,43 @@
 /**
- * `bun bench/growth.ts [--rows 1000000] [--postgres <server url>]`: does the service cost more once it has a
- * history? Measures the CPU of admission + settlement (journal, ledger, rollups and all) without rows and with
- * many, then the usage queries through HTTP. SQLite in a temporary directory, or two databases that are made on
- * the given server and dropped afterwards.
+ * `bun bench/growth.ts [--rows 1000000] [--models 0] [--postgres <server url>] [--keep <name>]`: does the service cost
+ * more once it has a history? Measures without rows and with many, in turns, the CPU of admission + settlement (journal,
+ * ledger, rollups and all) and of whole chats, those of the service with the history with so many more models; then the
+ * usage queries through HTTP. SQLite in a temporary directory, or two databases that are made on the given server and
+ * dropped afterwards. With `--keep` the history is what `bench/pages.ts` made and kept under that name.
  */
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { type App, startApp } from "../packages/gateway/src/app/index.ts";
 import { type Config, readConfig } from "../packages/gateway/src/config.ts";
 import { silentLog } from "../packages/gateway/src/kernel/log.ts";
 import { MULTIPLIER_ONE, type Payer } from "../packages/gateway/src/kernel/payer.ts";
 import type { MeteringService } from "../packages/gateway/src/rooms/metering/index.ts";
+import { DAY_MS } from "../packages/gateway/src/rooms/usage/index.ts";
 import { openStorage } from "../packages/gateway/src/storage/index.ts";
 import { parseArgs } from "../scripts/lib/args.ts";
 import { seedUsage } from "./growth-seed.ts";
+import { CHAT_PATH, chatBody, runLoad } from "./lib/bench.ts";
+import { ADMIN_TOKEN, LIMIT_RPM, launchGateway, populate } from "./lib/gateway.ts";
+import { makePlaces, type Place } from "./lib/places.ts";
+import { cpuUs, startServer, stop, stopAll, untilReady } from "./lib/processes.ts";
 
-const ADMIN_TOKEN = "growth-bench-admin-token";
 const REQUESTS_PER_ROUND = 10_000;
+const CHATS_PER_ROUND = 8_000;
+/** Usage is written within a quarter of a second. */
+const SETTLED_MS = 1_000;
 const ROUNDS = 8;
 /** Requests that end before the event loop turns: as many as a busy server has in hand at once. */
 const BURST = 100;
-/** The user with a fifth of all rows. */
-const HEAVY_USER = "00000000-0000-4000-8000-000000000000";
 
 const { values } = parseArgs({
-  options: { rows: { type: "string", default: "1000000" }, postgres: { type: "string" } },
+  options: {
+    rows: { type: "string", default: "1000000" },
+    models: { type: "string", default: "0" },
+    postgres: { type: "string" },
+    keep: { type: "string" },
+  },
 });
 const rows = Number(values.rows);
 
-function configFor(dataDir: string, databaseUrl: string | null): Config {
+function configFor({ dataDir, databaseUrl }: Place): Config {
   const read = readConfig({
     SERVICE_PORT: "0",
     SERVICE_DATA_DIR: dataDir,
@@ -98,7 +106,7 @@ async function timed(what: string, work: () => Promise<unknown>): Promise<void> 
   console.log(`${what.padEnd(58)} ${median(times).toFixed(1).padStart(8)} ms`);
 }
 
-async function measureQueries(app: App, dbRows: number): Promise<void> {
+async function measureQueries(app: App, heavyUser: string): Promise<void> {
   const ask = async (body: unknown) => {
     const response = await fetch(`${app.url}/api/admin/usage/query`, {
       method: "POST",
@@ -109,77 +117,112 @@ async function measureQueries(app: App, dbRows: number): Promise<void> {
     return response.json();
   };
   const { totals } = (await ask({})) as { totals: { requests: number } };
-  if (totals.requests < dbRows) throw new Error(`the rollups know ${totals.requests} of ${dbRows} rows`);
-  const month = { since: "2026-10-01", until: "2026-10-31" };
+  // Requests that failed were not charged.
+  if (totals.requests < 0.96 * rows) throw new Error(`the rollups know ${totals.requests} of ${rows} rows`);
+  const ago = (days: number) => new Date(Date.now() - days * DAY_MS).toISOString();
+  const month = { since: ago(30).slice(0, 10), until: ago(-1).slice(0, 10) };
   await timed("usage query, a month by model", () => ask({ ...month, group_by: "model" }));
   await timed("usage query, a month by day", () => ask({ ...month, group_by: "day" }));
   await timed("usage query, a month by ref", () => ask({ ...month, group_by: "ref" }));
-  const exact = { since: "2026-10-01T06:30:00Z", until: "2026-10-31T18:00:00Z" };
+  const exact = { since: ago(30), until: ago(0) };
   await timed("usage query, bounds within days, by model", () => ask({ ...exact, group_by: "model" }));
   await timed("usage query, a month with its newest 100 rows", () =>
     ask({ ...month, include_records: true }),
   );
-  const actor = { userId: HEAVY_USER, email: "", name: "", isAdmin: false };
+  const actor = { userId: heavyUser, email: "", name: "", isAdmin: false };
   await timed("usage.list, page 1 of the user with a fifth of the rows", () =>
     app.rooms.usage.list(actor, {}),
   );
   await timed("usage.list, page 1 of a rare project", () => app.rooms.usage.list(actor, { project: "rare" }));
 }
 
-/** Two databases of their own on the server, or null twice for SQLite. */
-async function makeDatabases(serverUrl: string | undefined) {
-  if (serverUrl === undefined) return { urls: [null, null] as const, drop: async () => {} };
-  const server = new Bun.SQL(serverUrl, { max: 1 });
-  const suffix = crypto.randomUUID().slice(0, 8);
-  const names = [`growth_empty_${suffix}`, `growth_full_${suffix}`] as const;
-  for (const name of names) await server.unsafe(`CREATE DATABASE ${name}`);
-  const urlOf = (name: string) => Object.assign(new URL(serverUrl), { pathname: `/${name}` }).href;
-  return {
-    urls: [urlOf(names[0]), urlOf(names[1])] as const,
-    drop: async () => {
-      for (const name of names) await server.unsafe(`DROP DATABASE ${name} WITH (FORCE)`);
-      await server.close();
-    },
-  };
+function compare(what: string, [empty, grown]: readonly [number[], number[]]): void {
+  // The least disturbed round of each: what else runs on the machine only ever adds.
+  const [without, having] = [Math.min(...empty), Math.min(...grown)];
+  const percent = ((having / without - 1) * 100).toFixed(1);
+  console.log(
+    `CPU of ${what}: ${without.toFixed(1)} µs empty, ${having.toFixed(1)} µs with ${rows} rows (${percent} %)`,
+  );
 }
 
-const databases = await makeDatabases(values.postgres);
-const dirs = [
-  mkdtempSync(join(tmpdir(), "growth-empty-")),
-  mkdtempSync(join(tmpdir(), "growth-full-")),
-] as const;
+/** Rounds alternate, so that whatever else the machine does falls on both alike; the first warms up. */
+async function inTurns(what: string, cpuOf: (which: 0 | 1) => Promise<number>): Promise<void> {
+  const cpu: [number[], number[]] = [[], []];
+  for (let round = 0; round <= ROUNDS; round++) {
+    for (const which of [0, 1] as const) {
+      const each = await cpuOf(which);
+      if (round > 0) cpu[which].push(each);
+    }
+  }
+  compare(what, cpu);
+}
+
+/** Whole chats of processes of their own. */
+async function measureChats(both: readonly [Place, Place]): Promise<void> {
+  const gateways: Awaited<ReturnType<typeof launchChats>>[] = [];
+  for (const [i, place] of both.entries())
+    gateways.push(await launchChats(`growth-${i}`, place, i === 0 ? "0" : values.models));
+  const plan = { path: CHAT_PATH, body: chatBody("hi"), connections: 64, stream: false };
+  for (const [what, of] of [
+    ["a chat, points", "groupKeys"],
+    ["a chat, tier quota", "keys"],
+  ] as const)
+    await inTurns(what, async (which) => {
+      const gateway = gateways[which]!;
+      const before = cpuUs(gateway.pid);
+      const target = { port: gateway.port, key: gateway.key, keys: gateway[of], headers: "" };
+      const report = await runLoad(target, { ...plan, requests: CHATS_PER_ROUND });
+      if (report.errors > 0) throw new Error(`${report.errors} requests failed`);
+      await Bun.sleep(SETTLED_MS);
+      return (cpuUs(gateway.pid) - before) / report.requests;
+    });
+  for (const { pid } of gateways) await stop(pid);
+}
+
+async function launchChats(name: string, { dataDir, databaseUrl }: Place, models: string) {
+  const upstream = await startServer("upstream.ts", [], { MODELS: models });
+  const settings = {
+    SERVICE_DATA_DIR: dataDir,
+    ...(databaseUrl && { SERVICE_DATABASE_URL: databaseUrl }),
+  };
+  const gateway = await launchGateway({ name, settings });
+  const people = await populate(gateway.url, upstream.port);
+  await untilReady("the models", async () => {
+    const { data } = (await (await fetch(`${gateway.url}/v1/models`)).json()) as { data: { id: string }[] };
+    return data.length > Number(models) && data.some(({ id }) => id === "bench");
+  });
+  return { ...gateway, ...people };
+}
+
+const { both, remove } = await makePlaces("growth", values);
 try {
-  const full = configFor(dirs[1], databases.urls[1]);
   const seedStart = performance.now();
-  const db = await openStorage(full);
-  await seedUsage(db, rows, { endMs: Date.parse("2026-11-14T23:59:59Z"), heavyUser: HEAVY_USER });
-  if (db.dialect === "postgres") await db.run("ANALYZE");
-  await db.close();
+  for (const place of both) {
+    const db = await openStorage(place);
+    await db.run("UPDATE billing_tiers SET rpm = $1", [LIMIT_RPM]);
+    if (place === both[1] && !values.keep)
+      await seedUsage(db, rows, { endMs: Date.now(), heavyUser: crypto.randomUUID() });
+    await db.close();
+  }
   console.log(`seeded ${rows} rows in ${((performance.now() - seedStart) / 1000).toFixed(1)} s`);
 
   const apps = [
-    await startApp(configFor(dirs[0], databases.urls[0]), { log: silentLog }),
-    await startApp(full, { log: silentLog }),
+    await startApp(configFor(both[0]), { log: silentLog }),
+    await startApp(configFor(both[1]), { log: silentLog }),
   ] as const;
+  const db = await openStorage(both[1]);
+  // Whoever made the tagged rows made a fifth of all.
+  const heavy = await db.get<{ user_id: string }>(
+    "SELECT user_id FROM requests WHERE ref_id = 'ref-0' LIMIT 1",
+  );
+  await db.close();
+  await measureQueries(apps[1], heavy!.user_id);
   const payers = [await prepare(apps[0]), await prepare(apps[1])] as const;
-  for (const [kind, name] of ["points", "tier quota"].entries()) {
-    const cpu: [number[], number[]] = [[], []];
-    // Rounds alternate, so that whatever else the machine does falls on both alike; the first warms up.
-    for (let round = 0; round <= ROUNDS; round++) {
-      for (const which of [0, 1] as const) {
-        const each = await spend(apps[which], payers[which][kind]!);
-        if (round > 0) cpu[which].push(each);
-      }
-    }
-    // The least disturbed round of each: what else runs on the machine only ever adds.
-    const [empty, grown] = [Math.min(...cpu[0]), Math.min(...cpu[1])];
-    console.log(
-      `CPU a request, ${name}: ${empty.toFixed(1)} µs empty, ${grown.toFixed(1)} µs with ${rows} rows (${((grown / empty - 1) * 100).toFixed(1)} %)`,
-    );
-  }
-  await measureQueries(apps[1], rows);
+  for (const [kind, name] of ["points", "tier quota"].entries())
+    await inTurns(`settling, ${name}`, (which) => spend(apps[which], payers[which][kind]!));
   for (const app of apps) await app.stop();
+  await measureChats(both);
 } finally {
-  await databases.drop();
-  for (const dir of dirs) rmSync(dir, { recursive: true, force: true });
+  await stopAll();
+  await remove();
 }

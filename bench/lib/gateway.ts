@@ -10,6 +10,7 @@ export const ADMIN_TOKEN = "bench-admin-token-0123456789";
 /** Far above what a load test sends, so that every limit is checked and none refuses. */
 export const LIMIT_RPM = 1_000_000;
 export const POOL_POINTS = 1_000_000_000;
+export const UPSTREAM = "upstream";
 /** Registrations from one address are limited. */
 const ACCOUNTS = 8;
 const KEYS_PER_ACCOUNT = 50;
@@ -126,10 +127,10 @@ async function createAccount(url: string, admin?: string) {
 }
 
 /** Accounts with keys, and the upstream as backend. */
-async function populate(url: string, upstreamPort: number) {
+export async function populate(url: string, upstreamPort: number) {
   const accounts: Awaited<ReturnType<typeof createAccount>>[] = [];
   for (let i = 0; i < ACCOUNTS; i++) accounts.push(await createAccount(url, accounts[0]?.accessToken));
-  const backend = { type: "external", url: `http://127.0.0.1:${upstreamPort}` };
+  const backend = { type: "external", name: UPSTREAM, url: `http://127.0.0.1:${upstreamPort}` };
   await post(`${url}/api/admin/backends`, backend, ADMIN_TOKEN);
   const native = { name: "native", models: ["native"], dialects: ["messages", "responses"] };
   await post(`${url}/api/admin/backends`, { ...backend, ...native }, ADMIN_TOKEN);

@@ -3,6 +3,8 @@
  * are spread over slots, so that they do not all speak in the same instant.
  */
 const CHUNKS = Number(process.env.CHUNKS ?? 100);
+/** Listed beside the one that is asked. */
+const MODELS = Number(process.env.MODELS ?? 0);
 const SLOTS = 5;
 /** Time between two tokens, and for requests with `"seed":1`; those with `"seed":2` end after two tokens. */
 const INTERVAL_MS = 100;
@@ -128,6 +130,8 @@ function embeddings(): Uint8Array {
   );
 }
 const vectors = embeddings();
+const others = Array.from({ length: MODELS }, (_, i) => ({ id: `model-${i}` }));
+const listing = encode(JSON.stringify({ object: "list", data: [{ id: "bench" }, ...others] }));
 
 /** Lets its streams speak in turn, each once in an interval. */
 class Wheel {
@@ -200,7 +204,7 @@ const server = Bun.serve({
     const { pathname: path, search } = new URL(request.url);
     // The backend with dialects of its own asks for a page of a listing, and serves what it was registered with.
     if (path === "/v1/models" && search) return new Response("", { status: 404 });
-    if (path === "/v1/models") return Response.json({ object: "list", data: [{ id: "bench" }] });
+    if (path === "/v1/models") return json(listing);
     if (path === "/v1beta/models") return Response.json({ models: [{ name: "models/bench" }] });
     const text = await request.text();
     if (path === "/v1/embeddings") return json(vectors);
