@@ -6,7 +6,7 @@ export const SERIES_BY = ["model", "backend", "source", "ref", "project", "key",
 export type SeriesBy = (typeof SERIES_BY)[number];
 
 const GROUPS_MAX = 50;
-/** Sums by day and group that are read; the smallest are left out beyond that. */
+/** Sums by day and group that are read at once; of more than that, those of the groups that are shown. */
 const SUMS_MAX = 50_000;
 
 /** Which rows; null members do not matter. */
@@ -65,12 +65,25 @@ interface DaySums extends Sums {
   name: string | null;
 }
 
+/** A statement for what is summed up. */
+interface Source {
+  sql: string;
+  params: readonly SqlValue[];
+}
+
+/** Those of the groups that are shown, or of all of them; those of everything; and how many groups there are. */
+interface SeriesSums {
+  rows: readonly DaySums[];
+  all: readonly DaySums[];
+  count: number | null;
+}
+
 /** Sums by day and group, as a chart shows them. */
 export class UsageSeries {
   constructor(readonly db: Database) {}
 
   async read(filter: SeriesFilter, by: SeriesBy) {
-    const { groups, ...series } = seriesOf(await this.#rows(filter, by));
+    const { groups, ...series } = seriesOf(await this.#sums(filter, by));
     const names = await this.#namesOf(groups, by);
     return {
       ...series,
@@ -93,68 +106,88 @@ export class UsageSeries {
     return new Map(rows.map(({ id, name }) => [id, name]));
   }
 
-  #rows(filter: SeriesFilter, by: SeriesBy): Promise<DaySums[]> {
+  async #sums(filter: SeriesFilter, by: SeriesBy): Promise<SeriesSums> {
+    const source = this.#source(filter, by);
+    const { project, apiKeyId, groupId, refId, model, backend } = filter;
+    const isOfAll = isWholeDays(filter) && !(project ?? apiKeyId ?? groupId ?? refId ?? model ?? backend);
+    // Of keys and people there may be thousands each day.
+    if (!(isOfAll && (by === "key" || by === "user"))) {
+      const rows = await this.#grouped(source, "start_ms, name");
+      if (rows.length < SUMS_MAX) return { rows, all: rows, count: null };
+    }
+    const dearest = await this.db.all<{ name: string | null; count: number }>(
+      `SELECT name, COUNT(*) OVER () AS count FROM (${source.sql}) AS rows_of_days GROUP BY name HAVING SUM(requests) > 0
+       ORDER BY SUM(cost_nano_usd) DESC, SUM(prompt_tokens) DESC LIMIT ${GROUPS_MAX}`,
+      source.params,
+    );
+    const names = dearest.map(({ name }) => name ?? "");
+    return {
+      rows: await this.#grouped(source, "start_ms, name", names),
+      all: await this.#grouped(isOfAll ? this.#kinds(filter, "model") : source, "start_ms"),
+      count: dearest[0]?.count ?? 0,
+    };
+  }
+
+  #source(filter: SeriesFilter, by: SeriesBy): Source {
     const isByAsker = ASKER_COLUMNS[by] !== undefined;
-    const isWholeDays = filter.fromMs % DAY_MS === 0 && filter.belowMs % DAY_MS === 0;
-    const isSummed = filter.userId === null || (isWholeDays && by !== "ref");
+    const isSummed = filter.userId === null || (isWholeDays(filter) && by !== "ref");
     const { apiKeyId, project, groupId, refId, model, backend } = filter;
     const isOfKinds = !(apiKeyId ?? project ?? groupId ?? refId ?? (by === "ref" ? backend : null));
     if (!isByAsker && isSummed && isOfKinds) return this.#kinds(filter, by);
-    return isByAsker && isWholeDays && !(model ?? backend ?? refId)
+    return isByAsker && isWholeDays(filter) && !(model ?? backend ?? refId)
       ? this.#askerDays(filter, by)
       : this.#raw(filter, by);
   }
 
-  #askerDays(
-    { userId, project, apiKeyId, groupId, ...time }: SeriesFilter,
-    by: SeriesBy,
-  ): Promise<DaySums[]> {
+  #askerDays({ userId, project, apiKeyId, groupId, ...time }: SeriesFilter, by: SeriesBy): Source {
     const conditions = daysOf(time)
       .has("user_id", userId)
       .has("project", project)
       .has("api_key_id", apiKeyId)
       .has("group_id", groupId);
-    const source = `SELECT start_ms, ${ASKER_COLUMNS[by]} AS name, ${FIGURES}, unpriced
+    const sql = `SELECT start_ms, ${ASKER_COLUMNS[by]} AS name, ${FIGURES}, unpriced
       FROM request_asker_days ${conditions.where} AND channel <> ''`;
-    return this.#grouped(source, conditions.params);
+    return { sql, params: conditions.params };
   }
 
   /** Everyone's, or a person's, from the sums of whole days. */
-  #kinds({ userId, fromMs, belowMs, model, backend }: SeriesFilter, by: SeriesBy): Promise<DaySums[]> {
+  #kinds({ userId, fromMs, belowMs, model, backend }: SeriesFilter, by: SeriesBy): Source {
     const days = daysOf({ fromMs, belowMs: belowMs + DAY_MS - 1 });
     const { where, params } = days.has("model", model).has("backend", backend);
     const whose = `user_id = $${params.push(userId ?? NO_ID)}`;
     const ofAll = (name: string, unpriced: string) => `SELECT start_ms, ${name} AS name, ${FIGURES},
       ${unpriced} AS unpriced FROM request_sums ${where} AND grain_ms = ${DAY_MS} AND ${whose} AND channel <> ''`;
-    if (by !== "ref") return this.#grouped(ofAll(by === "source" ? "channel" : by, "unpriced"), params);
+    if (by !== "ref") return { sql: ofAll(by === "source" ? "channel" : by, "unpriced"), params };
     // Without a reference is what all have and those with one do not.
     const [noName, unknown] = ["CAST(NULL AS TEXT)", "CAST(NULL AS BIGINT)"];
     const minus = COUNTED.map((column) => `-${column}`);
     const ofRefs = (name: string, figures: string) =>
       `SELECT start_ms, ${name} AS name, ${figures}, ${unknown} AS unpriced FROM request_ref_days ${where}`;
     const parts = [ofRefs("ref_id", FIGURES), ofAll(noName, unknown), ofRefs(noName, minus.join(", "))];
-    return this.#grouped(parts.join(" UNION ALL "), params);
+    return { sql: parts.join(" UNION ALL "), params };
   }
 
-  #raw(filter: SeriesFilter, by: SeriesBy): Promise<DaySums[]> {
+  #raw(filter: SeriesFilter, by: SeriesBy): Source {
     const { where, params } = conditionsOf(filter);
-    const source = `SELECT created_ms - created_ms % ${DAY_MS} AS start_ms, ${COLUMNS[by]} AS name, 1 AS requests,
+    const sql = `SELECT created_ms - created_ms % ${DAY_MS} AS start_ms, ${COLUMNS[by]} AS name, 1 AS requests,
         prompt_tokens, completion_tokens, COALESCE(cost_nano_usd, 0) AS cost_nano_usd,
         ${CACHE_COLUMNS.join(", ")}, CASE WHEN unpriced THEN 1 ELSE 0 END AS unpriced
       FROM usage_records ${where}`;
-    return this.#grouped(source, params);
+    return { sql, params };
   }
 
-  #grouped(source: string, params: readonly SqlValue[]): Promise<DaySums[]> {
+  #grouped({ sql, params }: Source, group: string, names: readonly string[] = []): Promise<DaySums[]> {
+    const list = names.map((_, i) => `$${params.length + i + 1}`);
     return this.db.all<DaySums>(
-      `SELECT start_ms, name, ${summed([...COUNTED, "unpriced"])} FROM (${source}) AS rows_of_days GROUP BY start_ms, name
-       HAVING SUM(requests) > 0
-       ORDER BY SUM(prompt_tokens + completion_tokens) DESC LIMIT ${SUMS_MAX}`,
-      params,
+      `SELECT ${group}, ${summed([...COUNTED, "unpriced"])} FROM (${sql}) AS rows_of_days
+       ${list.length > 0 ? `WHERE COALESCE(name, '') IN (${list})` : ""} GROUP BY ${group} HAVING SUM(requests) > 0
+       LIMIT ${SUMS_MAX}`,
+      [...params, ...names],
     );
   }
 }
 
+const isWholeDays = ({ fromMs, belowMs }: Time): boolean => fromMs % DAY_MS === 0 && belowMs % DAY_MS === 0;
 const wholeDay = (ms: number): number => ms - (ms % DAY_MS);
 const daysOf = ({ fromMs, belowMs }: Time): Conditions =>
   new Conditions().within("start_ms", { fromMs: wholeDay(fromMs), belowMs: wholeDay(belowMs) });
@@ -183,9 +216,10 @@ const noSums = (): Sums => ({
   unpriced: 0,
 });
 
-function add(sums: Sums, row: DaySums): void {
-  for (const column of COUNTED) sums[column] += row[column];
-  sums.unpriced = sums.unpriced === null || row.unpriced === null ? null : sums.unpriced + row.unpriced;
+function add(sums: Sums, row: DaySums, times: number): void {
+  for (const column of COUNTED) sums[column] += times * row[column];
+  const isKnown = sums.unpriced !== null && row.unpriced !== null;
+  sums.unpriced = isKnown ? sums.unpriced! + times * row.unpriced! : null;
 }
 
 const viewOf = ({ cost_nano_usd, cache_saved_nano_usd, ...sums }: Sums) => ({
@@ -198,15 +232,15 @@ class SeriesGroup {
   readonly sums = noSums();
   readonly days = new Map<number, Sums>();
 
-  add(row: DaySums): void {
-    add(this.sums, row);
+  add(row: DaySums, times = 1): void {
+    add(this.sums, row, times);
     const day = this.days.get(row.start_ms) ?? noSums();
-    add(day, row);
+    add(day, row, times);
     this.days.set(row.start_ms, day);
   }
 
   get view() {
-    const days = [...this.days].sort(([a], [b]) => a - b);
+    const days = [...this.days].filter(([, { requests }]) => requests > 0).sort(([a], [b]) => a - b);
     return {
       ...viewOf(this.sums),
       days: days.map(([startMs, sums]) => ({ day: utcDay(startMs), ...viewOf(sums) })),
@@ -214,26 +248,28 @@ class SeriesGroup {
   }
 }
 
-function seriesOf(rows: readonly DaySums[]) {
+function seriesOf({ rows, all, count }: SeriesSums) {
   const groups = new Map<string | null, SeriesGroup>();
-  const totals = noSums();
   for (const row of rows) {
-    add(totals, row);
     const group = groups.get(row.name) ?? new SeriesGroup();
     group.add(row);
     groups.set(row.name, group);
   }
-  const sorted = [...groups].sort(
-    ([, a], [, b]) =>
-      b.sums.cost_nano_usd - a.sums.cost_nano_usd || b.sums.prompt_tokens - a.sums.prompt_tokens,
-  );
-  const shown = sorted.slice(0, GROUPS_MAX);
+  const shown = [...groups]
+    .sort(
+      ([, a], [, b]) =>
+        b.sums.cost_nano_usd - a.sums.cost_nano_usd || b.sums.prompt_tokens - a.sums.prompt_tokens,
+    )
+    .slice(0, GROUPS_MAX);
+  const more = (count ?? groups.size) - GROUPS_MAX;
   const kept = new Set(shown.map(([name]) => name));
   const rest = new SeriesGroup();
-  for (const row of rows) if (!kept.has(row.name)) rest.add(row);
+  for (const row of all) rest.add(row);
+  const totals = viewOf(rest.sums);
+  for (const row of rows) if (kept.has(row.name)) rest.add(row, -1);
   return {
-    totals: viewOf(totals),
+    totals,
     groups: shown.map(([name, group]) => ({ name, ...group.view })),
-    others: sorted.length > GROUPS_MAX ? { groups: sorted.length - GROUPS_MAX, ...rest.view } : null,
+    others: more > 0 ? { groups: more, ...rest.view } : null,
   };
 }
