@@ -1,6 +1,8 @@
 /** Generous, because the machine may be busy; a test that passes does not wait for it. */
 const PATIENCE_MS = 30_000;
 const POLL_MS = 5;
+/** What asks a service each time is asked less often the longer it takes: the answers take its processor from others. */
+const ASKED_MS_MAX = 50;
 
 /** Waits for a condition that no event announces; fails with `what` when it does not come true in time. */
 export async function until(
@@ -8,9 +10,12 @@ export async function until(
   condition: () => boolean | Promise<boolean>,
   timeoutMs = PATIENCE_MS,
 ): Promise<void> {
-  const deadlineMs = Date.now() + timeoutMs;
-  while (!(await condition())) {
-    if (Date.now() > deadlineMs) throw new Error(`not within ${timeoutMs} ms: ${what}`);
-    await Bun.sleep(POLL_MS);
+  const beganMs = Date.now();
+  for (;;) {
+    const answer = condition();
+    if (await answer) return;
+    const waitedMs = Date.now() - beganMs;
+    if (waitedMs > timeoutMs) throw new Error(`not within ${timeoutMs} ms: ${what}`);
+    await Bun.sleep(answer instanceof Promise ? Math.min(POLL_MS + waitedMs / 20, ASKED_MS_MAX) : POLL_MS);
   }
 }

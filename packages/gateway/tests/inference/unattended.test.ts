@@ -79,6 +79,7 @@ test("an answer goes on when its subscriber leaves; one that comes back gets wha
   const { stream_id } = await send({ conversation_id: conversation });
   const before = await read(stream_id, { until: "word3" });
   expect(before.done).toBe(false);
+  upstream.hurry();
   await until("the stored answer", async () => (await messagesOf(conversation)).length === 2);
   const after = await read(stream_id, { lastId: before.id });
   expect(after.done).toBe(true);
@@ -92,7 +93,10 @@ test("an answer goes on when its subscriber leaves; one that comes back gets wha
 
 test("an answer that nobody ever listens to is stored and metered", async () => {
   const conversation = await newConversation();
+  const asked = upstream.requests.length;
   await send({ conversation_id: conversation });
+  await until("the model is asked", () => upstream.requests.length > asked);
+  upstream.hurry();
   await until("the stored answer", async () => (await messagesOf(conversation)).length === 2);
   await until("the usage row", async () => (await usageRows()).length === 2);
 });
