@@ -775,6 +775,20 @@ describe.each(setups)("realtime %s", (_, redisUrl) => {
         expect(await left(session, person)).toEqual([[100, 0]]);
       },
     );
+    test("their account is closed before the upstream confirms it", async () => {
+      upstream.silentOn.add(COMMIT);
+      const person = await personWith(100);
+      const { id: user_id, email } = await gateway.rpc("auth.me", {}, person);
+      const session = await open(person, config);
+      await append(session, 10);
+      await session.send({ type: COMMIT });
+      await reached(COMMIT);
+      await gateway.rpc("users.update", { user_id, disabled: true }, root);
+      await until("the upstream is left", () => upstream.sessions() === 0);
+      await gateway.rpc("users.update", { user_id, disabled: false }, root);
+      const { access_token } = await gateway.rpc("auth.login", { email, password: PASSWORD });
+      expect(await tokensOf(access_token)).toEqual([[100, 0]]);
+    });
     test("what is appended after it is not", async () => {
       const person = await personWith(100);
       const session = await open(person, config);
