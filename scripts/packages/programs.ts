@@ -38,6 +38,12 @@ export const gateway: Program = {
       pathInExecutable: "./gateway/src/app/journal-thread/worker.ts",
       constant: "SETTLING_WORKER",
     },
+    {
+      entry: join(ROOT, "packages/gateway/src/storage/sqlite/reports-worker.ts"),
+      file: "reports-worker.js",
+      pathInExecutable: "./gateway/src/storage/sqlite/reports-worker.ts",
+      constant: "REPORTS_WORKER",
+    },
   ],
   readme: join(ROOT, "docs/cli.md"),
   defines: async () => ({

@@ -28,6 +28,8 @@ export interface TransactionOptions {
 }
 
 export interface Database extends Queryable {
+  /** `all` for a SELECT that may read very many rows: nobody waits meanwhile. */
+  report<T = Row>(sql: string, params?: readonly SqlValue[]): Promise<T[]>;
   /** Runs `work` in one transaction; a throw rolls everything back. SQLite runs one at a time. */
   transaction<T>(work: (tx: Transaction) => Promise<T>, options?: TransactionOptions): Promise<T>;
   /** Runs `work`, during which another connection writes; SQLite's writes here and there wait for each other. */

@@ -96,6 +96,31 @@ onEachDatabase("storage", (fresh, kind) => {
     }),
   );
 
+  test("nobody waits for a report, and one that fails or is given up harms no other", () =>
+    withDatabase(fresh, async (db) => {
+      const ended: string[] = [];
+      const counting = (to: number) =>
+        db.report(
+          `WITH RECURSIVE counted AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM counted WHERE n < $1)
+           SELECT MAX(n) AS n FROM counted`,
+          [to],
+        );
+      const report = counting(300_000).finally(() => ended.push("report"));
+      await db.get("SELECT 1").finally(() => ended.push("another question"));
+      expect(await report).toEqual([{ n: 300_000 }]);
+      expect(ended).toEqual(["another question", "report"]);
+      const failureOf = (report: Promise<unknown>) => report.then(String, (error: Error) => error);
+      expect(await failureOf(db.report("SELECT nothing"))).toBeInstanceOf(Error);
+      await db.run("CREATE TABLE numbers (n INTEGER)");
+      await db.run("INSERT INTO numbers VALUES (7)");
+      expect(await db.report("SELECT n FROM numbers")).toEqual([{ n: 7 }]);
+      if (kind === "postgres") return;
+      expect(await failureOf(db.report("INSERT INTO numbers VALUES (8)"))).toBeInstanceOf(Outage);
+      const givenUp = failureOf(counting(2_000_000));
+      await db.close();
+      expect(String(await givenUp)).toContain("the database is closed");
+    }));
+
   test("a hundred concurrent increments lose none", () =>
     withDatabase(fresh, async (db) => {
       await migrate(db, [...migrations, { ...numbers, id: 10_000 }]);

@@ -519,6 +519,7 @@ describe("a check that cannot be made", () => {
         return db.get(sql, params);
       },
       run: (sql, params) => db.run(sql, params),
+      report: (sql, params) => db.report(sql, params),
       transaction: (work) => db.transaction(work),
       lendWrites: (work) => db.lendWrites(work),
       checkpoint: () => db.checkpoint(),

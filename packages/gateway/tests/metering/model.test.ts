@@ -52,6 +52,7 @@ class FaultyDatabase implements Database {
   all: Database["all"] = (sql, params) => this.inner.all(sql, params);
   get: Database["get"] = (sql, params) => this.inner.get(sql, params);
   run: Database["run"] = (sql, params) => this.inner.run(sql, params);
+  report: Database["report"] = (sql, params) => this.inner.report(sql, params);
   async transaction<T>(work: (tx: Transaction) => Promise<T>): Promise<T> {
     const fault = this.fault;
     const at = fault?.at;

@@ -1,6 +1,6 @@
-import { join } from "node:path";
 import { systemClock } from "../../kernel/clock.ts";
 import type { Log } from "../../kernel/log.ts";
+import { startThread } from "../../kernel/threads.ts";
 import {
   RefusedRows,
   type SettleNews,
@@ -28,14 +28,8 @@ export interface SettlingThreadOptions extends ThreadOptions {
 /** Where a built program keeps the thread's code, seen from the program. */
 declare const SETTLING_WORKER: string | undefined;
 
-const isExecutable = Bun.main.startsWith("/$bunfs/") || Bun.main.includes("~BUN");
-
-function startWorker(): Worker {
-  const path = typeof SETTLING_WORKER === "string" ? SETTLING_WORKER : "./worker.ts";
-  // Within an executable only the path itself is found.
-  const found = isExecutable ? path : join(import.meta.dir, path);
-  return new Worker(found, { smol: true, ref: false });
-}
+const startWorker = (): Worker =>
+  startThread(import.meta.dir, typeof SETTLING_WORKER === "string" ? SETTLING_WORKER : "./worker.ts");
 
 interface PendingOrder {
   resolve(answer: SettlingAnswer): void;

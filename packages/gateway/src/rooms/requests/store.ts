@@ -101,7 +101,7 @@ export class RequestStore {
         const at = sql.value(cursor.endedMs);
         sql.add(`(ended_ms < ${at} OR id < ${sql.value(cursor.id)})`);
       }
-      const rows = await this.db.all<{ id: string }>(
+      const rows = await this.db.report<{ id: string }>(
         `SELECT id FROM requests ${sql.where} ORDER BY ended_ms DESC, id DESC LIMIT ${sql.value(limit - found.length)}`,
         sql.params,
       );
@@ -153,7 +153,7 @@ export class RequestStore {
       const sql = new Sql().add(`grain_ms = ${HOUR_MS}`).add(`user_id = ${EVERYONE}`);
       sql.within("start_ms", { fromMs: fromMs - HOUR_MS + 1, belowMs: belowHourMs });
       sql.ofKind(filter).add("status > 0");
-      const hours = await this.db.all<{ start_ms: number }>(
+      const hours = await this.db.report<{ start_ms: number }>(
         `SELECT DISTINCT start_ms FROM request_sums ${sql.where} ORDER BY start_ms DESC LIMIT ${HOURS_AT_ONCE}`,
         sql.params,
       );
@@ -175,11 +175,11 @@ export class RequestStore {
     const sql = new Sql().add(`grain_ms = ${grainMs}`);
     sql.add(`user_id = ${sql.value(filter.user_id ?? NO_ID)}`);
     const from = `FROM request_sums ${sql.within("start_ms", time).ofKind(filter).add("status > 0").where}`;
-    const rows = await this.db.all<Kind & Record<string, number>>(
+    const rows = await this.db.report<Kind & Record<string, number>>(
       `SELECT ${KIND}, ${summed(SUM_COLUMNS)} ${from} GROUP BY ${KIND}`,
       sql.params,
     );
-    const counts = await this.db.all<KindCount>(
+    const counts = await this.db.report<KindCount>(
       `SELECT start_ms, status, ${REACHED} AS reached, ${summed(["requests"])} ${from} GROUP BY 1, 2, 3`,
       sql.params,
     );
@@ -194,7 +194,7 @@ export class RequestStore {
       .within("ended_ms", time)
       .ofScope(await this.#withUser(filter))
       .ofKind(filter);
-    const rows = await this.db.all<Kind & KindCount & Record<string, number | null>>(
+    const rows = await this.db.report<Kind & KindCount & Record<string, number | null>>(
       `SELECT ended_ms - ended_ms % ${grainMs} AS start_ms, COALESCE(surface, '') AS surface,
          COALESCE(model, '') AS model, COALESCE(backend, '') AS backend, status, COALESCE(code, '') AS code,
          ${REACHED} AS reached, ${bucketSql("first_token_ms")} AS first_token, ${bucketSql("duration_ms")} AS duration,
@@ -229,7 +229,7 @@ export class RequestStore {
       parts.push(`SELECT ${id} AS id, requests - charges_only AS requests, unanswered, cost_nano_usd
         FROM request_asker_days ${where.add("requests > charges_only").where}`);
     }
-    return this.db.all<AskerSums>(
+    return this.db.report<AskerSums>(
       `SELECT t.*, ${name} AS name FROM (
          SELECT id, ${summed(ASKER_TOTALS)} FROM (${parts.join(" UNION ALL ")}) AS parts
          GROUP BY id ORDER BY SUM(requests) DESC, id LIMIT ${ASKERS_SHOWN_MAX}) t ORDER BY t.requests DESC, t.id`,
@@ -240,7 +240,7 @@ export class RequestStore {
   /** The latest failures, each with how often it came, so that a flood of one hides no other. */
   failuresSince(fromMs: number, limit: number): Promise<AlikeFailures[]> {
     const same = "code, status, model, backend, message";
-    return this.db.all<AlikeFailures>(
+    return this.db.report<AlikeFailures>(
       `SELECT ${same}, COUNT(*) AS times, MAX(ended_ms) AS ended_ms, MAX(id) AS id FROM (
          SELECT ${same}, ended_ms, CAST(id AS TEXT) AS id FROM requests
          WHERE status >= 400 AND status <> 499 AND ended_ms >= $1 ORDER BY ended_ms DESC LIMIT ${FAILURES_READ_MAX}

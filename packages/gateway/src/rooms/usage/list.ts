@@ -61,7 +61,7 @@ export class UsageList {
     const months = monthsOf(sums, options);
     if (!months) return { records: [], total };
     const narrowed = project === null ? "" : "AND project = $6";
-    const rows = await this.db.all<StoredRow>(
+    const rows = await this.db.report<StoredRow>(
       `SELECT ${COLUMNS} FROM usage_records
        WHERE user_id = $1 AND created_ms >= $2 AND created_ms < $3 ${narrowed}
        ORDER BY created_ms DESC, id LIMIT $4 OFFSET $5`,
@@ -80,7 +80,7 @@ export class UsageList {
       const at = sql.value(after.atMs);
       sql.add(`created_ms <= ${at} AND (created_ms < ${at} OR id > ${sql.value(after.id)})`);
     }
-    const rows = await this.db.all<StoredRow>(
+    const rows = await this.db.report<StoredRow>(
       `SELECT ${COLUMNS} FROM usage_records ${sql.where} ORDER BY created_ms DESC, id LIMIT ${sql.value(limit)}`,
       sql.params,
     );

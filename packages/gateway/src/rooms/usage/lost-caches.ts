@@ -49,7 +49,7 @@ export class CacheWatch {
           `CAST(SUM(CASE WHEN start_ms ${isRecent ? ">=" : "<"} $1 THEN ${column} ELSE 0 END) AS BIGINT) AS ${isRecent ? "recent" : "before"}_${column}`,
       );
     const columns = ["requests", "prompt_tokens", "cached_tokens"];
-    const rows = await this.db.all<{ backend: string } & Record<string, number>>(
+    const rows = await this.db.report<{ backend: string } & Record<string, number>>(
       `SELECT backend, ${[...sums(columns, true), ...sums(columns, false)].join(", ")} FROM request_sums
        WHERE grain_ms = ${HOUR_MS} AND user_id = '${NO_ID}' AND start_ms >= $2 AND backend <> '' AND channel <> ''
        GROUP BY backend`,

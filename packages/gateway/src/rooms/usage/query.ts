@@ -86,7 +86,7 @@ export class UsageQueries {
       ? `GROUP BY group_key HAVING SUM(requests) > 0
          ORDER BY SUM(prompt_tokens + completion_tokens) DESC LIMIT ${GROUPS_MAX + 1}`
       : "";
-    return this.db.all<SumRow>(
+    return this.db.report<SumRow>(
       `SELECT ${groupBy ? "group_key" : `${NO_KEY} AS group_key`}, ${summed(SUMS)}
        FROM (${parts.join(" UNION ALL ")}) AS parts ${grouping}`,
       params,
@@ -124,7 +124,7 @@ export class UsageQueries {
   async records({ refIds, limit, offset, ...period }: UsageQuery): Promise<RawRecord[]> {
     const sql = new Conditions().within("created_ms", period);
     if (refIds) sql.add(isIn(sql, "ref_id", refIds));
-    const rows = await this.db.all<Omit<RawRecord, "created_at"> & { created_ms: number }>(
+    const rows = await this.db.report<Omit<RawRecord, "created_at"> & { created_ms: number }>(
       `SELECT id, ref_id, api_key_id, model, backend, prompt_tokens, completion_tokens, total_tokens, cost, created_ms
        FROM usage_records ${sql.where} ORDER BY created_ms DESC, id
        LIMIT ${sql.value(limit)} OFFSET ${sql.value(offset)}`,

@@ -178,7 +178,7 @@ export class UsageSeries {
 
   #grouped({ sql, params }: Source, group: string, names: readonly string[] = []): Promise<DaySums[]> {
     const list = names.map((_, i) => `$${params.length + i + 1}`);
-    return this.db.all<DaySums>(
+    return this.db.report<DaySums>(
       `SELECT ${group}, ${summed([...COUNTED, "unpriced"])} FROM (${sql}) AS rows_of_days
        ${list.length > 0 ? `WHERE COALESCE(name, '') IN (${list})` : ""} GROUP BY ${group} HAVING SUM(requests) > 0
        LIMIT ${SUMS_MAX}`,

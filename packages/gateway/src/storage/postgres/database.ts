@@ -59,6 +59,7 @@ export class PostgresDatabase implements Database {
   readonly all: Queryable["all"];
   readonly get: Queryable["get"];
   readonly run: Queryable["run"];
+  readonly report: Queryable["all"];
 
   private constructor(
     url: string,
@@ -76,6 +77,7 @@ export class PostgresDatabase implements Database {
     this.all = direct.all;
     this.get = direct.get;
     this.run = direct.run;
+    this.report = direct.all;
   }
 
   static async open(url: string, options: PostgresOptions = {}): Promise<PostgresDatabase> {

@@ -1,6 +1,7 @@
 import { Database as Sqlite } from "bun:sqlite";
 import type { Database, Row, SqlValue, Transaction, TransactionOptions } from "../contract.ts";
 import { namingOutages } from "../outage.ts";
+import { ReportThread } from "./reports.ts";
 
 /** How long a statement waits for another process's lock before it fails. */
 const LOCK_WAIT_MS = 10_000;
@@ -54,7 +55,7 @@ interface Prepared {
   run(values: readonly SqlValue[]): { changes: number };
 }
 
-class Connection implements Transaction {
+export class Connection implements Transaction {
   readonly dialect = "sqlite";
   constructor(readonly handle: Sqlite) {}
 
@@ -82,22 +83,30 @@ function open(path: string): Connection {
   return new Connection(handle);
 }
 
+export function openReader(path: string): Connection {
+  const reader = open(path);
+  reader.handle.run("PRAGMA query_only = ON");
+  return reader;
+}
+
 interface SqliteOptions {
   /** Whether its owner calls `checkpoint` often enough, so that a commit need not. */
   isAttended?: boolean;
 }
 
-/** One writer whose transactions run one after the other, and one reader that never waits for it. */
+/** One writer whose transactions run one after the other, one reader that never waits for it, a thread for long reads. */
 export class SqliteDatabase implements Database {
   readonly dialect = "sqlite";
   readonly #writer: Connection;
   readonly #reader: Connection;
+  readonly #reports: ReportThread;
   #lastWrite: Promise<void> = Promise.resolve();
   #logPagesMax = 0;
 
-  private constructor(writer: Connection, reader: Connection) {
+  private constructor(writer: Connection, reader: Connection, reports: ReportThread) {
     this.#writer = writer;
     this.#reader = reader;
+    this.#reports = reports;
   }
 
   static async open(path: string, { isAttended = false }: SqliteOptions = {}): Promise<SqliteDatabase> {
@@ -110,9 +119,7 @@ export class SqliteDatabase implements Database {
     // A statement that changes many rows copies each page before that, in case it has to be undone: to a file unless
     // told otherwise.
     if (isAttended) writer.handle.run("PRAGMA temp_store = MEMORY");
-    const reader = open(path);
-    reader.handle.run("PRAGMA query_only = ON");
-    const db = new SqliteDatabase(writer, reader);
+    const db = new SqliteDatabase(writer, openReader(path), new ReportThread(path));
     db.#allowLog(isAttended ? LOG_PAGES_ATTENDED_MAX : LOG_PAGES_MAX);
     return db;
   }
@@ -146,6 +153,9 @@ export class SqliteDatabase implements Database {
   }
   run(sql: string, params?: readonly SqlValue[]): Promise<number> {
     return this.#exclusively(() => namingOutages(() => this.#writer.run(sql, params)));
+  }
+  report<T = Row>(sql: string, params?: readonly SqlValue[]): Promise<T[]> {
+    return namingOutages(() => this.#reports.all(sql, params) as Promise<T[]>);
   }
 
   transaction<T>(
@@ -191,6 +201,7 @@ export class SqliteDatabase implements Database {
 
   async close(): Promise<void> {
     await this.#lastWrite;
+    this.#reports.close();
     this.#reader.handle.close();
     this.#writer.handle.close();
   }
