@@ -3,9 +3,11 @@ import { join } from "node:path";
 import { freePort } from "./services.ts";
 import { until } from "./until.ts";
 
+const ADMIN_TOKEN = "built-gateway-admin-token";
+
 /**
- * Runs a built gateway with its demonstration in `dir`, and waits until the usage of a chat is in its database: what
- * brings it there is a thread whose code the program has to find within itself, or beside itself.
+ * Runs a built gateway with its demonstration in `dir`, and waits until the usage of a chat is in its database and in a
+ * report: both are the work of threads whose code the program has to find within itself, or beside itself.
  */
 export async function settleChat(
   command: readonly string[],
@@ -14,7 +16,7 @@ export async function settleChat(
   const port = await freePort();
   const service = Bun.spawn([...command, "serve", "--demo"], {
     cwd: dir,
-    env: { ...env, SERVICE_PORT: String(port), SERVICE_DATA_DIR: dir },
+    env: { ...env, SERVICE_PORT: String(port), SERVICE_DATA_DIR: dir, SERVICE_ADMIN_TOKEN: ADMIN_TOKEN },
     stdout: "pipe",
     stderr: "ignore",
   });
@@ -42,6 +44,13 @@ export async function settleChat(
       "SELECT COUNT(*) AS n FROM usage_records WHERE ref_id = 'built'",
     );
     await until("the row is in the database", () => rows.get()!.n === 1);
+    const report = await fetch(`http://127.0.0.1:${port}/api/admin/usage/query`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${ADMIN_TOKEN}`, "content-type": "application/json" },
+      body: JSON.stringify({ ref_ids: ["built"] }),
+    });
+    const words = await report.text();
+    if (!words.includes('"requests":1')) throw new Error(`no report of the usage: ${words}`);
   } finally {
     service.kill();
     await service.exited;

@@ -115,7 +115,7 @@ export class UsageSeries {
       const rows = await this.#grouped(source, "start_ms, name");
       if (rows.length < SUMS_MAX) return { rows, all: rows, count: null };
     }
-    const dearest = await this.db.all<{ name: string | null; count: number }>(
+    const dearest = await this.db.report<{ name: string | null; count: number }>(
       `SELECT name, COUNT(*) OVER () AS count FROM (${source.sql}) AS rows_of_days GROUP BY name HAVING SUM(requests) > 0
        ORDER BY SUM(cost_nano_usd) DESC, SUM(prompt_tokens) DESC LIMIT ${GROUPS_MAX}`,
       source.params,
