@@ -30,7 +30,6 @@ export class ReportThread {
     const answer = Promise.withResolvers<Row[]>();
     this.#waiting.set(id, answer);
     clearTimeout(this.#whenIdle);
-    this.#worker.ref();
     this.#worker.postMessage({ id, path: this.path, sql, params } satisfies Report);
     return answer.promise;
   }
@@ -43,9 +42,7 @@ export class ReportThread {
       this.#waiting.delete(data.id);
       if ("rows" in data) answer?.resolve(data.rows);
       else answer?.reject(Object.assign(new Error(data.failed.message), data.failed));
-      if (this.#waiting.size > 0) return;
-      worker.unref();
-      this.#whenIdle = setTimeout(() => this.close(), IDLE_MS).unref();
+      if (this.#waiting.size === 0) this.#whenIdle = setTimeout(() => this.close(), IDLE_MS).unref();
     };
     worker.onerror = ({ message }) => this.#ended(worker, message);
     worker.addEventListener("close", () => this.#ended(worker, "it ended"));
