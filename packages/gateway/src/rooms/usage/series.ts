@@ -66,7 +66,7 @@ interface DaySums extends Sums {
 }
 
 /** A statement for what is summed up. */
-interface Source {
+interface DaySource {
   sql: string;
   params: readonly SqlValue[];
 }
@@ -128,7 +128,7 @@ export class UsageSeries {
     };
   }
 
-  #source(filter: SeriesFilter, by: SeriesBy): Source {
+  #source(filter: SeriesFilter, by: SeriesBy): DaySource {
     const isByAsker = ASKER_COLUMNS[by] !== undefined;
     const isSummed = filter.userId === null || (isWholeDays(filter) && by !== "ref");
     const { apiKeyId, project, groupId, refId, model, backend } = filter;
@@ -139,7 +139,7 @@ export class UsageSeries {
       : this.#raw(filter, by);
   }
 
-  #askerDays({ userId, project, apiKeyId, groupId, ...time }: SeriesFilter, by: SeriesBy): Source {
+  #askerDays({ userId, project, apiKeyId, groupId, ...time }: SeriesFilter, by: SeriesBy): DaySource {
     const conditions = daysOf(time)
       .has("user_id", userId)
       .has("project", project)
@@ -151,7 +151,7 @@ export class UsageSeries {
   }
 
   /** Everyone's, or a person's, from the sums of whole days. */
-  #kinds({ userId, fromMs, belowMs, model, backend }: SeriesFilter, by: SeriesBy): Source {
+  #kinds({ userId, fromMs, belowMs, model, backend }: SeriesFilter, by: SeriesBy): DaySource {
     const days = daysOf({ fromMs, belowMs: belowMs + DAY_MS - 1 });
     const { where, params } = days.has("model", model).has("backend", backend);
     const whose = `user_id = $${params.push(userId ?? NO_ID)}`;
@@ -167,7 +167,7 @@ export class UsageSeries {
     return { sql: parts.join(" UNION ALL "), params };
   }
 
-  #raw(filter: SeriesFilter, by: SeriesBy): Source {
+  #raw(filter: SeriesFilter, by: SeriesBy): DaySource {
     const { where, params } = conditionsOf(filter);
     const sql = `SELECT created_ms - created_ms % ${DAY_MS} AS start_ms, ${COLUMNS[by]} AS name, 1 AS requests,
         prompt_tokens, completion_tokens, COALESCE(cost_nano_usd, 0) AS cost_nano_usd,
@@ -176,7 +176,7 @@ export class UsageSeries {
     return { sql, params };
   }
 
-  #grouped({ sql, params }: Source, group: string, names: readonly string[] = []): Promise<DaySums[]> {
+  #grouped({ sql, params }: DaySource, group: string, names: readonly string[] = []): Promise<DaySums[]> {
     const list = names.map((_, i) => `$${params.length + i + 1}`);
     return this.db.report<DaySums>(
       `SELECT ${group}, ${summed([...COUNTED, "unpriced"])} FROM (${sql}) AS rows_of_days
