@@ -15,8 +15,8 @@ import { openStorage } from "../packages/gateway/src/storage/index.ts";
 import { parseArgs } from "../scripts/lib/args.ts";
 import { seedUsage } from "./growth-seed.ts";
 import { CHAT_PATH, chatBody, runLoad } from "./lib/bench.ts";
-import { ADMIN_TOKEN, LIMIT_RPM, launchGateway, populate } from "./lib/gateway.ts";
-import { makePlaces, type Place } from "./lib/places.ts";
+import { ADMIN_TOKEN, LIMIT_RPM, launchGateway, populate, rpc } from "./lib/gateway.ts";
+import { KEEPER, makePlaces, type Place } from "./lib/places.ts";
 import { cpuUs, startServer, stop, stopAll, untilReady } from "./lib/processes.ts";
 
 const REQUESTS_PER_ROUND = 10_000;
@@ -179,14 +179,17 @@ async function measureChats(both: readonly [Place, Place]): Promise<void> {
   for (const { pid } of gateways) await stop(pid);
 }
 
-async function launchChats(name: string, { dataDir, databaseUrl }: Place, models: string) {
+async function launchChats(name: string, place: Place, models: string) {
+  const { dataDir, databaseUrl } = place;
   const upstream = await startServer("upstream.ts", [], { MODELS: models });
   const settings = {
     SERVICE_DATA_DIR: dataDir,
     ...(databaseUrl && { SERVICE_DATABASE_URL: databaseUrl }),
   };
   const gateway = await launchGateway({ name, settings });
-  const people = await populate(gateway.url, upstream.port);
+  const isKept = values.keep !== undefined && place === both[1];
+  const admin = isKept ? (await rpc(gateway.url, "auth.login", KEEPER)).access_token : undefined;
+  const people = await populate(gateway.url, upstream.port, admin);
   await untilReady("the models", async () => {
     const { data } = (await (await fetch(`${gateway.url}/v1/models`)).json()) as { data: { id: string }[] };
     return data.length > Number(models) && data.some(({ id }) => id === "bench");

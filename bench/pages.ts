@@ -15,13 +15,12 @@ import { openStorage } from "../packages/gateway/src/storage/index.ts";
 import { parseArgs } from "../scripts/lib/args.ts";
 import { KEYS_OF_ONE, keyIdOf, personOf, seedUsage } from "./growth-seed.ts";
 import { launchGateway, UPSTREAM } from "./lib/gateway.ts";
-import { makePlaces, type Place } from "./lib/places.ts";
+import { KEEPER, makePlaces, type Place } from "./lib/places.ts";
 import { cpuUs, startServer, stop, untilReady } from "./lib/processes.ts";
 
 const CALLS = 7;
 const DAYS = 30;
 const GOAL_MS = 300;
-const ACCOUNT = { email: "bench@example.com", password: "bench password" };
 const MEMBERS_PER_GROUP = 20;
 const MEMBERS_OF_ONE = 2_000;
 const DAY_MS = 86_400_000;
@@ -236,8 +235,8 @@ async function populate(config: Config, upstreamUrl: string): Promise<string> {
   const app = await startApp(config, { log: silentLog });
   try {
     const call = callerOf(app);
-    const known = await call("auth.login", ACCOUNT).catch(() => null);
-    const { user, access_token } = known ?? (await call("auth.register", ACCOUNT));
+    const known = await call("auth.login", KEEPER).catch(() => null);
+    const { user, access_token } = known ?? (await call("auth.register", KEEPER));
     const backend = { name: UPSTREAM, type: "external", url: upstreamUrl, seen: null };
     const asAdmin = callerOf(app, access_token);
     const { backends } = await asAdmin("backends.list");
@@ -306,7 +305,7 @@ async function measure([empty, full]: readonly [Place, Place]): Promise<number> 
 
 /** Prints what each took; how many were beyond the goal. */
 async function ask(app: App, pages: ReturnType<typeof pagesOf>): Promise<number> {
-  const { access_token: token } = await callerOf(app)("auth.login", ACCOUNT);
+  const { access_token: token } = await callerOf(app)("auth.login", KEEPER);
   const call = callerOf(app, token);
   console.log("\n| Page | | Least, ms | Median, ms | CPU, ms |\n|---|---|---:|---:|---:|");
   let missed = 0;

@@ -126,10 +126,11 @@ async function createAccount(url: string, admin?: string) {
   };
 }
 
-/** Accounts with keys, and the upstream as backend. */
-export async function populate(url: string, upstreamPort: number) {
+/** Accounts with keys, and the upstream as backend. Unless an administrator is signed in, the first account is one. */
+export async function populate(url: string, upstreamPort: number, admin?: string) {
   const accounts: Awaited<ReturnType<typeof createAccount>>[] = [];
-  for (let i = 0; i < ACCOUNTS; i++) accounts.push(await createAccount(url, accounts[0]?.accessToken));
+  for (let i = 0; i < ACCOUNTS; i++)
+    accounts.push(await createAccount(url, admin ?? accounts[0]?.accessToken));
   const backend = { type: "external", name: UPSTREAM, url: `http://127.0.0.1:${upstreamPort}` };
   await post(`${url}/api/admin/backends`, backend, ADMIN_TOKEN);
   const native = { name: "native", models: ["native"], dialects: ["messages", "responses"] };

@@ -2,6 +2,9 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
+/** Who administers a service with a past that was kept. */
+export const KEEPER = { email: "bench@example.com", password: "bench password" };
+
 /** Where a service keeps its data. */
 export interface Place {
   dataDir: string;
