@@ -56,7 +56,7 @@ export const EVENT_STREAM_HEADERS = {
 } as const;
 
 export const jsonReply = (
-  body: string | Uint8Array,
+  body: Reply["body"],
   requestId: string,
   status = 200,
   headers?: Record<string, string>,

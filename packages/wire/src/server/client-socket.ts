@@ -1,6 +1,6 @@
 import type { Socket } from "bun";
 import type { Clock } from "../clock.ts";
-import { Outbox } from "../turns/outbox.ts";
+import { type Drainable, Outbox } from "../turns/outbox.ts";
 import { LINGER_MS, LINGER_SENDING_MS, UNREAD_MS } from "./limits.ts";
 
 /** A client's socket: its outgoing bytes, its deadline, and how it is closed. */
@@ -18,7 +18,7 @@ export class ClientSocket {
   #deadlineMs = 0;
 
   constructor(
-    readonly socket: Socket<unknown>,
+    readonly socket: Socket<Drainable>,
     readonly clock: Clock,
   ) {
     this.remoteAddress = socket.remoteAddress ?? "";

@@ -6,6 +6,7 @@ import type { WireLog } from "../log.ts";
 import { partOf } from "../pieces.ts";
 import { headRead } from "../turns/collector.ts";
 import type { Recipient } from "../turns/inbox.ts";
+import type { Drainable } from "../turns/outbox.ts";
 import { type BytePipe, ServerSocket } from "../websocket/server-socket.ts";
 import { ClientSocket } from "./client-socket.ts";
 import { IncomingRequest, type RequestCarrier } from "./incoming-request.ts";
@@ -68,7 +69,7 @@ export class Connection implements Recipient, RequestCarrier, StreamCarrier, Byt
   #idleSinceMs: number;
 
   constructor(
-    socket: Socket<unknown>,
+    socket: Socket<Drainable>,
     readonly options: ConnectionOptions,
   ) {
     this.#client = new ClientSocket(socket, options.clock);

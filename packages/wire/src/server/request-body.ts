@@ -10,6 +10,9 @@ export class RequestBody implements ChunkReader {
   /** Bytes left of the declared length. */
   #left: number;
   #pieces = new Pieces();
+  /** The room for a body of declared length that somebody takes: joining a large one at its end would hold up others. */
+  #whole: Buffer | null = null;
+  #wholeBytes = 0;
   #bytesMax = Number.POSITIVE_INFINITY;
   /** Read only to find the next request. */
   #discards = false;
@@ -34,7 +37,7 @@ export class RequestBody implements ChunkReader {
   }
   /** Bytes that are held. */
   get waitingBytes(): number {
-    return this.#pieces.bytes;
+    return this.#pieces.bytes + this.#wholeBytes;
   }
   /** Bytes that were read and thrown away. */
   get discardedBytes(): number {
@@ -67,6 +70,10 @@ export class RequestBody implements ChunkReader {
 
   piece(bytes: Buffer): void {
     if (this.#discards) return;
+    if (this.#whole) {
+      this.#wholeBytes += bytes.copy(this.#whole, this.#wholeBytes);
+      return;
+    }
     this.#pieces.add(bytes);
     if (this.#pieces.bytes > this.#bytesMax) this.#refuse();
   }
@@ -82,9 +89,15 @@ export class RequestBody implements ChunkReader {
   }
 
   #collected(): Buffer {
-    const pieces = this.#pieces;
+    const body = this.#whole ?? this.#pieces.join();
+    this.#drop();
+    return body;
+  }
+
+  #drop(): void {
     this.#pieces = new Pieces();
-    return pieces.join();
+    this.#whole = null;
+    this.#wholeBytes = 0;
   }
 
   /** Larger than the taker allows. */
@@ -101,14 +114,22 @@ export class RequestBody implements ChunkReader {
     }
     if (this.isDone) return this.#collected();
     this.#bytesMax = bytesMax;
+    if (!this.#chunks) this.#reserve();
     const { promise, resolve, reject } = Promise.withResolvers<Buffer>();
     this.#taker = { resolve, reject };
     return promise;
   }
 
+  /** Memory that nothing is written to costs nothing, so a client cannot take it by its claim alone. */
+  #reserve(): void {
+    this.#whole = Buffer.allocUnsafeSlow(this.#pieces.bytes + this.#left);
+    this.#wholeBytes = this.#pieces.join().copy(this.#whole);
+    this.#pieces = new Pieces();
+  }
+
   discard(): void {
     this.#discards = true;
-    this.#pieces = new Pieces();
+    this.#drop();
   }
 
   /** The rest will not arrive: rejects the taker, present or future. */

@@ -5,10 +5,12 @@ import type { Socket } from "bun";
  * the other. The reason is the same as for gathering what arrives (inbox.ts).
  */
 const ARENA = Buffer.allocUnsafeSlow(256 * 1024);
-/** Larger messages are not copied: they are sent right away, after everything that is already queued. */
+/** Larger messages are not copied: their sending begins at once, after everything that is already queued. */
 const MESSAGE_BYTES_MAX = 64 * 1024;
 /** Space for a size line, a line end and the final chunk. */
 const FRAMING_BYTES_MAX = 32;
+/** The kernel copies what it is handed at once, so one connection pauses for a turn after this much. */
+const PER_TURN_BYTES_MAX = 1024 * 1024;
 const ZERO = 48;
 const HEX = Buffer.from("0123456789abcdef");
 
@@ -76,15 +78,22 @@ function doFirst(): void {
   for (const run of due) run();
 }
 
+/** What a socket belongs to; told when the socket accepts more. */
+export interface Drainable {
+  drained(): void;
+}
+
 /** The outgoing bytes of one connection. What its socket does not accept is kept, in order, until it drains. */
 export class Outbox {
   #kept: Uint8Array[] | null = null;
+  /** Bytes of large messages that the kernel was handed since the last pause of a turn. */
+  #handedBytes = 0;
   /** Bytes that the socket has not accepted yet. */
   waitingBytes = 0;
   /** Whether the kernel has got any bytes since the owner last set this to false. */
   hasSent = false;
 
-  constructor(readonly socket: Pick<Socket<unknown>, "write">) {}
+  constructor(readonly socket: Pick<Socket<Drainable>, "write" | "data">) {}
 
   /** Sends everything queued so far, on every connection. */
   static flush(): void {
@@ -179,9 +188,24 @@ export class Outbox {
 
   #sendNow(bytes: Uint8Array): void {
     Outbox.flush();
-    const taken = this.waitingBytes > 0 ? 0 : Math.max(0, this.socket.write(bytes));
-    this.hasSent ||= taken > 0;
+    const taken = this.waitingBytes > 0 ? 0 : this.#write(bytes);
     if (taken < bytes.length) this.#keep(taken === 0 ? bytes : bytes.subarray(taken));
+  }
+
+  /** Hands over some of the bytes; returns how many. */
+  #write(bytes: Uint8Array): number {
+    const length = Math.min(bytes.length, PER_TURN_BYTES_MAX - this.#handedBytes);
+    if (length === 0) return 0;
+    const taken = Math.max(0, this.socket.write(bytes, 0, length));
+    this.hasSent ||= taken > 0;
+    this.#handedBytes += taken;
+    // The socket may not be full, and would not call back.
+    if (this.#handedBytes === PER_TURN_BYTES_MAX)
+      setImmediate(() => {
+        this.#handedBytes = 0;
+        this.socket.data.drained();
+      });
+    return taken;
   }
 
   #keep(bytes: Uint8Array): void {
@@ -196,8 +220,7 @@ export class Outbox {
     if (!kept) return;
     let sent = 0;
     for (const bytes of kept) {
-      const taken = Math.max(0, this.socket.write(bytes));
-      this.hasSent ||= taken > 0;
+      const taken = this.#write(bytes);
       this.waitingBytes -= taken;
       if (taken < bytes.length) {
         kept[sent] = bytes.subarray(taken);

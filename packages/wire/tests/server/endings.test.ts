@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, test } from "bun:test";
 import { until } from "@model-gateway/testing/until.ts";
-import { StreamedReply } from "../../src/http/reply.ts";
+import { type ReplyWriter, StreamedReply } from "../../src/http/reply.ts";
 import type { AnyReply } from "../../src/server/connection.ts";
 import {
   BODY_SILENCE_MS,
@@ -143,15 +143,24 @@ describe("clients that keep us waiting", () => {
   });
 
   test.each(["whole", "streamed"])("nobody reads the %s answer: cut off", async (kind) => {
-    const source = new TestSource((writer) => {
+    let written = 0;
+    const fill = (writer: ReplyWriter) => {
+      do written++;
       while (writer.write(Buffer.alloc(1024 * 1024)));
-    });
+    };
+    const source = new TestSource(fill);
+    source.drained = () => fill(source.writer!);
     const large = Buffer.alloc(32 * 1024 * 1024);
     serve(() => (kind === "whole" ? text(large) : new StreamedReply(HEAD, source)));
     const client = await server.connect();
     client.socket.pause();
     client.send(get("/x"));
     await until("the request", () => server.requests.length === 1);
+    await until("the kernel takes no more", async () => {
+      const before = written;
+      await Bun.sleep(20);
+      return written === before;
+    });
     server.clock.advance(UNREAD_MS - SWEEP_MS);
     expect(server.listener.connectionCount).toBe(1);
     server.clock.advance(2 * SWEEP_MS);

@@ -93,6 +93,7 @@ class FakeSocket {
   readonly writes: string[] = [];
   capacity = Number.POSITIVE_INFINITY;
   onWrite: (() => void) | null = null;
+  data = { drained() {} };
 
   write(data: unknown, offset = 0, length?: number): number {
     const all = data as Uint8Array;
@@ -111,6 +112,22 @@ class FakeSocket {
 const outboxOn = (socket: FakeSocket) => new Outbox(socket as never);
 
 describe("the outbox", () => {
+  test("hands over a megabyte of a large message in a turn, and the rest in the next ones", async () => {
+    const socket = new FakeSocket();
+    const outbox = outboxOn(socket);
+    socket.data = outbox;
+    const megabyte = 1024 * 1024;
+    const message = Buffer.alloc(2.5 * megabyte, "x");
+    outbox.send(message);
+    const sent = [socket.text.length];
+    for (let i = 0; i < 3; i++) {
+      await turn();
+      sent.push(socket.text.length);
+    }
+    expect(sent).toEqual([megabyte, 2 * megabyte, 2.5 * megabyte, 2.5 * megabyte]);
+    expect(outbox.waitingBytes).toBe(0);
+  });
+
   test("sends after the turn, a connection's consecutive messages in one write", async () => {
     const [one, two] = [new FakeSocket(), new FakeSocket()];
     const [first, second] = [outboxOn(one), outboxOn(two)];
@@ -213,6 +230,7 @@ describe("the outbox", () => {
 
 describe("what is to be done before anything is sent", () => {
   const socket = (name: string, seen: string[]) => ({
+    data: { drained() {} },
     write(data: unknown, from = 0, length = (data as Uint8Array).length) {
       seen.push(`${name}:${Buffer.from((data as Uint8Array).subarray(from, from + length))}`.slice(0, 20));
       return length;
