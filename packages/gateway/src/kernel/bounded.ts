@@ -96,3 +96,15 @@ export function askedOnce<T>(
     return answer;
   };
 }
+
+/** Work that is not begun again while it is under way: who asks meanwhile gets the same run. */
+export function oneAtATime<T>(work: () => Promise<T>) {
+  const run = (): Promise<T> => {
+    run.running ??= work().finally(() => {
+      run.running = null;
+    });
+    return run.running;
+  };
+  run.running = null as Promise<T> | null;
+  return run;
+}

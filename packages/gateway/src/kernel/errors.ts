@@ -113,6 +113,10 @@ export function fail(kind: ErrorName, message: string, options?: FailOptions): n
 export const failField = (field: string, problem: string): never =>
   fail("missing_fields", `\`${field}\` ${problem}`, { data: { fields: [field] } });
 
+/** Refuses one parameter of a method. */
+export const failParam = (name: string, problem: string): never =>
+  fail("invalid_params", `\`${name}\`: ${problem}`, { data: { fields: [name] } });
+
 /** A dependency of the service is down: the request may succeed later. */
 export class Outage extends Error {}
 

@@ -18,18 +18,33 @@ const TOO_DEEP = `it is nested deeper than ${JSON_DEPTH_MAX} levels`;
 export function endOfString(text: string, from: number): number {
   for (let quote = text.indexOf('"', from); quote !== -1; quote = text.indexOf('"', quote + 1)) {
     if (text.charCodeAt(quote - 1) !== BACKSLASH) return quote + 1;
-    // Escaped when an odd number of backslashes stands before it.
-    let slash = quote - 1;
-    while (slash > from && text.charCodeAt(slash - 1) === BACKSLASH) slash--;
-    if (slash < from || (quote - slash) % 2 === 0) return quote + 1;
+    if (slashesBefore(text, quote, from) % 2 === 0) return quote + 1;
   }
   return -1;
+}
+
+/** How many backslashes stand right before a position; an odd number escapes what follows. */
+function slashesBefore(text: string, end: number, from: number): number {
+  let at = end;
+  while (at > from && text.charCodeAt(at - 1) === BACKSLASH) at--;
+  return end - at;
 }
 
 const isSpace = (char: number): boolean => char === 32 || char === 10 || char === 13 || char === 9;
 
 export function skipSpace(text: string, at: number): number {
   while (isSpace(text.charCodeAt(at))) at++;
+  return at;
+}
+
+/** The next quote or bracket, or `limit`. */
+function endOfPlain(text: string, at: number, limit: number): number {
+  while (at < limit) {
+    const char = text.charCodeAt(at);
+    // Bit 5 is all that tells `[` from `{` and `]` from `}`.
+    if (char === QUOTE || (char | 32) === OPEN_BRACE || (char | 32) === CLOSE_BRACE) break;
+    at++;
+  }
   return at;
 }
 
@@ -41,8 +56,11 @@ export class JsonNesting {
   strings = 0;
   containers = 0;
   outsideChars = 0;
-  /** Where long strings begin and end, quotes included. */
+  /** Where long strings begin and end, quotes included, counted from the first piece that was fed. */
   readonly longStrings: number[] = [];
+  /** Characters of earlier pieces, and where the string begins that the text so far ends in. */
+  #fedChars = 0;
+  #stringStart = 0;
   /** The text so far ends inside a string, and there with a backslash that escapes what comes. */
   #isInString = false;
   #isEscaped = false;
@@ -61,16 +79,20 @@ export class JsonNesting {
   read(text: string, at = 0): number {
     const closers = this.#closers;
     if (at >= text.length || this.problem !== null) return -1;
-    // To read a costly text to its end would be as bad as parsing it.
+    // Reading a costly text to its end would be as slow as parsing it.
     const isLarge = text.length > FREE_CHARS_MAX;
     if (this.#isInString) at = this.#string(text, this.#isEscaped ? at + 1 : at);
     while (at !== -1 && at < text.length) {
+      const outsideMax = isLarge ? OUTSIDE_STRINGS_CHARS_MAX - this.outsideChars : Number.POSITIVE_INFINITY;
+      const outside = at;
+      at = endOfPlain(text, at, Math.min(text.length, at + outsideMax));
+      this.outsideChars += at - outside;
+      if (at === text.length) return -1;
       const char = text.charCodeAt(at);
       if (char === QUOTE) {
         if (++this.strings > STRINGS_MAX && isLarge) return this.#stopCostly(text);
-        const start = at;
+        this.#stringStart = this.#fedChars + at;
         at = this.#string(text, at + 1);
-        if (at - start > LONG_STRING_CHARS) this.longStrings.push(start, at);
         continue;
       }
       if (++this.outsideChars > OUTSIDE_STRINGS_CHARS_MAX && isLarge) return this.#stopCostly(text);
@@ -79,7 +101,7 @@ export class JsonNesting {
         if (++this.containers > CONTAINERS_MAX && isLarge) return this.#stopCostly(text);
         closers.push(char === OPEN_BRACE ? CLOSE_BRACE : CLOSE_BRACKET);
         if (closers.length > this.#depthMax) return this.#stop(TOO_DEEP);
-      } else if (char === CLOSE_BRACE || char === CLOSE_BRACKET) {
+      } else {
         if (closers.pop() !== char) return this.#stop(`a bracket at byte ${at} does not match`);
         if (closers.length === 0) return at + 1;
       }
@@ -90,12 +112,15 @@ export class JsonNesting {
 
   feed(text: string): void {
     for (let at = 0; at !== -1 && at < text.length; ) at = this.read(text, at);
+    this.#fedChars += text.length;
   }
 
   #string(text: string, from: number): number {
     const end = endOfString(text, from);
     this.#isInString = end === -1;
-    this.#isEscaped = end === -1 && /(?<!\\)(?:\\\\)*\\$/.test(text.slice(from));
+    if (end === -1) this.#isEscaped = slashesBefore(text, text.length, from) % 2 === 1;
+    else if (this.#fedChars + end - this.#stringStart > LONG_STRING_CHARS)
+      this.longStrings.push(this.#stringStart, this.#fedChars + end);
     return end;
   }
 
@@ -122,12 +147,12 @@ function isSound(text: string): boolean {
   return true;
 }
 
-/** The same JSON with empty texts instead of these: a parser copies a long one escape by escape. Wrong ones stay, unless any will do, to be refused. */
-export function withoutTexts(json: string, strings: readonly number[], { anyWillDo = false } = {}): string {
+/** The same JSON with empty texts instead of these: a parser copies a long one escape by escape. Wrong ones stay, to be refused. */
+export function withoutTexts(json: string, strings: readonly number[]): string {
   let [kept, at] = ["", 0];
   for (let i = 0; i < strings.length; i += 2) {
     const [start, end] = [strings[i]! + 1, strings[i + 1]! - 1];
-    if (!anyWillDo && !isSound(json.slice(start, end))) continue;
+    if (!isSound(json.slice(start, end))) continue;
     kept += json.slice(at, start);
     at = end;
   }

@@ -47,13 +47,6 @@ export interface Leases {
   release(name: string): Promise<unknown>;
 }
 
-/** Whether an error says that a unique constraint was violated. */
-export function isUniqueViolation(error: unknown): boolean {
-  if (typeof error !== "object" || error === null) return false;
-  const { code, errno } = error as { code?: unknown; errno?: unknown };
-  return errno === "23505" || code === "SQLITE_CONSTRAINT_UNIQUE" || code === "SQLITE_CONSTRAINT_PRIMARYKEY";
-}
-
 /** Conditions of one statement, and its values in placeholder order. Parts of one statement share their values. */
 export class Conditions {
   readonly #texts: string[] = [];
@@ -160,6 +153,22 @@ export async function upsertRow<R extends { readonly [K in keyof R]: SqlValue }>
   const set = (Object.keys(row) as (keyof R & string)[]).filter((name) => !kept.includes(name));
   const values = set.map((name) => `${name} = excluded.${name}`).join(", ");
   await insertRow(on, table, row, `ON CONFLICT (${key}) DO UPDATE SET ${values}`);
+}
+
+/** Sets these columns of the rows that have this key, but for undefined ones; returns how many rows there are. */
+export async function updateRows(
+  on: Queryable,
+  table: string,
+  key: Readonly<Record<string, SqlValue>>,
+  changes: { readonly [column: string]: SqlValue | undefined },
+): Promise<number> {
+  const sql = new Conditions();
+  const set = Object.entries(changes).flatMap(([column, value]) =>
+    value === undefined ? [] : `${column} = ${sql.value(value)}`,
+  );
+  for (const [column, value] of Object.entries(key)) sql.add(`${column} = ${sql.value(value)}`);
+  if (set.length === 0) return countRows(on, `${table} ${sql.where}`, sql.params);
+  return on.run(`UPDATE ${table} SET ${set.join(", ")} ${sql.where}`, sql.params);
 }
 
 export async function countRows(

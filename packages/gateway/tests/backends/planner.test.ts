@@ -2,7 +2,7 @@ import { expect, test } from "bun:test";
 import { AUTHS, DIALECTS } from "../../src/backends/contract.ts";
 import { apiBase } from "../../src/backends/dialects/dialect.ts";
 import { backendKinds, plan } from "../../src/backends/index.ts";
-import { PROVIDER_CARDS } from "../../src/rooms/providers/cards.ts";
+import { PROVIDER_CARDS } from "../../src/rooms/providers/service.ts";
 
 test("a type is a kind itself or an engine's name", () => {
   for (const kind of ["external", "local-server", "engine", "cloud-video", "cloud-realtime"] as const)

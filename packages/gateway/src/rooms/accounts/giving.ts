@@ -3,73 +3,51 @@ import { fail } from "../../kernel/errors.ts";
 import type { Queryable, Transaction } from "../../storage/contract.ts";
 import type { AccountStore } from "./store.ts";
 
-/** What a link, an invitation or a code gives to whoever has it, and who made it. */
+/** What the bearer of a link, an invitation or a code gets, and who made it. */
 export type Gift =
-  /** The account that administers the service: the setup link, which the operator made. */
-  | { kind: "first_account" }
-  /** A new account of any tier, a new password of any account, or points. */
-  | { kind: "account" | "password" | "points"; makerId: string }
+  /** A new account of any tier or a new password of any account, or points. */
+  | { kind: "account" | "points"; makerId: string }
   /** A place in a group: for someone who has an account, or together with a new one. */
-  | { kind: "membership" | "newcomer"; makerId: string; groupId: string }
-  /** Another session of the maker's; ends with the one that it was made in. */
-  | { kind: "session"; makerId: string; sessionId?: string };
+  | { kind: "membership" | "newcomer"; makerId: string; groupId: string };
 
-/** Settings that say how people get an account; administrators change them while the service runs. */
+/** How people get an account. Administrators can change these settings while the service runs. */
 export interface SignUpSettings {
   /** True: open; false: closed; null: open until the first user exists. */
   registrationOpen: boolean | null;
-  /** Members, too, bring in people who have no account. */
+  /** Invitations by group members may also create accounts. */
   memberInvitationsRegister: boolean;
-  /** Tier of accounts that are made without one. */
+  /** Default tier of new accounts. */
   newAccountTier: string;
-  /** How long the links of administrators can be used. */
+  /** How long administrators' links are valid. */
   invitationDays: number;
 }
 
-/** Whether a link may be given now: asked in the transaction that uses it, whatever its maker could give before. */
+/** Whether the maker of a link may give this now. Asked in the transaction that uses the link. */
 export class Giving {
-  constructor(
-    readonly store: AccountStore,
-    readonly settings: SignUpSettings,
-  ) {}
+  constructor(readonly options: { store: AccountStore; signUp: SignUpSettings }) {}
 
   async mayGive(on: Queryable, gift: Gift): Promise<boolean> {
-    if (gift.kind === "first_account") return !(await this.store.anyUser(on));
-    const maker = await this.store.maker(on, gift.makerId, {
-      groupId: "groupId" in gift ? gift.groupId : null,
-      sessionId: "sessionId" in gift ? gift.sessionId : null,
-    });
-    if (!maker) return false;
-    switch (gift.kind) {
-      case "account":
-      case "password":
-      case "points":
-        return maker.isAdmin;
-      case "membership":
-        return maker.isAdmin || maker.managesGroup;
-      case "newcomer":
-        return maker.isAdmin || (maker.managesGroup && this.#membersRegister);
-      case "session":
-        return !maker.sessionEnded;
-    }
+    const { store, signUp } = this.options;
+    const maker = await store.maker(on, gift.makerId, "groupId" in gift ? gift.groupId : null);
+    if (!maker || maker.is_admin || gift.kind === "account" || gift.kind === "points")
+      return Boolean(maker?.is_admin);
+    // If everyone may register, an invitation gives nothing more.
+    const membersRegister = signUp.memberInvitationsRegister || signUp.registrationOpen === true;
+    return Boolean(maker.manages_group) && (gift.kind === "membership" || membersRegister);
   }
 
-  /** Where everyone may register, an invitation adds nothing. */
-  get #membersRegister(): boolean {
-    return this.settings.memberInvitationsRegister || this.settings.registrationOpen === true;
-  }
-
-  /** Keys, links and sessions are made only while the maker's session lasts; it may have ended since the call began. */
-  async requireSession(tx: Transaction, { userId, sessionId }: SignedIn): Promise<void> {
-    if (!(await this.mayGive(tx, { kind: "session", makerId: userId, sessionId })))
+  /** Keys, links and sessions require that the maker's session has not ended since the call began. */
+  async requireSession(tx: Transaction, signedIn: SignedIn): Promise<void> {
+    if (!(await this.options.store.isSignedIn(tx, signedIn)))
       fail("auth_required", "You are no longer signed in; sign in again");
   }
 
-  /** Ends what someone has made and may no longer give, so that it does not come back with their rights. */
+  /** Deletes links that their maker may no longer give, so that they do not work again if the maker regains the right. */
   async endLinksOf(tx: Transaction, makerId: string): Promise<void> {
-    if (!(await this.mayGive(tx, { kind: "account", makerId }))) await this.store.deleteLinksBy(tx, makerId);
-    for (const groupId of await this.store.groupsInvitedTo(tx, makerId))
+    const { store } = this.options;
+    if (!(await this.mayGive(tx, { kind: "account", makerId }))) await store.deleteLinksBy(tx, makerId);
+    for (const groupId of await store.groupsInvitedTo(tx, makerId))
       if (!(await this.mayGive(tx, { kind: "membership", makerId, groupId })))
-        await this.store.deleteInvitationsBy(tx, makerId, groupId);
+        await store.deleteInvitationsBy(tx, makerId, groupId);
   }
 }

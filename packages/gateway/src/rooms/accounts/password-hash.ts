@@ -8,6 +8,6 @@ export const hashPassword = (password: string): Promise<string> => Bun.password.
 const randomBase64 = (byteCount: number): string =>
   crypto.getRandomValues(new Uint8Array(byteCount)).toBase64({ omitPadding: true });
 
-/** A hash that no password has. Verifying one against it takes as long as against a real one; making it takes no time. */
+/** A hash that matches no password. Verifying against it takes as long as against a real one. */
 export const decoyHash = (): string =>
   `$argon2id$v=19$m=${ARGON.memoryCost},t=${ARGON.timeCost},p=1$${randomBase64(SALT_BYTES)}$${randomBase64(HASH_BYTES)}`;

@@ -1,10 +1,11 @@
+import type { z } from "zod";
 import { isoTime } from "../../kernel/clock.ts";
 import type { Actor, CallSource } from "../../kernel/context.ts";
-import { fail } from "../../kernel/errors.ts";
+import { fail, failParam } from "../../kernel/errors.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { deleteExpired, type Queryable, type Sweep, type Transaction } from "../../storage/contract.ts";
-import type { Needs } from "../foundation.ts";
-import type { Accounts, InsertedAccount, Session } from "./service.ts";
+import type { Link as LinkResult } from "./schemas.ts";
+import type { Accounts, AccountsOptions, InsertedAccount, NewAccount, Session } from "./service.ts";
 import type { AccountStore, LinkRow, UserRow } from "./store.ts";
 
 const LINK_PREFIX = "link-";
@@ -12,31 +13,19 @@ const LINK_BYTES = 32;
 const DAY_MS = 24 * 3600 * 1000;
 const LINKS_MAX = 1_000;
 const LINKS_PER_IP = 20;
-/** No password has this hash: the account waits for its link to be used. */
+/** Matches no password: the account has none until its link is used. */
 const NO_PASSWORD = "";
-
-export interface PeopleOptions extends Needs<"db" | "clock" | "ids"> {
-  store: AccountStore;
-  accounts: Pick<Accounts, "hash" | "insert" | "limit" | "startSession" | "changed" | "giving">;
-}
 
 /** What a link is for: a password of `user_id`, or an account like this. */
 type Terms = Omit<LinkRow, "id" | "created_by" | "created_at" | "expires_at">;
 
-export interface Link {
-  id: string;
-  token: string;
-  expires_at: string;
-}
+type Link = z.output<typeof LinkResult>;
 
 export class People {
-  constructor(readonly options: PeopleOptions) {}
+  constructor(readonly options: AccountsOptions & { store: AccountStore; accounts: Accounts }) {}
 
-  /** An account without a password, and the link with which its owner chooses one. */
-  async create(
-    actor: Actor,
-    account: { email: string; name?: string; isAdmin: boolean; tier?: string },
-  ): Promise<{ user: UserRow; link: Link }> {
+  /** Creates an account without a password, and the link with which its owner sets one. */
+  async create(actor: Actor, account: NewAccount) {
     const { store, accounts } = this.options;
     return store.registering(async (tx) => {
       const user = await accounts.insert(tx, { ...account, passwordHash: NO_PASSWORD, emailVerified: true });
@@ -44,32 +33,38 @@ export class People {
     });
   }
 
-  /** A link with which someone makes an account of their own. */
+  /** Makes a link for creating an account. */
   invite(actor: Actor, terms: Partial<Terms>): Promise<Link> {
     const { db, store } = this.options;
     return db.transaction(async (tx) => {
       if (terms.group_id && !(await store.hasGroup(tx, terms.group_id)))
-        fail("invalid_params", "`group_id`: no group has this id", { data: { fields: ["group_id"] } });
+        failParam("group_id", "no group has this id");
       return this.#makeLink(tx, actor, terms);
     });
   }
 
-  /** The old password and every session end at once. */
+  /** Ends the old password and all sessions at once, and makes a link for a new password. */
   async resetPassword(actor: Actor, userId: string): Promise<Link> {
-    const { db, store, clock, accounts } = this.options;
+    const { store, clock } = this.options;
     if (userId === actor.userId)
       fail("forbidden", "Change your own password under Settings; a reset would sign you out");
-    const link = await db.transaction(async (tx) => {
-      // Two who reset each other at once must not wait for each other's rows.
-      await tx.lock("administrators");
-      if (!(await store.userById(userId, tx))) refuseUnknown();
-      await store.setPassword(tx, userId, NO_PASSWORD);
+    return this.#changing(userId, async (tx) => {
+      await store.updateUser(tx, userId, { password_hash: NO_PASSWORD });
       await store.endSessions(tx, { userId, now: isoTime(clock.now()) });
       await store.deleteLinksFor(tx, userId);
       return this.#makeLink(tx, actor, { user_id: userId });
     });
+  }
+
+  /** Locks out other such changes: two at once could deadlock, or leave the service without an administrator. */
+  async #changing<T>(userId: string, work: (tx: Transaction, user: UserRow) => Promise<T>): Promise<T> {
+    const { db, store, accounts } = this.options;
+    const done = await db.transaction(async (tx) => {
+      await tx.lock("administrators");
+      return work(tx, (await store.userById(userId, tx)) ?? refuseUnknown());
+    });
     accounts.changed(userId);
-    return link;
+    return done;
   }
 
   async #makeLink(tx: Transaction, actor: Actor, terms: Partial<Terms>): Promise<Link> {
@@ -85,7 +80,7 @@ export class People {
       ...terms,
       created_by: actor.userId,
       created_at: isoTime(nowMs),
-      expires_at: isoTime(nowMs + accounts.giving.settings.invitationDays * DAY_MS),
+      expires_at: isoTime(nowMs + this.options.signUp.invitationDays * DAY_MS),
     };
     await store.insertLink(tx, link, sha256Hex(token));
     return { id: link.id, token, expires_at: link.expires_at };
@@ -97,46 +92,32 @@ export class People {
     userId: string,
     patch: { name?: string; is_admin?: boolean; disabled?: boolean; email_verified?: boolean },
   ): Promise<UserRow> {
-    const { db, store, clock, accounts } = this.options;
+    const { store, clock, accounts } = this.options;
     if (userId === actor.userId && (patch.is_admin === false || patch.disabled))
       fail("forbidden", "You cannot take these rights from yourself; another administrator can");
     const now = isoTime(clock.now());
-    const before = await db.transaction(async (tx) => {
-      // Two administrators who demote each other at once must not leave the service without one.
-      await tx.lock("administrators");
-      const user = (await store.userById(userId, tx)) ?? refuseUnknown();
-      const disabledAt = patch.disabled ? (user.disabled_at ?? now) : null;
-      await store.updateUser(tx, {
-        id: userId,
-        name: patch.name ?? user.name,
-        is_admin: patch.is_admin ?? user.is_admin,
-        disabled_at: patch.disabled === undefined ? user.disabled_at : disabledAt,
-        email_verified: patch.email_verified ?? user.email_verified,
-      });
+    return this.#changing(userId, async (tx, user) => {
+      const { disabled = user.disabled_at !== null, ...changes } = patch;
+      const disabled_at = disabled ? (user.disabled_at ?? now) : null;
+      await store.updateUser(tx, userId, { ...changes, disabled_at });
       if (patch.disabled) await store.endSessions(tx, { userId, now });
       await accounts.giving.endLinksOf(tx, userId);
       if ((await store.countAdmins(tx)) === 0)
         fail("forbidden", "This is the last administrator; make someone else one first");
       return user;
     });
-    accounts.changed(userId);
-    return before;
   }
 
-  /** Administrator rights as the sign-in provider has them; the last administrator keeps theirs. */
+  /** Takes over administrator rights from the sign-in provider; the last administrator keeps theirs. */
   async followProvider(userId: string, isAdmin: boolean): Promise<void> {
-    const { db, store, accounts } = this.options;
-    const isChanged = await db.transaction(async (tx) => {
-      await tx.lock("administrators");
-      const user = (await store.userById(userId, tx)) ?? refuseUnknown();
-      if (user.is_admin === isAdmin) return false;
+    const { store, accounts } = this.options;
+    await this.#changing(userId, async (tx, user) => {
+      if (user.is_admin === isAdmin) return;
       const isLast = user.is_admin && user.disabled_at === null && (await store.countAdmins(tx)) === 1;
-      if (isLast) return false;
-      await store.updateUser(tx, { ...user, is_admin: isAdmin });
+      if (isLast) return;
+      await store.updateUser(tx, userId, { is_admin: isAdmin });
       await accounts.giving.endLinksOf(tx, userId);
-      return true;
     });
-    if (isChanged) accounts.changed(userId);
   }
 
   async revokeLink(id: string): Promise<void> {
@@ -150,12 +131,11 @@ export class People {
     const creator = await store.userById(link.created_by);
     const owner = link.user_id === null ? null : await store.userById(link.user_id);
     return {
+      ...link,
       kind: owner ? ("password" as const) : ("invitation" as const),
       invited_by: creator?.name ?? "",
       email: owner?.email ?? link.email,
       name: owner?.name ?? null,
-      note: link.note,
-      expires_at: link.expires_at,
     };
   }
 
@@ -166,7 +146,7 @@ export class People {
   ): Promise<Session> {
     const { accounts, store } = this.options;
     await this.#find(token, source.ip);
-    // Each use costs a hash, and tells whether an address is taken.
+    // Each use costs a hash, and reveals whether an address is taken.
     await accounts.limit("link-use", source.ip, LINKS_PER_IP);
     const passwordHash = await accounts.hash(password);
     const user = await store.registering(async (tx) => {
@@ -177,18 +157,14 @@ export class People {
       }
       const owner = (await store.userById(link.user_id, tx)) ?? refuseLink();
       if (owner.disabled_at !== null) fail("forbidden", "This account is disabled; ask an administrator");
-      await store.setPassword(tx, owner.id, passwordHash);
+      await store.updateUser(tx, owner.id, { password_hash: passwordHash });
       return { ...owner, password_hash: passwordHash };
     });
     return accounts.startSession(user, source);
   }
 
-  /** Uses up an invitation for an account that is made without a password. */
-  async takeInvitation(
-    tx: Transaction,
-    token: string,
-    account: { email: string; name?: string; isAdmin?: boolean },
-  ): Promise<UserRow> {
+  /** Uses up an invitation and creates an account without a password. */
+  async takeInvitation(tx: Transaction, token: string, account: NewAccount): Promise<UserRow> {
     const link = await this.#take(tx, token);
     if (link.user_id !== null) refuseLink();
     emailFor(link.email, account.email);
@@ -214,9 +190,8 @@ export class People {
   async #usable(on: Queryable, token: string): Promise<LinkRow | null> {
     const { store, clock, accounts } = this.options;
     const link = await store.link(on, sha256Hex(token), isoTime(clock.now()));
-    if (!link) return null;
-    const kind = link.user_id === null ? "account" : "password";
-    return (await accounts.giving.mayGive(on, { kind, makerId: link.created_by })) ? link : null;
+    const gift = link && ({ kind: "account", makerId: link.created_by } as const);
+    return gift && (await accounts.giving.mayGive(on, gift)) ? link : null;
   }
 
   async #find(token: string, ip: string): Promise<LinkRow> {
@@ -236,16 +211,12 @@ export class People {
     deleteExpired(this.options.db, { table: "account_links" }, ...step);
 }
 
-/** The address of an account that an invitation makes: the one it is for, if it is for one. */
+/** The email of the invited account: the one that the invitation names, or the given one. */
 export function emailFor(wanted: string | null, given: string | undefined): string {
   if (wanted !== null && given !== undefined && given !== wanted)
     fail("forbidden", "This invitation is for another email address; use the one that it was sent to");
   return (
-    wanted ??
-    given ??
-    fail("invalid_params", "`email`: is required; this invitation is not for a particular address", {
-      data: { fields: ["email"] },
-    })
+    wanted ?? given ?? failParam("email", "is required; this invitation is not for a particular address")
   );
 }
 

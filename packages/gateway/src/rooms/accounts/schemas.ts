@@ -24,3 +24,37 @@ export const SessionResult = z.object({
   expires_in: z.int().describe("Lifetime of the access token in seconds"),
   user: User.extend({ is_admin: z.boolean() }),
 });
+
+export const Person = z.object({
+  id: z.uuid(),
+  email: z.string(),
+  name: z.string(),
+  is_admin: z.boolean(),
+  tier: z.string(),
+  disabled: z.boolean(),
+  email_verified: z
+    .boolean()
+    .describe("The sign-in provider or an administrator says that the address is the owner's"),
+  created_at: Timestamp,
+  last_seen_at: Timestamp.nullable().describe("When a session of theirs was last renewed"),
+  active_keys: z.int(),
+});
+
+export const Link = z.object({
+  id: z.uuid(),
+  token: z.string().describe("For the link; it cannot be shown again"),
+  expires_at: Timestamp,
+});
+
+export const PendingLink = z.object({
+  id: z.uuid(),
+  kind: z.enum(["invitation", "password"]),
+  email: z.string().nullable(),
+  tier: z.string().nullable(),
+  is_admin: z.boolean(),
+  group_name: z.string().nullable(),
+  note: z.string().nullable(),
+  created_by: z.string().describe("Name of the administrator"),
+  created_at: Timestamp,
+  expires_at: Timestamp,
+});

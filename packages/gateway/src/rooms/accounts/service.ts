@@ -3,7 +3,7 @@ import type { z } from "zod";
 import { BoundedMap, Gate } from "../../kernel/bounded.ts";
 import { isoTime, sleep } from "../../kernel/clock.ts";
 import type { Actor, Authenticator, CallSource, Identity, SignedIn } from "../../kernel/context.ts";
-import { fail } from "../../kernel/errors.ts";
+import { fail, failParam } from "../../kernel/errors.ts";
 import { constantTimeEqual, sha256Hex } from "../../kernel/ids.ts";
 import { hmacSha256 } from "../../kernel/keyed-hash.ts";
 import { PRINCIPAL_CHANGED, USER_CHANGED } from "../../kernel/topics.ts";
@@ -21,16 +21,16 @@ const REFRESH_TOKEN_BYTES = 32;
 const LOGIN_WINDOW_MS = 60_000;
 const LOGINS_PER_ACCOUNT = 5;
 const LOGINS_PER_IP = 20;
-/** More than logins: an office of people renews its sessions from one address. */
+/** Higher than for logins: a whole office renews its sessions from one address. */
 const REFRESHES_PER_IP = 120;
-/** Rights can be changed directly in the database, without a notification, so they are read again after this. */
+/** Rights are reread after this long, in case they were changed directly in the database. */
 const ACTOR_TRUSTED_MS = 1_000;
 /** A database that takes longer is treated as down. */
 const REREAD_WITHIN_MS = 500;
-/** Hashing is slow on purpose; only so many run or wait at once. */
+/** Hashing is slow on purpose, so only this many run or wait at once. */
 const HASHES_AT_ONCE = 2;
 const HASHES_WAITING_MAX = 100;
-/** Tier of the first account: the first administrator owns the machine, so nothing limits them. */
+/** Tier of the first account, whose owner also owns the machine. */
 const OWNER_TIER = "enterprise";
 
 export interface AccountsOptions extends Needs<"db" | "bus" | "counter" | "clock" | "ids" | "jwtSecret"> {
@@ -42,15 +42,14 @@ export interface AccountsOptions extends Needs<"db" | "bus" | "counter" | "clock
 
 export interface NewAccount {
   email: string;
-  password: string;
   name?: string;
-}
-
-export interface InsertedAccount extends Omit<NewAccount, "password"> {
-  emailVerified: boolean;
-  passwordHash: string;
   isAdmin?: boolean;
   tier?: string;
+}
+
+export interface InsertedAccount extends NewAccount {
+  emailVerified: boolean;
+  passwordHash: string;
 }
 
 export type Session = z.output<typeof SessionResult>;
@@ -58,24 +57,25 @@ export type Session = z.output<typeof SessionResult>;
 interface KnownActor {
   actor: Actor;
   isDisabled: boolean;
-  /** Sessions that ended while an access token of theirs could still be shown. */
+  /** Ended sessions whose access tokens have not expired yet. */
   endedSessions: ReadonlySet<string>;
   readAtMs: number;
 }
 
-/** Twice the life of an access token: clocks of instances differ. */
+/** Twice the life of an access token, because instances' clocks differ. */
 const ENDED_SESSION_KEPT_MS = 2 * ACCESS_TOKEN_SECONDS * 1000;
 
 const NOBODY: Identity = { actor: null, adminToken: false };
 const GUESSER: Identity = { ...NOBODY, isGuess: true };
 
-function identityOf({ actor, isDisabled, endedSessions }: KnownActor, { sessionId }: TokenHolder): Identity {
-  if (isDisabled || endedSessions.has(sessionId)) return NOBODY;
-  return { actor: { ...actor, sessionId }, adminToken: false, sessionId };
-}
-
-const isIn = (known: KnownActor | null, { sessionId }: SignedIn): boolean =>
+const isIn = (known: KnownActor | null, { sessionId }: SignedIn): known is KnownActor =>
   known !== null && !known.isDisabled && !(sessionId && known.endedSessions.has(sessionId));
+
+function identityOf(known: KnownActor | null, holder: TokenHolder): Identity {
+  if (!isIn(known, holder)) return NOBODY;
+  const { sessionId } = holder;
+  return { actor: { ...known.actor, sessionId }, adminToken: false, sessionId };
+}
 
 export class Accounts implements Authenticator {
   readonly store: AccountStore;
@@ -88,14 +88,14 @@ export class Accounts implements Authenticator {
       retryAfterSeconds: 2,
     }),
   );
-  /** What the link that the start prints carries. The same on every instance, and good for one account: the first. */
+  /** The token in the setup link that the start prints. Equal on all instances, and valid for the first account only. */
   readonly setupToken: string;
-  /** Verified against when the account does not exist, so that both refusals take the same time. */
+  /** Used when the account does not exist, so that both refusals take equally long. */
   readonly #decoyHash = decoyHash();
 
   constructor(readonly options: AccountsOptions) {
     this.store = new AccountStore(options.db);
-    this.giving = new Giving(this.store, options.signUp);
+    this.giving = new Giving({ ...options, store: this.store });
     this.people = new People({ ...options, store: this.store, accounts: this });
     this.#tokens = new AccessTokens(options);
     this.setupToken = hmacSha256(options.jwtSecret, "setup link").toString("base64url");
@@ -103,28 +103,30 @@ export class Accounts implements Authenticator {
     options.bus.subscribe(USER_CHANGED, (userId) => this.#actors.delete(userId));
   }
 
-  async register(account: NewAccount & { setupToken?: string }, source: CallSource): Promise<Session> {
+  async register(
+    account: { email: string; password: string; name?: string; setupToken?: string },
+    source: CallSource,
+  ): Promise<Session> {
     await this.limit("register", source.ip, LOGINS_PER_IP);
-    if (!(await this.registrationIsOpen())) this.#refuseRegistration();
-    if (await this.hasNobody()) this.refuseFirstUnless(account.setupToken, source);
-    const passwordHash = await this.hash(account.password);
-    const user = await this.registering(async (tx, first) => {
-      if (!(this.options.signUp.registrationOpen ?? first)) this.#refuseRegistration();
+    const requireOpen = (first: boolean) => {
+      if (!(this.options.signUp.registrationOpen ?? first))
+        fail(
+          "app_error",
+          "Registration is closed; ask an administrator, who can invite you or open it under Settings",
+        );
       if (first) this.refuseFirstUnless(account.setupToken, source);
-      // The first account is the administrator's, who says so.
+    };
+    requireOpen(await this.hasNobody());
+    const passwordHash = await this.hash(account.password);
+    const user = await this.store.registering(async (tx, first) => {
+      requireOpen(first);
+      // The first account is the administrator's, so its email counts as verified.
       return this.insert(tx, { ...account, passwordHash, isAdmin: first, emailVerified: first });
     });
     return this.startSession(user, source);
   }
 
-  /** Runs `work` while nobody else makes an account; `first` says that there is none yet. */
-  registering<T>(work: (tx: Transaction, first: boolean) => Promise<T>): Promise<T> {
-    return this.store.registering(async (tx) =>
-      work(tx, await this.giving.mayGive(tx, { kind: "first_account" })),
-    );
-  }
-
-  /** The first account administers the service: it is made from this machine, or with the setup link. */
+  /** The first account becomes administrator, so it needs a local connection or the setup link. */
   refuseFirstUnless(setupToken: string | undefined, source: CallSource): void {
     if (setupToken !== undefined && constantTimeEqual(setupToken, this.setupToken)) return;
     if (!source.isLocal)
@@ -134,7 +136,7 @@ export class Accounts implements Authenticator {
       );
   }
 
-  /** Ends every way into an account, and what was made in its name, before someone else gets it. */
+  /** Ends every way into an account before it is linked to a provider's identity. */
   async takeOver(tx: Transaction, userId: string): Promise<void> {
     await this.store.takeOver(tx, userId, isoTime(this.options.clock.now()));
   }
@@ -167,73 +169,51 @@ export class Accounts implements Authenticator {
       fail("forbidden", "Passwords are turned off here; sign in with the provider");
   }
 
-  /** Whether the first account, asked for from there, can be made only with the setup link. */
+  /** Whether this source needs the setup link to create the first account. */
   async needsSetupLink(source: CallSource): Promise<boolean> {
     return !source.isLocal && (await this.hasNobody());
   }
 
-  hasNobody(): Promise<boolean> {
-    return this.giving.mayGive(this.options.db, { kind: "first_account" });
+  async hasNobody(): Promise<boolean> {
+    return !(await this.store.anyUser());
   }
 
   async registrationIsOpen(): Promise<boolean> {
     return this.options.signUp.registrationOpen ?? (await this.hasNobody());
   }
 
-  #refuseRegistration(): never {
-    fail(
-      "app_error",
-      "Registration is closed; ask an administrator, who can invite you or open it under Settings",
-    );
-  }
-
-  async login(
-    { email, password }: { email: string; password: string },
-    source: CallSource,
-  ): Promise<Session> {
+  async login({ email, password }: { email: string; password: string }, source: CallSource) {
     this.#requirePasswords();
     await this.limit("login", source.ip, LOGINS_PER_IP);
     await this.limit(`login:${email}`, source.ip, LOGINS_PER_ACCOUNT);
     const user = await this.store.userByEmail(email);
     const matches = await this.#matches(user, password);
     if (!user || !matches) fail("auth_required", "Email or password is wrong");
-    return this.#startEnabled(user, source);
+    return this.startSession(user, source);
   }
 
-  /** Signs in someone whom the sign-in provider, or a session of theirs that still lasts, vouches for. */
+  /** Signs in someone who was authenticated by the sign-in provider or by another session of theirs. */
   async startSessionOf({ userId, sessionId }: SignedIn, source: CallSource): Promise<Session> {
     const user = await this.store.userById(userId);
-    const known = user ?? fail("auth_required", "This account no longer exists");
-    return this.#startEnabled(known, source, sessionId);
+    if (!user) fail("auth_required", "This account no longer exists");
+    return this.startSession(user, source, sessionId);
   }
 
-  #startEnabled(user: UserRow, source: CallSource, approvedIn?: string): Promise<Session> {
-    if (user.disabled_at !== null)
-      fail("auth_required", "This account is disabled; ask an administrator to enable it");
-    return this.startSession(user, source, approvedIn);
-  }
-
-  /** An account whose password was reset has none until its link is used. */
+  /** After a reset an account has no password until its link is used. */
   async #matches(user: UserRow | null, password: string): Promise<boolean> {
     const hash = user?.password_hash || this.#decoyHash;
     return this.#hashing.run(() => Bun.password.verify(password, hash));
   }
 
   async changePassword(
-    { userId, sessionId, ip }: { userId: string; sessionId: string | undefined; ip: string },
-    { current, next }: { current: string; next: string },
+    { userId, sessionId }: SignedIn,
+    { current, next, ip }: { current: string; next: string; ip: string },
   ): Promise<void> {
     await this.limit(`password:${userId}`, ip, LOGINS_PER_ACCOUNT);
-    const refuse = () =>
-      fail("invalid_params", "`current_password`: is not your password", {
-        data: { fields: ["current_password"] },
-      });
+    const refuse = () => failParam("current_password", "is not your password");
     const user = (await this.store.userById(userId)) ?? refuse();
     if (!(await this.#matches(user, current))) refuse();
-    if (next === current)
-      fail("invalid_params", "`new_password`: is your password already", {
-        data: { fields: ["new_password"] },
-      });
+    if (next === current) failParam("new_password", "is your password already");
     const passwordHash = await this.hash(next);
     const now = isoTime(this.options.clock.now());
     await this.options.db.transaction(async (tx) => {
@@ -247,17 +227,15 @@ export class Accounts implements Authenticator {
     return this.store.sessionsOf(userId, isoTime(this.options.clock.now()));
   }
 
-  /** Ends one session, or all but `except`; access tokens of theirs stop working at once. */
+  /** Ends one session, or all but `except`; their access tokens stop working at once. */
   async endSessions(userId: string, which: { only?: string; except?: string }): Promise<number> {
-    const now = isoTime(this.options.clock.now());
-    const count = await this.options.db.transaction((tx) =>
-      this.store.endSessions(tx, { userId, ...which, now }),
-    );
+    const ending = { userId, ...which, now: isoTime(this.options.clock.now()) };
+    const count = await this.options.db.transaction((tx) => this.store.endSessions(tx, ending));
     this.changed(userId);
     return count;
   }
 
-  /** Every instance reads the account again, and what its keys may do. */
+  /** Makes every instance reread the account and its keys. */
   changed(userId: string): void {
     this.options.bus.publish(USER_CHANGED, userId);
     this.options.bus.publish(PRINCIPAL_CHANGED, userId);
@@ -266,28 +244,25 @@ export class Accounts implements Authenticator {
   async refresh(refreshToken: string, source: CallSource): Promise<Session> {
     const { clock, db } = this.options;
     const tokenHash = sha256Hex(refreshToken);
-    const renewed = await db.transaction(async (tx) => {
+    const issued = await db.transaction(async (tx) => {
       const used = await this.store.useRefreshToken(tx, tokenHash, isoTime(clock.now()));
-      if (!used) return null;
-      const holder = { userId: used.user_id, sessionId: used.family_id };
-      return { ...holder, refreshToken: await this.#issueRefreshToken(tx, holder, source) };
+      const user = used && (await this.store.userById(used.user_id, tx));
+      if (user?.disabled_at !== null) return null;
+      return this.#issueRefreshToken(tx, { user, sessionId: used!.family_id }, source);
     });
-    const user = renewed && (await this.store.userById(renewed.userId));
-    if (!user || user.disabled_at !== null) {
-      await this.#endReused(tokenHash);
-      await this.limit("refresh", source.ip, REFRESHES_PER_IP);
-      fail("auth_required", "The refresh token is unknown, expired or was used before; log in again");
-    }
-    return this.#session(user, renewed);
+    if (issued) return this.#session(issued);
+    await this.#endReused(tokenHash);
+    await this.limit("refresh", source.ip, REFRESHES_PER_IP);
+    fail("auth_required", "The refresh token is unknown, expired or was used before; log in again");
   }
 
-  /** A used token that comes back was copied: its session ends, access tokens and sockets included. */
+  /** A used refresh token was copied: ends its session, including access tokens and sockets. */
   async #endReused(tokenHash: string): Promise<void> {
     const session = await this.store.sessionOfToken(tokenHash);
     if (session?.used_at) await this.endSessions(session.user_id, { only: session.family_id });
   }
 
-  /** Ends the session that a refresh token belongs to; one that is unknown is over already. */
+  /** Ends the session of a refresh token; does nothing if the token is unknown. */
   async signOut(refreshToken: string, ip: string): Promise<void> {
     const session = await this.store.sessionOfToken(sha256Hex(refreshToken));
     if (session) await this.endSessions(session.user_id, { only: session.family_id });
@@ -295,42 +270,41 @@ export class Accounts implements Authenticator {
   }
 
   async startSession(user: UserRow, source: CallSource, approvedIn?: string): Promise<Session> {
+    if (user.disabled_at !== null)
+      fail("auth_required", "This account is disabled; ask an administrator to enable it");
     const { db, ids } = this.options;
-    const sessionId = ids.uuid();
-    const refreshToken = await db.transaction(async (tx) => {
+    const issued = await db.transaction(async (tx) => {
       await this.giving.requireSession(tx, { userId: user.id, sessionId: approvedIn });
-      // What was checked may have ended meanwhile, together with every session.
+      // The password may have changed since it was checked, which ended all sessions.
       if ((await this.store.userById(user.id, tx))?.password_hash !== user.password_hash)
         fail("auth_required", "The password of this account has just changed; log in again");
-      return this.#issueRefreshToken(tx, { userId: user.id, sessionId }, source);
+      return this.#issueRefreshToken(tx, { user, sessionId: ids.uuid() }, source);
     });
-    return this.#session(user, { sessionId, refreshToken });
+    return this.#session(issued);
   }
 
   async #issueRefreshToken(
-    on: Parameters<AccountStore["insertRefreshToken"]>[0],
-    { userId, sessionId }: TokenHolder,
+    tx: Transaction,
+    { user, sessionId }: { user: UserRow; sessionId: string },
     { ip, userAgent }: CallSource,
-  ): Promise<string> {
+  ) {
     const { clock, ids } = this.options;
-    const token = ids.secret(REFRESH_TOKEN_BYTES);
+    const refreshToken = ids.secret(REFRESH_TOKEN_BYTES);
     const nowMs = clock.now();
-    await this.store.insertRefreshToken(on, {
-      token_hash: sha256Hex(token),
+    await this.store.insertRefreshToken(tx, {
+      token_hash: sha256Hex(refreshToken),
       family_id: sessionId,
-      user_id: userId,
+      user_id: user.id,
       ip,
       user_agent: userAgent,
       created_at: isoTime(nowMs),
       expires_at: isoTime(nowMs + REFRESH_TOKEN_MS),
     });
-    return token;
+    return { user, sessionId, refreshToken };
   }
 
-  async #session(
-    user: UserRow,
-    { sessionId, refreshToken }: { sessionId: string; refreshToken: string },
-  ): Promise<Session> {
+  async #session(issued: { user: UserRow; sessionId: string; refreshToken: string }): Promise<Session> {
+    const { user, sessionId, refreshToken } = issued;
     return {
       access_token: await this.#tokens.issue({ userId: user.id, sessionId }),
       refresh_token: refreshToken,
@@ -342,10 +316,8 @@ export class Accounts implements Authenticator {
 
   /** Counts one attempt from an address or IPv6 /64: passwords before the check, other credentials only when wrong. */
   async limit(what: string, ip: string, limit: number): Promise<void> {
-    const { counter } = this.options;
-    const exceeded = await counter.hit([
-      { key: `${what}:${networkOf(ip)}`, max: limit, windowMs: LOGIN_WINDOW_MS },
-    ]);
+    const attempts = { key: `${what}:${networkOf(ip)}`, max: limit, windowMs: LOGIN_WINDOW_MS };
+    const exceeded = await this.options.counter.hit([attempts]);
     if (exceeded) {
       const retryAfterSeconds = Math.ceil(exceeded.waitMs / 1000);
       fail("rate_limited", `Too many attempts; try again in ${retryAfterSeconds} s`, { retryAfterSeconds });
@@ -368,8 +340,7 @@ export class Accounts implements Authenticator {
     const holder = remembered ?? (await this.#tokens.verify(bearer));
     if (holder === "foreign") return GUESSER;
     if (holder === "expired") return NOBODY;
-    const known = await this.#knownActor(holder.userId);
-    return known ? identityOf(known, holder) : NOBODY;
+    return identityOf(await this.#knownActor(holder.userId), holder);
   }
 
   #isTrusted({ readAtMs }: KnownActor): boolean {
@@ -382,14 +353,11 @@ export class Accounts implements Authenticator {
   }
 
   async mayGoOn(signedIn: SignedIn): Promise<boolean> {
-    const reading = this.#knownActor(signedIn.userId);
-    return reading.then(
-      (known) => isIn(known, signedIn),
-      () => true,
-    );
+    const known = this.#knownActor(signedIn.userId);
+    return known.then((read) => isIn(read, signedIn)).catch(() => true);
   }
 
-  /** The account of this id, also a disabled one: for the rooms where people name each other. */
+  /** The account with this id, including a disabled one; for rooms in which people refer to each other. */
   async actor(userId: string): Promise<Actor | null> {
     return (await this.#knownActor(userId))?.actor ?? null;
   }
@@ -398,7 +366,7 @@ export class Accounts implements Authenticator {
     const known = this.#actors.get(userId);
     if (!known) return this.#read(userId);
     if (this.#isTrusted(known)) return known;
-    // What the database does not deny stays in force: an outage of it must not end what goes on without it.
+    // If the database is down, rights stay as they were: its outage must not end running work.
     const keep = () => {
       known.readAtMs = this.options.clock.now();
       return known;
@@ -431,11 +399,11 @@ export class Accounts implements Authenticator {
   readonly sweepTokens: Sweep = (...step) =>
     deleteExpired(this.options.db, { table: "refresh_tokens", key: "token_hash" }, ...step);
 
-  /** Removes what is remembered of ended sessions once none of their access tokens is valid any more. */
+  /** Removes ended sessions once all their access tokens have expired. */
   readonly sweepSessions: Sweep = (nowMs, rowsMax) =>
     this.store.deleteEndedSessions(isoTime(nowMs - ENDED_SESSION_KEPT_MS), rowsMax);
 
-  /** The account with this email, for the rooms where people name each other by it. */
+  /** The account with this email, for rooms in which people refer to each other. */
   async actorByEmail(email: string): Promise<Actor | null> {
     const user = await this.store.userByEmail(email.trim().toLowerCase());
     return user && this.actor(user.id);

@@ -1,14 +1,13 @@
 import { existsSync, linkSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import type { Bus } from "../../bus/contract.ts";
 import { BoundedMap } from "../../kernel/bounded.ts";
 import { hmacSha256 } from "../../kernel/keyed-hash.ts";
-import type { Log } from "../../kernel/log.ts";
 import { privateFile, privateFolder } from "../../kernel/private-files.ts";
+import type { Needs } from "../foundation.ts";
 
 const SECRET_BYTES = 32;
 
-/** The signing key: the configured one, or one that is made once and kept in the data directory. */
+/** The signing key: from the configuration, or generated once and kept in the data directory. */
 export function loadJwtSecret(configured: string | null, dataDir: string): Uint8Array {
   if (configured !== null) return new TextEncoder().encode(configured);
   privateFolder(dataDir);
@@ -27,7 +26,7 @@ function writeOnce(path: string, text: string): void {
     linkSync(temporary, path);
   } catch (error) {
     const { code } = error as { code?: string };
-    // File systems without hard links: a rename is the best that is left.
+    // File systems without hard links: rename is the next best.
     if (code !== "EEXIST") renameSync(temporary, path);
   } finally {
     rmSync(temporary, { force: true });
@@ -38,14 +37,12 @@ const TOPIC = "signing-secret";
 const FINGERPRINT_LENGTH = 16;
 const OTHERS_MAX = 100;
 
-interface SigningWatchOptions {
-  bus: Bus;
-  log: Log;
-  secret: Uint8Array;
-}
-
 /** Instances with different secrets reject each other's tokens. Each announces a fingerprint; a mismatch is logged once. */
-export async function watchSigning({ bus, log, secret }: SigningWatchOptions): Promise<void> {
+export async function watchSigning({
+  bus,
+  log,
+  secret,
+}: Needs<"bus" | "log"> & { secret: Uint8Array }): Promise<void> {
   if (!bus.shared) return;
   const own = hmacSha256(secret, TOPIC).toString("hex").slice(0, FINGERPRINT_LENGTH);
   const others = new BoundedMap<string, true>(OTHERS_MAX);

@@ -1,13 +1,16 @@
 import type { z } from "zod";
+import type { SignedIn } from "../../kernel/context.ts";
 import { MULTIPLIER_ONE } from "../../kernel/payer.ts";
 import {
   countRows,
   type Database,
+  insertAll,
   insertRow,
   type Queryable,
   type Transaction,
+  updateRows,
 } from "../../storage/contract.ts";
-import type { SignedInSession } from "./schemas.ts";
+import type { PendingLink, Person, SignedInSession } from "./schemas.ts";
 
 export interface UserRow {
   id: string;
@@ -20,29 +23,18 @@ export interface UserRow {
   email_verified: boolean;
 }
 
-export interface Maker {
-  isAdmin: boolean;
-  /** An admin of the group that was asked about. */
-  managesGroup: boolean;
-  sessionEnded: boolean;
-}
-
 interface RefreshTokenRow {
   token_hash: string;
   family_id: string;
   user_id: string;
+  ip: string;
+  user_agent: string | null;
+  created_at: string;
   expires_at: string;
-  used_at: string | null;
 }
+type TokenOwner = Pick<RefreshTokenRow, "user_id" | "family_id">;
 
 export type SessionRow = z.output<typeof SignedInSession>;
-
-export interface ListedUser extends Omit<UserRow, "password_hash"> {
-  tier: string;
-  created_at: string;
-  last_seen_at: string | null;
-  active_keys: number;
-}
 
 export interface LinkRow {
   id: string;
@@ -60,12 +52,6 @@ export interface LinkRow {
   expires_at: string;
 }
 
-export interface ListedLink extends LinkRow {
-  group_name: string | null;
-  user_email: string | null;
-  creator_name: string;
-}
-
 const toUser = <Row extends Pick<UserRow, "is_admin" | "email_verified">>(row: Row): Row => ({
   ...row,
   is_admin: Boolean(row.is_admin),
@@ -81,11 +67,11 @@ const SESSIONS_LISTED_MAX = 200;
 export class AccountStore {
   constructor(readonly db: Database) {}
 
-  /** Registration decides "is this the first user?" under this lock, so that two at once get one admin. */
-  registering<T>(work: (tx: Transaction) => Promise<T>): Promise<T> {
+  /** Runs `work` under the registration lock: of two at once, only one is `first`. */
+  registering<T>(work: (tx: Transaction, first: boolean) => Promise<T>): Promise<T> {
     return this.db.transaction(async (tx) => {
       await tx.lock("registration");
-      return work(tx);
+      return work(tx, !(await this.anyUser(tx)));
     });
   }
 
@@ -107,76 +93,61 @@ export class AccountStore {
     return row && toUser(row);
   }
 
-  /** Null for an account that is disabled or does not exist. */
-  async maker(
-    on: Queryable,
-    userId: string,
-    { groupId = null, sessionId = null }: { groupId?: string | null; sessionId?: string | null },
-  ): Promise<Maker | null> {
+  /** What someone may do in the service and in a group; null for an account that is disabled or does not exist. */
+  async maker(on: Queryable, userId: string, groupId: string | null) {
     await this.#keepUnchanged(on, userId);
-    const row = await on.get<{ is_admin: boolean; manages: boolean; has_ended: boolean }>(
+    return on.get<{ is_admin: unknown; manages_group: unknown }>(
       `SELECT u.is_admin,
               EXISTS (SELECT 1 FROM group_members m WHERE m.group_id = $2 AND m.user_id = u.id AND m.is_active
-                        AND m.role = 'admin') AS manages,
-              EXISTS (SELECT 1 FROM ended_sessions e WHERE e.family_id = $3) AS has_ended
+                        AND m.role = 'admin') AS manages_group
        FROM users u WHERE u.id = $1 AND u.disabled_at IS NULL`,
-      [userId, groupId, sessionId],
-    );
-    return (
-      row && {
-        isAdmin: Boolean(row.is_admin),
-        managesGroup: Boolean(row.manages),
-        sessionEnded: Boolean(row.has_ended),
-      }
+      [userId, groupId],
     );
   }
 
-  /** Until the end of the transaction the account keeps its rights and its password; SQLite runs one at a time. */
+  async isSignedIn(tx: Transaction, { userId, sessionId }: SignedIn): Promise<boolean> {
+    await this.#keepUnchanged(tx, userId);
+    const sql = `users u WHERE u.id = $1 AND u.disabled_at IS NULL
+      AND NOT EXISTS (SELECT 1 FROM ended_sessions e WHERE e.family_id = $2)`;
+    return (await countRows(tx, sql, [userId, sessionId ?? null])) > 0;
+  }
+
+  /** Keeps the account unchanged until the end of the transaction. SQLite has only one writer anyway. */
   async #keepUnchanged(on: Queryable, userId: string): Promise<void> {
     if (on.dialect === "postgres") await on.get("SELECT id FROM users WHERE id = $1 FOR SHARE", [userId]);
   }
 
-  /** Ends everything by which someone could get into the account, or act in its name. The address is its owner's now. */
+  /** Removes the password, sessions, links and keys of an account, whose address is verified now. */
   async takeOver(tx: Transaction, userId: string, now: string): Promise<void> {
-    await tx.run("UPDATE users SET password_hash = '', email_verified = TRUE WHERE id = $1", [userId]);
+    await this.updateUser(tx, userId, { password_hash: "", email_verified: true });
     await this.endSessions(tx, { userId, now });
     await this.deleteLinksFor(tx, userId);
     await this.deleteLinksBy(tx, userId);
     await tx.run("DELETE FROM group_invitations WHERE created_by = $1", [userId]);
-    await tx.run("UPDATE api_keys SET active = FALSE, revoked_at = $2 WHERE user_id = $1 AND active", [
-      userId,
-      now,
-    ]);
+    const sql = "UPDATE api_keys SET active = FALSE, revoked_at = $2 WHERE user_id = $1 AND active";
+    await tx.run(sql, [userId, now]);
   }
 
-  async insertRefreshToken(
-    on: Queryable,
-    token: Omit<RefreshTokenRow, "used_at"> & Pick<SessionRow, "ip" | "user_agent" | "created_at">,
-  ): Promise<void> {
-    await on.run("DELETE FROM refresh_tokens WHERE user_id = $1 AND expires_at < $2", [
-      token.user_id,
-      token.created_at,
-    ]);
+  async insertRefreshToken(on: Queryable, token: RefreshTokenRow): Promise<void> {
+    const sql = "DELETE FROM refresh_tokens WHERE user_id = $1 AND expires_at < $2";
+    await on.run(sql, [token.user_id, token.created_at]);
     await insertRow(on, "refresh_tokens", token);
   }
 
   /** Marks the token as used and returns it; null when it is unknown, expired or was used before. */
-  async useRefreshToken(on: Queryable, tokenHash: string, now: string): Promise<RefreshTokenRow | null> {
-    return on.get<RefreshTokenRow>(
+  useRefreshToken(on: Queryable, tokenHash: string, now: string): Promise<TokenOwner | null> {
+    return on.get(
       `UPDATE refresh_tokens SET used_at = $2 WHERE token_hash = $1 AND used_at IS NULL AND expires_at > $2
          AND NOT EXISTS (SELECT 1 FROM ended_sessions e WHERE e.family_id = refresh_tokens.family_id)
-       RETURNING token_hash, family_id, user_id, expires_at, used_at`,
+       RETURNING user_id, family_id`,
       [tokenHash, now],
     );
   }
 
   /** Whose session a refresh token, of any state, belongs to. */
-  sessionOfToken(
-    tokenHash: string,
-  ): Promise<Pick<RefreshTokenRow, "user_id" | "family_id" | "used_at"> | null> {
-    return this.db.get("SELECT user_id, family_id, used_at FROM refresh_tokens WHERE token_hash = $1", [
-      tokenHash,
-    ]);
+  sessionOfToken(tokenHash: string): Promise<(TokenOwner & { used_at: string | null }) | null> {
+    const sql = "SELECT user_id, family_id, used_at FROM refresh_tokens WHERE token_hash = $1";
+    return this.db.get(sql, [tokenHash]);
   }
 
   /** Sessions that can still be renewed, the one used last first. */
@@ -195,30 +166,24 @@ export class AccountStore {
     tx: Transaction,
     { userId, only, except, now }: { userId: string; only?: string; except?: string; now: string },
   ): Promise<number> {
-    const families = await tx.all<{ family_id: string }>(
-      "SELECT DISTINCT family_id FROM refresh_tokens WHERE user_id = $1",
-      [userId],
+    const tokens = await tx.all<{ family_id: string }>(
+      `DELETE FROM refresh_tokens WHERE user_id = $1 AND family_id = COALESCE($2, family_id)
+         AND family_id IS DISTINCT FROM $3 RETURNING family_id`,
+      [userId, only ?? null, except ?? null],
     );
-    const ended = families
-      .map(({ family_id }) => family_id)
-      .filter((id) => id !== except && (only === undefined || id === only));
-    for (const id of ended) {
-      await tx.run("DELETE FROM refresh_tokens WHERE family_id = $1", [id]);
-      const row = { family_id: id, user_id: userId, ended_at: now };
-      await insertRow(tx, "ended_sessions", row, "ON CONFLICT (family_id) DO NOTHING");
-    }
-    return ended.length;
+    const ended = new Set(tokens.map(({ family_id }) => family_id));
+    const rows = Array.from(ended, (family_id) => ({ family_id, user_id: userId, ended_at: now }));
+    await insertAll(tx, "ended_sessions", rows, "ON CONFLICT (family_id) DO NOTHING");
+    return ended.size;
   }
 
   async endedSessions(userId: string, since: string): Promise<string[]> {
-    const rows = await this.db.all<{ family_id: string }>(
-      "SELECT family_id FROM ended_sessions WHERE user_id = $1 AND ended_at > $2",
-      [userId, since],
-    );
+    const sql = "SELECT family_id FROM ended_sessions WHERE user_id = $1 AND ended_at > $2";
+    const rows = await this.db.all<{ family_id: string }>(sql, [userId, since]);
     return rows.map(({ family_id }) => family_id);
   }
 
-  /** With them goes a token that was issued while its session was being ended: it must not come back to life. */
+  /** Also removes tokens issued while their session was being ended, so that they cannot revive it. */
   deleteEndedSessions(before: string, rowsMax: number): Promise<number> {
     const oldest = "(SELECT family_id FROM ended_sessions WHERE ended_at < $1 ORDER BY ended_at LIMIT $2)";
     return this.db.transaction(async (tx) => {
@@ -227,28 +192,15 @@ export class AccountStore {
     });
   }
 
-  async setPassword(on: Queryable, userId: string, passwordHash: string): Promise<void> {
-    await on.run("UPDATE users SET password_hash = $2 WHERE id = $1", [userId, passwordHash]);
-  }
-
   /** False when the password is no longer the one that was checked. */
   async replacePassword(on: Queryable, user: UserRow, passwordHash: string): Promise<boolean> {
-    const changed = await on.run("UPDATE users SET password_hash = $3 WHERE id = $1 AND password_hash = $2", [
-      user.id,
-      user.password_hash,
-      passwordHash,
-    ]);
+    const { id, password_hash } = user;
+    const changed = await updateRows(on, "users", { id, password_hash }, { password_hash: passwordHash });
     return changed > 0;
   }
 
-  async updateUser(
-    on: Queryable,
-    user: Pick<UserRow, "id" | "name" | "is_admin" | "disabled_at" | "email_verified">,
-  ): Promise<void> {
-    await on.run(
-      "UPDATE users SET name = $2, is_admin = $3, disabled_at = $4, email_verified = $5 WHERE id = $1",
-      [user.id, user.name, user.is_admin, user.disabled_at, user.email_verified],
-    );
+  async updateUser(on: Queryable, id: string, changes: Partial<UserRow>): Promise<void> {
+    await updateRows(on, "users", { id }, changes);
   }
 
   /** Accounts that can administer the service now. */
@@ -261,14 +213,18 @@ export class AccountStore {
     const pattern = `%${search.toLowerCase().replace(/[\\%_]/g, "\\$&")}%`;
     const where =
       "WHERE u.email LIKE $1 ESCAPE '\\' OR LOWER(u.name) LIKE $1 ESCAPE '\\' OR CAST(u.id AS TEXT) LIKE $1";
-    const users = await this.db.all<ListedUser>(
-      `SELECT u.id, u.email, u.name, u.is_admin, u.tier, u.disabled_at, u.email_verified, u.created_at,
+    const users = await this.db.all<z.output<typeof Person>>(
+      `SELECT u.id, u.email, u.name, u.is_admin, u.tier, u.disabled_at IS NOT NULL AS disabled,
+              u.email_verified, u.created_at,
               (SELECT MAX(r.created_at) FROM refresh_tokens r WHERE r.user_id = u.id) AS last_seen_at,
               (SELECT COUNT(*) FROM api_keys k WHERE k.user_id = u.id AND k.active) AS active_keys
        FROM users u ${where} ORDER BY u.created_at DESC, u.id LIMIT $2 OFFSET $3`,
       [pattern, limit, offset],
     );
-    return { users: users.map(toUser), total: await countRows(this.db, `users u ${where}`, [pattern]) };
+    return {
+      users: users.map((user) => ({ ...toUser(user), disabled: Boolean(user.disabled) })),
+      total: await countRows(this.db, `users u ${where}`, [pattern]),
+    };
   }
 
   async insertLink(on: Queryable, link: LinkRow, tokenHash: string): Promise<void> {
@@ -280,17 +236,15 @@ export class AccountStore {
   }
 
   link(on: Queryable, tokenHash: string, now: string): Promise<LinkRow | null> {
-    return on.get<LinkRow>(
-      `SELECT ${LINK_COLUMNS} FROM account_links WHERE token_hash = $1 AND expires_at > $2`,
-      [tokenHash, now],
-    );
+    const sql = `SELECT ${LINK_COLUMNS} FROM account_links WHERE token_hash = $1 AND expires_at > $2`;
+    return on.get<LinkRow>(sql, [tokenHash, now]);
   }
 
   async hasGroup(on: Queryable, groupId: string): Promise<boolean> {
     return (await countRows(on, "user_groups WHERE id = $1", [groupId])) > 0;
   }
 
-  /** Makes the new account a member, if the group is still there. */
+  /** Makes the new account a member, if the group still exists. */
   async joinGroup(tx: Transaction, { groupId, userId }: { groupId: string; userId: string }): Promise<void> {
     await tx.run(
       `INSERT INTO group_members (group_id, user_id, role, cost_multiplier_micros, is_active, created_at)
@@ -300,7 +254,7 @@ export class AccountStore {
     );
   }
 
-  /** Takes the link away, so that only one can use it; false when someone was faster. */
+  /** Deletes the link, so that only one caller can use it; false if someone was faster. */
   async takeLink(on: Queryable, id: string): Promise<boolean> {
     return (await on.run("DELETE FROM account_links WHERE id = $1", [id])) > 0;
   }
@@ -314,12 +268,10 @@ export class AccountStore {
     await on.run("DELETE FROM redemption_codes WHERE created_by = $1 AND redeemed_at IS NULL", [makerId]);
   }
 
-  /** Groups that this person has made invitations to. */
+  /** Groups with invitations made by this person. */
   async groupsInvitedTo(on: Queryable, makerId: string): Promise<string[]> {
-    const rows = await on.all<{ group_id: string }>(
-      "SELECT DISTINCT group_id FROM group_invitations WHERE created_by = $1",
-      [makerId],
-    );
+    const sql = "SELECT DISTINCT group_id FROM group_invitations WHERE created_by = $1";
+    const rows = await on.all<{ group_id: string }>(sql, [makerId]);
     return rows.map(({ group_id }) => group_id);
   }
 
@@ -327,9 +279,11 @@ export class AccountStore {
     await on.run("DELETE FROM group_invitations WHERE created_by = $1 AND group_id = $2", [makerId, groupId]);
   }
 
-  pendingLinks(now: string): Promise<ListedLink[]> {
-    return this.db.all<ListedLink>(
-      `SELECT ${LINK_COLUMNS.replace(/\w+/g, "l.$&")}, g.name AS group_name, u.email AS user_email, c.name AS creator_name
+  pendingLinks(now: string): Promise<z.output<typeof PendingLink>[]> {
+    return this.db.all(
+      `SELECT l.id, CASE WHEN l.user_id IS NULL THEN 'invitation' ELSE 'password' END AS kind,
+         COALESCE(u.email, l.email) AS email, l.tier, l.is_admin, g.name AS group_name, l.note,
+         c.name AS created_by, l.created_at, l.expires_at
        FROM account_links l JOIN users c ON c.id = l.created_by LEFT JOIN users u ON u.id = l.user_id
          LEFT JOIN user_groups g ON g.id = l.group_id
        WHERE l.expires_at > $1 ORDER BY l.created_at DESC, l.id`,

@@ -1,20 +1,16 @@
 import { errors, jwtVerify, SignJWT } from "jose";
 import { BoundedMap } from "../../kernel/bounded.ts";
+import type { SignedIn } from "../../kernel/context.ts";
 import type { Needs } from "../foundation.ts";
 
 export const ACCESS_TOKEN_SECONDS = 15 * 60;
 const ISSUER = "model-gateway";
 const ALGORITHM = "HS256";
-/** Longer ones are not ours; refusing them early bounds the work of a hostile header. */
+/** Our tokens are never longer; refusing longer ones early bounds the work of a hostile header. */
 const TOKEN_LENGTH_MAX = 2_048;
 
 /** Who a token was issued to, and in which session. */
-export interface TokenHolder {
-  userId: string;
-  sessionId: string;
-}
-
-export type Verified = TokenHolder | "expired" | "foreign";
+export type TokenHolder = Required<SignedIn>;
 
 /** A token's id begins with that of its session. */
 const SESSION_END = ".";
@@ -27,25 +23,20 @@ export class AccessTokens {
 
   issue({ userId, sessionId }: TokenHolder): Promise<string> {
     const { jwtSecret, clock, ids } = this.options;
-    const nowSeconds = Math.floor(clock.now() / 1000);
-    return new SignJWT()
-      .setProtectedHeader({ alg: ALGORITHM, typ: "JWT" })
-      .setSubject(userId)
-      .setIssuer(ISSUER)
-      .setIssuedAt(nowSeconds)
-      .setExpirationTime(nowSeconds + ACCESS_TOKEN_SECONDS)
-      .setJti(`${sessionId}${SESSION_END}${ids.uuid()}`)
-      .sign(jwtSecret);
+    const iat = Math.floor(clock.now() / 1000);
+    const jti = `${sessionId}${SESSION_END}${ids.uuid()}`;
+    const claims = { sub: userId, iss: ISSUER, iat, exp: iat + ACCESS_TOKEN_SECONDS, jti };
+    return new SignJWT(claims).setProtectedHeader({ alg: ALGORITHM, typ: "JWT" }).sign(jwtSecret);
   }
 
-  /** The holder of a token that was verified before and is still valid; null says nothing. */
+  /** The holder of a token that was verified before and is still valid; null: not known. */
   remembered(token: string): TokenHolder | null {
     const known = this.#verified.get(token);
     return known && known.expiresAtMs > this.options.clock.now() ? known : null;
   }
 
-  /** The holder; `expired` for a token of ours whose time is over, `foreign` for anything else. */
-  async verify(token: string): Promise<Verified> {
+  /** The holder; `expired` for an expired token of ours, `foreign` for anything else. */
+  async verify(token: string): Promise<TokenHolder | "expired" | "foreign"> {
     if (token.length > TOKEN_LENGTH_MAX) return "foreign";
     const { jwtSecret, clock } = this.options;
     try {
@@ -64,7 +55,7 @@ export class AccessTokens {
       return holder;
     } catch (error) {
       this.#verified.delete(token);
-      // The signature was checked before the time.
+      // The signature was valid; only the time is over.
       return error instanceof errors.JWTExpired ? "expired" : "foreign";
     }
   }

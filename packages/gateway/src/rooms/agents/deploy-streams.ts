@@ -8,17 +8,18 @@ import type { NodeState } from "./state.ts";
 const STREAMS_MAX = 1_000;
 /** Notifications of one stream that wait for the backend to be registered. */
 const WAITING_MAX = 64;
-/** However often a node reports figures, its followers hear of them once in this time. */
+/** Progress is passed on at most once in this time. */
 const FIGURES_EVERY_MS = 100;
-/** How long a node that vanished may take to come back before its deployments count as failed. */
+/** If a lost node does not come back within this time, its deployments count as failed. */
 const LOST_NODE_DEADLINE_MS = 60_000;
 
 export type Progress = Pick<ProgressParams, "status" | "progress" | "message">;
 
 interface Followed {
-  stream: EventStream;
+  streamId: string;
   agentId: string;
   modelId: string;
+  stream: EventStream;
   last: Progress;
   /** Settles when everything queued so far has been sent. */
   tail: Promise<void>;
@@ -29,7 +30,7 @@ interface Followed {
 
 const settled = Promise.resolve();
 
-/** The notification streams of deployments, from the order to the end of the model. */
+/** The notification streams of deployments, from the order until the model ends. */
 export class DeployStreams {
   readonly #followed = new Map<string, Followed>();
 
@@ -39,11 +40,9 @@ export class DeployStreams {
     const { events } = this.options;
     const oldest = this.#followed.keys().next();
     if (this.#followed.size >= STREAMS_MAX && !oldest.done) this.drop(oldest.value);
-    const stream = events.open({ userId }, order.streamId);
     this.#followed.set(order.streamId, {
-      stream,
-      agentId: order.agentId,
-      modelId: order.modelId,
+      ...order,
+      stream: events.open({ userId }, order.streamId),
       last: { status: "queued", progress: 0 },
       tail: settled,
       waiting: 0,
@@ -60,14 +59,14 @@ export class DeployStreams {
     entry.stream.end();
   }
 
-  /** News from a node. A node can only speak on streams that were opened for it and that model. */
+  /** Progress from a node, which may only report on streams opened for it and that model. */
   progress(agentId: string, news: ProgressParams, after: Promise<void>): void {
     const entry = this.#followed.get(news.stream_id);
     if (entry?.agentId !== agentId || entry.modelId !== news.model_id) return;
     this.#tell(entry, { status: news.status, progress: news.progress, message: news.message }, after);
   }
 
-  /** The node is connected: its report of models is the state of its deployments. */
+  /** A connected node's list of models is the state of its deployments. */
   reconcile({ agentId, models, pending }: NodeState, after: Promise<void>): void {
     for (const entry of this.#of(agentId)) {
       entry.cancelDeadline?.();

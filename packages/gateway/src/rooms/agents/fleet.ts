@@ -1,39 +1,33 @@
+import { oneAtATime } from "../../kernel/bounded.ts";
 import { inBackground } from "../../kernel/log.ts";
 import type { Needs } from "../foundation.ts";
 import { type Fit, hasRoom } from "./placement.ts";
-import type { Order } from "./service.ts";
+import type { Agents, Order } from "./service.ts";
 import type { Serving } from "./serving.ts";
 import { type NodeState, occupyingModels } from "./state.ts";
-import type { AgentStore, ManagedModel, NotedColumn } from "./store.ts";
+import type { ManagedModel, NotedColumn } from "./store.ts";
 
 const TICK_MS = 1_000;
 const CHANGED = "agent-models";
 const LEASE = "agent-models";
-/** Longer than a node has to say how a model fits. */
+/** Longer than a node may take to estimate whether a model fits. */
 const LEASE_MS = 20_000;
-/** For so long it counts what an instance has noted: that calls wait, or are under way. */
+/** How long an instance's note counts that calls are waiting or running. */
 const NOTED_MS = 3 * TICK_MS;
-/** How long a node has to end what was put away there, before more is. */
+/** How long a node may take to end evicted models before more are evicted. */
 const EMPTIED_WITHIN_MS = 60_000;
 
-interface FleetOptions extends Needs<"bus" | "clock" | "leases" | "log"> {
-  store: AgentStore;
-  serving: Serving;
-  online(): NodeState[];
-  fits(modelId: string, serving: Order["serving"]): Promise<Fit[]>;
-  deploy(userId: string, order: Order): Promise<unknown>;
-  putAway(agentId: string, modelId: string): Promise<unknown>;
-}
+type FleetOptions = Needs<"bus" | "clock" | "leases" | "log"> & { serving: Serving; agents: Agents };
 
-/** Starts and ends managed models. Every instance tells through the database what is asked of it; one of them decides. */
+/** Starts and ends managed models. Every instance writes its demand to the database; one instance decides. */
 export class Fleet {
-  /** Models that room is being made for: where, which is kept for them, and how long that may take. */
+  /** Models for which room is being made: on which node, and until when. */
   readonly #emptying = new Map<string, { agentId: string; untilMs: number }>();
-  readonly #stop: () => void;
-  /** While there are no managed models, nobody asks for them. */
+  readonly close: () => void;
+  /** False while there are no managed models, which saves the queries. */
   #mayHaveModels = true;
-  #running: Promise<void> | null = null;
-  /** Models that some node has to serve at any time. */
+  readonly #run = oneAtATime(() => this.#tick());
+  /** Models that must always be served. */
   #kept = new Set<string>();
 
   constructor(readonly options: FleetOptions) {
@@ -43,15 +37,11 @@ export class Fleet {
     });
     const tick = () => inBackground(log, "keeping models on nodes", this.tick());
     const stopTicks = clock.every(TICK_MS, tick);
-    this.#stop = () => {
+    this.close = () => {
       stopTicks();
       unsubscribe();
     };
     tick();
-  }
-
-  close(): void {
-    this.#stop();
   }
 
   isKept(modelId: string): boolean {
@@ -59,25 +49,21 @@ export class Fleet {
   }
 
   async set(model: Omit<ManagedModel, NotedColumn>): Promise<void> {
-    const { store, bus, clock } = this.options;
-    await store.setModel({ ...model, used_ms: clock.now() });
+    const { agents, bus, clock } = this.options;
+    await agents.store.setModel({ ...model, used_ms: clock.now() });
     bus.publish(CHANGED, model.model_id);
     this.#mayHaveModels = true;
-    await this.#running;
+    await this.#run.running;
     await this.tick();
   }
 
   tick(): Promise<void> {
-    if (!this.#mayHaveModels) return Promise.resolve();
-    this.#running ??= this.#tick().finally(() => {
-      this.#running = null;
-    });
-    return this.#running;
+    return this.#mayHaveModels ? this.#run() : Promise.resolve();
   }
 
   async #tick(): Promise<void> {
-    const { store, serving, leases, log } = this.options;
-    const known = await store.models();
+    const { agents, serving, leases, log } = this.options;
+    const known = await agents.store.models();
     this.#mayHaveModels = known.length > 0;
     this.#kept = new Set(known.flatMap(({ replicas_min, model_id }) => (replicas_min > 0 ? model_id : [])));
     serving.standBy(new Set(known.flatMap(({ mode, model_id }) => (mode === "off" ? [] : model_id))));
@@ -91,7 +77,8 @@ export class Fleet {
 
   /** The models, with what every instance has noted of them. */
   async #noted(models: readonly ManagedModel[]): Promise<ManagedModel[]> {
-    const { store, serving, clock } = this.options;
+    const { agents, serving, clock } = this.options;
+    const { store } = agents;
     for (const { model_id, used_ms } of models) {
       const pool = serving.pool(model_id);
       if (!pool) continue;
@@ -104,10 +91,10 @@ export class Fleet {
   }
 
   async #keep(model: ManagedModel): Promise<void> {
-    const { clock, online } = this.options;
+    const { clock, agents } = this.options;
     const { model_id, replicas_min, replicas_max } = model;
     const isAt = (node: NodeState) => occupyingModels(node).includes(model_id);
-    const at = online().filter((node) => node.draining === undefined && isAt(node));
+    const at = agents.states().filter((node) => node.draining === undefined && isAt(node));
     const isComing = at.some(({ models: ready }) => !ready.some((each) => each.model_id === model_id));
     const nowMs = clock.now();
     const isWanted = nowMs - model.wanted_ms < NOTED_MS;
@@ -120,31 +107,32 @@ export class Fleet {
   }
 
   async #putAway(agentId: string, modelId: string): Promise<void> {
-    // Those who waited for it were served; it is not started again for them.
-    await this.options.store.note(modelId, "wanted_ms", 0);
-    await this.options.putAway(agentId, modelId);
+    // The callers that waited have been served, so it is not restarted for them.
+    const { agents } = this.options;
+    await agents.store.note(modelId, "wanted_ms", 0);
+    await agents.stop(agentId, modelId, { gently: true });
   }
 
-  /** Not more often than once in its minimum time, so that models do not chase each other. */
+  /** Starts a model at most once per its minimum time, so that models do not evict each other in turn. */
   async #start(model: ManagedModel, at: readonly NodeState[]): Promise<void> {
-    const { clock, store, leases, fits, deploy } = this.options;
+    const { clock, agents, leases } = this.options;
     const { model_id: modelId, user_id } = model;
     if (this.#isYoung(model) || !(await leases.acquire(LEASE, LEASE_MS))) return;
     const serving = JSON.parse(model.serving) as Order["serving"];
     const nowMs = clock.now();
     const kept = [...this.#emptying].filter(([other, { untilMs }]) => other !== modelId && untilMs > nowMs);
     const taken = new Set([...at, ...kept.map(([, node]) => node)].map(({ agentId }) => agentId));
-    const found = (await fits(modelId, serving)).filter(({ state }) => !taken.has(state.agentId));
+    const found = (await agents.fits(modelId, serving)).filter(({ state }) => !taken.has(state.agentId));
     const best = found.find(hasRoom);
     if (best) {
       const { agentId } = best.state;
-      await store.note(modelId, "started_ms", clock.now());
+      await agents.store.note(modelId, "started_ms", clock.now());
       this.#emptying.delete(modelId);
-      await deploy(user_id, { modelId, agentId, besideBackends: false, serving });
+      await agents.deploy(user_id, { modelId, agentId, besideBackends: false, serving });
       return;
     }
     if ((this.#emptying.get(modelId)?.untilMs ?? 0) > nowMs) return;
-    const room = this.#makeRoom(await this.#noted(await store.models()), found);
+    const room = this.#makeRoom(await this.#noted(await agents.store.models()), found);
     if (!room) return;
     this.#emptying.set(modelId, { agentId: room.agentId, untilMs: nowMs + EMPTIED_WITHIN_MS });
     for (const each of room.going) await this.#putAway(room.agentId, each);
@@ -154,7 +142,7 @@ export class Fleet {
     return this.options.clock.now() - started_ms < minimum_ms;
   }
 
-  /** The node where the least recently used models make room; one with requests under way never does. */
+  /** The node on which evicting the least recently used models makes room. Models with running requests are kept. */
   #makeRoom(models: readonly ManagedModel[], fits: readonly Fit[]) {
     const nowMs = this.options.clock.now();
     const mayGo = models

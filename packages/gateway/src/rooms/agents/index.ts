@@ -1,4 +1,3 @@
 export * as methods from "./methods.ts";
 export * as notifications from "./notifications.ts";
 export { Agents, type AgentsOptions } from "./service.ts";
-export type { BackendRegistry } from "./serving.ts";

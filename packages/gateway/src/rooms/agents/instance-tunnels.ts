@@ -11,14 +11,11 @@ import {
   TunnelError,
 } from "@model-gateway/protocol/tunnel/frames.ts";
 import type { NodeTunnel } from "../../backends/contract.ts";
-import type { Bus } from "../../bus/contract.ts";
-import type { Log } from "../../kernel/log.ts";
+import type { Needs } from "../foundation.ts";
 
 const topicOf = (instance: string) => `agents-tunnel:${instance}`;
 
-interface InstanceTunnelsOptions {
-  bus: Bus;
-  log: Log;
+interface InstanceTunnelsOptions extends Needs<"bus" | "log"> {
   instance: string;
   /** The tunnel of a node that is connected here; null when it is not. */
   local(agentId: string): TunnelClient | null;
@@ -37,9 +34,9 @@ interface Relayed {
  * A message is `<from> <agent id> <asks|answers> <frames in base64>` on the topic of the receiving instance.
  */
 export class InstanceTunnels {
-  /** Towards other instances, by holder and node. */
+  /** Clients for nodes held by other instances, by holder and node. */
   readonly #clients = new Map<string, TunnelClient>();
-  /** For other instances, by asker and node. */
+  /** Streams relayed for other instances, by asker and node. */
   readonly #relayed = new Map<string, Relayed>();
   readonly #unsubscribe: () => void;
 
@@ -53,21 +50,15 @@ export class InstanceTunnels {
   /** The node's tunnel, through the instance that holds its connection. */
   via(holder: string, agentId: string): NodeTunnel {
     const key = `${holder} ${agentId}`;
-    const client = () => {
-      let known = this.#clients.get(key);
-      if (!known) {
-        known = new TunnelClient(this.#channel({ to: holder, agentId, role: "asks" }));
-        this.#clients.set(key, known);
-      }
-      return known;
-    };
+    const make = () => new TunnelClient(this.#channel({ to: holder, agentId, role: "asks" }));
+    const client = () => this.#clients.getOrInsertComputed(key, make);
     return {
       open: (...request) => client().open(...request),
       fetch: (...request) => client().fetch(...request),
     };
   }
 
-  /** The node is no longer held there: what was asked through that instance fails. */
+  /** The instance no longer holds the node: requests through it fail. */
   drop(holder: string, agentId: string): void {
     const key = `${holder} ${agentId}`;
     this.#clients.get(key)?.close("the node is no longer connected there");
@@ -95,7 +86,7 @@ export class InstanceTunnels {
     );
     return {
       send: (type, streamId, payload) => batch.add(type, streamId, payload),
-      // The credit of each stream bounds what may be on its way.
+      // Each stream's credit bounds what is in flight.
       isFull: false,
       whenWritable: (run) => run(),
     };
@@ -118,11 +109,10 @@ export class InstanceTunnels {
 
   #relay(key: string, asked: { from: string; agentId: string; frames: readonly Frame[] }): void {
     const { from, agentId, frames } = asked;
-    let relayed = this.#relayed.get(key);
-    if (!relayed) {
-      relayed = { streams: new Map(), answers: this.#channel({ to: from, agentId, role: "answers" }) };
-      this.#relayed.set(key, relayed);
-    }
+    const relayed = this.#relayed.getOrInsertComputed(key, () => ({
+      streams: new Map(),
+      answers: this.#channel({ to: from, agentId, role: "answers" }),
+    }));
     for (const frame of frames) {
       const { type, streamId, payload } = frame;
       if (type === FrameType.open) this.#open(agentId, relayed, frame);

@@ -161,15 +161,13 @@ export const served = defineMethod({
     }),
   ),
   handler: async ({ rooms }) =>
-    (await rooms.agents.store.models()).map(
-      ({ model_id, mode, idle_ms, minimum_ms, replicas_min, replicas_max, serving, used_ms }) => ({
-        ...{ model_id, mode, replicas_min, replicas_max },
-        idle_minutes: idle_ms / MINUTE_MS,
-        minimum_minutes: minimum_ms / MINUTE_MS,
-        used_at: isoTime(used_ms),
-        ...(JSON.parse(serving) as ServingOptions),
-      }),
-    ),
+    (await rooms.agents.store.models()).map(({ idle_ms, minimum_ms, serving, used_ms, ...model }) => ({
+      ...model,
+      idle_minutes: idle_ms / MINUTE_MS,
+      minimum_minutes: minimum_ms / MINUTE_MS,
+      used_at: isoTime(used_ms),
+      ...(JSON.parse(serving) as ServingOptions),
+    })),
 });
 
 export const drain = defineMethod({

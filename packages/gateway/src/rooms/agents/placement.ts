@@ -10,14 +10,14 @@ export interface Candidate {
   reserved: ReadonlySet<string>;
 }
 
-/** What a node says of a model that it does not have; null of both: it cannot tell. */
+/** A node's estimate for a model that it does not have; both null: it cannot tell. */
 export type Fit = Candidate & EstimateResult;
 
-/** Whether there is room for the model; a node that cannot tell is believed to have it. */
+/** Whether there is room for the model; assumed if the node cannot tell. */
 export const hasRoom = ({ estimate, room_mb }: EstimateResult): boolean =>
   estimate === null || room_mb === null || room_mb >= estimate.total_mb;
 
-/** Most memory left after the model, lowest GPU utilisation, fewest models, then name, so that it is stable. */
+/** Sorts by most memory left after the model, lowest GPU utilisation, fewest models, then name for a stable order. */
 export function byRoom(fits: readonly Fit[]): Fit[] {
   const ranked = fits.map((fit) => {
     const { state, reserved, estimate, room_mb } = fit;

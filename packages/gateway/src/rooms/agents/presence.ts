@@ -5,7 +5,7 @@ import { NodeState } from "./state.ts";
 
 const TOPIC = "agents-presence";
 const NODES_MAX = 10_000;
-/** However often a node reports, the other instances hear of it once in this time. */
+/** A node's state is announced to other instances at most once in this time. */
 const ANNOUNCE_EVERY_MS = 200;
 
 const PresenceMessage = z.discriminatedUnion("kind", [
@@ -23,13 +23,6 @@ export interface RemoteNode {
   heardAtMs: number;
 }
 
-/** What was announced of a node that is connected here. */
-interface Announced {
-  epoch: number;
-  atMs: number;
-  cancel: () => void;
-}
-
 interface PresenceOptions extends Needs<"bus" | "clock" | "log"> {
   instance: string;
   /** How long a node counts as online without news of it. */
@@ -39,18 +32,20 @@ interface PresenceOptions extends Needs<"bus" | "clock" | "log"> {
   /** Whether another instance's report of a node is newer than what is known here. */
   accepts(state: NodeState): boolean;
   onRemote(node: RemoteNode): void;
-  /** It is not held there any more; `isElsewhere`: because it has connected to another instance, or here. */
+  /** The instance lost the node; `isElsewhere`: the node has connected to another instance, or here. */
   onRemoteGone(node: RemoteNode, isElsewhere: boolean): void;
-  /** An instance no longer holds a node, which may be elsewhere by now. */
+  /** An instance no longer holds a node, which may be connected elsewhere by now. */
   onLeft(instance: string, agentId: string): void;
   /** Delivered on every instance, including the one that published it. */
   onDeregistered(agentId: string): void;
 }
 
-/** What instances tell each other about their nodes, so that each of them can list them all. */
+/** Exchanges the state of nodes between instances, so that each can list them all. */
 export class Presence {
-  readonly #remote = new Map<string, RemoteNode>();
-  readonly #announced = new Map<string, Announced>();
+  /** Nodes that are connected to other instances. */
+  readonly remote = new Map<string, RemoteNode>();
+  /** What was announced of the nodes that are connected here. */
+  readonly #announced = new Map<string, { epoch: number; atMs: number; cancel: () => void }>();
   readonly #unsubscribe: () => void;
 
   constructor(readonly options: PresenceOptions) {
@@ -65,15 +60,7 @@ export class Presence {
     );
   }
 
-  nodes(): RemoteNode[] {
-    return [...this.#remote.values()];
-  }
-
-  get(agentId: string): RemoteNode | null {
-    return this.#remote.get(agentId) ?? null;
-  }
-
-  /** Tells the others what is new about a node: at once, or in a moment together with what else comes until then. */
+  /** Announces a node's state to the other instances, combining announcements that are close together. */
   announce(state: NodeState): void {
     const { clock } = this.options;
     const announced = this.#announced.get(state.agentId);
@@ -105,22 +92,18 @@ export class Presence {
     this.#publish({ kind: "deregistered", instance: this.options.instance, agentId });
   }
 
-  /** A node has connected here: earlier reports by other instances no longer apply. */
-  connectedHere(agentId: string): void {
-    this.#forget(agentId, { isElsewhere: true });
-  }
-
-  #forget(agentId: string, { isElsewhere = false } = {}): void {
-    const node = this.#remote.get(agentId);
+  /** Earlier reports of the node by another instance no longer apply. `isElsewhere`: it has connected here, or to a third. */
+  forget(agentId: string, { isElsewhere = false } = {}): void {
+    const node = this.remote.get(agentId);
     if (!node) return;
-    this.#remote.delete(agentId);
+    this.remote.delete(agentId);
     this.options.onRemoteGone(node, isElsewhere);
   }
 
   sweep(): void {
     const { clock, silenceMaxMs } = this.options;
-    for (const [agentId, { heardAtMs }] of this.#remote)
-      if (clock.now() - heardAtMs >= silenceMaxMs) this.#forget(agentId);
+    for (const [agentId, { heardAtMs }] of this.remote)
+      if (clock.now() - heardAtMs >= silenceMaxMs) this.forget(agentId);
   }
 
   close(): void {
@@ -151,25 +134,25 @@ export class Presence {
     else if (message.kind === "deregistered") this.#onDeregistered(message.agentId);
     else if (message.kind === "state") this.#learn(message);
     else {
-      const known = this.#remote.get(message.agentId);
-      if (known && known.state.epoch <= message.epoch) this.#forget(message.agentId);
+      const known = this.remote.get(message.agentId);
+      if (known && known.state.epoch <= message.epoch) this.forget(message.agentId);
       this.options.onLeft(message.instance, message.agentId);
     }
   }
 
   #onDeregistered(agentId: string): void {
     this.#untell(agentId);
-    this.#forget(agentId);
+    this.forget(agentId);
     this.options.onDeregistered(agentId);
   }
 
   #learn({ instance, state }: Pick<RemoteNode, "instance" | "state">): void {
-    const known = this.#remote.get(state.agentId);
-    if (known ? known.state.epoch > state.epoch : this.#remote.size >= NODES_MAX) return;
+    const known = this.remote.get(state.agentId);
+    if (known ? known.state.epoch > state.epoch : this.remote.size >= NODES_MAX) return;
     if (!this.options.accepts(state)) return;
-    if (known && known.instance !== instance) this.#forget(state.agentId, { isElsewhere: true });
+    if (known && known.instance !== instance) this.forget(state.agentId, { isElsewhere: true });
     const node = { instance, state, heardAtMs: this.options.clock.now() };
-    this.#remote.set(state.agentId, node);
+    this.remote.set(state.agentId, node);
     this.options.onRemote(node);
   }
 }

@@ -4,25 +4,27 @@ import {
   HEARTBEAT_INTERVAL_MS,
   HEARTBEATS_MISSED_MAX,
   MODELS_MAX,
+  type ProgressParams,
   type ServingOptions,
 } from "@model-gateway/protocol/agent.ts";
 import type { z } from "zod";
 import type { Backend, ModelPool } from "../../backends/contract.ts";
-import type { Subscription } from "../../bus/contract.ts";
+import { callInstance, type Subscription, serveCalls } from "../../bus/contract.ts";
 import { isoTime } from "../../kernel/clock.ts";
 import { fail } from "../../kernel/errors.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { inBackground } from "../../kernel/log.ts";
 import type { Needs } from "../foundation.ts";
+import type { Routing } from "../routing/index.ts";
+import { Command, type Question } from "./command.ts";
 import { DeployStreams } from "./deploy-streams.ts";
 import { Fleet } from "./fleet.ts";
 import { InstanceTunnels } from "./instance-tunnels.ts";
 import { byRoom, type Candidate, type Fit, hasRoom, refusalOf } from "./placement.ts";
-import { Presence, type RemoteNode } from "./presence.ts";
+import { Presence } from "./presence.ts";
 import { type AgentRecord, toRecord } from "./records.ts";
-import { type Command, type Question, sendCommand, serveCommands } from "./relay.ts";
-import { type BackendRegistry, Serving } from "./serving.ts";
-import { type AgentIdentity, type AgentLink, NodeSession, type SessionEvents } from "./session.ts";
+import { Serving } from "./serving.ts";
+import { type AgentIdentity, type AgentLink, NodeSession } from "./session.ts";
 import { comingModels, type NodeState } from "./state.ts";
 import { AgentStore } from "./store.ts";
 
@@ -34,17 +36,21 @@ const HELLO_TIMEOUT_MS = 15_000;
 const SEEN_WRITE_MS = 60_000;
 /** How long a node without requests has to connect elsewhere when its instance stops. */
 const MOVED_WITHIN_MS = 3_000;
-/** How long a node that is drained goes on serving while its models start elsewhere. */
+/** How long a drained node keeps serving while its models start elsewhere. */
 const MOVED_ELSEWHERE_MS = 600_000;
-/** By then the other instances have heard what was announced. */
+/** By then announcements have reached the other instances. */
 const ANNOUNCED_MS = 100;
 const TOKEN_BYTES = 32;
-/** Models that a node is told to end with one heartbeat; the others follow with the next. */
+const commandsOf = (instance: string) => `agents-commands:${instance}`;
+/** Longer than a node has for its own answer, so that its refusal is what the caller sees. */
+const ANSWER_TIMEOUT_MS = 15_000;
+/** How many stray models a node is told to stop per heartbeat. */
 const STRAYS_AT_ONCE = 5;
 
 export interface AgentsOptions
   extends Needs<"db" | "bus" | "instances" | "events" | "clock" | "ids" | "leases" | "log"> {
-  backends: BackendRegistry;
+  /** Backends of nodes are not persisted. One that yields gets no model that a registered backend serves. */
+  backends: Pick<Routing, "adopt" | "recheck" | "dismiss" | "ownerOf">;
   createPool(modelId: string): ModelPool;
 }
 
@@ -54,8 +60,6 @@ export interface Order {
   besideBackends: boolean;
   serving: ServingOptions;
 }
-
-const UNKNOWN: EstimateResult = { estimate: null, room_mb: null };
 
 /** The GPU nodes: who they are, how they stand, and what they serve. */
 export class Agents {
@@ -68,7 +72,7 @@ export class Agents {
   readonly #commands: Subscription | null;
   readonly #tunnels: InstanceTunnels;
   readonly #stopSweep: () => void;
-  /** What is served always or on demand, wherever there is room. */
+  /** Models that are served always or on demand, wherever there is room. */
   readonly fleet: Fleet;
   #stopRetiring = () => {};
   #isRetiring = false;
@@ -76,22 +80,23 @@ export class Agents {
   #closed = false;
 
   constructor(readonly options: AgentsOptions) {
-    const { db, bus, instances: requests, clock, ids, log } = options;
+    const { db, instances: requests, clock, ids } = options;
     const instance = ids.uuid();
     this.store = new AgentStore(db);
     this.#serving = new Serving(options);
     this.#streams = new DeployStreams(options);
     this.#presence = new Presence({
-      bus,
-      clock,
-      log,
+      ...options,
       instance,
       silenceMaxMs: OFFLINE_AFTER_MS,
       onAsked: () => this.#announceAll(),
       accepts: (state) => this.#yieldsTo(state),
-      onRemote: (node) => this.#onRemote(node),
+      onRemote: ({ instance: holder, state }) => {
+        const tunnel = this.#tunnels.via(holder, state.agentId);
+        this.#serve(state, { id: `${holder} ${state.epoch}`, tunnel });
+      },
       onRemoteGone: ({ instance: holder, state: { agentId, isLeaving } }, isElsewhere) => {
-        // It moves: routing goes on to its new connection, and what was asked through the old one finishes.
+        // The node is moving: routing switches to its new connection, and requests on the old one finish.
         if (isLeaving && isElsewhere) return;
         this.#serving.removeNode(agentId);
         this.#tunnels.drop(holder, agentId);
@@ -99,23 +104,15 @@ export class Agents {
       onLeft: (holder, agentId) => this.#tunnels.drop(holder, agentId),
       onDeregistered: (agentId) => this.#onDeregistered(agentId),
     });
-    this.#commands = requests && serveCommands(requests, instance, (command) => this.#execute(command));
+    const execute = (command: unknown) => this.#execute(Command.parse(command));
+    this.#commands = requests && serveCalls(requests, commandsOf(instance), execute);
     this.#tunnels = new InstanceTunnels({
-      bus,
-      log,
+      ...options,
       instance,
       local: (agentId) => this.#sessions.get(agentId)?.link.tunnel ?? null,
     });
     this.#stopSweep = clock.every(SWEEP_MS, () => this.#sweep());
-    this.fleet = new Fleet({
-      ...options,
-      store: this.store,
-      serving: this.#serving,
-      online: () => this.#states(),
-      fits: (modelId, serving) => this.fits(modelId, serving),
-      deploy: (userId, order) => this.deploy(userId, order),
-      putAway: (agentId, modelId) => this.stop(agentId, modelId, { gently: true }),
-    });
+    this.fleet = new Fleet({ ...options, serving: this.#serving, agents: this });
   }
 
   async register(machine: { name: string; version: string }): Promise<{ agent_id: string; token: string }> {
@@ -148,7 +145,7 @@ export class Agents {
   /** Orders a model onto a node; the returned stream reports its progress. */
   deploy(userId: string, order: Order): Promise<string> {
     if (order.agentId) return this.#deploy(userId, order);
-    // One after the other: the next one sees what this one has taken.
+    // One after the other, so that each placement sees what earlier ones have taken.
     const deployed = this.#placing.then(() => this.#deploy(userId, order));
     this.#placing = deployed.catch(() => {});
     return deployed;
@@ -189,15 +186,17 @@ export class Agents {
 
   /** How a model would fit on each node that is online, the best first. */
   async fits(modelId: string, serving: ServingOptions): Promise<Fit[]> {
-    const asked = this.#takers().map(async (node) => {
+    const takers = this.#online().filter(({ state }) => state.draining === undefined);
+    const asked = takers.map(async (node) => {
       const question = { method: "agent.estimate", params: { model_id: modelId, ...serving } } as const;
       const said = this.ask(node.state.agentId, question, EstimateResult);
-      return { ...node, ...(await said.catch(({ message: why }: Error) => ({ ...UNKNOWN, why }))) };
+      const unknown = ({ message: why }: Error) => ({ estimate: null, room_mb: null, why });
+      return { ...node, ...(await said.catch(unknown)) };
     });
     return byRoom(await Promise.all(asked));
   }
 
-  /** What a node answers to a question; it may be of another version. */
+  /** A node's answer to a question; unknown if the node's version does not support it. */
   async ask<Said>(agentId: string, question: Pick<Question, "method" | "params">, answer: z.ZodType<Said>) {
     const command = { kind: "ask", agentId: await this.#requireOnline(agentId), ...question } as const;
     const { success, data } = answer.safeParse(await this.#command(command));
@@ -206,10 +205,10 @@ export class Agents {
       : fail("app_error", "The agent node's answer is not understood; update its program");
   }
 
-  /** `gently`: requests under way come to their end first. */
+  /** `gently`: running requests finish first. */
   async stop(agentId: string, modelId: string, { gently = false } = {}): Promise<void> {
     await this.#requireOnline(agentId);
-    // Before the node is asked: it gets no more requests for the model, whatever it answers.
+    // First stop routing to it, whatever the node answers.
     await this.store.removeDeployment(agentId, modelId);
     await this.#command({ kind: "stop", agentId, modelId, gently });
   }
@@ -226,9 +225,9 @@ export class Agents {
     return row && { agentId: row.id, name: row.name, deployed: await this.store.deployments(row.id) };
   }
 
-  /** A node is connected. It takes the place of an earlier connection of the same node. */
+  /** Accepts a node's connection, which replaces an earlier one of the same node. */
   connect(identity: AgentIdentity, link: AgentLink): NodeSession {
-    const session = new NodeSession({ ...identity, link, clock: this.options.clock, events: this.#events });
+    const session = new NodeSession({ ...identity, link, clock: this.options.clock, events: this.events });
     const earlier = this.#sessions.get(identity.agentId);
     this.#sessions.set(identity.agentId, session);
     earlier?.close(CloseCode.replaced, "replaced by a newer connection");
@@ -236,7 +235,7 @@ export class Agents {
   }
 
   figures() {
-    const online = this.#states();
+    const online = this.states();
     const models = online.flatMap((state) => state.models.map(({ model_id }) => model_id));
     return {
       agents_online: online.length,
@@ -245,19 +244,19 @@ export class Agents {
     };
   }
 
-  /** The backend `agent-<model_id>`, while it is routable on this instance. */
+  /** The backend `agent-<model_id>`, if it is routable on this instance. */
   backend(modelId: string): Backend | null {
     return this.#serving.backend(modelId);
   }
 
-  /** Moves nodes to other instances, if some stay. A connection stays until its node has a new one and is idle here. */
+  /** Moves nodes to other instances, if there are any. Each connection stays until its node has a new one and is idle. */
   retire({ othersStay }: { othersStay: boolean }): void {
     const { clock } = this.options;
     this.#isRetiring = true;
     const beganMs = clock.elapsed();
-    if (othersStay) for (const session of this.#sessions.values()) session.setLeaving();
+    if (othersStay) for (const session of this.#sessions.values()) session.note({ isLeaving: true });
     if (othersStay) this.#announceAll();
-    // The others hear of it first: they would drop what they ask through here when the node shows up elsewhere.
+    // Tell the others first: otherwise they drop their requests through here when the node appears elsewhere.
     const cancelTelling = clock.after(ANNOUNCED_MS, () => {
       if (othersStay) for (const { link } of this.#sessions.values()) link.leaving();
     });
@@ -286,37 +285,40 @@ export class Agents {
     this.#tunnels.close();
   }
 
-  readonly #events: SessionEvents = {
-    hello: (session) => {
+  /** What sessions report. */
+  readonly events = {
+    hello: (session: NodeSession): void => {
       const { agentId } = session;
-      this.#presence.connectedHere(agentId);
+      this.#presence.forget(agentId, { isElsewhere: true });
       const routable = this.#serve(session.state!, here(session));
       this.#streams.reconcile(session.state!, routable);
       void this.#claim(session);
     },
-    changed: (session, news) => {
+    /** The node's state changed; `news` is the cause, unless it was a heartbeat. */
+    changed: (session: NodeSession, news: ProgressParams | null): void => {
       if (session.isSuperseded) return;
       const state = session.state!;
       const routable = this.#serve(state, here(session));
       if (news) this.#streams.progress(session.agentId, news, routable);
-      else this.#noteSeen(session);
+      else if (session.heardAtMs - (this.#seenWrittenMs.get(session.agentId) ?? 0) >= SEEN_WRITE_MS)
+        this.#writeSeen(session.agentId);
       this.#announce(state);
     },
-    firstReady: ({ agentId }, modelId) =>
-      inBackground(
-        this.options.log,
-        "recording that a model was served",
-        this.store.wasReady(agentId, modelId),
-      ),
-    strays: ({ agentId, link }, modelIds) => {
+    /** The node serves a model for the first time since its deployment. */
+    firstReady: ({ agentId }: NodeSession, modelId: string): void => {
+      const recorded = this.store.wasReady(agentId, modelId);
+      inBackground(this.options.log, "recording that a model was served", recorded);
+    },
+    /** The node reports models that are not deployed to it: a stop was lost, or the claim is false. */
+    strays: ({ agentId, link }: NodeSession, modelIds: string[]): void => {
       const { log } = this.options;
       const models = modelIds.slice(0, STRAYS_AT_ONCE);
       log.warn("a node has models that are not deployed to it; it is told to end them", { agentId, models });
       for (const model_id of models)
         inBackground(log, "ending a stray model", link.request("agent.stop", { model_id, gently: true }));
     },
-    draining: (session) => this.#drain(session),
-    ended: (session) => {
+    draining: (session: NodeSession): Promise<void> => this.#drain(session),
+    ended: (session: NodeSession): void => {
       const { agentId, state } = session;
       if (this.#sessions.get(agentId) === session) this.#sessions.delete(agentId);
       if (!state) return;
@@ -342,9 +344,9 @@ export class Agents {
     await this.#until(() => isOff() || session.link.tunnel.openStreams === 0);
   }
 
-  /** Whether one of its models is on its way to another node, and none other serves it yet. */
+  /** Whether one of its models is still starting on another node and served by no other. */
   #isMoving({ agentId, models }: NodeState): boolean {
-    const others = this.#states().filter((each) => each.agentId !== agentId && each.draining === undefined);
+    const others = this.states().filter((each) => each.agentId !== agentId && each.draining === undefined);
     return models.some(
       ({ model_id }) =>
         !others.some((each) => each.models.some((other) => other.model_id === model_id)) &&
@@ -378,8 +380,8 @@ export class Agents {
         session.close(CloseCode.deregistered, "this node was deregistered");
         return;
       }
-      session.setEpoch(epoch);
-      // Read again: an order may have been given between the node's admission and this connection.
+      session.note({ epoch });
+      // Reread: an order may have come between the node's admission and this connection.
       session.setDeployed(await this.store.deployments(agentId));
       if (session.over) return;
       this.#announce(session.state!);
@@ -391,7 +393,7 @@ export class Agents {
     }
   }
 
-  /** Before its epoch is known, nobody else could tell a connection from an older one. */
+  /** Without an epoch, other instances could not tell a connection from an older one. */
   #announce(state: NodeState): void {
     if (state.epoch > 0 && !this.#closed) this.#presence.announce(state);
   }
@@ -401,7 +403,7 @@ export class Agents {
       if (state && state.epoch > 0 && !this.#closed) this.#presence.announceNow(state);
   }
 
-  /** When two instances hold a node, the newer connection is its own; the older one ends, if need be when its requests have. */
+  /** If two instances hold a node, the newer connection wins; the older one ends once its requests have finished. */
   #yieldsTo({ agentId, epoch }: NodeState): boolean {
     const mine = this.#sessions.get(agentId);
     if (!mine?.state) return true;
@@ -409,13 +411,6 @@ export class Agents {
     if (this.#isRetiring) mine.isSuperseded = true;
     else mine.close(CloseCode.replaced, "replaced by a newer connection");
     return true;
-  }
-
-  #onRemote({ instance, state }: RemoteNode): void {
-    this.#serve(state, {
-      id: `${instance} ${state.epoch}`,
-      tunnel: this.#tunnels.via(instance, state.agentId),
-    });
   }
 
   /** Updates routing to what the node serves now; awaiting it is optional. */
@@ -443,10 +438,6 @@ export class Agents {
     this.#presence.sweep();
   }
 
-  #noteSeen({ agentId, heardAtMs }: NodeSession): void {
-    if (heardAtMs - (this.#seenWrittenMs.get(agentId) ?? 0) >= SEEN_WRITE_MS) this.#writeSeen(agentId);
-  }
-
   #writeSeen(agentId: string): void {
     if (this.#closed) return;
     const { clock, log } = this.options;
@@ -460,19 +451,13 @@ export class Agents {
     const here = [...this.#sessions.values()].flatMap(({ state, reserved, heardAtMs }) =>
       state && now - heardAtMs < OFFLINE_AFTER_MS ? { state, reserved } : [],
     );
-    const elsewhere = this.#presence
-      .nodes()
-      .filter(({ heardAtMs }) => now - heardAtMs < OFFLINE_AFTER_MS)
-      .map(({ state }) => ({ state, reserved: new Set<string>() }));
+    const elsewhere = [...this.#presence.remote.values()].flatMap(({ state, heardAtMs }) =>
+      now - heardAtMs < OFFLINE_AFTER_MS ? { state, reserved: new Set<string>() } : [],
+    );
     return [...here, ...elsewhere];
   }
 
-  /** Those that models may be given to. */
-  #takers(): Candidate[] {
-    return this.#online().filter(({ state }) => state.draining === undefined);
-  }
-
-  #states(): NodeState[] {
+  states(): NodeState[] {
     return this.#online().map(({ state }) => state);
   }
 
@@ -492,14 +477,18 @@ export class Agents {
     fail("app_error", `Agent node ${name} is offline; start its program, or name another node`);
   }
 
-  #command(command: Command): Promise<unknown> {
-    const elsewhere = this.#sessions.has(command.agentId) ? null : this.#presence.get(command.agentId);
-    return elsewhere
-      ? sendCommand(this.options.instances, elsewhere.instance, command)
-      : this.#execute(command);
+  async #command(command: Command): Promise<unknown> {
+    const { agentId } = command;
+    const elsewhere = this.#sessions.has(agentId) ? undefined : this.#presence.remote.get(agentId);
+    if (!elsewhere) return this.#execute(command);
+    const topic = commandsOf(elsewhere.instance);
+    const answer = await callInstance(this.options.instances, topic, command, ANSWER_TIMEOUT_MS);
+    if (!answer)
+      fail("app_error", "The instance that holds the node's connection does not answer; try again");
+    return answer.result;
   }
 
-  /** Executes a command on a node that is connected here. */
+  /** Executes a command on a node connected here. */
   async #execute(command: Command): Promise<unknown> {
     const { agentId } = command;
     const session = this.#sessions.get(agentId);
@@ -518,8 +507,7 @@ export class Agents {
       return session.link.request("agent.stop", { model_id: modelId, gently });
     }
     const { serving, streamId, userId, besideBackends } = command;
-    const wasDeployed = session.hasDeployed(modelId);
-    session.deploy(modelId, besideBackends);
+    const wasDeployed = session.deploy(modelId, besideBackends);
     this.#streams.open({ streamId, userId, agentId, modelId });
     session.reserved.add(modelId);
     try {
@@ -538,7 +526,7 @@ export class Agents {
   }
 }
 
-/** A session's replicas go with it, so within one the connection is always the same. */
+/** Replicas end with their session, so the connection never changes within one. */
 const here = ({ link }: NodeSession) => ({ id: "here", tunnel: link.tunnel });
 
 function notFound(agentId: string): never {

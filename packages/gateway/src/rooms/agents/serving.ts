@@ -1,18 +1,7 @@
 import type { ServingModel } from "@model-gateway/protocol/agent.ts";
 import { type Backend, BackendError, type ModelPool, type NodeTunnel } from "../../backends/contract.ts";
-import type { Log } from "../../kernel/log.ts";
+import type { AgentsOptions } from "./service.ts";
 import { comingModels, type NodeState } from "./state.ts";
-
-/** Where backends become routable; what nodes bring is not persisted. */
-export interface BackendRegistry {
-  /** Resolves when it is known whether it answers. One that yields gets no model that a registered backend serves. */
-  adopt(backend: Backend, options: { yields: boolean }): Promise<void>;
-  /** It has got its first node, lost its last, or yields otherwise. Resolves when it is known whether it answers. */
-  recheck(backend: Backend, options: { yields: boolean }): Promise<void>;
-  dismiss(backend: Backend): Promise<void>;
-  /** The registered backend that serves a model, whatever its health; null when only nodes do, or nobody. */
-  ownerOf(modelId: string): string | null;
-}
 
 export interface Connection {
   /** Changes when the node reconnects or connects elsewhere. */
@@ -20,38 +9,32 @@ export interface Connection {
   tunnel: NodeTunnel;
 }
 
-interface ServingOptions {
-  backends: BackendRegistry;
-  createPool(modelId: string): ModelPool;
-  log: Log;
-}
-
 interface Model {
   pool: ModelPool;
-  /** Whether the router knows it, and whether a node served it then. */
+  /** Whether the router knows the backend, and whether a node served it at that time. */
   registered: "no" | "waiting" | "serving";
   yields: boolean;
-  /** Settles when the router has taken note of the last change. */
+  /** Settles when the router has applied the last change. */
   noted: Promise<void>;
-  /** What each node's replica was made from, to detect changes. */
+  /** What each replica was made from, to detect changes. */
   made: Map<string, { fingerprint: string; decided: Promise<void> }>;
   coming: Set<string>;
-  /** Nodes to which it was deployed to be served beside registered backends. */
+  /** Nodes whose deployment may serve it beside registered backends. */
   beside: Set<string>;
 }
 
 export const backendName = (modelId: string): string => `agent-${modelId}`;
 
-/** Which models are routable, and where: one backend a model. While its engine restarts it is known but unreachable. */
+/** One backend per model, with its nodes. While an engine restarts, its model is known but unreachable. */
 export class Serving {
   readonly #models = new Map<string, Model>();
   #dismissals: Promise<unknown> = Promise.resolve();
-  /** By node, from its first model until it is deregistered; its connection may come and go meanwhile. */
+  /** By node, from its first model until it is deregistered, across reconnections. */
   readonly #ends = new Map<string, AbortController>();
 
-  constructor(readonly options: ServingOptions) {}
+  constructor(readonly options: Pick<AgentsOptions, "backends" | "createPool" | "log">) {}
 
-  /** These are served as soon as they are asked for, whether a node has them now or not. */
+  /** Models that are started on demand, and so are always routable. */
   standBy(modelIds: ReadonlySet<string>): void {
     for (const modelId of modelIds) this.#model(modelId);
     for (const [modelId, model] of [...this.#models]) {
@@ -96,23 +79,14 @@ export class Serving {
     }
   }
 
-  /** The node was deregistered: answers that are on their way from it end too. */
+  /** The node was deregistered: answers in flight from it end too. */
   endNode(agentId: string): void {
     this.removeNode(agentId);
     this.#ends.get(agentId)?.abort(new BackendError("transport", "the node was deregistered"));
     this.#ends.delete(agentId);
   }
 
-  #endOf(agentId: string): AbortController {
-    let end = this.#ends.get(agentId);
-    if (!end) {
-      end = new AbortController();
-      this.#ends.set(agentId, end);
-    }
-    return end;
-  }
-
-  /** Resolves when nothing is routed any more to what was removed so far. */
+  /** Resolves when routing no longer uses anything removed so far. */
   async dismissed(): Promise<void> {
     await this.#dismissals;
   }
@@ -127,21 +101,15 @@ export class Serving {
   }
 
   #model(modelId: string): Model {
-    let model = this.#models.get(modelId);
-    if (!model) {
-      const pool = this.options.createPool(modelId);
-      model = {
-        pool,
-        registered: "no",
-        yields: true,
-        noted: Promise.resolve(),
-        made: new Map(),
-        coming: new Set(),
-        beside: new Set(),
-      };
-      this.#models.set(modelId, model);
-    }
-    return model;
+    return this.#models.getOrInsertComputed(modelId, () => ({
+      pool: this.options.createPool(modelId),
+      registered: "no",
+      yields: true,
+      noted: Promise.resolve(),
+      made: new Map(),
+      coming: new Set(),
+      beside: new Set(),
+    }));
   }
 
   async #add(serving: ServingModel, state: NodeState, connection: Connection): Promise<void> {
@@ -153,7 +121,7 @@ export class Serving {
     let made = model.made.get(agentId);
     if (made?.fingerprint !== fingerprint) {
       const tunnel = state.tunnel ? connection.tunnel : null;
-      const { signal: ended } = this.#endOf(agentId);
+      const { signal: ended } = this.#ends.getOrInsertComputed(agentId, () => new AbortController());
       const replica = { agentId, host, port, apiKey, direct, tunnel, ended, isLast };
       made = { fingerprint, decided: model.pool.set(replica) };
       model.made.set(agentId, made);
@@ -180,7 +148,7 @@ export class Serving {
     const { backend, size, isStandby } = model.pool;
     const before = model.registered;
     const wanted = size > 0 || isStandby ? "serving" : model.coming.size > 0 ? "waiting" : "no";
-    // An administrator who let one node serve the model beside backends has decided for the model.
+    // Allowing one node to serve the model beside backends allows it for the model.
     const yields = model.beside.size === 0;
     if (before === wanted && (wanted === "no" || model.yields === yields)) return;
     model.registered = wanted;

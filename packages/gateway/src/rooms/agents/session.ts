@@ -9,28 +9,17 @@ import {
 } from "@model-gateway/protocol/agent.ts";
 import type { TunnelClient } from "@model-gateway/protocol/tunnel/client.ts";
 import type { Clock } from "../../kernel/clock.ts";
+import type { Agents } from "./service.ts";
 import { type NodeState, onlyDeployed, stateOfHello, withHeartbeat, withProgress } from "./state.ts";
 import type { Deployments } from "./store.ts";
 
 export interface AgentLink {
-  /** Resolves with the node's answer; throws when it refuses, or does not answer in time. */
+  /** Resolves with the node's answer; throws if it refuses or times out. */
   request(method: keyof typeof GATEWAY_METHODS, params: Record<string, unknown>): Promise<unknown>;
   readonly tunnel: TunnelClient;
   /** Tells the node to connect elsewhere; this connection stays. */
   leaving(): void;
   close(code: number, reason: string): void;
-}
-
-export interface SessionEvents {
-  hello(session: NodeSession): void;
-  /** The node's state changed; `news` is the cause, unless it was a heartbeat. */
-  changed(session: NodeSession, news: ProgressParams | null): void;
-  /** The node serves a model for the first time since it was deployed there. */
-  firstReady(session: NodeSession, modelId: string): void;
-  /** The node has models that were not deployed to it, or no longer are: an order to stop was lost, or it claims them. */
-  strays(session: NodeSession, modelIds: string[]): void;
-  draining(session: NodeSession): Promise<void>;
-  ended(session: NodeSession): void;
 }
 
 /** Who a connection belongs to, as its token says. */
@@ -40,13 +29,9 @@ export interface AgentIdentity {
   deployed: Deployments;
 }
 
-export interface SessionOptions extends AgentIdentity {
-  link: AgentLink;
-  clock: Clock;
-  events: SessionEvents;
-}
+type SessionOptions = AgentIdentity & { link: AgentLink; clock: Clock; events: Agents["events"] };
 
-/** One connection of one node. Once it is over, nothing that still arrives from it has any effect. */
+/** One connection of one node. After its end, late messages have no effect. */
 export class NodeSession {
   readonly agentId: string;
   readonly link: AgentLink;
@@ -54,10 +39,10 @@ export class NodeSession {
   /** Models ordered here that the node has not reported on yet. */
   readonly reserved = new Set<string>();
   heardAtMs: number;
-  /** The node has a newer connection elsewhere; this one is for the requests that began on it. */
+  /** The node has a newer connection elsewhere; this one only finishes its requests. */
   isSuperseded = false;
-  #state: NodeState | null = null;
-  #over = false;
+  state: NodeState | null = null;
+  over = false;
   #deployed: Deployments;
 
   constructor(readonly options: SessionOptions) {
@@ -68,19 +53,11 @@ export class NodeSession {
     this.#deployed = options.deployed;
   }
 
-  get state(): NodeState | null {
-    return this.#state;
-  }
-
-  get over(): boolean {
-    return this.#over;
-  }
-
   hello(params: HelloParams): HelloResult {
     const { agentId, name, clock, events } = this.options;
-    if (!this.#over) {
+    if (!this.over) {
       this.heardAtMs = clock.now();
-      this.#state = this.#believed(stateOfHello(params, { agentId, name, connectedAtMs: this.openedAtMs }));
+      this.state = this.#believed(stateOfHello(params, { agentId, name, connectedAtMs: this.openedAtMs }));
       events.hello(this);
     }
     return { agent_id: agentId, protocol: PROTOCOL_VERSION, heartbeat_interval_ms: HEARTBEAT_INTERVAL_MS };
@@ -95,7 +72,7 @@ export class NodeSession {
     const strays = [...params.models, ...pending].flatMap(({ model_id }) =>
       this.#deployed.has(model_id) ? [] : model_id,
     );
-    // Before its epoch is known, an order may have been given that this instance has not read of.
+    // Until its epoch is known, there may be an order that this instance has not read yet.
     if (strays.length > 0 && state.epoch > 0 && !this.isSuperseded) this.options.events.strays(this, strays);
   }
 
@@ -107,8 +84,8 @@ export class NodeSession {
   }
 
   closed(): void {
-    if (this.#over) return;
-    this.#over = true;
+    if (this.over) return;
+    this.over = true;
     this.options.events.ended(this);
   }
 
@@ -117,12 +94,8 @@ export class NodeSession {
     this.link.close(code, reason);
   }
 
-  setEpoch(epoch: number): void {
-    if (this.#state) this.#state = { ...this.#state, epoch };
-  }
-
   setDraining(draining: NodeState["draining"]): void {
-    if (!this.#over && this.#state) this.#set({ ...this.#state, draining }, null);
+    if (!this.over && this.state) this.#set({ ...this.state, draining }, null);
   }
 
   /** The node is about to stop. */
@@ -130,24 +103,23 @@ export class NodeSession {
     return this.options.events.draining(this);
   }
 
-  /** This instance stops: the node will go elsewhere. */
-  setLeaving(): void {
-    if (this.#state) this.#state = { ...this.#state, isLeaving: true };
+  /** Changes the state without an event; the caller announces it. */
+  note(noted: Pick<Partial<NodeState>, "epoch" | "isLeaving">): void {
+    if (this.state) this.state = { ...this.state, ...noted };
   }
 
-  /** From now on the node may serve these models, and no others. */
+  /** Sets the models that the node may serve. */
   setDeployed(deployed: Deployments): void {
     this.#deployed = deployed;
-    if (!this.#over && this.#state) this.#set(this.#state, null);
+    if (!this.over && this.state) this.#set(this.state, null);
   }
 
-  hasDeployed(modelId: string): boolean {
-    return this.#deployed.has(modelId);
-  }
-
-  deploy(modelId: string, besideBackends: boolean): void {
-    const wasReady = this.#deployed.get(modelId)?.wasReady ?? false;
-    this.setDeployed(new Map([...this.#deployed, [modelId, { besideBackends, wasReady }]]));
+  /** Returns whether it was deployed there already. */
+  deploy(modelId: string, besideBackends: boolean): boolean {
+    const before = this.#deployed.get(modelId);
+    const deployment = { besideBackends, wasReady: before?.wasReady ?? false };
+    this.setDeployed(new Map([...this.#deployed, [modelId, deployment]]));
+    return before !== undefined;
   }
 
   withdraw(modelId: string): void {
@@ -156,13 +128,13 @@ export class NodeSession {
 
   /** The state to update; null before the hello and after the session ended. */
   #hear(): NodeState | null {
-    if (this.#over || !this.#state) return null;
+    if (this.over || !this.state) return null;
     this.heardAtMs = this.options.clock.now();
-    return this.#state;
+    return this.state;
   }
 
   #set(state: NodeState, news: ProgressParams | null): void {
-    this.#state = this.#believed(state);
+    this.state = this.#believed(state);
     this.options.events.changed(this, news);
   }
 

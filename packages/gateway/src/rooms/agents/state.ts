@@ -1,4 +1,4 @@
-/** What is known of a connected node; instances send each other the same form. */
+/** The state of a connected node; instances exchange it in this form. */
 import {
   GpuReport,
   type HeartbeatParams,
@@ -18,20 +18,20 @@ export const NodeState = z.object({
   epoch: z.int(),
   version: z.string(),
   host: z.string(),
-  /** Whether host and ports are meant to be dialled. */
+  /** Whether the gateway may dial the node's host and ports. */
   direct: z.boolean(),
   /** Whether the node carries inference through its own connection. */
   tunnel: z.boolean(),
   gpus: z.array(GpuReport),
   models: z.array(ServingModel),
   pending: z.array(PendingModel),
-  /** Those of its models that may be served beside registered backends. */
+  /** Models that may be served beside registered backends. */
   besideBackends: z.array(z.string()),
-  /** Those of its models that it has served since they were deployed to it. */
+  /** Models that it has served since their deployment. */
   wasReady: z.array(z.string()),
-  /** The instance that holds it is stopping: the node will be elsewhere, and its requests there finish. */
+  /** Its instance is stopping: the node will reconnect elsewhere, and its requests there finish. */
   isLeaving: z.boolean().optional(),
-  /** It is about to go: its models are asked elsewhere where they can be, and then not here any more. */
+  /** The node is about to stop: its models are served elsewhere if possible. */
   draining: z.enum(["moving", "empty"]).optional(),
   connectedAtMs: z.number(),
   heartbeatAtMs: z.number(),
@@ -86,7 +86,7 @@ export function withProgress(state: NodeState, news: ProgressParams): NodeState 
     : { ...state, host, models, pending };
 }
 
-/** What a node says of its models is a claim: those that were deployed to it are believed. */
+/** A node's list of models is only a claim; those deployed to it are believed. */
 export function onlyDeployed(state: NodeState, deployed: Deployments): NodeState {
   const isDeployed = ({ model_id }: { model_id: string }) => deployed.has(model_id);
   return {
@@ -98,13 +98,13 @@ export function onlyDeployed(state: NodeState, deployed: Deployments): NodeState
   };
 }
 
-/** Models that take, or are about to take, a place on the node. */
+/** Models that occupy the node, or are about to. */
 export const occupyingModels = (state: NodeState): string[] => [
   ...state.models.map(({ model_id }) => model_id),
   ...comingModels(state),
 ];
 
-/** Models on their way to being served, for the first time or again. */
+/** Models that are starting or restarting. */
 export const comingModels = ({ pending }: NodeState): string[] =>
   pending.filter(({ status }) => !OVER.includes(status)).map(({ model_id }) => model_id);
 

@@ -4,7 +4,7 @@ export interface AgentRow {
   id: string;
   name: string;
   version: string;
-  /** What the node last said of itself; null before its first connection. */
+  /** The node's last report about itself; null before its first connection. */
   host: string | null;
   created_at: string;
   last_seen_at: string | null;
@@ -13,7 +13,7 @@ export interface AgentRow {
 interface Deployment {
   /** It may be served beside registered backends. */
   besideBackends: boolean;
-  /** It has been served from this node since it was deployed there. */
+  /** The node has served it since its deployment. */
   wasReady: boolean;
 }
 export type Deployments = ReadonlyMap<string, Deployment>;
@@ -32,7 +32,7 @@ export interface ManagedModel {
   wanted_ms: number;
   started_ms: number;
 }
-/** What instances tell each other: until when a model was used, when calls last waited for it, when it was started. */
+/** Times that instances share: last used, last waited for, last started. */
 export type NotedColumn = "used_ms" | "wanted_ms" | "started_ms";
 
 const ONE = "WHERE agent_id = $1 AND model_id = $2";
@@ -41,9 +41,7 @@ const COLUMNS = "id, name, version, host, created_at, last_seen_at";
 export class AgentStore {
   constructor(readonly db: Database) {}
 
-  async insert(
-    row: Pick<AgentRow, "id" | "name" | "version" | "created_at"> & { token_hash: string },
-  ): Promise<void> {
+  async insert(row: Pick<AgentRow, "id" | "name" | "version" | "created_at"> & { token_hash: string }) {
     await insertRow(this.db, "agents", row);
   }
 
@@ -64,10 +62,9 @@ export class AgentStore {
     id: string,
     { version, host, now }: { version: string; host: string; now: string },
   ): Promise<number | null> {
-    const row = await this.db.get<{ epoch: number }>(
-      "UPDATE agents SET epoch = epoch + 1, version = $2, host = $3, last_seen_at = $4 WHERE id = $1 RETURNING epoch",
-      [id, version, host, now],
-    );
+    const sql =
+      "UPDATE agents SET epoch = epoch + 1, version = $2, host = $3, last_seen_at = $4 WHERE id = $1 RETURNING epoch";
+    const row = await this.db.get<{ epoch: number }>(sql, [id, version, host, now]);
     return row?.epoch ?? null;
   }
 
@@ -76,10 +73,10 @@ export class AgentStore {
   }
 
   async deployments(agentId: string): Promise<Deployments> {
-    const rows = await this.db.all<{ model_id: string; beside_backends: unknown; was_ready: unknown }>(
-      "SELECT model_id, beside_backends, was_ready FROM agent_deployments WHERE agent_id = $1",
-      [agentId],
-    );
+    const sql = "SELECT model_id, beside_backends, was_ready FROM agent_deployments WHERE agent_id = $1";
+    const rows = await this.db.all<{ model_id: string; beside_backends: unknown; was_ready: unknown }>(sql, [
+      agentId,
+    ]);
     return new Map(
       rows.map((row) => [
         row.model_id,

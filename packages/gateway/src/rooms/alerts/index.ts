@@ -1,3 +1,2 @@
 export * as methods from "./methods.ts";
-export type { AlertSettings } from "./senders.ts";
-export { Alerts } from "./service.ts";
+export { type AlertSettings, Alerts } from "./service.ts";

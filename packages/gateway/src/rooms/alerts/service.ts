@@ -1,4 +1,6 @@
-import type { Post } from "@model-gateway/wire/webhook";
+import { mailServerOf, sendMail } from "@model-gateway/wire/smtp";
+import { type Post, postWebhook } from "@model-gateway/wire/webhook";
+import { oneAtATime } from "../../kernel/bounded.ts";
 import { isoTime } from "../../kernel/clock.ts";
 import { fail } from "../../kernel/errors.ts";
 import type { Agents } from "../agents/index.ts";
@@ -6,7 +8,6 @@ import type { Needs } from "../foundation.ts";
 import type { MeteringService } from "../metering/index.ts";
 import type { Routing } from "../routing/index.ts";
 import { NANO_PER_USD, utcMonth } from "../usage/index.ts";
-import { type Alert, type AlertSettings, type Sender, sendersOf } from "./senders.ts";
 import { type AlertRow, store } from "./store.ts";
 
 const LOOK_EVERY_MS = 30_000;
@@ -14,8 +15,36 @@ const LOOK_EVERY_MS = 30_000;
 const LEASE_MS = 3 * LOOK_EVERY_MS;
 const STALLED_SECONDS = 60;
 const HOUR_MS = 3_600_000;
-/** People can give keys budgets as small as they like: what is told of one person must not bury the rest. */
+/** Limit per person: keys with tiny budgets must not flood the alerts. */
 const TOLD_OF_ONE_PER_HOUR = 10;
+
+interface Alert {
+  /** The same id for every attempt to send it. */
+  id: string;
+  /** What it is about: backend, node, key, user, group, journal or test. */
+  kind: string;
+  /** Percent used; 100: gone, 0: back again. */
+  level: number;
+  message: string;
+  /** Link to the console; null if its public address is not configured. */
+  url: string | null;
+  at: string;
+}
+
+export interface AlertSettings {
+  alertWebhookUrl: string | null;
+  alertWebhookSecret: string | null;
+  alertSmtpUrl: string | null;
+  alertMailFrom: string | null;
+  alertMailTo: readonly string[];
+  publicUrl: string | null;
+}
+
+interface Sender {
+  name: "webhook" | "mail";
+  /** Throws if the alert was not accepted. */
+  send(alert: Alert): Promise<void>;
+}
 
 export interface AlertsOptions extends Needs<"db" | "clock" | "log" | "ids" | "leases" | "counter"> {
   settings: AlertSettings;
@@ -25,14 +54,14 @@ export interface AlertsOptions extends Needs<"db" | "clock" | "log" | "ids" | "l
   metering: Pick<MeteringService, "figures">;
 }
 
-/** How one thing stands: percent used, 100 for what is gone. */
+/** The state of one thing: percent used, 100 if it is gone. */
 interface Condition {
   key: string;
   level: 0 | 80 | 100;
   /** Empty: nobody needs to be told. */
   message: string;
   most?: number;
-  /** Whose it is, of what people spend. */
+  /** The owner, for things that people spend. */
   owner?: string | null;
 }
 
@@ -50,13 +79,12 @@ const levelOf = (part: number, whole: number): Condition["level"] =>
   part >= whole ? 100 : part * 5 >= whole * 4 ? 80 : 0;
 const dollars = (nanoUsd: number) => `$${(nanoUsd / NANO_PER_USD).toFixed(2)}`;
 
-/** Tells people what they should know at once: each event once, by whichever instance looks after it. */
+/** Sends alerts, each once, from whichever instance holds the lease. */
 export class Alerts {
   readonly #senders: readonly Sender[];
-  /** What did not answer when it was last looked at: once may be a restart. */
+  /** Backends that were down at the last check. Once may be a restart. */
   #missing: ReadonlySet<string> = new Set();
   #isStalledTold = false;
-  #running: Promise<void> | null = null;
   #stop = () => {};
 
   constructor(readonly options: AlertsOptions) {
@@ -66,7 +94,7 @@ export class Alerts {
 
   async close(): Promise<void> {
     this.#stop();
-    await this.#running;
+    await this.look.running;
   }
 
   async test() {
@@ -75,11 +103,8 @@ export class Alerts {
     const alert = this.#alert("test", { level: 0, message: "This is a test. Alerts arrive here." });
     return Promise.all(
       this.#senders.map(async (sender) => {
-        const detail = await sender.send(alert).then(
-          () => null,
-          (error: Error) => error.message,
-        );
-        return { to: sender.name, ok: detail === null, detail };
+        const problem = await sender.send(alert).catch((error: Error) => error.message);
+        return { to: sender.name, ok: problem === undefined, detail: problem ?? null };
       }),
     );
   }
@@ -96,18 +121,13 @@ export class Alerts {
     return publicUrl && publicUrl.replace(/\/+$/, "") + page;
   }
 
-  look(): Promise<void> {
-    this.#running ??= this.#look()
-      .catch((error) => this.options.log.warn("looking for alerts failed; will retry", { error }))
-      .finally(() => {
-        this.#running = null;
-      });
-    return this.#running;
-  }
+  readonly look = oneAtATime(() =>
+    this.#look().catch((error) => this.options.log.warn("looking for alerts failed; will retry", { error })),
+  );
 
   async #look(): Promise<void> {
     const { db, leases } = this.options;
-    // Each instance has a journal of its own, and the database may be what is away.
+    // Each instance has its own journal, and the database itself may be down.
     await this.#lookAtJournal();
     if (!(await leases.acquire("alerts", LEASE_MS))) return;
     const rows = new Map((await store.all(db)).map((row) => [row.key, row]));
@@ -116,7 +136,7 @@ export class Alerts {
       rows.delete(condition.key);
       await this.#tell(await this.#changed(row, condition), condition.owner);
     }
-    // What is no longer there, or has plenty again, begins anew.
+    // Things that are gone or have recovered start over.
     for (const key of rows.keys()) await store.remove(db, key);
   }
 
@@ -133,7 +153,7 @@ export class Alerts {
     await this.#send(this.#alert("journal", { level: 100, message }), "");
   }
 
-  /** Keeps how it stands now, with what is to be told when that is news. */
+  /** Stores the current state, and the alert to send if it changed. */
   async #changed(row: AlertRow | undefined, condition: Condition): Promise<AlertRow> {
     const { key, level, message, most = 0, owner } = condition;
     const before = row?.level ?? 0;
@@ -158,7 +178,7 @@ export class Alerts {
     if (told !== row.told) await store.save(this.options.db, { ...row, told });
   }
 
-  /** Sends it to those who have not got it; returns who has by now. */
+  /** Sends it through the senders that have not sent it yet; returns all that have. */
   async #send(alert: Alert, told: string): Promise<string> {
     const names = new Set(told.split(",").filter(Boolean));
     for (const sender of this.#senders.filter(({ name }) => !names.has(name)))
@@ -203,10 +223,33 @@ export class Alerts {
       const most = Math.max(balance, before?.most ?? 0);
       const level = most === 0 ? 0 : levelOf(most - balance, most);
       const told = `${whose} has used ${level} % of its points: ${balance} of ${most} are left`;
-      // Filled up again: what there is now is the whole from here on.
+      // Topped up: the present balance counts as 100 % from now on.
       const whole = level === 0 && before && before.level > 0 ? balance : most;
       found.push({ key, level, message: level === 0 ? "" : told, most: whole, owner });
     }
     return found;
   }
+}
+
+const SUBJECT_CHARS = 120;
+
+/** The configured senders. The configuration is already checked for completeness. */
+function sendersOf(settings: AlertSettings, post: Post): Sender[] {
+  const { alertWebhookUrl: url, alertWebhookSecret: secret, alertSmtpUrl } = settings;
+  const senders: Sender[] = [];
+  if (url !== null && secret !== null) {
+    const send: Sender["send"] = (alert) =>
+      postWebhook({ url, secret, id: alert.id, body: JSON.stringify(alert), nowMs: Date.now() }, post);
+    senders.push({ name: "webhook", send });
+  }
+  if (alertSmtpUrl !== null) {
+    const addresses = { from: settings.alertMailFrom!, to: settings.alertMailTo };
+    const send: Sender["send"] = ({ id, message, url: link, at }) => {
+      const subject = `[Model gateway] ${message.replace(/\p{Cc}/gu, " ").slice(0, SUBJECT_CHARS)}`;
+      const text = [message, link ?? ""].join("\n\n").trim();
+      return sendMail(mailServerOf(alertSmtpUrl), { ...addresses, subject, text, id, atMs: Date.parse(at) });
+    };
+    senders.push({ name: "mail", send });
+  }
+  return senders;
 }

@@ -5,11 +5,11 @@ export interface AlertRow {
   key: string;
   id: string;
   level: number;
-  /** Of a wallet or pool: the most points that it had since it was last low. */
+  /** The highest balance of a wallet or pool since it was last low. */
   most: number;
   /** Empty: nobody needs to be told. */
   message: string;
-  /** Names of the senders that have told it, with commas between. */
+  /** Names of the senders that have sent it, separated by commas. */
   told: string;
   since: string;
 }

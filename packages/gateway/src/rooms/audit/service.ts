@@ -1,6 +1,7 @@
 import { existsSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { AuditEntry, AuditSink } from "../../kernel/audit.ts";
+import { oneAtATime } from "../../kernel/bounded.ts";
 import { isoTime, sleep, within } from "../../kernel/clock.ts";
 import { isUuid } from "../../kernel/ids.ts";
 import { privateFolder } from "../../kernel/private-files.ts";
@@ -9,12 +10,12 @@ import type { Needs } from "../foundation.ts";
 import { type AuditFilter, type AuditRow, AuditStore } from "./store.ts";
 
 const DAY_MS = 86_400_000;
-/** How often entries are tried that wait for the database, and how long an answer and a stop wait for them. */
+/** How often waiting entries are retried, and how long an answer and a shutdown wait for them. */
 const RETRY_MS = 1_000;
 const ANSWERED_WITHIN_MS = 300;
 const CLOSED_WITHIN_MS = 2_000;
 const TEXT_MAX = { ip: 64, userAgent: 256, details: 4_000 };
-/** Who has no account: a machine with the admin token, or nobody yet. */
+/** Actors without an account: the admin token, or nobody yet. */
 const ADMIN_TOKEN = "admin token";
 const ANONYMOUS = "anonymous";
 
@@ -23,11 +24,10 @@ export interface AuditOptions extends Needs<"db" | "clock" | "ids" | "log" | "in
   dataDir: string;
 }
 
-/** Who did what to whom, from where and when. Entries are added and read, and leave when they are old. */
+/** The audit log: who did what to whom, from where and when. Old entries are removed. */
 export class Audit implements AuditSink {
   readonly #store: AuditStore;
   readonly #journal: AuditJournal;
-  #storing: Promise<void> | null = null;
   #isFailing = false;
   #isClosed = false;
 
@@ -42,8 +42,8 @@ export class Audit implements AuditSink {
   }
 
   /**
-   * Resolves when the entry is stored and every instance knows of the change, so that whoever has the answer may ask
-   * any of them; or soon: the entry is in the journal, and the answer does not wait for long.
+   * Resolves when the entry is stored and every instance knows of the change, so that the client may ask any of them
+   * next. Does not wait long: the entry is already in the journal.
    */
   async record(entry: AuditEntry): Promise<void> {
     const told = this.options.instances?.allDone(ANSWERED_WITHIN_MS);
@@ -58,12 +58,7 @@ export class Audit implements AuditSink {
     await Promise.all([within(this.options.clock, ANSWERED_WITHIN_MS, this.#stored()), told]);
   }
 
-  #stored(): Promise<void> {
-    this.#storing ??= this.#storeAll().finally(() => {
-      this.#storing = null;
-    });
-    return this.#storing;
-  }
+  readonly #stored = oneAtATime(() => this.#storeAll());
 
   async #storeAll(): Promise<void> {
     for (let row = this.#journal.first(); row; row = this.#journal.first()) {
@@ -80,7 +75,7 @@ export class Audit implements AuditSink {
     }
   }
 
-  /** Stores what waits, as far as the database takes it. */
+  /** Stores the waiting entries, as far as the database accepts them. */
   async close(): Promise<void> {
     this.#isClosed = true;
     await within(this.options.clock, CLOSED_WITHIN_MS, this.#stored());
@@ -107,7 +102,7 @@ export class Audit implements AuditSink {
   }
 
   async list(filter: AuditFilter, limit: number) {
-    // One more than asked for tells whether there is another page.
+    // One extra row tells whether there is another page.
     const rows = await this.#store.list(filter, limit + 1);
     const page = rows.slice(0, limit);
     const names = await this.#store.namesOf(
@@ -133,7 +128,7 @@ const FOLDER = "audit";
 const WAITING_MAX = 10_000;
 const ENTRY = /^[0-9a-f-]{36}$/;
 
-/** Entries on their way to the database, a file each. Workers may store each other's: an id is stored once. */
+/** Entries not yet in the database, one file each. Workers may store each other's; each id is stored once. */
 class AuditJournal {
   readonly #folder: string;
 
@@ -167,7 +162,7 @@ class AuditJournal {
 
   /** Ids are in the order of time. */
   #names(): string[] {
-    // A data directory that was deleted under a running service leaves nothing to store.
+    // If the data directory was deleted under a running service, there is nothing to store.
     if (!existsSync(this.#folder)) return [];
     return readdirSync(this.#folder)
       .filter((name) => ENTRY.test(name))

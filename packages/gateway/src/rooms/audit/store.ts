@@ -18,13 +18,13 @@ export interface AuditRow {
 export type AuditFilter = z.output<typeof Filter>;
 
 const COLUMNS = "id, created_ms, action, actor_id, actor, ip, user_agent, target, details, request_id";
-/** Text that stands for itself in LIKE. */
+/** Escapes text for LIKE. */
 const literal = (text: string) => text.replace(/[\\%_]/g, "\\$&");
 
 export class AuditStore {
   constructor(readonly db: Database) {}
 
-  /** One that is there already, since the process was ended after it had added it, stays as it is. */
+  /** Existing entries stay: the process may have been killed right after adding one. */
   async add(row: AuditRow): Promise<void> {
     await insertRow(this.db, "audit_log", row, "ON CONFLICT (id) DO NOTHING");
   }
@@ -50,18 +50,12 @@ export class AuditStore {
 
   /** Names of users, keys, groups and nodes by their ids. */
   async namesOf(ids: readonly string[]): Promise<Map<string, string>> {
-    const sources = [
-      "email AS name FROM users",
-      ...["api_keys", "user_groups", "agents"].map((table) => `name FROM ${table}`),
-    ];
+    const names = { users: "email", api_keys: "name", user_groups: "name", agents: "name" };
     const found = await Promise.all(
-      sources.map((from) =>
-        selectIn<{ id: string; name: string }>(
-          this.db,
-          (list) => `SELECT id, ${from} WHERE id IN ${list}`,
-          ids,
-        ),
-      ),
+      Object.entries(names).map(([table, name]) => {
+        const sql = (list: string) => `SELECT id, ${name} AS name FROM ${table} WHERE id IN ${list}`;
+        return selectIn<{ id: string; name: string }>(this.db, sql, ids);
+      }),
     );
     return new Map(found.flat().map(({ id, name }) => [id, name]));
   }

@@ -5,12 +5,12 @@ import { insertAll, type Sweep } from "../../storage/contract.ts";
 import type { Needs } from "../foundation.ts";
 import { DAY_MS } from "../usage/index.ts";
 
-/** Of a prompt, and of an answer: what is longer is cut. */
+/** Longer prompts and answers are cut. */
 const TEXT_CHARS_MAX = 64 * 1024;
 const STRING_CHARS_MAX = 16 * 1024;
 const SHORT_STRING_CHARS_MAX = 512;
 const DATA_URL_CHARS_MAX = 256;
-/** What may wait for the database; beyond that captures are dropped, and the log says so. */
+/** Limit for captures that wait for the database; beyond it they are dropped, with a log line. */
 const WAITING_CHARS_MAX = 16 * 1024 * 1024;
 const WRITE_EVERY_MS = 1_000;
 export const CAPTURES_KEPT_DAYS = 7;
@@ -28,20 +28,21 @@ export interface Captured {
   answered: Record<string, unknown> | null;
 }
 
-/** Prompts and answers of the keys that an administrator chose: few, short, and not for long. */
+/** Prompts and answers of the keys that an administrator chose, for a limited time. */
 export class Captures {
   #waiting: CapturedRow[] = [];
   #waitingChars = 0;
-  #writing: Promise<void> | null = null;
+  #writing = Promise.resolve();
   readonly #stop: () => void;
 
   constructor(readonly options: Needs<"db" | "clock" | "log">) {
     this.#stop = options.clock.every(WRITE_EVERY_MS, () => void this.flush());
   }
 
-  /** Takes what a request that has ended said and was told. Never throws. */
+  /** Takes the prompt and answer of a finished request. Never throws. */
   take({ id, principal, details: { capture } }: RequestRecord): void {
     if (!capture?.asked || !principal) return;
+    const { log } = this.options;
     try {
       const answered = capture.answered?.() ?? null;
       const row = {
@@ -52,47 +53,36 @@ export class Captures {
       };
       const chars = charsOf(row);
       if (this.#waitingChars + chars > WAITING_CHARS_MAX) {
-        this.options.log.warn("a captured prompt was dropped: too many wait for the database", {
-          request_id: id,
-        });
+        log.warn("a captured prompt was dropped: too many wait for the database", { request_id: id });
         return;
       }
       this.#waitingChars += chars;
       this.#waiting.push(row);
     } catch (error) {
-      this.options.log.warn("a prompt could not be captured", { request_id: id, error });
+      log.warn("a prompt could not be captured", { request_id: id, error });
     }
   }
 
-  /** Writes what waits. What the database does not take is dropped: it is a help to look at, not a record. */
+  /** Writes what is waiting. Captures that the database does not accept are dropped: they are an aid, not a record. */
   flush(): Promise<void> {
-    if (this.#waiting.length === 0) return this.#writing ?? Promise.resolve();
+    if (this.#waiting.length === 0) return this.#writing;
     const rows = this.#waiting;
     this.#waiting = [];
     const { db, log } = this.options;
-    const writing = (this.#writing ?? Promise.resolve())
+    this.#writing = this.#writing
       .then(() => insertAll(db, "captured_prompts", rows, "ON CONFLICT (request_id) DO NOTHING"))
       .catch((error) => log.warn("captured prompts could not be written", { error, rows: rows.length }))
       .then(() => {
         for (const row of rows) this.#waitingChars -= charsOf(row);
-        if (this.#writing === writing) this.#writing = null;
       });
-    this.#writing = writing;
-    return writing;
+    return this.#writing;
   }
 
   async of(requestId: string): Promise<Captured | null> {
     await this.flush();
-    const row = await this.options.db.get<CapturedRow>(
-      "SELECT request_id, key_id, asked, answered FROM captured_prompts WHERE request_id = $1",
-      [requestId],
-    );
-    return (
-      row && {
-        asked: JSON.parse(row.asked) as Record<string, unknown>,
-        answered: row.answered === null ? null : (JSON.parse(row.answered) as Record<string, unknown>),
-      }
-    );
+    const sql = "SELECT request_id, key_id, asked, answered FROM captured_prompts WHERE request_id = $1";
+    const row = await this.options.db.get<CapturedRow>(sql, [requestId]);
+    return row && { asked: JSON.parse(row.asked), answered: JSON.parse(row.answered ?? "null") };
   }
 
   async forget(keyId: string): Promise<number> {
@@ -102,10 +92,8 @@ export class Captures {
 
   readonly sweep: Sweep = async (nowMs, rowsMax) => {
     const { db } = this.options;
-    const cut = await db.get<{ request_id: string }>(
-      "SELECT request_id FROM captured_prompts ORDER BY request_id DESC LIMIT 1 OFFSET $1",
-      [CAPTURES_MAX],
-    );
+    const sql = "SELECT request_id FROM captured_prompts ORDER BY request_id DESC LIMIT 1 OFFSET $1";
+    const cut = await db.get<{ request_id: string }>(sql, [CAPTURES_MAX]);
     const old = firstIdAt(nowMs - CAPTURES_KEPT_DAYS * DAY_MS);
     const upTo = cut && cut.request_id > old ? cut.request_id : old;
     return db.run(
@@ -123,7 +111,7 @@ export class Captures {
 
 const charsOf = ({ asked, answered }: CapturedRow): number => asked.length + (answered?.length ?? 0);
 
-/** Long texts cut, and files as their size alone. */
+/** Cuts long texts, and replaces files by their size. */
 const withStringsOf = (charsMax: number) => (_: string, value: unknown) => {
   if (typeof value !== "string") return value;
   if (value.length > DATA_URL_CHARS_MAX && /^data:|^[A-Za-z0-9+/]{256}/.test(value))
@@ -133,7 +121,7 @@ const withStringsOf = (charsMax: number) => (_: string, value: unknown) => {
     : value;
 };
 
-/** JSON that fits: first the longest texts are cut, then the oldest messages left out. */
+/** JSON of limited size: cuts the longest texts first, then drops the oldest messages. */
 function shortened(value: unknown): string {
   const whole = JSON.stringify(value, withStringsOf(STRING_CHARS_MAX));
   if (whole.length <= TEXT_CHARS_MAX) return whole;

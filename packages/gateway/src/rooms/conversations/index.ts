@@ -1,3 +1,3 @@
 export * as methods from "./methods.ts";
-export { ConversationId } from "./schemas.ts";
+export { ConversationId } from "./methods.ts";
 export { Conversations, type StoredMessage } from "./service.ts";

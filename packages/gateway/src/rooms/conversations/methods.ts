@@ -1,8 +1,9 @@
 import { z } from "zod";
 import { fail } from "../../kernel/errors.ts";
 import { defineMethod, Timestamp } from "../../kernel/method.ts";
-import { ConversationId } from "./schemas.ts";
 
+/** Any text, because an unknown conversation is not found rather than invalid; in the case of the stored ids. */
+export const ConversationId = z.string().max(64).toLowerCase();
 const Title = z.string().trim().min(1).max(200);
 const Conversation = z.object({
   id: z.uuid(),
@@ -29,7 +30,7 @@ const Message = z.object({
   created_at: Timestamp,
 });
 
-/** `id` is what older clients send; `conversation_id` wins when both are there. */
+/** `id` is the older name; `conversation_id` wins if both are given. */
 const ById = z.object({
   conversation_id: ConversationId.optional(),
   id: ConversationId.optional().describe("Older name of conversation_id, which wins when both are given"),

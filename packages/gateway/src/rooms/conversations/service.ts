@@ -7,13 +7,13 @@ import type { Needs } from "../foundation.ts";
 import { type ConversationRow, ConversationStore, type MessageRow } from "./store.ts";
 
 const DEFAULT_TITLE = "New Conversation";
-/** The most that is read back, for a person or as a model's history: what one turn of the event loop can read. */
+/** The most that is read back, for a person or as a model's history; fits into one turn of the event loop. */
 const READ_BACK = { limit: 2_000, bytesMax: 5 * 1024 * 1024 };
 
 export interface StoredMessage {
   role: string;
   content: string;
-  /** The content as it was given, where that was not a text. */
+  /** The original content, if it was not a plain text. */
   parts?: unknown[];
   images?: unknown[];
   tool_calls?: unknown[];
@@ -33,7 +33,7 @@ const toMessage = (row: MessageRow): StoredMessage => ({
   incomplete: row.incomplete ?? undefined,
 });
 
-/** As people see it: text, and images in whichever form they were sent. */
+/** For display: text, and images in the form in which they were sent. */
 function toView(row: MessageRow) {
   const { parts = [], images: own = [], ...message } = toMessage(row);
   const inParts = parts
@@ -63,15 +63,12 @@ export class Conversations {
 
   async create(userId: string, title = DEFAULT_TITLE): Promise<ConversationRow> {
     const now = isoTime(this.options.clock.now());
-    const id = this.options.ids.uuid();
-    // It may be the beginning of a prompt, which can be any text, but Postgres rejects NUL.
     const row = {
-      id,
+      id: this.options.ids.uuid(),
       user_id: userId,
+      // The title may be the beginning of a prompt, and Postgres rejects NUL.
       title: title.replaceAll("\u0000", ""),
-      created_at: now,
-      updated_at: now,
-      backend: null,
+      ...{ created_at: now, updated_at: now, backend: null },
     };
     await this.#store.insert(row);
     return row;
@@ -117,7 +114,7 @@ export class Conversations {
     return inSteps(await this.#store.messages(id, { ...READ_BACK, limit }), toMessage);
   }
 
-  /** Its turns go to this backend from now on, unless another turn has decided otherwise meanwhile. */
+  /** Pins the conversation to this backend, unless another turn has changed the pin meanwhile. */
   bind(id: string, move: { from: string | null; to: string }): Promise<void> {
     return this.#store.bind(id, move);
   }
@@ -135,7 +132,7 @@ export class Conversations {
         .map(({ role, content, parts, images, tool_calls, tool_call_id, incomplete }) => ({
           id: ids.uuid(),
           role,
-          // A model may write anything, but Postgres rejects NUL in a text.
+          // A model may write NUL, which Postgres rejects.
           content: content.replaceAll("\u0000", ""),
           images: jsonOrNull(images),
           tool_calls: jsonOrNull(tool_calls),

@@ -1,4 +1,4 @@
-import { type Database, insertAll, insertRow } from "../../storage/contract.ts";
+import { type Database, insertAll, insertRow, updateRows } from "../../storage/contract.ts";
 
 export interface ConversationRow {
   id: string;
@@ -15,7 +15,7 @@ export interface MessageRow {
   content: string;
   images: string | null;
   tool_calls: string | null;
-  /** JSON text of the content, where that is not a text. */
+  /** JSON of the content, if it is not a plain text. */
   parts: string | null;
   tool_call_id: string | null;
   incomplete: string | null;
@@ -23,7 +23,7 @@ export interface MessageRow {
 }
 
 const LISTED_MAX = 1_000;
-/** Stands for a message of which not even the text is read back. */
+/** Replaces a message whose text is too large to read back. */
 const TOO_LARGE = "(too large to be read back)";
 
 export class ConversationStore {
@@ -43,27 +43,19 @@ export class ConversationStore {
   }
 
   find(id: string): Promise<ConversationRow | null> {
-    return this.db.get<ConversationRow>(
-      "SELECT id, user_id, title, created_at, updated_at, backend FROM conversations WHERE id = $1",
-      [id],
-    );
+    const sql = "SELECT id, user_id, title, created_at, updated_at, backend FROM conversations WHERE id = $1";
+    return this.db.get<ConversationRow>(sql, [id]);
   }
 
   async bind(id: string, { from, to }: { from: string | null; to: string }): Promise<void> {
-    await this.db.run("UPDATE conversations SET backend = $2 WHERE id = $1 AND COALESCE(backend, '') = $3", [
-      id,
-      to,
-      from ?? "",
-    ]);
+    const sql = "UPDATE conversations SET backend = $2 WHERE id = $1 AND COALESCE(backend, '') = $3";
+    await this.db.run(sql, [id, to, from ?? ""]);
   }
 
   /** The newest messages, oldest first: at most `limit` of them and `bytesMax` in all. */
-  messages(
-    conversationId: string,
-    { limit, bytesMax }: { limit: number; bytesMax: number },
-  ): Promise<MessageRow[]> {
-    // Sizes are added up in the database, which knows those in bytes without reading the texts: a conversation may
-    // hold far more than fits in memory. Of a message that is too large by itself only the text is read.
+  messages(conversationId: string, { limit, bytesMax }: { limit: number; bytesMax: number }) {
+    // The database adds up the sizes without reading the texts, because a conversation may
+    // hold far more than fits in memory. Of a single message that is too large only the text is read.
     const orNull = (name: string) => `CASE WHEN whole <= $3 THEN m.${name} END AS ${name}`;
     return this.db.all<MessageRow>(
       `SELECT m.id, m.role, CASE WHEN bytes > 0 OR whole = 0 THEN m.content ELSE '${TOO_LARGE}' END AS content,
@@ -83,24 +75,18 @@ export class ConversationStore {
     );
   }
 
-  async append(conversationId: string, messages: readonly MessageRow[]): Promise<boolean> {
-    return this.db.transaction(async (tx) => {
+  async append(conversationId: string, messages: readonly MessageRow[]): Promise<void> {
+    await this.db.transaction(async (tx) => {
       const newest = messages.at(-1)!.created_at;
       // The update also locks the row, so that two turns cannot take the same positions.
-      const touched = await tx.run("UPDATE conversations SET updated_at = $2 WHERE id = $1", [
-        conversationId,
-        newest,
-      ]);
-      if (touched === 0) return false;
-      const row = await tx.get<{ last: number | null }>(
-        "SELECT MAX(position) AS last FROM conversation_messages WHERE conversation_id = $1",
-        [conversationId],
-      );
+      const touched = await updateRows(tx, "conversations", { id: conversationId }, { updated_at: newest });
+      if (touched === 0) return;
+      const sql = "SELECT MAX(position) AS last FROM conversation_messages WHERE conversation_id = $1";
+      const row = await tx.get<{ last: number | null }>(sql, [conversationId]);
       const first = (row?.last ?? 0) + 1;
       const place = (i: number) => ({ conversation_id: conversationId, position: first + i });
       const rows = messages.map((message, i) => ({ ...message, ...place(i) }));
       await insertAll(tx, "conversation_messages", rows);
-      return true;
     });
   }
 

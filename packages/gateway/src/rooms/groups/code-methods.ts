@@ -1,26 +1,34 @@
 import { z } from "zod";
 import { defineMethod, GivenId, Timestamp } from "../../kernel/method.ts";
-import { DAY_SECONDS, GroupId, Note, Points } from "./schemas.ts";
+
+export const DAY_SECONDS = 24 * 3600;
+const POINTS_MAX = 1_000_000_000_000;
+
+export const GroupId = z.guid().toLowerCase();
+export const Points = z.int().min(1).max(POINTS_MAX);
+export const Note = z.string().trim().max(200).optional();
 
 const ISSUING = {
   auth: "admin",
   hint: "codes issue points, which only a platform administrator may",
 } as const;
 
+export const CodeOrder = z.object({
+  count: z.int().min(1).max(500),
+  points: Points,
+  note: Note.describe("Shown in the ledger of those who redeem them"),
+  ttl_secs: z
+    .int()
+    .min(1)
+    .max(3 * 365 * DAY_SECONDS)
+    .default(365 * DAY_SECONDS),
+});
+
 export const createCodes = defineMethod({
   name: "codes.create",
   summary: "Make redemption codes: each gives its points once, to whoever redeems it first",
   ...ISSUING,
-  params: z.object({
-    count: z.int().min(1).max(500),
-    points: Points,
-    note: Note.describe("Shown in the ledger of those who redeem them"),
-    ttl_secs: z
-      .int()
-      .min(1)
-      .max(3 * 365 * DAY_SECONDS)
-      .default(365 * DAY_SECONDS),
-  }),
+  params: CodeOrder,
   result: z.object({
     id: z.uuid().describe("Of the batch"),
     codes: z.array(z.string()).describe("They cannot be shown again"),

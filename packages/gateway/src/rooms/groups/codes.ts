@@ -1,44 +1,38 @@
+import type { z } from "zod";
 import { isoTime } from "../../kernel/clock.ts";
 import type { Actor, CallSource, SignedIn } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { deleteExpired, insertAll, type Sweep } from "../../storage/contract.ts";
-import type { Accounts } from "../accounts/index.ts";
-import type { Needs } from "../foundation.ts";
-import type { AccountRef, Ledger } from "../ledger/index.ts";
+import type { AccountRef } from "../ledger/index.ts";
+import type { CodeOrder } from "./code-methods.ts";
 import { accessGroup, lockGroup } from "./members.ts";
+import type { GroupsOptions } from "./service.ts";
 import { store } from "./store.ts";
 
 const CODE_PREFIX = "points-";
 const CODE_BYTES = 16;
 const TRIES_PER_IP = 20;
 
-interface CodesOptions extends Needs<"db" | "clock" | "ids"> {
-  accounts: Pick<Accounts, "giving" | "limit">;
-  ledger: Pick<Ledger, "transaction" | "topup">;
-}
-
-/** Points that administrators hand out as codes: each is good once, for a wallet or for a pool. */
+/** Codes with points that administrators hand out. Each can be redeemed once, into a wallet or a pool. */
 export class Codes {
-  constructor(readonly options: CodesOptions) {}
+  constructor(readonly options: GroupsOptions) {}
 
   readonly sweep: Sweep = (...step) =>
     deleteExpired(this.options.db, { table: "redemption_codes", key: "code_hash" }, ...step);
 
-  async create(
-    actor: SignedIn,
-    {
-      count,
-      points,
-      note = null,
-      ttl_secs,
-    }: { count: number; points: number; note?: string | null; ttl_secs: number },
-  ) {
+  async create(actor: SignedIn, { count, points, note, ttl_secs }: z.output<typeof CodeOrder>) {
     const { db, ids, clock, accounts } = this.options;
     const id = ids.uuid();
     const createdMs = clock.now();
     const expires_at = isoTime(createdMs + ttl_secs * 1000);
-    const common = { batch_id: id, points, note, created_by: actor.userId, created_at: isoTime(createdMs) };
+    const common = {
+      batch_id: id,
+      points,
+      note: note ?? null,
+      created_by: actor.userId,
+      created_at: isoTime(createdMs),
+    };
     const codes = Array.from({ length: count }, () => `${CODE_PREFIX}${ids.secret(CODE_BYTES)}`);
     await db.transaction(async (tx) => {
       await accounts.giving.requireSession(tx, actor);
@@ -72,7 +66,7 @@ export class Codes {
         await accessGroup(tx, { actor, groupId, need: "member", method: "codes.redeem" });
       }
       const hash = sha256Hex(code);
-      // The maker before the code: whoever takes their right away locks them in this order, too.
+      // Lock the maker before the code: revoking the maker's right locks in the same order.
       const makerId = await store.codeMaker(tx, hash);
       if (makerId === null || !(await accounts.giving.mayGive(tx, { kind: "points", makerId }))) return null;
       const used = { hash, userId: actor.userId, now: isoTime(clock.now()) };
@@ -84,10 +78,6 @@ export class Codes {
     });
     if (redeemed) return redeemed;
     await accounts.limit("code", ip, TRIES_PER_IP);
-    return refuseCode();
+    return fail("not_found", "The code is unknown, was redeemed before, was revoked, or has expired");
   }
-}
-
-function refuseCode(): never {
-  fail("not_found", "The code is unknown, was redeemed before, was revoked, or has expired");
 }

@@ -2,28 +2,22 @@ import { isoTime } from "../../kernel/clock.ts";
 import type { Actor, CallSource } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
-import { MULTIPLIER_ONE } from "../../kernel/payer.ts";
 import { PRINCIPAL_CHANGED } from "../../kernel/topics.ts";
 import { deleteExpired, type Queryable, type Sweep, type Transaction } from "../../storage/contract.ts";
-import { type Accounts, emailFor, type Session } from "../accounts/index.ts";
-import type { Needs } from "../foundation.ts";
+import { emailFor, type Session } from "../accounts/index.ts";
 import { accessGroup, changeGroup, type InGroup, lockGroup, MEMBERS_MAX } from "./members.ts";
-import { type InvitationRow, type Role, type SeenGroup, store } from "./store.ts";
+import type { GroupsOptions } from "./service.ts";
+import { type InvitationRow, newMember, type Role, type SeenGroup, store } from "./store.ts";
 
 const TOKEN_PREFIX = "invite-";
 export const isGroupInvitation = (token: string): boolean => token.startsWith(TOKEN_PREFIX);
 const TOKEN_BYTES = 32;
 const OPEN_MAX = 500;
 export const INVITATION_SECONDS = 7 * 24 * 3600;
-
-interface InvitationsOptions extends Needs<"db" | "bus" | "clock" | "ids"> {
-  accounts: Pick<Accounts, "actor" | "hash" | "insert" | "limit" | "startSession" | "giving">;
-}
-
 const SHOWN_PER_IP = 20;
 
 export class Invitations {
-  constructor(readonly options: InvitationsOptions) {}
+  constructor(readonly options: GroupsOptions) {}
 
   /** Removes invitations that nobody can accept any more. */
   readonly sweep: Sweep = (...step) =>
@@ -47,7 +41,7 @@ export class Invitations {
       created_at: isoTime(nowMs),
       expires_at: isoTime(nowMs + ttl_secs * 1000),
     };
-    await changeGroup(db, { ...call, need: "admin" }, async (tx) => {
+    await changeGroup(db, call, async (tx) => {
       await accounts.giving.requireSession(tx, call.actor);
       if ((await store.sweepInvitations(tx, call.groupId, invitation.created_at)) >= OPEN_MAX)
         fail("app_error", `The group has ${OPEN_MAX} open invitations, the most it may; let some expire`);
@@ -56,7 +50,7 @@ export class Invitations {
     return { ...invitation, token };
   }
 
-  /** Joins the group. For an existing member it changes nothing and uses nothing up. */
+  /** Joins the group. Does nothing for an existing member, and uses nothing up. */
   async accept(actor: Actor, token: string): Promise<SeenGroup> {
     const { db, bus } = this.options;
     const invitation = (await store.invitation(db, sha256Hex(token))) ?? refuseInvitation();
@@ -84,34 +78,26 @@ export class Invitations {
     if (!(await store.useInvitation(tx, invitation.id, now))) refuseInvitation();
     if ((await store.countMembers(tx, invitation.group_id)) >= MEMBERS_MAX)
       fail("app_error", `The group is full: it has ${MEMBERS_MAX} members`);
-    await store.saveMember(tx, {
-      group_id: invitation.group_id,
-      user_id: userId,
-      role: invitation.role,
-      cost_multiplier_micros: MULTIPLIER_ONE,
-      is_active: true,
-      created_at: now,
-    });
+    const { role } = invitation;
+    await store.saveMember(tx, { ...newMember(invitation.group_id, userId, now), role });
   }
 
-  /** What its bearer is told of an invitation that can still be used. */
+  /** What the bearer of a valid invitation sees. */
   async show(token: string, { ip }: CallSource) {
     const { db, accounts } = this.options;
     const invitation = await this.#find(token, ip);
     const group = (await store.group(db, invitation.group_id, null)) ?? refuseInvitation();
     const creator = await accounts.actor(invitation.created_by);
     return {
+      ...invitation,
       group_name: group.name,
       group_description: group.description,
       invited_by: creator?.name ?? "",
-      role: invitation.role,
-      email: invitation.email,
       registers: await this.#mayGive(db, "newcomer", invitation),
-      expires_at: invitation.expires_at,
     };
   }
 
-  /** Makes an account that is a member from the start: either both, or neither. */
+  /** Creates an account and its membership in one transaction. */
   async register(
     { token, password, email, name }: { token: string; password: string; email?: string; name?: string },
     source: CallSource,
@@ -120,13 +106,13 @@ export class Invitations {
     const invitation = await this.#find(token, source.ip);
     await this.#requireRegistering(db, invitation);
     const address = emailFor(invitation.email, email);
-    // Each use costs a hash, and tells whether an address is taken.
+    // Each use costs a hash, and reveals whether an address is taken.
     await accounts.limit("invitation-use", source.ip, SHOWN_PER_IP);
     const passwordHash = await accounts.hash(password);
     const user = await db.transaction(async (tx) => {
       await lockGroup(tx, invitation.group_id);
       await this.#requireRegistering(tx, invitation);
-      // The address is an administrator's word, if the invitation is.
+      // An administrator's invitation vouches for its address.
       const emailVerified =
         invitation.email !== null &&
         (await accounts.giving.mayGive(tx, { kind: "account", makerId: invitation.created_by }));
@@ -137,7 +123,7 @@ export class Invitations {
     return accounts.startSession(user, source);
   }
 
-  /** The account being made in `tx` joins the group. With `registers` it may be made only by the invitation. */
+  /** Adds the account that `tx` creates to the group. `registers`: only the invitation allows the account. */
   async joinNewcomer(
     tx: Transaction,
     { token, user, registers }: { token: string; user: { id: string; email: string }; registers: boolean },
@@ -150,11 +136,7 @@ export class Invitations {
     return invitation.group_id;
   }
 
-  #mayGive(
-    on: Queryable,
-    kind: "membership" | "newcomer",
-    { created_by, group_id }: InvitationRow,
-  ): Promise<boolean> {
+  #mayGive(on: Queryable, kind: "membership" | "newcomer", { created_by, group_id }: InvitationRow) {
     return this.options.accounts.giving.mayGive(on, { kind, makerId: created_by, groupId: group_id });
   }
 
@@ -180,14 +162,14 @@ export class Invitations {
     return refuseInvitation();
   }
 
-  async list(call: InGroup): Promise<(InvitationRow & { creator_name: string })[]> {
+  async list(call: InGroup) {
     const { db, clock } = this.options;
-    await accessGroup(db, { ...call, need: "admin" });
+    await accessGroup(db, call);
     return store.openInvitations(db, call.groupId, isoTime(clock.now()));
   }
 
   async revoke(call: InGroup, invitationId: string): Promise<void> {
-    await changeGroup(this.options.db, { ...call, need: "admin" }, async (tx) => {
+    await changeGroup(this.options.db, call, async (tx) => {
       if (!(await store.removeInvitation(tx, call.groupId, invitationId))) refuseInvitation();
     });
   }

@@ -5,31 +5,25 @@ import { isUuid } from "../../kernel/ids.ts";
 import { MULTIPLIER_ONE } from "../../kernel/payer.ts";
 import { PRINCIPAL_CHANGED } from "../../kernel/topics.ts";
 import type { Database, Queryable, Transaction } from "../../storage/contract.ts";
-import type { Accounts } from "../accounts/index.ts";
-import type { Needs } from "../foundation.ts";
-import { type MemberRow, type NamedMember, type Role, type SeenGroup, store } from "./store.ts";
+import type { GroupsOptions } from "./service.ts";
+import { type MemberRow, type NamedMember, newMember, type Role, type SeenGroup, store } from "./store.ts";
 
-/** `member`: any active member; `admin`: a group admin; platform administrators stand in for both. */
+/** `member`: any active member; `admin`: a group admin; platform administrators count as both. */
 type Need = "member" | "admin" | "owner";
 
-interface AccessOptions {
+export interface InGroup {
   actor: Actor;
   groupId: string;
-  need: Need;
+  need?: Need;
   method: string;
 }
 
-export type InGroup = Omit<AccessOptions, "need">;
-
-/** A group without an owner is the platform's, so its administrators are the owner. */
+/** A group without an owner belongs to the platform, so platform administrators act as its owner. */
 const isOwner = (group: SeenGroup, actor: Actor): boolean =>
   group.owner_id === null ? actor.isAdmin : group.owner_id === actor.userId;
 
-/** The group, for someone who may do this with it; to others it looks as if it did not exist. */
-export async function accessGroup(
-  on: Queryable,
-  { actor, groupId, need, method }: AccessOptions,
-): Promise<SeenGroup> {
+/** The group, if the actor has this role in it; otherwise it is reported as missing. */
+export async function accessGroup(on: Queryable, { actor, groupId, need = "admin", method }: InGroup) {
   const group = await store.group(on, groupId, actor.userId);
   if (group) {
     if (need === "owner" && isOwner(group, actor)) return group;
@@ -44,13 +38,13 @@ export async function accessGroup(
   );
 }
 
-/** Until the end of the transaction nobody else changes this group, its members or its pool. */
+/** Locks the group, its members and its pool until the end of the transaction. */
 export const lockGroup = (tx: Transaction, groupId: string): Promise<void> => tx.lock(`group:${groupId}`);
 
 /** Runs a change of a group: in one transaction, under its lock, with the right checked inside. */
 export function changeGroup<T>(
   db: Pick<Database, "transaction">,
-  access: AccessOptions,
+  access: InGroup,
   work: (tx: Transaction, group: SeenGroup) => Promise<T>,
 ): Promise<T> {
   return db.transaction(async (tx) => {
@@ -61,10 +55,6 @@ export function changeGroup<T>(
 
 export const MEMBERS_MAX = 2_000;
 
-interface MembersOptions extends Needs<"db" | "bus" | "clock"> {
-  accounts: Pick<Accounts, "actor" | "actorByEmail" | "giving">;
-}
-
 interface MemberPatch {
   role?: Role;
   cost_multiplier?: number;
@@ -72,52 +62,38 @@ interface MemberPatch {
 }
 
 export class Members {
-  constructor(readonly options: MembersOptions) {}
+  constructor(readonly options: GroupsOptions) {}
 
   async list(call: InGroup, which: { include_inactive: boolean }): Promise<NamedMember[]> {
     const { db } = this.options;
-    const group = await accessGroup(db, { ...call, need: "admin" });
-    return store.members(db, group, which);
+    return store.members(db, await accessGroup(db, call), which.include_inactive);
   }
 
-  /** Adds someone who has an account. For an existing member, only the given fields change. */
+  /** Adds an existing account to the group. For an existing member, only the given fields change. */
   add(call: InGroup, person: string, patch: MemberPatch): Promise<NamedMember> {
-    return this.#save(call, person, async (tx, user) => {
-      const existing = await store.member(tx, call.groupId, user.userId);
-      if (!existing && (await store.countMembers(tx, call.groupId)) >= MEMBERS_MAX)
+    return this.#save(call, person, { ...patch, is_active: true }, async (tx, { userId }) => {
+      if ((await store.countMembers(tx, call.groupId)) >= MEMBERS_MAX)
         fail("app_error", `A group has at most ${MEMBERS_MAX} members; remove some first`);
-      // An id is no address that someone gave: it would tell whose it is.
-      if (!existing && isUuid(person) && !call.actor.isAdmin) this.#refuseUnknown(person);
-      const before = existing ?? {
-        group_id: call.groupId,
-        user_id: user.userId,
-        role: "member" as const,
-        cost_multiplier_micros: MULTIPLIER_ONE,
-        is_active: true,
-        created_at: isoTime(this.options.clock.now()),
-      };
-      return { before, patch: { ...patch, is_active: true }, isNew: !existing };
+      // Given an id instead of an email, the answer would reveal whose it is.
+      if (isUuid(person) && !call.actor.isAdmin) this.#refuseUnknown(person);
+      return newMember(call.groupId, userId, isoTime(this.options.clock.now()));
     });
   }
 
   update(call: InGroup, person: string, patch: MemberPatch): Promise<NamedMember> {
-    return this.#save(call, person, async (tx, user) => ({
-      before: (await store.member(tx, call.groupId, user.userId)) ?? this.#refuseStranger(person),
-      patch,
-    }));
+    return this.#save(call, person, patch, () => this.#refuseStranger(person));
   }
 
   async #save(
     call: InGroup,
     person: string,
-    find: (
-      tx: Transaction,
-      user: Actor,
-    ) => Promise<{ before: MemberRow; patch: MemberPatch; isNew?: boolean }>,
+    patch: MemberPatch,
+    join: (tx: Transaction, user: Actor) => MemberRow | Promise<MemberRow>,
   ): Promise<NamedMember> {
     const user = await this.person(call, person);
-    const saved = await changeGroup(this.options.db, { ...call, need: "admin" }, async (tx, group) => {
-      const { before, patch, isNew } = await find(tx, user);
+    const saved = await changeGroup(this.options.db, call, async (tx, group) => {
+      const existing = await store.member(tx, call.groupId, user.userId);
+      const before = existing ?? (await join(tx, user));
       if (group.owner_id === user.userId) refuseOwnerChange(patch);
       const { cost_multiplier: times } = patch;
       const member: MemberRow = {
@@ -130,8 +106,8 @@ export class Members {
       if (!call.actor.isAdmin) refuseDiscount(before, member);
       await store.saveMember(tx, member);
       await this.options.accounts.giving.endLinksOf(tx, user.userId);
-      // Adding an address must not be a way to learn whose it is; the platform's administrators know everyone.
-      const name = isNew && !call.actor.isAdmin ? user.email : user.name;
+      // Adding an email must not reveal whose it is, except to platform administrators, who see everyone anyway.
+      const name = !existing && !call.actor.isAdmin ? user.email : user.name;
       return { ...member, email: user.email, name, is_owner: group.owner_id === user.userId };
     });
     this.options.bus.publish(PRINCIPAL_CHANGED, saved.user_id);
@@ -140,7 +116,7 @@ export class Members {
 
   async remove(call: InGroup, person: string): Promise<void> {
     const user = await this.person(call, person);
-    await changeGroup(this.options.db, { ...call, need: "admin" }, async (tx, group) => {
+    await changeGroup(this.options.db, call, async (tx, group) => {
       if (!(await store.member(tx, call.groupId, user.userId))) this.#refuseStranger(person);
       if (group.owner_id === user.userId)
         fail("forbidden", "The owner cannot be removed; group.delete ends the group");
@@ -150,7 +126,7 @@ export class Members {
     this.options.bus.publish(PRINCIPAL_CHANGED, user.userId);
   }
 
-  /** Memberships as the provider has them, in groups of the platform or its administrators only. Other memberships stay. */
+  /** Takes over memberships from the provider, only in groups of the platform or its administrators. Others stay. */
   async followProvider(userId: string, names: readonly string[]): Promise<void> {
     const { db, clock, bus, accounts } = this.options;
     const isChanged = await db.transaction(async (tx) => {
@@ -158,23 +134,23 @@ export class Members {
       const held = await store.membershipsOf(tx, userId);
       const joined = wanted.filter((id) => !held.some(({ group_id }) => group_id === id));
       const left = held.filter(({ group_id, from_provider }) => from_provider && !wanted.includes(group_id));
-      // In one order everywhere, so that two sign-ins cannot wait for each other.
+      // Always in the same order, so that two sign-ins cannot deadlock.
       for (const id of [...joined, ...left.map(({ group_id }) => group_id)].sort()) await lockGroup(tx, id);
       for (const { group_id } of left) await store.removeProvided(tx, group_id, userId);
       if (left.length > 0) await accounts.giving.endLinksOf(tx, userId);
       for (const id of joined) {
         if ((await store.countMembers(tx, id)) >= MEMBERS_MAX) continue;
-        await store.insertProvided(tx, { groupId: id, userId, now: isoTime(clock.now()) });
+        await store.insertProvided(tx, newMember(id, userId, isoTime(clock.now())));
       }
       return joined.length + left.length > 0;
     });
     if (isChanged) bus.publish(PRINCIPAL_CHANGED, userId);
   }
 
-  /** The account of an email or id, for group admins only. Call before a transaction: two connections could starve the pool. */
+  /** The account with this email or id, for group admins only. Call it outside of a transaction: it takes a second connection. */
   async person(call: InGroup, emailOrId: string): Promise<Actor> {
     const { accounts, db } = this.options;
-    await accessGroup(db, { ...call, need: "admin" });
+    await accessGroup(db, call);
     const found = isUuid(emailOrId)
       ? await accounts.actor(emailOrId.toLowerCase())
       : await accounts.actorByEmail(emailOrId);
@@ -193,7 +169,7 @@ export class Members {
   }
 }
 
-/** Below 1 the pool pays less than the platform does. One that a platform administrator gave may be sent back unchanged. */
+/** Only platform administrators may set a multiplier below 1, with which the platform pays part. Keeping one is allowed. */
 function refuseDiscount(before: MemberRow, { cost_multiplier_micros: micros }: MemberRow): void {
   if (micros >= MULTIPLIER_ONE || micros === before.cost_multiplier_micros) return;
   fail(

@@ -1,17 +1,16 @@
 import { z } from "zod";
-import type { Actor } from "../../kernel/context.ts";
-import { defineMethod, Timestamp } from "../../kernel/method.ts";
+import type { Rooms } from "../../kernel/context.ts";
+import { defineMethod, type Ok, Timestamp } from "../../kernel/method.ts";
 import { MULTIPLIER_ONE } from "../../kernel/payer.ts";
 import { Email, Name, NewPassword, SessionResult } from "../accounts/index.ts";
 import { StatementResult } from "../ledger/index.ts";
 import { NANO_PER_USD, methods as usage } from "../usage/index.ts";
+import { DAY_SECONDS, GroupId, Note, Points } from "./code-methods.ts";
 import { INVITATION_SECONDS } from "./invitations.ts";
 import type { InGroup as Call } from "./members.ts";
-import { DAY_SECONDS, GroupId, Note, Points } from "./schemas.ts";
 import type { NamedMember, SeenGroup } from "./store.ts";
 
 const MODEL_IDS_MAX = 200;
-const GROUP_ADMIN = { auth: "jwt", role: "group admin" } as const;
 
 const InGroup = z.object({ group_id: GroupId });
 const InvitationToken = z.string().trim().min(1).max(128);
@@ -66,9 +65,13 @@ const Invitation = z.object({
   created_at: Timestamp,
   expires_at: Timestamp,
 });
+export const OpenInvitation = Invitation.extend({
+  uses: z.int(),
+  created_by: z.string().describe("Name of who made it"),
+});
 const ModelLists = z.object({ allowed: z.array(z.string()), denied: z.array(z.string()) });
 
-const toGroup = (
+export const toGroup = (
   { owner_id, my_role, member_budget_nano_usd: budget, ...group }: SeenGroup,
   userId: string | undefined,
 ) => ({
@@ -83,11 +86,35 @@ const toMember = (member: NamedMember) => ({
   cost_multiplier: member.cost_multiplier_micros / MULTIPLIER_ONE,
   joined_at: member.created_at,
 });
-const inGroup = (actor: Actor, { group_id }: { group_id: string }, method: string): Call => ({
-  actor,
-  groupId: group_id,
-  method,
-});
+
+/** A method that acts on one group, where the room checks the role of the caller. */
+const onGroup = <
+  const Name extends string,
+  Params extends z.ZodType<{ group_id: string }>,
+  Result extends z.ZodType = typeof Ok,
+>({
+  role = "group admin",
+  handler,
+  ...terms
+}: {
+  name: Name;
+  summary: string;
+  role?: string;
+  params: Params;
+  result?: Result;
+  handler(asked: {
+    call: Call;
+    params: z.output<Params>;
+    rooms: Rooms;
+  }): z.input<Result> | Promise<z.input<Result>>;
+}) =>
+  defineMethod<Name, "jwt", Params, Result>({
+    ...terms,
+    auth: "jwt",
+    role,
+    handler: ({ params, actor, rooms }) =>
+      handler({ call: { actor, groupId: params.group_id, method: terms.name }, params, rooms }),
+  });
 
 export const create = defineMethod({
   name: "group.create",
@@ -113,10 +140,9 @@ export const list = defineMethod({
     (await rooms.groups.list(actor, params)).map((group) => toGroup(group, actor?.userId)),
 });
 
-export const get = defineMethod({
+export const get = onGroup({
   name: "group.get",
   summary: "A group with its active members, its rules on models and what you spent of its pool",
-  auth: "jwt",
   role: "group member",
   params: InGroup,
   result: Group.extend({
@@ -124,20 +150,19 @@ export const get = defineMethod({
     models: ModelLists,
     my_month_usd: z.number().describe("What you spent of the pool in this UTC month"),
   }),
-  handler: async ({ params, actor, rooms }) => {
-    const { group, members, ...rest } = await rooms.groups.get(inGroup(actor, params, "group.get"));
+  handler: async ({ call, rooms }) => {
+    const { group, members, ...rest } = await rooms.groups.get(call);
     return {
-      ...toGroup(group, actor.userId),
+      ...toGroup(group, call.actor.userId),
       members: members.map(toMember),
       ...rest,
     };
   },
 });
 
-export const update = defineMethod({
+export const update = onGroup({
   name: "group.update",
   summary: "Change a group; omitted fields stay as they are",
-  ...GROUP_ADMIN,
   params: InGroup.extend({
     name: Name.optional(),
     description: Description.optional(),
@@ -149,72 +174,59 @@ export const update = defineMethod({
     member_budget_usd: z.number().min(0).max(1_000_000).nullable().optional(),
   }),
   result: Group,
-  handler: async ({ params: { group_id, member_budget_usd: usd, ...patch }, actor, rooms }) => {
+  handler: async ({ params: { group_id: _, member_budget_usd: usd, ...patch }, call, rooms }) => {
     const budget = usd && Math.round(usd * NANO_PER_USD);
-    const call = inGroup(actor, { group_id }, "group.update");
-    return toGroup(
-      await rooms.groups.update(call, { ...patch, member_budget_nano_usd: budget }),
-      actor.userId,
-    );
+    const group = await rooms.groups.update(call, { ...patch, member_budget_nano_usd: budget });
+    return toGroup(group, call.actor.userId);
   },
 });
 
-export const remove = defineMethod({
+export const remove = onGroup({
   name: "group.delete",
   summary: "Delete a group; its keys become personal keys, the pool's points return to the platform",
-  auth: "jwt",
   role: "group owner",
   params: InGroup,
-  handler: ({ params, actor, rooms }) => rooms.groups.remove(inGroup(actor, params, "group.delete")),
+  handler: ({ call, rooms }) => rooms.groups.remove(call),
 });
 
-export const listMembers = defineMethod({
+export const listMembers = onGroup({
   name: "group.members.list",
   summary: "The group's active members",
-  ...GROUP_ADMIN,
   params: InGroup.extend({
     include_inactive: z.boolean().default(false).describe("Include deactivated members"),
   }),
   result: z.array(Member),
-  handler: async ({ params, actor, rooms }) => {
-    const call = inGroup(actor, params, "group.members.list");
-    return (await rooms.groups.members.list(call, params)).map(toMember);
-  },
+  handler: async ({ params, call, rooms }) => (await rooms.groups.members.list(call, params)).map(toMember),
 });
 
-export const series = defineMethod({
+export const series = onGroup({
   name: "group.series",
   summary: "What was spent with the group's keys, by UTC day and by member, model or else",
-  ...GROUP_ADMIN,
   params: usage.series.params.pick({ since: true, until: true, by: true }).extend(InGroup.shape),
   result: usage.series.result,
-  handler: async ({ params, actor, rooms }) => {
-    await rooms.groups.requireAdmin(actor, params.group_id, "group.series");
-    // Of their group they may see everyone's.
+  handler: async ({ params, call: { actor, groupId, method }, rooms }) => {
+    await rooms.groups.requireAdmin(actor, groupId, method);
+    // Admins see the figures of everyone in their group.
     return rooms.usage.series({ ...actor, isAdmin: true }, { ...params, everyone: true });
   },
 });
 
-export const addMember = defineMethod({
+export const addMember = onGroup({
   name: "group.members.add",
   summary: "Add someone who has an account; for an existing member, the given fields change",
-  ...GROUP_ADMIN,
   params: InGroup.extend({
     email: Person,
     role: Role.optional(),
     cost_multiplier: CostMultiplier.optional(),
   }),
   result: Member,
-  handler: async ({ params, actor, rooms }) => {
-    const call = inGroup(actor, params, "group.members.add");
-    return toMember(await rooms.groups.members.add(call, params.email, params));
-  },
+  handler: async ({ params, call, rooms }) =>
+    toMember(await rooms.groups.members.add(call, params.email, params)),
 });
 
-export const updateMember = defineMethod({
+export const updateMember = onGroup({
   name: "group.members.update",
   summary: "Change a member; a deactivated one's group keys stop working at once",
-  ...GROUP_ADMIN,
   params: InGroup.extend({
     user_id: Person,
     role: Role.optional(),
@@ -222,25 +234,20 @@ export const updateMember = defineMethod({
     is_active: z.boolean().optional(),
   }),
   result: Member,
-  handler: async ({ params, actor, rooms }) => {
-    const call = inGroup(actor, params, "group.members.update");
-    return toMember(await rooms.groups.members.update(call, params.user_id, params));
-  },
+  handler: async ({ params, call, rooms }) =>
+    toMember(await rooms.groups.members.update(call, params.user_id, params)),
 });
 
-export const removeMember = defineMethod({
+export const removeMember = onGroup({
   name: "group.members.remove",
   summary: "Remove a member; their group keys stop working at once",
-  ...GROUP_ADMIN,
   params: InGroup.extend({ user_id: Person }),
-  handler: ({ params, actor, rooms }) =>
-    rooms.groups.members.remove(inGroup(actor, params, "group.members.remove"), params.user_id),
+  handler: ({ params, call, rooms }) => rooms.groups.members.remove(call, params.user_id),
 });
 
-export const invite = defineMethod({
+export const invite = onGroup({
   name: "group.invite.create",
   summary: "Create an invitation; its token is shown once",
-  ...GROUP_ADMIN,
   params: InGroup.extend({
     role: Role.default("member"),
     email: Email.optional().describe("Only the account with this email may accept"),
@@ -255,8 +262,7 @@ export const invite = defineMethod({
     group_id: z.guid(),
     token: z.string().describe("It cannot be shown again"),
   }),
-  handler: ({ params, actor, rooms }) =>
-    rooms.groups.invitations.create(inGroup(actor, params, "group.invite.create"), params),
+  handler: ({ params, call, rooms }) => rooms.groups.invitations.create(call, params),
 });
 
 export const accept = defineMethod({
@@ -300,41 +306,27 @@ export const registerInvited = defineMethod({
   handler: ({ params, caller, rooms }) => rooms.groups.invitations.register(params, caller),
 });
 
-export const listInvitations = defineMethod({
+export const listInvitations = onGroup({
   name: "group.invite.list",
   summary: "Invitations of a group that can still be used, newest first",
-  ...GROUP_ADMIN,
   params: InGroup,
-  result: z.array(
-    Invitation.extend({ uses: z.int(), created_by: z.string().describe("Name of who made it") }),
-  ),
-  handler: async ({ params, actor, rooms }) => {
-    const call = inGroup(actor, params, "group.invite.list");
-    return (await rooms.groups.invitations.list(call)).map(({ creator_name, ...invitation }) => ({
-      ...invitation,
-      created_by: creator_name,
-    }));
-  },
+  result: z.array(OpenInvitation),
+  handler: ({ call, rooms }) => rooms.groups.invitations.list(call),
 });
 
-export const revokeInvitation = defineMethod({
+export const revokeInvitation = onGroup({
   name: "group.invite.revoke",
   summary: "End an invitation that was not used up",
-  ...GROUP_ADMIN,
   params: InGroup.extend({ invitation_id: z.guid().toLowerCase() }),
-  handler: async ({ params, actor, rooms }) => {
-    const call = inGroup(actor, params, "group.invite.revoke");
-    await rooms.groups.invitations.revoke(call, params.invitation_id);
-  },
+  handler: ({ params, call, rooms }) => rooms.groups.invitations.revoke(call, params.invitation_id),
 });
 
-export const listModels = defineMethod({
+export const listModels = onGroup({
   name: "group.models.list",
   summary: "The models that the group's keys may and may not use",
-  ...GROUP_ADMIN,
   params: InGroup,
   result: ModelLists,
-  handler: ({ params, actor, rooms }) => rooms.groups.models(inGroup(actor, params, "group.models.list")),
+  handler: ({ call, rooms }) => rooms.groups.models(call),
 });
 
 const ModelChange = InGroup.extend({
@@ -343,14 +335,12 @@ const ModelChange = InGroup.extend({
 });
 
 const changeModels = <const Name extends string>(name: Name, rule: "allow" | "deny", summary: string) =>
-  defineMethod({
+  onGroup({
     name,
     summary,
-    ...GROUP_ADMIN,
     params: ModelChange,
     result: ModelLists,
-    handler: ({ params, actor, rooms }) =>
-      rooms.groups.changeModels(inGroup(actor, params, name), { ...params, rule }),
+    handler: ({ params, call, rooms }) => rooms.groups.changeModels(call, { ...params, rule }),
   });
 export const allowModels = changeModels(
   "group.models.allow",
@@ -370,28 +360,26 @@ export const topup = defineMethod({
   hint: "group.credits.topup issues points, which only a platform administrator may",
   params: InGroup.extend({ points: Points, note: Note }),
   result: z.object({ group_id: z.guid(), balance: z.int() }),
-  handler: async ({ params, actor, rooms }) => ({
-    group_id: params.group_id,
-    balance: await rooms.groups.credits.topup(inGroup(actor, params, "group.credits.topup"), params),
-  }),
+  handler: async ({ params, actor, rooms }) => {
+    const call = { actor, groupId: params.group_id, method: "group.credits.topup" };
+    return { group_id: params.group_id, balance: await rooms.groups.credits.topup(call, params) };
+  },
 });
 
-export const balance = defineMethod({
+export const balance = onGroup({
   name: "group.credits.balance",
   summary: "The pool's balance and recent entries",
-  ...GROUP_ADMIN,
   params: InGroup,
   result: StatementResult.extend({ group_id: z.guid() }),
-  handler: async ({ params, actor, rooms }) => ({
-    group_id: params.group_id,
-    ...(await rooms.groups.credits.balance(inGroup(actor, params, "group.credits.balance"))),
+  handler: async ({ call, rooms }) => ({
+    group_id: call.groupId,
+    ...(await rooms.groups.credits.balance(call)),
   }),
 });
 
-export const allocate = defineMethod({
+export const allocate = onGroup({
   name: "group.credits.allocate",
   summary: "Move points from the pool to a member's wallet; refused whole when the pool is short",
-  ...GROUP_ADMIN,
   params: InGroup.extend({ user_id: Person, points: Points, note: Note }),
   result: z.object({
     group_id: z.guid(),
@@ -399,8 +387,7 @@ export const allocate = defineMethod({
     points: z.int(),
     balance: z.int().describe("What the pool has left"),
   }),
-  handler: async ({ params, actor, rooms }) => {
-    const call = inGroup(actor, params, "group.credits.allocate");
+  handler: async ({ params, call, rooms }) => {
     const { poolBalance, email } = await rooms.groups.credits.allocate(call, params.user_id, params);
     return { group_id: params.group_id, user: email, points: params.points, balance: poolBalance };
   },

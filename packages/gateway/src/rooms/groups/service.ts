@@ -1,7 +1,6 @@
-import { isoTime } from "../../kernel/clock.ts";
+import { isoTime, sleep } from "../../kernel/clock.ts";
 import type { Actor } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
-import { MULTIPLIER_ONE } from "../../kernel/payer.ts";
 import { PRINCIPAL_CHANGED } from "../../kernel/topics.ts";
 import type { Queryable, Sweep, Transaction } from "../../storage/contract.ts";
 import type { Accounts } from "../accounts/index.ts";
@@ -13,10 +12,9 @@ import { Codes } from "./codes.ts";
 import { Invitations } from "./invitations.ts";
 import { accessGroup, changeGroup, type InGroup, lockGroup, Members } from "./members.ts";
 import { type ModelRules, normalModelId } from "./model-rules.ts";
-import { type GroupRow, type Rule, type SeenGroup, store } from "./store.ts";
+import { type GroupRow, newMember, type Rule, type SeenGroup, store } from "./store.ts";
 
 const GROUPS_OWNED_MAX = 100;
-const GROUPS_LISTED_MAX = 1_000;
 const MODELS_MAX = 2_000;
 
 export interface GroupsOptions extends Needs<"db" | "bus" | "clock" | "ids"> {
@@ -44,7 +42,7 @@ export class Groups {
 
   /** Throws unless the actor is an admin of the group, or a platform administrator. */
   async requireAdmin(actor: Actor, groupId: string, method: string): Promise<void> {
-    await accessGroup(this.options.db, { actor, groupId, need: "admin", method });
+    await accessGroup(this.options.db, { actor, groupId, method });
   }
 
   /** Without an actor (the admin token) the group has no owner and belongs to the platform. */
@@ -54,16 +52,12 @@ export class Groups {
   ): Promise<SeenGroup> {
     const { ids, clock, db, ledger } = this.options;
     const created_at = isoTime(clock.now());
-    const group: GroupRow = {
+    const group = {
       id: id ?? ids.uuid(),
       name,
       description: description ?? "",
       owner_id: actor?.userId ?? null,
       enforce_model_allowlist: false,
-      rpm_ceiling: null,
-      monthly_refill: null,
-      refilled_month: null,
-      member_budget_nano_usd: null,
       created_at,
     };
     return db.transaction(async (tx) => {
@@ -73,19 +67,11 @@ export class Groups {
         if (existing.owner_id === group.owner_id) return existing;
         fail("conflict", `\`id\` ${group.id} is another group's; choose another one or leave it out`);
       }
-      await ledger.refuseClosed(tx, { type: "group", id: group.id });
+      await ledger.refuseClosed(tx, pool(group.id));
       if (actor) await this.#refuseTooMany(tx, actor);
-      if (!(await store.insertGroup(tx, group))) throw new Error("the id was taken while it was locked");
-      if (actor) {
-        await store.saveMember(tx, {
-          group_id: group.id,
-          user_id: actor.userId,
-          role: "admin",
-          cost_multiplier_micros: MULTIPLIER_ONE,
-          is_active: true,
-          created_at,
-        });
-      }
+      await store.insertGroup(tx, group);
+      if (actor)
+        await store.saveMember(tx, { ...newMember(group.id, actor.userId, created_at), role: "admin" });
       return (await store.group(tx, group.id, group.owner_id))!;
     });
   }
@@ -96,20 +82,19 @@ export class Groups {
       fail("app_error", `You own ${GROUPS_OWNED_MAX} groups, the most one account may; delete some first`);
   }
 
-  /** The actor's groups; all of them for the admin token, and for administrators who ask for everyone's. */
+  /** The actor's groups; all groups for the admin token, and for administrators who ask for them. */
   list(actor: Actor | null, { everyone }: { everyone?: boolean }): Promise<SeenGroup[]> {
     const isEveryones = actor === null || everyone === true;
     if (actor && isEveryones && !actor.isAdmin)
       fail("admin_required", "admin access required: everyone's groups are for administrators");
-    const which = { isEveryones, limit: GROUPS_LISTED_MAX };
-    return store.groups(this.options.db, actor?.userId ?? null, which);
+    return store.groups(this.options.db, actor?.userId ?? null, isEveryones);
   }
 
   async get(call: InGroup) {
     const { db, usage, clock } = this.options;
     const { groupId, actor } = call;
     const group = await accessGroup(db, { ...call, need: "member" });
-    const members = await store.members(db, group, { include_inactive: false });
+    const members = await store.members(db, group);
     await usage.settled();
     const { month, monthNanoUsd } = await usage.store.keySpend(memberId(groupId, actor.userId));
     const spentNanoUsd = month === utcMonth(clock.now()) ? monthNanoUsd : 0;
@@ -123,11 +108,9 @@ export class Groups {
 
   async update(call: InGroup, patch: GroupPatch): Promise<SeenGroup> {
     const { ledger, clock } = this.options;
-    const group = await changeGroup(ledger, { ...call, need: "admin" }, async (tx, before) => {
-      const after = { ...before };
-      for (const [field, value] of Object.entries(patch))
-        if (value !== undefined) Object.assign(after, { [field]: value });
-      await store.updateGroup(tx, after);
+    const group = await changeGroup(ledger, call, async (tx, before) => {
+      await store.updateGroup(tx, call.groupId, patch);
+      const after = (await store.group(tx, call.groupId, call.actor.userId))!;
       if (after.monthly_refill === before.monthly_refill) return after;
       if (!call.actor.isAdmin)
         fail("admin_required", "`monthly_refill` issues points, which only a platform administrator may");
@@ -138,7 +121,7 @@ export class Groups {
     return group;
   }
 
-  /** Fills up the pools whose month has begun. It removes nothing, so it counts nothing. */
+  /** Refills pools at the beginning of a month. It is a sweep that removes nothing, so it returns 0. */
   readonly sweepRefills: Sweep = async (nowMs, groupsMax) => {
     const { db, ledger } = this.options;
     const month = utcMonth(nowMs);
@@ -152,13 +135,13 @@ export class Groups {
     return 0;
   };
 
-  /** Issues what the pool lacks of its refill and returns its balance; the caller has locked the group. */
+  /** Tops the pool up to its refill level and returns its balance; the caller has locked the group. */
   async #refill(
     tx: Transaction,
     group: SeenGroup,
     { month, actor }: { month: string; actor: string | null },
   ): Promise<number> {
-    await store.setRefilled(tx, group.id, month);
+    await store.updateGroup(tx, group.id, { refilled_month: month });
     const points = (group.monthly_refill ?? 0) - group.balance;
     if (points <= 0) return group.balance;
     return this.options.ledger.topup(tx, pool(group.id), { points, note: "monthly refill", actor });
@@ -170,11 +153,8 @@ export class Groups {
     await accessGroup(db, { ...call, need: "owner" });
     await this.credits.whileHeld(call.groupId, () =>
       changeGroup(ledger, { ...call, need: "owner" }, async (tx) => {
-        await ledger.close(
-          tx,
-          { type: "group", id: call.groupId },
-          { actor: call.actor.userId, note: "the group was deleted" },
-        );
+        const order = { actor: call.actor.userId, note: "the group was deleted" };
+        await ledger.close(tx, pool(call.groupId), order);
         await store.detachKeys(tx, call.groupId, isoTime(clock.now()));
         await store.deleteGroup(tx, call.groupId);
       }),
@@ -183,28 +163,29 @@ export class Groups {
   }
 
   async models(call: InGroup): Promise<{ allowed: string[]; denied: string[] }> {
-    await accessGroup(this.options.db, { ...call, need: "admin" });
+    await accessGroup(this.options.db, call);
     return this.#lists(this.options.db, call.groupId);
   }
 
-  /** Puts models on a list, or takes them off it. The other list stays as it is: a denial wins anyway. */
+  /** Adds models to a list or removes them. The other list stays unchanged, because denials win anyway. */
   async changeModels(
     call: InGroup,
     { rule, model_ids, remove }: { rule: Rule; model_ids: readonly string[]; remove: boolean },
   ): Promise<{ allowed: string[]; denied: string[] }> {
     const { groupId } = call;
-    const lists = await changeGroup(this.options.db, { ...call, need: "admin" }, async (tx) => {
+    const rowOf = (model_id: string) => ({ group_id: groupId, rule, model_id });
+    const lists = await changeGroup(this.options.db, call, async (tx) => {
       const rows = await store.models(tx, groupId);
       const listed = rows.filter((row) => row.rule === rule).map(({ model_id }) => model_id);
       if (remove) {
         const named = new Set(model_ids.map(normalModelId));
         const modelsOff = listed.filter((id) => named.has(normalModelId(id)));
-        await store.removeModels(tx, { groupId, rule, modelIds: modelsOff });
+        await store.removeModels(tx, modelsOff.map(rowOf));
       } else {
         const fresh = [...new Set(model_ids)].filter((id) => !listed.includes(id));
         if (rows.length + fresh.length > MODELS_MAX)
           fail("app_error", `A group's lists hold at most ${MODELS_MAX} models; take some off first`);
-        await store.addModels(tx, { groupId, rule, modelIds: fresh });
+        await store.addModels(tx, fresh.map(rowOf));
       }
       return this.#lists(tx, groupId);
     });
@@ -223,7 +204,7 @@ export class Groups {
     return { allowed: new Set(allowed.map(normalModelId)), denied: new Set(denied.map(normalModelId)) };
   }
 
-  /** For a key of the group that is being made in `tx`: the person must be an active member. */
+  /** Requires that the owner of a new group key is an active member. */
   async requireMember(tx: Transaction, groupId: string, userId: string): Promise<void> {
     await lockGroup(tx, groupId);
     const member = await store.member(tx, groupId, userId);
@@ -233,10 +214,6 @@ export class Groups {
         "`group_id`: no such group among yours; group.list shows the groups you are an active member of",
       );
   }
-}
-
-interface CreditsOptions extends GroupsOptions {
-  members: Members;
 }
 
 interface Transfer {
@@ -249,32 +226,28 @@ const HOLD_AGAIN_AFTER_MS = [0, 50, 200];
 const pool = (groupId: string): AccountRef => ({ type: "group", id: groupId });
 
 class Credits {
-  constructor(readonly options: CreditsOptions) {}
+  constructor(readonly options: GroupsOptions & { members: Members }) {}
 
-  /** The caller is a platform administrator: the method's own right. */
+  /** The method itself requires a platform administrator. */
   topup(call: InGroup, { points, note = null }: Transfer): Promise<number> {
     const { ledger } = this.options;
-    return changeGroup(ledger, { ...call, need: "admin" }, (tx) =>
+    return changeGroup(ledger, call, (tx) =>
       ledger.topup(tx, pool(call.groupId), { points, note, actor: call.actor.userId }),
     );
   }
 
   async balance(call: InGroup): Promise<Statement> {
-    await accessGroup(this.options.db, { ...call, need: "admin" });
+    await accessGroup(this.options.db, call);
     return this.options.ledger.statement(pool(call.groupId));
   }
 
   /** Moves points from the pool to a member's wallet and returns what the pool has left. */
-  async allocate(
-    call: InGroup,
-    person: string,
-    { points, note = null }: Transfer,
-  ): Promise<{ poolBalance: number; email: string }> {
+  async allocate(call: InGroup, person: string, { points, note = null }: Transfer) {
     const { ledger, members } = this.options;
     const user = await members.person(call, person);
     const hold = (await this.#hold(call.groupId, points)) ?? (await this.#refuseHeld(call.groupId, points));
     try {
-      return await changeGroup(ledger, { ...call, need: "admin" }, async (tx) => {
+      return await changeGroup(ledger, call, async (tx) => {
         const member = await store.member(tx, call.groupId, user.userId);
         if (!member?.is_active)
           fail("not_found", `${person} is not an active member of this group; points go to members only`);
@@ -291,7 +264,7 @@ class Credits {
     }
   }
 
-  /** Runs `work`, which empties the pool, while all its points are held. Refused while requests hold some of them. */
+  /** Holds all points of the pool while `work` empties it. Refused while requests hold some of them. */
   async whileHeld<T>(groupId: string, work: () => Promise<T>): Promise<T> {
     const { balance } = await this.options.ledger.balances.load(pool(groupId));
     const hold = await this.#hold(groupId, balance);
@@ -307,19 +280,18 @@ class Credits {
     }
   }
 
-  /** Holds points; null when fewer are free. Retried: a concurrent transfer may still hold what it has moved. */
+  /** Holds points; null if fewer are free. Retries, because a concurrent transfer may still hold what it moved. */
   async #hold(groupId: string, points: number): Promise<PointsHold | null> {
     const { metering, ledger, clock } = this.options;
     const account = pool(groupId);
-    let held = await metering.holdPoints(account, points);
     for (const waitMs of HOLD_AGAIN_AFTER_MS) {
-      if (held) break;
-      await new Promise<void>((resolve) => clock.after(waitMs, resolve));
-      // The cached balance may have been out of date.
+      const held = await metering.holdPoints(account, points);
+      if (held) return held;
+      await sleep(clock, waitMs);
+      // The cached balance may have been stale.
       if ((await ledger.balances.load(account)).balance < points) return null;
-      held = await metering.holdPoints(account, points);
     }
-    return held;
+    return metering.holdPoints(account, points);
   }
 
   async #refuseHeld(groupId: string, points: number): Promise<never> {

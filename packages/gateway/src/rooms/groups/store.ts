@@ -1,10 +1,25 @@
 import type { z } from "zod";
 import { MULTIPLIER_ONE } from "../../kernel/payer.ts";
-import { countRows, insertAll, insertRow, type Queryable, type Transaction } from "../../storage/contract.ts";
+import {
+  countRows,
+  insertAll,
+  insertRow,
+  type Queryable,
+  selectIn,
+  type Transaction,
+  updateRows,
+  upsertRow,
+} from "../../storage/contract.ts";
 import type { CodeBatch } from "./code-methods.ts";
+import type { OpenInvitation } from "./methods.ts";
 
 export type Role = "admin" | "member";
 export type Rule = "allow" | "deny";
+interface ModelRow {
+  group_id: string;
+  rule: Rule;
+  model_id: string;
+}
 
 export interface GroupRow {
   id: string;
@@ -13,13 +28,18 @@ export interface GroupRow {
   owner_id: string | null;
   enforce_model_allowlist: boolean;
   rpm_ceiling: number | null;
-  /** Points that the pool is filled up to each UTC month, and the month in which it last was. */
+  /** Monthly refill level of the pool, and the UTC month of the last refill. */
   monthly_refill: number | null;
   refilled_month: string | null;
   /** What each member may spend of the pool in a UTC month. */
   member_budget_nano_usd: number | null;
   created_at: string;
 }
+
+type NewGroup = Omit<
+  GroupRow,
+  "rpm_ceiling" | "monthly_refill" | "refilled_month" | "member_budget_nano_usd"
+>;
 
 export interface SeenGroup extends GroupRow {
   my_role: Role | null;
@@ -36,6 +56,14 @@ export interface MemberRow {
   is_active: boolean;
   created_at: string;
 }
+
+/** A new member, with multiplier 1. */
+export const newMember = (group_id: string, user_id: string, created_at: string): MemberRow => ({
+  ...{ group_id, user_id, created_at },
+  role: "member",
+  cost_multiplier_micros: MULTIPLIER_ONE,
+  is_active: true,
+});
 
 export interface NamedMember extends MemberRow {
   email: string;
@@ -61,6 +89,7 @@ const SEEN = `SELECT g.id, g.name, g.description, g.owner_id, g.enforce_model_al
     (SELECT COUNT(*) FROM group_members c WHERE c.group_id = g.id AND c.is_active) AS member_count,
     COALESCE((SELECT a.balance FROM ledger_accounts a WHERE a.id = 'group:' || CAST(g.id AS TEXT)), 0) AS balance
   FROM user_groups g`;
+const LISTED_MAX = 1_000;
 /** Groups that a provider's claim puts one person into. */
 const PROVIDED_MAX = 200;
 const MEMBER_COLUMNS = "group_id, user_id, role, cost_multiplier_micros, is_active, created_at";
@@ -71,42 +100,24 @@ export const store = {
     return on.get(`${SEEN} WHERE g.id = $2`, [userId, groupId]);
   },
 
-  /** All groups as this person sees them, or only those that they are a member of. */
-  groups(
-    on: Queryable,
-    userId: string | null,
-    { isEveryones, limit }: { isEveryones: boolean; limit: number },
-  ): Promise<SeenGroup[]> {
+  /** Groups as this person sees them: all, or only those with their membership. */
+  groups(on: Queryable, userId: string | null, isEveryones: boolean): Promise<SeenGroup[]> {
     const own =
       "WHERE EXISTS (SELECT 1 FROM group_members x WHERE x.group_id = g.id AND x.user_id = $1 AND x.is_active)";
-    return on.all(`${SEEN} ${isEveryones ? "" : own} ORDER BY g.created_at DESC, g.id LIMIT $2`, [
-      userId,
-      limit,
-    ]);
+    const sql = `${SEEN} ${isEveryones ? "" : own} ORDER BY g.created_at DESC, g.id LIMIT ${LISTED_MAX}`;
+    return on.all(sql, [userId]);
   },
 
   countOwned(on: Queryable, userId: string): Promise<number> {
     return countRows(on, "user_groups WHERE owner_id = $1", [userId]);
   },
 
-  insertGroup(tx: Transaction, group: GroupRow): Promise<boolean> {
-    return insertRow(tx, "user_groups", group, "ON CONFLICT (id) DO NOTHING");
+  async insertGroup(tx: Transaction, group: NewGroup): Promise<void> {
+    await insertRow(tx, "user_groups", group);
   },
 
-  async updateGroup(tx: Transaction, group: GroupRow): Promise<void> {
-    await tx.run(
-      `UPDATE user_groups SET name = $2, description = $3, enforce_model_allowlist = $4, rpm_ceiling = $5,
-         monthly_refill = $6, member_budget_nano_usd = $7 WHERE id = $1`,
-      [
-        group.id,
-        group.name,
-        group.description,
-        group.enforce_model_allowlist,
-        group.rpm_ceiling,
-        group.monthly_refill,
-        group.member_budget_nano_usd,
-      ],
-    );
+  async updateGroup(tx: Transaction, id: string, patch: Partial<GroupRow>): Promise<void> {
+    await updateRows(tx, "user_groups", { id }, patch);
   },
 
   async groupsToRefill(on: Queryable, month: string, limit: number): Promise<string[]> {
@@ -118,11 +129,7 @@ export const store = {
     return rows.map(({ id }) => id);
   },
 
-  async setRefilled(tx: Transaction, groupId: string, month: string): Promise<void> {
-    await tx.run("UPDATE user_groups SET refilled_month = $2 WHERE id = $1", [groupId, month]);
-  },
-
-  /** Active members' keys become personal ones; keys that were dead by then stay dead. */
+  /** Active members' keys become personal; keys that no longer worked stay so. */
   async detachKeys(tx: Transaction, groupId: string, now: string): Promise<void> {
     await tx.run(
       `UPDATE api_keys SET active = FALSE, revoked_at = COALESCE(revoked_at, $2)
@@ -139,21 +146,15 @@ export const store = {
   },
 
   member(on: Queryable, groupId: string, userId: string): Promise<MemberRow | null> {
-    return on.get(`SELECT ${MEMBER_COLUMNS} FROM group_members WHERE group_id = $1 AND user_id = $2`, [
-      groupId,
-      userId,
-    ]);
+    const sql = `SELECT ${MEMBER_COLUMNS} FROM group_members WHERE group_id = $1 AND user_id = $2`;
+    return on.get(sql, [groupId, userId]);
   },
 
-  async members(
-    on: Queryable,
-    { id, owner_id }: GroupRow,
-    { include_inactive }: { include_inactive: boolean },
-  ): Promise<NamedMember[]> {
+  async members(on: Queryable, { id, owner_id }: GroupRow, includeInactive = false): Promise<NamedMember[]> {
     const rows = await on.all<Omit<NamedMember, "is_owner">>(
       `SELECT m.group_id, m.user_id, m.role, m.cost_multiplier_micros, m.is_active, m.created_at, u.email, u.name
        FROM group_members m JOIN users u ON u.id = m.user_id
-       WHERE m.group_id = $1 ${include_inactive ? "" : "AND m.is_active"} ORDER BY m.created_at, u.email`,
+       WHERE m.group_id = $1 ${includeInactive ? "" : "AND m.is_active"} ORDER BY m.created_at, u.email`,
       [id],
     );
     return rows.map((member) => ({ ...member, is_owner: member.user_id === owner_id }));
@@ -164,25 +165,16 @@ export const store = {
   },
 
   async saveMember(tx: Transaction, member: MemberRow): Promise<void> {
-    await insertRow(
-      tx,
-      "group_members",
-      member,
-      `ON CONFLICT (group_id, user_id) DO UPDATE SET role = excluded.role,
-         cost_multiplier_micros = excluded.cost_multiplier_micros, is_active = excluded.is_active`,
-    );
+    await upsertRow(tx, "group_members", member, { key: "group_id, user_id", kept: ["created_at"] });
   },
 
-  /** Ids of the groups of these names that belong to the platform or to an administrator of it. */
+  /** Groups with these names that belong to the platform or to one of its administrators. */
   async officialGroups(on: Queryable, names: readonly string[]): Promise<string[]> {
-    if (names.length === 0) return [];
-    const rows = await on.all<{ id: string }>(
+    const sql = (list: string) =>
       `SELECT g.id FROM user_groups g LEFT JOIN users u ON u.id = g.owner_id
-       WHERE g.name IN (${names.map((_, i) => `$${i + 1}`).join(", ")}) AND (g.owner_id IS NULL OR u.is_admin)
-       ORDER BY g.id LIMIT ${PROVIDED_MAX}`,
-      names,
-    );
-    return rows.map(({ id }) => id);
+       WHERE g.name IN ${list} AND (g.owner_id IS NULL OR u.is_admin) ORDER BY g.id LIMIT ${PROVIDED_MAX}`;
+    const rows = await selectIn<{ id: string }>(on, sql, names);
+    return rows.slice(0, PROVIDED_MAX).map(({ id }) => id);
   },
 
   membershipsOf(on: Queryable, userId: string): Promise<{ group_id: string; from_provider: boolean }[]> {
@@ -190,18 +182,12 @@ export const store = {
   },
 
   /** A member because the sign-in provider says so. */
-  async insertProvided(
-    tx: Transaction,
-    { groupId, userId, now }: { groupId: string; userId: string; now: string },
-  ): Promise<void> {
-    await tx.run(
-      `INSERT INTO group_members (group_id, user_id, role, cost_multiplier_micros, is_active, created_at, from_provider)
-       VALUES ($1, $2, 'member', ${MULTIPLIER_ONE}, TRUE, $3, TRUE) ON CONFLICT (group_id, user_id) DO NOTHING`,
-      [groupId, userId, now],
-    );
+  async insertProvided(tx: Transaction, member: MemberRow): Promise<void> {
+    const row = { ...member, from_provider: true };
+    await insertRow(tx, "group_members", row, "ON CONFLICT (group_id, user_id) DO NOTHING");
   },
 
-  /** The owner stays, however they came in. */
+  /** The owner always stays. */
   async removeProvided(tx: Transaction, groupId: string, userId: string): Promise<void> {
     await tx.run(
       `DELETE FROM group_members WHERE group_id = $1 AND user_id = $2 AND from_provider
@@ -216,7 +202,7 @@ export const store = {
     await tx.run("DELETE FROM group_invitations WHERE group_id = $1 AND email = $2", [groupId, user.email]);
   },
 
-  /** Drops the group's expired invitations and counts those that are left. */
+  /** Deletes the group's expired invitations and counts the others. */
   async sweepInvitations(tx: Transaction, groupId: string, now: string): Promise<number> {
     await tx.run("DELETE FROM group_invitations WHERE group_id = $1 AND expires_at <= $2", [groupId, now]);
     return countRows(tx, "group_invitations WHERE group_id = $1 AND uses < max_uses", [groupId]);
@@ -227,21 +213,16 @@ export const store = {
   },
 
   invitation(on: Queryable, tokenHash: string): Promise<InvitationRow | null> {
-    return on.get<InvitationRow>(
-      `SELECT ${INVITATION_COLUMNS} FROM group_invitations WHERE token_hash = $1`,
-      [tokenHash],
-    );
+    const sql = `SELECT ${INVITATION_COLUMNS} FROM group_invitations WHERE token_hash = $1`;
+    return on.get<InvitationRow>(sql, [tokenHash]);
   },
 
-  openInvitations(
-    on: Queryable,
-    groupId: string,
-    now: string,
-  ): Promise<(InvitationRow & { creator_name: string })[]> {
+  openInvitations(on: Queryable, groupId: string, now: string): Promise<z.output<typeof OpenInvitation>[]> {
     return on.all(
-      `SELECT ${INVITATION_COLUMNS}, COALESCE((SELECT u.name FROM users u WHERE u.id = created_by), '') AS creator_name
-       FROM group_invitations
-       WHERE group_id = $1 AND expires_at > $2 AND uses < max_uses ORDER BY created_at DESC, id`,
+      `SELECT i.id, i.role, i.email, i.max_uses, i.uses, i.created_at, i.expires_at,
+         COALESCE((SELECT u.name FROM users u WHERE u.id = i.created_by), '') AS created_by
+       FROM group_invitations i
+       WHERE i.group_id = $1 AND i.expires_at > $2 AND i.uses < i.max_uses ORDER BY i.created_at DESC, i.id`,
       [groupId, now],
     );
   },
@@ -250,12 +231,11 @@ export const store = {
     return (await tx.run("DELETE FROM group_invitations WHERE group_id = $1 AND id = $2", [groupId, id])) > 0;
   },
 
-  /** Counts one use; false when there was none left or the time is over. */
+  /** Counts one use; false if none was left or it has expired. */
   async useInvitation(tx: Transaction, id: string, now: string): Promise<boolean> {
-    const used = await tx.run(
-      "UPDATE group_invitations SET uses = uses + 1 WHERE id = $1 AND uses < max_uses AND expires_at > $2",
-      [id, now],
-    );
+    const sql =
+      "UPDATE group_invitations SET uses = uses + 1 WHERE id = $1 AND uses < max_uses AND expires_at > $2";
+    const used = await tx.run(sql, [id, now]);
     return used > 0;
   },
 
@@ -279,12 +259,9 @@ export const store = {
     return (await tx.get<{ created_by: string }>(sql, [hash]))?.created_by ?? null;
   },
 
-  /** Null when it cannot be redeemed. Of several who try at once, one gets it. */
-  redeemCode(
-    tx: Transaction,
-    { hash, userId, now }: { hash: string; userId: string; now: string },
-  ): Promise<{ points: number; note: string | null } | null> {
-    return tx.get(
+  /** Null if it cannot be redeemed. Of several concurrent attempts one succeeds. */
+  redeemCode(tx: Transaction, { hash, userId, now }: { hash: string; userId: string; now: string }) {
+    return tx.get<{ points: number; note: string | null }>(
       `UPDATE redemption_codes SET redeemed_by = $2, redeemed_at = $3
        WHERE code_hash = $1 AND redeemed_at IS NULL AND expires_at > $3 RETURNING points, note`,
       [hash, userId, now],
@@ -295,24 +272,13 @@ export const store = {
     return on.all("SELECT rule, model_id FROM group_models WHERE group_id = $1 ORDER BY model_id", [groupId]);
   },
 
-  /** The caller has left out what is there already. */
-  async addModels(
-    tx: Transaction,
-    { groupId, rule, modelIds }: { groupId: string; rule: Rule; modelIds: readonly string[] },
-  ): Promise<void> {
-    const rows = modelIds.map((model_id) => ({ group_id: groupId, rule, model_id }));
+  /** The caller has already filtered out existing ones. */
+  async addModels(tx: Transaction, rows: readonly ModelRow[]): Promise<void> {
     await insertAll(tx, "group_models", rows);
   },
 
-  async removeModels(
-    tx: Transaction,
-    { groupId, rule, modelIds }: { groupId: string; rule: Rule; modelIds: readonly string[] },
-  ): Promise<void> {
-    for (const id of modelIds)
-      await tx.run("DELETE FROM group_models WHERE group_id = $1 AND rule = $2 AND model_id = $3", [
-        groupId,
-        rule,
-        id,
-      ]);
+  async removeModels(tx: Transaction, rows: readonly ModelRow[]): Promise<void> {
+    const sql = "DELETE FROM group_models WHERE group_id = $1 AND rule = $2 AND model_id = $3";
+    for (const { group_id, rule, model_id } of rows) await tx.run(sql, [group_id, rule, model_id]);
   },
 };

@@ -15,11 +15,11 @@ const GIVEN_BACK_FROM_BYTES = 64 * 1024;
 
 export interface ReadEmbeddings {
   payload: Payload;
-  /** The body in that API's own form, from the list and what is charged for it; absent: the list as bytes. */
+  /** Writes the body in the API's own form, from the list and its usage; absent: the list passes as bytes. */
   write?(list: EmbeddingsBody, usage: ReportedUsage | null): object;
 }
 
-/** One embeddings request; the answer passes as bytes unless the upstream chose the wrong encoding. */
+/** One embeddings request. The answer passes as bytes unless the upstream used the wrong encoding. */
 export async function embed(
   parts: CallParts,
   { asker, payload, write, client }: ReadEmbeddings & { asker: Asker; client: Client },
@@ -52,7 +52,7 @@ async function embedOnce(
   const list = write ? listOf(encoded.bytes) : null;
   call.begun();
   call.route.succeeded();
-  // Vectors have no tokens of their own; that something came is what counts.
+  // Vectors have no output tokens; `delivered: 1` says that an answer came.
   const owed = call.settle({ isWhole: true, reported, delivered: 1 });
   const isReported = reported !== null && reported !== ABSURD;
   const headers = call.answerHeaders();
@@ -62,17 +62,17 @@ async function embedOnce(
   return new Reply(head, parts, () => giveBack(body.bytes));
 }
 
-/** Vectors are half a megabyte that the collector would see only much later. Nobody else has these bytes. */
+/** Frees the half megabyte of vectors now; the garbage collector would take much longer. Nobody else has these bytes. */
 function giveBack({ buffer, length }: Buffer): void {
   const isWhole = buffer instanceof ArrayBuffer && buffer.byteLength === length;
   if (isWhole && length >= GIVEN_BACK_FROM_BYTES) buffer.transfer(0);
 }
 
-/** What the first vector looks like; null when there is none. */
+/** The encoding of the first vector; null if there is none. */
 function encodingOfAnswer({ bytes }: AnswerBody): "float" | "base64" | null {
   const first = /"embedding"\s*:\s*(\[|")/.exec(bytes.toString("latin1", 0, HEAD_BYTES));
   if (first) return first[1] === "[" ? "float" : "base64";
-  // Much stands before it, or its name has escapes in it.
+  // It comes late in the answer, or its name is spelled with escapes.
   const vector = listOf(bytes).data[0]?.embedding;
   return Array.isArray(vector) ? "float" : typeof vector === "string" ? "base64" : null;
 }
@@ -92,7 +92,7 @@ function listOf(body: Buffer): EmbeddingsBody {
   }
 }
 
-/** Little-endian float32 in base64, or numbers: converts to the form that the client asked for. */
+/** Converts between numbers and base64 of little-endian float32. */
 function reencode(body: Buffer, encoding: "float" | "base64"): Buffer {
   try {
     return reencoded(JSON.parse(body.toString()) as EmbeddingsBody, encoding);

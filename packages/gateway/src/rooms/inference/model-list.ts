@@ -3,7 +3,7 @@ import type { Billing } from "../billing/index.ts";
 import type { RoutableModel, Routing } from "../routing/index.ts";
 import { type OllamaModel, ollamaModelOf, withTag } from "./voices/ollama/models.ts";
 
-/** Well-known models that are always advertised; each is routable once a backend serves it. */
+/** Well-known models that are always listed, and routable once a backend serves them. */
 const QUICK_START_MODELS: readonly { id: string; owned_by: string }[] = [
   { id: "gpt-6.1-sol", owned_by: "openai" },
   { id: "claude-opus-5-5", owned_by: "anthropic" },
@@ -24,7 +24,7 @@ export class ModelList {
     readonly billing: Pick<Billing, "pricing">,
   ) {}
 
-  /** Model routes and models of healthy backends, then the quick-start ones that none of them serves. */
+  /** Model routes and models of healthy backends, then the quick-start models that none of them serves. */
   all() {
     const callable = this.routing.callableModels();
     const known = new Set(callable.map(({ id }) => id));
@@ -50,7 +50,7 @@ export class ModelList {
     };
   }
 
-  /** Those that can be called now: other vendors' listings have no word for those that cannot. */
+  /** Models that can be called now; other vendors' listing formats have no flag for the rest. */
   available() {
     return this.all().data.filter(({ available }) => available);
   }
@@ -59,7 +59,7 @@ export class ModelList {
     return this.all().data.find((each) => each.id === id) ?? notFound(id);
   }
 
-  /** Those that can be called now, as Ollama's API describes them. */
+  /** Models that can be called now, in the form of Ollama's API. */
   ollama(): OllamaModel[] {
     return this.routing
       .callableModels()

@@ -5,12 +5,12 @@ import { works } from "./unit-work/index.ts";
 import type { WorkKind } from "./unit-work/kind.ts";
 import { Usage } from "./voices/documented.ts";
 import { voices } from "./voices/index.ts";
-import { messagesModelOf, messagesModelsOf, VERSION_HEADER } from "./voices/messages/models.ts";
+import { messagesModelOf, messagesModelsOf, VERSION_HEADER } from "./voices/messages/response.ts";
 import type { Voice, VoiceRoute } from "./voices/voice.ts";
 
 export { deleteResponse, response, responseInputItems } from "./responses/routes.ts";
 
-/** What an upstream refuses keeps its status. */
+/** Errors in our own form; an upstream's refusal keeps its status. */
 const PLAIN_FORM = {};
 
 const routeOf = (voice: Voice, route: VoiceRoute): AnyRoute =>

@@ -70,7 +70,7 @@ export interface InferenceOptions
   isInForce(payer: Payer): Promise<boolean>;
   countRequest(): void;
   deadlines?: Partial<Deadlines>;
-  /** Whether an upstream's refusal keeps its status on the contract's routes, too. */
+  /** Whether an upstream's refusal also keeps its status on the contract's own routes. */
   passesUpstreamErrors: boolean;
   storesResponses: boolean;
 }
@@ -81,7 +81,7 @@ type KeyedCall = Pick<RouteCall, "requestId" | "record"> & {
   request: Pick<HttpRequest, "header" | "headersLike" | "signal" | "whenGone">;
   principal: Principal;
   body: Buffer;
-  /** Of a batch's line: what stands in for metering, and how it makes room. */
+  /** Set for a line of a batch: replaces metering, and tells when to give way. */
   line?: { metering: ChatParts["metering"]; background: Background };
 };
 export type LineCall = KeyedCall & Required<Pick<KeyedCall, "line">>;
@@ -153,13 +153,13 @@ export class Inference {
     return reply.to(await ChatTurn.open(parts, { ...common, payload, form }));
   }
 
-  /** Whether a backend of its model speaks the dialect, and nothing is asked for that only chats have. */
+  /** Whether a backend of the model speaks the dialect, and the request uses nothing that only chats have. */
   #passesAsItIs({ payload, model, dialect }: NativeRead["native"]): boolean {
     const isForChats = payload.value("memory") === true || payload.value("conversation_id") != null;
     return !isForChats && !payload.has("extra") && this.options.routing.speaks(model, dialect);
   }
 
-  /** `POST /v1/embeddings`, or another API's request for vectors that `read` turns into one. */
+  /** `POST /v1/embeddings`, or another API's request for vectors that `read` translates. */
   embeddings(call: KeyedCall, read: EmbeddingsReader = readBytes): Promise<CallReply> {
     const { request: client, body } = call;
     const asker = this.#askerOf(call);
@@ -182,7 +182,7 @@ export class Inference {
     return this.#counted(serving, call);
   }
 
-  /** One line of a batch: the whole answer, or the refusal as its API writes it. */
+  /** One line of a batch: the whole answer, or the refusal in its API's form. */
   async line(path: string, call: LineCall): Promise<Reply> {
     const voice = voices.find(({ routes }) => Object.values(routes).some((route) => route.path === path));
     try {
@@ -229,7 +229,7 @@ export class Inference {
     }
   }
 
-  /** Counts a failure, even one before the handler ran, notifies the key's watchers, and answers in the API's form. */
+  /** Counts a failure, even one from before the handler ran, notifies the key's watchers and answers in the API's form. */
   refuse(
     error: unknown,
     { request, requestId, principal }: Pick<RefusedCall, "requestId" | "principal"> & Headed,
@@ -246,8 +246,8 @@ export class Inference {
       this.#parts.observer.refused(status);
       if (!form.errorBody) return toRestReply(refusal, requestId);
       if (status === 401 && isRequest) {
-        const told = isExpired ? new ServiceError("auth_required", message) : INVALID_KEY;
-        return this.#inForm(form, told, requestId);
+        const shown = isExpired ? new ServiceError("auth_required", message) : INVALID_KEY;
+        return this.#inForm(form, shown, requestId);
       }
       const failure = { status, message, type: "invalid_request", code: null };
       return refusalIn(form, toRestReply(refusal, requestId), failure);
@@ -259,7 +259,7 @@ export class Inference {
     }
     const said = nativeRefusal(refusal, requestId);
     if (said) return said;
-    // Client libraries repeat a 502 on their own; what the upstream refused once it will refuse again.
+    // Client libraries retry a 502, but the upstream would refuse the same request again.
     const headers = isFinal(error) ? { "x-should-retry": "false" } : {};
     return this.#inForm(form, this.#toClientError(form, refusal), requestId, headers);
   }
@@ -273,14 +273,14 @@ export class Inference {
     return refusalIn(form, toRestReply(refusal, requestId, headers), failureOf(refusal));
   }
 
-  /** Upstream failures were already counted as the outcome of a call. */
+  /** Upstream failures are already counted as outcomes of calls. */
   #count({ cause, kind }: ServiceError): void {
     if (!(cause instanceof BackendError)) this.#parts.observer.refused(ERRORS[kind].status);
   }
 
   async send(actor: Actor, body: Record<string, unknown>, record: RequestRecord | null) {
     this.options.countRequest();
-    // An id of its own: the calls of one RPC batch share theirs, and usage is counted once per id.
+    // The calls of one RPC batch share an id, but usage is counted once per id.
     const requestId = record?.id ?? this.options.ids.ordered();
     try {
       return await this.#sender.send({ actor, requestId, body, record });
@@ -294,7 +294,7 @@ export class Inference {
     this.#sender.stop(actor, streamId);
   }
 
-  /** `engine.invoke`: the method and params as they are, and the raw result. */
+  /** `engine.invoke`: passes method and params unchanged and returns the raw result. */
   async invoke({
     model,
     method,
@@ -316,14 +316,14 @@ export class Inference {
       route.succeeded();
       return result;
     } catch (error) {
-      // An error from the engine concerns this method only; it must not open the circuit for chats.
+      // The engine's own error concerns this method only and must not open the circuit for chats.
       if (error instanceof BackendError && error.kind === "upstream") route.succeeded();
       else reportTo(route, error);
       throw toFailure(error);
     }
   }
 
-  /** What a voice may ask while it reads a request. */
+  /** What a voice may use while it reads a request. */
   #reading(call: KeyedCall): RequestContext {
     const { clock, routing, storesResponses } = this.options;
     const { requestId, principal } = call;
@@ -350,13 +350,13 @@ function refOf(request: Headed["request"]): string | null {
   return ref || null;
 }
 
-/** The key of a request: the bearer, or what the API's own header says. */
+/** The key of a request: the bearer, or the value of the API's own header. */
 const secretOf = (request: Headed["request"], keyHeader: string | undefined): string | null =>
   bearerOf(request) ?? (keyHeader ? request.header(keyHeader) : null);
 
 type KeyHolder = Pick<Principal, "keyId" | "userId">;
 
-/** Reports a key's first success and its refusals on the channel of its id, for those who set up a program. */
+/** Reports a key's first success and its refusals on the key's own channel, for people setting up a client. */
 class KeyWatchers {
   readonly #notified = new BoundedMap<string, true>();
   constructor(readonly events: EventHub) {}
@@ -373,7 +373,7 @@ class KeyWatchers {
     this.events.notifyUser(userId, keyId, keyRequest, news);
   }
 
-  /** An unknown key, reported to the watchers of a key with the same prefix: most are copying mistakes. */
+  /** Reports an unknown key to watchers of a key with the same prefix: most are copying mistakes. */
   unknown(secret: string, refusal: { status: number; code: string; message: string }): void {
     const prefix = prefixOf(secret);
     if (prefix !== null)

@@ -4,12 +4,12 @@ import { MODEL_ID_LENGTH_MAX } from "../../kernel/request-row.ts";
 import { type ModelRules, modelAllowed, normalModelId } from "../groups/index.ts";
 
 const NANO_PER_USD = 1e9;
-/** What one request can cost at most, too; sums of it stay exact. */
+/** Also the most that one request can cost, so that sums stay exact. */
 const BUDGET_USD_MAX = 1_000_000;
 const REQUESTS_MAX = 100_000;
 const TOKENS_MAX = 1_000_000_000;
 const MODELS_MAX = 100;
-/** Later times have five digits for the year, which not everything reads. */
+/** Later years have five digits, which some parsers reject. */
 const EXPIRY_MAX = "9999-01-01T00:00:00Z";
 
 const Budget = z.number().min(0).max(BUDGET_USD_MAX);
@@ -57,7 +57,7 @@ const onceEach = (models: readonly string[]): string[] => [
   ...new Map(models.map((model) => [normalModelId(model), model])).values(),
 ];
 
-/** `before`, if there was one, with what is given: null takes a limit away, and what is left out stays. */
+/** `before` with the given changes: null removes a limit, absent ones stay. */
 export function changedLimits(before: LimitRow | null, given: GivenLimits): LimitRow {
   const next = <T, U>(
     value: T | null | undefined,
@@ -87,7 +87,7 @@ export const limitsView = (row: LimitRow) => ({
 const modelsOf = ({ allowed_models }: LimitRow): string[] | null =>
   allowed_models === null ? null : (JSON.parse(allowed_models) as string[]);
 
-/** What metering holds requests of the key against; null when there is nothing. */
+/** The key's limits that metering enforces; null if there are none. */
 export function keyLimitsOf(row: LimitRow & { member_budget_nano_usd: number | null }): KeyLimits | null {
   const limits = {
     monthlyNanoUsd: row.monthly_budget_nano_usd,
@@ -99,7 +99,7 @@ export function keyLimitsOf(row: LimitRow & { member_budget_nano_usd: number | n
   return Object.values(limits).some((value) => value !== null) ? limits : null;
 }
 
-/** Which models a key may use: those of its group, and of these its own. */
+/** Which models a key may use: its group's rules, further restricted by its own. */
 export interface ModelTerms {
   group: ModelRules | null;
   models: AllowedModels | null;
@@ -115,7 +115,7 @@ export function allowedModelsOf(row: LimitRow): AllowedModels | null {
   return names && { names, ids: new Set(names.map(normalModelId)) };
 }
 
-/** Why a key may not use the model; null when it may. Ask with the id that is routed to, after aliases. */
+/** Why a key may not use the model; null if it may. Takes the id after alias resolution. */
 export function modelRefusal(terms: ModelTerms | null, model: string): string | null {
   if (terms === null) return null;
   if (!modelAllowed(terms.group, model))

@@ -1,7 +1,7 @@
 import { BoundedMap } from "../../kernel/bounded.ts";
 import { isoTime, sleep } from "../../kernel/clock.ts";
 import type { Actor, SignedIn } from "../../kernel/context.ts";
-import { fail, KeyRefusal, type ServiceError } from "../../kernel/errors.ts";
+import { fail, failParam, KeyRefusal, type ServiceError } from "../../kernel/errors.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { type KeyLimits, MULTIPLIER_ONE, type Payer } from "../../kernel/payer.ts";
 import { PRINCIPAL_CHANGED } from "../../kernel/topics.ts";
@@ -19,38 +19,37 @@ import {
   type ModelTerms,
 } from "./limits.ts";
 import { KeyRefusals } from "./refusals.ts";
-import { type KeyRow, KeyStore, type ListedKey, type PrincipalRow } from "./store.ts";
+import { type KeyChanges, type KeyRow, KeyStore, type ListedKey, type PrincipalRow } from "./store.ts";
 
 const DAY_MS = 86_400_000;
 const DEFAULT_PROJECT = "default";
 const KEY_PREFIX = "service-";
 const ATTRIBUTION_LENGTH = 8;
 const ACTIVE_KEYS_MAX = 500;
-/** An unknown key is remembered for this long, so that guessing costs no database look-ups. */
+/** Unknown keys are cached for this long, so that guessing costs no queries. */
 const UNKNOWN_KEPT_MS = 5_000;
-/** While the bus is down, principals older than this are read again. */
+/** While the bus is down, principals older than this are reread. */
 const UNHEARD_TRUSTED_MS = 1_000;
-/** A known principal stays in force when the database does not confirm or deny it within this. */
+/** If the database does not answer within this time, a known principal stays valid. */
 const REREAD_WITHIN_MS = 500;
 const UNAVAILABLE_RETRY_SECONDS = 5;
 const KEY_NOT_FOUND = "Key not found; keys.list shows the ids of your keys";
 
-/** What usage rows call a key by its text; null for what does not look like one at all. */
+/** The prefix under which usage rows show a key; null if the text does not look like a key. */
 export function prefixOf(secret: string): string | null {
   const prefix = secret.slice(KEY_PREFIX.length, KEY_PREFIX.length + ATTRIBUTION_LENGTH);
   return secret.startsWith(KEY_PREFIX) && prefix.length === ATTRIBUTION_LENGTH ? prefix : null;
 }
 
-/** What the group of a key sets for its requests; the member's multiplier included. */
+/** The group's terms for a key's requests, including the member's multiplier. */
 export interface GroupTerms extends ModelRules {
   id: string;
   multiplierMicros: number;
-  /** Requests a minute for all keys of the group together; null: no ceiling. */
+  /** Requests per minute for all keys of the group together; null: no ceiling. */
   rpmCeiling: number | null;
 }
 
-/** Everything about a key that a request needs, cached until something about it changes. */
-/** Whose something is: a key with limits or models of its own has nothing but what it made. */
+/** The owner of what a key makes. A key with limits or models of its own only sees what it made itself. */
 export const ownerOf = ({
   userId,
   keyId,
@@ -61,6 +60,7 @@ export const ownerOf = ({
   keyId: limits === null && models === null ? null : keyId,
 });
 
+/** Everything that a request needs to know about its key; cached until it changes. */
 export interface Principal extends ModelTerms {
   keyId: string;
   /** First 8 characters of the key's uuid; what usage rows show. */
@@ -68,18 +68,18 @@ export interface Principal extends ModelTerms {
   project: string;
   userId: string;
   tier: string;
-  /** Set for a group's key: the pool pays, and these rules hold. */
+  /** Set for a group key: the pool pays, and the group's rules apply. */
   group: GroupTerms | null;
-  /** From then on the key is refused; `Infinity`: never. */
+  /** When the key expires; `Infinity`: never. */
   expiresAtMs: number;
   limits: KeyLimits | null;
-  /** Until then its prompts and answers are captured; 0: they are not. */
+  /** Until when its prompts and answers are captured; 0: not at all. */
   captureUntilMs: number;
 }
 
 interface Cached {
   principal: Principal;
-  /** False once a change of it may have been missed. */
+  /** False once a change may have been missed. */
   isConfirmed: boolean;
   askedAtMs: number;
 }
@@ -95,9 +95,9 @@ export class Keys {
   readonly #refusals: KeyRefusals;
   readonly #principals = new BoundedMap<string, Cached>();
   readonly #unknown = new BoundedMap<string, number>();
-  /** Reads under way, shared by everyone who asks meanwhile; as many as requests, which are bounded. */
+  /** Reads in progress, shared by concurrent callers. Bounded by the number of requests. */
   readonly #loading = new Map<string, Promise<Principal | null>>();
-  /** Counts changes, so that what was read before one is not kept after it. */
+  /** Counts changes, so that a value read before a change is not cached after it. */
   #changes = 0;
 
   constructor(readonly options: KeysOptions) {
@@ -123,7 +123,7 @@ export class Keys {
   }
 
   async list(userId: string) {
-    // So that people see what they have just spent, and why they were just refused.
+    // So that people see their latest spending and refusals.
     await Promise.all([this.options.usage.settled(), this.#refusals.write()]);
     const month = utcMonth(this.options.clock.now());
     return (await this.#store.listOf(userId)).map((row) => listedView(row, month));
@@ -165,42 +165,42 @@ export class Keys {
 
   #newSecret(): { secret: string; key_prefix: string } {
     const uuid = this.options.ids.uuid();
-    // The letters before the uuid are the same for every key, so they would attribute nothing.
+    // All keys begin with the same letters, so use the uuid's first characters.
     return { secret: `${KEY_PREFIX}${uuid}`, key_prefix: uuid.slice(0, ATTRIBUTION_LENGTH) };
   }
 
   async rotate(actor: SignedIn, ownerId: string | null, keyId: string) {
     const { secret, key_prefix } = this.#newSecret();
-    const row = await this.#change(keyId, ownerId, async (tx, before) => {
+    const row = await this.#change(keyId, ownerId, async (_, tx) => {
       await this.options.accounts.giving.requireSession(tx, actor);
-      await this.#store.setSecret(tx, keyId, { key_prefix, key_hash: sha256Hex(secret) });
-      return { ...before, key_prefix };
+      return { key_prefix, key_hash: sha256Hex(secret) };
     });
     return { ...keyView(row), key: secret };
   }
 
-  /** An administrator changes anyone's: then there is no owner to be. */
+  /** `ownerId` is null for administrators, who may change any key. */
   async update(ownerId: string | null, keyId: string, { name, ...limits }: { name?: string } & GivenLimits) {
     this.#requireFuture(limits);
-    const changed = await this.#change(keyId, ownerId, async (tx, before) => {
-      const after: KeyRow = { ...before, name: name ?? before.name, ...changedLimits(before, limits) };
-      await this.#store.update(tx, keyId, after);
-      return after;
-    });
-    return keyView(changed);
+    const row = await this.#change(keyId, ownerId, async (before) => ({
+      name: name ?? before.name,
+      ...changedLimits(before, limits),
+    }));
+    return keyView(row);
   }
 
   async #change(
     keyId: string,
     ownerId: string | null,
-    work: (tx: Transaction, before: KeyRow) => Promise<KeyRow>,
+    changesOf: (before: KeyRow, tx: Transaction) => Promise<KeyChanges>,
   ): Promise<KeyRow> {
     const { db, bus } = this.options;
     const changed = await db.transaction(async (tx) => {
       const before = await this.#store.lock(tx, keyId, ownerId);
       if (!before) fail("app_error", KEY_NOT_FOUND);
       if (!before.active) fail("app_error", "The key is revoked and stays so; create another (keys.create)");
-      return work(tx, before);
+      const changes = await changesOf(before, tx);
+      await this.#store.update(tx, keyId, changes);
+      return { ...before, ...changes };
     });
     bus.publish(PRINCIPAL_CHANGED, keyId);
     return changed;
@@ -208,16 +208,16 @@ export class Keys {
 
   #requireFuture({ expires_at: expiresAt }: GivenLimits): void {
     if (expiresAt && Date.parse(expiresAt) <= this.options.clock.now())
-      fail("invalid_params", "`expires_at`: choose a time in the future; to stop a key now, revoke it", {
-        data: { fields: ["expires_at"] },
-      });
+      failParam("expires_at", "choose a time in the future; to stop a key now, revoke it");
   }
 
-  /** Captures the prompts of a key for so many days; null: no longer. */
+  /** Captures a key's prompts for this many days; null: stop. */
   async setCapture(keyId: string, days: number | null): Promise<{ capture_until: string | null }> {
     const until = days === null ? null : isoTime(this.options.clock.now() + days * DAY_MS);
-    if (!(await this.#store.setCapture(keyId, until))) fail("not_found", "There is no such key");
-    this.options.bus.publish(PRINCIPAL_CHANGED, keyId);
+    const { db, bus } = this.options;
+    if (!(await this.#store.update(db, keyId, { capture_until: until })))
+      fail("not_found", "There is no such key");
+    bus.publish(PRINCIPAL_CHANGED, keyId);
     return { capture_until: until };
   }
 
@@ -239,7 +239,7 @@ export class Keys {
     this.options.bus.publish(PRINCIPAL_CHANGED, keyId);
   }
 
-  /** Who a key stands for. One that has expired is refused with its reason. */
+  /** The principal of a key. An expired key is refused with that reason. */
   async authenticate(secret: string): Promise<Principal | null> {
     const principal = await this.#holder(secret);
     if (principal && principal.expiresAtMs <= this.options.clock.now()) this.#refuseExpired(principal);
@@ -266,26 +266,26 @@ export class Keys {
     return this.#load(hash);
   }
 
-  /** Who a key stands for now, by its id; null: it may no longer be used. */
+  /** The current principal of a key id; null: it may no longer be used. */
   async principalOf(keyId: string): Promise<Principal | null> {
     const row = await this.#store.principal("id", keyId);
     const principal = row && (await this.#toPrincipal(row));
     return principal && principal.expiresAtMs > this.options.clock.now() ? principal : null;
   }
 
-  /** Whether requests with this key are still accepted, as the database has it now. */
+  /** Whether the database still accepts this key. */
   async isInForce(keyId: string): Promise<boolean> {
     return (await this.#store.principal("id", keyId)) !== null;
   }
 
-  /** A revocation made on another instance arrives over the bus, or not at all while that is down. */
+  /** Another instance's revocation arrives over the bus, or not at all while the bus is down. */
   #isTrusted({ isConfirmed, askedAtMs }: Cached): boolean {
     if (isConfirmed && this.options.bus.connected) return true;
     const ageMs = this.options.clock.now() - askedAtMs;
     return ageMs >= 0 && ageMs <= UNHEARD_TRUSTED_MS;
   }
 
-  /** Keys stay valid unless the database denies them: its outage must not lock everyone out. */
+  /** Keys stay valid unless the database denies them, so that its outage does not lock everyone out. */
   #confirm(hash: string, known: Cached): Promise<Principal | null> {
     const stale = async () => {
       known.isConfirmed = false;
@@ -297,14 +297,12 @@ export class Keys {
   }
 
   #load(hash: string): Promise<Principal | null> {
-    let loading = this.#loading.get(hash);
-    if (!loading) {
-      loading = this.#read(hash).finally(() => {
+    return this.#loading.getOrInsertComputed(hash, () => {
+      const loading = this.#read(hash).finally(() => {
         if (this.#loading.get(hash) === loading) this.#loading.delete(hash);
       });
-      this.#loading.set(hash, loading);
-    }
-    return loading;
+      return loading;
+    });
   }
 
   async #read(hash: string): Promise<Principal | null> {
@@ -316,7 +314,7 @@ export class Keys {
         cause: error,
       }),
     );
-    // A change that arrived meanwhile may be newer than this read: use it for this answer only, do not cache it.
+    // A change arrived meanwhile, so this read may be stale: use it once, but do not cache it.
     if (this.#changes !== changesBefore) return principal;
     const nowMs = this.options.clock.now();
     if (principal) this.#principals.set(hash, { principal, isConfirmed: true, askedAtMs: nowMs });
@@ -362,7 +360,7 @@ export const payerOf = ({ keyId, keyPrefix, project, userId, tier, group, limits
   tier,
 });
 
-/** Answered with what the schema of a key lists of it. */
+/** The result schema keeps only its listed fields. */
 const keyView = (row: KeyRow) => ({ ...row, ...limitsView(row) });
 
 const usdOf = (nanoUsd: number | null): number => (nanoUsd ?? 0) / NANO_PER_USD;

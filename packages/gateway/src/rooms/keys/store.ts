@@ -5,6 +5,7 @@ import {
   insertRow,
   type Queryable,
   type Transaction,
+  updateRows,
 } from "../../storage/contract.ts";
 import type { LimitRow } from "./limits.ts";
 import type { CapturedKeys } from "./methods.ts";
@@ -18,9 +19,11 @@ export interface KeyRow extends LimitRow {
   active: boolean;
   created_at: string;
   revoked_at: string | null;
-  /** Until then its prompts and answers are captured; null, or past: they are not. */
+  /** Until when its prompts and answers are captured; null or past: not at all. */
   capture_until: string | null;
 }
+
+export type KeyChanges = Partial<KeyRow & { key_hash: string }>;
 
 export interface ListedKey extends KeyRow {
   month: string | null;
@@ -33,7 +36,7 @@ export interface ListedKey extends KeyRow {
 }
 
 const isActive = <T extends { active: boolean }>(row: T): T => ({ ...row, active: Boolean(row.active) });
-/** Twice as many as one account may have active. */
+/** Twice the number of active keys that an account may have. */
 const LISTED_MAX = 1_000;
 const LIMITS = [
   "expires_at",
@@ -53,7 +56,7 @@ export class KeyStore {
     await insertRow(on, "api_keys", key);
   }
 
-  /** Newest first. Of more than `LISTED_MAX`, the oldest revoked ones are left out. */
+  /** Newest first. Beyond `LISTED_MAX` the oldest revoked keys are left out. */
   async listOf(userId: string): Promise<ListedKey[]> {
     const rows = await this.db.all<ListedKey>(
       `SELECT ${OF_KEY}, s.month, s.month_cost_nano_usd, s.total_cost_nano_usd, s.last_used_ms, r.refused_ms,
@@ -71,36 +74,14 @@ export class KeyStore {
   /** The user's key; null: anyone's. */
   async lock(tx: Transaction, keyId: string, userId: string | null): Promise<KeyRow | null> {
     const locking = tx.dialect === "postgres" ? "FOR UPDATE" : "";
-    const row = await tx.get<KeyRow>(
-      `SELECT ${OF_KEY} FROM api_keys k WHERE k.id = $1 AND k.user_id = COALESCE($2, k.user_id) ${locking}`,
-      [keyId, userId],
-    );
+    const sql = `SELECT ${OF_KEY} FROM api_keys k WHERE k.id = $1 AND k.user_id = COALESCE($2, k.user_id) ${locking}`;
+    const row = await tx.get<KeyRow>(sql, [keyId, userId]);
     return row && isActive(row);
   }
 
-  async update(tx: Transaction, keyId: string, changed: LimitRow & { name: string }): Promise<void> {
-    const columns = ["name", ...LIMITS] as const;
-    const set = columns.map((column, index) => `${column} = $${index + 2}`).join(", ");
-    await tx.run(`UPDATE api_keys SET ${set} WHERE id = $1`, [
-      keyId,
-      ...columns.map((column) => changed[column]),
-    ]);
-  }
-
-  async setSecret(
-    tx: Transaction,
-    keyId: string,
-    { key_prefix, key_hash }: { key_prefix: string; key_hash: string },
-  ): Promise<void> {
-    await tx.run("UPDATE api_keys SET key_prefix = $2, key_hash = $3 WHERE id = $1", [
-      keyId,
-      key_prefix,
-      key_hash,
-    ]);
-  }
-
-  async setCapture(keyId: string, until: string | null): Promise<boolean> {
-    return (await this.db.run("UPDATE api_keys SET capture_until = $2 WHERE id = $1", [keyId, until])) > 0;
+  /** False when there is no such key. */
+  async update(on: Queryable, id: string, changes: KeyChanges): Promise<boolean> {
+    return (await updateRows(on, "api_keys", { id }, changes)) > 0;
   }
 
   captured(now: string): Promise<z.output<typeof CapturedKeys>> {
@@ -116,7 +97,7 @@ export class KeyStore {
     return countRows(this.db, "api_keys WHERE user_id = $1 AND active", [userId]);
   }
 
-  /** True when the key is the user's; revoking twice keeps the first time. */
+  /** True if the key is the user's; a second revocation keeps the first time. */
   async revoke(keyId: string, userId: string | null, now: string): Promise<boolean> {
     const changed = await this.db.run(
       `UPDATE api_keys SET active = FALSE, revoked_at = COALESCE(revoked_at, $3)
@@ -126,7 +107,7 @@ export class KeyStore {
     return changed > 0;
   }
 
-  /** What this key may do; null when it is unknown or revoked, or its user is disabled or no longer in its group. */
+  /** What the key may do; null if it is unknown or revoked, or its user is disabled or has left its group. */
   async principal(column: "key_hash" | "id", value: string): Promise<PrincipalRow | null> {
     return this.db.get<PrincipalRow>(
       `SELECT k.id AS key_id, k.key_prefix, k.project, k.group_id, u.id AS user_id, u.tier,
@@ -141,12 +122,10 @@ export class KeyStore {
   }
 }
 
-export interface PrincipalRow extends LimitRow {
-  capture_until: string | null;
+export interface PrincipalRow
+  extends LimitRow,
+    Pick<KeyRow, "key_prefix" | "project" | "group_id" | "capture_until"> {
   key_id: string;
-  key_prefix: string;
-  project: string;
-  group_id: string | null;
   user_id: string;
   tier: string;
   cost_multiplier_micros: number | null;

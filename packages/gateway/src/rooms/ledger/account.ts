@@ -1,17 +1,17 @@
 import type { Payer } from "../../kernel/payer.ts";
 import type { Transaction } from "../../storage/contract.ts";
 
-/** Whose account it is: a person's, a group's, what is owed on one of these, or the ledger's own. */
+/** A person's wallet, a group's pool, a debt on one of these, or one of the ledger's own accounts. */
 export type AccountType = AccountRef["type"] | "debt" | "system";
 
 /** The account that a payer's requests draw on: the pool for a group key, the personal wallet otherwise. */
 export const accountOf = ({ groupId, userId }: Pick<Payer, "groupId" | "userId">): AccountRef =>
   groupId === null ? { type: "user", id: userId } : { type: "group", id: groupId };
 
-/** The account's id in the books, also what stands for it in maps. */
+/** The account's id in the books; also used as a map key. */
 export const accountKey = ({ type, id }: AccountRef): string => `${type}:${id}`;
 
-/** Where all points come from: its balance is minus what is in circulation or spent. */
+/** The source of all points; its balance is minus all points in circulation or spent. */
 export const ISSUED = "system:issued";
 /** Where the points of settled requests go. */
 export const SPENT = "system:spent";
@@ -37,20 +37,20 @@ export function splitAccountId(accountId: string): { type: AccountType; id: stri
   const colon = accountId.indexOf(":");
   const type = accountId.slice(0, colon) as AccountType;
   const id = accountId.slice(colon + 1);
-  // Which of its rows an account of the ledger used is nobody's business.
+  // Hides which row of a sharded account was used.
   return { type, id: type === "system" ? id.split(":")[0]! : id };
 }
 
 const REQUEST = "request:";
 const DEBT = "debt:";
 
-/** The movement that settles a request has this id, so there is at most one. */
+/** The id of the movement that settles a request, so that there is at most one. */
 export const settlementId = (requestId: string): string => REQUEST + requestId;
 
-/** The movement of what a request leaves owed has this id. */
+/** The id of the movement for what a request leaves owed. */
 export const debtId = (requestId: string): string => DEBT + requestId;
 
-/** The request that a movement settles, or leaves owed; null when it is another kind of movement. */
+/** The request that a movement belongs to; null for other kinds of movements. */
 export function requestOf(movementId: string): string | null {
   const prefix = [REQUEST, DEBT].find((each) => movementId.startsWith(each));
   return prefix === undefined ? null : movementId.slice(prefix.length);
@@ -66,7 +66,7 @@ export interface Balance {
   balance: number;
   /** Whether points were ever put in: an empty account that had some is "drained", another one "never used". */
   everCredited: boolean;
-  /** What is owed on the account, by user id, in points; null when nothing is. */
+  /** Debts on the account in points, by user id; null if there are none. */
   debts: Readonly<Record<string, number>> | null;
   /** Grows with every change of the account and its debts, so that older versions are recognised. */
   version: number;
@@ -77,9 +77,7 @@ export interface BalanceChange extends Balance {
 }
 
 /** One finished request that is to be paid in points. */
-export interface Settlement {
-  account: AccountRef;
-  userId: string;
+export interface Settlement extends DebtRef {
   requestId: string;
   costNanoUsd: bigint;
   multiplierMicros: number;
@@ -87,23 +85,23 @@ export interface Settlement {
   note?: string;
 }
 
-/** Points settled, debts included; null when the balance cannot cover it and the tier's quota pays. */
+/** Points settled, including debts; null if the tier's quota pays because the balance cannot cover it. */
 export type Settled = { points: number } | null;
 
 /** The tier's quota, which pays whole requests that points do not cover, while it is not drained. */
 export interface QuotaPayer {
-  /** Reads what it needs; asked once, before `pays`, and only when something is not covered. */
+  /** Loads what `pays` needs. Called once, and only if something is not covered. */
   load(tx: Transaction): Promise<void>;
-  /** The batch is processed from its beginning; it may be a second pass. */
+  /** Called when the batch is processed from its beginning, possibly a second time. */
   begin(): void;
-  /** Called in the order of the items; what it pays counts for those that follow. */
+  /** Called in the order of the items; what it pays reduces what is left for the next ones. */
   pays(item: Settlement): boolean;
 }
 
 export interface SettleOptions {
-  /** False: none can have been settled before, so none are looked for; the movement's key still forbids it. */
+  /** False: none can have been settled before, so skip the look-up. The movement's key still prevents duplicates. */
   mayExist: boolean;
   quota?: QuotaPayer;
-  /** What else the transaction does with the answers, before it locks the account that every batch changes. */
+  /** Runs before the account that every batch changes is locked. */
   meanwhile?: (settled: readonly Settled[]) => Promise<void>;
 }

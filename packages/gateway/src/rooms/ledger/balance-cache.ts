@@ -1,13 +1,19 @@
-import type { Bus } from "../../bus/contract.ts";
 import { BoundedMap } from "../../kernel/bounded.ts";
-import type { Clock } from "../../kernel/clock.ts";
 import { LEDGER_CHANGED } from "../../kernel/topics.ts";
+import type { Needs } from "../foundation.ts";
 import { type AccountRef, accountKey, type Balance, type BalanceChange } from "./account.ts";
+import { type AccountRow, type DebtRow, store } from "./store.ts";
 
-/** The bus may lose a message, so a balance is read again after this long without news of it. */
+/** The bus may lose messages, so a balance without news is reread after this time. */
 const CONFIRMED_MS = 30_000;
 
-type Read = (account: AccountRef) => Promise<Omit<BalanceChange, "account">>;
+export const toBalance = (row: AccountRow | null, debts: readonly DebtRow[]): Balance => ({
+  balance: row?.balance ?? 0,
+  everCredited: Boolean(row?.ever_credited),
+  debts:
+    debts.length === 0 ? null : Object.fromEntries(debts.map(({ debtor_id, points }) => [debtor_id, points])),
+  version: row ? row.version + row.debt_entries : 0,
+});
 
 export type Balances = Pick<BalanceCache, "peek" | "last" | "load">;
 
@@ -15,13 +21,10 @@ export type Balances = Pick<BalanceCache, "peek" | "last" | "load">;
 export class BalanceCache {
   readonly #known = new BoundedMap<string, Balance & { confirmedAtMs: number }>();
   readonly #loading = new Map<string, Promise<Balance>>();
-  readonly #clock: Clock;
-  readonly #read: Read;
 
-  constructor({ bus, clock, read }: { bus: Bus; clock: Clock; read: Read }) {
-    this.#clock = clock;
-    this.#read = read;
-    // What is known may be old by now, and must be confirmed before it is relied on.
+  constructor(readonly options: Needs<"db" | "bus" | "clock">) {
+    const { bus } = options;
+    // Cached balances may be stale, so they must be confirmed.
     bus.onGap(() => {
       for (const [, known] of this.#known.entries()) known.confirmedAtMs = Number.NEGATIVE_INFINITY;
     });
@@ -31,12 +34,12 @@ export class BalanceCache {
     });
   }
 
-  /** Null when the balance is not known here, or has not been confirmed for a while: `load` it then. */
+  /** Null if the balance is unknown or unconfirmed for a while; then call `load`. */
   peek(account: AccountRef): Balance | null {
     const known = this.#known.get(accountKey(account));
     if (!known) return null;
-    const ageMs = this.#clock.now() - known.confirmedAtMs;
-    // A clock that was set back makes the age negative, which confirms nothing.
+    const ageMs = this.options.clock.now() - known.confirmedAtMs;
+    // After the clock was set back the age may be negative, which counts as unconfirmed.
     return ageMs >= 0 && ageMs <= CONFIRMED_MS ? known : null;
   }
 
@@ -44,25 +47,28 @@ export class BalanceCache {
     return this.#known.get(accountKey(account)) ?? null;
   }
 
-  /** Reads the balance; callers that come while it is being read share the answer. */
+  /** Reads the balance; concurrent callers share one read. */
   load(account: AccountRef): Promise<Balance> {
     const key = accountKey(account);
-    let loading = this.#loading.get(key);
-    if (!loading) {
-      loading = this.#read(account)
-        .then((read) => this.#learn(key, read))
-        .finally(() => this.#loading.delete(key));
-      this.#loading.set(key, loading);
-    }
-    return loading;
+    return this.#loading.getOrInsertComputed(key, () =>
+      this.#read(key).finally(() => this.#loading.delete(key)),
+    );
+  }
+
+  async #read(key: string): Promise<Balance> {
+    const { db } = this.options;
+    const row = await store.account(db, key);
+    // Read debts after the account: if they change in between, the version is too old and will be replaced.
+    return this.#learn(key, toBalance(row, await store.debtsOn(db, [key])));
   }
 
   /** Keeps the newer of the cached and the reported balance; they may arrive in any order. */
-  #learn(key: string, told: Omit<BalanceChange, "account">): Balance {
+  #learn(key: string, told: Balance): Balance {
     const known = this.#known.get(key);
     if (known && known.version > told.version) return known;
     const { balance, everCredited, debts, version } = told;
-    const entry = { balance, everCredited, debts: debts ?? null, version, confirmedAtMs: this.#clock.now() };
+    const confirmedAtMs = this.options.clock.now();
+    const entry = { balance, everCredited, debts: debts ?? null, version, confirmedAtMs };
     this.#known.set(key, entry);
     return entry;
   }

@@ -41,14 +41,11 @@ export function exactPoints(cost: {
   return { points: Number(points), femto: Number(femto % FEMTO_PER_POINT_BIG) };
 }
 
-/** A charge: the points to take, those of them that the account lacks, and what it holds afterwards. */
-interface Charge extends Holding {
-  points: number;
-  owed: number;
-}
-
-/** Charges `exact` as far as the holding reaches. A charge that rounds to nothing still needs something to draw on. */
-export function charge({ balance, remainder }: Holding, exact: ExactPoints): Charge & { isCovered: boolean } {
+/**
+ * Charges `exact` as far as the holding reaches: the points to take, those of them that the account lacks, and what
+ * it holds afterwards. A charge that rounds to nothing still needs something to draw on.
+ */
+export function charge({ balance, remainder }: Holding, exact: ExactPoints) {
   const owedFemto = remainder + exact.femto;
   const extra = owedFemto >= HALF_POINT ? 1 : 0;
   const points = exact.points + extra;

@@ -1,3 +1,3 @@
-/** What the settling thread loads of this room: no schemas of methods, which would take more memory than all else. */
+/** The parts of this room that the settling thread loads. Method schemas would take more memory than all the rest. */
 export { accountKey, accountOf } from "./account.ts";
 export { Ledger } from "./service.ts";

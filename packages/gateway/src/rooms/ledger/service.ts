@@ -21,11 +21,18 @@ import {
   SPENT,
   splitAccountId,
 } from "./account.ts";
-import { BalanceCache } from "./balance-cache.ts";
+import { BalanceCache, toBalance } from "./balance-cache.ts";
 import type { StatementResult } from "./methods.ts";
-import { moveBetween } from "./movement.ts";
-import { settleBatch } from "./settlement.ts";
-import { type AccountRow, type DebtRow, type MovementKind, type StatementRow, store } from "./store.ts";
+import { entriesOf, settleBatch } from "./settlement.ts";
+import {
+  type AccountRow,
+  type DebtRow,
+  type MovementKind,
+  type MovementRow,
+  NO_COST,
+  type StatementRow,
+  store,
+} from "./store.ts";
 
 const RECENT_ENTRIES = 50;
 
@@ -36,7 +43,7 @@ export interface LedgerOptions extends Needs<"db" | "bus" | "clock" | "ids"> {
 export interface PointsOrder {
   points: number;
   note: string | null;
-  /** Null: the service itself, by a rule. */
+  /** Null: the service itself. */
   actor: string | null;
 }
 
@@ -49,17 +56,8 @@ export class Ledger {
   readonly #changes = new WeakMap<Transaction, Map<string, BalanceChange>>();
 
   constructor(readonly options: LedgerOptions) {
-    const { db, bus, clock } = options;
-    this.#spent = db.dialect === "postgres" ? anySpentRow() : SPENT;
-    this.balances = new BalanceCache({
-      bus,
-      clock,
-      read: async (account) => {
-        const row = await store.account(db, accountKey(account));
-        // After the account: should debts change in between, its version is the older one, and is overtaken.
-        return toBalance(row, await store.debtsOn(db, [accountKey(account)]));
-      },
-    });
+    this.#spent = options.db.dialect === "postgres" ? anySpentRow() : SPENT;
+    this.balances = new BalanceCache(options);
   }
 
   balance(account: AccountRef): Promise<Balance> {
@@ -84,7 +82,7 @@ export class Ledger {
    * in the order of the items. A request that was not covered leaves no trace here, so the caller's own key
    * (the usage row) is what keeps a replay from settling it later.
    *
-   * What neither the account nor the quota pays takes the account to zero and leaves the rest as a debt of the
+   * If neither the account nor the quota covers a request, the account goes to zero and the rest becomes a debt of the
    * user on that account. If the account is closed, the user's own wallet stands in for it.
    *
    * Call it once a transaction: accounts are locked in one order, which keeps two batches from waiting for
@@ -106,7 +104,7 @@ export class Ledger {
     return settled;
   }
 
-  /** The balances that `tx` changed. Once it is committed they are to be published, perhaps by another thread. */
+  /** The balances that `tx` changed, to be published after its commit, possibly by another thread. */
   takeChanges(tx: Transaction): BalanceChange[] {
     const changes = [...(this.#changes.get(tx)?.values() ?? [])];
     this.#changes.delete(tx);
@@ -117,7 +115,7 @@ export class Ledger {
     for (const change of changes) this.options.bus.publish(LEDGER_CHANGED, JSON.stringify(change));
   }
 
-  /** Counts these accounts as changed by `tx`, so that their balances are published as they are. */
+  /** Marks accounts as changed by `tx`, so that their balances are published. */
   async noteBalances(tx: Transaction, accounts: readonly AccountRef[]): Promise<void> {
     const rows: AccountRow[] = [];
     for (const id of new Set(accounts.map(accountKey))) {
@@ -151,7 +149,7 @@ export class Ledger {
     return { fromBalance: moved.from.balance, toBalance: (await this.#repay(tx, moved.to)).balance };
   }
 
-  /** Pays debts of the account with what it holds, one after the other; returns the account as it is then. */
+  /** Pays the account's debts from its balance, one by one; returns the updated account. */
   async #repay(tx: Transaction, account: AccountRow): Promise<AccountRow> {
     let left = account;
     if (left.debt_entries === 0) return left;
@@ -163,11 +161,8 @@ export class Ledger {
     return left;
   }
 
-  /** Pays a part of a debt from `from`; returns the account on which it was owed. */
-  async #pay(
-    tx: Transaction,
-    { from, debt, points }: { from: string; debt: DebtRow; points: number },
-  ): Promise<AccountRow> {
+  /** Pays part of a debt from `from`; returns the account on which it was owed. */
+  async #pay(tx: Transaction, { from, debt, points }: { from: string; debt: DebtRow; points: number }) {
     const order = { points, note: null, actor: null };
     const moved = await this.#move(tx, { kind: "repayment", from, to: debt.id, order });
     if (!moved) throw new Error(`ledger: ${from} could not pay ${debt.id}`);
@@ -176,11 +171,11 @@ export class Ledger {
     return owing;
   }
 
-  /** The tier's quota pays what it can of what the user owes on the account; the caller counts the points as its use. */
+  /** The tier's quota pays what it can of the user's debt on the account; the caller counts the points as quota use. */
   async payFromQuota(
     tx: Transaction,
     { account, userId }: DebtRef,
-    /** The most that it may pay: asked for under the lock of the account, and only if something is owed. */
+    /** The most that the quota may pay. Called under the account's lock, and only if there is a debt. */
     pointsMax: () => Promise<number>,
   ): Promise<number> {
     const id = accountKey(account);
@@ -208,11 +203,7 @@ export class Ledger {
   }
 
   /** Moves a debt from the account on which it is owed to the debtor's own wallet, which pays what it can. */
-  async #takeOver(
-    tx: Transaction,
-    debt: DebtRow,
-    { note, actor }: Omit<PointsOrder, "points">,
-  ): Promise<void> {
+  async #takeOver(tx: Transaction, debt: DebtRow, { note, actor }: Omit<PointsOrder, "points">) {
     const wallet: AccountRef = { type: "user", id: debt.debtor_id };
     const own = { account: wallet, userId: debt.debtor_id };
     const walletId = accountKey(wallet);
@@ -228,14 +219,14 @@ export class Ledger {
     await this.#repay(tx, owing);
   }
 
-  /** Refuses an id whose account was closed: its history must not pass to someone else. */
+  /** Refuses to reopen a closed account, whose history must not pass to someone else. */
   async refuseClosed(tx: Transaction, account: AccountRef): Promise<void> {
     const row = await store.account(tx, accountKey(account));
     if (row?.closed_at)
       fail("conflict", `The id ${account.id} was used before and is closed; choose another one`);
   }
 
-  /** Null: the platform's own account, minus whose balance is what was ever issued and not returned. */
+  /** Null: the platform's own account; minus its balance is everything issued and not returned. */
   async statement(account: AccountRef | null): Promise<Statement> {
     const { db } = this.options;
     const accountId = account ? accountKey(account) : ISSUED;
@@ -243,7 +234,7 @@ export class Ledger {
     const debts = await store.debtsOn(db, [accountId]);
     const debtRows = await store.recentDebtEntries(db, accountId, RECENT_ENTRIES);
     return {
-      // The newest entry rather than the account's row: so the two cannot disagree while points move.
+      // Take the balance from the newest entry, so that it agrees with the entries while points move.
       balance: rows[0]?.balance_after ?? 0,
       entries: rows.map((row) => toEntry(row, accountId)),
       debt: debts.reduce((sum, { points }) => sum + points, 0),
@@ -260,33 +251,42 @@ export class Ledger {
     return rows.map(({ debt_of, points }) => ({ account: splitAccountId(debt_of) as AccountRef, points }));
   }
 
+  /** Moves points, whole or not at all; null when `from` cannot cover them. Locks in the order of all transactions. */
   async #move(
     tx: Transaction,
     { kind, from, to, order }: { kind: MovementKind; from: string; to: string; order: PointsOrder },
   ): Promise<{ from: AccountRow; to: AccountRow } | null> {
-    const moved = await moveBetween(tx, {
-      id: this.options.ids.uuid(),
+    const { points, note, actor } = order;
+    const locked = await store.lockAccounts(tx, [from, to].filter(holdsPoints));
+    if (holdsPoints(from) && (locked.get(from)?.balance ?? 0) < points) return null;
+
+    const taken = await store.post(tx, { id: from, points: -points, entryCount: 1 });
+    const given = await store.post(tx, { id: to, points, entryCount: 1 });
+    if (!taken || !given)
+      fail("conflict", "The account is closed, or would hold more points than can be counted exactly");
+    const { ids, clock } = this.options;
+    const movement: MovementRow = {
+      id: ids.uuid(),
       kind,
       from_account_id: from,
       to_account_id: to,
-      points: order.points,
-      cost_nano_usd: null,
-      multiplier_micros: null,
-      exact_points: null,
-      exact_femto: null,
-      note: order.note,
-      actor: order.actor,
-      created_at: isoTime(this.options.clock.now()),
-    });
-    if (moved) await this.#changed(tx, [moved.from, moved.to]);
-    return moved;
+      points,
+      ...NO_COST,
+      note,
+      actor,
+      created_at: isoTime(clock.now()),
+    };
+    await store.insertMovements(tx, [movement]);
+    await store.insertEntries(tx, [...entriesOf(taken, [movement]), ...entriesOf(given, [movement])]);
+    await this.#changed(tx, [taken, given]);
+    return { from: taken, to: given };
   }
 
   /** Records the new balances, which are published once `tx` is committed. */
   async #changed(tx: Transaction, rows: readonly AccountRow[]): Promise<void> {
     const changes = this.#changes.get(tx) ?? new Map<string, BalanceChange>();
     this.#changes.set(tx, changes);
-    // Almost no account ever had a debt, and those need no look-up.
+    // Skip the look-up for the many accounts that never had a debt.
     const owing = rows.filter(({ debt_entries }) => debt_entries > 0).map(({ id }) => id);
     const debts = owing.length > 0 ? await store.debtsOn(tx, owing) : [];
     for (const row of rows) {
@@ -298,13 +298,8 @@ export class Ledger {
   }
 }
 
-const toBalance = (row: AccountRow | null, debts: readonly DebtRow[]): Balance => ({
-  balance: row?.balance ?? 0,
-  everCredited: Boolean(row?.ever_credited),
-  debts:
-    debts.length === 0 ? null : Object.fromEntries(debts.map(({ debtor_id, points }) => [debtor_id, points])),
-  version: row ? row.version + row.debt_entries : 0,
-});
+/** Wallets and pools cannot go below zero; debts and the ledger's own accounts may. */
+const holdsPoints = (id: string) => id.startsWith("user:") || id.startsWith("group:");
 
 function toEntry(row: StatementRow, accountId: string): Statement["entries"][number] {
   const { movement_id, from_account_id, to_account_id, ...rest } = row;

@@ -13,8 +13,24 @@ import {
   settlementId,
 } from "./account.ts";
 import { charge, type ExactPoints, exactPoints } from "./charge.ts";
-import { entriesOf } from "./movement.ts";
-import { type AccountRow, type EntryRow, type MovementRow, store } from "./store.ts";
+import { type AccountRow, type EntryRow, type MovementRow, NO_COST, store } from "./store.ts";
+
+/** The entries of `movements` on one account, which has just been posted and stands at `after`. */
+export function entriesOf(after: AccountRow, movements: readonly MovementRow[]): EntryRow[] {
+  const signed = movements.map(({ from_account_id, points }) =>
+    from_account_id === after.id ? -points : points,
+  );
+  let seq = after.version - movements.length;
+  let balance = after.balance - signed.reduce((sum, points) => sum + points, 0);
+  return movements.map((movement, index) => {
+    const points = signed[index]!;
+    balance += points;
+    return { account_id: after.id, seq: ++seq, movement_id: movement.id, points, balance_after: balance };
+  });
+}
+
+const inOrderOfId = <T>(byId: ReadonlyMap<string, T>): T[] =>
+  [...byId].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, each]) => each);
 
 /** One account's part of a batch, charged in memory while its row is locked. */
 interface Drawing {
@@ -35,18 +51,18 @@ interface ChargingOptions {
   quota: QuotaPayer | null;
   closed: ReadonlySet<string>;
   spent: string;
-  /** What an item costs in points; null beyond what any account can hold. */
+  /** The price of an item in points; null if it exceeds what any account can hold. */
   exactOf(item: Settlement): ExactPoints | null;
 }
 
-/** A batch charged in memory: in the order of the items, so that each finds what those before it have left. */
+/** Charges a batch in memory, item by item, so that each sees what earlier ones have left. */
 class Charging {
   readonly settled: Settled[];
   readonly #accounts: Accounts;
   readonly #drawings = new Map<string, Drawing>();
   readonly #debts = new Map<string, Debt>();
   readonly #known: Map<string, number>;
-  /** Something is not covered by its account. */
+  /** Some item is not covered by its account. */
   isUncovered = false;
   /** Debts that have no account yet to be recorded on. */
   readonly unnoted: Settlement[] = [];
@@ -64,12 +80,10 @@ class Charging {
   }
 
   get drawings(): Drawing[] {
-    return [...this.#drawings.values()].sort((a, b) => (a.account.id < b.account.id ? -1 : 1));
+    return inOrderOfId(this.#drawings);
   }
   get debts(): Debt[] {
-    return Array.from(this.#debts, ([id, debt]) => ({ id, debt }))
-      .sort((a, b) => (a.id < b.id ? -1 : 1))
-      .map(({ debt }) => debt);
+    return inOrderOfId(this.#debts);
   }
 
   #charge(item: Settlement): Settled {
@@ -94,7 +108,7 @@ class Charging {
     if (wallet && this.options.closed.has(accountKey(item.account)))
       return this.#draw(item, { ref, account: wallet, exact, charged: charge(wallet, exact) });
     this.unnoted.push(item);
-    // The batch is charged once more. Until then the same request on another account must not open that one, too.
+    // The batch will be charged again. Until then, a repeat of this request must not open another account.
     this.#known.set(item.requestId, 0);
     return null;
   }
@@ -107,8 +121,7 @@ class Charging {
     const { points, owed } = charged;
     account.balance = charged.balance;
     account.remainder = charged.remainder;
-    const drawing = this.#drawings.get(account.id) ?? { account, movements: [], debtEntries: 0 };
-    this.#drawings.set(account.id, drawing);
+    const drawing = this.#drawings.getOrInsert(account.id, { account, movements: [], debtEntries: 0 });
     const common = {
       to_account_id: this.options.spent,
       note: item.note ?? null,
@@ -129,8 +142,7 @@ class Charging {
     if (owed > 0) {
       const debtRef = { account: ref, userId: item.userId };
       const id = debtKey(debtRef);
-      const debt = this.#debts.get(id) ?? { ref: debtRef, movements: [] };
-      this.#debts.set(id, debt);
+      const debt = this.#debts.getOrInsert(id, { ref: debtRef, movements: [] });
       drawing.debtEntries++;
       debt.movements.push({
         ...common,
@@ -138,10 +150,7 @@ class Charging {
         kind: "debt",
         from_account_id: id,
         points: owed,
-        cost_nano_usd: null,
-        multiplier_micros: null,
-        exact_points: null,
-        exact_femto: null,
+        ...NO_COST,
       });
     }
     this.#known.set(item.requestId, points);
@@ -149,10 +158,7 @@ class Charging {
   }
 }
 
-export interface SettleTerms {
-  pointsPerUsd: number;
-  spent: string;
-}
+type SettleTerms = SettleOptions & { pointsPerUsd: number; spent: string };
 
 const walletOf = ({ userId }: Settlement): AccountRef => ({ type: "user", id: userId });
 
@@ -160,15 +166,12 @@ const walletOf = ({ userId }: Settlement): AccountRef => ({ type: "user", id: us
 async function chargeAll(
   tx: Transaction,
   items: readonly Settlement[],
-  { pointsPerUsd, spent, mayExist, quota }: SettleOptions & SettleTerms,
+  { pointsPerUsd, spent, mayExist, quota }: SettleTerms,
 ): Promise<Charging> {
   const keys = new Set(items.map(({ account }) => accountKey(account)));
   const accounts = await store.lockAccounts(tx, [...keys]);
-  // Read after the rows are locked: another transaction that settled the same request has committed by now.
-  const readKnown = async (): Promise<ReadonlyMap<string, number>> => {
-    const ids = items.map(({ requestId }) => requestId);
-    return mayExist ? store.settledBefore(tx, ids) : NONE;
-  };
+  // Read after locking: any other transaction that settled the same request has committed by now.
+  const readKnown = () => store.settledBefore(tx, mayExist ? items.map(({ requestId }) => requestId) : []);
   const known = await readKnown();
   const closed = new Set<string>();
   const exactOf = ({ costNanoUsd, multiplierMicros }: Settlement) =>
@@ -180,7 +183,7 @@ async function chargeAll(
   }
   await quota.load(tx);
   let charged = new Charging({ quota, closed, spent, exactOf }, items, { accounts, known });
-  // An account that is made for a debt may turn out to be needed by others, too.
+  // An account opened for one debt may also be needed by other items.
   while (charged.unnoted.length > 0) {
     await openMissing(tx, charged.unnoted, { accounts, closed });
     charged = new Charging({ quota, closed, spent, exactOf }, items, { accounts, known: await readKnown() });
@@ -188,9 +191,7 @@ async function chargeAll(
   return charged;
 }
 
-const NONE: ReadonlyMap<string, number> = new Map();
-
-/** Adds to `accounts` those that debts are noted on: new ones, and wallets in place of pools that are closed. */
+/** Adds the accounts for new debts to `accounts`: newly opened ones, and wallets instead of closed pools. */
 async function openMissing(
   tx: Transaction,
   items: readonly Settlement[],
@@ -219,7 +220,7 @@ const pointsOf = (movements: readonly MovementRow[]) =>
 export async function settleBatch(
   tx: Transaction,
   items: readonly Settlement[],
-  options: SettleOptions & SettleTerms,
+  options: SettleTerms,
 ): Promise<{ settled: Settled[]; changed: AccountRow[] }> {
   const { settled, drawings, debts } = await chargeAll(tx, items, options);
   const changed: AccountRow[] = [];
@@ -255,7 +256,7 @@ export async function settleBatch(
   return { settled, changed };
 }
 
-/** The counter-entries. Many batches write this row, so it comes last. */
+/** The counter-entries. Every batch writes this row, so it is locked last. */
 async function postSpent(tx: Transaction, id: string, paid: readonly MovementRow[]): Promise<void> {
   const spent = await store.post(tx, { id, points: pointsOf(paid), entryCount: paid.length });
   if (!spent) throw new Error("ledger: the account of spent points is full");

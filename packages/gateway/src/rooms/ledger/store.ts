@@ -1,5 +1,13 @@
-import { insertAll, type Queryable, selectIn, type Transaction } from "../../storage/contract.ts";
-import { type AccountType, accountKey, type DebtRef, debtId, debtKey, settlementId } from "./account.ts";
+import { insertAll, insertRow, type Queryable, selectIn, type Transaction } from "../../storage/contract.ts";
+import {
+  type AccountType,
+  accountKey,
+  type DebtRef,
+  debtId,
+  debtKey,
+  requestOf,
+  settlementId,
+} from "./account.ts";
 
 export interface AccountRow {
   id: string;
@@ -47,6 +55,14 @@ export interface MovementRow {
   created_at: string;
 }
 
+/** Only settlements have a cost. */
+export const NO_COST = {
+  cost_nano_usd: null,
+  multiplier_micros: null,
+  exact_points: null,
+  exact_femto: null,
+};
+
 export interface EntryRow {
   account_id: string;
   seq: number;
@@ -55,42 +71,28 @@ export interface EntryRow {
   balance_after: number;
 }
 
-interface DebtEntry {
-  account_id: string;
-  debtor_id: string;
-}
-
-export interface StatementRow {
-  movement_id: string;
-  seq: number;
-  kind: MovementKind;
-  points: number;
-  balance_after: number;
-  from_account_id: string;
-  to_account_id: string;
-  note: string | null;
-  created_at: string;
-}
+export type StatementRow = Omit<EntryRow, "account_id"> &
+  Pick<MovementRow, "kind" | "from_account_id" | "to_account_id" | "note" | "created_at">;
+type DebtEntryRow = StatementRow & Pick<EntryRow, "account_id"> & Pick<DebtRow, "debtor_id">;
 
 const STATEMENT_COLUMNS = `e.movement_id, e.seq, m.kind, e.points, e.balance_after, m.from_account_id, m.to_account_id,
   m.note, m.created_at`;
 const ACCOUNT_COLUMNS = "id, type, balance, remainder, ever_credited, version, closed_at, debt_entries";
+
+const NEW_ACCOUNT = { balance: 0, remainder: 0, ever_credited: false, version: 0 };
+const DEBTS = "SELECT id, debt_of, debtor_id, -balance AS points FROM ledger_accounts WHERE balance < 0";
 
 export const store = {
   account(on: Queryable, id: string): Promise<AccountRow | null> {
     return on.get<AccountRow>(`SELECT ${ACCOUNT_COLUMNS} FROM ledger_accounts WHERE id = $1`, [id]);
   },
 
-  /** Makes the account unless it exists; safe when several do it at once. */
+  /** Opens the account unless it exists; safe under concurrency. */
   async openAccount(tx: Transaction, id: string, type: "user" | "group"): Promise<void> {
-    await tx.run(
-      `INSERT INTO ledger_accounts (id, type, balance, remainder, ever_credited, version)
-       VALUES ($1, $2, 0, 0, FALSE, 0) ON CONFLICT (id) DO NOTHING`,
-      [id, type],
-    );
+    await insertRow(tx, "ledger_accounts", { id, type, ...NEW_ACCOUNT }, "ON CONFLICT (id) DO NOTHING");
   },
 
-  /** The open accounts among `ids`, theirs alone until the end of the transaction; always locked in order of id. */
+  /** Locks the open accounts among `ids` until the end of the transaction, always in order of id. */
   async lockAccounts(tx: Transaction, ids: readonly string[]): Promise<Map<string, AccountRow>> {
     // SQLite's transactions are exclusive already and its grammar has no row locks.
     const locking = tx.dialect === "postgres" ? ' ORDER BY id COLLATE "C" FOR NO KEY UPDATE' : "";
@@ -103,11 +105,8 @@ export const store = {
     return new Map(rows.map((row) => [row.id, row]));
   },
 
-  /** Adds `points` as `entryCount` entries. Null when that would overdraw it or leave the exact integers. */
-  post(
-    tx: Transaction,
-    { id, points, entryCount }: { id: string; points: number; entryCount: number },
-  ): Promise<AccountRow | null> {
+  /** Adds `points` as `entryCount` entries. Null if that would overdraw the account or exceed exact integers. */
+  post(tx: Transaction, { id, points, entryCount }: { id: string; points: number; entryCount: number }) {
     const max = Number.MAX_SAFE_INTEGER;
     return tx.get<AccountRow>(
       `UPDATE ledger_accounts
@@ -144,21 +143,19 @@ export const store = {
       (list) => `SELECT id, points FROM ledger_movements WHERE id IN ${list}`,
       ids.flatMap((id) => [settlementId(id), debtId(id)]),
     );
-    const byId = new Map(rows.map(({ id, points }) => [id, points]));
+    // Debts count as settled: each debt movement has a settlement movement.
     const settled = new Map<string, number>();
-    for (const id of ids) {
-      const taken = byId.get(settlementId(id));
-      if (taken !== undefined) settled.set(id, taken + (byId.get(debtId(id)) ?? 0));
+    for (const { id, points } of rows) {
+      const request = requestOf(id)!;
+      settled.set(request, (settled.get(request) ?? 0) + points);
     }
     return settled;
   },
 
   async openDebt(tx: Transaction, debt: DebtRef): Promise<void> {
-    await tx.run(
-      `INSERT INTO ledger_accounts (id, type, balance, remainder, ever_credited, version, debt_of, debtor_id)
-       VALUES ($1, 'debt', 0, 0, FALSE, 0, $2, $3) ON CONFLICT (id) DO NOTHING`,
-      [debtKey(debt), accountKey(debt.account), debt.userId],
-    );
+    const of = { debt_of: accountKey(debt.account), debtor_id: debt.userId };
+    const row = { id: debtKey(debt), type: "debt", ...NEW_ACCOUNT, ...of };
+    await insertRow(tx, "ledger_accounts", row, "ON CONFLICT (id) DO NOTHING");
   },
 
   /** Adds to a debt, by movements that all come from its account. */
@@ -172,29 +169,17 @@ export const store = {
 
   /** The open debts of accounts. They change only while the account itself is locked. */
   async debtsOn(on: Queryable, accountIds: readonly string[]): Promise<DebtRow[]> {
-    return selectIn<DebtRow>(
-      on,
-      (list) =>
-        `SELECT id, debt_of, debtor_id, -balance AS points FROM ledger_accounts
-         WHERE debt_of IN ${list} AND balance < 0 ORDER BY id`,
-      accountIds,
-    );
+    return selectIn<DebtRow>(on, (list) => `${DEBTS} AND debt_of IN ${list} ORDER BY id`, accountIds);
   },
 
   debtsOf(on: Queryable, userId: string): Promise<DebtRow[]> {
-    return on.all<DebtRow>(
-      `SELECT id, debt_of, debtor_id, -balance AS points FROM ledger_accounts
-       WHERE debtor_id = $1 AND balance < 0 ORDER BY id`,
-      [userId],
-    );
+    return on.all<DebtRow>(`${DEBTS} AND debtor_id = $1 ORDER BY id`, [userId]);
   },
 
   /** Notes that a debt of the account got an entry. */
   async countDebtEntry(tx: Transaction, id: string): Promise<AccountRow> {
-    const row = await tx.get<AccountRow>(
-      `UPDATE ledger_accounts SET debt_entries = debt_entries + 1 WHERE id = $1 RETURNING ${ACCOUNT_COLUMNS}`,
-      [id],
-    );
+    const sql = `UPDATE ledger_accounts SET debt_entries = debt_entries + 1 WHERE id = $1 RETURNING ${ACCOUNT_COLUMNS}`;
+    const row = await tx.get<AccountRow>(sql, [id]);
     if (!row) throw new Error(`ledger: ${id} has debts and is not there`);
     return row;
   },
@@ -208,8 +193,8 @@ export const store = {
   },
 
   /** The newest entries of the debts of an account, newest first. */
-  recentDebtEntries(on: Queryable, accountId: string, limit: number): Promise<(StatementRow & DebtEntry)[]> {
-    return on.all<StatementRow & DebtEntry>(
+  recentDebtEntries(on: Queryable, accountId: string, limit: number): Promise<DebtEntryRow[]> {
+    return on.all<DebtEntryRow>(
       `SELECT ${STATEMENT_COLUMNS}, a.id AS account_id, a.debtor_id
        FROM ledger_accounts a JOIN ledger_entries e ON e.account_id = a.id
          JOIN ledger_movements m ON m.id = e.movement_id

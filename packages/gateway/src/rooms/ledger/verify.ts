@@ -3,11 +3,6 @@ import { FEMTO_PER_POINT } from "./charge.ts";
 
 const LISTED_MAX = 100;
 
-interface LedgerProblem {
-  check: string;
-  message: string;
-}
-
 export interface LedgerReport {
   ok: boolean;
   accounts: number;
@@ -15,12 +10,12 @@ export interface LedgerReport {
   entries: number;
   /** Open debts, and the points that are owed by them. */
   debts: { count: number; points: number };
-  problems: LedgerProblem[];
+  problems: { check: string; message: string }[];
 }
 
 interface Check {
   name: string;
-  /** One statement, so that it sees one moment. A row for each problem, at most as many as are listed. */
+  /** One statement, so that it sees one snapshot. Returns a row per problem, up to the listing limit. */
   sql: string;
   describe(row: Record<string, unknown>): string;
 }
@@ -165,7 +160,7 @@ const checks: readonly Check[] = [
   },
 ];
 
-/** `{wide}` is for what broken books may sum to: beyond 64 bits Postgres would fail, SQLite turns to doubles. */
+/** `{wide}` is a type for sums of broken books: beyond 64 bits Postgres fails and SQLite switches to doubles. */
 const inDialect = (sql: string, dialect: Queryable["dialect"]) =>
   sql
     .replaceAll("{bigint}", dialect === "postgres" ? "BIGINT" : "INTEGER")
@@ -173,7 +168,7 @@ const inDialect = (sql: string, dialect: Queryable["dialect"]) =>
 
 /** Recomputes every balance and every remainder from the entries and says what does not match. */
 export async function verifyLedger(db: Queryable): Promise<LedgerReport> {
-  const problems: LedgerProblem[] = [];
+  const problems: LedgerReport["problems"] = [];
   for (const { name, sql, describe } of checks) {
     const rows = await db.all(`${inDialect(sql, db.dialect)} LIMIT ${LISTED_MAX + 1}`);
     for (const row of rows.slice(0, LISTED_MAX)) problems.push({ check: name, message: describe(row) });

@@ -4,7 +4,7 @@ import { isoTime } from "../../kernel/clock.ts";
 import { Timestamp } from "../../kernel/method.ts";
 import type { Needs } from "../foundation.ts";
 
-/** How many events a person sees, and of how many people they are kept. */
+/** How many events are kept per person, and for how many people. */
 export const EVENTS_PER_USER_MAX = 50;
 const USERS_MAX = 5_000;
 const TOPIC = "memory-activity";
@@ -22,13 +22,13 @@ export const MemoryEvent = z.object({
 });
 export type MemoryEvent = z.output<typeof MemoryEvent> & { id: string };
 
-/** Of the same events several times, as instances tell them: each once. */
+/** Removes duplicates: several instances may report the same events. */
 const latest = (events: readonly MemoryEvent[]): MemoryEvent[] =>
   [...new Map(events.map((event) => [event.id, event])).values()]
     .sort((a, b) => b.at.localeCompare(a.at))
     .slice(0, EVENTS_PER_USER_MAX);
 
-/** The latest memory events of each person, on every instance alike. */
+/** The latest memory events of each person, the same on every instance. */
 export class Activity {
   readonly #events = new BoundedMap<string, MemoryEvent[]>(USERS_MAX);
   constructor(readonly options: Needs<"bus" | "clock" | "instances"> & { onDelete?(userId: string): void }) {
@@ -46,7 +46,7 @@ export class Activity {
     this.options.bus.publish(TOPIC, JSON.stringify({ userId, event: { ...made, ...event } }));
   }
 
-  /** An instance that was started a moment ago has heard of little, so all are asked. */
+  /** A freshly started instance knows few events, so all instances are asked. */
   async of(userId: string): Promise<MemoryEvent[]> {
     const told = (await this.options.instances?.askAll(ASKED, userId, ANSWERED_WITHIN_MS)) ?? [];
     return latest([...(this.#events.get(userId) ?? []), ...told.flatMap((events) => JSON.parse(events))]);

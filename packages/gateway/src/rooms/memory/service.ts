@@ -1,20 +1,14 @@
 import { RpcClient } from "@model-gateway/wire/json-rpc";
+import type { z } from "zod";
 import { withDeadline } from "../../kernel/clock.ts";
 import { fail } from "../../kernel/errors.ts";
 import type { Needs } from "../foundation.ts";
 import { Activity, type MemoryEvent } from "./activity.ts";
 import { SentFacts } from "./inject.ts";
-import {
-  RECALL_ITEMS_MAX,
-  type RecalledItem,
-  readDeleted,
-  readListed,
-  readRecalled,
-  readWritten,
-} from "./protocol.ts";
+import { ANSWERS, RECALL_ITEMS_MAX, type RecalledItem } from "./protocol.ts";
 import { type MemoryOutcome, type Turn, type TurnOutcome, WritebackQueue } from "./writeback.ts";
 
-/** The longest that a chat waits for its memories, including the connection. */
+/** How long a chat waits for recalled facts, including the connection. */
 const RECALL_LIMIT_MS = 300;
 const CONNECT_TIMEOUT_MS = 2_000;
 const CALL_TIMEOUT_MS = 5_000;
@@ -27,7 +21,7 @@ const FAILURES_TO_PAUSE = 3;
 const PAUSE_MS = 10_000;
 /** The end of a long question is usually what it is about. */
 const QUERY_CHARS_MAX = 2_000;
-/** Of the facts of an event, so many are named in it. */
+/** How many facts an event names. */
 const NODE_IDS_TOLD_MAX = 50;
 const TURN_MESSAGES_MAX = 20;
 const MESSAGE_CHARS_MAX = 16_000;
@@ -42,7 +36,7 @@ export interface MemoryOptions extends Needs<"bus" | "clock" | "log" | "instance
   url: string | null;
 }
 
-/** Long-term memory, kept by a service of its own. Chats work without it. */
+/** Long-term memory, kept by a separate service. Chats work without it. */
 export class Memory {
   readonly facts = new SentFacts();
   readonly #client: RpcClient | null;
@@ -54,20 +48,14 @@ export class Memory {
 
   constructor(readonly options: MemoryOptions) {
     const { url, clock } = options;
-    this.#client =
-      url === null
-        ? null
-        : new RpcClient({
-            url,
-            clock,
-            connectTimeoutMs: CONNECT_TIMEOUT_MS,
-            messageCharsMax: ANSWER_CHARS_MAX,
-          });
+    const bounds = { connectTimeoutMs: CONNECT_TIMEOUT_MS, messageCharsMax: ANSWER_CHARS_MAX };
+    this.#client = url === null ? null : new RpcClient({ url, clock, ...bounds });
     this.#activity = new Activity({ ...options, onDelete: (userId) => this.facts.forget(userId) });
     this.#writeback = new WritebackQueue({
       clock,
-      write: (turn) => this.#write(turn),
-      onDone: (turn, outcome) => this.#written(turn, outcome),
+      write: async ({ userId: user_id, messages, idempotencyKey: idempotency_key }) =>
+        (await this.#call("Memory.Write", { user_id, messages, idempotency_key })).node_ids,
+      onDone: ({ userId }, outcome) => this.#written(userId, outcome),
     });
   }
 
@@ -94,14 +82,15 @@ export class Memory {
       this.#count(outcome.error !== undefined);
     };
     const deadline = { delayMs: RECALL_LIMIT_MS, late: `no answer within ${RECALL_LIMIT_MS} ms` };
+    const params = { user_id: userId, query: query.slice(-QUERY_CHARS_MAX), limit: RECALL_ITEMS_MAX };
     try {
-      const items = await withDeadline(clock, deadline, (limit) =>
-        this.#recall(userId, query, AbortSignal.any([signal, limit])),
+      const { items } = await withDeadline(clock, deadline, (limit) =>
+        this.#call("Memory.Recall", params, { signal: AbortSignal.any([signal, limit]) }),
       );
       end({ nodeIds: items.map(({ node_id }) => node_id) });
       return { state: "enabled", items };
     } catch (error) {
-      // A client that left says nothing about the service.
+      // A client that left is not a failure of the service.
       if (!signal.aborted) end({ error });
       return { state: "offline", items: [] };
     } finally {
@@ -109,7 +98,7 @@ export class Memory {
     }
   }
 
-  /** Hands a finished turn over to be remembered; returns at once. */
+  /** Queues a finished turn to be remembered; returns at once. */
   writeback({ userId, messages, idempotencyKey }: Turn): void {
     if (!this.#client) return;
     const kept = messages
@@ -122,7 +111,7 @@ export class Memory {
   async list(userId: string, { limit, offset }: { limit: number; offset: number }) {
     if (!this.#client) return { items: [], total: 0 };
     try {
-      return readListed(await this.#call("Memory.List", { user_id: userId, limit, offset }));
+      return await this.#call("Memory.List", { user_id: userId, limit, offset });
     } catch (error) {
       return fail("unavailable", "The memory service cannot be reached, or does not list; try again later", {
         cause: error,
@@ -141,8 +130,7 @@ export class Memory {
         durationMs: clock.now() - startedAtMs,
       });
     try {
-      const params = { user_id: userId, node_id: nodeId };
-      const { deleted } = readDeleted(await this.#call("Memory.Delete", params));
+      const { deleted } = await this.#call("Memory.Delete", { user_id: userId, node_id: nodeId });
       record({ count: deleted ? 1 : 0 });
       return deleted;
     } catch (error) {
@@ -161,21 +149,19 @@ export class Memory {
     this.#client?.close();
   }
 
-  #call(method: string, params: Record<string, unknown>): Promise<unknown> {
-    return this.#client!.call(method, params, { timeoutMs: CALL_TIMEOUT_MS });
+  async #call<Method extends keyof typeof ANSWERS>(
+    method: Method,
+    params: Record<string, unknown>,
+    until: { timeoutMs?: number; signal?: AbortSignal } = { timeoutMs: CALL_TIMEOUT_MS },
+  ): Promise<z.output<(typeof ANSWERS)[Method]>> {
+    const schema: z.ZodType = ANSWERS[method];
+    const { success, data } = schema.safeParse(await this.#client!.call(method, params, until));
+    return success
+      ? (data as z.output<(typeof ANSWERS)[Method]>)
+      : fail("unavailable", `The memory service answered ${method} with an invalid result`);
   }
 
-  async #recall(userId: string, query: string, signal: AbortSignal): Promise<RecalledItem[]> {
-    const params = { user_id: userId, query: query.slice(-QUERY_CHARS_MAX), limit: RECALL_ITEMS_MAX };
-    return readRecalled(await this.#client!.call("Memory.Recall", params, { signal })).items;
-  }
-
-  async #write({ userId, messages, idempotencyKey }: Turn): Promise<string[]> {
-    const params = { user_id: userId, messages, idempotency_key: idempotencyKey };
-    return readWritten(await this.#call("Memory.Write", params)).node_ids;
-  }
-
-  #written({ userId }: Turn, outcome: TurnOutcome): void {
+  #written(userId: string, outcome: TurnOutcome): void {
     const { error } = outcome;
     if (error !== undefined) this.options.log.warn("storing a turn in memory failed", { userId, error });
     this.#record(userId, "writeback", outcome);
@@ -198,7 +184,7 @@ export class Memory {
     if (this.#failuresInARow < FAILURES_TO_PAUSE) return;
     this.#failuresInARow = 0;
     this.#pausedUntilMs = this.options.clock.now() + PAUSE_MS;
-    // It may be the connection that is dead; the next attempt gets a new one.
+    // The connection may be dead; the next attempt opens a new one.
     this.#client?.drop("the memory service does not answer");
   }
 }

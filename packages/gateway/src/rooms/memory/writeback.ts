@@ -12,7 +12,7 @@ export interface Turn {
 
 export interface MemoryOutcome {
   nodeIds?: string[];
-  /** Where it is not that of the ids. */
+  /** If it differs from the number of ids. */
   count?: number;
   /** Set when it failed. */
   error?: unknown;
@@ -21,13 +21,13 @@ export type TurnOutcome = MemoryOutcome & { durationMs: number };
 
 interface WritebackOptions {
   clock: Clock;
-  /** Stores one turn; a throw means: try again later. Resolves with the ids of its facts. */
+  /** Stores one turn and returns the ids of its facts; throwing means: try again later. */
   write(turn: Turn): Promise<string[]>;
-  /** How a turn ended, also when the queue was full and it was never tried. */
+  /** Called with the outcome of a turn, including one that the full queue rejected. */
   onDone(turn: Turn, outcome: TurnOutcome): void;
 }
 
-/** Turns on their way to memory, one at a time and in order, each tried a few times and then given up. */
+/** The queue of turns to be remembered: one at a time, in order, with a few attempts each. */
 export class WritebackQueue {
   readonly #queue: Turn[] = [];
   #working: Promise<void> | null = null;
@@ -63,19 +63,12 @@ export class WritebackQueue {
   async #deliver(turn: Turn): Promise<void> {
     const { clock, write, onDone } = this.options;
     const startedAtMs = clock.now();
-    const durationMs = () => clock.now() - startedAtMs;
     for (let attempt = 1; !this.#closed; attempt++) {
-      try {
-        const nodeIds = await write(turn);
-        onDone(turn, { nodeIds, durationMs: durationMs() });
-        return;
-      } catch (error) {
-        if (attempt >= ATTEMPTS_MAX) {
-          onDone(turn, { error, durationMs: durationMs() });
-          return;
-        }
-        await sleep(clock, RETRY_FIRST_MS * 2 ** (attempt - 1));
-      }
+      const written = write(turn).then((nodeIds): MemoryOutcome => ({ nodeIds }));
+      const outcome = await written.catch((error: unknown): MemoryOutcome => ({ error }));
+      if (outcome.error === undefined || attempt >= ATTEMPTS_MAX)
+        return onDone(turn, { ...outcome, durationMs: clock.now() - startedAtMs });
+      await sleep(clock, RETRY_FIRST_MS * 2 ** (attempt - 1));
     }
   }
 }

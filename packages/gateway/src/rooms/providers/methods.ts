@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { AUTHS, DIALECTS } from "../../backends/contract.ts";
 import { defineMethod } from "../../kernel/method.ts";
-import { PROVIDER_CARDS } from "./cards.ts";
+import { PROVIDER_CARDS } from "./service.ts";
 
 const ProviderId = z.string().trim().min(1).max(64);
 const Name = z.string().trim().min(1).max(80);

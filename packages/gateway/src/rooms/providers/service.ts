@@ -1,7 +1,21 @@
+import type { AuthName, DialectName } from "../../backends/contract.ts";
 import { type Clock, isoTime, within } from "../../kernel/clock.ts";
 import { fail } from "../../kernel/errors.ts";
-import { type Database, insertRow, isUniqueViolation } from "../../storage/contract.ts";
-import { PROVIDER_CARDS } from "./cards.ts";
+import { type Database, insertRow, updateRows } from "../../storage/contract.ts";
+import table from "./cards.json" with { type: "json" };
+
+/** One API of a provider; fills in the registration form. */
+interface ProviderApi {
+  serves: string;
+  type: string;
+  /** Parts in braces, such as the region, are for the operator to fill in. */
+  url: string;
+  needs_key: boolean;
+  /** Its model listing does not tell what can be called. */
+  needs_models?: boolean;
+  dialects?: DialectName[];
+  auth?: AuthName;
+}
 
 interface ProviderRow {
   id: string;
@@ -10,9 +24,17 @@ interface ProviderRow {
   website_domain: string;
 }
 
+/** A well-known provider; always listed, never changed or removed. Its first API is offered first. */
+interface ProviderCard extends ProviderRow {
+  apis: ProviderApi[];
+}
+
+/** As the providers' own documentation says. */
+export const PROVIDER_CARDS = table as ProviderCard[];
+
 type ProviderChange = Partial<Omit<ProviderRow, "id">>;
 
-/** Liveness probes time out after a second or two and then restart the service. */
+/** Liveness probes time out after a second or two, and then the service would be restarted. */
 const COUNTED_WITHIN_MS = 500;
 
 const isOfficial = (id: string) => PROVIDER_CARDS.some((card) => card.id === id);
@@ -33,7 +55,7 @@ export class Providers {
     ];
   }
 
-  /** How many are listed; the last known number while the database is down, so that probes still succeed. */
+  /** How many are listed; the last known number while the database is down, so that probes succeed. */
   async count(): Promise<number> {
     const read = this.list().then(
       ({ length }) => {
@@ -46,35 +68,23 @@ export class Providers {
   }
 
   async add(provider: Pick<ProviderRow, "id" | "name"> & ProviderChange): Promise<void> {
-    const taken = () =>
-      fail("conflict", `A provider with the id "${provider.id}" exists already; use providers.update`);
-    if (isOfficial(provider.id)) taken();
-    try {
-      const row = { description: "", website_domain: "", ...provider };
-      await insertRow(this.db, "providers", { ...row, created_at: isoTime(this.clock.now()) });
-    } catch (error) {
-      if (isUniqueViolation(error)) taken();
-      throw error;
-    }
+    const row = { description: "", website_domain: "", ...provider, created_at: isoTime(this.clock.now()) };
+    if (isOfficial(row.id) || !(await insertRow(this.db, "providers", row, "ON CONFLICT (id) DO NOTHING")))
+      fail("conflict", `A provider with the id "${row.id}" exists already; use providers.update`);
   }
 
   /** Fields that are not given keep their value. */
-  async update(id: string, { name, description, website_domain }: ProviderChange): Promise<void> {
-    await this.#change(
-      "UPDATE providers SET name = COALESCE($2, name), description = COALESCE($3, description), website_domain = COALESCE($4, website_domain) WHERE id = $1",
-      [id, name ?? null, description ?? null, website_domain ?? null],
-    );
+  async update(id: string, change: ProviderChange): Promise<void> {
+    await this.#change(id, () => updateRows(this.db, "providers", { id }, change));
   }
 
   async remove(id: string): Promise<void> {
-    await this.#change("DELETE FROM providers WHERE id = $1", [id]);
+    await this.#change(id, () => this.db.run("DELETE FROM providers WHERE id = $1", [id]));
   }
 
-  async #change(sql: string, params: readonly [id: string, ...(string | null)[]]): Promise<void> {
-    const [id] = params;
+  async #change(id: string, work: () => Promise<number>): Promise<void> {
     if (isOfficial(id))
       fail("app_error", `"${id}" is a built-in provider and cannot be changed; add one of your own instead`);
-    if ((await this.db.run(sql, params)) === 0)
-      fail("not_found", `Provider not found: ${id}; providers.list shows the ids`);
+    if ((await work()) === 0) fail("not_found", `Provider not found: ${id}; providers.list shows the ids`);
   }
 }

@@ -1,4 +1,6 @@
-/** What the provider says about a person: the ID token's claims, and those of its userinfo endpoint. */
+import { isObject } from "../../kernel/json.ts";
+
+/** The provider's claims about a person, from the ID token and the userinfo endpoint. */
 export type Claims = Readonly<Record<string, unknown>>;
 
 /** A claim and the value in it that gives a right. */
@@ -11,16 +13,14 @@ const VALUES_MAX = 200;
 const VALUE_LENGTH_MAX = 256;
 const NAME_LENGTH_MAX = 80;
 const EMAIL_LENGTH_MAX = 254;
-/** In lower case these are plain letters, so that another address would become someone's: the Kelvin sign, a dotted I. */
+/** The Kelvin sign and the dotted I become plain letters in lower case, and so could become someone else's address. */
 const FOLDS_TO_ASCII = /[\u212a\u0130]/;
 const EMAIL = /^[^\s@]+@[^\s@]+\.[^\s@]+$/;
 
-const isObject = (value: unknown): value is Claims =>
-  typeof value === "object" && value !== null && !Array.isArray(value);
 const own = (claims: Claims, name: string): unknown =>
   Object.hasOwn(claims, name) ? claims[name] : undefined;
 
-/** By its whole name, or by a path such as `realm_access.roles`. Names may contain dots: Auth0 uses URLs. */
+/** Found by its full name, or by a path such as `realm_access.roles`. Names may contain dots, as Auth0's URLs do. */
 function claimAt(claims: Claims, path: string): unknown {
   const whole = own(claims, path);
   if (whole !== undefined) return whole;
@@ -29,7 +29,7 @@ function claimAt(claims: Claims, path: string): unknown {
   return value;
 }
 
-/** The claim's values: a list, or one string. Anything else in it counts for nothing. */
+/** The claim's values: a list, or one string. Other values are ignored. */
 export function valuesOf(claims: Claims, path: string): string[] {
   const value = claimAt(claims, path);
   const values = Array.isArray(value) ? value : [value];
@@ -45,7 +45,7 @@ export function hasRight(claims: Claims, { claim, value }: ClaimRule): boolean {
   return valuesOf(claims, claim).includes(value) || (value === "true" && claimAt(claims, claim) === true);
 }
 
-/** The address in lower case, as accounts have it; null when there is none that could be one. */
+/** The email in lower case, as accounts have it; null if it is missing or malformed. */
 export function emailOf(claims: Claims): string | null {
   const { email } = claims;
   if (typeof email !== "string" || FOLDS_TO_ASCII.test(email)) return null;

@@ -1,48 +1,33 @@
+import { calculatePKCECodeChallenge } from "oauth4webapi";
 import { z } from "zod";
 import { isoTime } from "../../kernel/clock.ts";
 import type { Actor, CallSource } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
 import { constantTimeEqual } from "../../kernel/ids.ts";
-import type { Accounts, Session } from "../accounts/index.ts";
-import type { Needs } from "../foundation.ts";
+import type { Session } from "../accounts/index.ts";
 import { Sealed } from "./sealed.ts";
+import type { SsoOptions } from "./service.ts";
 import type { IdentityStore } from "./store.ts";
 
-/** The browser hands the code to the command line at once. */
+/** Short, because the browser passes the code to the command line at once. */
 const CODE_SECONDS = 60;
 const TRIES_PER_IP = 20;
 
 const Grant = z.object({
   id: z.string(),
   userId: z.string(),
-  /** The browser's session: when it has ended, its approval has too. */
+  /** The browser's session; its approval ends with it. */
   sessionId: z.string().optional(),
   challenge: z.string(),
 });
 type Grant = z.infer<typeof Grant>;
 
-interface CliOptions extends Needs<"jwtSecret" | "clock" | "ids"> {
-  accounts: Pick<Accounts, "limit" | "startSessionOf">;
-  store: IdentityStore;
-}
-
-/** The S256 challenge of RFC 7636. */
-const challengeOf = (verifier: string): string =>
-  new Bun.CryptoHasher("sha256").update(verifier).digest("base64url");
-
 /** Sign-in of the command line through the browser: a code that works once, and only with its verifier. */
 export class CliSignIns {
   readonly #grants: Sealed<Grant>;
 
-  constructor(readonly options: CliOptions) {
-    const { jwtSecret: secret, clock } = options;
-    this.#grants = new Sealed({
-      schema: Grant,
-      secret,
-      purpose: "cli sign-ins",
-      seconds: CODE_SECONDS,
-      clock,
-    });
+  constructor(readonly options: SsoOptions & { store: IdentityStore }) {
+    this.#grants = new Sealed({ ...options, schema: Grant, purpose: "cli sign-ins", seconds: CODE_SECONDS });
   }
 
   async approve({ userId }: Actor, sessionId: string | undefined, challenge: string): Promise<string> {
@@ -52,8 +37,8 @@ export class CliSignIns {
   async redeem({ code, verifier }: { code: string; verifier: string }, source: CallSource): Promise<Session> {
     const { accounts, store, clock } = this.options;
     const grant = await this.#grants.open(code);
-    // Checked first: a stolen code cannot be used up by someone who has no verifier for it.
-    if (!grant || !constantTimeEqual(challengeOf(verifier), grant.challenge)) {
+    // Check the verifier first, so that someone without it cannot use up a stolen code.
+    if (!grant || !constantTimeEqual(await calculatePKCECodeChallenge(verifier), grant.challenge)) {
       await accounts.limit("cli", source.ip, TRIES_PER_IP);
       refuseCode();
     }

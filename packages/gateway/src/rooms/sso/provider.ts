@@ -2,10 +2,10 @@ import * as oauth from "oauth4webapi";
 import type { Clock } from "../../kernel/clock.ts";
 import { fail } from "../../kernel/errors.ts";
 import type { Log } from "../../kernel/log.ts";
-import type { Attempt } from "./attempt.ts";
 import type { Claims } from "./claims.ts";
+import type { Attempt } from "./service.ts";
 
-/** The provider's description of itself is read again after this. */
+/** The provider's metadata is reread after this time. */
 const DISCOVERY_KEPT_MS = 3600_000;
 const REQUEST_TIMEOUT_MS = 10_000;
 const ANSWER_BYTES_MAX = 1024 * 1024;
@@ -29,7 +29,7 @@ export interface Person {
   claims: Claims;
 }
 
-/** The ID token's claims before those of the userinfo endpoint. Neither verifies an address that only the other names. */
+/** The ID token's claims win over the userinfo endpoint's. Neither verifies an email that only the other names. */
 function merged(more: Claims, idToken: Claims): Claims {
   const naming = [idToken, more].filter(
     ({ email }) => email !== undefined && email === (idToken.email ?? more.email),
@@ -70,7 +70,7 @@ export class OidcProvider {
     const { status, headers } = response;
     const hasBody = status !== 204 && status !== 304;
     const answer = new Response(hasBody ? Buffer.concat(parts) : null, { status, headers });
-    // Our copy has lost its address, which the library reads.
+    // The library reads the response's URL, which a copy does not have.
     Object.defineProperty(answer, "url", { value: response.url });
     return answer;
   }
@@ -147,21 +147,15 @@ export class OidcProvider {
       // The token came over TLS from the provider; its signature is checked nevertheless.
       await oauth.validateApplicationLevelSignature(server, response, this.#http);
       const idToken = oauth.getValidatedIdTokenClaims(tokens)!;
-      const more =
-        server.userinfo_endpoint === undefined ? {} : await this.#userInfo(server, tokens, idToken.sub);
+      const more = server.userinfo_endpoint
+        ? await oauth
+            .userInfoRequest(server, this.#client, tokens.access_token, this.#http)
+            .then((answer) => oauth.processUserInfoResponse(server, this.#client, idToken.sub, answer))
+        : {};
       return { issuer: idToken.iss, subject: idToken.sub, claims: merged(more, idToken) };
     } catch (error) {
       return this.#refuse(error);
     }
-  }
-
-  async #userInfo(
-    server: oauth.AuthorizationServer,
-    { access_token }: oauth.TokenEndpointResponse,
-    subject: string,
-  ): Promise<Claims> {
-    const response = await oauth.userInfoRequest(server, this.#client, access_token, this.#http);
-    return (await oauth.processUserInfoResponse(server, this.#client, subject, response)) as Claims;
   }
 
   #authentication({

@@ -3,15 +3,14 @@ import { z } from "zod";
 import { auditEntry } from "../../kernel/audit.ts";
 import { basePathOf } from "../../kernel/base-path.ts";
 import { fail } from "../../kernel/errors.ts";
-import { defineRoute, raw } from "../../kernel/route.ts";
+import { defineRoute, type RefusedCall, raw } from "../../kernel/route.ts";
 import { SessionResult } from "../accounts/index.ts";
-import { ATTEMPT_SECONDS } from "./attempt.ts";
-import type { Begun, Sso } from "./service.ts";
+import { ATTEMPT_SECONDS, type Sso } from "./service.ts";
 
 const BODY_BYTES_MAX = 16 * 1024;
 const QUERY_LENGTH_MAX = 12_000;
 const COOKIE = "sign-in";
-/** How the audit log calls a sign-in with the provider. */
+/** Name of a provider sign-in in the audit log. */
 const FINISH = "auth.oidc";
 
 const ReturnTo = z.string().max(2_000).optional().describe("Page of the console to return to");
@@ -23,13 +22,9 @@ const Finish = z.object({
   return_to: z.string(),
 });
 
-const cookieOf = (request: HttpRequest): string | null => {
-  for (const pair of (request.header("cookie") ?? "").split(/[;,]/)) {
-    const at = pair.indexOf("=");
-    if (pair.slice(0, at).trim() === COOKIE) return pair.slice(at + 1).trim();
-  }
-  return null;
-};
+/** Repeated headers are joined with commas here. */
+const cookieOf = (request: HttpRequest): string | null =>
+  new Bun.CookieMap((request.header("cookie") ?? "").replaceAll(",", ";")).get(COOKIE);
 
 function setCookie(sso: Sso, value: string, maxAgeSeconds: number): Record<string, string> {
   const secure = sso.publicUrl?.startsWith("https:") ? "; Secure" : "";
@@ -39,7 +34,7 @@ function setCookie(sso: Sso, value: string, maxAgeSeconds: number): Record<strin
   };
 }
 
-/** The cookie belongs to the name under which the provider sends people back. */
+/** The cookie's host must be the one that the provider redirects to. */
 function requirePublicName(sso: Sso, request: HttpRequest): void {
   const { publicUrl } = sso;
   if (publicUrl === null) return;
@@ -47,7 +42,12 @@ function requirePublicName(sso: Sso, request: HttpRequest): void {
     fail("forbidden", `Open the service at ${publicUrl} to sign in with the provider`);
 }
 
-function begun(sso: Sso, { url, sealed }: Begun, requestId: string) {
+async function begin(
+  { request, requestId, caller, rooms: { sso } }: Omit<RefusedCall, "principal">,
+  asked: Parameters<Sso["begin"]>[0],
+) {
+  requirePublicName(sso, request);
+  const { url, sealed } = await sso.begin(asked, caller);
   const headers = setCookie(sso, sealed, ATTEMPT_SECONDS);
   return jsonReply(JSON.stringify({ url }), requestId, 200, headers);
 }
@@ -64,11 +64,8 @@ export const startSignIn = defineRoute({
   }),
   bodyBytesMax: BODY_BYTES_MAX,
   response: raw(Begin),
-  handler: async ({ body, request, requestId, caller, rooms: { sso } }) => {
-    requirePublicName(sso, request);
-    const given = { returnTo: body.return_to, setupToken: body.setup_token, invitation: body.invitation };
-    return begun(sso, await sso.begin(given, caller), requestId);
-  },
+  handler: ({ body: { return_to: returnTo, setup_token: setupToken, invitation }, ...call }) =>
+    begin(call, { returnTo, setupToken, invitation }),
 });
 
 export const startLink = defineRoute({
@@ -79,11 +76,7 @@ export const startLink = defineRoute({
   body: z.object({ return_to: ReturnTo }),
   bodyBytesMax: BODY_BYTES_MAX,
   response: raw(Begin),
-  handler: async ({ body, actor, request, requestId, caller, rooms: { sso } }) => {
-    requirePublicName(sso, request);
-    const given = { returnTo: body.return_to, linksTo: actor.userId };
-    return begun(sso, await sso.begin(given, caller), requestId);
-  },
+  handler: ({ body, actor, ...call }) => begin(call, { returnTo: body.return_to, linksTo: actor.userId }),
 });
 
 export const finishSignIn = defineRoute({
@@ -102,7 +95,7 @@ export const finishSignIn = defineRoute({
     const given = { query: body.query, sealed: cookieOf(request), bearer: bearerOf(request) };
     const { session, returnTo } = await sso.finish(given, caller);
     const answer = Finish.parse({ session, return_to: returnTo });
-    // Recorded here: who it is is known only now. A link is recorded when its owner begins it.
+    // Recorded here, because the person is known only now. Linking is recorded when its owner begins it.
     if (answer.session)
       await audit.record(auditEntry({ action: FINISH, caller, requestId }, {}, answer.session));
     return jsonReply(JSON.stringify(answer), requestId, 200, setCookie(sso, "", 0));

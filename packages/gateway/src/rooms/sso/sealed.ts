@@ -1,25 +1,23 @@
 import { EncryptJWT, jwtDecrypt } from "jose";
 import type { z } from "zod";
-import type { Clock } from "../../kernel/clock.ts";
 import { derivedKey } from "../../kernel/keyed-hash.ts";
+import type { Needs } from "../foundation.ts";
 
 const SEALED_LENGTH_MAX = 4_000;
 
-interface SealedOptions<T> {
+interface SealedOptions<T> extends Needs<"jwtSecret" | "clock"> {
   schema: z.ZodType<T>;
-  secret: Uint8Array;
-  /** What is sealed for one purpose does not open for another. */
+  /** Data sealed for one purpose cannot be opened for another. */
   purpose: string;
   seconds: number;
-  clock: Clock;
 }
 
-/** What a browser carries and cannot read or change, so that no instance has to remember it. */
+/** Encrypted data that a browser carries, so that no instance has to remember it. */
 export class Sealed<T extends Record<string, unknown>> {
   readonly #key: Uint8Array;
 
   constructor(readonly options: SealedOptions<T>) {
-    this.#key = derivedKey(options.secret, options.purpose);
+    this.#key = derivedKey(options.jwtSecret, options.purpose);
   }
 
   seal(value: T): Promise<string> {

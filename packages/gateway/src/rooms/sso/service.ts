@@ -1,4 +1,5 @@
 import * as oauth from "oauth4webapi";
+import { z } from "zod";
 import { basePathOf } from "../../kernel/base-path.ts";
 import { isoTime } from "../../kernel/clock.ts";
 import type { Actor, CallSource } from "../../kernel/context.ts";
@@ -7,7 +8,6 @@ import { deleteExpired, type Sweep, type Transaction } from "../../storage/contr
 import type { Accounts, Session, UserRow } from "../accounts/index.ts";
 import type { Needs } from "../foundation.ts";
 import { type Groups, isGroupInvitation } from "../groups/index.ts";
-import { ATTEMPT_SECONDS, Attempt } from "./attempt.ts";
 import {
   type ClaimRule,
   type Claims,
@@ -22,6 +22,25 @@ import { OidcProvider, type Person, type ProviderOptions } from "./provider.ts";
 import { Sealed } from "./sealed.ts";
 import { type IdentityRow, IdentityStore } from "./store.ts";
 
+/** How long a sign-in at the provider may take. */
+export const ATTEMPT_SECONDS = 600;
+
+const Attempt = z.object({
+  id: z.string(),
+  state: z.string(),
+  nonce: z.string(),
+  verifier: z.string(),
+  returnTo: z.string(),
+  /** Links the provider's account to this one instead of signing in. */
+  linksTo: z.string().optional(),
+  setupToken: z.string().optional(),
+  /** An invitation to the service or to a group, which lets a newcomer in. */
+  invitation: z.string().optional(),
+});
+
+/** The state of one sign-in, sealed in a cookie of the browser that began it. */
+export type Attempt = z.infer<typeof Attempt>;
+
 const TRIES_PER_IP = 20;
 const IDENTITIES_MAX = 10;
 const RETURN_LENGTH_MAX = 1_000;
@@ -32,16 +51,16 @@ export interface SsoSettings
   extends Pick<ProviderOptions, "issuer" | "clientId" | "clientSecret" | "scopes"> {
   publicUrl: string;
   label: string;
-  /** Who administers the service; null: administrators say so here. */
+  /** The claim that makes administrators; null: administrators are made here. */
   admin: ClaimRule | null;
   /** The claim with the names of groups; null: people join groups here only. */
   groupsClaim: string | null;
   /** Empty: any. */
   emailDomains: readonly string[];
   registers: boolean;
-  /** An account that exists is linked to the person with the same verified address. */
+  /** Existing accounts are linked by verified email. */
   linksByEmail: boolean;
-  /** The provider's addresses count as verified even if it does not say so. */
+  /** The provider's emails count as verified even without the claim. */
   trustsEmail: boolean;
 }
 
@@ -53,26 +72,11 @@ export interface SsoOptions
   groups: Groups;
 }
 
-export interface Begun {
-  url: string;
-  sealed: string;
-}
-
-export interface Finished {
-  session: Session | null;
-  returnTo: string;
-}
-
 interface FoundAccount {
   userId: string;
-  /** It was linked to the person by its address. */
+  /** The account was linked by its email. */
   isTakenOver?: boolean;
   joinedGroup?: string;
-}
-
-interface Enabled {
-  settings: SsoSettings;
-  provider: OidcProvider;
 }
 
 /** Sign-in by an OpenID Connect provider. Accounts are bound to the provider's subject, never to an address. */
@@ -80,37 +84,30 @@ export class Sso {
   readonly #store: IdentityStore;
   readonly #attempts: Sealed<Attempt>;
   readonly cli: CliSignIns;
-  readonly #enabled: Enabled | null;
+  readonly #enabled: { settings: SsoSettings; provider: OidcProvider } | null;
 
   constructor(readonly options: SsoOptions) {
-    const { db, jwtSecret, clock, settings, log, fetch } = options;
+    const { db, settings } = options;
     this.#store = new IdentityStore(db);
-    this.#attempts = new Sealed({
-      schema: Attempt,
-      secret: jwtSecret,
-      purpose: "sign-in attempts",
-      seconds: ATTEMPT_SECONDS,
-      clock,
-    });
+    const sealing = { schema: Attempt, purpose: "sign-in attempts", seconds: ATTEMPT_SECONDS };
+    this.#attempts = new Sealed({ ...options, ...sealing });
     this.cli = new CliSignIns({ ...options, store: this.#store });
     this.#enabled = settings && {
       settings,
       provider: new OidcProvider({
+        ...options,
         ...settings,
         redirectUri: callbackUrl(settings.publicUrl),
-        clock,
-        log,
-        fetch,
       }),
     };
   }
 
-  /** The words on the button; null: there is no provider. */
+  /** The label of the button; null: no provider. */
   get label(): string | null {
     return this.options.settings?.label ?? null;
   }
 
-  /** Where the service is open to browsers, when there is a provider. */
+  /** The public address of the service; set if there is a provider. */
   get publicUrl(): string | null {
     return this.options.settings?.publicUrl ?? null;
   }
@@ -118,7 +115,7 @@ export class Sso {
   async begin(
     { returnTo, ...asked }: Partial<Pick<Attempt, "returnTo" | "linksTo" | "setupToken" | "invitation">>,
     { ip }: CallSource,
-  ): Promise<Begun> {
+  ): Promise<{ url: string; sealed: string }> {
     const { provider, settings } = this.#configured();
     await this.options.accounts.limit("oidc", ip, TRIES_PER_IP);
     const attempt: Attempt = {
@@ -135,7 +132,7 @@ export class Sso {
   async finish(
     { query, sealed, bearer }: { query: string; sealed: string | null; bearer: string | null },
     source: CallSource,
-  ): Promise<Finished> {
+  ): Promise<{ session: Session | null; returnTo: string }> {
     const { provider } = this.#configured();
     const { accounts, clock } = this.options;
     const attempt = await this.#attempts.open(sealed);
@@ -159,7 +156,7 @@ export class Sso {
     return { session, returnTo: joinedGroup ? `/groups/${joinedGroup}` : attempt.returnTo };
   }
 
-  /** A link opens an account for good: whose session has ended since it was begun does not get one. */
+  /** Linking gives permanent access, so the session that began it must not have ended. */
   async #signedIn(userId: string, bearer: string | null): Promise<Actor> {
     const { actor } = await this.options.accounts.identify(bearer);
     if (actor?.userId === userId) return actor;
@@ -185,14 +182,15 @@ export class Sso {
     });
   }
 
-  /** The account that is bound to the person, made or linked on the way where the settings allow it. */
+  /** The account bound to the person; created or linked first if the settings allow it. */
   #accountOf(person: Person, attempt: Attempt, source: CallSource): Promise<FoundAccount> {
     const { accounts, clock } = this.options;
     const { claims } = person;
-    return accounts.registering(async (tx, first) => {
+    return accounts.store.registering(async (tx, first) => {
       const known = await this.#store.identity(tx, person.issuer, person.subject);
       if (known) {
-        await this.#store.touch(tx, { id: known.id, email: emailOf(claims), now: isoTime(clock.now()) });
+        const used = { email: emailOf(claims), last_used_at: isoTime(clock.now()) };
+        await this.#store.touch(tx, known.id, used);
         return { userId: known.user_id };
       }
       const email = this.#trustedEmail(claims);
@@ -208,12 +206,8 @@ export class Sso {
     });
   }
 
-  /** Binds an account to the person with its address, who must be its owner: it is theirs alone from then on. */
-  async #takeOver(
-    tx: Transaction,
-    person: Person,
-    { id, email_verified, disabled_at }: UserRow,
-  ): Promise<void> {
+  /** Binds the account with the person's email to the person, and removes all other ways into it. */
+  async #takeOver(tx: Transaction, person: Person, { id, email_verified, disabled_at }: UserRow) {
     const { linksByEmail } = this.#configured().settings;
     const wayOut = "Sign in to it and link this sign-in under Settings, or ask an administrator";
     if (!linksByEmail) fail("conflict", `An account with your address exists already. ${wayOut}`);
@@ -235,7 +229,7 @@ export class Sso {
     await this.#insert(tx, person, id);
   }
 
-  /** Makes an account for someone whom the provider knows, and uses up their invitation with it. */
+  /** Creates an account for a person known to the provider, and uses up their invitation. */
   async #register(
     tx: Transaction,
     { claims, email, first }: { claims: Claims; email: string; first: boolean },
@@ -262,7 +256,7 @@ export class Sso {
     return { userId: user.id, joinedGroup: await groups.invitations.joinNewcomer(tx, joining) };
   }
 
-  /** The address for a new account: others are invited, added and found by it, so it must be the person's own. */
+  /** The email for a new account. It must be verified, because people are invited and found by it. */
   #trustedEmail(claims: Claims): string {
     const { trustsEmail, emailDomains } = this.#configured().settings;
     const email =
@@ -293,7 +287,7 @@ export class Sso {
     });
   }
 
-  /** Rights and groups as the provider has them at this sign-in. */
+  /** Applies the provider's rights and groups at this sign-in. */
   async #applyClaims(userId: string, claims: Claims): Promise<void> {
     const { accounts, groups } = this.options;
     const { admin, groupsClaim } = this.#configured().settings;
@@ -308,7 +302,7 @@ export class Sso {
   async unlink({ userId }: Actor, id: string): Promise<void> {
     const { db, accounts } = this.options;
     await db.transaction(async (tx) => {
-      // Two at once must not leave the account without a way in.
+      // Two unlinkings at once must not leave the account without a way in.
       await tx.lock("registration");
       const identities = await this.#store.of(tx, userId);
       if (!identities.some((identity) => identity.id === id))
@@ -325,7 +319,7 @@ export class Sso {
     });
   }
 
-  #configured(): Enabled {
+  #configured() {
     return (
       this.#enabled ?? fail("not_found", "This service has no sign-in provider; SERVICE_OIDC_ISSUER sets one")
     );
@@ -338,7 +332,7 @@ export class Sso {
 export const callbackUrl = (publicUrl: string): string =>
   `${new URL(publicUrl).origin}${basePathOf(publicUrl)}${CALLBACK_PATH}`;
 
-/** A path of this service and nothing else: `//evil.example` and the like become the start page. */
+/** A path of this service; anything else, such as `//evil.example`, becomes the start page. */
 function pathWithin(publicUrl: string, path: string | undefined): string {
   const { origin } = new URL(publicUrl);
   if (path === undefined || path.length > RETURN_LENGTH_MAX || !path.startsWith("/")) return "/";

@@ -1,11 +1,11 @@
-import { type Database, insertRow, type Queryable } from "../../storage/contract.ts";
+import { type Database, insertRow, type Queryable, updateRows } from "../../storage/contract.ts";
 
 export interface IdentityRow {
   id: string;
   issuer: string;
   subject: string;
   user_id: string;
-  /** As the provider gave it when the identity was last used. */
+  /** The provider's value at the last use of the identity. */
   email: string | null;
   created_at: string;
   last_used_at: string;
@@ -17,28 +17,21 @@ export class IdentityStore {
   constructor(readonly db: Database) {}
 
   identity(on: Queryable, issuer: string, subject: string): Promise<IdentityRow | null> {
-    return on.get<IdentityRow>(`SELECT ${COLUMNS} FROM identities WHERE issuer = $1 AND subject = $2`, [
-      issuer,
-      subject,
-    ]);
+    const sql = `SELECT ${COLUMNS} FROM identities WHERE issuer = $1 AND subject = $2`;
+    return on.get<IdentityRow>(sql, [issuer, subject]);
   }
 
   async insert(on: Queryable, row: IdentityRow): Promise<void> {
     await insertRow(on, "identities", row);
   }
 
-  async touch(
-    on: Queryable,
-    { id, email, now }: { id: string; email: string | null; now: string },
-  ): Promise<void> {
-    await on.run("UPDATE identities SET last_used_at = $2, email = $3 WHERE id = $1", [id, now, email]);
+  async touch(on: Queryable, id: string, used: Pick<IdentityRow, "email" | "last_used_at">): Promise<void> {
+    await updateRows(on, "identities", { id }, used);
   }
 
   of(on: Queryable, userId: string): Promise<IdentityRow[]> {
-    return on.all<IdentityRow>(
-      `SELECT ${COLUMNS} FROM identities WHERE user_id = $1 ORDER BY created_at, id`,
-      [userId],
-    );
+    const sql = `SELECT ${COLUMNS} FROM identities WHERE user_id = $1 ORDER BY created_at, id`;
+    return on.all<IdentityRow>(sql, [userId]);
   }
 
   async remove(on: Queryable, id: string): Promise<void> {

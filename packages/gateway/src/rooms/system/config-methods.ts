@@ -8,8 +8,47 @@ import { inspect, type Problem } from "../../kernel/validate.ts";
 import { methods as billing } from "../billing/index.ts";
 import { methods as groups } from "../groups/index.ts";
 import { methods as routing } from "../routing/index.ts";
-import { NANO_PER_USD } from "../usage/index.ts";
-import { updateSetting } from "./settings-methods.ts";
+
+const hint = "the service's settings are for administrators";
+
+export const listSettings = defineMethod({
+  name: "settings.list",
+  summary: "The settings that can be changed while the service runs, and where each value comes from",
+  auth: "admin",
+  hint,
+  result: z.array(
+    z.object({
+      name: z.string().describe("The variable that sets it in the environment"),
+      help: z.string(),
+      value: z.string().nullable(),
+      default: z.string().describe("In words"),
+      source: z
+        .enum(["environment", "console"])
+        .nullable()
+        .describe("Null: its default. What the environment sets cannot be changed here"),
+    }),
+  ),
+  handler: ({ rooms }) => rooms.system.settings.list(),
+});
+
+export const updateSetting = defineMethod({
+  name: "settings.update",
+  summary: "Change a setting at once, on every instance",
+  auth: "admin",
+  hint,
+  params: z.object({
+    name: z.string().max(64).describe("As settings.list has it"),
+    value: z
+      .string('must be text, such as "30"')
+      .max(256)
+      .nullable()
+      .describe("As the environment would have it; null: the default"),
+  }),
+  handler: async ({ params: { name, value }, rooms, before }) => {
+    const tiers = rooms.billing.tiers.all.map((tier) => tier.name);
+    before.value = await rooms.system.settings.update(name, value, tiers);
+  },
+});
 
 type Entry = Record<string, unknown>;
 
@@ -19,7 +58,7 @@ const GroupEntry = groups.update.params
   .required({ name: true })
   .extend({ allowed_models: ModelIds, denied_models: ModelIds });
 
-/** What a configuration may have: how an entry is checked, what it is known by, whether it replaces the one before. */
+/** A section of the configuration: how entries are checked and identified, and whether they replace existing ones. */
 const SECTIONS = {
   backends: { entry: routing.updateBackend.params.omit({ seen: true }), key: "name", replaces: false },
   routes: { entry: routing.setRoute.params, key: "name", replaces: true },
@@ -32,22 +71,16 @@ const SECTIONS = {
 type Section = keyof typeof SECTIONS;
 
 const isSection = (name: string): name is Section => Object.hasOwn(SECTIONS, name);
-/** Prices are kept in lower case. */
+/** Prices are stored in lower case. */
 const keyIn = (section: Section, entry: Entry): string =>
   section === "prices" ? String(entry.model).toLowerCase() : String(entry[SECTIONS[section].key]);
 
 async function current({ routing, billing: bills, groups: all, system }: Rooms, actor: Actor) {
-  const found = (await all.list(null, {})).map(async ({ id, ...group }) => {
+  const found = (await all.list(null, {})).map(async (group) => {
+    const { id, name, description, rpm_ceiling, monthly_refill, ...more } = groups.toGroup(group, undefined);
+    const { member_budget_usd, enforce_model_allowlist } = more;
     const { allowed, denied } = await all.models({ actor, groupId: id, method: "config.check" });
-    const { name, description, rpm_ceiling, monthly_refill } = group;
-    const budget = group.member_budget_nano_usd;
-    const limits = {
-      rpm_ceiling,
-      monthly_refill,
-      member_budget_usd: budget === null ? null : budget / NANO_PER_USD,
-    };
-    // SQLite has no booleans.
-    const enforce_model_allowlist = Boolean(group.enforce_model_allowlist);
+    const limits = { rpm_ceiling, monthly_refill, member_budget_usd };
     const rules = { enforce_model_allowlist, allowed_models: allowed, denied_models: denied };
     return { id, name, description, ...limits, ...rules };
   });
@@ -68,7 +101,7 @@ async function current({ routing, billing: bills, groups: all, system }: Rooms, 
   } satisfies Record<Section, Entry[]>;
 }
 
-/** Null and what is left out are the same; neither members nor a list of names have an order. */
+/** Compares values: null equals absent, and the order of members and of lists of names does not matter. */
 const comparable = (value: unknown): unknown => {
   if (Array.isArray(value) && value.every((each) => typeof each === "string"))
     return [...new Set(value)].sort();
@@ -82,7 +115,7 @@ const differ = (section: Section, now: Entry, wanted: Entry): string[] => {
   );
 };
 
-/** What a room refuses of an entry that its schema accepts. */
+/** Checks of a room beyond its schema. */
 const refusal = (error: unknown, entry: Entry, key: string): Problem => {
   if (!(error instanceof ServiceError)) throw error;
   const [field] = (error.data?.fields as string[] | undefined) ?? [];
@@ -155,7 +188,7 @@ export const checkConfig = defineMethod({
         names.add(name);
         try {
           const fields = changesIn(section, same[0], value);
-          // A setting that is back at its default is not among those that are present.
+          // A setting at its default is not listed as present.
           const isNew = !same[0] && value.value !== null;
           if (fields.length > 0 || isNew) changes.push({ section, at, fields });
         } catch (error) {

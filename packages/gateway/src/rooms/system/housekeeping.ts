@@ -1,14 +1,15 @@
+import { oneAtATime } from "../../kernel/bounded.ts";
 import { sleep } from "../../kernel/clock.ts";
 import type { Sweep } from "../../storage/contract.ts";
 import type { Needs } from "../foundation.ts";
 
 const PERIOD_MS = 10 * 60_000;
-/** The first sweep waits until the start is over. */
+/** Delays the first sweep until the start is over. */
 const FIRST_AFTER_MS = 60_000;
-/** Renewed after each pause; a dead instance's sweep is taken over after this. */
+/** Renewed after each pause; another instance takes over a dead one's sweep after this time. */
 const LEASE_MS = 5 * 60_000;
 const LEASE = "housekeeping";
-/** Few enough that a step holds its locks for milliseconds only. */
+/** Small, so that a step holds its locks only for milliseconds. */
 const ROWS_PER_STEP = 1_000;
 /** Pause between steps, so that others get the database. */
 const PAUSE_MS = 50;
@@ -16,7 +17,6 @@ const PAUSE_MS = 50;
 /** Removes what is no longer needed, in small steps, on one instance at a time. */
 export class Housekeeping {
   readonly #ends: (() => void)[];
-  #running: Promise<void> | null = null;
   #closed = false;
 
   constructor(
@@ -30,24 +30,19 @@ export class Housekeeping {
   }
 
   /** One sweep of everything, unless another instance is doing it. */
-  sweep(): Promise<void> {
-    this.#running ??= this.#sweepAll()
-      .catch((error) => this.options.log.warn("housekeeping failed; will retry", { error }))
-      .finally(() => {
-        this.#running = null;
-      });
-    return this.#running;
-  }
+  readonly sweep = oneAtATime(() =>
+    this.#sweepAll().catch((error) => this.options.log.warn("housekeeping failed; will retry", { error })),
+  );
 
   async #sweepAll(): Promise<void> {
     const { clock, bus, leases, log, sweeps } = this.options;
-    // Alone it needs no lease: a service at rest writes nothing.
+    // A lone process needs no lease, so that a service at rest writes nothing.
     const isOurs = async () => !this.#closed && (!bus.shared || (await leases.acquire(LEASE, LEASE_MS)));
     if (!(await isOurs())) return;
     for (const [name, sweep] of Object.entries(sweeps)) {
       let removed = 0;
       do {
-        // What cannot be removed now must not keep the rest from being removed.
+        // A failure in one table must not stop the others.
         const count = await sweep(clock.now(), ROWS_PER_STEP).catch((error) => {
           log.warn("removing expired rows failed; will retry", { what: name, error });
           return 0;
@@ -63,6 +58,6 @@ export class Housekeeping {
   async close(): Promise<void> {
     this.#closed = true;
     for (const end of this.#ends) end();
-    await this.#running;
+    await this.sweep.running;
   }
 }

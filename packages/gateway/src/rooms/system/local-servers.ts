@@ -1,5 +1,6 @@
 import { z } from "zod";
 import type { Backend, BackendConfig, LocalServer } from "../../backends/contract.ts";
+import { oneAtATime } from "../../kernel/bounded.ts";
 import { fail } from "../../kernel/errors.ts";
 import type { Routing } from "../routing/index.ts";
 
@@ -21,11 +22,11 @@ export type FoundServer = z.output<typeof FoundServer>;
 const urlOf = ({ port }: LocalServer) => `http://127.0.0.1:${port}`;
 
 interface FindOptions {
-  /** The only addresses that are tried: callers cannot add any. */
+  /** Only these addresses are tried; callers cannot add any. */
   servers: readonly LocalServer[];
-  /** How a backend is made; its own probe is what is tried. */
+  /** Creates the backend whose probe is tried. */
   create(config: BackendConfig): Backend;
-  /** Where this service itself listens: it would find itself there. */
+  /** The service's own port, which is skipped. */
   ownPort: number;
 }
 
@@ -53,21 +54,18 @@ export function findLocalServers({ servers, create, ownPort }: FindOptions): Pro
 }
 
 export class LocalServers {
-  /** One scan at a time, shared by all callers. */
-  #looking: Promise<FoundServer[]> | null = null;
-
   constructor(readonly options: Omit<FindOptions, "ownPort"> & { ownPort(): number; routing: Routing }) {}
 
+  readonly #look = oneAtATime(() => findLocalServers({ ...this.options, ownPort: this.options.ownPort() }));
+
   async detect() {
-    const { servers, create, ownPort } = this.options;
-    this.#looking ??= findLocalServers({ servers, create, ownPort: ownPort() }).finally(() => {
-      this.#looking = null;
-    });
-    const found = await this.#looking;
-    return found.map((server) => ({ ...server, registered_as: this.#registeredAs(server.url) }));
+    return (await this.#look()).map((server) => ({
+      ...server,
+      registered_as: this.#registeredAs(server.url),
+    }));
   }
 
-  /** Tests and registers one of the list; nothing changes when it is registered already. */
+  /** Tests and registers one of them; changes nothing if it is already registered. */
   async adopt(id: string): Promise<{ name: string }> {
     const { servers, routing } = this.options;
     const server = servers.find((one) => one.id === id);
@@ -82,8 +80,8 @@ export class LocalServers {
   #registeredAs(url: string): string | null {
     const { port } = new URL(url);
     const same = this.options.routing.entries.find(({ config }) => {
-      const at = URL.canParse(config.url) ? new URL(config.url) : null;
-      return at !== null && at.port === port && LOOPBACK.has(at.hostname);
+      const at = URL.parse(config.url);
+      return at?.port === port && LOOPBACK.has(at.hostname);
     });
     return same?.config.name ?? null;
   }

@@ -162,4 +162,3 @@ export const adoptBackend = defineMethod({
   handler: ({ params, rooms }) => rooms.system.localServers.adopt(params.server),
 });
 export * from "./config-methods.ts";
-export * from "./settings-methods.ts";

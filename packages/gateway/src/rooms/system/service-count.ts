@@ -2,14 +2,14 @@ import { BoundedMap } from "../../kernel/bounded.ts";
 import type { Needs } from "../foundation.ts";
 
 const TOPIC = "service-count";
-/** What was counted is told so often at most. */
+/** Counts are published at most this often. */
 const TOLD_EVERY_MS = 50;
-/** Processes whose requests are remembered, those that have ended included. */
+/** Maximum number of processes whose counts are kept, including ended ones. */
 const PROCESSES_MAX = 1_000;
 
 interface CountNews {
   startedAtMs: number;
-  /** Requests by process: its own, or for one that has just joined, all that are known. */
+  /** Counts by process: a process's own, or all known ones for a process that has just joined. */
   totals: [process: string, total: number][];
   isAnswer?: boolean;
 }
@@ -38,7 +38,7 @@ class PerMinute {
   }
 }
 
-/** Requests and age of the whole service: every process tells the others what it has counted. */
+/** Request count and age of the whole service. Processes exchange their counts. */
 export class ServiceCount {
   readonly #me = crypto.randomUUID();
   readonly #totals = new BoundedMap<string, number>(PROCESSES_MAX);
@@ -55,7 +55,7 @@ export class ServiceCount {
     bus.onGap(() => this.join());
   }
 
-  /** Tells the others that this process is there; they answer with what they know. */
+  /** Announces this process; the others answer with what they know. */
   join(): void {
     this.#tell([]);
   }
@@ -88,12 +88,8 @@ export class ServiceCount {
       this.#totals.set(process, total);
       if (!isAnswer) this.#perMinute.add(more, this.options.clock.now());
     }
-    if (totals.length === 0 && !isAnswer) this.#answer();
-  }
-
-  #answer(): void {
-    const totals: CountNews["totals"] = [...this.#totals.entries(), [this.#me, this.#own]];
-    this.#tell(totals, true);
+    if (totals.length === 0 && !isAnswer)
+      this.#tell([...this.#totals.entries(), [this.#me, this.#own]], true);
   }
 
   report() {

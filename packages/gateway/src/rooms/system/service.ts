@@ -11,7 +11,7 @@ import type { LocalServers } from "./local-servers.ts";
 import { ServiceCount } from "./service-count.ts";
 import type { Settings } from "./settings.ts";
 
-/** Those in trouble come first, so that a long list hides nothing that matters. */
+/** Failing ones come first, so that a long list does not hide them. */
 const BACKENDS_SHOWN_MAX = 50;
 
 interface SystemOptions extends Needs<"bus" | "clock"> {
@@ -29,18 +29,14 @@ const troubleOf = ({ state }: Entry): number => ({ Healthy: 0, Degraded: 1, Unhe
 export class System {
   readonly #buildHash = buildHash();
   readonly #count: ServiceCount;
+  readonly localServers: LocalServers;
+  readonly settings: Settings;
   draining = false;
 
   constructor(readonly options: SystemOptions) {
     this.#count = new ServiceCount(options);
-  }
-
-  get localServers(): LocalServers {
-    return this.options.localServers;
-  }
-
-  get settings(): Settings {
-    return this.options.settings;
+    this.localServers = options.localServers;
+    this.settings = options.settings;
   }
 
   async start(): Promise<void> {
@@ -51,7 +47,7 @@ export class System {
     this.#count.close();
   }
 
-  /** What an operator watches: the service's last hour and latest failures, and this instance's probes of backends. */
+  /** For operators: the service's last hour and latest failures, and this instance's probes. */
   async activity(lostCaches: LostCaches) {
     const { entries } = this.options.routing;
     const trouble = (entry: Entry) => troubleOf(entry) + (lostCaches.has(entry.config.name) ? 0.5 : 0);
@@ -84,7 +80,7 @@ export class System {
     return { ...this.options.agents.figures(), ...this.#count.report() };
   }
 
-  /** Health with what an operator watches before the service is in trouble. */
+  /** Health, plus early warning signs for operators. */
   async readiness() {
     return { ...(await this.health()), usage_journal: this.options.metering.figures };
   }

@@ -1,21 +1,21 @@
-import { fail } from "../../kernel/errors.ts";
+import { failParam } from "../../kernel/errors.ts";
 import { upsertRow } from "../../storage/contract.ts";
 import type { Needs } from "../foundation.ts";
 
-/** Message: nothing; an administrator changed a setting. */
+/** An administrator changed a setting; the message is empty. */
 const SETTINGS_CHANGED = "settings-changed";
 
 /** A setting that can be changed while the service runs. */
 export interface Changeable {
   name: string;
   help: string;
-  /** Its default, for people. */
+  /** Its default, for display. */
   shown: string;
-  /** The environment has it, and wins. */
+  /** Set in the environment, which wins. */
   isFixed: boolean;
   value(): string | null;
   problemOf(text: string): string | null;
-  /** Null: as the service was started. */
+  /** Null: the value from the start of the service. */
   set(text: string | null): void;
 }
 
@@ -51,18 +51,16 @@ export class Settings {
   /** The setting of this name, if it can be changed to this value. */
   require(name: string, value: string | null, tiers: readonly string[]): Changeable {
     const setting = this.options.settings.find((each) => each.name === name);
-    const refuse = (field: string, problem: string): never =>
-      fail("invalid_params", `\`${field}\`: ${problem}`, { data: { fields: [field] } });
-    if (!setting) return refuse("name", `${name} is not a setting that can be changed here`);
-    if (setting.isFixed) refuse("name", `${name} is set in the service's environment, which wins`);
+    if (!setting) return failParam("name", `${name} is not a setting that can be changed here`);
+    if (setting.isFixed) failParam("name", `${name} is set in the service's environment, which wins`);
     const problem = value === null ? null : setting.problemOf(value);
-    if (problem !== null) refuse("value", problem);
+    if (problem !== null) failParam("value", problem);
     if (name === "SERVICE_NEW_ACCOUNT_TIER" && value !== null && !tiers.includes(value))
-      refuse("value", `must be one of ${tiers.join(", ")}`);
+      failParam("value", `must be one of ${tiers.join(", ")}`);
     return setting;
   }
 
-  /** Null: back to the default. Returns what it was. */
+  /** Null: back to the default. Returns the previous value. */
   async update(name: string, value: string | null, tiers: readonly string[]): Promise<string | null> {
     const { db, bus } = this.options;
     const before = this.require(name, value, tiers).value();
@@ -80,7 +78,7 @@ export class Settings {
     this.#changed = new Map(rows.map(({ name, value }) => [name, value]));
     for (const setting of settings) {
       const text = this.#changed.get(setting.name) ?? null;
-      // A value of an older release may no longer be one.
+      // A value stored by an older release may no longer be valid.
       if (!setting.isFixed) setting.set(text === null || setting.problemOf(text) !== null ? null : text);
     }
   }

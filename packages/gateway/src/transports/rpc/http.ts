@@ -4,7 +4,7 @@ import { type Authenticator, type CallSource, callerFrom, type Identity } from "
 import { type ErrorName, type ServiceError, toServiceError } from "../../kernel/errors.ts";
 import type { FailedTries } from "../../kernel/failed-tries.ts";
 import { decodeUtf8 } from "../../kernel/json.ts";
-import { LARGE_BODY_BYTES } from "../../kernel/turns.ts";
+import { inSteps, LARGE_BODY_BYTES } from "../../kernel/turns.ts";
 import { strangerRefusal } from "./anonymous.ts";
 import { encodeFailure } from "./codec.ts";
 import { type RpcRunner, socketOnly } from "./runner.ts";
@@ -46,7 +46,10 @@ export function createRpcHttp({ runner, authenticator, events, counter, tries }:
         ? (json: string) => events.pushAs(identity.actor?.userId ?? null, sessionId, json)
         : undefined;
     const options = { caller: callerFrom(identity, source), requestId, guard, onResponse };
-    return jsonReply(await runner.run(text, options), requestId);
+    const answers = await runner.run(text, options);
+    if (answers.length === 1) return jsonReply(answers[0]!, requestId);
+    // Encoding megabytes takes a while.
+    return jsonReply(await inSteps(answers, (json) => Buffer.from(json)), requestId);
   }
 
   /** What each request of the body is answered with instead; null for callers who may call. */

@@ -47,16 +47,16 @@ export const socketOnly = (registry: Registry, method: string): ServiceError | n
     ? new ServiceError("method_not_found", `Method not found: ${method}`)
     : null;
 
-/** Text in, text out: the part of the JSON-RPC plane that HTTP and WebSocket share. */
+/** The part of the JSON-RPC plane that HTTP and WebSocket share: text in, and the pieces of a text out. */
 export class RpcRunner {
   constructor(readonly options: RpcRunnerOptions) {}
 
-  async run(text: string, call: RpcCallOptions): Promise<string> {
+  async run(text: string, call: RpcCallOptions): Promise<string[]> {
     let body: ReturnType<typeof decodeBody>;
     try {
       body = decodeBody(text);
     } catch (error) {
-      return this.#respond(encodeFailure(toServiceError(error)), call);
+      return [this.#respond(encodeFailure(toServiceError(error)), call)];
     }
     const isLarge = text.length > LARGE_CALL_CHARS;
     if (isLarge) await nextTurn();
@@ -70,7 +70,7 @@ export class RpcRunner {
       chars += json.length;
       responses.push(this.#respond(json, call));
     }
-    return body.batch ? `[${responses.join(",")}]` : responses[0]!;
+    return body.batch ? [...responses.map((json, i) => (i === 0 ? "[" : ",") + json), "]"] : responses;
   }
 
   #respond(json: string, { onResponse }: RpcCallOptions): string {

@@ -216,7 +216,7 @@ export class RpcWebSocket implements SocketHandlers<RpcSocketData> {
       const onResult = (method: string, result: unknown) => {
         if (method === REFRESH_METHOD) renew(data, result as RefreshedSession);
       };
-      json = await runner.run(text, { caller, requestId, guard, onResult });
+      json = (await runner.run(text, { caller, requestId, guard, onResult })).join("");
     } catch (error) {
       const failure = toServiceError(error);
       if (failure.kind === "internal")

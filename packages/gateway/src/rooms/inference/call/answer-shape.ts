@@ -10,7 +10,7 @@ export interface AnswerForm {
   chunk: string;
   /** Each choice is a `text` instead of a message or a delta. */
   isText: boolean;
-  /** Fields that limit the answer; absent: those that the backend's kind honours in a chat. */
+  /** Fields that limit the answer; default: those that the backend's kind honours in a chat. */
   limitFields?: readonly string[];
 }
 
@@ -52,18 +52,18 @@ const HAS_EMBEDDINGS = /"object"\s*:\s*"embedding"/;
 const USAGE_BYTES_MAX = 8 * 1024;
 const NO_COMPLETION = Buffer.from('"completion_tokens":0,');
 
-/** The answer with its fields added by `complete`; one that cannot be read passes as it is. */
+/** The answer with the fields that `complete` adds; one that is not JSON passes unchanged. */
 function rewritten(body: Buffer, complete: (answer: Record<string, unknown>) => object): Buffer {
   const answer = objectIn(body.toString());
   return answer ? Buffer.from(JSON.stringify({ ...answer, ...complete(answer) })) : body;
 }
 
-/** What was reported stays; what was not, or cannot be true, is what the books say. */
+/** Reported figures stay; missing or impossible ones are replaced by what is on the books. */
 function usageIn(answer: Record<string, unknown>, { isReported, owed }: OwedAnswer): object {
   if (!owed) return {};
-  const told = isObject(answer.usage) ? answer.usage : {};
+  const reported = isObject(answer.usage) ? answer.usage : {};
   const counted = usageFields(owed);
-  return { usage: isReported ? { ...counted, ...told } : { ...told, ...counted } };
+  return { usage: isReported ? { ...counted, ...reported } : { ...reported, ...counted } };
 }
 
 const entries = (list: unknown) => (Array.isArray(list) ? list : []).filter(isObject);
@@ -87,7 +87,7 @@ const completeText = (choice: Record<string, unknown>, index: number): object =>
   ...choice,
 });
 
-/** A whole answer in the contract's form. Almost every upstream's bytes already are, and pass unchanged. */
+/** A whole answer in the contract's form. Almost every upstream already sends it that way, and its bytes pass. */
 function completeAnswer(
   body: AnswerBody,
   head: AnswerHead,
@@ -105,7 +105,7 @@ function completeAnswer(
   }));
 }
 
-/** An embeddings answer in the contract's form. Most upstreams lack only `completion_tokens`, which is spliced in. */
+/** An embeddings answer in the contract's form. Most upstreams only omit `completion_tokens`, which is spliced in. */
 export function completeEmbeddings(body: AnswerBody, model: string, usage: OwedAnswer): readonly Buffer[] {
   const whole = completeList(body, model, usage);
   const usageAt = whole.lastIndexOf('"usage"');
@@ -126,7 +126,7 @@ function completeList(body: AnswerBody, model: string, usage: OwedAnswer): Buffe
   }));
 }
 
-/** An answer that did not stream, settled: for clients of the chat API as bytes, for others to be read. */
+/** A settled answer that did not stream: bytes for clients of the chat API, an object for the other voices. */
 export class WholeAnswer {
   constructor(
     readonly body: AnswerBody,
@@ -135,7 +135,7 @@ export class WholeAnswer {
     readonly form: AnswerForm,
   ) {}
 
-  /** A chat completion: the upstream's own bytes where they are complete. */
+  /** A chat completion; the upstream's own bytes if nothing is missing. */
   bytes(): Buffer {
     return completeAnswer(this.body, this.head, { usage: this.usage, form: this.form });
   }

@@ -4,10 +4,10 @@ import { OPTIONS, type SpendFields } from "../request/field-rules.ts";
 import type { Payload } from "../request/payload.ts";
 import type { VendorTools } from "../request/vendor-side.ts";
 
-/** Output tokens held at first when neither the request nor the price table limits the answer. */
+/** Output tokens held initially when neither the request nor the price table limits the answer. */
 const OUTPUT_TOKENS_UNKNOWN = 8_192;
 const CONTEXT_TOKENS_UNKNOWN = 128_000;
-/** The lowest limit we set on an answer, unless the client asks for less. */
+/** We never limit an answer to less than this, unless the client asks for less. */
 const OUTPUT_TOKENS_LOWERED_MIN = 256;
 
 export interface SentBody {
@@ -19,10 +19,10 @@ export const bytesOf = (body: SentBody): Uint8Array => {
   return typeof bytes === "string" ? Buffer.from(bytes) : bytes;
 };
 
-/** What the JSON around a list of token numbers may weigh without counting. */
+/** Allowance for the JSON around a list of token numbers, which is not charged. */
 const FRAME_TOKENS = 50;
 
-/** Tokens of a field with token numbers, and of what stands beside it. Null when it is something else. */
+/** Tokens of a field that holds token numbers, plus the other fields. Null when it holds something else. */
 function numberedTokens(payload: Payload, field: "input" | "prompt"): number | null {
   const tokens = payload.tokenCount(field);
   if (tokens === null) return null;
@@ -55,7 +55,7 @@ interface ChatBoundOptions {
   spend: SpendFields;
   answers: number;
   tools: VendorTools | null;
-  /** What an answer has at most when nothing limits it; absent: that is not known. */
+  /** The longest answer of this model when nothing limits it, if known. */
   usualTokens?: number;
   contextTokens: number | null;
   /** Fields that limit the answer on the backend. */
@@ -66,7 +66,7 @@ interface ChatBoundOptions {
 export class ChatBound implements TokenBound {
   readonly outputTokensMax: number;
   readonly outputTokensMin: number;
-  readonly isTold: boolean;
+  readonly isLimitSent: boolean;
   readonly tools: VendorTools | null;
   readonly #body: SentBody;
   readonly #mayHaveMedia: boolean;
@@ -74,7 +74,7 @@ export class ChatBound implements TokenBound {
   readonly #choices: number;
   readonly #contextTokens: number | null;
   readonly #predictionTokens: number;
-  /** Set where the prompt may be token numbers. */
+  /** Set when the prompt may consist of token numbers. */
   readonly #numbered: Payload | null;
   #promptTokens: number | null = null;
 
@@ -99,14 +99,14 @@ export class ChatBound implements TokenBound {
     this.#contextTokens = contextTokens;
     this.#predictionTokens = predictionTokens;
     let largest = 0;
-    let isTold = false;
+    let isLimitSent = false;
     for (const { name, inOptions, value } of spend.limits) {
       if (value > largest) largest = value;
-      if (honoured.includes(inOptions ? `${OPTIONS}.${name}` : name)) isTold = true;
+      if (honoured.includes(inOptions ? `${OPTIONS}.${name}` : name)) isLimitSent = true;
     }
-    // A limit under a name that the server does not know has no effect.
-    const perChoice = isTold ? largest : Math.max(largest, usualTokens ?? OUTPUT_TOKENS_UNKNOWN);
-    this.isTold = isTold;
+    // The server ignores a limit under a name that it does not know.
+    const perChoice = isLimitSent ? largest : Math.max(largest, usualTokens ?? OUTPUT_TOKENS_UNKNOWN);
+    this.isLimitSent = isLimitSent;
     this.outputTokensMax = perChoice * choices + this.#predictionTokens;
     this.outputTokensMin = Math.min(perChoice, OUTPUT_TOKENS_LOWERED_MIN) * choices + this.#predictionTokens;
   }
@@ -123,39 +123,39 @@ export class ChatBound implements TokenBound {
 
   mentions(word: RegExp): boolean {
     const text = Buffer.from(bytesOf(this.#body)).toString("latin1");
-    // Looking for escapes is far cheaper than undoing them.
+    // Checking for escapes is much cheaper than decoding them.
     return word.test(text) || (hasEscapedLetters(text) && word.test(withoutEscapedLetters(text)));
   }
 
   /** The output limit sent to the backend, over all choices; null when none was sent. */
-  toldFor(loweredTo: number | null): number | null {
+  limitSentFor(loweredTo: number | null): number | null {
     if (loweredTo !== null) return loweredTo * this.#choices + this.#predictionTokens;
-    return this.isTold ? this.outputTokensMax : null;
+    return this.isLimitSent ? this.outputTokensMax : null;
   }
 
-  /** What each choice may have when this much is held for all of them. */
+  /** The limit for each choice when this much is held for all of them. */
   perChoice(outputTokens: number): number {
     return Math.max(1, Math.floor((outputTokens - this.#predictionTokens) / this.#choices));
   }
 }
 
-/** Fields to set so that no choice becomes longer than `tokens`: those that the client used, and one that the backend honours. */
+/** Fields that cap each choice at `tokens`: all that the client used, and one that the backend honours. */
 export function loweredFields(
   tokens: number,
   { payload, spend, honoured }: { payload: Payload; spend: SpendFields; honoured: readonly string[] },
 ): [string, string][] {
   const set = new Map<string, string>();
   const options: Record<string, number> = {};
-  let isTold = false;
+  let isLimitSent = false;
   for (const { name, inOptions, value } of spend.limits) {
     const lowered = Math.min(value, tokens);
     if (inOptions) options[name] = lowered;
     else set.set(name, String(lowered));
-    if (honoured.includes(inOptions ? `${OPTIONS}.${name}` : name)) isTold = true;
+    if (honoured.includes(inOptions ? `${OPTIONS}.${name}` : name)) isLimitSent = true;
   }
   if (Object.keys(options).length > 0) {
     set.set(OPTIONS, JSON.stringify({ ...(payload.value(OPTIONS) as object), ...options }));
   }
-  if (!isTold) set.set(honoured[0]!, String(tokens));
+  if (!isLimitSent) set.set(honoured[0]!, String(tokens));
   return [...set];
 }

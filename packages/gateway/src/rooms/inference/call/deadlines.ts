@@ -6,13 +6,13 @@ import { inBackground, type Log } from "../../../kernel/log.ts";
 import type { Payer } from "../../../kernel/payer.ts";
 
 export interface Deadlines {
-  /** Until the first byte of the answer; without streaming that is the whole generation. */
+  /** Until the first byte of the answer; without streaming this covers the whole generation. */
   firstByteMs: number;
   idleMs: number;
   totalMs: number;
-  /** How long a client may take to accept what was written to it. */
+  /** How long a client may stop reading. */
   clientStallMs: number;
-  /** After this much silence a comment is sent, so that proxies on the way keep the connection. */
+  /** After this much silence we send a comment, so that proxies keep the connection open. */
   keepAliveMs: number;
 }
 
@@ -24,9 +24,9 @@ export const DEFAULT_DEADLINES: Deadlines = {
   keepAliveMs: 15_000,
 };
 
-/** In progress at once, of all accounts; each has an upstream connection. */
+/** Calls in progress over all accounts; each holds an upstream connection. */
 const CALLS_MAX = 10_000;
-/** Longer than a request can wait for a backend with a free place. */
+/** Longer than a request can wait in a backend's queue. */
 const CHANGED_KEPT_MS = 10 * 60_000;
 const TICK_MS_MAX = 1_000;
 const TICKS_PER_DEADLINE = 4;
@@ -51,7 +51,7 @@ type Phase = "waiting" | "streaming" | "blocked" | "closed";
 
 /** One upstream call with its timeouts. Each piece of the answer costs a timestamp, not a timer. */
 export class WatchedCall {
-  /** Made when a signal is asked for: most calls are never aborted, and one of our own backends needs none. */
+  /** Created on demand: most calls are never aborted, and our own HTTP client needs no signal. */
   #controller: AbortController | null = null;
   #onAbort: ((reason: unknown) => void) | null = null;
   isAborted = false;
@@ -81,7 +81,7 @@ export class WatchedCall {
     return this.#controller.signal;
   }
 
-  /** One at a time: a later attempt's callback replaces an earlier one's. */
+  /** Only one callback: a later attempt's replaces the earlier one's. */
   whenAborted(run: (reason: unknown) => void): void {
     if (this.isAborted) run(this.reason);
     else this.#onAbort = run;
@@ -96,7 +96,7 @@ export class WatchedCall {
     this.onAborted?.();
   }
 
-  /** Ends the attempt under way; the call goes on with another. */
+  /** Ends the current attempt; the call continues with another one. */
   giveUpAttempt(reason: unknown): void {
     if (this.isAborted) return;
     const run = this.#onAbort;
@@ -126,13 +126,13 @@ export class WatchedCall {
     return this.#phase === "closed";
   }
 
-  /** Moves the start of every timeout by a time in which this process did not run. */
+  /** Shifts every timeout by the time for which this process was paused. */
   extendBy(ms: number): void {
     this.#startedAtMs += ms;
     this.#lastMs += ms;
   }
 
-  /** At a time of `clock.elapsed()`: deadlines do not pass because somebody set the machine's clock. */
+  /** `nowMs` is monotonic (`clock.elapsed()`), so that setting the machine's clock expires nothing. */
   check(nowMs: number): void {
     const { firstByteMs, idleMs, totalMs, clientStallMs, keepAliveMs } = this.deadlines;
     const silentMs = nowMs - this.#lastMs;
@@ -164,7 +164,7 @@ interface CallWatchOptions {
 const idsOf = ({ keyId, userId, groupId }: Payer): string[] =>
   [keyId, userId, groupId].filter((id) => id !== null);
 
-/** Checks the timeouts of all calls with one timer, and ends those whose rights were taken away. */
+/** Checks the timeouts of all calls with one timer, and ends calls whose key or account lost its rights. */
 export class CallWatch {
   /** Unordered array, not a Set: a churning Set is reallocated, and old copies keep ended calls alive until a full GC. */
   readonly #calls: WatchedCall[] = [];
@@ -173,7 +173,7 @@ export class CallWatch {
   #tickedAtMs: number;
   #emptied: (() => void) | null = null;
   readonly #purse = new Purse(CALLS_MAX);
-  /** Keys, users and groups whose rights changed lately, and when: a call that was let in before may begin after. */
+  /** When the rights of a key, user or group last changed: a call admitted before that may open after it. */
   readonly #changed = new BoundedMap<string, number>();
 
   constructor(readonly options: CallWatchOptions) {
@@ -188,7 +188,7 @@ export class CallWatch {
     return this.#calls.length;
   }
 
-  /** Lets a call in, or throws the refusal; `release` lets the next one in, or `left` where the call never began. */
+  /** Takes a slot or throws. `release` gives it back, or `left` if the call was never opened. */
   enter({ userId }: Payer): void {
     if (!this.#purse.take(userId, 1))
       fail("rate_limited", "You have too many requests in progress; wait for some to end", {
@@ -220,13 +220,13 @@ export class CallWatch {
     if (this.#calls.length === 0) this.#emptied?.();
   }
 
-  /** Ends the calls of this key, user or group that may no longer be made. */
+  /** Ends those calls of this key, user or group that are no longer allowed. Null: checks all calls. */
   async recheck(id: string | null): Promise<void> {
     if (id !== null) this.#changed.set(id, this.options.clock.now());
     await this.#recheck(this.#calls.filter(({ payer }) => id === null || idsOf(payer).includes(id)));
   }
 
-  /** One question after another: there may be many calls, and requests need the database too. */
+  /** One query after another: there may be many calls, and other requests need the database too. */
   async #recheck(calls: readonly WatchedCall[]): Promise<void> {
     const isInForce = askedOnce(
       ({ keyId, userId }: Payer) => keyId ?? userId,
@@ -246,7 +246,7 @@ export class CallWatch {
     // yet, so its silence is not known: without this, one pause would cut every stream.
     const lateMs = nowMs - this.#tickedAtMs - this.#tickMs;
     this.#tickedAtMs = nowMs;
-    // A copy: those that are too late leave the list.
+    // A copy, because expired calls leave the list.
     for (const call of this.#calls.slice()) {
       if (lateMs > this.#tickMs) call.extendBy(lateMs);
       call.check(nowMs);

@@ -21,7 +21,7 @@ export function toFailure(error: unknown, headers?: Readonly<Record<string, stri
   return new ServiceError("bad_gateway", message, { retryAfterSeconds, rest, headers, cause: error });
 }
 
-/** `error.upstream`: the refusal as the upstream gave it, for programs. */
+/** `error.upstream`: the upstream's own refusal, for programs. */
 function upstreamMember(error: BackendError) {
   const { status, refusal } = error;
   const overflow = refusal?.overflow;
@@ -36,7 +36,7 @@ function upstreamMember(error: BackendError) {
 
 const OVERFLOW_CODE = "context_length_exceeded";
 
-/** Refusals of the request itself, which say the same to the client as they said to us. */
+/** Statuses that refuse the request itself; the client may see them as they are. */
 const PASSED: ReadonlyMap<number | undefined, ErrorName> = new Map([
   [400, "upstream_bad_request"],
   [404, "upstream_not_found"],
@@ -45,7 +45,7 @@ const PASSED: ReadonlyMap<number | undefined, ErrorName> = new Map([
   [422, "upstream_unprocessable"],
 ]);
 
-/** The same failure with the upstream's own status and words, where it refused the request itself. */
+/** The failure with the upstream's own status and message, if the upstream refused the request itself. */
 export function asUpstreamSaid(failure: ServiceError): ServiceError {
   const { cause } = failure;
   if (!(cause instanceof BackendError) || cause.kind !== "upstream") return failure;
@@ -65,10 +65,10 @@ export function asUpstreamSaid(failure: ServiceError): ServiceError {
   return new ServiceError(kind, message, { rest, headers, cause, data: overflow ? { overflow } : undefined });
 }
 
-/** Refusals that are about the operator's account with the vendor, which is none of the client's business. */
+/** Refusals about the operator's account with the vendor, which clients should not see. */
 const OPERATORS_OWN: ReadonlySet<number> = new Set([401, 402, 403]);
 
-/** The refusal of a request that passed as it was, as its vendor answered it; null where there is none for the client. */
+/** The vendor's own refusal of a request that was passed verbatim; null when the client must not see one. */
 export function nativeRefusal({ cause, headers }: ServiceError, requestId: string): Reply | null {
   if (!(cause instanceof BackendError) || !cause.answer || cause.status === undefined) return null;
   if (OPERATORS_OWN.has(cause.status)) return null;
@@ -76,13 +76,13 @@ export function nativeRefusal({ cause, headers }: ServiceError, requestId: strin
   return new Reply({ status: cause.status, contentType, requestId, headers: { ...headers, ...own } }, body);
 }
 
-/** In the words that client libraries look for. */
+/** OpenAI's wording, which client libraries look for. */
 function overflowWords({ promptTokens, contextTokens }: Overflow, detail: string): string {
   if (promptTokens === null || contextTokens === null) return detail;
   return `This model's maximum context length is ${contextTokens} tokens. However, your messages resulted in ${promptTokens} tokens.`;
 }
 
-/** Whether another target of a model route may do better. What is wrong with the request itself stays wrong there. */
+/** Whether another target of a model route may succeed. A malformed request fails everywhere. */
 export function mayFallBack(error: unknown): boolean {
   if (!(error instanceof BackendError) || error.kind === "request") return false;
   if (error.refusal?.overflow) return true;

@@ -7,7 +7,7 @@ import type { Counter, Histogram, Metrics } from "../../../observe/metrics.ts";
 import { parseTraceparent, type Span, type Tracer } from "../../../observe/tracing.ts";
 import type { ReportedUsage } from "./usage-tail.ts";
 
-/** Close together where people notice a difference: quantiles are read from these. */
+/** Finest where people notice a difference; quantiles are computed from these buckets. */
 const FIRST_CHUNK_BUCKETS_SECONDS = [
   0.001, 0.0025, 0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 1.5, 2, 3, 5,
   7.5, 10, 15, 30, 60, 300,
@@ -45,13 +45,13 @@ export class ObservedCall {
     if (record) record.firstTokenMs = this.#firstChunkMs;
   }
 
-  /** An attempt failed; `end` says whether the call did. */
+  /** One attempt failed; `end` tells whether the whole call did. */
   broke(cause: unknown): void {
     this.#cause = cause;
     this.facts.record?.broke(cause);
   }
 
-  /** `failure` says why, in one word, when the answer did not come whole; later calls do nothing. */
+  /** `failure` is a one-word reason if the answer is incomplete. Only the first call counts. */
   end({
     failure,
     usage,
@@ -87,7 +87,7 @@ export class ObservedCall {
     });
   }
 
-  /** A failure that can still set the status of the reply is noted by what replies, unless the call is charged. */
+  /** Whoever replies records a failure that can still set the reply's status, unless the call is charged. */
   #note(
     record: RequestRecord,
     { failure, isOwed, nowMs }: { failure: string | null; isOwed: boolean; nowMs: number },
@@ -97,7 +97,7 @@ export class ObservedCall {
     else if (isOwed || failure === CLIENT_LEFT.code || this.#firstChunkMs !== null) record.failed(outcome);
   }
 
-  /** How the call fails for this reason; null: it does not. */
+  /** The outcome for this reason; null: success. */
   outcome(failure: string | null): Outcome | null {
     if (failure === null) return null;
     if (failure === CLIENT_LEFT.code) return CLIENT_LEFT;
@@ -108,7 +108,7 @@ export class ObservedCall {
   }
 }
 
-/** Counts, times and traces the calls to upstreams, and the requests that never became one. */
+/** Counts, times and traces calls to upstreams, and counts requests refused before one. */
 export class CallObserver {
   readonly requests: Counter;
   readonly #refusals: Counter;

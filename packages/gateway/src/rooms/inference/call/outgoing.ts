@@ -19,24 +19,24 @@ interface OutgoingOptions {
   spend?: SpendFields;
   /** Set where the payload is in a vendor's dialect, which the backend may speak. */
   native?: NativeRequest;
-  /** Absent: those that the backend's kind honours in a chat. */
+  /** Default: those that the backend's kind honours in a chat. */
   limitFields?: readonly string[];
   work?: AskedWork;
 }
 
-/** What a backend may be sent, and at which price. */
+/** Identifies what may be sent to a backend, and at which price. */
 const rulesOf = ({ isOwn, backend: { config, writesOne } }: Route): string =>
   JSON.stringify([isOwn, writesOne, config.fields, config.tool_prices, config.shared_files]);
 
-/** What is sent to the backend that was chosen, and the bound that follows from it. */
+/** The request as it is sent to the chosen backend, and the cost bound that follows from it. */
 export class Outgoing implements SentBody {
   readonly bound: ChatBound | EmbeddingsBound | WorkBound;
   readonly limits: ModelLimits;
-  /** Of a chat with tools that the vendor runs and charges for. */
+  /** Set for a chat with tools that the vendor runs and bills. */
   readonly tools: VendorTools | null;
   /** The limit on each choice when the payer cannot cover more. */
   loweredTo: number | null = null;
-  /** The dialect of the backend in which the request passes as it is; null: it is sent as a chat. */
+  /** The backend's dialect in which the request passes verbatim; null: it is sent as a chat. */
   readonly spoken: NativeDialect | null;
   readonly #payload: Payload;
   readonly #spend: SpendFields | undefined;
@@ -68,7 +68,7 @@ export class Outgoing implements SentBody {
         payload,
         mayHaveMedia,
         spend,
-        // Of the vendors' own APIs only Gemini's writes several.
+        // Of the vendors' own APIs only Gemini's writes several answers.
         answers: (this.spoken ? native?.dialect !== "gemini" : route.backend.writesOne) ? 1 : spend.answers,
         tools: this.tools,
         usualTokens: limits.outputTokensMax ?? route.backend.usualOutputTokens?.(route.model),
@@ -78,7 +78,7 @@ export class Outgoing implements SentBody {
     else this.bound = new EmbeddingsBound(this, payload);
   }
 
-  /** What has to be held: money where the price is not by the token. */
+  /** What has to be held: dollars if the price is not per token. */
   get demanded(): Bound {
     const { bound } = this;
     return bound instanceof WorkBound && bound.mostUsd !== null ? { costUsd: bound.mostUsd } : bound;
@@ -89,7 +89,7 @@ export class Outgoing implements SentBody {
     return native ? (backend.native?.get(native.dialect) ?? null) : null;
   }
 
-  /** Whether what is sent here is sent there, too. */
+  /** Whether the next route would be sent the same bytes. */
   isSameOn(next: Route): boolean {
     return (
       next.model === this.route.model &&
@@ -115,7 +115,7 @@ export class Outgoing implements SentBody {
     return this.body().bytes();
   }
 
-  /** The client's own chat passes as it wrote it; what was made of another API's request names its limit as the model wants it. */
+  /** A client's own chat keeps its field names; in a translated request we use the limit field that the model wants. */
   #set(): ReadonlyMap<string, string> {
     const set = this.#changed();
     const payload = this.#payload;
@@ -133,13 +133,13 @@ export class Outgoing implements SentBody {
     const mended = this.spoken?.mended(payload, route.model) ?? [];
     if (written === route.model && loweredTo === null && mended.length === 0) return set;
     const own = new Map([...set, ...mended]);
-    // Some dialects have it in the path.
+    // Some dialects have the model in the path.
     if (written !== route.model && payload.has("model")) own.set("model", JSON.stringify(route.model));
     if (loweredTo === null) return own;
     const isNative = this.spoken && native;
     const honoured = this.#honoured;
     const lowered = spend ? loweredFields(loweredTo, { payload, spend, honoured }) : [];
-    // A vendor's own API gets no field that it does not know; one that the client used may be obeyed.
+    // Do not add fields to a vendor's own API; lower only those that the client used, in case the vendor obeys them.
     for (const [name, json] of lowered) if (!isNative || payload.has(name)) own.set(name, json);
     if (isNative) for (const [name, json] of native.limited(loweredTo)) own.set(name, json);
     return own;
@@ -151,9 +151,9 @@ export class Outgoing implements SentBody {
     this.#composed = null;
   }
 
-  /** Whether the backend was told how long the answer may be, in a field that it honours. */
-  get isTold(): boolean {
-    return this.loweredTo !== null || (this.bound instanceof ChatBound && this.bound.isTold);
+  /** Whether a limit was sent in a field that the backend honours. */
+  get isLimitSent(): boolean {
+    return this.loweredTo !== null || (this.bound instanceof ChatBound && this.bound.isLimitSent);
   }
 
   /** Why the reported usage of a whole answer is implausible; null when it is plausible. */
@@ -161,7 +161,7 @@ export class Outgoing implements SentBody {
     const { contextTokens } = this.limits;
     if (contextTokens !== null && promptTokens > contextTokens)
       return `${promptTokens} prompt tokens, more than the model's context window of ${contextTokens}`;
-    const outputTokensMax = this.bound instanceof ChatBound ? this.bound.toldFor(this.loweredTo) : null;
+    const outputTokensMax = this.bound instanceof ChatBound ? this.bound.limitSentFor(this.loweredTo) : null;
     if (outputTokensMax !== null && completionTokens > outputTokensMax)
       return `${completionTokens} output tokens, more than the limit of ${outputTokensMax} that it was given`;
     return null;

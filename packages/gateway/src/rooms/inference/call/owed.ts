@@ -3,18 +3,18 @@ import type { Outgoing } from "./outgoing.ts";
 import { ABSURD, type ReportedUsage, type UsageReport } from "./usage-tail.ts";
 import { type Made, WorkBound } from "./work-bound.ts";
 
-/** How a call ended, as far as what is owed depends on it. */
+/** How a call ended; decides what is owed. */
 export interface CallEnd {
-  /** Whether the answer is complete; otherwise it was cut short, by either side. */
+  /** Whether the answer is complete; otherwise one side cut it short. */
   isWhole: boolean;
-  /** The gateway ended it: the payer cannot cover more. */
+  /** The gateway stopped it because the payer cannot cover more. */
   isStopped?: boolean;
   reported: UsageReport;
-  /** Tokens of the text that was delivered, as counted here. Of other work, more than 0 once anything was. */
+  /** Our own count of the delivered text's tokens. For work that is not text: above 0 once anything was delivered. */
   delivered: number;
-  /** Calls of the vendor's own tools that it shows. */
+  /** Calls of the vendor's own tools that the answer shows. */
   toolCalls?: readonly string[];
-  /** Of work other than chats and vectors: what its answer says about it. */
+  /** For work other than chats and vectors: what the answer says was made. */
   made?: Made;
 }
 
@@ -29,13 +29,13 @@ interface OwedUsage extends ReportedUsage {
 type TokenBound = ChatBound | EmbeddingsBound;
 
 interface Circumstances {
-  /** It was sent, and ended on this side: left, cancelled, revoked, or by the gateway's own deadline or stop. */
+  /** It was sent and then ended on our side: client gone, cancelled, revoked, our deadline, or shutdown. */
   isOwedUnanswered: boolean;
-  /** Of an answer that was cut short: output tokens that the model can have written by then, seen or not. */
+  /** For a truncated answer: output tokens that the model can have produced by then, visible or hidden. */
   writtenTokens: number;
 }
 
-/** What was sent is owed: the report of a complete answer, else the larger of report, count and what was written. Null: nothing. */
+/** What is owed: the report of a complete answer, else the largest of report, count and possible output. Null: nothing. */
 export function owedFor(
   end: CallEnd,
   bound: TokenBound | WorkBound,
@@ -54,7 +54,7 @@ export function owedFor(
   return { ...counted, isUntold: !isWhole && usage === null };
 }
 
-/** For work with a price of its own, what its answer says was made. Cut short or left, all that was asked for. */
+/** Work with a unit price owes what its answer says was made; if it was cut short, all that was asked for. */
 function owedForWork(
   { isWhole, reported, delivered, made }: CallEnd,
   bound: WorkBound,
@@ -75,7 +75,7 @@ function owedForWork(
   );
 }
 
-/** What was reported, or what was counted where that is more. */
+/** The larger of the report and our count. */
 const atLeast = (
   reported: ReportedUsage | null,
   promptTokens: number,
@@ -89,7 +89,7 @@ const atLeast = (
 
 const isWritten = (bound: TokenBound): boolean => !(bound instanceof EmbeddingsBound);
 
-/** The report with what it lacks. Of a sum alone, as much is output as was delivered; other gaps are counted. */
+/** Fills the gaps of a report. If only the sum is reported, the delivered tokens count as output. */
 function completed(reported: ReportedUsage, delivered: number, bound: TokenBound): OwedUsage {
   const { promptTokens, completionTokens, lacks } = reported;
   if (lacks === "prompt") return { promptTokens: bound.promptTokens, completionTokens, isEstimated: true };
@@ -99,7 +99,7 @@ function completed(reported: ReportedUsage, delivered: number, bound: TokenBound
   return { promptTokens: promptTokens - output, completionTokens: output, isEstimated: false };
 }
 
-/** What cannot be true of what the upstream said. It is charged, since the operator chose the upstream, but reported. */
+/** Implausible figures of the upstream. They are charged, because the operator chose the upstream, and flagged. */
 export function problemsIn(
   { isWhole, reported, made }: CallEnd,
   owed: OwedUsage,

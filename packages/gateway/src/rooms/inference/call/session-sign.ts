@@ -1,14 +1,14 @@
 import { isObject } from "../../../kernel/json.ts";
 import type { Payload } from "../request/payload.ts";
 
-/** How agents and front ends name their sessions, the strongest first. */
+/** Headers in which agents and front ends name their session, most specific first. */
 const HEADERS = (
   "x-claude-code-session-id session-id session_id x-session-affinity x-session-id x-conversation-id " +
   "x-kilocode-taskid x-openwebui-chat-id x-interaction-id"
 ).split(" ");
 const SIGN_CHARS_MAX = 256;
 
-/** The session that a client's headers name; null when they name none. */
+/** The session named in the client's headers, if any. */
 export function sessionHeader(header: (name: string) => string | null): string | null {
   for (const name of HEADERS) {
     const value = header(name);
@@ -17,7 +17,7 @@ export function sessionHeader(header: (name: string) => string | null): string |
   return null;
 }
 
-/** The session that a body names; chats have no field for all of the names. */
+/** The session named in the body, if any. */
 export function sessionField(value: (field: string) => unknown): string | null {
   const [metadata, client] = [value("metadata"), value("client_metadata")];
   const signs = [
@@ -30,19 +30,19 @@ export function sessionField(value: (field: string) => unknown): string | null {
 }
 
 const SYSTEM_FIELDS = ["system", "instructions", "systemInstruction"] as const;
-/** A beginning that is too long to be read is a text. */
+/** A first message that is too long to parse is a plain string here. */
 const isSystem = (turn: unknown): boolean =>
   isObject(turn) ? turn.role === "system" || turn.role === "developer" : typeof turn === "string";
 const isUser = (turn: unknown): boolean => isObject(turn) && (turn.role ?? "user") === "user";
 const ENDS_CHARS = 128;
-/** Marks of the cache move from turn to turn. Of long texts both ends say enough: all would hold up other requests. */
+/** Cache marks move from turn to turn, so they are left out. Long texts are identified by both ends, which is faster. */
 function signed(name: string, value: unknown): unknown {
   if (name === "cache_control") return undefined;
   if (typeof value !== "string" || value.length <= 2 * ENDS_CHARS) return value;
   return `${value.length} ${value.slice(0, ENDS_CHARS)}${value.slice(-ENDS_CHARS)}`;
 }
 
-/** What stays the same in all turns of a session: its prompt's beginning. Null without instructions and tools, which are what a cache saves. */
+/** A hash of what stays the same in all turns of a session. Null without instructions and tools: nothing worth caching. */
 export function promptSign(payload: Payload): string | null {
   const turns =
     [payload.opening(), payload.value("input"), payload.value("contents")].find(Array.isArray) ?? [];

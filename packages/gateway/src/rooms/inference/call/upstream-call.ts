@@ -37,7 +37,7 @@ import { StreamHold } from "./stream-hold.ts";
 import { type ReportedUsage, readUsage, type UsageReport } from "./usage-tail.ts";
 import type { AskedWork } from "./work-bound.ts";
 
-/** The first, and one on another backend where the first could not be reached. */
+/** The first attempt, and one on another backend if the first could not be reached. */
 const ATTEMPTS_MAX = 2;
 const IDEMPOTENCY = "idempotency-key";
 
@@ -78,21 +78,21 @@ export interface UpstreamCallOptions {
   capability: Operation;
   model: string;
   provider: string | null;
-  /** Of a conversation: its backend; null: it has none yet. */
+  /** The conversation's backend; null: it has none yet; absent: there is no conversation. */
   boundTo?: string | null;
   spend?: SpendFields;
-  /** Set where the payload is in a vendor's dialect, which the backend may speak. */
+  /** Set if the payload is in a vendor's dialect that the backend may speak. */
   native?: NativeRequest;
   /** Fields to set in what is sent, besides the model. */
   set?: ReadonlyMap<string, string>;
-  /** What is set instead, made from what is stored: only for those who can pay for what they sent. */
+  /** Builds the fields to set from stored data; runs only once the payer can cover what was sent. */
   prepare?(): Promise<ReadonlyMap<string, string>>;
   stream?: boolean;
   /** Fields that limit the answer; absent: those that the backend's kind honours in a chat. */
   limitFields?: readonly string[];
-  /** Of work other than chats and vectors: the most that it may use. */
+  /** For work other than chats and vectors: the most that it may use. */
   work?: AskedWork;
-  /** Throws the refusal of what this backend must not be sent. */
+  /** Throws if this backend must not be sent the request. */
   requireOn?(route: Route): void;
   contentType?: string;
   send(backend: Backend, call: ChatCall & PostCall): Promise<Answer> | undefined;
@@ -106,10 +106,10 @@ export class UpstreamCall {
   #unsentAttempt = 0;
   /** Why the latest attempt broke; null once an answer came. */
   #failure: string | null = null;
-  /** On this side: the client left, its key was revoked, a deadline passed, or the service stops. */
+  /** Ended on our side: client gone, key revoked, deadline passed, or shutdown. */
   #isEndedHere = false;
-  /** What the upstream says the failed attempt has used. */
-  #told: UsageReport = null;
+  /** Usage that the upstream reported together with a failure. */
+  #failureUsage: UsageReport = null;
 
   #isSettled = false;
   #cancelBegin: (() => void) | null = null;
@@ -119,10 +119,10 @@ export class UpstreamCall {
     readonly options: UpstreamCallOptions,
     public outgoing: Outgoing,
     public admission: Admission,
-    /** Of a model route: the targets that may be taken instead. */
+    /** The fallback targets of a model route. */
     readonly plan: RoutePlan | null,
     readonly session: SessionOf | undefined,
-    /** Its place among the calls that wait. */
+    /** Its place in the queue of waiting calls. */
     readonly turn: Partial<QueuePlace>,
   ) {
     this.watched = parts.watch.open(options.asker.payer);
@@ -139,7 +139,7 @@ export class UpstreamCall {
     });
   }
 
-  /** Chooses a backend and passes admission, or throws the refusal. */
+  /** Chooses a backend and passes admission, or throws. */
   static async admit(parts: CallParts, options: UpstreamCallOptions): Promise<UpstreamCall> {
     const { payer } = options.asker;
     parts.watch.enter(payer);
@@ -151,7 +151,7 @@ export class UpstreamCall {
     }
   }
 
-  /** Runs `work`, such as reading what a request goes on from, only for those who can pay for what they sent. */
+  /** Runs `work`, such as reading stored history, only if the payer can cover what was sent. */
   static async whileHeld<T>(
     parts: CallParts,
     asked: UpstreamCallOptions,
@@ -172,10 +172,10 @@ export class UpstreamCall {
     const { prepare } = asked;
     const on = { model, route };
     const options = prepare ? { ...asked, set: await whileHeld(parts, asked, on, prepare) } : asked;
-    // Putting a history together took a while.
+    // Assembling the history took a while.
     if (prepare) await nextTurn();
     const outgoing = outgoingOn(parts, options, on);
-    // Composing a large body, counting it and sending it each take a while.
+    // Composing, counting and sending a large body each take a while.
     const isLarge = outgoing.body().size() > LARGE_BODY_BYTES;
     if (isLarge) {
       await nextTurn();
@@ -198,16 +198,16 @@ export class UpstreamCall {
 
   streamHold(): StreamHold {
     const { admission, outgoing } = this;
-    return new StreamHold(admission, () => outgoing.bound.promptTokens, outgoing.isTold);
+    return new StreamHold(admission, () => outgoing.bound.promptTokens, outgoing.isLimitSent);
   }
 
   /** The upstream's 2xx answer; when it fails, `fallBack` says what comes next. */
   send(): Promise<Answer> {
-    this.#failure = this.#told = null;
+    this.#failure = this.#failureUsage = null;
     return this.plan ? this.#dispatchWithin(this.plan) : this.#dispatch();
   }
 
-  /** A target of a model route has so long to begin, as long as there is another. */
+  /** While a model route has another target, this one must begin within a set time. */
   #dispatchWithin({ beginWithinMs, hasNext }: RoutePlan): Promise<Answer> {
     if (beginWithinMs !== null && hasNext) {
       const late = `the upstream has not begun to answer within ${beginWithinMs} ms`;
@@ -220,11 +220,13 @@ export class UpstreamCall {
     return this.#dispatch();
   }
 
-  /** Its vendor may bill it all the same. The client asked for one answer, so nobody is charged; the operator sees it. */
+  /** The vendor may still bill this attempt. The client asked for one answer, so only the operator is told. */
   #noteGivenUp(): void {
     const circumstances = { isOwedUnanswered: true, writtenTokens: this.admission.writtenTokens() };
-    this.admission.givenUp(owedFor(this.#asTold(NOTHING_CAME), this.outgoing.bound, circumstances)!);
-    this.#told = null;
+    this.admission.givenUp(
+      owedFor(this.#withFailureUsage(NOTHING_CAME), this.outgoing.bound, circumstances)!,
+    );
+    this.#failureUsage = null;
   }
 
   begun(): void {
@@ -233,7 +235,7 @@ export class UpstreamCall {
     this.route.begun();
   }
 
-  /** The call broke before its client got anything. Null: another backend was taken; otherwise what to tell. */
+  /** The call broke before the client got anything. Null: moved to another backend; otherwise the error to report. */
   async fallBack(error: unknown): Promise<unknown> {
     this.#cancelBegin?.();
     this.#cancelBegin = null;
@@ -243,7 +245,7 @@ export class UpstreamCall {
     try {
       const next = this.plan ? mayFallBack(error) && this.plan.next() : await this.#another(error);
       if (!next) return error;
-      if (this.#told !== null) this.#noteGivenUp();
+      if (this.#failureUsage !== null) this.#noteGivenUp();
       await this.#moveTo(next);
       return null;
     } catch (refusal) {
@@ -251,7 +253,7 @@ export class UpstreamCall {
     }
   }
 
-  /** Calls `once` until it has an answer; what no backend could answer is settled and thrown. */
+  /** Repeats `once` on each backend until one answers; otherwise settles and throws. */
   async untilAnswered<T>(once: () => Promise<T>): Promise<T> {
     for (;;) {
       try {
@@ -262,7 +264,7 @@ export class UpstreamCall {
     }
   }
 
-  /** The call broke: returns when it can be sent again, otherwise settles it and throws what to tell. */
+  /** The call broke: returns if it can be sent again, otherwise settles it and throws. */
   async elsewhere(error: unknown): Promise<void> {
     const failure = await this.fallBack(error);
     if (failure === null) return;
@@ -270,22 +272,22 @@ export class UpstreamCall {
     throw this.toClientError(failure);
   }
 
-  /** A failure as the caller's error, which says who was asked. */
+  /** The failure as the caller sees it, with headers that name the backend. */
   toClientError(error: unknown): unknown {
     return toFailure(error, this.#tried.length > 0 ? this.answerHeaders() : {});
   }
 
-  /** Says which backend served an answer, and how many were asked. */
+  /** Headers that name the backend and the number of attempts. */
   answerHeaders(base: Headers = {}): Headers {
     return {
       ...base,
-      // Names may be in any script; headers may not.
+      // Backend names may contain any character; headers may not.
       "x-service-backend": encodeURIComponent(this.route.name),
       "x-service-attempts": String(this.#tried.length),
     };
   }
 
-  /** Another model has another price: what is held is held again for that. */
+  /** Another model has another price, so the hold is taken anew. */
   async #moveTo(next: Route): Promise<void> {
     const { parts, options } = this;
     if (this.outgoing.isSameOn(next)) {
@@ -314,7 +316,7 @@ export class UpstreamCall {
     );
   }
 
-  /** Instead of a backend that could not be reached or has too much to do; where all are full, the first that has room again. */
+  /** A replacement for a backend that is unreachable or overloaded. If all are full, waits for the first free slot. */
   #another(error: unknown): Route | Promise<Route> | null {
     if (!(error instanceof BackendError) || this.#tried.length >= ATTEMPTS_MAX) return null;
     if (!isUnsent(error) && !isOverloaded(error)) return null;
@@ -339,7 +341,7 @@ export class UpstreamCall {
     }
   }
 
-  /** The call failed: reports it to the circuit breaker, unless the client caused it. */
+  /** Reports the failure to the circuit breaker, unless the client caused it. */
   failed(error: unknown): void {
     if (error instanceof BackendError && error.kind === "busy" && !this.plan) {
       this.#tried.pop();
@@ -348,20 +350,20 @@ export class UpstreamCall {
     const reason = this.watched.isAborted ? this.watched.reason : error;
     const left = isAboutClient(reason);
     this.#isEndedHere = this.watched.isAborted || left;
-    this.#told = reason instanceof BackendError ? readUsage(reason.usage) : null;
+    this.#failureUsage = reason instanceof BackendError ? readUsage(reason.usage) : null;
     this.#failure = left ? CLIENT_LEFT.code : reason instanceof BackendError ? reason.kind : "internal";
     this.observed.broke(reason);
     if (left) this.route.abandoned();
     else reportTo(this.route, reason);
   }
 
-  /** The figures that a failure came with are those of all that was done. */
-  #asTold(end: CallEnd): CallEnd {
-    return this.#told === null ? end : { ...end, isWhole: true, reported: this.#told };
+  /** Usage reported with a failure covers everything the upstream did. */
+  #withFailureUsage(end: CallEnd): CallEnd {
+    return this.#failureUsage === null ? end : { ...end, isWhole: true, reported: this.#failureUsage };
   }
 
   settle(ending: CallEnd = NOTHING_CAME): ReportedUsage | null {
-    const end = this.#asTold(ending);
+    const end = this.#withFailureUsage(ending);
     this.#isSettled = true;
     this.parts.watch.release(this.watched);
     const isOwedUnanswered = this.#isEndedHere && this.#tried.length > this.#unsentAttempt;
@@ -384,13 +386,13 @@ export class UpstreamCall {
     return owed;
   }
 
-  /** The latest attempt ended while its connection was being made. */
+  /** The latest attempt ended before its connection was established. */
   unsent(): void {
     this.#unsentAttempt = this.#tried.length;
   }
 }
 
-/** Where the request goes. `isForeseen`: it will be chosen for once more. */
+/** Chooses the backend. `isForeseen`: the same request will be routed a second time. */
 async function chosen({ routing }: CallParts, asked: UpstreamCallOptions, { isForeseen = false } = {}) {
   const { asker, capability, provider, boundTo } = asked;
   if (asker.record) {
@@ -407,7 +409,7 @@ async function chosen({ routing }: CallParts, asked: UpstreamCallOptions, { isFo
   return { model, route, plan, session, turn };
 }
 
-/** A sign is a claim: it counts for the key's own requests only. A conversation has its backend, as the contract says. */
+/** The client chooses the session's name, so it only counts among the key's own requests. Conversations have their own pin. */
 function sessionOf({ asker, capability, payload, boundTo }: UpstreamCallOptions): SessionOf | undefined {
   if (capability !== "chat" || boundTo !== undefined) return undefined;
   let session: string | null | undefined;
@@ -421,7 +423,7 @@ function sessionOf({ asker, capability, payload, boundTo }: UpstreamCallOptions)
   };
 }
 
-/** What is sent to this backend, and its bound at the price of the backend's model. */
+/** The request as sent to this backend, with its bound at the price of the backend's model. */
 function outgoingOn(
   parts: CallParts,
   options: UpstreamCallOptions,
@@ -432,7 +434,7 @@ function outgoingOn(
   return new Outgoing(options, model, route, { limits: parts.limitsOf(route.model), price });
 }
 
-/** Holds what the request can cost on its backend, or throws the refusal; the answer is limited to what is held. */
+/** Holds what the request can cost on its backend, or throws; limits the answer to what is held. */
 async function holdFor(
   { metering }: CallParts,
   { asker: { requestId, payer, refId, record }, requireOn }: UpstreamCallOptions,
@@ -451,7 +453,7 @@ async function holdFor(
   }
 }
 
-/** Held for what was sent, while what is stored is put before it. */
+/** Holds the cost of what was sent while `work` adds what is stored. */
 async function whileHeld<T>(
   parts: CallParts,
   options: UpstreamCallOptions,
@@ -497,7 +499,7 @@ class OutgoingCall implements NativeCall, PostCall {
     const { outgoing, options } = this.#call;
     const headers = outgoing.spoken ? options.native!.headersLike(outgoing.spoken.requestHeaders) : {};
     const { [IDEMPOTENCY]: given } = headers;
-    // To the vendor all users are one: the same key of another must not bring them this answer.
+    // The vendor sees all our users as one, so the key is scoped: another user's equal key must not return this answer.
     return given ? { ...headers, [IDEMPOTENCY]: Bun.SHA256.hash(`${this.scope} ${given}`, "hex") } : headers;
   }
   get signal(): AbortSignal {

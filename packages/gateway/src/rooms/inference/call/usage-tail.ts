@@ -4,13 +4,13 @@ import { isPlausible, partsIn, type UsageParts } from "../../../kernel/usage-par
 import type { AnswerBody } from "./answer-body.ts";
 
 export interface ReportedUsage extends UsageParts {
-  /** What the report does not say; where it is both, the sum was reported and stands as the prompt's. */
+  /** Which figure is missing. `both`: only the sum was reported, and stands in `promptTokens`. */
   lacks?: "prompt" | "completion" | "both";
-  /** What the upstream itself asks for the request. */
+  /** The upstream's own price for the request. */
   reportedUsd?: number;
 }
 
-/** Of several reports in one stream the largest counts; of equal ones the later. */
+/** Of several reports in one stream the largest counts; among equal ones the latest. */
 export const largerUsage = (before: ReportedUsage | null, now: ReportedUsage): ReportedUsage =>
   before !== null && tokensOf(before) > tokensOf(now) ? before : now;
 
@@ -24,16 +24,16 @@ export const usageFields = ({ promptTokens, completionTokens }: ReportedUsage) =
 });
 
 const KEY = '"usage"';
-/** Up to the object that it is; a quote that is escaped is part of another key. */
+/** Matches up to the object. An escaped quote belongs to another key. */
 const KEY_OF_OBJECT = /(?<!\\)"usage"\s*:\s*(?=\{)/y;
 
-/** Figures that no request can have: not whole, below zero, or beyond every model. */
+/** Impossible figures: fractional, negative, or beyond any model. */
 export const ABSURD = "absurd";
 export type UsageReport = ReportedUsage | typeof ABSURD | null;
 
 const FLEX = "flex";
 
-/** Of two reports in one stream: both together where they are of different things. */
+/** Combines two reports of one stream: the sum if they cover different items, else the larger. */
 export function joinedUsage(before: UsageReport, now: UsageReport, isAnother: boolean): UsageReport {
   if (before === ABSURD || now === ABSURD) return ABSURD;
   if (before === null || now === null) return before ?? now;
@@ -44,7 +44,7 @@ export function joinedUsage(before: UsageReport, now: UsageReport, isAnother: bo
   return sum;
 }
 
-/** Null when the object says nothing about tokens. `tier` is the answer's own, where the usage does not tell it. */
+/** Null when the object has no token counts. `tier` is the answer's, used if the usage itself has none. */
 export function readUsage(value: unknown, tier?: unknown): UsageReport {
   if (typeof value !== "object" || value === null) return null;
   const usage = value as Record<string, unknown>;
@@ -57,7 +57,7 @@ export function readUsage(value: unknown, tier?: unknown): UsageReport {
   const p = (prompt ?? null) as number | null;
   const c = (completion ?? null) as number | null;
   const t = (total ?? null) as number | null;
-  // Embeddings often report a total alone; where one of the others is missing, it is the rest.
+  // Embeddings often report only a total. If one figure is missing, it is the rest of the total.
   if (p === null && c === null) return t ? { promptTokens: t, completionTokens: 0, lacks: "both" } : null;
   const isRestKnown = t !== null && t >= (p ?? 0) + (c ?? 0);
   const promptTokens = p ?? (isRestKnown ? t - c! : 0);
@@ -77,20 +77,20 @@ export function usageOfTail(body: AnswerBody): UsageReport {
   const last = tail.includes(`"${FLEX}"`) ? -1 : tail.lastIndexOf(KEY);
   const closing = last === -1 ? null : closingUsage(tail, last);
   if (closing !== null) return readUsage(closing);
-  // Usage is missing, not at the end, has escapes in its name, stands before its name appears again or beside a tier, which is rare.
+  // Rare: usage is missing, not at the end, spelled with escapes, mentioned again later, or has a tier beside it.
   const { parsed } = body;
   return isObject(parsed) ? readUsage(parsed.usage, parsed.service_tier) : null;
 }
 
-/** The usage in the last event that has one, from the end of an event stream. */
+/** The largest usage reported in the tail of an event stream. */
 export function usageOfEvents(tail: string): UsageReport {
   let largest: UsageReport = null;
   for (let end = tail.length; end > 0; ) {
     const at = tail.lastIndexOf(KEY, end - 1);
     if (at === -1) break;
-    const told = usageAt(tail, at);
-    if (told === ABSURD) return told;
-    if (told !== null) largest = largerUsage(largest, told);
+    const usage = usageAt(tail, at);
+    if (usage === ABSURD) return usage;
+    if (usage !== null) largest = largerUsage(largest, usage);
     end = at;
   }
   if (largest !== null) return largest;
@@ -108,13 +108,13 @@ function usageAt(text: string, at: number): UsageReport {
   }
 }
 
-/** Where the object begins whose key is at `at`; -1 when it is something else. */
+/** Where the object of the key at `at` begins; -1 if the value is not an object. */
 function startOfUsage(text: string, at: number): number {
   KEY_OF_OBJECT.lastIndex = at;
   return KEY_OF_OBJECT.test(text) ? KEY_OF_OBJECT.lastIndex : -1;
 }
 
-/** The usage whose key is at `at`, when the object that it stands in is all that the text ends with. */
+/** The usage whose key is at `at`, if nothing but its enclosing object follows. */
 function closingUsage(text: string, at: number): unknown {
   const start = startOfUsage(text, at);
   if (start === -1) return null;

@@ -6,7 +6,7 @@ type WorkCounts = Readonly<Partial<Record<WorkUnit, number>>>;
 
 interface WorkSize {
   counts: WorkCounts;
-  /** Besides those of a body that is JSON. */
+  /** In addition to the tokens of a JSON body. */
   promptTokens: number;
   outputTokens: number;
 }
@@ -15,26 +15,26 @@ interface WorkSize {
 export interface AskedWork extends WorkSize {
   units: readonly WorkUnit[];
   look?: ImageLook;
-  /** The body is a form: `promptTokens` are all that it has. */
+  /** The body is a form: `promptTokens` is the complete count. */
   isForm: boolean;
-  /** The answer is, unless it says that it is JSON, what somebody said: it reports nothing, whatever it looks like. */
+  /** Unless its type is JSON, the answer is a transcript: nothing in it is a report, whatever it looks like. */
   isWords?: boolean;
-  /** What is charged where the upstream does not say; the rest is as it is held. */
+  /** Charged if the upstream reports nothing; anything not given here is charged as held. */
   counted?: Partial<WorkSize>;
 }
 
-/** What an answer says was made. What it does not say is as it was asked for. */
+/** What an answer says was made. Anything it does not mention counts as asked for. */
 export interface Made {
   counts?: WorkCounts;
   look?: Partial<ImageLook>;
   problem?: string;
 }
 
-/** The most that a piece of work can cost: by its own price, or by the tokens of a model without one. */
+/** The most that a piece of work can cost: by its unit price, or by tokens for a model without one. */
 export class WorkBound implements TokenBound {
   readonly mostUsd: number | null;
   readonly outputTokensMax: number;
-  /** It cannot be made smaller. */
+  /** Equal to the maximum: such work cannot be shortened. */
   readonly outputTokensMin: number;
   readonly #asked: AskedWork;
   readonly #price: UnitPrice | null;
@@ -51,7 +51,7 @@ export class WorkBound implements TokenBound {
   get promptTokens(): number {
     return this.#asked.promptTokens + this.#bodyTokens;
   }
-  /** What is charged where the upstream does not say. */
+  /** Charged if the upstream reports nothing. */
   get countedPromptTokens(): number {
     const { promptTokens, counted } = this.#asked;
     return (counted?.promptTokens ?? promptTokens) + this.#bodyTokens;
@@ -64,7 +64,7 @@ export class WorkBound implements TokenBound {
     return counted?.outputTokens ?? outputTokens;
   }
 
-  /** By what was made, as far as the upstream says so, even if that is more than is held. */
+  /** Priced by what the upstream says was made, even if that exceeds the hold. */
   costOf({ counts, look }: Made): number {
     const price = this.#price!;
     const asked = this.#asked;

@@ -3,11 +3,11 @@ import { isObject } from "../../../kernel/json.ts";
 import { REQUEST_TOKENS_MAX } from "../../../kernel/usage-parts.ts";
 import { estimatePromptTokens } from "../../metering/index.ts";
 
-/** What field names mean: which decide the cost, which have one spelling, which are ours, what `extra` may set. */
+/** The rules for field names: which decide the cost, which have one spelling, which are ours, what `extra` may set. */
 
 /**
- * Fields that limit the output, under every name that servers use. The last two are how a server that ignores case
- * reads two of the others; being lower case, they pass the check for other spellings.
+ * Fields that limit the output, under every name that servers use. The last two are what a case-insensitive server
+ * makes of two others; they are lower case, so the check for other spellings does not catch them.
  */
 const LIMIT_FIELDS = (
   "max_tokens max_completion_tokens max_output_tokens max_new_tokens max_gen_len max_length " +
@@ -18,7 +18,7 @@ const COUNT_FIELDS = "n best_of num_return_sequences candidate_count candidateCo
   " ",
 );
 
-/** Text that is charged as output as far as the answer differs from it. */
+/** Predicted output; what the answer does not use of it is charged as output. */
 const PREDICTION = "prediction";
 export const OPTIONS = "options";
 
@@ -31,7 +31,7 @@ const SPEND_NAMES: readonly string[] = [...KINDS.keys(), PREDICTION, OPTIONS];
 /** Whether the field limits or multiplies the output. */
 export const isSpendField = (name: string): boolean => KINDS.has(name);
 
-/** The number of such a field, or the refusal; null when it is null, as if it were not there. */
+/** The number in such a field; null counts as absent. Throws if it is not a whole number in range. */
 export function spendNumber(value: unknown, field: string): number | null {
   if (value === null) return null;
   if (Number.isInteger(value) && (value as number) >= 1 && (value as number) <= REQUEST_TOKENS_MAX)
@@ -40,10 +40,10 @@ export function spendNumber(value: unknown, field: string): number | null {
   return failField(field, `${expected}; leave it out for no limit of your own`);
 }
 
-/** As Unicode folds case: these are the letters that fold to a plain one, besides the capitals. */
+/** Unicode case folding: besides capitals, only these two letters fold to a plain ASCII one. */
 const folded = (key: string): string => key.toLowerCase().replaceAll("\u017f", "s").replaceAll("\u212a", "k");
 
-/** Names that no other key may fold to, because servers that ignore case would read it as one of them. */
+/** Names that no other key may fold to: a case-insensitive server would read such a key as the name. */
 class ProtectedNames {
   readonly #names: ReadonlySet<string>;
   readonly #byFold: ReadonlyMap<string, string>;
@@ -57,7 +57,7 @@ class ProtectedNames {
     return this.#names.has(name);
   }
 
-  /** Refuses a key that is another spelling of a name. Most keys are plain lower case and pass after one check. */
+  /** Refuses another spelling of a protected name. Most keys are plain lower case and pass the first check. */
   require(key: string, where = ""): void {
     if (!UNUSUAL.test(key)) return;
     const name = this.#byFold.get(folded(key));
@@ -67,7 +67,7 @@ class ProtectedNames {
 }
 const UNUSUAL = /[^a-z0-9_]/;
 
-/** A limit with the place where it stands in what is sent. */
+/** An output limit and where it is in the request. */
 interface OutputLimit {
   name: string;
   inOptions: boolean;
@@ -77,15 +77,15 @@ interface OutputLimit {
 /** What a request says about the size of its answer. */
 export class SpendFields {
   readonly limits: OutputLimit[] = [];
-  /** Answers to hold for, under every name that some server knows. */
+  /** Answers to hold for: the largest count under any name that some server knows. */
   choices = 1;
-  /** Answers that are written, under the name that the API itself has. */
+  /** Answers that will be written: the count under the API's own name. */
   answers = 1;
   predictionTokens = 0;
-  /** The prompt is nothing but token numbers, which are counted instead of their digits. */
+  /** The prompt consists of token numbers: count those, not their digits. */
   isNumbered = false;
 
-  /** Notes one of these fields; `where` it stood is for the refusal of what is not a number. */
+  /** Records one of these fields; `where` is for the error message. */
   add(name: string, value: unknown, where: "" | "options." | "extra."): void {
     const number = spendNumber(value, where + name);
     if (number === null) return;
@@ -95,22 +95,22 @@ export class SpendFields {
   }
 }
 
-/** Fields that are the gateway's own; no upstream sees them. */
+/** The gateway's own fields, which no upstream sees. */
 const OWN_FIELDS: readonly string[] = ["conversation_id", "memory", "extra", "provider"];
 const PROTECTED: ReadonlySet<string> = new Set(
   "model messages stream temperature max_tokens options".split(" "),
 );
-/** What a request for vectors, or for a text that goes on from a prompt, is about and charged for. */
+/** The input that embeddings and text completions are charged for. */
 const SUBJECTS: ReadonlySet<string> = new Set(["input", "prompt"]);
-/** Lists of models that OpenRouter and LiteLLM may take instead of `model`: at another price, by other rights. */
+/** Model lists that let OpenRouter and LiteLLM replace `model`, at another price and past the key's model rules. */
 const OTHER_MODELS: ReadonlySet<string> = new Set(
   "models fallbacks context_window_fallbacks content_policy_fallbacks".split(" "),
 );
-/** Where some servers look for settings besides the top level: they may obey what stands there instead. */
+/** Objects in which some servers look for settings, and may prefer them to the top level. */
 const INNER_SETTINGS: ReadonlySet<string> = new Set(
   "extra_body generation_config generationConfig generationconfig parameters sampling_params".split(" "),
 );
-/** Settings under which vendors ask more than a model's price: only these words pass. */
+/** Settings with which vendors charge more than the model's price; only these values pass. */
 const TIERS = ["auto", "default", "standard", "standard_only", "flex"];
 const PLAIN_WORDS: ReadonlyMap<string, readonly string[]> = new Map([
   ["service_tier", TIERS],
@@ -118,7 +118,7 @@ const PLAIN_WORDS: ReadonlyMap<string, readonly string[]> = new Map([
   ["speed", ["standard"]],
   ["inference_geo", ["global"]],
 ]);
-/** What must not stand there, because it decides what a request costs, or which model answers. */
+/** Fields that decide cost or model, and so must be at the top level. */
 const NOT_INSIDE = new ProtectedNames(["model", "messages", ...SUBJECTS, ...SPEND_NAMES, ...OTHER_MODELS]);
 const SPELLED_ONE_WAY = new ProtectedNames([
   ...PROTECTED,
@@ -134,13 +134,13 @@ const SPELLED_ONE_WAY = new ProtectedNames([
 ]);
 const SPELLED_ONE_WAY_IN_OPTIONS = new ProtectedNames(SPEND_NAMES);
 
-/** Refuses a key that some servers would take for another one, or that has another model answer. */
+/** Refuses a key that some servers read as another one, or that selects another model. */
 export function requireName(key: string, where = ""): void {
   SPELLED_ONE_WAY.require(key, where);
   if (OTHER_MODELS.has(key)) failField(where + key, "is refused: name one model, in `model`");
 }
 
-/** Refuses the name of a field, or settings in a place of their own that say what has to stand at the top level. */
+/** Refuses a bad field name, and nested settings that must be at the top level. */
 export function requireField(name: string, value: unknown, where = ""): void {
   requireName(name, where);
   requirePlain(name, value, where);
@@ -169,26 +169,26 @@ export const hasOwnField = (payload: { has(key: string): boolean }): boolean =>
 export interface InnerField {
   name: string;
   value: unknown;
-  /** With its name, as it is sent. */
+  /** Key and value, as they are sent. */
   member: Buffer | string;
 }
 
 export interface ExtraField extends InnerField {
-  /** Whether it goes into what is sent, unless the gateway sets it. */
+  /** Whether it is sent, unless the gateway sets the field itself. */
   isSent: boolean;
 }
 
-/** A request as far as these rules look into it. */
+/** The view of a request that these rules need. */
 interface Fields {
   has(name: string): boolean;
   names(): Iterable<string>;
   value(name: string): unknown;
-  /** Of a field that is an object: what is in it, repeated names included. Of any other: nothing. */
+  /** The members of a field that is an object, repeated names included; empty for any other field. */
   inner(name: string): readonly InnerField[];
   readonly extra: readonly ExtraField[];
 }
 
-/** The members of `extra`, each name once; throws for a bad one. */
+/** The members of `extra`, each name once; throws if one is not allowed. */
 export function readExtra(fields: Omit<Fields, "extra">): ExtraField[] {
   if (!fields.has("extra")) return [];
   const byName = new Map(fields.inner("extra").map((field) => [field.name, field]));
@@ -199,7 +199,7 @@ export function readExtra(fields: Omit<Fields, "extra">): ExtraField[] {
   });
 }
 
-/** What a request, as it will be sent, says about the size of its answer. Throws the refusal of what is not a number. */
+/** What a request, as it will be sent, says about the size of its answer. Throws if a limit is not a number. */
 export function readSpendFields(fields: Fields): SpendFields {
   const spend = new SpendFields();
   const { extra } = fields;
@@ -217,7 +217,7 @@ export function readSpendFields(fields: Fields): SpendFields {
   return spend;
 }
 
-/** The same of a request to Gemini, where such fields have a place of their own besides. */
+/** The same for Gemini, which has such fields in `settings` as well. */
 export function geminiSpend(fields: Fields, settings: string): SpendFields {
   const spend = readSpendFields(fields);
   const given = fields.value(settings) ?? {};

@@ -7,7 +7,7 @@ import type { NativeRequest, Payload } from "./payload.ts";
 
 const TEXT_LENGTH_MAX = 256;
 
-/** What the gateway itself needs of a chat request; the rest is the upstream's. */
+/** The fields of a chat request that the gateway itself uses. */
 export interface ChatFields {
   model: string;
   stream: boolean;
@@ -15,7 +15,7 @@ export interface ChatFields {
   conversationId: string | null;
   memory: boolean;
   spend: SpendFields;
-  /** The client's own wish for the usage chunk. */
+  /** Whether the client asked for the usage chunk. */
   wantsUsage: boolean;
   streamOptions: Record<string, unknown> | null;
 }
@@ -55,7 +55,7 @@ function modelOf(payload: Payload): string {
   return model;
 }
 
-/** Of a request in a vendor's dialect; the rest is the vendor's. */
+/** The same of a request in a vendor's dialect. */
 export const nativeFields = ({ payload, model, stream, spend }: NativeRequest): ChatFields => ({
   model,
   stream,
@@ -90,13 +90,13 @@ export function readChatFields(payload: Payload): ChatFields {
   return fields;
 }
 
-/** Of `POST /v1/completions`; the same as of a chat as far as the gateway is concerned. */
+/** The same of `POST /v1/completions`. */
 export function readCompletionFields(payload: Payload): ChatFields {
   const model = modelOf(payload);
   const prompt = readPrompt(payload.value("prompt"));
   optional(payload, "suffix", STRING);
   const spend = payload.spendFields();
-  // Each of several prompts gets as many answers as were asked for.
+  // Each prompt gets that many answers.
   spend.choices *= prompt.count;
   spend.answers = Math.max(spend.answers, Number(payload.sent("best_of") ?? 1)) * prompt.count;
   spend.isNumbered = prompt.isNumbered;
@@ -113,7 +113,7 @@ export function readCompletionFields(payload: Payload): ChatFields {
   };
 }
 
-/** A text, texts, token numbers, or lists of them. Texts among token numbers are one prompt to some servers. */
+/** A text, texts, token numbers, or lists of these. Some servers read texts mixed with token numbers as one prompt. */
 function readPrompt(prompt: unknown): {
   count: number;
   isNumbered: boolean;

@@ -15,12 +15,12 @@ const OPEN_BRACKET = 91;
 const OPEN_BRACE = 123;
 const CLOSE_BRACE = 125;
 const MEMBERS_MAX = 10_000;
-/** In UTF-8, a character for each byte. */
+/** Its UTF-8 bytes, read as Latin-1. */
 const BYTE_ORDER_MARK = "\xef\xbb\xbf";
 
 export interface Member {
   key: string;
-  /** The member with its key, up to the end of its value. */
+  /** From the start of the key to the end of the value. */
   start: number;
   valueStart: number;
   end: number;
@@ -29,11 +29,11 @@ export interface Member {
 interface Outline {
   /** In order, repeated keys included. */
   members: Member[];
-  /** How much there is in it, and of the member that is not kept, where its long strings stand. */
+  /** Counts for the cost check, and the long strings of the `unkept` member. */
   nesting: JsonNesting;
 }
 
-/** Finds the members of a JSON object. `text` is `bytes` in Latin-1, so that positions are the same in both. */
+/** Finds the members of a JSON object. `text` is `bytes` read as Latin-1, so positions are the same in both. */
 export function outlineOf(bytes: Buffer, text: string, unkept?: string): Outline {
   if (!isAscii(bytes) && !isUtf8(bytes)) throw new JsonScanError("it is not valid UTF-8");
   if (text.startsWith(BYTE_ORDER_MARK))
@@ -85,7 +85,7 @@ function endOfValue(text: string, at: number, nesting: JsonNesting): number {
 }
 const SCALAR = /[\w.+-]+/y;
 
-/** A key's text; one of plain letters, which is nearly every one, is read as it stands. */
+/** A key's text. Nearly all keys are plain letters and need no parsing. */
 function keyAt(bytes: Buffer, text: string, start: number, end: number): string {
   const plain = text.slice(start + 1, end - 1);
   if (/^[\w$.-]*$/.test(plain)) return plain;

@@ -26,36 +26,36 @@ import {
 import { type Member, outlineOf } from "./members.ts";
 import type { VendorTool } from "./vendor-side.ts";
 
-/** Of `extra` and `options`, which are read at once, and more than once. */
+/** Limit for `extra` and `options`, which are parsed in one go, and more than once. */
 const INNER_BYTES_MAX = 256 * 1024;
 const VENDOR_WORD = /"(?:(?:tool_addition|file_id|file_uri|fileUri)"|[gG][sS]:)/;
 const hasVendorWord = (text: string): boolean => VENDOR_WORD.test(text) || hasEscapedLetters(text);
-/** Nearly all of a body: kept as values, they would be a second copy of it until the answer is there. */
+/** Messages are nearly the whole body; keeping them parsed would hold a second copy until the answer arrives. */
 const MESSAGES = "messages";
 
 interface Source {
   bytes: Buffer;
-  /** Each key once; where a client repeats one, the last counts, as it does to every JSON parser. */
+  /** Each key once. If a client repeats one, the last counts, as in every JSON parser. */
   members: ReadonlyMap<string, Member>;
   hasDuplicates: boolean;
   mayNameVendors: boolean;
 }
 
-/** What is sent, and how long it is, before a large one is turned into bytes. */
+/** A body to send, whose size is known before it is encoded. */
 export interface ComposedBody extends JsonBody {
-  /** In bytes, or for a text that is not bytes yet, in characters. */
+  /** In bytes, or in characters if it is not encoded yet. */
   size(): number;
 }
 
-/** A request body whose top level is known, parsed once. The client's own bytes are spliced, so the rest passes unchanged. */
+/** A request body, parsed once. Changes are spliced into the client's own bytes, so everything else passes unchanged. */
 export class Payload {
   readonly messagesProblem: MessagesProblem | null;
   readonly mayHaveMedia: boolean;
-  /** Of what another API's request was turned into. */
+  /** Set by voices that translate another API's request. */
   wantsThoughts = false;
   session: string | null = null;
   firstResponse: string | null = null;
-  /** Null until somebody looked for them. */
+  /** Null until looked for. */
   vendorTools: readonly VendorTool[] | null = null;
   readonly #values: Map<string, unknown>;
   readonly #source: Source | null;
@@ -64,7 +64,7 @@ export class Payload {
   static async read(bytes: Buffer, settings?: string): Promise<Payload> {
     const isLarge = bytes.length > LARGE_BODY_BYTES;
     if (isLarge) await nextTurn();
-    // In Latin-1 a position is the same in text and bytes, and the syntax of JSON is the same, too.
+    // In Latin-1 a position is the same in text and bytes, and JSON's syntax is ASCII.
     const text = bytes.toString("latin1");
     if (isLarge) await nextTurn();
     const { members, nesting } = orRefuse(() => outlineOf(bytes, text, MESSAGES));
@@ -79,16 +79,16 @@ export class Payload {
     for (const member of members) byKey.set(member.key, member);
     const hasDuplicates = byKey.size < members.length;
     const source = { bytes, members: byKey, hasDuplicates, mayNameVendors: hasVendorWord(skimmed) };
-    // Those that do not count are not sent, but nobody repeats these by mistake.
+    // Ignored repeats are not sent, but nobody repeats a protected field by mistake.
     if (source.hasDuplicates) for (const member of members) requireField(member.key, parsedAt(bytes, member));
     return new Payload(fields, source, settings);
   }
 
-  /** Where there is a source, texts of the fields are in Latin-1. */
+  /** With a source, strings in `fields` are Latin-1. */
   constructor(
     fields: Readonly<Record<string, unknown>>,
     source: Source | null = null,
-    /** The place for settings that the request's API has: its reader checks what is in it. */
+    /** The API's own settings object, whose contents the API's reader checks. */
     settings?: string,
   ) {
     this.#source = source;
@@ -114,7 +114,7 @@ export class Payload {
     return unread ? parsedAt(this.#source!.bytes, unread) : this.#values.get(name);
   }
 
-  /** The messages up to the first of the user's: a long conversation is not parsed for them. */
+  /** The messages up to the user's first one, without parsing the rest of a long conversation. */
   opening(): unknown {
     const member = this.#source?.members.get(MESSAGES);
     return member ? openingOf(this.#source!.bytes, member) : this.#values.get(MESSAGES);
@@ -124,7 +124,7 @@ export class Payload {
     return this.#source?.bytes.includes(text) ?? true;
   }
 
-  /** Whether messages may bring a tool along, or name a file that a vendor keeps: parsing a long history to see it is dear. */
+  /** Whether messages may contain tools, or files kept by a vendor. A cheap text search, to avoid parsing a long history. */
   get mayNameVendors(): boolean {
     return this.#source?.mayNameVendors ?? true;
   }
@@ -134,7 +134,7 @@ export class Payload {
     return source ? JSON.parse(source.bytes.toString()) : Object.fromEntries(this.#values);
   }
 
-  /** How many tokens an array of token numbers, or of such arrays, has; null when the field is something else. */
+  /** The number of tokens in an array of token numbers, or of such arrays; null for anything else. */
   tokenCount(name: "input" | "prompt"): number | null {
     const value = this.#values.get(name);
     const tokens = Array.isArray(value) ? value.flat() : [];
@@ -146,7 +146,7 @@ export class Payload {
     return this.#extra;
   }
 
-  /** A field as it is sent: the request's own, or that of `extra`. */
+  /** A field's value as it is sent: from `extra` if that sets it, else from the request. */
   sent(name: string): unknown {
     const extra = this.extra.find((field) => field.isSent && field.name === name);
     return extra ? extra.value : this.value(name);
@@ -161,7 +161,7 @@ export class Payload {
     return readSpendFields(this);
   }
 
-  /** Of a field that is an object: what is in it, repeated names included. Of any other: nothing. */
+  /** The members of a field that is an object, repeated names included; empty for any other field. */
   inner(name: string): readonly InnerField[] {
     const value = this.#values.get(name);
     if (!isObject(value)) return [];
@@ -173,12 +173,12 @@ export class Payload {
     }));
   }
 
-  /** Whether it is of the gateway's making, and not the client's bytes. */
+  /** Whether the gateway made it, so that there are no client bytes. */
   get isMade(): boolean {
     return this.#source === null;
   }
 
-  /** What is sent: `set` replaces or adds fields, or with nothing takes them out, the gateway's own go, and `extra` adds what neither of them has. */
+  /** The body to send: `set` replaces or adds fields ("" removes one), our own fields go, `extra` adds what is missing. */
   compose(set: ReadonlyMap<string, string>): ComposedBody {
     const source = this.#source;
     if (source && set.size === 0 && !source.hasDuplicates && !hasOwnField(this))
@@ -218,7 +218,7 @@ function openingOf(bytes: Buffer, { valueStart, end }: Member): unknown[] {
   return found;
 }
 
-/** All but the messages. What is not ASCII has to be read as what it is. */
+/** All values but the messages. Members that are not ASCII are parsed again as UTF-8. */
 function exactValues(
   fields: Readonly<Record<string, unknown>>,
   { bytes, members }: Source,
@@ -285,17 +285,17 @@ function orRefuse<T>(read: () => T): T {
   }
 }
 
-/** A request in a vendor's own dialect: a backend that speaks it is sent the client's bytes. */
+/** A request in a vendor's own dialect; a backend that speaks it gets the client's bytes. */
 export interface NativeRequest {
   dialect: DialectName;
   payload: Payload;
   model: string;
   stream: boolean;
   spend: SpendFields;
-  /** Fields to set so that the answer has at most so many tokens. */
+  /** Fields to set so that the answer has at most this many tokens. */
   limited(tokens: number): ReadonlyMap<string, string>;
   headersLike(names: RegExp): Record<string, string>;
-  /** The same as a chat, for a backend that does not speak the dialect. Throws the refusal of what no chat can carry. */
+  /** The request as a chat, for a backend that does not speak the dialect. Throws if a chat cannot express it. */
   chat(): Payload;
 }
 
@@ -308,7 +308,7 @@ const ROLES: ReadonlySet<unknown> = new Set(["user", "assistant", "system", "dev
 const ROLES_TEXT = "must be user, assistant, system, developer or tool";
 const LIST_FIELDS = ["images", "tool_calls"] as const;
 
-/** What is wrong with a list of messages, by the rules that hold on every surface; null where nothing is. */
+/** The first problem in a list of messages, by the rules of every surface; null if there is none. */
 function problemOfMessages(messages: unknown): MessagesProblem | null {
   if (!Array.isArray(messages) || messages.length === 0)
     return {
@@ -331,7 +331,7 @@ function problemOf(message: unknown, i: number): MessagesProblem | null {
     if (value != null && !Array.isArray(value))
       return { field: `messages.${i}.${name}`, expected: "must be an array" };
   }
-  // An answer may consist of calls alone, and a question of images.
+  // An answer may consist only of calls, and a question only of images.
   const isOptional = role === "assistant" || images != null;
   if (typeof content === "string" || Array.isArray(content) || (content == null && isOptional)) return null;
   return { field: `messages.${i}.content`, expected: "is required: a text or an array of parts" };
@@ -341,7 +341,7 @@ const MEDIA_KEYS = ["image_url", "input_audio", "audio_url", "video_url", "input
 
 const MEDIA_WORD = new RegExp(`"(?:${MEDIA_KEYS.join("|")}|images)"`);
 
-/** The same of messages as we wrote them. */
+/** The same check on JSON that we wrote ourselves. */
 export const mentionsMedia = (json: string): boolean => MEDIA_WORD.test(json);
 
 const mayHaveMedia = (messages: unknown): boolean =>

@@ -4,14 +4,14 @@ import { isObject } from "../../../kernel/json.ts";
 import { spendNumber } from "./field-rules.ts";
 import type { Payload } from "./payload.ts";
 
-/** Tools that clients run themselves, or for which vendors ask nothing but tokens. Of all others a price must be known. */
+/** Tools that the client runs, or that vendors bill only by tokens. Every other tool needs a price. */
 const FREE =
   /^(function|custom|namespace|mcp|mcp_toolset|local_shell|apply_patch|browser_toolset_.*|(bash|text_editor|computer|memory|web_fetch|tool_search)(_.*)?|function_?declarations|url_?context|code_?execution|computer_?use)$/i;
-/** Fields of chats that have the vendor search. */
+/** Chat fields that make the vendor search the web. */
 const SEARCHES = ["web_search_options", "search_parameters", "plugins", "enable_search"];
-/** Calls that are held for where the request does not limit them. */
+/** Number of calls to hold for if the request does not limit them. */
 const CALLS_USUAL = 10;
-/** `web_search_20250305` and `web_search_preview` are `web_search`. */
+/** Without version or `_preview`: `web_search_20250305` becomes `web_search`. */
 const nameOf = (type: string): string => type.replace(/(_preview)?(_\d[\d_]*)?$/, "");
 
 export interface VendorTool {
@@ -21,14 +21,14 @@ export interface VendorTool {
   definition: unknown;
 }
 
-/** The tools of a request that a vendor runs and charges for, at the operator's prices. */
+/** The tools of a request that the vendor runs and bills, at the operator's prices. */
 export class VendorTools {
   constructor(
     readonly tools: readonly VendorTool[],
     readonly prices: Readonly<Record<string, number>> = {},
   ) {}
 
-  /** The field of one without a price; null: there is none. */
+  /** The field of a tool that has no price; null if all have one. */
   get unpriced(): string | null {
     const tool = this.tools.find(({ name }) => !Object.hasOwn(this.prices, name));
     return tool ? `\`${tool.field}\` (${tool.name})` : null;
@@ -39,7 +39,7 @@ export class VendorTools {
   #usdOf(name: string): number {
     return Object.hasOwn(this.prices, name) ? this.prices[name]! : 0;
   }
-  /** Of calls by name; null: the answer does not show them, so all that the request allows count as made. */
+  /** Cost of the named calls. Null: the answer does not show its calls, so all that were allowed count. */
   usdOf(calls: readonly string[] | null): number {
     return calls?.reduce((usd, call) => usd + this.#usdOf(nameOf(call)), 0) ?? this.mostUsd;
   }
@@ -48,7 +48,7 @@ export class VendorTools {
 const listOf = (value: unknown): unknown[] => (Array.isArray(value) ? value : []);
 const objectsIn = (value: unknown): Record<string, unknown>[] => listOf(value).filter(isObject);
 
-/** Every list of tools in a request, with its field: later messages and items may add some. */
+/** Every list of tools in a request, with its field; messages and items may add tools later. */
 function toolLists(payload: Payload): [string, unknown][] {
   const lists: [string, unknown][] = [["tools", payload.sent("tools")]];
   for (const [at, item] of listOf(payload.value("input")).entries())
@@ -61,7 +61,7 @@ function toolLists(payload: Payload): [string, unknown][] {
   return lists;
 }
 
-/** Looked for once: for their price, and for what the vendor keeps for them. */
+/** Cached: both pricing and the check for vendor-kept files need them. */
 export const vendorToolsIn = (payload: Payload): readonly VendorTool[] =>
   (payload.vendorTools ??= findTools(payload));
 
@@ -74,7 +74,7 @@ function findTools(payload: Payload): VendorTool[] {
       const { type, max_uses, name, environment } = tool;
       const field = `${where}.${at}`;
       const isLocal = type === "shell" && isObject(environment) && environment.type === "local";
-      // Gemini's tools have no type: each member is one.
+      // Gemini's tools have no type: each member is a tool.
       const names = typeof type === "string" ? [type] : name === undefined ? Object.keys(tool) : [];
       for (const each of names.filter((word) => !isLocal && !FREE.test(word)))
         found.push({
@@ -90,7 +90,7 @@ function findTools(payload: Payload): VendorTool[] {
   return found;
 }
 
-/** The vendor's tools that an answer, or one event of it, shows to have been called: also one whose end nobody waits for. */
+/** Names of the vendor's tools that an answer, or one event of it, shows as called. */
 export function vendorCallsIn(answer: Record<string, unknown>): string[] {
   const { content_block: block, type, item, content, output, candidates } = answer;
   const shown = [block, type === "response.output_item.added" && item, content, output]
@@ -102,17 +102,17 @@ export function vendorCallsIn(answer: Record<string, unknown>): string[] {
     return call ? [call] : [];
   });
   const searches = [candidates].flat().flatMap((candidate) => {
-    const told = isObject(candidate) ? candidate.groundingMetadata : null;
-    return isObject(told) && Array.isArray(told.webSearchQueries) ? told.webSearchQueries : [];
+    const grounding = isObject(candidate) ? candidate.groundingMetadata : null;
+    return isObject(grounding) && Array.isArray(grounding.webSearchQueries) ? grounding.webSearchQueries : [];
   });
   return [...calls, ...searches.map(() => "googleSearch")];
 }
 
 const HISTORIES = ["messages", "input", "contents"];
-/** What a vendor keeps, in the definition of its tool. */
+/** References in a tool's definition to something that the vendor keeps. */
 const KEPT = /"(vector_store_ids|file_ids|container_id|skill_id|file_?search_?store_?names)":|"container":"/i;
 
-/** Where a message names a file that the vendor keeps; what tools were called with is the client's own. */
+/** The field in which a message refers to a file kept by the vendor. Tool arguments are the client's own data. */
 function fileIn(value: unknown): string | null {
   if (Array.isArray(value)) return value.reduce((found, each) => found ?? fileIn(each), null);
   if (!isObject(value) || value.type === "tool_use" || value.functionCall || value.functionResponse)
@@ -120,7 +120,7 @@ function fileIn(value: unknown): string | null {
   if (typeof value.file_id === "string") return "file_id";
   const uri = value.fileUri ?? value.file_uri;
   if (typeof uri === "string" && /(^|\/)files\//.test(uri)) return "fileUri";
-  // Google reads its storage with the operator's rights.
+  // Google would read its storage with the operator's rights.
   if (/^gs:/i.test(String(uri ?? value.url))) return "gs:";
   return Object.keys(value).reduce<string | null>(
     (found, key) => found ?? (key === "annotations" ? null : fileIn(value[key])),
@@ -128,7 +128,7 @@ function fileIn(value: unknown): string | null {
   );
 }
 
-/** Refuses what a vendor keeps under an id: all users of the gateway share the operator's account there. */
+/** Refuses references to anything the vendor keeps: all users share the operator's account there. */
 export function requireOwnFiles(payload: Payload, { shared_files }: BackendConfig): void {
   if (shared_files) return;
   const words =

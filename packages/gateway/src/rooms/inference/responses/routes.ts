@@ -7,7 +7,7 @@ import type { WholeTurn } from "../voices/responses/request.ts";
 import { textPart } from "../voices/responses/response.ts";
 import { failureOf } from "../voices/voice.ts";
 
-/** As the clients of this API read it. A response that is not there concerns no model, so it is not counted. */
+/** In the API's own error form. Not counted as an inference failure, because no model is involved. */
 function refuse(error: unknown, { requestId }: RefusedCall) {
   const refusal = toServiceError(error);
   const failure = failureOf(refusal);
@@ -73,9 +73,9 @@ export const responseInputItems: AnyRoute = defineRoute({
   handler: async ({ rooms, principal, path, query: { after, limit, order } }) => {
     const items = inputItemsOf(await rooms.inference.responses.get(principal, path.id));
     if (order === "desc") items.reverse();
-    // The last one: a client may have sent several items with one id, and paging must come to an end.
+    // The last match: a client may have sent several items with one id, and paging must end.
     const start = after === undefined ? 0 : items.findLastIndex(({ id }) => id === after) + 1;
-    // A client that pages would get the first page again and again.
+    // Otherwise a client would get the first page again and again.
     if (after !== undefined && start === 0)
       fail("invalid_params", "`after`: no item of this response has that id");
     const data = items.slice(start, start + limit);
@@ -97,7 +97,7 @@ const partsOf = ({ role, content }: InputItem): unknown => {
   return [role === "assistant" ? textPart(content) : { type: "input_text", text: content }];
 };
 
-/** What was sent for a response, oldest first: as it was, but each item with an id, and texts as parts. */
+/** The input of a response, oldest first: unchanged, but each item has an id, and texts are parts. */
 function inputItemsOf({ input, response }: WholeTurn): (InputItem & { id: string; type: string })[] {
   const sent = typeof input === "string" ? [{ role: "user", content: input }] : (input as InputItem[]);
   return sent.map((item, i) => {

@@ -13,18 +13,18 @@ import { type ChainedRow, type ResponseRow, ResponseStore } from "./store.ts";
 import { ResponseWriter } from "./writer.ts";
 
 const KEPT_MS = 30 * 86_400_000;
-/** A larger turn is answered with `store: false`. */
+/** A larger turn is not stored, and answered with `store: false`. */
 const TURN_CHARS_MAX = 256 * 1024;
-/** What one request may go on from. It is read while only what was sent is held for, so it must not be much. */
+/** The most that one request may continue from. Bounded because it is read before its cost is held. */
 const CHAIN = { turnsMax: 1_000, charsMax: 8 * 1024 * 1024 };
-/** One that is not found may have been answered by another process a moment ago, which has yet to write it. */
+/** Another process may have answered a moment ago and not written the response yet. */
 const ELSEWHERE_MS = 500;
-/** An id tells when the request began. No answer takes longer than an hour; clocks of other machines may be wrong. */
+/** How old an id may be to count as recent: no answer takes longer than an hour, plus room for wrong clocks. */
 const BEGAN_WITHIN_MS = 2 * 3_600_000;
 const CLOSE_WITHIN_MS = 5_000;
 const TITLE_CHARS_MAX = 60;
 
-/** Who stores or reads one: a key with limits of its own has nothing but what it stored. */
+/** Who stores or reads a response. A key with limits of its own only sees what it stored. */
 export type ResponseHolder = Pick<Principal, "userId" | "keyId" | "limits" | "models">;
 
 const isOf = ({ key_id }: ResponseRow, holder: ResponseHolder): boolean =>
@@ -32,11 +32,11 @@ const isOf = ({ key_id }: ResponseRow, holder: ResponseHolder): boolean =>
 
 interface StoredResponsesOptions extends Needs<"db" | "clock" | "log"> {
   conversations: Conversations;
-  /** Whether other processes store responses, too. */
+  /** Whether other processes also store responses. */
   isShared: boolean;
 }
 
-/** Answers kept for `previous_response_id`. One that was continued becomes a conversation, which its owner can delete. */
+/** Answers kept for `previous_response_id`. A continued one becomes a conversation, which its owner can delete. */
 export class StoredResponses {
   readonly #store: ResponseStore;
   readonly #writer: ResponseWriter;
@@ -68,7 +68,7 @@ export class StoredResponses {
     };
   }
 
-  /** A user's response and what was asked for it. */
+  /** A user's response and its input. */
   async get(holder: ResponseHolder, responseId: string): Promise<WholeTurn> {
     const row = await this.#row(holder, responseId);
     if (!row) return fail("not_found", NOT_KEPT);
@@ -77,7 +77,7 @@ export class StoredResponses {
     return { input, response: { ...JSON.parse(row.response), output } };
   }
 
-  /** Nothing can go on from it any longer. A conversation that it is part of stays. */
+  /** Deletes a response, so that nothing can continue from it. A conversation that it is part of stays. */
   async remove(holder: ResponseHolder, responseId: string): Promise<void> {
     const row = await this.#row(holder, responseId);
     if (!row || !(await this.#store.remove(holder.userId, row.id))) fail("not_found", NOT_KEPT);
@@ -100,7 +100,7 @@ export class StoredResponses {
     const last = await this.#row(holder, responseId);
     const chain = last ? await this.#store.chain(last, CHAIN) : [];
     if (chain.length === 0) fail("invalid_params", `\`previous_response_id\`: ${NOT_KEPT}; ${SEND_ALL}`);
-    // All of it becomes one request, and must be no more costly than one that is sent.
+    // The whole chain becomes one request, so the limits of a request apply to it.
     const problem = problemOf(chain.map(({ input, output }) => input + output).join(""));
     if (problem !== null) fail("invalid_params", `\`previous_response_id\`: ${problem}; ${SEND_ALL}`);
     const turns: StoredTurn[] = [];
@@ -116,7 +116,7 @@ export class StoredResponses {
     return turns;
   }
 
-  /** Adds a turn to the conversation of the one before it, which is begun with that one where there is none yet. */
+  /** Adds a turn to the conversation of the turn before it; creates the conversation if there is none. */
   async #joinConversation(row: ResponseRow, previousId: string): Promise<void> {
     const { conversations } = this.options;
     if (row.conversation_id !== null) return;
@@ -148,7 +148,7 @@ export class StoredResponses {
 
 const ID = /^resp_([0-9a-f]{8})([0-9a-f]{4})([0-9a-f]{4})([0-9a-f]{4})([0-9a-f]{12})$/;
 
-/** The request's id in a response's; null when it cannot be one of ours. */
+/** The request's id within a response's; null if the response cannot be ours. */
 const requestIdOf = (responseId: string): string | null => ID.exec(responseId)?.slice(1).join("-") ?? null;
 
 const isRecent = (id: string, nowMs: number): boolean =>
@@ -160,7 +160,7 @@ const turnOf = ({ id, input, output }: ChainedRow): StoredTurn => ({
   output: JSON.parse(output),
 });
 
-/** What is stored of a turn: of a large response only its output; null where that is too large as well. */
+/** What is stored of a turn: only the output if the response is large, and null if that is too large as well. */
 function partsOf(
   input: string,
   responseJson: string,

@@ -7,7 +7,7 @@ export interface ResponseRow {
   user_id: string;
   key_id: string;
   previous_id: string | null;
-  /** Set once something went on from it. */
+  /** Set once something continued from it. */
   conversation_id: string | null;
   input: string;
   output: string;
@@ -15,23 +15,23 @@ export interface ResponseRow {
   response: string | null;
   created_at: string;
 }
-/** What a request that goes on from a response needs of it. */
+/** What a continuing request needs of a response. */
 export type ChainedRow = Pick<ResponseRow, "id" | "previous_id" | "input" | "output">;
 
-/** How much of what led to a response is read. */
+/** How much of the chain before a response is read. */
 interface ChainLimits {
   turnsMax: number;
   charsMax: number;
 }
 
 const KEPT_PER_USER_MAX = 1_000;
-/** A user's older ones are removed after this many more: to find them, all that are kept must be counted. */
+/** A user's excess responses are removed once per this many inserts, because finding them means counting all. */
 const REMOVED_EVERY = 100;
 
 const COLUMNS = "id, user_id, key_id, previous_id, conversation_id, input, output, response, created_at";
 
 export class ResponseStore {
-  /** How many more responses of a user are stored before the older ones are removed. */
+  /** Inserts left until a user's excess responses are removed. */
   readonly #untilRemoval = new BoundedMap<string, number>();
 
   constructor(readonly db: Database) {}
@@ -43,7 +43,7 @@ export class ResponseStore {
     );
   }
 
-  /** The row and those that lead to it, the newest first, as far as its user has them and the limits allow. */
+  /** The row and the chain of the user's rows that lead to it, newest first, within the limits. */
   async chain(last: ResponseRow, { turnsMax, charsMax }: ChainLimits): Promise<ChainedRow[]> {
     if (last.previous_id === null) return [last];
     const earlier = await this.db.all<ChainedRow>(
@@ -63,7 +63,7 @@ export class ResponseStore {
     return [last, ...earlier];
   }
 
-  /** Those that are there already stay as they are. */
+  /** Existing rows stay unchanged. */
   async insert(rows: readonly ResponseRow[]): Promise<void> {
     await this.db.transaction(
       (tx) => insertAll(tx, "stored_responses", rows, "ON CONFLICT (id) DO NOTHING"),

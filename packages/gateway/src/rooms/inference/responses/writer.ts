@@ -4,25 +4,25 @@ import type { Log } from "../../../kernel/log.ts";
 import { nextTurn } from "../../../kernel/turns.ts";
 import type { ResponseRow, ResponseStore } from "./store.ts";
 
-/** A process that is killed loses what it was given since the last write. */
+/** A killed process loses what was queued since the last write. */
 const WRITE_EVERY_MS = 100;
 const RETRY_AFTER_MS = 2_000;
 const QUEUE_CHARS_MAX = 16 * 1024 * 1024;
-/** With SQLite everything else waits for a transaction. */
+/** On SQLite a transaction makes all other writers wait. */
 const TRANSACTION_ROWS_MAX = 64;
 
 interface WriterOptions {
   store: Pick<ResponseStore, "insert">;
   clock: Clock;
   log: Log;
-  /** Called before a turn that goes on from another is inserted; again with the same row if that fails. */
+  /** Called before a continuing turn is inserted, and again with the same row if that fails. */
   joined(row: ResponseRow, previousId: string): Promise<void>;
 }
 
 const charsOf = ({ input, output, response }: ResponseRow): number =>
   input.length + output.length + (response?.length ?? 0);
 
-/** Queues rows for the next write. Only a reader of one of them waits for it. */
+/** Queues rows for the next write. Only a reader of a queued row waits for it. */
 export class ResponseWriter {
   readonly #queue: ResponseRow[] = [];
   #queueChars = 0;
@@ -41,14 +41,14 @@ export class ResponseWriter {
     return true;
   }
 
-  /** Resolves when the user's response, if it is queued here, is written; false when the database does not take it. */
+  /** Waits until the response, if queued here, is written; false if the database does not accept it. */
   async written(userId: string, id: string): Promise<boolean> {
     while (this.#queue.some((row) => row.id === id && row.user_id === userId))
       if (!(await this.flush())) return false;
     return true;
   }
 
-  /** Writes what is queued now; false when the database does not take it. */
+  /** Writes the queue; false if the database does not accept it. */
   flush(): Promise<boolean> {
     this.#writing ??= this.#writeAll().then((isWritten) => {
       this.#writing = null;
@@ -58,7 +58,7 @@ export class ResponseWriter {
     return this.#writing;
   }
 
-  /** Writes what is queued, if the database takes it in time. */
+  /** Writes the queue, if the database accepts it in time. */
   async close(timeoutMs: number): Promise<void> {
     this.#isClosed = true;
     const flushAll = async () => {
@@ -93,7 +93,7 @@ export class ResponseWriter {
     return true;
   }
 
-  /** One row that cannot be stored, because its user was deleted for example, does not keep the others out. */
+  /** A row that cannot be stored, e.g. because its user was deleted, does not block the others. */
   async #write(rows: readonly ResponseRow[]): Promise<void> {
     try {
       for (const row of rows) if (row.previous_id !== null) await this.options.joined(row, row.previous_id);

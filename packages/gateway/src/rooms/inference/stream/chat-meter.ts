@@ -19,27 +19,27 @@ const DONE = "[DONE]";
 const DONE_EVENT = Buffer.from("data: [DONE]\n\n");
 
 export interface ChatMeterOptions {
-  /** The client asked for the usage chunk; otherwise it is held back. */
+  /** The client asked for the usage chunk; otherwise it is dropped. */
   keepUsage: boolean;
-  /** Sees every chunk after its choices were normalised. */
+  /** Called with every chunk, after its choices are normalised. */
   onChunk?: (chunk: ChatChunk, choices: readonly Choice[]) => void;
   head?: AnswerHead;
   form?: AnswerForm;
 }
 
-/** Reads the events of a streamed chat as far as metering needs. */
+/** Reads the events of a streamed chat for metering, and completes what strict clients need. */
 export class ChatMeter implements EventReader, StreamReader {
   usage: ReportedUsage | null = null;
   #isAbsurd = false;
   textBytes = 0;
   readonly #counter = new TokenCounter();
-  /** Events with text: each has one token or more. */
+  /** Events with text; each has at least one token. */
   #textEvents = 0;
-  /** How much text there was when usage was last reported. */
+  /** `textBytes` at the time of the last usage report. */
   #usageAtBytes = 0;
   done = false;
   finished = false;
-  /** The upstream's error that ends the stream as a failure. */
+  /** The upstream's error, which ends the stream as failed. */
   failure: string | null = null;
   failedUsage: unknown;
 
@@ -47,10 +47,10 @@ export class ChatMeter implements EventReader, StreamReader {
   readonly #normaliser: ChunkNormaliser;
   readonly #lines = new EventLines(this);
   #last: ChatChunk | null = null;
-  /** Choices that have begun, each with whether it has finished. */
+  /** The choices that have begun, and whether each has finished. */
   readonly #ends = new Map<number, boolean>();
   #sawTools = false;
-  /** The newest event with nothing but usage, for a client that wants it: written once, at the end. */
+  /** The latest usage-only event, written once at the end if the client wants it. */
   #usageEvent: Uint8Array | null = null;
 
   constructor(readonly options: ChatMeterOptions) {
@@ -58,7 +58,7 @@ export class ChatMeter implements EventReader, StreamReader {
     this.#normaliser = new ChunkNormaliser(options.head, this.#form);
   }
 
-  /** Takes bytes of the upstream and returns those for the client; null when there are none yet. */
+  /** Takes bytes from the upstream and returns those for the client; null if there are none yet. */
   feed(piece: Uint8Array): Uint8Array | null {
     return this.#lines.feed(piece);
   }
@@ -71,7 +71,7 @@ export class ChatMeter implements EventReader, StreamReader {
     return this.#lines.atBoundary;
   }
 
-  /** Tokens of the text that was passed on, counted here; an event has at least one. */
+  /** Our own count of the tokens passed on; at least one for each event with text. */
   get tokens(): number {
     return Math.max(this.#counter.tokens, this.#textEvents);
   }
@@ -80,7 +80,7 @@ export class ChatMeter implements EventReader, StreamReader {
     return this.usage ?? (this.#isAbsurd ? ABSURD : null);
   }
 
-  /** Whether usage was reported after the last text; usage before it may be a running total. */
+  /** Whether usage came after the last text; usage before that may be a running total. */
   get isUsageFinal(): boolean {
     return this.usage !== null && this.#usageAtBytes === this.textBytes;
   }
@@ -92,7 +92,7 @@ export class ChatMeter implements EventReader, StreamReader {
     return true;
   }
 
-  /** No text is that large: it is an image or audio. */
+  /** Only an image or audio is that large. */
   unread(bytes: number): void {
     this.textBytes += bytes;
     this.#counter.addTokens(mediaTokens(bytes));
@@ -108,7 +108,7 @@ export class ChatMeter implements EventReader, StreamReader {
       this.done = true;
       return "end";
     }
-    // Several servers send events without data as heartbeats, which client libraries cannot read.
+    // Several servers send empty events as heartbeats, which client libraries cannot parse.
     if (word === "") return "drop";
     const json = textOfBytes(bytes, "utf8", from, end);
     const chunk = objectIn(json);
@@ -125,7 +125,7 @@ export class ChatMeter implements EventReader, StreamReader {
     return verdict === "keep" ? { replacement: dataLine(chunk) } : verdict;
   }
 
-  /** `json` is the text of the chunk where that stands in one line. */
+  /** `json` is the chunk's text, if it came on one line. */
   #chunk(chunk: ChatChunk, json?: string): Verdict {
     const failure = errorOf(chunk);
     if (failure !== null) {
@@ -142,7 +142,7 @@ export class ChatMeter implements EventReader, StreamReader {
     if (this.textBytes > bytesBefore) this.#textEvents++;
     if (usage !== null) this.#reported(usage);
     const isChanged = changed || isUsageCompleted;
-    // What is told is what is charged: a smaller report is left out.
+    // Clients see the report that is charged: drop a smaller one.
     if (choices.length === 0 && isObject(chunk.usage))
       return this.#usageEvent !== null && this.usage !== usage
         ? "drop"
@@ -157,7 +157,7 @@ export class ChatMeter implements EventReader, StreamReader {
       return "drop";
     }
     if (!isObject(chunk.timings)) return "drop";
-    // llama.cpp moves its timings here when usage is asked for, which the client did not do.
+    // llama.cpp moves its timings into this event when usage is requested; this client did not request it.
     const { usage: _, ...rest } = chunk;
     const nothing = this.#form.isText ? { text: "" } : { delta: {} };
     const event = { ...rest, choices: [{ index: 0, ...nothing, finish_reason: null }] };
@@ -180,7 +180,7 @@ export class ChatMeter implements EventReader, StreamReader {
     if (Array.isArray(delta.tool_calls)) this.#sawTools = true;
   }
 
-  /** What closes a whole answer: a missing finish and usage, then `[DONE]`. One that was stopped ends as if at its limit. */
+  /** The end of an answer: missing finish and usage, then `[DONE]`. A stopped answer ends as if it reached its limit. */
   closing(settled: ReportedUsage | null, { isStopped = false } = {}): Uint8Array {
     const parts: Uint8Array[] = this.atBoundary ? [] : [Buffer.from("\n\n")];
     const add = (last: ChatChunk, fields: ChatChunk) => {
@@ -204,7 +204,7 @@ export class ChatMeter implements EventReader, StreamReader {
     return joined(parts)!;
   }
 
-  /** What ends a stream that failed; no `[DONE]` follows. */
+  /** The end of a failed stream, without `[DONE]`. */
   failing(failure: ServiceError): Uint8Array {
     return Buffer.from(`${this.atBoundary ? "" : "\n\n"}data: ${JSON.stringify(toRestBody(failure))}\n\n`);
   }
@@ -212,7 +212,7 @@ export class ChatMeter implements EventReader, StreamReader {
 
 const dataLine = (chunk: object): string => `data: ${JSON.stringify(chunk)}`;
 
-/** Adds the sum, and what follows from it, where the upstream reports only a part. */
+/** Adds missing figures to a partial usage report. */
 function completeUsage(chunk: ChatChunk, usage: UsageReport): boolean {
   if (usage === null || usage === ABSURD || !isObject(chunk.usage)) return false;
   if (chunk.usage.total_tokens !== undefined && chunk.usage.prompt_tokens !== undefined) return false;
@@ -222,7 +222,7 @@ function completeUsage(chunk: ChatChunk, usage: UsageReport): boolean {
 
 const ERROR_LENGTH_MAX = 4_096;
 
-/** The message of an event that reports an error: wrapped, flat or a bare text. */
+/** The message of an error event, which may be wrapped, flat or a plain string. */
 function errorOf(chunk: ChatChunk): string | null {
   const { error } = chunk;
   if (isObject(error)) return String(error.message ?? JSON.stringify(error)).slice(0, ERROR_LENGTH_MAX);
@@ -244,15 +244,15 @@ export interface Choice {
   index: number;
   delta: Record<string, unknown>;
   finish_reason?: unknown;
-  /** The stop sequence or token, where the server reports it (vLLM, SGLang). */
+  /** The stop sequence or token, if the server reports it (vLLM, SGLang). */
   stop_reason?: unknown;
   matched_stop?: unknown;
-  /** Where some servers put what belongs into the delta. */
+  /** Some servers send the content here instead of in the delta. */
   text?: unknown;
   message?: unknown;
 }
 
-/** Adds what strict clients need and some upstreams leave out: ids, `choices`, `index`, `delta`, `finish_reason`, the role. */
+/** Adds what strict clients need and some upstreams omit: ids, `choices`, `index`, `delta`, `finish_reason`, the role. */
 class ChunkNormaliser {
   readonly #opened = new Set<number>();
   readonly #toolDeltas = new Map<number, ToolDeltas>();
@@ -262,7 +262,7 @@ class ChunkNormaliser {
     readonly form: AnswerForm = CHAT_FORM,
   ) {}
 
-  /** The choices of a chunk; `changed` says whether the chunk was altered in place. */
+  /** The choices of a chunk; `changed` tells whether the chunk was modified in place. */
   apply(chunk: ChatChunk): { choices: Choice[]; changed: boolean } {
     let changed = this.#completeHead(chunk);
     if (!Array.isArray(chunk.choices)) {
@@ -327,7 +327,7 @@ class ChunkNormaliser {
   }
 }
 
-/** A text as the delta that it would be in a chat. */
+/** A text completion's choice in the form of a chat's. */
 const textChoice = (choice: Record<string, unknown>, position: number): Choice => ({
   index: typeof choice.index === "number" ? choice.index : position,
   delta: { ...(isObject(choice.delta) && choice.delta), content: choice.text },

@@ -1,11 +1,11 @@
-/** A line that is still incomplete after this much is relayed as it comes, unread. */
+/** A longer line is relayed unread. */
 const PENDING_BYTES_MAX = 1024 * 1024;
 const BYTE_ORDER_MARK = Buffer.from("\ufeff");
 const CR = 13;
 const LF = 10;
 const CARRIAGE_RETURN = Uint8Array.of(CR);
 
-/** Decodes views directly: making a Buffer first costs more than the rest of a typical event. */
+/** Decodes a view directly: wrapping it in a Buffer costs more than the rest of a typical event. */
 export const textOfBytes = (
   bytes: Uint8Array,
   encoding: "latin1" | "utf8",
@@ -16,37 +16,37 @@ export const textOfBytes = (
 export const joined = (parts: Uint8Array[]): Uint8Array | null =>
   parts.length === 0 ? null : parts.length === 1 ? parts[0]! : Buffer.concat(parts);
 
-/** What becomes of a line of data: it passes, it is left out, another takes its place, or the stream ends before it. */
+/** What happens to a data line: pass it, drop it, replace it, or end the stream before it. */
 export type Verdict = "keep" | "drop" | "end" | { replacement: string };
 
 export interface EventReader {
-  /** Data that stands in one line, between the positions; `text` is `bytes` in Latin-1. Partial: more lines belong to it. */
+  /** A data line between two positions; `text` is `bytes` in Latin-1. `partial`: the event has more lines. */
   line(bytes: Uint8Array, text: string, from: number, end: number): Verdict | "partial";
   event(data: string): Exclude<Verdict, "keep">;
   unread(bytes: number): void;
   broke(problem: string): void;
 }
 
-/** Cuts an event stream into lines for a reader, however the bytes are cut, and passes on what it keeps. */
+/** Splits an event stream into lines for a reader, and passes on what the reader keeps. */
 export class EventLines {
   readonly #lineEnds = new LineEnds();
   #pending: Uint8Array[] = [];
   #pendingBytes = 0;
   #passing = false;
   #dropBlank = false;
-  /** The last line that was passed on was blank, so that what follows is an event of its own. */
+  /** The last line passed on was blank, so a new event may begin. */
   #atBoundary = true;
-  /** Data of an event so far, where it takes several lines. */
+  /** The data so far of an event with several data lines. */
   #partial: string | null = null;
 
   constructor(readonly reader: EventReader) {}
 
-  /** True between two upstream events, where the gateway may write one of its own. */
+  /** True between two upstream events, when the gateway may insert its own. */
   get atBoundary(): boolean {
     return this.#atBoundary && !this.#passing;
   }
 
-  /** Takes bytes of the upstream and returns those for the client; null when there are none yet. */
+  /** Takes bytes from the upstream and returns those for the client; null if there are none yet. */
   feed(piece: Uint8Array): Uint8Array | null {
     const bytes = this.#lineEnds.feed(piece);
     if (bytes.length === 0) return null;
@@ -74,7 +74,7 @@ export class EventLines {
     return pending;
   }
 
-  /** More of a line whose end is not here yet: kept until it is, or passed on once it is too long to keep. */
+  /** Part of an unfinished line: kept until it ends, or passed on once it is too long to keep. */
   #continueLine(bytes: Uint8Array): Uint8Array | null {
     if (!this.#passing) {
       this.#pending.push(bytes);
@@ -90,7 +90,7 @@ export class EventLines {
   }
 
   #lines(bytes: Uint8Array): Uint8Array | null {
-    // One byte, one character: offsets in the text are offsets in the bytes, and nothing can be cut in two.
+    // In Latin-1, offsets in the text equal offsets in the bytes, and no character can be split.
     const text = textOfBytes(bytes, "latin1");
     const parts: Uint8Array[] = [];
     let keptFrom = 0;
@@ -132,7 +132,7 @@ export class EventLines {
     if (verdict === "partial") return this.#addLine(textOfBytes(bytes, "utf8", from, end));
     if (verdict === "drop" || verdict === "end") {
       this.#atBoundary = wasAtBoundary;
-      // Unless other lines of the event have been passed on.
+      // Keep the blank line if other lines of the event were passed on.
       this.#dropBlank = verdict === "drop" && wasAtBoundary;
     }
     return verdict;
@@ -145,7 +145,7 @@ export class EventLines {
     return drop ? "drop" : "keep";
   }
 
-  /** One of several lines of data; they are read together when the event is over. */
+  /** One of several data lines, which are read together at the end of the event. */
   #addLine(data: string): Verdict {
     this.#partial = this.#partial === null ? data : `${this.#partial}\n${data}`;
     if (this.#partial.length <= PENDING_BYTES_MAX) return "drop";
@@ -161,11 +161,11 @@ export class EventLines {
   }
 }
 
-/** Lines ending in LF or CRLF, without a byte order mark. Almost no server needs either; other bytes pass unchanged. */
+/** Turns lone CRs into LFs and strips a byte order mark, both rare. Other bytes pass unchanged. */
 export class LineEnds {
-  /** What may be the beginning of a byte order mark; null once the stream has begun. */
+  /** Bytes that may begin a byte order mark; null once that is decided. */
   #opening: Uint8Array | null = new Uint8Array();
-  /** The last piece ended with a CR, which the next one may complete. */
+  /** The last piece ended with a CR, which may be half of a CRLF. */
   #heldCr = false;
 
   feed(bytes: Uint8Array): Uint8Array {

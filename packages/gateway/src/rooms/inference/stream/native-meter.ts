@@ -6,12 +6,12 @@ import { type ReportedUsage, readUsage, type UsageReport } from "../call/usage-t
 import { textOfBytes } from "./event-lines.ts";
 import { countTexts } from "./text-size.ts";
 
-/** The last event of some dialects repeats the whole answer. */
+/** In some dialects the last event repeats the whole answer. */
 const EVENT_BYTES_MAX = 64 * 1024 * 1024;
 const EVENT_END = /\r?\n\r?\n/g;
 const EVENT_END_BYTES_MAX = 4;
 
-/** Meters a stream in a vendor's own dialect on a copy; whole events pass as they are. */
+/** Meters a stream in a vendor's own dialect. Whole events pass unchanged. */
 export class NativeMeter {
   textBytes = 0;
   failure: string | null = null;
@@ -19,7 +19,7 @@ export class NativeMeter {
   #textEvents = 0;
   #pending: Uint8Array[] = [];
   #pendingBytes = 0;
-  /** The last characters of what is pending, in which an event may have begun to end. */
+  /** The last pending characters, which may be the start of an event's end. */
   #pendingEnd = "";
   #failureEvent: Uint8Array | null = null;
 
@@ -28,7 +28,7 @@ export class NativeMeter {
     readonly onEvent?: (event: Record<string, unknown>) => void,
   ) {}
 
-  /** Tokens of what was passed on, counted here; an event with text has at least one. */
+  /** Our own count of the tokens passed on; at least one for each event with text. */
   get tokens(): number {
     return Math.max(this.#counter.tokens, this.#textEvents);
   }
@@ -53,7 +53,7 @@ export class NativeMeter {
   feed(piece: Uint8Array): Uint8Array | null {
     this.#pending.push(piece);
     this.#pendingBytes += piece.length;
-    // Only the new piece is looked at: an event may come in thousands of them.
+    // Search only the new piece: an event may arrive in thousands of pieces.
     const text = this.#pendingEnd + textOfBytes(piece, "latin1");
     this.#pendingEnd = text.slice(1 - EVENT_END_BYTES_MAX);
     const isAll = this.#pending.length === 1;
@@ -68,7 +68,7 @@ export class NativeMeter {
     return passed > 0 ? bytes.subarray(0, passed) : null;
   }
 
-  /** Reads the events that have ended, up to a failure; returns where they end. */
+  /** Reads the complete events, up to a failure; returns where they end. */
   #events(bytes: Uint8Array): number {
     const text = textOfBytes(bytes, "latin1");
     let start = 0;
@@ -76,7 +76,7 @@ export class NativeMeter {
     for (let end = EVENT_END.exec(text); end && !this.done; end = EVENT_END.exec(text)) {
       const next = end.index + end[0].length;
       const event = text.slice(start, end.index);
-      // Comments keep the connection open.
+      // Others are comments that keep the connection open.
       if (event.includes(DATA)) this.#event(dataIn(event, bytes, start));
       if (this.reader.failure !== null) {
         this.failure = this.reader.failure;
@@ -97,18 +97,18 @@ export class NativeMeter {
     this.onEvent?.(event);
   }
 
-  /** The upstream has ended: a last event that no blank line closed. */
+  /** Reads a last event that the upstream did not close with a blank line. */
   flush(): Uint8Array | null {
     if (this.#pendingBytes === 0) return null;
     return this.feed(Buffer.from("\n\n"));
   }
 
-  /** What ends a stream in the dialect's own way, where the gateway stopped it. */
+  /** The dialect's own ending, for a stream that the gateway stopped. */
   closing(settled: ReportedUsage | null, { isStopped = false } = {}): Uint8Array {
     return Buffer.from(isStopped ? this.reader.limited(settled) : "");
   }
 
-  /** What ends a stream that failed: the upstream's own event, if it sent one. */
+  /** The end of a failed stream: the upstream's own error event, if it sent one. */
   failing({ message }: ServiceError): Uint8Array {
     return this.#failureEvent ?? Buffer.from(this.reader.failed(message));
   }
@@ -116,11 +116,11 @@ export class NativeMeter {
 
 const DATA = "data:";
 
-/** `event` is in Latin-1 what `bytes` has from `start` on. */
+/** `event` is the Latin-1 text of `bytes` from `start` on. */
 function dataIn(event: string, bytes: Uint8Array, start: number): string {
   const end = start + event.length;
   const at = event.startsWith(DATA) ? 0 : event.indexOf(`\n${DATA}`) + 1 || -1;
-  // Nearly always that is the last line.
+  // Usually the data line is the last one.
   if (at !== -1 && !event.includes("\n", at))
     return textOfBytes(bytes, "utf8", start + at + DATA.length, end);
   const lines = textOfBytes(bytes, "utf8", start, end).split(/\r?\n/);

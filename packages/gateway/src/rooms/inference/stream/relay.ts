@@ -4,51 +4,51 @@ import type { Clock } from "../../../kernel/clock.ts";
 import { isAboutClient, type WatchedCall } from "../call/deadlines.ts";
 import type { StreamHold } from "../call/stream-hold.ts";
 
-/** How long we hold back the status line, in case the first event is an error with its own status. */
+/** How long the status line is held back, in case the first event is an error with its own status. */
 const PEEK_MS = 2_000;
 const HELD_BYTES_MAX = 256 * 1024;
-/** Smaller parts of a piece are not read on their own, however little is held. */
+/** A piece is never read in smaller parts than this, however small the hold. */
 const PART_BYTES = 1_024;
 export const KEEP_ALIVE = Buffer.from(": keep-alive\n\n");
 
 export interface Sink extends Pick<ReplyWriter, "write" | "end"> {
-  /** Keeps a silent connection open in the sink's own way; absent: by a comment. */
+  /** Keeps a silent connection open; default: write a comment. */
   keepAlive?(): void;
 }
 
 const NOBODY: Sink = { write: () => true, end() {} };
 
-/** Reads a stream on its way, and says what passes and whether it is whole. */
+/** Reads a stream in transit, and decides what passes and whether it is complete. */
 export interface StreamReader {
   feed(piece: Uint8Array): Uint8Array | null;
   flush(): Uint8Array | null;
   readonly done: boolean;
   readonly complete: boolean;
-  /** The upstream's error that ends the stream as a failure. */
+  /** The upstream's error, which ends the stream as failed. */
   readonly failure: string | null;
-  /** What the upstream said together with it that was used. */
+  /** Usage that the upstream reported with that error. */
   readonly failedUsage?: unknown;
   readonly textBytes: number;
   readonly tokens: number;
-  /** True between two upstream events, where the gateway may write one of its own. */
+  /** True between two upstream events, when the gateway may insert its own. */
   readonly atBoundary: boolean;
 }
 
 export type Ending =
   | { kind: "complete" }
-  /** The gateway stopped it: the payer cannot cover more. */
+  /** The gateway stopped it because the payer cannot cover more. */
   | { kind: "stopped" }
   | { kind: "cut"; error: BackendError }
   | { kind: "left" };
 
-/** Moves one stream from the upstream to the client at the client's pace: each piece as it arrives. */
+/** Relays one stream from the upstream to the client, piece by piece, at the client's pace. */
 export class Relay implements PieceReader {
   readonly #flow: Flow;
   #sink: Sink | null = null;
-  /** Bytes not written to the client yet: pieces that arrived together are sent together. */
+  /** Bytes not written yet: pieces that arrive together are sent together. */
   #held: Uint8Array[] = [];
   #heldBytes = 0;
-  /** What came while the hold was asked to grow, and how the upstream then ended. */
+  /** Pieces that arrived while the hold was growing, and then how the upstream ended. */
   readonly #unread: Uint8Array[] = [];
   #end: (() => void) | null = null;
   #isBlocked = false;
@@ -56,7 +56,7 @@ export class Relay implements PieceReader {
   #isStopped = false;
   #isAsking = false;
   #error: unknown = null;
-  /** Called when the first piece arrives, and later when the stream is over. */
+  /** Called when the first piece arrives, and again when the stream is over. */
   #wake: (() => void) | null = null;
 
   constructor(
@@ -64,13 +64,13 @@ export class Relay implements PieceReader {
     readonly meter: StreamReader,
     readonly watched: WatchedCall,
     readonly clock: Clock,
-    /** Grows with what is delivered; absent: all is held from the start. */
+    /** Grows as the stream is delivered; absent: everything is held from the start. */
     readonly hold?: StreamHold,
   ) {
     this.#flow = answer.pipe(this);
   }
 
-  /** Waits for the first piece, or a moment; throws if it is a failure, which can then still set the status. */
+  /** Waits briefly for the first piece; throws if it is a failure, which can then still set the status. */
   async peek(): Promise<void> {
     this.#flow.resume();
     if (!this.#isOver && this.#heldBytes === 0) {
@@ -86,20 +86,20 @@ export class Relay implements PieceReader {
     const { isAborted, reason } = this.watched;
     if (isAborted && !isAboutClient(reason)) throw reason;
     if (this.#error) throw this.#error;
-    // Text that came in the same piece as the failure goes to the client, so the error is sent inside the stream.
+    // If text came in the same piece, it goes to the client, and the error follows inside the stream.
     if (this.meter.failure !== null && this.meter.textBytes === 0) throw failureOf(this.meter);
     if (this.#isOver && !this.meter.complete && this.meter.textBytes === 0) throw endedEarly();
   }
 
   piece(bytes: Uint8Array): void {
     if (this.#isOver) return;
-    // While we wait for the client, only the client's timeout runs.
+    // While the client is slow, only the client's timeout runs.
     if (!this.#isBlocked) this.watched.touch();
     this.#unread.push(bytes);
     this.#read();
   }
 
-  /** Up to what is held: pieces come larger than any hold, and go on coming for a moment when the flow is paused. */
+  /** Reads no further than the hold: pieces may be larger than it, and still arrive for a moment after a pause. */
   #read(): void {
     const { meter, hold } = this;
     while (!this.#isOver && !this.#isAsking) {
@@ -121,7 +121,7 @@ export class Relay implements PieceReader {
     }
   }
 
-  /** The delivered tokens approach the hold: extend it, or end the stream here. */
+  /** The delivered tokens approach the hold: extend it or end the stream. */
   #ask(hold: StreamHold): void {
     this.#isAsking = true;
     this.#flow.pause();
@@ -148,14 +148,14 @@ export class Relay implements PieceReader {
   #hold(bytes: Uint8Array): void {
     this.#held.push(bytes);
     this.#heldBytes += bytes.length;
-    // Otherwise it is sent at the next flush.
+    // A sink that is ready gets it at the next flush.
     const isWaiting = this.#sink === null || this.#isBlocked;
     if (isWaiting && this.#heldBytes > HELD_BYTES_MAX) this.#flow.pause();
   }
 
   flush(): void {
     if (this.#heldBytes === 0 || this.#isBlocked) return;
-    // Before the response begins, `peek` waits for the first bytes.
+    // Before the response begins, `peek` is waiting for the first bytes.
     if (this.#sink) this.#write(this.#sink);
     else this.#wake?.();
   }
@@ -171,7 +171,7 @@ export class Relay implements PieceReader {
     this.#flow.pause();
   }
 
-  /** The client is gone, but the rest is read. */
+  /** The client is gone; reads on without it. */
   unattended(): void {
     this.#sink = NOBODY;
     this.#held = [];
@@ -207,7 +207,7 @@ export class Relay implements PieceReader {
       this.#error = error;
       this.#over();
     };
-    // Nobody waits for the rest any more.
+    // Nobody wants the rest any more.
     if (this.watched.isAborted && !this.#isOver) fail();
     else this.#afterUnread(fail);
   }
@@ -221,7 +221,7 @@ export class Relay implements PieceReader {
   #over(): void {
     this.#isOver = true;
     this.flush();
-    // A slow client first gets the buffered bytes; a disconnected one does not.
+    // A slow client first gets the buffered bytes; one that is gone does not.
     if (!this.#isBlocked || this.watched.isAborted) this.#wake?.();
   }
 
@@ -232,7 +232,7 @@ export class Relay implements PieceReader {
       if (sink.keepAlive) sink.keepAlive();
       else sink.write(KEEP_ALIVE);
     };
-    // Waits no longer: neither for a client that has not read the end, nor for an upstream that is paused for it.
+    // Stop waiting: for a client that has not read the end, or for an upstream that is paused.
     watched.onAborted = () => {
       if (this.#isOver) this.#wake?.();
       else this.failed(watched.reason);
@@ -246,7 +246,7 @@ export class Relay implements PieceReader {
       });
     }
     watched.onSilence = null;
-    // The response is over; a client that left meanwhile gets nothing more.
+    // The response is over; write nothing more to it.
     this.#sink = null;
     this.#held = [];
     return this.#ending();

@@ -3,17 +3,17 @@ import { isObject } from "../../../kernel/json.ts";
 import { JSON_DEPTH_MAX } from "../../../kernel/json-scan.ts";
 import { IMAGE_TOKENS, mediaTokens, type TokenCounter } from "../../metering/index.ts";
 
-/** Labels such as role and type, which are not output; longer ones are counted like any text. */
+/** Labels such as role and type are not output, unless they are suspiciously long. */
 const LABELS: ReadonlySet<string> = new Set(["role", "type", "id"]);
 const LABEL_LENGTH_MAX = 64;
-/** Where models put generated audio and images. */
+/** Fields in which models return audio and images. */
 const SOUNDS: ReadonlySet<string> = new Set(["data"]);
 const IMAGES: ReadonlySet<string> = new Set(["url", "image_url", "b64_json"]);
 const ENCODED = /^(?:data:[^,]{0,256};base64,)?[A-Za-z0-9+/=_-]{256,}$/;
 
-/** Counts all texts in a delta or message and returns their UTF-8 bytes. A text under two names counts once. */
+/** Counts all texts in a delta or message and returns their UTF-8 size. A text under two names counts once. */
 export function countTexts(value: unknown, counter: TokenCounter): number {
-  // The usual delta is one text.
+  // Fast path: the usual delta is one text.
   if (typeof value === "string") return count("", value, counter);
   if (isObject(value)) {
     const keys = Object.keys(value);

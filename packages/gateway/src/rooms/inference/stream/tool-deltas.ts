@@ -1,21 +1,21 @@
 import { newCallId } from "../../../kernel/ids.ts";
 import { isObject } from "../../../kernel/json.ts";
 
-/** Calls of one choice that are told apart. */
+/** Maximum number of calls in one choice. */
 const CALLS_MAX = 1_000;
 
 interface ToolCallStart {
   index: number;
-  /** Empty until the upstream gave one, or the call its name. */
+  /** Empty until the upstream sends one, or until we make one when the name arrives. */
   id: string;
   hasName: boolean;
 }
 
-/** Some servers send the arguments as the object that they stand for. */
+/** Some servers send arguments as an object instead of JSON text. */
 export const argumentsText = (args: unknown): string =>
   typeof args === "string" || args == null ? (args ?? "") : JSON.stringify(args);
 
-/** Completes the pieces of one choice's tool calls: index, id, type, and arguments as text. */
+/** Adds index, id, type and textual arguments to the tool call pieces of one choice. */
 export class ToolDeltas {
   readonly #calls: ToolCallStart[] = [];
   readonly #bySentIndex = new Map<number, ToolCallStart>();
@@ -46,7 +46,7 @@ export class ToolDeltas {
 
   #find(sentIndex: number | null, id: string, name: string): ToolCallStart | null {
     const known = sentIndex === null ? this.#withId(id) : this.#bySentIndex.get(sentIndex);
-    // Some servers give two calls the same index.
+    // Some servers use one index for two calls.
     const isOther = known?.hasName && name !== "" && id !== "" && id !== known.id;
     if (known && !isOther) return known;
     if (this.#calls.length >= CALLS_MAX) return null;
@@ -58,7 +58,7 @@ export class ToolDeltas {
     return call;
   }
 
-  /** A piece without an id belongs to the call that was opened last. */
+  /** A piece without an id belongs to the latest call. */
   #withId(id: string): ToolCallStart | undefined {
     return id === "" ? this.#calls.at(-1) : this.#calls.find((call) => call.id === id);
   }

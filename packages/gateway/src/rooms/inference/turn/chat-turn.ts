@@ -1,6 +1,6 @@
 import { type Answer, BackendError, type NativeDialect } from "../../../backends/contract.ts";
 import type { Clock } from "../../../kernel/clock.ts";
-import { toServiceError } from "../../../kernel/errors.ts";
+import { type ServiceError, toServiceError } from "../../../kernel/errors.ts";
 import { isObject } from "../../../kernel/json.ts";
 import type { Capture } from "../../../kernel/request-record.ts";
 import { TokenCounter } from "../../metering/index.ts";
@@ -20,32 +20,40 @@ import { ABSURD, type ReportedUsage, readUsage, type UsageReport, usageOfTail } 
 import { type ChatFields, nativeFields, readChatFields, readCompletionFields } from "../request/fields.ts";
 import type { NativeRequest, Payload } from "../request/payload.ts";
 import { requireOwnFiles, vendorCallsIn } from "../request/vendor-side.ts";
-import { ChatMeter, type ChatMeterOptions } from "../stream/chat-meter.ts";
+import { type ChatChunk, ChatMeter, type ChatMeterOptions, type Choice } from "../stream/chat-meter.ts";
 import { NativeMeter } from "../stream/native-meter.ts";
 import { Relay, type Sink } from "../stream/relay.ts";
 import { replayAsStream } from "../stream/replay.ts";
 import { countTexts } from "../stream/text-size.ts";
-import type { Listener } from "./listener.ts";
 import { AnswerCollector, answerOf, askedOf, choicesOf } from "./messages.ts";
 import { type RecordParts, TurnRecord } from "./turn-record.ts";
 
-/** How long the figures of a finished answer are waited for after its client has left. */
+/** How long to wait for the usage of a finished answer whose client has left. */
 const READ_ON_MS = 2_000;
 
 export interface ChatParts extends CallParts, RecordParts {
   clock: Clock;
 }
 
+/** Receives a streamed answer: every chunk, then `finish` or `error`. It buffers until `write` or `end`. */
+export interface Listener extends Sink {
+  /** Throws if the chunk cannot be converted; the answer then ends with an error. */
+  chunk(chunk: ChatChunk, choices: readonly Choice[]): void;
+  /** `head` is used if no chunk came. */
+  finish(settled: ReportedUsage | null, head: AnswerHead): void;
+  error(failure: ServiceError): void;
+}
+
 interface ChatTurnOptions {
   asker: Asker;
   payload: Payload;
   client: Client;
-  /** The stored conversation goes before the messages of the request, and a part of an answer is stored as well. */
+  /** The stored conversation goes before the request's messages, and a partial answer is stored too. */
   isConversation: boolean;
-  /** Hears a streamed answer as events; absent: the upstream's own bytes are for the client. */
+  /** Receives a streamed answer as events; absent: the client gets the upstream's own bytes. */
   listener?: () => Listener | undefined;
   form?: AnswerForm;
-  /** The same request in its vendor's dialect, where the payload is that. */
+  /** Set if the payload is in a vendor's dialect. */
   native?: NativeRequest;
 }
 
@@ -54,16 +62,16 @@ export class ChatTurn {
   #meter: ChatMeter | NativeMeter | null = null;
   #relay: Relay | null = null;
   #running = false;
-  /** Set once the client has left and the upstream is read on for its figures. */
+  /** Set once the client has left and the upstream is read on for its usage. */
   #cancelReading: (() => void) | null = null;
   #listener: Listener | null = null;
   readonly #form: AnswerForm;
-  /** Of the vendor's own tools, by their names. */
+  /** Calls of the vendor's own tools, by name. */
   readonly #toolCalls: string[] = [];
-  #owedByLeaver: ReportedUsage | null | undefined;
-  /** Somebody has been told a part of the answer, so that it cannot come from elsewhere. */
-  #hasHeard = false;
-  /** Of an answer that passes as it is: its headers that are for the client. */
+  #leaverOwes: ReportedUsage | null | undefined;
+  /** Part of the answer was delivered, so it is too late for another backend. */
+  #hasDelivered = false;
+  /** The upstream's headers that a verbatim answer passes to the client. */
   nativeHeaders: Readonly<Record<string, string>> = {};
 
   private constructor(
@@ -77,7 +85,7 @@ export class ChatTurn {
     options.client.whenGone(() => this.left());
   }
 
-  /** Validates, routes and admits, or throws the refusal. Nothing has been sent yet. */
+  /** Validates, routes and admits, or throws. Nothing is sent yet. */
   static async open(parts: ChatParts, options: ChatTurnOptions): Promise<ChatTurn> {
     const { asker, payload, client, isConversation, form, native } = options;
     const fields = native
@@ -118,7 +126,7 @@ export class ChatTurn {
     return new ChatTurn(parts, options, fields, record, call);
   }
 
-  /** The client is gone: the upstream is stopped at once, unless nothing but its figures is missing. */
+  /** The client is gone: stops the upstream at once, unless only its usage is still missing. */
   left(): void {
     const { watched } = this.call;
     const [meter, relay] = [this.#meter, this.#relay];
@@ -128,26 +136,26 @@ export class ChatTurn {
       return;
     }
     watched.abort(CLIENT_LEFT);
-    if (relay && !this.#running) this.#leftBehind();
+    if (relay && !this.#running) this.#settleLeaver();
   }
 
-  /** Says nothing about the backend. */
-  #leftBehind(): ReportedUsage | null {
-    if (this.#owedByLeaver === undefined) {
+  /** Settles for a client that left; says nothing about the backend's health. */
+  #settleLeaver(): ReportedUsage | null {
+    if (this.#leaverOwes === undefined) {
       this.call.failed(CLIENT_LEFT);
-      this.#owedByLeaver = this.#settle({
+      this.#leaverOwes = this.#settle({
         isWhole: this.#meter?.complete === true && this.#meter.isUsageFinal,
       });
     }
-    return this.#owedByLeaver;
+    return this.#leaverOwes;
   }
 
-  /** Where prompt and answer go that are to be kept for the operator; null: nowhere, as for almost all. */
+  /** Where prompt and answer are kept for the operator; null for almost all requests. */
   private get capture(): Capture | null {
     return this.options.asker.record?.details.capture ?? null;
   }
 
-  /** The dialect in which the request and its answer pass as they are; null: as a chat. */
+  /** The dialect in which request and answer pass verbatim; null: they are a chat. */
   get spoken(): NativeDialect | null {
     return this.call.outgoing.spoken;
   }
@@ -164,7 +172,7 @@ export class ChatTurn {
     const meter = this.#meter;
     if (!meter) return this.call.settle();
     const { reported } = meter;
-    // Usage that was followed by more text is a running total.
+    // Usage followed by more text is only a running total.
     const isFinal = reported === null || reported === ABSURD || meter.isUsageFinal;
     return this.call.settle({
       ...{ isWhole: isWhole && isFinal, isStopped, reported, delivered: meter.tokens },
@@ -232,7 +240,7 @@ export class ChatTurn {
     call.route.succeeded();
     const isReported = reported !== null && reported !== ABSURD && reported.lacks === undefined;
     const delivered = isReported ? 0 : written.tokens();
-    // Settling ends the record.
+    // Must come first: settling ends the record.
     const { capture } = this;
     if (capture) {
       const message = written.answer();
@@ -242,7 +250,7 @@ export class ChatTurn {
     return new WholeAnswer(body, this.#head, { isReported, owed }, this.#form);
   }
 
-  /** Work before the call is sent; when it fails, the call is over. */
+  /** Work before the call is sent; a failure ends the call. */
   async #orSettle<T>(work: Promise<T>): Promise<T> {
     try {
       return await work;
@@ -253,7 +261,7 @@ export class ChatTurn {
     }
   }
 
-  /** Starts the stream; throws while a failure can still set the status. */
+  /** Starts the stream; throws as long as a failure can still set the status. */
   async begin(): Promise<this> {
     const { call, record } = this;
     if (record.needsPreparation) await this.#orSettle(record.sent(call.route));
@@ -262,7 +270,7 @@ export class ChatTurn {
         await this.#beginOnce();
         break;
       } catch (error) {
-        const failure = this.#hasHeard ? this.#broke(error) : await call.fallBack(error);
+        const failure = this.#hasDelivered ? this.#broke(error) : await call.fallBack(error);
         if (failure === null) continue;
         this.#settle({ isWhole: false });
         throw call.toClientError(failure);
@@ -317,7 +325,7 @@ export class ChatTurn {
     return this.#eventStream(answer);
   }
 
-  /** Who sees the chunks of a stream: a listener, and the record where the answer is kept. */
+  /** Passes chunks to the listener, the conversation's collector and the capture, if there are any. */
   #chunkListener(): ChatMeterOptions["onChunk"] {
     const listener = this.#listener;
     const { collector } = this.record;
@@ -327,8 +335,8 @@ export class ChatTurn {
     const captured = capture && new AnswerCollector();
     if (capture && captured) capture.answered = () => captured.message();
     return (chunk, choices) => {
-      // What is only captured has been told to nobody: another backend may still answer.
-      this.#hasHeard ||= collector !== null || listener !== null;
+      // Capturing alone delivers nothing: another backend may still answer.
+      this.#hasDelivered ||= collector !== null || listener !== null;
       if (captured) for (const choice of choices) captured.add(choice);
       if (collector) for (const choice of choices) collector.add(choice);
       if (!listener || watched.isAborted) return;
@@ -340,19 +348,19 @@ export class ChatTurn {
     };
   }
 
-  /** The answer as a stream, even when the upstream did not stream. */
+  /** The answer as a stream, even if the upstream sent a whole one. */
   async #eventStream(answer: Answer): Promise<Answer> {
     const type = answer.contentType;
     if (type.includes("event-stream")) return answer;
     if (type.includes("html")) throw new BackendError("transport", `the upstream answered with ${type}`);
-    // Some servers stream under a type of their own; only JSON is known to be a whole answer.
+    // Some servers stream under other types; only JSON is certainly a whole answer.
     if (!type.includes("json")) return answer;
     const body = await readAnswer(answer);
     requireList(new AnswerBody(body), { list: "choices", endsProperly: false });
     return replayAsStream(body);
   }
 
-  /** Relays until the end, to the listener if there is one. Usage is journaled before the last bytes leave. */
+  /** Relays until the end. Usage is in the journal before the last bytes leave. */
   async run(sink: Sink): Promise<ReportedUsage | null> {
     this.#running = true;
     const { call, record } = this;
@@ -360,7 +368,7 @@ export class ChatTurn {
     const ending = await this.#relay!.run(sink);
     this.#cancelReading?.();
     if (ending.kind === "left" || this.#cancelReading) {
-      const owed = this.#leftBehind();
+      const owed = this.#settleLeaver();
       if (record.collector)
         await (ending.kind === "complete" ? record.completed(call.route) : record.interrupted("stopped"));
       return owed;
@@ -396,7 +404,7 @@ export class ChatTurn {
 const sendChat: UpstreamCallOptions["send"] = (backend, call) => backend.chat?.(call);
 const sendCompletion: UpstreamCallOptions["send"] = (backend, call) => backend.post?.("/completions", call);
 
-/** Tokens of a whole answer, counted where the upstream reports no usage. */
+/** Our own token count of a whole answer, for upstreams that report no usage. */
 function tokensOf(written: readonly unknown[]): number {
   const counter = new TokenCounter();
   for (const each of written) countTexts(each, counter);
@@ -405,7 +413,7 @@ function tokensOf(written: readonly unknown[]): number {
 
 const NOTHING_TO_SET: ReadonlyMap<string, string> = new Map();
 
-/** Fields that the gateway sets itself. The upstream is always asked for the usage of a stream. */
+/** Fields that the gateway sets. Streams are always asked to include usage. */
 function fieldsToSet(
   { stream, streamOptions }: ChatFields,
   messagesJson: string | null,

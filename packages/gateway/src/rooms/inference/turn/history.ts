@@ -5,30 +5,30 @@ import { textOf, toStored } from "./messages.ts";
 type HistoryMessage = Record<string, unknown>;
 
 const PARAGRAPH = "\n\n";
-/** Stands for a tool's result that nobody gave: upstreams refuse a call without one. */
+/** Placeholder for a missing tool result: upstreams refuse a call without one. */
 const NO_RESULT = "(no result)";
-/** Stands before an answer that opens a conversation, e.g. what was said in a voice session. */
+/** Put before a conversation that begins with an answer, e.g. from a voice session. */
 const OPENING = "(continued)";
 
 const isSystem = ({ role }: { role?: unknown }) => role === "system" || role === "developer";
 const callsOf = ({ tool_calls }: { tool_calls?: unknown }): HistoryMessage[] =>
   Array.isArray(tool_calls) ? tool_calls.filter((call) => isObject(call) && typeof call.id === "string") : [];
 
-/** What of a call belongs to its conversation and is not there yet, and what is sent for it. */
+/** What a request adds to its conversation, and what is sent for it. */
 export interface Continuation {
   added: StoredMessage[];
-  /** The whole conversation in an order that every upstream takes. */
+  /** The whole conversation, in an order that every upstream accepts. */
   sequence: HistoryMessage[];
 }
 
-/** Continues a stored conversation: what stands both at its end and at the call's beginning is there once. */
+/** Continues a stored conversation. Messages both at its end and at the request's beginning are kept once. */
 export function continueWith(
   stored: readonly StoredMessage[],
   sent: readonly HistoryMessage[],
   {
     sentIsWhole,
   }: {
-    /** The call has the whole conversation; what follows its last answer is new. */ sentIsWhole: boolean;
+    /** The request has the whole conversation; only what follows its last answer is new. */ sentIsWhole: boolean;
   },
 ): Continuation {
   const turns = sent.filter((message) => !isSystem(message));
@@ -44,7 +44,7 @@ export function continueWith(
     added: [...(isNewSystem ? systems : []), ...added].map(toStored),
     sequence: [
       ...oneSystem(systems.length > 0 ? systems : storedSystems.map(fromStored)),
-      // In the form in which they will be read the next time, so that they are sent the same.
+      // Converted as if read from storage, so that the next turn sends the same bytes.
       ...inOrder(
         known.map(fromStored),
         added.map((message) => fromStored(toStored(message))),
@@ -56,10 +56,10 @@ export function continueWith(
 const textIn = (messages: readonly { content?: unknown }[]): string =>
   messages.map(({ content }) => textOf(content)).join(PARAGRAPH);
 
-/** How many messages stand both at the end of the one and at the beginning of the other. */
+/** How many messages at the end of `known` are also the beginning of `fresh`. */
 function overlap(known: readonly StoredMessage[], fresh: readonly StoredMessage[]): number {
   const head = fresh.map(signOf);
-  // Of each beginning of `head`: how much of it is also its end. Both are then read once (Knuth, Morris, Pratt).
+  // Knuth-Morris-Pratt: borders[i] is the length of the longest proper prefix of head[0..i] that is also its suffix.
   const borders = [0];
   const longer = (matched: number, sign: string): number => {
     while (matched > 0 && (matched === head.length || head[matched] !== sign))
@@ -72,13 +72,13 @@ function overlap(known: readonly StoredMessage[], fresh: readonly StoredMessage[
     .reduce((matched, each) => longer(matched, signOf(each)), 0);
 }
 
-/** The same for messages that are the same. */
+/** Equal for equal messages. */
 const signOf = (message: StoredMessage): string => {
   const { role, content, tool_call_id, parts, images } = message;
   return JSON.stringify([role, content, tool_call_id, parts, images, callsOf(message).map(({ id }) => id)]);
 };
 
-/** The system prompt that was given last; one may have been given as several messages. */
+/** The latest system prompt, which may consist of several messages. */
 function lastRunOfSystems(stored: readonly StoredMessage[]): StoredMessage[] {
   const end = stored.findLastIndex(isSystem) + 1;
   let start = end;
@@ -86,7 +86,7 @@ function lastRunOfSystems(stored: readonly StoredMessage[]): StoredMessage[] {
   return stored.slice(start, end);
 }
 
-/** Some models take only one system message. */
+/** Some models accept only one system message. */
 function oneSystem(systems: readonly HistoryMessage[]): HistoryMessage[] {
   if (systems.length <= 1) return [...systems];
   return [{ role: systems[0]!.role, content: textIn(systems) }];
@@ -110,7 +110,7 @@ function fromStored({
   };
 }
 
-/** Each call with its results right behind it, nothing empty, and texts of the same person together. */
+/** Puts results right behind their calls, drops empty answers and joins consecutive user texts. */
 function inOrder(known: readonly HistoryMessage[], added: readonly HistoryMessage[]): HistoryMessage[] {
   const all = [...known, ...added];
   const results = Map.groupBy(
@@ -130,13 +130,13 @@ function inOrder(known: readonly HistoryMessage[], added: readonly HistoryMessag
       sequence.push(result ?? { role: "tool", tool_call_id: id, content: NO_RESULT });
     }
   }
-  // A result of a call that nobody made is the client's mistake, which the upstream names.
+  // A result without a call is the client's mistake; let the upstream report it.
   sequence.push(...added.filter((message) => message.role === "tool" && !used.has(message)));
   if (sequence[0]?.role === "assistant") sequence.unshift({ role: "user", content: OPENING });
   return sequence;
 }
 
-/** A turn that was never answered and the next one: many models' templates take no two in a row. */
+/** Joins an unanswered question and the next one: many chat templates reject two user messages in a row. */
 function mergeUser(sequence: HistoryMessage[], message: HistoryMessage): boolean {
   const last = sequence.at(-1);
   const isPlain = (each: HistoryMessage | undefined): each is HistoryMessage & { content: string } =>

@@ -4,11 +4,11 @@ import type { AnswerBody } from "../call/answer-body.ts";
 import type { Payload } from "../request/payload.ts";
 import type { Choice } from "../stream/chat-meter.ts";
 
-/** What is kept of an answer for a conversation or the memory; a longer one is cut there. */
+/** An answer is cut at this length when it is stored in a conversation or in memory. */
 const COLLECTED_CHARS_MAX = 4 * 1024 * 1024;
 const TOOL_CALLS_MAX = 256;
 
-/** The text of a message's content, in any of its forms. */
+/** The text of a message's content, whatever its form. */
 export function textOf(content: unknown): string {
   if (typeof content === "string") return content;
   if (!Array.isArray(content)) return "";
@@ -19,7 +19,7 @@ export function textOf(content: unknown): string {
     .join("\n");
 }
 
-/** A list with something in it, as it is; otherwise nothing. */
+/** A non-empty list; undefined for anything else. */
 const listOf = (value: unknown): unknown[] | undefined =>
   Array.isArray(value) && value.length > 0 ? value : undefined;
 
@@ -38,11 +38,11 @@ export function toStored(message: Record<string, unknown>): StoredMessage {
   };
 }
 
-/** A result names its call, so every call has an id. */
+/** Every call needs an id, because results refer to it. */
 const withId = (call: unknown, position: number): unknown =>
   isObject(call) && typeof call.id !== "string" ? { ...call, id: `call_${position}` } : call;
 
-/** The turn that the user is making: the last message of theirs, or null when there is none. */
+/** The user's current turn: their last message, if any. */
 export function userTurn(messages: unknown): StoredMessage | null {
   if (!Array.isArray(messages)) return null;
   const last = messages.filter(isObject).findLast(({ role }) => role === "user");
@@ -59,14 +59,14 @@ export const messagesOf = (body: AnswerBody): Record<string, unknown>[] =>
     .map(({ message }) => message)
     .filter(isObject);
 
-/** The answer of a whole body that people would look at: its first choice. */
+/** The first choice of a whole answer, as a message. */
 export function answerOf(body: AnswerBody): Record<string, unknown> | null {
   const [choice] = choicesOf(body);
   if (!choice) return null;
   return isObject(choice.message) ? choice.message : { role: "assistant", content: choice.text ?? "" };
 }
 
-/** What makes a request what it is, to be looked at or sent again. */
+/** The fields of a request that are kept in a capture, for a look or a replay. */
 const ASKED_FIELDS =
   "messages prompt input dimensions tools tool_choice response_format temperature top_p seed stop max_tokens max_completion_tokens reasoning_effort".split(
     " ",
@@ -78,7 +78,7 @@ export const askedOf = (payload: Payload): Record<string, unknown> =>
   );
 
 export class AnswerCollector {
-  /** The model's thoughts, where its API shows them. */
+  /** The model's reasoning, if its API shows it. */
   reasoning = "";
   #content = "";
   #calls: { id?: string; type: string; function: { name: string; arguments: string } }[] = [];
@@ -102,7 +102,7 @@ export class AnswerCollector {
       ? piece.function
       : ({} as Record<string, unknown>);
     if (typeof piece.id === "string") call.id = piece.id;
-    // Some servers repeat it in every piece.
+    // Some servers repeat the name in every piece.
     if (typeof name === "string") call.function.name ||= name;
     if (typeof args === "string" && call.function.arguments.length < COLLECTED_CHARS_MAX)
       call.function.arguments += args;

@@ -18,7 +18,7 @@ export interface RecordParts {
   memory: Memory;
   metering: Pick<Metering, "admit" | "written">;
   log: Log;
-  /** Of answers with calls, by conversation and call, for as long as this process has them. */
+  /** Reasoning of answers with calls, by conversation and call; kept in this process only. */
   thoughts: BoundedMap<string, string>;
 }
 
@@ -27,28 +27,28 @@ export interface RecordOptions {
   requestId: string;
   payload: Payload;
   fields: ChatFields;
-  /** The stored history goes before the messages of the request; otherwise those are all that is sent. */
+  /** The stored history goes before the request's messages; otherwise only those are sent. */
   isConversation: boolean;
-  /** It may pass as it is: nothing is added to it, and nothing is kept of it. */
+  /** It may pass verbatim: nothing is added to it, and nothing is stored. */
   isNative: boolean;
 }
 
-/** Of a conversation whose client sends all of it: where what is new is looked for. */
+/** How far back to compare when the client sends the whole conversation. */
 const COMPARED_MESSAGES_MAX = 200;
 const REASON_CHARS_MAX = 4_096;
-/** Of one answer; longer ones are not kept. */
+/** Longer reasoning is not kept. */
 const THOUGHTS_CHARS_MAX = 64 * 1024;
 
 const listJson = async (messages: readonly unknown[]): Promise<string> =>
   `[${await inSteps(messages, (message) => JSON.stringify(message))}]`;
 
-/** What one turn reads from and leaves in the conversation and the memory. Most turns touch neither. */
+/** What one turn reads from and writes to the conversation and the memory. Most turns use neither. */
 export class TurnRecord {
-  /** Sees the streamed answer when someone wants to keep it. */
+  /** Collects a streamed answer that has to be stored. */
   readonly collector: AnswerCollector | null;
   recall: RecallState = "disabled";
   #userTurn: StoredMessage | null = null;
-  /** The conversation's backend; null: it has none yet. Absent: there is no conversation. */
+  /** The conversation's backend; null: it has none yet; absent: there is no conversation. */
   boundTo?: string | null;
   #added: StoredMessage[] = [];
 
@@ -59,7 +59,7 @@ export class TurnRecord {
     this.collector = this.needsPreparation ? new AnswerCollector() : null;
   }
 
-  /** Whether anything is read, or written, before the request is sent. */
+  /** Whether storage is read or written before the request is sent. */
   get needsPreparation(): boolean {
     const { fields, isNative } = this.options;
     return !isNative && (Boolean(fields.conversationId) || this.parts.memory.enabled);
@@ -71,7 +71,7 @@ export class TurnRecord {
     if (id) this.boundTo = (await this.parts.conversations.access(userId, id)).backend;
   }
 
-  /** Assembles history and recalls: JSON of the messages to send instead of the client's; null: those are all. */
+  /** Adds history and recalled facts: JSON of the messages to send; null: send the client's own. */
   async prepare(signal: AbortSignal): Promise<string | null> {
     const { conversations, memory } = this.parts;
     const { userId, payload, fields, isConversation } = this.options;
@@ -96,23 +96,23 @@ export class TurnRecord {
     if (!memory.enabled || !fields.memory) return json;
     const { state, items } = await memory.recall({ userId, query: this.#userTurn?.content ?? "", signal });
     this.recall = state;
-    const told = memory.facts.inject(userId, messages, items);
-    return told.some((message, at) => message !== messages[at]) ? listJson(told) : json;
+    const withFacts = memory.facts.inject(userId, messages, items);
+    return withFacts.some((message, at) => message !== messages[at]) ? listJson(withFacts) : json;
   }
 
-  /** DeepSeek refuses a call without the thoughts that led to it; the history does not have them. */
+  /** DeepSeek refuses a call without the reasoning that led to it, which the history does not store. */
   #withThoughts(message: Record<string, unknown>): Record<string, unknown> {
     const reasoning_content = this.parts.thoughts.get(this.#placeOf(message) ?? "");
     return reasoning_content ? { ...message, reasoning_content } : message;
   }
 
-  /** Of an answer with calls, in its conversation. */
+  /** The key under which the reasoning of an answer with calls is kept. */
   #placeOf({ tool_calls: calls }: { tool_calls?: unknown }): string | null {
     const first = Array.isArray(calls) ? calls[0] : null;
     return isObject(first) ? `${this.options.fields.conversationId} ${first.id}` : null;
   }
 
-  /** At send time: what the client says is part of the conversation whatever becomes of the answer. */
+  /** Stores the client's messages at send time, whatever becomes of the answer. */
   async sent(route: Route): Promise<void> {
     const { conversationId } = this.options.fields;
     if (!conversationId) return;
@@ -120,7 +120,7 @@ export class TurnRecord {
     await this.#bind(conversationId, route);
   }
 
-  /** The conversation stays with its backend, or with the one that served it instead. */
+  /** Pins the conversation to the backend that served it. */
   async #bind(conversationId: string, { rebinds, name }: Route): Promise<void> {
     if (!rebinds || this.boundTo === name) return;
     await this.parts.conversations.bind(conversationId, { from: this.boundTo ?? null, to: name });
@@ -129,7 +129,7 @@ export class TurnRecord {
 
   async completedWith(body: AnswerBody, route: Route): Promise<void> {
     const [message] = messagesOf(body);
-    // In place: what is told is what is kept.
+    // In place, so that the client gets what is stored.
     if (message) completeCalls(message);
     await this.#completed(message ? toStored({ ...message, role: "assistant" }) : null, route);
   }
@@ -138,7 +138,7 @@ export class TurnRecord {
     if (this.collector) await this.#completed(this.collector.message(), route);
   }
 
-  /** The answer broke off: what there is of it is kept with the reason, but not a call that may be cut in two. */
+  /** Stores a partial answer and why it broke off, without calls, which may be truncated. */
   async interrupted(reason: string): Promise<void> {
     const { fields, isConversation } = this.options;
     const content = this.collector?.message().content ?? "";
@@ -154,7 +154,7 @@ export class TurnRecord {
       await this.parts.conversations.append(conversationId, [answer]);
       if (servedBy) await this.#bind(conversationId, servedBy);
     } catch (error) {
-      // The answer is the client's already; a turn that cannot be stored must not take it away.
+      // The client already has the answer: failing to store it must not fail the request.
       const request_id = this.options.requestId;
       this.parts.log.error("an answer could not be added to its conversation", { request_id, error });
     }

@@ -9,12 +9,12 @@ import { FormPayload } from "./form-payload.ts";
 import { known, type WorkKind } from "./kind.ts";
 import { secondsMax, secondsOf } from "./seconds.ts";
 
-/** Slow speech has ten characters a second, and a second about twenty tokens. */
+/** Slow speech is ten characters a second, and a second is about twenty tokens. */
 const SPEECH_TOKENS_PER_CHARACTER = 2;
-/** A token is 100 ms of sound; nobody says more than ten tokens of text a second. */
+/** An audio token is 100 ms; nobody speaks more than ten text tokens a second. */
 const INPUT_TOKENS_PER_SECOND = 10;
 const OUTPUT_TOKENS_PER_SECOND = 10;
-/** No sound that can be sent lasts longer: a day. */
+/** A day; no sound that fits into a request is longer. */
 const SECONDS_MAX = 24 * 3_600;
 const PROVIDER = z.string().optional().describe("Only this backend, or backends of this kind");
 
@@ -45,14 +45,14 @@ export const speech: WorkKind = {
       counts: { character, call: 1 },
       isForm: false,
       promptTokens: 0,
-      // At half the speed a text lasts twice as long.
+      // At half speed a text lasts twice as long.
       outputTokens: Math.ceil((input.length * SPEECH_TOKENS_PER_CHARACTER) / Math.min(1, speed)),
     };
   },
   made: () => ({}),
 };
 
-/** Held by its bytes, whatever it says of itself, or by more if its frames last longer; charged by what its bytes can be where the upstream does not say. */
+/** Holds for the longest sound that the bytes can contain, whatever the header says. Charges our own reading of the frames if the upstream reports no length. */
 async function readSound(payload: Payload): Promise<AskedWork> {
   if (!(payload instanceof FormPayload))
     return failField("file", "is required: send the sound as multipart/form-data");
@@ -74,12 +74,12 @@ async function readSound(payload: Payload): Promise<AskedWork> {
   };
 }
 
-/** `usage.seconds`, or `duration` where the words come with their times; a number, or one written as a text. */
+/** `usage.seconds`, or `duration` in verbose JSON; a number, or a number as text. */
 function reportedSeconds(parsed: unknown): unknown {
   if (!isObject(parsed)) return null;
   const { usage, duration } = parsed;
-  const told = isObject(usage) && usage.seconds !== undefined ? usage.seconds : duration;
-  return typeof told === "string" && told.trim() !== "" ? Number(told) : (told ?? null);
+  const reported = isObject(usage) && usage.seconds !== undefined ? usage.seconds : duration;
+  return typeof reported === "string" && reported.trim() !== "" ? Number(reported) : (reported ?? null);
 }
 
 function madeOfSound({ parsed }: AnswerBody): Made {
@@ -87,8 +87,8 @@ function madeOfSound({ parsed }: AnswerBody): Made {
   const second = reportedSeconds(parsed);
   if (second === null) return {};
   if (typeof second === "number" && second >= 0 && second <= SECONDS_MAX) return { counts: { second } };
-  const told = JSON.stringify(second)?.slice(0, 32);
-  return { problem: `a sound of ${told} seconds; the gateway's own count was charged instead` };
+  const shown = JSON.stringify(second)?.slice(0, 32);
+  return { problem: `a sound of ${shown} seconds; the gateway's own count was charged instead` };
 }
 
 export const transcriptions: WorkKind = {

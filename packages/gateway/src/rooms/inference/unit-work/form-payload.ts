@@ -4,13 +4,13 @@ import { isOwnField } from "../request/field-rules.ts";
 import { type ComposedBody, Payload } from "../request/payload.ts";
 import { type FormPart, readForm, writeForm } from "./multipart.ts";
 
-/** More digits are no number that any field may have. */
+/** No field accepts a number with more digits. */
 const WHOLE_NUMBER = /^\d{1,9}$/;
 const COUNTS: ReadonlySet<string> = new Set(["n", "partial_images"]);
-/** The end of a name that stands for a list, as form libraries write it: `image[]`. */
+/** How form libraries mark a list: `image[]`. */
 const LIST = "[]";
 
-/** A multipart body, sent as a form written from what was read, so that no server finds anything else in it. */
+/** A multipart body. The form is written anew from what was read, so that no server can read it differently. */
 export class FormPayload extends Payload {
   readonly files: readonly { name: string; bytes: Buffer }[];
   readonly #parts: readonly FormPart[];
@@ -44,7 +44,7 @@ export class FormPayload extends Payload {
   }
 }
 
-/** The texts by name. Servers disagree on which of two of a name counts, texts or files. */
+/** The texts by name. Repeated names are refused, because servers disagree on which one counts. */
 function textsOf(parts: readonly FormPart[]): Record<string, string | number> {
   const texts = new Map<string, string | number>();
   const names = new Set<string>();
@@ -57,7 +57,7 @@ function textsOf(parts: readonly FormPart[]): Record<string, string | number> {
   return Object.fromEntries(texts);
 }
 
-/** A count is the number that its text is; anything else stays the text, which is then refused as such. */
+/** A count as a number; other text stays text, and is refused later. */
 const textOrCount = (name: string, text: string): string | number =>
   WHOLE_NUMBER.test(text) && COUNTS.has(name) ? Number(text) : text;
 
@@ -70,7 +70,7 @@ class FormBody implements ComposedBody {
   bytes(): Uint8Array<ArrayBuffer> {
     return this.received as Uint8Array<ArrayBuffer>;
   }
-  /** Large files are copied once, into what the runtime sends from. */
+  /** Copies large files only once. */
   form(): Blob {
     return new Blob(this.pieces as Buffer<ArrayBuffer>[]);
   }

@@ -8,13 +8,13 @@ import type { Payload } from "../request/payload.ts";
 import { FormPayload } from "./form-payload.ts";
 import { known, type WorkKind } from "./kind.ts";
 
-/** What the largest image of the best quality has, by the models that count images in tokens. */
+/** Tokens of the largest image in the best quality. */
 const OUTPUT_TOKENS_PER_IMAGE = 6_240;
-/** A preview of an image that is still being made. */
+/** A preview of an unfinished image. */
 const PARTIAL_IMAGE_TOKENS = 100;
-/** An image to be edited, in full detail. */
+/** An input image in full detail. */
 const INPUT_IMAGE_TOKENS = 6_240;
-/** Where such images stand: files, or texts with an address. */
+/** Fields with input images: files, or texts with a URL. */
 const PICTURES = ["image", "image[]", "mask"];
 
 function lower(payload: Payload, name: "size" | "quality"): string | null {
@@ -23,7 +23,7 @@ function lower(payload: Payload, name: "size" | "quality"): string | null {
   return value === null ? null : value.trim().toLowerCase();
 }
 
-/** A count as it is sent; null when there is none. Throws the refusal of what is not a number. */
+/** A count as it is sent; null if absent. Throws if it is not a number. */
 const sentCount = (payload: Payload, name: string): number | null => {
   const value = payload.sent(name);
   return value === undefined ? null : spendNumber(value, name);
@@ -51,7 +51,7 @@ function read(payload: Payload): AskedWork {
   };
 }
 
-/** Every entry is an image, whatever it is called. */
+/** Every entry counts as an image, whatever its fields are called. */
 function made(answer: AnswerBody): Made {
   requireList(answer, { list: "data", endsProperly: false });
   const { data, size, quality } = answer.parsed as { data: unknown[]; size?: unknown; quality?: unknown };

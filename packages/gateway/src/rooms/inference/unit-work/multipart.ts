@@ -2,12 +2,12 @@ import { isUtf8 } from "node:buffer";
 import { fail } from "../../../kernel/errors.ts";
 
 const PARTS_MAX = 128;
-/** Of all texts together; files are bounded by the body. */
+/** Limit for all texts together; files are bounded by the body. */
 const TEXT_BYTES_MAX = 1024 * 1024;
 const PART_HEADER_BYTES_MAX = 4 * 1024;
 const CRLF = "\r\n";
 const HEADER_END = Buffer.from("\r\n\r\n");
-/** One plain `boundary` and nothing else: servers disagree on all others. */
+/** Exactly one plain `boundary` parameter: servers disagree on anything else. */
 const FORM_TYPE = /^multipart\/form-data[ \t]*;[ \t]*boundary=(?:"([^"]*)"|([^"]*))$/i;
 const BOUNDARY_CHARS = /^[A-Za-z0-9'()+_,\-./:=?]{1,70}$/;
 const DISPOSITION = /^form-data((?:; *(?:name|filename\*?)=(?:"(?:[^"\\]|\\.)*"|[^\s";\\]+))*)$/i;
@@ -16,9 +16,9 @@ const PARAMETER = /; *(name|filename\*?)=(?:"((?:[^"\\]|\\.)*)"|([^";]+))/gi;
 const FIELD_NAME = /^[A-Za-z0-9_][A-Za-z0-9_.-]*(\[[A-Za-z0-9_.-]*\])*$/;
 const FIELD_NAME_CHARS_MAX = 128;
 const FILE_NAME_CHARS_MAX = 128;
-/** Also what servers decode in a file's name. */
+/** Includes what servers decode in file names. */
 const UNSAFE_IN_FILE_NAME = /[\p{Cc}"%&;]/gu;
-/** A part of another type could be read as a form of its own. */
+/** Other types, such as a nested multipart, could be read as a form of their own. */
 const FILE_TYPE = /^((?:application|audio|image|text|video)\/[\w.+-]{1,64})[ \t]*(?:;|$)/i;
 const HEADERS: ReadonlySet<string> = new Set([
   "content-disposition",
@@ -36,7 +36,7 @@ export interface FormPart {
 
 interface FormFile {
   name: string;
-  /** Media type; null where none, or an unusual one, was given. */
+  /** Media type; null if none or an unusual one was given. */
   type: string | null;
 }
 
@@ -56,7 +56,7 @@ function boundaryOf(contentType: string): string {
   return boundary;
 }
 
-/** The parts of a form. Strict: what could be read in two ways is refused. */
+/** The parts of a form. Strict: anything ambiguous is refused. */
 export function readForm(bytes: Buffer, contentType: string): FormPart[] {
   const mark = `--${boundaryOf(contentType)}`;
   const parts: FormPart[] = [];
@@ -73,7 +73,7 @@ export function readForm(bytes: Buffer, contentType: string): FormPart[] {
     if (parts.length >= PARTS_MAX) refuse(`it has more than ${PARTS_MAX} parts`);
     const part = partOf(bytes, after + CRLF.length, next - CRLF.length);
     parts.push(part);
-    // Before a text is looked at.
+    // Check the size before looking at the text.
     textBytes += part.file ? 0 : part.value.length;
     if (textBytes > TEXT_BYTES_MAX)
       fail("body_too_large", `The texts of the form are larger than ${TEXT_BYTES_MAX} bytes`);
@@ -86,7 +86,7 @@ export function readForm(bytes: Buffer, contentType: string): FormPart[] {
   return parts;
 }
 
-/** The next boundary; one that does not stand at the beginning of a line is not a boundary to everybody. */
+/** The next boundary. It must be at the start of a line: otherwise only some servers take it for one. */
 function nextMark(bytes: Buffer, mark: string, from: number): number {
   const at = bytes.indexOf(mark, from, "latin1");
   if (at === -1) return refuse("its last boundary is missing");
@@ -142,7 +142,7 @@ function dispositionOf(disposition: string): { name: string; fileName: string | 
   return { name, fileName: encoded === undefined ? (given.get("filename") ?? null) : decoded(encoded) };
 }
 
-/** As RFC 5987 writes what is not ASCII. */
+/** Decodes a non-ASCII file name (RFC 5987). */
 function decoded(encoded: string): string {
   try {
     return decodeURIComponent(/^utf-8'[\w-]*'(.*)$/i.exec(encoded)![1]!);
@@ -151,13 +151,13 @@ function decoded(encoded: string): string {
   }
 }
 
-/** What every server takes for the same name: without a folder, quotes or anything that is decoded. */
+/** A file name that every server reads alike: no folder, quotes or escapes. */
 function safeFileName(name: string): string {
   const plain = name.split(/[/\\]/).at(-1)!.replace(UNSAFE_IN_FILE_NAME, "_").trim();
   return /^\.*$/.test(plain) ? "" : plain.slice(-FILE_NAME_CHARS_MAX);
 }
 
-/** A form as pieces of bytes, in which the values are not copied. */
+/** A form as pieces of bytes; values are not copied. */
 export function writeForm(parts: readonly FormPart[], boundary: string): Buffer[] {
   const pieces = parts.flatMap(({ name, file, value }) => {
     const fileName = file ? `; filename="${file.name}"` : "";

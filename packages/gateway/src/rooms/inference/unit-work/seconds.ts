@@ -1,9 +1,9 @@
 import { nextTurn } from "../../../kernel/turns.ts";
 
-/** Speech that anybody would send has this much; what is not known better is taken to be as long as that makes it. */
+/** Lowest bit rate of usable speech; unknown bytes are assumed to have it. */
 const LOWEST_BITS_PER_SECOND = 8_000;
 const SAMPLE_RATES = { min: 1_000, max: 192_000 };
-/** The dearest of studios: 192 kHz, two channels, 32 bits. What claims more lasts no shorter. */
+/** Studio quality: 192 kHz, two channels, 32 bits. A higher claimed rate does not make a sound shorter. */
 const BYTES_PER_SECOND_MAX = 192_000 * 2 * 4;
 const CHANNELS_MAX = 32;
 const CHUNKS_MAX = 64;
@@ -13,7 +13,7 @@ const atRate = (bytes: number, bitsPerSecond: number): number => (bytes * 8) / b
 
 export const secondsMax = (file: Buffer): number => atRate(file.length, LOWEST_BITS_PER_SECOND);
 
-/** The seconds of a sound file. Lengths in its header may lie and are not read; unknown bytes last as long as they can. */
+/** The length of a sound file. Length fields may lie and are ignored; unknown bytes count at the lowest bit rate. */
 export async function secondsOf(file: Buffer): Promise<number> {
   const start = afterTag(file);
   return (
@@ -21,14 +21,14 @@ export async function secondsOf(file: Buffer): Promise<number> {
   );
 }
 
-/** The position after an ID3v2 tag, which every decoder skips; one that is larger than the file is none. */
+/** The position after an ID3v2 tag, which decoders skip; a tag larger than the file is not one. */
 function afterTag(file: Buffer): number {
   if (file.length < 10 || file.toString("latin1", 0, 3) !== "ID3") return 0;
   const end = [6, 7, 8, 9].reduce((sum, at) => sum * 128 + file[at]!, 10);
   return end < file.length && file.subarray(6, 10).every((byte) => byte < 128) ? end : 0;
 }
 
-/** Of a WAV file with plain samples; null for everything else. */
+/** The length of a WAV file with plain samples; null for everything else. */
 function waveSeconds(file: Buffer, start: number): number | null {
   if (file.toString("latin1", start, start + 4) !== "RIFF") return null;
   if (file.toString("latin1", start + 8, start + 12) !== "WAVE") return null;
@@ -49,7 +49,7 @@ function waveSeconds(file: Buffer, start: number): number | null {
   return null;
 }
 
-/** Whole numbers and fractions. In other formats a byte can be any length of sound. */
+/** Integer and float samples. In other formats a byte can be any length of sound. */
 const PLAIN_SAMPLES: ReadonlySet<number> = new Set([1, 3]);
 
 function rateOf(file: Buffer, at: number): number | null {
@@ -76,7 +76,7 @@ const KILOBITS: Readonly<Record<string, readonly number[]>> = {
 };
 const HERTZ = [44_100, 48_000, 32_000];
 
-/** An MPEG frame: how long it sounds, and how many bytes it has; null when there is none. */
+/** Length and size of the MPEG frame at a position; null if there is none. */
 function frameAt(file: Buffer, at: number): { seconds: number; bytes: number } | null {
   if (at + 4 > file.length || file[at] !== 0xff || (file[at + 1]! & 0xe0) !== 0xe0) return null;
   const version = (file[at + 1]! >> 3) & 3;
@@ -94,7 +94,7 @@ function frameAt(file: Buffer, at: number): { seconds: number; bytes: number } |
   return { seconds: samples / hertz, bytes: slots * slotBytes };
 }
 
-/** MPEG frames as long as they sound, and all other bytes as long as they can. */
+/** Sums the MPEG frames; other bytes count at the lowest bit rate. */
 async function frameSeconds(file: Buffer, start: number): Promise<number> {
   let seconds = 0;
   let at = start;
@@ -107,9 +107,9 @@ async function frameSeconds(file: Buffer, start: number): Promise<number> {
   return seconds + atRate(Math.max(0, file.length - at) + start, LOWEST_BITS_PER_SECOND);
 }
 
-/** FLAC and Opus write silence in next to no bytes. A decoder goes by what each frame says of its length, and so do we. */
+/** FLAC and Opus encode silence in very few bytes, so their frames' own lengths are summed, as a decoder does. */
 async function sparseSeconds(file: Buffer, start: number): Promise<number> {
-  // In a container any of its marks may be a false one; only a plain file says for certain what its usual rate is.
+  // In a container a frame mark may be a coincidence; only a plain FLAC file reliably states its sample rate.
   const isPlain = file.toString("latin1", start, start + 4) === "fLaC" && file.length > start + 21;
   const usualHertz = isPlain ? file.readUInt32BE(start + 18) >>> 12 : 0;
   let seconds = 0;
@@ -129,11 +129,11 @@ const FLAC_HERTZ = [
   0, 88_200, 176_400, 192_000, 8_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000, 96_000,
 ];
 
-/** Of the FLAC frame that begins here. Other bytes that look like one are too rare to come to more than all at 8 kbit/s. */
+/** The length of the FLAC frame at a position. Random look-alikes are too rare to exceed the 8 kbit/s estimate. */
 function flacSeconds(file: Buffer, at: number, usualHertz: number): number {
   if ((file[at + 1]! & 0xfe) !== 0xf8 || file[at + 3]! & 1) return 0;
   const [size, rate] = [file[at + 2]! >> 4, file[at + 2]! & 15];
-  // After a number in the manner of UTF-8 come a size and a rate, where they are none of the usual ones.
+  // Unusual sizes and rates follow the frame number, which is coded like UTF-8.
   const sizeAt = at + 4 + Math.max(1, Math.clz32(~(file[at + 4]! << 24)));
   const rateAt = sizeAt + (size === 6 ? 1 : size === 7 ? 2 : 0);
   if (size === 0 || rate === 15 || rateAt + 2 > file.length) return 0;
@@ -144,7 +144,7 @@ function flacSeconds(file: Buffer, at: number, usualHertz: number): number {
   return samples / (hertz || usualHertz || SAMPLE_RATES.min);
 }
 
-/** Of the packets that begin in this page of Ogg. Silence is packets of a byte or two, each up to 120 ms. */
+/** The length of the Opus packets that begin in this Ogg page. Silence takes a byte or two for up to 120 ms. */
 function opusSeconds(file: Buffer, page: number): number {
   const sizesEnd = Math.min(file.length, page + 27 + (file[page + 26] ?? 0));
   let [ms, at, isNew] = [0, sizesEnd, true];
@@ -157,7 +157,7 @@ function opusSeconds(file: Buffer, page: number): number {
   return ms / 1_000;
 }
 
-/** By a packet's first two bytes: the kind of its frames, and how many there are. */
+/** The length of a packet from its first two bytes: frame configuration and frame count. */
 function packetMs(kind: number, count: number): number {
   const step = (kind >> 3) & 3;
   const frames = (kind & 3) === 3 ? count & 63 : Math.min(2, (kind & 3) + 1);

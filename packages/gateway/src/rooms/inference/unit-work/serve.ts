@@ -14,11 +14,11 @@ import type { WorkKind } from "./kind.ts";
 import { isFormType } from "./multipart.ts";
 import { WorkStream } from "./stream.ts";
 
-/** Types that pass as they are; a page or a script from an upstream must not be served in the gateway's name. */
+/** Content types that pass. An upstream's HTML or script must not be served from the gateway's origin. */
 const PASSED_TYPE =
   /^(audio\/|image\/|text\/(plain|vtt|event-stream)|application\/(json|octet-stream|x-subrip))/i;
 const UNKNOWN_TYPE = "application/octet-stream";
-/** More than is shown of an error: half a key would not be found. */
+/** More than is shown of an error, so that no key is cut in half and missed by the redaction. */
 const ERROR_BYTES_MAX = 16 * 1024;
 
 interface Request {
@@ -38,7 +38,7 @@ async function payloadOf({ kind, body, contentType }: Request): Promise<Payload>
   return isForm ? new FormPayload(body, contentType) : Payload.read(body);
 }
 
-/** Refuses fields that neither the kind of work nor the operator knows: a server could make more of them than is paid. */
+/** Refuses fields unknown to both the kind of work and the operator: they could multiply the price. */
 function requireKnown(
   { body, files = [] }: WorkKind,
   payload: Payload,
@@ -52,7 +52,7 @@ function requireKnown(
     if (known.includes(name) && !files.includes(name)) failField(name, "must be a text, not a file");
 }
 
-/** One piece of work: admitted by the most that it can cost, charged by what came back. */
+/** One piece of work: admitted at its maximum cost, charged for what came back. */
 export async function serveWork(parts: CallParts, request: Request): Promise<Reply | StreamedReply> {
   const { kind, asker, client } = request;
   const payload = await payloadOf(request);
@@ -84,9 +84,10 @@ async function answered(call: UpstreamCall, kind: WorkKind): Promise<Reply | Str
     return new StreamedReply(head(), new WorkStream(call, answer, { isEvents }));
   }
   const bytes = await readAnswer(answer);
-  // To join its pieces took this turn's time.
+  // Joining the pieces took this turn's time.
   if (bytes.length > LARGE_BODY_BYTES) await nextTurn();
   const body = new AnswerBody(bytes);
+  await body.skim();
   if (kind.isStreamed) refuseJson(body);
   const isReport = !call.options.work?.isWords || type.startsWith(JSON_TYPE);
   const made = isReport ? kind.made(body) : {};
@@ -102,7 +103,7 @@ function typeOf({ contentType }: Answer): string {
   return PASSED_TYPE.test(contentType) ? contentType : UNKNOWN_TYPE;
 }
 
-/** Where a sound was asked for, JSON is what went wrong, whatever the status. */
+/** If sound was requested, a JSON answer is an error, whatever its status. */
 function refuseJson({ bytes }: AnswerBody): never {
   throw new BackendError("upstream", bytes.toString("utf8", 0, ERROR_BYTES_MAX) || "an empty answer", 500);
 }

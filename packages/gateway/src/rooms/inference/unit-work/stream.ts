@@ -10,39 +10,39 @@ import { joinedUsage, type UsageReport, usageOfEvents } from "../call/usage-tail
 import { EventLines, type EventReader, textOfBytes, type Verdict } from "../stream/event-lines.ts";
 import { Relay, type StreamReader } from "../stream/relay.ts";
 
-/** The usage stands at the end of an event, after what may be a large image, and its type at the beginning. */
+/** Usage is at the end of an event, behind what may be a large image; the event's type is at the beginning. */
 const TAIL_BYTES = 16 * 1024;
 const HEAD_BYTES = 256;
 const IS_COMPLETED = /^data:.*"type"\s*:\s*"[^"]*\.completed"/;
 const LF = 10;
 
-/** A line of an event that is longer is an image or a sound, and not what went wrong. */
+/** A longer line is an image or a sound, not an error. */
 const ERROR_LINE_BYTES_MAX = 16 * 1024;
 const NOTHING: Buffer = Buffer.alloc(0);
 
-/** Passes on an event stream, without the upstream's key where it tells of something. */
+/** Relays an event stream, with the upstream's secrets removed from error messages. */
 class WorkEvents implements EventReader {
   failure: string | null = null;
   hasContent = false;
 
   line(bytes: Uint8Array, _: string, from: number, end: number): Verdict {
-    if (end - from <= ERROR_LINE_BYTES_MAX) return this.#told(textOfBytes(bytes, "utf8", from, end));
+    if (end - from <= ERROR_LINE_BYTES_MAX) return this.#redacted(textOfBytes(bytes, "utf8", from, end));
     this.hasContent = true;
     return "keep";
   }
 
-  /** The words of an error are texts of a JSON value, where they are escaped once more. */
-  #told(data: string): Verdict {
+  /** An error's message is a string inside JSON, where secrets are escaped once more. */
+  #redacted(data: string): Verdict {
     const value = jsonIn(data);
     const failure = failureIn(value);
-    const told = value === undefined ? hideSecrets(data) : JSON.stringify(hideSecretsIn(value));
-    const isSame = told === data || (value !== undefined && told === JSON.stringify(value));
+    const redacted = value === undefined ? hideSecrets(data) : JSON.stringify(hideSecretsIn(value));
+    const isSame = redacted === data || (value !== undefined && redacted === JSON.stringify(value));
     this.failure ??= failure && hideSecrets(failure);
     this.hasContent ||= failure === null;
-    return isSame ? "keep" : { replacement: `data: ${told}` };
+    return isSame ? "keep" : { replacement: `data: ${redacted}` };
   }
 
-  /** Each line is read by itself. */
+  /** Lines are read one by one. */
   event(): "drop" {
     return "drop";
   }
@@ -60,7 +60,7 @@ function failureIn(event: unknown): string | null {
   return typeof words === "string" ? words : "the upstream reported an error";
 }
 
-/** What passes of a sound or of events, and the end of it, where the usage stands. */
+/** Relays sound or events and reads the usage near the end. */
 class WorkPieces implements StreamReader {
   readonly done = false;
   readonly failure = null;
@@ -70,7 +70,7 @@ class WorkPieces implements StreamReader {
   #head = "";
   #tail = NOTHING;
   #reported: UsageReport = null;
-  /** Each is one of the images that were asked for, with a usage of its own. */
+  /** Number of completed images; each reports its own usage. */
   #completed = 0;
   readonly #events: WorkEvents | null;
   readonly #lines: EventLines | null;
@@ -102,12 +102,12 @@ class WorkPieces implements StreamReader {
     this.#tail = Buffer.concat([this.#tail, part.subarray(-TAIL_BYTES)]).subarray(-TAIL_BYTES);
   }
 
-  /** A line has ended. */
+  /** Reads the line that just ended. */
   #ended(): void {
     const tail = this.#tail.toString("latin1");
-    const told = usageOfEvents(tail);
+    const usage = usageOfEvents(tail);
     const isAnother = IS_COMPLETED.test(this.#head + tail) && ++this.#completed > 1;
-    if (told !== null) this.#reported = joinedUsage(this.#reported, told, isAnother);
+    if (usage !== null) this.#reported = joinedUsage(this.#reported, usage, isAnother);
     this.#head = "";
     this.#tail = NOTHING;
   }
@@ -120,8 +120,8 @@ class WorkPieces implements StreamReader {
     return this.textBytes > 0;
   }
 
-  /** What an event said went wrong, which the client was told; null: nothing. */
-  get told(): string | null {
+  /** The error that an event reported to the client; null if there was none. */
+  get reportedError(): string | null {
     return this.#events?.failure ?? null;
   }
 
@@ -134,7 +134,7 @@ class WorkPieces implements StreamReader {
   }
 }
 
-/** A sound or a stream of events on its way to the client. Settled before its end is sent. */
+/** Sends a sound or an event stream to the client. Settled before its end is sent. */
 export class WorkStream implements ReplySource {
   readonly #pieces: WorkPieces;
   readonly #relay: Relay;
@@ -163,10 +163,10 @@ export class WorkStream implements ReplySource {
       writer.terminate();
       return;
     }
-    const { told } = this.#pieces;
-    if (told === null) call.route.succeeded();
-    else call.failed(new BackendError("upstream", told, 500));
-    call.settle(this.#pieces.end(told === null));
+    const { reportedError } = this.#pieces;
+    if (reportedError === null) call.route.succeeded();
+    else call.failed(new BackendError("upstream", reportedError, 500));
+    call.settle(this.#pieces.end(reportedError === null));
     writer.end();
   }
 
@@ -174,7 +174,7 @@ export class WorkStream implements ReplySource {
     const { call } = this;
     call.failed(error);
     call.settle(this.#pieces.end(false));
-    // Settling ends the record where something was delivered, or the client left.
+    // Settling has already ended the record if something was delivered or the client left.
     call.options.asker.record?.refused(toServiceError(call.toClientError(error)));
   }
 

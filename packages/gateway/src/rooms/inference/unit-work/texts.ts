@@ -6,7 +6,7 @@ import { type AnswerBody, requireList } from "../call/answer-body.ts";
 import type { AskedWork, Made } from "../call/work-bound.ts";
 import { known, type WorkKind } from "./kind.ts";
 
-/** One search, as rerankers bill it: up to so many documents, a long one counting as several. */
+/** Rerankers bill a call as one search of up to this many documents; a long document counts as several. */
 const DOCUMENTS_PER_CALL = 100;
 const DOCUMENT_CHARS = 2_000;
 const PROVIDER = z.string().optional().describe("Only this backend, or backends of this kind");
@@ -45,7 +45,7 @@ export const rerank: WorkKind = {
       units: ["call"],
       counts: { call: Math.ceil(pieces / DOCUMENTS_PER_CALL) },
       isForm: false,
-      // The query is read once with each document.
+      // The query is read again with each document.
       promptTokens: estimateTokens(textOf(query)) * pieces,
       outputTokens: 0,
     };

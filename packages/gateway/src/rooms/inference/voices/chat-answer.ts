@@ -4,10 +4,10 @@ import type { WholeAnswer } from "../call/answer-shape.ts";
 import type { ReportedUsage } from "../call/usage-tail.ts";
 import { argumentsText } from "../stream/tool-deltas.ts";
 
-/** Token counts of one answer; each API reports them under its own names. */
+/** Token counts of one answer, which each API reports under its own names. */
 export interface TokenCounts {
   prompt: number;
-  /** Of the prompt: read from and written to the upstream's cache. */
+  /** Prompt tokens read from and written to the upstream's cache. */
   cached: number;
   cacheWritten: number;
   completion: number;
@@ -17,12 +17,12 @@ export interface TokenCounts {
 const count = (value: unknown): number =>
   typeof value === "number" && Number.isFinite(value) && value > 0 ? Math.floor(value) : 0;
 
-/** A part of a count cannot be more than the whole. */
+/** A part, capped at the whole. */
 const partOf = (whole: number, value: unknown): number => Math.min(whole, count(value));
 
 const details = (value: unknown): Record<string, unknown> => (isObject(value) ? value : {});
 
-/** What the gateway settled, with the details of the upstream's own report: cached tokens, reasoning tokens. */
+/** The settled counts, with the details from the upstream's report: cached and reasoning tokens. */
 export function tokenCounts(
   settled: ReportedUsage | null,
   reported: Record<string, unknown> | null = null,
@@ -38,7 +38,7 @@ export function tokenCounts(
   };
 }
 
-/** Why the model stopped. `stopSequence` is known only where the upstream reports it (vLLM, SGLang). */
+/** Why the model stopped. `stopSequence` is known only if the upstream reports it (vLLM, SGLang). */
 export interface Finish {
   reason: string;
   stopSequence: string | null;
@@ -55,7 +55,7 @@ export function finishOf(choice: {
   return { reason, stopSequence: typeof stop === "string" ? stop : null };
 }
 
-/** Upstreams name the field either way; the first that is there counts. */
+/** Upstreams use either field name. */
 export function reasoningOf(message: Record<string, unknown>): string {
   const text = message.reasoning_content ?? message.reasoning;
   return typeof text === "string" ? text : "";

@@ -1,7 +1,7 @@
 import { fail } from "../../../kernel/errors.ts";
 import { isObject } from "../../../kernel/json.ts";
 
-/** The part of the chat-completions request that the other APIs are turned into. */
+/** The parts of a chat-completions request that other APIs are translated to. */
 export type ChatPart =
   | { type: "text"; text: string }
   | { type: "image_url"; image_url: { url: string; detail?: string } }
@@ -35,17 +35,17 @@ export interface ChatBody {
   [field: string]: unknown;
 }
 
-/** Fields of the gateway's own chat body that every API may carry. */
+/** The gateway's own fields, which every API may carry. */
 export const GATEWAY_FIELDS = ["conversation_id", "memory", "provider", "extra"] as const;
 
-/** The named fields that are there and not null. */
+/** Those of the named fields that are present and not null. */
 export function pick(body: Record<string, unknown>, names: readonly string[]): Record<string, unknown> {
   const picked: Record<string, unknown> = {};
   for (const name of names) if (body[name] != null) picked[name] = body[name];
   return picked;
 }
 
-/** What streaming needs: the answer's usage comes as a chunk only when it is asked for. */
+/** The fields for streaming: usage comes as a chunk only if it is requested. */
 export const streamFields = (stream: unknown): Record<string, unknown> =>
   stream === true ? { stream: true, stream_options: { include_usage: true } } : {};
 
@@ -56,7 +56,7 @@ export function stringAt(value: unknown, path: string): string {
   return typeof value === "string" ? value : invalid(path, "must be a string");
 }
 
-/** Checked here, where the field still has the name that the client gave it. */
+/** Checked here, where the field still has its original name. */
 export function countAt(value: unknown, path: string): number {
   return typeof value === "number" && Number.isInteger(value) && value >= 0
     ? value
@@ -71,12 +71,12 @@ export function arrayAt(value: unknown, path: string): unknown[] {
   return Array.isArray(value) ? value : invalid(path, "must be an array");
 }
 
-/** The model of a request that is not read further. */
+/** The model of a request that passes verbatim. */
 export function requireModelName(payload: { value(name: string): unknown }): string {
   return requestAt({ model: payload.value("model") }).model;
 }
 
-/** The request's body and its model, which every API calls the same. */
+/** The request's body and its model, a field that every API has. */
 export function requestAt(value: unknown): { body: Record<string, unknown>; model: string } {
   const body = objectAt(value, "body");
   const model = stringAt(body.model, "model");

@@ -2,10 +2,10 @@ import type { ChatMessage, ChatPart, ChatToolCall } from "./chat-body.ts";
 
 const PARAGRAPH = "\n\n";
 
-/** Builds messages in the order upstreams insist on: one system message, results behind calls, no two user messages in a row. */
+/** Builds messages in the order that upstreams require: one system message, results after calls, no two user messages in a row. */
 export class ChatMessages {
   readonly #messages: ChatMessage[] = [];
-  /** What a tool result held besides text: a tool message cannot carry it, the next user message can. */
+  /** Images and files of a tool result: a tool message cannot carry them, but the next user message can. */
   #behindTools: ChatPart[] = [];
   #reasoning = "";
 
@@ -26,7 +26,7 @@ export class ChatMessages {
     else this.#messages.push({ role: "user", content: all });
   }
 
-  /** The assistant's reasoning; it belongs to the assistant message that follows. */
+  /** Reasoning for the assistant message that follows. */
   reasoning(text: string): void {
     this.#reasoning += text;
   }
@@ -74,7 +74,7 @@ export class ChatMessages {
   }
 }
 
-/** One string where there is only text: every upstream reads that, and not every one reads lists of parts. */
+/** Plain text as one string, because not every upstream accepts lists of parts. */
 function plainWherePossible(parts: ChatPart[]): string | ChatPart[] {
   const [first] = parts;
   if (parts.length === 1 && first!.type === "text") return first!.text;

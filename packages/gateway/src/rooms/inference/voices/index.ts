@@ -5,5 +5,5 @@ import { ollamaChat, ollamaGenerate } from "./ollama/index.ts";
 import { responses } from "./responses/index.ts";
 import type { Voice } from "./voice.ts";
 
-/** Every API for chats and texts that the gateway speaks, one line each. */
+/** Every chat and text API that the gateway offers. */
 export const voices: readonly Voice[] = [chat, completions, responses, messages, ollamaChat, ollamaGenerate];

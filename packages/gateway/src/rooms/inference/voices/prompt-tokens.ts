@@ -5,7 +5,7 @@ import type { ChatBody, ChatMessage } from "./chat-body.ts";
 const MESSAGE_TOKENS = 4;
 const REPLY_TOKENS = 3;
 
-/** Its texts, and what it counts for besides. */
+/** A message's texts, and its fixed tokens. */
 function partsOf({ content, reasoning_content, tool_calls }: ChatMessage): {
   texts: string[];
   tokens: number;
@@ -21,7 +21,7 @@ function partsOf({ content, reasoning_content, tool_calls }: ChatMessage): {
   return { texts, tokens };
 }
 
-/** Prompt tokens of a chat body, estimated: the gateway has no tokenizers for its backends' models. */
+/** Estimated prompt tokens of a chat body: the gateway has no tokenizers. */
 export function promptTokens({ messages, tools }: ChatBody): number {
   const parts = messages.map(partsOf);
   const texts = parts.flatMap((part) => part.texts);

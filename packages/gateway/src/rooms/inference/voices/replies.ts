@@ -16,10 +16,10 @@ import { readAnswer } from "./chat-answer.ts";
 import { SpokenStream } from "./spoken-stream.ts";
 import type { Failure, NativeRead, ReadRequest, Voice } from "./voice.ts";
 
-/** How the replies of an API differ from the gateway's own, besides their bodies. */
+/** How an API's replies differ from the gateway's own, apart from their bodies. */
 export type Form = Pick<Voice, "keyHeader" | "requestIdHeader" | "errorBody" | "wrapsUpstreamErrors">;
 
-/** The header for an answer that was limited because the payer cannot cover more. */
+/** Header of an answer that was limited because the payer cannot cover more. */
 const LOWERED_HEADER = "x-service-max-tokens";
 
 const idHeader = ({ requestIdHeader }: Form, requestId: string): Readonly<Record<string, string>> =>
@@ -41,11 +41,11 @@ export const jsonReplyIn = (form: Form, body: object, requestId: string): Reply 
 
 export interface ReplyOptions {
   clock: Clock;
-  /** A failure as the clients of the API are told it. */
+  /** A failure as clients of the API see it. */
   toClientError(form: Form, failure: ServiceError): ServiceError;
 }
 
-/** Replies to one request that a voice has read. */
+/** Builds the reply to one request that a voice has read. */
 export class VoicedReply {
   #listener?: SpokenStream;
   #translated?: ReadRequest;
@@ -62,7 +62,7 @@ export class VoicedReply {
     return this.#translated;
   }
 
-  /** Receives a streamed answer, unless the upstream's own bytes are relayed. */
+  /** The listener of a streamed answer, unless the upstream's bytes are relayed. */
   readonly listener = (): SpokenStream | undefined => {
     const { speaker, payload } = this.chat;
     if (speaker && payload.value("stream") === true)
@@ -107,7 +107,7 @@ export class VoicedReply {
     { isLate = false } = {},
   ): Readonly<Record<string, string>> {
     const { form, requestId } = this;
-    // Another backend may still be asked when the first one is that slow.
+    // If the first backend is this slow, another one may still be tried.
     const base = isLate ? plain : call.answerHeaders(plain);
     const own = spoken ? nativeHeaders : this.chat.headers;
     if (call.loweredTo === null && !own && !form.requestIdHeader) return base;
@@ -118,7 +118,7 @@ export class VoicedReply {
   }
 }
 
-/** Whether the upstream was silent for so long that the client must hear something; throws an earlier failure. */
+/** Resolves to true if the upstream is silent for so long that the client needs a sign of life; throws on failure. */
 function isLateToBegin({ call }: ChatTurn, beginning: Promise<unknown>): Promise<boolean> {
   return new Promise((resolve, reject) => {
     call.watched.onSilence = () => resolve(true);
@@ -126,17 +126,17 @@ function isLateToBegin({ call }: ChatTurn, beginning: Promise<unknown>): Promise
   });
 }
 
-/** A turn whose answer is written to the client as it comes. */
+/** Streams a turn's answer to the client. */
 class TurnSource implements ReplySource {
   constructor(
     readonly turn: ChatTurn,
     readonly reply: VoicedReply,
-    /** Set when the upstream has not begun: the reply does not wait for it any longer. */
+    /** Set if the reply was sent before the upstream began. */
     readonly beginning: Promise<unknown> | null,
   ) {}
 
   begin(writer: ReplyWriter): void {
-    // The failure has been written to the stream by then; the status was sent long ago.
+    // A failure has already been written to the stream.
     if (this.beginning) this.#beginLate(writer, this.beginning).catch(() => {});
     else this.turn.run(this.#sinkOf(writer)).catch(() => {});
   }

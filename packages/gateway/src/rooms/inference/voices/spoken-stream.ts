@@ -5,22 +5,22 @@ import { isObject, textOf } from "../../../kernel/json.ts";
 import type { AnswerHead } from "../call/answer-shape.ts";
 import type { ReportedUsage } from "../call/usage-tail.ts";
 import type { ChatChunk, Choice } from "../stream/chat-meter.ts";
-import type { Listener } from "../turn/listener.ts";
+import type { Listener } from "../turn/chat-turn.ts";
 import { type Finish, finishOf, reasoningOf, tokenCounts } from "./chat-answer.ts";
 import { ToolCalls } from "./tool-calls.ts";
 import { type ChatEvent, failureOf, type Speaker } from "./voice.ts";
 
-/** Proxies cut connections that are silent for a minute or less. */
+/** Proxies cut silent connections, some after less than a minute. */
 const SILENCE_MS_MAX = 10_000;
 
-/** Writes the first choice of a streamed answer in its speaker's format, at the client's pace. */
+/** Writes the first choice of a streamed answer in its speaker's format. */
 export class SpokenStream implements Listener {
   readonly #calls = new ToolCalls();
   #finish: Finish | null = null;
   #writer: ReplyWriter | null = null;
   #waiting = "";
   #hasBegun = false;
-  /** The upstream's newest report of usage, as it wrote it. */
+  /** The upstream's latest usage report, unchanged. */
   #reported: Record<string, unknown> | null = null;
   #wroteAtMs: number;
 
@@ -40,7 +40,7 @@ export class SpokenStream implements Listener {
     this.#hasBegun = true;
     this.#tell({ type: "start", model, createdSeconds: created });
   }
-  /** Whose head the meter has completed. */
+  /** Takes a chunk whose head the meter has completed. */
   chunk(chunk: ChatChunk, choices: readonly Choice[]): void {
     this.#begin(chunk as unknown as AnswerHead);
     if (isObject(chunk.usage)) this.#reported = chunk.usage;
@@ -79,7 +79,7 @@ export class SpokenStream implements Listener {
 
   write(): boolean {
     if (this.#waiting !== "") return this.#pass();
-    // Reasoning that the client did not ask for is not sent, but the connection must be kept alive.
+    // Reasoning that the client does not want produces no output; keep the connection alive meanwhile.
     if (this.clock.now() - this.#wroteAtMs >= SILENCE_MS_MAX) this.keepAlive();
     return true;
   }

@@ -7,13 +7,13 @@ import type { AnsweredCall } from "./chat-answer.ts";
 export type ToolCallEvent =
   | { type: "tool_start"; id: string; name: string }
   | { type: "tool_arguments"; text: string }
-  /** With the whole call, for APIs that have no pieces of one. */
+  /** With the whole call, for APIs that do not stream calls. */
   | { type: "tool_end"; call: AnsweredCall };
 
-/** Arguments of later calls that may wait while an earlier one is still being written. */
+/** Limit for arguments of later calls that wait for an earlier one to end. */
 const WAITING_CHARS_MAX = 8 * 1024 * 1024;
 const CALLS_MAX = 1_000;
-/** Of one call, which is kept until it has ended. */
+/** Limit for one call, which is kept until it ends. */
 const ARGUMENTS_CHARS_MAX = 8 * 1024 * 1024;
 
 interface OpenToolCall extends AnsweredCall {
@@ -22,13 +22,13 @@ interface OpenToolCall extends AnsweredCall {
   nesting: JsonNesting;
 }
 
-/** Arguments as the object that an API promises; what is not one is kept under a name that says so. */
+/** Arguments as an object; invalid JSON is kept under a name that says so. */
 export function toolInput(text: string): unknown {
   const input = jsonIn(text);
   return input === undefined ? { INVALID_JSON: text } : input;
 }
 
-/** Puts parallel tool calls in order: upstreams interleave them. */
+/** Puts interleaved parallel tool calls in order. */
 export class ToolCalls {
   readonly #calls: OpenToolCall[] = [];
   readonly #byIndex = new Map<unknown, OpenToolCall>();
@@ -38,7 +38,7 @@ export class ToolCalls {
     return this.#calls.length;
   }
 
-  /** Takes a piece whose index and arguments the meter has completed. */
+  /** Adds a piece that the meter has completed. */
   add({ index, id, function: fn }: Record<string, unknown>): ToolCallEvent[] {
     const { name, arguments: args }: Record<string, unknown> = isObject(fn) ? fn : {};
     const call = this.#byIndex.get(index) ?? this.#open(index, textOf(id));
@@ -57,7 +57,7 @@ export class ToolCalls {
     return this.#advance();
   }
 
-  /** Ends every call that was begun, e.g. because text or the finish came. */
+  /** Ends all open calls, e.g. because text or the finish came. */
   close(): ToolCallEvent[] {
     const events: ToolCallEvent[] = [];
     for (const call of this.#calls) {
@@ -89,7 +89,7 @@ export class ToolCalls {
     const events: ToolCallEvent[] = [];
     for (const [i, call] of this.#calls.entries()) {
       if (call.state === "closed") continue;
-      // A name may come later than the id; what has no name yet cannot be announced.
+      // The name may come later than the id, and a call without a name cannot be announced.
       if (call.name === "") break;
       this.#pass(call, events);
       if (!call.nesting.isClosed || i === this.#calls.length - 1) break;

@@ -12,7 +12,7 @@ export interface Failure {
   message: string;
   type: string;
   code: string | null;
-  /** Figures of a prompt that is too long for the model. */
+  /** Set if the prompt is too long for the model. */
   overflow?: Overflow;
 }
 
@@ -21,7 +21,7 @@ export function failureOf({ kind, message, rest, data }: ServiceError): Failure 
   return { status, message, type, code, overflow: data?.overflow as Overflow | undefined };
 }
 
-/** What happens in a streamed answer, in order and one thing at a time. */
+/** The events of a streamed answer. */
 export type ChatEvent =
   | { type: "start"; model: string; createdSeconds: number }
   | { type: "reasoning" | "text" | "refusal"; text: string }
@@ -30,19 +30,19 @@ export type ChatEvent =
   | { type: "failure"; failure: Failure };
 
 export interface Speaker {
-  /** Media type of a streamed answer; absent: an event stream. */
+  /** Media type of a streamed answer; default: an event stream. */
   readonly contentType?: string;
   readonly keepAlive: string;
-  /** The bytes of a streamed answer's next event; empty when the API has no such event. */
+  /** Writes one event; empty if the API has no such event. */
   write(event: ChatEvent): string;
   whole(answer: ChatAnswer): string;
 }
 
-/** Stored responses as one request of a user may use them. */
+/** The stored responses that one request may use. */
 export interface CallerResponses {
-  /** All turns that lead to a response, oldest first. Another user's looks like none at all. */
+  /** All turns that lead to a response, oldest first. Another user's response is reported as missing. */
   history(responseId: string): Promise<StoredTurn[]>;
-  /** What stores the turn with the JSON of its response, and says whether it could; null when it is too large already. */
+  /** A function that stores the turn with its response's JSON and tells whether it could; null if it is too large. */
   turn(asked: {
     previousResponseId: string | null;
     input: unknown;
@@ -54,13 +54,13 @@ export interface RequestContext {
   now(): number;
   isSpoken(dialect: DialectName): boolean;
   requireModel(model: string): void;
-  /** Runs `work`, which reads what is stored, only for a caller who can pay for what was sent. */
+  /** Runs `work`, which reads stored data, only if the caller can pay for what was sent. */
   whileHeld<T>(payload: Payload, work: () => Promise<T>): Promise<T>;
-  /** The caller's stored responses; null when none are kept here. */
+  /** The caller's stored responses; null if storing is off. */
   responses(): CallerResponses | null;
 }
 
-/** A request that asks no model anything: this is the answer. */
+/** The answer to a request that needs no model. */
 export interface Answered {
   answer: object;
 }
@@ -68,46 +68,46 @@ export interface Answered {
 export interface ReadRequest {
   payload: Payload;
   form?: AnswerForm;
-  /** Absent: the answer passes as the upstream's own bytes. */
+  /** Absent: the upstream's own bytes pass. */
   speaker?: Speaker;
   headers?: Readonly<Record<string, string>>;
 }
 
-/** A request that may pass as it is: to a backend that speaks the voice's own dialect. */
+/** A request that passes verbatim to a backend that speaks the voice's dialect. */
 export interface NativeRead {
   native: Omit<NativeRequest, "chat" | "headersLike">;
-  /** As a chat, for other backends, and for what only chats have. Throws the refusal of what no chat can carry. */
+  /** The request as a chat, for other backends. Throws if a chat cannot express it. */
   translated(): ReadRequest;
 }
 
-/** A path that the voice serves, always by POST and with an API key. */
+/** A path of the voice: always POST, with an API key. */
 export interface VoiceRoute {
   path: string;
   summary: string;
-  /** For the API reference: `read` checks what it needs. */
+  /** For the API reference only: `read` does its own checks. */
   body: z.ZodType;
   response: z.ZodType;
   events?: z.ZodType;
-  /** Answers without asking a model; absent: the request is a chat. */
+  /** Answers without a model; absent: the request is a chat. */
   answer?(body: Buffer): Promise<object>;
 }
 
-/** A chat API that clients can use: one folder here, and one line in index.ts. */
+/** A chat API for clients: one folder here and one line in index.ts. */
 export interface Voice {
   readonly routes: Readonly<Record<string, VoiceRoute>>;
-  /** Header that may carry the key where there is no bearer. */
+  /** Header that may carry the key instead of a bearer. */
   readonly keyHeader?: string;
-  /** Header that the API's clients look for the request id in, besides `x-request-id`. */
+  /** Header in which the API's clients expect the request id, besides `x-request-id`. */
   readonly requestIdHeader?: string;
-  /** An upstream's refusal of the request is a 502, as the contract has it for its own two routes. */
+  /** An upstream's refusal becomes a 502, as the contract requires for its own two routes. */
   readonly wrapsUpstreamErrors?: boolean;
-  /** Throws the refusal. A large body takes several turns. */
+  /** Throws if the request is refused. A large body takes several turns of the event loop. */
   read(body: Buffer, context: RequestContext): Promise<ReadRequest | NativeRead | Answered>;
-  /** The body of a refusal; absent: the gateway's own form. */
+  /** The body of a refusal; default: the gateway's own form. */
   errorBody?(failure: Failure, requestId: string): object;
 }
 
-/** The part of our ids that other ids are made from. */
+/** A request id without dashes, from which other APIs' ids are made. */
 export const idToken = (requestId: string): string => requestId.replaceAll("-", "");
 
 export const sseEvent = (name: string, data: unknown): string =>

@@ -6,10 +6,10 @@ import { ToolCall, Usage } from "../documented.ts";
 import { chatBodyOfResponses } from "../responses/request.ts";
 import type { ReadRequest, Voice } from "../voice.ts";
 
-/** Chat fields that such clients mix in. The usage chunk must stay what they asked for: it has no choices. */
+/** Chat fields that such clients mix in. `stream_options` stays theirs: not all of them can read a usage chunk. */
 const CHAT_FIELDS = ["stream_options", "max_tokens", "max_completion_tokens"] as const;
 
-/** Some editors send the body of the Responses API to the chat path and want a chat answer back. */
+/** Some editors send a Responses body to the chat path and expect a chat answer. */
 async function fromResponses(bytes: Buffer, sent: Payload): Promise<ReadRequest> {
   if (sent.value("previous_response_id") != null)
     invalid("previous_response_id", "is for POST /v1/responses");
@@ -77,7 +77,7 @@ const ChatChunk = z.looseObject({
   usage: Usage.nullish(),
 });
 
-/** Chat completions: what backends speak too, so answers pass as the upstream's own bytes. */
+/** Chat completions. Backends speak it too, so the upstream's bytes pass. */
 export const chat: Voice = {
   routes: {
     chatCompletions: {

@@ -20,7 +20,7 @@ const Completion = z.looseObject({
   usage: Usage.nullish(),
 });
 
-/** Text completions: for models that go on with a text, and editors that have them fill a gap. */
+/** Text completions, for base models and for editors that complete code. */
 export const completions: Voice = {
   routes: {
     completions: {

@@ -29,7 +29,7 @@ function translated(body: unknown, call: GeminiCall, { requestId }: RequestConte
 
 export const GEMINI_FORM = { errorBody, keyHeader: "x-goog-api-key" };
 
-/** Google's Gemini API: one voice for each path, which has the model and the form of the answer in it. */
+/** Google's Gemini API. The path names model and answer form, so there is a voice for each call. */
 export const geminiVoice = (call: GeminiCall): Voice => ({
   routes: {},
   ...GEMINI_FORM,

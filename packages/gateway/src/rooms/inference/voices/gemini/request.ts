@@ -26,9 +26,9 @@ const SETTINGS: Readonly<Record<string, string>> = {
   frequencyPenalty: "frequency_penalty",
   stopSequences: "stop",
 };
-/** What Google's models do anyway, and Google's programs always say: other models have defaults of their own. */
+/** Google's clients always send Google's defaults; they are left out, because other models have their own. */
 const DEFAULTS: Readonly<Record<string, number>> = { temperature: 1, topP: 0.95, topK: 64 };
-/** The largest budget of each effort. */
+/** The largest thinking budget for each effort. */
 const EFFORTS: readonly [number, string][] = [
   [0, "none"],
   [1_024, "low"],
@@ -73,7 +73,7 @@ function settingsOf(config: Json): Json {
   const thinking = isObject(config.thinkingConfig) ? config.thinkingConfig : {};
   if (typeof thinking.thinkingLevel === "string")
     chat.reasoning_effort = thinking.thinkingLevel.toLowerCase();
-  // -1 lets the model decide.
+  // A budget of -1 lets the model decide.
   else if (typeof thinking.thinkingBudget === "number" && thinking.thinkingBudget >= 0) {
     const budget = thinking.thinkingBudget;
     chat.reasoning_effort = EFFORTS.find(([most]) => budget <= most)?.[1] ?? "high";
@@ -81,7 +81,7 @@ function settingsOf(config: Json): Json {
   return chat;
 }
 
-/** Gemini's own schemas write their types in capitals. */
+/** Gemini's own schemas spell types in capitals. */
 function jsonSchema(schema: unknown): unknown {
   if (Array.isArray(schema)) return schema.map(jsonSchema);
   if (!isObject(schema)) return schema;
@@ -128,7 +128,7 @@ function toolChoice(given: unknown): Json {
   return { tool_choice: "required" };
 }
 
-/** Calls that have no result yet: some clients give neither an id. */
+/** A call without a result yet. Some clients send ids for neither. */
 interface OpenCall {
   id: string;
   name: string;
@@ -190,14 +190,14 @@ function addModel(messages: ChatMessages, parts: readonly Json[], { path, open }
     } else if (part.text === undefined)
       invalid(at, "cannot be passed to this model: it is no text and no call");
     else if (part.thought === true) {
-      // Google's own thoughts stay with Google.
+      // Signed thoughts can only be read by Google.
       if (signatures.length === 0) messages.reasoning(stringAt(part.text, `${at}.text`));
     } else messages.assistant(stringAt(part.text, `${at}.text`));
   }
 }
 
 function addUser(messages: ChatMessages, parts: readonly Json[], { path, open }: At): void {
-  // Results first: a call's results must directly follow it.
+  // Results first, because they must directly follow their calls.
   for (const [i, { functionResponse }] of parts.entries()) {
     if (!isObject(functionResponse)) continue;
     const { id, name, response } = functionResponse;
@@ -214,7 +214,7 @@ function addUser(messages: ChatMessages, parts: readonly Json[], { path, open }:
   );
 }
 
-/** Google's clients wrap a plain text into an object. */
+/** Google's clients wrap plain text into an object. */
 function resultText(response: unknown): string {
   const only =
     isObject(response) && Object.keys(response).length === 1 ? (response.output ?? response.result) : null;

@@ -49,7 +49,7 @@ function textOf(content: unknown, path: string): string {
     .join("\n");
 }
 
-/** A request for vectors, of one content or of several, as one of chat-compatible APIs. */
+/** Translates a request for vectors, of one content or several. */
 async function readEmbeddings(bytes: Buffer, model: string, isBatch: boolean) {
   const body = objectAt(await readJson(bytes), "body");
   const requests = isBatch

@@ -16,13 +16,13 @@ const STATUSES: Readonly<Record<number, string>> = {
   504: "DEADLINE_EXCEEDED",
 };
 
-/** A prompt that is too long is told in Google's own words. */
+/** Uses Google's wording for a prompt that is too long. */
 const wordsOf = ({ message, overflow }: Failure): string =>
   overflow?.promptTokens == null || overflow.contextTokens === null
     ? message
     : `The input token count (${overflow.promptTokens}) exceeds the maximum number of tokens allowed (${overflow.contextTokens}).`;
 
-/** A failure as Google's clients read it. */
+/** A failure in Google's form. */
 export const errorBody = (failure: Failure) => ({
   error: {
     code: failure.status,
@@ -32,7 +32,7 @@ export const errorBody = (failure: Failure) => ({
   },
 });
 
-/** Gemini counts thoughts beside the answer, chat completions among it. */
+/** Gemini reports reasoning separately; chat completions include it in the completion tokens. */
 const usageOf = ({ prompt, cached, completion, reasoning }: TokenCounts) => ({
   promptTokenCount: prompt,
   candidatesTokenCount: completion - reasoning,
@@ -41,7 +41,7 @@ const usageOf = ({ prompt, cached, completion, reasoning }: TokenCounts) => ({
   ...(reasoning > 0 && { thoughtsTokenCount: reasoning }),
 });
 
-/** Google's programs send a call's signature back, and drop thoughts. */
+/** Google's clients return a call's signature but drop thoughts, so the thoughts travel in the signature. */
 const callPart = (call: AnsweredCall, thoughts: string) => ({
   functionCall: { id: call.id, name: call.name, args: toolInput(call.arguments) },
   ...(thoughts && { thoughtSignature: sealedThoughts(thoughts) }),
@@ -51,7 +51,7 @@ interface GeminiSpeakerOptions {
   model: string;
   responseId: string;
   thoughts: boolean;
-  /** The stream is one JSON array instead of events. */
+  /** The stream is one JSON array instead of server-sent events. */
   isArray: boolean;
 }
 

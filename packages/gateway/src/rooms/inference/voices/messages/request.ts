@@ -16,9 +16,9 @@ import {
 } from "../chat-body.ts";
 import { ChatMessages } from "../chat-messages.ts";
 
-/** Claude Code puts this line before its prompt; it differs in every conversation and would defeat prefix caches. */
+/** Claude Code starts its prompt with this line; it differs in every conversation, which defeats prefix caches. */
 const ATTRIBUTION_BLOCK = "x-anthropic-billing-header:";
-/** Features that only Anthropic's servers have; accepting them silently would mislead the client. */
+/** Features that only Anthropic's servers have; silently ignoring them would mislead the client. */
 const SERVER_SIDE = ["container", "mcp_servers", "thread"] as const;
 const SAMPLING = ["temperature", "top_p", "top_k"] as const;
 
@@ -70,7 +70,7 @@ function systemText(content: unknown, path: string): string {
 }
 
 function addUser(messages: ChatMessages, blocks: ContentBlock[], path: string): void {
-  // Results first: a call's results must directly follow it, before anything else from the user.
+  // Results first, because they must directly follow their calls.
   for (const [i, block] of blocks.entries()) {
     if (block.type !== "tool_result") continue;
     const at = `${path}.${i}`;
@@ -85,7 +85,7 @@ function addUser(messages: ChatMessages, blocks: ContentBlock[], path: string): 
 function resultParts(block: ContentBlock, path: string): ChatPart[] {
   const content = blocksAt(block.content ?? "", `${path}.content`);
   const parts = content.flatMap((one, i) => userParts(one, `${path}.content.${i}`));
-  // Chat completions cannot say that a tool failed except in words.
+  // Chat completions have no flag for a failed tool.
   return block.is_error === true ? [{ type: "text", text: "The tool failed:" }, ...parts] : parts;
 }
 
@@ -163,7 +163,7 @@ function addAssistant(messages: ChatMessages, blocks: ContentBlock[], path: stri
     if (block.type === "text") messages.assistant(stringAt(block.text, `${at}.text`));
     else if (block.type === "thinking") {
       stringAt(block.thinking, `${at}.thinking`);
-      // What is signed only its own vendor can read.
+      // Only the vendor that signed them can read other thoughts.
       messages.reasoning(ownThoughts(block) ?? "");
     } else if (block.type === "tool_use") {
       messages.toolCall({
@@ -176,7 +176,7 @@ function addAssistant(messages: ChatMessages, blocks: ContentBlock[], path: stri
   }
 }
 
-/** `output_config`: the answer's schema and the effort. */
+/** Translates `output_config`: answer schema and effort. */
 function outputFields(body: Record<string, unknown>): Record<string, unknown> {
   const config = isObject(body.output_config) ? body.output_config : {};
   const format = isObject(config.format) ? config.format : body.output_format;
@@ -192,7 +192,7 @@ function outputFields(body: Record<string, unknown>): Record<string, unknown> {
   };
 }
 
-/** How a client is told thoughts: as text, or only to be sent back; null: it expects no thinking blocks. */
+/** How thinking blocks are sent: with text, or sealed for return only; null: not at all. */
 export type Thoughts = "shown" | "sealed" | null;
 
 export function thoughtsFor(body: unknown): Thoughts {
@@ -201,7 +201,7 @@ export function thoughtsFor(body: unknown): Thoughts {
   return thinking.display === "omitted" ? "sealed" : "shown";
 }
 
-/** Tools that the client runs itself; those that Anthropic's servers or models bring along do not exist here. */
+/** Tools that the client runs. Those built into Anthropic's servers or models do not exist here. */
 function chatTools(given: unknown): ChatTool[] {
   if (given == null) return [];
   return arrayAt(given, "tools").map((one, i) => {

@@ -17,7 +17,7 @@ interface Stop {
   stop_sequence: string | null;
 }
 
-/** vLLM ends a forced tool call with `stop`, so a call in the answer decides. */
+/** vLLM ends a forced tool call with `stop`, so look for calls in the answer. */
 export function stopOf({ reason, stopSequence }: Finish, hasCalls: boolean): Stop {
   if (hasCalls && reason === "stop") return { stop_reason: "tool_use", stop_sequence: null };
   if (reason === "stop" && stopSequence !== null) {
@@ -26,7 +26,7 @@ export function stopOf({ reason, stopSequence }: Finish, hasCalls: boolean): Sto
   return { stop_reason: STOP_REASONS[reason] ?? "end_turn", stop_sequence: null };
 }
 
-/** Anthropic counts cached tokens beside the input tokens, chat completions among them. */
+/** Anthropic reports cached tokens separately; chat completions include them in the prompt tokens. */
 export function usageOf({ prompt, cached, cacheWritten, completion, reasoning }: TokenCounts) {
   return {
     input_tokens: Math.max(0, prompt - cached - cacheWritten),
@@ -46,7 +46,7 @@ interface MessageParts {
   usage: TokenCounts;
 }
 
-/** The message object, which is also what the first event of a stream carries. */
+/** The message object; a stream's first event carries one too. */
 export const messageWith = ({ id, model, content, stop, usage }: MessageParts) => ({
   id,
   type: "message",
@@ -69,7 +69,7 @@ export const toolUseBlock = (call: { id: string; name: string }, input: unknown)
   caller: { type: "direct" },
 });
 
-/** The signature is Anthropic's proof of origin; another model's reasoning has the gateway's mark. */
+/** Anthropic signs its reasoning; another model's carries the gateway's own mark. */
 export const thinkingBlock = (thinking: string, signature = OWN_SIGNATURE) => ({
   type: "thinking",
   thinking,
@@ -104,7 +104,7 @@ const ERROR_TYPES: Record<number, string> = {
 export function errorBody({ status, message: words, overflow }: Failure) {
   const { promptTokens = null, contextTokens = null } = overflow ?? {};
   const hasFigures = promptTokens !== null && contextTokens !== null;
-  // Claude's own words: its clients shorten the conversation when they read them.
+  // Anthropic's wording, which makes its clients shorten the conversation.
   const message = hasFigures
     ? `prompt is too long: ${promptTokens} tokens > ${contextTokens} maximum`
     : overflow
@@ -113,3 +113,20 @@ export function errorBody({ status, message: words, overflow }: Failure) {
   const type = ERROR_TYPES[status] ?? (status >= 500 ? "api_error" : "invalid_request_error");
   return { type: "error", error: { type, message, details: null } };
 }
+
+/** Anthropic's clients send this header with every request; they get models in Anthropic's form. */
+export const VERSION_HEADER = "anthropic-version";
+
+export const messagesModelOf = ({ id, created }: { id: string; created: number }) => ({
+  type: "model" as const,
+  id,
+  display_name: id,
+  created_at: new Date(created * 1000).toISOString(),
+});
+
+export const messagesModelsOf = (models: readonly { id: string; created: number }[]) => ({
+  data: models.map(messagesModelOf),
+  has_more: false,
+  first_id: models[0]?.id ?? null,
+  last_id: models.at(-1)?.id ?? null,
+});

@@ -15,7 +15,7 @@ import {
 
 type OpenBlock = "text" | "thinking" | "tool";
 
-/** What a delta of each kind says before its text. */
+/** The beginning of each kind's delta, up to its text. */
 const DELTAS: Record<OpenBlock, string> = {
   text: '"type":"text_delta","text"',
   thinking: '"type":"thinking_delta","thinking"',
@@ -30,14 +30,14 @@ export class MessageSpeaker implements Speaker {
   #index = -1;
   #hasCalls = false;
   #refused = false;
-  /** Thoughts of the open block that are not shown. */
+  /** Hidden thoughts of the open block. */
   #sealed = "";
 
   constructor(
     readonly options: {
       id: string;
       thoughts: Thoughts;
-      /** Of the prompt, estimated: the upstream tells only at the end. */
+      /** Estimated, because the upstream reports the prompt's tokens only at the end. */
       promptTokens(): number;
     },
   ) {}
@@ -88,7 +88,7 @@ export class MessageSpeaker implements Speaker {
     return stopped + event({ type: "content_block_start", index: this.#index, content_block: block });
   }
 
-  /** A delta of the given kind, in a new block unless one of that kind is open. */
+  /** Writes into the open block of this kind, or begins one. */
   #into(kind: "text" | "thinking", text: string): string {
     if (this.#open === kind) return this.#delta(kind, text);
     return (

@@ -1,18 +1,21 @@
+import type { z } from "zod";
 import type { EventHub, EventStream } from "../../../../bus/contract.ts";
 import type { Actor } from "../../../../kernel/context.ts";
-import { toServiceError } from "../../../../kernel/errors.ts";
+import { ERRORS, type ServiceError, toServiceError } from "../../../../kernel/errors.ts";
 import { inBackground } from "../../../../kernel/log.ts";
 import type { RequestRecord } from "../../../../kernel/request-record.ts";
 import type { RecallState } from "../../../memory/index.ts";
 import type { Metering } from "../../../metering/index.ts";
+import { type ReportedUsage, usageFields } from "../../call/usage-tail.ts";
+import { chatStream } from "../../notifications.ts";
 import { Payload } from "../../request/payload.ts";
-import { type ChatParts, ChatTurn } from "../../turn/chat-turn.ts";
-import { Notifier } from "./notifier.ts";
+import type { ChatChunk, Choice } from "../../stream/chat-meter.ts";
+import { type ChatParts, ChatTurn, type Listener } from "../../turn/chat-turn.ts";
 
 interface SendOptions {
   actor: Actor;
   requestId: string;
-  /** The request in the form of the REST surface. */
+  /** The request, in the REST surface's form. */
   body: Record<string, unknown>;
   record: RequestRecord | null;
 }
@@ -20,11 +23,11 @@ interface SendOptions {
 interface SendResult {
   stream_id: string;
   memory: RecallState;
-  /** Set when the answer was limited to this because the payer cannot cover more. */
+  /** Set if the answer was limited because the payer cannot cover more. */
   max_tokens?: number;
 }
 
-/** `chat.send`: the answer goes to a notification channel, piece by piece. */
+/** `chat.send`: streams the answer to a notification channel. */
 export class ChatSender {
   constructor(
     readonly parts: ChatParts & { metering: Pick<Metering, "payerOf"> },
@@ -48,7 +51,7 @@ export class ChatSender {
     if (record) record.detached = true;
     const stream = this.events.open(actor);
     notifier.stream = stream;
-    // The answer goes on when its subscriber leaves: it may come back, and a conversation keeps the answer.
+    // A subscriber that leaves does not stop the answer: it may come back, and the conversation keeps the answer.
     stream.onStop(() => stopped.abort());
     inBackground(this.parts.log, "a chat over notifications", this.#run(turn, stream, notifier));
     const { loweredTo } = turn.call;
@@ -59,7 +62,7 @@ export class ChatSender {
     };
   }
 
-  /** `chat.stop`. What was delivered until then is metered. */
+  /** `chat.stop`: what was delivered so far is metered. */
   stop(actor: Actor, streamId: string): void {
     this.events.stop(streamId, actor.userId);
   }
@@ -71,15 +74,72 @@ export class ChatSender {
       const usage = await turn.run(notifier);
       if (!notifier.isOver) notifier.finish(usage);
     } catch (error) {
-      // The turn has already reported failures mid-stream.
+      // The turn itself reports failures mid-stream.
       const failure = toServiceError(error);
       turn.options.asker.record?.refused(failure);
       if (!notifier.isOver) notifier.error(failure);
-      // A refusal may come faster than the subscriber.
+      // A refusal may be faster than the subscriber.
       await stream.whenHeard();
     } finally {
       notifier.end();
       stream.end();
     }
   }
+}
+
+type Piece = Omit<z.input<typeof chatStream.params>, "stream_id">;
+
+/** Writes a streamed answer as notifications. */
+class Notifier implements Listener {
+  /** Notifications not sent yet. */
+  #waiting: Piece[] = [];
+  #finishReason = "stop";
+  /** The last notification has been queued. */
+  isOver = false;
+  stream: EventStream | null = null;
+
+  chunk(_: ChatChunk, choices: readonly Choice[]): void {
+    for (const { delta, finish_reason } of choices) {
+      if (typeof finish_reason === "string") this.#finishReason = finish_reason;
+      const piece = notificationOf(delta);
+      if (piece) this.#waiting.push({ ...piece, finish_reason: null });
+    }
+  }
+
+  finish(usage: ReportedUsage | null): void {
+    this.isOver = true;
+    const finish_reason = this.#finishReason;
+    this.#waiting.push({ content: "", done: true, finish_reason, usage: usage && usageFields(usage) });
+  }
+
+  error({ kind, message }: ServiceError): void {
+    this.isOver = true;
+    this.#waiting.push({ done: true, error: { code: ERRORS[kind].rpc, message } });
+  }
+
+  write(): boolean {
+    const { stream } = this;
+    if (!stream) return true;
+    for (const params of this.#waiting.splice(0))
+      stream.emit(chatStream, { stream_id: stream.sessionId, ...params });
+    return true;
+  }
+  end(): void {
+    this.write();
+  }
+  keepAlive(): void {}
+}
+
+/** A delta as a notification; null if it is empty. */
+function notificationOf(delta: Record<string, unknown>): Piece | null {
+  const { role, content, tool_calls } = delta;
+  const reasoning = delta.reasoning_content ?? delta.reasoning;
+  const says = content || reasoning || tool_calls || (role && content === undefined);
+  if (!says) return null;
+  return {
+    content: typeof content === "string" ? content : "",
+    ...(typeof role === "string" && { role }),
+    ...(Array.isArray(tool_calls) && { tool_calls }),
+    ...(typeof reasoning === "string" && { reasoning }),
+  };
 }

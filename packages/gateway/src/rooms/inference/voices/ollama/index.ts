@@ -6,9 +6,9 @@ import { Payload } from "../../request/payload.ts";
 import type { Answered, Failure, ReadRequest, RequestContext, Voice } from "../voice.ts";
 import { withoutTag } from "./models.ts";
 import { asksNothing, chatBodyOfChat, chatBodyOfGenerate, isGap, textBodyOfGenerate } from "./request.ts";
-import { asMessage, asResponse, OllamaSpeaker, type Said } from "./speaker.ts";
+import { asMessage, asResponse, OllamaSpeaker, type PieceForm } from "./speaker.ts";
 
-/** Names the options that could not be passed on. */
+/** Header with the options that could not be passed on. */
 const DROPPED_HEADER = "x-service-dropped";
 
 const Asked = z.looseObject({
@@ -45,11 +45,11 @@ const GenerateAsked = Asked.extend({
 
 export const errorBody = ({ message }: Failure): object => ({ error: message });
 
-function speakerOf(body: Record<string, unknown>, said: Said, context: RequestContext): OllamaSpeaker {
+function speakerOf(body: Record<string, unknown>, form: PieceForm, context: RequestContext): OllamaSpeaker {
   const model = String(body.model);
   return new OllamaSpeaker({
     model,
-    said,
+    form,
     thinking: body.think !== false,
     startedAtMs: context.now(),
     now: () => context.now(),
@@ -83,7 +83,7 @@ function loaded(speaker: OllamaSpeaker, model: string, context: RequestContext):
   return { answer: speaker.loaded() };
 }
 
-/** Ollama's chat, for clients that speak nothing else. */
+/** Ollama's own chat API. */
 export const ollamaChat: Voice = {
   routes: {
     ollamaChat: {

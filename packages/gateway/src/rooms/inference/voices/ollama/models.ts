@@ -2,20 +2,20 @@ import type { CapabilityName, ModelInfo } from "../../../../backends/contract.ts
 
 export interface OllamaModel {
   id: string;
-  /** What it can be asked to do, in this API's words. */
+  /** Its abilities, in Ollama's terms. */
   capabilities: string[];
   details: ReturnType<typeof detailsOf>;
   modelInfo: Record<string, unknown>;
 }
 
-/** What a model that can chat is asked for besides; whether it is any good at it, its server knows. */
+/** Listed for every chat model; whether it really handles tools only its server knows. */
 const CHAT_CAPABILITIES = ["completion", "tools"];
 const FAMILY = "gateway";
-/** How servers call the tokens that a model reads, the one that counts first. */
+/** Names under which servers report the context length, in order of preference. */
 const CONTEXT_NAMES = ["n_ctx", "max_model_len", "n_ctx_train"] as const;
 
 const LATEST = ":latest";
-/** These clients write a model's tag even where it has none; routing finds a tagged model by its bare name. */
+/** Ollama's clients add `:latest` to a bare name; routing finds a tagged model by its bare name. */
 export const withoutTag = (name: string): string =>
   name.endsWith(LATEST) ? name.slice(0, -LATEST.length) : name;
 export const withTag = (name: string): string => withoutTag(name) + LATEST;

@@ -14,12 +14,12 @@ import {
 } from "../chat-body.ts";
 import { ChatMessages } from "../chat-messages.ts";
 
-/** Options that mean the same under the same name in a chat. */
+/** Options with the same name and meaning in a chat. */
 const SAME_OPTIONS =
   "temperature top_p top_k min_p typical_p seed stop repeat_penalty presence_penalty frequency_penalty".split(
     " ",
   );
-/** How the server of the model is to run it; nothing to the answer. */
+/** Options for the server that do not change the answer. */
 const SERVER_OPTIONS: ReadonlySet<string> = new Set(
   "num_ctx num_batch num_gpu main_gpu use_mmap num_thread num_keep repeat_last_n".split(" "),
 );
@@ -29,10 +29,10 @@ export interface ConvertedRequest {
   dropped: string[];
 }
 
-/** This API streams unless it is told not to. */
+/** Ollama streams by default. */
 export const streams = (body: Record<string, unknown>): boolean => body.stream !== false;
 
-/** The fields of a chat that `/api/chat` and `/api/generate` share. */
+/** The chat fields that `/api/chat` and `/api/generate` have in common. */
 export function sharedFields(body: Record<string, unknown>): {
   fields: Record<string, unknown>;
   dropped: string[];
@@ -56,7 +56,7 @@ export function sharedFields(body: Record<string, unknown>): {
   };
 }
 
-/** Below zero it means as much as the model likes, or as fits into its context. */
+/** -1 and -2 mean no limit. */
 const limitOf = (value: unknown): Record<string, unknown> =>
   value == null || value === -1 || value === -2 ? {} : { max_tokens: countAt(value, "options.num_predict") };
 
@@ -79,7 +79,7 @@ export function chatBodyOfChat(body: Record<string, unknown>, model: string): Co
   return { chat, dropped };
 }
 
-/** `/api/generate` with a prompt that the model's template is put around. */
+/** `/api/generate` with a prompt for the model's chat template. */
 export function chatBodyOfGenerate(body: Record<string, unknown>, model: string): ConvertedRequest {
   const { fields, dropped } = sharedFields(body);
   const messages = new ChatMessages();
@@ -88,7 +88,7 @@ export function chatBodyOfGenerate(body: Record<string, unknown>, model: string)
   return { chat: { ...fields, model, messages: messages.done() }, dropped };
 }
 
-/** `/api/generate` with a prompt that goes to the model as it is, or around a gap. */
+/** `/api/generate` with a raw prompt, or with a gap to fill. */
 export function textBodyOfGenerate(body: Record<string, unknown>, model: string): Record<string, unknown> {
   if (Array.isArray(body.images) && body.images.length > 0)
     invalid("images", "cannot go with `raw` or `suffix`");
@@ -101,7 +101,7 @@ export function textBodyOfGenerate(body: Record<string, unknown>, model: string)
   };
 }
 
-/** Calls have ids in a chat; here results come in the order of the calls, or name the tool. */
+/** Gives calls ids: in Ollama's API results refer to calls by order or by tool name. */
 class CallIds {
   #count = 0;
   #open: { id: string; name: string }[] = [];
@@ -150,7 +150,7 @@ function addMessage(
 const textParts = (text: unknown, path: string): ChatPart[] =>
   text == null || text === "" ? [] : [{ type: "text", text: stringAt(text, path) }];
 
-/** How the base64 of an image's first bytes begins. */
+/** How images of each type begin in base64. */
 const MEDIA_TYPES: readonly (readonly [string, string])[] = [
   ["/9j/", "image/jpeg"],
   ["R0lGOD", "image/gif"],
@@ -167,7 +167,7 @@ function imageParts(images: unknown, path: string): ChatPart[] {
   });
 }
 
-/** What loads a model and asks nothing: clients send it to warm one up. */
+/** Whether the request only loads a model: clients send it to warm one up. */
 export const asksNothing = (body: Record<string, unknown>): boolean =>
   body.messages === undefined
     ? !body.prompt && !body.suffix && !(Array.isArray(body.images) && body.images.length > 0)
@@ -176,7 +176,7 @@ export const asksNothing = (body: Record<string, unknown>): boolean =>
 export const isGap = (body: Record<string, unknown>): boolean =>
   body.raw === true || (typeof body.suffix === "string" && body.suffix !== "");
 
-/** A body of `/api/embed` as one of `/v1/embeddings`. */
+/** Translates a body of `/api/embed` to `/v1/embeddings`. */
 export function embeddingsBody(body: Record<string, unknown>, model: string): Record<string, unknown> {
   const { input } = body;
   const isInput =

@@ -4,18 +4,18 @@ import type { ChatEvent, Speaker } from "../voice.ts";
 
 const NANOS_PER_MS = 1_000_000;
 
-/** How one of the two paths writes a piece of its answer. */
-export type Said = (said: { content?: string; thinking?: string; tool_calls?: object[] }) => object;
+/** How each of the two paths writes a piece of its answer. */
+export type PieceForm = (piece: { content?: string; thinking?: string; tool_calls?: object[] }) => object;
 
-export const asMessage: Said = ({ content = "", ...more }) => ({
+export const asMessage: PieceForm = ({ content = "", ...more }) => ({
   message: { role: "assistant", content, ...more },
 });
-export const asResponse: Said = ({ content = "", ...more }) => ({ response: content, ...more });
+export const asResponse: PieceForm = ({ content = "", ...more }) => ({ response: content, ...more });
 
 export interface OllamaSpeakerOptions {
   model: string;
-  said: Said;
-  /** Thoughts are not told to who does not want them. */
+  form: PieceForm;
+  /** Whether the client wants to see reasoning. */
   thinking: boolean;
   startedAtMs: number;
   now(): number;
@@ -30,9 +30,9 @@ export class OllamaSpeaker implements Speaker {
   readonly contentType = "application/x-ndjson";
   constructor(readonly options: OllamaSpeakerOptions) {}
 
-  /** Clients parse every line, so that an empty one would be an error. */
+  /** Clients parse every line, so an empty line would be an error. */
   get keepAlive(): string {
-    return this.#line(this.options.said({}));
+    return this.#line(this.options.form({}));
   }
 
   #head(): { model: string; created_at: string } {
@@ -45,17 +45,17 @@ export class OllamaSpeaker implements Speaker {
   }
 
   write(event: ChatEvent): string {
-    const { said, thinking } = this.options;
+    const { form, thinking } = this.options;
     switch (event.type) {
       case "reasoning":
-        return thinking ? this.#line(said({ thinking: event.text })) : "";
+        return thinking ? this.#line(form({ thinking: event.text })) : "";
       case "text":
       case "refusal":
-        return this.#line(said({ content: event.text }));
+        return this.#line(form({ content: event.text }));
       case "tool_end":
-        return this.#line(said({ tool_calls: [callOf(event.call)] }));
+        return this.#line(form({ tool_calls: [callOf(event.call)] }));
       case "finish":
-        return `${JSON.stringify({ ...this.#head(), ...said({}), ...this.#ending(event.finish, event.usage) })}\n`;
+        return `${JSON.stringify({ ...this.#head(), ...form({}), ...this.#ending(event.finish, event.usage) })}\n`;
       case "failure":
         return `${JSON.stringify({ error: event.failure.message })}\n`;
       default:
@@ -78,17 +78,17 @@ export class OllamaSpeaker implements Speaker {
   }
 
   whole({ text, refusal, reasoning, calls, finish, usage }: ChatAnswer): string {
-    const { said, thinking } = this.options;
-    const told = said({
+    const { form, thinking } = this.options;
+    const piece = form({
       content: text || refusal,
       ...(thinking && reasoning && { thinking: reasoning }),
       ...(calls.length > 0 && { tool_calls: calls.map(callOf) }),
     });
-    return JSON.stringify({ ...this.#head(), ...told, ...this.#ending(finish, usage) });
+    return JSON.stringify({ ...this.#head(), ...piece, ...this.#ending(finish, usage) });
   }
 
-  /** The model is there; nothing was asked. */
+  /** The answer to a request that only loads the model. */
   loaded(): object {
-    return { ...this.#head(), ...this.options.said({}), done: true, done_reason: "load" };
+    return { ...this.#head(), ...this.options.form({}), done: true, done_reason: "load" };
   }
 }

@@ -8,11 +8,11 @@ import { chatBodyOfResponses, requireOwnState, type StoredTurn } from "./request
 import { type ResponseIdentity, wantsSummary } from "./response.ts";
 import { ResponseSpeaker } from "./speaker.ts";
 
-/** OpenAI refuses a lower limit. */
+/** OpenAI refuses lower limits. */
 const OUTPUT_TOKENS_MIN = 16;
-/** Names what could not be passed on, so that it is not dropped silently. */
+/** Header with the fields that could not be passed on. */
 const DROPPED_HEADER = "x-service-dropped";
-/** Longer headers do not pass through proxies. */
+/** Proxies reject long headers. */
 const NAMED_MAX = 32;
 const headerSafe = (name: string): string => name.replace(/[^\w.-]/g, "").slice(0, 64);
 const namesOf = (dropped: ReadonlySet<string>): string =>
@@ -37,7 +37,7 @@ function readRequest(body: unknown, context: RequestContext, history: readonly S
   };
   const payload = new Payload(chat);
   payload.wantsThoughts = wantsSummary(request);
-  // What goes on from a response goes where that was answered.
+  // Continuations go to the backend that answered first.
   payload.firstResponse = history[0]?.id ?? (identity.keep && requestId);
   payload.session = sessionField((field) => request[field]);
   return {
@@ -73,7 +73,7 @@ export const responses: Voice = {
   async read(bytes, context) {
     if (!context.isSpoken("responses")) return translated(await readJson(bytes), context);
     const payload = await Payload.read(bytes);
-    // What is to be stored is stored here, under an id of ours: only its owner can go on from it.
+    // Responses are stored here, under our own id, so that only their owner can continue them.
     const isStored = payload.value("store") !== false && context.responses() !== null;
     if (isStored || payload.value("previous_response_id") != null)
       return translated(payload.object(), context);

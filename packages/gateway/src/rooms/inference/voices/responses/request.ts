@@ -21,13 +21,13 @@ import { type ClientTool, chatToolFields, chatToolName, readTools } from "./tool
 interface ConvertedRequest {
   chat: ChatBody;
   clientTools: Map<string, ClientTool>;
-  /** Tool and item types that could not be passed on and were left out. */
+  /** Tool and item types that were left out. */
   dropped: ReadonlySet<string>;
 }
 
 const NO_STATE =
   "items are not kept on their own: use `previous_response_id`, or send the whole conversation";
-/** Fields that need state or tools on OpenAI's servers. */
+/** Fields that rely on state on OpenAI's servers. */
 const SERVER_SIDE: Record<string, string> = {
   conversation: NO_STATE,
   prompt: "stored prompts are not kept here: send the text in `instructions` and `input`",
@@ -40,12 +40,12 @@ function requireNoServerState(value: (name: string) => unknown): void {
     invalid("background", "background responses are not kept here; stream instead");
 }
 
-/** Refuses what refers to state on a vendor's servers: all of the operator's users share it there. */
+/** Refuses references to state on a vendor's servers, which all of the operator's users share. */
 export function requireOwnState(payload: { value(name: string): unknown }): void {
   requireNoServerState((name) => payload.value(name));
   const input = payload.value("input");
   if (!Array.isArray(input)) return;
-  // An item that is nothing but an id refers to another, too.
+  // An item with only an id is a reference, too.
   const isReference = ({ type, role }: Record<string, unknown>) =>
     type === "item_reference" || (type == null && role == null);
   const at = input.findIndex((item) => isObject(item) && isReference(item));
@@ -109,7 +109,7 @@ export interface StoredTurn {
   output: OutputItem[];
 }
 
-/** What was asked in a turn and answered, without its instructions, which are not kept for the next. */
+/** The messages of a turn, without its instructions, which do not carry over to the next. */
 export function messagesOfTurn(turn: StoredTurn): ChatMessage[] {
   const messages = new ChatMessages();
   addTurn(messages, turn);
@@ -188,11 +188,11 @@ const callAt = (item: Record<string, unknown>, path: string, args: string) => ({
   function: { name: chatToolName(stringAt(item.name, `${path}.name`), item.namespace), arguments: args },
 });
 
-/** A model's own thoughts in the form that the client keeps; the summary of what a vendor sealed is the vendor's. */
+/** Reasoning that any model may read. The summary of reasoning sealed by a vendor is left out. */
 const thoughtsOf = ({ content, summary, encrypted_content: sealed }: Record<string, unknown>): string =>
   reasoningText(content) || (thoughtsIn(sealed) ?? (sealed == null ? reasoningText(summary) : ""));
 
-/** Readable reasoning; `encrypted_content` can only be read by the vendor that wrote it. */
+/** Readable reasoning; only its vendor can read `encrypted_content`. */
 const reasoningText = (content: unknown): string =>
   (Array.isArray(content) ? content : [])
     .flatMap((part) => (isObject(part) && typeof part.text === "string" ? [part.text] : []))

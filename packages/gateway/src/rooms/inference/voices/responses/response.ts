@@ -11,7 +11,7 @@ export interface ResponseIdentity {
   createdSeconds: number;
   request: Record<string, unknown>;
   clientTools: ReadonlyMap<string, ClientTool>;
-  /** Stores the JSON of the response and says whether it could; null when it is not to be stored. */
+  /** Stores the response's JSON and tells whether that worked; null if it is not to be stored. */
   keep: ((responseJson: string) => boolean) | null;
 }
 
@@ -79,7 +79,7 @@ export function responseObject(
     output,
     usage: usageOf(usage),
     background: false,
-    // What follows, unless it is constant, repeats the request.
+    // The rest is constant or repeats the request.
     instructions: request.instructions ?? null,
     max_output_tokens: request.max_output_tokens ?? null,
     metadata: request.metadata ?? NOTHING,
@@ -100,7 +100,7 @@ export const textPart = (text: string) => ({ type: "output_text", text, annotati
 export const refusalPart = (refusal: string) => ({ type: "refusal", refusal });
 export const reasoningPart = (text: string) => ({ type: "reasoning_text", text });
 export const summaryPart = (text: string) => ({ type: "summary_text", text });
-/** Clients that ask for a summary look for thoughts there. */
+/** Clients that ask for a summary expect reasoning there. */
 export const wantsSummary = ({ reasoning }: ResponseIdentity["request"]): boolean =>
   isObject(reasoning) && reasoning.summary != null;
 
@@ -124,13 +124,13 @@ export const reasoningItem = (
   status,
 });
 
-/** Clients that keep only what is encrypted send that back. */
+/** Some clients keep and return only encrypted reasoning. */
 const wantsSealed = ({ include }: ResponseIdentity["request"]): boolean =>
   Array.isArray(include) && include.includes("reasoning.encrypted_content");
 
 export const callIdPrefix = (tool: ClientTool | undefined): string => (tool?.custom ? "ctc" : "fc");
 
-/** A call under the name, and in the form, that the client knows. */
+/** A call with the client's own tool name, in the form the client expects. */
 export function callItem(
   id: string,
   { call, tool, status }: { call: AnsweredCall; tool: ClientTool | undefined; status: Status },
@@ -141,9 +141,9 @@ export function callItem(
   return { ...common, type: "function_call", arguments: call.arguments };
 }
 
-/** The text inside the one parameter that stands for a custom tool's free input. */
+/** The free input of a custom tool, from the one parameter that carries it. */
 export function freeTextOf(json: string): string {
   const input = objectIn(json)?.input;
-  // A model that wrote plain text instead of JSON wrote the input itself.
+  // If the model wrote plain text instead of JSON, that is the input.
   return typeof input === "string" ? input : json;
 }

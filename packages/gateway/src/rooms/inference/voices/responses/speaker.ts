@@ -20,7 +20,7 @@ import {
   wantsSummary,
 } from "./response.ts";
 
-/** The last event repeats the whole answer, so it must be kept; a longer answer is aborted. */
+/** The last event repeats the whole answer, so all of it is kept; a longer one is aborted. */
 const ANSWER_CHARS_MAX = 64 * 1024 * 1024;
 
 const IN_PROGRESS: Ending = { status: "in_progress" };
@@ -30,16 +30,16 @@ type PartKind = keyof typeof PARTS;
 interface OpenPart {
   kind: PartKind;
   text: string;
-  /** What its deltas say between their number and their text. */
+  /** The part of its deltas between number and text. */
   place: string;
 }
 
-/** The item that is being written: a message or reasoning, with its parts, or a call. */
+/** The item being written: a message or reasoning with its parts, or a call. */
 type OpenItem =
   | { type: "message" | "reasoning"; id: string; parts: object[]; part: OpenPart | null }
   | { type: "call"; id: string; call: AnsweredCall };
 
-/** What stands around the number, the place and the text of each delta. */
+/** The fixed text at both ends of a delta. */
 const deltaOf = (event: string, rest = "") => ({
   start: `event: ${event}.delta\ndata: {"type":"${event}.delta","sequence_number":`,
   end: `${rest}}\n\n`,
@@ -89,7 +89,7 @@ export class ResponseSpeaker implements Speaker {
 
   constructor(readonly identity: ResponseIdentity) {}
 
-  /** What the events of such a stream leave. */
+  /** The response that a stream of these events would end with. */
   whole({ model, reasoning, text, refusal, calls, finish, usage }: ChatAnswer): string {
     this.#model = model;
     if (reasoning) this.write({ type: "reasoning", text: reasoning });
@@ -161,7 +161,7 @@ export class ResponseSpeaker implements Speaker {
     return `${opened}${delta.start}${this.#sequence++}${part.place}${JSON.stringify(text)}${delta.end}`;
   }
 
-  /** Events that lead to an open part of the kind, none when it is open already. */
+  /** Events that open a part of this kind; empty if it is open already. */
   #openPart(kind: PartKind): string {
     const type = kind === "reasoning" || kind === "summary" ? "reasoning" : "message";
     let events = "";
@@ -198,7 +198,7 @@ export class ResponseSpeaker implements Speaker {
     if (this.#open?.type !== "call") return "";
     this.#count(text);
     this.#open.call.arguments += text;
-    // The free text of a custom tool is inside JSON that is still being written.
+    // A custom tool's free text is inside JSON that is not complete yet.
     if (this.#isCustom(this.#open.call)) return "";
     return this.#event("response.function_call_arguments.delta", { ...this.#place, delta: text });
   }
@@ -268,7 +268,7 @@ export class ResponseSpeaker implements Speaker {
     return `${closed}event: ${type}\ndata: {"type":"${type}","sequence_number":${this.#sequence++},"response":${response}}\n\n`;
   }
 
-  /** Clients look for the failure in different places: in the response, in the event, in its `error`. */
+  /** Clients look for the failure in the response, in the event or in the event's `error`. */
   #fail(failure: Failure): string {
     const { message, code, type } = failure;
     const started = this.#sequence === 0 ? this.#lifecycle("response.created") : "";

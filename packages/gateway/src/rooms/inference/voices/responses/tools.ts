@@ -1,11 +1,11 @@
 import { isObject } from "../../../../kernel/json.ts";
 import { arrayAt, type ChatTool, invalid, objectAt, stringAt } from "../chat-body.ts";
 
-/** What the client calls a tool that the model sees as a function. */
+/** The client's view of a tool that the model sees as a function. */
 export interface ClientTool {
   name: string;
   namespace?: string;
-  /** A tool that takes free text instead of JSON. */
+  /** Takes free text instead of JSON. */
   custom: boolean;
 }
 
@@ -14,7 +14,7 @@ const NAMESPACE_MARK = "__";
 interface ToolNaming {
   tools: ChatTool[];
   clientTools: Map<string, ClientTool>;
-  /** Types that only OpenAI's servers can run; the model is not told of them. */
+  /** Types that only OpenAI's servers can run; the model does not see them. */
   dropped: string[];
 }
 
@@ -40,7 +40,7 @@ function grammarHint(format: unknown): string {
 
 const NO_TOOLS: ToolNaming = { tools: [], clientTools: new Map(), dropped: [] };
 
-/** The tools of a request, and those that items of its inputs bring: Codex offers its tools there to newer models. */
+/** The tools of a request, including those in its items: Codex puts them there for newer models. */
 export function readTools(given: unknown, inputs: readonly unknown[]): ToolNaming {
   const more = inputs.flatMap((input) =>
     (Array.isArray(input) ? input : []).flatMap((item) =>
@@ -67,7 +67,7 @@ function addTool(naming: ToolNaming, value: unknown, path: string, namespace?: s
     naming.dropped.push(stringAt(tool.type, `${path}.type`));
     return;
   }
-  // Chat-completions nesting, which some clients send to this API as well.
+  // Some clients use the nesting of chat completions here.
   const flat = isObject(tool.function) ? tool.function : tool;
   const name = stringAt(flat.name, `${path}.name`);
   const custom = tool.type === "custom";
