@@ -10,6 +10,7 @@ const pages = {
   "/late": `<title>Late</title><button id="go" onclick="setTimeout(() => { out.textContent = 'It is done' }, 350)">Go</button><p id="out"></p>
     <button id="twice" onclick="setTimeout(() => setTimeout(() => { out.textContent = 'Twice' }, 150), 150)">Twice</button>
     <button id="fade" onclick="this.animate([{ opacity: 1 }, { opacity: 0.5 }], 250).onfinish = () => { out.textContent = 'Faded' }">Fade</button>
+    <button id="lag" onclick="const moves = this.animate([{ opacity: 1 }, { opacity: 0.5 }], 400); moves.startTime = document.timeline.currentTime - 100; moves.onfinish = () => { out.textContent = 'In an old frame' }">Lag</button>
     <button id="never">Never</button>
     <button id="starved" onclick="setTimeout(() => { const end = performance.now() + 500; while (performance.now() < end); }, 100); setTimeout(() => { out.textContent = 'At last' }, 300)">Starved</button>`,
   "/form": `<title>Form</title><form onsubmit="event.preventDefault(); setTimeout(() => { out.textContent = 'Sent' }, 400)">
@@ -71,6 +72,8 @@ onEachEngine("reactions", (engine) => {
     expect(await told("/click", { target: "#twice" })).toBe("~ paragraph: Twice");
     await open("/late");
     expect(await told("/click", { target: "#fade" })).toBe("~ paragraph: Faded");
+    await open("/late");
+    expect(await told("/click", { target: "#lag" })).toBe("~ paragraph: In an old frame");
     await open("/late");
     expect(await told("/click", { target: "#starved" })).toBe("~ paragraph: At last");
   });

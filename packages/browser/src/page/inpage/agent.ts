@@ -145,6 +145,7 @@ function createAgent(
 
   function begin(element: Element | null): void {
     changeLog.prepare();
+    timers.begin();
     acted = { element, sinceMs: performance.now() };
   }
 

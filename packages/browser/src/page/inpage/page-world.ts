@@ -106,17 +106,26 @@ export function createTimers(secret: string) {
     return !document.dispatchEvent(new WheelEvent(secret, { cancelable: true, ...numbers }));
   }
 
-  /** Whether something moves that began in this time and comes to an end as soon. */
+  let moving = new WeakSet<Animation>();
+
+  /** Remembers what already moves before an action. */
+  function begin(): void {
+    moving = new WeakSet(document.getAnimations());
+  }
+
+  /** Whether something moves that began in this time and ends within `withinMs`. */
   function isMoving({ sinceMs, untilMs }: Span, withinMs: number): boolean {
-    return document.getAnimations().some(({ playState, startTime, effect }) => {
+    return document.getAnimations().some((animation) => {
+      const { playState, startTime, effect } = animation;
       const end = Number(effect?.getComputedTiming().endTime);
-      // One that has just begun has no time yet.
-      const begunAtMs = startTime === null ? sinceMs : Number(startTime);
+      // A new one may have no time yet, or that of a frame which was due before the action and drawn after it.
+      const isNew = startTime === null || !moving.has(animation);
+      const begunAtMs = Math.max(Number(startTime), isNew ? sinceMs : 0);
       return playState === "running" && begunAtMs >= sinceMs && begunAtMs <= untilMs && end <= withinMs;
     });
   }
 
-  return { arePending, isMoving };
+  return { begin, arePending, isMoving };
 }
 
 export type Timers = ReturnType<typeof createTimers>;
