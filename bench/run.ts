@@ -6,10 +6,11 @@
  *   --quick              a fraction of the time, for a first look
  *   --only chat,streams  some groups: chat latency ttft quiet prompt agents session embeddings streams voices translated verbatim board rpc idle start growth soak sharing workers cores tunnel
  *                        (tunnel: BENCH_ENGINE="bun front.ts" is started with a port and a model id, instead of a clock)
+ *   --continue <file>    goes on with a run that was interrupted, from its file in bench/results/
  *   --write-docs         also writes the tables and charts of docs/performance.md and docs/scaling.md
  */
 import "../scripts/lib/help.ts";
-import { mkdirSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { cpus, loadavg } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "../scripts/lib/args.ts";
@@ -33,6 +34,7 @@ const { values: flags } = parseArgs({
   options: {
     quick: { type: "boolean", default: false },
     only: { type: "string" },
+    continue: { type: "string" },
     "write-docs": { type: "boolean", default: false },
   },
 });
@@ -106,36 +108,57 @@ function tableRow({ name, unit, values }: Figure, columns: readonly Measured[]):
 }
 
 const load = () => loadavg()[0]!;
-const results: Results = {
-  takenAt: new Date().toISOString(),
-  quick: flags.quick,
-  machine: {
-    cpu: cpus()[0]?.model ?? "unknown",
-    cores: cpus().length,
-    bun: Bun.version,
-    loadBefore: load(),
-    loadAfter: 0,
-  },
-  missing: [],
-  figures: [],
+const machine = {
+  cpu: cpus()[0]?.model ?? "unknown",
+  cores: cpus().length,
+  bun: Bun.version,
+  loadBefore: load(),
+  loadAfter: 0,
 };
+
+/** What an interrupted run has measured counts only beside figures of the same machine. */
+function readInterrupted(file: string): Results {
+  const earlier = JSON.parse(readFileSync(file, "utf8")) as Results;
+  const isSame = (["cpu", "cores", "bun"] as const).every((key) => earlier.machine[key] === machine[key]);
+  if (!isSame || earlier.quick !== flags.quick) {
+    console.error(
+      `--continue: ${file} is of another machine, of another Bun, or of a run with other options`,
+    );
+    process.exit(1);
+  }
+  return earlier;
+}
+
+const results: Results = flags.continue
+  ? { ...readInterrupted(flags.continue), missing: [] }
+  : { takenAt: new Date().toISOString(), quick: flags.quick, machine, missing: [], figures: [] };
+const measured = new Set(results.figures.map(({ group }) => group));
+const resultsFile = join(resultsDir, `${results.takenAt.replaceAll(":", "-")}.json`);
+
+/** After each group, so that an interruption loses one at most. */
+function save(): void {
+  results.machine.loadAfter = load();
+  mkdirSync(resultsDir, { recursive: true });
+  writeFileSync(resultsFile, `${JSON.stringify(results, null, 2)}\n`);
+}
+
 try {
   const upstream = await startServer("upstream.ts", [], { CHUNKS: String(chunks) });
   const bench = await startTargets(upstream.port, results.missing);
   for (const line of results.missing) console.log(`left out: ${line}`);
-  for (const row of rows.filter(({ group }) => only.includes(group))) {
-    console.log(`${row.group} …`);
-    const figures = await row.measure(bench);
+  for (const group of only.filter((each) => !measured.has(each))) {
+    const startedMs = performance.now();
+    const figures: Figure[] = [];
+    for (const row of rows.filter((each) => each.group === group))
+      figures.push(...(await row.measure(bench)));
     results.figures.push(...figures);
+    save();
+    console.log(`${group}: ${Math.round((performance.now() - startedMs) / 1_000)} s`);
     printTable(figures);
   }
 } finally {
   await stopAll();
-  results.machine.loadAfter = load();
-  mkdirSync(resultsDir, { recursive: true });
-  const file = join(resultsDir, `${results.takenAt.replaceAll(":", "-")}.json`);
-  writeFileSync(file, `${JSON.stringify(results, null, 2)}\n`);
-  console.log(`written to ${file}`);
+  console.log(`written to ${resultsFile}`);
 }
 printTable(results.figures);
 if (flags["write-docs"]) writeDocs(results);

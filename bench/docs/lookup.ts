@@ -30,4 +30,4 @@ export const cell = ({ unit, values }: Figure, measured: Measured): string =>
 export const markdownTable = (head: readonly string[], rows: readonly (readonly string[])[]): string =>
   [head, head.map(() => "---"), ...rows].map((cells) => `| ${cells.join(" | ")} |`).join("\n");
 
-export const times = (ratio: number): string => (Number.isFinite(ratio) ? `${ratio.toFixed(1)} x` : "");
+export const times = (ratio: number): string => (Number.isFinite(ratio) ? `${ratio.toFixed(2)} x` : "");
