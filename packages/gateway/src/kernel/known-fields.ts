@@ -39,7 +39,7 @@ export const VOICE_SETTINGS = [
   ...["input_audio_transcription", "turn_detection", "tools", "tool_choice", "temperature"],
 ];
 export const OPENAI_VOICE_SETTINGS = [
-  ...["type", "output_modalities", "audio", "include", "parallel_tool_calls", "prompt", "speed", "tracing"],
+  ...["type", "output_modalities", "audio", "include", "parallel_tool_calls", "speed", "tracing"],
   ...["truncation", "input_audio_noise_reduction", "max_output_tokens", "max_response_output_tokens"],
   ...["conversation", "input", "metadata"],
 ];

@@ -562,7 +562,7 @@ describe.each(setups)("realtime %s", (_, redisUrl) => {
 
     test.each([
       ["names no event: none of those asked for is refused", { event_id: null }, 2],
-      ["of an API that names none, as DashScope's: the oldest is", {}, 1],
+      ["of an API that names none, as DashScope's: it may be about another event, so both are owed", {}, 2],
       ["names an event by the client's own id: it may be another one's", { event_id: "mine" }, 2],
     ])("an error that %s", async (_, named, owed) => {
       const person = await personWith(200);
@@ -668,11 +668,12 @@ describe.each(setups)("realtime %s", (_, redisUrl) => {
       }
       await heard(session, "input_audio_buffer.committed", times);
     };
-    const transcribed = (transcript: string) =>
+    const transcribed = (transcript: string, told?: Event) =>
       upstream.emit({
         type: "conversation.item.input_audio_transcription.completed",
         item_id: "i",
         transcript,
+        ...(told && { usage: told }),
       });
 
     test("are paid for by what was transcribed", async () => {
@@ -689,7 +690,8 @@ describe.each(setups)("realtime %s", (_, redisUrl) => {
     test("end the session when nothing is left", async () => {
       const person = await personWith(30);
       const session = await open(person, { max_output_tokens: 10 });
-      await committed(session, 4);
+      for (let i = 0; i < 4; i++) await session.send({ type: "input_audio_buffer.append", audio: audio(10) });
+      await committed(session);
       transcribed("one two three four");
       await heard(session, "session.closed");
       expect(session.types()).not.toContain("conversation.item.input_audio_transcription.completed");
@@ -707,7 +709,7 @@ describe.each(setups)("realtime %s", (_, redisUrl) => {
         expect(await tokensOf(person)).toEqual([[100, 0]]);
       },
     );
-    test("cost one who leaves nothing of their own besides the response that reads the same", async () => {
+    test("are billed beside the response that reads the same, also to one who leaves", async () => {
       const person = await personWith(100);
       const session = await open(person, {
         input_audio_transcription: { model: "t" },
@@ -718,7 +720,7 @@ describe.each(setups)("realtime %s", (_, redisUrl) => {
       says("r1", 1);
       await heard(session, "response.output_audio.delta");
       await session.stop();
-      expect(await tokensOf(person)).toHaveLength(1);
+      expect(await tokensOf(person)).toHaveLength(2);
     });
     test("cost nothing where none was asked for", async () => {
       const person = await personWith(100);
@@ -727,22 +729,39 @@ describe.each(setups)("realtime %s", (_, redisUrl) => {
       await session.stop();
       expect(await tokensOf(person)).toEqual([]);
     });
-    test("cost nothing of their own when a response was paid that read the same", async () => {
+    test("are billed beside a response, once for each item", async () => {
       const person = await personWith(100);
       const session = await open(person, { max_output_tokens: 10 });
       await committed(session);
       created("r1");
-      transcribed("one two three four");
+      const told = { type: "tokens", input_tokens: 105, output_tokens: 9 };
+      transcribed("one two three four", told);
+      transcribed("one two three four", told);
       done("r1", usage(110, 20));
       await heard(session, "response.done");
-      transcribed("and again");
+      transcribed("and again", told);
       await session.stop();
-      expect(await tokensOf(person)).toEqual([[110, 20]]);
+      expect((await tokensOf(person)).sort()).toEqual([
+        [105, expect.any(Number)],
+        [110, 20],
+      ]);
+    });
+    test("cost as sound what was sound", async () => {
+      const person = await personWith(1_000);
+      const config = { input_audio_transcription: { model: "t" }, max_output_tokens: 10 };
+      const session = await open(person, config, gateway, SOUND_MODEL);
+      await committed(session);
+      await session.stop();
+      expect(await pointsOf(person)).toBe(1_000 - 20);
     });
   });
 
   describe("audio that is transcribed is owed from the client's own commit on", () => {
-    const config = { input_audio_transcription: { model: "t" }, max_output_tokens: 10 };
+    const config = {
+      input_audio_transcription: { model: "t" },
+      turn_detection: { type: "server_vad", create_response: false },
+      max_output_tokens: 10,
+    };
     const APPEND = "input_audio_buffer.append";
     const COMMIT = "input_audio_buffer.commit";
     const CLEAR = "input_audio_buffer.clear";
@@ -916,11 +935,12 @@ describe.each(setups)("realtime %s", (_, redisUrl) => {
       expect(await left(cheaper, person)).toHaveLength(1);
     });
     test.each([
-      [{ type: "tokens", input_tokens: 140, output_tokens: 4 }, 140],
+      [{ type: "tokens", input_tokens: 140, output_tokens: 4 }, 140, 4],
+      [{ type: "tokens", input_tokens: 140, output_tokens: -4 }, 140],
       [{ type: "duration", seconds: 7 }, 70],
       [{ type: "tokens", input_tokens: -5 }, 100],
       [{ type: "duration", seconds: 1e308 }, 100],
-    ])("what the transcript took replaces the estimate: %p", async (told, tokens) => {
+    ])("what the transcript took replaces the estimate: %p", async (told, tokens, said = 0) => {
       const person = await personWith(100);
       const session = await open(person, config);
       await append(session, 10);
@@ -929,7 +949,7 @@ describe.each(setups)("realtime %s", (_, redisUrl) => {
       const type = "conversation.item.input_audio_transcription.completed";
       upstream.emit({ type, item_id: "i", transcript: "", usage: told });
       await heard(session, type);
-      expect(await left(session, person)).toEqual([[tokens, 0]]);
+      expect(await left(session, person)).toEqual([[tokens, said]]);
     });
     test("what the transcriber is told each time, too", async () => {
       upstream.silentOn.add(COMMIT);
@@ -958,6 +978,154 @@ describe.each(setups)("realtime %s", (_, redisUrl) => {
         [100, 0],
         [300, 5],
       ]);
+    });
+  });
+
+  describe("what was sent is owed, once", () => {
+    test("a response that is told done again, and what is told of it later, is dropped", async () => {
+      const person = await personWith(1_000);
+      const session = await open(person, { max_output_tokens: 256 });
+      created("r1");
+      done("r1", usage(10, 20));
+      done("r1", usage(10, 20));
+      says("r1", 5);
+      created("r2");
+      await heard(session, "response.created", 2);
+      expect(session.types().filter((type) => type === "response.done")).toHaveLength(1);
+      expect(session.types()).not.toContain("response.output_audio.delta");
+      done("r2", usage(1, 2));
+      await heard(session, "response.done", 2);
+      expect((await tokensOf(person)).sort()).toEqual([
+        [1, 2],
+        [10, 20],
+      ]);
+    });
+    test("an id that begins another response is another response", async () => {
+      const person = await personWith(1_000);
+      const session = await open(person, { max_output_tokens: 256 });
+      for (let i = 0; i < 2; i++) {
+        created("r");
+        done("r", usage(10, 20));
+      }
+      await heard(session, "response.done", 2);
+      expect(await tokensOf(person)).toHaveLength(2);
+    });
+    test.each(["response.failed", "response.incomplete", "response.cancelled"])(
+      "what `%s` tells of its usage, once",
+      async (type) => {
+        const person = await personWith(1_000);
+        const session = await open(person, { max_output_tokens: 256 });
+        created("r1");
+        upstream.emit({ type, response: { id: "r1", usage: usage(30, 40) } });
+        done("r1", usage(30, 40), "failed");
+        await heard(session, type);
+        expect(await tokensOf(person)).toEqual([[30, 40]]);
+      },
+    );
+    test("what a failed response has heard costs what sound does", async () => {
+      const person = await personWith(1_000);
+      const session = await open(person, { max_output_tokens: 256 }, gateway, SOUND_MODEL);
+      created("r1");
+      done("r1", { ...usage(100, 0), input_token_details: { audio_tokens: 100 } }, "failed");
+      await heard(session, "response.done");
+      expect(await pointsOf(person)).toBe(1_000 - 20);
+    });
+    test("a response beside the conversation goes on when the conversation's is cancelled", async () => {
+      const person = await personWith(1_000);
+      const session = await open(person, { max_output_tokens: 256 });
+      const ask = (response: Event) => session.send({ type: "response.create", response });
+      await ask({ conversation: "none" });
+      await until("it is asked for", () => received("response.create").length === 1);
+      created("apart");
+      await heard(session, "response.created");
+      await session.send({ type: "response.cancel" });
+      created("next");
+      says("apart", 5);
+      done("apart", usage(50, 200));
+      done("next", usage(1, 2));
+      await heard(session, "response.done", 2);
+      expect((await tokensOf(person)).sort()).toEqual([
+        [1, 2],
+        [50, 200],
+      ]);
+    });
+    test.each([
+      ["is", undefined, 1],
+      ["is not, where the upstream answers no speech", { type: "server_vad", create_response: false }, 0],
+      ["is not, where it detects none", null, 0],
+    ])(
+      "speech whose response has not begun when its speaker leaves %s owed",
+      async (_, turn_detection, rows) => {
+        const person = await personWith(1_000);
+        const session = await open(person, { instructions: "Be brief.", turn_detection });
+        await heard(session, "session.updated");
+        await session.send({ type: "input_audio_buffer.append", audio: audio(10) });
+        await until("it is there", () => received("input_audio_buffer.append").length === 1);
+        upstream.emit({ type: "input_audio_buffer.speech_started", audio_start_ms: 0 });
+        upstream.emit({ type: "input_audio_buffer.speech_stopped", audio_end_ms: 10_000 });
+        upstream.emit({ type: "input_audio_buffer.committed", item_id: "i" });
+        await heard(session, "input_audio_buffer.committed");
+        await session.stop();
+        const owed = await tokensOf(person);
+        expect(owed).toHaveLength(rows);
+        if (rows > 0) expect(owed[0]![0]).toBeGreaterThanOrEqual(100);
+      },
+    );
+    test("a smaller output limit holds less only once the upstream has confirmed it", async () => {
+      upstream.silentOn.add("session.update");
+      const person = await personWith(1_000);
+      const session = await open(person, { max_output_tokens: 1 });
+      const before = () => meteringOf(gateway).holdCount;
+      await session.send({ type: "response.create", response: { max_output_tokens: 1 } });
+      await until("it is asked for", () => received("response.create").length === 1);
+      expect(before()).toBe(1);
+      await Bun.sleep(50);
+      // The fake's pace is unknown: a hundred tokens a second.
+      await session.stop();
+      const [[, unconfirmed] = []] = await tokensOf(person);
+      expect(unconfirmed).toBeGreaterThan(1);
+      upstream.silentOn.clear();
+      const confirmed = await open(person, { max_output_tokens: 1 });
+      await heard(confirmed, "session.updated");
+      await confirmed.send({ type: "response.create" });
+      await until("it is asked for", () => received("response.create").length === 2);
+      await Bun.sleep(50);
+      await confirmed.stop();
+      expect((await tokensOf(person)).map(([, completion]) => completion)).toContain(1);
+    });
+    test("sound that is played faster than it was made costs what was made", async () => {
+      const person = await personWith(1_000);
+      const session = await open(person, { speed: 1.5 });
+      created("r1");
+      says("r1", 10);
+      done("r1", null);
+      await heard(session, "response.done");
+      const [[, completion] = []] = await tokensOf(person);
+      expect(completion).toBe(300);
+    });
+    test("a refusal that names no event gives the response up after half a minute in which it has not begun", async () => {
+      const clock = new ManualClock();
+      const other = await bootGateway({ config: { pricingFile, redisUrl }, overrides: { clock } });
+      const ada = await other.signIn("ada");
+      await connect(other, upstream);
+      const session = await open(ada, { max_output_tokens: 10 }, other);
+      await session.send({ type: "response.create" });
+      await until("it is asked for", () => received("response.create").length === 1);
+      upstream.emit({ type: "error", error: { message: "odd" } });
+      await heard(session, "error");
+      clock.advance(31_000);
+      await session.stop();
+      expect(meteringOf(other).holdCount).toBe(0);
+      expect((await other.rpc("usage.list", {}, ada)).records).toEqual([]);
+      await other.stop();
+    });
+    test.each([
+      [{ type: "transcription" }, "config.type"],
+      [{ prompt: { id: "pmpt_1" } }, "config.prompt"],
+    ])("%p is refused by name", async (config, field) => {
+      const person = await personWith(100);
+      const refused = await gateway.call("realtime.start", { model: MODEL, config }, person);
+      expect(refused.error).toMatchObject({ code: -32602, data: { fields: [field] } });
     });
   });
 

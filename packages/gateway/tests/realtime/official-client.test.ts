@@ -235,6 +235,11 @@ test("refusals are statuses, as on every other path", async () => {
   const who = await person();
   expect((await plain({ key: "service-none" }, `?model=${MODEL}`)).status).toBe(401);
   expect((await plain(who, "")).status).toBe(400);
+  for (const other of ["intent=transcription", "call_id=rtc_1"]) {
+    const refused = await plain(who, `?model=${MODEL}&${other}`, HANDSHAKE);
+    expect(refused.status).toBe(400);
+    expect(await refused.text()).toContain(`\`${other.split("=")[0]}\``);
+  }
   expect((await plain(who, `?model=${MODEL}`)).status).toBe(426);
   const upgrade = { connection: "Upgrade", upgrade: "websocket", "sec-websocket-version": "12" };
   expect((await plain(who, `?model=${MODEL}`, upgrade)).status).toBe(426);

@@ -198,7 +198,7 @@ describe("sessions", () => {
     upstream.emit(empty);
     upstream.emit({
       type: "response.done",
-      response: { id: "r", usage: { input_tokens: 3, output_tokens: 4 } },
+      response: { id: "r2", usage: { input_tokens: 3, output_tokens: 4 } },
     });
     await until("usage is recorded", async () => (await usage()).length > 0);
     expect((await usage()).map(({ prompt_tokens }) => prompt_tokens)).toEqual([3]);

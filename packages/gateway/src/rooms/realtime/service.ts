@@ -299,7 +299,7 @@ export class Realtime {
   ): SessionMeter {
     const { route, realtime, refId, record } = terms;
     const { rates, known } = realtime;
-    const { ids, routing, billing, metering } = this.options;
+    const { ids, clock, routing, billing, metering } = this.options;
     const { model } = route;
     return new SessionMeter({
       model,
@@ -307,6 +307,7 @@ export class Realtime {
       rates,
       known,
       ids,
+      clock,
       limits: billing.pricing.limitsOf(model),
       admit: (requestId, bound) => this.#admit(owner, { requestId, model, isOwn: route.isOwn, bound, refId }),
       owe: (requestId, usage) =>
@@ -466,8 +467,7 @@ export class Realtime {
   }
 
   async #letThrough(session: VoiceSession, event: ServerEvent): Promise<void> {
-    await session.meter.server(event);
-    if (!this.#sessions.has(session.id)) return;
+    if (!(await session.meter.server(event)) || !this.#sessions.has(session.id)) return;
     this.#keepTranscript(session, event);
     session.listener.event(session, event);
   }

@@ -13,6 +13,8 @@ import type { SocketTransport } from "../server.ts";
 const TEXT_TYPE = "text/plain; charset=utf-8";
 /** How browsers send a key, since they cannot set headers. */
 const KEY_PROTOCOL = "openai-insecure-api-key.";
+/** Of OpenAI's query: sessions for transcription alone, and calls that were begun elsewhere. */
+const NOT_SERVED = ["intent", "call_id"];
 /** Events of the upstream that may come before the client has its socket. */
 const EARLY_EVENTS_MAX = 64;
 const REASON_BYTES_MAX = 120;
@@ -128,6 +130,12 @@ export class RealtimeSocket implements SocketTransport<Carried> {
       const model = query.get("model") ?? "";
       if (model === "" || model.length > MODEL_ID_LENGTH_MAX)
         throw new ServiceError("missing_fields", "`model` is required in the query: /v1/realtime?model=…");
+      const other = NOT_SERVED.find((name) => query.has(name));
+      if (other)
+        throw new ServiceError(
+          "invalid_params",
+          `\`${other}\` is not supported: a session is opened by \`model\``,
+        );
       const refusal = handshakeRefusal(request, requestId);
       if (refusal) {
         record?.end(refusal.head.status);

@@ -4,8 +4,8 @@ import type { Turn } from "./turn.ts";
 export interface Committed {
   seconds: number;
   tokens: number;
-  /** With what its transcript takes besides. */
-  unpaidTokens: number;
+  /** What its transcript takes; none: 0. */
+  transcriptTokens: number;
 }
 
 interface AskedEvent {
@@ -16,7 +16,12 @@ interface AskedEvent {
   named: unknown;
   turn?: Turn;
   committed?: Committed;
+  /** An error that named no event may have been about it. */
+  isDoubted?: boolean;
 }
+
+/** A response that has not begun by then will not. */
+export const BEGINS_WITHIN_MS = 30_000;
 
 /** Of those that are no responses; an older one can no longer be refused. */
 const KEPT = 16;
@@ -33,6 +38,12 @@ export class AskedEvents {
     this.#events.push(event);
     const others = this.#events.filter(({ turn }) => !turn);
     if (others.length > KEPT) this.#events.splice(this.#events.indexOf(others[0]!), 1);
+  }
+
+  doubt(type: string): AskedEvent | undefined {
+    const event = this.#events.find((each) => each.type === type && !each.isDoubted);
+    if (event) event.isDoubted = true;
+    return event;
   }
 
   take(type: string): AskedEvent | undefined {

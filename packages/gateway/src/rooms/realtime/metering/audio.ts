@@ -6,6 +6,8 @@ const PCM_SAMPLE_BYTES = 2;
 const TELEPHONE_BYTES_PER_SECOND = 8_000;
 /** A low bit rate for compressed speech, so that its duration is never underestimated. */
 const COMPRESSED_BYTES_PER_SECOND = 2_000;
+/** More than any vendor plays. */
+const SPEED_MAX = 4;
 
 type Direction = "input" | "output";
 const DIRECTIONS = ["input", "output"] as const;
@@ -20,6 +22,10 @@ export class AudioFormats {
   isTranscribed = false;
   /** What the model that writes it down is told each time. */
   transcriptPrompt = "";
+  /** The upstream responds to speech by itself. */
+  answersSpeech = true;
+  /** How much faster than it was written the output is played. */
+  #speed = 1;
   readonly #usual: Readonly<Record<Direction, number>>;
   readonly #bytesPerSecond: Record<Direction, number>;
 
@@ -39,6 +45,14 @@ export class AudioFormats {
     const { prompt } = isObject(wish) ? wish : {};
     if (typeof prompt === "string" && (saidBy === "upstream" || prompt.length > this.transcriptPrompt.length))
       this.transcriptPrompt = prompt;
+    const detection = "turn_detection" in input ? input.turn_detection : session.turn_detection;
+    if (detection !== undefined)
+      this.answersSpeech =
+        (isObject(detection) && detection.create_response !== false) ||
+        (saidBy === "client" && this.answersSpeech);
+    const speed = Number(isObject(audio.output) ? (audio.output.speed ?? session.speed) : session.speed);
+    if (speed > 0)
+      this.#speed = Math.min(SPEED_MAX, Math.max(1, speed, saidBy === "client" ? this.#speed : 1));
     for (const direction of DIRECTIONS) {
       const side = isObject(audio[direction]) ? audio[direction] : {};
       for (const format of [session[`${direction}_audio_format`], side.format]) {
@@ -54,6 +68,7 @@ export class AudioFormats {
   with(response: Record<string, unknown>): AudioFormats {
     const formats = new AudioFormats(this.rates);
     Object.assign(formats.#bytesPerSecond, this.#bytesPerSecond);
+    formats.#speed = this.#speed;
     formats.isUsed = this.isUsed;
     formats.configure(response, "client");
     return formats;
@@ -78,7 +93,8 @@ export class AudioFormats {
 
   secondsOf(base64: string, direction: Direction): number {
     this.isUsed ||= base64 !== "";
-    return bytesOfBase64(base64) / this.#bytesPerSecond[direction];
+    const speed = direction === "output" ? this.#speed : 1;
+    return (bytesOfBase64(base64) / this.#bytesPerSecond[direction]) * speed;
   }
 
   tokensOf(seconds: number, direction: Direction): number {

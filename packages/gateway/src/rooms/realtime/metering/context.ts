@@ -1,13 +1,19 @@
 import type { MediaRates } from "../../../backends/contract.ts";
+import { BoundedMap } from "../../../kernel/bounded.ts";
+import type { Clock } from "../../../kernel/clock.ts";
 import { isObject } from "../../../kernel/json.ts";
 import { isPlausible } from "../../../kernel/usage-parts.ts";
 import { estimateTokens } from "../../metering/index.ts";
 import type { ServerEvent } from "../server-events.ts";
-import type { AskedEvents, Committed } from "./asked.ts";
+import { type AskedEvents, BEGINS_WITHIN_MS, type Committed } from "./asked.ts";
 import { AudioFormats } from "./audio.ts";
+import { limitIn } from "./limits.ts";
 
 /** Context window of a model whose window is not in the price table. */
 const CONTEXT_TOKENS_UNKNOWN = 128_000;
+
+/** Items whose transcript may still come. */
+const ITEMS_MAX = 1_000;
 
 /** Settings that are tracked by name; vendors have about two dozen. */
 const SETTINGS_MAX = 256;
@@ -34,13 +40,19 @@ export class SessionContext {
   #tellsCommits = false;
   /** Updates that the upstream has not answered: until then what it says may be about earlier ones. */
   #updates = 0;
-  /** Tokens of committed audio that no response has been charged for, and by item those of which no transcript has told. */
-  #unpaidTokens = 0;
-  readonly #untold = new Map<unknown, number>();
+  /** What transcripts take that are not settled yet. */
+  readonly transcripts = { promptTokens: 0, completionTokens: 0 };
+  /** Committed audio by item, as long as no transcript of it has come. */
+  readonly #untold = new BoundedMap<unknown, Committed>(ITEMS_MAX);
+  /** Since when the upstream has speech that no response has begun for. */
+  #answerDueMs: number | null = null;
+  /** In force. A smaller one is once the upstream has confirmed it. */
+  outputLimit = Number.POSITIVE_INFINITY;
 
   constructor(
     readonly rates: MediaRates,
     readonly contextTokens: number | null,
+    readonly clock: Pick<Clock, "elapsed">,
   ) {
     this.formats = new AudioFormats(rates);
   }
@@ -56,12 +68,16 @@ export class SessionContext {
     return sum;
   }
 
-  get unpaidTokens(): number {
-    return this.#unpaidTokens;
+  /** What makes an answer shorter or cheaper counts only once the upstream confirms it. */
+  #adjust(session: Record<string, unknown>, saidBy: "client" | "upstream"): void {
+    this.formats.configure(session, saidBy);
+    const limit = limitIn(session);
+    if (limit !== undefined)
+      this.outputLimit = saidBy === "client" ? Math.max(this.outputLimit, limit) : limit;
   }
 
-  configure(session: Record<string, unknown>, saidBy: "client" | "upstream" = "client"): void {
-    this.formats.configure(session, saidBy);
+  configure(session: Record<string, unknown>): void {
+    this.#adjust(session, "client");
     for (const [name, value] of Object.entries(session)) {
       const tokens = this.tokensIn(value);
       if (this.#settings.has(name) || this.#settings.size < SETTINGS_MAX) this.#settings.set(name, tokens);
@@ -120,7 +136,11 @@ export class SessionContext {
     if (!committed) return;
     this.#bufferedSeconds += committed.seconds;
     this.#conversationTokens = Math.max(0, this.#conversationTokens - committed.tokens);
-    this.paid(committed.unpaidTokens);
+    this.#transcript(-committed.transcriptTokens);
+  }
+
+  #transcript(tokens: number): void {
+    this.transcripts.promptTokens = Math.max(0, this.transcripts.promptTokens + tokens);
   }
 
   server(event: ServerEvent, asked: AskedEvents): void {
@@ -131,7 +151,7 @@ export class SessionContext {
     if ((event.type === "session.created" || event.type === "session.updated") && isObject(event.session)) {
       // The vendor's default instructions are input of every response, too.
       const { instructions, tools, ...rest } = event.session;
-      this.formats.configure(rest, this.#updates > 0 ? "client" : "upstream");
+      this.#adjust(rest, this.#updates > 0 ? "client" : "upstream");
       this.configure({ ...(instructions ? { instructions } : {}), ...(tools ? { tools } : {}) });
     } else if (event.type === "conversation.item.done" && isObject(event.item)) {
       // Of servers that the client named, and that the upstream asks: their tools, and what these answered.
@@ -142,8 +162,7 @@ export class SessionContext {
       this.#speechEndMs = Number(event.audio_end_ms ?? Number.NaN);
     else if (event.type === "input_audio_buffer.committed") {
       this.#tellsCommits = true;
-      const { unpaidTokens } = this.#committed(asked);
-      if (unpaidTokens > 0 && this.formats.isTranscribed) this.#untold.set(event.item_id, unpaidTokens);
+      this.#untold.set(event.item_id, this.#committed(asked));
     } else if (event.type === "input_audio_buffer.cleared" && this.#clears > 0 && --this.#clears === 0)
       this.#clearingSeconds = 0;
   }
@@ -154,7 +173,10 @@ export class SessionContext {
     const afterSeconds = this.#appendedSeconds - (this.#speechEndMs ?? Number.NaN) / 1_000;
     this.#speechStartMs = null;
     this.#speechEndMs = null;
-    if (!(speechSeconds >= 0)) return asked.take(COMMIT)?.committed ?? this.#commitAll();
+    const own = speechSeconds >= 0 ? undefined : asked.take(COMMIT)?.committed;
+    if (own) return own;
+    this.#answerDueMs = this.formats.answersSpeech ? this.clock.elapsed() : null;
+    if (!(speechSeconds >= 0)) return this.#commitAll();
     const all = this.#bufferedSeconds + this.#clearingSeconds;
     const seconds = Math.min(speechSeconds, all);
     // What follows the speech may have been sent already. What precedes it is silence, which nobody reads.
@@ -179,34 +201,52 @@ export class SessionContext {
 
   /** What a commit would move now. */
   get bufferedTokens(): number {
-    return this.#unpaidFor(this.formats.tokensOf(this.#bufferedSeconds, "input"));
+    return this.#transcriptOf(this.formats.tokensOf(this.#bufferedSeconds, "input"));
   }
 
-  #unpaidFor(audioTokens: number): number {
-    const { isTranscribed, transcriptPrompt } = this.formats;
-    return audioTokens + (audioTokens > 0 && isTranscribed ? estimateTokens(transcriptPrompt) : 0);
+  #transcriptOf(audioTokens: number): number {
+    return audioTokens > 0 ? audioTokens + estimateTokens(this.formats.transcriptPrompt) : 0;
   }
 
   /** Moves so much of the appended audio into the conversation. */
   #commit(seconds: number): Committed {
     const tokens = this.formats.tokensOf(seconds, "input");
-    const unpaidTokens = this.#unpaidFor(tokens);
+    const transcriptTokens = this.formats.isTranscribed ? this.#transcriptOf(tokens) : 0;
     this.#conversationTokens += tokens;
-    this.#unpaidTokens += unpaidTokens;
-    return { seconds, tokens, unpaidTokens };
+    this.#transcript(transcriptTokens);
+    return { seconds, tokens, transcriptTokens };
   }
 
   /** What the upstream says that a transcript took replaces the estimate. */
   transcribed({ item_id, usage }: ServerEvent, asked: AskedEvents): void {
     if (!this.#tellsCommits) asked.take(COMMIT);
-    const estimated = this.#untold.get(item_id);
-    const { input_tokens, seconds } = isObject(usage) ? usage : {};
-    const told = isPlausible(input_tokens)
-      ? input_tokens
-      : this.formats.tokensOf(isPlausible(Math.ceil(Number(seconds))) ? Number(seconds) : 0, "input");
-    if (estimated === undefined || told === 0) return;
+    const committed = this.#untold.get(item_id);
+    if (!committed) return;
+    const { input_tokens, output_tokens, seconds } = isObject(usage) ? usage : {};
+    const heard = isPlausible(Math.ceil(Number(seconds))) ? Number(seconds) : 0;
+    const told = isPlausible(input_tokens) ? input_tokens : this.formats.tokensOf(heard, "input");
+    const taken = told || committed.transcriptTokens || this.#transcriptOf(committed.tokens);
+    this.#transcript(taken - committed.transcriptTokens);
+    committed.transcriptTokens = taken;
+    if (told === 0) return;
     this.#untold.delete(item_id);
-    this.#unpaidTokens = Math.max(0, this.#unpaidTokens + told - estimated);
+    if (isPlausible(output_tokens)) this.transcripts.completionTokens += output_tokens;
+  }
+
+  /** What transcripts took since this was last asked. */
+  takeTranscripts(): { promptTokens: number; completionTokens: number } {
+    const taken = { ...this.transcripts };
+    Object.assign(this.transcripts, { promptTokens: 0, completionTokens: 0 });
+    return taken;
+  }
+
+  /** The upstream responds to speech at once; one that has not by now will not. */
+  get isAnswerDue(): boolean {
+    return this.#answerDueMs !== null && this.clock.elapsed() - this.#answerDueMs < BEGINS_WITHIN_MS;
+  }
+
+  answered(): void {
+    this.#answerDueMs = null;
   }
 
   /** The input of a response that starts now. One that the client asks for also reads uncommitted audio. */
@@ -229,11 +269,5 @@ export class SessionContext {
       // The reported input includes the settings, which are counted separately.
       this.#conversationTokens = Math.max(0, promptTokens + completionTokens - this.#settingsTokens) + since;
     } else this.#conversationTokens += completionTokens;
-  }
-
-  /** So many tokens of audio have been charged for. */
-  paid(tokens = 0): void {
-    this.#unpaidTokens = Math.max(0, this.#unpaidTokens - tokens);
-    if (this.#unpaidTokens === 0) this.#untold.clear();
   }
 }

@@ -1,6 +1,6 @@
 import { isObject } from "../../../kernel/json.ts";
 import { TokenCounter } from "../../metering/index.ts";
-import type { ServerEvent } from "../server-events.ts";
+import { endIn, type ServerEvent } from "../server-events.ts";
 import type { AudioFormats } from "./audio.ts";
 
 const NAMES = new Set(
@@ -24,7 +24,6 @@ type Level = "delta" | "part" | "item" | "whole";
 function levelOf(type: string): Level | null {
   if (ANNOUNCES.test(type)) return null;
   if (!/\.(done|completed)$/.test(type)) return "delta";
-  if (type === "response.done") return "whole";
   return type === "response.output_item.done" || type === "response.content_part.done" ? "item" : "part";
 }
 
@@ -35,7 +34,7 @@ export class Heard {
 
   add(event: ServerEvent): void {
     const type = String(event.type);
-    const level = levelOf(type);
+    const level = endIn(event) === null ? levelOf(type) : "whole";
     if (level === null) return;
     const tally = this.#tallies.get(level) ?? new SpeechTally();
     this.#tallies.set(level, tally);

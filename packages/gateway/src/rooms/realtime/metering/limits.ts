@@ -14,29 +14,36 @@ function refuse(field: string, why: string): never {
   fail("invalid_params", `Invalid params: \`${field}\`: ${why}`, { data: { fields: [field] } });
 }
 
-/** "none": not set. "unlimited": set to `inf`. */
-export type OutputLimit = number | "none" | "unlimited";
+/** Undefined: not set. `Infinity`: set to `inf`. */
+export type OutputLimit = number | undefined;
 
-/** The largest output limit in the settings. Refuses bad limits, and another model, which has another price. */
-export function readLimit(
+/** The largest output limit in the settings. */
+export function limitIn(settings: Record<string, unknown>): OutputLimit {
+  const limits = Object.entries(settings).flatMap(([name, value]) => {
+    const isSet = LIMITS.has(plainName(name)) && value !== null && value !== undefined;
+    return isSet ? (isLimit(value) ? value : Number.POSITIVE_INFINITY) : [];
+  });
+  return limits.length > 0 ? Math.max(...limits) : undefined;
+}
+
+const isLimit = (value: unknown): value is number =>
+  Number.isInteger(value) && Number(value) >= 1 && Number(value) <= REQUEST_TOKENS_MAX;
+
+/** Refuses bad limits, another model, which has another price, and another kind of session. */
+export function checkSettings(
   settings: unknown,
   { where, model, known }: { where: string; model: string; known: readonly string[] },
-): OutputLimit {
-  if (!isObject(settings)) return "none";
+): void {
+  if (!isObject(settings)) return;
   const unknown = unknownIn(Object.keys(settings), known);
   if (unknown) refuse(`${where}.${unknown.name}`, unknown.why);
-  let largest = 0;
-  let isUnlimited = false;
   for (const [name, value] of Object.entries(settings)) {
     const plain = plainName(name);
     if (plain === "model" && (name !== "model" || value !== model))
       refuse(`${where}.${name}`, "the model of a session is the one that realtime.start names");
-    if (!LIMITS.has(plain) || value === null || value === undefined) continue;
-    if (value === UNLIMITED) isUnlimited = true;
-    else if (!Number.isInteger(value) || Number(value) < 1 || Number(value) > REQUEST_TOKENS_MAX)
+    if (plain === "type" && value !== "realtime")
+      refuse(`${where}.${name}`, 'must be "realtime": there are no sessions for transcription alone');
+    if (LIMITS.has(plain) && value !== null && value !== undefined && value !== UNLIMITED && !isLimit(value))
       refuse(`${where}.${name}`, `must be a whole number from 1 to ${REQUEST_TOKENS_MAX}, or "${UNLIMITED}"`);
-    else largest = Math.max(largest, Number(value));
   }
-  if (isUnlimited) return "unlimited";
-  return largest === 0 ? "none" : largest;
 }

@@ -1,13 +1,15 @@
 import type { MediaRates } from "../../../backends/contract.ts";
+import { BoundedMap } from "../../../kernel/bounded.ts";
+import type { Clock } from "../../../kernel/clock.ts";
 import { fail } from "../../../kernel/errors.ts";
 import type { Ids } from "../../../kernel/ids.ts";
 import { isObject } from "../../../kernel/json.ts";
 import type { ModelLimits } from "../../billing/index.ts";
 import type { Admission, Bound } from "../../metering/index.ts";
-import type { ServerEvent } from "../server-events.ts";
-import { AskedEvents } from "./asked.ts";
+import { endIn, type ServerEvent } from "../server-events.ts";
+import { AskedEvents, BEGINS_WITHIN_MS } from "./asked.ts";
 import { SessionContext } from "./context.ts";
-import { type OutputLimit, readLimit } from "./limits.ts";
+import { checkSettings, limitIn } from "./limits.ts";
 import { Turn, type TurnUsage } from "./turn.ts";
 
 /** Responses of one session at a time, running or requested. */
@@ -16,7 +18,11 @@ const RESPONSES_MAX = 16;
 const OUTPUT_TOKENS_MIN = 256;
 /** Output limit of a model that is not in the price table. */
 const OUTPUT_TOKENS_UNKNOWN = 8_192;
-/** Transcripts without a response are settled whenever they reach about this many tokens. */
+/** Of one session, whose ids are remembered. */
+const SETTLED_MAX = 1_000;
+/** Of a response whose upstream gives it none. */
+const NO_ID = "";
+/** Transcripts are settled whenever they reach about this many tokens. */
 const TRANSCRIBED_TOKENS_MAX = 10_000;
 const TRANSCRIPTION = /^conversation\.item\.input_audio_transcription\./;
 
@@ -27,6 +33,7 @@ interface SessionMeterOptions {
   known: readonly string[];
   limits: ModelLimits;
   ids: Ids;
+  clock: Pick<Clock, "after" | "elapsed">;
   admit(requestId: string, bound: Bound): Promise<Admission>;
   /** Charges for what the upstream has begun though it was not admitted. */
   owe(requestId: string, usage: TurnUsage): number | null;
@@ -34,11 +41,6 @@ interface SessionMeterOptions {
   pace(): Promise<void>;
   settled?(usage: TurnUsage, costNanoUsd: number | null): void;
   suspect(problem: string, requestId: string): void;
-}
-
-interface TurnTerms {
-  limit?: OutputLimit;
-  own?: Record<string, unknown>;
 }
 
 /** Client events that cost something, or change what others cost, unless the upstream refuses them. */
@@ -51,25 +53,25 @@ const ANSWERED: ReadonlySet<unknown> = new Set([
 /** What a session costs: each response is admitted before it passes, its hold grows, and it is settled at its end. */
 export class SessionMeter {
   readonly #context: SessionContext;
-  #limit: OutputLimit = "none";
   readonly #turns = new Map<string, Turn>();
+  /** Responses that are settled: what is told of them again is not passed on. */
+  readonly #settled = new BoundedMap<string, true>(SETTLED_MAX);
   readonly #asked = new AskedEvents();
-  /** The hold for transcripts of audio that no response was charged for. */
+  /** The hold for transcripts: another model makes them, which the vendor bills besides. */
   #transcribed: Turn | null = null;
-  /** There are transcripts. */
-  #isTranscribing = false;
   /** Why a response that the upstream has begun is not let through: more of it may come before the session is closed. */
   #refusal: unknown = null;
   #holding: Promise<unknown> = Promise.resolve();
   #isClosed = false;
 
   constructor(readonly options: SessionMeterOptions) {
-    this.#context = new SessionContext(options.rates, options.limits.contextTokens);
+    const { rates, limits, clock } = options;
+    this.#context = new SessionContext(rates, limits.contextTokens, clock);
   }
 
   configure(config: Record<string, unknown>): void {
     const { model, known } = this.options;
-    this.#limit = readLimit(config, { where: "config", model, known });
+    checkSettings(config, { where: "config", model, known });
     if (Object.keys(config).length === 0) return;
     // It is sent as the first update.
     const type = "session.update";
@@ -79,47 +81,46 @@ export class SessionMeter {
 
   /** The bound of the first response, checked before the session is opened. */
   get firstBound(): Bound {
-    return this.#bound(this.#context.promptTokens, "none");
+    return this.#bound(this.#context.promptTokens, {});
   }
 
   get isAnswering(): boolean {
     return this.#turns.size > 0;
   }
 
-  #bound(promptTokens: number, limit: OutputLimit): Bound {
-    const inForce = limit === "none" ? this.#limit : limit;
-    const outputTokensMax =
-      typeof inForce === "number" ? inForce : (this.options.limits.outputTokensMax ?? OUTPUT_TOKENS_UNKNOWN);
+  /** A response's own limit counts where it is larger: the upstream confirms none. */
+  #bound(promptTokens: number, own: Record<string, unknown>): Bound {
+    const limit = Math.max(limitIn(own) ?? 0, this.#context.outputLimit);
+    const outputTokensMax = Number.isFinite(limit)
+      ? limit
+      : (this.options.limits.outputTokensMax ?? OUTPUT_TOKENS_UNKNOWN);
     return { promptTokens, outputTokensMax, outputTokensMin: Math.min(OUTPUT_TOKENS_MIN, outputTokensMax) };
   }
 
-  /** Throws on bad settings in a client event; returns the output limit that it sets. */
-  check({ type, session, response }: Record<string, unknown>): OutputLimit {
+  /** Throws on bad settings in a client event. */
+  check({ type, session, response }: Record<string, unknown>): void {
     const { model, known } = this.options;
-    if (type === "session.update") return readLimit(session, { where: "event.session", model, known });
-    if (type === "response.create") return readLimit(response, { where: "event.response", model, known });
-    return "none";
+    if (type === "session.update") checkSettings(session, { where: "event.session", model, known });
+    if (type === "response.create") checkSettings(response, { where: "event.response", model, known });
   }
 
   /** Before a client event is sent: what to send. Fails when it cannot be paid. */
   async client(event: Record<string, unknown>): Promise<Record<string, unknown>> {
-    const limit = this.check(event);
-    if (event.type === "session.update" && limit !== "none") this.#limit = limit;
-    if (event.type === "response.cancel")
-      for (const [id, turn] of this.#turns) turn.isCancelled ||= (event.response_id ?? id) === id;
-    const { type, event_id: named } = event;
-    const turn = type === "response.create" ? await this.#ask(event, limit) : undefined;
+    this.check(event);
+    const { type, event_id: named, response_id: cancelled } = event;
+    if (type === "response.cancel")
+      for (const [id, turn] of this.#turns) turn.isCancelled ||= cancelled ? cancelled === id : !turn.isApart;
+    const turn = type === "response.create" ? await this.#ask(event) : undefined;
     const isHeard = type === "input_audio_buffer.commit" && this.#context.formats.isTranscribed;
     if (isHeard) await this.#transcript(null);
     const committed = this.#context.client(event);
-    this.#isTranscribing ||= isHeard;
     if (!ANSWERED.has(type)) return event;
     const eventId = this.options.ids.uuid();
     this.#asked.add({ type, eventId, named, turn, committed });
     return { ...event, event_id: eventId };
   }
 
-  async #ask(event: Record<string, unknown>, limit: OutputLimit): Promise<Turn> {
+  async #ask(event: Record<string, unknown>): Promise<Turn> {
     if (this.#turns.size + this.#asked.turns.length >= RESPONSES_MAX)
       fail("app_error", `The session has ${RESPONSES_MAX} responses in progress; wait until some have ended`);
     const own = isObject(event.response) ? event.response : {};
@@ -127,7 +128,7 @@ export class SessionMeter {
     const named = (Array.isArray(own.input) ? own.input : []).flatMap((item) => item?.id ?? []);
     const again = named.length - new Set(named).size;
     read.promptTokens += this.#context.tokensIn(own) + again * read.conversationTokens;
-    return this.#respond(read, { limit, own });
+    return this.#respond(read, own);
   }
 
   /** An event could not be sent, or the upstream has refused it. Returns the id that the client gave it. */
@@ -142,9 +143,9 @@ export class SessionMeter {
     return asked.named ?? null;
   }
 
-  async #respond(read: Turn["read"], terms: TurnTerms = {}): Promise<Turn> {
+  async #respond(read: Turn["read"], own: Record<string, unknown>): Promise<Turn> {
     await this.options.pace();
-    const turn = await this.#admit(read, terms);
+    const turn = await this.#admit(read, this.#bound(read.promptTokens, own), own);
     turn.admission.sent();
     return turn;
   }
@@ -153,14 +154,16 @@ export class SessionMeter {
   async #begun(): Promise<Turn> {
     if (this.#refusal) throw this.#refusal;
     const read = this.#context.read({ byClient: false });
-    return this.#respond(read).catch((error) => {
+    return this.#respond(read, {}).catch((error) => {
       this.#refusal = error;
-      const { promptTokens, conversationTokens } = read;
-      const audioInputTokens = this.#context.formats.isUsed ? Math.min(promptTokens, conversationTokens) : 0;
-      this.#owe({ promptTokens, completionTokens: 0, audioInputTokens, estimated: true });
-      this.#context.paid(audioInputTokens);
+      this.#oweRead(read);
       throw error;
     });
+  }
+
+  #oweRead({ promptTokens, conversationTokens }: Turn["read"]): void {
+    const audioInputTokens = this.#context.formats.isUsed ? Math.min(promptTokens, conversationTokens) : 0;
+    this.#owe({ promptTokens, completionTokens: 0, audioInputTokens, estimated: true });
   }
 
   #owe(usage: TurnUsage): void {
@@ -170,10 +173,10 @@ export class SessionMeter {
     settled?.(usage, costNanoUsd);
   }
 
-  async #admit(read: Turn["read"], { limit = "none", own = {} }: TurnTerms): Promise<Turn> {
+  async #admit(read: Turn["read"], bound: Bound, own: Record<string, unknown> = {}): Promise<Turn> {
     const { ids, admit } = this.options;
     const requestId = ids.ordered();
-    const admission = await admit(requestId, this.#bound(read.promptTokens, limit));
+    const admission = await admit(requestId, bound);
     if (this.#isClosed) {
       admission.release();
       fail("app_error", "The session has ended");
@@ -181,20 +184,25 @@ export class SessionMeter {
     return new Turn(admission, { requestId, read, own, formats: this.#context.formats.with(own) });
   }
 
-  /** Before an upstream event is let through: fails when it cannot be paid. */
-  async server(event: ServerEvent): Promise<void> {
+  /** Whether an upstream event is let through: fails when it cannot be paid. */
+  async server(event: ServerEvent): Promise<boolean> {
     this.#context.server(event, this.#asked);
     const type = String(event.type);
     if (TRANSCRIPTION.test(type)) this.#context.transcribed(event, this.#asked);
-    if (type === "error") return this.#refusedByUpstream(event);
+    if (type === "error") this.#refusedByUpstream(event);
     const isHeard = type === "input_audio_buffer.committed" && this.#context.formats.isTranscribed;
-    if (isHeard || TRANSCRIPTION.test(type)) return this.#transcript(event);
-    if (!type.startsWith("response.")) return;
+    if (isHeard || TRANSCRIPTION.test(type)) await this.#transcript(event);
+    if (!type.startsWith("response.")) return true;
     const id = responseIdOf(event);
-    if (type === "response.created") this.#settleCancelled(id);
+    const isNew = type === "response.created";
+    // Engines may begin another one by an id that they had before.
+    if (isNew) this.#settled.delete(id ?? NO_ID);
+    else if (this.#settled.get(id ?? NO_ID)) return false;
     const turn = await this.#turnOf(id);
-    if (type === "response.done") this.#ended(turn, event);
+    if (isNew) this.#settleCancelled(turn);
+    if (endIn(event) !== null) this.#ended(turn, event);
     else requireHeld(await turn.hear(event));
+    return true;
   }
 
   /** The response with this id. A new one is the oldest that the client asked for, else the upstream started it. */
@@ -203,22 +211,27 @@ export class SessionMeter {
     if (known) return known;
     if (this.#turns.size >= RESPONSES_MAX)
       fail("app_error", `The upstream started more than ${RESPONSES_MAX} responses at once`);
+    this.#context.answered();
     const turn = this.#asked.take("response.create")?.turn ?? (await this.#begun());
-    this.#turns.set(id ?? "", turn);
+    this.#turns.set(id ?? NO_ID, turn);
     return turn;
   }
 
-  /** Only the one that it can be about: DashScope names none and answers in order. One that starts all the same is admitted then. */
+  /** DashScope names no event: the oldest response that was asked for is given up if it does not begin. One that begins later is admitted then. */
   #refusedByUpstream({ error }: ServerEvent): void {
     const told = isObject(error) ? error : {};
-    if (!("event_id" in told)) this.#refused(this.#asked.take("response.create"));
     const named = this.notSent(told);
     if (named !== undefined) told.event_id = named;
+    if (typeof told.event_id === "string") return;
+    const doubted = this.#asked.doubt("response.create");
+    if (doubted)
+      this.options.clock.after(BEGINS_WITHIN_MS, () => this.notSent({ event_id: doubted.eventId }));
   }
 
-  /** Some upstreams send no `response.done` for a cancelled response; the next `response.created` ends it. */
-  #settleCancelled(nextId: string | null): void {
-    for (const [id, turn] of this.#turns) if (turn.isCancelled && id !== nextId) this.#breakOff(turn);
+  /** Some upstreams send no `response.done` for a cancelled response: the next in the conversation ends it. */
+  #settleCancelled(next: Turn): void {
+    for (const turn of this.#turns.values())
+      if (turn !== next && turn.isCancelled && !turn.isApart && !next.isApart) this.#breakOff(turn);
   }
 
   #ended(turn: Turn, event: ServerEvent): void {
@@ -227,9 +240,6 @@ export class SessionMeter {
     this.#settle(turn, usage);
     this.#judge(turn, { reported, isAbsurd, promptTokens: usage.promptTokens });
     this.#said(turn, usage, reported);
-    if (this.#context.unpaidTokens > 0) return;
-    this.#transcribed?.admission.release();
-    this.#transcribed = null;
   }
 
   /** Implausible figures are charged, since the operator chose the upstream, but they are reported. */
@@ -256,11 +266,14 @@ export class SessionMeter {
 
   #said({ isApart, hasOwnInput, read }: Turn, usage: Omit<TurnUsage, "estimated">, reported: boolean): void {
     if (!isApart) this.#context.said(read, { ...usage, reported: reported && !hasOwnInput });
-    if (!hasOwnInput) this.#context.paid(usage.audioInputTokens);
   }
 
   #forget(turn: Turn): void {
-    for (const [id, open] of this.#turns) if (open === turn) this.#turns.delete(id);
+    for (const [id, open] of this.#turns) {
+      if (open !== turn) continue;
+      this.#turns.delete(id);
+      if (id !== NO_ID) this.#settled.set(id, true);
+    }
   }
 
   /** Writes a row if there are tokens, or if the session has a reference. */
@@ -272,40 +285,37 @@ export class SessionMeter {
     }
   }
 
-  /** Holds the tokens of audio that is transcribed until a response is charged for the same audio. Null: before a commit is sent. */
+  /** Holds what transcripts take. Null: before a commit is sent. */
   #transcript(event: ServerEvent | null): Promise<void> {
-    this.#isTranscribing ||= event !== null;
     const held = this.#holding.then(() => this.#holdTranscript(event));
     this.#holding = held.catch(() => {});
     return held;
   }
 
   async #holdTranscript(event: ServerEvent | null): Promise<void> {
-    const { unpaidTokens, bufferedTokens } = this.#context;
-    const promptTokens = unpaidTokens + (event ? 0 : bufferedTokens);
+    const { transcripts, bufferedTokens } = this.#context;
+    const promptTokens = transcripts.promptTokens + (event ? 0 : bufferedTokens);
     if (promptTokens === 0) return;
-    this.#transcribed ??= await this.#admit({ promptTokens, conversationTokens: 0 }, { limit: 1 });
+    const bound = { promptTokens, outputTokensMax: 1, outputTokensMin: 1 };
+    this.#transcribed ??= await this.#admit({ promptTokens, conversationTokens: 0 }, bound);
     const turn = this.#transcribed;
     turn.read.promptTokens = promptTokens;
-    const isHeld = await turn.hear(event);
-    // Meanwhile a response may have been charged for it.
-    requireHeld(isHeld || this.#transcribed !== turn);
-    if (unpaidTokens + turn.deliveredTokens > TRANSCRIBED_TOKENS_MAX) this.#settleTranscribed();
+    requireHeld(await turn.hear(event));
+    if (transcripts.promptTokens + turn.deliveredTokens > TRANSCRIBED_TOKENS_MAX) this.#settleTranscribed();
   }
 
   #settleTranscribed(): void {
     const turn = this.#transcribed;
     this.#transcribed = null;
-    const { unpaidTokens: promptTokens } = this.#context;
-    if (promptTokens === 0 || !this.#isTranscribing) {
+    const { promptTokens, completionTokens: told } = this.#context.takeTranscripts();
+    if (promptTokens === 0) {
       turn?.admission.release();
       return;
     }
-    // By another model, whose price is about that of text.
-    const usage = { promptTokens, completionTokens: turn?.deliveredTokens ?? 0, estimated: true };
+    const completionTokens = Math.max(told, turn?.deliveredTokens ?? 0);
+    const usage = { promptTokens, completionTokens, audioInputTokens: promptTokens, estimated: true };
     if (turn) this.#settle(turn, usage);
     else this.#owe(usage);
-    this.#context.paid(promptTokens);
   }
 
   /** Settles open responses: output so far, and input. Nothing, if the upstream hung up before any output. */
@@ -316,12 +326,9 @@ export class SessionMeter {
     if (leftBy === "upstream") for (const event of asked) this.#context.refused(event);
     for (const turn of [...this.#turns.values(), ...asked.flatMap(({ turn }) => turn ?? [])]) {
       if (leftBy === "upstream" && turn.deliveredTokens === 0) turn.admission.release();
-      else {
-        const usage = turn.brokenOff();
-        this.#settle(turn, usage);
-        if (!turn.hasOwnInput) this.#context.paid(usage.audioInputTokens);
-      }
+      else this.#settle(turn, turn.brokenOff());
     }
+    if (leftBy === "us" && this.#context.isAnswerDue) this.#oweRead(this.#context.read({ byClient: false }));
     this.#turns.clear();
     this.#settleTranscribed();
   }

@@ -1,7 +1,7 @@
 import { isObject } from "../../../kernel/json.ts";
 import { isPlausible, partsIn, type UsageParts } from "../../../kernel/usage-parts.ts";
 import type { Admission } from "../../metering/index.ts";
-import type { ServerEvent } from "../server-events.ts";
+import { endIn, type ServerEvent } from "../server-events.ts";
 import type { AudioFormats } from "./audio.ts";
 import { Heard } from "./heard.ts";
 
@@ -81,28 +81,23 @@ export class Turn {
   /** The usage of a response that ends with this `response.done`. */
   ended(event: ServerEvent): TurnUsage & { reported: boolean; isAbsurd: boolean } {
     this.#heard.add(event);
-    const response = (event.response ?? {}) as { status?: unknown; usage?: Record<string, unknown> | null };
+    const status = endIn(event)!;
+    const response = (event.response ?? {}) as { usage?: Record<string, unknown> | null };
     const counted = { promptTokens: this.read.promptTokens, completionTokens: this.#heard.tokens };
     const prompt = believed(response.usage?.input_tokens);
     const completion = believed(response.usage?.output_tokens);
     const reported = prompt !== null && completion !== null;
     const isAbsurd = isObject(response.usage) && !reported;
-    const isCut = CUT.has(String(response.status));
-    // A failure without any output costs only what the upstream reports.
-    if (response.status === "failed" && counted.completionTokens === 0)
-      return {
-        promptTokens: prompt ?? 0,
-        completionTokens: completion ?? 0,
-        estimated: !reported,
-        reported,
-        isAbsurd,
-      };
+    const isCut = CUT.has(status);
     const whole = {
       promptTokens: isCut ? Math.max(prompt ?? 0, counted.promptTokens) : (prompt ?? counted.promptTokens),
       completionTokens: isCut
         ? Math.max(completion ?? this.admission.writtenTokens(), counted.completionTokens)
         : (completion ?? counted.completionTokens),
     };
+    // A failure without any output costs only what the upstream reports.
+    if (status === "failed" && counted.completionTokens === 0)
+      Object.assign(whole, { promptTokens: prompt ?? 0, completionTokens: completion ?? 0 });
     const told = reported ? partsIn(response.usage!, whole) : whole;
     return {
       ...(told === whole ? this.#asSound(whole) : told),
