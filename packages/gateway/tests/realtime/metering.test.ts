@@ -936,11 +936,11 @@ describe.each(setups)("realtime %s", (_, redisUrl) => {
     });
     test.each([
       [{ type: "tokens", input_tokens: 140, output_tokens: 4 }, 140, 4],
-      [{ type: "tokens", input_tokens: 140, output_tokens: -4 }, 140],
-      [{ type: "duration", seconds: 7 }, 70],
-      [{ type: "tokens", input_tokens: -5 }, 100],
-      [{ type: "duration", seconds: 1e308 }, 100],
-    ])("what the transcript took replaces the estimate: %p", async (told, tokens, said = 0) => {
+      [{ type: "tokens", input_tokens: 140, output_tokens: -4 }, 140, 0],
+      [{ type: "duration", seconds: 7 }, 70, 0],
+      [{ type: "tokens", input_tokens: -5 }, 100, 0],
+      [{ type: "duration", seconds: 1e308 }, 100, 0],
+    ])("what the transcript took replaces the estimate: %p", async (told, tokens, said) => {
       const person = await personWith(100);
       const session = await open(person, config);
       await append(session, 10);
@@ -1017,9 +1017,12 @@ describe.each(setups)("realtime %s", (_, redisUrl) => {
         const session = await open(person, { max_output_tokens: 256 });
         created("r1");
         upstream.emit({ type, response: { id: "r1", usage: usage(30, 40) } });
-        done("r1", usage(30, 40), "failed");
         await heard(session, type);
         expect(await tokensOf(person)).toEqual([[30, 40]]);
+        done("r1", usage(30, 40), "failed");
+        created("r2");
+        await heard(session, "response.created", 2);
+        expect(session.types()).not.toContain("response.done");
       },
     );
     test("what a failed response has heard costs what sound does", async () => {
