@@ -1,6 +1,3 @@
-import { fail } from "../../../kernel/errors.ts";
-import { isObject } from "../../../kernel/json.ts";
-
 /** The parts of a chat-completions request that other APIs are translated to. */
 export type ChatPart =
   | { type: "text"; text: string }
@@ -38,48 +35,30 @@ export interface ChatBody {
 /** The gateway's own fields, which every API may carry. */
 export const GATEWAY_FIELDS = ["conversation_id", "memory", "provider", "extra"] as const;
 
-/** Those of the named fields that are present and not null. */
-export function pick(body: Record<string, unknown>, names: readonly string[]): Record<string, unknown> {
-  const picked: Record<string, unknown> = {};
-  for (const name of names) if (body[name] != null) picked[name] = body[name];
-  return picked;
-}
-
 /** The fields for streaming: usage comes as a chunk only if it is requested. */
 export const streamFields = (stream: unknown): Record<string, unknown> =>
   stream === true ? { stream: true, stream_options: { include_usage: true } } : {};
 
-export const invalid = (path: string, problem: string): never =>
-  fail("invalid_params", `\`${path}\`: ${problem}`);
+export const textPart = (text: string): ChatPart => ({ type: "text", text });
+/** A text as parts: none if it is empty. */
+export const textParts = (text: string): ChatPart[] => (text === "" ? [] : [textPart(text)]);
+export const imagePart = (url: string): ChatPart => ({ type: "image_url", image_url: { url } });
+export const dataUrl = (mediaType: string, base64: string): string => `data:${mediaType};base64,${base64}`;
 
-export function stringAt(value: unknown, path: string): string {
-  return typeof value === "string" ? value : invalid(path, "must be a string");
-}
+export const chatTool = (
+  name: string,
+  { description, parameters, strict }: { description?: unknown; parameters?: unknown; strict?: unknown },
+): ChatTool => ({
+  type: "function",
+  function: {
+    name,
+    ...(typeof description === "string" && { description }),
+    parameters: parameters ?? { type: "object", properties: {} },
+    ...(typeof strict === "boolean" && { strict }),
+  },
+});
 
-/** Checked here, where the field still has its original name. */
-export function countAt(value: unknown, path: string): number {
-  return typeof value === "number" && Number.isInteger(value) && value >= 0
-    ? value
-    : invalid(path, "must be a whole number, 0 or more");
-}
-
-export function objectAt(value: unknown, path: string): Record<string, unknown> {
-  return isObject(value) ? value : invalid(path, "must be an object");
-}
-
-export function arrayAt(value: unknown, path: string): unknown[] {
-  return Array.isArray(value) ? value : invalid(path, "must be an array");
-}
-
-/** The model of a request that passes verbatim. */
-export function requireModelName(payload: { value(name: string): unknown }): string {
-  return requestAt({ model: payload.value("model") }).model;
-}
-
-/** The request's body and its model, a field that every API has. */
-export function requestAt(value: unknown): { body: Record<string, unknown>; model: string } {
-  const body = objectAt(value, "body");
-  const model = stringAt(body.model, "model");
-  if (model === "") invalid("model", "is required: an id from GET /v1/models");
-  return { body, model };
-}
+export const functionChoice = (name: unknown) => ({ type: "function", function: { name } });
+export const schemaFormat = (json_schema: object) => ({
+  response_format: { type: "json_schema", json_schema },
+});

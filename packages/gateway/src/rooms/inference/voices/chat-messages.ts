@@ -1,4 +1,5 @@
-import type { ChatMessage, ChatPart, ChatToolCall } from "./chat-body.ts";
+import type { AnsweredCall } from "./chat-answer.ts";
+import type { ChatMessage, ChatPart } from "./chat-body.ts";
 
 const PARAGRAPH = "\n\n";
 
@@ -36,10 +37,10 @@ export class ChatMessages {
     message.content = message.content ? `${message.content}${PARAGRAPH}${text}` : text;
   }
 
-  toolCall(call: Omit<ChatToolCall, "type">): void {
+  toolCall({ id, ...call }: AnsweredCall): void {
     const message = this.#assistant();
     message.tool_calls ??= [];
-    message.tool_calls.push({ id: call.id, type: "function", function: call.function });
+    message.tool_calls.push({ id, type: "function", function: call });
   }
 
   toolResult({ callId, parts }: { callId: string; parts: readonly ChatPart[] }): void {
@@ -76,8 +77,6 @@ export class ChatMessages {
 
 /** Plain text as one string, because not every upstream accepts lists of parts. */
 function plainWherePossible(parts: ChatPart[]): string | ChatPart[] {
-  const [first] = parts;
-  if (parts.length === 1 && first!.type === "text") return first!.text;
   const texts = parts.flatMap((part) => (part.type === "text" ? [part.text] : []));
   return texts.length === parts.length ? texts.join(PARAGRAPH) : parts;
 }

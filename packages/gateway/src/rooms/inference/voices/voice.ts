@@ -4,6 +4,7 @@ import { ERRORS, type ServiceError } from "../../../kernel/errors.ts";
 import type { AnswerForm } from "../call/answer-shape.ts";
 import type { NativeRequest, Payload } from "../request/payload.ts";
 import type { ChatAnswer, Finish, TokenCounts } from "./chat-answer.ts";
+import { Given } from "./given.ts";
 import type { StoredTurn } from "./responses/request.ts";
 import type { ToolCallEvent } from "./tool-calls.ts";
 
@@ -106,6 +107,20 @@ export interface Voice {
   /** The body of a refusal; default: the gateway's own form. */
   errorBody?(failure: Failure, requestId: string): object;
 }
+
+/** A request in this dialect; `limits` are the fields for an answer of at most so many tokens. */
+export const nativeOf = (
+  dialect: DialectName,
+  payload: Payload,
+  limits: (tokens: number) => Record<string, number>,
+): NativeRead["native"] => ({
+  dialect,
+  payload,
+  model: Given.request({ model: payload.value("model") }).model,
+  stream: payload.value("stream") === true,
+  spend: payload.spendFields(),
+  limited: (tokens) => new Map(Object.entries(limits(tokens)).map(([name, value]) => [name, String(value)])),
+});
 
 /** A request id without dashes, from which other APIs' ids are made. */
 export const idToken = (requestId: string): string => requestId.replaceAll("-", "");

@@ -1,8 +1,8 @@
 import { z } from "zod";
 import { readJson } from "../../../../kernel/json.ts";
 import { Payload } from "../../request/payload.ts";
-import { invalid } from "../chat-body.ts";
 import { ToolCall, Usage } from "../documented.ts";
+import { invalid } from "../given.ts";
 import { chatBodyOfResponses } from "../responses/request.ts";
 import type { ReadRequest, Voice } from "../voice.ts";
 

@@ -1,7 +1,7 @@
 import { isObject, readJson } from "../../../../kernel/json.ts";
 import { geminiSpend } from "../../request/field-rules.ts";
 import { Payload } from "../../request/payload.ts";
-import { invalid } from "../chat-body.ts";
+import { invalid } from "../given.ts";
 import { idToken, type ReadRequest, type RequestContext, type Voice } from "../voice.ts";
 import { chatBodyOfGemini } from "./request.ts";
 import { errorBody, GeminiSpeaker } from "./speaker.ts";

@@ -1,21 +1,20 @@
 import { isObject } from "../../../../kernel/json.ts";
 import { thoughtsIn } from "../../../../kernel/own-thoughts.ts";
 import {
-  arrayAt,
   type ChatBody,
   type ChatPart,
   type ChatTool,
-  countAt,
+  chatTool,
+  dataUrl,
+  functionChoice,
   GATEWAY_FIELDS,
-  invalid,
-  objectAt,
-  pick,
+  imagePart,
+  schemaFormat,
   streamFields,
-  stringAt,
+  textPart,
 } from "../chat-body.ts";
 import { ChatMessages } from "../chat-messages.ts";
-
-type Json = Record<string, unknown>;
+import { Given, invalid } from "../given.ts";
 
 const SETTINGS: Readonly<Record<string, string>> = {
   temperature: "temperature",
@@ -39,46 +38,41 @@ export function chatBodyOfGemini(
   value: unknown,
   { model, stream }: { model: string; stream: boolean },
 ): ChatBody {
-  const body = objectAt(value, "body");
-  if (body.cachedContent != null)
-    invalid("cachedContent", "nothing is cached here: send the contents themselves");
-  const chat: ChatBody = { model, messages: chatMessages(body), ...pick(body, GATEWAY_FIELDS) };
-  const tools = functionsOf(body.tools);
-  if (tools.length > 0) Object.assign(chat, { tools }, toolChoice(body.toolConfig));
-  if (body.generationConfig != null)
-    Object.assign(chat, settingsOf(objectAt(body.generationConfig, "generationConfig")));
-  Object.assign(chat, streamFields(stream));
-  return chat;
+  const body = Given.body(value);
+  const { cachedContent, generationConfig, toolConfig } = body.fields;
+  if (cachedContent != null)
+    body.refuse("cachedContent", "nothing is cached here: send the contents themselves");
+  const chat: ChatBody = { model, messages: chatMessages(body), ...body.pick(GATEWAY_FIELDS) };
+  const tools = body.objectsIfAny("tools").flatMap(functionsOf);
+  if (tools.length > 0) Object.assign(chat, { tools }, toolChoice(toolConfig));
+  if (generationConfig != null) addSettings(chat, body.object("generationConfig"));
+  return Object.assign(chat, streamFields(stream));
 }
 
-function settingsOf(config: Json): Json {
-  const chat: Json = {};
+function addSettings(chat: ChatBody, config: Given): void {
+  const { fields } = config;
   for (const name in SETTINGS)
-    if (config[name] != null && config[name] !== DEFAULTS[name]) chat[SETTINGS[name]!] = config[name];
-  if (config.maxOutputTokens != null)
-    chat.max_tokens = countAt(config.maxOutputTokens, "generationConfig.maxOutputTokens");
-  if ((config.candidateCount ?? 1) !== 1)
-    invalid("generationConfig.candidateCount", "must be 1 for this model");
-  if (config.responseLogprobs === true)
-    invalid("generationConfig.responseLogprobs", "cannot be passed to this model");
-  const { responseModalities: modalities } = config;
+    if (fields[name] != null && fields[name] !== DEFAULTS[name]) chat[SETTINGS[name]!] = fields[name];
+  if (fields.maxOutputTokens != null) chat.max_tokens = config.count("maxOutputTokens");
+  if ((fields.candidateCount ?? 1) !== 1) config.refuse("candidateCount", "must be 1 for this model");
+  if (fields.responseLogprobs === true) config.refuse("responseLogprobs", "cannot be passed to this model");
+  const { responseModalities: modalities, responseJsonSchema, responseSchema } = fields;
   if (Array.isArray(modalities) && modalities.some((each) => each !== "TEXT"))
-    invalid("generationConfig.responseModalities", "must be TEXT for this model");
-  if (config.responseMimeType === "application/json") {
-    const schema = config.responseJsonSchema ?? (config.responseSchema && jsonSchema(config.responseSchema));
-    chat.response_format = schema
-      ? { type: "json_schema", json_schema: { name: "answer", schema } }
-      : { type: "json_object" };
+    config.refuse("responseModalities", "must be TEXT for this model");
+  if (fields.responseMimeType === "application/json") {
+    const schema = responseJsonSchema ?? (responseSchema && jsonSchema(responseSchema));
+    if (schema) Object.assign(chat, schemaFormat({ name: "answer", schema }));
+    else chat.response_format = { type: "json_object" };
   }
-  const thinking = isObject(config.thinkingConfig) ? config.thinkingConfig : {};
-  if (typeof thinking.thinkingLevel === "string")
-    chat.reasoning_effort = thinking.thinkingLevel.toLowerCase();
+  const { thinkingLevel: level, thinkingBudget: budget }: Record<string, unknown> = isObject(
+    fields.thinkingConfig,
+  )
+    ? fields.thinkingConfig
+    : {};
+  if (typeof level === "string") chat.reasoning_effort = level.toLowerCase();
   // A budget of -1 lets the model decide.
-  else if (typeof thinking.thinkingBudget === "number" && thinking.thinkingBudget >= 0) {
-    const budget = thinking.thinkingBudget;
+  else if (typeof budget === "number" && budget >= 0)
     chat.reasoning_effort = EFFORTS.find(([most]) => budget <= most)?.[1] ?? "high";
-  }
-  return chat;
 }
 
 /** Gemini's own schemas spell types in capitals. */
@@ -93,39 +87,23 @@ function jsonSchema(schema: unknown): unknown {
   );
 }
 
-function functionsOf(given: unknown): ChatTool[] {
-  if (given == null) return [];
-  return arrayAt(given, "tools").flatMap((one, i) => {
-    const { functionDeclarations, ...others } = objectAt(one, `tools.${i}`);
-    const [other] = Object.keys(others);
-    if (other) invalid(`tools.${i}.${other}`, "is run by Google's servers and does not exist here");
-    return arrayAt(functionDeclarations ?? [], `tools.${i}.functionDeclarations`).map(
-      (declared, at): ChatTool => {
-        const path = `tools.${i}.functionDeclarations.${at}`;
-        const { name, description, parametersJsonSchema, parameters } = objectAt(declared, path);
-        return {
-          type: "function",
-          function: {
-            name: stringAt(name, `${path}.name`),
-            ...(typeof description === "string" && { description }),
-            parameters:
-              parametersJsonSchema ??
-              (parameters ? jsonSchema(parameters) : { type: "object", properties: {} }),
-          },
-        };
-      },
-    );
+function functionsOf(tool: Given): ChatTool[] {
+  const other = Object.keys(tool.fields).find((name) => name !== "functionDeclarations");
+  if (other) tool.refuse(other, "is run by Google's servers and does not exist here");
+  return tool.objectsIfAny("functionDeclarations").map((declared) => {
+    const { description, parametersJsonSchema, parameters: own } = declared.fields;
+    const parameters = parametersJsonSchema ?? (own ? jsonSchema(own) : null);
+    return chatTool(declared.string("name"), { description, parameters });
   });
 }
 
-function toolChoice(given: unknown): Json {
+function toolChoice(given: unknown): Record<string, unknown> {
   const config = isObject(given) && isObject(given.functionCallingConfig) ? given.functionCallingConfig : {};
   const { mode, allowedFunctionNames: names } = config;
   if (mode === "NONE") return { tool_choice: "none" };
   if (mode !== "ANY") return {};
-  if (Array.isArray(names) && names.length === 1)
-    return { tool_choice: { type: "function", function: { name: names[0] } } };
-  return { tool_choice: "required" };
+  const isOne = Array.isArray(names) && names.length === 1;
+  return { tool_choice: isOne ? functionChoice(names[0]) : "required" };
 }
 
 /** A call without a result yet. Some clients send ids for neither. */
@@ -134,84 +112,65 @@ interface OpenCall {
   name: string;
 }
 
-function chatMessages(body: Json) {
+function chatMessages(body: Given) {
   const messages = new ChatMessages();
-  const system = body.systemInstruction;
-  if (system != null) messages.system(systemText(system));
+  if (body.fields.systemInstruction != null) messages.system(systemText(body));
   const open: OpenCall[] = [];
-  for (const [i, one] of arrayAt(body.contents, "contents").entries()) {
-    const path = `contents.${i}`;
-    const content = objectAt(one, path);
-    const parts = arrayAt(content.parts, `${path}.parts`).map((part, at) =>
-      objectAt(part, `${path}.parts.${at}`),
-    );
-    if (content.role === "model") addModel(messages, parts, { path, open });
-    else if (content.role === undefined || content.role === "user" || content.role === "function")
-      addUser(messages, parts, { path, open });
-    else invalid(`${path}.role`, 'must be "user" or "model"');
+  for (const content of body.objects("contents")) {
+    const { role = "user" } = content.fields;
+    const parts = content.objects("parts");
+    if (role === "model") addModel(messages, { content, parts, open });
+    else if (role === "user" || role === "function") addUser(messages, { parts, open });
+    else content.refuse("role", 'must be "user" or "model"');
   }
   const done = messages.done();
-  if (done.length === 0) invalid("contents", "needs at least one content");
+  if (done.length === 0) body.refuse("contents", "needs at least one content");
   return done;
 }
 
-function systemText(system: unknown): string {
+function systemText(body: Given): string {
+  const { systemInstruction: system } = body.fields;
   if (typeof system === "string") return system;
-  const { parts } = objectAt(system, "systemInstruction");
-  return arrayAt(parts, "systemInstruction.parts")
-    .map((part, i) =>
-      stringAt(objectAt(part, `systemInstruction.parts.${i}`).text, `systemInstruction.parts.${i}.text`),
-    )
-    .join("\n\n");
+  const parts = body.object("systemInstruction").objects("parts");
+  return parts.map((part) => part.string("text")).join("\n\n");
 }
 
-interface At {
-  path: string;
+interface Parts {
+  parts: readonly Given[];
   open: OpenCall[];
 }
 
-function addModel(messages: ChatMessages, parts: readonly Json[], { path, open }: At): void {
-  const signatures = parts.flatMap(({ thoughtSignature }) => thoughtSignature ?? []);
-  const sealed = signatures.map((signature) => thoughtsIn(signature) ?? "").join("");
-  if (sealed) messages.reasoning(sealed);
+function addModel(messages: ChatMessages, { content, parts, open }: Parts & { content: Given }): void {
+  const signatures = parts.flatMap(({ fields }) => fields.thoughtSignature ?? []);
+  messages.reasoning(signatures.map((signature) => thoughtsIn(signature) ?? "").join(""));
   for (const [i, part] of parts.entries()) {
-    const at = `${path}.parts.${i}`;
-    if (isObject(part.functionCall)) {
-      const { id, name, args } = part.functionCall;
-      const call = {
-        id: typeof id === "string" ? id : `${path}.${i}`,
-        name: stringAt(name, `${at}.functionCall.name`),
-      };
-      open.push(call);
-      messages.toolCall({
-        id: call.id,
-        function: { name: call.name, arguments: JSON.stringify(args ?? {}) },
-      });
-    } else if (part.text === undefined)
-      invalid(at, "cannot be passed to this model: it is no text and no call");
-    else if (part.thought === true) {
+    const { functionCall, text, thought } = part.fields;
+    if (isObject(functionCall)) {
+      const { id: given, args } = functionCall;
+      const id = typeof given === "string" ? given : `${content.place}.${i}`;
+      const name = part.object("functionCall").string("name");
+      open.push({ id, name });
+      messages.toolCall({ id, name, arguments: JSON.stringify(args ?? {}) });
+    } else if (text === undefined)
+      invalid(part.place, "cannot be passed to this model: it is no text and no call");
+    else if (thought === true) {
       // Signed thoughts can only be read by Google.
-      if (signatures.length === 0) messages.reasoning(stringAt(part.text, `${at}.text`));
-    } else messages.assistant(stringAt(part.text, `${at}.text`));
+      if (signatures.length === 0) messages.reasoning(part.string("text"));
+    } else messages.assistant(part.string("text"));
   }
 }
 
-function addUser(messages: ChatMessages, parts: readonly Json[], { path, open }: At): void {
+function addUser(messages: ChatMessages, { parts, open }: Parts): void {
   // Results first, because they must directly follow their calls.
-  for (const [i, { functionResponse }] of parts.entries()) {
-    if (!isObject(functionResponse)) continue;
-    const { id, name, response } = functionResponse;
+  for (const { fields, place } of parts) {
+    if (!isObject(fields.functionResponse)) continue;
+    const { id, name, response } = fields.functionResponse;
     const index = open.findIndex((call) => (typeof id === "string" ? call.id === id : call.name === name));
     const [call] = index === -1 ? [] : open.splice(index, 1);
-    const callId =
-      call?.id ?? (typeof id === "string" ? id : invalid(`${path}.parts.${i}`, "answers no call"));
-    messages.toolResult({ callId, parts: [{ type: "text", text: resultText(response) }] });
+    const callId = call?.id ?? (typeof id === "string" ? id : invalid(place, "answers no call"));
+    messages.toolResult({ callId, parts: [textPart(resultText(response))] });
   }
-  messages.user(
-    parts.flatMap((part, i) =>
-      isObject(part.functionResponse) ? [] : [userPart(part, `${path}.parts.${i}`)],
-    ),
-  );
+  messages.user(parts.filter(({ fields }) => !isObject(fields.functionResponse)).map(userPart));
 }
 
 /** Google's clients wrap plain text into an object. */
@@ -221,16 +180,17 @@ function resultText(response: unknown): string {
   return typeof only === "string" ? only : JSON.stringify(response ?? {});
 }
 
-function userPart(part: Json, path: string): ChatPart {
-  if (part.text !== undefined) return { type: "text", text: stringAt(part.text, `${path}.text`) };
-  if (isObject(part.inlineData)) {
-    const mimeType = stringAt(part.inlineData.mimeType, `${path}.inlineData.mimeType`);
-    const data = stringAt(part.inlineData.data, `${path}.inlineData.data`);
-    if (mimeType.startsWith("audio/"))
-      return { type: "input_audio", input_audio: { data, format: mimeType.slice("audio/".length) } };
-    const url = `data:${mimeType};base64,${data}`;
-    if (mimeType.startsWith("image/")) return { type: "image_url", image_url: { url } };
-    return { type: "file", file: { file_data: url } };
-  }
-  return invalid(path, "must have text, inlineData or functionResponse: files are not fetched or kept here");
+function userPart(part: Given): ChatPart {
+  if (part.fields.text !== undefined) return textPart(part.string("text"));
+  if (!isObject(part.fields.inlineData))
+    return invalid(
+      part.place,
+      "must have text, inlineData or functionResponse: files are not fetched or kept here",
+    );
+  const file = part.object("inlineData");
+  const [mimeType, data] = [file.string("mimeType"), file.string("data")];
+  if (mimeType.startsWith("audio/"))
+    return { type: "input_audio", input_audio: { data, format: mimeType.slice("audio/".length) } };
+  const url = dataUrl(mimeType, data);
+  return mimeType.startsWith("image/") ? imagePart(url) : { type: "file", file: { file_data: url } };
 }

@@ -3,7 +3,7 @@ import { fail } from "../../../../kernel/errors.ts";
 import { isObject, readJson } from "../../../../kernel/json.ts";
 import { type AnyRoute, BODY_BYTES_MAX, defineRoute, raw } from "../../../../kernel/route.ts";
 import { Payload } from "../../request/payload.ts";
-import { arrayAt, invalid, objectAt } from "../chat-body.ts";
+import { Given, invalid, textsIn } from "../given.ts";
 import { promptTokens } from "../prompt-tokens.ts";
 import { jsonReplyIn } from "../replies.ts";
 import { GEMINI_FORM, geminiVoice } from "./index.ts";
@@ -40,25 +40,20 @@ export const geminiModel = defineRoute({
   handler: ({ rooms, path }) => modelOf(rooms.inference.models.one(path.model)),
 });
 
-function textOf(content: unknown, path: string): string {
-  const { parts } = objectAt(content, path);
-  return arrayAt(parts, `${path}.parts`)
-    .map((part) =>
-      isObject(part) && typeof part.text === "string" ? part.text : invalid(path, "must be text"),
-    )
-    .join("\n");
+/** The text of the content in a request for vectors. */
+function textOf(request: Given): string {
+  const content = request.object("content");
+  const isText = (part: unknown): part is { text: string } => isObject(part) && typeof part.text === "string";
+  const parts = content.list("parts");
+  return parts.every(isText) ? textsIn(parts) : invalid(content.place, "must be text");
 }
 
 /** Translates a request for vectors, of one content or several. */
 async function readEmbeddings(bytes: Buffer, model: string, isBatch: boolean) {
-  const body = objectAt(await readJson(bytes), "body");
-  const requests = isBatch
-    ? arrayAt(body.requests, "requests").map((one, i) => objectAt(one, `requests.${i}`))
-    : [body];
-  const dimensions = requests[0]?.outputDimensionality;
-  const input = requests.map(({ content }, i) =>
-    textOf(content, isBatch ? `requests.${i}.content` : "content"),
-  );
+  const body = Given.body(await readJson(bytes));
+  const requests = isBatch ? body.objects("requests") : [body];
+  const dimensions = requests[0]?.fields.outputDimensionality;
+  const input = requests.map(textOf);
   const payload = new Payload({ model, input, ...(dimensions != null && { dimensions }) });
   const write = ({ data }: { data: { embedding: number[] | string }[] }) => {
     const vectors = data.map(({ embedding }) => ({ values: embedding }));
@@ -92,7 +87,7 @@ export const geminiCall: AnyRoute = defineRoute({
         return inference.speak(geminiVoice({ model, stream: true, isArray }), {}, call);
       }
       case "countTokens": {
-        const asked = objectAt(await readJson(body), "body");
+        const { fields: asked } = Given.body(await readJson(body));
         const chat = chatBodyOfGemini(asked.generateContentRequest ?? asked, { model, stream: false });
         return jsonReplyIn(GEMINI_FORM, { totalTokens: promptTokens(chat) }, requestId);
       }

@@ -2,9 +2,8 @@ import { z } from "zod";
 import { readJson } from "../../../../kernel/json.ts";
 import { sessionField } from "../../call/session-sign.ts";
 import { Payload } from "../../request/payload.ts";
-import { requireModelName } from "../chat-body.ts";
 import { promptTokens } from "../prompt-tokens.ts";
-import { idToken, type ReadRequest, type RequestContext, type Voice } from "../voice.ts";
+import { idToken, nativeOf, type ReadRequest, type RequestContext, type Voice } from "../voice.ts";
 import { chatBodyOfMessages, thoughtsFor } from "./request.ts";
 import { errorBody } from "./response.ts";
 import { MessageSpeaker } from "./speaker.ts";
@@ -61,14 +60,7 @@ export const messages: Voice = {
     if (!context.isSpoken("messages")) return translated(await readJson(bytes), context);
     const payload = await Payload.read(bytes);
     return {
-      native: {
-        dialect: "messages",
-        payload,
-        model: requireModelName(payload),
-        stream: payload.value("stream") === true,
-        spend: payload.spendFields(),
-        limited: (tokens) => new Map([["max_tokens", String(tokens)]]),
-      },
+      native: nativeOf("messages", payload, (max_tokens) => ({ max_tokens })),
       translated: () => translated(payload.object(), context),
     };
   },

@@ -1,194 +1,155 @@
 import { isObject } from "../../../../kernel/json.ts";
 import { ownThoughts } from "../../../../kernel/own-thoughts.ts";
 import {
-  arrayAt,
   type ChatBody,
   type ChatPart,
   type ChatTool,
-  countAt,
+  chatTool,
+  dataUrl,
+  functionChoice,
   GATEWAY_FIELDS,
-  invalid,
-  objectAt,
-  pick,
-  requestAt,
+  imagePart,
+  schemaFormat,
   streamFields,
-  stringAt,
+  textPart,
 } from "../chat-body.ts";
 import { ChatMessages } from "../chat-messages.ts";
+import { Given, textsIn } from "../given.ts";
 
 /** Claude Code starts its prompt with this line; it differs in every conversation, which defeats prefix caches. */
 const ATTRIBUTION_BLOCK = "x-anthropic-billing-header:";
 /** Features that only Anthropic's servers have; silently ignoring them would mislead the client. */
 const SERVER_SIDE = ["container", "mcp_servers", "thread"] as const;
-const SAMPLING = ["temperature", "top_p", "top_k"] as const;
-
-type ContentBlock = Record<string, unknown>;
+const PASSED = ["temperature", "top_p", "top_k", ...GATEWAY_FIELDS] as const;
 
 export function chatBodyOfMessages(value: unknown): ChatBody {
-  const { body, model } = requestAt(value);
-  for (const name of SERVER_SIDE) {
-    if (body[name] != null) invalid(name, "is a feature of Anthropic's own servers; leave it out here");
-  }
-  const tools = chatTools(body.tools);
-  const gateways = pick(body, GATEWAY_FIELDS);
-  const chat: ChatBody = { model, messages: chatMessages(body), ...pick(body, SAMPLING), ...gateways };
-  if (body.max_tokens != null) chat.max_tokens = countAt(body.max_tokens, "max_tokens");
-  if (body.stop_sequences != null) chat.stop = body.stop_sequences;
-  if (tools.length > 0) Object.assign(chat, { tools }, chatToolChoice(body.tool_choice));
-  if (body.output_config != null || body.output_format != null) Object.assign(chat, outputFields(body));
-  if (body.stream === true) Object.assign(chat, streamFields(true));
-  return chat;
+  const { body, model } = Given.request(value);
+  const { fields } = body;
+  for (const name of SERVER_SIDE)
+    if (fields[name] != null) body.refuse(name, "is a feature of Anthropic's own servers; leave it out here");
+  const tools = body.objectsIfAny("tools").map(toolOf);
+  const chat: ChatBody = { model, messages: chatMessages(body), ...body.pick(PASSED) };
+  if (fields.max_tokens != null) chat.max_tokens = body.count("max_tokens");
+  if (fields.stop_sequences != null) chat.stop = fields.stop_sequences;
+  if (tools.length > 0) Object.assign(chat, { tools }, toolChoice(body));
+  return Object.assign(chat, outputFields(fields), streamFields(fields.stream));
 }
 
-function chatMessages(body: Record<string, unknown>) {
-  const given = arrayAt(body.messages, "messages");
-  if (given.length === 0) invalid("messages", "needs at least one message");
+function chatMessages(body: Given) {
+  const given = body.objects("messages");
+  if (given.length === 0) body.refuse("messages", "needs at least one message");
   const messages = new ChatMessages();
-  messages.system(systemText(body.system ?? "", "system"));
-  for (const [i, one] of given.entries()) {
-    const path = `messages.${i}`;
-    const message = objectAt(one, path);
-    const blocks = blocksAt(message.content, `${path}.content`);
-    if (message.role === "user") addUser(messages, blocks, `${path}.content`);
-    else if (message.role === "assistant") addAssistant(messages, blocks, `${path}.content`);
-    else if (message.role === "system") messages.system(systemText(message.content, `${path}.content`));
-    else invalid(`${path}.role`, 'must be "user", "assistant" or "system"');
+  if (body.fields.system != null) messages.system(systemText(blocksIn(body, "system")));
+  for (const message of given) {
+    const { role } = message.fields;
+    const blocks = blocksIn(message, "content");
+    if (role === "user") addUser(messages, blocks);
+    else if (role === "assistant") addAssistant(messages, blocks);
+    else if (role === "system") messages.system(systemText(blocks));
+    else message.refuse("role", 'must be "user", "assistant" or "system"');
   }
   return messages.done();
 }
 
-function blocksAt(content: unknown, path: string): ContentBlock[] {
-  if (typeof content === "string") return content === "" ? [] : [{ type: "text", text: content }];
-  return arrayAt(content, path).map((block, i) => objectAt(block, `${path}.${i}`));
+/** The blocks of a field that may also be a text. */
+function blocksIn(given: Given, name: string): Given[] {
+  const text = given.fields[name];
+  if (typeof text !== "string") return given.objects(name);
+  return text === "" ? [] : [new Given({ type: "text", text })];
 }
 
-function systemText(content: unknown, path: string): string {
-  return blocksAt(content, path)
-    .map((block, i) => stringAt(block.text, `${path}.${i}.text`))
+const systemText = (blocks: readonly Given[]): string =>
+  blocks
+    .map((block) => block.string("text"))
     .filter((text) => !text.startsWith(ATTRIBUTION_BLOCK))
     .join("\n\n");
-}
 
-function addUser(messages: ChatMessages, blocks: ContentBlock[], path: string): void {
+function addUser(messages: ChatMessages, blocks: readonly Given[]): void {
+  const isResult = ({ fields }: Given) => fields.type === "tool_result";
   // Results first, because they must directly follow their calls.
-  for (const [i, block] of blocks.entries()) {
-    if (block.type !== "tool_result") continue;
-    const at = `${path}.${i}`;
-    const parts = resultParts(block, at);
-    messages.toolResult({ callId: stringAt(block.tool_use_id, `${at}.tool_use_id`), parts });
-  }
-  messages.user(
-    blocks.flatMap((block, i) => (block.type === "tool_result" ? [] : userParts(block, `${path}.${i}`))),
-  );
+  for (const block of blocks.filter(isResult))
+    messages.toolResult({ callId: block.string("tool_use_id"), parts: resultParts(block) });
+  messages.user(blocks.filter((block) => !isResult(block)).flatMap(userParts));
 }
 
-function resultParts(block: ContentBlock, path: string): ChatPart[] {
-  const content = blocksAt(block.content ?? "", `${path}.content`);
-  const parts = content.flatMap((one, i) => userParts(one, `${path}.content.${i}`));
+function resultParts(block: Given): ChatPart[] {
+  const { content, is_error } = block.fields;
+  const parts = content == null ? [] : blocksIn(block, "content").flatMap(userParts);
   // Chat completions have no flag for a failed tool.
-  return block.is_error === true ? [{ type: "text", text: "The tool failed:" }, ...parts] : parts;
+  return is_error === true ? [textPart("The tool failed:"), ...parts] : parts;
 }
 
-function userParts(block: ContentBlock, path: string): ChatPart[] {
-  switch (block.type) {
+function userParts(block: Given): ChatPart[] {
+  const { type, title, source, content } = block.fields;
+  switch (type) {
     case "text":
-      return [{ type: "text", text: stringAt(block.text, `${path}.text`) }];
+      return [textPart(block.string("text"))];
     case "image":
-      return [imagePart(objectAt(block.source, `${path}.source`), `${path}.source`)];
+      return [imagePart(imageUrl(block.object("source")))];
     case "document":
-      return documentParts(block, path);
-    case "search_result":
-      return [
-        {
-          type: "text",
-          text: titled(`${block.title ?? ""} ${block.source ?? ""}`, plainText(block.content)),
-        },
-      ];
+      return documentParts(block.object("source"), typeof title === "string" ? title : "");
+    case "search_result": {
+      const text = typeof content === "string" ? content : textsIn(content);
+      return [textPart(titled(`${title ?? ""} ${source ?? ""}`, text))];
+    }
     case "tool_reference":
-      return [{ type: "text", text: `Tool: ${stringAt(block.tool_name, `${path}.tool_name`)}` }];
+      return [textPart(`Tool: ${block.string("tool_name")}`)];
     default:
-      return invalid(`${path}.type`, `${JSON.stringify(block.type)} blocks cannot be passed to this model`);
+      return refuseBlock(block);
   }
 }
 
-function imagePart(source: ContentBlock, path: string): ChatPart {
-  if (source.type === "url")
-    return { type: "image_url", image_url: { url: stringAt(source.url, `${path}.url`) } };
-  if (source.type !== "base64") {
-    invalid(`${path}.type`, "must be base64 or url: uploaded files are not kept here");
-  }
-  return { type: "image_url", image_url: { url: dataUrl(source, path) } };
+const refuseBlock = (block: Given): never =>
+  block.refuse("type", `${JSON.stringify(block.fields.type)} blocks cannot be passed to this model`);
+
+function imageUrl(source: Given): string {
+  const { type } = source.fields;
+  if (type === "url") return source.string("url");
+  if (type === "base64") return sourceUrl(source);
+  return source.refuse("type", "must be base64 or url: uploaded files are not kept here");
 }
 
-const dataUrl = (source: ContentBlock, path: string): string =>
-  `data:${stringAt(source.media_type, `${path}.media_type`)};base64,${stringAt(source.data, `${path}.data`)}`;
+const sourceUrl = (source: Given): string => dataUrl(source.string("media_type"), source.string("data"));
 
 const titled = (title: string, text: string): string => (title.trim() ? `${title.trim()}\n\n${text}` : text);
 
-const plainText = (content: unknown): string =>
-  typeof content === "string"
-    ? content
-    : (Array.isArray(content) ? content : [])
-        .flatMap((block) => (isObject(block) && typeof block.text === "string" ? [block.text] : []))
-        .join("\n");
-
-function documentParts(block: ContentBlock, path: string): ChatPart[] {
-  const source = objectAt(block.source, `${path}.source`);
-  const title = typeof block.title === "string" ? block.title : "";
-  switch (source.type) {
+function documentParts(source: Given, title: string): ChatPart[] {
+  switch (source.fields.type) {
     case "text":
-      return [{ type: "text", text: titled(title, stringAt(source.data, `${path}.source.data`)) }];
+      return [textPart(titled(title, source.string("data")))];
     case "content":
-      return blocksAt(source.content, `${path}.source.content`).flatMap((one, i) =>
-        userParts(one, `${path}.source.content.${i}`),
-      );
+      return blocksIn(source, "content").flatMap(userParts);
     case "base64":
-      return [
-        {
-          type: "file",
-          file: { filename: title || "document.pdf", file_data: dataUrl(source, `${path}.source`) },
-        },
-      ];
+      return [{ type: "file", file: { filename: title || "document.pdf", file_data: sourceUrl(source) } }];
     default:
-      return invalid(
-        `${path}.source.type`,
-        "must be base64, text or content: documents are not fetched or kept here",
-      );
+      return source.refuse("type", "must be base64, text or content: documents are not fetched or kept here");
   }
 }
 
-function addAssistant(messages: ChatMessages, blocks: ContentBlock[], path: string): void {
-  for (const [i, block] of blocks.entries()) {
-    const at = `${path}.${i}`;
-    if (block.type === "text") messages.assistant(stringAt(block.text, `${at}.text`));
-    else if (block.type === "thinking") {
-      stringAt(block.thinking, `${at}.thinking`);
+function addAssistant(messages: ChatMessages, blocks: readonly Given[]): void {
+  for (const block of blocks) {
+    const { type, input } = block.fields;
+    if (type === "text") messages.assistant(block.string("text"));
+    else if (type === "thinking") {
+      block.string("thinking");
       // Only the vendor that signed them can read other thoughts.
-      messages.reasoning(ownThoughts(block) ?? "");
-    } else if (block.type === "tool_use") {
-      messages.toolCall({
-        id: stringAt(block.id, `${at}.id`),
-        function: { name: stringAt(block.name, `${at}.name`), arguments: JSON.stringify(block.input ?? {}) },
-      });
-    } else if (block.type !== "redacted_thinking") {
-      invalid(`${at}.type`, `${JSON.stringify(block.type)} blocks cannot be passed to this model`);
-    }
+      messages.reasoning(ownThoughts(block.fields) ?? "");
+    } else if (type === "tool_use") {
+      const [id, name] = [block.string("id"), block.string("name")];
+      messages.toolCall({ id, name, arguments: JSON.stringify(input ?? {}) });
+    } else if (type !== "redacted_thinking") refuseBlock(block);
   }
 }
 
 /** Translates `output_config`: answer schema and effort. */
-function outputFields(body: Record<string, unknown>): Record<string, unknown> {
-  const config = isObject(body.output_config) ? body.output_config : {};
-  const format = isObject(config.format) ? config.format : body.output_format;
+function outputFields({ output_config, output_format }: Given["fields"]): Record<string, unknown> {
+  const config = isObject(output_config) ? output_config : {};
+  const format = isObject(config.format) ? config.format : output_format;
   return {
     ...(typeof config.effort === "string" && { reasoning_effort: config.effort }),
     ...(isObject(format) &&
-      format.type === "json_schema" && {
-        response_format: {
-          type: "json_schema",
-          json_schema: { name: "answer", schema: format.schema, strict: true },
-        },
-      }),
+      format.type === "json_schema" &&
+      schemaFormat({ name: "answer", schema: format.schema, strict: true })),
   };
 }
 
@@ -201,40 +162,27 @@ export function thoughtsFor(body: unknown): Thoughts {
   return thinking.display === "omitted" ? "sealed" : "shown";
 }
 
-/** Tools that the client runs. Those built into Anthropic's servers or models do not exist here. */
-function chatTools(given: unknown): ChatTool[] {
-  if (given == null) return [];
-  return arrayAt(given, "tools").map((one, i) => {
-    const tool = objectAt(one, `tools.${i}`);
-    const name = stringAt(tool.name, `tools.${i}.name`);
-    if (tool.type != null && tool.type !== "custom") {
-      invalid(
-        `tools.${i}.type`,
-        `${JSON.stringify(tool.type)} is built into Anthropic's service; describe the tool with name, description and input_schema instead`,
-      );
-    }
-    return {
-      type: "function",
-      function: {
-        name,
-        ...(typeof tool.description === "string" && { description: tool.description }),
-        parameters: tool.input_schema ?? { type: "object", properties: {} },
-        ...(typeof tool.strict === "boolean" && { strict: tool.strict }),
-      },
-    };
-  });
+/** A tool that the client runs. Those built into Anthropic's servers or models do not exist here. */
+function toolOf(tool: Given): ChatTool {
+  const { type, description, input_schema, strict } = tool.fields;
+  const name = tool.string("name");
+  if (type != null && type !== "custom")
+    tool.refuse(
+      "type",
+      `${JSON.stringify(type)} is built into Anthropic's service; describe the tool with name, description and input_schema instead`,
+    );
+  return chatTool(name, { description, parameters: input_schema, strict });
 }
 
 const CHOICES: Record<string, string> = { auto: "auto", any: "required", none: "none" };
 
-function chatToolChoice(choice: unknown): Record<string, unknown> {
-  if (!isObject(choice)) return {};
-  const parallel = choice.disable_parallel_tool_use === true ? { parallel_tool_calls: false } : {};
-  if (choice.type === "tool") {
-    const name = stringAt(choice.name, "tool_choice.name");
-    return { tool_choice: { type: "function", function: { name } }, ...parallel };
-  }
-  const mapped =
-    CHOICES[String(choice.type)] ?? invalid("tool_choice.type", "must be auto, any, tool or none");
-  return { tool_choice: mapped, ...parallel };
+function toolChoice({ fields }: Given): Record<string, unknown> {
+  if (!isObject(fields.tool_choice)) return {};
+  const choice = new Given(fields.tool_choice, "tool_choice");
+  const { type, disable_parallel_tool_use } = choice.fields;
+  const tool_choice =
+    type === "tool"
+      ? functionChoice(choice.string("name"))
+      : (CHOICES[String(type)] ?? choice.refuse("type", "must be auto, any, tool or none"));
+  return { tool_choice, ...(disable_parallel_tool_use === true && { parallel_tool_calls: false }) };
 }

@@ -1,11 +1,11 @@
 import { z } from "zod";
 import { readJson } from "../../../../kernel/json.ts";
 import { validate } from "../../../../kernel/validate.ts";
-import { TEXT_FORM } from "../../call/answer-shape.ts";
 import { Payload } from "../../request/payload.ts";
-import type { Answered, Failure, ReadRequest, RequestContext, Voice } from "../voice.ts";
+import { Given } from "../given.ts";
+import type { Failure, Voice } from "../voice.ts";
 import { withoutTag } from "./models.ts";
-import { asksNothing, chatBodyOfChat, chatBodyOfGenerate, isGap, textBodyOfGenerate } from "./request.ts";
+import { type ConvertedRequest, chatRequest, generateRequest } from "./request.ts";
 import { asMessage, asResponse, OllamaSpeaker, type PieceForm } from "./speaker.ts";
 
 /** Header with the options that could not be passed on. */
@@ -45,43 +45,32 @@ const GenerateAsked = Asked.extend({
 
 export const errorBody = ({ message }: Failure): object => ({ error: message });
 
-function speakerOf(body: Record<string, unknown>, form: PieceForm, context: RequestContext): OllamaSpeaker {
-  const model = String(body.model);
-  return new OllamaSpeaker({
-    model,
-    form,
-    thinking: body.think !== false,
-    startedAtMs: context.now(),
-    now: () => context.now(),
-  });
-}
-
-const droppedHeaders = (dropped: readonly string[]): ReadRequest["headers"] =>
-  dropped.length > 0 ? { [DROPPED_HEADER]: dropped.join(", ") } : undefined;
-
-function readChat(given: unknown, context: RequestContext): ReadRequest | Answered {
-  const body = validate(ChatAsked, given);
-  const model = withoutTag(body.model);
-  const speaker = speakerOf(body, asMessage, context);
-  if (asksNothing({ messages: body.messages ?? [] })) return loaded(speaker, model, context);
-  const { chat, dropped } = chatBodyOfChat(body, model);
-  return { payload: new Payload(chat), speaker, headers: droppedHeaders(dropped) };
-}
-
-function readGenerate(given: unknown, context: RequestContext): ReadRequest | Answered {
-  const body = validate(GenerateAsked, given);
-  const model = withoutTag(body.model);
-  const speaker = speakerOf(body, asResponse, context);
-  if (asksNothing({ ...body, messages: undefined })) return loaded(speaker, model, context);
-  if (isGap(body)) return { payload: new Payload(textBodyOfGenerate(body, model)), speaker, form: TEXT_FORM };
-  const { chat, dropped } = chatBodyOfGenerate(body, model);
-  return { payload: new Payload(chat), speaker, headers: droppedHeaders(dropped) };
-}
-
-function loaded(speaker: OllamaSpeaker, model: string, context: RequestContext): Answered {
-  context.requireModel(model);
-  return { answer: speaker.loaded() };
-}
+/** How one of the two paths reads its request. */
+const reading =
+  (
+    schema: typeof Asked,
+    form: PieceForm,
+    convert: (body: Given, model: string) => ConvertedRequest | null,
+  ): Voice["read"] =>
+  async (bytes, context) => {
+    const body = validate(schema, await readJson(bytes));
+    const speaker = new OllamaSpeaker({
+      model: body.model,
+      form,
+      thinking: body.think !== false,
+      startedAtMs: context.now(),
+      now: () => context.now(),
+    });
+    const model = withoutTag(body.model);
+    const converted = convert(new Given(body), model);
+    if (!converted) {
+      context.requireModel(model);
+      return { answer: speaker.loaded() };
+    }
+    const { fields, dropped, form: answerForm } = converted;
+    const headers = dropped.length > 0 ? { [DROPPED_HEADER]: dropped.join(", ") } : undefined;
+    return { payload: new Payload(fields), speaker, form: answerForm, headers };
+  };
 
 /** Ollama's own chat API. */
 export const ollamaChat: Voice = {
@@ -93,7 +82,7 @@ export const ollamaChat: Voice = {
       response: Ended.extend({ message: Message }),
     },
   },
-  read: async (bytes, context) => readChat(await readJson(bytes), context),
+  read: reading(ChatAsked, asMessage, chatRequest),
   errorBody,
 };
 
@@ -106,6 +95,6 @@ export const ollamaGenerate: Voice = {
       response: Ended.extend({ response: z.string() }),
     },
   },
-  read: async (bytes, context) => readGenerate(await readJson(bytes), context),
+  read: reading(GenerateAsked, asResponse, generateRequest),
   errorBody,
 };

@@ -1,18 +1,16 @@
 import { isObject } from "../../../../kernel/json.ts";
+import { type AnswerForm, TEXT_FORM } from "../../call/answer-shape.ts";
 import {
-  arrayAt,
-  type ChatBody,
   type ChatPart,
-  type ChatTool,
-  countAt,
+  dataUrl,
   GATEWAY_FIELDS,
-  invalid,
-  objectAt,
-  pick,
+  imagePart,
+  schemaFormat,
   streamFields,
-  stringAt,
+  textParts,
 } from "../chat-body.ts";
 import { ChatMessages } from "../chat-messages.ts";
+import { Given, invalid } from "../given.ts";
 
 /** Options with the same name and meaning in a chat. */
 const SAME_OPTIONS =
@@ -20,85 +18,88 @@ const SAME_OPTIONS =
     " ",
   );
 /** Options for the server that do not change the answer. */
-const SERVER_OPTIONS: ReadonlySet<string> = new Set(
-  "num_ctx num_batch num_gpu main_gpu use_mmap num_thread num_keep repeat_last_n".split(" "),
+const SERVER_OPTIONS = "num_ctx num_batch num_gpu main_gpu use_mmap num_thread num_keep repeat_last_n".split(
+  " ",
 );
+const KNOWN_OPTIONS: ReadonlySet<string> = new Set([...SAME_OPTIONS, ...SERVER_OPTIONS, "num_predict"]);
 
+/** The fields of a chat, or of a text with its own form of answer. */
 export interface ConvertedRequest {
-  chat: ChatBody;
-  dropped: string[];
-}
-
-/** Ollama streams by default. */
-export const streams = (body: Record<string, unknown>): boolean => body.stream !== false;
-
-/** The chat fields that `/api/chat` and `/api/generate` have in common. */
-export function sharedFields(body: Record<string, unknown>): {
   fields: Record<string, unknown>;
+  form?: AnswerForm;
   dropped: string[];
-} {
-  const options = body.options == null ? {} : objectAt(body.options, "options");
-  const dropped = Object.keys(options).filter((name) => SERVER_OPTIONS.has(name));
-  const known = new Set<string>([...SAME_OPTIONS, ...SERVER_OPTIONS, "num_predict"]);
-  for (const name of Object.keys(options)) {
-    if (!known.has(name)) invalid(`options.${name}`, "is not an option that is known here");
-  }
-  return {
-    fields: {
-      ...pick(body, GATEWAY_FIELDS),
-      ...pick(options, SAME_OPTIONS),
-      ...limitOf(options.num_predict),
-      ...formatOf(body.format),
-      ...(typeof body.think === "string" && { reasoning_effort: body.think }),
-      ...streamFields(streams(body)),
-    },
-    dropped,
-  };
 }
+
+function optionsOf(body: Given): Given {
+  const options = body.fields.options == null ? new Given({}) : body.object("options");
+  const unknown = Object.keys(options.fields).find((name) => !KNOWN_OPTIONS.has(name));
+  if (unknown !== undefined) options.refuse(unknown, "is not an option that is known here");
+  return options;
+}
+
+const droppedOf = ({ fields }: Given): string[] =>
+  Object.keys(fields).filter((name) => SERVER_OPTIONS.includes(name));
 
 /** -1 and -2 mean no limit. */
-const limitOf = (value: unknown): Record<string, unknown> =>
-  value == null || value === -1 || value === -2 ? {} : { max_tokens: countAt(value, "options.num_predict") };
+function limitOf(options: Given): Record<string, unknown> {
+  const { num_predict: limit } = options.fields;
+  return limit == null || limit === -1 || limit === -2 ? {} : { max_tokens: options.count("num_predict") };
+}
 
-function formatOf(format: unknown): Record<string, unknown> {
+/** The chat fields that `/api/chat` and `/api/generate` have in common. Ollama streams by default. */
+function sharedFields(body: Given, options: Given, model: string): Record<string, unknown> {
+  const { think, stream } = body.fields;
+  return {
+    ...body.pick(GATEWAY_FIELDS),
+    ...options.pick(SAME_OPTIONS),
+    ...limitOf(options),
+    ...formatOf(body),
+    ...(typeof think === "string" && { reasoning_effort: think }),
+    ...streamFields(stream !== false),
+    model,
+  };
+}
+
+function formatOf(body: Given): Record<string, unknown> {
+  const { format } = body.fields;
   if (format == null || format === "") return {};
   if (format === "json") return { response_format: { type: "json_object" } };
-  const schema = objectAt(format, "format");
-  return { response_format: { type: "json_schema", json_schema: { name: "answer", schema } } };
+  return schemaFormat({ name: "answer", schema: body.object("format").fields });
 }
 
-export function chatBodyOfChat(body: Record<string, unknown>, model: string): ConvertedRequest {
-  const { fields, dropped } = sharedFields(body);
+/** `/api/chat`; null if the request only loads a model: clients send it to warm one up. */
+export function chatRequest(body: Given, model: string): ConvertedRequest | null {
+  const given = body.objectsIfAny("messages");
+  if (given.length === 0) return null;
+  const options = optionsOf(body);
+  const fields = sharedFields(body, options, model);
   const messages = new ChatMessages();
   const calls = new CallIds();
-  for (const [i, message] of arrayAt(body.messages, "messages").entries()) {
-    addMessage(messages, { message: objectAt(message, `messages.${i}`), path: `messages.${i}`, calls });
-  }
-  const tools = body.tools == null ? [] : (arrayAt(body.tools, "tools") as ChatTool[]);
-  const chat = { ...fields, model, messages: messages.done(), ...(tools.length > 0 && { tools }) };
-  return { chat, dropped };
-}
-
-/** `/api/generate` with a prompt for the model's chat template. */
-export function chatBodyOfGenerate(body: Record<string, unknown>, model: string): ConvertedRequest {
-  const { fields, dropped } = sharedFields(body);
-  const messages = new ChatMessages();
-  if (body.system != null) messages.system(stringAt(body.system, "system"));
-  messages.user([...textParts(body.prompt, "prompt"), ...imageParts(body.images, "images")]);
-  return { chat: { ...fields, model, messages: messages.done() }, dropped };
-}
-
-/** `/api/generate` with a raw prompt, or with a gap to fill. */
-export function textBodyOfGenerate(body: Record<string, unknown>, model: string): Record<string, unknown> {
-  if (Array.isArray(body.images) && body.images.length > 0)
-    invalid("images", "cannot go with `raw` or `suffix`");
-  const { fields } = sharedFields(body);
+  for (const message of given) addMessage(messages, message, calls);
+  const tools = body.fields.tools == null ? [] : body.list("tools");
   return {
-    ...fields,
-    model,
-    prompt: stringAt(body.prompt, "prompt"),
-    ...(body.suffix != null && { suffix: stringAt(body.suffix, "suffix") }),
+    fields: { ...fields, messages: messages.done(), ...(tools.length > 0 && { tools }) },
+    dropped: droppedOf(options),
   };
+}
+
+/** `/api/generate`; null if the request only loads a model. */
+export function generateRequest(body: Given, model: string): ConvertedRequest | null {
+  const { prompt, suffix, images, raw, system } = body.fields;
+  const hasImages = Array.isArray(images) && images.length > 0;
+  if (!prompt && !suffix && !hasImages) return null;
+  const isGap = raw === true || suffix;
+  if (isGap && hasImages) body.refuse("images", "cannot go with `raw` or `suffix`");
+  const options = optionsOf(body);
+  const fields = sharedFields(body, options, model);
+  if (isGap) {
+    const gap = suffix != null && { suffix };
+    return { fields: { ...fields, prompt: body.string("prompt"), ...gap }, form: TEXT_FORM, dropped: [] };
+  }
+  const messages = new ChatMessages();
+  if (system != null) messages.system(body.string("system"));
+  messages.user([...textParts(prompt == null ? "" : body.string("prompt")), ...imageParts(body)]);
+  return { fields: { ...fields, messages: messages.done() }, dropped: droppedOf(options) };
 }
 
 /** Gives calls ids: in Ollama's API results refer to calls by order or by tool name. */
@@ -119,36 +120,24 @@ class CallIds {
   }
 }
 
-function addMessage(
-  messages: ChatMessages,
-  { message, path, calls }: { message: Record<string, unknown>; path: string; calls: CallIds },
-): void {
-  const { role } = message;
-  const text = message.content == null ? "" : stringAt(message.content, `${path}.content`);
+function addMessage(messages: ChatMessages, message: Given, calls: CallIds): void {
+  const { role, content, thinking, tool_calls, tool_call_id, tool_name, name } = message.fields;
+  const text = content == null ? "" : message.string("content");
   if (role === "system") messages.system(text);
-  else if (role === "user") {
-    messages.user([...textParts(text, `${path}.content`), ...imageParts(message.images, `${path}.images`)]);
-  } else if (role === "assistant") {
-    if (typeof message.thinking === "string") messages.reasoning(message.thinking);
-    if (text !== "" || message.tool_calls == null) messages.assistant(text);
-    for (const [i, one] of arrayAt(message.tool_calls ?? [], `${path}.tool_calls`).entries()) {
-      const at = `${path}.tool_calls.${i}`;
-      const call = objectAt(one, at);
-      const { name, arguments: args } = objectAt(call.function, `${at}.function`);
-      const called = stringAt(name, `${at}.function.name`);
-      messages.toolCall({
-        id: calls.called(called, call.id),
-        function: { name: called, arguments: JSON.stringify(args ?? {}) },
-      });
+  else if (role === "user") messages.user([...textParts(text), ...imageParts(message)]);
+  else if (role === "assistant") {
+    if (typeof thinking === "string") messages.reasoning(thinking);
+    if (text !== "" || tool_calls == null) messages.assistant(text);
+    for (const call of message.objectsIfAny("tool_calls")) {
+      const called = call.object("function");
+      const name = called.string("name");
+      const id = calls.called(name, call.fields.id);
+      messages.toolCall({ id, name, arguments: JSON.stringify(called.fields.arguments ?? {}) });
     }
-  } else if (role === "tool") {
-    const callId = calls.answered(message.tool_call_id, message.tool_name ?? message.name);
-    messages.toolResult({ callId, parts: textParts(text, path) });
-  } else invalid(`${path}.role`, 'must be "system", "user", "assistant" or "tool"');
+  } else if (role === "tool")
+    messages.toolResult({ callId: calls.answered(tool_call_id, tool_name ?? name), parts: textParts(text) });
+  else message.refuse("role", 'must be "system", "user", "assistant" or "tool"');
 }
-
-const textParts = (text: unknown, path: string): ChatPart[] =>
-  text == null || text === "" ? [] : [{ type: "text", text: stringAt(text, path) }];
 
 /** How images of each type begin in base64. */
 const MEDIA_TYPES: readonly (readonly [string, string])[] = [
@@ -157,37 +146,29 @@ const MEDIA_TYPES: readonly (readonly [string, string])[] = [
   ["UklGR", "image/webp"],
 ];
 
-function imageParts(images: unknown, path: string): ChatPart[] {
-  if (images == null) return [];
-  return arrayAt(images, path).map((image, i) => {
-    const base64 = stringAt(image, `${path}.${i}`);
-    const type = MEDIA_TYPES.find(([start]) => base64.startsWith(start))?.[1] ?? "image/png";
-    const url = base64.startsWith("data:") ? base64 : `data:${type};base64,${base64}`;
-    return { type: "image_url", image_url: { url } };
+function imageParts(given: Given): ChatPart[] {
+  if (given.fields.images == null) return [];
+  return given.list("images").map((image, i) => {
+    if (typeof image !== "string") return given.refuse(`images.${i}`, "must be a string");
+    if (image.startsWith("data:")) return imagePart(image);
+    const type = MEDIA_TYPES.find(([start]) => image.startsWith(start))?.[1] ?? "image/png";
+    return imagePart(dataUrl(type, image));
   });
 }
 
-/** Whether the request only loads a model: clients send it to warm one up. */
-export const asksNothing = (body: Record<string, unknown>): boolean =>
-  body.messages === undefined
-    ? !body.prompt && !body.suffix && !(Array.isArray(body.images) && body.images.length > 0)
-    : Array.isArray(body.messages) && body.messages.length === 0;
-
-export const isGap = (body: Record<string, unknown>): boolean =>
-  body.raw === true || (typeof body.suffix === "string" && body.suffix !== "");
-
 /** Translates a body of `/api/embed` to `/v1/embeddings`. */
-export function embeddingsBody(body: Record<string, unknown>, model: string): Record<string, unknown> {
-  const { input } = body;
+export function embeddingsBody(body: Given, model: string): Record<string, unknown> {
+  const { input, options, dimensions } = body.fields;
   const isInput =
     typeof input === "string" || (Array.isArray(input) && input.every((one) => typeof one === "string"));
   if (!isInput) invalid("input", "is required: a string or an array of strings");
-  if (isObject(body.options)) sharedFields({ options: body.options });
+  // They have no effect on vectors, but wrong ones are refused.
+  if (isObject(options)) limitOf(optionsOf(body));
   return {
-    ...pick(body, GATEWAY_FIELDS),
+    ...body.pick(GATEWAY_FIELDS),
     model,
     input,
     encoding_format: "float",
-    ...(body.dimensions != null && { dimensions: countAt(body.dimensions, "dimensions") }),
+    ...(dimensions != null && { dimensions: body.count("dimensions") }),
   };
 }

@@ -3,7 +3,7 @@ import { readJson } from "../../../../kernel/json.ts";
 import { type AnyRoute, BODY_BYTES_MAX, defineRoute, raw } from "../../../../kernel/route.ts";
 import { VERSION } from "../../../../kernel/version.ts";
 import { Payload } from "../../request/payload.ts";
-import { requestAt } from "../chat-body.ts";
+import { Given } from "../given.ts";
 import { errorBody } from "./index.ts";
 import { withoutTag } from "./models.ts";
 import { embeddingsBody } from "./request.ts";
@@ -45,7 +45,7 @@ export const ollamaEmbed: AnyRoute = defineRoute({
   ),
   handler: (call) =>
     call.rooms.inference.embeddings(call, async (bytes) => {
-      const { body, model } = requestAt(await readJson(bytes));
+      const { body, model } = Given.request(await readJson(bytes));
       return {
         payload: new Payload(embeddingsBody(body, withoutTag(model))),
         write: ({ data }, usage) => ({

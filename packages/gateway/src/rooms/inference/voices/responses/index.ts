@@ -2,8 +2,8 @@ import { z } from "zod";
 import { isObject, readJson } from "../../../../kernel/json.ts";
 import { sessionField } from "../../call/session-sign.ts";
 import { Payload } from "../../request/payload.ts";
-import { invalid, requireModelName, stringAt } from "../chat-body.ts";
-import { idToken, type ReadRequest, type RequestContext, type Voice } from "../voice.ts";
+import { Given } from "../given.ts";
+import { idToken, nativeOf, type ReadRequest, type RequestContext, type Voice } from "../voice.ts";
 import { chatBodyOfResponses, requireOwnState, type StoredTurn } from "./request.ts";
 import { type ResponseIdentity, wantsSummary } from "./response.ts";
 import { ResponseSpeaker } from "./speaker.ts";
@@ -79,14 +79,9 @@ export const responses: Voice = {
       return translated(payload.object(), context);
     requireOwnState(payload);
     return {
-      native: {
-        dialect: "responses",
-        payload,
-        model: requireModelName(payload),
-        stream: payload.value("stream") === true,
-        spend: payload.spendFields(),
-        limited: (tokens) => new Map([["max_output_tokens", String(Math.max(OUTPUT_TOKENS_MIN, tokens))]]),
-      },
+      native: nativeOf("responses", payload, (tokens) => ({
+        max_output_tokens: Math.max(OUTPUT_TOKENS_MIN, tokens),
+      })),
       translated: () => readRequest(payload.object(), context, []),
     };
   },
@@ -94,10 +89,10 @@ export const responses: Voice = {
 };
 
 async function translated(body: unknown, context: RequestContext): Promise<ReadRequest> {
-  const previousId = isObject(body) ? body.previous_response_id : null;
-  if (previousId == null) return readRequest(body, context, []);
-  const id = stringAt(previousId, "previous_response_id");
-  const stored = context.responses() ?? invalid("previous_response_id", NOTHING_STORED);
-  const sent = new Payload(body as Record<string, unknown>);
-  return readRequest(body, context, await context.whileHeld(sent, () => stored.history(id)));
+  const sent = new Given(isObject(body) ? body : {});
+  if (sent.fields.previous_response_id == null) return readRequest(body, context, []);
+  const id = sent.string("previous_response_id");
+  const stored = context.responses() ?? sent.refuse("previous_response_id", NOTHING_STORED);
+  const held = new Payload(sent.fields);
+  return readRequest(body, context, await context.whileHeld(held, () => stored.history(id)));
 }

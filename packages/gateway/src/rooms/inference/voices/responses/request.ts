@@ -1,20 +1,17 @@
 import { isObject } from "../../../../kernel/json.ts";
 import { thoughtsIn } from "../../../../kernel/own-thoughts.ts";
 import {
-  arrayAt,
   type ChatBody,
   type ChatMessage,
   type ChatPart,
-  countAt,
   GATEWAY_FIELDS,
-  invalid,
-  objectAt,
-  pick,
-  requestAt,
+  schemaFormat,
   streamFields,
-  stringAt,
+  textPart,
+  textParts,
 } from "../chat-body.ts";
 import { ChatMessages } from "../chat-messages.ts";
+import { Given, invalid, pick, textsIn } from "../given.ts";
 import type { OutputItem } from "./response.ts";
 import { type ClientTool, chatToolFields, chatToolName, readTools } from "./tools.ts";
 
@@ -32,7 +29,10 @@ const SERVER_SIDE: Record<string, string> = {
   conversation: NO_STATE,
   prompt: "stored prompts are not kept here: send the text in `instructions` and `input`",
 };
-const PASSED = "temperature top_p user prompt_cache_key safety_identifier service_tier".split(" ");
+const PASSED = [
+  ..."temperature top_p user prompt_cache_key safety_identifier service_tier".split(" "),
+  ...GATEWAY_FIELDS,
+];
 
 function requireNoServerState(value: (name: string) => unknown): void {
   for (const name in SERVER_SIDE) if (value(name) != null) invalid(name, SERVER_SIDE[name]!);
@@ -53,28 +53,23 @@ export function requireOwnState(payload: { value(name: string): unknown }): void
 }
 
 export function chatBodyOfResponses(value: unknown, history: readonly StoredTurn[] = []): ConvertedRequest {
-  const { body, model } = requestAt(value);
-  requireNoServerState((name) => body[name]);
+  const { body, model } = Given.request(value);
+  const { fields } = body;
+  requireNoServerState((name) => fields[name]);
   const naming = readTools(
-    body.tools,
-    [...history, body].map(({ input }) => input),
+    body,
+    [...history, fields].map(({ input }) => input),
   );
   const dropped = new Set(naming.dropped);
-  const tools = chatToolFields(naming, body.tool_choice);
-  const chat: ChatBody = {
-    model,
-    messages: chatMessages(body, dropped, history),
-    ...pick(body, PASSED),
-    ...pick(body, GATEWAY_FIELDS),
-  };
-  if (body.max_output_tokens != null) chat.max_tokens = countAt(body.max_output_tokens, "max_output_tokens");
-  if (tools) Object.assign(chat, tools, pick(body, ["parallel_tool_calls"]));
-  if (body.text != null || body.reasoning != null) Object.assign(chat, outputFields(body));
-  if (body.stream === true) Object.assign(chat, streamFields(true));
+  const tools = chatToolFields(naming, body);
+  const chat: ChatBody = { model, messages: chatMessages(body, dropped, history), ...body.pick(PASSED) };
+  if (fields.max_output_tokens != null) chat.max_tokens = body.count("max_output_tokens");
+  if (tools) Object.assign(chat, tools, body.pick(["parallel_tool_calls"]));
+  Object.assign(chat, outputFields(fields), streamFields(fields.stream));
   return { chat, clientTools: naming.clientTools, dropped };
 }
 
-function outputFields({ text, reasoning }: Record<string, unknown>): Record<string, unknown> {
+function outputFields({ text, reasoning }: Given["fields"]): Record<string, unknown> {
   const effort = isObject(reasoning) ? reasoning.effort : null;
   const config = isObject(text) ? text : {};
   const format = isObject(config.format) ? config.format : {};
@@ -82,12 +77,8 @@ function outputFields({ text, reasoning }: Record<string, unknown>): Record<stri
     ...(typeof effort === "string" && { reasoning_effort: effort }),
     ...(typeof config.verbosity === "string" && { verbosity: config.verbosity }),
     ...(format.type === "json_object" && { response_format: { type: "json_object" } }),
-    ...(format.type === "json_schema" && {
-      response_format: {
-        type: "json_schema",
-        json_schema: pick(format, ["name", "description", "schema", "strict"]),
-      },
-    }),
+    ...(format.type === "json_schema" &&
+      schemaFormat(pick(format, ["name", "description", "schema", "strict"]))),
   };
 }
 
@@ -117,138 +108,113 @@ export function messagesOfTurn(turn: StoredTurn): ChatMessage[] {
 }
 
 function addTurn(messages: ChatMessages, { input, output }: StoredTurn): void {
-  addInput(messages, input, new Set());
   const said = output.filter(({ type }) => type !== "reasoning");
-  addInput(messages, said, new Set());
+  for (const items of [input, said]) addInput(messages, new Given({ input: items }), new Set());
 }
 
-function chatMessages(
-  body: Record<string, unknown>,
-  dropped: Set<string>,
-  history: readonly StoredTurn[],
-): ChatMessage[] {
+function chatMessages(body: Given, dropped: Set<string>, history: readonly StoredTurn[]): ChatMessage[] {
   const messages = new ChatMessages();
-  const { instructions, input } = body;
-  if (instructions != null) messages.system(stringAt(instructions, "instructions"));
+  if (body.fields.instructions != null) messages.system(body.string("instructions"));
   for (const turn of history) addTurn(messages, turn);
-  addInput(messages, input, dropped);
+  addInput(messages, body, dropped);
   const done = messages.done();
-  if (done.length === 0) invalid("input", INPUT_NEEDED);
+  if (done.length === 0) body.refuse("input", INPUT_NEEDED);
   return done;
 }
 
-function addInput(messages: ChatMessages, input: unknown, dropped: Set<string>): void {
-  if (typeof input === "string") messages.user([{ type: "text", text: input }]);
-  else if (Array.isArray(input)) {
-    for (const [i, item] of input.entries()) {
-      addItem(messages, { item: objectAt(item, `input.${i}`), path: `input.${i}`, dropped });
-    }
-  } else invalid("input", INPUT_NEEDED);
+function addInput(messages: ChatMessages, body: Given, dropped: Set<string>): void {
+  const { input } = body.fields;
+  if (typeof input === "string") messages.user([textPart(input)]);
+  else if (Array.isArray(input)) for (const item of body.objects("input")) addItem(messages, item, dropped);
+  else body.refuse("input", INPUT_NEEDED);
 }
 
-function addItem(
-  messages: ChatMessages,
-  { item, path, dropped }: { item: Record<string, unknown>; path: string; dropped: Set<string> },
-): void {
-  switch (item.type ?? "message") {
+function addItem(messages: ChatMessages, item: Given, dropped: Set<string>): void {
+  switch (item.fields.type ?? "message") {
     case "message":
-      addMessage(messages, item, path);
+      addMessage(messages, item);
       break;
     case "function_call":
-      messages.toolCall(callAt(item, path, stringAt(item.arguments, `${path}.arguments`) || "{}"));
+      messages.toolCall(callOf(item, item.string("arguments") || "{}"));
       break;
     case "custom_tool_call":
-      messages.toolCall(callAt(item, path, JSON.stringify({ input: stringAt(item.input, `${path}.input`) })));
+      messages.toolCall(callOf(item, JSON.stringify({ input: item.string("input") })));
       break;
     case "function_call_output":
     case "custom_tool_call_output":
-      messages.toolResult({
-        callId: stringAt(item.call_id, `${path}.call_id`),
-        parts: partsAt(item.output, `${path}.output`),
-      });
+      messages.toolResult({ callId: item.string("call_id"), parts: partsIn(item, "output") });
       break;
     case "reasoning":
-      messages.reasoning(thoughtsOf(item));
+      messages.reasoning(thoughtsOf(item.fields));
       break;
     case "additional_tools":
       break;
     case "item_reference":
-      invalid(path, NO_STATE);
+      invalid(item.place, NO_STATE);
       break;
     case "compaction":
-      invalid(path, "compacted history is sealed by OpenAI's servers; send the items themselves");
+      invalid(item.place, "compacted history is sealed by OpenAI's servers; send the items themselves");
       break;
     default:
-      dropped.add(stringAt(item.type, `${path}.type`));
+      dropped.add(item.string("type"));
   }
 }
 
-const callAt = (item: Record<string, unknown>, path: string, args: string) => ({
-  id: stringAt(item.call_id, `${path}.call_id`),
-  function: { name: chatToolName(stringAt(item.name, `${path}.name`), item.namespace), arguments: args },
+const callOf = (item: Given, args: string) => ({
+  id: item.string("call_id"),
+  name: chatToolName(item.string("name"), item.fields.namespace),
+  arguments: args,
 });
 
 /** Reasoning that any model may read. The summary of reasoning sealed by a vendor is left out. */
-const thoughtsOf = ({ content, summary, encrypted_content: sealed }: Record<string, unknown>): string =>
-  reasoningText(content) || (thoughtsIn(sealed) ?? (sealed == null ? reasoningText(summary) : ""));
+const thoughtsOf = ({ content, summary, encrypted_content: sealed }: Given["fields"]): string =>
+  textsIn(content) || (thoughtsIn(sealed) ?? (sealed == null ? textsIn(summary) : ""));
 
-/** Readable reasoning; only its vendor can read `encrypted_content`. */
-const reasoningText = (content: unknown): string =>
-  (Array.isArray(content) ? content : [])
-    .flatMap((part) => (isObject(part) && typeof part.text === "string" ? [part.text] : []))
-    .join("\n");
-
-function addMessage(messages: ChatMessages, item: Record<string, unknown>, path: string): void {
-  const parts = partsAt(item.content, `${path}.content`);
-  if (item.role === "user") {
+function addMessage(messages: ChatMessages, item: Given): void {
+  const { role } = item.fields;
+  const parts = partsIn(item, "content");
+  if (role === "user") {
     messages.user(parts);
     return;
   }
-  const texts = parts.map((part, i) =>
-    part.type === "text"
-      ? part.text
-      : invalid(`${path}.content.${i}`, `a ${item.role} message holds only text`),
-  );
-  const text = texts.join("\n\n");
-  if (item.role === "assistant") messages.assistant(text);
-  else if (item.role === "system" || item.role === "developer") messages.system(text);
-  else invalid(`${path}.role`, 'must be "user", "assistant", "system" or "developer"');
+  const text = parts
+    .map((part, i) =>
+      part.type === "text" ? part.text : item.refuse(`content.${i}`, `a ${role} message holds only text`),
+    )
+    .join("\n\n");
+  if (role === "assistant") messages.assistant(text);
+  else if (role === "system" || role === "developer") messages.system(text);
+  else item.refuse("role", 'must be "user", "assistant", "system" or "developer"');
 }
 
-function partsAt(content: unknown, path: string): ChatPart[] {
-  if (typeof content === "string") return content === "" ? [] : [{ type: "text", text: content }];
-  return arrayAt(content, path).map((one, i) => partAt(objectAt(one, `${path}.${i}`), `${path}.${i}`));
+/** The parts of a field that may also be a text. */
+function partsIn(given: Given, name: string): ChatPart[] {
+  const text = given.fields[name];
+  return typeof text === "string" ? textParts(text) : given.objects(name).map(partOf);
 }
 
-function partAt(part: Record<string, unknown>, path: string): ChatPart {
-  switch (part.type) {
+function partOf(part: Given): ChatPart {
+  const { type, image_url, detail, file_data, filename, input_audio } = part.fields;
+  switch (type) {
     case "input_text":
     case "output_text":
     case "text":
-      return { type: "text", text: stringAt(part.text, `${path}.text`) };
+      return textPart(part.string("text"));
     case "refusal":
-      return { type: "text", text: stringAt(part.refusal, `${path}.refusal`) };
-    case "input_image":
-      if (part.image_url == null) invalid(path, "needs image_url: uploaded files are not kept here");
-      return {
-        type: "image_url",
-        image_url: {
-          url: stringAt(part.image_url, `${path}.image_url`),
-          ...(typeof part.detail === "string" && { detail: part.detail }),
-        },
-      };
-    case "input_file":
-      if (part.file_data == null) invalid(path, "needs file_data: files are not fetched or kept here");
-      return {
-        type: "file",
-        file: {
-          file_data: stringAt(part.file_data, `${path}.file_data`),
-          ...(typeof part.filename === "string" && { filename: part.filename }),
-        },
-      };
+      return textPart(part.string("refusal"));
+    case "input_image": {
+      if (image_url == null) invalid(part.place, "needs image_url: uploaded files are not kept here");
+      const url = part.string("image_url");
+      return { type: "image_url", image_url: { url, ...(typeof detail === "string" && { detail }) } };
+    }
+    case "input_file": {
+      if (file_data == null) invalid(part.place, "needs file_data: files are not fetched or kept here");
+      const file = { file_data: part.string("file_data"), ...(typeof filename === "string" && { filename }) };
+      return { type: "file", file };
+    }
     case "input_audio":
-      return { type: "input_audio", input_audio: part.input_audio };
+      return { type: "input_audio", input_audio };
     default:
-      return invalid(`${path}.type`, `${JSON.stringify(part.type)} parts cannot be passed to this model`);
+      return part.refuse("type", `${JSON.stringify(type)} parts cannot be passed to this model`);
   }
 }

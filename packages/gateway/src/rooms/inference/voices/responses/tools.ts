@@ -1,5 +1,6 @@
 import { isObject } from "../../../../kernel/json.ts";
-import { arrayAt, type ChatTool, invalid, objectAt, stringAt } from "../chat-body.ts";
+import { type ChatTool, chatTool, functionChoice } from "../chat-body.ts";
+import { Given } from "../given.ts";
 
 /** The client's view of a tool that the model sees as a function. */
 export interface ClientTool {
@@ -38,73 +39,63 @@ function grammarHint(format: unknown): string {
   return `It must follow this ${format.syntax ?? ""} grammar:\n${format.definition}`;
 }
 
-const NO_TOOLS: ToolNaming = { tools: [], clientTools: new Map(), dropped: [] };
-
 /** The tools of a request, including those in its items: Codex puts them there for newer models. */
-export function readTools(given: unknown, inputs: readonly unknown[]): ToolNaming {
+export function readTools(body: Given, inputs: readonly unknown[]): ToolNaming {
+  const naming: ToolNaming = { tools: [], clientTools: new Map(), dropped: [] };
   const more = inputs.flatMap((input) =>
     (Array.isArray(input) ? input : []).flatMap((item) =>
-      isObject(item) && item.type === "additional_tools" ? arrayAt(item.tools, "additional_tools.tools") : [],
+      isObject(item) && item.type === "additional_tools"
+        ? new Given(item, "additional_tools").list("tools")
+        : [],
     ),
   );
-  if (given == null && more.length === 0) return NO_TOOLS;
-  const naming: ToolNaming = { tools: [], clientTools: new Map(), dropped: [] };
-  for (const [i, one] of [...arrayAt(given ?? [], "tools"), ...more].entries())
-    addTool(naming, one, `tools.${i}`);
+  const own = body.fields.tools == null ? [] : body.list("tools");
+  for (const tool of new Given({ tools: [...own, ...more] }).objects("tools")) addTool(naming, tool);
   return naming;
 }
 
-function addTool(naming: ToolNaming, value: unknown, path: string, namespace?: string): void {
-  const tool = objectAt(value, path);
-  if (tool.type === "namespace") {
-    const name = stringAt(tool.name, `${path}.name`);
-    for (const [i, one] of arrayAt(tool.tools, `${path}.tools`).entries()) {
-      addTool(naming, one, `${path}.tools.${i}`, name);
-    }
+function addTool(naming: ToolNaming, tool: Given, namespace?: string): void {
+  const { type, format } = tool.fields;
+  if (type === "namespace") {
+    const name = tool.string("name");
+    for (const inner of tool.objects("tools")) addTool(naming, inner, name);
     return;
   }
-  if (tool.type !== "function" && tool.type !== "custom") {
-    naming.dropped.push(stringAt(tool.type, `${path}.type`));
+  if (type !== "function" && type !== "custom") {
+    naming.dropped.push(tool.string("type"));
     return;
   }
   // Some clients use the nesting of chat completions here.
-  const flat = isObject(tool.function) ? tool.function : tool;
-  const name = stringAt(flat.name, `${path}.name`);
-  const custom = tool.type === "custom";
+  const flat = isObject(tool.fields.function) ? new Given(tool.fields.function, tool.place) : tool;
+  const { description, parameters, strict } = flat.fields;
+  const name = flat.string("name");
+  const custom = type === "custom";
   const chatName = chatToolName(name, namespace);
   naming.clientTools.set(chatName, { name, custom, ...(namespace !== undefined && { namespace }) });
-  naming.tools.push({
-    type: "function",
-    function: {
-      name: chatName,
-      ...(typeof flat.description === "string" && { description: flat.description }),
-      parameters: custom ? freeText(tool.format) : (flat.parameters ?? { type: "object", properties: {} }),
-      ...(typeof flat.strict === "boolean" && !custom && { strict: flat.strict }),
-    },
-  });
+  const taking = custom ? { parameters: freeText(format) } : { parameters, strict };
+  naming.tools.push(chatTool(chatName, { description, ...taking }));
 }
 
 /** `tools` and `tool_choice` of the chat body; null when there are none. */
-export function chatToolFields({ tools }: ToolNaming, choice: unknown): Record<string, unknown> | null {
+export function chatToolFields({ tools }: ToolNaming, body: Given): Record<string, unknown> | null {
+  const { tool_choice: choice } = body.fields;
   if (isObject(choice) && choice.type === "allowed_tools") {
-    const names = new Set(arrayAt(choice.tools, "tool_choice.tools").map((one) => nameIn(one)));
+    const names = new Set(body.object("tool_choice").list("tools").map(nameIn));
     const allowed = tools.filter((tool) => names.has(tool.function.name));
     return allowed.length > 0 ? { tools: allowed, tool_choice: choice.mode ?? "auto" } : null;
   }
-  const chosen = chatChoice(choice);
+  const chosen =
+    choice == null || typeof choice === "string" ? choice : chosenTool(body.object("tool_choice"));
   if (tools.length === 0) return null;
-  return { tools, ...(chosen !== undefined && { tool_choice: chosen }) };
+  return { tools, ...(chosen != null && { tool_choice: chosen }) };
 }
 
 const nameIn = (value: unknown): string =>
   isObject(value) ? chatToolName(String(value.name), value.namespace) : "";
 
-function chatChoice(choice: unknown): unknown {
-  if (choice == null || typeof choice === "string") return choice ?? undefined;
-  const { type } = objectAt(choice, "tool_choice");
-  if (type !== "function" && type !== "custom") {
-    invalid("tool_choice.type", `${JSON.stringify(type)} is run by OpenAI's servers and does not exist here`);
-  }
-  const inner = (choice as { function?: unknown }).function ?? choice;
-  return { type: "function", function: { name: nameIn(inner) } };
+function chosenTool(choice: Given) {
+  const { type, function: inner } = choice.fields;
+  if (type !== "function" && type !== "custom")
+    choice.refuse("type", `${JSON.stringify(type)} is run by OpenAI's servers and does not exist here`);
+  return functionChoice(nameIn(inner ?? choice.fields));
 }
