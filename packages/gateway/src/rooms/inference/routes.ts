@@ -5,7 +5,7 @@ import { works } from "./unit-work/index.ts";
 import type { WorkKind } from "./unit-work/kind.ts";
 import { Usage } from "./voices/documented.ts";
 import { voices } from "./voices/index.ts";
-import { messagesModelOf, messagesModelsOf, VERSION_HEADER } from "./voices/messages/response.ts";
+import { messagesModelOf, messagesModelsOf, VERSION_HEADER } from "./voices/messages/models.ts";
 import type { Voice, VoiceRoute } from "./voices/voice.ts";
 
 export { deleteResponse, response, responseInputItems } from "./responses/routes.ts";

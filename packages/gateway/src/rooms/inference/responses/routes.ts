@@ -4,7 +4,7 @@ import { type AnyRoute, defineRoute, type RefusedCall } from "../../../kernel/ro
 import { refusalIn } from "../voices/replies.ts";
 import { responses } from "../voices/responses/index.ts";
 import type { WholeTurn } from "../voices/responses/request.ts";
-import { textPart } from "../voices/responses/response.ts";
+import { textPart } from "../voices/responses/speaker.ts";
 import { failureOf } from "../voices/voice.ts";
 
 /** In the API's own error form. Not counted as an inference failure, because no model is involved. */

@@ -5,8 +5,7 @@ import { Payload } from "../../request/payload.ts";
 import { promptTokens } from "../prompt-tokens.ts";
 import { idToken, nativeOf, type ReadRequest, type RequestContext, type Voice } from "../voice.ts";
 import { chatBodyOfMessages, thoughtsFor } from "./request.ts";
-import { errorBody } from "./response.ts";
-import { MessageSpeaker } from "./speaker.ts";
+import { errorBody, MessageSpeaker } from "./speaker.ts";
 
 function translated(body: unknown, { requestId }: RequestContext): ReadRequest {
   const chat = chatBodyOfMessages(body);

@@ -5,8 +5,7 @@ import { Payload } from "../../request/payload.ts";
 import { Given } from "../given.ts";
 import { idToken, nativeOf, type ReadRequest, type RequestContext, type Voice } from "../voice.ts";
 import { chatBodyOfResponses, requireOwnState, type StoredTurn } from "./request.ts";
-import { type ResponseIdentity, wantsSummary } from "./response.ts";
-import { ResponseSpeaker } from "./speaker.ts";
+import { type ResponseIdentity, ResponseSpeaker, wantsSummary } from "./speaker.ts";
 
 /** OpenAI refuses lower limits. */
 const OUTPUT_TOKENS_MIN = 16;

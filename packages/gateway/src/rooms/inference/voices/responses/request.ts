@@ -12,7 +12,7 @@ import {
 } from "../chat-body.ts";
 import { ChatMessages } from "../chat-messages.ts";
 import { Given, invalid, pick, textsIn } from "../given.ts";
-import type { OutputItem } from "./response.ts";
+import type { OutputItem } from "./speaker.ts";
 import { type ClientTool, chatToolFields, chatToolName, readTools } from "./tools.ts";
 
 interface ConvertedRequest {

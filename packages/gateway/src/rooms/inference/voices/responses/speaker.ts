@@ -1,31 +1,76 @@
 import { fail } from "../../../../kernel/errors.ts";
+import { isObject, objectIn } from "../../../../kernel/json.ts";
+import { sealedThoughts } from "../../../../kernel/own-thoughts.ts";
 import type { AnsweredCall, ChatAnswer, Finish, TokenCounts } from "../chat-answer.ts";
 import { type ChatEvent, type Failure, type Speaker, sseEvent } from "../voice.ts";
-import {
-  callIdPrefix,
-  callItem,
-  type Ending,
-  endingOf,
-  finishedJson,
-  freeTextOf,
-  messageItem,
-  type OutputItem,
-  type ResponseIdentity,
-  reasoningItem,
-  reasoningPart,
-  refusalPart,
-  responseObject,
-  summaryPart,
-  textPart,
-  wantsSummary,
-} from "./response.ts";
+import type { ClientTool } from "./tools.ts";
 
 /** The last event repeats the whole answer, so all of it is kept; a longer one is aborted. */
 const ANSWER_CHARS_MAX = 64 * 1024 * 1024;
 
-const IN_PROGRESS: Ending = { status: "in_progress" };
+export interface ResponseIdentity {
+  token: string;
+  createdSeconds: number;
+  request: Record<string, unknown>;
+  clientTools: ReadonlyMap<string, ClientTool>;
+  /** Stores the response's JSON and tells whether that worked; null if it is not to be stored. */
+  keep: ((responseJson: string) => boolean) | null;
+}
 
+export type OutputItem = { id: string; type: string; [field: string]: unknown };
+type Part = { type: string; text?: string; [field: string]: unknown };
+
+type Status = "in_progress" | "completed" | "incomplete";
+
+interface Ending {
+  status: Status | "failed";
+  /** Why the response is incomplete. */
+  reason?: string;
+  failure?: Failure;
+}
+
+const IN_PROGRESS: Ending = { status: "in_progress" };
+/** Ends of a chat after which the response is incomplete. */
+const INCOMPLETE: Readonly<Record<string, string>> = {
+  length: "max_output_tokens",
+  content_filter: "content_filter",
+};
+
+/** The names of a kind of part and of its events, and the fixed text at both ends of a delta. */
+const partForm = (
+  name: string,
+  make: (text: string) => Part,
+  { field = "text", part = "response.content_part", index = "content_index", rest = "" } = {},
+) => ({
+  make,
+  field,
+  part,
+  index,
+  event: `response.${name}`,
+  start: `event: response.${name}.delta\ndata: {"type":"response.${name}.delta","sequence_number":`,
+  end: `${rest}}\n\n`,
+});
+
+export const textPart = (text: string) => ({ type: "output_text", text, annotations: [], logprobs: [] });
+
+const PARTS = {
+  text: partForm("output_text", textPart, { rest: ',"logprobs":[]' }),
+  refusal: partForm("refusal", (refusal) => ({ type: "refusal", refusal }), { field: "refusal" }),
+  reasoning: partForm("reasoning_text", (text) => ({ type: "reasoning_text", text })),
+  summary: partForm("reasoning_summary_text", (text) => ({ type: "summary_text", text }), {
+    part: "response.reasoning_summary_part",
+    index: "summary_index",
+  }),
+};
 type PartKind = keyof typeof PARTS;
+
+/** The item being written: a message or reasoning with its finished parts, or a call. */
+interface OpenItem {
+  type: "message" | "reasoning" | "call";
+  id: string;
+  parts: Part[];
+  call?: AnsweredCall & { tool: ClientTool };
+}
 
 interface OpenPart {
   kind: PartKind;
@@ -34,54 +79,19 @@ interface OpenPart {
   place: string;
 }
 
-/** The item being written: a message or reasoning with its parts, or a call. */
-type OpenItem =
-  | { type: "message" | "reasoning"; id: string; parts: object[]; part: OpenPart | null }
-  | { type: "call"; id: string; call: AnsweredCall };
+/** Clients that ask for a summary expect reasoning there. */
+export const wantsSummary = ({ reasoning }: ResponseIdentity["request"]): boolean =>
+  isObject(reasoning) && reasoning.summary != null;
 
-/** The fixed text at both ends of a delta. */
-const deltaOf = (event: string, rest = "") => ({
-  start: `event: ${event}.delta\ndata: {"type":"${event}.delta","sequence_number":`,
-  end: `${rest}}\n\n`,
-});
-
-const CONTENT = { part: "response.content_part", index: "content_index" };
-const PARTS = {
-  text: {
-    ...CONTENT,
-    make: textPart,
-    event: "response.output_text",
-    field: "text",
-    delta: deltaOf("response.output_text", ',"logprobs":[]'),
-  },
-  refusal: {
-    ...CONTENT,
-    make: refusalPart,
-    event: "response.refusal",
-    field: "refusal",
-    delta: deltaOf("response.refusal"),
-  },
-  reasoning: {
-    ...CONTENT,
-    make: reasoningPart,
-    event: "response.reasoning_text",
-    field: "text",
-    delta: deltaOf("response.reasoning_text"),
-  },
-  summary: {
-    part: "response.reasoning_summary_part",
-    index: "summary_index",
-    make: summaryPart,
-    event: "response.reasoning_summary_text",
-    field: "text",
-    delta: deltaOf("response.reasoning_summary_text"),
-  },
-} as const;
+/** Some clients keep and return only encrypted reasoning. */
+const wantsSealed = ({ include }: ResponseIdentity["request"]): boolean =>
+  Array.isArray(include) && include.includes("reasoning.encrypted_content");
 
 export class ResponseSpeaker implements Speaker {
   readonly keepAlive = ": ping\n\n";
   readonly #output: OutputItem[] = [];
   #open: OpenItem | null = null;
+  #part: OpenPart | null = null;
   #sequence = 0;
   #items = 0;
   #chars = 0;
@@ -118,9 +128,12 @@ export class ResponseSpeaker implements Speaker {
       case "tool_arguments":
         return this.#arguments(happened.text);
       case "tool_end":
-        return this.#closeItem();
-      case "finish":
-        return this.#finish(happened.finish, happened.usage);
+        return this.#closeItem("completed");
+      case "finish": {
+        const { closed, status, response } = this.#finished(happened.finish, happened.usage);
+        const type = `response.${status}`;
+        return `${closed}event: ${type}\ndata: {"type":"${type}","sequence_number":${this.#sequence++},"response":${response}}\n\n`;
+      }
       case "failure":
         return this.#fail(happened.failure);
     }
@@ -130,10 +143,9 @@ export class ResponseSpeaker implements Speaker {
     return sseEvent(type, { type, sequence_number: this.#sequence++, ...fields });
   }
 
-  #lifecycle(type: string, ending: Ending = IN_PROGRESS): string {
-    const answered = { model: this.#model, output: this.#output, ending, usage: null };
-    const willBeStored = ending === IN_PROGRESS && this.identity.keep !== null;
-    return this.#event(type, { response: responseObject(this.identity, answered, willBeStored) });
+  #lifecycle(type: string, ending = IN_PROGRESS): string {
+    const isStored = ending === IN_PROGRESS && this.identity.keep !== null;
+    return this.#event(type, { response: this.#response(ending, { usage: null, isStored }) });
   }
 
   #id(prefix: string): string {
@@ -152,120 +164,162 @@ export class ResponseSpeaker implements Speaker {
 
   #text(kind: PartKind, text: string): string {
     this.#count(text);
-    const opened = this.#openPart(kind);
-    const item = this.#open as Extract<OpenItem, { parts: object[] }>;
-    const part = item.part as OpenPart;
+    const opened = this.#part?.kind === kind ? "" : this.#openPart(kind);
+    const part = this.#part!;
     part.text += text;
     // Serialised by hand: this is by far the most frequent event.
-    const { delta } = PARTS[kind];
-    return `${opened}${delta.start}${this.#sequence++}${part.place}${JSON.stringify(text)}${delta.end}`;
+    const { start, end } = PARTS[kind];
+    return `${opened}${start}${this.#sequence++}${part.place}${JSON.stringify(text)}${end}`;
   }
 
-  /** Events that open a part of this kind; empty if it is open already. */
   #openPart(kind: PartKind): string {
     const type = kind === "reasoning" || kind === "summary" ? "reasoning" : "message";
     let events = "";
-    if (this.#open?.type !== type) {
-      events += this.#closeItem();
-      this.#open = { type, id: this.#id(type === "message" ? "msg" : "rs"), parts: [], part: null };
-      events += this.#added(this.#build("in_progress"));
+    if (this.#open?.type === type) events = this.#closePart();
+    else {
+      events = this.#closeItem("completed");
+      events += this.#openItem({ type, id: this.#id(type === "message" ? "msg" : "rs"), parts: [] });
     }
-    const item = this.#open as Extract<OpenItem, { parts: object[] }>;
-    if (item.part?.kind === kind) return events;
-    events += this.#closePart(item);
     const { part, index, make } = PARTS[kind];
-    const place = { ...this.#place, [index]: item.parts.length };
-    item.part = { kind, text: "", place: `,${JSON.stringify(place).slice(1, -1)},"delta":` };
+    const place = { ...this.#place, [index]: this.#open!.parts.length };
+    this.#part = { kind, text: "", place: `,${JSON.stringify(place).slice(1, -1)},"delta":` };
     return events + this.#event(`${part}.added`, { ...place, part: make("") });
   }
 
-  #added(item: OutputItem): string {
-    return this.#event("response.output_item.added", { output_index: this.#output.length, item });
+  #openItem(item: OpenItem): string {
+    this.#open = item;
+    const added = { output_index: this.#output.length, item: this.#build(item, "in_progress") };
+    return this.#event("response.output_item.added", added);
   }
 
-  #beginCall({ id, name }: { id: string; name: string }): string {
-    const closed = this.#closeItem();
-    const prefix = callIdPrefix(this.identity.clientTools.get(name));
-    this.#open = { type: "call", id: this.#id(prefix), call: { id, name, arguments: "" } };
-    return closed + this.#added(this.#build("in_progress"));
-  }
-
-  #isCustom(call: AnsweredCall): boolean {
-    return this.identity.clientTools.get(call.name)?.custom === true;
+  #beginCall({ id: callId, name }: { id: string; name: string }): string {
+    const closed = this.#closeItem("completed");
+    const tool = this.identity.clientTools.get(name) ?? { name, custom: false };
+    const id = this.#id(tool.custom ? "ctc" : "fc");
+    const call = { id: callId, name, arguments: "", tool };
+    return closed + this.#openItem({ type: "call", id, parts: [], call });
   }
 
   #arguments(text: string): string {
-    if (this.#open?.type !== "call") return "";
+    const call = this.#open?.call;
+    if (!call) return "";
     this.#count(text);
-    this.#open.call.arguments += text;
+    call.arguments += text;
     // A custom tool's free text is inside JSON that is not complete yet.
-    if (this.#isCustom(this.#open.call)) return "";
+    if (call.tool.custom) return "";
     return this.#event("response.function_call_arguments.delta", { ...this.#place, delta: text });
   }
 
-  #build(status: "in_progress" | "completed" | "incomplete"): OutputItem {
-    const open = this.#open as OpenItem;
-    if (open.type === "call") {
-      return callItem(open.id, {
-        call: open.call,
-        tool: this.identity.clientTools.get(open.call.name),
-        status,
-      });
+  #build({ type, id, parts, call }: OpenItem, status: Status): OutputItem {
+    if (call) {
+      const { name, namespace, custom } = call.tool;
+      const common = { id, call_id: call.id, name, ...(namespace !== undefined && { namespace }), status };
+      if (custom) return { ...common, type: "custom_tool_call", input: freeTextOf(call.arguments) };
+      return { ...common, type: "function_call", arguments: call.arguments };
     }
-    const make = open.type === "message" ? messageItem : reasoningItem;
-    return make(open.id, { content: open.parts, status, request: this.identity.request });
+    if (type === "message") return { id, type, role: "assistant", status, content: parts };
+    const { request } = this.identity;
+    const thoughts = parts.map(({ text }) => text).join("\n");
+    return {
+      id,
+      type,
+      ...(wantsSummary(request) ? { summary: parts } : { summary: [], content: parts }),
+      ...(wantsSealed(request) && { encrypted_content: sealedThoughts(thoughts) }),
+      status,
+    };
   }
 
-  #closePart(item: Extract<OpenItem, { parts: object[] }>): string {
-    if (!item.part) return "";
-    const { kind, text } = item.part;
+  #closePart(): string {
+    if (!this.#part) return "";
+    const { kind, text } = this.#part;
     const { make, event, field, part, index } = PARTS[kind];
-    const place = { ...this.#place, [index]: item.parts.length };
+    const { parts } = this.#open!;
+    const place = { ...this.#place, [index]: parts.length };
     const logprobs = kind === "text" ? { logprobs: [] } : {};
-    const events =
+    const made = make(text);
+    parts.push(made);
+    this.#part = null;
+    return (
       this.#event(`${event}.done`, { ...place, [field]: text, ...logprobs }) +
-      this.#event(`${part}.done`, { ...place, part: make(text) });
-    item.parts.push(make(text));
-    item.part = null;
-    return events;
+      this.#event(`${part}.done`, { ...place, part: made })
+    );
   }
 
-  #closeCall({ call }: { call: AnsweredCall }): string {
+  #closeCall(call: NonNullable<OpenItem["call"]>): string {
     call.arguments ||= "{}";
-    if (this.#isCustom(call)) {
-      const input = freeTextOf(call.arguments);
-      return (
-        this.#event("response.custom_tool_call_input.delta", { ...this.#place, delta: input }) +
-        this.#event("response.custom_tool_call_input.done", { ...this.#place, input })
-      );
+    if (!call.tool.custom) {
+      const done = { ...this.#place, arguments: call.arguments };
+      return this.#event("response.function_call_arguments.done", done);
     }
-    return this.#event("response.function_call_arguments.done", {
-      ...this.#place,
-      arguments: call.arguments,
-    });
+    const input = freeTextOf(call.arguments);
+    return (
+      this.#event("response.custom_tool_call_input.delta", { ...this.#place, delta: input }) +
+      this.#event("response.custom_tool_call_input.done", { ...this.#place, input })
+    );
   }
 
-  #closeItem(status: "completed" | "incomplete" = "completed"): string {
-    if (!this.#open) return "";
-    const closed = this.#open.type === "call" ? this.#closeCall(this.#open) : this.#closePart(this.#open);
-    const item = this.#build(status);
+  #closeItem(status: "completed" | "incomplete"): string {
+    const open = this.#open;
+    if (!open) return "";
+    const closed = open.call ? this.#closeCall(open.call) : this.#closePart();
+    const item = this.#build(open, status);
     const done = this.#event("response.output_item.done", { output_index: this.#output.length, item });
     this.#output.push(item);
     this.#open = null;
     return closed + done;
   }
 
-  #finished(finish: Finish, usage: TokenCounts) {
-    const ending = endingOf(finish);
-    const closed = this.#closeItem(ending.status === "completed" ? "completed" : "incomplete");
-    const answered = { model: this.#model, output: this.#output, ending, usage };
-    return { closed, ending, response: finishedJson(this.identity, answered) };
+  /** The finished response as JSON, stored if requested. Empty responses are not stored. */
+  #finished({ reason: end }: Finish, usage: TokenCounts) {
+    const reason = INCOMPLETE[end];
+    const status = reason === undefined ? "completed" : "incomplete";
+    const closed = this.#closeItem(status);
+    const json = (isStored: boolean) =>
+      JSON.stringify(this.#response({ status, reason }, { usage, isStored }));
+    const { keep } = this.identity;
+    const stored = keep && this.#output.length > 0 ? json(true) : null;
+    return { closed, status, response: stored !== null && keep?.(stored) ? stored : json(false) };
   }
 
-  #finish(finish: Finish, usage: TokenCounts): string {
-    const { closed, ending, response } = this.#finished(finish, usage);
-    const type = `response.${ending.status}`;
-    return `${closed}event: ${type}\ndata: {"type":"${type}","sequence_number":${this.#sequence++},"response":${response}}\n\n`;
+  #response(
+    { status, reason, failure }: Ending,
+    { usage, isStored }: { usage: TokenCounts | null; isStored: boolean },
+  ) {
+    const { token, createdSeconds, request } = this.identity;
+    const effort = isObject(request.reasoning) ? request.reasoning.effort : null;
+    const text = isObject(request.text) ? request.text : {};
+    return {
+      id: `resp_${token}`,
+      object: "response",
+      created_at: createdSeconds,
+      status,
+      error: failure ? { code: failure.code ?? "server_error", message: failure.message } : null,
+      incomplete_details: reason === undefined ? null : { reason },
+      model: this.#model,
+      output: this.#output,
+      usage: usage && {
+        input_tokens: usage.prompt,
+        input_tokens_details: { cached_tokens: usage.cached, cache_write_tokens: usage.cacheWritten },
+        output_tokens: usage.completion,
+        output_tokens_details: { reasoning_tokens: usage.reasoning },
+        total_tokens: usage.prompt + usage.completion,
+      },
+      background: false,
+      // The rest is constant or repeats the request.
+      instructions: request.instructions ?? null,
+      max_output_tokens: request.max_output_tokens ?? null,
+      metadata: request.metadata ?? {},
+      parallel_tool_calls: request.parallel_tool_calls ?? true,
+      previous_response_id: request.previous_response_id ?? null,
+      reasoning: { effort: effort ?? null, summary: null },
+      store: isStored,
+      temperature: request.temperature ?? null,
+      text: { ...text, format: text.format ?? { type: "text" } },
+      tool_choice: request.tool_choice ?? "auto",
+      tools: request.tools ?? [],
+      top_p: request.top_p ?? null,
+      truncation: "disabled",
+    };
   }
 
   /** Clients look for the failure in the response, in the event or in the event's `error`. */
@@ -277,4 +331,11 @@ export class ResponseSpeaker implements Speaker {
     const flat = { code, message, param: null };
     return started + closed + failed + this.#event("error", { ...flat, error: { ...flat, type } });
   }
+}
+
+/** The free input of a custom tool, from the one parameter that carries it. */
+function freeTextOf(json: string): string {
+  const input = objectIn(json)?.input;
+  // If the model wrote plain text instead of JSON, that is the input.
+  return typeof input === "string" ? input : json;
 }
