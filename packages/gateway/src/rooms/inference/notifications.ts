@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { defineNotification } from "../../kernel/method.ts";
-import { ToolCall, Usage } from "./voices/documented.ts";
+import { ToolCall, Usage } from "./voices/chat/index.ts";
 
 export const chatStream = defineNotification({
   name: "chat.stream",

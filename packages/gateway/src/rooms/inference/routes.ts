@@ -3,7 +3,7 @@ import { z } from "zod";
 import { type AnyRoute, BODY_BYTES_MAX, defineRoute, raw, UPLOAD } from "../../kernel/route.ts";
 import { works } from "./unit-work/index.ts";
 import type { WorkKind } from "./unit-work/kind.ts";
-import { Usage } from "./voices/documented.ts";
+import { Usage } from "./voices/chat/index.ts";
 import { voices } from "./voices/index.ts";
 import { messagesModelOf, messagesModelsOf, VERSION_HEADER } from "./voices/messages/models.ts";
 import type { Voice, VoiceRoute } from "./voices/voice.ts";

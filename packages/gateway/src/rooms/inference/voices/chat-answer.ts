@@ -44,22 +44,17 @@ export interface Finish {
   stopSequence: string | null;
 }
 
-export function finishOf(choice: {
-  finish_reason?: unknown;
-  stop_reason?: unknown;
-  matched_stop?: unknown;
-}): Finish | null {
-  const { finish_reason: reason } = choice;
+type Ended = Partial<Record<"finish_reason" | "stop_reason" | "matched_stop", unknown>>;
+
+export function finishOf({ finish_reason: reason, stop_reason, matched_stop }: Ended): Finish | null {
   if (typeof reason !== "string") return null;
-  const stop = choice.stop_reason ?? choice.matched_stop;
+  const stop = stop_reason ?? matched_stop;
   return { reason, stopSequence: typeof stop === "string" ? stop : null };
 }
 
 /** Upstreams use either field name. */
-export function reasoningOf(message: Record<string, unknown>): string {
-  const text = message.reasoning_content ?? message.reasoning;
-  return typeof text === "string" ? text : "";
-}
+export const reasoningOf = (message: Record<string, unknown>): string =>
+  textOf(message.reasoning_content ?? message.reasoning);
 
 export interface AnsweredCall {
   id: string;

@@ -1,5 +1,4 @@
-import { chat } from "./chat/index.ts";
-import { completions } from "./completions/index.ts";
+import { chat, completions } from "./chat/index.ts";
 import { messages } from "./messages/index.ts";
 import { ollamaChat, ollamaGenerate } from "./ollama/index.ts";
 import { responses } from "./responses/index.ts";
