@@ -2,7 +2,7 @@ import { rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { BackendError } from "@model-gateway/gateway/backends/contract.ts";
-import { StreamObjects } from "@model-gateway/gateway/backends/shared/stream-objects.ts";
+import { StreamObjects } from "@model-gateway/gateway/backends/dialects/translate.ts";
 import { ServiceError } from "@model-gateway/gateway/kernel/errors.ts";
 import { readPricingFile } from "@model-gateway/gateway/rooms/billing/pricing-file.ts";
 import { LineEnds } from "@model-gateway/gateway/rooms/inference/stream/event-lines.ts";

@@ -16,7 +16,7 @@ export const backendKinds: ReadonlyMap<string, BackendKind> = new Map(
   Object.values(kinds).map((kind) => [kind.kind, kind]),
 );
 
-/** Well-known servers beside this service. The only addresses that are ever tried without being given. */
+/** Well-known servers on this machine: the only addresses that are tried without being registered. */
 export const localServers: readonly LocalServer[] = Object.values(kinds).flatMap(({ kind, types }) =>
   types.flatMap(({ name: type, local }) => (local ? [{ ...local, type, kind }] : [])),
 );
@@ -30,7 +30,7 @@ function keepSecretsOf({ apiKey, url, headers }: BackendConfig): () => void {
   };
 }
 
-/** What was seen holds where the operator has not said otherwise; a dialect that its host is known for comes first. */
+/** The operator's settings take precedence over what was found out. The host's usual dialect comes first. */
 function withSeen({ seen, ...config }: BackendConfig): BackendConfig {
   if (!seen || seen.dialects.length === 0) return config;
   const { auth, limit_field, id_prefix } = seen;
@@ -45,7 +45,7 @@ function withSeen({ seen, ...config }: BackendConfig): BackendConfig {
   };
 }
 
-/** What the routing room makes its backends with. */
+/** How the routing room creates its backends. */
 export const backendFactory = (deps: BackendDeps, bridge: BridgeResolver) => ({
   plan,
   kinds: backendKinds,
@@ -71,7 +71,7 @@ export const backendFactory = (deps: BackendDeps, bridge: BridgeResolver) => ({
 
 type Plan =
   | { kind: string; dialect?: string }
-  /** A type that existed once; the message says what to use instead. */
+  /** For a removed type: what to use instead. */
   | { removed: string };
 
 const PLANS = new Map<string, Plan>([
@@ -88,7 +88,7 @@ const PLANS = new Map<string, Plan>([
   ],
 ]);
 
-/** What an operator's `type` stands for: a kind itself or an engine's name. Null when it is neither. */
+/** `type` is the name of a kind or of a server; null: neither. */
 export function plan(type: string): Plan | null {
   return PLANS.get(type.trim().toLowerCase()) ?? null;
 }

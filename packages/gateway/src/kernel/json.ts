@@ -70,5 +70,8 @@ export function objectIn(text: string): Record<string, unknown> | null {
 export const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
-/** What is not a text is none. */
+/** The members of an object; of any other value none. */
+export const membersOf = (value: unknown): Record<string, unknown> => (isObject(value) ? value : {});
+
+/** The value if it is text; of any other value none. */
 export const textOf = (value: unknown): string => (typeof value === "string" ? value : "");

@@ -2,8 +2,8 @@ import { describe, expect, test } from "bun:test";
 import type { ChatAnswer } from "../../src/backends/dialects/dialect.ts";
 import { dialects, dialectsOf } from "../../src/backends/dialects/index.ts";
 import { KeptAnswers } from "../../src/backends/dialects/kept-answers.ts";
+import { StreamObjects } from "../../src/backends/dialects/translate.ts";
 import { ChatEvents } from "../../src/backends/shared/chat-events.ts";
-import { StreamObjects } from "../../src/backends/shared/stream-objects.ts";
 
 const PNG = "data:image/png;base64,iVBORw0KGgo=";
 const NOTHING_KEPT = () => null;

@@ -1,11 +1,10 @@
 import { describe, expect, test } from "bun:test";
 import { join } from "node:path";
 import { BackendError } from "../../src/backends/contract.ts";
+import { convertedStream, StreamObjects } from "../../src/backends/dialects/translate.ts";
 import { ollama, ollamaRequest } from "../../src/backends/local-server/chat.ts";
 import { fromOllamaEmbed, modelsOfTags, toOllamaEmbed } from "../../src/backends/local-server/index.ts";
 import { ChatEvents, chatIdentity } from "../../src/backends/shared/chat-events.ts";
-import { convertedStream } from "../../src/backends/shared/converted-stream.ts";
-import { StreamObjects } from "../../src/backends/shared/stream-objects.ts";
 import { eventsOf } from "../support/backends.ts";
 
 const identity = chatIdentity({ requestId: "r1", model: "m", nowMs: 1_763_000_000_500 });
@@ -215,7 +214,7 @@ describe("answers", () => {
   test("an error line ends the stream as an error, without [DONE]", async () => {
     const stream = await convertedStream({
       body: new Blob([await fixture("ollama-chat-error.ndjson")]).stream(),
-      objects: new StreamObjects("lines"),
+      form: "lines",
       converter: ollama.stream(),
       identity,
       completed: () => {},

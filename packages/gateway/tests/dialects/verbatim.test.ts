@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { startAnthropic } from "@model-gateway/testing/vendors/anthropic.ts";
 import type { FakeVendor } from "@model-gateway/testing/vendors/model.ts";
 import { startOpenAI } from "@model-gateway/testing/vendors/openai.ts";
-import { messages } from "../../src/backends/dialects/messages/index.ts";
+import { dialects } from "../../src/backends/dialects/index.ts";
 import { NativeMeter } from "../../src/rooms/inference/stream/native-meter.ts";
 import { bootInference, type InferenceBench } from "../support/inference.ts";
 import { messagesAgent, responsesAgent } from "./agents.ts";
@@ -357,11 +357,11 @@ test("a model route falls back from Messages to a chat of another vendor", async
 test("an event ends wherever its pieces do, and thousands of them are read once", () => {
   const text = ["data: 1\r\n\r\n", ": wait\n\r\n", "data: 2\ndata: 3\n\n"].join("");
   for (let cut = 0; cut <= text.length; cut++) {
-    const meter = new NativeMeter(messages.native!.reader());
+    const meter = new NativeMeter(dialects.messages.native!.reader());
     const pieces = [text.slice(0, cut), text.slice(cut)].map((piece) => meter.feed(Buffer.from(piece)));
     expect(Buffer.concat(pieces.filter((piece) => piece !== null)).toString()).toBe(text);
   }
-  const meter = new NativeMeter(messages.native!.reader());
+  const meter = new NativeMeter(dialects.messages.native!.reader());
   const line = Buffer.from(`data: ${"x".repeat(1_000)}\n`);
   for (let n = 0; n < 20_000; n++) expect(meter.feed(line)).toBeNull();
   expect(meter.flush()).toHaveLength(20_000 * line.length + 1);

@@ -1,8 +1,7 @@
 import { afterEach, expect, test } from "bun:test";
 import { type RealtimeUpstream, startRealtimeUpstream } from "@model-gateway/testing/realtime.ts";
 import { until } from "@model-gateway/testing/until.ts";
-import { realtimeUrl } from "../../src/backends/cloud-realtime/dialects.ts";
-import { createCloudRealtime } from "../../src/backends/cloud-realtime/index.ts";
+import { createCloudRealtime, realtimeUrl } from "../../src/backends/cloud-realtime/index.ts";
 import { BackendError } from "../../src/backends/contract.ts";
 
 const upstreams: RealtimeUpstream[] = [];

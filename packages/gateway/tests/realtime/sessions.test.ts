@@ -5,7 +5,7 @@ import { type RealtimeUpstream, startRealtimeUpstream } from "@model-gateway/tes
 import { until } from "@model-gateway/testing/until.ts";
 import { createCloudRealtime } from "../../src/backends/cloud-realtime/index.ts";
 import type { Backend } from "../../src/backends/contract.ts";
-import { ENGINE_RATES as rates } from "../../src/backends/engine/realtime.ts";
+import { ENGINE_RATES as rates } from "../../src/backends/engine/streams.ts";
 import { ERRORS } from "../../src/kernel/errors.ts";
 import type { MeteringService } from "../../src/rooms/metering/index.ts";
 

@@ -4,14 +4,14 @@ import { ManualClock } from "@model-gateway/testing/clock.ts";
 import { InProcessBus } from "../../src/bus/in-process/bus.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import type { Filter } from "../../src/rooms/requests/filter.ts";
-import { Tail, TOLD_AT_ONCE_MAX } from "../../src/rooms/requests/service.ts";
+import { NOTIFY_AT_ONCE_MAX, Tail } from "../../src/rooms/requests/service.ts";
 import { requestRow } from "../support/request-lines.ts";
 import { NOW } from "./room.ts";
 import { idAt } from "./support.ts";
 
 const KEYS = 20;
 /** Keys in turns, every seventh request failed. */
-const lines = Array.from({ length: TOLD_AT_ONCE_MAX }, (_, i) =>
+const lines = Array.from({ length: NOTIFY_AT_ONCE_MAX }, (_, i) =>
   requestRow({
     requestId: idAt(NOW, i),
     userId: `u${i % KEYS}`,

@@ -2,7 +2,7 @@ import { describe, expect, test } from "bun:test";
 import { ManualClock } from "@model-gateway/testing/clock.ts";
 import type { Backend, BackendConfig } from "../../src/backends/contract.ts";
 import { backendKinds } from "../../src/backends/index.ts";
-import { ResponseAnswer } from "../../src/backends/shared/response-answer.ts";
+import { ResponseAnswer } from "../../src/backends/shared/upstream-http.ts";
 import { ALL, Circuits } from "../../src/rooms/routing/circuit.ts";
 import { type Entry, newEntry } from "../../src/rooms/routing/entry.ts";
 import { recoveryPauseMs } from "../../src/rooms/routing/health.ts";

@@ -8,7 +8,7 @@ import type {
   JsonBody,
   ModelCall,
 } from "../../src/backends/contract.ts";
-import type { ResponseAnswer } from "../../src/backends/shared/response-answer.ts";
+import type { ResponseAnswer } from "../../src/backends/shared/upstream-http.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import { silentLog } from "../../src/kernel/log.ts";

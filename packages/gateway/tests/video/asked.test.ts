@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { createCloudVideo } from "../../src/backends/cloud-video/index.ts";
 import type { VideoCapability, VideoRequest } from "../../src/backends/contract.ts";
-import { engineVideo } from "../../src/backends/engine/video.ts";
+import { engineVideo } from "../../src/backends/engine/protocol.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
 import { askedFacts, boundFacts, madeFacts } from "../../src/rooms/video/clip-facts.ts";
 

@@ -1,17 +1,18 @@
 import { describe, expect, test } from "bun:test";
 import { jwtVerify } from "jose";
-import { dashscope } from "../../src/backends/cloud-video/dashscope.ts";
 import {
   type ApiReply,
   asObject,
+  dashscope,
+  kling,
+  minimaxV1,
+  minimaxV2,
   type PollReading,
   type Refusal,
+  seedance,
   type VideoDialect,
-} from "../../src/backends/cloud-video/dialect.ts";
+} from "../../src/backends/cloud-video/dialects.ts";
 import { chooseDialect } from "../../src/backends/cloud-video/index.ts";
-import { kling } from "../../src/backends/cloud-video/kling.ts";
-import { minimaxV1, minimaxV2 } from "../../src/backends/cloud-video/minimax.ts";
-import { seedance } from "../../src/backends/cloud-video/seedance.ts";
 import type { VideoPoll, VideoRequest } from "../../src/backends/contract.ts";
 import { plan } from "../../src/backends/index.ts";
 

@@ -1,6 +1,6 @@
 import type { Answer, Flow, PieceReader } from "../contract.ts";
 
-/** The same answer; `ended` is called once, when its body was read to the end, failed, or was abandoned. */
+/** Calls `ended` once, when the answer's body was read to the end, failed, or was abandoned. */
 export function whenAnswerEnds(answer: Answer, signal: AbortSignal, ended: () => void): Answer {
   let isOpen = true;
   const once = () => {

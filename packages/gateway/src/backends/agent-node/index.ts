@@ -5,6 +5,8 @@ import { nearestTo } from "../../kernel/affinity.ts";
 import { ServiceError } from "../../kernel/errors.ts";
 import { inBackground } from "../../kernel/log.ts";
 import { keepSecret } from "../../kernel/secrets.ts";
+import { videos } from "../cloud-video/dialects.ts";
+import { createCloudVideo } from "../cloud-video/index.ts";
 import {
   type Answer,
   type Backend,
@@ -22,36 +24,37 @@ import {
   type PostCall,
   type ProbeResult,
   type Replica,
+  type VideoCapability,
   type VideoRequest,
   whenAborted,
 } from "../contract.ts";
 import { external } from "../external/index.ts";
 import { whenAnswerEnds } from "./answer-end.ts";
-import { type ClipMaker, clipsAt, clipsOf } from "./clips.ts";
 import { TunnelOrigin, tunnelFailure } from "./tunnel-origin.ts";
 
 /** A node that does not answer on its host and port within this time is reached through its tunnel. */
 const REACH_TIMEOUT_MS = 2_000;
-/** What each way to a node gets to answer a probe, so that a hung engine speaks for itself alone. */
+/** Time for each way to a node to answer a probe, so that one hung engine does not use up the others' time. */
 const WAY_TIMEOUT_MS = 5_000;
-/** A node chooses its own key: a shorter one could be a word that others write. */
+/** Nodes choose their own keys. Shorter ones are not hidden from logs: they could be ordinary words. */
 const NODE_KEY_CHARS_MIN = 16;
 const TUNNEL = "agent:";
-/** How soon a node that broke a call is asked whether it answers at all. */
 const SUSPECT_PAUSE_MS = 1_000;
 
-/** How long an answer waits for its model to be loaded; then its client is told to come back. */
+/** How long a call waits for its model to be loaded; then the client is asked to retry. */
 const LOADED_WITHIN_MS = { whole: 60_000, stream: 540_000 };
 const LOADING_RETRY_SECONDS = 10;
-/** Until the other instances have heard that a node has put a model away. */
+/** Retries until this instance knows that a node has unloaded a model. */
 const AGAIN_PAUSE_MS = 250;
 const AGAIN_TRIES = 20;
 
-/** How long a model counts as used, or wanted, by a video task: longer than the pauses between its polls and tries. */
+/** A video task keeps its model in use for this time: longer than the pauses between polls. */
 const TASK_MS = 90_000;
+/** Between the node's name and its own id of a video task. */
+const TASK_SEPARATOR = "|";
 
 type Ask<Call, Result> = (way: Way, own: Call, member: Member) => Promise<Result>;
-type Way = Backend & ClipMaker;
+type Way = Backend & { video: VideoCapability };
 
 interface Member {
   name: string;
@@ -60,12 +63,10 @@ interface Member {
   ended: AbortSignal;
   isLast: boolean;
   inFlight: number;
-  /** It broke a call or a probe, and has not answered a probe since: it is asked only when no other node is left. */
+  /** It broke a call or a probe and has not answered a probe since: it is called only if no other node is left. */
   isSuspect: boolean;
-  /** When it was last given a video to make. */
   taskAtMs: number;
-  /** It has said whether it makes videos. */
-  hasSaid: boolean;
+  isAskedForVideos: boolean;
 }
 
 export type Resolve = (host: string) => Promise<readonly string[]>;
@@ -83,11 +84,11 @@ export interface AgentPoolOptions {
   resolve?: Resolve;
 }
 
-/** The backend `agent-<model_id>`: goes to the session's node or the least busy one, then to the next if unreachable. */
+/** The backend `agent-<model_id>`: calls the session's node or the least busy one, then the next if unreachable. */
 export class AgentPool implements ModelPool {
   readonly backend: Backend;
   readonly #members = new Map<string, Member>();
-  /** The newest replica of each node; a slower decision about an older one is dropped. */
+  /** The newest replica of each node; results for older ones are dropped. */
   readonly #wanted = new Map<string, Replica>();
   readonly #secrets = new Map<string, () => void>();
   isStandby = false;
@@ -97,20 +98,19 @@ export class AgentPool implements ModelPool {
   readonly #waiting = new Set<() => void>();
   #wasFull = false;
   #wantedUntilMs = 0;
-  /** Null until an engine has been asked: a job may start it. */
+  /** Null until an engine has answered: until then a job may try it. */
   #makesVideos: boolean | null = null;
 
   constructor(readonly options: AgentPoolOptions) {
     const config = this.#config(`${TUNNEL}//nodes`, null);
-    const clips = clipsOf({
+    const clips: VideoCapability = {
       asked: clipsAt(config, options.deps).asked,
       submit: (request, signal) => this.#submit(request, signal),
-      waysTo: (node) => {
-        const member = this.#members.get(node);
-        if (member) this.#usedUntil(TASK_MS);
-        return member?.ways ?? [];
-      },
-    });
+      poll: (taskId, signal) => this.#onItsNode(taskId, (video, id) => video.poll(id, signal)),
+      content: (taskId, range, signal) =>
+        this.#onItsNode(taskId, (video, id) => video.content!(id, range, signal)),
+      cancel: (taskId, signal) => this.#onItsNode(taskId, (video, id) => video.cancel!(id, signal)),
+    };
     const makesVideos = () => this.#makesVideos;
     this.backend = {
       config,
@@ -145,7 +145,6 @@ export class AgentPool implements ModelPool {
     return isWanted;
   }
 
-  /** Resolves once it is known, as far as it says, what its engine does. */
   #put(member: Member): Promise<void> {
     this.#members.set(member.name, member);
     for (const served of this.#waiting) served();
@@ -162,11 +161,8 @@ export class AgentPool implements ModelPool {
     this.#wanted.set(agentId, replica);
     this.#members.delete(agentId);
     const throughTunnel = tunnel && this.#throughTunnel(replica, tunnel);
-    // Routable at once; the direct way goes before it as soon as it has answered.
-    const { ended, isLast } = replica;
-    const name = agentId;
-    const known =
-      throughTunnel && this.#put(newMember({ name, via: "tunnel", ways: [throughTunnel], ended, isLast }));
+    // The tunnel can be used at once; the direct way is preferred as soon as it has answered.
+    const known = throughTunnel && this.#put(newMember(replica, "tunnel", [throughTunnel]));
     if (!replica.direct) return known ?? undefined;
     const address = ipFamily(replica.host) !== 0 ? replica.host : await this.#addressOf(replica);
     if (address === null || (isLoopback(address) && !this.options.dialsLoopback)) return;
@@ -175,7 +171,7 @@ export class AgentPool implements ModelPool {
     if (!usable || this.#wanted.get(agentId) !== replica) return;
     const ways = throughTunnel ? [direct, throughTunnel] : [direct];
     const inFlight = this.#members.get(agentId)?.inFlight ?? 0;
-    await this.#put({ ...newMember({ name, via: "direct", ways, ended, isLast }), inFlight });
+    await this.#put({ ...newMember(replica, "direct", ways), inFlight });
   }
 
   #forgetSecret(agentId: string): void {
@@ -207,7 +203,7 @@ export class AgentPool implements ModelPool {
     return wayTo(this.#config(`http://${urlHost(host)}:${port}`, apiKey), this.options.deps);
   }
 
-  /** The address dialled from here on: a name looked up again later could lead elsewhere. Null: none may be dialled. */
+  /** Looks the host up once, so that its name cannot point elsewhere later. Null: it may not be dialled. */
   async #addressOf({ agentId, host }: Replica): Promise<string | null> {
     const { resolve = resolveBySystem, deps } = this.options;
     const addresses = await resolve(host).catch(() => []);
@@ -233,13 +229,12 @@ export class AgentPool implements ModelPool {
     });
   }
 
-  /** Whether the right engine answers there: it must list the model. */
   async #answers(direct: Backend): Promise<boolean> {
     const { models } = await direct.probe(AbortSignal.timeout(REACH_TIMEOUT_MS));
     return models.some(({ id }) => id === this.options.modelId);
   }
 
-  /** A model on demand may go while it is asked: then it is waited for again. */
+  /** A model on demand may be unloaded during a call; the call then waits for it again. */
   async #spread<Call extends ModelCall, Result extends object>(
     call: Call,
     ask: Ask<Call, Result>,
@@ -259,20 +254,37 @@ export class AgentPool implements ModelPool {
     }
   }
 
-  /** A job whose model is not loaded comes back, so that it takes no place among those that are under way. */
-  async #submit(request: VideoRequest, signal: AbortSignal): Promise<{ node: string; id: string }> {
+  /** Fails while the model is not loaded, so that a waiting job does not count as running. */
+  async #submit(request: VideoRequest, signal: AbortSignal): Promise<string> {
     if (this.isStandby && this.size === 0) {
       this.#wantedUntilMs = this.options.deps.clock.now() + TASK_MS;
       this.#usedUntil(TASK_MS);
       throw this.#isLoading();
     }
     const call = ownChat({ model: request.model }, signal);
-    const task = await this.#spread(call, async ({ video }, own, member) => {
+    const { taskId } = await this.#spread(call, async ({ video }, own, member) => {
       member.taskAtMs = this.options.deps.clock.now();
-      return { node: member.name, id: await video.submit(request, own.signal) };
+      return { taskId: member.name + TASK_SEPARATOR + (await video.submit(request, own.signal)) };
     });
     this.#usedUntil(TASK_MS);
-    return task;
+    return taskId;
+  }
+
+  /** A video task stays on the node that took it. */
+  async #onItsNode<T>(taskId: string, ask: (video: VideoCapability, id: string) => Promise<T>): Promise<T> {
+    const end = taskId.indexOf(TASK_SEPARATOR);
+    const member = this.#members.get(taskId.slice(0, end));
+    if (member) this.#usedUntil(TASK_MS);
+    let failure = new BackendError("gone", "the node that has this task is away");
+    for (const { video } of member?.ways ?? []) {
+      try {
+        return await ask(video, taskId.slice(end + 1));
+      } catch (error) {
+        if (!isUnsent(error)) throw error;
+        failure = error;
+      }
+    }
+    throw failure;
   }
 
   #usedUntil(afterMs: number): void {
@@ -287,26 +299,16 @@ export class AgentPool implements ModelPool {
 
   #untilServed(call: ModelCall): Promise<void> {
     const { modelId, deps } = this.options;
-    return new Promise((resolve, reject) => {
-      const leave = () => {
-        cancel();
-        this.#waiting.delete(served);
-      };
-      const served = () => {
-        leave();
-        resolve();
-      };
-      const isStream = "stream" in call && call.stream === true;
-      const cancel = deps.clock.after(LOADED_WITHIN_MS[isStream ? "stream" : "whole"], () => {
-        leave();
-        reject(this.#isLoading());
-      });
-      this.#waiting.add(served);
-      // Unsent: who leaves now owes nothing.
-      call.whenAborted(() => {
-        leave();
-        reject(new BackendError("connect", `${modelId} was not loaded yet`));
-      });
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    const isStream = "stream" in call && call.stream === true;
+    const waitMs = LOADED_WITHIN_MS[isStream ? "stream" : "whole"];
+    const cancel = deps.clock.after(waitMs, () => reject(this.#isLoading()));
+    // Not sent yet, so a client that leaves now owes nothing.
+    call.whenAborted(() => reject(new BackendError("connect", `${modelId} was not loaded yet`)));
+    this.#waiting.add(resolve);
+    return promise.finally(() => {
+      cancel();
+      this.#waiting.delete(resolve);
     });
   }
 
@@ -336,11 +338,11 @@ export class AgentPool implements ModelPool {
           this.#underWay--;
           this.#usedUntil(0);
         };
-        // A tunnel ends with its node's connection; a direct call has to be told.
+        // A tunnel ends with its node's connection; a direct call must be aborted.
         const own = way.config.url.startsWith(TUNNEL) ? call : untilEnded(call, member.ended);
         try {
           const answer = await ask(way, own, member);
-          // With a single node there is nothing to balance, so the body passes through uncounted.
+          // With a single node there is nothing to balance, so the body is not watched.
           if (isAnswer(answer) && (members.length > 1 || this.isStandby))
             return whenAnswerEnds(answer, own.signal, over) as Result & Answer;
           over();
@@ -350,7 +352,7 @@ export class AgentPool implements ModelPool {
           over();
           if (members.length > 1 && isAboutNode(error)) this.#suspect(member);
           if (!isUnsent(error)) throw error;
-          // A node that is full is only full; whether another one is away is known from its probes.
+          // If any node is only full, the client should hear that rather than that another is away.
           if (refusal.kind !== "busy") refusal = error;
         }
       }
@@ -358,7 +360,7 @@ export class AgentPool implements ModelPool {
     throw refusal;
   }
 
-  /** Keeps calls away from a node until it has answered a probe. */
+  /** Sends no calls to a node until it has answered a probe. */
   #suspect(member: Member): void {
     if (member.isSuspect) return;
     member.isSuspect = true;
@@ -376,7 +378,7 @@ export class AgentPool implements ModelPool {
     });
   }
 
-  /** Healthy as long as one node answers; all are asked at once. The model is known by its id, whatever the engine calls it. */
+  /** Healthy if one node answers. The model has our id, whatever the engine calls it. */
   #probe(signal: AbortSignal): Promise<ProbeResult> {
     const models = [{ id: this.options.modelId }];
     const members = [...this.#members.values()];
@@ -399,7 +401,7 @@ export class AgentPool implements ModelPool {
       const deadline = AbortSignal.any([signal, AbortSignal.timeout(WAY_TIMEOUT_MS)]);
       last = await way.probe(deadline);
       if (last.state !== "Healthy") continue;
-      if (!member.hasSaid) await this.#askForVideos(member, way, deadline);
+      if (!member.isAskedForVideos) await this.#askForVideos(member, way, deadline);
       break;
     }
     if (last.state === "Healthy") member.isSuspect = false;
@@ -410,9 +412,9 @@ export class AgentPool implements ModelPool {
   async #askForVideos(member: Member, { video }: Way, signal: AbortSignal): Promise<void> {
     try {
       this.#makesVideos = await video.isServed!(signal);
-      member.hasSaid = true;
+      member.isAskedForVideos = true;
     } catch {
-      // It is asked again with the next probe.
+      // The next probe asks again.
     }
   }
 }
@@ -422,15 +424,21 @@ const NEVER = new AbortController().signal;
 const wayTo = (config: BackendConfig, deps: BackendDeps): Way =>
   Object.assign(external.create(config, deps), { video: clipsAt(config, deps) });
 
-const newMember = (member: Pick<Member, "name" | "via" | "ways" | "ended" | "isLast">): Member => ({
-  ...member,
+const clipsAt = (config: BackendConfig, deps: BackendDeps): VideoCapability =>
+  createCloudVideo({ ...config, dialect: videos.name }, deps).video!;
+
+const newMember = ({ agentId, ended, isLast }: Replica, via: Member["via"], ways: Way[]): Member => ({
+  name: agentId,
+  via,
+  ways,
+  ended,
+  isLast,
   inFlight: 0,
   isSuspect: false,
   taskAtMs: 0,
-  hasSaid: false,
+  isAskedForVideos: false,
 });
 
-/** The call, which also ends when the node is deregistered. */
 function untilEnded<Call extends ModelCall>(call: Call, ended: AbortSignal): Call {
   const signal = AbortSignal.any([call.signal, ended]);
   const { model, body, requestId, stream, contentType } = call as Call & Partial<ChatCall & PostCall>;
@@ -439,12 +447,11 @@ function untilEnded<Call extends ModelCall>(call: Call, ended: AbortSignal): Cal
   return { ...own, whenAborted: aborted } as unknown as Call;
 }
 
-/** An engine that answers that it is full has not begun, so another node may be asked, or the call waits. */
+/** An engine that is full has not begun the call, so it may go to another node, or wait. */
 const asFull = (error: unknown): unknown =>
   error instanceof BackendError && isOverloaded(error) ? new BackendError("busy", error.message) : error;
 
 const isAnswer = (result: object): result is Answer => "pipe" in result;
 
-/** Whether a failed call says that the node does not answer. */
 const isAboutNode = (error: unknown): boolean =>
   error instanceof BackendError && (error.kind === "connect" || error.kind === "transport");

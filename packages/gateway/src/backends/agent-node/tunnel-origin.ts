@@ -11,7 +11,7 @@ import {
 import type { Clock } from "../../kernel/clock.ts";
 import { BackendError, type BackendErrorKind, type NodeTunnel } from "../contract.ts";
 
-/** An engine behind a node's tunnel. Like `HttpOrigin`, it does without the runtime's web streams. */
+/** An engine behind a node's tunnel. Like `HttpOrigin`, it uses no web streams. */
 export class TunnelOrigin implements Origin {
   constructor(readonly options: OriginOptions & { tunnel: NodeTunnel; modelId: string; clock: Clock }) {}
 
@@ -71,7 +71,7 @@ class TunnelledAnswer extends IncomingAnswer implements AnswerReader {
       contentType: named("content-type") ?? "",
       retryAfter: named("retry-after"),
       text: ["", ...headers.map(([name, value]) => `${name}: ${value}`)].join("\n"),
-      // What a node says of the length is a claim.
+      // A node's content length is not trusted.
       contentLength: null,
     });
   }
@@ -93,7 +93,7 @@ class TunnelledAnswer extends IncomingAnswer implements AnswerReader {
 
 const KINDS: Partial<Record<string, BackendErrorKind>> = { too_many_streams: "busy", tunnel_closed: "gone" };
 
-/** A node that is full, or that left, says nothing of the model. */
+/** A node that is full or has left is not a failure of the model. */
 export function tunnelFailure(error: unknown): unknown {
   if (!(error instanceof TunnelError)) return error;
   return new BackendError(KINDS[error.code] ?? (error.neverStarted ? "connect" : "transport"), error.message);

@@ -1,6 +1,6 @@
 import { RpcClient } from "@model-gateway/wire/json-rpc";
 import { z } from "zod";
-import { BoundedMap } from "../../kernel/bounded.ts";
+import { BoundedMap, oneAtATime } from "../../kernel/bounded.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { fail } from "../../kernel/errors.ts";
 import type { Log } from "../../kernel/log.ts";
@@ -12,9 +12,8 @@ const CONNECT_TIMEOUT_MS = 5_000;
 const CALL_TIMEOUT_MS = 10_000;
 const PROBE_TIMEOUT_MS = 2_000;
 const ANSWER_CHARS_MAX = 64 * 1024;
-const SCHEME = "bridge://";
 
-export const isBridgeUrl = (url: string): boolean => url.toLowerCase().startsWith(SCHEME);
+export const isBridgeUrl = (url: string): boolean => url.toLowerCase().startsWith("bridge://");
 
 const Connected = z.object({ local_port: z.int().min(1).max(65_535) });
 
@@ -25,17 +24,17 @@ function parseBridgeUrl(url: string): { node: string; service: string } {
   return { node: match[1]!, service: match[2]! };
 }
 
-/** The port last reported to the watcher's owner. */
 interface Watcher {
+  /** The port that its owner uses. */
   knownPort: number | null;
 }
 
-/** Tunnels to other machines, made by the bridge agent and watched from here. */
+/** Tunnels to other machines, which the bridge agent opens. */
 export class Bridge implements BridgeResolver {
   readonly #agent: RpcClient;
-  /** The local port of each tunnel, as last reported by the agent. */
+  /** Local ports by URL, as the agent last reported them. */
   readonly #ports = new BoundedMap<string, number>();
-  /** Watchers begun before their tunnel had a port; the next `connect` of that URL is theirs. */
+  /** Watchers without a port yet; they take that of the next `connect` to their URL. */
   readonly #awaiting = new BoundedMap<string, Watcher>();
 
   constructor(readonly options: { agentUrl: string; clock: Clock; log: Log }) {
@@ -58,33 +57,28 @@ export class Bridge implements BridgeResolver {
 
   async #resolve(url: string): Promise<number> {
     const target = parseBridgeUrl(url);
-    const port = await this.#ask(target).catch((error: Error) =>
-      fail(
+    try {
+      const answer = await this.#agent.call("Bridge.Connect", target, { timeoutMs: CALL_TIMEOUT_MS });
+      const parsed = Connected.safeParse(answer);
+      if (!parsed.success) throw new Error("it answered without a local_port");
+      this.#ports.set(url, parsed.data.local_port);
+      return parsed.data.local_port;
+    } catch (error) {
+      const { message } = error as Error;
+      return fail(
         "bridge_unreachable",
-        `The bridge agent at ${shownUrl(this.options.agentUrl)} could not reach ${target.node}/${target.service}: ${error.message.slice(0, 500)}`,
+        `The bridge agent at ${shownUrl(this.options.agentUrl)} could not reach ${target.node}/${target.service}: ${message.slice(0, 500)}`,
         { cause: error },
-      ),
-    );
-    this.#ports.set(url, port);
-    return port;
-  }
-
-  async #ask(target: { node: string; service: string }): Promise<number> {
-    const answer = await this.#agent.call("Bridge.Connect", target, { timeoutMs: CALL_TIMEOUT_MS });
-    const parsed = Connected.safeParse(answer);
-    if (!parsed.success) throw new Error("it answered without a local_port");
-    return parsed.data.local_port;
+      );
+    }
   }
 
   watch({ name, url, onPort }: { name: string; url: string; onPort: (port: number) => void }): () => void {
     const watcher: Watcher = { knownPort: this.#ports.get(url) ?? null };
     if (watcher.knownPort === null) this.#awaiting.set(url, watcher);
-    let checking = false;
     let ended = false;
     let down = false;
-    const check = async () => {
-      if (checking) return;
-      checking = true;
+    const check = oneAtATime(async () => {
       try {
         const port = await this.#livePort(url);
         down = false;
@@ -95,10 +89,8 @@ export class Bridge implements BridgeResolver {
       } catch (error) {
         if (!down) this.options.log.warn("bridge tunnel is down", { backend: name, error });
         down = true;
-      } finally {
-        checking = false;
       }
-    };
+    });
     const stop = this.options.clock.every(BRIDGE_KEEPALIVE_MS, check);
     return () => {
       ended = true;
@@ -107,7 +99,7 @@ export class Bridge implements BridgeResolver {
     };
   }
 
-  /** The tunnel's port where it still answers, else that of a new tunnel. */
+  /** The tunnel's port if it still answers, else that of a new tunnel. */
   async #livePort(url: string): Promise<number> {
     const port = this.#ports.get(url);
     return port !== undefined && (await portAnswers(port)) ? port : this.#resolve(url);
@@ -119,23 +111,19 @@ export class Bridge implements BridgeResolver {
 }
 
 function portAnswers(port: number): Promise<boolean> {
-  return new Promise((resolve) => {
-    const timer = setTimeout(() => resolve(false), PROBE_TIMEOUT_MS);
-    const settle = (answers: boolean) => {
-      clearTimeout(timer);
-      resolve(answers);
-    };
-    Bun.connect({
-      hostname: "127.0.0.1",
-      port,
-      socket: {
-        open(socket) {
-          settle(true);
-          socket.end();
-        },
-        connectError: () => settle(false),
-        data() {},
+  const { promise, resolve } = Promise.withResolvers<boolean>();
+  const timer = setTimeout(() => resolve(false), PROBE_TIMEOUT_MS);
+  Bun.connect({
+    hostname: "127.0.0.1",
+    port,
+    socket: {
+      open(socket) {
+        resolve(true);
+        socket.end();
       },
-    }).catch(() => settle(false));
-  });
+      connectError: () => resolve(false),
+      data() {},
+    },
+  }).catch(() => resolve(false));
+  return promise.finally(() => clearTimeout(timer));
 }

@@ -12,19 +12,20 @@ import {
 import { addressField, KEY_FIELD, modelsField, NAME_FIELD } from "../shared/form.ts";
 import { reachability } from "../shared/probe.ts";
 import { transportError, wholeBody } from "../shared/upstream-http.ts";
-import { dashscope } from "./dashscope.ts";
 import {
   type ApiCall,
   type ApiReply,
   asObject,
+  dashscope,
   isTransientStatus,
+  kling,
+  minimaxV1,
+  minimaxV2,
   type Refusal,
+  seedance,
   type VideoDialect,
-} from "./dialect.ts";
-import { kling } from "./kling.ts";
-import { minimaxV1, minimaxV2 } from "./minimax.ts";
-import { seedance } from "./seedance.ts";
-import { videos } from "./videos.ts";
+  videos,
+} from "./dialects.ts";
 
 const BY_NAME: Readonly<Record<string, VideoDialect>> = {
   minimax: minimaxV1,
@@ -42,7 +43,7 @@ const BY_HOST: readonly [RegExp, VideoDialect][] = [
   [/(^|\.)volces\.com$/, seedance],
 ];
 
-/** By the dialect that the operator's type names, else by the host, else MiniMax. Its H3 models speak the second version. */
+/** By the type that the operator gave, else by the host, else MiniMax, whose H3 models use the second version. */
 export function chooseDialect(
   { dialect: name = "", url }: { dialect?: string; url: string },
   model = "",
@@ -55,9 +56,9 @@ export function chooseDialect(
 const CALL_TIMEOUT_MS = 60_000;
 const REPLY_BYTES_MAX = 1024 * 1024;
 const CLIP_BEGINS = { delayMs: CALL_TIMEOUT_MS, late: "the clip did not come in time" };
-/** Whole, a range, and a range that it does not have. */
+/** The whole clip, a range, and a range outside the clip. */
 const CLIP_STATUSES = [200, 206, 416];
-/** Kept with the task id, so that polling keeps the same dialect even if the backend is registered again. */
+/** Our task id begins with the dialect's name, so a task keeps its dialect if the backend is registered again. */
 const SEPARATOR = "|";
 const NO_TASK: Refusal = { error: "the upstream named no task", transient: false };
 const NO_LISTING: Refusal = { error: "the tasks cannot be listed just now", transient: true };
@@ -71,11 +72,8 @@ export function createCloudVideo(
   const base = config.url.replace(/\/+$/, "");
 
   async function call(dialect: VideoDialect, request: ApiCall, signal: AbortSignal): Promise<ApiReply> {
-    const response = await send(
-      dialect,
-      request,
-      AbortSignal.any([signal, AbortSignal.timeout(CALL_TIMEOUT_MS)]),
-    );
+    const inTime = AbortSignal.any([signal, AbortSignal.timeout(CALL_TIMEOUT_MS)]);
+    const response = await send(dialect, request, inTime);
     return { status: response.status, body: await readReply(response) };
   }
 
@@ -123,7 +121,7 @@ export function createCloudVideo(
     video: {
       asked(request) {
         const dialect = chooseDialect(config, request.model);
-        // Their bytes say nothing about the price.
+        // The price does not depend on an image's bytes.
         const images = request.images.map((image) => ({ ...image, dataBase64: "" }));
         const { body = {} } = dialect.submit({ ...request, images });
         const members = { body, implied: dialect.implied?.(request) };
@@ -135,7 +133,7 @@ export function createCloudVideo(
         const submission = dialect.submit(request);
         const reply = await call(dialect, submission, signal);
         const refusal = dialect.refusal(reply);
-        // If a task id came back, the task exists, even when the submission timed out.
+        // With a task id the task exists, even if the submission timed out.
         const mayExist = !refusal || refusal.unclear;
         const id = mayExist ? dialect.taskIdIn(asObject(reply.body), submission) : null;
         return id ? `${dialect.name}${SEPARATOR}${id}` : refused(refusal ?? NO_TASK, reply.status);
@@ -152,7 +150,7 @@ export function createCloudVideo(
         const request = dialect.content?.(upstreamId);
         if (!request) return null;
         const headers = { ...request.headers, ...(range && { range }) };
-        // Only its beginning has to come soon: a clip may take minutes.
+        // The deadline is for the first byte only: a download may take minutes.
         const answer = await withDeadline(clock, CLIP_BEGINS, (soon) =>
           send(dialect, { ...request, headers }, AbortSignal.any([signal, soon])),
         );
@@ -164,19 +162,19 @@ export function createCloudVideo(
         const { dialect, upstreamId } = splitTask(config, taskId);
         if (!dialect.cancel) return;
         const { status } = await call(dialect, dialect.cancel(upstreamId), signal);
-        // Any other refusal means that there is nothing left to cancel.
+        // Other refusals mean that there is nothing left to cancel.
         if (isTransientStatus(status))
           refused({ error: "the task was not cancelled", transient: true }, status);
       },
     },
-    probe: (signal) => reachability({ fetch, url: base, signal }),
+    probe: (signal) => reachability(fetch, base, signal),
     close() {},
   };
 }
 
 const knownTo = ({ extra }: VideoDialect): string[] => [...CLIP_FIELDS, ...extra];
 
-/** What of a request the dialect leaves out, found by marking it. */
+/** The fields of a request that the dialect does not send: it is given marked values to find out. */
 function unsentOf(dialect: VideoDialect, request: VideoRequest): string[] {
   const { negativePrompt, images } = request;
   if (!negativePrompt && images.length === 0) return [];
@@ -192,7 +190,6 @@ function unsentOf(dialect: VideoDialect, request: VideoRequest): string[] {
   return fields.filter((field) => !sent.includes(mark(field)));
 }
 
-/** A refusal inside HTTP 200 is still the upstream's: the status that others would have sent for it. */
 function statusOf({ transient, unclear }: Refusal, status: number): number {
   if (unclear) return 504;
   if (status >= 400) return status;
@@ -217,7 +214,7 @@ function formOf(body: Record<string, unknown>, fileField: string): FormData {
   return form;
 }
 
-/** JSON, or null for anything else; large integers (file ids) stay exact as text. */
+/** JSON, or null for anything else. Large integers (file ids) stay text, so that no digit is lost. */
 async function readReply(response: Response): Promise<unknown> {
   const whole = await wholeBody(response, REPLY_BYTES_MAX);
   if (!whole) throw new BackendError("upstream", "the answer is larger than 1 MiB", 502);

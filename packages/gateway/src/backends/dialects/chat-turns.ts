@@ -1,7 +1,7 @@
-import { isObject, objectIn, textOf } from "../../kernel/json.ts";
+import { isObject, membersOf, objectIn, textOf } from "../../kernel/json.ts";
 import { BackendError } from "../contract.ts";
 
-/** A chat request's messages as the other dialects need them: one kind of thing at a time, with a checked shape. */
+/** A message of a chat request, checked, for conversion to another dialect. */
 export type ChatTurn =
   | { role: "system"; parts: TextPart[] }
   | { role: "user"; parts: ChatPart[] }
@@ -13,7 +13,7 @@ export interface AssistantTurn {
   text: string;
   reasoning: string;
   calls: ChatCall[];
-  /** Its place among the messages. */
+  /** Index among the messages. */
   at: number;
 }
 
@@ -26,11 +26,11 @@ export interface ChatCall {
 export interface TextPart {
   type: "text";
   text: string;
-  /** The mark of a cached prefix, which some clients put into chat parts as well. */
+  /** Anthropic's mark for the end of a cached prefix, which some clients put into chats. */
   cacheControl?: unknown;
 }
 
-/** `url` is an address, or a data: URL; `field` is where it stood. */
+/** `url` may be a data: URL; `field` is its path in the request. */
 export type ChatPart =
   | TextPart
   | { type: "image"; url: string; field: string; detail?: string }
@@ -41,22 +41,10 @@ export const refuse = (field: string, problem: string): never => {
   throw new BackendError("request", `\`${field}\` ${problem}`);
 };
 
-/** Refuses fields whose loss would change the answer; `isUnset` values are as good as absent. */
-export function refuseUnsupported(
-  body: Record<string, unknown>,
-  fields: Readonly<Record<string, (value: unknown) => boolean>>,
-): void {
-  for (const name in fields) {
-    const value = body[name];
-    if (value !== undefined && value !== null && !fields[name]!(value))
-      refuse(name, "cannot be passed to this backend's API; leave it out");
-  }
-}
-
 const isZero = (value: unknown): boolean => value === 0;
 const never = (): boolean => false;
-/** What none of the other dialects has; the values here change nothing. */
-export const UNSUPPORTED = {
+/** Fields that no other dialect has, with the values that change nothing. */
+const UNSUPPORTED = {
   n: (value: unknown) => value === 1,
   logprobs: (value: unknown) => value === false,
   top_logprobs: isZero,
@@ -64,21 +52,20 @@ export const UNSUPPORTED = {
   audio: never,
   functions: never,
 };
-/** What only some of them have. */
+/** Fields that some dialects lack. */
 export const PENALTIES = { frequency_penalty: isZero, presence_penalty: isZero };
 
-/** The media type and base64 data of a data: URL; null for another address. */
+/** Null: not a data: URL. */
 export function inlineData(url: string): { mimeType: string; data: string } | null {
   const found = /^data:([^;,]*)(?:;[^,]*)?;base64,/.exec(url);
   return found && { mimeType: found[1] || "application/octet-stream", data: url.slice(found[0].length) };
 }
 
-/** The same where nothing else can be sent. */
 export const requireInline = ({ url, field }: { url: string; field: string }) =>
   inlineData(url) ??
   refuse(field, "must be a data: URL in base64: this backend's API does not load addresses");
 
-/** What a model wrote badly goes back as what it wrote. */
+/** Invalid JSON is sent back to the model as it wrote it. */
 export const argumentsObject = ({ arguments: json }: ChatCall): Record<string, unknown> =>
   objectIn(json || "{}") ?? { INVALID_JSON: json };
 
@@ -147,10 +134,10 @@ function callOf(call: unknown, field: string): ChatCall {
 export function chatTurns(messages: unknown): ChatTurn[] {
   if (!Array.isArray(messages)) return refuse("messages", "must be an array");
   const names = new Map<string, string>();
-  return messages.map((message: unknown, i): ChatTurn => turnOf(message, i, names));
+  return messages.map((message, i) => turnOf(message, i, names));
 }
 
-/** Of each message a digest of all before it; the last is that of the answer. */
+/** For each message a digest of all messages before it, and last the digest for the answer. */
 export function digestsBefore(messages: unknown): string[] {
   let before = 0n;
   const after = (turn: ChatTurn): string => {
@@ -160,19 +147,20 @@ export function digestsBefore(messages: unknown): string[] {
   return [before.toString(36), ...chatTurns(messages).map(after)];
 }
 
-const UNSAID: ReadonlySet<string> = new Set(["cacheControl", "field"]);
-/** Clients join the parts of a text in ways of their own, so spaces do not count. */
+/** Without spaces, because clients join the parts of a text in different ways. */
 const formOf = (turn: ChatTurn): string =>
   turn.role === "assistant"
     ? JSON.stringify([turn.text.replace(/\s+/g, ""), turn.calls.map(({ id }) => id)])
-    : JSON.stringify(turn, (name, value) => (UNSAID.has(name) ? undefined : value));
+    : JSON.stringify(turn, (name, value) =>
+        name === "cacheControl" || name === "field" ? undefined : value,
+      );
 
-/** The texts of the system prompt that a conversation opens with, and what follows. */
-export function afterSystem(turns: readonly ChatTurn[]): { system: TextPart[]; rest: readonly ChatTurn[] } {
+/** The system prompt at the beginning of a conversation, and the rest. */
+export function afterSystem(turns: readonly ChatTurn[]) {
   const first = turns.findIndex(({ role }) => role !== "system");
-  const opening = turns.slice(0, first === -1 ? turns.length : first);
-  const system = opening.flatMap((turn) => (turn.role === "system" ? turn.parts : []));
-  return { system, rest: turns.slice(opening.length) };
+  const length = first === -1 ? turns.length : first;
+  const system = turns.slice(0, length).flatMap((turn) => (turn.role === "system" ? turn.parts : []));
+  return { system, rest: turns.slice(length) };
 }
 
 function turnOf(message: unknown, i: number, names: Map<string, string>): ChatTurn {
@@ -204,17 +192,9 @@ function turnOf(message: unknown, i: number, names: Map<string, string>): ChatTu
   }
 }
 
-export interface ChatFunction {
-  name: string;
-  description?: string;
-  parameters: unknown;
-  strict?: boolean;
-  cacheControl?: unknown;
-}
-
 const NO_PARAMETERS = { type: "object", properties: {} };
 
-export function chatFunctions(tools: unknown): ChatFunction[] {
+function chatFunctions(tools: unknown) {
   if (!Array.isArray(tools)) return [];
   return tools.map((tool, i) => {
     const fn = isObject(tool) ? tool.function : null;
@@ -233,32 +213,15 @@ export function chatFunctions(tools: unknown): ChatFunction[] {
   });
 }
 
-export type ToolChoice = "auto" | "none" | "required" | { name: string } | null;
-
-export function chatToolChoice(choice: unknown): ToolChoice {
-  if (choice === undefined || choice === null) return null;
+export function chatToolChoice(choice: unknown) {
+  if (choice == null) return null;
   if (choice === "auto" || choice === "none" || choice === "required") return choice;
   const fn = isObject(choice) ? choice.function : null;
   if (isObject(fn) && typeof fn.name === "string") return { name: fn.name };
   return refuse("tool_choice", "must be auto, none, required or a function's name on this backend's API");
 }
 
-/** The most that the answer may have, under whichever of its names. */
-export function outputLimit(body: Record<string, unknown>): number | null {
-  const limit = body.max_completion_tokens ?? body.max_tokens;
-  return typeof limit === "number" ? limit : null;
-}
-
-/** The schema that an answer must follow; null without one. */
-export function answerSchema({ response_format: format }: Record<string, unknown>): {
-  name: string;
-  schema: unknown;
-  strict?: unknown;
-  description?: unknown;
-} | null {
-  const wanted = isObject(format) && format.type === "json_schema" ? format.json_schema : null;
-  if (!isObject(wanted)) return null;
-  const { name, schema, strict, description } = wanted;
+function schemaOf({ name, schema, strict, description }: Record<string, unknown>) {
   return {
     name: typeof name === "string" ? name : "answer",
     schema,
@@ -267,8 +230,24 @@ export function answerSchema({ response_format: format }: Record<string, unknown
   };
 }
 
-export const wantsAnyJson = ({ response_format: format }: Record<string, unknown>): boolean =>
-  isObject(format) && format.type === "json_object";
+/** Checks a chat request for conversion to a dialect, which may lack further fields. */
+export function readChat(body: Record<string, unknown>, alsoUnsupported = {}) {
+  const unsupported: Record<string, (value: unknown) => boolean> = { ...UNSUPPORTED, ...alsoUnsupported };
+  for (const [name, changesNothing] of Object.entries(unsupported))
+    if (body[name] != null && !changesNothing(body[name]))
+      refuse(name, "cannot be passed to this backend's API; leave it out");
+  const limit = body.max_completion_tokens ?? body.max_tokens;
+  const { type, json_schema: schema } = membersOf(body.response_format);
+  return {
+    turns: chatTurns(body.messages),
+    functions: chatFunctions(body.tools),
+    limit: typeof limit === "number" ? limit : null,
+    schema: type === "json_schema" && isObject(schema) ? schemaOf(schema) : null,
+    wantsAnyJson: type === "json_object",
+  };
+}
+
+export type ReadChat = ReturnType<typeof readChat>;
 
 export const copied = (body: Record<string, unknown>, names: readonly string[]): Record<string, unknown> =>
   Object.fromEntries(names.flatMap((name) => (body[name] != null ? [[name, body[name]]] : [])));

@@ -1,6 +1,6 @@
-import { isObject } from "../../kernel/json.ts";
-import type { AuthName, DialectName, ModelInfo, NativeDialect } from "../contract.ts";
-import type { StreamConverter } from "../shared/converted-stream.ts";
+import { isObject, membersOf, textOf } from "../../kernel/json.ts";
+import type { AuthName, BackendError, DialectName, ModelInfo, NativeDialect } from "../contract.ts";
+import type { ChatDelta } from "../shared/chat-events.ts";
 import { boundedModels } from "../shared/probe.ts";
 import type { AssistantTurn, ChatCall } from "./chat-turns.ts";
 
@@ -10,15 +10,15 @@ export interface ChatUsage {
   total_tokens: unknown;
   prompt_tokens_details?: unknown;
   completion_tokens_details?: unknown;
-  /** What the upstream itself asks for the request, in dollars. */
+  /** What the upstream charges for the request, in dollars. */
   cost?: unknown;
-  /** The tier that answered, where it has rates of its own. */
+  /** The vendor's tier that answered, if it has its own rates. */
   service_tier?: unknown;
 }
 
 const isCount = (value: unknown): value is number => Number.isInteger(value) && (value as number) >= 0;
 
-/** Counts of a stream are running totals: of each the largest stands. What is no count stays, so that it is seen. */
+/** A stream's counts are running totals, so the largest of each wins. Invalid counts are kept, so that they show. */
 export function largerCounts(before: object, now: object): Record<string, unknown> {
   const counts: Record<string, unknown> = { ...before };
   for (const [name, value] of Object.entries(now)) {
@@ -28,14 +28,14 @@ export function largerCounts(before: object, now: object): Record<string, unknow
   return counts;
 }
 
-/** The sum of those that are there; what is no count stays what it is, so that it is seen. */
+/** The sum of those present; an invalid count is returned instead, so that it shows. */
 export function sumOf(...counts: unknown[]): unknown {
-  const given = counts.filter((count) => count !== undefined && count !== null);
+  const given = counts.filter((count) => count != null);
   if (given.length === 0) return undefined;
   return given.find((count) => !isCount(count)) ?? given.reduce((a, b) => (a as number) + (b as number));
 }
 
-/** Figures are passed on as they were reported: the meter decides which of them can be true. */
+/** Counts are passed on as reported: the meter decides which of them can be true. */
 export function chatUsageOf(usage: Omit<ChatUsage, "total_tokens">): ChatUsage | null {
   const { prompt_tokens: prompt, completion_tokens: completion, cost, service_tier } = usage;
   if (prompt == null && completion == null) return null;
@@ -53,16 +53,14 @@ export function chatUsageOf(usage: Omit<ChatUsage, "total_tokens">): ChatUsage |
 }
 
 function present(fields: unknown): Record<string, unknown> | null {
-  const given = Object.entries(isObject(fields) ? fields : {}).filter(
-    ([, value]) => value !== undefined && value !== null,
-  );
+  const given = Object.entries(membersOf(fields)).filter(([, value]) => value != null);
   return given.length > 0 ? Object.fromEntries(given) : null;
 }
 
 export interface ChatRequestOptions {
   model: string;
   stream: boolean;
-  /** The answer that a turn of the history repeats, in the dialect's own form; null when it is not known. */
+  /** The original of an answer in the history, in the dialect's own form; null: unknown. */
   kept(turn: AssistantTurn): unknown[] | null;
   wantsThoughts?: boolean;
 }
@@ -77,49 +75,60 @@ export interface ChatAnswer {
   usage: ChatUsage | null;
   images?: string[];
   logprobs?: unknown;
-  /** The answer in the dialect's own form, where the chat form cannot hold all that has to be sent back; or null. */
+  /** The answer in the dialect's own form, if it has parts that a chat lacks and must send back; else null. */
   content: unknown[] | null;
+}
+
+export type JsonObject = Record<string, unknown>;
+
+/** Converts a streamed answer, one object at a time. */
+export interface StreamConverter {
+  /** Set once the answer is complete; later objects are ignored. */
+  readonly answer: ChatAnswer | null;
+  deltas(object: JsonObject): ChatDelta[];
+  /** The stream has ended; this may complete the answer. */
+  ended?(): void;
+  failureOf(object: JsonObject): BackendError | null;
 }
 
 export interface Translation {
   request(body: Record<string, unknown>, options: ChatRequestOptions): Record<string, unknown>;
   answer(body: Record<string, unknown>): ChatAnswer;
   stream(): StreamConverter;
-  /** The limit of a chat that names none, where the API wants one. */
+  /** The limit for chats without one, if the API requires it. */
   usualOutputTokens?(model: string): number;
 }
 
 export interface Dialect {
   name: DialectName;
-  /** Where its paths begin, from the URL as registered. */
+  /** The address before its paths, from the registered URL. */
   base(url: string): string;
   path(call: { model: string; stream: boolean }): string;
   auth: AuthName;
   headers?: Readonly<Record<string, string>>;
-  /** The listing below the base; `next` is the page behind an answer, if there is one. */
+  /** Its list of models; `next` is the path of the next page, if there is one. */
   listing: {
     path: string;
-    models(body: unknown): ModelInfo[] | null;
     next?(body: unknown): string | null;
   };
-  /** Absent: the upstream speaks what the gateway speaks inside. */
+  /** Absent: chat completions, which the gateway uses inside. */
   translation?: Translation;
-  /** How requests pass as they are; absent where the gateway's own path does that. */
+  /** For requests that are passed on unchanged; absent for chat completions, which always are. */
   native?: Omit<NativeDialect, "post">;
 }
 
-/** `…/v1`, `…/v4`, `…/v1beta/openai`: an operator who writes the version means exactly that path. */
+/** `…/v1`, `…/v4`, `…/v1beta/openai`: a path with a version is used as it is. */
 const VERSIONED = /\/v\d+[a-z0-9]*(\/|$)/i;
-/** Pasted from an API reference more often than one would think. */
+/** People paste whole endpoints from API references. */
 const ENDPOINT = /\/(chat\/completions|completions|embeddings|models|responses|messages)$/i;
 
-/** Where the paths of an API begin: the URL as registered, with `version` where it names none. */
+/** The registered URL, with `version` added if it has none. */
 export function apiBase(url: string, version = "v1"): string {
   const base = url.replace(/\/+$/, "").replace(ENDPOINT, "");
   return VERSIONED.test(base) ? base : `${base}/${version}`;
 }
 
-/** Ids of a model listing, in any of the usual wrappers; null when it is not a listing. */
+/** The models of a listing in any of the usual wrappers; null: it is not a listing. */
 export function modelsOfListing(body: unknown): ModelInfo[] | null {
   const list = Array.isArray(body) ? body : isObject(body) ? (body.data ?? body.models) : null;
   if (!Array.isArray(list)) return null;
@@ -128,9 +137,9 @@ export function modelsOfListing(body: unknown): ModelInfo[] | null {
 
 function modelOf(item: Record<string, unknown>): ModelInfo[] {
   const listed = item.id ?? item.name;
-  // Another gateway lists models that it would serve if it had a backend for them.
+  // Gateways like this one also list models that they cannot serve now.
   if (typeof listed !== "string" || item.available === false) return [];
-  // Google lists its models by their resource names, and takes them without.
+  // Google's listing prefixes its ids.
   const id = listed.replace(/^models\//, "");
   const meta = metaOf(item);
   return [meta ? { id, meta } : { id }];
@@ -139,10 +148,10 @@ function modelOf(item: Record<string, unknown>): ModelInfo[] {
 const META_MEMBERS_MAX = 32;
 const META_CHARS_MAX = 256;
 
-/** What llama.cpp says in `meta` and vLLM beside the id: plain figures and short texts, a bounded number of them. */
+/** Numbers and short texts from llama.cpp's `meta`, and vLLM's context length. */
 function metaOf({ meta, max_model_len }: Record<string, unknown>): Record<string, unknown> | null {
-  const told = { ...(isObject(meta) && meta), ...(max_model_len !== undefined && { max_model_len }) };
-  const plain = Object.entries(told).filter(
+  const all = { ...membersOf(meta), ...(max_model_len !== undefined && { max_model_len }) };
+  const plain = Object.entries(all).filter(
     ([name, value]) =>
       name.length <= META_CHARS_MAX &&
       (typeof value === "string" ? value.length <= META_CHARS_MAX : !(value instanceof Object)),
@@ -153,11 +162,10 @@ function metaOf({ meta, max_model_len }: Record<string, unknown>): Record<string
 export const eventText = (data: object, name?: string): string =>
   `${name === undefined ? "" : `event: ${name}\n`}data: ${JSON.stringify(data)}\n\n`;
 
-/** The words of an error, in the forms that vendors have. */
-export const wordsOf = (error: unknown): string =>
-  isObject(error) && typeof error.message === "string" ? error.message : "the upstream failed";
+export const errorMessage = (error: unknown): string =>
+  textOf(membersOf(error).message) || "the upstream failed";
 
-/** What the model wrote, with a sealed member marked as encoded data: as text it would count several times as long. */
+/** Renames an encrypted member to `data`, which is counted as encoded data; as text it would count several times. */
 export function sealed(written: unknown, member: string): unknown {
   if (!isObject(written) || written[member] === undefined) return written;
   const { [member]: data, ...rest } = written;

@@ -1,15 +1,14 @@
 import type { Clock } from "../../kernel/clock.ts";
 
 const KEPT_CHARS_MAX = 64 * 1024 * 1024;
-/** Of one answer; a longer one is not kept. */
 const ANSWER_CHARS_MAX = 4 * 1024 * 1024;
 const KEPT_MS_MAX = 6 * 60 * 60 * 1000;
 
-/** An answer as the chat form has it, which is how it comes back in the history. */
+/** An answer as a chat message, which is how it comes back in the history. */
 export interface AnswerForm {
   text: string;
   calls: readonly { id: string }[];
-  /** A digest of what was said before: many answers are the same words. */
+  /** Digest of the messages before it, because many answers have the same text. */
   before: string;
 }
 
@@ -19,14 +18,13 @@ interface Kept {
   usedAtMs: number;
 }
 
-/** What an upstream answered in its own dialect (signed thinking, sealed reasoning), for histories that repeat it. Per process. */
+/** Answers in their own dialect (with signed thinking, encrypted reasoning), for histories that repeat them. Per process. */
 export class KeptAnswers {
   readonly #kept = new Map<string, Kept>();
   #chars = 0;
 
   constructor(readonly clock: Clock) {}
 
-  /** Whose request has no scope, nothing is kept for. */
   keep(scope: string | undefined, form: AnswerForm, content: readonly unknown[]): void {
     if (scope === undefined) return;
     const json = JSON.stringify(content);
@@ -41,7 +39,7 @@ export class KeptAnswers {
     }
   }
 
-  /** The answer that a message of the history repeats; null when it is not known, or was changed. */
+  /** The original of a message in the history; null if it is unknown or was changed. */
   find(scope: string | undefined, form: AnswerForm): unknown[] | null {
     if (scope === undefined) return null;
     const key = keyOf(scope, form);
@@ -58,7 +56,7 @@ export class KeptAnswers {
   }
 }
 
-/** Clients join the parts of a text in ways of their own, so spaces do not count. */
+/** Without spaces, because clients join the parts of a text in different ways. */
 const digest = (text: string): string =>
   new Bun.CryptoHasher("sha256").update(text.replace(/\s+/g, "")).digest("base64");
 const keyOf = (scope: string, { text, calls, before }: AnswerForm): string =>

@@ -14,35 +14,40 @@ import {
   type ModelCall,
   type ModelInfo,
   type ProbeResult,
-  type RealtimeOpen,
 } from "../contract.ts";
-import { ChatEvents, chatIdentity, completionBody, eventStream } from "../shared/chat-events.ts";
+import { ChatEvents, chatIdentity, completionBody } from "../shared/chat-events.ts";
 import { embeddingsAnswer, inputTexts } from "../shared/embeddings.ts";
 import { addressField, KEY_FIELD, modelsField, NAME_FIELD } from "../shared/form.ts";
 import { probeFailure } from "../shared/probe.ts";
-import { jsonAnswer, ResponseAnswer } from "../shared/response-answer.ts";
-import { openChatStream, type StreamTable } from "./chat-stream.ts";
+import { eventAnswer, jsonAnswer } from "../shared/upstream-http.ts";
 import {
   ENGINE_CAPABILITIES,
+  ENGINE_CLIP,
   type EngineIdentity,
+  engineVideo,
   readCompletion,
   readEmbeddings,
   readHandshake,
   readModels,
   toChatParams,
 } from "./protocol.ts";
-import { ENGINE_RATES, openRealtime, type SessionTable } from "./realtime.ts";
-import { ENGINE_CLIP, engineVideo } from "./video.ts";
+import {
+  ENGINE_RATES,
+  openChatStream,
+  openRealtime,
+  type SessionTable,
+  type StreamTable,
+} from "./streams.ts";
 
 const CONNECT_TIMEOUT_MS = 5_000;
 const HANDSHAKE_TIMEOUT_MS = 5_000;
 const MODELS_TIMEOUT_MS = 5_000;
-/** Callers run control loops of 20-30 Hz; an answer this late is of no use to them. */
+/** Callers run control loops of 20-30 Hz: a later answer is useless to them. */
 const INVOKE_TIMEOUT_MS = 30_000;
 const METHOD_NOT_FOUND = -32601;
 const CLIENT = { name: "model-gateway", version: "1" };
 
-/** An engine by WebSocket and JSON-RPC. Its capabilities are those it announced in the handshake. */
+/** An engine by WebSocket and JSON-RPC. It announces its capabilities in the handshake. */
 class Engine implements Backend {
   readonly writesOne = true;
   readonly #client: RpcClient;
@@ -70,7 +75,7 @@ class Engine implements Backend {
     });
   }
 
-  /** An operator's list decides; without one, the engine's own. Nothing is known before the handshake. */
+  /** By the operator's list, or else the engine's own, which is unknown before the handshake. */
   #can(capability: CapabilityName): boolean {
     const declared = this.config.capabilities;
     if (declared && declared.length > 0) return declared.includes(capability);
@@ -88,7 +93,8 @@ class Engine implements Backend {
       ? {
           rates: ENGINE_RATES,
           known: [...ENGINE_VOICE, ...(this.config.fields ?? [])],
-          open: (options, signal) => this.#openRealtime(options, signal),
+          open: (options, signal) =>
+            this.#on(signal, (connection) => openRealtime(connection, this.#sessions, options, signal)),
         }
       : undefined;
   }
@@ -103,32 +109,19 @@ class Engine implements Backend {
 
   async probe(signal: AbortSignal): Promise<ProbeResult> {
     try {
-      await this.#discover(signal);
-      return { state: "Healthy", models: this.#models() };
+      const options = { signal, timeoutMs: MODELS_TIMEOUT_MS };
+      this.#discovered = readModels(await this.#call("Engine.Models", {}, options));
     } catch (error) {
-      return probeFailure(error);
+      // 501: the engine does not list its models; then only the registered ones are served.
+      if (!(error instanceof BackendError && error.status === 501)) return probeFailure(error);
     }
+    const discovered = new Set(this.#discovered.map(({ id }) => id));
+    const others = this.config.models.filter((id) => !discovered.has(id));
+    return { state: "Healthy", models: [...this.#discovered, ...others.map((id) => ({ id }))] };
   }
 
   close(): void {
     this.#client.close();
-  }
-
-  async #discover(signal: AbortSignal): Promise<void> {
-    try {
-      const options = { signal, timeoutMs: MODELS_TIMEOUT_MS };
-      this.#discovered = readModels(await this.#call("Engine.Models", {}, options));
-    } catch (error) {
-      // An engine without a listing serves the static list.
-      const hasNoListing = error instanceof BackendError && error.status === 501;
-      if (!hasNoListing) throw error;
-    }
-  }
-
-  /** What was discovered first, then the static ids that it lacks. */
-  #models(): ModelInfo[] {
-    const seen = new Set(this.#discovered.map(({ id }) => id));
-    return [...this.#discovered, ...this.config.models.filter((id) => !seen.has(id)).map((id) => ({ id }))];
   }
 
   async #chat({ model, body, stream, requestId, signal }: ChatCall): Promise<Answer> {
@@ -139,13 +132,13 @@ class Engine implements Backend {
       const events = await this.#on(signal, (connection) =>
         openChatStream({ connection, table: this.#streams, streamId: ids.uuid(), params, identity, signal }),
       );
-      return new ResponseAnswer(eventStream(events), signal);
+      return eventAnswer(events, signal);
     }
     const completion = readCompletion(await this.#call("Engine.Chat", params, { signal }));
     if (!stream) return jsonAnswer(completionBody(identity, completion), signal);
     const events = new ChatEvents(identity);
     const whole = events.delta(completion.message) + events.end(completion.finishReason, completion.usage);
-    return new ResponseAnswer(eventStream(new Blob([whole]).stream()), signal);
+    return eventAnswer(new Blob([whole]).stream(), signal);
   }
 
   async #embed(call: ModelCall): Promise<Answer> {
@@ -155,12 +148,6 @@ class Engine implements Backend {
     const params = { ...rest, model, input: texts };
     const answer = await this.#call("Engine.Embeddings", params, { signal });
     return embeddingsAnswer({ texts, ...readEmbeddings(answer) }, call);
-  }
-
-  #openRealtime(options: RealtimeOpen, signal: AbortSignal) {
-    return this.#on(signal, (connection) =>
-      openRealtime({ connection, table: this.#sessions }, options, signal),
-    );
   }
 
   async #invoke(method: string, params: Record<string, unknown> | undefined, signal: AbortSignal) {
@@ -184,7 +171,7 @@ class Engine implements Backend {
     return this.#on(options.signal, (connection) => connection.call(method, params, options));
   }
 
-  /** Runs one exchange. After an error the next call makes a new connection; calls in flight still finish. */
+  /** After an error the next call opens a new connection; calls in flight still finish on the old one. */
   async #on<T>(signal: AbortSignal, exchange: (connection: RpcConnection) => Promise<T>): Promise<T> {
     let connection: RpcConnection;
     try {
@@ -209,7 +196,7 @@ class Engine implements Backend {
   }
 }
 
-/** Nothing is wrong with a connection whose engine lacks an optional method. */
+/** The engine lacks an optional method; its connection is fine. */
 const isMethodNotFound = (error: unknown): boolean =>
   error instanceof RpcAnswerError && error.code === METHOD_NOT_FOUND;
 
@@ -229,19 +216,17 @@ export const engine: BackendKind = {
   create: (config, deps) => new Engine(config, deps),
 };
 
-/** The HTTP status that matches a JSON-RPC error, so that routing treats both alike. */
+/** The HTTP status for a JSON-RPC error, so that routing can treat both the same. */
 function statusOf({ code, data }: RpcAnswerError): number {
-  const told = isObject(data) ? data.status : undefined;
-  if (typeof told === "number" && told >= 400 && told <= 599) return told;
+  const status = isObject(data) ? data.status : undefined;
+  if (typeof status === "number" && status >= 400 && status <= 599) return status;
   if (code === -32602 || code === -32600) return 400;
-  return code === -32601 ? 501 : 500;
+  return code === METHOD_NOT_FOUND ? 501 : 500;
 }
 
-/** What went wrong on the way to an engine, in the router's terms; aborts stay aborts. */
 function toBackendError(error: unknown): unknown {
   if (error instanceof RpcAnswerError) {
-    const detail = `${error.message} (code ${error.code})`;
-    return new BackendError("upstream", detail, statusOf(error));
+    return new BackendError("upstream", `${error.message} (code ${error.code})`, statusOf(error));
   }
   if (error instanceof RpcSocketError) {
     const isSent = error.reason === "lost" || error.reason === "timeout";

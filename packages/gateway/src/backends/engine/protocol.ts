@@ -3,19 +3,28 @@ import {
   ENGINE_PROTOCOL_VERSION,
   HandshakeResult,
   ModelsResult,
+  VideoClip,
+  VideoPollResult,
+  VideoStartResult,
 } from "@model-gateway/protocol/engine.ts";
 import type { z } from "zod";
-import { isObject } from "../../kernel/json.ts";
-import { BackendError, type CapabilityName, type ModelInfo } from "../contract.ts";
+import { isObject, membersOf } from "../../kernel/json.ts";
+import { CLIP_FIELDS } from "../../kernel/known-fields.ts";
+import {
+  BackendError,
+  type CapabilityName,
+  type ModelInfo,
+  type VideoCapability,
+  type VideoRequest,
+} from "../contract.ts";
 import type { ChatDelta, Completion, ToolCallDelta } from "../shared/chat-events.ts";
 import { boundedModels } from "../shared/probe.ts";
 
-/** What an engine may declare, besides that its chats stream; unknown names are left for later versions. */
+/** What an engine may declare besides `chat_stream`. Unknown names are ignored. */
 export const ENGINE_CAPABILITIES = ["chat", "embeddings", "video", "realtime", "invoke"] as const;
 const CHAT_STREAM = "chat_stream";
 
-/** An answer as its schema has it; anything else breaks the protocol. */
-export function readAnswer<S extends z.ZodType>(schema: S, method: string, value: unknown): z.output<S> {
+function readAnswer<S extends z.ZodType>(schema: S, method: string, value: unknown): z.output<S> {
   const parsed = schema.safeParse(value);
   if (parsed.success) return parsed.data;
   const field = parsed.error.issues[0]?.path.map(String).join(".") || "result";
@@ -32,7 +41,7 @@ const known = (names: readonly string[]): CapabilityName[] =>
 
 export interface EngineIdentity {
   capabilities: ReadonlySet<CapabilityName>;
-  /** Whether answers can be streamed; without that, a stream is one event. */
+  /** False: a stream is one event. */
   streams: boolean;
 }
 
@@ -65,10 +74,10 @@ export function toChatParams(body: Record<string, unknown>, model: string): Reco
   return { ...rest, model };
 }
 
-/** Tool calls with text arguments and the type that clients insist on; pieces stay pieces. */
+/** Tool calls or pieces of them, with arguments as text and the `type` that clients require. */
 function toolCallsOf(calls: readonly unknown[]): ToolCallDelta[] {
   return calls.filter(isObject).map((call, position) => {
-    const fn = isObject(call.function) ? call.function : {};
+    const fn = membersOf(call.function);
     const args = fn.arguments ?? "";
     const opens = typeof fn.name === "string" || typeof call.id === "string";
     return {
@@ -83,7 +92,7 @@ function toolCallsOf(calls: readonly unknown[]): ToolCallDelta[] {
   });
 }
 
-/** A message or a piece of one, with reasoning under the name that clients read. */
+/** A message or a piece of one, with the name for reasoning that clients know. */
 export function toDelta(message: unknown): ChatDelta {
   if (!isObject(message)) return {};
   const { reasoning, tool_calls: calls, ...rest } = message;
@@ -110,3 +119,45 @@ export function readCompletion(result: unknown): Completion {
     usage: result.usage,
   };
 }
+
+type EngineCall = (method: string, params: Record<string, unknown>, signal: AbortSignal) => Promise<unknown>;
+
+const DEFAULT_VIDEO_SECONDS = 5;
+export const ENGINE_CLIP = [
+  ...CLIP_FIELDS,
+  ...["size", "num_frames", "frame_rate", "n", "guidance_scale", "sampler", "scheduler", "strength"],
+];
+
+const toVideoParams = (request: VideoRequest): Record<string, unknown> => ({
+  ...request.extra,
+  model: request.model,
+  prompt: request.prompt,
+  negative_prompt: request.negativePrompt,
+  images: request.images.map(({ dataBase64, mimeType }) => ({
+    data_base64: dataBase64,
+    mime_type: mimeType,
+  })),
+  duration_seconds: request.durationSeconds,
+  width: request.width,
+  height: request.height,
+});
+
+export const engineVideo = (call: EngineCall, fields: readonly string[] = []): VideoCapability => ({
+  asked(request) {
+    const { images: _, ...members } = toVideoParams(request);
+    return { members, known: [...ENGINE_CLIP, ...fields], defaultSeconds: DEFAULT_VIDEO_SECONDS };
+  },
+  async submit(request, signal) {
+    const answer = await call("Engine.VideoStart", toVideoParams(request), signal);
+    return readAnswer(VideoStartResult, "Engine.VideoStart", answer).task_id;
+  },
+  async poll(taskId, signal) {
+    const answer = await call("Engine.VideoPoll", { task_id: taskId }, signal);
+    const polled = readAnswer(VideoPollResult, "Engine.VideoPoll", answer);
+    if (polled.state !== "succeeded") return polled;
+    return { state: "succeeded", result: VideoClip.parse(polled.result), made: polled.result };
+  },
+  async cancel(taskId, signal) {
+    await call("Engine.VideoCancel", { task_id: taskId }, signal);
+  },
+});

@@ -4,7 +4,6 @@ import {
   type Answer,
   type Backend,
   type BackendConfig,
-  type BackendDeps,
   BackendError,
   type BackendKind,
   type ChatCall,
@@ -16,32 +15,30 @@ import {
   type PostCall,
   type ProbeResult,
 } from "../contract.ts";
-import { limitFieldsFor } from "../dialects/chat/limit-fields.ts";
-import type { Dialect } from "../dialects/dialect.ts";
-import { geminiEmbedRequest, geminiVectors } from "../dialects/gemini/embeddings.ts";
-import { dialects, dialectsOf } from "../dialects/index.ts";
+import { type Dialect, modelsOfListing } from "../dialects/dialect.ts";
+import { geminiVectors } from "../dialects/gemini/answer.ts";
+import { geminiEmbedRequest } from "../dialects/gemini/request.ts";
+import { dialects, dialectsOf, limitFieldsFor } from "../dialects/index.ts";
 import { KeptAnswers } from "../dialects/kept-answers.ts";
-import { isForResponses } from "../dialects/responses/only.ts";
+import { isForResponses } from "../dialects/responses/request.ts";
 import { translatedChat } from "../dialects/translate.ts";
 import { embeddingsAnswer, inputTexts } from "../shared/embeddings.ts";
 import { addressField, KEY_FIELD, modelsField, NAME_FIELD, SETTING_FIELDS } from "../shared/form.ts";
 import { Keys } from "../shared/keys.ts";
 import { declares, probeFailure } from "../shared/probe.ts";
-import { ResponseAnswer } from "../shared/response-answer.ts";
-import { fetchUpstream, readJson, wholeBody } from "../shared/upstream-http.ts";
+import { fetchUpstream, ResponseAnswer, readJson, wholeBody } from "../shared/upstream-http.ts";
 import { fieldChange, headersFor, JSON_HEADERS, nativeOf, originAt, sentBody } from "./native.ts";
 
 const LISTING_BYTES_MAX = 8 * 1024 * 1024;
 const LISTING_PAGES_MAX = 20;
 const OWN_TYPES = new Set(["llama_cpp", "vllm", "sglang", "lmstudio", "tgi"]);
-/** Statuses of an API that is alive but does not list its models, or not right now. */
+/** Statuses of an API that works but does not list its models, or not right now. */
 const NO_LISTING = new Set([404, 405, 429, 501]);
-/** Of a key that may not list models, and perhaps may chat. */
 const NOT_ALLOWED = new Set([401, 403]);
 const INCOMPLETE = new Set([400, 422]);
 
-/** An HTTP API in one or more dialects. Chat completions is the gateway's own, so those bodies pass as bytes. */
-function create(config: BackendConfig, deps: BackendDeps): Backend {
+/** An HTTP API in one or more dialects. Bodies of chat completions are passed on as bytes. */
+const create: BackendKind["create"] = (config, deps) => {
   const { fetch } = deps;
   const spoken = dialectsOf(config);
   const own = dialects[spoken[0]!];
@@ -90,7 +87,7 @@ function create(config: BackendConfig, deps: BackendDeps): Backend {
 
   const native = new Map(spoken.flatMap((name) => nativeOf(dialects[name], { config, deps, keys })));
 
-  // Half a megabyte of numbers is buffered by the runtime outside our heap and freed at once.
+  // By `fetch`: it buffers large answers outside our heap and frees them at once.
   const postEmbeddings = (call: ModelCall) => overFetch(`${base}/embeddings`, call);
   const embedInGemini = async (call: ModelCall): Promise<Answer> => {
     const { model, body, signal, session } = call;
@@ -117,43 +114,39 @@ function create(config: BackendConfig, deps: BackendDeps): Backend {
     ...(declares(config, "chat") && { chat, native, usualOutputTokens: own.translation?.usualOutputTokens }),
     ...(embed && declares(config, "embeddings") && { embed }),
     keys,
-    probe: (signal) =>
-      keys
-        .use(undefined, (key) => listed({ fetch, dialect: own, base, headers: headersWith(key), signal }), {
-          isListing: true,
-        })
-        .catch((error) => unlisted(error, { config, post: postChat, signal, base })),
+    async probe(signal) {
+      const listWith = (key: string | null) =>
+        listed(own, base, (url) => fetchUpstream(fetch, { url, headers: headersWith(key), signal }));
+      try {
+        return await keys.use(undefined, listWith, { isListing: true });
+      } catch (error) {
+        // A chat without messages costs nothing: a server that accepts the key refuses it as incomplete.
+        return unlisted(error, base, config, (model) => postChat(ownChat({ model, messages: [] }, signal)));
+      }
+    },
     close() {
       keys.close();
       origin?.close();
       for (const dialect of native.values()) dialect.close();
     },
   };
-}
+};
 
-interface ListingOptions {
-  fetch: BackendDeps["fetch"];
-  dialect: Dialect;
-  base: string;
-  headers: Record<string, string>;
-  signal: AbortSignal;
-}
-
-/** Listing the models costs no tokens. */
-async function listed({ fetch, dialect, base, headers, signal }: ListingOptions): Promise<ProbeResult> {
-  const { listing } = dialect;
+async function listed(
+  { listing }: Dialect,
+  base: string,
+  get: (url: string) => Promise<Response>,
+): Promise<ProbeResult> {
   const models: ModelInfo[] = [];
   let path: string | null = listing.path;
   for (let pages = 0; path !== null && pages < LISTING_PAGES_MAX; pages++) {
-    const body = await parsed(await fetchUpstream(fetch, { url: base + path, headers, signal }));
-    const page = listing.models(body);
+    const whole = await wholeBody(await get(base + path), LISTING_BYTES_MAX);
+    const body = whole && jsonIn(whole.toString());
+    const page = modelsOfListing(body);
     if (!page) {
       const url = shownUrl(base + listing.path.replace(/\?.*/, ""));
-      return {
-        state: "Degraded",
-        models: [],
-        detail: `${url} answered with something that is no model list`,
-      };
+      const detail = `${url} answered with something that is no model list`;
+      return { state: "Degraded", models: [], detail };
     }
     models.push(...page);
     path = listing.next?.(body) ?? null;
@@ -161,45 +154,30 @@ async function listed({ fetch, dialect, base, headers, signal }: ListingOptions)
   return { state: "Healthy", models };
 }
 
-interface UnlistedOptions {
-  config: BackendConfig;
-  post(call: ChatCall): Promise<Answer>;
-  signal: AbortSignal;
-  base: string;
-}
-
-/** An API without a listing, or with one that the key may not see, is alive when it takes chats. */
+/** An API without a listing, or whose listing the key may not see, is healthy if it takes chats. */
 async function unlisted(
   error: unknown,
-  { config, post, signal, base }: UnlistedOptions,
+  base: string,
+  { models }: BackendConfig,
+  chat: (model: string) => Promise<Answer>,
 ): Promise<ProbeResult> {
   const status = (error instanceof BackendError && error.status) || 0;
   const isAlive =
-    NO_LISTING.has(status) || (NOT_ALLOWED.has(status) && (await takesChats(config, post, signal)));
+    NO_LISTING.has(status) ||
+    (NOT_ALLOWED.has(status) && models[0] !== undefined && (await takesChats(() => chat(models[0]!))));
   if (!isAlive) return probeFailure(error);
   const detail = `${shownUrl(base)} lists no models (${status})`;
-  if (config.models.length > 0) return { state: "Healthy", models: [], detail };
+  if (models.length > 0) return { state: "Healthy", models: [], detail };
   return { state: "Degraded", models: [], detail: `${detail}; register the backend with \`models\`` };
 }
 
-/** A chat without messages costs nothing: a server that knows the key refuses it for what is missing. */
-async function takesChats(
-  { models: [model] }: BackendConfig,
-  post: UnlistedOptions["post"],
-  signal: AbortSignal,
-): Promise<boolean> {
-  if (model === undefined) return false;
+async function takesChats(chat: () => Promise<Answer>): Promise<boolean> {
   try {
-    await (await post(ownChat({ model, messages: [] }, signal))).bytes(LISTING_BYTES_MAX);
+    await (await chat()).bytes(LISTING_BYTES_MAX);
     return true;
   } catch (error) {
     return error instanceof BackendError && INCOMPLETE.has(error.status ?? 0);
   }
-}
-
-async function parsed(response: Response): Promise<unknown> {
-  const whole = await wholeBody(response, LISTING_BYTES_MAX);
-  return whole && jsonIn(whole.toString());
 }
 
 export const external: BackendKind = {

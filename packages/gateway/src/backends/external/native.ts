@@ -10,17 +10,16 @@ import {
 } from "../contract.ts";
 import type { Dialect } from "../dialects/dialect.ts";
 import type { Keys } from "../shared/keys.ts";
-import { ResponseAnswer } from "../shared/response-answer.ts";
-import { fetchUpstream, upstreamError } from "../shared/upstream-http.ts";
+import { fetchUpstream, ResponseAnswer, upstreamError } from "../shared/upstream-http.ts";
 
 export const JSON_HEADERS: Readonly<Record<string, string>> = {
   "content-type": "application/json",
   accept: "application/json, text/event-stream",
-  // Compressed chunks would wait for each other, and inflating costs more than the loopback or LAN saves.
+  // Compressed chunks wait for each other, and inflating costs more than the loopback or LAN saves.
   "accept-encoding": "identity",
 };
 
-/** Headers of every request in a dialect; the client's own, if there are any, go before the dialect's. */
+/** The client's headers replace the dialect's; the key and the operator's headers replace both. */
 export function headersFor(
   dialect: Dialect,
   config: BackendConfig,
@@ -31,7 +30,7 @@ export function headersFor(
   return { ...dialect.headers, ...client, ...secret, ...config.headers };
 }
 
-/** Connections of our own; TLS and proxies are left to `fetch`. */
+/** Our own connections; null for TLS and proxies, which `fetch` handles. */
 export const originAt = (
   { origin: url, protocol }: URL,
   { openOrigin }: BackendDeps,
@@ -42,7 +41,7 @@ export const originAt = (
     ? null
     : openOrigin({ url, headers, failure: clientFailure, errorOf: (answer) => upstreamError(answer, kept) });
 
-/** Requests in a dialect of the server, which pass as they are; empty for chats, which pass as bytes anyway. */
+/** Passes requests in a dialect on unchanged; empty for chat completions, which always are. */
 export function nativeOf(
   dialect: Dialect,
   { config, deps, keys }: { config: BackendConfig; deps: BackendDeps; keys: Keys },
@@ -70,7 +69,6 @@ export function nativeOf(
 
 type Fields = Record<string, unknown>;
 
-/** The operator's changes to the fields of a request; null without any. */
 export function fieldChange({
   set,
   drop,
@@ -86,7 +84,7 @@ export function fieldChange({
   };
 }
 
-/** A body as it is sent: the same bytes where nothing is changed. */
+/** Applies the operator's changes; without any the bytes stay the same. */
 export function sentBody(settings: BackendSettings): (body: JsonBody) => JsonBody {
   const change = fieldChange(settings);
   if (!change) return (body) => body;

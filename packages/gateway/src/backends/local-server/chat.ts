@@ -1,5 +1,5 @@
 import { newCallId } from "../../kernel/ids.ts";
-import { isObject, textOf } from "../../kernel/json.ts";
+import { isObject, membersOf, textOf } from "../../kernel/json.ts";
 import { BackendError } from "../contract.ts";
 import {
   argumentsObject,
@@ -7,34 +7,34 @@ import {
   type ChatPart,
   type ChatTurn,
   chatTurns,
+  copied,
   refuse,
   requireInline,
   textOfParts,
 } from "../dialects/chat-turns.ts";
-import type { ChatAnswer, ChatRequestOptions, Translation } from "../dialects/dialect.ts";
+import type { ChatAnswer, ChatRequestOptions, StreamConverter, Translation } from "../dialects/dialect.ts";
 import { type ChatDelta, openedCall } from "../shared/chat-events.ts";
-import type { StreamConverter } from "../shared/converted-stream.ts";
 
 type OllamaBody = Record<string, unknown>;
 
-/** Fields of the native API beside the ones converted here; they pass as they are. */
 const NATIVE_FIELDS = ["keep_alive", "truncate", "shift", "logprobs", "top_logprobs"] as const;
 
-/** Runtime options that have the same name and meaning in a chat-completions body. */
 const OPTION_FIELDS = (
   "temperature top_p top_k min_p typical_p seed frequency_penalty presence_penalty repeat_penalty " +
   "repeat_last_n num_ctx num_batch num_gpu main_gpu use_mmap num_thread num_keep num_predict"
 ).split(" ");
 
-const EFFORTS: ReadonlyMap<unknown, boolean | string> = new Map<unknown, boolean | string>([
-  ["none", false],
-  ["minimal", "low"],
-  ["low", "low"],
-  ["medium", "medium"],
-  ["high", "high"],
-  ["xhigh", "max"],
-  ["max", "max"],
-]);
+const EFFORTS = new Map<unknown, boolean | string>(
+  Object.entries({
+    none: false,
+    minimal: "low",
+    low: "low",
+    medium: "medium",
+    high: "high",
+    xhigh: "max",
+    max: "max",
+  }),
+);
 
 const given = (fields: OllamaBody): OllamaBody =>
   Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined && value !== null));
@@ -42,39 +42,35 @@ const given = (fields: OllamaBody): OllamaBody =>
 /** Only what the client set: a default of ours would override the model's own. */
 function optionsOf(body: OllamaBody): OllamaBody | undefined {
   const set = given({
-    ...Object.fromEntries(OPTION_FIELDS.map((name) => [name, body[name]])),
+    ...copied(body, OPTION_FIELDS),
     repeat_penalty: body.repeat_penalty ?? body.repetition_penalty,
     num_predict: body.max_completion_tokens ?? body.max_tokens ?? body.num_predict,
     stop: typeof body.stop === "string" ? [body.stop] : body.stop,
   });
-  // A field of its own says more than the same option inside `options`, so it wins.
-  const all = { ...(isObject(body.options) ? body.options : {}), ...set };
+  const all = { ...membersOf(body.options), ...set };
   return Object.keys(all).length > 0 ? all : undefined;
 }
 
-/** The native `format`: given as such, or meant by `response_format`. */
 function formatOf({ format, response_format: wanted }: OllamaBody): unknown {
   if (format !== undefined) return format;
-  if (!isObject(wanted)) return undefined;
-  if (wanted.type === "json_object") return "json";
-  if (wanted.type === "json_schema" && isObject(wanted.json_schema)) return wanted.json_schema.schema;
-  return undefined;
+  const { type, json_schema: schema } = membersOf(wanted);
+  if (type === "json_object") return "json";
+  return type === "json_schema" ? membersOf(schema).schema : undefined;
 }
 
 function thinkOf({ think, reasoning_effort: effort, reasoning }: OllamaBody): unknown {
-  return think ?? EFFORTS.get(effort ?? (isObject(reasoning) ? reasoning.effort : undefined));
+  return think ?? EFFORTS.get(effort ?? membersOf(reasoning).effort);
 }
 
-/** The bare base64 of an image or a sound, which the native API keeps apart from the text. */
+/** Base64 of an image or a sound, which the native API keeps apart from the text. */
 function mediaOf(part: ChatPart): string[] {
   if (part.type === "text") return [];
-  // Audio models take their audio through the same list.
+  // Audio models take audio in the list of images.
   if (part.type === "audio") return [part.data];
   if (part.type === "image") return [requireInline(part).data];
   return refuse(part.field, "cannot be passed to this backend's API: it takes text, images and audio");
 }
 
-/** A message in the native form. Tool results get the name of the tool that was called. */
 function messageOf(turn: ChatTurn): OllamaBody {
   const { role } = turn;
   if (role === "assistant")
@@ -106,18 +102,18 @@ export const ollamaRequest = (
   messages: chatTurns(body.messages).map(messageOf),
   stream,
   ...given({
-    ...Object.fromEntries(NATIVE_FIELDS.map((name) => [name, body[name]])),
+    ...copied(body, NATIVE_FIELDS),
     options: optionsOf(body),
     format: formatOf(body),
     think: thinkOf(body),
-    // The native API has no tool_choice; leaving the tools out is the one choice that can be kept.
+    // The native API has no tool_choice; only "none" can be expressed, by leaving the tools out.
     tools: body.tool_choice === "none" ? null : body.tools,
   }),
 });
 
 function callsOf({ tool_calls: calls }: OllamaBody): ChatCall[] {
   return (Array.isArray(calls) ? calls : []).filter(isObject).map((call) => {
-    const { name, arguments: args = {} }: OllamaBody = isObject(call.function) ? call.function : {};
+    const { name, arguments: args = {} } = membersOf(call.function);
     return {
       id: textOf(call.id) || newCallId(),
       name: textOf(name),
@@ -126,19 +122,17 @@ function callsOf({ tool_calls: calls }: OllamaBody): ChatCall[] {
   });
 }
 
-/** The error that a line or a body reports, if any. */
 function failureOf({ error }: OllamaBody): BackendError | null {
   if (error === undefined || error === null) return null;
   const words = isObject(error) ? error.message : error;
   return new BackendError("upstream", typeof words === "string" ? words : JSON.stringify(error), 500);
 }
 
-/** A whole answer, or a line of a streamed one. */
 function answerOf(line: OllamaBody): ChatAnswer {
-  const message = isObject(line.message) ? line.message : {};
+  const message = membersOf(line.message);
   const { prompt_eval_count: prompt, eval_count: completion } = line;
   const isCounted = typeof prompt === "number" || typeof completion === "number";
-  // Counts that are zero are left out by the server.
+  // The server leaves out counts that are zero.
   const [prompt_tokens, completion_tokens] = [Number(prompt ?? 0), Number(completion ?? 0)];
   const total_tokens = prompt_tokens + completion_tokens;
   const calls = callsOf(message);

@@ -1,17 +1,14 @@
-import { isObject } from "../../kernel/json.ts";
+import { isObject, membersOf } from "../../kernel/json.ts";
 import {
   type Answer,
-  type Backend,
-  type BackendConfig,
-  type BackendDeps,
   BackendError,
   type BackendKind,
   type CapabilityName,
   type ChatCall,
   type ModelCall,
   type ModelInfo,
-  type ProbeResult,
 } from "../contract.ts";
+import { copied } from "../dialects/chat-turns.ts";
 import { dialects } from "../dialects/index.ts";
 import { translatedChat } from "../dialects/translate.ts";
 import { nativeOf } from "../external/native.ts";
@@ -19,18 +16,16 @@ import { embeddingsAnswer, inputTexts } from "../shared/embeddings.ts";
 import { addressField, KEY_FIELD, NAME_FIELD } from "../shared/form.ts";
 import { Keys } from "../shared/keys.ts";
 import { boundedModels, declares, probeFailure } from "../shared/probe.ts";
-import { ResponseAnswer } from "../shared/response-answer.ts";
-import { fetchUpstream, readJson } from "../shared/upstream-http.ts";
+import { fetchUpstream, ResponseAnswer, readJson } from "../shared/upstream-http.ts";
 import { ollama } from "./chat.ts";
 
-/** Inputs that are embedded one by one on servers without the path that takes many. */
+/** Older servers embed one text per request. */
 const LEGACY_INPUTS_MAX = 256;
 
 /** All of them become `options.num_predict`. */
 const LIMIT_FIELDS = ["max_tokens", "max_completion_tokens", "num_predict", "options.num_predict"] as const;
 
-/** A model server by its native API: Ollama's paths, JSON lines and object arguments. */
-function create(config: BackendConfig, deps: BackendDeps): Backend {
+const create: BackendKind["create"] = (config, deps) => {
   const base = config.url.replace(/\/+$/, "");
   const headers: Record<string, string> = { accept: "application/json", "content-type": "application/json" };
   if (config.apiKey) headers.authorization = `Bearer ${config.apiKey}`;
@@ -38,12 +33,12 @@ function create(config: BackendConfig, deps: BackendDeps): Backend {
     fetchUpstream(deps.fetch, { url: base + path, headers, signal, body: JSON.stringify(body) });
   let isOlder = false;
 
-  async function embedAll(request: OllamaEmbedRequest, signal: AbortSignal) {
+  async function embedAll(request: ReturnType<typeof toOllamaEmbed>, signal: AbortSignal) {
     if (!isOlder) {
       try {
         return fromOllamaEmbed(await readJson(await post("/api/embed", request, signal), signal));
       } catch (error) {
-        // An older server knows only /api/embeddings; a missing model is a 404 that names the model.
+        // Older servers only have /api/embeddings. A 404 that mentions the model means that the model is missing.
         isOlder = error instanceof BackendError && error.status === 404 && !/model/i.test(error.detail);
         if (!isOlder) throw error;
       }
@@ -77,14 +72,13 @@ function create(config: BackendConfig, deps: BackendDeps): Backend {
     config,
     writesOne: true,
     native,
-    // Without an operator's list both are offered, and each model's own abilities decide.
     ...(declares(config, "chat") && { chat }),
     ...(declares(config, "embeddings") && { embed }),
-    /** The server has the paths of the chat-completions convention, too; the native API has no word for some of them. */
+    /** By the server's paths for OpenAI clients. */
     post: async (path, { body, signal }) =>
       new ResponseAnswer(await post(`/v1${path}`, body.object(), signal), signal),
-    /** The tag listing costs no tokens and loads no model. */
-    async probe(signal): Promise<ProbeResult> {
+    /** Listing the models costs no tokens and loads none. */
+    async probe(signal) {
       try {
         const answer = await fetchUpstream(deps.fetch, { url: `${base}/api/tags`, headers, signal });
         return { state: "Healthy", models: modelsOfTags(await readJson(answer, signal)) };
@@ -96,7 +90,7 @@ function create(config: BackendConfig, deps: BackendDeps): Backend {
       for (const dialect of native.values()) dialect.close();
     },
   };
-}
+};
 
 export const localServer: BackendKind = {
   kind: "local-server",
@@ -113,13 +107,12 @@ export const localServer: BackendKind = {
   create,
 };
 
-/** The server's names for a model's abilities, and ours. */
 const CAPABILITIES: ReadonlyMap<unknown, CapabilityName> = new Map([
   ["completion", "chat"],
   ["embedding", "embeddings"],
 ]);
 
-/** The models of a tag listing. Servers that do not report abilities leave them open. */
+/** Models without reported capabilities get none here, which means unknown. */
 export function modelsOfTags(answer: unknown): ModelInfo[] {
   const models = isObject(answer) ? answer.models : undefined;
   // A server without any model says null.
@@ -136,24 +129,20 @@ export function modelsOfTags(answer: unknown): ModelInfo[] {
 
 const PASSED_FIELDS = ["truncate", "dimensions", "keep_alive", "options"] as const;
 
-interface OllamaEmbedRequest {
-  model: string;
-  input: string[];
-  [field: string]: unknown;
-}
+type OllamaBody = Record<string, unknown>;
 
-export function toOllamaEmbed(body: Record<string, unknown>, model: string): OllamaEmbedRequest {
-  const request: OllamaEmbedRequest = { model, input: inputTexts(body) };
-  for (const name of PASSED_FIELDS) if (body[name] !== undefined) request[name] = body[name];
-  return request;
-}
+export const toOllamaEmbed = (body: OllamaBody, model: string): OllamaBody & { input: string[] } => ({
+  ...copied(body, PASSED_FIELDS),
+  model,
+  input: inputTexts(body),
+});
 
 const isVector = (value: unknown): value is number[] =>
   Array.isArray(value) && value.every((item) => typeof item === "number");
 
-/** Vectors and token count of an answer: `{embeddings}` now, `{embedding}` from the older path. */
+/** Reads `{embeddings}`, or `{embedding}` of the older path. */
 export function fromOllamaEmbed(answer: unknown): { vectors: number[][]; promptTokens: number } {
-  const body = isObject(answer) ? answer : {};
+  const body = membersOf(answer);
   const vectors = body.embeddings ?? [body.embedding];
   if (!Array.isArray(vectors) || !vectors.every(isVector))
     throw new BackendError("transport", "the upstream answered without embeddings");

@@ -1,4 +1,3 @@
-/** The chat-completions shapes that kinds with a wire format of their own write. */
 export interface ToolCallDelta {
   index: number;
   id?: string;
@@ -16,7 +15,7 @@ export interface ChatDelta {
   [field: string]: unknown;
 }
 
-/** The first piece of a call; the others have nothing but arguments. */
+/** The first delta of a call; the others have only arguments. */
 export const openedCall = (
   index: number,
   { id, name, arguments: args }: { id: string; name: string; arguments: string },
@@ -37,7 +36,7 @@ export const chatIdentity = (options: { requestId: string; model: string; nowMs:
 const event = (json: string) => `data: ${json}\n\n`;
 const DONE_EVENT = event("[DONE]");
 
-/** A failure inside a stream whose status is sent already. No `[DONE]` follows it. */
+/** A failure after the status was sent. No `[DONE]` follows it. */
 export const errorEvent = (message: string, usage?: unknown): string =>
   event(JSON.stringify({ error: { message, type: "server_error", code: "bad_gateway" }, usage }));
 
@@ -49,7 +48,7 @@ export class ChatEvents {
     this.#head = `{"id":${JSON.stringify(id)},"object":"chat.completion.chunk","created":${createdSeconds},"model":${JSON.stringify(model)},"choices":`;
   }
 
-  /** The first delta names the role: clients refuse a stream in which none does. */
+  /** The first delta has the role: clients refuse a stream without one. */
   delta({ logprobs, ...delta }: ChatDelta): string {
     const first = this.#opened ? delta : { role: "assistant", ...delta };
     this.#opened = true;
@@ -57,7 +56,7 @@ export class ChatEvents {
     return event(`${this.#head}[{"index":0,"delta":${JSON.stringify(first)}${extra},"finish_reason":null}]}`);
   }
 
-  /** The finish, the usage where it is known, and `[DONE]`. `stopSequence` is the text that ended it, if one did. */
+  /** The finish reason, the usage if known, and `[DONE]`. */
   end(finishReason: string, usage: unknown, stopSequence?: unknown): string {
     const opening = this.#opened ? "" : this.delta({ content: "" });
     const stop = stopSequence === undefined ? "" : `,"stop_reason":${JSON.stringify(stopSequence)}`;
@@ -96,6 +95,3 @@ export const completionBody = (
   ],
   ...(usage ? { usage } : {}),
 });
-
-export const eventStream = (body: ReadableStream<Uint8Array>): Response =>
-  new Response(body, { headers: { "content-type": "text/event-stream; charset=utf-8" } });

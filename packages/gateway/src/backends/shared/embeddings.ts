@@ -1,5 +1,5 @@
 import { type Answer, BackendError } from "../contract.ts";
-import { jsonAnswer } from "./response-answer.ts";
+import { jsonAnswer } from "./upstream-http.ts";
 
 interface Vectors {
   texts: readonly string[];
@@ -7,7 +7,6 @@ interface Vectors {
   promptTokens: number;
 }
 
-/** An embeddings answer, one vector for each text. */
 export function embeddingsAnswer(
   { texts, vectors, promptTokens }: Vectors,
   { model, signal }: { model: string; signal: AbortSignal },

@@ -1,77 +1,62 @@
 import { AUTHS, CHAT_LIMIT_FIELDS, DIALECTS, type FormField } from "../contract.ts";
 
-export const addressField = (placeholder: string): FormField => ({
-  name: "url",
-  label: "Address",
-  input: "text",
-  required: true,
-  placeholder,
-  hint: "The base address; bridge:// addresses work too",
-});
+const field = (
+  name: FormField["name"],
+  label: string,
+  input: FormField["input"],
+  hint: string,
+  more: Partial<FormField> = {},
+): FormField => ({ name, label, input, required: false, hint, ...more });
 
-export const NAME_FIELD: FormField = {
-  name: "name",
-  label: "Name",
-  input: "text",
-  required: false,
-  hint: "Requests can choose it by this name",
-};
+export const addressField = (placeholder: string): FormField =>
+  field("url", "Address", "text", "The base address; bridge:// addresses work too", {
+    required: true,
+    placeholder,
+  });
 
-export const KEY_FIELD: FormField = {
-  name: "api_key",
-  label: "API key",
-  input: "password",
-  required: false,
-  hint: "Sent to the backend as a bearer; never shown again",
-};
+export const NAME_FIELD = field("name", "Name", "text", "Requests can choose it by this name");
 
-/** How a server is spoken to: what is left empty is as it was seen, or as usual. */
+export const KEY_FIELD = field(
+  "api_key",
+  "API key",
+  "password",
+  "Sent to the backend as a bearer; never shown again",
+);
+
+/** `listed`: its servers list their models, or most of them do. */
+export const modelsField = ({ listed }: { listed: boolean }): FormField =>
+  field(
+    "models",
+    "Models",
+    "list",
+    "Ids, separated by commas",
+    listed ? { placeholder: "discovered where the server lists them" } : {},
+  );
+
+/** How a server is called. An empty field means what was found out, or the usual. */
 export const SETTING_FIELDS: readonly FormField[] = [
-  {
-    ...{ name: "dialects", label: "Dialects", input: "list", placeholder: DIALECTS.join(", ") },
-    hint: "Chat APIs that it speaks, the one for chats first",
-  },
-  { name: "auth", label: "Key is sent as", input: "text", choices: AUTHS, hint: "A bearer, or a header" },
-  {
-    ...{ name: "limit_field", label: "Output limit", input: "text", choices: CHAT_LIMIT_FIELDS },
-    hint: "The field that limits a chat's answer",
-  },
-  {
-    ...{ name: "id_prefix", label: "Prefix of model ids", input: "text", placeholder: "models/" },
-    hint: "What its server wants before every id",
-  },
-  {
-    ...{ name: "headers", label: "Headers", input: "members", placeholder: "x-project: 7" },
-    hint: "Sent with every request, one on a line; never shown again",
-  },
-  {
-    ...{ name: "set", label: "Fields to set", input: "members", placeholder: 'service_tier: "flex"' },
-    hint: "Of every request's body, one on a line, as JSON",
-  },
-  {
-    name: "drop",
-    label: "Fields to drop",
-    input: "list",
-    placeholder: "seed, user",
-    hint: "Of every request's body",
-  },
-  {
-    ...{
-      name: "tool_prices",
-      label: "Prices of its tools",
-      input: "members",
-      placeholder: "web_search: 0.01",
-    },
-    hint: "Dollars a call, one on a line; others are refused to those who pay",
-  },
-].map((field) => ({ ...(field as FormField), required: false, isMore: true }));
-
-/** For a kind whose servers list no models, or may not. */
-export const modelsField = ({ listed }: { listed: boolean }): FormField => ({
-  name: "models",
-  label: "Models",
-  input: "list",
-  required: false,
-  ...(listed && { placeholder: "discovered where the server lists them" }),
-  hint: "Ids, separated by commas",
-});
+  field("dialects", "Dialects", "list", "Chat APIs that it speaks, the one for chats first", {
+    placeholder: DIALECTS.join(", "),
+  }),
+  field("auth", "Key is sent as", "text", "A bearer, or a header", { choices: AUTHS }),
+  field("limit_field", "Output limit", "text", "The field that limits a chat's answer", {
+    choices: CHAT_LIMIT_FIELDS,
+  }),
+  field("id_prefix", "Prefix of model ids", "text", "What its server wants before every id", {
+    placeholder: "models/",
+  }),
+  field("headers", "Headers", "members", "Sent with every request, one on a line; never shown again", {
+    placeholder: "x-project: 7",
+  }),
+  field("set", "Fields to set", "members", "Of every request's body, one on a line, as JSON", {
+    placeholder: 'service_tier: "flex"',
+  }),
+  field("drop", "Fields to drop", "list", "Of every request's body", { placeholder: "seed, user" }),
+  field(
+    "tool_prices",
+    "Prices of its tools",
+    "members",
+    "Dollars a call, one on a line; others are refused to those who pay",
+    { placeholder: "web_search: 0.01" },
+  ),
+].map((each) => ({ ...each, isMore: true }));

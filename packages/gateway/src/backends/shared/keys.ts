@@ -1,10 +1,22 @@
 import { nearness, type SessionOf } from "../../kernel/affinity.ts";
+import { isObject, objectIn } from "../../kernel/json.ts";
+import { keepSecret } from "../../kernel/secrets.ts";
 import { type BackendConfig, type BackendDeps, BackendError, type RefusedKey } from "../contract.ts";
-import { ServiceAccount } from "./service-account.ts";
+import { fetchUpstream, readJson } from "./upstream-http.ts";
 
-/** How long a refused key is not used while there are others. */
+/** A refused key is not used for this time if there are others. */
 const SET_ASIDE_MS = 10 * 60_000;
 const SHOWN_CHARS = 4;
+
+const SCOPE = "https://www.googleapis.com/auth/cloud-platform";
+const TOKEN_URL = "https://oauth2.googleapis.com/token";
+const GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer";
+const ASSERTION_SECONDS = 3_600;
+/** Tokens are renewed this long before they expire. */
+const RENEW_BEFORE_MS = 5 * 60_000;
+const EXCHANGE_MS_MAX = 10_000;
+/** Hidden in logs: the assertion and the token of this exchange and of the one before, which calls may still use. */
+const KEPT_SECRETS = 4;
 
 interface Key {
   text: string;
@@ -12,17 +24,17 @@ interface Key {
   asideUntilMs: number;
 }
 
-/** The keys that an operator gave: some with spaces or commas between, or a service account's file. */
-export const keysIn = (apiKey: string | null): string[] =>
-  apiKey === null
-    ? []
-    : apiKey.trimStart().startsWith("{")
-      ? [apiKey]
-      : apiKey.split(/[\s,]+/).filter((key) => key !== "");
+const isKeyFile = (text: string): boolean => text.trimStart().startsWith("{");
+
+/** The operator's keys, separated by spaces or commas; or the key file of one service account. */
+export function keysIn(apiKey: string | null): string[] {
+  if (apiKey === null) return [];
+  return isKeyFile(apiKey) ? [apiKey] : apiKey.split(/[\s,]+/).filter((key) => key !== "");
+}
 
 const endOf = ({ account, text }: Key): string => account?.email ?? text.slice(-SHOWN_CHARS);
 
-/** A backend's keys, used in turn; a session stays with one, whose account has its prompt cached. */
+/** A backend's keys, used in turn. A session keeps its key, because the key's account has its prompt cached. */
 export class Keys {
   readonly #keys: Key[];
   #turn = 0;
@@ -34,7 +46,7 @@ export class Keys {
   ) {
     this.#keys = keysIn(apiKey).map((text) => ({
       text,
-      account: text.trimStart().startsWith("{") ? new ServiceAccount(text, deps) : null,
+      account: isKeyFile(text) ? new ServiceAccount(text, deps) : null,
       asideUntilMs: 0,
     }));
   }
@@ -46,7 +58,7 @@ export class Keys {
     return this.#keys[0]?.text ?? null;
   }
 
-  /** Sends with one key after the other until one is not refused. What all are refused for is not about a key. */
+  /** Tries one key after the other. Keys count as refused only if another was accepted for the same request. */
   async use<T>(
     session: SessionOf | undefined,
     send: (key: string | null) => Promise<T>,
@@ -71,7 +83,7 @@ export class Keys {
     }
   }
 
-  /** When all were refused, the one that was refused first is tried first. */
+  /** If all are set aside, the one that was refused first. */
   #next(sessionOf: SessionOf | undefined, refused: readonly Key[]): Key {
     const nowMs = this.deps.clock.now();
     const left = this.#keys.filter((key) => !refused.includes(key));
@@ -97,5 +109,98 @@ export class Keys {
 
   close(): void {
     for (const { account } of this.#keys) account?.close();
+  }
+}
+
+/** The members of a key file; null: it is none. */
+function serviceAccountIn(json: string) {
+  const {
+    client_email: email,
+    private_key: privateKey,
+    token_uri: tokenUrl = TOKEN_URL,
+  } = objectIn(json) ?? {};
+  if (typeof email !== "string" || typeof privateKey !== "string" || typeof tokenUrl !== "string")
+    return null;
+  return { email, privateKey, tokenUrl };
+}
+
+const encoded = (value: object): string => Buffer.from(JSON.stringify(value)).toString("base64url");
+
+/** A Google service account signs an assertion with its key; Google exchanges it for a token of an hour. */
+export class ServiceAccount {
+  readonly #account: ReturnType<typeof serviceAccountIn>;
+  #token: Promise<string> = Promise.resolve("");
+  #renewAtMs = 0;
+  readonly #forgetSecrets: (() => void)[] = [];
+
+  constructor(
+    json: string,
+    readonly deps: Pick<BackendDeps, "fetch" | "clock">,
+  ) {
+    this.#account = serviceAccountIn(json);
+  }
+
+  get email(): string {
+    return this.#account?.email ?? "";
+  }
+
+  forget(): void {
+    this.#renewAtMs = 0;
+  }
+
+  close(): void {
+    for (const forget of this.#forgetSecrets.splice(0)) forget();
+  }
+
+  #keep(secret: string): void {
+    if (this.#forgetSecrets.push(keepSecret(secret)) > KEPT_SECRETS) this.#forgetSecrets.shift()!();
+  }
+
+  token(): Promise<string> {
+    if (this.deps.clock.now() >= this.#renewAtMs) {
+      // Calls that come meanwhile wait for the same exchange.
+      this.#renewAtMs = Number.POSITIVE_INFINITY;
+      this.#token = this.#exchange().catch((error) => {
+        this.forget();
+        throw new BackendError(
+          "upstream",
+          `no token for the service account: ${(error as Error).message}`,
+          401,
+        );
+      });
+    }
+    return this.#token;
+  }
+
+  async #exchange(): Promise<string> {
+    if (!this.#account) throw new Error("`api_key` is not the JSON of a key file");
+    const { email, privateKey, tokenUrl } = this.#account;
+    const nowSeconds = Math.floor(this.deps.clock.now() / 1000);
+    const claims = {
+      iss: email,
+      scope: SCOPE,
+      aud: tokenUrl,
+      iat: nowSeconds,
+      exp: nowSeconds + ASSERTION_SECONDS,
+    };
+    const signed = `${encoded({ alg: "RS256", typ: "JWT" })}.${encoded(claims)}`;
+    const { sign } = process.getBuiltinModule("node:crypto");
+    const signature = sign("RSA-SHA256", Buffer.from(signed), privateKey).toString("base64url");
+    const assertion = `${signed}.${signature}`;
+    this.#keep(assertion);
+    const signal = AbortSignal.timeout(EXCHANGE_MS_MAX);
+    const answer = await fetchUpstream(this.deps.fetch, {
+      url: tokenUrl,
+      headers: { "content-type": "application/x-www-form-urlencoded", accept: "application/json" },
+      signal,
+      body: new URLSearchParams({ grant_type: GRANT, assertion }).toString(),
+    });
+    const body = await readJson(answer, signal);
+    const { access_token: text, expires_in: seconds } = isObject(body) ? body : {};
+    if (typeof text !== "string") throw new Error("the token endpoint answered without one");
+    this.#keep(text);
+    const lifeMs = (Number(seconds) > 0 ? Number(seconds) : ASSERTION_SECONDS) * 1000;
+    this.#renewAtMs = this.deps.clock.now() + Math.max(lifeMs / 2, lifeMs - RENEW_BEFORE_MS);
+    return text;
   }
 }

@@ -9,25 +9,20 @@ import {
   type ProbeResult,
 } from "../contract.ts";
 
-/** Busy rather than broken: it answers, but asks for patience. */
-const BUSY_STATUS = new Set([429, 503]);
+const BUSY_STATUSES: readonly unknown[] = [429, 503];
 
 export function probeFailure(error: unknown): ProbeResult {
-  const busy = error instanceof BackendError && error.status !== undefined && BUSY_STATUS.has(error.status);
+  const isBusy = error instanceof BackendError && BUSY_STATUSES.includes(error.status);
   const detail = hideSecrets(error instanceof Error ? error.message : String(error));
-  return { state: busy ? "Degraded" : "Unhealthy", models: [], detail: detail.slice(0, 500) };
+  return { state: isBusy ? "Degraded" : "Unhealthy", models: [], detail: detail.slice(0, 500) };
 }
 
-/** For APIs without a free listing: whether it answers is all we can learn without spending tokens. */
-export async function reachability({
-  fetch,
-  url,
-  signal,
-}: {
-  fetch: BackendDeps["fetch"];
-  url: string;
-  signal: AbortSignal;
-}): Promise<ProbeResult> {
+/** For APIs without a free listing: without spending tokens we can only learn whether they answer. */
+export async function reachability(
+  fetch: BackendDeps["fetch"],
+  url: string,
+  signal: AbortSignal,
+): Promise<ProbeResult> {
   try {
     const response = await fetch(url, { method: "HEAD", signal, redirect: "manual" });
     await response.body?.cancel();
@@ -40,10 +35,10 @@ export async function reachability({
 
 const MODELS_MAX = 10_000;
 
-/** The part of a listing that is kept. More models, or longer ids, are a server's mistake. */
+/** Drops what is beyond the limits: more models or longer ids are a server's mistake. */
 export const boundedModels = (models: readonly ModelInfo[]): ModelInfo[] =>
   models.filter(({ id }) => id.length > 0 && id.length <= MODEL_ID_LENGTH_MAX).slice(0, MODELS_MAX);
 
-/** The operator's list decides; without one, nothing is ruled out. */
+/** Without a list by the operator, anything is possible. */
 export const declares = ({ capabilities }: BackendConfig, capability: CapabilityName): boolean =>
   !capabilities?.length || capabilities.includes(capability);

@@ -1,23 +1,24 @@
+import { ANSWER_LINGER_MS, answerTooLarge } from "@model-gateway/wire/client";
 import { isObject, jsonIn } from "../../kernel/json.ts";
 import { hideSecrets } from "../../kernel/secrets.ts";
 import {
   type Answer,
   type BackendDeps,
   BackendError,
+  type Flow,
   type HttpAnswer,
   type Overflow,
+  type PieceReader,
   type UpstreamRefusal,
 } from "../contract.ts";
-import { ResponseAnswer, tooLarge } from "./response-answer.ts";
 
-/** How much of an upstream's error body is read. */
 const ERROR_BODY_BYTES_MAX = 64 * 1024;
-/** How long that may take: the client is waiting for an error. */
+/** Short, because the client is waiting for the error. */
 const ERROR_BODY_WAIT_MS = 2_000;
 const ANSWER_BYTES_MAX = 64 * 1024 * 1024;
 const RETRY_AFTER_SECONDS_MAX = 86_400;
 
-/** Codes of failures in which no byte of the request left this machine, and what they say to an operator. */
+/** Errors before anything of the request was sent, with the message for operators. */
 const NOT_SENT: ReadonlyMap<string, string> = new Map([
   ["ECONNREFUSED", "connection refused; nothing listens at this address"],
   ["ConnectionRefused", "connection refused; nothing listens at this address"],
@@ -32,9 +33,8 @@ interface UpstreamRequest {
   url: string;
   headers: Record<string, string>;
   signal: AbortSignal;
-  /** Headers of a refusal that are for the client: set where refusals pass as they are. */
+  /** Headers of a refusal for the client; set if refusals are passed on unchanged. */
   answerHeaders?: RegExp;
-  /** Sent by POST; absent: GET. */
   body?: Uint8Array<ArrayBuffer> | string | Blob;
 }
 
@@ -80,11 +80,11 @@ export function transportError(error: unknown, signal: AbortSignal): unknown {
   const { code, message } = error as { code?: string; message?: string };
   const unsent = NOT_SENT.get(code ?? "");
   if (unsent !== undefined) return new BackendError("connect", `${unsent} (${code})`);
-  // The runtime's words may name the address, which is the operator's.
+  // The runtime's message may contain the address, which clients must not see.
   return new BackendError("transport", message?.replace(/ fetching ".*/s, "") ?? "");
 }
 
-/** The error that a non-2xx answer stands for; reads a bounded part of its body. */
+/** Reads the start of a non-2xx answer's body for its error. */
 export async function upstreamError(
   answer: HttpAnswer | Response,
   answerHeaders?: RegExp,
@@ -95,7 +95,7 @@ export async function upstreamError(
   const body = jsonIn(text);
   const detail = errorDetail(body, text) || answer.statusText || "no detail";
   const retryAfter = isResponse ? answer.headers.get("retry-after") : answer.retryAfter;
-  // Google's word for a key that it does not know.
+  // Google's code for an unknown key.
   const status = text.includes('"API_KEY_INVALID"') ? 401 : answer.status;
   const error = new BackendError(
     "upstream",
@@ -113,7 +113,6 @@ export async function upstreamError(
 
 const NEVER = new AbortController().signal;
 
-/** The beginning of an error's body, as far as it arrives in time: the status alone is enough to fail the call. */
 function startOf(answer: Answer): Promise<string> {
   return new Promise((resolve) => {
     const pieces: Uint8Array[] = [];
@@ -166,7 +165,7 @@ const OVERFLOW_NAMES: readonly string[] = ["context_length_exceeded", "exceed_co
 const OVERFLOW_WORDS =
   /context (?:length|size|window)|maximum model length|prompt is too long|tokens? .{0,40}exceeds? .{0,40}(?:maximum|limit)/i;
 
-/** How servers write the figures: of the prompt and of the context, in either order. */
+/** How servers report the sizes of prompt and context; the numbers are the groups of the expression. */
 const FIGURES: readonly { words: RegExp; prompt: number; context: number }[] = [
   { words: /request \((\d+) tokens\) exceeds the available context size \((\d+)/, prompt: 1, context: 2 },
   { words: /input \((\d+) tokens\) is longer than .{0,60}?\((\d+) tokens\)/, prompt: 1, context: 2 },
@@ -176,7 +175,7 @@ const FIGURES: readonly { words: RegExp; prompt: number; context: number }[] = [
   { words: /maximum context length is (\d+) tokens.{0,80}?(\d+) (?:input )?tokens/s, prompt: 2, context: 1 },
 ];
 
-/** What a non-2xx answer says besides its message. `body` is the parsed error body: `{error: {…}}` or the members themselves. */
+/** `body` is the parsed error body: `{error: {…}}` or the members themselves. */
 function refusalOf(status: number, detail: string, body: unknown): UpstreamRefusal {
   const members = isObject(body) ? (isObject(body.error) ? body.error : body) : {};
   const type = text(members.type);
@@ -210,3 +209,99 @@ export async function wholeBody(response: Response, bytesMax: number): Promise<B
   }
   return Buffer.concat(pieces);
 }
+
+const tooLarge = (bytesMax: number) => new BackendError("transport", answerTooLarge(bytesMax));
+
+export class ResponseAnswer implements Answer, Flow {
+  #reader: PieceReader | null = null;
+  #body: ReadableStreamDefaultReader<Uint8Array> | null = null;
+  #isPumping = false;
+  #resumed: PromiseWithResolvers<void> | null = null;
+  #lingering: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(
+    readonly response: Response,
+    readonly signal: AbortSignal,
+  ) {}
+
+  get contentType(): string {
+    return this.response.headers.get("content-type") ?? "";
+  }
+
+  headersLike(names: RegExp): Record<string, string> {
+    return Object.fromEntries([...this.response.headers].filter(([name]) => names.test(name)));
+  }
+
+  async bytes(bytesMax: number): Promise<Buffer> {
+    const { response } = this;
+    const declared = Number(response.headers.get("content-length") ?? Number.NaN);
+    try {
+      if (declared <= bytesMax) return Buffer.from(await response.arrayBuffer());
+      const whole = await wholeBody(response, bytesMax);
+      if (!whole) throw tooLarge(bytesMax);
+      return whole;
+    } catch (error) {
+      throw this.#reason(error);
+    }
+  }
+
+  #reason(error: unknown): unknown {
+    if (this.signal.aborted) return this.signal.reason;
+    if (error instanceof BackendError) return error;
+    return new BackendError("transport", `the upstream broke off its answer: ${(error as Error).message}`);
+  }
+
+  pipe(reader: PieceReader): Flow {
+    this.#reader = reader;
+    this.#body = (this.response.body ?? new Blob([]).stream()).getReader();
+    return this;
+  }
+
+  pause(): void {
+    this.#resumed ??= Promise.withResolvers();
+  }
+
+  resume(): void {
+    this.#resumed?.resolve();
+    this.#resumed = null;
+    if (this.#isPumping) return;
+    this.#isPumping = true;
+    void this.#pump();
+  }
+
+  async #pump(): Promise<void> {
+    try {
+      for (;;) {
+        if (this.#resumed) await this.#resumed.promise;
+        const { done, value } = await this.#body!.read();
+        if (done) return this.#reader?.end();
+        this.#reader?.piece(value);
+        this.#reader?.flush();
+      }
+    } catch (error) {
+      this.#reader?.failed(this.#reason(error));
+    } finally {
+      clearTimeout(this.#lingering);
+    }
+  }
+
+  leave(): void {
+    this.#reader = null;
+    this.#lingering = setTimeout(() => this.cancel(), ANSWER_LINGER_MS);
+    this.resume();
+  }
+
+  cancel(): void {
+    this.#reader = null;
+    void this.#body?.cancel().catch(() => {});
+  }
+}
+
+export const jsonAnswer = (body: object, signal: AbortSignal): Answer =>
+  new ResponseAnswer(Response.json(body), signal);
+
+export const eventAnswer = (body: ReadableStream<Uint8Array>, signal: AbortSignal): Answer =>
+  new ResponseAnswer(
+    new Response(body, { headers: { "content-type": "text/event-stream; charset=utf-8" } }),
+    signal,
+  );

@@ -4,11 +4,11 @@ import type { ListedRow } from "./view.ts";
 export const OUTCOMES = ["ok", "refused", "failed", "left"] as const;
 export type Outcome = (typeof OUTCOMES)[number];
 
-/** Whose requests, and what for: of these only everyone's and one person's are summed up. */
+/** Whose requests, and what for. There are sums only for everyone and for one user. */
 const SCOPE = ["user_id", "group_id", "key_id", "project", "ref_id"] as const;
 const KIND = ["surface", "model", "backend", "code"] as const;
 
-/** Which requests are asked for, by column; what is left out asks for all. */
+/** By column; absent columns match everything. */
 export interface Filter extends Partial<Record<(typeof SCOPE)[number] | (typeof KIND)[number], string>> {
   outcome?: Outcome;
 }
@@ -16,12 +16,12 @@ export interface Filter extends Partial<Record<(typeof SCOPE)[number] | (typeof 
 const asksForAll = (filter: Filter, columns: readonly (keyof Filter)[]): boolean =>
   columns.every((column) => filter[column] === undefined);
 export const isEveryone = (filter: Filter): boolean => asksForAll(filter, SCOPE);
-/** One person's, whose requests are summed up by day. */
+/** One person's: these are summed up by day. */
 export const isOfPerson = ({ user_id, ...others }: Filter): boolean =>
   user_id !== undefined && isEveryone(others);
 export const isOfAnyKind = (filter: Filter): boolean => asksForAll(filter, [...KIND, "outcome"]);
 
-/** By HTTP status: what the client did wrong or may not do, what went wrong here or upstream, and clients that left. */
+/** Refused: the client's fault; failed: ours or the upstream's; left: the client disconnected. */
 const OUTCOME_SQL: Record<Outcome, string> = {
   ok: "status < 400",
   refused: "status >= 400 AND status < 500 AND status <> 499",
@@ -39,17 +39,13 @@ export const matches = (filter: Filter, row: ListedRow): boolean =>
   (filter.outcome === undefined || filter.outcome === outcomeOf(row.status));
 
 export class Sql extends Conditions {
-  #ofColumns(columns: readonly (keyof Filter)[], filter: Filter): this {
-    for (const column of columns) this.has(column, filter[column]);
-    return this;
-  }
-
   ofKind(filter: Filter): this {
-    this.#ofColumns(KIND, filter);
+    for (const column of KIND) this.has(column, filter[column]);
     return filter.outcome === undefined ? this : this.add(OUTCOME_SQL[filter.outcome]);
   }
 
   ofScope(filter: Filter): this {
-    return this.#ofColumns(SCOPE, filter);
+    for (const column of SCOPE) this.has(column, filter[column]);
+    return this;
   }
 }

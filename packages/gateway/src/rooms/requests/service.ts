@@ -23,10 +23,10 @@ const LIST = { fallback: 50, max: 500 };
 const BINS_MAX = 100;
 const FAILURES_SHOWN = 50;
 const PERIOD_MS = { fallback: DAY_MS, max: 400 * DAY_MS };
-/** Sums by minute are for the last hours; those by hour outlive the rows, to compare with. */
+/** Sums by hour are kept longer than rows, to compare a period with the one before. */
 const MINUTE_SUMS_KEPT_MS = 3 * DAY_MS;
 const SUMS_OUTLIVE_FACTOR = 2;
-/** Uncharged requests of one account, or of unknown callers, written per minute. More are a flood: only counted. */
+/** Uncharged requests written per minute of one account, or of unknown callers. More are only counted. */
 export const UNCHARGED_PER_MINUTE_MAX = 1_000;
 const ACCOUNTS_MAX = 10_000;
 
@@ -36,9 +36,9 @@ export interface RequestsOptions
   groups: Pick<Groups, "requireAdmin">;
   metering: Pick<Metering, "write">;
   usage: Pick<Usage, "settled">;
-  /** The model that a name stands for, if a backend or route serves it. Other names are the client's invention. */
+  /** The model for a name; null if no backend or route serves it. */
   knownModel(asked: string): string | null;
-  /** How long requests that were not charged are kept, and others are listed; 0: none are noted. */
+  /** How long uncharged requests are kept, and charged ones are listed; 0: none are recorded. */
   settings: { readonly requestRecordsDays: number; readonly requestRecordsMax: number };
 }
 
@@ -62,7 +62,7 @@ export class Requests implements RecordSink {
     this.#endMinutes = clock.every(MINUTE_MS, () => this.#uncharged.clear());
   }
 
-  /** What is noted of a request that begins; null when nothing is. */
+  /** A record for a request that begins; null if none are kept. */
   open(surface: string, id: string): RequestRecord | null {
     return this.options.settings.requestRecordsDays === 0 ? null : new RequestRecord(this, surface, id);
   }
@@ -73,7 +73,7 @@ export class Requests implements RecordSink {
       record.line ??= this.#written(record, nowMs);
       if (record.line) this.#tail.ended(record.line);
     } catch (error) {
-      // The caller still has the connection of the client to close.
+      // Not thrown: the caller must still close the client's connection.
       this.#unwritten.add();
       this.options.log.error("a request could not be noted", { request_id: record.id, error });
     }
@@ -120,7 +120,7 @@ export class Requests implements RecordSink {
       ),
       belowMs: wanted.until ? Date.parse(wanted.until) : nowMs + HOUR_MS,
       cursor: wanted.cursor === undefined ? null : await this.#store.placeOf(wanted.cursor),
-      // One more than asked for says whether there is another page.
+      // One more row shows whether there is another page.
       limit: limit + 1,
     });
     const records = rows.slice(0, limit);
@@ -129,18 +129,14 @@ export class Requests implements RecordSink {
 
   async get(actor: Actor, id: string) {
     await this.options.usage.settled();
-    const found = await this.#store.find(id);
-    const isOwn = found?.user_id === actor.userId;
-    if (found && !isOwn && !actor.isAdmin) {
-      if (found.group_id === null) fail("not_found", NOT_FOUND);
-      await this.options.groups
-        .requireAdmin(actor, found.group_id, "requests.get")
-        .catch(() => fail("not_found", NOT_FOUND));
-    }
-    const record = viewOf(found ?? fail("not_found", NOT_FOUND));
-    // Prompts are their author's and the operator's, not the group's.
-    const captured = isOwn || actor.isAdmin ? await this.options.captures.of(id) : null;
-    return { ...record, captured };
+    const notFound = () => fail("not_found", NOT_FOUND);
+    const found = (await this.#store.find(id)) ?? notFound();
+    const mayReadPrompts = found.user_id === actor.userId || actor.isAdmin;
+    if (!mayReadPrompts && found.group_id === null) notFound();
+    if (!mayReadPrompts && found.group_id !== null)
+      await this.options.groups.requireAdmin(actor, found.group_id, "requests.get").catch(notFound);
+    // Admins of the group may not read prompts.
+    return { ...viewOf(found), captured: mayReadPrompts ? await this.options.captures.of(id) : null };
   }
 
   async stats(actor: Actor, wanted: z.output<typeof StatsParams>) {
@@ -168,7 +164,7 @@ export class Requests implements RecordSink {
     };
   }
 
-  /** What an operator watches of the last hour, that of all instances. */
+  /** The last hour of all instances, for operators. */
   async lastHour() {
     await this.options.usage.settled();
     const belowMs = (Math.floor(this.clock.now() / MINUTE_MS) + 1) * MINUTE_MS;
@@ -190,20 +186,17 @@ export class Requests implements RecordSink {
     };
   }
 
-  /** The period in whole parts of its sums, the one of the same length before it, and how wide a bar is. */
+  /** The period in whole bins, the one of the same length before it, and the width of a bin. */
   #periods({ since, until }: Wanted, isByDay: boolean): { period: Period; before: Period; binMs: number } {
     const nowMs = this.options.clock.now();
     const untilMs = until ? Math.min(Date.parse(until), nowMs + DAY_MS) : nowMs;
-    const sinceMs = Math.max(
-      since ? Date.parse(since) : untilMs - PERIOD_MS.fallback,
-      untilMs - PERIOD_MS.max,
-      0,
-    );
+    const askedMs = since ? Date.parse(since) : untilMs - PERIOD_MS.fallback;
+    const sinceMs = Math.max(askedMs, untilMs - PERIOD_MS.max, 0);
     if (sinceMs >= untilMs) fail("bad_since", "`since` must be before `until`");
     const lengthMs = untilMs - sinceMs;
     const isRecent = sinceMs - lengthMs > nowMs - MINUTE_SUMS_KEPT_MS;
     const isShort = lengthMs <= DAY_MS + HOUR_MS;
-    // Of a person there are no sums by hour, and counting the requests of a week takes seconds.
+    // A person has no sums by hour, and counting the requests of a week takes seconds.
     const isByHour = isShort || (lengthMs <= 8 * DAY_MS && !isByDay);
     const grainMs = isShort && isRecent ? MINUTE_MS : isByHour ? HOUR_MS : DAY_MS;
     const binMs = grainMs * Math.ceil(lengthMs / grainMs / BINS_MAX);
@@ -214,8 +207,8 @@ export class Requests implements RecordSink {
   }
 
   async #filter(actor: Actor, wanted: Wanted, method: string): Promise<Filter> {
-    const { everyone, group_id, user_id, key_id, project, ref_id, ...kinds } = wanted;
-    const { surface, model, backend, code, outcome } = kinds;
+    const { everyone, group_id, user_id, key_id, project, ref_id } = wanted;
+    const { surface, model, backend, code, outcome } = wanted;
     if (group_id !== undefined) await this.options.groups.requireAdmin(actor, group_id, method);
     else if (everyone && !actor.isAdmin)
       fail("admin_required", "admin access required: everyone's requests are for administrators");
@@ -224,13 +217,12 @@ export class Requests implements RecordSink {
     return { ...kind, group_id, key_id, project, ref_id, user_id: isOwn ? actor.userId : user_id };
   }
 
-  /** Sends ended requests to a channel, until it is no longer renewed. */
   async watch(actor: Actor, wanted: Wanted & { stream_id?: string | undefined }) {
     const filter = await this.#filter(actor, wanted, "requests.watch");
     return this.#tail.watch(actor, filter, wanted.stream_id);
   }
 
-  /** Removes requests without a charge that are too old or too many. */
+  /** Removes uncharged requests that are too old or too many. */
   readonly sweepRows: Sweep = (nowMs, rowsMax) => {
     const { requestRecordsDays: keptDays, requestRecordsMax: keptMax } = this.options.settings;
     return this.#store.deleteUncharged({ beforeMs: nowMs - keptDays * DAY_MS, keptMax }, rowsMax);
@@ -255,16 +247,16 @@ const NOT_FOUND = "There is no such request, or it is no longer kept; requests.l
 const MODEL_LENGTH_MAX = 128;
 
 const WATCHED = "requests-watched";
-/** A watcher is forgotten when it is not renewed for this long. */
+/** A watcher that is not renewed in this time is dropped. */
 const WATCHED_MS = 60_000;
 const RENEW_SECONDS = 30;
 const WATCHERS_MAX = 200;
-/** Of one person; the one that was renewed longest ago gives way. */
+/** Beyond this, the person's watcher that was renewed longest ago is dropped. */
 const WATCHERS_PER_USER_MAX = 5;
-/** Watchers are told this often, or as soon as so many have ended. */
-const TELL_EVERY_MS = 500;
-export const TOLD_AT_ONCE_MAX = 1_000;
-/** Of those, how many a watcher is shown; the rest are counted. */
+/** Watchers are notified this often, or as soon as this many requests have ended. */
+const NOTIFY_EVERY_MS = 500;
+export const NOTIFY_AT_ONCE_MAX = 1_000;
+/** The latest of them are shown; the rest are only counted. */
 const SHOWN_MAX = 20;
 
 interface Watcher {
@@ -272,11 +264,11 @@ interface Watcher {
   userId: string;
   filter: Filter;
   untilMs: number;
-  /** Rights may have been taken away; they are checked when it is renewed. */
+  /** Its rights may have changed; they are checked when it is renewed. */
   isPaused?: true;
 }
 
-/** Tells those who watch of requests that have just ended, on whichever instance. */
+/** Notifies watchers on all instances of requests that have just ended here. */
 export class Tail {
   readonly #watchers = new Map<string, Watcher>();
   readonly #unsubscribe: (() => void)[];
@@ -323,11 +315,11 @@ export class Tail {
 
   ended(line: RequestLine): void {
     if (this.#watchers.size === 0) return;
-    if (this.#ended.push(line) === TOLD_AT_ONCE_MAX) this.#tell();
-    else this.#cancel ??= this.options.clock.after(TELL_EVERY_MS, () => this.#tell());
+    if (this.#ended.push(line) === NOTIFY_AT_ONCE_MAX) this.#notify();
+    else this.#cancel ??= this.options.clock.after(NOTIFY_EVERY_MS, () => this.#notify());
   }
 
-  #tell(): void {
+  #notify(): void {
     this.#cancel?.();
     this.#cancel = null;
     this.#forgetOld();

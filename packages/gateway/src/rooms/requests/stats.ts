@@ -1,17 +1,16 @@
 import { isoTime } from "../../kernel/clock.ts";
 import { quantile } from "../../kernel/quantile.ts";
-import { BUCKET_COUNT, BUCKETS_MS, NANO_PER_USD, SUM_COLUMNS } from "../usage/index.ts";
+import { BUCKET_COUNT, BUCKETS_MS, NANO_PER_USD, SUM_COLUMNS, type Time } from "../usage/index.ts";
 import { type Outcome, outcomeOf } from "./filter.ts";
 import type { KindCount, KindSums } from "./store.ts";
 
-/** Rows of one breakdown; the rest is in the totals. */
+/** More groups are only in the totals. */
 const GROUPS_MAX = 50;
 const FIRST_TOKEN_AT = SUM_COLUMNS.indexOf("first_token_0");
 const CACHE_AT = SUM_COLUMNS.indexOf("cached_tokens");
 const DURATION_AT = SUM_COLUMNS.indexOf("duration_0");
 
-type OutcomeCounts = Record<Outcome, number>;
-const noCounts = (): OutcomeCounts => ({ ok: 0, refused: 0, failed: 0, left: 0 });
+const noCounts = (): Record<Outcome, number> => ({ ok: 0, refused: 0, failed: 0, left: 0 });
 const noSums = (): number[] => SUM_COLUMNS.map(() => 0);
 
 function addTo(sums: number[], more: readonly number[]): void {
@@ -21,7 +20,7 @@ function addTo(sums: number[], more: readonly number[]): void {
 class Tally {
   readonly counts = noCounts();
   readonly sums = noSums();
-  /** Of what was answered: a refusal is quick, and would make everything look fast. */
+  /** Without refusals, which are quick and would make everything look fast. */
   readonly answered = noSums();
 
   add({ status, sums }: KindSums): void {
@@ -63,21 +62,16 @@ export function totalsOf(kinds: readonly KindSums[]) {
 }
 
 export function groupsOf(kinds: readonly KindSums[], by: "surface" | "model" | "backend" | "code") {
-  const tallies = new Map<string, Tally>();
-  for (const kind of kinds) {
-    if (by === "code" && kind.code === "") continue;
-    const tally = tallies.get(kind[by]) ?? new Tally();
-    tallies.set(kind[by], tally);
-    tally.add(kind);
-  }
-  return Array.from(tallies, ([name, tally]) => ({ name: name || null, ...tally.figures }))
+  const counted = by === "code" ? kinds.filter(({ code }) => code !== "") : kinds;
+  return Array.from(
+    Map.groupBy(counted, (kind) => kind[by]),
+    ([name, group]) => ({ name: name || null, ...totalsOf(group) }),
+  )
     .sort((a, b) => b.requests - a.requests || ((a.name ?? "") < (b.name ?? "") ? -1 : 1))
     .slice(0, GROUPS_MAX);
 }
 
-interface Bins {
-  fromMs: number;
-  belowMs: number;
+interface Bins extends Time {
   binMs: number;
 }
 
@@ -101,7 +95,7 @@ export const binsOf = (counts: readonly KindCount[], bins: Bins) =>
 
 const noOutcomes = () => ({ ok: 0, client_error: 0, upstream_error: 0, gateway_error: 0, client_left: 0 });
 
-/** As an operator sorts them. `gateway_error`: our own fault, or nobody there to serve it. */
+/** `gateway_error`: our own fault, or there was no backend. */
 export const outcomesOf = (counts: readonly KindCount[], bins: Bins) =>
   binned(counts, bins, noOutcomes, ({ status, reached }) => {
     const failed = reached ? "upstream_error" : "gateway_error";

@@ -17,7 +17,7 @@ import type { ListedRow } from "./view.ts";
 const NOBODY = `'${NO_ID}'`;
 const EVERYONE = NOBODY;
 
-/** Hours in which a list looks for what is rare, at once. */
+/** A list of rare requests looks at this many hours at a time. */
 const HOURS_AT_ONCE = 128;
 const FAILURES_READ_MAX = 10_000;
 const ASKERS_SHOWN_MAX = 20;
@@ -40,7 +40,6 @@ export interface Period extends Time {
   grainMs: number;
 }
 
-/** Where a page begins: after the request that ended then and has this id. */
 interface Place {
   endedMs: number;
   id: string;
@@ -55,7 +54,7 @@ export interface Kind {
 }
 const KIND = "surface, model, backend, status, code";
 
-/** Sums of one kind, in the order of `SUM_COLUMNS`. */
+/** `sums` are in the order of `SUM_COLUMNS`. */
 export interface KindSums extends Kind {
   sums: number[];
 }
@@ -68,7 +67,7 @@ export interface KindCount {
 }
 const REACHED = "CASE WHEN COALESCE(backend, '') = '' THEN 0 ELSE 1 END";
 
-/** Failures that differ in nothing but their time. */
+/** Failures that differ only in their time. */
 export interface AlikeFailures extends Pick<ListedRow, "code" | "status" | "model" | "backend" | "message"> {
   times: number;
   ended_ms: number;
@@ -86,7 +85,7 @@ export class RequestStore {
     return (await this.#named("r.id = $1 AND r.status IS NOT NULL", [id]))[0] ?? null;
   }
 
-  /** Those that ended last come first, and of the same instant those with the largest id. */
+  /** By end, then by id, latest first. */
   async list(
     filter: Filter,
     { cursor, limit, ...time }: Time & { cursor: Place | null; limit: number },
@@ -131,7 +130,7 @@ export class RequestStore {
     }));
   }
 
-  /** A key has one owner, by whom its requests are found. */
+  /** Adds a key's owner, because the index for a key's requests begins with the user. */
   async #withUser(filter: Filter): Promise<Filter> {
     const { key_id, user_id } = filter;
     if (key_id === undefined || user_id !== undefined) return filter;
@@ -143,7 +142,7 @@ export class RequestStore {
     return { ...filter, ...owner };
   }
 
-  /** The parts of a time that may hold such requests, newest first: everyone's sums say which hours do. */
+  /** The parts of a period that may have such requests, newest first: the hours for which there are sums of them. */
   async *#partsWith(filter: Filter, { fromMs, belowMs }: Time): AsyncGenerator<Time> {
     if (isOfAnyKind(filter)) {
       yield { fromMs, belowMs };
@@ -164,7 +163,7 @@ export class RequestStore {
     }
   }
 
-  /** Sums of a period by kind, and how many of each status came in each part of it. */
+  /** Sums of a period by kind, and the number of requests by status in each part of it. */
   async sums(filter: Filter, period: Period): Promise<{ kinds: KindSums[]; counts: KindCount[] }> {
     return isEveryone(filter) || (isOfPerson(filter) && period.grainMs === DAY_MS)
       ? this.#summed(filter, period)
@@ -212,7 +211,7 @@ export class RequestStore {
     return { kinds, counts: rows };
   }
 
-  /** Those with the most requests: of whole days from their sums, of the rest of a period from its requests. */
+  /** Those with the most requests: whole days from their sums, the rest of a period from its requests. */
   async askers(filter: Filter, by: AskerKind, period: Time): Promise<AskerSums[]> {
     const { id, name } = ASKERS[by];
     const sql = new Sql();
@@ -237,7 +236,7 @@ export class RequestStore {
     );
   }
 
-  /** The latest failures, each with how often it came, so that a flood of one hides no other. */
+  /** The latest failures, equal ones counted as one, so that a flood of one does not hide others. */
   failuresSince(fromMs: number, limit: number): Promise<AlikeFailures[]> {
     const same = "code, status, model, backend, message";
     return this.db.report<AlikeFailures>(
@@ -249,7 +248,7 @@ export class RequestStore {
     );
   }
 
-  /** Deletes some requests that nobody was charged for: those that ended before, and all but the newest so many. */
+  /** Deletes some uncharged requests: those that ended before `beforeMs`, and all but the newest `keptMax`. */
   async deleteUncharged({ beforeMs, keptMax }: { beforeMs: number; keptMax: number }, rowsMax: number) {
     const cut = await this.db.get<{ ended_ms: number }>(
       "SELECT ended_ms FROM requests WHERE channel IS NULL ORDER BY ended_ms DESC LIMIT 1 OFFSET $1",
@@ -262,7 +261,7 @@ export class RequestStore {
     );
   }
 
-  /** Deletes sums of the oldest times: about as many as `rowsMax`, and at least that many where there are. */
+  /** Deletes the oldest sums: `rowsMax` or slightly more, if there are as many. */
   async deleteSumsBefore(grainMs: number, beforeMs: number, rowsMax: number): Promise<number> {
     const last = await this.db.get<{ start_ms: number }>(
       `SELECT start_ms FROM request_sums WHERE grain_ms = $1 AND user_id = ${EVERYONE} AND start_ms < $2

@@ -51,7 +51,7 @@ export const RecordView = z.object({
   client_ip: z.string().nullable().describe("Of a refusal"),
 });
 
-/** A request with the names of its key and user, as the database has it. */
+/** As the database has it, with the names of its key and user. */
 export interface ListedRow
   extends Omit<
     z.output<typeof RecordView>,
@@ -82,10 +82,8 @@ export function viewOf(row: ListedRow): z.input<typeof RecordView> {
   };
 }
 
-/** A line as the list has it, without the names that only the database knows. */
-export const listedOf = (line: RequestLine): ListedRow =>
-  ({
-    ...columnsOf({ ...line, points: null, accountType: null }),
-    user_email: null,
-    key_name: null,
-  }) as ListedRow;
+/** A line as a listed row. Only the database knows the names, so they are null. */
+export function listedOf(line: RequestLine): ListedRow {
+  const columns = columnsOf({ ...line, points: null, accountType: null });
+  return { ...columns, user_email: null, key_name: null } as ListedRow;
+}

@@ -5,7 +5,6 @@ import type { Log } from "../../kernel/log.ts";
 import type { Claims } from "./claims.ts";
 import type { Attempt } from "./service.ts";
 
-/** The provider's metadata is reread after this time. */
 const DISCOVERY_KEPT_MS = 3600_000;
 const REQUEST_TIMEOUT_MS = 10_000;
 const ANSWER_BYTES_MAX = 1024 * 1024;
@@ -29,7 +28,7 @@ export interface Person {
   claims: Claims;
 }
 
-/** The ID token's claims win over the userinfo endpoint's. Neither verifies an email that only the other names. */
+/** The ID token's claims take precedence. Neither source can verify an email that only the other has. */
 function merged(more: Claims, idToken: Claims): Claims {
   const naming = [idToken, more].filter(
     ({ email }) => email !== undefined && email === (idToken.email ?? more.email),
@@ -55,7 +54,7 @@ export class OidcProvider {
     };
   }
 
-  /** A slow provider or an endless answer ends here. */
+  /** Bounds the time and the size of an answer. */
   async #fetch(url: string, init: RequestInit): Promise<Response> {
     const signal = AbortSignal.timeout(REQUEST_TIMEOUT_MS);
     const response = await this.options.fetch(url, { ...init, redirect: "manual", signal });
@@ -114,7 +113,6 @@ export class OidcProvider {
     return url.href;
   }
 
-  /** Checks that the provider's redirect belongs to the attempt, and passes on its refusal. */
   async accepted(query: URLSearchParams, { state }: Attempt): Promise<URLSearchParams> {
     const server = await this.#server();
     try {
@@ -144,7 +142,7 @@ export class OidcProvider {
         expectedNonce: nonce,
         requireIdToken: true,
       });
-      // The token came over TLS from the provider; its signature is checked nevertheless.
+      // Checked although the token came over TLS from the provider.
       await oauth.validateApplicationLevelSignature(server, response, this.#http);
       const idToken = oauth.getValidatedIdTokenClaims(tokens)!;
       const more = server.userinfo_endpoint
@@ -158,9 +156,7 @@ export class OidcProvider {
     }
   }
 
-  #authentication({
-    token_endpoint_auth_methods_supported: methods,
-  }: oauth.AuthorizationServer): oauth.ClientAuth {
+  #authentication({ token_endpoint_auth_methods_supported: methods }: oauth.AuthorizationServer) {
     const { clientSecret } = this.options;
     if (clientSecret === null) return oauth.None();
     const isBasic = methods === undefined || methods.includes("client_secret_basic");

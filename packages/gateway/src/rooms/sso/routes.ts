@@ -10,9 +10,6 @@ import { ATTEMPT_SECONDS, type Sso } from "./service.ts";
 const BODY_BYTES_MAX = 16 * 1024;
 const QUERY_LENGTH_MAX = 12_000;
 const COOKIE = "sign-in";
-/** Name of a provider sign-in in the audit log. */
-const FINISH = "auth.oidc";
-
 const ReturnTo = z.string().max(2_000).optional().describe("Page of the console to return to");
 const Begin = z.object({ url: z.string().describe("The provider's page; send the browser there") });
 const Finish = z.object({
@@ -22,7 +19,7 @@ const Finish = z.object({
   return_to: z.string(),
 });
 
-/** Repeated headers are joined with commas here. */
+/** Repeated headers were joined with commas. */
 const cookieOf = (request: HttpRequest): string | null =>
   new Bun.CookieMap((request.header("cookie") ?? "").replaceAll(",", ";")).get(COOKIE);
 
@@ -35,10 +32,8 @@ function setCookie(sso: Sso, value: string, maxAgeSeconds: number): Record<strin
 }
 
 /** The cookie's host must be the one that the provider redirects to. */
-function requirePublicName(sso: Sso, request: HttpRequest): void {
-  const { publicUrl } = sso;
-  if (publicUrl === null) return;
-  if ((request.header("host") ?? "").toLowerCase() !== new URL(publicUrl).host)
+function requirePublicName({ publicUrl }: Sso, request: HttpRequest): void {
+  if (publicUrl !== null && request.header("host")?.toLowerCase() !== new URL(publicUrl).host)
     fail("forbidden", `Open the service at ${publicUrl} to sign in with the provider`);
 }
 
@@ -95,9 +90,9 @@ export const finishSignIn = defineRoute({
     const given = { query: body.query, sealed: cookieOf(request), bearer: bearerOf(request) };
     const { session, returnTo } = await sso.finish(given, caller);
     const answer = Finish.parse({ session, return_to: returnTo });
-    // Recorded here, because the person is known only now. Linking is recorded when its owner begins it.
+    // Recorded here, because the person is known only now. A link was recorded when its owner began it.
     if (answer.session)
-      await audit.record(auditEntry({ action: FINISH, caller, requestId }, {}, answer.session));
+      await audit.record(auditEntry({ action: "auth.oidc", caller, requestId }, {}, answer.session));
     return jsonReply(JSON.stringify(answer), requestId, 200, setCookie(sso, "", 0));
   },
 });

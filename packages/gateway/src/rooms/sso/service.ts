@@ -4,6 +4,7 @@ import { basePathOf } from "../../kernel/base-path.ts";
 import { isoTime } from "../../kernel/clock.ts";
 import type { Actor, CallSource } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
+import { constantTimeEqual } from "../../kernel/ids.ts";
 import { deleteExpired, type Sweep, type Transaction } from "../../storage/contract.ts";
 import type { Accounts, Session, UserRow } from "../accounts/index.ts";
 import type { Needs } from "../foundation.ts";
@@ -17,12 +18,10 @@ import {
   nameOf,
   valuesOf,
 } from "./claims.ts";
-import { CliSignIns } from "./cli.ts";
 import { OidcProvider, type Person, type ProviderOptions } from "./provider.ts";
 import { Sealed } from "./sealed.ts";
 import { type IdentityRow, IdentityStore } from "./store.ts";
 
-/** How long a sign-in at the provider may take. */
 export const ATTEMPT_SECONDS = 600;
 
 const Attempt = z.object({
@@ -38,10 +37,12 @@ const Attempt = z.object({
   invitation: z.string().optional(),
 });
 
-/** The state of one sign-in, sealed in a cookie of the browser that began it. */
+/** One sign-in, encrypted in a cookie of the browser that began it. */
 export type Attempt = z.infer<typeof Attempt>;
 
 const TRIES_PER_IP = 20;
+/** Short, because the browser passes the code on at once. */
+const CLI_CODE_SECONDS = 60;
 const IDENTITIES_MAX = 10;
 const RETURN_LENGTH_MAX = 1_000;
 /** The console's page that the provider sends people back to. */
@@ -53,7 +54,6 @@ export interface SsoSettings
   label: string;
   /** The claim that makes administrators; null: administrators are made here. */
   admin: ClaimRule | null;
-  /** The claim with the names of groups; null: people join groups here only. */
   groupsClaim: string | null;
   /** Empty: any. */
   emailDomains: readonly string[];
@@ -64,7 +64,7 @@ export interface SsoSettings
   trustsEmail: boolean;
 }
 
-export interface SsoOptions
+interface SsoOptions
   extends Pick<ProviderOptions, "clock" | "log" | "fetch">,
     Needs<"db" | "ids" | "jwtSecret"> {
   settings: SsoSettings | null;
@@ -74,7 +74,6 @@ export interface SsoOptions
 
 interface FoundAccount {
   userId: string;
-  /** The account was linked by its email. */
   isTakenOver?: boolean;
   joinedGroup?: string;
 }
@@ -84,7 +83,7 @@ export class Sso {
   readonly #store: IdentityStore;
   readonly #attempts: Sealed<Attempt>;
   readonly cli: CliSignIns;
-  readonly #enabled: { settings: SsoSettings; provider: OidcProvider } | null;
+  readonly #enabled?: { settings: SsoSettings; provider: OidcProvider };
 
   constructor(readonly options: SsoOptions) {
     const { db, settings } = options;
@@ -92,14 +91,9 @@ export class Sso {
     const sealing = { schema: Attempt, purpose: "sign-in attempts", seconds: ATTEMPT_SECONDS };
     this.#attempts = new Sealed({ ...options, ...sealing });
     this.cli = new CliSignIns({ ...options, store: this.#store });
-    this.#enabled = settings && {
-      settings,
-      provider: new OidcProvider({
-        ...options,
-        ...settings,
-        redirectUri: callbackUrl(settings.publicUrl),
-      }),
-    };
+    if (!settings) return;
+    const redirectUri = callbackUrl(settings.publicUrl);
+    this.#enabled = { settings, provider: new OidcProvider({ ...options, ...settings, redirectUri }) };
   }
 
   /** The label of the button; null: no provider. */
@@ -107,7 +101,6 @@ export class Sso {
     return this.options.settings?.label ?? null;
   }
 
-  /** The public address of the service; set if there is a provider. */
   get publicUrl(): string | null {
     return this.options.settings?.publicUrl ?? null;
   }
@@ -133,8 +126,9 @@ export class Sso {
     { query, sealed, bearer }: { query: string; sealed: string | null; bearer: string | null },
     source: CallSource,
   ): Promise<{ session: Session | null; returnTo: string }> {
-    const { provider } = this.#configured();
-    const { accounts, clock } = this.options;
+    const { provider, settings } = this.#configured();
+    const { admin, groupsClaim } = settings;
+    const { accounts, groups, clock } = this.options;
     const attempt = await this.#attempts.open(sealed);
     if (!attempt) {
       await accounts.limit("oidc-finish", source.ip, TRIES_PER_IP);
@@ -151,7 +145,9 @@ export class Sso {
     }
     const { userId, isTakenOver, joinedGroup } = await this.#accountOf(person, attempt, source);
     if (isTakenOver) accounts.changed(userId);
-    await this.#applyClaims(userId, person.claims);
+    if (admin) await accounts.people.followProvider(userId, hasRight(person.claims, admin));
+    if (groupsClaim !== null)
+      await groups.members.followProvider(userId, valuesOf(person.claims, groupsClaim));
     const session = await accounts.startSessionOf({ userId }, source);
     return { session, returnTo: joinedGroup ? `/groups/${joinedGroup}` : attempt.returnTo };
   }
@@ -182,7 +178,7 @@ export class Sso {
     });
   }
 
-  /** The account bound to the person; created or linked first if the settings allow it. */
+  /** The person's account; created or linked first if the settings allow it. */
   #accountOf(person: Person, attempt: Attempt, source: CallSource): Promise<FoundAccount> {
     const { accounts, clock } = this.options;
     const { claims } = person;
@@ -206,7 +202,7 @@ export class Sso {
     });
   }
 
-  /** Binds the account with the person's email to the person, and removes all other ways into it. */
+  /** Binds the account with the person's email to the person, and removes all other ways to sign in to it. */
   async #takeOver(tx: Transaction, person: Person, { id, email_verified, disabled_at }: UserRow) {
     const { linksByEmail } = this.#configured().settings;
     const wayOut = "Sign in to it and link this sign-in under Settings, or ask an administrator";
@@ -229,7 +225,7 @@ export class Sso {
     await this.#insert(tx, person, id);
   }
 
-  /** Creates an account for a person known to the provider, and uses up their invitation. */
+  /** Creates an account, and uses up the person's invitation. */
   async #register(
     tx: Transaction,
     { claims, email, first }: { claims: Claims; email: string; first: boolean },
@@ -247,16 +243,15 @@ export class Sso {
       name: nameOf(claims),
       ...((admin || first) && { isAdmin: admin ? hasRight(claims, admin) : first }),
     };
-    const toGroup = invitation !== undefined && isGroupInvitation(invitation);
-    if (invitation !== undefined && !toGroup)
+    if (invitation !== undefined && !isGroupInvitation(invitation))
       return { userId: (await accounts.people.takeInvitation(tx, invitation, account)).id };
     const user = await accounts.insert(tx, { ...account, emailVerified: true, passwordHash: "" });
-    if (!toGroup) return { userId: user.id };
+    if (invitation === undefined) return { userId: user.id };
     const joining = { token: invitation, user, registers: !registers };
     return { userId: user.id, joinedGroup: await groups.invitations.joinNewcomer(tx, joining) };
   }
 
-  /** The email for a new account. It must be verified, because people are invited and found by it. */
+  /** The email for a new account: verified, because people are invited and found by it. */
   #trustedEmail(claims: Claims): string {
     const { trustsEmail, emailDomains } = this.#configured().settings;
     const email =
@@ -287,14 +282,6 @@ export class Sso {
     });
   }
 
-  /** Applies the provider's rights and groups at this sign-in. */
-  async #applyClaims(userId: string, claims: Claims): Promise<void> {
-    const { accounts, groups } = this.options;
-    const { admin, groupsClaim } = this.#configured().settings;
-    if (admin) await accounts.people.followProvider(userId, hasRight(claims, admin));
-    if (groupsClaim !== null) await groups.members.followProvider(userId, valuesOf(claims, groupsClaim));
-  }
-
   identities({ userId }: Actor): Promise<IdentityRow[]> {
     return this.#store.of(this.options.db, userId);
   }
@@ -302,7 +289,7 @@ export class Sso {
   async unlink({ userId }: Actor, id: string): Promise<void> {
     const { db, accounts } = this.options;
     await db.transaction(async (tx) => {
-      // Two unlinkings at once must not leave the account without a way in.
+      // Two calls at once must not remove the last way to sign in.
       await tx.lock("registration");
       const identities = await this.#store.of(tx, userId);
       if (!identities.some((identity) => identity.id === id))
@@ -346,4 +333,47 @@ function refuseAttempt(): never {
     "forbidden",
     "This sign-in was not begun in this browser, took too long, or was used before; sign in again",
   );
+}
+
+const CliGrant = z.object({
+  id: z.string(),
+  userId: z.string(),
+  /** The browser's session; its approval ends with it. */
+  sessionId: z.string().optional(),
+  challenge: z.string(),
+});
+type CliGrant = z.infer<typeof CliGrant>;
+
+/** Signs the command line in through the browser, with a code that works once and only with its verifier. */
+class CliSignIns {
+  readonly #grants: Sealed<CliGrant>;
+
+  constructor(readonly options: SsoOptions & { store: IdentityStore }) {
+    this.#grants = new Sealed({
+      ...options,
+      schema: CliGrant,
+      purpose: "cli sign-ins",
+      seconds: CLI_CODE_SECONDS,
+    });
+  }
+
+  approve({ userId }: Actor, sessionId: string | undefined, challenge: string): Promise<string> {
+    return this.#grants.seal({ id: this.options.ids.uuid(), userId, sessionId, challenge });
+  }
+
+  async redeem({ code, verifier }: { code: string; verifier: string }, source: CallSource): Promise<Session> {
+    const { accounts, store, clock } = this.options;
+    const grant = await this.#grants.open(code);
+    // Check the verifier first, so that someone without it cannot use up a stolen code.
+    if (!grant || !constantTimeEqual(await oauth.calculatePKCECodeChallenge(verifier), grant.challenge)) {
+      await accounts.limit("cli", source.ip, TRIES_PER_IP);
+      refuseCode();
+    }
+    if (!(await store.use(grant.id, isoTime(clock.now() + 2 * CLI_CODE_SECONDS * 1000)))) refuseCode();
+    return accounts.startSessionOf(grant, source);
+  }
+}
+
+function refuseCode(): never {
+  fail("auth_required", "This sign-in took too long, was used before, or was begun elsewhere; log in again");
 }

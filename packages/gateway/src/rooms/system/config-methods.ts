@@ -176,15 +176,16 @@ export const checkConfig = defineMethod({
       const names = new Set<string>();
       for (const [at, given] of entries.entries()) {
         await nextTurn();
-        const tell = ({ path, message }: Problem) => problems.push({ path: [section, at, ...path], message });
+        const report = ({ path, message }: Problem) =>
+          problems.push({ path: [section, at, ...path], message });
         const { value, problems: found } = inspect<z.ZodType>(schema, given);
-        for (const problem of found ?? []) tell(problem);
+        for (const problem of found ?? []) report(problem);
         if (!isObject(value)) continue;
         const name = keyIn(section, value);
         const same = present[section].filter((each) => keyIn(section, each) === name);
-        if (names.has(name)) tell({ path: [key], message: `${name} stands here twice` });
+        if (names.has(name)) report({ path: [key], message: `${name} stands here twice` });
         if (same.length > 1)
-          tell({ path: [key], message: `${same.length} are called ${name}; rename all but one` });
+          report({ path: [key], message: `${same.length} are called ${name}; rename all but one` });
         names.add(name);
         try {
           const fields = changesIn(section, same[0], value);
@@ -192,7 +193,7 @@ export const checkConfig = defineMethod({
           const isNew = !same[0] && value.value !== null;
           if (fields.length > 0 || isNew) changes.push({ section, at, fields });
         } catch (error) {
-          tell(refusal(error, value, key));
+          report(refusal(error, value, key));
         }
       }
     }

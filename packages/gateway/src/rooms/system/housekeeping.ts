@@ -4,14 +4,13 @@ import type { Sweep } from "../../storage/contract.ts";
 import type { Needs } from "../foundation.ts";
 
 const PERIOD_MS = 10 * 60_000;
-/** Delays the first sweep until the start is over. */
 const FIRST_AFTER_MS = 60_000;
-/** Renewed after each pause; another instance takes over a dead one's sweep after this time. */
+/** Renewed after each step; after this time another instance takes over from a dead one. */
 const LEASE_MS = 5 * 60_000;
 const LEASE = "housekeeping";
-/** Small, so that a step holds its locks only for milliseconds. */
+/** Small, so that a step holds its locks for milliseconds only. */
 const ROWS_PER_STEP = 1_000;
-/** Pause between steps, so that others get the database. */
+/** Between steps, so that others get the database. */
 const PAUSE_MS = 50;
 
 /** Removes what is no longer needed, in small steps, on one instance at a time. */
@@ -23,10 +22,8 @@ export class Housekeeping {
     readonly options: Needs<"clock" | "log" | "bus" | "leases"> & { sweeps: Readonly<Record<string, Sweep>> },
   ) {
     const { clock } = options;
-    this.#ends = [
-      clock.after(FIRST_AFTER_MS, () => void this.sweep()),
-      clock.every(PERIOD_MS, () => void this.sweep()),
-    ];
+    const sweep = () => void this.sweep();
+    this.#ends = [clock.after(FIRST_AFTER_MS, sweep), clock.every(PERIOD_MS, sweep)];
   }
 
   /** One sweep of everything, unless another instance is doing it. */

@@ -24,9 +24,7 @@ const urlOf = ({ port }: LocalServer) => `http://127.0.0.1:${port}`;
 interface FindOptions {
   /** Only these addresses are tried; callers cannot add any. */
   servers: readonly LocalServer[];
-  /** Creates the backend whose probe is tried. */
   create(config: BackendConfig): Backend;
-  /** The service's own port, which is skipped. */
   ownPort: number;
 }
 
@@ -59,10 +57,8 @@ export class LocalServers {
   readonly #look = oneAtATime(() => findLocalServers({ ...this.options, ownPort: this.options.ownPort() }));
 
   async detect() {
-    return (await this.#look()).map((server) => ({
-      ...server,
-      registered_as: this.#registeredAs(server.url),
-    }));
+    const found = await this.#look();
+    return found.map((server) => ({ ...server, registered_as: this.#registeredAs(server.url) }));
   }
 
   /** Tests and registers one of them; changes nothing if it is already registered. */

@@ -2,14 +2,12 @@ import { failParam } from "../../kernel/errors.ts";
 import { upsertRow } from "../../storage/contract.ts";
 import type { Needs } from "../foundation.ts";
 
-/** An administrator changed a setting; the message is empty. */
+/** Published without a message when an administrator changed a setting. */
 const SETTINGS_CHANGED = "settings-changed";
 
-/** A setting that can be changed while the service runs. */
 export interface Changeable {
   name: string;
   help: string;
-  /** Its default, for display. */
   shown: string;
   /** Set in the environment, which wins. */
   isFixed: boolean;

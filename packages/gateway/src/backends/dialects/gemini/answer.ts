@@ -1,10 +1,19 @@
 import { newCallId } from "../../../kernel/ids.ts";
-import { isObject, textOf } from "../../../kernel/json.ts";
-import { BackendError } from "../../contract.ts";
+import { isObject, membersOf, textOf } from "../../../kernel/json.ts";
+import { BackendError, type NativeReader } from "../../contract.ts";
 import { type ChatDelta, openedCall } from "../../shared/chat-events.ts";
-import type { StreamConverter } from "../../shared/converted-stream.ts";
 import type { ChatCall } from "../chat-turns.ts";
-import { type ChatAnswer, type ChatUsage, chatUsageOf, largerCounts, sumOf } from "../dialect.ts";
+import {
+  type ChatAnswer,
+  type ChatUsage,
+  chatUsageOf,
+  errorMessage,
+  eventText,
+  largerCounts,
+  type StreamConverter,
+  sealed,
+  sumOf,
+} from "../dialect.ts";
 import type { Part } from "./request.ts";
 
 const FILTERED: ReadonlySet<unknown> = new Set(
@@ -14,12 +23,22 @@ const FILTERED: ReadonlySet<unknown> = new Set(
   ).split(" "),
 );
 
-const candidateOf = ({ candidates }: Record<string, unknown>): Record<string, unknown> =>
-  Array.isArray(candidates) && isObject(candidates[0]) ? candidates[0] : {};
-const partsOf = ({ content }: Record<string, unknown>): Part[] =>
-  isObject(content) && Array.isArray(content.parts) ? content.parts.filter(isObject) : [];
+type Body = Record<string, unknown>;
 
-/** Some models give their calls no id; the one that the client is told is sent back with the call's result. */
+const candidatesOf = ({ candidates }: Body): Body[] =>
+  Array.isArray(candidates) ? candidates.filter(isObject) : [];
+const isBlocked = ({ promptFeedback }: Body): boolean => Boolean(membersOf(promptFeedback).blockReason);
+function partsOf({ content }: Body): Part[] {
+  const { parts } = membersOf(content);
+  return Array.isArray(parts) ? parts.filter(isObject) : [];
+}
+
+function requireCandidates(body: Body): void {
+  if (!Array.isArray(body.candidates) && !isObject(body.promptFeedback))
+    throw new BackendError("transport", "the upstream answered without `candidates`");
+}
+
+/** Some models give their calls no id; ours comes back with the call's result. */
 function callOf(part: Part): ChatCall | null {
   const { functionCall: call } = part;
   if (!isObject(call)) return null;
@@ -31,10 +50,8 @@ function imageOf({ inlineData: data }: Part): string | null {
   return isObject(data) ? `data:${textOf(data.mimeType)};base64,${textOf(data.data)}` : null;
 }
 
-function finishOf(body: Record<string, unknown>, reason: unknown, hasCalls: boolean): string {
-  const { promptFeedback } = body;
-  if (FILTERED.has(reason) || (isObject(promptFeedback) && promptFeedback.blockReason))
-    return "content_filter";
+function finishOf(body: Body, reason: unknown, hasCalls: boolean): string {
+  if (FILTERED.has(reason) || isBlocked(body)) return "content_filter";
   if (reason === "MAX_TOKENS") return "length";
   return hasCalls ? "tool_calls" : "stop";
 }
@@ -44,7 +61,7 @@ const tokensOf = (details: unknown, modality: string): unknown =>
     ? details.find((part) => isObject(part) && part.modality === modality)?.tokenCount
     : undefined;
 
-/** Gemini counts thoughts beside the answer, and tools' prompts beside the prompt; both are billed. */
+/** Gemini counts thoughts apart from the answer and tools' prompts apart from the prompt; both are billed. */
 export function chatUsage(usage: unknown): ChatUsage | null {
   if (!isObject(usage)) return null;
   const { promptTokenCount, toolUsePromptTokenCount, candidatesTokenCount, thoughtsTokenCount } = usage;
@@ -65,10 +82,9 @@ export function chatUsage(usage: unknown): ChatUsage | null {
   });
 }
 
-export function geminiAnswer(body: Record<string, unknown>): ChatAnswer {
-  const candidate = candidateOf(body);
-  if (!Array.isArray(body.candidates) && !isObject(body.promptFeedback))
-    throw new BackendError("transport", "the upstream answered without `candidates`");
+export function geminiAnswer(body: Body): ChatAnswer {
+  requireCandidates(body);
+  const [candidate = {}] = candidatesOf(body);
   const parts = partsOf(candidate);
   const calls = parts.flatMap((part) => callOf(part) ?? []);
   const images = parts.flatMap((part) => imageOf(part) ?? []);
@@ -84,30 +100,26 @@ export function geminiAnswer(body: Record<string, unknown>): ChatAnswer {
   };
 }
 
-/** The chunks of `:streamGenerateContent`. No event ends the stream: the last finish does. */
+/** The chunks of `:streamGenerateContent`. No event ends the stream; the finish reason does. */
 export class GeminiStream implements StreamConverter {
   answer: ChatAnswer | null = null;
   readonly #parts: Part[] = [];
   #callCount = 0;
-  #usage: Record<string, unknown> = {};
+  #usage: Body = {};
 
-  failureOf({ error }: Record<string, unknown>): BackendError | null {
+  failureOf({ error }: Body): BackendError | null {
     if (!isObject(error)) return null;
-    return new BackendError(
-      "upstream",
-      textOf(error.message) || "the upstream failed",
-      Number(error.code) || 500,
-    );
+    return new BackendError("upstream", errorMessage(error), Number(error.code) || 500);
   }
 
-  deltas(chunk: Record<string, unknown>): ChatDelta[] {
-    const candidate = candidateOf(chunk);
-    const deltas = partsOf(candidate).flatMap((part) => this.#delta(part));
+  deltas(chunk: Body): ChatDelta[] {
+    const [candidate = {}] = candidatesOf(chunk);
+    const parts = partsOf(candidate);
+    const deltas = parts.flatMap((part) => this.#delta(part));
     if (isObject(chunk.usageMetadata)) this.#usage = largerCounts(this.#usage, chunk.usageMetadata);
-    // Text without a count: the last count was of what came before.
-    else if (partsOf(candidate).length > 0) this.#usage.candidatesTokenCount = undefined;
-    const isBlocked = isObject(chunk.promptFeedback) && chunk.promptFeedback.blockReason !== undefined;
-    if (candidate.finishReason === undefined && !isBlocked) return deltas;
+    // The last count does not include this text.
+    else if (parts.length > 0) this.#usage.candidatesTokenCount = undefined;
+    if (candidate.finishReason === undefined && !isBlocked(chunk)) return deltas;
     const candidates = [{ ...candidate, content: { role: "model", parts: joined(this.#parts) } }];
     this.answer = geminiAnswer({ ...chunk, usageMetadata: this.#usage, candidates });
     return deltas;
@@ -125,14 +137,13 @@ export class GeminiStream implements StreamConverter {
   }
 }
 
-/** The pieces of one text as one part, as a whole answer has them. */
+/** Joins the pieces of a text into one part, as in an answer that does not stream. */
 function joined(parts: readonly Part[]): Part[] {
   const whole: Part[] = [];
   for (const part of parts) {
     const last = whole.at(-1);
     const isSame =
-      last !== undefined &&
-      typeof last.text === "string" &&
+      typeof last?.text === "string" &&
       typeof part.text === "string" &&
       last.thought === part.thought &&
       last.thoughtSignature === undefined;
@@ -140,4 +151,72 @@ function joined(parts: readonly Part[]): Part[] {
     else whole.push(part);
   }
   return whole;
+}
+
+/** The stream ends with its connection. */
+export class GeminiReader implements NativeReader {
+  isComplete = false;
+  isCounted = false;
+  readonly isOver = false;
+  failure: string | null = null;
+  #last: Body = {};
+  #counts: Body = {};
+
+  get usage(): unknown {
+    return chatUsage(this.#counts);
+  }
+
+  read(chunk: Body): unknown {
+    if (chunk.error !== undefined) {
+      this.failure = errorMessage(chunk.error);
+      this.isCounted = false;
+      return null;
+    }
+    this.#last = chunk;
+    const counts = membersOf(chunk.usageMetadata);
+    this.#counts = largerCounts(this.#counts, counts);
+    this.isCounted = counts.candidatesTokenCount != null;
+    const candidates = candidatesOf(chunk);
+    if (isBlocked(chunk) || candidates.some(({ finishReason }) => finishReason !== undefined))
+      this.isComplete = true;
+    return candidates.map(({ content }) => {
+      if (!isObject(content) || !Array.isArray(content.parts)) return content;
+      return content.parts.map((part) => sealed(part, "thoughtSignature"));
+    });
+  }
+
+  whole(answer: Body): unknown {
+    requireCandidates(answer);
+    const written = this.read(answer);
+    this.isComplete = true;
+    return written;
+  }
+
+  limited(usage: { promptTokens: number; completionTokens: number } | null): string {
+    const { modelVersion, responseId } = this.#last;
+    const content = { role: "model", parts: [{ text: "" }] };
+    return eventText({
+      candidates: [{ content, finishReason: "MAX_TOKENS", index: 0 }],
+      ...(usage && {
+        usageMetadata: {
+          promptTokenCount: usage.promptTokens,
+          candidatesTokenCount: usage.completionTokens,
+          totalTokenCount: usage.promptTokens + usage.completionTokens,
+        },
+      }),
+      modelVersion,
+      responseId,
+    });
+  }
+
+  failed(message: string): string {
+    return eventText({ error: { code: 500, message, status: "INTERNAL" } });
+  }
+}
+
+/** The answer to an embeddings request, which has no usage. */
+export function geminiVectors(body: unknown): number[][] {
+  const list = isObject(body) && Array.isArray(body.embeddings) ? body.embeddings : null;
+  if (!list) throw new BackendError("transport", "the upstream answered without `embeddings`");
+  return list.map((one) => (isObject(one) && Array.isArray(one.values) ? (one.values as number[]) : []));
 }

@@ -1,20 +1,17 @@
-import { objectIn } from "../../../kernel/json.ts";
+import { isObject, objectIn } from "../../../kernel/json.ts";
+import { thoughtsIn } from "../../../kernel/own-thoughts.ts";
+import type { NativeDialect } from "../../contract.ts";
 import {
   type AssistantTurn,
   afterSystem,
-  answerSchema,
   argumentsObject,
   type ChatPart,
-  chatFunctions,
   chatToolChoice,
-  chatTurns,
   copied,
-  outputLimit,
-  refuseUnsupported,
+  type ReadChat,
+  readChat,
   requireInline,
   textOfParts,
-  UNSUPPORTED,
-  wantsAnyJson,
 } from "../chat-turns.ts";
 import type { ChatRequestOptions } from "../dialect.ts";
 
@@ -24,10 +21,10 @@ interface Content {
   parts: Part[];
 }
 
-/** Stands for the signature of a call that another model made; Google's own command line sends it, too. */
-export const NO_SIGNATURE = "skip_thought_signature_validator";
-/** Models before Gemini 3 think by a budget, later ones by a level. */
-export const BUDGETED_MODEL = /gemini-(1|2)/i;
+/** Signature for calls of other models; Google's own command line sends it, too. */
+const NO_SIGNATURE = "skip_thought_signature_validator";
+/** Models before Gemini 3 take a thinking budget, later ones a level. */
+const BUDGETED_MODEL = /gemini-(1|2)/i;
 const BUDGETS: Readonly<Record<string, number>> = { none: 0, minimal: 512, low: 1_024, medium: 8_192 };
 const BUDGET_MOST = 24_576;
 const LEVELS: Readonly<Record<string, string>> = {
@@ -44,15 +41,15 @@ const SETTINGS: Readonly<Record<string, string>> = {
   frequency_penalty: "frequencyPenalty",
   presence_penalty: "presencePenalty",
 };
-/** Fields of Gemini's API that clients give in a chat request. */
+/** Fields of Gemini's API that clients may set in a chat request. */
 const OWN_FIELDS = ["safetySettings", "cachedContent"] as const;
 
 export function geminiRequest(
   body: Record<string, unknown>,
   { kept, wantsThoughts }: ChatRequestOptions,
 ): Record<string, unknown> {
-  refuseUnsupported(body, UNSUPPORTED);
-  const { system, rest } = afterSystem(chatTurns(body.messages));
+  const chat = readChat(body);
+  const { system, rest } = afterSystem(chat.turns);
   const contents: Content[] = [];
   const add = (role: Content["role"], parts: readonly Part[]) => {
     if (parts.length === 0) return;
@@ -65,12 +62,12 @@ export function geminiRequest(
     else if (turn.role === "tool") add("user", resultParts(turn));
     else add("model", (kept(turn) as Part[] | null) ?? modelParts(turn));
   }
-  const functions = chatFunctions(body.tools).map(({ name, description, parameters }) => ({
+  const functions = chat.functions.map(({ name, description, parameters }) => ({
     name,
     ...(description !== undefined && { description }),
     parametersJsonSchema: parameters,
   }));
-  const config = generationConfig(body, wantsThoughts);
+  const config = generationConfig(body, chat, wantsThoughts);
   return {
     contents,
     ...(system.length > 0 && { systemInstruction: { parts: system.map(({ text }) => ({ text })) } }),
@@ -91,7 +88,7 @@ function resultParts({ callId, name, parts }: { callId: string; name: string; pa
   return [{ functionResponse }, ...parts.filter(({ type }) => type !== "text").map(partOf)];
 }
 
-/** The API wants an object; most results are plain text. */
+/** The API requires an object, but most results are plain text. */
 const resultObject = (text: string): Record<string, unknown> => objectIn(text) ?? { output: text };
 
 const modelParts = ({ text, calls }: AssistantTurn): Part[] => [
@@ -110,14 +107,16 @@ function toolConfig(body: Record<string, unknown>): Record<string, unknown> {
   return { toolConfig: { functionCallingConfig: { mode, ...named } } };
 }
 
-function generationConfig(body: Record<string, unknown>, wantsThoughts?: boolean): Record<string, unknown> {
+function generationConfig(
+  body: Record<string, unknown>,
+  { limit, schema, wantsAnyJson }: ReadChat,
+  wantsThoughts?: boolean,
+): Record<string, unknown> {
   const config: Record<string, unknown> = {};
   for (const name in SETTINGS) if (body[name] != null) config[SETTINGS[name]!] = body[name];
-  const limit = outputLimit(body);
   if (limit !== null) config.maxOutputTokens = limit;
   if (body.stop != null) config.stopSequences = Array.isArray(body.stop) ? body.stop : [body.stop];
-  const schema = answerSchema(body);
-  if (schema || wantsAnyJson(body)) config.responseMimeType = "application/json";
+  if (schema || wantsAnyJson) config.responseMimeType = "application/json";
   if (schema) config.responseJsonSchema = schema.schema;
   const { reasoning_effort: effort, model } = body;
   if (typeof effort === "string")
@@ -127,3 +126,37 @@ function generationConfig(body: Record<string, unknown>, wantsThoughts?: boolean
   else if (wantsThoughts) config.thinkingConfig = { includeThoughts: true };
   return config;
 }
+
+const modelPartsOf = (content: unknown): unknown[] =>
+  isObject(content) && content.role === "model" && Array.isArray(content.parts) ? content.parts : [];
+/** The model signs the first of the calls in one content. */
+const firstCall = (content: unknown): Part | undefined =>
+  modelPartsOf(content).find((part): part is Part => isObject(part) && isObject(part.functionCall));
+
+/** Signs calls that another model made. Models before Gemini 3 have no signatures. */
+export const mendedGemini: NativeDialect["mended"] = (body, model) => {
+  const contents = body.value("contents");
+  const isSigning = !BUDGETED_MODEL.test(model);
+  const isForeign = (call: Part | undefined) =>
+    call !== undefined &&
+    (thoughtsIn(call.thoughtSignature) !== null || (isSigning && call.thoughtSignature === undefined));
+  if (!Array.isArray(contents) || !contents.some((content) => isForeign(firstCall(content)))) return [];
+  const signed = contents.map((content) => {
+    const call = firstCall(content);
+    if (!isForeign(call)) return content;
+    const own = { ...call, thoughtSignature: isSigning ? NO_SIGNATURE : undefined };
+    return { ...content, parts: modelPartsOf(content).map((part) => (part === call ? own : part)) };
+  });
+  return [["contents", JSON.stringify(signed)]];
+};
+
+export const geminiEmbedRequest = (
+  texts: readonly string[],
+  { model, dimensions }: { model: string; dimensions?: unknown },
+) => ({
+  requests: texts.map((text) => ({
+    model: `models/${model}`,
+    content: { parts: [{ text }] },
+    ...(dimensions != null && { outputDimensionality: dimensions }),
+  })),
+});

@@ -1,22 +1,19 @@
+import { isObject } from "../../../kernel/json.ts";
+import { OWN_SIGNATURES, ownThoughts } from "../../../kernel/own-thoughts.ts";
+import type { NativeDialect } from "../../contract.ts";
 import {
   type AssistantTurn,
   afterSystem,
-  answerSchema,
   argumentsObject,
   type ChatPart,
-  chatFunctions,
   chatToolChoice,
-  chatTurns,
   copied,
   inlineData,
-  outputLimit,
   PENALTIES,
+  readChat,
   refuse,
-  refuseUnsupported,
   type TextPart,
   textOfParts,
-  UNSUPPORTED,
-  wantsAnyJson,
 } from "../chat-turns.ts";
 import type { ChatRequestOptions } from "../dialect.ts";
 
@@ -26,23 +23,23 @@ interface Message {
   content: Block[];
 }
 
-/** The API wants a limit. Models before Claude 4 refuse more than 8,192. */
+/** The API requires a limit. Models before Claude 4 refuse more than 8,192. */
 const OUTPUT_TOKENS_USUAL = 32_000;
 const OUTPUT_TOKENS_OLDER = 8_192;
 const OLDER_MODEL = /claude-(3|2|instant)/i;
 export const usualOutputTokens = (model: string): number =>
   OLDER_MODEL.test(model) ? OUTPUT_TOKENS_OLDER : OUTPUT_TOKENS_USUAL;
-/** Models that think by a budget; later ones refuse it, and are told an effort instead. */
+/** Models that take a thinking budget; later ones refuse it and take an effort instead. */
 const BUDGETED_MODEL = /claude-(3-7|(opus|sonnet|haiku)-4(-[0-5])?(-\d{8})?$)/i;
-/** Claude models that take temperature and the like; later ones refuse them. */
+/** Claude models that take sampling fields; later ones refuse them. */
 const SAMPLED_MODEL = /claude-(3|2|instant|(opus|sonnet|haiku)-4(-[0-6]\b|-\d{8}|@|$))/i;
 const isSampled = (model: string): boolean => !/claude/i.test(model) || SAMPLED_MODEL.test(model);
-/** Models that cannot be told not to think. */
+/** Models whose thinking cannot be turned off. */
 const ALWAYS_THINKING_MODEL = /claude-(fable|mythos|opus-5-[5-9])/i;
 const BUDGETS: Readonly<Record<string, number>> = { minimal: 1_024, low: 2_048, medium: 8_192, high: 16_384 };
 const BUDGET_MOST = 24_576;
 
-/** Fields of the Messages API that clients give in a chat request. */
+/** Fields of the Messages API that clients may set in a chat request. */
 const OWN_FIELDS = ["thinking", "context_management"] as const;
 const SAMPLING_FIELDS = ["temperature", "top_p", "top_k"] as const;
 const EPHEMERAL = { type: "ephemeral" };
@@ -51,25 +48,31 @@ export function messagesRequest(
   body: Record<string, unknown>,
   { model, stream, kept, wantsThoughts }: ChatRequestOptions,
 ): Record<string, unknown> {
-  refuseUnsupported(body, { ...UNSUPPORTED, ...PENALTIES });
-  if (wantsAnyJson(body))
+  const { turns, functions, limit, schema, wantsAnyJson } = readChat(body, PENALTIES);
+  if (wantsAnyJson)
     refuse("response_format", "must be json_schema on this backend's API: it has no json_object");
-  const opened = afterSystem(chatTurns(body.messages));
+  const opened = afterSystem(turns);
   const system = opened.system.map(textBlock);
-  const messages = new Messages();
-  /** Of the calls whose results are new. */
+  const messages: Message[] = [];
+  const add = (role: Message["role"], blocks: readonly Block[]) => {
+    const last = messages.at(-1);
+    if (blocks.length === 0) return;
+    if (last?.role === role) last.content.push(...blocks);
+    else messages.push({ role, content: [...blocks] });
+  };
+  /** Whether we still have the thinking that led to the newest calls. */
   let isReasoningKnown = true;
   for (const turn of opened.rest) {
-    if (turn.role === "system") messages.add("user", turn.parts.map(textBlock));
-    else if (turn.role === "user") messages.add("user", turn.parts.map(userBlock));
-    else if (turn.role === "tool") messages.add("user", [resultBlock(turn.callId, turn.parts)]);
+    if (turn.role === "system") add("user", turn.parts.map(textBlock));
+    else if (turn.role === "user") add("user", turn.parts.map(userBlock));
+    else if (turn.role === "tool") add("user", [resultBlock(turn.callId, turn.parts)]);
     else {
       const known = kept(turn) as Block[] | null;
       isReasoningKnown = known !== null || turn.calls.length === 0;
-      messages.add("assistant", known ?? assistantBlocks(turn));
+      add("assistant", known ?? assistantBlocks(turn));
     }
   }
-  const tools = chatFunctions(body.tools).map(({ name, description, parameters, cacheControl }) => ({
+  const tools = functions.map(({ name, description, parameters, cacheControl }) => ({
     name,
     ...(description !== undefined && { description }),
     input_schema: parameters,
@@ -77,9 +80,9 @@ export function messagesRequest(
   }));
   const request: Record<string, unknown> = {
     model,
-    max_tokens: outputLimit(body) ?? usualOutputTokens(model),
+    max_tokens: limit ?? usualOutputTokens(model),
     ...(system.length > 0 && { system }),
-    messages: messages.list,
+    messages,
     ...(tools.length > 0 && { tools, ...toolChoice(body) }),
     ...copied(body, OWN_FIELDS),
     ...(isSampled(model) && copied(body, SAMPLING_FIELDS)),
@@ -90,29 +93,16 @@ export function messagesRequest(
   const thinking = thinkingFields(body, request, wantsThoughts);
   const wantsThinking = request.thinking !== undefined || thinking.thinking !== undefined;
   if (isReasoningKnown) Object.assign(request, thinking);
-  // A call whose thinking is no longer known is refused unless thinking is off.
+  // The API refuses calls without their thinking, unless thinking is off.
   else if (wantsThinking && !ALWAYS_THINKING_MODEL.test(model)) request.thinking = { type: "disabled" };
-  const schema = answerSchema(body);
   if (schema)
     request.output_config = {
       ...(request.output_config as object | undefined),
       format: { type: "json_schema", schema: schema.schema },
     };
-  if (tools.length > 0 || messages.list.some(({ role }) => role === "assistant"))
-    markPrefix(system, tools, messages.list);
+  if (tools.length > 0 || messages.some(({ role }) => role === "assistant"))
+    markPrefix(system, tools, messages);
   return request;
-}
-
-class Messages {
-  readonly list: Message[] = [];
-
-  /** Blocks of the same side go into one message, which is how the API reads them anyway. */
-  add(role: Message["role"], blocks: readonly Block[]): void {
-    if (blocks.length === 0) return;
-    const last = this.list.at(-1);
-    if (last?.role === role) last.content.push(...blocks);
-    else this.list.push({ role, content: [...blocks] });
-  }
 }
 
 const textBlock = ({ text, cacheControl }: TextPart): Block => ({
@@ -148,16 +138,16 @@ const assistantBlocks = ({ text, calls }: AssistantTurn): Block[] => [
   })),
 ];
 
-/** The API takes no other characters; ids of other vendors may have them. */
+/** Ids of other vendors may have characters that the API refuses. */
 const idOf = (id: string): string => id.replace(/[^\w-]/g, "_");
 
 function toolChoice(body: Record<string, unknown>): Record<string, unknown> {
   const choice = chatToolChoice(body.tool_choice);
   const alone = body.parallel_tool_calls === false ? { disable_parallel_tool_use: true } : {};
-  if (choice === null)
-    return body.parallel_tool_calls === false ? { tool_choice: { type: "auto", ...alone } } : {};
+  if (choice === null && body.parallel_tool_calls !== false) return {};
   if (choice === "none") return { tool_choice: { type: "none" } };
-  if (typeof choice === "object") return { tool_choice: { type: "tool", name: choice.name, ...alone } };
+  if (choice !== null && typeof choice === "object")
+    return { tool_choice: { type: "tool", name: choice.name, ...alone } };
   return { tool_choice: { type: choice === "required" ? "any" : "auto", ...alone } };
 }
 
@@ -177,13 +167,13 @@ function thinkingFields(
       ...(isEffort && { output_config: { effort: effort === "minimal" ? "low" : effort } }),
     };
   const budget = isEffort ? (BUDGETS[effort] ?? BUDGET_MOST) : BUDGETS.medium!;
-  // What is left of the limit is for the answer; a smaller limit leaves no room to think.
+  // The budget is part of the limit; a small limit leaves no room to think.
   if (Number(limit) <= budget)
     return Number(limit) > 2 * 1_024 ? { thinking: { type: "enabled", budget_tokens: 1_024 } } : {};
   return { thinking: { type: "enabled", budget_tokens: budget } };
 }
 
-/** The API caches nothing without marks. A session's prompt is marked where it will be read again, unless its client did. */
+/** The API caches only marked prefixes. Marks the prompt of a conversation, unless the client has marked it. */
 function markPrefix(system: Block[], tools: Block[], messages: readonly Message[]): void {
   const all = [...system, ...tools, ...messages.flatMap(({ content }) => content)];
   if (all.some((block) => block.cache_control !== undefined)) return;
@@ -192,3 +182,33 @@ function markPrefix(system: Block[], tools: Block[], messages: readonly Message[
   const newest = messages.at(-1);
   if (newest?.role === "user") newest.content.at(-1)!.cache_control = EPHEMERAL;
 }
+
+const isOwn = (block: unknown): boolean =>
+  isObject(block) && block.type === "thinking" && ownThoughts(block) !== null;
+const isOfType = (block: unknown, type: string): boolean => isObject(block) && block.type === type;
+
+/** Removes the thinking of other models. */
+export const mendedMessages: NativeDialect["mended"] = (body) => {
+  if (!body.includes('"signature"') || !OWN_SIGNATURES.some((text) => body.includes(text))) return [];
+  const given = body.value("messages");
+  if (!Array.isArray(given)) return [];
+  const messages = given.flatMap((message) => {
+    if (!isObject(message) || !Array.isArray(message.content) || !message.content.some(isOwn))
+      return [message];
+    const content = message.content.filter((block) => !isOwn(block));
+    return content.length > 0 ? [{ ...message, content }] : [];
+  });
+  const thinking = body.value("thinking");
+  const newest: unknown = messages.findLast((message) => isObject(message) && message.role === "assistant");
+  const blocks = isObject(newest) && Array.isArray(newest.content) ? newest.content : [];
+  // With a thinking budget, the newest calls must come with the thinking that led to them.
+  const isRefused =
+    isOfType(thinking, "enabled") &&
+    blocks.some((block) => isOfType(block, "tool_use")) &&
+    !isOfType(blocks[0], "thinking") &&
+    !isOfType(blocks[0], "redacted_thinking");
+  return [
+    ["messages", JSON.stringify(messages)],
+    ...(isRefused ? [["thinking", '{"type":"disabled"}'] as const] : []),
+  ];
+};

@@ -1,12 +1,13 @@
 import type { ChatChunkParams } from "@model-gateway/protocol/engine.ts";
 import type { RpcConnection } from "@model-gateway/wire/json-rpc";
 import { isObject } from "../../kernel/json.ts";
-import { BackendError } from "../contract.ts";
+import { BackendError, type MediaRates, type RealtimeLink, type RealtimeOpen } from "../contract.ts";
 import { ChatEvents, type ChatIdentity, errorEvent } from "../shared/chat-events.ts";
 import { toDelta } from "./protocol.ts";
 
-/** The protocol cannot slow an engine down; a reader that falls this far behind loses the stream. */
+/** The protocol cannot slow an engine down: a reader that is further behind loses the stream. */
 const STREAM_BUFFER_BYTES_MAX = 4 * 1024 * 1024;
+const REALTIME_START_TIMEOUT_MS = 15_000;
 
 export type StreamTable = Map<string, (chunk: ChatChunkParams) => void>;
 
@@ -19,7 +20,7 @@ interface OpenStreamOptions {
   signal: AbortSignal;
 }
 
-/** Turns chunks into events; the finish is sent once, at the end, whether or not the engine gave a reason. */
+/** Converts chunks to events. The finish reason is sent once, at the end. */
 class ChunkConverter {
   readonly #events: ChatEvents;
   #finishReason = "stop";
@@ -48,7 +49,7 @@ class ChunkConverter {
   }
 }
 
-/** Starts a streamed answer. Resolves when the engine has accepted it; a refusal is thrown. */
+/** Starts a streamed answer. Resolves when the engine has accepted the request. */
 export async function openChatStream(options: OpenStreamOptions): Promise<ReadableStream<Uint8Array>> {
   const { connection, table, streamId, params, identity, signal } = options;
   const converter = new ChunkConverter(identity);
@@ -56,7 +57,7 @@ export async function openChatStream(options: OpenStreamOptions): Promise<Readab
   let controller!: ReadableStreamDefaultController<Uint8Array>;
   const cleanup: (() => void)[] = [];
   let ended = false;
-  /** Ends the stream once; `error` for its reader, `cancel` to make the engine stop. */
+  /** Ends the stream once. `error` is for its reader; `cancel` stops the engine. */
   const end = ({ error, cancel }: { error?: unknown; cancel?: boolean } = {}) => {
     if (ended) return;
     ended = true;
@@ -92,7 +93,7 @@ export async function openChatStream(options: OpenStreamOptions): Promise<Readab
     () => signal.removeEventListener("abort", onAbort),
     connection.hold(),
   );
-  // Last, because a connection that is closed already calls back at once.
+  // Last, because a closed connection calls back immediately.
   cleanup.push(connection.onClose((reason) => end({ error: new BackendError("transport", reason) })));
   try {
     await connection.call("Engine.ChatStart", { ...params, stream_id: streamId }, { signal });
@@ -101,4 +102,51 @@ export async function openChatStream(options: OpenStreamOptions): Promise<Readab
     throw error;
   }
   return body;
+}
+
+/** An engine may run any model, so these are the highest known rates. */
+export const ENGINE_RATES: MediaRates = {
+  inputAudioHz: 16_000,
+  outputAudioHz: 24_000,
+  inputAudioTokensPerSecond: 25,
+  outputAudioTokensPerSecond: 25,
+  audioSecondsMin: 0,
+  tokensPerImage: 1_445,
+};
+
+interface EngineSession {
+  onEvent(event: Record<string, unknown>): void;
+  onStop(reason: string): void;
+}
+export type SessionTable = Map<string, EngineSession>;
+
+export async function openRealtime(
+  connection: RpcConnection,
+  table: SessionTable,
+  { sessionId, model, config, onEvent, onClose }: RealtimeOpen,
+  signal: AbortSignal,
+): Promise<RealtimeLink> {
+  const cleanup: (() => void)[] = [];
+  let open = true;
+  const end = (then: () => void) => {
+    if (!open) return;
+    open = false;
+    for (const undo of cleanup) undo();
+    then();
+  };
+  const stopped = (reason: string) => end(() => onClose(reason));
+  table.set(sessionId, { onEvent, onStop: stopped });
+  cleanup.push(() => table.delete(sessionId), connection.hold());
+  try {
+    const params = { session_id: sessionId, model, config };
+    await connection.call("Engine.RealtimeStart", params, { signal, timeoutMs: REALTIME_START_TIMEOUT_MS });
+  } catch (error) {
+    end(() => connection.notify("Engine.RealtimeStop", { session_id: sessionId }));
+    throw error;
+  }
+  cleanup.push(connection.onClose(stopped));
+  return {
+    send: (event) => open && connection.notify("Engine.RealtimeEvent", { session_id: sessionId, event }),
+    close: () => end(() => connection.notify("Engine.RealtimeStop", { session_id: sessionId })),
+  };
 }
