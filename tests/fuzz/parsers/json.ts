@@ -1,7 +1,7 @@
 import { ServiceError } from "@model-gateway/gateway/kernel/errors.ts";
 import { isObject, parseJson } from "@model-gateway/gateway/kernel/json.ts";
 import { JsonNesting } from "@model-gateway/gateway/kernel/json-scan.ts";
-import { AnswerBody } from "@model-gateway/gateway/rooms/inference/call/answer-body.ts";
+import { AnswerBody } from "@model-gateway/gateway/rooms/inference/call/answer.ts";
 import {
   ABSURD,
   readUsage,

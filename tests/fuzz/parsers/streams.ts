@@ -6,7 +6,7 @@ import { StreamObjects } from "@model-gateway/gateway/backends/dialects/translat
 import { ServiceError } from "@model-gateway/gateway/kernel/errors.ts";
 import { readPricingFile } from "@model-gateway/gateway/rooms/billing/pricing-file.ts";
 import { LineEnds } from "@model-gateway/gateway/rooms/inference/stream/event-lines.ts";
-import { readForm, writeForm } from "@model-gateway/gateway/rooms/inference/unit-work/multipart.ts";
+import { readForm, writeForm } from "@model-gateway/gateway/rooms/inference/unit-work/form.ts";
 import { sseEvents } from "../../../packages/client/src/sse.ts";
 import { inPieces } from "../mutations.ts";
 import { type FuzzedParser, holds, orRefused, REFUSED, same } from "../parser.ts";

@@ -73,5 +73,9 @@ export const isObject = (value: unknown): value is Record<string, unknown> =>
 /** The members of an object; of any other value none. */
 export const membersOf = (value: unknown): Record<string, unknown> => (isObject(value) ? value : {});
 
+/** The objects in a list; empty if it is not a list. */
+export const objectsIn = (value: unknown): Record<string, unknown>[] =>
+  Array.isArray(value) ? value.filter(isObject) : [];
+
 /** The value if it is text; of any other value none. */
 export const textOf = (value: unknown): string => (typeof value === "string" ? value : "");

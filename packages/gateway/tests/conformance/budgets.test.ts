@@ -7,7 +7,7 @@ import { until } from "@model-gateway/testing/until.ts";
 import { completion } from "@model-gateway/testing/upstream.ts";
 import fc from "fast-check";
 import { Purse } from "../../src/kernel/bounded.ts";
-import { continueWith } from "../../src/rooms/inference/turn/history.ts";
+import { continueWith } from "../../src/rooms/inference/turn/turn-record.ts";
 import { bootInference, type InferenceBench } from "../support/inference.ts";
 
 let bench: InferenceBench;

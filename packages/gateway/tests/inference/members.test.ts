@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { outlineOf } from "../../src/rooms/inference/request/members.ts";
+import { outlineOf } from "../../src/rooms/inference/request/payload.ts";
 
 /** The members, and what a parser says of the rest. */
 function scanObject(bytes: Buffer) {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import { AnswerBody } from "../../src/rooms/inference/call/answer-body.ts";
+import { AnswerBody } from "../../src/rooms/inference/call/answer.ts";
 import { usageOfEvents, usageOfTail } from "../../src/rooms/inference/call/usage-tail.ts";
 import { Payload } from "../../src/rooms/inference/request/payload.ts";
 

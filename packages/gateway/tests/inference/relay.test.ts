@@ -4,9 +4,8 @@ import { chunk, DONE } from "@model-gateway/testing/upstream.ts";
 import type { Answer, PieceReader } from "../../src/backends/contract.ts";
 import { silentLog } from "../../src/kernel/log.ts";
 import { CallWatch, CLIENT_LEFT, DEFAULT_DEADLINES } from "../../src/rooms/inference/call/deadlines.ts";
-import { StreamHold } from "../../src/rooms/inference/call/stream-hold.ts";
 import { ChatMeter } from "../../src/rooms/inference/stream/chat-meter.ts";
-import { Relay } from "../../src/rooms/inference/stream/relay.ts";
+import { Relay, StreamHold } from "../../src/rooms/inference/stream/relay.ts";
 import { payer } from "../metering/support.ts";
 
 function relaying() {
@@ -36,8 +35,8 @@ function relaying() {
     givenUp() {},
     release() {},
   };
-  const hold = new StreamHold(admission, () => 1, false);
-  const relay = new Relay(answer, new ChatMeter({ keepUsage: false }), watched, clock, hold);
+  const hold = new StreamHold(admission, { bound: { promptTokens: 1 }, isLimitSent: false });
+  const relay = new Relay(answer, new ChatMeter({ keepUsage: false }), watched, hold);
   const say = (text: string) => {
     upstream.piece(Buffer.from(text));
     upstream.flush();

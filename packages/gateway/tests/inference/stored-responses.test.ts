@@ -7,8 +7,11 @@ import { type Log, silentLog } from "../../src/kernel/log.ts";
 import { nextTurn } from "../../src/kernel/turns.ts";
 import { Conversations } from "../../src/rooms/conversations/index.ts";
 import { StoredResponses } from "../../src/rooms/inference/responses/service.ts";
-import { type ResponseRow, ResponseStore } from "../../src/rooms/inference/responses/store.ts";
-import { ResponseWriter } from "../../src/rooms/inference/responses/writer.ts";
+import {
+  type ResponseRow,
+  ResponseStore,
+  ResponseWriter,
+} from "../../src/rooms/inference/responses/store.ts";
 import type { Database } from "../../src/storage/contract.ts";
 
 const uuid = (n: number) => `00000000-0000-7000-8000-${String(n).padStart(12, "0")}`;

@@ -5,7 +5,7 @@ import { startUpstream } from "@model-gateway/testing/upstream.ts";
 import { worker } from "@model-gateway/testing/work.ts";
 import fc from "fast-check";
 import { ServiceError } from "../../src/kernel/errors.ts";
-import { FormPayload } from "../../src/rooms/inference/unit-work/form-payload.ts";
+import { FormPayload } from "../../src/rooms/inference/unit-work/form.ts";
 import { deployedBefore, dialRaw, serveTunnel } from "../agents/support.ts";
 import { FORM_READERS, type ReadField } from "../support/form-readers.ts";
 import { bootInference, type InferenceBench } from "../support/inference.ts";
@@ -443,9 +443,9 @@ test("of whatever form is accepted, every server reads the model, the count and 
       throw error;
     }
     accepted++;
-    const pieces = payload.compose(new Map()) as unknown as { pieces: Buffer[] };
+    const sent = Buffer.from(await payload.compose(new Map()).form!().arrayBuffer());
     for (const [reader, readForm] of FORM_READERS) {
-      const fields = readForm(payload.contentType, Buffer.concat(pieces.pieces)) ?? [];
+      const fields = readForm(payload.contentType, sent) ?? [];
       const textsOf = (name: string) =>
         fields.flatMap((each) => (each.name === name && !each.isFile ? each.value : []));
       const texts = ["model", "n"].map((name) => (payload.has(name) ? [String(payload.value(name))] : []));

@@ -1,14 +1,13 @@
 import { JSON_TYPE, Reply } from "@model-gateway/wire/http";
 import { BackendError } from "../../backends/contract.ts";
 import { isObject } from "../../kernel/json.ts";
-import { AnswerBody, readAnswer, requireList } from "./call/answer-body.ts";
-import { completeEmbeddings } from "./call/answer-shape.ts";
+import { AnswerBody, completeEmbeddings, readAnswer, requireList } from "./call/answer.ts";
 import { CLIENT_LEFT } from "./call/deadlines.ts";
 import { type Asker, type CallParts, type Client, UpstreamCall } from "./call/upstream-call.ts";
 import { ABSURD, type ReportedUsage, usageOfTail } from "./call/usage-tail.ts";
 import { readEmbeddingsFields } from "./request/fields.ts";
 import type { Payload } from "./request/payload.ts";
-import { askedOf } from "./turn/messages.ts";
+import { askedOf } from "./turn/turn-record.ts";
 
 const HEAD_BYTES = 4 * 1024;
 const GIVEN_BACK_FROM_BYTES = 64 * 1024;
@@ -24,15 +23,14 @@ export async function embed(
   parts: CallParts,
   { asker, payload, write, client }: ReadEmbeddings & { asker: Asker; client: Client },
 ): Promise<Reply> {
-  const { model, provider, encoding } = readEmbeddingsFields(payload);
+  const { encoding, ...fields } = readEmbeddingsFields(payload);
   const capture = asker.record?.details.capture;
   if (capture) capture.asked = askedOf(payload);
   const call = await UpstreamCall.admit(parts, {
     asker,
     payload,
     capability: "embeddings",
-    model,
-    provider,
+    ...fields,
     send: (backend, upstream) => backend.embed?.(upstream),
   });
   client.whenGone(() => call.watched.abort(CLIENT_LEFT));
@@ -77,9 +75,7 @@ function encodingOfAnswer({ bytes }: AnswerBody): "float" | "base64" | null {
   return Array.isArray(vector) ? "float" : typeof vector === "string" ? "base64" : null;
 }
 
-export interface EmbeddingsBody {
-  data: { embedding: number[] | string }[];
-}
+type EmbeddingsBody = { data: { embedding: number[] | string }[] };
 
 const UNREADABLE = "the upstream answered with vectors that cannot be read";
 
@@ -95,21 +91,18 @@ function listOf(body: Buffer): EmbeddingsBody {
 /** Converts between numbers and base64 of little-endian float32. */
 function reencode(body: Buffer, encoding: "float" | "base64"): Buffer {
   try {
-    return reencoded(JSON.parse(body.toString()) as EmbeddingsBody, encoding);
+    const parsed = JSON.parse(body.toString()) as EmbeddingsBody;
+    for (const item of parsed.data) {
+      const { embedding } = item;
+      if (encoding === "base64" && Array.isArray(embedding)) {
+        item.embedding = Buffer.from(new Float32Array(embedding).buffer).toString("base64");
+      } else if (encoding === "float" && typeof embedding === "string") {
+        const bytes = Uint8Array.fromBase64(embedding);
+        item.embedding = [...new Float32Array(bytes.buffer, 0, Math.floor(bytes.length / 4))];
+      }
+    }
+    return Buffer.from(JSON.stringify(parsed));
   } catch {
     throw new BackendError("transport", UNREADABLE);
   }
-}
-
-function reencoded(parsed: EmbeddingsBody, encoding: "float" | "base64"): Buffer {
-  for (const item of parsed.data) {
-    const { embedding } = item;
-    if (encoding === "base64" && Array.isArray(embedding)) {
-      item.embedding = Buffer.from(new Float32Array(embedding).buffer).toString("base64");
-    } else if (encoding === "float" && typeof embedding === "string") {
-      const bytes = Uint8Array.fromBase64(embedding);
-      item.embedding = [...new Float32Array(bytes.buffer, 0, Math.floor(bytes.length / 4))];
-    }
-  }
-  return Buffer.from(JSON.stringify(parsed));
 }

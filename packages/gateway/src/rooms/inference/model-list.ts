@@ -13,8 +13,6 @@ const QUICK_START_MODELS: readonly { id: string; owned_by: string }[] = [
   { id: "kimi-k3", owned_by: "moonshot" },
 ];
 
-type ListedModel = Omit<RoutableModel, "capabilities"> & { quick_start?: true };
-
 const notFound = (id: string): never =>
   fail("model_not_found", `No backend available for model: ${id.slice(0, 256)}`);
 
@@ -28,25 +26,18 @@ export class ModelList {
   all() {
     const callable = this.routing.callableModels();
     const known = new Set(callable.map(({ id }) => id));
-    const advertised = QUICK_START_MODELS.filter(({ id }) => !known.has(id)).map(({ id, owned_by }) => ({
-      id,
-      owned_by,
-      available: false,
-      quick_start: true as const,
-    }));
     const head = { object: "model" as const, created: 0 };
     return {
       object: "list" as const,
-      data: [...callable, ...advertised].map(
-        ({ id, owned_by, available, quick_start, meta }: ListedModel) => ({
-          id,
-          ...head,
-          owned_by,
-          available,
-          ...(quick_start && { quick_start }),
+      data: [
+        ...callable.map(({ id, owned_by, available, meta }) => ({
+          ...{ id, ...head, owned_by, available },
           ...(meta && { meta }),
-        }),
-      ),
+        })),
+        ...QUICK_START_MODELS.filter(({ id }) => !known.has(id)).map(({ id, owned_by }) => ({
+          ...{ id, ...head, owned_by, available: false, quick_start: true as const },
+        })),
+      ],
     };
   }
 

@@ -1,8 +1,7 @@
 import { jsonReply } from "@model-gateway/wire/http";
 import { z } from "zod";
 import { type AnyRoute, BODY_BYTES_MAX, defineRoute, raw, UPLOAD } from "../../kernel/route.ts";
-import { works } from "./unit-work/index.ts";
-import type { WorkKind } from "./unit-work/kind.ts";
+import { type WorkKind, works } from "./unit-work/kinds.ts";
 import { Usage } from "./voices/chat/index.ts";
 import { voices } from "./voices/index.ts";
 import { messagesModelOf, messagesModelsOf, VERSION_HEADER } from "./voices/messages/models.ts";

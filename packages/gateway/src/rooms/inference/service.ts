@@ -25,7 +25,7 @@ import { type Background, isFinal, type Routing, reportTo } from "../routing/ind
 import { CallWatch, DEFAULT_DEADLINES, type Deadlines, isAboutClient } from "./call/deadlines.ts";
 import { asUpstreamSaid, nativeRefusal, toFailure } from "./call/failures.ts";
 import { CallObserver } from "./call/observer.ts";
-import { sessionHeader } from "./call/session-sign.ts";
+import { sessionHeader } from "./call/session.ts";
 import { type Asker, UpstreamCall } from "./call/upstream-call.ts";
 import { embed, type ReadEmbeddings } from "./embeddings.ts";
 import { ModelList } from "./model-list.ts";
@@ -34,7 +34,7 @@ import { readWorkFields } from "./request/fields.ts";
 import { Payload } from "./request/payload.ts";
 import { StoredResponses } from "./responses/service.ts";
 import { type ChatParts, ChatTurn } from "./turn/chat-turn.ts";
-import type { WorkKind } from "./unit-work/kind.ts";
+import type { WorkKind } from "./unit-work/kinds.ts";
 import { serveWork } from "./unit-work/serve.ts";
 import { voices } from "./voices/index.ts";
 import { ChatSender } from "./voices/notifications/send.ts";
@@ -167,13 +167,6 @@ export class Inference {
     return this.#counted(embedded(), call);
   }
 
-  whileHeld<T>(call: KeyedCall, payload: Payload, work: () => Promise<T>): Promise<T> {
-    const { model, provider } = readWorkFields(payload);
-    const asked = { asker: this.#askerOf(call), payload, capability: "chat", model, provider } as const;
-    const spend = payload.spendFields();
-    return UpstreamCall.whileHeld(this.#parts, { ...asked, spend, send: () => undefined }, work);
-  }
-
   work(kind: WorkKind, call: KeyedCall): Promise<CallReply> {
     const { request: client, body } = call;
     const contentType = client.header("content-type");
@@ -241,8 +234,8 @@ export class Inference {
       const isExpired = refusal.rest?.limit === "expires_at";
       const message = refusal.message.trim();
       const reason = isExpired ? { ...BAD_KEY, message } : BAD_KEY;
-      if (status === 401)
-        this.#watchers.unknown(secretOf(request, form.keyHeader) ?? "", { status, ...reason });
+      const secret = bearerOf(request) ?? (form.keyHeader && request.header(form.keyHeader)) ?? "";
+      if (status === 401) this.#watchers.unknown(secret, { status, ...reason });
       this.#parts.observer.refused(status);
       if (!form.errorBody) return toRestReply(refusal, requestId);
       if (status === 401 && isRequest) {
@@ -295,15 +288,8 @@ export class Inference {
   }
 
   /** `engine.invoke`: passes method and params unchanged and returns the raw result. */
-  async invoke({
-    model,
-    method,
-    params,
-  }: {
-    model: string;
-    method: string;
-    params?: Record<string, unknown>;
-  }): Promise<unknown> {
+  async invoke(asked: { model: string; method: string; params?: Record<string, unknown> }): Promise<unknown> {
+    const { model, method, params } = asked;
     const { routing } = this.options;
     const route = await routing.router.acquire({
       model: routing.aliases.resolve(model),
@@ -332,7 +318,11 @@ export class Inference {
       now: () => clock.now(),
       isSpoken: (dialect) => routing.isSpoken(dialect),
       requireModel: (model) => void this.models.ollamaOne(model),
-      whileHeld: (payload, work) => this.whileHeld(call, payload, work),
+      whileHeld: (payload, work) => {
+        const asked = { asker: this.#askerOf(call), payload, capability: "chat" } as const;
+        const fields = { ...readWorkFields(payload), spend: payload.spendFields() };
+        return UpstreamCall.whileHeld(this.#parts, { ...asked, ...fields, send: () => undefined }, work);
+      },
       responses: () => (storesResponses ? this.responses.of(principal, requestId) : null),
     };
   }
@@ -349,10 +339,6 @@ function refOf(request: Headed["request"]): string | null {
     fail("missing_fields", `The header x-service-ref may have at most ${REF_LENGTH_MAX} characters`);
   return ref || null;
 }
-
-/** The key of a request: the bearer, or the value of the API's own header. */
-const secretOf = (request: Headed["request"], keyHeader: string | undefined): string | null =>
-  bearerOf(request) ?? (keyHeader ? request.header(keyHeader) : null);
 
 type KeyHolder = Pick<Principal, "keyId" | "userId">;
 

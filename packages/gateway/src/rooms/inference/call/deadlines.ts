@@ -47,8 +47,6 @@ export class Revocation extends BackendError {
 export const isAboutClient = (reason: unknown): boolean =>
   reason === CLIENT_LEFT || reason === CLIENT_STALLED;
 
-type Phase = "waiting" | "streaming" | "blocked" | "closed";
-
 /** One upstream call with its timeouts. Each piece of the answer costs a timestamp, not a timer. */
 export class WatchedCall {
   /** Created on demand: most calls are never aborted, and our own HTTP client needs no signal. */
@@ -58,7 +56,7 @@ export class WatchedCall {
   reason: unknown = null;
   #startedAtMs: number;
   #lastMs: number;
-  #phase: Phase = "waiting";
+  #phase: "waiting" | "streaming" | "blocked" = "waiting";
   #pingedMs = 0;
   /** Called when the call is aborted, whether or not the upstream has finished. */
   onAborted: (() => void) | null = null;
@@ -116,14 +114,9 @@ export class WatchedCall {
     this.#phase = "blocked";
   }
   close(): void {
-    this.#phase = "closed";
     this.onSilence = null;
     this.onAborted = null;
     this.#onAbort = null;
-  }
-
-  get isClosed(): boolean {
-    return this.#phase === "closed";
   }
 
   /** Shifts every timeout by the time for which this process was paused. */
@@ -256,9 +249,8 @@ export class CallWatch {
   async close(): Promise<void> {
     this.#stop();
     if (this.#calls.length === 0) return;
-    const emptied = new Promise<void>((resolve) => {
-      this.#emptied = resolve;
-    });
+    const { promise: emptied, resolve } = Promise.withResolvers<void>();
+    this.#emptied = resolve;
     for (const call of this.#calls.slice())
       call.abort(new BackendError("transport", "the service is stopping"));
     await Promise.race([emptied, Bun.sleep(SETTLED_WITHIN_MS)]);

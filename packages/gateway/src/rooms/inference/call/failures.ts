@@ -7,18 +7,17 @@ import { Revocation } from "./deadlines.ts";
 export function toFailure(error: unknown, headers?: Readonly<Record<string, string>>): unknown {
   if (!(error instanceof BackendError)) return error;
   const { message, kind, retryAfterSeconds, status } = error;
-  if (error instanceof Revocation)
-    return new ServiceError("auth_required", message, { headers, cause: error });
-  if (kind === "request") return new ServiceError("missing_fields", message, { headers, cause: error });
+  const common = { headers, cause: error };
+  if (error instanceof Revocation) return new ServiceError("auth_required", message, common);
+  if (kind === "request") return new ServiceError("missing_fields", message, common);
+  if (kind === "unsupported") return new ServiceError("backend_error", message, common);
   if (kind === "busy")
     return new ServiceError("busy", `${message}; try again`, {
+      ...common,
       retryAfterSeconds: BUSY_RETRY_SECONDS,
-      headers,
-      cause: error,
     });
-  if (kind === "unsupported") return new ServiceError("backend_error", message, { headers, cause: error });
   const rest = status === undefined ? undefined : { upstream: upstreamMember(error) };
-  return new ServiceError("bad_gateway", message, { retryAfterSeconds, rest, headers, cause: error });
+  return new ServiceError("bad_gateway", message, { ...common, retryAfterSeconds, rest });
 }
 
 /** `error.upstream`: the upstream's own refusal, for programs. */

@@ -5,6 +5,7 @@ import { CLIENT_LEFT, type Outcome, outcomeOf, type RequestRecord } from "../../
 import { GATEWAY, GEN_AI, OTEL } from "../../../observe/genai-attributes.ts";
 import type { Counter, Histogram, Metrics } from "../../../observe/metrics.ts";
 import { parseTraceparent, type Span, type Tracer } from "../../../observe/tracing.ts";
+import type { Asker } from "./upstream-call.ts";
 import type { ReportedUsage } from "./usage-tail.ts";
 
 /** Finest where people notice a difference; quantiles are computed from these buckets. */
@@ -19,10 +20,7 @@ interface CallFacts {
   operation: Operation;
   model: string;
   backend: string;
-  requestId: string;
-  channel: string;
-  traceparent: string | null;
-  record: RequestRecord | null;
+  asker: Pick<Asker, "requestId" | "channel" | "traceparent" | "record">;
 }
 
 export class ObservedCall {
@@ -41,32 +39,28 @@ export class ObservedCall {
 
   firstChunk(): void {
     this.#firstChunkMs ??= this.observer.clock.now();
-    const { record } = this.facts;
+    const { record } = this.facts.asker;
     if (record) record.firstTokenMs = this.#firstChunkMs;
   }
 
   /** One attempt failed; `end` tells whether the whole call did. */
   broke(cause: unknown): void {
     this.#cause = cause;
-    this.facts.record?.broke(cause);
+    this.facts.asker.record?.broke(cause);
   }
 
   /** `failure` is a one-word reason if the answer is incomplete. Only the first call counts. */
-  end({
-    failure,
-    usage,
-    costNanoUsd,
-    attempts,
-  }: {
+  end(ended: {
     failure: string | null;
     usage: (ReportedUsage & { isEstimated: boolean }) | null;
     costNanoUsd: number | null;
     attempts: number;
   }): void {
+    const { failure, usage, costNanoUsd, attempts } = ended;
     if (this.#ended) return;
     this.#ended = true;
-    const { facts, observer } = this;
-    const { operation, model } = facts;
+    const { observer } = this;
+    const { operation, model, asker } = this.facts;
     const nowMs = observer.clock.now();
     observer.seconds.observe((nowMs - this.#startedMs) / 1_000, { operation, model });
     const waitedMs = this.#firstChunkMs === null ? null : this.#firstChunkMs - this.#startedMs;
@@ -76,8 +70,8 @@ export class ObservedCall {
       observer.tokens.add(usage.completionTokens, { model, direction: "output" });
     }
     observer.requests.add(1, { operation, model, outcome: failure ?? "ok" });
-    if (usage) facts.record?.used(usage, costNanoUsd);
-    if (facts.record) this.#note(facts.record, { failure, isOwed: usage !== null, nowMs });
+    if (usage) asker.record?.used(usage, costNanoUsd);
+    if (asker.record) this.#note(asker.record, { failure, isOwed: usage !== null, nowMs });
     this.span.end({
       [GEN_AI.inputTokens]: usage?.promptTokens,
       [GEN_AI.outputTokens]: usage?.completionTokens,
@@ -149,18 +143,18 @@ export class CallObserver {
     return new ObservedCall(this, facts, this.#span(facts));
   }
 
-  #span({ operation, model, backend, requestId, channel, traceparent }: CallFacts): Span {
+  #span({ operation, model, backend, asker }: CallFacts): Span {
     const { tracer } = this;
     if (!tracer.enabled) return tracer.span("");
     return tracer.span(`${operation} ${model}`, {
       kind: "client",
-      parent: parseTraceparent(traceparent),
+      parent: parseTraceparent(asker.traceparent),
       attributes: {
         [GEN_AI.operation]: operation,
         [GEN_AI.requestModel]: model,
         [GEN_AI.provider]: backend,
-        [GATEWAY.requestId]: requestId,
-        [GATEWAY.channel]: channel,
+        [GATEWAY.requestId]: asker.requestId,
+        [GATEWAY.channel]: asker.channel,
       },
     });
   }

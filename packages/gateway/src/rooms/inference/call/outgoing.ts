@@ -2,34 +2,25 @@ import { limitFieldsOf, type NativeDialect } from "../../../backends/contract.ts
 import type { ModelLimits, UnitPrice } from "../../billing/index.ts";
 import type { Bound } from "../../metering/index.ts";
 import type { Route } from "../../routing/index.ts";
-import type { SpendFields } from "../request/field-rules.ts";
-import { type ComposedBody, mentionsMedia, type NativeRequest, type Payload } from "../request/payload.ts";
+import { type ComposedBody, mentionsMedia, type Payload } from "../request/payload.ts";
 import { VendorTools, vendorToolsIn } from "../request/vendor-side.ts";
-import { ChatBound, EmbeddingsBound, loweredFields, type SentBody } from "./bound.ts";
+import { ChatBound, EmbeddingsBound, WorkBound } from "./cost.ts";
+import type { UpstreamCallOptions } from "./upstream-call.ts";
 import type { ReportedUsage } from "./usage-tail.ts";
-import { type AskedWork, WorkBound } from "./work-bound.ts";
 
 const NOTHING: ReadonlyMap<string, string> = new Map();
 
-interface OutgoingOptions {
-  payload: Payload;
-  model: string;
-  /** Fields to set in what is sent, besides the model. */
-  set?: ReadonlyMap<string, string>;
-  spend?: SpendFields;
-  /** Set where the payload is in a vendor's dialect, which the backend may speak. */
-  native?: NativeRequest;
-  /** Default: those that the backend's kind honours in a chat. */
-  limitFields?: readonly string[];
-  work?: AskedWork;
-}
+type OutgoingOptions = Pick<
+  UpstreamCallOptions,
+  "payload" | "model" | "set" | "spend" | "native" | "limitFields" | "work"
+>;
 
 /** Identifies what may be sent to a backend, and at which price. */
 const rulesOf = ({ isOwn, backend: { config, writesOne } }: Route): string =>
   JSON.stringify([isOwn, writesOne, config.fields, config.tool_prices, config.shared_files]);
 
 /** The request as it is sent to the chosen backend, and the cost bound that follows from it. */
-export class Outgoing implements SentBody {
+export class Outgoing {
   readonly bound: ChatBound | EmbeddingsBound | WorkBound;
   readonly limits: ModelLimits;
   /** Set for a chat with tools that the vendor runs and bills. */
@@ -39,7 +30,6 @@ export class Outgoing implements SentBody {
   /** The backend's dialect in which the request passes verbatim; null: it is sent as a chat. */
   readonly spoken: NativeDialect | null;
   readonly #payload: Payload;
-  readonly #spend: SpendFields | undefined;
   #composed: { route: Route; body: ComposedBody } | null = null;
 
   constructor(
@@ -55,7 +45,6 @@ export class Outgoing implements SentBody {
     const payload = isTranslated ? native.chat() : options.payload;
     const spend = isTranslated ? payload.spendFields() : options.spend;
     this.#payload = payload;
-    this.#spend = spend;
     this.limits = limits;
     const tools = spend && !route.isOwn ? vendorToolsIn(payload) : [];
     this.tools = tools.length > 0 ? new VendorTools(tools, route.backend.config.tool_prices) : null;
@@ -111,7 +100,7 @@ export class Outgoing implements SentBody {
     return this.#composed.body;
   }
 
-  bytes(): Uint8Array | string {
+  bytes(): Uint8Array {
     return this.body().bytes();
   }
 
@@ -129,7 +118,7 @@ export class Outgoing implements SentBody {
   #changed(): ReadonlyMap<string, string> {
     const { model: written, set = NOTHING, native } = this.options;
     const { route, loweredTo } = this;
-    const [payload, spend] = [this.#payload, this.#spend];
+    const payload = this.#payload;
     const mended = this.spoken?.mended(payload, route.model) ?? [];
     if (written === route.model && loweredTo === null && mended.length === 0) return set;
     const own = new Map([...set, ...mended]);
@@ -137,9 +126,8 @@ export class Outgoing implements SentBody {
     if (written !== route.model && payload.has("model")) own.set("model", JSON.stringify(route.model));
     if (loweredTo === null) return own;
     const isNative = this.spoken && native;
-    const honoured = this.#honoured;
-    const lowered = spend ? loweredFields(loweredTo, { payload, spend, honoured }) : [];
     // Do not add fields to a vendor's own API; lower only those that the client used, in case the vendor obeys them.
+    const lowered = this.bound instanceof ChatBound ? this.bound.lowered(loweredTo, this.#honoured) : [];
     for (const [name, json] of lowered) if (!isNative || payload.has(name)) own.set(name, json);
     if (isNative) for (const [name, json] of native.limited(loweredTo)) own.set(name, json);
     return own;

@@ -25,17 +25,16 @@ import {
   type Routing,
   reportTo,
 } from "../../routing/index.ts";
-import type { SpendFields } from "../request/field-rules.ts";
+import type { SpendFields } from "../request/fields.ts";
 import type { NativeRequest, Payload } from "../request/payload.ts";
+import type { AskedWork } from "./cost.ts";
+import { type CallEnd, NOTHING_CAME, owedFor, problemsIn } from "./cost.ts";
 import { type CallWatch, isAboutClient, type WatchedCall } from "./deadlines.ts";
 import { mayFallBack, toFailure } from "./failures.ts";
 import type { CallObserver, ObservedCall, Operation } from "./observer.ts";
 import { Outgoing } from "./outgoing.ts";
-import { type CallEnd, NOTHING_CAME, owedFor, problemsIn } from "./owed.ts";
-import { promptSign, sessionField } from "./session-sign.ts";
-import { StreamHold } from "./stream-hold.ts";
+import { sessionOf } from "./session.ts";
 import { type ReportedUsage, readUsage, type UsageReport } from "./usage-tail.ts";
-import type { AskedWork } from "./work-bound.ts";
 
 /** The first attempt, and one on another backend if the first could not be reached. */
 const ATTEMPTS_MAX = 2;
@@ -86,7 +85,7 @@ export interface UpstreamCallOptions {
   /** Fields to set in what is sent, besides the model. */
   set?: ReadonlyMap<string, string>;
   /** Builds the fields to set from stored data; runs only once the payer can cover what was sent. */
-  prepare?(): Promise<ReadonlyMap<string, string>>;
+  prepare?(): Promise<ReadonlyMap<string, string> | undefined>;
   stream?: boolean;
   /** Fields that limit the answer; absent: those that the backend's kind honours in a chat. */
   limitFields?: readonly string[];
@@ -110,7 +109,6 @@ export class UpstreamCall {
   #isEndedHere = false;
   /** Usage that the upstream reported together with a failure. */
   #failureUsage: UsageReport = null;
-
   #isSettled = false;
   #cancelBegin: (() => void) | null = null;
 
@@ -126,17 +124,9 @@ export class UpstreamCall {
     readonly turn: Partial<QueuePlace>,
   ) {
     this.watched = parts.watch.open(options.asker.payer);
-    const { route } = outgoing;
-    const { requestId, channel, traceparent, record } = options.asker;
-    this.observed = parts.observer.begin({
-      operation: options.capability,
-      model: route.model,
-      backend: route.name,
-      requestId,
-      channel,
-      traceparent,
-      record,
-    });
+    const { model, name: backend } = outgoing.route;
+    const { capability: operation, asker } = options;
+    this.observed = parts.observer.begin({ operation, model, backend, asker });
   }
 
   /** Chooses a backend and passes admission, or throws. */
@@ -191,33 +181,33 @@ export class UpstreamCall {
     return this.outgoing.route;
   }
 
-  /** The limit on each choice when the payer cannot cover more; null when nothing was lowered. */
-  get loweredTo(): number | null {
-    return this.outgoing.loweredTo;
-  }
-
-  streamHold(): StreamHold {
-    const { admission, outgoing } = this;
-    return new StreamHold(admission, () => outgoing.bound.promptTokens, outgoing.isLimitSent);
-  }
-
   /** The upstream's 2xx answer; when it fails, `fallBack` says what comes next. */
   send(): Promise<Answer> {
     this.#failure = this.#failureUsage = null;
-    return this.plan ? this.#dispatchWithin(this.plan) : this.#dispatch();
+    if (this.plan) this.#limitBegin(this.plan);
+    const { route, options } = this;
+    // A client that left before anything was sent owes nothing.
+    if (this.watched.isAborted) return Promise.reject(this.watched.reason);
+    this.#tried.push(route);
+    options.asker.record?.sent(route);
+    this.admission.sent();
+    const call = new OutgoingCall(this, this.outgoing.body());
+    const { spoken } = this.outgoing;
+    const answer = spoken ? spoken.post(call) : options.send(route.backend, call);
+    return (
+      answer ??
+      Promise.reject(new BackendError("unsupported", `the backend does not support ${options.capability}`))
+    );
   }
 
   /** While a model route has another target, this one must begin within a set time. */
-  #dispatchWithin({ beginWithinMs, hasNext }: RoutePlan): Promise<Answer> {
-    if (beginWithinMs !== null && hasNext) {
-      const late = `the upstream has not begun to answer within ${beginWithinMs} ms`;
-      const { clock } = this.parts.watch.options;
-      this.#cancelBegin = clock.after(beginWithinMs, () => {
-        this.#noteGivenUp();
-        this.watched.giveUpAttempt(new BackendError("transport", late));
-      });
-    }
-    return this.#dispatch();
+  #limitBegin({ beginWithinMs, hasNext }: RoutePlan): void {
+    if (beginWithinMs === null || !hasNext) return;
+    const late = `the upstream has not begun to answer within ${beginWithinMs} ms`;
+    this.#cancelBegin = this.parts.watch.options.clock.after(beginWithinMs, () => {
+      this.#noteGivenUp();
+      this.watched.giveUpAttempt(new BackendError("transport", late));
+    });
   }
 
   /** The vendor may still bill this attempt. The client asked for one answer, so only the operator is told. */
@@ -231,14 +221,12 @@ export class UpstreamCall {
 
   begun(): void {
     this.#cancelBegin?.();
-    this.#cancelBegin = null;
     this.route.begun();
   }
 
   /** The call broke before the client got anything. Null: moved to another backend; otherwise the error to report. */
   async fallBack(error: unknown): Promise<unknown> {
     this.#cancelBegin?.();
-    this.#cancelBegin = null;
     this.failed(error);
     if (this.watched.isAborted) return this.watched.reason;
     if (this.#isSettled) return error;
@@ -300,42 +288,19 @@ export class UpstreamCall {
     this.outgoing = outgoing;
   }
 
-  #dispatch(): Promise<Answer> {
-    const { route, options } = this;
-    // A client that left before anything was sent owes nothing.
-    if (this.watched.isAborted) return Promise.reject(this.watched.reason);
-    this.#tried.push(route);
-    options.asker.record?.sent(route);
-    this.admission.sent();
-    const call = new OutgoingCall(this, this.outgoing.body());
-    const { spoken } = this.outgoing;
-    const answer = spoken ? spoken.post(call) : options.send(route.backend, call);
-    return (
-      answer ??
-      Promise.reject(new BackendError("unsupported", `the backend does not support ${options.capability}`))
-    );
-  }
-
   /** A replacement for a backend that is unreachable or overloaded. If all are full, waits for the first free slot. */
   #another(error: unknown): Route | Promise<Route> | null {
     if (!(error instanceof BackendError) || this.#tried.length >= ATTEMPTS_MAX) return null;
     if (!isUnsent(error) && !isOverloaded(error)) return null;
     const { capability, provider, boundTo, asker } = this.options;
-    const { routing } = this.parts;
-    const request = {
-      model: this.outgoing.model,
-      capability,
-      provider,
-      boundTo,
-      payer: asker.payer,
-      session: this.session,
-      exclude: this.#tried,
-      turn: this.turn,
-      background: asker.background,
-    };
-    if (error.kind === "busy") return routing.router.acquire(request);
+    const { session, turn } = this;
+    const { payer, background } = asker;
+    const { router } = this.parts.routing;
+    const asked = { capability, provider, boundTo, payer, session, turn, background };
+    const request = { ...asked, model: this.outgoing.model, exclude: this.#tried };
+    if (error.kind === "busy") return router.acquire(request);
     try {
-      return routing.router.choose(request);
+      return router.choose(request);
     } catch {
       return null;
     }
@@ -407,20 +372,6 @@ async function chosen({ routing }: CallParts, asked: UpstreamCallOptions, { isFo
   const plan = routing.plan(model, request, (name) => modelRefusal(asker.rules, name));
   const route = await (plan?.first() ?? routing.router.acquire({ ...request, model }));
   return { model, route, plan, session, turn };
-}
-
-/** The client chooses the session's name, so it only counts among the key's own requests. Conversations have their own pin. */
-function sessionOf({ asker, capability, payload, boundTo }: UpstreamCallOptions): SessionOf | undefined {
-  if (capability !== "chat" || boundTo !== undefined) return undefined;
-  let session: string | null | undefined;
-  return () => {
-    if (session === undefined) {
-      const named = asker.session?.() ?? payload.session ?? sessionField((field) => payload.value(field));
-      const sign = named ?? promptSign(payload) ?? payload.firstResponse;
-      session = sign && `${asker.payer.keyId ?? asker.payer.userId} ${sign}`;
-    }
-    return session;
-  };
 }
 
 /** The request as sent to this backend, with its bound at the price of the backend's model. */

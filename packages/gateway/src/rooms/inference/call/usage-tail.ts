@@ -1,7 +1,7 @@
 import { isObject } from "../../../kernel/json.ts";
 import { endOfBrackets, skipSpace, withoutEscapedLetters } from "../../../kernel/json-scan.ts";
 import { isPlausible, partsIn, type UsageParts } from "../../../kernel/usage-parts.ts";
-import type { AnswerBody } from "./answer-body.ts";
+import type { AnswerBody } from "./answer.ts";
 
 export interface ReportedUsage extends UsageParts {
   /** Which figure is missing. `both`: only the sum was reported, and stands in `promptTokens`. */

@@ -1,9 +1,11 @@
-import { isAscii } from "node:buffer";
+import { isAscii, isUtf8 } from "node:buffer";
 import type { DialectName, JsonBody } from "../../../backends/contract.ts";
 import { fail } from "../../../kernel/errors.ts";
 import { isObject } from "../../../kernel/json.ts";
 import {
   costProblem,
+  endOfBrackets,
+  endOfString,
   hasEscapedLetters,
   JSON_DEPTH_MAX,
   JsonNesting,
@@ -22,14 +24,12 @@ import {
   requireField,
   requireName,
   type SpendFields,
-} from "./field-rules.ts";
-import { type Member, outlineOf } from "./members.ts";
+} from "./fields.ts";
 import type { VendorTool } from "./vendor-side.ts";
 
 /** Limit for `extra` and `options`, which are parsed in one go, and more than once. */
 const INNER_BYTES_MAX = 256 * 1024;
 const VENDOR_WORD = /"(?:(?:tool_addition|file_id|file_uri|fileUri)"|[gG][sS]:)/;
-const hasVendorWord = (text: string): boolean => VENDOR_WORD.test(text) || hasEscapedLetters(text);
 /** Messages are nearly the whole body; keeping them parsed would hold a second copy until the answer arrives. */
 const MESSAGES = "messages";
 
@@ -45,6 +45,7 @@ interface Source {
 export interface ComposedBody extends JsonBody {
   /** In bytes, or in characters if it is not encoded yet. */
   size(): number;
+  bytes(): Uint8Array<ArrayBuffer>;
 }
 
 /** A request body, parsed once. Changes are spliced into the client's own bytes, so everything else passes unchanged. */
@@ -78,7 +79,8 @@ export class Payload {
     const byKey = new Map<string, Member>();
     for (const member of members) byKey.set(member.key, member);
     const hasDuplicates = byKey.size < members.length;
-    const source = { bytes, members: byKey, hasDuplicates, mayNameVendors: hasVendorWord(skimmed) };
+    const mayNameVendors = VENDOR_WORD.test(skimmed) || hasEscapedLetters(skimmed);
+    const source = { bytes, members: byKey, hasDuplicates, mayNameVendors };
     // Ignored repeats are not sent, but nobody repeats a protected field by mistake.
     if (source.hasDuplicates) for (const member of members) requireField(member.key, parsedAt(bytes, member));
     return new Payload(fields, source, settings);
@@ -188,8 +190,7 @@ export class Payload {
     for (const name of this.names()) if (!set.has(name) && !isOwnField(name)) parts.push(this.#member(name));
     for (const [name, json] of set) if (json) parts.push(`${JSON.stringify(name)}:${json}`);
     for (const { member } of added) parts.push(member);
-    const { wantsThoughts, isMade } = this;
-    return new SentJson(source ? spliced(parts) : `{${parts.join(",")}}`, { wantsThoughts, isMade });
+    return new SentJson(source ? spliced(parts) : `{${parts.join(",")}}`, this.wantsThoughts, this.isMade);
   }
 
   #member(name: string): Buffer | string {
@@ -246,22 +247,23 @@ function innerFields({ bytes, members }: Source, name: string): InnerField[] {
   }));
 }
 
-const COMMA = Buffer.from(",");
-
 function spliced(parts: readonly (Buffer | string)[]): Buffer {
-  const pieces = parts.flatMap((part) => [COMMA, typeof part === "string" ? Buffer.from(part) : part]);
+  const pieces = parts.flatMap((part) => [
+    Buffer.from(","),
+    typeof part === "string" ? Buffer.from(part) : part,
+  ]);
   return Buffer.concat([Buffer.from("{"), ...pieces.slice(1), Buffer.from("}")]);
 }
 
 class SentJson implements ComposedBody {
   #content: Buffer | string;
-  readonly wantsThoughts: boolean;
-  readonly isMade: boolean;
 
-  constructor(content: Buffer | string, { wantsThoughts = false, isMade = false } = {}) {
+  constructor(
+    content: Buffer | string,
+    readonly wantsThoughts = false,
+    readonly isMade = false,
+  ) {
     this.#content = content;
-    this.wantsThoughts = wantsThoughts;
-    this.isMade = isMade;
   }
   size(): number {
     return this.#content.length;
@@ -299,10 +301,7 @@ export interface NativeRequest {
   chat(): Payload;
 }
 
-interface MessagesProblem {
-  field: string;
-  expected: string;
-}
+type MessagesProblem = { field: string; expected: string };
 
 const ROLES: ReadonlySet<unknown> = new Set(["user", "assistant", "system", "developer", "tool", "function"]);
 const ROLES_TEXT = "must be user, assistant, system, developer or tool";
@@ -350,3 +349,91 @@ const mayHaveMedia = (messages: unknown): boolean =>
 const hasMedia = ({ content, images }: Record<string, unknown>): boolean =>
   images !== undefined ||
   (Array.isArray(content) && content.some((part) => isObject(part) && MEDIA_KEYS.some((key) => key in part)));
+
+const QUOTE = 34;
+const COMMA = 44;
+const COLON = 58;
+const OPEN_BRACKET = 91;
+const OPEN_BRACE = 123;
+const CLOSE_BRACE = 125;
+const MEMBERS_MAX = 10_000;
+/** Its UTF-8 bytes, read as Latin-1. */
+const BYTE_ORDER_MARK = "\xef\xbb\xbf";
+
+export interface Member {
+  key: string;
+  /** From the start of the key to the end of the value. */
+  start: number;
+  valueStart: number;
+  end: number;
+}
+
+/**
+ * The members of a JSON object in order, repeated keys included, with the counts for the cost check and the long strings
+ * of the `unkept` member. `text` is `bytes` read as Latin-1, so positions are the same in both.
+ */
+export function outlineOf(
+  bytes: Buffer,
+  text: string,
+  unkept?: string,
+): { members: Member[]; nesting: JsonNesting } {
+  if (!isAscii(bytes) && !isUtf8(bytes)) throw new JsonScanError("it is not valid UTF-8");
+  if (text.startsWith(BYTE_ORDER_MARK))
+    throw new JsonScanError("it begins with a byte order mark; send UTF-8 without one");
+  const start = skipSpace(text, 0);
+  if (text.charCodeAt(start) !== OPEN_BRACE) throw new JsonScanError("it is not a JSON object");
+  const nesting = new JsonNesting(JSON_DEPTH_MAX - 1);
+  const members: Member[] = [];
+  let at = skipSpace(text, start + 1);
+  while (text.charCodeAt(at) !== CLOSE_BRACE || members.length > 0) {
+    const longBefore = nesting.longStrings.length;
+    const member = memberAt(at, bytes, text, nesting);
+    if (member.key !== unkept) nesting.longStrings.length = longBefore;
+    members.push(member);
+    if (members.length > MEMBERS_MAX) throw new JsonScanError(`it has more than ${MEMBERS_MAX} members`);
+    at = skipSpace(text, member.end);
+    if (text.charCodeAt(at) === CLOSE_BRACE) break;
+    if (text.charCodeAt(at) !== COMMA) throw new JsonScanError(`a comma is missing at byte ${at}`);
+    at = skipSpace(text, at + 1);
+  }
+  nesting.outsideChars += members.reduce((left, member) => left - member.end + member.start, text.length);
+  return { members, nesting };
+}
+
+function memberAt(start: number, bytes: Buffer, text: string, nesting: JsonNesting): Member {
+  if (text.charCodeAt(start) !== QUOTE) throw new JsonScanError(`a key is missing at byte ${start}`);
+  const keyEnd = endOfString(text, start + 1);
+  const colon = skipSpace(text, keyEnd);
+  if (keyEnd === -1 || text.charCodeAt(colon) !== COLON)
+    throw new JsonScanError(`a colon is missing behind the key at byte ${start}`);
+  const key = keyAt(bytes, text, start, keyEnd);
+  const valueStart = skipSpace(text, colon + 1);
+  nesting.outsideChars += valueStart - keyEnd;
+  return { key, start, valueStart, end: endOfValue(text, valueStart, nesting) };
+}
+
+function endOfValue(text: string, at: number, nesting: JsonNesting): number {
+  const char = text.charCodeAt(at);
+  if (char === OPEN_BRACE || char === OPEN_BRACKET) return endOfBrackets(text, at, nesting);
+  if (char === QUOTE) {
+    const end = endOfString(text, at + 1);
+    if (end === -1) throw new JsonScanError("a string does not end");
+    return end;
+  }
+  SCALAR.lastIndex = at;
+  if (!SCALAR.test(text)) throw new JsonScanError(`unexpected text at byte ${at}`);
+  nesting.outsideChars += SCALAR.lastIndex - at;
+  return SCALAR.lastIndex;
+}
+const SCALAR = /[\w.+-]+/y;
+
+/** A key's text. Nearly all keys are plain letters and need no parsing. */
+function keyAt(bytes: Buffer, text: string, start: number, end: number): string {
+  const plain = text.slice(start + 1, end - 1);
+  if (/^[\w$.-]*$/.test(plain)) return plain;
+  try {
+    return JSON.parse(bytes.toString("utf8", start, end)) as string;
+  } catch {
+    throw new JsonScanError(`a key at byte ${start} is not a JSON string`);
+  }
+}

@@ -1,7 +1,7 @@
 import type { BackendConfig } from "../../../backends/contract.ts";
 import { failField } from "../../../kernel/errors.ts";
-import { isObject } from "../../../kernel/json.ts";
-import { spendNumber } from "./field-rules.ts";
+import { isObject, objectsIn } from "../../../kernel/json.ts";
+import { spendNumber } from "./fields.ts";
 import type { Payload } from "./payload.ts";
 
 /** Tools that the client runs, or that vendors bill only by tokens. Every other tool needs a price. */
@@ -46,7 +46,6 @@ export class VendorTools {
 }
 
 const listOf = (value: unknown): unknown[] => (Array.isArray(value) ? value : []);
-const objectsIn = (value: unknown): Record<string, unknown>[] => listOf(value).filter(isObject);
 
 /** Every list of tools in a request, with its field; messages and items may add tools later. */
 function toolLists(payload: Payload): [string, unknown][] {
@@ -67,7 +66,7 @@ export const vendorToolsIn = (payload: Payload): readonly VendorTool[] =>
 
 function findTools(payload: Payload): VendorTool[] {
   const found: VendorTool[] = [];
-  const limit = () => spendNumber(payload.sent("max_tool_calls") ?? null, "max_tool_calls") ?? CALLS_USUAL;
+  const limit = () => spendNumber(payload.sent("max_tool_calls"), "max_tool_calls") ?? CALLS_USUAL;
   const add = (tools: unknown, where: string): void => {
     for (const [at, tool] of listOf(tools).entries()) {
       if (!isObject(tool)) continue;
@@ -79,7 +78,7 @@ function findTools(payload: Payload): VendorTool[] {
       for (const each of names.filter((word) => !isLocal && !FREE.test(word)))
         found.push({
           ...{ name: nameOf(each), field, definition: type === each ? tool : tool[each] },
-          callsMax: spendNumber(max_uses ?? null, `${field}.max_uses`) ?? limit(),
+          callsMax: spendNumber(max_uses, `${field}.max_uses`) ?? limit(),
         });
       add(tool.tools, `${field}.tools`);
     }
@@ -93,9 +92,7 @@ function findTools(payload: Payload): VendorTool[] {
 /** Names of the vendor's tools that an answer, or one event of it, shows as called. */
 export function vendorCallsIn(answer: Record<string, unknown>): string[] {
   const { content_block: block, type, item, content, output, candidates } = answer;
-  const shown = [block, type === "response.output_item.added" && item, content, output]
-    .flat()
-    .filter(isObject);
+  const shown = objectsIn([block, type === "response.output_item.added" && item, content, output].flat());
   const calls = shown.flatMap(({ type, name }) => {
     if (type === "server_tool_use") return [String(name).replace(/^(bash|text_editor)_/, "")];
     const call = /^(?!function|custom_tool|mcp)(.+)_call$/.exec(String(type))?.[1];

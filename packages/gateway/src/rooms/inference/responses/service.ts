@@ -6,11 +6,10 @@ import { nextTurn } from "../../../kernel/turns.ts";
 import type { Conversations } from "../../conversations/index.ts";
 import type { Needs } from "../../foundation.ts";
 import { ownerOf, type Principal } from "../../keys/index.ts";
-import { textOf, toStored } from "../turn/messages.ts";
+import { textOf, toStored } from "../turn/turn-record.ts";
 import { messagesOfTurn, type StoredTurn, type WholeTurn } from "../voices/responses/request.ts";
 import type { CallerResponses } from "../voices/voice.ts";
-import { type ChainedRow, type ResponseRow, ResponseStore } from "./store.ts";
-import { ResponseWriter } from "./writer.ts";
+import { type ChainedRow, type ResponseRow, ResponseStore, ResponseWriter } from "./store.ts";
 
 const KEPT_MS = 30 * 86_400_000;
 /** A larger turn is not stored, and answered with `store: false`. */

@@ -1,7 +1,10 @@
+import { BackendError } from "../../../backends/contract.ts";
 import { type ServiceError, toRestBody } from "../../../kernel/errors.ts";
-import { isObject, objectIn } from "../../../kernel/json.ts";
-import { mediaTokens, TokenCounter } from "../../metering/index.ts";
-import { type AnswerForm, type AnswerHead, CHAT_FORM } from "../call/answer-shape.ts";
+import { newCallId } from "../../../kernel/ids.ts";
+import { isObject, objectIn, objectsIn } from "../../../kernel/json.ts";
+import { JSON_DEPTH_MAX } from "../../../kernel/json-scan.ts";
+import { IMAGE_TOKENS, mediaTokens, TokenCounter } from "../../metering/index.ts";
+import { type AnswerForm, type AnswerHead, CHAT_FORM } from "../call/answer.ts";
 import {
   ABSURD,
   largerUsage,
@@ -12,8 +15,6 @@ import {
 } from "../call/usage-tail.ts";
 import { EventLines, type EventReader, joined, textOfBytes, type Verdict } from "./event-lines.ts";
 import type { StreamReader } from "./relay.ts";
-import { countTexts } from "./text-size.ts";
-import { ToolDeltas } from "./tool-deltas.ts";
 
 const DONE = "[DONE]";
 const DONE_EVENT = Buffer.from("data: [DONE]\n\n");
@@ -44,7 +45,7 @@ export class ChatMeter implements EventReader, StreamReader {
   failedUsage: unknown;
 
   readonly #form: AnswerForm;
-  readonly #normaliser: ChunkNormaliser;
+  readonly #toolDeltas = new Map<number, ToolDeltas>();
   readonly #lines = new EventLines(this);
   #last: ChatChunk | null = null;
   /** The choices that have begun, and whether each has finished. */
@@ -55,7 +56,6 @@ export class ChatMeter implements EventReader, StreamReader {
 
   constructor(readonly options: ChatMeterOptions) {
     this.#form = options.form ?? CHAT_FORM;
-    this.#normaliser = new ChunkNormaliser(options.head, this.#form);
   }
 
   /** Takes bytes from the upstream and returns those for the client; null if there are none yet. */
@@ -134,14 +134,23 @@ export class ChatMeter implements EventReader, StreamReader {
       return "end";
     }
     const usage = readUsage(chunk.usage, chunk.service_tier);
-    const isUsageCompleted = completeUsage(chunk, usage);
-    const { choices, changed } = this.#normaliser.apply(chunk);
+    let isChanged = completeUsage(chunk, usage);
+    if (this.#completeHead(chunk)) isChanged = true;
+    if (!Array.isArray(chunk.choices)) {
+      chunk.choices = [];
+      isChanged = true;
+    }
+    const { isText } = this.#form;
+    const sent = objectsIn(chunk.choices);
+    const choices = isText ? sent.map(textChoice) : (sent as unknown as Choice[]);
     const bytesBefore = this.textBytes;
-    for (const choice of choices) this.#choice(choice);
+    for (const [position, choice] of choices.entries()) {
+      if (!isText && this.#completeChoice(choice, position)) isChanged = true;
+      this.#choice(choice);
+    }
     this.options.onChunk?.(chunk, choices);
     if (this.textBytes > bytesBefore) this.#textEvents++;
     if (usage !== null) this.#reported(usage);
-    const isChanged = changed || isUsageCompleted;
     // Clients see the report that is charged: drop a smaller one.
     if (choices.length === 0 && isObject(chunk.usage))
       return this.#usageEvent !== null && this.usage !== usage
@@ -149,6 +158,50 @@ export class ChatMeter implements EventReader, StreamReader {
         : this.#usageAlone(chunk, isChanged ? undefined : json);
     if (choices.length > 0) this.#last = chunk;
     return isChanged ? { replacement: dataLine(chunk) } : "keep";
+  }
+
+  /** Adds what strict clients need and some upstreams omit. */
+  #completeHead(chunk: ChatChunk): boolean {
+    const { head } = this.options;
+    if (!head) return false;
+    const { chunk: object } = this.#form;
+    const isWhole =
+      typeof chunk.id === "string" &&
+      chunk.object === object &&
+      typeof chunk.created === "number" &&
+      typeof chunk.model === "string";
+    if (isWhole) return false;
+    if (typeof chunk.id !== "string") chunk.id = head.id;
+    chunk.object = object;
+    if (typeof chunk.created !== "number") chunk.created = head.created;
+    if (typeof chunk.model !== "string") chunk.model = head.model;
+    return true;
+  }
+
+  /** The same for a choice: `index`, `delta`, `finish_reason`, the role, and what a call lacks. */
+  #completeChoice(choice: Choice, position: number): boolean {
+    let changed = false;
+    if (typeof choice.index !== "number") {
+      choice.index = position;
+      changed = true;
+    }
+    if (!isObject(choice.delta)) {
+      choice.delta = {};
+      changed = true;
+    }
+    if (choice.finish_reason === undefined) {
+      choice.finish_reason = null;
+      changed = true;
+    }
+    const { index, delta } = choice;
+    if (!this.#ends.has(index) && !delta.role) {
+      choice.delta = { ...delta, role: "assistant" };
+      changed = true;
+    }
+    if (!Array.isArray(delta.tool_calls)) return changed;
+    const deltas = this.#toolDeltas.getOrInsertComputed(index, () => new ToolDeltas());
+    for (const piece of objectsIn(delta.tool_calls)) if (deltas.complete(piece)) changed = true;
+    return changed;
   }
 
   #usageAlone(chunk: ChatChunk, json: string | undefined): Verdict {
@@ -252,81 +305,6 @@ export interface Choice {
   message?: unknown;
 }
 
-/** Adds what strict clients need and some upstreams omit: ids, `choices`, `index`, `delta`, `finish_reason`, the role. */
-class ChunkNormaliser {
-  readonly #opened = new Set<number>();
-  readonly #toolDeltas = new Map<number, ToolDeltas>();
-
-  constructor(
-    readonly head: AnswerHead | null = null,
-    readonly form: AnswerForm = CHAT_FORM,
-  ) {}
-
-  /** The choices of a chunk; `changed` tells whether the chunk was modified in place. */
-  apply(chunk: ChatChunk): { choices: Choice[]; changed: boolean } {
-    let changed = this.#completeHead(chunk);
-    if (!Array.isArray(chunk.choices)) {
-      chunk.choices = [];
-      changed = true;
-    }
-    const choices = (chunk.choices as unknown[]).filter(isObject);
-    if (this.form.isText) return { choices: choices.map(textChoice), changed };
-    for (const [position, choice] of choices.entries()) {
-      if (typeof choice.index !== "number") {
-        choice.index = position;
-        changed = true;
-      }
-      if (!isObject(choice.delta)) {
-        choice.delta = {};
-        changed = true;
-      }
-      if (choice.finish_reason === undefined) {
-        choice.finish_reason = null;
-        changed = true;
-      }
-      if (this.#openRole(choice as unknown as Choice)) changed = true;
-      if (this.#completeTools(choice as unknown as Choice)) changed = true;
-    }
-    return { choices: choices as unknown as Choice[], changed };
-  }
-
-  #completeHead(chunk: ChatChunk): boolean {
-    const { head, form } = this;
-    if (!head) return false;
-    const isWhole =
-      typeof chunk.id === "string" &&
-      chunk.object === form.chunk &&
-      typeof chunk.created === "number" &&
-      typeof chunk.model === "string";
-    if (isWhole) return false;
-    if (typeof chunk.id !== "string") chunk.id = head.id;
-    chunk.object = form.chunk;
-    if (typeof chunk.created !== "number") chunk.created = head.created;
-    if (typeof chunk.model !== "string") chunk.model = head.model;
-    return true;
-  }
-
-  #openRole(choice: Choice): boolean {
-    if (this.#opened.has(choice.index)) return false;
-    this.#opened.add(choice.index);
-    if (choice.delta.role) return false;
-    choice.delta = { ...choice.delta, role: "assistant" };
-    return true;
-  }
-
-  #completeTools({ index, delta }: Choice): boolean {
-    if (!Array.isArray(delta.tool_calls)) return false;
-    let deltas = this.#toolDeltas.get(index);
-    if (!deltas) {
-      deltas = new ToolDeltas();
-      this.#toolDeltas.set(index, deltas);
-    }
-    let changed = false;
-    for (const piece of delta.tool_calls.filter(isObject)) if (deltas.complete(piece)) changed = true;
-    return changed;
-  }
-}
-
 /** A text completion's choice in the form of a chat's. */
 const textChoice = (choice: Record<string, unknown>, position: number): Choice => ({
   index: typeof choice.index === "number" ? choice.index : position,
@@ -336,3 +314,120 @@ const textChoice = (choice: Record<string, unknown>, position: number): Choice =
   matched_stop: choice.matched_stop,
   message: choice.message,
 });
+
+/** Labels such as role and type are not output, unless they are suspiciously long. */
+const LABELS: ReadonlySet<string> = new Set(["role", "type", "id"]);
+const LABEL_LENGTH_MAX = 64;
+/** Fields in which models return audio and images. */
+const SOUNDS: ReadonlySet<string> = new Set(["data"]);
+const IMAGES: ReadonlySet<string> = new Set(["url", "image_url", "b64_json"]);
+const ENCODED = /^(?:data:[^,]{0,256};base64,)?[A-Za-z0-9+/=_-]{256,}$/;
+
+/** Counts all texts in a delta or message and returns their UTF-8 size. A text under two names counts once. */
+export function countTexts(value: unknown, counter: TokenCounter): number {
+  // Fast path: the usual delta is one text.
+  if (typeof value === "string") return count("", value, counter);
+  if (isObject(value)) {
+    const keys = Object.keys(value);
+    if (keys.length === 1 && typeof value[keys[0]!] === "string")
+      return count(keys[0]!, value[keys[0]!] as string, counter);
+  }
+  const seen = new Set<string>();
+  let bytes = 0;
+  const visit = (key: string, part: unknown, depth: number): void => {
+    if (typeof part === "string") {
+      if (seen.has(part)) return;
+      seen.add(part);
+      bytes += count(key, part, counter);
+    } else if (depth >= JSON_DEPTH_MAX)
+      throw new BackendError("transport", "the upstream's answer is nested too deeply");
+    else if (Array.isArray(part)) for (const each of part) visit(key, each, depth + 1);
+    else if (isObject(part)) for (const [name, each] of Object.entries(part)) visit(name, each, depth + 1);
+  };
+  visit("", value, 0);
+  return bytes;
+}
+
+function count(key: string, text: string, counter: TokenCounter): number {
+  if (LABELS.has(key) && text.length <= LABEL_LENGTH_MAX) return 0;
+  if (SOUNDS.has(key) && ENCODED.test(text)) counter.addTokens(mediaTokens(text.length));
+  else if (IMAGES.has(key) && ENCODED.test(text)) counter.addTokens(IMAGE_TOKENS);
+  else counter.addText(text);
+  return Buffer.byteLength(text);
+}
+
+/** Maximum number of calls in one choice. */
+const CALLS_MAX = 1_000;
+
+interface ToolCallStart {
+  index: number;
+  /** Empty until the upstream sends one, or until we make one when the name arrives. */
+  id: string;
+  hasName: boolean;
+}
+
+/** Some servers send arguments as an object instead of JSON text. */
+export const argumentsText = (args: unknown): string =>
+  typeof args === "string" || args == null ? (args ?? "") : JSON.stringify(args);
+
+/** Adds index, id, type and textual arguments to the tool call pieces of one choice. */
+export class ToolDeltas {
+  readonly #calls: ToolCallStart[] = [];
+  readonly #bySentIndex = new Map<number, ToolCallStart>();
+
+  complete(piece: Record<string, unknown>): boolean {
+    const { index, function: fn } = piece;
+    const name = isObject(fn) && typeof fn.name === "string" ? fn.name : "";
+    const sentId = typeof piece.id === "string" ? piece.id : "";
+    const call = this.#find(typeof index === "number" ? index : null, sentId, name);
+    if (!call) return false;
+    call.hasName ||= name !== "";
+    let changed = textArguments(fn);
+    if (call.index !== index) {
+      piece.index = call.index;
+      changed = true;
+    }
+    if (call.id === "" && sentId === "" && name !== "") {
+      piece.id = newCallId();
+      changed = true;
+    }
+    if (call.id === "" && typeof piece.id === "string") call.id = piece.id;
+    if (typeof piece.id === "string" && piece.type === undefined) {
+      piece.type = "function";
+      changed = true;
+    }
+    return changed;
+  }
+
+  #find(sentIndex: number | null, id: string, name: string): ToolCallStart | null {
+    const known = sentIndex === null ? this.#withId(id) : this.#bySentIndex.get(sentIndex);
+    // Some servers use one index for two calls.
+    const isOther = known?.hasName && name !== "" && id !== "" && id !== known.id;
+    if (known && !isOther) return known;
+    if (this.#calls.length >= CALLS_MAX) return null;
+    const isFree = sentIndex !== null && !this.#calls.some(({ index }) => index === sentIndex);
+    const next = this.#calls.reduce((max, { index }) => Math.max(max, index), -1) + 1;
+    const call = { index: isFree ? sentIndex : next, id: "", hasName: false };
+    this.#calls.push(call);
+    if (sentIndex !== null) this.#bySentIndex.set(sentIndex, call);
+    return call;
+  }
+
+  /** A piece without an id belongs to the latest call. */
+  #withId(id: string): ToolCallStart | undefined {
+    return id === "" ? this.#calls.at(-1) : this.#calls.find((call) => call.id === id);
+  }
+}
+
+function textArguments(fn: unknown): boolean {
+  if (!isObject(fn) || fn.arguments == null || typeof fn.arguments === "string") return false;
+  fn.arguments = argumentsText(fn.arguments);
+  return true;
+}
+
+export function completeCalls(message: Record<string, unknown>): void {
+  for (const call of objectsIn(message.tool_calls)) {
+    if (typeof call.id !== "string" || call.id === "") call.id = newCallId();
+    textArguments(call.function);
+  }
+}

@@ -3,8 +3,8 @@ import type { ServiceError } from "../../../kernel/errors.ts";
 import { objectIn } from "../../../kernel/json.ts";
 import { TokenCounter } from "../../metering/index.ts";
 import { type ReportedUsage, readUsage, type UsageReport } from "../call/usage-tail.ts";
+import { countTexts } from "./chat-meter.ts";
 import { textOfBytes } from "./event-lines.ts";
-import { countTexts } from "./text-size.ts";
 
 /** In some dialects the last event repeats the whole answer. */
 const EVENT_BYTES_MAX = 64 * 1024 * 1024;

@@ -1,8 +1,8 @@
 import type { ReplyWriter } from "@model-gateway/wire/http";
 import { type Answer, BackendError, type Flow, type PieceReader } from "../../../backends/contract.ts";
-import type { Clock } from "../../../kernel/clock.ts";
+import { isObject, objectsIn } from "../../../kernel/json.ts";
+import type { Admission } from "../../metering/index.ts";
 import { isAboutClient, type WatchedCall } from "../call/deadlines.ts";
-import type { StreamHold } from "../call/stream-hold.ts";
 
 /** How long the status line is held back, in case the first event is an error with its own status. */
 const PEEK_MS = 2_000;
@@ -63,7 +63,6 @@ export class Relay implements PieceReader {
     answer: Answer,
     readonly meter: StreamReader,
     readonly watched: WatchedCall,
-    readonly clock: Clock,
     /** Grows as the stream is delivered; absent: everything is held from the start. */
     readonly hold?: StreamHold,
   ) {
@@ -75,7 +74,7 @@ export class Relay implements PieceReader {
     this.#flow.resume();
     if (!this.#isOver && this.#heldBytes === 0) {
       await new Promise<void>((resolve) => {
-        const cancel = this.clock.after(PEEK_MS, resolve);
+        const cancel = this.watched.clock.after(PEEK_MS, resolve);
         this.#wake = () => {
           cancel();
           resolve();
@@ -117,21 +116,15 @@ export class Relay implements PieceReader {
         if (meter.done) this.#flow.leave();
         else this.#flow.cancel();
         this.#over();
-      } else if (hold && meter.tokens >= hold.askAt) this.#ask(hold);
+      } else if (hold && meter.tokens >= hold.askAt) void this.#ask(hold);
     }
   }
 
   /** The delivered tokens approach the hold: extend it or end the stream. */
-  #ask(hold: StreamHold): void {
+  async #ask(hold: StreamHold): Promise<void> {
     this.#isAsking = true;
     this.#flow.pause();
-    hold.delivered(this.meter.tokens).then(
-      (isAccepted) => this.#answered(isAccepted),
-      () => this.#answered(false),
-    );
-  }
-
-  #answered(isAccepted: boolean): void {
+    const isAccepted = await hold.delivered(this.meter.tokens).catch(() => false);
     this.#isAsking = false;
     if (this.#isOver) return;
     if (isAccepted) {
@@ -257,7 +250,8 @@ export class Relay implements PieceReader {
     const error = watched.isAborted ? watched.reason : this.#error;
     if (isAboutClient(error)) return { kind: "left" };
     if (this.#isStopped) return { kind: "stopped" };
-    if (error) return { kind: "cut", error: asBackendError(error) };
+    if (error instanceof BackendError) return { kind: "cut", error };
+    if (error) return { kind: "cut", error: new BackendError("transport", String(error)) };
     if (meter.failure !== null) return { kind: "cut", error: failureOf(meter) };
     if (meter.complete) return { kind: "complete" };
     return { kind: "cut", error: endedEarly() };
@@ -270,5 +264,78 @@ const failureOf = ({ failure, failedUsage }: StreamReader): BackendError =>
 const endedEarly = (): BackendError =>
   new BackendError("transport", "the upstream ended the stream before the answer was complete");
 
-const asBackendError = (error: unknown): BackendError =>
-  error instanceof BackendError ? error : new BackendError("transport", String(error));
+/** The hold grows once this share of it has been delivered. */
+const ASK_AT_SHARE = 3 / 4;
+const STEP_TOKENS_MIN = 64;
+const STEP_TOKENS_USUAL = 1_024;
+/** Our count may be a third too high, so an upstream that was sent a limit is stopped only beyond that. */
+const COUNT_ERROR = 4 / 3;
+
+/** The hold of a stream; it grows as the stream is delivered. */
+export class StreamHold {
+  /** Tokens that may be delivered before `delivered` must be called. */
+  askAt: number;
+  #held: number;
+
+  constructor(
+    readonly admission: Pick<Admission, "grow" | "outputTokensHeld">,
+    readonly outgoing: { bound: { promptTokens: number }; isLimitSent: boolean },
+  ) {
+    this.#held = admission.outputTokensHeld;
+    this.askAt = Math.ceil(this.#held * ASK_AT_SHARE);
+  }
+
+  /** Whether the stream may continue after this many tokens. Tries to grow the hold, with smaller and smaller steps. */
+  async delivered(tokens: number): Promise<boolean> {
+    const { admission, outgoing } = this;
+    const step = Math.max(STEP_TOKENS_USUAL, this.#held / 2);
+    for (let more = step; more >= STEP_TOKENS_MIN; more /= 2) {
+      const total = Math.ceil(Math.max(this.#held, tokens) + more);
+      if (!(await admission.grow({ promptTokens: outgoing.bound.promptTokens, completionTokens: total })))
+        continue;
+      this.#held = total;
+      this.askAt = Math.ceil(total * ASK_AT_SHARE);
+      return true;
+    }
+    // Nothing more can be held: the stream may use up the current hold, to which a limit that was sent corresponds.
+    this.askAt = Math.ceil(this.#held * (outgoing.isLimitSent ? COUNT_ERROR : 1)) + 1;
+    return tokens < this.askAt;
+  }
+}
+
+const event = (data: unknown): string => `data: ${JSON.stringify(data)}\n\n`;
+
+export function replayAsStream(body: Buffer): Answer {
+  const { choices, usage, ...rest } = JSON.parse(body.toString()) as Record<string, unknown>;
+  const head = { ...rest, object: "chat.completion.chunk" };
+  let text = "";
+  for (const choice of objectsIn(choices)) {
+    if (choice.text !== undefined && choice.message === undefined) {
+      text += event({ ...rest, choices: [choice] });
+      continue;
+    }
+    const { message, finish_reason, index = 0 } = choice;
+    const delta: Record<string, unknown> = isObject(message) ? { ...message } : {};
+    if (Array.isArray(delta.tool_calls)) {
+      delta.tool_calls = delta.tool_calls.map((call, position) => ({ index: position, ...(call as object) }));
+    }
+    text += event({ ...head, choices: [{ index, delta, finish_reason: null }] });
+    text += event({ ...head, choices: [{ index, delta: {}, finish_reason: finish_reason ?? "stop" }] });
+  }
+  if (usage) text += event({ ...head, choices: [], usage });
+  const bytes = Buffer.from(`${text}data: [DONE]\n\n`);
+  return {
+    contentType: "text/event-stream",
+    bytes: () => bytes,
+    pipe: (reader) => ({
+      pause() {},
+      resume() {
+        reader.piece(bytes);
+        reader.flush();
+        reader.end();
+      },
+      leave() {},
+      cancel() {},
+    }),
+  };
+}

@@ -1,14 +1,25 @@
 import { type Answer, BackendError, type NativeDialect } from "../../../backends/contract.ts";
+import type { BoundedMap } from "../../../kernel/bounded.ts";
 import type { Clock } from "../../../kernel/clock.ts";
 import { type ServiceError, toServiceError } from "../../../kernel/errors.ts";
 import { isObject } from "../../../kernel/json.ts";
+import type { Log } from "../../../kernel/log.ts";
 import type { Capture } from "../../../kernel/request-record.ts";
+import type { Conversations } from "../../conversations/index.ts";
+import type { Memory } from "../../memory/index.ts";
 import { TokenCounter } from "../../metering/index.ts";
-import { AnswerBody, readAnswer, requireList } from "../call/answer-body.ts";
-import { type AnswerForm, type AnswerHead, CHAT_FORM, WholeAnswer } from "../call/answer-shape.ts";
+import {
+  AnswerBody,
+  type AnswerForm,
+  type AnswerHead,
+  CHAT_FORM,
+  readAnswer,
+  requireList,
+  WholeAnswer,
+} from "../call/answer.ts";
+import type { CallEnd } from "../call/cost.ts";
 import { CLIENT_LEFT } from "../call/deadlines.ts";
 import { toFailure } from "../call/failures.ts";
-import type { CallEnd } from "../call/owed.ts";
 import {
   type Asker,
   type CallParts,
@@ -20,19 +31,27 @@ import { ABSURD, type ReportedUsage, readUsage, type UsageReport, usageOfTail } 
 import { type ChatFields, nativeFields, readChatFields, readCompletionFields } from "../request/fields.ts";
 import type { NativeRequest, Payload } from "../request/payload.ts";
 import { requireOwnFiles, vendorCallsIn } from "../request/vendor-side.ts";
-import { type ChatChunk, ChatMeter, type ChatMeterOptions, type Choice } from "../stream/chat-meter.ts";
+import {
+  type ChatChunk,
+  ChatMeter,
+  type ChatMeterOptions,
+  type Choice,
+  countTexts,
+} from "../stream/chat-meter.ts";
 import { NativeMeter } from "../stream/native-meter.ts";
-import { Relay, type Sink } from "../stream/relay.ts";
-import { replayAsStream } from "../stream/replay.ts";
-import { countTexts } from "../stream/text-size.ts";
-import { AnswerCollector, answerOf, askedOf, choicesOf } from "./messages.ts";
-import { type RecordParts, TurnRecord } from "./turn-record.ts";
+import { Relay, replayAsStream, type Sink, StreamHold } from "../stream/relay.ts";
+import { AnswerCollector, answerOf, askedOf, choicesOf, TurnRecord } from "./turn-record.ts";
 
 /** How long to wait for the usage of a finished answer whose client has left. */
 const READ_ON_MS = 2_000;
 
-export interface ChatParts extends CallParts, RecordParts {
+export interface ChatParts extends CallParts {
   clock: Clock;
+  conversations: Conversations;
+  memory: Memory;
+  log: Log;
+  /** Reasoning of answers with calls, by conversation and call; kept in this process only. */
+  thoughts: BoundedMap<string, string>;
 }
 
 /** Receives a streamed answer: every chunk, then `finish` or `error`. It buffers until `write` or `end`. */
@@ -44,7 +63,7 @@ export interface Listener extends Sink {
   error(failure: ServiceError): void;
 }
 
-interface ChatTurnOptions {
+export interface ChatTurnOptions {
   asker: Asker;
   payload: Payload;
   client: Client;
@@ -66,6 +85,8 @@ export class ChatTurn {
   #cancelReading: (() => void) | null = null;
   #listener: Listener | null = null;
   readonly #form: AnswerForm;
+  /** Where prompt and answer are kept for the operator; null for almost all requests. */
+  readonly #capture: Capture | null;
   /** Calls of the vendor's own tools, by name. */
   readonly #toolCalls: string[] = [];
   #leaverOwes: ReportedUsage | null | undefined;
@@ -82,12 +103,13 @@ export class ChatTurn {
     readonly call: UpstreamCall,
   ) {
     this.#form = options.form ?? CHAT_FORM;
+    this.#capture = options.asker.record?.details.capture ?? null;
     options.client.whenGone(() => this.left());
   }
 
   /** Validates, routes and admits, or throws. Nothing is sent yet. */
   static async open(parts: ChatParts, options: ChatTurnOptions): Promise<ChatTurn> {
-    const { asker, payload, client, isConversation, form, native } = options;
+    const { asker, payload, client, form, native } = options;
     const fields = native
       ? nativeFields(native)
       : form?.isText
@@ -95,15 +117,8 @@ export class ChatTurn {
         : readChatFields(payload);
     const capture = asker.record?.details.capture;
     if (capture) capture.asked = askedOf(payload);
-    const record = new TurnRecord(parts, {
-      userId: asker.payer.userId,
-      requestId: asker.requestId,
-      payload,
-      fields,
-      isConversation,
-      isNative: native !== undefined,
-    });
-    if (record.needsPreparation) await record.access();
+    const record = new TurnRecord(parts, options, fields);
+    if (record.collector) await record.access();
     const { model, provider, spend, stream } = fields;
     const call = await UpstreamCall.admit(parts, {
       asker,
@@ -114,8 +129,8 @@ export class ChatTurn {
       boundTo: record.boundTo,
       spend,
       native,
-      set: native ? NOTHING_TO_SET : fieldsToSet(fields, null),
-      prepare: record.needsPreparation
+      set: native ? undefined : fieldsToSet(fields, null),
+      prepare: record.collector
         ? async () => fieldsToSet(fields, await record.prepare(client.signal))
         : undefined,
       stream,
@@ -150,11 +165,6 @@ export class ChatTurn {
     return this.#leaverOwes;
   }
 
-  /** Where prompt and answer are kept for the operator; null for almost all requests. */
-  private get capture(): Capture | null {
-    return this.options.asker.record?.details.capture ?? null;
-  }
-
   /** The dialect in which request and answer pass verbatim; null: they are a chat. */
   get spoken(): NativeDialect | null {
     return this.call.outgoing.spoken;
@@ -182,7 +192,7 @@ export class ChatTurn {
 
   async answer<T>(reply: { whole(turn: ChatTurn, answer: WholeAnswer): T }): Promise<T> {
     const { call, record } = this;
-    if (record.needsPreparation) await this.#orSettle(record.sent(call.route));
+    if (record.collector) await this.#storeSent();
     for (;;) {
       let whole: WholeAnswer;
       try {
@@ -204,16 +214,12 @@ export class ChatTurn {
     this.nativeHeaders = (spoken && answer.headersLike?.(spoken.answerHeaders)) ?? {};
   }
 
-  #noteTools(answer: Record<string, unknown>): void {
-    this.#toolCalls.push(...vendorCallsIn(answer));
-  }
-
   #wholeNative(body: AnswerBody, spoken: NativeDialect): WholeAnswer {
     const { parsed } = body;
     if (!isObject(parsed))
       throw new BackendError("transport", "the upstream answered with something that is not a JSON object");
     const reader = spoken.reader();
-    this.#noteTools(parsed);
+    this.#toolCalls.push(...vendorCallsIn(parsed));
     const written = reader.whole(parsed);
     return this.#settledWhole(body, readUsage(reader.usage), {
       tokens: () => tokensOf([written]),
@@ -241,7 +247,7 @@ export class ChatTurn {
     const isReported = reported !== null && reported !== ABSURD && reported.lacks === undefined;
     const delivered = isReported ? 0 : written.tokens();
     // Must come first: settling ends the record.
-    const { capture } = this;
+    const capture = this.#capture;
     if (capture) {
       const message = written.answer();
       capture.answered = () => message;
@@ -250,10 +256,10 @@ export class ChatTurn {
     return new WholeAnswer(body, this.#head, { isReported, owed }, this.#form);
   }
 
-  /** Work before the call is sent; a failure ends the call. */
-  async #orSettle<T>(work: Promise<T>): Promise<T> {
+  /** Before the call is sent; a failure ends the call. */
+  async #storeSent(): Promise<void> {
     try {
-      return await work;
+      await this.record.sent(this.call.route);
     } catch (error) {
       this.call.failed(error);
       this.call.settle();
@@ -264,13 +270,15 @@ export class ChatTurn {
   /** Starts the stream; throws as long as a failure can still set the status. */
   async begin(): Promise<this> {
     const { call, record } = this;
-    if (record.needsPreparation) await this.#orSettle(record.sent(call.route));
+    if (record.collector) await this.#storeSent();
     for (;;) {
       try {
         await this.#beginOnce();
         break;
       } catch (error) {
-        const failure = this.#hasDelivered ? this.#broke(error) : await call.fallBack(error);
+        let failure = error;
+        if (this.#hasDelivered) call.failed(error);
+        else failure = await call.fallBack(error);
         if (failure === null) continue;
         this.#settle({ isWhole: false });
         throw call.toClientError(failure);
@@ -280,18 +288,14 @@ export class ChatTurn {
     return this;
   }
 
-  #broke(error: unknown): unknown {
-    this.call.failed(error);
-    return error;
-  }
-
   async #beginOnce(): Promise<void> {
-    const { call, parts } = this;
+    const { call } = this;
     const answer = await call.send();
     const { spoken } = this;
     this.#noteHeaders(answer, spoken);
     const events = spoken ? this.#nativeStream(answer, spoken) : await this.#chatStream(answer);
-    const relay = new Relay(events, this.#meter!, call.watched, parts.clock, call.streamHold());
+    const hold = new StreamHold(call.admission, call.outgoing);
+    const relay = new Relay(events, this.#meter!, call.watched, hold);
     await relay.peek();
     call.begun();
     call.observed.firstChunk();
@@ -305,31 +309,39 @@ export class ChatTurn {
         `the upstream answered with ${answer.contentType}, not with a stream`,
       );
     this.#listener = null;
-    const { capture } = this;
+    const capture = this.#capture;
     const events: Record<string, unknown>[] = [];
     if (capture) capture.answered = () => ({ events });
     const hasTools = this.call.outgoing.tools !== null;
     const note = (event: Record<string, unknown>) => {
       if (capture) events.push(event);
-      if (hasTools) this.#noteTools(event);
+      if (hasTools) this.#toolCalls.push(...vendorCallsIn(event));
     };
     this.#meter = new NativeMeter(spoken.reader(), capture || hasTools ? note : undefined);
     return answer;
   }
 
-  #chatStream(answer: Answer): Promise<Answer> {
+  /** The answer as a stream, even if the upstream sent a whole one. */
+  async #chatStream(answer: Answer): Promise<Answer> {
     const head = this.#head;
     this.#listener = this.options.listener?.() ?? null;
-    const keepUsage = this.fields.wantsUsage;
+    const keepUsage = this.fields.streamOptions?.include_usage === true;
     this.#meter = new ChatMeter({ keepUsage, onChunk: this.#chunkListener(), head, form: this.#form });
-    return this.#eventStream(answer);
+    const type = answer.contentType;
+    if (type.includes("event-stream")) return answer;
+    if (type.includes("html")) throw new BackendError("transport", `the upstream answered with ${type}`);
+    // Some servers stream under other types; only JSON is certainly a whole answer.
+    if (!type.includes("json")) return answer;
+    const body = await readAnswer(answer);
+    requireList(new AnswerBody(body), { list: "choices" });
+    return replayAsStream(body);
   }
 
   /** Passes chunks to the listener, the conversation's collector and the capture, if there are any. */
   #chunkListener(): ChatMeterOptions["onChunk"] {
     const listener = this.#listener;
     const { collector } = this.record;
-    const { capture } = this;
+    const capture = this.#capture;
     if (!collector && !listener && !capture) return undefined;
     const { watched } = this.call;
     const captured = capture && new AnswerCollector();
@@ -346,18 +358,6 @@ export class ChatTurn {
         watched.abort(new BackendError("transport", toServiceError(error).message));
       }
     };
-  }
-
-  /** The answer as a stream, even if the upstream sent a whole one. */
-  async #eventStream(answer: Answer): Promise<Answer> {
-    const type = answer.contentType;
-    if (type.includes("event-stream")) return answer;
-    if (type.includes("html")) throw new BackendError("transport", `the upstream answered with ${type}`);
-    // Some servers stream under other types; only JSON is certainly a whole answer.
-    if (!type.includes("json")) return answer;
-    const body = await readAnswer(answer);
-    requireList(new AnswerBody(body), { list: "choices", endsProperly: false });
-    return replayAsStream(body);
   }
 
   /** Relays until the end. Usage is in the journal before the last bytes leave. */
@@ -411,14 +411,12 @@ function tokensOf(written: readonly unknown[]): number {
   return counter.tokens;
 }
 
-const NOTHING_TO_SET: ReadonlyMap<string, string> = new Map();
-
 /** Fields that the gateway sets. Streams are always asked to include usage. */
 function fieldsToSet(
   { stream, streamOptions }: ChatFields,
   messagesJson: string | null,
-): ReadonlyMap<string, string> {
-  if (messagesJson === null && !stream) return NOTHING_TO_SET;
+): ReadonlyMap<string, string> | undefined {
+  if (messagesJson === null && !stream) return undefined;
   const set = new Map<string, string>();
   if (messagesJson !== null) set.set("messages", messagesJson);
   if (stream) set.set("stream_options", JSON.stringify({ ...streamOptions, include_usage: true }));

@@ -1,8 +1,8 @@
 import { newCallId } from "../../../kernel/ids.ts";
 import { isObject, textOf } from "../../../kernel/json.ts";
-import type { WholeAnswer } from "../call/answer-shape.ts";
+import type { WholeAnswer } from "../call/answer.ts";
 import type { ReportedUsage } from "../call/usage-tail.ts";
-import { argumentsText } from "../stream/tool-deltas.ts";
+import { argumentsText } from "../stream/chat-meter.ts";
 
 /** Token counts of one answer, which each API reports under its own names. */
 export interface TokenCounts {

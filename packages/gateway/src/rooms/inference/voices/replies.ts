@@ -9,7 +9,7 @@ import {
 } from "@model-gateway/wire/http";
 import type { Clock } from "../../../kernel/clock.ts";
 import { type ServiceError, toRestBody, toServiceError } from "../../../kernel/errors.ts";
-import type { WholeAnswer } from "../call/answer-shape.ts";
+import type { WholeAnswer } from "../call/answer.ts";
 import { KEEP_ALIVE } from "../stream/relay.ts";
 import type { ChatTurn } from "../turn/chat-turn.ts";
 import { readAnswer } from "./chat-answer.ts";
@@ -110,10 +110,10 @@ export class VoicedReply {
     // If the first backend is this slow, another one may still be tried.
     const base = isLate ? plain : call.answerHeaders(plain);
     const own = spoken ? nativeHeaders : this.chat.headers;
-    if (call.loweredTo === null && !own && !form.requestIdHeader) return base;
+    if (call.outgoing.loweredTo === null && !own && !form.requestIdHeader) return base;
     const headers: Record<string, string> = { ...base, ...own };
     if (form.requestIdHeader) headers[form.requestIdHeader] = requestId;
-    if (call.loweredTo !== null) headers[LOWERED_HEADER] = String(call.loweredTo);
+    if (call.outgoing.loweredTo !== null) headers[LOWERED_HEADER] = String(call.outgoing.loweredTo);
     return headers;
   }
 }

@@ -2,7 +2,7 @@ import type { ReplyWriter } from "@model-gateway/wire/http";
 import type { Clock } from "../../../kernel/clock.ts";
 import type { ServiceError } from "../../../kernel/errors.ts";
 import { isObject, textOf } from "../../../kernel/json.ts";
-import type { AnswerHead } from "../call/answer-shape.ts";
+import type { AnswerHead } from "../call/answer.ts";
 import type { ReportedUsage } from "../call/usage-tail.ts";
 import type { ChatChunk, Choice } from "../stream/chat-meter.ts";
 import type { Listener } from "../turn/chat-turn.ts";

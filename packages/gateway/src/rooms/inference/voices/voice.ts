@@ -1,7 +1,7 @@
 import type { z } from "zod";
 import type { DialectName, Overflow } from "../../../backends/contract.ts";
 import { ERRORS, type ServiceError } from "../../../kernel/errors.ts";
-import type { AnswerForm } from "../call/answer-shape.ts";
+import type { AnswerForm } from "../call/answer.ts";
 import type { NativeRequest, Payload } from "../request/payload.ts";
 import type { ChatAnswer, Finish, TokenCounts } from "./chat-answer.ts";
 import { Given } from "./given.ts";

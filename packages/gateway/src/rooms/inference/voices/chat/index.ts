@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { readJson } from "../../../../kernel/json.ts";
-import { TEXT_FORM } from "../../call/answer-shape.ts";
+import { TEXT_FORM } from "../../call/answer.ts";
 import { Payload } from "../../request/payload.ts";
 import { invalid } from "../given.ts";
 import { chatBodyOfResponses } from "../responses/request.ts";

@@ -1,5 +1,5 @@
 import { isObject, readJson } from "../../../../kernel/json.ts";
-import { geminiSpend } from "../../request/field-rules.ts";
+import { geminiSpend } from "../../request/fields.ts";
 import { Payload } from "../../request/payload.ts";
 import { invalid } from "../given.ts";
 import { idToken, type ReadRequest, type RequestContext, type Voice } from "../voice.ts";

@@ -54,7 +54,7 @@ export class ChatSender {
     // A subscriber that leaves does not stop the answer: it may come back, and the conversation keeps the answer.
     stream.onStop(() => stopped.abort());
     inBackground(this.parts.log, "a chat over notifications", this.#run(turn, stream, notifier));
-    const { loweredTo } = turn.call;
+    const { loweredTo } = turn.call.outgoing;
     return {
       stream_id: stream.sessionId,
       memory: turn.record.recall,

@@ -1,5 +1,5 @@
 import { isObject } from "../../../../kernel/json.ts";
-import { type AnswerForm, TEXT_FORM } from "../../call/answer-shape.ts";
+import { type AnswerForm, TEXT_FORM } from "../../call/answer.ts";
 import {
   type ChatPart,
   dataUrl,

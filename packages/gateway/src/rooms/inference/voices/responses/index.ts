@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { isObject, readJson } from "../../../../kernel/json.ts";
-import { sessionField } from "../../call/session-sign.ts";
+import { sessionField } from "../../call/session.ts";
 import { Payload } from "../../request/payload.ts";
 import { Given } from "../given.ts";
 import { idToken, nativeOf, type ReadRequest, type RequestContext, type Voice } from "../voice.ts";

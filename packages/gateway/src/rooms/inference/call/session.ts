@@ -1,5 +1,7 @@
+import type { SessionOf } from "../../../kernel/affinity.ts";
 import { isObject } from "../../../kernel/json.ts";
 import type { Payload } from "../request/payload.ts";
+import type { UpstreamCallOptions } from "./upstream-call.ts";
 
 /** Headers in which agents and front ends name their session, most specific first. */
 const HEADERS = (
@@ -43,11 +45,30 @@ function signed(name: string, value: unknown): unknown {
 }
 
 /** A hash of what stays the same in all turns of a session. Null without instructions and tools: nothing worth caching. */
-export function promptSign(payload: Payload): string | null {
+function promptSign(payload: Payload): string | null {
   const turns =
     [payload.opening(), payload.value("input"), payload.value("contents")].find(Array.isArray) ?? [];
   const system = [...SYSTEM_FIELDS.map((name) => payload.value(name) ?? null), turns.filter(isSystem)];
   const tools = payload.value("tools") ?? null;
   if (tools === null && system.flat().every((each) => each === null)) return null;
   return Bun.hash(JSON.stringify([system, tools, turns.find(isUser)], signed)).toString(36);
+}
+
+/** The client chooses the session's name, so it only counts among the key's own requests. Conversations have their own pin. */
+export function sessionOf({
+  asker,
+  capability,
+  payload,
+  boundTo,
+}: UpstreamCallOptions): SessionOf | undefined {
+  if (capability !== "chat" || boundTo !== undefined) return undefined;
+  let session: string | null | undefined;
+  return () => {
+    if (session === undefined) {
+      const named = asker.session?.() ?? payload.session ?? sessionField((field) => payload.value(field));
+      const sign = named ?? promptSign(payload) ?? payload.firstResponse;
+      session = sign && `${asker.payer.keyId ?? asker.payer.userId} ${sign}`;
+    }
+    return session;
+  };
 }

@@ -1,5 +1,74 @@
 import { isUtf8 } from "node:buffer";
-import { fail } from "../../../kernel/errors.ts";
+import { BackendError } from "../../../backends/contract.ts";
+import { fail, failField } from "../../../kernel/errors.ts";
+import { isOwnField } from "../request/fields.ts";
+import { type ComposedBody, Payload } from "../request/payload.ts";
+
+/** No field accepts a number with more digits. */
+const WHOLE_NUMBER = /^\d{1,9}$/;
+const COUNTS: ReadonlySet<string> = new Set(["n", "partial_images"]);
+/** How form libraries mark a list: `image[]`. */
+const LIST = "[]";
+
+/** A multipart body. The form is written anew from what was read, so that no server can read it differently. */
+export class FormPayload extends Payload {
+  readonly files: readonly { name: string; bytes: Buffer }[];
+  readonly #parts: readonly FormPart[];
+  readonly #boundary = `form-${crypto.randomUUID()}`;
+
+  constructor(
+    readonly bytes: Buffer,
+    contentType: string,
+  ) {
+    const parts = readForm(bytes, contentType);
+    super(textsOf(parts));
+    this.#parts = parts;
+    this.files = parts.filter(({ file }) => file !== null).map(({ name, value }) => ({ name, bytes: value }));
+  }
+
+  get contentType(): string {
+    return `multipart/form-data; boundary=${this.#boundary}`;
+  }
+
+  override sentNames(): string[] {
+    return this.#parts.map(({ name }) => name).filter((name) => !isOwnField(name));
+  }
+
+  override compose(set: ReadonlyMap<string, string>): ComposedBody {
+    const sent = this.#parts.flatMap((part) => {
+      if (isOwnField(part.name)) return [];
+      const json = part.file ? undefined : set.get(part.name);
+      return json === undefined ? part : { ...part, value: Buffer.from(JSON.parse(json) as string) };
+    });
+    const pieces = writeForm(sent, this.#boundary);
+    return {
+      bytes: () => this.bytes as Buffer<ArrayBuffer>,
+      size: () => this.bytes.length,
+      // Copies large files only once.
+      form: () => new Blob(pieces as Buffer<ArrayBuffer>[]),
+      object() {
+        throw new BackendError("unsupported", "the backend takes no forms");
+      },
+    };
+  }
+}
+
+/** The texts by name. Repeated names are refused, because servers disagree on which one counts. */
+function textsOf(parts: readonly FormPart[]): Record<string, string | number> {
+  const texts = new Map<string, string | number>();
+  const names = new Set<string>();
+  for (const { name, file, value } of parts) {
+    if (name.endsWith(LIST)) continue;
+    if (names.has(name)) failField(name, "is there twice; send it once");
+    names.add(name);
+    if (!file) {
+      const text = value.toString();
+      // A count is a number; other text stays text, and is refused later.
+      texts.set(name, COUNTS.has(name) && WHOLE_NUMBER.test(text) ? Number(text) : text);
+    }
+  }
+  return Object.fromEntries(texts);
+}
 
 const PARTS_MAX = 128;
 /** Limit for all texts together; files are bounded by the body. */
