@@ -4,7 +4,6 @@ import { estimatePromptTokens, FETCHED_TOKENS, type TokenBound } from "../../met
 import { OPTIONS, type OutputLimit, type SpendFields } from "../request/fields.ts";
 import type { Payload } from "../request/payload.ts";
 import type { VendorTools } from "../request/vendor-side.ts";
-import { textOfBytes } from "../stream/event-lines.ts";
 import type { Outgoing } from "./outgoing.ts";
 import { ABSURD, type ReportedUsage, type UsageReport } from "./usage-tail.ts";
 
@@ -97,7 +96,7 @@ export class ChatBound implements TokenBound {
   }
 
   mentions(word: RegExp): boolean {
-    const text = textOfBytes(this.options.body.bytes(), "latin1");
+    const text = Buffer.from(this.options.body.bytes()).toString("latin1");
     // Checking for escapes is much cheaper than decoding them.
     return word.test(text) || (hasEscapedLetters(text) && word.test(withoutEscapedLetters(text)));
   }
