@@ -17,13 +17,13 @@ function refuse(error: unknown, { requestId }: RefusedCall) {
 
 const Items = z.array(z.looseObject({ id: z.string(), type: z.string() }));
 const PAGE_ITEMS_MAX = 100;
+const COMMON = { auth: "api_key", outsideTierRate: true, refuse } as const;
 
 export const response: AnyRoute = defineRoute({
   method: "GET",
   path: "/v1/responses/{id}",
   summary: "A stored response of yours as it was answered; not as a stream",
-  auth: "api_key",
-  outsideTierRate: true,
+  ...COMMON,
   query: z.object({ stream: z.literal("false").optional() }),
   response: z.looseObject({
     id: z.string(),
@@ -35,29 +35,25 @@ export const response: AnyRoute = defineRoute({
     const { response: stored } = await rooms.inference.responses.get(principal, path.id);
     return stored;
   },
-  refuse,
 });
 
 export const deleteResponse: AnyRoute = defineRoute({
   method: "DELETE",
   path: "/v1/responses/{id}",
   summary: "Deletes a stored response of yours; a conversation that it is part of stays",
-  auth: "api_key",
-  outsideTierRate: true,
+  ...COMMON,
   response: z.object({ id: z.string(), object: z.literal("response"), deleted: z.literal(true) }),
   handler: async ({ rooms, principal, path: { id } }) => {
     await rooms.inference.responses.remove(principal, id);
     return { id, object: "response" as const, deleted: true as const };
   },
-  refuse,
 });
 
 export const responseInputItems: AnyRoute = defineRoute({
   method: "GET",
   path: "/v1/responses/{id}/input_items",
   summary: "What was sent for a stored response of yours, without what it went on from",
-  auth: "api_key",
-  outsideTierRate: true,
+  ...COMMON,
   query: z.object({
     after: z.string().optional().describe("The last item of the page before"),
     limit: z.coerce.number().int().min(1).max(PAGE_ITEMS_MAX).default(20),
@@ -87,7 +83,6 @@ export const responseInputItems: AnyRoute = defineRoute({
       has_more: start + limit < items.length,
     };
   },
-  refuse,
 });
 
 type InputItem = Record<string, unknown>;

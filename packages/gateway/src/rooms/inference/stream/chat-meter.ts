@@ -40,7 +40,6 @@ export class ChatMeter implements EventReader, StreamReader {
   #usageAtBytes = 0;
   done = false;
   finished = false;
-  /** The upstream's error, which ends the stream as failed. */
   failure: string | null = null;
   failedUsage: unknown;
 
@@ -58,7 +57,6 @@ export class ChatMeter implements EventReader, StreamReader {
     this.#form = options.form ?? CHAT_FORM;
   }
 
-  /** Takes bytes from the upstream and returns those for the client; null if there are none yet. */
   feed(piece: Uint8Array): Uint8Array | null {
     return this.#lines.feed(piece);
   }

@@ -41,7 +41,6 @@ export class EventLines {
 
   constructor(readonly reader: EventReader) {}
 
-  /** True between two upstream events, when the gateway may insert its own. */
   get atBoundary(): boolean {
     return this.#atBoundary && !this.#passing;
   }

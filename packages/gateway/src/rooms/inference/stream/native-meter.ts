@@ -28,7 +28,6 @@ export class NativeMeter {
     readonly onEvent?: (event: Record<string, unknown>) => void,
   ) {}
 
-  /** Our own count of the tokens passed on; at least one for each event with text. */
   get tokens(): number {
     return Math.max(this.#counter.tokens, this.#textEvents);
   }

@@ -20,6 +20,7 @@ const NOBODY: Sink = { write: () => true, end() {} };
 
 /** Reads a stream in transit, and decides what passes and whether it is complete. */
 export interface StreamReader {
+  /** Takes bytes from the upstream and returns those for the client; null if there are none yet. */
   feed(piece: Uint8Array): Uint8Array | null;
   flush(): Uint8Array | null;
   readonly done: boolean;
@@ -29,6 +30,7 @@ export interface StreamReader {
   /** Usage that the upstream reported with that error. */
   readonly failedUsage?: unknown;
   readonly textBytes: number;
+  /** Our own count of the tokens passed on. */
   readonly tokens: number;
   /** True between two upstream events, when the gateway may insert its own. */
   readonly atBoundary: boolean;

@@ -124,7 +124,6 @@ export class TurnRecord {
   readonly collector: AnswerCollector | null;
   recall: RecallState = "disabled";
   #userTurn: StoredMessage | null = null;
-  /** The conversation's backend; null: it has none yet; absent: there is no conversation. */
   boundTo?: string | null;
   #added: StoredMessage[] = [];
 
@@ -331,14 +330,8 @@ function oneSystem(systems: readonly HistoryMessage[]): HistoryMessage[] {
   return [{ role: systems[0]!.role, content: textIn(systems) }];
 }
 
-function fromStored({
-  role,
-  content,
-  parts,
-  images,
-  tool_calls,
-  tool_call_id,
-}: StoredMessage): HistoryMessage {
+function fromStored(message: StoredMessage): HistoryMessage {
+  const { role, content, parts, images, tool_calls, tool_call_id } = message;
   const isCallOnly = content === "" && tool_calls !== undefined;
   return {
     role,

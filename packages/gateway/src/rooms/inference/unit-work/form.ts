@@ -99,14 +99,9 @@ const PLAIN_ENCODING = /^(7bit|8bit|binary)$/i;
 
 export interface FormPart {
   name: string;
-  file: FormFile | null;
+  /** Its `type` is null if none or an unusual one was given. */
+  file: { name: string; type: string | null } | null;
   value: Buffer;
-}
-
-interface FormFile {
-  name: string;
-  /** Media type; null if none or an unusual one was given. */
-  type: string | null;
 }
 
 const refuse = (problem: string): never =>

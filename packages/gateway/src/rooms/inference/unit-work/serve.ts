@@ -96,7 +96,9 @@ async function answered(call: UpstreamCall, kind: WorkKind): Promise<Reply | Str
   if (bytes.length > LARGE_BODY_BYTES) await nextTurn();
   const body = new AnswerBody(bytes);
   await body.skim();
-  if (kind.isStreamed) refuseJson(body);
+  // If sound was requested, a JSON answer is an error, whatever its status.
+  if (kind.isStreamed)
+    throw new BackendError("upstream", bytes.toString("utf8", 0, ERROR_BYTES_MAX) || "an empty answer", 500);
   const isReport = !call.options.work?.isWords || type.startsWith(JSON_TYPE);
   const made = isReport ? kind.made(body) : {};
   call.begun();
@@ -109,11 +111,6 @@ function typeOf({ contentType }: Answer): string {
   if (contentType.includes("html"))
     throw new BackendError("transport", `the upstream answered with ${contentType}`);
   return PASSED_TYPE.test(contentType) ? contentType : UNKNOWN_TYPE;
-}
-
-/** If sound was requested, a JSON answer is an error, whatever its status. */
-function refuseJson({ bytes }: AnswerBody): never {
-  throw new BackendError("upstream", bytes.toString("utf8", 0, ERROR_BYTES_MAX) || "an empty answer", 500);
 }
 
 /** Usage is at the end of an event, behind what may be a large image; the event's type is at the beginning. */
