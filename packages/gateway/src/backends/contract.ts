@@ -187,7 +187,7 @@ export interface NativeReader {
   /** The newest usage in the form of chat completions; null: none yet. */
   readonly usage: unknown;
   readonly isComplete: boolean;
-  /** The usage covers the whole answer so far. */
+  /** Whether the usage covers all that was written so far. */
   readonly isCounted: boolean;
   readonly isOver: boolean;
   /** The upstream's own message of a failure inside the stream. */
@@ -319,7 +319,7 @@ export interface Backend {
   limitFields?: LimitFields;
   readonly keys?: {
     refused(): RefusedKey[];
-    /** Keys that another process was refused. */
+    /** Takes over keys that another process was refused. */
     setAside(refused: readonly RefusedKey[]): void;
     onRefused: (() => void) | null;
   };
@@ -469,7 +469,7 @@ export interface BridgeResolver {
  * - `connect`: nothing reached the upstream, so another candidate may be tried
  * - `busy`: the same, because it is at its limit of requests; not a failure
  * - `transport`: the connection broke or timed out later
- * - `gone`: its node left meanwhile; not a failure of the backend
+ * - `gone`: its node left; not a failure of the backend
  * - `upstream`: the upstream answered with an error; see `status` and `detail`
  * - `mismatch`: the answer is not what was asked for, e.g. a stream where none was wanted
  * - `request`: this backend does not support a field of the request; the message names it

@@ -370,7 +370,7 @@ export class AgentPool implements ModelPool {
   #askLater(member: Member): void {
     const { clock, log } = this.options.deps;
     clock.after(SUSPECT_PAUSE_MS, () => {
-      if (![...this.#members.values()].includes(member)) return;
+      if (this.#members.get(member.name) !== member) return;
       const asked = this.#ask(member, NEVER).then(({ state }) => {
         if (state !== "Healthy") this.#askLater(member);
       });

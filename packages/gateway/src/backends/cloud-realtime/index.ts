@@ -23,7 +23,6 @@ interface RealtimeDialect {
   path: string;
   rates: MediaRates;
   known: readonly string[];
-  /** The `session` object of the first session.update. */
   session(config: Event): Event;
   event(event: Event): Event;
 }

@@ -60,7 +60,6 @@ const asNumber = (value: unknown): number | undefined => {
   return typeof number === "number" && Number.isFinite(number) ? number : undefined;
 };
 
-/** A refusal by its HTTP status, with the first message that is present. */
 function refusalByStatus({ status }: ApiReply, ...messages: readonly unknown[]): Refusal | null {
   if (status < 400) return null;
   const error = messages.map(asText).find((text) => text !== null) ?? `status ${status}`;

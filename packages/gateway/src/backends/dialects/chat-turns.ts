@@ -52,7 +52,6 @@ const UNSUPPORTED = {
   audio: never,
   functions: never,
 };
-/** Fields that some dialects lack. */
 export const PENALTIES = { frequency_penalty: isZero, presence_penalty: isZero };
 
 /** Null: not a data: URL. */
@@ -155,7 +154,6 @@ const formOf = (turn: ChatTurn): string =>
         name === "cacheControl" || name === "field" ? undefined : value,
       );
 
-/** The system prompt at the beginning of a conversation, and the rest. */
 export function afterSystem(turns: readonly ChatTurn[]) {
   const first = turns.findIndex(({ role }) => role !== "system");
   const length = first === -1 ? turns.length : first;

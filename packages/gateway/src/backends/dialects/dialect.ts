@@ -81,7 +81,6 @@ export interface ChatAnswer {
 
 export type JsonObject = Record<string, unknown>;
 
-/** Converts a streamed answer, one object at a time. */
 export interface StreamConverter {
   /** Set once the answer is complete; later objects are ignored. */
   readonly answer: ChatAnswer | null;
@@ -95,7 +94,6 @@ export interface Translation {
   request(body: Record<string, unknown>, options: ChatRequestOptions): Record<string, unknown>;
   answer(body: Record<string, unknown>): ChatAnswer;
   stream(): StreamConverter;
-  /** The limit for chats without one, if the API requires it. */
   usualOutputTokens?(model: string): number;
 }
 

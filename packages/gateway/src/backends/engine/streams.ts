@@ -20,7 +20,6 @@ interface OpenStreamOptions {
   signal: AbortSignal;
 }
 
-/** Converts chunks to events. The finish reason is sent once, at the end. */
 class ChunkConverter {
   readonly #events: ChatEvents;
   #finishReason = "stop";

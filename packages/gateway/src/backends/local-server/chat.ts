@@ -174,7 +174,6 @@ class OllamaStream implements StreamConverter {
   }
 }
 
-/** Ollama's chats: JSON lines, and arguments as objects. */
 export const ollama: Translation = {
   request: ollamaRequest,
   answer: ollamaAnswer,

@@ -112,7 +112,6 @@ export class Keys {
   }
 }
 
-/** The members of a key file; null: it is none. */
 function serviceAccountIn(json: string) {
   const {
     client_email: email,

@@ -222,7 +222,6 @@ export class Requests implements RecordSink {
     return this.#tail.watch(actor, filter, wanted.stream_id);
   }
 
-  /** Removes uncharged requests that are too old or too many. */
   readonly sweepRows: Sweep = (nowMs, rowsMax) => {
     const { requestRecordsDays: keptDays, requestRecordsMax: keptMax } = this.options.settings;
     return this.#store.deleteUncharged({ beforeMs: nowMs - keptDays * DAY_MS, keptMax }, rowsMax);

@@ -4,8 +4,7 @@ import { BUCKET_COUNT, BUCKETS_MS, NANO_PER_USD, SUM_COLUMNS, type Time } from "
 import { type Outcome, outcomeOf } from "./filter.ts";
 import type { KindCount, KindSums } from "./store.ts";
 
-/** More groups are only in the totals. */
-const GROUPS_MAX = 50;
+const GROUPS_SHOWN_MAX = 50;
 const FIRST_TOKEN_AT = SUM_COLUMNS.indexOf("first_token_0");
 const CACHE_AT = SUM_COLUMNS.indexOf("cached_tokens");
 const DURATION_AT = SUM_COLUMNS.indexOf("duration_0");
@@ -68,7 +67,7 @@ export function groupsOf(kinds: readonly KindSums[], by: "surface" | "model" | "
     ([name, group]) => ({ name: name || null, ...totalsOf(group) }),
   )
     .sort((a, b) => b.requests - a.requests || ((a.name ?? "") < (b.name ?? "") ? -1 : 1))
-    .slice(0, GROUPS_MAX);
+    .slice(0, GROUPS_SHOWN_MAX);
 }
 
 interface Bins extends Time {

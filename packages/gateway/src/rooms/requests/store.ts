@@ -67,7 +67,6 @@ export interface KindCount {
 }
 const REACHED = "CASE WHEN COALESCE(backend, '') = '' THEN 0 ELSE 1 END";
 
-/** Failures that differ only in their time. */
 export interface AlikeFailures extends Pick<ListedRow, "code" | "status" | "model" | "backend" | "message"> {
   times: number;
   ended_ms: number;

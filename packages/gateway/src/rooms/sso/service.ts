@@ -96,7 +96,6 @@ export class Sso {
     this.#enabled = { settings, provider: new OidcProvider({ ...options, ...settings, redirectUri }) };
   }
 
-  /** The label of the button; null: no provider. */
   get label(): string | null {
     return this.options.settings?.label ?? null;
   }

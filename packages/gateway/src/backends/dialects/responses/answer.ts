@@ -77,7 +77,6 @@ export function responsesAnswer(response: Record<string, unknown>): ChatAnswer {
   };
 }
 
-/** An item as it is sent back, without its status. */
 const sentBack = ({ status: _, ...item }: Item): Item => item;
 
 export class ResponsesStream implements StreamConverter {
