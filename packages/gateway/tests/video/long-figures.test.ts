@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { plainName } from "../../src/kernel/member-name.ts";
-import { readClip } from "../../src/rooms/video/clip-reading.ts";
+import { readClip } from "../../src/rooms/video/clip-facts.ts";
 
 /** Marks in the wrong order: to put them in order takes a time that grows with the square of their number. */
 const MARKS = `a${"\u0315\u0300".repeat(500_000)}`;

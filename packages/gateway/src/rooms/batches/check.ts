@@ -1,18 +1,19 @@
-import { isObject } from "../../kernel/json.ts";
+import { isObject, jsonIn } from "../../kernel/json.ts";
 import { problemOf } from "../../kernel/json-scan.ts";
 import { nextTurn } from "../../kernel/turns.ts";
 import { outlineOf } from "../inference/index.ts";
 
 export const ENDPOINTS = ["/v1/chat/completions", "/v1/responses", "/v1/messages", "/v1/embeddings"] as const;
 
-/** Of one user: files, and what batches under way have come to. */
+/** Per user: files and the output of running batches. */
 export const KEPT_BYTES = 1024 * 1024 * 1024;
-/** Of a batch. */
+/** Limits of a batch. */
 const MOST = { lines: 10_000, lineBytes: 1024 * 1024, errors: 100, customIdChars: 512 };
+/** Bytes checked in one turn of the event loop. */
 const BYTES_A_TURN = 64 * 1024;
-/** What even a short line takes, in the time of bytes. */
+/** The fixed cost of checking a line, in bytes. */
 const PER_LINE_BYTES = 2 * 1024;
-/** What a line could only have together with what is stored for live requests. */
+/** Fields that need what is stored for live requests. */
 const LIVE_ONLY = ["stream", "memory", "conversation_id", "previous_response_id", "background"];
 
 export interface LineError {
@@ -28,13 +29,15 @@ export interface AskedLine {
   body: string;
 }
 
-const ofFile = (code: string, message: string): LineError => ({ code, message, line: null, param: null });
+type Problem = Pick<LineError, "code" | "message" | "param">;
+const problem = (code: string, message: string): Problem => ({ code, message, param: null });
+const ofFile = (code: string, message: string): LineError => ({ ...problem(code, message), line: null });
 export const UNFINISHED = ofFile(
   "interrupted",
   "The service was stopped while it read the file; create the batch again",
 );
 
-/** Lines without their ends; of one that is too long, enough to see it. */
+/** Lines without their newlines. Of a line that is too long, enough to notice. */
 async function* linesIn(pieces: AsyncIterable<Uint8Array>): AsyncGenerator<Buffer> {
   let rest = Buffer.alloc(0);
   for await (const piece of pieces) {
@@ -49,7 +52,7 @@ async function* linesIn(pieces: AsyncIterable<Uint8Array>): AsyncGenerator<Buffe
   if (rest.length > 0) yield rest;
 }
 
-/** Reads the lines of an input file; `check` refuses one by returning why. All errors are told, up to a point. */
+/** Reads the lines of an input file and reports the errors, up to a limit; `check` returns why it refuses a line. */
 export async function readLines(
   input: AsyncIterable<Uint8Array>,
   endpoint: string,
@@ -90,26 +93,16 @@ export async function readLines(
   return { bytes, errors };
 }
 
-type Problem = Pick<LineError, "code" | "message" | "param">;
-const TOO_LONG: Problem = {
-  code: "line_too_long",
-  message: `A line has at most ${MOST.lineBytes} bytes`,
-  param: null,
-};
+const TOO_LONG = problem("line_too_long", `A line has at most ${MOST.lineBytes} bytes`);
+const noObject = (message: string) => problem("invalid_json_line", message);
 
 function lineOf(text: string, endpoint: string): Omit<AskedLine, "line"> | Problem {
-  // To write down what is nested very deep takes seconds.
-  const problem = problemOf(text);
-  if (problem !== null)
-    return { code: "invalid_json_line", message: `The line is refused: ${problem}`, param: null };
-  let asked: unknown;
-  try {
-    asked = JSON.parse(text);
-  } catch {
-    return { code: "invalid_json_line", message: "The line is not JSON", param: null };
-  }
-  if (!isObject(asked))
-    return { code: "invalid_json_line", message: "The line is not an object", param: null };
+  // Serialising deeply nested values takes seconds.
+  const cost = problemOf(text);
+  if (cost !== null) return noObject(`The line is refused: ${cost}`);
+  const asked = jsonIn(text);
+  if (asked === undefined) return noObject("The line is not JSON");
+  if (!isObject(asked)) return noObject("The line is not an object");
   const { custom_id: customId, method, url, body } = asked;
   if (typeof customId !== "string" || customId === "" || customId.length > MOST.customIdChars)
     return invalid("custom_id", `must be a text of 1 to ${MOST.customIdChars} characters`);
@@ -124,7 +117,7 @@ function lineOf(text: string, endpoint: string): Omit<AskedLine, "line"> | Probl
   return source === null ? invalid("body", "has too many members beside it") : { customId, body: source };
 }
 
-/** A member as it is written: to write a value down again would round long numbers. */
+/** The member's own text: serialising the value again would round long numbers. */
 function sourceOf(json: string, name: string): string | null {
   const bytes = Buffer.from(json);
   try {

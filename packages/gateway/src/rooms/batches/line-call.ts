@@ -1,6 +1,7 @@
 import type { Reply } from "@model-gateway/wire/http";
 import type { Principal } from "../../kernel/context.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
+import { jsonIn } from "../../kernel/json.ts";
 import type { Inference, LineCall } from "../inference/index.ts";
 import type { Admission, AdmitOptions, FinalUsage, TokenBound } from "../metering/index.ts";
 
@@ -11,7 +12,7 @@ export interface Owed {
   usage: FinalUsage;
 }
 
-/** Of a line that is being sent: what is owed for it at most, and how fast that grows. */
+/** A line that is being sent: the most that it can cost, and how fast its cost grows. */
 export interface Sending extends Owed {
   sentAtMs: number;
   tokensPerSecond: number;
@@ -23,16 +24,16 @@ export function sendingOf({ model, isOwn = false, bound }: AdmitOptions, rates: 
   return { model, isOwn, usage: { ...usage, backend: "gateway", estimated: true } };
 }
 
-/** What is owed for a line of which no more is heard: all that its model can have written by now. */
+/** The charge for a line that got no answer: everything that its model can have written by now. */
 export function owedSince({ sentAtMs, tokensPerSecond, usage, ...rest }: Sending, nowMs: number): Owed {
   const written = Math.ceil(((nowMs - sentAtMs) / 1_000) * tokensPerSecond);
-  // A clock that was set back says nothing of how long that was.
+  // If the clock was set back, the duration is unknown.
   const completionTokens =
     nowMs < sentAtMs ? usage.completionTokens : Math.min(usage.completionTokens, written);
   return { ...rest, usage: { ...usage, completionTokens } };
 }
 
-/** A line's request id is always the same, so that it is charged once. Not one that tells the time. */
+/** Always the same for a line, so that it is charged once. A UUID of version 8, which has no time in it. */
 export function lineRequestId(batchId: string, line: number): string {
   const hex = sha256Hex(`${batchId} ${line}`);
   return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-8${hex.slice(13, 16)}-8${hex.slice(17, 20)}-${hex.slice(20, 32)}`;
@@ -45,19 +46,19 @@ interface LineOptions {
   body: string;
   principal: Principal;
   inference: Pick<Inference, "line">;
-  /** Nothing is sent: `admit` refuses it. */
+  /** Nothing is sent, because `admit` refuses it. */
   isDry?: boolean;
-  /** Refuses what may cost too much on the backend that was chosen, or comes too soon. */
+  /** Refuses a line that may cost too much on the chosen backend, or comes too soon. */
   admit(options: AdmitOptions): void | Promise<void>;
 }
 
-/** A line on its way through the pipeline of every request; its batch holds what it may cost. */
+/** A line in the pipeline of all requests. It needs no hold of its own, because its batch has one. */
 export class LineRun {
   readonly requestId: string;
   readonly line: number;
   owed: Owed | null = null;
   isSent = false;
-  /** Of a line for a vendor, what stands in its row while it is sent. */
+  /** For a vendor, what is in the line's row while it is sent. */
   mark: string | null = null;
   readonly #gone = new AbortController();
   readonly #options: LineOptions;
@@ -119,15 +120,9 @@ export class LineRun {
 const bytesOf = (body: Reply["body"]): Buffer =>
   Array.isArray(body) ? Buffer.concat(body) : Buffer.from(body as string | Uint8Array<ArrayBuffer>);
 
-/** Line ends cannot stand in the strings of JSON, so only its layout changes. */
-function onOneLine(text: string): string {
-  try {
-    JSON.parse(text);
-    return text.replace(/\s*[\r\n]+\s*/g, " ").trim();
-  } catch {
-    return JSON.stringify(text);
-  }
-}
+/** JSON strings cannot contain newlines, so only the layout changes. */
+const onOneLine = (text: string): string =>
+  jsonIn(text) === undefined ? JSON.stringify(text) : text.replace(/\s*[\r\n]+\s*/g, " ").trim();
 
 /** A line of the output. */
 export function outputLine(customId: string, requestId: string, { head, body }: Reply): string {

@@ -8,11 +8,9 @@ export const list = defineMethod({
   name: "batches.list",
   summary: "Your batches, newest first",
   auth: "jwt",
-  params: z.object({}),
   result: z.object({ batches: z.array(Batch) }),
-  handler: async ({ actor, rooms }) => {
-    const owner = { userId: actor.userId, keyId: null };
-    const rows = await rooms.batches.list(owner, { limit: SHOWN, order: "desc" });
+  handler: async ({ actor: { userId }, rooms }) => {
+    const rows = await rooms.batches.list({ userId, keyId: null }, { limit: SHOWN, order: "desc" });
     return { batches: rows.map(batchView) };
   },
 });
@@ -24,8 +22,6 @@ export const cancel = defineMethod({
   audit: false,
   params: z.object({ batch_id: z.string().max(64) }),
   result: Batch,
-  handler: async ({ params, actor, rooms }) => {
-    const owner = { userId: actor.userId, keyId: null };
-    return batchView(await rooms.batches.cancel(owner, batchIdIn(params.batch_id)));
-  },
+  handler: async ({ params, actor: { userId }, rooms }) =>
+    batchView(await rooms.batches.cancel({ userId, keyId: null }, batchIdIn(params.batch_id))),
 });

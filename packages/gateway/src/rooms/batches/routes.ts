@@ -26,7 +26,7 @@ export const upload = defineRoute({
   response: File,
   handler: async ({ rooms, principal, body, request }) => {
     const type = request.header("content-type");
-    // To join what came took this turn's time.
+    // Joining the body has used up this turn of the event loop.
     await nextTurn();
     const parts = isFormType(type) ? readForm(body, type) : [];
     const [purpose, second] = parts.filter(({ name }) => name === "purpose");
@@ -47,7 +47,7 @@ export const files = defineRoute({
   response: listOf(File),
   handler: ({ rooms, principal, query: { after, ...page } }) =>
     pageOf(
-      { ...page, after: after === undefined ? after : fileIdIn(after) },
+      { ...page, after: after && fileIdIn(after) },
       (asked) => rooms.batches.files(ownerOf(principal), asked),
       fileView,
     ),
@@ -116,7 +116,7 @@ export const batches = defineRoute({
   response: listOf(Batch),
   handler: ({ rooms, principal, query: { after, limit } }) =>
     pageOf(
-      { limit, order: "desc", after: after === undefined ? after : batchIdIn(after) },
+      { limit, order: "desc", after: after && batchIdIn(after) },
       (asked) => rooms.batches.list(ownerOf(principal), asked),
       batchView,
     ),

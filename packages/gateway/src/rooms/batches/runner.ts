@@ -1,4 +1,5 @@
 import type { Reply } from "@model-gateway/wire/http";
+import { oneAtATime } from "../../kernel/bounded.ts";
 import { isoTime } from "../../kernel/clock.ts";
 import type { Principal } from "../../kernel/context.ts";
 import { ERRORS, fail } from "../../kernel/errors.ts";
@@ -20,34 +21,33 @@ import type { BatchesOptions } from "./service.ts";
 import type { BatchRow, BatchStatus, BatchStore, Line, UnsettledLine } from "./store.ts";
 
 const TICK_MS = 1_000;
-/** One instance runs all batches; another takes over when it has been silent for this long. */
+/** One instance runs all batches; another takes over after this silence. */
 const LEASE = "batches";
 const LEASE_MS = 9_000;
 const LINES_AT_ONCE = 64;
-/** Of one batch: so many are tried, then one for each that is answered, and as many again after a pause. */
+/** Per batch, this many lines are tried at first and after each pause, and one more for each answer. */
 const TRIED_AT_ONCE = 8;
-/** Between tries of lines that may find no room, or no backend; times the batches under way. */
+/** Pause before lines that found no room or no backend are tried again, times the number of batches. */
 const PAUSE_MS = 200;
-/** How often what is held follows what is left. */
+/** How often holds are adjusted to what is left. */
 const REHOLD_MS = 2_000;
 const SETTLED_WITHIN_MS = 5_000;
-/** How often a line is sent to backends that fail, and how long its batch waits in between. */
+/** How often a line is sent to failing backends, and how long its batch pauses in between. */
 const SENDINGS = 3;
 const FAILED_MS = 2_000;
 const ANSWER_BYTES = 4 * 1024 * 1024;
 
-/** What is known here of a batch under way. */
+/** What this instance knows about a running batch. */
 interface UnderWay {
   hold: { admission: Admission; nanoUsd: number; tokens: number; atMs: number; month: string } | null;
-  /** Whether what an earlier leader left was looked for. */
+  /** Whether lines of an earlier leader have been taken over. */
   isTakenOver: boolean;
   tries: number;
   triesGivenAtMs: number;
-  /** The last line that was tried: lines that cannot run are in no other's way. */
+  /** The last line that was tried, so that lines that cannot run do not block others. */
   triedLine: number;
-  /** How often lines were sent to backends that failed. */
+  /** How often each line was sent to a backend that failed. */
   sendings: Map<number, number>;
-  /** What its lines have come to. */
   outputBytes: number;
 }
 
@@ -57,7 +57,7 @@ export class BatchRunner {
   /** By batch and line. */
   readonly #running = new Map<string, { batchId: string; run: LineRun; ended: Promise<void> }>();
   readonly #stopTicking: () => void;
-  #looking: Promise<void> | null = null;
+  readonly #look = oneAtATime(() => this.#stepWhileDue());
   #isDue = false;
   /** Lines at once of each batch. */
   #share = LINES_AT_ONCE;
@@ -71,69 +71,68 @@ export class BatchRunner {
     this.#stopTicking = options.clock.every(TICK_MS, () => this.wake());
   }
 
-  /** To be called before requests come in: what batches hold is held again. */
+  /** Renews the holds of batches. Call it before requests come in. */
   async start(): Promise<void> {
     this.wake();
-    await this.#looking;
+    await this.#look.running;
   }
 
   wake(): void {
     this.#isDue = true;
-    if (this.#isStopped) return;
-    this.#looking ??= this.#lookWhileDue()
-      .catch((error) => this.options.log.warn("running batches failed; will retry", { error }))
-      .finally(() => {
-        this.#looking = null;
-      });
+    if (!this.#isStopped) void this.#look();
   }
 
-  /** A new batch; where another instance runs batches, that one soon holds for it, too. */
+  /** Starts a new batch. If another instance runs the batches, it will soon hold for it, too. */
   begin(batchId: string, admission: Admission, bound: { nanoUsd: number; tokens: number }): void {
     const underWay = this.#underWay(batchId);
-    // It may have been found, and held for, the moment it was stored.
+    // It may have been found, and held for, as soon as it was stored.
     underWay.hold?.admission.release();
     underWay.hold = { admission, ...bound, atMs: this.options.clock.elapsed(), month: this.#month };
     this.wake();
   }
 
-  /** Sends no more lines; resolves when those that were sent have come to their end. */
+  /** Sends no more lines; resolves when those that were sent have ended. */
   async drained(): Promise<void> {
     this.#isDraining = true;
-    await this.#looking;
+    await this.#look.running;
     await this.#allEnded();
   }
 
   async stop(): Promise<void> {
     this.#isStopped = true;
     this.#stopTicking();
-    await this.#looking;
+    await this.#look.running;
     this.#stopLines();
     await this.#allEnded();
   }
 
   async #allEnded(): Promise<void> {
-    await Promise.allSettled([...this.#running.values()].map(({ ended }) => ended));
+    await Promise.allSettled(Array.from(this.#running.values(), ({ ended }) => ended));
   }
 
-  async #lookWhileDue(): Promise<void> {
-    while (this.#isDue && !this.#isStopped) {
-      this.#isDue = false;
-      await this.#look();
+  async #stepWhileDue(): Promise<void> {
+    try {
+      while (this.#isDue && !this.#isStopped) {
+        this.#isDue = false;
+        await this.#stepAll();
+      }
+    } catch (error) {
+      this.options.log.warn("running batches failed; will retry", { error });
     }
   }
 
-  async #look(): Promise<void> {
+  async #stepAll(): Promise<void> {
     const { bus, leases, clock, log } = this.options;
     const known = [...this.#batches];
     const active = await this.store.active();
-    // Without a batch nothing is written.
+    // Without batches do not write to the database.
     const isLeading = active.length > 0 && (!bus.shared || (await leases.acquire(LEASE, LEASE_MS)));
     for (const [id, { hold }] of known) {
       const heldForMs = clock.elapsed() - (hold?.atMs ?? 0);
       const isOthers = !isLeading && heldForMs > LEASE_MS + TICK_MS;
       if (isOthers || !active.some((batch) => batch.id === id)) this.#release(id);
     }
-    // Whoever leads now has to know that these come to no end.
+    // The new leader treats running lines as interrupted.
     if (!isLeading) return this.#stopLines();
     this.#share = Math.ceil(LINES_AT_ONCE / active.length);
     for (const batch of active)
@@ -167,7 +166,7 @@ export class BatchRunner {
     const underWay = this.#underWay(batch.id);
     if (!underWay.isTakenOver) {
       await this.#takeOver(batch);
-      // To look through all lines of a new one would hold up everyone else, for nothing.
+      // Summing over the lines of a large new batch would block others for nothing.
       if (batch.completed + batch.failed > 0) underWay.outputBytes = await this.store.outputBytes(batch.id);
       underWay.isTakenOver = true;
     }
@@ -183,7 +182,7 @@ export class BatchRunner {
     else if (!this.#isDraining) await this.#startLines(batch, principal, underWay);
   }
 
-  /** Of files, and of what the user's batches have come to by now. */
+  /** The user's files and the output of running batches. */
   async #keptBytes(userId: string, active: readonly BatchRow[]): Promise<number> {
     const files = await this.store.keptBytes(userId);
     const own = active.filter(({ user_id }) => user_id === userId);
@@ -207,7 +206,7 @@ export class BatchRunner {
     for (const line of lines) this.#start(batch, principal, line);
   }
 
-  /** As many lines a minute as the key may make requests, counted apart: live requests lose nothing. */
+  /** Applies the key's requests per minute, counted apart from live requests. */
   async #isTooFast({ payer }: BatchRow): Promise<boolean> {
     const { metering, counter } = this.options;
     const rates = metering.ratesOf(JSON.parse(payer) as Payer);
@@ -217,13 +216,13 @@ export class BatchRunner {
   #start(batch: BatchRow, principal: Principal, line: Line): void {
     const { id: batchId, endpoint } = batch;
     const { inference, log, metering, clock } = this.options;
-    // Another backend than at its creation may be dearer.
+    // The backend may be more expensive than the one at creation.
     const admit = async (options: AdmitOptions) => {
       const { costUsd, rates } = metering.boundOf({ ...options, isBatch: true });
       if (Math.ceil(costUsd * NANO_PER_USD) > line.bound_nano_usd)
         fail("payment_required", "It may cost more now than is held for it");
       if (await this.#isTooFast(batch)) fail("rate_limited", "Lines of this batch were sent too fast");
-      // What own hardware is sent costs nobody anything, and may be sent again.
+      // On own hardware a repeated line costs nothing.
       if (options.isOwn) return;
       const pace = { sentAtMs: clock.now(), tokensPerSecond: metering.tokensPerSecond(options) };
       const mark = JSON.stringify({ ...sendingOf(options, rates), ...pace });
@@ -237,7 +236,7 @@ export class BatchRunner {
     const ended = this.#run(batch, line, run)
       .catch((error) => {
         log.error("a line of a batch failed; will retry", { batch_id: batchId, error });
-        // Its mark is still there.
+        // Its mark is still set.
         this.#underWay(batchId).isTakenOver = false;
       })
       .finally(() => {
@@ -254,7 +253,7 @@ export class BatchRunner {
     if (isStopped && run.isSent && mark !== null) return this.#interrupted(batch, { ...line, owed: mark });
     const underWay = this.#underWay(batch.id);
     if (isStopped || isForLater(run, reply.head, underWay)) {
-      // A backend that fails is given time.
+      // Give a failing backend time.
       if (run.isSent && !isStopped)
         Object.assign(underWay, { tries: 0, triesGivenAtMs: clock.elapsed() + FAILED_MS });
       clock.after(PAUSE_MS, () => this.wake());
@@ -268,12 +267,12 @@ export class BatchRunner {
     await this.#answered(batch, line, {
       status: isKept ? reply.head.status : 0,
       output: isKept ? output : unansweredLine(line.custom_id, TOO_LARGE),
-      // Cut short, as when its key is revoked.
+      // The answer was cut short, e.g. because the key was revoked.
       owed: mark !== null && run.owed?.usage.isUntold ? this.#owedSince(mark) : run.owed,
     });
   }
 
-  /** What its vendor may bill is charged, as of a request that is cut: it is not sent, and charged, twice. */
+  /** Charges what the vendor may bill, like a request that was cut short. The line is not sent again. */
   #interrupted(batch: BatchRow, line: Omit<UnsettledLine, "status">): Promise<void> {
     const output = unansweredLine(line.custom_id, INTERRUPTED);
     return this.#answered(batch, line, { status: 0, output, owed: this.#owedSince(line.owed) });
@@ -283,7 +282,7 @@ export class BatchRunner {
     return owedSince(JSON.parse(mark) as Sending, this.options.clock.now());
   }
 
-  /** Stored before it is charged: after a crash what was stored is charged, and nothing else. */
+  /** Stores the answer before charging it: after a crash exactly what was stored is charged. */
   async #answered(
     batch: BatchRow,
     line: Omit<Line, "body">,
@@ -295,7 +294,7 @@ export class BatchRunner {
     if (owed) await this.#settle(batch, line, owed);
   }
 
-  /** What was answered is charged; what was sent, and nobody waits for any more, was interrupted. */
+  /** Charges answered lines of an earlier leader, and ends those that were sent and are not running any more. */
   async #takeOver(batch: BatchRow): Promise<void> {
     const running = this.#runningOf(batch.id);
     for (const line of await this.store.unsettled(batch.id)) {
@@ -315,14 +314,14 @@ export class BatchRunner {
     await this.store.settled(id, line, costNanoUsd ?? 0);
   }
 
-  /** Holds what the lines that are not settled can cost. What was settled is held until it is in the database. */
+  /** Holds what the unsettled lines can cost; settled lines stay held until they are in the database. */
   async #hold(batch: BatchRow, underWay: UnderWay): Promise<void> {
     const { metering, clock } = this.options;
     const { id, bound_nano_usd: nanoUsd, bound_tokens: tokens } = batch;
     const { hold } = underWay;
     const atMs = clock.elapsed();
     const month = this.#month;
-    // Another month has another quota, which its lines are charged to.
+    // In a new month the lines are charged to another quota.
     const isSame = hold?.nanoUsd === nanoUsd && hold.tokens === tokens && hold.month === month;
     if (hold && (atMs - hold.atMs < REHOLD_MS || isSame)) return;
     if (hold && !(await metering.flush(SETTLED_WITHIN_MS))) return;
@@ -334,13 +333,13 @@ export class BatchRunner {
     underWay.hold = { admission, nanoUsd, tokens, atMs, month };
   }
 
-  /** Lines on their way are waited for: they are paid for. */
+  /** Waits for lines that were sent, because they are charged. */
   async #end(batch: BatchRow, status: BatchStatus, why: Why): Promise<void> {
     if (this.#runningOf(batch.id).length > 0) return;
     const { clock, ids, metering } = this.options;
     const fileIds = [ids.uuid(), ids.uuid()];
     const unanswered = unansweredLine("", why).slice(UNANSWERED_HEAD.length);
-    // Of an answer whose storing seemed to fail.
+    // Catches answers whose storing seemed to fail.
     await this.#takeOver(batch);
     if (status !== "completed") await this.store.failPending(batch.id, unanswered);
     await this.store.end(batch, { status, now: isoTime(clock.now()), fileIds });
@@ -349,14 +348,14 @@ export class BatchRunner {
   }
 }
 
-/** Whether it says more of the backends than of the line. */
+/** Whether to try the line again, because the answer was due to the backends and not to the line. */
 function isForLater(
   { isSent, line, mark, owed }: LineRun,
   { status, headers }: Reply["head"],
   { sendings }: UnderWay,
 ): boolean {
   if (!isSent) return status !== ERRORS.model_not_allowed.status;
-  // Its vendor bills it: it is not sent, and charged, twice.
+  // The vendor bills it, so do not send it twice.
   if (mark !== null && owed !== null) return false;
   if (status === ERRORS.busy.status || status === CLIENT_CLOSED_STATUS) return true;
   if (status < 500 || headers?.["x-should-retry"] === "false") return false;

@@ -4,7 +4,7 @@ import type { BatchRow, BatchStatus, FileRow, ListPage } from "./store.ts";
 
 const FILE = "file-";
 const BATCH = "batch_";
-/** The rest of an id; empty when it is of another kind. */
+/** The id without its prefix; empty if it has another one. */
 const rest = (id: string, prefix: string): string => (id.startsWith(prefix) ? id.slice(prefix.length) : "");
 export const fileIdIn = (id: string): string => rest(id, FILE);
 export const batchIdIn = (id: string): string => rest(id, BATCH);
@@ -24,19 +24,13 @@ export const File = z.object({
   status: z.literal("processed"),
 });
 
-export const fileView = ({
-  id,
-  bytes,
-  created_at,
-  expires_at,
-  filename,
-  purpose,
-}: FileRow): z.input<typeof File> => ({
-  id: FILE + id,
+export const fileView = (row: FileRow): z.input<typeof File> => ({
+  ...row,
+  id: FILE + row.id,
   object: "file",
-  ...{ bytes, filename, purpose, status: "processed" },
-  created_at: secondsOf(created_at)!,
-  expires_at: secondsOf(expires_at)!,
+  status: "processed",
+  created_at: secondsOf(row.created_at)!,
+  expires_at: secondsOf(row.expires_at)!,
 });
 
 const LineError = z.object({
@@ -74,15 +68,14 @@ export const Batch = z.object({
 export function batchView(row: BatchRow): z.input<typeof Batch> {
   const fileId = (id: string | null) => id && FILE + id;
   const endedAs = (status: BatchStatus) => (row.status === status ? secondsOf(row.ended_at) : null);
-  const { endpoint, status, total, completed, failed } = row;
+  const { status, total, completed, failed } = row;
   return {
+    ...row,
     id: BATCH + row.id,
     object: "batch",
-    endpoint,
     errors: row.errors === null ? null : { object: "list", data: JSON.parse(row.errors) },
     input_file_id: FILE + row.input_file_id,
     completion_window: "24h",
-    status,
     output_file_id: fileId(row.output_file_id),
     error_file_id: fileId(row.error_file_id),
     created_at: secondsOf(row.created_at)!,
@@ -108,7 +101,7 @@ export const listOf = <Item extends z.ZodType>(item: Item) =>
     has_more: z.boolean(),
   });
 
-/** A page of what `read` finds, which is asked for one more. */
+/** A page of rows; reads one more to know whether there are more. */
 export async function pageOf<Row, View extends { id: string }>(
   { limit, ...page }: ListPage,
   read: (page: ListPage) => Promise<Row[]>,

@@ -2,6 +2,7 @@ import { isoTime } from "../../kernel/clock.ts";
 import type { Principal } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
 import { isUuid } from "../../kernel/ids.ts";
+import { objectIn } from "../../kernel/json.ts";
 import type { Sweep } from "../../storage/contract.ts";
 import type { Needs } from "../foundation.ts";
 import type { Inference } from "../inference/index.ts";
@@ -37,7 +38,7 @@ interface CreateBatch {
 export class Batches {
   readonly #store: BatchStore;
   readonly #runner: BatchRunner;
-  /** Users whose files are being read: that takes seconds of work. */
+  /** Users whose files are being checked, which takes seconds of work. */
   readonly #creating = new Set<string>();
 
   constructor(readonly options: BatchesOptions) {
@@ -79,7 +80,7 @@ export class Batches {
     return new Response(this.#store.content(file) as never).body!;
   }
 
-  /** Checks every line, and holds what all of them can cost, or throws the refusal. */
+  /** Checks every line and holds what all of them can cost, or throws the refusal. */
   async create(principal: Principal, asked: CreateBatch): Promise<BatchRow> {
     const { userId } = principal;
     if (this.#creating.has(userId))
@@ -102,7 +103,7 @@ export class Batches {
     if ((await this.#store.countActive(userId)) >= MOST_ACTIVE)
       fail("rate_limited", `You have ${MOST_ACTIVE} batches under way; wait for some to end or cancel them`);
     const payer = payerOf(principal);
-    // Tokens a minute are a pace for live requests: all of a batch would never fit into one.
+    // Tokens per minute limit live requests; a whole batch would never fit into a minute.
     const keyLimits = payer.keyLimits && { ...payer.keyLimits, tokensPerMinute: null };
     const id = ids.uuid();
     const rows: Line[] = [];
@@ -152,29 +153,24 @@ export class Batches {
     return batch;
   }
 
-  /** What a line can cost, found by the way of every request as far as to its hold; a text: why it is refused. */
+  /** What a line can cost, found by sending it through the pipeline up to its hold; a string says why it is refused. */
   async #boundOf(
     principal: Principal,
     endpoint: string,
     asked: AskedLine & { batchId: string },
   ): Promise<Pick<Line, "bound_nano_usd" | "bound_tokens"> | string> {
     const { inference, metering } = this.options;
-    let bound: ReturnType<typeof metering.boundOf> | null = null;
+    const bounds: ReturnType<typeof metering.boundOf>[] = [];
     const admit = (options: AdmitOptions) => {
-      bound = metering.boundOf({ ...options, isBatch: true });
+      bounds.push(metering.boundOf({ ...options, isBatch: true }));
       fail("app_error", "not sent");
     };
-    const { head, body } = await new LineRun({
-      ...asked,
-      endpoint,
-      principal,
-      inference,
-      admit,
-      isDry: true,
-    }).answer();
-    const found = bound as ReturnType<typeof metering.boundOf> | null;
+    const run = new LineRun({ ...asked, endpoint, principal, inference, admit, isDry: true });
+    const { head, body } = await run.answer();
+    const found = bounds.at(-1);
     if (found) return { bound_nano_usd: Math.ceil(found.costUsd * NANO_PER_USD), bound_tokens: found.tokens };
-    return messageIn(String(body)) ?? `refused with status ${head.status}`;
+    const { error } = (objectIn(String(body)) ?? {}) as { error?: { message?: string } };
+    return error?.message ?? `refused with status ${head.status}`;
   }
 
   async get(owner: Owner, id: string): Promise<BatchRow> {
@@ -186,7 +182,7 @@ export class Batches {
     return this.#store.list("batches", owner, checked(page));
   }
 
-  /** Lines on their way come to their end; a batch that has ended stays as it is. */
+  /** Lines that were sent are waited for; a batch that has ended stays as it is. */
   async cancel(owner: Owner, id: string): Promise<BatchRow> {
     await this.get(owner, id);
     await this.#store.cancel(id, isoTime(this.options.clock.now()));
@@ -214,12 +210,4 @@ function checked(page: ListPage): ListPage {
   if (page.after !== undefined && !isUuid(page.after))
     fail("invalid_params", "`after`: must be an id of the list");
   return page;
-}
-
-function messageIn(body: string): string | null {
-  try {
-    return (JSON.parse(body) as { error: { message: string } }).error.message;
-  } catch {
-    return null;
-  }
 }

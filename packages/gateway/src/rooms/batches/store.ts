@@ -1,6 +1,13 @@
 import { isoTime } from "../../kernel/clock.ts";
 import { nextTurn } from "../../kernel/turns.ts";
-import { countRows, type Database, insertRow, insertRows, type Sweep } from "../../storage/contract.ts";
+import {
+  countRows,
+  type Database,
+  insertRow,
+  insertRows,
+  type Sweep,
+  updateRows,
+} from "../../storage/contract.ts";
 import { UNFINISHED } from "./check.ts";
 
 export type BatchStatus = "in_progress" | "cancelling" | "completed" | "failed" | "expired" | "cancelled";
@@ -43,7 +50,7 @@ export interface FileRow {
   expires_at: string;
 }
 
-/** `custom_id` is JSON, so that an output line can be put together from it. */
+/** `custom_id` is JSON, so that it can be copied into an output line. */
 export interface Line {
   line: number;
   custom_id: string;
@@ -57,11 +64,11 @@ export type UnsettledLine = Omit<Line, "body"> & { status: number | null; owed: 
 export interface AnsweredLine {
   status: number;
   output: string;
-  /** JSON of what it is charged for; null: nothing. */
+  /** JSON of what is charged; null if nothing is. */
   owed: string | null;
 }
 
-/** Whose: a key with limits of its own has nothing but what it made. A person has all. */
+/** A key with limits of its own sees only what it made; a person sees all. */
 export interface Owner {
   userId: string;
   keyId: string | null;
@@ -74,12 +81,12 @@ export interface ListPage {
 }
 
 const PART_BYTES = 1024 * 1024;
-/** What is written or read at once, so that nobody waits long. */
+/** Written or read at once, so that nobody waits long. */
 const PAGE_BYTES = 256 * 1024;
 const LINES_A_PAGE = 100;
-/** Changed at once: each may have megabytes. */
+/** Lines changed at once; each may have megabytes. */
 const LINES_A_STEP = 8;
-/** What came in only in part, because the process ended, is deleted after this. */
+/** Uploads that were interrupted by the end of the process are deleted after this time. */
 const UNFINISHED_MS = 3_600_000;
 
 const owned = ({ userId, keyId }: Owner) => [userId, keyId];
@@ -88,7 +95,7 @@ const OWNED = "user_id = $1 AND (key_id = $2 OR $2 IS NULL)";
 export class BatchStore {
   constructor(readonly db: Database) {}
 
-  /** Part by part, because the end of one large transaction keeps everyone waiting. */
+  /** Written part by part, because the commit of one large transaction would block everyone. */
   async insertFile(row: FileRow, content: Buffer): Promise<void> {
     const expires_at = isoTime(Date.parse(row.created_at) + UNFINISHED_MS);
     await insertRow(this.db, "files", { ...row, expires_at });
@@ -97,7 +104,7 @@ export class BatchStore {
       await insertRow(this.db, "file_parts", { file_id: row.id, part, content: bytes });
       await nextTurn();
     }
-    await this.db.run("UPDATE files SET expires_at = $2 WHERE id = $1", [row.id, row.expires_at]);
+    await updateRows(this.db, "files", { id: row.id }, { expires_at: row.expires_at });
   }
 
   file(owner: Owner, id: string): Promise<FileRow | null> {
@@ -109,7 +116,7 @@ export class BatchStore {
     return Number((await this.db.get<{ n: number }>(sql, [userId]))!.n);
   }
 
-  /** What lines have come to, as it will stand in a file. */
+  /** The size that the output of the lines will have in a file. */
   async outputBytes(batchId: string, which = "TRUE", db: Pick<Database, "get"> = this.db): Promise<number> {
     const sql = `SELECT COALESCE(SUM(OCTET_LENGTH(output) + 1), 0) AS n FROM batch_lines WHERE batch_id = $1 AND ${which}`;
     return Number((await db.get<{ n: number }>(sql, [batchId]))!.n);
@@ -129,7 +136,7 @@ export class BatchStore {
     );
   }
 
-  /** What a batch came to goes with its file. */
+  /** Also deletes the output of the batch that the file belongs to. */
   async removeFile({ id, batch_id, filename }: FileRow): Promise<void> {
     const part = "DELETE FROM file_parts WHERE file_id = $1 AND part = $2";
     for (let at = 0; (await this.db.run(part, [id, at])) > 0; at++) await nextTurn();
@@ -138,7 +145,7 @@ export class BatchStore {
     await this.#inSteps(batch_id, `UPDATE batch_lines SET output = NULL WHERE ${linesOf(filename)}`);
   }
 
-  /** A few lines at a time. `sql` ends with a condition. */
+  /** Runs `sql`, which must end with a condition, for a few lines at a time. */
   async #inSteps(batchId: string, sql: string, ...more: string[]): Promise<void> {
     const lines = "SELECT COALESCE(MAX(line), 0) AS last FROM batch_lines WHERE batch_id = $1";
     const { last } = (await this.db.get<{ last: number }>(lines, [batchId]))!;
@@ -149,7 +156,6 @@ export class BatchStore {
     }
   }
 
-  /** The content in pieces. */
   async *content({ id, batch_id, filename }: FileRow): AsyncGenerator<Uint8Array> {
     for (let part = 0; batch_id === null; part++) {
       const sql = "SELECT content FROM file_parts WHERE file_id = $1 AND part = $2";
@@ -169,12 +175,12 @@ export class BatchStore {
       yield piece;
       await nextTurn();
       after = rows.at(-1)!.line;
-      // As many as have been small so far.
+      // More at once if the lines so far were small.
       limit = Math.min(LINES_A_PAGE, 2 * limit, Math.ceil((PAGE_BYTES * rows.length) / piece.length));
     }
   }
 
-  /** It has failed until it is there as a whole. */
+  /** Until all lines are stored, the batch counts as failed. */
   async insert(batch: BatchRow, lines: readonly Line[]): Promise<void> {
     const { id, status, ended_at, errors, created_at } = batch;
     await insertRow(this.db, "batches", { ...batch, ...NOT_YET, ended_at: created_at });
@@ -188,8 +194,7 @@ export class BatchStore {
       const rows = page.map((line) => [id, ...Object.values(line)]);
       await insertRows(this.db, into, rows);
     }
-    const sql = "UPDATE batches SET status = $2, ended_at = $3, errors = $4 WHERE id = $1";
-    await this.db.run(sql, [id, status, ended_at, errors]);
+    await updateRows(this.db, "batches", { id }, { status, ended_at, errors });
   }
 
   find(owner: Owner, id: string): Promise<BatchRow | null> {
@@ -205,13 +210,11 @@ export class BatchStore {
   }
 
   async cancel(id: string, now: string): Promise<void> {
-    await this.db.run(
-      "UPDATE batches SET status = 'cancelling', cancelling_at = $2 WHERE id = $1 AND status = 'in_progress'",
-      [id, now],
-    );
+    const change = { status: "cancelling", cancelling_at: now };
+    await updateRows(this.db, "batches", { id, status: "in_progress" }, change);
   }
 
-  /** Lines after one that are neither answered nor on their way, here or, at a vendor, anywhere. */
+  /** Lines after `after` that are neither answered, nor running here, nor sent to a vendor by any instance. */
   pending(
     batchId: string,
     { running, after, limit }: { running: readonly number[]; after: number; limit: number },
@@ -225,7 +228,7 @@ export class BatchStore {
     );
   }
 
-  /** A line that is not answered: from then on its `owed` is what its sending costs if no more is heard of it. */
+  /** Marks an unanswered line with what it costs if no answer comes. False if another instance was faster. */
   async mark(batchId: string, line: number, from: string | null, to: string | null): Promise<boolean> {
     const sql = `UPDATE batch_lines SET owed = $4
       WHERE batch_id = $1 AND line = $2 AND status IS NULL AND owed IS NOT DISTINCT FROM $3
@@ -233,7 +236,7 @@ export class BatchStore {
     return (await this.db.run(sql, [batchId, line, from, to])) > 0;
   }
 
-  /** Lines that were sent, or answered, and whose charge may not be in the journal. */
+  /** Lines that were sent or answered and may not be charged yet. */
   unsettled(batchId: string): Promise<UnsettledLine[]> {
     return this.db.all(
       `SELECT line, custom_id, bound_nano_usd, bound_tokens, status, owed FROM batch_lines
@@ -242,7 +245,7 @@ export class BatchStore {
     );
   }
 
-  /** The first answer of a line is its answer; false: there is one. */
+  /** Stores the first answer of a line; false if it has one already. */
   answered(
     batchId: string,
     { line, ...bound }: Omit<Line, "body">,
@@ -272,7 +275,7 @@ export class BatchStore {
     });
   }
 
-  /** Lines that were not answered get `unanswered` after their id. */
+  /** Completes the output of unanswered lines: `unanswered` follows their id. */
   failPending(batchId: string, unanswered: string): Promise<void> {
     const output = `'{"id":null,"custom_id":' || custom_id || $4`;
     const sql = `UPDATE batch_lines SET status = 0, body = '', output = ${output} WHERE status IS NULL`;
@@ -301,7 +304,7 @@ export class BatchStore {
         };
         await insertRow(tx, "files", { ...file });
         const column = filename === OUTPUT ? "output_file_id" : "error_file_id";
-        await tx.run(`UPDATE batches SET ${column} = $2 WHERE id = $1`, [id, file.id]);
+        await updateRows(tx, "batches", { id }, { [column]: file.id });
       }
     });
   }
@@ -324,7 +327,7 @@ export class BatchStore {
   };
 }
 
-/** Since whoever runs it has read it, the batch may have been cancelled: then no more is sent. */
+/** The batch may have been cancelled since the runner read it; then nothing more is sent. */
 const IS_RUN = "EXISTS (SELECT 1 FROM batches WHERE id = $1 AND batches.status = 'in_progress')";
 const NOT_YET = { status: "failed", errors: JSON.stringify([UNFINISHED]) };
 const OUTPUT = "output.jsonl";

@@ -5,8 +5,8 @@ import { fail } from "../../kernel/errors.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { deleteExpired, insertAll, type Sweep } from "../../storage/contract.ts";
 import type { AccountRef } from "../ledger/index.ts";
-import type { CodeOrder } from "./code-methods.ts";
 import { accessGroup, lockGroup } from "./members.ts";
+import type { CodeOrder } from "./methods.ts";
 import type { GroupsOptions } from "./service.ts";
 import { store } from "./store.ts";
 

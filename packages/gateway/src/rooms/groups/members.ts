@@ -94,13 +94,15 @@ export class Members {
     const saved = await changeGroup(this.options.db, call, async (tx, group) => {
       const existing = await store.member(tx, call.groupId, user.userId);
       const before = existing ?? (await join(tx, user));
-      if (group.owner_id === user.userId) refuseOwnerChange(patch);
-      const { cost_multiplier: times } = patch;
+      if (group.owner_id === user.userId) {
+        if (patch.is_active === false) fail("forbidden", "The owner cannot be deactivated");
+        if (patch.role === "member") fail("forbidden", "The owner is always an admin of the group");
+      }
+      const micros = patch.cost_multiplier && Math.round(patch.cost_multiplier * MULTIPLIER_ONE);
       const member: MemberRow = {
         ...before,
         role: patch.role ?? before.role,
-        cost_multiplier_micros:
-          times === undefined ? before.cost_multiplier_micros : Math.round(times * MULTIPLIER_ONE),
+        cost_multiplier_micros: micros ?? before.cost_multiplier_micros,
         is_active: patch.is_active ?? before.is_active,
       };
       if (!call.actor.isAdmin) refuseDiscount(before, member);
@@ -176,9 +178,4 @@ function refuseDiscount(before: MemberRow, { cost_multiplier_micros: micros }: M
     "admin_required",
     "`cost_multiplier`: only a platform administrator may give one below 1; choose 1 or more, or ask one",
   );
-}
-
-function refuseOwnerChange({ role, is_active }: MemberPatch): void {
-  if (is_active === false) fail("forbidden", "The owner cannot be deactivated");
-  if (role === "member") fail("forbidden", "The owner is always an admin of the group");
 }

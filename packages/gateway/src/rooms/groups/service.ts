@@ -68,18 +68,19 @@ export class Groups {
         fail("conflict", `\`id\` ${group.id} is another group's; choose another one or leave it out`);
       }
       await ledger.refuseClosed(tx, pool(group.id));
-      if (actor) await this.#refuseTooMany(tx, actor);
+      if (actor) {
+        await tx.lock(`group-owner:${actor.userId}`);
+        if ((await store.countOwned(tx, actor.userId)) >= GROUPS_OWNED_MAX)
+          fail(
+            "app_error",
+            `You own ${GROUPS_OWNED_MAX} groups, the most one account may; delete some first`,
+          );
+      }
       await store.insertGroup(tx, group);
       if (actor)
         await store.saveMember(tx, { ...newMember(group.id, actor.userId, created_at), role: "admin" });
       return (await store.group(tx, group.id, group.owner_id))!;
     });
-  }
-
-  async #refuseTooMany(tx: Transaction, { userId }: Actor): Promise<void> {
-    await tx.lock(`group-owner:${userId}`);
-    if ((await store.countOwned(tx, userId)) >= GROUPS_OWNED_MAX)
-      fail("app_error", `You own ${GROUPS_OWNED_MAX} groups, the most one account may; delete some first`);
   }
 
   /** The actor's groups; all groups for the admin token, and for administrators who ask for them. */
@@ -97,13 +98,8 @@ export class Groups {
     const members = await store.members(db, group);
     await usage.settled();
     const { month, monthNanoUsd } = await usage.store.keySpend(memberId(groupId, actor.userId));
-    const spentNanoUsd = month === utcMonth(clock.now()) ? monthNanoUsd : 0;
-    return {
-      group,
-      members,
-      models: await this.#lists(db, groupId),
-      my_month_usd: spentNanoUsd / NANO_PER_USD,
-    };
+    const my_month_usd = month === utcMonth(clock.now()) ? monthNanoUsd / NANO_PER_USD : 0;
+    return { group, members, models: await this.#lists(db, groupId), my_month_usd };
   }
 
   async update(call: InGroup, patch: GroupPatch): Promise<SeenGroup> {
@@ -251,11 +247,9 @@ class Credits {
         const member = await store.member(tx, call.groupId, user.userId);
         if (!member?.is_active)
           fail("not_found", `${person} is not an active member of this group; points go to members only`);
-        const moved = await ledger.allocate(tx, {
-          from: pool(call.groupId),
-          to: { type: "user", id: user.userId },
-          order: { points, note, actor: call.actor.userId },
-        });
+        const to: AccountRef = { type: "user", id: user.userId };
+        const order = { points, note, actor: call.actor.userId };
+        const moved = await ledger.allocate(tx, { from: pool(call.groupId), to, order });
         if (!moved) refuseShort(points);
         return { poolBalance: moved.fromBalance, email: user.email };
       });

@@ -10,8 +10,7 @@ import {
   updateRows,
   upsertRow,
 } from "../../storage/contract.ts";
-import type { CodeBatch } from "./code-methods.ts";
-import type { OpenInvitation } from "./methods.ts";
+import type { CodeBatch, OpenInvitation } from "./methods.ts";
 
 export type Role = "admin" | "member";
 export type Rule = "allow" | "deny";
@@ -35,11 +34,6 @@ export interface GroupRow {
   member_budget_nano_usd: number | null;
   created_at: string;
 }
-
-type NewGroup = Omit<
-  GroupRow,
-  "rpm_ceiling" | "monthly_refill" | "refilled_month" | "member_budget_nano_usd"
->;
 
 export interface SeenGroup extends GroupRow {
   my_role: Role | null;
@@ -112,7 +106,7 @@ export const store = {
     return countRows(on, "user_groups WHERE owner_id = $1", [userId]);
   },
 
-  async insertGroup(tx: Transaction, group: NewGroup): Promise<void> {
+  async insertGroup(tx: Transaction, group: Partial<GroupRow>): Promise<void> {
     await insertRow(tx, "user_groups", group);
   },
 

@@ -82,7 +82,6 @@ export interface Settlement extends DebtRef {
   costNanoUsd: bigint;
   multiplierMicros: number;
   atMs: number;
-  note?: string;
 }
 
 /** Points settled, including debts; null if the tier's quota pays because the balance cannot cover it. */

@@ -63,12 +63,10 @@ export class BalanceCache {
   }
 
   /** Keeps the newer of the cached and the reported balance; they may arrive in any order. */
-  #learn(key: string, told: Balance): Balance {
+  #learn(key: string, balance: Balance): Balance {
     const known = this.#known.get(key);
-    if (known && known.version > told.version) return known;
-    const { balance, everCredited, debts, version } = told;
-    const confirmedAtMs = this.options.clock.now();
-    const entry = { balance, everCredited, debts: debts ?? null, version, confirmedAtMs };
+    if (known && known.version > balance.version) return known;
+    const entry = { ...balance, confirmedAtMs: this.options.clock.now() };
     this.#known.set(key, entry);
     return entry;
   }

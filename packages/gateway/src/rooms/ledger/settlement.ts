@@ -45,20 +45,15 @@ interface Debt {
   movements: MovementRow[];
 }
 
-type Accounts = ReadonlyMap<string, AccountRow>;
-
-interface ChargingOptions {
+interface ChargingOptions extends Pick<SettleTerms, "pointsPerUsd" | "spent"> {
   quota: QuotaPayer | null;
   closed: ReadonlySet<string>;
-  spent: string;
-  /** The price of an item in points; null if it exceeds what any account can hold. */
-  exactOf(item: Settlement): ExactPoints | null;
 }
 
 /** Charges a batch in memory, item by item, so that each sees what earlier ones have left. */
 class Charging {
   readonly settled: Settled[];
-  readonly #accounts: Accounts;
+  readonly #accounts: ReadonlyMap<string, AccountRow>;
   readonly #drawings = new Map<string, Drawing>();
   readonly #debts = new Map<string, Debt>();
   readonly #known: Map<string, number>;
@@ -70,11 +65,11 @@ class Charging {
   constructor(
     readonly options: ChargingOptions,
     items: readonly Settlement[],
-    { accounts, known }: { accounts: Accounts; known: ReadonlyMap<string, number> },
+    given: { accounts: ReadonlyMap<string, AccountRow>; known: ReadonlyMap<string, number> },
   ) {
     // Copies: the batch may have to be charged a second time.
-    this.#accounts = new Map(Array.from(accounts, ([id, row]) => [id, { ...row }]));
-    this.#known = new Map(known);
+    this.#accounts = new Map(Array.from(given.accounts, ([id, row]) => [id, { ...row }]));
+    this.#known = new Map(given.known);
     options.quota?.begin();
     this.settled = items.map((item) => this.#charge(item));
   }
@@ -89,20 +84,25 @@ class Charging {
   #charge(item: Settlement): Settled {
     const before = this.#known.get(item.requestId);
     if (before !== undefined) return { points: before };
-    const { quota, exactOf } = this.options;
+    const { quota, pointsPerUsd } = this.options;
     const account = this.#accounts.get(accountKey(item.account));
     if (!account && (!quota || quota.pays(item))) {
       this.isUncovered = true;
       return null;
     }
-    const exact = exactOf(item);
+    const { costNanoUsd, multiplierMicros } = item;
+    const exact = exactPoints({ costNanoUsd, multiplierMicros, pointsPerUsd });
+    // The price exceeds what any account can hold.
     if (!exact) return null;
-    const charged = account ? charge(account, exact) : null;
-    if (account && charged?.isCovered)
+    if (account) {
+      const charged = charge(account, exact);
+      if (!charged.isCovered) {
+        this.isUncovered = true;
+        if (!quota || quota.pays(item)) return null;
+      }
       return this.#draw(item, { ref: item.account, account, exact, charged });
+    }
     this.isUncovered = true;
-    if (account && (!quota || quota.pays(item))) return null;
-    if (account && charged) return this.#draw(item, { ref: item.account, account, exact, charged });
     const ref = walletOf(item);
     const wallet = this.#accounts.get(accountKey(ref));
     if (wallet && this.options.closed.has(accountKey(item.account)))
@@ -124,7 +124,7 @@ class Charging {
     const drawing = this.#drawings.getOrInsert(account.id, { account, movements: [], debtEntries: 0 });
     const common = {
       to_account_id: this.options.spent,
-      note: item.note ?? null,
+      note: null,
       actor: null,
       created_at: isoTime(item.atMs),
     };
@@ -174,19 +174,18 @@ async function chargeAll(
   const readKnown = () => store.settledBefore(tx, mayExist ? items.map(({ requestId }) => requestId) : []);
   const known = await readKnown();
   const closed = new Set<string>();
-  const exactOf = ({ costNanoUsd, multiplierMicros }: Settlement) =>
-    exactPoints({ costNanoUsd, pointsPerUsd, multiplierMicros });
+  const terms = { closed, spent, pointsPerUsd };
   const hasPoints = accounts.values().some(({ balance }) => balance > 0);
   if (!quota || hasPoints) {
-    const byPoints = new Charging({ quota: null, closed, spent, exactOf }, items, { accounts, known });
+    const byPoints = new Charging({ ...terms, quota: null }, items, { accounts, known });
     if (!quota || !byPoints.isUncovered) return byPoints;
   }
   await quota.load(tx);
-  let charged = new Charging({ quota, closed, spent, exactOf }, items, { accounts, known });
+  let charged = new Charging({ ...terms, quota }, items, { accounts, known });
   // An account opened for one debt may also be needed by other items.
   while (charged.unnoted.length > 0) {
     await openMissing(tx, charged.unnoted, { accounts, closed });
-    charged = new Charging({ quota, closed, spent, exactOf }, items, { accounts, known: await readKnown() });
+    charged = new Charging({ ...terms, quota }, items, { accounts, known: await readKnown() });
   }
   return charged;
 }
@@ -243,7 +242,10 @@ export async function settleBatch(
   }
   for (const { ref, movements } of debts) {
     await store.openDebt(tx, ref);
-    entries.push(...entriesOf(await store.postDebt(tx, movements), movements));
+    const id = debtKey(ref);
+    const after = await store.post(tx, { id, points: -pointsOf(movements), entryCount: movements.length });
+    if (!after) throw new Error(`ledger: ${id} cannot owe more`);
+    entries.push(...entriesOf(after, movements));
     paid.push(...movements);
   }
   await store.insertMovements(
@@ -252,13 +254,11 @@ export async function settleBatch(
   );
   await store.insertEntries(tx, entries);
   await options.meanwhile?.(settled);
-  if (paid.length > 0) await postSpent(tx, options.spent, paid);
-  return { settled, changed };
-}
-
-/** The counter-entries. Every batch writes this row, so it is locked last. */
-async function postSpent(tx: Transaction, id: string, paid: readonly MovementRow[]): Promise<void> {
-  const spent = await store.post(tx, { id, points: pointsOf(paid), entryCount: paid.length });
+  if (paid.length === 0) return { settled, changed };
+  // The counter-entries. Every batch writes this row, so it is locked last.
+  const points = pointsOf(paid);
+  const spent = await store.post(tx, { id: options.spent, points, entryCount: paid.length });
   if (!spent) throw new Error("ledger: the account of spent points is full");
   await store.insertEntries(tx, entriesOf(spent, paid));
+  return { settled, changed };
 }

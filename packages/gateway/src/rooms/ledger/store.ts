@@ -158,17 +158,8 @@ export const store = {
     await insertRow(tx, "ledger_accounts", row, "ON CONFLICT (id) DO NOTHING");
   },
 
-  /** Adds to a debt, by movements that all come from its account. */
-  async postDebt(tx: Transaction, movements: readonly MovementRow[]): Promise<AccountRow> {
-    const id = movements[0]!.from_account_id;
-    const points = -movements.reduce((sum, movement) => sum + movement.points, 0);
-    const after = await this.post(tx, { id, points, entryCount: movements.length });
-    if (!after) throw new Error(`ledger: ${id} cannot owe more`);
-    return after;
-  },
-
   /** The open debts of accounts. They change only while the account itself is locked. */
-  async debtsOn(on: Queryable, accountIds: readonly string[]): Promise<DebtRow[]> {
+  debtsOn(on: Queryable, accountIds: readonly string[]): Promise<DebtRow[]> {
     return selectIn<DebtRow>(on, (list) => `${DEBTS} AND debt_of IN ${list} ORDER BY id`, accountIds);
   },
 

@@ -6,6 +6,7 @@ import {
   REFUSED,
   unitsThatFit,
 } from "../../bus/contract.ts";
+import { within } from "../../kernel/clock.ts";
 import { ServiceError } from "../../kernel/errors.ts";
 import type { Payer } from "../../kernel/payer.ts";
 import type { Needs } from "../foundation.ts";
@@ -14,71 +15,65 @@ import { NANO_PER_USD, utcMonth, WHOLE_USER } from "../usage/index.ts";
 import { Cover, changesIn, type Demand, plainCost, type Source, UNLIMITED } from "./cover.ts";
 import type { KeyBudgets, KeyLimitKind, KeyShare } from "./key-budgets.ts";
 import {
+  exactNanoPoints,
   leftForDebt,
   limitOf,
+  NANO_PER_POINT,
   NOTHING,
   negative,
   POINTS_LIMIT,
   spentPoints,
   TOKENS_BEYOND_QUOTA,
 } from "./limits.ts";
-import { exactNanoPoints, NANO_PER_POINT } from "./points.ts";
 import { refusalUnchecked, refuseByKey, refuseHeld, refuseIndebted, refuseUncovered } from "./refusals.ts";
 import { type QuotaWindow, type QuotaWindows, spentOf, type Used } from "./windows.ts";
 
-/** How long a request waits for a database that is slow. Of one that is away the storage knows sooner. */
+/** How long a request waits for a slow database. The storage notices an unreachable one sooner. */
 const CHECK_WITHIN_MS = 10_000;
-/** Requests that begin so shortly before the end of a month may end in the next: no request, and no job, takes longer. */
+/** No request or job takes longer, so this long before a month ends, new ones may end in the next month. */
 const LONGEST_REQUEST_MS = 70 * 60_000;
 
 interface AdmissionOptions extends Needs<"clock" | "log" | "counter"> {
   balances: Balances;
   windows: QuotaWindows;
   keyBudgets: KeyBudgets;
-  /** Resolves when what has ended so far is no longer held but spent, or after a while. */
+  /** Resolves when requests that have ended are settled and their holds released, or after a timeout. */
   settled(): Promise<unknown>;
-  /** Seconds until the key has used fewer tokens within a minute. */
+  /** Seconds until the key's tokens of the last minute become fewer. */
   tokenPaceSeconds(keyId: string): number;
   pointsPerUsd: number;
-  /** Lets the tier's quota pay what it can of the payer's debt. */
+  /** Lets the tier's quota pay what it can of the payer's debts. */
   payDebts(payer: Payer): Promise<void>;
 }
 
 const NO_NAMES: readonly string[] = [];
 
-type Read = () => Promise<unknown>;
-
+/** A query failed, so the request is admitted unchecked. */
 class Unknown extends Error {}
 
 interface Payment {
   points: Source | null;
   quota: Source;
   balance: Balance | null;
-  /** Points that the user owes on the own wallet, where another account pays: the quota is closed until then. */
+  /** Points owed on the user's own wallet while another account pays; until they are paid, the quota is closed. */
   owedElsewhere: number;
 }
 const UNKNOWN_PAYMENT: Payment = { points: null, quota: UNLIMITED, balance: null, owedElsewhere: 0 };
 
-/** A payment, and the limits of the request's key itself. */
+/** A payment, and the limits of the request's key. */
 interface Facts extends Payment {
   demand: Demand;
   share: KeyShare | null;
 }
 
-/** In this order they are named as the reason of a refusal: a total is not paid by waiting. */
+/** Refusals name the first that is full. The total comes first, because waiting does not help there. */
 const KEY_BUDGETS: readonly KeyLimitKind[] = ["total_budget", "monthly_budget", "member_budget"];
 
-/** Output tokens that are asked for; no more than fit into a minute of the key at all. Only there is the prompt counted for it. */
+/** The requested output tokens, at most what the key's tokens per minute can ever allow beside the prompt. */
 function wholeOf(demand: Demand): number {
   const { payer, tokensMax } = demand;
   const most = payer.keyLimits?.tokensPerMinute ?? null;
   return most === null ? tokensMax : Math.max(0, Math.min(tokensMax, Math.floor(most - demand.fixed.tokens)));
-}
-
-/** The windows that a request counts in: those whose quota limits it, and the names of the rest. */
-interface CountedWindows {
-  limiting: readonly { window: QuotaWindow; name: string; by: keyof Used }[];
-  alsoOn: readonly string[];
 }
 
 type Who = Pick<Demand, "payer" | "tier">;
@@ -87,28 +82,15 @@ type Who = Pick<Demand, "payer" | "tier">;
 export class AdmissionCheck {
   constructor(readonly options: AdmissionOptions) {}
 
-  /** A key is limited by its project's window and by that of all keys; a person by the whole user's alone. */
-  #windowsIn({ userId, project }: Pick<Payer, "userId" | "project">, month: string): CountedWindows {
-    const { windows } = this.options;
-    const whole = windows.get({ userId, month, project: WHOLE_USER });
-    if (project === null)
-      return { limiting: [{ window: whole, name: whole.name, by: "all" }], alsoOn: NO_NAMES };
-    const own = windows.get({ userId, month, project });
-    return {
-      limiting: [
-        { window: own, name: own.name, by: "all" },
-        { window: whole, name: whole.keysName, by: "byKeys" },
-      ],
-      alsoOn: [whole.name],
-    };
-  }
-
   /** Reserves what the request may cost, or throws the refusal. */
   async check(demand: Demand): Promise<Cover> {
-    const payment = await this.#paymentOf(demand).catch(failOpen);
+    const payment = await this.#paymentOf(demand).catch((error) => {
+      if (error instanceof Unknown) return UNKNOWN_PAYMENT;
+      throw error;
+    });
     const share = await this.#share(demand.payer);
     const facts: Facts = { ...payment, demand, share };
-    // Where no limit of the key turns out to be full, room may have come free since: then once more.
+    // If no limit of the key turns out to be full, room has become free meanwhile: try once more.
     for (let tries = share ? 2 : 1; tries > 0; tries--) {
       const cover = await this.#cover(facts);
       if (cover) return cover;
@@ -118,14 +100,14 @@ export class AdmissionCheck {
     return this.#refuseByKey("monthly_budget", demand);
   }
 
-  /** Points first, then the quota, each for the whole bound, then for what fits. The key's limits hold each time. */
+  /** Tries points, then the quota, first for the whole bound, then for what fits; always within the key's limits. */
   async #cover(facts: Facts): Promise<Cover | null> {
     const { demand, points, quota, share } = facts;
     const whole = wholeOf(demand);
     const cover =
       (await this.#coverFrom(points, facts, whole)) ?? (await this.#coverFrom(quota, facts, whole));
     if (cover) return cover;
-    // A pace is kept by waiting, not by shorter answers.
+    // A pace is met by waiting, not by shorter answers.
     if (share && (await this.#isFull(share, "tokens_per_minute", demand, whole)))
       this.#refuseByKey("tokens_per_minute", demand);
     const least = demand.tokensMin;
@@ -133,7 +115,7 @@ export class AdmissionCheck {
     return (await this.#coverFrom(points, facts, least)) ?? this.#coverFrom(quota, facts, least);
   }
 
-  /** Holds as many output tokens as fit; null when these are fewer than the least. */
+  /** Holds as many output tokens as fit; null if these are fewer than `least`. */
   async #coverFrom(
     source: Source | null,
     { demand, quota, share }: Facts,
@@ -142,7 +124,7 @@ export class AdmissionCheck {
     if (source === null) return null;
     const { counter } = this.options;
     const paid = { demand, source, quota, share };
-    // The demand is not looked into: its prompt may not have been counted.
+    // Do not read the demand's amounts here, because that would count the prompt.
     if (source === UNLIMITED && share === null)
       return new Cover(counter, { ...paid, amount: NOTHING, tokens: demand.tokensMax });
     const asking = askingOf(source, demand, least);
@@ -152,7 +134,7 @@ export class AdmissionCheck {
     return new Cover(counter, { ...paid, amount: grantedAmount(asking, tokens), tokens });
   }
 
-  /** Nothing covers it now. Where that is because of others, it is first seen which of them have ended. */
+  /** If only the holds of other requests are in the way, waits until those that have ended are settled and tries again. */
   async #coverSettled(facts: Facts, balance: Balance): Promise<Cover> {
     const { clock, settled } = this.options;
     const { demand, points, quota, owedElsewhere } = facts;
@@ -170,7 +152,7 @@ export class AdmissionCheck {
     return refuseHeld(what, balance, clock.now());
   }
 
-  /** Reserves it without checking limits, where it would be charged if it were settled now. */
+  /** Reserves without checking limits, on the account or quota that would be charged now. */
   async resume(demand: Demand): Promise<Cover> {
     const { payer, tier, fixed, hasPrice } = demand;
     const account = accountOf(payer);
@@ -186,7 +168,7 @@ export class AdmissionCheck {
     return new Cover(this.options.counter, { demand, source, quota: source, share, amount, tokens: 0 });
   }
 
-  /** A check whose query fails lets the request through, by contract. One that is slow has not failed. */
+  /** By contract, a failed query admits the request. A slow query has not failed. */
   async #load<T>(demand: Who, load: () => Promise<T>): Promise<T> {
     try {
       return await this.#withinDeadline(load());
@@ -199,15 +181,13 @@ export class AdmissionCheck {
   }
 
   async #withinDeadline<T>(work: Promise<T>): Promise<T> {
-    let cancel = () => {};
-    const late = new Promise<never>((_, reject) => {
-      cancel = this.options.clock.after(CHECK_WITHIN_MS, () => reject(refusalUnchecked()));
-    });
-    try {
-      return await Promise.race([work, late]);
-    } finally {
-      cancel();
-    }
+    const done = await within(
+      this.options.clock,
+      CHECK_WITHIN_MS,
+      work.then((value) => ({ value })),
+    );
+    if (!done) throw refusalUnchecked();
+    return done.value;
   }
 
   async #paymentOf(demand: Demand): Promise<Payment> {
@@ -224,19 +204,34 @@ export class AdmissionCheck {
     return { points, quota, balance, owedElsewhere };
   }
 
-  /** The quota is the user's: with a group's key, too, it pays what the user's own wallet owes first. */
+  /** What the user's own wallet owes while a group pays: the quota, which is the user's, pays that first. */
   async #owedElsewhere({ payer, tier }: Who): Promise<number> {
     if (payer.groupId === null) return 0;
     const own = ownOf(payer);
     return owedBy(own, await this.#withoutDebt({ payer: own, tier }, accountOf(own)));
   }
 
+  /** The balance, after what is left of the quota, such as that of a new month, has paid what it can of a debt. */
   async #withoutDebt(demand: Who, account: AccountRef): Promise<Balance> {
     const balance = await this.#balance(demand, account);
-    return owedBy(demand.payer, balance) > 0 ? this.#payDebt(demand, account, balance) : balance;
+    const { payer, tier } = demand;
+    if (owedBy(payer, balance) <= 0) return balance;
+    const { clock, windows, pointsPerUsd, balances, payDebts, log } = this.options;
+    const { userId } = payer;
+    const whole = windows.get({ userId, month: utcMonth(clock.now()), project: WHOLE_USER });
+    if (!windows.isKnown(whole)) await this.#load(demand, () => windows.read(whole));
+    if (leftForDebt(limitOf(tier), whole.used!) * pointsPerUsd < NANO_PER_USD) return balance;
+    try {
+      await this.#withinDeadline(payDebts(payer));
+      return await this.#withinDeadline(balances.load(account));
+    } catch (error) {
+      // The debt is known, so do not fail open.
+      log.warn("paying a debt from the quota failed", { user_id: userId, error });
+      return balance;
+    }
   }
 
-  /** The key's own limits are never passed over. */
+  /** Unlike the payment, the key's limits must be known: a failed query refuses. */
   async #share(payer: Payer): Promise<KeyShare | null> {
     const { keyBudgets, clock } = this.options;
     if (!payer.keyLimits) return null;
@@ -247,7 +242,7 @@ export class AdmissionCheck {
     }
   }
 
-  /** A request counts in the month in which it ends, so it is held in every month in which it may. */
+  /** A request counts in the month in which it ends, so it is held in each month in which it may end. */
   #monthsFrom(nowMs: number): string[] {
     const month = utcMonth(nowMs);
     const later = utcMonth(nowMs + LONGEST_REQUEST_MS);
@@ -275,7 +270,7 @@ export class AdmissionCheck {
     });
   }
 
-  /** Whether this one limit of the key has no room for so many output tokens. */
+  /** Whether this limit of the key has no room for that many output tokens. */
   async #isFull(share: KeyShare, kind: KeyLimitKind, demand: Demand, tokens: number): Promise<boolean> {
     const { counter } = this.options;
     const asking = askingOfKey(share, kind, demand, tokens);
@@ -302,18 +297,29 @@ export class AdmissionCheck {
     return { kind: "points", purses, alsoOn: NO_NAMES, names: [name], scaled };
   }
 
-  /** What is new to this instance, as a month is when it begins, first pays what the user owes on any account. */
+  /** A key is limited by its project's window and by that of all keys, a person only by the whole user's. */
   async #quota(
     payer: Payer,
     limit: Quantity | null,
-    load: (read: Read) => Promise<unknown>,
+    load: (read: () => Promise<unknown>) => Promise<unknown>,
   ): Promise<Source> {
     if (limit === null) return UNLIMITED;
     const { clock, windows, payDebts } = this.options;
-    const counted = this.#monthsFrom(clock.now()).map((month) => this.#windowsIn(payer, month));
-    const limiting = counted.flatMap((month) => month.limiting);
-    const alsoOn = counted.flatMap((month) => month.alsoOn);
+    const { userId, project } = payer;
+    const limiting: { window: QuotaWindow; name: string; by: keyof Used }[] = [];
+    const alsoOn: string[] = [];
+    for (const month of this.#monthsFrom(clock.now())) {
+      const whole = windows.get({ userId, month, project: WHOLE_USER });
+      if (project === null) limiting.push({ window: whole, name: whole.name, by: "all" });
+      else {
+        const own = windows.get({ userId, month, project });
+        limiting.push({ window: own, name: own.name, by: "all" });
+        limiting.push({ window: whole, name: whole.keysName, by: "byKeys" });
+        alsoOn.push(whole.name);
+      }
+    }
     const unread = limiting.map(({ window }) => window).filter((window) => !windows.isKnown(window));
+    // A window that is new to this instance, such as that of a new month, first pays the user's debts.
     const read = (window: QuotaWindow) =>
       windows.read(window, window.key.project === WHOLE_USER ? () => payDebts(payer) : undefined);
     if (unread.length > 0) await load(() => Promise.all(unread.map(read)));
@@ -332,35 +338,14 @@ export class AdmissionCheck {
     };
   }
 
-  /** A quota that is not drained pays debts first; a new month's is not. Returns the balance after that. */
-  async #payDebt(demand: Who, account: AccountRef, before: Balance): Promise<Balance> {
-    const { clock, windows, pointsPerUsd, balances, log } = this.options;
-    const { payer, tier } = demand;
-    const { userId } = payer;
-    const whole = windows.get({ userId, month: utcMonth(clock.now()), project: WHOLE_USER });
-    if (!windows.isKnown(whole)) await this.#load(demand, () => windows.read(whole));
-    let balance = before;
-    const left = leftForDebt(limitOf(tier), whole.used!);
-    if (left * pointsPerUsd >= NANO_PER_USD) {
-      try {
-        await this.#withinDeadline(this.options.payDebts(payer));
-        balance = await this.#withinDeadline(balances.load(account));
-      } catch (error) {
-        // The debt is known, so this must not fail open.
-        log.warn("paying a debt from the quota failed", { user_id: userId, error });
-      }
-    }
-    return balance;
-  }
-
-  /** What the account holds; a stale balance is used while it is refreshed in the background. */
+  /** The account's balance; a stale one is used while it is refreshed in the background. */
   #balance(demand: Who, account: AccountRef): Balance | Promise<Balance> {
     const { balances } = this.options;
     const confirmed = balances.peek(account);
     if (confirmed) return confirmed;
     const last = balances.last(account);
     if (!last) return this.#load(demand, () => balances.load(account));
-    // While the database is away the last one stays in force; the journal's writer says so in the log.
+    // While the database is unreachable the last balance stays in force; the journal's writer logs the outage.
     balances.load(account).catch(() => {});
     return last;
   }
@@ -381,7 +366,7 @@ function askingOfKey(share: KeyShare, kind: KeyLimitKind, demand: Demand, tokens
   return purse && { purses: [purse], alsoOn: NO_NAMES, ...cost, unitsMin: tokens, unitsMax: tokens };
 }
 
-/** Whether it would fit if no request in progress held anything. */
+/** Whether it would fit if other requests held nothing. */
 const fits = (asking: Asking): boolean =>
   unitsThatFit(asking, ({ limit, spent }) => ({
     money: limit.money - spent.money,
@@ -390,8 +375,3 @@ const fits = (asking: Asking): boolean =>
 
 const ownOf = (payer: Payer): Payer => ({ ...payer, groupId: null });
 const owedBy = ({ userId }: Payer, { debts }: Balance): number => debts?.[userId] ?? 0;
-
-function failOpen(error: unknown): Payment {
-  if (error instanceof Unknown) return UNKNOWN_PAYMENT;
-  throw error;
-}

@@ -2,7 +2,7 @@ import type { Clock } from "../../kernel/clock.ts";
 import type { Outcome } from "../../kernel/request-record.ts";
 import type { Billing } from "../billing/index.ts";
 import type { Cover } from "./cover.ts";
-import { heldFor, heldRates, TOKENS_MAX, within } from "./demand.ts";
+import { capped, heldFor, heldRates, TOKENS_MAX } from "./demand.ts";
 import type { HoldKind } from "./journal/codec.ts";
 import type { Paces } from "./paces.ts";
 import type { AdmitOptions, FinalUsage } from "./types.ts";
@@ -14,7 +14,7 @@ export interface Admitting {
   clock: Clock;
   paces: Paces;
   givenUp(options: AdmitOptions, usage: GivenUp): void;
-  /** The hold is over; null: nothing is owed. Returns the price. */
+  /** The hold has ended. `owed` null: nothing is charged. Returns the price. */
   ended(admission: Admitted, owed: OwedRequest | null, kind: HoldKind): number | null;
 }
 
@@ -23,7 +23,7 @@ export interface OwedRequest {
   outcome: Outcome | null;
 }
 
-/** One request that may spend, until it is settled or released. There is one for every request: no closures. */
+/** One request that may spend until it is settled or released. A class, to allocate no closures per request. */
 export class Admitted {
   readonly lowered: boolean;
   #isEnded = false;
@@ -35,10 +35,10 @@ export class Admitted {
     readonly cover: Cover,
   ) {
     const { bound } = options;
-    this.lowered = "outputTokensMax" in bound && cover.tokens < within(bound.outputTokensMax, TOKENS_MAX);
+    this.lowered = "outputTokensMax" in bound && cover.tokens < capped(bound.outputTokensMax, TOKENS_MAX);
   }
 
-  /** Output tokens held for, over all choices. The caller lets the upstream write no more, or grows the hold first. */
+  /** Output tokens in the hold, over all choices. The caller must not let the upstream write more before `grow`. */
   get outputTokensHeld(): number {
     return this.cover.tokens;
   }
@@ -47,11 +47,11 @@ export class Admitted {
     return this.cover.isHeld;
   }
 
-  /** Extends the hold to this total; false when it cannot grow. Points may move to the quota as a whole. */
+  /** Extends the hold to this total; false if it cannot grow. A hold on points may move to the quota as a whole. */
   async grow(total: { promptTokens: number; completionTokens: number }): Promise<boolean> {
     if (this.#isEnded) return false;
     const { fixed } = heldFor(this.admitting.billing, this.options, total.promptTokens);
-    return this.cover.grow({ fixed, tokens: within(total.completionTokens, TOKENS_MAX) });
+    return this.cover.grow({ fixed, tokens: capped(total.completionTokens, TOKENS_MAX) });
   }
 
   sent(): void {
@@ -67,7 +67,7 @@ export class Admitted {
     return ("answers" in bound && bound.answers) || 1;
   }
 
-  /** Output tokens that the model can have written by now, by its pace, at most what is held. Owed when cut short. */
+  /** Output tokens that the model may have written by now, at most those held. Charged if the answer is cut short. */
   writtenTokens(): number {
     const { options, admitting, outputTokensHeld } = this;
     const { bound, model } = options;
@@ -75,12 +75,12 @@ export class Admitted {
     return Math.ceil(Math.min(most, admitting.paces.tokensIn(model, this.#sinceSentMs)) * this.#answers);
   }
 
-  /** What an attempt may have cost that nobody is charged for: it counts in a metric. */
+  /** Counts in a metric what an abandoned attempt may have cost; nobody is charged for it. */
   givenUp(usage: GivenUp): void {
     this.admitting.givenUp(this.options, usage);
   }
 
-  /** Journaled before more answers are sent; never throws. Returns nanodollars, or null. `outcome`: how it fails anyway. */
+  /** Journals the usage before more answers are sent; never throws. Returns nano-dollars or null. `outcome`: its failure. */
   settle(usage: FinalUsage, outcome: Outcome | null = null): number | null {
     const { options, admitting } = this;
     const tokens = usage.completionTokens / this.#answers;
@@ -97,7 +97,7 @@ export class Admitted {
   #end(owed: OwedRequest | null): number | null {
     if (this.#isEnded) return null;
     this.#isEnded = true;
-    // As the hold is now: it may have grown from points into the quota.
+    // Read it now: growing may have moved the hold from points to the quota.
     const { kind } = this.cover;
     this.cover.end();
     return this.admitting.ended(this, owed, kind);

@@ -13,14 +13,14 @@ import type { HoldKind } from "./journal/codec.ts";
 import type { KeyShare } from "./key-budgets.ts";
 import { NOTHING, negative } from "./limits.ts";
 
-/** What a request may take: a part that is certain, and so much for each output token. */
+/** What a request may take: a fixed part, and a price per output token. */
 export interface Demand {
   payer: Payer;
   tier: Tier;
-  /** In nano-dollars and tokens; no money when the model has no price. */
+  /** In nano-dollars and tokens; no money if the model has no price. */
   readonly fixed: Quantity;
   readonly perToken: Quantity;
-  /** Output tokens: what is asked for, and the least that it can be lowered to. */
+  /** Output tokens: requested, and the least that this can be lowered to. */
   tokensMax: number;
   tokensMin: number;
   readonly hasPrice: boolean;
@@ -31,7 +31,7 @@ interface Total {
   tokens: number;
 }
 
-/** Where a hold is taken, and how a cost counts there. */
+/** What a hold is taken from, and how a cost counts there. */
 export interface Source {
   kind: HoldKind;
   purses(): Purse[];
@@ -40,7 +40,7 @@ export interface Source {
   scaled(amount: Quantity): Quantity;
 }
 
-/** Nothing that limits it: only the key's own limits are held against. */
+/** No limit besides those of the key. */
 export const UNLIMITED: Source = {
   kind: "none",
   purses: () => [],
@@ -49,28 +49,27 @@ export const UNLIMITED: Source = {
   scaled: (amount) => amount,
 };
 
-/** What a request costs in dollars and tokens, as its key's own limits count it. */
+/** The cost in dollars and tokens, as the key's limits count it. */
 export const plainCost = ({ fixed, perToken }: Demand): Cost => ({ fixed, perUnit: perToken });
 
 interface CoverOptions {
   demand: Demand;
   source: Source;
-  /** What pays where points do not. */
+  /** Pays what points do not cover. */
   quota: Source;
-  /** The limits of the key itself, in which the same request is held in dollars and tokens. */
+  /** The key's own limits, in which the request is held in dollars and tokens. */
   share: KeyShare | null;
   amount: Quantity;
   tokens: number;
 }
 
-/** The same change under every name that the source counts in. */
 export const changesIn = (source: Source, amount: Quantity): ReservedChange[] =>
   source.names.map((name) => ({ name, amount }));
 
-/** What pays for a request: points, the tier's quota, or nothing that needs reserving. */
+/** The hold of one request, on points, on the tier's quota, or only on the key's limits. */
 export class Cover {
   readonly tokens: number;
-  /** Something was reserved for it, if only in the key's own limits. */
+  /** Something is reserved, possibly only in the key's limits. */
   readonly isHeld: boolean;
   #source: Source;
   #amount: Quantity;
@@ -93,20 +92,20 @@ export class Cover {
     return this.#source.kind;
   }
 
-  /** Extends the reservation to this total; false when it cannot grow. One at a time: each reserves what is missing then. */
+  /** Extends the hold to this total, one call after the other; false if it cannot grow. */
   grow(total: Total): Promise<boolean> {
     const grown = this.#growing.then(() => this.#grow(total));
     this.#growing = grown;
     return grown;
   }
 
-  /** If points cannot cover the whole, the whole moves to the quota, which may be unlimited. */
+  /** If points cannot cover the whole, all of it moves to the quota. */
   async #grow(total: Total): Promise<boolean> {
     if (await this.#growIn(this.#source, total, this.#amount)) return true;
     return this.#source.kind === "points" && this.#growIn(this.options.quota, total, NOTHING);
   }
 
-  /** Reserves in `source` what `total` takes beyond `held`, and holds it there from then on. */
+  /** Reserves in `source` what `total` takes beyond `held`, and moves the hold there. */
   async #growIn(source: Source, total: Total, held: Quantity): Promise<boolean> {
     if (this.#ended) return false;
     const { demand, share } = this.options;

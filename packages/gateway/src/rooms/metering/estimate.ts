@@ -1,19 +1,52 @@
-import {
-  ASTRAL,
-  CAPITAL,
-  CJK,
-  DIGIT,
-  kindsOfUnits,
-  MARK,
-  NOTHING,
-  RARE_2,
-  RARE_3,
-  SCRIPT,
-  SMALL,
-  SPACE,
-  SYMBOL,
-} from "./characters.ts";
 import { mediaIn, type Span } from "./media.ts";
+
+// Kinds of characters, by what tokenizers make of them.
+const SPACE = 0;
+const SMALL = 1;
+const CAPITAL = 2;
+const DIGIT = 3;
+const SYMBOL = 4;
+/** Letters of scripts that tokenizers know words of. */
+const SCRIPT = 5;
+const CJK = 6;
+/** The first half of an emoji. */
+const EMOJI = 7;
+/** One token each: marks, punctuation, letters of few languages, the frames of tables. */
+const MARK = 8;
+/** One token per byte of UTF-8. */
+const RARE_2 = 9;
+const RARE_3 = 10;
+const RARE_4 = 11;
+/** The second half of a surrogate pair; the first half has the weight. */
+const NOTHING = 12;
+
+/** The kind of each UTF-16 unit. */
+const KINDS = new Uint8Array(0x10000).fill(RARE_3).fill(RARE_2, 0, 0x800).fill(SYMBOL, 0, 0x80);
+/** Exceptions as pairs: the first unit of a range, and the one after its last. */
+const RANGES: Readonly<Record<number, readonly number[]>> = {
+  [SPACE]: [0x09, 0x0e, 0x20, 0x21],
+  [DIGIT]: [0x30, 0x3a],
+  [CAPITAL]: [0x41, 0x5b],
+  [SMALL]: [0x61, 0x7b],
+  // Latin, Greek, Cyrillic, Armenian, Hebrew, Arabic, Devanagari to Thai, Georgian, Vietnamese.
+  [SCRIPT]: [
+    0xc0, 0x180, 0x1a0, 0x1a2, 0x1af, 0x1b1, 0x218, 0x21c, 0x386, 0x3cf, 0x400, 0x460, 0x531, 0x58a, 0x5d0,
+    0x5eb, 0x620, 0x670, 0x6a9, 0x6b0, 0x6cc, 0x6cd, 0x900, 0xe80, 0x10c0, 0x1100, 0x1e80, 0x1f00,
+  ],
+  [CJK]: [0x3000, 0x3100, 0x4e00, 0xa000, 0xac00, 0xd7c0, 0xff00, 0xff40],
+  [MARK]: [
+    0xa0, 0xc0, 0x300, 0x30d, 0x490, 0x500, 0x58a, 0x5d0, 0x600, 0x620, 0x670, 0x6a9, 0x6b0, 0x6cc, 0x6cd,
+    0x700, 0x1000, 0x10c0, 0x1780, 0x1800, 0x2000, 0x2040, 0x2500, 0x2580, 0xfe00, 0xfe40,
+  ],
+  // Of three bytes, but two tokens: Lao, Tibetan, Ethiopic, accented Greek, arrows.
+  [RARE_2]: [0xe80, 0x1000, 0x1200, 0x13c0, 0x1f00, 0x2000, 0x2040, 0x2500, 0x2580, 0x2800, 0xff40, 0xffc0],
+  // Surrogates: emoji are from U+1F000 to U+1FFFF.
+  [RARE_4]: [0xd800, 0xd83c, 0xd840, 0xdc00],
+  [EMOJI]: [0xd83c, 0xd840],
+  [NOTHING]: [0xdc00, 0xe000],
+};
+for (const [kind, ranges] of Object.entries(RANGES))
+  for (let i = 0; i < ranges.length; i += 2) KINDS.fill(Number(kind), ranges[i], ranges[i + 1]);
 
 /**
  * Token counts without a tokenizer, for holds and for answers whose upstream reports no usage. Each character weighs
@@ -37,7 +70,7 @@ function weightAfter(before: number, kind: number): number {
       return before === SCRIPT ? 220 : 380;
     case CJK:
       return 800;
-    case ASTRAL:
+    case EMOJI:
       return 1_860;
     case MARK:
       return 1_000;
@@ -50,33 +83,30 @@ function weightAfter(before: number, kind: number): number {
   }
 }
 
-/** Few words have more letters than this; further letters weigh like random ones. */
-const WORD_LETTERS_MAX = 14;
-const SENSELESS_LETTER_MORE = 330;
+/** Words are rarely longer than this; further letters weigh more, as in random text. */
+const WORD_LETTERS = 14;
+const RANDOM_LETTER_EXTRA = 330;
 
-/** A state is the kind of the last character; for small letters there is one for each length of their word. */
+/** The state is the kind of the last character; small letters have a state per position in their word. */
 const WORD_STATE = NOTHING - 1;
-const STATES = WORD_STATE + WORD_LETTERS_MAX + 2;
+const STATES = WORD_STATE + WORD_LETTERS + 2;
 const KIND_BITS = 4;
 const STATE_BITS = 5;
-const KINDS = 1 << KIND_BITS;
 const NEXT = ((1 << STATE_BITS) - 1) << KIND_BITS;
 const WEIGHT_SHIFT = KIND_BITS + STATE_BITS;
 
-/** For each state and each kind that may follow: the state after it, and above that what it weighs. No branch is guessed wrong at the end of a word. */
+/** By state and next kind: the next state, and in the bits above it the weight. A table avoids mispredicted branches. */
 const STEPS = Uint32Array.from({ length: STATES << KIND_BITS }, (_, at) => {
   const state = at >> KIND_BITS;
-  const kind = at % KINDS;
+  const kind = at % (1 << KIND_BITS);
   const letters = Math.max(0, state - WORD_STATE);
   if (kind >= NOTHING) return state << KIND_BITS;
   const weight = weightAfter(letters > 0 ? SMALL : state, kind);
   if (kind !== SMALL) return (weight << WEIGHT_SHIFT) | (kind << KIND_BITS);
-  const next = WORD_STATE + Math.min(letters, WORD_LETTERS_MAX) + 1;
-  const more = letters >= WORD_LETTERS_MAX ? SENSELESS_LETTER_MORE : 0;
-  return ((weight + more) << WEIGHT_SHIFT) | (next << KIND_BITS);
+  const next = WORD_STATE + Math.min(letters, WORD_LETTERS) + 1;
+  const extra = letters >= WORD_LETTERS ? RANDOM_LETTER_EXTRA : 0;
+  return ((weight + extra) << WEIGHT_SHIFT) | (next << KIND_BITS);
 });
-/** Made when it is first needed. */
-let kinds: Uint8Array | null = null;
 
 const BACKSLASH = 92;
 const SMALL_U = 117;
@@ -89,7 +119,7 @@ function hexAt(json: Uint8Array, at: number): number {
   return unit & 0xffff;
 }
 
-/** The first UTF-16 unit of the character whose first byte, of several, is at `at`; at the bytes after that, one that weighs nothing. */
+/** The first UTF-16 unit of the multi-byte character at `at`; at its later bytes, a unit without weight. */
 function unitAt(bytes: Uint8Array, at: number): number {
   const more = (ahead: number) => bytes[at + ahead]! & 63;
   const lead = bytes[at]!;
@@ -112,20 +142,17 @@ export class TokenCounter {
   }
 
   addText(text: string): void {
-    kinds ??= kindsOfUnits();
     let state = this.#state;
     for (let i = 0; i < text.length; i++) {
-      const step = STEPS[state | kinds[text.charCodeAt(i)]!]!;
+      const step = STEPS[state | KINDS[text.charCodeAt(i)]!]!;
       this.weight += step >>> WEIGHT_SHIFT;
       state = step & NEXT;
     }
     this.#state = state;
   }
 
-  /** What stands in JSON between two positions; an escaped character weighs what it stands for. */
+  /** Adds the JSON text between two positions; an escape weighs as much as the character it stands for. */
   addJson(json: Uint8Array, start = 0, end = json.length): void {
-    kinds ??= kindsOfUnits();
-    const table = kinds;
     let state = this.#state;
     let weight = 0;
     for (let i = start; i < end; i++) {
@@ -135,10 +162,10 @@ export class TokenCounter {
         if (unit === SMALL_U) {
           unit = hexAt(json, i + 1);
           i += HEX_DIGITS;
-          // b, f, n, r and t are white space; the others stand for themselves.
+          // \b, \f, \n, \r and \t are white space; the other escapes are the character itself.
         } else if (unit > 96) unit = 32;
       } else if (unit > 127) unit = unitAt(json, i);
-      const step = STEPS[state | table[unit]!]!;
+      const step = STEPS[state | KINDS[unit]!]!;
       weight = (weight + (step >>> WEIGHT_SHIFT)) | 0;
       state = step & NEXT;
     }
@@ -147,27 +174,27 @@ export class TokenCounter {
   }
 }
 
-/** Counting takes some 5 ms a megabyte; of what is longer than this, parts of it are counted that come to as much. */
+/** Counting takes about 5 ms a megabyte, so of longer texts only samples of this total size are counted. */
 export const COUNTED_MAX = 1024 * 1024;
-const PARTS = 64;
+const SAMPLES = 64;
 
-/** A total over all, by the density of `PARTS` parts, one at a random place in each of as many equal stretches. */
-function totalByParts(
+/** Estimates a total from samples: one at a random place in each of `SAMPLES` equal stretches. */
+function totalBySamples(
   length: number,
   counted: number,
   densityOf: (at: number, size: number) => number,
 ): number {
-  const stretch = length / PARTS;
-  const size = Math.max(1, Math.floor(counted / PARTS));
+  const stretch = length / SAMPLES;
+  const size = Math.max(1, Math.floor(counted / SAMPLES));
   let sum = 0;
-  for (let part = 0; part < PARTS; part++) {
-    const at = Math.floor(part * stretch + Math.random() * Math.max(0, stretch - size));
+  for (let i = 0; i < SAMPLES; i++) {
+    const at = Math.floor(i * stretch + Math.random() * Math.max(0, stretch - size));
     sum += densityOf(at, size);
   }
-  return (sum / PARTS) * length;
+  return (sum / SAMPLES) * length;
 }
 
-/** Estimated tokens of a text; 0 only for an empty one. Of a text longer than `countedMax` only so much is counted. */
+/** Estimated tokens of a text, 0 only if it is empty. At most `countedMax` characters are counted. */
 export function estimateTokens(text: string, countedMax = COUNTED_MAX): number {
   if (text === "") return 0;
   const weigh = (part: string) => {
@@ -176,13 +203,13 @@ export function estimateTokens(text: string, countedMax = COUNTED_MAX): number {
     return counter.weight;
   };
   const weight =
-    text.length <= Math.max(countedMax, PARTS)
+    text.length <= Math.max(countedMax, SAMPLES)
       ? weigh(text)
-      : totalByParts(text.length, countedMax, (at, size) => weigh(text.slice(at, at + size)) / size);
+      : totalBySamples(text.length, countedMax, (at, size) => weigh(text.slice(at, at + size)) / size);
   return Math.max(1, Math.ceil(weight / 1000));
 }
 
-/** Tokens of the prompt in a body. `mayHaveMedia: false` saves looking for images and sounds. */
+/** Estimated tokens of the prompt in a body. `mayHaveMedia: false` skips the search for images and audio. */
 export function estimatePromptTokens(body: Uint8Array, mayHaveMedia = true): number {
   const { tokens, texts } = mayHaveMedia
     ? mediaIn(body)
@@ -190,7 +217,7 @@ export function estimatePromptTokens(body: Uint8Array, mayHaveMedia = true): num
   const textBytes = texts.reduce((sum, { start, end }) => sum + end - start, 0);
   if (textBytes > COUNTED_MAX) {
     const densityOf = (at: number, size: number) => densityAt(body, texts, at, size);
-    return tokens + Math.ceil(totalByParts(textBytes, COUNTED_MAX, densityOf));
+    return tokens + Math.ceil(totalBySamples(textBytes, COUNTED_MAX, densityOf));
   }
   const counter = new TokenCounter();
   for (const { start, end } of texts) counter.addJson(body, start, end);

@@ -5,7 +5,7 @@ export {
   TokenCounter,
 } from "./estimate.ts";
 export { FETCHED_TOKENS, IMAGE_TOKENS, mediaTokens } from "./media.ts";
-export { type JournalFigures, type MeteringOptions, MeteringService } from "./service.ts";
+export { type MeteringOptions, MeteringService } from "./service.ts";
 export {
   JournalSettler,
   RefusedRows,

@@ -7,17 +7,17 @@ import { memberId } from "../usage/for-thread.ts";
 import type { KeySpend, UsageStore } from "../usage/index.ts";
 import { refusalUnchecked } from "./refusals.ts";
 
-/** After this long a key's spend is read again in the background: other instances write to it too. */
+/** After this time a key's spend is refreshed in the background, because other instances change it too. */
 const REFRESH_AFTER_MS = 10_000;
-/** Older than this it is read before it is used. Redis has what others spent for longer than that. */
+/** An older reading must be refreshed before use. Redis keeps what others spent for longer than that. */
 const TRUSTED_MS = 60_000;
 
 const NOTHING_SPENT: Spent = { money: 0, tokens: 0, version: 0 };
 
-/** Which budgets of its key a request is held against, as the journal keeps it. */
+/** Bits for the budgets that a request is held against, stored in the journal. */
 export const MONTHLY_BUDGET = 1;
 export const TOTAL_BUDGET = 2;
-/** The monthly one of the key's owner as a member of its group. */
+/** The monthly budget of the key's owner as a member of the group. */
 const MEMBER_BUDGET = 4;
 
 export const budgetsOf = (limits: KeyLimits | null): number =>
@@ -27,17 +27,12 @@ export const budgetsOf = (limits: KeyLimits | null): number =>
       (limits.memberNanoUsd === null ? 0 : MEMBER_BUDGET)
     : 0;
 
-interface Spender {
-  id: string;
-  budgets: number;
-}
-
-/** The key, and the member whose key it is, each with those of the budgets that are theirs. */
+/** The key and the group member who owns it, each with their share of the budgets. */
 export function spendersOf(
   { keyId, groupId, userId }: Pick<Payer, "keyId" | "groupId" | "userId">,
   budgets: number,
-): Spender[] {
-  const spenders: Spender[] = [];
+): { id: string; budgets: number }[] {
+  const spenders: { id: string; budgets: number }[] = [];
   const ofKey = budgets & (MONTHLY_BUDGET | TOTAL_BUDGET);
   if (keyId !== null && ofKey > 0) spenders.push({ id: keyId, budgets: ofKey });
   if (groupId !== null && budgets & MEMBER_BUDGET)
@@ -49,7 +44,7 @@ export const tokenPaceName = (keyId: string): string => `key-tokens ${keyId}`;
 const monthName = (keyId: string, month: string): string => `key ${keyId} ${month}`;
 const totalName = (keyId: string): string => `key ${keyId}`;
 
-/** Sums only grow, so the sum itself tells which of two readings is the newer one. */
+/** Sums only grow, so the sum itself is the version. */
 const spentUsd = (nanoUsd: number): Spent => ({ money: nanoUsd, tokens: 0, version: nanoUsd });
 
 export function spentOfKey(spend: KeySpend, budgets: number): { name: string; spent: Spent }[] {
@@ -60,7 +55,7 @@ export function spentOfKey(spend: KeySpend, budgets: number): { name: string; sp
   return names;
 }
 
-/** The names under which what the key spends is reserved. */
+/** The names under which the key's spending is reserved. */
 export const budgetNames = (key: Pick<KeySpend, "keyId" | "month">, budgets: number): string[] =>
   spentOfKey({ ...key, monthNanoUsd: 0, totalNanoUsd: 0 }, budgets).map(({ name }) => name);
 
@@ -73,7 +68,7 @@ interface KeyLimit {
   spent(): Spent;
 }
 
-/** The limits of a request's key, as purses beside those of what pays for it. */
+/** The limits of a request's key, as purses beside those of its payment. */
 export class KeyShare {
   readonly names: readonly string[];
 
@@ -81,7 +76,7 @@ export class KeyShare {
     this.names = limits.map(({ name }) => name);
   }
 
-  /** The whole bound must fit, whatever pays for it. An answer that is under way is not cut off because of its pace. */
+  /** The whole bound must fit. A running answer is not cut off because of its pace. */
   purses(cost: Cost, { isGrowing = false } = {}): Purse[] {
     const unlimited = { money: NO_LIMIT, tokens: NO_LIMIT };
     return this.limits.map((each) =>
@@ -103,27 +98,27 @@ const purseOf = ({ name, spent }: KeyLimit, limit: Quantity, cost: Cost): Purse 
   cost,
 });
 
-/** Of a key, or of a member, who has one for all keys. */
+/** Limits of a key, or the budget of a member for all their keys of the group. */
 type Limits = KeyLimits | number | null;
 const limitsOf = (id: string, { keyId, keyLimits }: Payer): Limits =>
   id === keyId ? keyLimits : keyLimits!.memberNanoUsd;
 
-/** Changed in place: requests under way look at it when their holds grow. */
+/** Changed in place, because running requests read it when their holds grow. */
 interface KnownBudget {
-  /** The limits that it was read for: after an edit it is read again, because only budgets that exist are told of. */
+  /** The limits at the time of reading. After an edit it is read again, because spend is reported per existing budget. */
   limits: Limits;
   spend: KeySpend;
   readAtMs: number;
 }
 
-/** What keys with a budget have spent, without a database round trip once it is known. */
+/** Caches what keys with a budget have spent. */
 export class KeyBudgets {
   readonly #known = new BoundedMap<string, KnownBudget>();
   readonly #reading = new Map<string, Promise<void>>();
 
   constructor(readonly options: { store: UsageStore; clock: Clock; log: Log }) {}
 
-  /** The key's limits in the months in which the request may end; null: none, undefined: its spend must be read first. */
+  /** The key's limits in the months in which the request may end. Null: none; undefined: call `read` first. */
   shareOf(payer: Payer, months: readonly string[]): KeyShare | null | undefined {
     const { keyId, keyLimits } = payer;
     if (!keyLimits || keyId === null) return null;
@@ -144,7 +139,7 @@ export class KeyBudgets {
         const limit = { money: nanoUsd, tokens: NO_LIMIT };
         limits.push({ kind, name, limit, spent: () => spentUsd(spentOf()) });
       };
-      // The newest month counts, even where another instance's clock was the first to get there.
+      // The newest month counts, even if only another instance's clock has reached it.
       const spentIn = (month: string) => () => (known.spend.month >= month ? known.spend.monthNanoUsd : 0);
       const [kind, inMonth] =
         id === keyId
@@ -168,7 +163,7 @@ export class KeyBudgets {
     return known;
   }
 
-  /** Reads what the key has spent. On failure what is known stays in force; an unknown key is refused. */
+  /** Reads what the key has spent. If that fails, the known value stays in force; an unknown key is refused. */
   async read(payer: Payer, timely: (work: Promise<void>) => Promise<void>): Promise<void> {
     for (const { id } of spendersOf(payer, budgetsOf(payer.keyLimits))) {
       const limits = limitsOf(id, payer);
@@ -183,7 +178,7 @@ export class KeyBudgets {
     }
   }
 
-  /** What is known stays in force, and is not asked for again at once. */
+  /** Keeps the known value for another period. */
   #keep(known: KnownBudget, error: unknown): void {
     const { clock, log } = this.options;
     log.warn("reading a key's spend failed; using the cached one", { key_id: known.spend.keyId, error });
@@ -191,12 +186,9 @@ export class KeyBudgets {
   }
 
   #readShared(keyId: string, limits: Limits): Promise<void> {
-    let reading = this.#reading.get(keyId);
-    if (!reading) {
-      reading = this.#read(keyId, limits).finally(() => this.#reading.delete(keyId));
-      this.#reading.set(keyId, reading);
-    }
-    return reading;
+    return this.#reading.getOrInsertComputed(keyId, () =>
+      this.#read(keyId, limits).finally(() => this.#reading.delete(keyId)),
+    );
   }
 
   async #read(keyId: string, limits: Limits): Promise<void> {
@@ -209,13 +201,13 @@ export class KeyBudgets {
     } else this.#known.set(keyId, { limits, spend, readAtMs: clock.now() });
   }
 
-  /** Sums only grow: of two, the larger one is the newer. */
   #update(known: KnownBudget, spend: KeySpend): void {
+    // Sums only grow, so the larger one is the newer.
     if (spend.totalNanoUsd >= known.spend.totalNanoUsd) known.spend = spend;
     known.readAtMs = this.options.clock.now();
   }
 
-  /** A transaction was committed and left the sums like this. */
+  /** The sums after a committed transaction. */
   written(keys: readonly KeySpend[]): void {
     for (const spend of keys) {
       const known = this.#known.get(spend.keyId);

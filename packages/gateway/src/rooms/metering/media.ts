@@ -1,10 +1,7 @@
-/** Images and audio in a body, found by their place: as text, a photo would seem as long as a novel. */
-interface Media {
-  tokens: number;
-  texts: readonly Span[];
-}
+import { jsonIn } from "../../kernel/json.ts";
+import { endOfString } from "../../kernel/json-scan.ts";
 
-/** From the first position up to the second, which is not in it. */
+/** Part of a body; `end` is exclusive. */
 export interface Span {
   start: number;
   end: number;
@@ -12,31 +9,30 @@ export interface Span {
 
 /** Estimated tokens of one image of any size. */
 export const IMAGE_TOKENS = 1000;
-/** The densest speech codecs have a kilobyte a second, which models take for about twenty tokens. */
+/** The densest speech codecs have a kilobyte per second, which models count as about 20 tokens. */
 const AUDIO_BYTES_PER_TOKEN = 50;
-/** The most that audio, or media of an unknown kind, counts for. */
+/** An upper bound for audio and for media of unknown kind. */
 export const mediaTokens = (bytes: number): number => Math.ceil(bytes / AUDIO_BYTES_PER_TOKEN);
 
 const QUOTE = 34;
 const COMMA = 44;
 const COLON = 58;
 const OPEN_BRACKET = 91;
-const BACKSLASH = 92;
 const CLOSE_BRACKET = 93;
 const OPEN_BRACE = 123;
 const CLOSE_BRACE = 125;
 
-/** Sound, film or a document that the upstream fetches: it may fill the context window, of whatever size that is. */
+/** Audio, video or a document that the upstream fetches: it may fill the context window. */
 export const FETCHED_TOKENS = 10_000_000;
 
 type Tokens = (length: number, isInline: boolean) => number;
 const image: Tokens = () => IMAGE_TOKENS;
-const film: Tokens = (length) => Math.max(IMAGE_TOKENS, mediaTokens(length));
-const fetched: Tokens = (length, isInline) => (isInline ? film(length, true) : FETCHED_TOKENS);
-/** Base64 has four characters for three bytes, and a token of plain text about four of these. */
+const video: Tokens = (length) => Math.max(IMAGE_TOKENS, mediaTokens(length));
+const fetched: Tokens = (length, isInline) => (isInline ? video(length, true) : FETCHED_TOKENS);
+/** Base64 has 4 characters per 3 bytes, and a token of plain text has about 4 bytes. */
 const file: Tokens = (length) => Math.ceil(length / 5);
 
-/** Ways to the strings that are media, from the body's own keys on; `[]` is a place in an array. */
+/** Paths of the strings that are media; `[]` is any element of an array. */
 const PART = "messages/[]/content/[]";
 const PATHS: ReadonlyMap<string, Tokens> = new Map([
   [`${PART}/image_url`, image],
@@ -50,13 +46,13 @@ const PATHS: ReadonlyMap<string, Tokens> = new Map([
   [`${PART}/audio_url/url`, fetched],
   [`${PART}/video_url`, fetched],
   [`${PART}/video_url/url`, fetched],
-  [`${PART}/input_video/data`, film],
+  [`${PART}/input_video/data`, video],
   [`${PART}/file/file_data`, file],
   [`${PART}/file/file_url`, fetched],
   [`${PART}/file/file_id`, fetched],
-  // Of Messages, also inside a tool's result; what is sealed is reasoning that is not shown.
+  // Anthropic's Messages, also inside a tool's result. Signatures are encrypted reasoning.
   ...[PART, `${PART}/content/[]`].flatMap((part): [string, Tokens][] => [
-    [`${part}/source/data`, film],
+    [`${part}/source/data`, video],
     [`${part}/source/url`, fetched],
     [`${part}/source/file_id`, fetched],
   ]),
@@ -68,24 +64,22 @@ const PATHS: ReadonlyMap<string, Tokens> = new Map([
     [`${part}/file_id`, fetched],
   ]),
   ["input/[]/encrypted_content", file],
-  ["contents/[]/parts/[]/inlineData/data", film],
+  ["contents/[]/parts/[]/inlineData/data", video],
   ["contents/[]/parts/[]/fileData/fileUri", fetched],
   ["contents/[]/parts/[]/file_data/file_uri", fetched],
   ["contents/[]/parts/[]/thoughtSignature", file],
 ]);
-const PATH_DEPTH_MAX = 8;
+/** No path above is deeper. */
+const PATH_DEPTH = 8;
 const INLINE = "data:";
 
-export function mediaIn(body: Uint8Array): Media {
-  return walk(Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString("latin1"));
-}
-
-/** Looks at every string of the body once; long ones are skipped by the runtime's own search. */
-function walk(text: string): Media {
+/** Finds media by their paths, since as text a photo would count like a novel. Long strings are skipped by native search. */
+export function mediaIn(body: Uint8Array): { tokens: number; texts: readonly Span[] } {
+  const text = Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString("latin1");
   let tokens = 0;
   const texts: Span[] = [];
   let textStart = 0;
-  /** For each open container: the key that is being read in it, or `[]`. */
+  /** For each open container: the current key, or `[]`. */
   const path: string[] = [];
   for (let i = 0; i < text.length; i++) {
     const char = text.charCodeAt(i);
@@ -94,9 +88,10 @@ function walk(text: string): Media {
     else if (char === CLOSE_BRACE || char === CLOSE_BRACKET) path.pop();
     else if (char === COMMA && path.at(-1) !== "[]") path[path.length - 1] = "";
     else if (char === QUOTE) {
-      const end = stringEnd(text, i);
+      const closed = endOfString(text, i + 1);
+      const end = closed === -1 ? text.length : closed;
       if (path.at(-1) === "") path[path.length - 1] = keyOf(text, i, end);
-      else if (path.length <= PATH_DEPTH_MAX) {
+      else if (path.length <= PATH_DEPTH) {
         const tokensOf = PATHS.get(path.join("/"));
         if (tokensOf) {
           tokens += tokensOf(end - i, text.startsWith(INLINE, i + 1));
@@ -111,29 +106,9 @@ function walk(text: string): Media {
   return { tokens, texts };
 }
 
-/** The position after the string that opens at `at`, or the end of a text that is cut off. */
-function stringEnd(text: string, at: number): number {
-  for (let from = at + 1; ; ) {
-    const quote = text.indexOf('"', from);
-    if (quote === -1) return text.length;
-    let slashes = 0;
-    while (text.charCodeAt(quote - 1 - slashes) === BACKSLASH) slashes++;
-    if (slashes % 2 === 0) return quote + 1;
-    from = quote + 1;
-  }
-}
-
-function unescaped(raw: string): string {
-  try {
-    return JSON.parse(raw) as string;
-  } catch {
-    return raw;
-  }
-}
-
 function keyOf(text: string, start: number, end: number): string {
   const raw = text.slice(start, end);
-  const key = raw.includes("\\") ? unescaped(raw) : raw.slice(1, -1);
-  // It must not look like a place in an array.
+  const key = raw.includes("\\") ? ((jsonIn(raw) as string | undefined) ?? raw) : raw.slice(1, -1);
+  // A key must not look like an element of an array.
   return key === "[]" ? "?" : key;
 }

@@ -1,30 +1,29 @@
 import { BoundedMap } from "../../kernel/bounded.ts";
 
-/** About what the quicker models of the vendors write. */
+/** Typical for the faster vendor models. */
 const TOKENS_PER_SECOND_UNKNOWN = 100;
-/** No model writes faster; a quicker answer was lying ready, and says nothing about one that is still written. */
+/** No model writes faster: a quicker answer was cached and says nothing about the pace. */
 const TOKENS_PER_SECOND_MOST = 3_000;
-/** The time of shorter answers is mostly that until their first token: many of them say nothing about the pace. */
+/** Shorter answers say little about the pace, because most of their time passes before the first token. */
 export const TELLING_TOKENS = 500;
-/** When as much has been written again, what was known weighs half. */
+/** After this many new tokens, older knowledge has half its weight. */
 const HALVED_BY_TOKENS = 20_000;
 
 export interface LongAnswer {
   model: string;
-  /** Of one choice, with those that nobody sees. */
+  /** Of one choice, including hidden ones. */
   tokens: number;
   ms: number;
 }
 
 type Pace = Pick<LongAnswer, "tokens" | "ms">;
 
-/** How fast models write one choice, by their completed answers. Long ones count for more. */
+/** How fast models write one choice, learned from completed answers. Long answers count more. */
 export class Paces {
   readonly #own = new BoundedMap<string, Pace>();
-  /** Of models that this process has not seen write, from the rows of others and of earlier runs. */
+  /** From the rows of other instances and earlier runs, for models that this process has not seen. */
   readonly #others = new BoundedMap<string, Pace>();
 
-  /** A choice came to its end, and the upstream has said how long it was. */
   completed(answer: LongAnswer): void {
     add(this.#own, answer);
   }

@@ -1,19 +1,18 @@
-import type { ReservedChange } from "../../bus/contract.ts";
 import type { Needs } from "../foundation.ts";
 
 export const TOKEN_WINDOW_MS = 60_000;
-/** Tokens that come within this time leave the window together, so a busy key costs one entry of them. */
+/** Tokens of one step leave the window together, so that a busy key has one entry per step. */
 const STEP_MS = 1_000;
 
 interface Step {
-  /** When it ends; what it has leaves the window so much later. */
+  /** When it ends; its tokens leave the window `TOKEN_WINDOW_MS` later. */
   endMs: number;
   tokens: Map<string, number>;
 }
 
-/** Tokens used within the last minute, by key. They stay reserved until then, so that every instance sees them. */
+/** Tokens of the last minute, by key. They stay reserved for that long, so that every instance sees them. */
 export class RecentTokens {
-  /** Oldest first; at most one a second of the window. */
+  /** Oldest first. */
   #steps: Step[] = [];
   #cancel: (() => void) | null = null;
 
@@ -33,7 +32,7 @@ export class RecentTokens {
     this.#schedule();
   }
 
-  /** Seconds until some of the tokens under this name leave the window; null when none of this process's do. */
+  /** Seconds until some tokens under this name leave the window; null if this process has none. */
   secondsUntilFewer(name: string): number | null {
     const step = this.#steps.find(({ tokens }) => tokens.has(name));
     if (!step) return null;
@@ -44,24 +43,18 @@ export class RecentTokens {
     const oldest = this.#steps[0];
     if (this.#cancel || !oldest) return;
     const waitMs = oldest.endMs + TOKEN_WINDOW_MS - this.options.clock.elapsed();
-    this.#cancel = this.options.clock.after(Math.max(waitMs, 0), () => {
-      this.#cancel = null;
-      this.#leave();
-      this.#schedule();
-    });
+    this.#cancel = this.options.clock.after(Math.max(waitMs, 0), () => this.#leave());
   }
 
   #leave(): void {
+    this.#cancel = null;
     const { clock, counter } = this.options;
     const nowMs = clock.elapsed();
     while (this.#steps[0] && this.#steps[0].endMs + TOKEN_WINDOW_MS <= nowMs) {
       const { tokens } = this.#steps.shift()!;
-      const changes = Array.from(
-        tokens,
-        ([name, count]): ReservedChange => ({ name, amount: { money: 0, tokens: -count } }),
-      );
-      counter.change(changes);
+      counter.change(Array.from(tokens, ([name, count]) => ({ name, amount: { money: 0, tokens: -count } })));
     }
+    this.#schedule();
   }
 
   close(): void {

@@ -7,14 +7,14 @@ import type { KeyLimitKind } from "./key-budgets.ts";
 const secondsToNextMonth = (nowMs: number): number =>
   Math.max(1, Math.ceil((nextMonthMs(nowMs) - nowMs) / 1000));
 
-/** Requests in progress end within seconds, most of them below what they hold. */
+/** Requests in progress end within seconds, and most cost less than they hold. */
 const HELD_RETRY_SECONDS = 5;
 const secondsUntilFree = (nowMs: number): number => Math.min(HELD_RETRY_SECONDS, secondsToNextMonth(nowMs));
 const HELD_WAY_OUT = "try again when they have ended, or ask for fewer tokens (max_tokens)";
 
 const HELD = { points: "your points", pool: "the group's pool", quota: "this month's quota" };
 
-/** There is enough for the request, but those in progress may need it. */
+/** There is enough for the request, but requests in progress hold it. */
 export function refuseHeld(what: keyof typeof HELD, { everCredited }: Balance, nowMs: number): never {
   fail(
     everCredited ? "payment_required" : "quota_exceeded",
@@ -49,14 +49,12 @@ export const refusalUnchecked = (cause?: unknown): ServiceError =>
     { retryAfterSeconds: UNCHECKED_RETRY_SECONDS, cause },
   );
 
-/** Nobody could say what the request costs. */
 export const refuseUnpriced = (model: string): never =>
   fail(
     "model_unpriced",
     `${model} has no price, and this service serves nothing unpriced to those who pay; an administrator can set its price (Models & backends in the console, or model-gateway prices import)`,
   );
 
-/** A vendor asks more for it than for tokens. */
 export const refuseTool = (tool: string): never =>
   fail(
     "missing_fields",
@@ -74,7 +72,7 @@ export function refuseIndebted({ groupId }: Payer, owed: number, nowMs: number):
   );
 }
 
-/** A limit of the key itself has no room. What a month brings back is a 429, what only the owner can is a 402. */
+/** A limit of the key is reached: 429 if a new month restores it, 402 if only the owner can. */
 export function refuseByKey(
   kind: KeyLimitKind,
   {
@@ -95,9 +93,9 @@ export function refuseByKey(
     ],
     total_budget: [`this key's total budget of ${usd(limits.totalNanoUsd)}`, `or ${byOwner}`],
   };
-  const told = budgets[kind];
-  if (told) {
-    const [budget, raised] = told;
+  const found = budgets[kind];
+  if (found) {
+    const [budget, raised] = found;
     const isMonthly = kind !== "total_budget";
     const wait = isMonthly ? "wait until a new month begins (UTC)" : "";
     const words = isHeld

@@ -1,34 +1,41 @@
 import { join } from "node:path";
 import { REFUSED } from "../../bus/contract.ts";
+import { oneAtATime } from "../../kernel/bounded.ts";
 import type { Actor } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
-import { type KeyLimits, MULTIPLIER_ONE, type Payer } from "../../kernel/payer.ts";
+import { MULTIPLIER_ONE, type Payer } from "../../kernel/payer.ts";
 import { isCharged, type RequestLine } from "../../kernel/request-row.ts";
 import type { Counter } from "../../observe/metrics.ts";
 import { type Billing, UNKNOWN_TIER } from "../billing/index.ts";
 import type { Needs } from "../foundation.ts";
 import { type AccountRef, accountKey, type Ledger } from "../ledger/index.ts";
-import { NANO_PER_USD, type Usage } from "../usage/index.ts";
+import { type MonthQuota, NANO_PER_USD, type Usage, utcMonth, WHOLE_USER } from "../usage/index.ts";
 import { AdmissionCheck } from "./admission.ts";
 import { Admitted, type Admitting, type OwedRequest } from "./admitted.ts";
 import type { Cover } from "./cover.ts";
-import { payDebtFromQuota } from "./debt-payment.ts";
 import {
   believedCost,
   COST_NANO_USD_MAX,
+  capped,
   demandOf,
   heldRates,
   nanoUsdOf,
   TOKENS_MAX,
-  within,
 } from "./demand.ts";
 import type { ChargedEntry, JournalEntry } from "./journal/codec.ts";
 import { Journal } from "./journal/journal.ts";
 import { JournalWriter } from "./journal/writer.ts";
 import { budgetsOf, KeyBudgets, tokenPaceName } from "./key-budgets.ts";
-import { limitOf, NOTHING, negative, POINTS_LIMIT, spentPoints } from "./limits.ts";
+import {
+  leftForDebt,
+  limitOf,
+  NANO_PER_POINT,
+  NOTHING,
+  negative,
+  POINTS_LIMIT,
+  spentPoints,
+} from "./limits.ts";
 import { Paces, TELLING_TOKENS } from "./paces.ts";
-import { NANO_PER_POINT } from "./points.ts";
 import { RecentTokens } from "./recent-tokens.ts";
 import { refuseTool, refuseUnpriced } from "./refusals.ts";
 import { reservedBy, type SettleNews, type Settler } from "./settler.ts";
@@ -41,14 +48,14 @@ import type {
   Rate,
   RecordOptions,
 } from "./types.ts";
-import { QuotaWindows, spentNames } from "./windows.ts";
+import { QuotaWindows, spentNames, usedOf } from "./windows.ts";
 
 const JOURNAL_DIR = "journal";
-/** How long a reader waits for the rows of requests that have just ended. */
+/** How long a reader waits for rows that are still in the journal. */
 const READ_FLUSH_MS = 2_000;
-/** Asks each instance to bring what it has journaled into the database. */
+/** Asks each instance to settle what it has journaled. */
 const SETTLE = "settle";
-/** How long a start waits for what an earlier run left in the journal: until then it is not known to be spent. */
+/** How long a start waits until the journal of an earlier run is settled, because until then its spending is unknown. */
 const CATCH_UP_MS = 5_000;
 const LEARN_PACES_EVERY_MS = 5 * 60_000;
 const RATE_WINDOW_MS = 60_000;
@@ -84,10 +91,10 @@ export interface MeteringOptions
   usage: Usage;
   ledger: Pick<Ledger, "publish" | "balances" | "transaction" | "debtsOf" | "payFromQuota">;
   pointsPerUsd: number;
-  /** Those who pay are refused models without a price. */
+  /** Whether users with limits are refused models without a price. */
   refusesUnpriced?: boolean;
   dataDir: string;
-  /** Calls `run` once before any more answers are sent: usage is on record by then. Right away unless given. */
+  /** Calls `run` before the next answer is sent, so that its usage is recorded by then; by default at once. */
   beforeAnswers?(run: () => void): void;
 }
 
@@ -106,39 +113,14 @@ const sharedTooFast =
 const tierTooFast = sharedTooFast("the tier's limit for a key");
 const groupTooFast = sharedTooFast("the group's ceiling");
 
-export interface JournalFigures {
-  rows: number;
-  bytes: number;
-  /** Seconds without progress while rows wait. */
-  stalled_seconds: number;
-}
-
 /** Postgres rejects NUL in texts, and columns have maximum widths. */
 const tidy = (text: string, lengthMax: number): string =>
   (text.includes("\u0000") ? text.replaceAll("\u0000", "") : text).slice(0, lengthMax);
 
-/** Callers that come while it runs share the next run. */
-function joined(run: () => Promise<void>): () => Promise<void> {
-  let running: Promise<void> | null = null;
-  let next: Promise<void> | null = null;
-  const start = () => {
-    next = null;
-    running = run().finally(() => {
-      running = null;
-    });
-    return running;
-  };
-  return () => {
-    if (!running) return start();
-    next ??= running.then(start, start);
-    return next;
-  };
-}
-
 export class MeteringService {
   readonly #journal: Journal;
   readonly #writer: JournalWriter;
-  #holdCount = 0;
+  holdCount = 0;
   readonly #paces = new Paces();
   readonly #endLearning: () => void;
   readonly #windows: QuotaWindows;
@@ -172,7 +154,7 @@ export class MeteringService {
         if (costNanoUsd) this.#givenUp.add(costNanoUsd / NANO_PER_USD, { model });
       },
       ended: (admission, owed, kind) => {
-        if (admission.isHeld) this.#holdCount--;
+        if (admission.isHeld) this.holdCount--;
         return owed && this.#append(admission.options, owed, kind);
       },
     };
@@ -211,14 +193,19 @@ export class MeteringService {
     });
     const flush = async () => String(await this.#writer.flush(READ_FLUSH_MS));
     instances?.serve(SETTLE, flush);
-    usage.settled = joined(async () => {
+    const settle = oneAtATime(async () => {
       await (instances?.askAll(SETTLE, "", READ_FLUSH_MS) ?? flush());
     });
+    // A run that began earlier may miss the latest rows, so callers wait for it and share the next one.
+    usage.settled = async () => {
+      await settle.running?.catch(() => {});
+      await settle();
+    };
     this.#writer.start();
     this.#endLearning = clock.every(LEARN_PACES_EVERY_MS, () => void this.#learnPaces());
   }
 
-  /** How fast models write is known from the first request on, also to a process that has just begun. */
+  /** Learns from the stored rows of all instances how fast models write. */
   async #learnPaces(): Promise<void> {
     const { usage, log } = this.options;
     try {
@@ -243,7 +230,7 @@ export class MeteringService {
     return this.#admitted(options, await this.#check.check(demandOf(this.options.billing, options)));
   }
 
-  /** The most that a request can come to, for one hold over several; throws where it has no price and must have one. */
+  /** The most that a request can cost, for a hold over several requests; throws if it has no price but needs one. */
   boundOf(options: AdmitOptions): Required<FixedBound> & Pick<FinalUsage, "rates"> {
     this.#requirePriced(options);
     const { fixed, perToken, tokensMax } = demandOf(this.options.billing, options);
@@ -252,25 +239,22 @@ export class MeteringService {
     return { costUsd: nanoUsd / NANO_PER_USD, tokens: fixed.tokens + tokensMax, rates };
   }
 
-  /** Output tokens that a model may write in a second, over all answers that are asked for. */
+  /** Output tokens that a model may write in a second, over all requested answers. */
   tokensPerSecond({ model, bound }: AdmitOptions): number {
     return this.#paces.tokensIn(model, 1_000) * (("answers" in bound && bound.answers) || 1);
   }
 
-  #requirePriced(options: AdmitOptions): void {
-    const tool = "tools" in options.bound ? options.bound.tools?.unpriced : null;
-    if (this.options.refusesUnpriced || tool) this.#requirePrice(options, tool);
-  }
-
-  /** Holds again what was admitted before a restart, without checks, where it would be charged now. */
+  /** Renews the hold of a request that was admitted before a restart, without checks. */
   async resume(options: RecordOptions & { bound: FixedBound }): Promise<Admission> {
     return this.#admitted(options, await this.#check.resume(demandOf(this.options.billing, options)));
   }
 
-  /** `tool`: one that has no price. */
-  #requirePrice({ payer, model, isOwn, bound }: AdmitOptions, tool: string | null = null): void {
+  /** Refuses what has no price, a vendor's tool or the model itself, to those whose use is limited. */
+  #requirePriced({ payer, model, isOwn, bound }: AdmitOptions): void {
     const { billing, refusesUnpriced } = this.options;
     if (isOwn || "costUsd" in bound) return;
+    const tool = bound.tools?.unpriced;
+    if (!refusesUnpriced && !tool) return;
     const isLimited = payer.groupId !== null || budgetsOf(payer.keyLimits) > 0;
     if (!isLimited && limitOf(billing.tier(payer.tier)) === null) return;
     const isPriced = billing.priceOf(model, false).input !== null;
@@ -288,16 +272,16 @@ export class MeteringService {
     const costNanoUsd = believedCost(usage.reportedUsd, byTokens) ?? byTokens;
     if (costNanoUsd === null) return { ...bill, unpriced: !isOwn };
     const toolsNanoUsd = nanoUsdOf(costNanoUsd === byTokens ? (usage.toolsUsd ?? 0) : 0);
-    return { ...bill, costNanoUsd: within(costNanoUsd + toolsNanoUsd, COST_NANO_USD_MAX) };
+    return { ...bill, costNanoUsd: capped(costNanoUsd + toolsNanoUsd, COST_NANO_USD_MAX) };
   }
 
   #admitted(options: AdmitOptions, cover: Cover): Admission {
     const admission = new Admitted(this.#admitting, options, cover);
-    if (admission.isHeld) this.#holdCount++;
+    if (admission.isHeld) this.holdCount++;
     return admission;
   }
 
-  /** Holds points for a transfer; null when fewer are free. Release it when the transfer is committed, or will not be. */
+  /** Holds points for a transfer; null if fewer are free. Release it when the transfer has ended, committed or not. */
   async holdPoints(account: AccountRef, points: number): Promise<PointsHold | null> {
     const { ledger, counter } = this.options;
     const name = accountKey(account);
@@ -306,7 +290,7 @@ export class MeteringService {
     const purse = { name, limit: POINTS_LIMIT, spent: spentPoints(balance), unitsBeyond: null };
     const asking = { purses: [purse], alsoOn: [], fixed, perUnit: NOTHING, unitsMin: 0, unitsMax: 0 };
     if ((await counter.grant(asking)) === REFUSED) return null;
-    // The new balance goes with it: an instance that missed the transfer would count the points twice.
+    // Send the new balance too: an instance that missed the transfer would count the points twice.
     const release = () => {
       const known = ledger.balances.last(account);
       const spent = known ? { spent: spentPoints(known) } : {};
@@ -315,12 +299,12 @@ export class MeteringService {
     return { release };
   }
 
-  /** Journals usage of a job admitted before a restart; once per request id. Never throws. Returns nanodollars, or null. */
+  /** Journals usage of a job that was admitted before a restart, once per request id. Never throws. Returns the price or null. */
   record(options: RecordOptions, usage: FinalUsage): number | null {
     return this.#append(options, { usage, outcome: null }, "none");
   }
 
-  /** Journals a request for which nothing is owed; false: it cannot be now. */
+  /** Journals a request that costs nothing; false if the journal is full. */
   write(line: RequestLine): boolean {
     if (this.#journal.isFull) return false;
     this.#journal.append({ ...line, ...UNCHARGED });
@@ -329,7 +313,7 @@ export class MeteringService {
     return true;
   }
 
-  /** What was settled so far is in the journal when this returns; call it before an answer is stored. */
+  /** When this returns, everything settled so far is in the journal. Call it before storing an answer. */
   written(): void {
     this.#journal.writeGathered();
   }
@@ -341,7 +325,7 @@ export class MeteringService {
     if (cachedTokens) this.#cached.add(cachedTokens, { model });
   }
 
-  /** Returns the price; null when there is none. */
+  /** Returns the price in nano-dollars, or null if there is none. */
   #append(
     { requestId, payer, model: routed, isOwn = false, refId, record }: RecordOptions,
     { usage, outcome }: OwedRequest,
@@ -350,10 +334,10 @@ export class MeteringService {
     try {
       const atMs = this.options.clock.now();
       const model = tidy(routed, TEXT_MAX.model);
-      // A request has one line: a charge that comes after it is one of its own.
+      // A request has one line; later charges get lines of their own.
       const isRequest = record && record.line === null;
-      const promptTokens = within(usage.promptTokens, TOKENS_MAX);
-      const completionTokens = within(usage.completionTokens, TOKENS_MAX);
+      const promptTokens = capped(usage.promptTokens, TOKENS_MAX);
+      const completionTokens = capped(usage.completionTokens, TOKENS_MAX);
       const entry: ChargedEntry = {
         ...(isRequest ? record.facts(atMs, model, outcome) : NO_REQUEST),
         requestId: record?.line ? this.options.ids.ordered() : requestId,
@@ -372,14 +356,18 @@ export class MeteringService {
         refId: refId === null ? null : tidy(refId, TEXT_MAX.ref),
         estimated: usage.estimated,
         hold,
-        // One that was not known is looked up when the row is written.
+        // An unknown tier is looked up when the row is settled.
         tier: payer.tier === UNKNOWN_TIER ? null : payer.tier,
         budgets: budgetsOf(payer.keyLimits),
       };
       this.#journal.append(entry);
       this.#count(entry);
       if (isRequest) record.line = entry;
-      this.#reserve(entry, payer.keyLimits);
+      const { counter, pointsPerUsd } = this.options;
+      // Its cost stays reserved until the row is in the database.
+      if (hold !== "none" || entry.budgets > 0) counter.change(reservedBy(entry, pointsPerUsd));
+      if (payer.keyId !== null && payer.keyLimits && payer.keyLimits.tokensPerMinute !== null)
+        this.#recentTokens.add(tokenPaceName(payer.keyId), promptTokens + completionTokens);
       this.#writer.wake();
       return entry.costNanoUsd;
     } catch (error) {
@@ -388,16 +376,7 @@ export class MeteringService {
     }
   }
 
-  /** What the entry will take once it is in the database; until then it stays reserved. */
-  #reserve(entry: ChargedEntry, limits: KeyLimits | null): void {
-    const { counter, pointsPerUsd } = this.options;
-    const { keyId, hold, budgets, promptTokens, completionTokens } = entry;
-    if (hold !== "none" || budgets > 0) counter.change(reservedBy(entry, pointsPerUsd));
-    if (keyId !== null && limits !== null && limits.tokensPerMinute !== null)
-      this.#recentTokens.add(tokenPaceName(keyId), promptTokens + completionTokens);
-  }
-
-  /** Rows are written: what they reserved is free. New totals go along, or a late instance counts the room twice. */
+  /** Releases what written rows reserved, together with the new totals: otherwise late instances count it as free twice. */
   #settled({ months, keys, balances, changes }: SettleNews): void {
     const { ledger, counter } = this.options;
     ledger.publish(balances);
@@ -414,26 +393,41 @@ export class MeteringService {
   }
 
   async #payDebts(payer: Payer): Promise<void> {
-    const { ledger, usage, billing, clock, pointsPerUsd } = this.options;
-    const parts = { ledger, store: usage.store, billing, clock, pointsPerUsd };
-    for (const { account } of await ledger.debtsOf(payer.userId)) {
-      const months = await payDebtFromQuota(parts, payer, account);
+    for (const { account } of await this.options.ledger.debtsOf(payer.userId)) {
+      const months = await this.#payDebt(payer, account);
       this.#windows.written(months);
       const changes = months.flatMap(spentNames).map(({ name, spent }) => ({ name, amount: NOTHING, spent }));
       if (changes.length > 0) this.options.counter.change(changes);
     }
   }
 
-  /** Requests a minute that a key may make: its own limit, the tier's and the group's. The first that is full refuses. */
+  /** Lets this month's quota pay a debt, as use of it, under the account's lock. Returns the month's new sums. */
+  #payDebt({ userId, tier }: Payer, account: AccountRef): Promise<MonthQuota[]> {
+    const { ledger, usage, billing, clock, pointsPerUsd } = this.options;
+    const month = utcMonth(clock.now());
+    const limit = limitOf(billing.tier(tier));
+    return ledger.transaction(async (tx) => {
+      let months: MonthQuota[] = [];
+      const points = await ledger.payFromQuota(tx, { account, userId }, async () => {
+        months = await usage.store.lockMonths(tx, [{ userId, month, project: WHOLE_USER }]);
+        return Math.floor((leftForDebt(limit, usedOf(months[0]!)) * pointsPerUsd) / NANO_PER_USD);
+      });
+      if (points <= 0) return months;
+      const costNanoUsd = Math.ceil((points * NANO_PER_USD) / pointsPerUsd);
+      return usage.store.addDebt(tx, { userId, month, costNanoUsd });
+    });
+  }
+
+  /** The limits of a key's requests per minute: its own, the tier's and the group's. The first full one refuses. */
   ratesOf({ keyId, keyLimits, groupId, rpmCeiling, tier }: Payer): readonly Rate[] {
     if (keyId === null) return [];
     const windowMs = RATE_WINDOW_MS;
     const { rpm } = this.options.billing.tier(tier);
     const rates: Rate[] = [{ key: `rpm:${keyId}`, max: rpm, windowMs, refuse: tierTooFast }];
     const most = keyLimits?.requestsPerMinute ?? null;
-    // The key's own limit comes first: what it refuses does not count against those of others.
+    // The key's own limit is first, so that what it refuses does not count against the shared ones.
     if (most !== null) rates.unshift({ key: `key-rpm:${keyId}`, max: most, windowMs, refuse: keyTooFast });
-    // The ceiling is the group's as a whole: all keys of all its members count together.
+    // All keys of all members count together.
     if (groupId !== null && rpmCeiling !== null)
       rates.push({ key: `group-rpm:${groupId}`, max: rpmCeiling, windowMs, refuse: groupTooFast });
     return rates;
@@ -443,9 +437,7 @@ export class MeteringService {
   async checkRate(payer: Payer): Promise<void> {
     const rates = this.ratesOf(payer);
     const exceeded = rates.length > 0 && (await this.options.counter.hit(rates));
-    if (!exceeded) return;
-    const { refuse, max } = rates[exceeded.at]!;
-    refuse(max, exceeded.waitMs);
+    if (exceeded) rates[exceeded.at]!.refuse(rates[exceeded.at]!.max, exceeded.waitMs);
   }
 
   async payerOf({ userId }: Pick<Actor, "userId">): Promise<Payer> {
@@ -457,11 +449,8 @@ export class MeteringService {
     }
   }
 
-  get figures(): JournalFigures {
+  get figures(): { rows: number; bytes: number; stalled_seconds: number } {
     return { ...this.#journal.backlog, stalled_seconds: this.#writer.stalledSeconds };
-  }
-  get holdCount(): number {
-    return this.#holdCount;
   }
   get lostRows(): number {
     return this.#journal.lost;
@@ -472,7 +461,7 @@ export class MeteringService {
     return this.#writer.flush(timeoutMs);
   }
 
-  /** Drains until the deadline; what is left is found by the next start. */
+  /** Drains until the deadline; the next start finds the rest. */
   async close(deadlineMs: number): Promise<void> {
     this.#endLearning();
     await this.#writer.close(deadlineMs);

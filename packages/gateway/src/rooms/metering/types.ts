@@ -6,26 +6,26 @@ import type { Admitted } from "./admitted.ts";
 import type { MeteringService } from "./service.ts";
 
 export interface TokenBound {
-  /** Of the prompt as it is sent. Read only when something limits the request, so it may be counted then. */
+  /** Of the prompt as sent. Read only if something limits the request, so it can be counted lazily. */
   readonly promptTokens: number;
-  /** Answers that are written at once; absent: one. */
+  /** Answers written in parallel; by default one. */
   readonly answers?: number;
-  /** What each may have when this much is held; absent: all of it. */
+  /** How much of this hold each answer may use; by default all of it. */
   perChoice?(outputTokens: number): number;
   readonly outputTokensMax: number;
-  /** What the bound may be lowered to when not all of it can be paid; over all choices together. */
+  /** The bound, over all choices, may be lowered to this if not all of it can be paid. */
   readonly outputTokensMin: number;
-  /** Tools that the vendor charges for beside the tokens: a field that has no price, and the most that they can cost. */
+  /** Tools that the vendor charges for besides tokens: a field without a price, and the most that they can cost. */
   readonly tools?: { readonly unpriced: string | null; readonly mostUsd: number } | null;
-  /** Whether such a word stands in what is sent; absent: that is not known, so it may. */
+  /** Whether such a word is in the request; if absent, it may be. */
   mentions?(word: RegExp): boolean;
 }
 
-/** The most that a request can cost, so that a hold can be taken before it is sent. */
+/** The most that a request can cost, which is held before it is sent. */
 export type Bound = TokenBound | FixedBound;
 export interface FixedBound {
   readonly costUsd: number;
-  /** That count in quotas; absent: none. */
+  /** Counted in quotas; by default none. */
   readonly tokens?: number;
 }
 
@@ -37,11 +37,11 @@ export interface AdmitOptions {
   isBatch?: boolean;
   bound: Bound;
   refId: string | null;
-  /** What is noted of the request that is charged; absent: the charge is not a request of its own, or none are noted. */
+  /** The request's record; absent if the charge is not a request of its own, or no records are kept. */
   record?: RequestRecord | null;
 }
 
-/** A request without its bound: what a row says besides the usage. */
+/** What a row says besides the usage. */
 export type RecordOptions = Omit<AdmitOptions, "bound">;
 
 export interface FinalUsage extends UsageParts {
@@ -50,12 +50,12 @@ export interface FinalUsage extends UsageParts {
   estimated: boolean;
   /** An explicit price (video); otherwise the pricing table decides. */
   costUsd?: number;
-  /** What the vendor's own tools cost beside the tokens. */
+  /** What the vendor's own tools cost besides tokens. */
   toolsUsd?: number;
-  /** Cut short, and no upstream told anything of it: it costs what was held for such tokens. */
+  /** Cut short without a report by the upstream: charged at the rates of the hold. */
   isUntold?: boolean;
   rates?: { inputNanoUsd: number; outputNanoUsd: number };
-  /** What the upstream says that it costs, where the operator believes it. */
+  /** The cost that the upstream reports, if the operator trusts it. */
   reportedUsd?: number;
 }
 
@@ -74,7 +74,6 @@ export interface Rate extends RateLimit {
   refuse(max: number, waitMs: number): never;
 }
 
-/** What other rooms ask of it. */
 export type Metering = Pick<
   MeteringService,
   | "admit"

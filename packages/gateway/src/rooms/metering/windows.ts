@@ -5,20 +5,20 @@ import type { Log } from "../../kernel/log.ts";
 import { WHOLE_USER } from "../usage/for-thread.ts";
 import type { MonthKey, MonthQuota, UsageStore } from "../usage/index.ts";
 
-/** After this long a window is read again in the background: other instances write to it too. */
+/** After this time a window is refreshed in the background, because other instances change it too. */
 const REFRESH_AFTER_MS = 10_000;
 
-/** One month of a user, or of one of the user's projects, as far as this process knows. */
+/** One month of a user or of one of the user's projects, as known to this process. */
 export interface QuotaWindow {
   readonly key: MonthKey;
-  /** What reservations on it are made under. */
+  /** The name under which reservations are made. */
   readonly name: string;
-  /** The same for all keys of the user together; only where the window is the whole user's. */
+  /** The same for all keys of the user together; only for the whole user's window. */
   readonly keysName: string;
   used: Used | null;
   readAtMs: number;
   reading: Promise<void> | null;
-  /** Grows with every batch written, so that a read that began earlier is discarded. */
+  /** Grows with every written batch, so that reads that began earlier are discarded. */
   version: number;
 }
 
@@ -27,7 +27,7 @@ export interface Used {
   byKeys: Quantity;
 }
 
-/** A month's use only grows, so its sum tells which of two readings is the newer one. */
+/** A month's use only grows, so its sum is the version. */
 export const spentOf = ({ money, tokens }: Quantity): Spent => ({ money, tokens, version: money + tokens });
 
 export const usedOf = (month: Omit<MonthQuota, keyof MonthKey>): Used => ({
@@ -36,16 +36,16 @@ export const usedOf = (month: Omit<MonthQuota, keyof MonthKey>): Used => ({
 });
 
 export const nameOf = ({ userId, month, project }: MonthKey) => `${userId} ${month} ${project}`;
-/** A name of its own: it begins like no other, so no project label can be mistaken for it. */
+/** Its prefix keeps it apart from every project label. */
 const keysNameOf = ({ userId, month }: MonthKey) => `keys ${userId} ${month}`;
 
-/** The names on which a request is reserved that a month's quota pays; without a key its project is `WHOLE_USER`. */
+/** The names under which a request paid by the quota is reserved; without a key its project is `WHOLE_USER`. */
 export const windowNames = (month: MonthKey): string[] => {
   const whole = nameOf({ ...month, project: WHOLE_USER });
   return month.project === WHOLE_USER ? [whole] : [nameOf(month), keysNameOf(month), whole];
 };
 
-/** What is spent under each name that the month stands for. */
+/** What is spent under each name of the month. */
 export function spentNames(month: MonthQuota): { name: string; spent: Spent }[] {
   const { all, byKeys } = usedOf(month);
   const own = { name: nameOf(month), spent: spentOf(all) };
@@ -60,13 +60,13 @@ export class QuotaWindows {
     const name = nameOf(key);
     const known = this.#windows.get(name);
     if (known) return known;
-    const nothing = { used: null, readAtMs: 0, reading: null, version: 0 };
-    const window = { key, name, keysName: keysNameOf(key), ...nothing };
+    const keysName = keysNameOf(key);
+    const window = { key, name, keysName, used: null, readAtMs: 0, reading: null, version: 0 };
     this.#windows.set(name, window);
     return window;
   }
 
-  /** Whether `used` can be relied on now; a stale one can while it is refreshed in the background. */
+  /** Whether `used` can be relied on; a stale value can, while it is refreshed in the background. */
   isKnown(window: QuotaWindow): boolean {
     const ageMs = this.options.clock.now() - window.readAtMs;
     if (window.used !== null && (ageMs > REFRESH_AFTER_MS || ageMs < 0)) {
@@ -78,7 +78,7 @@ export class QuotaWindows {
     return window.used !== null;
   }
 
-  /** Reads the window from the database, after what must come before; one read at a time. */
+  /** Runs `before`, then reads the window from the database; one read at a time. */
   read(window: QuotaWindow, before = async () => {}): Promise<void> {
     window.reading ??= before()
       .then(() => this.#read(window))
@@ -96,7 +96,7 @@ export class QuotaWindows {
     window.readAtMs = this.options.clock.now();
   }
 
-  /** A transaction was committed and left the rollups like this. */
+  /** The rollups after a committed transaction. */
   written(months: readonly MonthQuota[]): void {
     for (const month of months) {
       const window = this.#windows.get(nameOf(month));

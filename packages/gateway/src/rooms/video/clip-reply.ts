@@ -4,7 +4,7 @@ import { fail } from "../../kernel/errors.ts";
 const CLIP_MS = 10 * 60_000;
 const CLIP_BYTES = 4 * 1024 ** 3;
 const ONE_RANGE = /^bytes=(\d+-\d*|-\d+)$/;
-/** Anything else could be a page that a browser runs. */
+/** Other types could be pages that run in a browser. */
 const TYPES = ["video/mp4", "video/webm", "video/quicktime"];
 
 export interface ClipAsker {
@@ -12,7 +12,7 @@ export interface ClipAsker {
   requestId: string;
 }
 
-/** Passes a clip, or a range of it, on at the pace of whoever reads it. */
+/** Passes on a clip or a range of it, at the client's pace. */
 export async function clipReply(
   { request, requestId }: ClipAsker,
   fetchClip: (range: string | null, signal: AbortSignal) => Promise<Response | null>,
@@ -27,10 +27,10 @@ export async function clipReply(
     fail("unavailable", "The server that has this clip is away; try again shortly", { cause });
   }
   if (!clip) fail("not_found", "No clip is here: the job made none, or its server no longer has it");
-  const { status, headers: said, body } = clip;
-  const contentType = TYPES.find((type) => said.get("content-type")?.startsWith(type));
+  const { status, headers: sent, body } = clip;
+  const contentType = TYPES.find((type) => sent.get("content-type")?.startsWith(type));
   const headers: Record<string, string> = { "cache-control": "private" };
-  for (const name of ["accept-ranges", "content-range"]) if (said.has(name)) headers[name] = said.get(name)!;
+  for (const name of ["accept-ranges", "content-range"]) if (sent.has(name)) headers[name] = sent.get(name)!;
   let left = bytes;
   const bounded = new TransformStream<Uint8Array, Uint8Array>({
     transform(piece, out) {

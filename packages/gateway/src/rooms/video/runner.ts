@@ -6,15 +6,15 @@ import {
   type VideoRequest,
   type VideoResult,
 } from "../../backends/contract.ts";
-import { askedOnce } from "../../kernel/bounded.ts";
+import { askedOnce, oneAtATime } from "../../kernel/bounded.ts";
 import { isoTime } from "../../kernel/clock.ts";
 import { ServiceError } from "../../kernel/errors.ts";
 import type { NotificationDefinition } from "../../kernel/method.ts";
 import type { Payer } from "../../kernel/payer.ts";
 import { hideSecrets } from "../../kernel/secrets.ts";
-import type { Admission } from "../metering/index.ts";
+import type { Admission, FinalUsage } from "../metering/index.ts";
 import { type Route, reportTo } from "../routing/index.ts";
-import { chargeOf, priceUsd, usageOf } from "./charges.ts";
+import { NANO_PER_USD } from "../usage/index.ts";
 import { askedFacts, boundFacts, type ClipFacts, madeFacts } from "./clip-facts.ts";
 import { videoDone, videoFailed, videoProgress } from "./notifications.ts";
 import type { VideoOptions } from "./service.ts";
@@ -22,30 +22,30 @@ import type { JobRow, JobSummary, VideoStore } from "./store.ts";
 
 const CONCURRENT_STEPS_MAX = 16;
 const TICK_MS = 1_000;
-/** One instance runs all jobs; another takes over when it has been silent for this long. Redis keeps its holds for longer. */
+/** One instance runs all jobs; another takes over after this silence. Redis keeps its holds for longer. */
 const LEASE = "video";
 const LEASE_MS = 9_000;
-/** Message: there is something to do; the id of a new job, or nothing. */
+/** Message: there is something to do, with the id of a new job or empty. */
 const DUE = "video-due";
-/** Message: the id of a job for which the instance that runs the jobs holds now. */
+/** Message: the id of a job whose hold the running instance has taken over. */
 const HELD = "video-held";
-/** No step is that far off: the clock has been set back since. */
+/** No step is due that late, unless the clock has been set back. */
 const FAR_MS = 600_000;
 const STEP_TIMEOUT_MS = 120_000;
 const CANCEL_TIMEOUT_MS = 10_000;
-/** How long an upstream is asked what became of a job that was broken off, after the job's deadline. */
+/** How long after its deadline an upstream is asked about a job that was broken off. */
 const ASKED_FOR_MS = 10 * 60_000;
 /** Delay after reading the jobs failed. */
 const PAUSE_MS = 2_000;
 const POLL_MS = { first: 2_000, most: 15_000 };
 const POLL_GROWTH = 1.5;
-/** A submission that the upstream refuses is sent again, ever later, so often and for so long. */
+/** A refused submission is sent again, with growing pauses, this often and for this long. */
 const RESUBMIT_GROWTH = 4;
 const RESUBMIT_PAUSE_MS_MAX = 60_000;
 const RESUBMISSIONS_MAX = 5;
 const RESUBMIT_FOR_MS = 3 * 60_000;
 const ERROR_LENGTH_MAX = 2_000;
-/** A stopping process waits this long for answers to submissions, which cannot be fetched later. */
+/** A stopping process waits this long for the answers to submissions, which cannot be fetched later. */
 const SUBMIT_GRACE_MS = 10_000;
 const SUBMISSION_LOST =
   "the answer to the submission was lost, and it may have been taken: it is not sent twice, and nothing is charged; create the job again";
@@ -56,7 +56,7 @@ const DEARER_BACKEND =
 const LATE = "the job did not finish in time";
 const REVOKED = "the API key was revoked, or its owner's account or membership ended";
 
-/** Nothing is known but that it was asked for. */
+/** The outcome is unknown. */
 const PENDING: VideoPoll = { state: "pending" };
 
 type End = Parameters<VideoStore["end"]>[1];
@@ -70,28 +70,36 @@ const isTransient = (error: unknown): boolean =>
   error.status === 408 ||
   error.status >= 500;
 
-/** Statuses of a proxy on the way; the upstream may have accepted the task anyway. */
+/** Statuses of proxies: the upstream may have accepted the task anyway. */
 const UNCLEAR_STATUSES = new Set([502, 504, 524]);
 
-/** Whether a failed submission may still have made a task, which would be paid for twice if it were sent again. */
+/** Whether a failed submission may have created a task, which would cost twice if it were sent again. */
 const mayBeTaken = (error: unknown): boolean => {
-  // The gateway's own word, such as that the model is being loaded.
+  // An error of the gateway, e.g. because the model is being loaded.
   if (error instanceof ServiceError) return false;
   if (!(error instanceof BackendError)) return true;
   const { kind, status = 0 } = error;
   return kind === "upstream" ? UNCLEAR_STATUSES.has(status) : kind === "transport" || kind === "gone";
 };
 
+/** The id makes it harmless to charge a job twice. */
+const chargeOf = ({ id, payer, model }: JobSummary) => ({
+  ...{ requestId: id, payer: JSON.parse(payer) as Payer, model, refId: null },
+});
+
+export const priceUsd = async ({ billing }: Pick<VideoOptions, "billing">, model: string, facts: ClipFacts) =>
+  (await billing.videoCostNanoUsd(model, facts)) / NANO_PER_USD;
+
 export class JobRunner {
-  /** Of all jobs on the instance that runs them; elsewhere of those that it does not hold for yet. */
+  /** On the instance that runs the jobs, the holds of all; on others, those that it has not taken over yet. */
   readonly #holds = new Map<string, Admission>();
   readonly #running = new Map<string, Promise<void>>();
   readonly #ends: (() => void)[];
   #isLeading = false;
   readonly #stopped = new AbortController();
-  /** Fires later than `#stopped`. */
+  /** Aborts later than `#stopped`. */
   readonly #submitsStopped = new AbortController();
-  #looking: Promise<void> | null = null;
+  readonly #look = oneAtATime(() => this.#lookForWork());
   #pausedUntilMs = 0;
 
   constructor(
@@ -103,7 +111,7 @@ export class JobRunner {
       clock.every(tickMs, () => this.wake()),
       bus.subscribe(DUE, (jobId) => {
         this.wake();
-        // It was found, and held for, before its maker could hear of that.
+        // It was found, and its hold taken over, before its creator could be told.
         if (this.#isLeading && this.#holds.has(jobId)) bus.publish(HELD, jobId);
       }),
       bus.subscribe(HELD, (jobId) => {
@@ -112,16 +120,16 @@ export class JobRunner {
     ];
   }
 
-  /** To be called before requests come in: what jobs may cost is held again. */
+  /** Renews the holds of jobs. Call it before requests come in. */
   async start(): Promise<void> {
     this.wake();
-    await this.#looking;
+    await this.#look.running;
   }
 
-  /** A new job, whose hold lives as long as it does. */
+  /** Stores and starts a new job, whose hold lasts until it ends. */
   async begin(job: JobRow, hold: Admission): Promise<void> {
     await this.store.insert(job);
-    // It may have been found, and held for, the moment it was stored.
+    // It may have been found, and its hold taken over, as soon as it was stored.
     this.#release(job.id);
     this.#holds.set(job.id, hold);
     this.#due(job.id);
@@ -131,7 +139,7 @@ export class JobRunner {
     this.options.bus.publish(DUE, jobId);
   }
 
-  /** Nothing is held for it any more, here or elsewhere. */
+  /** Releases the job's hold here and on other instances. */
   #ended(jobId: string): void {
     this.#release(jobId);
     this.#due();
@@ -141,7 +149,7 @@ export class JobRunner {
     this.#take(jobId)?.release();
   }
 
-  /** The job's hold, which the caller ends. */
+  /** Removes the job's hold, which the caller must end. */
   #take(jobId: string): Admission | null {
     const hold = this.#holds.get(jobId) ?? null;
     this.#holds.delete(jobId);
@@ -149,22 +157,13 @@ export class JobRunner {
   }
 
   wake(): void {
-    const { clock, log } = this.options;
-    if (this.#stopped.signal.aborted || clock.now() < this.#pausedUntilMs) return;
-    this.#looking ??= this.#look()
-      .catch((error) => {
-        this.#pausedUntilMs = clock.now() + PAUSE_MS;
-        log.warn("reading video jobs failed", { error });
-      })
-      .finally(() => {
-        this.#looking = null;
-      });
+    if (!this.#stopped.signal.aborted && this.options.clock.now() >= this.#pausedUntilMs) void this.#look();
   }
 
   async stop(): Promise<void> {
     for (const end of this.#ends) end();
     this.#stopped.abort();
-    await this.#looking;
+    await this.#look.running;
     const endGrace = this.options.clock.after(SUBMIT_GRACE_MS, () => this.#submitsStopped.abort());
     await Promise.allSettled(this.#running.values());
     endGrace();
@@ -173,12 +172,22 @@ export class JobRunner {
     this.#due();
   }
 
-  async #look(): Promise<void> {
+  async #lookForWork(): Promise<void> {
+    const { clock, log } = this.options;
+    try {
+      await this.#startSteps();
+    } catch (error) {
+      this.#pausedUntilMs = clock.now() + PAUSE_MS;
+      log.warn("reading video jobs failed", { error });
+    }
+  }
+
+  async #startSteps(): Promise<void> {
     const { bus, leases, clock, log } = this.options;
     const held = [...this.#holds.keys()];
     const open = await this.store.unsettled();
     const wasLeading = this.#isLeading;
-    // Without a job nothing is written.
+    // Without jobs do not write to the database.
     this.#isLeading = open.length > 0 && (await leases.acquire(LEASE, LEASE_MS));
     const isLost = wasLeading && !this.#isLeading && bus.shared;
     const ids = new Set(open.map(({ id }) => id));
@@ -192,7 +201,7 @@ export class JobRunner {
       return (inMs <= 0 || inMs > FAR_MS) && !this.#running.has(id);
     });
     for (const { id } of due.slice(0, CONCURRENT_STEPS_MAX - this.#running.size)) {
-      const step = this.#stepOf(id)
+      const step = this.#step(id)
         .catch((error) => log.error("video job step failed", { job_id: id, error }))
         .finally(() => this.#running.delete(id));
       this.#running.set(id, step);
@@ -202,7 +211,7 @@ export class JobRunner {
   async #hold(id: string): Promise<void> {
     const { metering, bus } = this.options;
     const job = await this.store.find(id);
-    // What a job that is done costs is charged at once, or was already.
+    // The cost of a done job is charged at once, or was already.
     if (!job || job.settled || job.status === "done") return;
     const hold = await metering.resume({ ...chargeOf(job), bound: { costUsd: job.bound_usd ?? 0 } });
     if (this.#holds.has(id)) hold.release();
@@ -210,12 +219,9 @@ export class JobRunner {
     if (this.#isLeading) bus.publish(HELD, id);
   }
 
-  async #stepOf(id: string): Promise<void> {
+  async #step(id: string): Promise<void> {
     const job = await this.store.find(id);
-    if (job && !job.settled) await this.#step(job);
-  }
-
-  async #step(job: JobRow): Promise<void> {
+    if (!job || job.settled) return;
     const lateMs = this.options.clock.now() - Date.parse(job.deadline_at);
     const isLate = lateMs >= 0;
     const stopped = job.status === "queued" ? this.#submitsStopped : this.#stopped;
@@ -225,10 +231,10 @@ export class JobRunner {
       else if (job.status === "cancelled" || job.status === "failed")
         await this.#settleBrokenOff(job, lateMs >= ASKED_FOR_MS);
       else if (isLate && job.task_id === null) await this.#fail(job, LATE);
-      // Also of jobs that were taken over: the revocation may have come while nobody carried them.
+      // Checked at each step, because a revocation may have been missed while no instance ran the jobs.
       else if (!(await this.#isInForce(job))) await this.breakOff(job, "cancelled", REVOKED);
       else if (job.status === "queued") await this.#submit(job, signal);
-      // Its process died between sending the task and recording the answer.
+      // The process died between sending the task and recording the answer.
       else if (job.status === "submitting") await this.#fail(job, SUBMISSION_LOST);
       else await this.#poll(job, signal);
     } catch (error) {
@@ -249,7 +255,7 @@ export class JobRunner {
     return Math.min(most, first * POLL_GROWTH ** steps);
   }
 
-  /** A submission that was refused often or long enough. One that found no backend waits for it until the deadline. */
+  /** The submission was refused often or long enough. Without a backend it waits until the deadline instead. */
   #isRefusedForGood({ status, step_count, created_at }: JobRow, error: unknown): boolean {
     if (status !== "queued" || !(error instanceof BackendError) || error.kind !== "upstream") return false;
     const ageMs = this.options.clock.now() - Date.parse(created_at);
@@ -260,7 +266,7 @@ export class JobRunner {
     return this.options.isInForce(JSON.parse(payer) as Payer);
   }
 
-  /** Cancels the jobs whose key, user or group's member is no longer in force; null: all are checked. */
+  /** Cancels jobs whose key, user or group membership is no longer valid; null checks all. */
   async recheck(id: string | null): Promise<void> {
     if (!this.#isLeading) return;
     const isInForce = askedOnce(
@@ -271,7 +277,7 @@ export class JobRunner {
       if (!(await isInForce(job))) await this.breakOff(job, "cancelled", REVOKED);
   }
 
-  /** On the backend that was chosen for the job, if that is still there, as soon as its circuit lets it through. */
+  /** Sends the task, preferably to the backend that was chosen for it. */
   async #submit(job: JobRow, signal: AbortSignal): Promise<void> {
     const { routing } = this.options;
     const backend = routing.backendNamed(job.backend) && job.backend;
@@ -286,7 +292,7 @@ export class JobRunner {
     try {
       await this.#submitOn(route, job, signal);
     } finally {
-      // Where nothing was sent, or the process stops.
+      // Has an effect only if nothing was sent or the process stops.
       route.abandoned();
     }
   }
@@ -296,12 +302,16 @@ export class JobRunner {
     if (!backend.video) throw new BackendError("unsupported", `backend ${job.backend} does not make videos`);
     const request = JSON.parse(job.request) as VideoRequest;
     const facts = askedFacts(request, backend.video.asked(request));
-    if (backend.config.name !== job.backend && (await this.#costsMore(job, facts)))
-      return void (await this.#fail(job, DEARER_BACKEND));
+    // Another backend may make more of the same request than is held for it.
+    const isBounded = backend.config.name === job.backend || job.bound_usd === null;
+    if (!isBounded && (await priceUsd(this.options, job.model, boundFacts(facts))) > job.bound_usd!) {
+      await this.#fail(job, DEARER_BACKEND);
+      return;
+    }
     if (!(await this.store.submitting(job.id))) return;
-    let taskId: string;
+    let task_id: string;
     try {
-      taskId = await backend.video.submit(request, signal);
+      task_id = await backend.video.submit(request, signal);
       route.succeeded();
     } catch (error) {
       if (!this.#submitsStopped.signal.aborted) reportTo(route, error);
@@ -314,7 +324,7 @@ export class JobRunner {
       return;
     }
     const task = {
-      taskId,
+      task_id,
       backend: backend.config.name,
       request: JSON.stringify({ ...request, images: [] }),
       facts: JSON.stringify(facts),
@@ -324,15 +334,10 @@ export class JobRunner {
       return;
     }
     await this.store.unwanted(job.id, task);
-    await this.#brokenOff({ ...job, backend: task.backend, task_id: taskId });
+    await this.#brokenOff({ ...job, backend: task.backend, task_id });
   }
 
-  /** Another backend may make more of the same request than was held for. */
-  async #costsMore({ model, bound_usd }: JobRow, facts: ClipFacts): Promise<boolean> {
-    return bound_usd !== null && (await priceUsd(this.options, model, boundFacts(facts))) > bound_usd;
-  }
-
-  /** Has the task stopped and asks what became of it: free only if the upstream made no clip. Owed if that stays unknown. */
+  /** Stops the task and asks for its outcome: free only if the upstream made no clip, charged if that stays unknown. */
   async #settleBrokenOff(job: JobSummary, isUnknown: boolean): Promise<void> {
     const upstream = this.options.routing.backendNamed(job.backend)?.video;
     if (!upstream && !isUnknown) return;
@@ -355,7 +360,7 @@ export class JobRunner {
   }
 
   async breakOff(job: JobSummary, status: End["status"], error: string | null): Promise<boolean> {
-    const ended = await this.end(job, { status, result: null, error, cost: 0, isBrokenOff: true });
+    const ended = await this.#end(job, { status, result: null, error, cost: 0, isBrokenOff: true });
     // The job has ended whatever the upstream answers, so the caller does not wait for it.
     if (ended && job.task_id !== null) void this.#brokenOff(job);
     return ended;
@@ -383,7 +388,7 @@ export class JobRunner {
 
   async #poll(job: JobRow, signal: AbortSignal): Promise<void> {
     const backend = this.options.routing.backendNamed(job.backend);
-    // Gone for now: it may be registered again before the deadline.
+    // It may be registered again before the deadline.
     if (!backend?.video) return;
     const poll = await this.#polled(job, backend.video.poll(job.task_id!, signal));
     if (poll.state === "pending") {
@@ -396,7 +401,7 @@ export class JobRunner {
       const cost = await this.#cost(job, poll);
       const url = poll.result.url || `/v1/video/generations/${job.id}/content`;
       const result = JSON.stringify({ ...poll.result, url });
-      if (await this.end(job, { status: "done", result, error: null, cost }))
+      if (await this.#end(job, { status: "done", result, error: null, cost }))
         await this.#settle({ ...job, cost, result });
     }
   }
@@ -408,7 +413,7 @@ export class JobRunner {
       try {
         return await priceUsd(this.options, job.model, facts);
       } catch (error) {
-        // The price has lost its exchange rate since the job was admitted.
+        // The exchange rate of the price was removed after the job was admitted.
         if (error instanceof ServiceError && job.bound_usd !== null) return job.bound_usd;
         throw error;
       }
@@ -418,18 +423,14 @@ export class JobRunner {
   }
 
   #fail(job: JobRow, error: string): Promise<boolean> {
-    return this.end(job, {
-      status: "failed",
-      result: null,
-      error: hideSecrets(error).slice(0, ERROR_LENGTH_MAX),
-      cost: 0,
-    });
+    const text = hideSecrets(error).slice(0, ERROR_LENGTH_MAX);
+    return this.#end(job, { status: "failed", result: null, error: text, cost: 0 });
   }
 
-  async end(job: JobSummary, end: End): Promise<boolean> {
+  async #end(job: JobSummary, end: End): Promise<boolean> {
     const ended = await this.store.end(job.id, end);
     if (!ended) return false;
-    // A done job is announced when it is settled, so that it is announced even if its process dies in between.
+    // A done job is announced when it is settled, so that this happens even if the process dies in between.
     if (end.status !== "done") {
       if (!end.isBrokenOff || job.task_id === null) this.#ended(job.id);
       const { status, error } = end;
@@ -438,7 +439,7 @@ export class JobRunner {
     return true;
   }
 
-  /** Records a done job's cost and notifies its followers. If the process dies, the next one records it under the same id. */
+  /** Charges a done job and notifies its followers. If the process dies, the next one repeats it under the same id. */
   async #settle(job: JobRow): Promise<void> {
     this.#charge(job);
     const result = JSON.parse(job.result!) as VideoResult;
@@ -446,12 +447,14 @@ export class JobRunner {
     await this.store.settled(job.id, job.cost);
   }
 
-  /** The usage is in the journal when this returns: then the job is noted as settled. */
+  /** When this returns, the usage is in the journal and the job can be noted as settled. */
   #charge(job: JobSummary): void {
     const { metering } = this.options;
+    const tokens = { promptTokens: 0, completionTokens: 0 };
+    const usage: FinalUsage = { backend: "video", ...tokens, estimated: false, costUsd: job.cost };
     const hold = this.#take(job.id);
-    if (hold) hold.settle(usageOf(job.cost));
-    else metering.record(chargeOf(job), usageOf(job.cost));
+    if (hold) hold.settle(usage);
+    else metering.record(chargeOf(job), usage);
     metering.written();
   }
 

@@ -1,6 +1,6 @@
 import { z } from "zod";
 
-/** It is stored with the job, so it has its limit apart from the images. */
+/** Unlike the images, it stays stored with the job. */
 const EXTRA_CHARS_MAX = 64 * 1024;
 
 export const VideoTask = z.object({

@@ -8,60 +8,55 @@ import { isUuid } from "../../kernel/ids.ts";
 import type { Payer } from "../../kernel/payer.ts";
 import type { RequestRecord } from "../../kernel/request-record.ts";
 import type { Sweep } from "../../storage/contract.ts";
+import type { Billing } from "../billing/index.ts";
 import type { Needs } from "../foundation.ts";
+import type { Metering } from "../metering/index.ts";
 import type { Routing } from "../routing/index.ts";
-import { type ChargesOptions, priceUsd } from "./charges.ts";
 import { askedFacts, boundFacts } from "./clip-facts.ts";
 import { type ClipAsker, clipReply } from "./clip-reply.ts";
-import { requireKnown, withoutModel } from "./extra.ts";
-import { checkImages } from "./images.ts";
-import { JobRunner } from "./runner.ts";
+import { JobRunner, priceUsd } from "./runner.ts";
 import type { Job, VideoTask } from "./schemas.ts";
 import { type JobRow, type JobSummary, VideoStore } from "./store.ts";
+import { checkImages, requireKnown, withoutModel } from "./task.ts";
 
 const ACTIVE_JOBS_MAX = 100;
-/** A task that has not finished by then fails. */
+/** A task that takes longer fails. */
 const JOB_DEADLINE_MS = 60 * 60_000;
-/** Kept this long so that a surprising result can be compared with its request. */
+/** Requests are kept this long, so that a surprising result can be compared with what was sent. */
 const PAYLOAD_KEPT_MS = 24 * 60 * 60_000;
 
 export interface VideoOptions
-  extends ChargesOptions,
-    Needs<"db" | "bus" | "events" | "clock" | "ids" | "leases" | "log" | "revocations"> {
+  extends Needs<"db" | "bus" | "events" | "clock" | "ids" | "leases" | "log" | "revocations"> {
+  metering: Pick<Metering, "admit" | "resume" | "record" | "written">;
+  billing: Pick<Billing, "videoCostNanoUsd">;
   routing: Pick<Routing, "aliases" | "router" | "backendNamed" | "callEnded">;
   isInForce(payer: Payer): Promise<boolean>;
-  /** Time between polls; grows from the first to the most. */
+  /** Time between polls, which grows from `first` to `most`. */
   pollMs?: { first: number; most: number };
   tickMs?: number;
 }
 
-type CreateJob = z.output<typeof VideoTask>;
-
 interface CreateOptions {
   record?: RequestRecord | null;
-  /** Who may follow the job; the payer unless told. */
+  /** Who may follow the job; by default the payer. */
   opener?: SignedIn;
 }
 
 export type JobView = z.input<typeof Job>;
 
 const toView = (job: JobSummary): JobView => ({
-  id: job.id,
+  ...job,
   object: "video.generation",
-  model: job.model,
   status: job.status === "submitting" ? "queued" : job.status,
-  progress: job.progress,
   result: job.result === null ? null : (JSON.parse(job.result) as VideoResult),
-  error: job.error,
-  cost: job.cost,
   created_at: Math.floor(Date.parse(job.created_at) / 1000),
-  ...(job.warnings !== null && { warnings: JSON.parse(job.warnings) as string[] }),
+  warnings: job.warnings === null ? undefined : (JSON.parse(job.warnings) as string[]),
 });
 
 const warningsOf = ({ unsent = [] }: VideoAsked, backend: string): string[] =>
   unsent.map((field) => `\`${field}\` was not sent: the API of ${backend} has no place for it`);
 
-/** `keyId`: of one that sees nothing but what it made. */
+/** With a `keyId` only the jobs of that key. */
 interface JobOwner {
   userId: string;
   keyId?: string | null;
@@ -79,7 +74,7 @@ export class Video {
 
   async create(
     payer: Payer,
-    input: CreateJob,
+    input: z.output<typeof VideoTask>,
     { record = null, opener = { userId: payer.userId } }: CreateOptions = {},
   ): Promise<{ job: JobView; streamId: string }> {
     if (record) record.modelAsked = input.model;
@@ -93,7 +88,7 @@ export class Video {
       model: routing.aliases.resolve(input.model),
       capability: "video",
     });
-    // The job's own steps send it.
+    // The task is sent later, in a step of the job.
     record?.sent({ model, name: backend.config.name, reason });
     if (!backend.video) fail("no_video_backend", `The backend of ${model} does not make videos`);
     if ((await this.#store.countActive(payer.userId)) >= ACTIVE_JOBS_MAX) {
@@ -144,7 +139,7 @@ export class Video {
       bound_usd: boundUsd,
       warnings: warnings.length > 0 ? JSON.stringify(warnings) : null,
     };
-    // The id itself is a channel too, so that jobs made over REST can be followed.
+    // The job's id is also a channel, so that jobs created over REST can be followed.
     events.open(opener, id);
     try {
       await this.#runner.begin(job, hold);
@@ -163,7 +158,7 @@ export class Video {
     const { backend, status, task_id } = await this.#owned(owner.userId, jobId, owner.keyId);
     return clipReply(asker, async (range, signal) => {
       if (status !== "done") return null;
-      // It may be registered again, or be a node that comes back.
+      // Possibly temporary: it may be registered again, or be a node that comes back.
       const { video } = this.options.routing.backendNamed(backend) ?? fail("unavailable", "away");
       return (await video?.content?.(task_id!, range, signal)) ?? null;
     });
@@ -179,11 +174,11 @@ export class Video {
       fail("app_error", `The job has ended already: ${(await this.#owned(userId, jobId)).status}`);
   }
 
-  /** Empties what was sent in by jobs that ended a while ago; what they made stays. */
+  /** Empties the requests of jobs that ended a while ago; their results stay. */
   readonly sweepPayloads: Sweep = (nowMs, rowsMax) =>
     this.#store.dropPayloads(isoTime(nowMs - PAYLOAD_KEPT_MS), rowsMax);
 
-  /** Takes up the jobs of an earlier run; to be called before requests come in. */
+  /** Takes over the jobs of an earlier run. Call it before requests come in. */
   start(): Promise<void> {
     return this.#runner.start();
   }

@@ -1,6 +1,6 @@
-import { countRows, type Database, insertRow } from "../../storage/contract.ts";
+import { countRows, type Database, insertRow, updateRows } from "../../storage/contract.ts";
 
-/** `submitting` stays when the process dies: only then is it unknown whether the upstream has the task. Callers see queued. */
+/** A job is left `submitting` if its process dies while sending: the upstream may have the task. Callers see queued. */
 type JobStatus = "queued" | "submitting" | "running" | "done" | "failed" | "cancelled";
 
 export interface JobRow {
@@ -8,9 +8,9 @@ export interface JobRow {
   user_id: string;
   payer: string;
   model: string;
-  /** Name of the backend that has, or will get, the task. */
+  /** Name of the backend that has or will get the task. */
   backend: string;
-  /** JSON of the VideoRequest; its images are dropped once the upstream has them. */
+  /** JSON of the VideoRequest; the images are dropped once the upstream has them. */
   request: string;
   status: JobStatus;
   progress: number;
@@ -18,7 +18,7 @@ export interface JobRow {
   result: string | null;
   error: string | null;
   cost: number;
-  /** Nothing is left to do: the job ended, what it cost is in the journal, and the upstream was told to cancel. */
+  /** The job has ended, its cost is in the journal, and the upstream has been told to cancel if needed. */
   settled: boolean;
   stream_id: string;
   created_at: string;
@@ -26,13 +26,13 @@ export interface JobRow {
   next_step_at: string;
   step_count: number;
   facts: string | null;
-  /** What the job may cost at most, which is held for it. */
+  /** The most that the job can cost, which is held for it. */
   bound_usd: number | null;
-  /** JSON of what was asked for and is not sent; null: nothing. */
+  /** JSON of warnings about fields that are not sent; null if there are none. */
   warnings: string | null;
 }
 
-/** A job without what was asked for, which may hold megabytes of images. */
+/** A job without its request, which may contain megabytes of images. */
 export type JobSummary = Omit<JobRow, "request">;
 
 const ACTIVE = "('queued', 'submitting', 'running')";
@@ -64,14 +64,14 @@ export class VideoStore {
     return countRows(this.db, `video_jobs WHERE user_id = $1 AND status IN ${ACTIVE}`, [userId]);
   }
 
-  /** Jobs that are not at their end, those whose next step is due first; only what is looked at every second. */
+  /** Unsettled jobs, by the time of their next step. Runs every second, so it reads few columns. */
   unsettled(): Promise<Pick<JobRow, "id" | "status" | "next_step_at">[]> {
     return this.db.all(
       "SELECT id, status, next_step_at FROM video_jobs WHERE settled = FALSE ORDER BY next_step_at",
     );
   }
 
-  /** Jobs that have not ended; with `id`, those whose payer is, or has to do with, that key, user or group. */
+  /** Jobs that have not ended; with an `id`, only those whose payer mentions that key, user or group. */
   active(id: string | null): Promise<JobSummary[]> {
     return this.db.all<JobSummary>(
       `SELECT ${SUMMARY_COLUMNS} FROM video_jobs WHERE settled = FALSE AND status IN ${ACTIVE} AND payer LIKE $1`,
@@ -84,44 +84,35 @@ export class VideoStore {
     await this.db.run(sql, [id, nextStepAt]);
   }
 
-  /** Before the task is sent. False when the job was cancelled meanwhile. */
-  async submitting(id: string): Promise<boolean> {
-    const sql = "UPDATE video_jobs SET status = 'submitting' WHERE id = $1 AND status = 'queued'";
-    return (await this.db.run(sql, [id])) > 0;
+  /** Changes a job that is in this status; false if it no longer is. */
+  async #changeIn(status: JobStatus, id: string, changes: Partial<JobRow>): Promise<boolean> {
+    return (await updateRows(this.db, "video_jobs", { id, status }, changes)) > 0;
   }
 
-  /** The upstream did not take the task, so it may be sent again. */
+  /** Call it before sending the task. False if the job was cancelled meanwhile. */
+  submitting(id: string): Promise<boolean> {
+    return this.#changeIn("queued", id, { status: "submitting" });
+  }
+
+  /** The upstream refused the task, so it may be sent again. */
   async notSubmitted(id: string): Promise<void> {
-    const sql = "UPDATE video_jobs SET status = 'queued' WHERE id = $1 AND status = 'submitting'";
-    await this.db.run(sql, [id]);
+    await this.#changeIn("submitting", id, { status: "queued" });
   }
 
-  async started(
-    id: string,
-    { backend, taskId, request, facts }: { backend: string; taskId: string; request: string; facts: string },
-  ): Promise<boolean> {
-    const changed = await this.db.run(
-      `UPDATE video_jobs SET status = 'running', backend = $2, task_id = $3, request = $4, facts = $5, step_count = 0
-       WHERE id = $1 AND status = 'submitting'`,
-      [id, backend, taskId, request, facts],
-    );
-    return changed > 0;
+  started(id: string, task: Pick<JobRow, "backend" | "task_id" | "request" | "facts">): Promise<boolean> {
+    return this.#changeIn("submitting", id, { ...task, status: "running", step_count: 0 });
   }
 
-  /** Keeps the task of a job that was cancelled while it was being submitted, so that the upstream is told. */
-  async unwanted(id: string, { backend, taskId }: { backend: string; taskId: string }): Promise<void> {
-    await this.db.run(
-      "UPDATE video_jobs SET backend = $2, task_id = $3, settled = FALSE WHERE id = $1 AND status = 'cancelled'",
-      [id, backend, taskId],
-    );
+  /** Notes the task of a job that was cancelled during submission, so that the upstream is told to cancel it. */
+  async unwanted(id: string, { backend, task_id }: Pick<JobRow, "backend" | "task_id">): Promise<void> {
+    await this.#changeIn("cancelled", id, { backend, task_id, settled: false });
   }
 
   async progressed(id: string, progress: number): Promise<void> {
-    const sql = "UPDATE video_jobs SET progress = $2 WHERE id = $1 AND status = 'running'";
-    await this.db.run(sql, [id, progress]);
+    await this.#changeIn("running", id, { progress });
   }
 
-  /** Ends the job, once. It stays unsettled until it is charged, and where it was broken off until the upstream has stopped. */
+  /** Ends the job, once. It stays unsettled until it is charged and, if it was broken off, the upstream has stopped. */
   async end(
     id: string,
     end: {
@@ -129,7 +120,7 @@ export class VideoStore {
       result: string | null;
       error: string | null;
       cost: number;
-      /** The upstream has not ended it. */
+      /** The upstream may still be working on it. */
       isBrokenOff?: boolean;
     },
   ): Promise<boolean> {
@@ -144,10 +135,10 @@ export class VideoStore {
   }
 
   async settled(id: string, cost: number): Promise<void> {
-    await this.db.run("UPDATE video_jobs SET settled = TRUE, cost = $2 WHERE id = $1", [id, cost]);
+    await updateRows(this.db, "video_jobs", { id }, { settled: true, cost });
   }
 
-  /** Empties requests of jobs that ended: images that were never sent, and prompts. */
+  /** Empties the requests of settled jobs: prompts, and images that were never sent. */
   dropPayloads(before: string, rowsMax: number): Promise<number> {
     return this.db.run(
       `UPDATE video_jobs SET request = '{}' WHERE id IN

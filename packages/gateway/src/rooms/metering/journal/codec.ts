@@ -1,19 +1,19 @@
 import { type ChargedLine, isCharged, LINE_FIELDS, type RequestLine } from "../../../kernel/request-row.ts";
 
-/** One ended request as the journal keeps it: `<crc32 in hex> <JSON array>`; the checksum tells a cut line. */
+/** One ended request, in the journal as `<crc32 in hex> <JSON array>`; the checksum detects truncated lines. */
 export interface JournalEntry extends RequestLine {
   costMultiplierMicros: number;
-  /** What the admission had reserved; the same is given back once the row is in the database. */
+  /** What was reserved for it, to be released once the row is in the database. */
   hold: HoldKind;
-  /** The user's tier when the request was admitted; null: to be looked up. */
+  /** The user's tier at admission; null: looked up when the row is settled. */
   tier: string | null;
-  /** Budgets of the key in which the cost counts, as `budgetsOf` says. */
+  /** Budgets of the key in which the cost counts: bits as in `budgetsOf`. */
   budgets: number;
 }
 
 export type ChargedEntry = JournalEntry & ChargedLine;
 
-/** What costs nothing, or has no price, takes no points. */
+/** Free and unpriced requests take no points. */
 export const takesPoints = (entry: JournalEntry): entry is ChargedEntry =>
   isCharged(entry) && entry.costNanoUsd !== null && entry.costNanoUsd > 0;
 
@@ -25,21 +25,21 @@ const NEWLINE = 10;
 
 const FIELDS = [...LINE_FIELDS, "costMultiplierMicros", "hold", "tier", "budgets", "unpriced"] as const;
 
-const OPTIONAL_FIELDS: ReadonlySet<string> = new Set([
-  ...["cachedTokens", "cacheWriteTokens", "reasoningTokens", "cacheSavedNanoUsd", "unpriced"],
-]);
+const OPTIONAL_FIELDS: ReadonlySet<string> = new Set(
+  "cachedTokens cacheWriteTokens reasoningTokens cacheSavedNanoUsd unpriced".split(" "),
+);
 
 const crcHex = (json: string): string => Bun.hash.crc32(json).toString(16).padStart(CRC_LENGTH, "0");
 
 export function encodeEntry(entry: JournalEntry): string {
   const values: unknown[] = [FORMAT];
-  // The runtime writes a list with `undefined` in it four times as slowly.
+  // The runtime stringifies a list with `undefined` four times slower.
   for (const field of FIELDS) values.push(entry[field] ?? null);
   const json = JSON.stringify(values);
   return `${crcHex(json)} ${json}\n`;
 }
 
-/** The entry of a line without its newline; null when the line is not whole or not ours. */
+/** The entry of a line without its newline; null if the line is incomplete or in another format. */
 function decodeLine(line: string): JournalEntry | null {
   if (line.length <= CRC_LENGTH + 1) return null;
   const json = line.slice(CRC_LENGTH + 1);
@@ -61,26 +61,21 @@ export interface Decoded {
   length: number;
 }
 
-/** Reads the whole lines of `bytes`, at most `rowsMax` of them; what follows the last newline is left alone. */
+/** Reads the whole lines of `bytes`, at most `rowsMax` of them. */
 export function decodeLines(bytes: Buffer, rowsMax: number): Decoded {
-  const length = endOfLines(bytes, rowsMax);
+  let length = 0;
+  for (let rows = 0; rows < rowsMax; rows++) {
+    const newline = bytes.indexOf(NEWLINE, length);
+    if (newline === -1) break;
+    length = newline + 1;
+  }
   const result: Decoded = { entries: [], damaged: [], length };
   if (length === 0) return result;
-  // All lines become text at once: a view and a text of each cost more than what is in it.
+  // Decode all lines at once: a view and a string per line cost more than their contents.
   for (const line of bytes.toString("utf8", 0, length - 1).split("\n")) {
     const entry = decodeLine(line);
     if (entry) result.entries.push(entry);
     else result.damaged.push(line);
   }
   return result;
-}
-
-function endOfLines(bytes: Buffer, rowsMax: number): number {
-  let end = 0;
-  for (let rows = 0; rows < rowsMax; rows++) {
-    const newline = bytes.indexOf(NEWLINE, end);
-    if (newline === -1) break;
-    end = newline + 1;
-  }
-  return end;
 }

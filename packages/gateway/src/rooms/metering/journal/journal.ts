@@ -4,20 +4,21 @@ import type { Clock } from "../../../kernel/clock.ts";
 import { InstanceLock } from "../../../kernel/instance-lock.ts";
 import type { Log } from "../../../kernel/log.ts";
 import { closeFolder } from "../../../kernel/private-files.ts";
+import type { SettleReport } from "../settler.ts";
 import { encodeEntry, type JournalEntry } from "./codec.ts";
 import { readLines, Segment } from "./segment.ts";
 
-/** Longest time that a written line may wait for the disk: what a power cut can take. */
+/** A power cut loses at most the lines of this time. */
 const SYNC_DELAY_MS = 50;
-/** Lines that are written together at most. */
+/** Lines in one write at most. */
 const GATHERED_MAX = 256;
 /** Rows kept in memory while the disk refuses them. */
 const REFUSED_ROWS_MAX = 10_000;
-/** With so many of them new spending is refused: the rest is for requests that are under way. */
+/** With this many, new spending is refused: the rest is for requests in progress. */
 const REFUSED_ROWS_FULL = REFUSED_ROWS_MAX / 2;
-/** With this much waiting for the database, it is refused before the disk fills up. */
+/** With this much waiting for the database, new spending is refused, before the disk fills up. */
 const BACKLOG_BYTES_MAX = 4 * 1024 ** 3;
-/** For a left-behind segment the rows are not counted, only guessed from its size. */
+/** The rows of an adopted segment are estimated from its size. */
 const ROW_BYTES_TYPICAL = 370;
 
 const SEGMENT_NAME = /^usage-([0-9a-f-]{36})-(\d{6,})\.jsonl$/;
@@ -30,50 +31,42 @@ export const DAMAGED_FILE = "damaged.jsonl";
 
 export interface JournalOptions {
   dir: string;
-  /** Names this run of the process: its files are its own as long as it lives. */
+  /** Identifies this run of the process, which owns its files until it ends. */
   instance: string;
   clock: Clock;
   log: Log;
-  /** Calls `run` once before any more answers are sent; right away unless given. */
+  /** Calls `run` before the next answer is sent; by default at once. */
   beforeAnswers?(run: () => void): void;
 }
 
-/** What of a segment waits; as much of it as one transaction takes is settled at a time. */
+/** The part of a segment that waits; one transaction may settle less of it. */
 export interface Batch {
   segment: Segment;
   start: number;
   end: number;
 }
 
-export interface Taken {
-  rows: number;
-  length: number;
-  damaged: readonly string[];
-}
-
-/** Append-only files with every finished request, before its answer ends. A drained file is deleted. */
+/** Append-only files of finished requests, written before their answers end. A drained file is deleted. */
 export class Journal {
   readonly #locks = new Map<string, InstanceLock>();
   #segments: Segment[] = [];
   #active: Segment;
   #sequence = 0;
-  /** Lines of requests that ended in this turn of the event loop: one `write` for all of them. */
+  /** Lines of this turn of the event loop, which share one write. */
   #gathered: string[] = [];
-  readonly #beforeAnswers: (run: () => void) => void;
   #refused: string[] = [];
-  /** Written and not drained, over all segments. */
+  /** Bytes written and not drained, over all segments. */
   #backlogBytes = 0;
   #syncing = false;
   #dirty = false;
   #closed = false;
   #cancelSync: (() => void) | null = null;
-  /** Rows of this run: written, and taken out again. */
+  /** Rows of this run: written, taken out again, and lost. */
   appended = 0;
   drained = 0;
   lost = 0;
 
   private constructor(readonly options: JournalOptions) {
-    this.#beforeAnswers = options.beforeAnswers ?? ((run) => run());
     this.#active = this.#newSegment();
   }
 
@@ -87,7 +80,7 @@ export class Journal {
     return journal;
   }
 
-  /** Takes over the files of processes that are no longer there. */
+  /** Takes over the files of processes that have ended. */
   adopt(): void {
     const { dir, log } = this.options;
     for (const instance of this.#instancesSeen()) {
@@ -95,7 +88,7 @@ export class Journal {
       const lock = InstanceLock.tryAcquire(join(dir, `${instance}.lock`));
       if (!lock) continue;
       this.#locks.set(instance, lock);
-      // Listed only now: until the lock was ours, its owner may have removed files.
+      // List after locking: until then the owner may have removed files.
       const names = readdirSync(dir).filter((name) => instanceOf(name) === instance);
       const segments = names.sort().map((name) => new Segment(join(dir, name), false));
       if (segments.length === 0) {
@@ -109,7 +102,7 @@ export class Journal {
     }
   }
 
-  /** Owners of files here, or of a lock too old to belong to a process that is just starting. */
+  /** Owners of segments, and of locks that are too old to belong to a process that is just starting. */
   #instancesSeen(): Set<string> {
     const { dir } = this.options;
     const seen = new Set<string>();
@@ -135,15 +128,17 @@ export class Journal {
     return segment;
   }
 
-  /** The row is in the file before its answer is sent; if the disk refuses it, in memory. */
+  /** The row is in the file before its answer is sent, or in memory if the disk refuses it. */
   append(entry: JournalEntry): void {
     this.appended++;
+    const { beforeAnswers } = this.options;
     const count = this.#gathered.push(encodeEntry(entry));
-    if (count === 1) this.#beforeAnswers(this.writeGathered);
+    if (!beforeAnswers) this.writeGathered();
+    else if (count === 1) beforeAnswers(this.writeGathered);
     else if (count >= GATHERED_MAX) this.writeGathered();
   }
 
-  /** Every row so far is in the file when this returns; if the disk refuses it, in memory. */
+  /** When this returns, every row so far is in the file, or in memory if the disk refuses it. */
   readonly writeGathered = (): void => {
     const lines = this.#gathered;
     if (lines.length === 0) return;
@@ -157,13 +152,13 @@ export class Journal {
   };
 
   #put(text: string): void {
-    const before = this.#active.size;
-    if (this.#active.append(text)) this.#backlogBytes += this.#active.size - before;
-    else {
+    let before = this.#active.size;
+    if (!this.#active.append(text)) {
       this.#rotate();
+      before = 0;
       if (!this.#active.append(text)) throw new Error("an empty file of the journal took no line");
-      this.#backlogBytes += this.#active.size;
     }
+    this.#backlogBytes += this.#active.size - before;
     this.#syncSoon();
   }
 
@@ -201,12 +196,12 @@ export class Journal {
     this.#active = this.#newSegment();
     full.sync((error) => {
       this.#reportSync(error);
-      // A long backlog has more files than a process may have open.
+      // A long backlog has more files than a process may keep open.
       full.close();
     });
   }
 
-  /** Lines reach the disk in groups: one fdatasync for all that were written within the delay. */
+  /** One fdatasync for all lines of the delay. */
   #syncSoon(): void {
     this.#dirty = true;
     if (this.#syncing || this.#closed) return;
@@ -228,7 +223,7 @@ export class Journal {
       this.options.log.error("fdatasync of the usage journal failed", { error });
   }
 
-  /** Where the oldest rows stand that are not drained; null when there are none. */
+  /** The oldest rows that are not drained; null if there are none. */
   next(): Batch | null {
     this.writeGathered();
     for (;;) {
@@ -239,20 +234,19 @@ export class Journal {
     }
   }
 
-  advance({ segment, start, end }: Batch, { rows, length, damaged }: Taken): void {
+  advance(
+    { segment, start, end }: Batch,
+    { rows, length, damaged }: Pick<SettleReport, "rows" | "length" | "damaged">,
+  ): void {
     if (damaged.length > 0) this.#setAside(segment, damaged);
-    if (length === 0) {
-      // Nobody writes this file any more, so its last line will never be completed.
+    // Nobody writes this file any more, so its last line will never be completed.
+    if (length === 0)
       this.options.log.warn("dropped an incomplete last line of the usage journal", { file: segment.path });
-      this.#advance(segment, end);
-    } else this.#advance(segment, start + length);
+    const drained = length === 0 ? end : start + length;
+    this.#backlogBytes -= drained - segment.drained;
+    segment.drained = drained;
     if (segment.own) this.drained += rows;
     if (segment.drained === segment.size && segment !== this.#active) this.#remove(segment);
-  }
-
-  #advance(segment: Segment, end: number): void {
-    this.#backlogBytes -= end - segment.drained;
-    segment.drained = end;
   }
 
   #remove(segment: Segment): void {
@@ -263,7 +257,7 @@ export class Journal {
     if (!this.#segments.some(({ path }) => instanceOf(basename(path)) === instance)) this.#unlock(instance);
   }
 
-  /** Moves unusable lines to a file for inspection, and continues. */
+  /** Moves unusable lines to a file for inspection. */
   #setAside(segment: Segment, lines: readonly string[]): void {
     this.options.log.error("damaged lines in the usage journal were set aside", {
       file: segment.path,
@@ -275,7 +269,7 @@ export class Journal {
     });
   }
 
-  /** Takes out the first row of a batch, which the database refuses for what it contains; returns it. */
+  /** Takes out the first row of a batch, which the database refuses for its contents, and returns it. */
   setAsideFirst(batch: Batch): JournalEntry[] {
     const { segment, start, end } = batch;
     const { entries, damaged, length } = readLines({ file: segment.path, start, end, rowsMax: 1 });
@@ -295,12 +289,7 @@ export class Journal {
     return this.#refused.length >= REFUSED_ROWS_FULL || this.#backlogBytes > BACKLOG_BYTES_MAX;
   }
 
-  /** Bytes that wait, without counting rows: every request asks. */
-  get backlogBytes(): number {
-    return this.#backlogBytes;
-  }
-
-  /** Something waits for the database, even if it is not in the file yet. */
+  /** Something waits for the database, possibly not in the file yet. */
   get hasBacklog(): boolean {
     return this.#backlogBytes > 0 || this.#gathered.length > 0;
   }
@@ -312,7 +301,7 @@ export class Journal {
     return { rows, bytes: this.#backlogBytes };
   }
 
-  /** Everything written is on the disk; files that are fully drained are gone. */
+  /** Brings everything to the disk and deletes the drained files. */
   close(): void {
     this.#closed = true;
     this.#cancelSync?.();

@@ -11,7 +11,7 @@ import {
 } from "node:fs";
 import { type Decoded, decodeLines } from "./codec.ts";
 
-/** A file takes lines up to this size: those of several batches. */
+/** A file takes lines up to this size, which is several batches. */
 export const SEGMENT_BYTES = 4 * 1024 * 1024;
 
 export interface Lines {
@@ -21,7 +21,7 @@ export interface Lines {
   rowsMax: number;
 }
 
-/** The first lines of a range; it has none when its only line is incomplete. */
+/** The first lines of a range; none if its only line is incomplete. */
 export function readLines({ file, start, end, rowsMax }: Lines): Decoded {
   const fd = openSync(file, "r");
   try {
@@ -29,7 +29,7 @@ export function readLines({ file, start, end, rowsMax }: Lines): Decoded {
       const bytes = Buffer.allocUnsafe(Math.min(length, end - start));
       const got = readSync(fd, bytes, 0, bytes.length, start);
       const decoded = decodeLines(bytes.subarray(0, got), rowsMax);
-      // More is read only when a single line needs it.
+      // Read more only if a single line needs it.
       if (decoded.length > 0 || got < length) return decoded;
     }
   } finally {
@@ -39,34 +39,33 @@ export function readLines({ file, start, end, rowsMax }: Lines): Decoded {
 
 /** One file of a journal, and how far it has been drained. */
 export class Segment {
-  /** Bytes that are safely whole lines. */
+  /** Bytes of whole lines. */
   size: number;
   drained = 0;
-  /** Ends in the part of a line that could not be removed. */
+  /** Ends in a partial line that could not be removed. */
   #broken = false;
   #fd: number | null = null;
 
   constructor(
     readonly path: string,
-    /** This process writes it; false: one that is gone left it. */
+    /** This process writes it; false: an ended process left it. */
     readonly own: boolean,
   ) {
     this.size = own ? 0 : statSync(path).size;
   }
 
-  /** Opened when it is needed, and again after it was closed. */
   get #opened(): number {
     this.#fd ??= openSync(this.path, "a", 0o600);
     return this.#fd;
   }
 
-  /** Appends whole lines; false when there is no room. Throws when not all can be written; none count then. */
+  /** Appends whole lines, or none; false if there is no room. Throws if not all could be written. */
   append(lines: string): boolean {
     const bytes = Buffer.byteLength(lines);
     if (this.#broken || (this.size > 0 && this.size + bytes > SEGMENT_BYTES)) return false;
     const written = writeSync(this.#opened, lines);
     if (written !== bytes) {
-      // A disk that fills up may take a part; should that stay, nothing may follow it.
+      // A full disk may take a part of them. If that part stays, nothing may follow it.
       this.#broken = true;
       ftruncateSync(this.#opened, this.size);
       this.#broken = false;
@@ -76,12 +75,11 @@ export class Segment {
     return true;
   }
 
-  /** Brings what was written to the disk, without waiting for it. */
   sync(done: (error: NodeJS.ErrnoException | null) => void): void {
     fdatasync(this.#opened, done);
   }
 
-  /** Leaves the file for a later run, on the disk. */
+  /** Leaves the file, on the disk, for a later run. */
   leave(): void {
     if (this.own) fdatasyncSync(this.#opened);
     this.close();

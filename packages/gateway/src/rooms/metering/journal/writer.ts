@@ -1,13 +1,13 @@
-import { type Clock, sleep } from "../../../kernel/clock.ts";
+import { type Clock, sleep, within } from "../../../kernel/clock.ts";
 import type { Log } from "../../../kernel/log.ts";
 import { nextTurn } from "../../../kernel/turns.ts";
 import { RefusedRows, type SettleNews, type Settler } from "../settler.ts";
 import type { JournalEntry } from "./codec.ts";
 import type { Batch, Journal } from "./journal.ts";
 
-/** Rows that come within this time share a transaction. */
+/** Rows that arrive within this time share a transaction. */
 export const GATHER_MS = 500;
-/** With this many rows a transaction costs next to nothing a row; more would only keep others waiting. */
+/** With this many rows the fixed cost of a transaction no longer matters; more would only delay others. */
 export const BATCH_ROWS_MAX = 4096;
 const BACKOFF_MS = { first: 100, most: 5_000 };
 /** How often a single row may be refused for its contents before it is set aside. */
@@ -18,13 +18,13 @@ interface WriterOptions {
   journal: Journal;
   clock: Clock;
   log: Log;
-  /** Brings the rows into the database in one transaction; rows that are there already change nothing. */
   settler: Settler;
   settled: (news: SettleNews) => void;
-  /** These rows were set aside: the database will never take them. */
+  /** These rows were set aside, because the database will never take them. */
   givenUp: (entries: readonly JournalEntry[]) => void;
 }
 
+/** Drains the journal into the database, one batch after the other. */
 export class JournalWriter {
   #running: Promise<void> | null = null;
   #cancelTimer: (() => void) | null = null;
@@ -33,7 +33,7 @@ export class JournalWriter {
   #refusals = 0;
   #closed = false;
   readonly #endAdopting: () => void;
-  #waiting: { target: number; resolve: () => void }[] = [];
+  #waiting: { target: number; resolve: (done: true) => void }[] = [];
   /** When the journal was last seen empty, or a batch was last written. */
   #lastProgressMs: number;
 
@@ -54,23 +54,20 @@ export class JournalWriter {
   }
 
   #schedule(delayMs: number): void {
-    this.#cancelTimer = this.options.clock.after(delayMs, () => {
-      this.#cancelTimer = null;
-      this.#start();
-    });
+    this.#cancelTimer = this.options.clock.after(delayMs, () => this.start());
   }
 
-  #start(): void {
-    if (this.#running) return;
+  /** Drains now instead of after the delay, e.g. what an earlier run left. */
+  start(): void {
     this.#cancelTimer?.();
     this.#cancelTimer = null;
-    this.#running = this.#drain().finally(() => {
+    this.#running ??= this.#drain().finally(() => {
       this.#running = null;
       this.#resolveWaiting();
       if (this.#closed) return;
       if (this.#failures > 0) {
         const backoffMs = Math.min(BACKOFF_MS.most, BACKOFF_MS.first * 2 ** (this.#failures - 1));
-        // Instances that lost the same database should not retry all at once.
+        // Jitter, so that instances that lost the same database do not retry all at once.
         this.#schedule(backoffMs * (0.5 + Math.random() / 2));
       } else if (this.options.journal.hasBacklog) this.#schedule(GATHER_MS);
     });
@@ -97,12 +94,13 @@ export class JournalWriter {
         if (error instanceof RefusedRows) this.#narrow(batch, error.rows);
         return;
       }
-      if (this.#maySoonTakeMore(batch)) return;
+      // Under load there is always another row; a transaction for a few costs as much as one for many.
+      if (batch.segment.own && journal.ownRows < BATCH_ROWS_MAX && this.#waiting.length === 0) return;
     }
   }
 
   async #settle(batch: Batch): Promise<void> {
-    const { journal, settler } = this.options;
+    const { journal, settler, settled, log } = this.options;
     const { segment, start, end } = batch;
     const report = await settler.settle({
       file: segment.path,
@@ -110,30 +108,21 @@ export class JournalWriter {
       end,
       rowsMax: this.#rowsMax,
       mayExist: !segment.own || this.#failures > 0,
-      // Rows of an earlier run were reserved by that process, and its reservations died with it.
+      // The reservations of an earlier run ended with its process.
       reserved: segment.own,
     });
     for (const news of report.news) {
-      this.#tell(news);
-      // Requests have a turn between two parts.
+      try {
+        settled(news);
+      } catch (error) {
+        // The rows are in the database, so they must not be settled again.
+        log.error("what settled usage has changed could not be applied", { error });
+      }
+      // Let requests run between two parts.
       await nextTurn();
     }
     journal.advance(batch, report);
     this.#progress();
-  }
-
-  /** The rows are in the database, whatever comes of this: it must not look as if they had to be settled again. */
-  #tell(news: SettleNews): void {
-    try {
-      this.options.settled(news);
-    } catch (error) {
-      this.options.log.error("what settled usage has changed could not be applied", { error });
-    }
-  }
-
-  /** Under load there is always a next row; a transaction for a few of them would cost as much as for many. */
-  #maySoonTakeMore({ segment }: Batch): boolean {
-    return segment.own && this.options.journal.ownRows < BATCH_ROWS_MAX && this.#waiting.length === 0;
   }
 
   #progress(): void {
@@ -145,7 +134,7 @@ export class JournalWriter {
     this.#resolveWaiting();
   }
 
-  /** Smaller batches until the refused row stands alone, so that it cannot hold back the others. */
+  /** Shrinks batches until the refused row is alone and can be set aside, so that it does not hold up others. */
   #narrow(batch: Batch, rows: number): void {
     if (rows > 1) {
       this.#rowsMax = Math.ceil(rows / 8);
@@ -158,49 +147,33 @@ export class JournalWriter {
   }
 
   #resolveWaiting(): void {
-    if (this.#waiting.length === 0) return;
     const { drained } = this.options.journal;
-    this.#waiting = this.#waiting.filter(({ target, resolve }) => {
-      if (drained < target) return true;
-      resolve();
-      return false;
-    });
+    for (const { target, resolve } of this.#waiting) if (drained >= target) resolve(true);
+    this.#waiting = this.#waiting.filter(({ target }) => drained < target);
   }
 
-  /** Waits until everything appended so far is in the database, at most for `timeoutMs`; true when it is. */
+  /** Waits until everything appended so far is in the database; false if that takes longer than `timeoutMs`. */
   async flush(timeoutMs: number): Promise<boolean> {
     const { journal, clock } = this.options;
     if (journal.ownRows === 0) return true;
-    const target = journal.drained + journal.ownRows;
-    // After a failure the backoff decides; asking must not hammer a database that is down.
-    if (this.#failures === 0) this.#start();
-    let cancel = () => {};
-    const settled = new Promise<boolean>((resolve) => {
-      const waiter = { target, resolve: () => resolve(true) };
-      this.#waiting.push(waiter);
-      cancel = clock.after(timeoutMs, () => {
-        this.#waiting = this.#waiting.filter((other) => other !== waiter);
-        resolve(false);
-      });
-    });
-    const done = await settled;
-    cancel();
-    return done;
+    const { promise, resolve } = Promise.withResolvers<true>();
+    const waiter = { target: journal.drained + journal.ownRows, resolve };
+    // After a failure the backoff decides: flushing must not hammer a database that is down.
+    if (this.#failures === 0) this.start();
+    this.#waiting.push(waiter);
+    const done = await within(clock, timeoutMs, promise);
+    this.#waiting = this.#waiting.filter((other) => other !== waiter);
+    return done === true;
   }
 
   /** Seconds for which rows have been waiting without progress; 0 when none wait. */
   get stalledSeconds(): number {
     const { journal, clock } = this.options;
-    if (journal.backlogBytes === 0) return 0;
+    if (journal.backlog.bytes === 0) return 0;
     return Math.max(0, Math.floor((clock.now() - this.#lastProgressMs) / 1000));
   }
 
-  /** Starts at once, e.g. with what an earlier run left. */
-  start(): void {
-    this.#start();
-  }
-
-  /** Waits until what an earlier run left is in the database, or could not be written, at most for `timeoutMs`. */
+  /** Waits for the current run, at most for `timeoutMs`. */
   async caughtUp(timeoutMs: number): Promise<void> {
     if (this.#running) await Promise.race([this.#running, sleep(this.options.clock, timeoutMs)]);
   }
@@ -211,7 +184,7 @@ export class JournalWriter {
     this.#closed = true;
     this.#endAdopting();
     this.#cancelTimer?.();
-    // A transaction that is under way should not find its database closed.
-    if (this.#running) await Promise.race([this.#running, sleep(this.options.clock, deadlineMs)]);
+    // A running transaction should not find its database closed.
+    await this.caughtUp(deadlineMs);
   }
 }
