@@ -25,19 +25,11 @@ export function refuseHeld(what: keyof typeof HELD, { everCredited }: Balance, n
 
 /** Nothing covers the request. A user who has ever had points gets a 402. */
 export function refuseUncovered({ everCredited }: Balance, nowMs: number): never {
-  const retryAfterSeconds = secondsToNextMonth(nowMs);
-  if (everCredited) {
-    fail(
-      "payment_required",
-      "Neither the points nor what is left of this month's quota cover this request; top up, ask for fewer tokens (max_tokens) or send less, or wait until a new month begins (UTC)",
-      { retryAfterSeconds },
-    );
-  }
-  fail(
-    "quota_exceeded",
-    "This month's quota is used up, or too little of it is left for this request; ask for fewer tokens (max_tokens) or send less, ask for a higher tier, or wait until a new month begins (UTC)",
-    { retryAfterSeconds },
-  );
+  const words = everCredited
+    ? "Neither the points nor what is left of this month's quota cover this request; top up, ask for fewer tokens (max_tokens) or send less, or wait until a new month begins (UTC)"
+    : "This month's quota is used up, or too little of it is left for this request; ask for fewer tokens (max_tokens) or send less, ask for a higher tier, or wait until a new month begins (UTC)";
+  const kind = everCredited ? "payment_required" : "quota_exceeded";
+  fail(kind, words, { retryAfterSeconds: secondsToNextMonth(nowMs) });
 }
 
 const UNCHECKED_RETRY_SECONDS = 5;
@@ -101,24 +93,15 @@ export function refuseByKey(
     const words = isHeld
       ? `Requests in progress hold the rest of ${budget}; ${HELD_WAY_OUT}`
       : `Too little is left of ${budget}; ask for fewer tokens (max_tokens) or send less, ${raised}${wait}`;
-    const afterSeconds = isHeld ? secondsUntilFree(nowMs) : isMonthly ? secondsToNextMonth(nowMs) : null;
-    fail(isMonthly ? "quota_exceeded" : "payment_required", words, {
-      ...(afterSeconds !== null && { retryAfterSeconds: afterSeconds }),
-      rest: { limit: `${kind}_usd` },
-    });
+    const toNextMonth = isMonthly ? secondsToNextMonth(nowMs) : undefined;
+    const retryAfterSeconds = isHeld ? secondsUntilFree(nowMs) : toNextMonth;
+    const rest = { limit: `${kind}_usd` };
+    fail(isMonthly ? "quota_exceeded" : "payment_required", words, { retryAfterSeconds, rest });
   }
   const most = limits.tokensPerMinute ?? 0;
-  const rest = { limit: "tokens_per_minute" };
-  if (tokens > most) {
-    fail(
-      "rate_limited",
-      `This request counts ${Math.ceil(tokens)} tokens or more, and this key may use ${most} a minute; send less, or have the key's owner raise its limit (keys.update)`,
-      { retryAfterSeconds: paceSeconds, rest },
-    );
-  }
-  fail(
-    "rate_limited",
-    `This key may use ${most} tokens a minute, and requests under way count as much as they may take; wait, set max_tokens, or have the key's owner raise its limit (keys.update)`,
-    { retryAfterSeconds: paceSeconds, rest },
-  );
+  const words =
+    tokens > most
+      ? `This request counts ${Math.ceil(tokens)} tokens or more, and this key may use ${most} a minute; send less, or have the key's owner raise its limit (keys.update)`
+      : `This key may use ${most} tokens a minute, and requests under way count as much as they may take; wait, set max_tokens, or have the key's owner raise its limit (keys.update)`;
+  fail("rate_limited", words, { retryAfterSeconds: paceSeconds, rest: { limit: "tokens_per_minute" } });
 }
