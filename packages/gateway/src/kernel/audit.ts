@@ -1,15 +1,15 @@
 import type { Caller } from "./context.ts";
-import { isObject } from "./json.ts";
+import { isObject, textOf } from "./json.ts";
 
 export interface AuditEntry {
   action: string;
   caller: Caller;
   requestId: string;
-  /** Whom or what it was done to, as far as the call says so. */
+  /** Whom or what the action was about, if the call names it. */
   target: string | null;
-  /** What was asked for; values only of fields that cannot hold a secret. */
+  /** The parameters; values only of fields that cannot hold a secret. */
   details: Record<string, unknown>;
-  /** The account that a public call signed in or made. */
+  /** The account that a public call signed in or created. */
   account: { id: string; email: string } | null;
 }
 
@@ -20,12 +20,12 @@ const READS =
 export const leavesEntry = ({ name, audit }: { name: string; audit?: false }): boolean =>
   audit !== false && !READS.test(name);
 
-/** Takes the record of every change. Never throws: what was done is done. */
 export interface AuditSink {
+  /** Never throws: the change has been made already. */
   record(entry: AuditEntry): Promise<void>;
 }
 
-/** Fields whose values are recorded; of any other only the name is, until it is listed here. */
+/** Fields whose values are recorded; of all others only the name is. */
 const SHOWN: ReadonlySet<string> = new Set([
   ...["id", "user_id", "user_email", "email", "group_id", "key_id", "agent_id", "model_id", "provider_id"],
   ...["conversation_id", "invitation_id", "link_id", "node_id", "name", "machine_name", "project"],
@@ -40,14 +40,12 @@ const SHOWN: ReadonlySet<string> = new Set([
   ...["per_million_characters_usd", "days", "forget", "value", "draining"],
 ]);
 
-/** Whom an entry is about: the first of these that the call names, */
+/** The target is the first of these ids in the parameters, else of those in the result, else of the names in the parameters. */
 const GIVEN_IDS = [
   ...["user_id", "user_email", "email", "key_id", "agent_id", "provider_id", "invitation_id", "link_id"],
   ...["node_id", "conversation_id", "alias", "group_id"],
 ] as const;
-/** or what it made, */
 const MADE_IDS = ["id", "agent_id"] as const;
-/** or what else it names. */
 const GIVEN_NAMES = ["name", "machine_name", "model", "model_id", "id"] as const;
 
 const NOT_SHOWN = "(not recorded)";
@@ -56,14 +54,12 @@ const TARGET_LENGTH_MAX = 256;
 
 function firstText(from: unknown, names: readonly string[]): string | null {
   if (!isObject(from)) return null;
-  for (const name of names) {
-    const value = from[name];
-    if (typeof value === "string" && value !== "") return value.slice(0, TARGET_LENGTH_MAX);
-  }
-  return null;
+  const value = names.map((name) => textOf(from[name])).find((text) => text !== "");
+  return value?.slice(0, TARGET_LENGTH_MAX) ?? null;
 }
 
-function shown(value: unknown): unknown {
+function shown(name: string, value: unknown): unknown {
+  if (!SHOWN.has(name)) return NOT_SHOWN;
   const json = JSON.stringify(value) ?? "null";
   return json.length <= VALUE_LENGTH_MAX ? value : `${json.slice(0, VALUE_LENGTH_MAX)}…`;
 }
@@ -76,14 +72,12 @@ export function auditEntry(
 ): AuditEntry {
   const details: Record<string, unknown> = {};
   for (const [name, value] of isObject(given) ? Object.entries(given) : [])
-    if (value !== undefined) details[name] = SHOWN.has(name) ? shown(value) : NOT_SHOWN;
+    if (value !== undefined) details[name] = shown(name, value);
   const changed = Object.entries(before).filter(
     ([name, value]) => name in details && value !== details[name],
   );
   if (changed.length > 0)
-    details.before = Object.fromEntries(
-      changed.map(([name, value]) => [name, SHOWN.has(name) ? shown(value) : NOT_SHOWN]),
-    );
+    details.before = Object.fromEntries(changed.map(([name, value]) => [name, shown(name, value)]));
   const user = isObject(result) && isObject(result.user) ? result.user : null;
   const account =
     user && typeof user.id === "string" && typeof user.email === "string"

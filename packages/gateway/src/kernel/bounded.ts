@@ -1,34 +1,18 @@
-/** Users, keys, accounts, models: of how many a process remembers something. */
-const REMEMBERED_MAX = 50_000;
+/** Enough for the users, keys, accounts or models that a process deals with. */
+const SIZE_MAX = 50_000;
 
-/** A map that forgets its oldest entry once it is full: for caches, which may always forget. */
-export class BoundedMap<K, V> {
-  #map = new Map<K, V>();
-  constructor(readonly sizeMax = REMEMBERED_MAX) {}
+/** For caches: a map that drops its oldest entry when `set` finds it full. */
+export class BoundedMap<K, V> extends Map<K, V> {
+  constructor(readonly sizeMax = SIZE_MAX) {
+    super();
+  }
 
-  get size(): number {
-    return this.#map.size;
-  }
-  get(key: K): V | undefined {
-    return this.#map.get(key);
-  }
-  set(key: K, value: V): void {
-    if (this.#map.size >= this.sizeMax && !this.#map.has(key)) {
-      this.#map.delete(this.#map.keys().next().value as K);
-    }
-    this.#map.set(key, value);
-  }
-  delete(key: K): boolean {
-    return this.#map.delete(key);
-  }
-  clear(): void {
-    this.#map.clear();
-  }
-  entries(): IterableIterator<[K, V]> {
-    return this.#map.entries();
+  override set(key: K, value: V): this {
+    if (this.size >= this.sizeMax && !this.has(key)) this.delete(this.keys().next().value as K);
+    return super.set(key, value);
   }
   deleteWhere(matches: (value: V, key: K) => boolean): void {
-    for (const [key, value] of this.#map) if (matches(value, key)) this.#map.delete(key);
+    for (const [key, value] of this) if (matches(value, key)) this.delete(key);
   }
 }
 
@@ -57,14 +41,14 @@ export class Gate {
   }
 }
 
-/** Something that all accounts draw on. None may have more of it than is left for the others, so that one cannot take it all. */
+/** A budget that all accounts share. None may take more than is left for the others, so that one cannot use it up. */
 export class Purse {
   #total = 0;
   readonly #taken = new Map<string, number>();
 
   constructor(readonly capacity: number) {}
 
-  /** False: there is not so much left, or it is more than the account's share. */
+  /** False if too little is left, or the account would exceed its share. */
   take(account: string, amount: number): boolean {
     const own = (this.#taken.get(account) ?? 0) + amount;
     if (own > this.capacity - this.#total - amount) return false;
@@ -81,7 +65,7 @@ export class Purse {
   }
 }
 
-/** A question whose answer is remembered by name, for as long as the returned function is kept. */
+/** Remembers the answers by name, for as long as the returned function is kept. */
 export function askedOnce<T>(
   nameOf: (subject: T) => string,
   ask: (subject: T) => Promise<boolean>,
@@ -97,7 +81,7 @@ export function askedOnce<T>(
   };
 }
 
-/** Work that is not begun again while it is under way: who asks meanwhile gets the same run. */
+/** While the work runs, further calls return the same promise instead of starting it again. */
 export function oneAtATime<T>(work: () => Promise<T>) {
   const run = (): Promise<T> => {
     run.running ??= work().finally(() => {

@@ -9,7 +9,7 @@ export const sleep = (clock: Clock, delayMs: number): Promise<void> =>
     clock.after(delayMs, resolve);
   });
 
-/** Runs `task` with a signal that fires when this time is over; a failure says `late` then. */
+/** Runs `task` with a signal that is aborted after `delayMs`, with the message `late`. */
 export async function withDeadline<T>(
   clock: Clock,
   { delayMs, late }: { delayMs: number; late: string },
@@ -20,7 +20,7 @@ export async function withDeadline<T>(
   return task(expiry.signal).finally(cancel);
 }
 
-/** What the work comes to; null once this time is over, while the work goes on. */
+/** The result of `work`, or null if it takes longer than `delayMs`; the work itself goes on. */
 export async function within<T>(clock: Clock, delayMs: number, work: Promise<T>): Promise<T | null> {
   const { promise: late, resolve } = Promise.withResolvers<null>();
   const cancel = clock.after(delayMs, () => resolve(null));

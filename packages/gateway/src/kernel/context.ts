@@ -1,25 +1,25 @@
 import type { Log } from "./log.ts";
 import type { RequestRecord } from "./request-record.ts";
 
-/** Every room's public face, by name; rooms/index.ts lists them. */
+/** The rooms by name, as rooms/index.ts lists them. */
 // biome-ignore lint/suspicious/noEmptyInterface: filled in by declaration merging
 export interface Rooms {}
 
-/** A signed-in person; rights come from the account as it is now, never from the token. */
+/** A signed-in person. Rights come from the account as it is now, never from the token. */
 export interface Actor extends SignedIn {
   email: string;
   name: string;
   isAdmin: boolean;
 }
 
-/** Who an API key stands for. The keys room says what that is, by declaration merging in its index.ts. */
-// biome-ignore lint/suspicious/noEmptyInterface: the keys room fills it in by declaration merging
+/** Who an API key stands for. */
+// biome-ignore lint/suspicious/noEmptyInterface: the keys room fills it in by declaration merging, in its index.ts
 export interface Principal {}
 
-/** Who a handler can count on, by the declared auth. */
+/** The handler's actor, by the declared auth. */
 export type ActorFor<Auth extends string> = Auth extends "jwt" | "admin" ? Actor : Actor | null;
 
-/** What a bearer stands for: at most one of the two is set. */
+/** What a bearer stands for: a person or the admin token, never both. */
 export interface Identity {
   actor: Actor | null;
   adminToken: boolean;
@@ -28,7 +28,7 @@ export interface Identity {
   isGuess?: boolean;
 }
 
-/** Someone who was identified; without a session, any session of that account. */
+/** Without a session id, any session of that account. */
 export interface SignedIn {
   userId: string;
   sessionId?: string;
@@ -39,14 +39,14 @@ export const nameOf = ({ userId, sessionId = "" }: SignedIn): string => `${userI
 export interface CallSource {
   readonly ip: string;
   readonly userAgent: string | null;
-  /** From this machine, to a name of this machine, and through no proxy. */
+  /** The request comes from this machine, to a name of this machine, through no proxy. */
   readonly isLocal: boolean;
 }
 
 export interface Caller extends Identity, CallSource {}
 
 /** Looks the address up only when asked: that costs more than a whole call. A class, to allocate no getters. */
-class SourcedCaller implements Caller {
+export class SourcedCaller implements Caller {
   readonly actor: Actor | null;
   readonly adminToken: boolean;
   readonly sessionId?: string;
@@ -70,15 +70,12 @@ class SourcedCaller implements Caller {
   }
 }
 
-export const callerFrom = (identity: Identity, source: CallSource): Caller =>
-  new SourcedCaller(identity, source);
-
 export interface Authenticator {
-  /** Turns a bearer value into an identity; a bearer that does not verify is anonymous. */
+  /** A bearer that does not verify is anonymous. */
   identify(bearer: string | null): Identity | Promise<Identity>;
-  /** Whether someone who was identified once still is, as the database has it now. Tokens may expire meanwhile. */
+  /** Whether the account and the session are still valid, read from the database. The token may have expired. */
   isInForce(signedIn: SignedIn): Promise<boolean>;
-  /** The same as it was known a moment ago; true while the database cannot be asked. */
+  /** The same, possibly from a cache; true while the database is unavailable. */
   mayGoOn(signedIn: SignedIn): Promise<boolean>;
 }
 
@@ -87,6 +84,6 @@ export interface CallContext {
   requestId: string;
   log: Log;
   rooms: Rooms;
-  /** What is noted of a call to a model; null for every other call, and when no records are kept. */
+  /** Null unless the call asks something of a model, and while no records are kept. */
   record: RequestRecord | null;
 }

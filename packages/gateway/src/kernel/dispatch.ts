@@ -8,13 +8,13 @@ import { nextTurn } from "./turns.ts";
 import { validate } from "./validate.ts";
 import { VERSION } from "./version.ts";
 
-/** OpenRPC's own method: it belongs to the protocol and to no room, and says what GET /api/openrpc.json does. */
+/** OpenRPC's own method: it belongs to no room, and answers like GET /api/openrpc.json. */
 const DISCOVER = "rpc.discover";
 const SIGN_IN = "auth.login";
 
 const descriptions = new WeakMap<Registry, JsonSchema>();
 
-/** The right to call, or the refusal. Without a sign-in the answer is the same everywhere, so no privilege shows. */
+/** Throws if the caller may not call. Callers who are not signed in always get the same answer, which reveals no rights. */
 export function authorize(
   { auth, name, hint }: { auth: MethodAuth; name: string; hint?: string },
   { actor, adminToken }: Identity,
@@ -45,7 +45,7 @@ export async function dispatch(
   call: { method: string; params: unknown; context: CallContext; audit: AuditSink; isLarge?: boolean },
 ): Promise<unknown> {
   const { method: name, params, context, audit } = call;
-  // The caller has the address already; here only the path is known.
+  // Without a server URL: only the HTTP request knows under which address the service was called.
   if (name === DISCOVER)
     return descriptions.getOrInsertComputed(registry, () =>
       openRpcDocument(registry, { version: VERSION, serverUrl: "" }),
@@ -60,7 +60,7 @@ export async function dispatch(
   const before: Record<string, unknown> = {};
   const handle = async () => method.handler({ ...context, params: checked, actor, before });
   const result: unknown = await handle().catch(async (error: unknown) => {
-    // Attempts are limited by address before a password is looked at, and so is what they leave here.
+    // Attempts are limited by address before a password is checked, which bounds these entries, too.
     if (name === SIGN_IN && error instanceof ServiceError && error.kind === "auth_required")
       await audit.record(auditEntry({ ...entry, action: `${name} refused` }, checked, null));
     throw error;

@@ -14,6 +14,16 @@ export function jsonSchema(schema: z.ZodType, io: "input" | "output"): JsonSchem
   return rest;
 }
 
+/** The properties of an object's schema, each with whether it is required. */
+function propertiesOf({ properties = {}, required = [] }: JsonSchema) {
+  const names = new Set(required as string[]);
+  return Object.entries(properties as Record<string, JsonSchema>).map(([name, schema]) => ({
+    name,
+    required: names.has(name),
+    schema,
+  }));
+}
+
 const errorsFor = (method: AnyMethod) => {
   const list: { code: number; message: string }[] = [
     { code: ERRORS.invalid_params.rpc, message: "Invalid params" },
@@ -27,21 +37,14 @@ const errorsFor = (method: AnyMethod) => {
 };
 
 function describeMethod(method: AnyMethod) {
-  const params = jsonSchema(method.params, "input");
-  const properties = (params.properties ?? {}) as Record<string, JsonSchema>;
-  const required = new Set((params.required as string[] | undefined) ?? []);
-  const descriptors = Object.entries(properties).map(([name, schema]) => ({
-    name,
-    required: required.has(name),
-    schema,
-  }));
+  const params = propertiesOf(jsonSchema(method.params, "input"));
   return {
     name: method.name,
     summary: method.summary,
     tags: [{ name: method.name.split(".")[0] }],
     paramStructure: "by-name",
     // OpenRPC wants required params before optional ones.
-    params: descriptors.sort((a, b) => Number(b.required) - Number(a.required)),
+    params: params.sort((a, b) => Number(b.required) - Number(a.required)),
     result: { name: "result", schema: jsonSchema(method.result, "output") },
     errors: errorsFor(method),
     "x-auth": method.auth,
@@ -59,7 +62,7 @@ export function openRpcDocument(
     info: { title: "Model gateway management plane", version },
     servers: [{ name: "this service", url: `${serverUrl}/api/rpc` }],
     methods: [...registry.methods.values()].map(describeMethod),
-    // OpenRPC has no word for what the service sends on its own; these come over /api/rpc/events.
+    // OpenRPC has no notifications; these come over /api/rpc/events.
     "x-notifications": [...registry.notifications.values()].map(({ name, summary, params }) => ({
       name,
       summary,
@@ -89,7 +92,7 @@ const SECURITY = {
   jwt_or_admin_token: [{ accessToken: [] }, { adminToken: [] }],
 } as const;
 
-/** The schema of a body, whether it is checked or passed on as bytes. */
+/** The schema of a body that is checked, or passed on as bytes. */
 export const schemaOf = (shape: z.ZodType | Raw): z.ZodType => (shape instanceof Raw ? shape.schema : shape);
 
 const JSON_MEDIA = "application/json";
@@ -108,12 +111,8 @@ function parameters(route: AnyRoute) {
     required: true,
     schema: { type: "string" },
   }));
-  const query = route.query ? jsonSchema(route.query, "input") : {};
-  const required = new Set((query.required as string[] | undefined) ?? []);
-  const inQuery = Object.entries((query.properties ?? {}) as Record<string, JsonSchema>).map(
-    ([name, schema]) => ({ name, in: "query", required: required.has(name), schema }),
-  );
-  return [...inPath, ...inQuery];
+  const query = route.query ? propertiesOf(jsonSchema(route.query, "input")) : [];
+  return [...inPath, ...query.map(({ name, ...rest }) => ({ name, in: "query", ...rest }))];
 }
 
 function operation(route: AnyRoute) {
@@ -172,20 +171,19 @@ export function typeInWords(schema: JsonSchema): string {
   return "any";
 }
 
-// A pipe inside a cell would end it.
+// A pipe would end the cell.
 const cell = (text: string) => text.replaceAll("|", "\\|").replaceAll("\n", " ");
 
 function fieldTable(schema: JsonSchema, nothing: string): string {
-  const properties = Object.entries((schema.properties ?? {}) as Record<string, JsonSchema>);
   const either = schema.anyOf as JsonSchema[] | undefined;
   if (either?.some((option) => option.properties))
     return either.map((option) => fieldTable(option, typeInWords(option))).join("\n\nor\n\n");
   if (schema.type === "array")
     return `An array; each element:\n\n${fieldTable((schema.items as JsonSchema) ?? {}, typeInWords(schema))}`;
+  const properties = propertiesOf(schema);
   if (properties.length === 0) return nothing;
-  const required = new Set((schema.required as string[] | undefined) ?? []);
-  const rows = properties.map(([name, field]) => {
-    const type = `${typeInWords(field)}${required.has(name) ? "" : ", optional"}`;
+  const rows = properties.map(({ name, required, schema: field }) => {
+    const type = `${typeInWords(field)}${required ? "" : ", optional"}`;
     return `| \`${name}\` | ${cell(type)} | ${cell(String(field.description ?? ""))} |`;
   });
   return ["| Field | Type | Notes |", "|---|---|---|", ...rows].join("\n");
@@ -207,7 +205,7 @@ function section(method: AnyMethod): string {
 const notificationSection = ({ name, summary, params }: NotificationDefinition): string =>
   [`### ${name}`, `${summary}.`, fieldTable(jsonSchema(params, "output"), "Nothing.")].join("\n\n");
 
-/** The reference of every method as Markdown, one section a room, and of every notification. */
+/** The reference of all methods, by room, and notifications, as Markdown. */
 export function rpcReference(registry: Registry): string {
   const rooms = Map.groupBy(registry.methods.values(), (method) => method.name.split(".")[0]!);
   const parts = [...rooms].map(([room, methods]) => [`## ${room}`, ...methods.map(section)].join("\n\n"));

@@ -2,7 +2,6 @@ import { BadRequest, JSON_TYPE, Reply } from "@model-gateway/wire/http";
 
 const PLAIN_TYPE = "text/plain; charset=utf-8";
 
-/** Every error of the service, in one table. Code throws `fail("name", …)`; only transports turn it into an answer. */
 interface ErrorKind {
   rpc: number;
   status: number;
@@ -13,11 +12,12 @@ interface ErrorKind {
 const app = (status: number, type: string, code: string): ErrorKind => ({ rpc: -32000, status, type, code });
 const invalid = (code: string): ErrorKind => ({ rpc: -32602, status: 400, type: "invalid_request", code });
 
+/** Every error of the service. Code throws `fail("name", …)`; only transports turn it into an answer. */
 export const ERRORS = {
   parse_error: { rpc: -32700, status: 400, type: "invalid_request", code: "parse_error" },
   invalid_request: { rpc: -32600, status: 400, type: "invalid_request", code: "invalid_request" },
   method_not_found: { rpc: -32601, status: 404, type: "invalid_request", code: "method_not_found" },
-  // The contract's REST code for every malformed field that has none of its own.
+  // The contract's REST code for malformed fields that have no code of their own.
   invalid_params: { rpc: -32602, status: 400, type: "invalid_request", code: "missing_fields" },
   internal: { rpc: -32603, status: 500, type: "server_error", code: "internal_error" },
   auth_required: { rpc: -32005, status: 401, type: "auth_error", code: "unauthorized" },
@@ -52,11 +52,11 @@ export const ERRORS = {
   model_not_found: app(404, "invalid_request_error", "model_not_found"),
   no_job: app(404, "not_found", "no_job"),
   backend_error: app(500, "server_error", "backend_error"),
-  // Backends have as many calls as they take.
+  // All backends are at their concurrency limit.
   busy: app(429, "rate_limit_error", "backend_busy"),
   all_unhealthy: app(500, "server_error", "internal_error"),
   bad_gateway: app(502, "server_error", "bad_gateway"),
-  // What an upstream refused, on surfaces that pass its status on.
+  // Refused by an upstream, on surfaces that pass its status on.
   upstream_bad_request: app(400, "invalid_request_error", "invalid_request"),
   upstream_not_found: app(404, "invalid_request_error", "not_found"),
   upstream_too_large: app(413, "invalid_request_error", "request_too_large"),
@@ -69,7 +69,7 @@ export const ERRORS = {
 
 export type ErrorName = keyof typeof ERRORS;
 
-/** The error of a value that misses its schema: one for all fields, or by field; the empty name is the whole value. */
+/** The error for an invalid value: one for all fields, or one per field, where "" stands for the value itself. */
 export type FieldErrors = ErrorName | { readonly [field: string]: ErrorName };
 
 interface FailOptions {
@@ -77,7 +77,7 @@ interface FailOptions {
   data?: Record<string, unknown>;
   /** Sent as `Retry-After` on REST and as `data.retry_after` on RPC. */
   retryAfterSeconds?: number;
-  /** Members of REST's `error` besides, or instead of, those of the table. */
+  /** Added to REST's `error`, or replacing its members. */
   rest?: Record<string, unknown>;
   headers?: Readonly<Record<string, string>>;
   cause?: unknown;
@@ -102,14 +102,14 @@ export class ServiceError extends Error {
   }
 }
 
-/** A refusal of an API key or of its pace: plain text by contract, unlike every other error of REST. */
+/** An API key is refused or rate limited: plain text by contract, unlike all other REST errors. */
 export class KeyRefusal extends ServiceError {}
 
 export function fail(kind: ErrorName, message: string, options?: FailOptions): never {
   throw new ServiceError(kind, message, options);
 }
 
-/** Refuses one field of a request. */
+/** Refuses one field of a REST body. */
 export const failField = (field: string, problem: string): never =>
   fail("missing_fields", `\`${field}\` ${problem}`, { data: { fields: [field] } });
 
@@ -117,12 +117,12 @@ export const failField = (field: string, problem: string): never =>
 export const failParam = (name: string, problem: string): never =>
   fail("invalid_params", `\`${name}\`: ${problem}`, { data: { fields: [name] } });
 
-/** A dependency of the service is down: the request may succeed later. */
+/** A dependency is down; the request may succeed later. */
 export class Outage extends Error {}
 
 const OUTAGE_RETRY_SECONDS = 5;
 
-/** What the caller may see of any thrown value; unexpected ones become a neutral message. */
+/** What the caller may see of a thrown value; unexpected errors become a neutral message. */
 export function toServiceError(error: unknown): ServiceError {
   if (error instanceof ServiceError) return error;
   if (error instanceof BadRequest)
@@ -139,7 +139,7 @@ export function toServiceError(error: unknown): ServiceError {
   );
 }
 
-/** Whether it is logged as an error: the caller can do nothing about it. */
+/** The service is at fault, so it is logged as an error. */
 export const isOurs = ({ kind, cause }: ServiceError): boolean =>
   kind === "internal" || cause instanceof Outage;
 

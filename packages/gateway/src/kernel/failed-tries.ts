@@ -12,11 +12,11 @@ interface Tries {
   endsMs: number;
 }
 
-/** Refuses one of very many wrong API keys; the first ones were recorded. */
+/** No request record is left for these: enough wrong keys from that address were recorded before. */
 export class TooManyKeys extends KeyRefusal {}
 
-/** How the instances of the service tell each other of failures. */
-interface Teller {
+/** The bus, which the kernel cannot import. */
+interface Publisher {
   publish(topic: string, message: string): void;
   subscribe(topic: string, receive: (message: string) => void): unknown;
 }
@@ -27,20 +27,20 @@ export class FailedTries {
 
   constructor(
     readonly clock: Clock,
-    readonly teller: Teller,
-    /** Tries of one topic are counted together. */
+    readonly bus: Publisher,
+    /** Failures on one topic are counted together. */
     readonly topic = "failed-tries",
     readonly Refusal: typeof ServiceError = ServiceError,
   ) {
-    teller.subscribe(topic, (network) => this.#count(network));
+    bus.subscribe(topic, (network) => this.#count(network));
   }
 
-  /** Counts a wrong bearer from there; returns the refusal when there were too many lately. */
+  /** Counts a wrong bearer; returns the refusal if there were too many in this minute. */
   failed(ip: string): ServiceError | null {
     const network = networkOf(ip);
     const tries = this.#of(network);
     if (!tries || tries.count < FAILED_TRIES_MAX) {
-      this.teller.publish(this.topic, network);
+      this.bus.publish(this.topic, network);
       return null;
     }
     const retryAfterSeconds = Math.ceil((tries.endsMs - this.clock.now()) / 1000);

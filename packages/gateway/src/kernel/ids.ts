@@ -1,9 +1,9 @@
-/** Randomness, injected so that tests can make it repeatable. */
+/** Injected, so that tests can make randomness repeatable. */
 export interface Ids {
   uuid(): string;
-  /** A time-ordered UUID, for keys of large tables. It reveals when it was made, so it is no secret. */
+  /** A time-ordered UUID, for keys of large tables. Not a secret: it can be guessed from the time. */
   ordered(): string;
-  /** `byteCount` random bytes as base64url: for secrets that a person copies. */
+  /** Random bytes as base64url: for secrets that a person copies. */
   secret(byteCount: number): string;
 }
 
@@ -14,19 +14,18 @@ export const randomIds: Ids = {
     crypto.getRandomValues(new Uint8Array(byteCount)).toBase64({ alphabet: "base64url", omitPadding: true }),
 };
 
-/** Clients key a tool's result by the id of its call, so each call needs one even where the upstream gave none. */
+/** Clients match a tool's result to its call by id, so a call that the upstream gave no id gets one here. */
 export const newCallId = (): string => `call_${crypto.randomUUID().replaceAll("-", "").slice(0, 24)}`;
 
-/** Whether `ordered` made it; ids of any other kind say nothing of their time. */
+/** Whether it came from `ordered`, so that `timeOfId` can read it. */
 export const isOrderedId = (id: string): boolean => id[14] === "7";
 
 export const isUuid = (text: string): boolean => /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(text);
 
 export const sha256Hex = (text: string): string => Bun.SHA256.hash(text, "hex");
 
-/** Equality whose time does not depend on where the two differ. */
 export function constantTimeEqual(a: string, b: string): boolean {
-  // Comparing digests makes the lengths equal without revealing which one was longer.
+  // Digests have equal lengths, so the lengths of the texts stay secret, too.
   return crypto.timingSafeEqual(Bun.SHA256.hash(a), Bun.SHA256.hash(b));
 }
 
@@ -34,7 +33,7 @@ const TIME_HEX_DIGITS = 12;
 
 export const timeOfId = (id: string): number => Number.parseInt(id.slice(0, 8) + id.slice(9, 13), 16);
 
-/** The smallest id of an instant: ids of requests that came then or later are not below it. */
+/** The smallest id of that time: ids made then or later are not below it. */
 export function firstIdAt(ms: number): string {
   const hex = Math.max(0, Math.floor(ms)).toString(16).padStart(TIME_HEX_DIGITS, "0").slice(-TIME_HEX_DIGITS);
   return `${hex.slice(0, 8)}-${hex.slice(8)}-0000-0000-000000000000`;

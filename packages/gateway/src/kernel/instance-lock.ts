@@ -2,14 +2,14 @@ import { Database as Sqlite } from "bun:sqlite";
 import { rmSync } from "node:fs";
 import { privateFile } from "./private-files.ts";
 
-/** A lock that ends with the process: SQLite's file lock, since Bun has no flock. Works between containers, too. */
+/** A lock that ends with the process: SQLite's file lock, because Bun has no flock. It works between containers, too. */
 export class InstanceLock {
   private constructor(
     readonly path: string,
     readonly handle: Sqlite,
   ) {}
 
-  /** Null when another process, or another part of this one, holds it. */
+  /** Null while another holder has it, also one in this process. */
   static tryAcquire(path: string): InstanceLock | null {
     privateFile(path);
     const handle = new Sqlite(path, { create: true });
@@ -24,7 +24,7 @@ export class InstanceLock {
     }
   }
 
-  /** Removes the file first: a process that opens the path later then gets its own lock. */
+  /** Removes the file first, so that a process that opens the path later gets a new lock. */
   release(): void {
     rmSync(this.path, { force: true });
     this.handle.close();

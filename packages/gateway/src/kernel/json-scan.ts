@@ -1,7 +1,7 @@
-/** Finds where strings and brackets of a JSON text end. What is wrong inside is left to `JSON.parse`. */
+/** Finds where strings and brackets of a JSON text end. `JSON.parse` finds the other errors. */
 export const JSON_DEPTH_MAX = 100;
 
-/** Leaving out a shorter one takes longer than parsing it. */
+/** Cutting out shorter strings takes longer than parsing them. */
 const LONG_STRING_CHARS = 256;
 
 export class JsonScanError extends Error {}
@@ -14,7 +14,7 @@ const CLOSE_BRACKET = 93;
 const BACKSLASH = 92;
 const TOO_DEEP = `it is nested deeper than ${JSON_DEPTH_MAX} levels`;
 
-/** The position after the closing quote of a string whose text begins at `from`; -1 when it does not end. */
+/** The position after the closing quote of a string whose text begins at `from`; -1 if it does not end. */
 export function endOfString(text: string, from: number): number {
   for (let quote = text.indexOf('"', from); quote !== -1; quote = text.indexOf('"', quote + 1)) {
     if (text.charCodeAt(quote - 1) !== BACKSLASH) return quote + 1;
@@ -23,7 +23,7 @@ export function endOfString(text: string, from: number): number {
   return -1;
 }
 
-/** How many backslashes stand right before a position; an odd number escapes what follows. */
+/** How many backslashes precede a position; an odd number escapes the next character. */
 function slashesBefore(text: string, end: number, from: number): number {
   let at = end;
   while (at > from && text.charCodeAt(at - 1) === BACKSLASH) at--;
@@ -41,7 +41,7 @@ export function skipSpace(text: string, at: number): number {
 function endOfPlain(text: string, at: number, limit: number): number {
   while (at < limit) {
     const char = text.charCodeAt(at);
-    // Bit 5 is all that tells `[` from `{` and `]` from `}`.
+    // `[` and `{`, and `]` and `}`, differ in bit 5 only.
     if (char === QUOTE || (char | 32) === OPEN_BRACE || (char | 32) === CLOSE_BRACE) break;
     at++;
   }
@@ -52,16 +52,16 @@ function endOfPlain(text: string, at: number, limit: number): number {
 export class JsonNesting {
   readonly #closers: number[] = [];
   #hasOpened = false;
-  /** What was read so far, for `costProblem`. */
+  /** Totals so far, for `costProblem`. */
   strings = 0;
   containers = 0;
   outsideChars = 0;
-  /** Where long strings begin and end, quotes included, counted from the first piece that was fed. */
+  /** Pairs of positions, from the first piece fed: where long strings begin and end, with their quotes. */
   readonly longStrings: number[] = [];
-  /** Characters of earlier pieces, and where the string begins that the text so far ends in. */
+  /** Characters of earlier pieces, and where the current or last string began. */
   #fedChars = 0;
   #stringStart = 0;
-  /** The text so far ends inside a string, and there with a backslash that escapes what comes. */
+  /** The text so far ends inside a string, and there with a backslash that escapes the next character. */
   #isInString = false;
   #isEscaped = false;
   problem: string | null = null;
@@ -75,11 +75,11 @@ export class JsonNesting {
     return this.#hasOpened && this.#closers.length === 0 && this.problem === null;
   }
 
-  /** Reads on from `at`, at most to the end of the outermost bracket: the position after it, or -1. */
+  /** Continues from `at` to the end of the outermost bracket at most; returns the position after it, or -1. */
   read(text: string, at = 0): number {
     const closers = this.#closers;
     if (at >= text.length || this.problem !== null) return -1;
-    // Reading a costly text to its end would be as slow as parsing it.
+    // A costly text is not scanned to its end, which would be as slow as parsing it.
     const isLarge = text.length > FREE_CHARS_MAX;
     if (this.#isInString) at = this.#string(text, this.#isEscaped ? at + 1 : at);
     while (at !== -1 && at < text.length) {
@@ -135,19 +135,19 @@ export class JsonNesting {
 }
 
 const CONTROL = /[^ -\xff]/;
-/** A backslash that is escaped, or the beginning of an escape that JSON does not have, which ends otherwise. */
+/** An escaped backslash, or the start of an escape that JSON does not have, which does not end with a backslash. */
 const ODD_ESCAPE = /\\(?:\\|[^"\\/bfnrtu]|u(?![\da-fA-F]{4}))/g;
 
-/** Whether a parser would accept this text within quotes. */
+/** Whether a parser would accept this text between quotes. */
 function isSound(text: string): boolean {
-  // The runtime's own count is much the faster: where each character has a width, none is a control character.
+  // The runtime's count is much faster than the expression; control characters have no width.
   if (Bun.stringWidth(text) < text.length && CONTROL.test(text)) return false;
   ODD_ESCAPE.lastIndex = 0;
   while (ODD_ESCAPE.test(text)) if (text.charCodeAt(ODD_ESCAPE.lastIndex - 1) !== BACKSLASH) return false;
   return true;
 }
 
-/** The same JSON with empty texts instead of these: a parser copies a long one escape by escape. Wrong ones stay, to be refused. */
+/** The JSON with these strings emptied, because parsers copy long ones escape by escape. Invalid ones stay, to be refused. */
 export function withoutTexts(json: string, strings: readonly number[]): string {
   let [kept, at] = ["", 0];
   for (let i = 0; i < strings.length; i += 2) {
@@ -159,22 +159,21 @@ export function withoutTexts(json: string, strings: readonly number[]): string {
   return kept + json.slice(at);
 }
 
-/** Why a document must not be parsed, looked for on its text: it is nested too deep, or too costly. */
+/** Why a text must not be parsed: it is nested too deep, or too costly. */
 export function problemOf(text: string): string | null {
-  // A text that is shorter than the limit cannot be nested deeper.
   if (text.length <= JSON_DEPTH_MAX) return null;
   const nesting = new JsonNesting();
   nesting.feed(text);
   return nesting.problem === TOO_DEEP ? TOO_DEEP : costProblem(text, nesting);
 }
 
-/** An escape that stands for an ASCII letter, behind backslashes that escape each other. */
+/** An escaped ASCII letter; the backslashes before it escape each other. */
 const ESCAPED_LETTER = /(?<!\\)((?:\\\\)*)\\u00([46][1-9a-fA-F]|[57][0-9aA])/g;
 
-/** Whether letters, digits or `_` are escaped in it. Colours of a terminal's output are escaped, too: they are none of these. */
+/** Whether letters, digits or `_` are escaped. Terminal colours, which are common, are other characters. */
 export const hasEscapedLetters = (json: string): boolean => json.includes("\\u00") && /\\u00[3-7]/.test(json);
 
-/** JSON that says the same, with its letters as they are: a key may be written `"us\u0061ge"`. */
+/** Equivalent JSON without escaped letters: a key may be written `"us\u0061ge"`. */
 export const withoutEscapedLetters = (json: string): string =>
   json.replace(
     ESCAPED_LETTER,
@@ -187,16 +186,16 @@ export function endOfBrackets(text: string, at: number, nesting = new JsonNestin
   return end;
 }
 
-/** Smaller texts cannot hold up the process. */
+/** Smaller texts are always quick to parse. */
 const FREE_CHARS_MAX = 256 * 1024;
 export const STRINGS_MAX = 50_000;
 export const CONTAINERS_MAX = 50_000;
-/** Numbers, brackets and white space: room for 300,000 token ids. */
+/** Numbers, brackets and white space: enough for 300,000 token ids. */
 export const OUTSIDE_STRINGS_CHARS_MAX = 2 * 1024 * 1024;
-/** Backslashes in strings: a text with them is copied character by character. */
+/** Strings with escapes are copied character by character. */
 export const ESCAPES_MAX = 300_000;
 
-/** What makes a text that was read too costly to parse: many small values hold up the process, long strings do not. */
+/** Why a text is too costly to parse: many small values block the process, long strings do not. */
 export function costProblem(
   text: string,
   { strings, containers, outsideChars }: Pick<JsonNesting, "strings" | "containers" | "outsideChars">,
@@ -206,7 +205,7 @@ export function costProblem(
     return `it has more than ${OUTSIDE_STRINGS_CHARS_MAX} characters of numbers, brackets and white space`;
   if (containers > CONTAINERS_MAX) return `it has more than ${CONTAINERS_MAX} objects and arrays`;
   if (strings > STRINGS_MAX) return `it has more than ${STRINGS_MAX} strings`;
-  // Each takes two characters.
+  // An escape takes two characters, so a short text cannot have too many.
   let escapes = text.length / 2 > ESCAPES_MAX ? 0 : Number.NEGATIVE_INFINITY;
   for (let at = text.indexOf("\\"); escapes >= 0 && at !== -1; at = text.indexOf("\\", at + 2))
     if (++escapes > ESCAPES_MAX) return `it has more than ${ESCAPES_MAX} escaped characters`;

@@ -4,10 +4,10 @@ import { LARGE_BODY_BYTES, nextTurn } from "./turns.ts";
 
 const BYTE_ORDER_MARK = "\ufeff";
 
-/** Keeps a byte order mark: JSON begins without one (RFC 8259), and chats, whose bytes are passed on, refuse it too. */
+/** Keeps a byte order mark, so that the parser refuses it (RFC 8259): bytes of chats are passed on as they are. */
 const strictUtf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
-/** Bytes to text, refusing what is not UTF-8 instead of replacing it silently. */
+/** Refuses invalid UTF-8 instead of replacing it silently. */
 export function decodeUtf8(bytes: Uint8Array | ArrayBuffer): string {
   try {
     return strictUtf8.decode(bytes);
@@ -16,7 +16,7 @@ export function decodeUtf8(bytes: Uint8Array | ArrayBuffer): string {
   }
 }
 
-/** JSON of a request's body; a large one is read in steps. */
+/** Parses a request's body, a large one over several turns of the event loop. */
 export async function readJson(bytes: Uint8Array): Promise<unknown> {
   if (bytes.length > LARGE_BODY_BYTES) await nextTurn();
   return readJsonText(decodeUtf8(bytes));
@@ -52,7 +52,7 @@ function parsed(text: string): unknown {
   }
 }
 
-/** What a text is in JSON; undefined where it is not JSON. */
+/** The value of a JSON text; undefined if it is not JSON. */
 export function jsonIn(text: string): unknown {
   try {
     return JSON.parse(text);
@@ -61,7 +61,7 @@ export function jsonIn(text: string): unknown {
   }
 }
 
-/** The same where it is an object; null: it is not. */
+/** The value of a JSON text that is an object; otherwise null. */
 export function objectIn(text: string): Record<string, unknown> | null {
   const value = jsonIn(text);
   return isObject(value) ? value : null;

@@ -1,6 +1,6 @@
-/** Fields that pass, of work whose price depends on its fields; each dialect adds its own, and the operator may. */
+/** Fields that are passed on where the price depends on them; dialects and the operator may add more. */
 
-/** Says why one of the names may not pass; null where all may. */
+/** The first name that is not known, and why it is refused; null if all are known. */
 export function unknownIn(
   names: Iterable<string>,
   known: readonly string[],
@@ -10,11 +10,11 @@ export function unknownIn(
   return null;
 }
 
-/** Of a clip's `extra`, in every dialect. */
+/** Fields of a clip's `extra`, in every dialect. */
 export const CLIP_FIELDS = ["seed", "steps", "cfg", "duration", "resolution", "frames", "fps", "watermark"];
 
 export type ClipMeasure = keyof typeof CLIP_MEASURES;
-/** What fields of a clip say about its price, under the names of vendors, engines and operators, as `plainName` makes them. */
+/** Fields of a clip that determine its price, under the names of vendors, engines and operators as `plainName` writes them. */
 export const CLIP_MEASURES = {
   seconds:
     "duration durations durationsec durationsecs durationseconds seconds secs videoduration videodurationseconds " +
@@ -29,11 +29,11 @@ export const CLIP_MEASURES = {
   width: "width videowidth",
   height: "height videoheight",
   size: "size videosize resolution videoresolution sr shortside shortedge",
-  /** A resolution with some vendors; with others a level that has no price. */
+  /** A resolution at some vendors; at others a level that does not change the price. */
   quality: "quality",
 };
 
-/** Of a voice session or a response in it. */
+/** Settings of a voice session, or of a response in it. */
 export const VOICE_SETTINGS = [
   ...["model", "modalities", "instructions", "voice", "input_audio_format", "output_audio_format"],
   ...["input_audio_transcription", "turn_detection", "tools", "tool_choice", "temperature"],

@@ -1,4 +1,4 @@
-/** Structured logs: one line an event, JSON or readable, with secrets replaced before anything is written. */
+/** Structured logs: one line per event, JSON or readable, with secrets redacted before anything is written. */
 type LogLevel = "debug" | "info" | "warn" | "error";
 export type LogFields = Record<string, unknown>;
 
@@ -12,7 +12,7 @@ export interface Log {
 
 const LEVELS: readonly LogLevel[] = ["debug", "info", "warn", "error"];
 const SECRET_FIELD = /authorization|password|secret|token$|api_?key|cookie/i;
-// Bearer values, our own keys, JWTs and credentials in URLs, wherever they stand in a text.
+// Bearer values, our own keys, JWTs and credentials in URLs, anywhere in a text.
 const SECRET_TEXT =
   /(bearer\s+)[^\s"',]+|service-[0-9a-f-]{36}|eyJ[\w-]+\.[\w-]+\.[\w-]+|(:\/\/[^/\s:@]+:)[^@\s/]+@/gi;
 const TEXT_LENGTH_MAX = 4096;
@@ -51,7 +51,7 @@ interface LogOptions {
 
 let isGuarded = false;
 
-/** Lines are lost while the disk of the log is full or its reader is gone; otherwise that would end the service. */
+/** While the log's disk is full or its reader is gone, lines are lost: an unhandled error would end the service. */
 function writeToStderr(line: string): void {
   if (!isGuarded) {
     isGuarded = true;

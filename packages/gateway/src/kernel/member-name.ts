@@ -1,10 +1,10 @@
-/** How many letters a name has at most that any server knows. */
+/** Longer than any name that a server knows. */
 const LETTERS_MAX = 256;
 
-/** How lenient servers may match a member's name: ignoring case, folded letters (U+017F, U+212A), `_` and `-`. */
+/** A member's name as lenient servers may match it: without case, folded letters (U+017F, U+212A), `_` and `-`. */
 export const plainName = (name: string): string =>
   name
-    // Before the rest: to put a megabyte of marks in order takes minutes.
+    // Comes first: normalising a megabyte of combining marks takes minutes.
     .replace(/[\p{M}\p{P}\p{Z}]+/gu, "")
     .slice(0, LETTERS_MAX)
     .normalize("NFKC")

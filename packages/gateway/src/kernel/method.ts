@@ -2,10 +2,8 @@ import { z } from "zod";
 import type { Actor, ActorFor, CallContext } from "./context.ts";
 
 /**
- * Who may call a method:
- * - `public`: anyone; `anonymous_socket`: only a WebSocket without a JWT
- * - `jwt`: a signed-in person; `admin`: one whose account is an administrator's
- * - `admin_token`: the bearer equals the configured admin token; `jwt_or_admin_token`: either
+ * Who may call a method. `anonymous_socket`: only a WebSocket without a JWT; `jwt`: a signed-in person; `admin`: an
+ * administrator; `admin_token`: the bearer equals the configured admin token.
  */
 export type MethodAuth =
   | "public"
@@ -19,21 +17,21 @@ interface MethodTerms<Name, Auth extends MethodAuth, Params extends z.ZodType, R
   name: Name;
   summary: string;
   auth: Auth;
-  /** For `admin` methods: what the refusal tells someone who is signed in without the right. */
+  /** For `admin` methods: added to the refusal of people who are not administrators. */
   hint?: string;
-  /** Asks something of a model: each call leaves a record, refused ones too. */
+  /** Calls a model: each call leaves a record, also when refused. */
   recorded?: boolean;
   /** A role that the handler checks beyond `auth`; for the reference only, e.g. "group admin". */
   role?: string;
   /** Notifications that a call leads to, by name; for the reference only. */
   notifies?: readonly string[];
-  /** False: leaves no entry in the audit log. Requests to models, whose record is the usage row, leave none. */
+  /** Leaves no entry in the audit log. Requests to models have their usage row instead. */
   audit?: false;
   handler(
     call: CallContext & {
       params: z.output<Params>;
       actor: ActorFor<Auth>;
-      /** Filled with what was there before a change, under the parameters' names, for the audit log. */
+      /** The handler adds values from before the change, under the parameters' names, for the audit log. */
       before: Record<string, unknown>;
     },
   ): z.input<Result> | Promise<z.input<Result>>;
@@ -49,7 +47,7 @@ export interface MethodDefinition<
   result: Result;
 }
 
-/** A method as the registry holds it: the handler takes any params that the schema accepts. */
+/** A method in the registry: the handler takes any params that the schema accepts. */
 export interface AnyMethod extends Omit<MethodDefinition, "handler"> {
   handler(
     call: CallContext & { params: unknown; actor: Actor | null; before: Record<string, unknown> },
@@ -57,15 +55,14 @@ export interface AnyMethod extends Omit<MethodDefinition, "handler"> {
 }
 
 export const NoParams = z.object({});
-/** `{"ok": true}` */
 export const Ok = z
   .void()
   .transform(() => ({ ok: true }) as const)
   .pipe(z.object({ ok: z.literal(true) }));
 
 /**
- * The one place where an RPC method exists; dispatch, documents and client types are derived from it. Without `params` it
- * takes none, and without `result` its handler returns nothing and the answer is `{"ok": true}`.
+ * Defines an RPC method; dispatch, documents and client types are derived from it. Without `params` it takes none; without
+ * `result` the handler returns nothing and the answer is `{"ok": true}`.
  */
 export function defineMethod<
   const Name extends string,
@@ -89,9 +86,9 @@ export function defineMethod<
   };
 }
 
-/** An id that comes in: in any case, and from here on in the one that the databases compare. */
+/** An id from a client, made lower case as in the databases. */
 export const GivenId = z.uuid().toLowerCase();
-/** A whole number of any size, to be brought into a range: `z.int()` stops at the safe integers. */
+/** A whole number of any size, to be clamped later: `z.int()` refuses more than the safe integers. */
 export const wholeNumber = (problem?: string) =>
   z
     .number(problem)
@@ -103,11 +100,11 @@ export const Timestamp = z.iso.datetime().describe("RFC 3339 timestamp, UTC");
 export interface NotificationDefinition<Name extends string = string, Params extends z.ZodType = z.ZodType> {
   name: Name;
   summary: string;
-  /** What it carries. Checked by the compiler where it is sent, not again at run time: one goes out for each token. */
+  /** Checked by the compiler only, not at run time: one is sent for each token. */
   params: Params;
 }
 
-/** The one place where a notification exists; what is sent, documents and client types are derived from it. */
+/** Defines a notification; documents and client types are derived from it. */
 export const defineNotification = <const Name extends string, Params extends z.ZodType>(
   definition: NotificationDefinition<Name, Params>,
 ): NotificationDefinition<Name, Params> => definition;

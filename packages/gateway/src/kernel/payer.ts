@@ -1,27 +1,27 @@
-/** Who pays for a request, and by which limits. */
+/** Who pays for a request, and within which limits. */
 export interface Payer {
   userId: string;
   keyId: string | null;
   /** `api_key_id` of the usage row: the key's prefix, or `jwt-<user-uuid>`. */
   attribution: string;
-  /** Null on JWT surfaces: they have no project window. */
+  /** Null on JWT surfaces, which have no projects. */
   project: string | null;
-  /** Set for a group key: the group's pool pays, by the member's multiplier. */
+  /** For a group key: the group's pool pays, times the member's multiplier. */
   groupId: string | null;
-  /** The member's cost multiplier in millionths; `MULTIPLIER_ONE` where no group is involved. */
+  /** The member's cost multiplier in millionths; `MULTIPLIER_ONE` without a group. */
   costMultiplierMicros: number;
-  /** Requests a minute that all keys of the group may make together; null: no ceiling. */
+  /** Requests per minute of all the group's keys together; null: no ceiling. */
   rpmCeiling: number | null;
   /** Null where the key has none, and on JWT surfaces. */
   keyLimits: KeyLimits | null;
   tier: string;
 }
 
-/** Limits of one key, beside those of its user's tier and of its group; null: no limit. */
+/** Limits of one key, besides those of its user's tier and its group; null: no limit. */
 export interface KeyLimits {
   monthlyNanoUsd: number | null;
   totalNanoUsd: number | null;
-  /** What its owner may spend in a month with all keys of its group. */
+  /** Monthly limit of its owner over all keys of its group. */
   memberNanoUsd: number | null;
   requestsPerMinute: number | null;
   tokensPerMinute: number | null;

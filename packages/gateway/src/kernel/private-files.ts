@@ -1,11 +1,11 @@
-/** Files and folders that only the service's own account can read, whatever its umask and no matter who made them. */
+/** Files and folders that only the service's own account can read, whatever its umask and whoever created them. */
 import { chmodSync, closeSync, existsSync, mkdirSync, openSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 
 const PRIVATE_FOLDER = 0o700;
 const PRIVATE_FILE = 0o600;
 
-/** What cannot be changed belongs to someone else, who decides. */
+/** The mode of a file that belongs to another account is left to that account. */
 function change(path: string, mode: number): void {
   try {
     chmodSync(path, mode);
@@ -20,7 +20,7 @@ export function privateFolder(path: string): void {
   change(path, PRIVATE_FOLDER);
 }
 
-/** Creates an empty file unless it exists, and closes it to others. What SQLite puts beside it follows its mode. */
+/** Creates an empty file unless it exists, and removes access for others. SQLite gives the files beside it the same mode. */
 export function privateFile(path: string): void {
   if (!existsSync(path)) closeSync(openSync(path, "a", PRIVATE_FILE));
   change(path, PRIVATE_FILE);

@@ -1,11 +1,8 @@
-interface Histogram {
-  counts: readonly number[];
-  bounds: readonly number[];
-}
-
-/** A quantile of a histogram whose buckets end at `bounds`, interpolated within its bucket. Null: nothing was counted. */
-export function quantile(histogram: Histogram, share: number): number | null {
-  const { counts, bounds } = histogram;
+/** A quantile of a histogram whose buckets end at `bounds`, interpolated within its bucket. Null if it is empty. */
+export function quantile(
+  { counts, bounds }: { counts: readonly number[]; bounds: readonly number[] },
+  share: number,
+): number | null {
   const total = counts.reduce((sum, count) => sum + count, 0);
   if (total === 0) return null;
   const rank = share * total;

@@ -1,7 +1,7 @@
 import type { AnyMethod, MethodDefinition, NotificationDefinition } from "./method.ts";
 import { type AnyRoute, checkRoute } from "./route.ts";
 
-/** What one room brings: its methods, routes and notifications, as the exported constants of its files. */
+/** A room's methods, routes and notifications: the exported constants of its files. */
 export interface RoomSurface {
   methods?: Record<string, unknown>;
   routes?: Record<string, unknown>;
@@ -33,9 +33,9 @@ export class Registry {
         this.routes.push(route);
       }
       for (const notification of Object.values(notifications).filter(isNotification)) {
-        if (this.notifications.has(notification.name))
-          throw new Error(`two notifications are named ${notification.name}`);
-        this.notifications.set(notification.name, notification);
+        const { name } = notification;
+        if (this.notifications.has(name)) throw new Error(`two notifications are named ${name}`);
+        this.notifications.set(name, notification);
       }
     }
     for (const { name, notifies = [] } of this.methods.values()) {

@@ -11,7 +11,7 @@ const NAME_LENGTH_MAX = 128;
 
 export interface RecordSink {
   readonly clock: Clock;
-  /** Takes what was noted at once and never throws. */
+  /** Copies the fields at once, and never throws. */
   ended(record: RequestRecord, nowMs: number): void;
 }
 
@@ -29,14 +29,14 @@ export interface FailedAttempt {
   message: string;
 }
 
-/** What was asked and answered, which is kept only where the operator turned that on for the key. */
+/** Prompt and answer, kept only for keys that the operator chose. */
 export interface Capture {
-  /** Fields of the request: of a chat, or of one for vectors. */
+  /** Fields of the chat or embeddings request. */
   asked: Record<string, unknown> | null;
   answered: (() => unknown) | null;
 }
 
-/** What proxies use for a client that closed its connection before it had its answer. */
+/** The status that proxies log for a client that disconnected before its answer. */
 export const CLIENT_CLOSED_STATUS = 499;
 export const CLIENT_LEFT: Outcome = {
   status: CLIENT_CLOSED_STATUS,
@@ -60,47 +60,46 @@ type UsedField = "promptTokens" | "completionTokens" | "isEstimated";
 
 const NOTHING = {
   userId: null as string | null,
-  /** Address of the client, noted for refusals only: looking it up costs more than the rest of the record. */
+  /** For refused requests only: looking the address up costs more than the rest of the record. */
   clientIp: null as string | null,
   refId: null as string | null,
-  /** When the latest attempt was sent, if it is not the first. */
+  /** When the latest attempt was sent, unless it is the first. */
   sentMs: null as number | null,
   failures: null as readonly FailedAttempt[] | null,
-  /** Set where the operator has the key's prompts captured. */
   capture: null as Capture | null,
   code: null as string | null,
   message: null as string | null,
 };
 type RequestDetails = typeof NOTHING;
 
-/** One request while it is served: each part notes what it knows, cheaply. Who opened it ends it, unless it is detached. */
+/** One request while it is served; each part of the service adds its facts. The caller of `open` ends it unless it is detached. */
 export class RequestRecord {
   readonly startedMs: number;
-  /** Something goes on after the call that opened it has returned, and ends it. */
+  /** Work continues after the call that opened the record, and will end it. */
   detached = false;
   principal: Principal | null = null;
   modelAsked: string | null = null;
-  /** Where the latest attempt went, and why there. */
+  /** The backend of the latest attempt, and why it was chosen. */
   route: Sent | null = null;
   attempts = 0;
   firstSentMs = 0;
-  /** When the first piece of a streamed answer came; 0: not at all. */
+  /** When the first chunk of a streamed answer came; 0: none has. */
   firstTokenMs = 0;
   promptTokens = 0;
   completionTokens = 0;
-  /** As it was charged; null when the model has no price. */
+  /** The amount charged; null if the model has no price. */
   costNanoUsd: number | null = null;
   isEstimated = false;
-  /** HTTP status, also of what came through another door; 0: it has not ended. */
+  /** HTTP status, also on other transports; 0: the request has not ended. */
   status = 0;
-  /** As it stands in the journal; null: it does not yet. */
+  /** Its journal line, once that is written. */
   line: RequestLine | null = null;
   details: Readonly<RequestDetails> = NOTHING;
 
   constructor(
     readonly sink: RecordSink,
     readonly surface: string,
-    /** Ordered by time: it says when the request came. */
+    /** A time-ordered id: it contains when the request came. */
     readonly id: string,
   ) {
     this.startedMs = timeOfId(id);
@@ -117,7 +116,7 @@ export class RequestRecord {
     this.route = route;
   }
 
-  /** The backend was full: the request waits, as if it had not been sent. */
+  /** The backend was full: the request waits again, as if this attempt had not been made. */
   waitsAgain(): void {
     if (--this.attempts === 0) this.firstSentMs = 0;
   }
@@ -166,7 +165,7 @@ export class RequestRecord {
     this.failed(CLIENT_LEFT);
   }
 
-  /** The facts of a request that ends now; `outcome`: how it fails, if it does and that is not noted yet. */
+  /** The facts of a request that ends now; `outcome` is its failure, unless that is in `details`. */
   facts(nowMs: number, model: string | null, outcome: Outcome | null) {
     const { startedMs, firstSentMs, firstTokenMs, route, modelAsked } = this;
     const { clientIp, failures } = this.details;
@@ -175,11 +174,11 @@ export class RequestRecord {
       surface: this.surface,
       backend: route === null ? null : named(route.name),
       reason: route === null ? null : route.reason,
-      // Charged before it has ended: it was answered.
+      // Status 0: the request was answered, and is charged before it ends.
       status: outcome === null ? this.status || 200 : outcome.status,
       code,
       message: message === null ? null : words(message),
-      // A name that stands for no model is any text of the client's, a key perhaps.
+      // An unknown model name may be any text of the client, even a key.
       modelAsked:
         modelAsked === null || modelAsked === model
           ? null

@@ -1,9 +1,9 @@
 export const REF_LENGTH_MAX = 64;
 export const MODEL_ID_LENGTH_MAX = 256;
 
-/** One request as its journal line and its row say it: what was asked, how it ended, and what it used. */
+/** One request, as in its journal line and its row. */
 export interface RequestLine {
-  /** Its key everywhere: what makes a replay harmless. Ids of requests say when they came. */
+  /** The key of its line and row, so a replay is harmless. It contains when the request came. */
   requestId: string;
   atMs: number;
   userId: string | null;
@@ -12,16 +12,16 @@ export interface RequestLine {
   attribution: string | null;
   project: string | null;
   groupId: string | null;
-  /** The path or method that was called; null, as is `status`: a charge that is not a request of its own. */
+  /** The path or method that was called. Null, like `status`, for a charge without a request, such as a finished video. */
   surface: string | null;
-  /** The one that served, or would have. */
+  /** The model that served the request, or would have. */
   model: string | null;
-  /** As the client wrote it, where that is not the one that served. */
+  /** The name in the request, if it differs. */
   modelAsked: string | null;
-  /** The one that was asked last, and why that one. */
+  /** The backend of the last attempt, and why it was chosen. */
   backend: string | null;
   reason: string | null;
-  /** HTTP status, also of what came through another door. */
+  /** HTTP status, also on other transports. */
   status: number | null;
   code: string | null;
   message: string | null;
@@ -32,17 +32,17 @@ export interface RequestLine {
   durationMs: number;
   promptTokens: number;
   completionTokens: number;
-  /** Of the prompt: read from the upstream's cache, and written to it. */
+  /** Prompt tokens read from the upstream's cache, and written to it. */
   cachedTokens?: number;
   cacheWriteTokens?: number;
   reasoningTokens?: number;
-  /** What it would have cost more without the cache; less than 0 where writing to it cost more than it saved. */
+  /** What the cache saved; below 0 if writing to it cost more than it saved. */
   cacheSavedNanoUsd?: number;
   estimated: boolean;
   costNanoUsd: number | null;
-  /** It should have one: what runs on own hardware need not. */
+  /** The model has no price and should: models on own hardware need none. */
   unpriced?: boolean;
-  /** What was charged: `gateway`, `rpc`, `realtime`, or the backend capability's name; null: nothing. */
+  /** What was charged: `gateway`, `rpc`, `realtime`, or the name of the backend's capability; null: nothing. */
   channel: string | null;
   refId: string | null;
   clientIp: string | null;
@@ -50,37 +50,11 @@ export interface RequestLine {
 
 /** In the order of the journal's lines; columns of the row are named after them. */
 export const LINE_FIELDS = [
-  "requestId",
-  "atMs",
-  "userId",
-  "keyId",
-  "attribution",
-  "project",
-  "groupId",
-  "surface",
-  "model",
-  "modelAsked",
-  "backend",
-  "reason",
-  "status",
-  "code",
-  "message",
-  "attempts",
-  "failedAttempts",
-  "queueMs",
-  "firstTokenMs",
-  "durationMs",
-  "promptTokens",
-  "completionTokens",
-  "cachedTokens",
-  "cacheWriteTokens",
-  "reasoningTokens",
-  "cacheSavedNanoUsd",
-  "estimated",
-  "costNanoUsd",
-  "channel",
-  "refId",
-  "clientIp",
+  ...["requestId", "atMs", "userId", "keyId", "attribution", "project", "groupId"],
+  ...["surface", "model", "modelAsked", "backend", "reason", "status", "code", "message"],
+  ...["attempts", "failedAttempts", "queueMs", "firstTokenMs", "durationMs"],
+  ...["promptTokens", "completionTokens", "cachedTokens", "cacheWriteTokens", "reasoningTokens"],
+  ...["cacheSavedNanoUsd", "estimated", "costNanoUsd", "channel", "refId", "clientIp"],
 ] as const satisfies readonly (keyof RequestLine)[];
 
 export interface ChargedLine extends RequestLine {

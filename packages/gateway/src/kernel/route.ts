@@ -6,7 +6,7 @@ import type { MethodAuth } from "./method.ts";
 
 type HttpMethod = "GET" | "POST" | "DELETE" | "PUT";
 
-/** As for methods, and `api_key`: the bearer is an API key, within its requests a minute. */
+/** As for methods. `api_key`: the bearer is an API key within its requests per minute. */
 const ROUTE_AUTHS = [
   "public",
   "api_key",
@@ -17,25 +17,25 @@ const ROUTE_AUTHS = [
 ] as const satisfies (MethodAuth | "api_key")[];
 export type RouteAuth = (typeof ROUTE_AUTHS)[number];
 
-/** Images travel inside the body. */
+/** Room for images in the body. */
 export const BODY_BYTES_MAX = 32 * 1024 * 1024;
 
-/** A body with files, which may be as large as the operator says. */
+/** As `bodyBytesMax`: a body with files, limited by a setting. */
 export const UPLOAD = "upload";
 
-/** A body that is passed on as bytes; its schema is for the documents. */
+/** A body that is passed on as bytes; its schema is for the documents only. */
 export class Raw<Schema extends z.ZodType = z.ZodType> {
   constructor(
     readonly schema: Schema,
     readonly more: {
       type?: string;
-      /** Each event of the answer, where the request can ask for a stream. */
+      /** An event of the answer, if the request can ask for a stream. */
       events?: z.ZodType;
     } = {},
   ) {}
 }
 
-/** The handler gets the request's bytes, or answers with a reply of its own, instead of a checked value. */
+/** For a handler that takes the request's bytes, or returns its own reply, instead of a checked value. */
 export const raw = <Schema extends z.ZodType>(schema: Schema, more?: Raw["more"]): Raw<Schema> =>
   new Raw(schema, more);
 
@@ -54,10 +54,10 @@ type ResultOf<Response> = Response extends z.ZodType
   ? z.input<Response> | Answer<z.input<Response>>
   : Reply | StreamedReply | globalThis.Response;
 
-/** A refused call, with what was known by then. */
+/** A refused call, with what is known about it. */
 export interface RefusedCall extends CallContext {
   request: HttpRequest;
-  /** Whose API key it is; null until that is known, and on every other kind of route. */
+  /** The API key's; null until it is known, and on other kinds of routes. */
   principal: Principal | null;
 }
 
@@ -86,32 +86,32 @@ interface RouteDefinition<
   method: HttpMethod;
   path: Path;
   summary: string;
-  /** Checked before the handler runs. A route without it does not start. */
+  /** Checked before the handler runs. */
   auth: Auth;
-  /** Another header that may carry the API key, for clients that do not send a bearer. */
+  /** A header and a query parameter that may carry the API key, for clients that do not send a bearer. */
   keyHeader?: string;
   keyQuery?: string;
-  /** Asks something of a model: each request leaves a record, refused ones too. */
+  /** Calls a model: each request leaves a record, also when refused. */
   recorded?: boolean;
-  /** Of an `api_key` route: not counted against the tier's requests a minute. */
+  /** On an `api_key` route: does not count towards the tier's requests per minute. */
   outsideTierRate?: true;
-  /** As for methods. A GET, and what needs no account or an API key, leaves no entry in any case. */
+  /** As for methods. GET, `public` and `api_key` routes never leave an entry. */
   audit?: false;
   query?: Query;
   /** Read and, unless it is raw, parsed and checked before the handler runs. */
   body?: Body;
-  /** Largest body that is read, or the setting for files; required with `body`. */
+  /** Required with `body`. */
   bodyBytesMax?: number | typeof UPLOAD;
-  /** The error of a body that does not match, for all fields or by field. */
+  /** The error for an invalid body or query. */
   invalid?: FieldErrors;
   response: Response;
-  /** Returns what `response` describes; fields that it does not list are dropped. */
+  /** Fields that `response` does not list are dropped from the result. */
   handler(call: TypedCall<Auth, Path, Query, Body>): ResultOf<Response> | Promise<ResultOf<Response>>;
-  /** Answers a failed call, also one that was refused before the handler, in another form than the usual one. */
+  /** Answers failed calls, also those refused before the handler, in the format of this API. */
   refuse?(error: unknown, call: RefusedCall): Reply | Promise<Reply>;
 }
 
-/** A route as the registry holds it: the handler takes any call that the checks let through. */
+/** A route in the registry: the handler takes any call that passed the checks. */
 export interface AnyRoute extends Omit<RouteDefinition, "handler"> {
   handler(call: RouteCall): unknown;
 }
@@ -119,7 +119,7 @@ export interface AnyRoute extends Omit<RouteDefinition, "handler"> {
 export const isAudited = ({ method, auth, audit }: AnyRoute): boolean =>
   audit !== false && method !== "GET" && auth !== "public" && auth !== "api_key";
 
-/** What a definition says that cannot be served; types catch most of it, and this the rest. */
+/** Refuses definitions that cannot be served; the types catch most of them. */
 export function checkRoute(route: AnyRoute): void {
   const problem = problemOf(route);
   if (problem) throw new Error(`route ${route.method} ${route.path}: ${problem}`);
@@ -134,7 +134,7 @@ function problemOf({ method, auth, body, bodyBytesMax, response }: AnyRoute): st
   return null;
 }
 
-/** The one place where a route exists; serving, documents and client types are derived from it. */
+/** Defines a route; serving, documents and client types are derived from it. */
 export function defineRoute<
   Auth extends RouteAuth,
   const Path extends string,

@@ -1,9 +1,9 @@
-/** Removes secrets, above all upstreams' keys, from texts that come back: an upstream may repeat a key, even encoded. */
+/** Removes secrets, above all upstreams' keys, from texts of upstreams: one may repeat its key, even encoded. */
 
-/** Shorter ones would be found in ordinary words. */
+/** Shorter ones would match ordinary words. */
 const SECRET_CHARS_MIN = 4;
 const HIDDEN_CHARS_MIN = 8;
-/** How much of a text is searched for encoded secrets, and how many encodings around each other are undone. */
+/** How much of a text is searched for encoded secrets, and how many nested encodings are undone. */
 const SEARCHED_CHARS_MAX = 64 * 1024;
 const LAYERS_MAX = 3;
 const CODE_POINT_MAX = 0x10ffff;
@@ -11,12 +11,12 @@ const CODE_POINT_MAX = 0x10ffff;
 const REDACTED = "[redacted]";
 const WITHHELD = "[redacted: the upstream's words contain its key]";
 
-/** Each with how many keep it. */
+/** Secrets by their number of users. */
 const kept = new Map<string, number>();
 
-/** From now on this is taken out of what upstreams say, until the returned function is called: a backend's keys end with it. */
+/** Hides the secret in texts of upstreams until the returned function is called, when the backend that uses it is removed. */
 export function keepSecret(secret: string | null | undefined, charsMin = SECRET_CHARS_MIN): () => void {
-  // Some vendors' keys are two parts with a colon between, which are used one by one.
+  // Some vendors' keys have two parts, separated by a colon, that are used separately.
   const parts = new Set([secret ?? "", ...(secret ?? "").split(":")]);
   const long = [...parts].filter((part) => part.length >= charsMin);
   const count = (by: number) => {
@@ -30,7 +30,7 @@ export function keepSecret(secret: string | null | undefined, charsMin = SECRET_
   return () => count(-1);
 }
 
-/** A text of an upstream without the secrets that it was sent; one that hides them in an encoding is withheld. */
+/** An upstream's text with secrets redacted; withheld as a whole if it contains an encoded one. */
 export function hideSecrets(text: string): string {
   if (kept.size === 0 || text === "") return text;
   let shown = text;
@@ -47,7 +47,7 @@ export function hideSecretsIn<T>(value: T): T {
   ) as T;
 }
 
-/** Whether a secret stands in the text, in any case and with any spaces, or in something encoded in it. */
+/** Whether the text contains a secret, ignoring case and spaces, or encoded. */
 function isAnyIn(text: string, layers: number): boolean {
   const plain = text.replace(/\s+/g, "").toLowerCase();
   for (const secret of kept.keys()) {
@@ -57,13 +57,13 @@ function isAnyIn(text: string, layers: number): boolean {
   return layers > 0 && decodings(text).some((decoded) => isAnyIn(decoded, layers - 1));
 }
 
-/** What the text says when it, or parts of it, are read as encodings; only those that say something else. */
+/** The text, and runs of it, decoded in every way that changes it. */
 function decodings(text: string): string[] {
   const runs = (pattern: RegExp, decode: (run: string) => string) =>
     [...text.matchAll(pattern)].map(([run]) => decode(run)).join("\n");
   const decoded = new Set([
     unescaped(text),
-    // Encodings are broken into lines.
+    // Encoded texts are often broken into lines.
     text.replace(/\s+/g, ""),
     runs(/(?:(?:0x)?[0-9a-f]{2}[\s:,-]{0,3}){8,}/gi, fromHex),
     runs(/(?:\d{1,3}[\s,;]{1,3}){7,}\d{1,3}/g, fromNumbers),
@@ -74,7 +74,7 @@ function decodings(text: string): string[] {
   return [...decoded];
 }
 
-/** With what stands for a character in addresses, in texts of programs, in HTML and in mails. */
+/** Escaped characters of URLs, programming languages, HTML and mail. */
 const ESCAPED =
   /%([0-9a-f]{2})|\\u\{?([0-9a-f]{4,6})\}?|\\x([0-9a-f]{2})|\\([0-7]{2,3})|\\(.)|&#x([0-9a-f]{1,6});|&#(\d{1,7});|=([0-9a-f]{2})/gi;
 
@@ -92,6 +92,6 @@ const fromHex = (run: string): string =>
   Buffer.from(run.replace(/0x|[^0-9a-f]/gi, ""), "hex").toString("latin1");
 const fromNumbers = (run: string): string => Buffer.from(run.match(/\d+/g)!.map(Number)).toString("latin1");
 
-/** Read from each of the four places where a group may begin, since a run may start before the encoded part. */
+/** Decoded from each of the four possible positions of a group, because a run may start before the encoded part. */
 const fromBase64 = (run: string): string =>
   [0, 1, 2, 3].map((from) => Buffer.from(run.slice(from), "base64").toString("latin1")).join("\n");

@@ -1,8 +1,8 @@
-/** Bus topics that more than one room uses. */
+/** Bus topics of several rooms. */
 
-/** Message: the id of a key, user or group whose cached principals are no longer true. */
+/** Message: the id of a key, user or group whose cached principals are outdated. */
 export const PRINCIPAL_CHANGED = "principal-changed";
 /** Message: the id of a user whose account changed. */
 export const USER_CHANGED = "user-changed";
-/** Message: JSON of an account whose balance was committed, as `BalanceChange` of the ledger has it. */
+/** Message: a committed balance, as JSON of the ledger's `BalanceChange`. */
 export const LEDGER_CHANGED = "ledger-changed";

@@ -1,14 +1,14 @@
-/** Long work is done in steps, so that no request keeps the others waiting for 20 ms. tests/cluster/turns shows it. */
+/** Long work is split up, so that no turn of the event loop takes 20 ms; tests/cluster/turns measures it. */
 
-/** Larger bodies are read in steps. */
+/** Larger bodies are parsed over several turns. */
 export const LARGE_BODY_BYTES = 256 * 1024;
 
-/** Resolves when everything else that is ready has had its turn. */
+/** Resolves in the next turn of the event loop, after everything else that is ready. */
 export const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
 const STEP_MS = 5;
 
-/** What `work` makes of each. The others have their turn whenever it has taken a while: one is short, all may be long. */
+/** Maps the values, yielding to the event loop every few milliseconds. */
 export async function inSteps<T, Made>(values: readonly T[], work: (value: T) => Made): Promise<Made[]> {
   const made: Made[] = [];
   let sinceMs = Number.NEGATIVE_INFINITY;

@@ -1,18 +1,17 @@
 import { isObject } from "./json.ts";
 
-/** More than any request can have. */
+/** More than any model takes. */
 export const REQUEST_TOKENS_MAX = 10_000_000;
 
-/** False for figures that no request can have: not whole, below zero, or beyond every model. */
 export const isPlausible = (value: unknown): value is number =>
   Number.isInteger(value) && (value as number) >= 0 && (value as number) <= REQUEST_TOKENS_MAX;
 
-/** Tokens of one request as an upstream reports them. All parts are inside of `promptTokens` and `completionTokens`. */
+/** Tokens of one request as an upstream reports them. All others are parts of `promptTokens` or `completionTokens`. */
 export interface UsageParts {
   promptTokens: number;
   completionTokens: number;
   cachedTokens?: number;
-  /** Written to it, to be kept for five minutes or whatever is usual, and for an hour. */
+  /** Written to the cache for five minutes or the vendor's default, and for an hour. */
   cacheWrite5mTokens?: number;
   cacheWrite1hTokens?: number;
   audioInputTokens?: number;
@@ -20,7 +19,7 @@ export interface UsageParts {
   reasoningTokens?: number;
   audioOutputTokens?: number;
   imageOutputTokens?: number;
-  /** At the rates of batches: in one, or in a tier for those who can wait. */
+  /** Charged at batch rates: in a batch, or in a slower tier. */
   isBatch?: boolean;
 }
 
@@ -36,7 +35,7 @@ export function isConsistent(usage: UsageParts): boolean {
   );
 }
 
-const membersOf = (value: unknown): Record<string, unknown> | null => (isObject(value) ? value : null);
+const objectOf = (value: unknown): Record<string, unknown> | null => (isObject(value) ? value : null);
 
 function tokenCount(...values: readonly unknown[]): number | undefined {
   const value = values.find((given) => given !== undefined && given !== null);
@@ -45,18 +44,18 @@ function tokenCount(...values: readonly unknown[]): number | undefined {
 
 type Whole = Pick<UsageParts, "promptTokens" | "completionTokens">;
 
-/** The parts of a `usage`, under the names that vendors give them; the sums alone where it has none that can be true. */
+/** Reads the parts of a `usage` under all vendors' names for them; only `whole` if it has none, or if they do not add up. */
 export function partsIn(usage: Record<string, unknown>, whole: Whole): UsageParts {
-  const prompt = membersOf(
+  const prompt = objectOf(
     usage.prompt_tokens_details ??
       usage.prompt_token_details ??
       usage.input_tokens_details ??
       usage.input_token_details,
   );
-  const said = membersOf(
+  const said = objectOf(
     usage.completion_tokens_details ?? usage.output_tokens_details ?? usage.output_token_details,
   );
-  // DeepSeek, Moonshot and Mistral have names of their own.
+  // Also the names of DeepSeek, Moonshot and Mistral.
   const cachedTokens = tokenCount(
     prompt?.cached_tokens,
     usage.prompt_cache_hit_tokens,
@@ -64,7 +63,7 @@ export function partsIn(usage: Record<string, unknown>, whole: Whole): UsagePart
     usage.num_cached_tokens,
   );
   if (!prompt && !said && cachedTokens === undefined) return whole;
-  // DashScope's and vLLM's names are the others.
+  // The last two names are those of DashScope and vLLM.
   const written = tokenCount(
     prompt?.cache_write_tokens,
     prompt?.cache_creation_input_tokens,
@@ -73,7 +72,7 @@ export function partsIn(usage: Record<string, unknown>, whole: Whole): UsagePart
   const hour = tokenCount(prompt?.cache_write_1h_tokens) ?? 0;
   const reasoningTokens = tokenCount(said?.reasoning_tokens);
   const { promptTokens, completionTokens: completion } = whole;
-  // xAI counts reasoning beside the completion; its total tells.
+  // xAI does not count reasoning in the completion; the total shows it.
   const isApart = reasoningTokens && usage.total_tokens === promptTokens + completion + reasoningTokens;
   const parts = {
     promptTokens,

@@ -10,7 +10,7 @@ const UNITS: Readonly<Record<string, readonly [one: string, many: string]>> = {
   array: ["entry", "entries"],
 };
 
-/** A missed bound in plain words; a schema's own messages stay as they are. */
+/** A missed bound in plain words; messages of schemas stay as they are. */
 function boundInWords(issue: z.core.$ZodIssue): string {
   const isSmall = issue.code === "too_small";
   if ((!isSmall && issue.code !== "too_big") || !/^Too (small|big): /.test(issue.message))
@@ -23,7 +23,7 @@ function boundInWords(issue: z.core.$ZodIssue): string {
   return `must be ${side} ${bound}`;
 }
 
-/** Has too many entries refused before each is looked at, which would hold up everyone else. */
+/** Like `z.record`, but counts the entries first: checking very many would block the event loop. */
 export const recordOf = <Key extends z.ZodString, Value extends z.ZodType>(
   entriesMax: number,
   key: Key,
@@ -35,7 +35,7 @@ export const recordOf = <Key extends z.ZodString, Value extends z.ZodType>(
     .meta({ additionalProperties: jsonSchema(value, "input") })
     .pipe(z.record(key, value));
 
-/** "`messages.0.role`: Invalid option …", the first few problems, each with its field. */
+/** The first problems, each with its field: "`messages.0.role`: Invalid option …". */
 export function describeIssues(error: z.ZodError): string {
   const lines = error.issues.slice(0, ISSUES_SHOWN_MAX).map((issue) => {
     const field = issue.path.map(String).join(".");
@@ -46,7 +46,7 @@ export function describeIssues(error: z.ZodError): string {
   return lines.join("; ") + (more > 0 ? `; and ${more} more` : "");
 }
 
-/** What keeps a text from being stored as it is: Postgres takes no NUL, and UTF-8 has no half surrogate pairs. */
+/** Why a text cannot be stored: Postgres accepts no NUL, and UTF-8 has no half surrogate pairs. */
 function unstorable(value: unknown): string | undefined {
   if (Array.isArray(value)) return value.map(unstorable).find((reason) => reason !== undefined);
   if (typeof value !== "string") return undefined;
@@ -54,7 +54,7 @@ function unstorable(value: unknown): string | undefined {
   return value.isWellFormed() ? undefined : "must not contain half of a surrogate pair";
 }
 
-/** Refuses such texts. What lies deeper, such as the content of a message, is passed on and not ours to refuse. */
+/** Checks top-level texts and lists only: deeper ones, such as message contents, are passed on to upstreams. */
 function refuseUnstorable(value: unknown, invalid: FieldErrors): void {
   if (!isObject(value)) return;
   const kind = typeof invalid === "string" ? invalid : "invalid_params";
@@ -64,7 +64,7 @@ function refuseUnstorable(value: unknown, invalid: FieldErrors): void {
   }
 }
 
-/** Many clients write null for what they leave out: where null means nothing else, it is left out here too. */
+/** Drops nulls of optional fields that do not accept null: many clients send null for what they leave out. */
 function withoutNulls(schema: z.ZodType, value: unknown): unknown {
   if (!isObject(value) || !Object.values(value).includes(null) || !(schema instanceof z.ZodObject))
     return value;
@@ -83,7 +83,7 @@ export interface Problem {
   message: string;
 }
 
-/** Members that the schema has dropped: it does not know them. */
+/** Fields that the schema dropped because it does not list them. */
 function unknownIn(given: unknown, known: unknown, path: Problem["path"] = []): Problem[] {
   if (Array.isArray(given) && Array.isArray(known))
     return given.flatMap((each, at) => unknownIn(each, known[at], [...path, at]));
@@ -94,7 +94,7 @@ function unknownIn(given: unknown, known: unknown, path: Problem["path"] = []): 
   });
 }
 
-/** Everything that is wrong with a value, each with its place, where calls would only ignore an unknown field. */
+/** All problems of a value. Unlike in calls, unknown fields are problems, too. */
 export function inspect<S extends z.ZodType>(
   schema: S,
   value: unknown,
@@ -106,11 +106,11 @@ export function inspect<S extends z.ZodType>(
   return success && problems.length === 0 ? { value: data, problems: null } : { value: null, problems };
 }
 
-/** The library has the setting, and its type does not. */
+/** The library supports the setting, but its types lack it. */
 const FIRST_FAULT = { abortEarly: true } as z.core.ParseContext<z.core.$ZodIssue>;
 const NAMED_AMONG_MAX = 2_000;
 
-/** Whether so much is in it that to name every fault, and not only the first, would hold up everyone else. */
+/** Whether a value is so large that finding all its problems, not only the first, would block the event loop. */
 function hasMany(value: unknown, left = { count: NAMED_AMONG_MAX }): boolean {
   if (typeof value !== "object" || value === null) return false;
   const entries: unknown[] = Array.isArray(value) ? value : Object.values(value);
@@ -128,7 +128,7 @@ function refuseInvalid(error: z.ZodError, invalid: FieldErrors): never {
   fail(kind, `Invalid params: ${describeIssues(error)}`, { data });
 }
 
-/** The value as the schema has it, or the given error with the offending fields named. */
+/** Returns the parsed value, or throws the given error, which names the invalid fields. */
 export function validate<S extends z.ZodType>(
   schema: S,
   value: unknown,

@@ -6,7 +6,7 @@ export const VERSION: string = manifest.version;
 
 declare const BUILD_HASH: string | undefined;
 
-/** The commit this process runs: baked in by a compiled build, stamped into an image, or read from the checkout. */
+/** The commit this process runs: compiled in, written into an image, or read from the checkout. */
 export function buildHash(root = join(import.meta.dir, "../../../..")): string {
   if (typeof BUILD_HASH === "string") return BUILD_HASH;
   const stamp = join(root, "BUILD_HASH");

@@ -3,7 +3,7 @@ import { freshDatabase, kinds } from "@model-gateway/testing/databases.ts";
 import { ADMIN_TOKEN, bootGateway, PASSWORD, type TestGateway } from "@model-gateway/testing/gateway.ts";
 import { z } from "zod";
 import { leavesEntry } from "../../src/kernel/audit.ts";
-import { callerFrom } from "../../src/kernel/context.ts";
+import { SourcedCaller } from "../../src/kernel/context.ts";
 import { dispatch } from "../../src/kernel/dispatch.ts";
 import { silentLog } from "../../src/kernel/log.ts";
 import type { AnyMethod } from "../../src/kernel/method.ts";
@@ -115,7 +115,7 @@ describe.each(kinds)("the audit log on %s", (kind) => {
       },
     ]);
     const { userId, email, name } = { ...(await me()), userId: (await me()).id };
-    const caller = callerFrom(
+    const caller = new SourcedCaller(
       { actor: { userId, email, name, isAdmin: true }, adminToken: false },
       { ip: "192.0.2.7", userAgent: "stub", isLocal: false },
     );

@@ -15,9 +15,9 @@ import {
   type Authenticator,
   type Caller,
   type CallSource,
-  callerFrom,
   type Principal,
   type Rooms,
+  SourcedCaller,
 } from "../../kernel/context.ts";
 import { authorize } from "../../kernel/dispatch.ts";
 import { fail, isOurs, KeyRefusal, ServiceError, toRestReply, toServiceError } from "../../kernel/errors.ts";
@@ -73,7 +73,7 @@ export class RouteRunner {
       requestId,
       path,
       record,
-      caller: callerFrom(NOBODY, source),
+      caller: new SourcedCaller(NOBODY, source),
       principal: null,
       actor: null,
       query: undefined,
@@ -317,7 +317,7 @@ export class Gate {
     const refusal = identity.isGuess ? tries.failed(call.caller.ip) : null;
     if (refusal) throw refusal;
     call.actor = authorize({ auth, name: `${route.method} ${route.path}` }, identity);
-    call.caller = callerFrom(identity, call.caller);
+    call.caller = new SourcedCaller(identity, call.caller);
     call.request.vouch();
   }
 }

@@ -1,6 +1,6 @@
 import { bearerOf, type HttpRequest, jsonReply, type Reply } from "@model-gateway/wire/http";
 import { type Counter, type EventHub, SESSION_ID_LENGTH_MAX } from "../../bus/contract.ts";
-import { type Authenticator, type CallSource, callerFrom, type Identity } from "../../kernel/context.ts";
+import { type Authenticator, type CallSource, type Identity, SourcedCaller } from "../../kernel/context.ts";
 import { type ErrorName, type ServiceError, toServiceError } from "../../kernel/errors.ts";
 import type { FailedTries } from "../../kernel/failed-tries.ts";
 import { decodeUtf8 } from "../../kernel/json.ts";
@@ -45,7 +45,7 @@ export function createRpcHttp({ runner, authenticator, events, counter, tries }:
       !refusal && sessionId && sessionId.length <= SESSION_ID_LENGTH_MAX
         ? (json: string) => events.pushAs(identity.actor?.userId ?? null, sessionId, json)
         : undefined;
-    const options = { caller: callerFrom(identity, source), requestId, guard, onResponse };
+    const options = { caller: new SourcedCaller(identity, source), requestId, guard, onResponse };
     const answers = await runner.run(text, options);
     if (answers.length === 1) return jsonReply(answers[0]!, requestId);
     // Encoding megabytes takes a while.

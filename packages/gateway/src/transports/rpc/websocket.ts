@@ -6,9 +6,9 @@ import {
   type Authenticator,
   type Caller,
   type CallSource,
-  callerFrom,
   nameOf,
   type SignedIn,
+  SourcedCaller,
 } from "../../kernel/context.ts";
 import { ServiceError, toServiceError } from "../../kernel/errors.ts";
 import type { FailedTries } from "../../kernel/failed-tries.ts";
@@ -205,7 +205,7 @@ export class RpcWebSocket implements SocketHandlers<RpcSocketData> {
       // Checked for every message: the account's rights may have changed, or the token may have expired.
       const identity = await authenticator.identify(data.token);
       data.sessionId = identity.sessionId ?? data.sessionId;
-      const caller = callerFrom(identity, data);
+      const caller = new SourcedCaller(identity, data);
       const isStranger = !caller.actor && !caller.adminToken;
       const tooMany = isStranger ? await strangerRefusal(counter, data.ip) : null;
       if (tooMany && text.length > LARGE_BODY_BYTES) throw tooMany;
