@@ -1,11 +1,9 @@
 import { isoTime } from "../kernel/clock.ts";
 
 /**
- * One contract for both databases. SQL is written once, with `$1` placeholders, in the common subset;
- * `dialect` is for the rare statement that must differ.
- *
- * Values are the same on both: timestamps are RFC 3339 strings, 64-bit integers are numbers (they must stay
- * within 2^53), booleans may come back as 0/1 (wrap them in Boolean()), JSON is text.
+ * One contract for both databases. SQL is written once, with `$1` placeholders, in the common subset; `dialect` is for
+ * the rare statement that must differ. Timestamps are RFC 3339 strings, 64-bit integers are numbers (within 2^53),
+ * booleans may come back as 0/1 (wrap them in Boolean()), JSON is text.
  */
 export type SqlValue = string | number | boolean | null | Uint8Array;
 export type Row = Record<string, unknown>;
@@ -18,36 +16,36 @@ export interface Queryable {
 }
 
 export interface Transaction extends Queryable {
-  /** Until the end of the transaction, no other transaction holds the lock of this name. */
+  /** Holds the lock of this name until the end of the transaction. */
   lock(name: string): Promise<void>;
 }
 
 export interface TransactionOptions {
-  /** Does not wait for the disk: a power cut may undo the whole transaction. A killed process loses nothing. */
+  /** Does not wait for the disk: a power cut may undo the whole transaction, but not a killed process. */
   isUnsynced?: boolean;
 }
 
 export interface Database extends Queryable {
-  /** `all` for a SELECT that may read very many rows: nobody waits meanwhile. */
+  /** `all` for a SELECT that may read very many rows: on SQLite in a thread. */
   report<T = Row>(sql: string, params?: readonly SqlValue[]): Promise<T[]>;
-  /** Runs `work` in one transaction; a throw rolls everything back. SQLite runs one at a time. */
+  /** A throw rolls everything back. SQLite runs one transaction at a time. */
   transaction<T>(work: (tx: Transaction) => Promise<T>, options?: TransactionOptions): Promise<T>;
-  /** Runs `work`, during which another connection writes; SQLite's writes here and there wait for each other. */
+  /** Runs `work`, during which another connection writes: on SQLite, writes of this process wait for its end. */
   lendWrites<T>(work: () => Promise<T>): Promise<T>;
-  /** Upkeep that takes a while: for a thread that serves no requests. SQLite moves its log into the database file. */
+  /** Checkpoints SQLite's WAL, which takes a while: for threads that serve no requests. */
   checkpoint(): Promise<void>;
   close(): Promise<void>;
 }
 
-/** Leases for work that one instance at a time does. A dead holder's lease expires. */
+/** For work that one instance at a time does. The lease of a dead holder expires. */
 export interface Leases {
-  /** Takes the lease, or holds it longer; false while another instance has it. */
+  /** Takes or extends the lease; false while another instance has it. */
   acquire(name: string, durationMs: number): Promise<boolean>;
-  /** Gives one's own back, so that others need not wait for it to expire. */
+  /** Gives up this instance's lease, so that others need not wait for it to expire. */
   release(name: string): Promise<unknown>;
 }
 
-/** Conditions of one statement, and its values in placeholder order. Parts of one statement share their values. */
+/** The conditions of a statement, and its values in placeholder order. Parts of one statement share `params`. */
 export class Conditions {
   readonly #texts: string[] = [];
 
@@ -60,7 +58,7 @@ export class Conditions {
     this.#texts.push(condition);
     return this;
   }
-  /** Unless there is nothing to compare with. */
+  /** Adds nothing for undefined and null. */
   has(column: string, value: SqlValue | undefined): this {
     return value === undefined || value === null ? this : this.add(`${column} = ${this.value(value)}`);
   }
@@ -72,10 +70,10 @@ export class Conditions {
   }
 }
 
-/** One bounded step of removing what is no longer needed; returns how many rows it took. */
+/** Removes up to `rowsMax` rows that are no longer needed; returns how many. */
 export type Sweep = (nowMs: number, rowsMax: number) => Promise<number>;
 
-/** Sizes in which many rows are sent at once: few, so that few statement texts exist. */
+/** Rows per statement: few sizes, so that there are few statement texts. */
 const CHUNK_SIZES = [64, 16, 4, 2, 1] as const;
 
 function* chunks<T>(items: readonly T[]): Generator<readonly T[]> {
@@ -91,17 +89,16 @@ function valueList(rowCount: number, columnCount: number): string {
   return Array.from({ length: rowCount }, row).join(", ");
 }
 
-/** Texts of inserts by how many rows, what they insert into and what follows: few, and long. */
+/** By number of rows, table and suffix. The texts are few, and long to build. */
 const insertTexts = new Map<string, string>();
 
-function insertText(into: string, suffix: string, { rows, columns }: { rows: number; columns: number }) {
-  const name = `${rows} ${into} ${suffix}`;
-  const known = insertTexts.get(name) ?? `INSERT INTO ${into} VALUES ${valueList(rows, columns)} ${suffix}`;
-  insertTexts.set(name, known);
-  return known;
-}
+const insertText = (into: string, suffix: string, { rows, columns }: { rows: number; columns: number }) =>
+  insertTexts.getOrInsertComputed(
+    `${rows} ${into} ${suffix}`,
+    () => `INSERT INTO ${into} VALUES ${valueList(rows, columns)} ${suffix}`,
+  );
 
-/** Inserts many rows with few statements. `into` reads like `table (a, b)`; `suffix` may return rows. */
+/** Inserts many rows with few statements. `into` is like `table (a, b)`; `suffix` may return rows. */
 export async function insertRows<T = Row>(
   on: Queryable,
   into: string,
@@ -119,7 +116,7 @@ export async function insertRows<T = Row>(
   return returned;
 }
 
-/** The same for rows whose members are the columns. */
+/** The same for objects whose members are the columns. */
 export async function insertAll<R extends { readonly [K in keyof R]: SqlValue }>(
   on: Queryable,
   table: string,
@@ -131,7 +128,7 @@ export async function insertAll<R extends { readonly [K in keyof R]: SqlValue }>
   await insertRows(on, `${table} (${columns.join(", ")})`, values, suffix);
 }
 
-/** Inserts a row whose members are the columns. False when `suffix`, an ON CONFLICT clause, kept it out. */
+/** Inserts a row whose members are the columns. False if `suffix`, an ON CONFLICT clause, prevented it. */
 export async function insertRow<R extends { readonly [K in keyof R]: SqlValue }>(
   on: Queryable,
   table: string,
@@ -143,7 +140,7 @@ export async function insertRow<R extends { readonly [K in keyof R]: SqlValue }>
   return (await on.run(text, Object.values(row))) > 0;
 }
 
-/** The same, or brings the row of that key up to date; what is `kept` stays as it was first. */
+/** Inserts the row, or updates the one with that key, except for the `kept` columns. */
 export async function upsertRow<R extends { readonly [K in keyof R]: SqlValue }>(
   on: Queryable,
   table: string,
@@ -155,7 +152,7 @@ export async function upsertRow<R extends { readonly [K in keyof R]: SqlValue }>
   await insertRow(on, table, row, `ON CONFLICT (${key}) DO UPDATE SET ${values}`);
 }
 
-/** Sets these columns of the rows that have this key, but for undefined ones; returns how many rows there are. */
+/** Updates the rows with this key, except columns that are undefined; returns how many rows there are. */
 export async function updateRows(
   on: Queryable,
   table: string,
@@ -179,7 +176,7 @@ export async function countRows(
   return (await on.get<{ n: number }>(`SELECT COUNT(*) AS n FROM ${from}`, params))!.n;
 }
 
-/** Deletes some of the rows whose `expires_at` has passed, the oldest first. */
+/** Deletes rows whose `expires_at` has passed, the oldest first. */
 export const deleteExpired = (
   on: Queryable,
   { table, key = "id" }: { table: string; key?: string },
@@ -191,7 +188,7 @@ export const deleteExpired = (
     [isoTime(nowMs), rowsMax],
   );
 
-/** The rows of `sql(list)` for all `values`, where `list` stands for some of them: `x IN ${list}`. */
+/** The rows of `sql(list)` for all `values`, which are queried in chunks: `x IN ${list}`. */
 export async function selectIn<T>(
   on: Queryable,
   sql: (list: string) => string,

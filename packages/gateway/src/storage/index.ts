@@ -10,22 +10,22 @@ import { SqliteDatabase } from "./sqlite/database.ts";
 
 export interface StorageOptions {
   dataDir: string;
-  /** A postgres:// URL; null for the embedded database in `dataDir`. */
+  /** A postgres:// URL; null for SQLite in `dataDir`. */
   databaseUrl: string | null;
 }
 
 export const SQLITE_FILE = "gateway.sqlite";
-const BESIDE_IT = ["-wal", "-shm"];
-/** One settles, another looks something up meanwhile. */
+const FILE_SUFFIXES = ["", "-wal", "-shm"];
+/** One for the transaction, one for queries beside it. */
 const SETTLING_CONNECTIONS_MAX = 2;
 
-/** `forSettling`: for the thread that writes usage, one transaction after the other, and checkpoints. */
+/** `forSettling`: for the thread that settles usage and checkpoints. */
 export async function openDatabase(
   { dataDir, databaseUrl }: StorageOptions,
   { forSettling = false } = {},
 ): Promise<Database> {
   if (databaseUrl) {
-    // Loaded only where it is used: Bun's Postgres client takes several milliseconds.
+    // Loaded only if used: Bun's Postgres client takes several milliseconds.
     const { PostgresDatabase } = await import("./postgres/database.ts");
     const options = forSettling ? { connectionsMax: SETTLING_CONNECTIONS_MAX } : {};
     return PostgresDatabase.open(databaseUrl, options).catch((error: Error) => {
@@ -34,14 +34,14 @@ export async function openDatabase(
   }
   privateFolder(dataDir);
   const path = join(dataDir, SQLITE_FILE);
-  for (const file of [path, ...BESIDE_IT.map((suffix) => path + suffix).filter(existsSync)])
-    privateFile(file);
+  for (const suffix of FILE_SUFFIXES)
+    if (suffix === "" || existsSync(path + suffix)) privateFile(path + suffix);
   return SqliteDatabase.open(path, { isAttended: forSettling }).catch((error: Error) => {
     throw new Error(`${path} cannot be opened: ${error.message}`, { cause: error });
   });
 }
 
-/** For those who only look: a database that no service has used is refused, and none is made. */
+/** For commands that only read: refuses a database that no service has used, and creates none. */
 export async function openUsedDatabase(options: StorageOptions): Promise<Database> {
   const { databaseUrl, dataDir } = options;
   const file = join(dataDir, SQLITE_FILE);
@@ -71,7 +71,7 @@ export async function openStorage(options: StorageOptions): Promise<Database> {
 
 const ID_LENGTH = 16;
 
-/** The same for all instances on one database, whatever they call it, and different for any other, copies included. */
+/** Identifies the database, whatever its address is on this machine; copies of it have other ids. */
 export async function databaseId(db: Database, { dataDir }: StorageOptions): Promise<string> {
   const place =
     db.dialect === "sqlite"

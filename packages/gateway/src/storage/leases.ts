@@ -1,15 +1,15 @@
 import { type Clock, isoTime } from "../kernel/clock.ts";
 import type { Database, Leases } from "./contract.ts";
 
-/** Times are those of the instances, so their clocks should agree within a few seconds. */
+/** Uses the instances' clocks, which should agree within a few seconds. */
 export class DatabaseLeases implements Leases {
   constructor(readonly options: { db: Database; clock: Clock; instance: string }) {}
 
-  /** Looked at first: writing takes the database's write lock, and wakes the disk. One's own is renewed when half of it is over. */
+  /** Reads first, because writing takes the write lock and wakes the disk. An own lease is extended after half its time. */
   async acquire(name: string, durationMs: number): Promise<boolean> {
     const { db, clock, instance } = this.options;
     const nowMs = clock.now();
-    // One that ends much later than any could was given before the clock was set back.
+    // A lease that ends much later than this was taken before the clock was set back.
     const farMs = 10 * durationMs;
     const held = await db.get("SELECT owner, held_until FROM leases WHERE name = $1", [name]);
     const leftMs = held ? Date.parse(String(held.held_until)) - nowMs : 0;
@@ -29,7 +29,6 @@ export class DatabaseLeases implements Leases {
     return db.run("DELETE FROM leases WHERE name = $1 AND owner = $2", [name, instance]);
   }
 
-  /** Ends everything that this instance holds. */
   async releaseAll(): Promise<void> {
     await this.options.db.run("DELETE FROM leases WHERE owner = $1", [this.options.instance]);
   }

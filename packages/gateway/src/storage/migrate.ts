@@ -1,8 +1,8 @@
 import { isoTime } from "../kernel/clock.ts";
-import type { Database } from "./contract.ts";
+import { type Database, insertRow } from "./contract.ts";
 import { migrations } from "./migrations/index.ts";
 
-/** What the two databases name differently; migrations write it as `{name}`. `by_key`: rows lie in the order of their key. */
+/** What the databases call differently; migrations write `{name}`. `by_key`: rows are stored in the order of their key. */
 const TYPES = {
   sqlite: {
     timestamp: "TEXT",
@@ -24,7 +24,7 @@ const TYPES = {
   },
 } as const;
 
-/** In the common subset, with `{timestamp}`-style types, or what each database needs instead. */
+/** SQL in the common subset, with types like `{timestamp}`, or separate statements for each database. */
 export type Statement = string | Record<Database["dialect"], readonly string[]>;
 
 export interface Migration {
@@ -41,7 +41,7 @@ const forDialect = (sql: string, dialect: Database["dialect"]) =>
 
 const SCHEMA_LOCK = "schema_migrations";
 
-/** Brings the schema up to date, under a lock and in one transaction. */
+/** Brings the schema up to date in one transaction. */
 export function migrate(db: Database, known: readonly Migration[] = migrations): Promise<void> {
   return db.transaction(async (tx) => {
     await tx.lock(SCHEMA_LOCK);
@@ -52,22 +52,15 @@ export function migrate(db: Database, known: readonly Migration[] = migrations):
       ),
     );
     const applied = await tx.all<{ id: number }>("SELECT id FROM schema_migrations ORDER BY id");
-    refuseUnknown(
-      applied.map(({ id }) => id),
-      known,
-    );
-    const done = new Set(applied.map(({ id }) => id));
+    const done = applied.map(({ id }) => id);
+    refuseUnknown(done, known);
     for (const { id, name, statements } of known) {
-      if (done.has(id)) continue;
+      if (done.includes(id)) continue;
       for (const statement of statements) {
         const texts = typeof statement === "string" ? [statement] : statement[tx.dialect];
         for (const text of texts) await tx.run(forDialect(text, tx.dialect));
       }
-      await tx.run("INSERT INTO schema_migrations (id, name, applied_at) VALUES ($1, $2, $3)", [
-        id,
-        name,
-        isoTime(Date.now()),
-      ]);
+      await insertRow(tx, "schema_migrations", { id, name, applied_at: isoTime(Date.now()) });
     }
   });
 }

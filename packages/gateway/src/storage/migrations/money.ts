@@ -1,15 +1,20 @@
 import type { Statement } from "../migrate.ts";
 
-/** Times are counted in so many buckets, so that quantiles can be read from sums. */
+/** Histogram buckets, so that quantiles can be computed from sums. */
 const BUCKET_COUNT = 15;
 const buckets = (name: string): string =>
   Array.from({ length: BUCKET_COUNT }, (_, i) => `${name}${i} INTEGER NOT NULL`).join(", ");
 
-/** Points, prices, and what was used. Rows outlive the users and keys that they name: nothing references those. */
+/** Columns for counts and amounts. */
+const counts = (...names: string[]): string => names.map((name) => `${name} {bigint} NOT NULL`).join(", ");
+const COSTS = counts("prompt_tokens", "completion_tokens", "cost_nano_usd");
+const CACHE = counts("cached_tokens", "cache_write_tokens", "cache_saved_nano_usd");
+
+/** Points, prices and usage. Rows outlive the users and keys that they name, so nothing references those. */
 export const money: readonly Statement[] = [
-  // `version` counts the account's entries; `remainder` is in 10^-15 points (docs/ledger.md). What is owed is a balance
-  // below zero; wallets and pools have none. `debt_of` is the wallet or pool that a debt is owed on, `debtor_id` whose
-  // requests made it. An account's `debt_entries` counts the entries of its debts, as `version` counts its own.
+  // `version` counts the account's entries; `remainder` is in 10^-15 points (docs/ledger.md). Only debts have a negative
+  // balance. `debt_of` is the wallet or pool of a debt, `debtor_id` the user whose requests made it. `debt_entries`
+  // counts the entries of the account's debts.
   `CREATE TABLE ledger_accounts (
     id TEXT PRIMARY KEY,
     type TEXT NOT NULL CHECK (type IN ('user', 'group', 'debt', 'system')),
@@ -28,7 +33,7 @@ export const money: readonly Statement[] = [
   )`,
   "CREATE INDEX ledger_debts ON ledger_accounts (debt_of) WHERE debt_of IS NOT NULL",
   "CREATE INDEX ledger_debtors ON ledger_accounts (debtor_id) WHERE debtor_id IS NOT NULL",
-  // Where points come from and go to, and what the tiers' quotas paid of debts.
+  // Where points come from and go to, and what the tiers' quotas repaid of debts.
   `INSERT INTO ledger_accounts (id, type, balance, remainder, ever_credited, version) VALUES
     ('system:issued', 'system', 0, 0, FALSE, 0), ('system:spent', 'system', 0, 0, FALSE, 0),
     ('system:quota', 'system', 0, 0, FALSE, 0)`,
@@ -40,8 +45,8 @@ export const money: readonly Statement[] = [
        SELECT 'system:spent:' || n, 'system', 0, 0, FALSE, 0 FROM generate_series(1, 15) AS n`,
     ],
   },
-  // The id of a settlement is `request:` and the request's id: one index serves both, and settles it once. A request
-  // leaves at most one debt, whose id is made from the request's.
+  // The id of a settlement is `request:` and the request's id, so that each request is settled once. A request leaves at
+  // most one debt, `debt:` and the request's id.
   `CREATE TABLE ledger_movements (
     id TEXT PRIMARY KEY,
     kind TEXT NOT NULL
@@ -91,15 +96,15 @@ export const money: readonly Statement[] = [
     currency TEXT NOT NULL,
     enabled {boolean} NOT NULL
   )`,
-  // Prices that administrators set, each as JSON of what the pricing file has.
+  // Prices that administrators set, as JSON in the format of the pricing file.
   `CREATE TABLE model_prices (
     model TEXT PRIMARY KEY CHECK (length(model) <= 256),
     price TEXT NOT NULL,
     updated_at {timestamp} NOT NULL
   )`,
 
-  // One row a request, answered or not. `channel` says what was charged (`gateway`, `rpc`, `realtime` or a capability) and
-  // is null where nothing was; `status` is null of a charge that is not a request of its own, such as a finished video.
+  // One row per request, answered or not. `channel` is what was charged (`gateway`, `rpc`, `realtime` or a capability), or
+  // null; `status` is null for a charge without a request, such as a finished video.
   `CREATE TABLE requests (
     id {uuid} PRIMARY KEY,
     ended_ms {bigint} NOT NULL,
@@ -123,10 +128,7 @@ export const money: readonly Statement[] = [
     duration_ms {bigint} NOT NULL,
     prompt_tokens {bigint} NOT NULL CHECK (prompt_tokens >= 0),
     completion_tokens {bigint} NOT NULL CHECK (completion_tokens >= 0),
-    cached_tokens {bigint} NOT NULL,
-    cache_write_tokens {bigint} NOT NULL,
-    reasoning_tokens {bigint} NOT NULL,
-    cache_saved_nano_usd {bigint} NOT NULL,
+    ${counts("cached_tokens", "cache_write_tokens", "reasoning_tokens", "cache_saved_nano_usd")},
     estimated {boolean} NOT NULL,
     cost_nano_usd {bigint} CHECK (cost_nano_usd >= 0),
     unpriced {boolean} NOT NULL DEFAULT FALSE,
@@ -136,44 +138,38 @@ export const money: readonly Statement[] = [
     ref_id TEXT CHECK (length(ref_id) <= 64),
     client_ip TEXT
   )`,
-  // Rows arrive in the order of time, so an index that begins with the time grows at its end; one that begins with the
-  // key or the user changes another page with almost each row. A person's rows need that, once.
+  // Rows arrive in the order of time, so an index that begins with the time grows at its end, while one that begins with
+  // a key or user changes another page for almost each row. Only a person's rows are worth that.
   "CREATE INDEX requests_time ON requests (ended_ms, api_key_id, model)",
   "CREATE INDEX requests_person ON requests (user_id, ended_ms, key_id, project)",
   "CREATE INDEX requests_ref ON requests (ref_id, ended_ms) WHERE ref_id IS NOT NULL",
   "CREATE INDEX requests_failed ON requests (ended_ms) WHERE status >= 400",
-  // What nobody was charged for goes first.
+  // Requests that nobody was charged for are deleted first.
   "CREATE INDEX requests_uncharged ON requests (ended_ms) WHERE channel IS NULL",
   {
     sqlite: [usageView("strftime('%Y-%m-%dT%H:%M:%fZ', ended_ms / 1000.0, 'unixepoch')")],
     postgres: [usageView("to_timestamp(ended_ms / 1000.0)")],
   },
-  // One row a user, UTC month and project. The project '' is the whole user; its `key_quota_` columns are the sums of
-  // all keys together, which no project label can reach.
+  // One row per user, UTC month and project. The project '' is the whole user, and its `key_quota_` columns are the sums
+  // of all keys, whatever their projects.
   `CREATE TABLE usage_months (
     user_id {uuid} NOT NULL,
     month TEXT NOT NULL,
     project TEXT NOT NULL,
-    requests {bigint} NOT NULL,
-    tokens {bigint} NOT NULL,
-    cost_nano_usd {bigint} NOT NULL,
-    quota_tokens {bigint} NOT NULL,
-    quota_cost_nano_usd {bigint} NOT NULL,
+    ${counts("requests", "tokens", "cost_nano_usd", "quota_tokens", "quota_cost_nano_usd")},
     key_quota_tokens {bigint} NOT NULL DEFAULT 0,
     key_quota_cost_nano_usd {bigint} NOT NULL DEFAULT 0,
     PRIMARY KEY (user_id, month, project)
   )`,
-  // One row a key, and one a member of a group, so that settling a batch touches each once: the newest month it was used in, and all of it.
+  // One row per key, and one per member of a group, so that settling a batch updates each once: sums of the newest month
+  // with usage, and of all time.
   `CREATE TABLE key_spend (
     key_id TEXT PRIMARY KEY,
     month TEXT NOT NULL,
-    month_cost_nano_usd {bigint} NOT NULL,
-    total_cost_nano_usd {bigint} NOT NULL,
-    requests {bigint} NOT NULL,
-    last_used_ms {bigint} NOT NULL
+    ${counts("month_cost_nano_usd", "total_cost_nano_usd", "requests", "last_used_ms")}
   )`,
-  // Sums of everyone's requests by minute, hour and day, and of each person's by day. The empty text, and status 0, stand
-  // for null, and the id of zeros for everyone.
+  // Sums of everyone's requests by minute, hour and day, and of each person's by day. The empty text and status 0 stand
+  // for null, the id of zeros for everyone.
   `CREATE TABLE request_sums (
     grain_ms {bigint} NOT NULL,
     user_id {uuid} NOT NULL,
@@ -184,15 +180,8 @@ export const money: readonly Statement[] = [
     channel TEXT NOT NULL,
     status INTEGER NOT NULL,
     code TEXT NOT NULL,
-    requests {bigint} NOT NULL,
-    prompt_tokens {bigint} NOT NULL,
-    completion_tokens {bigint} NOT NULL,
-    cost_nano_usd {bigint} NOT NULL,
-    unpriced {bigint} NOT NULL,
-    ${buckets("first_token_")}, ${buckets("duration_")},
-    cached_tokens {bigint} NOT NULL,
-    cache_write_tokens {bigint} NOT NULL,
-    cache_saved_nano_usd {bigint} NOT NULL,
+    ${counts("requests")}, ${COSTS}, ${counts("unpriced")},
+    ${buckets("first_token_")}, ${buckets("duration_")}, ${CACHE},
     PRIMARY KEY (grain_ms, user_id, start_ms, surface, model, backend, channel, status, code)
   ) {by_key}`,
   // Sums of each key or person by day. The empty text, and the id of zeros, stand for null.
@@ -204,32 +193,17 @@ export const money: readonly Statement[] = [
     project TEXT NOT NULL,
     group_id {uuid} NOT NULL,
     channel TEXT NOT NULL,
-    requests {bigint} NOT NULL,
-    charges_only {bigint} NOT NULL,
-    unanswered {bigint} NOT NULL,
-    prompt_tokens {bigint} NOT NULL,
-    completion_tokens {bigint} NOT NULL,
-    cost_nano_usd {bigint} NOT NULL,
-    unpriced {bigint} NOT NULL,
-    cached_tokens {bigint} NOT NULL,
-    cache_write_tokens {bigint} NOT NULL,
-    cache_saved_nano_usd {bigint} NOT NULL,
+    ${counts("requests", "charges_only", "unanswered")}, ${COSTS}, ${counts("unpriced")}, ${CACHE},
     PRIMARY KEY (start_ms, user_id, api_key_id, key_id, project, group_id, channel)
   ) {by_key}`,
   "CREATE INDEX request_asker_days_user ON request_asker_days (user_id, start_ms)",
-  // Sums of what was tagged with a reference, by day. References may be as many as requests.
+  // Sums by reference and day. There may be as many references as requests.
   `CREATE TABLE request_ref_days (
     ref_id TEXT NOT NULL,
     start_ms {bigint} NOT NULL,
     model TEXT NOT NULL,
     channel TEXT NOT NULL,
-    requests {bigint} NOT NULL,
-    prompt_tokens {bigint} NOT NULL,
-    completion_tokens {bigint} NOT NULL,
-    cost_nano_usd {bigint} NOT NULL,
-    cached_tokens {bigint} NOT NULL,
-    cache_write_tokens {bigint} NOT NULL,
-    cache_saved_nano_usd {bigint} NOT NULL,
+    ${counts("requests")}, ${COSTS}, ${CACHE},
     PRIMARY KEY (ref_id, start_ms, model, channel)
   ) {by_key}`,
   "CREATE INDEX request_ref_days_start ON request_ref_days (start_ms)",

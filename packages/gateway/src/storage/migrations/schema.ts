@@ -2,9 +2,9 @@ import type { Statement } from "../migrate.ts";
 
 const APPEND_ONLY = "the audit log is append-only";
 
-/** Accounts, keys, groups, backends, conversations and everything else that is not money or requests. */
+/** Everything but money and requests. */
 export const schema: readonly Statement[] = [
-  // Whether the sign-in provider or an administrator says that the address is its owner's: `email_verified`.
+  // `email_verified`: the sign-in provider or an administrator confirmed that the address belongs to the user.
   `CREATE TABLE users (
     id {uuid} PRIMARY KEY,
     email TEXT NOT NULL UNIQUE,
@@ -29,14 +29,14 @@ export const schema: readonly Statement[] = [
   "CREATE INDEX refresh_tokens_family ON refresh_tokens (family_id)",
   "CREATE INDEX refresh_tokens_user ON refresh_tokens (user_id, expires_at)",
   "CREATE INDEX refresh_tokens_expiry ON refresh_tokens (expires_at)",
-  // Kept while an access token of the session could still be shown.
+  // Kept until the last access token of the session has expired.
   `CREATE TABLE ended_sessions (
     family_id {uuid} PRIMARY KEY,
     user_id {uuid} NOT NULL REFERENCES users (id) ON DELETE CASCADE,
     ended_at {timestamp} NOT NULL
   )`,
   "CREATE INDEX ended_sessions_user ON ended_sessions (user_id, ended_at)",
-  // With a user: that account's password can be set. Without: an account can be made.
+  // With a user, the link sets that account's password; without, it creates an account.
   `CREATE TABLE account_links (
     id {uuid} PRIMARY KEY,
     token_hash TEXT NOT NULL UNIQUE,
@@ -51,7 +51,7 @@ export const schema: readonly Statement[] = [
     expires_at {timestamp} NOT NULL
   )`,
   "CREATE INDEX account_links_expiry ON account_links (expires_at)",
-  // Accounts that are bound to a person at the sign-in provider.
+  // Links accounts to people at the sign-in provider.
   `CREATE TABLE identities (
     id {uuid} PRIMARY KEY,
     issuer TEXT NOT NULL,
@@ -63,7 +63,7 @@ export const schema: readonly Statement[] = [
     UNIQUE (issuer, subject)
   )`,
   "CREATE INDEX identities_user ON identities (user_id)",
-  // Each attempt to sign in is good once; its row is kept until the attempt would expire anyway.
+  // An attempt to sign in can be used once; its row is kept until the attempt has expired.
   `CREATE TABLE used_sign_ins (
     id TEXT PRIMARY KEY,
     expires_at {timestamp} NOT NULL
@@ -99,7 +99,7 @@ export const schema: readonly Statement[] = [
     message TEXT NOT NULL
   )`,
 
-  // Without an owner the group is the platform's: made with the admin token.
+  // A group without an owner was created with the admin token.
   `CREATE TABLE user_groups (
     id {uuid} PRIMARY KEY,
     name TEXT NOT NULL,
@@ -113,7 +113,7 @@ export const schema: readonly Statement[] = [
     created_at {timestamp} NOT NULL
   )`,
   "CREATE INDEX user_groups_owner ON user_groups (owner_id)",
-  // A membership `from_provider` ends when the sign-in provider no longer names the group.
+  // A membership `from_provider` ends when the sign-in provider no longer lists the group.
   `CREATE TABLE group_members (
     group_id {uuid} NOT NULL REFERENCES user_groups (id) ON DELETE CASCADE,
     user_id {uuid} NOT NULL REFERENCES users (id) ON DELETE CASCADE,
@@ -141,14 +141,14 @@ export const schema: readonly Statement[] = [
   "CREATE INDEX group_invitations_group ON group_invitations (group_id, expires_at)",
   "CREATE INDEX group_invitations_expiry ON group_invitations (expires_at)",
   "CREATE INDEX group_invitations_maker ON group_invitations (created_by)",
-  // A model may be in both lists: the denial wins, and lifting it brings the permission back.
+  // A model may be in both lists; the denial wins, and removing it restores the permission.
   `CREATE TABLE group_models (
     group_id {uuid} NOT NULL REFERENCES user_groups (id) ON DELETE CASCADE,
     rule TEXT NOT NULL CHECK (rule IN ('allow', 'deny')),
     model_id TEXT NOT NULL,
     PRIMARY KEY (group_id, rule, model_id)
   )`,
-  // Points for whoever has the code, once. The note is in the ledger, too.
+  // Points for the first user who enters the code. The note is copied to the ledger.
   `CREATE TABLE redemption_codes (
     code_hash TEXT PRIMARY KEY,
     batch_id {uuid} NOT NULL,
@@ -184,8 +184,8 @@ export const schema: readonly Statement[] = [
     registered_at {timestamp} NOT NULL,
     updated_at {timestamp} NOT NULL
   )`,
-  // The index of each backend, also of models on nodes, which have no configuration of their own. A row without a name
-  // is the index of a removed backend: it is not given again.
+  // The index of each backend, also of models on nodes, which have no row in backend_configs. A row without a name is
+  // the index of a removed backend, which is not reused.
   `CREATE TABLE backend_indexes (
     position INTEGER PRIMARY KEY,
     name TEXT UNIQUE
@@ -206,7 +206,7 @@ export const schema: readonly Statement[] = [
     created_at {timestamp} NOT NULL,
     last_seen_at {timestamp}
   )`,
-  // What an administrator deployed to each node: a node serves nothing else.
+  // The models that an administrator deployed to each node, which serves no others.
   `CREATE TABLE agent_deployments (
     agent_id TEXT NOT NULL REFERENCES agents (id) ON DELETE CASCADE,
     model_id TEXT NOT NULL,
@@ -239,7 +239,7 @@ export const schema: readonly Statement[] = [
     backend TEXT
   )`,
   "CREATE INDEX conversations_user ON conversations (user_id, updated_at)",
-  // `parts` and `tool_call_id`: what a later turn needs of a message besides its text.
+  // `parts` and `tool_call_id`: what later turns need besides the text.
   `CREATE TABLE conversation_messages (
     id {uuid} PRIMARY KEY,
     conversation_id {uuid} NOT NULL REFERENCES conversations (id) ON DELETE CASCADE,
@@ -254,8 +254,8 @@ export const schema: readonly Statement[] = [
     created_at {timestamp} NOT NULL,
     UNIQUE (conversation_id, position)
   )`,
-  // Answers of the Responses API that a later request may go on from, each with what was asked for it. `response` has
-  // everything but the output, which alone is needed to go on.
+  // Answers of the Responses API that a later request may continue, with their input. `response` has everything but the
+  // output; continuing needs only the output.
   `CREATE TABLE stored_responses (
     id {uuid} PRIMARY KEY,
     user_id {uuid} NOT NULL REFERENCES users (id) ON DELETE CASCADE,
@@ -267,10 +267,10 @@ export const schema: readonly Statement[] = [
     response TEXT,
     created_at {timestamp} NOT NULL
   )`,
-  // Ids are in the order of time, so the age needs no index, and most responses are in no conversation.
+  // Ids are ordered by time, so the age needs no index; most responses belong to no conversation.
   "CREATE INDEX stored_responses_owned ON stored_responses (user_id, id)",
   "CREATE INDEX stored_responses_joined ON stored_responses (conversation_id) WHERE conversation_id IS NOT NULL",
-  // `facts` and `bound_usd`: what a job asks for and may cost at most, so that another instance can hold and settle it.
+  // `facts` and `bound_usd`: what the job asks for and its maximum cost, so that another instance can hold and settle it.
   `CREATE TABLE video_jobs (
     id {uuid} PRIMARY KEY,
     user_id {uuid} NOT NULL REFERENCES users (id) ON DELETE CASCADE,
@@ -298,12 +298,12 @@ export const schema: readonly Statement[] = [
   "CREATE INDEX video_jobs_due ON video_jobs (settled, next_step_at)",
   "CREATE INDEX video_jobs_payload ON video_jobs (created_at) WHERE request <> '{}'",
 
-  // What administrators changed of the settings, as the environment would have it.
+  // Settings that administrators changed, in the format of the environment.
   `CREATE TABLE service_settings (
     name TEXT PRIMARY KEY,
     value TEXT NOT NULL
   )`,
-  // `bound_…`: the most that the lines which are not settled can cost. `payer`: as of its creation.
+  // `bound_…`: the maximum cost of the lines that are not settled yet. `payer`: as of the batch's creation.
   `CREATE TABLE batches (
     id {uuid} PRIMARY KEY,
     user_id {uuid} NOT NULL REFERENCES users (id) ON DELETE CASCADE,
@@ -331,7 +331,7 @@ export const schema: readonly Statement[] = [
   "CREATE INDEX batches_owned ON batches (user_id, created_at)",
   "CREATE INDEX batches_active ON batches (created_at) WHERE ended_at IS NULL",
   "CREATE INDEX batches_expiring ON batches (expires_at)",
-  // A line without a status has not been answered. `owed`: what its answer is charged for, until it is settled.
+  // A line without a status has not been answered. `owed`: the charge for its answer, until it is settled.
   `CREATE TABLE batch_lines (
     batch_id {uuid} NOT NULL REFERENCES batches (id) ON DELETE CASCADE,
     line {bigint} NOT NULL,
@@ -346,7 +346,7 @@ export const schema: readonly Statement[] = [
   )`,
   "CREATE INDEX batch_lines_pending ON batch_lines (batch_id, line) WHERE status IS NULL",
   "CREATE INDEX batch_lines_owed ON batch_lines (batch_id) WHERE owed IS NOT NULL",
-  // Those of a batch have no parts: their content is what its lines came to.
+  // Result files of a batch have no parts: their content is generated from its lines.
   `CREATE TABLE files (
     id {uuid} PRIMARY KEY,
     user_id {uuid} NOT NULL REFERENCES users (id) ON DELETE CASCADE,
@@ -368,7 +368,7 @@ export const schema: readonly Statement[] = [
     PRIMARY KEY (file_id, part)
   )`,
 
-  // How things stand that people are told of, and who has been told.
+  // The state of each alert, and who has been notified.
   `CREATE TABLE alerts (
     key TEXT PRIMARY KEY,
     id {uuid} NOT NULL,
@@ -378,13 +378,13 @@ export const schema: readonly Statement[] = [
     told TEXT NOT NULL,
     since {timestamp} NOT NULL
   )`,
-  // Work that one instance at a time does, and until when it is that instance's.
+  // Leases for work that one instance at a time does.
   `CREATE TABLE leases (
     name TEXT PRIMARY KEY,
     owner TEXT NOT NULL,
     held_until {timestamp} NOT NULL
   )`,
-  // Entries outlive the accounts that they name, so nothing here references another table.
+  // Entries outlive the accounts that they name, so nothing references another table.
   `CREATE TABLE audit_log (
     id {uuid} PRIMARY KEY,
     created_ms {bigint} NOT NULL,
@@ -400,7 +400,7 @@ export const schema: readonly Statement[] = [
   "CREATE INDEX audit_log_created ON audit_log (created_ms)",
   "CREATE INDEX audit_log_action ON audit_log (action, id)",
   "CREATE INDEX audit_log_target ON audit_log (target, id)",
-  // Rows leave when they are old, but none is ever changed.
+  // Old rows are deleted, but no row is ever changed.
   {
     sqlite: [
       `CREATE TRIGGER audit_log_append_only BEFORE UPDATE ON audit_log

@@ -5,12 +5,12 @@ import { ServerWatch } from "./watch.ts";
 
 const CONNECTIONS_MAX = 10;
 const CONNECT_TIMEOUT_SECONDS = 5;
-/** Sooner than firewalls and load balancers silently drop an idle connection. */
+/** Before firewalls and load balancers silently drop an idle connection. */
 const IDLE_CONNECTION_SECONDS = 240;
-/** Between two statements of a transaction we only compute, and briefly. */
+/** Far more than the service needs between two statements of a transaction. */
 const IDLE_TRANSACTION_MS = 60_000;
 
-/** The driver's Date and bigint values become what the contract promises. */
+/** Converts the driver's Date and bigint values to those of the contract. */
 function normalise<T>(rows: Iterable<Row>): T[] {
   const result: T[] = [];
   for (const row of rows) {
@@ -70,7 +70,7 @@ export class PostgresDatabase implements Database {
     this.#watch = new ServerWatch(url, () => {
       const silent = this.#sql;
       this.#sql = connect(url, connectionsMax);
-      // Fails everything that waits for it; what was not sent yet never will be.
+      // Fails everything that waits for the server; unsent queries are dropped.
       void silent.close({ timeout: 0 }).catch(() => {});
     });
     const direct = queryable((text, params) => this.#guarded(() => this.#sql.unsafe(text, params)));
@@ -97,7 +97,7 @@ export class PostgresDatabase implements Database {
   ): Promise<T> {
     const begun = () =>
       this.#sql.begin(async (session) => {
-        // A machine that dies mid-transaction does not disconnect, and others would wait for its locks.
+        // A machine that dies in a transaction does not disconnect, and others would wait for its locks.
         await session.unsafe(`SET LOCAL idle_in_transaction_session_timeout = ${this.#idleTransactionMs}`);
         if (isUnsynced) await session.unsafe("SET LOCAL synchronous_commit = off");
         const inner = queryable((text, params) => session.unsafe(text, params));
@@ -111,7 +111,7 @@ export class PostgresDatabase implements Database {
     return this.#guarded(begun);
   }
 
-  /** Connections do not stand in each other's way. */
+  /** Connections of Postgres do not block each other. */
   lendWrites<T>(work: () => Promise<T>): Promise<T> {
     return work();
   }

@@ -1,32 +1,26 @@
 import { Database as Sqlite } from "bun:sqlite";
+import { startThread, ThreadCalls } from "../../kernel/threads.ts";
 import type { Database, Row, SqlValue, Transaction, TransactionOptions } from "../contract.ts";
 import { namingOutages } from "../outage.ts";
-import { ReportThread } from "./reports.ts";
 
 /** How long a statement waits for another process's lock before it fails. */
 const LOCK_WAIT_MS = 10_000;
-/** Tried again after a random part of it: of several that wait, none is always the last. */
+/** Retried after a random part of it, so that of several that wait none is always the last. */
 const LOCK_RETRY_MS = 10;
 
-/** A commit that leaves the log longer moves it into the database file, which takes a moment. */
+/** A commit that leaves the WAL longer checkpoints it. */
 const LOG_PAGES_MAX = 1_000;
-/** The same where another thread sees to the log before that. */
+/** The same if a thread checkpoints it before. */
 const LOG_PAGES_ATTENDED_MAX = 32_768;
 
-/** Every statement of the service stays compiled; the default of 20 would compile the frequent ones again and again. */
+/** Keeps every statement of the service compiled; the default of 20 would recompile frequent ones. */
 Sqlite.MAX_QUERY_CACHE_SIZE = 500;
 
+/** There are few statements, so the cache is small. */
 const numbered = new Map<string, string>();
 
-/** `$1` to `?1`: SQLite binds the latter by position. Statements are few, so the cache is small. */
-function toSqlite(sql: string): string {
-  let text = numbered.get(sql);
-  if (text === undefined) {
-    text = sql.replace(/\$(\d+)/g, "?$1");
-    numbered.set(sql, text);
-  }
-  return text;
-}
+/** `$1` to `?1`, which SQLite binds by position. */
+const toNumbered = (sql: string): string => sql.replace(/\$(\d+)/g, "?$1");
 
 const isRead = (sql: string) => /^\s*select\b/i.test(sql);
 
@@ -35,7 +29,7 @@ const isBusy = (error: unknown): boolean => {
   return code !== undefined && /^SQLITE_(BUSY|LOCKED)/.test(code);
 };
 
-/** SQLite's own busy timeout would block the event loop, so a locked database is waited for between attempts. */
+/** Retries while the database is locked: SQLite's own busy timeout would block the event loop. */
 async function whenUnlocked<T>(attempt: () => T): Promise<T> {
   const deadline = Date.now() + LOCK_WAIT_MS;
   for (;;) {
@@ -48,7 +42,7 @@ async function whenUnlocked<T>(attempt: () => T): Promise<T> {
   }
 }
 
-/** A statement as it takes all its values in one array: as arguments, a thousand of them would be copied twice. */
+/** A statement that takes its values as one array: a thousand arguments would be copied twice. */
 interface Prepared {
   all(values: readonly SqlValue[]): unknown[];
   get(values: readonly SqlValue[]): unknown;
@@ -60,7 +54,7 @@ export class Connection implements Transaction {
   constructor(readonly handle: Sqlite) {}
 
   #prepared(sql: string): Prepared {
-    return this.handle.query(toSqlite(sql)) as unknown as Prepared;
+    return this.handle.query(numbered.getOrInsertComputed(sql, toNumbered)) as unknown as Prepared;
   }
 
   async all<T = Row>(sql: string, params: readonly SqlValue[] = []): Promise<T[]> {
@@ -89,12 +83,7 @@ export function openReader(path: string): Connection {
   return reader;
 }
 
-interface SqliteOptions {
-  /** Whether its owner calls `checkpoint` often enough, so that a commit need not. */
-  isAttended?: boolean;
-}
-
-/** One writer whose transactions run one after the other, one reader that never waits for it, a thread for long reads. */
+/** One writer whose transactions run one after the other, a reader that never waits for it, and a thread for long reads. */
 export class SqliteDatabase implements Database {
   readonly dialect = "sqlite";
   readonly #writer: Connection;
@@ -109,15 +98,15 @@ export class SqliteDatabase implements Database {
     this.#reports = reports;
   }
 
-  static async open(path: string, { isAttended = false }: SqliteOptions = {}): Promise<SqliteDatabase> {
+  /** `isAttended`: the owner calls `checkpoint` often enough, so that commits need not. */
+  static async open(path: string, { isAttended = false } = {}): Promise<SqliteDatabase> {
     const writer = open(path);
     await whenUnlocked(() => writer.handle.run("PRAGMA journal_mode = WAL"));
-    // Money is committed here, so a commit must survive a power cut too.
+    // Commits of money must survive a power cut.
     writer.handle.run("PRAGMA synchronous = FULL");
     // Pages that a large transaction changes are written once, at its end.
     writer.handle.run("PRAGMA cache_spill = OFF");
-    // A statement that changes many rows copies each page before that, in case it has to be undone: to a file unless
-    // told otherwise.
+    // Statements that change many rows keep undo copies of pages; by default in a file.
     if (isAttended) writer.handle.run("PRAGMA temp_store = MEMORY");
     const db = new SqliteDatabase(writer, openReader(path), new ReportThread(path));
     db.#allowLog(isAttended ? LOG_PAGES_ATTENDED_MAX : LOG_PAGES_MAX);
@@ -130,7 +119,7 @@ export class SqliteDatabase implements Database {
     this.#writer.handle.run(`PRAGMA wal_autocheckpoint = ${pagesMax}`);
   }
 
-  /** Queues `work` behind earlier writes. The next waits for its own promise, or results stay alive until a full GC. */
+  /** Runs `work` after earlier writes. The queue has separate promises: chained ones would keep results until a full GC. */
   async #exclusively<T>(work: () => Promise<T>): Promise<T> {
     const before = this.#lastWrite;
     const { promise, resolve } = Promise.withResolvers<void>();
@@ -166,7 +155,7 @@ export class SqliteDatabase implements Database {
     const committed = async () => {
       await writer.run("BEGIN IMMEDIATE");
       try {
-        // An object for each transaction: callers keep what it changed by it.
+        // A new object for each transaction: callers use it as the key of what it changed.
         const result = await work(new Connection(writer.handle));
         await writer.run("COMMIT");
         return result;
@@ -175,7 +164,7 @@ export class SqliteDatabase implements Database {
         throw error;
       }
     };
-    // It cannot change within a transaction.
+    // The setting cannot change within a transaction.
     const within = async () => {
       if (isUnsynced) writer.handle.run("PRAGMA synchronous = NORMAL");
       try {
@@ -195,7 +184,7 @@ export class SqliteDatabase implements Database {
   }
 
   async checkpoint(): Promise<void> {
-    // Passive: what readers still need stays in the log for the next time.
+    // Passive: pages that readers still need stay in the WAL until the next time.
     this.#writer.handle.query("PRAGMA wal_checkpoint(PASSIVE)").all();
   }
 
@@ -204,5 +193,42 @@ export class SqliteDatabase implements Database {
     this.#reports.close();
     this.#reader.handle.close();
     this.#writer.handle.close();
+  }
+}
+
+/** Where a compiled program has the thread's code. */
+declare const REPORTS_WORKER: string | undefined;
+
+/** An idle thread is ended, because it takes some 15 MB. */
+const REPORTS_IDLE_MS = 60_000;
+
+export interface Report {
+  path: string;
+  sql: string;
+  params: readonly SqlValue[];
+}
+
+/** Reads in a separate thread: a query that takes a second would block everyone in this one. */
+class ReportThread {
+  readonly #thread = new ThreadCalls<Report, Row[]>("the report thread", () =>
+    startThread(import.meta.dir, typeof REPORTS_WORKER === "string" ? REPORTS_WORKER : "./reports-worker.ts"),
+  );
+  #whenIdle: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(readonly path: string) {}
+
+  async all(sql: string, params: readonly SqlValue[] = []): Promise<Row[]> {
+    clearTimeout(this.#whenIdle);
+    try {
+      return await this.#thread.call({ path: this.path, sql, params });
+    } finally {
+      if (this.#thread.pendingCount === 0)
+        this.#whenIdle = setTimeout(() => this.close(), REPORTS_IDLE_MS).unref();
+    }
+  }
+
+  close(): void {
+    clearTimeout(this.#whenIdle);
+    this.#thread.end("the database is closed");
   }
 }

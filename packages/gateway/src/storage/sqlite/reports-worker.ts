@@ -1,18 +1,11 @@
 /** The thread of `ReportThread`. */
-import { type Connection, openReader } from "./database.ts";
-import type { Report, Reported } from "./reports.ts";
-
-declare const self: Worker;
+import { answerCalls } from "../../kernel/threads.ts";
+import type { Row } from "../contract.ts";
+import { type Connection, openReader, type Report } from "./database.ts";
 
 let reader: Connection | null = null;
 
-self.onmessage = async ({ data: { id, path, sql, params } }: MessageEvent<Report>) => {
-  const answer = (reported: Reported) => self.postMessage(reported);
-  try {
-    reader ??= openReader(path);
-    answer({ id, rows: await reader.all(sql, params) });
-  } catch (error) {
-    const { message, code } = error as Error & { code?: unknown };
-    answer({ id, failed: { message, code } });
-  }
-};
+answerCalls<Report, Row[]>(async ({ path, sql, params }) => {
+  reader ??= openReader(path);
+  return reader.all(sql, params);
+});
